@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * driver.c - opens libcuda and fills the table.
+ *
+ * A driver stays mapped once opened: libcuda keeps threads and thread-local storage that
+ * do not survive dlclose, so closing only counts. The table of a driver is filled once
+ * under the lock and is constant afterwards.
+ */
+#include "arch/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arch/log.h"
+
+/* Exported by the software driver alone. */
+#define SOFTWARE_MARK "fdry_sim_version"
+
+#define DRIVERS_MAX 8
+
+struct driver_fn {
+	const char *symbol;
+	const char *name;
+	int since;
+	size_t offset;
+};
+
+static const struct driver_fn driver_fns[FDRY_DRIVER_FNS] = {
+#define FDRY_DRIVER_FN(symbol, name, since) \
+	[FDRY_DRV_##symbol] = { #symbol, #name, since, offsetof(struct fdry_driver, symbol) },
+#include "arch/driver.def"
+#undef FDRY_DRIVER_FN
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fdry_driver *drivers[DRIVERS_MAX];
+
+typedef CUresult (*get_proc_fn)(const char *, void **, int, cuuint64_t,
+				CUdriverProcAddressQueryResult *);
+
+static void *fn_resolve(void *handle, get_proc_fn get_proc, const struct driver_fn *fn)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+
+	if (get_proc && !get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) && p)
+		return p;
+	return dlsym(handle, fn->symbol);
+}
+
+static void table_fill(struct fdry_driver *drv)
+{
+	get_proc_fn get_proc;
+	size_t i;
+
+	*(void **)&get_proc = dlsym(drv->handle, "cuGetProcAddress_v2");
+	for (i = 0; i < FDRY_DRIVER_FNS; i++)
+		*(void **)((char *)drv + driver_fns[i].offset) =
+			fn_resolve(drv->handle, get_proc, &driver_fns[i]);
+	drv->software = dlsym(drv->handle, SOFTWARE_MARK) != NULL;
+}
+
+static int driver_start(struct fdry_driver *drv)
+{
+	CUresult res = fdry_call_raw(drv, cuInit, 0);
+	int ret;
+
+	if (res == CUDA_ERROR_NO_DEVICE)
+		return fdry_fail(FDRY_E_NOGPU, "%s finds no CUDA device; check nvidia-smi and CUDA_VISIBLE_DEVICES, "
+				 "or set FOUNDRY_DRIVER to the software driver", drv->path);
+	ret = fdry_driver_result(drv, FDRY_DRV_cuInit, res);
+	if (!ret)
+		ret = fdry_call(drv, cuDriverGetVersion, &drv->version);
+	return ret;
+}
+
+static int driver_new(void *handle, const char *path, struct fdry_driver **ret)
+{
+	struct fdry_driver *drv = calloc(1, sizeof(*drv));
+	int err;
+
+	if (!drv)
+		return fdry_nomem();
+	drv->handle = handle;
+	snprintf(drv->path, sizeof(drv->path), "%s", path);
+	table_fill(drv);
+	err = driver_start(drv);
+	if (err) {
+		free(drv);
+		return err;
+	}
+	fdry_info("driver %s, version %d%s", path, drv->version, drv->software ? ", in software" : "");
+	*ret = drv;
+	return 0;
+}
+
+static int driver_find(void *handle, const char *path, struct fdry_driver **ret)
+{
+	int i, err;
+
+	for (i = 0; i < DRIVERS_MAX && drivers[i]; i++)
+		if (drivers[i]->handle == handle) {
+			*ret = drivers[i];
+			return 0;
+		}
+	if (i == DRIVERS_MAX)
+		return fdry_fail(FDRY_E_STATE, "%d different drivers are open already; close some", i);
+	err = driver_new(handle, path, &drivers[i]);
+	if (!err)
+		*ret = drivers[i];
+	return err;
+}
+
+int fdry_driver_open(const char *path, const struct fdry_driver **ret)
+{
+	struct fdry_driver *drv = NULL;
+	void *handle;
+	int err;
+
+	if (!path)
+		path = getenv("FOUNDRY_DRIVER");
+	if (!path || !*path)
+		path = "libcuda.so.1";
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		return fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s; install the NVIDIA driver, or set "
+				 "FOUNDRY_DRIVER to the path of a libcuda.so.1", dlerror());
+	pthread_mutex_lock(&lock);
+	err = driver_find(handle, path, &drv);
+	pthread_mutex_unlock(&lock);
+	if (err)
+		return err;
+	*ret = drv;
+	return 0;
+}
+
+void fdry_driver_close(const struct fdry_driver *drv)
+{
+	(void)drv; /* stays mapped, see above */
+}
+
+static const char *remedy(CUresult res)
+{
+	switch (res) {
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return "free device memory or use a larger GPU";
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_FAILED:
+		return "the context is lost; start the process anew";
+	case CUDA_ERROR_NO_BINARY_FOR_GPU:
+		return "use an image made for this GPU's architecture";
+	default:
+		return "see FOUNDRY_LOG=debug";
+	}
+}
+
+int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CUresult res)
+{
+	const struct driver_fn *f = &driver_fns[fn];
+	const char *name = NULL;
+	enum fdry_errcode code = res == CUDA_ERROR_OUT_OF_MEMORY ? FDRY_E_NODEVMEM : FDRY_E_DRIVER;
+
+	if (res == CUDA_SUCCESS)
+		return 0;
+	if (res == FDRY_CUDA_MISSING)
+		return fdry_fail(FDRY_E_NOFUNC, "the driver (CUDA %d.%d) lacks %s; it came with CUDA %d.%d, install a newer driver",
+				 drv->version / 1000, drv->version % 1000 / 10, f->name, f->since / 1000, f->since % 1000 / 10);
+	if (drv->cuGetErrorName)
+		drv->cuGetErrorName(res, &name);
+	return fdry_fail(code, "%s failed with %s (%d); %s", f->symbol, name ? name : "an unknown error", (int)res, remedy(res));
+}

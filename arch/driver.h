@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver.h - the CUDA driver as one typed table, opened at run time.
+ *
+ * The real driver and the software driver (arch/sim) fill the same table by the same
+ * dlopen. A function that the driver lacks stays NULL and becomes an error, naming the
+ * function and the version that brought it, when it is needed: fdry_call() is the one
+ * place where a CUresult turns into an error of ours.
+ */
+#ifndef FDRY_ARCH_DRIVER_H
+#define FDRY_ARCH_DRIVER_H
+
+#include <cuda.h>
+#include <stdbool.h>
+
+#include "arch/err.h"
+
+enum fdry_driver_fn {
+#define FDRY_DRIVER_FN(symbol, name, since) FDRY_DRV_##symbol,
+#include "arch/driver.def"
+#undef FDRY_DRIVER_FN
+	FDRY_DRIVER_FNS
+};
+
+struct fdry_driver {
+	void *handle;
+	int version;   /* as cuDriverGetVersion says: 13000 is CUDA 13.0 */
+	bool software; /* the software driver of arch/sim */
+	char path[512];
+#define FDRY_DRIVER_FN(symbol, name, since) __typeof__(&symbol) symbol;
+#include "arch/driver.def"
+#undef FDRY_DRIVER_FN
+};
+
+/**
+ * fdry_driver_open() - Open a driver and initialise it.
+ * @path: full path of a libcuda, or NULL: FOUNDRY_DRIVER where set, else libcuda.so.1
+ *
+ * The same driver is opened once in a process; each open needs a close.
+ * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_DRIVER.
+ * Context: any thread.
+ */
+int fdry_driver_open(const char *path, const struct fdry_driver **ret) __must_check;
+void fdry_driver_close(const struct fdry_driver *drv);
+
+/**
+ * fdry_driver_result() - Turn a CUresult into an error of ours.
+ * @fn: the function that answered @res, or was missing
+ *
+ * CUDA_ERROR_OUT_OF_MEMORY becomes FDRY_E_NODEVMEM, a missing function FDRY_E_NOFUNC,
+ * anything else FDRY_E_DRIVER; the sentence names function, error and remedy.
+ */
+int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CUresult res);
+
+/* What a missing function answers: no driver uses this number. */
+#define FDRY_CUDA_MISSING ((CUresult)-1)
+
+/* The CUresult of a call, for the rare caller that must tell results apart. */
+#define fdry_call_raw(drv, symbol, ...) \
+	((drv)->symbol ? (drv)->symbol(__VA_ARGS__) : FDRY_CUDA_MISSING)
+/* 0 or -FDRY_E_...: int ret = fdry_call(drv, cuMemMap, ptr, size, 0, handle, 0); */
+#define fdry_call(drv, symbol, ...) \
+	fdry_driver_result(drv, FDRY_DRV_##symbol, fdry_call_raw(drv, symbol, __VA_ARGS__))
+
+#endif

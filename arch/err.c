@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * err.c - the thread's last error sentence, and the tables made from errcode.def.
+ *
+ * The sentence lives in thread-local storage of fixed size: reporting an error never
+ * allocates and never fails.
+ */
+#include "arch/err.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SENTENCE_MAX 1024
+
+static __thread char sentence[SENTENCE_MAX];
+
+struct errcode {
+	int nr;
+	int class;
+	const char *name;
+	const char *meaning;
+};
+
+static const struct errcode errcodes[] = {
+#define FDRY_ERRCODE(nr, name, class, text) { nr, class, "FDRY_E_" #name, text },
+#include "arch/errcode.def"
+#undef FDRY_ERRCODE
+};
+
+static const struct errcode *errcode_find(int code)
+{
+	static const struct errcode none = { 0, 0, "FDRY_OK", "no error" };
+	static const struct errcode unknown = { -1, EINVAL, "FDRY_E_?", "an unknown error code" };
+	size_t i;
+
+	if (!code)
+		return &none;
+	for (i = 0; i < sizeof(errcodes) / sizeof(errcodes[0]); i++)
+		if (errcodes[i].nr == (code < 0 ? -code : code))
+			return &errcodes[i];
+	return &unknown;
+}
+
+int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
+{
+	int saved = errno;
+	char text[SENTENCE_MAX];
+
+	/* By way of a local buffer, since an argument may be the old sentence. */
+	vsnprintf(text, sizeof(text), fmt, ap);
+	memcpy(sentence, text, sizeof(sentence));
+	errno = saved;
+	return -(int)code;
+}
+
+int fdry_fail(enum fdry_errcode code, const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = fdry_vfail(code, fmt, ap);
+	va_end(ap);
+	return ret;
+}
+
+int fdry_fail_at(int ret, const char *fmt, ...)
+{
+	int saved = errno;
+	char text[SENTENCE_MAX];
+	va_list ap;
+	size_t n;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	n = strlen(text);
+	snprintf(text + n, sizeof(text) - n, ": %s", sentence);
+	memcpy(sentence, text, sizeof(sentence));
+	errno = saved;
+	return ret;
+}
+
+int fdry_nomem(void)
+{
+	return fdry_fail(FDRY_E_NOMEM, "out of host memory; free some and try again");
+}
+
+const char *fdry_last_error(void)
+{
+	return sentence;
+}
+
+const char *fdry_error_name(int code)
+{
+	return errcode_find(code)->name;
+}
+
+const char *fdry_error_meaning(int code)
+{
+	return errcode_find(code)->meaning;
+}
+
+int fdry_error_errno(int code)
+{
+	return errcode_find(code)->class;
+}

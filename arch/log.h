@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log.h - messages for whoever debugs; silent unless asked for.
+ *
+ * FOUNDRY_LOG=error|warn|info|debug sends them to standard error; fdry_log_set() sends
+ * them to a callback instead. Nothing here is needed to understand a failure: that is
+ * what fdry_last_error() is for.
+ */
+#ifndef FDRY_ARCH_LOG_H
+#define FDRY_ARCH_LOG_H
+
+enum fdry_log_level { FDRY_LOG_ERROR, FDRY_LOG_WARN, FDRY_LOG_INFO, FDRY_LOG_DEBUG };
+
+typedef void (*fdry_log_fn)(void *arg, int level, const char *text);
+
+/**
+ * fdry_log_set() - Send messages of @level and below to @fn.
+ * @fn: called with one line without a newline, from any thread; NULL: back to FOUNDRY_LOG
+ * @arg: handed to @fn
+ *
+ * Context: call it before other threads use the library.
+ */
+void fdry_log_set(fdry_log_fn fn, void *arg, int level);
+
+int fdry_log_enabled(int level);
+void fdry_log_write(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The arguments are evaluated only where somebody listens. */
+#define fdry_log(level, ...) \
+	do { if (fdry_log_enabled(level)) fdry_log_write(level, __VA_ARGS__); } while (0)
+#define fdry_debug(...) fdry_log(FDRY_LOG_DEBUG, __VA_ARGS__)
+#define fdry_info(...) fdry_log(FDRY_LOG_INFO, __VA_ARGS__)
+#define fdry_warn(...) fdry_log(FDRY_LOG_WARN, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hook.h - the one table through which the library talks to the stand-in.
+ *
+ * The stand-in (hook/) is an object of its own with the SONAME libcuda.so.1. It exports
+ * every symbol of the driver, and fdry_hook_table(), which is how the library recognises
+ * it. Nothing else is shared: each object has its own copy of arch and mm, so a failure
+ * leaves its sentence in last_error().
+ *
+ * Locking: every function may be called from any thread.
+ */
+#ifndef FDRY_HOOK_HOOK_H
+#define FDRY_HOOK_HOOK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mm/region.h"
+
+#define FDRY_HOOK_VERSION 1
+#define FDRY_HOOK_SYMBOL "fdry_hook_table"
+
+/* What device code was loaded from. */
+enum fdry_code_kind {
+	FDRY_CODE_UNKNOWN,
+	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2 */
+	FDRY_CODE_FATBIN,  /* fatbin (magic 0xBA55ED50) */
+	FDRY_CODE_ELF,     /* cubin, or an object of the software driver */
+	FDRY_CODE_PTX,     /* text */
+};
+
+/* One load of device code that the stand-in saw. The bytes live as long as the process. */
+struct fdry_code {
+	CUlibrary library; /* how it was loaded: one of the two is set */
+	CUmodule module;
+	enum fdry_code_kind kind;
+	const void *data;
+	size_t len;          /* bytes at data; 0 for a wrapper, whose fatbin has a header of its own */
+	uint32_t njit;       /* JIT options that came along, copied (text options as offsets make no sense: see standin) */
+	const CUjit_option *jit;
+	void *const *jit_values;
+};
+
+/* What is alive and cannot be recognised in arguments or restored. */
+struct fdry_hook_live {
+	uint64_t textures;     /* texture objects */
+	uint64_t surfaces;     /* surface objects */
+	uint64_t graph_launches; /* graph launches so far, replays included */
+	uint64_t captures;     /* streams capturing now */
+};
+
+struct fdry_hook {
+	uint32_t version; /* FDRY_HOOK_VERSION */
+	uint32_t size;    /* sizeof(struct fdry_hook) */
+
+	const char *(*last_error)(void);
+
+	/* Full path of the real driver behind the stand-in; opens it if need be. NULL: see last_error(). */
+	const char *(*real_path)(void);
+
+	/* Start giving the region's addresses to device allocations of the current context's device.
+	 * One region at a time; resume after pause continues at the same cursor. */
+	int (*region_begin)(CUdeviceptr base, uint64_t size);
+	int (*region_pause)(void);
+	int (*region_resume)(void);
+	/* Forget the region: new allocations are native again; live ones stay valid until freed. */
+	int (*region_end)(void);
+	int (*region_preallocate)(uint64_t size);
+	int (*region_free_preallocated)(void);
+	int (*region_offset)(uint64_t *ret);
+	int (*region_set_offset)(uint64_t offset);
+	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE where there is no region. */
+	int (*region_ledger)(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
+
+	/* The code behind a library or module handle (either may be NULL); FDRY_E_NOENT if it was never seen. */
+	int (*code_find)(CUlibrary library, CUmodule module, struct fdry_code *ret);
+
+	void (*live)(struct fdry_hook_live *ret);
+};
+
+typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);
+
+#endif
