@@ -24,7 +24,7 @@ struct errcode {
 
 static const struct errcode errcodes[] = {
 #define FDRY_ERRCODE(nr, name, class, text) { nr, class, "FDRY_E_" #name, text },
-#include "arch/errcode.def"
+#include "foundry/errcode.def"
 #undef FDRY_ERRCODE
 };
 

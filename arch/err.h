@@ -12,11 +12,7 @@
 #include <assert.h>
 #include <stdarg.h>
 
-enum fdry_errcode {
-#define FDRY_ERRCODE(nr, name, class, text) FDRY_E_##name = nr,
-#include "arch/errcode.def"
-#undef FDRY_ERRCODE
-};
+#include "foundry/types.h"
 
 #define __must_check __attribute__((warn_unused_result))
 

@@ -9,9 +9,7 @@
 #ifndef FDRY_ARCH_LOG_H
 #define FDRY_ARCH_LOG_H
 
-enum fdry_log_level { FDRY_LOG_ERROR, FDRY_LOG_WARN, FDRY_LOG_INFO, FDRY_LOG_DEBUG };
-
-typedef void (*fdry_log_fn)(void *arg, int level, const char *text);
+#include "foundry/types.h"
 
 /**
  * fdry_log_set() - Send messages of @level and below to @fn.

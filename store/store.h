@@ -34,11 +34,6 @@ enum fdry_object_kind {
 
 struct fdry_store;
 
-enum fdry_store_flags {
-	FDRY_STORE_CREATE = 1 << 0,   /* make it where there is none */
-	FDRY_STORE_READONLY = 1 << 1, /* never write; works on read-only media */
-};
-
 /* Where the store is if nobody says: FOUNDRY_STORE (empty is FDRY_E_ENV), else $XDG_CACHE_HOME/foundry/store
  * (empty or relative counts as unset), else $HOME/.cache/foundry/store, else FDRY_E_NOHOME. Never a temporary directory. */
 int fdry_store_default_path(struct fdry_buf *ret) __must_check;
