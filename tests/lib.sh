@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+#
+# lib.sh - sourced first by every test script: checks, their count, and a folder to work in.
+#
+#	. "$(dirname "$0")/../lib.sh"
+#	t "an unknown ref is refused" fails "no such" foundry-store show nobody
+#	t_done
+#
+# The script starts in an empty folder, $TMP, which goes away if all is well. $ROOT is the tree,
+# $BUILD what was made (first in PATH). A check that fails does not end the script; a command
+# outside of t does (set -e), and then there is no result, which the runner counts as failed.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=${BUILD:-$ROOT/build}
+NAME=$(basename "$0" .sh)
+TMP=$BUILD/tests/tmp/$NAME
+PATH=$BUILD:$PATH
+export ROOT BUILD TMP PATH
+checks=0 failures=0
+rm -rf "$TMP" && mkdir -p "$TMP" && cd "$TMP"
+
+# t TITLE COMMAND...: the command succeeds
+t() {
+	local title=$1 rc=0
+	shift
+	checks=$((checks + 1))
+	"$@" >"$TMP/.t.out" 2>&1 || rc=$?
+	if [ $rc != 0 ]; then
+		failures=$((failures + 1))
+		echo "not ok: $title (status $rc): $*"
+		sed 's/^/    /' "$TMP/.t.out"
+	fi
+}
+
+# fails REGEX COMMAND...: it fails by itself, not by a signal, and what it prints fits REGEX
+fails() {
+	local regex=$1 rc=0 out
+	shift
+	out=$("$@" 2>&1) || rc=$?
+	printf '%s\n' "$out"
+	[ $rc != 0 ] || { echo "it succeeded"; return 1; }
+	[ $rc -lt 126 ] || { echo "it ended with status $rc"; return 1; }
+	grep -Eq -- "$regex" <<<"$out" || { echo "nothing above fits '$regex'"; return 1; }
+}
+
+# prints TEXT COMMAND...: it succeeds and prints exactly TEXT on standard output
+prints() {
+	local want=$1 got
+	shift
+	got=$("$@") || return
+	diff <(printf '%s\n' "$want") <(printf '%s\n' "$got")
+}
+
+# t_skip REASON: nothing here can be tested
+t_skip() {
+	echo "SKIP: $1"
+	exit 77
+}
+
+t_done() {
+	echo "100%: Checks: $checks, Failures: $failures, Errors: 0"
+	[ $failures = 0 ] || exit 1
+	cd / && rm -rf "$TMP"
+}
