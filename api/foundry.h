@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * foundry.h - bring captured GPU work back to life.
+ *
+ * One process captures CUDA graphs and seals them, with the kernels they call and the
+ * memory they read, into an image in a store. Any later process loads the image by its
+ * name or hash and launches the graphs: no warm-up, no capture, no framework.
+ *
+ *   Capturing                                Loading
+ *   fdry_hook_install()                      fdry_store_open()
+ *   fdry_capture_begin()                     fdry_image_load()
+ *   ... allocate, warm up, capture ...       fdry_image_write()   inputs
+ *   fdry_capture_tensor(), _graph()          fdry_image_launch()  graphs by key
+ *   fdry_capture_seal()                      fdry_image_read()    outputs
+ *
+ * Errors: every function that can fail returns 0 or a negative -FDRY_E_... code (see
+ * errcode.def); fdry_last_error() has one sentence that says what was wrong and what to
+ * do. A call that fails leaves nothing half done. Out parameters are written on success
+ * only. The library never prints, exits or aborts.
+ *
+ * Threads: any function may be called from any thread. Calls on one object are serialised
+ * by the object, except where a function says otherwise. fdry_last_error() is per thread.
+ *
+ * Units: sizes and offsets are bytes, times are milliseconds.
+ */
+#ifndef FOUNDRY_H
+#define FOUNDRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "foundry/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FDRY_VERSION_MAJOR 0
+#define FDRY_VERSION_MINOR 1
+#define FDRY_VERSION_PATCH 0
+
+/* The driver's own handles, declared as <cuda.h> does, so that it need not be there. */
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUstream_st *CUstream;
+typedef unsigned long long fdry_devptr; /* a CUdeviceptr */
+
+#define FDRY_ID_SIZE 65 /* an image's id as text: 64 hexadecimal digits and a terminator */
+
+/* ------------------------------------------------------------ errors, version --- */
+
+/* The last failure of this thread in one sentence; "" where there was none. Never NULL;
+ * valid until the thread's next failure. */
+const char *fdry_last_error(void);
+/* "FDRY_E_NOENT" for a code of either sign; a static string. */
+const char *fdry_error_name(int code);
+/* What the code means in general; a static string. */
+const char *fdry_error_meaning(int code);
+/* The errno value of the code's class. */
+int fdry_error_errno(int code);
+/* "0.1.0"; a static string. */
+const char *fdry_version(void);
+/* Send debug messages of @level and below to @fn instead of where FOUNDRY_LOG says; NULL
+ * undoes it. Call it before other threads use the library. */
+void fdry_log_set(fdry_log_fn fn, void *arg, int level);
+
+/* ------------------------------------------------------------ stores --- */
+
+struct fdry_store;
+
+/**
+ * fdry_store_open() - Open a store.
+ * @path: its directory; NULL: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
+ *        $HOME/.cache/foundry/store
+ * @flags: of enum fdry_store_flags
+ * @ret: the handle, yours until fdry_store_close()
+ *
+ * A directory is opened once in a process however often it is asked for. A handle does
+ * not survive fork: a child opens its own.
+ * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_NETFS, FDRY_E_VERSION,
+ * FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
+ */
+int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
+/* Give the handle back. NULL is fine. Images loaded from it stay. */
+void fdry_store_close(struct fdry_store *store);
+
+/* ------------------------------------------------------------ tensors --- */
+
+#define FDRY_RANK_MAX 8
+#define FDRY_NAME_MAX 255 /* bytes of a name, without the terminator */
+#define FDRY_FACT_MAX 4095 /* bytes of a fact's value, without the terminator */
+
+/* Element types, FDRY_DTYPE(number, NAME, bytes); the numbers are frozen. FDRY_BYTES is
+ * for memory of no particular type. */
+#define FDRY_DTYPES(X) \
+	X(0, BYTES, 1) X(1, BOOL, 1) X(2, U8, 1) X(3, I8, 1) X(4, I16, 2) X(5, I32, 4) \
+	X(6, I64, 8) X(7, F16, 2) X(8, BF16, 2) X(9, F32, 4) X(10, F64, 8) \
+	X(11, F8_E4M3, 1) X(12, F8_E5M2, 1) X(13, U16, 2) X(14, U32, 4) X(15, U64, 8) \
+	X(16, C64, 8) X(17, C128, 16)
+enum fdry_dtype {
+#define X(nr, name, size) FDRY_##name = nr,
+	FDRY_DTYPES(X)
+#undef X
+};
+
+/* What a tensor is for. */
+enum fdry_use {
+	FDRY_USE_INPUT = 0,  /* written before a launch */
+	FDRY_USE_OUTPUT = 1, /* read after a launch */
+	FDRY_USE_STATE = 2,  /* both, from launch to launch: a KV cache, a position */
+	FDRY_USE_CONST = 3,  /* read by the graphs alone: a weight */
+};
+
+enum fdry_tensor_flags {
+	/* The image keeps no bytes of it: whoever loads fills it before the first launch. */
+	FDRY_TENSOR_EXTERNAL = 1 << 0,
+};
+
+/**
+ * struct fdry_tensor - A named piece of device memory.
+ * @name: unique in its image; letters, digits and - _ . @ + / = : , at most FDRY_NAME_MAX
+ *        bytes
+ * @addr: device address of element 0
+ * @dtype: of enum fdry_dtype
+ * @use: of enum fdry_use
+ * @flags: of enum fdry_tensor_flags
+ * @rank: dimensions in use, 0 to FDRY_RANK_MAX
+ * @shape: elements in each dimension
+ * @stride: distance of neighbours in each dimension, in elements; never negative
+ *
+ * In what the library returns, @name belongs to the image and lives as long.
+ */
+struct fdry_tensor {
+	const char *name;
+	fdry_devptr addr;
+	uint32_t dtype;
+	uint32_t use;
+	uint32_t flags;
+	uint32_t rank;
+	int64_t shape[FDRY_RANK_MAX];
+	int64_t stride[FDRY_RANK_MAX];
+};
+
+/* Bytes of one element of @dtype; 0 for an unknown type. */
+size_t fdry_dtype_size(uint32_t dtype);
+
+/* ------------------------------------------------------------ capturing --- */
+
+/**
+ * fdry_hook_install() - Put the stand-in for libcuda.so.1 in place.
+ * @path: the stand-in; NULL: FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this
+ *        library
+ *
+ * Must come before anything loads libcuda.so.1 in this process: it then answers to that
+ * name, passes every call on to the real driver and notes what a seal needs. Calling it
+ * again, or under LD_PRELOAD of the same object, changes nothing.
+ * Errors: FDRY_E_LATE where libcuda is loaded already, FDRY_E_NOHOOK where the stand-in is
+ * not found.
+ */
+int fdry_hook_install(const char *path);
+
+struct fdry_capture;
+
+/**
+ * struct fdry_capture_opts - How a capture places memory.
+ * @sz: sizeof(struct fdry_capture_opts)
+ * @device: ordinal whose allocations are given the region's addresses
+ * @reserved: zero
+ * @base: first device address, a multiple of 2 MiB; 0: the default base
+ * @size: bytes of addresses to reserve; 0: 1 TiB. Addresses cost nothing.
+ * @preallocate: bytes of memory to map ahead; 0: none
+ */
+struct fdry_capture_opts {
+	size_t sz;
+	int32_t device;
+	uint32_t reserved;
+	fdry_devptr base;
+	uint64_t size;
+	uint64_t preallocate;
+};
+
+/**
+ * fdry_capture_begin() - Start giving fixed addresses to device memory.
+ * @opts: NULL for the defaults
+ * @ret: the capture, yours until fdry_capture_end()
+ *
+ * From here on cuMemAlloc (and so cudaMalloc) on the device takes its memory from one
+ * region. One capture at a time in a process. The device's primary context is retained.
+ * Errors: FDRY_E_NOHOOK, FDRY_E_STATE, FDRY_E_TAKEN (names what lies at the base).
+ */
+int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret);
+/* Let allocations be native for a while; graphs that use such memory are refused at the seal. */
+int fdry_capture_pause(struct fdry_capture *cap);
+int fdry_capture_resume(struct fdry_capture *cap);
+/* Bytes of the region handed out so far: the cursor. */
+int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
+/* Put the cursor somewhere else, as the process that made an image did. */
+int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
+
+/* Name a tensor; it must lie inside live memory of the region. FDRY_E_EXISTS where the name
+ * is taken, FDRY_E_NAME, FDRY_E_RANGE. */
+int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
+/* State a fact that loads can compare: model revision, engine version, rank, ... Both are
+ * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. */
+int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value);
+/**
+ * fdry_capture_graph() - Add a captured graph.
+ * @key: how loads find it, such as a batch size; unique (FDRY_E_EXISTS)
+ * @name: for people, may be NULL
+ * @graph: as stream capture gave it; must stay alive and unchanged until the seal
+ */
+int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph);
+/* Say that graph @key draws random numbers: the seal is refused, by name, since no loader
+ * could give the numbers that the framework would have given. */
+int fdry_capture_random(struct fdry_capture *cap, uint64_t key);
+
+/**
+ * struct fdry_seal_report - What a seal made.
+ * @sz: set by the caller: sizeof(struct fdry_seal_report)
+ * @kernels_whole: kernels whose object is a whole cubin; fdry_image_describe() gives reasons
+ * @whole_bytes: of the cubins that kernel objects were sliced from
+ * @content_bytes: device memory kept; zeros (@zero_bytes), proven scratch and external
+ *        tensors are not
+ * @stored_new: what the new objects take at rest; other sizes are uncompressed
+ */
+struct fdry_seal_report {
+	size_t sz;
+	uint64_t graphs, nodes;
+	uint64_t kernels, kernels_whole;
+	uint64_t graph_bytes, kernel_bytes, whole_bytes, manifest_bytes;
+	uint64_t content_bytes, zero_bytes, scratch_bytes, external_bytes;
+	uint64_t objects_new, objects_known, stored_new;
+	double graphs_ms, kernels_ms, content_ms, commit_ms, total_ms;
+};
+
+/**
+ * fdry_capture_seal() - Make an image of the graphs and what they need.
+ * @store: open and writable
+ * @ref: a name for the image, or NULL
+ * @id: FDRY_ID_SIZE bytes for the image's id, or NULL
+ * @report: NULL, or what was made
+ *
+ * Waits for the device. Content is the memory of the region as it is now: reset state
+ * before. Memory first allocated during a capture and not touched since counts as scratch
+ * and is not kept. Whatever cannot be restored exactly is refused (FDRY_E_REFUSED) naming
+ * graph, node, kernel and reason; nothing is left in the store but unreferenced objects.
+ * May be called again, with more graphs or after more work.
+ */
+int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref,
+		      char *id, struct fdry_seal_report *report);
+/* End the capture: new allocations are native again, memory that lives stays valid. NULL is
+ * fine. */
+void fdry_capture_end(struct fdry_capture *cap);
+
+/* ------------------------------------------------------------ loading --- */
+
+struct fdry_image;
+
+/* A fact to compare. */
+struct fdry_fact {
+	const char *key;
+	const char *value;
+};
+
+enum fdry_load_flags {
+	FDRY_LOAD_VERIFY = 1 << 0, /* hash content too, even where this boot has already done so */
+	FDRY_LOAD_POISON = 1 << 1, /* fill scratch and external memory with 0xA5: shows reads of
+				    * what nobody wrote */
+	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning */
+};
+
+/**
+ * struct fdry_load_opts - How to load.
+ * @sz: sizeof(struct fdry_load_opts)
+ * @device: ordinal to load on
+ * @flags: of enum fdry_load_flags
+ * @facts: @nfacts facts that the image must have, with equal values
+ * @driver: path of the driver; NULL: FOUNDRY_DRIVER, else libcuda.so.1
+ */
+struct fdry_load_opts {
+	size_t sz;
+	int32_t device;
+	uint32_t flags;
+	const struct fdry_fact *facts;
+	size_t nfacts;
+	const char *driver;
+};
+
+/**
+ * fdry_image_load() - Bring an image back to life.
+ * @store: where it is
+ * @name: a ref, an id, or an unambiguous prefix of an id
+ * @opts: NULL for the defaults
+ * @ret: the image, yours until fdry_image_unload()
+ *
+ * Compares identity first; then maps the image's memory at its own addresses in the
+ * device's primary context (which it retains), restores content, and loads kernels.
+ * Graphs are built at their first launch, or by fdry_image_build().
+ * Errors: FDRY_E_NOENT, FDRY_E_IDENTITY (names the field), FDRY_E_TAKEN, FDRY_E_NODEVMEM,
+ * FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_NODRIVER, FDRY_E_NOGPU.
+ */
+int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+		    struct fdry_image **ret);
+/* Wait for the device, destroy graphs, unload kernels, unmap and release everything. NULL is
+ * fine. */
+void fdry_image_unload(struct fdry_image *img);
+
+/* The id as text: FDRY_ID_SIZE bytes into @id. */
+void fdry_image_id(const struct fdry_image *img, char *id);
+
+/* What an image holds, by position; FDRY_E_NOKEY past the end. @name is "" where none was
+ * given; every out parameter but the last may be NULL. */
+size_t fdry_image_graph_count(const struct fdry_image *img);
+int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, const char **name,
+		     uint32_t *nodes);
+size_t fdry_image_tensor_count(const struct fdry_image *img);
+int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor *ret);
+/* By name; FDRY_E_NOKEY. */
+int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struct fdry_tensor *ret);
+/* The value of a fact, FDRY_E_NOKEY where there is none; belongs to the image. */
+int fdry_image_fact(const struct fdry_image *img, const char *key, const char **value);
+
+/**
+ * fdry_image_write() - Copy host memory into a tensor.
+ * @name: the tensor, which must be dense (row-major without gaps)
+ * @data: @len bytes, exactly the tensor's size (FDRY_E_RANGE tells both numbers)
+ * @stream: NULL is the legacy default stream
+ *
+ * Ordered after everything launched on @stream and complete on return. An external tensor
+ * counts as filled afterwards.
+ */
+int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
+		     CUstream stream);
+/* The same from device memory @src, asynchronous on @stream. */
+int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
+		    CUstream stream);
+/* Copy a dense tensor into host memory; ordered and complete as fdry_image_write(). */
+int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len,
+		    CUstream stream);
+/* Declare an external tensor filled by other means; NULL: all of them. */
+int fdry_image_filled(struct fdry_image *img, const char *name);
+
+/* Build and upload graph @key now, so that its first launch costs what every launch costs.
+ * Does nothing where that was done. */
+int fdry_image_build(struct fdry_image *img, uint64_t key);
+/**
+ * fdry_image_launch() - Launch a graph.
+ * @key: which; FDRY_E_NOKEY where the image has none
+ * @stream: a stream of the image's device; NULL is the legacy default stream
+ *
+ * Asynchronous. Graphs of one image share memory: launches must not overlap, so use one
+ * stream, or order several by events. Refused with FDRY_E_UNBOUND while an external
+ * tensor was neither written, copied nor declared filled.
+ */
+int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
+/* Put every byte of content back as it was sealed, ordered on @stream and complete on
+ * return; scratch and external tensors are left alone. */
+int fdry_image_restore(struct fdry_image *img, CUstream stream);
+/* Wait until @stream (NULL is the legacy default stream) is idle, in the image's context. */
+int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
+
+/**
+ * struct fdry_load_report - Where the time of a load went, so far.
+ * @sz: set by the caller: sizeof(struct fdry_load_report)
+ * @driver_ms: open the driver, retain the context
+ * @manifest_ms: find, verify and check the manifest, compare identity
+ * @memory_ms: reserve, map, zero
+ * @content_ms: content to the device, with verification where it was due
+ * @kernels_ms: kernel objects to CUkernels
+ * @total_ms: of fdry_image_load()
+ * @build_ms: of the graphs built so far: driver graph, instantiation, upload
+ * @verified_bytes: content that was hashed
+ */
+struct fdry_load_report {
+	size_t sz;
+	double driver_ms, manifest_ms, memory_ms, content_ms, kernels_ms, total_ms, build_ms;
+	uint64_t graphs_built, nodes_built;
+	uint64_t mapped_bytes, content_bytes, verified_bytes;
+};
+int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report);
+
+/**
+ * fdry_image_describe() - Describe an image without loading it.
+ * @name: as for fdry_image_load()
+ * @ret: text, yours to free()
+ *
+ * Identity, memory, tensors, graphs, kernels with their objects, and which kernels are
+ * whole cubins and why.
+ */
+int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
