@@ -8,12 +8,18 @@
  * every live allocation. Running out, overlap and driver failures are errors, never an
  * address from elsewhere; a call that fails changes nothing.
  *
- * Locking: a region locks itself; every function may be called from any thread.
+ * Context: a region keeps its device's primary context and a stream of its own. Whatever
+ * context is current, memory comes from the region's device; the caller's context and its
+ * capture mode are as before when a call returns. All memory is read-write on that device.
+ *
+ * Locking: a region locks itself; every function may be called from any thread, but not
+ * after or at the same time as fdry_region_free(). Nothing is locked while work is waited for.
  */
 #ifndef FDRY_MM_REGION_H
 #define FDRY_MM_REGION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "arch/driver.h"
@@ -30,6 +36,8 @@ enum fdry_role {
 
 /* Every address handed out is a multiple of this, as cuMemAlloc promises. */
 #define FDRY_ALLOC_ALIGN 512u
+/* Allocations of this size and more start and end at multiples of it, so that none shares physical memory. */
+#define FDRY_ALLOC_BLOCK (2u << 20)
 
 struct fdry_region;
 
@@ -43,37 +51,85 @@ struct fdry_alloc {
 };
 
 enum fdry_alloc_flags {
-	FDRY_ALLOC_CAPTURING = 1 << 0, /* stamp it and mark it so */
+	/* A stream of the process is capturing. Memory is stamped and marked so; nothing that a
+	 * capture forbids is done: freed memory is given back later. */
+	FDRY_ALLOC_CAPTURING = 1 << 0,
 };
 
-/* Reserve [@base, @base + @size) on @dev (multiples of the granularity; base 0 is an error: FDRY_E_INVAL).
- * FDRY_E_TAKEN names what lies there. The device's primary context must be current. */
+/**
+ * fdry_region_new() - Reserve [@base, @base + @size) for a device.
+ * @base, @size: multiples of the driver's granularity (2 MiB), neither 0
+ *
+ * Retains the device's primary context and creates one stream in it.
+ *
+ * Errors: FDRY_E_INVAL; FDRY_E_RANGE (past the end of the address space); FDRY_E_TAKEN,
+ * naming what lies there; FDRY_E_NODEVMEM, FDRY_E_DRIVER.
+ */
 int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size,
 		    struct fdry_region **ret) __must_check;
-/* Unmap and release everything. NULL is fine. */
+/* Wait for work in flight, then unmap and release everything. Not while a stream captures. NULL is fine. */
 void fdry_region_free(struct fdry_region *r);
 
-/* Memory of @size bytes, zeroed or stamped; size 0 is FDRY_E_INVAL, as for cuMemAlloc. */
+/**
+ * fdry_region_alloc() - Hand out memory at the cursor.
+ * @size: bytes; 0 is FDRY_E_INVAL, as for cuMemAlloc
+ * @flags: enum fdry_alloc_flags
+ *
+ * The memory is zero, or FDRY_STAMP up to the end of its room, when the call returns.
+ *
+ * Errors: FDRY_E_RANGE where the region is used up; FDRY_E_NODEVMEM; FDRY_E_STATE where the
+ * cursor has reached memory mapped by fdry_region_back(); FDRY_E_DRIVER.
+ */
 int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, CUdeviceptr *ret) __must_check;
-/* Give an allocation back: its exact start address. Waits for the device's work in flight, as cuMemFree does. */
-int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr) __must_check;
 
-/* Map the next @size bytes at the cursor ahead, in one piece, as the arena. */
+/**
+ * fdry_region_dealloc() - Give an allocation back.
+ * @addr: its exact start, else FDRY_E_INVAL, saying which allocation it lies in
+ * @flags: enum fdry_alloc_flags
+ *
+ * Waits for the work in flight in the region's context and in the current one, as cuMemFree
+ * does, then unmaps what no live allocation uses. Where a stream captures waiting would
+ * break the capture, so nothing is waited for and nothing unmapped: the memory goes back
+ * with the next fdry_region_dealloc() or fdry_region_trim() outside a capture. Where the
+ * driver refuses to unmap, the allocation is gone all the same and the memory is tried again then.
+ */
+int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int flags) __must_check;
+/* Give back what dealloc could not: for the end of a capture. Waits only if there is something. */
+int fdry_region_trim(struct fdry_region *r) __must_check;
+
+/* Map the next @size bytes at the cursor ahead, in one piece, as (a further part of) the arena. FDRY_E_RANGE, FDRY_E_STATE as above. */
 int fdry_region_preallocate(struct fdry_region *r, uint64_t size) __must_check;
-int fdry_region_free_preallocated(struct fdry_region *r) __must_check;
+/* Keep the arena no longer: what no live allocation uses goes back as in fdry_region_dealloc(). FDRY_E_STATE where there is none. */
+int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags) __must_check;
 
-/* Map [@addr, @addr + @size) now, zeroed, whatever the cursor says: how a loader backs an image's ranges. */
+/* Map [@addr, @addr + @size) now, zeroed, whatever the cursor says, until the region is freed: how a loader backs an
+ * image's ranges. Rounded outwards to the granularity. FDRY_E_RANGE outside the region, FDRY_E_STATE over a mapping. */
 int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 
 CUdeviceptr fdry_region_base(const struct fdry_region *r);
 uint64_t fdry_region_size(const struct fdry_region *r);
-/* The cursor as an offset from the base; setting it back below a live allocation is FDRY_E_STATE. */
+CUdevice fdry_region_device(const struct fdry_region *r);
+/* The cursor as an offset from the base. */
 uint64_t fdry_region_offset(struct fdry_region *r);
+/* Setting it back below the end of a live allocation is FDRY_E_STATE, outside the region FDRY_E_RANGE.
+ * May wait as fdry_region_trim() does. */
 int fdry_region_set_offset(struct fdry_region *r, uint64_t offset) __must_check;
 
-/* The live allocation that holds @addr; false where there is none. */
+/* The live allocation that holds @addr, that is, one of the bytes asked for; false where there is none. */
 bool fdry_region_find(struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret);
 /* A copy of the ledger, in address order; free() it. */
 int fdry_region_ledger(struct fdry_region *r, struct fdry_alloc **ret, size_t *count) __must_check;
+
+struct fdry_region_stats {
+	uint64_t allocs;       /* live allocations */
+	uint64_t alloc_bytes;  /* as asked for */
+	uint64_t mapped_bytes; /* physical memory held, arena and backed ranges included */
+	uint64_t idle_bytes;   /* of it, what no live allocation uses and nothing keeps: goes back at the next chance */
+	uint64_t blocks;       /* pieces of physical memory */
+};
+void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret);
+
+/* Check every invariant that memory.rst names, in time proportional to the ledger: FDRY_E_BUG. For tests. */
+int fdry_region_check(struct fdry_region *r) __must_check;
 
 #endif
