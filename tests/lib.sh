@@ -53,6 +53,20 @@ prints() {
 	diff <(printf '%s\n' "$want") <(printf '%s\n' "$got")
 }
 
+# tree_files PATTERN...: files of the tree that fit, such as 'mm/*.c' (a * fits folders too), made ones left out
+tree_files() (
+	cd "$ROOT"
+	if [ -e .git ] && command -v git >/dev/null; then
+		git ls-files -co --exclude-standard -- "$@"
+	else
+		for pattern; do
+			find . -path './build*' -prune -o -path './.git' -prune -o -type f -path "./$pattern" -printf '%P\n'
+		done
+	fi | sort -u | while IFS= read -r file; do
+		[ ! -f "$file" ] || echo "$file"
+	done
+)
+
 # t_skip REASON: nothing here can be tested
 t_skip() {
 	echo "SKIP: $1"

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The runner itself: whatever does not say that it passed has failed, and the total says so.
+. "$(dirname "$0")/../lib.sh"
+
+# suite NAME LINE...: a test script that runs these lines
+suite() {
+	local name=$1
+	shift
+	printf '%s\n' "$@" >"$name.sh"
+}
+
+# total WANT [OPTION|NAME...]: the last line of running these suites, here
+total() {
+	local want=$1 out
+	shift
+	out=$(RESULTS='' "$ROOT/tests/run" "${@/#suite:/$TMP/}") || true
+	printf '%s\n' "$out"
+	[ "$(tail -n 1 <<<"$out")" = "$want" ]
+}
+
+run() { RESULTS='' "$ROOT/tests/run" "${@/#suite:/$TMP/}"; }
+
+suite good 'echo "100%: Checks: 3, Failures: 0, Errors: 0"'
+suite bad 'echo WHY; echo "33%: Checks: 3, Failures: 1, Errors: 1"; exit 1'
+suite softbad 'echo "50%: Checks: 2, Failures: 1, Errors: 0"'
+suite silent 'true'
+suite liar 'echo "100%: Checks: 3, Failures: 0, Errors: 0"; exit 1'
+suite killed 'kill -SEGV $$'
+suite slow 'echo "100%: Checks: 1, Failures: 0, Errors: 0"; sleep 20'
+suite nogpu 'echo "SKIP: no GPU (no device node)"; exit 77'
+suite lazy 'echo "SKIP: not today"; exit 77'
+suite mute 'exit 77'
+suite partly 'echo "SKIP: no GPU here"; echo "100%: Checks: 2, Failures: 0, Errors: 0"'
+
+t "a good suite passes" run suite:good.sh
+t "it is counted" total "3 passed, 0 failed, 0 skipped" suite:good.sh
+t "failures and errors are counted" total "1 passed, 2 failed, 0 skipped" suite:bad.sh
+t "a failing suite fails the run" fails "WHY" run suite:good.sh suite:bad.sh
+t "failures count without an exit status" fails "1 passed, 1 failed" run suite:softbad.sh
+t "no result is a failure" fails "silent: no result" run suite:silent.sh
+t "a suite beside a silent one is counted" total "3 passed, 1 failed, 0 skipped" suite:silent.sh suite:good.sh
+t "an exit status without failures is one" total "2 passed, 1 failed, 0 skipped" suite:liar.sh
+t "a crash is a failure" fails "exit status 139" run suite:killed.sh
+t "too slow is a failure" fails "took more than 1 s" run -t 1 suite:slow.sh
+t "a missing GPU is a skip" total "3 passed, 0 failed, 1 skipped" suite:good.sh suite:nogpu.sh
+t "the skip's reason is printed" prints "skipped: no GPU (no device node)" \
+	sh -c "'$ROOT/tests/run' '$TMP/nogpu.sh' | grep -o 'skipped: no GPU ([a-z ]*)'"
+t "nothing but skips is no failure" run suite:nogpu.sh
+t "another reason is a failure" total "0 passed, 1 failed, 1 skipped" suite:lazy.sh
+t "a skip without a reason is a failure" fails "without a reason" run suite:mute.sh
+t "a check skipped in a suite" total "2 passed, 0 failed, 1 skipped" suite:partly.sh
+t "no test at all is a failure" fails "0 passed" run
+t "names choose tests" total "3 passed, 0 failed, 0 skipped" -m goo suite:good.sh suite:bad.sh
+t "results are recorded" sh -c "RESULTS='$TMP/res' '$ROOT/tests/run' '$TMP/good.sh' && grep -qx 'good 3 0 0' '$TMP/res'"
+t_done

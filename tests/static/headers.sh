@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every header compiles alone; the public ones as C++ too, and without CUDA.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+CC=${CC:-cc}
+strict=(-Wall -Wextra -Werror -fsyntax-only)
+
+# compiles LANGUAGE HEADER FLAG...: a file that includes it and nothing else
+compiles() { echo "#include \"$2\"" | $CC -x "$1" "${strict[@]}" "${@:3}" -; }
+
+while IFS= read -r header; do
+	t "$header alone" compiles c "$header" -std=gnu11 -D_GNU_SOURCE -I. -Iarch/include -isystem "$CUDA_INC"
+done < <(tree_files '*.h' | grep -v '^tests/')
+
+# As users see them: only the include folder of an installation.
+mkdir -p "$TMP/include/foundry"
+cp arch/include/foundry/* api/foundry.h "$TMP/include/foundry/"
+public=(-I"$TMP/include" -Wpedantic)
+t "foundry.h as installed, strict C11" compiles c foundry/foundry.h -std=c11 "${public[@]}"
+t "foundry.h as C++" compiles c++ foundry/foundry.h -std=c++11 "${public[@]}"
+echo '#include <cuda.h>' >"$TMP/both.c"
+echo '#include <foundry/foundry.h>' >>"$TMP/both.c"
+t "foundry.h beside cuda.h" "$CC" "${strict[@]}" "${public[@]}" -isystem "$CUDA_INC" "$TMP/both.c"
+t_done

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Who may include and link whom: arch < mm < graph | store | hook < api.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+# The folders whose headers each layer may include. foundry/ is the part that all share with users.
+declare -A may=(
+	[arch]="foundry arch"
+	[mm]="foundry arch mm"
+	[graph]="foundry arch mm graph"
+	[store]="foundry arch mm store"
+	[hook]="foundry arch mm hook"
+	[api]="foundry arch mm graph store hook api"
+)
+
+# includes WHAT FILE...: lines "file:#include..." of headers that fit WHAT
+includes() {
+	local what=$1
+	shift
+	[ $# = 0 ] || grep -HE "^[[:space:]]*#[[:space:]]*include[[:space:]]+$what" "$@" || true
+}
+
+# misplaced LAYER: what its files include and may not
+misplaced() {
+	local files file line header
+	mapfile -t files < <(tree_files "$1/*.c" "$1/*.h" "$1/*.def" "$1/*.S")
+	while IFS=: read -r file line; do
+		header=${line#*\"}
+		header=${header%%\"*}
+		[[ $header == */* ]] || echo "$file: \"$header\": write the path from the top folder"
+		[[ " ${may[$1]} " == *" ${header%%/*} "* ]] || echo "$file: \"$header\": not below $1"
+	done < <(includes '"' "${files[@]}")
+}
+
+# includers WHAT PATTERN...: the files among these that include such headers
+includers() {
+	local files
+	mapfile -t files < <(tree_files "${@:2}")
+	includes "$1" "${files[@]}" | cut -d: -f1 | sort -u
+}
+
+# linked_with NAME: what was built and needs a library of that name at load time
+linked_with() {
+	local file
+	find "$BUILD" -maxdepth 4 -type f ! -name '*.o' \( -name '*.so*' -o -perm -u+x \) ! -path '*/tests/tmp/*' |
+		while IFS= read -r file; do
+			readelf -d "$file" 2>/dev/null | grep -q "NEEDED.*\[$1" && echo "$file"
+		done || true
+}
+
+for layer in arch mm graph store hook api; do
+	t "$layer includes only what lies below it" prints "" misplaced "$layer"
+done
+if [ -e store/lmdb.c ]; then
+	t "LMDB is seen by one file" prints store/lmdb.c includers '[<"]lmdb[.]h' '*.c' '*.h'
+fi
+t "the store knows nothing of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
+t "nobody includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
+t "nothing is linked with libcuda" prints "" linked_with 'libcuda[.]so'
+t "this check finds what is linked" fails "libfoundry.so" prints "" linked_with libcrypto
+t_done

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the built objects define, export and call.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+exported() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u; }
+defined() { nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u; }
+mapped() { sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map | sort -u; }
+# Names followed by a parenthesis, outside comments and macros.
+declared() {
+	grep -v '^#' api/foundry.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - |
+		grep -oE '\bfdry_[a-z0-9_]+[[:space:]]*\(' | tr -d ' (' | sort -u
+}
+# without REGEX FILE: its lines that do not fit
+without() { grep -vE "$1" "$2" || true; }
+
+# Functions that libraries may not call: they print, end the process, overrun or guess.
+banned='strcpy|strcat|strncpy|strncat|stpcpy|sprintf|vsprintf|gets|scanf|sscanf|fscanf'
+banned+='|printf|vprintf|puts|putchar|perror|err|errx|warn|warnx|abort|exit|_exit|_Exit|quick_exit'
+banned+='|system|popen|atoi|atol|atoll|atof|strtok|rand|srand|tmpnam|mktemp|alloca|signal|setenv|putenv'
+
+# calls REGEX: "object: symbol" for what the layers' objects leave undefined and fits
+calls() {
+	find "$BUILD/obj/arch" "$BUILD/obj/mm" "$BUILD/obj/graph" "$BUILD/obj/store" "$BUILD/obj/hook" "$BUILD/obj/api" \
+		-name '*.o' ! -path '*/api/cmd/*' ! -path '*/api/examples/*' 2>/dev/null | sort |
+		while IFS= read -r o; do
+			nm -u "$o" | awk -v o="${o#"$BUILD"/obj/}" '{ s = $2; if (s ~ /^__.*_chk$/) s = substr(s, 3, length(s) - 6)
+				print o ": " s }'
+		done | grep -E ": ($1)\$" || true
+}
+
+mapped >"$TMP/mapped"
+declared >"$TMP/declared"
+defined >"$TMP/defined"
+exported "$BUILD/libfoundry.so" >"$TMP/exported"
+
+t "every global name of the library begins with fdry_" prints "" without '^(fdry_|__asan_|__odr_asan)' "$TMP/defined"
+t "the map is what foundry.h declares" diff "$TMP/declared" "$TMP/mapped"
+t "foundry.h declares something" test -s "$TMP/declared"
+t "the shared library exports only the map" prints "" comm -23 "$TMP/exported" "$TMP/mapped"
+if grep -qx fdry_image_load "$TMP/defined"; then
+	t "and all of it" prints "" comm -13 "$TMP/exported" "$TMP/mapped"
+fi
+for so in hook sim; do
+	[ -e "$BUILD/foundry/$so/libcuda.so.1" ] || continue
+	exported "$BUILD/foundry/$so/libcuda.so.1" >"$TMP/$so"
+	t "the $so libcuda exports the driver's names" prints "" without '^(cu|fdry_(hook|sim)_)' "$TMP/$so"
+	t "and many of them" test "$(wc -l <"$TMP/$so")" -gt 100
+done
+t "the layers call nothing that is banned" prints "" calls "$banned"
+t "only the log knows standard output and error" prints "arch/log.o: stderr" calls 'stdout|stderr'
+t_done
