@@ -58,7 +58,7 @@ enum fdry_alloc_flags {
 
 /**
  * fdry_region_new() - Reserve [@base, @base + @size) for a device.
- * @base, @size: multiples of the driver's granularity (2 MiB), neither 0
+ * @base, @size: multiples of FDRY_ALLOC_BLOCK and of the driver's granularity (2 MiB both), neither 0
  *
  * Retains the device's primary context and creates one stream in it.
  *

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * backing.c - blocks of physical memory; see backing.h.
+ *
+ * Blocks never overlap, start and end at multiples of the granule, and lie inside the
+ * reservation. A call that needs new blocks keeps them on a list of its own and adds
+ * them to the set when nothing can fail any more.
+ */
+#include "mm/backing.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+#include "mm/bump.h"
+
+static struct fdry_block *block_of(const struct fdry_range *n)
+{
+	return (struct fdry_block *)n;
+}
+
+static uint64_t block_size(const struct fdry_block *blk)
+{
+	return blk->range.end - blk->range.start;
+}
+
+/* --- new blocks of one call --- */
+
+static int block_new(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **list)
+{
+	struct fdry_block *blk = calloc(1, sizeof(*blk));
+	int ret;
+
+	if (!blk)
+		return fdry_nomem();
+	ret = fdry_vmm_map(&b->vmm, start, end - start);
+	if (ret) {
+		free(blk);
+		return ret;
+	}
+	blk->range.start = start;
+	blk->range.end = end;
+	blk->next = *list;
+	*list = blk;
+	return 0;
+}
+
+/* Map what no block covers of [@start, @end), multiples of the granule. What was mapped is in @fresh, also on failure. */
+static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **fresh)
+{
+	struct fdry_range *n;
+	uint64_t stop;
+	int ret = 0;
+
+	while (!ret && start < end) {
+		n = fdry_ranges_from(&b->blocks, start);
+		if (n && n->start <= start) {
+			start = n->end;
+			continue;
+		}
+		stop = n && n->start < end ? n->start : end;
+		ret = block_new(b, start, stop, fresh);
+		start = stop;
+	}
+	return ret;
+}
+
+/* Nothing uses fresh blocks but the stream that fills them. */
+static void drop_fresh(const struct fdry_backing *b, struct fdry_block *fresh)
+{
+	struct fdry_block *next;
+
+	fdry_vmm_quiesce(&b->vmm);
+	for (; fresh; fresh = next) {
+		next = fresh->next;
+		fdry_vmm_unmap(&b->vmm, fresh->range.start, block_size(fresh));
+		free(fresh);
+	}
+}
+
+static void adopt(struct fdry_backing *b, struct fdry_block *fresh, enum fdry_keep keep)
+{
+	for (; fresh; fresh = fresh->next) {
+		fresh->keep = keep;
+		b->mapped += block_size(fresh);
+		fdry_ranges_add(&b->blocks, &fresh->range);
+	}
+}
+
+/* Map the gaps of [@start, @end), write @fill, wait for both. */
+static int supply(const struct fdry_backing *b, uint64_t start, uint64_t end, const struct fdry_fill *fill,
+		  struct fdry_block **ret)
+{
+	struct fdry_block *fresh = NULL;
+	CUstreamCaptureMode mode;
+	int err = fdry_vmm_enter(&b->vmm, &mode);
+
+	if (err)
+		return err;
+	err = map_gaps(b, start, end, &fresh);
+	if (!err && fill->size)
+		err = fdry_vmm_fill(&b->vmm, fill->addr, fill->size, fill->pattern);
+	if (!err)
+		err = fdry_vmm_sync(&b->vmm);
+	if (err)
+		drop_fresh(b, fresh);
+	fdry_vmm_leave(&b->vmm, &mode);
+	if (err)
+		return err;
+	*ret = fresh;
+	return 0;
+}
+
+/* --- taking and putting --- */
+
+static void idle_link(struct fdry_backing *b, struct fdry_block *blk)
+{
+	if (blk->uses || blk->keep)
+		return;
+	blk->idle.next = &b->idle;
+	blk->idle.prev = b->idle.prev;
+	b->idle.prev->next = &blk->idle;
+	b->idle.prev = &blk->idle;
+}
+
+static void idle_unlink(struct fdry_block *blk)
+{
+	if (!blk->idle.next)
+		return;
+	blk->idle.prev->next = blk->idle.next;
+	blk->idle.next->prev = blk->idle.prev;
+	blk->idle.prev = blk->idle.next = NULL;
+}
+
+/* The first block of @keep's kind (any, for FDRY_KEEP_NOT) in [@start, @end) is an error. */
+static int refuse(const struct fdry_backing *b, uint64_t start, uint64_t end, enum fdry_keep keep)
+{
+	struct fdry_range *n;
+
+	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end))
+		if (!keep || block_of(n)->keep == keep)
+			return fdry_fail(FDRY_E_STATE, "%#" PRIx64 "-%#" PRIx64 " overlaps memory mapped at %#" PRIx64
+					 "-%#" PRIx64 "; set the offset past it, or back each range once",
+					 start, end, n->start, n->end);
+	return 0;
+}
+
+static bool is_covered(const struct fdry_backing *b, uint64_t start, uint64_t end)
+{
+	struct fdry_range *n;
+
+	for (; start < end; start = n->end) {
+		n = fdry_ranges_from(&b->blocks, start);
+		if (!n || n->start > start)
+			return false;
+	}
+	return true;
+}
+
+/* The granules that [@addr, @addr + @size) touches, which the caller knows to lie in the reservation. */
+static void granules(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size, uint64_t *start, uint64_t *end)
+{
+	*start = fdry_round_down(addr, b->vmm.granule);
+	*end = fdry_round_down(addr + size - 1, b->vmm.granule) + b->vmm.granule;
+}
+
+int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, const struct fdry_fill *fill)
+{
+	struct fdry_block *fresh = NULL;
+	struct fdry_range *n;
+	uint64_t start, end;
+	int ret;
+
+	granules(b, addr, size, &start, &end);
+	ret = refuse(b, start, end, FDRY_KEEP_BACKED);
+	if (!ret && (fill->size || !is_covered(b, start, end)))
+		ret = supply(b, start, end, fill, &fresh);
+	if (ret)
+		return ret;
+	adopt(b, fresh, FDRY_KEEP_NOT);
+	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end)) {
+		block_of(n)->uses++;
+		idle_unlink(block_of(n));
+	}
+	return 0;
+}
+
+void fdry_backing_put(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, bool waited)
+{
+	uint64_t start, end;
+	struct fdry_range *n;
+
+	granules(b, addr, size, &start, &end);
+	if (!waited)
+		b->clock++;
+	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end)) {
+		if (!waited)
+			block_of(n)->freed_at = b->clock;
+		block_of(n)->uses--;
+		idle_link(b, block_of(n));
+	}
+}
+
+int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, enum fdry_keep keep)
+{
+	static const struct fdry_fill none;
+	struct fdry_block *fresh = NULL;
+	uint64_t start, end;
+	int ret;
+
+	granules(b, addr, size, &start, &end);
+	ret = refuse(b, start, end, keep == FDRY_KEEP_BACKED ? FDRY_KEEP_NOT : FDRY_KEEP_BACKED);
+	if (!ret && !is_covered(b, start, end))
+		ret = supply(b, start, end, &none, &fresh);
+	if (ret)
+		return ret;
+	adopt(b, fresh, keep);
+	return 0;
+}
+
+void fdry_backing_unkeep(struct fdry_backing *b)
+{
+	struct fdry_range *n;
+
+	for (n = fdry_ranges_from(&b->blocks, 0); n; n = fdry_ranges_from(&b->blocks, n->end))
+		if (block_of(n)->keep == FDRY_KEEP_ARENA) {
+			block_of(n)->keep = FDRY_KEEP_NOT;
+			idle_link(b, block_of(n));
+		}
+}
+
+/* --- giving back --- */
+
+void fdry_backing_settle(struct fdry_backing *b, uint64_t clock)
+{
+	if (b->settled < clock)
+		b->settled = clock;
+}
+
+static bool may_go(const struct fdry_backing *b, const struct fdry_block *blk, CUdeviceptr cursor)
+{
+	bool at_cursor = blk->range.start < cursor && cursor < blk->range.end;
+
+	if (at_cursor && block_size(blk) == b->vmm.granule)
+		return false;
+	return blk->freed_at <= b->settled;
+}
+
+static void give_back(struct fdry_backing *b, struct fdry_block *blk)
+{
+	uint64_t size = block_size(blk);
+	CUresult res = fdry_vmm_unmap(&b->vmm, blk->range.start, size);
+
+	if (res) {
+		fdry_warn("cuMemUnmap of %" PRIu64 " bytes at %#" PRIx64 " failed (%d); tried again later",
+			  size, blk->range.start, (int)res);
+		return;
+	}
+	b->mapped -= size;
+	idle_unlink(blk);
+	fdry_ranges_del(&b->blocks, &blk->range);
+	free(blk);
+}
+
+static struct fdry_block *idle_block(const struct fdry_idle *i)
+{
+	return (struct fdry_block *)((char *)i - offsetof(struct fdry_block, idle));
+}
+
+void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor)
+{
+	struct fdry_idle *i, *next;
+	CUstreamCaptureMode mode;
+	bool entered = false;
+
+	for (i = b->idle.next; i != &b->idle; i = next) {
+		next = i->next;
+		if (!may_go(b, idle_block(i), cursor))
+			continue;
+		if (!entered && fdry_vmm_enter(&b->vmm, &mode))
+			return; /* they stay idle */
+		entered = true;
+		give_back(b, idle_block(i));
+	}
+	if (entered)
+		fdry_vmm_leave(&b->vmm, &mode);
+}
+
+uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b)
+{
+	const struct fdry_idle *i;
+	uint64_t bytes = 0;
+
+	for (i = b->idle.next; i != &b->idle; i = i->next)
+		bytes += block_size(idle_block(i));
+	return bytes;
+}
+
+static int check_block(const struct fdry_backing *b, const struct fdry_block *blk, const struct fdry_ranges *allocs)
+{
+	const struct fdry_range *n = &blk->range, *a;
+	bool unused = !blk->uses && !blk->keep;
+	uint32_t uses = 0;
+
+	if (n->start % b->vmm.granule || n->end % b->vmm.granule || n->end > b->vmm.base + b->vmm.size)
+		return fdry_bug("block %#" PRIx64 "-%#" PRIx64 " lies askew", n->start, n->end);
+	if (unused != !!blk->idle.next)
+		return fdry_bug("block %#" PRIx64 " is used or kept, and idle", n->start);
+	for (a = fdry_ranges_from(allocs, n->start); a && a->start < n->end; a = fdry_ranges_from(allocs, a->end))
+		uses++;
+	if (uses != blk->uses)
+		return fdry_bug("block %#" PRIx64 " has %u uses and says %u", n->start, uses, blk->uses);
+	return 0;
+}
+
+int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *allocs)
+{
+	uint64_t mapped = 0, end = b->vmm.base;
+	struct fdry_range *n;
+	int ret;
+
+	for (n = fdry_ranges_from(&b->blocks, 0); n; n = fdry_ranges_from(&b->blocks, n->end)) {
+		ret = check_block(b, block_of(n), allocs);
+		if (ret)
+			return ret;
+		if (n->start < end)
+			return fdry_bug("block %#" PRIx64 " overlaps another", n->start);
+		end = n->end;
+		mapped += n->end - n->start;
+	}
+	if (mapped != b->mapped)
+		return fdry_bug("%" PRIu64 " bytes are mapped, the count says %" PRIu64, mapped, b->mapped);
+	for (n = fdry_ranges_from(allocs, 0); n; n = fdry_ranges_from(allocs, n->end))
+		if (!is_covered(b, fdry_round_down(n->start, b->vmm.granule), n->end))
+			return fdry_bug("the allocation at %#" PRIx64 " has memory missing", n->start);
+	return 0;
+}
+
+/* --- beginning and end --- */
+
+int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
+		      uint64_t size)
+{
+	*b = (struct fdry_backing){ 0 };
+	b->idle.next = b->idle.prev = &b->idle;
+	return fdry_vmm_init(&b->vmm, drv, dev, base, size);
+}
+
+static void unmap_all(struct fdry_backing *b)
+{
+	struct fdry_range *n;
+
+	while ((n = b->blocks.root)) {
+		fdry_vmm_unmap(&b->vmm, n->start, n->end - n->start);
+		fdry_ranges_del(&b->blocks, n);
+		free(block_of(n));
+	}
+}
+
+void fdry_backing_release(struct fdry_backing *b)
+{
+	int waited = fdry_vmm_wait(&b->vmm);
+	CUstreamCaptureMode mode;
+	int err = fdry_vmm_enter(&b->vmm, &mode);
+
+	if (waited)
+		fdry_warn("memory is unmapped although the wait for its work failed (%d)", waited);
+	unmap_all(b);
+	if (!err)
+		fdry_vmm_leave(&b->vmm, &mode);
+	fdry_vmm_release(&b->vmm);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bump.h - where the next allocation of a region lies: pure arithmetic.
+ *
+ * No driver, no lock, no I/O, no memory: what an address is depends on the calls made
+ * and on nothing else, not on the driver's granularity nor on what is mapped. That is
+ * what makes addresses the same in every process.
+ *
+ *      base                  base + cursor        base + touched            base + size
+ *      |                          |                     |                        |
+ *      v                          v                     v                        v
+ *      +--------------------------+---------------------+------------------------+
+ *      | handed out, or skipped   | handed out before   | never handed out       |
+ *      | to align                 | the cursor was set  |                        |
+ *      |                          | back                |                        |
+ *      +--------------------------+---------------------+------------------------+
+ *
+ * Rule: an allocation smaller than a block starts at the next multiple of the unit and
+ * takes a multiple of the unit; one of a block or more starts at the next multiple of
+ * the block and takes a multiple of the block.
+ *
+ * Invariants (fdry_bump_check): cursor <= size, touched <= size, base + size does not
+ * overflow, unit and block are powers of two, unit <= block, base is a multiple of block.
+ */
+#ifndef FDRY_MM_BUMP_H
+#define FDRY_MM_BUMP_H
+
+#include <stdint.h>
+
+#include "arch/err.h"
+
+struct fdry_bump {
+	uint64_t base;    /* first address */
+	uint64_t size;    /* bytes */
+	uint64_t cursor;  /* offset of the next byte to hand out */
+	uint64_t touched; /* end of what was ever handed out, as an offset; below it bytes may not be zero */
+	uint64_t unit;    /* alignment of every allocation, bytes */
+	uint64_t block;   /* alignment of large ones, bytes */
+};
+
+/* Where an allocation would lie. */
+struct fdry_place {
+	uint64_t addr;
+	uint64_t room; /* bytes it occupies: the size rounded up */
+};
+
+/* FDRY_E_INVAL where an invariant would not hold, FDRY_E_RANGE where base + size overflows. */
+int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t unit, uint64_t block) __must_check;
+
+/**
+ * fdry_bump_place() - Say where the next allocation lies; changes nothing.
+ * @size: bytes, not 0
+ * @align: a power of two, or 0 for the rule's; less than the rule's has no effect
+ *
+ * Errors: FDRY_E_INVAL; FDRY_E_RANGE where the rest of the region is too small.
+ */
+int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, struct fdry_place *ret) __must_check;
+
+/* Move the cursor past @p, which fdry_bump_place() gave for the cursor as it is. Cannot fail. */
+void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);
+
+/* Set the cursor anywhere in the region; FDRY_E_RANGE outside. What lives above it is the caller's to check. */
+int fdry_bump_set(struct fdry_bump *b, uint64_t cursor) __must_check;
+
+/* FDRY_E_BUG where an invariant does not hold. */
+int fdry_bump_check(const struct fdry_bump *b) __must_check;
+
+/* @v rounded down or up to a multiple of @align, a power of two; rounding up fails with FDRY_E_RANGE where it overflows. */
+static inline uint64_t fdry_round_down(uint64_t v, uint64_t align)
+{
+	return v & ~(align - 1);
+}
+int fdry_round_up(uint64_t v, uint64_t align, uint64_t *ret) __must_check;
+
+#endif

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * ledger.c - live allocations; see ledger.h.
+ *
+ * One host allocation an entry. Nothing but adding and copying can fail, so a region
+ * adds first and does what may go wrong afterwards.
+ */
+#include "mm/ledger.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct entry {
+	struct fdry_range range; /* first: a range of the ledger is an entry */
+	struct fdry_alloc alloc;
+};
+
+static struct entry *entry_of(struct fdry_range *n)
+{
+	return (struct entry *)n;
+}
+
+int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a)
+{
+	struct fdry_range *next = fdry_ranges_from(&l->entries, a->addr);
+	struct entry *e;
+
+	if (next && next->start < a->addr + a->room)
+		return fdry_bug("an allocation of %" PRIu64 " bytes at %#llx overlaps the live one at %#" PRIx64,
+				a->room, a->addr, next->start);
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return fdry_nomem();
+	e->range.start = a->addr;
+	e->range.end = a->addr + a->room;
+	e->alloc = *a;
+	e->alloc.serial = ++l->serial;
+	l->bytes += a->size;
+	fdry_ranges_add(&l->entries, &e->range);
+	return 0;
+}
+
+/* The entry that starts at @addr, or NULL. */
+static struct entry *entry_at(const struct fdry_ledger *l, CUdeviceptr addr)
+{
+	struct fdry_range *n = fdry_ranges_floor(&l->entries, addr);
+
+	return n && n->start == addr ? entry_of(n) : NULL;
+}
+
+void fdry_ledger_del(struct fdry_ledger *l, CUdeviceptr addr)
+{
+	struct entry *e = entry_at(l, addr);
+
+	fdry_ranges_del(&l->entries, &e->range);
+	l->bytes -= e->alloc.size;
+	free(e);
+}
+
+void fdry_ledger_undo(struct fdry_ledger *l, CUdeviceptr addr)
+{
+	fdry_ledger_del(l, addr);
+	l->serial--;
+}
+
+int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	struct fdry_range *n = fdry_ranges_floor(&l->entries, addr);
+
+	if (!n || n->end <= addr)
+		return fdry_fail(FDRY_E_INVAL, "%#llx lies in no live allocation: it was freed before, or is not from this region", addr);
+	if (n->start != addr)
+		return fdry_fail(FDRY_E_INVAL, "%#llx lies %" PRIu64 " bytes into the allocation of %" PRIu64 " bytes at %#"
+				 PRIx64 "; give that address instead", addr, (uint64_t)(addr - n->start),
+				 entry_of(n)->alloc.size, n->start);
+	*ret = entry_of(n)->alloc;
+	return 0;
+}
+
+bool fdry_ledger_find(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	struct fdry_range *n = fdry_ranges_floor(&l->entries, addr);
+
+	if (!n || addr - n->start >= entry_of(n)->alloc.size)
+		return false;
+	*ret = entry_of(n)->alloc;
+	return true;
+}
+
+bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret)
+{
+	struct fdry_range *n = fdry_ranges_floor(&l->entries, UINT64_MAX);
+
+	if (n)
+		*ret = entry_of(n)->alloc;
+	return n;
+}
+
+int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_t *count)
+{
+	struct fdry_alloc *all = calloc(l->entries.count + 1, sizeof(*all));
+	struct fdry_range *n;
+	size_t i = 0;
+
+	if (!all)
+		return fdry_nomem();
+	for (n = fdry_ranges_from(&l->entries, 0); n; n = fdry_ranges_from(&l->entries, n->end))
+		all[i++] = entry_of(n)->alloc;
+	*ret = all;
+	*count = i;
+	return 0;
+}
+
+int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end)
+{
+	uint64_t bytes = 0, count = 0;
+	struct fdry_range *n;
+
+	for (n = fdry_ranges_from(&l->entries, 0); n; n = fdry_ranges_from(&l->entries, n->end)) {
+		const struct fdry_alloc *a = &entry_of(n)->alloc;
+
+		if (n->start < start || n->end > end || n->end <= n->start)
+			return fdry_bug("the allocation at %#" PRIx64 " overlaps another, or leaves what was handed out", n->start);
+		if (a->addr != n->start || a->room != n->end - n->start || a->size > a->room || a->serial > l->serial)
+			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself", n->start);
+		start = n->end;
+		bytes += a->size;
+		count++;
+	}
+	if (bytes != l->bytes || count != l->entries.count)
+		return fdry_bug("the ledger counts %zu allocations and has %" PRIu64, l->entries.count, count);
+	return 0;
+}
+
+void fdry_ledger_release(struct fdry_ledger *l)
+{
+	struct fdry_range *n;
+
+	while ((n = l->entries.root)) {
+		fdry_ranges_del(&l->entries, n);
+		free(entry_of(n));
+	}
+	*l = (struct fdry_ledger){ 0 };
+}

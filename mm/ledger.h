@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ledger.h - every live allocation of a region, found by address in O(log n).
+ *
+ * Serial numbers count every allocation ever made, also those long gone, so that two
+ * processes that made the same calls agree on them. A serial number is used up when an
+ * allocation has succeeded, not when it is tried: fdry_ledger_undo() takes it back.
+ *
+ * Locking: the region's.
+ */
+#ifndef FDRY_MM_LEDGER_H
+#define FDRY_MM_LEDGER_H
+
+#include "mm/range.h"
+#include "mm/region.h"
+
+/* Zero it to start; fdry_ledger_release() at the end. */
+struct fdry_ledger {
+	struct fdry_ranges entries; /* by room, so that entries may touch but not overlap */
+	uint64_t serial;            /* of the last allocation made */
+	uint64_t bytes;             /* as asked for, of what lives */
+};
+
+/* Note the next allocation: a's addr, size, room and capturing; its serial is set here. FDRY_E_NOMEM;
+ * FDRY_E_BUG where it overlaps a live one. */
+int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
+/* Forget the allocation at @addr as if it had never been made; it is the last one added. */
+void fdry_ledger_undo(struct fdry_ledger *l, CUdeviceptr addr);
+
+/* The allocation that starts at @addr. FDRY_E_INVAL says what lies there instead. */
+int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret) __must_check;
+/* Remove the allocation that starts at @addr, which there is. */
+void fdry_ledger_del(struct fdry_ledger *l, CUdeviceptr addr);
+
+/* The allocation of whose bytes asked for @addr is one. */
+bool fdry_ledger_find(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret);
+/* The live allocation with the highest address. */
+bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret);
+
+/* All of them in address order, malloc'ed; at least one byte, so never NULL. FDRY_E_NOMEM. */
+int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_t *count) __must_check;
+
+/* FDRY_E_BUG where entries overlap, leave [@start, @end) or disagree with the counts. */
+int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end) __must_check;
+
+void fdry_ledger_release(struct fdry_ledger *l);
+
+#endif

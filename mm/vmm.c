@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * vmm.c - reserve, map, fill, unmap; see vmm.h.
+ *
+ * The handle of physical memory is released as soon as it is mapped: the mapping alone
+ * keeps the memory, so giving it back is one call that succeeds or changes nothing.
+ *
+ * Undoing uses fdry_call_raw(), which leaves the sentence of the failure alone.
+ */
+#include "mm/vmm.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "arch/log.h"
+#include "mm/maps.h"
+#include "mm/region.h"
+
+int fdry_vmm_enter(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
+{
+	int ret;
+
+	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	ret = fdry_call(v->drv, cuThreadExchangeStreamCaptureMode, mode);
+	if (ret)
+		return ret;
+	ret = fdry_call(v->drv, cuCtxPushCurrent_v2, v->ctx);
+	if (ret)
+		fdry_call_raw(v->drv, cuThreadExchangeStreamCaptureMode, mode);
+	return ret;
+}
+
+/* What was done in between stands, so failing here is worth a message and no more. */
+void fdry_vmm_leave(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
+{
+	CUcontext ctx;
+	CUresult pop = fdry_call_raw(v->drv, cuCtxPopCurrent_v2, &ctx);
+	CUresult back = fdry_call_raw(v->drv, cuThreadExchangeStreamCaptureMode, mode);
+
+	if (pop || back)
+		fdry_warn("the thread's context or capture mode could not be put back (%d, %d)", (int)pop, (int)back);
+}
+
+/* --- memory --- */
+
+int fdry_vmm_fill(const struct fdry_vmm *v, uint64_t start, uint64_t size, uint32_t pattern)
+{
+	return fdry_call(v->drv, cuMemsetD32Async, start, pattern, size / 4, v->stream);
+}
+
+int fdry_vmm_sync(const struct fdry_vmm *v)
+{
+	return fdry_call(v->drv, cuStreamSynchronize, v->stream);
+}
+
+void fdry_vmm_quiesce(const struct fdry_vmm *v)
+{
+	fdry_call_raw(v->drv, cuStreamSynchronize, v->stream);
+}
+
+CUresult fdry_vmm_unmap(const struct fdry_vmm *v, uint64_t start, uint64_t size)
+{
+	return fdry_call_raw(v->drv, cuMemUnmap, start, size);
+}
+
+static int open_and_zero(const struct fdry_vmm *v, uint64_t start, uint64_t size)
+{
+	CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = v->dev },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+	int ret = fdry_call(v->drv, cuMemSetAccess, start, size, &access, 1);
+
+	return ret ? ret : fdry_vmm_fill(v, start, size, 0);
+}
+
+static CUmemAllocationProp memory_of(const struct fdry_vmm *v)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = v->dev },
+	};
+}
+
+int fdry_vmm_map(const struct fdry_vmm *v, uint64_t start, uint64_t size)
+{
+	CUmemAllocationProp prop = memory_of(v);
+	CUmemGenericAllocationHandle handle;
+	int ret = fdry_call(v->drv, cuMemCreate, &handle, size, &prop, 0);
+
+	if (ret)
+		goto out;
+	ret = fdry_call(v->drv, cuMemMap, start, size, 0, handle, 0);
+	if (ret)
+		goto out_release;
+	ret = open_and_zero(v, start, size);
+	if (ret)
+		goto out_unmap;
+	ret = fdry_call(v->drv, cuMemRelease, handle);
+	if (ret)
+		goto out_unmap;
+	return 0;
+
+out_unmap:
+	fdry_vmm_quiesce(v);
+	fdry_vmm_unmap(v, start, size);
+out_release:
+	fdry_call_raw(v->drv, cuMemRelease, handle);
+out:
+	return fdry_fail_at(ret, "mapping %" PRIu64 " bytes of device memory at %#" PRIx64, size, start);
+}
+
+/* --- waiting --- */
+
+static int wait_in(const struct fdry_vmm *v, CUcontext ctx)
+{
+	int ret = fdry_call(v->drv, cuCtxPushCurrent_v2, ctx);
+
+	if (ret)
+		return ret;
+	ret = fdry_call(v->drv, cuCtxSynchronize);
+	fdry_call_raw(v->drv, cuCtxPopCurrent_v2, &ctx);
+	return ret;
+}
+
+/* Work in a context of the caller's own may use the memory as well. */
+int fdry_vmm_wait(const struct fdry_vmm *v)
+{
+	CUcontext ctx = NULL;
+	CUstreamCaptureMode mode;
+	int ret = fdry_call(v->drv, cuCtxGetCurrent, &ctx);
+
+	if (!ret)
+		ret = fdry_vmm_enter(v, &mode);
+	if (ret)
+		return ret;
+	ret = fdry_call(v->drv, cuCtxSynchronize);
+	if (!ret && ctx && ctx != v->ctx)
+		ret = wait_in(v, ctx);
+	fdry_vmm_leave(v, &mode);
+	return ret;
+}
+
+/* --- the reservation --- */
+
+static int check_granule(struct fdry_vmm *v)
+{
+	CUmemAllocationProp prop = memory_of(v);
+	size_t granule = 0;
+	int ret = fdry_call(v->drv, cuMemGetAllocationGranularity, &granule, &prop,
+			    CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+
+	if (ret)
+		return ret;
+	if (!granule || granule & (granule - 1))
+		return fdry_fail(FDRY_E_DRIVER, "the driver maps memory in units of %zu bytes, no power of two; use another driver",
+				 granule);
+	if (granule < FDRY_ALLOC_BLOCK)
+		granule = FDRY_ALLOC_BLOCK;
+	if (v->base % granule || v->size % granule)
+		return fdry_fail(FDRY_E_INVAL, "a region of %" PRIu64 " bytes at %#llx; both must be multiples of %zu",
+				 v->size, v->base, granule);
+	v->granule = granule;
+	return 0;
+}
+
+/* The driver takes the base as a hint and answers with another address where it is taken. */
+static int reserve(struct fdry_vmm *v)
+{
+	CUdeviceptr got = 0;
+	char what[600];
+	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, v->size, 0, v->base, 0);
+
+	if (ret)
+		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
+	if (got == v->base)
+		return 0;
+	fdry_call_raw(v->drv, cuMemAddressFree, got, v->size);
+	fdry_maps_describe(v->base, v->base + v->size, what, sizeof(what));
+	return fdry_fail(FDRY_E_TAKEN, "the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
+			 "the region earlier in the process", v->base, v->base + v->size, what);
+}
+
+static int set_up(struct fdry_vmm *v)
+{
+	int ret = check_granule(v);
+
+	if (!ret)
+		ret = fdry_call(v->drv, cuStreamCreate, &v->stream, CU_STREAM_NON_BLOCKING);
+	if (ret)
+		return ret;
+	ret = reserve(v);
+	if (ret)
+		fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
+	return ret;
+}
+
+int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size)
+{
+	CUstreamCaptureMode mode;
+	int ret;
+
+	*v = (struct fdry_vmm){ .drv = drv, .dev = dev, .base = base, .size = size };
+	ret = fdry_call(drv, cuDevicePrimaryCtxRetain, &v->ctx, dev);
+	if (ret)
+		return ret;
+	ret = fdry_vmm_enter(v, &mode);
+	if (!ret) {
+		ret = set_up(v);
+		fdry_vmm_leave(v, &mode);
+	}
+	if (ret)
+		fdry_call_raw(drv, cuDevicePrimaryCtxRelease_v2, dev);
+	return ret;
+}
+
+void fdry_vmm_release(struct fdry_vmm *v)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_vmm_enter(v, &mode);
+	CUresult res;
+
+	fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
+	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, v->size);
+	if (res)
+		fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", v->base, v->base + v->size, (int)res);
+	if (!err)
+		fdry_vmm_leave(v, &mode);
+	fdry_call_raw(v->drv, cuDevicePrimaryCtxRelease_v2, v->dev);
+}
