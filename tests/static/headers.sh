@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every header compiles alone; the public ones as C++ too, and without CUDA.
+# Every header compiles alone, the public one without CUDA; tests/lint/cxx.sh compiles it as C++.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 CC=${CC:-cc}
@@ -19,7 +19,6 @@ mkdir -p "$TMP/include/foundry"
 cp arch/include/foundry/* api/foundry.h "$TMP/include/foundry/"
 public=(-I"$TMP/include" -Wpedantic)
 t "foundry.h as installed, strict C11" compiles c foundry/foundry.h -std=c11 "${public[@]}"
-t "foundry.h as C++" compiles c++ foundry/foundry.h -std=c++11 "${public[@]}"
 echo '#include <cuda.h>' >"$TMP/both.c"
 echo '#include <foundry/foundry.h>' >>"$TMP/both.c"
 t "foundry.h beside cuda.h" "$CC" "${strict[@]}" "${public[@]}" -isystem "$CUDA_INC" "$TMP/both.c"
