@@ -7,11 +7,14 @@
  * it. Nothing else is shared: each object has its own copy of arch and mm, so a failure
  * leaves its sentence in last_error().
  *
+ * Functions that return int give 0 or -FDRY_E_...; a call that fails changes nothing.
+ *
  * Locking: every function may be called from any thread.
  */
 #ifndef FDRY_HOOK_HOOK_H
 #define FDRY_HOOK_HOOK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,8 +25,8 @@
 
 /* What device code was loaded from. */
 enum fdry_code_kind {
-	FDRY_CODE_UNKNOWN,
-	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2 */
+	FDRY_CODE_UNKNOWN, /* none of the below, or it could not be kept: no data */
+	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2, whose data is the fatbin */
 	FDRY_CODE_FATBIN,  /* fatbin (magic 0xBA55ED50) */
 	FDRY_CODE_ELF,     /* cubin, or an object of the software driver */
 	FDRY_CODE_PTX,     /* text */
@@ -35,10 +38,11 @@ struct fdry_code {
 	CUmodule module;
 	enum fdry_code_kind kind;
 	const void *data;
-	size_t len;          /* bytes at data; 0 for a wrapper, whose fatbin has a header of its own */
-	uint32_t njit;       /* JIT options that came along, copied (text options as offsets make no sense: see standin) */
+	size_t len;          /* bytes at data, PTX with its NUL; 0 for a wrapper, whose fatbin has a header of its own */
+	uint32_t njit;       /* JIT options that came along, copied; outputs (logs, times) are left out */
 	const CUjit_option *jit;
 	void *const *jit_values;
+	bool jit_symbols;    /* options named the caller's own symbols: left out, and nothing can bring them back */
 };
 
 /* What is alive and cannot be recognised in arguments or restored. */
@@ -47,19 +51,25 @@ struct fdry_hook_live {
 	uint64_t surfaces;     /* surface objects */
 	uint64_t graph_launches; /* graph launches so far, replays included */
 	uint64_t captures;     /* streams capturing now */
+	uint64_t unwrapped;    /* hooked names that the driver answered with a version the stand-in does not know */
 };
 
 struct fdry_hook {
 	uint32_t version; /* FDRY_HOOK_VERSION */
 	uint32_t size;    /* sizeof(struct fdry_hook) */
 
+	/* The sentence of this thread's last failure in the stand-in, a CUDA call's too. Never NULL. */
 	const char *(*last_error)(void);
 
 	/* Full path of the real driver behind the stand-in; opens it if need be. NULL: see last_error(). */
 	const char *(*real_path)(void);
 
+	/* FDRY_E_LATE, naming it, where a libcuda was loaded before the stand-in: what holds it passes us by. */
+	int (*late)(void);
+
 	/* Start giving the region's addresses to device allocations of the current context's device.
-	 * One region at a time; resume after pause continues at the same cursor. */
+	 * One region at a time; resume after pause continues at the same cursor. Both may be said
+	 * twice. FDRY_E_STATE where there is a region already, no context, or no region to act on. */
 	int (*region_begin)(CUdeviceptr base, uint64_t size);
 	int (*region_pause)(void);
 	int (*region_resume)(void);

@@ -11,7 +11,7 @@ strict=(-Wall -Wextra -Werror -fsyntax-only)
 compiles() { echo "#include \"$2\"" | $CC -x "$1" "${strict[@]}" "${@:3}" -; }
 
 while IFS= read -r header; do
-	t "$header alone" compiles c "$header" -std=gnu11 -D_GNU_SOURCE -I. -Iarch/include -isystem "$CUDA_INC"
+	t "$header alone" compiles c "$header" -std=gnu11 -D_GNU_SOURCE -I. -Iarch/include "-I$BUILD/gen" -isystem "$CUDA_INC"
 done < <(tree_files '*.h' | grep -v '^tests/')
 
 # As users see them: only the include folder of an installation.

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * capture.c - knows which streams are capturing, so that an allocation made meanwhile is
+ * known to be one.
+ *
+ * A capture is remembered by the stream that began it, since an end can fail and leave it
+ * going, or fail and end it: the driver is asked which. The per-thread default stream is
+ * one handle for every thread, so its captures are remembered with their thread.
+ *
+ * Locking: a lock around the list; the count is read without it.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct capture {
+	struct capture *next;
+	CUstream stream;
+	pthread_t owner;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct capture *captures;
+static uint64_t count;
+
+static bool is_of(const struct capture *c, CUstream stream)
+{
+	return c->stream == stream && (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
+}
+
+static CUresult note_begin(CUresult res, CUstream stream)
+{
+	struct capture *c;
+
+	if (res || fdry_find_forked())
+		return res;
+	c = malloc(sizeof(*c));
+	if (!c)
+		return res; /* allocations count as content then, which is always right */
+	c->stream = stream;
+	c->owner = pthread_self();
+	pthread_mutex_lock(&lock);
+	c->next = captures;
+	captures = c;
+	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+static void note_end(CUstream stream)
+{
+	struct capture **p, *c = NULL;
+	bool last = false;
+
+	if (fdry_find_forked())
+		return;
+	pthread_mutex_lock(&lock);
+	for (p = &captures; *p; p = &(*p)->next)
+		if (is_of(*p, stream)) {
+			c = *p;
+			*p = c->next;
+			last = !__atomic_sub_fetch(&count, 1, __ATOMIC_RELAXED);
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	free(c);
+	if (last)
+		fdry_steer_captured();
+}
+
+/* The handle under which the variants for the per-thread default stream know stream 0. */
+static CUstream per_thread(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+uint64_t fdry_capture_count(void)
+{
+	return __atomic_load_n(&count, __ATOMIC_RELAXED);
+}
+
+CUresult cuStreamBeginCapture(CUstream stream)
+{
+	return note_begin(fdry_real(cuStreamBeginCapture)(stream), stream);
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+	return note_begin(fdry_real(cuStreamBeginCapture_ptsz)(stream), per_thread(stream));
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+	return note_begin(fdry_real(cuStreamBeginCapture_v2)(stream, mode), stream);
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+	return note_begin(fdry_real(cuStreamBeginCapture_v2_ptsz)(stream, mode), per_thread(stream));
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps,
+				     const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
+{
+	return note_begin(fdry_real(cuStreamBeginCaptureToGraph)(stream, graph, deps, data, n, mode), stream);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *deps,
+					  const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
+{
+	return note_begin(fdry_real(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, deps, data, n, mode),
+			  per_thread(stream));
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
+{
+	CUresult res = fdry_real(cuStreamEndCapture)(stream, ret);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (res)
+		fdry_real(cuStreamIsCapturing)(stream, &status);
+	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+		note_end(stream);
+	return res;
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
+{
+	CUresult res = fdry_real(cuStreamEndCapture_ptsz)(stream, ret);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (res)
+		fdry_real(cuStreamIsCapturing)(per_thread(stream), &status);
+	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+		note_end(per_thread(stream));
+	return res;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+	CUresult res = fdry_real(cuStreamDestroy)(stream);
+
+	if (!res && fdry_capture_count())
+		note_end(stream);
+	return res;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+	CUresult res = fdry_real(cuStreamDestroy_v2)(stream);
+
+	if (!res && fdry_capture_count())
+		note_end(stream);
+	return res;
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * code.c - makes device code outlive the call that loaded it.
+ *
+ * Code in a read-only part of a shared object stays where it is, and the object is
+ * pinned: a pointer and a length, nothing read but a header. Everything else belongs to
+ * a caller who may free or rewrite it, and is copied. Lengths come from the code itself,
+ * read only after the driver has accepted it.
+ */
+#include "hook/internal.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arch/buf.h"
+
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_MAGIC 0xBA55ED50u
+#define CODE_MAX (1ull << 36) /* a length beyond this is not one */
+
+/* What nvcc's registration code points at. */
+struct wrapper {
+	uint32_t magic;
+	uint32_t version;
+	const void *data;
+	const void *more; /* version 2: the fatbins that data was linked from; else a file name */
+};
+
+static bool is_text(const char *p)
+{
+	int i;
+
+	for (i = 0; i < 16 && p[i]; i++)
+		if ((p[i] < ' ' || p[i] > '~') && !strchr("\t\n\r", p[i]))
+			return false;
+	return i > 0;
+}
+
+static enum fdry_code_kind kind_of(const void *image)
+{
+	if (!memcmp(image, ELFMAG, SELFMAG))
+		return FDRY_CODE_ELF;
+	switch (fdry_get32(image)) {
+	case WRAPPER_MAGIC:
+		return FDRY_CODE_WRAPPER;
+	case FATBIN_MAGIC:
+		return FDRY_CODE_FATBIN;
+	default:
+		return is_text(image) ? FDRY_CODE_PTX : FDRY_CODE_UNKNOWN;
+	}
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Where the last part of a 64-bit ELF file ends; parts past CODE_MAX make it larger than that. */
+static uint64_t elf_len(const void *image)
+{
+	const uint8_t *at = image;
+	uint64_t end;
+	Elf64_Ehdr eh;
+	Elf64_Shdr sh;
+	Elf64_Phdr ph;
+	int i;
+
+	memcpy(&eh, at, sizeof(eh));
+	end = later(sizeof(eh), eh.e_shoff + (uint64_t)eh.e_shnum * eh.e_shentsize);
+	end = later(end, eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize);
+	if (end > CODE_MAX)
+		return end;
+	for (i = 0; i < eh.e_shnum && eh.e_shentsize >= sizeof(sh); i++) {
+		memcpy(&sh, at + eh.e_shoff + (uint64_t)i * eh.e_shentsize, sizeof(sh));
+		if (sh.sh_type != SHT_NOBITS && sh.sh_type != SHT_NULL)
+			end = later(end, later(sh.sh_offset, sh.sh_offset + sh.sh_size));
+	}
+	for (i = 0; i < eh.e_phnum && eh.e_phentsize >= sizeof(ph); i++) {
+		memcpy(&ph, at + eh.e_phoff + (uint64_t)i * eh.e_phentsize, sizeof(ph));
+		end = later(end, later(ph.p_offset, ph.p_offset + ph.p_filesz));
+	}
+	return end;
+}
+
+static uint64_t fatbin_len(const void *image)
+{
+	return fdry_get16((const uint8_t *)image + 6) + fdry_get64((const uint8_t *)image + 8);
+}
+
+/* 0: the length is unknown or makes no sense. */
+static size_t len_of(enum fdry_code_kind kind, const void *image)
+{
+	uint64_t len = 0;
+
+	if (kind == FDRY_CODE_ELF && ((const unsigned char *)image)[EI_CLASS] == ELFCLASS64)
+		len = elf_len(image);
+	else if (kind == FDRY_CODE_FATBIN)
+		len = fatbin_len(image);
+	else if (kind == FDRY_CODE_PTX)
+		len = strlen(image) + 1;
+	return len > CODE_MAX ? 0 : len;
+}
+
+/* Any kind but a wrapper. @head bytes are left free in front of a copy, and counted in own alone. */
+static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
+{
+	enum fdry_code_kind kind = kind_of(image);
+	size_t len = len_of(kind, image);
+	uint8_t *own;
+
+	if (!len)
+		return fdry_fail(FDRY_E_BADCODE, "device code at %p was loaded but is of no known kind", image);
+	*ret = (struct fdry_kept){ .kind = kind, .data = image, .len = len };
+	if (fdry_loaded_pin(image, len))
+		return 0;
+	own = malloc(head + len);
+	if (!own)
+		return fdry_nomem();
+	memcpy(own + head, image, len);
+	ret->own = own;
+	ret->data = own + head;
+	return 0;
+}
+
+/* A wrapper lies in writable memory and is copied, in front of its fatbin where that is copied too. */
+static int keep_wrapper(const void *image, struct fdry_kept *ret)
+{
+	struct fdry_kept fatbin;
+	struct wrapper w;
+	int err;
+
+	memcpy(&w, image, sizeof(w));
+	if (!w.data || kind_of(w.data) != FDRY_CODE_FATBIN)
+		return fdry_fail(FDRY_E_BADCODE, "the fatbin wrapper at %p was loaded but holds no fatbin", image);
+	err = keep_plain(w.data, sizeof(w), &fatbin);
+	if (err)
+		return err;
+	if (!fatbin.own)
+		fatbin.own = malloc(sizeof(w));
+	if (!fatbin.own)
+		return fdry_nomem();
+	w.data = fatbin.data;
+	w.more = NULL; /* nothing needs it once data is linked */
+	memcpy(fatbin.own, &w, sizeof(w));
+	*ret = (struct fdry_kept){ .kind = FDRY_CODE_WRAPPER, .data = fatbin.own, .own = fatbin.own };
+	return 0;
+}
+
+int fdry_code_keep(const void *image, struct fdry_kept *ret)
+{
+	return kind_of(image) == FDRY_CODE_WRAPPER ? keep_wrapper(image, ret) : keep_plain(image, 0, ret);
+}
+
+void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret)
+{
+	enum fdry_code_kind kind = len > 3 ? kind_of(own) : FDRY_CODE_UNKNOWN;
+
+	if (kind == FDRY_CODE_PTX)
+		len++;
+	if (kind == FDRY_CODE_WRAPPER) /* addresses mean nothing in a file */
+		kind = FDRY_CODE_UNKNOWN;
+	*ret = (struct fdry_kept){ .kind = kind, .data = own, .len = len, .own = own };
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * find.c - finds and opens the real driver, once, at the first call that needs it.
+ *
+ * It is opened by its full path: asked for "libcuda.so.1", the loader would answer with
+ * the stand-in. FOUNDRY_DRIVER alone decides where it is set. Else a libcuda that the
+ * process has already is taken, so that there are never two; else the loader's own order
+ * is followed: its search path, the folders of ld.so.conf, its defaults; then the places
+ * where drivers are put without telling the loader.
+ *
+ * Locking: none, on purpose. dlopen() takes the loader's lock, and a thread that holds
+ * that lock already (it runs a constructor) may make its first CUDA call at the same
+ * time. So threads search side by side, and the first to finish publishes what it found.
+ */
+#include "hook/internal.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arch/log.h"
+
+#define DRIVER_NAME "libcuda.so.1"
+
+static const char *const usual_places[] = {
+#ifdef __x86_64__
+	"/usr/lib/x86_64-linux-gnu",
+#else
+	"/usr/lib/aarch64-linux-gnu",
+#endif
+	"/usr/lib64",
+	"/usr/lib",
+	"/usr/local/nvidia/lib64",
+	"/usr/local/nvidia/lib",
+	"/usr/lib/wsl/lib",
+	"/usr/lib64-nvidia",
+	"/run/opengl-driver/lib",
+	"/usr/local/cuda/compat",
+};
+
+/* What a search came to; constant once published, and never freed. */
+struct finding {
+	void *handle; /* NULL: there is no driver ... */
+	char why[512]; /* ... for this reason */
+	char path[PATH_MAX];
+};
+
+static struct finding *published;
+static __thread bool searching;
+static bool forked;
+
+/* Open @file if it is a driver and not the stand-in; else keep the first reason. */
+static bool try_file(struct finding *f, const char *file)
+{
+	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	const char *fault = NULL;
+
+	if (!handle)
+		fault = dlerror();
+	else if (dlsym(handle, FDRY_HOOK_SYMBOL))
+		fault = "it is the stand-in itself";
+	else if (!dlsym(handle, "cuInit"))
+		fault = "it is not a CUDA driver";
+	if (!fault) {
+		f->handle = handle;
+		snprintf(f->path, sizeof(f->path), "%s", file);
+		return true;
+	}
+	if (!*f->why)
+		snprintf(f->why, sizeof(f->why), "%s cannot be used: %s", file, fault);
+	if (handle)
+		dlclose(handle);
+	return false;
+}
+
+/* The toolkit's stub library has the driver's name and answers every call with an error. */
+static bool is_stub_dir(const char *dir)
+{
+	const char *p = strstr(dir, "/stubs");
+
+	return p && (!p[6] || p[6] == '/');
+}
+
+static bool try_dir(void *f, const char *dir)
+{
+	char file[PATH_MAX];
+
+	if (*dir != '/' || is_stub_dir(dir) ||
+	    snprintf(file, sizeof(file), "%s/" DRIVER_NAME, dir) >= (int)sizeof(file) || access(file, F_OK))
+		return false;
+	return try_file(f, file);
+}
+
+/* The loader's search path as it stands for the program: its defaults, or all before them. */
+static bool try_loader(struct finding *f, bool defaults)
+{
+	void *self = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
+	Dl_serinfo head, *list = NULL;
+	bool found = false;
+	unsigned int i;
+
+	if (self && !dlinfo(self, RTLD_DI_SERINFOSIZE, &head))
+		list = malloc(head.dls_size);
+	if (!list)
+		return false;
+	if (!dlinfo(self, RTLD_DI_SERINFOSIZE, list) && !dlinfo(self, RTLD_DI_SERINFO, list))
+		for (i = 0; i < list->dls_cnt && !found; i++)
+			if (!!(list->dls_serpath[i].dls_flags & LA_SER_DEFAULT) == defaults)
+				found = try_dir(f, list->dls_serpath[i].dls_name);
+	free(list);
+	return found;
+}
+
+static bool search(struct finding *f)
+{
+	const char *named = secure_getenv("FOUNDRY_DRIVER");
+	char file[PATH_MAX];
+	size_t i;
+
+	if (named && *named)
+		return try_file(f, named);
+	if (fdry_loaded_driver(false, file, sizeof(file)) && try_file(f, file))
+		return true;
+	if (try_loader(f, false) || fdry_ldconf_each("/etc/ld.so.conf", try_dir, f) || try_loader(f, true))
+		return true;
+	for (i = 0; i < sizeof(usual_places) / sizeof(usual_places[0]); i++)
+		if (try_dir(f, usual_places[i]))
+			return true;
+	if (!*f->why)
+		snprintf(f->why, sizeof(f->why), "there is no " DRIVER_NAME " where the loader looks or drivers usually are");
+	return false;
+}
+
+static void on_fork(void)
+{
+	__atomic_store_n(&forked, true, __ATOMIC_RELAXED);
+}
+
+/* Make @mine known, unless another thread was first; what is known. */
+static const struct finding *publish(struct finding *mine)
+{
+	struct finding *first = NULL;
+
+	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		if (mine->handle) {
+			pthread_atfork(NULL, NULL, on_fork);
+			fdry_info("stand-in: the driver is %s", mine->path);
+		}
+		return mine;
+	}
+	if (mine->handle)
+		dlclose(mine->handle);
+	free(mine);
+	return first;
+}
+
+/* The driver's own start-up runs inside of this and may call the stand-in back: it finds nothing yet. */
+static const struct finding *find(void)
+{
+	const struct finding *ret = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
+	struct finding *mine;
+
+	if (ret || searching)
+		return ret;
+	mine = calloc(1, sizeof(*mine));
+	if (!mine)
+		return NULL;
+	searching = true;
+	search(mine);
+	searching = false;
+	return publish(mine);
+}
+
+void *fdry_find_driver(void)
+{
+	const struct finding *f = find();
+
+	if (f && f->handle)
+		return f->handle;
+	fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full "
+		  "path of a " DRIVER_NAME, f ? f->why : "it is not open yet");
+	return NULL;
+}
+
+const char *fdry_find_path(void)
+{
+	return fdry_find_driver() ? published->path : NULL;
+}
+
+bool fdry_find_forked(void)
+{
+	return __atomic_load_n(&forked, __ATOMIC_RELAXED);
+}

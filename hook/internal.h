@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of the stand-in share. Include it first: it says how
+ * cuda.h is read here.
+ *
+ * The driver is called through slots only (fdry_real()), never by name: the names are
+ * our own exports. Files of this folder answer CUresult, as a driver must.
+ */
+#ifndef FDRY_HOOK_INTERNAL_H
+#define FDRY_HOOK_INTERNAL_H
+
+/* What cuda.h declares is exported where it is defined here. */
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include "hook/hook.h"
+
+/* cuda.h gives the newest version the plain name; here every name means the symbol of that name. */
+#undef cuGetProcAddress
+#undef cuMemAlloc
+#undef cuMemFree
+#undef cuMemGetAddressRange
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
+
+/* The prototypes of everything hooked; where cuda.h has one too the compiler compares them. */
+#define HOOK(symbol, name, since, stream, params) \
+	__attribute__((visibility("default"))) CUresult symbol params;
+#include "hook/hooks.def"
+#undef HOOK
+__attribute__((visibility("default"))) const struct fdry_hook *fdry_hook_table(void);
+
+/* slot.c, jump.S */
+
+enum fdry_slot {
+#define JUMP(nr, symbol) FDRY_SLOT_##symbol = nr,
+#define HOOKED JUMP
+#include "hook/symbols.inc"
+#undef JUMP
+#undef HOOKED
+};
+
+/* Where each symbol's calls go; see jump.S. Read and written atomically. */
+extern void *fdry_slots[];
+
+/* The driver's own function: res = fdry_real(cuMemFree_v2)(addr). It answers even where there is none. */
+#define fdry_real(symbol) \
+	((__typeof__(&symbol))__atomic_load_n(&fdry_slots[FDRY_SLOT_##symbol], __ATOMIC_ACQUIRE))
+
+/* Where a call through slot @nr shall go: the driver's function, which the slot then holds, or an
+ * answer of ours. Called by the stubs. errno is preserved. */
+void *fdry_slot_resolve(unsigned int nr);
+/* The driver's function for @nr as dlsym() gives it, or NULL; the slot is left alone. */
+void *fdry_slot_lookup(enum fdry_slot nr);
+
+/* find.c */
+
+/* The handle of the real driver, opened at the first call; NULL: see fdry_last_error(). */
+void *fdry_find_driver(void);
+/* Its full path, or NULL likewise. */
+const char *fdry_find_path(void);
+/* True in a child that was forked after the driver was opened: it has no CUDA, only our locks. */
+bool fdry_find_forked(void);
+
+/* loaded.c */
+
+/* A libcuda in this process that is not the stand-in: its path into @path. @before: only one
+ * that was loaded before the stand-in. */
+bool fdry_loaded_driver(bool before, char *path, size_t size);
+/* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
+ * which is then pinned: the bytes stay for as long as the process lives. */
+bool fdry_loaded_pin(const void *data, size_t len);
+
+/* ldconf.c */
+
+/* Call @fn for each folder that @file (such as /etc/ld.so.conf) and what it includes name,
+ * until it gives true; true if it did. */
+bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), void *arg);
+
+/* region.c: device addresses from the region. A result of FDRY_FOREIGN means: not ours, ask the driver. */
+
+#define FDRY_FOREIGN 1
+
+/* @limit: the largest address that the caller can hold. */
+int fdry_steer_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret);
+int fdry_steer_free(CUdeviceptr addr);
+/* The allocation that holds @addr; FDRY_E_NOKEY where @addr is ours but in none. */
+int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret);
+
+/* The last capture in progress has ended: what was freed meanwhile can go. */
+void fdry_steer_captured(void);
+
+int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
+int fdry_hook_region_pause(void);
+int fdry_hook_region_resume(void);
+int fdry_hook_region_end(void);
+int fdry_hook_region_preallocate(uint64_t size);
+int fdry_hook_region_free_preallocated(void);
+int fdry_hook_region_offset(uint64_t *ret);
+int fdry_hook_region_set_offset(uint64_t offset);
+int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
+
+/* code.c: device code as bytes */
+
+/* Code that outlives the call that loaded it. */
+struct fdry_kept {
+	enum fdry_code_kind kind;
+	const void *data;
+	size_t len;
+	void *own; /* what free() is due for, if anything */
+};
+
+/* Keep the code at @image, whose length it tells itself: in place where that is safe, else copied. */
+int fdry_code_keep(const void *image, struct fdry_kept *ret) __must_check;
+/* Keep the @len bytes at @own, which were allocated and now belong to @ret. A NUL follows them. */
+void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret);
+
+/* note.c: what every handle was loaded from */
+
+/* A load that the driver has done. */
+struct fdry_load {
+	CUlibrary library; /* one of the two */
+	CUmodule module;
+	const void *image; /* NULL where it could not be had */
+	unsigned int n;    /* JIT options */
+	const CUjit_option *options;
+	void *const *values;
+};
+
+/* Note a load; where that fails the handle is noted as unknown. */
+void fdry_note(const struct fdry_load *load);
+/* The same for code of @len bytes at @own, which was allocated, has a NUL behind it and is taken over. */
+void fdry_note_own(const struct fdry_load *load, void *own, size_t len);
+/* @module is what the driver made of @library. */
+void fdry_note_alias(CUlibrary library, CUmodule module);
+int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
+
+/* capture.c, live.c, proc.c */
+
+uint64_t fdry_capture_count(void);
+void fdry_hook_live(struct fdry_hook_live *ret);
+uint64_t fdry_proc_unwrapped(void);
+
+#endif

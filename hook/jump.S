@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * jump.S - one exported jump for every driver symbol that is not hooked, and the slots.
+ *
+ * A slot holds where a call of its symbol goes. At first that is the slot's stub, which
+ * has the symbol looked up in the real driver with all argument registers preserved;
+ * afterwards it is the driver's function, and a call costs one indirect jump. Hooked
+ * symbols have a slot too: their C functions call the driver through it.
+ *
+ * How a jump, a stub and the look-up are written differs by machine: jump-MACHINE.S has
+ *	jump nr, symbol		load slot @nr and go there
+ *	stub nr			go to fdry_slot_enter with @nr
+ *	fdry_slot_enter		save, fdry_slot_resolve(nr), restore, go where it says
+ */
+#if defined(__x86_64__)
+#include "hook/jump-x86_64.S"
+#elif defined(__aarch64__)
+#include "hook/jump-aarch64.S"
+#else
+#error "the stand-in knows x86-64 and aarch64"
+#endif
+
+	.text
+#define JUMP(nr, symbol)			\
+	.globl symbol;				\
+	.type symbol, %function;		\
+	.balign 16;				\
+symbol:	jump nr;				\
+	.size symbol, . - symbol;
+#define HOOKED(nr, symbol)
+#include "hook/symbols.inc"
+#undef JUMP
+#undef HOOKED
+
+#define JUMP(nr, symbol) .Lstub##nr: stub nr;
+#define HOOKED JUMP
+#include "hook/symbols.inc"
+#undef JUMP
+#undef HOOKED
+
+	.data
+	.balign 8
+	.globl fdry_slots
+	.hidden fdry_slots
+	.type fdry_slots, %object
+fdry_slots:
+#define JUMP(nr, symbol) .quad .Lstub##nr;
+#define HOOKED JUMP
+#include "hook/symbols.inc"
+	.size fdry_slots, . - fdry_slots
+
+	.section .note.GNU-stack, "", %progbits

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * live.c - counts what an image cannot hold: texture and surface objects, and launches
+ * of graphs, after which scratch memory is no longer what capturing left.
+ *
+ * Objects that go with their context are still counted: a workload is refused rather
+ * than sealed wrongly.
+ */
+#include "hook/internal.h"
+
+static uint64_t textures, surfaces, launches;
+
+static CUresult count(CUresult res, uint64_t *n, uint64_t by)
+{
+	if (!res)
+		__atomic_fetch_add(n, by, __ATOMIC_RELAXED);
+	return res;
+}
+
+CUresult cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *tex,
+			   const CUDA_RESOURCE_VIEW_DESC *view)
+{
+	return count(fdry_real(cuTexObjectCreate)(ret, res, tex, view), &textures, 1);
+}
+
+CUresult cuTexObjectDestroy(CUtexObject object)
+{
+	return count(fdry_real(cuTexObjectDestroy)(object), &textures, -1ull);
+}
+
+CUresult cuSurfObjectCreate(CUsurfObject *ret, const CUDA_RESOURCE_DESC *res)
+{
+	return count(fdry_real(cuSurfObjectCreate)(ret, res), &surfaces, 1);
+}
+
+CUresult cuSurfObjectDestroy(CUsurfObject object)
+{
+	return count(fdry_real(cuSurfObjectDestroy)(object), &surfaces, -1ull);
+}
+
+/* Counted before: a launch that fails may have begun. */
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+	return fdry_real(cuGraphLaunch)(exec, stream);
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+	return fdry_real(cuGraphLaunch_ptsz)(exec, stream);
+}
+
+void fdry_hook_live(struct fdry_hook_live *ret)
+{
+	ret->textures = __atomic_load_n(&textures, __ATOMIC_RELAXED);
+	ret->surfaces = __atomic_load_n(&surfaces, __ATOMIC_RELAXED);
+	ret->graph_launches = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+	ret->captures = fdry_capture_count();
+	ret->unwrapped = fdry_proc_unwrapped();
+}

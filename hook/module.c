@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * module.c - every way to load device code, noted once the driver has accepted it.
+ *
+ * The linker's output and that of run-time compilers come in by cuModuleLoadData like
+ * any other code in memory. Files are read here as well: they may be gone at seal time.
+ * A file that changed while the driver read it is noted as unknown.
+ */
+#include "hook/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+CUresult cuModuleLoadData(CUmodule *ret, const void *image)
+{
+	CUresult res = fdry_real(cuModuleLoadData)(ret, image);
+
+	if (!res)
+		fdry_note(&(struct fdry_load){ .module = *ret, .image = image });
+	return res;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options, void **values)
+{
+	CUresult res = fdry_real(cuModuleLoadDataEx)(ret, image, n, options, values);
+
+	if (!res)
+		fdry_note(&(struct fdry_load){ .module = *ret, .image = image, .n = n, .options = options, .values = values });
+	return res;
+}
+
+CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
+{
+	CUresult res = fdry_real(cuModuleLoadFatBinary)(ret, image);
+
+	if (!res)
+		fdry_note(&(struct fdry_load){ .module = *ret, .image = image });
+	return res;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values, unsigned int n,
+			   CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
+{
+	CUresult res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);
+
+	if (!res)
+		fdry_note(&(struct fdry_load){ .library = *ret, .image = image, .n = n, .options = options, .values = values });
+	return res;
+}
+
+CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary library)
+{
+	CUresult res = fdry_real(cuLibraryGetModule)(ret, library);
+
+	if (!res)
+		fdry_note_alias(library, *ret);
+	return res;
+}
+
+/* A file as it was before the driver read it. */
+struct file {
+	int fd;
+	struct stat st;
+};
+
+static void file_open(const char *path, struct file *f)
+{
+	int saved = errno;
+
+	f->fd = path && !fdry_find_forked() ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (f->fd >= 0 && (fstat(f->fd, &f->st) || !S_ISREG(f->st.st_mode))) {
+		close(f->fd);
+		f->fd = -1;
+	}
+	errno = saved;
+}
+
+/* True if @path still is the file that was opened, unchanged. */
+static bool file_same(const struct file *f, const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && st.st_dev == f->st.st_dev && st.st_ino == f->st.st_ino &&
+	       st.st_size == f->st.st_size && st.st_mtim.tv_sec == f->st.st_mtim.tv_sec &&
+	       st.st_mtim.tv_nsec == f->st.st_mtim.tv_nsec;
+}
+
+/* All of it, with a NUL behind; NULL where that fails. */
+static void *file_read(const struct file *f)
+{
+	size_t len = (size_t)f->st.st_size, done = 0;
+	char *data = calloc(1, len + 1);
+	ssize_t n = 1;
+
+	while (data && done < len && n > 0) {
+		n = pread(f->fd, data + done, len - done, (off_t)done);
+		if (n < 0 && errno == EINTR)
+			n = 1;
+		else if (n > 0)
+			done += (size_t)n;
+	}
+	if (done == len)
+		return data;
+	free(data);
+	return NULL;
+}
+
+static void file_note(struct file *f, const char *path, const struct fdry_load *load)
+{
+	int saved = errno;
+	void *data;
+
+	if (f->fd < 0) {
+		fdry_note(load);
+		return;
+	}
+	data = file_read(f);
+	if (data && file_same(f, path)) {
+		fdry_note_own(load, data, (size_t)f->st.st_size);
+	} else {
+		free(data);
+		fdry_note(load);
+	}
+	close(f->fd);
+	errno = saved;
+}
+
+static void file_close(struct file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+}
+
+CUresult cuModuleLoad(CUmodule *ret, const char *path)
+{
+	struct file f;
+	CUresult res;
+
+	file_open(path, &f);
+	res = fdry_real(cuModuleLoad)(ret, path);
+	if (res)
+		file_close(&f);
+	else
+		file_note(&f, path, &(struct fdry_load){ .module = *ret });
+	return res;
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *options, void **values, unsigned int n,
+			       CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
+{
+	struct file f;
+	CUresult res;
+
+	file_open(path, &f);
+	res = fdry_real(cuLibraryLoadFromFile)(ret, path, options, values, n, lib_options, lib_values, lib_n);
+	if (res)
+		file_close(&f);
+	else
+		file_note(&f, path, &(struct fdry_load){ .library = *ret, .n = n, .options = options, .values = values });
+	return res;
+}

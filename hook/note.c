@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * note.c - what every module and library handle was loaded from.
+ *
+ * Notes stay when their handle is unloaded, since graphs may hold its kernels; when the
+ * driver gives the same handle again, the newer note replaces the older. Copies of code
+ * that nobody was shown are freed then. A load whose code could not be kept is noted as
+ * unknown: the old note must not answer for it.
+ *
+ * Locking: one lock around both tables; code is kept before it is taken.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+
+struct note {
+	void *handle;
+	struct fdry_code code;
+	void *own;  /* a copy of the code, if one was needed */
+	void *jit;  /* the options' arrays */
+	bool shown; /* somebody holds pointers into it */
+};
+
+/* Handle -> note: open addressing, at most half full, a power of two of slots. */
+struct table {
+	struct note **slots;
+	size_t cap;
+	size_t n;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct table libraries, modules;
+
+static struct note **slot_of(const struct table *t, const void *handle)
+{
+	size_t i = ((uintptr_t)handle >> 4) * 0x9E3779B97F4A7C15ull >> 20;
+
+	for (i &= t->cap - 1; t->slots[i] && t->slots[i]->handle != handle; i = (i + 1) & (t->cap - 1))
+		;
+	return &t->slots[i];
+}
+
+static bool table_grow(struct table *t)
+{
+	struct table wider = { .cap = t->cap ? 2 * t->cap : 256, .n = t->n };
+	size_t i;
+
+	wider.slots = calloc(wider.cap, sizeof(*wider.slots));
+	if (!wider.slots)
+		return false;
+	for (i = 0; i < t->cap; i++)
+		if (t->slots[i])
+			*slot_of(&wider, t->slots[i]->handle) = t->slots[i];
+	free(t->slots);
+	*t = wider;
+	return true;
+}
+
+static void note_free(struct note *n)
+{
+	if (!n)
+		return;
+	free(n->own);
+	free(n->jit);
+	free(n);
+}
+
+static struct note *table_get(const struct table *t, const void *handle)
+{
+	return handle && t->cap ? *slot_of(t, handle) : NULL;
+}
+
+/* Put @n in; what is to be freed: the note that it replaces, or @n itself where there is no room. */
+static struct note *table_put(struct table *t, struct note *n)
+{
+	struct note **slot, *old;
+
+	if (2 * (t->n + 1) > t->cap && !table_grow(t) && !t->cap)
+		return n;
+	slot = slot_of(t, n->handle);
+	old = *slot;
+	if (!old && t->n + 1 == t->cap)
+		return n;
+	*slot = n;
+	t->n += !old;
+	return old && old->shown ? NULL : old; /* pointers into a shown note are out: it stays for ever */
+}
+
+/* Takes @n over. */
+static void note_enter(struct table *t, struct note *n)
+{
+	struct note *old;
+
+	pthread_mutex_lock(&lock);
+	old = table_put(t, n);
+	pthread_mutex_unlock(&lock);
+	note_free(old);
+}
+
+enum jit_use { JIT_KEEP, JIT_OUTPUT, JIT_SYMBOLS };
+
+static enum jit_use jit_use(CUjit_option option)
+{
+	switch (option) {
+	case CU_JIT_WALL_TIME:
+	case CU_JIT_INFO_LOG_BUFFER:
+	case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+	case CU_JIT_ERROR_LOG_BUFFER:
+	case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+		return JIT_OUTPUT;
+	case CU_JIT_GLOBAL_SYMBOL_NAMES:
+	case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+	case CU_JIT_GLOBAL_SYMBOL_COUNT:
+	case CU_JIT_REFERENCED_KERNEL_NAMES:
+	case CU_JIT_REFERENCED_KERNEL_COUNT:
+	case CU_JIT_REFERENCED_VARIABLE_NAMES:
+	case CU_JIT_REFERENCED_VARIABLE_COUNT:
+		return JIT_SYMBOLS;
+	default:
+		return JIT_KEEP;
+	}
+}
+
+static int jit_copy(struct note *n, const struct fdry_load *load)
+{
+	struct fdry_code *code = &n->code;
+	CUjit_option *options;
+	enum jit_use use;
+	unsigned int i;
+	void **values;
+
+	if (!load->n)
+		return 0;
+	values = n->jit = calloc(load->n, sizeof(*values) + sizeof(*options));
+	if (!values)
+		return fdry_nomem();
+	options = (CUjit_option *)(values + load->n);
+	for (i = 0; i < load->n; i++) {
+		use = jit_use(load->options[i]);
+		code->jit_symbols |= use == JIT_SYMBOLS;
+		if (use != JIT_KEEP)
+			continue;
+		options[code->njit] = load->options[i];
+		values[code->njit++] = load->values[i];
+	}
+	code->jit = options;
+	code->jit_values = values;
+	return 0;
+}
+
+static struct note *note_new(const struct fdry_load *load)
+{
+	struct note *n = calloc(1, sizeof(*n));
+
+	if (!n)
+		return NULL;
+	n->handle = load->library ? (void *)load->library : (void *)load->module;
+	n->code.library = load->library;
+	n->code.module = load->module;
+	return n;
+}
+
+/* Without memory for the note itself, at least the old one must go. */
+static void forget(const struct fdry_load *load)
+{
+	struct note *n;
+
+	pthread_mutex_lock(&lock);
+	n = load->library ? table_get(&libraries, load->library) : table_get(&modules, load->module);
+	if (n) {
+		n->code.kind = FDRY_CODE_UNKNOWN;
+		n->code.data = NULL;
+		n->code.len = 0;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* @kept is taken over. */
+static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
+{
+	struct note *n = note_new(load);
+
+	if (!n) {
+		free(kept->own);
+		forget(load);
+		return;
+	}
+	n->own = kept->own;
+	if (!jit_copy(n, load)) {
+		n->code.kind = kept->kind;
+		n->code.data = kept->kind == FDRY_CODE_UNKNOWN ? NULL : kept->data;
+		n->code.len = kept->kind == FDRY_CODE_UNKNOWN ? 0 : kept->len;
+	}
+	fdry_debug("stand-in: %s %p: code of kind %d, %zu bytes%s", load->library ? "library" : "module", n->handle,
+		   n->code.kind, n->code.len, n->own ? ", copied" : "");
+	note_enter(load->library ? &libraries : &modules, n);
+}
+
+void fdry_note(const struct fdry_load *load)
+{
+	struct fdry_kept kept = { 0 };
+
+	if (fdry_find_forked())
+		return;
+	if (load->image && fdry_code_keep(load->image, &kept))
+		fdry_warn("stand-in: %s", fdry_last_error());
+	note_put(load, &kept);
+}
+
+void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
+{
+	struct fdry_kept kept;
+
+	fdry_code_adopt(own, len, &kept);
+	note_put(load, &kept);
+}
+
+void fdry_note_alias(CUlibrary library, CUmodule module)
+{
+	struct note *n = calloc(1, sizeof(*n)), *of;
+
+	if (!n || fdry_find_forked()) {
+		free(n);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	of = table_get(&libraries, library);
+	if (of) {
+		of->shown = true;
+		n->code = of->code;
+	}
+	pthread_mutex_unlock(&lock);
+	n->handle = module;
+	if (of)
+		note_enter(&modules, n);
+	else
+		free(n);
+}
+
+int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret)
+{
+	struct note *n;
+
+	pthread_mutex_lock(&lock);
+	n = table_get(&libraries, library);
+	if (!n)
+		n = table_get(&modules, module);
+	if (n) {
+		n->shown = true;
+		*ret = n->code;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!n)
+		return fdry_fail(FDRY_E_NOENT, "library %p, module %p: its loading was not seen; put the stand-in in "
+				 "place before any CUDA code is loaded", (void *)library, (void *)module);
+	return 0;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * proc.c - cuGetProcAddress: whoever asks the driver for a wrapped function gets ours.
+ *
+ * The driver is asked first, and its answer decides: an address that belongs to a hook
+ * becomes the hook, whatever name, version and flags led to it; any other answer stays.
+ * So a version of a hooked name that hooks.def does not know goes out unwrapped, and is
+ * counted, since calls of it pass the stand-in by.
+ */
+#include "hook/internal.h"
+
+#include <string.h>
+
+#include "arch/log.h"
+
+/* The stream variants of hooks.def, as flags. */
+#define ANY CU_GET_PROC_ADDRESS_DEFAULT
+#define LEGACY CU_GET_PROC_ADDRESS_LEGACY_STREAM
+#define PER_THREAD CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+
+static const struct hook {
+	const char *name;
+	int since;
+	int stream;
+	enum fdry_slot slot;
+	void *ours;
+} hooks[] = {
+#define HOOK(symbol, name, since, stream, params) { #name, since, stream, FDRY_SLOT_##symbol, (void *)symbol },
+#include "hook/hooks.def"
+#undef HOOK
+};
+
+#define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
+
+/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells. Learnt
+ * without a lock, for the reason that find.c gives: threads may learn the same side by side. */
+static void *exported[HOOKS];
+static void *told[HOOKS];
+static bool learnt;
+static uint64_t unwrapped;
+
+static void *ask(const struct hook *h)
+{
+	CUdriverProcAddressQueryResult status;
+	void *ret = NULL;
+
+	if (fdry_slot_lookup(FDRY_SLOT_cuGetProcAddress_v2)) {
+		if (fdry_real(cuGetProcAddress_v2)(h->name, &ret, h->since, h->stream, &status))
+			ret = NULL;
+	} else if (fdry_real(cuGetProcAddress)(h->name, &ret, h->since, h->stream)) {
+		ret = NULL;
+	}
+	return ret;
+}
+
+static void learn(void)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++) {
+		__atomic_store_n(&exported[i], fdry_slot_lookup(hooks[i].slot), __ATOMIC_RELAXED);
+		__atomic_store_n(&told[i], ask(&hooks[i]), __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&learnt, true, __ATOMIC_RELEASE);
+}
+
+/* Exported addresses go first: a driver may answer for an old version with a newer function. */
+static void *ours_for(void *real)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++)
+		if (__atomic_load_n(&exported[i], __ATOMIC_RELAXED) == real)
+			return hooks[i].ours;
+	for (i = 0; i < HOOKS; i++)
+		if (__atomic_load_n(&told[i], __ATOMIC_RELAXED) == real)
+			return hooks[i].ours;
+	return NULL;
+}
+
+static bool is_hooked_name(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < HOOKS; i++)
+		if (!strcmp(hooks[i].name, name))
+			return true;
+	return false;
+}
+
+static void substitute(const char *name, int version, void **ret)
+{
+	void *ours;
+
+	if (!__atomic_load_n(&learnt, __ATOMIC_ACQUIRE))
+		learn();
+	ours = ours_for(*ret);
+	if (ours) {
+		*ret = ours;
+	} else if (is_hooked_name(name)) {
+		__atomic_fetch_add(&unwrapped, 1, __ATOMIC_RELAXED);
+		fdry_warn("stand-in: %s of version %d is not known and goes out unwrapped", name, version);
+	}
+}
+
+uint64_t fdry_proc_unwrapped(void)
+{
+	return __atomic_load_n(&unwrapped, __ATOMIC_RELAXED);
+}
+
+CUresult cuGetProcAddress(const char *name, void **ret, int version, cuuint64_t flags)
+{
+	CUresult res = fdry_real(cuGetProcAddress)(name, ret, version, flags);
+
+	if (!res && ret && *ret)
+		substitute(name, version, ret);
+	else if (res == CUDA_ERROR_NO_DEVICE && ret)
+		*ret = NULL;
+	return res;
+}
+
+CUresult cuGetProcAddress_v2(const char *name, void **ret, int version, cuuint64_t flags,
+			     CUdriverProcAddressQueryResult *status)
+{
+	CUresult res = fdry_real(cuGetProcAddress_v2)(name, ret, version, flags, status);
+
+	if (!res && ret && *ret)
+		substitute(name, version, ret);
+	else if (res == CUDA_ERROR_NO_DEVICE && ret)
+		*ret = NULL;
+	return res;
+}

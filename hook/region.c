@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * region.c - which region device allocations come from, if any.
+ *
+ * One region is current at a time, for every thread of the process and for the device
+ * whose context was current when it began. A region that ended stays known until its
+ * last allocation is freed. Nothing here falls back to a native address: where an
+ * allocation should come from the region and cannot, that is an error.
+ *
+ * Locking: a lock for reading around every use of a region, for writing around beginning
+ * and ending one. While there is no region at all, no lock is touched. In a forked child,
+ * where the lock may be held by a thread that is gone, everything is left to the driver.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+
+#define PLACES_MAX 64
+
+struct place {
+	struct fdry_region *region; /* NULL: the place is free */
+	CUdeviceptr base;
+	uint64_t size;
+	CUdevice dev;
+	uint64_t live; /* allocations, atomic */
+};
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct place places[PLACES_MAX];
+static unsigned int used;      /* places in use, atomic */
+static struct place *current;  /* the region that gives addresses, if not paused */
+static bool paused;
+
+static bool idle(void)
+{
+	return !__atomic_load_n(&used, __ATOMIC_ACQUIRE) || fdry_find_forked();
+}
+
+static struct place *place_of(CUdeviceptr addr)
+{
+	int i;
+
+	for (i = 0; i < PLACES_MAX; i++)
+		if (places[i].region && addr >= places[i].base && addr - places[i].base < places[i].size)
+			return &places[i];
+	return NULL;
+}
+
+/* Forget a place; lock held for writing. */
+static void place_free(struct place *p)
+{
+	fdry_region_free(p->region);
+	p->region = NULL;
+	__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
+}
+
+static bool gives(const struct place *p)
+{
+	CUdevice dev;
+
+	return p && !paused && !fdry_real(cuCtxGetDevice)(&dev) && dev == p->dev;
+}
+
+static unsigned int capture_flags(void)
+{
+	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
+}
+
+static int alloc_locked(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
+{
+	int err;
+
+	if (!gives(current))
+		return FDRY_FOREIGN;
+	if (!ret)
+		return fdry_fail(FDRY_E_INVAL, "cuMemAlloc was given no place for the address; give it one");
+	if (current->base + current->size - 1 > limit)
+		return fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
+				 "at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
+	err = fdry_region_alloc(current->region, size, capture_flags(), ret);
+	if (!err)
+		__atomic_fetch_add(&current->live, 1, __ATOMIC_RELAXED);
+	return err;
+}
+
+int fdry_steer_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
+{
+	int err;
+
+	if (idle())
+		return FDRY_FOREIGN;
+	pthread_rwlock_rdlock(&lock);
+	err = alloc_locked(size, limit, ret);
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+/* Give back what ended regions hold whose last allocation is gone; unmapping would break a capture. */
+static void release_ended(void)
+{
+	int i;
+
+	pthread_rwlock_wrlock(&lock);
+	for (i = 0; i < PLACES_MAX && !fdry_capture_count(); i++)
+		if (places[i].region && &places[i] != current && !places[i].live)
+			place_free(&places[i]);
+	pthread_rwlock_unlock(&lock);
+}
+
+void fdry_steer_captured(void)
+{
+	int err = 0, i;
+
+	if (idle())
+		return;
+	release_ended();
+	pthread_rwlock_rdlock(&lock);
+	for (i = 0; i < PLACES_MAX; i++)
+		if (places[i].region)
+			err = fdry_region_trim(places[i].region);
+	pthread_rwlock_unlock(&lock);
+	if (err)
+		fdry_warn("stand-in: %s", fdry_last_error()); /* it is tried again with the next free */
+}
+
+int fdry_steer_free(CUdeviceptr addr)
+{
+	int err = FDRY_FOREIGN;
+	bool last = false;
+	struct place *p;
+
+	if (idle())
+		return FDRY_FOREIGN;
+	pthread_rwlock_rdlock(&lock);
+	p = place_of(addr);
+	if (p)
+		err = fdry_region_dealloc(p->region, addr, capture_flags());
+	if (!err)
+		last = !__atomic_sub_fetch(&p->live, 1, __ATOMIC_RELAXED) && p != current;
+	pthread_rwlock_unlock(&lock);
+	if (last)
+		release_ended();
+	return err;
+}
+
+int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	int err = FDRY_FOREIGN;
+	struct place *p;
+
+	if (idle())
+		return FDRY_FOREIGN;
+	pthread_rwlock_rdlock(&lock);
+	p = place_of(addr);
+	if (p)
+		err = fdry_region_find(p->region, addr, ret) ? 0 :
+			fdry_fail(FDRY_E_NOKEY, "0x%llx lies in a region but in none of its allocations",
+				  (unsigned long long)addr);
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+static int no_region(void)
+{
+	return fdry_fail(FDRY_E_STATE, "no region has begun; begin one first");
+}
+
+static struct place *place_new(void)
+{
+	int i;
+
+	for (i = 0; i < PLACES_MAX; i++)
+		if (!places[i].region)
+			return &places[i];
+	fdry_fail(FDRY_E_LIMIT, "%d ended regions still hold allocations; free them", PLACES_MAX);
+	return NULL;
+}
+
+/* Lock held for writing. */
+static int begin_locked(const struct fdry_driver *drv, struct place want)
+{
+	struct place *p = place_new();
+	int err;
+
+	if (current)
+		return fdry_fail(FDRY_E_STATE, "a region has begun already, at 0x%llx; end it first",
+				 (unsigned long long)current->base);
+	if (!p)
+		return -FDRY_E_LIMIT;
+	err = fdry_region_new(drv, want.dev, want.base, want.size, &want.region);
+	if (err)
+		return err;
+	*p = want;
+	current = p;
+	paused = false;
+	__atomic_fetch_add(&used, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int check_not_late(void)
+{
+	return fdry_hook_table()->late();
+}
+
+int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
+{
+	struct place want = { .base = base, .size = size };
+	const struct fdry_driver *drv;
+	const char *path = fdry_find_path();
+	int err;
+
+	if (!path)
+		return -FDRY_E_NODRIVER;
+	err = check_not_late();
+	if (!err)
+		err = fdry_driver_open(path, &drv);
+	if (err)
+		return err;
+	if (fdry_real(cuCtxGetDevice)(&want.dev))
+		return fdry_fail(FDRY_E_STATE, "no CUDA context is current in this thread; make the device's primary "
+				 "context current, then begin the region");
+	pthread_rwlock_wrlock(&lock);
+	err = begin_locked(drv, want);
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+int fdry_hook_region_end(void)
+{
+	int err = 0;
+
+	pthread_rwlock_wrlock(&lock);
+	if (!current)
+		err = no_region();
+	current = NULL;
+	pthread_rwlock_unlock(&lock);
+	if (!err)
+		release_ended();
+	return err;
+}
+
+static int set_paused(bool value)
+{
+	int err = 0;
+
+	pthread_rwlock_wrlock(&lock);
+	if (current)
+		paused = value;
+	else
+		err = no_region();
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+int fdry_hook_region_pause(void)
+{
+	return set_paused(true);
+}
+
+int fdry_hook_region_resume(void)
+{
+	return set_paused(false);
+}
+
+/* Run EXPR, which may use current->region, with the lock held; evaluates to its error. */
+#define with_region(expr) ({							\
+	int err_;								\
+	pthread_rwlock_rdlock(&lock);						\
+	err_ = current ? (expr) : no_region();					\
+	pthread_rwlock_unlock(&lock);						\
+	err_;									\
+})
+
+int fdry_hook_region_preallocate(uint64_t size)
+{
+	return with_region(fdry_region_preallocate(current->region, size));
+}
+
+int fdry_hook_region_free_preallocated(void)
+{
+	return with_region(fdry_region_free_preallocated(current->region, capture_flags()));
+}
+
+int fdry_hook_region_offset(uint64_t *ret)
+{
+	return with_region((*ret = fdry_region_offset(current->region), 0));
+}
+
+int fdry_hook_region_set_offset(uint64_t offset)
+{
+	return with_region(fdry_region_set_offset(current->region, offset));
+}
+
+int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count)
+{
+	return with_region(({
+		int e = fdry_region_ledger(current->region, ret, count);
+		if (!e) {
+			*base = current->base;
+			*size = current->size;
+		}
+		e;
+	}));
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * slot.c - looks a driver function up at its first call.
+ *
+ * A slot changes once, from its stub to the driver's function, whoever gets there first:
+ * all write the same. Where there is no driver, or it lacks the function, the slot keeps
+ * its stub, so that every such call leaves its reason in the caller's thread.
+ */
+#include "hook/internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+static const char *const names[] = {
+#define JUMP(nr, symbol) [nr] = #symbol,
+#define HOOKED JUMP
+#include "hook/symbols.inc"
+#undef JUMP
+#undef HOOKED
+};
+
+#define SLOTS (sizeof(names) / sizeof(names[0]))
+
+static CUresult no_device(void)
+{
+	return CUDA_ERROR_NO_DEVICE;
+}
+
+static CUresult no_function(void)
+{
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+/* Version 0 and 0 devices: what callers read before they look at the result. */
+static CUresult none_of_it(int *ret)
+{
+	if (ret)
+		*ret = 0;
+	return CUDA_ERROR_NO_DEVICE;
+}
+
+static CUresult error_text(CUresult err, const char **ret, const char *text)
+{
+	if (!ret || err != CUDA_ERROR_NO_DEVICE)
+		text = NULL;
+	if (ret)
+		*ret = text;
+	return text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult error_name(CUresult err, const char **ret)
+{
+	return error_text(err, ret, "CUDA_ERROR_NO_DEVICE");
+}
+
+static CUresult error_string(CUresult err, const char **ret)
+{
+	return error_text(err, ret, "no CUDA-capable device is detected");
+}
+
+/* Answers without a driver that fill something in; all others are no_device(). */
+static void *answer_without_driver(unsigned int nr)
+{
+	switch (nr) {
+	case FDRY_SLOT_cuDriverGetVersion:
+	case FDRY_SLOT_cuDeviceGetCount:
+		return (void *)none_of_it;
+	case FDRY_SLOT_cuGetErrorName:
+		return (void *)error_name;
+	case FDRY_SLOT_cuGetErrorString:
+		return (void *)error_string;
+	default:
+		return (void *)no_device;
+	}
+}
+
+void *fdry_slot_lookup(enum fdry_slot nr)
+{
+	void *driver = fdry_find_driver();
+
+	return driver ? dlsym(driver, names[nr]) : NULL;
+}
+
+void *fdry_slot_resolve(unsigned int nr)
+{
+	int saved = errno;
+	void *fn;
+
+	if (nr >= SLOTS) {
+		fn = (void *)no_function;
+	} else if (!fdry_find_driver()) {
+		fn = answer_without_driver(nr);
+	} else {
+		fn = fdry_slot_lookup(nr);
+		if (fn) {
+			__atomic_store_n(&fdry_slots[nr], fn, __ATOMIC_RELEASE);
+		} else {
+			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver", fdry_find_path(), names[nr]);
+			fn = (void *)no_function;
+		}
+	}
+	errno = saved;
+	return fn;
+}

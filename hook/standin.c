@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * standin.c - the table through which the library talks to the stand-in; see hook.h.
+ *
+ * The stand-in has no constructor and starts nothing by itself: a process that never
+ * calls CUDA pays for mapping it and for nothing else.
+ */
+#include "hook/internal.h"
+
+#include <limits.h>
+
+static int late(void)
+{
+	char path[PATH_MAX];
+
+	if (!fdry_loaded_driver(true, path, sizeof(path)))
+		return 0;
+	return fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in, so calls pass the stand-in by; import foundry "
+			 "before whatever uses CUDA, or use LD_PRELOAD", path);
+}
+
+static const struct fdry_hook table = {
+	.version = FDRY_HOOK_VERSION,
+	.size = sizeof(table),
+	.last_error = fdry_last_error,
+	.real_path = fdry_find_path,
+	.late = late,
+	.region_begin = fdry_hook_region_begin,
+	.region_pause = fdry_hook_region_pause,
+	.region_resume = fdry_hook_region_resume,
+	.region_end = fdry_hook_region_end,
+	.region_preallocate = fdry_hook_region_preallocate,
+	.region_free_preallocated = fdry_hook_region_free_preallocated,
+	.region_offset = fdry_hook_region_offset,
+	.region_set_offset = fdry_hook_region_set_offset,
+	.region_ledger = fdry_hook_region_ledger,
+	.code_find = fdry_note_find,
+	.live = fdry_hook_live,
+};
+
+const struct fdry_hook *fdry_hook_table(void)
+{
+	return &table;
+}
