@@ -2,15 +2,22 @@
 /*
  * graph.h - graph objects: a CUDA graph as canonical bytes, by columns.
  *
- * Driver graph -> bytes (capture.c), bytes -> driver graph (build.c), bytes -> checked
- * view (codec.c), bytes <-> text (dump.c). Kernels appear as indices into the image's
- * kernel table. The view points into the bytes and allocates nothing.
+ * Driver graph -> bytes (read.c), bytes -> checked view (codec.c), view -> driver graph
+ * (build.c), view <-> text (dump.c). Kernels appear as indices into the image's kernel
+ * table. Equal graphs give equal bytes, whatever process, machine or driver they come
+ * from: nodes stand in canonical order (edge.h), nothing holds a handle or a default.
+ *
+ * A loader: fdry_graph_view_open() once (it checks everything), fdry_graph_build() when
+ * the graph is needed, fdry_graph_built_release() when its exec is made or gone.
+ *
+ * Locking: none; objects are the caller's. The driver is called in the current context.
  */
 #ifndef FDRY_GRAPH_GRAPH_H
 #define FDRY_GRAPH_GRAPH_H
 
 #include "arch/buf.h"
 #include "arch/driver.h"
+#include "graph/codec.h"
 #include "graph/kernel.h"
 
 /* What a pointer in an argument or a copy may point at. */
@@ -20,7 +27,8 @@ enum fdry_where {
 	FDRY_WHERE_OUTSIDE, /* memory that an image does not hold */
 };
 
-/* Says where @addr lies; @what (static or owned by the callee until the next call) names it for messages. */
+/* Says where @addr lies; @what (static or owned by the callee until the next call) names what is OUTSIDE for
+ * messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, enum fdry_where *ret, const char **what);
 
 struct fdry_graph_reader {
@@ -30,20 +38,59 @@ struct fdry_graph_reader {
 	void *where_arg;
 };
 
-/* Read a driver graph into the canonical bytes of a graph object. FDRY_E_REFUSED names node, kernel and reason. */
+/**
+ * fdry_graph_read() - Read a driver graph into the canonical bytes of a graph object.
+ * @graph: left as it is; the context of its kernels must be current
+ * @ret: an empty buffer, to be released by the caller; untouched on failure
+ *
+ * Interns the graph's kernels into @rd->kernels, in canonical order.
+ * Errors: FDRY_E_REFUSED names node, kernel and reason of what cannot be restored exactly:
+ * other kinds of nodes, host memory and arrays, pointers to memory outside the region,
+ * events of the application, attributes that cannot be set again.
+ */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
 
-struct fdry_graph_view; /* defined in codec.h */
-
-/* Build a driver graph; events are created in the current context and belong to the caller until destroyed. */
+/* A built graph; it belongs to the caller until released. */
 struct fdry_graph_built {
 	CUgraph graph;
 	CUevent *events; /* what event nodes record and wait for, private to this graph */
 	uint32_t nevents;
 };
-int fdry_graph_build(const struct fdry_driver *drv, CUcontext ctx, const struct fdry_graph_view *view,
-		     const struct fdry_kernel *kernels, const struct fdry_kernel_bank *bank,
+
+/* What the graphs of an image are built with. */
+struct fdry_graph_builder {
+	const struct fdry_driver *drv;
+	CUcontext ctx;                       /* the current context */
+	const struct fdry_kernel *kernels;   /* the image's kernel table ... */
+	uint32_t nkernels;
+	const struct fdry_kernel_bank *bank; /* ... and the kernels loaded from it */
+};
+
+/**
+ * fdry_graph_build() - Build a driver graph.
+ * @view: of bytes that stay where they are until this returns; checked against the kernel table here
+ *
+ * One allocation for the whole graph; arguments are handed to the driver from the bytes.
+ * On failure nothing is left behind. Errors: FDRY_E_BADIMAGE, FDRY_E_DRIVER, FDRY_E_NODEVMEM.
+ */
+int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view,
 		     struct fdry_graph_built *ret) __must_check;
+/* Destroy graph and events. An exec needs the events, not the graph: whoever wants the graph's memory back earlier
+ * destroys it and sets it to NULL. */
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b);
+
+/* Ask the driver whether a built graph has the nodes and edges, with their data, of @view. FDRY_E_DRIVER says what differs. */
+int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
+			   const struct fdry_graph_built *b) __must_check;
+
+/**
+ * fdry_graph_to_text() - Write a graph object as lines of text, complete and stable.
+ * @kernels: the image's kernel table, whose names are added as comments; NULL: none
+ * @ret: an empty buffer, to be released by the caller
+ */
+int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels, uint32_t nkernels,
+		       struct fdry_buf *ret) __must_check;
+/* The graph object that a text describes: the same bytes that the text was made from. FDRY_E_INVAL names the line. */
+int fdry_graph_from_text(struct fdry_span text, struct fdry_buf *ret) __must_check;
 
 #endif

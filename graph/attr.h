@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attr.h - attributes of kernel nodes, as one table over CUlaunchAttributeID.
+ *
+ * A graph object holds only what differs from a fresh node of the same kernel, in
+ * canonical encoding: the bytes of the value's fields as CUlaunchAttributeValue has them,
+ * then zeros. Ids are the driver's and part of the format; they are spelled as numbers
+ * because older cuda.h files lack the newer names.
+ */
+#ifndef FDRY_GRAPH_ATTR_H
+#define FDRY_GRAPH_ATTR_H
+
+#include "arch/buf.h"
+#include "arch/driver.h"
+#include "graph/format.h"
+
+/*
+ * X(id, name, fields, why refused). Fields, one letter each: u and i 32 bits without and with sign,
+ * x 32 bits as hex (a float's), b 8 bits, p 64 bits as hex (an address), q 64 bits. An attribute with
+ * a reason cannot be restored: a node that has it is refused.
+ */
+#define FDRY_ATTRS(X) \
+	X(1, access_policy_window, "pqxuu", NULL) \
+	X(2, cooperative, "u", NULL) \
+	X(3, synchronization_policy, "u", NULL) \
+	X(4, cluster_dimension, "uuu", NULL) \
+	X(5, cluster_scheduling_policy, "u", NULL) \
+	X(6, programmatic_stream_serialization, "u", NULL) \
+	X(7, programmatic_event, "puu", "its event belongs to the application") \
+	X(8, priority, "i", NULL) \
+	X(9, mem_sync_domain_map, "bb", NULL) \
+	X(10, mem_sync_domain, "u", NULL) \
+	X(11, preferred_cluster_dimension, "uuu", NULL) \
+	X(12, launch_completion_event, "pu", "its event belongs to the application") \
+	X(13, device_updatable, "u", "kernels of the capturing process hold a handle of the node") \
+	X(14, preferred_shared_memory_carveout, "u", NULL) \
+	X(16, nvlink_util_centric_scheduling, "u", NULL)
+
+#define FDRY_ATTR_ACCESS_POLICY_WINDOW 1u
+
+/* Every id below this is asked for, also those that no cuda.h names yet. */
+#define FDRY_ATTR_IDS 32u
+
+/* What the driver says about one node, in canonical encoding. */
+struct fdry_attr_values {
+	uint32_t readable; /* bit i: attribute i can be read */
+	uint8_t value[FDRY_ATTR_IDS][FDRY_GRAPH_ATTR_VALUE];
+};
+
+/* Read every attribute of a node. An id that the driver refuses (INVALID_VALUE, NOT_SUPPORTED) is left out. */
+int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, struct fdry_attr_values *ret) __must_check;
+
+/**
+ * fdry_attrs_diff() - What of a node's attributes differs from a fresh node's.
+ * @fresh: read from a node of the same kernel that was just added
+ * @ret, @count: room for FDRY_ATTR_IDS attributes; how many there are
+ *
+ * FDRY_E_REFUSED: an attribute that cannot be restored, or that this version does not know.
+ */
+int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr_values *now,
+		    struct fdry_graph_attr *ret, uint32_t *count) __must_check;
+
+/* Set an attribute set on a node just added; @attrs is checked, at any alignment. */
+int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node, struct fdry_span attrs) __must_check;
+
+/* An attribute set as the format allows it: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION. */
+int fdry_attrs_check(struct fdry_span attrs) __must_check;
+
+struct fdry_words;
+/* " attr name value..." for each attribute of a set, and back; the words up to the next that is not "attr". */
+int fdry_attrs_to_text(struct fdry_span attrs, struct fdry_buf *ret) __must_check;
+int fdry_attrs_from_text(struct fdry_words *w, struct fdry_graph_attr *ret, uint32_t *count) __must_check;
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.h - graph objects on disk; frozen. Documentation/format/graph-object.rst says
+ * what each byte means.
+ *
+ * Header, section directory, sections. Everything is little endian. A section starts at
+ * the next multiple of 8 after the one before it, in the order of ids; a section without
+ * entries is left out; padding and reserved bytes are zero. New data is a new section or
+ * a new incompat bit: no field ever changes its meaning, no number is used twice.
+ */
+#ifndef FDRY_GRAPH_FORMAT_H
+#define FDRY_GRAPH_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
+#define FDRY_GRAPH_VERSION 1u
+#define FDRY_GRAPH_INCOMPAT_KNOWN 0u /* bits that this reader understands */
+
+/* Limits: a count beyond them is refused before anything is computed from it. */
+#define FDRY_GRAPH_NODES_MAX (1u << 22)
+#define FDRY_GRAPH_EDGES_MAX (1u << 24)
+#define FDRY_GRAPH_EVENTS_MAX (1u << 15)
+#define FDRY_GRAPH_KERNELS_MAX (1u << 16)      /* distinct kernels of one graph */
+#define FDRY_GRAPH_ATTRS_MAX (1u << 20)        /* in all attribute sets together */
+#define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
+#define FDRY_GRAPH_EDGE_DATA_MAX 255u
+#define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
+#define FDRY_GRAPH_SECTIONS_MAX 64u
+#define FDRY_GRAPH_SIZE_MAX (1ull << 32)
+
+#define FDRY_GRAPH_ALIGN 8u /* of sections, and of each node's argument block */
+
+struct fdry_graph_header {
+	uint8_t magic[8];      /* FDRY_GRAPH_MAGIC */
+	uint32_t version;      /* FDRY_GRAPH_VERSION */
+	uint32_t sections;     /* entries of the directory that follows the header */
+	uint32_t incompat;     /* an unknown bit: the reader must refuse the object */
+	uint32_t compat;       /* an unknown bit: the reader may go on */
+	uint64_t size;         /* of the whole object, bytes; a multiple of 8 */
+	uint32_t nodes;        /* kernel + memset + memcpy + event + empty nodes */
+	uint32_t kernel_nodes;
+	uint32_t memset_nodes;
+	uint32_t memcpy_nodes;
+	uint32_t event_nodes;  /* record and wait nodes */
+	uint32_t events;       /* distinct events that they name */
+	uint32_t kernels;      /* distinct kernels */
+	uint32_t launches;     /* distinct launch configurations */
+	uint32_t attr_sets;    /* distinct attribute sets that are not empty */
+	uint32_t attrs;        /* attributes in all of them */
+	uint32_t edges;
+	uint32_t edge_data;    /* distinct edge data that is not the default */
+	uint64_t arg_bytes;    /* of all argument blocks, padding included */
+	uint8_t reserved[40];
+};
+
+struct fdry_graph_section {
+	uint32_t id;       /* FDRY_GSEC_...; ascending */
+	uint32_t reserved;
+	uint64_t offset;   /* from the start of the object, bytes */
+	uint64_t length;   /* bytes, without padding; never 0 */
+};
+
+/* A section with this bit in its id may be skipped by a reader that does not know it. */
+#define FDRY_GSEC_OPTIONAL 0x80000000u
+
+/* One kernel of the graph; nodes name it by its index here. */
+struct fdry_graph_kernel {
+	uint32_t index;       /* in the image's kernel table */
+	uint32_t param_bytes; /* of its parameter buffer: the length of its nodes' argument blocks */
+};
+
+struct fdry_graph_launch {
+	uint32_t grid[3];  /* blocks, each at least 1 */
+	uint32_t block[3]; /* threads, each at least 1 */
+	uint32_t shared;   /* dynamic shared memory of a block, bytes */
+};
+
+#define FDRY_GRAPH_ATTR_VALUE 64
+struct fdry_graph_attr {
+	uint32_t id;   /* as in attr.h, which is CUlaunchAttributeID */
+	uint32_t size; /* bytes of value in use; the rest is zero */
+	uint8_t value[FDRY_GRAPH_ATTR_VALUE];
+};
+
+struct fdry_graph_memset {
+	uint64_t dst;
+	uint64_t pitch;        /* bytes from row to row; 0 where height is 1 */
+	uint64_t width;        /* elements in a row, at least 1 */
+	uint64_t height;       /* rows, at least 1 */
+	uint32_t value;        /* its low element_size bytes; the others are zero */
+	uint32_t element_size; /* 1, 2 or 4 bytes */
+};
+
+struct fdry_graph_memcpy {
+	uint64_t src;
+	uint64_t src_pitch;  /* bytes from row to row; the width where there is one row */
+	uint64_t src_height; /* rows from slice to slice; the height where depth is 1 */
+	uint64_t dst;
+	uint64_t dst_pitch;
+	uint64_t dst_height;
+	uint64_t width;      /* bytes in a row, at least 1 */
+	uint64_t height;     /* rows, at least 1 */
+	uint64_t depth;      /* slices, at least 1 */
+};
+
+/* Edge data, as CUgraphEdgeData. */
+struct fdry_graph_edge_data {
+	uint8_t from_port;
+	uint8_t to_port;
+	uint8_t type;
+	uint8_t reserved[5];
+};
+
+/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries) */
+#define FDRY_GRAPH_SECTIONS(X) \
+	X(1, KIND, "node kinds", 1, nodes) \
+	X(2, KERNEL, "kernels", 8, kernels) \
+	X(3, LAUNCH, "launch configurations", 28, launches) \
+	X(4, ATTR_SET, "attribute set ends", 4, attr_sets) \
+	X(5, ATTR, "attributes", 72, attrs) \
+	X(6, NODE_KERNEL, "kernel of kernel nodes", 4, kernel_nodes) \
+	X(7, NODE_LAUNCH, "launch configuration of kernel nodes", 4, kernel_nodes) \
+	X(8, NODE_ATTRS, "attribute set of kernel nodes", 4, kernel_nodes) \
+	X(9, ARGS, "arguments", 1, arg_bytes) \
+	X(10, MEMSET, "memset nodes", 40, memset_nodes) \
+	X(11, MEMCPY, "memcpy nodes", 72, memcpy_nodes) \
+	X(12, EVENT, "event of event nodes", 4, event_nodes) \
+	X(13, EDGE_FROM, "edge sources", 4, edges) \
+	X(14, EDGE_TO, "edge targets", 4, edges) \
+	X(15, EDGE_INDEX, "edge data of edges", 1, edges) \
+	X(16, EDGE_DATA, "edge data", 8, edge_data)
+
+enum fdry_graph_section_id {
+#define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
+	FDRY_GRAPH_SECTIONS(X)
+#undef X
+	FDRY_GSEC_END
+};
+
+#define FDRY_FROZEN(type, field, at) \
+	_Static_assert(offsetof(struct type, field) == (at), #type "." #field " is frozen")
+
+_Static_assert(sizeof(struct fdry_graph_header) == 128, "frozen");
+FDRY_FROZEN(fdry_graph_header, version, 8);
+FDRY_FROZEN(fdry_graph_header, sections, 12);
+FDRY_FROZEN(fdry_graph_header, incompat, 16);
+FDRY_FROZEN(fdry_graph_header, compat, 20);
+FDRY_FROZEN(fdry_graph_header, size, 24);
+FDRY_FROZEN(fdry_graph_header, nodes, 32);
+FDRY_FROZEN(fdry_graph_header, kernel_nodes, 36);
+FDRY_FROZEN(fdry_graph_header, memset_nodes, 40);
+FDRY_FROZEN(fdry_graph_header, memcpy_nodes, 44);
+FDRY_FROZEN(fdry_graph_header, event_nodes, 48);
+FDRY_FROZEN(fdry_graph_header, events, 52);
+FDRY_FROZEN(fdry_graph_header, kernels, 56);
+FDRY_FROZEN(fdry_graph_header, launches, 60);
+FDRY_FROZEN(fdry_graph_header, attr_sets, 64);
+FDRY_FROZEN(fdry_graph_header, attrs, 68);
+FDRY_FROZEN(fdry_graph_header, edges, 72);
+FDRY_FROZEN(fdry_graph_header, edge_data, 76);
+FDRY_FROZEN(fdry_graph_header, arg_bytes, 80);
+FDRY_FROZEN(fdry_graph_header, reserved, 88);
+
+_Static_assert(sizeof(struct fdry_graph_section) == 24, "frozen");
+FDRY_FROZEN(fdry_graph_section, id, 0);
+FDRY_FROZEN(fdry_graph_section, offset, 8);
+FDRY_FROZEN(fdry_graph_section, length, 16);
+
+_Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
+FDRY_FROZEN(fdry_graph_kernel, index, 0);
+FDRY_FROZEN(fdry_graph_kernel, param_bytes, 4);
+
+_Static_assert(sizeof(struct fdry_graph_launch) == 28, "frozen");
+FDRY_FROZEN(fdry_graph_launch, grid, 0);
+FDRY_FROZEN(fdry_graph_launch, block, 12);
+FDRY_FROZEN(fdry_graph_launch, shared, 24);
+
+_Static_assert(sizeof(struct fdry_graph_attr) == 72, "frozen");
+FDRY_FROZEN(fdry_graph_attr, id, 0);
+FDRY_FROZEN(fdry_graph_attr, size, 4);
+FDRY_FROZEN(fdry_graph_attr, value, 8);
+
+_Static_assert(sizeof(struct fdry_graph_memset) == 40, "frozen");
+FDRY_FROZEN(fdry_graph_memset, pitch, 8);
+FDRY_FROZEN(fdry_graph_memset, width, 16);
+FDRY_FROZEN(fdry_graph_memset, height, 24);
+FDRY_FROZEN(fdry_graph_memset, value, 32);
+FDRY_FROZEN(fdry_graph_memset, element_size, 36);
+
+_Static_assert(sizeof(struct fdry_graph_memcpy) == 72, "frozen");
+FDRY_FROZEN(fdry_graph_memcpy, src_pitch, 8);
+FDRY_FROZEN(fdry_graph_memcpy, src_height, 16);
+FDRY_FROZEN(fdry_graph_memcpy, dst, 24);
+FDRY_FROZEN(fdry_graph_memcpy, dst_pitch, 32);
+FDRY_FROZEN(fdry_graph_memcpy, dst_height, 40);
+FDRY_FROZEN(fdry_graph_memcpy, width, 48);
+FDRY_FROZEN(fdry_graph_memcpy, height, 56);
+FDRY_FROZEN(fdry_graph_memcpy, depth, 64);
+
+_Static_assert(sizeof(struct fdry_graph_edge_data) == 8, "frozen");
+FDRY_FROZEN(fdry_graph_edge_data, type, 2);
+FDRY_FROZEN(fdry_graph_edge_data, reserved, 3);
+
+#undef FDRY_FROZEN
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * node.h - kinds of nodes: one list (node.def), one ops table a kind, one file a kind.
+ *
+ * struct fdry_node is the one plain form that everything goes through: driver -> node ->
+ * columns when a graph is read, columns -> node -> driver when it is built, and node <->
+ * text. It owns nothing: its spans point into a view, or into whoever filled it.
+ */
+#ifndef FDRY_GRAPH_NODE_H
+#define FDRY_GRAPH_NODE_H
+
+#include <cuda.h>
+
+#include "arch/buf.h"
+#include "graph/format.h"
+
+/* Kinds in the format; 0 is none. */
+enum fdry_node_kind {
+#define FDRY_NODE(nr, NAME, name, type, ops) FDRY_NODE_##NAME = nr,
+#define FDRY_NODE_REFUSED(type, name, why)
+#include "graph/node.def"
+#undef FDRY_NODE
+#undef FDRY_NODE_REFUSED
+	FDRY_NODE_KINDS
+};
+
+struct fdry_node_kernel {
+	uint32_t kernel;          /* index in the image's kernel table */
+	struct fdry_graph_launch launch;
+	struct fdry_span attrs;   /* struct fdry_graph_attr each, ascending ids; see attr.h */
+	struct fdry_span args;    /* the parameter buffer, without padding */
+};
+
+struct fdry_node {
+	enum fdry_node_kind kind;
+	union {
+		struct fdry_node_kernel kernel;
+		struct fdry_graph_memset memset;
+		struct fdry_graph_memcpy memcpy;
+		uint32_t event;   /* of record and wait nodes: index of a private event */
+	};
+};
+
+struct fdry_read;          /* read.h */
+struct fdry_build;         /* build.h */
+struct fdry_graph_enc;     /* codec.h */
+struct fdry_graph_view;
+struct fdry_graph_cursor;
+struct fdry_text;          /* text.h */
+
+struct fdry_node_ops {
+	const char *name;     /* in text and messages */
+	/* driver -> node; spans stay valid until the next read. FDRY_E_REFUSED gives the reason, the caller adds the place. */
+	int (*read)(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret);
+	/* node -> columns, valid or FDRY_E_LIMIT, FDRY_E_INVAL; the kind column is the caller's. NULL: nothing but the kind. */
+	int (*put)(struct fdry_graph_enc *enc, const struct fdry_node *node);
+	/* All columns of this kind hold what the format allows; called once for a view. NULL: nothing to check. */
+	int (*check)(const struct fdry_graph_view *v);
+	/* Columns -> node: the cursor's next one of this kind, of a checked view. NULL: nothing but the kind. */
+	void (*get)(struct fdry_graph_cursor *c, struct fdry_node *ret);
+	/* node -> driver. */
+	int (*build)(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret);
+	/* What stands behind the kind's name on its line, each word with a space in front. NULL: nothing. */
+	int (*to_text)(const struct fdry_node *node, struct fdry_buf *ret);
+	int (*from_text)(struct fdry_text *t, struct fdry_node *ret);
+};
+
+#define FDRY_NODE(nr, NAME, name, type, ops) extern const struct fdry_node_ops ops;
+#define FDRY_NODE_REFUSED(type, name, why)
+#include "graph/node.def"
+#undef FDRY_NODE
+#undef FDRY_NODE_REFUSED
+
+/* The ops of a kind; NULL where there is no such kind. */
+const struct fdry_node_ops *fdry_node_ops(unsigned int kind);
+/* The kind that holds nodes of the driver's @type. FDRY_E_REFUSED names type and remedy where there is none. */
+int fdry_node_kind_of(CUgraphNodeType type, enum fdry_node_kind *ret) __must_check;
+/* The kind of a name in text. FDRY_E_INVAL. */
+int fdry_node_kind_named(struct fdry_span name, enum fdry_node_kind *ret) __must_check;
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.h - reading a driver graph: what the kinds of nodes share. Internal to graph/.
+ */
+#ifndef FDRY_GRAPH_READ_H
+#define FDRY_GRAPH_READ_H
+
+#include "graph/attr.h"
+#include "graph/graph.h"
+
+/* What one event of the graph is used for. */
+enum fdry_event_use {
+	FDRY_EVENT_RECORDED = 1 << 0,
+	FDRY_EVENT_AWAITED = 1 << 1,
+};
+
+struct fdry_read {
+	struct fdry_graph_reader *in;
+	const struct fdry_driver *drv;
+	CUcontext ctx;              /* of the kernels so far; NULL: none said */
+	struct fdry_intern inside;  /* words that are known to be numbers or to point into the region */
+	struct fdry_intern events;  /* CUevent, by index */
+	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
+	CUgraph rehearsal;          /* where fresh nodes are tried; NULL until needed */
+	struct fdry_intern probed;  /* image kernel index: a fresh node of it was read ... */
+	struct fdry_buf fresh;      /* ... into its struct fdry_attr_values here */
+	struct fdry_intern rehearsed; /* kernel index and attribute set: setting it on a fresh node was seen to work */
+	struct fdry_buf args;       /* of the node that is being read */
+	struct fdry_graph_attr attrs[FDRY_ATTR_IDS];
+};
+
+/* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region; @what names them. FDRY_E_REFUSED. */
+int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes) __must_check;
+/* Whether @word is a pointer to memory outside the region: *@what names that memory, else it is NULL. */
+int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what) __must_check;
+/* The index of an event, noting that the graph uses it so. */
+int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret) __must_check;
+
+/* The attributes in which a kernel node differs from a fresh one, into rd->attrs; seen to work on a fresh node. */
+int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+		    uint32_t *count) __must_check;
+
+#endif
