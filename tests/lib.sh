@@ -29,7 +29,7 @@ t() {
 	"$@" >"$TMP/.t.out" 2>&1 || rc=$?
 	if [ $rc != 0 ]; then
 		failures=$((failures + 1))
-		echo "not ok: $title (status $rc): $*"
+		printf 'not ok: %s (status %d): %.100s\n' "$title" $rc "$*"
 		sed 's/^/    /' "$TMP/.t.out"
 	fi
 }

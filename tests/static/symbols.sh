@@ -26,6 +26,8 @@ calls() {
 	find "$BUILD/obj/arch" "$BUILD/obj/mm" "$BUILD/obj/graph" "$BUILD/obj/store" "$BUILD/obj/hook" "$BUILD/obj/api" \
 		-name '*.o' ! -path '*/api/cmd/*' ! -path '*/api/examples/*' 2>/dev/null | sort |
 		while IFS= read -r o; do
+			src=${o#"$BUILD"/obj/}
+			[ -e "${src%.o}.c" ] || continue # of an earlier tree
 			nm -u "$o" | awk -v o="${o#"$BUILD"/obj/}" '{ s = $2; if (s ~ /^__.*_chk$/) s = substr(s, 3, length(s) - 6)
 				print o ": " s }'
 		done | grep -E ": ($1)\$" || true
