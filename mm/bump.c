@@ -35,20 +35,18 @@ int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t u
 				 unit, block);
 	if (!base || !size || base % block)
 		return fdry_fail(FDRY_E_INVAL, "a region of %" PRIu64 " bytes at %#" PRIx64 ": neither may be 0, and the base must be "
-				 "a multiple of %" PRIu64 " bytes", size, base,
-				 block);
+				 "a multiple of %" PRIu64 " bytes", size, base, block);
 	if (__builtin_add_overflow(base, size, &end))
-		return fdry_fail(FDRY_E_RANGE, "a region of %" PRIu64 " bytes at %#" PRIx64 " leaves the address space; choose a lower base",
-				 size, base);
+		return fdry_fail(FDRY_E_RANGE, "a region of %" PRIu64 " bytes at %#" PRIx64 " leaves the address space; choose "
+				 "a lower base", size, base);
 	*b = (struct fdry_bump){ .base = base, .size = size, .unit = unit, .block = block };
 	return 0;
 }
 
 static int exhausted(const struct fdry_bump *b, uint64_t size)
 {
-	return fdry_fail(FDRY_E_RANGE, "the region of %" PRIu64 " bytes at %#" PRIx64 " has %" PRIu64 " left, too few for %" PRIu64 "; reserve a larger one",
-			 b->size, b->base,
-			 (b->size - b->cursor), size);
+	return fdry_fail(FDRY_E_RANGE, "the region of %" PRIu64 " bytes at %#" PRIx64 " has %" PRIu64 " left, too few "
+			 "for %" PRIu64 "; reserve a larger one", b->size, b->base, b->size - b->cursor, size);
 }
 
 int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, struct fdry_place *ret)
@@ -59,8 +57,8 @@ int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, st
 	if (!size)
 		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
 	if (align && !is_power_of_two(align))
-		return fdry_fail(FDRY_E_INVAL, "an alignment of %" PRIu64 " bytes; it must be a power of two, or 0 for the default",
-				 align);
+		return fdry_fail(FDRY_E_INVAL, "an alignment of %" PRIu64 " bytes; it must be a power of two, or 0 for "
+				 "the default", align);
 	if (fdry_round_up(b->base + b->cursor, align > step ? align : step, &addr) ||
 	    fdry_round_up(size, step, &room) ||
 	    __builtin_add_overflow(addr, room, &end) || end > b->base + b->size)
