@@ -30,7 +30,7 @@ t() {
 	if [ $rc != 0 ]; then
 		failures=$((failures + 1))
 		printf 'not ok: %s (status %d): %.100s\n' "$title" $rc "$*"
-		sed 's/^/    /' "$TMP/.t.out"
+		sed -n '1,40s/^/    /p; 41s/.*/    .../p' "$TMP/.t.out"
 	fi
 }
 

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The lists of driver functions agree with CUDA's headers: each name has a version of that number
+# (cudaTypedefs.h has a type for each) and the symbol of that version is the one in the list.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+# matches LIST: a C file in which each entry of the list meets its type
+matches() {
+	cat >"$TMP/list.c" <<-EOF
+		#include <cuda.h>
+		#include <cudaTypedefs.h>
+		#define FDRY_DRIVER_FN(symbol, name, since) \
+			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, __typeof__(&symbol)), #symbol);
+		#include "$1"
+	EOF
+	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/list.c"
+}
+
+# hooks_match: the same for the stand-in's list, whose entries have parameters and stream variants;
+# it has versions so old that the headers keep them for the driver's own use
+hooks_match() {
+	cat >"$TMP/hooks.c" <<-EOF
+		#define __CUDA_API_VERSION_INTERNAL
+		#include <cuda.h>
+		#include <cudaTypedefs.h>
+		#define HOOK(symbol, name, since, stream, params) stream(#symbol, PFN_##name##_v##since, params)
+		#define ANY(text, type, params) \\
+			_Static_assert(__builtin_types_compatible_p(type, CUresult (*)params), text);
+		#define LEGACY(text, type, params) ANY(text, type, params)
+		#define PER_THREAD(text, type, params) ANY(text, type##_ptsz, params)
+		#include "hook/hooks.def"
+	EOF
+	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/hooks.c"
+}
+
+# unhooked: versions and variants of hooked names that the headers know and the list does not
+unhooked() {
+	sed -nE 's/^HOOK\([A-Za-z0-9_]+, ([A-Za-z0-9]+), ([0-9]+), (ANY|LEGACY|PER_THREAD),.*/\1_v\2 \3/p' hook/hooks.def |
+		sed 's/ PER_THREAD$/_ptsz/; s/ .*//' | sort -u >"$TMP/hooked"
+	sed 's/_v[0-9].*//' "$TMP/hooked" | sort -u | while IFS= read -r name; do
+		grep -oE "\\*PFN_${name}_v[0-9]+(_pts[zd])?\)" "$CUDA_INC/cudaTypedefs.h" | tr -d '*)' | sed 's/^PFN_//'
+	done | sort -u | comm -23 - "$TMP/hooked"
+}
+
+grep -oE '^FDRY_DRIVER_FN\([A-Za-z0-9_]+' arch/driver.def | cut -d'(' -f2 >"$TMP/symbols"
+t "arch/driver.def: versions and symbols" matches arch/driver.def
+t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
+t "arch/driver.def: some functions" test "$(wc -l <"$TMP/symbols")" -gt 50
+t "hook/hooks.def: versions and parameters" hooks_match
+t "hook/hooks.def: every version and variant" prints "" unhooked
+t_done
