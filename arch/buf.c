@@ -21,9 +21,11 @@ int fdry_buf_grow(struct fdry_buf *b, size_t len, void **ret)
 		b->data = data;
 		b->cap = cap;
 	}
-	memset(b->data + b->len, 0, len);
+	/* No offset from a NULL pointer, not even 0. */
 	if (ret)
-		*ret = b->data + b->len;
+		*ret = len ? b->data + b->len : b->data;
+	if (len)
+		memset(b->data + b->len, 0, len);
 	b->len = need;
 	return 0;
 }
