@@ -86,7 +86,7 @@ int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_grap
 /**
  * fdry_graph_to_text() - Write a graph object as lines of text, complete and stable.
  * @kernels: the image's kernel table, whose names are added as comments; NULL: none
- * @ret: an empty buffer, to be released by the caller
+ * @ret: an empty buffer, to be released by the caller; a terminator stands behind the text, uncounted
  */
 int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels, uint32_t nkernels,
 		       struct fdry_buf *ret) __must_check;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * build.c - from a checked view to a driver graph.
+ *
+ * Nodes first, without dependencies, then all edges: one call for each distinct edge data,
+ * because drivers apply the first record of a call to every edge in it. One allocation
+ * holds node handles, edge handles and parameter addresses, and goes when the graph stands.
+ */
+#include "graph/build.h"
+
+#include <stdlib.h>
+
+/* The one allocation, cut up. */
+struct room {
+	CUgraphNode *nodes;
+	CUgraphNode *from, *to; /* edges of one call */
+	CUgraphEdgeData *data;
+	void **params;
+};
+
+static int room_new(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, struct room *ret)
+{
+	size_t nodes = v->header.nodes, edges = v->header.edges, params = 0;
+	uint32_t i;
+	void **p;
+
+	_Static_assert(sizeof(CUgraphEdgeData) <= sizeof(void *), "edge data fits the slots");
+	for (i = 0; i < v->header.kernels; i++) {
+		uint32_t n = kernels[fdry_graph_kernel_at(v, i).index].nparams;
+
+		params = n > params ? n : params;
+	}
+	p = malloc((nodes + 3 * edges + params + 1) * sizeof(*p));
+	if (!p)
+		return fdry_nomem();
+	ret->nodes = (CUgraphNode *)p;
+	ret->from = ret->nodes + nodes;
+	ret->to = ret->from + edges;
+	ret->data = (CUgraphEdgeData *)(ret->to + edges);
+	ret->params = p + nodes + 3 * edges;
+	return 0;
+}
+
+static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
+{
+	struct fdry_graph_cursor c = { .v = b->view };
+	struct fdry_node node;
+	int err;
+
+	while (fdry_graph_next(&c, &node)) {
+		err = fdry_node_ops(node.kind)->build(b, &node, &nodes[c.node - 1]);
+		if (err)
+			return fdry_fail_at(err, "node %u", c.node - 1);
+	}
+	return 0;
+}
+
+/* The edges with edge data @index, in one call. */
+static int edges_build(struct fdry_build *b, const struct room *room, uint32_t index)
+{
+	const struct fdry_graph_view *v = b->view;
+	CUgraphEdgeData data = fdry_graph_edge_data_at(v, index);
+	struct fdry_graph_edge e;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < v->header.edges; i++) {
+		if (v->section[FDRY_GSEC_EDGE_INDEX][i] != index)
+			continue;
+		e = fdry_graph_edge_at(v, i);
+		room->from[n] = room->nodes[e.from];
+		room->to[n] = room->nodes[e.to];
+		room->data[n++] = data;
+	}
+	if (!n)
+		return 0;
+	return fdry_call(b->drv, cuGraphAddDependencies_v2, b->graph, room->from, room->to, index ? room->data : NULL, n);
+}
+
+static int graph_fill(struct fdry_build *b)
+{
+	struct room room = { 0 };
+	uint32_t index;
+	int err = room_new(b->view, b->in->kernels, &room);
+
+	if (err)
+		return err;
+	b->params = room.params;
+	err = nodes_build(b, room.nodes);
+	for (index = 0; index <= b->view->header.edge_data && !err; index++)
+		err = edges_build(b, &room, index);
+	free(room.nodes);
+	return err;
+}
+
+static int events_make(const struct fdry_driver *drv, struct fdry_graph_built *b, uint32_t count)
+{
+	int err = 0;
+
+	if (!count)
+		return 0;
+	b->events = calloc(count, sizeof(*b->events));
+	if (!b->events)
+		return fdry_nomem();
+	while (b->nevents < count && !err) {
+		err = fdry_call(drv, cuEventCreate, &b->events[b->nevents], CU_EVENT_DISABLE_TIMING);
+		b->nevents += !err;
+	}
+	return err;
+}
+
+int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view, struct fdry_graph_built *ret)
+{
+	struct fdry_build b = { .in = in, .drv = in->drv, .view = view };
+	struct fdry_graph_built built = { 0 };
+	int err = fdry_graph_view_check_kernels(view, in->kernels, in->nkernels);
+
+	if (!err)
+		err = fdry_call(b.drv, cuGraphCreate, &built.graph, 0);
+	if (err)
+		return err;
+	err = events_make(b.drv, &built, view->header.events);
+	if (err)
+		goto out_release;
+	b.graph = built.graph;
+	b.events = built.events;
+	err = graph_fill(&b);
+	if (err)
+		goto out_release;
+	*ret = built;
+	return 0;
+
+out_release:
+	fdry_graph_built_release(b.drv, &built);
+	return err;
+}
+
+void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b)
+{
+	/* Not through fdry_call(): the sentence of a failure stays. */
+	if (b->graph)
+		fdry_call_raw(drv, cuGraphDestroy, b->graph);
+	while (b->nevents)
+		fdry_call_raw(drv, cuEventDestroy_v2, b->events[--b->nevents]);
+	free(b->events);
+	memset(b, 0, sizeof(*b));
+}

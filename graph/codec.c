@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * codec.c - from bytes to a checked view.
+ *
+ * The order of checks: header and limits, directory, sections against header counts, then
+ * what stands in the columns. Later checks rest on earlier ones: nothing indexes a
+ * section before its length is known to fit its count. No allocation, no recursion;
+ * the time is linear in the object's size.
+ */
+#include "graph/codec.h"
+
+#include <inttypes.h>
+
+#include "graph/attr.h"
+
+struct section_info {
+	const char *name;
+	uint32_t entry;    /* bytes */
+	uint16_t count_at; /* of the count, in the header */
+	bool wide;         /* the count has 64 bits */
+};
+
+static const struct section_info infos[FDRY_GSEC_END] = {
+#define X(id, NAME, name, size, count) [id] = { name, size, offsetof(struct fdry_graph_header, count), \
+						sizeof(((struct fdry_graph_header *)0)->count) == 8 },
+	FDRY_GRAPH_SECTIONS(X)
+#undef X
+};
+
+struct limit {
+	const char *name;
+	uint16_t at;
+	bool wide;
+	uint64_t max;
+};
+
+static const struct limit limits[] = {
+#define LIMIT(field, max) { #field, offsetof(struct fdry_graph_header, field), \
+			    sizeof(((struct fdry_graph_header *)0)->field) == 8, max }
+	LIMIT(sections, FDRY_GRAPH_SECTIONS_MAX),
+	LIMIT(size, FDRY_GRAPH_SIZE_MAX),
+	LIMIT(nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(kernel_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(memset_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(memcpy_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(event_nodes, FDRY_GRAPH_NODES_MAX),
+	LIMIT(events, FDRY_GRAPH_EVENTS_MAX),
+	LIMIT(kernels, FDRY_GRAPH_KERNELS_MAX),
+	LIMIT(launches, FDRY_GRAPH_NODES_MAX),
+	LIMIT(attr_sets, FDRY_GRAPH_ATTRS_MAX),
+	LIMIT(attrs, FDRY_GRAPH_ATTRS_MAX),
+	LIMIT(edges, FDRY_GRAPH_EDGES_MAX),
+	LIMIT(edge_data, FDRY_GRAPH_EDGE_DATA_MAX),
+	LIMIT(arg_bytes, FDRY_GRAPH_ARG_BYTES_MAX),
+#undef LIMIT
+};
+
+static uint64_t header_field(const struct fdry_graph_header *h, uint16_t at, bool wide)
+{
+	const uint8_t *p = (const uint8_t *)h + at;
+
+	return wide ? fdry_get64(p) : fdry_get32(p);
+}
+
+static bool is_zero(const uint8_t *p, uint64_t len)
+{
+	uint64_t i;
+
+	for (i = 0; i < len; i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+static int header_version(const struct fdry_graph_header *h)
+{
+	if (memcmp(h->magic, FDRY_GRAPH_MAGIC, sizeof(h->magic)))
+		return fdry_fail(FDRY_E_BADIMAGE, "it does not begin like a graph object");
+	if (h->version != FDRY_GRAPH_VERSION)
+		return fdry_fail(FDRY_E_VERSION, "it has format version %u and this version reads %u; "
+				 "use a newer version or seal again", h->version, FDRY_GRAPH_VERSION);
+	if (h->incompat & ~FDRY_GRAPH_INCOMPAT_KNOWN)
+		return fdry_fail(FDRY_E_VERSION, "it needs features 0x%x, which this version lacks; use a newer version",
+				 h->incompat & ~FDRY_GRAPH_INCOMPAT_KNOWN);
+	return 0;
+}
+
+static int header_check(const struct fdry_graph_header *h, size_t len)
+{
+	size_t i;
+	int err = header_version(h);
+
+	for (i = 0; i < sizeof(limits) / sizeof(limits[0]) && !err; i++) {
+		uint64_t v = header_field(h, limits[i].at, limits[i].wide);
+
+		if (v > limits[i].max)
+			err = fdry_fail(FDRY_E_LIMIT, "header field %s is %" PRIu64 ", more than the limit of %" PRIu64,
+					limits[i].name, v, limits[i].max);
+	}
+	if (err)
+		return err;
+	if (h->size != len)
+		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64, len, h->size);
+	if (!is_zero(h->reserved, sizeof(h->reserved)))
+		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of its header are not zero");
+	return 0;
+}
+
+static int section_place(struct fdry_graph_view *v, const struct fdry_graph_section *s)
+{
+	const struct section_info *info;
+	uint64_t count;
+
+	if (s->id & FDRY_GSEC_OPTIONAL)
+		return 0;
+	if (!s->id || s->id >= FDRY_GSEC_END)
+		return fdry_fail(FDRY_E_VERSION, "section %u is not understood; use a newer version", s->id);
+	info = &infos[s->id];
+	count = header_field(&v->header, info->count_at, info->wide);
+	if (s->length != count * info->entry)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) has %" PRIu64 " bytes, and %" PRIu64 " entries need %" PRIu64,
+				 s->id, info->name, s->length, count, count * info->entry);
+	v->section[s->id] = v->bytes.data + s->offset;
+	return 0;
+}
+
+/* One entry of the directory; @after and @at: the id and the end, padded, of the section before. */
+static int section_check(struct fdry_graph_view *v, const struct fdry_graph_section *s, uint32_t after, uint64_t at)
+{
+	uint64_t pad = fdry_graph_padded(s->length) - s->length;
+	const uint8_t *p;
+
+	if (s->id <= after)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u does not stand in ascending order", s->id);
+	if (s->reserved)
+		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of section %u are not zero", s->id);
+	if (s->offset != at)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u begins at %" PRIu64 ", not at %" PRIu64, s->id, s->offset, at);
+	if (!s->length || s->length > v->header.size)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u has a length of %" PRIu64, s->id, s->length);
+	p = fdry_span_at(v->bytes, s->offset, s->length + pad);
+	if (!p)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u ends beyond the object", s->id);
+	if (!is_zero(p + s->length, pad))
+		return fdry_fail(FDRY_E_BADIMAGE, "padding after section %u is not zero", s->id);
+	return section_place(v, s);
+}
+
+static int directory_check(struct fdry_graph_view *v)
+{
+	uint64_t at = sizeof(v->header) + sizeof(struct fdry_graph_section) * (uint64_t)v->header.sections;
+	struct fdry_graph_section s = { 0 };
+	uint32_t i, after = 0;
+	const void *p;
+	int err;
+
+	for (i = 0; i < v->header.sections; i++) {
+		p = fdry_span_at(v->bytes, sizeof(v->header) + sizeof(s) * (uint64_t)i, sizeof(s));
+		if (!p)
+			return fdry_fail(FDRY_E_BADIMAGE, "its section directory ends beyond the object");
+		memcpy(&s, p, sizeof(s));
+		err = section_check(v, &s, after, at);
+		if (err)
+			return err;
+		after = s.id;
+		at = s.offset + fdry_graph_padded(s.length);
+	}
+	if (at != v->header.size)
+		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes follow its last section", v->header.size - at);
+	return 0;
+}
+
+/* A count without its section. */
+static int sections_complete(const struct fdry_graph_view *v)
+{
+	uint32_t id;
+
+	for (id = 1; id < FDRY_GSEC_END; id++)
+		if (!v->section[id] && header_field(&v->header, infos[id].count_at, infos[id].wide))
+			return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) is missing", id, infos[id].name);
+	return 0;
+}
+
+int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_section_id id, uint32_t base, uint32_t total)
+{
+	const struct section_info *info = &infos[id];
+	uint64_t i, count = header_field(&v->header, info->count_at, info->wide);
+	uint32_t index, seen = base;
+
+	for (i = 0; i < count; i++) {
+		index = info->entry == 1 ? v->section[id][i] : fdry_graph_u32(v, id, (uint32_t)i);
+		if (index > seen || index >= total + base)
+			return fdry_fail(FDRY_E_BADIMAGE, "entry %" PRIu64 " of section %u (%s) is %u, and at most %u can stand there",
+					 i, id, info->name, index, seen < total + base ? seen : total + base - 1);
+		seen += index == seen;
+	}
+	if (seen != total + base)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) uses %u of %u records", id, info->name, seen - base, total);
+	return 0;
+}
+
+static int kinds_check(const struct fdry_graph_view *v)
+{
+	const struct fdry_graph_header *h = &v->header;
+	uint32_t n[FDRY_NODE_KINDS] = { 0 }, i;
+
+	for (i = 0; i < h->nodes; i++) {
+		unsigned int kind = v->section[FDRY_GSEC_KIND][i];
+
+		if (!fdry_node_ops(kind))
+			return fdry_fail(FDRY_E_VERSION, "node %u is of kind %u, which is not understood; "
+					 "use a newer version", i, kind);
+		n[kind]++;
+	}
+	if (n[FDRY_NODE_KERNEL] != h->kernel_nodes || n[FDRY_NODE_MEMSET] != h->memset_nodes ||
+	    n[FDRY_NODE_MEMCPY] != h->memcpy_nodes || n[FDRY_NODE_RECORD] + n[FDRY_NODE_WAIT] != h->event_nodes)
+		return fdry_fail(FDRY_E_BADIMAGE, "its node kinds do not add up to the counts of its header");
+	return 0;
+}
+
+int fdry_graph_view_open(struct fdry_span bytes, struct fdry_graph_view *ret)
+{
+	struct fdry_graph_view v = { .bytes = bytes };
+	const void *p = fdry_span_at(bytes, 0, sizeof(v.header));
+	unsigned int k;
+	int err;
+
+	if (!p)
+		return fdry_fail(FDRY_E_BADIMAGE, "%zu bytes are too few for a graph object", bytes.len);
+	memcpy(&v.header, p, sizeof(v.header));
+	err = header_check(&v.header, bytes.len);
+	if (!err)
+		err = directory_check(&v);
+	if (!err)
+		err = sections_complete(&v);
+	if (!err)
+		err = kinds_check(&v);
+	for (k = 1; k < FDRY_NODE_KINDS && !err; k++)
+		if (fdry_node_ops(k)->check)
+			err = fdry_node_ops(k)->check(&v);
+	if (!err)
+		err = fdry_graph_edges_check(&v);
+	if (!err)
+		*ret = v;
+	return err;
+}
+
+static int kernel_check(const struct fdry_graph_kernel *g, const struct fdry_kernel *k)
+{
+	uint32_t i;
+
+	if (g->param_bytes != k->param_bytes)
+		return fdry_fail(FDRY_E_BADIMAGE, "kernel %u (%.100s) takes %u bytes of arguments, and the graph has %u",
+				 g->index, k->name, k->param_bytes, g->param_bytes);
+	for (i = 0; i < k->nparams; i++)
+		if ((uint32_t)k->params[i].offset + k->params[i].size > k->param_bytes)
+			return fdry_fail(FDRY_E_BADIMAGE, "parameter %u of kernel %u (%.100s) lies outside of its %u bytes",
+					 i, g->index, k->name, k->param_bytes);
+	return 0;
+}
+
+int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, uint32_t count)
+{
+	struct fdry_graph_kernel g;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < v->header.kernels && !err; i++) {
+		g = fdry_graph_kernel_at(v, i);
+		if (g.index >= count)
+			return fdry_fail(FDRY_E_BADIMAGE, "the graph uses kernel %u, and the image has %u", g.index, count);
+		err = kernel_check(&g, &kernels[g.index]);
+	}
+	return err;
+}
+
+bool fdry_graph_next(struct fdry_graph_cursor *c, struct fdry_node *ret)
+{
+	const struct fdry_node_ops *ops;
+
+	if (c->node == c->v->header.nodes)
+		return false;
+	ret->kind = c->v->section[FDRY_GSEC_KIND][c->node++];
+	ops = fdry_node_ops(ret->kind);
+	if (ops->get)
+		ops->get(c, ret);
+	return true;
+}

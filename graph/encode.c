@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * encode.c - from nodes and edges to the canonical bytes of a graph object.
+ *
+ * Sections are laid down in the order of ids, empty ones left out. What was written is
+ * opened as a reader would before it is handed out: what nobody could read is not sealed.
+ */
+#include "graph/codec.h"
+
+int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node)
+{
+	const struct fdry_node_ops *ops = fdry_node_ops(node->kind);
+	struct fdry_buf *kinds = &enc->column[FDRY_GSEC_KIND];
+	uint8_t kind = (uint8_t)node->kind;
+	int err;
+
+	if (!ops)
+		return fdry_bug("a node of kind %u cannot be written", node->kind);
+	if (kinds->len >= FDRY_GRAPH_NODES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u nodes; split it", FDRY_GRAPH_NODES_MAX);
+	err = ops->put ? ops->put(enc, node) : 0;
+	if (!err)
+		err = fdry_buf_put(kinds, &kind, 1);
+	return err;
+}
+
+static int edge_put(struct fdry_graph_enc *enc, const struct fdry_edge *e)
+{
+	static const CUgraphEdgeData plain;
+	uint32_t index = 0;
+	uint8_t column;
+	int err = 0;
+
+	if (memcmp(&e->data, &plain, sizeof(plain))) {
+		err = fdry_intern(&enc->edge_data, &e->data, sizeof(e->data), &index, NULL);
+		index++;
+	}
+	if (!err && index > FDRY_GRAPH_EDGE_DATA_MAX)
+		err = fdry_fail(FDRY_E_LIMIT, "the graph has more than %u kinds of edge data", FDRY_GRAPH_EDGE_DATA_MAX);
+	column = (uint8_t)index;
+	if (!err)
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_FROM], e->from);
+	if (!err)
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_TO], e->to);
+	if (!err)
+		err = fdry_buf_put(&enc->column[FDRY_GSEC_EDGE_INDEX], &column, 1);
+	return err;
+}
+
+int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count)
+{
+	uint32_t i;
+	int err = 0;
+
+	if (count > FDRY_GRAPH_EDGES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u edges; split it", FDRY_GRAPH_EDGES_MAX);
+	fdry_edges_sort(edges, count);
+	for (i = 0; i < count && !err; i++)
+		err = edge_put(enc, &edges[i]);
+	return err;
+}
+
+int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry_span data)
+{
+	struct fdry_graph_section s = { .id = id, .length = data.len };
+	int err;
+
+	if (!(id & FDRY_GSEC_OPTIONAL) || !data.len)
+		return fdry_fail(FDRY_E_INVAL, "section 0x%x is not an optional one with content", id);
+	err = fdry_buf_put(&enc->optional, &s, sizeof(s));
+	if (!err)
+		err = fdry_buf_put(&enc->optional, data.data, data.len);
+	if (!err)
+		err = fdry_buf_align(&enc->optional, FDRY_GRAPH_ALIGN);
+	return err;
+}
+
+/* The bytes of a section, wherever they were gathered. */
+static struct fdry_span section_bytes(const struct fdry_graph_enc *enc, uint32_t id)
+{
+	const struct fdry_buf *b = &enc->column[id];
+
+	if (id == FDRY_GSEC_KERNEL)
+		b = &enc->kernels.bytes;
+	else if (id == FDRY_GSEC_LAUNCH)
+		b = &enc->launches.bytes;
+	else if (id == FDRY_GSEC_ATTR)
+		b = &enc->attr_sets.bytes;
+	else if (id == FDRY_GSEC_EDGE_DATA)
+		b = &enc->edge_data.bytes;
+	return (struct fdry_span){ b->data, b->len };
+}
+
+/* Where an attribute set ends, counted in attributes. */
+static int attr_ends_put(struct fdry_graph_enc *enc)
+{
+	struct fdry_buf *column = &enc->column[FDRY_GSEC_ATTR_SET];
+	uint32_t i;
+	int err = 0;
+
+	column->len = 0;
+	for (i = 0; i < enc->attr_sets.count && !err; i++)
+		err = fdry_buf_put_u32(column, fdry_get32(enc->attr_sets.ends.data + 4 * (size_t)i) /
+				       (uint32_t)sizeof(struct fdry_graph_attr));
+	return err;
+}
+
+static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
+{
+	const struct fdry_buf *c = enc->column;
+	struct fdry_graph_header h = {
+		.version = FDRY_GRAPH_VERSION,
+		.compat = enc->compat,
+		.nodes = (uint32_t)c[FDRY_GSEC_KIND].len,
+		.kernel_nodes = (uint32_t)(c[FDRY_GSEC_NODE_KERNEL].len / 4),
+		.memset_nodes = (uint32_t)(c[FDRY_GSEC_MEMSET].len / sizeof(struct fdry_graph_memset)),
+		.memcpy_nodes = (uint32_t)(c[FDRY_GSEC_MEMCPY].len / sizeof(struct fdry_graph_memcpy)),
+		.event_nodes = (uint32_t)(c[FDRY_GSEC_EVENT].len / 4),
+		.events = enc->events,
+		.kernels = enc->kernels.count,
+		.launches = enc->launches.count,
+		.attr_sets = enc->attr_sets.count,
+		.attrs = (uint32_t)(enc->attr_sets.bytes.len / sizeof(struct fdry_graph_attr)),
+		.edges = (uint32_t)(c[FDRY_GSEC_EDGE_FROM].len / 4),
+		.edge_data = enc->edge_data.count,
+		.arg_bytes = c[FDRY_GSEC_ARGS].len,
+	};
+
+	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));
+	return fdry_buf_put(out, &h, sizeof(h));
+}
+
+/* Directory entries without offsets: those of our own sections, then the optional ones. */
+static int directory_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
+{
+	struct fdry_graph_section s = { 0 };
+	size_t off;
+	uint32_t id;
+	int err = 0;
+
+	for (id = 1; id < FDRY_GSEC_END && !err; id++) {
+		s.id = id;
+		s.length = section_bytes(enc, id).len;
+		if (s.length)
+			err = fdry_buf_put(out, &s, sizeof(s));
+	}
+	for (off = 0; off < enc->optional.len && !err; off += sizeof(s) + fdry_graph_padded(s.length)) {
+		memcpy(&s, enc->optional.data + off, sizeof(s));
+		err = fdry_buf_put(out, &s, sizeof(s));
+	}
+	return err;
+}
+
+static int sections_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
+{
+	struct fdry_graph_section s = { 0 };
+	struct fdry_span bytes;
+	size_t off;
+	uint32_t id;
+	int err = 0;
+
+	for (id = 1; id < FDRY_GSEC_END && !err; id++) {
+		bytes = section_bytes(enc, id);
+		err = fdry_buf_put(out, bytes.data, bytes.len);
+		if (!err)
+			err = fdry_buf_align(out, FDRY_GRAPH_ALIGN);
+	}
+	for (off = 0; off < enc->optional.len && !err; off += sizeof(s) + fdry_graph_padded(s.length)) {
+		memcpy(&s, enc->optional.data + off, sizeof(s));
+		err = fdry_buf_put(out, enc->optional.data + off + sizeof(s), fdry_graph_padded(s.length));
+	}
+	return err;
+}
+
+/* Fill in what is known only when everything else is: offsets, number of sections, size. */
+static void offsets_set(struct fdry_buf *out, size_t directory_end)
+{
+	uint64_t at = directory_end;
+	size_t entry;
+	uint64_t length;
+
+	for (entry = sizeof(struct fdry_graph_header); entry < directory_end; entry += sizeof(struct fdry_graph_section)) {
+		length = fdry_get64(out->data + entry + offsetof(struct fdry_graph_section, length));
+		fdry_set64(out->data + entry + offsetof(struct fdry_graph_section, offset), at);
+		at += fdry_graph_padded(length);
+	}
+	fdry_set32(out->data + offsetof(struct fdry_graph_header, sections),
+		   (uint32_t)((directory_end - sizeof(struct fdry_graph_header)) / sizeof(struct fdry_graph_section)));
+	fdry_set64(out->data + offsetof(struct fdry_graph_header, size), out->len);
+}
+
+int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
+{
+	struct fdry_graph_view v;
+	struct fdry_buf out = { 0 };
+	size_t directory_end = 0;
+	int err = attr_ends_put(enc);
+
+	if (!err)
+		err = header_put(enc, &out);
+	if (!err)
+		err = directory_put(enc, &out);
+	directory_end = out.len;
+	if (!err)
+		err = sections_put(enc, &out);
+	if (err)
+		goto out_release;
+	offsets_set(&out, directory_end);
+	err = fdry_graph_view_open((struct fdry_span){ out.data, out.len }, &v);
+	if (err)
+		goto out_release;
+	*ret = out;
+	return 0;
+
+out_release:
+	fdry_buf_release(&out);
+	return err;
+}
+
+void fdry_graph_enc_release(struct fdry_graph_enc *enc)
+{
+	uint32_t id;
+
+	fdry_intern_release(&enc->kernels);
+	fdry_intern_release(&enc->launches);
+	fdry_intern_release(&enc->attr_sets);
+	fdry_intern_release(&enc->edge_data);
+	for (id = 0; id < FDRY_GSEC_END; id++)
+		fdry_buf_release(&enc->column[id]);
+	fdry_buf_release(&enc->optional);
+	memset(enc, 0, sizeof(*enc));
+}

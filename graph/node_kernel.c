@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * node_kernel.c - kernel nodes.
+ *
+ * Three indices a node (kernel, launch configuration, attribute set) and an argument
+ * block: the kernel's parameter buffer, padded to a multiple of 8. Blocks lie in node
+ * order without gaps, so a node's block is found by walking; no offset is stored.
+ */
+#include <inttypes.h>
+
+#include "graph/attr.h"
+#include "graph/build.h"
+#include "graph/read.h"
+#include "graph/text.h"
+
+/* Weak until the file that defines them is in the tree. */
+#pragma weak fdry_kernel_set_intern
+#pragma weak fdry_kernel_set_get
+#pragma weak fdry_kernel_bank_get
+
+/* No device or host memory lies below this, nor at or above 1 << ADDRESS_BITS. */
+#define ADDRESS_MIN 65536u
+#define ADDRESS_BITS 57
+
+/* --- driver -> node --- */
+
+/* The packed buffer that a node was launched with, or NULL. */
+static int extra_find(void *const *extra, const uint8_t **ret, size_t *len)
+{
+	const uint8_t *buffer = NULL;
+	size_t size = 0;
+
+	for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = extra[1];
+		else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			size = *(const size_t *)extra[1];
+		else
+			return fdry_fail(FDRY_E_REFUSED, "its arguments come in a form that this version does not know; "
+					 "use a newer version");
+	}
+	*ret = buffer;
+	*len = size;
+	return 0;
+}
+
+static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uint8_t *args)
+{
+	const uint8_t *buffer = NULL;
+	const struct fdry_param *p;
+	size_t len = 0;
+	uint32_t i;
+	int err = extra_find(extra, &buffer, &len);
+
+	for (i = 0; i < k->nparams && !err; i++) {
+		p = &k->params[i];
+		if (!buffer || (size_t)p->offset + p->size > len)
+			return fdry_fail(FDRY_E_REFUSED, "the driver gives %zu bytes of arguments, and parameter %u ends at %u; "
+					 "launch it with all of its arguments", buffer ? len : 0, i, p->offset + p->size);
+		memcpy(args + p->offset, buffer + p->offset, p->size);
+	}
+	return err;
+}
+
+/* Pack the node's arguments as the parameter buffer, with zeros between the parameters. */
+static int args_read(struct fdry_read *rd, const struct fdry_kernel *k, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	uint8_t *args;
+	uint32_t i;
+	void *room;
+	int err;
+
+	rd->args.len = 0;
+	err = fdry_buf_grow(&rd->args, k->param_bytes, &room);
+	if (err)
+		return err;
+	args = room;
+	if (!p->kernelParams)
+		return args_from_buffer(k, p->extra, args);
+	for (i = 0; i < k->nparams; i++)
+		memcpy(args + k->params[i].offset, p->kernelParams[i], k->params[i].size);
+	return 0;
+}
+
+static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, const char *what)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < k->nparams && k->params[i + 1].offset <= at)
+		i++;
+	return fdry_fail(FDRY_E_REFUSED, "byte %u of its parameter %u is 0x%" PRIx64 ", which points to %s; "
+			 "pass memory of the region instead", at - k->params[i].offset, i, word, what);
+}
+
+/*
+ * Look for pointers out of the region at every multiple of 4: packed structs exist, and a
+ * pointer that is missed is a wrong result in another process.
+ */
+static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
+{
+	const char *what;
+	uint64_t word;
+	uint32_t at;
+	int err;
+
+	for (at = 0; at + 8 <= rd->args.len; at += 4) {
+		word = fdry_get64(rd->args.data + at);
+		if (word < ADDRESS_MIN || word >> ADDRESS_BITS)
+			continue;
+		err = fdry_read_word(rd, word, &what);
+		if (err)
+			return err;
+		if (what)
+			return args_refuse(k, at, word, what);
+	}
+	return 0;
+}
+
+static int context_check(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	if (p->ctx && rd->ctx && p->ctx != rd->ctx)
+		return fdry_fail(FDRY_E_REFUSED, "it runs in another context than the kernels before it; "
+				 "capture graphs of one context only");
+	if (p->ctx)
+		rd->ctx = p->ctx;
+	return 0;
+}
+
+static int kernel_fill(struct fdry_read *rd, CUgraphNode handle, const CUDA_KERNEL_NODE_PARAMS *p,
+		       struct fdry_node_kernel *ret)
+{
+	const struct fdry_kernel *k = fdry_kernel_set_get(rd->in->kernels, ret->kernel);
+	uint32_t nattrs = 0;
+	int err = args_read(rd, k, p);
+
+	if (!err)
+		err = args_check(rd, k);
+	if (!err)
+		err = fdry_read_attrs(rd, handle, p, ret->kernel, &nattrs);
+	if (err)
+		return fdry_fail_at(err, "kernel %.120s", k->name);
+	ret->launch = (struct fdry_graph_launch){
+		.grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
+		.block = { p->blockDimX, p->blockDimY, p->blockDimZ },
+		.shared = p->sharedMemBytes,
+	};
+	ret->args = (struct fdry_span){ rd->args.data, rd->args.len };
+	ret->attrs = (struct fdry_span){ (const uint8_t *)rd->attrs, nattrs * sizeof(rd->attrs[0]) };
+	return 0;
+}
+
+static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret)
+{
+	CUDA_KERNEL_NODE_PARAMS p;
+	int err;
+
+	memset(&p, 0, sizeof(p));
+	err = fdry_call(rd->drv, cuGraphKernelNodeGetParams_v2, handle, &p);
+	if (!err)
+		err = context_check(rd, &p);
+	if (!err)
+		err = fdry_kernel_set_intern(rd->in->kernels, p.kern, p.func, &ret->kernel.kernel);
+	if (!err)
+		err = kernel_fill(rd, handle, &p, &ret->kernel);
+	return err;
+}
+
+/* --- node -> columns --- */
+
+static int kernel_put_args(struct fdry_graph_enc *enc, struct fdry_span args)
+{
+	struct fdry_buf *column = &enc->column[FDRY_GSEC_ARGS];
+	int err = fdry_buf_put(column, args.data, args.len);
+
+	if (!err)
+		err = fdry_buf_align(column, FDRY_GRAPH_ALIGN);
+	return err;
+}
+
+static int kernel_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
+{
+	const struct fdry_node_kernel *n = &node->kernel;
+	struct fdry_graph_kernel k = { n->kernel, (uint32_t)n->args.len };
+	uint32_t kernel = 0, launch = 0, attrs = 0;
+	int err = fdry_intern(&enc->kernels, &k, sizeof(k), &kernel, NULL);
+
+	if (!err)
+		err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &launch, NULL);
+	if (!err && n->attrs.len) {
+		err = fdry_intern(&enc->attr_sets, n->attrs.data, n->attrs.len, &attrs, NULL);
+		attrs++; /* 0 is the empty set */
+	}
+	if (!err)
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_KERNEL], kernel);
+	if (!err)
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_LAUNCH], launch);
+	if (!err)
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_ATTRS], attrs);
+	if (!err)
+		err = kernel_put_args(enc, n->args);
+	return err;
+}
+
+/* --- columns -> node --- */
+
+static struct fdry_graph_launch launch_at(const struct fdry_graph_view *v, uint32_t i)
+{
+	struct fdry_graph_launch l;
+
+	memcpy(&l, v->section[FDRY_GSEC_LAUNCH] + sizeof(l) * (size_t)i, sizeof(l));
+	return l;
+}
+
+/* Attribute set @i, which is not the empty one. */
+static struct fdry_span attr_set_at(const struct fdry_graph_view *v, uint32_t i)
+{
+	size_t from = i ? fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i - 1) : 0;
+	size_t end = fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i);
+
+	return (struct fdry_span){ v->section[FDRY_GSEC_ATTR] + from * sizeof(struct fdry_graph_attr),
+				   (end - from) * sizeof(struct fdry_graph_attr) };
+}
+
+static int launches_check(const struct fdry_graph_view *v)
+{
+	struct fdry_graph_launch l;
+	uint32_t i, d;
+
+	for (i = 0; i < v->header.launches; i++) {
+		l = launch_at(v, i);
+		for (d = 0; d < 3; d++)
+			if (!l.grid[d] || !l.block[d])
+				return fdry_fail(FDRY_E_BADIMAGE, "launch configuration %u has a size of 0", i);
+	}
+	return 0;
+}
+
+static int attr_sets_check(const struct fdry_graph_view *v)
+{
+	uint32_t i, end, from = 0;
+	int err;
+
+	for (i = 0; i < v->header.attr_sets; i++, from = end) {
+		end = fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i);
+		if (end <= from || end > v->header.attrs || end - from > FDRY_GRAPH_ATTR_SET_MAX)
+			return fdry_fail(FDRY_E_BADIMAGE, "attribute set %u ends at attribute %u of %u and begins at %u",
+					 i, end, v->header.attrs, from);
+		err = fdry_attrs_check(attr_set_at(v, i));
+		if (err)
+			return fdry_fail_at(err, "attribute set %u", i);
+	}
+	if (from != v->header.attrs)
+		return fdry_fail(FDRY_E_BADIMAGE, "%u attributes are in no attribute set", v->header.attrs - from);
+	return 0;
+}
+
+static int kernels_check(const struct fdry_graph_view *v)
+{
+	uint32_t i, bytes;
+
+	for (i = 0; i < v->header.kernels; i++) {
+		bytes = fdry_graph_kernel_at(v, i).param_bytes;
+		if (bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "kernel %u of the graph takes %u bytes of arguments, more than the limit of %u",
+					 i, bytes, FDRY_KERNEL_PARAM_BYTES_MAX);
+	}
+	return 0;
+}
+
+/* Argument blocks fill their section, and what pads them is zero. */
+static int blocks_check(const struct fdry_graph_view *v)
+{
+	const uint8_t *args = v->section[FDRY_GSEC_ARGS];
+	uint64_t at = 0, end;
+	uint32_t i, k;
+
+	for (i = 0; i < v->header.kernel_nodes; i++, at = end) {
+		k = fdry_graph_u32(v, FDRY_GSEC_NODE_KERNEL, i);
+		end = at + fdry_graph_kernel_at(v, k).param_bytes;
+		if (fdry_graph_padded(end) > v->header.arg_bytes)
+			return fdry_fail(FDRY_E_BADIMAGE, "the arguments of kernel node %u end at %" PRIu64 " of %" PRIu64 " bytes",
+					 i, fdry_graph_padded(end), v->header.arg_bytes);
+		for (; end & (FDRY_GRAPH_ALIGN - 1); end++)
+			if (args[end])
+				return fdry_fail(FDRY_E_BADIMAGE, "padding after the arguments of kernel node %u is not zero", i);
+	}
+	if (at != v->header.arg_bytes)
+		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes of arguments belong to no node", v->header.arg_bytes - at);
+	return 0;
+}
+
+static int kernel_check(const struct fdry_graph_view *v)
+{
+	const struct fdry_graph_header *h = &v->header;
+	int err = kernels_check(v);
+
+	if (!err)
+		err = launches_check(v);
+	if (!err)
+		err = attr_sets_check(v);
+	if (!err)
+		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_KERNEL, 0, h->kernels);
+	if (!err)
+		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_LAUNCH, 0, h->launches);
+	if (!err)
+		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_ATTRS, 1, h->attr_sets);
+	if (!err)
+		err = blocks_check(v);
+	return err;
+}
+
+static void kernel_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
+{
+	const struct fdry_graph_view *v = c->v;
+	struct fdry_node_kernel *n = &ret->kernel;
+	uint32_t i = c->next[FDRY_NODE_KERNEL]++;
+	struct fdry_graph_kernel k = fdry_graph_kernel_at(v, fdry_graph_u32(v, FDRY_GSEC_NODE_KERNEL, i));
+	uint32_t attrs = fdry_graph_u32(v, FDRY_GSEC_NODE_ATTRS, i);
+
+	n->kernel = k.index;
+	n->launch = launch_at(v, fdry_graph_u32(v, FDRY_GSEC_NODE_LAUNCH, i));
+	n->attrs = (struct fdry_span){ 0 };
+	if (attrs)
+		n->attrs = attr_set_at(v, attrs - 1);
+	n->args = (struct fdry_span){ 0 };
+	if (k.param_bytes)
+		n->args = (struct fdry_span){ v->section[FDRY_GSEC_ARGS] + c->args, k.param_bytes };
+	c->args += fdry_graph_padded(k.param_bytes);
+}
+
+/* --- node -> driver --- */
+
+static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
+{
+	const struct fdry_node_kernel *n = &node->kernel;
+	const struct fdry_kernel *k = &b->in->kernels[n->kernel];
+	CUDA_KERNEL_NODE_PARAMS p = {
+		.func = fdry_kernel_bank_get(b->in->bank, n->kernel),
+		.gridDimX = n->launch.grid[0], .gridDimY = n->launch.grid[1], .gridDimZ = n->launch.grid[2],
+		.blockDimX = n->launch.block[0], .blockDimY = n->launch.block[1], .blockDimZ = n->launch.block[2],
+		.sharedMemBytes = n->launch.shared,
+		.kernelParams = b->params,
+	};
+	uint32_t i;
+	int err;
+
+	/* The driver only reads through these; its prototype predates const. */
+	for (i = 0; i < k->nparams; i++)
+		b->params[i] = (void *)(n->args.data + k->params[i].offset);
+	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p);
+	if (!err)
+		err = fdry_attrs_set(b->drv, *ret, n->attrs);
+	if (err)
+		err = fdry_fail_at(err, "kernel %.120s", k->name);
+	return err;
+}
+
+/* --- node <-> text --- */
+
+static int kernel_to_text(const struct fdry_node *node, struct fdry_buf *ret)
+{
+	const struct fdry_node_kernel *n = &node->kernel;
+	const struct fdry_graph_launch *l = &n->launch;
+	int err = fdry_buf_printf(ret, " %u grid %u %u %u block %u %u %u shared %u", n->kernel, l->grid[0], l->grid[1],
+				  l->grid[2], l->block[0], l->block[1], l->block[2], l->shared);
+
+	if (!err)
+		err = fdry_attrs_to_text(n->attrs, ret);
+	if (!err)
+		err = fdry_buf_printf(ret, " args");
+	if (!err)
+		err = fdry_bytes_to_text(n->args, ret);
+	return err;
+}
+
+static int sizes_from_text(struct fdry_words *w, const char *what, uint32_t sizes[3])
+{
+	int d, err = fdry_word_expect(w, what);
+
+	for (d = 0; d < 3 && !err; d++)
+		err = fdry_word_u32(w, what, &sizes[d]);
+	return err;
+}
+
+static int kernel_from_text(struct fdry_text *t, struct fdry_node *ret)
+{
+	struct fdry_node_kernel *n = &ret->kernel;
+	uint32_t nattrs = 0;
+	int err = fdry_word_u32(&t->w, "the kernel", &n->kernel);
+
+	if (!err)
+		err = sizes_from_text(&t->w, "grid", n->launch.grid);
+	if (!err)
+		err = sizes_from_text(&t->w, "block", n->launch.block);
+	if (!err)
+		err = fdry_word_expect(&t->w, "shared");
+	if (!err)
+		err = fdry_word_u32(&t->w, "shared", &n->launch.shared);
+	if (!err)
+		err = fdry_attrs_from_text(&t->w, t->attrs, &nattrs);
+	if (!err)
+		err = fdry_word_expect(&t->w, "args");
+	t->args.len = 0;
+	if (!err)
+		err = fdry_bytes_from_text(&t->w, &t->args);
+	n->attrs = (struct fdry_span){ (const uint8_t *)t->attrs, nattrs * sizeof(t->attrs[0]) };
+	n->args = (struct fdry_span){ t->args.data, t->args.len };
+	return err;
+}
+
+const struct fdry_node_ops fdry_node_kernel_ops = {
+	.name = "kernel",
+	.read = kernel_read,
+	.put = kernel_put,
+	.check = kernel_check,
+	.get = kernel_get,
+	.build = kernel_build,
+	.to_text = kernel_to_text,
+	.from_text = kernel_from_text,
+};

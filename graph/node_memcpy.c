@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * node_memcpy.c - memcpy nodes: one record a node; from and to device memory of the region.
+ *
+ * The driver's x, y and z offsets are folded into the addresses, and what it ignores
+ * (pitches of a single row, slice heights of a single slice) has one fixed value.
+ */
+#include <inttypes.h>
+
+#include "graph/build.h"
+#include "graph/read.h"
+#include "graph/text.h"
+
+/* One side of a copy, as the driver has it. */
+struct side {
+	const char *name;
+	CUmemorytype type;
+	uint64_t addr, pitch, height, x, y, z, lod;
+};
+
+/* The bytes from the first to the last that are touched at @addr; false where that overflows. */
+static bool copy_extent(const struct fdry_graph_memcpy *m, uint64_t addr, uint64_t pitch, uint64_t height, uint64_t *ret)
+{
+	uint64_t rows;
+
+	return !__builtin_mul_overflow(m->depth - 1, height, &rows) &&
+	       !__builtin_add_overflow(rows, m->height - 1, &rows) &&
+	       !__builtin_mul_overflow(rows, pitch, ret) &&
+	       !__builtin_add_overflow(*ret, m->width, ret) && *ret <= UINT64_MAX - addr;
+}
+
+/* What is wrong with a record in canonical form, or NULL. */
+static const char *memcpy_fault(const struct fdry_graph_memcpy *m)
+{
+	bool row = m->height == 1 && m->depth == 1;
+	uint64_t extent;
+
+	if (!m->width || !m->height || !m->depth)
+		return "a size of 0";
+	if (m->src_pitch < m->width || m->dst_pitch < m->width || (row && (m->src_pitch != m->width || m->dst_pitch != m->width)))
+		return "a pitch that does not fit its width";
+	if (m->src_height < m->height || m->dst_height < m->height ||
+	    (m->depth == 1 && (m->src_height != m->height || m->dst_height != m->height)))
+		return "a slice height that does not fit its height";
+	if (!copy_extent(m, m->src, m->src_pitch, m->src_height, &extent) ||
+	    !copy_extent(m, m->dst, m->dst_pitch, m->dst_height, &extent))
+		return "a size that does not fit the address space";
+	return NULL;
+}
+
+static int side_refuse(const struct side *s)
+{
+	if (s->type == CU_MEMORYTYPE_HOST)
+		return fdry_fail(FDRY_E_REFUSED, "its %s is host memory, whose content is not the image's; "
+				 "copy to device memory before the graph is launched", s->name);
+	if (s->type == CU_MEMORYTYPE_ARRAY)
+		return fdry_fail(FDRY_E_REFUSED, "its %s is a CUDA array, which is not kept; use linear device memory", s->name);
+	return fdry_fail(FDRY_E_REFUSED, "its %s is memory of type %d, which this version does not know; "
+			 "use a newer version", s->name, (int)s->type);
+}
+
+/* Fold the offsets into the address. */
+static int side_fold(struct side *s)
+{
+	uint64_t off;
+
+	if (s->type != CU_MEMORYTYPE_DEVICE && s->type != CU_MEMORYTYPE_UNIFIED)
+		return side_refuse(s);
+	if (s->lod)
+		return fdry_fail(FDRY_E_REFUSED, "its %s has a level of detail, which only arrays have", s->name);
+	if (__builtin_mul_overflow(s->z, s->height, &off) || __builtin_add_overflow(off, s->y, &off) ||
+	    __builtin_mul_overflow(off, s->pitch, &off) || __builtin_add_overflow(off, s->x, &off) ||
+	    __builtin_add_overflow(off, s->addr, &s->addr))
+		return fdry_fail(FDRY_E_REFUSED, "its %s lies beyond the address space", s->name);
+	return 0;
+}
+
+static int sides_fold(const CUDA_MEMCPY3D *p, struct side *src, struct side *dst)
+{
+	int err;
+
+	*src = (struct side){ "source", p->srcMemoryType, p->srcDevice, p->srcPitch, p->srcHeight,
+			      p->srcXInBytes, p->srcY, p->srcZ, p->srcLOD };
+	*dst = (struct side){ "destination", p->dstMemoryType, p->dstDevice, p->dstPitch, p->dstHeight,
+			      p->dstXInBytes, p->dstY, p->dstZ, p->dstLOD };
+	err = side_fold(src);
+	return err ? err : side_fold(dst);
+}
+
+static struct fdry_graph_memcpy memcpy_canonical(const CUDA_MEMCPY3D *p, const struct side *src, const struct side *dst)
+{
+	bool row = p->Height == 1 && p->Depth == 1;
+
+	return (struct fdry_graph_memcpy){
+		.src = src->addr,
+		.src_pitch = row ? p->WidthInBytes : src->pitch,
+		.src_height = p->Depth == 1 ? p->Height : src->height,
+		.dst = dst->addr,
+		.dst_pitch = row ? p->WidthInBytes : dst->pitch,
+		.dst_height = p->Depth == 1 ? p->Height : dst->height,
+		.width = p->WidthInBytes, .height = p->Height, .depth = p->Depth,
+	};
+}
+
+static int memcpy_ranges(struct fdry_read *rd, const struct fdry_graph_memcpy *m)
+{
+	uint64_t extent = 0;
+	int err;
+
+	copy_extent(m, m->src, m->src_pitch, m->src_height, &extent);
+	err = fdry_read_range(rd, "its source", m->src, extent);
+	if (err)
+		return err;
+	copy_extent(m, m->dst, m->dst_pitch, m->dst_height, &extent);
+	return fdry_read_range(rd, "its destination", m->dst, extent);
+}
+
+static int memcpy_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret)
+{
+	struct side src, dst;
+	CUDA_MEMCPY3D p;
+	const char *fault;
+	int err;
+
+	memset(&p, 0, sizeof(p));
+	err = fdry_call(rd->drv, cuGraphMemcpyNodeGetParams, handle, &p);
+	if (!err)
+		err = sides_fold(&p, &src, &dst);
+	if (err)
+		return err;
+	ret->memcpy = memcpy_canonical(&p, &src, &dst);
+	fault = memcpy_fault(&ret->memcpy);
+	if (fault)
+		return fdry_fail(FDRY_E_REFUSED, "it has %s; remove it or copy with a kernel", fault);
+	return memcpy_ranges(rd, &ret->memcpy);
+}
+
+static int memcpy_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
+{
+	return fdry_buf_put(&enc->column[FDRY_GSEC_MEMCPY], &node->memcpy, sizeof(node->memcpy));
+}
+
+static void memcpy_at(const struct fdry_graph_view *v, uint32_t i, struct fdry_graph_memcpy *ret)
+{
+	memcpy(ret, v->section[FDRY_GSEC_MEMCPY] + sizeof(*ret) * (size_t)i, sizeof(*ret));
+}
+
+static int memcpy_check(const struct fdry_graph_view *v)
+{
+	struct fdry_graph_memcpy m;
+	const char *fault;
+	uint32_t i;
+
+	for (i = 0; i < v->header.memcpy_nodes; i++) {
+		memcpy_at(v, i, &m);
+		fault = memcpy_fault(&m);
+		if (fault)
+			return fdry_fail(FDRY_E_BADIMAGE, "memcpy node %u has %s", i, fault);
+	}
+	return 0;
+}
+
+static void memcpy_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
+{
+	memcpy_at(c->v, c->next[FDRY_NODE_MEMCPY]++, &ret->memcpy);
+}
+
+static int memcpy_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
+{
+	const struct fdry_graph_memcpy *m = &node->memcpy;
+	CUDA_MEMCPY3D p = {
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = m->src, .srcPitch = m->src_pitch, .srcHeight = m->src_height,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = m->dst, .dstPitch = m->dst_pitch, .dstHeight = m->dst_height,
+		.WidthInBytes = m->width, .Height = m->height, .Depth = m->depth,
+	};
+
+	return fdry_call(b->drv, cuGraphAddMemcpyNode, ret, b->graph, NULL, 0, &p, b->in->ctx);
+}
+
+/* The fields in the order in which text has them. */
+#define FIELDS(X) X(src) X(src_pitch) X(src_height) X(dst) X(dst_pitch) X(dst_height) X(width) X(height) X(depth)
+
+static int memcpy_to_text(const struct fdry_node *node, struct fdry_buf *ret)
+{
+	const struct fdry_graph_memcpy *m = &node->memcpy;
+	int err = 0;
+
+#define X(field) \
+	if (!err) \
+		err = fdry_buf_printf(ret, strlen(#field) == 3 ? " " #field " 0x%" PRIx64 : " " #field " %" PRIu64, m->field);
+	FIELDS(X)
+#undef X
+	return err;
+}
+
+static int memcpy_from_text(struct fdry_text *t, struct fdry_node *ret)
+{
+	int err = 0;
+
+#define X(field) \
+	if (!err) \
+		err = fdry_named_u64(&t->w, #field, &ret->memcpy.field);
+	FIELDS(X)
+#undef X
+	return err;
+}
+
+const struct fdry_node_ops fdry_node_memcpy_ops = {
+	.name = "memcpy",
+	.read = memcpy_read,
+	.put = memcpy_put,
+	.check = memcpy_check,
+	.get = memcpy_get,
+	.build = memcpy_build,
+	.to_text = memcpy_to_text,
+	.from_text = memcpy_from_text,
+};

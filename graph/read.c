@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * read.c - from a driver graph to a graph object.
+ *
+ * List nodes and edges, put the nodes into canonical order (edge.h), read each through
+ * the ops of its kind, encode. What cannot be restored exactly is refused on the way,
+ * and the place is put in front of the reason here.
+ *
+ * Attributes are compared with those of a fresh node of the same kernel, and each new set
+ * of them is tried on a fresh node: in a graph of our own, the rehearsal, which is never
+ * instantiated. So a set that the driver would not take back is found at seal time.
+ */
+#include "graph/read.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* --- what the kinds of nodes ask for --- */
+
+int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
+{
+	enum fdry_where where = FDRY_WHERE_OUTSIDE;
+	const char *name = "memory that an image does not hold";
+	uint32_t index;
+	int err;
+
+	*what = NULL;
+	if (fdry_intern_find(&rd->inside, &word, sizeof(word), &index))
+		return 0;
+	err = rd->in->where(rd->in->where_arg, word, &where, &name);
+	if (err)
+		return err;
+	if (where != FDRY_WHERE_OUTSIDE)
+		return fdry_intern(&rd->inside, &word, sizeof(word), &index, NULL);
+	*what = name;
+	return 0;
+}
+
+int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes)
+{
+	CUdeviceptr ends[2] = { addr, addr + bytes - 1 };
+	const char *name = "no memory that the driver knows";
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	int i, err;
+
+	for (i = 0; i < 2; i++) {
+		err = rd->in->where(rd->in->where_arg, ends[i], &where, &name);
+		if (err)
+			return err;
+		if (where == FDRY_WHERE_NOTHING)
+			name = "no memory that the driver knows";
+		if (where != FDRY_WHERE_REGION)
+			return fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
+					 what, bytes, addr, name);
+	}
+	return 0;
+}
+
+int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret)
+{
+	bool is_new = false;
+	uint32_t index = 0;
+	void *room;
+	int err = fdry_intern(&rd->events, &event, sizeof(event), &index, &is_new);
+
+	if (!err && is_new)
+		err = fdry_buf_grow(&rd->event_uses, 1, &room);
+	if (err)
+		return err;
+	rd->event_uses.data[index] |= (uint8_t)use;
+	*ret = index;
+	return 0;
+}
+
+/* --- attributes --- */
+
+/* A fresh node like the one with @params. */
+static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, CUgraphNode *ret)
+{
+	int err = 0;
+
+	if (!rd->rehearsal)
+		err = fdry_call(rd->drv, cuGraphCreate, &rd->rehearsal, 0);
+	if (!err)
+		err = fdry_call(rd->drv, cuGraphAddKernelNode_v2, ret, rd->rehearsal, NULL, 0, params);
+	return err;
+}
+
+/* The attributes of a fresh node of a kernel; *ret is valid until the next call. */
+static int fresh_attrs(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+		       const struct fdry_attr_values **ret)
+{
+	struct fdry_attr_values *values;
+	CUgraphNode node;
+	uint32_t index = 0;
+	void *room;
+	int err;
+
+	if (!fdry_intern_find(&rd->probed, &kernel, sizeof(kernel), &index)) {
+		err = rehearsal_node(rd, params, &node);
+		if (!err)
+			err = fdry_buf_grow(&rd->fresh, sizeof(*values), &room);
+		if (!err)
+			err = fdry_attrs_read(rd->drv, node, room);
+		if (!err)
+			err = fdry_intern(&rd->probed, &kernel, sizeof(kernel), &index, NULL);
+		if (err)
+			return err;
+	}
+	*ret = (const struct fdry_attr_values *)rd->fresh.data + index;
+	return 0;
+}
+
+/* Try rd->attrs on a fresh node: it must then read as @now does. */
+static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, struct fdry_span attrs,
+			  const struct fdry_attr_values *now)
+{
+	struct fdry_attr_values *again;
+	CUgraphNode node;
+	int err = rehearsal_node(rd, params, &node);
+
+	if (err)
+		return err;
+	err = fdry_attrs_set(rd->drv, node, attrs);
+	if (err == -FDRY_E_DRIVER)
+		return fdry_fail(FDRY_E_REFUSED, "its attributes cannot be set again: %s", fdry_last_error());
+	if (err)
+		return err;
+	again = malloc(sizeof(*again));
+	if (!again)
+		return fdry_nomem();
+	err = fdry_attrs_read(rd->drv, node, again);
+	if (!err && memcmp(again->value, now->value, sizeof(again->value)))
+		err = fdry_fail(FDRY_E_REFUSED, "its attributes read differently after they were set again; use another driver");
+	free(again);
+	return err;
+}
+
+/* Rehearse a set of attributes once for each kernel that has it. */
+static int attrs_verify(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel, uint32_t count,
+			const struct fdry_attr_values *now)
+{
+	struct fdry_span attrs = { (const uint8_t *)rd->attrs, count * sizeof(rd->attrs[0]) };
+	struct fdry_buf key = { 0 };
+	uint32_t index;
+	int err;
+
+	err = fdry_buf_put_u32(&key, kernel);
+	if (!err)
+		err = fdry_buf_put(&key, attrs.data, attrs.len);
+	if (!err && !fdry_intern_find(&rd->rehearsed, key.data, key.len, &index)) {
+		err = attrs_rehearse(rd, params, attrs, now);
+		if (!err)
+			err = fdry_intern(&rd->rehearsed, key.data, key.len, &index, NULL);
+	}
+	fdry_buf_release(&key);
+	return err;
+}
+
+static int window_check(struct fdry_read *rd, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		if (rd->attrs[i].id == FDRY_ATTR_ACCESS_POLICY_WINDOW && fdry_get64(rd->attrs[i].value + 8))
+			return fdry_read_range(rd, "its access policy window", fdry_get64(rd->attrs[i].value),
+					       fdry_get64(rd->attrs[i].value + 8));
+	return 0;
+}
+
+int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+		    uint32_t *count)
+{
+	const struct fdry_attr_values *fresh;
+	struct fdry_attr_values now;
+	int err = fresh_attrs(rd, params, kernel, &fresh);
+
+	if (!err)
+		err = fdry_attrs_read(rd->drv, node, &now);
+	if (!err)
+		err = fdry_attrs_diff(fresh, &now, rd->attrs, count);
+	if (!err && *count)
+		err = window_check(rd, *count);
+	if (!err && *count)
+		err = attrs_verify(rd, params, kernel, *count, &now);
+	return err;
+}
+
+/* --- the graph --- */
+
+/* What the driver lists, in order of creation, and the canonical order of it. */
+struct listing {
+	CUgraphNode *nodes;
+	struct fdry_edge *edges;
+	uint32_t nnodes, nedges;
+	uint32_t *order; /* the node that comes i-th */
+	uint32_t *place; /* where node i comes */
+};
+
+static int nodes_list(struct fdry_read *rd, CUgraph graph, struct listing *l)
+{
+	size_t n = 0;
+	int err = fdry_call(rd->drv, cuGraphGetNodes, graph, NULL, &n);
+
+	if (err)
+		return err;
+	if (n > FDRY_GRAPH_NODES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu nodes, more than the limit of %u; split it", n, FDRY_GRAPH_NODES_MAX);
+	l->nodes = calloc(n + 1, sizeof(*l->nodes));
+	l->order = calloc(2 * n + 1, sizeof(*l->order));
+	if (!l->nodes || !l->order)
+		return fdry_nomem();
+	l->place = l->order + n;
+	l->nnodes = (uint32_t)n;
+	return n ? fdry_call(rd->drv, cuGraphGetNodes, graph, l->nodes, &n) : 0;
+}
+
+/* Numbers for the handles of nodes. */
+static int handles_number(const struct listing *l, struct fdry_intern *numbers)
+{
+	uint32_t i, index;
+	int err = 0;
+
+	for (i = 0; i < l->nnodes && !err; i++)
+		err = fdry_intern(numbers, &l->nodes[i], sizeof(l->nodes[i]), &index, NULL);
+	return err;
+}
+
+/* What cuGraphGetEdges_v2 fills. */
+struct raw_edges {
+	CUgraphNode *from, *to;
+	CUgraphEdgeData *data;
+};
+
+static int edges_number(const struct raw_edges *raw, const struct fdry_intern *numbers, struct listing *l)
+{
+	struct fdry_edge *e;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < l->nedges; i++) {
+		e = &l->edges[i];
+		e->data = raw->data[i];
+		if (!fdry_intern_find(numbers, &raw->from[i], sizeof(raw->from[i]), &e->from) ||
+		    !fdry_intern_find(numbers, &raw->to[i], sizeof(raw->to[i]), &e->to))
+			return fdry_fail(FDRY_E_REFUSED, "edge %u of the graph ends at a node that is not in it; use another driver", i);
+		err = fdry_edge_data_known(&e->data);
+		if (err)
+			return fdry_fail_at(err, "edge %u", i);
+	}
+	return 0;
+}
+
+static int edges_get(struct fdry_read *rd, CUgraph graph, size_t n, struct listing *l)
+{
+	struct fdry_intern numbers = { 0 };
+	struct raw_edges raw = {
+		calloc(n, sizeof(*raw.from)), calloc(n, sizeof(*raw.to)), calloc(n, sizeof(*raw.data)),
+	};
+	int err = 0;
+
+	l->edges = calloc(n, sizeof(*l->edges));
+	if (!raw.from || !raw.to || !raw.data || !l->edges)
+		err = fdry_nomem();
+	if (!err)
+		err = fdry_call(rd->drv, cuGraphGetEdges_v2, graph, raw.from, raw.to, raw.data, &n);
+	if (!err)
+		err = handles_number(l, &numbers);
+	l->nedges = (uint32_t)n;
+	if (!err)
+		err = edges_number(&raw, &numbers, l);
+	fdry_intern_release(&numbers);
+	free(raw.from);
+	free(raw.to);
+	free(raw.data);
+	return err;
+}
+
+static int edges_list(struct fdry_read *rd, CUgraph graph, struct listing *l)
+{
+	size_t n = 0;
+	int err = fdry_call(rd->drv, cuGraphGetEdges_v2, graph, NULL, NULL, NULL, &n);
+
+	if (err)
+		return err;
+	if (n > FDRY_GRAPH_EDGES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu edges, more than the limit of %u; split it", n, FDRY_GRAPH_EDGES_MAX);
+	return n ? edges_get(rd, graph, n, l) : 0;
+}
+
+/* Put nodes and edges into canonical order. */
+static int listing_order(struct listing *l)
+{
+	uint32_t i;
+	int err = fdry_edges_order(l->edges, l->nedges, l->nnodes, l->order);
+
+	if (err)
+		return err;
+	for (i = 0; i < l->nnodes; i++)
+		l->place[l->order[i]] = i;
+	for (i = 0; i < l->nedges; i++) {
+		l->edges[i].from = l->place[l->edges[i].from];
+		l->edges[i].to = l->place[l->edges[i].to];
+	}
+	return 0;
+}
+
+static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph_enc *enc)
+{
+	struct fdry_node node;
+	CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+	int err = fdry_call(rd->drv, cuGraphNodeGetType, handle, &type);
+
+	memset(&node, 0, sizeof(node));
+	if (!err)
+		err = fdry_node_kind_of(type, &node.kind);
+	if (!err)
+		err = fdry_node_ops(node.kind)->read(rd, handle, &node);
+	if (err && node.kind)
+		err = fdry_fail_at(err, "%s", fdry_node_ops(node.kind)->name);
+	if (!err)
+		err = fdry_graph_enc_node(enc, &node);
+	return err;
+}
+
+static int nodes_read(struct fdry_read *rd, const struct listing *l, struct fdry_graph_enc *enc)
+{
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < l->nnodes; i++) {
+		err = node_read(rd, l->nodes[l->order[i]], enc);
+		if (err)
+			return fdry_fail_at(err, "node %u", i);
+	}
+	return 0;
+}
+
+/* The node that uses event @index, for messages. */
+static uint32_t event_user(const struct fdry_graph_enc *enc, uint32_t index)
+{
+	const struct fdry_buf *kinds = &enc->column[FDRY_GSEC_KIND], *events = &enc->column[FDRY_GSEC_EVENT];
+	uint32_t i, n = 0;
+
+	for (i = 0; i < kinds->len; i++) {
+		if (kinds->data[i] != FDRY_NODE_RECORD && kinds->data[i] != FDRY_NODE_WAIT)
+			continue;
+		if (fdry_get32(events->data + 4 * (size_t)n++) == index)
+			break;
+	}
+	return i;
+}
+
+static int events_check(const struct fdry_read *rd, const struct fdry_graph_enc *enc)
+{
+	uint32_t i;
+
+	for (i = 0; i < rd->events.count; i++)
+		if (rd->event_uses.data[i] != (FDRY_EVENT_RECORDED | FDRY_EVENT_AWAITED))
+			return fdry_fail(FDRY_E_REFUSED, "node %u: its event is %s within the graph, so it belongs to the application; "
+					 "record it and wait for it outside of the graph", event_user(enc, i),
+					 rd->event_uses.data[i] & FDRY_EVENT_RECORDED ? "recorded but not waited for" :
+											"waited for but not recorded");
+	return 0;
+}
+
+static int graph_encode(struct fdry_read *rd, struct listing *l, struct fdry_buf *ret)
+{
+	struct fdry_graph_enc enc = { 0 };
+	int err = nodes_read(rd, l, &enc);
+
+	if (!err)
+		err = events_check(rd, &enc);
+	if (!err)
+		err = fdry_graph_enc_edges(&enc, l->edges, l->nedges);
+	if (!err)
+		err = fdry_graph_enc_finish(&enc, ret);
+	fdry_graph_enc_release(&enc);
+	return err;
+}
+
+static void read_release(struct fdry_read *rd)
+{
+	/* Not through fdry_call(): the sentence of a failure stays. */
+	if (rd->rehearsal)
+		fdry_call_raw(rd->drv, cuGraphDestroy, rd->rehearsal);
+	fdry_intern_release(&rd->inside);
+	fdry_intern_release(&rd->events);
+	fdry_buf_release(&rd->event_uses);
+	fdry_intern_release(&rd->probed);
+	fdry_buf_release(&rd->fresh);
+	fdry_intern_release(&rd->rehearsed);
+	fdry_buf_release(&rd->args);
+}
+
+int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf *ret)
+{
+	struct fdry_read rd = { .in = in, .drv = in->drv };
+	struct listing l = { 0 };
+	int err = nodes_list(&rd, graph, &l);
+
+	if (!err)
+		err = edges_list(&rd, graph, &l);
+	if (!err)
+		err = listing_order(&l);
+	if (!err)
+		err = graph_encode(&rd, &l, ret);
+	read_release(&rd);
+	free(l.nodes);
+	free(l.order);
+	free(l.edges);
+	return err;
+}
