@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * dump.c - graph objects as text, and back.
+ *
+ * One line for the format, one a node, one an edge, one a section that we do not know.
+ * Everything in the object is in the text, so the text gives the same bytes again;
+ * tables and counts follow from the nodes and are not written. '#' starts a comment.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "graph/text.h"
+
+#define FIRST_LINE "foundry-graph"
+
+/* --- object -> text --- */
+
+static int head_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	const struct fdry_graph_header *h = &v->header;
+	int err = fdry_buf_printf(out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n", h->version,
+				  h->nodes, h->edges, h->kernels, h->size);
+
+	if (!err && h->compat)
+		err = fdry_buf_printf(out, "compat 0x%x\n", h->compat);
+	return err;
+}
+
+static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, uint32_t nkernels,
+			   struct fdry_buf *out)
+{
+	struct fdry_graph_kernel k;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < v->header.kernels && !err; i++) {
+		k = fdry_graph_kernel_at(v, i);
+		if (k.index < nkernels)
+			err = fdry_buf_printf(out, "# kernel %u is %s\n", k.index, kernels[k.index].name);
+	}
+	return err;
+}
+
+static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_cursor c = { .v = v };
+	const struct fdry_node_ops *ops;
+	struct fdry_node node;
+	int err = 0;
+
+	while (!err && fdry_graph_next(&c, &node)) {
+		ops = fdry_node_ops(node.kind);
+		err = fdry_buf_printf(out, "node %u %s", c.node - 1, ops->name);
+		if (!err && ops->to_text)
+			err = ops->to_text(&node, out);
+		if (!err)
+			err = fdry_buf_printf(out, "\n");
+	}
+	return err;
+}
+
+static int edges_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_edge e;
+	CUgraphEdgeData d;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < v->header.edges && !err; i++) {
+		e = fdry_graph_edge_at(v, i);
+		d = fdry_graph_edge_data_at(v, e.index);
+		err = fdry_buf_printf(out, "edge %u %u", e.from, e.to);
+		if (!err && e.index)
+			err = fdry_buf_printf(out, " from_port %u to_port %u type %u", d.from_port, d.to_port, d.type);
+		if (!err)
+			err = fdry_buf_printf(out, "\n");
+	}
+	return err;
+}
+
+static int optional_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_section s;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < v->header.sections && !err; i++) {
+		memcpy(&s, v->bytes.data + sizeof(v->header) + sizeof(s) * (size_t)i, sizeof(s));
+		if (!(s.id & FDRY_GSEC_OPTIONAL))
+			continue;
+		err = fdry_buf_printf(out, "section 0x%x", s.id);
+		if (!err)
+			err = fdry_bytes_to_text((struct fdry_span){ v->bytes.data + s.offset, s.length }, out);
+		if (!err)
+			err = fdry_buf_printf(out, "\n");
+	}
+	return err;
+}
+
+int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels, uint32_t nkernels,
+		       struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	int err = head_to_text(view, &out);
+
+	if (!err && kernels)
+		err = kernels_to_text(view, kernels, nkernels, &out);
+	if (!err)
+		err = nodes_to_text(view, &out);
+	if (!err)
+		err = edges_to_text(view, &out);
+	if (!err)
+		err = optional_to_text(view, &out);
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+/* --- text -> object --- */
+
+struct parse {
+	struct fdry_text text;
+	struct fdry_graph_enc enc;
+	struct fdry_buf edges; /* struct fdry_edge each */
+	bool begun;            /* the first line was seen */
+};
+
+static int node_line(struct parse *p)
+{
+	const struct fdry_node_ops *ops;
+	struct fdry_node node;
+	struct fdry_span name;
+	uint64_t index;
+	int err = fdry_word_u64(&p->text.w, "the node", UINT32_MAX, &index);
+
+	memset(&node, 0, sizeof(node));
+	if (!err && index != p->enc.column[FDRY_GSEC_KIND].len)
+		err = fdry_fail(FDRY_E_INVAL, "node %" PRIu64 " stands where node %zu should", index,
+				p->enc.column[FDRY_GSEC_KIND].len);
+	if (!err && !fdry_word(&p->text.w, &name))
+		err = fdry_fail(FDRY_E_INVAL, "the line ends where the node's kind should stand");
+	if (!err)
+		err = fdry_node_kind_named(name, &node.kind);
+	if (err)
+		return err;
+	ops = fdry_node_ops(node.kind);
+	if (ops->from_text)
+		err = ops->from_text(&p->text, &node);
+	return err ? err : fdry_graph_enc_node(&p->enc, &node);
+}
+
+static int edge_data_words(struct fdry_words *w, CUgraphEdgeData *ret)
+{
+	uint64_t port = 0, to = 0, type = 0;
+	int err = fdry_word_u64(w, "from_port", UINT8_MAX, &port);
+
+	if (!err)
+		err = fdry_word_expect(w, "to_port");
+	if (!err)
+		err = fdry_word_u64(w, "to_port", UINT8_MAX, &to);
+	if (!err)
+		err = fdry_word_expect(w, "type");
+	if (!err)
+		err = fdry_word_u64(w, "type", UINT8_MAX, &type);
+	ret->from_port = (uint8_t)port;
+	ret->to_port = (uint8_t)to;
+	ret->type = (uint8_t)type;
+	return err;
+}
+
+static int edge_line(struct parse *p)
+{
+	struct fdry_words *w = &p->text.w;
+	struct fdry_edge e = { 0 };
+	int err = fdry_word_u32(w, "the edge's source", &e.from);
+
+	if (!err)
+		err = fdry_word_u32(w, "the edge's target", &e.to);
+	if (!err && fdry_word_is(w, "from_port"))
+		err = edge_data_words(w, &e.data);
+	if (!err)
+		err = fdry_buf_put(&p->edges, &e, sizeof(e));
+	return err;
+}
+
+static int section_line(struct parse *p)
+{
+	uint32_t id = 0;
+	int err = fdry_word_u32(&p->text.w, "the section", &id);
+
+	p->text.args.len = 0;
+	if (!err)
+		err = fdry_bytes_from_text(&p->text.w, &p->text.args);
+	if (!err)
+		err = fdry_graph_enc_optional(&p->enc, id, (struct fdry_span){ p->text.args.data, p->text.args.len });
+	return err;
+}
+
+static int first_line(struct parse *p)
+{
+	uint64_t version;
+	int err = fdry_word_expect(&p->text.w, FIRST_LINE);
+
+	if (!err)
+		err = fdry_word_u64(&p->text.w, "the version", UINT32_MAX, &version);
+	if (!err && version != FDRY_GRAPH_VERSION)
+		err = fdry_fail(FDRY_E_INVAL, "it has format version %" PRIu64 ", and this version writes %u", version, FDRY_GRAPH_VERSION);
+	p->begun = !err;
+	return err;
+}
+
+static int line_parse(struct parse *p)
+{
+	struct fdry_words *w = &p->text.w;
+	struct fdry_words before = *w;
+	struct fdry_span word;
+	int err;
+
+	if (!fdry_word(w, &word))
+		return 0;
+	*w = before;
+	if (!p->begun)
+		err = first_line(p);
+	else if (fdry_word_is(w, "node"))
+		err = node_line(p);
+	else if (fdry_word_is(w, "edge"))
+		err = edge_line(p);
+	else if (fdry_word_is(w, "section"))
+		err = section_line(p);
+	else if (fdry_word_is(w, "compat"))
+		err = fdry_word_u32(w, "compat", &p->enc.compat);
+	else
+		err = fdry_fail(FDRY_E_INVAL, "it begins with '%.*s', which is no kind of line",
+				(int)(word.len < 40 ? word.len : 40), word.data);
+	return err ? err : fdry_words_end(w);
+}
+
+static int lines_parse(struct parse *p, struct fdry_span text)
+{
+	const char *at = (const char *)text.data, *end = at + text.len, *newline;
+	unsigned int line;
+	int err;
+
+	for (line = 1; at < end; line++) {
+		newline = memchr(at, '\n', (size_t)(end - at));
+		p->text.w = (struct fdry_words){ at, newline ? newline : end };
+		err = line_parse(p);
+		if (err)
+			return fdry_fail_at(err, "line %u", line);
+		at = newline ? newline + 1 : end;
+	}
+	if (!p->begun)
+		return fdry_fail(FDRY_E_INVAL, "the text does not begin with '" FIRST_LINE " %u'", FDRY_GRAPH_VERSION);
+	return 0;
+}
+
+int fdry_graph_from_text(struct fdry_span text, struct fdry_buf *ret)
+{
+	struct parse *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return fdry_nomem();
+	err = text.len ? lines_parse(p, text) : fdry_fail(FDRY_E_INVAL, "the text is empty");
+	if (!err)
+		err = fdry_graph_enc_edges(&p->enc, (struct fdry_edge *)p->edges.data,
+					   (uint32_t)(p->edges.len / sizeof(struct fdry_edge)));
+	if (!err)
+		err = fdry_graph_enc_finish(&p->enc, ret);
+	fdry_graph_enc_release(&p->enc);
+	fdry_buf_release(&p->text.args);
+	fdry_buf_release(&p->edges);
+	free(p);
+	return err;
+}

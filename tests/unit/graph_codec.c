@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of the format of graph objects: golden bytes, every field damaged in turn, limits. */
+#include "tests/unit/graph_objects.h"
+
+#include "graph/intern.h"
+#include "tests/unit/graph_kernels.h"
+
+/* --- golden --- */
+
+START_TEST(golden_hashes)
+{
+	const char *name = golden_names[_i];
+	struct fdry_buf object = golden_object(name), sum = golden_file(name, ".sha256");
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid oid;
+
+	ck_assert_int_eq(fdry_oid_of(object.data, object.len, &oid), 0);
+	fdry_oid_hex(&oid, hex);
+	ck_assert_uint_ge(sum.len, 64);
+	sum.data[64] = 0;
+	ck_assert_str_eq(hex, (char *)sum.data);
+	fdry_buf_release(&object);
+	fdry_buf_release(&sum);
+}
+END_TEST
+
+/* Bytes of a file of hexadecimal digits and comments. */
+static struct fdry_buf unhex(const struct fdry_buf *text)
+{
+	struct fdry_buf b = { 0 };
+	char pair[3] = { 0 };
+	size_t i, n = 0;
+	uint8_t byte;
+
+	for (i = 0; i < text->len; i++) {
+		if (text->data[i] == '#')
+			while (i < text->len && text->data[i] != '\n')
+				i++;
+		else if (text->data[i] > ' ')
+			pair[n++] = (char)text->data[i];
+		if (n < 2)
+			continue;
+		byte = (uint8_t)strtoul(pair, NULL, 16);
+		ck_assert_int_eq(fdry_buf_put(&b, &byte, 1), 0);
+		n = 0;
+	}
+	return b;
+}
+
+START_TEST(written_by_hand)
+{
+	struct fdry_buf hex = golden_file("by-hand", ".hex"), hand = unhex(&hex), ours = golden_object("by-hand");
+	struct fdry_graph_view v;
+
+	ck_assert_msg(!fdry_graph_view_open(span_of(&hand), &v), "%s", fdry_last_error());
+	ck_assert_uint_eq(hand.len, ours.len);
+	ck_assert_mem_eq(hand.data, ours.data, hand.len);
+	fdry_buf_release(&hex);
+	fdry_buf_release(&hand);
+	fdry_buf_release(&ours);
+}
+END_TEST
+
+/* --- the view --- */
+
+START_TEST(view_says_what_is_there)
+{
+	struct fdry_buf o = golden_object("by-hand");
+	struct fdry_graph_cursor c = { 0 };
+	struct fdry_graph_view v;
+	struct fdry_node n;
+
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	c.v = &v;
+	ck_assert(fdry_graph_next(&c, &n));
+	ck_assert_uint_eq(n.kind, FDRY_NODE_KERNEL);
+	ck_assert_uint_eq(n.kernel.kernel, 2);
+	ck_assert_uint_eq(n.kernel.launch.grid[0], 3);
+	ck_assert_uint_eq(n.kernel.launch.grid[1], 2);
+	ck_assert_uint_eq(n.kernel.launch.block[0], 64);
+	ck_assert_uint_eq(n.kernel.launch.shared, 1024);
+	ck_assert_uint_eq(n.kernel.attrs.len, 0);
+	ck_assert_uint_eq(n.kernel.args.len, 18);
+	ck_assert_uint_eq(fdry_get64(n.kernel.args.data + 8), 0x500000000200);
+	ck_assert(fdry_graph_next(&c, &n));
+	ck_assert_uint_eq(n.kind, FDRY_NODE_MEMSET);
+	ck_assert_uint_eq(n.memset.value, 0xabcd);
+	ck_assert(!fdry_graph_next(&c, &n));
+	ck_assert(!fdry_graph_next(&c, &n));
+	fdry_buf_release(&o);
+}
+END_TEST
+
+START_TEST(view_at_any_alignment)
+{
+	struct fdry_buf o = golden_object("all-kinds"), text = text_of(&o), again = { 0 };
+	uint8_t *room = malloc(o.len + 1);
+	struct fdry_graph_view v;
+
+	memcpy(room + 1, o.data, o.len);
+	ck_assert_int_eq(fdry_graph_view_open((struct fdry_span){ room + 1, o.len }, &v), 0);
+	ck_assert_int_eq(fdry_graph_to_text(&v, NULL, 0, &again), 0);
+	ck_assert_str_eq((char *)text.data, (char *)again.data);
+	free(room);
+	fdry_buf_release(&o);
+	fdry_buf_release(&text);
+	fdry_buf_release(&again);
+}
+END_TEST
+
+START_TEST(view_untouched_on_failure)
+{
+	struct fdry_graph_view v, before;
+	uint8_t zeros[256] = { 0 };
+
+	memset(&v, 0x5a, sizeof(v));
+	before = v;
+	ck_assert_int_eq(fdry_graph_view_open((struct fdry_span){ zeros, sizeof(zeros) }, &v), -FDRY_E_BADIMAGE);
+	ck_assert_mem_eq(&v, &before, sizeof(v));
+}
+END_TEST
+
+START_TEST(every_cut_is_refused)
+{
+	struct fdry_buf o = golden_object(golden_names[_i]);
+	struct fdry_graph_view v;
+	uint8_t *exact;
+	size_t n;
+	int err;
+
+	for (n = 0; n < o.len; n++) {
+		exact = malloc(n + !n);
+		memcpy(exact, o.data, n);
+		err = fdry_graph_view_open((struct fdry_span){ exact, n }, &v);
+		ck_assert_msg(err == -FDRY_E_BADIMAGE, "%zu bytes of %zu: %d", n, o.len, err);
+		free(exact);
+	}
+	fdry_buf_release(&o);
+}
+END_TEST
+
+/* Whatever a byte becomes: it is refused, or it means something else that has a text of its own. */
+START_TEST(every_byte_matters)
+{
+	static const uint8_t masks[] = { 0x01, 0x02, 0x40, 0x80, 0xff };
+	struct fdry_buf o = golden_object(golden_names[_i]), text = text_of(&o), other, again;
+	struct fdry_graph_view v;
+	size_t i, m;
+
+	for (i = 0; i < o.len; i++)
+		for (m = 0; m < sizeof(masks); m++) {
+			o.data[i] ^= masks[m];
+			if (!fdry_graph_view_open(span_of(&o), &v)) {
+				other = text_of(&o);
+				ck_assert_msg(strcmp((char *)other.data, (char *)text.data) != 0, "byte %zu ^ 0x%x changes nothing", i, masks[m]);
+				again = object_of(span_of(&other));
+				ck_assert_uint_eq(again.len, o.len);
+				ck_assert_mem_eq(again.data, o.data, o.len);
+				fdry_buf_release(&other);
+				fdry_buf_release(&again);
+			}
+			o.data[i] ^= masks[m];
+		}
+	fdry_buf_release(&o);
+	fdry_buf_release(&text);
+}
+END_TEST
+
+/* --- one field damaged at a time --- */
+
+#define HEADER(field) 0, offsetof(struct fdry_graph_header, field), sizeof(((struct fdry_graph_header *)0)->field)
+#define ENTRY(id, field) FDRY_GSEC_##id, offsetof(struct fdry_graph_section, field), \
+			 sizeof(((struct fdry_graph_section *)0)->field) | DIRECTORY
+#define IN(id, at, size) FDRY_GSEC_##id, at, size
+#define DIRECTORY 0x100 /* in the directory entry, not in the section */
+
+/* In "all-kinds": write @value over a field; opening must say @says. */
+static const struct damage {
+	uint32_t section; /* 0: the header */
+	size_t at;
+	unsigned int size;
+	uint64_t value;
+	enum fdry_errcode code;
+	const char *says;
+} damages[] = {
+	{ HEADER(magic), 0x1a46524759524447, FDRY_E_BADIMAGE, "does not begin like a graph object" },
+	{ HEADER(version), 2, FDRY_E_VERSION, "format version 2 and this version reads 1" },
+	{ HEADER(version), 0, FDRY_E_VERSION, "format version 0" },
+	{ HEADER(incompat), 0x10, FDRY_E_VERSION, "needs features 0x10" },
+	{ HEADER(sections), 65, FDRY_E_LIMIT, "sections is 65, more than the limit of 64" },
+	{ HEADER(sections), 15, FDRY_E_BADIMAGE, "section 1 begins at 512, not at 488" },
+	{ HEADER(size), 0, FDRY_E_BADIMAGE, "its header says 0" },
+	{ HEADER(size), 1ull << 33, FDRY_E_LIMIT, "size is 8589934592" },
+	{ HEADER(nodes), 1u << 23, FDRY_E_LIMIT, "nodes is 8388608, more than the limit" },
+	{ HEADER(nodes), 13, FDRY_E_BADIMAGE, "section 1 (node kinds) has 14 bytes, and 13 entries need 13" },
+	{ HEADER(kernel_nodes), UINT32_MAX, FDRY_E_LIMIT, "kernel_nodes is 4294967295" },
+	{ HEADER(kernel_nodes), 4, FDRY_E_BADIMAGE, "section 6 (kernel of kernel nodes) has 20 bytes, and 4 entries need 16" },
+	{ HEADER(memset_nodes), 3, FDRY_E_BADIMAGE, "section 10 (memset nodes)" },
+	{ HEADER(memcpy_nodes), 1, FDRY_E_BADIMAGE, "section 11 (memcpy nodes)" },
+	{ HEADER(event_nodes), 5, FDRY_E_BADIMAGE, "section 12 (event of event nodes)" },
+	{ HEADER(events), 1, FDRY_E_BADIMAGE, "entry 1 of section 12 (event of event nodes) is 1" },
+	{ HEADER(events), 3, FDRY_E_BADIMAGE, "section 12 (event of event nodes) uses 2 of 3 records" },
+	{ HEADER(events), 40000, FDRY_E_LIMIT, "events is 40000" },
+	{ HEADER(kernels), 2, FDRY_E_BADIMAGE, "section 2 (kernels)" },
+	{ HEADER(kernels), 1u << 17, FDRY_E_LIMIT, "kernels is 131072" },
+	{ HEADER(launches), 9, FDRY_E_BADIMAGE, "section 3 (launch configurations)" },
+	{ HEADER(attr_sets), 0, FDRY_E_BADIMAGE, "section 4 (attribute set ends)" },
+	{ HEADER(attrs), 8, FDRY_E_BADIMAGE, "section 5 (attributes)" },
+	{ HEADER(attrs), 1u << 21, FDRY_E_LIMIT, "attrs is 2097152" },
+	{ HEADER(edges), 1, FDRY_E_BADIMAGE, "section 13 (edge sources)" },
+	{ HEADER(edges), 1u << 25, FDRY_E_LIMIT, "edges is 33554432" },
+	{ HEADER(edge_data), 1, FDRY_E_BADIMAGE, "section 16 (edge data)" },
+	{ HEADER(edge_data), 256, FDRY_E_LIMIT, "edge_data is 256" },
+	{ HEADER(arg_bytes), 8, FDRY_E_BADIMAGE, "section 9 (arguments)" },
+	{ HEADER(arg_bytes), 1ull << 32, FDRY_E_LIMIT, "arg_bytes is 4294967296" },
+	{ 0, offsetof(struct fdry_graph_header, reserved), 1, 1, FDRY_E_BADIMAGE, "reserved bytes of its header" },
+	{ 0, sizeof(struct fdry_graph_header) - 1, 1, 1, FDRY_E_BADIMAGE, "reserved bytes of its header" },
+	{ ENTRY(KERNEL, id), 1, FDRY_E_BADIMAGE, "section 1 does not stand in ascending order" },
+	{ ENTRY(KIND, id), 0, FDRY_E_BADIMAGE, "section 0 does not stand in ascending order" },
+	{ ENTRY(EDGE_DATA, id), 17, FDRY_E_VERSION, "section 17 is not understood" },
+	{ ENTRY(EDGE_DATA, id), 0x80000000, FDRY_E_BADIMAGE, "section 16 (edge data) is missing" },
+	{ ENTRY(LAUNCH, reserved), 1, FDRY_E_BADIMAGE, "reserved bytes of section 3" },
+	{ ENTRY(LAUNCH, offset), 4, FDRY_E_BADIMAGE, "section 3 begins at 4, not at" },
+	{ ENTRY(LAUNCH, offset), UINT64_MAX, FDRY_E_BADIMAGE, "section 3 begins at 18446744073709551615" },
+	{ ENTRY(LAUNCH, length), 0, FDRY_E_BADIMAGE, "section 3 has a length of 0" },
+	{ ENTRY(LAUNCH, length), UINT64_MAX, FDRY_E_BADIMAGE, "section 3 has a length of 18446744073709551615" },
+	{ ENTRY(EDGE_DATA, length), 24, FDRY_E_BADIMAGE, "section 16 ends beyond the object" },
+	{ ENTRY(LAUNCH, length), 108, FDRY_E_BADIMAGE, "section 3 (launch configurations) has 108 bytes" },
+	{ ENTRY(LAUNCH, length), 113, FDRY_E_BADIMAGE, "padding after section 3 is not zero" },
+	{ IN(KIND, 14, 1), 1, FDRY_E_BADIMAGE, "padding after section 1 is not zero" },
+	{ IN(KIND, 3, 1), 0, FDRY_E_VERSION, "node 3 is of kind 0" },
+	{ IN(KIND, 3, 1), 7, FDRY_E_VERSION, "node 3 is of kind 7" },
+	{ IN(KIND, 3, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
+	{ IN(KIND, 8, 1), 6, FDRY_E_BADIMAGE, "event 0 is not both recorded and waited for" },
+	{ IN(KIND, 11, 1), 5, FDRY_E_BADIMAGE, "event 1 is not both recorded and waited for" },
+	{ IN(KERNEL, 4, 4), 32765, FDRY_E_LIMIT, "takes 32765 bytes of arguments, more than the limit" },
+	{ IN(KERNEL, 4, 4), 32, FDRY_E_BADIMAGE, "the arguments of kernel node 3 end at 96 of 80 bytes" },
+	{ IN(KERNEL, 20, 4), 0, FDRY_E_BADIMAGE, "8 bytes of arguments belong to no node" },
+	{ IN(LAUNCH, 8, 4), 0, FDRY_E_BADIMAGE, "launch configuration 0 has a size of 0" },
+	{ IN(LAUNCH, 28 + 12, 4), 0, FDRY_E_BADIMAGE, "launch configuration 1 has a size of 0" },
+	{ IN(ATTR_SET, 0, 4), 0, FDRY_E_BADIMAGE, "attribute set 0 ends at attribute 0" },
+	{ IN(ATTR_SET, 0, 4), 8, FDRY_E_BADIMAGE, "attribute access_policy_window does not stand" },
+	{ IN(ATTR_SET, 4, 4), 2, FDRY_E_BADIMAGE, "attribute set 1 ends at attribute 2 of 9 and begins at 2" },
+	{ IN(ATTR_SET, 8, 4), 10, FDRY_E_BADIMAGE, "attribute set 2 ends at attribute 10 of 9" },
+	{ IN(ATTR, 0, 4), 13, FDRY_E_VERSION, "attribute set 0: attribute 13 is not understood" },
+	{ IN(ATTR, 0, 4), 0, FDRY_E_VERSION, "attribute 0 is not understood" },
+	{ IN(ATTR, 0, 4), 15, FDRY_E_VERSION, "attribute 15 is not understood" },
+	{ IN(ATTR, 0, 4), UINT32_MAX, FDRY_E_VERSION, "attribute 4294967295 is not understood" },
+	{ IN(ATTR, 0, 4), 8, FDRY_E_BADIMAGE, "attribute priority does not stand in ascending order" },
+	{ IN(ATTR, 4, 4), 8, FDRY_E_BADIMAGE, "attribute cooperative has 8 bytes, not 4" },
+	{ IN(ATTR, 8, 4), 2, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
+	{ IN(ATTR, 8 + 63, 1), 1, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
+	{ IN(ATTR, 2 * 72 + 8 + 8, 8), 0, FDRY_E_BADIMAGE, "attribute access_policy_window is not in canonical encoding" },
+	{ IN(NODE_KERNEL, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 6 (kernel of kernel nodes) is 1, and at most 0" },
+	{ IN(NODE_KERNEL, 4, 4), UINT32_MAX, FDRY_E_BADIMAGE, "entry 1 of section 6" },
+	{ IN(NODE_KERNEL, 16, 4), 0, FDRY_E_BADIMAGE, "section 6 (kernel of kernel nodes) uses 2 of 3" },
+	{ IN(NODE_LAUNCH, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 7" },
+	{ IN(NODE_LAUNCH, 16, 4), 4, FDRY_E_BADIMAGE, "entry 4 of section 7 (launch configuration of kernel nodes) is 4, and at most 3" },
+	{ IN(NODE_ATTRS, 0, 4), 2, FDRY_E_BADIMAGE, "entry 0 of section 8 (attribute set of kernel nodes) is 2, and at most 1" },
+	{ IN(NODE_ATTRS, 16, 4), 4, FDRY_E_BADIMAGE, "entry 4 of section 8" },
+	{ IN(ARGS, 79, 1), 1, FDRY_E_BADIMAGE, "padding after the arguments of kernel node 4 is not zero" },
+	{ IN(MEMSET, 8, 8), 1, FDRY_E_BADIMAGE, "memset node 0 has a pitch and only one row" },
+	{ IN(MEMSET, 16, 8), 0, FDRY_E_BADIMAGE, "memset node 0 has a size of 0" },
+	{ IN(MEMSET, 16, 8), UINT64_MAX - 100, FDRY_E_BADIMAGE, "memset node 0 has a size that does not fit" },
+	{ IN(MEMSET, 24, 8), 0, FDRY_E_BADIMAGE, "memset node 0 has a size of 0" },
+	{ IN(MEMSET, 32, 4), 256, FDRY_E_BADIMAGE, "memset node 0 has a value larger than its elements" },
+	{ IN(MEMSET, 36, 4), 3, FDRY_E_BADIMAGE, "memset node 0 has elements of neither" },
+	{ IN(MEMSET, 40 + 8, 8), 511, FDRY_E_BADIMAGE, "memset node 1 has a size that does not fit its pitch" },
+	{ IN(MEMSET, 40 + 24, 8), 1ull << 60, FDRY_E_BADIMAGE, "memset node 1 has a size that does not fit" },
+	{ IN(MEMCPY, 8, 8), 4097, FDRY_E_BADIMAGE, "memcpy node 0 has a pitch" },
+	{ IN(MEMCPY, 16, 8), 2, FDRY_E_BADIMAGE, "memcpy node 0 has a slice height" },
+	{ IN(MEMCPY, 32, 8), 4097, FDRY_E_BADIMAGE, "memcpy node 0 has a pitch" },
+	{ IN(MEMCPY, 40, 8), 2, FDRY_E_BADIMAGE, "memcpy node 0 has a slice height" },
+	{ IN(MEMCPY, 48, 8), 0, FDRY_E_BADIMAGE, "memcpy node 0 has a size of 0" },
+	{ IN(MEMCPY, 56, 8), 0, FDRY_E_BADIMAGE, "memcpy node 0 has a size of 0" },
+	{ IN(MEMCPY, 64, 8), 0, FDRY_E_BADIMAGE, "memcpy node 0 has a size of 0" },
+	{ IN(MEMCPY, 72 + 8, 8), 199, FDRY_E_BADIMAGE, "memcpy node 1 has a pitch" },
+	{ IN(MEMCPY, 72 + 40, 8), 7, FDRY_E_BADIMAGE, "memcpy node 1 has a slice height" },
+	{ IN(MEMCPY, 72 + 64, 8), 1ull << 62, FDRY_E_BADIMAGE, "memcpy node 1 has a size that does not fit" },
+	{ IN(EVENT, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 12" },
+	{ IN(EVENT, 12, 4), 0, FDRY_E_BADIMAGE, "event 1 is not both recorded and waited for" },
+	{ IN(EDGE_FROM, 0, 4), 1, FDRY_E_BADIMAGE, "edge 0 leads from node 1 to node 1" },
+	{ IN(EDGE_FROM, 4, 4), UINT32_MAX, FDRY_E_BADIMAGE, "edge 1 leads from node 4294967295" },
+	{ IN(EDGE_TO, 60, 4), 14, FDRY_E_BADIMAGE, "edge 15 leads from node 12 to node 14 of 14" },
+	{ IN(EDGE_TO, 4, 4), 1, FDRY_E_BADIMAGE, "edge 1 does not stand in ascending order" },
+	{ IN(EDGE_INDEX, 0, 1), 2, FDRY_E_BADIMAGE, "entry 0 of section 15 (edge data of edges) is 2, and at most 1" },
+	{ IN(EDGE_INDEX, 15, 1), 3, FDRY_E_BADIMAGE, "entry 15 of section 15" },
+	{ IN(EDGE_DATA, 0, 1), 3, FDRY_E_VERSION, "edge data 1 has an outgoing port" },
+	{ IN(EDGE_DATA, 1, 1), 1, FDRY_E_VERSION, "edge data 1 has an incoming port" },
+	{ IN(EDGE_DATA, 2, 1), 2, FDRY_E_VERSION, "edge data 1 has a type" },
+	{ IN(EDGE_DATA, 7, 1), 1, FDRY_E_VERSION, "edge data 1 has reserved bytes" },
+	{ IN(EDGE_DATA, 0, 3), 0, FDRY_E_BADIMAGE, "edge data 1 is the default" },
+};
+
+START_TEST(damage_is_named)
+{
+	const struct damage *d = &damages[_i];
+	struct fdry_buf o = golden_object("all-kinds");
+	struct fdry_graph_view v;
+	size_t at = d->at;
+	int err;
+
+	if (d->size & DIRECTORY)
+		at += entry_of(&o, d->section);
+	else if (d->section)
+		at += section_of(&o, d->section);
+	ck_assert_uint_le(at + (d->size & 0xff), o.len);
+	memcpy(o.data + at, &d->value, d->size & 0xff);
+	err = fdry_graph_view_open(span_of(&o), &v);
+	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
+		      "damage %d: %s (%s), not '%s'", _i, fdry_error_name(err), err ? fdry_last_error() : "opened", d->says);
+	fdry_buf_release(&o);
+}
+END_TEST
+
+START_TEST(bytes_behind_the_end)
+{
+	struct fdry_buf o = golden_object("by-hand");
+	struct fdry_graph_view v;
+
+	ck_assert_int_eq(fdry_buf_put_u64(&o, 0), 0);
+	fdry_set64(o.data + offsetof(struct fdry_graph_header, size), o.len);
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), -FDRY_E_BADIMAGE);
+	ck_assert(strstr(fdry_last_error(), "8 bytes follow its last section"));
+	fdry_buf_release(&o);
+}
+END_TEST
+
+/* --- the kernel table --- */
+
+START_TEST(kernel_table)
+{
+	static const struct fdry_param beyond[] = { { 0, 8 }, { 16, 3 } };
+	struct fdry_buf o = golden_object("by-hand");
+	struct fdry_kernel table[TEST_KERNELS];
+	struct fdry_graph_view v;
+
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	memcpy(table, test_kernels, sizeof(table));
+	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), 0);
+	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, 2), -FDRY_E_BADIMAGE);
+	ck_assert_str_eq(fdry_last_error(), "the graph uses kernel 2, and the image has 2");
+	table[2].param_bytes = 24;
+	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), -FDRY_E_BADIMAGE);
+	ck_assert_str_eq(fdry_last_error(), "kernel 2 (gap) takes 24 bytes of arguments, and the graph has 18");
+	table[2].param_bytes = 18;
+	table[2].params = beyond;
+	table[2].nparams = 2;
+	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), -FDRY_E_BADIMAGE);
+	ck_assert_str_eq(fdry_last_error(), "parameter 1 of kernel 2 (gap) lies outside of its 18 bytes");
+	fdry_buf_release(&o);
+}
+END_TEST
+
+/* --- the encoder --- */
+
+START_TEST(encoder_refuses_bad_edges)
+{
+	struct fdry_edge edges[] = { { .from = 0, .to = 1 }, { .from = 0, .to = 1 } };
+	struct fdry_node node = { .kind = FDRY_NODE_EMPTY };
+	struct fdry_graph_enc enc = { 0 };
+	struct fdry_buf out = { 0 };
+
+	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), 0);
+	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), 0);
+	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, 2), 0);
+	ck_assert_int_eq(fdry_graph_enc_finish(&enc, &out), -FDRY_E_BADIMAGE);
+	ck_assert(strstr(fdry_last_error(), "edge 1 does not stand in ascending order"));
+	ck_assert_ptr_null(out.data);
+	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, FDRY_GRAPH_EDGES_MAX + 1), -FDRY_E_LIMIT);
+	fdry_graph_enc_release(&enc);
+}
+END_TEST
+
+START_TEST(encoder_limits_edge_data)
+{
+	struct fdry_edge edges[257];
+	struct fdry_graph_enc enc = { 0 };
+	unsigned int i;
+
+	memset(edges, 0, sizeof(edges));
+	for (i = 0; i < 257; i++) {
+		edges[i].to = i + 1;
+		edges[i].data.from_port = (unsigned char)i;
+		edges[i].data.type = i > 255;
+	}
+	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, 257), -FDRY_E_LIMIT);
+	fdry_graph_enc_release(&enc);
+}
+END_TEST
+
+START_TEST(encoder_limits_events)
+{
+	struct fdry_node node = { .kind = FDRY_NODE_RECORD, .event = FDRY_GRAPH_EVENTS_MAX };
+	struct fdry_graph_enc enc = { 0 };
+
+	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), -FDRY_E_LIMIT);
+	fdry_graph_enc_release(&enc);
+}
+END_TEST
+
+START_TEST(encoder_takes_only_optional_sections)
+{
+	struct fdry_graph_enc enc = { 0 };
+	struct fdry_span x = { (const uint8_t *)"x", 1 };
+
+	ck_assert_int_eq(fdry_graph_enc_optional(&enc, 17, x), -FDRY_E_INVAL);
+	x.len = 0;
+	ck_assert_int_eq(fdry_graph_enc_optional(&enc, FDRY_GSEC_OPTIONAL, x), -FDRY_E_INVAL);
+	fdry_graph_enc_release(&enc);
+}
+END_TEST
+
+/* --- order --- */
+
+START_TEST(order_is_creation_where_that_is_topological)
+{
+	struct fdry_edge edges[] = { { .from = 0, .to = 2 }, { .from = 1, .to = 3 }, { .from = 2, .to = 3 } };
+	uint32_t order[5], i;
+
+	ck_assert_int_eq(fdry_edges_order(edges, 3, 5, order), 0);
+	for (i = 0; i < 5; i++)
+		ck_assert_uint_eq(order[i], i);
+}
+END_TEST
+
+START_TEST(order_follows_edges)
+{
+	/* 4 -> 0, 3 -> 1, 1 -> 0; 2 alone */
+	struct fdry_edge edges[] = { { .from = 4, .to = 0 }, { .from = 3, .to = 1 }, { .from = 1, .to = 0 } };
+	static const uint32_t expect[] = { 2, 3, 1, 4, 0 };
+	uint32_t order[5];
+
+	ck_assert_int_eq(fdry_edges_order(edges, 3, 5, order), 0);
+	ck_assert_mem_eq(order, expect, sizeof(expect));
+}
+END_TEST
+
+/* A chain comes out the same, whatever order its nodes were created in. */
+START_TEST(order_of_a_shuffled_chain)
+{
+	enum { N = 1000 };
+	static uint32_t chain[N], order[N];
+	static struct fdry_edge edges[N - 1];
+	uint32_t i, k, t, seed = 12345;
+
+	for (i = 0; i < N; i++)
+		chain[i] = i;
+	for (i = N - 1; i; i--) {
+		seed = seed * 1664525 + 1013904223;
+		k = (seed >> 8) % (i + 1);
+		t = chain[i], chain[i] = chain[k], chain[k] = t;
+	}
+	for (i = 0; i + 1 < N; i++)
+		edges[(i * 7) % (N - 1)] = (struct fdry_edge){ .from = chain[i], .to = chain[i + 1] };
+	ck_assert_int_eq(fdry_edges_order(edges, N - 1, N, order), 0);
+	ck_assert_mem_eq(order, chain, sizeof(chain));
+}
+END_TEST
+
+START_TEST(order_refuses_circles)
+{
+	struct fdry_edge edges[] = { { .from = 0, .to = 1 }, { .from = 1, .to = 2 }, { .from = 2, .to = 1 } };
+	uint32_t order[3];
+
+	ck_assert_int_eq(fdry_edges_order(edges, 3, 3, order), -FDRY_E_REFUSED);
+	ck_assert(strstr(fdry_last_error(), "2 nodes of the graph depend on each other in a circle"));
+}
+END_TEST
+
+/* --- interning --- */
+
+START_TEST(intern_by_first_use)
+{
+	struct fdry_intern t = { 0 };
+	uint32_t i, index = 99;
+	uint64_t v;
+	bool fresh;
+
+	for (i = 0; i < 20000; i++) {
+		v = (uint64_t)i * 0x100000001b3u;
+		ck_assert_int_eq(fdry_intern(&t, &v, i & 1 ? 8 : 7, &index, &fresh), 0);
+		ck_assert_uint_eq(index, i);
+		ck_assert(fresh);
+	}
+	for (i = 0; i < 20000; i += 7) {
+		v = (uint64_t)i * 0x100000001b3u;
+		ck_assert_int_eq(fdry_intern(&t, &v, i & 1 ? 8 : 7, &index, &fresh), 0);
+		ck_assert_uint_eq(index, i);
+		ck_assert(!fresh);
+	}
+	ck_assert_uint_eq(t.count, 20000);
+	v = 3;
+	ck_assert(!fdry_intern_find(&t, &v, 8, &index));
+	fdry_intern_release(&t);
+	ck_assert(!fdry_intern_find(&t, &v, 8, &index));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_codec");
+	TCase *tc = tcase_create("codec");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_loop_test(tc, golden_hashes, 0, GOLDEN_COUNT);
+	tcase_add_test(tc, written_by_hand);
+	tcase_add_test(tc, view_says_what_is_there);
+	tcase_add_test(tc, view_at_any_alignment);
+	tcase_add_test(tc, view_untouched_on_failure);
+	tcase_add_loop_test(tc, every_cut_is_refused, 0, GOLDEN_COUNT);
+	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
+	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
+	tcase_add_test(tc, bytes_behind_the_end);
+	tcase_add_test(tc, kernel_table);
+	tcase_add_test(tc, encoder_refuses_bad_edges);
+	tcase_add_test(tc, encoder_limits_edge_data);
+	tcase_add_test(tc, encoder_limits_events);
+	tcase_add_test(tc, encoder_takes_only_optional_sections);
+	tcase_add_test(tc, order_is_creation_where_that_is_topological);
+	tcase_add_test(tc, order_follows_edges);
+	tcase_add_test(tc, order_of_a_shuffled_chain);
+	tcase_add_test(tc, order_refuses_circles);
+	tcase_add_test(tc, intern_by_first_use);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
