@@ -47,9 +47,10 @@ static void *fn_resolve(void *handle, get_proc_fn get_proc, const struct driver_
 	CUdriverProcAddressQueryResult status;
 	void *p = NULL;
 
-	if (get_proc && !get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) && p)
-		return p;
-	return dlsym(handle, fn->symbol);
+	if (!get_proc)
+		return dlsym(handle, fn->symbol);
+	/* What it does not know is missing, even where a symbol of that name is there. */
+	return get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ? NULL : p;
 }
 
 static void table_fill(struct fdry_driver *drv)

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * op.c - operations: doing them, copying them, giving them back.
+ *
+ * An operation runs on a thread that holds no lock. Touching memory that is not there,
+ * in a kernel or in a copy, ends the operation with ILLEGAL_ADDRESS, as on a GPU: the
+ * signal is caught while, and only while, a thread runs an operation. What it did until
+ * then stays done.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arch/sim/sim.h"
+
+static __thread sigjmp_buf *guard;
+static struct sigaction old_segv, old_bus;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void on_fault(int sig, siginfo_t *info, void *uc)
+{
+	const struct sigaction *old = sig == SIGBUS ? &old_bus : &old_segv;
+
+	if (guard)
+		siglongjmp(*guard, 1);
+	if (old->sa_flags & SA_SIGINFO)
+		old->sa_sigaction(sig, info, uc);
+	else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN)
+		old->sa_handler(sig);
+	else
+		sigaction(sig, old, NULL); /* comes again, to the default action */
+}
+
+static void guard_install(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK };
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGSEGV, &sa, &old_segv);
+	sigaction(SIGBUS, &sa, &old_bus);
+}
+
+/* Blocks run one after the other, each with the shared memory that the one before left. */
+static CUresult launch_run(const struct sim_launch *l, void *shared)
+{
+	const struct sim_kernel_record *k = l->func->record;
+	struct sim_block b = {
+		.grid = { l->grid[0], l->grid[1], l->grid[2] },
+		.dim = { l->block[0], l->block[1], l->block[2] },
+		.shared = shared,
+		.shared_bytes = k->static_shared + l->shared,
+	};
+
+	for (b.index.z = 0; b.index.z < b.grid.z; b.index.z++)
+		for (b.index.y = 0; b.index.y < b.grid.y; b.index.y++)
+			for (b.index.x = 0; b.index.x < b.grid.x; b.index.x++)
+				k->entry(&b, l->args);
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_run(const struct sim_copy *c)
+{
+	const CUDA_MEMCPY3D *p = &c->p;
+	struct sim_plane src = sim_copy_src(p), dst = sim_copy_dst(p);
+	size_t y, z;
+
+	for (z = 0; z < p->Depth; z++)
+		for (y = 0; y < p->Height; y++)
+			memmove(sim_plane_row(&dst, y, z), sim_plane_row(&src, y, z), p->WidthInBytes);
+	return CUDA_SUCCESS;
+}
+
+static void row_set(unsigned char *row, const CUDA_MEMSET_NODE_PARAMS *p)
+{
+	size_t i;
+
+	if (p->elementSize == 1)
+		memset(row, (int)p->value, p->width);
+	else
+		for (i = 0; i < p->width; i++)
+			memcpy(row + i * p->elementSize, &p->value, p->elementSize);
+}
+
+static CUresult set_run(const CUDA_MEMSET_NODE_PARAMS *p)
+{
+	size_t y;
+
+	for (y = 0; y < p->height; y++)
+		row_set((unsigned char *)(uintptr_t)p->dst + y * p->pitch, p);
+	return CUDA_SUCCESS;
+}
+
+static CUresult record_run(const struct sim_event_op *e)
+{
+	struct sim_fence *f;
+	CUresult res = CUDA_SUCCESS;
+
+	sim_lock();
+	f = e->fence ? sim_fence_get(e->fence) : sim_event_arm(e->event);
+	if (f)
+		sim_fence_signal(f);
+	else
+		res = CUDA_ERROR_OUT_OF_MEMORY;
+	sim_fence_put(f);
+	sim_unlock();
+	return res;
+}
+
+static CUresult wait_run(const struct sim_event_op *e)
+{
+	struct sim_fence *f;
+
+	sim_lock();
+	f = e->fence ? e->fence : e->event->fence;
+	if (f) {
+		sim_fence_get(f);
+		sim_fence_wait(f);
+		sim_fence_put(f);
+	}
+	sim_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult memory_run(const struct sim_op *op, void *shared)
+{
+	switch (op->kind) {
+	case SIM_OP_KERNEL:
+		return launch_run(&op->launch, shared);
+	case SIM_OP_MEMCPY:
+		return copy_run(&op->copy);
+	default:
+		return set_run(&op->set);
+	}
+}
+
+static CUresult guarded_run(const struct sim_op *op, void *shared)
+{
+	sigjmp_buf here, *outer = guard;
+	CUresult res;
+
+	pthread_once(&once, guard_install);
+	if (sigsetjmp(here, 1)) {
+		guard = outer;
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	}
+	guard = &here;
+	res = memory_run(op, shared);
+	guard = outer;
+	return res;
+}
+
+static CUresult kernel_run(const struct sim_op *op)
+{
+	size_t size = (size_t)op->launch.func->record->static_shared + op->launch.shared;
+	void *shared = NULL;
+	CUresult res;
+
+	if (size && posix_memalign(&shared, 64, size))
+		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+	sim_memory_soil(shared, size);
+	res = guarded_run(op, shared);
+	free(shared);
+	return res;
+}
+
+CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
+{
+	switch (op->kind) {
+	case SIM_OP_KERNEL:
+		return kernel_run(op);
+	case SIM_OP_MEMCPY:
+	case SIM_OP_MEMSET:
+		return guarded_run(op, NULL);
+	case SIM_OP_EVENT_RECORD:
+		return record_run(&op->event);
+	case SIM_OP_EVENT_WAIT:
+		return wait_run(&op->event);
+	case SIM_OP_HOST:
+		op->host.fn(op->host.userData);
+		return CUDA_SUCCESS;
+	case SIM_OP_CALL:
+		return op->call.run(op->call.data, ctx);
+	case SIM_OP_NONE:
+		break;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Bytes of one's own; NULL for none, and where memory is short. */
+static void *bytes_dup(const void *p, size_t size)
+{
+	void *q = NULL;
+
+	if (size && !posix_memalign(&q, 16, size))
+		memcpy(q, p, size);
+	return q;
+}
+
+static CUresult launch_copy(const struct sim_launch *l, struct sim_op *ret)
+{
+	struct sim_launch *to = &ret->launch;
+
+	to->attrs = bytes_dup(l->attrs, l->nattrs * sizeof(*l->attrs));
+	to->args = bytes_dup(l->args, l->args_size);
+	if ((l->nattrs && !to->attrs) || (l->args_size && !to->args)) {
+		free(to->attrs);
+		free(to->args);
+		ret->kind = SIM_OP_NONE;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	sim_obj_get(&l->func->obj);
+	return CUDA_SUCCESS;
+}
+
+/* A copied memcpy reads where the caller's source is, not what was staged of it. */
+CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
+{
+	if (op->kind == SIM_OP_CALL || (op->kind == SIM_OP_MEMCPY && op->copy.staged))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*ret = *op;
+	if (op->kind == SIM_OP_KERNEL)
+		return launch_copy(&op->launch, ret);
+	if (op->kind == SIM_OP_EVENT_RECORD || op->kind == SIM_OP_EVENT_WAIT) {
+		sim_obj_get(&op->event.event->obj);
+		if (op->event.fence)
+			sim_fence_get(op->event.fence);
+	}
+	return CUDA_SUCCESS;
+}
+
+void sim_op_clear(struct sim_op *op)
+{
+	switch (op->kind) {
+	case SIM_OP_KERNEL:
+		sim_obj_put(&op->launch.func->obj);
+		free(op->launch.attrs);
+		free(op->launch.args);
+		break;
+	case SIM_OP_MEMCPY:
+		free(op->copy.staged);
+		break;
+	case SIM_OP_EVENT_RECORD:
+	case SIM_OP_EVENT_WAIT:
+		sim_obj_put(&op->event.event->obj);
+		sim_fence_put(op->event.fence);
+		break;
+	case SIM_OP_CALL:
+		if (op->call.release)
+			op->call.release(op->call.data);
+		break;
+	default:
+		break;
+	}
+	op->kind = SIM_OP_NONE;
+}

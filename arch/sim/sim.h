@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.h - what the files of the software driver share.
+ *
+ * The software driver is a libcuda.so.1 that runs on any machine: device memory is host
+ * memory, a kernel is a C function, a stream is a queue with a thread behind it. It is
+ * an object of its own and shares nothing with the library: it fails like a driver, with
+ * a CUresult, and prints nothing.
+ *
+ * Locking: one lock for all of it, as the real driver has. SIM_ENTER() takes it until
+ * the exported function returns; everything below is called with it held unless the
+ * comment says otherwise. Threads of streams run operations without it. Waiting
+ * (sim_fence_wait() and what uses it) gives it up meanwhile, so whatever was looked up
+ * before must be looked up again or be held by a reference.
+ *
+ * Handles are numbers that are never used twice, not addresses: a destroyed or foreign
+ * handle is always recognised, and following one by mistake crashes at once.
+ */
+#ifndef FDRY_ARCH_SIM_SIM_H
+#define FDRY_ARCH_SIM_SIM_H
+
+/* What cuda.h declares is what this object exports, when defined here. */
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#define SIM_DRIVER /* kernel.h: no device code here */
+#include "arch/sim/kernel.h"
+
+/* Forms of functions that programs ask for by name and cuda.h no longer declares. */
+#undef cuGetProcAddress
+#undef cuEventElapsedTime
+SIM_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
+SIM_EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
+SIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev);
+SIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned int flags,
+				   CUdevice dev);
+
+/* entry.c: exported functions, counting them, making them fail */
+
+enum sim_fn {
+#define SIM_FN(symbol, name, since, kind) SIM_FN_##symbol,
+#include "arch/sim/entry.def"
+#undef SIM_FN
+	SIM_FNS
+};
+
+CUresult sim_enter(enum sim_fn fn); /* without the lock */
+void sim_lock(void);
+void sim_unlock(void);
+pthread_mutex_t *sim_mutex(void); /* the lock itself, to wait with */
+static inline void sim_leave(const int *held)
+{
+	(void)held;
+	sim_unlock();
+}
+
+/* First line of every exported function: counts the call, makes it fail if that was asked
+ * for, checks that cuInit was called, and holds the lock until the function returns. */
+#define SIM_ENTER(fn)                                                \
+	do {                                                         \
+		CUresult enter_ = sim_enter(SIM_FN_##fn);            \
+		if (enter_)                                          \
+			return enter_;                               \
+		sim_lock();                                          \
+	} while (0);                                                 \
+	const int held_ __attribute__((cleanup(sim_leave), unused)) = 0
+
+/* Return what @call answers unless that is CUDA_SUCCESS. */
+#define SIM_TRY(call)                      \
+	do {                               \
+		CUresult try_ = (call);    \
+		if (try_)                  \
+			return try_;       \
+	} while (0)
+
+int sim_driver_version(void);
+
+/* handle.c: objects behind handles */
+
+#define SIM_TYPES(X)                                                                         \
+	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
+	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture)    \
+	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject)
+
+enum sim_type {
+#define X(upper, lower) SIM_##upper,
+	SIM_TYPES(X)
+#undef X
+	SIM_TYPE_COUNT
+};
+
+/* First member of everything that has a handle. */
+struct sim_obj {
+	enum sim_type type;
+	int refs;                         /* the handle's one, and one for each user */
+	uint64_t id;                      /* the handle as a number; 0 once closed */
+	void (*release)(struct sim_obj *); /* frees the whole object at the last put */
+};
+
+/* Give @obj a handle and the first reference; @release may be NULL for free(). CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult sim_obj_open(struct sim_obj *obj, enum sim_type type, void (*release)(struct sim_obj *));
+/* Take the handle back, so that it is not found any more, and drop its reference. */
+void sim_obj_close(struct sim_obj *obj);
+struct sim_obj *sim_obj_get(struct sim_obj *obj);
+void sim_obj_put(struct sim_obj *obj); /* NULL is fine */
+/* The object of a handle, NULL where it is none of that type; valid while the lock is held. */
+void *sim_obj_find(uint64_t id, enum sim_type type);
+/* Objects of a type that have a handle. */
+unsigned long sim_obj_count(enum sim_type type);
+
+#define SIM_HANDLE(type, object) ((type)(uintptr_t)(object)->obj.id)
+#define sim_find(handle, type) sim_obj_find((uintptr_t)(handle), type)
+
+/* device.c */
+
+#define SIM_DEVICES_MAX 16
+#define SIM_SM_COUNT 4
+#define SIM_THREADS_MAX 1024 /* of a block */
+#define SIM_BLOCK_X_MAX 1024
+#define SIM_BLOCK_Y_MAX 1024
+#define SIM_BLOCK_Z_MAX 64
+#define SIM_GRID_X_MAX 2147483647
+#define SIM_GRID_Y_MAX 65535
+#define SIM_GRID_Z_MAX 65535
+#define SIM_THREADS_SM 2048
+#define SIM_BLOCKS_SM 32
+#define SIM_SHARED_DEFAULT 49152 /* bytes a block may have without the attribute */
+#define SIM_SHARED_MAX 232448    /* with it */
+#define SIM_SHARED_SM 233472
+#define SIM_CLUSTER_MAX 8        /* blocks, portable */
+#define SIM_CLUSTER_NON_PORTABLE_MAX 16
+#define SIM_PRIORITY_LEAST 0
+#define SIM_PRIORITY_GREATEST (-5)
+
+CUresult sim_device_init(void); /* reads the environment once; NO_DEVICE, INVALID_VALUE */
+int sim_device_count(void);
+int sim_device_cc(void); /* compute capability as 10 * major + minor */
+size_t sim_device_memory(void);
+bool sim_device_ok(CUdevice dev);
+
+/* context.c */
+
+struct sim_ctx {
+	struct sim_obj obj;
+	CUdevice dev;
+	unsigned int flags;
+	bool primary;
+	unsigned int retained; /* how often, of a primary context */
+	CUresult error;        /* what a kernel or copy broke it with, sticky */
+	uint64_t handle;       /* stays when the context is closed */
+	unsigned long long nr; /* cuCtxGetId */
+	size_t limits[CU_LIMIT_MAX];
+	struct sim_stream *legacy; /* the NULL stream */
+	struct sim_module *modules;
+};
+
+/* The current context of this thread; INVALID_CONTEXT where there is none, CONTEXT_IS_DESTROYED, or its sticky error. */
+CUresult sim_ctx_current(struct sim_ctx **ret);
+/* The context of a handle; NULL means the current one. */
+CUresult sim_ctx_find(CUcontext handle, struct sim_ctx **ret);
+/* Break @ctx: every later call in it answers @error. */
+void sim_ctx_break(struct sim_ctx *ctx, CUresult error);
+
+/* memory.c: every range of memory that the driver knows */
+
+enum sim_mem_kind {
+	SIM_MEM_DEVICE,     /* cuMemAlloc */
+	SIM_MEM_MANAGED,    /* cuMemAllocManaged: nothing ever moves */
+	SIM_MEM_MAPPED,     /* cuMemMap */
+	SIM_MEM_PINNED,     /* cuMemAllocHost, cuMemHostAlloc */
+	SIM_MEM_REGISTERED, /* cuMemHostRegister */
+	SIM_MEM_MODULE,     /* a module's variable */
+};
+
+struct sim_range {
+	CUdeviceptr start;
+	size_t size;       /* as asked for */
+	size_t room;       /* as mapped */
+	enum sim_mem_kind kind;
+	CUdevice dev;
+	uint64_t ctx;      /* the context's handle, 0: none */
+	uint64_t id;       /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+	bool read, write;  /* what kernels and copies may do, as cuMemSetAccess left it */
+	unsigned int flags; /* of cuMemHostAlloc or cuMemHostRegister */
+	struct sim_mem *mem; /* SIM_MEM_MAPPED: what is mapped here */
+};
+
+/* Enter a range (@range->id is set here). ALREADY_MAPPED where it overlaps another one. */
+CUresult sim_range_add(const struct sim_range *range);
+void sim_range_remove(CUdeviceptr start);
+/* The range that holds @addr, or NULL; valid while the lock is held and no range is added or removed. */
+struct sim_range *sim_range_find(CUdeviceptr addr);
+/* The range that holds or follows @addr, or NULL. */
+struct sim_range *sim_range_from(CUdeviceptr addr);
+/* May the device read (or write) all of [@addr, @addr + @size)? It may span adjacent ranges. */
+bool sim_range_ok(CUdeviceptr addr, size_t size, bool write);
+unsigned long sim_range_count(unsigned int kinds); /* a bit for each kind that counts */
+static inline bool sim_range_host(const struct sim_range *r)
+{
+	return r->kind == SIM_MEM_PINNED || r->kind == SIM_MEM_REGISTERED;
+}
+
+/* Bytes for @dev: OUT_OF_MEMORY where its memory does not suffice. */
+CUresult sim_memory_take(CUdevice dev, size_t size);
+void sim_memory_give(CUdevice dev, size_t size);
+/* Fresh memory holds no zeros: fill it, or of much memory a page here and there. */
+void sim_memory_soil(void *p, size_t size);
+/* Fresh memory at any address, soiled; NULL where there is none. */
+void *sim_memory_map(size_t size);
+
+/* vmm.c */
+/* The reservation that holds @addr. */
+bool sim_reservation_find(CUdeviceptr addr, CUdeviceptr *start, size_t *size);
+unsigned long sim_reservation_count(void);
+
+/* What goes with a context. */
+CUresult sim_ctx_streams_init(struct sim_ctx *ctx);
+void sim_ctx_streams_release(struct sim_ctx *ctx);
+void sim_events_release(struct sim_ctx *ctx);
+void sim_modules_release(struct sim_ctx *ctx);
+void sim_memory_release(struct sim_ctx *ctx);
+
+/* op.c: what streams and graph nodes do */
+
+struct sim_func;
+struct sim_event;
+struct sim_fence;
+
+enum sim_op_kind {
+	SIM_OP_NONE,
+	SIM_OP_KERNEL,
+	SIM_OP_MEMCPY,
+	SIM_OP_MEMSET,
+	SIM_OP_EVENT_RECORD,
+	SIM_OP_EVENT_WAIT,
+	SIM_OP_HOST,
+	SIM_OP_CALL,
+};
+
+/* A launch that passed all checks. The attributes and argument bytes are owned. */
+struct sim_launch {
+	struct sim_func *func; /* held */
+	CUkernel kern;         /* set where the launch named a CUkernel and not a CUfunction */
+	unsigned int grid[3], block[3];
+	unsigned int shared;   /* dynamic shared memory, bytes */
+	CUlaunchAttribute *attrs;
+	unsigned int nattrs;
+	void *args;            /* the parameter buffer, laid out as the device sees it */
+	size_t args_size;
+	bool packed;           /* came as a packed buffer in `extra` */
+};
+
+struct sim_copy {
+	CUDA_MEMCPY3D p;
+	CUcontext ctx;
+	void *staged; /* owned copy of pageable source bytes; the source then points into it */
+};
+
+/* Event operations: @fence is what this one record signals, or what this one wait waits
+ * for, held. NULL: taken from the event when it is run (event nodes of graphs). */
+struct sim_event_op {
+	struct sim_event *event; /* held */
+	struct sim_fence *fence;
+	bool external; /* CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL: a node where it is captured */
+};
+
+/* A callback of ours on a stream's thread, without the lock: how a graph launch runs. */
+struct sim_call {
+	CUresult (*run)(void *data, struct sim_ctx *ctx);
+	void (*release)(void *data); /* called once, with the lock, run or not */
+	void *data;
+};
+
+struct sim_op {
+	enum sim_op_kind kind;
+	union {
+		struct sim_launch launch;
+		struct sim_copy copy;
+		CUDA_MEMSET_NODE_PARAMS set;
+		struct sim_event_op event;
+		CUDA_HOST_NODE_PARAMS host;
+		struct sim_call call;
+	};
+};
+
+/* Do @op now, on the calling thread, WITHOUT the lock. Answers what broke, such as ILLEGAL_ADDRESS. */
+CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx);
+/* A second one that owns what it owns. SIM_OP_CALL cannot be copied. */
+CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret);
+void sim_op_clear(struct sim_op *op); /* gives back what it owns; NONE afterwards */
+
+/* copy.c */
+
+/* One side of a copy. */
+struct sim_plane {
+	CUdeviceptr base; /* of the first byte that is copied */
+	size_t pitch;     /* bytes from row to row */
+	size_t rows;      /* rows from slice to slice */
+};
+
+struct sim_plane sim_copy_src(const CUDA_MEMCPY3D *p);
+struct sim_plane sim_copy_dst(const CUDA_MEMCPY3D *p);
+static inline void *sim_plane_row(const struct sim_plane *plane, size_t y, size_t z)
+{
+	return (void *)(uintptr_t)(plane->base + (z * plane->rows + y) * plane->pitch);
+}
+
+/* The checks of cuMemcpy3D and cuGraphAddMemcpyNode; of cuMemset* and cuGraphAddMemsetNode. */
+CUresult sim_copy_check(const CUDA_MEMCPY3D *p);
+CUresult sim_set_check(const CUDA_MEMSET_NODE_PARAMS *p);
+
+/* launch.c */
+
+/* What a launch says, before it is checked. */
+struct sim_launch_args {
+	CUfunction func; /* or a CUkernel, cast */
+	unsigned int grid[3], block[3];
+	unsigned int shared;
+	const CUlaunchAttribute *attrs;
+	unsigned int nattrs;
+	void **params; /* one pointer a parameter, or ... */
+	void **extra;  /* ... a packed buffer */
+};
+
+/* Check a launch in @ctx and make it an operation (kind KERNEL), which copies the arguments. */
+CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *args, struct sim_op *ret);
+
+/* module.c: code */
+
+/* A kernel in one context; CUfunction. */
+struct sim_func {
+	struct sim_obj obj;
+	struct sim_func *next;
+	struct sim_module *module; /* owns it; NULL once that is unloaded */
+	struct sim_ctx *ctx;
+	const struct sim_kernel_record *record;
+	int max_dynamic_shared, carveout, non_portable_cluster, cache_config;
+	const struct sim_kern *kern; /* the library's kernel, NULL where a module was loaded */
+};
+
+/* The function behind a CUfunction, or behind a CUkernel in @ctx (@kern_ret then gets it, else NULL). */
+CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func **ret, CUkernel *kern_ret);
+
+/* stream.c */
+
+/* One point in time: done, or not yet. */
+struct sim_fence {
+	int refs;
+	bool done;
+	struct timespec when; /* CLOCK_MONOTONIC, valid once done */
+};
+
+struct sim_fence *sim_fence_new(void); /* NULL: out of memory */
+struct sim_fence *sim_fence_get(struct sim_fence *f);
+void sim_fence_put(struct sim_fence *f); /* NULL is fine */
+void sim_fence_signal(struct sim_fence *f);
+void sim_fence_wait(struct sim_fence *f); /* gives up the lock meanwhile; hold a reference */
+
+struct sim_capture; /* simulated capture: capture.c */
+
+struct sim_stream {
+	struct sim_obj obj;
+	struct sim_ctx *ctx; /* held */
+	struct sim_stream *next;
+	unsigned int flags;
+	int priority;
+	unsigned long long nr;       /* cuStreamGetId */
+	struct sim_capture *capture; /* set while the stream captures; owned by capture.c */
+	void *capture_data;          /* capture.c's, per stream */
+	struct sim_fence *tail;      /* of the newest operation, held; NULL: none yet */
+	struct sim_task *first, **last;
+	pthread_cond_t work;
+	pid_t per_thread; /* the thread whose default stream it is */
+	bool started, stopping;
+};
+
+/* The stream of a handle; NULL and CU_STREAM_LEGACY mean the current context's legacy
+ * stream, CU_STREAM_PER_THREAD this thread's own. INVALID_HANDLE, or as sim_ctx_current(). */
+CUresult sim_stream_find(CUstream handle, struct sim_stream **ret);
+/* Hand @op, which is consumed also on failure, to the stream: to sim_capture_op() where it
+ * captures, else to its thread. @done, if not NULL, gets a held fence that is signalled
+ * when it has run (NULL where it was captured). */
+CUresult sim_stream_submit(struct sim_stream *s, struct sim_op *op, struct sim_fence **done);
+/* Wait for all that was submitted; gives up the lock meanwhile. */
+CUresult sim_stream_wait(struct sim_stream *s);
+/* Wait for all that every stream of a context, or every stream there is, has been given. */
+CUresult sim_ctx_wait(struct sim_ctx *ctx);
+CUresult sim_device_wait(void);
+/* Is the legacy stream's work ordered with this stream's? */
+static inline bool sim_stream_blocking(const struct sim_stream *s)
+{
+	return !(s->flags & CU_STREAM_NON_BLOCKING);
+}
+
+/* event.c */
+
+struct sim_event {
+	struct sim_obj obj;
+	struct sim_event *next;
+	struct sim_ctx *ctx; /* NULL once it is destroyed */
+	unsigned int flags;
+	struct sim_fence *fence;     /* of the last record, held; NULL: never recorded */
+	struct sim_capture *capture; /* recorded last in a stream that captures; owned by capture.c */
+	void *capture_data;          /* capture.c's, per event */
+};
+
+CUresult sim_event_find(CUevent handle, struct sim_event **ret); /* INVALID_HANDLE */
+/* Begin a new record: the event is pending from now until the returned (held) fence is signalled. NULL: out of memory. */
+struct sim_fence *sim_event_arm(struct sim_event *ev);
+
+/* capture.c, once it is there: calls into capture. All with the lock; weak, so that the
+ * driver links without them. */
+#define SIM_WEAK __attribute__((weak))
+
+/* An operation submitted to a stream with ->capture set; consumes it. Handles EVENT_RECORD and EVENT_WAIT too. */
+CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op) SIM_WEAK;
+/* cuStreamWaitEvent by a stream that does not capture on an event with ->capture set: the stream joins. */
+CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev) SIM_WEAK;
+/* Called first by everything that is unsafe while capturing (allocation, synchronous copies, synchronisation
+ * of a context, ...): STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or CUDA_SUCCESS. */
+CUresult sim_capture_unsafe(void) SIM_WEAK;
+/* Synchronisation, query or destruction of a stream with ->capture set. */
+CUresult sim_capture_sync(struct sim_stream *s) SIM_WEAK;
+/* Query or synchronisation of an event with ->capture set. */
+CUresult sim_capture_event(struct sim_event *ev) SIM_WEAK;
+/* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams captures. */
+CUresult sim_capture_legacy(struct sim_ctx *ctx) SIM_WEAK;
+static inline CUresult sim_unsafe(void)
+{
+	return sim_capture_unsafe ? sim_capture_unsafe() : CUDA_SUCCESS;
+}
+/* A stream (which may be capturing), an event or a context is about to go away: drop what is kept about it. */
+void sim_capture_stream_gone(struct sim_stream *s) SIM_WEAK;
+void sim_capture_event_gone(struct sim_event *ev) SIM_WEAK;
+void sim_capture_ctx_gone(struct sim_ctx *ctx) SIM_WEAK;
+
+#endif

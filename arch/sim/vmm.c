@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * vmm.c - reserved addresses, memory by handle, and mappings of one at the other.
+ *
+ * Memory by handle lies in one file in memory that only grows at its end; what a handle
+ * had is punched out when the last use of it goes. One file for all keeps the number of
+ * descriptors small, and a handle mapped twice shows the same bytes at both places.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "arch/sim/sim.h"
+
+#define GRANULARITY ((size_t)2 << 20)
+#define PAGE 4096u
+
+struct sim_mem {
+	struct sim_obj obj;
+	size_t size;
+	off_t offset; /* in the file */
+	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
+	unsigned int mappings;
+	CUmemAllocationProp prop;
+};
+
+struct reservation {
+	struct reservation *next;
+	CUdeviceptr start;
+	size_t size;
+};
+
+static struct reservation *reservations;
+static int file = -1;
+static off_t file_end;
+
+static void *addr_ptr(CUdeviceptr addr)
+{
+	return (void *)(uintptr_t)addr;
+}
+
+static bool aligned(uint64_t n)
+{
+	return n % GRANULARITY == 0;
+}
+
+/* Does [@start, @start + @size) lie in one reservation? */
+static const struct reservation *reservation_of(CUdeviceptr start, size_t size)
+{
+	const struct reservation *v;
+
+	for (v = reservations; v; v = v->next)
+		if (start >= v->start && size <= v->size && start - v->start <= v->size - size)
+			return v;
+	return NULL;
+}
+
+bool sim_reservation_find(CUdeviceptr addr, CUdeviceptr *start, size_t *size)
+{
+	const struct reservation *v = reservation_of(addr, 1);
+
+	if (!v)
+		return false;
+	*start = v->start;
+	*size = v->size;
+	return true;
+}
+
+unsigned long sim_reservation_count(void)
+{
+	const struct reservation *v;
+	unsigned long n = 0;
+
+	for (v = reservations; v; v = v->next)
+		n++;
+	return n;
+}
+
+/* Nothing may be read or written there, and nothing is kept of it. */
+static void *vacant(void *hint, size_t size, int flags)
+{
+	void *p = mmap(hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* Anywhere: take more, give back both ends. */
+static void *vacant_aligned(size_t size, size_t align)
+{
+	uintptr_t raw, start;
+
+	raw = (uintptr_t)vacant(NULL, size + align, 0);
+	if (!raw)
+		return NULL;
+	start = (raw + align - 1) / align * align;
+	if (start > raw)
+		munmap((void *)raw, start - raw);
+	munmap((void *)(start + size), raw + align - start);
+	return (void *)start;
+}
+
+static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
+{
+	void *p = NULL;
+
+	if (hint && hint % align == 0)
+		p = vacant(addr_ptr(hint), size, MAP_FIXED_NOREPLACE);
+	if (p && p != addr_ptr(hint)) { /* a kernel that takes it for a mere hint */
+		munmap(p, size);
+		p = NULL;
+	}
+	if (!p)
+		p = vacant_aligned(size, align);
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+{
+	struct reservation *v;
+
+	SIM_ENTER(cuMemAddressReserve);
+	if (!ret || !size || size % PAGE || hint % PAGE || align & (align - 1) || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (align < GRANULARITY)
+		align = GRANULARITY;
+	if (size > SIZE_MAX / 4 || align > SIZE_MAX / 4)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	v->size = size;
+	v->start = reserve(size, align, hint);
+	if (!v->start) {
+		free(v);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	v->next = reservations;
+	reservations = v;
+	*ret = v->start;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
+{
+	struct reservation **link, *v;
+	const struct sim_range *r;
+
+	SIM_ENTER(cuMemAddressFree);
+	for (link = &reservations; (v = *link) != NULL; link = &v->next)
+		if (v->start == addr)
+			break;
+	r = sim_range_from(addr);
+	if (!v || v->size != size || (r && r->start < addr + size))
+		return CUDA_ERROR_INVALID_VALUE;
+	munmap(addr_ptr(addr), size);
+	*link = v->next;
+	free(v);
+	return CUDA_SUCCESS;
+}
+
+static CUresult prop_check(const CUmemAllocationProp *prop)
+{
+	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->requestedHandleTypes)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return sim_device_ok(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	SIM_ENTER(cuMemGetAllocationGranularity);
+	if (!ret || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(prop_check(prop));
+	*ret = GRANULARITY;
+	return CUDA_SUCCESS;
+}
+
+static bool file_grow(size_t size)
+{
+	if (file < 0)
+		file = memfd_create("foundry-device-memory", MFD_CLOEXEC);
+	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !ftruncate(file, file_end + (off_t)size);
+}
+
+/* Bytes at the end of the file, soiled. */
+static bool file_take(struct sim_mem *mem)
+{
+	void *p;
+
+	if (!file_grow(mem->size))
+		return false;
+	p = mmap(NULL, mem->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, file_end);
+	if (p == MAP_FAILED)
+		return false;
+	sim_memory_soil(p, mem->size);
+	munmap(p, mem->size);
+	mem->offset = file_end;
+	file_end += (off_t)mem->size;
+	return true;
+}
+
+static void mem_release(struct sim_obj *obj)
+{
+	struct sim_mem *mem = (struct sim_mem *)obj;
+
+	/* Failing leaves host memory in use that nobody sees. */
+	(void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
+	sim_memory_give(mem->prop.location.id, mem->size);
+	free(mem);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
+		     unsigned long long flags)
+{
+	struct sim_mem *mem;
+	CUresult res;
+
+	SIM_ENTER(cuMemCreate);
+	if (!ret || !size || !aligned(size) || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(prop_check(prop));
+	SIM_TRY(sim_memory_take(prop->location.id, size));
+	res = CUDA_ERROR_OUT_OF_MEMORY;
+	mem = calloc(1, sizeof(*mem));
+	if (!mem)
+		goto out_give;
+	mem->size = size;
+	mem->prop = *prop;
+	mem->handles = 1;
+	if (!file_take(mem))
+		goto out_free;
+	res = sim_obj_open(&mem->obj, SIM_MEM, mem_release);
+	if (res)
+		goto out_free;
+	*ret = mem->obj.id;
+	return CUDA_SUCCESS;
+
+out_free:
+	free(mem);
+out_give:
+	sim_memory_give(prop->location.id, size);
+	return res;
+}
+
+static struct sim_mem *mem_find(CUmemGenericAllocationHandle handle)
+{
+	struct sim_mem *mem = sim_find(handle, SIM_MEM);
+
+	return mem && mem->handles ? mem : NULL;
+}
+
+/* A released handle's memory lives on in its mappings, from which the handle can be had again. */
+static void mem_unused(struct sim_mem *mem)
+{
+	if (!mem->handles && !mem->mappings)
+		sim_obj_close(&mem->obj);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct sim_mem *mem;
+
+	SIM_ENTER(cuMemRelease);
+	mem = mem_find(handle);
+	if (!mem)
+		return CUDA_ERROR_INVALID_VALUE;
+	mem->handles--;
+	mem_unused(mem);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *addr)
+{
+	const struct sim_range *r;
+
+	SIM_ENTER(cuMemRetainAllocationHandle);
+	r = sim_range_find((CUdeviceptr)(uintptr_t)addr);
+	if (!ret || !r || r->kind != SIM_MEM_MAPPED)
+		return CUDA_ERROR_INVALID_VALUE;
+	r->mem->handles++;
+	*ret = r->mem->obj.id;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+	const struct sim_mem *mem;
+
+	SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
+	mem = mem_find(handle);
+	if (!prop || !mem)
+		return CUDA_ERROR_INVALID_VALUE;
+	*prop = mem->prop;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	struct sim_range r = { .start = addr, .size = size, .room = size, .kind = SIM_MEM_MAPPED };
+	struct sim_mem *mem;
+	CUresult res;
+
+	SIM_ENTER(cuMemMap);
+	mem = mem_find(handle);
+	if (!mem || !size || !aligned(addr) || !aligned(size) || offset || flags || size > mem->size ||
+	    !reservation_of(addr, size))
+		return CUDA_ERROR_INVALID_VALUE;
+	r.dev = mem->prop.location.id;
+	r.mem = mem;
+	res = sim_range_add(&r);
+	if (res)
+		return res == CUDA_ERROR_ALREADY_MAPPED ? CUDA_ERROR_INVALID_VALUE : res;
+	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file, mem->offset) == MAP_FAILED) {
+		sim_range_remove(addr);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	mem->mappings++;
+	return CUDA_SUCCESS;
+}
+
+/* Is [@addr, @addr + @size) made of whole mappings (@whole), or at least mapped all through? */
+static bool mapped(CUdeviceptr addr, size_t size, bool whole)
+{
+	const struct sim_range *r;
+	size_t part;
+
+	if (!size || addr > UINT64_MAX - size)
+		return false;
+	while (size) {
+		r = sim_range_find(addr);
+		if (!r || r->kind != SIM_MEM_MAPPED)
+			return false;
+		part = r->start + r->size - addr;
+		if (whole && (r->start != addr || part > size))
+			return false;
+		if (part > size)
+			part = size;
+		addr += part;
+		size -= part;
+	}
+	return true;
+}
+
+CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
+{
+	struct sim_range *r;
+	struct sim_mem *mem;
+	CUdeviceptr end = addr + size;
+
+	SIM_ENTER(cuMemUnmap);
+	if (!mapped(addr, size, true))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(sim_device_wait());
+	if (!mapped(addr, size, true))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!vacant(addr_ptr(addr), size, MAP_FIXED))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	while ((r = sim_range_from(addr)) != NULL && r->start < end) {
+		mem = r->mem;
+		sim_range_remove(r->start);
+		mem->mappings--;
+		mem_unused(mem);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult access_check(const CUmemAccessDesc *desc, size_t count)
+{
+	size_t i;
+
+	if (!desc || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (i = 0; i < count; i++) {
+		if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+			return CUDA_ERROR_NOT_SUPPORTED;
+		if (!sim_device_ok(desc[i].location.id))
+			return CUDA_ERROR_INVALID_DEVICE;
+		if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+		    desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+/* Access is per mapping: every device sees what the last descriptor for any of them says. */
+CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+	CUdeviceptr end = addr + size;
+	struct sim_range *r;
+	CUmemAccess_flags flags;
+	bool read, write;
+
+	SIM_ENTER(cuMemSetAccess);
+	SIM_TRY(access_check(desc, count));
+	if (!aligned(addr) || !aligned(size) || !mapped(addr, size, true))
+		return CUDA_ERROR_INVALID_VALUE;
+	flags = desc[count - 1].flags;
+	read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	if (mprotect(addr_ptr(addr), size, (read ? PROT_READ : PROT_NONE) | (write ? PROT_WRITE : 0)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (r = sim_range_from(addr); r && r->start < end; r = sim_range_from(r->start + r->size)) {
+		r->read = read;
+		r->write = write;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr addr)
+{
+	const struct sim_range *r;
+
+	SIM_ENTER(cuMemGetAccess);
+	r = sim_range_find(addr);
+	if (!flags || !location || !r || r->kind != SIM_MEM_MAPPED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_ok(location->id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*flags = r->write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+		 r->read  ? CU_MEM_ACCESS_FLAGS_PROT_READ :
+			    CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return CUDA_SUCCESS;
+}

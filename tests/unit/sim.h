@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.h - the software driver, for unit tests.
+ *
+ * Call test_sim() inside each test and not before: Check forks one process a test, and
+ * the threads of a driver do not come along. Everything here ends the test on failure.
+ */
+#ifndef FDRY_TESTS_UNIT_SIM_H
+#define FDRY_TESTS_UNIT_SIM_H
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arch/driver.h"
+
+/*
+ * A device address that is free under every sanitizer and in every process; a terabyte
+ * follows. The thread sanitizer knows nothing of what lies elsewhere.
+ */
+#ifdef __SANITIZE_THREAD__
+#define TEST_BASE 0x7c0000000000ull
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_BASE 0x7c0000000000ull
+#endif
+#endif
+#ifndef TEST_BASE
+#define TEST_BASE 0x500000000000ull
+#endif
+
+/* A file of the build folder, which tests/run names. */
+static inline const char *test_built(const char *name)
+{
+	static char path[4096];
+	const char *build = getenv("BUILD");
+
+	snprintf(path, sizeof(path), "%s/%s", build && *build ? build : "build", name);
+	return path;
+}
+
+static inline const struct fdry_driver *test_sim_open(void)
+{
+	const char *path = getenv("FOUNDRY_TEST_SIM");
+	const struct fdry_driver *drv;
+
+	if (!path || !*path)
+		path = test_built("foundry/sim/libcuda.so.1");
+	ck_assert_msg(!fdry_driver_open(path, &drv), "%s", fdry_last_error());
+	ck_assert(drv->software);
+	return drv;
+}
+
+/* The software driver, with device 0's primary context retained and current to this thread. */
+static inline const struct fdry_driver *test_sim(void)
+{
+	const struct fdry_driver *drv = test_sim_open();
+	CUcontext ctx;
+
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRetain(&ctx, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuCtxSetCurrent(ctx), CUDA_SUCCESS);
+	return drv;
+}
+
+/* A function that the software driver exports, as a pointer of any function type. */
+static inline void *test_sim_symbol(const char *name)
+{
+	void *p = dlsym(test_sim_open()->handle, name);
+
+	ck_assert_msg(p != NULL, "no %s", name);
+	return p;
+}
+
+/* Control of the software driver: arch/sim/control.h says what each does. */
+static inline void test_sim_fail(const char *spec)
+{
+	int (*arm)(const char *);
+
+	*(void **)&arm = test_sim_symbol("fdry_sim_fail");
+	ck_assert_msg(!arm(spec), "\"%s\" names no call", spec);
+}
+
+static inline unsigned long test_sim_failed(void)
+{
+	unsigned long (*failed)(void);
+
+	*(void **)&failed = test_sim_symbol("fdry_sim_failed");
+	return failed();
+}
+
+static inline unsigned long test_sim_calls(const char *function)
+{
+	unsigned long (*calls)(const char *);
+
+	*(void **)&calls = test_sim_symbol("fdry_sim_calls");
+	return calls(function);
+}
+
+static inline long test_sim_live(const char *what)
+{
+	long (*live)(const char *);
+
+	*(void **)&live = test_sim_symbol("fdry_sim_live");
+	return live(what);
+}
+
+/* The bytes of tests/sim/NAME.c as device code; free() them. */
+static inline void *test_sim_cubin(const char *name, size_t *len)
+{
+	char file[256];
+	void *data;
+	long size;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "sim/%s.cubin", name);
+	f = fopen(test_built(file), "rb");
+	ck_assert_msg(f != NULL, "no %s", test_built(file));
+	ck_assert(!fseek(f, 0, SEEK_END));
+	size = ftell(f);
+	ck_assert_int_gt(size, 0);
+	rewind(f);
+	data = malloc((size_t)size);
+	ck_assert_ptr_nonnull(data);
+	ck_assert_uint_eq(fread(data, 1, (size_t)size, f), (size_t)size);
+	fclose(f);
+	*len = (size_t)size;
+	return data;
+}
+
+#endif

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The software driver: devices, contexts, memory, making calls fail. */
+#include <string.h>
+
+#include "tests/unit/sim.h"
+
+#define MIB ((size_t)1 << 20)
+#define BLOCK (2 * MIB)
+
+static const struct fdry_driver *drv;
+
+#define ok(call) ck_assert_int_eq(call, CUDA_SUCCESS)
+#define fails(call, error) ck_assert_int_eq(call, error)
+
+static CUmemAllocationProp on_device(int dev)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev },
+	};
+}
+
+static CUmemAccessDesc access_for(CUmemAccess_flags flags)
+{
+	return (CUmemAccessDesc){ { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0 }, flags };
+}
+
+static CUmemGenericAllocationHandle create(size_t size)
+{
+	CUmemAllocationProp prop = on_device(0);
+	CUmemGenericAllocationHandle h;
+
+	ok(drv->cuMemCreate(&h, size, &prop, 0));
+	return h;
+}
+
+static void grant(CUdeviceptr addr, size_t size, CUmemAccess_flags flags)
+{
+	CUmemAccessDesc desc = access_for(flags);
+
+	ok(drv->cuMemSetAccess(addr, size, &desc, 1));
+}
+
+START_TEST(device_facts)
+{
+	char name[64];
+	int n, major, minor;
+	size_t total;
+
+	drv = test_sim();
+	ok(drv->cuDeviceGetCount(&n));
+	ck_assert_int_eq(n, 1);
+	ok(drv->cuDeviceGetName(name, sizeof(name), 0));
+	ck_assert_str_eq(name, "Foundry software device");
+	ok(drv->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
+	ok(drv->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+	ck_assert_int_eq(10 * major + minor, 90);
+	ok(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+	ck_assert_int_eq(n, 32);
+	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_MAX, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1), CUDA_ERROR_INVALID_DEVICE);
+	ok(drv->cuDeviceTotalMem_v2(&total, 0));
+	ck_assert_uint_eq(total, (size_t)8 << 30);
+}
+END_TEST
+
+START_TEST(context_stack)
+{
+	CUcontext first, ctx, other;
+
+	drv = test_sim_open();
+	ok(drv->cuCtxGetCurrent(&ctx));
+	ck_assert_ptr_null(ctx);
+	fails(drv->cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+	fails(drv->cuCtxPopCurrent_v2(&ctx), CUDA_ERROR_INVALID_CONTEXT);
+	ok(drv->cuDevicePrimaryCtxRetain(&first, 0));
+	ok(drv->cuDevicePrimaryCtxRetain(&other, 0));
+	ck_assert_ptr_eq(first, other);
+	ok(drv->cuCtxPushCurrent_v2(first));
+	ok(drv->cuCtxPushCurrent_v2(first));
+	ok(drv->cuCtxPopCurrent_v2(&ctx));
+	ck_assert_ptr_eq(ctx, first);
+	ok(drv->cuCtxSynchronize());
+	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
+	ok(drv->cuCtxSynchronize());
+	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
+	fails(drv->cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	fails(drv->cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+	fails(drv->cuCtxSetCurrent(first), CUDA_ERROR_INVALID_CONTEXT);
+	fails(drv->cuCtxSetCurrent((CUcontext)(uintptr_t)0x1234), CUDA_ERROR_INVALID_CONTEXT);
+	ok(drv->cuCtxSetCurrent(NULL));
+	ok(drv->cuCtxGetCurrent(&ctx));
+	ck_assert_ptr_null(ctx);
+	ck_assert_int_eq(test_sim_live(NULL), 0);
+}
+END_TEST
+
+START_TEST(allocations)
+{
+	CUdeviceptr p, base;
+	size_t size, free0, free1, total;
+	unsigned int byte;
+	int i, zeros = 0;
+	unsigned char seen[512];
+
+	drv = test_sim();
+	ok(drv->cuMemGetInfo_v2(&free0, &total));
+	fails(drv->cuMemAlloc_v2(&p, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemAlloc_v2(&p, 1000));
+	ck_assert_uint_eq(p % 512, 0);
+	ok(drv->cuMemGetInfo_v2(&free1, &total));
+	ck_assert_uint_lt(free1, free0);
+	ok(drv->cuMemcpyDtoH_v2(seen, p, sizeof(seen)));
+	for (i = 0; i < (int)sizeof(seen); i++)
+		zeros += !seen[i];
+	ck_assert_int_lt(zeros, (int)sizeof(seen) / 2);
+	ok(drv->cuMemGetAddressRange_v2(&base, &size, p + 999));
+	ck_assert_uint_eq(base, p);
+	ck_assert_uint_eq(size, 1000);
+	fails(drv->cuMemGetAddressRange_v2(&base, &size, p + 1000), CUDA_ERROR_NOT_FOUND);
+	ok(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+	ck_assert_uint_eq(byte, CU_MEMORYTYPE_DEVICE);
+	fails(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&byte),
+	      CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemFree_v2(p));
+	fails(drv->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemcpyDtoH_v2(seen, p, sizeof(seen)), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemGetInfo_v2(&free1, &total));
+	ck_assert_uint_eq(free1, free0);
+	fails(drv->cuMemAlloc_v2(&p, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(copies_and_sets)
+{
+	uint32_t from[256], to[256];
+	CUdeviceptr p, q;
+	int i;
+
+	drv = test_sim();
+	for (i = 0; i < 256; i++)
+		from[i] = (uint32_t)i * 2654435761u;
+	ok(drv->cuMemAlloc_v2(&p, sizeof(from)));
+	ok(drv->cuMemAlloc_v2(&q, sizeof(from)));
+	ok(drv->cuMemcpyHtoD_v2(p, from, sizeof(from)));
+	ok(drv->cuMemcpyDtoDAsync_v2(q, p, sizeof(from), NULL));
+	ok(drv->cuMemcpyDtoH_v2(to, q, sizeof(to)));
+	ck_assert_mem_eq(from, to, sizeof(from));
+	ok(drv->cuMemsetD32Async(q + 4, 0x01020304, 254, NULL));
+	ok(drv->cuMemsetD8Async(q + 8, 0x5a, 3, NULL));
+	ok(drv->cuMemcpyDtoH_v2(to, q, sizeof(to)));
+	ck_assert_uint_eq(to[0], from[0]);
+	ck_assert_uint_eq(to[1], 0x01020304);
+	ck_assert_uint_eq(to[2], 0x015a5a5a);
+	ck_assert_uint_eq(to[254], 0x01020304);
+	ck_assert_uint_eq(to[255], from[255]);
+	fails(drv->cuMemsetD32Async(q + 2, 0, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemsetD32Async(q + 4, 0, 256, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemcpyHtoD_v2(p + 4, from, sizeof(from)), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemcpyHtoD_v2(0, NULL, 0));
+	fails(drv->cuMemcpyDtoHAsync_v2(to, q, sizeof(to), (CUstream)(uintptr_t)0x51000000990), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
+START_TEST(pinned)
+{
+	unsigned int type;
+	char *p, *own;
+
+	drv = test_sim();
+	ok(drv->cuMemAllocHost_v2((void **)&p, 100));
+	ok(drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)p));
+	ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
+	fails(drv->cuMemFree_v2((CUdeviceptr)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemFreeHost(p));
+	fails(drv->cuMemFreeHost(p), CUDA_ERROR_INVALID_VALUE);
+	own = aligned_alloc(4096, 8192);
+	memset(own, 0, 8192);
+	ok(drv->cuMemHostRegister_v2(own, 8192, CU_MEMHOSTREGISTER_READ_ONLY));
+	fails(drv->cuMemHostRegister_v2(own + 4096, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	fails(drv->cuMemHostUnregister(own + 4096), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	ok(drv->cuMemHostUnregister(own));
+	fails(drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+	free(own);
+	ck_assert_int_eq(test_sim_live("host"), 0);
+}
+END_TEST
+
+START_TEST(reserve_honours_a_free_hint)
+{
+	CUdeviceptr p, q;
+
+	drv = test_sim();
+	ok(drv->cuMemAddressReserve(&p, (size_t)1 << 40, 0, TEST_BASE, 0));
+	ck_assert_uint_eq(p, TEST_BASE);
+	ok(drv->cuMemAddressReserve(&q, BLOCK, 0, TEST_BASE + BLOCK, 0));
+	ck_assert_uint_ne(q, TEST_BASE + BLOCK);
+	ck_assert_uint_eq(q % BLOCK, 0);
+	fails(drv->cuMemAddressFree(p, BLOCK), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemAddressFree(p, (size_t)1 << 40));
+	fails(drv->cuMemAddressFree(p, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemAddressFree(q, BLOCK));
+	ok(drv->cuMemAddressReserve(&q, BLOCK, 64 * MIB, 0, 0));
+	ck_assert_uint_eq(q % (64 * MIB), 0);
+	ok(drv->cuMemAddressFree(q, BLOCK));
+	fails(drv->cuMemAddressReserve(&q, BLOCK, 3, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemAddressReserve(&q, 100, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(test_sim_live("reservation"), 0);
+}
+END_TEST
+
+START_TEST(map_then_access)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p;
+	uint32_t word = 7, back = 0;
+
+	drv = test_sim();
+	ok(drv->cuMemAddressReserve(&p, 4 * BLOCK, 0, TEST_BASE, 0));
+	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	h = create(BLOCK);
+	fails(drv->cuMemMap(p + 4096, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemMap(p + 4 * BLOCK, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemMap(p, 2 * BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemMap(p, BLOCK, 0, h, 0));
+	fails(drv->cuMemMap(p, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	grant(p, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(drv->cuMemcpyHtoD_v2(p, &word, 4));
+	grant(p, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
+	ck_assert_uint_eq(back, 7);
+	ok(drv->cuMemMap(p + 2 * BLOCK, BLOCK, 0, h, 0)); /* a second time */
+	grant(p + 2 * BLOCK, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	word = 8;
+	ok(drv->cuMemcpyHtoD_v2(p + 2 * BLOCK, &word, 4));
+	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
+	ck_assert_uint_eq(back, 8);
+	ok(drv->cuMemRelease(h));
+	fails(drv->cuMemRelease(h), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
+	fails(drv->cuMemUnmap(p, BLOCK / 2), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemUnmap(p, 2 * BLOCK), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemAddressFree(p, 4 * BLOCK), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemUnmap(p, BLOCK));
+	ck_assert_int_eq(test_sim_live("memory"), 1);
+	ok(drv->cuMemUnmap(p + 2 * BLOCK, BLOCK));
+	ok(drv->cuMemAddressFree(p, 4 * BLOCK));
+	ck_assert_int_eq(test_sim_live("memory"), 0);
+}
+END_TEST
+
+START_TEST(range_attributes)
+{
+	CUmemGenericAllocationHandle h = 0;
+	CUdeviceptr p, start;
+	size_t size;
+	int managed = 7, ordinal = 7, mapped = 7;
+
+	drv = test_sim();
+	ok(drv->cuMemAddressReserve(&p, 4 * BLOCK, 0, 0, 0));
+	h = create(BLOCK);
+	ok(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0));
+	ok(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + BLOCK + 5));
+	ck_assert_uint_eq(start, p);
+	ok(drv->cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + BLOCK + 5));
+	ck_assert_uint_eq(size, 4 * BLOCK);
+	ok(drv->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p + BLOCK));
+	ck_assert_int_eq(managed, 0);
+	ok(drv->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p + BLOCK));
+	ck_assert_int_eq(ordinal, 0);
+	ok(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + BLOCK + 5));
+	ck_assert_uint_eq(start, p + BLOCK + 5);
+	ok(drv->cuPointerGetAttribute(&mapped, CU_POINTER_ATTRIBUTE_MAPPED, p));
+	ck_assert_int_eq(mapped, 0);
+	fails(drv->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5));
+	ck_assert_uint_eq(start, p + BLOCK);
+	ck_assert_uint_eq(size, BLOCK);
+}
+END_TEST
+
+START_TEST(memory_is_limited)
+{
+	CUmemGenericAllocationHandle h, more;
+	CUmemAllocationProp prop = on_device(0);
+	size_t free, total;
+	CUdeviceptr p;
+
+	setenv("FDRY_SIM_MEMORY", "16M", 1);
+	drv = test_sim();
+	h = create(14 * MIB);
+	fails(drv->cuMemCreate(&more, 4 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	fails(drv->cuMemAlloc_v2(&p, 3 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ok(drv->cuMemGetInfo_v2(&free, &total));
+	ck_assert_uint_eq(free, 2 * MIB);
+	ck_assert_uint_eq(total, 16 * MIB);
+	ok(drv->cuMemRelease(h));
+	ok(drv->cuMemAlloc_v2(&p, 3 * MIB));
+	prop = on_device(1);
+	fails(drv->cuMemCreate(&more, 4 * MIB, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
+	prop = on_device(0);
+	fails(drv->cuMemCreate(&more, 4096, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(the_nth_call_fails)
+{
+	CUdeviceptr p;
+
+	drv = test_sim();
+	test_sim_fail("cuMemAlloc_v2:2");
+	ok(drv->cuMemAlloc_v2(&p, 8));
+	fails(drv->cuMemAlloc_v2(&p, 8), CUDA_ERROR_UNKNOWN);
+	ok(drv->cuMemAlloc_v2(&p, 8));
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	ck_assert_uint_eq(test_sim_calls("cuMemAlloc_v2"), 3);
+	ck_assert_int_eq(test_sim_live("allocation"), 2);
+	test_sim_fail("*:2+:2");
+	ok(drv->cuMemFree_v2(p));
+	fails(drv->cuMemAlloc_v2(&p, 8), CUDA_ERROR_OUT_OF_MEMORY);
+	fails(drv->cuCtxSynchronize(), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(test_sim_failed(), 2);
+	ck_assert_uint_eq(test_sim_calls(NULL), 3);
+	test_sim_fail(NULL);
+	ok(drv->cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(malformed_failures)
+{
+	static const char *const specs[] = { "cuMemAlloc_v2", "nothing:1", "cuInit:0", "cuInit:x", "*:1:", "*:1:x",
+					     "*:1+2", ":1", "cuMem:1", "*:99999999999999999999" };
+	int (*arm)(const char *);
+	size_t i;
+
+	drv = test_sim();
+	*(void **)&arm = test_sim_symbol("fdry_sim_fail");
+	for (i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
+		ck_assert_msg(arm(specs[i]) == -1, "%s was accepted", specs[i]);
+	ok(drv->cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(no_device)
+{
+	const struct fdry_driver *d;
+
+	setenv("FDRY_SIM_DEVICES", "0", 1);
+	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d), -FDRY_E_NOGPU);
+}
+END_TEST
+
+START_TEST(several_devices)
+{
+	CUcontext ctx;
+	CUdevice dev;
+	int n;
+
+	setenv("FDRY_SIM_DEVICES", "2", 1);
+	setenv("FDRY_SIM_CC", "8.6", 1);
+	drv = test_sim();
+	ok(drv->cuDeviceGetCount(&n));
+	ck_assert_int_eq(n, 2);
+	ok(drv->cuDevicePrimaryCtxRetain(&ctx, 1));
+	ok(drv->cuCtxPushCurrent_v2(ctx));
+	ok(drv->cuCtxGetDevice(&dev));
+	ck_assert_int_eq(dev, 1);
+	ok(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 1));
+	ck_assert_int_eq(n, 6);
+	ok(drv->cuCtxPopCurrent_v2(&ctx));
+	ok(drv->cuCtxGetDevice(&dev));
+	ck_assert_int_eq(dev, 0);
+}
+END_TEST
+
+START_TEST(an_old_driver_hides_what_is_newer)
+{
+	setenv("FDRY_SIM_DRIVER_VERSION", "10010", 1);
+	drv = test_sim();
+	ck_assert_int_eq(drv->version, 10010);
+	ck_assert_ptr_null(drv->cuMemCreate);
+	ck_assert_ptr_nonnull(drv->cuMemAlloc_v2);
+	ck_assert_int_eq(fdry_call(drv, cuMemRelease, 1), -FDRY_E_NOFUNC);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("sim_mem");
+	TCase *tc = tcase_create("memory");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_test(tc, device_facts);
+	tcase_add_test(tc, context_stack);
+	tcase_add_test(tc, allocations);
+	tcase_add_test(tc, copies_and_sets);
+	tcase_add_test(tc, pinned);
+	tcase_add_test(tc, reserve_honours_a_free_hint);
+	tcase_add_test(tc, map_then_access);
+	tcase_add_test(tc, range_attributes);
+	tcase_add_test(tc, memory_is_limited);
+	tcase_add_test(tc, the_nth_call_fails);
+	tcase_add_test(tc, malformed_failures);
+	tcase_add_test(tc, no_device);
+	tcase_add_test(tc, several_devices);
+	tcase_add_test(tc, an_old_driver_hides_what_is_newer);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
