@@ -51,12 +51,17 @@ static enum fdry_code_kind kind_of(const void *image)
 	}
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+/* The later of @end and where @len bytes at @off end; nothing makes sense beyond CODE_MAX. */
+static uint64_t later(uint64_t end, uint64_t off, uint64_t len)
 {
-	return a > b ? a : b;
+	uint64_t sum;
+
+	if (__builtin_add_overflow(off, len, &sum))
+		sum = UINT64_MAX;
+	return sum > end ? sum : end;
 }
 
-/* Where the last part of a 64-bit ELF file ends; parts past CODE_MAX make it larger than that. */
+/* Where the last part of a 64-bit ELF file ends. */
 static uint64_t elf_len(const void *image)
 {
 	const uint8_t *at = image;
@@ -67,25 +72,25 @@ static uint64_t elf_len(const void *image)
 	int i;
 
 	memcpy(&eh, at, sizeof(eh));
-	end = later(sizeof(eh), eh.e_shoff + (uint64_t)eh.e_shnum * eh.e_shentsize);
-	end = later(end, eh.e_phoff + (uint64_t)eh.e_phnum * eh.e_phentsize);
+	end = later(sizeof(eh), eh.e_shoff, (uint64_t)eh.e_shnum * eh.e_shentsize);
+	end = later(end, eh.e_phoff, (uint64_t)eh.e_phnum * eh.e_phentsize);
 	if (end > CODE_MAX)
 		return end;
 	for (i = 0; i < eh.e_shnum && eh.e_shentsize >= sizeof(sh); i++) {
 		memcpy(&sh, at + eh.e_shoff + (uint64_t)i * eh.e_shentsize, sizeof(sh));
 		if (sh.sh_type != SHT_NOBITS && sh.sh_type != SHT_NULL)
-			end = later(end, later(sh.sh_offset, sh.sh_offset + sh.sh_size));
+			end = later(end, sh.sh_offset, sh.sh_size);
 	}
 	for (i = 0; i < eh.e_phnum && eh.e_phentsize >= sizeof(ph); i++) {
 		memcpy(&ph, at + eh.e_phoff + (uint64_t)i * eh.e_phentsize, sizeof(ph));
-		end = later(end, later(ph.p_offset, ph.p_offset + ph.p_filesz));
+		end = later(end, ph.p_offset, ph.p_filesz);
 	}
 	return end;
 }
 
 static uint64_t fatbin_len(const void *image)
 {
-	return fdry_get16((const uint8_t *)image + 6) + fdry_get64((const uint8_t *)image + 8);
+	return later(0, fdry_get16((const uint8_t *)image + 6), fdry_get64((const uint8_t *)image + 8));
 }
 
 /* 0: the length is unknown or makes no sense. */
