@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every symbol of the stand-in leads to the driver's function of that name, and
+# cuGetProcAddress answers with the stand-in's function exactly where the driver answers
+# with one that is hooked. The driver here has every symbol; each says its number.
+. "$(dirname "$0")/../lib.sh"
+
+hook=$BUILD/foundry/hook/libcuda.so.1
+defs=$ROOT/hook/hooks.def
+list=$ROOT/hook/symbols.list
+unset FOUNDRY_LOG LD_PRELOAD LD_LIBRARY_PATH
+
+# Hooks as lines "symbol name since flags"; the lists as C, once for both programs.
+sed -nE 's/^HOOK\((\w+), (\w+), ([0-9]+), (\w+),.*/\1 \2 \3 \4/p' "$defs" |
+	sed 's/ANY$/0/; s/LEGACY$/1/; s/PER_THREAD$/2/' >hooks
+awk '{ printf "{ \"%s\", \"%s\", %d, %d },\n", $1, $2, $3, $4 }' hooks >hooks.inc
+awk '{ printf "{ \"%s\", %d },\n", $1, NR + 1000 }' "$list" >symbols.inc
+
+{
+	cat <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+static const struct { const char *symbol, *name; int since, flags; } hooks[] = {
+#include "hooks.inc"
+};
+static int newer(void) { return 9; }
+/* What the driver's own look-up gives need not be what it exports. */
+#define INNER(symbol) static int inner_##symbol(void) { return 8; }
+END
+	awk '{ print "INNER(" $1 ")" }' hooks
+	echo 'static const struct { const char *symbol; void *fn; } inner[] = {'
+	awk '{ print "{ \"" $1 "\", (void *)inner_" $1 " }," }' hooks
+	cat <<'END'
+};
+static void *exported(const char *symbol)
+{
+	Dl_info i;
+	void *self;
+	dladdr((void *)newer, &i);
+	self = dlopen(i.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+	return dlsym(self, symbol);
+}
+/* The newest version that is not newer than asked for. */
+int cuGetProcAddress_v2(const char *name, void **ret, int version, long flags, int *status)
+{
+	int i, best = -1, n = (int)(sizeof(hooks) / sizeof(hooks[0]));
+
+	if (getenv("NEWEST"))
+		version = 13000;
+	for (i = 0; i < n; i++)
+		if (!strcmp(hooks[i].name, name) && hooks[i].since <= version &&
+		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) && (best < 0 || hooks[i].since > hooks[best].since))
+			best = i;
+	*ret = NULL;
+	if (best >= 0)
+		*ret = getenv("INNER") ? inner[best].fn : exported(hooks[best].symbol);
+	else if (!strchr(name, '_'))
+		*ret = exported(name);
+	if (best >= 0 && version >= 90000)
+		*ret = (void *)newer;
+	if (status)
+		*status = *ret ? 0 : 1;
+	return *ret ? 0 : 500;
+}
+int cuGetProcAddress(const char *name, void **ret, int version, long flags)
+{
+	return cuGetProcAddress_v2(name, ret, version, flags, NULL);
+}
+END
+	awk '$1 !~ /^cuGetProcAddress/ { print "int " $1 "(void) { return " NR + 1000 "; }" }' "$list"
+} >driver.c
+$CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o libcuda.so.1 driver.c -ldl
+
+cat >probe.c <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "hook/hook.h"
+
+static const struct { const char *symbol, *name; int since, flags; } hooks[] = {
+#include "hooks.inc"
+};
+static const struct { const char *symbol; int nr; } symbols[] = {
+#include "symbols.inc"
+};
+#define HOOKS (int)(sizeof(hooks) / sizeof(hooks[0]))
+#define SYMBOLS (int)(sizeof(symbols) / sizeof(symbols[0]))
+
+static void *hook, *real;
+static int bad;
+
+static int hooked(const char *symbol)
+{
+	int i;
+
+	for (i = 0; i < HOOKS; i++)
+		if (!strcmp(hooks[i].symbol, symbol))
+			return 1;
+	return 0;
+}
+
+static void jumps(void)
+{
+	int i, k, got, n = 0;
+
+	for (i = 0; i < SYMBOLS; i++)
+		for (k = 0; k < 3 && !hooked(symbols[i].symbol); k++, n++) {
+			got = ((int (*)(void))dlsym(hook, symbols[i].symbol))();
+			if (got != symbols[i].nr)
+				bad++, printf("%s answers %d, not %d\n", symbols[i].symbol, got, symbols[i].nr);
+		}
+	printf("%d calls\n", n);
+}
+
+static void *ask(int v2, const char *name, int version, long flags, int *res)
+{
+	void *p = (void *)1;
+	int status;
+
+	if (v2)
+		*res = ((int (*)(const char *, void **, int, long, int *))dlsym(hook, "cuGetProcAddress_v2"))(name, &p, version, flags, &status);
+	else
+		*res = ((int (*)(const char *, void **, int, long))dlsym(hook, "cuGetProcAddress"))(name, &p, version, flags);
+	return p;
+}
+
+static void expect(void *got, void *want, const char *name, int version, int flags)
+{
+	if (got != want)
+		bad++, printf("%s %d %d: %p, not %p\n", name, version, flags, got, want);
+}
+
+/* The symbol that this version and these flags mean, by the list. */
+static const char *meant(const char *name, int version, int flags)
+{
+	int i, best = -1;
+
+	if (getenv("NEWEST"))
+		version = 13000;
+	for (i = 0; i < HOOKS; i++)
+		if (!strcmp(hooks[i].name, name) && hooks[i].since <= version &&
+		    (hooks[i].flags == 0 || hooks[i].flags == (flags & 2 ? 2 : 1)) && (best < 0 || hooks[i].since > hooks[best].since))
+			best = i;
+	return best < 0 ? NULL : hooks[best].symbol;
+}
+
+static void procs(void)
+{
+	static const int versions[] = { 0, 2000, 3020, 4000, 5000, 7000, 10000, 10010, 11000, 11030, 12000, 12030, 13000 };
+	int i, v, f, v2, res, n = 0;
+	const char *m;
+
+	for (i = 0; i < HOOKS; i++)
+		for (v = 0; v < 13; v++)
+			for (f = 0; f < 3; f++)
+				for (v2 = 0; v2 < 2; v2++, n++) {
+					m = meant(hooks[i].name, versions[v], f);
+					if (m)
+						expect(ask(v2, hooks[i].name, versions[v], f, &res), dlsym(hook, m), m, versions[v], f);
+					else
+						ask(v2, hooks[i].name, versions[v], f, &res);
+				}
+	for (i = 0; i < SYMBOLS; i++)
+		if (!strchr(symbols[i].symbol, '_') && !hooked(symbols[i].symbol))
+			expect(ask(1, symbols[i].symbol, 13000, 0, &res), dlsym(real, symbols[i].symbol), symbols[i].symbol, 13000, 0);
+	/* names with a suffix, and no names at all, are the driver's to answer */
+	expect(ask(1, "cuMemAlloc_v2", 13000, 0, &res), NULL, "cuMemAlloc_v2", 13000, 0);
+	bad += res != 500;
+	expect(ask(0, "cuNothing", 13000, 0, &res), NULL, "cuNothing", 13000, 0);
+	bad += res != 500;
+	printf("%d answers\n", n);
+}
+
+/* A driver with a version of cuMemAlloc that nobody here knows. */
+static void unknown(void)
+{
+	const struct fdry_hook *table = ((fdry_hook_table_fn)dlsym(hook, FDRY_HOOK_SYMBOL))();
+	struct fdry_hook_live live = { 0 };
+	int res;
+	void *p;
+
+	table->live(&live);
+	bad += live.unwrapped != 0;
+	p = ask(1, "cuMemAlloc", 99000, 0, &res);
+	bad += res || ((int (*)(void))p)() != 9;
+	table->live(&live);
+	bad += live.unwrapped != 1;
+}
+
+int main(int argc, char **argv)
+{
+	hook = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
+	real = dlopen(getenv("FOUNDRY_DRIVER"), RTLD_NOW);
+	if (argc != 3 || !hook || !real || hook == real)
+		return 2;
+	if (!strcmp(argv[1], "jumps"))
+		jumps();
+	else if (!strcmp(argv[1], "procs"))
+		procs();
+	else
+		unknown();
+	printf("%d bad\n", bad);
+	return bad != 0;
+}
+END
+$CC -std=gnu11 -I. -I"$ROOT" -I"$ROOT/arch/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
+export FOUNDRY_DRIVER=$TMP/libcuda.so.1
+
+jumps=$((3 * ($(wc -l <"$list") - $(wc -l <hooks))))
+answers=$((26 * 3 * $(wc -l <hooks)))
+t "there are hooks" test "$(wc -l <hooks)" -ge 30
+t "every jump leads to its function, at first and later" prints "$jumps calls
+0 bad" ./probe jumps "$hook"
+t "every name, version and variant gets the stand-in's function" prints "$answers answers
+0 bad" ./probe procs "$hook"
+t "also where the driver's look-up gives what it does not export" prints "$answers answers
+0 bad" env INNER=1 ./probe procs "$hook"
+t "also where the driver answers old versions with its newest" prints "$answers answers
+0 bad" env NEWEST=1 ./probe procs "$hook"
+t "an unknown version goes out unwrapped and is counted" prints "0 bad" ./probe unknown "$hook"
+t_done
