@@ -13,7 +13,7 @@ int fdry_buf_grow(struct fdry_buf *b, size_t len, void **ret)
 
 	if (__builtin_add_overflow(b->len, len, &need))
 		return fdry_nomem();
-	if (need > b->cap) {
+	if (need > b->cap || !b->data) {
 		cap = need + need / 2 + 64;
 		data = cap > need ? realloc(b->data, cap) : NULL;
 		if (!data)

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format.h - the records on disk, as offsets; Documentation/format/store.rst is the specification.
+ *
+ * Values in LMDB can lie at odd addresses: nothing is read as a struct, every field goes
+ * through fdry_span_at() and fdry_get32() and their like. Reserved bytes are written zero
+ * and checked zero. A field, once shipped, never changes meaning.
+ */
+#ifndef FDRY_STORE_FORMAT_H
+#define FDRY_STORE_FORMAT_H
+
+/* meta, key "format": what makes an LMDB environment a store. */
+#define FDRY_META_FORMAT "format"
+#define FDRY_FORMAT_MAGIC "FOUNDRY STORE\r\n\x1a" /* 16 bytes, no terminator */
+#define FDRY_FORMAT_MAGIC_SIZE 16
+#define FDRY_FORMAT_VERSION 1
+#define FDRY_FORMAT_AT_VERSION 16  /* u32 */
+#define FDRY_FORMAT_AT_INCOMPAT 24 /* u64: features without which the store must not be touched */
+#define FDRY_FORMAT_AT_COMPAT 32   /* u64: features that may be ignored */
+#define FDRY_FORMAT_AT_ID 40       /* 16 random bytes, to tell stores apart */
+#define FDRY_FORMAT_ID_SIZE 16
+#define FDRY_FORMAT_SIZE 64
+#define FDRY_FORMAT_INCOMPAT_KNOWN 0ull
+
+/* meta, key "changes": u64, how often refs were set or deleted. */
+#define FDRY_META_CHANGES "changes"
+
+/* objects, key: id. */
+#define FDRY_RECORD_AT_KINDS 0  /* u16: bit n: kind number n; never 0 */
+#define FDRY_RECORD_AT_CODEC 2  /* u8: of enum fdry_codec */
+#define FDRY_RECORD_AT_FLAGS 3  /* u8: 0 */
+#define FDRY_RECORD_AT_NLINKS 4 /* u32 */
+#define FDRY_RECORD_AT_SIZE 8   /* u64: bytes */
+#define FDRY_RECORD_AT_STORED 16 /* u64: bytes in data */
+#define FDRY_RECORD_AT_ZERO 24  /* u64: 0 */
+#define FDRY_RECORD_AT_LINKS 32 /* ids, ascending, none twice */
+
+/* data, key: id. The object's bytes, by the record's codec. */
+enum fdry_codec {
+	FDRY_CODEC_PLAIN = 0,
+	FDRY_CODEC_ZSTD = 1, /* one frame, with its content size */
+};
+
+/* refs, key: name without terminator. */
+#define FDRY_REF_AT_OID 0
+#define FDRY_REF_AT_CHANGE 32 /* u64: the value of "changes" that setting it made */
+#define FDRY_REF_AT_ZERO 40   /* 24 bytes: 0 */
+#define FDRY_REF_SIZE 64
+
+/* The file "verified" beside the environment: mapped objects that were checked during this boot. */
+#define FDRY_SEEN_MAGIC "FDRYSEEN"
+#define FDRY_SEEN_VERSION 1
+#define FDRY_SEEN_AT_VERSION 8 /* u32, then a zero u32 */
+#define FDRY_SEEN_AT_BOOT 16   /* 16 bytes: the kernel's boot id */
+#define FDRY_SEEN_AT_STORE 32  /* 16 bytes: the store's id */
+#define FDRY_SEEN_AT_DEV 48    /* u64: device ... */
+#define FDRY_SEEN_AT_INO 56    /* u64: ... and inode of data.mdb, so that copies do not count */
+#define FDRY_SEEN_AT_COUNT 64  /* u64 */
+#define FDRY_SEEN_AT_ZERO 72   /* 24 bytes: 0 */
+#define FDRY_SEEN_AT_IDS 96    /* ids, ascending */
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * idset.c - a set of ids in memory: open addressing, at most half full.
+ *
+ * Ids are hashes already, so their first bytes are the slot to begin at.
+ */
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+#define CAP_MIN 1024
+
+/* The slot that holds @oid, or the free one where it belongs. */
+static size_t slot_of(const struct fdry_idset *set, const struct fdry_oid *oid)
+{
+	size_t i = fdry_get64(oid->b) & (set->cap - 1);
+
+	while (set->used[i] && !fdry_oid_eq(&set->slots[i], oid))
+		i = (i + 1) & (set->cap - 1);
+	return i;
+}
+
+static int set_grow(struct fdry_idset *set)
+{
+	struct fdry_idset big = { .cap = set->cap ? set->cap * 2 : CAP_MIN, .count = set->count };
+	size_t i, slot;
+
+	big.slots = calloc(big.cap, sizeof(*big.slots));
+	big.used = calloc(big.cap, 1);
+	if (!big.slots || !big.used) {
+		fdry_idset_release(&big);
+		return fdry_nomem();
+	}
+	for (i = 0; i < set->cap; i++) {
+		if (!set->used[i])
+			continue;
+		slot = slot_of(&big, &set->slots[i]);
+		big.slots[slot] = set->slots[i];
+		big.used[slot] = 1;
+	}
+	fdry_idset_release(set);
+	*set = big;
+	return 0;
+}
+
+int fdry_idset_add(struct fdry_idset *set, const struct fdry_oid *oid, bool *is_new)
+{
+	size_t slot;
+	int err = set->count >= set->cap / 2 ? set_grow(set) : 0;
+
+	if (err)
+		return err;
+	slot = slot_of(set, oid);
+	if (is_new)
+		*is_new = !set->used[slot];
+	set->count += !set->used[slot];
+	set->slots[slot] = *oid;
+	set->used[slot] = 1;
+	return 0;
+}
+
+bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid)
+{
+	return set->cap && set->used[slot_of(set, oid)];
+}
+
+void fdry_idset_release(struct fdry_idset *set)
+{
+	free(set->slots);
+	free(set->used);
+	*set = (struct fdry_idset){ 0 };
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * internal.h - what the files of store/ share, grouped by the file that defines it.
+ */
+#ifndef FDRY_STORE_INTERNAL_H
+#define FDRY_STORE_INTERNAL_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "store/format.h"
+#include "store/lmdb.h"
+#include "store/store.h"
+
+/* --- path.c --- */
+
+/* A store's directory, checked. */
+struct fdry_dir {
+	int fd;          /* what sessions share the store's lock on */
+	dev_t dev;
+	ino_t ino;
+	mode_t file_mode; /* for new files */
+	bool fixed;      /* the medium cannot be written */
+	bool made;       /* by this call */
+};
+/* Open, and with @create make, a store's directory. FDRY_E_NOSTORE, FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
+int fdry_dir_open(const char *path, bool create, struct fdry_dir *ret) __must_check;
+/* Close it; @undo also removes it, if this call made it and it is still empty. */
+void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
+/* The name of a network file system by its number from statfs(), NULL for any other. */
+const char *fdry_fs_refused(unsigned long type);
+
+/* --- store.c --- */
+
+/* One directory, as this process has it open. */
+struct fdry_env {
+	struct fdry_env *next;
+	struct fdry_db *db;
+	struct fdry_dir dir;
+	unsigned int refs;       /* handles and sessions; under the registry's lock */
+	unsigned int generation; /* of forks: another than the process's means inherited */
+	pid_t pid;
+	bool readonly;           /* LMDB has it open for reading only */
+	uint8_t id[FDRY_FORMAT_ID_SIZE];
+	pthread_mutex_t lock;    /* of sharers */
+	unsigned int sharers;    /* sessions that share the store's lock */
+};
+
+struct fdry_store {
+	struct fdry_env *env;
+	bool readonly;
+	char path[];
+};
+
+/* Every entry point starts with one of these: FDRY_E_FORKED; for writing also FDRY_E_PERM. */
+int fdry_store_check(const struct fdry_store *s) __must_check;
+int fdry_store_check_write(const struct fdry_store *s) __must_check;
+/* fdry_store_open() with another size of map, for tests; 0: the usual one. */
+int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret) __must_check;
+
+/* --- lock.c --- */
+
+/* The store's lock lies on its directory: flock(), which a crash releases. Sessions of one process share one place. */
+int fdry_env_share(struct fdry_env *env) __must_check;
+void fdry_env_unshare(struct fdry_env *env);
+/* Does not wait: FDRY_E_LOCKED names who holds it where that can be told. */
+int fdry_env_exclude(struct fdry_env *env, int *fd_ret) __must_check;
+void fdry_env_unexclude(int fd);
+
+/* --- object.c --- */
+
+/* A record of the table objects, decoded. @links lies in the value that it was read from. */
+struct fdry_record {
+	uint32_t kinds;
+	uint32_t codec;
+	uint32_t nlinks;
+	uint64_t size, stored;
+	struct fdry_span links;
+};
+
+static inline struct fdry_span fdry_oid_span(const struct fdry_oid *oid)
+{
+	return (struct fdry_span){ oid->b, FDRY_OID_SIZE };
+}
+
+int fdry_record_parse(struct fdry_span value, struct fdry_record *ret) __must_check;
+/* @found tells whether there is one; not there is no error. */
+int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret) __must_check;
+int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *ret) __must_check;
+struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i);
+void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret);
+
+/* The bytes at rest. FDRY_E_CORRUPT where they are missing or of another length. */
+int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		       struct fdry_span *ret) __must_check;
+/* A verified copy of the bytes, appended. */
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
+int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
+
+/* An object ready to be stored; @stored and @links are its own. */
+struct fdry_item {
+	struct fdry_oid oid;
+	struct fdry_record rec; /* links point at @links */
+	struct fdry_buf stored;
+	struct fdry_buf links;
+};
+/* Compress, copy, sort the links. The oid is the caller's to have computed. */
+int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
+		   const struct fdry_oid *links, size_t nlinks) __must_check;
+void fdry_item_release(struct fdry_item *it);
+/* Is all that the item says in the store already? */
+int fdry_item_known(struct fdry_txn *t, const struct fdry_item *it, bool *ret) __must_check;
+/* Store it or what is new of it; @is_new tells whether the object was not there. */
+int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
+/* FDRY_E_NOENT where a link of the item leads nowhere. */
+int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must_check;
+
+/* --- seen.c --- */
+
+/* Ids of objects that were verified during this boot, as a session sees them. */
+struct fdry_seen {
+	bool loaded;
+	struct fdry_buf old;   /* ids from the file, ascending */
+	struct fdry_buf added; /* ids of this session */
+};
+bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid);
+void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid);
+/* Write what was added, if anything. Failing costs only a check at the next load. */
+void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env);
+void fdry_seen_release(struct fdry_seen *seen);
+/* Remove the file and what interrupted writers left; the store's lock is held exclusively. */
+void fdry_seen_forget(struct fdry_env *env);
+
+/* --- ref.c --- */
+
+/* The value of the change counter; 0 in a new store. */
+int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret) __must_check;
+struct fdry_ref {
+	struct fdry_oid oid;
+	uint64_t change;
+};
+int fdry_ref_find(struct fdry_txn *t, const char *name, bool *found, struct fdry_ref *ret) __must_check;
+int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
+int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid) __must_check;
+
+/* --- idset.c --- */
+
+/* A set of ids in memory. Zero it to start. */
+struct fdry_idset {
+	struct fdry_oid *slots; /* open addressing; used[] tells which are taken */
+	uint8_t *used;
+	size_t cap, count;
+};
+/* @is_new (may be NULL): it was not in before. */
+int fdry_idset_add(struct fdry_idset *set, const struct fdry_oid *oid, bool *is_new) __must_check;
+bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid);
+void fdry_idset_release(struct fdry_idset *set);
+
+/* --- reach.c --- */
+
+/*
+ * fdry_reach() - Visit @root and everything that it links to, each once.
+ * @seen: what was visited already is passed over; grows
+ * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL where the
+ *         object is not there.
+ */
+typedef int (*fdry_visit_fn)(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec);
+int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen, fdry_visit_fn visit,
+	       void *arg) __must_check;
+
+#endif

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * object.c - one object: its record, its bytes at rest, and both checked on the way out.
+ *
+ * A record (kinds, sizes, links) lies apart from the bytes, so that listing and collecting
+ * never touch content and that a new kind or link moves no bytes: what is stored plain
+ * stays where it is until a collection removes it, which mapped spans rely on.
+ */
+#include <stdlib.h>
+#include <zstd.h>
+
+#include "store/internal.h"
+
+/* Kernels and graphs are sealed once and read often: spend time on packing them. */
+#define ZSTD_LEVEL 9
+
+static const char *const kind_names[] = {
+#define X(nr, NAME, name) [nr] = name,
+	FDRY_OBJECT_KINDS(X)
+#undef X
+};
+#define KINDS (sizeof(kind_names) / sizeof(kind_names[0]))
+
+const char *fdry_object_kind_name(enum fdry_object_kind kind)
+{
+	return (size_t)kind < KINDS && kind_names[kind] ? kind_names[kind] : "?";
+}
+
+static bool kind_valid(enum fdry_object_kind kind)
+{
+	return (size_t)kind < KINDS && kind_names[kind];
+}
+
+/* --- records --- */
+
+int fdry_record_parse(struct fdry_span value, struct fdry_record *ret)
+{
+	const uint8_t *p = fdry_span_at(value, 0, FDRY_RECORD_AT_LINKS);
+	struct fdry_record r;
+
+	if (!p)
+		goto bad;
+	r.kinds = fdry_get16(p + FDRY_RECORD_AT_KINDS);
+	r.codec = p[FDRY_RECORD_AT_CODEC];
+	r.nlinks = fdry_get32(p + FDRY_RECORD_AT_NLINKS);
+	r.size = fdry_get64(p + FDRY_RECORD_AT_SIZE);
+	r.stored = fdry_get64(p + FDRY_RECORD_AT_STORED);
+	if (!r.kinds || p[FDRY_RECORD_AT_FLAGS] || fdry_get64(p + FDRY_RECORD_AT_ZERO))
+		goto bad;
+	if (r.size > FDRY_OBJECT_SIZE_MAX || r.stored > r.size || r.nlinks > FDRY_OBJECT_LINKS_MAX)
+		goto bad;
+	r.links = (struct fdry_span){ value.data + FDRY_RECORD_AT_LINKS, value.len - FDRY_RECORD_AT_LINKS };
+	if (r.links.len != (size_t)r.nlinks * FDRY_OID_SIZE)
+		goto bad;
+	*ret = r;
+	return 0;
+bad:
+	return fdry_fail(FDRY_E_CORRUPT, "an object's record is damaged; run foundry-store verify");
+}
+
+int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_span value;
+	int err = fdry_txn_get(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), &value);
+
+	if (!err && value.data)
+		err = fdry_record_parse(value, ret);
+	if (err)
+		return fdry_fail_at(err, "object %s", fdry_oid_hex(oid, hex));
+	*found = value.data != NULL;
+	return 0;
+}
+
+int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *ret)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	bool found = false;
+	int err = fdry_record_get(t, oid, &found, ret);
+
+	if (err || found)
+		return err;
+	return fdry_fail(FDRY_E_NOENT, "there is no object %s in the store; see foundry-store ls", fdry_oid_hex(oid, hex));
+}
+
+struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i)
+{
+	struct fdry_oid oid;
+
+	memcpy(oid.b, r->links.data + (size_t)i * FDRY_OID_SIZE, FDRY_OID_SIZE);
+	return oid;
+}
+
+void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret)
+{
+	ret->oid = *oid;
+	ret->kind = (enum fdry_object_kind)(31 - __builtin_clz(r->kinds));
+	ret->kinds = r->kinds;
+	ret->nlinks = r->nlinks;
+	ret->size = r->size;
+	ret->stored = r->stored;
+}
+
+static int record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r)
+{
+	struct fdry_buf buf = { 0 };
+	void *p = NULL;
+	uint8_t *rec;
+	int err = fdry_buf_grow(&buf, FDRY_RECORD_AT_LINKS, &p);
+
+	if (!err) {
+		rec = p;
+		fdry_set16(rec + FDRY_RECORD_AT_KINDS, (uint16_t)r->kinds);
+		rec[FDRY_RECORD_AT_CODEC] = (uint8_t)r->codec;
+		fdry_set32(rec + FDRY_RECORD_AT_NLINKS, r->nlinks);
+		fdry_set64(rec + FDRY_RECORD_AT_SIZE, r->size);
+		fdry_set64(rec + FDRY_RECORD_AT_STORED, r->stored);
+		err = fdry_buf_put(&buf, r->links.data, r->links.len);
+	}
+	if (!err)
+		err = fdry_txn_put(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ buf.data, buf.len });
+	fdry_buf_release(&buf);
+	return err;
+}
+
+/* --- reading --- */
+
+static int corrupt(const struct fdry_oid *oid, const char *what)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return fdry_fail(FDRY_E_CORRUPT, "object %s is damaged: %s; run foundry-store verify, remove the refs that it names, "
+			 "collect, and seal anew", fdry_oid_hex(oid, hex), what);
+}
+
+int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span *ret)
+{
+	struct fdry_span value;
+	int err = fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value);
+
+	if (err)
+		return err;
+	if (!value.data)
+		return corrupt(oid, "its bytes are missing");
+	if (value.len != r->stored)
+		return corrupt(oid, "its length is wrong");
+	*ret = value;
+	return 0;
+}
+
+int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data)
+{
+	struct fdry_oid is;
+	int err = fdry_oid_of(data.data, data.len, &is);
+
+	if (!err && !fdry_oid_eq(oid, &is))
+		err = corrupt(oid, "its bytes do not match its id");
+	return err;
+}
+
+/* Before memory is taken for what a damaged record may claim. */
+static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored)
+{
+	if (r->codec != FDRY_CODEC_PLAIN && r->codec != FDRY_CODEC_ZSTD)
+		return fdry_fail(FDRY_E_VERSION, "an object is stored by codec %u, which this program does not know; use a newer one",
+				 r->codec);
+	if (r->size != (r->codec == FDRY_CODEC_ZSTD ? ZSTD_getFrameContentSize(stored.data, stored.len) : r->stored))
+		return corrupt(oid, "its sizes contradict each other");
+	return 0;
+}
+
+static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored, void *to)
+{
+	size_t n = r->size;
+
+	if (r->codec == FDRY_CODEC_PLAIN)
+		memcpy(to, stored.data, stored.len);
+	else
+		n = ZSTD_decompress(to, r->size, stored.data, stored.len);
+	return ZSTD_isError(n) || n != r->size ? corrupt(oid, "it cannot be decompressed") : 0;
+}
+
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_buf *ret)
+{
+	size_t before = ret->len;
+	struct fdry_span stored;
+	struct fdry_record rec;
+	void *to = NULL;
+	int err = fdry_record_need(t, oid, &rec);
+
+	if (!err)
+		err = fdry_object_stored(t, oid, &rec, &stored);
+	if (!err)
+		err = sizes_check(oid, &rec, stored);
+	if (!err)
+		err = fdry_buf_grow(ret, rec.size, &to);
+	if (!err)
+		err = object_unpack(oid, &rec, stored, to);
+	if (!err)
+		err = fdry_object_verify(oid, (struct fdry_span){ to, rec.size });
+	if (err)
+		ret->len = before;
+	return err;
+}
+
+/* --- writing --- */
+
+static int oid_cmp(const void *a, const void *b)
+{
+	return memcmp(a, b, FDRY_OID_SIZE);
+}
+
+/* Ascending, none twice: equal sets give equal records. */
+static void links_sort(struct fdry_buf *links)
+{
+	size_t i, n = links->len / FDRY_OID_SIZE, out = 0;
+
+	if (n < 2)
+		return;
+	qsort(links->data, n, FDRY_OID_SIZE, oid_cmp);
+	for (i = 1; i < n; i++)
+		if (oid_cmp(links->data + i * FDRY_OID_SIZE, links->data + out * FDRY_OID_SIZE))
+			memmove(links->data + ++out * FDRY_OID_SIZE, links->data + i * FDRY_OID_SIZE, FDRY_OID_SIZE);
+	links->len = (out + 1) * FDRY_OID_SIZE;
+}
+
+static int item_pack(struct fdry_item *it, struct fdry_span data)
+{
+	size_t bound = ZSTD_compressBound(data.len), n;
+	void *to = NULL;
+	int err = fdry_buf_grow(&it->stored, bound, &to);
+
+	if (err)
+		return err;
+	n = ZSTD_compress(to, bound, data.data, data.len, ZSTD_LEVEL);
+	it->stored.len = 0;
+	if (ZSTD_isError(n) || n >= data.len)
+		return fdry_buf_put(&it->stored, data.data, data.len);
+	it->stored.len = n;
+	it->rec.codec = FDRY_CODEC_ZSTD;
+	return 0;
+}
+
+static int item_check(enum fdry_object_kind kind, size_t len, size_t nlinks)
+{
+	if (!kind_valid(kind))
+		return fdry_fail(FDRY_E_INVAL, "%d is not a kind of object", (int)kind);
+	if (len > FDRY_OBJECT_SIZE_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "an object of %zu bytes exceeds the limit of %u; cut it into smaller ones",
+				 len, FDRY_OBJECT_SIZE_MAX);
+	if (nlinks > FDRY_OBJECT_LINKS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "an object with %zu links exceeds the limit of %u", nlinks, FDRY_OBJECT_LINKS_MAX);
+	return 0;
+}
+
+int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
+		   const struct fdry_oid *links, size_t nlinks)
+{
+	int err = item_check(kind, data.len, nlinks);
+
+	if (err)
+		return err;
+	it->rec = (struct fdry_record){ .kinds = 1u << kind, .size = data.len };
+	it->links = it->stored = (struct fdry_buf){ 0 };
+	err = fdry_buf_put(&it->links, links, nlinks * FDRY_OID_SIZE);
+	if (!err && kind == FDRY_OBJECT_CHUNK)
+		err = fdry_buf_put(&it->stored, data.data, data.len);
+	else if (!err)
+		err = item_pack(it, data);
+	if (err) {
+		fdry_item_release(it);
+		return err;
+	}
+	links_sort(&it->links);
+	it->rec.stored = it->stored.len;
+	it->rec.links = (struct fdry_span){ it->links.data, it->links.len };
+	it->rec.nlinks = (uint32_t)(it->links.len / FDRY_OID_SIZE);
+	return 0;
+}
+
+void fdry_item_release(struct fdry_item *it)
+{
+	fdry_buf_release(&it->stored);
+	fdry_buf_release(&it->links);
+}
+
+/* Both ascend. */
+static bool links_contain(struct fdry_span all, struct fdry_span some)
+{
+	size_t i = 0, j;
+
+	for (j = 0; j < some.len; j += FDRY_OID_SIZE, i += FDRY_OID_SIZE) {
+		while (i < all.len && oid_cmp(all.data + i, some.data + j) < 0)
+			i += FDRY_OID_SIZE;
+		if (i >= all.len || oid_cmp(all.data + i, some.data + j))
+			return false;
+	}
+	return true;
+}
+
+static bool wants_plain(const struct fdry_record *r)
+{
+	return r->kinds & 1u << FDRY_OBJECT_CHUNK;
+}
+
+/* Are the bytes there, and stored as @it needs them? */
+static int data_known(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, bool *ret)
+{
+	struct fdry_span value;
+	int err = fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), &value);
+
+	if (err)
+		return err;
+	*ret = value.data && value.len == rec->stored && rec->size == it->rec.size &&
+	       (rec->codec == FDRY_CODEC_PLAIN || !wants_plain(&it->rec));
+	return 0;
+}
+
+int fdry_item_known(struct fdry_txn *t, const struct fdry_item *it, bool *ret)
+{
+	struct fdry_record rec;
+	bool found = false, data = false;
+	int err = fdry_record_get(t, &it->oid, &found, &rec);
+
+	if (!err && found)
+		err = data_known(t, it, &rec, &data);
+	if (err)
+		return err;
+	*ret = found && data && !(it->rec.kinds & ~rec.kinds) && links_contain(rec.links, it->rec.links);
+	return 0;
+}
+
+int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it)
+{
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < it->rec.nlinks && !err; i++) {
+		oid = fdry_record_link(&it->rec, i);
+		err = fdry_record_need(t, &oid, &rec);
+	}
+	return err ? fdry_fail_at(err, "a link") : 0;
+}
+
+/* The record of an object that is there already, with what @it adds. */
+static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *old, bool data)
+{
+	struct fdry_record rec = data ? *old : it->rec;
+	struct fdry_buf links = { 0 };
+	int err = fdry_buf_put(&links, old->links.data, old->links.len);
+
+	if (!err)
+		err = fdry_buf_put(&links, it->rec.links.data, it->rec.links.len);
+	if (!err) {
+		links_sort(&links);
+		rec.kinds = old->kinds | it->rec.kinds;
+		rec.links = (struct fdry_span){ links.data, links.len };
+		rec.nlinks = (uint32_t)(links.len / FDRY_OID_SIZE);
+		err = record_put(t, &it->oid, &rec);
+	}
+	fdry_buf_release(&links);
+	return err;
+}
+
+int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new)
+{
+	struct fdry_span stored = { it->stored.data, it->stored.len };
+	struct fdry_record old;
+	bool found = false, data = false;
+	int err = fdry_record_get(t, &it->oid, &found, &old);
+
+	if (!err && found)
+		err = data_known(t, it, &old, &data);
+	/* The record first: merging reads the old one in place, which a put may move. */
+	if (!err)
+		err = found ? record_merge(t, it, &old, data) : record_put(t, &it->oid, &it->rec);
+	if (!err && !data)
+		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), stored);
+	if (!err)
+		*is_new = !found;
+	return err;
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * store.c - opening and closing, and what can be asked of a store without a session.
+ *
+ * LMDB forbids opening one environment twice in a process, so a process has one struct
+ * fdry_env a directory, found by device and inode and counted; every open gets a handle
+ * of its own on it. An environment must not be used after fork either: the child forgets
+ * all it inherited, and gives up its copies of the locked descriptors so that a lock ends
+ * with the process that took it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arch/log.h"
+#include "store/internal.h"
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct fdry_env *envs;
+static unsigned int generation; /* of forks; written only by a child that has one thread */
+
+/* --- fork --- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&registry);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&registry);
+}
+
+static void after_fork_child(void)
+{
+	struct fdry_env *env;
+
+	for (env = envs; env; env = env->next)
+		close(env->dir.fd);
+	envs = NULL;
+	generation++;
+	pthread_mutex_unlock(&registry);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork_child);
+}
+
+static bool env_inherited(const struct fdry_env *env)
+{
+	return env->generation != generation || env->pid != getpid();
+}
+
+int fdry_store_check(const struct fdry_store *s)
+{
+	if (env_inherited(s->env))
+		return fdry_fail(FDRY_E_FORKED, "the store %s was opened before fork(); open it again in the child", s->path);
+	return 0;
+}
+
+int fdry_store_check_write(const struct fdry_store *s)
+{
+	int err = fdry_store_check(s);
+
+	if (!err && s->readonly)
+		err = fdry_fail(FDRY_E_PERM, "the store %s is open for reading only; open it for writing", s->path);
+	return err;
+}
+
+/* --- the format record --- */
+
+static struct fdry_span text_span(const char *s)
+{
+	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
+}
+
+static int format_write(struct fdry_txn *t)
+{
+	uint8_t rec[FDRY_FORMAT_SIZE] = { 0 };
+
+	memcpy(rec, FDRY_FORMAT_MAGIC, FDRY_FORMAT_MAGIC_SIZE);
+	fdry_set32(rec + FDRY_FORMAT_AT_VERSION, FDRY_FORMAT_VERSION);
+	if (getrandom(rec + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE, 0) != FDRY_FORMAT_ID_SIZE)
+		return fdry_fail(FDRY_E_IO, "the kernel gave no random bytes: %s", strerror(errno));
+	return fdry_txn_put(t, FDRY_TABLE_META, text_span(FDRY_META_FORMAT), (struct fdry_span){ rec, sizeof(rec) });
+}
+
+static int format_check(const char *path, struct fdry_span rec, uint8_t id[FDRY_FORMAT_ID_SIZE])
+{
+	const uint8_t *p = fdry_span_at(rec, 0, FDRY_FORMAT_SIZE);
+	uint32_t version;
+	uint64_t unknown;
+
+	if (!p || memcmp(p, FDRY_FORMAT_MAGIC, FDRY_FORMAT_MAGIC_SIZE))
+		return fdry_fail(FDRY_E_NOSTORE, "%s holds another program's data; name another directory", path);
+	version = fdry_get32(p + FDRY_FORMAT_AT_VERSION);
+	unknown = fdry_get64(p + FDRY_FORMAT_AT_INCOMPAT) & ~FDRY_FORMAT_INCOMPAT_KNOWN;
+	if (version != FDRY_FORMAT_VERSION)
+		return fdry_fail(FDRY_E_VERSION, "the store %s has format version %u and this program knows %u; use a newer one",
+				 path, version, FDRY_FORMAT_VERSION);
+	if (unknown)
+		return fdry_fail(FDRY_E_VERSION, "the store %s uses features %#llx that this program does not know; use a newer one",
+				 path, (unsigned long long)unknown);
+	memcpy(id, p + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE);
+	return 0;
+}
+
+static int format_read(struct fdry_env *env, const char *path)
+{
+	struct fdry_span rec;
+	struct fdry_txn t;
+	int err = fdry_txn_read(env->db, &t);
+
+	if (err)
+		return err;
+	err = fdry_txn_get(&t, FDRY_TABLE_META, text_span(FDRY_META_FORMAT), &rec);
+	if (!err)
+		err = format_check(path, rec, env->id);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+/* --- opening --- */
+
+static int db_open(struct fdry_env *env, const char *path, unsigned int flags, uint64_t map_size)
+{
+	struct fdry_db_opts o = {
+		.dir = path,
+		.create = flags & FDRY_STORE_CREATE,
+		.readonly = env->dir.fixed,
+		.fixed = env->dir.fixed,
+		.mode = env->dir.file_mode,
+		.map_size = map_size,
+	};
+	int err = fdry_db_open(&o, format_write, &env->db);
+
+	/* Who may read only still can, with write permission on the lock file alone. */
+	if (err == -FDRY_E_PERM && (flags & FDRY_STORE_READONLY) && !o.readonly) {
+		o.readonly = true;
+		err = fdry_db_open(&o, format_write, &env->db);
+	}
+	env->readonly = o.readonly;
+	return err;
+}
+
+static int env_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
+{
+	struct fdry_env *env = calloc(1, sizeof(*env));
+	int err;
+
+	if (!env)
+		return fdry_nomem();
+	env->dir = *dir;
+	env->generation = generation;
+	env->pid = getpid();
+	pthread_mutex_init(&env->lock, NULL);
+	err = db_open(env, path, flags, map_size);
+	if (!err)
+		err = format_read(env, path);
+	if (!err && dir->made && fsync(dir->fd))
+		err = fdry_fail(FDRY_E_IO, "cannot make %s durable: %s", path, strerror(errno));
+	if (err) {
+		fdry_db_close(env->db);
+		pthread_mutex_destroy(&env->lock);
+		free(env);
+		return err;
+	}
+	*ret = env;
+	return 0;
+}
+
+/* A store that was removed and made anew under us is another one. */
+static int env_check_file(const struct fdry_env *env, const char *path)
+{
+	struct stat st;
+	dev_t dev;
+	ino_t ino;
+	int err = fdry_db_file(env->db, &dev, &ino);
+
+	if (err)
+		return err;
+	if (fstatat(env->dir.fd, "data.mdb", &st, 0) || st.st_dev != dev || st.st_ino != ino)
+		return fdry_fail(FDRY_E_STATE, "data.mdb of the store %s was removed or replaced while this process has it open; "
+				 "close it everywhere, then open it again", path);
+	return 0;
+}
+
+/* The environment of a directory; takes over @dir or closes it. Under the registry's lock. */
+static int env_get(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
+{
+	struct fdry_env *env;
+	int err;
+
+	for (env = envs; env; env = env->next)
+		if (env->dir.dev == dir->dev && env->dir.ino == dir->ino)
+			break;
+	err = env ? env_check_file(env, path) : env_new(path, flags, map_size, dir, ret);
+	if (err || env)
+		fdry_dir_close(dir, path, err != 0);
+	if (err)
+		return err;
+	if (env) {
+		*ret = env;
+	} else {
+		(*ret)->next = envs;
+		envs = *ret;
+	}
+	(*ret)->refs++;
+	return 0;
+}
+
+static void env_put(struct fdry_env *env)
+{
+	struct fdry_env **p;
+	bool inherited = env_inherited(env);
+
+	pthread_mutex_lock(&registry);
+	if (!--env->refs) {
+		for (p = &envs; *p && *p != env; p = &(*p)->next)
+			;
+		if (*p)
+			*p = env->next;
+		if (inherited) {
+			fdry_db_forget(env->db);
+		} else {
+			fdry_db_close(env->db);
+			close(env->dir.fd);
+		}
+		free(env);
+	}
+	pthread_mutex_unlock(&registry);
+}
+
+/* What the handle asks for must be what the environment can do. */
+static int flags_check(const struct fdry_env *env, const char *path, unsigned int flags)
+{
+	if ((flags & FDRY_STORE_READONLY) || !env->readonly)
+		return 0;
+	if (env->dir.fixed)
+		return fdry_fail(FDRY_E_PERM, "the store %s lies on read-only media; open it for reading only", path);
+	return fdry_fail(FDRY_E_PERM, "this process has the store %s open for reading only, for want of permission to write", path);
+}
+
+static int store_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
+{
+	size_t path_len = strlen(path) + 1;
+	struct fdry_store *s;
+	struct fdry_dir dir;
+	int err = fdry_dir_open(path, flags & FDRY_STORE_CREATE, &dir);
+
+	if (err)
+		return err;
+	s = calloc(1, sizeof(*s) + path_len);
+	if (!s) {
+		fdry_dir_close(&dir, path, true);
+		return fdry_nomem();
+	}
+	memcpy(s->path, path, path_len);
+	s->readonly = flags & FDRY_STORE_READONLY;
+	pthread_mutex_lock(&registry);
+	err = env_get(path, flags, map_size, &dir, &s->env);
+	pthread_mutex_unlock(&registry);
+	if (!err)
+		err = flags_check(s->env, path, flags);
+	if (err) {
+		if (s->env)
+			env_put(s->env);
+		free(s);
+		return err;
+	}
+	*ret = s;
+	return 0;
+}
+
+int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
+{
+	struct fdry_buf buf = { 0 };
+	int err = 0;
+
+	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY))
+		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
+	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))
+		return fdry_fail(FDRY_E_INVAL, "a store cannot be made by opening it for reading only; drop one of the flags");
+	if (path && !*path)
+		return fdry_fail(FDRY_E_INVAL, "the store's path is empty; name a directory, or none for the default");
+	pthread_once(&once, watch_forks);
+	if (!path)
+		err = fdry_store_default_path(&buf);
+	if (!err)
+		err = store_new(path ? path : (const char *)buf.data, flags, map_size, ret);
+	fdry_buf_release(&buf);
+	return err;
+}
+
+int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret)
+{
+	return fdry_store_open_sized(path, flags, 0, ret);
+}
+
+void fdry_store_close(struct fdry_store *s)
+{
+	if (!s)
+		return;
+	env_put(s->env);
+	free(s);
+}
+
+const char *fdry_store_path(const struct fdry_store *s)
+{
+	return s->path;
+}
+
+/* --- asking --- */
+
+int fdry_store_info(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_object_info *ret)
+{
+	struct fdry_record rec;
+	struct fdry_txn t;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_record_need(&t, oid, &rec);
+	if (!err)
+		fdry_record_info(oid, &rec, ret);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+int fdry_store_links(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_oid **ret, size_t *count)
+{
+	struct fdry_oid *links = NULL;
+	struct fdry_record rec;
+	struct fdry_txn t;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_record_need(&t, oid, &rec);
+	if (!err) {
+		links = malloc(rec.links.len + 1);
+		err = links ? 0 : fdry_nomem();
+	}
+	if (!err) {
+		memcpy(links, rec.links.data, rec.links.len);
+		*ret = links;
+		*count = rec.nlinks;
+	}
+	fdry_txn_abort(&t);
+	return err;
+}
+
+static int info_put(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct fdry_object_info info = { 0 };
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	int err = fdry_record_parse(value, &rec);
+
+	if (!err && key.len != FDRY_OID_SIZE)
+		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
+	if (err)
+		return err;
+	memcpy(oid.b, key.data, FDRY_OID_SIZE);
+	fdry_record_info(&oid, &rec, &info);
+	return fdry_buf_put(arg, &info, sizeof(info));
+}
+
+int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg)
+{
+	const struct fdry_object_info *info;
+	struct fdry_buf all = { 0 };
+	struct fdry_txn t;
+	size_t i;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_txn_each(&t, FDRY_TABLE_OBJECTS, (struct fdry_span){ 0 }, info_put, &all);
+	fdry_txn_abort(&t);
+	info = (const void *)all.data;
+	for (i = 0; i < all.len / sizeof(*info) && !err; i++)
+		err = fn(arg, &info[i]);
+	fdry_buf_release(&all);
+	return err;
+}
