@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fuzz_graph.c - graph objects from anybody: as bytes, as text, and a good one with bytes replaced.
+ *
+ * What opens must be walkable to its end, have a text, and come back from it as the same
+ * bytes. The first byte of the input says which way the rest goes in.
+ */
+#include <stdlib.h>
+
+#include "graph/graph.h"
+#include "tests/unit/graph_kernels.h"
+
+static const char base_text[] =
+	"foundry-graph 1\n"
+	"node 0 kernel 0 grid 132 1 1 block 256 1 1 shared 49152 args 0000500000000200 0000500000200000 3f80000000000010\n"
+	"node 1 kernel 0 grid 264 2 9 block 32 4 2 shared 0 attr cooperative 1 attr priority -5 args 0000500000000400 0000500000200200 0000000000000011\n"
+	"node 2 kernel 1 grid 8 1 1 block 128 1 1 shared 9 attr access_policy_window 0x500000000000 1048576 0x3f000000 1 2 args\n"
+	"node 3 memset dst 0x500000002000 pitch 1024 value 0xdeadbeef element 4 width 128 height 3\n"
+	"node 4 memcpy src 0x500000010000 src_pitch 256 src_height 16 dst 0x500000300000 dst_pitch 512 dst_height 8 width 200 height 8 depth 5\n"
+	"node 5 empty\n"
+	"node 6 record 0\n"
+	"node 7 wait 0\n"
+	"node 8 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 3039\n"
+	"edge 0 1 from_port 1 to_port 0 type 1\n"
+	"edge 0 3\n"
+	"edge 1 2 from_port 2 to_port 0 type 0\n"
+	"edge 4 5\n"
+	"edge 6 7\n"
+	"edge 7 8\n"
+	"section 0x80000007 0123456789abcdef 01\n";
+
+static void must(int ok)
+{
+	if (!ok)
+		abort();
+}
+
+static void walk(const struct fdry_graph_view *v)
+{
+	struct fdry_graph_cursor c = { .v = v };
+	struct fdry_node n;
+	uint64_t sum = 0;
+	size_t i;
+
+	while (fdry_graph_next(&c, &n))
+		for (i = 0; n.kind == FDRY_NODE_KERNEL && i < n.kernel.args.len; i++)
+			sum += n.kernel.args.data[i];
+	must(c.node == v->header.nodes && c.args == v->header.arg_bytes && sum < UINT64_MAX);
+}
+
+static void try_object(struct fdry_span object)
+{
+	struct fdry_graph_view v;
+	struct fdry_buf text = { 0 }, again = { 0 };
+
+	if (fdry_graph_view_open(object, &v))
+		return;
+	walk(&v);
+	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS))
+		must(*fdry_last_error() != 0);
+	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &text));
+	must(!fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again));
+	/* Tables may hold an entry twice in an object that somebody else wrote: text has each once. */
+	if (again.len == object.len)
+		must(!memcmp(again.data, object.data, object.len));
+	must(again.len <= object.len);
+	fdry_buf_release(&text);
+	fdry_buf_release(&again);
+}
+
+static void try_text(struct fdry_span text)
+{
+	struct fdry_buf object = { 0 };
+
+	if (fdry_graph_from_text(text, &object))
+		return;
+	try_object((struct fdry_span){ object.data, object.len });
+	fdry_buf_release(&object);
+}
+
+/* Each three bytes: where, and what. */
+static void try_patches(struct fdry_span patches)
+{
+	struct fdry_buf object = { 0 };
+	size_t i;
+
+	must(!fdry_graph_from_text((struct fdry_span){ (const uint8_t *)base_text, sizeof(base_text) - 1 }, &object));
+	for (i = 0; i + 3 <= patches.len; i += 3)
+		object.data[fdry_get16(patches.data + i) % object.len] = patches.data[i + 2];
+	try_object((struct fdry_span){ object.data, object.len });
+	fdry_buf_release(&object);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct fdry_span rest = { data + 1, len - 1 };
+
+	if (!len)
+		return 0;
+	if (data[0] % 3 == 0)
+		try_object(rest);
+	else if (data[0] % 3 == 1)
+		try_text(rest);
+	else
+		try_patches(rest);
+	return 0;
+}
