@@ -23,14 +23,11 @@ banned+='|system|popen|atoi|atol|atoll|atof|strtok|rand|srand|tmpnam|mktemp|allo
 
 # calls REGEX: "object: symbol" for what the layers' objects leave undefined and fits
 calls() {
-	find "$BUILD/obj/arch" "$BUILD/obj/mm" "$BUILD/obj/graph" "$BUILD/obj/store" "$BUILD/obj/hook" "$BUILD/obj/api" \
-		-name '*.o' ! -path '*/api/cmd/*' ! -path '*/api/examples/*' 2>/dev/null | sort |
-		while IFS= read -r o; do
-			src=${o#"$BUILD"/obj/}
-			[ -e "${src%.o}.c" ] || continue # of an earlier tree
-			nm -u "$o" | awk -v o="${o#"$BUILD"/obj/}" '{ s = $2; if (s ~ /^__.*_chk$/) s = substr(s, 3, length(s) - 6)
-				print o ": " s }'
-		done | grep -E ": ($1)\$" || true
+	local src objects=()
+	while IFS= read -r src; do
+		objects+=("$BUILD/obj/${src%.c}.o")
+	done < <(tree_files '*.c' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -vE '^api/(cmd|examples)/')
+	nm -A -u "${objects[@]}" | sed -nE "s|^$BUILD/obj/||; s/__(.*)_chk\$/\1/; s/^([^:]*):.* ($1)\$/\1: \2/p"
 }
 
 mapped >"$TMP/mapped"

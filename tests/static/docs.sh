@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Documentation speaks of what is there.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+mapfile -t pages < <(tree_files 'Documentation/*.rst')
+index=Documentation/index.rst
+
+# unlisted: pages that the index does not lead to
+unlisted() {
+	local page name
+	for page in "${pages[@]}"; do
+		name=${page#Documentation/}
+		[ "$page" = $index ] || grep -qx "   ${name%.rst}" $index || echo "$page"
+	done
+}
+
+# listed_missing: what the index names and is not there
+listed_missing() {
+	grep -oE '^   [a-z]+/[a-z0-9-]+$' $index | while read -r name; do
+		[ -e "Documentation/$name.rst" ] || echo "$name"
+	done
+}
+
+# dead_paths: files of the tree that pages name in full and that do not exist; capitals stand for something else
+dead_paths() {
+	local file path
+	{
+		grep -HoE '``(arch|mm|graph|store|hook|api|tests|Documentation|[.]ci)/[A-Za-z0-9_./-]+``' README.md "${pages[@]}"
+		grep -HoE '\]\([A-Za-z][A-Za-z0-9_./-]+\)' README.md
+	} | while IFS=: read -r file path; do
+		path=$(tr -d '`]()*' <<<"$path")
+		[[ -e ${path%/} || $path =~ [A-Z]{3} ]] || echo "$file: $path"
+	done
+}
+
+t "the index leads to every page" prints "" unlisted
+t "and to no other" prints "" listed_missing
+t "files that are named exist" prints "" dead_paths
+t_done
