@@ -43,7 +43,8 @@ struct sim_fence *sim_event_arm(struct sim_event *ev)
 		return NULL;
 	sim_fence_put(ev->fence);
 	ev->fence = sim_fence_get(f);
-	ev->capture = NULL;
+	if (sim_capture_event_gone)
+		sim_capture_event_gone(ev);
 	return f;
 }
 
@@ -120,6 +121,8 @@ static CUresult event_record(CUevent event, CUstream stream, bool external)
 	SIM_TRY(sim_stream_find(stream, &s));
 	if (ev->ctx != s->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (external && !s->capture)
+		return CUDA_ERROR_INVALID_VALUE;
 	return event_submit(SIM_OP_EVENT_RECORD, s, ev, external);
 }
 
@@ -147,6 +150,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_find(stream, &s));
 	SIM_TRY(sim_event_find(event, &ev));
+	if (flags && !s->capture)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (ev->capture && !s->capture)
 		return sim_capture_join(s, ev);
 	if (!s->capture && !ev->fence)

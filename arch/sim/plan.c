@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * plan.c - an executable graph's own copy of nodes, edges and work, and their order.
+ *
+ * The real driver runs independent nodes in any order. This one picks an order when the
+ * graph is instantiated, chosen to bring out missing edges: of the nodes that may run,
+ * the one that became ready last, so that a node that lost an edge runs before what it
+ * should have waited for. FDRY_SIM_ORDER=N, N not 0, picks at random, the same for the
+ * same N. Every edge, programmatic ones too, makes its upstream node finish first.
+ */
+#include "arch/sim/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void step_clear(struct sim_step *s)
+{
+	sim_op_clear(&s->op);
+	if (s->child)
+		sim_plan_put(s->child);
+	free(s->deps);
+}
+
+void sim_plan_put(struct sim_plan *p)
+{
+	if (--p->refs)
+		return;
+	for (size_t i = 0; i < p->count; i++)
+		step_clear(&p->steps[i]);
+	free(p->steps);
+	free(p->order);
+	free(p);
+}
+
+static CUresult plan_new(size_t count, struct sim_plan **ret)
+{
+	struct sim_plan *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	p->refs = 1;
+	p->steps = calloc(count ? count : 1, sizeof(*p->steps));
+	p->order = calloc(count ? count : 1, sizeof(*p->order));
+	if (!p->steps || !p->order) {
+		sim_plan_put(p);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	p->count = count;
+	*ret = p;
+	return CUDA_SUCCESS;
+}
+
+struct picker {
+	uint64_t state; /* 0: newest first */
+	size_t *ready;
+	size_t count;
+};
+
+static size_t pick(struct picker *p)
+{
+	size_t at = p->count - 1, ret;
+
+	if (p->state) {
+		p->state ^= p->state << 13;
+		p->state ^= p->state >> 7;
+		p->state ^= p->state << 17;
+		at = (size_t)(p->state % p->count);
+	}
+	ret = p->ready[at];
+	p->ready[at] = p->ready[--p->count];
+	return ret;
+}
+
+/* Fill p->order; answers how many nodes it holds: fewer than there are where edges form a cycle. */
+static size_t order_fill(const struct sim_graph *g, struct sim_plan *p, struct picker *pk, size_t *waits)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->count; i++) {
+		waits[i] = g->nodes[i]->in.count;
+		if (!waits[i])
+			pk->ready[pk->count++] = i;
+	}
+	while (pk->count) {
+		const struct sim_node *node = g->nodes[pick(pk)];
+
+		p->order[n++] = node->index;
+		for (size_t k = 0; k < node->out.count; k++)
+			if (!--waits[node->out.v[k].node->index])
+				pk->ready[pk->count++] = node->out.v[k].node->index;
+	}
+	return n;
+}
+
+static CUresult plan_order(const struct sim_graph *g, struct sim_plan *p, uint64_t *bad)
+{
+	const char *seed = getenv("FDRY_SIM_ORDER");
+	struct picker pk = { .state = seed ? strtoull(seed, NULL, 0) * 0x9e3779b97f4a7c15u : 0 };
+	size_t *waits = calloc(2 * g->count + 1, sizeof(*waits));
+	size_t n;
+
+	if (!waits)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pk.ready = waits + g->count;
+	n = order_fill(g, p, &pk, waits);
+	for (size_t i = 0; n < g->count && bad && i < g->count; i++)
+		if (waits[i])
+			*bad = g->nodes[i]->obj.id;
+	free(waits);
+	return n < g->count ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult step_make(const struct sim_node *n, struct sim_step *s, uint64_t *bad)
+{
+	s->node = n->obj.id;
+	s->type = n->type;
+	if (n->in.count) {
+		s->deps = calloc(n->in.count, sizeof(*s->deps));
+		if (!s->deps)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	for (; s->ndeps < n->in.count; s->ndeps++)
+		s->deps[s->ndeps] = (struct sim_step_dep){ n->in.v[s->ndeps].node->index, n->in.v[s->ndeps].data };
+	if (n->child)
+		return sim_plan_make(n->child, &s->child, bad);
+	return sim_op_copy(&n->op, &s->op);
+}
+
+CUresult sim_plan_make(const struct sim_graph *g, struct sim_plan **ret, uint64_t *bad)
+{
+	struct sim_plan *p;
+	CUresult res;
+
+	SIM_TRY(plan_new(g->count, &p));
+	res = plan_order(g, p, bad);
+	for (size_t i = 0; !res && i < g->count; i++)
+		res = step_make(g->nodes[i], &p->steps[i], bad);
+	if (res) {
+		sim_plan_put(p);
+		return res;
+	}
+	*ret = p;
+	return CUDA_SUCCESS;
+}
+
+static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
+{
+	to->node = from->node;
+	to->type = from->type;
+	to->disabled = from->disabled;
+	if (from->ndeps) {
+		to->deps = malloc(from->ndeps * sizeof(*to->deps));
+		if (!to->deps)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		memcpy(to->deps, from->deps, from->ndeps * sizeof(*to->deps));
+		to->ndeps = from->ndeps;
+	}
+	if (from->child)
+		return sim_plan_copy(from->child, &to->child);
+	return sim_op_copy(&from->op, &to->op);
+}
+
+CUresult sim_plan_copy(const struct sim_plan *from, struct sim_plan **ret)
+{
+	struct sim_plan *p;
+	CUresult res = CUDA_SUCCESS;
+
+	SIM_TRY(plan_new(from->count, &p));
+	memcpy(p->order, from->order, from->count * sizeof(*p->order));
+	for (size_t i = 0; !res && i < from->count; i++)
+		res = step_copy(&from->steps[i], &p->steps[i]);
+	if (res) {
+		sim_plan_put(p);
+		return res;
+	}
+	*ret = p;
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_plan_own(struct sim_plan **p)
+{
+	struct sim_plan *copy;
+
+	if ((*p)->refs == 1)
+		return CUDA_SUCCESS;
+	SIM_TRY(sim_plan_copy(*p, &copy));
+	sim_plan_put(*p);
+	*p = copy;
+	return CUDA_SUCCESS;
+}
+
+/* Nodes are listed as they were made, so their handles only rise. */
+struct sim_step *sim_plan_find(struct sim_plan *p, uint64_t node)
+{
+	size_t lo = 0, hi = p->count;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->steps[mid].node < node)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < p->count && p->steps[lo].node == node ? &p->steps[lo] : NULL;
+}
+
+static CUresult plan_node(const struct sim_step *s, struct sim_graph *g)
+{
+	struct sim_node *n;
+
+	SIM_TRY(sim_node_new(g, s->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : s->type, &n));
+	if (s->child) {
+		SIM_TRY(sim_plan_graph(s->child, &n->child));
+		n->child->parent = n;
+		return CUDA_SUCCESS;
+	}
+	return s->disabled ? CUDA_SUCCESS : sim_op_copy(&s->op, &n->op);
+}
+
+/* A disabled node became an empty one, whose edges cannot carry anything. */
+static CUresult plan_edges(const struct sim_step *s, struct sim_graph *g, struct sim_node *to)
+{
+	for (size_t k = 0; k < s->ndeps; k++) {
+		const struct sim_step_dep *d = &s->deps[k];
+		struct sim_node *from = g->nodes[d->from];
+		bool fits = !sim_edge_check(from, to, &d->data);
+
+		SIM_TRY(sim_edge_add(from, to, fits ? &d->data : &sim_edge_none));
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult sim_plan_graph(const struct sim_plan *p, struct sim_graph **ret)
+{
+	struct sim_graph *g;
+	CUresult res = CUDA_SUCCESS;
+
+	SIM_TRY(sim_graph_new(&g));
+	for (size_t i = 0; !res && i < p->count; i++)
+		res = plan_node(&p->steps[i], g);
+	for (size_t i = 0; !res && i < p->count; i++)
+		res = plan_edges(&p->steps[i], g, g->nodes[i]);
+	if (res) {
+		sim_graph_destroy(g);
+		return res;
+	}
+	*ret = g;
+	return CUDA_SUCCESS;
+}
