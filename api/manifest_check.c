@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * manifest_check.c - manifests read: nothing in the bytes is believed before it is checked.
+ *
+ * Two passes: the directory (every section inside, in order, apart, padded with zeros),
+ * then each section's entries (strings terminated, indices in range, ranges in order and
+ * inside what holds them, reserved fields zero).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/manifest.h"
+#include "api/tensor.h"
+#include "graph/kernel.h"
+#include "mm/region.h"
+
+#define bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
+
+static bool is_zero(const void *p, size_t len)
+{
+	const uint8_t *b = p;
+
+	while (len && !*b) {
+		b++;
+		len--;
+	}
+	return !len;
+}
+
+static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
+{
+	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
+		return fdry_fail(FDRY_E_BADIMAGE, "not an image manifest; give the name of an image");
+	if (h->version != FDRY_MF_VERSION || h->incompat & ~FDRY_MF_INCOMPAT_KNOWN)
+		return fdry_fail(FDRY_E_VERSION, "the manifest has format version %u and features %#x, this library knows version %u; "
+				 "use a newer library", h->version, h->incompat, FDRY_MF_VERSION);
+	if (h->size != bytes.len || h->size & 7)
+		return bad("it says %llu bytes and has %zu", (unsigned long long)h->size, bytes.len);
+	if (!is_zero(h->reserved, sizeof(h->reserved)))
+		return bad("a reserved field is set");
+	if (h->sections > FDRY_MF_SECTIONS_MAX)
+		return bad("%u sections", h->sections);
+	if (h->base > h->end)
+		return bad("its region ends before it begins");
+	return 0;
+}
+
+static int section_take(struct fdry_manifest *m, const struct fdry_mf_section *s, const void *data)
+{
+	switch (s->id) {
+#define X(nr, NAME, member, type) \
+	case nr: \
+		if (s->length % sizeof(type)) \
+			return bad("section " #member " has a partial entry"); \
+		m->member = data; \
+		m->n_##member = (uint32_t)(s->length / sizeof(type)); \
+		return 0;
+	FDRY_MF_SECTIONS(X)
+#undef X
+	default:
+		if (s->id & FDRY_MF_OPTIONAL)
+			return 0;
+		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; use a newer library", s->id);
+	}
+}
+
+static int directory_check(struct fdry_span bytes, struct fdry_manifest *m)
+{
+	const struct fdry_mf_section *s;
+	const uint8_t *data;
+	uint64_t at = sizeof(*m->header) + m->header->sections * sizeof(*s), padded;
+	uint32_t i, last = 0;
+	int err;
+
+	s = fdry_span_at(bytes, sizeof(*m->header), m->header->sections * sizeof(*s));
+	if (!s)
+		return bad("the section directory is cut off");
+	for (i = 0; i < m->header->sections; i++, s++) {
+		if (s->id <= last || s->reserved || s->offset != at || !s->length || s->length > FDRY_MF_SIZE_MAX)
+			return bad("section %u of the directory is out of place", i);
+		padded = (s->length + 7) & ~7ull;
+		data = fdry_span_at(bytes, s->offset, padded);
+		if (!data)
+			return bad("section %u lies outside", s->id);
+		if (!is_zero(data + s->length, padded - s->length))
+			return bad("the padding after section %u is not zero", s->id);
+		err = section_take(m, s, data);
+		if (err)
+			return err;
+		last = s->id;
+		at += padded;
+	}
+	return at == bytes.len ? 0 : bad("bytes follow the last section");
+}
+
+static bool str_ok(const struct fdry_manifest *m, uint32_t off)
+{
+	if (!m->n_strings)
+		return off == 0;
+	return off < m->n_strings && (!off || !m->strings[off - 1]);
+}
+
+static int strings_check(const struct fdry_manifest *m)
+{
+	if (m->n_strings && (m->strings[0] || m->strings[m->n_strings - 1]))
+		return bad("the strings are not terminated");
+	return 0;
+}
+
+static int facts_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_facts; i++) {
+		if (!str_ok(m, m->facts[i].key) || !str_ok(m, m->facts[i].value))
+			return bad("fact %u has no key or value", i);
+		if (i && strcmp(fdry_manifest_str(m, m->facts[i - 1].key), fdry_manifest_str(m, m->facts[i].key)) >= 0)
+			return bad("fact %u is out of order", i);
+	}
+	for (i = 0; i < m->n_limits; i++)
+		if (m->limits[i].reserved || (i && m->limits[i - 1].limit >= m->limits[i].limit))
+			return bad("limit %u is out of order", i);
+	return 0;
+}
+
+static int segments_check(const struct fdry_manifest *m)
+{
+	uint64_t at = m->header->base;
+	uint32_t i;
+
+	for (i = 0; i < m->n_segments; i++) {
+		const struct fdry_mf_segment *s = &m->segments[i];
+
+		if (s->addr < at || !s->size || s->size > m->header->end || s->addr > m->header->end - s->size)
+			return bad("segment %u overlaps or leaves the region", i);
+		if (s->role > FDRY_ROLE_EXTERNAL || s->reserved)
+			return bad("segment %u has an unknown role", i);
+		at = s->addr + s->size;
+	}
+	return 0;
+}
+
+static int chunks_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_chunk *c;
+	uint64_t at = 0;
+	uint32_t i, k = 0;
+
+	for (i = 0; i < m->n_chunks; i++) {
+		c = &m->chunks[i];
+		if (c->addr < at || !c->size || c->size > FDRY_MF_CHUNK_MAX || c->addr + c->size < c->addr)
+			return bad("chunk %u is out of order or of a bad size", i);
+		while (k < m->n_segments && m->segments[k].addr + m->segments[k].size <= c->addr)
+			k++;
+		if (k == m->n_segments || m->segments[k].role != FDRY_ROLE_CONTENT || c->addr < m->segments[k].addr ||
+		    c->addr + c->size > m->segments[k].addr + m->segments[k].size)
+			return bad("chunk %u does not lie in content", i);
+		at = c->addr + c->size;
+	}
+	return 0;
+}
+
+static int graphs_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	if (m->n_graphs > FDRY_MF_GRAPHS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, %u are allowed", m->n_graphs, FDRY_MF_GRAPHS_MAX);
+	for (i = 0; i < m->n_graphs; i++)
+		if (!str_ok(m, m->graphs[i].name) || (i && m->graphs[i - 1].key >= m->graphs[i].key))
+			return bad("graph %u is out of order or has a bad name", i);
+	return 0;
+}
+
+static int kernels_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_kernels; i++) {
+		const struct fdry_mf_kernel *k = &m->kernels[i];
+
+		if (!str_ok(m, k->name) || !str_ok(m, k->whole_reason) || k->object >= m->n_objects || k->attrs[3])
+			return bad("kernel %u names what is not there", i);
+		if (k->param_first > m->n_params || k->param_count > m->n_params - k->param_first ||
+		    k->param_count > FDRY_KERNEL_PARAMS_MAX || k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
+			return bad("kernel %u has parameters that are not there", i);
+	}
+	return 0;
+}
+
+void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret)
+{
+	*ret = (struct fdry_tensor){
+		.name = fdry_manifest_str(m, t->name), .addr = t->addr, .dtype = t->dtype,
+		.use = t->use, .flags = t->flags, .rank = t->rank,
+	};
+	memcpy(ret->shape, t->shape, sizeof(ret->shape));
+	memcpy(ret->stride, t->stride, sizeof(ret->stride));
+}
+
+static int tensor_check(const struct fdry_manifest *m, uint32_t i)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[i];
+	struct fdry_tensor desc;
+	uint64_t bytes;
+	uint32_t d;
+
+	if (!str_ok(m, t->name) || !*fdry_manifest_str(m, t->name) || t->reserved ||
+	    (i && strcmp(fdry_manifest_str(m, t[-1].name), fdry_manifest_str(m, t->name)) >= 0))
+		return bad("tensor %u is out of order or has no name", i);
+	fdry_manifest_tensor_get(m, t, &desc);
+	if (fdry_tensor_extent(&desc, &bytes))
+		return bad("tensor %u: %s", i, fdry_last_error());
+	for (d = t->rank; d < FDRY_RANK_MAX; d++)
+		if (t->shape[d] || t->stride[d])
+			return bad("tensor %u has dimensions beyond its rank", i);
+	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
+		return bad("tensor %u leaves the region", i);
+	return 0;
+}
+
+static int tensors_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_tensors && !err; i++)
+		err = tensor_check(m, i);
+	return err;
+}
+
+int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
+{
+	static int (*const checks[])(const struct fdry_manifest *) = {
+		strings_check, facts_check, segments_check, chunks_check,
+		graphs_check, kernels_check, tensors_check,
+	};
+	struct fdry_manifest m = { 0 };
+	size_t i;
+	int err;
+
+	if ((uintptr_t)bytes.data & 7)
+		return fdry_bug("a manifest's bytes are not aligned");
+	if (bytes.len > FDRY_MF_SIZE_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "a manifest of %zu bytes is too large", bytes.len);
+	m.header = fdry_span_at(bytes, 0, sizeof(*m.header));
+	if (!m.header)
+		return bad("%zu bytes are too few", bytes.len);
+	err = header_check(bytes, m.header);
+	if (!err)
+		err = directory_check(bytes, &m);
+	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !err; i++)
+		err = checks[i](&m);
+	if (!err)
+		*ret = m;
+	return err;
+}
+
+struct key {
+	const struct fdry_manifest *m;
+	const char *name;
+};
+
+static int tensor_cmp(const void *key, const void *entry)
+{
+	const struct key *k = key;
+
+	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_tensor *)entry)->name));
+}
+
+static int fact_cmp(const void *key, const void *entry)
+{
+	const struct key *k = key;
+
+	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_fact *)entry)->key));
+}
+
+static int graph_cmp(const void *key, const void *entry)
+{
+	uint64_t a = *(const uint64_t *)key, b = ((const struct fdry_mf_graph *)entry)->key;
+
+	return (a > b) - (a < b);
+}
+
+const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name)
+{
+	struct key k = { m, name };
+
+	return m->n_tensors ? bsearch(&k, m->tensors, m->n_tensors, sizeof(*m->tensors), tensor_cmp) : NULL;
+}
+
+const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key)
+{
+	return m->n_graphs ? bsearch(&key, m->graphs, m->n_graphs, sizeof(*m->graphs), graph_cmp) : NULL;
+}
+
+const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
+{
+	struct key k = { m, key };
+	const struct fdry_mf_fact *f;
+
+	f = m->n_facts ? bsearch(&k, m->facts, m->n_facts, sizeof(*f), fact_cmp) : NULL;
+	return f ? fdry_manifest_str(m, f->value) : NULL;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor.h - what can be said of a tensor's description alone. */
+#ifndef FDRY_API_TENSOR_H
+#define FDRY_API_TENSOR_H
+
+#include <stdbool.h>
+
+#include "api/foundry.h"
+#include "arch/err.h"
+
+/* Letters, digits and - _ . @ + / = : , 1 to FDRY_NAME_MAX bytes. @what ("tensor", "fact") is for the message. */
+int fdry_name_check(const char *what, const char *name) __must_check;
+
+/* Bytes from element 0 to one past the last. FDRY_E_INVAL where type, rank, shape or strides are not valid. */
+int fdry_tensor_extent(const struct fdry_tensor *t, uint64_t *ret) __must_check;
+
+/* Row-major without gaps. */
+bool fdry_tensor_dense(const struct fdry_tensor *t);
+
+#endif
