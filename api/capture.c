@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * capture.c - the capturing side's bookkeeping: region, names, facts, graphs.
+ *
+ * Nothing is copied, hashed or parsed here; seal.c does that. The region itself lives in
+ * the stand-in. Locking: cap->lock guards the three arrays.
+ */
+#include "api/capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/opts.h"
+#include "api/tensor.h"
+
+/* Far from where the driver, glibc and the usual mappings of a process lie, and no likely pair of small numbers. */
+#define DEFAULT_BASE 0x5fda00000000ull
+#define DEFAULT_SIZE (1ull << 40)
+
+static int context_retain(struct fdry_capture *cap, int ordinal)
+{
+	const char *path = cap->hook->real_path();
+	int err;
+
+	if (!path)
+		return fdry_fail(FDRY_E_NODRIVER, "%s", cap->hook->last_error());
+	err = fdry_driver_open(path, &cap->drv);
+	if (err)
+		return err;
+	err = fdry_call(cap->drv, cuDeviceGet, &cap->device, ordinal);
+	if (!err)
+		err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
+	if (err)
+		fdry_driver_close(cap->drv);
+	return err;
+}
+
+static void context_release(struct fdry_capture *cap)
+{
+	(void)fdry_call_raw(cap->drv, cuDevicePrimaryCtxRelease_v2, cap->device);
+	fdry_driver_close(cap->drv);
+}
+
+static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
+{
+	const struct fdry_hook *hook = cap->hook;
+	CUcontext popped;
+	int err;
+
+	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	if (err)
+		return err;
+	err = fdry_standin_result(hook, hook->region_begin(o->base ? o->base : DEFAULT_BASE, o->size ? o->size : DEFAULT_SIZE));
+	if (!err && o->preallocate) {
+		err = fdry_standin_result(hook, hook->region_preallocate(o->preallocate));
+		if (err)
+			hook->region_end();
+	}
+	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+	return err;
+}
+
+int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret)
+{
+	struct fdry_capture_opts o;
+	struct fdry_capture *cap;
+	int err;
+
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (o.reserved)
+		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; zero the struct first");
+	cap = calloc(1, sizeof(*cap));
+	if (!cap)
+		return fdry_nomem();
+	pthread_mutex_init(&cap->lock, NULL);
+	err = fdry_standin_find(&cap->hook);
+	if (err)
+		goto out_free;
+	err = context_retain(cap, o.device);
+	if (err)
+		goto out_free;
+	err = region_start(cap, &o);
+	if (err)
+		goto out_release;
+	*ret = cap;
+	return 0;
+out_release:
+	context_release(cap);
+out_free:
+	pthread_mutex_destroy(&cap->lock);
+	free(cap);
+	return err;
+}
+
+void fdry_capture_end(struct fdry_capture *cap)
+{
+	size_t i;
+
+	if (!cap)
+		return;
+	cap->hook->region_end();
+	context_release(cap);
+	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++)
+		free((char *)fdry_array(cap->tensors, struct fdry_capture_tensor)[i].desc.name);
+	for (i = 0; i < fdry_array_count(cap->facts, struct fdry_capture_fact); i++) {
+		free(fdry_array(cap->facts, struct fdry_capture_fact)[i].key);
+		free(fdry_array(cap->facts, struct fdry_capture_fact)[i].value);
+	}
+	for (i = 0; i < fdry_array_count(cap->graphs, struct fdry_capture_graph); i++)
+		free(fdry_array(cap->graphs, struct fdry_capture_graph)[i].name);
+	fdry_buf_release(&cap->tensors);
+	fdry_buf_release(&cap->facts);
+	fdry_buf_release(&cap->graphs);
+	pthread_mutex_destroy(&cap->lock);
+	free(cap);
+}
+
+int fdry_capture_pause(struct fdry_capture *cap)
+{
+	return fdry_standin_result(cap->hook, cap->hook->region_pause());
+}
+
+int fdry_capture_resume(struct fdry_capture *cap)
+{
+	return fdry_standin_result(cap->hook, cap->hook->region_resume());
+}
+
+int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)
+{
+	return fdry_standin_result(cap->hook, cap->hook->region_offset(ret));
+}
+
+int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset)
+{
+	return fdry_standin_result(cap->hook, cap->hook->region_set_offset(offset));
+}
+
+/* Whether [addr, addr + len) lies in one live allocation of the region. */
+static int range_check(struct fdry_capture *cap, const struct fdry_tensor *t, uint64_t len)
+{
+	struct fdry_alloc *ledger;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t count, i;
+	int err;
+
+	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &count));
+	if (err)
+		return err;
+	for (i = 0; i < count; i++)
+		if (t->addr >= ledger[i].addr && t->addr - ledger[i].addr <= ledger[i].size &&
+		    len <= ledger[i].size - (t->addr - ledger[i].addr))
+			break;
+	free(ledger);
+	if (i == count)
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation of the capture's region; "
+				 "allocate it after fdry_capture_begin()", t->name, (unsigned long long)len, t->addr);
+	return 0;
+}
+
+static int tensor_add(struct fdry_capture *cap, const struct fdry_tensor *tensor, uint64_t extent)
+{
+	struct fdry_capture_tensor *t = fdry_array(cap->tensors, struct fdry_capture_tensor), add = { *tensor, extent };
+	size_t i;
+	int err;
+
+	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++)
+		if (!strcmp(t[i].desc.name, tensor->name))
+			return fdry_fail(FDRY_E_EXISTS, "a tensor named '%s' was declared before; give each a name of its own", tensor->name);
+	for (i = tensor->rank; i < FDRY_RANK_MAX; i++)
+		add.desc.shape[i] = add.desc.stride[i] = 0;
+	add.desc.name = strdup(tensor->name);
+	if (!add.desc.name)
+		return fdry_nomem();
+	err = fdry_buf_put(&cap->tensors, &add, sizeof(add));
+	if (err)
+		free((char *)add.desc.name);
+	return err;
+}
+
+int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor)
+{
+	uint64_t extent;
+	int err;
+
+	err = fdry_name_check("tensor", tensor->name);
+	if (!err)
+		err = fdry_tensor_extent(tensor, &extent);
+	if (!err && tensor->flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
+		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps; make it contiguous", tensor->name);
+	if (!err)
+		err = range_check(cap, tensor, extent);
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	err = tensor_add(cap, tensor, extent);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
+}
+
+static int fact_add(struct fdry_capture *cap, const char *key, const char *value)
+{
+	struct fdry_capture_fact *f = fdry_array(cap->facts, struct fdry_capture_fact), add;
+	size_t i;
+	int err;
+
+	for (i = 0; i < fdry_array_count(cap->facts, struct fdry_capture_fact); i++)
+		if (!strcmp(f[i].key, key))
+			return fdry_fail(FDRY_E_EXISTS, "the fact '%s' was stated before", key);
+	add.key = strdup(key);
+	add.value = strdup(value);
+	err = add.key && add.value ? fdry_buf_put(&cap->facts, &add, sizeof(add)) : fdry_nomem();
+	if (err) {
+		free(add.key);
+		free(add.value);
+	}
+	return err;
+}
+
+int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value)
+{
+	int err = fdry_name_check("fact", key);
+
+	if (err)
+		return err;
+	if (!strncmp(key, "fdry.", 5))
+		return fdry_fail(FDRY_E_NAME, "facts named fdry.... are the library's own; name '%s' differently", key);
+	if (!value || strlen(value) > FDRY_FACT_MAX)
+		return fdry_fail(FDRY_E_INVAL, "the value of fact '%s' is missing or longer than %d bytes", key, FDRY_FACT_MAX);
+	pthread_mutex_lock(&cap->lock);
+	err = fact_add(cap, key, value);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
+}
+
+static struct fdry_capture_graph *graph_find(struct fdry_capture *cap, uint64_t key)
+{
+	struct fdry_capture_graph *g = fdry_array(cap->graphs, struct fdry_capture_graph);
+	size_t i;
+
+	for (i = 0; i < fdry_array_count(cap->graphs, struct fdry_capture_graph); i++)
+		if (g[i].key == key)
+			return &g[i];
+	return NULL;
+}
+
+static int graph_add(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph)
+{
+	struct fdry_capture_graph add = { .key = key, .graph = graph };
+	int err;
+
+	if (graph_find(cap, key))
+		return fdry_fail(FDRY_E_EXISTS, "a graph with key %llu was added before; give each a key of its own", (unsigned long long)key);
+	add.name = strdup(name ? name : "");
+	if (!add.name)
+		return fdry_nomem();
+	err = fdry_buf_put(&cap->graphs, &add, sizeof(add));
+	if (err)
+		free(add.name);
+	return err;
+}
+
+int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph)
+{
+	int err = 0;
+
+	if (!graph)
+		return fdry_fail(FDRY_E_INVAL, "graph %llu is NULL; did the capture end with an error?", (unsigned long long)key);
+	if (name && *name)
+		err = fdry_name_check("graph", name);
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	err = graph_add(cap, key, name, graph);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
+}
+
+int fdry_capture_random(struct fdry_capture *cap, uint64_t key)
+{
+	struct fdry_capture_graph *g;
+
+	pthread_mutex_lock(&cap->lock);
+	g = graph_find(cap, key);
+	if (g)
+		g->random = true;
+	pthread_mutex_unlock(&cap->lock);
+	if (!g)
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added", (unsigned long long)key);
+	return 0;
+}

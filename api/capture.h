@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* capture.h - what a capture has been told, for the seal; everything is owned by the capture. */
+#ifndef FDRY_API_CAPTURE_H
+#define FDRY_API_CAPTURE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "api/foundry.h"
+#include "api/standin.h"
+#include "arch/buf.h"
+#include "arch/driver.h"
+
+struct fdry_capture_tensor {
+	struct fdry_tensor desc; /* desc.name is malloc'ed */
+	uint64_t extent;         /* bytes from its first to past its last */
+};
+
+struct fdry_capture_fact {
+	char *key;
+	char *value;
+};
+
+struct fdry_capture_graph {
+	uint64_t key;
+	char *name; /* "" where none was given */
+	CUgraph graph;
+	bool random;
+};
+
+struct fdry_capture {
+	const struct fdry_hook *hook;
+	const struct fdry_driver *drv; /* the real one, behind the stand-in */
+	CUdevice device;
+	CUcontext ctx; /* its primary context, retained */
+	pthread_mutex_t lock;
+	struct fdry_buf tensors, facts, graphs; /* arrays of the structs above */
+};
+
+#define fdry_array(buf, type) ((type *)(buf).data)
+#define fdry_array_count(buf, type) ((buf).len / sizeof(type))
+
+#endif

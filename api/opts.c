@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* opts.c - see opts.h. */
+#include "api/opts.h"
+
+#include <stdint.h>
+#include <string.h>
+
+int fdry_opts_take(const void *opts, void *ret, size_t len)
+{
+	const uint8_t *bytes = opts;
+	size_t sz, i;
+
+	memset(ret, 0, len);
+	if (!opts)
+		return 0;
+	memcpy(&sz, opts, sizeof(sz));
+	if (sz < sizeof(sz) || sz > 4096)
+		return fdry_fail(FDRY_E_OPTS, "an option struct says that it has %zu bytes; set sz to its sizeof", sz);
+	for (i = len; i < sz; i++)
+		if (bytes[i])
+			return fdry_fail(FDRY_E_OPTS, "an option beyond byte %zu is set that this library does not know; use a newer library", len);
+	memcpy(ret, opts, sz < len ? sz : len);
+	return 0;
+}
+
+int fdry_report_give(const void *report, size_t len, void *to)
+{
+	size_t sz;
+
+	if (!to)
+		return 0;
+	memcpy(&sz, to, sizeof(sz));
+	if (sz < sizeof(sz) || sz > 4096)
+		return fdry_fail(FDRY_E_OPTS, "a report struct says that it has %zu bytes; set sz to its sizeof", sz);
+	memset((char *)to + sizeof(sz), 0, sz - sizeof(sz));
+	if (sz < len)
+		len = sz;
+	if (len > sizeof(sz))
+		memcpy((char *)to + sizeof(sz), (const char *)report + sizeof(sz), len - sizeof(sz));
+	return 0;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * standin.c - puts the stand-in in place and finds it again.
+ *
+ * glibc answers dlopen("libcuda.so.1") with whatever loaded object has that SONAME: being
+ * first is all it takes. RTLD_NOLOAD asks who is first without loading anything.
+ */
+#include "api/standin.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/foundry.h"
+#include "arch/log.h"
+
+#define DRIVER_SONAME "libcuda.so.1"
+/* Where the stand-in lies, seen from the directory of libfoundry.so; the twin answers dlopen("libcuda.so"). */
+#define STANDIN_BESIDE "foundry/hook/libcuda.so.1"
+#define TWIN "libcuda.so"
+
+const struct fdry_hook *fdry_standin_peek(void)
+{
+	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+	fdry_hook_table_fn table = NULL;
+
+	if (!handle)
+		return NULL;
+	*(void **)&table = dlsym(handle, FDRY_HOOK_SYMBOL);
+	dlclose(handle); /* NOLOAD counted it; whoever loaded it keeps it */
+	return table ? table() : NULL;
+}
+
+int fdry_standin_find(const struct fdry_hook **ret)
+{
+	const struct fdry_hook *hook = fdry_standin_peek();
+	void *handle;
+
+	if (!hook) {
+		handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+		if (!handle)
+			return fdry_fail(FDRY_E_NOHOOK, "the stand-in for " DRIVER_SONAME " is not in place; call fdry_hook_install() "
+					 "before anything uses CUDA, or start the program under LD_PRELOAD of it");
+		dlclose(handle);
+		return fdry_fail(FDRY_E_LATE, DRIVER_SONAME " was loaded before the stand-in; call fdry_hook_install() "
+				 "(in Python: import foundry) before anything loads CUDA");
+	}
+	if (hook->version != FDRY_HOOK_VERSION || hook->size < sizeof(*hook))
+		return fdry_fail(FDRY_E_NOHOOK, "the stand-in in place has version %u, this library needs %u; install both from one release",
+				 hook->version, FDRY_HOOK_VERSION);
+	*ret = hook;
+	return 0;
+}
+
+int fdry_standin_result(const struct fdry_hook *hook, int ret)
+{
+	return ret ? fdry_fail((enum fdry_errcode)-ret, "%s", hook->last_error()) : 0;
+}
+
+static int path_beside(char *path, size_t len)
+{
+	Dl_info info;
+	const char *slash;
+
+	if (!dladdr((void *)&fdry_hook_install, &info) || !info.dli_fname)
+		return fdry_fail(FDRY_E_NOHOOK, "where this library lies is not known; set FOUNDRY_HOOK to the stand-in's path");
+	slash = strrchr(info.dli_fname, '/');
+	snprintf(path, len, "%.*s" STANDIN_BESIDE, slash ? (int)(slash - info.dli_fname + 1) : 0, info.dli_fname);
+	return 0;
+}
+
+static void twin_load(const char *path)
+{
+	char twin[4096];
+	const char *slash = strrchr(path, '/');
+
+	snprintf(twin, sizeof(twin), "%.*s" TWIN, slash ? (int)(slash - path + 1) : 0, path);
+	if (!dlopen(twin, RTLD_NOW | RTLD_GLOBAL))
+		fdry_warn("dlopen(\"" TWIN "\") will reach the real driver: %s", dlerror());
+}
+
+int fdry_hook_install(const char *path)
+{
+	const struct fdry_hook *hook;
+	char beside[4096];
+	int err;
+
+	err = fdry_standin_find(&hook);
+	if (err != -FDRY_E_NOHOOK)
+		return err;
+	if (!path)
+		path = getenv("FOUNDRY_HOOK");
+	if (!path || !*path) {
+		err = path_beside(beside, sizeof(beside));
+		if (err)
+			return err;
+		path = beside;
+	}
+	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+		return fdry_fail(FDRY_E_NOHOOK, "the stand-in cannot be loaded: %s; set FOUNDRY_HOOK to its path", dlerror());
+	twin_load(path);
+	return fdry_standin_find(&hook);
+}
