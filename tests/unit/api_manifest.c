@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of manifests: canonical bytes, every check of the reader, look-ups. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/manifest.h"
+#include "mm/region.h"
+
+#define BASE 0x500000000000ull
+
+static void ok(int err)
+{
+	ck_assert_msg(!err, "%s", fdry_last_error());
+}
+
+static uint32_t str(struct fdry_manifest_writer *w, const char *s)
+{
+	uint32_t off = 0;
+
+	ok(fdry_manifest_add_str(w, s, &off));
+	return off;
+}
+
+#define put(buf, ...) \
+	ok(fdry_buf_put(&(buf), &(__VA_ARGS__), sizeof(__VA_ARGS__)))
+
+static struct fdry_oid oid(uint8_t b)
+{
+	struct fdry_oid o;
+
+	memset(&o, b, sizeof(o));
+	return o;
+}
+
+static void fill(struct fdry_manifest_writer *w)
+{
+	w->base = BASE;
+	w->end = BASE + 0x600000;
+	put(w->facts, (struct fdry_mf_fact){ str(w, "arch"), str(w, "sm_90") });
+	put(w->facts, (struct fdry_mf_fact){ str(w, "model"), str(w, "m") });
+	put(w->limits, (struct fdry_mf_limit){ .limit = 0, .value = 1024 });
+	put(w->segments, (struct fdry_mf_segment){ BASE, 0x200000, FDRY_ROLE_CONTENT, 0 });
+	put(w->segments, (struct fdry_mf_segment){ BASE + 0x200000, 0x1000, FDRY_ROLE_SCRATCH, 0 });
+	put(w->segments, (struct fdry_mf_segment){ BASE + 0x400000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
+	put(w->chunks, (struct fdry_mf_chunk){ BASE, 4096, oid(1) });
+	put(w->chunks, (struct fdry_mf_chunk){ BASE + 8192, 100, oid(2) });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "in"), .dtype = FDRY_F32, .rank = 2, .addr = BASE,
+						 .shape = { 3, 5 }, .stride = { 5, 1 } });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "out"), .dtype = FDRY_I64, .use = FDRY_USE_OUTPUT,
+						 .addr = BASE + 64 });
+	put(w->graphs, (struct fdry_mf_graph){ 1, str(w, ""), 10, oid(3) });
+	put(w->graphs, (struct fdry_mf_graph){ 8, str(w, "eight"), 20, oid(4) });
+	put(w->kernels, (struct fdry_mf_kernel){ .name = str(w, "k"), .param_count = 2, .param_bytes = 12,
+						 .whole_reason = str(w, "because") });
+	put(w->params, (struct fdry_mf_param){ 0, 8 });
+	put(w->params, (struct fdry_mf_param){ 8, 4 });
+	put(w->objects, (struct fdry_mf_object){ oid(5) });
+}
+
+static struct fdry_buf made(void)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	fill(&w);
+	ok(fdry_manifest_encode(&w, &b));
+	fdry_manifest_writer_release(&w);
+	return b;
+}
+
+static int open_it(const struct fdry_buf *b, struct fdry_manifest *m)
+{
+	return fdry_manifest_open((struct fdry_span){ b->data, b->len }, m);
+}
+
+START_TEST(what_is_written_is_read)
+{
+	struct fdry_buf b = made();
+	struct fdry_manifest m;
+	struct fdry_tensor t;
+
+	ok(open_it(&b, &m));
+	ck_assert_uint_eq(m.header->base, BASE);
+	ck_assert_uint_eq(m.n_segments, 3);
+	ck_assert_str_eq(fdry_manifest_fact(&m, "arch"), "sm_90");
+	ck_assert_str_eq(fdry_manifest_fact(&m, "model"), "m");
+	ck_assert_ptr_null(fdry_manifest_fact(&m, "nothing"));
+	ck_assert_uint_eq(fdry_manifest_graph(&m, 8)->nodes, 20);
+	ck_assert_ptr_null(fdry_manifest_graph(&m, 2));
+	ck_assert_ptr_null(fdry_manifest_tensor(&m, "inn"));
+	fdry_manifest_tensor_get(&m, fdry_manifest_tensor(&m, "in"), &t);
+	ck_assert_str_eq(t.name, "in");
+	ck_assert_int_eq(t.shape[1], 5);
+	ck_assert_str_eq(fdry_manifest_str(&m, m.kernels[0].whole_reason), "because");
+	fdry_buf_release(&b);
+}
+END_TEST
+
+/* The bytes are frozen: a change here is a change of the format. */
+START_TEST(golden_bytes)
+{
+	struct fdry_buf b = made(), again = made();
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid id;
+
+	ck_assert_uint_eq(b.len, again.len);
+	ck_assert_mem_eq(b.data, again.data, b.len);
+	ok(fdry_oid_of(b.data, b.len, &id));
+	ck_assert_str_eq(fdry_oid_hex(&id, hex), "54ec80e232596ae0579a2e08dcb1e177037b8aea5450aaf9c21ed8513c3a2015");
+	fdry_buf_release(&b);
+	fdry_buf_release(&again);
+}
+END_TEST
+
+START_TEST(empty_is_valid)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+	struct fdry_manifest m;
+
+	ok(fdry_manifest_encode(&w, &b));
+	ck_assert_uint_eq(b.len, 64);
+	ok(open_it(&b, &m));
+	ck_assert_uint_eq(m.n_graphs, 0);
+	ck_assert_ptr_null(fdry_manifest_graph(&m, 0));
+	fdry_buf_release(&b);
+}
+END_TEST
+
+START_TEST(links_are_a_set)
+{
+	struct fdry_buf b = made();
+	struct fdry_manifest m;
+	struct fdry_oid *links;
+	size_t n, i;
+
+	ok(open_it(&b, &m));
+	ok(fdry_manifest_links(&m, &links, &n));
+	ck_assert_uint_eq(n, 5);
+	for (i = 0; i < n; i++)
+		ck_assert_uint_eq(links[i].b[0], i + 1);
+	free(links);
+	fdry_buf_release(&b);
+}
+END_TEST
+
+/* One entry of one section changed, and what the reader must say. */
+struct damage {
+	const char *says;
+	int code;
+	void (*do_it)(struct fdry_manifest_writer *w);
+};
+
+#define entry(w, member, type, i) (((type *)(w)->member.data)[i])
+#define DAMAGE(name, body) static void name(struct fdry_manifest_writer *w) { body; }
+DAMAGE(segment_overlaps, entry(w, segments, struct fdry_mf_segment, 1).addr -= 1)
+DAMAGE(segment_leaves, entry(w, segments, struct fdry_mf_segment, 2).size += 1)
+DAMAGE(segment_wraps, entry(w, segments, struct fdry_mf_segment, 2).size = UINT64_MAX)
+DAMAGE(segment_role, entry(w, segments, struct fdry_mf_segment, 0).role = 3)
+DAMAGE(chunk_in_scratch, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE + 0x200000)
+DAMAGE(chunk_over_end, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE + 0x200000 - 50)
+DAMAGE(chunk_too_large, entry(w, chunks, struct fdry_mf_chunk, 0).size = FDRY_MF_CHUNK_MAX + 1)
+DAMAGE(chunk_order, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE + 4095)
+DAMAGE(tensor_order, entry(w, tensors, struct fdry_mf_tensor, 1).name = entry(w, tensors, struct fdry_mf_tensor, 0).name)
+DAMAGE(tensor_leaves, entry(w, tensors, struct fdry_mf_tensor, 0).shape[0] = 1 << 20)
+DAMAGE(tensor_negative, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = -5)
+DAMAGE(tensor_overflow, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = INT64_MAX)
+DAMAGE(tensor_dtype, entry(w, tensors, struct fdry_mf_tensor, 0).dtype = 99)
+DAMAGE(tensor_rank, entry(w, tensors, struct fdry_mf_tensor, 0).rank = 9)
+DAMAGE(tensor_beyond, entry(w, tensors, struct fdry_mf_tensor, 0).shape[2] = 1)
+DAMAGE(tensor_below, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE - 64)
+DAMAGE(graph_order, entry(w, graphs, struct fdry_mf_graph, 1).key = 1)
+DAMAGE(graph_name, entry(w, graphs, struct fdry_mf_graph, 1).name += 1)
+DAMAGE(kernel_object, entry(w, kernels, struct fdry_mf_kernel, 0).object = 1)
+DAMAGE(kernel_params, entry(w, kernels, struct fdry_mf_kernel, 0).param_count = 3)
+DAMAGE(kernel_params_wrap, entry(w, kernels, struct fdry_mf_kernel, 0).param_first = UINT32_MAX)
+DAMAGE(kernel_reserved, entry(w, kernels, struct fdry_mf_kernel, 0).attrs[3] = 1)
+DAMAGE(fact_order, entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
+DAMAGE(fact_string, entry(w, facts, struct fdry_mf_fact, 1).value = 1u << 30)
+DAMAGE(limit_reserved, entry(w, limits, struct fdry_mf_limit, 0).reserved = 1)
+DAMAGE(strings_open, w->strings.data[w->strings.len - 1] = 'x')
+DAMAGE(partial_entry, w->graphs.len -= 8)
+DAMAGE(region_backward, w->end = BASE - 1)
+
+static const struct damage damages[] = {
+	{ "segment 1 overlaps", FDRY_E_BADIMAGE, segment_overlaps },
+	{ "segment 2 overlaps or leaves", FDRY_E_BADIMAGE, segment_leaves },
+	{ "segment 2 overlaps or leaves", FDRY_E_BADIMAGE, segment_wraps },
+	{ "segment 0 has an unknown role", FDRY_E_BADIMAGE, segment_role },
+	{ "chunk 1 does not lie in content", FDRY_E_BADIMAGE, chunk_in_scratch },
+	{ "chunk 1 does not lie in content", FDRY_E_BADIMAGE, chunk_over_end },
+	{ "chunk 0 is out of order or of a bad size", FDRY_E_BADIMAGE, chunk_too_large },
+	{ "chunk 1 is out of order or of a bad size", FDRY_E_BADIMAGE, chunk_order },
+	{ "tensor 1 is out of order", FDRY_E_BADIMAGE, tensor_order },
+	{ "tensor 0 leaves the region", FDRY_E_BADIMAGE, tensor_leaves },
+	{ "tensor 0: tensor 'in' has a negative size or stride", FDRY_E_BADIMAGE, tensor_negative },
+	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE, tensor_overflow },
+	{ "tensor 0: tensor 'in' has an unknown type", FDRY_E_BADIMAGE, tensor_dtype },
+	{ "tensor 0: tensor 'in' has an unknown type, use, flag or a rank", FDRY_E_BADIMAGE, tensor_rank },
+	{ "tensor 0 has dimensions beyond its rank", FDRY_E_BADIMAGE, tensor_beyond },
+	{ "tensor 0 leaves the region", FDRY_E_BADIMAGE, tensor_below },
+	{ "graph 1 is out of order", FDRY_E_BADIMAGE, graph_order },
+	{ "graph 1 is out of order or has a bad name", FDRY_E_BADIMAGE, graph_name },
+	{ "kernel 0 names what is not there", FDRY_E_BADIMAGE, kernel_object },
+	{ "kernel 0 has parameters that are not there", FDRY_E_BADIMAGE, kernel_params },
+	{ "kernel 0 has parameters that are not there", FDRY_E_BADIMAGE, kernel_params_wrap },
+	{ "kernel 0 names what is not there", FDRY_E_BADIMAGE, kernel_reserved },
+	{ "fact 1 is out of order", FDRY_E_BADIMAGE, fact_order },
+	{ "fact 1 has no key or value", FDRY_E_BADIMAGE, fact_string },
+	{ "limit 0 is out of order", FDRY_E_BADIMAGE, limit_reserved },
+	{ "the strings are not terminated", FDRY_E_BADIMAGE, strings_open },
+	{ "section graphs has a partial entry", FDRY_E_BADIMAGE, partial_entry },
+	{ "its region ends before it begins", FDRY_E_BADIMAGE, region_backward },
+};
+
+START_TEST(every_field_is_checked)
+{
+	const struct damage *d = &damages[_i];
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	fill(&w);
+	d->do_it(&w);
+	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'", fdry_last_error(), d->says);
+	ck_assert_ptr_null(b.data);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
+/* The header and the directory, by offset. */
+static const struct { size_t at; uint8_t to; int code; const char *says; } bytes[] = {
+	{ 0, 'X', FDRY_E_BADIMAGE, "not an image manifest" },
+	{ 8, 2, FDRY_E_VERSION, "format version 2" },
+	{ 12, 200, FDRY_E_BADIMAGE, "200 sections" },
+	{ 16, 1, FDRY_E_VERSION, "features 0x1" },
+	{ 24, 0, FDRY_E_BADIMAGE, "it says" },
+	{ 48, 1, FDRY_E_BADIMAGE, "a reserved field is set" },
+	{ 64, 77, FDRY_E_VERSION, "a section 77" },
+	{ 68, 1, FDRY_E_BADIMAGE, "section 0 of the directory is out of place" },
+	{ 72, 0, FDRY_E_BADIMAGE, "section 0 of the directory is out of place" },
+	{ 80, 0, FDRY_E_BADIMAGE, "out of place" },
+};
+
+START_TEST(header_and_directory_are_checked)
+{
+	struct fdry_buf b = made();
+	struct fdry_manifest m;
+
+	ck_assert_uint_ne(b.data[bytes[_i].at], bytes[_i].to);
+	b.data[bytes[_i].at] = bytes[_i].to;
+	ck_assert_int_eq(open_it(&b, &m), -bytes[_i].code);
+	ck_assert_msg(strstr(fdry_last_error(), bytes[_i].says), "'%s' does not say '%s'", fdry_last_error(), bytes[_i].says);
+	fdry_buf_release(&b);
+}
+END_TEST
+
+START_TEST(every_length_and_every_bit)
+{
+	struct fdry_buf b = made();
+	struct fdry_manifest m;
+	uint8_t *copy;
+	size_t i;
+
+	for (i = 0; i < b.len; i++) {
+		/* An exact allocation, so that a sanitizer sees a read past the end. */
+		copy = malloc(i ? i : 1);
+		memcpy(copy, b.data, i);
+		ck_assert_int_ne(fdry_manifest_open((struct fdry_span){ copy, i }, &m), 0);
+		free(copy);
+	}
+	for (i = 0; i < b.len * 8; i++) {
+		b.data[i / 8] ^= (uint8_t)(1 << i % 8);
+		if (!open_it(&b, &m))
+			(void)fdry_manifest_tensor(&m, "in");
+		b.data[i / 8] ^= (uint8_t)(1 << i % 8);
+	}
+	ok(open_it(&b, &m));
+	fdry_buf_release(&b);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("api_manifest");
+	TCase *tc = tcase_create("manifest");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_test(tc, what_is_written_is_read);
+	tcase_add_test(tc, golden_bytes);
+	tcase_add_test(tc, empty_is_valid);
+	tcase_add_test(tc, links_are_a_set);
+	tcase_add_loop_test(tc, every_field_is_checked, 0, sizeof(damages) / sizeof(damages[0]));
+	tcase_add_loop_test(tc, header_and_directory_are_checked, 0, sizeof(bytes) / sizeof(bytes[0]));
+	tcase_add_test(tc, every_length_and_every_bit);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
