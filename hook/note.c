@@ -17,6 +17,7 @@
 #include "arch/log.h"
 
 struct note {
+	struct note *next; /* among the retired */
 	void *handle;
 	struct fdry_code code;
 	void *own;  /* a copy of the code, if one was needed */
@@ -33,6 +34,7 @@ struct table {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table libraries, modules;
+static struct note *retired; /* replaced, but shown before: kept for ever */
 
 static struct note **slot_of(const struct table *t, const void *handle)
 {
@@ -86,7 +88,11 @@ static struct note *table_put(struct table *t, struct note *n)
 		return n;
 	*slot = n;
 	t->n += !old;
-	return old && old->shown ? NULL : old; /* pointers into a shown note are out: it stays for ever */
+	if (!old || !old->shown)
+		return old;
+	old->next = retired;
+	retired = old;
+	return NULL;
 }
 
 /* Takes @n over. */

@@ -57,11 +57,21 @@ static void place_free(struct place *p)
 	__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
 }
 
-static bool gives(const struct place *p)
+/* 0 where the current region gives memory for the current context, else FDRY_FOREIGN or an error. */
+static int gives(void)
 {
+	CUresult res;
 	CUdevice dev;
 
-	return p && !paused && !fdry_real(cuCtxGetDevice)(&dev) && dev == p->dev;
+	if (!current || paused)
+		return FDRY_FOREIGN;
+	res = fdry_real(cuCtxGetDevice)(&dev);
+	if (res == CUDA_ERROR_INVALID_CONTEXT)
+		return FDRY_FOREIGN; /* the driver refuses the allocation for the same reason */
+	if (res)
+		return fdry_fail(FDRY_E_DRIVER, "cuCtxGetDevice failed with error %d, so whose memory this would be is unknown",
+				 (int)res);
+	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
 
 static unsigned int capture_flags(void)
@@ -71,10 +81,10 @@ static unsigned int capture_flags(void)
 
 static int alloc_locked(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 {
-	int err;
+	int err = gives();
 
-	if (!gives(current))
-		return FDRY_FOREIGN;
+	if (err)
+		return err;
 	if (!ret)
 		return fdry_fail(FDRY_E_INVAL, "cuMemAlloc was given no place for the address; give it one");
 	if (current->base + current->size - 1 > limit)
@@ -163,8 +173,12 @@ int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret)
 	return err;
 }
 
+/* Where current is NULL, or unusable. */
 static int no_region(void)
 {
+	if (fdry_find_forked())
+		return fdry_fail(FDRY_E_FORKED, "this process was forked after CUDA started and has none; start CUDA work in "
+				 "a process of its own");
 	return fdry_fail(FDRY_E_STATE, "no region has begun; begin one first");
 }
 
@@ -200,11 +214,6 @@ static int begin_locked(const struct fdry_driver *drv, struct place want)
 	return 0;
 }
 
-static int check_not_late(void)
-{
-	return fdry_hook_table()->late();
-}
-
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
 {
 	struct place want = { .base = base, .size = size };
@@ -214,7 +223,9 @@ int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
 
 	if (!path)
 		return -FDRY_E_NODRIVER;
-	err = check_not_late();
+	if (fdry_find_forked())
+		return no_region();
+	err = fdry_hook_table()->late();
 	if (!err)
 		err = fdry_driver_open(path, &drv);
 	if (err)
@@ -230,29 +241,32 @@ int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
 
 int fdry_hook_region_end(void)
 {
-	int err = 0;
+	bool ended;
 
+	if (fdry_find_forked())
+		return no_region();
 	pthread_rwlock_wrlock(&lock);
-	if (!current)
-		err = no_region();
+	ended = current;
 	current = NULL;
 	pthread_rwlock_unlock(&lock);
-	if (!err)
-		release_ended();
-	return err;
+	if (!ended)
+		return no_region();
+	release_ended();
+	return 0;
 }
 
 static int set_paused(bool value)
 {
-	int err = 0;
+	bool done;
 
+	if (fdry_find_forked())
+		return no_region();
 	pthread_rwlock_wrlock(&lock);
-	if (current)
+	done = current;
+	if (done)
 		paused = value;
-	else
-		err = no_region();
 	pthread_rwlock_unlock(&lock);
-	return err;
+	return done ? 0 : no_region();
 }
 
 int fdry_hook_region_pause(void)
@@ -265,43 +279,65 @@ int fdry_hook_region_resume(void)
 	return set_paused(false);
 }
 
-/* Run EXPR, which may use current->region, with the lock held; evaluates to its error. */
-#define with_region(expr) ({							\
-	int err_;								\
-	pthread_rwlock_rdlock(&lock);						\
-	err_ = current ? (expr) : no_region();					\
-	pthread_rwlock_unlock(&lock);						\
-	err_;									\
-})
+/* Take the lock for using the current region, or say why not. */
+static int current_get(void)
+{
+	if (fdry_find_forked())
+		return no_region();
+	pthread_rwlock_rdlock(&lock);
+	if (current)
+		return 0;
+	pthread_rwlock_unlock(&lock);
+	return no_region();
+}
+
+static int current_put(int err)
+{
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
 
 int fdry_hook_region_preallocate(uint64_t size)
 {
-	return with_region(fdry_region_preallocate(current->region, size));
+	int err = current_get();
+
+	return err ? err : current_put(fdry_region_preallocate(current->region, size));
 }
 
 int fdry_hook_region_free_preallocated(void)
 {
-	return with_region(fdry_region_free_preallocated(current->region, capture_flags()));
+	int err = current_get();
+
+	return err ? err : current_put(fdry_region_free_preallocated(current->region, capture_flags()));
 }
 
 int fdry_hook_region_offset(uint64_t *ret)
 {
-	return with_region((*ret = fdry_region_offset(current->region), 0));
+	int err = current_get();
+
+	if (err)
+		return err;
+	*ret = fdry_region_offset(current->region);
+	return current_put(0);
 }
 
 int fdry_hook_region_set_offset(uint64_t offset)
 {
-	return with_region(fdry_region_set_offset(current->region, offset));
+	int err = current_get();
+
+	return err ? err : current_put(fdry_region_set_offset(current->region, offset));
 }
 
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count)
 {
-	return with_region(({
-		int e = fdry_region_ledger(current->region, ret, count);
-		if (!e) {
-			*base = current->base;
-			*size = current->size;
-		}
-		e;
-	}));
+	int err = current_get();
+
+	if (err)
+		return err;
+	err = fdry_region_ledger(current->region, ret, count);
+	if (!err) {
+		*base = current->base;
+		*size = current->size;
+	}
+	return current_put(err);
 }

@@ -32,19 +32,19 @@ static size_t make_elf(uint8_t *at, bool sections_last)
 	Elf64_Phdr ph = { .p_type = PT_LOAD, .p_offset = 128, .p_filesz = 72 };
 	uint64_t data = sections_last ? 200 : 400;
 
-	eh.e_shoff = sections_last ? 300 : 128;
+	eh.e_shoff = sections_last ? 304 : 128;
 	sh[1] = (Elf64_Shdr){ .sh_type = SHT_PROGBITS, .sh_offset = data, .sh_size = 50 };
 	sh[2] = (Elf64_Shdr){ .sh_type = SHT_NOBITS, .sh_offset = data, .sh_size = 1 << 20 };
 	memset(at, 0xEE, 600);
 	memcpy(at, &eh, sizeof(eh));
 	memcpy(at + eh.e_phoff, &ph, sizeof(ph));
 	memcpy(at + eh.e_shoff, sh, sizeof(sh));
-	return sections_last ? 300 + sizeof(sh) : 450;
+	return sections_last ? 304 + sizeof(sh) : 450;
 }
 
 START_TEST(elf_lengths)
 {
-	uint8_t elf[600];
+	_Alignas(8) uint8_t elf[600];
 	struct fdry_kept k;
 	size_t end;
 	int last;
@@ -69,14 +69,14 @@ END_TEST
 
 START_TEST(elf_that_makes_no_sense)
 {
-	uint8_t elf[600];
+	_Alignas(8) uint8_t elf[600];
 	struct fdry_kept k = { .len = 77 };
 
 	make_elf(elf, true);
 	((Elf64_Ehdr *)elf)->e_shoff = 1ull << 60;
 	ck_assert_int_eq(fdry_code_keep(elf, &k), -FDRY_E_BADCODE);
 	make_elf(elf, true);
-	((Elf64_Shdr *)(elf + 300))[1].sh_size = UINT64_MAX - 10;
+	((Elf64_Shdr *)(elf + 304))[1].sh_size = UINT64_MAX - 10;
 	ck_assert_int_eq(fdry_code_keep(elf, &k), -FDRY_E_BADCODE);
 	make_elf(elf, true);
 	elf[EI_CLASS] = ELFCLASS32;
