@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Every fuzz target for FUZZ_SECONDS. What crashed one stays in its folder; make it a test.
+# tests/fuzz/NAME/ may hold inputs to begin with; what was found is kept for the next run.
+. "$(dirname "$0")/../lib.sh"
+
+for fuzzer in "$BUILD"/tests/fuzz/*; do
+	[[ -f $fuzzer && -x $fuzzer ]] || continue
+	name=$(basename "$fuzzer")
+	corpora=("$fuzzer.corpus")
+	[ ! -d "$ROOT/tests/fuzz/$name" ] || corpora+=("$ROOT/tests/fuzz/$name")
+	mkdir -p "${corpora[0]}"
+	t "$name" "$fuzzer" -max_total_time="${FUZZ_SECONDS:-10}" -timeout=10 -verbosity=0 "${corpora[@]}"
+done
+t_done
