@@ -139,19 +139,27 @@ int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr
 	return 0;
 }
 
+static int attr_set(const struct fdry_driver *drv, CUgraphNode node, const struct fdry_graph_attr *a)
+{
+	CUlaunchAttributeValue v;
+	CUresult res;
+
+	memcpy(&v, a->value, sizeof(v));
+	res = fdry_call_raw(drv, cuGraphKernelNodeSetAttribute, node, (CUlaunchAttributeID)a->id, &v);
+	if (res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_NOT_SUPPORTED)
+		return fdry_fail(FDRY_E_REFUSED, "the driver does not take its attribute %s back; capture without it", infos[a->id].name);
+	return fdry_driver_result(drv, FDRY_DRV_cuGraphKernelNodeSetAttribute, res);
+}
+
 int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node, struct fdry_span attrs)
 {
 	struct fdry_graph_attr a;
-	CUlaunchAttributeValue v;
 	size_t off;
 	int err = 0;
 
 	for (off = 0; off < attrs.len && !err; off += sizeof(a)) {
 		memcpy(&a, attrs.data + off, sizeof(a));
-		memcpy(&v, a.value, sizeof(v));
-		err = fdry_call(drv, cuGraphKernelNodeSetAttribute, node, (CUlaunchAttributeID)a.id, &v);
-		if (err)
-			err = fdry_fail_at(err, "attribute %s", infos[a.id].name);
+		err = attr_set(drv, node, &a);
 	}
 	return err;
 }

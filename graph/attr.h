@@ -60,7 +60,8 @@ int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, struct fdry
 int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr_values *now,
 		    struct fdry_graph_attr *ret, uint32_t *count) __must_check;
 
-/* Set an attribute set on a node just added; @attrs is checked, at any alignment. */
+/* Set an attribute set on a node just added; @attrs is checked, at any alignment. FDRY_E_REFUSED where the driver does
+ * not take an attribute (INVALID_VALUE, NOT_SUPPORTED). */
 int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node, struct fdry_span attrs) __must_check;
 
 /* An attribute set as the format allows it: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION. */

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "graph/listing.h"
+
 /* The one allocation, cut up. */
 struct room {
 	CUgraphNode *nodes;
@@ -143,4 +145,37 @@ void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_b
 		fdry_call_raw(drv, cuEventDestroy_v2, b->events[--b->nevents]);
 	free(b->events);
 	memset(b, 0, sizeof(*b));
+}
+
+static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_view *v)
+{
+	struct fdry_graph_edge e;
+	CUgraphEdgeData d;
+	uint32_t i;
+
+	for (i = 0; i < l->nedges; i++) {
+		e = fdry_graph_edge_at(v, i);
+		d = fdry_graph_edge_data_at(v, e.index);
+		if (l->edges[i].from != e.from || l->edges[i].to != e.to)
+			return fdry_fail(FDRY_E_DRIVER, "the driver has an edge from node %u to node %u where one from %u to %u was added",
+					 l->edges[i].from, l->edges[i].to, e.from, e.to);
+		if (memcmp(&l->edges[i].data, &d, sizeof(d)))
+			return fdry_fail(FDRY_E_DRIVER, "the driver changed the data of the edge from node %u to node %u", e.from, e.to);
+	}
+	return 0;
+}
+
+int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view, const struct fdry_graph_built *b)
+{
+	struct fdry_listing l = { 0 };
+	int err = fdry_listing_get(drv, b->graph, &l);
+
+	if (!err && (l.nnodes != view->header.nodes || l.nedges != view->header.edges))
+		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes and %u edges where %u and %u were added", l.nnodes, l.nedges,
+				view->header.nodes, view->header.edges);
+	fdry_edges_sort(l.edges, l.nedges);
+	if (!err)
+		err = edges_compare(&l, view);
+	fdry_listing_release(&l);
+	return err;
 }

@@ -15,6 +15,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "graph/listing.h"
+
 /* --- what the kinds of nodes ask for --- */
 
 int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
@@ -119,11 +121,8 @@ static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 	CUgraphNode node;
 	int err = rehearsal_node(rd, params, &node);
 
-	if (err)
-		return err;
-	err = fdry_attrs_set(rd->drv, node, attrs);
-	if (err == -FDRY_E_DRIVER)
-		return fdry_fail(FDRY_E_REFUSED, "its attributes cannot be set again: %s", fdry_last_error());
+	if (!err)
+		err = fdry_attrs_set(rd->drv, node, attrs);
 	if (err)
 		return err;
 	again = malloc(sizeof(*again));
@@ -188,121 +187,36 @@ int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NO
 
 /* --- the graph --- */
 
-/* What the driver lists, in order of creation, and the canonical order of it. */
-struct listing {
-	CUgraphNode *nodes;
-	struct fdry_edge *edges;
-	uint32_t nnodes, nedges;
-	uint32_t *order; /* the node that comes i-th */
-	uint32_t *place; /* where node i comes */
-};
-
-static int nodes_list(struct fdry_read *rd, CUgraph graph, struct listing *l)
+/* Renumber nodes and edges: node order[i] comes i-th. @place: room for the reverse of @order. */
+static void listing_apply(struct fdry_listing *l, CUgraphNode *nodes, const uint32_t *order, uint32_t *place)
 {
-	size_t n = 0;
-	int err = fdry_call(rd->drv, cuGraphGetNodes, graph, NULL, &n);
-
-	if (err)
-		return err;
-	if (n > FDRY_GRAPH_NODES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu nodes, more than the limit of %u; split it", n, FDRY_GRAPH_NODES_MAX);
-	l->nodes = calloc(n + 1, sizeof(*l->nodes));
-	l->order = calloc(2 * n + 1, sizeof(*l->order));
-	if (!l->nodes || !l->order)
-		return fdry_nomem();
-	l->place = l->order + n;
-	l->nnodes = (uint32_t)n;
-	return n ? fdry_call(rd->drv, cuGraphGetNodes, graph, l->nodes, &n) : 0;
-}
-
-/* Numbers for the handles of nodes. */
-static int handles_number(const struct listing *l, struct fdry_intern *numbers)
-{
-	uint32_t i, index;
-	int err = 0;
-
-	for (i = 0; i < l->nnodes && !err; i++)
-		err = fdry_intern(numbers, &l->nodes[i], sizeof(l->nodes[i]), &index, NULL);
-	return err;
-}
-
-/* What cuGraphGetEdges_v2 fills. */
-struct raw_edges {
-	CUgraphNode *from, *to;
-	CUgraphEdgeData *data;
-};
-
-static int edges_number(const struct raw_edges *raw, const struct fdry_intern *numbers, struct listing *l)
-{
-	struct fdry_edge *e;
 	uint32_t i;
-	int err;
 
-	for (i = 0; i < l->nedges; i++) {
-		e = &l->edges[i];
-		e->data = raw->data[i];
-		if (!fdry_intern_find(numbers, &raw->from[i], sizeof(raw->from[i]), &e->from) ||
-		    !fdry_intern_find(numbers, &raw->to[i], sizeof(raw->to[i]), &e->to))
-			return fdry_fail(FDRY_E_REFUSED, "edge %u of the graph ends at a node that is not in it; use another driver", i);
-		err = fdry_edge_data_known(&e->data);
-		if (err)
-			return fdry_fail_at(err, "edge %u", i);
+	for (i = 0; i < l->nnodes; i++) {
+		nodes[i] = l->nodes[order[i]];
+		place[order[i]] = i;
 	}
-	return 0;
-}
-
-static int edges_get(struct fdry_read *rd, CUgraph graph, size_t n, struct listing *l)
-{
-	struct fdry_intern numbers = { 0 };
-	struct raw_edges raw = {
-		calloc(n, sizeof(*raw.from)), calloc(n, sizeof(*raw.to)), calloc(n, sizeof(*raw.data)),
-	};
-	int err = 0;
-
-	l->edges = calloc(n, sizeof(*l->edges));
-	if (!raw.from || !raw.to || !raw.data || !l->edges)
-		err = fdry_nomem();
-	if (!err)
-		err = fdry_call(rd->drv, cuGraphGetEdges_v2, graph, raw.from, raw.to, raw.data, &n);
-	if (!err)
-		err = handles_number(l, &numbers);
-	l->nedges = (uint32_t)n;
-	if (!err)
-		err = edges_number(&raw, &numbers, l);
-	fdry_intern_release(&numbers);
-	free(raw.from);
-	free(raw.to);
-	free(raw.data);
-	return err;
-}
-
-static int edges_list(struct fdry_read *rd, CUgraph graph, struct listing *l)
-{
-	size_t n = 0;
-	int err = fdry_call(rd->drv, cuGraphGetEdges_v2, graph, NULL, NULL, NULL, &n);
-
-	if (err)
-		return err;
-	if (n > FDRY_GRAPH_EDGES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu edges, more than the limit of %u; split it", n, FDRY_GRAPH_EDGES_MAX);
-	return n ? edges_get(rd, graph, n, l) : 0;
+	for (i = 0; i < l->nedges; i++) {
+		l->edges[i].from = place[l->edges[i].from];
+		l->edges[i].to = place[l->edges[i].to];
+	}
+	free(l->nodes);
+	l->nodes = nodes;
 }
 
 /* Put nodes and edges into canonical order. */
-static int listing_order(struct listing *l)
+static int listing_order(struct fdry_listing *l)
 {
-	uint32_t i;
-	int err = fdry_edges_order(l->edges, l->nedges, l->nnodes, l->order);
+	CUgraphNode *nodes = calloc(l->nnodes + 1, sizeof(*nodes));
+	uint32_t *order = calloc(2 * (size_t)l->nnodes + 1, sizeof(*order));
+	int err = nodes && order ? fdry_edges_order(l->edges, l->nedges, l->nnodes, order) : fdry_nomem();
 
 	if (err)
-		return err;
-	for (i = 0; i < l->nnodes; i++)
-		l->place[l->order[i]] = i;
-	for (i = 0; i < l->nedges; i++) {
-		l->edges[i].from = l->place[l->edges[i].from];
-		l->edges[i].to = l->place[l->edges[i].to];
-	}
-	return 0;
+		free(nodes);
+	else
+		listing_apply(l, nodes, order, order + l->nnodes);
+	free(order);
+	return err;
 }
 
 static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph_enc *enc)
@@ -323,13 +237,13 @@ static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph
 	return err;
 }
 
-static int nodes_read(struct fdry_read *rd, const struct listing *l, struct fdry_graph_enc *enc)
+static int nodes_read(struct fdry_read *rd, const struct fdry_listing *l, struct fdry_graph_enc *enc)
 {
 	uint32_t i;
 	int err;
 
 	for (i = 0; i < l->nnodes; i++) {
-		err = node_read(rd, l->nodes[l->order[i]], enc);
+		err = node_read(rd, l->nodes[i], enc);
 		if (err)
 			return fdry_fail_at(err, "node %u", i);
 	}
@@ -364,7 +278,7 @@ static int events_check(const struct fdry_read *rd, const struct fdry_graph_enc 
 	return 0;
 }
 
-static int graph_encode(struct fdry_read *rd, struct listing *l, struct fdry_buf *ret)
+static int graph_encode(struct fdry_read *rd, struct fdry_listing *l, struct fdry_buf *ret)
 {
 	struct fdry_graph_enc enc = { 0 };
 	int err = nodes_read(rd, l, &enc);
@@ -396,18 +310,14 @@ static void read_release(struct fdry_read *rd)
 int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf *ret)
 {
 	struct fdry_read rd = { .in = in, .drv = in->drv };
-	struct listing l = { 0 };
-	int err = nodes_list(&rd, graph, &l);
+	struct fdry_listing l = { 0 };
+	int err = fdry_listing_get(in->drv, graph, &l);
 
-	if (!err)
-		err = edges_list(&rd, graph, &l);
 	if (!err)
 		err = listing_order(&l);
 	if (!err)
 		err = graph_encode(&rd, &l, ret);
 	read_release(&rd);
-	free(l.nodes);
-	free(l.order);
-	free(l.edges);
+	fdry_listing_release(&l);
 	return err;
 }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listing.h - the nodes and edges of a driver graph, numbered. Internal to graph/.
+ */
+#ifndef FDRY_GRAPH_LISTING_H
+#define FDRY_GRAPH_LISTING_H
+
+#include "arch/driver.h"
+#include "graph/edge.h"
+
+/* Zero it to start; release it also after a failure. */
+struct fdry_listing {
+	CUgraphNode *nodes;      /* as the driver lists them: in order of creation */
+	struct fdry_edge *edges; /* between places in @nodes, in no order */
+	uint32_t nnodes, nedges;
+};
+
+/* FDRY_E_LIMIT, FDRY_E_REFUSED where an edge carries what this version does not know. */
+int fdry_listing_get(const struct fdry_driver *drv, CUgraph graph, struct fdry_listing *ret) __must_check;
+void fdry_listing_release(struct fdry_listing *l);
+
+#endif
