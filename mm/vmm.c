@@ -112,10 +112,15 @@ out:
 
 /* --- waiting --- */
 
+/* In a context of the caller's own, which may use the memory as well. One that is gone has no work left. */
 static int wait_in(const struct fdry_vmm *v, CUcontext ctx)
 {
-	int ret = fdry_call(v->drv, cuCtxPushCurrent_v2, ctx);
+	CUresult res = fdry_call_raw(v->drv, cuCtxPushCurrent_v2, ctx);
+	int ret;
 
+	if (res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return 0;
+	ret = fdry_driver_result(v->drv, FDRY_DRV_cuCtxPushCurrent_v2, res);
 	if (ret)
 		return ret;
 	ret = fdry_call(v->drv, cuCtxSynchronize);
@@ -123,7 +128,6 @@ static int wait_in(const struct fdry_vmm *v, CUcontext ctx)
 	return ret;
 }
 
-/* Work in a context of the caller's own may use the memory as well. */
 int fdry_vmm_wait(const struct fdry_vmm *v)
 {
 	CUcontext ctx = NULL;

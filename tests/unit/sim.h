@@ -22,10 +22,10 @@
  * follows. The thread sanitizer knows nothing of what lies elsewhere.
  */
 #ifdef __SANITIZE_THREAD__
-#define TEST_BASE 0x7c0000000000ull
+#define TEST_BASE 0x7e8000000000ull
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define TEST_BASE 0x7c0000000000ull
+#define TEST_BASE 0x7e8000000000ull
 #endif
 #endif
 #ifndef TEST_BASE

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Regions on the software driver: where allocations lie, what is in them, when memory
+ * goes back, what is refused.
+ */
+#include "tests/unit/region.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define BLOCK ((uint64_t)FDRY_ALLOC_BLOCK)
+
+/* --- addresses --- */
+
+START_TEST(addresses_by_the_rule)
+{
+	ck_assert_uint_eq(get(1), BASE);
+	ck_assert_uint_eq(get(513), BASE + 512);
+	ck_assert_uint_eq(get(BLOCK - 1), BASE + 1536);
+	ck_assert_uint_eq(get(BLOCK), BASE + 2 * BLOCK);
+	ck_assert_uint_eq(get(BLOCK + 1), BASE + 3 * BLOCK);
+	ck_assert_uint_eq(get(512), BASE + 5 * BLOCK);
+	ck_assert_uint_eq(get_with(100, FDRY_ALLOC_CAPTURING), BASE + 5 * BLOCK + 512);
+	ck_assert_uint_eq(fdry_region_offset(region), 5 * BLOCK + 1024);
+}
+END_TEST
+
+/* A fixed mix of calls; @ahead: bytes to preallocate, in two steps where it is odd. */
+static void script(uint64_t ahead)
+{
+	CUdeviceptr kept[60];
+	uint64_t size = 1;
+	int i;
+
+	if (ahead)
+		ok(fdry_region_preallocate(region, ahead));
+	for (i = 0; i < 60; i++) {
+		size = (size * 48271 + 11) % (i % 8 ? 70000 : 3 * MiB) + 1;
+		kept[i] = get_with(size, i % 5 == 3 ? FDRY_ALLOC_CAPTURING : 0);
+		if (i % 3 == 2)
+			put(kept[i - 1]);
+		if (i == 30 && ahead % 2)
+			ok(fdry_region_preallocate(region, 5 * MiB));
+		if (i == 45 && ahead)
+			ok(fdry_region_free_preallocated(region, 0));
+		ok(fdry_region_check(region));
+	}
+}
+
+/* The script's ledger in a region of its own. */
+static struct fdry_alloc *ledger_of(uint64_t ahead, size_t *count)
+{
+	struct fdry_alloc *ledger;
+
+	fdry_region_free(region);
+	region = region_at(BASE, SIZE);
+	script(ahead);
+	ok(fdry_region_ledger(region, &ledger, count));
+	return ledger;
+}
+
+START_TEST(addresses_do_not_depend_on_preallocation)
+{
+	static const uint64_t ahead[] = { 1, 700, 2 * MiB, 3 * MiB + 1, 40 * MiB };
+	size_t count, other, i, k;
+	struct fdry_alloc *want = ledger_of(0, &count);
+
+	ck_assert_uint_eq(count, 40);
+	for (i = 0; i < sizeof(ahead) / sizeof(ahead[0]); i++) {
+		struct fdry_alloc *got = ledger_of(ahead[i], &other);
+
+		ck_assert_uint_eq(other, count);
+		for (k = 0; k < count; k++)
+			ck_assert(got[k].addr == want[k].addr && got[k].size == want[k].size &&
+				  got[k].room == want[k].room && got[k].serial == want[k].serial &&
+				  got[k].capturing == want[k].capturing);
+		free(got);
+	}
+	free(want);
+}
+END_TEST
+
+/* --- what is in fresh memory --- */
+
+START_TEST(memory_is_zero_or_stamped)
+{
+	static const uint64_t sizes[] = { 1, 100, 512, 5000, BLOCK - 1, BLOCK, 3 * MiB + 5 };
+	struct fdry_alloc a;
+	CUdeviceptr addr;
+	size_t i;
+
+	if (_i)
+		ok(fdry_region_preallocate(region, 11 * MiB));
+	for (i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		addr = get_with(sizes[i / 4], i % 2 ? FDRY_ALLOC_CAPTURING : 0);
+		ck_assert(fdry_region_find(region, addr, &a));
+		ck_assert(a.capturing == i % 2);
+		ck_assert_msg(all(addr, a.room, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
+		soil(addr, a.room);
+	}
+}
+END_TEST
+
+/* Memory that stayed mapped, in an arena or a shared block, is handed out again. */
+START_TEST(memory_handed_out_again_is_fresh)
+{
+	CUdeviceptr first, addr;
+
+	if (_i)
+		ok(fdry_region_preallocate(region, 16 * MiB));
+	first = get(4096);
+	addr = get(3 * MiB);
+	soil(addr, 3 * MiB);
+	put(addr);
+	addr = get(5000);
+	soil(addr, 5000);
+	put(addr);
+	ok(fdry_region_set_offset(region, 4096));
+	ck_assert_uint_eq(get(8192), first + 4096);
+	ck_assert(all(first + 4096, 8192, 0));
+	ck_assert_uint_eq(get_with(4 * MiB, FDRY_ALLOC_CAPTURING), first + BLOCK);
+	ck_assert(all(first + BLOCK, 4 * MiB, FDRY_STAMP));
+	ck_assert_uint_eq(get(12 * MiB), first + BLOCK + 4 * MiB);
+	ck_assert(all(first + BLOCK + 4 * MiB, 12 * MiB, 0));
+}
+END_TEST
+
+/* --- arenas --- */
+
+START_TEST(arena_needs_no_driver_call)
+{
+	CUdeviceptr addr;
+	int i;
+
+	ok(fdry_region_preallocate(region, 80 * MiB));
+	ck_assert_uint_eq(stats().blocks, 1);
+	ck_assert_uint_eq(stats().mapped_bytes, 80 * MiB);
+	test_sim_fail("*:1+"); /* nothing of the driver works */
+	for (i = 0; i < 100; i++)
+		addr = get(i % 10 ? 4000 : 6 * MiB - 7);
+	ck_assert_uint_eq(test_sim_calls(NULL), 0);
+	test_sim_fail("");
+	put(addr);
+	ck_assert_uint_eq(stats().mapped_bytes, 80 * MiB);
+	ck_assert_uint_eq(stats().idle_bytes, 0);
+}
+END_TEST
+
+START_TEST(arena_end_is_straddled)
+{
+	CUdeviceptr a, b;
+
+	ok(fdry_region_preallocate(region, 4 * MiB));
+	get(1000);
+	a = get(6 * MiB);
+	ck_assert_uint_eq(a, BASE + 2 * MiB);
+	ck_assert_uint_eq(stats().blocks, 2);
+	ck_assert_uint_eq(stats().mapped_bytes, 8 * MiB);
+	ck_assert(all(a, 6 * MiB, 0));
+	soil(a, 6 * MiB);
+	put(a);
+	ck_assert_uint_eq(stats().mapped_bytes, 4 * MiB);
+	/* A small one across the end of another arena: 2 of its 3 granules are ahead. */
+	ok(fdry_region_preallocate(region, 2 * BLOCK));
+	get(BLOCK - 512);
+	get(BLOCK - 512);
+	b = get_with(BLOCK / 2, FDRY_ALLOC_CAPTURING);
+	ck_assert_uint_eq(b, BASE + 8 * MiB + 2 * BLOCK - 1024);
+	ck_assert(all(b, BLOCK / 2, FDRY_STAMP));
+	ck_assert_uint_eq(stats().mapped_bytes, 4 * MiB + 3 * BLOCK);
+	put(b);
+	ck_assert_uint_eq(stats().blocks, 3); /* the cursor is in the third */
+}
+END_TEST
+
+START_TEST(arena_goes_when_freed)
+{
+	CUdeviceptr a;
+
+	ck_assert_int_eq(fdry_region_free_preallocated(region, 0), -FDRY_E_STATE);
+	ck_assert_int_eq(fdry_region_preallocate(region, 0), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_preallocate(region, SIZE + 1), -FDRY_E_RANGE);
+	ok(fdry_region_preallocate(region, 32 * MiB));
+	a = get(6 * MiB);
+	put(get(4 * MiB));
+	ok(fdry_region_free_preallocated(region, 0));
+	ck_assert_uint_eq(stats().mapped_bytes, 32 * MiB); /* one piece, and a lives in it */
+	put(a);
+	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_int_eq(test_sim_live("memory"), 0);
+	ck_assert_int_eq(fdry_region_free_preallocated(region, 0), -FDRY_E_STATE);
+	ck_assert_uint_eq(fdry_region_offset(region), 10 * MiB);
+	ok(fdry_region_preallocate(region, 32 * MiB));
+	ok(fdry_region_free_preallocated(region, 0));
+	ck_assert_uint_eq(stats().mapped_bytes, 0);
+}
+END_TEST
+
+/* --- memory goes back --- */
+
+START_TEST(freed_memory_is_the_drivers_again)
+{
+	CUdeviceptr a, b = 0;
+	int i;
+
+	for (i = 0; i < 20; i++) { /* 160 MiB altogether, of 100 */
+		a = get(8 * MiB);
+		ck_assert_uint_eq(a, BASE + i * 8 * MiB);
+		put(a);
+	}
+	ck_assert_int_eq(test_sim_live("memory"), 0);
+	a = get(8 * MiB);
+	ck_assert_int_eq(fdry_region_alloc(region, 94 * MiB, 0, &b), -FDRY_E_NODEVMEM);
+	ck_assert_uint_eq(b, 0);
+	ck_assert_uint_eq(fdry_region_offset(region), 21 * 8 * MiB);
+	put(a);
+	ck_assert_uint_eq(get(8 * MiB), BASE + 21 * 8 * MiB);
+}
+END_TEST
+
+/* As a framework that empties its cache: what is between live segments goes, to the byte. */
+START_TEST(each_large_allocation_goes_by_itself)
+{
+	CUdeviceptr seg[4];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		seg[i] = get(6 * MiB + 1);
+	ck_assert_uint_eq(stats().mapped_bytes, 32 * MiB);
+	put(seg[1]);
+	ck_assert_uint_eq(stats().mapped_bytes, 24 * MiB);
+	put(seg[3]);
+	ck_assert_uint_eq(stats().mapped_bytes, 16 * MiB);
+	ck_assert_uint_eq(stats().alloc_bytes, 12 * MiB + 2);
+	ck_assert_int_eq(test_sim_live("memory"), 2);
+}
+END_TEST
+
+START_TEST(small_allocations_share)
+{
+	CUdeviceptr first = BASE;
+	int i;
+
+	test_sim_fail("");
+	for (i = 0; i < 10000; i++)
+		get(4096);
+	ck_assert_uint_eq(test_sim_calls("cuMemCreate"), 20);
+	for (i = 0; i < 512; i++) {
+		ck_assert_uint_eq(stats().blocks, 20);
+		put(first + i * 4096ull);
+	}
+	ck_assert_uint_eq(stats().blocks, 19);
+}
+END_TEST
+
+/* The granule under the cursor stays for the next one, and goes when the cursor has left it. */
+START_TEST(cursor_keeps_its_granule)
+{
+	int i;
+
+	test_sim_fail("");
+	for (i = 0; i < 100; i++)
+		put(get(4096));
+	ck_assert_uint_eq(test_sim_calls("cuMemCreate"), 1);
+	ck_assert_uint_eq(stats().idle_bytes, BLOCK);
+	get(BLOCK);
+	ck_assert_uint_eq(stats().idle_bytes, 0);
+	ck_assert_uint_eq(stats().mapped_bytes, BLOCK);
+}
+END_TEST
+
+/* --- what is refused --- */
+
+START_TEST(bad_sizes_and_addresses)
+{
+	CUdeviceptr a, b = 7;
+
+	ck_assert_int_eq(fdry_region_alloc(region, 0, 0, &b), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_alloc(region, SIZE + 1, 0, &b), -FDRY_E_RANGE);
+	ck_assert_int_eq(fdry_region_alloc(region, UINT64_MAX, 0, &b), -FDRY_E_RANGE);
+	ck_assert_uint_eq(b, 7);
+	a = get(5000);
+	ck_assert_int_eq(fdry_region_dealloc(region, a + 512, 0), -FDRY_E_INVAL);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "512 bytes into the allocation of 5000 bytes"));
+	ck_assert_int_eq(fdry_region_dealloc(region, a + 8192, 0), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_dealloc(region, 0, 0), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_dealloc(region, BASE + SIZE, 0), -FDRY_E_INVAL);
+	put(a);
+	ck_assert_int_eq(fdry_region_dealloc(region, a, 0), -FDRY_E_INVAL);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "no live allocation"));
+}
+END_TEST
+
+START_TEST(the_offset_stays_above_what_lives)
+{
+	CUdeviceptr a = get(5000);
+
+	ck_assert_int_eq(fdry_region_set_offset(region, 4096), -FDRY_E_STATE);
+	ck_assert_int_eq(fdry_region_set_offset(region, SIZE + 1), -FDRY_E_RANGE);
+	ck_assert_uint_eq(fdry_region_offset(region), 5120);
+	ok(fdry_region_set_offset(region, 5120));
+	ok(fdry_region_set_offset(region, SIZE));
+	ck_assert_int_eq(fdry_region_alloc(region, 1, 0, &a), -FDRY_E_RANGE);
+	ok(fdry_region_set_offset(region, 3 * MiB + 1));
+	ck_assert_uint_eq(get(1), BASE + 3 * MiB + 512);
+	put(BASE);
+	put(BASE + 3 * MiB + 512);
+	ok(fdry_region_set_offset(region, 0));
+	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_uint_eq(get(1), BASE);
+}
+END_TEST
+
+START_TEST(a_region_must_fit)
+{
+	struct fdry_region *r = NULL;
+
+	ck_assert_int_eq(fdry_region_new(drv, 0, 0, SIZE, &r), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_new(drv, 0, BASE + SIZE, 0, &r), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_new(drv, 0, BASE + SIZE + 4096, SIZE, &r), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_new(drv, 0, BASE + SIZE, SIZE + 4096, &r), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_region_new(drv, 0, BASE + SIZE, -MiB, &r), -FDRY_E_RANGE);
+	ck_assert_int_eq(fdry_region_new(drv, 7, BASE + SIZE, SIZE, &r), -FDRY_E_DRIVER);
+	ck_assert_ptr_null(r);
+	ck_assert_int_eq(test_sim_live("reservation"), 1);
+}
+END_TEST
+
+static const char *taken(CUdeviceptr base)
+{
+	struct fdry_region *r = NULL;
+
+	ck_assert_int_eq(fdry_region_new(drv, 0, base, 16 * MiB, &r), -FDRY_E_TAKEN);
+	ck_assert_ptr_null(r);
+	ck_assert_int_eq(test_sim_live("reservation"), 1);
+	ck_assert_int_eq(test_sim_live("stream"), 1);
+	return fdry_last_error();
+}
+
+START_TEST(taken_addresses_name_who_has_them)
+{
+	void *there = (void *)(uintptr_t)(BASE + SIZE + 8 * MiB);
+	char self[4096] = "", anonymous[64];
+	void *p = mmap(there, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	ck_assert_ptr_eq(p, there);
+	snprintf(anonymous, sizeof(anonymous), "anonymous (%p-", there);
+	ck_assert_ptr_nonnull(strstr(taken(BASE + SIZE), anonymous));
+	ck_assert_ptr_eq(mmap(there, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), there);
+	ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+	ck_assert_ptr_nonnull(strstr(taken(BASE + SIZE), self));
+	munmap(p, 4096);
+	close(fd);
+	taken(BASE + SIZE - 2 * MiB); /* the end of the other region */
+	fdry_region_free(region_at(BASE + SIZE, 16 * MiB));
+}
+END_TEST
+
+/* --- ranges of a loader --- */
+
+START_TEST(backed_ranges)
+{
+	CUdeviceptr a = 1;
+
+	ok(fdry_region_back(region, BASE + 8 * MiB + 512, 5 * MiB));
+	ck_assert_uint_eq(stats().mapped_bytes, 6 * MiB);
+	ck_assert_uint_eq(stats().blocks, 1);
+	ck_assert(all(BASE + 8 * MiB, 6 * MiB, 0));
+	soil(BASE + 8 * MiB, 6 * MiB);
+	ck_assert_int_eq(fdry_region_back(region, BASE + 12 * MiB, 4 * MiB), -FDRY_E_STATE);
+	ck_assert_int_eq(fdry_region_back(region, BASE + 8 * MiB, 1), -FDRY_E_STATE);
+	ck_assert_int_eq(fdry_region_back(region, BASE - 1, 2), -FDRY_E_RANGE);
+	ck_assert_int_eq(fdry_region_back(region, BASE + SIZE - 1, 2), -FDRY_E_RANGE);
+	ck_assert_int_eq(fdry_region_back(region, BASE + 1, UINT64_MAX), -FDRY_E_RANGE);
+	ck_assert_int_eq(fdry_region_back(region, BASE, 0), -FDRY_E_INVAL);
+	ok(fdry_region_back(region, BASE + SIZE - 1, 1));
+	/* The cursor comes to a stop in front of it. */
+	get(7 * MiB);
+	ck_assert_int_eq(fdry_region_alloc(region, 1, 0, &a), -FDRY_E_STATE);
+	ck_assert_int_eq(fdry_region_preallocate(region, 1), -FDRY_E_STATE);
+	ck_assert_uint_eq(fdry_region_offset(region), 8 * MiB);
+	ck_assert_uint_eq(stats().allocs, 1);
+	ck_assert_int_eq(fdry_region_back(region, BASE, 1), -FDRY_E_STATE);
+	ok(fdry_region_set_offset(region, 14 * MiB));
+	ck_assert_uint_eq(get(1), BASE + 14 * MiB);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("mm_region");
+	TCase *tc = tcase_create("region");
+	SRunner *sr;
+	int failed;
+
+	setenv("FDRY_SIM_MEMORY", "100M", 1);
+	tcase_add_checked_fixture(tc, region_up, region_down);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, addresses_by_the_rule);
+	tcase_add_test(tc, addresses_do_not_depend_on_preallocation);
+	tcase_add_loop_test(tc, memory_is_zero_or_stamped, 0, 2);
+	tcase_add_loop_test(tc, memory_handed_out_again_is_fresh, 0, 2);
+	tcase_add_test(tc, arena_needs_no_driver_call);
+	tcase_add_test(tc, arena_end_is_straddled);
+	tcase_add_test(tc, arena_goes_when_freed);
+	tcase_add_test(tc, freed_memory_is_the_drivers_again);
+	tcase_add_test(tc, each_large_allocation_goes_by_itself);
+	tcase_add_test(tc, small_allocations_share);
+	tcase_add_test(tc, cursor_keeps_its_granule);
+	tcase_add_test(tc, bad_sizes_and_addresses);
+	tcase_add_test(tc, the_offset_stays_above_what_lives);
+	tcase_add_test(tc, a_region_must_fit);
+	tcase_add_test(tc, taken_addresses_name_who_has_them);
+	tcase_add_test(tc, backed_ranges);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Regions among other work of the process: other contexts, captures, work in flight,
+ * several threads.
+ */
+#include "tests/unit/region.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define BLOCK ((uint64_t)FDRY_ALLOC_BLOCK)
+
+/* --- contexts, captures, work in flight --- */
+
+static CUresult (*ctx_create)(CUcontext *, unsigned int, CUdevice);
+static CUresult (*ctx_destroy)(CUcontext);
+static CUresult (*launch_host)(CUstream, CUhostFn, void *);
+
+static void more_symbols(void)
+{
+	*(void **)&ctx_create = test_sim_symbol("cuCtxCreate_v2");
+	*(void **)&ctx_destroy = test_sim_symbol("cuCtxDestroy_v2");
+	*(void **)&launch_host = test_sim_symbol("cuLaunchHostFunc");
+}
+
+static CUcontext current(void)
+{
+	CUcontext ctx;
+
+	ck_assert_int_eq(drv->cuCtxGetCurrent(&ctx), 0);
+	return ctx;
+}
+
+/* Whatever context is current, and none, is current afterwards; memory is the device's all the same. */
+START_TEST(any_context_may_be_current)
+{
+	CUcontext ctx = NULL;
+	CUdeviceptr a;
+
+	more_symbols();
+	if (_i)
+		ck_assert_int_eq(ctx_create(&ctx, 0, _i - 1), 0);
+	a = get(3 * MiB);
+	ck_assert_ptr_eq(current(), ctx);
+	ck_assert(all(a, 3 * MiB, 0));
+	ok(fdry_region_preallocate(region, 3 * MiB));
+	ok(fdry_region_back(region, BASE + 32 * MiB, 3 * MiB));
+	put(a);
+	ok(fdry_region_free_preallocated(region, 0));
+	ck_assert_ptr_eq(current(), ctx);
+	if (ctx)
+		ck_assert_int_eq(ctx_destroy(ctx), 0);
+}
+END_TEST
+
+/* The primary context, current as in an ordinary program. */
+static CUcontext primary_up(void)
+{
+	CUcontext ctx;
+
+	more_symbols();
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRetain(&ctx, 0), 0);
+	ck_assert_int_eq(drv->cuCtxSetCurrent(ctx), 0);
+	return ctx;
+}
+
+static void primary_down(void)
+{
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRelease_v2(0), 0);
+}
+
+/* In every mode: allocating and freeing neither break a capture nor become part of it. */
+START_TEST(captures_go_on)
+{
+	CUstreamCaptureMode modes[] = { CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+					CU_STREAM_CAPTURE_MODE_RELAXED };
+	CUdeviceptr before, during;
+	CUstream stream;
+	CUgraph graph;
+	size_t nodes;
+
+	primary_up();
+	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	before = get(3 * MiB);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, modes[_i]), 0);
+	during = get_with(5 * MiB, FDRY_ALLOC_CAPTURING);
+	ck_assert(all(during, 6 * MiB, FDRY_STAMP));
+	ok(fdry_region_preallocate(region, 16 * MiB));
+	ok(fdry_region_dealloc(region, before, FDRY_ALLOC_CAPTURING));
+	ok(fdry_region_dealloc(region, get_with(100, FDRY_ALLOC_CAPTURING), FDRY_ALLOC_CAPTURING));
+	ok(fdry_region_free_preallocated(region, FDRY_ALLOC_CAPTURING));
+	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), 0);
+	ck_assert_int_eq(drv->cuGraphGetNodes(graph, NULL, &nodes), 0);
+	ck_assert_uint_eq(nodes, 0);
+	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB + 16 * MiB);
+	/* Work may still be on it: not handed out again, not unmapped, until somebody waited. */
+	get(1);
+	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB);
+	ok(fdry_region_trim(region));
+	ck_assert_uint_eq(stats().idle_bytes, 0);
+	drv->cuGraphDestroy(graph);
+	drv->cuStreamDestroy_v2(stream);
+	primary_down();
+}
+END_TEST
+
+static atomic_int done;
+
+static void slow(void *arg)
+{
+	usleep(100000);
+	soil(*(CUdeviceptr *)arg, 4 * MiB);
+	atomic_store(&done, 1);
+}
+
+/* Freeing waits for work in the region's context and in the current one. */
+START_TEST(freeing_waits)
+{
+	CUcontext own = NULL;
+	CUdeviceptr a = get(4 * MiB);
+	CUstream stream;
+
+	primary_up();
+	if (_i)
+		ck_assert_int_eq(ctx_create(&own, 0, 0), 0);
+	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	ck_assert_int_eq(launch_host(stream, slow, &a), 0);
+	put(a);
+	ck_assert_int_eq(atomic_load(&done), 1);
+	drv->cuStreamDestroy_v2(stream);
+	if (own)
+		ctx_destroy(own);
+	primary_down();
+}
+END_TEST
+
+/* What was freed while capturing is waited for before it is unmapped, or handed out again. */
+START_TEST(late_freeing_waits)
+{
+	CUdeviceptr a = get(4 * MiB), b = get(4 * MiB);
+	CUstream stream;
+
+	primary_up();
+	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	ck_assert_int_eq(launch_host(stream, slow, &a), 0);
+	ok(fdry_region_dealloc(region, a, FDRY_ALLOC_CAPTURING));
+	ok(fdry_region_dealloc(region, b, FDRY_ALLOC_CAPTURING));
+	ck_assert_int_eq(atomic_load(&done), 0);
+	if (_i == 0)
+		ok(fdry_region_trim(region));
+	else if (_i == 1)
+		ok(fdry_region_set_offset(region, 0));
+	else
+		put(get(1));
+	ck_assert_int_eq(atomic_load(&done), 1);
+	ck_assert_uint_eq(stats().idle_bytes, _i == 2 ? BLOCK : 0);
+	drv->cuStreamDestroy_v2(stream);
+	primary_down();
+}
+END_TEST
+
+/* --- threads --- */
+
+enum { THREADS = 4, ROUNDS = 200, KEPT = 8 };
+
+struct worker {
+	pthread_t thread;
+	unsigned int seed;
+	int failures;
+	CUdeviceptr addr[KEPT];
+	uint64_t size[KEPT];
+};
+
+static volatile uint8_t *byte(CUdeviceptr addr)
+{
+	return (volatile uint8_t *)(uintptr_t)addr;
+}
+
+/* First, middle and last byte of slot @k hold the worker's own mark. */
+static void slot_write(struct worker *w, int k, uint8_t mark)
+{
+	*byte(w->addr[k]) = *byte(w->addr[k] + w->size[k] / 2) = *byte(w->addr[k] + w->size[k] - 1) = mark;
+}
+
+static void slot_free(struct worker *w, int k, uint8_t mark)
+{
+	CUdeviceptr last = w->addr[k] + w->size[k] - 1;
+	struct fdry_alloc a;
+
+	w->failures += *byte(w->addr[k]) != mark || *byte(last) != mark;
+	w->failures += *byte(w->addr[k] + w->size[k] / 2) != mark;
+	w->failures += !fdry_region_find(region, last, &a) || a.addr != w->addr[k];
+	w->failures += fdry_region_dealloc(region, w->addr[k], 0) != 0;
+	w->addr[k] = 0;
+}
+
+/* Allocate, write, look again, free: nobody else's bytes are ever there. */
+static void *churn(void *arg)
+{
+	struct worker *w = arg;
+	uint8_t mark = (uint8_t)(w->seed * 31);
+	int i, k;
+
+	for (i = 0; i < ROUNDS + KEPT; i++) {
+		k = i % KEPT;
+		if (w->addr[k])
+			slot_free(w, k, mark);
+		if (i >= ROUNDS)
+			continue;
+		w->size[k] = (uint64_t)rand_r(&w->seed) % (i % 32 ? 9000 : 3 * MiB) + 1;
+		w->failures += fdry_region_alloc(region, w->size[k], i % 7 ? 0 : FDRY_ALLOC_CAPTURING, &w->addr[k]) != 0;
+		if (w->addr[k])
+			slot_write(w, k, mark);
+	}
+	return NULL;
+}
+
+START_TEST(threads_do_not_meet)
+{
+	struct worker w[THREADS] = { 0 };
+	int i;
+
+	if (_i)
+		ok(fdry_region_preallocate(region, 40 * MiB));
+	for (i = 0; i < THREADS; i++) {
+		w[i].seed = (unsigned int)i + 1;
+		ck_assert_int_eq(pthread_create(&w[i].thread, NULL, churn, &w[i]), 0);
+	}
+	for (i = 0; i < 50; i++)
+		ok(fdry_region_check(region));
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(w[i].thread, NULL);
+		ck_assert_int_eq(w[i].failures, 0);
+	}
+	ck_assert_uint_eq(stats().allocs, 0);
+	ck_assert_uint_eq(get(1), BASE + fdry_region_offset(region) - 512);
+	ck_assert(fdry_region_find(region, BASE + fdry_region_offset(region) - 512, &(struct fdry_alloc){ 0 }));
+}
+END_TEST
+
+static void *free_one(void *arg)
+{
+	return fdry_region_dealloc(region, *(CUdeviceptr *)arg, 0) ? NULL : arg;
+}
+
+/* Of two that free the same address, one succeeds. */
+START_TEST(threads_free_once)
+{
+	CUdeviceptr addr;
+	pthread_t other;
+	void *a, *b;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		addr = get(i % 4 ? 100 : 3 * MiB);
+		ck_assert_int_eq(pthread_create(&other, NULL, free_one, &addr), 0);
+		a = free_one(&addr);
+		pthread_join(other, &b);
+		if (!a == !b)
+			ck_abort_msg("%s freed it", a ? "both" : "nobody");
+	}
+	ck_assert_uint_eq(stats().allocs, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("mm_region_work");
+	TCase *tc = tcase_create("work");
+	SRunner *sr;
+	int failed;
+
+	setenv("FDRY_SIM_MEMORY", "256M", 1);
+	setenv("FDRY_SIM_DEVICES", "2", 1);
+	tcase_add_checked_fixture(tc, region_up, region_down);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, any_context_may_be_current, 0, 3);
+	tcase_add_loop_test(tc, captures_go_on, 0, 3);
+	tcase_add_loop_test(tc, freeing_waits, 0, 2);
+	tcase_add_loop_test(tc, late_freeing_waits, 0, 3);
+	tcase_add_loop_test(tc, threads_do_not_meet, 0, 2);
+	tcase_add_test(tc, threads_free_once);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
