@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 
+#include "arch/log.h"
 #include "store/internal.h"
 
 #define BATCH_BYTES (64u << 20)
@@ -168,6 +169,26 @@ static int delete_all(struct fdry_db *db, struct fdry_buf *list)
 	return err;
 }
 
+/*
+ * What a transaction frees, LMDB uses again from the second one after it: with one more
+ * commit now, the next seal finds the space even where the disk is full.
+ */
+static void settle(struct fdry_db *db)
+{
+	struct fdry_txn t;
+	int err = fdry_txn_write(db, 0, &t);
+
+	if (!err) {
+		err = fdry_ref_touch(&t);
+		if (err)
+			fdry_txn_abort(&t);
+		else
+			err = fdry_txn_commit(&t);
+	}
+	if (err)
+		fdry_debug("the collected space is not ready yet: %s", fdry_last_error());
+}
+
 static int collect(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
 {
 	struct gc gc = { 0 };
@@ -180,6 +201,8 @@ static int collect(struct fdry_store *s, bool dry_run, struct fdry_gc_report *re
 	if (!err && !dry_run && gc.dead.len) {
 		fdry_seen_forget(s->env);
 		err = delete_all(s->env->db, &gc.dead);
+		if (!err)
+			settle(s->env->db);
 	}
 	if (!err)
 		*ret = gc.report;

@@ -135,6 +135,8 @@ void fdry_seen_forget(struct fdry_env *env);
 
 /* The value of the change counter; 0 in a new store. */
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret) __must_check;
+/* Write the counter as it is: a commit that changes nothing. */
+int fdry_ref_touch(struct fdry_txn *t) __must_check;
 struct fdry_ref {
 	struct fdry_oid oid;
 	uint64_t change;

@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@
 #define MAP_SIZE_LIMIT (1ull << 46)
 #define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
 #define KEY_MAX 511            /* LMDB's */
+#define FREE_DBI 0             /* LMDB's own table of free pages */
 /* A write that failed although this much was free did not fail for want of space. */
 #define NEARLY_FULL (16ull << 20)
 
@@ -107,13 +109,27 @@ static const struct db_error db_errors[] = {
 	  "give this one write permission, or another id" },
 };
 
-/* LMDB answers EIO where only a part of a page run fitted the disk. */
+static int file_stat(const struct fdry_db *db, struct stat *ret)
+{
+	int fd, rc = mdb_env_get_fd(db->env, &fd);
+
+	if (!rc && fstat(fd, ret))
+		rc = errno;
+	return rc;
+}
+
+/* LMDB answers EIO where only a part of what it wrote fitted: the disk, or the limit on files. */
 static int full_or_eio(const struct fdry_db *db)
 {
+	struct rlimit limit;
 	struct statvfs vfs;
+	struct stat st;
 
 	if (!statvfs(db->dir, &vfs) && (uint64_t)vfs.f_bavail * vfs.f_frsize < NEARLY_FULL)
 		return ENOSPC;
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && !file_stat(db, &st) &&
+	    (uint64_t)st.st_size + NEARLY_FULL > limit.rlim_cur)
+		return EFBIG;
 	return EIO;
 }
 
@@ -144,15 +160,6 @@ void fdry_db_unpin(struct fdry_db *db)
 	pthread_mutex_lock(&db->lock);
 	db->users--;
 	pthread_mutex_unlock(&db->lock);
-}
-
-static int file_stat(const struct fdry_db *db, struct stat *ret)
-{
-	int fd, rc = mdb_env_get_fd(db->env, &fd);
-
-	if (!rc && fstat(fd, ret))
-		rc = errno;
-	return rc;
 }
 
 /* Bytes up to the last page in use; not while the map may move. */
@@ -260,6 +267,27 @@ void fdry_txn_abort(struct fdry_txn *t)
 	fdry_db_unpin(t->db);
 }
 
+/*
+ * LMDB does not write pages that were taken and given back within a transaction, so the
+ * file may end before its last page; whoever opens it would have to find out that nothing
+ * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
+ */
+static void tail_fill(struct fdry_db *db)
+{
+	struct stat st = { 0 };
+	MDB_txn *txn = NULL;
+	int fd = -1;
+
+	if (file_stat(db, &st) || (uint64_t)st.st_size >= used_bytes(db))
+		return;
+	if (guarded(mdb_txn_begin(db->env, NULL, 0, &txn)))
+		return;
+	if (!file_stat(db, &st) && (uint64_t)st.st_size < used_bytes(db) && !mdb_env_get_fd(db->env, &fd) &&
+	    ftruncate(fd, (off_t)used_bytes(db)))
+		fdry_debug("store %s: the end of data.mdb is left open: %s", db->dir, strerror(errno));
+	(void)guarded((mdb_txn_abort(txn), 0));
+}
+
 int fdry_txn_commit(struct fdry_txn *t)
 {
 	int rc = guarded(mdb_txn_commit(t->txn));
@@ -268,6 +296,8 @@ int fdry_txn_commit(struct fdry_txn *t)
 		fdry_txn_abort(t);
 	} else {
 		t->txn = NULL;
+		if (!rc && t->exclusive)
+			tail_fill(t->db);
 		fdry_db_unpin(t->db);
 	}
 	return rc ? db_fail(t->db, rc, "commit") : 0;
@@ -443,25 +473,52 @@ static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 	return env_open(o, env);
 }
 
-/* A file that ends before its last page would be a bus error later on. */
-static int size_check(struct fdry_db *db)
+/* --- the end of the file --- */
+
+int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
-	MDB_stat ms = { 0 };
-	uint64_t used;
-	int rc = mdb_env_stat(db->env, &ms);
+	struct fdry_extent x = { .used_bytes = used_bytes(db), .page_size = db->page_size }; /* before the file, which only grows */
+	int rc = file_stat(db, &st);
 
-	db->page_size = ms.ms_psize;
-	used = used_bytes(db); /* before the file is asked: it only grows */
-	if (!rc)
-		rc = file_stat(db, &st);
 	if (rc)
-		return db_fail(db, rc, "open it");
-	if ((uint64_t)st.st_size >= used)
-		return 0;
-	return fdry_fail(FDRY_E_CORRUPT, "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back from a copy, "
-			 "or remove it and seal anew", db->dir, (unsigned long long)st.st_size, (unsigned long long)used);
+		return db_fail(db, rc, "look at its file");
+	x.file_bytes = (uint64_t)st.st_size;
+	*ret = x;
+	return 0;
 }
+
+/* LMDB's table of free pages: a value is a count and as many page numbers. */
+int fdry_txn_free_pages(struct fdry_txn *t, fdry_entry_fn fn, void *arg)
+{
+	MDB_val k = { 0 }, v = { 0 };
+	MDB_cursor *c = NULL;
+	int err = 0, rc = guarded(mdb_cursor_open(t->txn, FREE_DBI, &c));
+
+	while (!rc && !err) {
+		rc = cursor_step(c, &k, &v, MDB_NEXT);
+		if (!rc)
+			err = fn(arg, span_of(k), span_of(v));
+	}
+	if (c)
+		mdb_cursor_close(c);
+	return err || rc == MDB_NOTFOUND ? err : db_fail(t->db, rc, "list free pages");
+}
+
+/* A file that was cut short would be a bus error later on. */
+static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
+{
+	struct fdry_extent x;
+	int err = fdry_db_extent(db, &x);
+
+	if (err || x.file_bytes >= x.used_bytes || fdry_tail_is_free(o))
+		return err;
+	return fdry_fail(FDRY_E_CORRUPT, "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back from a copy, "
+			 "or remove it and seal anew", db->dir, (unsigned long long)x.file_bytes,
+			 (unsigned long long)x.used_bytes);
+}
+
+/* --- opening: tables --- */
 
 /* Opens all tables, or none: MDB_NOTFOUND. @flags: 0 or MDB_CREATE. */
 static int tables_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags)
@@ -523,22 +580,34 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty: whoever made it was stopped; seal into it, or remove it", db->dir);
 }
 
+static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
+{
+	MDB_stat st = { 0 };
+	int rc = env_open(opts, &db->env);
+
+	if (!rc && !opts->bare)
+		rc = readers_clear(opts, &db->env);
+	if (!rc)
+		rc = mdb_env_stat(db->env, &st);
+	db->page_size = st.ms_psize;
+	return rc ? db_fail(db, rc, "open it") : 0;
+}
+
 int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t), struct fdry_db **ret)
 {
 	size_t dir_len = strlen(opts->dir) + 1;
 	struct fdry_db *db = calloc(1, sizeof(*db) + dir_len);
-	int rc, err;
+	int err;
 
 	if (!db)
 		return fdry_nomem();
 	memcpy(db->dir, opts->dir, dir_len);
 	pthread_mutex_init(&db->lock, NULL);
 	db->readonly = opts->readonly;
-	rc = env_open(opts, &db->env);
-	if (!rc)
-		rc = readers_clear(opts, &db->env);
-	err = rc ? db_fail(db, rc, "open it") : size_check(db);
-	if (!err)
+	err = env_ready(db, opts);
+	if (!err && !opts->bare)
+		err = size_check(db, opts);
+	if (!err && !opts->bare)
 		err = tables_find(db, opts->create && !opts->readonly, fresh);
 	if (err) {
 		fdry_db_close(db);

@@ -40,6 +40,7 @@ struct fdry_db_opts {
 	bool readonly;       /* nothing may be written */
 	bool fixed;          /* the medium cannot be written: no lock file, no readers' table */
 	mode_t mode;         /* of new files */
+	bool bare;           /* neither check the file nor look for tables: for whoever looks at damage */
 	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
 };
 
@@ -68,6 +69,14 @@ void fdry_db_unpin(struct fdry_db *db);
 
 /* Device and inode of the open file, to tell whether the path still leads to it. */
 int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino) __must_check;
+
+/* What the environment says it has, and what the file holds. */
+struct fdry_extent {
+	uint64_t used_bytes; /* up to the last page */
+	uint64_t page_size;
+	uint64_t file_bytes;
+};
+int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_check;
 
 /* A transaction, in the caller's storage. */
 struct fdry_txn {
@@ -100,5 +109,12 @@ typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span v
 /* Every entry from @from on (an empty span: from the first). @fn must not write. */
 int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn,
 		  void *arg) __must_check;
+/* The same for LMDB's table of free pages: a value holds a count and as many page numbers, 64 bits each. */
+int fdry_txn_free_pages(struct fdry_txn *t, fdry_entry_fn fn, void *arg) __must_check;
+
+/* --- tail.c --- */
+
+/* Where the file ends before the last page: is everything that it lacks free? */
+bool fdry_tail_is_free(const struct fdry_db_opts *opts);
 
 #endif

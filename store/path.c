@@ -76,7 +76,9 @@ static int io_fail(const char *path, const char *doing)
 {
 	int e = errno;
 
-	if (e == ENOENT || e == ENOTDIR)
+	if (e == ENOTDIR)
+		return fdry_fail(FDRY_E_NOSTORE, "%s is not a directory; name the directory of a store", path);
+	if (e == ENOENT)
 		return fdry_fail(FDRY_E_NOSTORE, "there is no store at %s; seal an image there first, or name another", path);
 	if (e == EACCES || e == EPERM || e == EROFS)
 		return fdry_fail(FDRY_E_PERM, "cannot %s %s: %s; change its permissions, or name another store",

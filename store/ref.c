@@ -63,18 +63,31 @@ int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret)
 	return 0;
 }
 
-static int changes_bump(struct fdry_txn *t, uint64_t *ret)
+static int changes_write(struct fdry_txn *t, uint64_t n)
 {
 	uint8_t value[8];
+
+	fdry_set64(value, n);
+	return fdry_txn_put(t, FDRY_TABLE_META, name_span(FDRY_META_CHANGES), (struct fdry_span){ value, sizeof(value) });
+}
+
+int fdry_ref_touch(struct fdry_txn *t)
+{
 	uint64_t n = 0;
 	int err = fdry_ref_changes(t, &n);
 
-	if (err)
-		return err;
-	fdry_set64(value, ++n);
-	err = fdry_txn_put(t, FDRY_TABLE_META, name_span(FDRY_META_CHANGES), (struct fdry_span){ value, sizeof(value) });
+	return err ? err : changes_write(t, n);
+}
+
+static int changes_bump(struct fdry_txn *t, uint64_t *ret)
+{
+	uint64_t n = 0;
+	int err = fdry_ref_changes(t, &n);
+
 	if (!err)
-		*ret = n;
+		err = changes_write(t, n + 1);
+	if (!err)
+		*ret = n + 1;
 	return err;
 }
 

@@ -18,7 +18,8 @@
 #include "arch/log.h"
 #include "store/internal.h"
 
-static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+/* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers below. */
+static pthread_mutex_t registry = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct fdry_env *envs;
 static unsigned int generation; /* of forks; written only by a child that has one thread */
@@ -43,7 +44,7 @@ static void after_fork_child(void)
 		close(env->dir.fd);
 	envs = NULL;
 	generation++;
-	pthread_mutex_unlock(&registry);
+	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */
 }
 
 static void watch_forks(void)

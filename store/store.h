@@ -182,5 +182,8 @@ struct fdry_verify_report {
  */
 typedef void (*fdry_finding_fn)(void *arg, const struct fdry_oid *oid, const char *text);
 int fdry_store_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret) __must_check;
+/* The same of a store that this process need not open, since damage may crash that as well. @path as for fdry_store_open(). */
+int fdry_store_verify_at(const char *path, fdry_finding_fn finding, void *arg,
+			 struct fdry_verify_report *ret) __must_check;
 
 #endif

@@ -165,7 +165,7 @@ static int check_links(struct verify *v, const struct fdry_oid *oid, const struc
 			continue;
 		v->shared->report.missing++;
 		snprintf(text, sizeof(text), "it links to object %s, which is not there", fdry_oid_hex(&link, hex));
-		say(v, oid, true, text);
+		say(v, oid, false, text); /* following refs comes upon it again */
 	}
 	return 0;
 }
@@ -412,21 +412,37 @@ static int stage_run(struct verify *v, const char *path)
 	return err;
 }
 
-int fdry_store_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
+static int verify(const char *path, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
 {
 	struct verify v = { .finding = finding, .arg = arg };
-	int err = fdry_store_check(s);
+	int err = 0;
 
-	if (err)
-		return err;
 	v.shared = mmap(NULL, sizeof(*v.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (v.shared == MAP_FAILED)
 		return fdry_nomem();
 	for (v.shared->stage = STAGE_TABLES; v.shared->stage < STAGE_COUNT && !err; v.shared->stage++)
-		err = stage_run(&v, s->path);
+		err = stage_run(&v, path);
 	if (!err)
 		*ret = v.shared->report;
 	munmap(v.shared, sizeof(*v.shared));
 	fdry_idset_release(&v.damaged);
 	return err;
+}
+
+int fdry_store_verify_at(const char *path, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
+{
+	struct fdry_buf buf = { 0 };
+	int err = path ? 0 : fdry_store_default_path(&buf);
+
+	if (!err)
+		err = verify(path ? path : (const char *)buf.data, finding, arg, ret);
+	fdry_buf_release(&buf);
+	return err;
+}
+
+int fdry_store_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
+{
+	int err = fdry_store_check(s);
+
+	return err ? err : verify(s->path, finding, arg, ret);
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * tail.c - was a file that ends before its last page cut short, or never longer?
+ *
+ * LMDB does not write pages that a transaction took and gave back: such a page may be the
+ * last one, and then the file ends before it (lmdb.c fills the gap after its own commits,
+ * but a process can die in between). Nothing is missing if all pages behind the end are
+ * free. What tells so may itself have been cut off, which is a bus error: a child process
+ * looks, and its crash is an answer.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "store/lmdb.h"
+
+#define TAIL_PAGES_MAX (1u << 20)
+
+struct tail {
+	uint64_t first, count; /* pages behind the end */
+	uint8_t *is_free;
+};
+
+static int tail_mark(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	const uint8_t *p = fdry_span_at(value, 0, 8);
+	uint64_t i, pgno, count = p ? fdry_get64(p) : 0;
+	struct tail *tail = arg;
+
+	(void)key;
+	for (i = 1; i <= count && i <= value.len; i++) {
+		p = fdry_span_at(value, i * 8, 8);
+		if (!p)
+			break;
+		pgno = fdry_get64(p);
+		if (pgno >= tail->first && pgno - tail->first < tail->count)
+			tail->is_free[pgno - tail->first] = 1;
+	}
+	return 0;
+}
+
+static bool tail_check(struct fdry_db *db, const struct fdry_extent *x)
+{
+	struct tail tail = { .first = x->file_bytes / x->page_size };
+	struct fdry_txn t;
+	uint64_t i = 0;
+
+	tail.count = x->used_bytes / x->page_size - tail.first;
+	tail.is_free = tail.count <= TAIL_PAGES_MAX ? calloc(tail.count, 1) : NULL;
+	if (!tail.is_free || fdry_txn_read(db, &t) || fdry_txn_free_pages(&t, tail_mark, &tail))
+		return false;
+	while (i < tail.count && tail.is_free[i])
+		i++;
+	return i == tail.count;
+}
+
+/* Nothing is freed or closed: the process ends here. */
+static __attribute__((noreturn)) void tail_child(struct fdry_db_opts o)
+{
+	struct fdry_extent x;
+	struct fdry_db *db;
+
+	o.readonly = o.bare = true;
+	if (fdry_db_open(&o, NULL, &db) || fdry_db_extent(db, &x))
+		_exit(1);
+	if (x.file_bytes >= x.used_bytes) /* somebody wrote meanwhile */
+		_exit(0);
+	_exit(!tail_check(db, &x));
+}
+
+bool fdry_tail_is_free(const struct fdry_db_opts *opts)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid)
+		tail_child(*opts);
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return pid > 0 && status == 0;
+}

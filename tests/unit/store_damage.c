@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of damaged stores: cut short at many places, bits flipped in values and in the
+ * heads of pages, entries lost.
+ *
+ * A store is made once and its bytes kept; each trial writes a changed copy and uses it in a
+ * child process. What must hold: a child never takes wrong bytes for right ones; cutting never
+ * crashes; verify never crashes, and finds every flip in a value.
+ */
+#include <fcntl.h>
+#include <signal.h>
+
+#include "tests/unit/store_test.h"
+
+#define PAGE 4096
+#define CHUNKS 12
+#define CHUNK_LEN 10000
+
+static uint8_t *whole;
+static size_t whole_len;
+static struct fdry_oid oids[CHUNKS + 2]; /* chunks, a kernel, the manifest */
+
+static const char kernel[] = "a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel";
+
+static void file_path(char file[400], const char *name)
+{
+	snprintf(file, 400, "%s/%s", path, name);
+}
+
+static void keep_bytes(void)
+{
+	char file[400];
+	struct stat st;
+	int fd;
+
+	file_path(file, "data.mdb");
+	fd = open(file, O_RDONLY);
+	ck_assert(fd >= 0 && !fstat(fd, &st));
+	whole_len = (size_t)st.st_size;
+	whole = malloc(whole_len);
+	ck_assert_int_eq(read(fd, whole, whole_len), (ssize_t)whole_len);
+	close(fd);
+}
+
+static void setup(void)
+{
+	uint8_t data[CHUNK_LEN];
+	struct fdry_store *s;
+	struct fdry_put *p;
+	int i;
+
+	dir_setup();
+	s = store_make();
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < CHUNKS; i++) {
+		noise(i, data, sizeof(data));
+		oids[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	}
+	oids[i] = put(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel));
+	ok(fdry_put_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oids[CHUNKS + 1], NULL));
+	fdry_store_close(s);
+	keep_bytes();
+}
+
+static void teardown(void)
+{
+	free(whole);
+	dir_teardown();
+}
+
+static void write_store(const uint8_t *bytes, size_t len)
+{
+	char file[400];
+	int fd;
+
+	file_path(file, "lock.mdb");
+	unlink(file);
+	file_path(file, "verified");
+	unlink(file);
+	file_path(file, "data.mdb");
+	fd = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert(fd >= 0);
+	ck_assert_int_eq(write(fd, bytes, len), (ssize_t)len);
+	close(fd);
+}
+
+enum { GOOD, REFUSED, WRONG, CRASHED };
+
+/* Take everything out. In a child: no Check. */
+static int use(void)
+{
+	uint8_t data[CHUNK_LEN];
+	struct fdry_buf b = { 0 };
+	struct fdry_store *s;
+	struct fdry_span span;
+	struct fdry_oid oid;
+	struct fdry_get *g;
+	int i, result = GOOD;
+
+	if (fdry_store_open(path, 0, &s))
+		return REFUSED;
+	if (fdry_store_resolve(s, "ref", &oid))
+		return REFUSED;
+	if (!fdry_oid_eq(&oid, &oids[CHUNKS + 1]))
+		result = WRONG;
+	if (fdry_get_begin(s, &g))
+		return REFUSED;
+	for (i = 0; i < CHUNKS + 2 && result != WRONG; i++) {
+		b.len = 0;
+		if (fdry_get_object(g, &oids[i], &b))
+			result = REFUSED;
+		else if (i < CHUNKS) {
+			noise(i, data, sizeof(data));
+			if (b.len != sizeof(data) || memcmp(b.data, data, b.len))
+				result = WRONG;
+		} else if (i == CHUNKS && (b.len != sizeof(kernel) || memcmp(b.data, kernel, b.len)))
+			result = WRONG;
+		if (i < CHUNKS && !fdry_get_map(g, &oids[i], &span) && !fdry_get_verify(g, &oids[i], span, true) &&
+		    (span.len != sizeof(data) || memcmp(span.data, data, span.len)))
+			result = WRONG;
+	}
+	fdry_get_end(g);
+	fdry_store_close(s);
+	return result;
+}
+
+static int use_in_child(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(use());
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) && WEXITSTATUS(status) <= WRONG ? WEXITSTATUS(status) : CRASHED;
+}
+
+/* What verify finds; -1 where it refuses the store as a whole. */
+static int verify(void)
+{
+	struct fdry_verify_report r;
+	unsigned int findings = 0;
+	int err = fdry_store_verify_at(path, count_finding, &findings, &r);
+
+	return err ? -1 : (int)findings;
+}
+
+/* Every page boundary and odd places around it. */
+START_TEST(cut_anywhere)
+{
+	size_t at;
+	int got;
+
+	ck_assert_int_eq(use_in_child(), GOOD);
+	ck_assert_int_eq(verify(), 0);
+	for (at = 0; at < whole_len; at += at % PAGE ? PAGE - at % PAGE : at % 3 ? PAGE : 1234) {
+		write_store(whole, at);
+		got = use_in_child();
+		ck_assert_msg(got == REFUSED, "cut at %zu of %zu: %d", at, whole_len, got);
+		got = verify();
+		ck_assert_msg(got == -1, "cut at %zu of %zu: verify gave %d", at, whole_len, got);
+	}
+}
+END_TEST
+
+/* Where the last pages are free nothing is missing: LMDB itself leaves files so. */
+START_TEST(free_pages_at_the_end_may_be_missing)
+{
+	struct fdry_gc_report r;
+	struct fdry_store *s;
+	uint8_t *longer;
+	size_t was = whole_len;
+
+	ok(fdry_store_open(path, 0, &s));
+	seal(s, 100, 1, 100 * PAGE, NULL);
+	seal(s, 200, 1, 100 * PAGE, NULL);
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_uint_eq(r.dead, 4);
+	fdry_store_close(s);
+	free(whole);
+	keep_bytes();
+	longer = whole;
+	ck_assert_uint_gt(whole_len, was + 200 * PAGE);
+	write_store(longer, whole_len - 20 * PAGE);
+	ck_assert_int_eq(use_in_child(), GOOD);
+	ck_assert_int_eq(verify(), 0);
+	write_store(longer, was - 2 * PAGE);
+	ck_assert_int_eq(use_in_child(), REFUSED);
+	/* and the next commit makes it whole again */
+	write_store(longer, whole_len - 20 * PAGE);
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_ref_set(s, "other", &oids[CHUNKS + 1]));
+	fdry_store_close(s);
+	free(whole);
+	keep_bytes();
+	ck_assert_int_eq(use_in_child(), GOOD);
+}
+END_TEST
+
+/* Where a chunk's bytes lie in the file. */
+static size_t chunk_at(int i)
+{
+	uint8_t data[CHUNK_LEN];
+	uint8_t *p;
+
+	noise(i, data, sizeof(data));
+	p = memmem(whole, whole_len, data, sizeof(data));
+	ck_assert_ptr_nonnull(p);
+	return (size_t)(p - whole);
+}
+
+struct named {
+	struct fdry_oid oid;
+	unsigned int hits, others, refs;
+};
+
+static void name_finding(void *arg, const struct fdry_oid *oid, const char *text)
+{
+	struct named *n = arg;
+
+	if (strstr(text, "ref 'ref' cannot be loaded"))
+		n->refs++;
+	else if (oid && fdry_oid_eq(oid, &n->oid))
+		n->hits++;
+	else
+		n->others++;
+}
+
+/* Any flip in a chunk is found, and named with the ref that it spoils. */
+START_TEST(flips_in_values_are_found)
+{
+	struct fdry_verify_report r;
+	struct named n;
+	size_t at;
+	int i, k;
+
+	for (i = 0; i < CHUNKS; i += 5)
+		for (k = 0; k < 5; k++) {
+			at = chunk_at(i) + (size_t)k * (CHUNK_LEN - 1) / 4;
+			whole[at] ^= (uint8_t)(1 << k);
+			write_store(whole, whole_len);
+			ck_assert_int_eq(use_in_child(), REFUSED);
+			n = (struct named){ .oid = oids[i] };
+			ok(fdry_store_verify_at(path, name_finding, &n, &r));
+			ck_assert_uint_eq(n.hits, 1);
+			ck_assert_uint_eq(n.refs, 1);
+			ck_assert_uint_eq(n.others, 0);
+			ck_assert_uint_eq(r.damaged, 1);
+			ck_assert_uint_eq(r.objects, CHUNKS + 2);
+			ck_assert_uint_eq(r.refs, 1);
+			ck_assert_uint_eq(r.dangling_refs, 0);
+			whole[at] ^= (uint8_t)(1 << k);
+		}
+}
+END_TEST
+
+/*
+ * Flips in the heads of all pages. Using such a store may crash, as LMDB has no checksums
+ * (and that is what verify is for), but wrong bytes never pass, and verify does not crash.
+ */
+START_TEST(flips_in_page_heads)
+{
+	unsigned int got[4] = { 0 }, found = 0, trials = 0;
+	size_t page, at;
+	int bit, result;
+
+	for (page = 0; page < whole_len / PAGE; page++)
+		for (bit = 0; bit < 12; bit++) {
+			at = page * PAGE + 8 + (size_t)(bit * 7 + page) % 40;
+			whole[at] ^= (uint8_t)(1 << (bit + page) % 8);
+			write_store(whole, whole_len);
+			result = use_in_child();
+			ck_assert_msg(result != WRONG, "wrong bytes passed after a flip at %zu", at);
+			got[result]++;
+			if (result != GOOD && trials++ % 4 == 0)
+				found += verify() != 0;
+			whole[at] ^= (uint8_t)(1 << (bit + page) % 8);
+		}
+	ck_assert_uint_gt(got[REFUSED], 0);
+	ck_assert_uint_gt(found, 0);
+	fprintf(stderr, "flips in page heads: %u without effect, %u refused, %u crashed\n", got[GOOD], got[REFUSED], got[CRASHED]);
+}
+END_TEST
+
+/* An entry that is gone: from the list of objects, from the bytes, or from the refs' target. */
+START_TEST(lost_entries_are_found)
+{
+	static const struct { enum fdry_table table; int i; uint64_t damaged, missing, dangling; } cases[] = {
+		{ FDRY_TABLE_DATA, 3, 1, 0, 0 },             /* bytes of a chunk */
+		{ FDRY_TABLE_OBJECTS, 3, 1, 1, 1 },          /* record of a chunk; bytes without one */
+		{ FDRY_TABLE_OBJECTS, CHUNKS + 1, 1, 0, 1 }, /* record of the manifest */
+	};
+	struct fdry_verify_report r;
+	unsigned int findings;
+	struct fdry_store *s;
+	struct fdry_txn t;
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		write_store(whole, whole_len);
+		ok(fdry_store_open(path, 0, &s));
+		ok(fdry_txn_write(s->env->db, 0, &t));
+		ok(fdry_txn_delete(&t, cases[i].table, fdry_oid_span(&oids[cases[i].i])));
+		ok(fdry_txn_commit(&t));
+		findings = 0;
+		ok(fdry_store_verify(s, count_finding, &findings, &r));
+		ck_assert_uint_eq(r.damaged, cases[i].damaged);
+		ck_assert_uint_eq(r.missing, cases[i].missing);
+		ck_assert_uint_eq(r.dangling_refs, cases[i].dangling);
+		ck_assert_uint_eq(findings, r.damaged + r.missing + 1); /* and the ref */
+		fdry_store_close(s);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_damage");
+	TCase *tc = tcase_create("damage");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, cut_anywhere);
+	tcase_add_test(tc, free_pages_at_the_end_may_be_missing);
+	tcase_add_test(tc, flips_in_values_are_found);
+	tcase_add_test(tc, flips_in_page_heads);
+	tcase_add_test(tc, lost_entries_are_found);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}

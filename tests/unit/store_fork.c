@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of one environment in a process: what fork leaves, process ids that repeat in
+ * containers, readers that died, and a map that has to grow.
+ */
+#include <fcntl.h>
+#include <lmdb.h>
+#include <signal.h>
+
+#include "tests/unit/store_test.h"
+
+static void setup(void)
+{
+	dir_setup();
+}
+
+static void teardown(void)
+{
+	dir_teardown();
+}
+
+static void file_path(char file[400], const char *name)
+{
+	snprintf(file, 400, "%s/%s", path, name);
+}
+
+/* What a child answers: 0 to 255. It may not use Check. */
+static int child(int (*fn)(void *arg), void *arg)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		_exit(fn(arg));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "the child was ended by signal %d", WTERMSIG(status));
+	return WEXITSTATUS(status);
+}
+
+/* --- fork --- */
+
+struct inherited {
+	struct fdry_store *s;
+	struct fdry_put *put;
+	struct fdry_get *get;
+	struct fdry_oid oid;
+};
+
+static int ignore_object(void *arg, const struct fdry_object_info *info)
+{
+	(void)arg, (void)info;
+	return 0;
+}
+
+static int ignore_ref(void *arg, const char *name, const struct fdry_oid *oid)
+{
+	(void)arg, (void)name, (void)oid;
+	return 0;
+}
+
+/* Every call on what was inherited answers the same; 0, or which one did not. */
+static int use_inherited(void *arg)
+{
+	struct inherited *in = arg;
+	struct fdry_verify_report vr;
+	struct fdry_object_info info;
+	struct fdry_gc_report gr;
+	struct fdry_buf b = { 0 };
+	struct fdry_oid oid, *links;
+	struct fdry_span span;
+	struct fdry_put *p;
+	struct fdry_get *g;
+	unsigned int n = 0;
+	size_t count, i;
+	int got[] = {
+		fdry_put_begin(in->s, &p),
+		fdry_put_object(in->put, FDRY_OBJECT_CHUNK, "x", 1, NULL, 0, &oid),
+		fdry_get_begin(in->s, &g),
+		fdry_get_object(in->get, &in->oid, &b),
+		fdry_get_map(in->get, &in->oid, &span),
+		fdry_get_verify(in->get, &in->oid, (struct fdry_span){ 0 }, false),
+		fdry_store_info(in->s, &in->oid, &info),
+		fdry_store_links(in->s, &in->oid, &links, &count),
+		fdry_store_each(in->s, ignore_object, NULL),
+		fdry_ref_set(in->s, "q", &in->oid),
+		fdry_ref_get(in->s, "r", &oid),
+		fdry_ref_delete(in->s, "r"),
+		fdry_ref_each(in->s, ignore_ref, NULL),
+		fdry_store_resolve(in->s, "r", &oid),
+		fdry_store_gc(in->s, false, &gr),
+		fdry_store_verify(in->s, count_finding, &n, &vr),
+		fdry_put_commit(in->put, "m", 1, NULL, 0, NULL, &oid, NULL),
+	};
+
+	for (i = 0; i < sizeof(got) / sizeof(got[0]); i++)
+		if (got[i] != -FDRY_E_FORKED || !strstr(fdry_last_error(), "fork"))
+			return 1 + (int)i;
+	return 0;
+}
+
+/* The child's own environment works, and closing what it inherited does the parent no harm. */
+static int open_in_child(void *arg)
+{
+	struct inherited *in = arg;
+	struct fdry_store *own;
+	struct fdry_gc_report r;
+	struct fdry_oid oid;
+
+	fdry_get_end(in->get);
+	fdry_put_abort(in->put);
+	fdry_store_close(in->s);
+	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
+		return 1;
+	if (fdry_store_gc(own, false, &r) != -FDRY_E_LOCKED) /* the parent's sessions are open */
+		return 2;
+	fdry_store_close(own);
+	return 0;
+}
+
+START_TEST(a_child_opens_its_own)
+{
+	struct inherited in = { .s = store_make() };
+	struct fdry_gc_report r;
+	struct fdry_buf b = { 0 };
+
+	in.oid = seal(in.s, 1, 1, 100, "r");
+	ok(fdry_put_begin(in.s, &in.put));
+	ok(fdry_get_begin(in.s, &in.get));
+	ck_assert_int_eq(child(use_inherited, &in), 0);
+	ck_assert_int_eq(child(open_in_child, &in), 0);
+	ok(fdry_get_object(in.get, &in.oid, &b));
+	fails(LOCKED, "held by", fdry_store_gc(in.s, false, &r));
+	fdry_get_end(in.get);
+	fdry_put_abort(in.put);
+	ok(fdry_store_gc(in.s, false, &r));
+	fdry_buf_release(&b);
+	fdry_store_close(in.s);
+}
+END_TEST
+
+/* A child that lives on does not keep the lock of a parent that is gone. */
+START_TEST(a_lock_ends_with_the_process_that_took_it)
+{
+	struct fdry_gc_report r;
+	struct fdry_store *s;
+	int pipes[2], status;
+	pid_t grandchild, pid;
+
+	s = store_make();
+	fdry_store_close(s);
+	ck_assert(!pipe(pipes));
+	pid = fork();
+	if (!pid) {
+		struct fdry_get *g;
+
+		if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g))
+			_exit(1);
+		if (fork())
+			_exit(0);
+		grandchild = getpid();
+		if (write(pipes[1], &grandchild, sizeof(grandchild)) == sizeof(grandchild))
+			pause();
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(read(pipes[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
+	ok(fdry_store_open(path, 0, &s));
+	status = fdry_store_gc(s, false, &r);
+	kill(grandchild, SIGKILL);
+	ck_assert_msg(!status, "%s", fdry_last_error());
+	fdry_store_close(s);
+}
+END_TEST
+
+/* --- process ids that repeat --- */
+
+/* Hold @pid's byte of LMDB's lock file, as a process of that id in another namespace does; signal, and wait. */
+static pid_t hold_reader_place(pid_t who)
+{
+	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = who, .l_len = 1 };
+	char file[400], c;
+	int pipes[2], fd;
+	pid_t pid;
+
+	ck_assert(!pipe(pipes));
+	file_path(file, "lock.mdb");
+	pid = fork();
+	if (!pid) {
+		fd = open(file, O_RDWR);
+		if (fd < 0 || fcntl(fd, F_SETLK, &fl) || write(pipes[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+		_exit(0);
+	}
+	close(pipes[1]);
+	ck_assert_int_eq(read(pipes[0], &c, 1), 1);
+	close(pipes[0]);
+	return pid;
+}
+
+START_TEST(a_repeated_process_id_reads_in_turns)
+{
+	struct fdry_store *s = store_make();
+	struct fdry_oid image = seal(s, 1, 20, 100000, "r"), oid, chunk;
+	struct fdry_verify_report vr;
+	struct fdry_gc_report r;
+	struct fdry_span span[20];
+	struct fdry_get *g;
+	uint8_t data[100000];
+	unsigned int n = 0;
+	struct fdry_txn t;
+	pid_t other;
+	int i;
+
+	fdry_store_close(s);
+	other = hold_reader_place(getpid());
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_ref_get(s, "r", &oid));
+	ok(fdry_txn_read(s->env->db, &t));
+	ck_assert(t.exclusive);
+	fdry_txn_abort(&t);
+	ok(fdry_get_begin(s, &g));
+	for (i = 0; i < 20; i++) {
+		noise(1 + i, data, sizeof(data));
+		chunk = oid_of(data, sizeof(data));
+		ok(fdry_get_map(g, &chunk, &span[i]));
+	}
+	/* Writers are not kept out, and what was mapped stays right while they write. */
+	for (i = 0; i < 5; i++)
+		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
+	for (i = 0; i < 20; i++) {
+		noise(1 + i, data, sizeof(data));
+		ck_assert(!memcmp(span[i].data, data, sizeof(data)));
+	}
+	check_object(g, &image, "image 1 20 100000", 17);
+	fails(LOCKED, "held by", fdry_store_gc(s, false, &r));
+	fdry_get_end(g);
+	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_verify(s, count_finding, &n, &vr));
+	ck_assert_uint_eq(n, 0);
+	kill(other, SIGKILL);
+	fdry_store_close(s);
+}
+END_TEST
+
+/* Readers that died under our own id are cleared, or the file would grow for ever. */
+static int reader_line(const char *line, void *arg)
+{
+	if (strtol(line, NULL, 10))
+		++*(int *)arg;
+	return 0;
+}
+
+static int die_reading(void *arg)
+{
+	struct fdry_store *s;
+	struct fdry_get *g;
+
+	(void)arg;
+	return fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) ? 1 : 0; /* neither ended nor closed */
+}
+
+/* Every place of LMDB's table of readers that says @from now says @to. */
+static int readers_rename(pid_t from, pid_t to)
+{
+	uint8_t bytes[65536];
+	char file[400];
+	ssize_t len;
+	int n = 0, fd, i;
+
+	file_path(file, "lock.mdb");
+	fd = open(file, O_RDWR);
+	len = pread(fd, bytes, sizeof(bytes), 0);
+	for (i = 0; i + 4 <= len; i += 4)
+		if (!memcmp(bytes + i, &from, 4)) {
+			ck_assert_int_eq(pwrite(fd, &to, 4, i), 4);
+			n++;
+		}
+	close(fd);
+	return n;
+}
+
+START_TEST(readers_that_died_are_cleared)
+{
+	struct fdry_store *s = store_make(), *keep;
+	MDB_env *env;
+	int status, n, ours;
+	pid_t pid;
+
+	fdry_store_close(s);
+	for (ours = 0; ours < 2; ours++) {
+		/* Somebody has the environment open all the time, or LMDB starts the table anew. */
+		pid_t holder = fork();
+
+		if (!holder) {
+			if (!fdry_store_open(path, 0, &keep))
+				pause();
+			_exit(1);
+		}
+		usleep(100000);
+		pid = fork();
+		if (!pid)
+			_exit(die_reading(NULL));
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert_int_eq(status, 0);
+		if (ours)
+			ck_assert_int_ge(readers_rename(pid, getpid()), 1);
+		ok(fdry_store_open(path, 0, &s));
+		fdry_store_close(s);
+		ck_assert(!mdb_env_create(&env));
+		ck_assert(!mdb_env_open(env, path, MDB_RDONLY, 0600));
+		n = 0;
+		mdb_reader_list(env, reader_line, &n);
+		mdb_env_close(env);
+		kill(holder, SIGKILL);
+		waitpid(holder, &status, 0);
+		ck_assert_int_eq(n, 0);
+	}
+}
+END_TEST
+
+/* --- the map --- */
+
+static int seal_much(void *arg)
+{
+	struct fdry_store *s;
+	struct fdry_put *p;
+	struct fdry_oid oid;
+	uint8_t *data = malloc(4 << 20);
+	int i, bad = 0;
+
+	(void)arg;
+	if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p))
+		return 1;
+	for (i = 0; i < 20; i++) {
+		noise(5000 + i, data, 4 << 20);
+		bad |= fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+	}
+	bad |= fdry_put_commit(p, "much", 4, NULL, 0, "much", &oid, NULL);
+	fdry_store_close(s);
+	return bad ? 1 : 0;
+}
+
+START_TEST(a_small_map_grows)
+{
+	struct fdry_store *s, *t;
+	struct fdry_oid oid;
+	struct fdry_get *g;
+	struct fdry_put *p;
+	uint8_t *data = malloc(4 << 20);
+	int i, err = 0;
+
+	ok(fdry_store_open_sized(path, FDRY_STORE_CREATE, 16 << 20, &s));
+	seal(s, 1, 10, 2 << 20, "r"); /* by ourselves */
+	ck_assert_int_eq(child(seal_much, NULL), 0); /* by another process */
+	ok(fdry_ref_get(s, "much", &oid));
+	check_sound(s);
+
+	/* not while a session maps it; what was collected is lost then, and said to be */
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_store_open(path, 0, &t));
+	ok(fdry_put_begin(t, &p));
+	for (i = 0; i < 300 && !err; i++) {
+		noise(9000 + i, data, 4 << 20);
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+	}
+	ck_assert_int_eq(err, -FDRY_E_LOCKED);
+	fails(LOCKED, "an earlier put", fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &oid));
+	fails(LOCKED, "an earlier put", fdry_put_commit(p, "m", 1, NULL, 0, NULL, &oid, NULL));
+	fdry_get_end(g);
+	fdry_store_close(t);
+	check_sound(s);
+	fdry_store_close(s);
+	free(data);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_fork");
+	TCase *tc = tcase_create("fork");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_child_opens_its_own);
+	tcase_add_test(tc, a_lock_ends_with_the_process_that_took_it);
+	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
+	tcase_add_test(tc, readers_that_died_are_cleared);
+	tcase_add_test(tc, a_small_map_grows);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of refs, of finding images by name, and of two seals under one name. */
+#include "tests/unit/store_test.h"
+
+static struct fdry_store *s;
+
+static void setup(void)
+{
+	dir_setup();
+	s = store_make();
+}
+
+static void teardown(void)
+{
+	fdry_store_close(s);
+	dir_teardown();
+}
+
+START_TEST(names_are_checked)
+{
+	static const char *const good[] = {
+		"a", "A.b", "qwen3-0.6b/decode@h200", "a/b/c", "x=1+2", "...", ".a", "a..", "abcd",
+	};
+	static const char *const bad[] = {
+		"", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/..", "../a", "a b", "a\n", "a:b", "\xc3\xa4", "a\\b", "*",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+	};
+	char name[FDRY_REF_NAME_MAX + 2];
+	size_t i;
+
+	for (i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		ok(fdry_ref_check(good[i]));
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		ck_assert_msg(fdry_ref_check(bad[i]) == -FDRY_E_NAME, "'%s' was accepted", bad[i]);
+	memset(name, 'a', sizeof(name));
+	name[FDRY_REF_NAME_MAX + 1] = '\0';
+	fails(NAME, "256 bytes", fdry_ref_check(name));
+	name[FDRY_REF_NAME_MAX] = '\0';
+	ok(fdry_ref_check(name));
+	/* 64 digits, but not lower case: no id */
+	memset(name, 'A', 64);
+	name[64] = '\0';
+	ok(fdry_ref_check(name));
+}
+END_TEST
+
+static int collect_names(void *arg, const char *name, const struct fdry_oid *oid)
+{
+	struct fdry_oid again;
+
+	ok(fdry_ref_get(s, name, &again)); /* a walk may use the store */
+	ck_assert(fdry_oid_eq(oid, &again));
+	return fdry_buf_printf(arg, "%s ", name);
+}
+
+START_TEST(refs_are_set_listed_and_deleted)
+{
+	struct fdry_oid a = seal(s, 1, 2, 100, "b/1"), b = seal(s, 10, 2, 100, "a"), got, chunk;
+	struct fdry_buf names = { 0 };
+	uint8_t data[100];
+
+	ok(fdry_ref_set(s, "c", &a));
+	ok(fdry_ref_each(s, collect_names, &names));
+	ck_assert_str_eq((char *)names.data, "a b/1 c ");
+	ok(fdry_ref_get(s, "c", &got));
+	ck_assert(fdry_oid_eq(&got, &a));
+	ok(fdry_ref_set(s, "c", &b));
+	ok(fdry_ref_get(s, "c", &got));
+	ck_assert(fdry_oid_eq(&got, &b));
+	ok(fdry_ref_delete(s, "c"));
+	fails(NOENT, "'c'", fdry_ref_get(s, "c", &got));
+	fails(NOENT, "'c'", fdry_ref_delete(s, "c"));
+	fails(NAME, "'a b'", fdry_ref_set(s, "a b", &a));
+	fails(NAME, "'a b'", fdry_ref_get(s, "a b", &got));
+	fails(NAME, "'a b'", fdry_ref_delete(s, "a b"));
+
+	noise(1, data, sizeof(data));
+	chunk = oid_of(data, sizeof(data));
+	fails(INVAL, "not an image", fdry_ref_set(s, "d", &chunk));
+	chunk = oid_of("nobody", 6);
+	fails(NOENT, "no object", fdry_ref_set(s, "d", &chunk));
+	fdry_buf_release(&names);
+}
+END_TEST
+
+/* Half an image cannot be named. */
+START_TEST(an_image_that_lacks_something_is_not_named)
+{
+	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk;
+	uint8_t data[100];
+	struct fdry_txn t;
+
+	noise(2, data, sizeof(data));
+	chunk = oid_of(data, sizeof(data));
+	ok(fdry_txn_write(s->env->db, 0, &t));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk)));
+	ok(fdry_txn_commit(&t));
+	fails(NOENT, "it needs object", fdry_ref_set(s, "d", &image));
+	fails(NOENT, "no ref", fdry_ref_get(s, "d", &image));
+}
+END_TEST
+
+/* Seal images until the ids of two begin with the same four digits. */
+static void seal_twins(struct fdry_oid twins[2])
+{
+	static uint16_t first[65536]; /* number + 1 of the image whose id begins so */
+	struct fdry_oid oid;
+	struct fdry_put *p;
+	char text[32];
+	uint16_t head;
+	int i, k;
+
+	memset(first, 0, sizeof(first));
+	for (i = 0;; i++) {
+		snprintf(text, sizeof(text), "twin %d", i);
+		oid = oid_of(text, strlen(text));
+		head = fdry_get16(oid.b);
+		if (first[head])
+			break;
+		first[head] = (uint16_t)(i + 1);
+	}
+	for (k = 0; k < 2; k++) {
+		snprintf(text, sizeof(text), "twin %d", k ? i : first[head] - 1);
+		ok(fdry_put_begin(s, &p));
+		ok(fdry_put_commit(p, text, strlen(text), NULL, 0, NULL, &twins[k], NULL));
+	}
+}
+
+START_TEST(images_are_found_by_ref_id_and_prefix)
+{
+	struct fdry_oid twins[2], got, chunk;
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_put *p;
+	size_t i;
+
+	seal_twins(twins);
+	ok(fdry_store_resolve(s, fdry_oid_hex(&twins[0], hex), &got));
+	ck_assert(fdry_oid_eq(&got, &twins[0]));
+	hex[4] = '\0';
+	fails(AMBIGUOUS, hex, fdry_store_resolve(s, hex, &got));
+	fdry_oid_hex(&twins[1], hex);
+	for (i = 4; i < 64 && twins[0].b[i / 2] >> 4 == twins[1].b[i / 2] >> 4; i++)
+		;
+	hex[i < 60 ? i + 2 : 63] = '\0';
+	ok(fdry_store_resolve(s, hex, &got)); /* an odd number of digits or an even one */
+	ck_assert(fdry_oid_eq(&got, &twins[1]));
+	fdry_oid_hex(&twins[1], hex)[63] = '\0';
+	ok(fdry_store_resolve(s, hex, &got));
+	ck_assert(fdry_oid_eq(&got, &twins[1]));
+
+	/* a ref of that name comes first */
+	ok(fdry_ref_set(s, hex, &twins[0]));
+	ok(fdry_store_resolve(s, hex, &got));
+	ck_assert(fdry_oid_eq(&got, &twins[0]));
+
+	/* only images by prefix, anything by its whole id */
+	ok(fdry_put_begin(s, &p));
+	chunk = put(p, FDRY_OBJECT_CHUNK, "chunk", 5);
+	ok(fdry_put_commit(p, "m", 1, &chunk, 1, NULL, &got, NULL));
+	ok(fdry_store_resolve(s, fdry_oid_hex(&chunk, hex), &got));
+	hex[12] = '\0';
+	fails(NOENT, hex, fdry_store_resolve(s, hex, &got));
+	hex[3] = '\0';
+	fails(NOENT, hex, fdry_store_resolve(s, hex, &got));
+	memset(hex, 'f', 64);
+	hex[64] = '\0';
+	fails(NOENT, hex, fdry_store_resolve(s, hex, &got));
+	hex[5] = '\0';
+	fails(NOENT, hex, fdry_store_resolve(s, hex, &got));
+	fails(NAME, "a b", fdry_store_resolve(s, "a b", &got));
+	fails(NOENT, "'xyz'", fdry_store_resolve(s, "xyz", &got));
+}
+END_TEST
+
+static int commit(struct fdry_put *p, const char *text, struct fdry_oid *ret)
+{
+	return fdry_put_commit(p, text, strlen(text), NULL, 0, "name", ret, NULL);
+}
+
+START_TEST(of_two_seals_under_one_name_one_wins)
+{
+	struct fdry_object_info info;
+	struct fdry_put *a, *b, *c;
+	struct fdry_oid oid, got;
+	int round;
+
+	for (round = 0; round < 2; round++) { /* the ref is new, then is there */
+		ok(fdry_put_begin(s, &a));
+		ok(fdry_put_begin(s, &b));
+		ok(fdry_put_begin(s, &c));
+		ok(commit(a, round ? "first again" : "first", &oid));
+		fails(RACED, "'name'", commit(b, round ? "second again" : "second", &got));
+		ok(fdry_ref_get(s, "name", &got));
+		ck_assert(fdry_oid_eq(&got, &oid));
+		got = oid_of("second", 6);
+		fails(NOENT, "no object", fdry_store_info(s, &got, &info));
+		/* the same image is no race */
+		ok(commit(c, round ? "first again" : "first", &got));
+		ck_assert(fdry_oid_eq(&got, &oid));
+	}
+	/* whoever begins afterwards replaces it */
+	ok(fdry_put_begin(s, &a));
+	ok(commit(a, "third", &got));
+	/* and so does one whose ref was not the one that changed */
+	ok(fdry_put_begin(s, &a));
+	ok(fdry_ref_set(s, "other", &got));
+	ok(commit(a, "fourth", &got));
+	/* set to something else and back is a change too */
+	ok(fdry_put_begin(s, &a));
+	ok(fdry_ref_set(s, "name", &oid));
+	ok(fdry_ref_set(s, "name", &got));
+	fails(RACED, "'name'", commit(a, "fifth", &oid));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_ref");
+	TCase *tc = tcase_create("ref");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, names_are_checked);
+	tcase_add_test(tc, refs_are_set_listed_and_deleted);
+	tcase_add_test(tc, an_image_that_lacks_something_is_not_named);
+	tcase_add_test(tc, images_are_found_by_ref_id_and_prefix);
+	tcase_add_test(tc, of_two_seals_under_one_name_one_wins);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
