@@ -132,6 +132,8 @@ static CUresult range_close(CUdeviceptr addr, unsigned int mask)
 CUresult cuMemFree_v2(CUdeviceptr addr)
 {
 	SIM_ENTER(cuMemFree_v2);
+	if (sim_gmem_free(addr))
+		return CUDA_SUCCESS;
 	return range_close(addr, DEVICE_KINDS);
 }
 

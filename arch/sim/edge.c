@@ -229,6 +229,8 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 
 	SIM_ENTER(cuGraphRemoveDependencies_v2);
 	SIM_TRY(edge_list_open(graph, &l));
+	if (l.count && l.graph->nmem)
+		return CUDA_ERROR_INVALID_VALUE;
 	return edge_list_remove(&l);
 }
 

@@ -39,6 +39,10 @@ static void exec_release(struct sim_obj *obj)
 {
 	struct sim_exec *x = (struct sim_exec *)obj;
 
+	if (x->only) {
+		x->only->nexecs--;
+		sim_obj_put(&x->only->obj);
+	}
 	if (x->plan)
 		sim_plan_put(x->plan);
 	sim_fence_put(x->tail);
@@ -55,6 +59,16 @@ static CUresult flags_check(cuuint64_t flags)
 	return flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
+/* Does the graph, or one inside it, allocate or free? */
+static bool has_memory(const struct sim_graph *g)
+{
+	bool yes = g->nmem;
+
+	for (size_t i = 0; !yes && i < g->count; i++)
+		yes = g->nodes[i]->child && has_memory(g->nodes[i]->child);
+	return yes;
+}
+
 static CUresult exec_new(CUgraph graph, cuuint64_t flags, struct sim_exec **ret, uint64_t *bad)
 {
 	struct sim_graph *g;
@@ -62,7 +76,7 @@ static CUresult exec_new(CUgraph graph, cuuint64_t flags, struct sim_exec **ret,
 	CUresult res;
 
 	SIM_TRY(sim_graph_find(graph, &g));
-	if (g->capture)
+	if (g->capture || g->nexecs)
 		return CUDA_ERROR_INVALID_VALUE;
 	x = calloc(1, sizeof(*x));
 	if (!x)
@@ -74,6 +88,10 @@ static CUresult exec_new(CUgraph graph, cuuint64_t flags, struct sim_exec **ret,
 	if (res) {
 		exec_release(&x->obj);
 		return res;
+	}
+	if (has_memory(g)) {
+		x->only = (struct sim_graph *)sim_obj_get(&g->obj);
+		g->nexecs++;
 	}
 	*ret = x;
 	return CUDA_SUCCESS;
@@ -305,6 +323,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 	SIM_TRY(sim_stream_find(stream, &s));
 	if (s->capture)
 		return sim_capture_graph(s, x);
+	SIM_TRY(sim_gmem_launch(x->plan, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
 	SIM_TRY(launch_new(x, &l));
 	op.call.data = l;
 	SIM_TRY(sim_stream_submit(s, &op, &done));

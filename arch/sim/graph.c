@@ -167,6 +167,8 @@ CUresult sim_graph_clone(const struct sim_graph *g, struct sim_graph **ret)
 	struct sim_graph *to;
 	CUresult res;
 
+	if (g->nmem)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	SIM_TRY(sim_graph_new(&to));
 	res = clone_nodes(g, to);
 	if (!res)
@@ -285,7 +287,7 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 
 	SIM_ENTER(cuGraphDestroyNode);
 	SIM_TRY(sim_node_find(node, &n));
-	if (n->graph->capture)
+	if (n->graph->capture || n->graph->nmem)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_node_destroy(n);
 	return CUDA_SUCCESS;

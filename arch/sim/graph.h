@@ -16,6 +16,7 @@
 
 struct sim_node;
 struct sim_graph;
+struct sim_gmem;
 
 /* One end of an edge; also one dependency that a capture will turn into an edge. */
 struct sim_edge {
@@ -37,6 +38,7 @@ struct sim_node {
 	struct sim_edges in, out;
 	struct sim_op op;       /* kernel, memcpy, memset, host and event nodes */
 	struct sim_graph *child; /* child graph nodes: their graph, owned */
+	struct sim_gmem *mem;   /* allocation and free nodes, held */
 	void **params;          /* kernel nodes: what GetParams shows, made when first asked for */
 	size_t extra_size;
 };
@@ -47,6 +49,8 @@ struct sim_graph {
 	size_t count, cap;
 	struct sim_node *parent; /* the child graph node that owns this graph */
 	struct sim_capture *capture; /* set while streams capture into it */
+	size_t nmem;             /* allocation and free nodes */
+	size_t nexecs;           /* executable graphs that may have no other beside them */
 	struct sim_user_ref *users;
 };
 
@@ -111,6 +115,19 @@ CUresult sim_node_copy_work(const struct sim_node *from, struct sim_node *to);
 /* Give back what @n does and shows. */
 void sim_node_clear(struct sim_node *n);
 
+/* memnode.c */
+
+/* Add a node that allocates (@params->dptr gets the address), or one that frees. */
+CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params, CUgraphNode *ret);
+CUresult sim_gmem_free_add(const struct sim_place *at, CUdeviceptr addr, CUgraphNode *ret);
+struct sim_gmem *sim_gmem_get(struct sim_gmem *m); /* NULL is fine */
+void sim_gmem_put(struct sim_gmem *m);             /* and here */
+/* Take @n's memory away from it. */
+void sim_gmem_node_clear(struct sim_node *n);
+/* A launch of @p: INVALID_VALUE where what it allocates was not freed since the last one and @auto_free is not set. */
+struct sim_plan;
+CUresult sim_gmem_launch(const struct sim_plan *p, bool auto_free);
+
 /* attr.c */
 
 /* An attribute that kernel nodes have, from the launch or as a fresh node has it. */
@@ -131,6 +148,7 @@ struct sim_step {
 	CUgraphNodeType type;
 	struct sim_op op;
 	struct sim_plan *child; /* child graph nodes */
+	struct sim_gmem *mem;   /* allocation and free nodes, held */
 	struct sim_step_dep *deps;
 	size_t ndeps;
 	bool disabled;
@@ -162,6 +180,7 @@ struct sim_exec {
 	cuuint64_t flags;
 	struct sim_plan *plan;
 	struct sim_fence *tail; /* of the newest launch, held; NULL: none */
+	struct sim_graph *only; /* the graph that may have no other one beside it, held, or NULL */
 };
 
 CUresult sim_exec_find(CUgraphExec handle, struct sim_exec **ret);

@@ -10,6 +10,7 @@
 void sim_node_clear(struct sim_node *n)
 {
 	sim_op_clear(&n->op);
+	sim_gmem_node_clear(n);
 	free(n->params);
 	n->params = NULL;
 }
@@ -372,6 +373,15 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *ret)
 	return CUDA_SUCCESS;
 }
 
+static CUresult alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p, CUgraphNode *ret)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS narrow = { p->poolProps, p->accessDescs, p->accessDescCount, p->bytesize, 0 };
+
+	SIM_TRY(sim_gmem_alloc_add(at, &narrow, ret));
+	p->dptr = narrow.dptr;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data,
 			   size_t ndeps, CUgraphNodeParams *params)
 {
@@ -384,6 +394,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
 		return child_add(&at, params->graph.graph,
 				 params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE, ret);
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+		return alloc_add(&at, &params->alloc, ret);
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		return sim_gmem_free_add(&at, params->free.dptr, ret);
 	if (params->type != CU_GRAPH_NODE_TYPE_EMPTY)
 		SIM_TRY(sim_params_make(params, NULL, &op));
 	return sim_node_add(&at, params->type, &op, ret);

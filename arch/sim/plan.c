@@ -18,6 +18,7 @@ static void step_clear(struct sim_step *s)
 	sim_op_clear(&s->op);
 	if (s->child)
 		sim_plan_put(s->child);
+	sim_gmem_put(s->mem);
 	free(s->deps);
 }
 
@@ -114,6 +115,7 @@ static CUresult step_make(const struct sim_node *n, struct sim_step *s, uint64_t
 {
 	s->node = n->obj.id;
 	s->type = n->type;
+	s->mem = sim_gmem_get(n->mem);
 	if (n->in.count) {
 		s->deps = calloc(n->in.count, sizeof(*s->deps));
 		if (!s->deps)
@@ -148,6 +150,7 @@ static CUresult step_copy(const struct sim_step *from, struct sim_step *to)
 	to->node = from->node;
 	to->type = from->type;
 	to->disabled = from->disabled;
+	to->mem = sim_gmem_get(from->mem);
 	if (from->ndeps) {
 		to->deps = malloc(from->ndeps * sizeof(*to->deps));
 		if (!to->deps)
@@ -209,6 +212,8 @@ static CUresult plan_node(const struct sim_step *s, struct sim_graph *g)
 {
 	struct sim_node *n;
 
+	if (s->mem)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	SIM_TRY(sim_node_new(g, s->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : s->type, &n));
 	if (s->child) {
 		SIM_TRY(sim_plan_graph(s->child, &n->child));

@@ -178,6 +178,7 @@ enum sim_mem_kind {
 	SIM_MEM_PINNED,     /* cuMemAllocHost, cuMemHostAlloc */
 	SIM_MEM_REGISTERED, /* cuMemHostRegister */
 	SIM_MEM_MODULE,     /* a module's variable */
+	SIM_MEM_GRAPH,      /* of a graph's allocation node */
 };
 
 struct sim_range {
@@ -227,6 +228,10 @@ void sim_ctx_streams_release(struct sim_ctx *ctx);
 void sim_events_release(struct sim_ctx *ctx);
 void sim_modules_release(struct sim_ctx *ctx);
 void sim_memory_release(struct sim_ctx *ctx);
+
+/* memnode.c */
+/* cuMemFree of what a graph allocated and left live: false where @addr is not that. */
+bool sim_gmem_free(CUdeviceptr addr);
 
 /* op.c: what streams and graph nodes do */
 

@@ -131,7 +131,7 @@ static bool step_fits(const struct sim_step *old, const struct sim_plan *plan, c
 		return false;
 	if (old->child)
 		return plan_fits(old->child, new->child, flags, info);
-	res = op_change(&old->op, &new->op, flags);
+	res = old->mem == new->mem ? op_change(&old->op, &new->op, flags) : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	if (res)
 		info_set(info, res, new->node, 0);
 	return !res;

@@ -80,7 +80,7 @@ static inline void test_sim_fail(const char *spec)
 	int (*arm)(const char *);
 
 	*(void **)&arm = test_sim_symbol("fdry_sim_fail");
-	ck_assert_msg(!arm(spec), "\"%s\" names no call", spec);
+	ck_assert_msg(!arm(spec), "\"%s\" names no call", spec ? spec : "");
 }
 
 static inline unsigned long test_sim_failed(void)
