@@ -70,7 +70,7 @@ int cuGetProcAddress(const char *name, void **ret, int version, long flags)
 	return cuGetProcAddress_v2(name, ret, version, flags, NULL);
 }
 END
-	awk '$1 !~ /^cuGetProcAddress/ { print "int " $1 "(void) { return " NR + 1000 "; }" }' "$list"
+	awk '$1 !~ /^cuGetProcAddress/ { print "int " $1 "(void) { return getenv(\"SUCCESS\") ? 0 : " NR + 1000 "; }" }' "$list"
 } >driver.c
 $CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o libcuda.so.1 driver.c -ldl
 
@@ -191,6 +191,68 @@ static void unknown(void)
 	bad += live.unwrapped != 1;
 }
 
+static struct fdry_hook_live live(void)
+{
+	struct fdry_hook_live ret;
+
+	((fdry_hook_table_fn)dlsym(hook, FDRY_HOOK_SYMBOL))()->live(&ret);
+	return ret;
+}
+
+static void call(const char *symbol, uintptr_t a)
+{
+	((int (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t))dlsym(hook, symbol))(a, 0, 0, 0, 0, 0);
+}
+
+/* What every hooked variant of these counts, where it succeeds and where it fails. */
+static void counts(void)
+{
+	static const char *const pairs[][2] = { { "cuStreamBeginCapture", "cuStreamEndCapture" },
+		{ "cuStreamBeginCapture_v2", "cuStreamEndCapture" }, { "cuStreamBeginCaptureToGraph", "cuStreamEndCapture" },
+		{ "cuStreamBeginCapture_ptsz", "cuStreamEndCapture_ptsz" }, { "cuStreamBeginCapture_v2_ptsz", "cuStreamEndCapture_ptsz" },
+		{ "cuStreamBeginCaptureToGraph_ptsz", "cuStreamEndCapture_ptsz" }, { "cuStreamBeginCapture_v2", "cuStreamDestroy" },
+		{ "cuStreamBeginCapture_v2", "cuStreamDestroy_v2" } };
+	unsigned i;
+
+	setenv("SUCCESS", "1", 1);
+	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+		call(pairs[i][0], 64);
+		bad += live().captures != 1;
+		call(pairs[i][1], 128); /* another stream */
+		bad += live().captures != 1;
+		call(pairs[i][1], 64);
+		bad += live().captures != 0;
+	}
+	/* stream 0 is the per-thread stream, 2, to variants for it and the legacy one to the others */
+	call("cuStreamBeginCapture_v2_ptsz", 0);
+	call("cuStreamEndCapture", 0);
+	bad += live().captures != 1;
+	call("cuStreamEndCapture", 2);
+	bad += live().captures != 0;
+	call("cuStreamBeginCaptureToGraph", 2);
+	call("cuStreamEndCapture_ptsz", 0);
+	bad += live().captures != 0;
+
+	call("cuTexObjectCreate", 0);
+	call("cuTexObjectCreate", 0);
+	call("cuSurfObjectCreate", 0);
+	bad += live().textures != 2 || live().surfaces != 1;
+	call("cuTexObjectDestroy", 0);
+	call("cuSurfObjectDestroy", 0);
+	bad += live().textures != 1 || live().surfaces != 0;
+	call("cuGraphLaunch", 0);
+	call("cuGraphLaunch_ptsz", 0);
+	bad += live().graph_launches != 2;
+
+	unsetenv("SUCCESS");
+	call("cuStreamBeginCapture_v2", 64);
+	call("cuTexObjectCreate", 0);
+	call("cuTexObjectDestroy", 0);
+	call("cuSurfObjectCreate", 0);
+	call("cuSurfObjectDestroy", 0);
+	bad += live().captures != 0 || live().textures != 1 || live().surfaces != 0;
+}
+
 int main(int argc, char **argv)
 {
 	hook = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
@@ -201,6 +263,8 @@ int main(int argc, char **argv)
 		jumps();
 	else if (!strcmp(argv[1], "procs"))
 		procs();
+	else if (!strcmp(argv[1], "counts"))
+		counts();
 	else
 		unknown();
 	printf("%d bad\n", bad);
@@ -222,4 +286,5 @@ t "also where the driver's look-up gives what it does not export" prints "$answe
 t "also where the driver answers old versions with its newest" prints "$answers answers
 0 bad" env NEWEST=1 ./probe procs "$hook"
 t "an unknown version goes out unwrapped and is counted" prints "0 bad" ./probe unknown "$hook"
+t "captures, textures, surfaces and launches are counted in every variant" prints "0 bad" ./probe counts "$hook"
 t_done
