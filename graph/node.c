@@ -40,7 +40,7 @@ int fdry_node_kind_of(CUgraphNodeType type, enum fdry_node_kind *ret)
 		if (t->type != type)
 			continue;
 		if (!t->kind)
-			return fdry_fail(FDRY_E_REFUSED, "it is a %s node: %s", t->name, t->why);
+			return fdry_fail(FDRY_E_REFUSED, "its kind is %s: %s", t->name, t->why);
 		*ret = t->kind;
 		return 0;
 	}

@@ -399,6 +399,18 @@ START_TEST(encoder_limits_events)
 }
 END_TEST
 
+START_TEST(encoder_limits_nodes)
+{
+	struct fdry_node node = { .kind = FDRY_NODE_EMPTY };
+	struct fdry_graph_enc enc = { 0 };
+
+	ck_assert_int_eq(fdry_buf_grow(&enc.column[FDRY_GSEC_KIND], FDRY_GRAPH_NODES_MAX - 1, NULL), 0);
+	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), 0);
+	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), -FDRY_E_LIMIT);
+	fdry_graph_enc_release(&enc);
+}
+END_TEST
+
 START_TEST(encoder_takes_only_optional_sections)
 {
 	struct fdry_graph_enc enc = { 0 };
@@ -517,6 +529,7 @@ int main(void)
 	tcase_add_test(tc, encoder_refuses_bad_edges);
 	tcase_add_test(tc, encoder_limits_edge_data);
 	tcase_add_test(tc, encoder_limits_events);
+	tcase_add_test(tc, encoder_limits_nodes);
 	tcase_add_test(tc, encoder_takes_only_optional_sections);
 	tcase_add_test(tc, order_is_creation_where_that_is_topological);
 	tcase_add_test(tc, order_follows_edges);

@@ -65,6 +65,9 @@ END_TEST
 #define V1 "foundry-graph 1\n"
 #define KERNEL "node 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0"
 
+#define P4 " attr priority 1 attr priority 1 attr priority 1 attr priority 1"
+#define P32 P4 P4 P4 P4 P4 P4 P4 P4
+
 static const struct mistake {
 	const char *text;
 	enum fdry_errcode code;
@@ -95,6 +98,8 @@ static const struct mistake {
 	{ V1 KERNEL " args 01 0000000000000000\n", FDRY_E_INVAL, "line 2: '0000000000000000' is not 16" },
 	{ V1 KERNEL " args 000000000000000000\n", FDRY_E_INVAL, "line 2: '000000000000000000' is not 16" },
 	{ V1 KERNEL " attr colour 1 args\n", FDRY_E_INVAL, "line 2: an attribute has a name that is not known" },
+	{ V1 KERNEL P32 " attr priority 1 args\n", FDRY_E_INVAL, "line 2: a node has more than 32 attributes" },
+	{ V1 KERNEL P32 " args\n", FDRY_E_BADIMAGE, "attribute priority does not stand in ascending order" },
 	{ V1 KERNEL " attr priority args\n", FDRY_E_INVAL, "line 2: priority is 'args'" },
 	{ V1 KERNEL " attr priority -2147483649 args\n", FDRY_E_INVAL, "line 2: priority is '-2147483649'" },
 	{ V1 KERNEL " attr priority -0 args\n", FDRY_E_INVAL, "line 2: priority is '-0'" },
