@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * elf.c - reads the ELF of device code; see elf.h.
+ *
+ * Every field is checked here against the file's size, so that those who use the parsed
+ * view need no checks of their own. Headers are copied out, since a cubin inside a fatbin
+ * need not be aligned.
+ */
+#include "graph/elf.h"
+
+#include <stdlib.h>
+
+static int elf_bad(const char *what)
+{
+	return fdry_fail(FDRY_E_BADCODE, "malformed device code: %s; rebuild the library it came from", what);
+}
+
+uint16_t fdry_elf_machine(struct fdry_span image)
+{
+	static const uint8_t magic[6] = { 0x7f, 'E', 'L', 'F', 2, 1 };
+	const uint8_t *p = fdry_span_at(image, 0, sizeof(struct fdry_elf_ehdr));
+
+	if (!p || memcmp(p, magic, sizeof(magic)))
+		return 0;
+	return fdry_get16(p + offsetof(struct fdry_elf_ehdr, machine));
+}
+
+static const char *name_at(struct fdry_span strings, uint32_t off)
+{
+	if (off >= strings.len || !memchr(strings.data + off, 0, strings.len - off))
+		return NULL;
+	return (const char *)strings.data + off;
+}
+
+static int section_data(const struct fdry_elf *elf, struct fdry_elf_section *s)
+{
+	const struct fdry_elf_shdr *h = &s->h;
+
+	if (h->type == FDRY_SHT_NULL || h->type == FDRY_SHT_NOBITS)
+		return 0;
+	s->data.data = fdry_span_at(elf->image, h->offset, h->size);
+	s->data.len = h->size;
+	return s->data.data ? 0 : elf_bad("a section leaves the file");
+}
+
+/* The fields that index something, and those that counts are computed from. */
+static int section_check(const struct fdry_elf *elf, const struct fdry_elf_shdr *h)
+{
+	if (h->link >= elf->nsections)
+		return elf_bad("a section links to none");
+	if (h->addralign & (h->addralign - 1) || h->addralign > 4096)
+		return elf_bad("a section's alignment is no small power of two");
+	if (h->type != FDRY_SHT_RELA && h->type != FDRY_SHT_REL)
+		return 0;
+	if (h->info >= elf->nsections)
+		return elf_bad("relocations of no section");
+	if (h->entsize != (h->type == FDRY_SHT_RELA ? sizeof(struct fdry_elf_rela) : FDRY_ELF_REL_SIZE))
+		return elf_bad("relocations of an unknown size");
+	if (h->size % h->entsize)
+		return elf_bad("half a relocation");
+	if (h->size / h->entsize > FDRY_ELF_RELOCS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "a section of device code has more than %u relocations", FDRY_ELF_RELOCS_MAX);
+	return 0;
+}
+
+static int sections_load(struct fdry_elf *elf)
+{
+	const uint8_t *table = fdry_span_at(elf->image, elf->h.shoff,
+					    (uint64_t)elf->h.shnum * sizeof(struct fdry_elf_shdr));
+	uint32_t i;
+	int err;
+
+	if (!table)
+		return elf_bad("the section table leaves the file");
+	elf->nsections = elf->h.shnum;
+	elf->sections = calloc(elf->nsections, sizeof(*elf->sections));
+	if (!elf->sections)
+		return fdry_nomem();
+	for (i = 0; i < elf->nsections; i++) {
+		memcpy(&elf->sections[i].h, table + (size_t)i * sizeof(struct fdry_elf_shdr),
+		       sizeof(struct fdry_elf_shdr));
+		err = section_data(elf, &elf->sections[i]);
+		if (err)
+			return err;
+		if (elf->sections[i].h.type != FDRY_SHT_SYMTAB)
+			continue;
+		if (elf->symtab)
+			return elf_bad("two symbol tables");
+		elf->symtab = i;
+	}
+	return 0;
+}
+
+static int sections_check(struct fdry_elf *elf)
+{
+	struct fdry_span names = elf->sections[elf->h.shstrndx].data;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < elf->nsections; i++) {
+		elf->sections[i].name = i ? name_at(names, elf->sections[i].h.name) : "";
+		if (!elf->sections[i].name)
+			return elf_bad("a section's name has no end");
+		err = section_check(elf, &elf->sections[i].h);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int symbol_load(const struct fdry_elf *elf, struct fdry_span names, struct fdry_elf_symbol *y)
+{
+	y->name = name_at(names, y->s.name);
+	if (!y->name)
+		return elf_bad("a symbol's name has no end");
+	if (y->s.shndx >= elf->nsections && y->s.shndx < FDRY_SHN_LORESERVE)
+		return elf_bad("a symbol of no section");
+	return 0;
+}
+
+static int symbols_load(struct fdry_elf *elf)
+{
+	const struct fdry_elf_section *tab = &elf->sections[elf->symtab];
+	uint32_t i;
+	int err;
+
+	if (!elf->symtab)
+		return 0;
+	if (tab->h.entsize != sizeof(struct fdry_elf_sym) || tab->h.size % sizeof(struct fdry_elf_sym))
+		return elf_bad("symbols of an unknown size");
+	if (tab->h.size / sizeof(struct fdry_elf_sym) > FDRY_ELF_SYMBOLS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u symbols", FDRY_ELF_SYMBOLS_MAX);
+	elf->nsymbols = (uint32_t)(tab->h.size / sizeof(struct fdry_elf_sym));
+	elf->symbols = calloc(elf->nsymbols + 1, sizeof(*elf->symbols));
+	if (!elf->symbols)
+		return fdry_nomem();
+	for (i = 0; i < elf->nsymbols; i++) {
+		memcpy(&elf->symbols[i].s, tab->data.data + (size_t)i * sizeof(struct fdry_elf_sym),
+		       sizeof(struct fdry_elf_sym));
+		err = symbol_load(elf, elf->sections[tab->h.link].data, &elf->symbols[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int relocs_check(const struct fdry_elf *elf)
+{
+	uint32_t i, j, n;
+
+	for (i = 0; i < elf->nsections; i++) {
+		/* Post-processed cubins have debug relocations that link to anything. */
+		n = elf->sections[i].h.link == elf->symtab ? fdry_elf_reloc_count(elf, i) : 0;
+		for (j = 0; j < n; j++)
+			if (fdry_elf_reloc(elf, i, j).info >> 32 >= elf->nsymbols)
+				return elf_bad("a relocation to no symbol");
+	}
+	return 0;
+}
+
+static int elf_load(struct fdry_elf *elf)
+{
+	int err;
+
+	memcpy(&elf->h, elf->image.data, sizeof(elf->h));
+	if (elf->h.shentsize != sizeof(struct fdry_elf_shdr) || !elf->h.shnum)
+		return elf_bad("no section table");
+	if (elf->h.shnum > FDRY_ELF_SECTIONS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u sections", FDRY_ELF_SECTIONS_MAX);
+	if (elf->h.shstrndx >= elf->h.shnum)
+		return elf_bad("no section names");
+	err = sections_load(elf);
+	if (!err)
+		err = sections_check(elf);
+	if (!err)
+		err = symbols_load(elf);
+	if (!err)
+		err = relocs_check(elf);
+	return err;
+}
+
+int fdry_elf_parse(struct fdry_span image, struct fdry_elf *ret)
+{
+	struct fdry_elf elf = { .image = image };
+	int err;
+
+	if (!fdry_elf_machine(image))
+		return elf_bad("no 64-bit ELF");
+	err = elf_load(&elf);
+	if (err) {
+		fdry_elf_release(&elf);
+		return err;
+	}
+	*ret = elf;
+	return 0;
+}
+
+void fdry_elf_release(struct fdry_elf *elf)
+{
+	free(elf->sections);
+	free(elf->symbols);
+	memset(elf, 0, sizeof(*elf));
+}
+
+uint32_t fdry_elf_reloc_count(const struct fdry_elf *elf, uint32_t index)
+{
+	const struct fdry_elf_shdr *h = &elf->sections[index].h;
+
+	if (h->type != FDRY_SHT_RELA && h->type != FDRY_SHT_REL)
+		return 0;
+	return (uint32_t)(h->size / h->entsize);
+}
+
+struct fdry_elf_rela fdry_elf_reloc(const struct fdry_elf *elf, uint32_t index, uint32_t i)
+{
+	const struct fdry_elf_section *s = &elf->sections[index];
+	struct fdry_elf_rela r = { 0 };
+
+	memcpy(&r, s->data.data + (size_t)i * s->h.entsize, s->h.entsize);
+	return r;
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sass.c - which constants machine code reads; see sass.h.
+ *
+ * Since Volta every instruction has 16 bytes, and a constant operand its bank in bits 54
+ * to 58 and its byte offset in bits 38 to 53 (37 to 53 in one load of Blackwell's). Bits 9
+ * to 11 say which operand is a constant. This was compared with a disassembler's output
+ * for millions of instructions of each architecture in known[].
+ *
+ * A load with a register as index reads anywhere in its bank, unless the register was set
+ * to a number a few instructions before, with nothing between that writes it or that any
+ * jump could land on. Where jumps may land is over-estimated: every number in the code
+ * that would do as an address or distance counts as one.
+ */
+#include "graph/sass.h"
+
+#include <stdlib.h>
+
+#define SIZE 16u
+
+enum {
+	OP_LDC = 0xb82,      /* load constant, index in a register */
+	OP_ULDC = 0xab9,     /* ... into a uniform register, no index */
+	OP_ULDC_IDX = 0xabb, /* ... with a uniform register as index */
+	OP_LDCU = 0x7ac,     /* Blackwell's ULDC */
+	OP_MOV_IMM = 0x802,
+	RZ = 255,            /* the register that is always 0 */
+	LOOK_BACK = 24,      /* instructions */
+};
+
+struct insn {
+	uint64_t lo, hi;
+};
+
+bool fdry_sass_known(unsigned int arch)
+{
+	static const uint16_t known[] = { 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121 };
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i] == arch)
+			return true;
+	return false;
+}
+
+static struct insn insn_at(struct fdry_span code, uint32_t i)
+{
+	struct insn in = { fdry_get64(code.data + (size_t)i * SIZE), fdry_get64(code.data + (size_t)i * SIZE + 8) };
+
+	return in;
+}
+
+static unsigned int op(struct insn in)
+{
+	return in.lo & 0xfff;
+}
+
+static unsigned int dest(struct insn in)
+{
+	return in.lo >> 16 & 0xff;
+}
+
+static int64_t sign_extend(uint64_t v, unsigned int bits)
+{
+	return (int64_t)(v << (64 - bits)) >> (64 - bits);
+}
+
+uint32_t fdry_sass_tables(struct fdry_span code)
+{
+	static const uint16_t ops[] = { 0x949, 0x958, 0x94c, 0x959 }; /* BRX, BRXU, JMX, JMXU */
+	uint32_t i, n = (uint32_t)(code.len / SIZE), found = 0;
+	size_t j;
+
+	for (i = 0; i < n; i++)
+		for (j = 0; j < sizeof(ops) / sizeof(ops[0]); j++)
+			found += op(insn_at(code, i)) == ops[j];
+	return found;
+}
+
+/* --- where jumps may land --- */
+
+struct marks {
+	uint8_t *at; /* by instruction */
+	uint32_t n;
+};
+
+static void mark(struct marks *m, int64_t offset)
+{
+	if (offset >= 0 && offset % SIZE == 0 && offset / SIZE < m->n)
+		m->at[offset / SIZE] = 1;
+}
+
+/* Distances have 48 or 30 bits, counted in units of 4 bytes, or of 1 KiB with eight more bits below. */
+static void mark_insn(struct marks *m, struct insn in, uint32_t i)
+{
+	int64_t next = ((int64_t)i + 1) * SIZE;
+	int64_t far = sign_extend(in.lo >> 34 | in.hi << 30, 48), near = sign_extend(in.lo >> 34, 30);
+	int64_t low = dest(in) << 2;
+
+	mark(m, (int64_t)(in.lo >> 32));
+	mark(m, next + far * 4);
+	mark(m, next + near * 4);
+	mark(m, next + far * 1024 + low);
+	mark(m, next + near * 1024 + low);
+}
+
+static int marks_make(struct fdry_span code, const uint32_t *jumps, uint32_t njumps, struct marks *ret)
+{
+	struct marks m = { .n = (uint32_t)(code.len / SIZE) };
+	uint32_t i;
+
+	m.at = calloc(m.n + 1, 1);
+	if (!m.at)
+		return fdry_nomem();
+	for (i = 0; i < m.n; i++)
+		mark_insn(&m, insn_at(code, i), i);
+	for (i = 0; i < njumps; i++)
+		mark(&m, jumps[i]);
+	*ret = m;
+	return 0;
+}
+
+/* --- what an index register holds --- */
+
+/* Instructions that go on to the next one and write at most four registers from dest(). */
+static bool is_simple(unsigned int o)
+{
+	static const uint16_t ops[] = {
+		0x202, 0x802, 0xa02, 0xc02, 0x882, /* MOV, UMOV */
+		0x224, 0x424, 0x624, 0x824, 0xe24, /* IMAD as a move */
+		0x435, 0x805, 0x812, 0x212, 0x210, 0x810, /* HFMA2 as a move, CS2R, LOP3, IADD3 */
+		0xb82, 0xab9, 0x7ac, 0x91a, 0x918, /* LDC, ULDC, LDCU, DEPBAR, NOP */
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		if (ops[i] == o)
+			return true;
+	return false;
+}
+
+/* MOV of a number, unconditional, into all of the register. */
+static bool is_mov_imm(struct insn in)
+{
+	return op(in) == OP_MOV_IMM && (in.lo >> 12 & 15) == 7 && (in.hi >> 8 & 15) == 15;
+}
+
+static bool index_value(struct fdry_span code, const struct marks *m, uint32_t i, uint32_t *ret)
+{
+	unsigned int reg = insn_at(code, i).lo >> 24 & 0xff;
+	struct insn in;
+	uint32_t back;
+
+	for (back = 1; back <= LOOK_BACK && back <= i; back++) {
+		if (m->at[i - back + 1])
+			return false;
+		in = insn_at(code, i - back);
+		if (is_mov_imm(in) && dest(in) == reg) {
+			*ret = (uint32_t)(in.lo >> 32);
+			return true;
+		}
+		if (!is_simple(op(in)) || (dest(in) <= reg && dest(in) + 3 >= reg && !is_mov_imm(in)))
+			return false;
+	}
+	return false;
+}
+
+/* --- reads --- */
+
+/* Bytes that the load's type has: 1, 1, 2, 2, 4, 8, 16 and, to be sure, 16. */
+static uint32_t load_width(struct insn in)
+{
+	static const uint8_t bytes[8] = { 1, 1, 2, 2, 4, 8, 16, 16 };
+
+	return bytes[in.hi >> 9 & 7];
+}
+
+static void read_fixed(struct fdry_sass_read *r, uint64_t from, uint32_t width)
+{
+	if (from > UINT32_MAX - 16) {
+		r->all = true;
+		return;
+	}
+	r->from = (uint32_t)from;
+	r->to = (uint32_t)from + width;
+}
+
+static void read_ldc(struct fdry_span code, const struct marks *m, uint32_t i, struct fdry_sass_read *r)
+{
+	struct insn in = insn_at(code, i);
+	uint32_t index = 0;
+
+	if ((in.lo >> 24 & 0xff) != RZ && !index_value(code, m, i, &index))
+		r->all = true;
+	else
+		read_fixed(r, (in.lo >> 38 & 0xffff) + (uint64_t)index, load_width(in));
+}
+
+/* Does instruction @i read a constant, and which? */
+static bool read_of(struct fdry_span code, const struct marks *m, uint32_t i, struct fdry_sass_read *r)
+{
+	struct insn in = insn_at(code, i);
+	unsigned int form = op(in) >> 9 & 7;
+
+	memset(r, 0, sizeof(*r));
+	r->bank = in.lo >> 54 & 31;
+	if (form != 3 && form != 5)
+		return false;
+	switch (op(in)) {
+	case OP_LDC:
+		read_ldc(code, m, i, r);
+		break;
+	case OP_ULDC_IDX:
+		r->all = true;
+		break;
+	case OP_ULDC:
+		read_fixed(r, in.lo >> 38 & 0xffff, load_width(in));
+		break;
+	case OP_LDCU:
+		if ((in.lo >> 24 & 0xff) != RZ)
+			r->all = true;
+		else
+			read_fixed(r, in.lo >> 37 & 0x1ffff, load_width(in));
+		break;
+	default:
+		read_fixed(r, in.lo >> 38 & 0xffff, 8);
+	}
+	return true;
+}
+
+/* An LDC in which the register chooses the bank too. */
+static bool any_bank(struct insn in)
+{
+	return op(in) == OP_LDC && (in.hi >> 14 & 3);
+}
+
+static int report(struct insn in, struct fdry_sass_read *r, fdry_sass_read_fn fn, void *arg)
+{
+	int ret = 0;
+
+	if (!any_bank(in))
+		return r->bank ? fn(arg, r) : 0;
+	r->all = true;
+	for (r->bank = 1; !ret && r->bank < FDRY_SASS_BANKS; r->bank++)
+		ret = fn(arg, r);
+	return ret;
+}
+
+int fdry_sass_reads(struct fdry_span code, unsigned int arch, const uint32_t *jumps, uint32_t njumps,
+		    fdry_sass_read_fn fn, void *arg)
+{
+	struct fdry_sass_read r;
+	struct marks m = { 0 };
+	uint32_t i;
+	int ret;
+
+	if (!fdry_sass_known(arch) || code.len % SIZE || code.len > UINT32_MAX)
+		return fdry_fail(FDRY_E_NOSLICE, "its code is for sm_%u, whose instructions are not known", arch);
+	ret = marks_make(code, jumps, njumps, &m);
+	if (ret)
+		return ret;
+	for (i = 0; !ret && i < m.n; i++)
+		if (read_of(code, &m, i, &r))
+			ret = report(insn_at(code, i), &r, fn, arg);
+	free(m.at);
+	return ret;
+}
