@@ -48,6 +48,9 @@ struct fdry_kernel {
 struct fdry_code_image {
 	const void *data;
 	size_t len;     /* 0: a fatbin wrapper, whose fatbin has a header of its own */
+	uint32_t njit;  /* JIT options that it was loaded with: PTX is compiled with them again */
+	const CUjit_option *jit;
+	void *const *jit_values;
 };
 
 /* Find the code behind a library or module handle; -FDRY_E_NOENT where it was never seen. */

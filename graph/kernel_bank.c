@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_bank.c - kernel objects loaded into the driver, as functions of the current context.
+ *
+ * Each object is loaded once, however many kernels are in it. Attributes are set on the
+ * kernel and on the context's function, where they differ from what a fresh one has. The
+ * parameter layout that the driver reads out of the object must be the table's: the
+ * arguments in graph objects are laid out by it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/kernel.h"
+
+struct loaded {
+	struct fdry_oid oid;
+	CUlibrary library;
+};
+
+struct fdry_kernel_bank {
+	const struct fdry_driver *drv;
+	struct loaded *loaded;
+	uint32_t nloaded;
+	CUfunction *functions;
+};
+
+static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, fdry_object_get_fn get, void *arg, CUlibrary *ret)
+{
+	struct loaded *l = &bank->loaded[bank->nloaded];
+	struct fdry_span bytes;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < bank->nloaded; i++)
+		if (fdry_oid_eq(&bank->loaded[i].oid, &k->object)) {
+			*ret = bank->loaded[i].library;
+			return 0;
+		}
+	err = get(arg, &k->object, &bytes);
+	/* The driver copies the bytes. */
+	if (!err)
+		err = fdry_call(bank->drv, cuLibraryLoadData, &l->library, bytes.data, NULL, NULL, 0, NULL, NULL, 0);
+	if (err)
+		return err;
+	l->oid = k->object;
+	bank->nloaded++;
+	*ret = l->library;
+	return 0;
+}
+
+struct attr {
+	CUfunction_attribute attr;
+	int32_t value;
+};
+
+static int attr_set(const struct fdry_driver *drv, CUdevice dev, CUkernel kern, CUfunction func, const struct attr *a)
+{
+	int now, err;
+
+	err = fdry_call(drv, cuFuncGetAttribute, &now, a->attr, func);
+	if (err || now == a->value)
+		return err;
+	err = fdry_call(drv, cuKernelSetAttribute, a->attr, a->value, kern, dev);
+	return err ? err : fdry_call(drv, cuFuncSetAttribute, func, a->attr, a->value);
+}
+
+static int attrs_set(const struct fdry_driver *drv, CUdevice dev, CUkernel kern, CUfunction func, const struct fdry_kernel *k)
+{
+	const struct attr attrs[] = {
+#define X(id, attr, name, fresh) { attr, k->attrs[id] },
+		FDRY_FUNC_ATTRS(X)
+#undef X
+	};
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]) && !err; i++)
+		err = attr_set(drv, dev, kern, func, &attrs[i]);
+	return err;
+}
+
+static int params_check(const struct fdry_driver *drv, CUfunction func, const struct fdry_kernel *k)
+{
+	size_t offset, size;
+	uint32_t i;
+	CUresult res;
+
+	for (i = 0; i <= k->nparams; i++) {
+		res = fdry_call_raw(drv, cuFuncGetParamInfo, func, i, &offset, &size);
+		if (i == k->nparams && res == CUDA_ERROR_INVALID_VALUE)
+			return 0;
+		if (res && res != CUDA_ERROR_INVALID_VALUE)
+			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
+		if (res || i == k->nparams || offset != k->params[i].offset || size != k->params[i].size)
+			break;
+	}
+	return fdry_fail(FDRY_E_BADIMAGE, "its object has other parameters than the image says, from number %u on; seal the image anew", i);
+}
+
+static int kernel_load(struct fdry_kernel_bank *bank, CUdevice dev, const struct fdry_kernel *k, CUlibrary library, CUfunction *ret)
+{
+	CUkernel kern;
+	CUfunction func;
+	CUresult res;
+	int err;
+
+	res = fdry_call_raw(bank->drv, cuLibraryGetKernel, &kern, library, k->name);
+	if (res == CUDA_ERROR_NOT_FOUND)
+		return fdry_fail(FDRY_E_BADIMAGE, "its object has no kernel of that name; seal the image anew");
+	err = fdry_driver_result(bank->drv, FDRY_DRV_cuLibraryGetKernel, res);
+	if (!err)
+		err = fdry_call(bank->drv, cuKernelGetFunction, &func, kern);
+	if (!err)
+		err = attrs_set(bank->drv, dev, kern, func, k);
+	if (!err)
+		err = params_check(bank->drv, func, k);
+	if (!err)
+		*ret = func;
+	return err;
+}
+
+int fdry_kernel_bank_load(const struct fdry_driver *drv, CUdevice dev, const struct fdry_kernel *kernels, uint32_t count,
+			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret)
+{
+	struct fdry_kernel_bank *bank = calloc(1, sizeof(*bank));
+	CUlibrary library;
+	uint32_t i;
+	int err = 0;
+
+	if (!bank)
+		return fdry_nomem();
+	bank->drv = drv;
+	bank->loaded = calloc(count ? count : 1, sizeof(*bank->loaded));
+	bank->functions = calloc(count ? count : 1, sizeof(*bank->functions));
+	if (!bank->loaded || !bank->functions)
+		err = fdry_nomem();
+	for (i = 0; i < count && !err; i++) {
+		err = object_load(bank, &kernels[i], get, arg, &library);
+		if (!err)
+			err = kernel_load(bank, dev, &kernels[i], library, &bank->functions[i]);
+		if (err)
+			fdry_fail_at(err, "kernel %u %.200s", i, kernels[i].name);
+	}
+	if (err) {
+		fdry_kernel_bank_free(bank);
+		return err;
+	}
+	*ret = bank;
+	return 0;
+}
+
+CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
+{
+	return bank->functions[index];
+}
+
+void fdry_kernel_bank_free(struct fdry_kernel_bank *bank)
+{
+	uint32_t i;
+
+	if (!bank)
+		return;
+	for (i = 0; i < bank->nloaded; i++)
+		(void)fdry_call_raw(bank->drv, cuLibraryUnload, bank->loaded[i].library);
+	free(bank->loaded);
+	free(bank->functions);
+	free(bank);
+}

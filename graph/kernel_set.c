@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_set.c - the kernels that graphs launch, interned while the graphs are read.
+ *
+ * A node gives a CUkernel, a CUfunction or both. What it was loaded from is asked of the
+ * stand-in by library or module; of that the code for this device is found once (PTX is
+ * linked once). Handles of equal code, name and attributes are one kernel. Every handle's
+ * library or module is remembered, because each has variables of its own to look at.
+ */
+#include "graph/kernel_set.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t handle_hash(const void *p)
+{
+	return (uint32_t)((uintptr_t)p >> 4) * 2654435761u;
+}
+
+/* The slot of a handle, or the free one where it belongs. */
+static struct fdry_set_handle *handle_slot(const struct fdry_kernel_set *set, const void *p)
+{
+	uint32_t mask = set->nslots - 1, i = handle_hash(p) & mask;
+
+	while (set->slots[i].handle && set->slots[i].handle != p)
+		i = (i + 1) & mask;
+	return &set->slots[i];
+}
+
+static int handles_grow(struct fdry_kernel_set *set)
+{
+	struct fdry_kernel_set bigger = { .nslots = set->nslots ? 2 * set->nslots : 256 };
+	uint32_t i;
+
+	if (set->nhandles * 2 < set->nslots)
+		return 0;
+	bigger.slots = calloc(bigger.nslots, sizeof(*bigger.slots));
+	if (!bigger.slots)
+		return fdry_nomem();
+	for (i = 0; i < set->nslots; i++)
+		if (set->slots[i].handle)
+			*handle_slot(&bigger, set->slots[i].handle) = set->slots[i];
+	free(set->slots);
+	set->slots = bigger.slots;
+	set->nslots = bigger.nslots;
+	return 0;
+}
+
+static int handle_put(struct fdry_kernel_set *set, const void *p, uint32_t index)
+{
+	int err = handles_grow(set);
+
+	if (err)
+		return err;
+	*handle_slot(set, p) = (struct fdry_set_handle){ p, index };
+	set->nhandles++;
+	return 0;
+}
+
+/* --- what the driver says of a kernel --- */
+
+struct found {
+	CUkernel kern;
+	CUfunction func;
+	CUlibrary library;
+	CUmodule module;
+	const char *name;
+	int32_t attrs[FDRY_FUNC_ATTR_COUNT];
+	struct fdry_buf params; /* of struct fdry_param */
+	uint32_t param_bytes;
+};
+
+static int owner_find(const struct fdry_driver *drv, struct found *f)
+{
+	int err = 0;
+
+	if (f->kern)
+		err = fdry_call(drv, cuKernelGetLibrary, &f->library, f->kern);
+	if (!err && f->kern && !f->func)
+		err = fdry_call(drv, cuKernelGetFunction, &f->func, f->kern);
+	if (!err)
+		err = fdry_call(drv, cuFuncGetModule, &f->module, f->func);
+	if (!err)
+		err = fdry_call(drv, cuFuncGetName, &f->name, f->func);
+	return err;
+}
+
+static int attrs_get(const struct fdry_driver *drv, struct found *f)
+{
+	int err = 0;
+
+	/* The function's: that is what a launch in this context sees. */
+#define X(id, attr, name, fresh) if (!err) err = fdry_call(drv, cuFuncGetAttribute, &f->attrs[id], attr, f->func);
+	FDRY_FUNC_ATTRS(X)
+#undef X
+	return err;
+}
+
+static int params_get(const struct fdry_driver *drv, struct found *f)
+{
+	struct fdry_param p;
+	size_t offset, size, i;
+	CUresult res;
+	int err;
+
+	for (i = 0; i <= FDRY_KERNEL_PARAMS_MAX; i++) {
+		res = fdry_call_raw(drv, cuFuncGetParamInfo, f->func, i, &offset, &size);
+		if (res == CUDA_ERROR_INVALID_VALUE)
+			return 0; /* one past the last */
+		if (res)
+			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
+		if (!size || offset < f->param_bytes || offset + size > FDRY_KERNEL_PARAM_BYTES_MAX)
+			return fdry_fail(FDRY_E_REFUSED, "the driver says that parameter %zu lies at %zu with %zu bytes, which cannot be", i, offset, size);
+		p = (struct fdry_param){ (uint16_t)offset, (uint16_t)size };
+		err = fdry_buf_put(&f->params, &p, sizeof(p));
+		if (err)
+			return err;
+		f->param_bytes = (uint32_t)(offset + size);
+	}
+	return fdry_fail(FDRY_E_REFUSED, "it has more than %u parameters", FDRY_KERNEL_PARAMS_MAX);
+}
+
+/* --- code --- */
+
+static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image, struct fdry_span ptx, struct fdry_buf *ret)
+{
+	CUlinkState link;
+	void *cubin;
+	size_t len;
+	int err;
+
+	err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit, (void **)image->jit_values, &link);
+	if (err)
+		return err;
+	/* The NUL behind the text counts. */
+	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, (void *)ptx.data, ptx.len + 1, "ptx", 0, NULL, NULL);
+	if (!err)
+		err = fdry_call(drv, cuLinkComplete, link, &cubin, &len);
+	if (!err)
+		err = fdry_buf_put(ret, cubin, len);
+	(void)fdry_call_raw(drv, cuLinkDestroy, link);
+	return err;
+}
+
+static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_image *image, struct fdry_set_code *code)
+{
+	int err;
+
+	err = fdry_devcode_find(image->data, image->len, set->cc, &code->found);
+	if (err)
+		return err;
+	code->bytes = code->found.bytes;
+	if (code->found.kind == FDRY_DEVCODE_PTX) {
+		err = ptx_link(set->drv, image, code->bytes, &code->linked);
+		code->bytes = (struct fdry_span){ code->linked.data, code->linked.len };
+	}
+	if (!err && code->found.kind != FDRY_DEVCODE_HOST)
+		err = fdry_cubin_parse(code->bytes, &code->cubin);
+	return err ? err : fdry_oid_of(code->bytes.data, code->bytes.len, &code->oid);
+}
+
+static void code_release(struct fdry_set_code *code)
+{
+	fdry_cubin_free(code->cubin);
+	fdry_buf_release(&code->linked);
+	fdry_devcode_release(&code->found);
+}
+
+static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t *ret)
+{
+	struct fdry_set_code *codes = (struct fdry_set_code *)set->codes.data, add = { 0 };
+	struct fdry_code_image image = { 0 };
+	uint32_t i, n = fdry_set_ncodes(set);
+	int err;
+
+	err = set->find(set->find_arg, f->library, f->module, &image);
+	if (err == -FDRY_E_NOENT)
+		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the stand-in was in place, or behind its back; import foundry first");
+	if (err)
+		return err;
+	for (i = 0; i < n; i++)
+		if (codes[i].data == image.data)
+			break;
+	if (i == n) {
+		add.data = image.data;
+		err = code_resolve(set, &image, &add);
+		if (!err)
+			err = fdry_buf_put(&set->codes, &add, sizeof(add));
+		if (err) {
+			code_release(&add);
+			return err;
+		}
+	}
+	*ret = i;
+	return 0;
+}
+
+static int code_check(const struct fdry_set_code *code, const struct found *f)
+{
+	const struct fdry_cubin_kernel *k;
+
+	if (!code->cubin)
+		return 0;
+	k = fdry_cubin_kernel_find(code->cubin, f->name);
+	if (!k)
+		return fdry_fail(FDRY_E_REFUSED, "the code that it was loaded from has no such kernel, or several");
+	if (f->param_bytes > k->param_bytes || k->nparams != f->params.len / sizeof(struct fdry_param))
+		return fdry_fail(FDRY_E_REFUSED, "the driver says %zu parameters in %u bytes, its code says %u in %u",
+				 f->params.len / sizeof(struct fdry_param), f->param_bytes, k->nparams, k->param_bytes);
+	return 0;
+}
+
+/* --- interning --- */
+
+static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e, const struct found *f, uint32_t code)
+{
+	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
+
+	return !strcmp(e->k.name, f->name) && fdry_oid_eq(&codes[e->code].oid, &codes[code].oid) &&
+	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs));
+}
+
+static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_t code, uint32_t *ret)
+{
+	struct fdry_set_entry *e;
+	int err;
+
+	e = calloc(1, sizeof(*e) + f->params.len);
+	if (!e)
+		return fdry_nomem();
+	e->code = code;
+	e->k.name = strdup(f->name);
+	e->k.nparams = (uint32_t)(f->params.len / sizeof(struct fdry_param));
+	e->k.param_bytes = f->param_bytes;
+	e->k.params = e->params;
+	memcpy(e->k.attrs, f->attrs, sizeof(f->attrs));
+	if (f->params.len)
+		memcpy(e->params, f->params.data, f->params.len);
+	err = e->k.name ? fdry_buf_put(&set->entries, &e, sizeof(e)) : fdry_nomem();
+	if (err) {
+		free((char *)e->k.name);
+		free(e);
+		return err;
+	}
+	*ret = fdry_kernel_set_count(set) - 1;
+	return 0;
+}
+
+static int entry_get(struct fdry_kernel_set *set, const struct found *f, uint32_t code, uint32_t *ret)
+{
+	struct fdry_set_owner owner = { f->library, f->module, code };
+	struct fdry_set_entry **all = (struct fdry_set_entry **)set->entries.data;
+	uint32_t i = 0, n = fdry_kernel_set_count(set);
+	int err = 0;
+
+	while (i < n && !entry_same(set, all[i], f, code))
+		i++;
+	if (i == n)
+		err = entry_new(set, f, code, &i);
+	if (!err)
+		err = fdry_buf_put(&((struct fdry_set_entry **)set->entries.data)[i]->owners, &owner, sizeof(owner));
+	*ret = i;
+	return err;
+}
+
+static int found_intern(struct fdry_kernel_set *set, struct found *f, uint32_t *ret)
+{
+	uint32_t code = 0;
+	int err;
+
+	err = attrs_get(set->drv, f);
+	if (!err)
+		err = params_get(set->drv, f);
+	if (!err)
+		err = code_get(set, f, &code);
+	if (!err)
+		err = code_check(&((struct fdry_set_code *)set->codes.data)[code], f);
+	return err ? err : entry_get(set, f, code, ret);
+}
+
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index)
+{
+	struct found f = { .kern = kern, .func = func };
+	const void *handle = kern ? (const void *)kern : (const void *)func;
+	struct fdry_set_handle *slot;
+	uint32_t i;
+	int err;
+
+	if (!handle)
+		return fdry_fail(FDRY_E_REFUSED, "a kernel node has neither kernel nor function");
+	slot = set->nslots ? handle_slot(set, handle) : NULL;
+	if (slot && slot->handle) {
+		*index = slot->index;
+		return 0;
+	}
+	err = owner_find(set->drv, &f);
+	if (err)
+		return err;
+	err = found_intern(set, &f, &i);
+	if (!err)
+		err = handle_put(set, handle, i);
+	if (err)
+		fdry_fail_at(err, "kernel %.200s", f.name);
+	else
+		*index = i;
+	fdry_buf_release(&f.params);
+	return err;
+}
+
+/* --- the set --- */
+
+int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_find_fn find, void *arg, struct fdry_kernel_set **ret)
+{
+	struct fdry_kernel_set *set;
+	int major, minor, err;
+
+	err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+	if (!err)
+		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+	if (err)
+		return err;
+	set = calloc(1, sizeof(*set));
+	if (!set)
+		return fdry_nomem();
+	set->drv = drv;
+	set->cc = (unsigned int)(10 * major + minor);
+	set->find = find;
+	set->find_arg = arg;
+	*ret = set;
+	return 0;
+}
+
+void fdry_kernel_set_free(struct fdry_kernel_set *set)
+{
+	struct fdry_set_entry **e;
+	uint32_t i;
+
+	if (!set)
+		return;
+	e = (struct fdry_set_entry **)set->entries.data;
+	for (i = 0; i < fdry_kernel_set_count(set); i++) {
+		free((char *)e[i]->k.name);
+		free((char *)e[i]->k.whole_reason);
+		fdry_buf_release(&e[i]->owners);
+		free(e[i]);
+	}
+	for (i = 0; i < fdry_set_ncodes(set); i++)
+		code_release(&((struct fdry_set_code *)set->codes.data)[i]);
+	for (i = 0; i < fdry_kernel_set_object_count(set); i++)
+		fdry_buf_release(&((struct fdry_set_object *)set->objects.data)[i].owned);
+	fdry_buf_release(&set->entries);
+	fdry_buf_release(&set->codes);
+	fdry_buf_release(&set->objects);
+	free(set->slots);
+	free(set);
+}
+
+const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index)
+{
+	return &((struct fdry_set_entry **)set->entries.data)[index]->k;
+}
+
+uint32_t fdry_kernel_set_count(const struct fdry_kernel_set *set)
+{
+	return (uint32_t)(set->entries.len / sizeof(struct fdry_set_entry *));
+}
+
+uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set)
+{
+	return (uint32_t)(set->objects.len / sizeof(struct fdry_set_object));
+}
+
+struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i, struct fdry_oid *ret)
+{
+	const struct fdry_set_object *o = &((const struct fdry_set_object *)set->objects.data)[i];
+
+	*ret = o->oid;
+	return o->bytes;
+}
+
+uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set)
+{
+	const struct fdry_set_code *c = (const struct fdry_set_code *)set->codes.data;
+	uint32_t i, k, n = fdry_set_ncodes(set);
+	uint64_t sum = 0;
+
+	for (i = 0; i < n; i++) {
+		for (k = 0; k < i && !fdry_oid_eq(&c[k].oid, &c[i].oid); k++)
+			;
+		sum += k == i ? c[i].bytes.len : 0;
+	}
+	return sum;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel_set.h - the inside of a kernel set: kernel_set.c fills it, kernel_slice.c makes objects of it. */
+#ifndef FDRY_GRAPH_KERNEL_SET_H
+#define FDRY_GRAPH_KERNEL_SET_H
+
+#include "graph/cubin.h"
+#include "graph/fatbin.h"
+#include "graph/kernel.h"
+
+/* What was loaded, for this device. */
+struct fdry_set_code {
+	const void *data;          /* as the stand-in noted it: tells codes apart */
+	struct fdry_devcode found; /* the entry for this device */
+	struct fdry_buf linked;    /* the driver's cubin, where that was PTX */
+	struct fdry_span bytes;    /* the cubin, or the software driver's object */
+	struct fdry_cubin *cubin;  /* NULL for the software driver's */
+	struct fdry_oid oid;       /* of bytes */
+};
+
+/* One load of a kernel's code: it has variables of its own. */
+struct fdry_set_owner {
+	CUlibrary library; /* NULL where it was loaded as a module */
+	CUmodule module;   /* in the current context */
+	uint32_t code;
+};
+
+struct fdry_set_entry {
+	struct fdry_kernel k;
+	uint32_t code;
+	struct fdry_buf owners; /* of struct fdry_set_owner */
+	struct fdry_param params[];
+};
+
+struct fdry_set_object {
+	struct fdry_oid oid;
+	struct fdry_span bytes; /* in owned, or in a code */
+	struct fdry_buf owned;
+};
+
+struct fdry_set_handle {
+	const void *handle; /* a CUkernel or CUfunction; NULL: free */
+	uint32_t index;
+};
+
+struct fdry_kernel_set {
+	const struct fdry_driver *drv;
+	unsigned int cc; /* 10 * major + minor */
+	fdry_code_find_fn find;
+	void *find_arg;
+	struct fdry_buf codes;   /* of struct fdry_set_code */
+	struct fdry_buf entries; /* of struct fdry_set_entry *, which do not move */
+	struct fdry_buf objects; /* of struct fdry_set_object */
+	struct fdry_set_handle *slots; /* open addressing; nslots is a power of two */
+	uint32_t nslots, nhandles;
+};
+
+static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
+{
+	return (uint32_t)(set->codes.len / sizeof(struct fdry_set_code));
+}
+
+#endif
