@@ -168,18 +168,26 @@ static int check_granule(struct fdry_vmm *v)
 	return 0;
 }
 
+/* Seen on driver 580: a hint is not looked at where fewer addresses are asked for. */
+#define RESERVE_MIN (32ull << 20)
+
+static uint64_t reserved_size(const struct fdry_vmm *v)
+{
+	return v->size < RESERVE_MIN ? RESERVE_MIN : v->size;
+}
+
 /* The driver takes the base as a hint and answers with another address where it is taken. */
 static int reserve(struct fdry_vmm *v)
 {
 	CUdeviceptr got = 0;
 	char what[600];
-	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, v->size, 0, v->base, 0);
+	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, reserved_size(v), 0, v->base, 0);
 
 	if (ret)
 		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
 	if (got == v->base)
 		return 0;
-	fdry_call_raw(v->drv, cuMemAddressFree, got, v->size);
+	fdry_call_raw(v->drv, cuMemAddressFree, got, reserved_size(v));
 	fdry_maps_describe(v->base, v->base + v->size, what, sizeof(what));
 	return fdry_fail(FDRY_E_TAKEN, "the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
 			 "the region earlier in the process", v->base, v->base + v->size, what);
@@ -225,7 +233,7 @@ void fdry_vmm_release(struct fdry_vmm *v)
 	CUresult res;
 
 	fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
-	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, v->size);
+	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, reserved_size(v));
 	if (res)
 		fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", v->base, v->base + v->size, (int)res);
 	if (!err)

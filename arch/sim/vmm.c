@@ -102,11 +102,14 @@ static void *vacant_aligned(size_t size, size_t align)
 	return (void *)start;
 }
 
+#define HINT_MIN ((size_t)32 << 20)
+
 static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
 {
 	void *p = NULL;
 
-	if (hint && hint % align == 0)
+	/* Seen on the real driver: smaller reservations come from a pool of its own. */
+	if (hint && hint % align == 0 && size >= HINT_MIN)
 		p = vacant(addr_ptr(hint), size, MAP_FIXED_NOREPLACE);
 	if (p && p != addr_ptr(hint)) { /* a kernel that takes it for a mere hint */
 		munmap(p, size);
