@@ -86,6 +86,9 @@ struct fdry_hook {
 	int (*code_find)(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 	void (*live)(struct fdry_hook_live *ret);
+
+	/* While @on, graph launches of this thread succeed and do nothing: shows what a framework does around a replay. */
+	void (*launches_hold)(int on);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

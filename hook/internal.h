@@ -140,6 +140,7 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 uint64_t fdry_capture_count(void);
 void fdry_hook_live(struct fdry_hook_live *ret);
+void fdry_hook_launches_hold(int on);
 uint64_t fdry_proc_unwrapped(void);
 
 #endif

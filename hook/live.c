@@ -9,6 +9,7 @@
 #include "hook/internal.h"
 
 static uint64_t textures, surfaces, launches;
+static __thread bool held; /* graph launches of this thread do nothing */
 
 static CUresult count(CUresult res, uint64_t *n, uint64_t by)
 {
@@ -38,15 +39,24 @@ CUresult cuSurfObjectDestroy(CUsurfObject object)
 	return count(fdry_real(cuSurfObjectDestroy)(object), &surfaces, -1ull);
 }
 
+void fdry_hook_launches_hold(int on)
+{
+	held = on;
+}
+
 /* Counted before: a launch that fails may have begun. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
+	if (held)
+		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
 	return fdry_real(cuGraphLaunch)(exec, stream);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
+	if (held)
+		return CUDA_SUCCESS;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
 	return fdry_real(cuGraphLaunch_ptsz)(exec, stream);
 }

@@ -36,6 +36,7 @@ static const struct fdry_hook table = {
 	.region_ledger = fdry_hook_region_ledger,
 	.code_find = fdry_note_find,
 	.live = fdry_hook_live,
+	.launches_hold = fdry_hook_launches_hold,
 };
 
 const struct fdry_hook *fdry_hook_table(void)
