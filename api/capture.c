@@ -291,3 +291,9 @@ int fdry_capture_random(struct fdry_capture *cap, uint64_t key)
 		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added", (unsigned long long)key);
 	return 0;
 }
+
+int fdry_capture_hold(struct fdry_capture *cap, int on)
+{
+	cap->hook->launches_hold(on);
+	return 0;
+}

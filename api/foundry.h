@@ -214,6 +214,15 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 int fdry_capture_random(struct fdry_capture *cap, uint64_t key);
 
 /**
+ * fdry_capture_hold() - Make graph launches of this thread do nothing for a while.
+ * @on: 1 to begin, 0 to end
+ *
+ * They succeed and leave memory as it is. What a framework does around a replay can then be
+ * seen without one: a random generator that moves on belongs to a graph that draws.
+ */
+int fdry_capture_hold(struct fdry_capture *cap, int on);
+
+/**
  * struct fdry_seal_report - What a seal made.
  * @sz: set by the caller: sizeof(struct fdry_seal_report)
  * @kernels_whole: kernels whose object is a whole cubin; fdry_image_describe() gives reasons

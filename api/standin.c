@@ -50,7 +50,7 @@ int fdry_standin_find(const struct fdry_hook **ret)
 		return fdry_fail(FDRY_E_NOHOOK, "the stand-in in place has version %u, this library needs %u; install both from one release",
 				 hook->version, FDRY_HOOK_VERSION);
 	*ret = hook;
-	return 0;
+	return fdry_standin_result(hook, hook->late());
 }
 
 int fdry_standin_result(const struct fdry_hook *hook, int ret)

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clock.h - milliseconds, for reports. */
+#ifndef FDRY_API_CLOCK_H
+#define FDRY_API_CLOCK_H
+
+#include <time.h>
+
+static inline double fdry_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Milliseconds since *@mark, which moves to now. */
+static inline double fdry_lap_ms(double *mark)
+{
+	double now = fdry_now_ms(), lap = now - *mark;
+
+	*mark = now;
+	return lap;
+}
+
+#endif

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * identity.c - one table of facts: how each is read off a device, and how compared.
+ *
+ * Kernels are machine code for one architecture, and grids were chosen for one number of
+ * SMs, so both must be equal. A newer driver loads what an older one ran; an older one
+ * may not know it. Memory may be larger, never smaller than what the image needs, which
+ * the loader finds out by asking for it.
+ */
+#include "api/identity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum how {
+	RECORD,   /* for people */
+	EQUAL,    /* the same text */
+	AT_LEAST, /* a number: here as large or larger */
+};
+
+typedef int (*fact_fn)(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len);
+
+static int attr_fact(const struct fdry_driver *drv, CUdevice dev, CUdevice_attribute attr, int *ret)
+{
+	return fdry_call(drv, cuDeviceGetAttribute, ret, attr, dev);
+}
+
+static int arch_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	int major, minor, err;
+
+	err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
+	if (!err)
+		err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+	if (!err)
+		snprintf(value, len, "sm_%d%d", major, minor);
+	return err;
+}
+
+static int sms_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	int sms, err;
+
+	err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
+	if (!err)
+		snprintf(value, len, "%d", sms);
+	return err;
+}
+
+static int name_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	return fdry_call(drv, cuDeviceGetName, value, (int)len, dev);
+}
+
+static int memory_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	size_t bytes;
+	int err = fdry_call(drv, cuDeviceTotalMem_v2, &bytes, dev);
+
+	if (!err)
+		snprintf(value, len, "%zu", bytes);
+	return err;
+}
+
+static int driver_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	(void)dev;
+	snprintf(value, len, "%d", drv->version);
+	return 0;
+}
+
+static int kind_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	(void)dev;
+	snprintf(value, len, "%s", drv->software ? "software" : "nvidia");
+	return 0;
+}
+
+static int toolkit_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
+{
+	(void)drv;
+	(void)dev;
+	snprintf(value, len, "%d", CUDA_VERSION);
+	return 0;
+}
+
+/* By ascending key, as manifests have them; compared in this order of importance too, nearly. */
+static const struct { const char *key; enum how how; fact_fn read; const char *what; } table[FDRY_IDENTITY_FACTS] = {
+	{ "fdry.gpu.arch", EQUAL, arch_fact, "GPU architecture" },
+	{ "fdry.gpu.driver", EQUAL, kind_fact, "kind of driver" },
+	{ "fdry.gpu.driver_version", AT_LEAST, driver_fact, "CUDA version of the driver" },
+	{ "fdry.gpu.memory", RECORD, memory_fact, "device memory" },
+	{ "fdry.gpu.name", RECORD, name_fact, "GPU" },
+	{ "fdry.gpu.sms", EQUAL, sms_fact, "number of SMs" },
+	{ "fdry.toolkit", RECORD, toolkit_fact, "CUDA headers of the library" },
+};
+
+int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_identity *ret)
+{
+	int i, err = 0;
+
+	memset(ret, 0, sizeof(*ret));
+	for (i = 0; i < FDRY_IDENTITY_FACTS && !err; i++) {
+		ret->fact[i].key = table[i].key;
+		err = table[i].read(drv, dev, ret->fact[i].value, sizeof(ret->fact[i].value));
+	}
+	return err;
+}
+
+static int own_compare(const struct fdry_manifest *m, int i, const char *here)
+{
+	const char *there = fdry_manifest_fact(m, table[i].key);
+
+	if (!there)
+		return fdry_fail(FDRY_E_IDENTITY, "the image does not say its %s; seal it anew", table[i].what);
+	if ((table[i].how == EQUAL && strcmp(there, here)) ||
+	    (table[i].how == AT_LEAST && strtoull(here, NULL, 10) < strtoull(there, NULL, 10)))
+		return fdry_fail(FDRY_E_IDENTITY, "the image was made for another %s: %s there, %s here; seal one for this machine",
+				 table[i].what, there, here);
+	return 0;
+}
+
+static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact)
+{
+	const char *there;
+
+	if (!fact->key || !fact->value)
+		return fdry_fail(FDRY_E_INVAL, "a fact to compare has no key or no value");
+	there = fdry_manifest_fact(m, fact->key);
+	if (!there)
+		return fdry_fail(FDRY_E_IDENTITY, "the image does not state the fact '%s' ('%s' here); seal it with that fact", fact->key, fact->value);
+	if (strcmp(there, fact->value))
+		return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, fact->value);
+	return 0;
+}
+
+int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
+			  const struct fdry_fact *facts, size_t nfacts)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < FDRY_IDENTITY_FACTS && !err; i++)
+		err = own_compare(m, (int)i, here->fact[i].value);
+	for (i = 0; i < nfacts && !err; i++)
+		err = caller_compare(m, &facts[i]);
+	return err;
+}

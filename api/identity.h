@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * identity.h - what an image was made for, and whether that is what is here.
+ *
+ * Facts of the library's own are named fdry.*; the rest are the caller's. Compared
+ * before anything is loaded.
+ */
+#ifndef FDRY_API_IDENTITY_H
+#define FDRY_API_IDENTITY_H
+
+#include "api/manifest.h"
+#include "arch/driver.h"
+
+/* A device's own facts, for a seal; values are written into the struct. */
+#define FDRY_IDENTITY_FACTS 7
+struct fdry_identity {
+	struct { const char *key; char value[256]; } fact[FDRY_IDENTITY_FACTS];
+};
+int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_identity *ret) __must_check;
+
+/* Compare an image with a device and the caller's facts; FDRY_E_IDENTITY names the field and both values. */
+int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
+			  const struct fdry_fact *facts, size_t nfacts) __must_check;
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h - what each byte of a region's live memory is to an image.
+ *
+ * Made from the ledger, the external tensors and, for memory that was allocated while a
+ * stream captured, the bytes themselves: such a block is scratch where every byte still
+ * has the stamp that it got when it was mapped, content where it does not.
+ */
+#ifndef FDRY_API_LAYOUT_H
+#define FDRY_API_LAYOUT_H
+
+#include "api/capture.h"
+#include "arch/buf.h"
+#include "mm/region.h"
+
+/* A block of a capturing allocation is looked at as a whole. */
+#define FDRY_LAYOUT_BLOCK 4096u
+
+struct fdry_layout_range {
+	uint64_t addr;
+	uint64_t size;
+	enum fdry_role role;
+};
+
+struct fdry_layout {
+	uint64_t base, size; /* the region */
+	uint64_t end;        /* one past the last live allocation */
+	struct fdry_alloc *ledger;
+	size_t n_ledger;
+	struct fdry_buf ranges; /* of struct fdry_layout_range: ascending, apart, neighbours of one role joined */
+};
+
+/* Reads device memory; the context must be current and the device idle. */
+struct fdry_mem_reader;
+
+int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, struct fdry_layout *ret) __must_check;
+void fdry_layout_release(struct fdry_layout *l);
+
+/* The live allocation that @addr is in or at the end of; NULL where there is none. */
+const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr);
+
+/* --- reading device memory in pieces, through two pinned buffers --- */
+
+#define FDRY_MEM_READ_PIECE (16ull << 20)
+
+int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **ret) __must_check;
+void fdry_mem_reader_free(struct fdry_mem_reader *r);
+/* Hand [@addr, @addr + @len) to @fn, piece by piece in order; pieces end at multiples of FDRY_MEM_READ_PIECE. */
+typedef int (*fdry_mem_piece_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
+int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_piece_fn fn, void *arg) __must_check;
+
+#endif
