@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/* describe.c - manifests for people; see fdry_image_describe(). */
+#include <stdlib.h>
+
+#include "api/manifest.h"
+#include "mm/region.h"
+#include "store/store.h"
+
+static const char *dtype_name(uint32_t dtype)
+{
+	switch (dtype) {
+#define X(nr, name, size) case nr: return #name;
+	FDRY_DTYPES(X)
+#undef X
+	default:
+		return "?";
+	}
+}
+
+static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_facts && !err; i++)
+		err = fdry_buf_printf(out, "fact %s = %s\n", fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
+	for (i = 0; i < m->n_limits && !err; i++)
+		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit, (unsigned long long)m->limits[i].value);
+	return err;
+}
+
+static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	static const char *const roles[] = { "content", "scratch", "external" };
+	uint64_t bytes[3] = { 0 }, chunks = 0;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_chunks; i++)
+		chunks += m->chunks[i].size;
+	err = fdry_buf_printf(out, "region %#llx to %#llx\n", (unsigned long long)m->header->base, (unsigned long long)m->header->end);
+	for (i = 0; i < m->n_segments && !err; i++) {
+		const struct fdry_mf_segment *s = &m->segments[i];
+
+		bytes[s->role] += s->size;
+		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr, (unsigned long long)s->size, roles[s->role]);
+	}
+	if (err)
+		return err;
+	return fdry_buf_printf(out, "memory content %llu (%llu of it in %u chunks, the rest zero), scratch %llu, external %llu\n",
+			       (unsigned long long)bytes[0], (unsigned long long)chunks, m->n_chunks,
+			       (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
+}
+
+static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_buf *out)
+{
+	static const char *const uses[] = { "input", "output", "state", "const" };
+	uint32_t d;
+	int err;
+
+	err = fdry_buf_printf(out, "tensor %s %s %s%s %#llx [", fdry_manifest_str(m, t->name), dtype_name(t->dtype), uses[t->use],
+			      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", (unsigned long long)t->addr);
+	for (d = 0; d < t->rank && !err; d++)
+		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d], (long long)t->stride[d]);
+	return err ? err : fdry_buf_printf(out, "]\n");
+}
+
+static int kernel_text(const struct fdry_manifest *m, uint32_t i, struct fdry_buf *out)
+{
+	const struct fdry_mf_kernel *k = &m->kernels[i];
+	char hex[FDRY_OID_HEX_SIZE];
+	int err;
+
+	fdry_oid_hex(&m->objects[k->object].oid, hex);
+	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, %s", i, hex, k->param_bytes,
+			      k->attrs[0], k->attrs[1], k->attrs[2], fdry_manifest_str(m, k->name));
+	if (!err && k->whole_reason)
+		err = fdry_buf_printf(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
+	return err ? err : fdry_buf_printf(out, "\n");
+}
+
+int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	uint32_t i;
+	int err;
+
+	err = facts_text(m, &out);
+	if (!err)
+		err = memory_text(m, &out);
+	for (i = 0; i < m->n_tensors && !err; i++)
+		err = tensor_text(m, &m->tensors[i], &out);
+	for (i = 0; i < m->n_graphs && !err; i++)
+		err = fdry_buf_printf(&out, "graph %llu '%s' %u nodes %.12s\n", (unsigned long long)m->graphs[i].key,
+				      fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes, fdry_oid_hex(&m->graphs[i].oid, hex));
+	for (i = 0; i < m->n_kernels && !err; i++)
+		err = kernel_text(m, i, &out);
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+static int describe(struct fdry_get *get, const struct fdry_oid *id, struct fdry_buf *ret)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	int err;
+
+	err = fdry_get_object(get, id, &bytes);
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (!err)
+		err = fdry_manifest_to_text(&m, ret);
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
+{
+	struct fdry_get *get;
+	struct fdry_oid id;
+	struct fdry_buf text = { 0 };
+	int err;
+
+	err = fdry_store_resolve(store, name, &id);
+	if (!err)
+		err = fdry_get_begin(store, &get);
+	if (err)
+		return err;
+	err = describe(get, &id, &text);
+	fdry_get_end(get);
+	if (!err)
+		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
+	return err;
+}

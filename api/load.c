@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * load.c - the one place where an image is taken apart.
+ *
+ * Phases, in this order: driver and context, manifest, identity, memory, content,
+ * kernels, graph objects. Each leaves what it made in the image, and fdry_image_unload()
+ * undoes whatever is there: a load that fails is an unload.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/clock.h"
+#include "api/identity.h"
+#include "api/image.h"
+#include "api/opts.h"
+#include "api/standin.h"
+
+/* Holes in the live memory that are larger than this are not backed. */
+#define HOLE_MAX (64ull << 20)
+#define POISON 0xA5
+
+int fdry_image_enter(const struct fdry_image *img)
+{
+	return fdry_call(img->drv, cuCtxPushCurrent_v2, img->ctx);
+}
+
+void fdry_image_leave(const struct fdry_image *img)
+{
+	CUcontext popped;
+
+	(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
+}
+
+/* --- driver and context --- */
+
+static int driver_start(struct fdry_image *img, const struct fdry_load_opts *o)
+{
+	const struct fdry_hook *hook = fdry_standin_peek();
+	const char *path = o->driver;
+	int count, err;
+
+	if (!path && hook)
+		path = hook->real_path(); /* what we do ourselves need not go through the stand-in */
+	err = fdry_driver_open(path, &img->drv);
+	if (!err)
+		err = fdry_call(img->drv, cuDeviceGetCount, &count);
+	if (!err && (o->device < 0 || o->device >= count))
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", o->device, count);
+	if (!err)
+		err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
+	if (!err)
+		err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->ctx, img->device);
+	return err;
+}
+
+/* --- manifest and identity --- */
+
+static int manifest_get(struct fdry_image *img, struct fdry_get *get, const char *name)
+{
+	int err;
+
+	err = fdry_store_resolve(img->store, name, &img->id);
+	if (!err)
+		err = fdry_get_object(get, &img->id, &img->bytes);
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ img->bytes.data, img->bytes.len }, &img->m);
+	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
+}
+
+static int identity_check(struct fdry_image *img, const struct fdry_load_opts *o)
+{
+	struct fdry_identity here;
+	int err;
+
+	err = fdry_identity_of(img->drv, img->device, &here);
+	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts);
+}
+
+static int limits_raise(struct fdry_image *img)
+{
+	const struct fdry_mf_limit *l = img->m.limits;
+	uint32_t i;
+	size_t now;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_limits && !err; i++) {
+		err = fdry_call(img->drv, cuCtxGetLimit, &now, (CUlimit)l[i].limit);
+		if (!err && now < l[i].value)
+			err = fdry_call(img->drv, cuCtxSetLimit, (CUlimit)l[i].limit, (size_t)l[i].value);
+	}
+	return err;
+}
+
+/* --- memory --- */
+
+static int range_back(struct fdry_image *img, uint64_t addr, uint64_t end)
+{
+	uint64_t from = addr & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
+	uint64_t to = (end + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
+
+	img->report.mapped_bytes += to - from;
+	return fdry_region_back(img->region, from, to - from);
+}
+
+static int memory_map(struct fdry_image *img)
+{
+	const struct fdry_mf_segment *s = img->m.segments;
+	uint64_t size = (img->m.header->end - img->m.header->base + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
+	uint64_t from, end;
+	uint32_t i;
+	int err;
+
+	if (!img->m.n_segments)
+		return 0;
+	err = fdry_region_new(img->drv, img->device, img->m.header->base, size, &img->region);
+	if (err)
+		return err;
+	from = s[0].addr;
+	end = s[0].addr + s[0].size;
+	for (i = 1; i < img->m.n_segments && !err; i++) {
+		if (s[i].addr - end > HOLE_MAX) {
+			err = range_back(img, from, end);
+			from = s[i].addr;
+		}
+		end = s[i].addr + s[i].size;
+	}
+	return err ? err : range_back(img, from, end);
+}
+
+static int memory_poison(struct fdry_image *img)
+{
+	const struct fdry_mf_segment *s = img->m.segments;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_segments && !err; i++)
+		if (s[i].role != FDRY_ROLE_CONTENT)
+			err = fdry_call(img->drv, cuMemsetD8Async, s[i].addr, POISON, s[i].size, img->stream);
+	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
+}
+
+/* --- kernels --- */
+
+struct object_source {
+	struct fdry_get *get;
+	struct fdry_buf buf;
+};
+
+static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct object_source *src = arg;
+	int err;
+
+	src->buf.len = 0;
+	err = fdry_get_object(src->get, oid, &src->buf);
+	*ret = (struct fdry_span){ src->buf.data, src->buf.len };
+	return err;
+}
+
+static int kernels_load(struct fdry_image *img, struct fdry_get *get)
+{
+	struct object_source src = { .get = get };
+	uint32_t i;
+	int err;
+
+	img->kernels = calloc(img->m.n_kernels ? img->m.n_kernels : 1, sizeof(*img->kernels));
+	if (!img->kernels)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_kernels; i++) {
+		const struct fdry_mf_kernel *k = &img->m.kernels[i];
+
+		img->kernels[i] = (struct fdry_kernel){
+			.name = fdry_manifest_str(&img->m, k->name),
+			.object = img->m.objects[k->object].oid,
+			.nparams = k->param_count,
+			.param_bytes = k->param_bytes,
+			.params = (const struct fdry_param *)(img->m.params + k->param_first),
+			.whole = k->whole_reason != 0,
+			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
+		};
+		memcpy(img->kernels[i].attrs, k->attrs, sizeof(img->kernels[i].attrs));
+	}
+	err = fdry_kernel_bank_load(img->drv, img->device, img->kernels, img->m.n_kernels, object_get, &src, &img->bank);
+	fdry_buf_release(&src.buf);
+	return err;
+}
+
+/* --- graphs --- */
+
+static int graphs_get(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_image_exec *x;
+	uint32_t i;
+	int err = 0;
+
+	img->execs = calloc(img->m.n_graphs ? img->m.n_graphs : 1, sizeof(*img->execs));
+	if (!img->execs)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_graphs && !err; i++) {
+		x = &img->execs[i];
+		err = fdry_get_object(get, &img->m.graphs[i].oid, &x->bytes);
+		if (!err)
+			err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
+		if (!err)
+			err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
+		if (err)
+			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+	}
+	return err;
+}
+
+static int externals_count(struct fdry_image *img)
+{
+	uint32_t i, n = 0;
+
+	img->filled = calloc(img->m.n_tensors ? img->m.n_tensors : 1, 1);
+	if (!img->filled)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_tensors; i++)
+		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
+	atomic_store(&img->unfilled, n);
+	return 0;
+}
+
+/* --- the whole --- */
+
+static int phases_in_context(struct fdry_image *img, struct fdry_get *get, const struct fdry_load_opts *o, double *mark)
+{
+	struct fdry_load_report *r = &img->report;
+	int err;
+
+	err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
+	if (!err)
+		err = limits_raise(img);
+	if (!err)
+		err = memory_map(img);
+	if (!err && o->flags & FDRY_LOAD_POISON)
+		err = memory_poison(img);
+	r->memory_ms = fdry_lap_ms(mark);
+	if (!err)
+		err = fdry_image_content(img, get, o->flags & FDRY_LOAD_VERIFY, false);
+	r->content_ms = fdry_lap_ms(mark);
+	if (!err)
+		err = kernels_load(img, get);
+	r->kernels_ms = fdry_lap_ms(mark);
+	if (!err)
+		err = graphs_get(img, get);
+	r->manifest_ms += fdry_lap_ms(mark);
+	return err ? err : externals_count(img);
+}
+
+static int phases(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
+{
+	double start = fdry_now_ms(), mark = start;
+	int err;
+
+	err = manifest_get(img, get, name);
+	img->report.manifest_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = driver_start(img, o);
+	img->report.driver_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = identity_check(img, o);
+	img->report.manifest_ms += fdry_lap_ms(&mark);
+	if (!err)
+		err = fdry_image_enter(img);
+	if (err)
+		return err;
+	err = phases_in_context(img, get, o, &mark);
+	fdry_image_leave(img);
+	img->report.total_ms = mark - start;
+	return err;
+}
+
+static int load_all(struct fdry_image *img, const char *name, const struct fdry_load_opts *o)
+{
+	struct fdry_get *get;
+	uint32_t i;
+	int err;
+
+	err = fdry_get_begin(img->store, &get);
+	if (err)
+		return err;
+	err = phases(img, get, name, o);
+	fdry_get_end(get);
+	for (i = 0; !err && o->flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
+		err = fdry_image_build(img, img->m.graphs[i].key);
+	return err;
+}
+
+int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_image **ret)
+{
+	struct fdry_load_opts o;
+	struct fdry_image *img;
+	int err;
+
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (o.flags & ~(uint32_t)(FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD))
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library", o.flags);
+	img = calloc(1, sizeof(*img));
+	if (!img)
+		return fdry_nomem();
+	pthread_mutex_init(&img->lock, NULL);
+	err = fdry_store_open(fdry_store_path(store), FDRY_STORE_READONLY, &img->store);
+	if (!err)
+		err = load_all(img, name, &o);
+	if (err) {
+		char why[1024];
+
+		/* Undoing must not cover up what went wrong. */
+		strncpy(why, fdry_last_error(), sizeof(why) - 1);
+		why[sizeof(why) - 1] = '\0';
+		fdry_image_unload(img);
+		return fdry_fail((enum fdry_errcode)-err, "%s", why);
+	}
+	*ret = img;
+	return 0;
+}
+
+static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
+{
+	CUgraphExec exec = atomic_load(&x->exec);
+
+	if (exec)
+		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
+	fdry_graph_built_release(img->drv, &x->built);
+	fdry_buf_release(&x->bytes);
+}
+
+static void device_release(struct fdry_image *img)
+{
+	uint32_t i;
+
+	if (fdry_image_enter(img))
+		return;
+	(void)fdry_call_raw(img->drv, cuCtxSynchronize);
+	for (i = 0; img->execs && i < img->m.n_graphs; i++)
+		exec_destroy(img, &img->execs[i]);
+	fdry_kernel_bank_free(img->bank);
+	fdry_region_free(img->region);
+	if (img->stream)
+		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, img->stream);
+	fdry_image_leave(img);
+	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
+}
+
+void fdry_image_unload(struct fdry_image *img)
+{
+	if (!img)
+		return;
+	if (img->ctx)
+		device_release(img);
+	if (img->drv)
+		fdry_driver_close(img->drv);
+	fdry_store_close(img->store);
+	fdry_buf_release(&img->bytes);
+	pthread_mutex_destroy(&img->lock);
+	free(img->kernels);
+	free(img->execs);
+	free(img->filled);
+	free(img);
+}
