@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libfoundry as tables: every function's signature, every struct's fields, and nothing else.
+
+A test compares SIGNATURES with the library's export list.
+"""
+import ctypes
+import os
+
+from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+                    c_uint, c_uint32, c_uint64, c_void_p)
+
+RANK_MAX = 8
+ID_SIZE = 65
+
+
+class Tensor(Structure):
+    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("dtype", c_uint32), ("use", c_uint32),
+                ("flags", c_uint32), ("rank", c_uint32), ("shape", c_int64 * RANK_MAX),
+                ("stride", c_int64 * RANK_MAX)]
+
+
+class Fact(Structure):
+    _fields_ = [("key", c_char_p), ("value", c_char_p)]
+
+
+class CaptureOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
+                ("size", c_uint64), ("preallocate", c_uint64)]
+
+
+class LoadOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
+                ("nfacts", c_size_t), ("driver", c_char_p)]
+
+
+class SealReport(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "graphs", "nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes", "whole_bytes",
+        "manifest_bytes", "content_bytes", "zero_bytes", "scratch_bytes", "external_bytes",
+        "objects_new", "objects_known", "stored_new")] + [(n, c_double) for n in (
+            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "total_ms")]
+
+
+class LoadReport(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_double) for n in (
+        "driver_ms", "manifest_ms", "memory_ms", "content_ms", "kernels_ms", "total_ms", "build_ms")] + [
+            (n, c_uint64) for n in ("graphs_built", "nodes_built", "mapped_bytes", "content_bytes",
+                                    "verified_bytes")]
+
+
+# Opaque objects are void pointers.
+STORE = CAPTURE = IMAGE = GRAPH = STREAM = c_void_p
+LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+
+# Functions that answer 0 or a negative code, which raises.
+CHECKED = {
+    "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
+    "fdry_hook_install": [c_char_p],
+    "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
+    "fdry_capture_pause": [CAPTURE],
+    "fdry_capture_resume": [CAPTURE],
+    "fdry_capture_offset": [CAPTURE, POINTER(c_uint64)],
+    "fdry_capture_set_offset": [CAPTURE, c_uint64],
+    "fdry_capture_tensor": [CAPTURE, POINTER(Tensor)],
+    "fdry_capture_fact": [CAPTURE, c_char_p, c_char_p],
+    "fdry_capture_graph": [CAPTURE, c_uint64, c_char_p, GRAPH],
+    "fdry_capture_random": [CAPTURE, c_uint64],
+    "fdry_capture_hold": [CAPTURE, c_int],
+    "fdry_capture_seal": [CAPTURE, STORE, c_char_p, POINTER(c_char), POINTER(SealReport)],
+    "fdry_image_load": [STORE, c_char_p, POINTER(LoadOpts), POINTER(IMAGE)],
+    "fdry_image_graph": [IMAGE, c_size_t, POINTER(c_uint64), POINTER(c_char_p), POINTER(c_uint32)],
+    "fdry_image_tensor": [IMAGE, c_size_t, POINTER(Tensor)],
+    "fdry_image_tensor_find": [IMAGE, c_char_p, POINTER(Tensor)],
+    "fdry_image_fact": [IMAGE, c_char_p, POINTER(c_char_p)],
+    "fdry_image_write": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
+    "fdry_image_copy": [IMAGE, c_char_p, c_uint64, c_size_t, STREAM],
+    "fdry_image_read": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
+    "fdry_image_filled": [IMAGE, c_char_p],
+    "fdry_image_build": [IMAGE, c_uint64],
+    "fdry_image_launch": [IMAGE, c_uint64, STREAM],
+    "fdry_image_restore": [IMAGE, STREAM],
+    "fdry_image_synchronize": [IMAGE, STREAM],
+    "fdry_image_report": [IMAGE, POINTER(LoadReport)],
+    "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
+}
+
+# The rest: (result, arguments).
+OTHERS = {
+    "fdry_last_error": (c_char_p, []),
+    "fdry_error_name": (c_char_p, [c_int]),
+    "fdry_error_meaning": (c_char_p, [c_int]),
+    "fdry_error_errno": (c_int, [c_int]),
+    "fdry_version": (c_char_p, []),
+    "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
+    "fdry_dtype_size": (c_size_t, [c_uint32]),
+    "fdry_store_close": (None, [STORE]),
+    "fdry_capture_end": (None, [CAPTURE]),
+    "fdry_image_unload": (None, [IMAGE]),
+    "fdry_image_id": (None, [IMAGE, POINTER(c_char)]),
+    "fdry_image_graph_count": (c_size_t, [IMAGE]),
+    "fdry_image_tensor_count": (c_size_t, [IMAGE]),
+}
+
+SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
+
+
+class Error(RuntimeError):
+    """A call of the library that failed: one sentence that says what was wrong and what to do.
+
+    name: the code, such as "FDRY_E_NOENT"; code: its number, negative; errno: its class.
+    """
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+        self.name = lib.fdry_error_name(code).decode()
+        self.errno = lib.fdry_error_errno(code)
+
+
+def _checker(result, _function, _arguments):
+    if result:
+        raise Error(result, lib.fdry_last_error().decode(errors="replace"))
+    return result
+
+
+def _open():
+    """FOUNDRY_LIBRARY, else the library that lies in the package, else the loader's own search."""
+    beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0")
+    path = os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
+    opened = ctypes.CDLL(path)
+    for name, (result, arguments) in SIGNATURES.items():
+        function = getattr(opened, name)
+        function.restype, function.argtypes = result, arguments
+        if name in CHECKED:
+            function.errcheck = _checker
+    return opened
+
+
+lib = _open()
+libc = ctypes.CDLL(None)
+libc.free.argtypes = [c_void_p]

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capturing side."""
+import contextlib
+import ctypes
+
+from . import _lib
+from ._lib import lib
+from .store import Store
+from .tensor import describe
+
+
+class Sealed:
+    """What a seal made: `id`, the image's hash, and the fields of fdry_seal_report."""
+
+    def __init__(self, ident, report):
+        self.id = ident
+        for name, _ in _lib.SealReport._fields_[1:]:
+            setattr(self, name, getattr(report, name))
+
+    def __repr__(self):
+        return f"<Sealed {self.id[:12]}: {self.graphs} graphs, {self.kernels} kernels>"
+
+
+class Capture:
+    """Device memory at fixed addresses, and what is to be sealed.
+
+        with foundry.Capture() as capture:
+            model = build()                       # allocations take the region's addresses
+            model(x)                              # warm up
+            with capture.graph(1, stream=s):      # capture, by key
+                y = model(x)
+            capture.tensor("x", x, use="input")
+            capture.tensor("y", y, use="output")
+            sealed = capture.seal(store, "my-model")
+
+    base: first device address (0: the default), size: bytes of addresses (0: 1 TiB),
+    preallocate: bytes of memory to map ahead, device: ordinal.
+    """
+
+    def __init__(self, base=0, size=0, preallocate=0, device=0):
+        opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
+                                preallocate=preallocate)
+        self._handle = _lib.CAPTURE()
+        self._device = device
+        self._graphs = []  # kept alive until the capture ends
+        self._pool = None
+        lib.fdry_hook_install(None)
+        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._handle))
+
+    def tensor(self, name, tensor, use="input", external=False):
+        """Name a tensor: torch's, or anything with __cuda_array_interface__.
+
+        use: "input", "output", "state" or "const". external: the image keeps no bytes of it;
+        whoever loads fills it.
+        """
+        lib.fdry_capture_tensor(self._handle, ctypes.byref(describe(name, tensor, use, external)))
+
+    def fact(self, key, value):
+        """State a fact that loads can compare: model revision, engine version, rank, ..."""
+        lib.fdry_capture_fact(self._handle, key.encode(), str(value).encode())
+
+    def add_graph(self, key, graph, name=None):
+        """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with keep_graph=True."""
+        raw = graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else int(graph)
+        lib.fdry_capture_graph(self._handle, key, name.encode() if name else None, raw)
+        self._graphs.append(graph)
+
+    @contextlib.contextmanager
+    def graph(self, key, name=None, stream=None, pool=None, generators=(), capture_error_mode="global"):
+        """Capture what torch does inside the block, as graph `key`; gives the torch.cuda.CUDAGraph.
+
+        Graphs of one capture share a memory pool unless `pool` says otherwise. generators:
+        those besides torch's default ones that the block may draw from.
+        """
+        import torch
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        for generator in generators:
+            graph.register_generator_state(generator)
+        with torch.cuda.graph(graph, pool=pool or self._pool, stream=stream, capture_error_mode=capture_error_mode):
+            yield graph
+        self._pool = self._pool or graph.pool()
+        self.add_graph(key, graph, name)
+        if self._draws(torch, graph, generators):
+            lib.fdry_capture_random(self._handle, key)
+
+    def _draws(self, torch, graph, generators):
+        """Whether a replay moves a generator on: torch is asked for one that launches nothing."""
+        generators = [*torch.cuda.default_generators, *generators]
+        before = [g.get_offset() for g in generators]
+        graph.instantiate()
+        lib.fdry_capture_hold(self._handle, 1)
+        try:
+            graph.replay()
+        finally:
+            lib.fdry_capture_hold(self._handle, 0)
+        after = [g.get_offset() for g in generators]
+        for generator, offset in zip(generators, before):
+            generator.set_offset(offset)
+        return before != after
+
+    def pause(self):
+        """Let allocations be native until resume()."""
+        lib.fdry_capture_pause(self._handle)
+
+    def resume(self):
+        """Give the region's addresses again."""
+        lib.fdry_capture_resume(self._handle)
+
+    @property
+    def offset(self):
+        """Bytes of the region handed out so far."""
+        value = ctypes.c_uint64()
+        lib.fdry_capture_offset(self._handle, ctypes.byref(value))
+        return value.value
+
+    @offset.setter
+    def offset(self, value):
+        lib.fdry_capture_set_offset(self._handle, value)
+
+    def seal(self, store=None, ref=None):
+        """Make an image of the graphs and what they need; gives a Sealed with the image's id.
+
+        store: a Store, or the path of one, made where there is none (None: the default store).
+        ref: a name for the image. Content is memory as it is now: reset state before.
+        """
+        store = store if isinstance(store, Store) else Store(store, create=True)
+        report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
+        ident = ctypes.create_string_buffer(_lib.ID_SIZE)
+        lib.fdry_capture_seal(self._handle, store._handle, ref.encode() if ref else None, ident, ctypes.byref(report))
+        return Sealed(ident.value.decode(), report)
+
+    def end(self):
+        """New allocations are native again; memory that lives stays valid."""
+        handle, self._handle = self._handle, _lib.CAPTURE()
+        lib.fdry_capture_end(handle)
+        self._graphs.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self._handle:
+            self.end()

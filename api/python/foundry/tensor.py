@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of an image as Python sees them: described, and handed on by DLPack without a copy."""
+import ctypes
+from ctypes import CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
+
+from . import _lib
+
+# number: (name, bytes, DLPack type code); as FDRY_DTYPES in foundry.h
+DTYPES = {
+    0: ("bytes", 1, 1), 1: ("bool", 1, 6), 2: ("uint8", 1, 1), 3: ("int8", 1, 0), 4: ("int16", 2, 0),
+    5: ("int32", 4, 0), 6: ("int64", 8, 0), 7: ("float16", 2, 2), 8: ("bfloat16", 2, 4), 9: ("float32", 4, 2),
+    10: ("float64", 8, 2), 11: ("float8_e4m3fn", 1, 10), 12: ("float8_e5m2", 1, 12), 13: ("uint16", 2, 1),
+    14: ("uint32", 4, 1), 15: ("uint64", 8, 1), 16: ("complex64", 8, 5), 17: ("complex128", 16, 5),
+}
+NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
+USES = ("input", "output", "state", "const")
+EXTERNAL = 1
+
+_DL_CUDA = 2
+
+
+class _DLTensor(Structure):
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+class _DLManaged(Structure):
+    pass
+
+
+_DELETER = CFUNCTYPE(None, POINTER(_DLManaged))
+_DLManaged._fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", _DELETER)]
+
+_api = ctypes.pythonapi
+_api.PyCapsule_New.restype = py_object
+_api.PyCapsule_New.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
+_api.PyCapsule_IsValid.argtypes = [c_void_p, ctypes.c_char_p]
+_api.PyCapsule_GetPointer.restype = c_void_p
+_api.PyCapsule_GetPointer.argtypes = [c_void_p, ctypes.c_char_p]
+
+_exported = {}  # address of a managed tensor -> what must live as long as its consumer does
+
+
+@_DELETER
+def _delete(managed):
+    _, _, image = _exported.pop(ctypes.addressof(managed.contents))
+    image._exports -= 1
+
+
+@CFUNCTYPE(None, c_void_p)
+def _capsule_delete(capsule):
+    # A capsule that nobody consumed still has its first name.
+    if _api.PyCapsule_IsValid(capsule, b"dltensor"):
+        address = _api.PyCapsule_GetPointer(capsule, b"dltensor")
+        _delete(ctypes.cast(address, POINTER(_DLManaged)))
+
+
+class Tensor:
+    """A named piece of an image's device memory.
+
+    name, addr (device address), dtype (a name such as "bfloat16"), use, external, shape and
+    stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack takes it without
+    a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while such a view
+    lives. A view is not ordered with launches: use it on the stream that they use.
+    """
+
+    def __init__(self, image, raw):
+        self._image = image
+        self.name = raw.name.decode()
+        self.addr = raw.addr
+        self.dtype, self.itemsize, self._code = DTYPES[raw.dtype]
+        self.use = USES[raw.use]
+        self.external = bool(raw.flags & EXTERNAL)
+        self.shape = tuple(raw.shape[:raw.rank])
+        self.stride = tuple(raw.stride[:raw.rank])
+        self.nbytes = self.itemsize
+        for n in self.shape:
+            self.nbytes *= n
+
+    def __repr__(self):
+        return f"<Tensor {self.name} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
+
+    def __dlpack_device__(self):
+        return (_DL_CUDA, self._image.device)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if copy:
+            raise BufferError("a view of an image's memory is never a copy; copy it yourself")
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"tensor '{self.name}' lies on GPU {self._image.device}")
+        rank = len(self.shape)
+        dims = (c_int64 * (2 * rank or 1))(*self.shape, *self.stride)
+        at = ctypes.cast(dims, POINTER(c_int64))
+        strides = ctypes.cast(ctypes.addressof(dims) + 8 * rank, POINTER(c_int64))
+        managed = _DLManaged(_DLTensor(self.addr, _DL_CUDA, self._image.device, rank, self._code,
+                                       8 * self.itemsize, 1, at, strides, 0), None, _delete)
+        address = ctypes.addressof(managed)
+        self._image._exports += 1
+        _exported[address] = (managed, dims, self._image)
+        return _api.PyCapsule_New(address, b"dltensor", ctypes.cast(_capsule_delete, c_void_p))
+
+
+def describe(name, tensor, use, external):
+    """A framework's tensor as the library wants it: torch's, or anything with __cuda_array_interface__."""
+    if use not in USES:
+        raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
+    raw = _lib.Tensor(name=name.encode(), use=USES.index(use), flags=EXTERNAL if external else 0)
+    if hasattr(tensor, "data_ptr"):
+        raw.addr, dtype = tensor.data_ptr(), str(tensor.dtype).rpartition(".")[2]
+        shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    else:
+        raw.addr, dtype, shape, stride = _from_interface(tensor.__cuda_array_interface__)
+    if dtype not in NUMBERS:
+        raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
+    if len(shape) > _lib.RANK_MAX:
+        raise ValueError(f"tensor '{name}' has {len(shape)} dimensions, at most {_lib.RANK_MAX} are possible")
+    raw.dtype, raw.rank = NUMBERS[dtype], len(shape)
+    for i, (n, s) in enumerate(zip(shape, stride)):
+        raw.shape[i], raw.stride[i] = n, s
+    return raw
+
+
+def _from_interface(interface):
+    kinds = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bytes"}
+    kind, size = interface["typestr"][1], int(interface["typestr"][2:])
+    dtype = kinds[kind] + ("" if kind in "bV" else str(8 * size))
+    shape, stride = tuple(interface["shape"]), interface.get("strides")
+    if stride is None:
+        stride, step = [], 1
+        for n in reversed(shape):
+            stride.insert(0, step)
+            step *= n
+    else:
+        stride = [s // size for s in stride]
+    return interface["data"][0], dtype, shape, tuple(stride)
