@@ -6,6 +6,7 @@
  * kernels, graph objects. Each leaves what it made in the image, and fdry_image_unload()
  * undoes whatever is there: a load that fails is an unload.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -310,8 +311,7 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 		char why[1024];
 
 		/* Undoing must not cover up what went wrong. */
-		strncpy(why, fdry_last_error(), sizeof(why) - 1);
-		why[sizeof(why) - 1] = '\0';
+		snprintf(why, sizeof(why), "%s", fdry_last_error());
 		fdry_image_unload(img);
 		return fdry_fail((enum fdry_errcode)-err, "%s", why);
 	}

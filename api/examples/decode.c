@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "foundry.h"
+#include <foundry.h>
 
 #define LAYERS 28
 #define VOCAB 151936

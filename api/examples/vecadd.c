@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "foundry.h"
+#include <foundry.h>
 
 #define N 100003 /* no multiple of anything */
 #define BYTES (N * sizeof(float))
