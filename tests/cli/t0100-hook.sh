@@ -67,6 +67,7 @@ cat >probe.c <<'END'
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "hook/hook.h"
 
 static void *cuda;
@@ -193,9 +194,42 @@ static int threads(void)
 	return 0;
 }
 
+/* One thread runs a constructor, which the loader's lock is held around, while another one calls. */
+static void *load_slowly(void *arg)
+{
+	pthread_barrier_wait(&barrier);
+	if (!dlopen(getenv("SLOW"), RTLD_NOW))
+		*(int *)arg = 1;
+	return NULL;
+}
+
+static void *call_meanwhile(void *arg)
+{
+	int (*fn_version)(int *) = (int (*)(int *))fn("cuDriverGetVersion"), v = -1;
+
+	pthread_barrier_wait(&barrier);
+	usleep(100000); /* the constructor is asleep now */
+	*(int *)arg |= fn_version(&v) || v != 4242;
+	return NULL;
+}
+
+static int constructor(void)
+{
+	pthread_t t[2];
+	int bad = 0;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	pthread_create(&t[0], NULL, load_slowly, &bad);
+	pthread_create(&t[1], NULL, call_meanwhile, &bad);
+	pthread_join(t[0], NULL);
+	pthread_join(t[1], NULL);
+	printf("%d\n", bad);
+	return 0;
+}
+
 static const struct { const char *name; int (*run)(void); } commands[] = {
 	{ "version", version }, { "arguments", arguments }, { "without", without }, { "lacking", lacking },
-	{ "late", late }, { "begin", begin }, { "threads", threads },
+	{ "late", late }, { "begin", begin }, { "threads", threads }, { "constructor", constructor },
 };
 
 /* probe COMMAND LIBRARY...: load these in turn; the first is asked, or the last that has no path. */
@@ -290,6 +324,19 @@ t "arguments arrive in every register and on the stack" prints 0 "${ours[@]}" LD
 t "a function that the driver lacks" prints "500 $TMP/driver/libcuda.so.1 lacks cuCtxGetDevice; install a newer driver" \
 	"${ours[@]}" LD_PRELOAD="$hook" ./probe lacking libcuda.so.1
 t "eight threads make the first call" prints 0 "${ours[@]}" OPENED="$TMP/threads" LD_PRELOAD="$hook" ./probe threads libcuda.so.1
+cat >slow.c <<'END'
+#include <unistd.h>
+int cuDriverGetVersion(int *);
+int slow;
+__attribute__((constructor)) static void start(void)
+{
+	usleep(300000);
+	cuDriverGetVersion(&slow);
+}
+END
+$CC -shared -fPIC -o slow.so slow.c
+t "a constructor and a thread make it together" prints 0 \
+	timeout 20 "${ours[@]}" SLOW="$TMP/slow.so" LD_PRELOAD="$hook" ./probe constructor libcuda.so.1
 t "the driver was opened once" prints x cat threads
 
 # --- processes without CUDA, and without a driver

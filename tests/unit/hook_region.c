@@ -553,7 +553,7 @@ START_TEST(forked_children_do_not_hang)
 	test_hook();
 	begin();
 	pthread_create(&t, NULL, toggle, NULL);
-	for (i = 0; i < 100 && !status; i++) {
+	for (i = 0; i < 30 && !status; i++) {
 		pid_t pid = fork();
 
 		if (!pid) {
@@ -567,6 +567,36 @@ START_TEST(forked_children_do_not_hang)
 	pthread_join(t, NULL);
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(hook->region_offset(&offset), 0);
+}
+END_TEST
+
+static pthread_barrier_t barrier;
+static void *first_calls(void *arg)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+	int n = 0;
+
+	pthread_barrier_wait(&barrier);
+	cuda_ok(cuGetProcAddress_v2, "cuMemAlloc", &p, 12000, 0, &status);
+	ck_assert_ptr_eq(p, test_hook_symbol("cuMemAlloc_v2"));
+	cuda_ok(cuDriverGetVersion, &n);
+	ck_assert_int_gt(n, 12000);
+	ck_assert_str_ne(hook->real_path(), "");
+	return arg;
+}
+
+START_TEST(threads_that_all_call_first)
+{
+	pthread_t t[4];
+	int i;
+
+	test_hook_load();
+	pthread_barrier_init(&barrier, NULL, 4);
+	for (i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, first_calls, NULL);
+	for (i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
 }
 END_TEST
 
@@ -614,6 +644,7 @@ int main(void)
 	tcase_add_test(tc, alloc_fails_clean);
 	tcase_add_test(tc, free_fails_without_losing_the_allocation_twice);
 	tcase_add_test(tc, forked_children_do_not_hang);
+	tcase_add_test(tc, threads_that_all_call_first);
 	tcase_add_test(tc, the_driver_behind_it);
 	tcase_add_test(tc, too_late);
 	suite_add_tcase(s, tc);
