@@ -9,8 +9,8 @@
  *
  * A load with a register as index reads anywhere in its bank, unless the register was set
  * to a number a few instructions before, with nothing between that writes it or that any
- * jump could land on. Where jumps may land is over-estimated: every number in the code
- * that would do as an address or distance counts as one.
+ * jump could land on. Where jumps may land is over-estimated: every number that code puts
+ * into a register counts as an address, every distance is read in all the ways known.
  */
 #include "graph/sass.h"
 
@@ -90,6 +90,24 @@ static void mark(struct marks *m, int64_t offset)
 		m->at[offset / SIZE] = 1;
 }
 
+/* Branches, calls, returns, convergence barriers and "load my own address" have these opcodes. */
+static bool is_control(struct insn in)
+{
+	return (op(in) & 0x1e0) == 0x140;
+}
+
+/* Instructions that can put a 32-bit number into a register, such as a return address. */
+static bool is_number(struct insn in)
+{
+	static const uint16_t ops[] = { OP_MOV_IMM, 0x882, 0x424, 0x427, 0x431, 0x435, 0x824 };
+	size_t i;
+
+	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		if (ops[i] == op(in))
+			return true;
+	return false;
+}
+
 /* Distances have 48 or 30 bits, counted in units of 4 bytes, or of 1 KiB with eight more bits below. */
 static void mark_insn(struct marks *m, struct insn in, uint32_t i)
 {
@@ -97,25 +115,30 @@ static void mark_insn(struct marks *m, struct insn in, uint32_t i)
 	int64_t far = sign_extend(in.lo >> 34 | in.hi << 30, 48), near = sign_extend(in.lo >> 34, 30);
 	int64_t low = dest(in) << 2;
 
-	mark(m, (int64_t)(in.lo >> 32));
+	if (is_number(in))
+		mark(m, (int64_t)(in.lo >> 32));
+	if (!is_control(in))
+		return;
 	mark(m, next + far * 4);
 	mark(m, next + near * 4);
 	mark(m, next + far * 1024 + low);
 	mark(m, next + near * 1024 + low);
 }
 
-static int marks_make(struct fdry_span code, const uint32_t *jumps, uint32_t njumps, struct marks *ret)
+static int marks_make(const struct fdry_sass_code *code, struct marks *ret)
 {
-	struct marks m = { .n = (uint32_t)(code.len / SIZE) };
+	struct marks m = { .n = (uint32_t)(code->bytes.len / SIZE) };
 	uint32_t i;
 
 	m.at = calloc(m.n + 1, 1);
 	if (!m.at)
 		return fdry_nomem();
+	if (code->anywhere)
+		memset(m.at, 1, m.n);
 	for (i = 0; i < m.n; i++)
-		mark_insn(&m, insn_at(code, i), i);
-	for (i = 0; i < njumps; i++)
-		mark(&m, jumps[i]);
+		mark_insn(&m, insn_at(code->bytes, i), i);
+	for (i = 0; i < code->njumps; i++)
+		mark(&m, code->jumps[i]);
 	*ret = m;
 	return 0;
 }
@@ -246,22 +269,23 @@ static int report(struct insn in, struct fdry_sass_read *r, fdry_sass_read_fn fn
 	return ret;
 }
 
-int fdry_sass_reads(struct fdry_span code, unsigned int arch, const uint32_t *jumps, uint32_t njumps,
-		    fdry_sass_read_fn fn, void *arg)
+int fdry_sass_reads(const struct fdry_sass_code *code, fdry_sass_read_fn fn, void *arg)
 {
 	struct fdry_sass_read r;
 	struct marks m = { 0 };
 	uint32_t i;
 	int ret;
 
-	if (!fdry_sass_known(arch) || code.len % SIZE || code.len > UINT32_MAX)
-		return fdry_fail(FDRY_E_NOSLICE, "its code is for sm_%u, whose instructions are not known", arch);
-	ret = marks_make(code, jumps, njumps, &m);
+	if (!fdry_sass_known(code->arch))
+		return fdry_fail(FDRY_E_NOSLICE, "its instructions, for sm_%u, are not known", code->arch);
+	if (code->bytes.len % SIZE || code->bytes.len > UINT32_MAX)
+		return fdry_fail(FDRY_E_NOSLICE, "its code ends within an instruction");
+	ret = marks_make(code, &m);
 	if (ret)
 		return ret;
 	for (i = 0; !ret && i < m.n; i++)
-		if (read_of(code, &m, i, &r))
-			ret = report(insn_at(code, i), &r, fn, arg);
+		if (read_of(code->bytes, &m, i, &r))
+			ret = report(insn_at(code->bytes, i), &r, fn, arg);
 	free(m.at);
 	return ret;
 }

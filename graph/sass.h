@@ -26,21 +26,27 @@ struct fdry_sass_read {
 };
 typedef int (*fdry_sass_read_fn)(void *arg, const struct fdry_sass_read *read);
 
+/* A function's code, and what is known about it from elsewhere. */
+struct fdry_sass_code {
+	struct fdry_span bytes;  /* .text.K, with every function inside it */
+	unsigned int arch;       /* 10 * major + minor */
+	const uint32_t *jumps;   /* offsets that branches may lead to, besides what the code itself says */
+	uint32_t njumps;
+	bool anywhere;           /* branches may lead to any instruction */
+};
+
 /* Is the instruction set of @arch (10 * major + minor) one whose constant operands are known? */
 bool fdry_sass_known(unsigned int arch);
 
 /**
  * fdry_sass_reads() - Report the constants that a function's code may read.
- * @code: .text.K, with every function inside it
- * @arch: 10 * major + minor; must be known
- * @jumps: offsets in @code that indirect branches lead to, besides what the code itself says
+ * @code: for an instruction set that is known
  * @fn: called for each reading instruction, in order, for banks of 1 and above; its
  *	non-zero result ends the walk and is returned
  *
- * Errors: FDRY_E_NOSLICE (code of a size that is no multiple of an instruction), FDRY_E_NOMEM.
+ * Errors: FDRY_E_NOSLICE (instructions are not known, or half of one), FDRY_E_NOMEM.
  */
-int fdry_sass_reads(struct fdry_span code, unsigned int arch, const uint32_t *jumps, uint32_t njumps,
-		    fdry_sass_read_fn fn, void *arg) __must_check;
+int fdry_sass_reads(const struct fdry_sass_code *code, fdry_sass_read_fn fn, void *arg) __must_check;
 
 /* How many branches in @code go where a table says. */
 uint32_t fdry_sass_tables(struct fdry_span code);

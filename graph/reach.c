@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reach.c - what some kernels of a cubin need; see reach.h.
+ *
+ * Code leads to other code, to data and to the driver's functions in four ways: by
+ * relocations, by the call graph (calls through pointers included), by the list of
+ * external symbols in its info, and by reading constants, whose bank 4 holds addresses.
+ * Data leads on by the relocations inside the bytes that are reached. Reached bytes of
+ * data are remembered in words of four. A list of what is still to be looked at keeps
+ * the depth of calls bounded.
+ */
+#include "graph/reach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "graph/sass.h"
+
+#define WORD 4u
+
+static void odd(struct fdry_reach *r, const char *what, const char *name)
+{
+	if (!r->odd[0])
+		snprintf(r->odd, sizeof(r->odd), what, name);
+}
+
+/* --- the driver's own device functions --- */
+
+struct syscall {
+	const char *name;
+	bool prefix;
+	const char *why; /* NULL: harmless */
+};
+
+/* Failing an assertion ends the context, so only what leads to it must be the same. */
+static const struct syscall syscalls[] = {
+	{ "__assertfail", false, NULL },
+	{ "vprintf", false, "device printf" },
+	{ "malloc", false, "device malloc" },
+	{ "free", false, "device malloc" },
+	{ "__nv_aligned_device_malloc", false, "device malloc" },
+	{ "__cudaCDP2", true, "dynamic parallelism" },
+	{ "__cudaCnp", true, "dynamic parallelism" },
+	{ "cudaLaunchDevice", true, "dynamic parallelism" },
+	{ "cudaGetParameterBuffer", true, "dynamic parallelism" },
+	{ "cnprt", true, "dynamic parallelism" },
+};
+
+static const struct syscall *syscall_find(const char *name)
+{
+	const struct syscall *s;
+
+	for (s = syscalls; s < syscalls + sizeof(syscalls) / sizeof(syscalls[0]); s++)
+		if (s->prefix ? !strncmp(name, s->name, strlen(s->name)) : !strcmp(name, s->name))
+			return s;
+	return NULL;
+}
+
+static void refuse(struct fdry_reach *r, const char *name, const char *why)
+{
+	if (!r->refused[0])
+		snprintf(r->refused, sizeof(r->refused), "calls %.120s (%s)", name, why);
+}
+
+/* A function that the module does not hold is the driver's. */
+static void extern_reached(struct fdry_reach *r, const char *name)
+{
+	const struct syscall *s = syscall_find(name);
+
+	if (!s)
+		refuse(r, name, "a function of the driver's that is not known");
+	else if (s->why)
+		refuse(r, name, s->why);
+}
+
+/* --- code and data --- */
+
+enum work { WORK_TEXT, WORK_DATA, WORK_VARIABLE, WORK_KINDS };
+
+/* Everything is put on the list once, when its flag is set; so the list never overflows. */
+static void work_add(struct fdry_reach *r, uint8_t *flags, uint32_t i, enum work kind)
+{
+	if (flags[i])
+		return;
+	flags[i] = 1;
+	r->work[r->nwork++] = (uint64_t)i * WORK_KINDS + kind;
+}
+
+static void undefined_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
+{
+	const struct fdry_elf_symbol *y = &r->cubin->elf.symbols[symbol];
+	unsigned int type = fdry_elf_sym_type(&y->s);
+
+	if (!strncmp(y->name, ".nv.reservedSmem.", strlen(".nv.reservedSmem.")))
+		return;
+	if (y->s.shndx != FDRY_SHN_UNDEF || (type != FDRY_STT_FUNC && type != FDRY_STT_NOTYPE))
+		odd(r, "it refers to symbol %.120s, which is of an unknown kind", y->name);
+	else if (by_code)
+		extern_reached(r, y->name);
+}
+
+static uint32_t variable_of(const struct fdry_cubin *c, uint32_t symbol, uint32_t section)
+{
+	const struct fdry_cubin_variable *v = c->variables;
+	uint64_t offset = c->elf.symbols[symbol].s.value;
+	uint32_t lo = 0, hi = c->nvariables, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (v[mid].section < section ||
+		    (v[mid].section == section && (v[mid].offset < offset ||
+						   (v[mid].offset == offset && v[mid].symbol < symbol))))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void data_symbol_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
+{
+	const struct fdry_elf_sym *s = &r->cubin->elf.symbols[symbol].s;
+
+	if (fdry_elf_sym_type(s) == FDRY_STT_SECTION || !s->size)
+		work_add(r, r->whole, section, WORK_DATA);
+	else
+		work_add(r, r->variables, variable_of(r->cubin, symbol, section), WORK_VARIABLE);
+}
+
+static void function_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
+{
+	const char *name = r->cubin->elf.symbols[symbol].name;
+	const struct syscall *s = syscall_find(name); /* the device runtime is linked in */
+
+	if (s && s->why)
+		refuse(r, name, s->why);
+	work_add(r, r->sections, section, WORK_TEXT);
+}
+
+/* @by_code: that it is named means that it is called, which an entry in a table of addresses does not. */
+static void symbol_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
+{
+	uint32_t section = fdry_cubin_symbol_section(r->cubin, symbol);
+
+	r->symbols[symbol] = 1;
+	switch (section ? r->cubin->sections[section].kind : FDRY_SECTION_NULL) {
+	case FDRY_SECTION_NULL:
+		undefined_reached(r, symbol, by_code);
+		break;
+	case FDRY_SECTION_TEXT:
+		function_reached(r, symbol, section);
+		break;
+	case FDRY_SECTION_OWNED:
+		work_add(r, r->sections, r->cubin->sections[section].owner, WORK_TEXT);
+		break;
+	case FDRY_SECTION_DATA:
+		data_symbol_reached(r, symbol, section);
+		break;
+	case FDRY_SECTION_MODULE:
+		break;
+	default:
+		odd(r, "it refers to symbol %.120s in a section of another kind", r->cubin->elf.symbols[symbol].name);
+	}
+}
+
+/* The relocations of a section within [@from, @to). */
+static void relocs_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+{
+	const struct fdry_cubin *c = r->cubin;
+	bool by_code = c->sections[section].kind != FDRY_SECTION_DATA;
+	struct fdry_elf_rela rel;
+	uint32_t s, i, n;
+
+	for (s = c->sections[section].relocs; s; s = c->sections[s].next_reloc) {
+		n = fdry_elf_reloc_count(&c->elf, s);
+		for (i = 0; i < n; i++) {
+			rel = fdry_elf_reloc(&c->elf, s, i);
+			if (rel.offset < to && rel.offset + 8 > from)
+				symbol_reached(r, (uint32_t)(rel.info >> 32), by_code);
+		}
+	}
+}
+
+/* Whoever reads part of a variable, or holds its address, may use all of it. */
+static void variables_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+{
+	const struct fdry_cubin_variable *v = r->cubin->variables;
+	uint32_t i;
+
+	for (i = 0; i < r->cubin->nvariables; i++)
+		if (v[i].section == section && v[i].offset < to && v[i].offset + v[i].size > from)
+			work_add(r, r->variables, i, WORK_VARIABLE);
+}
+
+/* Bytes [@from, @to) of a data section; does nothing where all of them were reached before. */
+static void data_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+{
+	uint64_t size = r->cubin->elf.sections[section].h.size, w;
+	uint8_t *touched = r->touched + r->data_at[section];
+	bool seen = r->sections[section];
+
+	r->sections[section] = 1;
+	if (to > size)
+		to = size;
+	if (from >= to)
+		return;
+	for (w = from / WORD; w <= (to - 1) / WORD; w++) {
+		seen = seen && touched[w];
+		touched[w] = 1;
+	}
+	if (seen)
+		return;
+	variables_reached(r, section, from, to);
+	relocs_reached(r, section, from, to);
+}
+
+/* --- what code says --- */
+
+static int externs_walk(struct fdry_reach *r, const struct fdry_cubin_attr *a)
+{
+	uint64_t i;
+	uint32_t symbol;
+
+	for (i = 0; i + 4 <= a->data.len; i += 4) {
+		symbol = fdry_get32(a->data.data + i);
+		if (symbol >= r->cubin->elf.nsymbols)
+			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an external function that is no symbol");
+		symbol_reached(r, symbol, true);
+	}
+	return 0;
+}
+
+struct jumps {
+	uint32_t *at;
+	uint32_t n, cap;
+	uint32_t tables;
+};
+
+static int jump_add(struct jumps *j, uint64_t offset)
+{
+	uint32_t *grown;
+
+	if (j->n == j->cap) {
+		grown = realloc(j->at, (j->cap * 2ull + 16) * sizeof(*grown));
+		if (!grown)
+			return fdry_nomem();
+		j->at = grown;
+		j->cap = j->cap * 2 + 16;
+	}
+	j->at[j->n++] = offset > UINT32_MAX ? UINT32_MAX : (uint32_t)offset;
+	return 0;
+}
+
+#define EIATTR_BRANCH_TARGETS 0x34
+
+/* Records of {branch, 0, count, targets}. */
+static int targets_walk(struct jumps *j, const struct fdry_cubin_attr *a)
+{
+	uint64_t pos = 0;
+	const uint8_t *p;
+	uint32_t i, n;
+	int err;
+
+	while ((p = fdry_span_at(a->data, pos, 12))) {
+		n = fdry_get32(p + 8);
+		p = fdry_span_at(a->data, pos + 12, 4ull * n);
+		if (!p)
+			break;
+		for (i = 0; i < n; i++) {
+			err = jump_add(j, fdry_get32(p + 4ull * i));
+			if (err)
+				return err;
+		}
+		j->tables++;
+		pos += 12 + 4ull * n;
+	}
+	return 0;
+}
+
+static int info_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+{
+	struct fdry_cubin_attr a;
+	uint64_t pos = 0;
+	int got, err = 0;
+
+	while ((got = fdry_cubin_attr_next(r->cubin->elf.sections[section].data, &pos, &a)) > 0) {
+		if (a.id == FDRY_EIATTR_NEED_CNP_WRAPPER || a.id == FDRY_EIATTR_NEED_CNP_PATCH)
+			refuse(r, "the device runtime", "dynamic parallelism");
+		if (a.format == FDRY_EIFMT_SIZED && a.id == FDRY_EIATTR_EXTERNS)
+			err = externs_walk(r, &a);
+		if (a.format == FDRY_EIFMT_SIZED && a.id == EIATTR_BRANCH_TARGETS)
+			err = targets_walk(j, &a);
+		if (err)
+			return err;
+	}
+	return got;
+}
+
+/* Functions whose address is taken and that look like what is called through a pointer. */
+static int pointer_walk(struct fdry_reach *r, uint32_t prototype)
+{
+	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
+	struct fdry_cubin_call call;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		err = fdry_cubin_call_get(r->cubin, i, &part, &call);
+		if (err)
+			return err;
+		if (!call.mark && call.part == FDRY_CALL_TAKEN && call.to == prototype)
+			symbol_reached(r, call.from, true);
+	}
+	return 0;
+}
+
+static int calls_walk(struct fdry_reach *r, uint32_t section)
+{
+	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
+	struct fdry_cubin_call call;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		err = fdry_cubin_call_get(r->cubin, i, &part, &call);
+		if (err)
+			return err;
+		if (call.mark || fdry_cubin_symbol_section(r->cubin, call.from) != section)
+			continue;
+		if (call.part == FDRY_CALL_DIRECT || call.part == FDRY_CALL_RESOLVED)
+			symbol_reached(r, call.to, true);
+		if (call.part != FDRY_CALL_POINTER)
+			continue;
+		/* A pointer from memory would hold an address of the process that was captured. */
+		refuse(r, "functions", "through pointers");
+		err = pointer_walk(r, call.to);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int constant_read(void *arg, const struct fdry_sass_read *read)
+{
+	struct fdry_reach *r = arg;
+	uint32_t i;
+
+	for (i = 1; i < r->cubin->elf.nsections; i++) {
+		if (r->cubin->sections[i].kind != FDRY_SECTION_DATA || r->cubin->sections[i].bank != (int)read->bank)
+			continue;
+		if (read->all)
+			work_add(r, r->whole, i, WORK_DATA);
+		else
+			data_reached(r, i, read->from, read->to);
+	}
+	return 0;
+}
+
+static void constants_all(struct fdry_reach *r)
+{
+	struct fdry_sass_read read = { .all = true };
+
+	for (read.bank = 1; read.bank < FDRY_SASS_BANKS; read.bank++)
+		(void)constant_read(r, &read);
+}
+
+/* Return addresses are relocated: the function's own symbol and the distance. */
+static int returns_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+{
+	const struct fdry_cubin *c = r->cubin;
+	struct fdry_elf_rela rel;
+	uint32_t s, i, n, symbol;
+	int err;
+
+	for (s = c->sections[section].relocs; s; s = c->sections[s].next_reloc) {
+		n = fdry_elf_reloc_count(&c->elf, s);
+		for (i = 0; i < n; i++) {
+			rel = fdry_elf_reloc(&c->elf, s, i);
+			symbol = (uint32_t)(rel.info >> 32);
+			if (fdry_cubin_symbol_section(c, symbol) != section)
+				continue;
+			err = jump_add(j, c->elf.symbols[symbol].s.value + (uint64_t)rel.addend);
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+static bool has_banks(const struct fdry_cubin *c)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsections; i++)
+		if (c->sections[i].kind == FDRY_SECTION_DATA && c->sections[i].bank >= 0)
+			return true;
+	return false;
+}
+
+static int code_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+{
+	struct fdry_sass_code code = { .bytes = r->cubin->elf.sections[section].data, .arch = r->cubin->arch };
+	int err;
+
+	if (!has_banks(r->cubin))
+		return 0;
+	if (!fdry_sass_known(code.arch)) {
+		constants_all(r);
+		return 0;
+	}
+	err = returns_walk(r, section, j);
+	if (err)
+		return err;
+	code.jumps = j->at;
+	code.njumps = j->n;
+	code.anywhere = fdry_sass_tables(code.bytes) > j->tables;
+	err = fdry_sass_reads(&code, constant_read, r);
+	if (err != -FDRY_E_NOSLICE)
+		return err;
+	odd(r, "%s", fdry_last_error());
+	constants_all(r);
+	return 0;
+}
+
+static void variable_walk(struct fdry_reach *r, uint32_t i)
+{
+	const struct fdry_cubin_variable *v = &r->cubin->variables[i];
+
+	r->symbols[v->symbol] = 1;
+	data_reached(r, v->section, v->offset, v->offset + v->size);
+}
+
+static int text_walk(struct fdry_reach *r, uint32_t section)
+{
+	const struct fdry_cubin_section *cs = r->cubin->sections;
+	struct jumps j = { 0 };
+	uint32_t i;
+	int err = 0;
+
+	relocs_reached(r, section, 0, UINT64_MAX);
+	for (i = cs[section].owned; !err && i; i = cs[i].next_owned) {
+		r->sections[i] = 1;
+		relocs_reached(r, i, 0, UINT64_MAX);
+		if (cs[i].kind == FDRY_SECTION_OWNED_INFO)
+			err = info_walk(r, i, &j);
+	}
+	if (!err)
+		err = calls_walk(r, section);
+	if (!err)
+		err = code_walk(r, section, &j);
+	free(j.at);
+	return err;
+}
+
+static int work_do(struct fdry_reach *r)
+{
+	uint64_t item = r->work[--r->nwork];
+	uint32_t i = (uint32_t)(item / WORK_KINDS);
+
+	if (item % WORK_KINDS == WORK_TEXT)
+		return text_walk(r, i);
+	if (item % WORK_KINDS == WORK_VARIABLE)
+		variable_walk(r, i);
+	else
+		data_reached(r, i, 0, UINT64_MAX);
+	return 0;
+}
+
+/* A byte for every word of data, and two more, since relocations span two; where the data of each section begins. */
+static int touched_make(struct fdry_reach *r)
+{
+	const struct fdry_cubin *c = r->cubin;
+	uint64_t total = 0;
+	uint32_t i;
+
+	r->data_at = calloc(c->elf.nsections, sizeof(*r->data_at));
+	if (!r->data_at)
+		return fdry_nomem();
+	for (i = 1; i < c->elf.nsections; i++) {
+		if (c->sections[i].kind != FDRY_SECTION_DATA)
+			continue;
+		r->data_at[i] = (uint32_t)total;
+		if (c->elf.sections[i].h.size > UINT32_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "device code with variables of more than 4 GiB");
+		total += c->elf.sections[i].h.size / WORD + 2;
+		if (total > UINT32_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "device code with variables of more than 4 GiB");
+	}
+	r->touched = calloc(total + 1, 1);
+	return r->touched ? 0 : fdry_nomem();
+}
+
+static int reach_alloc(struct fdry_reach *r)
+{
+	const struct fdry_cubin *c = r->cubin;
+
+	r->sections = calloc(c->elf.nsections, 1);
+	r->symbols = calloc(c->elf.nsymbols + 1, 1);
+	r->variables = calloc(c->nvariables + 1, 1);
+	r->whole = calloc(c->elf.nsections, 1);
+	r->work = calloc(2ull * c->elf.nsections + c->nvariables, sizeof(*r->work));
+	if (!r->sections || !r->symbols || !r->variables || !r->whole || !r->work)
+		return fdry_nomem();
+	return touched_make(r);
+}
+
+int fdry_reach_of(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count, struct fdry_reach *ret)
+{
+	struct fdry_reach r = { .cubin = c };
+	uint32_t i;
+	int err = reach_alloc(&r);
+
+	snprintf(r.odd, sizeof(r.odd), "%s", c->odd);
+	for (i = 0; !err && i < count; i++)
+		symbol_reached(&r, c->kernels[kernels[i]].symbol, true);
+	while (!err && r.nwork)
+		err = work_do(&r);
+	if (err) {
+		fdry_reach_release(&r);
+		return err;
+	}
+	*ret = r;
+	return 0;
+}
+
+void fdry_reach_release(struct fdry_reach *r)
+{
+	free(r->sections);
+	free(r->symbols);
+	free(r->variables);
+	free(r->touched);
+	free(r->data_at);
+	free(r->whole);
+	free(r->work);
+	memset(r, 0, sizeof(*r));
+}
+
+bool fdry_reach_keeps(const struct fdry_reach *r, uint32_t target, uint64_t offset)
+{
+	const struct fdry_elf_section *s = &r->cubin->elf.sections[target];
+	const uint8_t *touched;
+
+	if (!r->sections[target])
+		return false;
+	if (r->cubin->sections[target].kind != FDRY_SECTION_DATA)
+		return true;
+	touched = r->touched + r->data_at[target] + offset / WORD;
+	return offset < s->h.size && (touched[0] || touched[1]);
+}
