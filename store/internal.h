@@ -66,6 +66,9 @@ void fdry_env_unshare(struct fdry_env *env);
 /* Does not wait: FDRY_E_LOCKED names who holds it where that can be told. */
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret) __must_check;
 void fdry_env_unexclude(int fd);
+/* While LMDB's environment is opened or closed: one process at a time. @create: data.mdb may have to be made. */
+int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
+void fdry_dir_leave(int fd);
 
 /* --- object.c --- */
 

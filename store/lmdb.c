@@ -98,6 +98,7 @@ static const struct db_error db_errors[] = {
 	{ MDB_VERSION_MISMATCH, FDRY_E_VERSION, "another version of LMDB made it; use a program built with that version" },
 	{ MDB_MAP_FULL, FDRY_E_FULL, "its address space is used up; run foundry-store gc" },
 	{ MDB_READERS_FULL, FDRY_E_LOCKED, "all 1024 readers' places are taken; end some processes" },
+	{ ENOENT, FDRY_E_NOSTORE, "data.mdb is empty; bring it back from a copy, or remove it and seal anew" },
 	{ ENOSPC, FDRY_E_FULL, "the disk is full; free space or run foundry-store gc" },
 	{ EDQUOT, FDRY_E_FULL, "the disk quota is used up; free space or run foundry-store gc" },
 	{ EFBIG, FDRY_E_FULL, "the file size limit is reached; raise it (ulimit -f)" },

@@ -6,6 +6,10 @@
  * released by the kernel when its holder dies, and indifferent to process ids, which
  * containers repeat. All sessions of a process share one open file; a collection opens
  * its own, so that it is kept out by sessions of its own process as well.
+ *
+ * Opening and closing LMDB's environment is done under another lock, flock() on data.mdb:
+ * whoever closes last takes LMDB's mutexes apart (from 0.9.25 on), and a process that
+ * opens at that moment would be left with the pieces.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,21 +90,33 @@ static void nap(unsigned int ms)
 	nanosleep(&ts, NULL);
 }
 
-/* Collections are short; whoever waits longer than this waits for a stopped process. */
-static int share_wait(struct fdry_env *env)
+/* 0, or errno. Whoever waits longer than this waits for a stopped process. */
+static int flock_wait(int fd, int op)
 {
 	unsigned int ms = 1, waited = 0;
 
-	while (flock_retry(env->dir.fd, LOCK_SH | LOCK_NB)) {
-		if (errno != EWOULDBLOCK)
-			return fdry_fail(FDRY_E_IO, "cannot lock the store's directory: %s", strerror(errno));
-		if (waited >= WAIT_MS_MAX)
-			return locked(env, "a collection");
+	while (flock_retry(fd, op | LOCK_NB)) {
+		if (errno != EWOULDBLOCK || waited >= WAIT_MS_MAX)
+			return errno;
 		nap(ms);
 		waited += ms;
 		ms = ms * 2 < NAP_MS_MAX ? ms * 2 : NAP_MS_MAX;
 	}
 	return 0;
+}
+
+static int flock_fail(int e)
+{
+	return fdry_fail(FDRY_E_IO, "cannot lock the store's directory: %s", strerror(e));
+}
+
+static int share_wait(struct fdry_env *env)
+{
+	int e = flock_wait(env->dir.fd, LOCK_SH);
+
+	if (e == EWOULDBLOCK)
+		return locked(env, "a collection");
+	return e ? flock_fail(e) : 0;
 }
 
 int fdry_env_share(struct fdry_env *env)
@@ -126,7 +142,7 @@ void fdry_env_unshare(struct fdry_env *env)
 
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
 {
-	int fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int e, fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return fdry_fail(FDRY_E_IO, "cannot open the store's directory: %s", strerror(errno));
@@ -134,13 +150,38 @@ int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
 		*fd_ret = fd;
 		return 0;
 	}
+	e = errno;
 	close(fd);
-	if (errno != EWOULDBLOCK)
-		return fdry_fail(FDRY_E_IO, "cannot lock the store's directory: %s", strerror(errno));
-	return locked(env, "a seal, a load or another collection");
+	return e == EWOULDBLOCK ? locked(env, "a seal, a load or another collection") : flock_fail(e);
 }
 
 void fdry_env_unexclude(int fd)
 {
 	close(fd);
+}
+
+int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret)
+{
+	int e, fd = -1;
+
+	if (!d->fixed) {
+		fd = openat(d->fd, "data.mdb", create ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, d->file_mode);
+		e = fd < 0 ? errno : flock_wait(fd, LOCK_EX);
+		if (fd >= 0 && e)
+			close(fd);
+		if (e == EWOULDBLOCK)
+			return fdry_fail(FDRY_E_LOCKED, "another process has been opening the store %s for half a minute; "
+					 "see whether it is stopped, and try again", path);
+		if (e)
+			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO, "cannot open data.mdb of the store %s: %s",
+					 path, strerror(e));
+	}
+	*fd_ret = fd;
+	return 0;
+}
+
+void fdry_dir_leave(int fd)
+{
+	if (fd >= 0)
+		close(fd);
 }

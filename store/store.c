@@ -152,7 +152,7 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 static int env_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
 {
 	struct fdry_env *env = calloc(1, sizeof(*env));
-	int err;
+	int err, fd = -1;
 
 	if (!env)
 		return fdry_nomem();
@@ -160,7 +160,9 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 	env->generation = generation;
 	env->pid = getpid();
 	pthread_mutex_init(&env->lock, NULL);
-	err = db_open(env, path, flags, map_size);
+	err = fdry_dir_enter(dir, path, flags & FDRY_STORE_CREATE, &fd);
+	if (!err)
+		err = db_open(env, path, flags, map_size);
 	if (!err)
 		err = format_read(env, path);
 	if (!err && dir->made && fsync(dir->fd))
@@ -169,10 +171,11 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 		fdry_db_close(env->db);
 		pthread_mutex_destroy(&env->lock);
 		free(env);
-		return err;
+	} else {
+		*ret = env;
 	}
-	*ret = env;
-	return 0;
+	fdry_dir_leave(fd);
+	return err;
 }
 
 /* A store that was removed and made anew under us is another one. */
@@ -215,10 +218,21 @@ static int env_get(const char *path, unsigned int flags, uint64_t map_size, stru
 	return 0;
 }
 
+static void env_close(struct fdry_env *env)
+{
+	int fd = -1;
+
+	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. */
+	if (fdry_dir_enter(&env->dir, "", false, &fd))
+		fdry_warn("closing a store beside another process: %s", fdry_last_error());
+	fdry_db_close(env->db);
+	fdry_dir_leave(fd);
+	close(env->dir.fd);
+}
+
 static void env_put(struct fdry_env *env)
 {
 	struct fdry_env **p;
-	bool inherited = env_inherited(env);
 
 	pthread_mutex_lock(&registry);
 	if (!--env->refs) {
@@ -226,12 +240,10 @@ static void env_put(struct fdry_env *env)
 			;
 		if (*p)
 			*p = env->next;
-		if (inherited) {
+		if (env_inherited(env))
 			fdry_db_forget(env->db);
-		} else {
-			fdry_db_close(env->db);
-			close(env->dir.fd);
-		}
+		else
+			env_close(env);
 		free(env);
 	}
 	pthread_mutex_unlock(&registry);

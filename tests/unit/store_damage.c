@@ -12,6 +12,15 @@
 
 #include "tests/unit/store_test.h"
 
+/* Sanitizers make processes slow to start: fewer of them, other places all the same. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FLIPS 3
+#define CUT_STEP 5
+#else
+#define FLIPS 12
+#define CUT_STEP 1
+#endif
+
 #define PAGE 4096
 #define CHUNKS 12
 #define CHUNK_LEN 10000
@@ -153,7 +162,7 @@ START_TEST(cut_anywhere)
 
 	ck_assert_int_eq(use_in_child(), GOOD);
 	ck_assert_int_eq(verify(), 0);
-	for (at = 0; at < whole_len; at += at % PAGE ? PAGE - at % PAGE : at % 3 ? PAGE : 1234) {
+	for (at = 0; at < whole_len; at += at % PAGE ? PAGE - at % PAGE : at % 3 ? CUT_STEP * PAGE : 1234) {
 		write_store(whole, at);
 		got = use_in_child();
 		ck_assert_msg(got == REFUSED, "cut at %zu of %zu: %d", at, whole_len, got);
@@ -265,7 +274,7 @@ START_TEST(flips_in_page_heads)
 	int bit, result;
 
 	for (page = 0; page < whole_len / PAGE; page++)
-		for (bit = 0; bit < 12; bit++) {
+		for (bit = 0; bit < FLIPS; bit++) {
 			at = page * PAGE + 8 + (size_t)(bit * 7 + page) % 40;
 			whole[at] ^= (uint8_t)(1 << (bit + page) % 8);
 			write_store(whole, whole_len);

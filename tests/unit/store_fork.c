@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <time.h>
 
 #include "tests/unit/store_test.h"
 
@@ -174,6 +176,36 @@ START_TEST(a_lock_ends_with_the_process_that_took_it)
 }
 END_TEST
 
+/* LMDB's environment is opened by one process at a time. */
+START_TEST(opening_waits_for_another_that_opens)
+{
+	struct timespec a, b;
+	struct fdry_store *s = store_make();
+	int pipes[2], fd;
+	char file[400], c;
+	pid_t pid;
+
+	fdry_store_close(s);
+	ck_assert(!pipe(pipes));
+	file_path(file, "data.mdb");
+	pid = fork();
+	if (!pid) {
+		fd = open(file, O_RDONLY);
+		if (flock(fd, LOCK_EX) || write(pipes[1], "x", 1) != 1)
+			_exit(1);
+		usleep(300000);
+		_exit(0);
+	}
+	ck_assert_int_eq(read(pipes[0], &c, 1), 1);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	ok(fdry_store_open(path, 0, &s));
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	ck_assert_int_gt((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000, 150);
+	fdry_store_close(s);
+	waitpid(pid, NULL, 0);
+}
+END_TEST
+
 /* --- process ids that repeat --- */
 
 /* Hold @pid's byte of LMDB's lock file, as a process of that id in another namespace does; signal, and wait. */
@@ -262,6 +294,24 @@ static int die_reading(void *arg)
 	return fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) ? 1 : 0; /* neither ended nor closed */
 }
 
+/* The thread sanitizer now and then refuses a mapping: try again. */
+static int count_readers(void)
+{
+	MDB_env *env;
+	int n = 0, tries = 0, rc = -1;
+
+	while (rc && tries++ < 20) {
+		ck_assert(!mdb_env_create(&env));
+		rc = mdb_env_open(env, path, MDB_RDONLY, 0600);
+		if (rc)
+			mdb_env_close(env);
+	}
+	ck_assert_int_eq(rc, 0);
+	mdb_reader_list(env, reader_line, &n);
+	mdb_env_close(env);
+	return n;
+}
+
 /* Every place of LMDB's table of readers that says @from now says @to. */
 static int readers_rename(pid_t from, pid_t to)
 {
@@ -285,21 +335,21 @@ static int readers_rename(pid_t from, pid_t to)
 START_TEST(readers_that_died_are_cleared)
 {
 	struct fdry_store *s = store_make(), *keep;
-	MDB_env *env;
-	int status, n, ours;
-	pid_t pid;
+	int pipes[2], status, n, ours;
+	pid_t pid, holder;
+	char c;
 
 	fdry_store_close(s);
+	ck_assert(!pipe(pipes));
 	for (ours = 0; ours < 2; ours++) {
 		/* Somebody has the environment open all the time, or LMDB starts the table anew. */
-		pid_t holder = fork();
-
+		holder = fork();
 		if (!holder) {
-			if (!fdry_store_open(path, 0, &keep))
+			if (!fdry_store_open(path, 0, &keep) && write(pipes[1], "x", 1) == 1)
 				pause();
 			_exit(1);
 		}
-		usleep(100000);
+		ck_assert_int_eq(read(pipes[0], &c, 1), 1);
 		pid = fork();
 		if (!pid)
 			_exit(die_reading(NULL));
@@ -309,11 +359,7 @@ START_TEST(readers_that_died_are_cleared)
 			ck_assert_int_ge(readers_rename(pid, getpid()), 1);
 		ok(fdry_store_open(path, 0, &s));
 		fdry_store_close(s);
-		ck_assert(!mdb_env_create(&env));
-		ck_assert(!mdb_env_open(env, path, MDB_RDONLY, 0600));
-		n = 0;
-		mdb_reader_list(env, reader_line, &n);
-		mdb_env_close(env);
+		n = count_readers();
 		kill(holder, SIGKILL);
 		waitpid(holder, &status, 0);
 		ck_assert_int_eq(n, 0);
@@ -386,6 +432,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_child_opens_its_own);
 	tcase_add_test(tc, a_lock_ends_with_the_process_that_took_it);
+	tcase_add_test(tc, opening_waits_for_another_that_opens);
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
 	tcase_add_test(tc, readers_that_died_are_cleared);
 	tcase_add_test(tc, a_small_map_grows);
