@@ -154,13 +154,14 @@ struct sim_module_record {
 	static void kernel##_block(const struct sim_block *sim                                    \
 				   SIM_EACH_(SIM_FORMAL_, kernel, __VA_ARGS__))
 
-#ifndef SIM_DRIVER /* compiling device code */
-
+/* The note by which an object is recognised. */
 struct sim_note {
 	uint32_t namesz, descsz, type;
 	char name[8];
 	uint32_t abi;
 };
+
+#ifndef SIM_DRIVER /* compiling device code */
 
 __attribute__((section(".note.foundry.sim"), used, aligned(4))) static const struct sim_note sim_note = {
 	sizeof(SIM_NOTE_NAME), sizeof(uint32_t), SIM_NOTE_TYPE, SIM_NOTE_NAME, SIM_ABI

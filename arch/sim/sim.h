@@ -340,15 +340,31 @@ CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *args
 
 /* module.c: code */
 
+/* What can be set of a function or kernel: SIM_FUNC_ATTRS(X): X(CUfunction_attribute's end, member, least, most). */
+#define SIM_FUNC_ATTRS(X)                                                       \
+	X(MAX_DYNAMIC_SHARED_SIZE_BYTES, max_dynamic_shared, 0, SIM_SHARED_MAX) \
+	X(PREFERRED_SHARED_MEMORY_CARVEOUT, carveout, -1, 100)                  \
+	X(REQUIRED_CLUSTER_WIDTH, cluster_width, 0, SIM_CLUSTER_NON_PORTABLE_MAX)   \
+	X(REQUIRED_CLUSTER_HEIGHT, cluster_height, 0, SIM_CLUSTER_NON_PORTABLE_MAX) \
+	X(REQUIRED_CLUSTER_DEPTH, cluster_depth, 0, SIM_CLUSTER_NON_PORTABLE_MAX)   \
+	X(NON_PORTABLE_CLUSTER_SIZE_ALLOWED, non_portable_cluster, 0, 1)        \
+	X(CLUSTER_SCHEDULING_POLICY_PREFERENCE, cluster_policy, 0, 2)
+
+struct sim_func_attrs {
+#define X(id, member, least, most) int member;
+	SIM_FUNC_ATTRS(X)
+#undef X
+	bool set; /* any of them, by a call */
+};
+
 /* A kernel in one context; CUfunction. */
 struct sim_func {
 	struct sim_obj obj;
-	struct sim_func *next;
-	struct sim_module *module; /* owns it; NULL once that is unloaded */
+	struct sim_module *module; /* NULL once that is unloaded */
 	struct sim_ctx *ctx;
+	struct sim_code *code; /* held: what keeps the record and the kernel's code */
 	const struct sim_kernel_record *record;
-	int max_dynamic_shared, carveout, non_portable_cluster, cache_config;
-	const struct sim_kern *kern; /* the library's kernel, NULL where a module was loaded */
+	struct sim_func_attrs attrs;
 };
 
 /* The function behind a CUfunction, or behind a CUkernel in @ctx (@kern_ret then gets it, else NULL). */

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* code.h - device code: recognised, loaded, and what modules, libraries and functions are made of. */
+#ifndef FDRY_ARCH_SIM_CODE_H
+#define FDRY_ARCH_SIM_CODE_H
+
+#include "arch/sim/sim.h"
+
+/* image.c */
+
+/* A shared object of ours, inside of what the caller gave. */
+struct sim_image {
+	const unsigned char *data;
+	size_t size;
+};
+
+/* Find it in an object, a fatbin or its wrapper. NO_BINARY_FOR_GPU where there is code for something
+ * else, INVALID_PTX for text, INVALID_IMAGE for anything else. */
+CUresult sim_image_find(const void *data, struct sim_image *ret);
+
+/* A module variable as the object's symbols have it. */
+struct sim_symbol {
+	const char *name; /* in the image */
+	uint64_t value, size;
+};
+/* The variables of an object, one by one from *@at = 0; false after the last. */
+bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_symbol *ret);
+
+/* A whole file in memory; FILE_NOT_FOUND. free() it. */
+CUresult sim_file_read(const char *path, void **ret);
+
+/* code.c */
+
+struct sim_var {
+	char *name;
+	CUdeviceptr addr;
+	size_t size;
+};
+
+/* One loaded copy of an object, with variables of its own. */
+struct sim_code {
+	int refs;
+	void *handle; /* of dlopen() */
+	const struct sim_module_record *record;
+	struct sim_var *vars;
+	size_t nvars;
+};
+
+CUresult sim_code_load(const struct sim_image *image, struct sim_code **ret);
+struct sim_code *sim_code_get(struct sim_code *code);
+void sim_code_put(struct sim_code *code); /* NULL is fine */
+size_t sim_code_kernels(const struct sim_code *code);
+static inline const struct sim_kernel_record *sim_code_kernel(const struct sim_code *code, size_t i)
+{
+	return code->record->kernels[i];
+}
+const struct sim_var *sim_code_var(const struct sim_code *code, const char *name);
+
+/* The size of a kernel's parameter buffer. */
+size_t sim_record_bytes(const struct sim_kernel_record *record);
+
+/* module.c */
+
+struct sim_module {
+	struct sim_obj obj;
+	struct sim_module *next; /* of the context */
+	struct sim_ctx *ctx;
+	struct sim_code *code; /* held */
+	struct sim_library *library; /* whose instance it is, or NULL */
+	struct sim_func **funcs; /* one a kernel, in the object's order; held */
+	size_t nfuncs;
+};
+
+/* A module of @code (a reference is taken) in @ctx. */
+CUresult sim_module_new(struct sim_ctx *ctx, struct sim_code *code, struct sim_library *library,
+			struct sim_module **ret);
+/* Its handles, its functions' and its variables end; operations that hold a function still run. */
+void sim_module_close(struct sim_module *m);
+struct sim_func *sim_module_func(const struct sim_module *m, const char *name);
+
+/* library.c */
+
+struct sim_kern {
+	struct sim_obj obj;
+	struct sim_library *library; /* NULL once unloaded */
+	size_t index;                /* in the object's order */
+	const struct sim_kernel_record *record;
+	struct sim_func_attrs attrs[SIM_DEVICES_MAX];
+};
+
+/* The instance of @lib in @ctx, loaded when first asked for. */
+CUresult sim_library_module(struct sim_library *lib, struct sim_ctx *ctx, struct sim_module **ret);
+void sim_library_forget(struct sim_library *lib, const struct sim_module *m);
+
+/* function.c */
+
+/* Nothing set yet. */
+struct sim_func_attrs sim_func_attrs_initial(const struct sim_kernel_record *record);
+/* How many blocks of it fit one SM. */
+unsigned int sim_occupancy(const struct sim_kernel_record *record, size_t threads, size_t shared);
+
+/* link.c */
+
+#define SIM_PTX_REFUSED "the software driver cannot compile PTX: give it an object compiled for it (arch/sim/kernel.h)"
+/* Leave @text in the error log that the JIT options name, if they name one. */
+void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values, const char *text);
+
+#endif
