@@ -189,7 +189,7 @@ void *fdry_find_driver(void)
 
 const char *fdry_find_path(void)
 {
-	return fdry_find_driver() ? published->path : NULL;
+	return fdry_find_driver() ? find()->path : NULL;
 }
 
 bool fdry_find_forked(void)
