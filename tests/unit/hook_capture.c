@@ -283,6 +283,48 @@ START_TEST(launches_are_counted)
 }
 END_TEST
 
+static void *launch(void *exec)
+{
+	return (void *)(uintptr_t)cuda(cuGraphLaunch, exec, CU_STREAM_PER_THREAD);
+}
+
+/* Held launches do nothing, in the thread that asked for it alone. */
+START_TEST(launches_can_be_held)
+{
+	CUdeviceptr p;
+	CUgraphExec exec;
+	uint32_t word = 0;
+	CUgraph graph;
+	pthread_t t;
+	CUstream s;
+	void *res;
+
+	test_hook();
+	s = stream_new();
+	cuda_ok(cuMemAlloc_v2, &p, 64);
+	cuda_ok(cuMemsetD32_v2, p, 1, 16);
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	cuda_ok(cuMemsetD32Async, p, 2, 16, s);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+	cuda_ok(cuGraphInstantiateWithFlags, &exec, graph, 0);
+	hook->launches_hold(1);
+	cuda_ok(cuGraphLaunch, exec, s);
+	ck_assert_int_eq(cuda_ptsz(cuGraphLaunch, exec, s), CUDA_SUCCESS);
+	pthread_create(&t, NULL, launch, (void *)0x999); /* no such graph: this one gets to the driver */
+	pthread_join(t, &res);
+	ck_assert_ptr_nonnull(res);
+	ck_assert_uint_eq(live().graph_launches, 1);
+	cuda_ok(cuStreamSynchronize, s);
+	cuda_ok(cuMemcpyDtoH_v2, &word, p, 4);
+	ck_assert_uint_eq(word, 1);
+	hook->launches_hold(0);
+	cuda_ok(cuGraphLaunch, exec, s);
+	cuda_ok(cuStreamSynchronize, s);
+	cuda_ok(cuMemcpyDtoH_v2, &word, p, 4);
+	ck_assert_uint_eq(word, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hook_capture");
@@ -302,6 +344,7 @@ int main(void)
 	suite_add_tcase(s, tc);
 	tc = tcase_create("live");
 	tcase_add_test(tc, launches_are_counted);
+	tcase_add_test(tc, launches_can_be_held);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
