@@ -32,22 +32,23 @@ static const struct hook {
 
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
-/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells. Learnt
+/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells, which for
+ * a hook without stream variants is asked with the flags of each. Learnt
  * without a lock, for the reason that find.c gives: threads may learn the same side by side. */
 static void *exported[HOOKS];
-static void *told[HOOKS];
+static void *told[HOOKS][2];
 static bool learnt;
 static uint64_t unwrapped;
 
-static void *ask(const struct hook *h)
+static void *ask(const struct hook *h, int stream)
 {
 	CUdriverProcAddressQueryResult status;
 	void *ret = NULL;
 
 	if (fdry_slot_lookup(FDRY_SLOT_cuGetProcAddress_v2)) {
-		if (fdry_real(cuGetProcAddress_v2)(h->name, &ret, h->since, h->stream, &status))
+		if (fdry_real(cuGetProcAddress_v2)(h->name, &ret, h->since, stream, &status))
 			ret = NULL;
-	} else if (fdry_real(cuGetProcAddress)(h->name, &ret, h->since, h->stream)) {
+	} else if (fdry_real(cuGetProcAddress)(h->name, &ret, h->since, stream)) {
 		ret = NULL;
 	}
 	return ret;
@@ -59,7 +60,8 @@ static void learn(void)
 
 	for (i = 0; i < HOOKS; i++) {
 		__atomic_store_n(&exported[i], fdry_slot_lookup(hooks[i].slot), __ATOMIC_RELAXED);
-		__atomic_store_n(&told[i], ask(&hooks[i]), __ATOMIC_RELAXED);
+		__atomic_store_n(&told[i][0], ask(&hooks[i], hooks[i].stream), __ATOMIC_RELAXED);
+		__atomic_store_n(&told[i][1], ask(&hooks[i], hooks[i].stream ? hooks[i].stream : PER_THREAD), __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&learnt, true, __ATOMIC_RELEASE);
 }
@@ -73,7 +75,8 @@ static void *ours_for(void *real)
 		if (__atomic_load_n(&exported[i], __ATOMIC_RELAXED) == real)
 			return hooks[i].ours;
 	for (i = 0; i < HOOKS; i++)
-		if (__atomic_load_n(&told[i], __ATOMIC_RELAXED) == real)
+		if (__atomic_load_n(&told[i][0], __ATOMIC_RELAXED) == real ||
+		    __atomic_load_n(&told[i][1], __ATOMIC_RELAXED) == real)
 			return hooks[i].ours;
 	return NULL;
 }

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The stand-in in front of the machine's own driver: it finds it, every hooked function
+ * is what cuGetProcAddress answers, and memory, captures and code go through it.
+ */
+#include "tests/unit/hook.h"
+
+#include <string.h>
+
+#define MIB (1ull << 20)
+#define BASE 0x520000000000ull
+#define SIZE (1024 * MIB)
+
+#define ANY CU_GET_PROC_ADDRESS_DEFAULT
+#define LEGACY CU_GET_PROC_ADDRESS_LEGACY_STREAM
+#define PER_THREAD CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+
+static const struct {
+	const char *symbol, *name;
+	int since, stream;
+} hooks[] = {
+#define HOOK(symbol, name, since, stream, params) { #symbol, #name, since, stream },
+#include "hook/hooks.def"
+#undef HOOK
+};
+
+#define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
+
+static const char ptx[] = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+
+static void *ask(const char *name, int version, unsigned long long flags)
+{
+	CUdriverProcAddressQueryResult status;
+	void *p = NULL;
+
+	return cuda(cuGetProcAddress_v2, name, &p, version, flags, &status) ? NULL : p;
+}
+
+/* Every hooked function under its own version, and under the newest this driver has, with all flags. */
+START_TEST(every_hook_is_answered)
+{
+	static const int streams[] = { ANY, LEGACY, PER_THREAD };
+	struct fdry_hook_live live;
+	void *real = dlopen(hook->real_path(), RTLD_NOW | RTLD_NOLOAD), *p;
+	int version = 0;
+	size_t i, k, same = 0, n = 0;
+
+	ck_assert_ptr_nonnull(real);
+	cuda_ok(cuDriverGetVersion, &version);
+	for (i = 0; i < HOOKS; i++) {
+		if (hooks[i].since > version)
+			continue;
+		ck_assert_msg(dlsym(real, hooks[i].symbol) != NULL, "the driver does not export %s", hooks[i].symbol);
+		for (k = 0; k < 3; k++) {
+			if (hooks[i].stream && hooks[i].stream != streams[k])
+				continue;
+			p = ask(hooks[i].name, hooks[i].since, (unsigned long long)streams[k]);
+			if (!p && hooks[i].since < 3000)
+				continue; /* a driver may know no such old version */
+			n++;
+			same += p == test_hook_symbol(hooks[i].symbol);
+			if (p != test_hook_symbol(hooks[i].symbol))
+				printf("%s, version %d, flags %d: another function\n", hooks[i].name, hooks[i].since, streams[k]);
+			ask(hooks[i].name, version, (unsigned long long)streams[k]);
+		}
+	}
+	printf("%zu of %zu answers are the hook of that version\n", same, n);
+	hook->live(&live);
+	ck_assert_msg(live.unwrapped == 0, "%llu answers went out unwrapped", (unsigned long long)live.unwrapped);
+}
+END_TEST
+
+START_TEST(region_addresses)
+{
+	CUdeviceptr a, b, base;
+	uint32_t word = 0;
+	size_t size;
+
+	ck_assert_msg(!hook->region_begin(BASE, SIZE), "%s", hook->last_error());
+	cuda_ok(cuMemAlloc_v2, &a, 1000);
+	cuda_ok(cuMemAlloc_v2, &b, 300 * MIB);
+	ck_assert_uint_eq(a, BASE);
+	ck_assert(b > a && b + 300 * MIB <= BASE + SIZE);
+	cuda_ok(cuMemsetD32_v2, b, 0x1234567, 300 * MIB / 4);
+	cuda_ok(cuMemcpyDtoH_v2, &word, b + 300 * MIB - 4, 4);
+	ck_assert_uint_eq(word, 0x1234567);
+	cuda_ok(cuMemGetAddressRange_v2, &base, &size, b + 7);
+	ck_assert_uint_eq(base, b);
+	ck_assert_uint_eq(size, 300 * MIB);
+	cuda_ok(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, a);
+	ck_assert_uint_eq(size, 1000);
+	ck_assert_int_eq(cuda(cuMemAlloc_v2, &base, SIZE), CUDA_ERROR_OUT_OF_MEMORY);
+	cuda_ok(cuMemFree_v2, b);
+	cuda_ok(cuMemFree_v2, a);
+	ck_assert_int_eq(hook->region_end(), 0);
+	cuda_ok(cuMemAlloc_v2, &a, 1000);
+	ck_assert(a < BASE || a >= BASE + SIZE);
+	cuda_ok(cuMemFree_v2, a);
+}
+END_TEST
+
+static void capture(CUstreamCaptureMode mode)
+{
+	struct fdry_hook_live live;
+	uint32_t word = 0;
+	CUdeviceptr old, p;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream s;
+
+	ck_assert_msg(!hook->region_begin(BASE, SIZE), "%s", hook->last_error());
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuMemAlloc_v2, &old, 64 * MIB);
+	cuda_ok(cuStreamBeginCapture_v2, s, mode);
+	ck_assert_msg(!cuda(cuMemAlloc_v2, &p, 64 * MIB), "mode %d: %s", (int)mode, hook->last_error());
+	cuda_ok(cuMemFree_v2, old);
+	cuda_ok(cuMemsetD32Async, p, 7, 4, s);
+	hook->live(&live);
+	ck_assert_uint_eq(live.captures, 1);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+	hook->live(&live);
+	ck_assert_uint_eq(live.captures, 0);
+	cuda_ok(cuMemcpyDtoH_v2, &word, p, 4);
+	ck_assert_uint_eq(word, FDRY_STAMP);
+	cuda_ok(cuGraphInstantiateWithFlags, &exec, graph, 0);
+	cuda_ok(cuGraphLaunch, exec, s);
+	cuda_ok(cuStreamSynchronize, s);
+	cuda_ok(cuMemcpyDtoH_v2, &word, p + 12, 4);
+	ck_assert_uint_eq(word, 7);
+	cuda_ok(cuGraphExecDestroy, exec);
+	cuda_ok(cuGraphDestroy, graph);
+	cuda_ok(cuStreamDestroy_v2, s);
+	cuda_ok(cuMemFree_v2, p);
+	ck_assert_int_eq(hook->region_end(), 0);
+}
+
+START_TEST(allocations_while_capturing)
+{
+	capture(CU_STREAM_CAPTURE_MODE_RELAXED);
+	capture(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	capture(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+END_TEST
+
+/* A capture that fails to end is over, for the driver and for the stand-in. */
+START_TEST(a_fork_that_never_joins)
+{
+	CUstreamCaptureStatus status;
+	struct fdry_hook_live live;
+	CUgraph graph = NULL;
+	CUstream s, t;
+	CUdeviceptr p;
+	CUevent e;
+	CUresult res;
+
+	cuda_ok(cuMemAlloc_v2, &p, 64);
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING);
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	cuda_ok(cuEventRecord, e, s);
+	cuda_ok(cuStreamWaitEvent, t, e, 0);
+	cuda_ok(cuMemsetD32Async, p, 7, 1, t);
+	res = cuda(cuStreamEndCapture, s, &graph);
+	ck_assert_int_ne(res, CUDA_SUCCESS);
+	hook->live(&live);
+	cuda_ok(cuStreamIsCapturing, s, &status);
+	printf("an unjoined capture ends with %d; the stream's state is %d afterwards\n", (int)res, (int)status);
+	ck_assert_int_eq(live.captures != 0, status != CU_STREAM_CAPTURE_STATUS_NONE);
+	cuda_ok(cuStreamDestroy_v2, s);
+	cuda_ok(cuStreamDestroy_v2, t);
+	hook->live(&live);
+	ck_assert_uint_eq(live.captures, 0);
+	cuda_ok(cuMemFree_v2, p);
+}
+END_TEST
+
+static void found_as(CUmodule m, enum fdry_code_kind kind, size_t len)
+{
+	struct fdry_code c;
+
+	ck_assert_int_eq(hook->code_find(NULL, m, &c), 0);
+	ck_assert_int_eq(c.kind, kind);
+	ck_assert_uint_eq(c.len, len);
+}
+
+START_TEST(code_is_found)
+{
+	char *text = strdup(ptx);
+	CUlinkState link;
+	CUmodule m, n;
+	CUlibrary l;
+	struct fdry_code c;
+	void *cubin;
+	size_t len;
+
+	cuda_ok(cuModuleLoadData, &m, text);
+	cuda_ok(cuLinkCreate_v2, 0, NULL, NULL, &link);
+	cuda_ok(cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text, sizeof(ptx), "x", 0, NULL, NULL);
+	cuda_ok(cuLinkComplete, link, &cubin, &len);
+	cuda_ok(cuModuleLoadData, &n, cubin);
+	cuda_ok(cuLibraryLoadData, &l, cubin, NULL, NULL, 0, NULL, NULL, 0);
+	cuda_ok(cuLinkDestroy, link);
+	memset(text, 'x', strlen(text));
+	free(text);
+	found_as(m, FDRY_CODE_PTX, sizeof(ptx));
+	ck_assert_int_eq(hook->code_find(NULL, n, &c), 0);
+	printf("the linker gives %zu bytes, of which the ELF file is %zu\n", len, c.len);
+	ck_assert_int_eq(c.kind, FDRY_CODE_ELF);
+	ck_assert_uint_le(c.len, len);
+	ck_assert_int_eq(hook->code_find(l, NULL, &c), 0);
+	cuda_ok(cuModuleUnload, m);
+	cuda_ok(cuModuleUnload, n);
+	/* what was kept is the whole of it: it loads again */
+	cuda_ok(cuModuleLoadData, &n, c.data);
+	cuda_ok(cuModuleGetFunction, &(CUfunction){ NULL }, n, "nothing");
+	cuda_ok(cuModuleUnload, n);
+	cuda_ok(cuLibraryGetModule, &m, l);
+	ck_assert_int_eq(hook->code_find(NULL, m, &c), 0);
+	cuda_ok(cuLibraryUnload, l);
+}
+END_TEST
+
+static void start(void)
+{
+	CUcontext ctx;
+	CUresult res;
+
+	test_hook_open();
+	res = cuda(cuInit, 0);
+	if (res == CUDA_ERROR_NO_DEVICE) {
+		printf("SKIP: no GPU: %s\n", hook->real_path() ? "cuInit finds none" : hook->last_error());
+		exit(77);
+	}
+	ck_assert_int_eq(res, CUDA_SUCCESS);
+	cuda_ok(cuDevicePrimaryCtxRetain, &ctx, 0);
+	cuda_ok(cuCtxSetCurrent, ctx);
+	printf("in front of %s\n", hook->real_path());
+}
+
+int main(void)
+{
+	Suite *s = suite_create("hook");
+	TCase *tc = tcase_create("hook");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_unchecked_fixture(tc, start, NULL);
+	tcase_add_test(tc, every_hook_is_answered);
+	tcase_add_test(tc, region_addresses);
+	tcase_add_test(tc, allocations_while_capturing);
+	tcase_add_test(tc, a_fork_that_never_joins);
+	tcase_add_test(tc, code_is_found);
+	suite_add_tcase(s, tc);
+	/* A forked child cannot use the driver that its parent started. */
+	srunner_set_fork_status(sr, CK_NOFORK);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
