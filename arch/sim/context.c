@@ -119,8 +119,7 @@ static void ctx_destroy(struct sim_ctx *ctx)
 {
 	sim_obj_get(&ctx->obj);
 	sim_obj_close(&ctx->obj);
-	if (sim_capture_ctx_gone)
-		sim_capture_ctx_gone(ctx);
+	sim_capture_ctx_gone(ctx);
 	sim_ctx_wait(ctx);
 	sim_ctx_streams_release(ctx);
 	sim_events_release(ctx);

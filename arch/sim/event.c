@@ -43,15 +43,13 @@ struct sim_fence *sim_event_arm(struct sim_event *ev)
 		return NULL;
 	sim_fence_put(ev->fence);
 	ev->fence = sim_fence_get(f);
-	if (sim_capture_event_gone)
-		sim_capture_event_gone(ev);
+	sim_capture_event_gone(ev);
 	return f;
 }
 
 static void event_close(struct sim_event *ev)
 {
-	if (sim_capture_event_gone)
-		sim_capture_event_gone(ev);
+	sim_capture_event_gone(ev);
 	ev->ctx = NULL;
 	sim_obj_close(&ev->obj);
 }

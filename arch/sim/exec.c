@@ -113,7 +113,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph graph, unsigned l
 static CUresult stream_check(CUstream stream, struct sim_stream **ret)
 {
 	SIM_TRY(sim_stream_find(stream, ret));
-	return (*ret)->capture && sim_capture_sync ? sim_capture_sync(*ret) : CUDA_SUCCESS;
+	return (*ret)->capture ? sim_capture_sync(*ret) : CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)

@@ -98,6 +98,8 @@ CUresult sim_node_place(const struct sim_place *at, CUgraphNodeType type, struct
 
 /* Make kernel parameters into work in the context that they name. @attrs: of the node that they are for, or NULL. */
 CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_launch *attrs, struct sim_op *ret);
+/* The same launch once more, checked as it is now: attributes of node and function may have changed. */
+CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret);
 CUresult sim_memcpy_make(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sim_op *ret);
 CUresult sim_memset_make(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_op *ret);
 CUresult sim_host_make(const CUDA_HOST_NODE_PARAMS *p, struct sim_op *ret);

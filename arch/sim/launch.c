@@ -74,7 +74,7 @@ static bool attrs_ok(const struct sim_launch_args *a)
 	if (a->nattrs && !a->attrs)
 		return false;
 	for (i = 0; i < a->nattrs; i++)
-		if ((unsigned int)a->attrs[i].id > CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
+		if ((unsigned int)a->attrs[i].id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
 			return false;
 	return true;
 }

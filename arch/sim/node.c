@@ -120,7 +120,7 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS
 		.kernelParams = l->packed ? NULL : n->params,
 		.extra = l->packed ? n->params : NULL,
 		.kern = l->kern,
-		.ctx = (CUcontext)(uintptr_t)l->func->ctx->handle,
+		.ctx = l->func->module ? (CUcontext)(uintptr_t)l->func->ctx->handle : NULL,
 	};
 	return CUDA_SUCCESS;
 }
@@ -331,6 +331,16 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
 	return event_node_set(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
+/* Is @g the graph of @handle or one that it lies in? */
+static bool encloses(const struct sim_graph *g, CUgraph handle)
+{
+	const struct sim_graph *in = sim_find(handle, SIM_GRAPH);
+
+	while (in && in != g)
+		in = in->parent ? in->parent->graph : NULL;
+	return in != NULL;
+}
+
 /* A child graph node. @move: @child itself becomes the node's, else a clone. */
 static CUresult child_add(const struct sim_place *at, CUgraph child, bool move, CUgraphNode *ret)
 {
@@ -339,7 +349,7 @@ static CUresult child_add(const struct sim_place *at, CUgraph child, bool move, 
 	CUresult res;
 
 	SIM_TRY(sim_graph_find(child, &g));
-	if (!ret || (move && (g->parent || g->capture || child == at->graph)))
+	if (!ret || (move && (g->parent || g->capture || encloses(g, at->graph))))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!move)
 		SIM_TRY(sim_graph_clone(g, &g));

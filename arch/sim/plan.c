@@ -125,6 +125,8 @@ static CUresult step_make(const struct sim_node *n, struct sim_step *s, uint64_t
 		s->deps[s->ndeps] = (struct sim_step_dep){ n->in.v[s->ndeps].node->index, n->in.v[s->ndeps].data };
 	if (n->child)
 		return sim_plan_make(n->child, &s->child, bad);
+	if (n->op.kind == SIM_OP_KERNEL)
+		return sim_kernel_check(&n->op.launch, &s->op);
 	return sim_op_copy(&n->op, &s->op);
 }
 

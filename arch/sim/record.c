@@ -231,7 +231,7 @@ static bool forbids(const struct sim_capture *c)
 	return mine || (sim_capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-CUresult sim_capture_unsafe(void)
+CUresult sim_unsafe(void)
 {
 	CUresult res = CUDA_SUCCESS;
 

@@ -437,30 +437,24 @@ CUresult sim_event_find(CUevent handle, struct sim_event **ret); /* INVALID_HAND
 /* Begin a new record: the event is pending from now until the returned (held) fence is signalled. NULL: out of memory. */
 struct sim_fence *sim_event_arm(struct sim_event *ev);
 
-/* capture.c, once it is there: calls into capture. All with the lock; weak, so that the
- * driver links without them. */
-#define SIM_WEAK __attribute__((weak))
+/* record.c: calls into capture */
 
 /* An operation submitted to a stream with ->capture set; consumes it. Handles EVENT_RECORD and EVENT_WAIT too. */
-CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op) SIM_WEAK;
+CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op);
 /* cuStreamWaitEvent by a stream that does not capture on an event with ->capture set: the stream joins. */
-CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev) SIM_WEAK;
+CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev);
 /* Called first by everything that is unsafe while capturing (allocation, synchronous copies, synchronisation
  * of a context, ...): STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or CUDA_SUCCESS. */
-CUresult sim_capture_unsafe(void) SIM_WEAK;
+CUresult sim_unsafe(void);
 /* Synchronisation, query or destruction of a stream with ->capture set. */
-CUresult sim_capture_sync(struct sim_stream *s) SIM_WEAK;
+CUresult sim_capture_sync(struct sim_stream *s);
 /* Query or synchronisation of an event with ->capture set. */
-CUresult sim_capture_event(struct sim_event *ev) SIM_WEAK;
+CUresult sim_capture_event(struct sim_event *ev);
 /* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams captures. */
-CUresult sim_capture_legacy(struct sim_ctx *ctx) SIM_WEAK;
-static inline CUresult sim_unsafe(void)
-{
-	return sim_capture_unsafe ? sim_capture_unsafe() : CUDA_SUCCESS;
-}
+CUresult sim_capture_legacy(struct sim_ctx *ctx);
 /* A stream (which may be capturing), an event or a context is about to go away: drop what is kept about it. */
-void sim_capture_stream_gone(struct sim_stream *s) SIM_WEAK;
-void sim_capture_event_gone(struct sim_event *ev) SIM_WEAK;
-void sim_capture_ctx_gone(struct sim_ctx *ctx) SIM_WEAK;
+void sim_capture_stream_gone(struct sim_stream *s);
+void sim_capture_event_gone(struct sim_event *ev);
+void sim_capture_ctx_gone(struct sim_ctx *ctx);
 
 #endif

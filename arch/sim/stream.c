@@ -255,8 +255,7 @@ void sim_ctx_streams_release(struct sim_ctx *ctx)
 		next = s->next;
 		if (s->ctx != ctx || s->stopping)
 			continue;
-		if (sim_capture_stream_gone)
-			sim_capture_stream_gone(s);
+		sim_capture_stream_gone(s);
 		stream_stop(s);
 	}
 	ctx->legacy = NULL;
@@ -328,7 +327,7 @@ static CUresult submit(struct sim_stream *s, struct sim_op *op, struct sim_fence
 {
 	struct sim_task *t;
 
-	if (s == s->ctx->legacy && sim_capture_legacy)
+	if (s == s->ctx->legacy)
 		SIM_TRY(sim_capture_legacy(s->ctx));
 	if (s->ctx->error)
 		return s->ctx->error;
@@ -447,8 +446,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 	s = sim_find(handle, SIM_STREAM);
 	if (!s)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (sim_capture_stream_gone)
-		sim_capture_stream_gone(s);
+	sim_capture_stream_gone(s);
 	stream_stop(s);
 	return CUDA_SUCCESS;
 }
@@ -461,7 +459,7 @@ CUresult cuStreamSynchronize(CUstream handle)
 	SIM_TRY(sim_stream_find(handle, &s));
 	if (s->capture)
 		return sim_capture_sync(s);
-	if (s == s->ctx->legacy && sim_capture_legacy)
+	if (s == s->ctx->legacy)
 		SIM_TRY(sim_capture_legacy(s->ctx));
 	return sim_stream_wait(s);
 }
@@ -476,7 +474,7 @@ CUresult cuStreamQuery(CUstream handle)
 	SIM_TRY(sim_stream_find(handle, &s));
 	if (s->capture)
 		return sim_capture_sync(s);
-	if (s == s->ctx->legacy && sim_capture_legacy)
+	if (s == s->ctx->legacy)
 		SIM_TRY(sim_capture_legacy(s->ctx));
 	SIM_TRY(fences_before(s, &fs));
 	fences_add(&fs, s->tail);

@@ -7,8 +7,7 @@
  */
 #include "arch/sim/graph.h"
 
-/* Until kernels can be launched, nodes cannot either. */
-#pragma weak sim_launch_make
+#include <string.h>
 
 static CUresult kernel_ctx(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_ctx **ret)
 {
@@ -39,9 +38,31 @@ CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_laun
 		args.nattrs = attrs->nattrs;
 	}
 	SIM_TRY(kernel_ctx(p, &ctx));
-	if (!sim_launch_make)
-		return CUDA_ERROR_NOT_SUPPORTED;
 	return sim_launch_make(ctx, &args, ret);
+}
+
+CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret)
+{
+	size_t size = l->args_size;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
+	struct sim_launch_args args = {
+		.func = SIM_HANDLE(CUfunction, l->func),
+		.grid = { l->grid[0], l->grid[1], l->grid[2] },
+		.block = { l->block[0], l->block[1], l->block[2] },
+		.shared = l->shared,
+		.attrs = l->attrs,
+		.nattrs = l->nattrs,
+		.extra = size ? extra : NULL,
+	};
+
+	if (!l->func->module)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (l->kern)
+		args.func = (CUfunction)l->kern;
+	SIM_TRY(sim_launch_make(l->func->ctx, &args, ret));
+	ret->launch.packed = l->packed;
+	return CUDA_SUCCESS;
 }
 
 CUresult sim_memcpy_make(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sim_op *ret)
@@ -76,7 +97,9 @@ CUresult sim_event_make(CUevent event, enum sim_op_kind kind, struct sim_op *ret
 	if (!ev)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_obj_get(&ev->obj);
-	*ret = (struct sim_op){ .kind = kind, .event = { .event = ev } };
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = kind;
+	ret->event.event = ev;
 	return CUDA_SUCCESS;
 }
 
