@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Stream capture in the software driver: what does not go with it, and what is left then. */
+#include <pthread.h>
+
+#include "tests/unit/sim_capture.h"
+
+START_TEST(beginning_is_checked)
+{
+	CUgraph g;
+
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamBeginCapture)(NULL, GLOBAL));
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamBeginCapture)(CU_STREAM_LEGACY, GLOBAL));
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamBeginCapture)(fx.stream, (CUstreamCaptureMode)3));
+	is(CUDA_ERROR_INVALID_HANDLE, CU(cuStreamBeginCapture)((CUstream)0x1230, GLOBAL));
+	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamEndCapture)(fx.stream, &g));
+	begin(GLOBAL);
+	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamBeginCapture)(fx.stream, GLOBAL));
+	ok(CU(cuGraphDestroy)(end()));
+}
+END_TEST
+
+/* What waits for the capturing stream cannot be captured, in every mode. */
+START_TEST(synchronising_invalidates)
+{
+	CUstreamCaptureMode mode;
+
+	for (mode = GLOBAL; mode <= RELAXED; mode++) {
+		begin(mode);
+		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamSynchronize)(fx.stream));
+		ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, step_launch(fx.stream, 0, 1));
+		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamSynchronize)(fx.stream));
+		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		begin(mode);
+		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamQuery)(fx.stream));
+		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ok(step_launch(fx.stream, 0, 1));
+	}
+}
+END_TEST
+
+START_TEST(unsafe_calls_invalidate)
+{
+	CUstreamCaptureMode mode;
+	CUdeviceptr p = 0;
+
+	for (mode = GLOBAL; mode <= THREAD_LOCAL; mode++) {
+		begin(mode);
+		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuMemAlloc)(&p, 64));
+		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		begin(mode);
+		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuCtxSynchronize)());
+		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	begin(RELAXED);
+	ok(CU(cuMemAlloc)(&p, 64));
+	ok(CU(cuMemFree)(p));
+	ok(CU(cuGraphDestroy)(end()));
+	/* The thread may say that it knows what it does. */
+	mode = RELAXED;
+	begin(GLOBAL);
+	ok(CU(cuThreadExchangeStreamCaptureMode)(&mode));
+	ck_assert_int_eq(mode, GLOBAL);
+	ok(CU(cuMemAlloc)(&p, 64));
+	ok(CU(cuMemFree)(p));
+	ok(CU(cuThreadExchangeStreamCaptureMode)(&mode));
+	ck_assert_int_eq(mode, RELAXED);
+	ok(CU(cuGraphDestroy)(end()));
+	mode = (CUstreamCaptureMode)3;
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuThreadExchangeStreamCaptureMode)(&mode));
+}
+END_TEST
+
+struct elsewhere {
+	CUstreamCaptureMode mode;
+	CUresult res;
+	bool end;
+};
+
+static void *elsewhere(void *arg)
+{
+	struct elsewhere *e = arg;
+	CUdeviceptr p;
+	CUgraph g;
+
+	CU(cuCtxSetCurrent)(fx.ctx);
+	CU(cuThreadExchangeStreamCaptureMode)(&e->mode);
+	if (e->end) {
+		e->res = CU(cuStreamEndCapture)(fx.stream, &g);
+		if (!e->res)
+			CU(cuGraphDestroy)(g);
+		return NULL;
+	}
+	e->res = CU(cuMemAlloc)(&p, 64);
+	if (!e->res)
+		CU(cuMemFree)(p);
+	return NULL;
+}
+
+/* What another thread in this mode is answered while this one captures. */
+static CUresult from_elsewhere(CUstreamCaptureMode mode, bool finish)
+{
+	struct elsewhere e = { mode, CUDA_SUCCESS, finish };
+	pthread_t t;
+
+	ck_assert_int_eq(pthread_create(&t, NULL, elsewhere, &e), 0);
+	pthread_join(t, NULL);
+	return e.res;
+}
+
+START_TEST(other_threads)
+{
+	begin(GLOBAL);
+	ok(from_elsewhere(THREAD_LOCAL, false));
+	ok(from_elsewhere(RELAXED, false));
+	is(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, from_elsewhere(GLOBAL, true));
+	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, from_elsewhere(GLOBAL, false));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	begin(THREAD_LOCAL);
+	ok(from_elsewhere(GLOBAL, false));
+	is(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, from_elsewhere(GLOBAL, true));
+	ok(CU(cuGraphDestroy)(end()));
+	begin(RELAXED);
+	ok(from_elsewhere(GLOBAL, false));
+	ok(from_elsewhere(GLOBAL, true));
+	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
+}
+END_TEST
+
+START_TEST(legacy_stream)
+{
+	CUstreamCaptureStatus st;
+	CUstream blocking;
+	CUgraph g;
+
+	ok(CU(cuStreamCreate)(&blocking, CU_STREAM_DEFAULT));
+	ok(CU(cuStreamBeginCapture)(blocking, RELAXED));
+	is(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CU(cuStreamIsCapturing)(NULL, &st));
+	ck_assert_int_eq(status(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	is(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, step_launch(NULL, 0, 1));
+	ck_assert_int_eq(status(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(blocking, &g));
+	/* Streams that do not block know nothing of the legacy stream. */
+	begin(RELAXED);
+	ok(CU(cuStreamIsCapturing)(NULL, &st));
+	ck_assert_int_eq(st, CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(step_launch(NULL, 0, 1));
+	ok(CU(cuStreamSynchronize)(NULL));
+	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuStreamDestroy)(blocking));
+}
+END_TEST
+
+START_TEST(events_across_the_border)
+{
+	CUevent outside = event_new(), inside = event_new(), never = event_new();
+	CUstream other = stream_new();
+	CUgraph g;
+
+	ok(CU(cuEventRecord)(outside, other));
+	begin(GLOBAL);
+	ok(CU(cuStreamWaitEvent)(fx.stream, never, 0)); /* stands for no work at all */
+	is(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CU(cuStreamWaitEvent)(fx.stream, outside, 0));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	begin(GLOBAL);
+	ok(step_launch(fx.stream, 0, 1));
+	ok(CU(cuEventRecord)(inside, fx.stream));
+	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventQuery)(inside));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventSynchronize)(inside));
+	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuStreamWaitEvent)(other, inside, 0));
+	ok(CU(cuEventRecord)(inside, other)); /* an ordinary event again */
+	ok(CU(cuEventSynchronize)(inside));
+	begin(RELAXED);
+	ok(CU(cuEventRecord)(inside, fx.stream));
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamWaitEvent)(NULL, inside, 0));
+	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamWaitEvent)(other, inside, 0));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	/* Two captures may not meet. */
+	begin(RELAXED);
+	ok(CU(cuStreamBeginCapture)(other, RELAXED));
+	ok(CU(cuEventRecord)(inside, fx.stream));
+	is(CUDA_ERROR_STREAM_CAPTURE_MERGE, CU(cuStreamWaitEvent)(other, inside, 0));
+	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(other, &g));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ok(CU(cuStreamDestroy)(other));
+	ok(CU(cuEventDestroy)(outside));
+	ok(CU(cuEventDestroy)(inside));
+	ok(CU(cuEventDestroy)(never));
+}
+END_TEST
+
+START_TEST(streams_that_go_away)
+{
+	CUevent ev = event_new();
+	CUstream origin = stream_new(), side = stream_new();
+	CUgraph g;
+
+	ok(CU(cuStreamBeginCapture)(origin, GLOBAL));
+	ok(step_launch(origin, 0, 1));
+	ok(CU(cuEventRecord)(ev, origin));
+	ok(CU(cuStreamWaitEvent)(side, ev, 0));
+	ok(CU(cuStreamDestroy)(origin));
+	ck_assert_int_eq(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
+	begin(GLOBAL);
+	ok(CU(cuEventRecord)(ev, fx.stream));
+	ok(CU(cuStreamWaitEvent)(side, ev, 0));
+	ok(CU(cuStreamDestroy)(side));
+	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(fx.stream, &g));
+	ok(CU(cuEventDestroy)(ev));
+}
+END_TEST
+
+/* Whichever call of a capture fails, the stream can capture again and nothing stays behind. */
+START_TEST(calls_made_to_fail)
+{
+	static const char *const calls[] = {
+		"cuStreamBeginCapture_v2:1:2", "cuLaunchKernel:1:2", "cuLaunchKernel:2:719", "cuStreamEndCapture:1:2",
+		"cuGraphInstantiateWithFlags:1:2", "cuGraphLaunch:1:2", "cuGraphUpload:1:2", "cuGraphCreate:1:2",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		CUgraphExec x = NULL;
+		CUgraph g = NULL, made = NULL;
+		CUresult bad = CUDA_SUCCESS;
+
+		test_sim_fail(calls[i]);
+		bad |= CU(cuGraphCreate)(&made, 0);
+		bad |= CU(cuStreamBeginCapture)(fx.stream, GLOBAL);
+		bad |= step_launch(fx.stream, 0, 1);
+		bad |= step_launch(fx.stream, 0, 2);
+		if (CU(cuStreamEndCapture)(fx.stream, &g)) {
+			bad |= 1;
+			CU(cuStreamEndCapture)(fx.stream, &g);
+		}
+		if (g)
+			bad |= CU(cuGraphInstantiate)(&x, g, 0);
+		if (x)
+			bad |= CU(cuGraphUpload)(x, fx.stream) | CU(cuGraphLaunch)(x, fx.stream);
+		ck_assert_msg(bad != CUDA_SUCCESS, "%s did not fail", calls[i]);
+		ck_assert_uint_eq(test_sim_failed(), 1);
+		test_sim_fail(NULL);
+		if (x)
+			ok(CU(cuGraphExecDestroy)(x));
+		if (g)
+			ok(CU(cuGraphDestroy)(g));
+		if (made)
+			ok(CU(cuGraphDestroy)(made));
+		ok(CU(cuStreamSynchronize)(fx.stream));
+	}
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {
+		beginning_is_checked, synchronising_invalidates, unsafe_calls_invalidate, other_threads,
+		legacy_stream, events_across_the_border, streams_that_go_away, calls_made_to_fail,
+	};
+
+	return cu_main("sim_capture_rules", tests, sizeof(tests) / sizeof(*tests));
+}
