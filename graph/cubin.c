@@ -186,6 +186,8 @@ static int sections_classify(struct fdry_cubin *c)
 	c->sections = calloc(c->elf.nsections, sizeof(*c->sections));
 	if (!c->sections)
 		return fdry_nomem();
+	if (c->elf.h.type != FDRY_ET_EXEC)
+		odd(c, "it is a relocatable object, no executable%s", "");
 	for (i = 1; i < c->elf.nsections; i++)
 		section_classify(c, i);
 	for (i = c->elf.nsections - 1; i; i--) /* chains are built from their ends */
@@ -194,8 +196,6 @@ static int sections_classify(struct fdry_cubin *c)
 	for (i = c->elf.nsections - 1; i; i--)
 		if (c->sections[i].kind == FDRY_SECTION_RELOC)
 			section_patch(c, i);
-	if (c->elf.h.type != FDRY_ET_EXEC)
-		odd(c, "it is a relocatable object, no executable%s", "");
 	return 0;
 }
 

@@ -8,6 +8,7 @@
  */
 #include "graph/elf.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 static int elf_bad(const char *what)
@@ -32,11 +33,17 @@ static const char *name_at(struct fdry_span strings, uint32_t off)
 	return (const char *)strings.data + off;
 }
 
+/* The last two: variables and shared memory of relocatable objects. */
+static bool takes_no_room(uint32_t type)
+{
+	return type == FDRY_SHT_NULL || type == FDRY_SHT_NOBITS || type == 0x70000007 || type == 0x7000000a;
+}
+
 static int section_data(const struct fdry_elf *elf, struct fdry_elf_section *s)
 {
 	const struct fdry_elf_shdr *h = &s->h;
 
-	if (h->type == FDRY_SHT_NULL || h->type == FDRY_SHT_NOBITS)
+	if (takes_no_room(h->type))
 		return 0;
 	s->data.data = fdry_span_at(elf->image, h->offset, h->size);
 	s->data.len = h->size;

@@ -2,8 +2,10 @@
 /*
  * kernel_bank.c - kernel objects loaded into the driver, as functions of the current context.
  *
- * Each object is loaded once, however many kernels are in it. Attributes are set on the
- * kernel and on the context's function, where they differ from what a fresh one has. The
+ * Each object is loaded once, however many kernels are in it; only a kernel that occurs
+ * with other attributes is loaded again, since a function has one set of them. (Those
+ * have no variables in common: a seal refuses that.) Attributes are set on the kernel and
+ * on the context's function, where they differ from what a fresh one has. The
  * parameter layout that the driver reads out of the object must be the table's: the
  * arguments in graph objects are laid out by it.
  */
@@ -14,6 +16,7 @@
 
 struct loaded {
 	struct fdry_oid oid;
+	uint32_t copy; /* of how many loads of the object this is which */
 	CUlibrary library;
 };
 
@@ -21,10 +24,30 @@ struct fdry_kernel_bank {
 	const struct fdry_driver *drv;
 	struct loaded *loaded;
 	uint32_t nloaded;
+	uint32_t *copies; /* by kernel */
 	CUfunction *functions;
 };
 
-static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, fdry_object_get_fn get, void *arg, CUlibrary *ret)
+/* Which load of its object each kernel needs: equal attributes, or another function. */
+static void copies_count(const struct fdry_kernel *k, uint32_t n, uint32_t *copies)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < n; i++)
+		for (j = 0; j < i; j++) {
+			if (!fdry_oid_eq(&k[j].object, &k[i].object) || strcmp(k[j].name, k[i].name))
+				continue;
+			if (!memcmp(k[j].attrs, k[i].attrs, sizeof(k[j].attrs))) {
+				copies[i] = copies[j];
+				break;
+			}
+			if (copies[i] <= copies[j])
+				copies[i] = copies[j] + 1;
+		}
+}
+
+static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, uint32_t copy,
+		       fdry_object_get_fn get, void *arg, CUlibrary *ret)
 {
 	struct loaded *l = &bank->loaded[bank->nloaded];
 	struct fdry_span bytes;
@@ -32,7 +55,7 @@ static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 	int err;
 
 	for (i = 0; i < bank->nloaded; i++)
-		if (fdry_oid_eq(&bank->loaded[i].oid, &k->object)) {
+		if (fdry_oid_eq(&bank->loaded[i].oid, &k->object) && bank->loaded[i].copy == copy) {
 			*ret = bank->loaded[i].library;
 			return 0;
 		}
@@ -43,6 +66,7 @@ static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 	if (err)
 		return err;
 	l->oid = k->object;
+	l->copy = copy;
 	bank->nloaded++;
 	*ret = l->library;
 	return 0;
@@ -132,10 +156,13 @@ int fdry_kernel_bank_load(const struct fdry_driver *drv, CUdevice dev, const str
 	bank->drv = drv;
 	bank->loaded = calloc(count ? count : 1, sizeof(*bank->loaded));
 	bank->functions = calloc(count ? count : 1, sizeof(*bank->functions));
-	if (!bank->loaded || !bank->functions)
+	bank->copies = calloc(count ? count : 1, sizeof(*bank->copies));
+	if (!bank->loaded || !bank->functions || !bank->copies)
 		err = fdry_nomem();
+	else
+		copies_count(kernels, count, bank->copies);
 	for (i = 0; i < count && !err; i++) {
-		err = object_load(bank, &kernels[i], get, arg, &library);
+		err = object_load(bank, &kernels[i], bank->copies[i], get, arg, &library);
 		if (!err)
 			err = kernel_load(bank, dev, &kernels[i], library, &bank->functions[i]);
 		if (err)
@@ -162,6 +189,7 @@ void fdry_kernel_bank_free(struct fdry_kernel_bank *bank)
 		return;
 	for (i = 0; i < bank->nloaded; i++)
 		(void)fdry_call_raw(bank->drv, cuLibraryUnload, bank->loaded[i].library);
+	free(bank->copies);
 	free(bank->loaded);
 	free(bank->functions);
 	free(bank);

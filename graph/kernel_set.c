@@ -195,8 +195,10 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	return 0;
 }
 
+/* What the driver says and what the code says must agree: the arguments of every node are laid out by it. */
 static int code_check(const struct fdry_set_code *code, const struct found *f)
 {
+	size_t n = f->params.len / sizeof(struct fdry_param);
 	const struct fdry_cubin_kernel *k;
 
 	if (!code->cubin)
@@ -204,9 +206,11 @@ static int code_check(const struct fdry_set_code *code, const struct found *f)
 	k = fdry_cubin_kernel_find(code->cubin, f->name);
 	if (!k)
 		return fdry_fail(FDRY_E_REFUSED, "the code that it was loaded from has no such kernel, or several");
-	if (f->param_bytes > k->param_bytes || k->nparams != f->params.len / sizeof(struct fdry_param))
+	if (k->nparams != n || f->param_bytes > k->param_bytes)
 		return fdry_fail(FDRY_E_REFUSED, "the driver says %zu parameters in %u bytes, its code says %u in %u",
-				 f->params.len / sizeof(struct fdry_param), f->param_bytes, k->nparams, k->param_bytes);
+				 n, f->param_bytes, k->nparams, k->param_bytes);
+	if (n && memcmp(k->params, f->params.data, f->params.len))
+		return fdry_fail(FDRY_E_REFUSED, "the driver places its parameters elsewhere than its code does");
 	return 0;
 }
 

@@ -1,37 +1,263 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * kernel_slice.c - kernel objects out of a kernel set.
+ *
+ * The kernels of one cubin are taken together. Those that can reach a variable in common
+ * which could be written stay in one object; every other kernel gets an object of its
+ * own. Where the slicer says no, those kernels keep the whole cubin, with its reason.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "graph/kernel_set.h"
+#include "graph/reach.h"
+#include "graph/slice.h"
 
-static int object_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
+/* One kernel of the cubin at hand. */
+struct part {
+	struct fdry_set_entry *e;
+	uint32_t kernel; /* index in the cubin */
+	uint32_t group;  /* index of the first part that it must stay with */
+	struct fdry_reach reach;
+};
+
+struct parts {
+	struct fdry_kernel_set *set;
+	const struct fdry_set_code *code;
+	struct part *p;
+	uint32_t n;
+};
+
+static struct fdry_set_code *code_of(const struct fdry_kernel_set *set, const struct fdry_set_entry *e)
 {
-	const struct fdry_set_code *code = &((struct fdry_set_code *)set->codes.data)[e->code];
+	return &((struct fdry_set_code *)set->codes.data)[e->code];
+}
+
+static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32_t i)
+{
+	return ((struct fdry_set_entry **)set->entries.data)[i];
+}
+
+/* --- objects --- */
+
+/* Takes @owned over, also where the object is there already. @bytes may lie in it. */
+static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned, struct fdry_oid *ret)
+{
 	const struct fdry_set_object *o = (struct fdry_set_object *)set->objects.data;
-	struct fdry_set_object add = { .oid = code->oid, .bytes = code->bytes };
+	struct fdry_set_object add = { .bytes = bytes, .owned = *owned };
+	uint32_t i, n = fdry_kernel_set_object_count(set);
+	int err = fdry_oid_of(bytes.data, bytes.len, &add.oid);
+
+	for (i = 0; !err && i < n; i++)
+		if (fdry_oid_eq(&o[i].oid, &add.oid))
+			break;
+	if (!err && i == n)
+		err = fdry_buf_put(&set->objects, &add, sizeof(add));
+	if (err || i < n)
+		fdry_buf_release(owned);
+	memset(owned, 0, sizeof(*owned));
+	if (!err)
+		*ret = add.oid;
+	return err;
+}
+
+static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, const char *reason)
+{
+	struct fdry_buf none = { 0 };
+	char *copy = strdup(reason);
+	int err;
+
+	if (!copy)
+		return fdry_nomem();
+	err = object_add(set, code_of(set, e)->bytes, &none, &e->k.object);
+	if (err) {
+		free(copy);
+		return err;
+	}
+	e->k.whole = true;
+	free((char *)e->k.whole_reason);
+	e->k.whole_reason = copy;
+	return 0;
+}
+
+/* --- one cubin's kernels --- */
+
+/* Could both write it, or one read what the other wrote? */
+static bool shares_written(const struct fdry_cubin *c, const struct fdry_reach *a, const struct fdry_reach *b)
+{
 	uint32_t i;
 
-	e->k.whole = true;
-	e->k.whole_reason = strdup(reason);
-	e->k.object = code->oid;
-	if (!e->k.whole_reason)
+	for (i = 0; i < c->nvariables; i++)
+		if (a->variables[i] && b->variables[i] && !c->variables[i].constant && !c->variables[i].literal)
+			return true;
+	return false;
+}
+
+static void group_join(struct parts *ps, uint32_t a, uint32_t b)
+{
+	uint32_t i, from = ps->p[a].group, to = ps->p[b].group, low = from < to ? from : to;
+
+	for (i = 0; i < ps->n; i++)
+		if (ps->p[i].group == from || ps->p[i].group == to)
+			ps->p[i].group = low;
+}
+
+/* Each load of a module has variables of its own; one object could not stand for two. */
+static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
+{
+	const struct fdry_set_owner *x = (const struct fdry_set_owner *)ps->p[a].e->owners.data;
+	const struct fdry_set_owner *y = (const struct fdry_set_owner *)ps->p[b].e->owners.data;
+	size_t i, n = ps->p[b].e->owners.len / sizeof(*y);
+
+	for (i = 0; i < n; i++)
+		if (x->module != y[i].module)
+			return fdry_fail(FDRY_E_REFUSED, "kernel %.200s: its module was loaded twice, and each load has variables "
+					 "of its own that kernels write; load it once", ps->p[b].e->k.name);
+	return 0;
+}
+
+static int parts_group(struct parts *ps)
+{
+	uint32_t i, j;
+	int err;
+
+	for (i = 0; i < ps->n; i++)
+		for (j = 0; j <= i; j++) {
+			if (!shares_written(ps->code->cubin, &ps->p[i].reach, &ps->p[j].reach))
+				continue;
+			err = group_loads(ps, i, j);
+			if (err)
+				return err;
+			group_join(ps, i, j);
+		}
+	return 0;
+}
+
+static int part_look(struct parts *ps, struct fdry_set_entry *e)
+{
+	const struct fdry_cubin *c = ps->code->cubin;
+	const struct fdry_cubin_kernel *k = fdry_cubin_kernel_find(c, e->k.name);
+	struct part *p = &ps->p[ps->n];
+	int err;
+
+	if (!k)
+		return fdry_bug("kernel %.200s is not in its cubin", e->k.name);
+	p->e = e;
+	p->kernel = (uint32_t)(k - c->kernels);
+	p->group = ps->n;
+	err = fdry_reach_of(c, &p->kernel, 1, &p->reach);
+	if (err)
+		return fdry_fail_at(err, "kernel %.200s", e->k.name);
+	ps->n++;
+	if (p->reach.refused[0])
+		return fdry_fail(FDRY_E_REFUSED, "kernel %.200s %s, which cannot be restored exactly; leave it out of what "
+				 "is captured", e->k.name, p->reach.refused);
+	err = fdry_set_variables_check(ps->set, e, &p->reach);
+	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
+}
+
+/* The slice of @kernels, or FDRY_E_NOSLICE. */
+static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n, struct fdry_buf *ret)
+{
+	struct fdry_reach all;
+	int err = fdry_reach_of(c, kernels, n, &all);
+
+	if (err)
+		return err;
+	err = fdry_slice(&all, ret);
+	fdry_reach_release(&all);
+	return err;
+}
+
+static int group_whole(struct parts *ps, uint32_t group)
+{
+	char reason[200];
+	uint32_t i;
+	int err = 0;
+
+	snprintf(reason, sizeof(reason), "%s", fdry_last_error());
+	for (i = 0; !err && i < ps->n; i++)
+		if (ps->p[i].group == group)
+			err = entry_whole(ps->set, ps->p[i].e, reason);
+	return err;
+}
+
+static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)
+{
+	struct fdry_buf slice = { 0 };
+	struct fdry_oid oid;
+	uint32_t i, n = 0;
+	int err;
+
+	for (i = group; i < ps->n; i++)
+		if (ps->p[i].group == group)
+			kernels[n++] = ps->p[i].kernel;
+	err = slice_make(ps->code->cubin, kernels, n, &slice);
+	if (err == -FDRY_E_NOSLICE)
+		return group_whole(ps, group);
+	if (!err)
+		err = object_add(ps->set, (struct fdry_span){ slice.data, slice.len }, &slice, &oid);
+	if (err)
+		return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
+	for (i = group; i < ps->n; i++)
+		if (ps->p[i].group == group)
+			ps->p[i].e->k.object = oid;
+	return 0;
+}
+
+static int parts_slice(struct parts *ps)
+{
+	uint32_t *kernels = calloc(ps->n, sizeof(*kernels)), i;
+	int err = kernels ? parts_group(ps) : fdry_nomem();
+
+	for (i = 0; !err && i < ps->n; i++)
+		if (ps->p[i].group == i)
+			err = group_slice(ps, i, kernels);
+	free(kernels);
+	return err;
+}
+
+static bool same_code(const struct fdry_kernel_set *set, uint32_t i, uint32_t j)
+{
+	return fdry_oid_eq(&code_of(set, entry_of(set, i))->oid, &code_of(set, entry_of(set, j))->oid);
+}
+
+/* All kernels of the cubin that entry @first is the first of. */
+static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
+{
+	struct parts ps = { .set = set, .code = code_of(set, entry_of(set, first)) };
+	uint32_t i, n = fdry_kernel_set_count(set);
+	int err = 0;
+
+	ps.p = calloc(n - first, sizeof(*ps.p));
+	if (!ps.p)
 		return fdry_nomem();
-	for (i = 0; i < fdry_kernel_set_object_count(set); i++)
-		if (fdry_oid_eq(&o[i].oid, &code->oid))
-			return 0;
-	return fdry_buf_put(&set->objects, &add, sizeof(add));
+	for (i = first; !err && i < n; i++)
+		if (same_code(set, first, i))
+			err = part_look(&ps, entry_of(set, i));
+	if (!err)
+		err = parts_slice(&ps);
+	for (i = 0; i < ps.n; i++)
+		fdry_reach_release(&ps.p[i].reach);
+	free(ps.p);
+	return err;
 }
 
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 {
-	struct fdry_set_entry **e = (struct fdry_set_entry **)set->entries.data;
-	uint32_t i;
+	uint32_t i, j, n = fdry_kernel_set_count(set);
 	int err = 0;
 
-	for (i = 0; i < fdry_kernel_set_count(set) && !err; i++)
-		err = object_whole(set, e[i], "software driver object");
+	for (i = 0; !err && i < n; i++) {
+		if (!code_of(set, entry_of(set, i))->cubin) {
+			err = entry_whole(set, entry_of(set, i), "software driver object");
+			continue;
+		}
+		for (j = 0; j < i && !same_code(set, j, i); j++)
+			;
+		if (j == i)
+			err = cubin_slice(set, i);
+	}
 	return err;
 }

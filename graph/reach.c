@@ -163,7 +163,7 @@ static void symbol_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
 	}
 }
 
-/* The relocations of a section within [@from, @to). */
+/* The relocations of a section that patch words [@from, @to]; each patches up to two. */
 static void relocs_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	const struct fdry_cubin *c = r->cubin;
@@ -175,7 +175,7 @@ static void relocs_reached(struct fdry_reach *r, uint32_t section, uint64_t from
 		n = fdry_elf_reloc_count(&c->elf, s);
 		for (i = 0; i < n; i++) {
 			rel = fdry_elf_reloc(&c->elf, s, i);
-			if (rel.offset < to && rel.offset + 8 > from)
+			if (rel.offset / WORD <= to && rel.offset / WORD + 1 >= from)
 				symbol_reached(r, (uint32_t)(rel.info >> 32), by_code);
 		}
 	}
@@ -211,7 +211,7 @@ static void data_reached(struct fdry_reach *r, uint32_t section, uint64_t from, 
 	if (seen)
 		return;
 	variables_reached(r, section, from, to);
-	relocs_reached(r, section, from, to);
+	relocs_reached(r, section, from / WORD, (to - 1) / WORD);
 }
 
 /* --- what code says --- */

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_vars.c - are a module's variables what they were when it was loaded?
+ *
+ * A kernel object brings a variable back with the bytes that the compiler gave it. A
+ * program may have changed them, so they are read from the device and compared, in every
+ * load of the module that graphs launch kernels of. What cannot be read is refused,
+ * except what nothing can have written.
+ */
+#include <stdlib.h>
+
+#include "graph/kernel_set.h"
+#include "graph/reach.h"
+
+#define REMEDY "pass it as an argument in device memory instead, or leave the kernel out of what is captured"
+
+struct look {
+	const struct fdry_driver *drv;
+	const struct fdry_cubin *c;
+	const struct fdry_set_owner *owner;
+};
+
+static int changed(const struct fdry_cubin_variable *v, const char *what)
+{
+	return fdry_fail(FDRY_E_REFUSED, "variable %.200s of its module %s; " REMEDY, v->name, what);
+}
+
+/* Where a variable lies in this load of the module. */
+static int variable_address(const struct look *l, const struct fdry_cubin_variable *v, CUdeviceptr *ret)
+{
+	CUdeviceptr addr = 0;
+	size_t size = 0;
+	CUresult res;
+
+	if (!v->name[0] || !v->unique)
+		return changed(v, "has no name of its own, so that it cannot be read");
+	if (l->owner->library)
+		res = fdry_call_raw(l->drv, cuLibraryGetGlobal, &addr, &size, l->owner->library, v->name);
+	else
+		res = fdry_call_raw(l->drv, cuModuleGetGlobal_v2, &addr, &size, l->owner->module, v->name);
+	if (res == CUDA_ERROR_NOT_FOUND)
+		return changed(v, "is not known to the driver, so that it cannot be read");
+	if (res)
+		return fdry_driver_result(l->drv, l->owner->library ? FDRY_DRV_cuLibraryGetGlobal :
+					  FDRY_DRV_cuModuleGetGlobal_v2, res);
+	if (size != v->size)
+		return changed(v, "has another size than in its code");
+	*ret = addr;
+	return 0;
+}
+
+enum { R_CUDA_64 = 2, R_CUDA_G64 = 4 };
+
+static const struct fdry_cubin_variable *variable_by_symbol(const struct fdry_cubin *c, uint32_t symbol)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nvariables; i++)
+		if (c->variables[i].symbol == symbol)
+			return &c->variables[i];
+	return NULL;
+}
+
+/* Write the address that the driver puts there into @bytes, the variable's initial content. */
+static int address_expect(const struct look *l, const struct fdry_cubin_variable *v, const struct fdry_elf_rela *r,
+			  uint8_t *bytes)
+{
+	const struct fdry_cubin_variable *to = variable_by_symbol(l->c, (uint32_t)(r->info >> 32));
+	uint32_t type = (uint32_t)r->info;
+	CUdeviceptr addr;
+	int err;
+
+	if (!to || (type != R_CUDA_64 && type != R_CUDA_G64) || r->offset < v->offset ||
+	    v->size < 8 || r->offset - v->offset > v->size - 8)
+		return changed(v, "holds an address that cannot be compared");
+	err = variable_address(l, to, &addr);
+	if (!err)
+		fdry_set64(bytes + (r->offset - v->offset), addr + (uint64_t)r->addend);
+	return err;
+}
+
+static int addresses_expect(const struct look *l, const struct fdry_cubin_variable *v, uint8_t *bytes)
+{
+	const struct fdry_cubin_section *cs = l->c->sections;
+	struct fdry_elf_rela r;
+	uint32_t s, i, n;
+	int err;
+
+	for (s = cs[v->section].relocs; s; s = cs[s].next_reloc) {
+		n = fdry_elf_reloc_count(&l->c->elf, s);
+		for (i = 0; i < n; i++) {
+			r = fdry_elf_reloc(&l->c->elf, s, i);
+			if (r.offset >= v->offset + v->size || (r.offset < v->offset && v->offset - r.offset >= 8))
+				continue;
+			err = address_expect(l, v, &r, bytes);
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+static int bytes_compare(const struct look *l, const struct fdry_cubin_variable *v, CUdeviceptr addr,
+			 uint8_t *expect, uint8_t *found)
+{
+	struct fdry_span initial = fdry_cubin_initial(l->c, v);
+	int err;
+
+	if (initial.data)
+		memcpy(expect, initial.data, v->size);
+	err = addresses_expect(l, v, expect);
+	if (!err)
+		err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v->size);
+	if (err)
+		return err;
+	return memcmp(expect, found, v->size) ? changed(v, "no longer has the value that it was compiled with") : 0;
+}
+
+static int variable_check(const struct look *l, const struct fdry_cubin_variable *v)
+{
+	uint8_t *expect, *found;
+	CUdeviceptr addr;
+	int err;
+
+	if (v->literal || !v->size)
+		return 0;
+	err = variable_address(l, v, &addr);
+	if (err)
+		return err;
+	expect = calloc(1, v->size);
+	found = malloc(v->size);
+	err = expect && found ? bytes_compare(l, v, addr, expect, found) : fdry_nomem();
+	free(expect);
+	free(found);
+	return err;
+}
+
+int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+			     const struct fdry_reach *reach)
+{
+	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
+	struct look l = { .drv = set->drv, .c = reach->cubin };
+	size_t i, n = e->owners.len / sizeof(*owners);
+	uint32_t v;
+	int err;
+
+	for (i = 0; i < n; i++)
+		for (v = 0; v < l.c->nvariables; v++) {
+			if (!reach->variables[v])
+				continue;
+			l.owner = &owners[i];
+			err = variable_check(&l, &l.c->variables[v]);
+			if (err)
+				return err;
+		}
+	return 0;
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * slicecheck.c - compares a slice with the cubin that it was cut from; see slice.h.
+ *
+ * It shares nothing with the writer but the parser: what must be in a slice follows from
+ * what is reached, sections are found by name, and whatever holds a symbol's number must
+ * mean the same symbol in both.
+ */
+#include <stdlib.h>
+
+#include "graph/slice.h"
+
+struct check {
+	const struct fdry_reach *r;
+	const struct fdry_cubin *old, *new;
+};
+
+static int differs(const char *what, const char *name)
+{
+	return fdry_fail(FDRY_E_BUG, "a slice differs from its cubin in %s of %.200s; please report it", what, name);
+}
+
+static const struct fdry_elf_symbol *symbol_of(const struct fdry_cubin *c, uint32_t i)
+{
+	return &c->elf.symbols[i];
+}
+
+static bool same_symbol(const struct check *k, uint32_t a, uint32_t b)
+{
+	const struct fdry_elf_symbol *x = symbol_of(k->old, a), *y = symbol_of(k->new, b);
+	uint32_t at = fdry_cubin_symbol_section(k->old, a), to = fdry_cubin_symbol_section(k->new, b);
+
+	return !strcmp(x->name, y->name) && x->s.info == y->s.info && x->s.other == y->s.other &&
+	       x->s.value == y->s.value && x->s.size == y->s.size && !at == !to &&
+	       (at ? !strcmp(k->old->elf.sections[at].name, k->new->elf.sections[to].name) : x->s.shndx == y->s.shndx);
+}
+
+static bool bytes_same(struct fdry_span a, struct fdry_span b)
+{
+	return a.len == b.len && (!a.len || !memcmp(a.data, b.data, a.len));
+}
+
+static uint32_t section_find(const struct fdry_cubin *c, const char *name)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsections; i++)
+		if (!strcmp(c->elf.sections[i].name, name))
+			return i;
+	return 0;
+}
+
+/* --- info --- */
+
+static bool words_same(const struct check *k, const struct fdry_cubin_attr *a, const struct fdry_cubin_attr *b)
+{
+	enum fdry_attr_symbols which = fdry_cubin_attr_symbols(a);
+	uint64_t i, n = which == FDRY_ATTR_ALL ? a->data.len : which == FDRY_ATTR_FIRST ? 4 : 0;
+	uint32_t x, y;
+
+	if (a->format != b->format || a->id != b->id || a->data.len != b->data.len ||
+	    (a->format != FDRY_EIFMT_SIZED && a->value != b->value))
+		return false;
+	for (i = 0; i < n; i += 4) {
+		x = fdry_get32(a->data.data + i);
+		y = fdry_get32(b->data.data + i);
+		if (x >= k->old->elf.nsymbols || y >= k->new->elf.nsymbols || !same_symbol(k, x, y))
+			return false;
+	}
+	return !memcmp(a->data.data + n, b->data.data + n, a->data.len - n);
+}
+
+/* Is a record of the module's info about a function that stays? */
+static bool record_stays(const struct check *k, const struct fdry_cubin_attr *a)
+{
+	uint32_t symbol, at;
+
+	if (fdry_cubin_attr_symbols(a) != FDRY_ATTR_FIRST)
+		return true;
+	symbol = fdry_get32(a->data.data);
+	at = symbol < k->old->elf.nsymbols ? fdry_cubin_symbol_section(k->old, symbol) : 0;
+	return !symbol || (at ? k->r->sections[at] : k->r->symbols[symbol]);
+}
+
+static int info_check(const struct check *k, struct fdry_span old, struct fdry_span new, const char *name)
+{
+	struct fdry_cubin_attr a, b;
+	uint64_t i = 0, j = 0;
+	int got, had;
+
+	while ((got = fdry_cubin_attr_next(old, &i, &a)) > 0) {
+		if (!record_stays(k, &a))
+			continue;
+		had = fdry_cubin_attr_next(new, &j, &b);
+		if (had <= 0 || !words_same(k, &a, &b))
+			return differs("the info", name);
+	}
+	return got || j != new.len ? differs("the info", name) : 0;
+}
+
+/* --- relocations --- */
+
+static int relocs_check(const struct check *k, uint32_t old, uint32_t new)
+{
+	const struct fdry_elf *a = &k->old->elf, *b = &k->new->elf;
+	uint32_t s = k->old->sections[old].relocs, t = k->new->sections[new].relocs, i, j = 0;
+	uint32_t n = s ? fdry_elf_reloc_count(a, s) : 0, m = t ? fdry_elf_reloc_count(b, t) : 0;
+	struct fdry_elf_rela x, y;
+
+	if ((s && k->old->sections[s].next_reloc) || (t && k->new->sections[t].next_reloc))
+		return fdry_fail(FDRY_E_NOSLICE, "section %.120s is patched twice", a->sections[old].name);
+	for (i = 0; i < n; i++) {
+		x = fdry_elf_reloc(a, s, i);
+		if (!fdry_reach_keeps(k->r, old, x.offset))
+			continue;
+		if (j == m)
+			return differs("the relocations", a->sections[old].name);
+		y = fdry_elf_reloc(b, t, j++);
+		if (x.offset != y.offset || x.addend != y.addend || (uint32_t)x.info != (uint32_t)y.info ||
+		    !same_symbol(k, (uint32_t)(x.info >> 32), (uint32_t)(y.info >> 32)))
+			return differs("a relocation", a->sections[old].name);
+	}
+	return j == m ? 0 : differs("the relocations", a->sections[old].name);
+}
+
+/* --- sections --- */
+
+static bool stays(const struct check *k, uint32_t i)
+{
+	switch (k->old->sections[i].kind) {
+	case FDRY_SECTION_MODULE:
+	case FDRY_SECTION_INFO:
+	case FDRY_SECTION_CALLGRAPH:
+	case FDRY_SECTION_PROTOTYPE:
+		return true;
+	default:
+		return k->r->sections[i];
+	}
+}
+
+static bool headers_same(const struct check *k, uint32_t i, uint32_t j)
+{
+	const struct fdry_elf_shdr *a = &k->old->elf.sections[i].h, *b = &k->new->elf.sections[j].h;
+	const struct fdry_cubin_section *x = &k->old->sections[i], *y = &k->new->sections[j];
+
+	return a->type == b->type && a->flags == b->flags && a->addr == b->addr && a->addralign == b->addralign &&
+	       a->entsize == b->entsize && (a->type != FDRY_SHT_NOBITS || a->size == b->size) && x->kind == y->kind &&
+	       x->bank == y->bank && !strcmp(k->old->elf.sections[x->owner].name, k->new->elf.sections[y->owner].name);
+}
+
+static bool text_same(const struct check *k, uint32_t i, uint32_t j)
+{
+	uint32_t a = k->old->elf.sections[i].h.info, b = k->new->elf.sections[j].h.info, mask = (1u << 24) - 1;
+
+	return a >> 24 == b >> 24 && (a & mask) < k->old->elf.nsymbols && (b & mask) < k->new->elf.nsymbols &&
+	       same_symbol(k, a & mask, b & mask);
+}
+
+static int content_check(const struct check *k, uint32_t i, uint32_t j)
+{
+	const struct fdry_elf_section *a = &k->old->elf.sections[i], *b = &k->new->elf.sections[j];
+
+	switch (k->old->sections[i].kind) {
+	case FDRY_SECTION_CALLGRAPH:
+	case FDRY_SECTION_PROTOTYPE:
+		return 0; /* by calls_check() */
+	case FDRY_SECTION_INFO:
+	case FDRY_SECTION_OWNED_INFO:
+		return info_check(k, a->data, b->data, a->name);
+	case FDRY_SECTION_TEXT:
+		if (!text_same(k, i, j))
+			return differs("the function", a->name);
+		break;
+	default:
+		break;
+	}
+	if (!bytes_same(a->data, b->data))
+		return differs("the bytes", a->name);
+	return relocs_check(k, i, j);
+}
+
+static int sections_check(const struct check *k)
+{
+	uint32_t i, j, n = 0, m = 0;
+	int err;
+
+	for (i = 1; i < k->old->elf.nsections; i++) {
+		if (!stays(k, i))
+			continue;
+		n++;
+		j = section_find(k->new, k->old->elf.sections[i].name);
+		if (!j || !headers_same(k, i, j))
+			return differs("the header", k->old->elf.sections[i].name);
+		err = content_check(k, i, j);
+		if (err)
+			return err;
+	}
+	for (j = 1; j < k->new->elf.nsections; j++)
+		m += k->new->sections[j].kind != FDRY_SECTION_NAMES && k->new->sections[j].kind != FDRY_SECTION_SYMTAB &&
+		     k->new->sections[j].kind != FDRY_SECTION_RELOC;
+	return n == m ? 0 : differs("the number of sections", "it");
+}
+
+/* --- calls and kernels --- */
+
+static const char *prototype(const struct fdry_cubin *c, uint32_t at)
+{
+	struct fdry_span s = c->elf.sections[c->elf.sections[c->elf.symtab].h.link].data;
+	const char *p = fdry_span_at(s, at, 1);
+
+	return p && memchr(p, 0, s.len - at) ? p : NULL;
+}
+
+static bool prototype_same(const struct check *k, uint32_t a, uint32_t b)
+{
+	const char *x = prototype(k->old, a), *y = prototype(k->new, b);
+
+	return x && y && !strcmp(x, y);
+}
+
+static bool call_same(const struct check *k, const struct fdry_cubin_call *a, const struct fdry_cubin_call *b)
+{
+	if (a->mark != b->mark || a->part != b->part)
+		return false;
+	if (a->mark)
+		return a->to == b->to;
+	if (!same_symbol(k, a->from, b->from))
+		return false;
+	return a->part == FDRY_CALL_DIRECT || a->part == FDRY_CALL_RESOLVED ? same_symbol(k, a->to, b->to) :
+									      prototype_same(k, a->to, b->to);
+}
+
+static bool symbol_stays(const struct check *k, uint32_t symbol)
+{
+	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
+
+	return at ? k->r->sections[at] : symbol && k->r->symbols[symbol];
+}
+
+static int calls_check(const struct check *k)
+{
+	uint32_t i, j = 0, n = fdry_cubin_call_count(k->old), m = fdry_cubin_call_count(k->new), p = 0, q = 0;
+	struct fdry_cubin_call a, b;
+	int err = 0;
+
+	for (i = 0; !err && i < n; i++) {
+		err = fdry_cubin_call_get(k->old, i, &p, &a);
+		if (err || (!a.mark && !symbol_stays(k, a.from)))
+			continue;
+		if (j == m)
+			return differs("the calls", "it");
+		err = fdry_cubin_call_get(k->new, j++, &q, &b);
+		if (!err && !call_same(k, &a, &b))
+			return differs("a call", symbol_of(k->old, a.from)->name);
+	}
+	return err ? err : j == m ? 0 : differs("the calls", "it");
+}
+
+static int prototypes_check(const struct check *k)
+{
+	struct fdry_span a, b;
+	uint64_t i, j = 0;
+	uint32_t symbol;
+
+	if (!k->old->prototype)
+		return 0;
+	a = k->old->elf.sections[k->old->prototype].data;
+	b = k->new->elf.sections[k->new->prototype].data;
+	for (i = 0; i + 8 <= a.len; i += 8) {
+		symbol = fdry_get32(a.data + i);
+		if (!symbol_stays(k, symbol))
+			continue;
+		if (j + 8 > b.len || fdry_get32(b.data + j) >= k->new->elf.nsymbols ||
+		    !same_symbol(k, symbol, fdry_get32(b.data + j)) ||
+		    !prototype_same(k, fdry_get32(a.data + i + 4), fdry_get32(b.data + j + 4)))
+			return differs("the prototypes", symbol_of(k->old, symbol)->name);
+		j += 8;
+	}
+	return j == b.len ? 0 : differs("the prototypes", "it");
+}
+
+static int kernels_check(const struct check *k)
+{
+	const struct fdry_cubin_kernel *a, *b;
+	uint32_t i, j = 0;
+
+	for (i = 0; i < k->old->nkernels; i++) {
+		a = &k->old->kernels[i];
+		if (!k->r->sections[a->section])
+			continue;
+		b = j < k->new->nkernels ? &k->new->kernels[j++] : NULL;
+		if (!b || !same_symbol(k, a->symbol, b->symbol) || a->param_bytes != b->param_bytes ||
+		    a->nparams != b->nparams || (a->nparams && memcmp(a->params, b->params, a->nparams * sizeof(*a->params))))
+			return differs("the kernel", a->name);
+	}
+	return j == k->new->nkernels ? 0 : differs("the kernels", "it");
+}
+
+static int check_all(const struct check *k)
+{
+	int err;
+
+	if (k->new->odd[0] || k->old->arch != k->new->arch || k->old->elf.h.flags != k->new->elf.h.flags ||
+	    memcmp(k->old->elf.h.ident, k->new->elf.h.ident, sizeof(k->new->elf.h.ident)))
+		return differs("the file's header", "it");
+	err = sections_check(k);
+	if (!err)
+		err = calls_check(k);
+	if (!err)
+		err = prototypes_check(k);
+	return err ? err : kernels_check(k);
+}
+
+int fdry_slice_check(const struct fdry_reach *r, struct fdry_span slice)
+{
+	struct check k = { .r = r, .old = r->cubin };
+	struct fdry_cubin *c;
+	int err;
+
+	err = fdry_cubin_parse(slice, &c);
+	if (err)
+		return fdry_fail(FDRY_E_BUG, "a slice cannot be read: %s", fdry_last_error());
+	k.new = c;
+	err = check_all(&k);
+	fdry_cubin_free(c);
+	return err;
+}
