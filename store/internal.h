@@ -106,13 +106,14 @@ struct fdry_item {
 	struct fdry_record rec; /* links point at @links */
 	struct fdry_buf stored;
 	struct fdry_buf links;
+	bool rewrite; /* the store's bytes are damaged */
 };
 /* Compress, copy, sort the links. The oid is the caller's to have computed. */
 int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
 		   const struct fdry_oid *links, size_t nlinks) __must_check;
 void fdry_item_release(struct fdry_item *it);
-/* Is all that the item says in the store already? */
-int fdry_item_known(struct fdry_txn *t, const struct fdry_item *it, bool *ret) __must_check;
+/* Is all that the item says in the store already, and whole? @data: its bytes, unpacked. */
+int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;
 /* Store it or what is new of it; @is_new tells whether the object was not there. */
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
 /* FDRY_E_NOENT where a link of the item leads nowhere. */

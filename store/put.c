@@ -155,29 +155,31 @@ static int put_check(struct fdry_put *p)
 }
 
 /* Links must lead to what is stored or waits to be. */
-static int links_check(struct fdry_put *p, struct fdry_txn *t, const struct fdry_oid *links, size_t nlinks)
+static int links_check(struct fdry_put *p, struct fdry_txn *t, const struct fdry_item *it)
 {
 	struct fdry_record rec;
+	struct fdry_oid link;
+	uint32_t i;
 	int err = 0;
-	size_t i;
 
-	for (i = 0; i < nlinks && !err; i++)
-		if (!item_find(p, &links[i]))
-			err = fdry_record_need(t, &links[i], &rec);
-	return err ? fdry_fail_at(err, "link %zu", i - 1) : 0;
+	for (i = 0; i < it->rec.nlinks && !err; i++) {
+		link = fdry_record_link(&it->rec, i);
+		if (!item_find(p, &link))
+			err = fdry_record_need(t, &link, &rec);
+	}
+	return err ? fdry_fail_at(err, "a link") : 0;
 }
 
-static int item_lookup(struct fdry_put *p, const struct fdry_item *it, const struct fdry_oid *links, size_t nlinks,
-		       bool *known)
+static int item_lookup(struct fdry_put *p, struct fdry_item *it, struct fdry_span data, bool *known)
 {
 	struct fdry_txn t;
 	int err = fdry_txn_read(p->s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_item_known(&t, it, known);
+	err = fdry_item_known(&t, it, data, known);
 	if (!err && !*known)
-		err = links_check(p, &t, links, nlinks);
+		err = links_check(p, &t, it);
 	fdry_txn_abort(&t);
 	return err;
 }
@@ -190,12 +192,25 @@ static int item_queue(struct fdry_put *p, struct fdry_item *it)
 	return p->bytes >= BATCH_BYTES || p->count == BATCH_ITEMS ? flush(p) : 0;
 }
 
+static int put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
+{
+	bool known = false;
+	int err = item_lookup(p, it, data, &known);
+
+	if (!err && !known)
+		return item_queue(p, it);
+	if (!err)
+		stats_add(&p->stats, it, false);
+	fdry_item_release(it);
+	return err;
+}
+
 int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
 		    const struct fdry_oid *links, size_t nlinks, struct fdry_oid *ret)
 {
+	struct fdry_span bytes = { data, len };
 	struct fdry_item it = { 0 };
 	struct fdry_oid oid;
-	bool known = false;
 	int err = put_check(p);
 
 	if (!err)
@@ -203,18 +218,11 @@ int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *
 	if (!err && item_find(p, &oid))
 		err = flush(p); /* then it is the store that tells what is new of it */
 	if (!err)
-		err = fdry_item_init(&it, kind, (struct fdry_span){ data, len }, links, nlinks);
+		err = fdry_item_init(&it, kind, bytes, links, nlinks);
 	if (err)
 		return err;
 	it.oid = oid;
-	err = item_lookup(p, &it, links, nlinks, &known);
-	if (!err && !known) {
-		err = item_queue(p, &it);
-	} else {
-		if (!err)
-			stats_add(&p->stats, &it, false);
-		fdry_item_release(&it);
-	}
+	err = put_item(p, &it, bytes);
 	if (!err)
 		*ret = oid;
 	return err;
@@ -237,33 +245,40 @@ static int ref_commit(struct fdry_put *p, struct fdry_txn *t, const char *name, 
 	return fdry_ref_store(t, name, oid);
 }
 
-static int commit_in(struct fdry_put *p, struct fdry_txn *t, const struct fdry_item *manifest, const char *ref,
-		     struct fdry_put_stats *st)
+struct manifest {
+	struct fdry_item it;
+	struct fdry_span data;
+	const char *ref;
+};
+
+static int commit_in(struct fdry_put *p, struct fdry_txn *t, struct manifest *m, struct fdry_put_stats *st)
 {
-	bool is_new = false;
+	bool is_new = false, known = false;
 	int err = items_store(p, t, st);
 
 	if (!err)
-		err = fdry_item_check_links(t, manifest);
+		err = fdry_item_check_links(t, &m->it);
 	if (!err)
-		err = fdry_item_store(t, manifest, &is_new);
+		err = fdry_item_known(t, &m->it, m->data, &known);
+	if (!err && !known)
+		err = fdry_item_store(t, &m->it, &is_new);
 	if (!err)
-		stats_add(st, manifest, is_new);
-	if (!err && ref)
-		err = ref_commit(p, t, ref, &manifest->oid);
+		stats_add(st, &m->it, is_new);
+	if (!err && m->ref)
+		err = ref_commit(p, t, m->ref, &m->it.oid);
 	return err;
 }
 
-static int commit(struct fdry_put *p, const struct fdry_item *manifest, const char *ref)
+static int commit(struct fdry_put *p, struct manifest *m)
 {
-	uint64_t room = items_room(p) + ITEM_ROOM + manifest->stored.len + manifest->links.len;
+	uint64_t room = items_room(p) + ITEM_ROOM + m->it.stored.len + m->it.links.len;
 	struct fdry_put_stats st = p->stats;
 	struct fdry_txn t;
 	int err = fdry_txn_write(p->s->env->db, room, &t);
 
 	if (err)
 		return err;
-	err = commit_in(p, &t, manifest, ref, &st);
+	err = commit_in(p, &t, m, &st);
 	if (err) {
 		fdry_txn_abort(&t);
 		return err;
@@ -277,23 +292,23 @@ static int commit(struct fdry_put *p, const struct fdry_item *manifest, const ch
 int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const struct fdry_oid *links, size_t nlinks,
 		    const char *ref, struct fdry_oid *ret, struct fdry_put_stats *stats)
 {
-	struct fdry_item it = { 0 };
+	struct manifest m = { .data = { manifest, len }, .ref = ref };
 	int err = put_check(p);
 
 	if (!err && ref)
 		err = fdry_ref_check(ref);
 	if (!err)
-		err = fdry_item_init(&it, FDRY_OBJECT_MANIFEST, (struct fdry_span){ manifest, len }, links, nlinks);
+		err = fdry_item_init(&m.it, FDRY_OBJECT_MANIFEST, m.data, links, nlinks);
 	if (!err)
-		err = fdry_oid_of(manifest, len, &it.oid);
+		err = fdry_oid_of(manifest, len, &m.it.oid);
 	if (!err)
-		err = commit(p, &it, ref);
+		err = commit(p, &m);
 	if (!err) {
-		*ret = it.oid;
+		*ret = m.it.oid;
 		if (stats)
 			*stats = p->stats;
 	}
-	fdry_item_release(&it);
+	fdry_item_release(&m.it);
 	fdry_put_abort(p);
 	return err;
 }

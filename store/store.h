@@ -140,6 +140,9 @@ typedef int (*fdry_object_fn)(void *arg, const struct fdry_object_info *info);
 /* Every object in id order, as they were when the walk began. @fn may use the store. */
 int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg) __must_check;
 
+/* The same for @oid and everything that it reaches by links, each once. FDRY_E_NOENT where something is not there. */
+int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_object_fn fn, void *arg) __must_check;
+
 /* --- refs --- */
 
 /* Letters, digits and - _ . @ + / =; no empty, "." or ".." component; at most 255 bytes; not 64 hex digits. */

@@ -263,6 +263,56 @@ START_TEST(flips_in_values_are_found)
 }
 END_TEST
 
+static size_t bytes_at(const void *bytes, size_t len)
+{
+	uint8_t *p = memmem(whole, whole_len, bytes, len);
+
+	ck_assert_ptr_nonnull(p);
+	return (size_t)(p - whole);
+}
+
+/* Sealing the same image again replaces what is damaged: a chunk, a packed kernel, the manifest. */
+START_TEST(sealing_again_heals)
+{
+	struct fdry_object_info info;
+	struct fdry_span stored;
+	uint8_t data[CHUNK_LEN];
+	struct fdry_store *s;
+	struct fdry_put *p;
+	struct fdry_oid oid;
+	struct fdry_txn t;
+	size_t at[3];
+	int i;
+
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_txn_read(s->env->db, &t));
+	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(&oids[CHUNKS]), &stored));
+	at[0] = bytes_at(stored.data, stored.len) + stored.len - 4;
+	fdry_txn_abort(&t);
+	fdry_store_close(s);
+	at[1] = chunk_at(3) + 77;
+	at[2] = bytes_at("manifest", 8);
+	for (i = 0; i < 3; i++)
+		whole[at[i]] ^= 0x11;
+	write_store(whole, whole_len);
+	ck_assert_int_eq(verify(), 4); /* and the ref */
+
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < CHUNKS; i++) {
+		noise(i, data, sizeof(data));
+		put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	}
+	put(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel));
+	ok(fdry_put_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oid, NULL));
+	ok(fdry_store_info(s, &oids[CHUNKS], &info));
+	ck_assert_uint_lt(info.stored, info.size);
+	fdry_store_close(s);
+	ck_assert_int_eq(verify(), 0);
+	ck_assert_int_eq(use_in_child(), GOOD);
+}
+END_TEST
+
 /*
  * Flips in the heads of all pages. Using such a store may crash, as LMDB has no checksums
  * (and that is what verify is for), but wrong bytes never pass, and verify does not crash.
@@ -332,6 +382,7 @@ int main(void)
 	tcase_add_test(tc, cut_anywhere);
 	tcase_add_test(tc, free_pages_at_the_end_may_be_missing);
 	tcase_add_test(tc, flips_in_values_are_found);
+	tcase_add_test(tc, sealing_again_heals);
 	tcase_add_test(tc, flips_in_page_heads);
 	tcase_add_test(tc, lost_entries_are_found);
 	suite_add_tcase(suite, tc);

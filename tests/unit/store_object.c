@@ -166,7 +166,7 @@ START_TEST(links_are_a_set_and_must_lead_somewhere)
 	b = put(p, FDRY_OBJECT_CHUNK, "b", 1);
 	twice[0] = a, twice[1] = b, twice[2] = a;
 	ok(fdry_put_object(p, FDRY_OBJECT_GRAPH, "g", 1, twice, 3, &image));
-	fails(NOENT, "link 0", fdry_put_object(p, FDRY_OBJECT_GRAPH, "h", 1, &nowhere, 1, &image));
+	fails(NOENT, "a link", fdry_put_object(p, FDRY_OBJECT_GRAPH, "h", 1, &nowhere, 1, &image));
 	ok(fdry_put_commit(p, "m", 1, &image, 1, NULL, &image, NULL));
 	a = oid_of("g", 1);
 	ok(fdry_store_links(s, &a, &links, &n));

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * store_image STORE REF FILE... - seal an image whose content is the files, and print its id.
+ *
+ * For tests of foundry-store: an image with chunks and a real manifest, without a GPU.
+ * REF "-" is none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/manifest.h"
+#include "mm/region.h"
+#include "store/store.h"
+
+#define BASE 0x500000000000ull
+#define ROOM 0x100000ull
+
+static void need(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "store_image: %s\n", fdry_last_error());
+	exit(1);
+}
+
+static size_t read_file(const char *name, void *to, size_t len)
+{
+	FILE *f = fopen(name, "rb");
+	size_t n = f ? fread(to, 1, len, f) : 0;
+
+	if (!f) {
+		perror(name);
+		exit(1);
+	}
+	fclose(f);
+	return n;
+}
+
+static void add_content(struct fdry_manifest_writer *w, struct fdry_put *put, int i, const char *file)
+{
+	static uint8_t bytes[ROOM];
+	size_t n = read_file(file, bytes, sizeof(bytes));
+	struct fdry_mf_segment segment = { BASE + (uint64_t)i * ROOM, ROOM, FDRY_ROLE_CONTENT, 0 };
+	struct fdry_mf_chunk chunk = { BASE + (uint64_t)i * ROOM, n, { { 0 } } };
+
+	need(fdry_put_object(put, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &chunk.oid));
+	need(fdry_buf_put(&w->segments, &segment, sizeof(segment)));
+	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
+}
+
+int main(int argc, char **argv)
+{
+	struct fdry_manifest_writer w = { .base = BASE, .end = BASE + 64 * ROOM };
+	struct fdry_buf bytes = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_manifest m;
+	struct fdry_store *s;
+	struct fdry_oid id, *links;
+	struct fdry_put *put;
+	size_t n;
+	int i;
+
+	if (argc < 3 || argc > 64)
+		return 2;
+	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
+	need(fdry_put_begin(s, &put));
+	for (i = 3; i < argc; i++)
+		add_content(&w, put, i - 3, argv[i]);
+	need(fdry_manifest_encode(&w, &bytes));
+	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_manifest_links(&m, &links, &n));
+	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, argv[2][0] == '-' ? NULL : argv[2], &id, NULL));
+	printf("%s\n", fdry_oid_hex(&id, hex));
+	free(links);
+	fdry_buf_release(&bytes);
+	fdry_manifest_writer_release(&w);
+	fdry_store_close(s);
+	return 0;
+}
