@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The README's examples do what it says, with the image of the demo.
+. "$(dirname "$0")/../lib.sh"
+
+# block LANGUAGE N: the Nth block of code in that language
+block() { awk -v lang="$1" -v n="$2" '/^```/ { inside = 0 } inside; $0 == "```" lang { inside = ++seen == n }' "$ROOT/README.md"; }
+
+block c 1 >load.c
+block python 1 >load.py
+block python 2 >capture.py
+
+# compile SOURCE PROGRAM: as a user would
+compile() {
+	"${CC:-cc}" -Wall -Wextra -Werror -I"$ROOT/api" -I"$ROOT/arch/include" "$1" -o "$2" "$BUILD/libfoundry.so" -Wl,-rpath,"$BUILD"
+}
+
+mkdir build
+"$BUILD/examples/vecadd" capture -s build/demo-store -m "$BUILD/sim/kernels.cubin" >/dev/null
+t "the C program compiles" compile load.c load
+t "and runs" prints 249.75 ./load
+sed 's/"vecadd"/"nobody"/' load.c >nobody.c
+compile nobody.c nobody
+t "and says what is wrong" fails "no ref 'nobody'" ./nobody
+t "the Python program runs" prints 249.75 python3 load.py
+t "the capturing program is Python" python3 -m py_compile capture.py
+t_done
