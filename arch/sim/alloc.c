@@ -129,6 +129,24 @@ static CUresult range_close(CUdeviceptr addr, unsigned int mask)
 	return CUDA_SUCCESS;
 }
 
+CUresult sim_alloc(struct sim_ctx *ctx, size_t size, CUdeviceptr *ret)
+{
+	return range_new(ctx, size, SIM_MEM_DEVICE, ret);
+}
+
+bool sim_alloc_is(CUdeviceptr addr)
+{
+	return range_at(addr, DEVICE_KINDS) != NULL;
+}
+
+void sim_alloc_free(CUdeviceptr addr)
+{
+	const struct sim_range *r = range_at(addr, DEVICE_KINDS);
+
+	if (r)
+		range_free(r);
+}
+
 CUresult cuMemFree_v2(CUdeviceptr addr)
 {
 	SIM_ENTER(cuMemFree_v2);

@@ -122,6 +122,12 @@ void sim_node_clear(struct sim_node *n);
 /* Add a node that allocates (@params->dptr gets the address), or one that frees. */
 CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params, CUgraphNode *ret);
 CUresult sim_gmem_free_add(const struct sim_place *at, CUdeviceptr addr, CUgraphNode *ret);
+/* New memory for an allocation node; the memory at @addr for a free node. Both hold a reference. */
+CUresult sim_gmem_new(const CUDA_MEM_ALLOC_NODE_PARAMS *p, struct sim_gmem **ret);
+CUresult sim_gmem_find(CUdeviceptr addr, struct sim_gmem **ret);
+CUdeviceptr sim_gmem_addr(const struct sim_gmem *m);
+/* Make @m, whose reference is consumed, that of @n. */
+void sim_gmem_attach(struct sim_node *n, struct sim_gmem *m);
 struct sim_gmem *sim_gmem_get(struct sim_gmem *m); /* NULL is fine */
 void sim_gmem_put(struct sim_gmem *m);             /* and here */
 /* Take @n's memory away from it. */
@@ -189,6 +195,8 @@ CUresult sim_exec_find(CUgraphExec handle, struct sim_exec **ret);
 
 /* record.c; what the rest of the driver calls is in sim.h */
 
+/* Allocate or free @m, whose reference is consumed, in a stream that captures. */
+CUresult sim_capture_memory(struct sim_stream *s, CUgraphNodeType type, struct sim_gmem *m);
 /* A launch of @x into a stream that captures. */
 CUresult sim_capture_graph(struct sim_stream *s, const struct sim_exec *x);
 

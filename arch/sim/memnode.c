@@ -93,7 +93,7 @@ out_give:
 	return res;
 }
 
-static CUresult mem_new(const CUDA_MEM_ALLOC_NODE_PARAMS *p, struct sim_gmem **ret)
+CUresult sim_gmem_new(const CUDA_MEM_ALLOC_NODE_PARAMS *p, struct sim_gmem **ret)
 {
 	struct sim_gmem *m;
 	CUresult res;
@@ -123,6 +123,29 @@ static CUresult mem_new(const CUDA_MEM_ALLOC_NODE_PARAMS *p, struct sim_gmem **r
 	return CUDA_SUCCESS;
 }
 
+CUresult sim_gmem_find(CUdeviceptr addr, struct sim_gmem **ret)
+{
+	struct sim_gmem *m = mem_find(addr);
+
+	if (!m || m->has_free)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = sim_gmem_get(m);
+	return CUDA_SUCCESS;
+}
+
+CUdeviceptr sim_gmem_addr(const struct sim_gmem *m)
+{
+	return m->addr;
+}
+
+void sim_gmem_attach(struct sim_node *n, struct sim_gmem *m)
+{
+	n->mem = m;
+	n->graph->nmem++;
+	if (n->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		m->has_free = true;
+}
+
 /* Graphs inside others have no such nodes of their own. */
 static CUresult place_check(const struct sim_place *at)
 {
@@ -141,14 +164,13 @@ CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARA
 	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(place_check(at));
-	SIM_TRY(mem_new(params, &m));
+	SIM_TRY(sim_gmem_new(params, &m));
 	res = sim_node_place(at, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &n);
 	if (res) {
 		sim_gmem_put(m);
 		return res;
 	}
-	n->mem = m;
-	n->graph->nmem++;
+	sim_gmem_attach(n, m);
 	params->dptr = m->addr;
 	*ret = SIM_HANDLE(CUgraphNode, n);
 	return CUDA_SUCCESS;
@@ -156,16 +178,20 @@ CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARA
 
 CUresult sim_gmem_free_add(const struct sim_place *at, CUdeviceptr addr, CUgraphNode *ret)
 {
-	struct sim_gmem *m = mem_find(addr);
+	struct sim_gmem *m;
 	struct sim_node *n;
+	CUresult res;
 
-	if (!ret || !m || m->has_free)
+	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(place_check(at));
-	SIM_TRY(sim_node_place(at, CU_GRAPH_NODE_TYPE_MEM_FREE, &n));
-	n->mem = sim_gmem_get(m);
-	n->graph->nmem++;
-	m->has_free = true;
+	SIM_TRY(sim_gmem_find(addr, &m));
+	res = sim_node_place(at, CU_GRAPH_NODE_TYPE_MEM_FREE, &n);
+	if (res) {
+		sim_gmem_put(m);
+		return res;
+	}
+	sim_gmem_attach(n, m);
 	*ret = SIM_HANDLE(CUgraphNode, n);
 	return CUDA_SUCCESS;
 }

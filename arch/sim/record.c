@@ -26,7 +26,7 @@ static CUresult node_link(const struct capture_stream *cs, struct sim_node *n, b
 	const CUgraphEdgeData programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 					       .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
 
-	early = early && cs->deps.count == 1 && cs->deps.v[0].node->type == CU_GRAPH_NODE_TYPE_KERNEL;
+	early = early && cs->deps.count == 1;
 	for (size_t i = 0; i < cs->deps.count; i++) {
 		struct sim_node *from = cs->deps.v[i].node;
 		const CUgraphEdgeData *data = &cs->deps.v[i].data;
@@ -184,6 +184,20 @@ CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op)
 	CUresult res = capture_any(s, op);
 
 	sim_op_clear(op);
+	return res;
+}
+
+CUresult sim_capture_memory(struct sim_stream *s, CUgraphNodeType type, struct sim_gmem *m)
+{
+	struct sim_node *n;
+	CUresult res = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+
+	if (s->capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		res = node_append(s, type, false, &n);
+	if (res)
+		sim_gmem_put(m);
+	else
+		sim_gmem_attach(n, m);
 	return res;
 }
 

@@ -217,6 +217,12 @@ void sim_memory_soil(void *p, size_t size);
 /* Fresh memory at any address, soiled; NULL where there is none. */
 void *sim_memory_map(size_t size);
 
+/* alloc.c */
+/* What cuMemAlloc does, and what cuMemFree does without waiting for anybody. */
+CUresult sim_alloc(struct sim_ctx *ctx, size_t size, CUdeviceptr *ret);
+bool sim_alloc_is(CUdeviceptr addr);
+void sim_alloc_free(CUdeviceptr addr);
+
 /* vmm.c */
 /* The reservation that holds @addr. */
 bool sim_reservation_find(CUdeviceptr addr, CUdeviceptr *start, size_t *size);

@@ -268,6 +268,33 @@ START_TEST(programmatic_only_where_it_can_be)
 }
 END_TEST
 
+START_TEST(memory_in_stream_order)
+{
+	CUdeviceptr p, q;
+	CUgraph g;
+
+	ok(CU(cuMemAllocAsync)(&p, 64, fx.stream));
+	ok(CU(cuMemsetD8Async)(p, 3, 8, fx.stream));
+	ok(CU(cuMemcpyDtoDAsync)(at(0), p, 8, fx.stream));
+	ok(CU(cuMemFreeAsync)(p, fx.stream));
+	ck_assert_uint_eq(value(0), 0x0303030303030303u);
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(p, fx.stream));
+	ck_assert_int_eq(test_sim_live("allocation"), 1);
+	begin(GLOBAL);
+	ok(CU(cuMemAllocAsync)(&q, 64, fx.stream));
+	ok(CU(cuMemsetD8Async)(q, 4, 8, fx.stream));
+	ok(CU(cuMemcpyDtoDAsync)(at(0), q, 8, fx.stream));
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(at(0), fx.stream));
+	ok(CU(cuMemFreeAsync)(q, fx.stream));
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(q, fx.stream));
+	g = end();
+	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
+	ck_assert_int_eq(node_type(g, 3), CU_GRAPH_NODE_TYPE_MEM_FREE);
+	ck_assert_uint_eq(run(g, 0), 0x0404040404040404u);
+	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(q, fx.stream)); /* gone with its graph */
+}
+END_TEST
+
 START_TEST(external_events)
 {
 	CUevent a = event_new(), b = event_new();
@@ -423,7 +450,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		chain_is_captured_not_run, every_kind_of_work, host_functions, fork_and_join, unjoined_work,
-		programmatic_launches, programmatic_events, programmatic_only_where_it_can_be, external_events,
+		programmatic_launches, programmatic_events, programmatic_only_where_it_can_be, memory_in_stream_order, external_events,
 		priority_comes_from_the_stream, capture_info, added_dependencies, into_a_graph, graph_in_a_capture,
 	};
 
