@@ -196,7 +196,8 @@ END_TEST
 
 START_TEST(limits_of_a_launch)
 {
-	CUfunction f = function(module(), "nothing");
+	CUmodule mod = module();
+	CUfunction f = function(mod, "nothing"), g;
 	int value;
 
 	ok(launch(f, 1, 1024, NULL));
@@ -212,6 +213,9 @@ START_TEST(limits_of_a_launch)
 	ok(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 100 << 10, NULL, NULL, NULL));
 	fails(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 101 << 10, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuModuleGetFunction(&g, mod, "reduce")); /* has 1 KiB of its own */
+	fails(drv->cuFuncSetAttribute(g, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 << 10), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuFuncSetAttribute(g, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 226 << 10));
 	fails(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 8), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX, f), CUDA_ERROR_INVALID_VALUE);
 }
@@ -219,7 +223,7 @@ END_TEST
 
 static CUresult launch_ex(CUfunction f, unsigned int grid, CUlaunchAttribute *attr)
 {
-	CUlaunchConfig c = { .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
+	CUlaunchConfig c = { .gridDimX = grid, .gridDimY = 4, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
 			     .blockDimZ = 1, .attrs = attr, .numAttrs = 1 };
 
 	return drv->cuLaunchKernelEx(&c, f, NULL, NULL);
@@ -237,6 +241,10 @@ START_TEST(attributes_of_a_launch)
 	attr.value.clusterDim.y = attr.value.clusterDim.z = 1;
 	ok(launch_ex(f, 16, &attr));
 	fails(launch_ex(f, 12, &attr), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attr.value.clusterDim.x = 1u << 30;
+	attr.value.clusterDim.y = 4; /* 2^32 in all */
+	fails(launch_ex(f, 1u << 30, &attr), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attr.value.clusterDim.y = 1;
 	attr.value.clusterDim.x = 16;
 	fails(launch_ex(f, 16, &attr), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	ok(drv->cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, k, 0));
@@ -245,8 +253,8 @@ START_TEST(attributes_of_a_launch)
 	ok(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 	ok(launch_ex(f, 16, &attr));
 	attr = (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = { .cooperative = 1 } };
-	ok(launch_ex(f, 4 * 32, &attr));
-	fails(launch_ex(f, 4 * 32 + 1, &attr), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	ok(launch_ex(f, 32, &attr));
+	fails(launch_ex(f, 33, &attr), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 	attr.id = (CUlaunchAttributeID)99;
 	fails(launch_ex(f, 1, &attr), CUDA_ERROR_INVALID_VALUE);
 }
@@ -514,20 +522,55 @@ START_TEST(all_of_the_table)
 }
 END_TEST
 
+static CUdriverProcAddressQueryResult asked(const char *name, int version, void **fn)
+{
+	CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+	CUdriverProcAddressQueryResult status;
+
+	*(void **)&get = test_sim_symbol("cuGetProcAddress_v2");
+	ok(get(name, fn, version, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+	return status;
+}
+
+START_TEST(functions_by_name_and_version)
+{
+	CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+	void *old, *new, *none = &old;
+
+	ck_assert_int_eq(asked("cuGraphGetEdges", 12000, &old), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	ck_assert_ptr_null(old);
+	ck_assert_int_eq(asked("cuCtxGetDevice", 12080, &old), CU_GET_PROC_ADDRESS_SUCCESS);
+	ck_assert_int_eq(asked("cuCtxGetDevice", 13000, &new), CU_GET_PROC_ADDRESS_SUCCESS);
+	ck_assert_ptr_ne(old, new);
+	ck_assert_int_eq(asked("cuMemAlloc_v2", 13000, &none), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	ck_assert_ptr_null(none);
+	*(void **)&get = test_sim_symbol("cuGetProcAddress_v2");
+	fails(get("cuMemAlloc", &none, 14000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(get("cuMemAlloc", &none, 13000, 1 << 9, NULL), CUDA_ERROR_INVALID_VALUE);
+	setenv("FDRY_SIM_DRIVER_VERSION", "12000", 1);
+	ck_assert_int_eq(asked("cuCtxGetId", 12000, &old), CU_GET_PROC_ADDRESS_SUCCESS);
+	ck_assert_int_eq(asked("cuKernelGetName", 12000, &old), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+}
+END_TEST
+
 START_TEST(textures_are_small_integers)
 {
 	CUDA_RESOURCE_DESC desc = { .resType = CU_RESOURCE_TYPE_LINEAR };
 	CUDA_TEXTURE_DESC texture = { 0 };
 	CUresult (*create)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const void *);
-	CUresult (*destroy)(CUtexObject);
-	CUtexObject t;
+	CUresult (*destroy)(CUtexObject), (*get)(CUDA_RESOURCE_DESC *, CUtexObject);
+	CUtexObject t, u;
 
 	*(void **)&create = test_sim_symbol("cuTexObjectCreate");
 	*(void **)&destroy = test_sim_symbol("cuTexObjectDestroy");
+	*(void **)&get = test_sim_symbol("cuTexObjectGetResourceDesc");
 	ok(create(&t, &desc, &texture, NULL));
+	ok(create(&u, &desc, &texture, NULL));
 	ck_assert_uint_lt(t, 100);
-	ck_assert_int_eq(test_sim_live("texture"), 1);
+	ck_assert_int_eq(test_sim_live("texture"), 2);
 	ok(destroy(t));
+	fails(get(&desc, t), CUDA_ERROR_INVALID_VALUE);
+	ok(get(&desc, u));
 	fails(destroy(t), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
@@ -557,6 +600,7 @@ int main(void)
 	tcase_add_test(tc, the_image_is_copied);
 	tcase_add_test(tc, a_bad_address_breaks_the_context);
 	tcase_add_test(tc, all_of_the_table);
+	tcase_add_test(tc, functions_by_name_and_version);
 	tcase_add_test(tc, textures_are_small_integers);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

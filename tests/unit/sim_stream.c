@@ -184,6 +184,20 @@ START_TEST(legacy_waits_for_blocking_streams)
 }
 END_TEST
 
+START_TEST(legacy_does_not_wait_for_the_others)
+{
+	CUstream other = stream(CU_STREAM_NON_BLOCKING);
+	CUdeviceptr x = cell(1);
+
+	close_gate(other);
+	do_step(NULL, x, 1);
+	ok(drv->cuStreamSynchronize(NULL));
+	ck_assert_uint_eq(peek(x), after(1, 1));
+	fails(stream_query(other), CUDA_ERROR_NOT_READY);
+	open_gate();
+}
+END_TEST
+
 START_TEST(blocking_streams_wait_for_legacy)
 {
 	CUstream a = stream(CU_STREAM_DEFAULT), other = stream(CU_STREAM_NON_BLOCKING);
@@ -449,6 +463,7 @@ int main(void)
 	tcase_add_test(tc, events_order_streams);
 	tcase_add_test(tc, event_synchronize_waits);
 	tcase_add_test(tc, legacy_waits_for_blocking_streams);
+	tcase_add_test(tc, legacy_does_not_wait_for_the_others);
 	tcase_add_test(tc, blocking_streams_wait_for_legacy);
 	tcase_add_test(tc, synchronous_copies_are_in_order);
 	tcase_add_test(tc, when_a_source_is_read);
