@@ -12,6 +12,7 @@
  */
 #include "mm/region.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -98,6 +99,7 @@ static int alloc_at(struct fdry_region *r, const struct fdry_place *p, uint64_t 
 		return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", size);
 	}
 	fdry_bump_take(&r->bump, p);
+	assert(!fdry_bump_check(&r->bump));
 	return 0;
 }
 
@@ -291,6 +293,7 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 		return fdry_fail(FDRY_E_STATE, "memory was freed while a stream captured, and work may still be on it; "
 				 "set the offset after the capture");
 	ret = fdry_bump_set(&r->bump, offset);
+	assert(!fdry_bump_check(&r->bump));
 	if (!ret)
 		fdry_backing_trim(&r->backing, cursor_addr(r));
 	return ret;

@@ -49,7 +49,7 @@ static void prepare(void)
 	straddles = get(3 * MiB); /* 4 .. 8 MiB */
 	get_with(700, FDRY_ALLOC_CAPTURING);
 	ok(fdry_region_dealloc(region, get(2 * MiB), FDRY_ALLOC_CAPTURING));
-	ok(fdry_region_back(region, BASE + 1024 * MiB, 2 * MiB));
+	ok(fdry_region_back(region, BASE + 128 * MiB, 2 * MiB));
 }
 
 static int do_alloc(void)
@@ -110,7 +110,7 @@ static int do_free_preallocated(void)
 
 static int do_back(void)
 {
-	return fdry_region_back(region, BASE + 1032 * MiB, 4 * MiB);
+	return fdry_region_back(region, BASE + 136 * MiB, 4 * MiB);
 }
 
 static int do_set_offset(void)
@@ -252,7 +252,7 @@ START_TEST(device_memory_runs_out)
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_preallocate(region, 60 * MiB), -FDRY_E_NODEVMEM);
-	ck_assert_int_eq(fdry_region_back(region, BASE + 2048 * MiB, 60 * MiB), -FDRY_E_NODEVMEM);
+	ck_assert_int_eq(fdry_region_back(region, BASE + 192 * MiB, 60 * MiB), -FDRY_E_NODEVMEM);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "mapping 62914560 bytes of device memory at 0x"));
 	ck_assert_uint_eq(addr, 1);
 	after = view_take();

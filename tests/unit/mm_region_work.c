@@ -32,25 +32,110 @@ static CUcontext current(void)
 	return ctx;
 }
 
-/* Whatever context is current, and none, is current afterwards; memory is the device's all the same. */
-START_TEST(any_context_may_be_current)
+static CUstreamCaptureMode mode_set(CUstreamCaptureMode mode)
 {
-	CUcontext ctx = NULL;
+	ck_assert_int_eq(drv->cuThreadExchangeStreamCaptureMode(&mode), 0);
+	return mode;
+}
+
+/* A driver that sees to it that memory is only touched in the primary context and in relaxed mode. */
+static struct fdry_driver watched;
+static CUcontext primary;
+static unsigned int watch_calls;
+
+static void watch(const char *call)
+{
+	CUstreamCaptureMode mode = mode_set(CU_STREAM_CAPTURE_MODE_RELAXED);
+
+	if (mode != CU_STREAM_CAPTURE_MODE_RELAXED || current() != primary)
+		ck_abort_msg("%s in mode %d, in %s context", call, (int)mode, current() == primary ? "the" : "another");
+	watch_calls++;
+}
+
+#define WATCHED(X)                                                                                           \
+	X(cuMemAddressReserve, (CUdeviceptr *a, size_t b, size_t c, CUdeviceptr d, unsigned long long e), (a, b, c, d, e)) \
+	X(cuMemAddressFree, (CUdeviceptr a, size_t b), (a, b))                                               \
+	X(cuMemCreate, (CUmemGenericAllocationHandle *a, size_t b, const CUmemAllocationProp *c, unsigned long long d), \
+	  (a, b, c, d))                                                                                      \
+	X(cuMemMap, (CUdeviceptr a, size_t b, size_t c, CUmemGenericAllocationHandle d, unsigned long long e),   \
+	  (a, b, c, d, e))                                                                                   \
+	X(cuMemRelease, (CUmemGenericAllocationHandle a), (a))                                               \
+	X(cuMemSetAccess, (CUdeviceptr a, size_t b, const CUmemAccessDesc *c, size_t d), (a, b, c, d))       \
+	X(cuMemUnmap, (CUdeviceptr a, size_t b), (a, b))                                                     \
+	X(cuMemsetD32Async, (CUdeviceptr a, unsigned int b, size_t c, CUstream d), (a, b, c, d))             \
+	X(cuStreamCreate, (CUstream *a, unsigned int b), (a, b))                                             \
+	X(cuStreamDestroy_v2, (CUstream a), (a))                                                             \
+	X(cuStreamSynchronize, (CUstream a), (a))
+
+#define X(name, parameters, arguments)        \
+	static CUresult watch_##name parameters \
+	{                                      \
+		watch(#name);                  \
+		return drv->name arguments;    \
+	}
+WATCHED(X)
+#undef X
+
+static void watch_up(void)
+{
+	watched = *drv;
+#define X(name, parameters, arguments) watched.name = watch_##name;
+	WATCHED(X)
+#undef X
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRetain(&primary, 0), 0);
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRelease_v2(0), 0); /* the fixture's region holds it */
+}
+
+/* Everything that a region does, on a region of its own. */
+static void do_everything(void)
+{
+	struct fdry_region *mine = region;
 	CUdeviceptr a;
 
+	ok(fdry_region_new(&watched, 0, BASE + SIZE, 64 * MiB, &region));
+	a = get(3 * MiB);
+	ck_assert(all(a, 3 * MiB, 0));
+	get_with(1, FDRY_ALLOC_CAPTURING);
+	ok(fdry_region_preallocate(region, 3 * MiB));
+	ok(fdry_region_back(region, BASE + SIZE + 32 * MiB, 3 * MiB));
+	put(a);
+	ok(fdry_region_dealloc(region, get(2 * MiB), FDRY_ALLOC_CAPTURING));
+	ok(fdry_region_trim(region));
+	ok(fdry_region_free_preallocated(region, 0));
+	fdry_region_free(region);
+	region = mine;
+}
+
+/* Whatever context is current (none, one of this device, one of another), and whatever the thread's capture
+ * mode is: memory is handled in the primary context in relaxed mode, and both are as they were afterwards. */
+START_TEST(context_and_mode_are_put_back)
+{
+	CUcontext ctx = NULL;
+
 	more_symbols();
+	watch_up();
 	if (_i)
 		ck_assert_int_eq(ctx_create(&ctx, 0, _i - 1), 0);
-	a = get(3 * MiB);
+	mode_set(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	do_everything();
 	ck_assert_ptr_eq(current(), ctx);
-	ck_assert(all(a, 3 * MiB, 0));
-	ok(fdry_region_preallocate(region, 3 * MiB));
-	ok(fdry_region_back(region, BASE + 32 * MiB, 3 * MiB));
-	put(a);
-	ok(fdry_region_free_preallocated(region, 0));
-	ck_assert_ptr_eq(current(), ctx);
+	ck_assert_int_eq(mode_set(CU_STREAM_CAPTURE_MODE_GLOBAL), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	ck_assert_uint_gt(watch_calls, 30);
 	if (ctx)
 		ck_assert_int_eq(ctx_destroy(ctx), 0);
+}
+END_TEST
+
+/* A context that was destroyed while it was current has no work to wait for. */
+START_TEST(a_dead_context_is_no_obstacle)
+{
+	CUcontext ctx;
+
+	more_symbols();
+	ck_assert_int_eq(ctx_create(&ctx, 0, 0), 0);
+	ck_assert_int_eq(drv->cuCtxPushCurrent_v2(ctx), 0);
+	ck_assert_int_eq(ctx_destroy(ctx), 0);
+	put(get(3 * MiB));
 }
 END_TEST
 
@@ -87,13 +172,13 @@ START_TEST(captures_go_on)
 	during = get_with(5 * MiB, FDRY_ALLOC_CAPTURING);
 	ck_assert(all(during, 6 * MiB, FDRY_STAMP));
 	ok(fdry_region_preallocate(region, 16 * MiB));
+	ok(fdry_region_free_preallocated(region, FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_dealloc(region, before, FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_dealloc(region, get_with(100, FDRY_ALLOC_CAPTURING), FDRY_ALLOC_CAPTURING));
-	ok(fdry_region_free_preallocated(region, FDRY_ALLOC_CAPTURING));
+	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB + 16 * MiB);
 	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), 0);
 	ck_assert_int_eq(drv->cuGraphGetNodes(graph, NULL, &nodes), 0);
 	ck_assert_uint_eq(nodes, 0);
-	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB + 16 * MiB);
 	/* Work may still be on it: not handed out again, not unmapped, until somebody waited. */
 	get(1);
 	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB);
@@ -114,13 +199,28 @@ static void slow(void *arg)
 	atomic_store(&done, 1);
 }
 
-/* Freeing waits for work in the region's context and in the current one. */
+static atomic_int told;
+
+/* Gives up after 20 s. */
+static void until_told(void *arg)
+{
+	int i;
+
+	(void)arg;
+	for (i = 0; i < 20000 && !atomic_load(&told); i++)
+		usleep(1000);
+	atomic_store(&done, atomic_load(&told));
+}
+
+/* Freeing waits for work in the region's context and in the current one, also where nothing is unmapped. */
 START_TEST(freeing_waits)
 {
 	CUcontext own = NULL;
-	CUdeviceptr a = get(4 * MiB);
+	CUdeviceptr a;
 	CUstream stream;
 
+	ok(fdry_region_preallocate(region, 8 * MiB));
+	a = get(4 * MiB);
 	primary_up();
 	if (_i)
 		ck_assert_int_eq(ctx_create(&own, 0, 0), 0);
@@ -131,6 +231,33 @@ START_TEST(freeing_waits)
 	drv->cuStreamDestroy_v2(stream);
 	if (own)
 		ctx_destroy(own);
+	primary_down();
+}
+END_TEST
+
+/* The software driver waits in cuMemUnmap as well, so the wait is counted. */
+START_TEST(the_end_waits)
+{
+	struct fdry_region *r = region_at(BASE + SIZE, 64 * MiB);
+
+	ok(fdry_region_back(r, BASE + SIZE, 2 * MiB));
+	test_sim_fail("");
+	fdry_region_free(r);
+	ck_assert_uint_eq(test_sim_calls("cuCtxSynchronize"), 1);
+	ck_assert_uint_eq(test_sim_calls("cuMemUnmap"), 1);
+}
+END_TEST
+
+/* Allocating waits for nothing but its own filling, not for the default stream either. */
+START_TEST(allocating_does_not_wait)
+{
+	primary_up();
+	ck_assert_int_eq(launch_host(NULL, until_told, NULL), 0);
+	get(4 * MiB);
+	get_with(100, FDRY_ALLOC_CAPTURING);
+	atomic_store(&told, 1);
+	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
+	ck_assert_int_eq(atomic_load(&done), 1);
 	primary_down();
 }
 END_TEST
@@ -157,6 +284,47 @@ START_TEST(late_freeing_waits)
 	ck_assert_uint_eq(stats().idle_bytes, _i == 2 ? BLOCK : 0);
 	drv->cuStreamDestroy_v2(stream);
 	primary_down();
+}
+END_TEST
+
+/* A wait covers what was freed before it began: while it lasts somebody frees @meanwhile, with work still on it. */
+static CUdeviceptr meanwhile;
+
+static CUresult sync_and_free(void)
+{
+	CUdeviceptr addr = meanwhile;
+
+	meanwhile = 0;
+	if (addr)
+		ok(fdry_region_dealloc(region, addr, FDRY_ALLOC_CAPTURING));
+	return drv->cuCtxSynchronize();
+}
+
+START_TEST(freed_during_a_wait)
+{
+	struct fdry_region *mine = region;
+	CUdeviceptr a, b;
+
+	watched = *drv;
+	watched.cuCtxSynchronize = sync_and_free;
+	ok(fdry_region_new(&watched, 0, BASE + SIZE, 64 * MiB, &region));
+	a = get(2 * MiB);
+	b = meanwhile = get(2 * MiB);
+	put(a);
+	ck_assert_uint_eq(stats().idle_bytes, 2 * MiB); /* b's, not a's */
+	ck_assert_uint_eq(stats().mapped_bytes, 2 * MiB);
+	meanwhile = get(2 * MiB);
+	ck_assert_int_eq(fdry_region_set_offset(region, 0), -FDRY_E_STATE);
+	ck_assert_uint_eq(fdry_region_offset(region), 6 * MiB);
+	ok(fdry_region_set_offset(region, 0));
+	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert(!fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
+	/* the same address, freed twice at the same time */
+	meanwhile = a = get(2 * MiB);
+	ck_assert_int_eq(fdry_region_dealloc(region, a, 0), -FDRY_E_INVAL);
+	ok(fdry_region_check(region));
+	fdry_region_free(region);
+	region = mine;
 }
 END_TEST
 
@@ -275,10 +443,14 @@ int main(void)
 	setenv("FDRY_SIM_DEVICES", "2", 1);
 	tcase_add_checked_fixture(tc, region_up, region_down);
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, any_context_may_be_current, 0, 3);
+	tcase_add_loop_test(tc, context_and_mode_are_put_back, 0, 3);
+	tcase_add_test(tc, a_dead_context_is_no_obstacle);
 	tcase_add_loop_test(tc, captures_go_on, 0, 3);
 	tcase_add_loop_test(tc, freeing_waits, 0, 2);
+	tcase_add_test(tc, the_end_waits);
+	tcase_add_test(tc, allocating_does_not_wait);
 	tcase_add_loop_test(tc, late_freeing_waits, 0, 3);
+	tcase_add_test(tc, freed_during_a_wait);
 	tcase_add_loop_test(tc, threads_do_not_meet, 0, 2);
 	tcase_add_test(tc, threads_free_once);
 	suite_add_tcase(s, tc);
