@@ -71,15 +71,20 @@ static CUresult copy_run(const struct sim_copy *c)
 	return CUDA_SUCCESS;
 }
 
+/* One element, then copies of what is there: a sanitizer checks each copy, so few large ones. */
 static void row_set(unsigned char *row, const CUDA_MEMSET_NODE_PARAMS *p)
 {
-	size_t i;
+	size_t size = p->width * p->elementSize, done, part;
 
-	if (p->elementSize == 1)
-		memset(row, (int)p->value, p->width);
-	else
-		for (i = 0; i < p->width; i++)
-			memcpy(row + i * p->elementSize, &p->value, p->elementSize);
+	if (!size)
+		return;
+	memcpy(row, &p->value, p->elementSize);
+	for (done = p->elementSize; done < size; done += part) {
+		part = done < 4096 ? done : 4096;
+		if (part > size - done)
+			part = size - done;
+		memcpy(row + done, row, part);
+	}
 }
 
 static CUresult set_run(const CUDA_MEMSET_NODE_PARAMS *p)
