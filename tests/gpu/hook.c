@@ -26,7 +26,7 @@ static const struct {
 
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
-static const char ptx[] = ".version 7.0\n.target sm_52\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
 
 static void *ask(const char *name, int version, unsigned long long flags)
 {
