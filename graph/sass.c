@@ -245,8 +245,8 @@ static bool read_of(struct fdry_span code, const struct marks *m, uint32_t i, st
 		else
 			read_fixed(r, in.lo >> 37 & 0x1ffff, load_width(in));
 		break;
-	default:
-		read_fixed(r, in.lo >> 38 & 0xffff, 8);
+	default: /* arithmetic: operands of 8 bytes are aligned */
+		read_fixed(r, in.lo >> 38 & 0xffff, in.lo >> 38 & 7 ? 4 : 8);
 	}
 	return true;
 }

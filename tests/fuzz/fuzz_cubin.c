@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Fuzz target: any bytes are taken for a cubin; what its kernels reach is found, each is
+ * sliced out alone, and then all together. A slice that differs from what it was cut from
+ * is a bug of ours, whatever the bytes.
+ */
+#include <stdlib.h>
+
+#include "graph/slice.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static void slice(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n)
+{
+	struct fdry_buf b = { 0 };
+	struct fdry_reach r;
+
+	if (fdry_reach_of(c, kernels, n, &r))
+		return;
+	if (fdry_slice(&r, &b) == -FDRY_E_BUG)
+		abort();
+	fdry_buf_release(&b);
+	fdry_reach_release(&r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct fdry_span bytes = { data, len };
+	struct fdry_cubin *c;
+	uint32_t k[8], i;
+
+	if (fdry_cubin_parse(bytes, &c))
+		return 0;
+	for (i = 0; i < c->nkernels && i < 8; i++) {
+		k[i] = i;
+		slice(c, &i, 1);
+	}
+	slice(c, k, i);
+	fdry_cubin_free(c);
+	return 0;
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Fuzz target: any bytes are taken for device code, and the code for a few devices is looked for. */
+#include <stdlib.h>
+
+#include "graph/fatbin.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	static const unsigned int ccs[] = { 80, 90, 100, 103 };
+	struct fdry_devcode code;
+	size_t i;
+
+	/* A wrapper holds a pointer, which is only right in the process that it was made in. */
+	if (len >= 4 && fdry_get32(data) == FDRY_FATBIN_WRAPPER_MAGIC)
+		return 0;
+	for (i = 0; i < sizeof(ccs) / sizeof(ccs[0]); i++)
+		if (len && !fdry_devcode_find(data, len, ccs[i], &code))
+			fdry_devcode_release(&code);
+	return 0;
+}
