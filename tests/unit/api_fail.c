@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests: every driver call that a seal or a load makes fails in turn, and nothing is left half done. */
+#include "tests/unit/api.h"
+
+#define CALLS_MAX 2000
+
+static void fail_at(int n)
+{
+	char spec[32];
+
+	snprintf(spec, sizeof(spec), "*:%d", n);
+	test_sim_fail(spec);
+}
+
+/* Whether the failure was reached; nothing fails any more. */
+static bool was_reached(void)
+{
+	bool reached = test_sim_failed() != 0;
+
+	test_sim_fail(NULL);
+	return reached;
+}
+
+/* Load, run, read: all that can fail. The image, or NULL and a sentence. */
+static struct fdry_image *load_and_run(struct fdry_store *s, int *err)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+	struct fdry_image *img = NULL;
+	float v[N];
+
+	*err = fdry_image_load(s, "img", &opts, &img);
+	if (*err)
+		return NULL;
+	vector_fill(v, 9);
+	*err = fdry_image_write(img, "a", v, BYTES, NULL);
+	if (!*err)
+		*err = fdry_image_launch(img, 1, NULL);
+	if (!*err)
+		*err = fdry_image_read(img, "c", v, BYTES, NULL);
+	if (!*err && v[3] != value(3, 9) + value(3, 100))
+		ck_abort_msg("a wrong number came out");
+	return img;
+}
+
+START_TEST(load_with_every_call_failing)
+{
+	struct fdry_image *img;
+	struct fdry_store *s;
+	long before;
+	int n, err;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	test_sim();
+	before = test_sim_live(NULL);
+	for (n = 1; n < CALLS_MAX; n++) {
+		fail_at(n);
+		img = load_and_run(s, &err);
+		if (!was_reached())
+			break;
+		fdry_image_unload(img);
+		if (!err) {
+			/* What failed was giving something back, which the driver then keeps. */
+			ck_assert_int_le(test_sim_live(NULL) - before, 1);
+			before = test_sim_live(NULL);
+			continue;
+		}
+		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
+		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
+	}
+	ck_assert_int_gt(n, 40);
+	ck_assert_int_lt(n, CALLS_MAX);
+	ck_assert_int_eq(err, 0);
+	image_check(img, 2, 3, 100);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(seal_with_every_call_failing)
+{
+	struct fdry_oid oid;
+	struct work w;
+	long before;
+	int n, err;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	before = test_sim_live(NULL);
+	for (n = 1; n < CALLS_MAX; n++) {
+		fail_at(n);
+		err = work_seal(&w, "img");
+		if (!was_reached())
+			break;
+		if (!err) {
+			/* What failed was giving something back, which the driver then keeps. */
+			ck_assert_int_le(test_sim_live(NULL) - before, 1);
+			before = test_sim_live(NULL);
+			ok(fdry_ref_delete(w.store, "img"));
+			continue;
+		}
+		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
+		fails(NOENT, "no ref", fdry_ref_get(w.store, "img", &oid));
+	}
+	ck_assert_int_gt(n, 20);
+	ck_assert_int_lt(n, CALLS_MAX);
+	ok(err);
+	ok(fdry_ref_get(w.store, "img", &oid));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("api_fail");
+	TCase *tc = tcase_create("fail");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, load_with_every_call_failing);
+	tcase_add_test(tc, seal_with_every_call_failing);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of loading: what comes back, and every way in which it must not. */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "api/manifest.h"
+#include "tests/unit/api.h"
+
+static struct fdry_image *load(struct fdry_store *s, const struct fdry_load_opts *opts)
+{
+	struct fdry_image *img = NULL;
+
+	ok(fdry_image_load(s, "img", opts, &img));
+	return img;
+}
+
+START_TEST(numbers_come_back)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON };
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+	struct fdry_tensor t;
+	char id[FDRY_ID_SIZE];
+	const char *text;
+	uint64_t key;
+	uint32_t nodes;
+
+	test_child(seal_plain, NULL);
+	img = load(load_store(), &opts);
+	ck_assert_uint_eq(fdry_image_graph_count(img), 2);
+	ok(fdry_image_graph(img, 0, &key, &text, &nodes));
+	ck_assert_uint_eq(key, 1);
+	ck_assert_str_eq(text, "add");
+	ck_assert_uint_eq(nodes, 1);
+	fails(NOKEY, "no number 2", fdry_image_graph(img, 2, &key, NULL, NULL));
+	ck_assert_uint_eq(fdry_image_tensor_count(img), 3);
+	ok(fdry_image_tensor(img, 1, &t));
+	ck_assert_str_eq(t.name, "b");
+	ck_assert_uint_eq(t.use, FDRY_USE_CONST);
+	ck_assert_int_eq(t.shape[0], N);
+	fails(NOKEY, "no tensor named 'd'", fdry_image_tensor_find(img, "d", &t));
+	ok(fdry_image_fact(img, "model", &text));
+	ck_assert_str_eq(text, "adder");
+	fails(NOKEY, "states no fact", fdry_image_fact(img, "modem", &text));
+	image_check(img, 1, 3, 100);
+	image_check(img, 2, 4, 100);
+	image_check(img, 1, 5, 100);
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_eq(report.graphs_built, 2);
+	ck_assert_uint_gt(report.content_bytes, 0);
+	fdry_image_id(img, id);
+	ck_assert_uint_eq(strlen(id), 64);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(content_is_restored)
+{
+	float v[N], zeros[N] = { 0 };
+	struct fdry_image *img;
+
+	test_child(seal_plain, NULL);
+	img = load(load_store(), NULL);
+	ok(fdry_image_write(img, "b", zeros, BYTES, NULL));
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_read(img, "c", v, BYTES, NULL));
+	ck_assert(v[5] == value(5, 7)); /* a as it was sealed, and nothing */
+	ok(fdry_image_restore(img, NULL));
+	ok(fdry_image_read(img, "b", v, BYTES, NULL));
+	ck_assert(v[5] == value(5, 100));
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(nothing_is_left_behind)
+{
+	struct fdry_store *s;
+	long before;
+	int i;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	test_sim();
+	before = test_sim_live(NULL);
+	for (i = 0; i < 20; i++) {
+		struct fdry_image *img = load(s, NULL);
+
+		image_check(img, 1, 3, 100);
+		fdry_image_unload(img);
+		ck_assert_int_eq(test_sim_live(NULL), before);
+	}
+}
+END_TEST
+
+START_TEST(external_tensors)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON };
+	struct fdry_image *img;
+	float v[N];
+
+	test_child(seal_external, NULL);
+	img = load(load_store(), &opts);
+	fails(UNBOUND, "1 external tensor(s) have no content yet, 'b' first", fdry_image_launch(img, 1, NULL));
+	fails(STATE, "'a' is not external", fdry_image_filled(img, "a"));
+	fails(RANGE, "has 4000 bytes, 3996 were given", fdry_image_write(img, "b", v, BYTES - 4, NULL));
+	fails(UNBOUND, "'b' first", fdry_image_launch(img, 1, NULL));
+	vector_fill(v, 55);
+	ok(fdry_image_write(img, "b", v, BYTES, NULL));
+	image_check(img, 1, 3, 55);
+	fdry_image_unload(img);
+
+	img = load(load_store(), NULL);
+	ok(fdry_image_filled(img, NULL));
+	ok(fdry_image_filled(img, "b"));
+	ok(fdry_image_launch(img, 1, NULL));
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(copied_from_device_memory)
+{
+	const struct fdry_driver *drv;
+	struct fdry_image *img;
+	CUdeviceptr p;
+	float v[N];
+
+	test_child(seal_external, NULL);
+	img = load(load_store(), NULL);
+	drv = test_sim();
+	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, BYTES), CUDA_SUCCESS);
+	vector_fill(v, 66);
+	ck_assert_int_eq(drv->cuMemcpyHtoD_v2(p, v, BYTES), CUDA_SUCCESS);
+	ok(fdry_image_copy(img, "b", p, BYTES, NULL));
+	image_check(img, 1, 3, 66);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* --- what must be refused --- */
+
+START_TEST(unknown_names)
+{
+	struct fdry_image *img;
+	struct fdry_store *s;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	fails(NOENT, "no ref 'imh'", fdry_image_load(s, "imh", NULL, &img));
+	fails(NOENT, "", fdry_image_load(s, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", NULL, &img));
+	img = load(s, NULL);
+	fails(NOKEY, "no graph with key 3", fdry_image_launch(img, 3, NULL));
+	fails(NOKEY, "no graph with key 3", fdry_image_build(img, 3));
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(wrong_facts)
+{
+	struct fdry_fact fact = { "model", "adder" };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .facts = &fact, .nfacts = 1 };
+	struct fdry_image *img;
+	struct fdry_store *s;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	img = load(s, &opts);
+	fdry_image_unload(img);
+	fact.value = "multiplier";
+	fails(IDENTITY, "another 'model': 'adder' there, 'multiplier' here", fdry_image_load(s, "img", &opts, &img));
+	fact.key = "rank";
+	fails(IDENTITY, "does not state the fact 'rank'", fdry_image_load(s, "img", &opts, &img));
+	opts.flags = 1u << 20;
+	fails(OPTS, "does not know the flags", fdry_image_load(s, "img", &opts, &img));
+	opts.flags = 0;
+	opts.device = 1;
+	fails(NOGPU, "no device 1", fdry_image_load(s, "img", &opts, &img));
+}
+END_TEST
+
+/* Another machine, by the software driver's environment, and what the load must say. */
+static const struct { const char *var, *value; int code; const char *says; } machines[] = {
+	{ "FDRY_SIM_CC", "8.0", FDRY_E_IDENTITY, "another GPU architecture: sm_90 there, sm_80 here" },
+	{ "FDRY_SIM_DRIVER_VERSION", "12040", FDRY_E_IDENTITY, "another CUDA version of the driver: 13000 there, 12040 here" },
+	{ "FDRY_SIM_DRIVER_VERSION", "11000", FDRY_E_IDENTITY, "CUDA version of the driver" },
+	{ "FDRY_SIM_DEVICES", "0", FDRY_E_NOGPU, "no CUDA device" },
+	{ "FDRY_SIM_MEMORY", "1M", FDRY_E_NODEVMEM, "free device memory" },
+	{ "FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", FDRY_E_NODRIVER, "no CUDA driver" },
+};
+
+START_TEST(other_machines)
+{
+	struct fdry_image *img;
+	struct fdry_store *s;
+	int err;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	ok(setenv(machines[_i].var, machines[_i].value, 1));
+	err = fdry_image_load(s, "img", NULL, &img);
+	ck_assert_msg(err == -machines[_i].code, "%s: %s", fdry_error_name(err), fdry_last_error());
+	ck_assert_msg(strstr(fdry_last_error(), machines[_i].says), "'%s'", fdry_last_error());
+}
+END_TEST
+
+START_TEST(addresses_taken)
+{
+	struct fdry_image *img;
+	struct fdry_store *s;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	ck_assert_ptr_ne(mmap((void *)0x5fda00000000, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
+	fails(TAKEN, "taken by anonymous", fdry_image_load(s, "img", NULL, &img));
+	ok(munmap((void *)0x5fda00000000, 4096));
+	img = load(s, NULL);
+	fails(TAKEN, "taken", fdry_image_load(s, "img", NULL, &img));
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* Flip one byte of the stored content: a pattern of the vector b, which no other page holds. */
+static void store_damage(void)
+{
+	char file[400];
+	float v[N];
+	uint8_t *p;
+	size_t i, len;
+	int fd;
+	struct stat st;
+
+	snprintf(file, sizeof(file), "%s/data.mdb", path);
+	fd = open(file, O_RDWR);
+	ok(fstat(fd, &st));
+	len = (size_t)st.st_size;
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(p, MAP_FAILED);
+	vector_fill(v, 100);
+	for (i = 0; i + BYTES <= len && memcmp(p + i, v, BYTES); i++)
+		;
+	ck_assert_uint_le(i + BYTES, len);
+	p[i + 2000] ^= 1;
+	munmap(p, len);
+	close(fd);
+}
+
+START_TEST(damaged_content)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_VERIFY };
+	struct fdry_image *img;
+	struct fdry_store *s;
+	long before;
+
+	test_child(seal_plain, NULL);
+	store_damage();
+	s = load_store();
+	test_sim();
+	before = test_sim_live(NULL);
+	ck_assert_int_eq(fdry_image_load(s, "img", &opts, &img), -FDRY_E_CORRUPT);
+	ck_assert_int_eq(fdry_image_load(s, "img", NULL, &img), -FDRY_E_CORRUPT);
+	ck_assert_int_eq(test_sim_live(NULL), before);
+}
+END_TEST
+
+START_TEST(described)
+{
+	struct fdry_store *s;
+	char *text;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	ok(fdry_image_describe(s, "img", &text));
+	ck_assert_ptr_nonnull(strstr(text, "fact model = adder\n"));
+	ck_assert_ptr_nonnull(strstr(text, "tensor b F32 const 0x"));
+	ck_assert_ptr_nonnull(strstr(text, "graph 2 'add' 1 nodes"));
+	ck_assert_ptr_nonnull(strstr(text, "vecadd (whole: "));
+	free(text);
+	fails(NOENT, "no ref", fdry_image_describe(s, "nobody", &text));
+}
+END_TEST
+
+/* The same work in two processes has the same id. */
+START_TEST(ids_are_equal)
+{
+	char *ids = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	test_child(seal_plain, ids);
+	test_child(seal_plain, ids + 128);
+	ck_assert_uint_eq(strlen(ids), 64);
+	ck_assert_str_eq(ids, ids + 128);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("api_load");
+	TCase *tc = tcase_create("load");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, numbers_come_back);
+	tcase_add_test(tc, content_is_restored);
+	tcase_add_test(tc, nothing_is_left_behind);
+	tcase_add_test(tc, external_tensors);
+	tcase_add_test(tc, copied_from_device_memory);
+	tcase_add_test(tc, unknown_names);
+	tcase_add_test(tc, wrong_facts);
+	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));
+	tcase_add_test(tc, addresses_taken);
+	tcase_add_test(tc, damaged_content);
+	tcase_add_test(tc, described);
+	tcase_add_test(tc, ids_are_equal);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}
