@@ -65,5 +65,7 @@ struct fdry_reach;
  * FDRY_E_REFUSED names the variable that differs or cannot be read. */
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
 			     const struct fdry_reach *reach) __must_check;
+/* The same for an object of the software driver, all of whose variables count. */
+int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e) __must_check;
 
 #endif

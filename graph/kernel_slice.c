@@ -251,7 +251,9 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 
 	for (i = 0; !err && i < n; i++) {
 		if (!code_of(set, entry_of(set, i))->cubin) {
-			err = entry_whole(set, entry_of(set, i), "software driver object");
+			err = fdry_set_host_variables_check(set, entry_of(set, i));
+			if (!err)
+				err = entry_whole(set, entry_of(set, i), "software driver object");
 			continue;
 		}
 		for (j = 0; j < i && !same_code(set, j, i); j++)

@@ -135,6 +135,73 @@ static int variable_check(const struct look *l, const struct fdry_cubin_variable
 	return err;
 }
 
+/* --- objects of the software driver --- */
+
+enum { STB_GLOBAL = 1, STT_OBJECT = 1, SHF_WRITE = 1 };
+
+/* A variable that device code may write; what the object's maker keeps there is no variable. */
+static bool host_variable(const struct fdry_elf *elf, const struct fdry_elf_symbol *s)
+{
+	return fdry_elf_sym_type(&s->s) == STT_OBJECT && fdry_elf_sym_bind(&s->s) == STB_GLOBAL && s->s.size &&
+	       s->s.shndx < elf->nsections && elf->sections[s->s.shndx].h.flags & SHF_WRITE;
+}
+
+static int host_variable_check(const struct look *l, const struct fdry_elf *elf, const struct fdry_elf_symbol *s)
+{
+	const struct fdry_elf_section *section = &elf->sections[s->s.shndx];
+	const struct fdry_cubin_variable v = { .name = s->name, .size = s->s.size, .unique = true };
+	const void *initial = fdry_span_at(section->data, s->s.value - section->h.addr, s->s.size);
+	uint8_t *expect, *found;
+	CUdeviceptr addr;
+	int err;
+
+	err = variable_address(l, &v, &addr);
+	if (err)
+		return err;
+	expect = calloc(1, v.size);
+	found = malloc(v.size);
+	err = expect && found ? 0 : fdry_nomem();
+	if (!err && initial)
+		memcpy(expect, initial, v.size);
+	if (!err)
+		err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v.size);
+	if (!err && memcmp(expect, found, v.size))
+		err = changed(&v, "no longer has the value that it was compiled with");
+	free(expect);
+	free(found);
+	return err;
+}
+
+static int host_owner_check(const struct look *l, const struct fdry_elf *elf)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < elf->nsymbols && !err; i++)
+		if (host_variable(elf, &elf->symbols[i]))
+			err = host_variable_check(l, elf, &elf->symbols[i]);
+	return err;
+}
+
+int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e)
+{
+	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
+	struct look l = { .drv = set->drv };
+	size_t i, n = e->owners.len / sizeof(*owners);
+	struct fdry_elf elf;
+	int err;
+
+	err = fdry_elf_parse(((const struct fdry_set_code *)set->codes.data)[e->code].bytes, &elf);
+	if (err)
+		return err;
+	for (i = 0; i < n && !err; i++) {
+		l.owner = &owners[i];
+		err = host_owner_check(&l, &elf);
+	}
+	fdry_elf_release(&elf);
+	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
+}
+
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
 			     const struct fdry_reach *reach)
 {

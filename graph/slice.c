@@ -305,6 +305,8 @@ static int text_header(const struct slice *s, uint32_t old, struct fdry_elf_shdr
 {
 	uint32_t symbol = h->info & SYMBOL_BITS;
 
+	if (!symbol)
+		return 0; /* some tools name none, and the driver asks for none */
 	if (symbol >= s->c->elf.nsymbols || fdry_cubin_symbol_section(s->c, symbol) != old || !s->symbols[symbol])
 		return noslice("section %.120s names no function of its own", s->c->elf.sections[old].name);
 	h->info = (h->info & ~SYMBOL_BITS) | s->symbols[symbol];
