@@ -411,6 +411,7 @@ CUresult cuCtxSynchronize(void)
 
 	SIM_ENTER(cuCtxSynchronize);
 	SIM_TRY(sim_ctx_current(&ctx));
+	SIM_TRY(sim_capture_sync_ctx(ctx));
 	SIM_TRY(sim_unsafe());
 	return sim_ctx_wait(ctx);
 }
@@ -421,6 +422,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 
 	SIM_ENTER(cuCtxSynchronize_v2);
 	SIM_TRY(sim_ctx_find(handle, &ctx));
+	SIM_TRY(sim_capture_sync_ctx(ctx));
 	SIM_TRY(sim_unsafe());
 	return sim_ctx_wait(ctx);
 }

@@ -5,7 +5,8 @@
  * A launch is one operation of its stream: it waits until the launch before it of the
  * same executable graph is over, then runs the plan node by node on the stream's thread.
  * What the graph's event nodes record or wait for is settled when the launch is called,
- * as for a record or wait that is called on a stream.
+ * as for a record or wait that is called on a stream. A stream that captures takes no
+ * launch, and making or freeing executable graphs is unsafe while one captures.
  */
 #include "arch/sim/graph.h"
 
@@ -105,6 +106,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph graph, unsigned l
 	if (!ret || flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(flags_check(flags));
+	SIM_TRY(sim_unsafe());
 	SIM_TRY(exec_new(graph, flags, &x, NULL));
 	*ret = SIM_HANDLE(CUgraphExec, x);
 	return CUDA_SUCCESS;
@@ -129,6 +131,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph graph, CUDA_GRAP
 	params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
 	params->hErrNode_out = NULL;
 	SIM_TRY(flags_check(params->flags));
+	SIM_TRY(sim_unsafe());
 	if (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		SIM_TRY(stream_check(params->hUploadStream, &s));
 	res = exec_new(graph, params->flags, &x, &bad);
@@ -161,6 +164,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 
 	SIM_ENTER(cuGraphExecDestroy);
 	SIM_TRY(sim_exec_find(exec, &x));
+	SIM_TRY(sim_unsafe());
 	sim_obj_close(&x->obj);
 	return CUDA_SUCCESS;
 }
@@ -172,6 +176,7 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 
 	SIM_ENTER(cuGraphUpload);
 	SIM_TRY(sim_exec_find(exec, &x));
+	SIM_TRY(sim_unsafe());
 	return stream_check(stream, &s);
 }
 
@@ -322,7 +327,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 	SIM_TRY(sim_exec_find(exec, &x));
 	SIM_TRY(sim_stream_find(stream, &s));
 	if (s->capture)
-		return sim_capture_graph(s, x);
+		return sim_capture_sync(s);
 	SIM_TRY(sim_gmem_launch(x->plan, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
 	SIM_TRY(launch_new(x, &l));
 	op.call.data = l;

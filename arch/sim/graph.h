@@ -178,8 +178,6 @@ CUresult sim_plan_copy(const struct sim_plan *p, struct sim_plan **ret);
 CUresult sim_plan_own(struct sim_plan **p);
 void sim_plan_put(struct sim_plan *p);
 struct sim_step *sim_plan_find(struct sim_plan *p, uint64_t node);
-/* A graph that does what the plan does: what a launch into a capturing stream adds. */
-CUresult sim_plan_graph(const struct sim_plan *p, struct sim_graph **ret);
 
 /* exec.c */
 
@@ -197,8 +195,6 @@ CUresult sim_exec_find(CUgraphExec handle, struct sim_exec **ret);
 
 /* Allocate or free @m, whose reference is consumed, in a stream that captures. */
 CUresult sim_capture_memory(struct sim_stream *s, CUgraphNodeType type, struct sim_gmem *m);
-/* A launch of @x into a stream that captures. */
-CUresult sim_capture_graph(struct sim_stream *s, const struct sim_exec *x);
 
 /* user.c */
 

@@ -170,6 +170,7 @@ static CUresult module_load(CUmodule *ret, const void *data)
 	if (!ret || !data)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_current(&ctx));
+	SIM_TRY(sim_unsafe());
 	SIM_TRY(sim_image_find(data, &image));
 	SIM_TRY(sim_code_load(&image, &code));
 	res = sim_module_new(ctx, code, NULL, &m);

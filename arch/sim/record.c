@@ -201,25 +201,6 @@ CUresult sim_capture_memory(struct sim_stream *s, CUgraphNodeType type, struct s
 	return res;
 }
 
-CUresult sim_capture_graph(struct sim_stream *s, const struct sim_exec *x)
-{
-	struct sim_graph *child;
-	struct sim_node *n;
-	CUresult res;
-
-	if (s->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	SIM_TRY(sim_plan_graph(x->plan, &child));
-	res = node_append(s, CU_GRAPH_NODE_TYPE_GRAPH, false, &n);
-	if (res) {
-		sim_graph_destroy(child);
-		return res;
-	}
-	n->child = child;
-	child->parent = n;
-	return CUDA_SUCCESS;
-}
-
 CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev)
 {
 	struct sim_capture *c = ev->capture;
@@ -254,6 +235,19 @@ CUresult sim_unsafe(void)
 			sim_capture_invalidate(c);
 			res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
+	return res;
+}
+
+CUresult sim_capture_sync_ctx(const struct sim_ctx *ctx)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	for (struct sim_capture *c = sim_captures; c; c = c->next)
+		for (const struct capture_stream *cs = c->streams; cs; cs = cs->next)
+			if (cs->stream->ctx == ctx) {
+				sim_capture_invalidate(c);
+				res = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+			}
 	return res;
 }
 

@@ -452,8 +452,10 @@ CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev);
 /* Called first by everything that is unsafe while capturing (allocation, synchronous copies, synchronisation
  * of a context, ...): STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or CUDA_SUCCESS. */
 CUresult sim_unsafe(void);
-/* Synchronisation, query or destruction of a stream with ->capture set. */
+/* Synchronisation, query or destruction of a stream with ->capture set, or a graph launched into it. */
 CUresult sim_capture_sync(struct sim_stream *s);
+/* Synchronisation of a context: in no mode while one of its streams captures. */
+CUresult sim_capture_sync_ctx(const struct sim_ctx *ctx);
 /* Query or synchronisation of an event with ->capture set. */
 CUresult sim_capture_event(struct sim_event *ev);
 /* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams captures. */

@@ -35,23 +35,78 @@ START_TEST(synchronising_invalidates)
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamQuery)(fx.stream));
 		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		ok(step_launch(fx.stream, 0, 1));
-	}
-}
-END_TEST
-
-START_TEST(unsafe_calls_invalidate)
-{
-	CUstreamCaptureMode mode;
-	CUdeviceptr p = 0;
-
-	for (mode = GLOBAL; mode <= THREAD_LOCAL; mode++) {
-		begin(mode);
-		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuMemAlloc)(&p, 64));
-		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		begin(mode);
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuCtxSynchronize)());
 		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
+}
+END_TEST
+
+START_TEST(no_graph_is_launched_into_a_capture)
+{
+	CUgraph g = graph_new();
+	CUgraphExec x;
+
+	step_add(g, NULL, 0, 0, 1);
+	x = exec_new(g);
+	begin(RELAXED);
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuGraphLaunch)(x, fx.stream));
+	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuGraphLaunch)(x, fx.stream));
+	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ok(CU(cuGraphExecDestroy)(x));
+	ok(CU(cuGraphDestroy)(g));
+}
+END_TEST
+
+/* What the calls below need. */
+static struct {
+	CUgraph graph;
+	CUgraphExec exec;
+	CUdeviceptr mem;
+	CUevent event;
+	CUmodule module;
+	void *cubin, *host;
+	uint64_t word;
+} u;
+
+static CUresult unsafe_alloc(void) { return CU(cuMemAlloc)(&u.mem, 64); }
+static CUresult unsafe_free(void) { return CU(cuMemFree)(fx.x); }
+static CUresult unsafe_host(void) { return CU(cuMemAllocHost)(&u.host, 64); }
+static CUresult unsafe_read(void) { return CU(cuMemcpyDtoH)(&u.word, fx.x, 8); }
+static CUresult unsafe_write(void) { return CU(cuMemcpyHtoD)(fx.x, &u.word, 8); }
+static CUresult unsafe_set(void) { return CU(cuMemsetD8)(fx.x, 0, 8); }
+static CUresult unsafe_sync(void) { return CU(cuCtxSynchronize)(); }
+static CUresult unsafe_query(void) { return CU(cuEventQuery)(u.event); }
+static CUresult unsafe_wait(void) { return CU(cuEventSynchronize)(u.event); }
+static CUresult unsafe_module(void) { return CU(cuModuleLoadDataEx)(&u.module, u.cubin, 0, NULL, NULL); }
+static CUresult unsafe_instantiate(void) { return CU(cuGraphInstantiate)(&u.exec, u.graph, 0); }
+static CUresult unsafe_upload(void) { return CU(cuGraphUpload)(u.exec, NULL); }
+static CUresult unsafe_exec(void) { return CU(cuGraphExecDestroy)(u.exec); }
+
+START_TEST(unsafe_calls_invalidate)
+{
+	CUresult (*const calls[])(void) = {
+		unsafe_alloc, unsafe_free, unsafe_host, unsafe_read, unsafe_write, unsafe_set, unsafe_sync,
+		unsafe_query, unsafe_wait, unsafe_module, unsafe_instantiate, unsafe_upload, unsafe_exec,
+	};
+	CUstreamCaptureMode mode;
+	CUdeviceptr p = 0;
+	size_t i, len;
+
+	u.event = event_new();
+	u.graph = graph_new();
+	u.exec = exec_new(u.graph);
+	u.cubin = test_sim_cubin("kernels", &len);
+	for (mode = GLOBAL; mode <= THREAD_LOCAL; mode++)
+		for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+			begin(mode);
+			ck_assert_msg(calls[i]() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "call %zu, mode %d", i, mode);
+			end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		}
+	ok(CU(cuEventDestroy)(u.event));
+	ok(CU(cuGraphExecDestroy)(u.exec));
+	ok(CU(cuGraphDestroy)(u.graph));
+	free(u.cubin);
 	begin(RELAXED);
 	ok(CU(cuMemAlloc)(&p, 64));
 	ok(CU(cuMemFree)(p));
@@ -256,7 +311,7 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		beginning_is_checked, synchronising_invalidates, unsafe_calls_invalidate, other_threads,
+		beginning_is_checked, synchronising_invalidates, no_graph_is_launched_into_a_capture, unsafe_calls_invalidate, other_threads,
 		legacy_stream, events_across_the_border, streams_that_go_away, calls_made_to_fail,
 	};
 
