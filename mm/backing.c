@@ -46,7 +46,7 @@ static int block_new(const struct fdry_backing *b, uint64_t start, uint64_t end,
 	return 0;
 }
 
-/* Map what no block covers of [@start, @end), multiples of the granule. What was mapped is in @fresh, also on failure. */
+/* Map what no block covers of [@start, @end), multiples of the granule. @fresh has what was mapped, also on failure. */
 static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **fresh)
 {
 	struct fdry_range *n;
@@ -138,7 +138,7 @@ static int refuse(const struct fdry_backing *b, uint64_t start, uint64_t end, en
 {
 	struct fdry_range *n;
 
-	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end))
+	fdry_ranges_each(n, &b->blocks, start, end)
 		if (!keep || block_of(n)->keep == keep)
 			return fdry_fail(FDRY_E_STATE, "%#" PRIx64 "-%#" PRIx64 " overlaps memory mapped at %#" PRIx64
 					 "-%#" PRIx64 "; set the offset past it, or back each range once",
@@ -179,7 +179,7 @@ int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, c
 	if (ret)
 		return ret;
 	adopt(b, fresh, FDRY_KEEP_NOT);
-	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end)) {
+	fdry_ranges_each(n, &b->blocks, start, end) {
 		block_of(n)->uses++;
 		idle_unlink(block_of(n));
 	}
@@ -194,7 +194,7 @@ void fdry_backing_put(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, b
 	granules(b, addr, size, &start, &end);
 	if (!waited)
 		b->clock++;
-	for (n = fdry_ranges_from(&b->blocks, start); n && n->start < end; n = fdry_ranges_from(&b->blocks, n->end)) {
+	fdry_ranges_each(n, &b->blocks, start, end) {
 		if (!waited)
 			block_of(n)->freed_at = b->clock;
 		block_of(n)->uses--;
@@ -223,7 +223,7 @@ void fdry_backing_unkeep(struct fdry_backing *b)
 {
 	struct fdry_range *n;
 
-	for (n = fdry_ranges_from(&b->blocks, 0); n; n = fdry_ranges_from(&b->blocks, n->end))
+	fdry_ranges_each(n, &b->blocks, 0, UINT64_MAX)
 		if (block_of(n)->keep == FDRY_KEEP_ARENA) {
 			block_of(n)->keep = FDRY_KEEP_NOT;
 			idle_link(b, block_of(n));
@@ -307,7 +307,7 @@ static int check_block(const struct fdry_backing *b, const struct fdry_block *bl
 		return fdry_bug("block %#" PRIx64 "-%#" PRIx64 " lies askew", n->start, n->end);
 	if (unused != !!blk->idle.next)
 		return fdry_bug("block %#" PRIx64 " is used or kept, and idle", n->start);
-	for (a = fdry_ranges_from(allocs, n->start); a && a->start < n->end; a = fdry_ranges_from(allocs, a->end))
+	fdry_ranges_each(a, allocs, n->start, n->end)
 		uses++;
 	if (uses != blk->uses)
 		return fdry_bug("block %#" PRIx64 " has %u uses and says %u", n->start, uses, blk->uses);
@@ -320,7 +320,7 @@ int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *a
 	struct fdry_range *n;
 	int ret;
 
-	for (n = fdry_ranges_from(&b->blocks, 0); n; n = fdry_ranges_from(&b->blocks, n->end)) {
+	fdry_ranges_each(n, &b->blocks, 0, UINT64_MAX) {
 		ret = check_block(b, block_of(n), allocs);
 		if (ret)
 			return ret;
@@ -331,7 +331,7 @@ int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *a
 	}
 	if (mapped != b->mapped)
 		return fdry_bug("%" PRIu64 " bytes are mapped, the count says %" PRIu64, mapped, b->mapped);
-	for (n = fdry_ranges_from(allocs, 0); n; n = fdry_ranges_from(allocs, n->end))
+	fdry_ranges_each(n, allocs, 0, UINT64_MAX)
 		if (!is_covered(b, fdry_round_down(n->start, b->vmm.granule), n->end))
 			return fdry_bug("the allocation at %#" PRIx64 " has memory missing", n->start);
 	return 0;

@@ -77,13 +77,14 @@ void fdry_backing_release(struct fdry_backing *b);
 
 /* Map what is not mapped of [@addr, @addr + @size), write @fill, and count a use of every block there.
  * FDRY_E_STATE where a backed block lies there. On failure nothing has changed, except bytes under @fill. */
-int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, const struct fdry_fill *fill) __must_check;
-/* Take back the uses that fdry_backing_take() counted. @waited: the device's work was waited for since the memory was
- * last used. What nothing uses or keeps is idle then; fdry_backing_trim() gives it back. */
+int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size,
+		      const struct fdry_fill *fill) __must_check;
+/* Take back the uses that fdry_backing_take() counted. @waited: the device's work was waited for since
+ * the memory was last used. What nothing uses or keeps is idle then; fdry_backing_trim() gives it back. */
 void fdry_backing_put(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, bool waited);
 
-/* Map what is not mapped of [@addr, @addr + @size), rounded outwards, and keep it for @keep. With FDRY_KEEP_BACKED all of it
- * must be unmapped, with FDRY_KEEP_ARENA there may be no backed block: FDRY_E_STATE. */
+/* Map what is not mapped of [@addr, @addr + @size), rounded outwards, and keep it for @keep. With
+ * FDRY_KEEP_BACKED all of it must be unmapped, with FDRY_KEEP_ARENA there may be no backed block: FDRY_E_STATE. */
 int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, enum fdry_keep keep) __must_check;
 /* Make the blocks of the arena ordinary ones. */
 void fdry_backing_unkeep(struct fdry_backing *b);

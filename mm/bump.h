@@ -65,7 +65,7 @@ int fdry_bump_set(struct fdry_bump *b, uint64_t cursor) __must_check;
 /* FDRY_E_BUG where an invariant does not hold. */
 int fdry_bump_check(const struct fdry_bump *b) __must_check;
 
-/* @v rounded down or up to a multiple of @align, a power of two; rounding up fails with FDRY_E_RANGE where it overflows. */
+/* @v rounded down or up to a multiple of @align, a power of two; up is FDRY_E_RANGE where it overflows. */
 static inline uint64_t fdry_round_down(uint64_t v, uint64_t align)
 {
 	return v & ~(align - 1);

@@ -68,7 +68,8 @@ int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_al
 	struct fdry_range *n = fdry_ranges_floor(&l->entries, addr);
 
 	if (!n || n->end <= addr)
-		return fdry_fail(FDRY_E_INVAL, "%#llx lies in no live allocation: it was freed before, or is not from this region", addr);
+		return fdry_fail(FDRY_E_INVAL, "%#llx lies in no live allocation: it was freed before, or is "
+				 "not from this region", addr);
 	if (n->start != addr)
 		return fdry_fail(FDRY_E_INVAL, "%#llx lies %" PRIu64 " bytes into the allocation of %" PRIu64 " bytes at %#"
 				 PRIx64 "; give that address instead", addr, (uint64_t)(addr - n->start),
@@ -104,7 +105,7 @@ int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_
 
 	if (!all)
 		return fdry_nomem();
-	for (n = fdry_ranges_from(&l->entries, 0); n; n = fdry_ranges_from(&l->entries, n->end))
+	fdry_ranges_each(n, &l->entries, 0, UINT64_MAX)
 		all[i++] = entry_of(n)->alloc;
 	*ret = all;
 	*count = i;
@@ -116,11 +117,12 @@ int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdevicept
 	uint64_t bytes = 0, count = 0;
 	struct fdry_range *n;
 
-	for (n = fdry_ranges_from(&l->entries, 0); n; n = fdry_ranges_from(&l->entries, n->end)) {
+	fdry_ranges_each(n, &l->entries, 0, UINT64_MAX) {
 		const struct fdry_alloc *a = &entry_of(n)->alloc;
 
 		if (n->start < start || n->end > end || n->end <= n->start)
-			return fdry_bug("the allocation at %#" PRIx64 " overlaps another, or leaves what was handed out", n->start);
+			return fdry_bug("the allocation at %#" PRIx64 " overlaps another, or leaves what was "
+					"handed out", n->start);
 		if (a->addr != n->start || a->room != n->end - n->start || a->size > a->room || a->serial > l->serial)
 			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself", n->start);
 		start = n->end;

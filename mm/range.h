@@ -36,8 +36,11 @@ void fdry_ranges_del(struct fdry_ranges *s, struct fdry_range *n);
 
 /* The last range that starts at @addr or below; NULL where there is none. */
 struct fdry_range *fdry_ranges_floor(const struct fdry_ranges *s, uint64_t addr);
-/* The first range that ends above @addr: the one that holds it, else the next; NULL where there is none.
- * To walk: for (n = from(s, a); n && n->start < b; n = from(s, n->end)). */
+/* The first range that ends above @addr: the one that holds it, else the next; NULL where there is none. */
 struct fdry_range *fdry_ranges_from(const struct fdry_ranges *s, uint64_t addr);
+
+/* Walk all ranges that overlap [@from, @to), in order; @n may not be removed meanwhile. */
+#define fdry_ranges_each(n, s, from, to) \
+	for ((n) = fdry_ranges_from(s, from); (n) && (n)->start < (to); (n) = fdry_ranges_from(s, (n)->end))
 
 #endif

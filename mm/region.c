@@ -237,7 +237,8 @@ int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags)
 			fdry_backing_trim(&r->backing, cursor_addr(r));
 		r->arena = false;
 	} else {
-		ret = fdry_fail(FDRY_E_STATE, "the region at %#" PRIx64 " has no preallocated memory to free", r->bump.base);
+		ret = fdry_fail(FDRY_E_STATE, "the region at %#" PRIx64 " has no preallocated memory to free",
+				r->bump.base);
 	}
 	unlock(r);
 	return ret;
@@ -287,8 +288,8 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 
 	if (offset < r->bump.cursor && fdry_ledger_last(&r->ledger, &last) &&
 	    last.addr + last.room - r->bump.base > offset)
-		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the live allocation of %" PRIu64
-				 " bytes at %#llx; free it first", offset, last.size, last.addr);
+		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the live allocation "
+				 "of %" PRIu64 " bytes at %#llx; free it first", offset, last.size, last.addr);
 	if (offset < r->bump.cursor && r->backing.settled != r->backing.clock)
 		return fdry_fail(FDRY_E_STATE, "memory was freed while a stream captured, and work may still be on it; "
 				 "set the offset after the capture");

@@ -97,13 +97,16 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
 /* Give back what dealloc could not: for the end of a capture. Waits only if there is something. */
 int fdry_region_trim(struct fdry_region *r) __must_check;
 
-/* Map the next @size bytes at the cursor ahead, in one piece, as (a further part of) the arena. FDRY_E_RANGE, FDRY_E_STATE as above. */
+/* Map the next @size bytes at the cursor ahead, in one piece, as (a further part of) the arena.
+ * FDRY_E_RANGE, FDRY_E_STATE and FDRY_E_NODEVMEM as above. */
 int fdry_region_preallocate(struct fdry_region *r, uint64_t size) __must_check;
-/* Keep the arena no longer: what no live allocation uses goes back as in fdry_region_dealloc(). FDRY_E_STATE where there is none. */
+/* Keep the arena no longer: what no live allocation uses goes back as in fdry_region_dealloc().
+ * FDRY_E_STATE where there is none. */
 int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags) __must_check;
 
-/* Map [@addr, @addr + @size) now, zeroed, whatever the cursor says, until the region is freed: how a loader backs an
- * image's ranges. Rounded outwards to the granularity. FDRY_E_RANGE outside the region, FDRY_E_STATE over a mapping. */
+/* Map [@addr, @addr + @size) now, zeroed, whatever the cursor says, until the region is freed: how a
+ * loader backs an image's ranges. Rounded outwards to the granularity. FDRY_E_RANGE outside the
+ * region, FDRY_E_STATE over a mapping. */
 int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 
 CUdeviceptr fdry_region_base(const struct fdry_region *r);

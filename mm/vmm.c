@@ -157,8 +157,8 @@ static int check_granule(struct fdry_vmm *v)
 	if (ret)
 		return ret;
 	if (!granule || granule & (granule - 1))
-		return fdry_fail(FDRY_E_DRIVER, "the driver maps memory in units of %zu bytes, no power of two; use another driver",
-				 granule);
+		return fdry_fail(FDRY_E_DRIVER, "the driver maps memory in units of %zu bytes, no power of two; "
+				 "use another driver", granule);
 	if (granule < FDRY_ALLOC_BLOCK)
 		granule = FDRY_ALLOC_BLOCK;
 	if (v->base % granule || v->size % granule)

@@ -53,7 +53,8 @@ void fdry_vmm_quiesce(const struct fdry_vmm *v);
  * changed, and the sentence of the last failure is kept, since this is how failures are undone. */
 CUresult fdry_vmm_unmap(const struct fdry_vmm *v, uint64_t start, uint64_t size);
 
-/* Wait for everything in flight in the primary context and, where that is another, in the current one. Not to be entered. */
+/* Wait for everything in flight in the primary context and, where that is another, in the current one.
+ * Not between enter and leave. */
 int fdry_vmm_wait(const struct fdry_vmm *v) __must_check;
 
 #endif
