@@ -100,20 +100,24 @@ int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const str
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
 
-/* An object ready to be stored; @stored and @links are its own. */
+/* An object on its way into the store. */
 struct fdry_item {
 	struct fdry_oid oid;
-	struct fdry_record rec; /* links point at @links */
-	struct fdry_buf stored;
-	struct fdry_buf links;
-	bool rewrite; /* the store's bytes are damaged */
+	struct fdry_record rec;  /* links point at @links */
+	struct fdry_buf links;   /* its own */
+	struct fdry_span stored; /* the bytes at rest, once packed; somebody else's */
+	bool rewrite;            /* the store's bytes are damaged */
 };
-/* Compress, copy, sort the links. The oid is the caller's to have computed. */
+/* Hash @data, sort the links. */
 int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
 		   const struct fdry_oid *links, size_t nlinks) __must_check;
 void fdry_item_release(struct fdry_item *it);
-/* Is all that the item says in the store already, and whole? @data: its bytes, unpacked. */
+/* Is all that the item says in the store already, and whole? @data: its bytes. */
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;
+/* Room that packing may need. */
+size_t fdry_item_room(const struct fdry_item *it);
+/* Copy @data to @to, which has that room, compressed where the kind allows and it is smaller; it belongs to the caller. */
+void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to);
 /* Store it or what is new of it; @is_new tells whether the object was not there. */
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
 /* FDRY_E_NOENT where a link of the item leads nowhere. */

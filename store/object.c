@@ -223,23 +223,6 @@ static void links_sort(struct fdry_buf *links)
 	links->len = (out + 1) * FDRY_OID_SIZE;
 }
 
-static int item_pack(struct fdry_item *it, struct fdry_span data)
-{
-	size_t bound = ZSTD_compressBound(data.len), n;
-	void *to = NULL;
-	int err = fdry_buf_grow(&it->stored, bound, &to);
-
-	if (err)
-		return err;
-	n = ZSTD_compress(to, bound, data.data, data.len, ZSTD_LEVEL);
-	it->stored.len = 0;
-	if (ZSTD_isError(n) || n >= data.len)
-		return fdry_buf_put(&it->stored, data.data, data.len);
-	it->stored.len = n;
-	it->rec.codec = FDRY_CODEC_ZSTD;
-	return 0;
-}
-
 static int item_check(enum fdry_object_kind kind, size_t len, size_t nlinks)
 {
 	if (!kind_valid(kind))
@@ -259,19 +242,15 @@ int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry
 
 	if (err)
 		return err;
-	it->rec = (struct fdry_record){ .kinds = 1u << kind, .size = data.len };
-	it->links = it->stored = (struct fdry_buf){ 0 };
-	err = fdry_buf_put(&it->links, links, nlinks * FDRY_OID_SIZE);
-	if (!err && kind == FDRY_OBJECT_CHUNK)
-		err = fdry_buf_put(&it->stored, data.data, data.len);
-	else if (!err)
-		err = item_pack(it, data);
+	*it = (struct fdry_item){ .rec = { .kinds = 1u << kind, .size = data.len } };
+	err = fdry_oid_of(data.data, data.len, &it->oid);
+	if (!err)
+		err = fdry_buf_put(&it->links, links, nlinks * FDRY_OID_SIZE);
 	if (err) {
 		fdry_item_release(it);
 		return err;
 	}
 	links_sort(&it->links);
-	it->rec.stored = it->stored.len;
 	it->rec.links = (struct fdry_span){ it->links.data, it->links.len };
 	it->rec.nlinks = (uint32_t)(it->links.len / FDRY_OID_SIZE);
 	return 0;
@@ -279,8 +258,35 @@ int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry
 
 void fdry_item_release(struct fdry_item *it)
 {
-	fdry_buf_release(&it->stored);
 	fdry_buf_release(&it->links);
+}
+
+static bool wants_plain(const struct fdry_record *r)
+{
+	return r->kinds & 1u << FDRY_OBJECT_CHUNK;
+}
+
+size_t fdry_item_room(const struct fdry_item *it)
+{
+	return wants_plain(&it->rec) ? it->rec.size : ZSTD_compressBound(it->rec.size);
+}
+
+void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to)
+{
+	size_t n = data.len;
+
+	if (!wants_plain(&it->rec))
+		n = ZSTD_compress(to, ZSTD_compressBound(data.len), data.data, data.len, ZSTD_LEVEL);
+	if (!ZSTD_isError(n) && n < data.len) {
+		it->rec.codec = FDRY_CODEC_ZSTD;
+	} else {
+		n = data.len;
+		it->rec.codec = FDRY_CODEC_PLAIN;
+		if (n)
+			memcpy(to, data.data, n);
+	}
+	it->rec.stored = n;
+	it->stored = (struct fdry_span){ to, n };
 }
 
 /* Both ascend. */
@@ -295,11 +301,6 @@ static bool links_contain(struct fdry_span all, struct fdry_span some)
 			return false;
 	}
 	return true;
-}
-
-static bool wants_plain(const struct fdry_record *r)
-{
-	return r->kinds & 1u << FDRY_OBJECT_CHUNK;
 }
 
 /* Are the bytes there, and stored as @it needs them? */
@@ -325,18 +326,14 @@ static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const stru
 
 	if (err)
 		return err;
-	*ret = true;
 	if (rec->codec == FDRY_CODEC_PLAIN) {
 		*ret = !data.len || !memcmp(stored.data, data.data, data.len);
-	} else if (stored.len != it->stored.len || memcmp(stored.data, it->stored.data, stored.len)) {
-		/* Another release of zstd may have packed it: its own check tells. */
-		err = fdry_object_read(t, &it->oid, &copy);
-		*ret = !err;
-		if (err == -FDRY_E_CORRUPT)
-			err = 0;
+		return 0;
 	}
+	err = fdry_object_read(t, &it->oid, &copy);
 	fdry_buf_release(&copy);
-	return err;
+	*ret = !err;
+	return err == -FDRY_E_CORRUPT ? 0 : err;
 }
 
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret)
@@ -393,7 +390,6 @@ static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const st
 
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new)
 {
-	struct fdry_span stored = { it->stored.data, it->stored.len };
 	struct fdry_record old;
 	bool found = false, data = false;
 	int err = fdry_record_get(t, &it->oid, &found, &old);
@@ -405,7 +401,7 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 	if (!err)
 		err = found ? record_merge(t, it, &old, data) : record_put(t, &it->oid, &it->rec);
 	if (!err && !data)
-		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), stored);
+		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), it->stored);
 	if (!err)
 		*is_new = !found;
 	return err;

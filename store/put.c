@@ -2,7 +2,7 @@
 /*
  * put.c - sealing: objects first, in transactions of middling size; manifest and ref last.
  *
- * What is put collects in memory, packed, and goes out in one transaction when there is
+ * What is put collects in one piece of memory, packed, and goes out in one transaction when there is
  * enough of it: the writers' lock is held for the writing alone, never while a caller
  * hashes or reads its GPU. The session shares the store's lock from begin to end, so that
  * no collection removes what it found there. The last transaction holds what is left, the
@@ -23,7 +23,8 @@ struct fdry_put {
 	uint64_t changes; /* the store's change counter at the beginning */
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
-	uint64_t bytes;   /* at rest, of items */
+	uint8_t *batch;   /* their bytes at rest, end to end ... */
+	size_t used, room; /* ... and how many, of how many */
 	int failed;       /* why what was collected is lost */
 	struct fdry_put_stats stats;
 };
@@ -72,7 +73,7 @@ static void items_drop(struct fdry_put *p)
 {
 	while (p->count)
 		fdry_item_release(&p->items[--p->count]);
-	p->bytes = 0;
+	p->used = 0;
 }
 
 static struct fdry_item *item_find(struct fdry_put *p, const struct fdry_oid *oid)
@@ -87,7 +88,7 @@ static struct fdry_item *item_find(struct fdry_put *p, const struct fdry_oid *oi
 
 static uint64_t items_room(const struct fdry_put *p)
 {
-	uint64_t room = p->bytes + ITEM_ROOM;
+	uint64_t room = p->used + ITEM_ROOM;
 	size_t i;
 
 	for (i = 0; i < p->count; i++)
@@ -184,25 +185,53 @@ static int item_lookup(struct fdry_put *p, struct fdry_item *it, struct fdry_spa
 	return err;
 }
 
-/* Takes over @it. */
-static int item_queue(struct fdry_put *p, struct fdry_item *it)
+/* Room for @len more bytes in the batch; what an object does not fit into is made larger for it. */
+static int batch_room(struct fdry_put *p, size_t len)
 {
+	uint8_t *batch;
+	int err = 0;
+
+	if (p->count == BATCH_ITEMS || (p->used && len > p->room - p->used))
+		err = flush(p);
+	if (err || len <= p->room - p->used)
+		return err;
+	len = len > BATCH_BYTES ? len : BATCH_BYTES;
+	batch = malloc(len);
+	if (!batch)
+		return fdry_nomem();
+	free(p->batch);
+	p->batch = batch;
+	p->room = len;
+	return 0;
+}
+
+/* Takes over @it. */
+static void item_queue(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
+{
+	fdry_item_pack(it, data, p->batch + p->used);
+	p->used += it->stored.len;
 	p->items[p->count++] = *it;
-	p->bytes += it->stored.len;
-	return p->bytes >= BATCH_BYTES || p->count == BATCH_ITEMS ? flush(p) : 0;
 }
 
 static int put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
 {
 	bool known = false;
-	int err = item_lookup(p, it, data, &known);
+	int err = 0;
 
-	if (!err && !known)
-		return item_queue(p, it);
+	if (item_find(p, &it->oid))
+		err = flush(p); /* then it is the store that tells what is new of it */
 	if (!err)
+		err = item_lookup(p, it, data, &known);
+	if (!err && known)
 		stats_add(&p->stats, it, false);
-	fdry_item_release(it);
-	return err;
+	if (err || known)
+		return err;
+	err = batch_room(p, fdry_item_room(it));
+	if (err)
+		return err;
+	item_queue(p, it, data);
+	*it = (struct fdry_item){ 0 };
+	return p->used >= BATCH_BYTES ? flush(p) : 0;
 }
 
 int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
@@ -214,15 +243,12 @@ int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *
 	int err = put_check(p);
 
 	if (!err)
-		err = fdry_oid_of(data, len, &oid);
-	if (!err && item_find(p, &oid))
-		err = flush(p); /* then it is the store that tells what is new of it */
-	if (!err)
 		err = fdry_item_init(&it, kind, bytes, links, nlinks);
 	if (err)
 		return err;
-	it.oid = oid;
+	oid = it.oid;
 	err = put_item(p, &it, bytes);
+	fdry_item_release(&it);
 	if (!err)
 		*ret = oid;
 	return err;
@@ -289,6 +315,17 @@ static int commit(struct fdry_put *p, struct manifest *m)
 	return err;
 }
 
+/* The manifest is packed behind the batch, which it ends. */
+static int commit_packed(struct fdry_put *p, struct manifest *m)
+{
+	int err = batch_room(p, fdry_item_room(&m->it));
+
+	if (err)
+		return err;
+	fdry_item_pack(&m->it, m->data, p->batch + p->used);
+	return commit(p, m);
+}
+
 int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const struct fdry_oid *links, size_t nlinks,
 		    const char *ref, struct fdry_oid *ret, struct fdry_put_stats *stats)
 {
@@ -300,9 +337,7 @@ int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const 
 	if (!err)
 		err = fdry_item_init(&m.it, FDRY_OBJECT_MANIFEST, m.data, links, nlinks);
 	if (!err)
-		err = fdry_oid_of(manifest, len, &m.it.oid);
-	if (!err)
-		err = commit(p, &m);
+		err = commit_packed(p, &m);
 	if (!err) {
 		*ret = m.it.oid;
 		if (stats)
@@ -318,6 +353,7 @@ void fdry_put_abort(struct fdry_put *p)
 	if (!p)
 		return;
 	items_drop(p);
+	free(p->batch);
 	if (!fdry_store_check(p->s))
 		fdry_env_unshare(p->s->env);
 	free(p);
