@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# No script gives shellcheck anything to say. SC2016: quotes that keep a dollar sign are meant to.
+# No script gives shellcheck anything to say. SC2016: quotes that keep a dollar sign are meant to; SC2094: tr takes no file.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
 mapfile -t scripts < <(tree_files '*.sh' .ci/run .ci/setup tests/run tests/chroot/run)
 for script in "${scripts[@]}"; do
-	t "$script" shellcheck --source-path=SCRIPTDIR -e SC2016 -x "$script"
+	t "$script" shellcheck --source-path=SCRIPTDIR -e SC2016,SC2094 -x "$script"
 done
 t_done
