@@ -44,10 +44,36 @@ unhooked() {
 	done | sort -u | comm -23 - "$TMP/hooked"
 }
 
+# exports_match: the same for what the software driver exports; it declares what the headers dropped
+exports_match() {
+	cat >"$TMP/exports.c" <<-EOF
+		#include "arch/sim/sim.h"
+		#include <cudaTypedefs.h>
+		#define SIM_FN(symbol, name, since, kind) \\
+			_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##since, __typeof__(&symbol)), #symbol);
+		#include "arch/sim/entry.def"
+	EOF
+	"${CC:-cc}" -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/exports.c"
+}
+
+# variants: "name suffix" of what the software driver exports in a stream variant; and what the headers say
+variants() {
+	sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' arch/sim/entry.def | sort -u
+}
+variants_known() {
+	sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), .*/\1/p' arch/sim/entry.def | sort -u >"$TMP/names"
+	grep -oE '\*PFN_[A-Za-z0-9]+_v[0-9]+_pt[sd][sz]' "$CUDA_INC/cudaTypedefs.h" |
+		sed -E 's/^\*PFN_([A-Za-z0-9]+)_v[0-9]+_(.*)/\1 \U\2/' | sort -u | join - "$TMP/names"
+}
+
 grep -oE '^FDRY_DRIVER_FN\([A-Za-z0-9_]+' arch/driver.def | cut -d'(' -f2 >"$TMP/symbols"
 t "arch/driver.def: versions and symbols" matches arch/driver.def
 t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
 t "arch/driver.def: some functions" test "$(wc -l <"$TMP/symbols")" -gt 50
 t "hook/hooks.def: versions and parameters" hooks_match
 t "hook/hooks.def: every version and variant" prints "" unhooked
+t "arch/sim/entry.def: versions and symbols" exports_match
+variants_known >"$TMP/known"
+t "arch/sim/entry.def: every stream variant" prints "$(cat "$TMP/known")" variants
+t "arch/sim/entry.def: some variants" test "$(wc -l <"$TMP/known")" -gt 20
 t_done

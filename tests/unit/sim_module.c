@@ -522,6 +522,35 @@ START_TEST(all_of_the_table)
 }
 END_TEST
 
+/* A call that is to fail does so before it looks at its arguments. */
+START_TEST(every_function_can_fail)
+{
+	static const char *const symbols[] = {
+#define SIM_FN(symbol, name, since, kind) KIND_##kind(#symbol)
+#define KIND_PLAIN(text) text,
+#define KIND_PTSZ(text) text,
+#define KIND_PTDS(text) text,
+#define KIND_EARLY(text) text,
+#define KIND_QUIET(text)
+#include "arch/sim/entry.def"
+#undef SIM_FN
+	};
+	CUresult (*call)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
+	char spec[128];
+	size_t i;
+
+	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		snprintf(spec, sizeof(spec), "%s:1:716", symbols[i]);
+		test_sim_fail(spec);
+		*(void **)&call = test_sim_symbol(symbols[i]);
+		ck_assert_msg(call(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) ==
+			      CUDA_ERROR_MISALIGNED_ADDRESS, "%s does not fail", symbols[i]);
+		ck_assert_uint_eq(test_sim_calls(symbols[i]), 1);
+	}
+	ck_assert_uint_gt(i, 200);
+}
+END_TEST
+
 static CUdriverProcAddressQueryResult asked(const char *name, int version, void **fn)
 {
 	CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
@@ -600,6 +629,7 @@ int main(void)
 	tcase_add_test(tc, the_image_is_copied);
 	tcase_add_test(tc, a_bad_address_breaks_the_context);
 	tcase_add_test(tc, all_of_the_table);
+	tcase_add_test(tc, every_function_can_fail);
 	tcase_add_test(tc, functions_by_name_and_version);
 	tcase_add_test(tc, textures_are_small_integers);
 	suite_add_tcase(s, tc);
