@@ -11,11 +11,15 @@
 struct sim_image {
 	const unsigned char *data;
 	size_t size;
+	void *owned; /* the bytes, where they are not the caller's */
 };
 
-/* Find it in an object, a fatbin or its wrapper. NO_BINARY_FOR_GPU where there is code for something
- * else, INVALID_PTX for text, INVALID_IMAGE for anything else. */
+/* Find it in an object, a fatbin or its wrapper, or text (ptx.c). NO_BINARY_FOR_GPU where there is code for
+ * something else, INVALID_PTX for text that holds none, INVALID_IMAGE for anything else. */
 CUresult sim_image_find(const void *data, struct sim_image *ret);
+void sim_image_release(struct sim_image *image);
+/* The same for an object of at most @most bytes. */
+CUresult sim_image_elf(const unsigned char *data, size_t most, struct sim_image *ret);
 
 /* A module variable as the object's symbols have it. */
 struct sim_symbol {
@@ -25,8 +29,11 @@ struct sim_symbol {
 /* The variables of an object, one by one from *@at = 0; false after the last. */
 bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_symbol *ret);
 
-/* A whole file in memory; FILE_NOT_FOUND. free() it. */
-CUresult sim_file_read(const char *path, void **ret);
+/* A whole file in memory, with zeros behind it; FILE_NOT_FOUND. free() it. @size_ret may be NULL. */
+CUresult sim_file_read(const char *path, void **ret, size_t *size_ret);
+
+/* ptx.c: PTX with an object of ours in its comments; the bytes are owned. */
+CUresult sim_ptx_image(const char *text, struct sim_image *ret);
 
 /* code.c */
 
@@ -100,7 +107,7 @@ unsigned int sim_occupancy(const struct sim_kernel_record *record, size_t thread
 
 /* link.c */
 
-#define SIM_PTX_REFUSED "the software driver cannot compile PTX: give it an object compiled for it (arch/sim/kernel.h)"
+#define SIM_PTX_REFUSED "the software driver cannot compile PTX; give it PTX with an object of its own inside (arch/sim/ptx.c)"
 /* Leave @text in the error log that the JIT options name, if they name one. */
 void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values, const char *text);
 

@@ -14,7 +14,6 @@
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_MAGIC 0xba55ed50u
-#define FATBIN_PTX 1
 #define FATBIN_ELF 2
 #define FATBIN_COMPRESSED 0x2000u
 #define IMAGE_MAX ((size_t)1 << 30)
@@ -73,22 +72,22 @@ static bool section(const struct sim_image *image, unsigned int i, Elf64_Shdr *r
 	       image_read(image, e.e_shoff + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret));
 }
 
-/* The end of the section headers, or of the last section behind them. */
-static size_t elf_size(const Elf64_Ehdr *e, const unsigned char *data)
+/* The end of the section headers, or of the last section behind them; 0 where that is beyond @most. */
+static size_t elf_size(const Elf64_Ehdr *e, const unsigned char *data, size_t most)
 {
-	struct sim_image image = { data, 0 };
+	struct sim_image image = { .data = data };
 	uint64_t end = e->e_shoff + (uint64_t)e->e_shnum * e->e_shentsize;
 	Elf64_Shdr s;
 	unsigned int i;
 
-	if (e->e_shoff > IMAGE_MAX || end < sizeof(*e) || end > IMAGE_MAX)
+	if (e->e_shoff > IMAGE_MAX || end < sizeof(*e) || end > most)
 		return 0;
 	image.size = end;
 	for (i = 0; section(&image, i, &s); i++)
 		if (s.sh_type != SHT_NOBITS && s.sh_offset <= IMAGE_MAX && s.sh_size <= IMAGE_MAX &&
 		    s.sh_offset + s.sh_size > end)
 			end = s.sh_offset + s.sh_size;
-	return end <= IMAGE_MAX ? (size_t)end : 0;
+	return end <= most ? (size_t)end : 0;
 }
 
 static bool note_ours(const struct sim_image *image, const Elf64_Shdr *s)
@@ -111,17 +110,18 @@ static bool image_ours(const struct sim_image *image)
 	return false;
 }
 
-static CUresult elf_find(const unsigned char *data, struct sim_image *ret)
+CUresult sim_image_elf(const unsigned char *data, size_t most, struct sim_image *ret)
 {
-	struct sim_image image = { data, 0 };
+	struct sim_image image = { .data = data };
 	Elf64_Ehdr e;
 
-	if (data[EI_CLASS] != ELFCLASS64 || data[EI_DATA] != ELFDATA2LSB)
+	if (most < sizeof(e) || memcmp(data, ELFMAG, SELFMAG) || data[EI_CLASS] != ELFCLASS64 ||
+	    data[EI_DATA] != ELFDATA2LSB)
 		return CUDA_ERROR_INVALID_IMAGE;
 	memcpy(&e, data, sizeof(e));
 	if (e.e_machine != EM_OURS)
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	image.size = elf_size(&e, data);
+	image.size = elf_size(&e, data, most);
 	if (!image.size || e.e_type != ET_DYN || !image_ours(&image))
 		return CUDA_ERROR_INVALID_IMAGE;
 	*ret = image;
@@ -133,7 +133,7 @@ static CUresult fatbin_find(const unsigned char *data, struct sim_image *ret)
 {
 	struct fatbin_head head;
 	struct fatbin_entry entry;
-	struct sim_image all = { data, 0 };
+	struct sim_image all = { .data = data };
 	uint64_t at;
 
 	memcpy(&head, data, sizeof(head));
@@ -144,8 +144,8 @@ static CUresult fatbin_find(const unsigned char *data, struct sim_image *ret)
 		if (!image_read(&all, at, &entry, sizeof(entry)) || entry.head_size < sizeof(entry) ||
 		    entry.size > IMAGE_MAX || !image_at(&all, at + entry.head_size, entry.size))
 			return CUDA_ERROR_INVALID_IMAGE;
-		if (entry.kind == FATBIN_ELF && !(entry.flags & FATBIN_COMPRESSED) && entry.size > sizeof(Elf64_Ehdr) &&
-		    !elf_find(data + at + entry.head_size, ret) && ret->size <= entry.size)
+		if (entry.kind == FATBIN_ELF && !(entry.flags & FATBIN_COMPRESSED) &&
+		    !sim_image_elf(data + at + entry.head_size, entry.size, ret))
 			return CUDA_SUCCESS;
 	}
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -167,9 +167,9 @@ CUresult sim_image_find(const void *data, struct sim_image *ret)
 	if (!data)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (looks_like_text(data))
-		return CUDA_ERROR_INVALID_PTX;
+		return sim_ptx_image(data, ret);
 	if (!memcmp(data, ELFMAG, SELFMAG))
-		return elf_find(data, ret);
+		return sim_image_elf(data, IMAGE_MAX, ret);
 	memcpy(&magic, data, sizeof(magic));
 	if (magic == FATBIN_MAGIC)
 		return fatbin_find(data, ret);
@@ -180,6 +180,12 @@ CUresult sim_image_find(const void *data, struct sim_image *ret)
 		return CUDA_ERROR_INVALID_IMAGE;
 	memcpy(&magic, w.data, sizeof(magic));
 	return magic == FATBIN_MAGIC ? fatbin_find(w.data, ret) : CUDA_ERROR_INVALID_IMAGE;
+}
+
+void sim_image_release(struct sim_image *image)
+{
+	free(image->owned);
+	image->owned = NULL;
 }
 
 /* A string of the string table @link, with its end inside of it. */
@@ -225,7 +231,7 @@ bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_sy
 	return false;
 }
 
-CUresult sim_file_read(const char *path, void **ret)
+CUresult sim_file_read(const char *path, void **ret, size_t *size_ret)
 {
 	FILE *f = fopen(path, "rbe");
 	CUresult res = CUDA_ERROR_INVALID_IMAGE;
@@ -245,6 +251,8 @@ CUresult sim_file_read(const char *path, void **ret)
 		goto out_close;
 	*ret = data;
 	data = NULL;
+	if (size_ret)
+		*size_ret = (size_t)size;
 	res = CUDA_SUCCESS;
 out_close:
 	free(data);

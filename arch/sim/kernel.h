@@ -35,6 +35,7 @@
 #define SIM_NOTE_NAME "Foundry"
 #define SIM_NOTE_TYPE 1u
 #define SIM_MODULE_SYMBOL "fdry_sim_module"
+#define SIM_PTX_MARK "// software driver object: "
 
 struct sim_dim3 {
 	unsigned int x, y, z;

@@ -22,7 +22,6 @@ struct sim_library {
 	struct sim_code *code; /* held: what the kernels are read from */
 	bool code_used;        /* some context has it */
 	struct sim_image image;
-	void *copy;            /* owned, where the image is one */
 	struct sim_kern **kerns;
 	size_t nkerns;
 	struct instance *instances;
@@ -77,18 +76,18 @@ static void library_release(struct sim_obj *obj)
 
 	kerns_close(lib);
 	sim_code_put(lib->code);
-	free(lib->copy);
+	sim_image_release(&lib->image);
 	free(lib);
 }
 
 static CUresult image_keep(struct sim_library *lib, bool preserved)
 {
-	if (preserved)
+	if (preserved || lib->image.owned)
 		return CUDA_SUCCESS;
-	lib->copy = malloc(lib->image.size);
-	if (!lib->copy)
+	lib->image.owned = malloc(lib->image.size);
+	if (!lib->image.owned)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	lib->image.data = memcpy(lib->copy, lib->image.data, lib->image.size);
+	lib->image.data = memcpy(lib->image.owned, lib->image.data, lib->image.size);
 	return CUDA_SUCCESS;
 }
 
@@ -161,7 +160,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *j
 	SIM_TRY(options_read(options, values, count, &preserved));
 	if (preserved)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_file_read(path, &data));
+	SIM_TRY(sim_file_read(path, &data, NULL));
 	res = library_load(ret, data, false);
 	free(data);
 	return res;

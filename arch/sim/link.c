@@ -2,8 +2,9 @@
 /*
  * link.c - the driver's linker: one object of ours in, the same object out.
  *
- * There is no compiler here: PTX is refused, with a sentence in the error log of whoever
- * asked for one. Two objects cannot become one.
+ * PTX that brings its object along (ptx.c) is the way a program compiles; any other is
+ * refused, with a sentence in the error log of whoever asked for one. Two objects cannot
+ * become one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,19 +84,49 @@ CUresult cuLinkCreate_v2(unsigned int count, CUjit_option *options, void **value
 	return res;
 }
 
-static CUresult linker_add(struct linker *l, const void *data)
+/* PTX need not end in a NUL here: its length is given. */
+static CUresult input_ptx(const void *data, size_t size, struct sim_image *ret)
 {
-	struct sim_image image;
+	char *text = strndup(data, size);
+	CUresult res = text ? sim_ptx_image(text, ret) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	SIM_TRY(sim_image_find(data, &image));
+	free(text);
+	return res;
+}
+
+static CUresult input_find(CUjitInputType type, const void *data, size_t size, struct sim_image *ret)
+{
+	if (type == CU_JIT_INPUT_PTX)
+		return input_ptx(data, size, ret);
+	if (type == CU_JIT_INPUT_FATBINARY)
+		return sim_image_find(data, ret);
+	return sim_image_elf(data, size, ret);
+}
+
+static CUresult linker_take(struct linker *l, const struct sim_image *image)
+{
 	if (l->data)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	l->data = malloc(image.size);
+	l->data = malloc(image->size);
 	if (!l->data)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(l->data, image.data, image.size);
-	l->size = image.size;
+	memcpy(l->data, image->data, image->size);
+	l->size = image->size;
 	return CUDA_SUCCESS;
+}
+
+static CUresult linker_add(struct linker *l, CUjitInputType type, const void *data, size_t size)
+{
+	struct sim_image image;
+	CUresult res = input_find(type, data, size, &image);
+
+	if (res == CUDA_ERROR_INVALID_PTX)
+		sim_jit_log(l->count, l->options, l->values, SIM_PTX_REFUSED);
+	if (res)
+		return res;
+	res = linker_take(l, &image);
+	sim_image_release(&image);
+	return res;
 }
 
 static CUresult linker_find(CUlinkState handle, struct linker **ret)
@@ -112,17 +143,13 @@ CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, s
 			  unsigned int count, CUjit_option *options, void **values)
 {
 	struct linker *l;
-	CUresult res;
 
 	(void)name;
 	SIM_ENTER(cuLinkAddData_v2);
 	if (!data || !size || (count && (!options || !values)) || (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(linker_find(handle, &l));
-	res = type == CU_JIT_INPUT_PTX ? CUDA_ERROR_INVALID_PTX : linker_add(l, data);
-	if (res == CUDA_ERROR_INVALID_PTX)
-		sim_jit_log(l->count, l->options, l->values, SIM_PTX_REFUSED);
-	return res;
+	return linker_add(l, type, data, size);
 }
 
 CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path, unsigned int count,
@@ -131,15 +158,14 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 	struct linker *l;
 	CUresult res;
 	void *data;
+	size_t size;
 
 	SIM_ENTER(cuLinkAddFile_v2);
 	if (!path || (count && (!options || !values)) || (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(linker_find(handle, &l));
-	SIM_TRY(sim_file_read(path, &data));
-	res = type == CU_JIT_INPUT_PTX ? CUDA_ERROR_INVALID_PTX : linker_add(l, data);
-	if (res == CUDA_ERROR_INVALID_PTX)
-		sim_jit_log(l->count, l->options, l->values, SIM_PTX_REFUSED);
+	SIM_TRY(sim_file_read(path, &data, &size));
+	res = linker_add(l, type, data, size);
 	free(data);
 	return res;
 }

@@ -172,7 +172,10 @@ static CUresult module_load(CUmodule *ret, const void *data)
 	SIM_TRY(sim_ctx_current(&ctx));
 	SIM_TRY(sim_unsafe());
 	SIM_TRY(sim_image_find(data, &image));
-	SIM_TRY(sim_code_load(&image, &code));
+	res = sim_code_load(&image, &code);
+	sim_image_release(&image);
+	if (res)
+		return res;
 	res = sim_module_new(ctx, code, NULL, &m);
 	sim_code_put(code);
 	if (!res)
@@ -213,7 +216,7 @@ CUresult cuModuleLoad(CUmodule *ret, const char *path)
 	SIM_ENTER(cuModuleLoad);
 	if (!ret || !path)
 		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(sim_file_read(path, &data));
+	SIM_TRY(sim_file_read(path, &data, NULL));
 	res = module_load(ret, data);
 	free(data);
 	return res;

@@ -107,27 +107,42 @@ static inline long test_sim_live(const char *what)
 	return live(what);
 }
 
-/* The bytes of tests/sim/NAME.c as device code; free() them. */
-static inline void *test_sim_cubin(const char *name, size_t *len)
+/* A file of the build folder, with a NUL behind it that @len does not count; free() it. */
+static inline void *test_built_read(const char *name, size_t *len)
 {
-	char file[256];
-	void *data;
+	FILE *f = fopen(test_built(name), "rb");
+	char *data;
 	long size;
-	FILE *f;
 
-	snprintf(file, sizeof(file), "sim/%s.cubin", name);
-	f = fopen(test_built(file), "rb");
-	ck_assert_msg(f != NULL, "no %s", test_built(file));
+	ck_assert_msg(f != NULL, "no %s", test_built(name));
 	ck_assert(!fseek(f, 0, SEEK_END));
 	size = ftell(f);
 	ck_assert_int_gt(size, 0);
 	rewind(f);
-	data = malloc((size_t)size);
+	data = calloc(1, (size_t)size + 1);
 	ck_assert_ptr_nonnull(data);
 	ck_assert_uint_eq(fread(data, 1, (size_t)size, f), (size_t)size);
 	fclose(f);
 	*len = (size_t)size;
 	return data;
+}
+
+/* tests/sim/NAME.c as device code; free() it. */
+static inline void *test_sim_cubin(const char *name, size_t *len)
+{
+	char file[256];
+
+	snprintf(file, sizeof(file), "sim/%s.cubin", name);
+	return test_built_read(file, len);
+}
+
+/* The same as PTX, which the software driver compiles to exactly these bytes; free() it. */
+static inline char *test_sim_ptx(const char *name, size_t *len)
+{
+	char file[256];
+
+	snprintf(file, sizeof(file), "sim/%s.ptx", name);
+	return test_built_read(file, len);
 }
 
 #endif

@@ -463,12 +463,41 @@ START_TEST(linking_one_object)
 	ok(drv->cuLinkCreate_v2(0, NULL, NULL, &link));
 	fails(drv->cuLinkComplete(link, &data, &size), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, cubin, cubin_len, "x", 0, NULL, NULL), CUDA_ERROR_INVALID_PTX);
+	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, cubin, cubin_len - 1, "x", 0, NULL, NULL),
+	      CUDA_ERROR_INVALID_IMAGE);
 	ok(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, cubin, cubin_len, "x", 0, NULL, NULL));
 	ok(drv->cuLinkComplete(link, &data, &size));
 	ck_assert_uint_eq(size, cubin_len);
 	ck_assert_mem_eq(data, cubin, size);
 	ok(drv->cuLinkDestroy(link));
 	fails(drv->cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
+START_TEST(ptx_with_its_result)
+{
+	size_t len, size;
+	char *ptx = test_sim_ptx("kernels", &len), *bare = malloc(len);
+	CUlinkState link;
+	CUlibrary lib;
+	CUmodule mod;
+	void *data;
+
+	memcpy(bare, ptx, len);
+	ok(drv->cuModuleLoadDataEx(&mod, ptx, 0, NULL, NULL));
+	ok(drv->cuLibraryLoadData(&lib, ptx, NULL, NULL, 0, NULL, NULL, 0));
+	ok(drv->cuLinkCreate_v2(0, NULL, NULL, &link));
+	ok(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, bare, len, "x", 0, NULL, NULL)); /* no NUL */
+	ok(drv->cuLinkComplete(link, &data, &size));
+	ck_assert_uint_eq(size, cubin_len);
+	ck_assert_mem_eq(data, cubin, size);
+	ok(drv->cuLinkDestroy(link));
+	ptx[len / 2] = '\0';
+	fails(drv->cuModuleLoadDataEx(&mod, ptx, 0, NULL, NULL), CUDA_ERROR_INVALID_PTX);
+	free(ptx);
+	free(bare);
+	vecadd(function(mod, "vecadd"));
+	vecadd((CUfunction)kernel(lib, "vecadd"));
 }
 END_TEST
 
@@ -626,6 +655,7 @@ int main(void)
 	tcase_add_test(tc, images_that_are_none);
 	tcase_add_test(tc, fatbins);
 	tcase_add_test(tc, linking_one_object);
+	tcase_add_test(tc, ptx_with_its_result);
 	tcase_add_test(tc, the_image_is_copied);
 	tcase_add_test(tc, a_bad_address_breaks_the_context);
 	tcase_add_test(tc, all_of_the_table);
