@@ -1,31 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vmm.c - reserved addresses, memory by handle, and mappings of one at the other.
- *
- * Memory by handle lies in one file in memory that only grows at its end; what a handle
- * had is punched out when the last use of it goes. One file for all keeps the number of
- * descriptors small, and a handle mapped twice shows the same bytes at both places.
+ * vmm.c - reserved addresses, and mappings of memory at them.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "arch/sim/sim.h"
+#include "arch/sim/vmm.h"
 
-#define GRANULARITY ((size_t)2 << 20)
 #define PAGE 4096u
-
-struct sim_mem {
-	struct sim_obj obj;
-	size_t size;
-	off_t offset; /* in the file */
-	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
-	unsigned int mappings;
-	CUmemAllocationProp prop;
-};
 
 struct reservation {
 	struct reservation *next;
@@ -34,17 +16,10 @@ struct reservation {
 };
 
 static struct reservation *reservations;
-static int file = -1;
-static off_t file_end;
 
 static void *addr_ptr(CUdeviceptr addr)
 {
 	return (void *)(uintptr_t)addr;
-}
-
-static bool aligned(uint64_t n)
-{
-	return n % GRANULARITY == 0;
 }
 
 /* Does [@start, @start + @size) lie in one reservation? */
@@ -127,8 +102,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdevi
 	SIM_ENTER(cuMemAddressReserve);
 	if (!ret || !size || size % PAGE || hint % PAGE || align & (align - 1) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (align < GRANULARITY)
-		align = GRANULARITY;
+	if (align < SIM_GRANULARITY)
+		align = SIM_GRANULARITY;
 	if (size > SIZE_MAX / 4 || align > SIZE_MAX / 4)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	v = calloc(1, sizeof(*v));
@@ -164,145 +139,6 @@ CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
 	return CUDA_SUCCESS;
 }
 
-static CUresult prop_check(const CUmemAllocationProp *prop)
-{
-	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->requestedHandleTypes)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	return sim_device_ok(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
-CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
-				       CUmemAllocationGranularity_flags option)
-{
-	SIM_ENTER(cuMemGetAllocationGranularity);
-	if (!ret || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
-		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(prop_check(prop));
-	*ret = GRANULARITY;
-	return CUDA_SUCCESS;
-}
-
-static bool file_grow(size_t size)
-{
-	if (file < 0)
-		file = memfd_create("foundry-device-memory", MFD_CLOEXEC);
-	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !ftruncate(file, file_end + (off_t)size);
-}
-
-/* Bytes at the end of the file, soiled. */
-static bool file_take(struct sim_mem *mem)
-{
-	void *p;
-
-	if (!file_grow(mem->size))
-		return false;
-	p = mmap(NULL, mem->size, PROT_READ | PROT_WRITE, MAP_SHARED, file, file_end);
-	if (p == MAP_FAILED)
-		return false;
-	sim_memory_soil(p, mem->size);
-	munmap(p, mem->size);
-	mem->offset = file_end;
-	file_end += (off_t)mem->size;
-	return true;
-}
-
-static void mem_release(struct sim_obj *obj)
-{
-	struct sim_mem *mem = (struct sim_mem *)obj;
-
-	/* Failing leaves host memory in use that nobody sees. */
-	(void)fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
-	sim_memory_give(mem->prop.location.id, mem->size);
-	free(mem);
-}
-
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
-		     unsigned long long flags)
-{
-	struct sim_mem *mem;
-	CUresult res;
-
-	SIM_ENTER(cuMemCreate);
-	if (!ret || !size || !aligned(size) || flags)
-		return CUDA_ERROR_INVALID_VALUE;
-	SIM_TRY(prop_check(prop));
-	SIM_TRY(sim_memory_take(prop->location.id, size));
-	res = CUDA_ERROR_OUT_OF_MEMORY;
-	mem = calloc(1, sizeof(*mem));
-	if (!mem)
-		goto out_give;
-	mem->size = size;
-	mem->prop = *prop;
-	mem->handles = 1;
-	if (!file_take(mem))
-		goto out_free;
-	res = sim_obj_open(&mem->obj, SIM_MEM, mem_release);
-	if (res)
-		goto out_free;
-	*ret = mem->obj.id;
-	return CUDA_SUCCESS;
-
-out_free:
-	free(mem);
-out_give:
-	sim_memory_give(prop->location.id, size);
-	return res;
-}
-
-static struct sim_mem *mem_find(CUmemGenericAllocationHandle handle)
-{
-	struct sim_mem *mem = sim_find(handle, SIM_MEM);
-
-	return mem && mem->handles ? mem : NULL;
-}
-
-/* A released handle's memory lives on in its mappings, from which the handle can be had again. */
-static void mem_unused(struct sim_mem *mem)
-{
-	if (!mem->handles && !mem->mappings)
-		sim_obj_close(&mem->obj);
-}
-
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-	struct sim_mem *mem;
-
-	SIM_ENTER(cuMemRelease);
-	mem = mem_find(handle);
-	if (!mem)
-		return CUDA_ERROR_INVALID_VALUE;
-	mem->handles--;
-	mem_unused(mem);
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *addr)
-{
-	const struct sim_range *r;
-
-	SIM_ENTER(cuMemRetainAllocationHandle);
-	r = sim_range_find((CUdeviceptr)(uintptr_t)addr);
-	if (!ret || !r || r->kind != SIM_MEM_MAPPED)
-		return CUDA_ERROR_INVALID_VALUE;
-	r->mem->handles++;
-	*ret = r->mem->obj.id;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
-{
-	const struct sim_mem *mem;
-
-	SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
-	mem = mem_find(handle);
-	if (!prop || !mem)
-		return CUDA_ERROR_INVALID_VALUE;
-	*prop = mem->prop;
-	return CUDA_SUCCESS;
-}
-
 CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
@@ -311,8 +147,8 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	CUresult res;
 
 	SIM_ENTER(cuMemMap);
-	mem = mem_find(handle);
-	if (!mem || !size || !aligned(addr) || !aligned(size) || offset || flags || size > mem->size ||
+	mem = sim_mem_find(handle);
+	if (!mem || !size || !sim_granular(addr) || !sim_granular(size) || offset || flags || size > mem->size ||
 	    !reservation_of(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	r.dev = mem->prop.location.id;
@@ -320,7 +156,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	res = sim_range_add(&r);
 	if (res)
 		return res == CUDA_ERROR_ALREADY_MAPPED ? CUDA_ERROR_INVALID_VALUE : res;
-	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file, mem->offset) == MAP_FAILED) {
+	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, mem->fd, mem->offset) == MAP_FAILED) {
 		sim_range_remove(addr);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -369,7 +205,7 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 		mem = r->mem;
 		sim_range_remove(r->start);
 		mem->mappings--;
-		mem_unused(mem);
+		sim_mem_unused(mem);
 	}
 	return CUDA_SUCCESS;
 }
@@ -402,7 +238,7 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 
 	SIM_ENTER(cuMemSetAccess);
 	SIM_TRY(access_check(desc, count));
-	if (!aligned(addr) || !aligned(size) || !mapped(addr, size, true))
+	if (!sim_granular(addr) || !sim_granular(size) || !mapped(addr, size, true))
 		return CUDA_ERROR_INVALID_VALUE;
 	flags = desc[count - 1].flags;
 	read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The software driver: devices, contexts, memory, making calls fail. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/sim.h"
 
@@ -283,6 +284,50 @@ START_TEST(range_attributes)
 }
 END_TEST
 
+START_TEST(memory_that_is_shared)
+{
+	CUresult (*export)(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long);
+	CUresult (*import)(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType);
+	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	CUmemAllocationProp prop = on_device(0);
+	CUmemGenericAllocationHandle h, other, plain;
+	size_t free0, free1, total;
+	uint32_t word = 77, back = 0;
+	CUdeviceptr p;
+	int fd;
+
+	drv = test_sim();
+	plain = create(BLOCK);
+	*(void **)&export = test_sim_symbol("cuMemExportToShareableHandle");
+	*(void **)&import = test_sim_symbol("cuMemImportFromShareableHandle");
+	fails(export(&fd, plain, type, 0), CUDA_ERROR_INVALID_VALUE);
+	prop.requestedHandleTypes = type;
+	ok(drv->cuMemCreate(&h, BLOCK, &prop, 0));
+	ok(export(&fd, h, type, 0));
+	fails(import(&other, NULL, type), CUDA_ERROR_INVALID_VALUE); /* standard input */
+	ok(drv->cuMemGetInfo_v2(&free0, &total));
+	ok(import(&other, (void *)(intptr_t)fd, type));
+	ok(drv->cuMemGetInfo_v2(&free1, &total));
+	ck_assert_uint_eq(free0, free1);
+	close(fd);
+	ok(drv->cuMemAddressReserve(&p, 2 * BLOCK, 0, 0, 0));
+	ok(drv->cuMemMap(p, BLOCK, 0, h, 0));
+	ok(drv->cuMemMap(p + BLOCK, BLOCK, 0, other, 0));
+	grant(p, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(drv->cuMemcpyHtoD_v2(p, &word, 4));
+	ok(drv->cuMemcpyDtoH_v2(&back, p + BLOCK, 4));
+	ck_assert_uint_eq(back, 77);
+	ok(drv->cuMemUnmap(p, 2 * BLOCK));
+	ok(drv->cuMemRelease(h));
+	ok(drv->cuMemRelease(other));
+	ok(drv->cuMemRelease(plain));
+	ok(drv->cuMemAddressFree(p, 2 * BLOCK));
+	ok(drv->cuMemGetInfo_v2(&free1, &total));
+	ck_assert_uint_eq(free1, total);
+	ck_assert_int_eq(test_sim_live("memory"), 0);
+}
+END_TEST
+
 START_TEST(memory_is_limited)
 {
 	CUmemGenericAllocationHandle h, more;
@@ -403,6 +448,7 @@ int main(void)
 	tcase_add_test(tc, reserve_honours_a_free_hint);
 	tcase_add_test(tc, map_then_access);
 	tcase_add_test(tc, range_attributes);
+	tcase_add_test(tc, memory_that_is_shared);
 	tcase_add_test(tc, memory_is_limited);
 	tcase_add_test(tc, the_nth_call_fails);
 	tcase_add_test(tc, malformed_failures);

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * phys.c - memory by handle: cuMemCreate, and handing it to other processes.
+ *
+ * It lies in one file in memory that only grows at its end; what a handle had is punched
+ * out when the last use of it goes. One file for all keeps the number of descriptors
+ * small, and a handle mapped twice shows the same bytes at both places. Memory that may
+ * be shared has a file of its own, whose name says that it is ours and on which device.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arch/sim/vmm.h"
+
+#define SHARED_NAME "foundry-shared-"
+#define SHARED_TYPES CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+static int file = -1;
+static off_t file_end;
+
+static CUresult prop_check(const CUmemAllocationProp *prop)
+{
+	if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+	    prop->requestedHandleTypes & ~(unsigned int)SHARED_TYPES)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return sim_device_ok(prop->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
+				       CUmemAllocationGranularity_flags option)
+{
+	SIM_ENTER(cuMemGetAllocationGranularity);
+	if (!ret || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(prop_check(prop));
+	*ret = SIM_GRANULARITY;
+	return CUDA_SUCCESS;
+}
+
+static bool file_grow(size_t size)
+{
+	if (file < 0)
+		file = memfd_create("foundry-device-memory", MFD_CLOEXEC);
+	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !ftruncate(file, file_end + (off_t)size);
+}
+
+/* A file of its own, for memory that may be shared. */
+static bool bytes_own(struct sim_mem *mem)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), SHARED_NAME "%d", mem->prop.location.id);
+	mem->fd = memfd_create(name, MFD_CLOEXEC);
+	if (mem->fd < 0)
+		return false;
+	mem->shared = true;
+	return !ftruncate(mem->fd, (off_t)mem->size);
+}
+
+static bool bytes_common(struct sim_mem *mem)
+{
+	if (!file_grow(mem->size))
+		return false;
+	mem->fd = file;
+	mem->offset = file_end;
+	file_end += (off_t)mem->size;
+	return true;
+}
+
+static bool bytes_soil(const struct sim_mem *mem)
+{
+	void *p = mmap(NULL, mem->size, PROT_READ | PROT_WRITE, MAP_SHARED, mem->fd, mem->offset);
+
+	if (p == MAP_FAILED)
+		return false;
+	sim_memory_soil(p, mem->size);
+	munmap(p, mem->size);
+	return true;
+}
+
+static void mem_release(struct sim_obj *obj)
+{
+	struct sim_mem *mem = (struct sim_mem *)obj;
+
+	/* Failing leaves host memory in use that nobody sees. */
+	if (mem->shared)
+		close(mem->fd);
+	else if (mem->fd >= 0)
+		(void)fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
+	if (!mem->imported)
+		sim_memory_give(mem->prop.location.id, mem->size);
+	free(mem);
+}
+
+static CUresult mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret)
+{
+	CUresult res = sim_obj_open(&mem->obj, SIM_MEM, mem_release);
+
+	if (res)
+		mem_release(&mem->obj);
+	else
+		*ret = mem->obj.id;
+	return res;
+}
+
+static struct sim_mem *mem_new(size_t size, const CUmemAllocationProp *prop)
+{
+	struct sim_mem *mem = calloc(1, sizeof(*mem));
+
+	if (!mem)
+		return NULL;
+	mem->size = size;
+	mem->prop = *prop;
+	mem->handles = 1;
+	mem->fd = -1;
+	return mem;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
+		     unsigned long long flags)
+{
+	struct sim_mem *mem;
+
+	SIM_ENTER(cuMemCreate);
+	if (!ret || !size || !sim_granular(size) || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(prop_check(prop));
+	SIM_TRY(sim_memory_take(prop->location.id, size));
+	mem = mem_new(size, prop);
+	if (!mem) {
+		sim_memory_give(prop->location.id, size);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!(prop->requestedHandleTypes ? bytes_own(mem) : bytes_common(mem)) || !bytes_soil(mem)) {
+		mem_release(&mem->obj);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return mem_open(mem, ret);
+}
+
+struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle)
+{
+	struct sim_mem *mem = sim_find(handle, SIM_MEM);
+
+	return mem && mem->handles ? mem : NULL;
+}
+
+/* A released handle's memory lives on in its mappings, from which the handle can be had again. */
+void sim_mem_unused(struct sim_mem *mem)
+{
+	if (!mem->handles && !mem->mappings)
+		sim_obj_close(&mem->obj);
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct sim_mem *mem;
+
+	SIM_ENTER(cuMemRelease);
+	mem = sim_mem_find(handle);
+	if (!mem)
+		return CUDA_ERROR_INVALID_VALUE;
+	mem->handles--;
+	sim_mem_unused(mem);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *addr)
+{
+	const struct sim_range *r;
+
+	SIM_ENTER(cuMemRetainAllocationHandle);
+	r = sim_range_find((CUdeviceptr)(uintptr_t)addr);
+	if (!ret || !r || r->kind != SIM_MEM_MAPPED)
+		return CUDA_ERROR_INVALID_VALUE;
+	r->mem->handles++;
+	*ret = r->mem->obj.id;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+	const struct sim_mem *mem;
+
+	SIM_ENTER(cuMemGetAllocationPropertiesFromHandle);
+	mem = sim_mem_find(handle);
+	if (!prop || !mem)
+		return CUDA_ERROR_INVALID_VALUE;
+	*prop = mem->prop;
+	return CUDA_SUCCESS;
+}
+
+
+/* The descriptor is the caller's to close; the bytes live on in it. */
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+				      unsigned long long flags)
+{
+	const struct sim_mem *mem;
+	int fd;
+
+	SIM_ENTER(cuMemExportToShareableHandle);
+	mem = sim_mem_find(handle);
+	if (!ret || !mem || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !mem->shared)
+		return CUDA_ERROR_INVALID_VALUE;
+	fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	*(int *)ret = fd;
+	return CUDA_SUCCESS;
+}
+
+/* Which device a descriptor's memory is on, by the name of its file; -1: it is not ours. */
+static int shared_device(int fd)
+{
+	static const char prefix[] = "/memfd:" SHARED_NAME;
+	char link[64], name[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, name, sizeof(name) - 1);
+	if (n < (ssize_t)sizeof(prefix))
+		return -1;
+	name[n] = '\0';
+	return strncmp(name, prefix, sizeof(prefix) - 1) ? -1 : (int)strtol(name + sizeof(prefix) - 1, NULL, 10);
+}
+
+static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = SHARED_TYPES,
+				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
+	struct sim_mem *mem;
+	struct stat st;
+
+	prop.location.id = shared_device(fd);
+	if (prop.location.id < 0 || fstat(fd, &st) || st.st_size <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_device_ok(prop.location.id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	mem = mem_new((size_t)st.st_size, &prop);
+	if (!mem)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	mem->shared = mem->imported = true;
+	mem->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return mem_open(mem, ret);
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle, CUmemAllocationHandleType type)
+{
+	SIM_ENTER(cuMemImportFromShareableHandle);
+	if (!ret || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_INVALID_VALUE;
+	return import((int)(intptr_t)handle, ret);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vmm.h - memory by handle (phys.c), for those who map it (vmm.c). */
+#ifndef FDRY_ARCH_SIM_VMM_H
+#define FDRY_ARCH_SIM_VMM_H
+
+#include "arch/sim/sim.h"
+
+#define SIM_GRANULARITY ((size_t)2 << 20)
+
+static inline bool sim_granular(uint64_t n)
+{
+	return n % SIM_GRANULARITY == 0;
+}
+
+struct sim_mem {
+	struct sim_obj obj;
+	size_t size;
+	int fd;               /* where the bytes are: the file of all, or one of its own */
+	off_t offset;         /* in it */
+	bool shared;          /* has a file of its own */
+	bool imported;        /* another's memory: not taken from this process's device */
+	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
+	unsigned int mappings;
+	CUmemAllocationProp prop;
+};
+
+/* NULL where the handle is none, or was released as often as it was given. */
+struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle);
+/* A handle or a mapping went: with the last of both the memory goes too. */
+void sim_mem_unused(struct sim_mem *mem);
+
+#endif
