@@ -90,7 +90,7 @@ static void mem_release(struct sim_obj *obj)
 	struct sim_mem *mem = (struct sim_mem *)obj;
 
 	/* Failing leaves host memory in use that nobody sees. */
-	if (mem->shared)
+	if (mem->shared && mem->fd >= 0)
 		close(mem->fd);
 	else if (mem->fd >= 0)
 		(void)fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
@@ -248,6 +248,10 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	mem->shared = mem->imported = true;
 	mem->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (mem->fd < 0) {
+		mem_release(&mem->obj);
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
 	return mem_open(mem, ret);
 }
 

@@ -164,11 +164,10 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	return CUDA_SUCCESS;
 }
 
-/* Is [@addr, @addr + @size) made of whole mappings (@whole), or at least mapped all through? */
-static bool mapped(CUdeviceptr addr, size_t size, bool whole)
+/* Is [@addr, @addr + @size) made of whole mappings? */
+static bool mapped(CUdeviceptr addr, size_t size)
 {
 	const struct sim_range *r;
-	size_t part;
 
 	if (!size || addr > UINT64_MAX - size)
 		return false;
@@ -176,13 +175,10 @@ static bool mapped(CUdeviceptr addr, size_t size, bool whole)
 		r = sim_range_find(addr);
 		if (!r || r->kind != SIM_MEM_MAPPED)
 			return false;
-		part = r->start + r->size - addr;
-		if (whole && (r->start != addr || part > size))
+		if (r->start != addr || r->size > size)
 			return false;
-		if (part > size)
-			part = size;
-		addr += part;
-		size -= part;
+		addr += r->size;
+		size -= r->size;
 	}
 	return true;
 }
@@ -194,10 +190,10 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 	CUdeviceptr end = addr + size;
 
 	SIM_ENTER(cuMemUnmap);
-	if (!mapped(addr, size, true))
+	if (!mapped(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_wait());
-	if (!mapped(addr, size, true))
+	if (!mapped(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!vacant(addr_ptr(addr), size, MAP_FIXED))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -238,7 +234,7 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 
 	SIM_ENTER(cuMemSetAccess);
 	SIM_TRY(access_check(desc, count));
-	if (!sim_granular(addr) || !sim_granular(size) || !mapped(addr, size, true))
+	if (!sim_granular(addr) || !sim_granular(size) || !mapped(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	flags = desc[count - 1].flags;
 	read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
