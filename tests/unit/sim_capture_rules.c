@@ -23,12 +23,14 @@ END_TEST
 START_TEST(synchronising_invalidates)
 {
 	CUstreamCaptureMode mode;
+	CUdeviceptr p;
 
 	for (mode = GLOBAL; mode <= RELAXED; mode++) {
 		begin(mode);
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamSynchronize)(fx.stream));
 		ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, step_launch(fx.stream, 0, 1));
+		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuMemAllocAsync)(&p, 64, fx.stream));
 		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamSynchronize)(fx.stream));
 		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		begin(mode);

@@ -84,6 +84,8 @@ START_TEST(memory_left_over)
 	ok(CU(cuMemFree)(p.dptr));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFree)(p.dptr));
 	ok(CU(cuGraphLaunch)(x, fx.stream));
+	ok(CU(cuMemFreeAsync)(p.dptr, fx.stream));
+	ok(CU(cuGraphLaunch)(x, fx.stream));
 	ok(CU(cuGraphExecDestroy)(x));
 	ok(CU(cuGraphInstantiate)(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
 	ok(CU(cuGraphLaunch)(x, fx.stream));
