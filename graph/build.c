@@ -173,9 +173,10 @@ int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_grap
 	if (!err && (l.nnodes != view->header.nodes || l.nedges != view->header.edges))
 		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes and %u edges where %u and %u were added", l.nnodes, l.nedges,
 				view->header.nodes, view->header.edges);
-	fdry_edges_sort(l.edges, l.nedges);
-	if (!err)
+	if (!err) {
+		fdry_edges_sort(l.edges, l.nedges);
 		err = edges_compare(&l, view);
+	}
 	fdry_listing_release(&l);
 	return err;
 }

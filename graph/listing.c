@@ -74,9 +74,10 @@ static int edges_get(const struct fdry_driver *drv, CUgraph graph, size_t n, str
 		err = fdry_call(drv, cuGraphGetEdges_v2, graph, raw.from, raw.to, raw.data, &n);
 	if (!err)
 		err = handles_number(l, &numbers);
-	l->nedges = (uint32_t)n;
-	if (!err)
+	if (!err) {
+		l->nedges = (uint32_t)n;
 		err = edges_number(&raw, &numbers, l);
+	}
 	fdry_intern_release(&numbers);
 	free(raw.from);
 	free(raw.to);

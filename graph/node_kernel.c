@@ -13,11 +13,6 @@
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* Weak until the file that defines them is in the tree. */
-#pragma weak fdry_kernel_set_intern
-#pragma weak fdry_kernel_set_get
-#pragma weak fdry_kernel_bank_get
-
 /* No device or host memory lies below this, nor at or above 1 << ADDRESS_BITS. */
 #define ADDRESS_MIN 65536u
 #define ADDRESS_BITS 57
