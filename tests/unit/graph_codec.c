@@ -326,6 +326,19 @@ START_TEST(bytes_behind_the_end)
 }
 END_TEST
 
+START_TEST(attributes_in_no_set)
+{
+	struct fdry_buf o = object_of_string("foundry-graph 1\nnode 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 "
+					     "attr cooperative 1 attr priority 2 args\n");
+	struct fdry_graph_view v;
+
+	fdry_set32(o.data + section_of(&o, FDRY_GSEC_ATTR_SET), 1);
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), -FDRY_E_BADIMAGE);
+	ck_assert(strstr(fdry_last_error(), "1 attributes are in no attribute set"));
+	fdry_buf_release(&o);
+}
+END_TEST
+
 /* --- the kernel table --- */
 
 START_TEST(kernel_table)
@@ -525,6 +538,7 @@ int main(void)
 	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
 	tcase_add_test(tc, bytes_behind_the_end);
+	tcase_add_test(tc, attributes_in_no_set);
 	tcase_add_test(tc, kernel_table);
 	tcase_add_test(tc, encoder_refuses_bad_edges);
 	tcase_add_test(tc, encoder_limits_edge_data);

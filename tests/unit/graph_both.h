@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph_both.h - tests of reading and building graphs that must hold on every driver, with
+ * the same bytes: the texts below are of one graph, whoever keeps it.
+ */
+#ifndef FDRY_TESTS_GRAPH_BOTH_H
+#define FDRY_TESTS_GRAPH_BOTH_H
+
+#include "tests/unit/graph_fixture.h"
+
+/* --- reading --- */
+
+START_TEST(no_nodes)
+{
+	reads_as(graph_new(), "");
+}
+END_TEST
+
+START_TEST(kinds)
+{
+	ck_assert_uint_eq(fx.mem, TEST_BASE);
+	reads_as(graph_of_all(),
+		 "node 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000000 0000000000000003 00000000\n"
+		 "node 1 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000008 0000000000000005 00000000\n"
+		 "node 2 kernel 0 grid 1 1 1 block 1 1 1 shared 0 attr priority -5 args 0000500000000010 0000000000000007 00000000\n"
+		 "node 3 memset dst 0x500000000200 pitch 64 value 0x1234 element 2 width 16 height 4\n"
+		 "node 4 memcpy src 0x500000000000 src_pitch 64 src_height 1 dst 0x500000000400 dst_pitch 64 dst_height 1 "
+		 "width 64 height 1 depth 1\n"
+		 "node 5 empty\n"
+		 "node 6 record 0\n"
+		 "node 7 wait 0\n"
+		 "node 8 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000000 000000000000000b 00000000\n"
+		 "node 9 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000028 000000000000000d 00000000\n"
+		 "edge 0 1\nedge 0 2\nedge 1 3\nedge 2 4\nedge 3 5\nedge 4 5\nedge 5 6\nedge 6 7\nedge 7 8\n"
+		 "edge 8 9 from_port 1 to_port 0 type 1\n");
+}
+END_TEST
+
+START_TEST(launch_configuration)
+{
+	CUdeviceptr src = fx.mem, dst = fx.mem + 64;
+	int n = 4;
+	void *args[] = { &src, &dst, &n };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(REVERSE, args);
+	CUgraph g = graph_new();
+	struct fdry_buf o;
+	struct fdry_graph_view v;
+	struct fdry_graph_cursor c = { .v = &v };
+	struct fdry_node node;
+	CUgraphNode h;
+
+	p.gridDimX = 7, p.gridDimY = 6, p.gridDimZ = 5;
+	p.blockDimX = 32, p.blockDimY = 3, p.blockDimZ = 2;
+	p.sharedMemBytes = 4096;
+	ok(fx.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
+	o = graph_object(g);
+	ok(fdry_graph_view_open(span_of(&o), &v));
+	ck_assert(fdry_graph_next(&c, &node));
+	ck_assert_mem_eq(&node.kernel.launch, (&(struct fdry_graph_launch){ { 7, 6, 5 }, { 32, 3, 2 }, 4096 }), sizeof(node.kernel.launch));
+	fdry_buf_release(&o);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* A captured graph and one put together by hand are the same. */
+START_TEST(captured)
+{
+	CUdeviceptr x = fx.mem;
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins };
+	CUgraph g = graph_new(), c;
+	CUgraphNode n;
+
+	ok(fx.drv.cuStreamBeginCapture_v2(fx.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
+	ok(fx.drv.cuMemsetD8Async(fx.mem + 512, 0xab, 100, fx.stream));
+	ok(fx.drv.cuMemcpyDtoDAsync_v2(fx.mem + 1024, fx.mem, 256, fx.stream));
+	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
+	ok(fx.drv.cuStreamEndCapture(fx.stream, &c));
+	n = step_add(g, NULL, 0, 3);
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 512, 0, 0xab, 1, 100, 1 });
+	n = memcpy_add(g, &n, (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem,
+					       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 1024,
+					       .srcPitch = 256, .dstPitch = 256, .WidthInBytes = 256, .Height = 1, .Depth = 1 });
+	step_add(g, &n, 0, 3);
+	same_object(g, c);
+}
+END_TEST
+
+START_TEST(packed_or_not_is_the_same)
+{
+	uint8_t clean[ODD_BYTES], junk[ODD_BYTES];
+
+	odd_pack(clean, 0);
+	odd_pack(junk, 0xee);
+	ck_assert_mem_ne(clean, junk, fx.kernels[ODD].param_bytes);
+	same_object(odd_graph(clean, false), odd_graph(junk, true));
+	same_object(odd_graph(junk, false), odd_graph(clean, true));
+}
+END_TEST
+
+START_TEST(kernel_without_parameters)
+{
+	CUgraph g = graph_new();
+
+	kernel_add(g, NULL, NOTHING, NULL);
+	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\n");
+}
+END_TEST
+
+START_TEST(order_is_canonical)
+{
+	CUgraph g = graph_new(), h = graph_new();
+	CUgraphNode a, b, c;
+
+	/* Created 5, 3, 7 and linked 3 -> 5 -> 7. */
+	b = step_add(g, NULL, 0, 5);
+	a = step_add(g, NULL, 0, 3);
+	c = step_add(g, NULL, 0, 7);
+	edge_add(g, b, c, (CUgraphEdgeData){ 0 });
+	edge_add(g, a, b, (CUgraphEdgeData){ 0 });
+	a = step_add(h, NULL, 0, 3);
+	b = step_add(h, &a, 0, 5);
+	step_add(h, &b, 0, 7);
+	same_object(g, h);
+}
+END_TEST
+
+START_TEST(reading_changes_nothing)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf first = graph_object(g), second = graph_object(g);
+
+	ck_assert_mem_eq(first.data, second.data, first.len);
+		fdry_buf_release(&first);
+	fdry_buf_release(&second);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* --- building --- */
+
+START_TEST(empty)
+{
+	round_trip(graph_new());
+}
+END_TEST
+
+START_TEST(every_kind)
+{
+	CUgraph g = graph_of_all();
+	static uint8_t mem[65536];
+
+	/* It does something, and its order matters. */
+	run_on_seed(g, mem);
+	ck_assert_uint_eq(fdry_get16(mem + 512), 0x1234);
+	ck_assert_mem_eq(mem + 1024 + 16, mem + 16, 8);
+	round_trip(g);
+}
+END_TEST
+
+/* A diamond of chains; the values depend on each edge. */
+START_TEST(fork_and_join)
+{
+	CUgraph g = graph_new();
+	CUgraphNode a = step_add(g, NULL, 0, 1), b, c, d;
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem, .srcPitch = 8,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 8, .dstPitch = 8,
+			       .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+
+	b = memcpy_add(g, &a, copy);
+	copy.dstDevice = fx.mem + 16;
+	c = memcpy_add(g, &a, copy);
+	b = step_add(g, &b, 1, 2);
+	c = step_add(g, &c, 2, 3);
+	copy.srcDevice = fx.mem + 8, copy.dstDevice = fx.mem + 24;
+	d = memcpy_add(g, &b, copy);
+	edge_add(g, c, d, (CUgraphEdgeData){ 0 });
+	step_add(g, &d, 3, 4);
+	round_trip(g);
+}
+END_TEST
+
+START_TEST(edges_with_data)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n[6];
+	int i;
+
+	/* Each has a number of its own, as kernels may overlap along such edges. */
+	for (i = 0; i < 6; i++)
+		n[i] = step_add(g, NULL, i, (uint64_t)i);
+	edge_add(g, n[0], n[1], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	edge_add(g, n[1], n[2], (CUgraphEdgeData){ .from_port = 2, .type = 1 });
+	edge_add(g, n[2], n[3], (CUgraphEdgeData){ 0 });
+	edge_add(g, n[3], n[4], (CUgraphEdgeData){ .from_port = 2, .type = 1 });
+	edge_add(g, n[4], n[5], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	edge_add(g, n[0], n[2], (CUgraphEdgeData){ 0 });
+	round_trip(g);
+}
+END_TEST
+
+START_TEST(pitched_copies_and_sets)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n;
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem, .srcPitch = 100, .srcHeight = 7,
+			       .srcXInBytes = 3, .srcY = 2, .srcZ = 1,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 20000, .dstPitch = 64, .dstHeight = 5,
+			       .dstXInBytes = 1, .dstY = 1, .dstZ = 2, .WidthInBytes = 50, .Height = 3, .Depth = 4 };
+
+	n = memcpy_add(g, NULL, copy);
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 40000, 100, 0xbeef, 2, 33, 5 });
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 50000, 0, 0xdeadbeef, 4, 33, 1 });
+	memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 60000, 7, 0xfe, 1, 7, 3 });
+	round_trip(g);
+}
+END_TEST
+
+/* All sizes and alignments of parameters, given as a packed buffer. */
+START_TEST(packed_arguments)
+{
+	const struct fdry_kernel *k = &fx.kernels[ODD];
+	uint8_t packed[128];
+	size_t size = k->param_bytes;
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(ODD, NULL);
+	CUgraph g = graph_new();
+	CUgraphNode n;
+	uint32_t i;
+
+	memset(packed, 0xee, sizeof(packed));
+	for (i = 0; i < k->nparams; i++)
+		memset(packed + k->params[i].offset, (int)i + 1, k->params[i].size);
+	memcpy(packed + k->params[6].offset, &fx.mem, 8);
+	p.extra = extra;
+	ok(fx.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	round_trip(g);
+}
+END_TEST
+
+START_TEST(events_are_private)
+{
+	CUgraph g = graph_new();
+	CUevent mine[2] = { event_new(), event_new() };
+	CUgraphNode n;
+	struct fdry_buf object;
+	struct fdry_graph_built a, b;
+
+	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, mine[0]));
+	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, &n, 1, mine[1]));
+	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[0]));
+	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[1]));
+	object = graph_object(g);
+	built_of(&object, &a);
+	built_of(&object, &b);
+	ck_assert_uint_eq(a.nevents, 2);
+	ck_assert_ptr_ne(a.events[0], a.events[1]);
+	ck_assert_ptr_ne(a.events[0], b.events[0]);
+	ck_assert_ptr_ne(a.events[0], mine[0]);
+	graph_run(a.graph);
+	fdry_graph_built_release(&fx.drv, &a);
+	graph_run(b.graph);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	round_trip(g);
+}
+END_TEST
+
+START_TEST(thousands_of_nodes)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n = step_add(g, NULL, 0, 1);
+	int i;
+
+	for (i = 0; i < 1750; i++)
+		n = i % 50 ? step_add(g, &n, i % 1000, (uint64_t)i) :
+			     memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 8u * (unsigned int)i, 0, 7, 4, 2, 1 });
+	round_trip(g);
+}
+END_TEST
+
+static inline void both_add(TCase *tc)
+{
+	tcase_add_test(tc, no_nodes);
+	tcase_add_test(tc, kinds);
+	tcase_add_test(tc, launch_configuration);
+	tcase_add_test(tc, captured);
+	tcase_add_test(tc, packed_or_not_is_the_same);
+	tcase_add_test(tc, kernel_without_parameters);
+	tcase_add_test(tc, order_is_canonical);
+	tcase_add_test(tc, reading_changes_nothing);
+	tcase_add_test(tc, empty);
+	tcase_add_test(tc, every_kind);
+	tcase_add_test(tc, fork_and_join);
+	tcase_add_test(tc, edges_with_data);
+	tcase_add_test(tc, pitched_copies_and_sets);
+	tcase_add_test(tc, packed_arguments);
+	tcase_add_test(tc, events_are_private);
+	tcase_add_test(tc, thousands_of_nodes);
+}
+
+#endif

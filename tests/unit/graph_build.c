@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of building driver graphs on the software driver: failing calls; graph_both.h has the rest. */
+#include "tests/unit/graph_fixture.h"
+
+START_TEST(attributes_are_set)
+{
+	static const CUlaunchAttributeValue none;
+	CUlaunchAttributeValue v = none, got;
+	CUgraph g = graph_new();
+	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL), m;
+	struct fdry_buf object;
+	struct fdry_graph_built b;
+	size_t one = 1;
+
+	v.priority = -5;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	v = none;
+	v.clusterDim.x = 1, v.clusterDim.y = 1, v.clusterDim.z = 1;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+	v = none;
+	v.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &v));
+	v = none;
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)fx.mem, 4096, 0.25f, CU_ACCESS_PROPERTY_PERSISTING,
+						       CU_ACCESS_PROPERTY_STREAMING };
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+	object = graph_object(g);
+	built_of(&object, &b);
+	ok(fx.drv.cuGraphGetNodes(b.graph, &m, &one));
+	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got));
+	ck_assert_int_eq(got.priority, -5);
+	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &got));
+	ck_assert_int_eq(got.memSyncDomain, CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE);
+	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
+	ck_assert_uint_eq((uintptr_t)got.accessPolicyWindow.base_ptr, fx.mem);
+	ck_assert_uint_eq(got.accessPolicyWindow.num_bytes, 4096);
+	ck_assert(got.accessPolicyWindow.hitRatio == 0.25f);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	round_trip(g);
+}
+END_TEST
+
+START_TEST(calls_to_the_driver)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_view v;
+	struct fdry_graph_built b;
+
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	test_sim_fail(NULL);
+	ok(fdry_graph_build(&fx.builder, &v, &b));
+	ck_assert_uint_eq(test_sim_calls("cuGraphAddKernelNode_v2"), 5);
+	ck_assert_uint_eq(test_sim_calls("cuGraphKernelNodeSetAttribute"), 1);
+	ck_assert_uint_eq(test_sim_calls("cuGraphAddDependencies_v2"), 2);
+	/* Beside ten nodes and those: one graph, one event. */
+	ck_assert_uint_eq(test_sim_calls(NULL), 10 + 1 + 2 + 2);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(wrong_kernel_table)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_view v;
+	struct fdry_graph_built b, untouched;
+
+	memset(&b, 0x5a, sizeof(b));
+	untouched = b;
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	fx.kernels[STEP].param_bytes = 16;
+	test_sim_fail(NULL);
+	fails(FDRY_E_BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20", fdry_graph_build(&fx.builder, &v, &b));
+	fx.builder.nkernels = 0;
+	fails(FDRY_E_BADIMAGE, "the graph uses kernel 0, and the image has 0", fdry_graph_build(&fx.builder, &v, &b));
+	ck_assert_uint_eq(test_sim_calls(NULL), 0);
+	ck_assert_mem_eq(&b, &untouched, sizeof(b));
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(every_call_fails)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_view v;
+	struct fdry_graph_built b, untouched;
+	unsigned int n;
+	char spec[32];
+	int err;
+
+	memset(&b, 0x5a, sizeof(b));
+	untouched = b;
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	for (n = 1;; n++) {
+		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+		test_sim_fail(spec);
+		err = fdry_graph_build(&fx.builder, &v, &b);
+		if (!test_sim_failed())
+			break;
+		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s", n, fdry_error_name(err));
+		ck_assert_ptr_nonnull(strstr(fdry_last_error(), _i ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN"));
+		ck_assert_mem_eq(&b, &untouched, sizeof(b));
+		ck_assert_int_eq(test_sim_live("graph"), 1);
+		ck_assert_int_eq(test_sim_live("event"), 1);
+	}
+	test_sim_fail(NULL);
+	ck_assert_uint_eq(n, 16);
+	ok(err);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(failure_names_the_node)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_view v;
+	struct fdry_graph_built b;
+
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	test_sim_fail("cuGraphAddKernelNode_v2:2");
+	fails(FDRY_E_DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed", fdry_graph_build(&fx.builder, &v, &b));
+	test_sim_fail("cuGraphAddMemsetNode:1");
+	fails(FDRY_E_DRIVER, "node 3: cuGraphAddMemsetNode failed", fdry_graph_build(&fx.builder, &v, &b));
+	test_sim_fail("cuGraphKernelNodeSetAttribute:1:1");
+	fails(FDRY_E_REFUSED, "node 2: kernel step: the driver does not take its attribute priority back", fdry_graph_build(&fx.builder, &v, &b));
+	test_sim_fail(NULL);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* --- asking the driver what it built --- */
+
+static CUresult (*real_add)(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t);
+static enum { LOSE_ONE, LOSE_DATA, TURN_ONE } quirk;
+
+static CUresult quirky_add(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
+{
+	CUgraphNode other[2] = { from[0], to[1 % n] };
+
+	if (quirk == LOSE_ONE)
+		return real_add(g, from, to, data, n - (n > 1));
+	if (quirk == LOSE_DATA)
+		return real_add(g, from, to, NULL, n);
+	if (n == 1)
+		return real_add(g, from, to, data, n);
+	real_add(g, &other[0], &other[1], data, 1);
+	return real_add(g, from + 1, to + 1, data, n - 1);
+}
+
+START_TEST(check_finds_what_differs)
+{
+	static const char *const says[] = {
+		"the driver has 6 nodes and 4 edges where 6 and 5 were added",
+		"the driver changed the data of the edge from node 0 to node 1",
+		"the driver has an edge from node 1 to node 3 where one from 1 to 2 was added",
+	};
+	CUgraph g = graph_new();
+	struct fdry_graph_view v;
+	struct fdry_graph_built b;
+	struct fdry_buf object;
+	CUgraphNode n[6];
+	int i;
+
+	for (i = 0; i < 6; i++)
+		n[i] = step_add(g, NULL, 0, (uint64_t)i);
+	edge_add(g, n[0], n[1], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	for (i = 1; i < 5; i++)
+		edge_add(g, n[i], n[i + 1], (CUgraphEdgeData){ 0 });
+	object = graph_object(g);
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	real_add = fx.drv.cuGraphAddDependencies_v2;
+	fx.drv.cuGraphAddDependencies_v2 = quirky_add;
+	quirk = _i;
+	ok(fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_DRIVER, says[_i], fdry_graph_built_check(&fx.drv, &v, &b));
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(check_hands_up_failures)
+{
+	static const char *const specs[] = { "cuGraphGetNodes:1", "cuGraphGetNodes:2", "cuGraphGetEdges_v2:1", "cuGraphGetEdges_v2:2" };
+	CUgraph g = graph_of_all();
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_view v;
+	struct fdry_graph_built b;
+
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_build(&fx.builder, &v, &b));
+	test_sim_fail(specs[_i]);
+	fails(FDRY_E_DRIVER, "CUDA_ERROR_UNKNOWN", fdry_graph_built_check(&fx.drv, &v, &b));
+	test_sim_fail(NULL);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_build");
+	TCase *tc = tcase_create("build");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_test(tc, attributes_are_set);
+	tcase_add_test(tc, calls_to_the_driver);
+	tcase_add_test(tc, wrong_kernel_table);
+	tcase_add_loop_test(tc, every_call_fails, 0, 2);
+	tcase_add_test(tc, failure_names_the_node);
+	tcase_add_loop_test(tc, check_finds_what_differs, 0, 3);
+	tcase_add_loop_test(tc, check_hands_up_failures, 0, 4);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of reading driver graphs on the software driver: attributes, failing calls; graph_both.h has the rest. */
+#include "tests/unit/graph_fixture.h"
+
+/* --- attributes --- */
+
+START_TEST(attributes_differ_from_a_fresh_node)
+{
+	static const CUlaunchAttributeValue none;
+	CUlaunchAttributeValue v = none;
+	CUgraph g = graph_new();
+	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
+
+	v.cooperative = 1;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
+	v = none;
+	v.clusterDim.x = 2, v.clusterDim.y = 1, v.clusterDim.z = 1;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+	v = none;
+	v.memSyncDomainMap.default_ = 2, v.memSyncDomainMap.remote = 1;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &v));
+	v = none;
+	v.sharedMemCarveout = 50;
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
+	/* Fresh nodes have other values than zero of these two. */
+	v.sharedMemCarveout = 0;
+	n = kernel_add(g, &n, NOTHING, NULL);
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
+	kernel_add(g, &n, NOTHING, NULL);
+	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr cooperative 1 attr cluster_dimension 2 1 1 "
+		 "attr mem_sync_domain_map 2 1 attr preferred_shared_memory_carveout 50 args\n"
+		 "node 1 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr preferred_shared_memory_carveout 0 args\n"
+		 "node 2 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\nedge 0 1\nedge 1 2\n");
+}
+END_TEST
+
+static void window_set(CUgraphNode n, CUdeviceptr base, size_t bytes)
+{
+	CUlaunchAttributeValue v;
+
+	memset(&v, 0, sizeof(v));
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)base, bytes, 0.5f, CU_ACCESS_PROPERTY_STREAMING,
+						       CU_ACCESS_PROPERTY_STREAMING };
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+}
+
+START_TEST(access_policy_windows)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
+	CUdeviceptr outside;
+
+	window_set(n, fx.mem, 65536);
+	n = kernel_add(g, NULL, NOTHING, NULL);
+	window_set(n, fx.mem, 0); /* is none */
+	same_object(g, ({
+		CUgraph h = graph_new();
+
+		window_set(kernel_add(h, NULL, NOTHING, NULL), fx.mem, 65536);
+		kernel_add(h, NULL, NOTHING, NULL);
+		h;
+	}));
+	g = graph_new();
+	window_set(kernel_add(g, NULL, NOTHING, NULL), fx.mem, 65537);
+	graph_refused(g, "node 0: kernel: kernel nothing: its access policy window, 65537 bytes at");
+	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
+	g = graph_new();
+	window_set(kernel_add(g, NULL, NOTHING, NULL), outside, 16);
+	graph_refused(g, "is device memory outside of the region");
+	ok(fx.drv.cuMemFree_v2(outside));
+}
+END_TEST
+
+/* --- every call fails in turn --- */
+
+/* When it is the call that fails, nobody but the test can try again. */
+static CUresult (*real_destroy)(CUgraph);
+static CUresult stubborn_destroy(CUgraph g)
+{
+	return real_destroy(g) ? real_destroy(g) : CUDA_SUCCESS;
+}
+
+START_TEST(every_call_fails)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf b = { 0 };
+	unsigned int n;
+	char spec[32];
+	int err;
+
+	real_destroy = fx.drv.cuGraphDestroy;
+	fx.drv.cuGraphDestroy = stubborn_destroy;
+	for (n = 1;; n++) {
+		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+		test_sim_fail(spec);
+		err = fdry_graph_read(&fx.reader, g, &b);
+		if (!test_sim_failed())
+			break;
+		test_sim_fail(NULL);
+		if (!err) {
+			/* Destroying the rehearsal failed, or asking about a number that is no pointer. */
+			ck_assert_int_eq(test_sim_live("graph"), 1);
+			fdry_buf_release(&b);
+			continue;
+		}
+		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s: %s", n, fdry_error_name(err), fdry_last_error());
+		ck_assert_ptr_null(b.data);
+		ck_assert_msg(test_sim_live("graph") == 1, "call %u leaves a graph behind", n);
+	}
+	test_sim_fail(NULL);
+	ck_assert_uint_gt(n, 100);
+	ok(err);
+	fdry_buf_release(&b);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(functions_that_are_missing)
+{
+	CUgraph g = graph_of_all();
+	struct fdry_buf b = { 0 };
+
+	fx.drv.cuGraphGetEdges_v2 = NULL;
+	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges; it came with CUDA 12.3", fdry_graph_read(&fx.reader, g, &b));
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_read");
+	TCase *tc = tcase_create("read");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_test(tc, attributes_differ_from_a_fresh_node);
+	tcase_add_test(tc, access_policy_windows);
+	tcase_add_loop_test(tc, every_call_fails, 0, 2);
+	tcase_add_test(tc, functions_that_are_missing);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

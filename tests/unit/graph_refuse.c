@@ -1,0 +1,662 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of what reading a graph refuses, by name. Where the software driver cannot
+ * make such a thing, one of its functions is replaced by one that says so.
+ */
+#include "tests/unit/graph_fixture.h"
+
+/* --- attributes --- */
+
+/* Answers of the driver that are not the software driver's own; each returns what the real function would otherwise. */
+static CUresult (*real_get)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
+static CUgraphNode marked; /* the node about which it lies */
+static CUkernelNodeAttrID lie_id;
+static CUresult lie_result;
+
+static CUresult lying_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *v)
+{
+	CUresult res = real_get(node, id, v);
+
+	if (node != marked || id != lie_id)
+		return res;
+	if (!lie_result)
+		v->deviceUpdatableKernelNode.deviceUpdatable = 1;
+	return lie_result;
+}
+
+/* A graph about whose one kernel node the driver lies. */
+static CUgraph graph_with_lie(unsigned int id, CUresult result)
+{
+	CUgraph g = graph_new();
+
+	marked = kernel_add(g, NULL, NOTHING, NULL);
+	lie_id = (CUkernelNodeAttrID)id;
+	lie_result = result;
+	real_get = fx.drv.cuGraphKernelNodeGetAttribute;
+	fx.drv.cuGraphKernelNodeGetAttribute = lying_get;
+	return g;
+}
+
+static const struct lie {
+	unsigned int id;
+	CUresult result;
+	const char *says;
+} lies[] = {
+	{ 13, CUDA_SUCCESS, "it has attribute device_updatable and kernels of the capturing process hold a handle" },
+	{ 7, CUDA_SUCCESS, "it has attribute programmatic_event and its event belongs to the application" },
+	{ 12, CUDA_SUCCESS, "it has attribute launch_completion_event and its event belongs" },
+	{ 15, CUDA_SUCCESS, "it has attribute 15, which this version does not know" },
+	{ 31, CUDA_SUCCESS, "it has attribute 31, which this version does not know" },
+	/* The software driver does not take these of nodes. */
+	{ 3, CUDA_SUCCESS, "the driver does not take its attribute synchronization_policy back" },
+	{ 6, CUDA_SUCCESS, "the driver does not take its attribute programmatic_stream_serialization back" },
+	/* What a fresh node answers this node does not. */
+	{ 9, CUDA_ERROR_INVALID_VALUE, "its attribute mem_sync_domain_map cannot be read" },
+	{ 14, CUDA_ERROR_NOT_SUPPORTED, "its attribute preferred_shared_memory_carveout cannot be read" },
+};
+
+START_TEST(attributes_that_cannot_be_restored)
+{
+	const struct lie *l = &lies[_i];
+
+	graph_refused(graph_with_lie(l->id, l->result), l->says);
+}
+END_TEST
+
+START_TEST(attribute_failures_are_not_answers)
+{
+	CUgraph g = graph_with_lie(9, CUDA_ERROR_UNKNOWN);
+	struct fdry_buf b = { 0 };
+
+	fails(FDRY_E_DRIVER, "cuGraphKernelNodeGetAttribute failed", fdry_graph_read(&fx.reader, g, &b));
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* The driver takes the attribute and then says something else: what it holds is not what we set. */
+static CUresult forgetful_set(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *v)
+{
+	(void)node;
+	(void)id;
+	(void)v;
+	return CUDA_SUCCESS;
+}
+
+START_TEST(attribute_that_does_not_stay)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
+	CUlaunchAttributeValue v = { .priority = 2 };
+
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	fx.drv.cuGraphKernelNodeSetAttribute = forgetful_set;
+	graph_refused(g, "its attributes read differently after they were set again");
+}
+END_TEST
+
+/* --- refusals: nodes --- */
+
+static void CUDA_CB host_fn(void *arg)
+{
+	(void)arg;
+}
+
+START_TEST(host_node)
+{
+	CUDA_HOST_NODE_PARAMS p = { .fn = host_fn };
+	CUgraph g = graph_new();
+	CUgraphNode a = empty_add(g, NULL), n;
+
+	ok(SIM(cuGraphAddHostNode)(&n, g, &a, 1, &p));
+	graph_refused(g, "node 1: its kind is host function: it calls code of the capturing process");
+}
+END_TEST
+
+START_TEST(child_graph_node)
+{
+	CUgraph g = graph_new(), child = graph_new();
+	CUgraphNode n;
+
+	empty_add(child, NULL);
+	ok(SIM(cuGraphAddChildGraphNode)(&n, g, NULL, 0, child));
+	ok(fx.drv.cuGraphDestroy(child));
+	graph_refused(g, "node 0: its kind is child graph");
+}
+END_TEST
+
+static CUgraphNodeType lie_type;
+static CUresult lying_type(CUgraphNode node, CUgraphNodeType *type)
+{
+	(void)node;
+	*type = lie_type;
+	return CUDA_SUCCESS;
+}
+
+static const struct {
+	CUgraphNodeType type;
+	const char *says;
+} types[] = {
+	{ CU_GRAPH_NODE_TYPE_HOST, "node 0: its kind is host function" },
+	{ CU_GRAPH_NODE_TYPE_GRAPH, "node 0: its kind is child graph" },
+	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, "node 0: its kind is external semaphore signal" },
+	{ CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, "node 0: its kind is external semaphore wait" },
+	{ CU_GRAPH_NODE_TYPE_MEM_ALLOC, "node 0: its kind is memory allocation" },
+	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
+	{ CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "node 0: its kind is batch memory operation" },
+	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
+	{ (CUgraphNodeType)99, "node 0: it is a node of type 99, which this version does not know" },
+};
+
+START_TEST(node_types)
+{
+	CUgraph g = graph_new();
+
+	empty_add(g, NULL);
+	lie_type = types[_i].type;
+	fx.drv.cuGraphNodeGetType = lying_type;
+	graph_refused(g, types[_i].says);
+}
+END_TEST
+
+/* --- refusals: events --- */
+
+START_TEST(event_recorded_only)
+{
+	CUgraph g = graph_new();
+	CUgraphNode a = empty_add(g, NULL), n;
+
+	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, &a, 1, event_new()));
+	graph_refused(g, "node 1: its event is recorded but not waited for within the graph, so it belongs to the application");
+}
+END_TEST
+
+START_TEST(event_awaited_only)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n;
+	CUevent e = event_new();
+
+	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, e));
+	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, e));
+	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, event_new()));
+	graph_refused(g, "node 2: its event is waited for but not recorded within the graph");
+}
+END_TEST
+
+/* --- refusals: copies --- */
+
+static CUDA_MEMCPY3D copy_of(CUdeviceptr src, CUdeviceptr dst)
+{
+	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = src, .srcPitch = 64,
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst, .dstPitch = 64,
+				.WidthInBytes = 64, .Height = 1, .Depth = 1 };
+}
+
+START_TEST(copy_from_host)
+{
+	CUDA_MEMCPY3D p = copy_of(0, fx.mem);
+	CUgraph g = graph_new();
+	static char host[64];
+
+	p.srcMemoryType = CU_MEMORYTYPE_HOST;
+	p.srcHost = host;
+	memcpy_add(g, NULL, p);
+	graph_refused(g, "node 0: memcpy: its source is host memory, whose content is not the image's");
+}
+END_TEST
+
+START_TEST(copy_to_host)
+{
+	CUDA_MEMCPY3D p = copy_of(fx.mem, 0);
+	CUgraph g = graph_new();
+	static char host[64];
+
+	p.dstMemoryType = CU_MEMORYTYPE_HOST;
+	p.dstHost = host;
+	memcpy_add(g, NULL, p);
+	graph_refused(g, "node 0: memcpy: its destination is host memory");
+}
+END_TEST
+
+/* What GetParams of a copy is made to say. */
+static CUDA_MEMCPY3D lie_copy;
+static CUresult lying_copy(CUgraphNode node, CUDA_MEMCPY3D *ret)
+{
+	(void)node;
+	*ret = lie_copy;
+	return CUDA_SUCCESS;
+}
+
+static CUgraph graph_with_copy(CUDA_MEMCPY3D p)
+{
+	CUgraph g = graph_new();
+
+	memcpy_add(g, NULL, copy_of(fx.mem, fx.mem + 64));
+	lie_copy = p;
+	fx.drv.cuGraphMemcpyNodeGetParams = lying_copy;
+	return g;
+}
+
+START_TEST(copy_under_unified_addressing)
+{
+	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 64);
+	void *host;
+
+	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
+	p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+	reads_as(graph_with_copy(p),
+		 "node 0 memcpy src 0x500000000000 src_pitch 64 src_height 1 dst 0x500000000040 dst_pitch 64 dst_height 1 "
+		 "width 64 height 1 depth 1\n");
+	p.srcDevice = (CUdeviceptr)(uintptr_t)host;
+	graph_refused(graph_with_copy(p), "memcpy: its source, 64 bytes at");
+	graph_refused(graph_with_copy(p), "is host memory; use memory of the region");
+	p.srcDevice = fx.mem;
+	p.dstDevice = (CUdeviceptr)(uintptr_t)host;
+	graph_refused(graph_with_copy(p), "memcpy: its destination, 64 bytes at");
+	ok(fx.drv.cuMemFreeHost(host));
+}
+END_TEST
+
+START_TEST(copy_of_arrays_and_strange_memory)
+{
+	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 64);
+
+	p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+	graph_refused(graph_with_copy(p), "its source is a CUDA array");
+	p = copy_of(fx.mem, fx.mem + 64);
+	p.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+	graph_refused(graph_with_copy(p), "its destination is a CUDA array");
+	p.dstMemoryType = 9;
+	graph_refused(graph_with_copy(p), "its destination is memory of type 9");
+	p = copy_of(fx.mem, fx.mem + 64);
+	p.dstLOD = 1;
+	graph_refused(graph_with_copy(p), "its destination has a level of detail");
+	p = copy_of(fx.mem, fx.mem + 64);
+	p.srcY = UINT64_MAX;
+	graph_refused(graph_with_copy(p), "its source lies beyond the address space");
+	p = copy_of(fx.mem, fx.mem + 64);
+	p.Height = 0;
+	graph_refused(graph_with_copy(p), "it has a size of 0");
+	p = copy_of(fx.mem, fx.mem + 64);
+	p.Height = 2;
+	p.srcPitch = 63;
+	graph_refused(graph_with_copy(p), "it has a pitch that does not fit");
+}
+END_TEST
+
+/* Offsets fold into the address; what a single row ignores does not show. */
+START_TEST(copy_is_canonical)
+{
+	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 4096);
+	CUgraph g = graph_new(), h = graph_new();
+
+	p.srcXInBytes = 16, p.srcY = 2, p.srcZ = 1, p.srcPitch = 128, p.srcHeight = 4;
+	p.dstXInBytes = 0, p.dstY = 1, p.dstZ = 0, p.dstPitch = 256, p.dstHeight = 8;
+	memcpy_add(g, NULL, p);
+	memcpy_add(h, NULL, copy_of(fx.mem + 16 + 6 * 128, fx.mem + 4096 + 256));
+	same_object(g, h);
+	g = graph_new(), h = graph_new();
+	p.Height = 2, p.Depth = 2;
+	memcpy_add(g, NULL, p);
+	p = copy_of(fx.mem + 16 + 6 * 128, fx.mem + 4096 + 256);
+	p.srcPitch = 128, p.srcHeight = 4, p.dstPitch = 256, p.dstHeight = 8, p.Height = 2, p.Depth = 2;
+	memcpy_add(h, NULL, p);
+	same_object(g, h);
+}
+END_TEST
+
+START_TEST(copy_beyond_the_allocation)
+{
+	CUDA_MEMCPY3D p = copy_of(fx.mem + 65536 - 63, fx.mem);
+	CUgraph g = graph_new();
+
+	memcpy_add(g, NULL, copy_of(fx.mem + 65536 - 64, fx.mem));
+	memcpy_add(g, NULL, copy_of(fx.mem, fx.mem + 65536 - 64));
+	same_object(g, ({
+		CUgraph h = graph_new();
+
+		memcpy_add(h, NULL, copy_of(fx.mem + 65536 - 64, fx.mem));
+		memcpy_add(h, NULL, copy_of(fx.mem, fx.mem + 65536 - 64));
+		h;
+	}));
+	graph_refused(graph_with_copy(p), "its source, 64 bytes at");
+	p = copy_of(fx.mem, fx.mem + 1024);
+	p.Height = 16;
+	p.dstPitch = 4300;
+	graph_refused(graph_with_copy(p), "its destination, 64564 bytes at");
+}
+END_TEST
+
+/* --- refusals: memsets --- */
+
+static CUDA_MEMSET_NODE_PARAMS lie_set;
+static CUresult lying_set(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *ret)
+{
+	(void)node;
+	*ret = lie_set;
+	return CUDA_SUCCESS;
+}
+
+static CUgraph graph_with_set(CUDA_MEMSET_NODE_PARAMS p)
+{
+	CUgraph g = graph_new();
+
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 1, 1 });
+	lie_set = p;
+	fx.drv.cuGraphMemsetNodeGetParams = lying_set;
+	return g;
+}
+
+START_TEST(memset_is_canonical)
+{
+	CUgraph g = graph_new();
+
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12, 1, 16, 1 });
+	same_object(g, ({
+		CUgraph h = graph_new();
+
+		memset_add(h, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 999, 0x12, 1, 16, 1 });
+		h;
+	}));
+	/* A driver may show a value as it spreads it. */
+	g = graph_new();
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12, 1, 16, 1 });
+	{
+		struct fdry_buf a = graph_object(g), b;
+		CUgraph h = graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12121212, 1, 16, 1 });
+
+		b = graph_object(h);
+		ck_assert_mem_eq(a.data, b.data, a.len);
+		fdry_buf_release(&a);
+		fdry_buf_release(&b);
+		ok(fx.drv.cuGraphDestroy(g));
+		ok(fx.drv.cuGraphDestroy(h));
+	}
+}
+END_TEST
+
+START_TEST(memset_refused)
+{
+	CUdeviceptr outside;
+
+	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }),
+		      "node 0: memset: what it sets, 16 bytes at");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }), "is device memory outside of the region");
+	ok(fx.drv.cuMemFree_v2(outside));
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ 0x1234567, 0, 0, 1, 16, 1 }), "is no memory that the driver knows");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem + 65536 - 16, 0, 0, 1, 17, 1 }), "what it sets, 17 bytes");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 3, 16, 1 }), "elements of neither 1, 2 nor 4 bytes");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 0, 1 }), "a size of 0");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 15, 0, 1, 16, 2 }), "a size that does not fit its pitch");
+}
+END_TEST
+
+/* --- refusals: kernels and arguments --- */
+
+START_TEST(code_never_seen)
+{
+	CUgraph g = graph_new();
+
+	kernel_add(g, NULL, NOTHING, NULL);
+	fx.func[NOTHING] = NULL;
+	graph_refused(g, "node 0: kernel: its code was never seen");
+}
+END_TEST
+
+/* "odd" with @word at byte @at of its packed arguments. */
+static CUgraph odd_with(uint32_t at, uint64_t word)
+{
+	uint8_t packed[ODD_BYTES];
+
+	memset(packed, 0, sizeof(packed));
+	memcpy(packed + at, &word, sizeof(word));
+	return odd_graph(packed, true);
+}
+
+START_TEST(pointer_out_of_the_region)
+{
+	const struct fdry_param *p = fx.kernels[ODD].params;
+	CUdeviceptr outside;
+	void *host;
+	char words[128];
+
+	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
+	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
+	snprintf(words, sizeof(words), "node 0: kernel: kernel odd: byte 0 of its parameter 6 is 0x%llx, which points to device memory", outside);
+	graph_refused(odd_with(p[6].offset, outside), words);
+	graph_refused(odd_with(p[6].offset, (uintptr_t)host), "which points to host memory; pass memory of the region instead");
+	graph_refused(odd_with(p[6].offset, outside + 4095), "which points to device memory outside of the region");
+	graph_refused(odd_with(p[4].offset, outside), "byte 0 of its parameter 4");
+	graph_refused(odd_with(p[3].offset, outside), "byte 0 of its parameter 3");
+	/* A multiple of 4 that is not one of 8: as in a packed struct. */
+	ck_assert_uint_eq(p[3].offset % 8, 0);
+	ck_assert_uint_eq(p[4].offset, p[3].offset + 8);
+	graph_refused(odd_with(p[3].offset + 4u, outside), "byte 4 of its parameter 3");
+	ok(fx.drv.cuMemFreeHost(host));
+	ok(fx.drv.cuMemFree_v2(outside));
+}
+END_TEST
+
+START_TEST(numbers_are_no_pointers)
+{
+	const struct fdry_param *p = fx.kernels[ODD].params;
+	static const uint64_t plain[] = { 0, 1, 65535, 0x3f8000003f800000, UINT64_MAX, 1ull << 57, 0x123456789a, TEST_BASE + REGION_SIZE / 2 };
+	size_t i;
+	CUgraph g;
+	struct fdry_buf o;
+
+	for (i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		g = odd_with(p[6].offset, plain[i]);
+		o = graph_object(g);
+		fdry_buf_release(&o);
+		ok(fx.drv.cuGraphDestroy(g));
+	}
+}
+END_TEST
+
+START_TEST(each_value_is_asked_for_once)
+{
+	CUgraph g = graph_new();
+	struct fdry_buf o;
+	int i;
+
+	for (i = 0; i < 300; i++)
+		step_add(g, NULL, i % 10, 0);
+	o = graph_object(g);
+	ck_assert_uint_ge(fx.asked, 10);
+	ck_assert_uint_le(fx.asked, 20);
+	fdry_buf_release(&o);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+START_TEST(failure_of_where_is_handed_up)
+{
+	CUgraph g = graph_new();
+	struct fdry_buf b = { 0 };
+
+	step_add(g, NULL, 7, 0);
+	fx.fail_where = fx.mem + 56;
+	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address", fdry_graph_read(&fx.reader, g, &b));
+	ok(fx.drv.cuGraphDestroy(g));
+	g = graph_new();
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 56, 0, 0, 1, 1, 1 });
+	fails(FDRY_E_DRIVER, "node 0: memset: asked for the wrong address", fdry_graph_read(&fx.reader, g, &b));
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* What GetParams of a kernel node is made to say. */
+static CUresult (*real_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *);
+static void **lie_extra;
+static CUcontext lie_ctx;
+
+static CUresult lying_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUresult res = real_params(node, p);
+
+	if (node != marked)
+		return res;
+	if (lie_ctx)
+		p->ctx = lie_ctx;
+	if (lie_extra) {
+		p->kernelParams = NULL;
+		p->extra = lie_extra;
+	}
+	return res;
+}
+
+static CUgraph graph_with_lying_params(void)
+{
+	CUgraph g = graph_new();
+	CUgraphNode n = step_add(g, NULL, 0, 3);
+
+	marked = step_add(g, &n, 0, 3);
+	real_params = fx.drv.cuGraphKernelNodeGetParams_v2;
+	fx.drv.cuGraphKernelNodeGetParams_v2 = lying_params;
+	return g;
+}
+
+START_TEST(arguments_incomplete)
+{
+	uint8_t buffer[64] = { 0 };
+	size_t size = 19;
+	void *small[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	void *none[] = { CU_LAUNCH_PARAM_END };
+	void *strange[] = { (void *)77, buffer, CU_LAUNCH_PARAM_END };
+
+	lie_extra = small;
+	graph_refused(graph_with_lying_params(), "node 1: kernel: kernel step: the driver gives 19 bytes of arguments, and parameter 2 ends at 20");
+	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
+	lie_extra = none;
+	graph_refused(graph_with_lying_params(), "the driver gives 0 bytes of arguments, and parameter 0 ends at 8");
+	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
+	lie_extra = strange;
+	graph_refused(graph_with_lying_params(), "its arguments come in a form that this version does not know");
+}
+END_TEST
+
+START_TEST(two_contexts)
+{
+	lie_extra = NULL;
+	lie_ctx = (CUcontext)(uintptr_t)0x1234;
+	graph_refused(graph_with_lying_params(), "node 1: kernel: it runs in another context than the kernels before it");
+	lie_ctx = NULL;
+}
+END_TEST
+
+/* --- refusals: edges --- */
+
+static CUresult (*real_edges)(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdgeData *, size_t *);
+static CUgraphEdgeData lie_edge;
+static CUgraphNode lie_end;
+
+static CUresult lying_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
+{
+	CUresult res = real_edges(g, from, to, data, n);
+
+	if (from) {
+		data[0] = lie_edge;
+		to[0] = lie_end ? lie_end : to[0];
+	}
+	return res;
+}
+
+START_TEST(edge_data_unknown)
+{
+	static const CUgraphEdgeData data[] = {
+		{ .type = 2 }, { .from_port = 3 }, { .to_port = 1 }, { .reserved = { 0, 0, 1 } }, { 0 },
+	};
+	static const char *const says[] = {
+		"edge 0: it has a type that this version does not know (from_port 0, to_port 0, type 2)",
+		"it has an outgoing port", "it has an incoming port", "it has reserved bytes",
+		"edge 0 of the graph ends at a node that is not in it",
+	};
+	CUgraph g = graph_new();
+	CUgraphNode n = empty_add(g, NULL);
+
+	empty_add(g, &n);
+	lie_edge = data[_i];
+	lie_end = _i == 4 ? (CUgraphNode)(uintptr_t)0x1234 : NULL;
+	real_edges = fx.drv.cuGraphGetEdges_v2;
+	fx.drv.cuGraphGetEdges_v2 = lying_edges;
+	graph_refused(g, says[_i]);
+}
+END_TEST
+
+/* --- limits --- */
+
+static size_t lie_count;
+static CUresult many_nodes(CUgraph g, CUgraphNode *nodes, size_t *n)
+{
+	(void)g;
+	(void)nodes;
+	*n = lie_count;
+	return CUDA_SUCCESS;
+}
+
+static CUresult many_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
+{
+	(void)g;
+	(void)from;
+	(void)to;
+	(void)data;
+	*n = lie_count;
+	return CUDA_SUCCESS;
+}
+
+START_TEST(too_many)
+{
+	CUgraph g = graph_new();
+	struct fdry_buf b = { 0 };
+
+	fx.drv.cuGraphGetEdges_v2 = many_edges;
+	lie_count = FDRY_GRAPH_EDGES_MAX + 1;
+	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216", fdry_graph_read(&fx.reader, g, &b));
+	fx.drv.cuGraphGetNodes = many_nodes;
+	lie_count = FDRY_GRAPH_NODES_MAX + 1;
+	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304", fdry_graph_read(&fx.reader, g, &b));
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_refuse");
+	TCase *tc = tcase_create("refuse");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_loop_test(tc, attributes_that_cannot_be_restored, 0, sizeof(lies) / sizeof(lies[0]));
+	tcase_add_test(tc, attribute_failures_are_not_answers);
+	tcase_add_test(tc, attribute_that_does_not_stay);
+	tcase_add_test(tc, host_node);
+	tcase_add_test(tc, child_graph_node);
+	tcase_add_loop_test(tc, node_types, 0, sizeof(types) / sizeof(types[0]));
+	tcase_add_test(tc, event_recorded_only);
+	tcase_add_test(tc, event_awaited_only);
+	tcase_add_test(tc, copy_from_host);
+	tcase_add_test(tc, copy_to_host);
+	tcase_add_test(tc, copy_under_unified_addressing);
+	tcase_add_test(tc, copy_of_arrays_and_strange_memory);
+	tcase_add_test(tc, copy_is_canonical);
+	tcase_add_test(tc, copy_beyond_the_allocation);
+	tcase_add_test(tc, memset_is_canonical);
+	tcase_add_test(tc, memset_refused);
+	tcase_add_test(tc, code_never_seen);
+	tcase_add_test(tc, pointer_out_of_the_region);
+	tcase_add_test(tc, numbers_are_no_pointers);
+	tcase_add_test(tc, each_value_is_asked_for_once);
+	tcase_add_test(tc, failure_of_where_is_handed_up);
+	tcase_add_test(tc, arguments_incomplete);
+	tcase_add_test(tc, two_contexts);
+	tcase_add_loop_test(tc, edge_data_unknown, 0, 5);
+	tcase_add_test(tc, too_many);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
