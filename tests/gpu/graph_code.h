@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph_code.h - for graph_fixture.h: the machine's own driver, and kernels with the names
+ * and parameters of tests/sim/kernels.c.
+ */
+#ifndef FDRY_TESTS_GPU_GRAPH_CODE_H
+#define FDRY_TESTS_GPU_GRAPH_CODE_H
+
+#include "tests/gpu/gpu.h"
+
+#define TEST_BASE 0x500000000000ull
+
+static const char code_ptx[] =
+	".version 7.0\n"
+	".target sm_52\n"
+	".address_size 64\n"
+	/* x = x * constant + salt, spins + 1 times, in the first thread */
+	".visible .entry step(.param .u64 step_x, .param .u64 step_salt, .param .u32 step_spins)\n"
+	"{\n"
+	"	.reg .b64 %x, %salt, %v;\n"
+	"	.reg .b32 %spins, %i, %a, %b, %c;\n"
+	"	.reg .pred %p;\n"
+	"	ld.param.u64 %x, [step_x];\n"
+	"	ld.param.u64 %salt, [step_salt];\n"
+	"	ld.param.u32 %spins, [step_spins];\n"
+	"	cvta.to.global.u64 %x, %x;\n"
+	"	mov.u32 %a, %ctaid.x;\n"
+	"	mov.u32 %b, %ntid.x;\n"
+	"	mov.u32 %c, %tid.x;\n"
+	"	mad.lo.u32 %c, %a, %b, %c;\n"
+	"	setp.ne.u32 %p, %c, 0;\n"
+	"	@%p ret;\n"
+	"	mov.u32 %i, 0;\n"
+	"again:\n"
+	"	ld.volatile.global.u64 %v, [%x];\n"
+	"	mad.lo.u64 %v, %v, 6364136223846793005, %salt;\n"
+	"	st.volatile.global.u64 [%x], %v;\n"
+	"	add.u32 %i, %i, 1;\n"
+	"	setp.le.u32 %p, %i, %spins;\n"
+	"	@%p bra again;\n"
+	"	ret;\n"
+	"}\n"
+	".visible .entry odd(.param .u8 odd_a, .param .u16 odd_b, .param .align 1 .b8 odd_c[3], .param .u64 odd_d,\n"
+	"	.param .align 8 .b8 odd_e[16], .param .u8 odd_f, .param .u64 odd_out, .param .f32 odd_g, .param .u8 odd_h)\n"
+	"{\n"
+	"	.reg .b64 %out, %d;\n"
+	"	.reg .b32 %v;\n"
+	"	ld.param.u64 %out, [odd_out];\n"
+	"	cvta.to.global.u64 %out, %out;\n"
+	"	ld.param.u8 %v, [odd_a];\n"
+	"	st.global.u32 [%out], %v;\n"
+	"	ld.param.u16 %v, [odd_b];\n"
+	"	st.global.u32 [%out+4], %v;\n"
+	"	ld.param.u8 %v, [odd_c+2];\n"
+	"	st.global.u32 [%out+8], %v;\n"
+	"	ld.param.u64 %d, [odd_d];\n"
+	"	st.global.u64 [%out+16], %d;\n"
+	"	ld.param.u64 %d, [odd_e+8];\n"
+	"	st.global.u64 [%out+24], %d;\n"
+	"	ld.param.u8 %v, [odd_f];\n"
+	"	st.global.u32 [%out+32], %v;\n"
+	"	ld.param.u32 %v, [odd_g];\n"
+	"	st.global.u32 [%out+36], %v;\n"
+	"	ld.param.u8 %v, [odd_h];\n"
+	"	st.global.u32 [%out+40], %v;\n"
+	"	ret;\n"
+	"}\n"
+	".visible .entry nothing()\n"
+	"{\n"
+	"	ret;\n"
+	"}\n"
+	".visible .entry reverse(.param .u64 reverse_src, .param .u64 reverse_dst, .param .u32 reverse_n)\n"
+	"{\n"
+	"	ret;\n"
+	"}\n";
+
+static inline const struct fdry_driver *code_driver(void)
+{
+	return gpu_driver();
+}
+
+/* free() them. */
+static inline void *code_bytes(void)
+{
+	return strdup(code_ptx);
+}
+
+/* A real driver does not count what is alive. */
+static inline long code_live(const char *what)
+{
+	(void)what;
+	return 0;
+}
+
+#endif
