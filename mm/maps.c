@@ -2,27 +2,15 @@
 /*
  * maps.c - reads /proc/self/maps.
  *
- * Allocates a stream's buffer and nothing else; a line that is longer than the buffer
- * loses the end of its path.
+ * Names things for messages and so never fails: what cannot be read is not there.
  */
 #include "mm/maps.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-/* Read on behind the part of a long line that did not fit. */
-static void skip_line(FILE *f, const char *line)
-{
-	int c;
-
-	if (strchr(line, '\n'))
-		return;
-	do
-		c = getc(f);
-	while (c != '\n' && c != EOF);
-}
 
 /* One line: "start-end perms offset dev inode   path". */
 static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, size_t len)
@@ -30,7 +18,7 @@ static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, 
 	uint64_t from, to;
 	int at = 0;
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %n", &from, &to, &at) < 2 || !at)
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %*s %n", &from, &to, &at) < 2)
 		return false;
 	if (from >= end || to <= start)
 		return false;
@@ -42,14 +30,14 @@ static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, 
 void fdry_maps_describe(uint64_t start, uint64_t end, char *text, size_t len)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
-	char line[512];
+	char *line = NULL;
+	size_t room = 0;
 
 	snprintf(text, len, "nothing that the kernel lists");
-	while (f && fgets(line, sizeof(line), f)) {
-		skip_line(f, line);
+	while (f && getline(&line, &room, f) > 0)
 		if (line_overlaps(line, start, end, text, len))
 			break;
-	}
+	free(line);
 	if (f)
 		fclose(f);
 }
