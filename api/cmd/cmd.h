@@ -53,6 +53,7 @@ typedef int (*cmd_fn)(const struct cmd_args *a, struct fdry_store *s);
 
 int cmd_ls(const struct cmd_args *a, struct fdry_store *s);
 int cmd_show(const struct cmd_args *a, struct fdry_store *s);
+int cmd_graph(const struct cmd_args *a, struct fdry_store *s);
 int cmd_verify(const struct cmd_args *a, struct fdry_store *s);
 int cmd_tag(const struct cmd_args *a, struct fdry_store *s);
 int cmd_rm(const struct cmd_args *a, struct fdry_store *s);

@@ -25,6 +25,7 @@ struct command {
 static const struct command commands[] = {
 	{ "ls", "", "list refs, or with --objects every object", 0, 0, BIT(OBJECTS), FDRY_STORE_READONLY, cmd_ls },
 	{ "show", "IMAGE", "describe an image, or any object", 1, 1, 0, FDRY_STORE_READONLY, cmd_show },
+	{ "graph", "IMAGE KEY", "write one of its graphs as text", 2, 2, 0, FDRY_STORE_READONLY, cmd_graph },
 	{ "verify", "", "check every object, link and ref", 0, 0, 0, -1, cmd_verify },
 	{ "tag", "IMAGE REF", "name an image", 2, 2, 0, 0, cmd_tag },
 	{ "rm", "REF...", "remove refs; gc then removes what they kept", 1, 1 << 20, 0, 0, cmd_rm },

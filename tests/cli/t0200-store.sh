@@ -33,7 +33,7 @@ id_of() { sha256sum <"$1" | cut -c 1-64; }
 # --- usage ---
 
 t "help" foundry-store --help
-t "help says every command" bash -c 'foundry-store -h | grep -c "^  [a-z]" | grep -qx 6'
+t "help says every command" bash -c 'foundry-store -h | grep -c "^  [a-z]" | grep -qx 7'
 t "version" prints "foundry-store 0.1.0" foundry-store --version
 t "no command" exits 2 foundry-store
 t "no such command" exits 2 foundry-store frob
