@@ -478,3 +478,30 @@ struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdr
 		bytes.data = c->elf.sections[v->section].data.data + v->offset;
 	return bytes;
 }
+
+uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i = c->elf.sections[section].h.info & FDRY_CUBIN_SYMBOL_BITS, found = 0;
+	const struct fdry_elf_sym *s;
+
+	if (i < c->elf.nsymbols && fdry_cubin_symbol_section(c, i) == section)
+		return i;
+	for (i = c->elf.nsymbols; i-- > 1;) {
+		s = &c->elf.symbols[i].s;
+		if (fdry_elf_sym_type(s) == FDRY_STT_FUNC && !s->value && fdry_cubin_symbol_section(c, i) == section &&
+		    (!found || s->other & FDRY_STO_ENTRY))
+			found = i;
+	}
+	return found;
+}
+
+uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsymbols; i++)
+		if (fdry_elf_sym_type(&c->elf.symbols[i].s) == FDRY_STT_SECTION &&
+		    fdry_cubin_symbol_section(c, i) == section)
+			return i;
+	return 0;
+}

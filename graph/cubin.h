@@ -89,6 +89,14 @@ const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *
 /* A variable's initial bytes; zeroes (@ret->data NULL) where the file holds none. */
 struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdry_cubin_variable *v);
 
+/* The symbol of the function that code section @section is made of, or 0. cuBLAS rewrites cubins in memory and leaves
+ * the number in sh_info as it was, so that is asked only first. */
+uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section);
+/* The symbol that stands for section @section, or 0. */
+uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section);
+
+#define FDRY_CUBIN_SYMBOL_BITS 0xffffffu /* of a code section's sh_info; the number of registers lies above */
+
 /* The section that holds code or data, or 0. */
 static inline uint32_t fdry_cubin_symbol_section(const struct fdry_cubin *c, uint32_t symbol)
 {
@@ -132,6 +140,11 @@ enum fdry_attr_symbols {
 	FDRY_ATTR_ODD,   /* not known */
 };
 enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a);
+/* Bytes at the beginning of a record's payload that are symbol indices, of four bytes each. */
+uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a);
+/* The symbol at byte @i of them. @text: the code that the record is about, or 0. A parameter bank whose number is
+ * no longer its symbol's (cuBLAS again) is taken for the code's own. UINT32_MAX where it is no symbol. */
+uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text, const struct fdry_cubin_attr *a, uint64_t i);
 
 /* The record at *@pos of an info section, *@pos moved behind it; 1, 0 at the end, -FDRY_E_BADCODE. */
 int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos, struct fdry_cubin_attr *ret) __must_check;

@@ -69,6 +69,37 @@ enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a)
 	return (enum fdry_attr_symbols)(sized[a->id] - 1);
 }
 
+uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a)
+{
+	enum fdry_attr_symbols which = fdry_cubin_attr_symbols(a);
+
+	return which == FDRY_ATTR_ALL ? a->data.len : which == FDRY_ATTR_FIRST ? 4 : 0;
+}
+
+/* .nv.constant0.K, where the driver puts K's parameters. */
+static uint32_t parameter_bank(const struct fdry_cubin *c, uint32_t text)
+{
+	static const char prefix[] = ".nv.constant0.";
+	uint32_t i;
+
+	for (i = c->sections[text].owned; i; i = c->sections[i].next_owned)
+		if (!strncmp(c->elf.sections[i].name, prefix, sizeof(prefix) - 1))
+			return i;
+	return 0;
+}
+
+uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text, const struct fdry_cubin_attr *a, uint64_t i)
+{
+	uint32_t symbol = fdry_get32(a->data.data + i), at, bank;
+
+	at = symbol < c->elf.nsymbols ? fdry_cubin_symbol_section(c, symbol) : 0;
+	if (text && a->id == FDRY_EIATTR_PARAM_CBANK && (!at || c->sections[at].owner != text)) {
+		bank = parameter_bank(c, text);
+		symbol = bank ? fdry_cubin_section_symbol(c, bank) : UINT32_MAX;
+	}
+	return symbol < c->elf.nsymbols ? symbol : UINT32_MAX;
+}
+
 int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos, struct fdry_cubin_attr *ret)
 {
 	const uint8_t *p = fdry_span_at(info, *pos, 4);

@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-#define SYMBOL_BITS 0xffffffu /* of a code section's sh_info; registers lie above */
-
 struct slice {
 	const struct fdry_cubin *c;
 	const struct fdry_reach *r;
@@ -132,18 +130,18 @@ static int prototype_put(struct slice *s, uint32_t old, uint32_t *ret)
 
 /* --- sections that are rewritten --- */
 
-static int info_words(const struct slice *s, const struct fdry_cubin_attr *a, uint8_t *to, bool *keep)
+/* @text: the code that the info is about, of which everything must stay; 0: the module's, about functions of which some go. */
+static int info_words(const struct slice *s, uint32_t text, const struct fdry_cubin_attr *a, uint8_t *to, bool *keep)
 {
-	enum fdry_attr_symbols which = fdry_cubin_attr_symbols(a);
-	uint64_t i, n = which == FDRY_ATTR_ALL ? a->data.len : which == FDRY_ATTR_FIRST ? 4 : 0;
+	uint64_t i, n = fdry_cubin_attr_words(a);
 	uint32_t symbol;
 
-	if (which == FDRY_ATTR_ODD)
+	if (fdry_cubin_attr_symbols(a) == FDRY_ATTR_ODD)
 		return fdry_fail(FDRY_E_NOSLICE, "its info attribute 0x%02x of form %u is not known", a->id, a->format);
 	*keep = true;
 	for (i = 0; i < n; i += 4) {
-		symbol = fdry_get32(a->data.data + i);
-		if (symbol >= s->c->elf.nsymbols)
+		symbol = fdry_cubin_attr_symbol(s->c, text, a, i);
+		if (symbol == UINT32_MAX)
 			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: info about no symbol; rebuild the library");
 		*keep = *keep && (!symbol || s->symbols[symbol]);
 		fdry_set32(to + i, s->symbols[symbol]);
@@ -151,8 +149,7 @@ static int info_words(const struct slice *s, const struct fdry_cubin_attr *a, ui
 	return 0;
 }
 
-/* @own: a function's own info, of which everything must stay; else the module's, about functions of which some go. */
-static int info_put(struct slice *s, struct fdry_span info, bool own)
+static int info_put(struct slice *s, struct fdry_span info, uint32_t text)
 {
 	struct fdry_cubin_attr a;
 	uint64_t pos = 0, from = 0;
@@ -164,10 +161,10 @@ static int info_put(struct slice *s, struct fdry_span info, bool own)
 		before = s->out->len;
 		err = fdry_buf_put(s->out, info.data + from, pos - from);
 		if (!err)
-			err = info_words(s, &a, s->out->data + before + 4, &keep);
+			err = info_words(s, text, &a, s->out->data + before + 4, &keep);
 		if (err)
 			return err;
-		if (!keep && own)
+		if (!keep && text)
 			return noslice("%s", "its info names a symbol that nothing else does");
 		if (!keep)
 			s->out->len = before;
@@ -303,13 +300,13 @@ static int relocs_known(const struct slice *s, uint32_t section)
 /* Code names its function's symbol. */
 static int text_header(const struct slice *s, uint32_t old, struct fdry_elf_shdr *h)
 {
-	uint32_t symbol = h->info & SYMBOL_BITS;
+	uint32_t symbol = fdry_cubin_function(s->c, old);
 
-	if (!symbol)
-		return 0; /* some tools name none, and the driver asks for none */
-	if (symbol >= s->c->elf.nsymbols || fdry_cubin_symbol_section(s->c, symbol) != old || !s->symbols[symbol])
+	if (!(h->info & FDRY_CUBIN_SYMBOL_BITS))
+		return 0; /* cuBLAS's Hopper kernels name none, and the driver asks for none */
+	if (!symbol || !s->symbols[symbol])
 		return noslice("section %.120s names no function of its own", s->c->elf.sections[old].name);
-	h->info = (h->info & ~SYMBOL_BITS) | s->symbols[symbol];
+	h->info = (h->info & ~FDRY_CUBIN_SYMBOL_BITS) | s->symbols[symbol];
 	return 0;
 }
 
@@ -376,7 +373,7 @@ static int content_put(struct slice *s, uint32_t old)
 		return symbols_put(s);
 	case FDRY_SECTION_INFO:
 	case FDRY_SECTION_OWNED_INFO:
-		return info_put(s, es->data, s->c->sections[old].kind == FDRY_SECTION_OWNED_INFO);
+		return info_put(s, es->data, s->c->sections[old].owner);
 	case FDRY_SECTION_CALLGRAPH:
 		return calls_put(s);
 	case FDRY_SECTION_PROTOTYPE:

@@ -50,52 +50,86 @@ static uint32_t section_find(const struct fdry_cubin *c, const char *name)
 	return 0;
 }
 
+/* Is a section one of those that a slice must have? */
+static bool stays(const struct check *k, uint32_t i)
+{
+	switch (k->old->sections[i].kind) {
+	case FDRY_SECTION_MODULE:
+	case FDRY_SECTION_INFO:
+	case FDRY_SECTION_CALLGRAPH:
+	case FDRY_SECTION_PROTOTYPE:
+		return true;
+	default:
+		return k->r->sections[i];
+	}
+}
+
+/* Is a symbol one of those? Variables that nothing reaches go, though their section stays. */
+static bool symbol_stays(const struct check *k, uint32_t symbol)
+{
+	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
+
+	if (!at || (k->old->sections[at].kind == FDRY_SECTION_DATA &&
+		    fdry_elf_sym_type(&k->old->elf.symbols[symbol].s) != FDRY_STT_SECTION))
+		return symbol && k->r->symbols[symbol];
+	return stays(k, at);
+}
+
 /* --- info --- */
 
-static bool words_same(const struct check *k, const struct fdry_cubin_attr *a, const struct fdry_cubin_attr *b)
+/* The info of code @old and of code @new, or of the module where both are 0. */
+struct info {
+	struct fdry_span old_bytes, new_bytes;
+	uint32_t old, new;
+	const char *name;
+};
+
+static bool words_same(const struct check *k, const struct info *n, const struct fdry_cubin_attr *a,
+		       const struct fdry_cubin_attr *b)
 {
-	enum fdry_attr_symbols which = fdry_cubin_attr_symbols(a);
-	uint64_t i, n = which == FDRY_ATTR_ALL ? a->data.len : which == FDRY_ATTR_FIRST ? 4 : 0;
+	uint64_t i, words = fdry_cubin_attr_words(a);
 	uint32_t x, y;
 
 	if (a->format != b->format || a->id != b->id || a->data.len != b->data.len ||
 	    (a->format != FDRY_EIFMT_SIZED && a->value != b->value))
 		return false;
-	for (i = 0; i < n; i += 4) {
-		x = fdry_get32(a->data.data + i);
+	for (i = 0; i < words; i += 4) {
+		x = fdry_cubin_attr_symbol(k->old, n->old, a, i);
 		y = fdry_get32(b->data.data + i);
-		if (x >= k->old->elf.nsymbols || y >= k->new->elf.nsymbols || !same_symbol(k, x, y))
+		if (x == UINT32_MAX || y >= k->new->elf.nsymbols || !same_symbol(k, x, y))
 			return false;
 	}
-	return !memcmp(a->data.data + n, b->data.data + n, a->data.len - n);
+	return !memcmp(a->data.data + words, b->data.data + words, a->data.len - words);
 }
 
-/* Is a record of the module's info about a function that stays? */
-static bool record_stays(const struct check *k, const struct fdry_cubin_attr *a)
+/* Are all functions that a record is about among those that stay? */
+static bool record_stays(const struct check *k, const struct info *n, const struct fdry_cubin_attr *a)
 {
-	uint32_t symbol, at;
+	uint64_t i, words = fdry_cubin_attr_words(a);
+	uint32_t symbol;
 
-	if (fdry_cubin_attr_symbols(a) != FDRY_ATTR_FIRST)
-		return true;
-	symbol = fdry_get32(a->data.data);
-	at = symbol < k->old->elf.nsymbols ? fdry_cubin_symbol_section(k->old, symbol) : 0;
-	return !symbol || (at ? k->r->sections[at] : k->r->symbols[symbol]);
+	for (i = 0; i < words; i += 4) {
+		symbol = fdry_cubin_attr_symbol(k->old, n->old, a, i);
+		if (symbol == UINT32_MAX || (symbol && !symbol_stays(k, symbol)))
+			return false;
+	}
+	return true;
 }
 
-static int info_check(const struct check *k, struct fdry_span old, struct fdry_span new, const char *name)
+static int info_check(const struct check *k, const struct info *n)
 {
 	struct fdry_cubin_attr a, b;
 	uint64_t i = 0, j = 0;
 	int got, had;
 
-	while ((got = fdry_cubin_attr_next(old, &i, &a)) > 0) {
-		if (!record_stays(k, &a))
+	while ((got = fdry_cubin_attr_next(n->old_bytes, &i, &a)) > 0) {
+		if (!record_stays(k, n, &a))
 			continue;
-		had = fdry_cubin_attr_next(new, &j, &b);
-		if (had <= 0 || !words_same(k, &a, &b))
-			return differs("the info", name);
+		had = fdry_cubin_attr_next(n->new_bytes, &j, &b);
+		if (had <= 0 || !words_same(k, n, &a, &b))
+			return differs("the info", n->name);
 	}
-	return got || j != new.len ? differs("the info", name) : 0;
+	return got || j != n->new_bytes.len ? differs("the info", n->name) : 0;
 }
 
 /* --- relocations --- */
@@ -125,19 +159,6 @@ static int relocs_check(const struct check *k, uint32_t old, uint32_t new)
 
 /* --- sections --- */
 
-static bool stays(const struct check *k, uint32_t i)
-{
-	switch (k->old->sections[i].kind) {
-	case FDRY_SECTION_MODULE:
-	case FDRY_SECTION_INFO:
-	case FDRY_SECTION_CALLGRAPH:
-	case FDRY_SECTION_PROTOTYPE:
-		return true;
-	default:
-		return k->r->sections[i];
-	}
-}
-
 static bool headers_same(const struct check *k, uint32_t i, uint32_t j)
 {
 	const struct fdry_elf_shdr *a = &k->old->elf.sections[i].h, *b = &k->new->elf.sections[j].h;
@@ -150,15 +171,18 @@ static bool headers_same(const struct check *k, uint32_t i, uint32_t j)
 
 static bool text_same(const struct check *k, uint32_t i, uint32_t j)
 {
-	uint32_t a = k->old->elf.sections[i].h.info, b = k->new->elf.sections[j].h.info, mask = (1u << 24) - 1;
+	uint32_t a = k->old->elf.sections[i].h.info, b = k->new->elf.sections[j].h.info;
+	uint32_t x = fdry_cubin_function(k->old, i), y = b & FDRY_CUBIN_SYMBOL_BITS;
 
-	return a >> 24 == b >> 24 && (a & mask) < k->old->elf.nsymbols && (b & mask) < k->new->elf.nsymbols &&
-	       same_symbol(k, a & mask, b & mask);
+	if (!(a & FDRY_CUBIN_SYMBOL_BITS))
+		return a == b;
+	return !((a ^ b) & ~FDRY_CUBIN_SYMBOL_BITS) && x && y < k->new->elf.nsymbols && same_symbol(k, x, y);
 }
 
 static int content_check(const struct check *k, uint32_t i, uint32_t j)
 {
 	const struct fdry_elf_section *a = &k->old->elf.sections[i], *b = &k->new->elf.sections[j];
+	struct info n = { .old_bytes = a->data, .new_bytes = b->data, .name = a->name };
 
 	switch (k->old->sections[i].kind) {
 	case FDRY_SECTION_CALLGRAPH:
@@ -166,7 +190,9 @@ static int content_check(const struct check *k, uint32_t i, uint32_t j)
 		return 0; /* by calls_check() */
 	case FDRY_SECTION_INFO:
 	case FDRY_SECTION_OWNED_INFO:
-		return info_check(k, a->data, b->data, a->name);
+		n.old = k->old->sections[i].owner;
+		n.new = k->new->sections[j].owner;
+		return info_check(k, &n);
 	case FDRY_SECTION_TEXT:
 		if (!text_same(k, i, j))
 			return differs("the function", a->name);
@@ -228,13 +254,6 @@ static bool call_same(const struct check *k, const struct fdry_cubin_call *a, co
 		return false;
 	return a->part == FDRY_CALL_DIRECT || a->part == FDRY_CALL_RESOLVED ? same_symbol(k, a->to, b->to) :
 									      prototype_same(k, a->to, b->to);
-}
-
-static bool symbol_stays(const struct check *k, uint32_t symbol)
-{
-	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
-
-	return at ? k->r->sections[at] : symbol && k->r->symbols[symbol];
 }
 
 static int calls_check(const struct check *k)
