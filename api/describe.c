@@ -103,13 +103,16 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	return err;
 }
 
-static int describe(struct fdry_get *get, const struct fdry_oid *id, struct fdry_buf *ret)
+static int describe(struct fdry_get *get, const char *name, struct fdry_buf *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
+	struct fdry_oid id;
 	int err;
 
-	err = fdry_get_object(get, id, &bytes);
+	err = fdry_get_resolve(get, name, &id);
+	if (!err)
+		err = fdry_get_object(get, &id, &bytes);
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
@@ -121,16 +124,13 @@ static int describe(struct fdry_get *get, const struct fdry_oid *id, struct fdry
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 {
 	struct fdry_get *get;
-	struct fdry_oid id;
 	struct fdry_buf text = { 0 };
 	int err;
 
-	err = fdry_store_resolve(store, name, &id);
-	if (!err)
-		err = fdry_get_begin(store, &get);
+	err = fdry_get_begin(store, &get);
 	if (err)
 		return err;
-	err = describe(get, &id, &text);
+	err = describe(get, name, &text);
 	fdry_get_end(get);
 	if (!err)
 		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */

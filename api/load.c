@@ -60,7 +60,7 @@ static int manifest_get(struct fdry_image *img, struct fdry_get *get, const char
 {
 	int err;
 
-	err = fdry_store_resolve(img->store, name, &img->id);
+	err = fdry_get_resolve(get, name, &img->id);
 	if (!err)
 		err = fdry_get_object(get, &img->id, &img->bytes);
 	if (!err)

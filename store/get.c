@@ -83,6 +83,17 @@ static void turn_end(struct fdry_get *g)
 		fdry_txn_abort(&g->txn);
 }
 
+int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret)
+{
+	int err = turn_begin(g);
+
+	if (err)
+		return err;
+	err = fdry_ref_resolve(&g->txn, name, ret);
+	turn_end(g);
+	return err;
+}
+
 int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret)
 {
 	int err = turn_begin(g);

@@ -150,6 +150,8 @@ struct fdry_ref {
 	uint64_t change;
 };
 int fdry_ref_find(struct fdry_txn *t, const char *name, bool *found, struct fdry_ref *ret) __must_check;
+/* fdry_store_resolve() in a transaction; checks the name. */
+int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
 int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid) __must_check;
 

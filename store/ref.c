@@ -335,24 +335,31 @@ static int prefix_resolve(struct fdry_txn *t, const char *digits, struct fdry_oi
 	return 0;
 }
 
-static int resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
+static int resolve_id(struct fdry_txn *t, const char *hex, struct fdry_oid *ret)
 {
-	size_t len = strlen(name);
 	struct fdry_record rec;
 	struct fdry_oid oid;
+	int err = fdry_oid_parse(hex, &oid);
+
+	if (!err)
+		err = fdry_record_need(t, &oid, &rec);
+	if (!err)
+		*ret = oid;
+	return err;
+}
+
+int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
+{
+	size_t len = strlen(name);
 	struct fdry_ref ref;
 	bool found = false;
 	int err;
 
-	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len)) {
-		err = fdry_oid_parse(name, &oid);
-		if (!err)
-			err = fdry_record_need(t, &oid, &rec);
-		if (!err)
-			*ret = oid;
-		return err;
-	}
-	err = fdry_ref_find(t, name, &found, &ref);
+	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
+		return resolve_id(t, name, ret);
+	err = fdry_ref_check(name);
+	if (!err)
+		err = fdry_ref_find(t, name, &found, &ref);
 	if (err)
 		return err;
 	if (!found && len >= PREFIX_MIN && is_hex(name, len))
@@ -366,16 +373,13 @@ static int resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
 int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret)
 {
 	struct fdry_txn t;
-	size_t len = strlen(name);
 	int err = fdry_store_check(s);
 
-	if (!err && !(len == 2 * FDRY_OID_SIZE && is_hex(name, len)))
-		err = fdry_ref_check(name);
 	if (!err)
 		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
-	err = resolve(&t, name, ret);
+	err = fdry_ref_resolve(&t, name, ret);
 	fdry_txn_abort(&t);
 	return err;
 }

@@ -114,6 +114,8 @@ struct fdry_get;
 
 /* Begin to load: one consistent view of the store. Waits for a collection as fdry_put_begin() does. */
 int fdry_get_begin(struct fdry_store *s, struct fdry_get **ret) __must_check;
+/* fdry_store_resolve() within the session's view: what it finds, the session can get. */
+int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret) __must_check;
 /* A verified copy, decompressed, appended to @ret, which is as it was on failure. FDRY_E_NOENT, FDRY_E_CORRUPT. */
 int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
 /* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid until fdry_get_end().

@@ -58,7 +58,7 @@ static void setup(void)
 	struct fdry_put *p;
 	int i;
 
-	dir_setup();
+	dir_setup_in("/dev/shm");
 	s = store_make();
 	ok(fdry_put_begin(s, &p));
 	for (i = 0; i < CHUNKS; i++) {

@@ -6,7 +6,7 @@ static struct fdry_store *s;
 
 static void setup(void)
 {
-	dir_setup();
+	dir_setup_in("/dev/shm");
 	s = store_make();
 }
 
@@ -172,6 +172,26 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 }
 END_TEST
 
+/* What a session resolves, it can get: both in the view that it began with. */
+START_TEST(a_session_resolves_in_its_own_view)
+{
+	struct fdry_oid old = seal(s, 1, 1, 100, "r"), new, got;
+	struct fdry_get *g;
+
+	ok(fdry_get_begin(s, &g));
+	new = seal(s, 10, 1, 100, "r");
+	seal(s, 20, 1, 100, "later");
+	ok(fdry_store_resolve(s, "r", &got));
+	ck_assert(fdry_oid_eq(&got, &new));
+	ok(fdry_get_resolve(g, "r", &got));
+	ck_assert(fdry_oid_eq(&got, &old));
+	check_object(g, &got, "image 1 1 100", 13);
+	fails(NOENT, "'later'", fdry_get_resolve(g, "later", &got));
+	fails(NAME, "'a b'", fdry_get_resolve(g, "a b", &got));
+	fdry_get_end(g);
+}
+END_TEST
+
 static int commit(struct fdry_put *p, const char *text, struct fdry_oid *ret)
 {
 	return fdry_put_commit(p, text, strlen(text), NULL, 0, "name", ret, NULL);
@@ -224,6 +244,7 @@ int main(void)
 	tcase_add_test(tc, refs_are_set_listed_and_deleted);
 	tcase_add_test(tc, an_image_that_lacks_something_is_not_named);
 	tcase_add_test(tc, images_are_found_by_ref_id_and_prefix);
+	tcase_add_test(tc, a_session_resolves_in_its_own_view);
 	tcase_add_test(tc, of_two_seals_under_one_name_one_wins);
 	suite_add_tcase(suite, tc);
 	return run(suite);

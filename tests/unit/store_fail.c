@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of a store when what it stands on fails: every allocation and every call of the
+ * kernel that it makes, one after the other, once and from then on.
+ *
+ * The calls are replaced in this program, for LMDB and the other libraries too. For each one
+ * a child works with a store until that call fails; it may get errors, never crash or hang;
+ * then nothing fails any more and the same work must succeed in the same process. Whatever
+ * happened, the store is sound and holds what it held.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include "tests/unit/store_test.h"
+
+/* --- failing --- */
+
+enum { CALLS, MEMORY };
+
+static struct {
+	bool on;
+	int what;
+	long left; /* calls until one fails */
+	bool ever; /* and all later ones */
+	long seen;
+} fault;
+
+/* Does this call fail? */
+static bool fails_now(int what)
+{
+	if (!fault.on || fault.what != what)
+		return false;
+	fault.seen++;
+	if (fault.left > 0 && --fault.left == 0)
+		return fault.ever ? (fault.left = -1) : true;
+	return fault.left < 0;
+}
+
+/* Seen by the shared libraries, instead of the C library's. */
+#pragma GCC visibility push(default)
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define REPLACED(type, name, args, call, error, bad) \
+	type name args; \
+	type name args \
+	{ \
+		static __typeof__(&name) real; \
+		if (!real) \
+			real = REAL(name); \
+		if (fails_now(CALLS)) { \
+			errno = error; \
+			return bad; \
+		} \
+		return real call; \
+	}
+
+REPLACED(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at), ENOSPC, -1)
+REPLACED(ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at), ENOSPC, -1)
+REPLACED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), ENOSPC, -1)
+REPLACED(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), ENOSPC, -1)
+REPLACED(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n), ENOSPC, -1)
+REPLACED(ssize_t, pread, (int fd, void *p, size_t n, off_t at), (fd, p, n, at), EIO, -1)
+REPLACED(ssize_t, pread64, (int fd, void *p, size_t n, off_t at), (fd, p, n, at), EIO, -1)
+REPLACED(int, fdatasync, (int fd), (fd), EIO, -1)
+REPLACED(int, fsync, (int fd), (fd), EIO, -1)
+REPLACED(int, ftruncate, (int fd, off_t n), (fd, n), ENOSPC, -1)
+REPLACED(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC, -1)
+REPLACED(int, flock, (int fd, int op), (fd, op), EIO, -1)
+REPLACED(int, renameat, (int a, const char *p, int b, const char *q), (a, p, b, q), EIO, -1)
+REPLACED(void *, mmap, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
+REPLACED(void *, mmap64, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
+
+/* Sanitizers have an allocator of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WITH_MEMORY 0
+#else
+#define WITH_MEMORY 1
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+
+void *malloc(size_t n)
+{
+	return fails_now(MEMORY) ? errno = ENOMEM, NULL : __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	return fails_now(MEMORY) ? errno = ENOMEM, NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *p, size_t n)
+{
+	return fails_now(MEMORY) ? errno = ENOMEM, NULL : __libc_realloc(p, n);
+}
+#endif
+
+#pragma GCC visibility pop
+
+/* --- the work --- */
+
+static struct fdry_oid kept; /* an image that is there from the start */
+static char kernel_bytes[3000];
+
+static int seal_some(struct fdry_store *s, struct fdry_oid chunks[3])
+{
+	struct fdry_oid oid;
+	uint8_t data[9000];
+	struct fdry_put *p;
+	int i, err = fdry_put_begin(s, &p);
+
+	if (err)
+		return err;
+	for (i = 0; i < 3 && !err; i++) {
+		noise(50 + (uint64_t)i, data, sizeof(data));
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &chunks[i]);
+	}
+	if (!err)
+		err = fdry_put_object(p, FDRY_OBJECT_KERNEL, kernel_bytes, sizeof(kernel_bytes), chunks, 1, &oid);
+	if (!err)
+		return fdry_put_commit(p, "new", 3, chunks, 3, "new", &oid, NULL);
+	fdry_put_abort(p);
+	return err;
+}
+
+static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
+{
+	struct fdry_buf b = { 0 };
+	struct fdry_span span;
+	struct fdry_get *g;
+	struct fdry_oid oid;
+	int err = fdry_get_begin(s, &g);
+
+	if (err)
+		return err;
+	err = fdry_store_resolve(s, "new", &oid);
+	if (!err)
+		err = fdry_get_object(g, &oid, &b);
+	if (!err && (b.len != 3 || memcmp(b.data, "new", 3)))
+		err = 1;
+	if (!err)
+		err = fdry_get_map(g, &chunks[1], &span);
+	if (!err)
+		err = fdry_get_verify(g, &chunks[1], span, false);
+	fdry_get_end(g);
+	fdry_buf_release(&b);
+	return err;
+}
+
+static int ignore_object(void *arg, const struct fdry_object_info *info)
+{
+	(void)arg, (void)info;
+	return 0;
+}
+
+/* 0, or the first error. */
+static int work(void)
+{
+	struct fdry_gc_report r;
+	struct fdry_oid chunks[3];
+	struct fdry_store *s;
+	int err = fdry_store_open(path, 0, &s);
+
+	if (err)
+		return err;
+	err = seal_some(s, chunks);
+	if (!err)
+		err = load_some(s, chunks);
+	if (!err)
+		err = fdry_ref_set(s, "other", &kept);
+	if (!err)
+		err = fdry_ref_delete(s, "other");
+	if (!err)
+		err = fdry_store_each(s, ignore_object, NULL);
+	if (!err)
+		err = fdry_store_reach(s, &kept, ignore_object, NULL);
+	if (!err)
+		err = fdry_ref_delete(s, "new");
+	if (!err)
+		err = fdry_store_gc(s, false, &r);
+	fdry_store_close(s);
+	return err;
+}
+
+enum { FAILED_WELL, NOTHING_FAILED, NO_SENTENCE, NOT_AGAIN };
+
+/* In a child: fail at call @nr, then work again. */
+static int trial(int what, long nr, bool ever)
+{
+	int err;
+
+	fault.what = what;
+	fault.left = nr;
+	fault.ever = ever;
+	fault.seen = 0;
+	fault.on = true;
+	err = work();
+	fault.on = false;
+	if (fault.seen < nr)
+		return err ? NOT_AGAIN : NOTHING_FAILED;
+	if (err && (err > 0 || !*fdry_last_error()))
+		return NO_SENTENCE;
+	err = work();
+	if (err)
+		fprintf(stderr, "afterwards: %s: %s\n", fdry_error_name(err), fdry_last_error());
+	return err ? NOT_AGAIN : FAILED_WELL;
+}
+
+static int trial_in_child(int what, long nr, bool ever)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		alarm(60);
+		_exit(trial(what, nr, ever));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "call %ld%s: the child was ended by signal %d", nr, ever ? " and all after it" : "",
+		      WTERMSIG(status));
+	return WEXITSTATUS(status);
+}
+
+static void every_one(int what, bool ever)
+{
+	int got = FAILED_WELL;
+	struct fdry_store *s;
+	struct fdry_oid oid;
+	long nr;
+
+	for (nr = 1; got != NOTHING_FAILED; nr++) {
+		got = trial_in_child(what, nr, ever);
+		ck_assert_msg(got <= NOTHING_FAILED, "call %ld%s: %s", nr, ever ? " and all after it" : "",
+			      got == NO_SENTENCE ? "no sentence" : "does not work afterwards");
+		if (nr % 10)
+			continue;
+		ok(fdry_store_open(path, 0, &s));
+		check_sound(s);
+		ok(fdry_ref_get(s, "kept", &oid));
+		ck_assert(fdry_oid_eq(&oid, &kept));
+		fdry_store_close(s);
+	}
+	ck_assert_int_gt(nr, 40); /* LMDB's calls are among them */
+	fprintf(stderr, "%ld %s made to fail%s\n", nr - 2, what == MEMORY ? "allocations" : "calls", ever ? " for ever" : "");
+}
+
+static void setup(void)
+{
+	struct fdry_store *s;
+
+	dir_setup_in("/dev/shm");
+	s = store_make();
+	kept = seal(s, 1, 3, 9000, "kept");
+	fdry_store_close(s);
+}
+
+static void teardown(void)
+{
+	dir_teardown();
+}
+
+START_TEST(every_call_fails_once)
+{
+	every_one(CALLS, false);
+}
+END_TEST
+
+START_TEST(every_call_fails_for_ever)
+{
+	every_one(CALLS, true);
+}
+END_TEST
+
+START_TEST(every_allocation_fails_once)
+{
+	if (WITH_MEMORY)
+		every_one(MEMORY, false);
+}
+END_TEST
+
+START_TEST(every_allocation_fails_for_ever)
+{
+	if (WITH_MEMORY)
+		every_one(MEMORY, true);
+}
+END_TEST
+
+/* Making a store: what is made half is either nothing or can be finished. */
+START_TEST(every_call_fails_while_a_store_is_made)
+{
+	struct fdry_store *s;
+	int status, what;
+	bool more;
+	pid_t pid;
+	long nr;
+
+	for (what = 0; what <= WITH_MEMORY; what++)
+		for (nr = 1, more = true; more; nr++) {
+			nftw(path, rm_one, 16, FTW_DEPTH | FTW_PHYS);
+			pid = fork();
+			if (!pid) {
+				alarm(60);
+				fault.what = what;
+				fault.left = nr;
+				fault.on = true;
+				status = fdry_store_open(path, FDRY_STORE_CREATE, &s);
+				fault.on = false;
+				if (fault.seen < nr)
+					_exit(status ? 2 : 1);
+				if (!status)
+					fdry_store_close(s);
+				_exit(fdry_store_open(path, FDRY_STORE_CREATE, &s) || seal_some(s, &(struct fdry_oid[3]){ 0 }[0]) ? 3 : 0);
+			}
+			ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+			ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) < 2, "call %ld: status %#x", nr, status);
+			more = !WEXITSTATUS(status);
+		}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_fail");
+	TCase *tc = tcase_create("fail");
+
+	memset(kernel_bytes, 'k', sizeof(kernel_bytes));
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, every_call_fails_once);
+	tcase_add_test(tc, every_call_fails_for_ever);
+	tcase_add_test(tc, every_allocation_fails_once);
+	tcase_add_test(tc, every_allocation_fails_for_ever);
+	tcase_add_test(tc, every_call_fails_while_a_store_is_made);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
