@@ -8,7 +8,7 @@
  *	FDRY_SIM_CC              compute capability, "9.0"
  *	FDRY_SIM_MEMORY          device memory in bytes, K, M or G may follow (8G)
  *	FDRY_SIM_DRIVER_VERSION  as cuDriverGetVersion says (13000); newer functions are hidden
- *	FDRY_SIM_FAIL            as fdry_sim_fail()
+ *	FDRY_SIM_FAIL            as fdry_sim_fail(); where it is malformed, every call fails
  */
 #ifndef FDRY_ARCH_SIM_CONTROL_H
 #define FDRY_ARCH_SIM_CONTROL_H

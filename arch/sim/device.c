@@ -5,6 +5,7 @@
  * What the environment says is read once, at the first cuInit.
  */
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,11 @@ static bool count_parse(const char *s)
 static CUresult environment_read(void)
 {
 	const char *devices = getenv("FDRY_SIM_DEVICES"), *cc = getenv("FDRY_SIM_CC");
-	const char *memory = getenv("FDRY_SIM_MEMORY");
+	const char *memory = getenv("FDRY_SIM_MEMORY"), *version = getenv("FDRY_SIM_DRIVER_VERSION");
+	unsigned long long n;
 
+	if (version && (!number(&version, INT_MAX, &n) || *version || !n))
+		return CUDA_ERROR_INVALID_VALUE;
 	if ((devices && !count_parse(devices)) || (cc && !cc_parse(cc)) || (memory && !memory_parse(memory)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;

@@ -77,6 +77,8 @@ CUresult sim_enter(enum sim_fn fn)
 	if (entries[fn].kind == QUIET)
 		return CUDA_SUCCESS;
 	res = sim_fault(fn);
+	if (!res && sim_op_in_callback())
+		res = CUDA_ERROR_NOT_PERMITTED;
 	if (!res && entries[fn].kind != EARLY && !__atomic_load_n(&initialised, __ATOMIC_ACQUIRE))
 		res = CUDA_ERROR_NOT_INITIALIZED;
 	return res;

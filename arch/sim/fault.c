@@ -92,14 +92,21 @@ static int fault_set(const char *spec)
 	return ret;
 }
 
+/* What the environment asks for; a typing error must not pass for "nothing fails". */
+static bool environment_ok(void)
+{
+	if (started)
+		return true;
+	started = !fault_set(getenv("FDRY_SIM_FAIL"));
+	return started;
+}
+
 static CUresult fault_count(enum sim_fn fn)
 {
 	unsigned long n;
 
-	if (!started) {
-		started = true;
-		fault_set(getenv("FDRY_SIM_FAIL"));
-	}
+	if (!environment_ok())
+		return CUDA_ERROR_INVALID_VALUE;
 	calls[fn]++;
 	calls_all++;
 	if (!fault.armed || (fault.fn != ANY && fault.fn != (int)fn))

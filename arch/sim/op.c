@@ -15,6 +15,7 @@
 #include "arch/sim/sim.h"
 
 static __thread sigjmp_buf *guard;
+static __thread bool in_callback;
 static struct sigaction old_segv, old_bus;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -169,6 +170,11 @@ static CUresult kernel_run(const struct sim_op *op)
 	return res;
 }
 
+bool sim_op_in_callback(void)
+{
+	return in_callback;
+}
+
 CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 {
 	switch (op->kind) {
@@ -182,7 +188,9 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 	case SIM_OP_EVENT_WAIT:
 		return wait_run(&op->event);
 	case SIM_OP_HOST:
+		in_callback = true;
 		op->host.fn(op->host.userData);
+		in_callback = false;
 		return CUDA_SUCCESS;
 	case SIM_OP_CALL:
 		return op->call.run(op->call.data, ctx);

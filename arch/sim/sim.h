@@ -304,6 +304,8 @@ struct sim_op {
 
 /* Do @op now, on the calling thread, WITHOUT the lock. Answers what broke, such as ILLEGAL_ADDRESS. */
 CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx);
+/* Is this thread in a host function that a stream called? Those may not call the driver. */
+bool sim_op_in_callback(void);
 /* A second one that owns what it owns. SIM_OP_CALL cannot be copied. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret);
 void sim_op_clear(struct sim_op *op); /* gives back what it owns; NONE afterwards */

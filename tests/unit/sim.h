@@ -18,8 +18,8 @@
 #include "arch/driver.h"
 
 /*
- * A device address that is free under every sanitizer and in every process; a terabyte
- * follows. The thread sanitizer knows nothing of what lies elsewhere.
+ * A device address that is free under every sanitizer and in every process; 64 gigabytes
+ * follow. The thread sanitizer knows nothing of what lies elsewhere.
  */
 #ifdef __SANITIZE_THREAD__
 #define TEST_BASE 0x7e8000000000ull
@@ -30,6 +30,18 @@
 #endif
 #ifndef TEST_BASE
 #define TEST_BASE 0x500000000000ull
+#endif
+
+/* Under a sanitizer a crash ends in its report, not in the signal. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
 #endif
 
 /* A file of the build folder, which tests/run names. */

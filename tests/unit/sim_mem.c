@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The software driver: devices, contexts, memory, making calls fail. */
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/unit/sim.h"
@@ -193,14 +194,14 @@ START_TEST(reserve_honours_a_free_hint)
 	CUdeviceptr p, q;
 
 	drv = test_sim();
-	ok(drv->cuMemAddressReserve(&p, (size_t)1 << 40, 0, TEST_BASE, 0));
+	ok(drv->cuMemAddressReserve(&p, (size_t)64 << 30, 0, TEST_BASE, 0));
 	ck_assert_uint_eq(p, TEST_BASE);
 	ok(drv->cuMemAddressReserve(&q, BLOCK, 0, TEST_BASE + BLOCK, 0));
 	ck_assert_uint_ne(q, TEST_BASE + BLOCK);
 	ck_assert_uint_eq(q % BLOCK, 0);
 	fails(drv->cuMemAddressFree(p, BLOCK), CUDA_ERROR_INVALID_VALUE);
-	ok(drv->cuMemAddressFree(p, (size_t)1 << 40));
-	fails(drv->cuMemAddressFree(p, (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+	ok(drv->cuMemAddressFree(p, (size_t)64 << 30));
+	fails(drv->cuMemAddressFree(p, (size_t)64 << 30), CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuMemAddressFree(q, BLOCK));
 	ok(drv->cuMemAddressReserve(&q, BLOCK, 64 * MIB, 0, 0));
 	ck_assert_uint_eq(q % (64 * MIB), 0);
@@ -294,8 +295,9 @@ START_TEST(memory_that_is_shared)
 	size_t free0, free1, total;
 	uint32_t word = 77, back = 0;
 	CUdeviceptr p;
-	int fd;
+	int fd, foreign, lowest = dup(0);
 
+	close(lowest);
 	drv = test_sim();
 	plain = create(BLOCK);
 	*(void **)&export = test_sim_symbol("cuMemExportToShareableHandle");
@@ -304,7 +306,11 @@ START_TEST(memory_that_is_shared)
 	prop.requestedHandleTypes = type;
 	ok(drv->cuMemCreate(&h, BLOCK, &prop, 0));
 	ok(export(&fd, h, type, 0));
-	fails(import(&other, NULL, type), CUDA_ERROR_INVALID_VALUE); /* standard input */
+	foreign = memfd_create("somebody-else-s-0", 0);
+	ck_assert_int_eq(ftruncate(foreign, BLOCK), 0);
+	fails(import(&other, (void *)(intptr_t)foreign, type), CUDA_ERROR_INVALID_VALUE);
+	fails(import(&other, (void *)(intptr_t)-1, type), CUDA_ERROR_INVALID_VALUE);
+	close(foreign);
 	ok(drv->cuMemGetInfo_v2(&free0, &total));
 	ok(import(&other, (void *)(intptr_t)fd, type));
 	ok(drv->cuMemGetInfo_v2(&free1, &total));
@@ -325,6 +331,7 @@ START_TEST(memory_that_is_shared)
 	ok(drv->cuMemGetInfo_v2(&free1, &total));
 	ck_assert_uint_eq(free1, total);
 	ck_assert_int_eq(test_sim_live("memory"), 0);
+	ck_assert_int_le(dup(0), lowest + 1); /* the file of all memory stays open, no other */
 }
 END_TEST
 
@@ -390,6 +397,61 @@ START_TEST(malformed_failures)
 }
 END_TEST
 
+/* What a context leaves behind, but for what belongs to no context. */
+START_TEST(everything_goes_with_its_context)
+{
+	CUmemGenericAllocationHandle h;
+	CUdeviceptr p, q;
+	CUlibrary lib;
+	CUmodule mod;
+	CUstream s;
+	CUevent e;
+	size_t len;
+	void *host, *own = aligned_alloc(4096, 4096), *cubin;
+
+	drv = test_sim();
+	cubin = test_sim_cubin("kernels", &len);
+	memset(own, 0, 4096);
+	ok(drv->cuMemAlloc_v2(&p, 100));
+	ok(drv->cuMemAllocHost_v2(&host, 100));
+	ok(drv->cuMemHostRegister_v2(own, 4096, 0));
+	ok(drv->cuStreamCreate(&s, 0));
+	ok(drv->cuEventCreate(&e, 0));
+	ok(drv->cuMemsetD8Async(p, 1, 100, s));
+	ok(drv->cuEventRecord(e, s));
+	ok(drv->cuModuleLoadDataEx(&mod, cubin, 0, NULL, NULL));
+	ok(drv->cuLibraryLoadData(&lib, cubin, NULL, NULL, 0, NULL, NULL, 0));
+	ok(drv->cuLibraryGetModule(&mod, lib));
+	h = create(BLOCK);
+	ok(drv->cuMemAddressReserve(&q, BLOCK, 0, 0, 0));
+	ok(drv->cuMemMap(q, BLOCK, 0, h, 0));
+	ck_assert_int_eq(test_sim_live(NULL), 12);
+	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
+	ck_assert_int_eq(test_sim_live(NULL), 4); /* memory, its mapping and place, the library */
+	fails(drv->cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE);
+	fails(drv->cuModuleUnload(mod), CUDA_ERROR_INVALID_HANDLE);
+	ok(drv->cuLibraryUnload(lib));
+	free(cubin);
+	free(own);
+}
+END_TEST
+
+START_TEST(the_environment)
+{
+	static const char *const bad[][2] = {
+		{ "FDRY_SIM_DEVICES", "17" }, { "FDRY_SIM_DEVICES", "" }, { "FDRY_SIM_CC", "9" }, { "FDRY_SIM_CC", "9.0a" },
+		{ "FDRY_SIM_MEMORY", "8X" }, { "FDRY_SIM_MEMORY", "0" }, { "FDRY_SIM_MEMORY", "-1" },
+		{ "FDRY_SIM_MEMORY", "99999999999999999999" }, { "FDRY_SIM_DRIVER_VERSION", "new" },
+		{ "FDRY_SIM_FAIL", "cuMemAlloc:1" }, /* the symbol has a _v2 */
+		{ "FDRY_SIM_FAIL", "cuInit:1:3" },
+	};
+	const struct fdry_driver *d;
+
+	setenv(bad[_i][0], bad[_i][1], 1);
+	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d), -FDRY_E_DRIVER);
+}
+END_TEST
+
 START_TEST(no_device)
 {
 	const struct fdry_driver *d;
@@ -452,6 +514,8 @@ int main(void)
 	tcase_add_test(tc, memory_is_limited);
 	tcase_add_test(tc, the_nth_call_fails);
 	tcase_add_test(tc, malformed_failures);
+	tcase_add_loop_test(tc, the_environment, 0, 11);
+	tcase_add_test(tc, everything_goes_with_its_context);
 	tcase_add_test(tc, no_device);
 	tcase_add_test(tc, several_devices);
 	tcase_add_test(tc, an_old_driver_hides_what_is_newer);

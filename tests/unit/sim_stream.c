@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <string.h>
 
 #include "tests/unit/sim.h"
@@ -450,6 +451,32 @@ START_TEST(a_broken_context_lets_go)
 }
 END_TEST
 
+static void call_the_driver(void *arg)
+{
+	*(CUresult *)arg = drv->cuCtxSynchronize();
+}
+
+START_TEST(a_host_function_may_not_call_back)
+{
+	CUresult res = CUDA_SUCCESS;
+
+	ok(launch_host(NULL, call_the_driver, &res));
+	ok(drv->cuStreamSynchronize(NULL));
+	ck_assert_int_eq(res, CUDA_ERROR_NOT_PERMITTED);
+}
+END_TEST
+
+/* Only what a stream runs is guarded: a fault of the program's own ends it as ever. */
+START_TEST(other_faults_stay_faults)
+{
+	int *volatile nowhere = (int *)(uintptr_t)8;
+
+	do_step(NULL, cell(1), 1);
+	ok(drv->cuStreamSynchronize(NULL));
+	*nowhere = 1;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("sim_stream");
@@ -474,6 +501,9 @@ int main(void)
 	tcase_add_loop_test(tc, any_order_that_events_make, 0, 8);
 	tcase_add_test(tc, many_threads);
 	tcase_add_test(tc, a_broken_context_lets_go);
+	tcase_add_test(tc, a_host_function_may_not_call_back);
+	if (!TEST_SANITIZED)
+		tcase_add_test_raise_signal(tc, other_faults_stay_faults, SIGSEGV);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
