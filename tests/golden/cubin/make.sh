@@ -33,9 +33,9 @@ nvlink -arch=sm_90 vars.rel.cubin calls.rel.cubin syscalls.rel.cubin -o linked.9
 rm vars.rel.cubin calls.rel.cubin syscalls.rel.cubin
 
 # Fatbins: several architectures, PTX, and each compression.
-gencode=(-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90
-	-gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100f,code=sm_100f
-	-gencode arch=compute_80,code=compute_80)
+gencode=(-gencode "arch=compute_80,code=sm_80" -gencode "arch=compute_90,code=sm_90"
+	-gencode "arch=compute_90a,code=sm_90a" -gencode "arch=compute_100f,code=sm_100f"
+	-gencode "arch=compute_80,code=compute_80")
 nvcc -fatbin --compress-mode=none "${gencode[@]}" plain.cu -o plain.none.fatbin
 nvcc -fatbin --compress-mode=speed -Xfatbin -compress-all "${gencode[@]}" plain.cu -o plain.lz4.fatbin
 nvcc -fatbin --compress-mode=size "${gencode[@]}" plain.cu -o plain.zstd.fatbin
