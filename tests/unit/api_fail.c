@@ -79,7 +79,7 @@ END_TEST
 START_TEST(seal_with_every_call_failing)
 {
 	struct fdry_oid oid;
-	struct work w;
+	static struct work w;
 	long before;
 	int n, err;
 

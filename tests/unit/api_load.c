@@ -210,9 +210,9 @@ START_TEST(addresses_taken)
 
 	test_child(seal_plain, NULL);
 	s = load_store();
-	ck_assert_ptr_ne(mmap((void *)0x5fda00000000, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
+	ck_assert_ptr_ne(mmap((void *)TEST_CAPTURE_BASE, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
 	fails(TAKEN, "taken by anonymous", fdry_image_load(s, "img", NULL, &img));
-	ok(munmap((void *)0x5fda00000000, 4096));
+	ok(munmap((void *)TEST_CAPTURE_BASE, 4096));
 	img = load(s, NULL);
 	fails(TAKEN, "taken", fdry_image_load(s, "img", NULL, &img));
 	image_check(img, 1, 3, 100);

@@ -182,11 +182,10 @@ static void code_behind_our_back(struct work *w)
 	CUresult (*load)(CUmodule *, const void *), (*function)(CUfunction *, CUmodule, const char *);
 	void *real = dlopen(hook->real_path(), RTLD_NOW);
 	CUmodule module;
-	size_t len;
 
 	*(void **)&load = dlsym(real, "cuModuleLoadData");
 	*(void **)&function = dlsym(real, "cuModuleGetFunction");
-	ck_assert_int_eq(load(&module, test_sim_cubin("kernels", &len)), CUDA_SUCCESS);
+	ck_assert_int_eq(load(&module, w->cubin), CUDA_SUCCESS);
 	ck_assert_int_eq(function(&w->vecadd, module, "vecadd"), CUDA_SUCCESS);
 	graph_add(w, 1);
 }
@@ -232,7 +231,7 @@ START_TEST(seal_refuses)
 {
 	const struct refusal *r = &refusals[_i];
 	struct fdry_oid oid;
-	struct work w;
+	static struct work w;
 	int err;
 
 	work_make(&w);
@@ -247,7 +246,7 @@ END_TEST
 /* A refusal is no end: mended, the same capture is sealed. */
 START_TEST(seal_after_a_refusal)
 {
-	struct work w;
+	static struct work w;
 	CUgraph graph;
 	CUtexObject object;
 	CUDA_RESOURCE_DESC res = { .resType = CU_RESOURCE_TYPE_LINEAR };
@@ -274,7 +273,7 @@ END_TEST
 START_TEST(names_and_tensors)
 {
 	struct fdry_tensor t;
-	struct work w;
+	static struct work w;
 
 	work_make(&w);
 	t = vector("a", w.a, FDRY_USE_INPUT, 0);
@@ -302,7 +301,7 @@ END_TEST
 
 START_TEST(facts_and_keys)
 {
-	struct work w;
+	static struct work w;
 
 	work_make(&w);
 	ok(fdry_capture_fact(w.cap, "k", "v"));
@@ -321,7 +320,7 @@ START_TEST(one_capture_at_a_time)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts) };
 	struct fdry_capture *cap;
-	struct work w;
+	static struct work w;
 
 	work_make(&w);
 	ck_assert_int_eq(fdry_capture_begin(NULL, &cap), -FDRY_E_STATE);
@@ -359,7 +358,7 @@ START_TEST(base_taken)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_BASE, .size = 1ull << 30 };
 	struct fdry_capture *cap;
-	struct work w;
+	static struct work w;
 
 	work_make(&w);
 	fdry_capture_end(w.cap);
