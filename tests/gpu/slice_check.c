@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * slice_check.c - does the driver see in a slice what it sees in the whole cubin?
+ *
+ *	slice_check [-n N] [FILE...]
+ *
+ * Takes every cubin for this GPU out of the files (shared libraries, fatbins, cubins; the
+ * golden ones if none is named), slices each of its kernels alone (N of each cubin,
+ * evenly chosen; 0: all), loads slice and whole, and compares registers, memory sizes,
+ * limits and parameters. Prints what differs and a table of totals; fails on any difference.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu.h"
+#include "graph/fatbin.h"
+#include "graph/slice.h"
+
+#define REASONS_MAX 64
+
+struct reason {
+	char text[160];
+	unsigned long count;
+};
+
+static struct totals {
+	unsigned long cubins, kernels, sliced, whole, refused, failed;
+	unsigned long variables, variables_named, literals, literals_named;
+	unsigned long const_smaller;
+	double whole_bytes, slice_bytes, whole_ms, slice_ms, function_ms;
+	struct reason reasons[REASONS_MAX];
+	unsigned int nreasons;
+} t;
+
+static const struct fdry_driver *drv;
+static unsigned int cc, per_cubin;
+
+static double now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+static void reason_add(const char *text)
+{
+	unsigned int i;
+
+	for (i = 0; i < t.nreasons && strncmp(t.reasons[i].text, text, sizeof(t.reasons[i].text) - 1); i++)
+		;
+	if (i == REASONS_MAX)
+		return;
+	if (i == t.nreasons)
+		snprintf(t.reasons[t.nreasons++].text, sizeof(t.reasons[0].text), "%s", text);
+	t.reasons[i].count++;
+}
+
+static void failed(const char *file, const char *kernel, const char *what)
+{
+	t.failed++;
+	printf("FAIL %s: %.150s: %s\n", file, kernel, what);
+}
+
+/* --- what the driver sees --- */
+
+static const struct {
+	CUfunction_attribute attr;
+	const char *name;
+} attrs[] = {
+	{ CU_FUNC_ATTRIBUTE_NUM_REGS, "registers" },
+	{ CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, "shared memory" },
+	{ CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, "local memory" },
+	{ CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, "threads per block" },
+	{ CU_FUNC_ATTRIBUTE_BINARY_VERSION, "binary version" },
+	{ CU_FUNC_ATTRIBUTE_PTX_VERSION, "PTX version" },
+	{ CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, "dynamic shared memory" },
+	{ CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, "cluster width" },
+	{ CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, "cluster height" },
+	{ CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, "cluster depth" },
+};
+
+static const char *attrs_differ(CUfunction a, CUfunction b)
+{
+	static char text[200];
+	int x, y;
+	size_t i;
+
+	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]); i++) {
+		x = y = -1;
+		if (fdry_call_raw(drv, cuFuncGetAttribute, &x, attrs[i].attr, a) !=
+		    fdry_call_raw(drv, cuFuncGetAttribute, &y, attrs[i].attr, b) || x != y) {
+			snprintf(text, sizeof(text), "%s: %d in the cubin, %d in the slice", attrs[i].name, x, y);
+			return text;
+		}
+	}
+	/* Constants of the module that the kernel does not read are left out. */
+	fdry_call_raw(drv, cuFuncGetAttribute, &x, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, a);
+	fdry_call_raw(drv, cuFuncGetAttribute, &y, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, b);
+	t.const_smaller += y < x;
+	return y > x ? "constant memory grew" : NULL;
+}
+
+static const char *params_differ(CUfunction a, CUfunction b)
+{
+	size_t i, x, y, p, q;
+	CUresult r, s;
+
+	for (i = 0; i <= FDRY_KERNEL_PARAMS_MAX; i++) {
+		x = y = p = q = 0;
+		r = fdry_call_raw(drv, cuFuncGetParamInfo, a, i, &x, &p);
+		s = fdry_call_raw(drv, cuFuncGetParamInfo, b, i, &y, &q);
+		if (r != s || (!r && (x != y || p != q)))
+			return "parameters";
+		if (r)
+			return r == CUDA_ERROR_INVALID_VALUE ? NULL : "the parameter query failed";
+	}
+	return "parameters without end";
+}
+
+static int function_get(CUlibrary lib, const char *name, CUfunction *ret)
+{
+	CUkernel k;
+	int err = fdry_call(drv, cuLibraryGetKernel, &k, lib, name);
+
+	return err ? err : fdry_call(drv, cuKernelGetFunction, ret, k);
+}
+
+static int load(struct fdry_span bytes, CUlibrary *ret)
+{
+	return fdry_call(drv, cuLibraryLoadData, ret, bytes.data, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static void slice_compare(const char *file, const char *name, CUfunction whole, struct fdry_span slice)
+{
+	const char *differ;
+	CUfunction func;
+	CUlibrary lib;
+	double start = now_ms();
+
+	if (load(slice, &lib)) {
+		failed(file, name, fdry_last_error());
+		return;
+	}
+	t.slice_ms += now_ms() - start;
+	start = now_ms();
+	if (function_get(lib, name, &func)) {
+		failed(file, name, fdry_last_error());
+	} else {
+		t.function_ms += now_ms() - start;
+		differ = attrs_differ(whole, func);
+		if (!differ)
+			differ = params_differ(whole, func);
+		if (differ)
+			failed(file, name, differ);
+	}
+	(void)fdry_call_raw(drv, cuLibraryUnload, lib);
+}
+
+/* Can the variables that a kernel reaches be read by their names? */
+static void variables_count(const struct fdry_reach *r, CUlibrary lib)
+{
+	const struct fdry_cubin_variable *v;
+	CUdeviceptr addr;
+	size_t size;
+	uint32_t i;
+	bool named;
+
+	for (i = 0; i < r->cubin->nvariables; i++) {
+		v = &r->cubin->variables[i];
+		if (!r->variables[i])
+			continue;
+		named = !fdry_call_raw(drv, cuLibraryGetGlobal, &addr, &size, lib, v->name) && size == v->size;
+		*(v->literal ? &t.literals : &t.variables) += 1;
+		*(v->literal ? &t.literals_named : &t.variables_named) += named;
+	}
+}
+
+static void kernel_check(const char *file, const struct fdry_cubin *c, uint32_t k, CUlibrary lib)
+{
+	const char *name = c->kernels[k].name;
+	struct fdry_buf slice = { 0 };
+	struct fdry_reach r;
+	CUfunction whole;
+	int err;
+
+	t.kernels++;
+	if (function_get(lib, name, &whole) || fdry_reach_of(c, &k, 1, &r)) {
+		failed(file, name, fdry_last_error());
+		return;
+	}
+	variables_count(&r, lib);
+	if (r.refused[0])
+		t.refused++;
+	err = fdry_slice(&r, &slice);
+	if (err == -FDRY_E_NOSLICE) {
+		t.whole++;
+		reason_add(fdry_last_error());
+	} else if (err) {
+		failed(file, name, fdry_last_error());
+	} else {
+		t.sliced++;
+		t.slice_bytes += (double)slice.len;
+		slice_compare(file, name, whole, (struct fdry_span){ slice.data, slice.len });
+	}
+	fdry_buf_release(&slice);
+	fdry_reach_release(&r);
+}
+
+static void cubin_check(const char *file, struct fdry_span bytes)
+{
+	struct fdry_cubin *c;
+	uint32_t k, step;
+	CUlibrary lib;
+	double start;
+
+	if (fdry_cubin_parse(bytes, &c)) {
+		failed(file, "cubin", fdry_last_error());
+		return;
+	}
+	start = now_ms();
+	if (c->nkernels && load(bytes, &lib)) {
+		failed(file, "cubin", fdry_last_error());
+	} else if (c->nkernels) {
+		t.whole_ms += now_ms() - start;
+		t.whole_bytes += (double)bytes.len;
+		t.cubins++;
+		step = per_cubin && c->nkernels > per_cubin ? c->nkernels / per_cubin : 1;
+		for (k = 0; k < c->nkernels; k += step)
+			kernel_check(file, c, k, lib);
+		(void)fdry_call_raw(drv, cuLibraryUnload, lib);
+	}
+	fdry_cubin_free(c);
+}
+
+/* --- files --- */
+
+static void code_check(const char *file, struct fdry_span bytes)
+{
+	struct fdry_devcode code;
+	int err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
+
+	if (err == -FDRY_E_NOENT)
+		return;
+	if (err) {
+		failed(file, "fatbin", fdry_last_error());
+		return;
+	}
+	if (code.kind == FDRY_DEVCODE_CUBIN)
+		cubin_check(file, code.bytes);
+	fdry_devcode_release(&code);
+}
+
+/* Every place of a file where a fatbin begins. */
+static void file_check(const char *file, struct fdry_span bytes)
+{
+	static const uint8_t magic[8] = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0 };
+	const uint8_t *p = bytes.data, *end = bytes.data + bytes.len;
+
+	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA) {
+		if (((const struct fdry_elf_ehdr *)(const void *)p)->type == FDRY_ET_EXEC)
+			cubin_check(file, bytes);
+		return;
+	}
+	while ((p = memmem(p, (size_t)(end - p), magic, sizeof(magic)))) {
+		code_check(file, (struct fdry_span){ p, (size_t)(end - p) });
+		p += sizeof(magic);
+	}
+}
+
+static int path_check(const char *path)
+{
+	struct fdry_span bytes;
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *p;
+
+	if (fd < 0 || fstat(fd, &st)) {
+		perror(path);
+		return 1;
+	}
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (p == MAP_FAILED) {
+		perror(path);
+		return 1;
+	}
+	bytes = (struct fdry_span){ p, (size_t)st.st_size };
+	file_check(path, bytes);
+	munmap(p, bytes.len);
+	return 0;
+}
+
+/* The golden cubins that this GPU can run, and one fatbin. */
+static int golden_check(void)
+{
+	static const char *const names[] = { "plain", "vars", "calls", "shared", "syscalls" };
+	char path[200];
+	int ret = 0;
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", names[i], cc >= 90 ? 90 : 80);
+		ret |= path_check(path);
+	}
+	if (cc >= 90)
+		ret |= path_check("tests/golden/cubin/linked.90.cubin") | path_check("tests/golden/cubin/axpy.triton.cubin");
+	return ret | path_check("tests/golden/cubin/plain.zstd.fatbin");
+}
+
+static void report(void)
+{
+	unsigned int i;
+
+	printf("cubins %lu, kernels %lu: sliced %lu (%.2f %%), whole %lu, would be refused %lu, failed %lu\n", t.cubins,
+	       t.kernels, t.sliced, t.kernels ? 100.0 * (double)t.sliced / (double)t.kernels : 0.0, t.whole, t.refused,
+	       t.failed);
+	printf("bytes: %.1f MB whole, %.1f MB in slices (%.1f KB each)\n", t.whole_bytes / 1e6, t.slice_bytes / 1e6,
+	       t.sliced ? t.slice_bytes / 1e3 / (double)t.sliced : 0.0);
+	printf("loading: %.3f ms a cubin, %.3f ms a slice and %.3f ms for its function\n",
+	       t.cubins ? t.whole_ms / (double)t.cubins : 0.0, t.sliced ? t.slice_ms / (double)t.sliced : 0.0,
+	       t.sliced ? t.function_ms / (double)t.sliced : 0.0);
+	printf("variables reached: %lu, found by name %lu; strings: %lu, found by name %lu; constant memory smaller: %lu\n",
+	       t.variables, t.variables_named, t.literals, t.literals_named, t.const_smaller);
+	for (i = 0; i < t.nreasons; i++)
+		printf("whole %lu: %s\n", t.reasons[i].count, t.reasons[i].text);
+}
+
+static int context_make(void)
+{
+	int major, minor, err;
+	CUcontext ctx;
+	CUdevice dev;
+
+	err = fdry_call(drv, cuDeviceGet, &dev, 0);
+	if (!err)
+		err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+	if (!err)
+		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+	if (!err)
+		err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev);
+	if (!err)
+		err = fdry_call(drv, cuCtxSetCurrent, ctx);
+	if (!err)
+		cc = (unsigned int)(10 * major + minor);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	int i = 1, ret = 0;
+
+	drv = gpu_driver();
+	if (context_make()) {
+		fprintf(stderr, "%s\n", fdry_last_error());
+		return EXIT_FAILURE;
+	}
+	if (argc > 2 && !strcmp(argv[1], "-n")) {
+		per_cubin = (unsigned int)strtoul(argv[2], NULL, 0);
+		i = 3;
+	}
+	if (i >= argc && cc / 10 != 8 && cc / 10 != 9) {
+		printf("SKIP: the golden cubins are for compute capabilities 8 and 9\n");
+		return 77;
+	}
+	if (i >= argc)
+		ret = golden_check();
+	for (; i < argc; i++)
+		ret |= path_check(argv[i]);
+	report();
+	return ret || t.failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
