@@ -126,7 +126,8 @@ int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr
 	int err;
 
 	for (id = 1; id < FDRY_ATTR_IDS; id++) {
-		if (!memcmp(fresh->value[id], now->value[id], FDRY_GRAPH_ATTR_VALUE))
+		if (!memcmp(fresh->value[id], now->value[id], FDRY_GRAPH_ATTR_VALUE) &&
+		    !(fresh->readable & ~now->readable & 1u << id))
 			continue;
 		err = attr_keep(id, now);
 		if (err)

@@ -73,27 +73,29 @@ struct node_attr {
 	size_t size; /* bytes of the value that mean something */
 	bool (*ok)(const CUlaunchAttributeValue *v);
 	CUlaunchAttributeValue fresh; /* what a new node has */
+	bool write_only; /* seen on the real driver: it can be set and not be asked for */
 };
 
 #define MEMBER_SIZE(member) sizeof(((CUlaunchAttributeValue *)0)->member)
 
 static const struct node_attr node_attrs[] = {
-	{ CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, MEMBER_SIZE(accessPolicyWindow), window_ok, { { 0 } } },
-	{ CU_LAUNCH_ATTRIBUTE_COOPERATIVE, MEMBER_SIZE(cooperative), cooperative_ok, { { 0 } } },
-	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, MEMBER_SIZE(clusterDim), cluster_ok, { { 0 } } },
+	{ CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, MEMBER_SIZE(accessPolicyWindow), window_ok, { { 0 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_COOPERATIVE, MEMBER_SIZE(cooperative), cooperative_ok, { { 0 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, MEMBER_SIZE(clusterDim), cluster_ok, { { 0 } }, false },
 	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
-	  MEMBER_SIZE(clusterSchedulingPolicyPreference), scheduling_ok, { { 0 } } },
-	{ CU_LAUNCH_ATTRIBUTE_PRIORITY, MEMBER_SIZE(priority), any_ok, { { 0 } } },
+	  MEMBER_SIZE(clusterSchedulingPolicyPreference), scheduling_ok, { { 0 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_PRIORITY, MEMBER_SIZE(priority), any_ok, { { 0 } }, false },
 	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, MEMBER_SIZE(memSyncDomainMap), domain_map_ok,
-	  { .memSyncDomainMap = { 0, 1 } } },
-	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, MEMBER_SIZE(memSyncDomain), domain_ok, { { 0 } } },
-	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, MEMBER_SIZE(preferredClusterDim), cluster_ok, { { 0 } } },
+	  { .memSyncDomainMap = { 0, 1 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, MEMBER_SIZE(memSyncDomain), domain_ok, { { 0 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, MEMBER_SIZE(preferredClusterDim), cluster_ok,
+	  { { 0 } }, true },
 	{ CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, MEMBER_SIZE(deviceUpdatableKernelNode), updatable_ok,
-	  { { 0 } } },
+	  { { 0 } }, false },
 	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, MEMBER_SIZE(sharedMemCarveout), carveout_ok,
-	  { .sharedMemCarveout = UINT_MAX } },
+	  { { 0 } }, false },
 	{ CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, MEMBER_SIZE(nvlinkUtilCentricScheduling), nvlink_ok,
-	  { { 0 } } },
+	  { { 0 } }, true },
 };
 
 #define NODE_ATTRS (sizeof(node_attrs) / sizeof(*node_attrs))
@@ -160,13 +162,18 @@ static bool attr_given(const struct sim_launch *l, CUlaunchAttributeID id)
 
 CUresult sim_attrs_settle(struct sim_launch *l, int priority)
 {
-	bool given = attr_given(l, CU_LAUNCH_ATTRIBUTE_PRIORITY);
+	bool prioritised = attr_given(l, CU_LAUNCH_ATTRIBUTE_PRIORITY);
+	bool scheduled = attr_given(l, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
 	CUlaunchAttributeValue values[NODE_ATTRS];
 
 	attrs_load(l, values);
-	for (size_t i = 0; i < NODE_ATTRS && !given; i++)
-		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+	for (size_t i = 0; i < NODE_ATTRS; i++) {
+		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY && !prioritised)
 			values[i].priority = priority;
+		/* Seen on the real driver: a captured launch says what a node that was added leaves open. */
+		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && !scheduled)
+			values[i].clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
+	}
 	return attrs_store(l, values);
 }
 
@@ -182,7 +189,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID id, 
 
 	SIM_ENTER(cuGraphKernelNodeGetAttribute);
 	SIM_TRY(kernel_find(node, &n));
-	if (!ret || !attr_find(id))
+	if (!ret || !attr_find(id) || attr_find(id)->write_only)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_attr_get(&n->op.launch, id, ret);
 	return CUDA_SUCCESS;

@@ -62,6 +62,15 @@ START_TEST(launch_configuration)
 }
 END_TEST
 
+/* The driver says of a captured launch how clusters are scheduled, and leaves that open in a node that was added. */
+static inline CUgraphNode as_captured(CUgraphNode n)
+{
+	CUlaunchAttributeValue v = { .clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD };
+
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, &v));
+	return n;
+}
+
 /* A captured graph and one put together by hand are the same. */
 START_TEST(captured)
 {
@@ -78,12 +87,12 @@ START_TEST(captured)
 	ok(fx.drv.cuMemcpyDtoDAsync_v2(fx.mem + 1024, fx.mem, 256, fx.stream));
 	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
 	ok(fx.drv.cuStreamEndCapture(fx.stream, &c));
-	n = step_add(g, NULL, 0, 3);
+	n = as_captured(step_add(g, NULL, 0, 3));
 	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 512, 0, 0xab, 1, 100, 1 });
 	n = memcpy_add(g, &n, (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem,
 					       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 1024,
 					       .srcPitch = 256, .dstPitch = 256, .WidthInBytes = 256, .Height = 1, .Depth = 1 });
-	step_add(g, &n, 0, 3);
+	as_captured(step_add(g, &n, 0, 3));
 	same_object(g, c);
 }
 END_TEST

@@ -22,14 +22,13 @@ START_TEST(attributes_differ_from_a_fresh_node)
 	v = none;
 	v.sharedMemCarveout = 50;
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
-	/* Fresh nodes have other values than zero of these two. */
-	v.sharedMemCarveout = 0;
+	v.sharedMemCarveout = 100;
 	n = kernel_add(g, &n, NOTHING, NULL);
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
 	kernel_add(g, &n, NOTHING, NULL);
 	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr cooperative 1 attr cluster_dimension 2 1 1 "
 		 "attr mem_sync_domain_map 2 1 attr preferred_shared_memory_carveout 50 args\n"
-		 "node 1 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr preferred_shared_memory_carveout 0 args\n"
+		 "node 1 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr preferred_shared_memory_carveout 100 args\n"
 		 "node 2 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\nedge 0 1\nedge 1 2\n");
 }
 END_TEST
