@@ -14,8 +14,9 @@
 #include "arch/sim/sim.h"
 
 #define PAGE 4096u
-/* More fresh memory than this is soiled only here and there. */
-#define SOIL_MAX ((size_t)32 << 20)
+/* So much of fresh memory is soiled, then a page in 16 or fewer: touching pages takes time. */
+#define SOIL_ALL ((size_t)256 << 10)
+#define SOIL_PAGES 256u
 
 static struct sim_range *ranges;
 static size_t range_count, range_room;
@@ -135,14 +136,23 @@ void sim_memory_give(CUdevice dev, size_t size)
 	used[dev] -= size;
 }
 
+size_t sim_soil_next(size_t size, size_t at)
+{
+	size_t step = 16 * PAGE;
+
+	if (at + PAGE < SOIL_ALL)
+		return at + PAGE;
+	while (size / step > SOIL_PAGES)
+		step *= 2;
+	return at + step;
+}
+
 void sim_memory_soil(void *p, size_t size)
 {
-	size_t step = PAGE, at;
+	size_t at;
 
-	while (size / step > SOIL_MAX / PAGE)
-		step *= 2;
-	for (at = 0; at < size; at += step)
-		memset((unsigned char *)p + at, 0xdb, size - at < PAGE ? size - at : PAGE);
+	for (at = 0; at < size; at = sim_soil_next(size, at))
+		memset((unsigned char *)p + at, SIM_SOIL, size - at < PAGE ? size - at : PAGE);
 }
 
 void *sim_memory_map(size_t size)

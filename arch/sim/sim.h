@@ -212,8 +212,11 @@ static inline bool sim_range_host(const struct sim_range *r)
 /* Bytes for @dev: OUT_OF_MEMORY where its memory does not suffice. */
 CUresult sim_memory_take(CUdevice dev, size_t size);
 void sim_memory_give(CUdevice dev, size_t size);
-/* Fresh memory holds no zeros: fill it, or of much memory a page here and there. */
+/* Fresh memory holds no zeros: fill it, or of much memory its beginning and pages here and there. */
+#define SIM_SOIL 0xdb
 void sim_memory_soil(void *p, size_t size);
+/* The page to soil after the one at @at, of @size bytes; beyond them when all are. */
+size_t sim_soil_next(size_t size, size_t at);
 /* Fresh memory at any address, soiled; NULL where there is none. */
 void *sim_memory_map(size_t size);
 
