@@ -13,8 +13,10 @@
 #include "api/opts.h"
 #include "api/tensor.h"
 
-/* Far from where the driver, glibc and the usual mappings of a process lie, and no likely pair of small numbers. */
-#define DEFAULT_BASE 0x5fda00000000ull
+/* Where no kernel places a program, its heap or its libraries: programs begin at 0x555555554000 and, with as many
+ * random bits as distributions choose, up to 16 TiB above it. Its upper half is no likely dimension of a tensor,
+ * so that two numbers side by side do not look like an address. */
+#define DEFAULT_BASE 0x4fda00000000ull
 #define DEFAULT_SIZE (1ull << 40)
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
