@@ -38,6 +38,7 @@ static struct {
 	CUstream stream;
 	CUmodule module;
 	CUfunction func[KERNELS];
+	CUkernel kern;          /* counts as "step" too */
 	struct fdry_kernel kernels[KERNELS];
 	struct fdry_region *region;
 	CUdeviceptr mem;        /* 64 KiB of it */
@@ -56,9 +57,8 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 	uint32_t i;
 
 	(void)set;
-	(void)kern;
 	for (i = 0; i < KERNELS; i++)
-		if (func && fx.func[i] == func) {
+		if ((func && fx.func[i] == func) || (kern && i == STEP && fx.kern == kern)) {
 			*index = i;
 			return 0;
 		}

@@ -2,6 +2,36 @@
 /* Unit tests of reading driver graphs on the software driver: attributes, failing calls; graph_both.h has the rest. */
 #include "tests/unit/graph_fixture.h"
 
+/* A kernel of a library, which has no function until a context needs it, with an attribute. */
+START_TEST(kernel_of_a_library)
+{
+	CUdeviceptr x = fx.mem;
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins }, *code = code_bytes();
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(STEP, args), got;
+	CUlaunchAttributeValue v = { .priority = -1 };
+	CUgraph g = graph_new(), h = graph_new();
+	CUgraphNode n;
+	CUlibrary library;
+
+	ok(fx.drv.cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+	free(code);
+	ok(fx.drv.cuLibraryGetKernel(&fx.kern, library, "step"));
+	p.func = NULL;
+	p.kern = fx.kern;
+	p.ctx = fx.ctx;
+	ok(fx.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	ok(fx.drv.cuGraphKernelNodeGetParams_v2(n, &got));
+	ck_assert_ptr_null(got.func);
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	n = step_add(h, NULL, 0, 3);
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	same_object(g, h);
+	ok(fx.drv.cuLibraryUnload(library));
+}
+END_TEST
+
 /* --- attributes --- */
 
 START_TEST(attributes_differ_from_a_fresh_node)
@@ -133,6 +163,7 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_test(tc, kernel_of_a_library);
 	tcase_add_test(tc, attributes_differ_from_a_fresh_node);
 	tcase_add_test(tc, access_policy_windows);
 	tcase_add_loop_test(tc, every_call_fails, 0, 2);
