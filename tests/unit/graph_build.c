@@ -62,6 +62,23 @@ START_TEST(calls_to_the_driver)
 }
 END_TEST
 
+START_TEST(no_call_without_edges)
+{
+	CUgraph g = graph_new();
+	struct fdry_graph_built b;
+	struct fdry_buf object;
+
+	empty_add(g, NULL);
+	object = graph_object(g);
+	test_sim_fail(NULL);
+	built_of(&object, &b);
+	ck_assert_uint_eq(test_sim_calls("cuGraphAddDependencies_v2"), 0);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 START_TEST(wrong_kernel_table)
 {
 	CUgraph g = graph_of_all();
@@ -218,6 +235,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
 	tcase_add_test(tc, attributes_are_set);
 	tcase_add_test(tc, calls_to_the_driver);
+	tcase_add_test(tc, no_call_without_edges);
 	tcase_add_test(tc, wrong_kernel_table);
 	tcase_add_loop_test(tc, every_call_fails, 0, 2);
 	tcase_add_test(tc, failure_names_the_node);
