@@ -401,6 +401,19 @@ static int variables_load(struct fdry_cubin *c)
 	return variables_name(c);
 }
 
+/* Symbols name code, data and what describes them; not tables of symbols. */
+static void symbols_classify(struct fdry_cubin *c)
+{
+	enum fdry_section_kind kind;
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsymbols; i++) {
+		kind = c->sections[fdry_cubin_symbol_section(c, i)].kind;
+		if (kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB || kind == FDRY_SECTION_RELOC)
+			odd(c, "symbol %.120s lies in a table", c->elf.symbols[i].name);
+	}
+}
+
 /* Until CUDA 12 the low byte of e_flags, with an ABI of its own; since then the second. */
 static unsigned int arch_of(const struct fdry_elf_ehdr *h)
 {
@@ -415,11 +428,11 @@ static int cubin_load(struct fdry_cubin *c)
 		return cubin_bad("it is no ELF for a GPU, or has no symbols");
 	c->arch = arch_of(&c->elf.h);
 	err = sections_classify(c);
-	if (!err)
-		err = kernels_load(c);
-	if (!err)
-		err = variables_load(c);
-	return err;
+	if (err)
+		return err;
+	symbols_classify(c);
+	err = kernels_load(c);
+	return err ? err : variables_load(c);
 }
 
 int fdry_cubin_parse(struct fdry_span image, struct fdry_cubin **ret)
@@ -453,55 +466,4 @@ void fdry_cubin_free(struct fdry_cubin *c)
 	free(c->sections);
 	fdry_elf_release(&c->elf);
 	free(c);
-}
-
-const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c, const char *name)
-{
-	const struct fdry_cubin_kernel *found = NULL;
-	uint32_t i;
-
-	for (i = 0; i < c->nkernels; i++) {
-		if (strcmp(c->kernels[i].name, name))
-			continue;
-		if (found)
-			return NULL;
-		found = &c->kernels[i];
-	}
-	return found;
-}
-
-struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdry_cubin_variable *v)
-{
-	struct fdry_span bytes = { NULL, v->size };
-
-	if (c->elf.sections[v->section].data.data)
-		bytes.data = c->elf.sections[v->section].data.data + v->offset;
-	return bytes;
-}
-
-uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section)
-{
-	uint32_t i = c->elf.sections[section].h.info & FDRY_CUBIN_SYMBOL_BITS, found = 0;
-	const struct fdry_elf_sym *s;
-
-	if (i < c->elf.nsymbols && fdry_cubin_symbol_section(c, i) == section)
-		return i;
-	for (i = c->elf.nsymbols; i-- > 1;) {
-		s = &c->elf.symbols[i].s;
-		if (fdry_elf_sym_type(s) == FDRY_STT_FUNC && !s->value && fdry_cubin_symbol_section(c, i) == section &&
-		    (!found || s->other & FDRY_STO_ENTRY))
-			found = i;
-	}
-	return found;
-}
-
-uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section)
-{
-	uint32_t i;
-
-	for (i = 1; i < c->elf.nsymbols; i++)
-		if (fdry_elf_sym_type(&c->elf.symbols[i].s) == FDRY_STT_SECTION &&
-		    fdry_cubin_symbol_section(c, i) == section)
-			return i;
-	return 0;
 }

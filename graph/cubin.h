@@ -86,6 +86,9 @@ void fdry_cubin_free(struct fdry_cubin *c);
 /* The kernel of that name; NULL where there is none or the name occurs twice. */
 const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c, const char *name);
 
+/* The index of the variable that is symbol @symbol; UINT32_MAX where that is none. */
+uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol);
+
 /* A variable's initial bytes; zeroes (@ret->data NULL) where the file holds none. */
 struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdry_cubin_variable *v);
 
@@ -103,6 +106,12 @@ static inline uint32_t fdry_cubin_symbol_section(const struct fdry_cubin *c, uin
 	uint32_t at = c->elf.symbols[symbol].s.shndx;
 
 	return at < FDRY_SHN_LORESERVE ? at : 0;
+}
+
+/* Symbols for shared memory that the driver reserves: undefined, and always kept. */
+static inline bool fdry_cubin_symbol_reserved(const char *name)
+{
+	return !strncmp(name, ".nv.reservedSmem.", sizeof(".nv.reservedSmem.") - 1);
 }
 
 /* One record of .nv.info or .nv.info.K. */

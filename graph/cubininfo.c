@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cubininfo.c - the records of .nv.info and the pairs of .nv.callgraph; see cubin.h.
+ * cubininfo.c - looking things up in a cubin, the records of .nv.info, the pairs of
+ * .nv.callgraph; see cubin.h.
  *
  * A record whose payload may hold a symbol index in a place that is not known here cannot
  * be copied into a slice, where symbols have other indices: hence the two lists.
@@ -145,4 +146,80 @@ int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part, 
 	if (!*part || ret->from >= c->elf.nsymbols || (symbol && ret->to >= c->elf.nsymbols))
 		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: a call between no functions; rebuild the library");
 	return 0;
+}
+
+/* --- looking up --- */
+
+const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c, const char *name)
+{
+	const struct fdry_cubin_kernel *found = NULL;
+	uint32_t i;
+
+	for (i = 0; i < c->nkernels; i++) {
+		if (strcmp(c->kernels[i].name, name))
+			continue;
+		if (found)
+			return NULL;
+		found = &c->kernels[i];
+	}
+	return found;
+}
+
+struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdry_cubin_variable *v)
+{
+	struct fdry_span bytes = { NULL, v->size };
+
+	if (c->elf.sections[v->section].data.data)
+		bytes.data = c->elf.sections[v->section].data.data + v->offset;
+	return bytes;
+}
+
+uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i = c->elf.sections[section].h.info & FDRY_CUBIN_SYMBOL_BITS, found = 0;
+	const struct fdry_elf_sym *s;
+
+	if (i < c->elf.nsymbols && fdry_cubin_symbol_section(c, i) == section)
+		return i;
+	for (i = c->elf.nsymbols; i-- > 1;) {
+		s = &c->elf.symbols[i].s;
+		if (fdry_elf_sym_type(s) == FDRY_STT_FUNC && !s->value && fdry_cubin_symbol_section(c, i) == section &&
+		    (!found || s->other & FDRY_STO_ENTRY))
+			found = i;
+	}
+	return found;
+}
+
+uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsymbols; i++)
+		if (fdry_elf_sym_type(&c->elf.symbols[i].s) == FDRY_STT_SECTION &&
+		    fdry_cubin_symbol_section(c, i) == section)
+			return i;
+	return 0;
+}
+
+/* By section, offset and symbol, which is how variables are sorted. */
+static bool lies_before(const struct fdry_cubin_variable *v, uint32_t section, uint64_t offset, uint32_t symbol)
+{
+	if (v->section != section)
+		return v->section < section;
+	return v->offset != offset ? v->offset < offset : v->symbol < symbol;
+}
+
+uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol)
+{
+	uint32_t section = fdry_cubin_symbol_section(c, symbol), lo = 0, hi = c->nvariables, mid;
+	uint64_t offset = c->elf.symbols[symbol].s.value;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (lies_before(&c->variables[mid], section, offset, symbol))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < c->nvariables && c->variables[lo].symbol == symbol ? lo : UINT32_MAX;
 }

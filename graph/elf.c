@@ -125,6 +125,14 @@ static int symbol_load(const struct fdry_elf *elf, struct fdry_span names, struc
 	return 0;
 }
 
+/* Symbol 0 stands for none wherever a symbol's number is. */
+static bool symbol_null(const struct fdry_elf *elf)
+{
+	static const struct fdry_elf_sym none;
+
+	return !elf->nsymbols || !memcmp(&elf->symbols[0].s, &none, sizeof(none));
+}
+
 static int symbols_load(struct fdry_elf *elf)
 {
 	const struct fdry_elf_section *tab = &elf->sections[elf->symtab];
@@ -148,7 +156,7 @@ static int symbols_load(struct fdry_elf *elf)
 		if (err)
 			return err;
 	}
-	return 0;
+	return symbol_null(elf) ? 0 : elf_bad("symbol 0 is not empty");
 }
 
 static int relocs_check(const struct fdry_elf *elf)

@@ -122,23 +122,38 @@ static int params_get(const struct fdry_driver *drv, struct found *f)
 
 /* --- code --- */
 
-static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image, struct fdry_span ptx, struct fdry_buf *ret)
+static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const struct fdry_buf *text, struct fdry_buf *ret)
 {
-	CUlinkState link;
 	void *cubin;
 	size_t len;
 	int err;
 
-	err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit, (void **)image->jit_values, &link);
-	if (err)
-		return err;
-	/* The NUL behind the text counts. */
-	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, (void *)ptx.data, ptx.len + 1, "ptx", 0, NULL, NULL);
+	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text->data, text->len, "ptx", 0, NULL, NULL);
 	if (!err)
 		err = fdry_call(drv, cuLinkComplete, link, &cubin, &len);
+	return err ? err : fdry_buf_put(ret, cubin, len);
+}
+
+/* The cubin that the driver makes of PTX, with the options that it was loaded with. */
+static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image, struct fdry_span ptx, struct fdry_buf *ret)
+{
+	struct fdry_buf text = { 0 }, values = { 0 }; /* the driver writes into some values */
+	CUlinkState link;
+	int err;
+
+	err = fdry_buf_put(&text, ptx.data, ptx.len);
 	if (!err)
-		err = fdry_buf_put(ret, cubin, len);
-	(void)fdry_call_raw(drv, cuLinkDestroy, link);
+		err = fdry_buf_put(&text, "", 1); /* a NUL ends the text, and counts */
+	if (!err)
+		err = fdry_buf_put(&values, image->jit_values, image->njit * sizeof(*image->jit_values));
+	if (!err)
+		err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit, (void **)(void *)values.data, &link);
+	if (!err) {
+		err = ptx_compile(drv, link, &text, ret);
+		(void)fdry_call_raw(drv, cuLinkDestroy, link);
+	}
+	fdry_buf_release(&text);
+	fdry_buf_release(&values);
 	return err;
 }
 

@@ -51,29 +51,19 @@ static int variable_address(const struct look *l, const struct fdry_cubin_variab
 
 enum { R_CUDA_64 = 2, R_CUDA_G64 = 4 };
 
-static const struct fdry_cubin_variable *variable_by_symbol(const struct fdry_cubin *c, uint32_t symbol)
-{
-	uint32_t i;
-
-	for (i = 0; i < c->nvariables; i++)
-		if (c->variables[i].symbol == symbol)
-			return &c->variables[i];
-	return NULL;
-}
-
 /* Write the address that the driver puts there into @bytes, the variable's initial content. */
 static int address_expect(const struct look *l, const struct fdry_cubin_variable *v, const struct fdry_elf_rela *r,
 			  uint8_t *bytes)
 {
-	const struct fdry_cubin_variable *to = variable_by_symbol(l->c, (uint32_t)(r->info >> 32));
+	uint32_t to = fdry_cubin_variable_of(l->c, (uint32_t)(r->info >> 32));
 	uint32_t type = (uint32_t)r->info;
 	CUdeviceptr addr;
 	int err;
 
-	if (!to || (type != R_CUDA_64 && type != R_CUDA_G64) || r->offset < v->offset ||
+	if (to == UINT32_MAX || (type != R_CUDA_64 && type != R_CUDA_G64) || r->offset < v->offset ||
 	    v->size < 8 || r->offset - v->offset > v->size - 8)
 		return changed(v, "holds an address that cannot be compared");
-	err = variable_address(l, to, &addr);
+	err = variable_address(l, &l->c->variables[to], &addr);
 	if (!err)
 		fdry_set64(bytes + (r->offset - v->offset), addr + (uint64_t)r->addend);
 	return err;

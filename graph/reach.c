@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "graph/devcall.h"
 #include "graph/sass.h"
 
 #define WORD 4u
@@ -22,38 +23,6 @@ static void odd(struct fdry_reach *r, const char *what, const char *name)
 {
 	if (!r->odd[0])
 		snprintf(r->odd, sizeof(r->odd), what, name);
-}
-
-/* --- the driver's own device functions --- */
-
-struct syscall {
-	const char *name;
-	bool prefix;
-	const char *why; /* NULL: harmless */
-};
-
-/* Failing an assertion ends the context, so only what leads to it must be the same. */
-static const struct syscall syscalls[] = {
-	{ "__assertfail", false, NULL },
-	{ "vprintf", false, "device printf" },
-	{ "malloc", false, "device malloc" },
-	{ "free", false, "device malloc" },
-	{ "__nv_aligned_device_malloc", false, "device malloc" },
-	{ "__cudaCDP2", true, "dynamic parallelism" },
-	{ "__cudaCnp", true, "dynamic parallelism" },
-	{ "cudaLaunchDevice", true, "dynamic parallelism" },
-	{ "cudaGetParameterBuffer", true, "dynamic parallelism" },
-	{ "cnprt", true, "dynamic parallelism" },
-};
-
-static const struct syscall *syscall_find(const char *name)
-{
-	const struct syscall *s;
-
-	for (s = syscalls; s < syscalls + sizeof(syscalls) / sizeof(syscalls[0]); s++)
-		if (s->prefix ? !strncmp(name, s->name, strlen(s->name)) : !strcmp(name, s->name))
-			return s;
-	return NULL;
 }
 
 static void refuse(struct fdry_reach *r, const char *name, const char *why)
@@ -65,12 +34,10 @@ static void refuse(struct fdry_reach *r, const char *name, const char *why)
 /* A function that the module does not hold is the driver's. */
 static void extern_reached(struct fdry_reach *r, const char *name)
 {
-	const struct syscall *s = syscall_find(name);
+	const char *why = fdry_devcall_refused(name);
 
-	if (!s)
-		refuse(r, name, "a function of the driver's that is not known");
-	else if (s->why)
-		refuse(r, name, s->why);
+	if (why)
+		refuse(r, name, why);
 }
 
 /* --- code and data --- */
@@ -91,30 +58,12 @@ static void undefined_reached(struct fdry_reach *r, uint32_t symbol, bool by_cod
 	const struct fdry_elf_symbol *y = &r->cubin->elf.symbols[symbol];
 	unsigned int type = fdry_elf_sym_type(&y->s);
 
-	if (!strncmp(y->name, ".nv.reservedSmem.", strlen(".nv.reservedSmem.")))
+	if (fdry_cubin_symbol_reserved(y->name))
 		return;
 	if (y->s.shndx != FDRY_SHN_UNDEF || (type != FDRY_STT_FUNC && type != FDRY_STT_NOTYPE))
 		odd(r, "it refers to symbol %.120s, which is of an unknown kind", y->name);
 	else if (by_code)
 		extern_reached(r, y->name);
-}
-
-static uint32_t variable_of(const struct fdry_cubin *c, uint32_t symbol, uint32_t section)
-{
-	const struct fdry_cubin_variable *v = c->variables;
-	uint64_t offset = c->elf.symbols[symbol].s.value;
-	uint32_t lo = 0, hi = c->nvariables, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (v[mid].section < section ||
-		    (v[mid].section == section && (v[mid].offset < offset ||
-						   (v[mid].offset == offset && v[mid].symbol < symbol))))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
 }
 
 static void data_symbol_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
@@ -124,16 +73,14 @@ static void data_symbol_reached(struct fdry_reach *r, uint32_t symbol, uint32_t 
 	if (fdry_elf_sym_type(s) == FDRY_STT_SECTION || !s->size)
 		work_add(r, r->whole, section, WORK_DATA);
 	else
-		work_add(r, r->variables, variable_of(r->cubin, symbol, section), WORK_VARIABLE);
+		work_add(r, r->variables, fdry_cubin_variable_of(r->cubin, symbol), WORK_VARIABLE);
 }
 
 static void function_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
 {
 	const char *name = r->cubin->elf.symbols[symbol].name;
-	const struct syscall *s = syscall_find(name); /* the device runtime is linked in */
-
-	if (s && s->why)
-		refuse(r, name, s->why);
+	if (fdry_devcall_known(name)) /* the device runtime is linked in */
+		extern_reached(r, name);
 	work_add(r, r->sections, section, WORK_TEXT);
 }
 

@@ -64,7 +64,7 @@ static bool symbol_kept(const struct slice *s, uint32_t i)
 	uint32_t at = fdry_cubin_symbol_section(s->c, i);
 
 	if (!at)
-		return s->r->symbols[i] || !strncmp(y->name, ".nv.reservedSmem.", strlen(".nv.reservedSmem."));
+		return s->r->symbols[i] || fdry_cubin_symbol_reserved(y->name);
 	if (!s->sections[at])
 		return false;
 	return s->c->sections[at].kind != FDRY_SECTION_DATA || fdry_elf_sym_type(&y->s) == FDRY_STT_SECTION ||

@@ -3,8 +3,8 @@
  * slicecheck.c - compares a slice with the cubin that it was cut from; see slice.h.
  *
  * It shares nothing with the writer but the parser: what must be in a slice follows from
- * what is reached, sections are found by name, and whatever holds a symbol's number must
- * mean the same symbol in both.
+ * what is reached, sections keep their order and names, and whatever holds a symbol's
+ * number must mean the same symbol in both.
  */
 #include <stdlib.h>
 
@@ -13,6 +13,7 @@
 struct check {
 	const struct fdry_reach *r;
 	const struct fdry_cubin *old, *new;
+	uint32_t *sections; /* old index to new; 0: not in the slice */
 };
 
 static int differs(const char *what, const char *name)
@@ -31,23 +32,13 @@ static bool same_symbol(const struct check *k, uint32_t a, uint32_t b)
 	uint32_t at = fdry_cubin_symbol_section(k->old, a), to = fdry_cubin_symbol_section(k->new, b);
 
 	return !strcmp(x->name, y->name) && x->s.info == y->s.info && x->s.other == y->s.other &&
-	       x->s.value == y->s.value && x->s.size == y->s.size && !at == !to &&
-	       (at ? !strcmp(k->old->elf.sections[at].name, k->new->elf.sections[to].name) : x->s.shndx == y->s.shndx);
+	       x->s.value == y->s.value && x->s.size == y->s.size &&
+	       (at ? to && k->sections[at] == to : x->s.shndx == y->s.shndx);
 }
 
 static bool bytes_same(struct fdry_span a, struct fdry_span b)
 {
 	return a.len == b.len && (!a.len || !memcmp(a.data, b.data, a.len));
-}
-
-static uint32_t section_find(const struct fdry_cubin *c, const char *name)
-{
-	uint32_t i;
-
-	for (i = 1; i < c->elf.nsections; i++)
-		if (!strcmp(c->elf.sections[i].name, name))
-			return i;
-	return 0;
 }
 
 /* Is a section one of those that a slice must have? */
@@ -69,6 +60,8 @@ static bool symbol_stays(const struct check *k, uint32_t symbol)
 {
 	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
 
+	if (!at && fdry_cubin_symbol_reserved(k->old->elf.symbols[symbol].name))
+		return true;
 	if (!at || (k->old->sections[at].kind == FDRY_SECTION_DATA &&
 		    fdry_elf_sym_type(&k->old->elf.symbols[symbol].s) != FDRY_STT_SECTION))
 		return symbol && k->r->symbols[symbol];
@@ -166,7 +159,7 @@ static bool headers_same(const struct check *k, uint32_t i, uint32_t j)
 
 	return a->type == b->type && a->flags == b->flags && a->addr == b->addr && a->addralign == b->addralign &&
 	       a->entsize == b->entsize && (a->type != FDRY_SHT_NOBITS || a->size == b->size) && x->kind == y->kind &&
-	       x->bank == y->bank && !strcmp(k->old->elf.sections[x->owner].name, k->new->elf.sections[y->owner].name);
+	       x->bank == y->bank && k->sections[x->owner] == y->owner;
 }
 
 static bool text_same(const struct check *k, uint32_t i, uint32_t j)
@@ -205,26 +198,47 @@ static int content_check(const struct check *k, uint32_t i, uint32_t j)
 	return relocs_check(k, i, j);
 }
 
+static bool is_table(const struct fdry_cubin *c, uint32_t i)
+{
+	enum fdry_section_kind kind = c->sections[i].kind;
+
+	return kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB || kind == FDRY_SECTION_RELOC;
+}
+
+/* Tables apart, a slice has those sections that stay, in their order, and no others. */
+static int sections_match(const struct check *k)
+{
+	uint32_t i, j = 1;
+
+	for (i = 1; i < k->old->elf.nsections; i++) {
+		if (!stays(k, i))
+			continue;
+		while (j < k->new->elf.nsections && is_table(k->new, j))
+			j++;
+		if (j >= k->new->elf.nsections || strcmp(k->old->elf.sections[i].name, k->new->elf.sections[j].name))
+			return differs("the name", k->old->elf.sections[i].name);
+		k->sections[i] = j++;
+	}
+	while (j < k->new->elf.nsections && is_table(k->new, j))
+		j++;
+	return j == k->new->elf.nsections ? 0 : differs("the sections", "it");
+}
+
 static int sections_check(const struct check *k)
 {
-	uint32_t i, j, n = 0, m = 0;
+	uint32_t i;
 	int err;
 
 	for (i = 1; i < k->old->elf.nsections; i++) {
 		if (!stays(k, i))
 			continue;
-		n++;
-		j = section_find(k->new, k->old->elf.sections[i].name);
-		if (!j || !headers_same(k, i, j))
+		if (!headers_same(k, i, k->sections[i]))
 			return differs("the header", k->old->elf.sections[i].name);
-		err = content_check(k, i, j);
+		err = content_check(k, i, k->sections[i]);
 		if (err)
 			return err;
 	}
-	for (j = 1; j < k->new->elf.nsections; j++)
-		m += k->new->sections[j].kind != FDRY_SECTION_NAMES && k->new->sections[j].kind != FDRY_SECTION_SYMTAB &&
-		     k->new->sections[j].kind != FDRY_SECTION_RELOC;
-	return n == m ? 0 : differs("the number of sections", "it");
+	return 0;
 }
 
 /* --- calls and kernels --- */
@@ -322,7 +336,9 @@ static int check_all(const struct check *k)
 	if (k->new->odd[0] || k->old->arch != k->new->arch || k->old->elf.h.flags != k->new->elf.h.flags ||
 	    memcmp(k->old->elf.h.ident, k->new->elf.h.ident, sizeof(k->new->elf.h.ident)))
 		return differs("the file's header", "it");
-	err = sections_check(k);
+	err = sections_match(k);
+	if (!err)
+		err = sections_check(k);
 	if (!err)
 		err = calls_check(k);
 	if (!err)
@@ -340,7 +356,9 @@ int fdry_slice_check(const struct fdry_reach *r, struct fdry_span slice)
 	if (err)
 		return fdry_fail(FDRY_E_BUG, "a slice cannot be read: %s", fdry_last_error());
 	k.new = c;
-	err = check_all(&k);
+	k.sections = calloc(r->cubin->elf.nsections, sizeof(*k.sections));
+	err = k.sections ? check_all(&k) : fdry_nomem();
+	free(k.sections);
 	fdry_cubin_free(c);
 	return err;
 }

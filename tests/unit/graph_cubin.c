@@ -223,6 +223,44 @@ START_TEST(functions_reached)
 }
 END_TEST
 
+/* A call through a pointer reaches whatever looks right and has its address taken, if nothing else tells. */
+START_TEST(pointers_reach_what_looks_right)
+{
+	struct fdry_span bytes = golden_read("linked.90.cubin");
+	struct open o = cubin_open("linked.90.cubin");
+	uint32_t quiet = fdry_cubin_kernel_find(o.c, "quiet")->symbol, i, part = 0, at, s;
+	uint32_t alone = fdry_cubin_kernel_find(o.c, "alone")->symbol;
+	uint8_t *to = (uint8_t *)bytes.data;
+	struct fdry_cubin_call call;
+	struct fdry_elf_rela r;
+	struct fdry_reach reached_now;
+
+	for (i = 0; i < fdry_cubin_call_count(o.c); i++) {
+		ck_assert_int_eq(fdry_cubin_call_get(o.c, i, &part, &call), 0);
+		if (!call.mark && call.part == FDRY_CALL_RESOLVED)
+			fdry_set32(to + o.c->elf.sections[o.c->callgraph].h.offset + 8 * i, alone);
+	}
+	for (s = 1; s < o.c->elf.nsections; s++) {
+		if (strcmp(o.c->elf.sections[s].name, ".rela.nv.global.init"))
+			continue;
+		for (i = 0; i < fdry_elf_reloc_count(&o.c->elf, s); i++) {
+			r = fdry_elf_reloc(&o.c->elf, s, i);
+			at = fdry_cubin_symbol_section(o.c, (uint32_t)(r.info >> 32));
+			if (o.c->sections[at].kind == FDRY_SECTION_TEXT)
+				fdry_set32(to + o.c->elf.sections[s].h.offset + 24 * i + 12, quiet);
+		}
+	}
+	cubin_close(&o);
+	o.bytes = bytes;
+	ck_assert_int_eq(fdry_cubin_parse(bytes, &o.c), 0);
+	reached_now = reach(&o, "indirect");
+	ck_assert(reached_now.sections[text_of(&o, "_Z4cubei")]);
+	ck_assert(reached_now.sections[text_of(&o, "_Z6squarei")]);
+	fdry_reach_release(&reached_now);
+	cubin_close(&o);
+}
+END_TEST
+
 static const struct {
 	const char *file, *kernel, *why;
 } refusals[] = {
@@ -404,6 +442,7 @@ int main(void)
 	tcase_add_loop_test(tc, variables_reached, 0, 4);
 	tcase_add_test(tc, variables_reached_when_linked);
 	tcase_add_test(tc, functions_reached);
+	tcase_add_test(tc, pointers_reach_what_looks_right);
 	tcase_add_loop_test(tc, refused_calls, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
 	tcase_add_loop_test(tc, asserts_reach_their_strings_only, 0, 2);
 	tcase_add_test(tc, index_is_known);

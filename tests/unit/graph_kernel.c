@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of kernel sets and banks, with a driver on paper: interning, bringing back, every call failing once. */
+#include "paper.h"
+
+#include "graph/fatbin.h"
+
+/* --- interning --- */
+
+START_TEST(handles_become_one_kernel)
+{
+	struct fdry_kernel_set *set;
+	struct load *l, *again;
+	uint32_t a;
+
+	paper_begin();
+	l = load_file("plain.90.cubin");
+	again = load_file("plain.90.cubin");
+	set = set_new();
+	a = intern(set, kernel_of(l, "scale"), true);
+	ck_assert_uint_eq(a, 0);
+	paper.fail_at = paper.calls + 1; /* known handles ask the driver nothing */
+	ck_assert_uint_eq(intern(set, kernel_of(l, "scale"), true), a);
+	ck_assert_uint_eq(intern(set, kernel_of(l, "scale"), false), a);
+	paper.fail_at = 0;
+	ck_assert_uint_eq(intern(set, kernel_of(l, "add"), false), 1);
+	/* The same code loaded twice; read-only, so that one will do for both. */
+	ck_assert_uint_eq(intern(set, kernel_of(again, "scale"), true), a);
+	/* Other attributes: another kernel. */
+	kernel_of(again, "add")->attrs[0] = 100000;
+	ck_assert_uint_eq(intern(set, kernel_of(again, "add"), true), 2);
+	ck_assert_uint_eq(fdry_kernel_set_count(set), 3);
+	ck_assert_int_eq(fdry_kernel_set_get(set, 2)->attrs[0], 100000);
+	slice(set);
+	ck_assert(same_object(set, 1, 2));
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 2);
+	ck_assert_uint_eq(fdry_kernel_set_whole_bytes(set), l->bytes.len);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(many_handles)
+{
+	struct paper_kernel copies[1500];
+	struct fdry_kernel_set *set;
+	struct load *l;
+	uint32_t i;
+
+	paper_begin();
+	l = load_file("plain.90.cubin");
+	set = set_new();
+	for (i = 0; i < 1500; i++) {
+		copies[i] = *kernel_of(l, i % 2 ? "add" : "scale");
+		ck_assert_uint_eq(intern(set, &copies[i], false), i % 2);
+	}
+	for (i = 0; i < 1500; i++)
+		ck_assert_uint_eq(intern(set, &copies[i], false), i % 2);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(parameters)
+{
+	static const struct fdry_param scale[] = { { 0, 8 }, { 8, 16 }, { 24, 1 }, { 28, 4 } };
+	struct fdry_kernel_set *set;
+	const struct fdry_kernel *k;
+
+	paper_begin();
+	set = set_new();
+	k = fdry_kernel_set_get(set, intern(set, kernel_of(load_file("plain.90.cubin"), "scale"), true));
+	ck_assert_str_eq(k->name, "scale");
+	ck_assert_uint_eq(k->nparams, 4);
+	ck_assert_mem_eq(k->params, scale, sizeof(scale));
+	ck_assert_uint_eq(k->param_bytes, 32);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+static void intern_refused(struct fdry_kernel_set *set, struct paper_kernel *k, const char *why)
+{
+	uint32_t i = 77;
+
+	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)k, &i), -FDRY_E_REFUSED);
+	ck_assert_msg(strstr(fdry_last_error(), why) != NULL, "%s", fdry_last_error());
+	ck_assert_uint_eq(i, 77);
+}
+
+/* A driver that tells other parameters than the code: as if another entry of the fatbin were in use. */
+START_TEST(parameters_must_agree)
+{
+	struct fdry_cubin_kernel lie;
+	struct fdry_param params[4];
+	struct fdry_kernel_set *set;
+	struct paper_kernel *k;
+	uint32_t i;
+
+	paper_begin();
+	set = set_new();
+	k = kernel_of(load_file("plain.90.cubin"), "scale");
+	lie = *k->k;
+	memcpy(params, k->k->params, sizeof(params));
+	lie.params = params;
+	k->k = &lie;
+	lie.nparams = 3;
+	intern_refused(set, k, "parameters");
+	lie.nparams = 4;
+	params[3].size = 2;
+	intern_refused(set, k, "places its parameters elsewhere");
+	params[3].size = 40;
+	intern_refused(set, k, "parameters");
+	params[3] = (struct fdry_param){ 10, 4 };
+	intern_refused(set, k, "cannot be");
+	memcpy(params, fdry_cubin_kernel_find(k->l->c, "scale")->params, sizeof(params));
+	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)k, &i), 0);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(unseen_code)
+{
+	struct fdry_kernel_set *set;
+	struct load *l;
+	uint32_t i;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("plain.90.cubin");
+	l->code.data = NULL;
+	intern_refused(set, kernel_of(l, "add"), "stand-in");
+	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, NULL, &i), -FDRY_E_REFUSED);
+	l->code.data = "no code at all; text of another kind";
+	l->code.len = 36;
+	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "add"), &i), -FDRY_E_BADCODE);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(ptx_is_linked_with_its_options)
+{
+	static const CUjit_option option = CU_JIT_MAX_REGISTERS;
+	static const char ptx[] = ".version 9.0\n.target sm_90\n// and so on";
+	static void *const value = (void *)32;
+	struct fdry_kernel_set *set;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("plain.90.cubin");
+	paper.ptx_cubin = l->bytes;
+	l->code = (struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &value };
+	intern(set, kernel_of(l, "add"), true);
+	intern(set, kernel_of(l, "scale"), true);
+	slice(set);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 2);
+	ck_assert_uint_eq(paper.links, 0);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(out_of_a_fatbin)
+{
+	struct fdry_span fatbin = golden_read("plain.zstd.fatbin");
+	struct fdry_kernel_set *set;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("plain.90.cubin");
+	l->code.data = fatbin.data;
+	l->code.len = 0; /* it knows its length */
+	intern(set, kernel_of(l, "add"), true);
+	slice(set);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 1);
+	fdry_kernel_set_free(set);
+	golden_free(fatbin);
+	paper_end();
+}
+END_TEST
+
+/* --- bringing them back --- */
+
+static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct fdry_kernel_set *set = arg;
+	struct fdry_oid at;
+	uint32_t i;
+
+	for (i = 0; i < fdry_kernel_set_object_count(set); i++) {
+		*ret = fdry_kernel_set_object(set, i, &at);
+		if (fdry_oid_eq(&at, oid))
+			return 0;
+	}
+	return fdry_fail(FDRY_E_NOENT, "no such object");
+}
+
+/* The set's kernels as a loader has them. */
+static uint32_t table(const struct fdry_kernel_set *set, struct fdry_kernel out[8])
+{
+	uint32_t i, n = fdry_kernel_set_count(set);
+
+	ck_assert_uint_le(n, 8);
+	for (i = 0; i < n; i++)
+		out[i] = *fdry_kernel_set_get(set, i);
+	return n;
+}
+
+START_TEST(bank_brings_back_kernels)
+{
+	struct fdry_kernel_bank *bank;
+	struct fdry_kernel_set *set;
+	struct fdry_kernel k[8];
+	struct paper_kernel *f, *g;
+	struct load *l, *again;
+	uint32_t n, before;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	again = load_file("vars.90.cubin");
+	kernel_of(l, "bump")->attrs[0] = 200000;
+	kernel_of(l, "bump")->attrs[2] = 1;
+	kernel_of(again, "alone")->attrs[1] = 50;
+	intern(set, kernel_of(l, "bump"), true);
+	intern(set, kernel_of(l, "alone"), true);
+	intern(set, kernel_of(l, "bump_by"), true);
+	intern(set, kernel_of(again, "alone"), true);
+	slice(set);
+	n = table(set, k);
+	before = paper.nloads;
+	ck_assert_msg(!fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), "%s", fdry_last_error());
+	ck_assert_uint_eq(paper.nloads - before, 3); /* the counter's, alone's, and alone's again for its attributes */
+	f = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 0);
+	g = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 2);
+	ck_assert_str_eq(f->k->name, "bump");
+	ck_assert_ptr_eq(f->l, g->l);
+	ck_assert_int_eq(f->attrs[0], 200000);
+	ck_assert_int_eq(f->attrs[2], 1);
+	ck_assert_int_eq(g->attrs[0], 49152);
+	f = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 1);
+	g = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 3);
+	ck_assert_str_eq(g->k->name, "alone");
+	ck_assert_ptr_ne(f, g);
+	ck_assert_int_eq(f->attrs[1], -1);
+	ck_assert_int_eq(g->attrs[1], 50);
+	fdry_kernel_bank_free(bank);
+	ck_assert_uint_eq(paper.unloaded, 3);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
+START_TEST(bank_compares)
+{
+	struct fdry_param params[8];
+	struct fdry_kernel_bank *bank = NULL;
+	struct fdry_kernel_set *set;
+	struct fdry_kernel k[8];
+	uint32_t n;
+
+	paper_begin();
+	set = set_new();
+	intern(set, kernel_of(load_file("plain.90.cubin"), "scale"), true);
+	slice(set);
+	n = table(set, k);
+	memcpy(params, k[0].params, k[0].nparams * sizeof(*params));
+	k[0].params = params;
+	params[2].size = 4;
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	params[2].size = 1;
+	k[0].nparams = 3;
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	k[0].nparams = 4;
+	k[0].name = "scaled";
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	k[0].name = "scale";
+	k[0].object.b[0] ^= 1;
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), -FDRY_E_NOENT);
+	k[0].object.b[0] ^= 1;
+	ck_assert_ptr_null(bank);
+	ck_assert_uint_eq(paper.unloaded, 3);
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, n, object_get, set, &bank), 0);
+	fdry_kernel_bank_free(bank);
+	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, 0, k, 0, object_get, set, &bank), 0); /* of nothing */
+	fdry_kernel_bank_free(bank);
+	fdry_kernel_bank_free(NULL);
+	fdry_kernel_set_free(set);
+	fdry_kernel_set_free(NULL);
+	paper_end();
+}
+END_TEST
+
+/* --- every call fails once --- */
+
+static int whole_path(struct load *l)
+{
+	struct fdry_kernel_set *set;
+	struct fdry_kernel_bank *bank;
+	struct fdry_kernel k[8];
+	uint32_t i;
+	int err;
+
+	err = fdry_kernel_set_new(&paper.drv, 0, code_find, &paper, &set);
+	if (err)
+		return err;
+	err = fdry_kernel_set_intern(set, (CUkernel)kernel_of(l, "lookup"), (CUfunction)kernel_of(l, "lookup"), &i);
+	if (!err)
+		err = fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i);
+	if (!err)
+		err = fdry_kernel_set_slice(set);
+	if (!err)
+		err = fdry_kernel_bank_load(&paper.drv, 0, k, table(set, k), object_get, set, &bank);
+	if (!err)
+		fdry_kernel_bank_free(bank);
+	fdry_kernel_set_free(set);
+	return err;
+}
+
+START_TEST(every_call_fails_once)
+{
+	unsigned int n, calls;
+	struct load *l;
+
+	paper_begin();
+	l = load_file("vars.90.cubin");
+	kernel_of(l, "bump")->attrs[0] = 100000;
+	paper.calls = 0;
+	ck_assert_int_eq(whole_path(l), 0);
+	calls = paper.calls;
+	ck_assert_uint_gt(calls, 30);
+	for (n = 1; n <= calls; n++) {
+		paper_end();
+		l = load_file("vars.90.cubin");
+		kernel_of(l, "bump")->attrs[0] = 100000;
+		paper.calls = 0;
+		paper.fail_at = n;
+		ck_assert_msg(whole_path(l) == -FDRY_E_DRIVER, "call %u: %s", n, fdry_last_error());
+		ck_assert_ptr_nonnull(strstr(fdry_last_error(), "on paper"));
+		paper.fail_at = 0;
+	}
+	paper_end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_kernel");
+	TCase *tc = tcase_create("kernel");
+
+	tcase_add_test(tc, handles_become_one_kernel);
+	tcase_add_test(tc, many_handles);
+	tcase_add_test(tc, parameters);
+	tcase_add_test(tc, parameters_must_agree);
+	tcase_add_test(tc, unseen_code);
+	tcase_add_test(tc, ptx_is_linked_with_its_options);
+	tcase_add_test(tc, out_of_a_fatbin);
+	tcase_add_test(tc, bank_brings_back_kernels);
+	tcase_add_test(tc, bank_compares);
+	tcase_add_test(tc, every_call_fails_once);
+	suite_add_tcase(s, tc);
+	return golden_main(s);
+}
