@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package on the software driver: captured in one process, loaded in another.
+
+A small array class stands in for a framework's tensor; everything else is the package.
+"""
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import suite
+
+BUILD = os.environ.get("BUILD", "build")
+N = 1000
+
+
+class Array:
+    """Device memory as any array library shows it."""
+
+    def __init__(self, addr, n, strides=None):
+        self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "<f4", "shape": (n,),
+                                         "strides": strides, "version": 3}
+
+
+class Driver:
+    """The driver API by ctypes, through whatever answers to libcuda.so.1."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL("libcuda.so.1")
+        ctx = ctypes.c_void_p()
+        self("cuInit", 0)
+        self("cuDevicePrimaryCtxRetain", ctypes.byref(ctx), 0)
+        self("cuCtxSetCurrent", ctx)
+
+    def __call__(self, name, *args):
+        result = getattr(self.lib, name)(*args)
+        if result:
+            raise RuntimeError(f"{name}: {result}")
+
+    def alloc(self, values):
+        addr, data = ctypes.c_uint64(), struct.pack(f"{N}f", *values)
+        self("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(len(data)))
+        self("cuMemcpyHtoD_v2", addr, data, ctypes.c_size_t(len(data)))
+        return addr.value
+
+    def graph(self, a, b, c):
+        """c = a + b, captured."""
+        stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
+        with open(os.path.join(BUILD, "sim", "kernels.cubin"), "rb") as f:
+            self("cuModuleLoadData", ctypes.byref(module), f.read())
+        self("cuModuleGetFunction", ctypes.byref(kernel), module, b"vecadd")
+        self("cuStreamCreate", ctypes.byref(stream), 1)
+        values = [ctypes.c_uint64(a), ctypes.c_uint64(b), ctypes.c_uint64(c), ctypes.c_int(N)]
+        args = (ctypes.c_void_p * 4)(*(ctypes.addressof(v) for v in values))
+        self("cuStreamBeginCapture_v2", stream, 2)
+        self("cuLaunchKernel", kernel, (N + 63) // 64, 1, 1, 64, 1, 1, 0, stream, args, None)
+        self("cuStreamEndCapture", stream, ctypes.byref(graph))
+        return graph.value
+
+
+def capture(store):
+    import foundry
+    cuda = None
+    with foundry.Capture() as cap:
+        cuda = Driver()
+        a, b, c = (cuda.alloc(v) for v in ([0.0] * N, [float(i) for i in range(N)], [0.0] * N))
+        cap.add_graph(7, cuda.graph(a, b, c), name="add")
+        cap.tensor("a", Array(a, N), use="input")
+        cap.tensor("b", Array(b, N), use="const", external="external" in sys.argv)
+        cap.tensor("c", Array(c, N), use="output")
+        for bad, error in (("a", foundry.Error), ("bad name", foundry.Error)):
+            try:
+                cap.tensor(bad, Array(a, N))
+            except error as e:
+                assert e.name in ("FDRY_E_EXISTS", "FDRY_E_NAME"), e.name
+            else:
+                raise AssertionError(bad)
+        cap.fact("model", "adder")
+        sealed = cap.seal(store, "adder")
+        assert cap.offset > 0 and sealed.graphs == 1 and sealed.nodes == 1 and sealed.kernels == 1
+        print(sealed.id)
+
+
+def child(*args):
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args], capture_output=True,
+                          text=True, check=False)
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return done.stdout.split()[-1]
+
+
+class Roundtrip(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = os.path.join(self.folder.name, "store")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def numbers(self, img, salt):
+        img.write("a", struct.pack(f"{N}f", *(salt + i for i in range(N))))
+        img.write("c", b"\xff" * (4 * N))
+        img.launch(7)
+        return list(struct.unpack(f"{N}f", img.read("c")))
+
+    def test_numbers_come_back(self):
+        import foundry
+        ident = child(self.store)
+        with foundry.load("adder", store=self.store, facts={"model": "adder"}, poison=True) as img:
+            self.assertEqual(img.id, ident)
+            self.assertEqual(img.graphs(), {7: "add"})
+            self.assertEqual([t.name for t in img.tensors()], ["a", "b", "c"])
+            self.assertEqual(img["a"].shape, (N,))
+            self.assertEqual(img["a"].dtype, "float32")
+            self.assertEqual(img.fact("model"), "adder")
+            for salt in (1.0, 2.0):
+                self.assertEqual(self.numbers(img, salt), [salt + 2 * i for i in range(N)])
+            img.write("b", bytearray(4 * N))
+            self.assertEqual(self.numbers(img, 1.0), [1.0 + i for i in range(N)])
+            img.restore()
+            self.assertEqual(self.numbers(img, 1.0), [1.0 + 2 * i for i in range(N)])
+            self.assertEqual(img.report().graphs_built, 1)
+        with foundry.Store(self.store) as store:
+            self.assertIn("tensor b F32 const", store.describe(ident[:12]))
+
+    def test_external(self):
+        import foundry
+        child(self.store, "external")
+        with foundry.load("adder", store=self.store) as img:
+            self.assertTrue(img["b"].external)
+            with self.assertRaises(foundry.Error) as e:
+                img.launch(7)
+            self.assertEqual(e.exception.name, "FDRY_E_UNBOUND")
+            img.write("b", struct.pack(f"{N}f", *([10.0] * N)))
+            self.assertEqual(self.numbers(img, 5.0), [15.0 + i for i in range(N)])
+
+    def test_errors_have_names(self):
+        import foundry
+        child(self.store)
+        for call, name in (
+                (lambda: foundry.load("nobody", store=self.store), "FDRY_E_NOENT"),
+                (lambda: foundry.load("adder", store=self.store, facts={"model": "x"}), "FDRY_E_IDENTITY"),
+                (lambda: foundry.load("adder", store=self.store, device=5), "FDRY_E_NOGPU"),
+                (lambda: foundry.load("adder", store=self.store, driver="/nowhere"), "FDRY_E_NODRIVER"),
+                (lambda: foundry.Store(os.path.join(self.folder.name, "none")), "FDRY_E_NOSTORE")):
+            with self.assertRaises(foundry.Error) as e:
+                call()
+            self.assertEqual(e.exception.name, name)
+            self.assertLess(e.exception.code, 0)
+        with foundry.load("adder", store=self.store) as img:
+            with self.assertRaises(foundry.Error) as e:
+                img.write("a", b"too short")
+            self.assertIn("4000 bytes, 9 were given", str(e.exception))
+
+    def test_views_keep_the_image(self):
+        import foundry
+        child(self.store)
+        img = foundry.load("adder", store=self.store)
+        self.assertEqual(img["a"].__dlpack_device__(), (2, 0))
+        capsule = img["a"].__dlpack__()
+        with self.assertRaises(RuntimeError):
+            img.close()
+        del capsule
+        with self.assertRaises(BufferError):
+            img["a"].__dlpack__(copy=True)
+        img.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        capture(sys.argv[2])
+    else:
+        suite.main()
