@@ -9,13 +9,15 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/opts.h"
 #include "api/tensor.h"
 
-/* Where no kernel places a program, its heap or its libraries: programs begin at 0x555555554000 and, with as many
- * random bits as distributions choose, up to 16 TiB above it. Its upper half is no likely dimension of a tensor,
- * so that two numbers side by side do not look like an address. */
+/* Where no kernel places a program, its heap or its libraries: programs begin at
+ * 0x555555554000 and, with as many random bits as distributions choose, up to 16 TiB above.
+ * Its upper half is no likely dimension of a tensor, so that two numbers side by side do
+ * not look like an address. */
 #define DEFAULT_BASE 0x4fda00000000ull
 #define DEFAULT_SIZE (1ull << 40)
 
@@ -52,7 +54,8 @@ static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts
 	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;
-	err = fdry_standin_result(hook, hook->region_begin(o->base ? o->base : DEFAULT_BASE, o->size ? o->size : DEFAULT_SIZE));
+	err = fdry_standin_result(hook, hook->region_begin(o->base ? o->base : DEFAULT_BASE,
+							   o->size ? o->size : DEFAULT_SIZE));
 	if (!err && o->preallocate) {
 		err = fdry_standin_result(hook, hook->region_preallocate(o->preallocate));
 		if (err)
@@ -68,14 +71,18 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	struct fdry_capture *cap;
 	int err;
 
-	err = fdry_opts_take(opts, &o, sizeof(o));
+	err = fdry_need(ret);
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	if (o.reserved)
-		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; zero the struct first");
+		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; "
+				 "zero the struct first");
 	cap = calloc(1, sizeof(*cap));
 	if (!cap)
 		return fdry_nomem();
+	cap->pid = getpid();
 	pthread_mutex_init(&cap->lock, NULL);
 	err = fdry_standin_find(&cap->hook);
 	if (err)
@@ -96,14 +103,26 @@ out_free:
 	return err;
 }
 
+int fdry_capture_check(const struct fdry_capture *cap)
+{
+	int err = fdry_need(cap);
+
+	if (!err && cap->pid != getpid())
+		err = fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
+				"use it in the process that began it");
+	return err;
+}
+
 void fdry_capture_end(struct fdry_capture *cap)
 {
 	size_t i;
 
 	if (!cap)
 		return;
-	cap->hook->region_end();
-	context_release(cap);
+	if (cap->pid == getpid()) {
+		(void)cap->hook->region_end();
+		context_release(cap);
+	}
 	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++)
 		free((char *)fdry_array(cap->tensors, struct fdry_capture_tensor)[i].desc.name);
 	for (i = 0; i < fdry_array_count(cap->facts, struct fdry_capture_fact); i++) {
@@ -121,26 +140,54 @@ void fdry_capture_end(struct fdry_capture *cap)
 
 int fdry_capture_pause(struct fdry_capture *cap)
 {
-	return fdry_standin_result(cap->hook, cap->hook->region_pause());
+	int err = fdry_capture_check(cap);
+
+	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_pause());
 }
 
 int fdry_capture_resume(struct fdry_capture *cap)
 {
-	return fdry_standin_result(cap->hook, cap->hook->region_resume());
+	int err = fdry_capture_check(cap);
+
+	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_resume());
 }
 
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)
 {
-	return fdry_standin_result(cap->hook, cap->hook->region_offset(ret));
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_need(ret);
+	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_offset(ret));
+}
+
+static int offset_set(struct fdry_capture *cap, uint64_t offset)
+{
+	uint64_t before = 0;
+	int err;
+
+	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&before));
+	if (!err)
+		err = fdry_standin_result(cap->hook, cap->hook->region_set_offset(offset));
+	if (!err && before > cap->highest)
+		cap->highest = before;
+	return err;
 }
 
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset)
 {
-	return fdry_standin_result(cap->hook, cap->hook->region_set_offset(offset));
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	err = offset_set(cap, offset);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
 }
 
-/* Whether [addr, addr + len) lies in one live allocation of the region. */
-static int range_check(struct fdry_capture *cap, const struct fdry_tensor *t, uint64_t len)
+/* Find the one live allocation of the region that holds @len bytes at @addr. */
+static int alloc_find(struct fdry_capture *cap, fdry_devptr addr, uint64_t len, bool *found, struct fdry_alloc *ret)
 {
 	struct fdry_alloc *ledger;
 	CUdeviceptr base;
@@ -152,28 +199,45 @@ static int range_check(struct fdry_capture *cap, const struct fdry_tensor *t, ui
 	if (err)
 		return err;
 	for (i = 0; i < count; i++)
-		if (t->addr >= ledger[i].addr && t->addr - ledger[i].addr <= ledger[i].size &&
-		    len <= ledger[i].size - (t->addr - ledger[i].addr))
+		if (addr >= ledger[i].addr && addr - ledger[i].addr < ledger[i].size &&
+		    len <= ledger[i].size - (addr - ledger[i].addr))
 			break;
+	*found = i < count;
+	if (*found)
+		*ret = ledger[i];
 	free(ledger);
-	if (i == count)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation of the capture's region; "
-				 "allocate it after fdry_capture_begin()", t->name, (unsigned long long)len, t->addr);
 	return 0;
 }
 
-static int tensor_add(struct fdry_capture *cap, const struct fdry_tensor *tensor, uint64_t extent)
+static int range_check(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 {
-	struct fdry_capture_tensor *t = fdry_array(cap->tensors, struct fdry_capture_tensor), add = { *tensor, extent };
+	struct fdry_alloc a = { 0 };
+	bool found = false;
+	int err;
+
+	err = alloc_find(cap, t->desc.addr, t->extent, &found, &a);
+	if (!err && !found)
+		err = fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation "
+				"of the capture's region; allocate it after fdry_capture_begin()",
+				t->desc.name, (unsigned long long)t->extent, t->desc.addr);
+	t->serial = a.serial;
+	return err;
+}
+
+static int tensor_add(struct fdry_capture *cap, struct fdry_capture_tensor add)
+{
+	struct fdry_capture_tensor *t = fdry_array(cap->tensors, struct fdry_capture_tensor);
+	const char *name = add.desc.name;
 	size_t i;
 	int err;
 
 	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++)
-		if (!strcmp(t[i].desc.name, tensor->name))
-			return fdry_fail(FDRY_E_EXISTS, "a tensor named '%s' was declared before; give each a name of its own", tensor->name);
-	for (i = tensor->rank; i < FDRY_RANK_MAX; i++)
+		if (!strcmp(t[i].desc.name, name))
+			return fdry_fail(FDRY_E_EXISTS, "a tensor named '%s' was declared before; "
+					 "give each a name of its own", name);
+	for (i = add.desc.rank; i < FDRY_RANK_MAX; i++)
 		add.desc.shape[i] = add.desc.stride[i] = 0;
-	add.desc.name = strdup(tensor->name);
+	add.desc.name = strdup(name);
 	if (!add.desc.name)
 		return fdry_nomem();
 	err = fdry_buf_put(&cap->tensors, &add, sizeof(add));
@@ -184,20 +248,25 @@ static int tensor_add(struct fdry_capture *cap, const struct fdry_tensor *tensor
 
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor)
 {
-	uint64_t extent;
-	int err;
+	struct fdry_capture_tensor t = { 0 };
+	int err = fdry_capture_check(cap);
 
+	if (!err)
+		err = fdry_need(tensor);
+	if (err)
+		return err;
+	t.desc = *tensor;
 	err = fdry_name_check("tensor", tensor->name);
 	if (!err)
-		err = fdry_tensor_extent(tensor, &extent);
+		err = fdry_tensor_extent(tensor, &t.extent);
 	if (!err && tensor->flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
 		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps; make it contiguous", tensor->name);
 	if (!err)
-		err = range_check(cap, tensor, extent);
+		err = range_check(cap, &t);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
-	err = tensor_add(cap, tensor, extent);
+	err = tensor_add(cap, t);
 	pthread_mutex_unlock(&cap->lock);
 	return err;
 }
@@ -223,14 +292,17 @@ static int fact_add(struct fdry_capture *cap, const char *key, const char *value
 
 int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value)
 {
-	int err = fdry_name_check("fact", key);
+	int err = fdry_capture_check(cap);
 
+	if (!err)
+		err = fdry_name_check("fact", key);
 	if (err)
 		return err;
 	if (!strncmp(key, "fdry.", 5))
 		return fdry_fail(FDRY_E_NAME, "facts named fdry.... are the library's own; name '%s' differently", key);
 	if (!value || strlen(value) > FDRY_FACT_MAX)
-		return fdry_fail(FDRY_E_INVAL, "the value of fact '%s' is missing or longer than %d bytes", key, FDRY_FACT_MAX);
+		return fdry_fail(FDRY_E_INVAL, "the value of fact '%s' is missing or longer than %d bytes; shorten it",
+				 key, FDRY_FACT_MAX);
 	pthread_mutex_lock(&cap->lock);
 	err = fact_add(cap, key, value);
 	pthread_mutex_unlock(&cap->lock);
@@ -254,7 +326,8 @@ static int graph_add(struct fdry_capture *cap, uint64_t key, const char *name, C
 	int err;
 
 	if (graph_find(cap, key))
-		return fdry_fail(FDRY_E_EXISTS, "a graph with key %llu was added before; give each a key of its own", (unsigned long long)key);
+		return fdry_fail(FDRY_E_EXISTS, "a graph with key %llu was added before; give each a key of its own",
+				 (unsigned long long)key);
 	add.name = strdup(name ? name : "");
 	if (!add.name)
 		return fdry_nomem();
@@ -266,11 +339,12 @@ static int graph_add(struct fdry_capture *cap, uint64_t key, const char *name, C
 
 int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph)
 {
-	int err = 0;
+	int err = fdry_capture_check(cap);
 
-	if (!graph)
-		return fdry_fail(FDRY_E_INVAL, "graph %llu is NULL; did the capture end with an error?", (unsigned long long)key);
-	if (name && *name)
+	if (!err && !graph)
+		err = fdry_fail(FDRY_E_INVAL, "graph %llu is NULL; did the capture end with an error?",
+				(unsigned long long)key);
+	if (!err && name && *name)
 		err = fdry_name_check("graph", name);
 	if (err)
 		return err;
@@ -283,19 +357,26 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 int fdry_capture_random(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_graph *g;
+	int err = fdry_capture_check(cap);
 
+	if (err)
+		return err;
 	pthread_mutex_lock(&cap->lock);
 	g = graph_find(cap, key);
 	if (g)
 		g->random = true;
 	pthread_mutex_unlock(&cap->lock);
 	if (!g)
-		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added", (unsigned long long)key);
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
+				 (unsigned long long)key);
 	return 0;
 }
 
 int fdry_capture_hold(struct fdry_capture *cap, int on)
 {
-	cap->hook->launches_hold(on);
-	return 0;
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		cap->hook->launches_hold(on);
+	return err;
 }

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "api/foundry.h"
 #include "api/standin.h"
@@ -14,6 +15,7 @@
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
 	uint64_t extent;         /* bytes from its first to past its last */
+	uint64_t serial;         /* of the allocation that it lies in */
 };
 
 struct fdry_capture_fact {
@@ -33,9 +35,14 @@ struct fdry_capture {
 	const struct fdry_driver *drv; /* the real one, behind the stand-in */
 	CUdevice device;
 	CUcontext ctx; /* its primary context, retained */
+	pid_t pid;     /* of the process that began it */
 	pthread_mutex_t lock;
+	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs; /* arrays of the structs above */
 };
+
+/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */
+int fdry_capture_check(const struct fdry_capture *cap) __must_check;
 
 #define fdry_array(buf, type) ((type *)(buf).data)
 #define fdry_array_count(buf, type) ((buf).len / sizeof(type))

@@ -253,6 +253,9 @@ struct fdry_seal_report {
  * and is not kept. Whatever cannot be restored exactly is refused (FDRY_E_REFUSED) naming
  * graph, node, kernel and reason; nothing is left in the store but unreferenced objects.
  * May be called again, with more graphs or after more work.
+ *
+ * Nothing may work on the region's memory meanwhile. Allocations and launches of graphs by
+ * other threads are noticed (FDRY_E_STATE); kernels and copies of theirs cannot be.
  */
 int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref,
 		      char *id, struct fdry_seal_report *report);

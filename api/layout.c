@@ -34,10 +34,11 @@ static bool stamped(const uint8_t *bytes, size_t len, uint64_t addr)
 	const uint32_t stamp = FDRY_STAMP;
 	size_t i;
 
-	for (i = 0; i < len; i++)
+	for (i = 0; i < len && i < sizeof(stamp); i++)
 		if (bytes[i] != ((const uint8_t *)&stamp)[(addr + i) & 3])
 			return false;
-	return true;
+	/* Each byte is as the one four before it. */
+	return len <= sizeof(stamp) || !memcmp(bytes, bytes + sizeof(stamp), len - sizeof(stamp));
 }
 
 static int stamps_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
@@ -80,11 +81,13 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 			err = fdry_buf_put(ret, &e, sizeof(e));
 	}
 	if (!err && ret->len)
-		qsort(ret->data, fdry_array_count(*ret, struct external), sizeof(struct external), external_cmp);
+		qsort(ret->data, fdry_array_count(*ret, struct external), sizeof(struct external),
+		      external_cmp);
 	return err;
 }
 
-static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a, uint64_t addr, uint64_t end)
+static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a,
+		   uint64_t addr, uint64_t end)
 {
 	if (addr >= end)
 		return 0;
@@ -93,7 +96,8 @@ static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const 
 	return fdry_mem_read(reader, addr, end - addr, stamps_look, l);
 }
 
-static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a, const struct fdry_buf *externals)
+static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a,
+		     const struct fdry_buf *externals)
 {
 	const struct external *e = fdry_array(*externals, struct external);
 	uint64_t at = a->addr, end = a->addr + a->room, to;
@@ -114,18 +118,32 @@ static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, cons
 	return err ? err : own_add(l, reader, a, at, end);
 }
 
+/* The bounds of the region and a copy of its ledger. */
+static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
+{
+	CUdeviceptr base = 0;
+	uint64_t offset = 0;
+	int err;
+
+	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&offset));
+	if (!err)
+		err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &ret->size, &ret->ledger,
+									      &ret->n_ledger));
+	ret->base = ret->end = base;
+	ret->used = base + (offset > cap->highest ? offset : cap->highest);
+	return err;
+}
+
 int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, struct fdry_layout *ret)
 {
 	struct fdry_layout l = { 0 };
 	struct fdry_buf externals = { 0 };
-	CUdeviceptr base;
 	size_t i;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &l.size, &l.ledger, &l.n_ledger));
+	err = ledger_get(cap, &l);
 	if (err)
 		return err;
-	l.base = l.end = base;
 	err = externals_make(cap, &externals);
 	for (i = 0; i < l.n_ledger && !err; i++) {
 		err = alloc_add(&l, reader, &l.ledger[i], &externals);
@@ -147,7 +165,26 @@ void fdry_layout_release(struct fdry_layout *l)
 	memset(l, 0, sizeof(*l));
 }
 
-const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr)
+int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *cap)
+{
+	struct fdry_layout now = { 0 };
+	size_t i = 0;
+	int err;
+
+	err = ledger_get(cap, &now);
+	if (err)
+		return err;
+	while (i < l->n_ledger && i < now.n_ledger && l->ledger[i].serial == now.ledger[i].serial)
+		i++;
+	if (l->n_ledger != now.n_ledger || i < l->n_ledger || l->used != now.used)
+		err = fdry_fail(FDRY_E_STATE, "device memory was allocated or freed while the seal ran; "
+				"let the program's other threads wait for it");
+	fdry_layout_release(&now);
+	return err;
+}
+
+/* The last allocation that begins at or below @addr; NULL where there is none. */
+static const struct fdry_alloc *alloc_below(const struct fdry_layout *l, uint64_t addr)
 {
 	size_t lo = 0, hi = l->n_ledger, mid;
 
@@ -158,6 +195,46 @@ const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t 
 		else
 			hi = mid;
 	}
-	/* The one past the end of an allocation is a pointer into it, as in C. */
-	return lo && addr - l->ledger[lo - 1].addr <= l->ledger[lo - 1].room ? &l->ledger[lo - 1] : NULL;
+	return lo ? &l->ledger[lo - 1] : NULL;
+}
+
+const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr)
+{
+	const struct fdry_alloc *a = alloc_below(l, addr);
+
+	return a && addr - a->addr < a->room ? a : NULL;
+}
+
+bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes)
+{
+	const struct fdry_alloc *a = alloc_below(l, addr);
+	uint64_t room;
+
+	for (; a && a < l->ledger + l->n_ledger; a++) {
+		if (addr < a->addr || addr - a->addr >= a->room)
+			return false;
+		room = a->room - (addr - a->addr);
+		if (bytes <= room)
+			return true;
+		addr += room;
+		bytes -= room;
+	}
+	return false;
+}
+
+/* Was memory between @a and the next live allocation handed out, and freed? */
+static bool freed_behind(const struct fdry_layout *l, const struct fdry_alloc *a)
+{
+	if (a + 1 == l->ledger + l->n_ledger)
+		return l->used > a->addr + a->room;
+	return a[1].serial != a->serial + 1;
+}
+
+bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr)
+{
+	const struct fdry_alloc *a = alloc_below(l, addr);
+
+	if (!a || addr - a->addr > a->room)
+		return false;
+	return addr - a->addr < a->room || !freed_behind(l, a);
 }

@@ -24,6 +24,7 @@ struct fdry_layout_range {
 
 struct fdry_layout {
 	uint64_t base, size; /* the region */
+	uint64_t used;       /* one past the last address that was ever handed out */
 	uint64_t end;        /* one past the last live allocation */
 	struct fdry_alloc *ledger;
 	size_t n_ledger;
@@ -33,11 +34,22 @@ struct fdry_layout {
 /* Reads device memory; the context must be current and the device idle. */
 struct fdry_mem_reader;
 
-int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, struct fdry_layout *ret) __must_check;
+int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
+		     struct fdry_layout *ret) __must_check;
 void fdry_layout_release(struct fdry_layout *l);
 
-/* The live allocation that @addr is in or at the end of; NULL where there is none. */
+/* FDRY_E_STATE where memory was allocated or freed since the layout was made. */
+int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *cap) __must_check;
+
+/* The live allocation that holds the byte at @addr; NULL where there is none. */
 const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr);
+
+/* Whether every one of @bytes bytes at @addr is live. */
+bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes);
+
+/* Whether @addr points into live memory, or, as in C, one past the end of an allocation:
+ * unless what followed that was freed, since then it may have been meant. */
+bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr);
 
 /* --- reading device memory in pieces, through two pinned buffers --- */
 
@@ -45,8 +57,10 @@ const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t 
 
 int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **ret) __must_check;
 void fdry_mem_reader_free(struct fdry_mem_reader *r);
-/* Hand [@addr, @addr + @len) to @fn, piece by piece in order; pieces end at multiples of FDRY_MEM_READ_PIECE. */
+/* Hand [@addr, @addr + @len) to @fn, piece by piece in order; pieces end at multiples of
+ * FDRY_MEM_READ_PIECE. */
 typedef int (*fdry_mem_piece_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
-int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_piece_fn fn, void *arg) __must_check;
+int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_piece_fn fn,
+		  void *arg) __must_check;
 
 #endif

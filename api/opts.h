@@ -12,9 +12,16 @@
 
 #include "arch/err.h"
 
-/* Copy @len bytes of options at most, from @opts (NULL: defaults, all zero) into @ret. @opts starts with a size_t. */
+/* Copy @len bytes of options at most, from @opts (NULL: defaults, all zero) into @ret.
+ * @opts starts with a size_t. */
 int fdry_opts_take(const void *opts, void *ret, size_t len) __must_check;
 
+/* FDRY_E_INVAL where an argument that a function cannot do without is NULL. */
+#define fdry_need(arg) \
+	((arg) ? 0 : fdry_fail(FDRY_E_INVAL, "%s() was given no " #arg " (NULL)", __func__))
+
+/* Whether fdry_report_give() will take @to (NULL is fine): asked before anything is done. */
+int fdry_report_check(const void *to) __must_check;
 /* Copy a report of @len bytes into the caller's struct (NULL is fine), as much as it has room for. */
 int fdry_report_give(const void *report, size_t len, void *to) __must_check;
 

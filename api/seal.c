@@ -2,57 +2,53 @@
 /*
  * seal.c - the one place where an image is put together.
  *
- * Phases, in this order: look at what is alive, read the graphs (which interns kernels),
- * slice the kernels, lay out memory, store content, store manifest and ref. Objects go to
- * the store as they are made, the manifest last: a seal that fails leaves objects that
- * nothing refers to, for gc. The capture is locked throughout.
+ * Phases, in this order: look at what is alive, lay out memory, read the graphs (which
+ * interns kernels), slice the kernels, store content, see that nothing moved meanwhile,
+ * store manifest and ref. Objects go to the store as they are made, the manifest last: a
+ * seal that fails leaves objects that nothing refers to, for gc. The capture is locked
+ * throughout.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/capture.h"
 #include "api/clock.h"
 #include "api/identity.h"
-#include "api/layout.h"
-#include "api/manifest.h"
 #include "api/opts.h"
-#include "graph/graph.h"
-#include "store/store.h"
-
-/* Zeros shorter than this inside content are kept, so that content stays in few pieces. */
-#define ZERO_RUN_MIN (64u << 10)
-#define CONTENT_BLOCK 4096u
-
-struct seal {
-	struct fdry_capture *cap;
-	struct fdry_put *put;
-	struct fdry_kernel_set *kernels;
-	struct fdry_mem_reader *reader;
-	struct fdry_layout layout;
-	uint64_t cursor; /* one past the last address ever handed out */
-	struct fdry_manifest_writer w;
-	struct fdry_seal_report report;
-};
+#include "api/seal.h"
 
 /* --- what is alive --- */
 
-static int live_check(struct seal *s)
+static int live_check(const struct fdry_hook_live *live)
 {
-	struct fdry_hook_live live;
-
-	s->cap->hook->live(&live);
-	if (live.captures)
-		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before the seal", (unsigned long long)live.captures);
-	if (live.textures || live.surfaces)
-		return fdry_fail(FDRY_E_REFUSED, "%llu texture and %llu surface objects are alive, and a graph's arguments may hold them; "
-				 "destroy them before the seal", (unsigned long long)live.textures, (unsigned long long)live.surfaces);
-	if (live.unwrapped)
-		return fdry_fail(FDRY_E_REFUSED, "the driver gave the program %llu function(s) in a version that the stand-in does not know, so it may not "
-				 "have seen all; use a newer Foundry", (unsigned long long)live.unwrapped);
+	if (live->captures)
+		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before the seal",
+				 (unsigned long long)live->captures);
+	if (live->textures || live->surfaces)
+		return fdry_fail(FDRY_E_REFUSED, "%llu texture and %llu surface objects are alive, and a graph's "
+				 "arguments may hold them; destroy them before the seal",
+				 (unsigned long long)live->textures, (unsigned long long)live->surfaces);
+	if (live->unwrapped)
+		return fdry_fail(FDRY_E_REFUSED, "the driver gave the program %llu function(s) in a version that the "
+				 "stand-in does not know, so it may not have seen all; use a newer Foundry",
+				 (unsigned long long)live->unwrapped);
 	return 0;
 }
 
-static int random_check(struct seal *s)
+/* What was read must still be what is there: neither memory nor replays may have come in between. */
+static int still_check(const struct fdry_seal *s)
+{
+	struct fdry_hook_live now;
+	int err;
+
+	s->cap->hook->live(&now);
+	err = live_check(&now);
+	if (!err && now.graph_launches != s->live.graph_launches)
+		err = fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
+				"let the program's other threads wait for it");
+	return err ? err : fdry_layout_still(&s->layout, s->cap);
+}
+
+static int random_check(struct fdry_seal *s)
 {
 	const struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
 	size_t i;
@@ -61,59 +57,23 @@ static int random_check(struct seal *s)
 		return fdry_fail(FDRY_E_STATE, "there is no graph to seal; add one with fdry_capture_graph()");
 	for (i = 0; i < fdry_array_count(s->cap->graphs, struct fdry_capture_graph); i++)
 		if (g[i].random)
-			return fdry_fail(FDRY_E_REFUSED, "graph %llu '%s' draws random numbers, whose generator an image cannot hold; "
-					 "draw them outside of the graph", (unsigned long long)g[i].key, g[i].name);
+			return fdry_fail(FDRY_E_REFUSED, "graph %llu '%s' draws random numbers, whose generator "
+					 "an image cannot hold; draw them outside of the graph",
+					 (unsigned long long)g[i].key, g[i].name);
 	return 0;
 }
 
 /* --- graphs --- */
 
-static int outside_name(struct seal *s, CUdeviceptr addr, unsigned int type, const char **what)
-{
-	unsigned int managed = 0;
-
-	(void)fdry_call_raw(s->cap->drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
-	if (managed)
-		*what = "managed memory";
-	else if (type == CU_MEMORYTYPE_HOST)
-		*what = "host memory";
-	else
-		*what = "device memory outside the capture's region: a module variable, memory from before fdry_capture_begin(), "
-			"or of an allocator other than cuMemAlloc";
-	return 0;
-}
-
-static int where(void *arg, CUdeviceptr addr, enum fdry_where *ret, const char **what)
-{
-	struct seal *s = arg;
-	const struct fdry_driver *drv = s->cap->drv;
-	unsigned int type = 0;
-	CUresult res;
-
-	if (addr >= s->layout.base && addr < s->cursor) {
-		*ret = fdry_layout_find(&s->layout, addr) ? FDRY_WHERE_REGION : FDRY_WHERE_OUTSIDE;
-		*what = "memory of the region that was freed";
-		return 0;
-	}
-	res = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
-	if (res == CUDA_ERROR_INVALID_VALUE) {
-		*ret = FDRY_WHERE_NOTHING;
-		return 0;
-	}
-	if (res != CUDA_SUCCESS)
-		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
-	*ret = FDRY_WHERE_OUTSIDE;
-	return outside_name(s, addr, type, what);
-}
-
 static int graph_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_capture_graph *)a)->key, y = ((const struct fdry_capture_graph *)b)->key;
+	uint64_t x = ((const struct fdry_capture_graph *)a)->key;
+	uint64_t y = ((const struct fdry_capture_graph *)b)->key;
 
 	return (x > y) - (x < y);
 }
 
-static int graph_put(struct seal *s, const struct fdry_capture_graph *g, struct fdry_span bytes)
+static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, struct fdry_span bytes)
 {
 	struct fdry_mf_graph mf = { .key = g->key };
 	struct fdry_graph_view view;
@@ -133,9 +93,9 @@ static int graph_put(struct seal *s, const struct fdry_capture_graph *g, struct 
 	return fdry_buf_put(&s->w.graphs, &mf, sizeof(mf));
 }
 
-static int graphs_seal(struct seal *s)
+static int graphs_seal(struct fdry_seal *s)
 {
-	struct fdry_graph_reader rd = { s->cap->drv, s->kernels, where, s };
+	struct fdry_graph_reader rd = { s->cap->drv, s->kernels, fdry_seal_where, s };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
 	int err = 0;
@@ -156,7 +116,7 @@ static int graphs_seal(struct seal *s)
 
 /* --- kernels --- */
 
-static int kernel_add(struct seal *s, const struct fdry_kernel *k)
+static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {
 	struct fdry_mf_kernel mf = { .param_count = k->nparams, .param_bytes = k->param_bytes };
 	const struct fdry_mf_object *o = fdry_array(s->w.objects, struct fdry_mf_object);
@@ -180,9 +140,10 @@ static int kernel_add(struct seal *s, const struct fdry_kernel *k)
 	return err ? err : fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));
 }
 
-_Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param), "parameters are copied as they are");
+_Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
+	       "parameters are copied as they are");
 
-static int kernels_seal(struct seal *s)
+static int kernels_seal(struct fdry_seal *s)
 {
 	struct fdry_mf_object o;
 	struct fdry_span bytes;
@@ -206,107 +167,40 @@ static int kernels_seal(struct seal *s)
 	return err;
 }
 
-/* --- memory --- */
-
-static bool is_zero(const uint8_t *p, size_t len)
-{
-	return !len || (!p[0] && !memcmp(p, p + 1, len - 1));
-}
-
-/* Bytes from @addr to the end of its content block, at most @len. */
-static size_t block_len(uint64_t addr, size_t len)
-{
-	uint64_t room = CONTENT_BLOCK - addr % CONTENT_BLOCK;
-
-	return room < len ? (size_t)room : len;
-}
-
-static size_t zero_run(uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	size_t at = 0, n;
-
-	for (; at < len; at += n) {
-		n = block_len(addr + at, len - at);
-		if (!is_zero(bytes + at, n))
-			break;
-	}
-	return at;
-}
-
-/* How much of what begins with a block that is not zero goes into one chunk. */
-static size_t chunk_run(uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	uint64_t room = FDRY_MF_CHUNK_MAX - addr % FDRY_MF_CHUNK_MAX;
-	size_t at, zeros;
-
-	if (len > room)
-		len = (size_t)room;
-	for (at = block_len(addr, len); at < len; at += block_len(addr + at, len - at)) {
-		zeros = zero_run(addr + at, bytes + at, len - at);
-		if (zeros >= ZERO_RUN_MIN || at + zeros == len)
-			return zeros ? at : len;
-		at += zeros;
-	}
-	return len;
-}
-
-static int content_piece(void *arg, uint64_t addr, const uint8_t *bytes, size_t len)
-{
-	struct seal *s = arg;
-	size_t n;
-	int err = 0;
-
-	while (len && !err) {
-		struct fdry_mf_chunk c = { .addr = addr };
-
-		n = zero_run(addr, bytes, len);
-		if (n) {
-			s->report.zero_bytes += n;
-		} else {
-			n = chunk_run(addr, bytes, len);
-			c.size = n;
-			err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &c.oid);
-			if (!err)
-				err = fdry_buf_put(&s->w.chunks, &c, sizeof(c));
-			s->report.content_bytes += n;
-		}
-		addr += n;
-		bytes += n;
-		len -= n;
-	}
-	return err;
-}
-
-static int content_seal(struct seal *s)
-{
-	const struct fdry_layout_range *r = fdry_array(s->layout.ranges, struct fdry_layout_range);
-	size_t i, n = fdry_array_count(s->layout.ranges, struct fdry_layout_range);
-	int err = 0;
-
-	for (i = 0; i < n && !err; i++) {
-		struct fdry_mf_segment seg = { r[i].addr, r[i].size, r[i].role, 0 };
-
-		err = fdry_buf_put(&s->w.segments, &seg, sizeof(seg));
-		if (r[i].role == FDRY_ROLE_SCRATCH)
-			s->report.scratch_bytes += r[i].size;
-		else if (r[i].role == FDRY_ROLE_EXTERNAL)
-			s->report.external_bytes += r[i].size;
-		else if (!err)
-			err = fdry_mem_read(s->reader, r[i].addr, r[i].size, content_piece, s);
-	}
-	s->w.base = s->layout.base;
-	s->w.end = s->layout.end;
-	return err;
-}
-
 /* --- names, facts, limits --- */
 
 static int tensor_cmp(const void *a, const void *b)
 {
-	return strcmp(((const struct fdry_capture_tensor *)a)->desc.name, ((const struct fdry_capture_tensor *)b)->desc.name);
+	const struct fdry_capture_tensor *x = a, *y = b;
+
+	return strcmp(x->desc.name, y->desc.name);
 }
 
-static int tensors_seal(struct seal *s)
+/* It must lie where it lay when it was named, in the same allocation. */
+static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_tensor *t)
+{
+	const struct fdry_alloc *ledger = s->layout.ledger;
+	size_t i;
+
+	for (i = 0; i < s->layout.n_ledger; i++)
+		if (ledger[i].serial == t->serial)
+			return 0;
+	return fdry_fail(FDRY_E_STATE, "the memory of tensor '%s' was freed before the seal; keep it alive",
+			 t->desc.name);
+}
+
+static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d)
+{
+	struct fdry_mf_tensor mf = { .dtype = d->dtype, .use = d->use, .flags = d->flags, .rank = d->rank,
+				     .addr = d->addr };
+	int err = fdry_manifest_add_str(&s->w, d->name, &mf.name);
+
+	memcpy(mf.shape, d->shape, sizeof(mf.shape));
+	memcpy(mf.stride, d->stride, sizeof(mf.stride));
+	return err ? err : fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
+}
+
+static int tensors_seal(struct fdry_seal *s)
 {
 	struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
 	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
@@ -315,17 +209,9 @@ static int tensors_seal(struct seal *s)
 	if (n)
 		qsort(t, n, sizeof(*t), tensor_cmp);
 	for (i = 0; i < n && !err; i++) {
-		const struct fdry_tensor *d = &t[i].desc;
-		struct fdry_mf_tensor mf = { .dtype = d->dtype, .use = d->use, .flags = d->flags, .rank = d->rank, .addr = d->addr };
-		const struct fdry_alloc *a = fdry_layout_find(&s->layout, d->addr);
-
-		if (!a || d->addr + t[i].extent > a->addr + a->size)
-			return fdry_fail(FDRY_E_STATE, "the memory of tensor '%s' was freed before the seal; keep it alive", d->name);
-		memcpy(mf.shape, d->shape, sizeof(mf.shape));
-		memcpy(mf.stride, d->stride, sizeof(mf.stride));
-		err = fdry_manifest_add_str(&s->w, d->name, &mf.name);
+		err = tensor_check(s, &t[i]);
 		if (!err)
-			err = fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
+			err = tensor_put(s, &t[i].desc);
 	}
 	return err;
 }
@@ -335,7 +221,7 @@ static int fact_cmp(const void *a, const void *b)
 	return strcmp(((const struct fdry_fact *)a)->key, ((const struct fdry_fact *)b)->key);
 }
 
-static int facts_put(struct seal *s, struct fdry_fact *facts, size_t n)
+static int facts_put(struct fdry_seal *s, struct fdry_fact *facts, size_t n)
 {
 	struct fdry_mf_fact mf;
 	size_t i;
@@ -352,7 +238,7 @@ static int facts_put(struct seal *s, struct fdry_fact *facts, size_t n)
 	return err;
 }
 
-static int facts_seal(struct seal *s)
+static int facts_seal(struct fdry_seal *s)
 {
 	const struct fdry_capture_fact *f = fdry_array(s->cap->facts, struct fdry_capture_fact);
 	size_t i, n = fdry_array_count(s->cap->facts, struct fdry_capture_fact);
@@ -375,7 +261,7 @@ static int facts_seal(struct seal *s)
 	return err;
 }
 
-static int limits_seal(struct seal *s)
+static int limits_seal(struct fdry_seal *s)
 {
 	struct fdry_mf_limit mf = { .limit = CU_LIMIT_STACK_SIZE };
 	size_t value;
@@ -389,7 +275,7 @@ static int limits_seal(struct seal *s)
 
 /* --- the whole --- */
 
-static int commit(struct seal *s, const char *ref, struct fdry_oid *ret)
+static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
 	struct fdry_put *put = s->put;
 	struct fdry_buf bytes = { 0 };
@@ -419,36 +305,38 @@ out_release:
 	return err;
 }
 
-static int phases(struct seal *s, const char *ref, struct fdry_oid *ret)
+static int commit_phase(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
-	double start = fdry_now_ms(), mark = start;
+	int err = tensors_seal(s);
+
+	if (!err)
+		err = facts_seal(s);
+	if (!err)
+		err = limits_seal(s);
+	return err ? err : commit(s, ref, ret);
+}
+
+static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
+{
+	double mark = fdry_now_ms(), layout;
 	int err;
 
 	err = fdry_layout_make(s->cap, s->reader, &s->layout);
+	layout = fdry_lap_ms(&mark);
 	if (!err)
-		err = fdry_capture_offset(s->cap, &s->cursor);
-	if (err)
-		return err;
-	s->cursor += s->layout.base;
-	fdry_lap_ms(&mark);
-	err = graphs_seal(s);
+		err = graphs_seal(s);
 	s->report.graphs_ms = fdry_lap_ms(&mark);
 	if (!err)
 		err = kernels_seal(s);
 	s->report.kernels_ms = fdry_lap_ms(&mark);
 	if (!err)
-		err = content_seal(s);
-	s->report.content_ms = fdry_lap_ms(&mark);
+		err = fdry_seal_content(s);
 	if (!err)
-		err = tensors_seal(s);
+		err = still_check(s);
+	s->report.content_ms = layout + fdry_lap_ms(&mark);
 	if (!err)
-		err = facts_seal(s);
-	if (!err)
-		err = limits_seal(s);
-	if (!err)
-		err = commit(s, ref, ret);
+		err = commit_phase(s, ref, ret);
 	s->report.commit_ms = fdry_lap_ms(&mark);
-	s->report.total_ms = mark - start;
 	return err;
 }
 
@@ -461,12 +349,13 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 	if (err)
 		return fdry_standin_result(cap->hook, err);
 	if (code.jit_symbols)
-		return fdry_fail(FDRY_E_REFUSED, "the code was linked with symbols of the program's own, which cannot be brought back");
+		return fdry_fail(FDRY_E_REFUSED, "the code was linked with symbols of the program's own, "
+				 "which cannot be brought back");
 	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit, code.jit_values };
 	return 0;
 }
 
-static int seal_run(struct seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
 {
 	const struct fdry_driver *drv = s->cap->drv;
 	int err;
@@ -488,13 +377,14 @@ static int seal_run(struct seal *s, struct fdry_store *store, const char *ref, s
 	return err;
 }
 
-static int seal_in_context(struct seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
 {
 	const struct fdry_driver *drv = s->cap->drv;
 	CUcontext popped;
 	int err;
 
-	err = live_check(s);
+	s->cap->hook->live(&s->live);
+	err = live_check(&s->live);
 	if (!err)
 		err = random_check(s);
 	if (!err)
@@ -506,24 +396,38 @@ static int seal_in_context(struct seal *s, struct fdry_store *store, const char 
 	return err;
 }
 
-int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref, char *id, struct fdry_seal_report *report)
+/* What the caller got wrong is found before anything is done. */
+static int args_check(const struct fdry_capture *cap, const char *ref, const struct fdry_seal_report *report)
 {
-	struct seal s = { .cap = cap };
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_report_check(report);
+	if (!err && ref)
+		err = fdry_ref_check(ref);
+	return err;
+}
+
+int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref, char *id,
+		      struct fdry_seal_report *report)
+{
+	struct fdry_seal s = { .cap = cap };
+	double start = fdry_now_ms();
 	struct fdry_oid oid;
 	int err;
 
-	/* What the caller got wrong is found before anything is done. */
-	err = fdry_report_give(&s.report, sizeof(s.report), report);
-	if (!err && ref)
-		err = fdry_ref_check(ref);
+	err = args_check(cap, ref, report);
+	if (!err)
+		err = fdry_need(store);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
 	err = seal_in_context(&s, store, ref, &oid);
 	pthread_mutex_unlock(&cap->lock);
-	if (!err)
-		err = fdry_report_give(&s.report, sizeof(s.report), report);
-	if (!err && id)
+	if (err)
+		return err;
+	s.report.total_ms = fdry_now_ms() - start;
+	if (id)
 		fdry_oid_hex(&oid, id);
-	return err;
+	return fdry_report_give(&s.report, sizeof(s.report), report);
 }

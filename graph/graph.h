@@ -27,9 +27,10 @@ enum fdry_where {
 	FDRY_WHERE_OUTSIDE, /* memory that an image does not hold */
 };
 
-/* Says where @addr lies; @what (static or owned by the callee until the next call) names what is OUTSIDE for
+/* Says where the @bytes bytes at @addr lie, all of them; @bytes 0: what a pointer of that value points at, which may also
+ * be one past the end of something. @what (static or owned by the callee until the next call) names what is OUTSIDE for
  * messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
-typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, enum fdry_where *ret, const char **what);
+typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what);
 
 struct fdry_graph_reader {
 	const struct fdry_driver *drv;

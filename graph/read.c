@@ -29,7 +29,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
 	*what = NULL;
 	if (fdry_intern_find(&rd->inside, &word, sizeof(word), &index))
 		return 0;
-	err = rd->in->where(rd->in->where_arg, word, &where, &name);
+	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
 	if (where != FDRY_WHERE_OUTSIDE)
@@ -40,22 +40,16 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
 
 int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes)
 {
-	CUdeviceptr ends[2] = { addr, addr + bytes - 1 };
 	const char *name = "no memory that the driver knows";
 	enum fdry_where where = FDRY_WHERE_NOTHING;
-	int i, err;
+	int err = rd->in->where(rd->in->where_arg, addr, bytes, &where, &name);
 
-	for (i = 0; i < 2; i++) {
-		err = rd->in->where(rd->in->where_arg, ends[i], &where, &name);
-		if (err)
-			return err;
-		if (where == FDRY_WHERE_NOTHING)
-			name = "no memory that the driver knows";
-		if (where != FDRY_WHERE_REGION)
-			return fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
-					 what, bytes, addr, name);
-	}
-	return 0;
+	if (!err && where == FDRY_WHERE_NOTHING)
+		name = "no memory that the driver knows";
+	if (!err && where != FDRY_WHERE_REGION)
+		err = fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
+				what, bytes, addr, name);
+	return err;
 }
 
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret)

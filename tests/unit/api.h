@@ -74,6 +74,14 @@ static inline void work_make(struct work *w)
 	cuda_ok(cuModuleGetFunction, &w->scale, w->module, "scale");
 }
 
+/* The end of what work_make() began. */
+static inline void work_end(struct work *w)
+{
+	fdry_capture_end(w->cap);
+	fdry_store_close(w->store);
+	free(w->cubin);
+}
+
 static inline void capture_start(struct work *w)
 {
 	cuda_ok(cuStreamBeginCapture_v2, w->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -134,9 +142,7 @@ static inline void image_seal(uint32_t b_flags, char *id)
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
 	ok(fdry_capture_fact(w.cap, "model", "adder"));
 	ok(fdry_capture_seal(w.cap, w.store, "img", id, NULL));
-	fdry_capture_end(w.cap);
-	fdry_store_close(w.store);
-	free(w.cubin);
+	work_end(&w);
 }
 
 /* Run @fn in a process of its own; a check that fails there fails the test. */

@@ -68,7 +68,7 @@ static void memory_while_paused(struct work *w)
 static void memory_freed(struct work *w)
 {
 	capture_start(w);
-	launch_add(w, w->a, w->b + 4, w->c); /* b itself is also where a ends */
+	launch_add(w, w->a, w->b + 4, w->c);
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
 	cuda_ok(cuMemFree_v2, w->b);
 }

@@ -79,7 +79,7 @@ CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t in
 
 /* --- the fixture --- */
 
-static int test_where(void *arg, CUdeviceptr addr, enum fdry_where *ret, const char **what)
+static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
 {
 	unsigned int type = 0;
 	struct fdry_alloc a;
@@ -90,10 +90,10 @@ static int test_where(void *arg, CUdeviceptr addr, enum fdry_where *ret, const c
 		return fdry_fail(FDRY_E_DRIVER, "asked for the wrong address");
 	*ret = FDRY_WHERE_REGION;
 	*what = "nothing that this names";
-	if (fdry_region_find(fx.region, addr, &a))
+	if (fdry_region_find(fx.region, addr, &a) && bytes <= a.size - (addr - a.addr))
 		return 0;
 	*ret = FDRY_WHERE_NOTHING;
-	if (fx.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr))
+	if (fx.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, bytes ? addr + bytes - 1 : addr))
 		return 0;
 	*ret = FDRY_WHERE_OUTSIDE;
 	*what = type == CU_MEMORYTYPE_HOST ? "host memory" : "device memory outside of the region";

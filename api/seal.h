@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* seal.h - the inside of a seal: seal.c puts its phases together, other files do one each. */
+#ifndef FDRY_API_SEAL_H
+#define FDRY_API_SEAL_H
+
+#include "api/layout.h"
+#include "api/manifest.h"
+#include "graph/graph.h"
+#include "store/store.h"
+
+struct fdry_seal {
+	struct fdry_capture *cap;      /* locked */
+	struct fdry_put *put;
+	struct fdry_kernel_set *kernels;
+	struct fdry_mem_reader *reader;
+	struct fdry_hook_live live;    /* as it was at the beginning */
+	struct fdry_layout layout;
+	struct fdry_manifest_writer w; /* what goes into the manifest, as it becomes known */
+	struct fdry_seal_report report;
+};
+
+/* seal_where.c: a fdry_where_fn whose @arg is the seal. */
+int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+		    const char **what) __must_check;
+
+/* seal_content.c: store the content of the layout, in chunks; into segments, chunks and the report. */
+int fdry_seal_content(struct fdry_seal *s) __must_check;
+
+#endif
