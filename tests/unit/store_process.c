@@ -152,6 +152,41 @@ START_TEST(killed_while_sealing)
 }
 END_TEST
 
+/* Whenever it dies: no image is left that lacks something. */
+START_TEST(killed_while_collecting)
+{
+	struct fdry_verify_report r;
+	unsigned int findings, left, half = 0;
+	struct fdry_gc_report gr;
+	struct fdry_store *s;
+	int i;
+
+	for (i = 0; i < 6; i++) {
+		pid_t pid;
+
+		ok(fdry_store_open(path, 0, &s));
+		seal(s, 1, 9000, 10, NULL);
+		fdry_store_close(s);
+		pid = fork();
+		if (!pid)
+			_exit(fdry_store_open(path, 0, &s) || fdry_store_gc(s, false, &gr));
+		usleep(8000 + 7000 * (unsigned int)i);
+		kill(pid, SIGKILL);
+		ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+		ok(fdry_store_open(path, 0, &s));
+		findings = 0;
+		ok(fdry_store_verify(s, count_finding, &findings, &r));
+		ck_assert_uint_eq(findings, 0);
+		left = (unsigned int)r.objects;
+		half += left && left < 9001;
+		ok(fdry_store_gc(s, false, &gr));
+		ck_assert_uint_eq(gr.dead, left);
+		fdry_store_close(s);
+	}
+	fprintf(stderr, "%u of 6 collections were stopped half way\n", half);
+}
+END_TEST
+
 /* A holder of the writers' lock that dies does not lock others out, nor is what it wrote there. */
 START_TEST(killed_inside_a_transaction)
 {
@@ -407,6 +442,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, of_many_processes_under_one_name_one_wins);
 	tcase_add_test(tc, killed_while_sealing);
+	tcase_add_test(tc, killed_while_collecting);
 	tcase_add_test(tc, killed_inside_a_transaction);
 	tcase_add_test(tc, the_file_may_not_grow);
 	tcase_add_test(tc, the_disk_is_full);
