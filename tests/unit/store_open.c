@@ -347,13 +347,23 @@ END_TEST
 START_TEST(a_store_replaced_under_us_is_noticed)
 {
 	struct fdry_store *s = store_make(), *other;
-	char file[400];
+	char file[400], copy[400];
+	int fd;
 
 	file_path(file, "data.mdb");
 	ck_assert(!unlink(file));
 	fails(STATE, "removed or replaced", fdry_store_open(path, FDRY_STORE_CREATE, &other));
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
+	file_path(copy, "copy");
+	ck_assert(!rename(file, copy) && !link(copy, file));
+	ok(fdry_store_open(path, 0, &other)); /* the same file */
+	fdry_store_close(other);
+	ck_assert(!unlink(file));
+	fd = open(file, O_WRONLY | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	fails(STATE, "removed or replaced", fdry_store_open(path, 0, &other));
 	fdry_store_close(s);
 }
 END_TEST
