@@ -31,7 +31,6 @@
 #define MAP_SIZE_LIMIT (1ull << 46)
 #define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
 #define KEY_MAX 511            /* LMDB's */
-#define FREE_DBI 0             /* LMDB's own table of free pages */
 /* A write that failed although this much was free did not fail for want of space. */
 #define NEARLY_FULL (16ull << 20)
 
@@ -354,55 +353,122 @@ int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret)
 	return 0;
 }
 
-/* Damaged pages can lead in circles: keys must ascend. */
-static int key_ascends(const struct fdry_db *db, MDB_val key, uint8_t *last, size_t *last_len)
-{
-	size_t n = key.mv_size < *last_len ? key.mv_size : *last_len;
-	int order = memcmp(key.mv_data, last, n);
+/* --- walking --- */
 
-	if (key.mv_size > KEY_MAX || order < 0 || (!order && key.mv_size <= *last_len && *last_len))
-		return db_fail(db, MDB_CORRUPTED, "list entries");
-	memcpy(last, key.mv_data, key.mv_size);
-	*last_len = key.mv_size;
-	return 0;
-}
+/* LMDB's head of a page: number, unused, flags, end of the slots, begin of the entries; and what a leaf says. */
+#define PAGE_AT_FLAGS 10
+#define PAGE_AT_LOWER 12
+#define PAGE_AT_UPPER 14
+#define PAGE_HEAD 16
+#define PAGE_LEAF 2
+
+/* A walk from entry to entry: what must hold from one to the next. */
+struct walk {
+	const struct fdry_db *db;
+	MDB_cursor *cursor;
+	MDB_val key, value;
+	uint8_t last[KEY_MAX];
+	size_t last_len;
+	const uint8_t *base; /* where page 0 must lie, as the first page told */
+	bool mapped;         /* keys lie in the map, not in a writer's memory */
+};
 
 /* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
-static __attribute__((noinline)) int cursor_step(MDB_cursor *c, MDB_val *key, MDB_val *v, MDB_cursor_op op)
+static __attribute__((noinline)) int walk_step(struct walk *w, MDB_cursor_op op)
 {
-	return guarded(mdb_cursor_get(c, key, v, op));
+	return guarded(mdb_cursor_get(w->cursor, &w->key, &w->value, op));
 }
 
-static int cursor_walk(const struct fdry_db *db, MDB_cursor *c, MDB_val key, fdry_entry_fn fn, void *arg)
+/*
+ * LMDB believes what pages say of themselves. A key lies in its leaf, whose head is at the
+ * page's beginning: what cannot be right there would crash a writer sooner or later.
+ */
+static bool leaf_is_sound(struct walk *w)
 {
-	uint8_t last[KEY_MAX];
-	size_t last_len = 0;
-	MDB_val v = { 0 };
-	int err = 0, rc;
+	const uint8_t *p = w->key.mv_data, *page;
+	uint64_t pgno;
+	uint16_t lower, upper;
 
-	rc = cursor_step(c, &key, &v, key.mv_size ? MDB_SET_RANGE : MDB_FIRST);
+	page = p - ((uintptr_t)p & (w->db->page_size - 1));
+	pgno = fdry_get64(page);
+	lower = fdry_get16(page + PAGE_AT_LOWER);
+	upper = fdry_get16(page + PAGE_AT_UPPER);
+	if (fdry_get16(page + PAGE_AT_FLAGS) != PAGE_LEAF || lower <= PAGE_HEAD || lower & 1 || lower > upper ||
+	    upper >= w->db->page_size || p < page + upper)
+		return false;
+	if (!w->base)
+		w->base = page - pgno * w->db->page_size;
+	return page == w->base + pgno * w->db->page_size;
+}
+
+/* Damaged pages can lead in circles: keys must ascend. */
+static bool key_ascends(struct walk *w)
+{
+	size_t len = w->key.mv_size, n = len < w->last_len ? len : w->last_len;
+	int order = len > KEY_MAX ? -1 : memcmp(w->key.mv_data, w->last, n);
+
+	if (order < 0 || (!order && len <= w->last_len && w->last_len))
+		return false;
+	memcpy(w->last, w->key.mv_data, len);
+	w->last_len = len;
+	return true;
+}
+
+static int walk_run(struct walk *w, MDB_cursor_op first, fdry_entry_fn fn, void *arg)
+{
+	int err = 0, rc = walk_step(w, first);
+
 	while (!rc && !err) {
-		err = key_ascends(db, key, last, &last_len);
+		if ((w->mapped && !leaf_is_sound(w)) || !key_ascends(w))
+			return db_fail(w->db, MDB_CORRUPTED, "list entries");
+		err = fn(arg, span_of(w->key), span_of(w->value));
 		if (!err)
-			err = fn(arg, span_of(key), span_of(v));
-		if (!err)
-			rc = cursor_step(c, &key, &v, MDB_NEXT);
+			rc = walk_step(w, MDB_NEXT);
 	}
 	if (err)
 		return err == FDRY_EACH_STOP ? 0 : err;
-	return rc == MDB_NOTFOUND ? 0 : db_fail(db, rc, "list entries");
+	return rc == MDB_NOTFOUND ? 0 : db_fail(w->db, rc, "list entries");
+}
+
+static int cursor_open(struct fdry_txn *t, MDB_dbi table, MDB_cursor **ret)
+{
+	return guarded(mdb_cursor_open(t->txn, table, ret));
 }
 
 int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn, void *arg)
 {
-	MDB_cursor *c = NULL;
-	int err, rc = guarded(mdb_cursor_open(t->txn, t->db->tables[table], &c));
+	struct walk w = { .db = t->db, .key = val_of(from), .mapped = !t->exclusive };
+	int err, rc = cursor_open(t, t->db->tables[table], &w.cursor);
 
 	if (rc)
 		return db_fail(t->db, rc, "list entries");
-	err = cursor_walk(t->db, c, val_of(from), fn, arg);
-	mdb_cursor_close(c);
+	err = walk_run(&w, from.len ? MDB_SET_RANGE : MDB_FIRST, fn, arg);
+	mdb_cursor_close(w.cursor);
 	return err;
+}
+
+/* Keys of free pages are numbers in the machine's byte order, so there is no order to check. */
+static int inner_step(struct walk *w)
+{
+	int rc = walk_step(w, MDB_NEXT);
+
+	return !rc && w->mapped && !leaf_is_sound(w) ? MDB_CORRUPTED : rc;
+}
+
+int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
+{
+	struct walk w = { .db = t->db, .mapped = !t->exclusive };
+	int err = 0, rc = cursor_open(t, (MDB_dbi)inner, &w.cursor);
+
+	if (rc)
+		return db_fail(t->db, rc, "list pages");
+	while (!rc && !err) {
+		rc = inner_step(&w);
+		if (!rc)
+			err = fn(arg, span_of(w.key), span_of(w.value));
+	}
+	mdb_cursor_close(w.cursor);
+	return err || rc == MDB_NOTFOUND ? err : db_fail(t->db, rc, "list pages");
 }
 
 /* --- opening --- */
@@ -487,23 +553,6 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 	x.file_bytes = (uint64_t)st.st_size;
 	*ret = x;
 	return 0;
-}
-
-/* LMDB's table of free pages: a value is a count and as many page numbers. */
-int fdry_txn_free_pages(struct fdry_txn *t, fdry_entry_fn fn, void *arg)
-{
-	MDB_val k = { 0 }, v = { 0 };
-	MDB_cursor *c = NULL;
-	int err = 0, rc = guarded(mdb_cursor_open(t->txn, FREE_DBI, &c));
-
-	while (!rc && !err) {
-		rc = cursor_step(c, &k, &v, MDB_NEXT);
-		if (!rc)
-			err = fn(arg, span_of(k), span_of(v));
-	}
-	if (c)
-		mdb_cursor_close(c);
-	return err || rc == MDB_NOTFOUND ? err : db_fail(t->db, rc, "list free pages");
 }
 
 /* A file that was cut short would be a bus error later on. */

@@ -109,8 +109,12 @@ typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span v
 /* Every entry from @from on (an empty span: from the first). @fn must not write. */
 int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn,
 		  void *arg) __must_check;
-/* The same for LMDB's table of free pages: a value holds a count and as many page numbers, 64 bits each. */
-int fdry_txn_free_pages(struct fdry_txn *t, fdry_entry_fn fn, void *arg) __must_check;
+/* LMDB's own tables. A value of the free ones holds a count and as many page numbers, 64 bits each. */
+enum fdry_inner {
+	FDRY_INNER_FREE = 0,  /* free pages, by the transaction that freed them */
+	FDRY_INNER_ROOTS = 1, /* the roots of all tables, by name */
+};
+int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg) __must_check;
 
 /* --- tail.c --- */
 

@@ -48,7 +48,7 @@ static bool tail_check(struct fdry_db *db, const struct fdry_extent *x)
 
 	tail.count = x->used_bytes / x->page_size - tail.first;
 	tail.is_free = tail.count <= TAIL_PAGES_MAX ? calloc(tail.count, 1) : NULL;
-	if (!tail.is_free || fdry_txn_read(db, &t) || fdry_txn_free_pages(&t, tail_mark, &tail))
+	if (!tail.is_free || fdry_txn_read(db, &t) || fdry_txn_each_inner(&t, FDRY_INNER_FREE, tail_mark, &tail))
 		return false;
 	while (i < tail.count && tail.is_free[i])
 		i++;

@@ -134,12 +134,69 @@ static int check_table(struct verify *v, enum fdry_table table, const char *name
 	return err ? say_error(v, fdry_fail_at(err, "table %s", name), NULL) : 0;
 }
 
+/* Free pages: each one in the file, and none twice, or two objects would be written over each other. */
+struct free_pages {
+	uint64_t count;   /* pages of the file */
+	uint8_t *is_free; /* a bit each */
+};
+
+static int check_free_entry(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	const uint8_t *p = fdry_span_at(value, 0, 8);
+	uint64_t i, pgno, count = p ? fdry_get64(p) : 0;
+	struct free_pages *f = arg;
+
+	(void)key;
+	if (!p || count > value.len / 8 - 1)
+		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged");
+	for (i = 1; i <= count; i++) {
+		pgno = fdry_get64(value.data + i * 8);
+		if (pgno < 2 || pgno >= f->count || f->is_free[pgno / 8] & 1 << pgno % 8)
+			return fdry_fail(FDRY_E_CORRUPT, "page %llu is free twice, or beyond the end", (unsigned long long)pgno);
+		f->is_free[pgno / 8] |= (uint8_t)(1 << pgno % 8);
+	}
+	return 0;
+}
+
+static int check_free(struct verify *v)
+{
+	struct free_pages f = { 0 };
+	struct fdry_extent x;
+	int err = fdry_db_extent(v->s->env->db, &x);
+
+	if (err)
+		return err;
+	f.count = x.used_bytes / x.page_size; /* of a later moment than the view: not less */
+	f.is_free = calloc(f.count / 8 + 1, 1);
+	if (!f.is_free)
+		return fdry_nomem();
+	err = fdry_txn_each_inner(&v->t, FDRY_INNER_FREE, check_free_entry, &f);
+	free(f.is_free);
+	return err ? say_error(v, fdry_fail_at(err, "free pages"), NULL) : 0;
+}
+
+static int pass_over(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	(void)arg, (void)key, (void)value;
+	return 0;
+}
+
+static int check_roots(struct verify *v)
+{
+	int err = fdry_txn_each_inner(&v->t, FDRY_INNER_ROOTS, pass_over, NULL);
+
+	return err ? say_error(v, fdry_fail_at(err, "roots"), NULL) : 0;
+}
+
 static int check_tables(struct verify *v)
 {
 	int err = fdry_txn_read(v->s->env->db, &v->t);
 
 	if (err)
 		return err;
+	err = check_free(v);
+	if (!err)
+		err = check_roots(v);
 #define X(NAME, name) \
 	if (!err) \
 		err = check_table(v, FDRY_TABLE_##NAME, name);

@@ -279,6 +279,44 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 }
 END_TEST
 
+/* The map does not move under what a session mapped in one of its turns. */
+START_TEST(reading_in_turns_pins_the_map)
+{
+	struct fdry_store *s;
+	struct fdry_oid chunk, oid;
+	struct fdry_span span;
+	struct fdry_get *g;
+	struct fdry_put *p;
+	uint8_t *data = malloc(4 << 20);
+	pid_t other;
+	int i, err = 0;
+
+	fdry_store_close(store_make());
+	other = hold_reader_place(getpid());
+	ok(fdry_store_open_sized(path, 0, 16 << 20, &s));
+	noise(1, data, 5000);
+	chunk = oid_of(data, 5000);
+	seal(s, 1, 1, 5000, "r");
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_get_map(g, &chunk, &span));
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < 40 && !err; i++) {
+		noise(100 + (uint64_t)i, data, 4 << 20);
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+	}
+	ck_assert_int_eq(err, -FDRY_E_LOCKED);
+	fdry_put_abort(p);
+	noise(1, data, 5000);
+	ck_assert(!memcmp(span.data, data, 5000));
+	fdry_get_end(g);
+	seal(s, 200, 6, 4 << 20, "q");
+	check_sound(s);
+	fdry_store_close(s);
+	kill(other, SIGKILL);
+	free(data);
+}
+END_TEST
+
 /* Readers that died under our own id are cleared, or the file would grow for ever. */
 static int reader_line(const char *line, void *arg)
 {
@@ -438,6 +476,7 @@ int main(void)
 	tcase_add_test(tc, a_lock_ends_with_the_process_that_took_it);
 	tcase_add_test(tc, opening_waits_for_another_that_opens);
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
+	tcase_add_test(tc, reading_in_turns_pins_the_map);
 	tcase_add_test(tc, readers_that_died_are_cleared);
 	tcase_add_test(tc, a_small_map_grows);
 	suite_add_tcase(suite, tc);

@@ -250,6 +250,29 @@ START_TEST(what_was_verified_is_remembered)
 }
 END_TEST
 
+/* Another file, though its bytes and its id are the same: nobody has hashed it. */
+START_TEST(notes_of_a_copy_do_not_count)
+{
+	char command[1000], copy[300];
+	struct fdry_seen seen = { 0 };
+	struct fdry_store *other;
+	struct fdry_oid chunk;
+	uint8_t data[5000];
+
+	seal(s, 1, 1, 5000, "r");
+	verify_chunk(false, true);
+	snprintf(copy, sizeof(copy), "%s/copy", dir);
+	snprintf(command, sizeof(command), "cp -r '%s' '%s'", path, copy);
+	ck_assert_int_eq(system(command), 0);
+	noise(1, data, sizeof(data));
+	chunk = oid_of(data, sizeof(data));
+	ok(fdry_store_open(copy, 0, &other));
+	ck_assert(!fdry_seen_has(&seen, other->env, &chunk));
+	fdry_seen_release(&seen);
+	fdry_store_close(other);
+}
+END_TEST
+
 static long file_size(const char *file)
 {
 	struct stat st;
@@ -332,6 +355,7 @@ int main(void)
 	tcase_add_test(tc, damage_stops_a_collection);
 	tcase_add_test(tc, sealing_again_heals);
 	tcase_add_test(tc, what_was_verified_is_remembered);
+	tcase_add_test(tc, notes_of_a_copy_do_not_count);
 	tcase_add_test(tc, a_damaged_note_costs_a_check);
 	tcase_add_test(tc, notes_of_several_sessions_add_up);
 	suite_add_tcase(suite, tc);
