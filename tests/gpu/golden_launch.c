@@ -170,7 +170,7 @@ static int job_check(const struct job *j)
 
 static void context_make(void)
 {
-	int major, minor;
+	int major = 0, minor = 0;
 	CUcontext ctx;
 	CUdevice dev;
 
