@@ -136,10 +136,30 @@ static int copy_target(const struct fdry_image *img, const char *name, size_t le
 	return 0;
 }
 
-int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
+/* One of the three copies; the other side of it is in the field that fits. */
+struct copy {
+	enum { FROM_HOST, FROM_DEVICE, TO_HOST } way;
+	const void *from;
+	CUdeviceptr src;
+	void *to;
+};
+
+static int copy_start(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr, size_t len, CUstream stream)
 {
-	CUdeviceptr addr;
-	uint32_t i;
+	switch (c->way) {
+	case FROM_HOST:
+		return fdry_call(img->drv, cuMemcpyHtoDAsync_v2, addr, c->from, len, stream);
+	case FROM_DEVICE:
+		return fdry_call(img->drv, cuMemcpyDtoDAsync_v2, addr, c->src, len, stream);
+	default:
+		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, c->to, addr, len, stream);
+	}
+}
+
+static int tensor_copy(struct fdry_image *img, const char *name, size_t len, CUstream stream, const struct copy *c)
+{
+	CUdeviceptr addr = 0;
+	uint32_t i = 0;
 	int err;
 
 	err = copy_target(img, name, len, &i, &addr);
@@ -148,51 +168,29 @@ int fdry_image_write(struct fdry_image *img, const char *name, const void *data,
 	if (err)
 		return err;
 	if (len)
-		err = fdry_call(img->drv, cuMemcpyHtoDAsync_v2, addr, data, len, stream);
-	if (!err)
+		err = copy_start(img, c, addr, len, stream);
+	/* Host memory is the caller's again when this returns. */
+	if (!err && c->way != FROM_DEVICE)
 		err = fdry_call(img->drv, cuStreamSynchronize, stream);
 	fdry_image_leave(img);
-	if (!err)
+	if (!err && c->way != TO_HOST)
 		mark_filled(img, i);
 	return err;
+}
+
+int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
+{
+	return tensor_copy(img, name, len, stream, &(struct copy){ .way = FROM_HOST, .from = data });
 }
 
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len, CUstream stream)
 {
-	CUdeviceptr addr;
-	uint32_t i;
-	int err;
-
-	err = copy_target(img, name, len, &i, &addr);
-	if (!err)
-		err = fdry_image_enter(img);
-	if (err)
-		return err;
-	if (len)
-		err = fdry_call(img->drv, cuMemcpyDtoDAsync_v2, addr, src, len, stream);
-	fdry_image_leave(img);
-	if (!err)
-		mark_filled(img, i);
-	return err;
+	return tensor_copy(img, name, len, stream, &(struct copy){ .way = FROM_DEVICE, .src = src });
 }
 
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len, CUstream stream)
 {
-	CUdeviceptr addr;
-	uint32_t i;
-	int err;
-
-	err = copy_target(img, name, len, &i, &addr);
-	if (!err)
-		err = fdry_image_enter(img);
-	if (err)
-		return err;
-	if (len)
-		err = fdry_call(img->drv, cuMemcpyDtoHAsync_v2, data, addr, len, stream);
-	if (!err)
-		err = fdry_call(img->drv, cuStreamSynchronize, stream);
-	fdry_image_leave(img);
-	return err;
+	return tensor_copy(img, name, len, stream, &(struct copy){ .way = TO_HOST, .to = data });
 }
 
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream)

@@ -199,23 +199,23 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 }
 
 /* Mark @n and all that it waits for. */
-static void mark_back(const struct sim_node *n, bool *marks, const struct sim_node **todo)
+static void mark_back(const struct sim_node *n, bool *marks, const struct sim_node **pending)
 {
 	size_t count = 0;
 
 	if (marks[n->index])
 		return;
 	marks[n->index] = true;
-	todo[count++] = n;
+	pending[count++] = n;
 	while (count) {
-		n = todo[--count];
+		n = pending[--count];
 		for (size_t i = 0; i < n->in.count; i++) {
 			const struct sim_node *up = n->in.v[i].node;
 
 			if (marks[up->index])
 				continue;
 			marks[up->index] = true;
-			todo[count++] = up;
+			pending[count++] = up;
 		}
 	}
 }
@@ -224,17 +224,17 @@ static void mark_back(const struct sim_node *n, bool *marks, const struct sim_no
 static CUresult joined(const struct sim_capture *c)
 {
 	const struct capture_stream *cs, *origin = c->origin->capture_data;
-	const struct sim_node **todo = calloc(c->graph->count + 1, sizeof(*todo));
+	const struct sim_node **pending = calloc(c->graph->count + 1, sizeof(*pending));
 	bool *marks = calloc(c->graph->count + 1, sizeof(*marks));
-	CUresult res = todo && marks ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult res = pending && marks ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (size_t i = 0; !res && i < origin->deps.count; i++)
-		mark_back(origin->deps.v[i].node, marks, todo);
+		mark_back(origin->deps.v[i].node, marks, pending);
 	for (cs = c->streams; !res && cs; cs = cs->next)
 		for (size_t i = 0; i < cs->deps.count; i++)
 			if (!marks[cs->deps.v[i].node->index])
 				res = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-	free(todo);
+	free(pending);
 	free(marks);
 	return res;
 }
