@@ -69,12 +69,21 @@ REPLACED(int, fdatasync, (int fd), (fd), EIO, -1)
 REPLACED(int, fsync, (int fd), (fd), EIO, -1)
 REPLACED(int, ftruncate, (int fd, off_t n), (fd, n), ENOSPC, -1)
 REPLACED(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC, -1)
-REPLACED(int, flock, (int fd, int op), (fd, op), EIO, -1)
 REPLACED(int, renameat, (int a, const char *p, int b, const char *q), (a, p, b, q), EIO, -1)
 #ifndef __SANITIZE_THREAD__ /* which maps before it can look symbols up */
 REPLACED(void *, mmap, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
 REPLACED(void *, mmap64, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
 #endif
+
+/* Unlocking does not fail. */
+int flock(int fd, int op)
+{
+	if (op != LOCK_UN && fails_now(CALLS)) {
+		errno = EIO;
+		return -1;
+	}
+	return REAL(flock)(fd, op);
+}
 
 /* Sanitizers have an allocator of their own. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -189,13 +198,17 @@ static int work(void)
 	return err;
 }
 
-enum { FAILED_WELL, NOTHING_FAILED, NO_SENTENCE, NOT_AGAIN };
+enum { FAILED_WELL, NOTHING_FAILED, NO_SENTENCE, LEFT_LOCKED, NOT_AGAIN };
 
 /* In a child: fail at call @nr, then work again. */
 static int trial(int what, long nr, bool ever)
 {
+	struct fdry_gc_report r;
+	struct fdry_store *keep; /* so that closing does not clean up what was left */
 	int err;
 
+	if (fdry_store_open(path, 0, &keep))
+		return NOT_AGAIN;
 	fault.what = what;
 	fault.left = nr;
 	fault.ever = ever;
@@ -203,6 +216,9 @@ static int trial(int what, long nr, bool ever)
 	fault.on = true;
 	err = work();
 	fault.on = false;
+	if (fdry_store_gc(keep, true, &r) == -FDRY_E_LOCKED)
+		return LEFT_LOCKED;
+	fdry_store_close(keep);
 	if (fault.seen < nr)
 		return err ? NOT_AGAIN : NOTHING_FAILED;
 	if (err && (err > 0 || !*fdry_last_error()))
@@ -238,7 +254,7 @@ static void every_one(int what, bool ever)
 	for (nr = 1; got != NOTHING_FAILED; nr++) {
 		got = trial_in_child(what, nr, ever);
 		ck_assert_msg(got <= NOTHING_FAILED, "call %ld%s: %s", nr, ever ? " and all after it" : "",
-			      got == NO_SENTENCE ? "no sentence" : "does not work afterwards");
+			      got == NO_SENTENCE ? "no sentence" : got == LEFT_LOCKED ? "the lock is left" : "does not work afterwards");
 		if (nr % 10)
 			continue;
 		ok(fdry_store_open(path, 0, &s));

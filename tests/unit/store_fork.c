@@ -7,6 +7,7 @@
 #include <lmdb.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "tests/unit/store_test.h"
@@ -431,6 +432,27 @@ static int seal_much(void *arg)
 	return bad ? 1 : 0;
 }
 
+/* Sanitizers need all addresses for themselves. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static int use_few_addresses(void *arg)
+{
+	struct rlimit limit = { 3ul << 30, 3ul << 30 };
+
+	return setrlimit(RLIMIT_AS, &limit) ? 100 : seal_much(arg);
+}
+#endif
+
+START_TEST(few_addresses_are_enough)
+{
+	struct fdry_store *s = store_make();
+
+	fdry_store_close(s);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	ck_assert_int_eq(child(use_few_addresses, NULL), 0);
+#endif
+}
+END_TEST
+
 START_TEST(a_small_map_grows)
 {
 	struct fdry_store *s, *t;
@@ -478,6 +500,7 @@ int main(void)
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
 	tcase_add_test(tc, reading_in_turns_pins_the_map);
 	tcase_add_test(tc, readers_that_died_are_cleared);
+	tcase_add_test(tc, few_addresses_are_enough);
 	tcase_add_test(tc, a_small_map_grows);
 	suite_add_tcase(suite, tc);
 	return run(suite);

@@ -237,6 +237,34 @@ START_TEST(long_sessions_write_in_turns)
 }
 END_TEST
 
+/* Look-ups end also when there are exactly as many ids as slots were. */
+START_TEST(sets_of_ids)
+{
+	struct fdry_idset set = { 0 };
+	struct fdry_oid oid;
+	bool is_new;
+	int i, k;
+
+	oid = oid_of("absent", 6);
+	ck_assert(!fdry_idset_has(&set, &oid));
+	for (i = 0; i < 5000; i++) {
+		for (k = 0; k < 2; k++) {
+			struct fdry_oid member = oid_of(&i, sizeof(i));
+
+			ok(fdry_idset_add(&set, &member, &is_new));
+			ck_assert(is_new == !k);
+			ck_assert(!fdry_idset_has(&set, &oid));
+		}
+	}
+	ck_assert_uint_eq(set.count, 5000);
+	for (i = 0; i < 5000; i++) {
+		oid = oid_of(&i, sizeof(i));
+		ck_assert(fdry_idset_has(&set, &oid));
+	}
+	fdry_idset_release(&set);
+}
+END_TEST
+
 static int count_object(void *arg, const struct fdry_object_info *info)
 {
 	struct fdry_object_info again = { 0 };
@@ -280,6 +308,7 @@ int main(void)
 	tcase_add_test(tc, links_are_a_set_and_must_lead_somewhere);
 	tcase_add_test(tc, bad_arguments_are_refused);
 	tcase_add_test(tc, long_sessions_write_in_turns);
+	tcase_add_test(tc, sets_of_ids);
 	tcase_add_test(tc, a_walk_sees_every_object);
 	suite_add_tcase(suite, tc);
 	return run(suite);
