@@ -26,6 +26,12 @@ uint16_t fdry_elf_machine(struct fdry_span image)
 	return fdry_get16(p + offsetof(struct fdry_elf_ehdr, machine));
 }
 
+/* A table of strings begins with an empty one, for whatever has no name. */
+static bool is_strings(struct fdry_span s)
+{
+	return s.len && !s.data[0];
+}
+
 static const char *name_at(struct fdry_span strings, uint32_t off)
 {
 	if (off >= strings.len || !memchr(strings.data + off, 0, strings.len - off))
@@ -104,6 +110,8 @@ static int sections_check(struct fdry_elf *elf)
 	uint32_t i;
 	int err;
 
+	if (!is_strings(names))
+		return elf_bad("the section names are no strings");
 	for (i = 0; i < elf->nsections; i++) {
 		elf->sections[i].name = i ? name_at(names, elf->sections[i].h.name) : "";
 		if (!elf->sections[i].name)
@@ -141,6 +149,8 @@ static int symbols_load(struct fdry_elf *elf)
 
 	if (!elf->symtab)
 		return 0;
+	if (!is_strings(elf->sections[tab->h.link].data))
+		return elf_bad("the symbol names are no strings");
 	if (tab->h.entsize != sizeof(struct fdry_elf_sym) || tab->h.size % sizeof(struct fdry_elf_sym))
 		return elf_bad("symbols of an unknown size");
 	if (tab->h.size / sizeof(struct fdry_elf_sym) > FDRY_ELF_SYMBOLS_MAX)

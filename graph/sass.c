@@ -5,7 +5,7 @@
  * Since Volta every instruction has 16 bytes, and a constant operand its bank in bits 54
  * to 58 and its byte offset in bits 38 to 53 (37 to 53 in one load of Blackwell's). Bits 9
  * to 11 say which operand is a constant. This was compared with a disassembler's output
- * for millions of instructions of each architecture in known[].
+ * for libraries' code of each architecture in known[], up to four million instructions.
  *
  * A load with a register as index reads anywhere in its bank, unless the register was set
  * to a number a few instructions before, with nothing between that writes it or that any
@@ -34,7 +34,7 @@ struct insn {
 
 bool fdry_sass_known(unsigned int arch)
 {
-	static const uint16_t known[] = { 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121 };
+	static const uint16_t known[] = { 75, 80, 86, 89, 90, 100, 103, 110, 120, 121 };
 	size_t i;
 
 	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
@@ -145,21 +145,28 @@ static int marks_make(const struct fdry_sass_code *code, struct marks *ret)
 
 /* --- what an index register holds --- */
 
-/* Instructions that go on to the next one and write at most four registers from dest(). */
-static bool is_simple(unsigned int o)
+/* How many registers an instruction writes that goes on to the next one, from dest() on; -1: not known, or it does not. */
+static int writes(unsigned int o)
 {
-	static const uint16_t ops[] = {
-		0x202, 0x802, 0xa02, 0xc02, 0x882, /* MOV, UMOV */
-		0x224, 0x424, 0x624, 0x824, 0xe24, /* IMAD as a move */
-		0x435, 0x805, 0x812, 0x212, 0x210, 0x810, /* HFMA2 as a move, CS2R, LOP3, IADD3 */
-		0xb82, 0xab9, 0x7ac, 0x91a, 0x918, /* LDC, ULDC, LDCU, DEPBAR, NOP */
+	static const struct {
+		uint16_t op;
+		int8_t registers;
+	} simple[] = {
+		{ 0x202, 1 }, { 0x802, 1 }, { 0xa02, 1 }, { 0xc02, 1 }, /* MOV */
+		{ 0x224, 1 }, { 0x424, 1 }, { 0x624, 1 }, { 0x824, 1 }, { 0xe24, 1 }, /* IMAD as a move */
+		{ 0x435, 1 }, { 0x431, 1 }, /* HFMA2 as a move */
+		{ 0x212, 1 }, { 0x812, 1 }, { 0x210, 1 }, { 0x810, 1 }, { 0xc10, 1 }, /* LOP3, IADD3 */
+		{ 0x805, 2 }, /* CS2R */
+		{ 0xb82, 4 }, /* LDC */
+		{ 0x882, 0 }, { 0xab9, 0 }, { 0x7ac, 0 }, { 0x290, 0 }, /* UMOV, ULDC, LDCU, UIADD3: uniform registers */
+		{ 0x91a, 0 }, { 0x918, 0 }, /* DEPBAR, NOP */
 	};
 	size_t i;
 
-	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		if (ops[i] == o)
-			return true;
-	return false;
+	for (i = 0; i < sizeof(simple) / sizeof(simple[0]); i++)
+		if (simple[i].op == o)
+			return simple[i].registers;
+	return -1;
 }
 
 /* MOV of a number, unconditional, into all of the register. */
@@ -173,6 +180,7 @@ static bool index_value(struct fdry_span code, const struct marks *m, uint32_t i
 	unsigned int reg = insn_at(code, i).lo >> 24 & 0xff;
 	struct insn in;
 	uint32_t back;
+	int n;
 
 	for (back = 1; back <= LOOK_BACK && back <= i; back++) {
 		if (m->at[i - back + 1])
@@ -182,7 +190,8 @@ static bool index_value(struct fdry_span code, const struct marks *m, uint32_t i
 			*ret = (uint32_t)(in.lo >> 32);
 			return true;
 		}
-		if (!is_simple(op(in)) || (dest(in) <= reg && dest(in) + 3 >= reg && !is_mov_imm(in)))
+		n = writes(op(in));
+		if (n < 0 || (dest(in) <= reg && dest(in) + (unsigned int)n > reg))
 			return false;
 	}
 	return false;
