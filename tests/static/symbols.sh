@@ -8,9 +8,9 @@ cd "$ROOT"
 exported() { nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u; }
 defined() { nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u; }
 mapped() { sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map | sort -u; }
-# Names followed by a parenthesis, outside comments and macros.
+# Names followed by a parenthesis, comments and macros gone.
 declared() {
-	grep -v '^#' api/foundry.h | ${CC:-cc} -fpreprocessed -dD -E -P -x c - |
+	echo '#include <foundry.h>' | "${CC:-cc}" -E -P -Iapi -Iarch/include -x c - |
 		grep -oE '\bfdry_[a-z0-9_]+[[:space:]]*\(' | tr -d ' (' | sort -u
 }
 # without REGEX FILE: its lines that do not fit
