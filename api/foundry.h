@@ -76,8 +76,8 @@ struct fdry_store;
  *
  * A directory is opened once in a process however often it is asked for. A handle does
  * not survive fork: a child opens its own.
- * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_NETFS, FDRY_E_VERSION,
- * FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
+ * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short),
+ * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
 /* Give the handle back. NULL is fine. Images loaded from it stay. */

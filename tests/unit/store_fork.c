@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <lmdb.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -280,6 +281,100 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 }
 END_TEST
 
+/* As process 1 of a PID namespace of its own: 200 where that is not allowed. */
+static int as_process_1(int (*fn)(void *arg), void *arg)
+{
+	int status = 0;
+	pid_t pid;
+
+	if (unshare(CLONE_NEWPID))
+		return 200;
+	pid = fork();
+	if (!pid)
+		_exit(getpid() != 1 ? 201 : fn(arg));
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 202;
+}
+
+/* Hold a session until the pipe closes. */
+static int load_and_wait(void *arg)
+{
+	struct fdry_oid oid;
+	struct fdry_store *s;
+	struct fdry_get *g;
+	int *pipes = arg;
+	char c;
+
+	if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) || fdry_get_resolve(g, "r", &oid))
+		return 1;
+	if (write(pipes[3], "x", 1) != 1 || read(pipes[0], &c, 1))
+		return 2;
+	fdry_get_end(g);
+	fdry_store_close(s);
+	return 0;
+}
+
+static int load_and_seal(void *arg)
+{
+	struct fdry_buf b = { 0 };
+	struct fdry_oid oid;
+	struct fdry_store *s;
+	struct fdry_get *g;
+	struct fdry_put *p;
+
+	(void)arg;
+	if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) || fdry_get_resolve(g, "r", &oid))
+		return 1;
+	if (fdry_get_object(g, &oid, &b) || fdry_put_begin(s, &p))
+		return 2;
+	if (fdry_put_commit(p, "sealed beside", 13, NULL, 0, "beside", &oid, NULL))
+		return 3;
+	fdry_get_end(g);
+	fdry_store_close(s);
+	return 0;
+}
+
+static int first_process_1(void *arg)
+{
+	close(((int *)arg)[1]);
+	return as_process_1(load_and_wait, arg);
+}
+
+static int second_process_1(void *arg)
+{
+	return as_process_1(load_and_seal, arg);
+}
+
+/* The same with namespaces, where this process may make some: two processes, each process 1 of its own. */
+START_TEST(two_containers_share_a_store)
+{
+	struct fdry_store *s = store_make();
+	struct fdry_oid oid;
+	int pipes[4], status;
+	pid_t first;
+	char c;
+
+	seal(s, 1, 2, 5000, "r");
+	fdry_store_close(s);
+	ck_assert(!pipe(pipes) && !pipe(pipes + 2));
+	first = fork();
+	if (!first)
+		_exit(first_process_1(pipes));
+	close(pipes[0]);
+	close(pipes[3]);
+	if (read(pipes[2], &c, 1) == 1) {
+		ck_assert_int_eq(child(second_process_1, NULL), 0);
+		ok(fdry_store_open(path, 0, &s));
+		ok(fdry_ref_get(s, "beside", &oid));
+		check_sound(s);
+		fdry_store_close(s);
+	}
+	close(pipes[1]);
+	close(pipes[2]);
+	ck_assert_int_eq(waitpid(first, &status, 0), first);
+	ck_assert(WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == 200));
+}
+END_TEST
+
 /* The map does not move under what a session mapped in one of its turns. */
 START_TEST(reading_in_turns_pins_the_map)
 {
@@ -498,6 +593,7 @@ int main(void)
 	tcase_add_test(tc, a_lock_ends_with_the_process_that_took_it);
 	tcase_add_test(tc, opening_waits_for_another_that_opens);
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
+	tcase_add_test(tc, two_containers_share_a_store);
 	tcase_add_test(tc, reading_in_turns_pins_the_map);
 #ifndef __SANITIZE_THREAD__
 	/* Under the thread sanitizer a child of it now and then cannot map the store; why is not known. */
