@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/manifest.h"
+#include "api/opts.h"
 #include "mm/region.h"
 #include "store/store.h"
 
@@ -127,7 +128,13 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 	struct fdry_buf text = { 0 };
 	int err;
 
-	err = fdry_get_begin(store, &get);
+	err = fdry_need(store);
+	if (!err)
+		err = fdry_need(name);
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_get_begin(store, &get);
 	if (err)
 		return err;
 	err = describe(get, name, &text);

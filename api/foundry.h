@@ -20,6 +20,7 @@
  *
  * Threads: any function may be called from any thread. Calls on one object are serialised
  * by the object, except where a function says otherwise. fdry_last_error() is per thread.
+ * Nothing survives fork(): in the child, captures and images answer FDRY_E_FORKED.
  *
  * Units: sizes and offsets are bytes, times are milliseconds.
  */
@@ -274,7 +275,8 @@ struct fdry_fact {
 };
 
 enum fdry_load_flags {
-	FDRY_LOAD_VERIFY = 1 << 0, /* hash content too, even where this boot has already done so */
+	FDRY_LOAD_VERIFY = 1 << 0, /* hash content, here and when it is restored, even where this
+				    * boot has already done so */
 	FDRY_LOAD_POISON = 1 << 1, /* fill scratch and external memory with 0xA5: shows reads of
 				    * what nobody wrote */
 	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning */
@@ -306,14 +308,16 @@ struct fdry_load_opts {
  *
  * Compares identity first; then maps the image's memory at its own addresses in the
  * device's primary context (which it retains), restores content, and loads kernels.
- * Graphs are built at their first launch, or by fdry_image_build().
+ * Graphs are built at their first launch, or by fdry_image_build(). A capture that goes on
+ * in the process is not disturbed. The device's stack limit is raised where kernels need it.
  * Errors: FDRY_E_NOENT, FDRY_E_IDENTITY (names the field), FDRY_E_TAKEN, FDRY_E_NODEVMEM,
  * FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_NODRIVER, FDRY_E_NOGPU.
  */
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 		    struct fdry_image **ret);
 /* Wait for the device, destroy graphs, unload kernels, unmap and release everything. NULL is
- * fine. */
+ * fine. Not while another thread uses the image, nor while a stream of the device captures:
+ * waiting breaks captures. */
 void fdry_image_unload(struct fdry_image *img);
 
 /* The id as text: FDRY_ID_SIZE bytes into @id. */
@@ -335,14 +339,14 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
  * fdry_image_write() - Copy host memory into a tensor.
  * @name: the tensor, which must be dense (row-major without gaps)
  * @data: @len bytes, exactly the tensor's size (FDRY_E_RANGE tells both numbers)
- * @stream: NULL is the legacy default stream
+ * @stream: NULL is the legacy default stream; FDRY_E_STATE where it captures
  *
  * Ordered after everything launched on @stream and complete on return. An external tensor
  * counts as filled afterwards.
  */
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
 		     CUstream stream);
-/* The same from device memory @src, asynchronous on @stream. */
+/* The same from device memory @src, asynchronous on @stream, which does not capture. */
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
 		    CUstream stream);
 /* Copy a dense tensor into host memory; ordered and complete as fdry_image_write(). */
@@ -365,7 +369,8 @@ int fdry_image_build(struct fdry_image *img, uint64_t key);
  */
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
 /* Put every byte of content back as it was sealed, ordered on @stream and complete on
- * return; scratch and external tensors are left alone. */
+ * return; scratch and external tensors are left alone. Launches on other streams must have
+ * ended. Where it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /* Wait until @stream (NULL is the legacy default stream) is idle, in the image's context. */
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
@@ -378,9 +383,9 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  * @memory_ms: reserve, map, zero
  * @content_ms: content to the device, with verification where it was due
  * @kernels_ms: kernel objects to CUkernels
- * @total_ms: of fdry_image_load()
+ * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of the building
  * @build_ms: of the graphs built so far: driver graph, instantiation, upload
- * @verified_bytes: content that was hashed
+ * @content_bytes, @verified_bytes: content that the load copied, and what of it it hashed
  */
 struct fdry_load_report {
 	size_t sz;

@@ -11,16 +11,23 @@
 
 void fdry_image_id(const struct fdry_image *img, char *id)
 {
-	fdry_oid_hex(&img->id, id);
+	if (img)
+		fdry_oid_hex(&img->id, id);
+	else
+		*id = '\0';
 }
 
 size_t fdry_image_graph_count(const struct fdry_image *img)
 {
-	return img->m.n_graphs;
+	return img ? img->m.n_graphs : 0;
 }
 
 int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, const char **name, uint32_t *nodes)
 {
+	int err = fdry_need(img);
+
+	if (err)
+		return err;
 	if (i >= img->m.n_graphs)
 		return fdry_fail(FDRY_E_NOKEY, "the image has %u graphs, there is no number %zu", img->m.n_graphs, i);
 	if (key)
@@ -34,11 +41,17 @@ int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, cons
 
 size_t fdry_image_tensor_count(const struct fdry_image *img)
 {
-	return img->m.n_tensors;
+	return img ? img->m.n_tensors : 0;
 }
 
 int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor *ret)
 {
+	int err = fdry_need(img);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
 	if (i >= img->m.n_tensors)
 		return fdry_fail(FDRY_E_NOKEY, "the image has %u tensors, there is no number %zu", img->m.n_tensors, i);
 	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
@@ -47,10 +60,17 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 
 static int tensor_index(const struct fdry_image *img, const char *name, uint32_t *ret)
 {
-	const struct fdry_mf_tensor *t = name ? fdry_manifest_tensor(&img->m, name) : NULL;
+	const struct fdry_mf_tensor *t;
+	int err = fdry_need(img);
 
+	if (!err)
+		err = fdry_need(name);
+	if (err)
+		return err;
+	t = fdry_manifest_tensor(&img->m, name);
 	if (!t)
-		return fdry_fail(FDRY_E_NOKEY, "the image has no tensor named '%.80s'; fdry_image_describe() lists them", name ? name : "");
+		return fdry_fail(FDRY_E_NOKEY, "the image has no tensor named '%.80s'; fdry_image_describe() lists them",
+				 name);
 	*ret = (uint32_t)(t - img->m.tensors);
 	return 0;
 }
@@ -58,8 +78,10 @@ static int tensor_index(const struct fdry_image *img, const char *name, uint32_t
 int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struct fdry_tensor *ret)
 {
 	uint32_t i = 0;
-	int err = tensor_index(img, name, &i);
+	int err = fdry_need(ret);
 
+	if (!err)
+		err = tensor_index(img, name, &i);
 	if (!err)
 		fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
 	return err;
@@ -67,10 +89,18 @@ int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struc
 
 int fdry_image_fact(const struct fdry_image *img, const char *key, const char **value)
 {
-	const char *found = fdry_manifest_fact(&img->m, key);
+	const char *found;
+	int err = fdry_need(img);
 
+	if (!err)
+		err = fdry_need(key);
+	if (!err)
+		err = fdry_need(value);
+	if (err)
+		return err;
+	found = fdry_manifest_fact(&img->m, key);
 	if (!found)
-		return fdry_fail(FDRY_E_NOKEY, "the image states no fact '%.80s'", key);
+		return fdry_fail(FDRY_E_NOKEY, "the image states no fact '%.80s'; fdry_image_describe() lists them", key);
 	*value = found;
 	return 0;
 }
@@ -79,7 +109,12 @@ int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *rep
 {
 	pthread_mutex_t *lock = (pthread_mutex_t *)&img->lock;
 	struct fdry_load_report copy;
+	int err = fdry_image_check(img); /* in a forked child the lock may be held for ever */
 
+	if (!err)
+		err = fdry_need(report);
+	if (err)
+		return err;
 	pthread_mutex_lock(lock);
 	copy = img->report;
 	pthread_mutex_unlock(lock);
@@ -99,13 +134,12 @@ static void mark_filled(struct fdry_image *img, uint32_t i)
 int fdry_image_filled(struct fdry_image *img, const char *name)
 {
 	uint32_t i = 0;
-	int err;
+	int err = fdry_image_check(img);
 
-	if (!name) {
-		for (i = 0; i < img->m.n_tensors; i++)
-			mark_filled(img, i);
-		return 0;
-	}
+	for (; !err && !name && i < img->m.n_tensors; i++)
+		mark_filled(img, i);
+	if (err || !name)
+		return err;
 	err = tensor_index(img, name, &i);
 	if (!err && !(img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL))
 		err = fdry_fail(FDRY_E_STATE, "tensor '%s' is not external: the image itself fills it", name);
@@ -114,14 +148,38 @@ int fdry_image_filled(struct fdry_image *img, const char *name)
 	return err;
 }
 
-/* The tensor of a copy: by name, dense, exactly @len bytes. */
-static int copy_target(const struct fdry_image *img, const char *name, size_t len, uint32_t *index, CUdeviceptr *addr)
+/* --- copies --- */
+
+int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	int err = fdry_call(img->drv, cuStreamIsCapturing, stream, &status);
+
+	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
+		err = fdry_fail(FDRY_E_STATE, "the stream captures, and what is complete on return cannot be a part of "
+				"that; use another stream, or end the capture");
+	return err;
+}
+
+enum direction { WRITE, READ, COPY };
+
+struct copy {
+	enum direction direction;
+	const char *name;
+	void *host;     /* of WRITE and READ */
+	CUdeviceptr src; /* of COPY */
+	size_t len;
+	CUstream stream;
+};
+
+/* The tensor of a copy: by name, dense, exactly as long. */
+static int copy_target(const struct fdry_image *img, const struct copy *c, uint32_t *index, CUdeviceptr *addr)
 {
 	struct fdry_tensor t;
 	uint64_t bytes;
 	int err;
 
-	err = tensor_index(img, name, index);
+	err = tensor_index(img, c->name, index);
 	if (err)
 		return err;
 	fdry_manifest_tensor_get(&img->m, &img->m.tensors[*index], &t);
@@ -129,77 +187,92 @@ static int copy_target(const struct fdry_image *img, const char *name, size_t le
 	if (err)
 		return err;
 	if (!fdry_tensor_dense(&t))
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has gaps between its elements; copy by its address and strides", name);
-	if (bytes != len)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given", name, (unsigned long long)bytes, len);
+		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has gaps between its elements; copy by its address and strides",
+				 c->name);
+	if (bytes != c->len)
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given", c->name,
+				 (unsigned long long)bytes, c->len);
+	if (c->len && c->direction != COPY && !c->host)
+		return fdry_fail(FDRY_E_INVAL, "tensor '%s': the host memory is NULL; give %zu bytes", c->name, c->len);
 	*addr = t.addr;
 	return 0;
 }
 
-/* One of the three copies; the other side of it is in the field that fits. */
-struct copy {
-	enum { FROM_HOST, FROM_DEVICE, TO_HOST } way;
-	const void *from;
-	CUdeviceptr src;
-	void *to;
-};
-
-static int copy_start(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr, size_t len, CUstream stream)
+static int copy_start(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
 {
-	switch (c->way) {
-	case FROM_HOST:
-		return fdry_call(img->drv, cuMemcpyHtoDAsync_v2, addr, c->from, len, stream);
-	case FROM_DEVICE:
-		return fdry_call(img->drv, cuMemcpyDtoDAsync_v2, addr, c->src, len, stream);
-	default:
-		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, c->to, addr, len, stream);
-	}
+	const struct fdry_driver *drv = img->drv;
+
+	if (!c->len)
+		return 0;
+	if (c->direction == WRITE)
+		return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr, c->host, c->len, c->stream);
+	if (c->direction == READ)
+		return fdry_call(drv, cuMemcpyDtoHAsync_v2, c->host, addr, c->len, c->stream);
+	return fdry_call(drv, cuMemcpyDtoDAsync_v2, addr, c->src, c->len, c->stream);
 }
 
-static int tensor_copy(struct fdry_image *img, const char *name, size_t len, CUstream stream, const struct copy *c)
+static int copy_in_context(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
 {
+	int err = fdry_image_stream_check(img, c->stream);
+
+	if (!err)
+		err = copy_start(img, c, addr);
+	if (!err && c->direction != COPY)
+		err = fdry_call(img->drv, cuStreamSynchronize, c->stream);
+	return err;
+}
+
+static int copy_do(struct fdry_image *img, const struct copy *c)
+{
+	CUstreamCaptureMode mode;
 	CUdeviceptr addr = 0;
 	uint32_t i = 0;
 	int err;
 
-	err = copy_target(img, name, len, &i, &addr);
+	err = fdry_image_check(img);
 	if (!err)
-		err = fdry_image_enter(img);
+		err = copy_target(img, c, &i, &addr);
+	if (!err)
+		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	if (len)
-		err = copy_start(img, c, addr, len, stream);
-	/* Host memory is the caller's again when this returns. */
-	if (!err && c->way != FROM_DEVICE)
-		err = fdry_call(img->drv, cuStreamSynchronize, stream);
-	fdry_image_leave(img);
-	if (!err && c->way != TO_HOST)
+	err = copy_in_context(img, c, addr);
+	fdry_image_leave(img, &mode);
+	if (!err && c->direction != READ)
 		mark_filled(img, i);
 	return err;
 }
 
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
 {
-	return tensor_copy(img, name, len, stream, &(struct copy){ .way = FROM_HOST, .from = data });
+	return copy_do(img, &(struct copy){ .direction = WRITE, .name = name, .host = (void *)data, .len = len,
+					    .stream = stream });
 }
 
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len, CUstream stream)
 {
-	return tensor_copy(img, name, len, stream, &(struct copy){ .way = FROM_DEVICE, .src = src });
+	return copy_do(img, &(struct copy){ .direction = COPY, .name = name, .src = src, .len = len,
+					    .stream = stream });
 }
 
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len, CUstream stream)
 {
-	return tensor_copy(img, name, len, stream, &(struct copy){ .way = TO_HOST, .to = data });
+	return copy_do(img, &(struct copy){ .direction = READ, .name = name, .host = data, .len = len,
+					    .stream = stream });
 }
 
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
 {
-	int err = fdry_image_enter(img);
+	CUstreamCaptureMode mode;
+	int err = fdry_image_check(img);
 
+	if (!err)
+		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuStreamSynchronize, stream);
-	fdry_image_leave(img);
+	err = fdry_image_stream_check(img, stream);
+	if (!err)
+		err = fdry_call(img->drv, cuStreamSynchronize, stream);
+	fdry_image_leave(img, &mode);
 	return err;
 }

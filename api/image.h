@@ -4,14 +4,15 @@
  *
  * Manifest and graph objects are verified copies that live as long as the image: no
  * store session outlives the load. Memory, kernels and execs belong to the device's
- * primary context. Locking: @lock guards building and the set of filled tensors; what
- * else is here does not change after the load.
+ * primary context. Locking: @lock guards building, restoring and the set of filled
+ * tensors; what else is here does not change after the load.
  */
 #ifndef FDRY_API_IMAGE_H
 #define FDRY_API_IMAGE_H
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "api/foundry.h"
 #include "api/manifest.h"
@@ -29,12 +30,15 @@ struct fdry_image_exec {
 
 struct fdry_image {
 	struct fdry_oid id;
-	struct fdry_store *store; /* a reference of its own, for restoring content */
+	pid_t pid;                 /* of the process that loaded it */
+	struct fdry_store *store;  /* a handle of its own, for restoring content */
+	bool verify;               /* FDRY_LOAD_VERIFY */
 	const struct fdry_driver *drv;
 	CUdevice device;
-	CUcontext ctx; /* primary, retained */
-	CUstream stream; /* for content and uploads */
-	struct fdry_buf bytes; /* the manifest */
+	CUcontext ctx;             /* primary, retained */
+	CUstream stream;           /* for content and uploads */
+	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
+	struct fdry_buf bytes;     /* the manifest */
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_kernel *kernels;
@@ -43,14 +47,26 @@ struct fdry_image {
 	pthread_mutex_t lock;
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
+	_Atomic bool torn;         /* content is half restored */
 	struct fdry_load_report report;
 };
 
-/* Make the image's context current for a while; leave undoes enter. */
-int fdry_image_enter(const struct fdry_image *img) __must_check;
-void fdry_image_leave(const struct fdry_image *img);
+/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that loaded it. */
+int fdry_image_check(const struct fdry_image *img) __must_check;
 
-/* content.c: copy every chunk to its address, verified; zero what is in none where @zero. Counts into the report. */
-int fdry_image_content(struct fdry_image *img, struct fdry_get *get, bool verify, bool zero) __must_check;
+/* As fdry_driver_enter() with the image's context; leave undoes enter. Checks as above. */
+int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
+void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
+
+/* FDRY_E_STATE where @stream captures: what is complete on return cannot be a part of a capture. */
+int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
+
+/* content.c */
+struct fdry_content {
+	bool zero;               /* zero what no chunk covers */
+	uint64_t bytes, hashed;  /* what was copied, and of it what was hashed; written */
+};
+/* Copy every chunk to its address, verified. */
+int fdry_image_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content *c) __must_check;
 
 #endif

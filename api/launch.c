@@ -52,50 +52,46 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 	return 0;
 }
 
-/* A capture elsewhere in the process must not be broken by what building does. */
-static int build_relaxed(struct fdry_image *img, struct fdry_image_exec *x)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	int err;
-
-	err = fdry_call(img->drv, cuThreadExchangeStreamCaptureMode, &mode);
-	if (err)
-		return err;
-	err = exec_build(img, x);
-	(void)fdry_call_raw(img->drv, cuThreadExchangeStreamCaptureMode, &mode);
-	return err;
-}
-
 static int graph_index(const struct fdry_image *img, uint64_t key, uint32_t *ret)
 {
 	const struct fdry_mf_graph *g = fdry_manifest_graph(&img->m, key);
 
 	if (!g)
-		return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; fdry_image_describe() lists them", (unsigned long long)key);
+		return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; fdry_image_describe() lists them",
+				 (unsigned long long)key);
 	*ret = (uint32_t)(g - img->m.graphs);
 	return 0;
 }
 
-int fdry_image_build(struct fdry_image *img, uint64_t key)
+static int graph_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	struct fdry_image_exec *x;
-	uint32_t i = 0;
+	CUstreamCaptureMode mode;
 	int err;
 
-	err = graph_index(img, key, &i);
-	if (err)
-		return err;
-	x = &img->execs[i];
 	if (atomic_load(&x->exec))
 		return 0;
-	err = fdry_image_enter(img);
+	err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&img->lock);
 	if (!atomic_load(&x->exec))
-		err = build_relaxed(img, x);
+		err = exec_build(img, x);
 	pthread_mutex_unlock(&img->lock);
-	fdry_image_leave(img);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_image_build(struct fdry_image *img, uint64_t key)
+{
+	uint32_t i = 0;
+	int err;
+
+	err = fdry_image_check(img);
+	if (!err)
+		err = graph_index(img, key, &i);
+	if (err)
+		return err;
+	err = graph_build(img, &img->execs[i]);
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)key) : 0;
 }
 
@@ -110,61 +106,81 @@ static int unfilled_fail(struct fdry_image *img)
 			name = fdry_manifest_str(&img->m, img->m.tensors[i].name);
 	n = atomic_load(&img->unfilled);
 	pthread_mutex_unlock(&img->lock);
-	return fdry_fail(FDRY_E_UNBOUND, "%u external tensor(s) have no content yet, '%s' first; write or copy them, or declare them with "
-			 "fdry_image_filled()", n, name);
+	return fdry_fail(FDRY_E_UNBOUND, "%u external tensor(s) have no content yet, '%s' first; write or copy them, "
+			 "or declare them with fdry_image_filled()", n, name);
+}
+
+/* Whether memory is what graphs expect. */
+static int memory_check(struct fdry_image *img)
+{
+	if (atomic_load(&img->torn))
+		return fdry_fail(FDRY_E_STATE, "content was restored in part only; restore it again, or unload the image");
+	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 
 static int exec_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
 {
-	int err = fdry_image_enter(img);
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
 
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuGraphLaunch, exec, stream);
-	fdry_image_leave(img);
+	fdry_image_leave(img, &mode);
 	return err;
 }
 
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
 {
-	CUgraphExec exec;
 	uint32_t i = 0;
 	int err;
 
-	err = graph_index(img, key, &i);
+	err = fdry_image_check(img);
+	if (!err)
+		err = graph_index(img, key, &i);
+	if (!err)
+		err = memory_check(img);
+	if (!err && !atomic_load(&img->execs[i].exec))
+		err = fdry_image_build(img, key);
+	return err ? err : exec_launch(img, atomic_load(&img->execs[i].exec), stream);
+}
+
+/* Under the lock: graphs are neither built nor launched for the first time meanwhile. */
+static int content_restore(struct fdry_image *img, CUstream stream)
+{
+	struct fdry_content c = { .zero = true };
+	struct fdry_get *get;
+	int err;
+
+	err = fdry_image_stream_check(img, stream);
+	if (!err)
+		err = fdry_get_begin(img->store, &get);
 	if (err)
 		return err;
-	if (atomic_load(&img->unfilled))
-		return unfilled_fail(img);
-	exec = atomic_load(&img->execs[i].exec);
-	if (!exec) {
-		err = fdry_image_build(img, key);
-		if (err)
-			return err;
-		exec = atomic_load(&img->execs[i].exec);
+	err = fdry_call(img->drv, cuStreamSynchronize, stream);
+	if (!err) {
+		atomic_store(&img->torn, true);
+		err = fdry_image_content(img, get, &c);
 	}
-	return exec_launch(img, exec, stream);
+	if (!err)
+		atomic_store(&img->torn, false);
+	fdry_get_end(get);
+	return err;
 }
 
 int fdry_image_restore(struct fdry_image *img, CUstream stream)
 {
-	struct fdry_get *get;
+	CUstreamCaptureMode mode;
 	int err;
 
-	err = fdry_image_enter(img);
+	err = fdry_image_check(img);
+	if (!err)
+		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = fdry_get_begin(img->store, &get);
-	if (err)
-		goto out_leave;
-	err = fdry_call(img->drv, cuStreamSynchronize, stream);
-	if (!err) {
-		pthread_mutex_lock(&img->lock);
-		err = fdry_image_content(img, get, false, true);
-		pthread_mutex_unlock(&img->lock);
-	}
-	fdry_get_end(get);
-out_leave:
-	fdry_image_leave(img);
+	pthread_mutex_lock(&img->lock);
+	err = content_restore(img, stream);
+	pthread_mutex_unlock(&img->lock);
+	fdry_image_leave(img, &mode);
 	return err;
 }

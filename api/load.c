@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/clock.h"
 #include "api/identity.h"
@@ -20,16 +21,24 @@
 #define HOLE_MAX (64ull << 20)
 #define POISON 0xA5
 
-int fdry_image_enter(const struct fdry_image *img)
+int fdry_image_check(const struct fdry_image *img)
 {
-	return fdry_call(img->drv, cuCtxPushCurrent_v2, img->ctx);
+	int err = fdry_need(img);
+
+	if (!err && img->pid != getpid())
+		err = fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
+				"use it in the process that loaded it");
+	return err;
 }
 
-void fdry_image_leave(const struct fdry_image *img)
+int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode)
 {
-	CUcontext popped;
+	return fdry_driver_enter(img->drv, img->ctx, mode);
+}
 
-	(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
+void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
+{
+	fdry_driver_leave(img->drv, mode);
 }
 
 /* --- driver and context --- */
@@ -77,19 +86,32 @@ static int identity_check(struct fdry_image *img, const struct fdry_load_opts *o
 	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts);
 }
 
+/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it by then. */
 static int limits_raise(struct fdry_image *img)
 {
 	const struct fdry_mf_limit *l = img->m.limits;
-	uint32_t i;
 	size_t now;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < img->m.n_limits && !err; i++) {
-		err = fdry_call(img->drv, cuCtxGetLimit, &now, (CUlimit)l[i].limit);
-		if (!err && now < l[i].value)
-			err = fdry_call(img->drv, cuCtxSetLimit, (CUlimit)l[i].limit, (size_t)l[i].value);
-	}
+	if (!img->m.n_limits)
+		return 0;
+	err = fdry_call(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE);
+	if (err || now >= l->value)
+		return err;
+	err = fdry_call(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, (size_t)l->value);
+	if (!err)
+		img->stack_was = now;
 	return err;
+}
+
+/* After a failed load. */
+static void limits_restore(struct fdry_image *img)
+{
+	size_t now;
+
+	if (img->stack_was && !fdry_call_raw(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE) &&
+	    now == img->m.limits->value)
+		(void)fdry_call_raw(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, img->stack_was);
 }
 
 /* --- memory --- */
@@ -106,13 +128,14 @@ static int range_back(struct fdry_image *img, uint64_t addr, uint64_t end)
 static int memory_map(struct fdry_image *img)
 {
 	const struct fdry_mf_segment *s = img->m.segments;
-	uint64_t size = (img->m.header->end - img->m.header->base + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
+	uint64_t size = img->m.header->end - img->m.header->base;
 	uint64_t from, end;
 	uint32_t i;
 	int err;
 
 	if (!img->m.n_segments)
 		return 0;
+	size = (size + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
 	err = fdry_region_new(img->drv, img->device, img->m.header->base, size, &img->region);
 	if (err)
 		return err;
@@ -181,7 +204,8 @@ static int kernels_load(struct fdry_image *img, struct fdry_get *get)
 		};
 		memcpy(img->kernels[i].attrs, k->attrs, sizeof(img->kernels[i].attrs));
 	}
-	err = fdry_kernel_bank_load(img->drv, img->device, img->kernels, img->m.n_kernels, object_get, &src, &img->bank);
+	err = fdry_kernel_bank_load(img->drv, img->device, img->kernels, img->m.n_kernels, object_get, &src,
+				    &img->bank);
 	fdry_buf_release(&src.buf);
 	return err;
 }
@@ -225,7 +249,17 @@ static int externals_count(struct fdry_image *img)
 
 /* --- the whole --- */
 
-static int phases_in_context(struct fdry_image *img, struct fdry_get *get, const struct fdry_load_opts *o, double *mark)
+static int content_load(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_content c = { .zero = false };
+	int err = fdry_image_content(img, get, &c);
+
+	img->report.content_bytes = c.bytes;
+	img->report.verified_bytes = c.hashed;
+	return err;
+}
+
+static int phases_in_context(struct fdry_image *img, struct fdry_get *get, uint32_t flags, double *mark)
 {
 	struct fdry_load_report *r = &img->report;
 	int err;
@@ -235,11 +269,11 @@ static int phases_in_context(struct fdry_image *img, struct fdry_get *get, const
 		err = limits_raise(img);
 	if (!err)
 		err = memory_map(img);
-	if (!err && o->flags & FDRY_LOAD_POISON)
+	if (!err && flags & FDRY_LOAD_POISON)
 		err = memory_poison(img);
 	r->memory_ms = fdry_lap_ms(mark);
 	if (!err)
-		err = fdry_image_content(img, get, o->flags & FDRY_LOAD_VERIFY, false);
+		err = content_load(img, get);
 	r->content_ms = fdry_lap_ms(mark);
 	if (!err)
 		err = kernels_load(img, get);
@@ -252,7 +286,8 @@ static int phases_in_context(struct fdry_image *img, struct fdry_get *get, const
 
 static int phases(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
 {
-	double start = fdry_now_ms(), mark = start;
+	CUstreamCaptureMode mode;
+	double mark = fdry_now_ms();
 	int err;
 
 	err = manifest_get(img, get, name);
@@ -264,12 +299,13 @@ static int phases(struct fdry_image *img, struct fdry_get *get, const char *name
 		err = identity_check(img, o);
 	img->report.manifest_ms += fdry_lap_ms(&mark);
 	if (!err)
-		err = fdry_image_enter(img);
+		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = phases_in_context(img, get, o, &mark);
-	fdry_image_leave(img);
-	img->report.total_ms = mark - start;
+	err = phases_in_context(img, get, o->flags, &mark);
+	if (err)
+		limits_restore(img);
+	fdry_image_leave(img, &mode);
 	return err;
 }
 
@@ -289,32 +325,64 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 	return err;
 }
 
-int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_image **ret)
+static int opts_check(const struct fdry_load_opts *o)
 {
+	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD;
+
+	if (o->flags & ~known)
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library",
+				 o->flags & ~known);
+	if (o->nfacts && !o->facts)
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu facts at NULL", o->nfacts);
+	return 0;
+}
+
+static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
+{
+	int err = fdry_need(store);
+
+	if (!err)
+		err = fdry_need(name);
+	return err ? err : fdry_need(ret);
+}
+
+/* The load failed: undo it, which must not cover up why. */
+static int load_undo(struct fdry_image *img, int err)
+{
+	char why[1024];
+
+	snprintf(why, sizeof(why), "%s", fdry_last_error());
+	fdry_image_unload(img);
+	return fdry_fail((enum fdry_errcode)-err, "%s", why);
+}
+
+int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+		    struct fdry_image **ret)
+{
+	double start = fdry_now_ms();
 	struct fdry_load_opts o;
 	struct fdry_image *img;
 	int err;
 
-	err = fdry_opts_take(opts, &o, sizeof(o));
+	err = args_check(store, name, ret);
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (!err)
+		err = opts_check(&o);
 	if (err)
 		return err;
-	if (o.flags & ~(uint32_t)(FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD))
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library", o.flags);
 	img = calloc(1, sizeof(*img));
 	if (!img)
 		return fdry_nomem();
 	pthread_mutex_init(&img->lock, NULL);
-	err = fdry_store_open(fdry_store_path(store), FDRY_STORE_READONLY, &img->store);
+	img->pid = getpid();
+	img->verify = o.flags & FDRY_LOAD_VERIFY;
+	err = fdry_store_again(store, &img->store);
 	if (!err)
 		err = load_all(img, name, &o);
-	if (err) {
-		char why[1024];
-
-		/* Undoing must not cover up what went wrong. */
-		snprintf(why, sizeof(why), "%s", fdry_last_error());
-		fdry_image_unload(img);
-		return fdry_fail((enum fdry_errcode)-err, "%s", why);
-	}
+	if (err)
+		return load_undo(img, err);
+	img->report.total_ms = fdry_now_ms() - start;
 	*ret = img;
 	return 0;
 }
@@ -326,32 +394,38 @@ static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
 	if (exec)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	fdry_graph_built_release(img->drv, &x->built);
-	fdry_buf_release(&x->bytes);
 }
 
 static void device_release(struct fdry_image *img)
 {
+	CUstreamCaptureMode mode;
 	uint32_t i;
 
-	if (fdry_image_enter(img))
+	if (fdry_image_enter(img, &mode))
 		return;
-	(void)fdry_call_raw(img->drv, cuCtxSynchronize);
+	/* Where no graph was built none was launched: then do without waiting, which breaks captures in the context. */
+	if (img->report.graphs_built)
+		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		exec_destroy(img, &img->execs[i]);
 	fdry_kernel_bank_free(img->bank);
 	fdry_region_free(img->region);
 	if (img->stream)
 		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, img->stream);
-	fdry_image_leave(img);
+	fdry_image_leave(img, &mode);
 	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
 }
 
 void fdry_image_unload(struct fdry_image *img)
 {
+	uint32_t i;
+
 	if (!img)
 		return;
-	if (img->ctx)
+	if (img->ctx && img->pid == getpid())
 		device_release(img);
+	for (i = 0; img->execs && i < img->m.n_graphs; i++)
+		fdry_buf_release(&img->execs[i].bytes);
 	if (img->drv)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);

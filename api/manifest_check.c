@@ -42,6 +42,8 @@ static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 		return bad("%u sections", h->sections);
 	if (h->base > h->end)
 		return bad("its region ends before it begins");
+	if (h->base % FDRY_ALLOC_BLOCK)
+		return bad("its region does not begin at a multiple of %u", FDRY_ALLOC_BLOCK);
 	return 0;
 }
 
@@ -60,7 +62,8 @@ static int section_take(struct fdry_manifest *m, const struct fdry_mf_section *s
 	default:
 		if (s->id & FDRY_MF_OPTIONAL)
 			return 0;
-		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; use a newer library", s->id);
+		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; "
+				 "use a newer library", s->id);
 	}
 }
 
@@ -109,17 +112,30 @@ static int strings_check(const struct fdry_manifest *m)
 
 static int facts_check(const struct fdry_manifest *m)
 {
+	const struct fdry_mf_fact *f = m->facts;
 	uint32_t i;
 
-	for (i = 0; i < m->n_facts; i++) {
-		if (!str_ok(m, m->facts[i].key) || !str_ok(m, m->facts[i].value))
+	for (i = 0; i < m->n_facts; i++, f++) {
+		if (!str_ok(m, f->key) || !str_ok(m, f->value))
 			return bad("fact %u has no key or value", i);
-		if (i && strcmp(fdry_manifest_str(m, m->facts[i - 1].key), fdry_manifest_str(m, m->facts[i].key)) >= 0)
+		if (i && strcmp(fdry_manifest_str(m, f[-1].key), fdry_manifest_str(m, f->key)) >= 0)
 			return bad("fact %u is out of order", i);
 	}
-	for (i = 0; i < m->n_limits; i++)
+	return 0;
+}
+
+/* Ascending ids: there can be one of each. */
+static int limits_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_limits; i++) {
 		if (m->limits[i].reserved || (i && m->limits[i - 1].limit >= m->limits[i].limit))
 			return bad("limit %u is out of order", i);
+		if (m->limits[i].limit != CU_LIMIT_STACK_SIZE)
+			return fdry_fail(FDRY_E_VERSION, "the image relies on a limit %u of the context that this library "
+					 "does not know; use a newer library", m->limits[i].limit);
+	}
 	return 0;
 }
 
@@ -142,18 +158,18 @@ static int segments_check(const struct fdry_manifest *m)
 
 static int chunks_check(const struct fdry_manifest *m)
 {
-	const struct fdry_mf_chunk *c;
+	const struct fdry_mf_segment *s = m->segments;
+	const struct fdry_mf_chunk *c = m->chunks;
 	uint64_t at = 0;
 	uint32_t i, k = 0;
 
-	for (i = 0; i < m->n_chunks; i++) {
-		c = &m->chunks[i];
+	for (i = 0; i < m->n_chunks; i++, c++) {
 		if (c->addr < at || !c->size || c->size > FDRY_MF_CHUNK_MAX || c->addr + c->size < c->addr)
 			return bad("chunk %u is out of order or of a bad size", i);
-		while (k < m->n_segments && m->segments[k].addr + m->segments[k].size <= c->addr)
+		while (k < m->n_segments && s[k].addr + s[k].size <= c->addr)
 			k++;
-		if (k == m->n_segments || m->segments[k].role != FDRY_ROLE_CONTENT || c->addr < m->segments[k].addr ||
-		    c->addr + c->size > m->segments[k].addr + m->segments[k].size)
+		if (k == m->n_segments || s[k].role != FDRY_ROLE_CONTENT || c->addr < s[k].addr ||
+		    c->addr + c->size > s[k].addr + s[k].size)
 			return bad("chunk %u does not lie in content", i);
 		at = c->addr + c->size;
 	}
@@ -198,6 +214,37 @@ void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_m
 	memcpy(ret->stride, t->stride, sizeof(ret->stride));
 }
 
+/* The first segment that ends behind @addr. */
+static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
+{
+	uint32_t lo = 0, hi = m->n_segments, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (m->segments[mid].addr + m->segments[mid].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Every byte of a tensor lies in memory; of an external one, in external memory. */
+static bool tensor_backed(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, uint64_t bytes)
+{
+	const struct fdry_mf_segment *s;
+	uint64_t at = t->addr, end = t->addr + bytes;
+	uint32_t k = segment_find(m, at);
+
+	for (; at < end && k < m->n_segments; k++) {
+		s = &m->segments[k];
+		if (s->addr > at || (t->flags & FDRY_TENSOR_EXTERNAL && s->role != FDRY_ROLE_EXTERNAL))
+			return false;
+		at = s->addr + s->size;
+	}
+	return at >= end;
+}
+
 static int tensor_check(const struct fdry_manifest *m, uint32_t i)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[i];
@@ -216,6 +263,8 @@ static int tensor_check(const struct fdry_manifest *m, uint32_t i)
 			return bad("tensor %u has dimensions beyond its rank", i);
 	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
 		return bad("tensor %u leaves the region", i);
+	if (!tensor_backed(m, t, bytes))
+		return bad("tensor %u does not lie in memory of its kind", i);
 	return 0;
 }
 
@@ -232,7 +281,7 @@ static int tensors_check(const struct fdry_manifest *m)
 int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
-		strings_check, facts_check, segments_check, chunks_check,
+		strings_check, facts_check, limits_check, segments_check, chunks_check,
 		graphs_check, kernels_check, tensors_check,
 	};
 	struct fdry_manifest m = { 0 };

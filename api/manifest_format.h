@@ -35,7 +35,7 @@ struct fdry_mf_header {
 	uint32_t incompat; /* an unknown bit: the reader must refuse the image */
 	uint32_t compat;   /* an unknown bit: the reader may go on */
 	uint64_t size;     /* of the whole manifest, bytes; a multiple of 8 */
-	uint64_t base;     /* first device address of the region */
+	uint64_t base;     /* first device address of the region, a multiple of 2 MiB */
 	uint64_t end;      /* one past the last address that was handed out */
 	uint8_t reserved[16];
 };
@@ -115,7 +115,7 @@ struct fdry_mf_tensor {
 
 /* A context limit that the kernels rely on: at least this much. */
 struct fdry_mf_limit {
-	uint32_t limit;    /* a CUlimit */
+	uint32_t limit;    /* a CUlimit: CU_LIMIT_STACK_SIZE */
 	uint32_t reserved;
 	uint64_t value;
 };

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "arch/log.h"
 
@@ -87,6 +88,7 @@ static int driver_new(void *handle, const char *path, struct fdry_driver **ret)
 	if (!drv)
 		return fdry_nomem();
 	drv->handle = handle;
+	drv->pid = getpid();
 	snprintf(drv->path, sizeof(drv->path), "%s", path);
 	table_fill(drv);
 	err = driver_start(drv);
@@ -105,6 +107,9 @@ static int driver_find(void *handle, const char *path, struct fdry_driver **ret)
 
 	for (i = 0; i < DRIVERS_MAX && drivers[i]; i++)
 		if (drivers[i]->handle == handle) {
+			if (drivers[i]->pid != getpid())
+				return fdry_fail(FDRY_E_FORKED, "%s was started before fork() and does not work in the child; "
+						 "fork before anything uses CUDA, or start a new program", drivers[i]->path);
 			*ret = drivers[i];
 			return 0;
 		}
@@ -173,4 +178,29 @@ int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CU
 	if (drv->cuGetErrorName)
 		drv->cuGetErrorName(res, &name);
 	return fdry_fail(code, "%s failed with %s (%d); %s", f->symbol, name ? name : "an unknown error", (int)res, remedy(res));
+}
+
+int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCaptureMode *mode)
+{
+	int err;
+
+	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	err = fdry_call(drv, cuThreadExchangeStreamCaptureMode, mode);
+	if (err)
+		return err;
+	err = fdry_call(drv, cuCtxPushCurrent_v2, ctx);
+	if (err)
+		fdry_call_raw(drv, cuThreadExchangeStreamCaptureMode, mode);
+	return err;
+}
+
+/* What was done in between stands, so failing here is worth a message and no more. */
+void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode)
+{
+	CUcontext ctx;
+	CUresult pop = fdry_call_raw(drv, cuCtxPopCurrent_v2, &ctx);
+	CUresult back = fdry_call_raw(drv, cuThreadExchangeStreamCaptureMode, mode);
+
+	if (pop || back)
+		fdry_warn("the thread's context or capture mode could not be put back (%d, %d)", (int)pop, (int)back);
 }

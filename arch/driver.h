@@ -25,6 +25,7 @@ enum fdry_driver_fn {
 struct fdry_driver {
 	void *handle;
 	int version;   /* as cuDriverGetVersion says: 13000 is CUDA 13.0 */
+	int pid;       /* of the process that started it: it does not work in a forked child */
 	bool software; /* the software driver of arch/sim */
 	char path[512];
 #define FDRY_DRIVER_FN(symbol, name, since) __typeof__(&symbol) symbol;
@@ -37,7 +38,7 @@ struct fdry_driver {
  * @path: full path of a libcuda, or NULL: FOUNDRY_DRIVER where set, else libcuda.so.1
  *
  * The same driver is opened once in a process; each open needs a close.
- * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_DRIVER.
+ * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_FORKED, FDRY_E_DRIVER.
  * Context: any thread.
  */
 int fdry_driver_open(const char *path, const struct fdry_driver **ret) __must_check;
@@ -61,5 +62,15 @@ int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CU
 /* 0 or -FDRY_E_...: int ret = fdry_call(drv, cuMemMap, ptr, size, 0, handle, 0); */
 #define fdry_call(drv, symbol, ...) \
 	fdry_driver_result(drv, FDRY_DRV_##symbol, fdry_call_raw(drv, symbol, __VA_ARGS__))
+
+/**
+ * fdry_driver_enter() - Make @ctx current to this thread, and its capture mode relaxed.
+ * @mode: what fdry_driver_leave() is to be given
+ *
+ * Whatever is done until then breaks no capture elsewhere in the process.
+ */
+int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCaptureMode *mode) __must_check;
+/* Put back what was before. The sentence of the last failure stays. */
+void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode);
 
 #endif

@@ -18,27 +18,12 @@
 
 int fdry_vmm_enter(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
 {
-	int ret;
-
-	*mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	ret = fdry_call(v->drv, cuThreadExchangeStreamCaptureMode, mode);
-	if (ret)
-		return ret;
-	ret = fdry_call(v->drv, cuCtxPushCurrent_v2, v->ctx);
-	if (ret)
-		fdry_call_raw(v->drv, cuThreadExchangeStreamCaptureMode, mode);
-	return ret;
+	return fdry_driver_enter(v->drv, v->ctx, mode);
 }
 
-/* What was done in between stands, so failing here is worth a message and no more. */
 void fdry_vmm_leave(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
 {
-	CUcontext ctx;
-	CUresult pop = fdry_call_raw(v->drv, cuCtxPopCurrent_v2, &ctx);
-	CUresult back = fdry_call_raw(v->drv, cuThreadExchangeStreamCaptureMode, mode);
-
-	if (pop || back)
-		fdry_warn("the thread's context or capture mode could not be put back (%d, %d)", (int)pop, (int)back);
+	fdry_driver_leave(v->drv, mode);
 }
 
 /* --- memory --- */

@@ -128,16 +128,23 @@ int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_spa
 	return err;
 }
 
-int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always)
+int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed)
 {
 	int err = fdry_store_check(g->s);
+	bool due;
 
-	if (err || (!always && fdry_seen_has(&g->seen, g->s->env, oid)))
+	if (err)
 		return err;
-	err = fdry_object_verify(oid, data);
-	if (!err)
+	due = always || !fdry_seen_has(&g->seen, g->s->env, oid);
+	if (due) {
+		err = fdry_object_verify(oid, data);
+		if (err)
+			return err;
 		fdry_seen_add(&g->seen, oid);
-	return err;
+	}
+	if (hashed)
+		*hashed = due;
+	return 0;
 }
 
 void fdry_get_end(struct fdry_get *g)

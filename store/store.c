@@ -315,6 +315,26 @@ int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **re
 	return fdry_store_open_sized(path, flags, 0, ret);
 }
 
+int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret)
+{
+	size_t len = sizeof(*s) + strlen(s->path) + 1;
+	struct fdry_store *again;
+	int err = fdry_store_check(s);
+
+	if (err)
+		return err;
+	again = calloc(1, len);
+	if (!again)
+		return fdry_nomem();
+	memcpy(again, s, len);
+	again->readonly = true;
+	pthread_mutex_lock(&registry);
+	again->env->refs++;
+	pthread_mutex_unlock(&registry);
+	*ret = again;
+	return 0;
+}
+
 void fdry_store_close(struct fdry_store *s)
 {
 	if (!s)

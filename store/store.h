@@ -64,6 +64,8 @@ int fdry_store_default_path(struct fdry_buf *ret) __must_check;
  * FDRY_E_PERM, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_STATE.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret) __must_check;
+/* Another handle on the same store, for reading, whatever its path names by now; needs a close of its own. */
+int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret) __must_check;
 /* NULL is fine; a forked child may close what it inherited. Sessions end first. */
 void fdry_store_close(struct fdry_store *s);
 /* As it was opened; lives as long as the handle. */
@@ -121,8 +123,9 @@ int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 /* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid until fdry_get_end().
  * Not verified, and at any alignment. */
 int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span *ret) __must_check;
-/* Check a mapped object against its id; remembered for the rest of the boot (a shared note beside the store), unless @always. */
-int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always) __must_check;
+/* Check a mapped object against its id; remembered for the rest of the boot (a shared note beside the store), unless @always.
+ * @hashed (may be NULL) tells whether it was hashed now. */
+int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed) __must_check;
 /* NULL is fine. */
 void fdry_get_end(struct fdry_get *g);
 

@@ -235,7 +235,7 @@ static void map_all(struct work *w, struct fdry_store *s, int verify)
 	for (i = 0; i < w->n; i++) {
 		need(fdry_get_map(g, &w->ids[i], &span), "map");
 		if (verify)
-			need(fdry_get_verify(g, &w->ids[i], span, verify == 2), "verify");
+			need(fdry_get_verify(g, &w->ids[i], span, verify == 2, NULL), "verify");
 	}
 	fdry_get_end(g);
 }

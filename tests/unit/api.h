@@ -45,10 +45,12 @@ static inline void vector_fill(float *v, float salt)
 		v[i] = value(i, salt);
 }
 
+static CUdeviceptr work_base = TEST_CAPTURE_BASE; /* of the next work's region */
+
 /* The stand-in in place, a store, a capture begun; a, b and c allocated, b and a set. */
 static inline void work_make(struct work *w)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = work_base, .size = 1ull << 34 };
 	float v[N];
 	size_t len;
 

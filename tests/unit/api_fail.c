@@ -4,11 +4,15 @@
 
 #define CALLS_MAX 2000
 
-static void fail_at(int n)
+/* What calls fail with: an error of no particular kind, and want of memory. */
+static const int errors[] = { CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY };
+#define ERRORS 2
+
+static void fail_at(int n, int error)
 {
 	char spec[32];
 
-	snprintf(spec, sizeof(spec), "*:%d", n);
+	snprintf(spec, sizeof(spec), "*:%d:%d", n, error);
 	test_sim_fail(spec);
 }
 
@@ -54,7 +58,7 @@ START_TEST(load_with_every_call_failing)
 	test_sim();
 	before = test_sim_live(NULL);
 	for (n = 1; n < CALLS_MAX; n++) {
-		fail_at(n);
+		fail_at(n, errors[_i]);
 		img = load_and_run(s, &err);
 		if (!was_reached())
 			break;
@@ -66,6 +70,7 @@ START_TEST(load_with_every_call_failing)
 			continue;
 		}
 		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
+		ck_assert_msg(err == (_i ? -FDRY_E_NODEVMEM : -FDRY_E_DRIVER), "call %d: %s", n, fdry_last_error());
 		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
 	}
 	ck_assert_int_gt(n, 40);
@@ -88,7 +93,7 @@ START_TEST(seal_with_every_call_failing)
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	before = test_sim_live(NULL);
 	for (n = 1; n < CALLS_MAX; n++) {
-		fail_at(n);
+		fail_at(n, errors[_i]);
 		err = work_seal(&w, "img");
 		if (!was_reached())
 			break;
@@ -116,8 +121,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_test(tc, load_with_every_call_failing);
-	tcase_add_test(tc, seal_with_every_call_failing);
+	tcase_add_loop_test(tc, load_with_every_call_failing, 0, ERRORS);
+	tcase_add_loop_test(tc, seal_with_every_call_failing, 0, ERRORS);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

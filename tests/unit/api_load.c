@@ -263,6 +263,30 @@ START_TEST(damaged_content)
 }
 END_TEST
 
+/* What was hashed is remembered for the boot, unless everything is asked for. */
+START_TEST(verified_once_or_always)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_VERIFY };
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+	int i;
+
+	test_child(seal_plain, NULL);
+	for (i = 0; i < 3; i++) {
+		img = load(load_store(), i == 2 ? &opts : NULL);
+		ok(fdry_image_restore(img, NULL));
+		ok(fdry_image_report(img, &report));
+		ck_assert_uint_eq(report.content_bytes, 8192);
+		ck_assert_uint_eq(report.verified_bytes, i == 1 ? 0 : 8192);
+		fdry_image_unload(img);
+	}
+	store_damage();
+	img = load(load_store(), NULL);
+	fdry_image_unload(img);
+	fails(CORRUPT, "content at 0x", fdry_image_load(load_store(), "img", &opts, &img));
+}
+END_TEST
+
 START_TEST(described)
 {
 	struct fdry_store *s;
@@ -309,6 +333,7 @@ int main(void)
 	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));
 	tcase_add_test(tc, addresses_taken);
 	tcase_add_test(tc, damaged_content);
+	tcase_add_test(tc, verified_once_or_always);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, ids_are_equal);
 	suite_add_tcase(s, tc);

@@ -178,9 +178,18 @@ DAMAGE(kernel_params_wrap, entry(w, kernels, struct fdry_mf_kernel, 0).param_fir
 DAMAGE(kernel_reserved, entry(w, kernels, struct fdry_mf_kernel, 0).attrs[3] = 1)
 DAMAGE(fact_order, entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
 DAMAGE(fact_string, entry(w, facts, struct fdry_mf_fact, 1).value = 1u << 30)
+DAMAGE(limit_unknown, entry(w, limits, struct fdry_mf_limit, 0).limit = 1)
 DAMAGE(limit_reserved, entry(w, limits, struct fdry_mf_limit, 0).reserved = 1)
 DAMAGE(strings_open, w->strings.data[w->strings.len - 1] = 'x')
 DAMAGE(partial_entry, w->graphs.len -= 8)
+DAMAGE(region_askew, w->base += 4096)
+DAMAGE(tensor_in_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x300000)
+DAMAGE(tensor_into_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x201000 - 8)
+DAMAGE(tensor_up_to_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x201000 - 59)
+DAMAGE(tensor_external_in_content, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL)
+DAMAGE(tensor_external_half_in_scratch, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL;
+       entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
+       entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
 DAMAGE(region_backward, w->end = BASE - 1)
 
 static const struct damage damages[] = {
@@ -209,8 +218,15 @@ static const struct damage damages[] = {
 	{ "fact 1 is out of order", FDRY_E_BADIMAGE, fact_order },
 	{ "fact 1 has no key or value", FDRY_E_BADIMAGE, fact_string },
 	{ "limit 0 is out of order", FDRY_E_BADIMAGE, limit_reserved },
+	{ "a limit 1 of the context", FDRY_E_VERSION, limit_unknown },
 	{ "the strings are not terminated", FDRY_E_BADIMAGE, strings_open },
 	{ "section graphs has a partial entry", FDRY_E_BADIMAGE, partial_entry },
+	{ "its region does not begin at a multiple", FDRY_E_BADIMAGE, region_askew },
+	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_in_a_hole },
+	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_into_a_hole },
+	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_up_to_a_hole },
+	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_in_content },
+	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_half_in_scratch },
 	{ "its region ends before it begins", FDRY_E_BADIMAGE, region_backward },
 };
 

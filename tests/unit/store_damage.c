@@ -124,7 +124,7 @@ static int use(void)
 				result = WRONG;
 		} else if (i == CHUNKS && (b.len != sizeof(kernel) || memcmp(b.data, kernel, b.len)))
 			result = WRONG;
-		if (i < CHUNKS && !fdry_get_map(g, &oids[i], &span) && !fdry_get_verify(g, &oids[i], span, true) &&
+		if (i < CHUNKS && !fdry_get_map(g, &oids[i], &span) && !fdry_get_verify(g, &oids[i], span, true, NULL) &&
 		    (span.len != sizeof(data) || memcmp(span.data, data, span.len)))
 			result = WRONG;
 	}

@@ -157,7 +157,7 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 	if (!err)
 		err = fdry_get_map(g, &chunks[1], &span);
 	if (!err)
-		err = fdry_get_verify(g, &chunks[1], span, false);
+		err = fdry_get_verify(g, &chunks[1], span, false, NULL);
 	fdry_get_end(g);
 	fdry_buf_release(&b);
 	return err;

@@ -84,7 +84,7 @@ static int use_inherited(void *arg)
 		fdry_get_object(in->get, &in->oid, &b),
 		fdry_get_map(in->get, &in->oid, &span),
 		fdry_get_resolve(in->get, "r", &oid),
-		fdry_get_verify(in->get, &in->oid, (struct fdry_span){ 0 }, false),
+		fdry_get_verify(in->get, &in->oid, (struct fdry_span){ 0 }, false, NULL),
 		fdry_store_info(in->s, &in->oid, &info),
 		fdry_store_links(in->s, &in->oid, &links, &count),
 		fdry_store_each(in->s, ignore_object, NULL),

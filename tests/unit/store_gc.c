@@ -205,13 +205,13 @@ static void verify_chunk(bool always, bool good)
 	/* Hand in other bytes: only who hashes them notices. */
 	data[17] ^= 1;
 	other = (struct fdry_span){ data, span.len };
-	ok(fdry_get_verify(g, &chunk, span, always));
+	ok(fdry_get_verify(g, &chunk, span, always, NULL));
 	fdry_get_end(g);
 	ok(fdry_get_begin(s, &g));
 	if (good)
-		ok(fdry_get_verify(g, &chunk, other, always));
+		ok(fdry_get_verify(g, &chunk, other, always, NULL));
 	else
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, other, always));
+		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, other, always, NULL));
 	fdry_get_end(g);
 }
 
@@ -240,7 +240,7 @@ START_TEST(what_was_verified_is_remembered)
 		noise(1, data, sizeof(data));
 		chunk = oid_of(data, sizeof(data));
 		ok(fdry_get_begin(s, &g));
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, bytes, false));
+		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, bytes, false, NULL));
 		fdry_get_end(g);
 	}
 	verify_chunk(false, true);
@@ -332,8 +332,8 @@ START_TEST(notes_of_several_sessions_add_up)
 		noise(1 + i, data, sizeof(data));
 		chunk = oid_of(data, sizeof(data));
 		ok(fdry_get_map(g[i], &chunk, &span));
-		ok(fdry_get_verify(g[i], &chunk, span, false));
-		ok(fdry_get_verify(g[i], &chunk, span, false));
+		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
+		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
 	}
 	fdry_get_end(g[0]);
 	fdry_get_end(g[1]);

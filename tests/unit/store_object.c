@@ -103,7 +103,7 @@ START_TEST(code_is_packed_chunks_are_not)
 	ck_assert_uint_eq(span.len, 100000);
 	data[0] = 0;
 	ck_assert(!memcmp(span.data, data, 100000));
-	ok(fdry_get_verify(g, &chunk, span, true));
+	ok(fdry_get_verify(g, &chunk, span, true, NULL));
 	fails(STATE, "compressed", fdry_get_map(g, &kernel, &span));
 	fdry_get_end(g);
 	free(data);

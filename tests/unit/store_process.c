@@ -358,7 +358,7 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_get_map(g, &links[i], &span);
 		if (!err)
-			err = fdry_get_verify(g, &links[i], span, i & 1);
+			err = fdry_get_verify(g, &links[i], span, i & 1, NULL);
 		if (err == -FDRY_E_NOENT) /* the ref was set anew, and the old image collected, in between */
 			err = 0;
 	}

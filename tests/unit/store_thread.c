@@ -63,7 +63,7 @@ static int load_one(struct fdry_store *s, const char *ref)
 	for (i = 0; i < n && !err; i++) {
 		err = fdry_get_map(g, &links[i], &span);
 		if (!err)
-			err = fdry_get_verify(g, &links[i], span, i & 1);
+			err = fdry_get_verify(g, &links[i], span, i & 1, NULL);
 	}
 	fdry_get_end(g);
 	free(links);
