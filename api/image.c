@@ -107,14 +107,15 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 
 int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report)
 {
-	pthread_mutex_t *lock = (pthread_mutex_t *)&img->lock;
 	struct fdry_load_report copy;
+	pthread_mutex_t *lock;
 	int err = fdry_image_check(img); /* in a forked child the lock may be held for ever */
 
 	if (!err)
 		err = fdry_need(report);
 	if (err)
 		return err;
+	lock = (pthread_mutex_t *)&img->lock;
 	pthread_mutex_lock(lock);
 	copy = img->report;
 	pthread_mutex_unlock(lock);

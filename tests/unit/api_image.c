@@ -3,6 +3,8 @@
  * Unit tests of a loaded image among other things: captures elsewhere, other images, a
  * fork, work in flight, failures half way; and of arguments that are missing.
  */
+#include <limits.h>
+
 #include "tests/unit/api.h"
 
 #define SLOW 3      /* key of a graph that takes long */
@@ -337,11 +339,13 @@ END_TEST
 
 START_TEST(the_store_is_the_one_that_was_opened)
 {
-	struct fdry_store *s;
 	struct fdry_image *img;
+	struct fdry_store *s;
+	char driver[PATH_MAX];
 
 	test_child(seal_plain, NULL);
-	ok(setenv("FOUNDRY_DRIVER", realpath(test_built("foundry/sim/libcuda.so.1"), NULL), 1));
+	ck_assert_ptr_nonnull(realpath(test_built("foundry/sim/libcuda.so.1"), driver));
+	ok(setenv("FOUNDRY_DRIVER", driver, 1));
 	ok(chdir(dir));
 	ok(fdry_store_open("store", 0, &s));
 	ok(chdir("/"));

@@ -188,8 +188,8 @@ DAMAGE(tensor_into_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BA
 DAMAGE(tensor_up_to_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x201000 - 59)
 DAMAGE(tensor_external_in_content, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL)
 DAMAGE(tensor_external_half_in_scratch, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL;
-       entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
-       entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
+	       entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
+	       entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
 DAMAGE(region_backward, w->end = BASE - 1)
 
 static const struct damage damages[] = {
