@@ -95,7 +95,7 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 
 static int graphs_seal(struct fdry_seal *s)
 {
-	struct fdry_graph_reader rd = { s->cap->drv, s->kernels, fdry_seal_where, s };
+	struct fdry_graph_reader rd = { .drv = s->cap->drv, .kernels = s->kernels, .where = fdry_seal_where, .where_arg = s };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
 	int err = 0;
@@ -111,6 +111,7 @@ static int graphs_seal(struct fdry_seal *s)
 			fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g[i].key, g[i].name);
 		fdry_buf_release(&bytes);
 	}
+	fdry_graph_reader_release(&rd);
 	return err;
 }
 

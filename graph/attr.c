@@ -3,8 +3,8 @@
  * attr.c - attributes of kernel nodes; see attr.h.
  *
  * Which attributes a node has differs from driver to driver and from device to device, so
- * all ids are asked for and the answers compared with those of a fresh node: that is what
- * building starts from.
+ * all ids are tried (read.c says on which nodes) and the answers compared with those of a
+ * fresh node: that is what building starts from.
  */
 #include "graph/attr.h"
 
@@ -92,14 +92,13 @@ static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t i
 	return 0;
 }
 
-int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, struct fdry_attr_values *ret)
+int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids, struct fdry_attr_values *ret)
 {
-	uint32_t id;
 	int err = 0;
 
 	memset(ret, 0, sizeof(*ret));
-	for (id = 1; id < FDRY_ATTR_IDS && !err; id++)
-		err = attr_read(drv, node, id, ret);
+	for (ids &= FDRY_ATTRS_ALL; ids && !err; ids &= ids - 1)
+		err = attr_read(drv, node, (uint32_t)__builtin_ctz(ids), ret);
 	return err;
 }
 

@@ -38,8 +38,9 @@
 
 #define FDRY_ATTR_ACCESS_POLICY_WINDOW 1u
 
-/* Every id below this is asked for, also those that no cuda.h names yet. */
+/* Every id from 1 to below this can be asked for, also those that no cuda.h names yet. */
 #define FDRY_ATTR_IDS 32u
+#define FDRY_ATTRS_ALL (~1u)
 
 /* What the driver says about one node, in canonical encoding. */
 struct fdry_attr_values {
@@ -47,8 +48,9 @@ struct fdry_attr_values {
 	uint8_t value[FDRY_ATTR_IDS][FDRY_GRAPH_ATTR_VALUE];
 };
 
-/* Read every attribute of a node. An id that the driver refuses (INVALID_VALUE, NOT_SUPPORTED) is left out. */
-int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, struct fdry_attr_values *ret) __must_check;
+/* Read the attributes @ids of a node, bit i for attribute i. One that the driver refuses (INVALID_VALUE, NOT_SUPPORTED)
+ * is left out, as are those that were not asked for: they count as zero. */
+int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids, struct fdry_attr_values *ret) __must_check;
 
 /**
  * fdry_attrs_diff() - What of a node's attributes differs from a fresh node's.

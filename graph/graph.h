@@ -32,11 +32,21 @@ enum fdry_where {
  * messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what);
 
+/* What was found out once, and holds for every graph that the same reader reads. No handles are in it. */
+struct fdry_graph_known {
+	struct fdry_intern words;     /* argument words that are numbers, or point into the region */
+	struct fdry_intern kernels;   /* kernel indices, by place in ... */
+	struct fdry_buf fresh;        /* ... what a fresh node of each has */
+	struct fdry_intern rehearsed; /* kernel index and attribute set: setting it on a fresh node was seen to work */
+};
+
+/* Memory must neither come nor go while one is in use. */
 struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
 	fdry_where_fn where;
 	void *where_arg;
+	struct fdry_graph_known known; /* zero it to start */
 };
 
 /**
@@ -50,6 +60,8 @@ struct fdry_graph_reader {
  * events of the application, attributes that cannot be set again.
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
+/* Forget what is known. */
+void fdry_graph_reader_release(struct fdry_graph_reader *rd);
 
 /* A built graph; it belongs to the caller until released. */
 struct fdry_graph_built {

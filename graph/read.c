@@ -9,6 +9,10 @@
  * Attributes are compared with those of a fresh node of the same kernel, and each new set
  * of them is tried on a fresh node: in a graph of our own, the rehearsal, which is never
  * instantiated. So a set that the driver would not take back is found at seal time.
+ *
+ * Asking the driver is what reading costs. Every id that an attribute can have is asked of
+ * three nodes of a kernel: a fresh one, the first that is read, and the first with each set
+ * of attributes; of all others only the ids that one of the first two answered.
  */
 #include "graph/read.h"
 
@@ -27,13 +31,13 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
 	int err;
 
 	*what = NULL;
-	if (fdry_intern_find(&rd->inside, &word, sizeof(word), &index))
+	if (fdry_intern_find(&rd->in->known.words, &word, sizeof(word), &index))
 		return 0;
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
 	if (where != FDRY_WHERE_OUTSIDE)
-		return fdry_intern(&rd->inside, &word, sizeof(word), &index, NULL);
+		return fdry_intern(&rd->in->known.words, &word, sizeof(word), &index, NULL);
 	*what = name;
 	return 0;
 }
@@ -82,29 +86,53 @@ static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 	return err;
 }
 
-/* The attributes of a fresh node of a kernel; *ret is valid until the next call. */
-static int fresh_attrs(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
-		       const struct fdry_attr_values **ret)
-{
-	struct fdry_attr_values *values;
-	CUgraphNode node;
-	uint32_t index = 0;
-	void *room;
-	int err;
+/* What is known about the attributes of a kernel's nodes. */
+struct kernel_attrs {
+	struct fdry_attr_values fresh;
+	uint32_t ids; /* that some node of it answers */
+};
 
-	if (!fdry_intern_find(&rd->probed, &kernel, sizeof(kernel), &index)) {
-		err = rehearsal_node(rd, params, &node);
-		if (!err)
-			err = fdry_buf_grow(&rd->fresh, sizeof(*values), &room);
-		if (!err)
-			err = fdry_attrs_read(rd->drv, node, room);
-		if (!err)
-			err = fdry_intern(&rd->probed, &kernel, sizeof(kernel), &index, NULL);
-		if (err)
-			return err;
-	}
-	*ret = (const struct fdry_attr_values *)rd->fresh.data + index;
-	return 0;
+/* Look at a fresh node of a kernel, and at the first one that is read. */
+static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel)
+{
+	struct fdry_graph_known *known = &rd->in->known;
+	struct fdry_attr_values now;
+	struct kernel_attrs *k;
+	CUgraphNode fresh;
+	uint32_t index;
+	void *room;
+	int err = rehearsal_node(rd, params, &fresh);
+
+	if (!err)
+		err = fdry_buf_grow(&known->fresh, sizeof(*k), &room);
+	if (err)
+		return err;
+	k = room;
+	err = fdry_attrs_read(rd->drv, fresh, FDRY_ATTRS_ALL, &k->fresh);
+	if (!err)
+		err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &now);
+	if (!err)
+		err = fdry_intern(&known->kernels, &kernel, sizeof(kernel), &index, NULL);
+	if (err)
+		known->fresh.len -= sizeof(*k);
+	else
+		k->ids = k->fresh.readable | now.readable;
+	return err;
+}
+
+/* *ret is valid until the next call. */
+static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			    const struct kernel_attrs **ret)
+{
+	const struct fdry_graph_known *known = &rd->in->known;
+	uint32_t index = known->kernels.count;
+	int err = 0;
+
+	if (!fdry_intern_find(&known->kernels, &kernel, sizeof(kernel), &index))
+		err = kernel_attrs_new(rd, node, params, kernel);
+	if (!err)
+		*ret = (const struct kernel_attrs *)known->fresh.data + index;
+	return err;
 }
 
 /* Try rd->attrs on a fresh node: it must then read as @now does. */
@@ -122,32 +150,33 @@ static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 	again = malloc(sizeof(*again));
 	if (!again)
 		return fdry_nomem();
-	err = fdry_attrs_read(rd->drv, node, again);
+	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, again);
 	if (!err && memcmp(again->value, now->value, sizeof(again->value)))
 		err = fdry_fail(FDRY_E_REFUSED, "its attributes read differently after they were set again; use another driver");
 	free(again);
 	return err;
 }
 
-/* Rehearse a set of attributes once for each kernel that has it. */
-static int attrs_verify(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel, uint32_t count,
-			const struct fdry_attr_values *now)
+/* Rehearse a set of attributes, which @node has, once for each kernel that has it. */
+static int attrs_verify(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			uint32_t count)
 {
 	struct fdry_span attrs = { (const uint8_t *)rd->attrs, count * sizeof(rd->attrs[0]) };
-	struct fdry_buf key = { 0 };
+	struct fdry_intern *rehearsed = &rd->in->known.rehearsed;
+	struct fdry_attr_values all;
 	uint32_t index;
 	int err;
 
-	err = fdry_buf_put_u32(&key, kernel);
+	rd->key.len = 0;
+	err = fdry_buf_put_u32(&rd->key, kernel);
 	if (!err)
-		err = fdry_buf_put(&key, attrs.data, attrs.len);
-	if (!err && !fdry_intern_find(&rd->rehearsed, key.data, key.len, &index)) {
-		err = attrs_rehearse(rd, params, attrs, now);
-		if (!err)
-			err = fdry_intern(&rd->rehearsed, key.data, key.len, &index, NULL);
-	}
-	fdry_buf_release(&key);
-	return err;
+		err = fdry_buf_put(&rd->key, attrs.data, attrs.len);
+	if (err || fdry_intern_find(rehearsed, rd->key.data, rd->key.len, &index))
+		return err;
+	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &all);
+	if (!err)
+		err = attrs_rehearse(rd, params, attrs, &all);
+	return err ? err : fdry_intern(rehearsed, rd->key.data, rd->key.len, &index, NULL);
 }
 
 static int window_check(struct fdry_read *rd, uint32_t count)
@@ -164,18 +193,18 @@ static int window_check(struct fdry_read *rd, uint32_t count)
 int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
 		    uint32_t *count)
 {
-	const struct fdry_attr_values *fresh;
+	const struct kernel_attrs *k;
 	struct fdry_attr_values now;
-	int err = fresh_attrs(rd, params, kernel, &fresh);
+	int err = kernel_attrs_get(rd, node, params, kernel, &k);
 
 	if (!err)
-		err = fdry_attrs_read(rd->drv, node, &now);
+		err = fdry_attrs_read(rd->drv, node, k->ids, &now);
 	if (!err)
-		err = fdry_attrs_diff(fresh, &now, rd->attrs, count);
+		err = fdry_attrs_diff(&k->fresh, &now, rd->attrs, count);
 	if (!err && *count)
 		err = window_check(rd, *count);
 	if (!err && *count)
-		err = attrs_verify(rd, params, kernel, *count, &now);
+		err = attrs_verify(rd, node, params, kernel, *count);
 	return err;
 }
 
@@ -292,12 +321,9 @@ static void read_release(struct fdry_read *rd)
 	/* Not through fdry_call(): the sentence of a failure stays. */
 	if (rd->rehearsal)
 		fdry_call_raw(rd->drv, cuGraphDestroy, rd->rehearsal);
-	fdry_intern_release(&rd->inside);
 	fdry_intern_release(&rd->events);
 	fdry_buf_release(&rd->event_uses);
-	fdry_intern_release(&rd->probed);
-	fdry_buf_release(&rd->fresh);
-	fdry_intern_release(&rd->rehearsed);
+	fdry_buf_release(&rd->key);
 	fdry_buf_release(&rd->args);
 }
 
@@ -314,4 +340,12 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 	read_release(&rd);
 	fdry_listing_release(&l);
 	return err;
+}
+
+void fdry_graph_reader_release(struct fdry_graph_reader *rd)
+{
+	fdry_intern_release(&rd->known.words);
+	fdry_intern_release(&rd->known.kernels);
+	fdry_buf_release(&rd->known.fresh);
+	fdry_intern_release(&rd->known.rehearsed);
 }

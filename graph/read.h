@@ -18,13 +18,10 @@ struct fdry_read {
 	struct fdry_graph_reader *in;
 	const struct fdry_driver *drv;
 	CUcontext ctx;              /* of the kernels so far; NULL: none said */
-	struct fdry_intern inside;  /* words that are known to be numbers or to point into the region */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
 	CUgraph rehearsal;          /* where fresh nodes are tried; NULL until needed */
-	struct fdry_intern probed;  /* image kernel index: a fresh node of it was read ... */
-	struct fdry_buf fresh;      /* ... into its struct fdry_attr_values here */
-	struct fdry_intern rehearsed; /* kernel index and attribute set: setting it on a fresh node was seen to work */
+	struct fdry_buf key;        /* of a set of attributes */
 	struct fdry_buf args;       /* of the node that is being read */
 	struct fdry_graph_attr attrs[FDRY_ATTR_IDS];
 };

@@ -18,7 +18,7 @@ START_TEST(fresh_attributes)
 	struct fdry_attr_values v;
 	uint32_t id, i;
 
-	ok(fdry_attrs_read(&fx.drv, n, &v));
+	ok(fdry_attrs_read(&fx.drv, n, FDRY_ATTRS_ALL, &v));
 	for (id = 1; id < FDRY_ATTR_IDS; id++) {
 		if (!(v.readable & 1u << id))
 			continue;

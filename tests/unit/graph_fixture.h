@@ -222,12 +222,22 @@ static inline void edge_add(CUgraph g, CUgraphNode from, CUgraphNode to, CUgraph
 	ok(fx.drv.cuGraphAddDependencies_v2(g, &from, &to, &data, 1));
 }
 
+/* By a reader that knows nothing yet. */
+static inline int graph_read(CUgraph g, struct fdry_buf *ret)
+{
+	struct fdry_graph_reader rd = fx.reader;
+	int err = fdry_graph_read(&rd, g, ret);
+
+	fdry_graph_reader_release(&rd);
+	return err;
+}
+
 /* The object of a driver graph. */
 static inline struct fdry_buf graph_object(CUgraph g)
 {
 	struct fdry_buf b = { 0 };
 
-	ck_assert_msg(!fdry_graph_read(&fx.reader, g, &b), "%s", fdry_last_error());
+	ck_assert_msg(!graph_read(g, &b), "%s", fdry_last_error());
 	return b;
 }
 
@@ -236,7 +246,7 @@ static inline void graph_refused(CUgraph g, const char *words)
 {
 	struct fdry_buf b = { 0 };
 
-	fails(FDRY_E_REFUSED, words, fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_REFUSED, words, graph_read(g, &b));
 	ck_assert_ptr_null(b.data);
 	ok(fx.drv.cuGraphDestroy(g));
 }

@@ -126,7 +126,7 @@ static int print(void)
 static int read_graph(void)
 {
 	struct fdry_buf out = { 0 };
-	int err = fdry_graph_read(&fx.reader, graph, &out);
+	int err = graph_read(graph, &out);
 
 	return finished(err, &out);
 }

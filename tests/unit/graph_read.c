@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of reading driver graphs on the software driver: attributes, failing calls; graph_both.h has the rest. */
+#include "graph/attr.h"
 #include "tests/unit/graph_fixture.h"
 
 /* A kernel of a library, which has no function until a context needs it, with an attribute. */
@@ -100,6 +101,112 @@ START_TEST(access_policy_windows)
 }
 END_TEST
 
+/* --- what is asked, and how often --- */
+
+static CUresult (*real_get)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
+static unsigned int gets, refused_gets;
+static CUgraphNode liar; /* says that it has attribute 20 */
+
+static CUresult counting_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *v)
+{
+	CUresult res = real_get(node, id, v);
+
+	gets++;
+	refused_gets += res != CUDA_SUCCESS;
+	if (node != liar || id != 20)
+		return res;
+	memset(v, 1, 1);
+	return CUDA_SUCCESS;
+}
+
+static void counting_begin(void)
+{
+	real_get = fx.drv.cuGraphKernelNodeGetAttribute;
+	fx.drv.cuGraphKernelNodeGetAttribute = counting_get;
+	liar = NULL;
+}
+
+static void read_with(struct fdry_graph_reader *rd, CUgraph g, int err)
+{
+	struct fdry_buf b = { 0 };
+
+	gets = refused_gets = 0;
+	ck_assert_int_eq(fdry_graph_read(rd, g, &b), err);
+	fdry_buf_release(&b);
+}
+
+/* One node of a kernel is asked for everything, the others for what there is. */
+START_TEST(attributes_asked_for)
+{
+	struct fdry_graph_reader rd = fx.reader;
+	unsigned int all = FDRY_ATTR_IDS - 1, known;
+	CUgraph one = graph_new(), many = graph_new();
+	int i;
+
+	counting_begin();
+	step_add(one, NULL, 0, 1);
+	for (i = 0; i < 50; i++)
+		step_add(many, NULL, i, 1);
+	read_with(&rd, one, 0);
+	known = all - refused_gets / 2;
+	ck_assert_uint_eq(gets, 2 * all + known); /* a fresh node, the first node; then as every node */
+	ck_assert_uint_gt(refused_gets, 10);
+	read_with(&rd, many, 0);
+	ck_assert_uint_eq(gets, 50 * known);
+	ck_assert_uint_eq(refused_gets, 0);
+	fdry_graph_reader_release(&rd);
+	ok(fx.drv.cuGraphDestroy(one));
+	ok(fx.drv.cuGraphDestroy(many));
+}
+END_TEST
+
+/* An attribute that no cuda.h has yet, where only the first node of a kernel, or only one with attributes of its own, shows it. */
+START_TEST(attributes_of_a_newer_driver)
+{
+	CUlaunchAttributeValue v = { .priority = -1 };
+	struct fdry_graph_reader rd = fx.reader;
+	CUgraph g = graph_new(), h = graph_new();
+
+	counting_begin();
+	liar = step_add(g, NULL, 0, 1);
+	read_with(&rd, g, -FDRY_E_REFUSED);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "attribute 20, which this version does not know"));
+	fdry_graph_reader_release(&rd);
+	step_add(h, NULL, 0, 1);
+	liar = step_add(h, NULL, 1, 1);
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(liar, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	read_with(&rd, h, -FDRY_E_REFUSED);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "node 1: kernel: kernel step: its attributes read differently"));
+	fdry_graph_reader_release(&rd);
+	ok(fx.drv.cuGraphDestroy(g));
+	ok(fx.drv.cuGraphDestroy(h));
+}
+END_TEST
+
+/* Also across graphs; a reader that failed is as good as before. */
+START_TEST(words_asked_for)
+{
+	struct fdry_graph_reader rd = fx.reader;
+	CUgraph g = graph_new(), h = graph_new();
+	unsigned int asked;
+
+	step_add(g, NULL, 0, 0x1234567890);
+	step_add(h, NULL, 0, 0x1234567890);
+	fx.fail_where = 0x1234567890;
+	read_with(&rd, g, -FDRY_E_DRIVER);
+	fx.fail_where = 0;
+	fx.asked = 0;
+	read_with(&rd, g, 0);
+	ck_assert_uint_gt(fx.asked, 0);
+	asked = fx.asked;
+	read_with(&rd, h, 0);
+	ck_assert_uint_eq(fx.asked, asked);
+	fdry_graph_reader_release(&rd);
+	ok(fx.drv.cuGraphDestroy(g));
+	ok(fx.drv.cuGraphDestroy(h));
+}
+END_TEST
+
 /* --- every call fails in turn --- */
 
 /* When it is the call that fails, nobody but the test can try again. */
@@ -122,7 +229,7 @@ START_TEST(every_call_fails)
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
-		err = fdry_graph_read(&fx.reader, g, &b);
+		err = graph_read(g, &b);
 		if (!test_sim_failed())
 			break;
 		test_sim_fail(NULL);
@@ -150,7 +257,7 @@ START_TEST(functions_that_are_missing)
 	struct fdry_buf b = { 0 };
 
 	fx.drv.cuGraphGetEdges_v2 = NULL;
-	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges; it came with CUDA 12.3", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges; it came with CUDA 12.3", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
@@ -166,6 +273,9 @@ int main(void)
 	tcase_add_test(tc, kernel_of_a_library);
 	tcase_add_test(tc, attributes_differ_from_a_fresh_node);
 	tcase_add_test(tc, access_policy_windows);
+	tcase_add_test(tc, attributes_asked_for);
+	tcase_add_test(tc, attributes_of_a_newer_driver);
+	tcase_add_test(tc, words_asked_for);
 	tcase_add_loop_test(tc, every_call_fails, 0, 2);
 	tcase_add_test(tc, functions_that_are_missing);
 	suite_add_tcase(s, tc);

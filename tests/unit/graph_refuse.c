@@ -68,7 +68,7 @@ START_TEST(attribute_failures_are_not_answers)
 	CUgraph g = graph_with_lie(9, CUDA_ERROR_UNKNOWN);
 	struct fdry_buf b = { 0 };
 
-	fails(FDRY_E_DRIVER, "cuGraphKernelNodeGetAttribute failed", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_DRIVER, "cuGraphKernelNodeGetAttribute failed", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
@@ -478,11 +478,11 @@ START_TEST(failure_of_where_is_handed_up)
 
 	step_add(g, NULL, 7, 0);
 	fx.fail_where = fx.mem + 56;
-	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 	g = graph_new();
 	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 56, 0, 0, 1, 1, 1 });
-	fails(FDRY_E_DRIVER, "node 0: memset: asked for the wrong address", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_DRIVER, "node 0: memset: asked for the wrong address", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
@@ -613,10 +613,10 @@ START_TEST(too_many)
 
 	fx.drv.cuGraphGetEdges_v2 = many_edges;
 	lie_count = FDRY_GRAPH_EDGES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216", graph_read(g, &b));
 	fx.drv.cuGraphGetNodes = many_nodes;
 	lie_count = FDRY_GRAPH_NODES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304", fdry_graph_read(&fx.reader, g, &b));
+	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
