@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/manifest.h"
+#include "api/needs.h"
 #include "api/opts.h"
 #include "mm/region.h"
 #include "store/store.h"
@@ -104,7 +105,27 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	return err;
 }
 
-static int describe(struct fdry_get *get, const char *name, struct fdry_buf *ret)
+static int text_make(struct fdry_store *s, const struct fdry_manifest *m, struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	struct fdry_needs *n;
+	int err;
+
+	err = fdry_needs_of(s, m, &n);
+	if (err)
+		return err;
+	err = fdry_manifest_to_text(m, &out);
+	if (!err)
+		err = fdry_needs_text(n, &out);
+	free(n);
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+static int describe(struct fdry_store *s, struct fdry_get *get, const char *name, struct fdry_buf *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
@@ -117,7 +138,7 @@ static int describe(struct fdry_get *get, const char *name, struct fdry_buf *ret
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
-		err = fdry_manifest_to_text(&m, ret);
+		err = text_make(s, &m, ret);
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -137,7 +158,7 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 		err = fdry_get_begin(store, &get);
 	if (err)
 		return err;
-	err = describe(get, name, &text);
+	err = describe(store, get, name, &text);
 	fdry_get_end(get);
 	if (!err)
 		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */

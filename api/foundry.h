@@ -395,13 +395,54 @@ struct fdry_load_report {
 };
 int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report);
 
+/* ------------------------------------------------------------ before loading --- */
+
+/* An external tensor, which whoever loads fills. */
+struct fdry_needs_external {
+	const char *name;
+	fdry_devptr addr;
+	uint64_t bytes;
+};
+
+/**
+ * struct fdry_needs - What a load of an image will take.
+ * @base: the first of @address_bytes device addresses that it lies at
+ * @mapped_bytes: device memory that the load maps, in whole units of 2 MiB, small holes
+ *        included; a device with less of it free refuses the load (FDRY_E_NODEVMEM)
+ * @content_bytes, @scratch_bytes, @external_bytes: what of it is what
+ * @copied_bytes: content that is read from the store and copied; the rest of it is zero
+ * @exec_bytes: about what the driver takes besides when all graphs are built: 3 KiB a node
+ * @kernel_bytes: of the kernel objects, which take about as much device memory
+ * @externals: @nexternals of them, by name
+ */
+struct fdry_needs {
+	fdry_devptr base;
+	uint64_t address_bytes;
+	uint64_t mapped_bytes, content_bytes, scratch_bytes, external_bytes;
+	uint64_t copied_bytes, exec_bytes, kernel_bytes;
+	uint64_t graphs, nodes, kernels;
+	const struct fdry_needs_external *externals;
+	size_t nexternals;
+};
+
+/**
+ * fdry_image_needs() - Ask what a load will take, without a GPU or a driver.
+ * @name: as for fdry_image_load()
+ * @opts: as the load will get them; NULL for the defaults
+ * @ret: one block of memory, yours to free()
+ *
+ * Reads the manifest alone. Errors: FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_OPTS.
+ */
+int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+		     struct fdry_needs **ret);
+
 /**
  * fdry_image_describe() - Describe an image without loading it.
  * @name: as for fdry_image_load()
  * @ret: text, yours to free()
  *
- * Identity, memory, tensors, graphs, kernels with their objects, and which kernels are
- * whole cubins and why.
+ * Identity, memory, tensors, graphs, kernels with their objects, which kernels are whole
+ * cubins and why, and what a load needs.
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
 

@@ -15,10 +15,9 @@
 #include "api/identity.h"
 #include "api/image.h"
 #include "api/opts.h"
+#include "api/plan.h"
 #include "api/standin.h"
 
-/* Holes in the live memory that are larger than this are not backed. */
-#define HOLE_MAX (64ull << 20)
 #define POISON 0xA5
 
 int fdry_image_check(const struct fdry_image *img)
@@ -116,39 +115,30 @@ static void limits_restore(struct fdry_image *img)
 
 /* --- memory --- */
 
-static int range_back(struct fdry_image *img, uint64_t addr, uint64_t end)
+static int plan_map(struct fdry_image *img, const struct fdry_plan *plan)
 {
-	uint64_t from = addr & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
-	uint64_t to = (end + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
+	size_t i;
+	int err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
 
-	img->report.mapped_bytes += to - from;
-	return fdry_region_back(img->region, from, to - from);
+	for (i = 0; i < fdry_plan_count(plan) && !err; i++)
+		err = fdry_region_back(img->region, fdry_plan_range(plan, i)->addr, fdry_plan_range(plan, i)->size);
+	img->report.mapped_bytes = plan->mapped;
+	return err;
 }
 
 static int memory_map(struct fdry_image *img)
 {
-	const struct fdry_mf_segment *s = img->m.segments;
-	uint64_t size = img->m.header->end - img->m.header->base;
-	uint64_t from, end;
-	uint32_t i;
-	int err;
+	struct fdry_plan plan;
+	int err = fdry_plan_make(&img->m, &plan);
 
-	if (!img->m.n_segments)
-		return 0;
-	size = (size + FDRY_ALLOC_BLOCK - 1) & ~((uint64_t)FDRY_ALLOC_BLOCK - 1);
-	err = fdry_region_new(img->drv, img->device, img->m.header->base, size, &img->region);
 	if (err)
 		return err;
-	from = s[0].addr;
-	end = s[0].addr + s[0].size;
-	for (i = 1; i < img->m.n_segments && !err; i++) {
-		if (s[i].addr - end > HOLE_MAX) {
-			err = range_back(img, from, end);
-			from = s[i].addr;
-		}
-		end = s[i].addr + s[i].size;
-	}
-	return err ? err : range_back(img, from, end);
+	if (plan.size)
+		err = fdry_plan_check(&plan, img->drv);
+	if (!err && plan.size)
+		err = plan_map(img, &plan);
+	fdry_plan_release(&plan);
+	return err;
 }
 
 static int memory_poison(struct fdry_image *img)

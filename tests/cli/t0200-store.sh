@@ -77,6 +77,7 @@ t "ls --objects as JSON" json "sum(o['bytes'] for o in j['objects'] if o['kind']
 show=$(foundry-store show model/one)
 t "show says what it is" test "$(head -n 2 <<<"$show")" = "manifest $one
 ref model/one"
+t "show says what a load needs" grep -qx 'needs 2097152 bytes of device memory at 0x500000000000, 305000 of them copied; about 0 more for 0 graphs with 0 nodes, 0 for 0 kernels' <<<"$show"
 t "show says what it reaches" grep -qx 'reaches 2 chunks: 297.9 KiB, stored in 297.9 KiB' <<<"$show"
 t "show says what an image says" grep -q '^segment 0x500000000000 1048576 content$' <<<"$show"
 t "show by id" prints "$show" foundry-store show "$one"

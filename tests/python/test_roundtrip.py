@@ -137,6 +137,19 @@ class Roundtrip(unittest.TestCase):
             img.write("b", struct.pack(f"{N}f", *([10.0] * N)))
             self.assertEqual(self.numbers(img, 5.0), [15.0 + i for i in range(N)])
 
+    def test_needs(self):
+        import foundry
+        child(self.store, "external")
+        with foundry.Store(self.store) as store:
+            needs = store.needs("adder")
+            self.assertEqual((needs.graphs, needs.nodes, needs.kernels), (1, 1, 1))
+            self.assertEqual(needs.mapped_bytes, 2 << 20)
+            self.assertEqual(needs.external_bytes, 4 * N)
+            self.assertEqual(needs.externals, {"b": 4 * N})
+            with self.assertRaises(foundry.Error) as e:
+                store.needs("nobody")
+            self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+
     def test_errors_have_names(self):
         import foundry
         child(self.store)

@@ -184,7 +184,7 @@ static const struct { const char *var, *value; int code; const char *says; } mac
 	{ "FDRY_SIM_DRIVER_VERSION", "12040", FDRY_E_IDENTITY, "another CUDA version of the driver: 13000 there, 12040 here" },
 	{ "FDRY_SIM_DRIVER_VERSION", "11000", FDRY_E_IDENTITY, "CUDA version of the driver" },
 	{ "FDRY_SIM_DEVICES", "0", FDRY_E_NOGPU, "no CUDA device" },
-	{ "FDRY_SIM_MEMORY", "1M", FDRY_E_NODEVMEM, "free device memory" },
+	{ "FDRY_SIM_MEMORY", "1M", FDRY_E_NODEVMEM, "needs 2097152 bytes of device memory, and the device has 1048576 of 1048576 free" },
 	{ "FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", FDRY_E_NODRIVER, "no CUDA driver" },
 };
 

@@ -48,6 +48,17 @@ class LoadReport(Structure):
                                     "verified_bytes")]
 
 
+class NeedsExternal(Structure):
+    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64)]
+
+
+class Needs(Structure):
+    _fields_ = [(n, c_uint64) for n in (
+        "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes", "copied_bytes",
+        "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
+            ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t)]
+
+
 # Opaque objects are void pointers.
 STORE = CAPTURE = IMAGE = GRAPH = STREAM = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -81,6 +92,7 @@ CHECKED = {
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
+    "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
 }
 

@@ -3,9 +3,19 @@
 import ctypes
 import os
 
+from . import _lib
 from ._lib import lib, libc, STORE
 
 _CREATE, _READONLY = 1, 2
+
+
+class Needs:
+    """What a load will take: the fields of fdry_needs, and `externals`, {name: bytes}."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.Needs._fields_[:-2]:
+            setattr(self, name, getattr(raw, name))
+        self.externals = {e.name.decode(): e.bytes for e in raw.externals[:raw.nexternals]}
 
 
 class Store:
@@ -28,6 +38,15 @@ class Store:
             return ctypes.string_at(text).decode()
         finally:
             libc.free(text)
+
+    def needs(self, name):
+        """What a load of the image `name` will take, as a Needs; asks neither a GPU nor a driver."""
+        raw = ctypes.POINTER(_lib.Needs)()
+        lib.fdry_image_needs(self._handle, name.encode(), None, ctypes.byref(raw))
+        try:
+            return Needs(raw.contents)
+        finally:
+            libc.free(raw)
 
     def close(self):
         """Give the handle back. Images loaded from it stay."""
