@@ -13,6 +13,15 @@ static inline double fdry_now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+/* What this thread has spent on a processor. */
+static inline double fdry_thread_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
 /* Milliseconds since *@mark, which moves to now. */
 static inline double fdry_lap_ms(double *mark)
 {

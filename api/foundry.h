@@ -289,6 +289,11 @@ enum fdry_load_flags {
  * @flags: of enum fdry_load_flags
  * @facts: @nfacts facts that the image must have, with equal values
  * @driver: path of the driver; NULL: FOUNDRY_DRIVER, else libcuda.so.1
+ * @order: @norder keys of graphs, the one that will be launched first at the front: what
+ *        they need is read first. Graphs that it does not name follow as they were sealed
+ * @threads: how many may work on the load, the calling one among them; 0: as many as pay
+ *        and as the process may use at the same time. One more starts the memory on its way
+ * @reserved: zero
  */
 struct fdry_load_opts {
 	size_t sz;
@@ -297,6 +302,10 @@ struct fdry_load_opts {
 	const struct fdry_fact *facts;
 	size_t nfacts;
 	const char *driver;
+	const uint64_t *order;
+	size_t norder;
+	uint32_t threads;
+	uint32_t reserved;
 };
 
 /**
@@ -382,16 +391,31 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  * @manifest_ms: find, verify and check the manifest, compare identity
  * @memory_ms: reserve, map, zero
  * @content_ms: content to the device, with verification where it was due
- * @kernels_ms: kernel objects to CUkernels
+ * @kernels_ms: kernel objects to CUkernels; waits for objects included
  * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of the building
  * @build_ms: of the graphs built so far: driver graph, instantiation, upload
+ * @graphs_built, @nodes_built: how many those are
+ * @mapped_bytes: device memory mapped for the image
  * @content_bytes, @verified_bytes: content that the load copied, and what of it it hashed
+ * @objects_ms: from the beginning of reading kernel and graph objects until the last of them
+ *        was decompressed, verified and checked
+ * @objects_cpu_ms: what that took of processors, over all threads
+ * @wait_ms: what of @objects_ms the load waited for when all else was done
+ * @first_ms, @all_ms: from the call of fdry_image_load() until the first graph, and until all
+ *        graphs, could be launched; 0: not yet
+ * @object_bytes: kernel and graph objects, uncompressed
+ * @threads: that read objects beside the calling one
+ *
+ * Phases run side by side, so that their times add up to more than @total_ms: objects are
+ * read from the manifest on, beside everything else; memory and content are beside kernels.
  */
 struct fdry_load_report {
 	size_t sz;
 	double driver_ms, manifest_ms, memory_ms, content_ms, kernels_ms, total_ms, build_ms;
 	uint64_t graphs_built, nodes_built;
 	uint64_t mapped_bytes, content_bytes, verified_bytes;
+	double objects_ms, objects_cpu_ms, wait_ms, first_ms, all_ms;
+	uint64_t object_bytes, threads;
 };
 int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report);
 

@@ -32,6 +32,7 @@ struct fdry_image {
 	struct fdry_oid id;
 	pid_t pid;                 /* of the process that loaded it */
 	struct fdry_store *store;  /* a handle of its own, for restoring content */
+	double start_ms;           /* when the load began, by the clock of clock.h */
 	bool verify;               /* FDRY_LOAD_VERIFY */
 	const struct fdry_driver *drv;
 	CUdevice device;
@@ -44,6 +45,7 @@ struct fdry_image {
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */
+	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
 	pthread_mutex_t lock;
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
@@ -64,9 +66,10 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __mus
 /* content.c */
 struct fdry_content {
 	bool zero;               /* zero what no chunk covers */
+	unsigned int threads;    /* that read and hash, at most; 0: as many as pay */
 	uint64_t bytes, hashed;  /* what was copied, and of it what was hashed; written */
 };
-/* Copy every chunk to its address, verified. */
+/* Copy every chunk to its address, verified: read and hashed by several threads, copied by this one. */
 int fdry_image_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content *c) __must_check;
 
 #endif

@@ -27,6 +27,19 @@ static int exec_make(struct fdry_image *img, const struct fdry_graph_built *buil
 	return err;
 }
 
+static void built_report(struct fdry_image *img, const struct fdry_image_exec *x, double ms)
+{
+	struct fdry_load_report *r = &img->report;
+	double since = fdry_now_ms() - img->start_ms;
+
+	r->build_ms += ms;
+	r->nodes_built += x->view.header.nodes;
+	if (!r->graphs_built++)
+		r->first_ms = since;
+	if (r->graphs_built == img->m.n_graphs)
+		r->all_ms = since;
+}
+
 static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
 	const struct fdry_graph_builder builder = { img->drv, img->ctx, img->kernels, img->m.n_kernels, img->bank };
@@ -45,10 +58,8 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 	/* An exec needs the graph's events, not the graph. */
 	(void)fdry_call_raw(img->drv, cuGraphDestroy, x->built.graph);
 	x->built.graph = NULL;
-	img->report.build_ms += fdry_lap_ms(&mark);
-	img->report.graphs_built++;
-	img->report.nodes_built += x->view.header.nodes;
 	atomic_store(&x->exec, exec);
+	built_report(img, x, fdry_lap_ms(&mark));
 	return 0;
 }
 

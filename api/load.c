@@ -2,11 +2,14 @@
 /*
  * load.c - the one place where an image is taken apart.
  *
- * Phases, in this order: driver and context, manifest, identity, memory, content,
- * kernels, graph objects. Each leaves what it made in the image, and fdry_image_unload()
- * undoes whatever is there: a load that fails is an unload.
+ * Each phase leaves what it made in the image, and fdry_image_unload() undoes whatever
+ * is there: a load that fails is an unload. Phases that do not need each other run side
+ * by side, in threads that are gone when the load returns:
+ *
+ *	manifest | driver, context | identity | kernels           | wait
+ *	         | kernel and graph objects, by several threads ......
+ *	                                      | memory, content   |
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,9 +17,11 @@
 #include "api/clock.h"
 #include "api/identity.h"
 #include "api/image.h"
+#include "api/objects.h"
 #include "api/opts.h"
 #include "api/plan.h"
 #include "api/standin.h"
+#include "api/threads.h"
 
 #define POISON 0xA5
 
@@ -153,77 +158,6 @@ static int memory_poison(struct fdry_image *img)
 	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
 }
 
-/* --- kernels --- */
-
-struct object_source {
-	struct fdry_get *get;
-	struct fdry_buf buf;
-};
-
-static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
-{
-	struct object_source *src = arg;
-	int err;
-
-	src->buf.len = 0;
-	err = fdry_get_object(src->get, oid, &src->buf);
-	*ret = (struct fdry_span){ src->buf.data, src->buf.len };
-	return err;
-}
-
-static int kernels_load(struct fdry_image *img, struct fdry_get *get)
-{
-	struct object_source src = { .get = get };
-	uint32_t i;
-	int err;
-
-	img->kernels = calloc(img->m.n_kernels ? img->m.n_kernels : 1, sizeof(*img->kernels));
-	if (!img->kernels)
-		return fdry_nomem();
-	for (i = 0; i < img->m.n_kernels; i++) {
-		const struct fdry_mf_kernel *k = &img->m.kernels[i];
-
-		img->kernels[i] = (struct fdry_kernel){
-			.name = fdry_manifest_str(&img->m, k->name),
-			.object = img->m.objects[k->object].oid,
-			.nparams = k->param_count,
-			.param_bytes = k->param_bytes,
-			.params = (const struct fdry_param *)(img->m.params + k->param_first),
-			.whole = k->whole_reason != 0,
-			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
-		};
-		memcpy(img->kernels[i].attrs, k->attrs, sizeof(img->kernels[i].attrs));
-	}
-	err = fdry_kernel_bank_load(img->drv, img->device, img->kernels, img->m.n_kernels, object_get, &src,
-				    &img->bank);
-	fdry_buf_release(&src.buf);
-	return err;
-}
-
-/* --- graphs --- */
-
-static int graphs_get(struct fdry_image *img, struct fdry_get *get)
-{
-	struct fdry_image_exec *x;
-	uint32_t i;
-	int err = 0;
-
-	img->execs = calloc(img->m.n_graphs ? img->m.n_graphs : 1, sizeof(*img->execs));
-	if (!img->execs)
-		return fdry_nomem();
-	for (i = 0; i < img->m.n_graphs && !err; i++) {
-		x = &img->execs[i];
-		err = fdry_get_object(get, &img->m.graphs[i].oid, &x->bytes);
-		if (!err)
-			err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
-		if (!err)
-			err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
-		if (err)
-			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
-	}
-	return err;
-}
-
 static int externals_count(struct fdry_image *img)
 {
 	uint32_t i, n = 0;
@@ -239,79 +173,143 @@ static int externals_count(struct fdry_image *img)
 
 /* --- the whole --- */
 
-static int content_load(struct fdry_image *img, struct fdry_get *get)
-{
-	struct fdry_content c = { .zero = false };
-	int err = fdry_image_content(img, get, &c);
+/* What the phases share. */
+struct load {
+	struct fdry_image *img;
+	const struct fdry_load_opts *opts;
+	struct fdry_get *get; /* of the thread that loads */
+	struct fdry_objects *objects;
+	double mark;          /* when the phase that is under way began */
+};
 
-	img->report.content_bytes = c.bytes;
-	img->report.verified_bytes = c.hashed;
+static int content_load(struct load *l)
+{
+	struct fdry_content c = { .zero = false, .threads = l->opts->threads };
+	struct fdry_get *get;
+	int err = fdry_get_begin(l->img->store, &get);
+
+	if (err)
+		return err;
+	err = fdry_image_content(l->img, get, &c);
+	fdry_get_end(get);
+	l->img->report.content_bytes = c.bytes;
+	l->img->report.verified_bytes = c.hashed;
 	return err;
 }
 
-static int phases_in_context(struct fdry_image *img, struct fdry_get *get, uint32_t flags, double *mark)
+static int memory_in_context(struct load *l)
 {
-	struct fdry_load_report *r = &img->report;
+	struct fdry_load_report *r = &l->img->report;
+	double mark = fdry_now_ms();
+	int err = memory_map(l->img);
+
+	if (!err && l->opts->flags & FDRY_LOAD_POISON)
+		err = memory_poison(l->img);
+	r->memory_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = content_load(l);
+	r->content_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
+/* Memory and what goes into it, by a thread of their own. */
+static int memory_load(void *arg)
+{
+	struct load *l = arg;
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(l->img, &mode);
+
+	if (err)
+		return err;
+	err = memory_in_context(l);
+	fdry_image_leave(l->img, &mode);
+	return err;
+}
+
+static int kernels_load(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	double mark = fdry_now_ms();
+	int err = fdry_kernel_bank_load(img->drv, img->device, img->kernels, img->m.n_kernels, fdry_objects_kernel,
+					l->objects, &img->bank);
+
+	img->report.kernels_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
+/* Kernels need no memory and memory no kernels. Of two failures that of memory is told, in every run. */
+static int phases_in_context(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	struct fdry_outcome kernels;
+	struct fdry_task memory;
 	int err;
 
 	err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
 	if (!err)
 		err = limits_raise(img);
-	if (!err)
-		err = memory_map(img);
-	if (!err && flags & FDRY_LOAD_POISON)
-		err = memory_poison(img);
-	r->memory_ms = fdry_lap_ms(mark);
-	if (!err)
-		err = content_load(img, get);
-	r->content_ms = fdry_lap_ms(mark);
-	if (!err)
-		err = kernels_load(img, get);
-	r->kernels_ms = fdry_lap_ms(mark);
-	if (!err)
-		err = graphs_get(img, get);
-	r->manifest_ms += fdry_lap_ms(mark);
-	return err ? err : externals_count(img);
+	if (err)
+		return err;
+	fdry_task_start(&memory, "fdry-memory", memory_load, l);
+	fdry_outcome_keep(&kernels, kernels_load(l));
+	err = fdry_task_finish(&memory);
+	return err ? err : fdry_outcome_tell(&kernels);
 }
 
-static int phases(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
+/* In the order in which they began before there were threads, which is also that of errors. */
+static int phases(struct load *l)
 {
+	struct fdry_image *img = l->img;
 	CUstreamCaptureMode mode;
-	double mark = fdry_now_ms();
 	int err;
 
-	err = manifest_get(img, get, name);
-	img->report.manifest_ms = fdry_lap_ms(&mark);
+	err = driver_start(img, l->opts);
+	img->report.driver_ms = fdry_lap_ms(&l->mark);
 	if (!err)
-		err = driver_start(img, o);
-	img->report.driver_ms = fdry_lap_ms(&mark);
-	if (!err)
-		err = identity_check(img, o);
-	img->report.manifest_ms += fdry_lap_ms(&mark);
+		err = identity_check(img, l->opts);
+	img->report.manifest_ms += fdry_lap_ms(&l->mark);
 	if (!err)
 		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = phases_in_context(img, get, o->flags, &mark);
+	err = phases_in_context(l);
+	if (!err)
+		err = fdry_objects_finish(l->objects);
 	if (err)
 		limits_restore(img);
 	fdry_image_leave(img, &mode);
+	return err ? err : externals_count(img);
+}
+
+/* The driver is not touched before the manifest was found: who has no image to load may still fork. */
+static int load_in_session(struct load *l, const char *name)
+{
+	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
+	int err = manifest_get(l->img, l->get, name);
+
+	if (!err)
+		err = fdry_objects_start(l->img, l->get, &opts, &l->objects);
+	l->img->report.manifest_ms = fdry_lap_ms(&l->mark);
+	if (err)
+		return err;
+	err = phases(l);
+	fdry_objects_free(l->objects);
 	return err;
 }
 
 static int load_all(struct fdry_image *img, const char *name, const struct fdry_load_opts *o)
 {
-	struct fdry_get *get;
+	struct load l = { .img = img, .opts = o, .mark = fdry_now_ms() };
 	uint32_t i;
 	int err;
 
-	err = fdry_get_begin(img->store, &get);
+	err = fdry_get_begin(img->store, &l.get);
 	if (err)
 		return err;
-	err = phases(img, get, name, o);
-	fdry_get_end(get);
+	err = load_in_session(&l, name);
+	fdry_get_end(l.get);
 	for (i = 0; !err && o->flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
-		err = fdry_image_build(img, img->m.graphs[i].key);
+		err = fdry_image_build(img, img->m.graphs[img->order[i]].key);
 	return err;
 }
 
@@ -324,6 +322,10 @@ static int opts_check(const struct fdry_load_opts *o)
 				 o->flags & ~known);
 	if (o->nfacts && !o->facts)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu facts at NULL", o->nfacts);
+	if (o->norder && !o->order)
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given an order of %zu graphs at NULL", o->norder);
+	if (o->reserved)
+		return fdry_fail(FDRY_E_OPTS, "the reserved field of struct fdry_load_opts is %u; set it to 0", o->reserved);
 	return 0;
 }
 
@@ -339,11 +341,11 @@ static int args_check(const struct fdry_store *store, const char *name, struct f
 /* The load failed: undo it, which must not cover up why. */
 static int load_undo(struct fdry_image *img, int err)
 {
-	char why[1024];
+	struct fdry_outcome o;
 
-	snprintf(why, sizeof(why), "%s", fdry_last_error());
+	fdry_outcome_keep(&o, err);
 	fdry_image_unload(img);
-	return fdry_fail((enum fdry_errcode)-err, "%s", why);
+	return fdry_outcome_tell(&o);
 }
 
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
@@ -366,6 +368,7 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 		return fdry_nomem();
 	pthread_mutex_init(&img->lock, NULL);
 	img->pid = getpid();
+	img->start_ms = start;
 	img->verify = o.flags & FDRY_LOAD_VERIFY;
 	err = fdry_store_again(store, &img->store);
 	if (!err)
@@ -423,6 +426,7 @@ void fdry_image_unload(struct fdry_image *img)
 	pthread_mutex_destroy(&img->lock);
 	free(img->kernels);
 	free(img->execs);
+	free(img->order);
 	free(img->filled);
 	free(img);
 }

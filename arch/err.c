@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SENTENCE_MAX 1024
-
-static __thread char sentence[SENTENCE_MAX];
+static __thread char sentence[FDRY_SENTENCE_MAX];
 
 struct errcode {
 	int nr;
@@ -45,7 +43,7 @@ static const struct errcode *errcode_find(int code)
 int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 {
 	int saved = errno;
-	char text[SENTENCE_MAX];
+	char text[FDRY_SENTENCE_MAX];
 
 	/* By way of a local buffer, since an argument may be the old sentence. */
 	vsnprintf(text, sizeof(text), fmt, ap);
@@ -68,7 +66,7 @@ int fdry_fail(enum fdry_errcode code, const char *fmt, ...)
 int fdry_fail_at(int ret, const char *fmt, ...)
 {
 	int saved = errno;
-	char text[SENTENCE_MAX];
+	char text[FDRY_SENTENCE_MAX];
 	va_list ap;
 	size_t n;
 

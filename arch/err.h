@@ -16,6 +16,9 @@
 
 #define __must_check __attribute__((warn_unused_result))
 
+/* Room for any sentence, with its terminator; what is longer is cut. */
+#define FDRY_SENTENCE_MAX 1024
+
 /**
  * fdry_fail() - Record why something failed and return the code to hand up.
  * @code: which error

@@ -137,6 +137,69 @@ START_TEST(copied_from_device_memory)
 }
 END_TEST
 
+/* --- order and threads --- */
+
+START_TEST(threads_and_order_change_nothing)
+{
+	static const uint64_t order[] = { 2, 1 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BUILD, .order = order,
+				       .norder = (size_t)_i % 3, .threads = (uint32_t)_i };
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+
+	test_child(seal_plain, NULL);
+	img = load(load_store(), &opts);
+	image_check(img, 1, 3, 100);
+	image_check(img, 2, 5, 100);
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_eq(report.threads, _i ? (unsigned int)_i - 1 : 1);
+	ck_assert_uint_gt(report.object_bytes, 500);
+	ck_assert(report.objects_ms > 0 && report.objects_ms < report.total_ms);
+	ck_assert(report.objects_cpu_ms > 0);
+	ck_assert(report.first_ms > 0 && report.first_ms < report.all_ms);
+	ck_assert(report.all_ms <= report.total_ms);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* The times of graphs that are built later are told when they are. */
+START_TEST(first_and_all)
+{
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+
+	test_child(seal_plain, NULL);
+	img = load(load_store(), NULL);
+	ok(fdry_image_report(img, &report));
+	ck_assert(report.first_ms == 0 && report.all_ms == 0);
+	ok(fdry_image_build(img, 2));
+	ok(fdry_image_report(img, &report));
+	ck_assert(report.first_ms >= report.total_ms && report.all_ms == 0);
+	ok(fdry_image_build(img, 1));
+	ok(fdry_image_report(img, &report));
+	ck_assert(report.all_ms > report.first_ms);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(orders_that_are_wrong)
+{
+	static const uint64_t unknown[] = { 2, 3 }, twice[] = { 1, 1 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .order = unknown, .norder = 2 };
+	struct fdry_image *img;
+
+	test_child(seal_plain, NULL);
+	fails(NOKEY, "order names graph 3", fdry_image_load(load_store(), "img", &opts, &img));
+	opts.order = twice;
+	fails(EXISTS, "graph 1 twice", fdry_image_load(load_store(), "img", &opts, &img));
+	opts.order = NULL;
+	fails(OPTS, "order of 2 graphs at NULL", fdry_image_load(load_store(), "img", &opts, &img));
+	opts.norder = 0;
+	opts.reserved = 7;
+	fails(OPTS, "reserved field of struct fdry_load_opts is 7", fdry_image_load(load_store(), "img", &opts, &img));
+}
+END_TEST
+
 /* --- what must be refused --- */
 
 START_TEST(unknown_names)
@@ -328,6 +391,9 @@ int main(void)
 	tcase_add_test(tc, nothing_is_left_behind);
 	tcase_add_test(tc, external_tensors);
 	tcase_add_test(tc, copied_from_device_memory);
+	tcase_add_loop_test(tc, threads_and_order_change_nothing, 0, 4);
+	tcase_add_test(tc, first_and_all);
+	tcase_add_test(tc, orders_that_are_wrong);
 	tcase_add_test(tc, unknown_names);
 	tcase_add_test(tc, wrong_facts);
 	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));

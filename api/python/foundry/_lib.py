@@ -30,7 +30,8 @@ class CaptureOpts(Structure):
 
 class LoadOpts(Structure):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
-                ("nfacts", c_size_t), ("driver", c_char_p)]
+                ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
+                ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32)]
 
 
 class SealReport(Structure):
@@ -45,7 +46,9 @@ class LoadReport(Structure):
     _fields_ = [("sz", c_size_t)] + [(n, c_double) for n in (
         "driver_ms", "manifest_ms", "memory_ms", "content_ms", "kernels_ms", "total_ms", "build_ms")] + [
             (n, c_uint64) for n in ("graphs_built", "nodes_built", "mapped_bytes", "content_bytes",
-                                    "verified_bytes")]
+                                    "verified_bytes")] + [
+            (n, c_double) for n in ("objects_ms", "objects_cpu_ms", "wait_ms", "first_ms", "all_ms")] + [
+            (n, c_uint64) for n in ("object_bytes", "threads")]
 
 
 class NeedsExternal(Structure):

@@ -133,17 +133,21 @@ class Image:
         self.close()
 
 
-def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None):
+def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None,
+         order=(), threads=0):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
     have. verify: hash content even where this boot has done so. poison: fill scratch and
-    external memory with 0xA5. build: build every graph now. driver: path of a libcuda.
+    external memory with 0xA5. build: build every graph now. driver: path of a libcuda. order: keys
+    of graphs, the one that will be launched first at the front. threads: how many may work on the
+    load; 0: as many as pay.
     """
     pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
     flags = (_VERIFY if verify else 0) | (_POISON if poison else 0) | (_BUILD if build else 0)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, flags=flags, nfacts=len(pairs),
-                         facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None)
+                         facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
+                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads)
     handle, store = _lib.IMAGE(), as_store(store)
     lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
     return Image(handle, device)

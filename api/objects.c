@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/* objects.c - see objects.h. */
+#include "api/objects.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/clock.h"
+#include "api/pool.h"
+#include "api/threads.h"
+
+/* More threads than this wait for memory and for each other. */
+#define THREADS_MAX 8
+/* Objects for which a further thread pays: each takes a fraction of a millisecond. */
+#define OBJECTS_A_THREAD 4
+
+struct fdry_objects {
+	struct fdry_image *img;
+	struct fdry_pool *pool;
+	struct fdry_buf *code; /* kernel objects, by position in m.objects */
+	uint64_t bytes;        /* read so far */
+	pthread_mutex_t lock;  /* of bytes */
+	double start_ms;
+};
+
+/* --- the kernel table --- */
+
+static int kernel_table(struct fdry_image *img)
+{
+	uint32_t i;
+
+	img->kernels = calloc(img->m.n_kernels ? img->m.n_kernels : 1, sizeof(*img->kernels));
+	if (!img->kernels)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_kernels; i++) {
+		const struct fdry_mf_kernel *k = &img->m.kernels[i];
+
+		img->kernels[i] = (struct fdry_kernel){
+			.name = fdry_manifest_str(&img->m, k->name),
+			.object = img->m.objects[k->object].oid,
+			.nparams = k->param_count,
+			.param_bytes = k->param_bytes,
+			.params = (const struct fdry_param *)(img->m.params + k->param_first),
+			.whole = k->whole_reason != 0,
+			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
+		};
+		memcpy(img->kernels[i].attrs, k->attrs, sizeof(img->kernels[i].attrs));
+	}
+	return 0;
+}
+
+/* --- the order of graphs --- */
+
+static int order_named(struct fdry_image *img, const struct fdry_objects_opts *opts, bool *taken, uint32_t *count)
+{
+	const struct fdry_mf_graph *g;
+	size_t i;
+
+	for (i = 0; i < opts->norder; i++) {
+		g = fdry_manifest_graph(&img->m, opts->order[i]);
+		if (!g)
+			return fdry_fail(FDRY_E_NOKEY, "the order names graph %llu, which the image does not have; "
+					 "fdry_image_describe() lists them", (unsigned long long)opts->order[i]);
+		if (taken[g - img->m.graphs])
+			return fdry_fail(FDRY_E_EXISTS, "the order names graph %llu twice; name each once",
+					 (unsigned long long)opts->order[i]);
+		taken[g - img->m.graphs] = true;
+		img->order[(*count)++] = (uint32_t)(g - img->m.graphs);
+	}
+	return 0;
+}
+
+/* Those that the caller names, then the others as they were sealed. */
+static int order_make(struct fdry_image *img, const struct fdry_objects_opts *opts)
+{
+	uint32_t i, count = 0, n = img->m.n_graphs;
+	bool *taken = calloc(n + 1, sizeof(*taken));
+	int err;
+
+	img->order = calloc(n + 1, sizeof(*img->order));
+	if (!img->order || !taken) {
+		free(taken);
+		return fdry_nomem();
+	}
+	err = order_named(img, opts, taken, &count);
+	for (i = 0; i < n && !err; i++)
+		if (!taken[i])
+			img->order[count++] = i;
+	free(taken);
+	return err;
+}
+
+/* --- reading --- */
+
+static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
+{
+	struct fdry_image_exec *x = &img->execs[i];
+	int err = fdry_get_object(get, &img->m.graphs[i].oid, &x->bytes);
+
+	if (!err)
+		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
+	if (!err)
+		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
+	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
+}
+
+static int object_read(void *arg, struct fdry_get *get, size_t i)
+{
+	struct fdry_objects *o = arg;
+	struct fdry_image *img = o->img;
+	struct fdry_buf *buf;
+	uint32_t graph;
+	int err;
+
+	if (i < img->m.n_objects) {
+		buf = &o->code[i];
+		err = fdry_get_object(get, &img->m.objects[i].oid, buf);
+	} else {
+		graph = img->order[i - img->m.n_objects];
+		buf = &img->execs[graph].bytes;
+		err = graph_read(img, get, graph);
+	}
+	pthread_mutex_lock(&o->lock);
+	o->bytes += buf->len;
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+/* One at least, since what the rest of a load waits for is mostly not the processor. */
+static unsigned int threads_for(size_t objects, unsigned int most)
+{
+	unsigned int n = fdry_cores() - 1;
+
+	if (most)
+		return most - 1;
+	if (n > THREADS_MAX)
+		n = THREADS_MAX;
+	if (n > objects / OBJECTS_A_THREAD)
+		n = (unsigned int)(objects / OBJECTS_A_THREAD);
+	return n ? n : 1;
+}
+
+static int pool_start(struct fdry_objects *o, struct fdry_get *get, unsigned int threads)
+{
+	const struct fdry_manifest *m = &o->img->m;
+	const struct fdry_pool_opts opts = {
+		.store = o->img->store,
+		.get = get,
+		.fn = object_read,
+		.arg = o,
+		.count = (size_t)m->n_objects + m->n_graphs,
+		.threads = threads_for((size_t)m->n_objects + m->n_graphs, threads),
+		.name = "fdry-objects",
+	};
+
+	o->start_ms = fdry_now_ms();
+	return fdry_pool_start(&opts, &o->pool);
+}
+
+int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struct fdry_objects_opts *opts,
+		       struct fdry_objects **ret)
+{
+	struct fdry_objects *o;
+	int err = kernel_table(img);
+
+	if (!err)
+		err = order_make(img, opts);
+	if (err)
+		return err;
+	img->execs = calloc(img->m.n_graphs + 1, sizeof(*img->execs));
+	o = calloc(1, sizeof(*o));
+	if (!img->execs || !o) {
+		free(o);
+		return fdry_nomem();
+	}
+	pthread_mutex_init(&o->lock, NULL);
+	o->img = img;
+	o->code = calloc(img->m.n_objects + 1, sizeof(*o->code));
+	err = o->code ? pool_start(o, get, opts->threads) : fdry_nomem();
+	if (err) {
+		fdry_objects_free(o);
+		return err;
+	}
+	*ret = o;
+	return 0;
+}
+
+int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct fdry_objects *o = arg;
+	const struct fdry_manifest *m = &o->img->m;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_objects && !fdry_oid_eq(&m->objects[i].oid, oid); i++)
+		;
+	if (i == m->n_objects)
+		return fdry_bug("a kernel has an object that the manifest does not list");
+	err = fdry_pool_wait(o->pool, i);
+	if (!err)
+		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
+	return err;
+}
+
+int fdry_objects_finish(struct fdry_objects *o)
+{
+	struct fdry_load_report *r = &o->img->report;
+	double mark = fdry_now_ms();
+	struct fdry_pool_stats stats;
+	int err = fdry_pool_wait_all(o->pool);
+
+	r->wait_ms = fdry_lap_ms(&mark);
+	fdry_pool_stats(o->pool, &stats);
+	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
+	r->objects_cpu_ms = stats.cpu_ms;
+	r->object_bytes = o->bytes;
+	r->threads = stats.threads;
+	return err;
+}
+
+void fdry_objects_free(struct fdry_objects *o)
+{
+	uint32_t i;
+
+	if (!o)
+		return;
+	fdry_pool_free(o->pool);
+	for (i = 0; o->code && i < o->img->m.n_objects; i++)
+		fdry_buf_release(&o->code[i]);
+	free(o->code);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* threads.c - see threads.h. */
+#include "api/threads.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+void fdry_outcome_keep(struct fdry_outcome *o, int err)
+{
+	o->err = err;
+	snprintf(o->why, sizeof(o->why), "%s", err ? fdry_last_error() : "");
+}
+
+int fdry_outcome_tell(const struct fdry_outcome *o)
+{
+	return o->err ? fdry_fail((enum fdry_errcode)-o->err, "%s", o->why) : 0;
+}
+
+bool fdry_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg)
+{
+	sigset_t all, before;
+	int rc;
+
+	/* A new thread inherits the mask: the program's handlers run in the program's threads. */
+	sigfillset(&all);
+	if (pthread_sigmask(SIG_SETMASK, &all, &before))
+		return false;
+	rc = pthread_create(thread, NULL, fn, arg);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!rc)
+		(void)pthread_setname_np(*thread, name);
+	return !rc;
+}
+
+unsigned int fdry_cores(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1; /* more than CPU_SETSIZE of them, or not allowed to ask */
+	return CPU_COUNT(&set) > 0 ? (unsigned int)CPU_COUNT(&set) : 1;
+}
+
+static void *task_run(void *arg)
+{
+	struct fdry_task *t = arg;
+
+	fdry_outcome_keep(&t->outcome, t->fn(t->arg));
+	return NULL;
+}
+
+void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg)
+{
+	*t = (struct fdry_task){ .fn = fn, .arg = arg };
+	t->started = fdry_thread_start(&t->thread, name, task_run, t);
+}
+
+int fdry_task_finish(struct fdry_task *t)
+{
+	if (t->started)
+		(void)pthread_join(t->thread, NULL);
+	else
+		(void)task_run(t);
+	t->started = false;
+	return fdry_outcome_tell(&t->outcome);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * threads.h - work on threads of the library's own, and what came of it.
+ *
+ * A thread of ours takes no signals and has a name that begins with "fdry". Where the
+ * system has no thread to give, the work is done by whoever waits for it: nothing fails
+ * for want of threads. The sentence of a failure is kept in the thread that failed; an
+ * outcome carries it over to the one that is told.
+ */
+#ifndef FDRY_API_THREADS_H
+#define FDRY_API_THREADS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "arch/err.h"
+
+/* An error with its sentence; zero: none. */
+struct fdry_outcome {
+	int err;
+	char why[FDRY_SENTENCE_MAX];
+};
+
+/* Keep @err and the sentence of this thread; 0 empties it. */
+void fdry_outcome_keep(struct fdry_outcome *o, int err);
+/* Say it in this thread; returns the code, 0 where there is none. */
+int fdry_outcome_tell(const struct fdry_outcome *o) __must_check;
+
+/* Begin a thread; false where there is none to be had. To be joined. */
+bool fdry_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg);
+
+/* Threads that may run at the same time, as the process's affinity allows; at least 1. */
+unsigned int fdry_cores(void);
+
+/* One piece of work. The caller keeps it where it is from start to finish. */
+struct fdry_task {
+	int (*fn)(void *arg);
+	void *arg;
+	pthread_t thread;
+	bool started;
+	struct fdry_outcome outcome;
+};
+
+/* Each start needs a finish. */
+void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg);
+/* Wait until it is done, or do it; returns what it returned, with its sentence. */
+int fdry_task_finish(struct fdry_task *t) __must_check;
+
+#endif
