@@ -54,6 +54,7 @@ static const struct sim_entry entries[SIM_FNS] = {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
+static bool forked; /* a child of the process that was initialised: it has neither threads nor device */
 
 void sim_lock(void)
 {
@@ -76,6 +77,8 @@ CUresult sim_enter(enum sim_fn fn)
 
 	if (entries[fn].kind == QUIET)
 		return CUDA_SUCCESS;
+	if (forked && (entries[fn].kind != EARLY || fn == SIM_FN_cuInit))
+		return CUDA_ERROR_NOT_INITIALIZED;
 	res = sim_fault(fn);
 	if (!res && sim_op_in_callback())
 		res = CUDA_ERROR_NOT_PERMITTED;
@@ -107,12 +110,19 @@ SIM_EXPORT int fdry_sim_version(void)
 	return 1;
 }
 
+static void on_fork(void)
+{
+	forked = true;
+}
+
 CUresult cuInit(unsigned int flags)
 {
 	SIM_ENTER(cuInit);
 	if (flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_init());
+	if (!initialised)
+		pthread_atfork(NULL, NULL, on_fork);
 	__atomic_store_n(&initialised, true, __ATOMIC_RELEASE);
 	return CUDA_SUCCESS;
 }
