@@ -23,9 +23,12 @@
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
 {
-	const char *path = cap->hook->real_path();
-	int err;
+	int err = fdry_standin_result(cap->hook, cap->hook->forked());
+	const char *path;
 
+	if (err)
+		return err;
+	path = cap->hook->real_path();
 	if (!path)
 		return fdry_fail(FDRY_E_NODRIVER, "%s", cap->hook->last_error());
 	err = fdry_driver_open(path, &cap->drv);

@@ -17,7 +17,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +51,6 @@ struct finding {
 
 static struct finding *published;
 static __thread bool searching;
-static bool forked;
 
 /* Open @file if it is a driver and not the stand-in; else keep the first reason. */
 static bool try_file(struct finding *f, const char *file)
@@ -136,21 +134,14 @@ static bool search(struct finding *f)
 	return false;
 }
 
-static void on_fork(void)
-{
-	__atomic_store_n(&forked, true, __ATOMIC_RELAXED);
-}
-
 /* Make @mine known, unless another thread was first; what is known. */
 static const struct finding *publish(struct finding *mine)
 {
 	struct finding *first = NULL;
 
 	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-		if (mine->handle) {
-			pthread_atfork(NULL, NULL, on_fork);
+		if (mine->handle)
 			fdry_info("stand-in: the driver is %s", mine->path);
-		}
 		return mine;
 	}
 	if (mine->handle)
@@ -190,9 +181,4 @@ void *fdry_find_driver(void)
 const char *fdry_find_path(void)
 {
 	return fdry_find_driver() ? find()->path : NULL;
-}
-
-bool fdry_find_forked(void)
-{
-	return __atomic_load_n(&forked, __ATOMIC_RELAXED);
 }

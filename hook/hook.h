@@ -67,6 +67,9 @@ struct fdry_hook {
 	/* FDRY_E_LATE, naming it, where a libcuda was loaded before the stand-in: what holds it passes us by. */
 	int (*late)(void);
 
+	/* FDRY_E_FORKED in a child that was forked after CUDA was started: no capture can begin there. */
+	int (*forked)(void);
+
 	/* Start giving the region's addresses to device allocations of the current context's device.
 	 * One region at a time; resume after pause continues at the same cursor. Both may be said
 	 * twice. FDRY_E_STATE where there is a region already, no context, or no region to act on. */

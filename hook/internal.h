@@ -60,8 +60,13 @@ void *fdry_slot_lookup(enum fdry_slot nr);
 void *fdry_find_driver(void);
 /* Its full path, or NULL likewise. */
 const char *fdry_find_path(void);
-/* True in a child that was forked after the driver was opened: it has no CUDA, only our locks. */
+
+/* start.c */
+
+/* True in a child that was forked after CUDA was started: it has no CUDA, only our locks. */
 bool fdry_find_forked(void);
+/* FDRY_E_FORKED in such a child. */
+int fdry_start_forked(void);
 
 /* loaded.c */
 

@@ -248,8 +248,11 @@ void fdry_note_alias(CUlibrary library, CUmodule module)
 
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret)
 {
+	int err = fdry_start_forked();
 	struct note *n;
 
+	if (err)
+		return err;
 	pthread_mutex_lock(&lock);
 	n = table_get(&libraries, library);
 	if (!n)

@@ -25,6 +25,7 @@ static const struct fdry_hook table = {
 	.last_error = fdry_last_error,
 	.real_path = fdry_find_path,
 	.late = late,
+	.forked = fdry_start_forked,
 	.region_begin = fdry_hook_region_begin,
 	.region_pause = fdry_hook_region_pause,
 	.region_resume = fdry_hook_region_resume,
