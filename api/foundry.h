@@ -159,6 +159,17 @@ size_t fdry_dtype_size(uint32_t dtype);
  */
 int fdry_hook_install(const char *path);
 
+/**
+ * fdry_hook_path() - Where the stand-in lies: what to name in LD_PRELOAD for a program that
+ * is to be covered from its start, with its twin libcuda.so in the same directory.
+ * @path: gets the absolute path, with links followed
+ * @len: bytes at @path; PATH_MAX is always enough
+ *
+ * FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this library. Nothing is loaded.
+ * Errors: FDRY_E_NOHOOK where there is no such file, FDRY_E_RANGE where it does not fit.
+ */
+int fdry_hook_path(char *path, size_t len);
+
 struct fdry_capture;
 
 /**

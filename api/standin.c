@@ -8,11 +8,13 @@
 #include "api/standin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/foundry.h"
+#include "api/opts.h"
 #include "arch/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
@@ -58,21 +60,43 @@ int fdry_standin_result(const struct fdry_hook *hook, int ret)
 	return ret ? fdry_fail((enum fdry_errcode)-ret, "%s", hook->last_error()) : 0;
 }
 
-static int path_beside(char *path, size_t len)
+/* Where this library lies, with a slash at the end; "" where it is not known. */
+static void own_folder(char *path, size_t len)
 {
 	Dl_info info;
 	const char *slash;
 
+	*path = '\0';
 	if (!dladdr((void *)&fdry_hook_install, &info) || !info.dli_fname)
-		return fdry_fail(FDRY_E_NOHOOK, "where this library lies is not known; set FOUNDRY_HOOK to the stand-in's path");
+		return;
 	slash = strrchr(info.dli_fname, '/');
-	snprintf(path, len, "%.*s" STANDIN_BESIDE, slash ? (int)(slash - info.dli_fname + 1) : 0, info.dli_fname);
+	snprintf(path, len, "%.*s", slash ? (int)(slash - info.dli_fname + 1) : 0, info.dli_fname);
+}
+
+int fdry_hook_path(char *path, size_t len)
+{
+	const char *named = getenv("FOUNDRY_HOOK");
+	char beside[PATH_MAX], file[PATH_MAX + sizeof(STANDIN_BESIDE)];
+	int err = fdry_need(path);
+
+	if (err)
+		return err;
+	if (!named || !*named) {
+		own_folder(beside, sizeof(beside));
+		snprintf(file, sizeof(file), "%s" STANDIN_BESIDE, beside);
+		named = file;
+	}
+	if (!realpath(named, beside))
+		return fdry_fail(FDRY_E_NOHOOK, "the stand-in is not there: %s: %m; set FOUNDRY_HOOK to its path", named);
+	if (strlen(beside) >= len)
+		return fdry_fail(FDRY_E_RANGE, "the stand-in's path has %zu bytes, which do not fit %zu", strlen(beside) + 1, len);
+	memcpy(path, beside, strlen(beside) + 1);
 	return 0;
 }
 
 static void twin_load(const char *path)
 {
-	char twin[4096];
+	char twin[PATH_MAX];
 	const char *slash = strrchr(path, '/');
 
 	snprintf(twin, sizeof(twin), "%.*s" TWIN, slash ? (int)(slash - path + 1) : 0, path);
@@ -83,19 +107,17 @@ static void twin_load(const char *path)
 int fdry_hook_install(const char *path)
 {
 	const struct fdry_hook *hook;
-	char beside[4096];
+	char own[PATH_MAX];
 	int err;
 
 	err = fdry_standin_find(&hook);
 	if (err != -FDRY_E_NOHOOK)
 		return err;
-	if (!path)
-		path = getenv("FOUNDRY_HOOK");
-	if (!path || !*path) {
-		err = path_beside(beside, sizeof(beside));
+	if (!path) {
+		err = fdry_hook_path(own, sizeof(own));
 		if (err)
 			return err;
-		path = beside;
+		path = own;
 	}
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
 		return fdry_fail(FDRY_E_NOHOOK, "the stand-in cannot be loaded: %s; set FOUNDRY_HOOK to its path", dlerror());

@@ -70,6 +70,7 @@ LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
     "fdry_hook_install": [c_char_p],
+    "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_resume": [CAPTURE],
