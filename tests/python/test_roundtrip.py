@@ -26,10 +26,10 @@ class Array:
 
 
 class Driver:
-    """The driver API by ctypes, through whatever answers to libcuda.so.1."""
+    """The driver API by ctypes, through whatever answers to libcuda.so.1 unless a library is given."""
 
-    def __init__(self):
-        self.lib = ctypes.CDLL("libcuda.so.1")
+    def __init__(self, lib=None):
+        self.lib = lib or ctypes.CDLL("libcuda.so.1")
         ctx = ctypes.c_void_p()
         self("cuInit", 0)
         self("cuDevicePrimaryCtxRetain", ctypes.byref(ctx), 0)

@@ -5,23 +5,21 @@ Import it before anything that loads CUDA (torch, cupy, ...): importing puts the
 libcuda.so.1 in place, which passes every call on and notes what a seal needs. A process that
 only loads images does not need that, and may import foundry at any time.
 
-    capturing:  Capture     loading:  load, Image     both:  Store, Error
+A program that imports torch first starts with `python -m foundry run program.py`.
+
+    capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error
 """
 from ._lib import Error, lib
+from .activate import activate, environment
 from .capture import Capture, Sealed
 from .image import Image, load
 from .store import Store
 
-__all__ = ["Capture", "Error", "Image", "Sealed", "Store", "load"]
+__all__ = ["Capture", "Error", "Image", "Sealed", "Store", "activate", "environment", "load"]
 __version__ = lib.fdry_version().decode()
 
 
-def _install():
-    # Too late, or no stand-in here: only a capture needs it, and says so then.
-    try:
-        lib.fdry_hook_install(None)
-    except Error:
-        pass
-
-
-_install()
+try:
+    activate()
+except Error:
+    pass  # too late, or no stand-in here: only a capture needs it, and says so then

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m foundry: run programs under the stand-in."""
+import os
+import sys
+
+from ._lib import Error
+from .activate import environment
+
+USAGE = """\
+usage: python -m foundry run [--driver PATH] [--log LEVEL] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
+
+run   starts Python with the stand-in for libcuda.so.1 in place (LD_PRELOAD), so that the program
+      may import torch before foundry; so may every program and worker that it starts
+      --driver PATH   the driver behind it (FOUNDRY_DRIVER)
+      --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
+"""
+VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
+
+
+class Usage(Exception):
+    """The command line is not right."""
+
+
+def split(args):
+    """What comes before the program, as variables, and the program with its arguments."""
+    found = {}
+    while args and args[0] not in ("-", "-m", "-c") and args[0].startswith("-"):
+        name, equals, value = args.pop(0).partition("=")
+        if name not in VARIABLES:
+            raise Usage(f"run has no option {name}")
+        if not equals:
+            if not args:
+                raise Usage(f"{name} needs a value")
+            value = args.pop(0)
+        found[VARIABLES[name]] = value
+    if not args or args[0] in ("-m", "-c") and len(args) < 2:
+        raise Usage("run needs a program: a script, -m module or -c code")
+    return found, args
+
+
+def python_options():
+    """The options that this Python was given before "-m foundry"."""
+    before = sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + 1]
+    if before and before[-1] == "foundry":
+        before.pop()
+    else:
+        before[-1] = before[-1].removesuffix("foundry")
+    last = before.pop().removesuffix("m")
+    return before + [last] * (last != "-")
+
+
+def run(args):
+    """Become the program; returns only where that fails."""
+    variables, program = split(args)
+    os.execve(sys.executable, [sys.executable, *python_options(), *program], environment({**os.environ, **variables}))
+
+
+COMMANDS = {"run": run}
+
+
+def main(args):
+    """The exit status of one command."""
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0 if args else 2
+    try:
+        if args[0] not in COMMANDS:
+            raise Usage(f"there is no command {args[0]}")
+        return COMMANDS[args[0]](args[1:])
+    except Usage as e:
+        print(f"python -m foundry: {e}\n{USAGE}", end="", file=sys.stderr)
+        return 2
+    except (Error, ValueError, OSError) as e:
+        print(f"python -m foundry: {e}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch captured under every activation, in every kind of process, loaded in another.
+
+Besides: beside the workers of a DataLoader; in a process forked too late, which must get an
+error; and where libcuda came first.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "tests", "python"), HERE]
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
+                                                      "libfoundry.so.0"))
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHONPATH", "")])
+
+FEED = """\
+import sys
+import torch
+import payload_torch
+
+if __name__ == "__main__":
+    how, store, ref = sys.argv[1:]
+    torch.zeros(1, device="cuda")  # CUDA is started before the workers fork
+    torch.cuda.empty_cache()  # and no native memory is left for the capture
+    loader = torch.utils.data.DataLoader(payload_torch.Numbers(), batch_size=4, num_workers=2, pin_memory=True,
+                                         multiprocessing_context=how)
+    payload_torch.work(store, ref, loader)
+"""
+
+FORKED = """\
+import os
+import foundry
+import torch
+capture = foundry.Capture()
+x = torch.zeros(8, device="cuda")
+pid = os.fork()
+if pid:
+    status = os.waitpid(pid, 0)[1]
+    capture.end()
+    sys.exit(os.waitstatus_to_exitcode(status))
+names = []
+for call in (lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(), foundry.Capture):
+    try:
+        call()
+        names.append("worked")
+    except foundry.Error as e:
+        names.append(e.name)
+capture.end()
+print(names, flush=True)
+os._exit(set(names) != {"FDRY_E_FORKED"})
+"""
+
+LATE = """\
+import torch
+torch.zeros(1, device="cuda")
+import foundry
+try:
+    foundry.Capture()
+except foundry.Error as e:
+    print(e)
+    raise SystemExit(e.name != "FDRY_E_LATE")
+raise SystemExit("a capture began")
+"""
+
+
+def python(*args, **variables):
+    """Run Python; what it said, and its status."""
+    done = subprocess.run([sys.executable, *args], env={**os.environ, **variables}, capture_output=True, text=True,
+                          timeout=100, check=False)
+    return done.stdout + done.stderr, done.returncode
+
+
+class Activation(unittest.TestCase):
+    def test_every_way_in_every_place(self):
+        import ways
+        cases = [(way, place) for way in ("first", "preload", "path", "run") for place in ways.PLACES]
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = ways.matrix("payload_torch", folder, cases, jobs=4)
+        self.assertEqual(wrong, {})
+
+    def test_beside_a_data_loader(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store, feed = os.path.join(folder, "store"), os.path.join(folder, "feed.py")
+            with open(feed, "w", encoding="ascii") as f:
+                f.write(FEED)
+            for how in ("fork", "spawn", "forkserver"):
+                text, status = python("-m", "foundry", "run", feed, how, store, how)
+                self.assertEqual(status, 0, f"{how}: {text}")
+            done = python("-c", f"import ways\nwrong = ways.load({store!r}, ['fork', 'spawn', 'forkserver'])\n"
+                                "raise SystemExit(str(wrong) if wrong else 0)")
+            self.assertEqual(done[1], 0, done[0])
+
+    def test_forked_too_late(self):
+        text, status = python("-c", "import sys\n" + FORKED)
+        self.assertEqual(status, 0, text)
+
+    def test_libcuda_was_first(self):
+        text, status = python("-c", LATE)
+        self.assertEqual(status, 0, text)
+        self.assertIn("was loaded before the stand-in", text)
+
+
+def main():
+    try:
+        import torch
+        gpu = torch.cuda.device_count() > 0
+    except ImportError:
+        gpu = False
+    if not gpu:
+        print("SKIP: no GPU, or none with PyTorch")
+        sys.exit(77)
+    import suite
+    suite.main()
+
+
+if __name__ == "__main__":
+    main()

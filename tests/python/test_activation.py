@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way to put the stand-in in place, in every kind of process, on the software driver."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import suite
+import ways
+from foundry.activate import environment, standin
+
+SIM = os.path.join(os.environ.get("BUILD", "build"), "foundry", "sim")
+
+# What a process inherits that was forked after CUDA started: errors by name, no hang.
+FORKED = """\
+import os
+import foundry
+import payload_sim
+capture = foundry.Capture()
+cuda = payload_sim.Driver(payload_sim.CUDA)
+addr = cuda.alloc([0.0] * payload_sim.N)
+names = []
+calls = [lambda: capture.fact("a", "b"), lambda: capture.offset, lambda: capture.pause(), foundry.Capture]
+if INIT:
+    capture.end()
+    calls = [foundry.Capture]
+pid = os.fork()
+if pid:
+    raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+for call in calls:
+    try:
+        call()
+        names.append("worked")
+    except foundry.Error as e:
+        names.append(e.name)
+try:
+    cuda.alloc([0.0] * payload_sim.N)
+except RuntimeError as e:
+    names.append(str(e))
+capture.end()
+print(*names, flush=True)
+os._exit(0)
+"""
+
+
+def python(*args, timeout=60, **variables):
+    """Run Python; its output and status."""
+    env = {**os.environ, **variables}
+    env["PYTHONPATH"] = os.pathsep.join([ways.HERE, env.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, *args], env=env, capture_output=True, text=True, timeout=timeout, check=False)
+    return done.stdout + done.stderr, done.returncode
+
+
+class Activation(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = os.path.join(self.folder.name, "store")
+        ways.write_programs(self.folder.name, "payload_sim")
+        self.late = os.path.join(self.folder.name, "late.py")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_every_way_in_every_place(self):
+        cases = [(way, place) for way in ways.WAYS for place in ways.PLACES]
+        self.assertEqual(ways.matrix("payload_sim", self.folder.name, cases), {})
+
+    def test_by_the_other_name(self):
+        for way in ways.WAYS:
+            argv, env = ways.command(way, self.folder.name)
+            done = subprocess.run([*argv, "main", self.store, way], env={**env, "CUDA_NAME": "libcuda.so"},
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_libcuda_was_first(self):
+        said = "libcuda.so.1 was loaded before the stand-in"
+        run = ("-m", "foundry", "run", self.late, "main", self.store, "x")
+        late = (self.late, "main", self.store, "x")
+        preload = environment({"LD_PRELOAD": os.path.join(SIM, "libcuda.so.1")})["LD_PRELOAD"]
+        for text, status in (python(*late, LD_LIBRARY_PATH=SIM), python(*late, LD_PRELOAD=preload),
+                             python(*run, LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):
+            self.assertEqual(status, 1, text)
+            self.assertIn(said, text)
+
+    def test_forked_too_late(self):
+        for init, names in (("False", 4), ("True", 1)):
+            text, status = python("-c", f"INIT = {init}\n" + FORKED)
+            self.assertEqual(status, 0, text)
+            self.assertEqual(text.split(maxsplit=names), ["FDRY_E_FORKED"] * names + ["cuMemAlloc_v2: 3\n"])
+
+
+class Environment(unittest.TestCase):
+    def test_what_is_named_stays_in_front(self):
+        ours = f"{standin()} {os.path.dirname(standin())}/libcuda.so"
+        self.assertEqual(environment({})["LD_PRELOAD"], ours)
+        self.assertEqual(environment({"A": "b", "LD_PRELOAD": "/x.so:/y.so"}),
+                         {"A": "b", "LD_PRELOAD": f"/x.so /y.so {ours}"})
+        self.assertEqual(environment(environment({}))["LD_PRELOAD"], ours)
+
+    def test_a_path_that_cannot_be_named(self):
+        with tempfile.TemporaryDirectory(prefix="a blank") as folder:
+            os.symlink(standin(), os.path.join(folder, "libcuda.so.1"))
+            with open(os.path.join(folder, "real"), "wb"):
+                pass
+            text, status = python("-m", "foundry", "run", "-c", "", FOUNDRY_HOOK=os.path.join(folder, "real"))
+        self.assertEqual(status, 1)
+        self.assertIn("for its blank or colon", text)
+
+
+class Run(unittest.TestCase):
+    def test_the_program_is_the_main_one(self):
+        what = "import sys, os; print(__name__, sys.argv[1:], sys.flags.dev_mode, os.environ['FOUNDRY_LOG'])"
+        for m in (["-m", "foundry"], ["-mfoundry"], ["-Bm", "foundry"]):
+            text, status = python("-X", "dev", *m, "run", "--log=off", "-c", what, "-c", "--log=x")
+            self.assertEqual((text, status), ("__main__ ['-c', '--log=x'] True off\n", 0))
+
+    def test_its_status_is_ours(self):
+        self.assertEqual(python("-m", "foundry", "run", "-c", "raise SystemExit(7)"), ("", 7))
+
+    def test_the_driver(self):
+        what = "import ctypes, sys; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+        self.assertEqual(python("-m", "foundry", "run", "-c", what), ("0\n", 0))
+        self.assertEqual(python("-m", "foundry", "run", "--driver", "/nowhere", "-c", what), ("100\n", 0))
+
+    def test_bad_commands(self):
+        for args, said in (((), "usage"), (("walk",), "there is no command walk"), (("run",), "needs a program"),
+                           (("run", "-m"), "needs a program"), (("run", "--speed", "x.py"), "no option --speed"),
+                           (("run", "--log"), "--log needs a value")):
+            text, status = python("-m", "foundry", *args)
+            self.assertEqual(status, 2, text)
+            self.assertIn(said, text)
+        text, status = python("-m", "foundry", "run", "x.py", FOUNDRY_HOOK="/nowhere")
+        self.assertEqual(status, 1)
+        self.assertIn("the stand-in is not there: /nowhere", text)
+
+
+if __name__ == "__main__":
+    suite.main()
