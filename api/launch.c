@@ -42,7 +42,7 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 
 static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
-	const struct fdry_graph_builder builder = { img->drv, img->ctx, img->kernels, img->m.n_kernels, img->bank };
+	const struct fdry_graph_builder builder = { img->drv, img->ctx, img->kernels, img->m.n_kernels, img->bank, NULL, 0 };
 	double mark = fdry_now_ms();
 	CUgraphExec exec = NULL;
 	int err;

@@ -20,15 +20,12 @@ static bool is_mapped(const struct fdry_driver *drv, CUdeviceptr addr)
 }
 
 /* For messages. */
-static const char *outside_name(const struct fdry_driver *drv, CUdeviceptr addr, unsigned int type)
+static const char *outside_name(const struct fdry_driver *drv, CUdeviceptr addr, unsigned int type, bool managed)
 {
-	unsigned int managed = 0;
-
-	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
 	if (managed)
 		return "managed memory";
 	if (type == CU_MEMORYTYPE_HOST)
-		return "host memory";
+		return "pinned host memory";
 	if (is_mapped(drv, addr))
 		return "memory that the program mapped itself (cuMemMap), its own, imported, multicast or "
 		       "mapped a second time";
@@ -38,7 +35,7 @@ static const char *outside_name(const struct fdry_driver *drv, CUdeviceptr addr,
 
 static int outside(const struct fdry_driver *drv, CUdeviceptr addr, enum fdry_where *ret, const char **what)
 {
-	unsigned int type = 0;
+	unsigned int type = 0, managed = 0;
 	CUresult res;
 
 	res = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
@@ -48,8 +45,9 @@ static int outside(const struct fdry_driver *drv, CUdeviceptr addr, enum fdry_wh
 	}
 	if (res != CUDA_SUCCESS)
 		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
-	*ret = FDRY_WHERE_OUTSIDE;
-	*what = outside_name(drv, addr, type);
+	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+	*ret = type == CU_MEMORYTYPE_HOST && !managed ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
+	*what = outside_name(drv, addr, type, managed);
 	return 0;
 }
 

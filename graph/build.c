@@ -117,6 +117,8 @@ int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_grap
 	int err = fdry_graph_view_check_kernels(view, in->kernels, in->nkernels);
 
 	if (!err)
+		err = fdry_graph_view_check_hosts(view, in->hosts, in->nhosts);
+	if (!err)
 		err = fdry_call(b.drv, cuGraphCreate, &built.graph, 0);
 	if (err)
 		return err;

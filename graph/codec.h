@@ -11,6 +11,7 @@
 
 #include "graph/edge.h"
 #include "graph/format.h"
+#include "graph/host.h"
 #include "graph/intern.h"
 #include "graph/kernel.h"
 #include "graph/node.h"
@@ -46,6 +47,10 @@ int fdry_graph_view_open(struct fdry_span bytes, struct fdry_graph_view *ret) __
  */
 int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
 				  uint32_t count) __must_check;
+
+/* Check that every place in host memory lies in the image's host segments. FDRY_E_BADIMAGE otherwise. */
+int fdry_graph_view_check_hosts(const struct fdry_graph_view *v, const struct fdry_host_segment *hosts,
+				uint32_t count) __must_check;
 
 /* For the checks of kinds and edges: the entries of a section are indices into a table of @total records whose first uses
  * ascend, so that none is unused. @base 1: index 0 means a default that is not in the table. FDRY_E_BADIMAGE. */

@@ -105,11 +105,27 @@ static int attr_ends_put(struct fdry_graph_enc *enc)
 	return err;
 }
 
+/* Features that a reader must know for what was put. */
+static uint32_t features(const struct fdry_graph_enc *enc)
+{
+	const struct fdry_buf *copies = &enc->column[FDRY_GSEC_MEMCPY];
+	struct fdry_graph_memcpy m;
+	size_t at;
+
+	for (at = 0; at < copies->len; at += sizeof(m)) {
+		memcpy(&m, copies->data + at, sizeof(m));
+		if (fdry_host_is(m.src) || fdry_host_is(m.dst))
+			return FDRY_GRAPH_INCOMPAT_HOST;
+	}
+	return 0;
+}
+
 static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 {
 	const struct fdry_buf *c = enc->column;
 	struct fdry_graph_header h = {
 		.version = FDRY_GRAPH_VERSION,
+		.incompat = features(enc),
 		.compat = enc->compat,
 		.nodes = (uint32_t)c[FDRY_GSEC_KIND].len,
 		.kernel_nodes = (uint32_t)(c[FDRY_GSEC_NODE_KERNEL].len / 4),

@@ -16,7 +16,8 @@
 
 #define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
 #define FDRY_GRAPH_VERSION 1u
-#define FDRY_GRAPH_INCOMPAT_KNOWN 0u /* bits that this reader understands */
+#define FDRY_GRAPH_INCOMPAT_HOST (1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
+#define FDRY_GRAPH_INCOMPAT_KNOWN FDRY_GRAPH_INCOMPAT_HOST /* bits that this reader understands */
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
 #define FDRY_GRAPH_NODES_MAX (1u << 22)
@@ -94,10 +95,10 @@ struct fdry_graph_memset {
 };
 
 struct fdry_graph_memcpy {
-	uint64_t src;
+	uint64_t src;        /* a device address, or a place in host memory */
 	uint64_t src_pitch;  /* bytes from row to row; the width where there is one row */
 	uint64_t src_height; /* rows from slice to slice; the height where depth is 1 */
-	uint64_t dst;
+	uint64_t dst;        /* as src */
 	uint64_t dst_pitch;
 	uint64_t dst_height;
 	uint64_t width;      /* bytes in a row, at least 1 */

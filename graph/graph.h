@@ -18,6 +18,7 @@
 #include "arch/buf.h"
 #include "arch/driver.h"
 #include "graph/codec.h"
+#include "graph/host.h"
 #include "graph/kernel.h"
 
 /* What a pointer in an argument or a copy may point at. */
@@ -25,12 +26,17 @@ enum fdry_where {
 	FDRY_WHERE_NOTHING, /* no memory known to the driver: a plain number */
 	FDRY_WHERE_REGION,  /* inside a live allocation of a region */
 	FDRY_WHERE_OUTSIDE, /* memory that an image does not hold */
+	FDRY_WHERE_HOST,    /* pinned host memory, which copies alone may reach */
 };
 
 /* Says where the @bytes bytes at @addr lie, all of them; @bytes 0: what a pointer of that value points at, which may also
- * be one past the end of something. @what (static or owned by the callee until the next call) names what is OUTSIDE for
- * messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
+ * be one past the end of something. @what (static or owned by the callee until the next call) names what is OUTSIDE or HOST
+ * for messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what);
+
+/* The place (host.h) of the @bytes bytes of host memory at @addr; *ret stays as it is where they do not all lie in one host
+ * segment of the image. */
+typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
 /* What was found out once, and holds for every graph that the same reader reads. No handles are in it. */
 struct fdry_graph_known {
@@ -45,7 +51,8 @@ struct fdry_graph_reader {
 	const struct fdry_driver *drv;
 	struct fdry_kernel_set *kernels;
 	fdry_where_fn where;
-	void *where_arg;
+	void *where_arg;   /* of both */
+	fdry_host_fn host; /* asked for what copies read and write outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_known known; /* zero it to start */
 };
 
@@ -56,7 +63,7 @@ struct fdry_graph_reader {
  *
  * Interns the graph's kernels into @rd->kernels, in canonical order.
  * Errors: FDRY_E_REFUSED names node, kernel and reason of what cannot be restored exactly:
- * other kinds of nodes, host memory and arrays, pointers to memory outside the region,
+ * other kinds of nodes, host memory that @rd does not know, arrays, pointers to memory outside the region,
  * events of the application, attributes that cannot be set again.
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
@@ -77,11 +84,13 @@ struct fdry_graph_builder {
 	const struct fdry_kernel *kernels;   /* the image's kernel table ... */
 	uint32_t nkernels;
 	const struct fdry_kernel_bank *bank; /* ... and the kernels loaded from it */
+	const struct fdry_host_segment *hosts; /* the image's host segments */
+	uint32_t nhosts;
 };
 
 /**
  * fdry_graph_build() - Build a driver graph.
- * @view: of bytes that stay where they are until this returns; checked against the kernel table here
+ * @view: of bytes that stay where they are until this returns; checked against kernel table and host segments here
  *
  * One allocation for the whole graph; arguments are handed to the driver from the bytes.
  * On failure nothing is left behind. Errors: FDRY_E_BADIMAGE, FDRY_E_DRIVER, FDRY_E_NODEVMEM.

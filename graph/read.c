@@ -36,7 +36,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
-	if (where != FDRY_WHERE_OUTSIDE)
+	if (where != FDRY_WHERE_OUTSIDE && where != FDRY_WHERE_HOST)
 		return fdry_intern(&rd->in->known.words, &word, sizeof(word), &index, NULL);
 	*what = name;
 	return 0;
@@ -54,6 +54,33 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, ui
 		err = fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
 				what, bytes, addr, name);
 	return err;
+}
+
+static int place_refuse(const char *what, CUdeviceptr addr, uint64_t bytes, bool pageable)
+{
+	return fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s that no one host tensor holds; keep it allocated and "
+			 "declare it with fdry_capture_tensor() and FDRY_TENSOR_HOST", what, bytes, addr,
+			 pageable ? "pageable host memory" : "pinned host memory");
+}
+
+int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr)
+{
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	uint64_t place = *addr;
+	const char *name;
+	int err = rd->in->where(rd->in->where_arg, *addr, bytes, &where, &name);
+
+	if (err || where == FDRY_WHERE_REGION)
+		return err;
+	if (rd->in->host)
+		rd->in->host(rd->in->where_arg, *addr, bytes, &place);
+	if (fdry_host_is(place)) {
+		*addr = place;
+		return 0;
+	}
+	if (where == FDRY_WHERE_HOST || (where == FDRY_WHERE_NOTHING && type != CU_MEMORYTYPE_DEVICE))
+		return place_refuse(what, *addr, bytes, where == FDRY_WHERE_NOTHING);
+	return fdry_read_range(rd, what, *addr, bytes);
 }
 
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret)

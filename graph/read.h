@@ -28,6 +28,9 @@ struct fdry_read {
 
 /* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region; @what names them. FDRY_E_REFUSED. */
 int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes) __must_check;
+/* The same for a side of a copy, which may also lie in a host segment: *addr is then made the place there. @type is what the
+ * driver calls it. */
+int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr) __must_check;
 /* Whether @word is a pointer to memory outside the region: *@what names that memory, else it is NULL. */
 int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what) __must_check;
 /* The index of an event, noting that the graph uses it so. */

@@ -20,14 +20,18 @@ static const char base_text[] =
 	"node 5 empty\n"
 	"node 6 record 0\n"
 	"node 7 wait 0\n"
-	"node 8 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 3039\n"
+	"node 8 memcpy src host 1 0x40 src_pitch 64 src_height 1 dst host 0 0x0 dst_pitch 64 dst_height 1 width 64 height 1 depth 1\n"
+	"node 9 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 3039\n"
 	"edge 0 1 from_port 1 to_port 0 type 1\n"
 	"edge 0 3\n"
 	"edge 1 2 from_port 2 to_port 0 type 0\n"
 	"edge 4 5\n"
 	"edge 6 7\n"
 	"edge 7 8\n"
+	"edge 8 9\n"
 	"section 0x80000007 0123456789abcdef 01\n";
+
+static const struct fdry_host_segment test_hosts[] = { { 0x1000, 4096 }, { 0x2000, 100 } };
 
 static void must(int ok)
 {
@@ -56,7 +60,7 @@ static void try_object(struct fdry_span object)
 	if (fdry_graph_view_open(object, &v))
 		return;
 	walk(&v);
-	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS))
+	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS) || fdry_graph_view_check_hosts(&v, test_hosts, 2))
 		must(*fdry_last_error() != 0);
 	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &text));
 	must(!fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again));

@@ -6,6 +6,8 @@
 #ifndef FDRY_TESTS_GRAPH_BOTH_H
 #define FDRY_TESTS_GRAPH_BOTH_H
 
+#include <dlfcn.h>
+
 #include "tests/unit/graph_fixture.h"
 
 /* --- reading --- */
@@ -227,6 +229,138 @@ START_TEST(pitched_copies_and_sets)
 }
 END_TEST
 
+/* --- host memory in copies --- */
+
+static inline CUDA_MEMCPY3D copy_row(CUdeviceptr src, CUdeviceptr dst, size_t bytes)
+{
+	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = src, .srcPitch = bytes,
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst, .dstPitch = bytes,
+				.WidthInBytes = bytes, .Height = 1, .Depth = 1 };
+}
+
+static inline uint8_t *host_at(const struct fdry_host_segment *s, uint64_t offset)
+{
+	return (uint8_t *)(uintptr_t)(s->addr + offset);
+}
+
+static inline CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream stream)
+{
+	CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+
+	*(void **)&copy = dlsym(fx.drv.handle, "cuMemcpyAsync");
+	ck_assert_ptr_nonnull(*(void **)&copy);
+	return copy(dst, src, len, stream);
+}
+
+/* 16 bytes in, a step, 8 bytes out, in every way that captures have. */
+static inline CUgraph graph_with_host(int way)
+{
+	CUdeviceptr in = (uintptr_t)host_at(&fx.hosts[0], 64), out = (uintptr_t)host_at(&fx.hosts[1], 92), x = fx.mem;
+	uint64_t salt = 3;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins };
+	CUgraph g;
+
+	ok(fx.drv.cuStreamBeginCapture_v2(fx.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	if (way)
+		ok(code_memcpy_async(fx.mem, in, 16, fx.stream));
+	else
+		ok(fx.drv.cuMemcpyHtoDAsync_v2(fx.mem, (void *)(uintptr_t)in, 16, fx.stream));
+	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
+	if (way)
+		ok(code_memcpy_async(out, fx.mem, 8, fx.stream));
+	else
+		ok(fx.drv.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)out, fx.mem, 8, fx.stream));
+	ok(fx.drv.cuStreamEndCapture(fx.stream, &g));
+	return g;
+}
+
+START_TEST(host_memory_by_place)
+{
+	struct fdry_buf o, text;
+	CUgraph g = graph_with_host(_i);
+
+	o = graph_object(g);
+	text = text_of(&o);
+	ck_assert_ptr_nonnull(strstr((char *)text.data, " memcpy src host 0 0x40 src_pitch 16 src_height 1 dst 0x"));
+	ck_assert_ptr_nonnull(strstr((char *)text.data, " dst host 1 0x5c dst_pitch 8 dst_height 1 width 8 height 1 depth 1\n"));
+	fdry_buf_release(&text);
+	fdry_buf_release(&o);
+	same_object(g, graph_with_host(!_i));
+}
+END_TEST
+
+static inline uint64_t host_step(uint64_t x)
+{
+	return x * 6364136223846793005u + 3;
+}
+
+/* What is built uses host memory elsewhere, and reads it at each launch. */
+START_TEST(host_memory_elsewhere)
+{
+	CUgraph g = graph_with_host(_i);
+	struct fdry_buf object = graph_object(g), again;
+	struct fdry_graph_built b;
+	uint64_t x, got, untouched = 0;
+	int i;
+
+	built_of(&object, &b);
+	again = graph_object(b.graph);
+	same_bytes(&object, &again);
+	for (i = 0; i < 3; i++) {
+		x = 1000u + (unsigned int)i;
+		memcpy(host_at(&fx.moved[0], 64), &x, 8);
+		graph_run(b.graph);
+		memcpy(&got, host_at(&fx.moved[1], 92), 8);
+		ck_assert_uint_eq(got, host_step(x));
+	}
+	ck_assert_mem_eq(host_at(&fx.hosts[1], 92), &untouched, 8);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	fdry_buf_release(&again);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+/* Rows and slices, offsets, and from host memory to host memory. */
+START_TEST(host_memory_pitched)
+{
+	CUDA_MEMCPY3D in = copy_row(0, fx.mem, 10), out = copy_row(fx.mem, 0, 10);
+	struct fdry_graph_built b;
+	struct fdry_buf object;
+	CUgraph g = graph_new();
+	CUgraphNode n;
+	int i;
+
+	in.srcMemoryType = out.dstMemoryType = CU_MEMORYTYPE_HOST;
+	in.srcHost = host_at(&fx.hosts[0], 0);
+	in.srcPitch = 100, in.srcHeight = 4, in.srcXInBytes = 3, in.srcY = 1, in.srcZ = 1;
+	in.dstPitch = 16, in.dstHeight = 2, in.Height = 2, in.Depth = 3;
+	n = memcpy_add(g, NULL, in);
+	out.dstHost = host_at(&fx.hosts[1], 0);
+	out.srcPitch = 16, out.dstPitch = 20, out.Height = 5, out.dstXInBytes = 1;
+	n = memcpy_add(g, &n, out);
+	out.srcMemoryType = CU_MEMORYTYPE_HOST, out.srcDevice = 0;
+	out.srcHost = host_at(&fx.hosts[1], 1), out.dstHost = host_at(&fx.hosts[0], 3000);
+	out.Height = 1, out.dstXInBytes = 0;
+	memcpy_add(g, &n, out);
+	object = graph_object(g);
+	built_of(&object, &b);
+	for (i = 0; i < 2000; i++)
+		*host_at(&fx.moved[0], (uint64_t)i) = (uint8_t)(i * 7);
+	graph_run(b.graph);
+	for (i = 0; i < 10; i++) {
+		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(1 + i)), (uint8_t)((100 * 5 + 3 + i) * 7));
+		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(81 + i)), (uint8_t)((100 * 13 + 3 + i) * 7));
+		ck_assert_uint_eq(*host_at(&fx.moved[0], (uint64_t)(3000 + i)), (uint8_t)((100 * 5 + 3 + i) * 7));
+	}
+	ck_assert_uint_eq(*host_at(&fx.moved[1], 11), 0);
+	fdry_graph_built_release(&fx.drv, &b);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 /* All sizes and alignments of parameters, given as a packed buffer. */
 START_TEST(packed_arguments)
 {
@@ -305,6 +439,9 @@ static inline void both_add(TCase *tc)
 	tcase_add_test(tc, fork_and_join);
 	tcase_add_test(tc, edges_with_data);
 	tcase_add_test(tc, pitched_copies_and_sets);
+	tcase_add_loop_test(tc, host_memory_by_place, 0, 2);
+	tcase_add_loop_test(tc, host_memory_elsewhere, 0, 2);
+	tcase_add_test(tc, host_memory_pitched);
 	tcase_add_test(tc, packed_arguments);
 	tcase_add_test(tc, events_are_private);
 	tcase_add_test(tc, thousands_of_nodes);

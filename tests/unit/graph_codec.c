@@ -292,13 +292,18 @@ static const struct damage {
 	{ IN(EDGE_DATA, 0, 3), 0, FDRY_E_BADIMAGE, "edge data 1 is the default" },
 };
 
+static void fails_as(const struct damage *d, int err)
+{
+	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
+		      "%s (%s), not '%s'", fdry_error_name(err), err ? fdry_last_error() : "opened", d->says);
+}
+
 START_TEST(damage_is_named)
 {
 	const struct damage *d = &damages[_i];
 	struct fdry_buf o = golden_object("all-kinds");
 	struct fdry_graph_view v;
 	size_t at = d->at;
-	int err;
 
 	if (d->size & DIRECTORY)
 		at += entry_of(&o, d->section);
@@ -306,10 +311,63 @@ START_TEST(damage_is_named)
 		at += section_of(&o, d->section);
 	ck_assert_uint_le(at + (d->size & 0xff), o.len);
 	memcpy(o.data + at, &d->value, d->size & 0xff);
-	err = fdry_graph_view_open(span_of(&o), &v);
-	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
-		      "damage %d: %s (%s), not '%s'", _i, fdry_error_name(err), err ? fdry_last_error() : "opened", d->says);
+	fails_as(d, fdry_graph_view_open(span_of(&o), &v));
 	fdry_buf_release(&o);
+}
+END_TEST
+
+/* --- host memory --- */
+
+static struct fdry_buf host_object(void)
+{
+	return object_of_string("foundry-graph 1\nnode 0 memcpy src host 1 0x10 src_pitch 16 src_height 4 dst 0x500000000000 dst_pitch 8 "
+				"dst_height 2 width 8 height 2 depth 3\n");
+}
+
+/* In the object above; 0: the header. */
+static const struct damage host_damages[] = {
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE, "its copies use host memory, and its header says otherwise" },
+	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE, "its copies do not use host memory, and its header says" },
+	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | 1ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 1048576, more than" },
+	{ IN(MEMCPY, 24, 8), UINT64_MAX, FDRY_E_BADIMAGE, "a size that does not fit the address space" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 7ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 7340032" },
+	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | (FDRY_HOST_SIZE_MAX - 151), FDRY_E_BADIMAGE, "a size that does not fit the address" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE - 39, FDRY_E_BADIMAGE, "a size that does not fit the address space" },
+};
+
+START_TEST(host_damage_is_named)
+{
+	const struct damage *d = &host_damages[_i];
+	struct fdry_buf o = host_object();
+	struct fdry_graph_view v;
+
+	memcpy(o.data + d->at + (d->section ? section_of(&o, d->section) : 0), &d->value, d->size);
+	fails_as(d, fdry_graph_view_open(span_of(&o), &v));
+	fdry_buf_release(&o);
+}
+END_TEST
+
+/* (2 * 4 + 1) * 16 + 8 = 152 bytes from offset 16 of segment 1. */
+START_TEST(host_segments)
+{
+	struct fdry_host_segment hosts[] = { { 0, 1 }, { 0, 168 } };
+	struct fdry_buf o = host_object(), plain = golden_object("all-kinds");
+	struct fdry_graph_view v;
+
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_uint_eq(v.header.incompat, FDRY_GRAPH_INCOMPAT_HOST);
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), 0);
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
+	ck_assert_str_eq(fdry_last_error(), "memcpy node 0 leaves the image's 1 host segments");
+	hosts[1].size = 167;
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
+	hosts[1].size = 15;
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&plain), &v), 0);
+	ck_assert_uint_eq(v.header.incompat, 0);
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, NULL, 0), 0);
+	fdry_buf_release(&o);
+	fdry_buf_release(&plain);
 }
 END_TEST
 
@@ -537,6 +595,8 @@ int main(void)
 	tcase_add_loop_test(tc, every_cut_is_refused, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
+	tcase_add_loop_test(tc, host_damage_is_named, 0, sizeof(host_damages) / sizeof(host_damages[0]));
+	tcase_add_test(tc, host_segments);
 	tcase_add_test(tc, bytes_behind_the_end);
 	tcase_add_test(tc, attributes_in_no_set);
 	tcase_add_test(tc, kernel_table);

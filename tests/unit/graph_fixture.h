@@ -42,6 +42,8 @@ static struct {
 	struct fdry_kernel kernels[KERNELS];
 	struct fdry_region *region;
 	CUdeviceptr mem;        /* 64 KiB of it */
+	uint8_t *pinned;        /* the host segments as they were captured, and behind them as a loader has them */
+	struct fdry_host_segment hosts[2], moved[2];
 	struct fdry_graph_reader reader;
 	struct fdry_graph_builder builder;
 	unsigned int asked;     /* how often test_where() was called */
@@ -95,9 +97,39 @@ static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_whe
 	*ret = FDRY_WHERE_NOTHING;
 	if (fx.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, bytes ? addr + bytes - 1 : addr))
 		return 0;
-	*ret = FDRY_WHERE_OUTSIDE;
+	*ret = type == CU_MEMORYTYPE_HOST ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
 	*what = type == CU_MEMORYTYPE_HOST ? "host memory" : "device memory outside of the region";
 	return 0;
+}
+
+#define HOST_ROOM 8192u
+
+static void test_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
+{
+	uint32_t i, k;
+
+	(void)arg;
+	for (i = 0; i < 2; i++)
+		for (k = 0; k < 2; k++) {
+			const struct fdry_host_segment *s = i ? &fx.moved[k] : &fx.hosts[k];
+
+			if (addr >= s->addr && addr - s->addr <= s->size && bytes <= s->size - (addr - s->addr))
+				*ret = fdry_host_place(k, addr - s->addr);
+		}
+}
+
+/* Two host segments, 4,096 and 100 bytes. */
+static inline void hosts_make(void)
+{
+	static const uint64_t at[2] = { 512, 5000 }, to[2] = { 1024, 64 }, size[2] = { 4096, 100 };
+	int i;
+
+	ok(fx.drv.cuMemAllocHost_v2((void **)&fx.pinned, 2 * HOST_ROOM));
+	memset(fx.pinned, 0, 2 * HOST_ROOM);
+	for (i = 0; i < 2; i++) {
+		fx.hosts[i] = (struct fdry_host_segment){ (uintptr_t)fx.pinned + at[i], size[i] };
+		fx.moved[i] = (struct fdry_host_segment){ (uintptr_t)fx.pinned + HOST_ROOM + to[i], size[i] };
+	}
 }
 
 static inline void kernel_load(int i)
@@ -134,8 +166,9 @@ static inline void fixture_open(void)
 		kernel_load(i);
 	ck_assert_msg(!fdry_region_new(drv, fx.dev, TEST_BASE, REGION_SIZE, &fx.region), "%s", fdry_last_error());
 	ok(fdry_region_alloc(fx.region, 65536, 0, &fx.mem));
-	fx.reader = (struct fdry_graph_reader){ .drv = &fx.drv, .where = test_where };
-	fx.builder = (struct fdry_graph_builder){ &fx.drv, fx.ctx, fx.kernels, KERNELS, NULL };
+	fx.reader = (struct fdry_graph_reader){ .drv = &fx.drv, .where = test_where, .host = test_host };
+	hosts_make();
+	fx.builder = (struct fdry_graph_builder){ &fx.drv, fx.ctx, fx.kernels, KERNELS, NULL, fx.moved, 2 };
 }
 
 /* Nothing that a test made may be left over. */
@@ -147,6 +180,7 @@ static inline void fixture_close(void)
 		ok(fx.drv.cuEventDestroy_v2(fx.events[--fx.nevents]));
 	ck_assert_int_eq(code_live("event"), 0);
 	fdry_region_free(fx.region);
+	ok(fx.drv.cuMemFreeHost(fx.pinned));
 	ok(fx.drv.cuModuleUnload(fx.module));
 	ok(fx.drv.cuStreamDestroy_v2(fx.stream));
 	ok(fx.drv.cuDevicePrimaryCtxRelease_v2(fx.dev));

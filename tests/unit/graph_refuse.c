@@ -201,7 +201,7 @@ START_TEST(copy_from_host)
 	p.srcMemoryType = CU_MEMORYTYPE_HOST;
 	p.srcHost = host;
 	memcpy_add(g, NULL, p);
-	graph_refused(g, "node 0: memcpy: its source is host memory, whose content is not the image's");
+	graph_refused(g, "is pageable host memory that no one host tensor holds; keep it allocated and declare it with fdry_capture_tensor()");
 }
 END_TEST
 
@@ -214,7 +214,7 @@ START_TEST(copy_to_host)
 	p.dstMemoryType = CU_MEMORYTYPE_HOST;
 	p.dstHost = host;
 	memcpy_add(g, NULL, p);
-	graph_refused(g, "node 0: memcpy: its destination is host memory");
+	graph_refused(g, "node 0: memcpy: its destination, 64 bytes at");
 }
 END_TEST
 
@@ -249,7 +249,7 @@ START_TEST(copy_under_unified_addressing)
 		 "width 64 height 1 depth 1\n");
 	p.srcDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its source, 64 bytes at");
-	graph_refused(graph_with_copy(p), "is host memory; use memory of the region");
+	graph_refused(graph_with_copy(p), "is pinned host memory that no one host tensor holds");
 	p.srcDevice = fx.mem;
 	p.dstDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its destination, 64 bytes at");
