@@ -44,7 +44,8 @@ struct fdry_kernel {
 	const char *whole_reason;  /* ... for this reason; NULL where it is a slice */
 };
 
-/* The code that a kernel's library or module was loaded from; see hook/hook.h. Kept abstract here: graph does not include hook. */
+/* The code that a kernel's library or module was loaded from; see hook/hook.h. Kept abstract here: graph does not include hook.
+ * All that it points at stays as it is for as long as the set lives. */
 struct fdry_code_image {
 	const void *data;
 	size_t len;     /* 0: a fatbin wrapper, whose fatbin has a header of its own */

@@ -181,6 +181,19 @@ static void code_release(struct fdry_set_code *code)
 	fdry_devcode_release(&code->found);
 }
 
+/* The same bytes are other code with other options: PTX is compiled with them. */
+static bool image_same(const struct fdry_code_image *a, const struct fdry_code_image *b)
+{
+	uint32_t i;
+
+	if (a->data != b->data || a->len != b->len || a->njit != b->njit)
+		return false;
+	for (i = 0; i < a->njit; i++)
+		if (a->jit[i] != b->jit[i] || a->jit_values[i] != b->jit_values[i])
+			return false;
+	return true;
+}
+
 static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t *ret)
 {
 	struct fdry_set_code *codes = (struct fdry_set_code *)set->codes.data, add = { 0 };
@@ -194,10 +207,10 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	if (err)
 		return err;
 	for (i = 0; i < n; i++)
-		if (codes[i].data == image.data)
+		if (image_same(&codes[i].image, &image))
 			break;
 	if (i == n) {
-		add.data = image.data;
+		add.image = image;
 		err = code_resolve(set, &image, &add);
 		if (!err)
 			err = fdry_buf_put(&set->codes, &add, sizeof(add));

@@ -9,7 +9,7 @@
 
 /* What was loaded, for this device. */
 struct fdry_set_code {
-	const void *data;          /* as the stand-in noted it: tells codes apart */
+	struct fdry_code_image image; /* as the stand-in noted it: tells codes apart */
 	struct fdry_devcode found; /* the entry for this device */
 	struct fdry_buf linked;    /* the driver's cubin, where that was PTX */
 	struct fdry_span bytes;    /* the cubin, or the software driver's object */

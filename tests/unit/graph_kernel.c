@@ -162,6 +162,35 @@ START_TEST(ptx_is_linked_with_its_options)
 }
 END_TEST
 
+/* What a PTX text becomes depends on the options that it was loaded with. */
+START_TEST(ptx_with_other_options_is_other_code)
+{
+	static const CUjit_option option = CU_JIT_MAX_REGISTERS;
+	static const char ptx[] = ".version 9.0\n.target sm_90\n// and so on";
+	static void *const values[] = { (void *)32, (void *)64 };
+	struct load *plain, *again, *vars;
+	struct fdry_kernel_set *set;
+
+	paper_begin();
+	set = set_new();
+	plain = load_file("plain.90.cubin");
+	again = load_file("plain.90.cubin");
+	vars = load_file("vars.90.cubin");
+	paper.ptx_cubin = plain->bytes;
+	paper.ptx_cubin_64 = vars->bytes;
+	plain->code = again->code = (struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &values[0] };
+	vars->code = (struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &values[1] };
+	ck_assert_uint_eq(intern(set, kernel_of(plain, "add"), true), 0);
+	ck_assert_uint_eq(intern(set, kernel_of(vars, "alone"), true), 1);
+	ck_assert_uint_eq(intern(set, kernel_of(again, "add"), true), 0);
+	slice(set);
+	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 2);
+	ck_assert_uint_eq(fdry_kernel_set_whole_bytes(set), plain->bytes.len + vars->bytes.len);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 START_TEST(out_of_a_fatbin)
 {
 	struct fdry_span fatbin = golden_read("plain.zstd.fatbin");
@@ -357,6 +386,7 @@ int main(void)
 	tcase_add_test(tc, parameters_must_agree);
 	tcase_add_test(tc, unseen_code);
 	tcase_add_test(tc, ptx_is_linked_with_its_options);
+	tcase_add_test(tc, ptx_with_other_options_is_other_code);
 	tcase_add_test(tc, out_of_a_fatbin);
 	tcase_add_test(tc, bank_brings_back_kernels);
 	tcase_add_test(tc, bank_compares);

@@ -40,7 +40,9 @@ static struct paper {
 	unsigned int nloads, unloaded;
 	unsigned int calls, fail_at; /* fail that call, counted from 1; 0: none */
 	bool hide_names;             /* no variable is known by name */
-	struct fdry_span ptx_cubin;  /* what "linking" gives */
+	struct fdry_span ptx_cubin;  /* what "linking" gives ... */
+	struct fdry_span ptx_cubin_64; /* ... and what it gives with 64 registers instead of 32 */
+	void *registers;             /* of the link in progress */
 	unsigned int links;
 } paper;
 
@@ -273,7 +275,8 @@ static inline CUresult link_create(unsigned int n, CUjit_option *o, void **v, CU
 	CALL();
 	ck_assert_uint_eq(n, 1);
 	ck_assert_int_eq(o[0], CU_JIT_MAX_REGISTERS);
-	ck_assert_ptr_eq(v[0], (void *)32);
+	ck_assert(v[0] == (void *)32 || v[0] == (void *)64);
+	paper.registers = v[0];
 	paper.links++;
 	*ret = (CUlinkState)&paper;
 	return CUDA_SUCCESS;
@@ -293,10 +296,12 @@ static inline CUresult link_add(CUlinkState link, CUjitInputType type, void *dat
 
 static inline CUresult link_complete(CUlinkState link, void **ret, size_t *len)
 {
+	const struct fdry_span *cubin = paper.registers == (void *)64 ? &paper.ptx_cubin_64 : &paper.ptx_cubin;
+
 	(void)link;
 	CALL();
-	*ret = (void *)paper.ptx_cubin.data;
-	*len = paper.ptx_cubin.len;
+	*ret = (void *)cubin->data;
+	*len = cubin->len;
 	return CUDA_SUCCESS;
 }
 
