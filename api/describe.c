@@ -5,6 +5,7 @@
 #include "api/manifest.h"
 #include "api/needs.h"
 #include "api/opts.h"
+#include "graph/kernel.h"
 #include "mm/region.h"
 #include "store/store.h"
 
@@ -67,15 +68,30 @@ static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tenso
 	return err ? err : fdry_buf_printf(out, "]\n");
 }
 
+static const char *attr_name(uint32_t id)
+{
+	static const char *const names[FDRY_FUNC_ATTR_COUNT] = {
+#define X(nr, attr, name, fresh) [nr] = #name,
+		FDRY_FUNC_ATTRS(X)
+#undef X
+	};
+
+	return names[id];
+}
+
 static int kernel_text(const struct fdry_manifest *m, uint32_t i, struct fdry_buf *out)
 {
 	const struct fdry_mf_kernel *k = &m->kernels[i];
 	char hex[FDRY_OID_HEX_SIZE];
+	uint32_t a;
 	int err;
 
 	fdry_oid_hex(&m->objects[k->object].oid, hex);
 	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, %s", i, hex, k->param_bytes,
 			      k->attrs[0], k->attrs[1], k->attrs[2], fdry_manifest_str(m, k->name));
+	for (a = 0; a < m->n_attrs && !err; a++)
+		if (m->attrs[a].kernel == i)
+			err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[a].id), m->attrs[a].value);
 	if (!err && k->whole_reason)
 		err = fdry_buf_printf(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
 	return err ? err : fdry_buf_printf(out, "\n");

@@ -204,6 +204,23 @@ static int kernels_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+static int attrs_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_attr *a = m->attrs;
+	uint32_t i;
+
+	for (i = 0; i < m->n_attrs; i++, a++) {
+		if (i && (a[-1].kernel > a->kernel || (a[-1].kernel == a->kernel && a[-1].id >= a->id)))
+			return bad("function attribute %u is out of order", i);
+		if (a->kernel >= m->n_kernels || a->id < FDRY_MF_KERNEL_ATTRS || !a->value || a->reserved)
+			return bad("function attribute %u belongs to no kernel or is none", i);
+		if (a->id >= FDRY_FUNC_ATTR_COUNT)
+			return fdry_fail(FDRY_E_VERSION, "the image relies on a function attribute %u that this library "
+					 "does not know; use a newer library", a->id);
+	}
+	return 0;
+}
+
 void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret)
 {
 	*ret = (struct fdry_tensor){
@@ -282,7 +299,7 @@ int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check,
-		graphs_check, kernels_check, tensors_check,
+		graphs_check, kernels_check, attrs_check, tensors_check,
 	};
 	struct fdry_manifest m = { 0 };
 	size_t i;

@@ -89,7 +89,17 @@ struct fdry_mf_kernel {
 	uint32_t param_count;  /* ... and how many are its own */
 	uint32_t param_bytes;  /* of the parameter buffer */
 	uint32_t whole_reason; /* why the object is a whole cubin; 0: it is a slice */
-	int32_t attrs[4];      /* as FDRY_FUNC_ATTRS; the last is zero */
+	int32_t attrs[4];      /* the first FDRY_MF_KERNEL_ATTRS of FDRY_FUNC_ATTRS; the last is zero */
+};
+
+#define FDRY_MF_KERNEL_ATTRS 3u
+
+/* A further function attribute that is not 0; ascending kernels, of each ascending ids. */
+struct fdry_mf_attr {
+	uint32_t kernel;   /* index into the kernels */
+	uint32_t id;       /* as FDRY_FUNC_ATTRS, from FDRY_MF_KERNEL_ATTRS on */
+	int32_t value;
+	uint32_t reserved;
 };
 
 /* A graph, by ascending key. */
@@ -131,7 +141,8 @@ struct fdry_mf_limit {
 	X(7, GRAPHS, graphs, struct fdry_mf_graph) \
 	X(8, KERNELS, kernels, struct fdry_mf_kernel) \
 	X(9, PARAMS, params, struct fdry_mf_param) \
-	X(10, OBJECTS, objects, struct fdry_mf_object)
+	X(10, OBJECTS, objects, struct fdry_mf_object) \
+	X(11, ATTRS, attrs, struct fdry_mf_attr)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -157,6 +168,7 @@ FDRY_MF_FROZEN(fdry_mf_object, 32);
 FDRY_MF_FROZEN(fdry_mf_param, 4);
 FDRY_MF_FROZEN(fdry_mf_kernel, 40);
 FDRY_MF_FROZEN_AT(fdry_mf_kernel, attrs, 24);
+FDRY_MF_FROZEN(fdry_mf_attr, 16);
 FDRY_MF_FROZEN(fdry_mf_graph, 48);
 FDRY_MF_FROZEN_AT(fdry_mf_graph, oid, 16);
 FDRY_MF_FROZEN(fdry_mf_tensor, 160);

@@ -44,8 +44,10 @@ static int kernel_table(struct fdry_image *img)
 			.whole = k->whole_reason != 0,
 			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
 		};
-		memcpy(img->kernels[i].attrs, k->attrs, sizeof(img->kernels[i].attrs));
+		memcpy(img->kernels[i].attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	}
+	for (i = 0; i < img->m.n_attrs; i++)
+		img->kernels[img->m.attrs[i].kernel].attrs[img->m.attrs[i].id] = img->m.attrs[i].value;
 	return 0;
 }
 

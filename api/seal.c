@@ -117,6 +117,21 @@ static int graphs_seal(struct fdry_seal *s)
 
 /* --- kernels --- */
 
+/* The attributes of the kernel that is added next which have no place in its entry. */
+static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
+{
+	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels, struct fdry_mf_kernel) };
+	int err = 0;
+
+	for (mf.id = FDRY_MF_KERNEL_ATTRS; mf.id < FDRY_FUNC_ATTR_COUNT && !err; mf.id++) {
+		mf.value = k->attrs[mf.id];
+
+		if (mf.value)
+			err = fdry_buf_put(&s->w.attrs, &mf, sizeof(mf));
+	}
+	return err;
+}
+
 static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {
 	struct fdry_mf_kernel mf = { .param_count = k->nparams, .param_bytes = k->param_bytes };
@@ -130,12 +145,14 @@ static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 		return fdry_bug("kernel %s has an object that is not in its set", k->name);
 	mf.object = i;
 	mf.param_first = (uint32_t)fdry_array_count(s->w.params, struct fdry_mf_param);
-	memcpy(mf.attrs, k->attrs, sizeof(k->attrs));
+	memcpy(mf.attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	err = fdry_manifest_add_str(&s->w, k->name, &mf.name);
 	if (!err)
 		err = fdry_manifest_add_str(&s->w, k->whole && k->whole_reason ? k->whole_reason : "", &mf.whole_reason);
 	if (!err)
 		err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
+	if (!err)
+		err = attrs_add(s, k);
 	s->report.kernels++;
 	s->report.kernels_whole += k->whole;
 	return err ? err : fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));

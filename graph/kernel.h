@@ -25,12 +25,17 @@ struct fdry_param {
 	uint16_t size;   /* bytes */
 };
 
-/* Function attributes that launches depend on, as a table: FDRY_FUNC_ATTR(id in formats, CUfunction_attribute, default). */
+/* Every function attribute that can be set: X(id in formats, CUfunction_attribute, name, what a fresh one has). Ids are never
+ * used twice. What else a function has is compiled into it. */
 #define FDRY_FUNC_ATTRS(X) \
 	X(0, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, max_dynamic_shared, 0) \
 	X(1, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, carveout, -1) \
-	X(2, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, non_portable_cluster, 0)
-#define FDRY_FUNC_ATTR_COUNT 3
+	X(2, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, non_portable_cluster, 0) \
+	X(3, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, required_cluster_width, 0) \
+	X(4, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, required_cluster_height, 0) \
+	X(5, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, required_cluster_depth, 0) \
+	X(6, CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, cluster_scheduling_policy, 0)
+#define FDRY_FUNC_ATTR_COUNT 7
 
 /* One kernel, as formats and graph objects know it. */
 struct fdry_kernel {

@@ -85,14 +85,43 @@ static int owner_find(const struct fdry_driver *drv, struct found *f)
 	return err;
 }
 
-static int attrs_get(const struct fdry_driver *drv, struct found *f)
-{
-	int err = 0;
+struct attr {
+	CUfunction_attribute attr;
+	int32_t fresh;
+};
 
-	/* The function's: that is what a launch in this context sees. */
-#define X(id, attr, name, fresh) if (!err) err = fdry_call(drv, cuFuncGetAttribute, &f->attrs[id], attr, f->func);
+static const struct attr attrs[FDRY_FUNC_ATTR_COUNT] = {
+#define X(id, attr, name, fresh) [id] = { attr, fresh },
 	FDRY_FUNC_ATTRS(X)
 #undef X
+};
+
+/*
+ * A program sets an attribute of the kernel, of the context's function, or of both, and a
+ * node does not say by which it was launched. What was set counts; of two, the function's,
+ * as in a launch. Of shared memory the more: it is a limit.
+ */
+static int32_t attr_pick(const struct attr *a, int32_t func, int32_t kern)
+{
+	if (a->attr == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		return func > kern ? func : kern;
+	return func != a->fresh ? func : kern;
+}
+
+static int attrs_get(const struct fdry_kernel_set *set, struct found *f)
+{
+	int32_t kern;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < FDRY_FUNC_ATTR_COUNT && !err; i++) {
+		err = fdry_call(set->drv, cuFuncGetAttribute, &f->attrs[i], attrs[i].attr, f->func);
+		if (err || !f->kern)
+			continue;
+		err = fdry_call(set->drv, cuKernelGetAttribute, &kern, attrs[i].attr, f->kern, set->dev);
+		if (!err)
+			f->attrs[i] = attr_pick(&attrs[i], f->attrs[i], kern);
+	}
 	return err;
 }
 
@@ -300,7 +329,7 @@ static int found_intern(struct fdry_kernel_set *set, struct found *f, uint32_t *
 	uint32_t code = 0;
 	int err;
 
-	err = attrs_get(set->drv, f);
+	err = attrs_get(set, f);
 	if (!err)
 		err = params_get(set->drv, f);
 	if (!err)
@@ -355,6 +384,7 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 	if (!set)
 		return fdry_nomem();
 	set->drv = drv;
+	set->dev = dev;
 	set->cc = (unsigned int)(10 * major + minor);
 	set->find = find;
 	set->find_arg = arg;

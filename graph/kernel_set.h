@@ -44,6 +44,7 @@ struct fdry_set_handle {
 
 struct fdry_kernel_set {
 	const struct fdry_driver *drv;
+	CUdevice dev;
 	unsigned int cc; /* 10 * major + minor */
 	fdry_code_find_fn find;
 	void *find_arg;

@@ -60,6 +60,18 @@ CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary library)
 	return res;
 }
 
+/* A graph may know such a function by its module alone. */
+CUresult cuKernelGetFunction(CUfunction *ret, CUkernel kern)
+{
+	CUresult res = fdry_real(cuKernelGetFunction)(ret, kern);
+	CUlibrary library;
+	CUmodule module;
+
+	if (!res && !fdry_real(cuKernelGetLibrary)(&library, kern) && !fdry_real(cuFuncGetModule)(&module, *ret))
+		fdry_note_alias(library, module);
+	return res;
+}
+
 /* A file as it was before the driver read it. */
 struct file {
 	int fd;

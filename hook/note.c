@@ -226,7 +226,7 @@ void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
 
 void fdry_note_alias(CUlibrary library, CUmodule module)
 {
-	struct note *n = calloc(1, sizeof(*n)), *of;
+	struct note *n = calloc(1, sizeof(*n)), *of, *known;
 
 	if (!n || fdry_find_forked()) {
 		free(n);
@@ -234,6 +234,9 @@ void fdry_note_alias(CUlibrary library, CUmodule module)
 	}
 	pthread_mutex_lock(&lock);
 	of = table_get(&libraries, library);
+	known = table_get(&modules, module);
+	if (of && known && known->code.library == library && known->code.data == of->code.data)
+		of = NULL; /* said before */
 	if (of) {
 		of->shown = true;
 		n->code = of->code;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/manifest.h"
+#include "graph/kernel.h"
 #include "mm/region.h"
 
 #define BASE 0x500000000000ull
@@ -176,6 +177,18 @@ DAMAGE(kernel_object, entry(w, kernels, struct fdry_mf_kernel, 0).object = 1)
 DAMAGE(kernel_params, entry(w, kernels, struct fdry_mf_kernel, 0).param_count = 3)
 DAMAGE(kernel_params_wrap, entry(w, kernels, struct fdry_mf_kernel, 0).param_first = UINT32_MAX)
 DAMAGE(kernel_reserved, entry(w, kernels, struct fdry_mf_kernel, 0).attrs[3] = 1)
+static void attr_put(struct fdry_manifest_writer *w, uint32_t kernel, uint32_t id, int32_t value, uint32_t reserved)
+{
+	put(w->attrs, (struct fdry_mf_attr){ kernel, id, value, reserved });
+}
+
+DAMAGE(attr_kernel, attr_put(w, 1, 3, 1, 0))
+DAMAGE(attr_inline, attr_put(w, 0, 2, 1, 0))
+DAMAGE(attr_zero, attr_put(w, 0, 3, 0, 0))
+DAMAGE(attr_reserved, attr_put(w, 0, 3, 1, 1))
+DAMAGE(attr_twice, attr_put(w, 0, 3, 1, 0); attr_put(w, 0, 3, 1, 0))
+DAMAGE(attr_order, attr_put(w, 0, 4, 1, 0); attr_put(w, 0, 3, 1, 0))
+DAMAGE(attr_unknown, attr_put(w, 0, FDRY_FUNC_ATTR_COUNT, 1, 0))
 DAMAGE(fact_order, entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
 DAMAGE(fact_string, entry(w, facts, struct fdry_mf_fact, 1).value = 1u << 30)
 DAMAGE(limit_unknown, entry(w, limits, struct fdry_mf_limit, 0).limit = 1)
@@ -215,6 +228,13 @@ static const struct damage damages[] = {
 	{ "kernel 0 has parameters that are not there", FDRY_E_BADIMAGE, kernel_params },
 	{ "kernel 0 has parameters that are not there", FDRY_E_BADIMAGE, kernel_params_wrap },
 	{ "kernel 0 names what is not there", FDRY_E_BADIMAGE, kernel_reserved },
+	{ "function attribute 0 belongs to no kernel", FDRY_E_BADIMAGE, attr_kernel },
+	{ "function attribute 0 belongs to no kernel or is none", FDRY_E_BADIMAGE, attr_inline },
+	{ "function attribute 0 belongs to no kernel or is none", FDRY_E_BADIMAGE, attr_zero },
+	{ "function attribute 0 belongs to no kernel or is none", FDRY_E_BADIMAGE, attr_reserved },
+	{ "function attribute 1 is out of order", FDRY_E_BADIMAGE, attr_twice },
+	{ "function attribute 1 is out of order", FDRY_E_BADIMAGE, attr_order },
+	{ "relies on a function attribute 7", FDRY_E_VERSION, attr_unknown },
 	{ "fact 1 is out of order", FDRY_E_BADIMAGE, fact_order },
 	{ "fact 1 has no key or value", FDRY_E_BADIMAGE, fact_string },
 	{ "limit 0 is out of order", FDRY_E_BADIMAGE, limit_reserved },

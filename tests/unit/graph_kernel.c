@@ -39,6 +39,39 @@ START_TEST(handles_become_one_kernel)
 }
 END_TEST
 
+/* Of the kernel, of the function, of both: what was set is what counts. */
+START_TEST(attributes_of_kernels_and_functions)
+{
+	struct fdry_kernel_set *set;
+	struct paper_kernel *k;
+	const int32_t *attrs;
+
+	paper_begin();
+	set = set_new();
+	k = kernel_of(load_file("plain.90.cubin"), "scale");
+	k->kernel_attrs[0] = 100000;
+	k->kernel_attrs[1] = 30;
+	k->attrs[2] = 1;
+	k->attrs[3] = 4;
+	k->kernel_attrs[3] = 2;
+	k->kernel_attrs[6] = 2;
+	attrs = fdry_kernel_set_get(set, intern(set, k, true))->attrs;
+	ck_assert_int_eq(attrs[0], 100000);
+	ck_assert_int_eq(attrs[1], 30);
+	ck_assert_int_eq(attrs[2], 1);
+	ck_assert_int_eq(attrs[3], 4);
+	ck_assert_int_eq(attrs[4], 0);
+	ck_assert_int_eq(attrs[6], 2);
+	/* A function of a module has no kernel beside it. */
+	k = kernel_of(load_file("plain.90.cubin"), "scale");
+	k->kernel_attrs[0] = 100000;
+	attrs = fdry_kernel_set_get(set, intern(set, k, false))->attrs;
+	ck_assert_int_eq(attrs[0], 49152);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 START_TEST(many_handles)
 {
 	struct paper_kernel copies[1500];
@@ -254,6 +287,8 @@ START_TEST(bank_brings_back_kernels)
 	kernel_of(l, "bump")->attrs[0] = 200000;
 	kernel_of(l, "bump")->attrs[2] = 1;
 	kernel_of(again, "alone")->attrs[1] = 50;
+	kernel_of(again, "alone")->attrs[3] = 2;
+	kernel_of(again, "alone")->attrs[6] = 1;
 	intern(set, kernel_of(l, "bump"), true);
 	intern(set, kernel_of(l, "alone"), true);
 	intern(set, kernel_of(l, "bump_by"), true);
@@ -276,6 +311,10 @@ START_TEST(bank_brings_back_kernels)
 	ck_assert_ptr_ne(f, g);
 	ck_assert_int_eq(f->attrs[1], -1);
 	ck_assert_int_eq(g->attrs[1], 50);
+	ck_assert_int_eq(g->attrs[3], 2);
+	ck_assert_int_eq(g->attrs[4], 0);
+	ck_assert_int_eq(g->attrs[6], 1);
+	ck_assert_int_eq(f->attrs[6], 0);
 	fdry_kernel_bank_free(bank);
 	ck_assert_uint_eq(paper.unloaded, 3);
 	fdry_kernel_set_free(set);
@@ -381,6 +420,7 @@ int main(void)
 	TCase *tc = tcase_create("kernel");
 
 	tcase_add_test(tc, handles_become_one_kernel);
+	tcase_add_test(tc, attributes_of_kernels_and_functions);
 	tcase_add_test(tc, many_handles);
 	tcase_add_test(tc, parameters);
 	tcase_add_test(tc, parameters_must_agree);

@@ -22,7 +22,8 @@ struct load;
 struct paper_kernel {
 	struct load *l;
 	const struct fdry_cubin_kernel *k;
-	int attrs[FDRY_FUNC_ATTR_COUNT];
+	int attrs[FDRY_FUNC_ATTR_COUNT];        /* of the function ... */
+	int kernel_attrs[FDRY_FUNC_ATTR_COUNT]; /* ... and of the kernel */
 };
 
 /* One load of a cubin: a CUlibrary and a CUmodule at once. */
@@ -88,7 +89,7 @@ static inline struct load *load_new(struct fdry_span bytes)
 	ck_assert_msg(!fdry_cubin_parse(l->bytes, &l->c), "%s", fdry_last_error());
 	ck_assert_uint_le(l->c->nkernels, KERNELS_MAX);
 	for (i = 0; i < l->c->nkernels; i++)
-		l->kernels[i] = (struct paper_kernel){ l, &l->c->kernels[i], { 49152, -1, 0 } };
+		l->kernels[i] = (struct paper_kernel){ l, &l->c->kernels[i], { 49152, -1 }, { 49152, -1 } };
 	variables_make(l);
 	addresses_make(l);
 	l->code.data = l->bytes.data;
@@ -181,6 +182,14 @@ static inline CUresult func_get_attr(int *ret, CUfunction_attribute attr, CUfunc
 	return CUDA_SUCCESS;
 }
 
+static inline CUresult kernel_get_attr(int *ret, CUfunction_attribute attr, CUkernel k, CUdevice dev)
+{
+	CALL();
+	ck_assert_int_eq(dev, 0);
+	*ret = ((struct paper_kernel *)(void *)k)->kernel_attrs[attr_index(attr)];
+	return CUDA_SUCCESS;
+}
+
 static inline CUresult func_set_attr(CUfunction f, CUfunction_attribute attr, int value)
 {
 	CALL();
@@ -190,8 +199,10 @@ static inline CUresult func_set_attr(CUfunction f, CUfunction_attribute attr, in
 
 static inline CUresult kernel_set_attr(CUfunction_attribute attr, int value, CUkernel k, CUdevice dev)
 {
+	CALL();
 	ck_assert_int_eq(dev, 0);
-	return func_set_attr((CUfunction)k, attr, value);
+	((struct paper_kernel *)(void *)k)->kernel_attrs[attr_index(attr)] = value;
+	return CUDA_SUCCESS;
 }
 
 static inline CUresult func_param(CUfunction f, size_t i, size_t *offset, size_t *size)
@@ -325,7 +336,7 @@ static inline void paper_begin(void)
 		.version = 13000,
 		.cuDeviceGetAttribute = get_attribute, .cuKernelGetLibrary = kernel_library,
 		.cuKernelGetFunction = kernel_function, .cuFuncGetModule = func_module, .cuFuncGetName = func_name,
-		.cuFuncGetAttribute = func_get_attr, .cuFuncSetAttribute = func_set_attr,
+		.cuFuncGetAttribute = func_get_attr, .cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,
 		.cuKernelSetAttribute = kernel_set_attr, .cuFuncGetParamInfo = func_param,
 		.cuLibraryGetGlobal = library_global, .cuModuleGetGlobal_v2 = module_global,
 		.cuMemcpyDtoH_v2 = copy_back, .cuLibraryLoadData = library_load, .cuLibraryGetKernel = library_kernel,
