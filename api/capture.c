@@ -11,15 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/base.h"
 #include "api/opts.h"
 #include "api/tensor.h"
-
-/* Where no kernel places a program, its heap or its libraries: programs begin at
- * 0x555555554000 and, with as many random bits as distributions choose, up to 16 TiB above.
- * Its upper half is no likely dimension of a tensor, so that two numbers side by side do
- * not look like an address. */
-#define DEFAULT_BASE 0x4fda00000000ull
-#define DEFAULT_SIZE (1ull << 40)
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
 {
@@ -48,6 +42,22 @@ static void context_release(struct fdry_capture *cap)
 	fdry_driver_close(cap->drv);
 }
 
+/* The region, of the size asked for or else of the largest that is free. */
+static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts *o)
+{
+	struct fdry_placed *p = &cap->placed;
+	int err;
+
+	p->base = o->base ? o->base : fdry_base_for_name(o->name);
+	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
+	err = fdry_standin_result(cap->hook, cap->hook->region_begin(p->base, p->size));
+	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size && p->size > FDRY_REGION_SIZE_MIN) {
+		p->size /= 2;
+		err = fdry_standin_result(cap->hook, cap->hook->region_begin(p->base, p->size));
+	}
+	return fdry_placed_fail(err, p->base, p->size);
+}
+
 static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
 	const struct fdry_hook *hook = cap->hook;
@@ -57,14 +67,15 @@ static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts
 	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;
-	err = fdry_standin_result(hook, hook->region_begin(o->base ? o->base : DEFAULT_BASE,
-							   o->size ? o->size : DEFAULT_SIZE));
+	err = region_begin(cap, o);
 	if (!err && o->preallocate) {
 		err = fdry_standin_result(hook, hook->region_preallocate(o->preallocate));
 		if (err)
 			hook->region_end();
 	}
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+	if (!err)
+		fdry_placed_add(&cap->placed);
 	return err;
 }
 
@@ -86,6 +97,7 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	if (!cap)
 		return fdry_nomem();
 	cap->pid = getpid();
+	memcpy(cap->placed.what, "a capture", sizeof("a capture"));
 	pthread_mutex_init(&cap->lock, NULL);
 	err = fdry_standin_find(&cap->hook);
 	if (err)
@@ -123,6 +135,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 	if (!cap)
 		return;
 	if (cap->pid == getpid()) {
+		fdry_placed_remove(&cap->placed);
 		(void)cap->hook->region_end();
 		context_release(cap);
 	}

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "api/base.h"
 #include "api/foundry.h"
 #include "api/standin.h"
 #include "arch/buf.h"
@@ -36,6 +37,7 @@ struct fdry_capture {
 	CUdevice device;
 	CUcontext ctx; /* its primary context, retained */
 	pid_t pid;     /* of the process that began it */
+	struct fdry_placed placed; /* its region */
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs; /* arrays of the structs above */

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "api/base.h"
 #include "api/foundry.h"
 #include "api/manifest.h"
 #include "arch/driver.h"
@@ -42,6 +43,7 @@ struct fdry_image {
 	struct fdry_buf bytes;     /* the manifest */
 	struct fdry_manifest m;
 	struct fdry_region *region;
+	struct fdry_placed placed; /* its addresses */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */

@@ -10,6 +10,7 @@
  *	         | kernel and graph objects, by several threads ......
  *	                                      | memory, content   |
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,9 +123,16 @@ static void limits_restore(struct fdry_image *img)
 
 static int plan_map(struct fdry_image *img, const struct fdry_plan *plan)
 {
+	char hex[FDRY_OID_HEX_SIZE];
 	size_t i;
 	int err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
 
+	if (err)
+		return fdry_placed_fail(err, plan->base, plan->size);
+	img->placed.base = plan->base;
+	img->placed.size = plan->size;
+	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s", fdry_oid_hex(&img->id, hex));
+	fdry_placed_add(&img->placed);
 	for (i = 0; i < fdry_plan_count(plan) && !err; i++)
 		err = fdry_region_back(img->region, fdry_plan_range(plan, i)->addr, fdry_plan_range(plan, i)->size);
 	img->report.mapped_bytes = plan->mapped;
@@ -415,8 +423,10 @@ void fdry_image_unload(struct fdry_image *img)
 
 	if (!img)
 		return;
-	if (img->ctx && img->pid == getpid())
+	if (img->ctx && img->pid == getpid()) {
+		fdry_placed_remove(&img->placed);
 		device_release(img);
+	}
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_buf_release(&img->execs[i].bytes);
 	if (img->drv)

@@ -64,7 +64,7 @@ class Driver:
 def capture(store):
     import foundry
     cuda = None
-    with foundry.Capture() as cap:
+    with foundry.Capture(name="adder" if "named" in sys.argv else None) as cap:
         cuda = Driver()
         a, b, c = (cuda.alloc(v) for v in ([0.0] * N, [float(i) for i in range(N)], [0.0] * N))
         cap.add_graph(7, cuda.graph(a, b, c), name="add")
@@ -149,6 +149,19 @@ class Roundtrip(unittest.TestCase):
             with self.assertRaises(foundry.Error) as e:
                 store.needs("nobody")
             self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+
+    def test_bases_by_name(self):
+        import foundry
+        child(self.store)
+        with foundry.Store(self.store) as store:
+            self.assertEqual(store.needs("adder").base, foundry.base_for_name())
+            default = foundry.load("adder", store=store)
+            child(self.store, "named")
+            self.assertEqual(store.needs("adder").base, foundry.base_for_name("adder"))
+            with foundry.load("adder", store=store) as img:
+                for each in (default, img):
+                    self.assertEqual(self.numbers(each, 3.0), [3.0 + 2 * i for i in range(N)])
+            default.close()
 
     def test_errors_have_names(self):
         import foundry

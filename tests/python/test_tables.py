@@ -77,7 +77,7 @@ class Tables(unittest.TestCase):
             with self.subTest(name):
                 c = declared[name][0]
                 expected = {"void": None, "int": ctypes.c_int, "size_t": ctypes.c_size_t,
-                            "const char *": ctypes.c_char_p}[c]
+                            "fdry_devptr": ctypes.c_uint64, "const char *": ctypes.c_char_p}[c]
                 self.assertEqual(expected, result)
 
     def test_functions_that_can_fail_are_checked(self):

@@ -11,11 +11,11 @@ A program that imports torch first starts with `python -m foundry run program.py
 """
 from ._lib import Error, lib
 from .activate import activate, environment
-from .capture import Capture, Sealed
+from .capture import Capture, Sealed, base_for_name
 from .image import Image, load
 from .store import Store
 
-__all__ = ["Capture", "Error", "Image", "Sealed", "Store", "activate", "environment", "load"]
+__all__ = ["Capture", "Error", "Image", "Sealed", "Store", "activate", "base_for_name", "environment", "load"]
 __version__ = lib.fdry_version().decode()
 
 

@@ -25,7 +25,7 @@ class Fact(Structure):
 
 class CaptureOpts(Structure):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
-                ("size", c_uint64), ("preallocate", c_uint64)]
+                ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p)]
 
 
 class LoadOpts(Structure):
@@ -108,6 +108,7 @@ OTHERS = {
     "fdry_error_errno": (c_int, [c_int]),
     "fdry_version": (c_char_p, []),
     "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
+    "fdry_base_for_name": (c_uint64, [c_char_p]),
     "fdry_dtype_size": (c_size_t, [c_uint32]),
     "fdry_store_close": (None, [STORE]),
     "fdry_capture_end": (None, [CAPTURE]),

@@ -21,6 +21,11 @@ class Sealed:
         return f"<Sealed {self.id[:12]}: {self.graphs} graphs, {self.kernels} kernels>"
 
 
+def base_for_name(name=None):
+    """The device address at which captures of this name begin; without a name, the default one."""
+    return lib.fdry_base_for_name(name.encode() if name else None)
+
+
 class Capture:
     """Device memory at fixed addresses, and what is to be sealed.
 
@@ -33,13 +38,15 @@ class Capture:
             capture.tensor("y", y, use="output")
             sealed = capture.seal(store, "my-model")
 
-    base: first device address (0: the default), size: bytes of addresses (0: 1 TiB),
-    preallocate: bytes of memory to map ahead, device: ordinal.
+    name: of the workload, such as its ref: images of different names have different addresses, so
+    that one process can load several. base: first device address (0: by the name), size: bytes of
+    addresses (0: as much as is free there, at most 1 TiB), preallocate: bytes of memory to map
+    ahead, device: ordinal.
     """
 
-    def __init__(self, base=0, size=0, preallocate=0, device=0):
+    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
-                                preallocate=preallocate)
+                                preallocate=preallocate, name=name.encode() if name else None)
         self._handle = _lib.CAPTURE()
         self._device = device
         self._graphs = []  # kept alive until the capture ends

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hundred starts: each a process that imports torch and captures at its base; none may be refused.
+
+Half of them have the default base, half one by name; every fourth runs without a limit on
+the stack, which places libraries elsewhere. FOUNDRY_STARTS: another number than a hundred.
+"""
+import concurrent.futures
+import os
+import resource
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "api", "python"))
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
+                                                      "libfoundry.so.0"))
+STARTS = int(os.environ.get("FOUNDRY_STARTS", "100"))
+AT_ONCE = 8
+
+
+def start(name):
+    import foundry
+    import torch
+    with foundry.Capture(name=name or None):
+        x = torch.ones(1 << 20, device="cuda")
+        assert x.sum().item() == 1 << 20
+        base = foundry.base_for_name(name)
+        assert base <= x.data_ptr() < base + (1 << 40), hex(x.data_ptr())
+
+
+def no_stack_limit():
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+
+
+def run(i):
+    name = f"model-{i}/decode" if i % 2 else ""
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), "start", name], capture_output=True, text=True,
+                          check=False, preexec_fn=no_stack_limit if i % 4 == 0 else None)
+    if done.returncode:
+        print(f"start {i} '{name}':", *(done.stdout + done.stderr).strip().splitlines()[-1:])
+    return done.returncode == 0
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if torch is None or not torch.cuda.is_available():
+        print("SKIP: no GPU, or none with PyTorch")
+        sys.exit(77)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        good = sum(pool.map(run, range(STARTS)))
+    print(f"{100 * good // STARTS}%: Checks: {STARTS}, Failures: {STARTS - good}, Errors: 0")
+    sys.exit(good != STARTS)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["start"]:
+        start(sys.argv[2])
+    else:
+        main()
