@@ -10,6 +10,7 @@
 #include "mm/vmm.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "arch/log.h"
@@ -153,29 +154,50 @@ static int check_granule(struct fdry_vmm *v)
 	return 0;
 }
 
-/* Seen on driver 580: a hint is not looked at where fewer addresses are asked for. */
+/*
+ * Seen on driver 580: small reservations come from a pool of the driver's own, and their hint is not looked at. What is
+ * small differs: below 32 MiB in a process that did nothing else, below 512 MiB in one that has used PyTorch.
+ */
 #define RESERVE_MIN (32ull << 20)
-
-static uint64_t reserved_size(const struct fdry_vmm *v)
-{
-	return v->size < RESERVE_MIN ? RESERVE_MIN : v->size;
-}
+#define RESERVE_MAX (1ull << 40)
 
 /* The driver takes the base as a hint and answers with another address where it is taken. */
-static int reserve(struct fdry_vmm *v)
+static int reserve_once(struct fdry_vmm *v, uint64_t size, bool *found)
 {
 	CUdeviceptr got = 0;
-	char what[600];
-	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, reserved_size(v), 0, v->base, 0);
+	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, size, 0, v->base, 0);
 
-	if (ret)
-		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
-	if (got == v->base)
-		return 0;
-	fdry_call_raw(v->drv, cuMemAddressFree, got, reserved_size(v));
+	*found = !ret && got == v->base;
+	if (*found)
+		v->reserved = size;
+	else if (!ret)
+		fdry_call_raw(v->drv, cuMemAddressFree, got, size);
+	return ret;
+}
+
+static int taken(const struct fdry_vmm *v)
+{
+	char what[600];
+
 	fdry_maps_describe(v->base, v->base + v->size, what, sizeof(what));
 	return fdry_fail(FDRY_E_TAKEN, "the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
 			 "the region earlier in the process", v->base, v->base + v->size, what);
+}
+
+static int reserve(struct fdry_vmm *v)
+{
+	uint64_t size = v->size < RESERVE_MIN ? RESERVE_MIN : v->size;
+	bool found;
+	int ret = reserve_once(v, size, &found);
+
+	if (ret)
+		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
+	/* Was it small, or is something there? */
+	while (!found && !ret && size < RESERVE_MAX) {
+		size *= 2;
+		ret = reserve_once(v, size, &found);
+	}
+	return found ? 0 : taken(v);
 }
 
 static int set_up(struct fdry_vmm *v)
@@ -218,7 +240,7 @@ void fdry_vmm_release(struct fdry_vmm *v)
 	CUresult res;
 
 	fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
-	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, reserved_size(v));
+	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, v->reserved);
 	if (res)
 		fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", v->base, v->base + v->size, (int)res);
 	if (!err)

@@ -28,6 +28,7 @@ struct fdry_vmm {
 	CUstream stream;
 	CUdeviceptr base;
 	uint64_t size;    /* bytes */
+	uint64_t reserved; /* what was reserved for them, at least size */
 	uint64_t granule; /* what memory is mapped in, bytes: the driver's granularity, at least FDRY_ALLOC_BLOCK */
 };
 

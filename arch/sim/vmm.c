@@ -77,14 +77,19 @@ static void *vacant_aligned(size_t size, size_t align)
 	return (void *)start;
 }
 
-#define HINT_MIN ((size_t)32 << 20)
+/* Seen on the real driver: smaller reservations come from a pool of its own. How small differs. */
+static size_t hint_min(void)
+{
+	const char *mib = getenv("FDRY_SIM_HINT_MIN");
+
+	return (mib ? (size_t)strtoul(mib, NULL, 10) : 32) << 20;
+}
 
 static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
 {
 	void *p = NULL;
 
-	/* Seen on the real driver: smaller reservations come from a pool of its own. */
-	if (hint && hint % align == 0 && size >= HINT_MIN)
+	if (hint && hint % align == 0 && size >= hint_min())
 		p = vacant(addr_ptr(hint), size, MAP_FIXED_NOREPLACE);
 	if (p && p != addr_ptr(hint)) { /* a kernel that takes it for a mere hint */
 		munmap(p, size);

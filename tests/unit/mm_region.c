@@ -341,6 +341,31 @@ static const char *taken(CUdeviceptr base)
 	return fdry_last_error();
 }
 
+/* A process in which the driver looks at the hints of large reservations alone. */
+START_TEST(small_regions_get_their_base)
+{
+	const CUdeviceptr base = BASE + 4096 * MiB;
+	struct fdry_region *r, *other = NULL;
+	CUdeviceptr p;
+	long before = test_sim_live(NULL);
+
+	ck_assert(!setenv("FDRY_SIM_HINT_MIN", _i ? "512" : "32", 1));
+	ck_assert_int_eq(fdry_region_new(drv, 0, base, 4 * MiB, &r), 0);
+	ck_assert_int_eq(fdry_region_alloc(r, 100, 0, &p), 0);
+	ck_assert_uint_eq(p, base);
+	ck_assert_uint_eq(fdry_region_size(r), 4 * MiB);
+	ck_assert_int_eq(fdry_region_alloc(r, 4 * MiB, 0, &p), -FDRY_E_RANGE);
+	/* The other would begin in what was reserved beyond the region. */
+	ck_assert_int_eq(fdry_region_new(drv, 0, base + 16 * MiB, 4 * MiB, &other), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_new(drv, 0, base + 1024 * MiB, 4 * MiB, &other), 0);
+	fdry_region_free(other);
+	fdry_region_free(r);
+	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(fdry_region_new(drv, 0, base + 16 * MiB, 4 * MiB, &other), 0);
+	fdry_region_free(other);
+}
+END_TEST
+
 START_TEST(taken_addresses_name_who_has_them)
 {
 	void *there = (void *)(uintptr_t)(BASE + SIZE + 8 * MiB);
@@ -416,6 +441,7 @@ int main(void)
 	tcase_add_test(tc, the_offset_stays_above_what_lives);
 	tcase_add_test(tc, a_region_must_fit);
 	tcase_add_test(tc, taken_addresses_name_who_has_them);
+	tcase_add_loop_test(tc, small_regions_get_their_base, 0, 2);
 	tcase_add_test(tc, backed_ranges);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
