@@ -250,7 +250,8 @@ static int choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, uns
 
 	if (e->kind == FDRY_FATBIN_ELF || e->kind == FDRY_FATBIN_PTX)
 		score = entry_score(e, cc);
-	if (!score || score < c->score)
+	/* Of two cubins that suit equally well the driver takes the first; of two texts, now the one, now the other. */
+	if (!score || score < c->score || (score == c->score && e->kind == FDRY_FATBIN_ELF))
 		return 0;
 	err = entry_relocatable(e, &skip);
 	if (err || skip)
@@ -283,8 +284,8 @@ static int fatbin_find(struct fdry_span bytes, unsigned int cc, struct fdry_devc
 		return fdry_fail(FDRY_E_NOENT, "the fatbin holds no code for compute capability %u.%u; rebuild the "
 				 "library for it", cc / 10, cc % 10);
 	if (c.twice)
-		return fdry_fail(FDRY_E_BADCODE, "the fatbin holds two entries for sm_%u; which one the driver uses "
-				 "is unknown, so rebuild the library with one", c.best.arch);
+		return fdry_fail(FDRY_E_BADCODE, "the fatbin holds two PTX entries for compute_%u; which one the driver "
+				 "uses is unknown, so rebuild the library with one", c.best.arch);
 	return fdry_fatbin_unpack(&c.best, ret);
 }
 

@@ -181,8 +181,38 @@ START_TEST(relocatable_and_unknown_entries_do_not_count)
 	ck_assert_int_eq(made_choice(&m, 90), -FDRY_E_NOENT);
 	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
 	ck_assert_int_eq(made_choice(&m, 90), 'p');
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* As tests/gpu/fatbin_choice.c sees the driver do it. */
+START_TEST(first_of_equal_cubins)
+{
+	struct made m;
+
+	made_begin(&m);
+	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
 	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 't');
-	ck_assert_int_eq(made_choice(&m, 90), -FDRY_E_BADCODE); /* which of the two? */
+	ck_assert_int_eq(made_choice(&m, 90), 'p');
+	made_entry(&m, FDRY_FATBIN_ELF, 90, FDRY_FATBIN_EXACT, 'a');
+	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'u');
+	made_entry(&m, FDRY_FATBIN_ELF, 90, FDRY_FATBIN_EXACT, 'b');
+	ck_assert_int_eq(made_choice(&m, 90), 'a');
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+START_TEST(equal_texts_are_refused)
+{
+	struct made m;
+
+	made_begin(&m);
+	made_entry(&m, FDRY_FATBIN_PTX, 90, 0, 0);
+	made_entry(&m, FDRY_FATBIN_PTX, 80, 0, 0);
+	made_entry(&m, FDRY_FATBIN_PTX, 90, 0, 0);
+	ck_assert_int_eq(made_choice(&m, 90), -FDRY_E_BADCODE);
+	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
+	ck_assert_int_eq(made_choice(&m, 90), 'p');
 	fdry_buf_release(&m.b);
 }
 END_TEST
@@ -335,6 +365,8 @@ int main(void)
 	tcase_add_test(tc, exact_before_family_before_plain);
 	tcase_add_test(tc, highest_minor_version);
 	tcase_add_test(tc, relocatable_and_unknown_entries_do_not_count);
+	tcase_add_test(tc, first_of_equal_cubins);
+	tcase_add_test(tc, equal_texts_are_refused);
 	tcase_add_test(tc, nothing_behind_it_is_looked_at);
 	tcase_add_loop_test(tc, bad_field, 0, (int)(sizeof(bad_fields) / sizeof(bad_fields[0])));
 	tcase_add_loop_test(tc, absurd_sizes_take_no_memory, 0, 2);

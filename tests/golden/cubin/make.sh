@@ -22,6 +22,9 @@ for file in plain vars calls shared syscalls; do
 		nvcc -cubin -arch="sm_$arch" "$file.cu" -o "$file.$arch.cubin"
 	done
 done
+for arch in 80 90 90a; do
+	nvcc -cubin -arch="sm_$arch" who.cu -o "who.$arch.cubin"
+done
 nvcc -cubin -lineinfo -arch=sm_90a plain.cu -o plain.90a.cubin
 nvcc -cubin -arch=sm_100 vars.cu -o vars.100.cubin
 
