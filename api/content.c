@@ -96,19 +96,6 @@ static unsigned int threads_for(uint64_t bytes, unsigned int most)
 	return n < bytes / BYTES_A_THREAD ? n : (unsigned int)(bytes / BYTES_A_THREAD);
 }
 
-static int chunks_upload(const struct fdry_image *img, struct fdry_pool *pool, struct fdry_upload *up, const struct ready *r)
-{
-	uint32_t i;
-	int err = 0;
-
-	for (i = 0; i < img->m.n_chunks && !err; i++) {
-		err = fdry_pool_wait(pool, i);
-		if (!err)
-			err = fdry_upload_add(up, img->m.chunks[i].addr, r->chunks[i]);
-	}
-	return err ? err : fdry_upload_finish(up);
-}
-
 static uint64_t content_bytes(const struct fdry_image *img)
 {
 	uint64_t bytes = 0;
@@ -117,6 +104,27 @@ static uint64_t content_bytes(const struct fdry_image *img)
 	for (i = 0; i < img->m.n_chunks; i++)
 		bytes += img->m.chunks[i].size;
 	return bytes;
+}
+
+static int chunks_upload(struct fdry_image *img, struct fdry_pool *pool, struct fdry_upload *up, const struct ready *r)
+{
+	uint64_t total = content_bytes(img), done = 0;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_chunks && !err; i++) {
+		err = fdry_pool_wait(pool, i);
+		if (!err)
+			err = fdry_upload_add(up, img->m.chunks[i].addr, r->chunks[i]);
+		done += img->m.chunks[i].size;
+		if (!err && done < total)
+			fdry_image_tell(img, FDRY_PHASE_CONTENT, done, total);
+	}
+	if (!err)
+		err = fdry_upload_finish(up);
+	if (!err)
+		fdry_image_tell(img, FDRY_PHASE_CONTENT, total, total);
+	return err;
 }
 
 static int chunks_do(struct fdry_image *img, struct fdry_get *get, struct fdry_upload *up, struct fdry_content *c)

@@ -305,8 +305,34 @@ enum fdry_load_flags {
 				    * boot has already done so */
 	FDRY_LOAD_POISON = 1 << 1, /* fill scratch and external memory with 0xA5: shows reads of
 				    * what nobody wrote */
-	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning */
+	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: takes all the device memory
+				    * that they need */
+	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning */
 };
+
+/* The phases of a load, as told a caller who asked for progress. */
+enum fdry_phase {
+	FDRY_PHASE_MANIFEST = 0, /* found and verified: 1 of 1 */
+	FDRY_PHASE_DRIVER = 1,   /* started, the context there: 1 of 1 */
+	FDRY_PHASE_MEMORY = 2,   /* mapped: bytes */
+	FDRY_PHASE_CONTENT = 3,  /* on its way, at the end there: bytes; again when it is restored */
+	FDRY_PHASE_KERNELS = 4,  /* loaded: kernels */
+	FDRY_PHASE_OBJECTS = 5,  /* verified: bytes */
+	FDRY_PHASE_GRAPHS = 6,   /* built: graphs */
+};
+
+/**
+ * fdry_progress_fn - Hear of a load's progress.
+ * @phase: of enum fdry_phase
+ * @done, @total: of what the phase counts
+ * @ms: since the call of fdry_image_load()
+ *
+ * Called from the thread that loads, from threads of the library that end with the load,
+ * and for graphs from whichever thread built one: the one in the background, or one that
+ * launches. Never twice at the same time. It should return soon, and calls no function that takes the
+ * image; unloading waits for it.
+ */
+typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
 
 /**
  * struct fdry_load_opts - How to load.
@@ -315,11 +341,12 @@ enum fdry_load_flags {
  * @flags: of enum fdry_load_flags
  * @facts: @nfacts facts that the image must have, with equal values
  * @driver: path of the driver; NULL: FOUNDRY_DRIVER, else libcuda.so.1
- * @order: @norder keys of graphs, the one that will be launched first at the front: what
- *        they need is read first. Graphs that it does not name follow as they were sealed
+ * @order: @norder keys of graphs, the one that will be launched first at the front: they are
+ *        read and built in this order. Graphs that it does not name follow as they were sealed
  * @threads: how many may work on the load, the calling one among them; 0: as many as pay
  *        and as the process may use at the same time. One more starts the memory on its way
  * @reserved: zero
+ * @progress: NULL, or what is told of the load's progress, with @progress_arg
  */
 struct fdry_load_opts {
 	size_t sz;
@@ -332,6 +359,8 @@ struct fdry_load_opts {
 	size_t norder;
 	uint32_t threads;
 	uint32_t reserved;
+	fdry_progress_fn progress;
+	void *progress_arg;
 };
 
 /**
@@ -343,15 +372,16 @@ struct fdry_load_opts {
  *
  * Compares identity first; then maps the image's memory at its own addresses in the
  * device's primary context (which it retains), restores content, and loads kernels.
- * Graphs are built at their first launch, or by fdry_image_build(). A capture that goes on
+ * Graphs are built at their first launch, by fdry_image_build(), or in the background
+ * (FDRY_LOAD_BACKGROUND). A capture that goes on
  * in the process is not disturbed. The device's stack limit is raised where kernels need it.
  * Errors: FDRY_E_NOENT, FDRY_E_IDENTITY (names the field), FDRY_E_TAKEN, FDRY_E_NODEVMEM,
  * FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_NODRIVER, FDRY_E_NOGPU.
  */
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 		    struct fdry_image **ret);
-/* Wait for the device, destroy graphs, unload kernels, unmap and release everything. NULL is
- * fine. Not while another thread uses the image, nor while a stream of the device captures:
+/* Wait for the device and for a graph that is being built, destroy graphs, unload kernels, unmap and
+ * release everything. NULL is fine. Not while another thread uses the image, nor while a stream of the device captures:
  * waiting breaks captures. */
 void fdry_image_unload(struct fdry_image *img);
 
@@ -393,12 +423,19 @@ int fdry_image_filled(struct fdry_image *img, const char *name);
 /* Build and upload graph @key now, so that its first launch costs what every launch costs.
  * Does nothing where that was done. */
 int fdry_image_build(struct fdry_image *img, uint64_t key);
+/* Wait until all graphs are built, and build what the background left out: where it could
+ * not build a graph the error of a second try is told, here and at that graph's launch. */
+int fdry_image_wait(struct fdry_image *img);
+/* Build nothing more in the background; what is not built is built at its first launch. */
+int fdry_image_build_stop(struct fdry_image *img);
 /**
  * fdry_image_launch() - Launch a graph.
  * @key: which; FDRY_E_NOKEY where the image has none
  * @stream: a stream of the image's device; NULL is the legacy default stream
  *
- * Asynchronous. Graphs of one image share memory: launches must not overlap, so use one
+ * Asynchronous. A graph that is not built is built at once, before what else is to be built
+ * in the background; where the device has no memory for it (FDRY_E_NODEVMEM) everything else
+ * stays usable. Graphs of one image share memory: launches must not overlap, so use one
  * stream, or order several by events. Refused with FDRY_E_UNBOUND while an external
  * tensor was neither written, copied nor declared filled.
  */
@@ -431,6 +468,8 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  *        graphs, could be launched; 0: not yet
  * @object_bytes: kernel and graph objects, uncompressed
  * @threads: that read objects beside the calling one
+ * @exec_bytes: device memory that went while graphs were built; the driver takes it in large
+ *        pieces, and what others in the process took at the same time counts
  *
  * Phases run side by side, so that their times add up to more than @total_ms: objects are
  * read from the manifest on, beside everything else; memory and content are beside kernels.
@@ -441,7 +480,7 @@ struct fdry_load_report {
 	uint64_t graphs_built, nodes_built;
 	uint64_t mapped_bytes, content_bytes, verified_bytes;
 	double objects_ms, objects_cpu_ms, wait_ms, first_ms, all_ms;
-	uint64_t object_bytes, threads;
+	uint64_t object_bytes, threads, exec_bytes;
 };
 int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report);
 

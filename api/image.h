@@ -4,8 +4,9 @@
  *
  * Manifest and graph objects are verified copies that live as long as the image: no
  * store session outlives the load. Memory, kernels and execs belong to the device's
- * primary context. Locking: @lock guards building, restoring and the set of filled
- * tensors; what else is here does not change after the load.
+ * primary context. Locking: @turn is had by who builds or restores, @lock guards the set of
+ * filled tensors and the report, and is never held for long; what else is here does not
+ * change after the load.
  */
 #ifndef FDRY_API_IMAGE_H
 #define FDRY_API_IMAGE_H
@@ -17,6 +18,7 @@
 #include "api/base.h"
 #include "api/foundry.h"
 #include "api/manifest.h"
+#include "api/threads.h"
 #include "arch/driver.h"
 #include "graph/graph.h"
 #include "mm/region.h"
@@ -48,7 +50,13 @@ struct fdry_image {
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
+	struct fdry_turn turn;
+	struct fdry_builder *builder; /* NULL: none was started */
 	pthread_mutex_t lock;
+	pthread_mutex_t telling;   /* of progress */
+	fdry_progress_fn progress; /* may be NULL */
+	void *progress_arg;
+	uint64_t told;             /* graphs whose building was told */
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
 	_Atomic bool torn;         /* content is half restored */
@@ -64,6 +72,10 @@ void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
 /* FDRY_E_STATE where @stream captures: what is complete on return cannot be a part of a capture. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
+
+/* progress.c: tell the caller who asked for it. No lock or turn of the image is held. */
+void fdry_image_tell(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
+void fdry_image_tell_built(struct fdry_image *img);
 
 /* content.c */
 struct fdry_content {

@@ -15,7 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/builder.h"
 #include "api/clock.h"
+#include "api/exec.h"
 #include "api/identity.h"
 #include "api/image.h"
 #include "api/objects.h"
@@ -214,8 +216,10 @@ static int memory_in_context(struct load *l)
 	if (!err && l->opts->flags & FDRY_LOAD_POISON)
 		err = memory_poison(l->img);
 	r->memory_ms = fdry_lap_ms(&mark);
-	if (!err)
-		err = content_load(l);
+	if (err)
+		return err;
+	fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
+	err = content_load(l);
 	r->content_ms = fdry_lap_ms(&mark);
 	return err;
 }
@@ -242,6 +246,8 @@ static int kernels_load(struct load *l)
 					l->objects, &img->bank);
 
 	img->report.kernels_ms = fdry_lap_ms(&mark);
+	if (!err)
+		fdry_image_tell(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
 	return err;
 }
 
@@ -274,6 +280,8 @@ static int phases(struct load *l)
 	err = driver_start(img, l->opts);
 	img->report.driver_ms = fdry_lap_ms(&l->mark);
 	if (!err)
+		fdry_image_tell(img, FDRY_PHASE_DRIVER, 1, 1);
+	if (!err)
 		err = identity_check(img, l->opts);
 	img->report.manifest_ms += fdry_lap_ms(&l->mark);
 	if (!err)
@@ -300,6 +308,7 @@ static int load_in_session(struct load *l, const char *name)
 	l->img->report.manifest_ms = fdry_lap_ms(&l->mark);
 	if (err)
 		return err;
+	fdry_image_tell(l->img, FDRY_PHASE_MANIFEST, 1, 1);
 	err = phases(l);
 	fdry_objects_free(l->objects);
 	return err;
@@ -317,13 +326,13 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 	err = load_in_session(&l, name);
 	fdry_get_end(l.get);
 	for (i = 0; !err && o->flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
-		err = fdry_image_build(img, img->m.graphs[img->order[i]].key);
+		err = fdry_exec_need(img, img->order[i]);
 	return err;
 }
 
 static int opts_check(const struct fdry_load_opts *o)
 {
-	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD;
+	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND;
 
 	if (o->flags & ~known)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library",
@@ -374,7 +383,11 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 	img = calloc(1, sizeof(*img));
 	if (!img)
 		return fdry_nomem();
+	fdry_turn_init(&img->turn);
 	pthread_mutex_init(&img->lock, NULL);
+	pthread_mutex_init(&img->telling, NULL);
+	img->progress = o.progress;
+	img->progress_arg = o.progress_arg;
 	img->pid = getpid();
 	img->start_ms = start;
 	img->verify = o.flags & FDRY_LOAD_VERIFY;
@@ -384,17 +397,10 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 	if (err)
 		return load_undo(img, err);
 	img->report.total_ms = fdry_now_ms() - start;
+	if (o.flags & FDRY_LOAD_BACKGROUND)
+		fdry_builder_start(img);
 	*ret = img;
 	return 0;
-}
-
-static void exec_destroy(struct fdry_image *img, struct fdry_image_exec *x)
-{
-	CUgraphExec exec = atomic_load(&x->exec);
-
-	if (exec)
-		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
-	fdry_graph_built_release(img->drv, &x->built);
 }
 
 static void device_release(struct fdry_image *img)
@@ -408,7 +414,7 @@ static void device_release(struct fdry_image *img)
 	if (img->report.graphs_built)
 		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
-		exec_destroy(img, &img->execs[i]);
+		fdry_exec_destroy(img, i);
 	fdry_kernel_bank_free(img->bank);
 	fdry_region_free(img->region);
 	if (img->stream)
@@ -423,9 +429,12 @@ void fdry_image_unload(struct fdry_image *img)
 
 	if (!img)
 		return;
-	if (img->ctx && img->pid == getpid()) {
-		fdry_placed_remove(&img->placed);
-		device_release(img);
+	if (img->pid == getpid()) {
+		fdry_builder_free(img);
+		if (img->ctx) {
+			fdry_placed_remove(&img->placed);
+			device_release(img);
+		}
 	}
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_buf_release(&img->execs[i].bytes);
@@ -433,6 +442,8 @@ void fdry_image_unload(struct fdry_image *img)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);
 	fdry_buf_release(&img->bytes);
+	fdry_turn_destroy(&img->turn);
+	pthread_mutex_destroy(&img->telling);
 	pthread_mutex_destroy(&img->lock);
 	free(img->kernels);
 	free(img->execs);

@@ -217,6 +217,8 @@ int fdry_objects_finish(struct fdry_objects *o)
 	r->objects_cpu_ms = stats.cpu_ms;
 	r->object_bytes = o->bytes;
 	r->threads = stats.threads;
+	if (!err)
+		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
 	return err;
 }
 

@@ -65,3 +65,59 @@ int fdry_task_finish(struct fdry_task *t)
 	t->started = false;
 	return fdry_outcome_tell(&t->outcome);
 }
+
+/* --- turns --- */
+
+void fdry_turn_init(struct fdry_turn *t)
+{
+	*t = (struct fdry_turn){ .waiting = 0 };
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->changed, NULL);
+}
+
+void fdry_turn_destroy(struct fdry_turn *t)
+{
+	pthread_cond_destroy(&t->changed);
+	pthread_mutex_destroy(&t->lock);
+}
+
+void fdry_turn_take(struct fdry_turn *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->waiting++;
+	while (t->taken)
+		pthread_cond_wait(&t->changed, &t->lock);
+	t->waiting--;
+	t->taken = true;
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool fdry_turn_take_patiently(struct fdry_turn *t)
+{
+	bool got;
+
+	pthread_mutex_lock(&t->lock);
+	while ((t->taken || t->waiting) && !t->stopped)
+		pthread_cond_wait(&t->changed, &t->lock);
+	got = !t->stopped;
+	if (got)
+		t->taken = true;
+	pthread_mutex_unlock(&t->lock);
+	return got;
+}
+
+void fdry_turn_leave(struct fdry_turn *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->taken = false;
+	pthread_cond_broadcast(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void fdry_turn_stop(struct fdry_turn *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->stopped = true;
+	pthread_cond_broadcast(&t->changed);
+	pthread_mutex_unlock(&t->lock);
+}

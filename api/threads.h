@@ -46,4 +46,24 @@ void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg)
 /* Wait until it is done, or do it; returns what it returned, with its sentence. */
 int fdry_task_finish(struct fdry_task *t) __must_check;
 
+/*
+ * A turn: one at a time does what the turn is for. One thread may be patient: it gets a
+ * turn when nobody else wants one, and can be sent away.
+ */
+struct fdry_turn {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	unsigned int waiting; /* not counting the patient one */
+	bool taken;
+	bool stopped;         /* the patient one is to go */
+};
+
+void fdry_turn_init(struct fdry_turn *t);
+void fdry_turn_destroy(struct fdry_turn *t);
+void fdry_turn_take(struct fdry_turn *t);
+/* False once fdry_turn_stop() was called: no turn then. */
+bool fdry_turn_take_patiently(struct fdry_turn *t) __must_check;
+void fdry_turn_leave(struct fdry_turn *t);
+void fdry_turn_stop(struct fdry_turn *t);
+
 #endif

@@ -28,10 +28,14 @@ class CaptureOpts(Structure):
                 ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p)]
 
 
+PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
+
+
 class LoadOpts(Structure):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
                 ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
-                ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32)]
+                ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
+                ("progress", PROGRESS_FN), ("progress_arg", c_void_p)]
 
 
 class SealReport(Structure):
@@ -48,7 +52,7 @@ class LoadReport(Structure):
             (n, c_uint64) for n in ("graphs_built", "nodes_built", "mapped_bytes", "content_bytes",
                                     "verified_bytes")] + [
             (n, c_double) for n in ("objects_ms", "objects_cpu_ms", "wait_ms", "first_ms", "all_ms")] + [
-            (n, c_uint64) for n in ("object_bytes", "threads")]
+            (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes")]
 
 
 class NeedsExternal(Structure):
@@ -92,6 +96,8 @@ CHECKED = {
     "fdry_image_read": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
+    "fdry_image_build_stop": [IMAGE],
+    "fdry_image_wait": [IMAGE],
     "fdry_image_launch": [IMAGE, c_uint64, STREAM],
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
