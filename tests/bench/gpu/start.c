@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * start.c - from a hash in hand to launched graphs, beside the driver's floor, in one process.
+ *
+ *   start [-s STORE] [-r REF] [-n ROUNDS] [-k KEY,KEY,...] [-d DRIVER]
+ *
+ * Each round loads the image, launches its first graph, builds the rest, times the driver's
+ * own calls for the same nodes and kernels (floor.c), and unloads. Then the last image is
+ * replayed: the graphs of -k one by one, and in turn. Prints lines "name value value ...",
+ * milliseconds, one value a round.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/clock.h"
+#include "tests/bench/gpu/floor.h"
+
+#define ROUNDS_MAX 32
+#define LAUNCHES 50
+
+enum value {
+	LOAD, MANIFEST, MEMORY, CONTENT, KERNELS, FIRST, ALL, BUILD, FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_FIRST, UNLOAD, VALUES
+};
+
+static const char *const names[VALUES] = { "load", "manifest", "memory", "content", "kernels", "first_launched", "all_launchable",
+					   "build_rest", "floor_kernels", "floor_graphs", "floor_first", "unload" };
+
+struct run {
+	const char *ref, *keys;
+	struct fdry_store *store;
+	struct fdry_load_opts opts;
+	int rounds;
+	double values[VALUES][ROUNDS_MAX];
+};
+
+static void check(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "start: %s\n", fdry_last_error());
+	exit(1);
+}
+
+static uint64_t key_at(const struct fdry_image *img, size_t i)
+{
+	uint64_t key = 0;
+
+	check(fdry_image_graph(img, i, &key, NULL, NULL));
+	return key;
+}
+
+/* The first graph launched, the rest built: times since @start. */
+static void graphs_start(struct run *r, struct fdry_image *img, double start, int round)
+{
+	double mark;
+	size_t i;
+
+	check(fdry_image_filled(img, NULL));
+	check(fdry_image_launch(img, key_at(img, 0), NULL));
+	mark = fdry_now_ms();
+	r->values[FIRST][round] = mark - start;
+	for (i = 1; i < fdry_image_graph_count(img); i++)
+		check(fdry_image_build(img, key_at(img, i)));
+	r->values[BUILD][round] = fdry_lap_ms(&mark);
+	r->values[ALL][round] = mark - start;
+	check(fdry_image_synchronize(img, NULL));
+}
+
+static void report_take(struct run *r, const struct fdry_image *img, int round)
+{
+	struct fdry_load_report rep = { .sz = sizeof(rep) };
+
+	check(fdry_image_report(img, &rep));
+	r->values[LOAD][round] = rep.total_ms;
+	r->values[MANIFEST][round] = rep.manifest_ms;
+	r->values[MEMORY][round] = rep.memory_ms;
+	r->values[CONTENT][round] = rep.content_ms;
+	r->values[KERNELS][round] = rep.kernels_ms;
+}
+
+static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, int round)
+{
+	CUstreamCaptureMode mode;
+
+	if (!*f)
+		check(floor_new(img, f));
+	floor_functions(*f, img);
+	check(fdry_image_enter(img, &mode));
+	check(floor_graph(*f, img, 0, &r->values[FLOOR_FIRST][round]));
+	check(floor_graphs(*f, img, &r->values[FLOOR_GRAPHS][round]));
+	check(floor_kernels(*f, img, &r->values[FLOOR_KERNELS][round]));
+	fdry_image_leave(img, &mode);
+}
+
+static double replay(struct fdry_image *img, const uint64_t *keys, int n)
+{
+	double start = 0;
+	int i;
+
+	for (i = -2 * n; i < LAUNCHES * n; i++) {
+		if (i == 0) {
+			check(fdry_image_synchronize(img, NULL));
+			start = fdry_now_ms();
+		}
+		check(fdry_image_launch(img, keys[(i + 2 * n) % n], NULL));
+	}
+	check(fdry_image_synchronize(img, NULL));
+	return (fdry_now_ms() - start) / (LAUNCHES * n);
+}
+
+static void replays(const struct run *r, struct fdry_image *img)
+{
+	uint64_t keys[16];
+	const char *p = r->keys;
+	char *end;
+	int i, n = 0;
+
+	for (; *p && n < 16; p = *end ? end + 1 : end) {
+		keys[n++] = strtoull(p, &end, 10);
+		if (end == p)
+			exit(2);
+	}
+	for (i = 0; i < n; i++)
+		printf("replay_%llu %.4f %.4f %.4f\n", (unsigned long long)keys[i], replay(img, &keys[i], 1), replay(img, &keys[i], 1),
+		       replay(img, &keys[i], 1));
+	if (n)
+		printf("replay_in_turn %.4f %.4f %.4f\n", replay(img, keys, n), replay(img, keys, n), replay(img, keys, n));
+}
+
+static void options_take(int argc, char **argv, struct run *r, const char **store)
+{
+	int opt;
+
+	while ((opt = getopt(argc, argv, "s:r:n:k:d:")) != -1) {
+		switch (opt) {
+		case 's': *store = optarg; break;
+		case 'r': r->ref = optarg; break;
+		case 'n': r->rounds = atoi(optarg); break;
+		case 'k': r->keys = optarg; break;
+		case 'd': r->opts.driver = optarg; break;
+		default: exit(2);
+		}
+	}
+	if (r->rounds < 1 || r->rounds > ROUNDS_MAX)
+		exit(2);
+}
+
+/* The driver and the device's primary context, which a serving process has anyway. */
+static void device_hold(const struct run *r)
+{
+	double mark = fdry_now_ms();
+	const struct fdry_driver *drv;
+	CUcontext ctx;
+
+	check(fdry_driver_open(r->opts.driver, &drv));
+	printf("driver %.3f\n", fdry_lap_ms(&mark));
+	check(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	printf("context %.3f\n", fdry_lap_ms(&mark));
+}
+
+static void values_print(const struct run *r)
+{
+	int v, i;
+
+	for (v = 0; v < VALUES; v++) {
+		printf("%s", names[v]);
+		for (i = 0; i < r->rounds; i++)
+			printf(" %.3f", r->values[v][i]);
+		printf("\n");
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct run r = { .ref = "bench", .keys = "", .rounds = 5, .opts.sz = sizeof(r.opts) };
+	const char *store = NULL;
+	struct fdry_image *img = NULL;
+	struct floor *f = NULL;
+	double start;
+	int i;
+
+	options_take(argc, argv, &r, &store);
+	check(fdry_store_open(store, 0, &r.store));
+	device_hold(&r);
+	for (i = 0; i < r.rounds; i++) {
+		start = fdry_now_ms();
+		check(fdry_image_load(r.store, r.ref, &r.opts, &img));
+		graphs_start(&r, img, start, i);
+		report_take(&r, img, i);
+		floor_take(&r, img, &f, i);
+		if (i == r.rounds - 1)
+			replays(&r, img);
+		start = fdry_now_ms();
+		fdry_image_unload(img);
+		r.values[UNLOAD][i] = fdry_now_ms() - start;
+	}
+	values_print(&r);
+	floor_free(f);
+	fdry_store_close(r.store);
+	return 0;
+}
