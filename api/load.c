@@ -123,10 +123,10 @@ static void limits_restore(struct fdry_image *img)
 
 /* --- memory --- */
 
-static int plan_map(struct fdry_image *img, const struct fdry_plan *plan)
+/* The addresses, before anything else is asked of the driver: it hands out what was freed, ours too. */
+static int memory_reserve(struct fdry_image *img, const struct fdry_plan *plan)
 {
 	char hex[FDRY_OID_HEX_SIZE];
-	size_t i;
 	int err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
 
 	if (err)
@@ -135,24 +135,26 @@ static int plan_map(struct fdry_image *img, const struct fdry_plan *plan)
 	img->placed.size = plan->size;
 	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s", fdry_oid_hex(&img->id, hex));
 	fdry_placed_add(&img->placed);
+	return 0;
+}
+
+static int memory_plan(struct fdry_image *img, struct fdry_plan *plan)
+{
+	int err = fdry_plan_make(&img->m, plan);
+
+	if (!err && plan->size)
+		err = fdry_plan_check(plan, img->drv);
+	return !err && plan->size ? memory_reserve(img, plan) : err;
+}
+
+static int memory_map(struct fdry_image *img, const struct fdry_plan *plan)
+{
+	size_t i;
+	int err = 0;
+
 	for (i = 0; i < fdry_plan_count(plan) && !err; i++)
 		err = fdry_region_back(img->region, fdry_plan_range(plan, i)->addr, fdry_plan_range(plan, i)->size);
 	img->report.mapped_bytes = plan->mapped;
-	return err;
-}
-
-static int memory_map(struct fdry_image *img)
-{
-	struct fdry_plan plan;
-	int err = fdry_plan_make(&img->m, &plan);
-
-	if (err)
-		return err;
-	if (plan.size)
-		err = fdry_plan_check(&plan, img->drv);
-	if (!err && plan.size)
-		err = plan_map(img, &plan);
-	fdry_plan_release(&plan);
 	return err;
 }
 
@@ -189,6 +191,7 @@ struct load {
 	const struct fdry_load_opts *opts;
 	struct fdry_get *get; /* of the thread that loads */
 	struct fdry_objects *objects;
+	struct fdry_plan plan;
 	double mark;          /* when the phase that is under way began */
 };
 
@@ -211,11 +214,11 @@ static int memory_in_context(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
 	double mark = fdry_now_ms();
-	int err = memory_map(l->img);
+	int err = memory_map(l->img, &l->plan);
 
 	if (!err && l->opts->flags & FDRY_LOAD_POISON)
 		err = memory_poison(l->img);
-	r->memory_ms = fdry_lap_ms(&mark);
+	r->memory_ms += fdry_lap_ms(&mark);
 	if (err)
 		return err;
 	fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
@@ -257,9 +260,12 @@ static int phases_in_context(struct load *l)
 	struct fdry_image *img = l->img;
 	struct fdry_outcome kernels;
 	struct fdry_task memory;
-	int err;
+	double mark = fdry_now_ms();
+	int err = memory_plan(img, &l->plan);
 
-	err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
+	img->report.memory_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
 	if (!err)
 		err = limits_raise(img);
 	if (err)
@@ -311,6 +317,7 @@ static int load_in_session(struct load *l, const char *name)
 	fdry_image_tell(l->img, FDRY_PHASE_MANIFEST, 1, 1);
 	err = phases(l);
 	fdry_objects_free(l->objects);
+	fdry_plan_release(&l->plan);
 	return err;
 }
 
