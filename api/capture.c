@@ -32,7 +32,15 @@ static int context_retain(struct fdry_capture *cap, int ordinal)
 	if (!err)
 		err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
 	if (err)
-		fdry_driver_close(cap->drv);
+		goto out_close;
+	err = fdry_standin_result(cap->hook, cap->hook->reached());
+	if (err)
+		goto out_release;
+	return 0;
+out_release:
+	(void)fdry_call_raw(cap->drv, cuDevicePrimaryCtxRelease_v2, cap->device);
+out_close:
+	fdry_driver_close(cap->drv);
 	return err;
 }
 

@@ -154,7 +154,7 @@ size_t fdry_dtype_size(uint32_t dtype);
  * Must come before anything loads libcuda.so.1 in this process: it then answers to that
  * name, passes every call on to the real driver and notes what a seal needs. Calling it
  * again, or under LD_PRELOAD of the same object, changes nothing.
- * Errors: FDRY_E_LATE where libcuda is loaded already, FDRY_E_NOHOOK where the stand-in is
+ * Errors: FDRY_E_LATE where libcuda is loaded already (the text names it), FDRY_E_NOHOOK where the stand-in is
  * not found.
  */
 int fdry_hook_install(const char *path);
@@ -212,7 +212,9 @@ fdry_devptr fdry_base_for_name(const char *name);
  *
  * From here on cuMemAlloc (and so cudaMalloc) on the device takes its memory from one
  * region. One capture at a time in a process. The device's primary context is retained.
- * Errors: FDRY_E_NOHOOK, FDRY_E_STATE, FDRY_E_TAKEN (names what lies at the base).
+ * Errors: FDRY_E_NOHOOK, FDRY_E_LATE and FDRY_E_HIDDEN (another library keeps calls from the
+ * stand-in; both name it), FDRY_E_FORKED (forked after CUDA started), FDRY_E_STATE,
+ * FDRY_E_TAKEN (names what lies at the base).
  */
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret);
 /* Let allocations be native for a while; graphs that use such memory are refused at the seal. */

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,20 +35,31 @@ const struct fdry_hook *fdry_standin_peek(void)
 	return table ? table() : NULL;
 }
 
+/* There is no stand-in: who answers in its place? */
+static int missing(void)
+{
+	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+	struct link_map *map;
+	int err;
+
+	if (!handle)
+		return fdry_fail(FDRY_E_NOHOOK, "the stand-in for " DRIVER_SONAME " is not in place; call fdry_hook_install() "
+				 "before anything uses CUDA, or start the program under LD_PRELOAD of it");
+	if (dlinfo(handle, RTLD_DI_LINKMAP, &map))
+		map = NULL;
+	err = fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in and answers to " DRIVER_SONAME "; start the program "
+			"with \"python -m foundry run\" or LD_PRELOAD, or call fdry_hook_install() (in Python: import foundry) "
+			"before anything loads CUDA", map ? map->l_name : "a library");
+	dlclose(handle);
+	return err;
+}
+
 int fdry_standin_find(const struct fdry_hook **ret)
 {
 	const struct fdry_hook *hook = fdry_standin_peek();
-	void *handle;
 
-	if (!hook) {
-		handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
-		if (!handle)
-			return fdry_fail(FDRY_E_NOHOOK, "the stand-in for " DRIVER_SONAME " is not in place; call fdry_hook_install() "
-					 "before anything uses CUDA, or start the program under LD_PRELOAD of it");
-		dlclose(handle);
-		return fdry_fail(FDRY_E_LATE, DRIVER_SONAME " was loaded before the stand-in; call fdry_hook_install() "
-				 "(in Python: import foundry) before anything loads CUDA");
-	}
+	if (!hook)
+		return missing();
 	if (hook->version != FDRY_HOOK_VERSION || hook->size < sizeof(*hook))
 		return fdry_fail(FDRY_E_NOHOOK, "the stand-in in place has version %u, this library needs %u; install both from one release",
 				 hook->version, FDRY_HOOK_VERSION);

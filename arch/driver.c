@@ -37,6 +37,8 @@ static const struct driver_fn driver_fns[FDRY_DRIVER_FNS] = {
 #undef FDRY_DRIVER_FN
 };
 
+void *(*fdry_driver_lookup)(void *handle, const char *symbol) = dlsym;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_driver *drivers[DRIVERS_MAX];
 
@@ -49,7 +51,7 @@ static void *fn_resolve(void *handle, get_proc_fn get_proc, const struct driver_
 	void *p = NULL;
 
 	if (!get_proc)
-		return dlsym(handle, fn->symbol);
+		return fdry_driver_lookup(handle, fn->symbol);
 	/* What it does not know is missing, even where a symbol of that name is there. */
 	return get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ? NULL : p;
 }
@@ -59,11 +61,11 @@ static void table_fill(struct fdry_driver *drv)
 	get_proc_fn get_proc;
 	size_t i;
 
-	*(void **)&get_proc = dlsym(drv->handle, "cuGetProcAddress_v2");
+	*(void **)&get_proc = fdry_driver_lookup(drv->handle, "cuGetProcAddress_v2");
 	for (i = 0; i < FDRY_DRIVER_FNS; i++)
 		*(void **)((char *)drv + driver_fns[i].offset) =
 			fn_resolve(drv->handle, get_proc, &driver_fns[i]);
-	drv->software = dlsym(drv->handle, SOFTWARE_MARK) != NULL;
+	drv->software = fdry_driver_lookup(drv->handle, SOFTWARE_MARK) != NULL;
 }
 
 static int driver_start(struct fdry_driver *drv)

@@ -33,6 +33,10 @@ struct fdry_driver {
 #undef FDRY_DRIVER_FN
 };
 
+/* How a driver's symbols are found: dlsym(), unless the stand-in, which dlsym() may lead back to,
+ * has put a function of its own here before any driver is opened. */
+extern void *(*fdry_driver_lookup)(void *handle, const char *symbol);
+
 /**
  * fdry_driver_open() - Open a driver and initialise it.
  * @path: full path of a libcuda, or NULL: FOUNDRY_DRIVER where set, else libcuda.so.1

@@ -16,12 +16,13 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/driver.h"
 #include "arch/log.h"
 
 #define DRIVER_NAME "libcuda.so.1"
@@ -52,6 +53,16 @@ struct finding {
 static struct finding *published;
 static __thread bool searching;
 
+/* dlopen() may be somebody's who gives something else: a wrapper that would call the stand-in back. */
+static bool is_of_file(void *handle, const char *file)
+{
+	struct stat asked, got;
+	struct link_map *map;
+
+	return stat(file, &asked) || dlinfo(handle, RTLD_DI_LINKMAP, &map) || stat(map->l_name, &got) ||
+	       (asked.st_dev == got.st_dev && asked.st_ino == got.st_ino);
+}
+
 /* Open @file if it is a driver and not the stand-in; else keep the first reason. */
 static bool try_file(struct finding *f, const char *file)
 {
@@ -60,10 +71,12 @@ static bool try_file(struct finding *f, const char *file)
 
 	if (!handle)
 		fault = dlerror();
-	else if (dlsym(handle, FDRY_HOOK_SYMBOL))
+	else if (fdry_dynsym(handle, FDRY_HOOK_SYMBOL))
 		fault = "it is the stand-in itself";
-	else if (!dlsym(handle, "cuInit"))
+	else if (!fdry_dynsym(handle, "cuInit"))
 		fault = "it is not a CUDA driver";
+	else if (!is_of_file(handle, file))
+		fault = "a library that replaces dlopen() gives another one in its place; start the program without it";
 	if (!fault) {
 		f->handle = handle;
 		snprintf(f->path, sizeof(f->path), "%s", file);
@@ -120,6 +133,7 @@ static bool search(struct finding *f)
 	char file[PATH_MAX];
 	size_t i;
 
+	__atomic_store_n(&fdry_driver_lookup, fdry_dynsym, __ATOMIC_RELAXED);
 	if (named && *named)
 		return try_file(f, named);
 	if (fdry_loaded_driver(false, file, sizeof(file)) && try_file(f, file))
@@ -142,6 +156,8 @@ static const struct finding *publish(struct finding *mine)
 	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		if (mine->handle)
 			fdry_info("stand-in: the driver is %s", mine->path);
+		else
+			fdry_warn("stand-in: no CUDA driver: %s", mine->why);
 		return mine;
 	}
 	if (mine->handle)

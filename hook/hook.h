@@ -70,6 +70,10 @@ struct fdry_hook {
 	/* FDRY_E_FORKED in a child that was forked after CUDA was started: no capture can begin there. */
 	int (*forked)(void);
 
+	/* FDRY_E_HIDDEN, naming it, where a library takes a program's calls to the driver past the
+	 * stand-in. It calls CUDA to find out, so CUDA has to be started. */
+	int (*reached)(void);
+
 	/* Start giving the region's addresses to device allocations of the current context's device.
 	 * One region at a time; resume after pause continues at the same cursor. Both may be said
 	 * twice. FDRY_E_STATE where there is a region already, no context, or no region to act on. */

@@ -13,6 +13,7 @@
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
+#include <link.h>
 
 #include "hook/hook.h"
 
@@ -76,6 +77,20 @@ bool fdry_loaded_driver(bool before, char *path, size_t size);
 /* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
  * which is then pinned: the bytes stay for as long as the process lives. */
 bool fdry_loaded_pin(const void *data, size_t len);
+
+/* dynsym.c */
+
+/* What the object behind @handle itself exports as @name, or NULL. */
+void *fdry_dynsym(void *handle, const char *name);
+/* The SONAME of the object with that base and dynamic section; "" where it has none. */
+const char *fdry_dynsym_soname(ElfW(Addr) base, const ElfW(Dyn) *dynamic);
+
+/* reach.c */
+
+/* FDRY_E_HIDDEN, naming the library, where calls that a program makes do not come to the stand-in. */
+int fdry_reach_check(void);
+/* For the functions that are tried: true where this call is such a try, which goes no further. */
+bool fdry_reach_arrived(void);
 
 /* ldconf.c */
 

@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,11 +38,19 @@ static const ElfW(Phdr) *segment_of(const struct dl_phdr_info *info, const void 
 	return NULL;
 }
 
-static bool has_driver_name(const char *file)
+/* By its file or by its SONAME: the latter is what programs get it by. */
+static bool has_driver_name(const struct dl_phdr_info *info)
 {
-	const char *slash = strrchr(file, '/');
+	const char *slash = strrchr(info->dlpi_name, '/');
+	int i;
 
-	return slash && !strncmp(slash + 1, "libcuda.so", 10);
+	if (slash && !strncmp(slash + 1, "libcuda.so", 10))
+		return true;
+	for (i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			return !strcmp("libcuda.so.1", fdry_dynsym_soname(info->dlpi_addr,
+				(const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr)));
+	return false;
 }
 
 static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
@@ -53,17 +60,17 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 	(void)size;
 	if (segment_of(info, fdry_slots, 1))
 		return s->before;
-	if (!has_driver_name(info->dlpi_name) || s->skip--)
+	if (!has_driver_name(info) || s->skip--)
 		return 0;
 	snprintf(s->path, s->size, "%s", info->dlpi_name);
 	return 2;
 }
 
-/* The twin and a second copy of the stand-in have the driver's name too. */
+/* The twin, which has no function, and a second copy of the stand-in have the driver's name too. */
 static bool is_standin(const char *file)
 {
 	void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-	bool ret = !handle || dlsym(handle, FDRY_HOOK_SYMBOL);
+	bool ret = !handle || !fdry_dynsym(handle, "cuInit") || fdry_dynsym(handle, FDRY_HOOK_SYMBOL);
 
 	if (handle)
 		dlclose(handle);

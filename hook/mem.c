@@ -16,8 +16,11 @@ static CUresult alloc_result(int err)
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
 {
-	int err = fdry_steer_alloc(size, UINT64_MAX, ret);
+	int err;
 
+	if (fdry_reach_arrived())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	err = fdry_steer_alloc(size, UINT64_MAX, ret);
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAlloc_v2)(ret, size);
 	return err ? alloc_result(err) : CUDA_SUCCESS;

@@ -16,8 +16,11 @@
 
 CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 {
-	CUresult res = fdry_real(cuModuleLoadData)(ret, image);
+	CUresult res;
 
+	if (fdry_reach_arrived())
+		return CUDA_ERROR_INVALID_IMAGE;
+	res = fdry_real(cuModuleLoadData)(ret, image);
 	if (!res)
 		fdry_note(&(struct fdry_load){ .module = *ret, .image = image });
 	return res;
@@ -44,8 +47,11 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values, unsigned int n,
 			   CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
 {
-	CUresult res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);
+	CUresult res;
 
+	if (fdry_reach_arrived())
+		return CUDA_ERROR_INVALID_IMAGE;
+	res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);
 	if (!res)
 		fdry_note(&(struct fdry_load){ .library = *ret, .image = image, .n = n, .options = options, .values = values });
 	return res;

@@ -8,8 +8,9 @@
  */
 #include "hook/internal.h"
 
-#include <dlfcn.h>
 #include <errno.h>
+
+#include "arch/log.h"
 
 static const char *const names[] = {
 #define JUMP(nr, symbol) [nr] = #symbol,
@@ -20,6 +21,8 @@ static const char *const names[] = {
 };
 
 #define SLOTS (sizeof(names) / sizeof(names[0]))
+
+static bool lacking[SLOTS]; /* found missing, and logged */
 
 static CUresult no_device(void)
 {
@@ -78,7 +81,7 @@ void *fdry_slot_lookup(enum fdry_slot nr)
 {
 	void *driver = fdry_find_driver();
 
-	return driver ? dlsym(driver, names[nr]) : NULL;
+	return driver ? fdry_dynsym(driver, names[nr]) : NULL;
 }
 
 void *fdry_slot_resolve(unsigned int nr)
@@ -96,6 +99,8 @@ void *fdry_slot_resolve(unsigned int nr)
 			__atomic_store_n(&fdry_slots[nr], fn, __ATOMIC_RELEASE);
 		} else {
 			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver", fdry_find_path(), names[nr]);
+			if (!__atomic_exchange_n(&lacking[nr], true, __ATOMIC_RELAXED))
+				fdry_warn("stand-in: %s", fdry_last_error());
 			fn = (void *)no_function;
 		}
 	}

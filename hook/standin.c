@@ -15,8 +15,8 @@ static int late(void)
 
 	if (!fdry_loaded_driver(true, path, sizeof(path)))
 		return 0;
-	return fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in, so calls pass the stand-in by; import foundry "
-			 "before whatever uses CUDA, or use LD_PRELOAD", path);
+	return fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in, so calls pass the stand-in by; start the program "
+			 "with \"python -m foundry run\" or LD_PRELOAD, or import foundry before whatever uses CUDA", path);
 }
 
 static const struct fdry_hook table = {
@@ -26,6 +26,7 @@ static const struct fdry_hook table = {
 	.real_path = fdry_find_path,
 	.late = late,
 	.forked = fdry_start_forked,
+	.reached = fdry_reach_check,
 	.region_begin = fdry_hook_region_begin,
 	.region_pause = fdry_hook_region_pause,
 	.region_resume = fdry_hook_region_resume,

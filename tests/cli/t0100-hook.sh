@@ -269,7 +269,7 @@ hooked() { sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' "$ROOT/hook/hooks.def"; }
 { cat "$ROOT/hook/symbols.list"; echo fdry_hook_table; } | LC_ALL=C sort >want
 exports "$hook" >got
 t "it exports every symbol of the list and nothing else" diff want got
-t "the list has the toolkit's 637" test "$(wc -l <"$ROOT/hook/symbols.list")" -ge 637
+t "the list has driver 580's 674" test "$(wc -l <"$ROOT/hook/symbols.list")" -ge 674
 stub=$CUDA_INC/../lib64/stubs/libcuda.so
 if [ -e "$stub" ]; then
 	t "the list has what this toolkit's stub exports" prints "" sh -c \
@@ -367,5 +367,8 @@ t "late: the driver came first" fails "^-109 $TMP/other/libcuda.so.1 was loaded 
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe late '$hook'; exit 1"
 t "late: no region begins" fails "^-109 .*was loaded before" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe begin '$hook'; exit 1"
+$CC -shared -fPIC -O1 -DVERSION=34 -Wl,-soname,libcuda.so.1 -o other/driver.so driver.c
+t "late: a driver of another file name" fails "^-109 $TMP/other/driver.so was loaded before the stand-in" \
+	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/driver.so' ./probe late '$hook'; exit 1"
 t "the twin before the stand-in is not late" prints "0 " "${ours[@]}" ./probe late "$twin" libcuda.so
 t_done

@@ -5,6 +5,7 @@
  * come again, JIT options.
  */
 #include "hook/code.c"
+#include "hook/dynsym.c"
 #include "hook/loaded.c"
 #include "hook/note.c"
 

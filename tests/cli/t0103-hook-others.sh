@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Beside other libraries that wrap CUDA: where they pass calls on, captures work, in any order;
+# where they take calls past the stand-in, a capture is refused with their name. And what
+# profilers do, whose code the driver loads while it starts.
+. "$(dirname "$0")/../lib.sh"
+
+hook=$BUILD/foundry/hook/libcuda.so.1
+unset FOUNDRY_LOG LD_PRELOAD LD_LIBRARY_PATH
+export PYTHONPATH=$ROOT/tests/python:$PYTHONPATH SAID=$TMP/said
+
+cat >wrap.h <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* This library saw a call. */
+static inline void said(void)
+{
+	int fd = open(getenv("SAID"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+	if (fd >= 0 && write(fd, "x", 1) == 1)
+		close(fd);
+}
+/* The C library's function, whoever replaces it. */
+static inline void *libc_fn(const char *name)
+{
+	static const char *const versions[] = { "GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5" };
+	void *fn = NULL;
+	unsigned i;
+
+	for (i = 0; !fn && i < 3; i++)
+		fn = dlvsym(RTLD_NEXT, name, versions[i]);
+	return fn;
+}
+static inline void *libc_dlsym(void *handle, const char *name)
+{
+	return ((void *(*)(void *, const char *))libc_fn("dlsym"))(handle, name);
+}
+static inline void *libc_dlopen(const char *file, int flags)
+{
+	return ((void *(*)(const char *, int))libc_fn("dlopen"))(file, flags);
+}
+END
+
+# The wrapped functions; ORIGINAL(name) is where they pass calls on to.
+cat >functions.h <<'END'
+int cuMemAlloc_v2(void *ret, size_t size)
+{
+	said();
+	return ((int (*)(void *, size_t))ORIGINAL("cuMemAlloc_v2"))(ret, size);
+}
+int cuModuleLoadData(void *ret, const void *image)
+{
+	said();
+	return ((int (*)(void *, const void *))ORIGINAL("cuModuleLoadData"))(ret, image);
+}
+int cuGetProcAddress_v2(const char *name, void **ret, int version, unsigned long flags, int *status)
+{
+	int res = ((int (*)(const char *, void **, int, unsigned long, int *))ORIGINAL("cuGetProcAddress_v2"))(
+		name, ret, version, flags, status);
+	if (!res && !strcmp(name, "cuMemAlloc") && version >= 3020)
+		*ret = (void *)cuMemAlloc_v2;
+	return res;
+}
+END
+
+cat >next.c <<'END'
+#include "wrap.h"
+#define ORIGINAL(name) dlsym(RTLD_NEXT, name)
+#include "functions.h"
+END
+# As libraries that share out GPUs do: every dlsym() of a program comes here.
+cat >symbols.c <<'END'
+#include "wrap.h"
+#define ORIGINAL(name) libc_dlsym(dlopen("libcuda.so.1", RTLD_LAZY), name)
+#include "functions.h"
+void *dlsym(void *handle, const char *name)
+{
+	if (!strcmp(name, "cuMemAlloc_v2"))
+		return (void *)cuMemAlloc_v2;
+	if (!strcmp(name, "cuModuleLoadData"))
+		return (void *)cuModuleLoadData;
+	if (!strcmp(name, "cuGetProcAddress_v2"))
+		return (void *)cuGetProcAddress_v2;
+	return libc_dlsym(handle, name);
+}
+END
+sed 's|dlopen("libcuda.so.1", RTLD_LAZY)|dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY)|' symbols.c >away.c
+sed 's|dlsym(RTLD_NEXT, name)|dlsym(dlopen(getenv("FOUNDRY_DRIVER"), RTLD_LAZY), name)|' next.c >astray.c
+cat >opens.c <<'END'
+#include "wrap.h"
+void *dlopen(const char *file, int flags)
+{
+	if (file && strstr(file, "libcuda"))
+		said();
+	return libc_dlopen(file, flags);
+}
+END
+# Whoever asks for a libcuda, by whatever path, gets this library.
+cat >instead.c <<'END'
+#include "wrap.h"
+int cuInit(unsigned flags) { return 700 + (int)flags; }
+void *dlopen(const char *file, int flags)
+{
+	Dl_info i;
+	if (file && strstr(file, "libcuda") && !getenv("PLAIN") && dladdr((void *)cuInit, &i))
+		file = i.dli_fname;
+	return libc_dlopen(file, flags);
+}
+END
+for lib in next symbols away astray opens instead; do
+	$CC -shared -fPIC -O1 -w -I. -Wl,-Bsymbolic -o $lib.so $lib.c -ldl
+done
+$CC -shared -fPIC -O1 -w -I. -Wl,-soname,libcuda.so.1 -o other-name.so instead.c -ldl
+
+cat >work.py <<'END'
+import payload_sim
+import foundry
+payload_sim.work("store", "img")
+END
+cat >load.py <<'END'
+import ways
+wrong = ways.load("store", ["img"])
+raise SystemExit(str(wrong) if wrong else 0)
+END
+
+# under PRELOAD COMMAND...: into a fresh store; what comes out of it is right
+under() {
+	rm -rf store store.* "$SAID"
+	env LD_PRELOAD="$1" timeout 60 "${@:2}" && python3 load.py
+}
+# saw PRELOAD COMMAND...: and the other library was called
+saw() { under "$@" && test -s "$SAID"; }
+
+t "no other library" under "$hook" python3 work.py
+t "one that calls the next, in front" saw "$TMP/next.so $hook" python3 work.py
+t "and behind" under "$hook $TMP/next.so" python3 work.py
+t "one that replaces dlsym(), in front" saw "$TMP/symbols.so $hook" python3 work.py
+t "and behind" saw "$hook $TMP/symbols.so" python3 work.py
+t "with run" saw "$TMP/symbols.so" python3 -m foundry run work.py
+t "one that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
+t "two of them" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
+t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
+	python3 -c 'import foundry; exec(open("work.py").read())'
+
+hidden="gets the function of $TMP/%s.so, which does not call the stand-in"
+t "one that goes to the driver itself is found out" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
+	under "$TMP/away.so $hook" python3 work.py
+t "in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
+	under "$TMP/astray.so $hook" python3 work.py
+t "behind it nobody meets it" under "$hook $TMP/astray.so" python3 work.py
+t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the stand-in and answers to libcuda.so.1" \
+	under "$TMP/instead.so $hook" python3 work.py
+t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the stand-in" \
+	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
+t "and with run" fails "$TMP/other-name.so was loaded before the stand-in" \
+	under "$TMP/other-name.so" env PLAIN=1 python3 -m foundry run work.py
+
+# A driver that is not the one asked for would call the stand-in back.
+cat >linked.c <<'END'
+#include <stdio.h>
+#include "hook/hook.h"
+int main(void)
+{
+	const struct fdry_hook *table = fdry_hook_table();
+	printf("%s\n", table->real_path() ? "a path" : table->last_error());
+	return 0;
+}
+END
+sed -i 's/^int main/const struct fdry_hook *fdry_hook_table(void);\nint main/' linked.c
+$CC -std=gnu11 -I"$ROOT" -I"$ROOT/arch/include" -isystem "$CUDA_INC" linked.c -o linked "$hook"
+t "an exchanged driver is not used" prints \
+	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() gives another one in its place; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1" \
+	env LD_PRELOAD="$TMP/instead.so $hook" ./linked
+
+# --- profilers: the driver loads them in cuInit, and they call it from there
+
+cat >driver.c <<'END'
+#include "wrap.h"
+int cuDriverGetVersion(int *v) { *v = 4242; return 0; }
+int cuGetExportTable(const void **t, const void *id) { *t = id; return 0; }
+int cuGetProcAddress_v2(const char *n, void **p, int v, unsigned long f, int *s) { *p = (void *)cuGetExportTable; return v + (int)f < 0 || !n; }
+int cuInit(unsigned flags)
+{
+	void *tool = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
+	return tool ? ((int (*)(void))dlsym(tool, "InitializeInjection"))() != 1 : 999 + (int)flags;
+}
+END
+$CC -shared -fPIC -O1 -w -I. -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c -ldl
+cat >tool.c <<'END'
+#include "wrap.h"
+int InitializeInjection(void)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+	int v = 0, id = 0;
+	const void *table = NULL;
+	void *fn = NULL;
+
+	((int (*)(int *))dlsym(cuda, "cuDriverGetVersion"))(&v);
+	((int (*)(const void **, const void *))dlsym(cuda, "cuGetExportTable"))(&table, &id);
+	((int (*)(const char *, void **, int, unsigned long, int *))dlsym(cuda, "cuGetProcAddress_v2"))("cuInit", &fn, 12000, 0, NULL);
+	return v == 4242 && table == &id && fn && dlsym(cuda, "fdry_hook_table");
+}
+END
+$CC -shared -fPIC -O1 -w -I. -o tool.so tool.c -ldl
+t "a tool that the driver loads while it starts" prints 0 env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" \
+	CUDA_INJECTION64_PATH="$TMP/tool.so" timeout 20 python3 -c 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
+
+# --- symbols
+
+t "what the driver lacks is logged once, by name" prints "500 500 1" sh -c \
+	"FOUNDRY_LOG=warn FOUNDRY_DRIVER='$TMP/libcuda.so.1' LD_PRELOAD='$hook' python3 -c '
+import ctypes
+c = ctypes.CDLL(\"libcuda.so.1\")
+print(c.cuEGLApiInit(), c.cuEGLApiInit(), end=\" \", flush=True)' 2>log; grep -c 'lacks cuEGLApiInit; install a newer driver' log"
+t_done

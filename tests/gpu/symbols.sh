@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The stand-in's list of symbols against what this machine's driver exports: a function that
+# the list lacks cannot be linked to, nor be found by dlsym(), while the stand-in is in place.
+. "$(dirname "$0")/../lib.sh"
+
+nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"
+
+# The driver that the stand-in finds is what the process has mapped besides it.
+cat >find.py <<'END'
+import ctypes
+import foundry
+assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+for line in open("/proc/self/maps"):
+    path = line.split()[-1]
+    if "libcuda.so" in path and "/foundry/hook/" not in path:
+        print(path)
+        break
+END
+driver=$(python3 find.py)
+nm -D --defined-only "$driver" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >exports
+LC_ALL=C sort "$ROOT/hook/symbols.list" >list
+
+# Debuggers look their variables up in the driver itself.
+missing() { grep '^cu[A-Z]' exports | LC_ALL=C comm -23 - list; }
+
+# Also what the list lacks is reached by cuGetProcAddress, as are all others.
+cat >ask.py <<'END'
+import ctypes
+import sys
+import foundry
+cuda, real = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(sys.argv[1])
+version, bad, found = ctypes.c_int(), [], 0
+cuda.cuInit(0)
+cuda.cuDriverGetVersion(ctypes.byref(version))
+for name in open("exports").read().split():
+    got = []
+    for lib in cuda, real:
+        p, status = ctypes.c_void_p(), ctypes.c_int()
+        got.append((lib.cuGetProcAddress_v2(name.encode(), ctypes.byref(p), version, ctypes.c_uint64(0),
+                                            ctypes.byref(status)), status.value, bool(p)))
+    found += got[0][2]
+    if got[0] != got[1]:
+        bad.append(name)
+print(*bad)
+sys.exit(bool(bad) or found < 300)
+END
+
+t "the driver was found" test -s exports
+echo "$driver: $(wc -l <exports) symbols; not in the list: $(missing | xargs)"
+t "the list has every function that the driver exports" prints "" missing
+t "cuGetProcAddress finds what the driver's own finds" python3 ask.py "$driver"
+t_done
