@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/base.h"
+#include "api/capture_host.h"
 #include "api/opts.h"
 #include "api/tensor.h"
 
@@ -239,10 +240,12 @@ static int range_check(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 	bool found = false;
 	int err;
 
+	if (t->desc.flags & FDRY_TENSOR_HOST)
+		return fdry_capture_host_look(cap, t, &t->serial);
 	err = alloc_find(cap, t->desc.addr, t->extent, &found, &a);
 	if (!err && !found)
 		err = fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation "
-				"of the capture's region; allocate it after fdry_capture_begin()",
+				"of the capture's region; allocate it after fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
 				t->desc.name, (unsigned long long)t->extent, t->desc.addr);
 	t->serial = a.serial;
 	return err;
@@ -280,10 +283,13 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (err)
 		return err;
 	t.desc = *tensor;
+	/* What the program rewrites before every replay has no bytes that are worth keeping. */
+	if (tensor->flags & FDRY_TENSOR_HOST && tensor->use == FDRY_USE_INPUT)
+		t.desc.flags |= FDRY_TENSOR_EXTERNAL;
 	err = fdry_name_check("tensor", tensor->name);
 	if (!err)
 		err = fdry_tensor_extent(tensor, &t.extent);
-	if (!err && tensor->flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
+	if (!err && t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
 		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps; make it contiguous", tensor->name);
 	if (!err)
 		err = range_check(cap, &t);

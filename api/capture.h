@@ -16,7 +16,7 @@
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
 	uint64_t extent;         /* bytes from its first to past its last */
-	uint64_t serial;         /* of the allocation that it lies in */
+	uint64_t serial;         /* of the allocation that it lies in; 0: pageable host memory */
 };
 
 struct fdry_capture_fact {

@@ -48,6 +48,8 @@ static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 		bytes[s->role] += s->size;
 		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr, (unsigned long long)s->size, roles[s->role]);
 	}
+	for (i = 0; i < m->n_hosts && !err; i++)
+		err = fdry_buf_printf(out, "host segment %u %llu\n", i, (unsigned long long)m->hosts[i].size);
 	if (err)
 		return err;
 	return fdry_buf_printf(out, "memory content %llu (%llu of it in %u chunks, the rest zero), scratch %llu, external %llu\n",
@@ -61,8 +63,12 @@ static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tenso
 	uint32_t d;
 	int err;
 
-	err = fdry_buf_printf(out, "tensor %s %s %s%s %#llx [", fdry_manifest_str(m, t->name), dtype_name(t->dtype), uses[t->use],
-			      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", (unsigned long long)t->addr);
+	err = fdry_buf_printf(out, "tensor %s %s %s%s", fdry_manifest_str(m, t->name), dtype_name(t->dtype), uses[t->use],
+			      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
+	if (!err && t->flags & FDRY_TENSOR_HOST)
+		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr), (unsigned long long)fdry_host_offset(t->addr));
+	else if (!err)
+		err = fdry_buf_printf(out, " %#llx [", (unsigned long long)t->addr);
 	for (d = 0; d < t->rank && !err; d++)
 		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d], (long long)t->stride[d]);
 	return err ? err : fdry_buf_printf(out, "]\n");

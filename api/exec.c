@@ -65,6 +65,7 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
 	const struct fdry_graph_builder builder = {
 		.drv = img->drv, .ctx = img->ctx, .kernels = img->kernels, .nkernels = img->m.n_kernels, .bank = img->bank,
+		.hosts = img->hosts, .nhosts = img->m.n_hosts,
 	};
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();

@@ -114,13 +114,15 @@ enum fdry_use {
 enum fdry_tensor_flags {
 	/* The image keeps no bytes of it: whoever loads fills it before the first launch. */
 	FDRY_TENSOR_EXTERNAL = 1 << 0,
+	/* Host memory, pinned or not, which copies in the graphs read or write: see below. */
+	FDRY_TENSOR_HOST = 1 << 1,
 };
 
 /**
- * struct fdry_tensor - A named piece of device memory.
+ * struct fdry_tensor - A named piece of device memory, or of host memory that graphs copy from or to.
  * @name: unique in its image; letters, digits and - _ . @ + / = : , at most FDRY_NAME_MAX
  *        bytes
- * @addr: device address of element 0
+ * @addr: address of element 0: a device address, or with FDRY_TENSOR_HOST a host pointer
  * @dtype: of enum fdry_dtype
  * @use: of enum fdry_use
  * @flags: of enum fdry_tensor_flags
@@ -129,6 +131,13 @@ enum fdry_tensor_flags {
  * @stride: distance of neighbours in each dimension, in elements; never negative
  *
  * In what the library returns, @name belongs to the image and lives as long.
+ *
+ * Host tensors: a copy that was captured reads and writes host memory when the graph is launched, so
+ * every range of it must lie in one tensor with FDRY_TENSOR_HOST, which stays allocated until the
+ * seal. A loader has such tensors in pinned memory of its own. What they begin with depends
+ * on their use: inputs count as external (the program rewrites them before every launch, so
+ * their bytes at the seal mean nothing), outputs are zero, constants and state have the bytes
+ * they had at the seal. Kernels that read host memory themselves are refused.
  */
 struct fdry_tensor {
 	const char *name;
@@ -225,8 +234,9 @@ int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
 /* Put the cursor somewhere else, as the process that made an image did. */
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
 
-/* Name a tensor; it must lie inside live memory of the region. FDRY_E_EXISTS where the name
- * is taken, FDRY_E_NAME, FDRY_E_RANGE. */
+/* Name a tensor; it must lie inside live memory of the region, or with FDRY_TENSOR_HOST inside one
+ * pinned allocation or readable pageable memory. FDRY_E_EXISTS where the name is taken,
+ * FDRY_E_NAME, FDRY_E_RANGE. */
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
 /* State a fact that loads can compare: model revision, engine version, rank, ... Both are
  * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. */
@@ -419,6 +429,15 @@ int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, s
 /* Copy a dense tensor into host memory; ordered and complete as fdry_image_write(). */
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len,
 		    CUstream stream);
+/**
+ * fdry_image_host() - Ask where a host tensor lies.
+ * @ret: pinned memory that lives as long as the image; element 0 of the tensor
+ *
+ * Graphs read and write it when they are launched: write between launches that are complete,
+ * and look at it when a launch is (fdry_image_synchronize()). An external tensor that was
+ * filled this way is declared so with fdry_image_filled(). FDRY_E_STATE for a tensor on the device.
+ */
+int fdry_image_host(struct fdry_image *img, const char *name, void **ret);
 /* Declare an external tensor filled by other means; NULL: all of them. */
 int fdry_image_filled(struct fdry_image *img, const char *name);
 
@@ -488,7 +507,7 @@ int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *rep
 
 /* ------------------------------------------------------------ before loading --- */
 
-/* An external tensor, which whoever loads fills. */
+/* An external tensor, which whoever loads fills; @addr is 0 for host memory. */
 struct fdry_needs_external {
 	const char *name;
 	fdry_devptr addr;
@@ -505,6 +524,7 @@ struct fdry_needs_external {
  * @exec_bytes: about what the driver takes besides when all graphs are built: 3 KiB a node
  * @kernel_bytes: of the kernel objects, which take about as much device memory
  * @externals: @nexternals of them, by name
+ * @host_bytes: pinned host memory that the load allocates for host tensors
  */
 struct fdry_needs {
 	fdry_devptr base;
@@ -514,6 +534,7 @@ struct fdry_needs {
 	uint64_t graphs, nodes, kernels;
 	const struct fdry_needs_external *externals;
 	size_t nexternals;
+	uint64_t host_bytes;
 };
 
 /**

@@ -2,7 +2,7 @@
 /*
  * image.c - what can be asked of a loaded image, and its tensors written and read.
  */
-#include "api/image.h"
+#include "api/image_host.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 		return err;
 	if (i >= img->m.n_tensors)
 		return fdry_fail(FDRY_E_NOKEY, "the image has %u tensors, there is no number %zu", img->m.n_tensors, i);
-	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
+	fdry_image_tensor_get(img, (uint32_t)i, ret);
 	return 0;
 }
 
@@ -83,7 +83,7 @@ int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struc
 	if (!err)
 		err = tensor_index(img, name, &i);
 	if (!err)
-		fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
+		fdry_image_tensor_get(img, i, ret);
 	return err;
 }
 
@@ -173,17 +173,24 @@ struct copy {
 	CUstream stream;
 };
 
-/* The tensor of a copy: by name, dense, exactly as long. */
-static int copy_target(const struct fdry_image *img, const struct copy *c, uint32_t *index, CUdeviceptr *addr)
+/* The tensor of a copy. */
+struct target {
+	uint32_t index;
+	CUdeviceptr addr;
+	bool host;
+};
+
+/* By name, dense, exactly as long. */
+static int copy_target(const struct fdry_image *img, const struct copy *c, struct target *ret)
 {
 	struct fdry_tensor t;
 	uint64_t bytes;
 	int err;
 
-	err = tensor_index(img, c->name, index);
+	err = tensor_index(img, c->name, &ret->index);
 	if (err)
 		return err;
-	fdry_manifest_tensor_get(&img->m, &img->m.tensors[*index], &t);
+	fdry_image_tensor_get(img, ret->index, &t);
 	err = fdry_tensor_extent(&t, &bytes);
 	if (err)
 		return err;
@@ -195,7 +202,8 @@ static int copy_target(const struct fdry_image *img, const struct copy *c, uint3
 				 (unsigned long long)bytes, c->len);
 	if (c->len && c->direction != COPY && !c->host)
 		return fdry_fail(FDRY_E_INVAL, "tensor '%s': the host memory is NULL; give %zu bytes", c->name, c->len);
-	*addr = t.addr;
+	ret->addr = t.addr;
+	ret->host = t.flags & FDRY_TENSOR_HOST;
 	return 0;
 }
 
@@ -203,8 +211,6 @@ static int copy_start(const struct fdry_image *img, const struct copy *c, CUdevi
 {
 	const struct fdry_driver *drv = img->drv;
 
-	if (!c->len)
-		return 0;
 	if (c->direction == WRITE)
 		return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr, c->host, c->len, c->stream);
 	if (c->direction == READ)
@@ -212,35 +218,54 @@ static int copy_start(const struct fdry_image *img, const struct copy *c, CUdevi
 	return fdry_call(drv, cuMemcpyDtoDAsync_v2, addr, c->src, c->len, c->stream);
 }
 
-static int copy_in_context(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
+static int device_copy(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
+{
+	int err = c->len ? copy_start(img, c, addr) : 0;
+
+	return err || c->direction == COPY ? err : fdry_call(img->drv, cuStreamSynchronize, c->stream);
+}
+
+/* The processor writes and reads host memory itself, when what was launched is done with it. */
+static int host_copy(const struct fdry_image *img, const struct copy *c, void *at)
+{
+	int err;
+
+	if (c->direction == COPY)
+		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, at, c->src, c->len, c->stream);
+	err = fdry_call(img->drv, cuStreamSynchronize, c->stream);
+	if (!err && c->direction == WRITE)
+		memcpy(at, c->host, c->len);
+	else if (!err)
+		memcpy(c->host, at, c->len);
+	return err;
+}
+
+static int copy_in_context(const struct fdry_image *img, const struct copy *c, const struct target *t)
 {
 	int err = fdry_image_stream_check(img, c->stream);
 
-	if (!err)
-		err = copy_start(img, c, addr);
-	if (!err && c->direction != COPY)
-		err = fdry_call(img->drv, cuStreamSynchronize, c->stream);
-	return err;
+	if (err)
+		return err;
+	return t->host ? host_copy(img, c, (void *)(uintptr_t)t->addr) : device_copy(img, c, t->addr);
 }
 
 static int copy_do(struct fdry_image *img, const struct copy *c)
 {
 	CUstreamCaptureMode mode;
-	CUdeviceptr addr = 0;
-	uint32_t i = 0;
+	struct target t = { 0 };
 	int err;
 
 	err = fdry_image_check(img);
 	if (!err)
-		err = copy_target(img, c, &i, &addr);
+		err = copy_target(img, c, &t);
 	if (!err)
 		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = copy_in_context(img, c, addr);
+	err = copy_in_context(img, c, &t);
 	fdry_image_leave(img, &mode);
 	if (!err && c->direction != READ)
-		mark_filled(img, i);
+		mark_filled(img, t.index);
 	return err;
 }
 
@@ -260,6 +285,25 @@ int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t
 {
 	return copy_do(img, &(struct copy){ .direction = READ, .name = name, .host = data, .len = len,
 					    .stream = stream });
+}
+
+int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
+{
+	struct fdry_tensor t;
+	uint32_t i = 0;
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = tensor_index(img, name, &i);
+	if (err)
+		return err;
+	fdry_image_tensor_get(img, i, &t);
+	if (!(t.flags & FDRY_TENSOR_HOST))
+		return fdry_fail(FDRY_E_STATE, "tensor '%s' lies on the device; use fdry_image_write() and fdry_image_read()", name);
+	*ret = (void *)(uintptr_t)t.addr;
+	return 0;
 }
 
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream)

@@ -46,6 +46,8 @@ struct fdry_image {
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
+	void *host;                /* pinned: all host segments; NULL: none */
+	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */

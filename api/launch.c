@@ -6,6 +6,7 @@
  */
 #include "api/builder.h"
 #include "api/exec.h"
+#include "api/image_host.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {
@@ -106,6 +107,8 @@ static int content_restore(struct fdry_image *img, CUstream stream)
 	if (!err) {
 		atomic_store(&img->torn, true);
 		err = fdry_image_content(img, get, &c);
+		if (!err)
+			err = fdry_image_hosts_content(img, get, &c);
 	}
 	if (!err)
 		atomic_store(&img->torn, false);

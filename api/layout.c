@@ -77,7 +77,7 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor) && !err; i++) {
 		struct external e = { t[i].desc.addr, t[i].desc.addr + t[i].extent };
 
-		if (t[i].desc.flags & FDRY_TENSOR_EXTERNAL && t[i].extent)
+		if (t[i].desc.flags & FDRY_TENSOR_EXTERNAL && !(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent)
 			err = fdry_buf_put(ret, &e, sizeof(e));
 	}
 	if (!err && ret->len)

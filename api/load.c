@@ -19,7 +19,7 @@
 #include "api/clock.h"
 #include "api/exec.h"
 #include "api/identity.h"
-#include "api/image.h"
+#include "api/image_host.h"
 #include "api/objects.h"
 #include "api/opts.h"
 #include "api/plan.h"
@@ -204,6 +204,8 @@ static int content_load(struct load *l)
 	if (err)
 		return err;
 	err = fdry_image_content(l->img, get, &c);
+	if (!err)
+		err = fdry_image_hosts_content(l->img, get, &c);
 	fdry_get_end(get);
 	l->img->report.content_bytes = c.bytes;
 	l->img->report.verified_bytes = c.hashed;
@@ -216,6 +218,8 @@ static int memory_in_context(struct load *l)
 	double mark = fdry_now_ms();
 	int err = memory_map(l->img, &l->plan);
 
+	if (!err)
+		err = fdry_image_hosts_make(l->img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
 	if (!err && l->opts->flags & FDRY_LOAD_POISON)
 		err = memory_poison(l->img);
 	r->memory_ms += fdry_lap_ms(&mark);
@@ -309,6 +313,8 @@ static int load_in_session(struct load *l, const char *name)
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
 	int err = manifest_get(l->img, l->get, name);
 
+	if (!err)
+		err = fdry_image_hosts_plan(l->img);
 	if (!err)
 		err = fdry_objects_start(l->img, l->get, &opts, &l->objects);
 	l->img->report.manifest_ms = fdry_lap_ms(&l->mark);
@@ -424,6 +430,7 @@ static void device_release(struct fdry_image *img)
 		fdry_exec_destroy(img, i);
 	fdry_kernel_bank_free(img->bank);
 	fdry_region_free(img->region);
+	fdry_image_hosts_free(img);
 	if (img->stream)
 		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, img->stream);
 	fdry_image_leave(img, &mode);
@@ -452,6 +459,7 @@ void fdry_image_unload(struct fdry_image *img)
 	fdry_turn_destroy(&img->turn);
 	pthread_mutex_destroy(&img->telling);
 	pthread_mutex_destroy(&img->lock);
+	free(img->hosts);
 	free(img->kernels);
 	free(img->execs);
 	free(img->order);

@@ -111,7 +111,7 @@ static int oid_cmp(const void *a, const void *b)
 
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
 {
-	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks, i, k = 0, u = 0;
+	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks, i, k = 0, u = 0;
 	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
 
 	if (!oids)
@@ -122,6 +122,8 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->graphs[i].oid;
 	for (i = 0; i < m->n_chunks; i++)
 		oids[k++] = m->chunks[i].oid;
+	for (i = 0; i < m->n_host_chunks; i++)
+		oids[k++] = m->host_chunks[i].oid;
 	qsort(oids, n, sizeof(*oids), oid_cmp);
 	for (i = 0; i < n; i++)
 		if (!i || !fdry_oid_eq(&oids[i], &oids[u - 1]))

@@ -176,6 +176,45 @@ static int chunks_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+static int hosts_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	if (m->n_hosts > FDRY_HOST_SEGMENTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, %u are allowed", m->n_hosts, FDRY_HOST_SEGMENTS_MAX);
+	for (i = 0; i < m->n_hosts; i++) {
+		const struct fdry_mf_host *h = &m->hosts[i];
+
+		if (!h->size || h->size > FDRY_HOST_SIZE_MAX || h->reserved)
+			return bad("host segment %u has a bad size", i);
+		if (!h->align || h->align > FDRY_MF_HOST_ALIGN_MAX || h->align & (h->align - 1))
+			return bad("host segment %u has an alignment of %u", i, h->align);
+	}
+	return 0;
+}
+
+static bool host_holds(const struct fdry_manifest *m, uint64_t place, uint64_t bytes)
+{
+	uint64_t segment = fdry_host_segment(place), offset = fdry_host_offset(place);
+
+	return segment < m->n_hosts && offset < m->hosts[segment].size && bytes <= m->hosts[segment].size - offset;
+}
+
+static int host_chunks_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_host_chunk *c = m->host_chunks;
+	uint32_t i;
+
+	for (i = 0; i < m->n_host_chunks; i++, c++) {
+		if (!c->size || c->size > FDRY_MF_CHUNK_MAX || c->reserved || c->offset >= FDRY_HOST_SIZE_MAX ||
+		    c->segment >= m->n_hosts || !host_holds(m, fdry_host_place(c->segment, c->offset), c->size))
+			return bad("host chunk %u does not lie in a host segment", i);
+		if (i && (c[-1].segment > c->segment || (c[-1].segment == c->segment && c[-1].offset + c[-1].size > c->offset)))
+			return bad("host chunk %u is out of order", i);
+	}
+	return 0;
+}
+
 static int graphs_check(const struct fdry_manifest *m)
 {
 	uint32_t i;
@@ -262,6 +301,17 @@ static bool tensor_backed(const struct fdry_manifest *m, const struct fdry_mf_te
 	return at >= end;
 }
 
+static int host_tensor_check(const struct fdry_manifest *m, uint32_t i, uint64_t bytes)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[i];
+
+	if (!fdry_host_is(t->addr) || !host_holds(m, t->addr, bytes))
+		return bad("tensor %u does not lie in a host segment", i);
+	if (t->use == FDRY_USE_INPUT && !(t->flags & FDRY_TENSOR_EXTERNAL))
+		return bad("tensor %u is an input in host memory and not external", i);
+	return 0;
+}
+
 static int tensor_check(const struct fdry_manifest *m, uint32_t i)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[i];
@@ -278,6 +328,8 @@ static int tensor_check(const struct fdry_manifest *m, uint32_t i)
 	for (d = t->rank; d < FDRY_RANK_MAX; d++)
 		if (t->shape[d] || t->stride[d])
 			return bad("tensor %u has dimensions beyond its rank", i);
+	if (t->flags & FDRY_TENSOR_HOST)
+		return host_tensor_check(m, i, bytes);
 	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
 		return bad("tensor %u leaves the region", i);
 	if (!tensor_backed(m, t, bytes))
@@ -298,7 +350,7 @@ static int tensors_check(const struct fdry_manifest *m)
 int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
-		strings_check, facts_check, limits_check, segments_check, chunks_check,
+		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
 		graphs_check, kernels_check, attrs_check, tensors_check,
 	};
 	struct fdry_manifest m = { 0 };

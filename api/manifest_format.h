@@ -16,6 +16,7 @@
 
 #include "api/foundry.h"
 #include "arch/oid.h"
+#include "graph/host.h"
 
 #define FDRY_MF_MAGIC "FDRYIMG\x1a"
 #define FDRY_MF_VERSION 1u
@@ -27,6 +28,7 @@
 #define FDRY_MF_SECTIONS_MAX 64u
 #define FDRY_MF_CHUNK_MAX (2ull << 20) /* bytes of one chunk */
 #define FDRY_MF_GRAPHS_MAX (1u << 20)
+#define FDRY_MF_HOST_ALIGN_MAX 4096u
 
 struct fdry_mf_header {
 	uint8_t magic[8];  /* FDRY_MF_MAGIC */
@@ -110,6 +112,22 @@ struct fdry_mf_graph {
 	struct fdry_oid oid;
 };
 
+/* A host segment: host memory that copies of the graphs read or write. Graph objects and tensors name it by its index here. */
+struct fdry_mf_host {
+	uint64_t size;     /* bytes, at least 1, at most FDRY_HOST_SIZE_MAX */
+	uint32_t align;    /* of its first byte in the loading process: a power of two, at most FDRY_MF_HOST_ALIGN_MAX */
+	uint32_t reserved;
+};
+
+/* Content of a host segment, zeros included; ascending, not overlapping. */
+struct fdry_mf_host_chunk {
+	uint32_t segment;
+	uint32_t reserved;
+	uint64_t offset;
+	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+};
+
 /* A tensor, by ascending name. */
 struct fdry_mf_tensor {
 	uint32_t name;
@@ -118,7 +136,7 @@ struct fdry_mf_tensor {
 	uint32_t flags;  /* of enum fdry_tensor_flags */
 	uint32_t rank;
 	uint32_t reserved;
-	uint64_t addr;
+	uint64_t addr;   /* of a host tensor its place (graph/host.h) */
 	int64_t shape[FDRY_RANK_MAX];  /* zero beyond rank */
 	int64_t stride[FDRY_RANK_MAX]; /* zero beyond rank */
 };
@@ -142,7 +160,9 @@ struct fdry_mf_limit {
 	X(8, KERNELS, kernels, struct fdry_mf_kernel) \
 	X(9, PARAMS, params, struct fdry_mf_param) \
 	X(10, OBJECTS, objects, struct fdry_mf_object) \
-	X(11, ATTRS, attrs, struct fdry_mf_attr)
+	X(11, ATTRS, attrs, struct fdry_mf_attr) \
+	X(12, HOSTS, hosts, struct fdry_mf_host) \
+	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -175,5 +195,10 @@ FDRY_MF_FROZEN(fdry_mf_tensor, 160);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, addr, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
 FDRY_MF_FROZEN(fdry_mf_limit, 16);
+FDRY_MF_FROZEN(fdry_mf_host, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
+FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);
+FDRY_MF_FROZEN_AT(fdry_mf_host_chunk, offset, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_host_chunk, oid, 24);
 
 #endif

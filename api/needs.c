@@ -4,6 +4,7 @@
  *
  * The answer is one block of memory: the struct, the externals, their names.
  */
+#include "api/image_host.h"
 #include "api/needs.h"
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static int external_fill(const struct fdry_manifest *m, const struct fdry_mf_ten
 	fdry_manifest_tensor_get(m, mf, &t);
 	memcpy(name, t.name, strlen(t.name) + 1);
 	ret->name = name;
-	ret->addr = t.addr;
+	ret->addr = t.flags & FDRY_TENSOR_HOST ? 0 : t.addr;
 	return fdry_tensor_extent(&t, &ret->bytes);
 }
 
@@ -110,6 +111,7 @@ int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, struct fd
 		return err;
 	}
 	plan_fill(&plan, n);
+	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL);
 	fdry_plan_release(&plan);
 	*ret = n;
 	return 0;
@@ -125,6 +127,8 @@ int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out)
 			      (unsigned long long)n->copied_bytes, (unsigned long long)n->exec_bytes,
 			      (unsigned long long)n->graphs, (unsigned long long)n->nodes,
 			      (unsigned long long)n->kernel_bytes, (unsigned long long)n->kernels);
+	if (!err && n->host_bytes)
+		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n", (unsigned long long)n->host_bytes);
 	for (i = 0; i < n->nexternals && !err; i++)
 		err = fdry_buf_printf(out, "needs %s filled, %llu bytes\n", n->externals[i].name,
 				      (unsigned long long)n->externals[i].bytes);

@@ -103,6 +103,8 @@ static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
 		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
 	if (!err)
 		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
+	if (!err)
+		err = fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
 }
 

@@ -45,7 +45,9 @@ static int still_check(const struct fdry_seal *s)
 	if (!err && now.graph_launches != s->live.graph_launches)
 		err = fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
 				"let the program's other threads wait for it");
-	return err ? err : fdry_layout_still(&s->layout, s->cap);
+	if (!err)
+		err = fdry_layout_still(&s->layout, s->cap);
+	return err ? err : fdry_seal_hosts_still(s);
 }
 
 static int random_check(struct fdry_seal *s)
@@ -95,7 +97,8 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 
 static int graphs_seal(struct fdry_seal *s)
 {
-	struct fdry_graph_reader rd = { .drv = s->cap->drv, .kernels = s->kernels, .where = fdry_seal_where, .where_arg = s };
+	struct fdry_graph_reader rd = { .drv = s->cap->drv, .kernels = s->kernels, .where = fdry_seal_where, .where_arg = s,
+					.host = fdry_seal_host };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
 	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
 	int err = 0;
@@ -200,6 +203,8 @@ static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_ten
 	const struct fdry_alloc *ledger = s->layout.ledger;
 	size_t i;
 
+	if (t->desc.flags & FDRY_TENSOR_HOST)
+		return 0; /* seal_host.c looked */
 	for (i = 0; i < s->layout.n_ledger; i++)
 		if (ledger[i].serial == t->serial)
 			return 0;
@@ -207,12 +212,14 @@ static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_ten
 			 t->desc.name);
 }
 
-static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d)
+static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t extent)
 {
 	struct fdry_mf_tensor mf = { .dtype = d->dtype, .use = d->use, .flags = d->flags, .rank = d->rank,
 				     .addr = d->addr };
 	int err = fdry_manifest_add_str(&s->w, d->name, &mf.name);
 
+	if (d->flags & FDRY_TENSOR_HOST)
+		fdry_seal_host(s, d->addr, extent, &mf.addr);
 	memcpy(mf.shape, d->shape, sizeof(mf.shape));
 	memcpy(mf.stride, d->stride, sizeof(mf.stride));
 	return err ? err : fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
@@ -229,7 +236,7 @@ static int tensors_seal(struct fdry_seal *s)
 	for (i = 0; i < n && !err; i++) {
 		err = tensor_check(s, &t[i]);
 		if (!err)
-			err = tensor_put(s, &t[i].desc);
+			err = tensor_put(s, &t[i].desc, t[i].extent);
 	}
 	return err;
 }
@@ -340,6 +347,8 @@ static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	int err;
 
 	err = fdry_layout_make(s->cap, s->reader, &s->layout);
+	if (!err)
+		err = fdry_seal_hosts(s);
 	layout = fdry_lap_ms(&mark);
 	if (!err)
 		err = graphs_seal(s);
@@ -349,6 +358,8 @@ static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	s->report.kernels_ms = fdry_lap_ms(&mark);
 	if (!err)
 		err = fdry_seal_content(s);
+	if (!err)
+		err = fdry_seal_host_content(s);
 	if (!err)
 		err = still_check(s);
 	s->report.content_ms = layout + fdry_lap_ms(&mark);
@@ -391,6 +402,8 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	fdry_kernel_set_free(s->kernels);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
+	fdry_buf_release(&s->host_tensors);
+	fdry_buf_release(&s->hosts);
 	fdry_manifest_writer_release(&s->w);
 	return err;
 }

@@ -15,6 +15,7 @@ struct fdry_seal {
 	struct fdry_mem_reader *reader;
 	struct fdry_hook_live live;    /* as it was at the beginning */
 	struct fdry_layout layout;
+	struct fdry_buf host_tensors, hosts; /* seal_host.c's */
 	struct fdry_manifest_writer w; /* what goes into the manifest, as it becomes known */
 	struct fdry_seal_report report;
 };
@@ -22,6 +23,15 @@ struct fdry_seal {
 /* seal_where.c: a fdry_where_fn whose @arg is the seal. */
 int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		    const char **what) __must_check;
+
+/* seal_host.c: host segments of the host tensors, into the manifest. FDRY_E_STATE where the memory of one is gone. */
+int fdry_seal_hosts(struct fdry_seal *s) __must_check;
+/* A fdry_host_fn whose @arg is the seal. */
+void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
+/* Store the content of host segments. */
+int fdry_seal_host_content(struct fdry_seal *s) __must_check;
+/* FDRY_E_STATE where host memory went since. */
+int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
 
 /* seal_content.c: store the content of the layout, in chunks; into segments, chunks and the report. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define FLAGS ((uint32_t)(FDRY_TENSOR_EXTERNAL | FDRY_TENSOR_HOST))
+
 size_t fdry_dtype_size(uint32_t dtype)
 {
 	switch (dtype) {
@@ -31,7 +33,7 @@ int fdry_tensor_extent(const struct fdry_tensor *t, uint64_t *ret)
 	uint64_t last = 0, step, bytes;
 	uint32_t d;
 
-	if (!fdry_dtype_size(t->dtype) || t->use > FDRY_USE_CONST || t->flags & ~(uint32_t)FDRY_TENSOR_EXTERNAL || t->rank > FDRY_RANK_MAX)
+	if (!fdry_dtype_size(t->dtype) || t->use > FDRY_USE_CONST || t->flags & ~FLAGS || t->rank > FDRY_RANK_MAX)
 		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has an unknown type, use, flag or a rank over %d", t->name, FDRY_RANK_MAX);
 	for (d = 0; d < t->rank; d++) {
 		if (t->shape[d] < 0 || t->stride[d] < 0)

@@ -16,6 +16,7 @@
 #define FDRY_HOST_SHIFT 40                  /* bits of the offset; the segment's stand above */
 #define FDRY_HOST_SIZE_MAX (1ull << FDRY_HOST_SHIFT) /* bytes of one segment */
 #define FDRY_HOST_SEGMENTS_MAX (1u << 20)
+#define FDRY_HOST_ALIGN 16u /* an address in a segment is a multiple of this if, and only if, it was one when captured */
 
 /* Where a host segment is in this process. */
 struct fdry_host_segment {

@@ -9,7 +9,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 import suite
 
@@ -23,6 +25,13 @@ class Array:
     def __init__(self, addr, n, strides=None):
         self.__cuda_array_interface__ = {"data": (addr, False), "typestr": "<f4", "shape": (n,),
                                          "strides": strides, "version": 3}
+
+
+class HostArray:
+    """Pinned host memory as numpy shows it."""
+
+    def __init__(self, addr, n, typestr="<f4"):
+        self.__array_interface__ = {"data": (addr, False), "typestr": typestr, "shape": (n,), "version": 3}
 
 
 class Driver:
@@ -46,8 +55,14 @@ class Driver:
         self("cuMemcpyHtoD_v2", addr, data, ctypes.c_size_t(len(data)))
         return addr.value
 
-    def graph(self, a, b, c):
-        """c = a + b, captured."""
+    def pinned(self, values):
+        addr, data = ctypes.c_void_p(), struct.pack(f"{N}f", *values)
+        self("cuMemAllocHost_v2", ctypes.byref(addr), ctypes.c_size_t(len(data)))
+        ctypes.memmove(addr, data, len(data))
+        return addr.value
+
+    def graph(self, a, b, c, host_a=None, host_c=None):
+        """c = a + b, captured; a from, and c to host memory where that is given."""
         stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
         with open(os.path.join(BUILD, "sim", "kernels.cubin"), "rb") as f:
             self("cuModuleLoadData", ctypes.byref(module), f.read())
@@ -56,7 +71,11 @@ class Driver:
         values = [ctypes.c_uint64(a), ctypes.c_uint64(b), ctypes.c_uint64(c), ctypes.c_int(N)]
         args = (ctypes.c_void_p * 4)(*(ctypes.addressof(v) for v in values))
         self("cuStreamBeginCapture_v2", stream, 2)
+        if host_a:
+            self("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(a), ctypes.c_uint64(host_a), ctypes.c_size_t(4 * N), stream)
         self("cuLaunchKernel", kernel, (N + 63) // 64, 1, 1, 64, 1, 1, 0, stream, args, None)
+        if host_c:
+            self("cuMemcpyDtoHAsync_v2", ctypes.c_uint64(host_c), ctypes.c_uint64(c), ctypes.c_size_t(4 * N), stream)
         self("cuStreamEndCapture", stream, ctypes.byref(graph))
         return graph.value
 
@@ -82,6 +101,25 @@ def capture(store):
         sealed = cap.seal(store, "adder")
         assert cap.offset > 0 and sealed.graphs == 1 and sealed.nodes == 1 and sealed.kernels == 1
         print(sealed.id)
+
+
+def capture_host(store):
+    """The same with a in pinned memory before each replay, and c there after it."""
+    import foundry
+    with foundry.Capture() as cap:
+        cuda = Driver()
+        a, b, c = (cuda.alloc(v) for v in ([0.0] * N, [float(i) for i in range(N)], [0.0] * N))
+        host_a, host_c = cuda.pinned([5.0] * N), cuda.pinned([6.0] * N)
+        cap.add_graph(7, cuda.graph(a, b, c, host_a, host_c))
+        try:
+            cap.seal(store, "host")
+        except foundry.Error as e:
+            assert e.name == "FDRY_E_REFUSED" and "FDRY_TENSOR_HOST" in str(e), e
+        else:
+            raise AssertionError("host memory that nobody named was sealed")
+        cap.tensor("a", HostArray(host_a, N), use="input")
+        cap.tensor("c", HostArray(host_c, N), use="output")
+        print(cap.seal(store, "host").id)
 
 
 def child(*args):
@@ -181,6 +219,50 @@ class Roundtrip(unittest.TestCase):
                 img.write("a", b"too short")
             self.assertIn("4000 bytes, 9 were given", str(e.exception))
 
+    def test_host_memory(self):
+        import foundry
+        child(self.store, "host")
+        with foundry.load("host", store=self.store) as img:
+            a, c = img["a"], img["c"]
+            self.assertTrue(a.host and a.external and c.host and not c.external)
+            with self.assertRaises(foundry.Error) as e:
+                img.launch(7)
+            self.assertEqual(e.exception.name, "FDRY_E_UNBOUND")
+            img.filled("a")
+            numbers = (ctypes.c_float * N).from_address(a.addr)
+            for salt in (1.0, 2.0):
+                numbers[:] = [salt] * N
+                img.launch(7)
+                img.synchronize()
+                self.assertEqual((ctypes.c_float * N).from_address(c.addr)[:], [salt + i for i in range(N)])
+            img.write("a", struct.pack(f"{N}f", *([10.0] * N)))
+            img.launch(7)
+            self.assertEqual(list(struct.unpack(f"{N}f", img.read("c"))), [10.0 + i for i in range(N)])
+            self.assertEqual(a.__dlpack_device__(), (1, 0))
+            with self.assertRaises(BufferError):
+                a.__dlpack__(dl_device=(2, 0))
+
+    def test_numpy_sees_host_memory(self):
+        import foundry
+        child(self.store, "host")
+        img = foundry.load("host", store=self.store)
+        with unittest.mock.patch.dict(sys.modules, numpy=types.SimpleNamespace(asarray=lambda x: x)):
+            seen = img["a"].numpy()
+        self.assertEqual(seen.__array_interface__, {"version": 3, "data": (img["a"].addr, False), "typestr": "<f4", "shape": (N,),
+                                                    "strides": (4,)})
+        with self.assertRaises(RuntimeError):
+            img.close()
+        del seen
+        img.close()
+
+    def test_numpy_does_not_see_the_gpu(self):
+        import foundry
+        child(self.store)
+        with foundry.load("adder", store=self.store) as img:
+            with unittest.mock.patch.dict(sys.modules, numpy=types.SimpleNamespace(asarray=lambda x: x)):
+                with self.assertRaises(TypeError):
+                    img["a"].numpy()
+
     def test_views_keep_the_image(self):
         import foundry
         child(self.store)
@@ -197,6 +279,6 @@ class Roundtrip(unittest.TestCase):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        capture(sys.argv[2])
+        (capture_host if "host" in sys.argv else capture)(sys.argv[2])
     else:
         suite.main()

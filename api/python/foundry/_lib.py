@@ -63,7 +63,7 @@ class Needs(Structure):
     _fields_ = [(n, c_uint64) for n in (
         "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes", "copied_bytes",
         "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
-            ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t)]
+            ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
 
 
 # Opaque objects are void pointers.
@@ -94,6 +94,7 @@ CHECKED = {
     "fdry_image_write": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_copy": [IMAGE, c_char_p, c_uint64, c_size_t, STREAM],
     "fdry_image_read": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
+    "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
     "fdry_image_build_stop": [IMAGE],

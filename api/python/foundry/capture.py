@@ -6,7 +6,7 @@ import ctypes
 from . import _lib
 from ._lib import lib
 from .store import Store
-from .tensor import describe
+from .tensor import HOST, describe
 
 
 class Sealed:
@@ -49,18 +49,23 @@ class Capture:
                                 preallocate=preallocate, name=name.encode() if name else None)
         self._handle = _lib.CAPTURE()
         self._device = device
-        self._graphs = []  # kept alive until the capture ends
+        self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._pool = None
         lib.fdry_hook_install(None)
         lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._handle))
 
     def tensor(self, name, tensor, use="input", external=False):
-        """Name a tensor: torch's, or anything with __cuda_array_interface__.
+        """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or not, torch's or
+        anything with __array_interface__.
 
         use: "input", "output", "state" or "const". external: the image keeps no bytes of it;
-        whoever loads fills it.
+        whoever loads fills it. What graphs copy from or to host memory must lie in a tensor named
+        here, which is kept alive until the end; its inputs are external.
         """
-        lib.fdry_capture_tensor(self._handle, ctypes.byref(describe(name, tensor, use, external)))
+        raw = describe(name, tensor, use, external)
+        lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
+        if raw.flags & HOST:
+            self._tensors.append(tensor)
 
     def fact(self, key, value):
         """State a fact that loads can compare: model revision, engine version, rank, ..."""
@@ -141,6 +146,7 @@ class Capture:
         handle, self._handle = self._handle, _lib.CAPTURE()
         lib.fdry_capture_end(handle)
         self._graphs.clear()
+        self._tensors.clear()
 
     def __enter__(self):
         return self

@@ -14,9 +14,9 @@ DTYPES = {
 }
 NUMBERS = {name: number for number, (name, _, _) in DTYPES.items()}
 USES = ("input", "output", "state", "const")
-EXTERNAL = 1
+EXTERNAL, HOST = 1, 2
 
-_DL_CUDA = 2
+_DL_CPU, _DL_CUDA = 1, 2
 
 
 class _DLTensor(Structure):
@@ -56,13 +56,26 @@ def _capsule_delete(capsule):
         _delete(ctypes.cast(address, POINTER(_DLManaged)))
 
 
-class Tensor:
-    """A named piece of an image's device memory.
+class _Numbers:
+    """What numpy needs to see host memory; while it lives the image cannot be closed."""
 
-    name, addr (device address), dtype (a name such as "bfloat16"), use, external, shape and
-    stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack takes it without
+    def __init__(self, image, interface):
+        self.__array_interface__ = interface
+        self._image = image
+        image._exports += 1
+
+    def __del__(self):
+        self._image._exports -= 1
+
+
+class Tensor:
+    """A named piece of an image's device memory, or of host memory that its graphs copy from or to.
+
+    name, addr, dtype (a name such as "bfloat16"), use, external, host (whether addr is a host
+    pointer), shape and stride (tuples, in elements), itemsize, nbytes. Anything that reads DLPack takes it without
     a copy: torch.from_dlpack(image["logits"]). The image cannot be closed while such a view
-    lives. A view is not ordered with launches: use it on the stream that they use.
+    lives. A view is not ordered with launches: use it on the stream that they use; touch host
+    memory between launches that are complete.
     """
 
     def __init__(self, image, raw):
@@ -72,6 +85,7 @@ class Tensor:
         self.dtype, self.itemsize, self._code = DTYPES[raw.dtype]
         self.use = USES[raw.use]
         self.external = bool(raw.flags & EXTERNAL)
+        self.host = bool(raw.flags & HOST)
         self.shape = tuple(raw.shape[:raw.rank])
         self.stride = tuple(raw.stride[:raw.rank])
         self.nbytes = self.itemsize
@@ -81,20 +95,31 @@ class Tensor:
     def __repr__(self):
         return f"<Tensor {self.name} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
+    def numpy(self):
+        """A host tensor as a numpy array that is no copy: what is written to it the next launch reads."""
+        import numpy
+        kind = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}.get(self._code)
+        if not self.host or not kind:
+            raise TypeError(f"tensor '{self.name}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
+                            " use DLPack")
+        return numpy.asarray(_Numbers(self._image, {
+            "version": 3, "data": (self.addr, False), "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
+            "shape": self.shape, "strides": tuple(s * self.itemsize for s in self.stride)}))
+
     def __dlpack_device__(self):
-        return (_DL_CUDA, self._image.device)
+        return (_DL_CPU, 0) if self.host else (_DL_CUDA, self._image.device)
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy:
             raise BufferError("a view of an image's memory is never a copy; copy it yourself")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"tensor '{self.name}' lies on GPU {self._image.device}")
+            raise BufferError(f"tensor '{self.name}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
         rank = len(self.shape)
         dims = (c_int64 * (2 * rank or 1))(*self.shape, *self.stride)
         at = ctypes.cast(dims, POINTER(c_int64))
         strides = ctypes.cast(ctypes.addressof(dims) + 8 * rank, POINTER(c_int64))
-        managed = _DLManaged(_DLTensor(self.addr, _DL_CUDA, self._image.device, rank, self._code,
-                                       8 * self.itemsize, 1, at, strides, 0), None, _delete)
+        managed = _DLManaged(_DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1, at,
+                                       strides, 0), None, _delete)
         address = ctypes.addressof(managed)
         self._image._exports += 1
         _exported[address] = (managed, dims, self._image)
@@ -102,15 +127,20 @@ class Tensor:
 
 
 def describe(name, tensor, use, external):
-    """A framework's tensor as the library wants it: torch's, or anything with __cuda_array_interface__."""
+    """A framework's tensor as the library wants it: torch's, or anything with __cuda_array_interface__ or, on the host,
+    __array_interface__."""
     if use not in USES:
         raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
     raw = _lib.Tensor(name=name.encode(), use=USES.index(use), flags=EXTERNAL if external else 0)
     if hasattr(tensor, "data_ptr"):
         raw.addr, dtype = tensor.data_ptr(), str(tensor.dtype).rpartition(".")[2]
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    else:
+        raw.flags |= HOST if tensor.device.type == "cpu" else 0
+    elif hasattr(tensor, "__cuda_array_interface__"):
         raw.addr, dtype, shape, stride = _from_interface(tensor.__cuda_array_interface__)
+    else:
+        raw.addr, dtype, shape, stride = _from_interface(tensor.__array_interface__)
+        raw.flags |= HOST
     if dtype not in NUMBERS:
         raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
     if len(shape) > _lib.RANK_MAX:
