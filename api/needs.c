@@ -4,11 +4,11 @@
  *
  * The answer is one block of memory: the struct, the externals, their names.
  */
-#include "api/image_host.h"
 #include "api/needs.h"
 
 #include <stdlib.h>
 
+#include "api/image_host.h"
 #include "api/opts.h"
 #include "api/plan.h"
 #include "api/tensor.h"
@@ -88,6 +88,15 @@ static void plan_fill(const struct fdry_plan *p, struct fdry_needs *n)
 	n->exec_bytes = p->nodes * FDRY_NODE_EXEC_BYTES;
 }
 
+static void hosts_fill(const struct fdry_manifest *m, struct fdry_needs *n)
+{
+	uint32_t i;
+
+	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL);
+	for (i = 0; i < m->n_host_chunks; i++)
+		n->copied_bytes += m->host_chunks[i].size;
+}
+
 int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, struct fdry_needs **ret)
 {
 	struct room room = room_of(m);
@@ -111,7 +120,7 @@ int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, struct fd
 		return err;
 	}
 	plan_fill(&plan, n);
-	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL);
+	hosts_fill(m, n);
 	fdry_plan_release(&plan);
 	*ret = n;
 	return 0;

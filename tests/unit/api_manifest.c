@@ -114,6 +114,48 @@ START_TEST(golden_bytes)
 }
 END_TEST
 
+/* The same with host memory: an input, and a constant in a segment of its own. */
+static void fill_hosts(struct fdry_manifest_writer *w)
+{
+	fill(w);
+	put(w->hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
+	put(w->hosts, (struct fdry_mf_host){ .size = 3ull << 20, .align = 4096 });
+	put(w->host_chunks, (struct fdry_mf_host_chunk){ .segment = 1, .size = 2 << 20, .oid = oid(6) });
+	put(w->host_chunks, (struct fdry_mf_host_chunk){ .segment = 1, .offset = 2 << 20, .size = 1 << 20, .oid = oid(7) });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "p"), .dtype = FDRY_U8, .rank = 1, .addr = fdry_host_place(0, 8),
+						 .flags = FDRY_TENSOR_HOST | FDRY_TENSOR_EXTERNAL,
+						 .shape = { 4992 }, .stride = { 1 } });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "q"), .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+						 .flags = FDRY_TENSOR_HOST, .addr = fdry_host_place(1, 0),
+						 .shape = { 3 << 20 }, .stride = { 1 } });
+}
+
+START_TEST(golden_bytes_with_hosts)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 }, text = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_manifest m;
+	struct fdry_oid id, *links;
+	size_t n;
+
+	fill_hosts(&w);
+	ok(fdry_manifest_encode(&w, &b));
+	ok(fdry_oid_of(b.data, b.len, &id));
+	ck_assert_str_eq(fdry_oid_hex(&id, hex), "8c1b6fa9af5710ef9f1caebf95b1c776360eed09249596981e374956000e8227");
+	ok(open_it(&b, &m));
+	ok(fdry_manifest_links(&m, &links, &n));
+	ck_assert_uint_eq(n, 7);
+	free(links);
+	ok(fdry_manifest_to_text(&m, &text));
+	ck_assert_ptr_nonnull(strstr((char *)text.data, "host segment 1 3145728\n"));
+	ck_assert_ptr_nonnull(strstr((char *)text.data, "tensor p U8 input external host 0+0x8 [4992:1]\n"));
+	fdry_buf_release(&text);
+	fdry_buf_release(&b);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
 START_TEST(empty_is_valid)
 {
 	struct fdry_manifest_writer w = { 0 };
@@ -250,6 +292,76 @@ static const struct damage damages[] = {
 	{ "its region ends before it begins", FDRY_E_BADIMAGE, region_backward },
 };
 
+#define host(i) entry(w, hosts, struct fdry_mf_host, i)
+#define host_chunk(i) entry(w, host_chunks, struct fdry_mf_host_chunk, i)
+#define tensor(i) entry(w, tensors, struct fdry_mf_tensor, i)
+DAMAGE(host_empty, host(0).size = 0)
+DAMAGE(host_large, host(1).size = FDRY_HOST_SIZE_MAX + 1)
+DAMAGE(host_small, host(1).size -= 1)
+DAMAGE(host_reserved, host(0).reserved = 1)
+DAMAGE(host_unaligned, host(0).align = 0)
+DAMAGE(host_askew, host(0).align = 24)
+DAMAGE(host_align, host(0).align = 8192)
+DAMAGE(host_chunk_empty, host_chunk(0).size = 0)
+DAMAGE(host_chunk_large, host_chunk(0).size = FDRY_MF_CHUNK_MAX + 1)
+DAMAGE(host_chunk_reserved, host_chunk(0).reserved = 1)
+DAMAGE(host_chunk_nowhere, host_chunk(1).segment = 2)
+DAMAGE(host_chunk_far, host_chunk(1).segment = UINT32_MAX)
+DAMAGE(host_chunk_beyond, host_chunk(1).offset = 3 << 20)
+DAMAGE(host_chunk_over, host_chunk(1).offset += 1)
+DAMAGE(host_chunk_wraps, host_chunk(1).offset = UINT64_MAX)
+DAMAGE(host_chunk_overlaps, host_chunk(1).offset -= 1)
+DAMAGE(host_chunk_order, host_chunk(1).segment = 0; host_chunk(1).offset = 0; host_chunk(1).size = 1)
+DAMAGE(host_tensor_on_device, tensor(2).addr = BASE + 0x400000)
+DAMAGE(host_tensor_nowhere, tensor(2).addr = fdry_host_place(2, 8))
+DAMAGE(host_tensor_over, tensor(2).addr = fdry_host_place(0, 9))
+DAMAGE(host_tensor_without_flag, tensor(2).flags = FDRY_TENSOR_EXTERNAL)
+DAMAGE(host_input_with_bytes, tensor(2).flags = FDRY_TENSOR_HOST)
+DAMAGE(device_tensor_with_flag, tensor(0).flags = FDRY_TENSOR_HOST | FDRY_TENSOR_EXTERNAL)
+DAMAGE(tensor_flag, tensor(0).flags = 1 << 2)
+
+static const struct damage host_damages[] = {
+	{ "host segment 0 has a bad size", FDRY_E_BADIMAGE, host_empty },
+	{ "host segment 1 has a bad size", FDRY_E_BADIMAGE, host_large },
+	{ "host chunk 1 does not lie in a host segment", FDRY_E_BADIMAGE, host_small },
+	{ "host segment 0 has a bad size", FDRY_E_BADIMAGE, host_reserved },
+	{ "host segment 0 has an alignment of 0", FDRY_E_BADIMAGE, host_unaligned },
+	{ "host segment 0 has an alignment of 24", FDRY_E_BADIMAGE, host_askew },
+	{ "host segment 0 has an alignment of 8192", FDRY_E_BADIMAGE, host_align },
+	{ "host chunk 0 does not lie", FDRY_E_BADIMAGE, host_chunk_empty },
+	{ "host chunk 0 does not lie", FDRY_E_BADIMAGE, host_chunk_large },
+	{ "host chunk 0 does not lie", FDRY_E_BADIMAGE, host_chunk_reserved },
+	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_nowhere },
+	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_far },
+	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_beyond },
+	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_over },
+	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_wraps },
+	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_overlaps },
+	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_order },
+	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_on_device },
+	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_nowhere },
+	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_over },
+	{ "tensor 2 leaves the region", FDRY_E_BADIMAGE, host_tensor_without_flag },
+	{ "tensor 2 is an input in host memory and not external", FDRY_E_BADIMAGE, host_input_with_bytes },
+	{ "tensor 0 does not lie in a host segment", FDRY_E_BADIMAGE, device_tensor_with_flag },
+	{ "tensor 0: tensor 'in' has an unknown type, use, flag", FDRY_E_BADIMAGE, tensor_flag },
+};
+
+START_TEST(every_host_field_is_checked)
+{
+	const struct damage *d = &host_damages[_i];
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+
+	fill_hosts(&w);
+	d->do_it(&w);
+	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'", fdry_last_error(), d->says);
+	ck_assert_ptr_null(b.data);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
 START_TEST(every_field_is_checked)
 {
 	const struct damage *d = &damages[_i];
@@ -326,8 +438,10 @@ int main(void)
 
 	tcase_add_test(tc, what_is_written_is_read);
 	tcase_add_test(tc, golden_bytes);
+	tcase_add_test(tc, golden_bytes_with_hosts);
 	tcase_add_test(tc, empty_is_valid);
 	tcase_add_test(tc, links_are_a_set);
+	tcase_add_loop_test(tc, every_host_field_is_checked, 0, sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_loop_test(tc, every_field_is_checked, 0, sizeof(damages) / sizeof(damages[0]));
 	tcase_add_loop_test(tc, header_and_directory_are_checked, 0, sizeof(bytes) / sizeof(bytes[0]));
 	tcase_add_test(tc, every_length_and_every_bit);

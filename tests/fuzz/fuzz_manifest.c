@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fuzz_manifest.c - manifests from anybody: as bytes, and a good one with bytes replaced.
+ *
+ * What opens must have a text, links, and tensors that lie where the manifest says there
+ * is memory. The first byte of the input says which way the rest goes in.
+ */
+#include <stdlib.h>
+
+#include "api/image_host.h"
+#include "mm/region.h"
+
+#define BASE 0x500000000000ull
+
+static void must(int ok)
+{
+	if (!ok)
+		abort();
+}
+
+#define put(buf, ...) must(!fdry_buf_put(&(buf), &(__VA_ARGS__), sizeof(__VA_ARGS__)))
+
+static uint32_t str(struct fdry_manifest_writer *w, const char *s)
+{
+	uint32_t off = 0;
+
+	must(!fdry_manifest_add_str(w, s, &off));
+	return off;
+}
+
+/* One entry of everything. */
+static struct fdry_buf good(void)
+{
+	struct fdry_manifest_writer w = { .base = BASE, .end = BASE + 0x400000 };
+	struct fdry_buf b = { 0 };
+
+	put(w.facts, (struct fdry_mf_fact){ str(&w, "model"), str(&w, "m") });
+	put(w.limits, (struct fdry_mf_limit){ .limit = 0, .value = 1024 });
+	put(w.segments, (struct fdry_mf_segment){ BASE, 0x200000, FDRY_ROLE_CONTENT, 0 });
+	put(w.segments, (struct fdry_mf_segment){ BASE + 0x200000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
+	put(w.chunks, (struct fdry_mf_chunk){ .addr = BASE, .size = 4096 });
+	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "e"), .dtype = FDRY_F32, .rank = 2, .addr = BASE + 0x200000,
+						.flags = FDRY_TENSOR_EXTERNAL, .shape = { 3, 5 }, .stride = { 5, 1 } });
+	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "h"), .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1,
+						.addr = fdry_host_place(0, 8), .flags = FDRY_TENSOR_HOST,
+						.shape = { 4992 }, .stride = { 1 } });
+	put(w.graphs, (struct fdry_mf_graph){ .key = 8, .name = str(&w, "eight"), .nodes = 20 });
+	put(w.kernels, (struct fdry_mf_kernel){ .name = str(&w, "k"), .param_count = 1, .param_bytes = 8 });
+	put(w.params, (struct fdry_mf_param){ 0, 8 });
+	put(w.objects, (struct fdry_mf_object){ .oid = { { 5 } } });
+	put(w.attrs, (struct fdry_mf_attr){ .kernel = 0, .id = FDRY_MF_KERNEL_ATTRS, .value = 2 });
+	put(w.hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
+	put(w.host_chunks, (struct fdry_mf_host_chunk){ .segment = 0, .offset = 8, .size = 4992 });
+	must(!fdry_manifest_encode(&w, &b));
+	fdry_manifest_writer_release(&w);
+	return b;
+}
+
+static void hosts_walk(const struct fdry_manifest *m)
+{
+	struct fdry_host_segment *hosts = calloc(m->n_hosts + 1u, sizeof(*hosts));
+	uint64_t bytes, i;
+
+	must(hosts != NULL);
+	bytes = fdry_manifest_hosts_place(m, 1 << 20, hosts);
+	for (i = 0; i < m->n_hosts; i++)
+		must(hosts[i].addr - (1 << 20) + m->hosts[i].size <= bytes);
+	for (i = 0; i < m->n_host_chunks; i++)
+		must(m->host_chunks[i].segment < m->n_hosts &&
+		     m->host_chunks[i].offset + m->host_chunks[i].size <= m->hosts[m->host_chunks[i].segment].size);
+	for (i = 0; i < m->n_tensors; i++)
+		must(!(m->tensors[i].flags & FDRY_TENSOR_HOST) == !fdry_host_is(m->tensors[i].addr) &&
+		     (!fdry_host_is(m->tensors[i].addr) || fdry_host_segment(m->tensors[i].addr) < m->n_hosts));
+	free(hosts);
+}
+
+static void try_bytes(struct fdry_span s)
+{
+	uint64_t *aligned = malloc(s.len + 8);
+	struct fdry_buf text = { 0 };
+	struct fdry_manifest m;
+	struct fdry_oid *links;
+	size_t n;
+
+	must(aligned != NULL);
+	memcpy(aligned, s.data, s.len);
+	if (!fdry_manifest_open((struct fdry_span){ (uint8_t *)aligned, s.len }, &m)) {
+		must(!fdry_manifest_to_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
+		hosts_walk(&m);
+		free(links);
+		fdry_buf_release(&text);
+	}
+	free(aligned);
+}
+
+/* Each three bytes: where, and what. */
+static void try_patches(struct fdry_span patches)
+{
+	struct fdry_buf b = good();
+	size_t i;
+
+	for (i = 0; i + 3 <= patches.len; i += 3)
+		b.data[fdry_get16(patches.data + i) % b.len] = patches.data[i + 2];
+	try_bytes((struct fdry_span){ b.data, b.len });
+	fdry_buf_release(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct fdry_span rest = { data + 1, len - 1 };
+
+	if (!len)
+		return 0;
+	if (data[0] & 1)
+		try_bytes(rest);
+	else
+		try_patches(rest);
+	return 0;
+}
