@@ -108,42 +108,53 @@ int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_id
 	return err;
 }
 
-static int own_compare(const struct fdry_manifest *m, int i, const char *here)
+static void mismatch_note(struct fdry_mismatch *ret, const char *field, const char *wanted, const char *found)
+{
+	if (!ret)
+		return;
+	snprintf(ret->field, sizeof(ret->field), "%s", field);
+	snprintf(ret->wanted, sizeof(ret->wanted), "%s", wanted);
+	snprintf(ret->found, sizeof(ret->found), "%s", found ? found : "");
+}
+
+static int own_compare(const struct fdry_manifest *m, int i, const char *here, struct fdry_mismatch *ret)
 {
 	const char *there = fdry_manifest_fact(m, table[i].key);
 
+	if (there && !(table[i].how == EQUAL && strcmp(there, here)) &&
+	    !(table[i].how == AT_LEAST && strtoull(here, NULL, 10) < strtoull(there, NULL, 10)))
+		return 0;
+	mismatch_note(ret, table[i].key, here, there);
 	if (!there)
 		return fdry_fail(FDRY_E_IDENTITY, "the image does not say its %s; seal it anew", table[i].what);
-	if ((table[i].how == EQUAL && strcmp(there, here)) ||
-	    (table[i].how == AT_LEAST && strtoull(here, NULL, 10) < strtoull(there, NULL, 10)))
-		return fdry_fail(FDRY_E_IDENTITY, "the image was made for another %s: %s there, %s here; seal one for this machine",
-				 table[i].what, there, here);
-	return 0;
+	return fdry_fail(FDRY_E_IDENTITY, "the image was made for another %s: %s there, %s here; seal one for this machine",
+			 table[i].what, there, here);
 }
 
-static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact)
+static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact, struct fdry_mismatch *ret)
 {
 	const char *there;
 
 	if (!fact->key || !fact->value)
 		return fdry_fail(FDRY_E_INVAL, "a fact to compare has no key or no value");
 	there = fdry_manifest_fact(m, fact->key);
+	if (there && !strcmp(there, fact->value))
+		return 0;
+	mismatch_note(ret, fact->key, fact->value, there);
 	if (!there)
 		return fdry_fail(FDRY_E_IDENTITY, "the image does not state the fact '%s' ('%s' here); seal it with that fact", fact->key, fact->value);
-	if (strcmp(there, fact->value))
-		return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, fact->value);
-	return 0;
+	return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, fact->value);
 }
 
 int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
-			  const struct fdry_fact *facts, size_t nfacts)
+			  const struct fdry_fact *facts, size_t nfacts, struct fdry_mismatch *ret)
 {
 	size_t i;
 	int err = 0;
 
 	for (i = 0; i < FDRY_IDENTITY_FACTS && !err; i++)
-		err = own_compare(m, (int)i, here->fact[i].value);
+		err = own_compare(m, (int)i, here->fact[i].value, ret);
 	for (i = 0; i < nfacts && !err; i++)
-		err = caller_compare(m, &facts[i]);
+		err = caller_compare(m, &facts[i], ret);
 	return err;
 }

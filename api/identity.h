@@ -18,8 +18,15 @@ struct fdry_identity {
 };
 int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_identity *ret) __must_check;
 
-/* Compare an image with a device and the caller's facts; FDRY_E_IDENTITY names the field and both values. */
+/* The first field that differs; cut off where it is longer. */
+struct fdry_mismatch {
+	char field[FDRY_NAME_MAX + 1]; /* a fact's key; "": none differs */
+	char wanted[256], found[256];  /* here and in the image; "" where the image does not say */
+};
+
+/* Compare an image with a device and the caller's facts; FDRY_E_IDENTITY names the field and both values, and so
+ * does @ret, which may be NULL. */
 int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
-			  const struct fdry_fact *facts, size_t nfacts) __must_check;
+			  const struct fdry_fact *facts, size_t nfacts, struct fdry_mismatch *ret) __must_check;
 
 #endif

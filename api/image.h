@@ -17,6 +17,7 @@
 
 #include "api/base.h"
 #include "api/foundry.h"
+#include "api/identity.h"
 #include "api/manifest.h"
 #include "api/threads.h"
 #include "arch/driver.h"
@@ -62,8 +63,14 @@ struct fdry_image {
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
 	_Atomic bool torn;         /* content is half restored */
+	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
 	struct fdry_load_report report;
 };
+
+/* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where the image was made for
+ * something else. */
+int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+			    struct fdry_mismatch *mismatch, struct fdry_image **ret) __must_check;
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that loaded it. */
 int fdry_image_check(const struct fdry_image *img) __must_check;

@@ -90,7 +90,7 @@ static int identity_check(struct fdry_image *img, const struct fdry_load_opts *o
 	int err;
 
 	err = fdry_identity_of(img->drv, img->device, &here);
-	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts);
+	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts, img->mismatch);
 }
 
 /* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it by then. */
@@ -378,8 +378,8 @@ static int load_undo(struct fdry_image *img, int err)
 	return fdry_outcome_tell(&o);
 }
 
-int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-		    struct fdry_image **ret)
+int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+			    struct fdry_mismatch *mismatch, struct fdry_image **ret)
 {
 	double start = fdry_now_ms();
 	struct fdry_load_opts o;
@@ -403,17 +403,25 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 	img->progress_arg = o.progress_arg;
 	img->pid = getpid();
 	img->start_ms = start;
+	img->mismatch = mismatch;
 	img->verify = o.flags & FDRY_LOAD_VERIFY;
 	err = fdry_store_again(store, &img->store);
 	if (!err)
 		err = load_all(img, name, &o);
 	if (err)
 		return load_undo(img, err);
+	img->mismatch = NULL;
 	img->report.total_ms = fdry_now_ms() - start;
 	if (o.flags & FDRY_LOAD_BACKGROUND)
 		fdry_builder_start(img);
 	*ret = img;
 	return 0;
+}
+
+int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+		    struct fdry_image **ret)
+{
+	return fdry_image_load_telling(store, name, opts, NULL, ret);
 }
 
 static void device_release(struct fdry_image *img)

@@ -148,6 +148,25 @@ int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg) __must_c
 /* The same for @oid and everything that it reaches by links, each once. FDRY_E_NOENT where something is not there. */
 int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_object_fn fn, void *arg) __must_check;
 
+/* --- claims --- */
+
+struct fdry_claim;
+
+/**
+ * fdry_claim_take() - Be the only process that does something for a while.
+ * @key: @len bytes that say what: claims of different keys do not meet
+ * @wait_ms: how long to wait for others to drop theirs
+ * @waited: whether there was another; written on success
+ *
+ * Among all processes that use the store on this host, and the threads of this one. A
+ * process that dies drops its claim. Errors: FDRY_E_LOCKED (it took longer than @wait_ms),
+ * FDRY_E_PERM (also where the store is open read-only), FDRY_E_FULL, FDRY_E_IO.
+ */
+int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited,
+		   struct fdry_claim **ret) __must_check;
+/* Drop it. NULL is fine. Not in a forked child. */
+void fdry_claim_drop(struct fdry_claim *t);
+
 /* --- refs --- */
 
 /* Letters, digits and - _ . @ + / =; no empty, "." or ".." component; at most 255 bytes; not 64 hex digits. */

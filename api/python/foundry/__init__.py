@@ -7,15 +7,18 @@ only loads images does not need that, and may import foundry at any time.
 
 A program that imports torch first starts with `python -m foundry run program.py`.
 
-    capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error
+    capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error,
+    load_or_capture
 """
 from ._lib import Error, lib
 from .activate import activate, environment
 from .capture import Capture, Sealed, base_for_name
 from .image import Image, load
-from .store import Store
+from .start import Start, Unused, load_or_capture
+from .store import Needs, Store
 
-__all__ = ["Capture", "Error", "Image", "Sealed", "Store", "activate", "base_for_name", "environment", "load"]
+__all__ = ["Capture", "Error", "Image", "Needs", "Sealed", "Start", "Store", "Unused", "activate",
+           "base_for_name", "environment", "load", "load_or_capture"]
 __version__ = lib.fdry_version().decode()
 
 

@@ -9,6 +9,7 @@ import os
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint32, c_uint64, c_void_p)
 
+CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 RANK_MAX = 8
 ID_SIZE = 65
 
@@ -66,6 +67,23 @@ class Needs(Structure):
             ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
 
 
+class StartOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t), ("ref", c_char_p),
+                ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)), ("fn", CAPTURE_FN), ("arg", c_void_p),
+                ("flags", c_uint32), ("wait_ms", c_uint32)]
+
+
+class Unused(Structure):
+    _fields_ = [(n, c_char_p) for n in ("name", "id", "field", "wanted", "found", "why")] + [("code", c_int)]
+
+
+class Start(Structure):
+    _fields_ = [("image", c_void_p), ("capture", c_void_p), ("captured", c_int), ("seal_code", c_int),
+                ("name", c_char_p), ("seal_why", c_char_p), ("text", c_char_p), ("id", c_char * ID_SIZE),
+                ("unused", POINTER(Unused)), ("nunused", c_size_t)] + [
+                    (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
+
+
 # Opaque objects are void pointers.
 STORE = CAPTURE = IMAGE = GRAPH = STREAM = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -103,6 +121,7 @@ CHECKED = {
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
+    "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(Start))],
     "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
 }
@@ -117,6 +136,7 @@ OTHERS = {
     "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
     "fdry_base_for_name": (c_uint64, [c_char_p]),
     "fdry_dtype_size": (c_size_t, [c_uint32]),
+    "fdry_start_free": (None, [POINTER(Start)]),
     "fdry_store_close": (None, [STORE]),
     "fdry_capture_end": (None, [CAPTURE]),
     "fdry_image_unload": (None, [IMAGE]),

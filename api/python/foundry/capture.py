@@ -47,12 +47,26 @@ class Capture:
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
                                 preallocate=preallocate, name=name.encode() if name else None)
-        self._handle = _lib.CAPTURE()
+        self._prepare(_lib.CAPTURE(), device)
+        lib.fdry_hook_install(None)
+        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._handle))
+
+    def _prepare(self, handle, device):
+        self._handle = handle
         self._device = device
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._pool = None
-        lib.fdry_hook_install(None)
-        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._handle))
+
+    @classmethod
+    def adopt(cls, handle, device):
+        """A capture that the library began."""
+        capture = cls.__new__(cls)
+        capture._prepare(_lib.CAPTURE(handle), device)
+        return capture
+
+    def forget(self):
+        """The library has ended it. What was captured stays alive as long as this object."""
+        self._handle = _lib.CAPTURE()
 
     def tensor(self, name, tensor, use="input", external=False):
         """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or not, torch's or

@@ -133,6 +133,15 @@ class Image:
         self.close()
 
 
+def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0):
+    """The options of load() as the library takes them."""
+    pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
+    flags = (_VERIFY if verify else 0) | (_POISON if poison else 0) | (_BUILD if build else 0)
+    return _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, flags=flags, nfacts=len(pairs),
+                         facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
+                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads)
+
+
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None,
          order=(), threads=0):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
@@ -143,11 +152,7 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     of graphs, the one that will be launched first at the front. threads: how many may work on the
     load; 0: as many as pay.
     """
-    pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
-    flags = (_VERIFY if verify else 0) | (_POISON if poison else 0) | (_BUILD if build else 0)
-    opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, flags=flags, nfacts=len(pairs),
-                         facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
-                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads)
+    opts = load_options(facts, device, verify, poison, build, driver, order, threads)
     handle, store = _lib.IMAGE(), as_store(store)
     lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
     return Image(handle, device)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting a workload: from an image where there is one, else by capturing it."""
+import ctypes
+import os
+
+from . import _lib
+from ._lib import Error, lib
+from .capture import Capture
+from .image import Image, load_options
+from .store import Store
+
+_STRICT, _NOWAIT = 1, 2
+
+
+class Unused:
+    """An image that was looked for and is not used.
+
+    name (as it was asked for), id ("" where there is none), field, wanted, found (the fact that
+    differs, its value here and in the image, where that is why; else ""), why (a sentence),
+    error (the code's name, such as "FDRY_E_IDENTITY").
+    """
+
+    def __init__(self, raw):
+        for name in ("name", "id", "field", "wanted", "found", "why"):
+            setattr(self, name, getattr(raw, name).decode(errors="replace"))
+        self.error = lib.fdry_error_name(raw.code).decode()
+
+    def __repr__(self):
+        return f"<Unused {self.name}: {self.why}>"
+
+
+class Start:
+    """How a workload started; str() of it is the report.
+
+    image: the loaded Image, None where it was captured. captured: whether it was. value: what the
+    capture function returned. name, id: of the image that was loaded or sealed. seal_error: the
+    Error that kept the captured graphs from being sealed, else None; `capture` is then the
+    Capture, paused, to be sealed again or ended. unused: a list of Unused.
+    """
+
+    def __init__(self, raw, device, taken):
+        self.image = Image(_lib.IMAGE(raw.image), device) if raw.image else None
+        self.captured = bool(raw.captured)
+        self.value = taken.value
+        self.name, self.id = raw.name.decode(), raw.id.decode()
+        self.seal_error = Error(raw.seal_code, raw.seal_why.decode(errors="replace")) if raw.seal_code else None
+        self.capture = taken.capture if raw.capture else None
+        self._kept = taken.capture  # and with it the graphs that it captured
+        self.unused = [Unused(u) for u in raw.unused[:raw.nunused]]
+        for name in ("load_ms", "wait_ms", "capture_ms", "seal_ms"):
+            setattr(self, name, getattr(raw, name))
+        self._text = raw.text.decode(errors="replace")
+
+    def __str__(self):
+        return self._text
+
+
+class _Taken:
+    """The capture function's run: what it returned or raised, and the Capture that it was given."""
+
+    def __init__(self, function, device):
+        self.function, self.device = function, device
+        self.capture = self.value = self.raised = None
+        self.callback = _lib.CAPTURE_FN(self.run)
+
+    def run(self, _, handle):
+        self.capture = Capture.adopt(handle, self.device)
+        try:
+            self.value = self.function(self.capture)
+        except BaseException as e:  # raised again where Python called the library
+            self.raised = e
+            return 1
+        return 0
+
+    def settle(self, kept):
+        """The library has ended the capture, unless it gave it back."""
+        if self.capture and not kept:
+            self.capture.forget()
+
+
+def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600, device=0,
+                    base=0, size=0, preallocate=0, **options):
+    """Load the image `ref`, or else capture and seal it; gives a Start.
+
+        def build(capture):
+            model = make_model()
+            with capture.graph(1):
+                y = model(x)
+            capture.tensor("x", x); capture.tensor("y", y, use="output")
+            return model
+
+        start = foundry.load_or_capture("my-model", capture=build, facts={"revision": "7"})
+
+    ref: a name, or several, the best first. capture: is given a Capture that has begun and knows
+    the facts; it allocates, captures and names, and does not end it; what it raises is raised here,
+    and nothing is kept. facts: {key: value} that the image must have, and that are stated. strict:
+    never capture; raise the reason. store: a Store or a path, made where there is none (None: the
+    default store). seal_as: what to call the new image (None: the first ref). wait: seconds to wait
+    for another process that captures the same, 0 for not at all. device, base, size, preallocate: as
+    for Capture; the base follows from the name. Other options are load()'s.
+
+    Import foundry before torch: else nothing can be captured (FDRY_E_LATE), though images load.
+    """
+    names = [ref] if isinstance(ref, (str, bytes)) else list(ref)
+    raw_names = (ctypes.c_char_p * len(names))(*(os.fsencode(n) for n in names))
+    load = load_options(facts=facts, device=device, **options)
+    place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
+                             preallocate=preallocate)
+    taken = _Taken(capture, device)
+    opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
+                          ref=seal_as.encode() if seal_as else None, load=ctypes.pointer(load),
+                          capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
+                          wait_ms=max(1, int(wait * 1000)))
+    if capture:
+        opts.fn = taken.callback
+    store = store if isinstance(store, Store) else Store(store, create=not strict)
+    return _start(store, opts, device, taken)
+
+
+def _start(store, opts, device, taken):
+    raw = ctypes.POINTER(_lib.Start)()
+    try:
+        lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
+    except Error:
+        taken.settle(False)
+        if taken.raised:
+            raise taken.raised from None
+        raise
+    taken.settle(raw.contents.capture)
+    try:
+        return Start(raw.contents, device, taken)
+    finally:
+        lib.fdry_start_free(raw)

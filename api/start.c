@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * start.c - load an image, or say why not, capture and seal; see fdry_load_or_capture().
+ *
+ * The stand-in is put in place first: loading brings the driver into the process, and
+ * after that it is too late. Whether it could be put there only matters once nothing can
+ * be loaded, and is told then, before the caller's function runs.
+ *
+ * Of processes that start alike one captures; the others wait for it and load what it
+ * sealed. Alike means the same ref and the same facts: processes that need each other to
+ * capture, such as the ranks of one model, must differ in one of them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/clock.h"
+#include "api/image.h"
+#include "api/opts.h"
+#include "api/tensor.h"
+#include "api/threads.h"
+
+#define WAIT_MS 600000u
+
+struct start {
+	struct fdry_store *store;
+	struct fdry_start_opts o;
+	struct fdry_load_opts load;
+	struct fdry_capture_opts capture;
+	const char *ref;
+	struct fdry_outcome standin; /* why nothing can be captured */
+	struct fdry_buf unused;      /* of struct fdry_unused; strings are malloc'ed */
+	struct fdry_start *ret;
+};
+
+#define unused_array(s) ((struct fdry_unused *)(s)->unused.data)
+#define unused_count(s) ((s)->unused.len / sizeof(struct fdry_unused))
+
+/* --- what was not used --- */
+
+static void unused_release(struct fdry_unused *u)
+{
+	free((char *)u->name);
+	free((char *)u->id);
+	free((char *)u->field);
+	free((char *)u->wanted);
+	free((char *)u->found);
+	free((char *)u->why);
+}
+
+static void unused_clear(struct start *s)
+{
+	size_t i;
+
+	for (i = 0; i < unused_count(s); i++)
+		unused_release(&unused_array(s)[i]);
+	s->unused.len = 0;
+}
+
+/* The thread's last sentence is why. */
+static int unused_add(struct start *s, const char *name, int code, const struct fdry_mismatch *mm)
+{
+	char hex[FDRY_OID_HEX_SIZE] = "";
+	struct fdry_outcome why;
+	struct fdry_oid id;
+	struct fdry_unused u;
+	int err;
+
+	fdry_outcome_keep(&why, code);
+	if (!fdry_store_resolve(s->store, name, &id))
+		fdry_oid_hex(&id, hex);
+	u = (struct fdry_unused){ strdup(name), strdup(hex), strdup(mm->field), strdup(mm->wanted), strdup(mm->found),
+				  strdup(why.why), code };
+	err = u.name && u.id && u.field && u.wanted && u.found && u.why ? fdry_buf_put(&s->unused, &u, sizeof(u)) :
+									    fdry_nomem();
+	if (err) {
+		unused_release(&u);
+		return err;
+	}
+	return fdry_outcome_tell(&why);
+}
+
+/* --- loading --- */
+
+/* Failures that a capture gets round: those of an image or of where it is. The caller's mistakes and what ails the driver
+ * would meet the capture as well. */
+static bool capture_helps(int err)
+{
+	static const enum fdry_errcode codes[] = {
+		FDRY_E_NOENT, FDRY_E_IDENTITY, FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_BADCODE, FDRY_E_CORRUPT,
+		FDRY_E_STORE, FDRY_E_LOCKED, FDRY_E_IO, FDRY_E_NODEVMEM, FDRY_E_TAKEN,
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+		if (err == -(int)codes[i])
+			return true;
+	return false;
+}
+
+static int loaded(struct start *s, const char *name)
+{
+	fdry_image_id(s->ret->image, s->ret->id);
+	s->ret->name = strdup(name);
+	return s->ret->name ? 0 : fdry_nomem();
+}
+
+static int load_one(struct start *s, const char *name)
+{
+	struct fdry_mismatch mm = { .field = "" };
+	int err;
+
+	err = fdry_image_load_telling(s->store, name, &s->load, &mm, &s->ret->image);
+	return err ? unused_add(s, name, err, &mm) : loaded(s, name);
+}
+
+/* Of several reasons the first that is not for want of the image. */
+static int none_fail(struct start *s)
+{
+	const struct fdry_unused *u = unused_array(s);
+	struct fdry_buf text = { 0 };
+	size_t i, n = unused_count(s);
+	int err = 0, code = u[0].code;
+
+	if (n == 1)
+		return fdry_fail((enum fdry_errcode)-code, "%s", u[0].why);
+	for (i = 0; i < n && !err; i++) {
+		err = fdry_buf_printf(&text, "%s'%s': %s", i ? "; " : "", u[i].name, u[i].why);
+		if (code == -FDRY_E_NOENT)
+			code = u[i].code;
+	}
+	if (!err)
+		err = fdry_fail((enum fdry_errcode)-code, "none of %zu images can be used: %s", n, text.data);
+	fdry_buf_release(&text);
+	return err;
+}
+
+static int load_any(struct start *s)
+{
+	double mark = fdry_now_ms();
+	size_t i;
+	int err = 0;
+
+	unused_clear(s);
+	for (i = 0; i < s->o.nnames; i++) {
+		err = load_one(s, s->o.names[i]);
+		if (!err || !capture_helps(err))
+			break;
+	}
+	s->ret->load_ms += fdry_lap_ms(&mark);
+	return err && capture_helps(err) ? none_fail(s) : err;
+}
+
+/* --- capturing --- */
+
+static int facts_state(const struct start *s, struct fdry_capture *cap)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < s->load.nfacts && !err; i++)
+		if (strncmp(s->load.facts[i].key, "fdry.", 5))
+			err = fdry_capture_fact(cap, s->load.facts[i].key, s->load.facts[i].value);
+	return err;
+}
+
+static int callback_run(const struct start *s, struct fdry_capture *cap)
+{
+	int err = s->o.fn(s->o.arg, cap);
+
+	if (err > 0)
+		return fdry_fail(FDRY_E_CALLBACK, "the function that was to capture '%s' answered %d; see what ails it", s->ref, err);
+	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;
+}
+
+/* A seal that fails does not spoil what was captured: it is told, and may be tried again. */
+static int seal_run(struct start *s, struct fdry_capture *cap)
+{
+	struct fdry_outcome o;
+	double mark = fdry_now_ms();
+
+	fdry_outcome_keep(&o, fdry_capture_seal(cap, s->store, s->ref, s->ret->id, NULL));
+	s->ret->seal_ms = fdry_lap_ms(&mark);
+	s->ret->seal_code = o.err;
+	s->ret->seal_why = strdup(o.why);
+	s->ret->name = strdup(s->ref);
+	if (!s->ret->seal_why || !s->ret->name)
+		return fdry_nomem();
+	if (o.err) {
+		s->ret->capture = cap;
+		return fdry_capture_pause(cap);
+	}
+	fdry_capture_end(cap);
+	return 0;
+}
+
+static int capture_run(struct start *s)
+{
+	struct fdry_capture *cap;
+	struct fdry_outcome o;
+	double mark = fdry_now_ms();
+	int err;
+
+	err = fdry_capture_begin(&s->capture, &cap);
+	if (err)
+		return err;
+	err = facts_state(s, cap);
+	if (!err)
+		err = callback_run(s, cap);
+	s->ret->capture_ms = fdry_lap_ms(&mark);
+	s->ret->captured = 1;
+	if (!err)
+		err = seal_run(s, cap);
+	if (!err)
+		return 0;
+	fdry_outcome_keep(&o, err);
+	fdry_capture_end(cap);
+	s->ret->capture = NULL;
+	return fdry_outcome_tell(&o);
+}
+
+/* --- one process at a time --- */
+
+static int key_make(const struct start *s, struct fdry_buf *ret)
+{
+	size_t i;
+	int err = fdry_buf_put(ret, s->ref, strlen(s->ref) + 1);
+
+	for (i = 0; i < s->load.nfacts && !err; i++) {
+		err = fdry_buf_put(ret, s->load.facts[i].key, strlen(s->load.facts[i].key) + 1);
+		if (!err)
+			err = fdry_buf_put(ret, s->load.facts[i].value, strlen(s->load.facts[i].value) + 1);
+	}
+	return err;
+}
+
+/* Where no claim can be had (a store that is only read, a wait that was long enough) the capture goes ahead without. */
+static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
+{
+	struct fdry_buf key = { 0 };
+	double mark = fdry_now_ms();
+	int err, none = 0;
+
+	if (s->o.flags & FDRY_START_NOWAIT)
+		return 0;
+	err = key_make(s, &key);
+	if (!err)
+		none = fdry_claim_take(s->store, key.data, key.len, s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
+	fdry_buf_release(&key);
+	if (*waited || none == -FDRY_E_LOCKED)
+		s->ret->wait_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
+static int capture_alone(struct start *s)
+{
+	struct fdry_claim *claim = NULL;
+	bool waited = false;
+	int err;
+
+	err = claim_take(s, &waited, &claim);
+	if (err)
+		return err;
+	if (waited)
+		err = load_any(s);
+	if (!waited || capture_helps(err))
+		err = capture_run(s);
+	fdry_claim_drop(claim);
+	return err;
+}
+
+static int standin_fail(const struct start *s)
+{
+	int err = fdry_outcome_tell(&s->standin);
+
+	return fdry_fail_at(err, "'%s' cannot be loaded (%s), and not be captured", s->ref, unused_array(s)[0].why);
+}
+
+static int run(struct start *s)
+{
+	bool strict = s->o.flags & FDRY_START_STRICT;
+	int err;
+
+	if (!strict)
+		fdry_outcome_keep(&s->standin, fdry_hook_install(NULL));
+	err = load_any(s);
+	if (!err || strict || !capture_helps(err))
+		return err;
+	return s->standin.err ? standin_fail(s) : capture_alone(s);
+}
+
+/* --- the report --- */
+
+static int text_head(const struct fdry_start *r, struct fdry_buf *out)
+{
+	int err = 0;
+
+	if (r->wait_ms > 0)
+		err = fdry_buf_printf(out, "waited %.0f ms for another process\n", r->wait_ms);
+	if (err)
+		return err;
+	if (r->image)
+		return fdry_buf_printf(out, "loaded '%s' (image %.12s) in %.1f ms\n", r->name, r->id, r->load_ms);
+	err = fdry_buf_printf(out, "captured '%s' in %.1f ms\n", r->name, r->capture_ms);
+	if (err)
+		return err;
+	if (r->seal_code)
+		return fdry_buf_printf(out, "not sealed: %s: %s\n", fdry_error_name(r->seal_code), r->seal_why);
+	return fdry_buf_printf(out, "sealed as image %.12s in %.1f ms\n", r->id, r->seal_ms);
+}
+
+static int text_make(const struct fdry_start *r, struct fdry_buf *out)
+{
+	size_t i;
+	int err = text_head(r, out);
+
+	for (i = 0; i < r->nunused && !err; i++) {
+		const struct fdry_unused *u = &r->unused[i];
+
+		err = fdry_buf_printf(out, "not used: '%s'%s%.12s: %s\n", u->name, *u->id ? " image " : "", u->id, u->why);
+	}
+	return err;
+}
+
+static int report_make(struct start *s)
+{
+	struct fdry_start *r = s->ret;
+	struct fdry_buf text = { 0 };
+	int err;
+
+	r->nunused = unused_count(s);
+	r->unused = unused_array(s);
+	memset(&s->unused, 0, sizeof(s->unused)); /* it is the report's */
+	err = text_make(r, &text);
+	r->text = (char *)text.data;
+	return err;
+}
+
+void fdry_start_free(struct fdry_start *r)
+{
+	size_t i;
+
+	if (!r)
+		return;
+	for (i = 0; i < r->nunused; i++)
+		unused_release((struct fdry_unused *)&r->unused[i]);
+	free((void *)r->unused);
+	free((char *)r->name);
+	free((char *)r->seal_why);
+	free((char *)r->text);
+	free(r);
+}
+
+/* --- the whole --- */
+
+static int names_check(const struct fdry_start_opts *o)
+{
+	size_t i;
+
+	if (!o->names || !o->nnames)
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given no names; name an image to look for");
+	for (i = 0; i < o->nnames; i++)
+		if (!o->names[i])
+			return fdry_fail(FDRY_E_OPTS, "name %zu for fdry_load_or_capture() is NULL", i);
+	return 0;
+}
+
+/* What a capture would stumble over is said before anything is done. */
+static int facts_check(const struct fdry_load_opts *o)
+{
+	size_t i;
+	int err = 0;
+
+	if (o->nfacts && !o->facts)
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given %zu facts at NULL", o->nfacts);
+	for (i = 0; i < o->nfacts && !err; i++) {
+		if (!o->facts[i].key || !o->facts[i].value)
+			return fdry_fail(FDRY_E_INVAL, "fact %zu has no key or no value", i);
+		err = fdry_name_check("fact", o->facts[i].key);
+	}
+	return err;
+}
+
+static int capture_opts_check(const struct start *s)
+{
+	if (!s->o.fn)
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given no function that captures; give one, or be strict");
+	if (s->o.capture && s->capture.device != s->load.device)
+		return fdry_fail(FDRY_E_OPTS, "images are to be loaded on device %d, and captured on device %d; name one device",
+				 s->load.device, s->capture.device);
+	return fdry_ref_check(s->ref);
+}
+
+static int opts_take(struct start *s, const struct fdry_start_opts *opts)
+{
+	const uint32_t known = FDRY_START_STRICT | FDRY_START_NOWAIT;
+	int err;
+
+	err = fdry_opts_take(opts, &s->o, sizeof(s->o));
+	if (!err && s->o.flags & ~known)
+		err = fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() does not know the flags %#x; use a newer library",
+				s->o.flags & ~known);
+	if (!err)
+		err = names_check(&s->o);
+	if (!err)
+		err = fdry_opts_take(s->o.load, &s->load, sizeof(s->load));
+	if (!err)
+		err = fdry_opts_take(s->o.capture, &s->capture, sizeof(s->capture));
+	if (!err)
+		err = facts_check(&s->load);
+	if (err)
+		return err;
+	s->ref = s->o.ref ? s->o.ref : s->o.names[0];
+	err = s->o.flags & FDRY_START_STRICT ? 0 : capture_opts_check(s);
+	s->load.sz = sizeof(s->load);
+	s->capture.sz = sizeof(s->capture);
+	s->capture.device = s->load.device;
+	if (!s->capture.name)
+		s->capture.name = s->ref;
+	return err;
+}
+
+/* It failed: undo it, which must not cover up why. */
+static int start_undo(struct start *s, int err)
+{
+	struct fdry_outcome o;
+
+	fdry_outcome_keep(&o, err);
+	fdry_image_unload(s->ret->image);
+	fdry_capture_end(s->ret->capture);
+	fdry_start_free(s->ret);
+	return fdry_outcome_tell(&o);
+}
+
+int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start **ret)
+{
+	struct start s = { .store = store };
+	int err;
+
+	err = fdry_need(store);
+	if (!err)
+		err = fdry_need(opts);
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = opts_take(&s, opts);
+	if (err)
+		return err;
+	s.ret = calloc(1, sizeof(*s.ret));
+	if (!s.ret)
+		return fdry_nomem();
+	err = run(&s);
+	if (!err)
+		err = report_make(&s);
+	unused_clear(&s);
+	fdry_buf_release(&s.unused);
+	if (err)
+		return start_undo(&s, err);
+	*ret = s.ret;
+	return 0;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * claim.c - one process at a time does what many would do alike; see fdry_claim_take().
+ *
+ * A claim is flock() on a file of its own beside LMDB's, .claim-HASH, which is removed when
+ * the claim ends; the kernel ends it when its holder dies. Whoever got the lock of a file
+ * that was removed meanwhile begins anew. The name begins with a dot, as nothing of a
+ * store does: what is left over is nobody's data.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+
+#define NAP_MS 20
+
+struct fdry_claim {
+	int dir; /* the store's directory, a descriptor of its own */
+	int fd;
+	char name[32];
+};
+
+static int claim_fail(const char *doing)
+{
+	int e = errno;
+	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
+				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
+
+	return fdry_fail(code, "cannot %s a file beside the store to claim something: %s", doing, strerror(e));
+}
+
+/* Whether the locked file is still the one of that name. */
+static bool still_there(const struct fdry_claim *t)
+{
+	struct stat held, named;
+
+	return !fstat(t->fd, &held) && !fstatat(t->dir, t->name, &named, AT_SYMLINK_NOFOLLOW) &&
+	       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+/* @got tells whether the claim is ours; the file is closed where it is not. */
+static int claim_try(struct fdry_claim *t, mode_t mode, bool *got)
+{
+	int rc;
+
+	*got = false;
+	t->fd = openat(t->dir, t->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode);
+	if (t->fd < 0)
+		return claim_fail("make");
+	do
+		rc = flock(t->fd, LOCK_EX | LOCK_NB);
+	while (rc && errno == EINTR);
+	if (rc && errno != EWOULDBLOCK) {
+		rc = claim_fail("lock");
+		close(t->fd);
+		return rc;
+	}
+	*got = !rc && still_there(t);
+	if (!*got)
+		close(t->fd);
+	return 0;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void nap(void)
+{
+	struct timespec ts = { 0, NAP_MS * 1000000l };
+
+	nanosleep(&ts, NULL);
+}
+
+static int claim_wait(struct fdry_claim *t, mode_t mode, uint32_t wait_ms, bool *waited)
+{
+	uint64_t begin = now_ms();
+	bool got = false;
+	int err;
+
+	for (*waited = false; !(err = claim_try(t, mode, &got)) && !got; *waited = true) {
+		if (now_ms() - begin >= wait_ms)
+			return fdry_fail(FDRY_E_LOCKED, "another process has not ended its claim within %u ms; wait longer, or "
+					 "end it", wait_ms);
+		nap();
+	}
+	return err;
+}
+
+static int claim_name(struct fdry_claim *t, const void *key, size_t len)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid oid;
+	int err = fdry_oid_of(key, len, &oid);
+
+	if (!err)
+		snprintf(t->name, sizeof(t->name), ".claim-%.16s", fdry_oid_hex(&oid, hex));
+	return err;
+}
+
+int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited, struct fdry_claim **ret)
+{
+	struct fdry_claim *t;
+	int err = fdry_store_check_write(s);
+
+	if (err)
+		return err;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return fdry_nomem();
+	err = claim_name(t, key, len);
+	if (err)
+		goto out_free;
+	t->dir = openat(s->env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (t->dir < 0) {
+		err = claim_fail("open the directory of");
+		goto out_free;
+	}
+	err = claim_wait(t, s->env->dir.file_mode, wait_ms, waited);
+	if (err)
+		goto out_close;
+	*ret = t;
+	return 0;
+out_close:
+	close(t->dir);
+out_free:
+	free(t);
+	return err;
+}
+
+void fdry_claim_drop(struct fdry_claim *t)
+{
+	if (!t)
+		return;
+	(void)unlinkat(t->dir, t->name, 0);
+	(void)flock(t->fd, LOCK_UN); /* a forked child may have the file open as well */
+	close(t->fd);
+	close(t->dir);
+	free(t);
+}
