@@ -45,11 +45,13 @@ static const char *const usual_places[] = {
 
 /* What a search came to; constant once published, and never freed. */
 struct finding {
+	bool named; /* by FOUNDRY_DRIVER */
 	void *handle; /* NULL: there is no driver ... */
 	char why[512]; /* ... for this reason */
 	char path[PATH_MAX];
 };
 
+static const char itself[] = "it is the stand-in itself";
 static struct finding *published;
 static __thread bool searching;
 
@@ -72,7 +74,7 @@ static bool try_file(struct finding *f, const char *file)
 	if (!handle)
 		fault = dlerror();
 	else if (fdry_dynsym(handle, FDRY_HOOK_SYMBOL))
-		fault = "it is the stand-in itself";
+		fault = itself;
 	else if (!fdry_dynsym(handle, "cuInit"))
 		fault = "it is not a CUDA driver";
 	else if (!is_of_file(handle, file))
@@ -82,7 +84,7 @@ static bool try_file(struct finding *f, const char *file)
 		snprintf(f->path, sizeof(f->path), "%s", file);
 		return true;
 	}
-	if (!*f->why)
+	if (!*f->why && (f->named || fault != itself))
 		snprintf(f->why, sizeof(f->why), "%s cannot be used: %s", file, fault);
 	if (handle)
 		dlclose(handle);
@@ -134,7 +136,8 @@ static bool search(struct finding *f)
 	size_t i;
 
 	__atomic_store_n(&fdry_driver_lookup, fdry_dynsym, __ATOMIC_RELAXED);
-	if (named && *named)
+	f->named = named && *named;
+	if (f->named)
 		return try_file(f, named);
 	if (fdry_loaded_driver(false, file, sizeof(file)) && try_file(f, file))
 		return true;

@@ -119,18 +119,21 @@ $CC -shared -fPIC -O1 -w -I. -Wl,-soname,libcuda.so.1 -o other-name.so instead.c
 cat >work.py <<'END'
 import payload_sim
 import foundry
-payload_sim.work("store", "img")
+import sys
+payload_sim.work("store", sys.argv[1])
 END
 cat >load.py <<'END'
+import sys
 import ways
-wrong = ways.load("store", ["img"])
+wrong = ways.load("store", sys.argv[1:])
 raise SystemExit(str(wrong) if wrong else 0)
 END
 
-# under PRELOAD COMMAND...: into a fresh store; what comes out of it is right
+# under PRELOAD COMMAND...: with a ref of its own to seal
+refs=()
 under() {
-	rm -rf store store.* "$SAID"
-	env LD_PRELOAD="$1" timeout 60 "${@:2}" && python3 load.py
+	rm -f "$SAID"
+	env LD_PRELOAD="$1" timeout 60 "${@:2}" "img${#refs[@]}" && refs+=("img${#refs[@]}")
 }
 # saw PRELOAD COMMAND...: and the other library was called
 saw() { under "$@" && test -s "$SAID"; }
@@ -145,13 +148,15 @@ t "one that replaces dlopen()" saw "$TMP/opens.so $hook" python3 work.py
 t "two of them" saw "$TMP/opens.so $hook $TMP/symbols.so" python3 work.py
 t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
 	python3 -c 'import foundry; exec(open("work.py").read())'
+t "what was sealed is right" python3 load.py "${refs[@]}"
+t "all of it" test "${#refs[@]}" = 9
 
+# Behind the stand-in, astray.so would be met by nobody.
 hidden="gets the function of $TMP/%s.so, which does not call the stand-in"
 t "one that goes to the driver itself is found out" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
 	under "$TMP/away.so $hook" python3 work.py
 t "in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
 	under "$TMP/astray.so $hook" python3 work.py
-t "behind it nobody meets it" under "$hook $TMP/astray.so" python3 work.py
 t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the stand-in and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
 t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the stand-in" \

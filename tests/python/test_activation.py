@@ -63,11 +63,12 @@ class Activation(unittest.TestCase):
         self.folder.cleanup()
 
     def test_every_way_in_every_place(self):
-        cases = [(way, place) for way in ways.WAYS for place in ways.PLACES]
+        cases = [(way, place) for way in ("first", "path", "run") for place in ways.PLACES]
+        cases += [(way, "main") for way in ways.WAYS if (way, "main") not in cases]
         self.assertEqual(ways.matrix("payload_sim", self.folder.name, cases), {})
 
     def test_by_the_other_name(self):
-        for way in ways.WAYS:
+        for way in ("first", "preload", "path"):
             argv, env = ways.command(way, self.folder.name)
             done = subprocess.run([*argv, "main", self.store, way], env={**env, "CUDA_NAME": "libcuda.so"},
                                   capture_output=True, text=True, check=False)
@@ -133,6 +134,45 @@ class Run(unittest.TestCase):
         text, status = python("-m", "foundry", "run", "x.py", FOUNDRY_HOOK="/nowhere")
         self.assertEqual(status, 1)
         self.assertIn("the stand-in is not there: /nowhere", text)
+
+
+class Doctor(unittest.TestCase):
+    def said(self, status, **variables):
+        with tempfile.TemporaryDirectory() as folder:
+            text, got = python("-m", "foundry", "doctor", **{"FOUNDRY_STORE": folder + "/none", **variables})
+        self.assertEqual(got, status, text)
+        lines = {line[6:38].strip(): (line[:6].strip(), line[38:]) for line in text.splitlines()}
+        self.assertEqual(lines["python"][0], "ok")
+        return lines
+
+    def captures(self, lines):
+        return {what for name, what in lines.items() if name.startswith("capture")}
+
+    def test_all_is_well(self):
+        lines = self.said(0)
+        self.assertEqual(self.captures(lines), {("ok", "begins")})
+        self.assertEqual(lines["driver"][0], "ok")
+        self.assertEqual(lines["driver"][1], f"{os.path.realpath(SIM)}/libcuda.so.1, CUDA 13.0")
+        self.assertEqual(lines["device 0"][1], "Foundry software device, compute capability 9.0, 8.0 GiB")
+        self.assertEqual(lines["store"][0], "no")
+
+    def test_no_driver(self):
+        lines = self.said(1, FOUNDRY_DRIVER="/nowhere/libcuda.so.1")
+        for works, text in self.captures(lines):
+            self.assertEqual(works, "FAIL")
+            self.assertIn("no CUDA driver: /nowhere/libcuda.so.1 cannot be used", text)
+        self.assertNotIn("driver", lines)
+
+    def test_the_driver_comes_first(self):
+        for works, text in self.captures(self.said(1, LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):
+            self.assertEqual(works, "FAIL")
+            self.assertIn("was loaded before the stand-in", text)
+
+    def test_no_standin_and_no_store(self):
+        lines = self.said(1, FOUNDRY_HOOK="/nowhere", FOUNDRY_STORE="")
+        self.assertEqual(lines["stand-in"][0], "FAIL")
+        self.assertEqual(self.captures(lines), set())
+        self.assertEqual(lines["store"][0], "FAIL")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m foundry: run programs under the stand-in."""
+"""python -m foundry: run programs under the stand-in; say what would work here."""
 import os
 import sys
 
 from ._lib import Error
 from .activate import environment
+from .doctor import doctor
 
 USAGE = """\
 usage: python -m foundry run [--driver PATH] [--log LEVEL] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
+       python -m foundry doctor
 
 run   starts Python with the stand-in for libcuda.so.1 in place (LD_PRELOAD), so that the program
       may import torch before foundry; so may every program and worker that it starts
       --driver PATH   the driver behind it (FOUNDRY_DRIVER)
       --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
+
+doctor   tries what a capture needs, each way to put the stand-in in place, and says what would work
+         here; its status is 0 if all that is needed does, else 1
 """
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 
@@ -55,7 +60,7 @@ def run(args):
     os.execve(sys.executable, [sys.executable, *python_options(), *program], environment({**os.environ, **variables}))
 
 
-COMMANDS = {"run": run}
+COMMANDS = {"run": run, "doctor": doctor}
 
 
 def main(args):

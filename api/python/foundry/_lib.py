@@ -167,11 +167,14 @@ def _checker(result, _function, _arguments):
     return result
 
 
-def _open():
+def path():
     """FOUNDRY_LIBRARY, else the library that lies in the package, else the loader's own search."""
     beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0")
-    path = os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
-    opened = ctypes.CDLL(path)
+    return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
+
+
+def _open():
+    opened = ctypes.CDLL(path())
     for name, (result, arguments) in SIGNATURES.items():
         function = getattr(opened, name)
         function.restype, function.argtypes = result, arguments

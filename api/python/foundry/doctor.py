@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m foundry doctor: what would work here, tried for real, each in a process of its own."""
+import json
+import os
+import platform
+import subprocess
+import sys
+
+from . import _lib
+from ._lib import Error, lib
+from .activate import environment, standin
+from .store import Store
+
+# argv: first (import foundry before CUDA is looked for) or late. Prints one JSON object.
+_CAPTURE = """
+import sys
+if sys.argv[1] == "first":
+    import foundry
+import ctypes
+import json
+try:
+    cuda = ctypes.CDLL("libcuda.so.1")
+except OSError as e:
+    sys.exit(str(e))
+import foundry
+try:
+    foundry.Capture().end()
+except foundry.Error as e:
+    sys.exit(str(e))
+if not hasattr(ctypes.CDLL("libcuda.so"), "fdry_hook_table"):
+    sys.exit("libcuda.so is the driver's, not the stand-in's")
+version, count, major, minor, total = (ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t())
+cuda.cuDriverGetVersion(ctypes.byref(version))
+cuda.cuDeviceGetCount(ctypes.byref(count))
+devices = []
+for i in range(count.value):
+    name = ctypes.create_string_buffer(200)
+    cuda.cuDeviceGetName(name, 200, i)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(total), i)
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, i)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, i)
+    devices.append(f"{name.value.decode()}, compute capability {major.value}.{minor.value}, {total.value / 2**30:.1f} GiB")
+mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps") if "libcuda" in line]
+drivers = [path for path in dict.fromkeys(mapped) if not hasattr(ctypes.CDLL(path), "fdry_hook_table")]
+print(json.dumps({"driver": drivers, "version": version.value, "devices": devices}))
+"""
+
+_TORCH = """
+import torch
+import foundry
+print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
+      ("CUDA works" if torch.cuda.is_available() else "finds no GPU"))
+"""
+
+
+def _child(code, *args, env=None):
+    """Run Python code; whether it ended well, and the last line it said, which has the reason."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    env = dict(os.environ if env is None else env)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    try:
+        done = subprocess.run([sys.executable, "-c", code, *args], env=env, capture_output=True, text=True, timeout=120,
+                              check=False)
+    except subprocess.TimeoutExpired:
+        return False, "no answer within two minutes"
+    said = (done.stdout if not done.returncode else done.stderr or done.stdout).strip().splitlines()
+    return not done.returncode, said[-1] if said else f"it ended with status {done.returncode}"
+
+
+def _ways():
+    """Each way to put the stand-in in place: its name, and what starts a program so."""
+    folder = os.path.dirname(standin())
+    path = os.pathsep.join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
+    return (("import foundry first", "first", dict(os.environ)),
+            ("python -m foundry run", "late", environment()),
+            ("LD_LIBRARY_PATH", "late", {**os.environ, "LD_LIBRARY_PATH": path}))
+
+
+def _store():
+    try:
+        Store(readonly=True).close()
+    except Error as e:
+        return None if e.name == "FDRY_E_NOSTORE" else False, str(e)
+    return True, os.environ.get("FOUNDRY_STORE", "the default one") + " opens"
+
+
+def checks():
+    """Yield (name, works, text); works is None for what is not needed."""
+    yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
+    yield "python", True, f"{platform.python_version()}, {sys.executable}"
+    try:
+        ways = _ways()
+        yield "stand-in", True, standin()
+    except (Error, ValueError) as e:
+        yield "stand-in", False, str(e)
+        ways = ()
+    facts = None
+    for name, order, env in ways:
+        works, said = _child(_CAPTURE, order, env=env)
+        facts = json.loads(said) if works else facts
+        yield f"capture: {name}", works, "begins" if works else said
+    if facts:
+        yield "driver", True, f"{', '.join(facts['driver'])}, CUDA {facts['version'] // 1000}.{facts['version'] % 1000 // 10}"
+        for i, device in enumerate(facts["devices"]):
+            yield f"device {i}", True, device
+    yield ("store", *_store())
+    works, said = _child(_TORCH, env=ways[1][2] if ways else None)
+    yield "torch", True if works else None, said if works else f"{said} (only needed to capture PyTorch)"
+
+
+def doctor(args):
+    """Print all of it; 0 where images can be captured here, else 1."""
+    if args:
+        raise ValueError("doctor takes no arguments")
+    good = True
+    for name, works, text in checks():
+        good = good and works is not False
+        print(f"{'FAIL' if works is False else 'no' if works is None else 'ok':<5} {name:<31} {text}", flush=True)
+    return 0 if good else 1

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Arguments in every register and on the stack, through the stand-in's jumps to a driver
+ * that compares them: at the first call, when the symbol is looked up, and at the next.
+ * With DRIVER defined this is that driver. The functions are not what the driver has by
+ * these names.
+ */
+typedef float quad __attribute__((vector_size(16)));
+
+#define INTS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define QUADS(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define LONG(n) , long i##n
+#define QUAD(n) , quad q##n
+
+struct wide {
+	long v[4];
+};
+
+int cuLaunchKernel(int zero INTS(LONG));
+int cuTexRefSetBorderColor(int zero QUADS(QUAD));
+/* Its result goes where a register that is no argument points to. */
+struct wide cuTexRefSetFormat(long i);
+
+#ifdef DRIVER
+int cuInit(unsigned int flags);
+int cuInit(unsigned int flags)
+{
+	return (int)flags;
+}
+
+int cuLaunchKernel(int zero INTS(LONG))
+{
+#define BAD(n) + (i##n != n)
+	return zero INTS(BAD);
+#undef BAD
+}
+
+int cuTexRefSetBorderColor(int zero QUADS(QUAD))
+{
+#define BAD(n) + (q##n[0] != n || q##n[3] != -n)
+	return zero QUADS(BAD);
+}
+
+struct wide cuTexRefSetFormat(long i)
+{
+	return (struct wide){ { i, i + 1, i + 2, i + 3 } };
+}
+#else
+#include <errno.h>
+#include <stdio.h>
+
+int cuGLInit(void);
+
+int main(void)
+{
+	struct wide w;
+	int i, bad = 0;
+
+	errno = 77;
+	for (i = 0; i < 2; i++) {
+#define ARG(n) , n
+		bad += cuLaunchKernel(0 INTS(ARG));
+#undef ARG
+#define ARG(n) , (quad){ n, 0, 0, -n }
+		bad += cuTexRefSetBorderColor(0 QUADS(ARG));
+		w = cuTexRefSetFormat(i + 5);
+		bad += w.v[0] != i + 5 || w.v[3] != i + 8;
+		bad += cuGLInit() != 500; /* which this driver lacks */
+	}
+	printf("%d bad, errno %d\n", bad, errno);
+	return bad != 0;
+}
+#endif
