@@ -269,6 +269,8 @@ int fdry_capture_hold(struct fdry_capture *cap, int on);
  * @content_bytes: device memory kept; zeros (@zero_bytes), proven scratch and external
  *        tensors are not
  * @stored_new: what the new objects take at rest; other sizes are uncompressed
+ * @pointer_words: words of content that would point to memory outside of the region if they
+ *        were no numbers; those that can hardly be numbers are refused
  */
 struct fdry_seal_report {
 	size_t sz;
@@ -278,6 +280,7 @@ struct fdry_seal_report {
 	uint64_t content_bytes, zero_bytes, scratch_bytes, external_bytes;
 	uint64_t objects_new, objects_known, stored_new;
 	double graphs_ms, kernels_ms, content_ms, commit_ms, total_ms;
+	uint64_t pointer_words;
 };
 
 /**

@@ -57,6 +57,8 @@ bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr);
 
 int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **ret) __must_check;
 void fdry_mem_reader_free(struct fdry_mem_reader *r);
+/* Whether @addr lies in one of the two buffers: memory that the program has nothing to do with. */
+bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr);
 /* Hand [@addr, @addr + @len) to @fn, piece by piece in order; pieces end at multiples of
  * FDRY_MEM_READ_PIECE. */
 typedef int (*fdry_mem_piece_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);

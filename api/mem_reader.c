@@ -47,6 +47,16 @@ void fdry_mem_reader_free(struct fdry_mem_reader *r)
 	free(r);
 }
 
+bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (addr - (uintptr_t)r->buf[i] < FDRY_MEM_READ_PIECE)
+			return true;
+	return false;
+}
+
 /* Bytes from @addr to the end of its piece, at most @len. */
 static size_t piece_len(uint64_t addr, uint64_t len)
 {

@@ -393,6 +393,8 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	if (!err)
 		err = fdry_mem_reader_new(drv, &s->reader);
 	if (!err)
+		err = fdry_pointers_new(&s->pointers);
+	if (!err)
 		err = fdry_kernel_set_new(drv, s->cap->device, code_find, s->cap, &s->kernels);
 	if (!err)
 		err = fdry_put_begin(store, &s->put);
@@ -400,6 +402,7 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 		err = phases(s, ref, ret);
 	fdry_put_abort(s->put);
 	fdry_kernel_set_free(s->kernels);
+	fdry_pointers_free(s->pointers);
 	fdry_mem_reader_free(s->reader);
 	fdry_layout_release(&s->layout);
 	fdry_buf_release(&s->host_tensors);

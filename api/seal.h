@@ -13,6 +13,7 @@ struct fdry_seal {
 	struct fdry_put *put;
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
+	struct fdry_pointers *pointers;
 	struct fdry_hook_live live;    /* as it was at the beginning */
 	struct fdry_layout layout;
 	struct fdry_buf host_tensors, hosts; /* seal_host.c's */
@@ -32,6 +33,13 @@ void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 int fdry_seal_host_content(struct fdry_seal *s) __must_check;
 /* FDRY_E_STATE where host memory went since. */
 int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
+
+/* seal_pointers.c: look at content for pointers to what an image does not hold; into the report. */
+struct fdry_pointers;
+int fdry_pointers_new(struct fdry_pointers **ret) __must_check;
+void fdry_pointers_free(struct fdry_pointers *p);
+/* FDRY_E_REFUSED says where the pointer is and what it points to. */
+int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len) __must_check;
 
 /* seal_content.c: store the content of the layout, in chunks; into segments, chunks and the report. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;

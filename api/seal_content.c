@@ -60,8 +60,10 @@ static size_t chunk_run(uint64_t addr, const uint8_t *bytes, size_t len)
 static int chunk_put(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len)
 {
 	struct fdry_mf_chunk c = { .addr = addr, .size = len };
-	int err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, bytes, len, NULL, 0, &c.oid);
+	int err = fdry_pointers_look(s, addr, bytes, len);
 
+	if (!err)
+		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, bytes, len, NULL, 0, &c.oid);
 	s->report.content_bytes += len;
 	return err ? err : fdry_buf_put(&s->w.chunks, &c, sizeof(c));
 }

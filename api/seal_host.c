@@ -202,6 +202,8 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 	int err = fdry_peek(&st->peek, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
 
 	if (!err)
+		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+	if (!err)
 		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, st->room, (size_t)c->size, NULL, 0, &c->oid);
 	s->report.content_bytes += c->size;
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));

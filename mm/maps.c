@@ -2,7 +2,8 @@
 /*
  * maps.c - reads /proc/self/maps.
  *
- * Names things for messages and so never fails: what cannot be read is not there.
+ * Naming things for messages never fails: what cannot be read is not there. For the list
+ * it is the other way round: what cannot be read may all be there.
  */
 #include "mm/maps.h"
 
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "arch/buf.h"
 
 /* One line: "start-end perms offset dev inode   path". */
 static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, size_t len)
@@ -40,4 +43,48 @@ void fdry_maps_describe(uint64_t start, uint64_t end, char *text, size_t len)
 	free(line);
 	if (f)
 		fclose(f);
+}
+
+static int range_put(struct fdry_buf *list, uint64_t start, uint64_t end)
+{
+	struct fdry_maps_range r = { start, end }, *last;
+
+	last = list->len ? (struct fdry_maps_range *)(list->data + list->len) - 1 : NULL;
+	if (!last || last->end != start)
+		return fdry_buf_put(list, &r, sizeof(r));
+	last->end = end;
+	return 0;
+}
+
+static int lines_put(FILE *f, struct fdry_buf *list)
+{
+	char *line = NULL;
+	uint64_t from, to;
+	size_t room = 0;
+	int err = 0;
+
+	while (!err && getline(&line, &room, f) > 0)
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
+			err = range_put(list, from, to);
+	free(line);
+	return err;
+}
+
+int fdry_maps_list(struct fdry_maps_range **ret, size_t *count)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	struct fdry_buf list = { 0 };
+	int err = f ? lines_put(f, &list) : 0;
+
+	if (!err && !list.len)
+		err = range_put(&list, 0, UINT64_MAX);
+	if (f)
+		fclose(f);
+	if (err) {
+		fdry_buf_release(&list);
+		return err;
+	}
+	*ret = (struct fdry_maps_range *)list.data;
+	*count = list.len / sizeof(**ret);
+	return 0;
 }

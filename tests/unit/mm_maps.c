@@ -2,6 +2,7 @@
 /* Naming what lies at an address: its bounds, files and anonymous memory, long paths. */
 #include <check.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "mm/maps.h"
 
 #define PAGE 4096ull
+
+int main(void);
 
 static const char *at(uint64_t start, uint64_t end)
 {
@@ -97,6 +100,32 @@ START_TEST(long_paths)
 }
 END_TEST
 
+START_TEST(the_whole_list)
+{
+	uint64_t page = lone_page(PROT_NONE), code = (uint64_t)(uintptr_t)main;
+	struct fdry_maps_range *r;
+	bool found = false;
+	size_t i, n;
+
+	ck_assert_int_eq(fdry_maps_list(&r, &n), 0);
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_lt(r[i].start, r[i].end);
+		ck_assert(!i || r[i - 1].end < r[i].start);
+		found |= code >= r[i].start && code < r[i].end;
+		/* Nothing of its neighbours is in it. */
+		if (page >= r[i].start && page < r[i].end)
+			break;
+	}
+	ck_assert_uint_lt(i, n);
+	ck_assert_uint_eq(r[i].start, page);
+	ck_assert_uint_eq(r[i].end, page + PAGE);
+	for (; i < n; i++)
+		found |= code >= r[i].start && code < r[i].end;
+	ck_assert(found);
+	free(r);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("mm_maps");
@@ -107,6 +136,7 @@ int main(void)
 	tcase_add_loop_test(tc, bounds_are_exact, 0, 2);
 	tcase_add_test(tc, a_file_and_the_first_of_two);
 	tcase_add_test(tc, long_paths);
+	tcase_add_test(tc, the_whole_list);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
