@@ -7,10 +7,8 @@
  * what fdry_devcode_find() picks, which may refuse to say which of two equal texts it is.
  */
 #include <stdbool.h>
-#include <string.h>
 
-#include "gpu.h"
-#include "graph/fatbin.h"
+#include "devcode.h"
 
 #define MARK 0x5a5a0000u
 #define ENTRIES_MAX 6
@@ -206,34 +204,14 @@ static void fatbin_check(const char *entries)
 	fdry_buf_release(&m.b);
 }
 
-static void context_make(void)
-{
-	int major = 0, minor = 0, err;
-	CUcontext ctx;
-	CUdevice dev;
-
-	err = fdry_call(drv, cuDeviceGet, &dev, 0);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev);
-	if (!err)
-		err = fdry_call(drv, cuCtxSetCurrent, ctx);
-	if (!err)
-		err = fdry_call(drv, cuMemAlloc_v2, &out, sizeof(uint32_t));
-	if (err)
-		die("context");
-	cc = (unsigned int)(10 * major + minor);
-}
-
 int main(void)
 {
 	size_t i;
 
 	drv = gpu_driver();
-	context_make();
+	cc = devcode_context(drv);
+	if (fdry_call(drv, cuMemAlloc_v2, &out, sizeof(uint32_t)))
+		die("memory");
 	if (cc != 90) {
 		printf("SKIP: the golden cubins are for compute capability 9.0\n");
 		return 77;

@@ -8,16 +8,12 @@
  * golden ones if none is named), slices each of its kernels alone (N of each cubin,
  * evenly chosen; 0: all), loads slice and whole, and compares registers, memory sizes,
  * limits and parameters. Prints what differs and a table of totals; fails on any difference.
+ * Slices with data of their module (strings of assertions, tables) are counted beside those
+ * without: such data costs time when a kernel is first asked for.
  */
-#include <fcntl.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "gpu.h"
-#include "graph/fatbin.h"
+#include "devcode.h"
 #include "graph/slice.h"
 
 #define REASONS_MAX 64
@@ -27,11 +23,19 @@ struct reason {
 	unsigned long count;
 };
 
+/* Slices that have something in common. */
+struct sum {
+	unsigned long n;
+	double load_ms, function_ms;
+};
+
 static struct totals {
 	unsigned long cubins, kernels, sliced, whole, refused, failed;
 	unsigned long variables, variables_named, literals, literals_named;
 	unsigned long const_smaller;
-	double whole_bytes, slice_bytes, whole_ms, slice_ms, function_ms;
+	unsigned long left_out; /* slices without data, of cubins with */
+	double whole_bytes, slice_bytes, whole_ms;
+	struct sum slices, data, plain;
 	struct reason reasons[REASONS_MAX];
 	unsigned int nreasons;
 } t;
@@ -135,23 +139,49 @@ static int load(struct fdry_span bytes, CUlibrary *ret)
 	return fdry_call(drv, cuLibraryLoadData, ret, bytes.data, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-static void slice_compare(const char *file, const char *name, CUfunction whole, struct fdry_span slice)
+static bool has_data(const struct fdry_cubin *c, const struct fdry_reach *r)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsections; i++)
+		if (c->sections[i].kind == FDRY_SECTION_DATA && (!r || r->sections[i]))
+			return true;
+	return false;
+}
+
+static void sum_add(struct sum *s, double load_ms, double function_ms)
+{
+	s->n++;
+	s->load_ms += load_ms;
+	s->function_ms += function_ms;
+}
+
+static void times_add(const struct fdry_reach *r, double load_ms, double function_ms)
+{
+	bool data = has_data(r->cubin, r);
+
+	sum_add(&t.slices, load_ms, function_ms);
+	sum_add(data ? &t.data : &t.plain, load_ms, function_ms);
+	t.left_out += !data && has_data(r->cubin, NULL);
+}
+
+static void slice_compare(const char *file, const struct fdry_reach *r, const char *name, CUfunction whole, struct fdry_span slice)
 {
 	const char *differ;
 	CUfunction func;
 	CUlibrary lib;
-	double start = now_ms();
+	double start = now_ms(), load_ms;
 
 	if (load(slice, &lib)) {
 		failed(file, name, fdry_last_error());
 		return;
 	}
-	t.slice_ms += now_ms() - start;
+	load_ms = now_ms() - start;
 	start = now_ms();
 	if (function_get(lib, name, &func)) {
 		failed(file, name, fdry_last_error());
 	} else {
-		t.function_ms += now_ms() - start;
+		times_add(r, load_ms, now_ms() - start);
 		differ = attrs_differ(whole, func);
 		if (!differ)
 			differ = params_differ(whole, func);
@@ -205,7 +235,7 @@ static void kernel_check(const char *file, const struct fdry_cubin *c, uint32_t 
 	} else {
 		t.sliced++;
 		t.slice_bytes += (double)slice.len;
-		slice_compare(file, name, whole, (struct fdry_span){ slice.data, slice.len });
+		slice_compare(file, &r, name, whole, (struct fdry_span){ slice.data, slice.len });
 	}
 	fdry_buf_release(&slice);
 	fdry_reach_release(&r);
@@ -242,8 +272,11 @@ static void cubin_check(const char *file, struct fdry_span bytes)
 static void code_check(const char *file, struct fdry_span bytes)
 {
 	struct fdry_devcode code;
-	int err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
+	int err;
 
+	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA && ((const struct fdry_elf_ehdr *)(const void *)bytes.data)->type != FDRY_ET_EXEC)
+		return; /* a relocatable object */
+	err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
 	if (err == -FDRY_E_NOENT)
 		return;
 	if (err) {
@@ -253,46 +286,6 @@ static void code_check(const char *file, struct fdry_span bytes)
 	if (code.kind == FDRY_DEVCODE_CUBIN)
 		cubin_check(file, code.bytes);
 	fdry_devcode_release(&code);
-}
-
-/* Every place of a file where a fatbin begins. */
-static void file_check(const char *file, struct fdry_span bytes)
-{
-	static const uint8_t magic[8] = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0 };
-	const uint8_t *p = bytes.data, *end = bytes.data + bytes.len;
-
-	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA) {
-		if (((const struct fdry_elf_ehdr *)(const void *)p)->type == FDRY_ET_EXEC)
-			cubin_check(file, bytes);
-		return;
-	}
-	while ((p = memmem(p, (size_t)(end - p), magic, sizeof(magic)))) {
-		code_check(file, (struct fdry_span){ p, (size_t)(end - p) });
-		p += sizeof(magic);
-	}
-}
-
-static int path_check(const char *path)
-{
-	struct fdry_span bytes;
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	void *p;
-
-	if (fd < 0 || fstat(fd, &st)) {
-		perror(path);
-		return 1;
-	}
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (p == MAP_FAILED) {
-		perror(path);
-		return 1;
-	}
-	bytes = (struct fdry_span){ p, (size_t)st.st_size };
-	file_check(path, bytes);
-	munmap(p, bytes.len);
-	return 0;
 }
 
 /* The golden cubins that this GPU can run, and one fatbin. */
@@ -305,11 +298,17 @@ static int golden_check(void)
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", names[i], cc >= 90 ? 90 : 80);
-		ret |= path_check(path);
+		ret |= devcode_file(path, code_check);
 	}
 	if (cc >= 90)
-		ret |= path_check("tests/golden/cubin/linked.90.cubin") | path_check("tests/golden/cubin/axpy.triton.cubin");
-	return ret | path_check("tests/golden/cubin/plain.zstd.fatbin");
+		ret |= devcode_file("tests/golden/cubin/linked.90.cubin", code_check) | devcode_file("tests/golden/cubin/axpy.triton.cubin", code_check);
+	return ret | devcode_file("tests/golden/cubin/plain.zstd.fatbin", code_check);
+}
+
+static void sum_print(const char *name, const struct sum *s)
+{
+	printf("  %-17s %6lu: %.3f ms to load, %.3f ms for the function\n", name, s->n, s->n ? s->load_ms / (double)s->n : 0.0,
+	       s->n ? s->function_ms / (double)s->n : 0.0);
 }
 
 static void report(void)
@@ -321,33 +320,15 @@ static void report(void)
 	       t.failed);
 	printf("bytes: %.1f MB whole, %.1f MB in slices (%.1f KB each)\n", t.whole_bytes / 1e6, t.slice_bytes / 1e6,
 	       t.sliced ? t.slice_bytes / 1e3 / (double)t.sliced : 0.0);
-	printf("loading: %.3f ms a cubin, %.3f ms a slice and %.3f ms for its function\n",
-	       t.cubins ? t.whole_ms / (double)t.cubins : 0.0, t.sliced ? t.slice_ms / (double)t.sliced : 0.0,
-	       t.sliced ? t.function_ms / (double)t.sliced : 0.0);
+	printf("loading: %.3f ms a cubin\n", t.cubins ? t.whole_ms / (double)t.cubins : 0.0);
+	sum_print("slices", &t.slices);
+	sum_print("with module data", &t.data);
+	sum_print("without", &t.plain);
+	printf("  %lu of those without are of cubins with\n", t.left_out);
 	printf("variables reached: %lu, found by name %lu; strings: %lu, found by name %lu; constant memory smaller: %lu\n",
 	       t.variables, t.variables_named, t.literals, t.literals_named, t.const_smaller);
 	for (i = 0; i < t.nreasons; i++)
 		printf("whole %lu: %s\n", t.reasons[i].count, t.reasons[i].text);
-}
-
-static int context_make(void)
-{
-	int major, minor, err;
-	CUcontext ctx;
-	CUdevice dev;
-
-	err = fdry_call(drv, cuDeviceGet, &dev, 0);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev);
-	if (!err)
-		err = fdry_call(drv, cuCtxSetCurrent, ctx);
-	if (!err)
-		cc = (unsigned int)(10 * major + minor);
-	return err;
 }
 
 int main(int argc, char **argv)
@@ -355,10 +336,7 @@ int main(int argc, char **argv)
 	int i = 1, ret = 0;
 
 	drv = gpu_driver();
-	if (context_make()) {
-		fprintf(stderr, "%s\n", fdry_last_error());
-		return EXIT_FAILURE;
-	}
+	cc = devcode_context(drv);
 	if (argc > 2 && !strcmp(argv[1], "-n")) {
 		per_cubin = (unsigned int)strtoul(argv[2], NULL, 0);
 		i = 3;
@@ -370,7 +348,7 @@ int main(int argc, char **argv)
 	if (i >= argc)
 		ret = golden_check();
 	for (; i < argc; i++)
-		ret |= path_check(argv[i]);
+		ret |= devcode_file(argv[i], code_check);
 	report();
 	return ret || t.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * cupti_cubins.c - is what we take out of a fatbin what the driver runs?
+ *
+ *	cupti_cubins [FILE...]
+ *
+ * CUPTI, the driver's profiling interface, hands out the cubin of every module that is
+ * loaded. Each fatbin in the files (shared libraries and fatbins; the golden ones if none
+ * is named) is given to the driver, and what CUPTI reports is compared, byte for byte,
+ * with what fdry_devcode_find() picks; PTX with what the driver's linker makes of it.
+ */
+#include <dlfcn.h>
+
+#include "devcode.h"
+#include "graph/elf.h"
+
+/* What is used of CUPTI's interface; its headers are not on every machine. */
+enum { DOMAIN_RESOURCE = 3, MODULE_LOADED = 6 };
+struct resource_data {
+	CUcontext context;
+	CUstream stream;
+	const void *descriptor;
+};
+struct module_data {
+	uint32_t id;
+	size_t size;
+	const uint8_t *cubin;
+};
+typedef void (*callback_fn)(void *arg, int domain, uint32_t id, const void *data);
+
+static const struct fdry_driver *drv;
+static unsigned int cc;
+static struct fdry_buf reported; /* the last module's */
+static unsigned int modules;
+static struct totals {
+	unsigned int fatbins, none, same, code_same, texts, differ;
+} t;
+
+static void loaded(void *arg, int domain, uint32_t id, const void *data)
+{
+	const struct resource_data *r = data;
+	const struct module_data *m;
+
+	(void)arg;
+	if (domain != DOMAIN_RESOURCE || id != MODULE_LOADED)
+		return;
+	m = r->descriptor;
+	modules++;
+	reported.len = 0;
+	if (fdry_buf_put(&reported, m->cubin, m->size))
+		reported.len = 0;
+}
+
+static bool subscribe(void)
+{
+	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so",
+					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so" };
+	int (*cupti_subscribe)(void **handle, callback_fn fn, void *arg);
+	int (*cupti_enable)(uint32_t on, void *handle, int domain, uint32_t id);
+	const char *given = getenv("CUPTI");
+	void *lib = given ? dlopen(given, RTLD_NOW) : NULL, *handle;
+	size_t i;
+
+	for (i = 0; !lib && i < sizeof(names) / sizeof(names[0]); i++)
+		lib = dlopen(names[i], RTLD_NOW);
+	if (!lib)
+		return false;
+	cupti_subscribe = (int (*)(void **, callback_fn, void *))dlsym(lib, "cuptiSubscribe");
+	cupti_enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(lib, "cuptiEnableCallback");
+	return cupti_subscribe && cupti_enable && !cupti_subscribe(&handle, loaded, NULL) &&
+	       !cupti_enable(1, handle, DOMAIN_RESOURCE, MODULE_LOADED);
+}
+
+/* --- comparing --- */
+
+static const struct fdry_elf_section *section_named(const struct fdry_elf *e, const char *name)
+{
+	uint32_t i;
+
+	for (i = 1; i < e->nsections; i++)
+		if (!strcmp(e->sections[i].name, name))
+			return &e->sections[i];
+	return NULL;
+}
+
+/* Does every section of code occur in the other, byte for byte? */
+static bool code_in(const struct fdry_elf *a, const struct fdry_elf *b)
+{
+	const struct fdry_elf_section *s;
+	uint32_t i;
+
+	for (i = 1; i < a->nsections; i++) {
+		if (strncmp(a->sections[i].name, ".text.", 6))
+			continue;
+		s = section_named(b, a->sections[i].name);
+		if (!s || s->data.len != a->sections[i].data.len || memcmp(s->data.data, a->sections[i].data.data, s->data.len))
+			return false;
+	}
+	return true;
+}
+
+static bool code_same(struct fdry_span x, struct fdry_span y)
+{
+	struct fdry_elf a, b;
+	bool same;
+
+	if (fdry_elf_parse(x, &a))
+		return false;
+	if (fdry_elf_parse(y, &b)) {
+		fdry_elf_release(&a);
+		return false;
+	}
+	same = code_in(&a, &b) && code_in(&b, &a);
+	fdry_elf_release(&a);
+	fdry_elf_release(&b);
+	return same;
+}
+
+static void compare(const char *file, size_t at, struct fdry_span ours)
+{
+	struct fdry_span theirs = { reported.data, reported.len };
+
+	if (ours.len == theirs.len && !memcmp(ours.data, theirs.data, ours.len)) {
+		t.same++;
+	} else if (code_same(ours, theirs)) {
+		t.code_same++;
+	} else {
+		t.differ++;
+		printf("FAIL %s: fatbin at %#zx: %zu bytes by us, %zu by CUPTI\n", file, at, ours.len, theirs.len);
+	}
+}
+
+/* What the driver makes of PTX, as a seal would get it. */
+static void compare_ptx(const char *file, size_t at, struct fdry_span text)
+{
+	char *copy = strndup((const char *)text.data, text.len);
+	CUlinkState link;
+	size_t size;
+	void *cubin;
+	int err = copy ? fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link) : -1;
+
+	if (!err)
+		err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, copy, text.len + 1, "", 0, NULL, NULL);
+	if (!err)
+		err = fdry_call(drv, cuLinkComplete, link, &cubin, &size);
+	if (!err) {
+		t.texts++;
+		compare(file, at, (struct fdry_span){ cubin, size });
+		(void)fdry_call_raw(drv, cuLinkDestroy, link);
+	} else {
+		t.differ++;
+		printf("FAIL %s: PTX at %#zx: %s\n", file, at, fdry_last_error());
+	}
+	free(copy);
+}
+
+static bool driver_load(const void *fatbin, CUlibrary *lib, CUresult *res)
+{
+	CUmodule mod;
+
+	modules = 0;
+	*res = fdry_call_raw(drv, cuLibraryLoadData, lib, fatbin, NULL, NULL, 0, NULL, NULL, 0);
+	if (*res)
+		return false;
+	*res = fdry_call_raw(drv, cuLibraryGetModule, &mod, *lib);
+	return modules == 1 && reported.len;
+}
+
+static void fatbin_check(const char *file, struct fdry_span bytes)
+{
+	static const uint8_t *first;
+	static const char *before;
+	struct fdry_devcode code;
+	CUlibrary lib = NULL;
+	CUresult res;
+	bool seen;
+	int err;
+
+	if (before != file)
+		first = bytes.data;
+	before = file;
+	err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
+	seen = driver_load(bytes.data, &lib, &res);
+	t.fatbins++;
+	if (err == -FDRY_E_NOENT && !seen && res) {
+		t.none++;
+	} else if (err || !seen) {
+		t.differ++;
+		printf("FAIL %s: fatbin %zu on: driver %d, modules %u; %s\n", file, (size_t)(bytes.data - first), (int)res, modules,
+		       err ? fdry_last_error() : "we pick one");
+	} else if (code.kind == FDRY_DEVCODE_PTX) {
+		compare_ptx(file, (size_t)(bytes.data - first), code.bytes);
+	} else {
+		compare(file, (size_t)(bytes.data - first), code.bytes);
+	}
+	if (lib)
+		(void)fdry_call_raw(drv, cuLibraryUnload, lib);
+	if (!err)
+		fdry_devcode_release(&code);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const golden[] = { "plain.none", "plain.lz4", "plain.zstd" };
+	char path[200];
+	int i, ret = 0;
+
+	drv = gpu_driver();
+	if (!subscribe()) {
+		printf("CUPTI is not there, or somebody else has subscribed\n100%%: Checks: 0, Failures: 0, Errors: 0\n");
+		return EXIT_SUCCESS;
+	}
+	cc = devcode_context(drv);
+	for (i = 0; argc < 2 && i < 3; i++) {
+		snprintf(path, sizeof(path), "tests/golden/cubin/%s.fatbin", golden[i]);
+		ret |= devcode_file(path, fatbin_check);
+	}
+	for (i = 1; i < argc; i++)
+		ret |= devcode_file(argv[i], fatbin_check);
+	printf("fatbins %u: nothing for this GPU %u, equal %u, equal in code %u (from PTX %u), differ %u\n", t.fatbins, t.none, t.same,
+	       t.code_same, t.texts, t.differ);
+	printf("%u%%: Checks: %u, Failures: %u, Errors: %d\n", t.fatbins ? 100 * (t.fatbins - t.differ) / t.fatbins : 0, t.fatbins,
+	       t.differ, ret);
+	return ret || t.differ ? EXIT_FAILURE : EXIT_SUCCESS;
+}
