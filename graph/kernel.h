@@ -86,11 +86,11 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 /* Bytes of the whole cubins that the objects were sliced from, each counted once: what slicing saved. */
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
 
-/* Kernels brought back: CUkernel by index, with their attributes set on kernel and function of the current context. */
+/* Kernels brought back: functions of the current context by index, with their attributes set. Freed with that context current. */
 struct fdry_kernel_bank;
 typedef int (*fdry_object_get_fn)(void *arg, const struct fdry_oid *oid, struct fdry_span *ret);
 /* @get: gives an object's bytes, valid until the call returns. FDRY_E_BADIMAGE where an entry or its parameter layout differs. */
-int fdry_kernel_bank_load(const struct fdry_driver *drv, CUdevice dev, const struct fdry_kernel *kernels, uint32_t count,
+int fdry_kernel_bank_load(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
 			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret) __must_check;
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index);
 void fdry_kernel_bank_free(struct fdry_kernel_bank *bank);

@@ -4,10 +4,12 @@
  *
  * Each object is loaded once, however many kernels are in it; only a kernel that occurs
  * with other attributes is loaded again, since a function has one set of them. (Those
- * have no variables in common: a seal refuses that.) Attributes are set on the kernel and
- * on the context's function, where they differ from what a fresh one has. The
- * parameter layout that the driver reads out of the object must be the table's: the
- * arguments in graph objects are laid out by it.
+ * have no variables in common: a seal refuses that.) Attributes are set where they differ
+ * from what a fresh function has. The parameter layout that the driver reads out of the
+ * object must be the table's: the arguments in graph objects are laid out by it.
+ *
+ * Objects become modules, not libraries: a library is read once when it is loaded and again
+ * when the first of its functions is asked for, which takes a sixth longer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 struct loaded {
 	struct fdry_oid oid;
 	uint32_t copy; /* of how many loads of the object this is which */
-	CUlibrary library;
+	CUmodule module;
 };
 
 struct fdry_kernel_bank {
@@ -47,7 +49,7 @@ static void copies_count(const struct fdry_kernel *k, uint32_t n, uint32_t *copi
 }
 
 static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, uint32_t copy,
-		       fdry_object_get_fn get, void *arg, CUlibrary *ret)
+		       fdry_object_get_fn get, void *arg, CUmodule *ret)
 {
 	struct loaded *l = &bank->loaded[bank->nloaded];
 	struct fdry_span bytes;
@@ -56,19 +58,19 @@ static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 
 	for (i = 0; i < bank->nloaded; i++)
 		if (fdry_oid_eq(&bank->loaded[i].oid, &k->object) && bank->loaded[i].copy == copy) {
-			*ret = bank->loaded[i].library;
+			*ret = bank->loaded[i].module;
 			return 0;
 		}
 	err = get(arg, &k->object, &bytes);
 	/* The driver copies the bytes. */
 	if (!err)
-		err = fdry_call(bank->drv, cuLibraryLoadData, &l->library, bytes.data, NULL, NULL, 0, NULL, NULL, 0);
+		err = fdry_call(bank->drv, cuModuleLoadDataEx, &l->module, bytes.data, 0, NULL, NULL);
 	if (err)
 		return err;
 	l->oid = k->object;
 	l->copy = copy;
 	bank->nloaded++;
-	*ret = l->library;
+	*ret = l->module;
 	return 0;
 }
 
@@ -77,18 +79,17 @@ struct attr {
 	int32_t value;
 };
 
-static int attr_set(const struct fdry_driver *drv, CUdevice dev, CUkernel kern, CUfunction func, const struct attr *a)
+static int attr_set(const struct fdry_driver *drv, CUfunction func, const struct attr *a)
 {
 	int now, err;
 
 	err = fdry_call(drv, cuFuncGetAttribute, &now, a->attr, func);
 	if (err || now == a->value)
 		return err;
-	err = fdry_call(drv, cuKernelSetAttribute, a->attr, a->value, kern, dev);
-	return err ? err : fdry_call(drv, cuFuncSetAttribute, func, a->attr, a->value);
+	return fdry_call(drv, cuFuncSetAttribute, func, a->attr, a->value);
 }
 
-static int attrs_set(const struct fdry_driver *drv, CUdevice dev, CUkernel kern, CUfunction func, const struct fdry_kernel *k)
+static int attrs_set(const struct fdry_driver *drv, CUfunction func, const struct fdry_kernel *k)
 {
 	const struct attr attrs[] = {
 #define X(id, attr, name, fresh) { attr, k->attrs[id] },
@@ -99,7 +100,7 @@ static int attrs_set(const struct fdry_driver *drv, CUdevice dev, CUkernel kern,
 	int err = 0;
 
 	for (i = 0; i < sizeof(attrs) / sizeof(attrs[0]) && !err; i++)
-		err = attr_set(drv, dev, kern, func, &attrs[i]);
+		err = attr_set(drv, func, &attrs[i]);
 	return err;
 }
 
@@ -121,21 +122,18 @@ static int params_check(const struct fdry_driver *drv, CUfunction func, const st
 	return fdry_fail(FDRY_E_BADIMAGE, "its object has other parameters than the image says, from number %u on; seal the image anew", i);
 }
 
-static int kernel_load(struct fdry_kernel_bank *bank, CUdevice dev, const struct fdry_kernel *k, CUlibrary library, CUfunction *ret)
+static int kernel_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, CUmodule module, CUfunction *ret)
 {
-	CUkernel kern;
 	CUfunction func;
 	CUresult res;
 	int err;
 
-	res = fdry_call_raw(bank->drv, cuLibraryGetKernel, &kern, library, k->name);
+	res = fdry_call_raw(bank->drv, cuModuleGetFunction, &func, module, k->name);
 	if (res == CUDA_ERROR_NOT_FOUND)
 		return fdry_fail(FDRY_E_BADIMAGE, "its object has no kernel of that name; seal the image anew");
-	err = fdry_driver_result(bank->drv, FDRY_DRV_cuLibraryGetKernel, res);
+	err = fdry_driver_result(bank->drv, FDRY_DRV_cuModuleGetFunction, res);
 	if (!err)
-		err = fdry_call(bank->drv, cuKernelGetFunction, &func, kern);
-	if (!err)
-		err = attrs_set(bank->drv, dev, kern, func, k);
+		err = attrs_set(bank->drv, func, k);
 	if (!err)
 		err = params_check(bank->drv, func, k);
 	if (!err)
@@ -143,11 +141,11 @@ static int kernel_load(struct fdry_kernel_bank *bank, CUdevice dev, const struct
 	return err;
 }
 
-int fdry_kernel_bank_load(const struct fdry_driver *drv, CUdevice dev, const struct fdry_kernel *kernels, uint32_t count,
+int fdry_kernel_bank_load(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
 			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret)
 {
 	struct fdry_kernel_bank *bank = calloc(1, sizeof(*bank));
-	CUlibrary library;
+	CUmodule module;
 	uint32_t i;
 	int err = 0;
 
@@ -162,9 +160,9 @@ int fdry_kernel_bank_load(const struct fdry_driver *drv, CUdevice dev, const str
 	else
 		copies_count(kernels, count, bank->copies);
 	for (i = 0; i < count && !err; i++) {
-		err = object_load(bank, &kernels[i], bank->copies[i], get, arg, &library);
+		err = object_load(bank, &kernels[i], bank->copies[i], get, arg, &module);
 		if (!err)
-			err = kernel_load(bank, dev, &kernels[i], library, &bank->functions[i]);
+			err = kernel_load(bank, &kernels[i], module, &bank->functions[i]);
 		if (err)
 			fdry_fail_at(err, "kernel %u %.200s", i, kernels[i].name);
 	}
@@ -188,7 +186,7 @@ void fdry_kernel_bank_free(struct fdry_kernel_bank *bank)
 	if (!bank)
 		return;
 	for (i = 0; i < bank->nloaded; i++)
-		(void)fdry_call_raw(bank->drv, cuLibraryUnload, bank->loaded[i].library);
+		(void)fdry_call_raw(bank->drv, cuModuleUnload, bank->loaded[i].module);
 	free(bank->copies);
 	free(bank->loaded);
 	free(bank->functions);

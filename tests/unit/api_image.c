@@ -217,7 +217,7 @@ START_TEST(the_stack_is_as_deep_as_it_was)
 	drv = test_sim();
 	before = stack_limit(drv);
 	ck_assert_uint_lt(before, 7000);
-	test_sim_fail("cuLibraryLoadData:1");
+	test_sim_fail("cuModuleLoadDataEx:1");
 	ck_assert_int_eq(fdry_image_load(load_store(), "img", NULL, &img), -FDRY_E_DRIVER);
 	test_sim_fail(NULL);
 	ck_assert_uint_eq(stack_limit(drv), before);

@@ -197,14 +197,6 @@ static inline CUresult func_set_attr(CUfunction f, CUfunction_attribute attr, in
 	return CUDA_SUCCESS;
 }
 
-static inline CUresult kernel_set_attr(CUfunction_attribute attr, int value, CUkernel k, CUdevice dev)
-{
-	CALL();
-	ck_assert_int_eq(dev, 0);
-	((struct paper_kernel *)(void *)k)->kernel_attrs[attr_index(attr)] = value;
-	return CUDA_SUCCESS;
-}
-
 static inline CUresult func_param(CUfunction f, size_t i, size_t *offset, size_t *size)
 {
 	const struct fdry_cubin_kernel *k = ((struct paper_kernel *)(void *)f)->k;
@@ -248,35 +240,34 @@ static inline CUresult copy_back(void *to, CUdeviceptr from, size_t n)
 	return CUDA_SUCCESS;
 }
 
-static inline CUresult library_load(CUlibrary *ret, const void *data, CUjit_option *jo, void **jv, unsigned int nj,
-			     CUlibraryOption *lo, void **lv, unsigned int nl)
+static inline CUresult module_load(CUmodule *ret, const void *data, unsigned int nj, CUjit_option *jo, void **jv)
 {
 	const struct fdry_elf_ehdr *h = data;
 
 	CALL();
-	ck_assert(!jo && !jv && !nj && !lo && !lv && !nl);
+	ck_assert(!jo && !jv && !nj);
 	/* No length is given: sections headers are what ends a slice, and a cubin here. */
-	*ret = (CUlibrary)load_new((struct fdry_span){ data, h->shoff + h->shnum * sizeof(struct fdry_elf_shdr) });
+	*ret = (CUmodule)load_new((struct fdry_span){ data, h->shoff + h->shnum * sizeof(struct fdry_elf_shdr) });
 	return CUDA_SUCCESS;
 }
 
-static inline CUresult library_kernel(CUkernel *ret, CUlibrary lib, const char *name)
+static inline CUresult module_function(CUfunction *ret, CUmodule mod, const char *name)
 {
-	struct load *l = (struct load *)(void *)lib;
+	struct load *l = (struct load *)(void *)mod;
 	uint32_t i;
 
 	CALL();
 	for (i = 0; i < l->c->nkernels; i++)
 		if (!strcmp(l->c->kernels[i].name, name)) {
-			*ret = (CUkernel)&l->kernels[i];
+			*ret = (CUfunction)&l->kernels[i];
 			return CUDA_SUCCESS;
 		}
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-static inline CUresult library_unload(CUlibrary lib)
+static inline CUresult module_unload(CUmodule mod)
 {
-	(void)lib;
+	(void)mod;
 	paper.unloaded++;
 	return CUDA_SUCCESS;
 }
@@ -337,10 +328,10 @@ static inline void paper_begin(void)
 		.cuDeviceGetAttribute = get_attribute, .cuKernelGetLibrary = kernel_library,
 		.cuKernelGetFunction = kernel_function, .cuFuncGetModule = func_module, .cuFuncGetName = func_name,
 		.cuFuncGetAttribute = func_get_attr, .cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,
-		.cuKernelSetAttribute = kernel_set_attr, .cuFuncGetParamInfo = func_param,
+		.cuFuncGetParamInfo = func_param,
 		.cuLibraryGetGlobal = library_global, .cuModuleGetGlobal_v2 = module_global,
-		.cuMemcpyDtoH_v2 = copy_back, .cuLibraryLoadData = library_load, .cuLibraryGetKernel = library_kernel,
-		.cuLibraryUnload = library_unload, .cuLinkCreate_v2 = link_create, .cuLinkAddData_v2 = link_add,
+		.cuMemcpyDtoH_v2 = copy_back, .cuModuleLoadDataEx = module_load, .cuModuleGetFunction = module_function,
+		.cuModuleUnload = module_unload, .cuLinkCreate_v2 = link_create, .cuLinkAddData_v2 = link_add,
 		.cuLinkComplete = link_complete, .cuLinkDestroy = link_destroy, .cuGetErrorName = error_name,
 	};
 
