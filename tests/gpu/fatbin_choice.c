@@ -17,14 +17,18 @@ static const struct fdry_driver *drv;
 static unsigned int cc, checks, failures;
 static CUdeviceptr out;
 
-static const char *const files[] = { "tests/golden/cubin/who.80.cubin", "tests/golden/cubin/who.90.cubin",
-				     "tests/golden/cubin/who.90a.cubin" };
-
-/* An entry: 8, 9, a: cubins for sm_80, sm_90, sm_90a; p, q, r: PTX for 80, 90, 90a; e: sm_90a, not flagged as such. */
+/* An entry: 8, 9, a: cubins for sm_80, sm_90, sm_90a; e: sm_90a, not flagged as such; o: a relocatable object for sm_90;
+ * p, q, r: PTX for 80, 90, 90a. */
 static const char *const fatbins[] = {
 	"8", "9", "a", "p", "q", "r", "9a", "a9", "99", "aa", "pq", "qp", "pp", "qq", "qr", "rq", "rr", "9q", "q9", "9r", "r9", "aq",
-	"qa", "ar", "ra", "8q", "q8", "8r", "8pq", "9ar", "r9a", "89apqr", "rqpa98", "e", "9e", "e9", "ae", "ea", "999", "a9a", "9a9",
+	"qa", "ar", "ra", "8q", "q8", "8r", "8pq", "9ar", "r9a", "89apqr", "rqpa98", "e", "9e", "e9", "ae", "ea", "999", "a9a", "9a9", "o", "o9", "9o", "oa", "oq", "qo", "op", "o8p",
 };
+
+static const char *file_of(char what)
+{
+	return what == '8' ? "tests/golden/cubin/who.80.cubin" : what == '9' ? "tests/golden/cubin/who.90.cubin" :
+	       what == 'o' ? "tests/golden/cubin/who.rel.cubin" : "tests/golden/cubin/who.90a.cubin";
+}
 
 struct made {
 	struct fdry_buf b;
@@ -84,7 +88,7 @@ static void entry_put(struct made *m, char what)
 	if (p)
 		ptx_put(&m->b, targets[p - ptx], mark);
 	else
-		file_put(&m->b, files[what == '8' ? 0 : what == '9' ? 1 : 2], mark);
+		file_put(&m->b, file_of(what), mark);
 	fdry_set16(m->b.data + at, p ? FDRY_FATBIN_PTX : FDRY_FATBIN_ELF);
 	fdry_set16(m->b.data + at + 2, 0x101);
 	fdry_set32(m->b.data + at + 4, (uint32_t)header);
