@@ -217,48 +217,42 @@ static uint32_t entry_score(const struct fdry_fatbin_entry *e, unsigned int cc)
 	       (e->flags & FDRY_FATBIN_EXACT ? 2 : e->flags & FDRY_FATBIN_FAMILY ? 1 : 0);
 }
 
-/* A relocatable object is no executable, and the driver does not link those of a fatbin. */
-static int entry_relocatable(const struct fdry_fatbin_entry *e, bool *ret)
-{
-	struct fdry_devcode code;
-	const void *type;
-	int err;
-
-	*ret = false;
-	if (e->kind != FDRY_FATBIN_ELF)
-		return 0;
-	err = fdry_fatbin_unpack(e, &code);
-	if (err)
-		return err;
-	type = fdry_span_at(code.bytes, offsetof(struct fdry_elf_ehdr, type), sizeof(uint16_t));
-	*ret = !type || fdry_get16(type) == FDRY_ET_REL;
-	fdry_devcode_release(&code);
-	return 0;
-}
-
 struct choice {
 	struct fdry_fatbin_entry best;
 	uint32_t score;
 	bool twice;
 };
 
-static int choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, unsigned int cc)
+static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, unsigned int cc)
 {
 	uint32_t score = 0;
-	bool skip;
-	int err;
 
 	if (e->kind == FDRY_FATBIN_ELF || e->kind == FDRY_FATBIN_PTX)
 		score = entry_score(e, cc);
 	/* Of two cubins that suit equally well the driver takes the first; of two texts, now the one, now the other. */
 	if (!score || score < c->score || (score == c->score && e->kind == FDRY_FATBIN_ELF))
-		return 0;
-	err = entry_relocatable(e, &skip);
-	if (err || skip)
-		return err;
+		return;
 	c->twice = score == c->score;
 	c->score = score;
 	c->best = *e;
+}
+
+/* The driver links a relocatable object when it is loaded; what came out is not known here. */
+static int choice_unpack(const struct choice *c, struct fdry_devcode *ret)
+{
+	struct fdry_devcode code;
+	const void *type;
+	int err = fdry_fatbin_unpack(&c->best, &code);
+
+	if (err)
+		return err;
+	type = fdry_span_at(code.bytes, offsetof(struct fdry_elf_ehdr, type), sizeof(uint16_t));
+	if (code.kind == FDRY_DEVCODE_CUBIN && type && fdry_get16(type) == FDRY_ET_REL) {
+		fdry_devcode_release(&code);
+		return fdry_fail(FDRY_E_BADCODE, "the fatbin's code for sm_%u is an object that was not linked; link it (nvcc -dlink) "
+				 "before it is loaded", c->best.arch);
+	}
+	*ret = code;
 	return 0;
 }
 
@@ -273,11 +267,8 @@ static int fatbin_find(struct fdry_span bytes, unsigned int cc, struct fdry_devc
 	err = fdry_fatbin_open(bytes, &it);
 	if (err)
 		return err;
-	while (!(err = fdry_fatbin_next(&it, &e, &more)) && more) {
-		err = choice_offer(&c, &e, cc);
-		if (err)
-			return err;
-	}
+	while (!(err = fdry_fatbin_next(&it, &e, &more)) && more)
+		choice_offer(&c, &e, cc);
 	if (err)
 		return err;
 	if (!c.score)
@@ -286,7 +277,7 @@ static int fatbin_find(struct fdry_span bytes, unsigned int cc, struct fdry_devc
 	if (c.twice)
 		return fdry_fail(FDRY_E_BADCODE, "the fatbin holds two PTX entries for compute_%u; which one the driver "
 				 "uses is unknown, so rebuild the library with one", c.best.arch);
-	return fdry_fatbin_unpack(&c.best, ret);
+	return choice_unpack(&c, ret);
 }
 
 /* A fatbin in memory of the process: as long as its header says. */

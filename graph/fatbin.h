@@ -76,10 +76,10 @@ int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *r
  * not above the device's, where code for exactly this architecture (sm_90a) goes before
  * code for its family (sm_100f) and that before plain code; without any, the PTX for the
  * highest architecture that is not above the device's. Of cubins that suit equally well, the
- * first. Relocatable cubins, which need linking first, do not count. Nothing is copied unless
- * it was compressed, so @data must outlive @ret.
+ * first. Nothing is copied unless it was compressed, so @data must outlive @ret.
  *
- * Errors: FDRY_E_BADCODE (malformed, or two texts suit equally well), FDRY_E_NOENT (no
+ * Errors: FDRY_E_BADCODE (malformed, two texts suit equally well, or what suits is a
+ * relocatable object, which the driver links while it loads it), FDRY_E_NOENT (no
  * entry suits), FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
 int fdry_devcode_find(const void *data, size_t len, unsigned int cc, struct fdry_devcode *ret) __must_check;

@@ -240,7 +240,8 @@ int main(int argc, char **argv)
 	}
 	for (i = 1; i < argc; i++)
 		ret |= devcode_file(argv[i], fatbin_check);
-	printf("fatbins %u and %u of objects: nothing for this GPU %u, equal %u, equal in code %u (from PTX %u), differ %u\n", t.fatbins, t.objects, t.none, t.same,
+	printf("fatbins %u and %u of objects: nothing for this GPU %u, equal %u, equal in code %u (from PTX %u), differ %u\n",
+	       t.fatbins, t.objects, t.none, t.same,
 	       t.code_same, t.texts, t.differ);
 	printf("%u%%: Checks: %u, Failures: %u, Errors: %d\n", t.fatbins ? 100 * (t.fatbins - t.differ) / t.fatbins : 0, t.fatbins,
 	       t.differ, ret);

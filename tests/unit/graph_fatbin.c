@@ -171,16 +171,33 @@ START_TEST(highest_minor_version)
 }
 END_TEST
 
-START_TEST(relocatable_and_unknown_entries_do_not_count)
+START_TEST(unknown_entries_do_not_count)
 {
 	struct made m;
 
 	made_begin(&m);
-	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'r');
 	made_entry(&m, 0x40, 90, 0, 'u');
 	ck_assert_int_eq(made_choice(&m, 90), -FDRY_E_NOENT);
 	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
 	ck_assert_int_eq(made_choice(&m, 90), 'p');
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* The driver links it: neither what lies beside it is what runs, nor it itself. */
+START_TEST(relocatable_objects_are_refused)
+{
+	struct made m;
+
+	made_begin(&m);
+	made_entry(&m, FDRY_FATBIN_PTX, 90, 0, 0);
+	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'r');
+	made_entry(&m, FDRY_FATBIN_ELF, 80, 0, 'o');
+	ck_assert_int_eq(made_choice(&m, 90), -FDRY_E_BADCODE);
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "not linked"));
+	ck_assert_int_eq(made_choice(&m, 80), 'o');
+	made_entry(&m, FDRY_FATBIN_ELF, 90, FDRY_FATBIN_EXACT, 'a');
+	ck_assert_int_eq(made_choice(&m, 90), 'a');
 	fdry_buf_release(&m.b);
 }
 END_TEST
@@ -364,7 +381,8 @@ int main(void)
 	tcase_add_loop_test(tc, compression_changes_nothing, 1, 3);
 	tcase_add_test(tc, exact_before_family_before_plain);
 	tcase_add_test(tc, highest_minor_version);
-	tcase_add_test(tc, relocatable_and_unknown_entries_do_not_count);
+	tcase_add_test(tc, unknown_entries_do_not_count);
+	tcase_add_test(tc, relocatable_objects_are_refused);
 	tcase_add_test(tc, first_of_equal_cubins);
 	tcase_add_test(tc, equal_texts_are_refused);
 	tcase_add_test(tc, nothing_behind_it_is_looked_at);

@@ -28,9 +28,8 @@ done
 nvcc -cubin -lineinfo -arch=sm_90a plain.cu -o plain.90a.cubin
 nvcc -cubin -arch=sm_100 vars.cu -o vars.100.cubin
 
-nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin
-
 # Relocatable device code: the objects, and what the linker makes of them.
+nvcc -cubin -rdc=true -arch=sm_90 who.cu -o who.rel.cubin
 for file in vars calls syscalls launches; do
 	nvcc -cubin -rdc=true -arch=sm_90 "$file.cu" -o "$file.rel.cubin"
 done
