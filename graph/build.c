@@ -4,7 +4,8 @@
  *
  * Nodes first, without dependencies, then all edges: one call for each distinct edge data,
  * because drivers apply the first record of a call to every edge in it. One allocation
- * holds node handles, edge handles and parameter addresses, and goes when the graph stands.
+ * holds node handles, edge handles and parameter addresses, another the argument blocks;
+ * both go when the graph stands.
  */
 #include "graph/build.h"
 
@@ -22,7 +23,7 @@ struct room {
 
 static int room_new(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, struct room *ret)
 {
-	size_t nodes = v->header.nodes, edges = v->header.edges, params = 0;
+	size_t nodes = v->header.nodes, edges = fdry_graph_edge_count(v), params = 0;
 	uint32_t i;
 	void **p;
 
@@ -45,16 +46,19 @@ static int room_new(const struct fdry_graph_view *v, const struct fdry_kernel *k
 
 static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 {
-	struct fdry_graph_cursor c = { .v = b->view };
+	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err;
+	int err = fdry_graph_walk(b->view, &c);
 
-	while (fdry_graph_next(&c, &node)) {
+	if (err)
+		return err;
+	while (!err && fdry_graph_next(&c, &node)) {
 		err = fdry_node_ops(node.kind)->build(b, &node, &nodes[c.node - 1]);
 		if (err)
-			return fdry_fail_at(err, "node %u", c.node - 1);
+			err = fdry_fail_at(err, "node %u", c.node - 1);
 	}
-	return 0;
+	fdry_graph_walk_end(&c);
+	return err;
 }
 
 /* The edges with edge data @index, in one call. */
@@ -62,13 +66,13 @@ static int edges_build(struct fdry_build *b, const struct room *room, uint32_t i
 {
 	const struct fdry_graph_view *v = b->view;
 	CUgraphEdgeData data = fdry_graph_edge_data_at(v, index);
+	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
-	uint32_t i, n = 0;
+	uint32_t n = 0;
 
-	for (i = 0; i < v->header.edges; i++) {
-		if (v->section[FDRY_GSEC_EDGE_INDEX][i] != index)
+	while (fdry_graph_edge_next(&edges, &e)) {
+		if (e.index != index)
 			continue;
-		e = fdry_graph_edge_at(v, i);
 		room->from[n] = room->nodes[e.from];
 		room->to[n] = room->nodes[e.to];
 		room->data[n++] = data;
@@ -151,12 +155,12 @@ void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_b
 
 static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_view *v)
 {
+	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
 	CUgraphEdgeData d;
 	uint32_t i;
 
-	for (i = 0; i < l->nedges; i++) {
-		e = fdry_graph_edge_at(v, i);
+	for (i = 0; i < l->nedges && fdry_graph_edge_next(&edges, &e); i++) {
 		d = fdry_graph_edge_data_at(v, e.index);
 		if (l->edges[i].from != e.from || l->edges[i].to != e.to)
 			return fdry_fail(FDRY_E_DRIVER, "the driver has an edge from node %u to node %u where one from %u to %u was added",
@@ -172,9 +176,9 @@ int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_grap
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_get(drv, b->graph, &l);
 
-	if (!err && (l.nnodes != view->header.nodes || l.nedges != view->header.edges))
+	if (!err && (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)))
 		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes and %u edges where %u and %u were added", l.nnodes, l.nedges,
-				view->header.nodes, view->header.edges);
+				view->header.nodes, fdry_graph_edge_count(view));
 	if (!err) {
 		fdry_edges_sort(l.edges, l.nedges);
 		err = edges_compare(&l, view);

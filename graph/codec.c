@@ -10,6 +10,7 @@
 #include "graph/codec.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "graph/attr.h"
 
@@ -52,6 +53,9 @@ static const struct limit limits[] = {
 	LIMIT(edges, FDRY_GRAPH_EDGES_MAX),
 	LIMIT(edge_data, FDRY_GRAPH_EDGE_DATA_MAX),
 	LIMIT(arg_bytes, FDRY_GRAPH_ARG_BYTES_MAX),
+	LIMIT(configs, FDRY_GRAPH_CONFIGS_MAX),
+	LIMIT(patches, FDRY_GRAPH_PATCHES_MAX),
+	LIMIT(breaks, FDRY_GRAPH_NODES_MAX),
 #undef LIMIT
 };
 
@@ -113,7 +117,7 @@ static int section_place(struct fdry_graph_view *v, const struct fdry_graph_sect
 
 	if (s->id & FDRY_GSEC_OPTIONAL)
 		return 0;
-	if (!s->id || s->id >= FDRY_GSEC_END)
+	if (!s->id || s->id >= FDRY_GSEC_END || !infos[s->id].name)
 		return fdry_fail(FDRY_E_VERSION, "section %u is not understood; use a newer version", s->id);
 	info = &infos[s->id];
 	count = header_field(&v->header, info->count_at, info->wide);
@@ -176,9 +180,25 @@ static int sections_complete(const struct fdry_graph_view *v)
 	uint32_t id;
 
 	for (id = 1; id < FDRY_GSEC_END; id++)
-		if (!v->section[id] && header_field(&v->header, infos[id].count_at, infos[id].wide))
+		if (infos[id].name && !v->section[id] && header_field(&v->header, infos[id].count_at, infos[id].wide))
 			return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) is missing", id, infos[id].name);
 	return 0;
+}
+
+struct fdry_span fdry_graph_section(const struct fdry_graph_view *v, enum fdry_graph_section_id id)
+{
+	const struct section_info *info = &infos[id];
+
+	if (!v->section[id])
+		return (struct fdry_span){ 0 };
+	return (struct fdry_span){ v->section[id], header_field(&v->header, info->count_at, info->wide) * info->entry };
+}
+
+static uint32_t index_at(const uint8_t *p, uint32_t size)
+{
+	if (size == 1)
+		return *p;
+	return size == 2 ? fdry_get16(p) : fdry_get32(p);
 }
 
 int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_section_id id, uint32_t base, uint32_t total)
@@ -188,7 +208,7 @@ int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_sect
 	uint32_t index, seen = base;
 
 	for (i = 0; i < count; i++) {
-		index = info->entry == 1 ? v->section[id][i] : fdry_graph_u32(v, id, (uint32_t)i);
+		index = index_at(v->section[id] + i * info->entry, info->entry);
 		if (index > seen || index >= total + base)
 			return fdry_fail(FDRY_E_BADIMAGE, "entry %" PRIu64 " of section %u (%s) is %u, and at most %u can stand there",
 					 i, id, info->name, index, seen < total + base ? seen : total + base - 1);
@@ -272,6 +292,22 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct 
 		err = kernel_check(&g, &kernels[g.index]);
 	}
 	return err;
+}
+
+int fdry_graph_walk(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret)
+{
+	uint8_t *room = malloc(v->header.arg_bytes + sizeof(*ret->starts) * (size_t)v->header.kernel_nodes + 1);
+
+	if (!room)
+		return fdry_nomem();
+	*ret = (struct fdry_graph_cursor){ .v = v, .blocks = room, .starts = (uint32_t *)(room + v->header.arg_bytes) };
+	return 0;
+}
+
+void fdry_graph_walk_end(struct fdry_graph_cursor *c)
+{
+	free(c->blocks);
+	c->blocks = NULL;
 }
 
 bool fdry_graph_next(struct fdry_graph_cursor *c, struct fdry_node *ret)

@@ -19,8 +19,8 @@
 static int head_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
 	const struct fdry_graph_header *h = &v->header;
-	int err = fdry_buf_printf(out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n", h->version,
-				  h->nodes, h->edges, h->kernels, h->size);
+	int err = fdry_buf_printf(out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n", FDRY_GRAPH_TEXT_VERSION,
+				  h->nodes, fdry_graph_edge_count(v), h->kernels, h->size);
 
 	if (!err && h->compat)
 		err = fdry_buf_printf(out, "compat 0x%x\n", h->compat);
@@ -44,11 +44,13 @@ static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_ke
 
 static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
-	struct fdry_graph_cursor c = { .v = v };
 	const struct fdry_node_ops *ops;
+	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err = 0;
+	int err = fdry_graph_walk(v, &c);
 
+	if (err)
+		return err;
 	while (!err && fdry_graph_next(&c, &node)) {
 		ops = fdry_node_ops(node.kind);
 		err = fdry_buf_printf(out, "node %u %s", c.node - 1, ops->name);
@@ -57,18 +59,18 @@ static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 		if (!err)
 			err = fdry_buf_printf(out, "\n");
 	}
+	fdry_graph_walk_end(&c);
 	return err;
 }
 
 static int edges_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
+	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge e;
 	CUgraphEdgeData d;
-	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < v->header.edges && !err; i++) {
-		e = fdry_graph_edge_at(v, i);
+	while (!err && fdry_graph_edge_next(&edges, &e)) {
 		d = fdry_graph_edge_data_at(v, e.index);
 		err = fdry_buf_printf(out, "edge %u %u", e.from, e.to);
 		if (!err && e.index)
@@ -206,8 +208,8 @@ static int first_line(struct parse *p)
 
 	if (!err)
 		err = fdry_word_u64(&p->text.w, "the version", UINT32_MAX, &version);
-	if (!err && version != FDRY_GRAPH_VERSION)
-		err = fdry_fail(FDRY_E_INVAL, "it has format version %" PRIu64 ", and this version writes %u", version, FDRY_GRAPH_VERSION);
+	if (!err && version != FDRY_GRAPH_TEXT_VERSION)
+		err = fdry_fail(FDRY_E_INVAL, "it has format version %" PRIu64 ", and this version writes %u", version, FDRY_GRAPH_TEXT_VERSION);
 	p->begun = !err;
 	return err;
 }
@@ -253,7 +255,7 @@ static int lines_parse(struct parse *p, struct fdry_span text)
 		at = newline ? newline + 1 : end;
 	}
 	if (!p->begun)
-		return fdry_fail(FDRY_E_INVAL, "the text does not begin with '" FIRST_LINE " %u'", FDRY_GRAPH_VERSION);
+		return fdry_fail(FDRY_E_INVAL, "the text does not begin with '" FIRST_LINE " %u'", FDRY_GRAPH_TEXT_VERSION);
 	return 0;
 }
 

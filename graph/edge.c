@@ -141,13 +141,49 @@ int fdry_edge_data_known(const CUgraphEdgeData *d)
 	return 0;
 }
 
-struct fdry_graph_edge fdry_graph_edge_at(const struct fdry_graph_view *v, uint32_t i)
+static struct fdry_graph_edge stored_at(const struct fdry_graph_view *v, uint32_t i)
 {
 	return (struct fdry_graph_edge){
 		.from = fdry_graph_u32(v, FDRY_GSEC_EDGE_FROM, i),
 		.to = fdry_graph_u32(v, FDRY_GSEC_EDGE_TO, i),
 		.index = v->section[FDRY_GSEC_EDGE_INDEX][i],
 	};
+}
+
+uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v)
+{
+	return v->header.edges + (v->header.nodes ? v->header.nodes - 1 - v->header.breaks : 0);
+}
+
+/* The edge of the chain out of e->node, if there is one. It is the first that leads out of a node. */
+static bool chain_next(struct fdry_graph_edges *e, struct fdry_graph_edge *ret)
+{
+	const struct fdry_graph_view *v = e->v;
+
+	e->linked = true;
+	if (e->node + 1 >= v->header.nodes)
+		return false;
+	if (e->brk < v->header.breaks && fdry_graph_u32(v, FDRY_GSEC_BREAK, e->brk) == e->node) {
+		e->brk++;
+		return false;
+	}
+	*ret = (struct fdry_graph_edge){ e->node, e->node + 1, 0 };
+	return true;
+}
+
+bool fdry_graph_edge_next(struct fdry_graph_edges *e, struct fdry_graph_edge *ret)
+{
+	const struct fdry_graph_view *v = e->v;
+
+	for (; e->node < v->header.nodes; e->node++, e->linked = false) {
+		if (!e->linked && chain_next(e, ret))
+			return true;
+		if (e->stored < v->header.edges && fdry_graph_u32(v, FDRY_GSEC_EDGE_FROM, e->stored) == e->node) {
+			*ret = stored_at(v, e->stored++);
+			return true;
+		}
+	}
+	return false;
 }
 
 CUgraphEdgeData fdry_graph_edge_data_at(const struct fdry_graph_view *v, uint32_t index)
@@ -179,9 +215,21 @@ static int data_check(const struct fdry_graph_view *v)
 
 static struct fdry_edge edge_with_data(const struct fdry_graph_view *v, uint32_t i)
 {
-	struct fdry_graph_edge e = fdry_graph_edge_at(v, i);
+	struct fdry_graph_edge e = stored_at(v, i);
 
 	return (struct fdry_edge){ e.from, e.to, fdry_graph_edge_data_at(v, e.index) };
+}
+
+static int breaks_check(const struct fdry_graph_view *v)
+{
+	uint32_t i, brk, from = 0;
+
+	for (i = 0; i < v->header.breaks; i++, from = brk + 1) {
+		brk = fdry_graph_u32(v, FDRY_GSEC_BREAK, i);
+		if (brk < from || (uint64_t)brk + 1 >= v->header.nodes)
+			return fdry_fail(FDRY_E_BADIMAGE, "break %u, after node %u of %u, is out of order or outside", i, brk, v->header.nodes);
+	}
+	return 0;
 }
 
 int fdry_graph_edges_check(const struct fdry_graph_view *v)
@@ -191,6 +239,8 @@ int fdry_graph_edges_check(const struct fdry_graph_view *v)
 	int err = data_check(v);
 
 	if (!err)
+		err = breaks_check(v);
+	if (!err)
 		err = fdry_graph_index_check(v, FDRY_GSEC_EDGE_INDEX, 1, v->header.edge_data);
 	if (err)
 		return err;
@@ -199,6 +249,8 @@ int fdry_graph_edges_check(const struct fdry_graph_view *v)
 		if (e.from >= e.to || e.to >= v->header.nodes)
 			return fdry_fail(FDRY_E_BADIMAGE, "edge %u leads from node %u to node %u of %u; it must lead forward",
 					 i, e.from, e.to, v->header.nodes);
+		if (e.to == e.from + 1 && !v->section[FDRY_GSEC_EDGE_INDEX][i])
+			return fdry_fail(FDRY_E_BADIMAGE, "edge %u leads from node %u to the next without data, which is not stored", i, e.from);
 		if (i && edge_compare(&before, &e) >= 0)
 			return fdry_fail(FDRY_E_BADIMAGE, "edge %u does not stand in ascending order", i);
 		before = e;

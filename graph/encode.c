@@ -47,16 +47,33 @@ static int edge_put(struct fdry_graph_enc *enc, const struct fdry_edge *e)
 	return err;
 }
 
+static bool links_to_next(const struct fdry_edge *e, uint32_t node)
+{
+	static const CUgraphEdgeData plain;
+
+	return e->from == node && e->to == node + 1 && !memcmp(&e->data, &plain, sizeof(plain));
+}
+
+/* Nodes mostly form a chain: what is stored is where it breaks, and all other edges. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count)
 {
-	uint32_t i;
+	uint32_t nodes = (uint32_t)enc->column[FDRY_GSEC_KIND].len, node, i = 0;
 	int err = 0;
 
 	if (count > FDRY_GRAPH_EDGES_MAX)
 		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u edges; split it", FDRY_GRAPH_EDGES_MAX);
 	fdry_edges_sort(edges, count);
-	for (i = 0; i < count && !err; i++)
+	for (node = 0; node + 1 < nodes && !err; node++) {
+		if (i < count && links_to_next(&edges[i], node))
+			i++;
+		else
+			err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_BREAK], node);
+		for (; !err && i < count && edges[i].from == node; i++)
+			err = edge_put(enc, &edges[i]);
+	}
+	for (; i < count && !err; i++)
 		err = edge_put(enc, &edges[i]);
+	enc->linked = true;
 	return err;
 }
 
@@ -105,6 +122,27 @@ static int attr_ends_put(struct fdry_graph_enc *enc)
 	return err;
 }
 
+/* Configurations by column. */
+static int configs_put(struct fdry_graph_enc *enc)
+{
+	struct fdry_buf *kernel = &enc->column[FDRY_GSEC_CONFIG_KERNEL], *launch = &enc->column[FDRY_GSEC_CONFIG_LAUNCH];
+	struct fdry_buf *attrs = &enc->column[FDRY_GSEC_CONFIG_ATTRS];
+	struct fdry_graph_config c;
+	uint32_t i;
+	int err = 0;
+
+	kernel->len = launch->len = attrs->len = 0;
+	for (i = 0; i < enc->configs.count && !err; i++) {
+		memcpy(&c, enc->configs.bytes.data + sizeof(c) * (size_t)i, sizeof(c));
+		err = fdry_buf_put_u32(kernel, c.kernel);
+		if (!err)
+			err = fdry_buf_put_u32(launch, c.launch);
+		if (!err)
+			err = fdry_buf_put_u32(attrs, c.attrs);
+	}
+	return err;
+}
+
 /* Features that a reader must know for what was put. */
 static uint32_t features(const struct fdry_graph_enc *enc)
 {
@@ -128,7 +166,7 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.incompat = features(enc),
 		.compat = enc->compat,
 		.nodes = (uint32_t)c[FDRY_GSEC_KIND].len,
-		.kernel_nodes = (uint32_t)(c[FDRY_GSEC_NODE_KERNEL].len / 4),
+		.kernel_nodes = (uint32_t)(c[FDRY_GSEC_NODE_CONFIG].len / 2),
 		.memset_nodes = (uint32_t)(c[FDRY_GSEC_MEMSET].len / sizeof(struct fdry_graph_memset)),
 		.memcpy_nodes = (uint32_t)(c[FDRY_GSEC_MEMCPY].len / sizeof(struct fdry_graph_memcpy)),
 		.event_nodes = (uint32_t)(c[FDRY_GSEC_EVENT].len / 4),
@@ -139,7 +177,10 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.attrs = (uint32_t)(enc->attr_sets.bytes.len / sizeof(struct fdry_graph_attr)),
 		.edges = (uint32_t)(c[FDRY_GSEC_EDGE_FROM].len / 4),
 		.edge_data = enc->edge_data.count,
-		.arg_bytes = c[FDRY_GSEC_ARGS].len,
+		.arg_bytes = enc->blocks.len,
+		.configs = enc->configs.count,
+		.patches = (uint32_t)(c[FDRY_GSEC_PATCH].len / 4),
+		.breaks = (uint32_t)(c[FDRY_GSEC_BREAK].len / 4),
 	};
 
 	memcpy(h.magic, FDRY_GRAPH_MAGIC, sizeof(h.magic));
@@ -210,8 +251,12 @@ int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 	struct fdry_graph_view v;
 	struct fdry_buf out = { 0 };
 	size_t directory_end = 0;
-	int err = attr_ends_put(enc);
+	int err = enc->linked ? 0 : fdry_graph_enc_edges(enc, NULL, 0);
 
+	if (!err)
+		err = attr_ends_put(enc);
+	if (!err)
+		err = configs_put(enc);
 	if (!err)
 		err = header_put(enc, &out);
 	if (!err)
@@ -241,8 +286,12 @@ void fdry_graph_enc_release(struct fdry_graph_enc *enc)
 	fdry_intern_release(&enc->launches);
 	fdry_intern_release(&enc->attr_sets);
 	fdry_intern_release(&enc->edge_data);
+	fdry_intern_release(&enc->configs);
 	for (id = 0; id < FDRY_GSEC_END; id++)
 		fdry_buf_release(&enc->column[id]);
+	fdry_buf_release(&enc->blocks);
+	fdry_buf_release(&enc->starts);
+	fdry_buf_release(&enc->recent);
 	fdry_buf_release(&enc->optional);
 	memset(enc, 0, sizeof(*enc));
 }

@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 #define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
-#define FDRY_GRAPH_VERSION 1u
+#define FDRY_GRAPH_VERSION 2u
+#define FDRY_GRAPH_TEXT_VERSION 1u /* of the text form */
 #define FDRY_GRAPH_INCOMPAT_HOST (1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
 #define FDRY_GRAPH_INCOMPAT_KNOWN FDRY_GRAPH_INCOMPAT_HOST /* bits that this reader understands */
 
@@ -24,10 +25,12 @@
 #define FDRY_GRAPH_EDGES_MAX (1u << 24)
 #define FDRY_GRAPH_EVENTS_MAX (1u << 15)
 #define FDRY_GRAPH_KERNELS_MAX (1u << 16)      /* distinct kernels of one graph */
+#define FDRY_GRAPH_CONFIGS_MAX (1u << 16)      /* distinct configurations of its kernel nodes */
 #define FDRY_GRAPH_ATTRS_MAX (1u << 20)        /* in all attribute sets together */
 #define FDRY_GRAPH_ATTR_SET_MAX 32u            /* in one attribute set */
 #define FDRY_GRAPH_EDGE_DATA_MAX 255u
 #define FDRY_GRAPH_ARG_BYTES_MAX (1ull << 31)
+#define FDRY_GRAPH_PATCHES_MAX (FDRY_GRAPH_ARG_BYTES_MAX / 4)
 #define FDRY_GRAPH_SECTIONS_MAX 64u
 #define FDRY_GRAPH_SIZE_MAX (1ull << 32)
 
@@ -50,10 +53,13 @@ struct fdry_graph_header {
 	uint32_t launches;     /* distinct launch configurations */
 	uint32_t attr_sets;    /* distinct attribute sets that are not empty */
 	uint32_t attrs;        /* attributes in all of them */
-	uint32_t edges;
+	uint32_t edges;        /* besides those of the chain */
 	uint32_t edge_data;    /* distinct edge data that is not the default */
-	uint64_t arg_bytes;    /* of all argument blocks, padding included */
-	uint8_t reserved[40];
+	uint64_t arg_bytes;    /* of all argument blocks, padding included, once they are put together */
+	uint32_t configs;      /* distinct configurations of kernel nodes */
+	uint32_t patches;      /* in all argument blocks together */
+	uint32_t breaks;       /* of the chain */
+	uint8_t reserved[28];
 };
 
 struct fdry_graph_section {
@@ -66,7 +72,7 @@ struct fdry_graph_section {
 /* A section with this bit in its id may be skipped by a reader that does not know it. */
 #define FDRY_GSEC_OPTIONAL 0x80000000u
 
-/* One kernel of the graph; nodes name it by its index here. */
+/* One kernel of the graph; configurations name it by its index here. */
 struct fdry_graph_kernel {
 	uint32_t index;       /* in the image's kernel table */
 	uint32_t param_bytes; /* of its parameter buffer: the length of its nodes' argument blocks */
@@ -114,24 +120,29 @@ struct fdry_graph_edge_data {
 	uint8_t reserved[5];
 };
 
-/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries) */
+/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). 6 to 9 were version 1's. */
 #define FDRY_GRAPH_SECTIONS(X) \
 	X(1, KIND, "node kinds", 1, nodes) \
 	X(2, KERNEL, "kernels", 8, kernels) \
 	X(3, LAUNCH, "launch configurations", 28, launches) \
 	X(4, ATTR_SET, "attribute set ends", 4, attr_sets) \
 	X(5, ATTR, "attributes", 72, attrs) \
-	X(6, NODE_KERNEL, "kernel of kernel nodes", 4, kernel_nodes) \
-	X(7, NODE_LAUNCH, "launch configuration of kernel nodes", 4, kernel_nodes) \
-	X(8, NODE_ATTRS, "attribute set of kernel nodes", 4, kernel_nodes) \
-	X(9, ARGS, "arguments", 1, arg_bytes) \
 	X(10, MEMSET, "memset nodes", 40, memset_nodes) \
 	X(11, MEMCPY, "memcpy nodes", 72, memcpy_nodes) \
 	X(12, EVENT, "event of event nodes", 4, event_nodes) \
 	X(13, EDGE_FROM, "edge sources", 4, edges) \
 	X(14, EDGE_TO, "edge targets", 4, edges) \
 	X(15, EDGE_INDEX, "edge data of edges", 1, edges) \
-	X(16, EDGE_DATA, "edge data", 8, edge_data)
+	X(16, EDGE_DATA, "edge data", 8, edge_data) \
+	X(17, CONFIG_KERNEL, "kernel of configurations", 4, configs) \
+	X(18, CONFIG_LAUNCH, "launch of configurations", 4, configs) \
+	X(19, CONFIG_ATTRS, "attribute set of configurations", 4, configs) \
+	X(20, NODE_CONFIG, "configuration of kernel nodes", 2, kernel_nodes) \
+	X(21, NODE_LIKE, "likeness of kernel nodes", 2, kernel_nodes) \
+	X(22, NODE_PATCHES, "patch counts of kernel nodes", 2, kernel_nodes) \
+	X(23, PATCH_AT, "places of patches", 2, patches) \
+	X(24, PATCH, "patches", 4, patches) \
+	X(25, BREAK, "breaks of the chain", 4, breaks)
 
 enum fdry_graph_section_id {
 #define X(id, NAME, name, size, count) FDRY_GSEC_##NAME = id,
@@ -162,7 +173,10 @@ FDRY_FROZEN(fdry_graph_header, attrs, 68);
 FDRY_FROZEN(fdry_graph_header, edges, 72);
 FDRY_FROZEN(fdry_graph_header, edge_data, 76);
 FDRY_FROZEN(fdry_graph_header, arg_bytes, 80);
-FDRY_FROZEN(fdry_graph_header, reserved, 88);
+FDRY_FROZEN(fdry_graph_header, configs, 88);
+FDRY_FROZEN(fdry_graph_header, patches, 92);
+FDRY_FROZEN(fdry_graph_header, breaks, 96);
+FDRY_FROZEN(fdry_graph_header, reserved, 100);
 
 _Static_assert(sizeof(struct fdry_graph_section) == 24, "frozen");
 FDRY_FROZEN(fdry_graph_section, id, 0);

@@ -92,7 +92,7 @@ struct fdry_graph_builder {
  * fdry_graph_build() - Build a driver graph.
  * @view: of bytes that stay where they are until this returns; checked against kernel table and host segments here
  *
- * One allocation for the whole graph; arguments are handed to the driver from the bytes.
+ * Two allocations for the whole graph, nothing allocated for a node.
  * On failure nothing is left behind. Errors: FDRY_E_BADIMAGE, FDRY_E_DRIVER, FDRY_E_NODEVMEM.
  */
 int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view,

@@ -2,12 +2,14 @@
 /*
  * node_kernel.c - kernel nodes.
  *
- * Three indices a node (kernel, launch configuration, attribute set) and an argument
- * block: the kernel's parameter buffer, padded to a multiple of 8. Blocks lie in node
- * order without gaps, so a node's block is found by walking; no offset is stored.
+ * A node is a configuration (kernel, launch configuration, attribute set), of which a
+ * graph has few, and an argument block: the kernel's parameter buffer, padded to a
+ * multiple of 8. args.c says how blocks are stored; no offset is, so a node's block is
+ * found by walking.
  */
 #include <inttypes.h>
 
+#include "graph/args.h"
 #include "graph/attr.h"
 #include "graph/build.h"
 #include "graph/read.h"
@@ -162,38 +164,34 @@ static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 
 /* --- node -> columns --- */
 
-static int kernel_put_args(struct fdry_graph_enc *enc, struct fdry_span args)
+static int config_put(struct fdry_graph_enc *enc, const struct fdry_graph_config *c)
 {
-	struct fdry_buf *column = &enc->column[FDRY_GSEC_ARGS];
-	int err = fdry_buf_put(column, args.data, args.len);
+	uint32_t index = 0;
+	uint8_t column[2];
+	int err = fdry_intern(&enc->configs, c, sizeof(*c), &index, NULL);
 
-	if (!err)
-		err = fdry_buf_align(column, FDRY_GRAPH_ALIGN);
-	return err;
+	if (!err && index >= FDRY_GRAPH_CONFIGS_MAX)
+		err = fdry_fail(FDRY_E_LIMIT, "the graph's kernel nodes have more than %u configurations; split it", FDRY_GRAPH_CONFIGS_MAX);
+	fdry_set16(column, (uint16_t)index);
+	return err ? err : fdry_buf_put(&enc->column[FDRY_GSEC_NODE_CONFIG], column, sizeof(column));
 }
 
 static int kernel_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
 {
 	const struct fdry_node_kernel *n = &node->kernel;
 	struct fdry_graph_kernel k = { n->kernel, (uint32_t)n->args.len };
-	uint32_t kernel = 0, launch = 0, attrs = 0;
-	int err = fdry_intern(&enc->kernels, &k, sizeof(k), &kernel, NULL);
+	struct fdry_graph_config c = { 0 };
+	int err = fdry_intern(&enc->kernels, &k, sizeof(k), &c.kernel, NULL);
 
 	if (!err)
-		err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &launch, NULL);
+		err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &c.launch, NULL);
 	if (!err && n->attrs.len) {
-		err = fdry_intern(&enc->attr_sets, n->attrs.data, n->attrs.len, &attrs, NULL);
-		attrs++; /* 0 is the empty set */
+		err = fdry_intern(&enc->attr_sets, n->attrs.data, n->attrs.len, &c.attrs, NULL);
+		c.attrs++; /* 0 is the empty set */
 	}
 	if (!err)
-		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_KERNEL], kernel);
-	if (!err)
-		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_LAUNCH], launch);
-	if (!err)
-		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_NODE_ATTRS], attrs);
-	if (!err)
-		err = kernel_put_args(enc, n->args);
-	return err;
+		err = config_put(enc, &c);
+	return err ? err : fdry_args_put(enc, c.kernel, n->args);
 }
 
 /* --- columns -> node --- */
@@ -262,28 +260,6 @@ static int kernels_check(const struct fdry_graph_view *v)
 	return 0;
 }
 
-/* Argument blocks fill their section, and what pads them is zero. */
-static int blocks_check(const struct fdry_graph_view *v)
-{
-	const uint8_t *args = v->section[FDRY_GSEC_ARGS];
-	uint64_t at = 0, end;
-	uint32_t i, k;
-
-	for (i = 0; i < v->header.kernel_nodes; i++, at = end) {
-		k = fdry_graph_u32(v, FDRY_GSEC_NODE_KERNEL, i);
-		end = at + fdry_graph_kernel_at(v, k).param_bytes;
-		if (fdry_graph_padded(end) > v->header.arg_bytes)
-			return fdry_fail(FDRY_E_BADIMAGE, "the arguments of kernel node %u end at %" PRIu64 " of %" PRIu64 " bytes",
-					 i, fdry_graph_padded(end), v->header.arg_bytes);
-		for (; end & (FDRY_GRAPH_ALIGN - 1); end++)
-			if (args[end])
-				return fdry_fail(FDRY_E_BADIMAGE, "padding after the arguments of kernel node %u is not zero", i);
-	}
-	if (at != v->header.arg_bytes)
-		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes of arguments belong to no node", v->header.arg_bytes - at);
-	return 0;
-}
-
 static int kernel_check(const struct fdry_graph_view *v)
 {
 	const struct fdry_graph_header *h = &v->header;
@@ -294,13 +270,15 @@ static int kernel_check(const struct fdry_graph_view *v)
 	if (!err)
 		err = attr_sets_check(v);
 	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_KERNEL, 0, h->kernels);
+		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_KERNEL, 0, h->kernels);
 	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_LAUNCH, 0, h->launches);
+		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_LAUNCH, 0, h->launches);
 	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_ATTRS, 1, h->attr_sets);
+		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_ATTRS, 1, h->attr_sets);
 	if (!err)
-		err = blocks_check(v);
+		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_CONFIG, 0, h->configs);
+	if (!err)
+		err = fdry_args_check(v);
 	return err;
 }
 
@@ -309,18 +287,16 @@ static void kernel_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 	const struct fdry_graph_view *v = c->v;
 	struct fdry_node_kernel *n = &ret->kernel;
 	uint32_t i = c->next[FDRY_NODE_KERNEL]++;
-	struct fdry_graph_kernel k = fdry_graph_kernel_at(v, fdry_graph_u32(v, FDRY_GSEC_NODE_KERNEL, i));
-	uint32_t attrs = fdry_graph_u32(v, FDRY_GSEC_NODE_ATTRS, i);
+	uint32_t config = fdry_graph_u16(v, FDRY_GSEC_NODE_CONFIG, i);
+	struct fdry_graph_kernel k = fdry_graph_kernel_at(v, fdry_graph_u32(v, FDRY_GSEC_CONFIG_KERNEL, config));
+	uint32_t attrs = fdry_graph_u32(v, FDRY_GSEC_CONFIG_ATTRS, config);
 
 	n->kernel = k.index;
-	n->launch = launch_at(v, fdry_graph_u32(v, FDRY_GSEC_NODE_LAUNCH, i));
+	n->launch = launch_at(v, fdry_graph_u32(v, FDRY_GSEC_CONFIG_LAUNCH, config));
 	n->attrs = (struct fdry_span){ 0 };
 	if (attrs)
 		n->attrs = attr_set_at(v, attrs - 1);
-	n->args = (struct fdry_span){ 0 };
-	if (k.param_bytes)
-		n->args = (struct fdry_span){ v->section[FDRY_GSEC_ARGS] + c->args, k.param_bytes };
-	c->args += fdry_graph_padded(k.param_bytes);
+	n->args = (struct fdry_span){ fdry_args_get(c, i, k.param_bytes), k.param_bytes };
 }
 
 /* --- node -> driver --- */

@@ -196,11 +196,15 @@ static int do_open(void)
 
 static int do_walk(void)
 {
-	struct fdry_graph_cursor c = { .v = &view };
+	struct fdry_graph_cursor c;
 	struct fdry_node n;
+	int err = fdry_graph_walk(&view, &c);
 
+	if (err)
+		return err;
 	while (fdry_graph_next(&c, &n))
 		touched = n.kind;
+	fdry_graph_walk_end(&c);
 	return 0;
 }
 

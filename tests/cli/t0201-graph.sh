@@ -7,7 +7,7 @@
 export FOUNDRY_STORE=$TMP/store
 t "capture" "$BUILD/examples/vecadd" -m "$BUILD/sim/kernels.cubin" capture
 t "the graph, whole" prints "foundry-graph 1
-# 3 nodes, 2 edges, 1 kernels, 784 bytes
+# 3 nodes, 2 edges, 1 kernels, 816 bytes
 node 0 memset dst 0x4fda000c3800 pitch 0 value 0x0 element 4 width 100003 height 1
 node 1 kernel 0 grid 391 1 1 block 256 1 1 shared 0 attr cluster_scheduling_policy 1 args 00004fda00000000 00004fda00061c00 00004fda000c3800 000186a3
 node 2 memcpy src 0x4fda000c3800 src_pitch 400012 src_height 1 dst 0x4fda00125400 dst_pitch 400012 dst_height 1 width 400012 height 1 depth 1

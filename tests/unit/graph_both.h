@@ -47,7 +47,7 @@ START_TEST(launch_configuration)
 	CUgraph g = graph_new();
 	struct fdry_buf o;
 	struct fdry_graph_view v;
-	struct fdry_graph_cursor c = { .v = &v };
+	struct fdry_graph_cursor c;
 	struct fdry_node node;
 	CUgraphNode h;
 
@@ -57,8 +57,10 @@ START_TEST(launch_configuration)
 	ok(fx.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
 	o = graph_object(g);
 	ok(fdry_graph_view_open(span_of(&o), &v));
+	ok(fdry_graph_walk(&v, &c));
 	ck_assert(fdry_graph_next(&c, &node));
 	ck_assert_mem_eq(&node.kernel.launch, (&(struct fdry_graph_launch){ { 7, 6, 5 }, { 32, 3, 2 }, 4096 }), sizeof(node.kernel.launch));
+	fdry_graph_walk_end(&c);
 	fdry_buf_release(&o);
 	ok(fx.drv.cuGraphDestroy(g));
 }

@@ -112,14 +112,13 @@ static int node_lay(struct node *n, const struct fdry_node *in, const struct fdr
 static void edges_lay(struct graph *g, const struct fdry_graph_view *v, uint32_t index)
 {
 	struct edges *e = &g->edges[g->nedges];
+	struct fdry_graph_edges edges = { .v = v };
 	struct fdry_graph_edge x;
-	uint32_t i;
 
-	e->from = room(v->header.edges, sizeof(*e->from));
-	e->to = room(v->header.edges, sizeof(*e->to));
+	e->from = room(fdry_graph_edge_count(v), sizeof(*e->from));
+	e->to = room(fdry_graph_edge_count(v), sizeof(*e->to));
 	e->data = fdry_graph_edge_data_at(v, index);
-	for (i = 0; i < v->header.edges; i++) {
-		x = fdry_graph_edge_at(v, i);
+	while (fdry_graph_edge_next(&edges, &x)) {
 		if (x.index != index)
 			continue;
 		e->from[e->n] = x.from;
@@ -130,19 +129,22 @@ static void edges_lay(struct graph *g, const struct fdry_graph_view *v, uint32_t
 
 static int graph_lay(struct graph *g, const struct fdry_graph_view *v, const struct fdry_image *img)
 {
-	struct fdry_graph_cursor c = { .v = v };
+	uint32_t i, nedges = fdry_graph_edge_count(v);
+	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	uint32_t i;
-	int err = 0;
+	int err = fdry_graph_walk(v, &c);
 
+	if (err)
+		return err;
 	g->nodes = room(v->header.nodes, sizeof(*g->nodes));
 	g->handles = room(v->header.nodes, sizeof(*g->handles));
-	g->from = room(v->header.edges, sizeof(*g->from));
-	g->to = room(v->header.edges, sizeof(*g->to));
-	g->data = room(v->header.edges, sizeof(*g->data));
+	g->from = room(nedges, sizeof(*g->from));
+	g->to = room(nedges, sizeof(*g->to));
+	g->data = room(nedges, sizeof(*g->data));
 	g->edges = room(v->header.edge_data + 1, sizeof(*g->edges));
 	while (!err && fdry_graph_next(&c, &node))
 		err = node_lay(&g->nodes[g->nnodes++], &node, img);
+	fdry_graph_walk_end(&c);
 	for (i = 0; i <= v->header.edge_data; i++)
 		edges_lay(g, v, i);
 	return err;

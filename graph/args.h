@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * args.h - argument blocks in columns; see args.c. Internal to graph/.
+ */
+#ifndef FDRY_GRAPH_ARGS_H
+#define FDRY_GRAPH_ARGS_H
+
+#include "graph/codec.h"
+
+/* Append the arguments of the next kernel node. @kernel: index in the graph's kernels, whose nodes all have @args.len bytes. */
+int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span args) __must_check;
+/* The columns hold what the format allows; those of configurations are checked. FDRY_E_BADIMAGE. */
+int fdry_args_check(const struct fdry_graph_view *v) __must_check;
+/* Put the block of kernel node @i together, which must be the next; @bytes: of its kernel. */
+const uint8_t *fdry_args_get(struct fdry_graph_cursor *c, uint32_t i, uint32_t bytes);
+
+#endif
