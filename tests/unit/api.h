@@ -46,11 +46,22 @@ static inline void vector_fill(float *v, float salt)
 }
 
 static CUdeviceptr work_base = TEST_CAPTURE_BASE; /* of the next work's region */
+static int work_device;                           /* its ordinal */
+
+/* Its primary context current. */
+static inline void device_use(int ordinal)
+{
+	CUcontext ctx;
+
+	cuda_ok(cuDevicePrimaryCtxRetain, &ctx, ordinal);
+	cuda_ok(cuCtxSetCurrent, ctx);
+}
 
 /* The stand-in in place, a store, a capture begun; a, b and c allocated, b and a set. */
 static inline void work_make(struct work *w)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = work_base, .size = 1ull << 34 };
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .device = work_device, .base = work_base,
+					  .size = 1ull << 34 };
 	float v[N];
 	size_t len;
 
@@ -58,6 +69,7 @@ static inline void work_make(struct work *w)
 	test_hook_load();
 	ok(fdry_hook_install(NULL));
 	test_hook();
+	device_use(work_device);
 	cuda_ok(cuMemAlloc_v2, &w->before, BYTES);
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &w->store));
 	ok(fdry_capture_begin(&opts, &w->cap));
