@@ -426,6 +426,15 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
  */
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
 		     CUstream stream);
+/**
+ * fdry_image_write_async() - Refresh a tensor for the launches that follow.
+ *
+ * As fdry_image_write(), but returns when the bytes are kept: @data may be used again, launches
+ * that @stream was given before see the tensor's old bytes and later ones the new ones. Keeps up
+ * to 4 MiB or 64 writes in pinned memory, and waits for the stream where there are more.
+ */
+int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len,
+			   CUstream stream);
 /* The same from device memory @src, asynchronous on @stream, which does not capture. */
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
 		    CUstream stream);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/opts.h"
+#include "api/staging.h"
 #include "api/tensor.h"
 
 void fdry_image_id(const struct fdry_image *img, char *id)
@@ -162,12 +163,12 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
 	return err;
 }
 
-enum direction { WRITE, READ, COPY };
+enum direction { WRITE, WRITE_ASYNC, READ, COPY };
 
 struct copy {
 	enum direction direction;
 	const char *name;
-	void *host;     /* of WRITE and READ */
+	void *host;     /* of all but COPY */
 	CUdeviceptr src; /* of COPY */
 	size_t len;
 	CUstream stream;
@@ -240,12 +241,14 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, void *a
 	return err;
 }
 
-static int copy_in_context(const struct fdry_image *img, const struct copy *c, const struct target *t)
+static int copy_in_context(struct fdry_image *img, const struct copy *c, const struct target *t)
 {
 	int err = fdry_image_stream_check(img, c->stream);
 
 	if (err)
 		return err;
+	if (c->direction == WRITE_ASYNC)
+		return fdry_staging_write(img, &(struct fdry_staged){ t->addr, t->host, c->host, c->len, c->stream });
 	return t->host ? host_copy(img, c, (void *)(uintptr_t)t->addr) : device_copy(img, c, t->addr);
 }
 
@@ -272,6 +275,12 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
 {
 	return copy_do(img, &(struct copy){ .direction = WRITE, .name = name, .host = (void *)data, .len = len,
+					    .stream = stream });
+}
+
+int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
+{
+	return copy_do(img, &(struct copy){ .direction = WRITE_ASYNC, .name = name, .host = (void *)data, .len = len,
 					    .stream = stream });
 }
 

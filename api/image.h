@@ -56,6 +56,8 @@ struct fdry_image {
 	struct fdry_turn turn;
 	struct fdry_builder *builder; /* NULL: none was started */
 	pthread_mutex_t lock;
+	pthread_mutex_t staging_lock;
+	struct fdry_staging *staging; /* NULL until something was written asynchronously */
 	pthread_mutex_t telling;   /* of progress */
 	fdry_progress_fn progress; /* may be NULL */
 	void *progress_arg;

@@ -23,6 +23,7 @@
 #include "api/objects.h"
 #include "api/opts.h"
 #include "api/plan.h"
+#include "api/staging.h"
 #include "api/standin.h"
 #include "api/threads.h"
 
@@ -398,6 +399,7 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 		return fdry_nomem();
 	fdry_turn_init(&img->turn);
 	pthread_mutex_init(&img->lock, NULL);
+	pthread_mutex_init(&img->staging_lock, NULL);
 	pthread_mutex_init(&img->telling, NULL);
 	img->progress = o.progress;
 	img->progress_arg = o.progress_arg;
@@ -437,6 +439,7 @@ static void device_release(struct fdry_image *img)
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_exec_destroy(img, i);
 	fdry_kernel_bank_free(img->bank);
+	fdry_staging_free(img);
 	fdry_region_free(img->region);
 	fdry_image_hosts_free(img);
 	if (img->stream)
@@ -467,6 +470,7 @@ void fdry_image_unload(struct fdry_image *img)
 	fdry_turn_destroy(&img->turn);
 	pthread_mutex_destroy(&img->telling);
 	pthread_mutex_destroy(&img->lock);
+	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);
 	free(img->kernels);
 	free(img->execs);

@@ -110,6 +110,7 @@ CHECKED = {
     "fdry_image_tensor_find": [IMAGE, c_char_p, POINTER(Tensor)],
     "fdry_image_fact": [IMAGE, c_char_p, POINTER(c_char_p)],
     "fdry_image_write": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
+    "fdry_image_write_async": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_copy": [IMAGE, c_char_p, c_uint64, c_size_t, STREAM],
     "fdry_image_read": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],

@@ -71,8 +71,10 @@ class Image:
         lib.fdry_image_fact(self._handle, key.encode(), ctypes.byref(value))
         return value.value.decode()
 
-    def write(self, name, data, stream=None):
-        """Copy host bytes (anything with the buffer protocol, exactly the tensor's size) into a tensor; complete on return."""
+    def write(self, name, data, stream=None, wait=True):
+        """Copy host bytes (anything with the buffer protocol, exactly the tensor's size) into a tensor; complete on return,
+        or with wait=False when `stream` gets there: later launches on it see them, and `data` may be used again at once.
+        """
         view = memoryview(data).cast("B")
         if view.readonly:
             array = ctypes.c_char_p(bytes(view))
@@ -80,7 +82,8 @@ class Image:
         else:
             array = (ctypes.c_char * view.nbytes).from_buffer(view)
             size = view.nbytes
-        lib.fdry_image_write(self._handle, name.encode(), ctypes.cast(array, ctypes.c_void_p), size, _stream(stream))
+        write = lib.fdry_image_write if wait else lib.fdry_image_write_async
+        write(self._handle, name.encode(), ctypes.cast(array, ctypes.c_void_p), size, _stream(stream))
 
     def copy(self, name, src, nbytes, stream=None):
         """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order."""
