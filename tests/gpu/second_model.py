@@ -128,8 +128,8 @@ def decode_image(family, store):
     views = {t.name: torch.from_dlpack(t) for t in img.tensors() if not t.external}
     results = {}
     for batch in BATCHES:
-        for name, t in views.items():
-            t.fill_(float("nan")) if name.startswith("logits") else t.zero_()
+        for name in views:  # by name: a tensor that is held here could not be dropped below
+            views[name].fill_(float("nan") if name.startswith("logits") else 0)
         results[batch] = decode.decode(
             Args, batch,
             lambda row, b=batch: views["token"][:b, 0].copy_(torch.tensor(row)),
