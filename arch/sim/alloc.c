@@ -52,6 +52,7 @@ static void range_free(const struct sim_range *range)
 	struct sim_range r = *range;
 
 	sim_range_remove(r.start);
+	sim_pool_freed(&r);
 	if (r.kind == SIM_MEM_REGISTERED)
 		return;
 	munmap((void *)(uintptr_t)r.start, r.room);
@@ -150,7 +151,7 @@ void sim_alloc_free(CUdeviceptr addr)
 CUresult cuMemFree_v2(CUdeviceptr addr)
 {
 	SIM_ENTER(cuMemFree_v2);
-	if (sim_gmem_free(addr))
+	if (!addr || sim_gmem_free(addr))
 		return CUDA_SUCCESS;
 	return range_close(addr, DEVICE_KINDS);
 }

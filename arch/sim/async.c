@@ -47,15 +47,30 @@ static CUresult free_submit(struct sim_stream *s, CUdeviceptr addr)
 	return sim_stream_submit(s, &op, NULL);
 }
 
-CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
+static CUresult alloc_async(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	struct sim_stream *s;
 
-	SIM_ENTER(cuMemAllocAsync);
-	if (!ret || !size)
+	if (!ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_find(stream, &s));
-	return s->capture ? capture_alloc(s, size, ret) : sim_alloc(s->ctx, size, ret);
+	if (!size) {
+		*ret = 0;
+		return CUDA_SUCCESS;
+	}
+	return s->capture ? capture_alloc(s, size, ret) : sim_pool_alloc(s->ctx, pool, size, ret);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
+{
+	SIM_ENTER(cuMemAllocAsync);
+	return alloc_async(ret, size, NULL, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	SIM_ENTER(cuMemAllocFromPoolAsync);
+	return pool ? alloc_async(ret, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
@@ -65,6 +80,8 @@ CUresult cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
 
 	SIM_ENTER(cuMemFreeAsync);
 	SIM_TRY(sim_stream_find(stream, &s));
+	if (!addr)
+		return CUDA_SUCCESS;
 	if (s->capture) {
 		SIM_TRY(sim_gmem_find(addr, &m));
 		return sim_capture_memory(s, CU_GRAPH_NODE_TYPE_MEM_FREE, m);

@@ -187,7 +187,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	SIM_ENTER(cuMemGetAddressRange_v2);
 	SIM_TRY(sim_ctx_current(&ctx));
 	r = sim_range_find(addr);
-	if (!r)
+	if (!r || !r->read) /* mapped without access counts as nothing */
 		return CUDA_ERROR_NOT_FOUND;
 	if (base)
 		*base = r->start;
@@ -243,7 +243,7 @@ static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*a = (struct answer){ addr, sizeof(CUdeviceptr) };
-		return CUDA_SUCCESS;
+		return r->read ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*a = (struct answer){ addr, sizeof(void *) };
 		return host || r->kind == SIM_MEM_MANAGED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -278,30 +278,11 @@ static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r
 	}
 }
 
-/* An address that is reserved and not mapped has a place and nothing else. */
-static CUresult answer_reserved(CUpointer_attribute attr, CUdeviceptr addr, struct answer *a)
-{
-	CUdeviceptr start;
-	size_t size;
-
-	if (!sim_reservation_find(addr, &start, &size))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (attr == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-		*a = (struct answer){ start, 8 };
-	else if (attr == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
-		*a = (struct answer){ size, 8 };
-	else if (attr == CU_POINTER_ATTRIBUTE_MAPPED)
-		*a = (struct answer){ 0, sizeof(int) };
-	else
-		return CUDA_ERROR_INVALID_VALUE;
-	return CUDA_SUCCESS;
-}
-
 static CUresult answer(CUpointer_attribute attr, CUdeviceptr addr, struct answer *a)
 {
 	const struct sim_range *r = sim_range_find(addr);
 
-	return r ? answer_known(attr, r, addr, a) : answer_reserved(attr, addr, a);
+	return r ? answer_known(attr, r, addr, a) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr addr)

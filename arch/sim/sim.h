@@ -88,7 +88,7 @@ int sim_driver_version(void);
 #define SIM_TYPES(X)                                                                         \
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
 	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture)    \
-	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject)
+	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) X(POOL, mempool)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -192,6 +192,7 @@ struct sim_range {
 	bool read, write;  /* what kernels and copies may do, as cuMemSetAccess left it */
 	unsigned int flags; /* of cuMemHostAlloc or cuMemHostRegister */
 	struct sim_mem *mem; /* SIM_MEM_MAPPED: what is mapped here */
+	uint64_t pool;       /* SIM_MEM_DEVICE: the pool that it is from, 0: none */
 };
 
 /* Enter a range (@range->id is set here). ALREADY_MAPPED where it overlaps another one. */
@@ -225,6 +226,11 @@ void *sim_memory_map(size_t size);
 CUresult sim_alloc(struct sim_ctx *ctx, size_t size, CUdeviceptr *ret);
 bool sim_alloc_is(CUdeviceptr addr);
 void sim_alloc_free(CUdeviceptr addr);
+
+/* mempool.c */
+/* An allocation from a pool (NULL: the device's current one), which counts it; and the end of one. */
+CUresult sim_pool_alloc(struct sim_ctx *ctx, CUmemoryPool pool, size_t size, CUdeviceptr *ret);
+void sim_pool_freed(const struct sim_range *r);
 
 /* vmm.c */
 /* The reservation that holds @addr. */

@@ -105,7 +105,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdevi
 	struct reservation *v;
 
 	SIM_ENTER(cuMemAddressReserve);
-	if (!ret || !size || size % PAGE || hint % PAGE || align & (align - 1) || flags)
+	if (!ret || !size || !sim_granular(size) || hint % PAGE || align & (align - 1) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (align < SIM_GRANULARITY)
 		align = SIM_GRANULARITY;
@@ -153,9 +153,11 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 
 	SIM_ENTER(cuMemMap);
 	mem = sim_mem_find(handle);
-	if (!mem || !size || !sim_granular(addr) || !sim_granular(size) || offset || flags || size > mem->size ||
+	if (!mem || !size || !sim_granular(addr) || !sim_granular(size) || flags || size > mem->size ||
 	    !reservation_of(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
+	if (offset || size != mem->size)
+		return CUDA_ERROR_NOT_SUPPORTED; /* parts of a handle's memory */
 	r.dev = mem->prop.location.id;
 	r.mem = mem;
 	res = sim_range_add(&r);
@@ -188,6 +190,20 @@ static bool mapped(CUdeviceptr addr, size_t size)
 	return true;
 }
 
+/* Does every mapping that [@addr, @addr + @size) touches lie in it? There may be none. */
+static bool whole(CUdeviceptr addr, size_t size)
+{
+	const struct sim_range *r;
+	CUdeviceptr end = addr + size;
+
+	if (!size || end < addr || !sim_granular(addr) || !sim_granular(size) || !reservation_of(addr, size))
+		return false;
+	for (r = sim_range_from(addr); r && r->start < end; r = sim_range_from(r->start + r->size))
+		if (r->start < addr || r->start + r->size > end)
+			return false;
+	return true;
+}
+
 CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 {
 	struct sim_range *r;
@@ -195,10 +211,10 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 	CUdeviceptr end = addr + size;
 
 	SIM_ENTER(cuMemUnmap);
-	if (!mapped(addr, size))
+	if (!whole(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_device_wait());
-	if (!mapped(addr, size))
+	if (!whole(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!vacant(addr_ptr(addr), size, MAP_FIXED))
 		return CUDA_ERROR_OUT_OF_MEMORY;
