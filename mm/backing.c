@@ -158,6 +158,13 @@ static bool is_covered(const struct fdry_backing *b, uint64_t start, uint64_t en
 	return true;
 }
 
+static bool is_vacant(const struct fdry_backing *b, uint64_t start, uint64_t end)
+{
+	const struct fdry_range *n = fdry_ranges_from(&b->blocks, start);
+
+	return !n || n->start >= end;
+}
+
 /* The granules that [@addr, @addr + @size) touches, which the caller knows to lie in the reservation. */
 static void granules(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size, uint64_t *start, uint64_t *end)
 {
@@ -167,12 +174,15 @@ static void granules(const struct fdry_backing *b, CUdeviceptr addr, uint64_t si
 
 int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, const struct fdry_fill *fill)
 {
+	static const struct fdry_fill none;
 	struct fdry_block *fresh = NULL;
 	struct fdry_range *n;
 	uint64_t start, end;
 	int ret;
 
 	granules(b, addr, size, &start, &end);
+	if (!fill->pattern && is_vacant(b, start, end))
+		fill = &none; /* fresh memory is zeroed anyway */
 	ret = refuse(b, start, end, FDRY_KEEP_BACKED);
 	if (!ret && (fill->size || !is_covered(b, start, end)))
 		ret = supply(b, start, end, fill, &fresh);
@@ -285,6 +295,15 @@ void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor)
 	}
 	if (entered)
 		fdry_vmm_leave(&b->vmm, &mode);
+}
+
+CUdeviceptr fdry_backing_clear_of(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size)
+{
+	const struct fdry_range *n;
+
+	while ((n = fdry_ranges_from(&b->blocks, addr)) && n->start < addr + size)
+		addr = n->end;
+	return addr;
 }
 
 uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b)

@@ -95,6 +95,8 @@ void fdry_backing_settle(struct fdry_backing *b, uint64_t clock);
 /* Give idle blocks back, except where unsettled frees lie in them, and except the granule that
  * @cursor points into: the next small allocation goes there. What the driver refuses to unmap stays idle. */
 void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor);
+/* The first address from @addr on, behind a block where it is not @addr, with @size bytes without one behind it. */
+CUdeviceptr fdry_backing_clear_of(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size);
 uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b);
 /* FDRY_E_BUG where blocks, idle list and the allocations in them, @allocs, contradict one another. */
 int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *allocs) __must_check;

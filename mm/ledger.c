@@ -88,6 +88,11 @@ bool fdry_ledger_find(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry
 	return true;
 }
 
+struct fdry_alloc *fdry_ledger_entry(struct fdry_range *n)
+{
+	return &entry_of(n)->alloc;
+}
+
 bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret)
 {
 	struct fdry_range *n = fdry_ranges_floor(&l->entries, UINT64_MAX);

@@ -37,6 +37,9 @@ bool fdry_ledger_find(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry
 /* The live allocation with the highest address. */
 bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret);
 
+/* The allocation behind a range of @l->entries. */
+struct fdry_alloc *fdry_ledger_entry(struct fdry_range *n);
+
 /* All of them in address order, malloc'ed; at least one byte, so never NULL. FDRY_E_NOMEM. */
 int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_t *count) __must_check;
 

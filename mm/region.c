@@ -14,35 +14,10 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "mm/backing.h"
-#include "mm/bump.h"
-#include "mm/ledger.h"
-
-struct fdry_region {
-	pthread_mutex_t lock;
-	struct fdry_bump bump;
-	struct fdry_ledger ledger;
-	struct fdry_backing backing;
-	bool arena; /* preallocated, and not freed since */
-};
-
-static void lock(struct fdry_region *r)
-{
-	pthread_mutex_lock(&r->lock);
-}
-
-static void unlock(struct fdry_region *r)
-{
-	pthread_mutex_unlock(&r->lock);
-}
-
-static CUdeviceptr cursor_addr(const struct fdry_region *r)
-{
-	return r->bump.base + r->bump.cursor;
-}
+#include "arch/log.h"
+#include "mm/inside.h"
 
 int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size,
 		    struct fdry_region **ret)
@@ -64,17 +39,86 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 	return 0;
 }
 
+/* Allocations go on at the cursor: what was freed below it is forgotten. */
+static void forget_holes(struct fdry_region *r)
+{
+	struct fdry_freed *f;
+
+	while ((f = r->freed)) {
+		r->freed = f->next;
+		free(f);
+	}
+	fdry_holes_release(&r->small);
+	fdry_holes_release(&r->large);
+	fdry_holes_release(&r->unreserved);
+}
+
 void fdry_region_free(struct fdry_region *r)
 {
 	if (!r)
 		return;
 	fdry_backing_release(&r->backing);
+	forget_holes(r);
+	fdry_region_async_release(r);
+	fdry_region_mapping_release(r);
 	fdry_ledger_release(&r->ledger);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }
 
-/* What must be written before the memory at @p is handed out: the stamp, or zeros where the cursor has been before. */
+int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct fdry_alloc *a)
+{
+	uint64_t serial = l->serial;
+	int ret;
+
+	l->serial = r->ledger.serial;
+	ret = fdry_ledger_add(l, a);
+	if (ret)
+		l->serial = serial;
+	else
+		r->ledger.serial = l->serial;
+	return ret;
+}
+
+/* The holes for allocations like @a. Capturing ones have none: their addresses were never anything else's. */
+static struct fdry_holes *holes_for(struct fdry_region *r, const struct fdry_alloc *a)
+{
+	if (a->capturing)
+		return NULL;
+	return a->size < FDRY_ALLOC_BLOCK ? &r->small : &r->large;
+}
+
+/* Where @a shall lie: in a hole, else at the cursor. */
+static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct fdry_place *ret)
+{
+	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
+	struct fdry_holes *holes = holes_for(r, a);
+	struct fdry_place p = { 0 };
+
+	if (!holes || !a->size || a->size > r->bump.size)
+		return fdry_bump_place(&r->bump, a->size, 0, ret);
+	p.room = (a->size + step - 1) / step * step;
+	if (!fdry_holes_take(holes, p.room, step, &p.addr))
+		return fdry_bump_place(&r->bump, a->size, 0, ret);
+	*ret = p;
+	return 0;
+}
+
+static bool from_hole(const struct fdry_region *r, const struct fdry_place *p)
+{
+	return p->addr < fdry_region_cursor(r);
+}
+
+/* Make [@start, @end) a hole for allocations like @a. Where host memory runs out the addresses are not used again. */
+static void hole_add(struct fdry_region *r, const struct fdry_alloc *a)
+{
+	struct fdry_holes *holes = holes_for(r, a);
+
+	if (holes && fdry_holes_add(holes, a->addr, a->addr + a->room))
+		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", a->room, a->addr, fdry_last_error());
+}
+
+/* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
 static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_place *p, bool capturing)
 {
 	uint64_t dirty = r->bump.base + r->bump.touched;
@@ -85,59 +129,141 @@ static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_
 	return f;
 }
 
-static int alloc_at(struct fdry_region *r, const struct fdry_place *p, uint64_t size, bool capturing)
+int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 {
-	struct fdry_alloc a = { .addr = p->addr, .size = size, .room = p->room, .capturing = capturing };
-	struct fdry_fill fill = fill_for(r, p, capturing);
-	int ret = fdry_ledger_add(&r->ledger, &a);
+	struct fdry_place p;
+	struct fdry_fill fill;
+	int ret = find_place(r, a, &p);
 
 	if (ret)
 		return ret;
-	ret = fdry_backing_take(&r->backing, p->addr, p->room, &fill);
-	if (ret) {
-		fdry_ledger_undo(&r->ledger, p->addr);
-		return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", size);
-	}
-	fdry_bump_take(&r->bump, p);
+	a->addr = p.addr;
+	a->room = p.room;
+	fill = fill_for(r, &p, a->capturing);
+	ret = fdry_region_note(r, &r->ledger, a);
+	if (ret)
+		goto out_hole;
+	ret = fdry_backing_take(&r->backing, p.addr, p.room, &fill);
+	if (ret)
+		goto out_note;
+	if (!from_hole(r, &p))
+		fdry_bump_take(&r->bump, &p);
 	assert(!fdry_bump_check(&r->bump));
 	return 0;
+
+out_note:
+	fdry_ledger_undo(&r->ledger, p.addr);
+out_hole:
+	if (from_hole(r, &p))
+		hole_add(r, a);
+	return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", a->size);
+}
+
+static void freed_note(struct fdry_region *r, const struct fdry_alloc *a)
+{
+	struct fdry_freed *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return; /* the addresses are not used again */
+	f->alloc = *a;
+	f->clock = r->backing.clock;
+	f->next = r->freed;
+	r->freed = f;
+}
+
+void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited)
+{
+	const struct fdry_alloc gone = *a;
+
+	fdry_ledger_del(&r->ledger, gone.addr);
+	fdry_backing_put(&r->backing, gone.addr, gone.room, waited);
+	if (waited)
+		hole_add(r, &gone);
+	else if (holes_for(r, &gone))
+		freed_note(r, &gone);
 }
 
 int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, CUdeviceptr *ret)
 {
-	bool capturing = flags & FDRY_ALLOC_CAPTURING;
-	struct fdry_place p;
+	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC, .capturing = flags & FDRY_ALLOC_CAPTURING };
 	int err;
 
-	lock(r);
-	err = fdry_bump_place(&r->bump, size, 0, &p);
-	if (!err)
-		err = alloc_at(r, &p, size, capturing);
-	if (!err && !capturing)
-		fdry_backing_trim(&r->backing, cursor_addr(r)); /* the granule that the cursor left */
-	unlock(r);
+	do {
+		fdry_region_lock(r);
+		err = fdry_region_place(r, &a);
+		if (!err && !a.capturing)
+			fdry_backing_trim(&r->backing, fdry_region_cursor(r)); /* the granule that the cursor left */
+		fdry_region_unlock(r);
+	} while (fdry_region_relieve(r, err, flags));
 	if (err)
 		return err;
-	*ret = p.addr;
+	*ret = a.addr;
 	return 0;
 }
 
-/* Wait for the work in flight and let what was freed before go. Without the lock. */
-static int settle(struct fdry_region *r)
+/* The device was waited for since the frees of both clocks. */
+static void settled(struct fdry_region *r, uint64_t clock, uint64_t frees)
 {
-	uint64_t clock;
+	struct fdry_freed **link = &r->freed, *f;
+
+	fdry_backing_settle(&r->backing, clock);
+	fdry_pool_settle(&r->pool, frees);
+	while ((f = *link)) {
+		if (f->clock > clock) {
+			link = &f->next;
+			continue;
+		}
+		hole_add(r, &f->alloc);
+		*link = f->next;
+		free(f);
+	}
+}
+
+int fdry_region_settle(struct fdry_region *r)
+{
+	uint64_t clock, frees;
 	int ret;
 
-	lock(r);
+	fdry_region_lock(r);
 	clock = r->backing.clock;
-	unlock(r);
+	frees = r->frees;
+	fdry_region_unlock(r);
 	ret = fdry_vmm_wait(&r->backing.vmm);
 	if (ret)
 		return ret;
-	lock(r);
-	fdry_backing_settle(&r->backing, clock);
-	unlock(r);
+	fdry_region_lock(r);
+	settled(r, clock, frees);
+	fdry_region_unlock(r);
 	return 0;
+}
+
+bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags)
+{
+	uint64_t before, after;
+
+	if (err != -FDRY_E_NODEVMEM || flags & FDRY_ALLOC_CAPTURING || fdry_region_settle(r))
+		return false;
+	fdry_region_lock(r);
+	before = r->backing.mapped;
+	fdry_region_slabs_trim(r, 0);
+	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	after = r->backing.mapped;
+	fdry_region_unlock(r);
+	return after < before;
+}
+
+static bool is_slab(const struct fdry_alloc *a)
+{
+	return a->kind == FDRY_KIND_SLAB || a->kind == FDRY_KIND_GRAPH;
+}
+
+int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	struct fdry_alloc a;
+
+	if (fdry_ledger_find(&r->ledger, addr, &a) && is_slab(&a))
+		return fdry_ledger_at(&r->pieces, addr, ret);
+	return fdry_ledger_at(&r->ledger, addr, ret);
 }
 
 static int look(struct fdry_region *r, CUdeviceptr addr)
@@ -145,9 +271,9 @@ static int look(struct fdry_region *r, CUdeviceptr addr)
 	struct fdry_alloc a;
 	int ret;
 
-	lock(r);
-	ret = fdry_ledger_at(&r->ledger, addr, &a);
-	unlock(r);
+	fdry_region_lock(r);
+	ret = fdry_region_at(r, addr, &a);
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -158,18 +284,18 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
 	int ret = look(r, addr);
 
 	if (!ret && !capturing)
-		ret = settle(r);
+		ret = fdry_region_settle(r);
 	if (ret)
 		return ret;
-	lock(r);
-	ret = fdry_ledger_at(&r->ledger, addr, &a);
-	if (!ret) {
-		fdry_ledger_del(&r->ledger, addr);
-		fdry_backing_put(&r->backing, addr, a.room, !capturing);
-		if (!capturing)
-			fdry_backing_trim(&r->backing, cursor_addr(r));
-	}
-	unlock(r);
+	fdry_region_lock(r);
+	ret = fdry_region_at(r, addr, &a);
+	if (!ret && a.kind == FDRY_KIND_POOL)
+		fdry_region_piece_drop(r, &a, !capturing);
+	else if (!ret)
+		fdry_region_drop(r, &a, !capturing);
+	if (!capturing)
+		fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -178,10 +304,10 @@ static int settle_rest(struct fdry_region *r)
 {
 	bool settled;
 
-	lock(r);
+	fdry_region_lock(r);
 	settled = r->backing.settled == r->backing.clock;
-	unlock(r);
-	return settled ? 0 : settle(r);
+	fdry_region_unlock(r);
+	return settled ? 0 : fdry_region_settle(r);
 }
 
 int fdry_region_trim(struct fdry_region *r)
@@ -190,9 +316,10 @@ int fdry_region_trim(struct fdry_region *r)
 
 	if (ret)
 		return ret;
-	lock(r);
-	fdry_backing_trim(&r->backing, cursor_addr(r));
-	unlock(r);
+	fdry_region_lock(r);
+	fdry_region_graphs_end(r);
+	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	fdry_region_unlock(r);
 	return 0;
 }
 
@@ -213,13 +340,13 @@ int fdry_region_preallocate(struct fdry_region *r, uint64_t size)
 {
 	int ret;
 
-	lock(r);
-	ret = check_inside(r, cursor_addr(r), size);
+	fdry_region_lock(r);
+	ret = check_inside(r, fdry_region_cursor(r), size);
 	if (!ret)
-		ret = fdry_backing_keep(&r->backing, cursor_addr(r), size, FDRY_KEEP_ARENA);
+		ret = fdry_backing_keep(&r->backing, fdry_region_cursor(r), size, FDRY_KEEP_ARENA);
 	if (!ret)
 		r->arena = true;
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -230,17 +357,17 @@ int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags)
 
 	if (ret)
 		return ret;
-	lock(r);
+	fdry_region_lock(r);
 	if (r->arena) {
 		fdry_backing_unkeep(&r->backing);
 		if (!capturing)
-			fdry_backing_trim(&r->backing, cursor_addr(r));
+			fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 		r->arena = false;
 	} else {
 		ret = fdry_fail(FDRY_E_STATE, "the region at %#" PRIx64 " has no preallocated memory to free",
 				r->bump.base);
 	}
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -250,9 +377,9 @@ int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 
 	if (ret)
 		return ret;
-	lock(r);
+	fdry_region_lock(r);
 	ret = fdry_backing_keep(&r->backing, addr, size, FDRY_KEEP_BACKED);
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -263,7 +390,7 @@ CUdeviceptr fdry_region_base(const struct fdry_region *r)
 
 uint64_t fdry_region_size(const struct fdry_region *r)
 {
-	return r->bump.size;
+	return __atomic_load_n(&r->bump.size, __ATOMIC_RELAXED); /* it may grow */
 }
 
 CUdevice fdry_region_device(const struct fdry_region *r)
@@ -271,13 +398,18 @@ CUdevice fdry_region_device(const struct fdry_region *r)
 	return r->backing.vmm.dev;
 }
 
+CUcontext fdry_region_context(const struct fdry_region *r)
+{
+	return r->backing.vmm.ctx;
+}
+
 uint64_t fdry_region_offset(struct fdry_region *r)
 {
 	uint64_t ret;
 
-	lock(r);
+	fdry_region_lock(r);
 	ret = r->bump.cursor;
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
 }
 
@@ -290,13 +422,18 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 	    last.addr + last.room - r->bump.base > offset)
 		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the live allocation "
 				 "of %" PRIu64 " bytes at %#llx; free it first", offset, last.size, last.addr);
+	if (offset < r->bump.cursor && fdry_region_reserved_end(r) - r->bump.base > offset)
+		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the addresses that the program has "
+				 "reserved; free them first", offset);
 	if (offset < r->bump.cursor && r->backing.settled != r->backing.clock)
 		return fdry_fail(FDRY_E_STATE, "memory was freed while a stream captured, and work may still be on it; "
 				 "set the offset after the capture");
 	ret = fdry_bump_set(&r->bump, offset);
 	assert(!fdry_bump_check(&r->bump));
-	if (!ret)
-		fdry_backing_trim(&r->backing, cursor_addr(r));
+	if (!ret) {
+		forget_holes(r);
+		fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	}
 	return ret;
 }
 
@@ -307,43 +444,119 @@ int fdry_region_set_offset(struct fdry_region *r, uint64_t offset)
 
 	if (ret)
 		return ret;
-	lock(r);
+	fdry_region_lock(r);
 	ret = set_offset(r, offset);
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
+}
+
+static bool find(const struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	struct fdry_alloc a;
+
+	if (!fdry_ledger_find(&r->ledger, addr, &a))
+		return fdry_ledger_find(&r->maps, addr, ret);
+	if (is_slab(&a))
+		return fdry_ledger_find(&r->pieces, addr, ret);
+	*ret = a;
+	return true;
 }
 
 bool fdry_region_find(struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret)
 {
 	bool found;
 
-	lock(r);
-	found = fdry_ledger_find(&r->ledger, addr, ret);
-	unlock(r);
+	fdry_region_lock(r);
+	found = find(r, addr, ret);
+	fdry_region_unlock(r);
 	return found;
+}
+
+bool fdry_region_unused(struct fdry_region *r)
+{
+	bool unused;
+
+	fdry_region_lock(r);
+	unused = !r->pieces.entries.count && !r->maps.entries.count && !r->reservations.count && !r->graph_bytes &&
+		 r->ledger.entries.count == r->slabs;
+	fdry_region_unlock(r);
+	return unused;
+}
+
+/* --- copies of the ledger --- */
+
+/* Shown to others: not the region's own slabs, nor what lies in slabs of graphs, nor what cannot be read yet. */
+static bool is_shown(const struct fdry_alloc *a)
+{
+	return a->kind != FDRY_KIND_SLAB && !a->blank && !(a->kind == FDRY_KIND_POOL && a->capturing);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct fdry_alloc *x = a, *y = b;
+
+	return (x->addr > y->addr) - (x->addr < y->addr);
+}
+
+static int copy(const struct fdry_region *r, struct fdry_alloc **ret, size_t *count)
+{
+	const struct fdry_ledger *all[] = { &r->ledger, &r->pieces, &r->maps };
+	size_t i, n = 0, room = 1;
+	struct fdry_alloc *list;
+	struct fdry_range *e;
+
+	for (i = 0; i < 3; i++)
+		room += all[i]->entries.count;
+	list = calloc(room, sizeof(*list));
+	if (!list)
+		return fdry_nomem();
+	for (i = 0; i < 3; i++)
+		fdry_ranges_each(e, &all[i]->entries, 0, UINT64_MAX)
+			if (is_shown(fdry_ledger_entry(e)))
+				list[n++] = *fdry_ledger_entry(e);
+	if (r->pieces.entries.count || r->maps.entries.count)
+		qsort(list, n, sizeof(*list), by_address);
+	*ret = list;
+	*count = n;
+	return 0;
 }
 
 int fdry_region_ledger(struct fdry_region *r, struct fdry_alloc **ret, size_t *count)
 {
 	int err;
 
-	lock(r);
-	err = fdry_ledger_copy(&r->ledger, ret, count);
-	unlock(r);
+	fdry_region_lock(r);
+	err = copy(r, ret, count);
+	fdry_region_unlock(r);
 	return err;
 }
 
 void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret)
 {
-	lock(r);
+	fdry_region_lock(r);
 	*ret = (struct fdry_region_stats){
-		.allocs = r->ledger.entries.count,
-		.alloc_bytes = r->ledger.bytes,
+		.allocs = r->ledger.entries.count - r->slabs + r->pieces.entries.count + r->maps.entries.count,
+		.alloc_bytes = r->ledger.bytes - r->slab_bytes + r->pieces.bytes + r->maps.bytes,
 		.mapped_bytes = r->backing.mapped,
 		.idle_bytes = fdry_backing_idle_bytes(&r->backing),
 		.blocks = r->backing.blocks.count,
+		.free_bytes = r->small.bytes + r->large.bytes + r->unreserved.bytes,
+		.slab_bytes = r->slab_bytes,
+		.pool_bytes = r->pieces.bytes,
 	};
-	unlock(r);
+	fdry_region_unlock(r);
+}
+
+/* Nothing that lives lies in what was freed. */
+static int check_holes(const struct fdry_region *r, const struct fdry_holes *holes)
+{
+	struct fdry_range *n;
+	int ret = fdry_holes_check(holes);
+
+	fdry_ranges_each(n, &r->ledger.entries, 0, UINT64_MAX)
+		if (!ret && fdry_holes_overlap(holes, n->start, n->end))
+			ret = fdry_bug("the allocation at %#" PRIx64 " lies in a hole", n->start);
+	return ret;
 }
 
 static int check(const struct fdry_region *r)
@@ -351,9 +564,17 @@ static int check(const struct fdry_region *r)
 	int ret = fdry_bump_check(&r->bump);
 
 	if (!ret)
-		ret = fdry_ledger_check(&r->ledger, r->bump.base, r->bump.base + r->bump.cursor);
+		ret = fdry_ledger_check(&r->ledger, r->bump.base, fdry_region_cursor(r));
 	if (!ret)
 		ret = fdry_backing_check(&r->backing, &r->ledger.entries);
+	if (!ret)
+		ret = check_holes(r, &r->small);
+	if (!ret)
+		ret = check_holes(r, &r->large);
+	if (!ret)
+		ret = fdry_region_async_check(r);
+	if (!ret)
+		ret = fdry_region_mapping_check(r);
 	return ret;
 }
 
@@ -361,8 +582,8 @@ int fdry_region_check(struct fdry_region *r)
 {
 	int ret;
 
-	lock(r);
+	fdry_region_lock(r);
 	ret = check(r);
-	unlock(r);
+	fdry_region_unlock(r);
 	return ret;
 }

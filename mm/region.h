@@ -2,11 +2,15 @@
 /*
  * region.h - a fixed range of device addresses, and the memory in it.
  *
- * A region is reserved once. Memory is handed out by a bump cursor (bump.h), so the same
- * calls give the same addresses in every process. A part of it can be mapped ahead in
- * one piece (the arena): allocation there is pointer arithmetic. The ledger remembers
- * every live allocation. Running out, overlap and driver failures are errors, never an
- * address from elsewhere; a call that fails changes nothing.
+ * A region is reserved once. Memory is handed out from what was freed (holes.h), else by a
+ * bump cursor (bump.h), so the same calls give the same addresses in every process. A
+ * part of it can be mapped ahead in one piece (the arena): allocation there is pointer
+ * arithmetic. The ledger remembers every live allocation. Running out, overlap and driver
+ * failures are errors, never an address from elsewhere; a call that fails changes nothing.
+ *
+ * Addresses that were ever handed out while nothing captured are never handed out while
+ * something does, and the other way round: what was first allocated by a capture stays
+ * known to be that.
  *
  * Context: a region keeps its device's primary context and a stream of its own. Whatever
  * context is current, memory comes from the region's device; the caller's context and its
@@ -41,13 +45,26 @@ enum fdry_role {
 
 struct fdry_region;
 
+/* Where an allocation comes from. */
+enum fdry_alloc_kind {
+	FDRY_KIND_ALLOC,  /* fdry_region_alloc() */
+	FDRY_KIND_POOL,   /* fdry_region_alloc_async() */
+	FDRY_KIND_GRAPH,  /* a slab of memory that graphs allocate in: theirs until the region ends */
+	FDRY_KIND_MAP,    /* memory that the program mapped itself: fdry_region_map() */
+	FDRY_KIND_SHARED, /* the same, but seen elsewhere too, or made elsewhere: no image can hold it */
+	FDRY_KIND_SLAB,   /* the region's own: a slab of its pool */
+};
+
 /* One live allocation, as the ledger has it. */
 struct fdry_alloc {
 	CUdeviceptr addr;
 	uint64_t size;    /* as asked for, in bytes */
 	uint64_t room;    /* what it occupies: size rounded up, in bytes */
 	uint64_t serial;  /* 1 for the region's first allocation, counting every one ever made */
+	uint64_t owner;   /* the caller's: which graph's or whose pool's it is */
+	enum fdry_alloc_kind kind;
 	bool capturing;   /* made while a stream of the process was capturing; stamped */
+	bool blank;       /* mapped, and not yet filled: not to be read */
 };
 
 enum fdry_alloc_flags {
@@ -71,11 +88,12 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 void fdry_region_free(struct fdry_region *r);
 
 /**
- * fdry_region_alloc() - Hand out memory at the cursor.
+ * fdry_region_alloc() - Hand out memory: the lowest freed addresses that hold it, else those at the cursor.
  * @size: bytes; 0 is FDRY_E_INVAL, as for cuMemAlloc
  * @flags: enum fdry_alloc_flags
  *
- * The memory is zero, or FDRY_STAMP up to the end of its room, when the call returns.
+ * The memory is zero, or FDRY_STAMP up to the end of its room, when the call returns. Capturing
+ * allocations take no freed addresses. Allocations under 2 MiB and others have freed addresses of their own.
  *
  * Errors: FDRY_E_RANGE where the region is used up; FDRY_E_NODEVMEM; FDRY_E_STATE where the
  * cursor has reached memory mapped by fdry_region_back(); FDRY_E_DRIVER.
@@ -94,8 +112,77 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, 
  * driver refuses to unmap, the allocation is gone all the same and the memory is tried again then.
  */
 int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int flags) __must_check;
-/* Give back what dealloc could not: for the end of a capture. Waits only if there is something. */
+/* Give back what dealloc could not: for the end of a capture. Waits only if there is something. What graphs
+ * have freed is not handed out again after it: it is theirs. */
 int fdry_region_trim(struct fdry_region *r) __must_check;
+
+/* An allocation in the order of a stream. */
+struct fdry_async {
+	uint64_t size;       /* bytes */
+	uint64_t stream;     /* a number of its own for every stream; 0: not known, shares with none */
+	uint64_t graph;      /* the capture that the stream is in, 0 for none */
+	unsigned int flags;  /* enum fdry_alloc_flags */
+	uint64_t owner;      /* kept in fdry_alloc.owner */
+};
+
+/**
+ * fdry_region_alloc_async() - Hand out memory in the order of a stream, without waiting for anything.
+ *
+ * What the stream itself has freed comes first, then what is free for all; its bytes are what
+ * they were. Else a slab is mapped, zeroed, and shared by all streams. Where a stream of the
+ * process captures (@a's graph), the memory is the graph's: stamped, in slabs of its own, never
+ * shared with another capture, kept until the region ends.
+ *
+ * Waits for the device, outside of captures, where a gigabyte and most of the pool was freed by other streams.
+ *
+ * Errors: as fdry_region_alloc().
+ */
+int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *a, CUdeviceptr *ret) __must_check;
+
+/**
+ * fdry_region_free_async() - Free in the order of a stream; memory of fdry_region_alloc() too.
+ * @a: size and owner are not looked at
+ * @gone: what was freed
+ *
+ * The addresses are the stream's to reuse at once. Memory of a graph freed outside of its capture
+ * stays as it is: a replay uses it again. FDRY_E_INVAL as for fdry_region_dealloc(), and where a
+ * capturing stream frees what its capture has not allocated.
+ */
+int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct fdry_async *a,
+			   struct fdry_alloc *gone) __must_check;
+
+/* Wait, then give back slabs of the pool that nothing is in, highest first, while more than @keep bytes remain. */
+int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep) __must_check;
+
+/**
+ * fdry_region_reserve() - Set addresses aside for memory that the program maps itself.
+ * @size: bytes, a multiple of the granularity
+ * @align: a power of two, or 0
+ *
+ * The lowest addresses that were freed by fdry_region_unreserve(), else those at the cursor,
+ * behind the arena; where the rest of the region is too small, the region is made larger: frameworks
+ * reserve more than the device has, for every stream. Errors: FDRY_E_INVAL, FDRY_E_TAKEN, FDRY_E_RANGE.
+ */
+int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align, CUdeviceptr *ret) __must_check;
+/* Free exactly what was reserved; FDRY_E_INVAL where that is something else, or memory is mapped there. */
+int fdry_region_unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
+/* The reservation that holds @addr; false where there is none. */
+bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *start, uint64_t *size);
+
+/**
+ * fdry_region_map() - Note memory that the program has mapped in a reservation.
+ * @blank: never seen by anybody: it is to be filled before it is used
+ *
+ * FDRY_E_INVAL outside of reservations and over what is mapped; FDRY_E_NOMEM.
+ */
+int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank, unsigned int flags) __must_check;
+/* Fill what is blank and in [@addr, @addr + @size), which has been made accessible: zero, or FDRY_STAMP where
+ * it was mapped while a stream captured and these addresses never held anything else. */
+int fdry_region_fill(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
+/* The memory mapped at @addr has become FDRY_KIND_SHARED. */
+void fdry_region_share(struct fdry_region *r, CUdeviceptr addr);
+/* The program has unmapped this. */
+void fdry_region_unmap(struct fdry_region *r, CUdeviceptr addr, uint64_t size);
 
 /* Map the next @size bytes at the cursor ahead, in one piece, as (a further part of) the arena.
  * FDRY_E_RANGE, FDRY_E_STATE and FDRY_E_NODEVMEM as above. */
@@ -112,15 +199,20 @@ int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __m
 CUdeviceptr fdry_region_base(const struct fdry_region *r);
 uint64_t fdry_region_size(const struct fdry_region *r);
 CUdevice fdry_region_device(const struct fdry_region *r);
+/* The device's primary context, which the region keeps. */
+CUcontext fdry_region_context(const struct fdry_region *r);
 /* The cursor as an offset from the base. */
 uint64_t fdry_region_offset(struct fdry_region *r);
 /* Setting it back below the end of a live allocation is FDRY_E_STATE, outside the region FDRY_E_RANGE.
  * May wait as fdry_region_trim() does. */
 int fdry_region_set_offset(struct fdry_region *r, uint64_t offset) __must_check;
 
+/* No allocation, reservation or graph needs the region any more. */
+bool fdry_region_unused(struct fdry_region *r);
 /* The live allocation that holds @addr, that is, one of the bytes asked for; false where there is none. */
 bool fdry_region_find(struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret);
-/* A copy of the ledger, in address order; free() it. */
+/* A copy of the ledger, in address order; free() it. Slabs of graphs stand in it in place of what graphs
+ * allocated, slabs of the pool and blank memory do not. */
 int fdry_region_ledger(struct fdry_region *r, struct fdry_alloc **ret, size_t *count) __must_check;
 
 struct fdry_region_stats {
@@ -129,6 +221,9 @@ struct fdry_region_stats {
 	uint64_t mapped_bytes; /* physical memory held, arena and backed ranges included */
 	uint64_t idle_bytes;   /* of it, what no live allocation uses and nothing keeps: goes back at the next chance */
 	uint64_t blocks;       /* pieces of physical memory */
+	uint64_t free_bytes;   /* addresses that were freed and wait to be handed out again */
+	uint64_t slab_bytes;   /* of mapped_bytes, what the pool and graphs hold */
+	uint64_t pool_bytes;   /* of it, what stream-ordered allocations use */
 };
 void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret);
 

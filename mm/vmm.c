@@ -162,42 +162,95 @@ static int check_granule(struct fdry_vmm *v)
 #define RESERVE_MAX (1ull << 40)
 
 /* The driver takes the base as a hint and answers with another address where it is taken. */
-static int reserve_once(struct fdry_vmm *v, uint64_t size, bool *found)
+static int reserve_once(struct fdry_vmm *v, CUdeviceptr at, uint64_t size, bool *found)
 {
 	CUdeviceptr got = 0;
-	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, size, 0, v->base, 0);
+	int ret = fdry_call(v->drv, cuMemAddressReserve, &got, size, 0, at, 0);
 
-	*found = !ret && got == v->base;
+	*found = !ret && got == at;
 	if (*found)
-		v->reserved = size;
+		v->reserved[v->parts++] = size;
 	else if (!ret)
 		fdry_call_raw(v->drv, cuMemAddressFree, got, size);
 	return ret;
 }
 
-static int taken(const struct fdry_vmm *v)
+static int taken(CUdeviceptr start, CUdeviceptr end)
 {
 	char what[600];
 
-	fdry_maps_describe(v->base, v->base + v->size, what, sizeof(what));
+	fdry_maps_describe(start, end, what, sizeof(what));
 	return fdry_fail(FDRY_E_TAKEN, "the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
-			 "the region earlier in the process", v->base, v->base + v->size, what);
+			 "the region earlier in the process", start, end, what);
 }
 
 static int reserve(struct fdry_vmm *v)
 {
 	uint64_t size = v->size < RESERVE_MIN ? RESERVE_MIN : v->size;
 	bool found;
-	int ret = reserve_once(v, size, &found);
+	int ret = reserve_once(v, v->base, size, &found);
 
 	if (ret)
 		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
 	/* Was it small, or is something there? */
 	while (!found && !ret && size < RESERVE_MAX) {
 		size *= 2;
-		ret = reserve_once(v, size, &found);
+		ret = reserve_once(v, v->base, size, &found);
 	}
-	return found ? 0 : taken(v);
+	return found ? 0 : taken(v->base, v->base + v->size);
+}
+
+/* The end of all reservations. */
+static CUdeviceptr reserved_end(const struct fdry_vmm *v)
+{
+	CUdeviceptr end = v->base;
+	unsigned int i;
+
+	for (i = 0; i < v->parts; i++)
+		end += v->reserved[i];
+	return end;
+}
+
+/* So much is never small. */
+#define EXTEND_MIN (1ull << 30)
+
+int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret)
+{
+	CUdeviceptr start = reserved_end(v);
+	bool found;
+	int err;
+
+	if (v->parts == FDRY_VMM_PARTS)
+		return fdry_fail(FDRY_E_LIMIT, "the region at %#llx was extended %d times; reserve a larger one", v->base,
+				 FDRY_VMM_PARTS - 1);
+	if (size < EXTEND_MIN)
+		size = EXTEND_MIN;
+	if (size > UINT64_MAX / 4)
+		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes more than the region at %#llx has; ask for less", size, v->base);
+	err = reserve_once(v, start, size, &found);
+	if (err)
+		return fdry_fail_at(err, "reserving %" PRIu64 " bytes more of addresses at %#llx", size, start);
+	if (!found)
+		return taken(start, start + size);
+	v->size = reserved_end(v) - v->base;
+	*ret = start;
+	return 0;
+}
+
+/* The reservations, last first. */
+static void give_up(struct fdry_vmm *v)
+{
+	CUdeviceptr at;
+	CUresult res;
+
+	while (v->parts) {
+		at = reserved_end(v) - v->reserved[v->parts - 1];
+		v->parts--;
+		res = fdry_call_raw(v->drv, cuMemAddressFree, at, v->reserved[v->parts]);
+		if (res)
+			fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", at, at + v->reserved[v->parts],
+				  (int)res);
+	}
 }
 
 static int set_up(struct fdry_vmm *v)
@@ -237,12 +290,9 @@ void fdry_vmm_release(struct fdry_vmm *v)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_vmm_enter(v, &mode);
-	CUresult res;
 
 	fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
-	res = fdry_call_raw(v->drv, cuMemAddressFree, v->base, v->reserved);
-	if (res)
-		fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", v->base, v->base + v->size, (int)res);
+	give_up(v);
 	if (!err)
 		fdry_vmm_leave(v, &mode);
 	fdry_call_raw(v->drv, cuDevicePrimaryCtxRelease_v2, v->dev);

@@ -11,8 +11,8 @@
  * default stream does not wait for it, and one, since a context that has used 15 streams is
  * slower for ever.
  *
- * Locking: constant after fdry_vmm_init(), so any thread; the caller keeps calls on
- * one range apart.
+ * Locking: constant after fdry_vmm_init(), but for fdry_vmm_extend(), so any thread; the
+ * caller keeps calls on one range apart.
  */
 #ifndef FDRY_MM_VMM_H
 #define FDRY_MM_VMM_H
@@ -21,6 +21,8 @@
 
 #include "arch/driver.h"
 
+#define FDRY_VMM_PARTS 64
+
 struct fdry_vmm {
 	const struct fdry_driver *drv;
 	CUdevice dev;
@@ -28,13 +30,17 @@ struct fdry_vmm {
 	CUstream stream;
 	CUdeviceptr base;
 	uint64_t size;    /* bytes */
-	uint64_t reserved; /* what was reserved for them, at least size */
+	uint64_t reserved[FDRY_VMM_PARTS]; /* bytes of each reservation; they follow one another, and may go behind size */
+	unsigned int parts;
 	uint64_t granule; /* what memory is mapped in, bytes: the driver's granularity, at least FDRY_ALLOC_BLOCK */
 };
 
 /* Reserve [@base, @base + @size); errors as fdry_region_new(). */
 int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
 		  uint64_t size) __must_check;
+/* Reserve @size bytes more, right behind the end, and give that end. What is mapped may not lie on both sides of it.
+ * FDRY_E_TAKEN, naming what lies there; FDRY_E_LIMIT, FDRY_E_RANGE. Between enter and leave. */
+int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret) __must_check;
 /* Everything is unmapped; free the addresses. */
 void fdry_vmm_release(struct fdry_vmm *v);
 

@@ -207,16 +207,96 @@ START_TEST(freed_memory_is_the_drivers_again)
 
 	for (i = 0; i < 15; i++) { /* 120 MiB altogether, of 100 */
 		a = get(8 * MiB);
-		ck_assert_uint_eq(a, BASE + i * 8 * MiB);
+		ck_assert_uint_eq(a, BASE);
 		put(a);
+		ck_assert_uint_eq(stats().free_bytes, 8 * MiB);
 	}
 	ck_assert_int_eq(test_sim_live("memory"), 0);
 	a = get(8 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 94 * MiB, 0, &b), -FDRY_E_NODEVMEM);
 	ck_assert_uint_eq(b, 0);
-	ck_assert_uint_eq(fdry_region_offset(region), 16 * 8 * MiB);
+	ck_assert_uint_eq(fdry_region_offset(region), 8 * MiB);
 	put(a);
-	ck_assert_uint_eq(get(8 * MiB), BASE + 16 * 8 * MiB);
+	ck_assert_uint_eq(get(8 * MiB), BASE);
+}
+END_TEST
+
+/* The lowest freed addresses that hold an allocation, small and large apart; captures take none. */
+START_TEST(addresses_are_used_again)
+{
+	CUdeviceptr small[6], large[6];
+	int i;
+
+	for (i = 0; i < 6; i++) {
+		small[i] = get(1000);
+		large[i] = get(4 * MiB);
+	}
+	put(large[3]);
+	put(large[1]);
+	put(small[4]);
+	put(small[1]);
+	ck_assert_uint_eq(stats().free_bytes, 8 * MiB + 2048);
+	ck_assert_uint_gt(get_with(1000, FDRY_ALLOC_CAPTURING), large[5]);
+	ck_assert_uint_gt(get_with(4 * MiB, FDRY_ALLOC_CAPTURING), large[5]);
+	ck_assert_uint_gt(get(6 * MiB), large[5]); /* no hole is as large */
+	ck_assert_uint_eq(get(3 * MiB), large[1]);
+	ck_assert_uint_eq(get(2 * MiB), large[3]);
+	ck_assert_uint_eq(get(2 * MiB), large[3] + 2 * MiB);
+	ck_assert_uint_eq(get(600), small[1]);
+	ck_assert_uint_eq(get(1), small[4]);
+	ck_assert_uint_eq(get(1), small[4] + 512);
+	ck_assert_uint_eq(stats().free_bytes, 0);
+	put(large[5]);
+	ok(fdry_region_set_offset(region, fdry_region_offset(region))); /* forgets what was freed */
+	ck_assert_uint_gt(get(4 * MiB), large[5]);
+}
+END_TEST
+
+START_TEST(memory_at_used_addresses_is_fresh)
+{
+	CUdeviceptr keep, a, b;
+
+	if (_i)
+		ok(fdry_region_preallocate(region, 16 * MiB));
+	keep = get(4096); /* holds the granule */
+	a = get(4096);
+	b = get(2 * MiB);
+	soil(a, 4096);
+	soil(b, 2 * MiB);
+	put(a);
+	put(b);
+	ck_assert_uint_eq(get(4000), a);
+	ck_assert(all(a, 4096, 0));
+	ck_assert_uint_eq(get(2 * MiB), b);
+	ck_assert(all(b, 2 * MiB, 0));
+	put(keep);
+}
+END_TEST
+
+/* What a capture allocated is nobody else's, not even the next capture's. */
+START_TEST(addresses_of_captures_are_not_used_again)
+{
+	CUdeviceptr a = get_with(1000, FDRY_ALLOC_CAPTURING), b = get_with(4 * MiB, FDRY_ALLOC_CAPTURING);
+
+	put(a);
+	put(b);
+	ck_assert_uint_eq(stats().free_bytes, 0);
+	ck_assert_uint_gt(get(1000), b);
+	ck_assert_uint_gt(get(4 * MiB), b);
+	ck_assert_uint_gt(get_with(1000, FDRY_ALLOC_CAPTURING), b);
+}
+END_TEST
+
+/* What was freed while a stream captured may be at work: its addresses wait until somebody has waited. */
+START_TEST(addresses_freed_in_a_capture_wait)
+{
+	CUdeviceptr a = get(4 * MiB);
+
+	ok(fdry_region_dealloc(region, a, FDRY_ALLOC_CAPTURING));
+	ck_assert_uint_gt(get(4 * MiB), a);
+	ok(fdry_region_trim(region));
+	ck_assert_uint_eq(get(4 * MiB), a);
+	ck_assert(all(a, 4 * MiB, 0));
 }
 END_TEST
 
@@ -434,6 +514,10 @@ int main(void)
 	tcase_add_test(tc, arena_end_is_straddled);
 	tcase_add_test(tc, arena_goes_when_freed);
 	tcase_add_test(tc, freed_memory_is_the_drivers_again);
+	tcase_add_test(tc, addresses_are_used_again);
+	tcase_add_loop_test(tc, memory_at_used_addresses_is_fresh, 0, 2);
+	tcase_add_test(tc, addresses_of_captures_are_not_used_again);
+	tcase_add_test(tc, addresses_freed_in_a_capture_wait);
 	tcase_add_test(tc, each_large_allocation_goes_by_itself);
 	tcase_add_test(tc, small_allocations_share);
 	tcase_add_test(tc, cursor_keeps_its_granule);

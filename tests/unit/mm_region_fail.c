@@ -248,6 +248,9 @@ START_TEST(device_memory_runs_out)
 
 	region = region_at(BASE, SIZE);
 	prepare();
+	ck_assert_uint_eq(stats().idle_bytes, 2 * MiB);
+	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
+	ck_assert_uint_eq(stats().idle_bytes, 0); /* it went back before that was said */
 	before = view_take();
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr), -FDRY_E_NODEVMEM);

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * async.c - allocations in the order of a stream; see region.h.
+ *
+ * They lie in slabs, which are allocations of the region and bring memory with them, and
+ * stand in a ledger of their own. The pool says which addresses of the slabs are free
+ * (pool.h); a capture has a pool and slabs of its own, so that no replay meets memory of
+ * anything but its own graph.
+ */
+#include "mm/inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* What is mapped at a time: 32 MiB cost about what 2 MiB cost. */
+#define SLAB (32ull << 20)
+/* Between two slabs, so that nothing lies across their border and each can go by itself. */
+#define GUARD FDRY_ALLOC_ALIGN
+/* Waiting for the device pays where it frees so much, and so large a part of the pool. */
+#define WORTH_WAITING (1ull << 30)
+
+static struct fdry_graph_pool *graph_pool(const struct fdry_region *r, uint64_t graph)
+{
+	struct fdry_graph_pool *g = r->graphs;
+
+	while (g && g->graph != graph)
+		g = g->next;
+	return g;
+}
+
+static struct fdry_pool *pool_of(struct fdry_region *r, uint64_t graph)
+{
+	struct fdry_graph_pool *g = graph ? graph_pool(r, graph) : NULL;
+
+	if (!graph)
+		return &r->pool;
+	if (!g) {
+		g = calloc(1, sizeof(*g));
+		if (!g)
+			return NULL;
+		g->graph = graph;
+		g->next = r->graphs;
+		r->graphs = g;
+	}
+	return &g->pool;
+}
+
+/* --- slabs --- */
+
+static void slab_drop(struct fdry_region *r, const struct fdry_alloc *slab)
+{
+	r->slabs--;
+	r->slab_bytes -= slab->room;
+	fdry_region_drop(r, slab, true);
+}
+
+static int slab_new(struct fdry_region *r, struct fdry_pool *p, uint64_t room, bool graph)
+{
+	struct fdry_alloc slab = { .capturing = graph, .kind = graph ? FDRY_KIND_GRAPH : FDRY_KIND_SLAB };
+	int ret = fdry_round_up(room, FDRY_ALLOC_BLOCK, &slab.size);
+
+	if (ret)
+		return ret;
+	if (slab.size - room < GUARD)
+		slab.size += FDRY_ALLOC_BLOCK;
+	if (slab.size < SLAB)
+		slab.size = SLAB;
+	ret = fdry_region_place(r, &slab);
+	if (ret)
+		return ret;
+	r->slabs++;
+	r->slab_bytes += slab.room;
+	ret = fdry_pool_grow(p, slab.addr, slab.addr + slab.room - GUARD);
+	if (ret)
+		slab_drop(r, &slab);
+	else if (graph)
+		r->graph_bytes += slab.room;
+	return ret;
+}
+
+void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep)
+{
+	CUdeviceptr below = UINT64_MAX;
+	struct fdry_range *n;
+
+	while (r->pool.slabs > keep && (n = fdry_ranges_floor(&r->ledger.entries, below))) {
+		const struct fdry_alloc slab = *fdry_ledger_entry(n);
+
+		below = slab.addr - 1;
+		if (slab.kind == FDRY_KIND_SLAB && fdry_pool_shrink(&r->pool, slab.addr, slab.addr + slab.room - GUARD))
+			slab_drop(r, &slab);
+	}
+}
+
+int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep)
+{
+	int ret = fdry_region_settle(r);
+
+	if (ret)
+		return ret;
+	fdry_region_lock(r);
+	fdry_region_slabs_trim(r, keep);
+	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
+	fdry_region_unlock(r);
+	return 0;
+}
+
+/* --- allocating --- */
+
+static int piece_new(struct fdry_region *r, const struct fdry_async *want, struct fdry_alloc *a)
+{
+	struct fdry_pool *p = pool_of(r, want->graph);
+	uint64_t addr;
+	int ret;
+
+	if (!p)
+		return fdry_nomem();
+	if (!fdry_pool_take(p, want->stream, a->room, FDRY_ALLOC_ALIGN, &addr)) {
+		ret = slab_new(r, p, a->room, want->graph);
+		if (ret)
+			return ret;
+		if (!fdry_pool_take(p, want->stream, a->room, FDRY_ALLOC_ALIGN, &addr))
+			return fdry_nomem();
+	}
+	a->addr = addr;
+	ret = fdry_region_note(r, &r->pieces, a);
+	if (ret)
+		fdry_pool_give(p, want->stream, addr, addr + a->room, r->frees);
+	return ret;
+}
+
+/* Would most of the pool be free if somebody waited? */
+static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *want, uint64_t room)
+{
+	uint64_t foreign, at;
+	bool worth;
+
+	if (want->graph || want->flags & FDRY_ALLOC_CAPTURING)
+		return false;
+	fdry_region_lock(r);
+	foreign = fdry_pool_foreign(&r->pool, want->stream);
+	worth = foreign >= WORTH_WAITING && foreign / 7 >= (r->pool.slabs - foreign);
+	if (worth && fdry_pool_take(&r->pool, want->stream, room, FDRY_ALLOC_ALIGN, &at)) {
+		worth = false; /* it needs none of that */
+		fdry_pool_give(&r->pool, want->stream, at, at + room, r->frees);
+	}
+	fdry_region_unlock(r);
+	return worth;
+}
+
+int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want, CUdeviceptr *ret)
+{
+	struct fdry_alloc a = { .size = want->size, .kind = FDRY_KIND_POOL, .capturing = want->graph != 0,
+				.owner = want->graph ? want->graph : want->owner };
+	int err;
+
+	if (!want->size)
+		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
+	err = fdry_round_up(want->size, FDRY_ALLOC_ALIGN, &a.room);
+	if (!err && is_worth_waiting(r, want, a.room))
+		err = fdry_region_settle(r);
+	if (err)
+		return err;
+	do {
+		fdry_region_lock(r);
+		err = piece_new(r, want, &a);
+		fdry_region_unlock(r);
+	} while (fdry_region_relieve(r, err, want->graph ? FDRY_ALLOC_CAPTURING : want->flags));
+	if (err)
+		return err;
+	*ret = a.addr;
+	return 0;
+}
+
+/* --- freeing --- */
+
+/* Where the addresses of @a go: to its capture alone, and nowhere once that has ended. */
+static struct fdry_pool *home_of(struct fdry_region *r, const struct fdry_alloc *a)
+{
+	struct fdry_graph_pool *g = a->capturing ? graph_pool(r, a->owner) : NULL;
+
+	if (g)
+		return &g->pool;
+	return a->capturing ? NULL : &r->pool;
+}
+
+void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited)
+{
+	const struct fdry_alloc gone = *a;
+	struct fdry_pool *p = gone.capturing ? NULL : &r->pool;
+
+	fdry_ledger_del(&r->pieces, gone.addr);
+	if (p && waited)
+		fdry_pool_return(p, gone.addr, gone.addr + gone.room);
+	else if (p)
+		fdry_pool_give(p, FDRY_STREAM_NONE, gone.addr, gone.addr + gone.room, ++r->frees);
+}
+
+static int piece_free(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)
+{
+	const struct fdry_alloc gone = *a;
+	struct fdry_pool *p = home_of(r, a);
+
+	if (by->graph && !(gone.capturing && gone.owner == by->graph))
+		return fdry_fail(FDRY_E_INVAL, "a stream that captures can free what its capture allocated, not %#llx; "
+				 "free that after the capture", gone.addr);
+	fdry_ledger_del(&r->pieces, gone.addr);
+	if (p && (by->graph || !gone.capturing))
+		fdry_pool_give(p, by->stream, gone.addr, gone.addr + gone.room, ++r->frees);
+	return 0;
+}
+
+static int free_locked(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)
+{
+	if (a->kind == FDRY_KIND_POOL)
+		return piece_free(r, a, by);
+	if (by->graph)
+		return fdry_fail(FDRY_E_INVAL, "a stream that captures cannot free %#llx, which was there before; "
+				 "free it after the capture", a->addr);
+	fdry_region_drop(r, a, false);
+	return 0;
+}
+
+int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct fdry_async *by,
+			   struct fdry_alloc *gone)
+{
+	struct fdry_alloc a;
+	int ret;
+
+	fdry_region_lock(r);
+	ret = fdry_region_at(r, addr, &a);
+	if (!ret)
+		ret = free_locked(r, &a, by);
+	fdry_region_unlock(r);
+	if (!ret)
+		*gone = a;
+	return ret;
+}
+
+/* --- beginning and end --- */
+
+void fdry_region_graphs_end(struct fdry_region *r)
+{
+	struct fdry_graph_pool *g;
+
+	while ((g = r->graphs)) {
+		r->graphs = g->next;
+		fdry_pool_release(&g->pool);
+		free(g);
+	}
+}
+
+static int check_slabs(const struct fdry_region *r)
+{
+	uint64_t bytes = 0, graphs = 0;
+	struct fdry_range *n;
+	size_t count = 0;
+
+	fdry_ranges_each(n, &r->ledger.entries, 0, UINT64_MAX) {
+		const struct fdry_alloc *a = fdry_ledger_entry(n);
+
+		if (a->kind != FDRY_KIND_SLAB && a->kind != FDRY_KIND_GRAPH)
+			continue;
+		count++;
+		bytes += a->room;
+		graphs += a->kind == FDRY_KIND_GRAPH ? a->room : 0;
+	}
+	if (count != r->slabs || bytes != r->slab_bytes || graphs != r->graph_bytes)
+		return fdry_bug("%zu slabs of %" PRIu64 " bytes, and the counts say %zu and %" PRIu64, count, bytes,
+				r->slabs, r->slab_bytes);
+	return 0;
+}
+
+int fdry_region_async_check(const struct fdry_region *r)
+{
+	const struct fdry_graph_pool *g;
+	struct fdry_range *n;
+	int ret = check_slabs(r);
+
+	if (!ret)
+		ret = fdry_pool_check(&r->pool);
+	for (g = r->graphs; g && !ret; g = g->next)
+		ret = fdry_pool_check(&g->pool);
+	if (!ret)
+		ret = fdry_ledger_check(&r->pieces, r->bump.base, fdry_region_cursor(r));
+	fdry_ranges_each(n, &r->pieces.entries, 0, UINT64_MAX)
+		if (!ret && (fdry_holes_overlap(&r->pool.settled, n->start, n->end) ||
+			     !fdry_ledger_find(&r->ledger, n->start, &(struct fdry_alloc){ 0 })))
+			ret = fdry_bug("the allocation at %#" PRIx64 " lies in free memory, or in no slab", n->start);
+	return ret;
+}
+
+void fdry_region_async_release(struct fdry_region *r)
+{
+	fdry_region_graphs_end(r);
+	fdry_pool_release(&r->pool);
+	fdry_ledger_release(&r->pieces);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * inside.h - what region.c, async.c and mapping.c share: the inside of a region.
+ *
+ * Locking: everything here is called with the region's lock held, except where said.
+ */
+#ifndef FDRY_MM_INSIDE_H
+#define FDRY_MM_INSIDE_H
+
+#include <pthread.h>
+
+#include "mm/backing.h"
+#include "mm/bump.h"
+#include "mm/holes.h"
+#include "mm/ledger.h"
+#include "mm/pool.h"
+#include "mm/region.h"
+
+/* Freed, and not waited for yet. */
+struct fdry_freed {
+	struct fdry_freed *next;
+	struct fdry_alloc alloc;
+	uint64_t clock;
+};
+
+/* What one capture allocates in the order of its streams. */
+struct fdry_graph_pool {
+	struct fdry_graph_pool *next;
+	uint64_t graph;
+	struct fdry_pool pool;
+};
+
+struct fdry_region {
+	pthread_mutex_t lock;
+	struct fdry_bump bump;
+	struct fdry_backing backing;
+	struct fdry_ledger ledger;  /* allocations and slabs: what blocks are counted for */
+	bool arena;                 /* preallocated, and not freed since */
+
+	struct fdry_holes small;    /* freed, under FDRY_ALLOC_BLOCK */
+	struct fdry_holes large;
+	struct fdry_freed *freed;   /* to become holes */
+
+	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
+	struct fdry_pool pool;
+	uint64_t frees;             /* counts what was freed into pools */
+	struct fdry_graph_pool *graphs; /* of the captures going on */
+	size_t slabs;               /* entries of the ledger that are slabs, */
+	uint64_t slab_bytes;        /* their bytes, */
+	uint64_t graph_bytes;       /* and those of graphs among them */
+
+	struct fdry_ranges reservations;
+	struct fdry_holes unreserved;
+	struct fdry_ledger maps;
+	struct fdry_holes plain;    /* where memory was ever mapped while nothing captured */
+};
+
+static inline void fdry_region_lock(struct fdry_region *r)
+{
+	pthread_mutex_lock(&r->lock);
+}
+
+static inline void fdry_region_unlock(struct fdry_region *r)
+{
+	pthread_mutex_unlock(&r->lock);
+}
+
+static inline CUdeviceptr fdry_region_cursor(const struct fdry_region *r)
+{
+	return r->bump.base + r->bump.cursor;
+}
+
+/* Put the next allocation into @l, one of the region's ledgers, which count as one. */
+int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
+
+/* The allocation that starts at @addr, and is not the region's own. FDRY_E_INVAL. */
+int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret) __must_check;
+/* Map and note @a (size, kind and flags are set) where @a's room, kind and the rule want it; sets addr. */
+int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a) __must_check;
+/* End the allocation @a of r->ledger; @waited as in fdry_backing_put(). */
+void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
+
+/* Without the lock: wait for the work in flight and let what was freed before go. */
+int fdry_region_settle(struct fdry_region *r) __must_check;
+/* Without the lock: where @err is FDRY_E_NODEVMEM and nothing captures, wait and give back all that can go.
+ * True: try again. */
+bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
+
+/* async.c */
+
+/* End the stream-ordered allocation @a; @waited: for the device, since it was last used. */
+void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
+/* No capture goes on any more. */
+void fdry_region_graphs_end(struct fdry_region *r);
+/* Give back empty slabs, while more than @keep bytes remain. */
+void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep);
+int fdry_region_async_check(const struct fdry_region *r) __must_check;
+void fdry_region_async_release(struct fdry_region *r);
+
+/* mapping.c */
+
+/* The end of the last reservation; the base where there is none. */
+CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r);
+int fdry_region_mapping_check(const struct fdry_region *r) __must_check;
+void fdry_region_mapping_release(struct fdry_region *r);
+
+#endif

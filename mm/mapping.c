@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * mapping.c - addresses that the program reserves and maps memory at itself; see region.h.
+ *
+ * Addresses come from the region, so they are the same in every process; memory is the
+ * program's, which maps and unmaps it. The region notes what lies where, and fills what
+ * is new, so that it too is the same in every process.
+ *
+ * Addresses do not change hands between captures and the rest here, the program decides
+ * what it maps where. So the region remembers where anything was ever mapped while nothing
+ * captured: memory there is content, whenever it is mapped.
+ */
+#include "mm/inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+
+static struct fdry_range *reservation_of(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_range *n = fdry_ranges_floor(&r->reservations, addr);
+
+	return n && addr < n->end && size <= n->end - addr ? n : NULL;
+}
+
+/* At the cursor, behind what is mapped there already. */
+static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+{
+	struct fdry_bump b = r->bump;
+	struct fdry_place p = { 0 };
+	CUdeviceptr clear;
+	int err;
+
+	for (;;) {
+		err = fdry_bump_place(&b, size, align, &p);
+		if (err)
+			return err;
+		clear = fdry_backing_clear_of(&r->backing, p.addr, p.room);
+		if (clear == p.addr)
+			break;
+		err = fdry_bump_set(&b, clear - b.base);
+		if (err)
+			return err;
+	}
+	*ret = p;
+	return 0;
+}
+
+/* Behind everything, since a framework reserves more than the device has, and again and again. */
+static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+{
+	struct fdry_bump b = r->bump;
+	CUstreamCaptureMode mode;
+	CUdeviceptr start;
+	uint64_t want;
+	int err;
+
+	if (__builtin_add_overflow(size, align, &want))
+		return fdry_fail(FDRY_E_RANGE, "a reservation of %" PRIu64 " bytes; ask for less", size);
+	err = fdry_vmm_enter(&r->backing.vmm, &mode);
+	if (err)
+		return err;
+	err = fdry_vmm_extend(&r->backing.vmm, want, &start);
+	fdry_vmm_leave(&r->backing.vmm, &mode);
+	if (err)
+		return err;
+	b.size = r->backing.vmm.size;
+	__atomic_store_n(&r->bump.size, b.size, __ATOMIC_RELAXED);
+	err = fdry_bump_set(&b, start - b.base);
+	return err ? err : fdry_bump_place(&b, size, align, ret);
+}
+
+static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+{
+	int err = place_at_cursor(r, size, align, ret);
+
+	return err == -FDRY_E_RANGE ? place_behind(r, size, align, ret) : err;
+}
+
+static int reserve(struct fdry_region *r, uint64_t size, uint64_t align, CUdeviceptr *ret)
+{
+	struct fdry_range *n = calloc(1, sizeof(*n));
+	struct fdry_place p = { .room = size };
+	int err;
+
+	if (!n)
+		return fdry_nomem();
+	if (!fdry_holes_take(&r->unreserved, size, align, &p.addr)) {
+		err = find_place(r, size, align, &p);
+		if (err) {
+			free(n);
+			return err;
+		}
+		fdry_bump_take(&r->bump, &p);
+	}
+	n->start = p.addr;
+	n->end = p.addr + size;
+	fdry_ranges_add(&r->reservations, n);
+	*ret = p.addr;
+	return 0;
+}
+
+int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align, CUdeviceptr *ret)
+{
+	uint64_t granule = r->backing.vmm.granule;
+	int err;
+
+	if (!size || size % granule || align & (align - 1))
+		return fdry_fail(FDRY_E_INVAL, "a reservation of %" PRIu64 " bytes at multiples of %" PRIu64 "; the size must be "
+				 "a multiple of %" PRIu64 ", the alignment a power of two or 0", size, align, granule);
+	fdry_region_lock(r);
+	err = reserve(r, size, align > granule ? align : granule, ret);
+	fdry_region_unlock(r);
+	return err;
+}
+
+static int unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_range *n = reservation_of(r, addr, size), *m;
+
+	if (!n || n->start != addr || n->end != addr + size)
+		return fdry_fail(FDRY_E_INVAL, "%" PRIu64 " bytes at %#llx are not what was reserved", size, addr);
+	m = fdry_ranges_from(&r->maps.entries, addr);
+	if (m && m->start < n->end)
+		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
+	fdry_ranges_del(&r->reservations, n);
+	free(n);
+	if (fdry_holes_add(&r->unreserved, addr, addr + size))
+		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
+	return 0;
+}
+
+int fdry_region_unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	int ret;
+
+	fdry_region_lock(r);
+	ret = unreserve(r, addr, size);
+	fdry_region_unlock(r);
+	return ret;
+}
+
+bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *start, uint64_t *size)
+{
+	const struct fdry_range *n;
+
+	fdry_region_lock(r);
+	n = reservation_of(r, addr, 1);
+	if (n) {
+		*start = n->start;
+		*size = n->end - n->start;
+	}
+	fdry_region_unlock(r);
+	return n;
+}
+
+/* --- mappings --- */
+
+static int map(struct fdry_region *r, struct fdry_alloc *a)
+{
+	const struct fdry_range *m = fdry_ranges_from(&r->maps.entries, a->addr);
+	int ret;
+
+	if (!a->size || !reservation_of(r, a->addr, a->size))
+		return fdry_fail(FDRY_E_INVAL, "%" PRIu64 " bytes at %#llx do not lie in addresses that the program has "
+				 "reserved", a->size, a->addr);
+	if (m && m->start < a->addr + a->size)
+		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
+	if (fdry_holes_overlap(&r->plain, a->addr, a->addr + a->size))
+		a->capturing = false;
+	ret = a->capturing ? 0 : fdry_holes_add(&r->plain, a->addr, a->addr + a->size);
+	return ret ? ret : fdry_region_note(r, &r->maps, a);
+}
+
+int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank, unsigned int flags)
+{
+	struct fdry_alloc a = { .addr = addr, .size = size, .room = size, .kind = FDRY_KIND_MAP, .blank = blank,
+				.capturing = blank && flags & FDRY_ALLOC_CAPTURING };
+	int ret;
+
+	fdry_region_lock(r);
+	ret = map(r, &a);
+	fdry_region_unlock(r);
+	return ret;
+}
+
+static int fill(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr end)
+{
+	const struct fdry_vmm *v = &r->backing.vmm;
+	CUstreamCaptureMode mode;
+	struct fdry_range *n;
+	int ret = fdry_vmm_enter(v, &mode);
+
+	if (ret)
+		return ret;
+	fdry_ranges_each(n, &r->maps.entries, addr, end) {
+		const struct fdry_alloc *a = fdry_ledger_entry(n);
+
+		if (!ret && a->blank)
+			ret = fdry_vmm_fill(v, a->addr, a->room, a->capturing ? FDRY_STAMP : 0);
+	}
+	if (ret)
+		fdry_vmm_quiesce(v);
+	else
+		ret = fdry_vmm_sync(v);
+	fdry_vmm_leave(v, &mode);
+	return ret;
+}
+
+static bool any_blank(const struct fdry_region *r, CUdeviceptr addr, CUdeviceptr end)
+{
+	struct fdry_range *n;
+
+	fdry_ranges_each(n, &r->maps.entries, addr, end)
+		if (fdry_ledger_entry(n)->blank)
+			return true;
+	return false;
+}
+
+int fdry_region_fill(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_range *n;
+	int ret = 0;
+
+	fdry_region_lock(r);
+	if (any_blank(r, addr, addr + size))
+		ret = fill(r, addr, addr + size);
+	if (!ret)
+		fdry_ranges_each(n, &r->maps.entries, addr, addr + size)
+			fdry_ledger_entry(n)->blank = false;
+	fdry_region_unlock(r);
+	return ret;
+}
+
+void fdry_region_share(struct fdry_region *r, CUdeviceptr addr)
+{
+	struct fdry_range *n;
+
+	fdry_region_lock(r);
+	fdry_ranges_each(n, &r->maps.entries, addr, addr + 1)
+		fdry_ledger_entry(n)->kind = FDRY_KIND_SHARED;
+	fdry_region_unlock(r);
+}
+
+void fdry_region_unmap(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_range *n;
+
+	fdry_region_lock(r);
+	while ((n = fdry_ranges_from(&r->maps.entries, addr)) && n->start < addr + size)
+		fdry_ledger_del(&r->maps, n->start);
+	fdry_region_unlock(r);
+}
+
+CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
+{
+	const struct fdry_range *n = fdry_ranges_floor(&r->reservations, UINT64_MAX);
+
+	return n ? n->end : r->bump.base;
+}
+
+int fdry_region_mapping_check(const struct fdry_region *r)
+{
+	struct fdry_range *n;
+	int ret = fdry_holes_check(&r->unreserved);
+
+	if (!ret)
+		ret = fdry_holes_check(&r->plain);
+	if (!ret)
+		ret = fdry_ledger_check(&r->maps, r->bump.base, fdry_region_cursor(r));
+	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
+		if (!ret && !reservation_of(r, n->start, n->end - n->start))
+			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved", n->start);
+	fdry_ranges_each(n, &r->reservations, 0, UINT64_MAX)
+		if (!ret && fdry_holes_overlap(&r->unreserved, n->start, n->end))
+			ret = fdry_bug("the reservation at %#" PRIx64 " lies in free addresses", n->start);
+	return ret;
+}
+
+/* What the program has mapped would keep the region's addresses from being freed. */
+void fdry_region_mapping_release(struct fdry_region *r)
+{
+	struct fdry_range *n;
+
+	while ((n = r->reservations.root)) {
+		fdry_ranges_del(&r->reservations, n);
+		free(n);
+	}
+	fdry_holes_release(&r->unreserved);
+	fdry_holes_release(&r->plain);
+	fdry_ledger_release(&r->maps);
+}

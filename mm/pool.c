@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pool.c - queues and settled ranges; see pool.h. */
+#include "mm/pool.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+
+struct fdry_queue {
+	struct fdry_queue *next;
+	uint64_t stream;
+	uint64_t clock; /* of the last free in it */
+	struct fdry_holes holes;
+};
+
+static struct fdry_queue *queue_of(const struct fdry_pool *p, uint64_t stream)
+{
+	struct fdry_queue *q = p->queues;
+
+	while (q && q->stream != stream)
+		q = q->next;
+	return q;
+}
+
+int fdry_pool_grow(struct fdry_pool *p, uint64_t start, uint64_t end)
+{
+	int ret = fdry_holes_add(&p->settled, start, end);
+
+	if (!ret)
+		p->slabs += end - start;
+	return ret;
+}
+
+bool fdry_pool_shrink(struct fdry_pool *p, uint64_t start, uint64_t end)
+{
+	if (!fdry_holes_remove(&p->settled, start, end))
+		return false;
+	p->slabs -= end - start;
+	return true;
+}
+
+bool fdry_pool_take(struct fdry_pool *p, uint64_t stream, uint64_t room, uint64_t align, uint64_t *ret)
+{
+	struct fdry_queue *q = stream != FDRY_STREAM_NONE ? queue_of(p, stream) : NULL;
+
+	if (q && fdry_holes_take(&q->holes, room, align, ret))
+		p->waiting -= room;
+	else if (!fdry_holes_take(&p->settled, room, align, ret))
+		return false;
+	p->live += room;
+	return true;
+}
+
+static struct fdry_queue *queue_new(struct fdry_pool *p, uint64_t stream)
+{
+	struct fdry_queue *q = calloc(1, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	q->stream = stream;
+	q->next = p->queues;
+	p->queues = q;
+	return q;
+}
+
+static void lost(struct fdry_pool *p, uint64_t bytes)
+{
+	fdry_warn("%" PRIu64 " bytes of device memory are lost: no host memory to note them", bytes);
+	p->slabs -= bytes;
+}
+
+void fdry_pool_give(struct fdry_pool *p, uint64_t stream, uint64_t start, uint64_t end, uint64_t clock)
+{
+	struct fdry_queue *q = queue_of(p, stream);
+
+	p->live -= end - start;
+	if (!q)
+		q = queue_new(p, stream);
+	if (!q || fdry_holes_add(&q->holes, start, end)) {
+		lost(p, end - start);
+		return;
+	}
+	q->clock = clock;
+	p->waiting += end - start;
+}
+
+void fdry_pool_return(struct fdry_pool *p, uint64_t start, uint64_t end)
+{
+	p->live -= end - start;
+	if (fdry_holes_add(&p->settled, start, end))
+		lost(p, end - start);
+}
+
+void fdry_pool_settle(struct fdry_pool *p, uint64_t clock)
+{
+	struct fdry_queue **link = &p->queues, *q;
+	uint64_t bytes;
+
+	while ((q = *link)) {
+		bytes = q->holes.bytes;
+		if (q->clock > clock || fdry_holes_move(&p->settled, &q->holes)) {
+			p->waiting -= bytes - q->holes.bytes;
+			link = &q->next;
+			continue;
+		}
+		p->waiting -= bytes;
+		*link = q->next;
+		free(q);
+	}
+}
+
+uint64_t fdry_pool_foreign(const struct fdry_pool *p, uint64_t stream)
+{
+	const struct fdry_queue *q = stream != FDRY_STREAM_NONE ? queue_of(p, stream) : NULL;
+
+	return p->waiting - (q ? q->holes.bytes : 0);
+}
+
+int fdry_pool_check(const struct fdry_pool *p)
+{
+	int ret = fdry_holes_check(&p->settled);
+	const struct fdry_queue *q;
+	uint64_t waiting = 0;
+
+	for (q = p->queues; q && !ret; q = q->next) {
+		ret = fdry_holes_check(&q->holes);
+		waiting += q->holes.bytes;
+	}
+	if (!ret && (waiting != p->waiting || p->settled.bytes + waiting + p->live != p->slabs))
+		ret = fdry_bug("a pool of %" PRIu64 " bytes has %" PRIu64 " live, %" PRIu64 " waiting, %" PRIu64 " free",
+			       p->slabs, p->live, p->waiting, p->settled.bytes);
+	return ret;
+}
+
+void fdry_pool_release(struct fdry_pool *p)
+{
+	struct fdry_queue *q;
+
+	while ((q = p->queues)) {
+		p->queues = q->next;
+		fdry_holes_release(&q->holes);
+		free(q);
+	}
+	fdry_holes_release(&p->settled);
+	*p = (struct fdry_pool){ 0 };
+}
