@@ -247,6 +247,9 @@ static int range_check(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 		err = fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation "
 				"of the capture's region; allocate it after fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
 				t->desc.name, (unsigned long long)t->extent, t->desc.addr);
+	if (!err && a.kind == FDRY_KIND_SHARED)
+		err = fdry_fail(FDRY_E_REFUSED, "tensor '%s' lies in memory that the program mapped twice, exported, imported or "
+				"created before fdry_capture_begin(), which no image can hold", t->desc.name);
 	t->serial = a.serial;
 	return err;
 }

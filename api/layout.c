@@ -146,6 +146,8 @@ int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, s
 		return err;
 	err = externals_make(cap, &externals);
 	for (i = 0; i < l.n_ledger && !err; i++) {
+		if (l.ledger[i].kind == FDRY_KIND_SHARED)
+			continue; /* refused where a graph uses it */
 		err = alloc_add(&l, reader, &l.ledger[i], &externals);
 		l.end = l.ledger[i].addr + l.ledger[i].room;
 	}
@@ -202,7 +204,7 @@ const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t 
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
 
-	return a && addr - a->addr < a->room ? a : NULL;
+	return a && addr - a->addr < a->room && a->kind != FDRY_KIND_SHARED ? a : NULL;
 }
 
 bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes)
@@ -211,7 +213,7 @@ bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t byte
 	uint64_t room;
 
 	for (; a && a < l->ledger + l->n_ledger; a++) {
-		if (addr < a->addr || addr - a->addr >= a->room)
+		if (addr < a->addr || addr - a->addr >= a->room || a->kind == FDRY_KIND_SHARED)
 			return false;
 		room = a->room - (addr - a->addr);
 		if (bytes <= room)
@@ -220,6 +222,13 @@ bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t byte
 		bytes -= room;
 	}
 	return false;
+}
+
+bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr)
+{
+	const struct fdry_alloc *a = alloc_below(l, addr);
+
+	return a && a->kind == FDRY_KIND_SHARED && addr - a->addr < a->room;
 }
 
 /* Was memory between @a and the next live allocation handed out, and freed? */
@@ -234,7 +243,7 @@ bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr)
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
 
-	if (!a || addr - a->addr > a->room)
+	if (!a || addr - a->addr > a->room || a->kind == FDRY_KIND_SHARED)
 		return false;
 	return addr - a->addr < a->room || !freed_behind(l, a);
 }

@@ -44,6 +44,9 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 /* The live allocation that holds the byte at @addr; NULL where there is none. */
 const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr);
 
+/* Whether the byte at @addr is memory that the program mapped twice, shared or imported: live, and in no image. */
+bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr);
+
 /* Whether every one of @bytes bytes at @addr is live. */
 bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes);
 

@@ -59,7 +59,9 @@ int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where
 
 	if (addr < l->base || addr - l->base >= l->size)
 		return outside(s->cap->drv, addr, ret, what);
-	*what = "memory of the region that was freed";
+	*what = fdry_layout_shared(l, addr) ? "memory that the program mapped twice, exported, imported or created before "
+					      "fdry_capture_begin()" :
+					      "memory of the region that was freed";
 	*ret = live ? FDRY_WHERE_REGION : addr < l->used ? FDRY_WHERE_OUTSIDE : FDRY_WHERE_NOTHING;
 	return 0;
 }

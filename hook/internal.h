@@ -20,6 +20,7 @@
 /* cuda.h gives the newest version the plain name; here every name means the symbol of that name. */
 #undef cuGetProcAddress
 #undef cuMemAlloc
+#undef cuMemAllocPitch
 #undef cuMemFree
 #undef cuMemGetAddressRange
 #undef cuStreamBeginCapture
@@ -108,6 +109,18 @@ int fdry_steer_free(CUdeviceptr addr);
 /* The allocation that holds @addr; FDRY_E_NOKEY where @addr is ours but in none. */
 int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret);
 
+/* Take hold of the region that new memory for the current context comes from, or of the one that @addr lies in:
+ * 0, FDRY_FOREIGN or an error. Held until fdry_steer_put(), by which nothing of the region's may be freed. */
+int fdry_steer_current(struct fdry_region **ret);
+int fdry_steer_holder(CUdeviceptr addr, struct fdry_region **ret);
+/* @freed: something was, and the region may have ended with it. */
+void fdry_steer_put(bool freed);
+/* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */
+unsigned int fdry_steer_flags(void);
+/* What the driver would answer: @err is that of an allocation, or of a free. */
+CUresult fdry_steer_alloc_result(int err);
+CUresult fdry_steer_free_result(int err);
+
 /* The last capture in progress has ended: what was freed meanwhile can go. */
 void fdry_steer_captured(void);
 
@@ -120,6 +133,13 @@ int fdry_hook_region_free_preallocated(void);
 int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
+
+/* pool.c: which pools the region stands in for, and what they hold */
+
+/* Does memory from @pool (NULL: the current one, which it then gets) on @dev come from the region? */
+bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool);
+/* An allocation of @size bytes from @pool was made, or freed where it is negative. */
+void fdry_pool_count(CUmemoryPool pool, int64_t size);
 
 /* code.c: device code as bytes */
 

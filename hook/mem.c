@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mem.c - cuMemAlloc, cuMemFree and what is asked about their addresses.
+ * mem.c - cuMemAlloc, cuMemFree and their like.
  *
  * What does not concern a region goes to the driver untouched. Questions about a region's
  * address are answered per allocation, as if the driver had made it: to the driver it is
@@ -8,9 +8,12 @@
  */
 #include "hook/internal.h"
 
-/* An allocation from the region failed. */
-static CUresult alloc_result(int err)
+#include "arch/log.h"
+
+CUresult fdry_steer_alloc_result(int err)
 {
+	if (!err)
+		return CUDA_SUCCESS;
 	return err == -FDRY_E_INVAL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -23,7 +26,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
 	err = fdry_steer_alloc(size, UINT64_MAX, ret);
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAlloc_v2)(ret, size);
-	return err ? alloc_result(err) : CUDA_SUCCESS;
+	return fdry_steer_alloc_result(err);
 }
 
 CUresult cuMemAlloc(unsigned int *ret, unsigned int size)
@@ -34,12 +37,12 @@ CUresult cuMemAlloc(unsigned int *ret, unsigned int size)
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAlloc)(ret, size);
 	if (err)
-		return alloc_result(err);
+		return fdry_steer_alloc_result(err);
 	*ret = (unsigned int)addr;
 	return CUDA_SUCCESS;
 }
 
-static CUresult free_result(int err)
+CUresult fdry_steer_free_result(int err)
 {
 	if (!err)
 		return CUDA_SUCCESS;
@@ -50,20 +53,85 @@ CUresult cuMemFree_v2(CUdeviceptr addr)
 {
 	int err = fdry_steer_free(addr);
 
-	return err == FDRY_FOREIGN ? fdry_real(cuMemFree_v2)(addr) : free_result(err);
+	return err == FDRY_FOREIGN ? fdry_real(cuMemFree_v2)(addr) : fdry_steer_free_result(err);
 }
 
 CUresult cuMemFree(unsigned int addr)
 {
 	int err = fdry_steer_free(addr);
 
-	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : free_result(err);
+	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : fdry_steer_free_result(err);
+}
+
+/* Rows begin at multiples of this: what the driver gives, and textures want. */
+#define PITCH 512u
+
+static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	return ret && pitch && width && height && width <= SIZE_MAX / 2 && height <= SIZE_MAX / 2 / width / 2 &&
+	       (element == 4 || element == 8 || element == 16);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+	size_t row = (width + PITCH - 1) / PITCH * PITCH;
+	int err;
+
+	/* The driver says what is wrong with the rest. */
+	if (!pitch_ok(ret, pitch, width, height, element))
+		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
+	err = fdry_steer_alloc(row * height, UINT64_MAX, ret);
+	if (err == FDRY_FOREIGN)
+		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
+	if (!err)
+		*pitch = row;
+	return fdry_steer_alloc_result(err);
+}
+
+CUresult cuMemAllocPitch(unsigned int *ret, unsigned int *pitch, unsigned int width, unsigned int height,
+			 unsigned int element)
+{
+	CUdeviceptr addr;
+	int err = ret && pitch ? fdry_steer_alloc(1, UINT32_MAX, &addr) : FDRY_FOREIGN;
+
+	/* No region has addresses that short. */
+	return err == FDRY_FOREIGN ? fdry_real(cuMemAllocPitch)(ret, pitch, width, height, element) :
+				     fdry_steer_alloc_result(err);
+}
+
+/* A handle of this kind is made for memory of cuMemAlloc alone, which a region's is not to the driver. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
+{
+	struct fdry_region *r;
+	int err = fdry_steer_holder(addr, &r);
+
+	if (err == FDRY_FOREIGN)
+		return fdry_real(cuIpcGetMemHandle)(ret, addr);
+	fdry_steer_put(false);
+	fdry_fail(FDRY_E_STATE, "cuIpcGetMemHandle: the memory at %#llx is the capture's and cannot be shared with another "
+		  "process; allocate what is shared while the capture is paused", addr);
+	fdry_warn("stand-in: %s", fdry_last_error());
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* What the program has mapped itself the driver knows better. */
+static int find_own(CUdeviceptr addr, struct fdry_alloc *ret)
+{
+	struct fdry_alloc a;
+	int err = fdry_steer_find(addr, &a);
+
+	if (err)
+		return err;
+	if (a.kind == FDRY_KIND_MAP || a.kind == FDRY_KIND_SHARED)
+		return FDRY_FOREIGN;
+	*ret = a;
+	return 0;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr addr)
 {
 	struct fdry_alloc a;
-	int err = fdry_steer_find(addr, &a);
+	int err = find_own(addr, &a);
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemGetAddressRange_v2)(base, size, addr);
@@ -79,7 +147,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 CUresult cuMemGetAddressRange(unsigned int *base, unsigned int *size, unsigned int addr)
 {
 	struct fdry_alloc a;
-	int err = fdry_steer_find(addr, &a);
+	int err = find_own(addr, &a);
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemGetAddressRange)(base, size, addr);
@@ -92,47 +160,3 @@ CUresult cuMemGetAddressRange(unsigned int *base, unsigned int *size, unsigned i
 	return CUDA_SUCCESS;
 }
 
-static bool is_range(CUpointer_attribute attr)
-{
-	return attr == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attr == CU_POINTER_ATTRIBUTE_RANGE_SIZE;
-}
-
-static void put_range(const struct fdry_alloc *a, CUpointer_attribute attr, void *ret)
-{
-	if (attr == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
-		*(CUdeviceptr *)ret = a->addr;
-	else
-		*(size_t *)ret = a->size;
-}
-
-CUresult cuPointerGetAttribute(void *ret, CUpointer_attribute attr, CUdeviceptr addr)
-{
-	CUresult res = fdry_real(cuPointerGetAttribute)(ret, attr, addr);
-	struct fdry_alloc a;
-	int err;
-
-	if (res || !is_range(attr))
-		return res;
-	err = fdry_steer_find(addr, &a);
-	if (err == FDRY_FOREIGN)
-		return res;
-	if (err)
-		return CUDA_ERROR_INVALID_VALUE;
-	put_range(&a, attr, ret);
-	return res;
-}
-
-CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **ret, CUdeviceptr addr)
-{
-	CUresult res = fdry_real(cuPointerGetAttributes)(n, attrs, ret, addr);
-	struct fdry_alloc a = { 0 }; /* between allocations: 0, as the driver answers for what it does not know */
-	unsigned int i;
-
-	for (i = 0; !res && i < n; i++)
-		if (is_range(attrs[i])) {
-			if (fdry_steer_find(addr, &a) == FDRY_FOREIGN)
-				break;
-			put_range(&a, attrs[i], ret[i]);
-		}
-	return res;
-}

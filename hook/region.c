@@ -25,13 +25,12 @@ struct place {
 	CUdeviceptr base;
 	uint64_t size;
 	CUdevice dev;
-	uint64_t live; /* allocations, atomic */
 };
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct place places[PLACES_MAX];
 static unsigned int used;      /* places in use, atomic */
-static struct place *current;  /* the region that gives addresses, if not paused */
+static struct place *current; /* the region that gives addresses, if not paused */
 static bool paused;
 
 static bool idle(void)
@@ -44,7 +43,8 @@ static struct place *place_of(CUdeviceptr addr)
 	int i;
 
 	for (i = 0; i < PLACES_MAX; i++)
-		if (places[i].region && addr >= places[i].base && addr - places[i].base < places[i].size)
+		if (places[i].region && addr >= places[i].base &&
+		    addr - places[i].base < fdry_region_size(places[i].region))
 			return &places[i];
 	return NULL;
 }
@@ -74,7 +74,7 @@ static int gives(void)
 	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
 
-static unsigned int capture_flags(void)
+unsigned int fdry_steer_flags(void)
 {
 	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
 }
@@ -90,10 +90,7 @@ static int alloc_locked(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (current->base + current->size - 1 > limit)
 		return fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
 				 "at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
-	err = fdry_region_alloc(current->region, size, capture_flags(), ret);
-	if (!err)
-		__atomic_fetch_add(&current->live, 1, __ATOMIC_RELAXED);
-	return err;
+	return fdry_region_alloc(current->region, size, fdry_steer_flags(), ret);
 }
 
 int fdry_steer_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
@@ -115,7 +112,7 @@ static void release_ended(void)
 
 	pthread_rwlock_wrlock(&lock);
 	for (i = 0; i < PLACES_MAX && !fdry_capture_count(); i++)
-		if (places[i].region && &places[i] != current && !places[i].live)
+		if (places[i].region && &places[i] != current && fdry_region_unused(places[i].region))
 			place_free(&places[i]);
 	pthread_rwlock_unlock(&lock);
 }
@@ -136,23 +133,59 @@ void fdry_steer_captured(void)
 		fdry_warn("stand-in: %s", fdry_last_error()); /* it is tried again with the next free */
 }
 
-int fdry_steer_free(CUdeviceptr addr)
+int fdry_steer_current(struct fdry_region **ret)
 {
-	int err = FDRY_FOREIGN;
-	bool last = false;
+	int err;
+
+	if (idle())
+		return FDRY_FOREIGN;
+	pthread_rwlock_rdlock(&lock);
+	err = gives();
+	if (err)
+		pthread_rwlock_unlock(&lock);
+	else
+		*ret = current->region;
+	return err;
+}
+
+int fdry_steer_holder(CUdeviceptr addr, struct fdry_region **ret)
+{
 	struct place *p;
 
 	if (idle())
 		return FDRY_FOREIGN;
 	pthread_rwlock_rdlock(&lock);
 	p = place_of(addr);
-	if (p)
-		err = fdry_region_dealloc(p->region, addr, capture_flags());
-	if (!err)
-		last = !__atomic_sub_fetch(&p->live, 1, __ATOMIC_RELAXED) && p != current;
+	if (!p) {
+		pthread_rwlock_unlock(&lock);
+		return FDRY_FOREIGN;
+	}
+	*ret = p->region;
+	return 0;
+}
+
+void fdry_steer_put(bool freed)
+{
+	bool ended = freed && (!current || __atomic_load_n(&used, __ATOMIC_RELAXED) > 1);
+
 	pthread_rwlock_unlock(&lock);
-	if (last)
+	if (ended)
 		release_ended();
+}
+
+int fdry_steer_free(CUdeviceptr addr)
+{
+	struct fdry_alloc a = { 0 };
+	struct fdry_region *r;
+	int err = fdry_steer_holder(addr, &r);
+
+	if (err)
+		return err;
+	fdry_region_find(r, addr, &a);
+	err = fdry_region_dealloc(r, addr, fdry_steer_flags());
+	if (!err && a.kind == FDRY_KIND_POOL && !a.capturing)
+		fdry_pool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
+	fdry_steer_put(!err);
 	return err;
 }
 
@@ -308,7 +341,7 @@ int fdry_hook_region_free_preallocated(void)
 {
 	int err = current_get();
 
-	return err ? err : current_put(fdry_region_free_preallocated(current->region, capture_flags()));
+	return err ? err : current_put(fdry_region_free_preallocated(current->region, fdry_steer_flags()));
 }
 
 int fdry_hook_region_offset(uint64_t *ret)
@@ -337,7 +370,7 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 	err = fdry_region_ledger(current->region, ret, count);
 	if (!err) {
 		*base = current->base;
-		*size = current->size;
+		*size = fdry_region_size(current->region);
 	}
 	return current_put(err);
 }

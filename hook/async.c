@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * async.c - cuMemAllocAsync, cuMemFreeAsync: memory in the order of a stream.
+ *
+ * The region hands addresses out and takes them back at the call; that order is kept
+ * rests on its rule for what may be used again (mm/pool.h). In a stream that captures the
+ * driver would make nodes that allocate at every launch. From the region the graph gets
+ * memory of its own instead, at the same addresses in every process, and no node.
+ */
+#include "hook/internal.h"
+
+/* Which stream this is and what it captures, in numbers that are never used again. */
+static CUresult stream_of(CUstream stream, struct fdry_async *a)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	unsigned long long id = 0;
+	cuuint64_t capture = 0;
+	CUresult res = fdry_real(cuStreamGetId)(stream, &id);
+
+	if (res && res != CUDA_ERROR_NOT_FOUND)
+		return res;
+	a->stream = res ? 0 : id + 1;
+	a->flags = fdry_steer_flags();
+	if (!a->flags)
+		return CUDA_SUCCESS;
+	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL, NULL);
+	if (!res && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (!res && status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
+		a->graph = capture + 1;
+	return res;
+}
+
+static bool is_elsewhere(CUstream stream, CUdevice dev)
+{
+	CUdevice of = dev;
+	CUcontext ctx;
+
+	if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+	    fdry_real(cuStreamGetCtx)(stream, &ctx) || fdry_real(cuCtxPushCurrent_v2)(ctx))
+		return false;
+	fdry_real(cuCtxGetDevice)(&of);
+	fdry_real(cuCtxPopCurrent_v2)(&ctx);
+	return of != dev;
+}
+
+/* Does a stream belong to another device than the current context? */
+static bool is_foreign(CUstream stream, CUdevice dev)
+{
+	static int devices; /* 0: not asked yet */
+	int n = __atomic_load_n(&devices, __ATOMIC_RELAXED);
+
+	if (!n && !fdry_real(cuDeviceGetCount)(&n))
+		__atomic_store_n(&devices, n, __ATOMIC_RELAXED);
+	return n > 1 && is_elsewhere(stream, dev);
+}
+
+static CUresult alloc_from(struct fdry_region *r, struct fdry_async *a, CUstream stream, CUdeviceptr *ret)
+{
+	CUresult res = stream_of(stream, a);
+	int err;
+
+	if (res)
+		return res;
+	err = fdry_region_alloc_async(r, a, ret);
+	if (!err && !a->graph)
+		fdry_pool_count((CUmemoryPool)(uintptr_t)a->owner, (int64_t)a->size);
+	return fdry_steer_alloc_result(err);
+}
+
+/* False: the driver is to be asked. */
+static bool alloc(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream, CUresult *res)
+{
+	struct fdry_async a = { .size = size };
+	struct fdry_region *r;
+	int err = ret && size ? fdry_steer_current(&r) : FDRY_FOREIGN;
+	bool ours;
+
+	if (err == FDRY_FOREIGN)
+		return false;
+	*res = fdry_steer_alloc_result(err);
+	if (err)
+		return true;
+	ours = !is_foreign(stream, fdry_region_device(r)) && fdry_pool_steered(fdry_region_device(r), &pool);
+	a.owner = (uintptr_t)pool;
+	if (ours)
+		*res = alloc_from(r, &a, stream, ret);
+	fdry_steer_put(false);
+	return ours;
+}
+
+/* False: the driver is to be asked. */
+static bool release(CUdeviceptr addr, CUstream stream, CUresult *res)
+{
+	struct fdry_async by = { 0 };
+	struct fdry_alloc gone;
+	struct fdry_region *r;
+	int err = 0;
+
+	if (fdry_steer_holder(addr, &r))
+		return false;
+	*res = stream_of(stream, &by);
+	if (!*res) {
+		err = fdry_region_free_async(r, addr, &by, &gone);
+		*res = fdry_steer_free_result(err);
+	}
+	if (!*res && gone.kind == FDRY_KIND_POOL && !gone.capturing)
+		fdry_pool_count((CUmemoryPool)(uintptr_t)gone.owner, -(int64_t)gone.size);
+	fdry_steer_put(!*res);
+	return true;
+}
+
+/* Stream 0 in the variants for the per-thread default stream. */
+static CUstream per_thread(CUstream stream)
+{
+	return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
+{
+	CUresult res;
+
+	return alloc(ret, size, NULL, stream, &res) ? res : fdry_real(cuMemAllocAsync)(ret, size, stream);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ret, size_t size, CUstream stream)
+{
+	CUresult res;
+
+	return alloc(ret, size, NULL, per_thread(stream), &res) ? res : fdry_real(cuMemAllocAsync_ptsz)(ret, size, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	CUresult res;
+
+	return pool && alloc(ret, size, pool, stream, &res) ? res :
+	       fdry_real(cuMemAllocFromPoolAsync)(ret, size, pool, stream);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
+{
+	CUresult res;
+
+	return pool && alloc(ret, size, pool, per_thread(stream), &res) ? res :
+	       fdry_real(cuMemAllocFromPoolAsync_ptsz)(ret, size, pool, stream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr addr, CUstream stream)
+{
+	CUresult res;
+
+	return release(addr, stream, &res) ? res : fdry_real(cuMemFreeAsync)(addr, stream);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
+{
+	CUresult res;
+
+	return release(addr, per_thread(stream), &res) ? res : fdry_real(cuMemFreeAsync_ptsz)(addr, stream);
+}

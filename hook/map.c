@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * map.c - addresses that the program reserves, and memory that it maps there itself.
+ *
+ * Addresses come from the region, unless the program asks for certain ones; memory stays
+ * the program's, at the driver. What is mapped for the first time is filled when it is
+ * made accessible, as all new memory of a region is. Memory that an image cannot hold is
+ * told apart: mapped twice, handed to another process, or made before the region began
+ * or by somebody else, in short: whatever is not mapped once from a handle that was
+ * seen to be created here.
+ *
+ * Locking: a lock around handles and mappings, taken before the regions'. In a forked
+ * child everything is left to the driver.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+#include "mm/range.h"
+
+#define BUCKETS 1024u
+
+/* Physical memory that was created while the region gave memory. */
+struct phys {
+	struct phys *next;
+	CUmemGenericAllocationHandle handle;
+	unsigned int handles; /* that the program holds */
+	unsigned int maps;    /* mappings now */
+	bool used;            /* was mapped before */
+	bool shared;          /* seen in two places, or by another process */
+};
+
+struct mapping {
+	struct fdry_range range; /* first */
+	struct phys *phys;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct phys *table[BUCKETS];
+static struct fdry_ranges mappings; /* of memory in the table */
+
+static struct phys **bucket(CUmemGenericAllocationHandle handle)
+{
+	return &table[(handle ^ handle >> 10 ^ handle >> 20) % BUCKETS];
+}
+
+static struct phys *phys_of(CUmemGenericAllocationHandle handle)
+{
+	struct phys *p = *bucket(handle);
+
+	while (p && (p->handle != handle || !p->handles))
+		p = p->next;
+	return p;
+}
+
+static void phys_note(CUmemGenericAllocationHandle handle)
+{
+	struct phys *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return; /* it counts as unknown then, and no image takes it */
+	p->handle = handle;
+	p->handles = 1;
+	p->next = *bucket(handle);
+	*bucket(handle) = p;
+}
+
+static void phys_put(struct phys *p)
+{
+	struct phys **link = bucket(p->handle);
+
+	if (p->handles || p->maps)
+		return;
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+	free(p);
+}
+
+/* --- addresses --- */
+
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+{
+	struct fdry_region *r;
+	int err = ret && !hint && !flags ? fdry_steer_current(&r) : FDRY_FOREIGN;
+
+	if (err == FDRY_FOREIGN)
+		return fdry_real(cuMemAddressReserve)(ret, size, align, hint, flags);
+	if (err)
+		return fdry_steer_alloc_result(err);
+	err = fdry_region_reserve(r, size, align, ret);
+	fdry_steer_put(false);
+	return fdry_steer_alloc_result(err);
+}
+
+CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
+{
+	struct fdry_region *r;
+	int err = fdry_steer_holder(addr, &r);
+
+	if (err == FDRY_FOREIGN)
+		return fdry_real(cuMemAddressFree)(addr, size);
+	err = fdry_region_unreserve(r, addr, size);
+	fdry_steer_put(!err);
+	return fdry_steer_free_result(err);
+}
+
+/* --- handles --- */
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
+		     unsigned long long flags)
+{
+	CUresult res = fdry_real(cuMemCreate)(ret, size, prop, flags);
+	struct fdry_region *r;
+	bool ours;
+
+	if (res || fdry_steer_current(&r))
+		return res;
+	ours = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == fdry_region_device(r);
+	fdry_steer_put(false);
+	if (!ours)
+		return res;
+	pthread_mutex_lock(&lock);
+	phys_note(*ret);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	struct phys *p;
+	CUresult res;
+
+	if (fdry_find_forked())
+		return fdry_real(cuMemRelease)(handle);
+	pthread_mutex_lock(&lock); /* before the driver gives the handle to somebody else */
+	res = fdry_real(cuMemRelease)(handle);
+	p = res ? NULL : phys_of(handle);
+	if (p) {
+		p->handles--;
+		phys_put(p);
+	}
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+static struct mapping *mapping_at(CUdeviceptr addr)
+{
+	struct fdry_range *n = fdry_ranges_floor(&mappings, addr);
+
+	return n && n->end > addr ? (struct mapping *)n : NULL;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *addr)
+{
+	CUresult res = fdry_real(cuMemRetainAllocationHandle)(ret, addr);
+	struct mapping *m;
+
+	if (res || fdry_find_forked())
+		return res;
+	pthread_mutex_lock(&lock);
+	m = mapping_at((uintptr_t)addr);
+	if (m && m->phys->handle == *ret)
+		m->phys->handles++;
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+/* No image can hold what lies behind @p any more, wherever it is mapped. */
+static void phys_share(struct phys *p)
+{
+	struct fdry_region *r;
+	struct fdry_range *n;
+
+	p->shared = true;
+	fdry_ranges_each(n, &mappings, 0, UINT64_MAX)
+		if (((struct mapping *)n)->phys == p && !fdry_steer_holder(n->start, &r)) {
+			fdry_region_share(r, n->start);
+			fdry_steer_put(false);
+		}
+}
+
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+				      unsigned long long flags)
+{
+	CUresult res = fdry_real(cuMemExportToShareableHandle)(ret, handle, type, flags);
+	struct phys *p;
+
+	if (res || fdry_find_forked())
+		return res;
+	pthread_mutex_lock(&lock);
+	p = phys_of(handle);
+	if (p)
+		phys_share(p);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+/* --- mappings --- */
+
+/* Note that @p is mapped; lock held. Memory that cannot be noted counts as shared. */
+static void mapping_note(struct phys *p, CUdeviceptr addr, size_t size)
+{
+	struct mapping *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		phys_share(p);
+		return;
+	}
+	m->range.start = addr;
+	m->range.end = addr + size;
+	m->phys = p;
+	fdry_ranges_add(&mappings, &m->range);
+	p->used = true;
+	p->maps++;
+	if (p->maps > 1 || p->shared)
+		phys_share(p);
+}
+
+/* In the region @r; lock held. */
+static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, size_t offset,
+		       CUmemGenericAllocationHandle handle)
+{
+	struct phys *p = phys_of(handle);
+	CUresult res;
+	int err;
+
+	/* First, since it is the one that can be undone; to the driver the whole region is one reservation. */
+	err = fdry_region_map(r, addr, size, p && !p->used, fdry_steer_flags());
+	if (err)
+		return fdry_steer_free_result(err);
+	res = fdry_real(cuMemMap)(addr, size, offset, handle, 0);
+	if (res) {
+		fdry_region_unmap(r, addr, size);
+		return res;
+	}
+	if (p)
+		mapping_note(p, addr, size);
+	else
+		fdry_region_share(r, addr);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
+{
+	struct fdry_region *r;
+	struct phys *p;
+	CUresult res;
+	int err;
+
+	if (flags || fdry_find_forked())
+		return fdry_real(cuMemMap)(addr, size, offset, handle, flags);
+	pthread_mutex_lock(&lock);
+	err = fdry_steer_holder(addr, &r);
+	if (!err) {
+		res = map_in(r, addr, size, offset, handle);
+		fdry_steer_put(false);
+	} else {
+		res = fdry_real(cuMemMap)(addr, size, offset, handle, flags);
+		p = res ? NULL : phys_of(handle);
+		if (p)
+			mapping_note(p, addr, size);
+	}
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+static bool is_writable(const struct fdry_region *r, const CUmemAccessDesc *desc, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc[i].location.id == fdry_region_device(r) &&
+		    desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			return true;
+	return false;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *desc, size_t count)
+{
+	CUresult res = fdry_real(cuMemSetAccess)(addr, size, desc, count);
+	struct fdry_region *r;
+	int err = 0;
+
+	if (res || fdry_steer_holder(addr, &r))
+		return res;
+	if (is_writable(r, desc, count))
+		err = fdry_region_fill(r, addr, size);
+	fdry_steer_put(false);
+	if (err)
+		fdry_warn("stand-in: cuMemSetAccess: %s", fdry_last_error());
+	return fdry_steer_alloc_result(err);
+}
+
+static void mappings_drop(CUdeviceptr addr, size_t size)
+{
+	struct fdry_range *n;
+
+	while ((n = fdry_ranges_from(&mappings, addr)) && n->start < addr + size) {
+		struct mapping *m = (struct mapping *)n;
+
+		fdry_ranges_del(&mappings, n);
+		m->phys->maps--;
+		phys_put(m->phys);
+		free(m);
+	}
+}
+
+CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
+{
+	struct fdry_region *r;
+	CUresult res;
+
+	if (fdry_find_forked())
+		return fdry_real(cuMemUnmap)(addr, size);
+	pthread_mutex_lock(&lock); /* before the address can be mapped again */
+	res = fdry_real(cuMemUnmap)(addr, size);
+	if (!res) {
+		mappings_drop(addr, size);
+		if (!fdry_steer_holder(addr, &r)) {
+			fdry_region_unmap(r, addr, size);
+			fdry_steer_put(true);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return res;
+}

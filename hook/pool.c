@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pool.c - which memory pools the region stands in for, and what is asked about them.
+ *
+ * The region stands in for a device's default pool and for pools that a program creates
+ * for device memory of its own. The driver's pools stay, empty, and keep what is set of
+ * them; what the program has from the region is added to their figures. Pools that can be
+ * shared with other processes, have a limit, or hold something else stay native.
+ *
+ * Locking: a lock around the list. In a forked child nothing of this is used.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+
+struct pool {
+	struct pool *next;
+	CUmemoryPool pool;
+	CUdevice dev;
+	uint64_t used, used_high; /* bytes of the region */
+	uint64_t reserved_high;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool *pools; /* those that the region stands in for */
+static bool chosen;        /* the program has chosen a device's pool: ask which it is */
+
+static struct pool *pool_of(CUmemoryPool pool)
+{
+	struct pool *p = pools;
+
+	while (p && p->pool != pool)
+		p = p->next;
+	return p;
+}
+
+static void pool_note(CUmemoryPool pool, CUdevice dev)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+
+	if (!p)
+		return; /* it stays native */
+	p->pool = pool;
+	p->dev = dev;
+	p->next = pools;
+	pools = p;
+}
+
+/* The default pool of a device, which the list has from then on. */
+static CUmemoryPool default_pool(CUdevice dev)
+{
+	CUmemoryPool pool;
+
+	if (fdry_real(cuDeviceGetDefaultMemPool)(&pool, dev))
+		return NULL;
+	if (!pool_of(pool))
+		pool_note(pool, dev);
+	return pool;
+}
+
+/* What cuMemAllocAsync takes memory from on @dev. */
+static CUmemoryPool current_pool(CUdevice dev)
+{
+	static CUmemoryPool first; /* of the device that asked first: there is seldom another */
+	static CUdevice first_dev;
+	CUmemoryPool pool;
+
+	if (chosen)
+		return fdry_real(cuDeviceGetMemPool)(&pool, dev) ? NULL : pool;
+	if (!first) {
+		first = default_pool(dev);
+		first_dev = dev;
+	}
+	return first_dev == dev ? first : default_pool(dev);
+}
+
+bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool)
+{
+	struct pool *p;
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	if (!*pool)
+		*pool = current_pool(dev);
+	else if (!pool_of(*pool))
+		default_pool(dev); /* it may be that, and nobody has asked before */
+	p = *pool ? pool_of(*pool) : NULL;
+	is = p && p->dev == dev;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+void fdry_pool_count(CUmemoryPool pool, int64_t size)
+{
+	struct pool *p;
+
+	pthread_mutex_lock(&lock);
+	p = pool_of(pool);
+	if (p) {
+		p->used += (uint64_t)size;
+		if (p->used > p->used_high)
+			p->used_high = p->used;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_plain(const CUmemPoolProps *props)
+{
+	return props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && props->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+	       props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !props->maxSize;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
+{
+	CUresult res = fdry_real(cuMemPoolCreate)(ret, props);
+
+	if (res || fdry_find_forked() || !is_plain(props))
+		return res;
+	pthread_mutex_lock(&lock);
+	pool_note(*ret, props->location.id);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+	CUresult res = fdry_real(cuMemPoolDestroy)(pool);
+	struct pool **link, *p;
+
+	if (res || fdry_find_forked())
+		return res;
+	pthread_mutex_lock(&lock);
+	for (link = &pools; (p = *link); link = &p->next)
+		if (p->pool == pool) {
+			*link = p->next;
+			free(p);
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+	__atomic_store_n(&chosen, true, __ATOMIC_RELAXED);
+	return fdry_real(cuDeviceSetMemPool)(dev, pool);
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	__atomic_store_n(&chosen, true, __ATOMIC_RELAXED);
+	return fdry_real(cuMemSetMemPool)(location, type, pool);
+}
+
+/* The driver trims without waiting, what it knows to be free; the region has to wait to know. */
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+	CUresult res = fdry_real(cuMemPoolTrimTo)(pool, keep);
+	struct fdry_region *r;
+
+	if (res || !pool || fdry_capture_count() || fdry_steer_current(&r))
+		return res;
+	if (fdry_pool_steered(fdry_region_device(r), &pool) && fdry_region_trim_pool(r, keep))
+		fdry_warn("stand-in: cuMemPoolTrimTo: %s", fdry_last_error());
+	fdry_steer_put(false);
+	return res;
+}
+
+/* Bytes that the region holds for pools; those of its slabs are the one pool's that asks. */
+static uint64_t slab_bytes(void)
+{
+	struct fdry_region_stats stats;
+	struct fdry_region *r;
+
+	if (fdry_steer_current(&r))
+		return 0;
+	fdry_region_stats(r, &stats);
+	fdry_steer_put(false);
+	return stats.slab_bytes;
+}
+
+static uint64_t region_figure(struct pool *p, CUmemPool_attribute attr, uint64_t slabs)
+{
+	uint64_t reserved = slabs > p->used ? slabs : p->used;
+
+	if (reserved > p->reserved_high)
+		p->reserved_high = reserved;
+	switch (attr) {
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		return reserved;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		return p->reserved_high > p->used_high ? p->reserved_high : p->used_high;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		return p->used;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		return p->used_high;
+	default:
+		return 0;
+	}
+}
+
+static bool is_figure(CUmemPool_attribute attr)
+{
+	return attr >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT && attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	CUresult res = fdry_real(cuMemPoolGetAttribute)(pool, attr, value);
+	struct pool *p;
+	uint64_t slabs;
+
+	if (res || !is_figure(attr) || fdry_find_forked())
+		return res;
+	slabs = slab_bytes();
+	pthread_mutex_lock(&lock);
+	p = pool_of(pool);
+	if (p)
+		*(cuuint64_t *)value += region_figure(p, attr, slabs);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+/* The only value that the driver takes for a high mark is 0: begin again. */
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+	CUresult res = fdry_real(cuMemPoolSetAttribute)(pool, attr, value);
+	struct pool *p;
+
+	if (res || !is_figure(attr) || fdry_find_forked())
+		return res;
+	pthread_mutex_lock(&lock);
+	p = pool_of(pool);
+	if (p && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		p->used_high = p->used;
+	else if (p)
+		p->reserved_high = 0;
+	pthread_mutex_unlock(&lock);
+	return res;
+}
