@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where PyTorch's memory may come from: each of its allocators, captured in one process and
+loaded in another, which has the default one.
+
+Its own caching allocator; expandable segments (addresses reserved, memory mapped); the
+backend cudaMallocAsync (memory in the order of a stream). Outputs must be what eager
+PyTorch computes, bit for bit, and two captures must give the same image.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "api", "python"))
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
+                                                      "libfoundry.so.0"))
+ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+SIZES = (1, 3, 16)
+WIDTH, LAYERS = 512, 6
+
+
+def weights():
+    import torch
+    torch.manual_seed(1)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return [torch.randn(WIDTH, WIDTH, device="cuda") / WIDTH ** 0.5 for _ in range(LAYERS)]
+
+
+def step(layers, x, state):
+    """A few layers with a state that every step changes, and temporaries of many sizes."""
+    import torch
+    for w in layers:
+        h = torch.nn.functional.layer_norm(x, (WIDTH,))
+        h = torch.nn.functional.silu(h @ w)
+        x = x + h * torch.softmax(h, dim=-1)
+    state.mul_(0.5).add_(x.sum(dim=0))
+    return torch.cat([x, state.unsqueeze(0)]), x.argmax(dim=-1)
+
+
+def churn():
+    """What a program does besides: memory of many sizes, freed in another order, on two streams."""
+    import torch
+    side = torch.cuda.Stream()
+    keep = []
+    for i in range(60):
+        t = torch.full(((i * 7919) % 300000 + 1,), float(i), device="cuda")
+        if i % 3:
+            keep.append(t)
+        if i % 10 == 9:
+            with torch.cuda.stream(side):
+                side.wait_stream(torch.cuda.current_stream())
+                u = t * 2
+                t.record_stream(side)
+                keep.append(u)
+            del keep[: len(keep) // 2]
+    torch.cuda.synchronize()
+    del keep
+    torch.cuda.empty_cache()
+
+
+def capture(store, ref):
+    import foundry
+    import torch
+    with foundry.Capture() as cap:
+        layers = weights()
+        churn()
+        x = torch.zeros(max(SIZES), WIDTH, device="cuda")
+        state = torch.zeros(WIDTH, device="cuda")
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for n in SIZES:
+                step(layers, x[:n], state)
+        torch.cuda.synchronize()
+        print(torch.cuda.get_allocator_backend(), os.environ.get("PYTORCH_CUDA_ALLOC_CONF"),
+              "reserved", torch.cuda.memory_reserved(), "allocated", torch.cuda.memory_allocated())
+        assert torch.cuda.memory_allocated() >= LAYERS * WIDTH * WIDTH * 4
+        keep = []
+        for n in SIZES:
+            with cap.graph(n, name=f"step-{n}", stream=stream):
+                out, best = step(layers, x[:n], state)
+            cap.tensor(f"out/{n}", out, use="output")
+            cap.tensor(f"best/{n}", best, use="output")
+            keep.append((out, best))
+        state.zero_()
+        torch.cuda.synchronize()
+        cap.tensor("x", x)
+        cap.tensor("state", state, use="state")
+        sealed = cap.seal(store, ref)
+        print("sealed", sealed.id, sealed.nodes, "nodes", sealed.kernels, "kernels",
+              sealed.content_bytes, "content", sealed.scratch_bytes, "scratch", sealed.zero_bytes, "zero", flush=True)
+
+
+def load(store, ref):
+    import foundry
+    img = foundry.load(ref, store=store, poison=True)
+    import torch
+    layers = weights()
+    x = torch.from_dlpack(img["x"])
+    mine = torch.zeros(WIDTH, device="cuda")
+    for turn in range(4):
+        for n in SIZES:
+            x.copy_(torch.linspace(-2, 3 + turn, x.numel(), device="cuda").reshape(x.shape))
+            out, best = torch.from_dlpack(img[f"out/{n}"]), torch.from_dlpack(img[f"best/{n}"])
+            out.fill_(float("nan"))
+            torch.cuda.synchronize()
+            img.launch(n, torch.cuda.current_stream())
+            want, want_best = step(layers, x[:n].clone(), mine)
+            assert torch.equal(out, want), f"batch {n}, turn {turn}: other numbers"
+            assert torch.equal(best, want_best), f"batch {n}, turn {turn}: another choice"
+            del out, best
+    del x
+    img.close()
+
+
+def run(what, store, ref, conf=""):
+    env = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=conf)
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, store, ref], env=env,
+                          stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="", flush=True)
+    ids = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("sealed ")]
+    return done.returncode == 0, ids
+
+
+def main():
+    try:
+        import torch
+        gpu = torch.cuda.is_available()
+    except ImportError:
+        gpu = False
+    if not gpu:
+        print("SKIP: no GPU, or none with PyTorch")
+        sys.exit(77)
+    results = []
+    with tempfile.TemporaryDirectory() as store:
+        for name, conf in ALLOCATORS.items():
+            first, second = run("capture", store, name, conf), run("capture", store, name, conf)
+            results += [first[0], second[0], run("load", store, name)[0], bool(first[1]) and first[1] == second[1]]
+            print(name, "captured, captured again, loaded, the same image:", results[-4:], flush=True)
+    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, "
+          f"Failures: {results.count(False)}, Errors: 0")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        {"capture": capture, "load": load}[sys.argv[1]](os.path.join(sys.argv[2], "store"), sys.argv[3])
+    else:
+        main()
