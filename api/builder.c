@@ -29,6 +29,23 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_builder *list;
 static pid_t list_pid; /* of the process whose threads they are */
 
+/*
+ * The driver builds under a lock that launches need too, and which it may take again before
+ * a launch that waits gets it: seen on driver 580, 24 graphs of 1,850 nodes built beside a
+ * loop of launches made the worst launch call take 5.7 ms; with a pause after each graph
+ * 1.4 to 1.8 ms, and the whole took less time. Where nobody launches there is none.
+ */
+#define PAUSE_US 300
+
+static void pause_for_launches(struct fdry_image *img, uint64_t *launches)
+{
+	uint64_t now = atomic_load_explicit(&img->launches, memory_order_relaxed);
+
+	if (now != *launches)
+		usleep(PAUSE_US);
+	*launches = now;
+}
+
 /* True: go on with the next. */
 static bool graph_build(struct fdry_image *img, uint32_t i)
 {
@@ -50,6 +67,7 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 static void graphs_build(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;
+	uint64_t launches = 0;
 	uint32_t i;
 
 	if (fdry_image_enter(img, &mode)) {
@@ -57,7 +75,7 @@ static void graphs_build(struct fdry_image *img)
 		return;
 	}
 	for (i = 0; i < img->m.n_graphs && graph_build(img, img->order[i]); i++)
-		;
+		pause_for_launches(img, &launches);
 	fdry_image_leave(img, &mode);
 }
 

@@ -323,6 +323,9 @@ enum fdry_load_flags {
 	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: takes all the device memory
 				    * that they need */
 	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning */
+	FDRY_LOAD_OWN_CONTEXT = 1 << 4, /* kernels and graphs in a context of the image's own: replays are
+				    * faster in a process that has used many streams */
+	FDRY_LOAD_CHECK_OVERLAP = 1 << 5, /* find launches that may overlap; slow, for debugging */
 };
 
 /* The phases of a load, as told a caller who asked for progress. */
@@ -385,8 +388,8 @@ struct fdry_load_opts {
  * @opts: NULL for the defaults
  * @ret: the image, yours until fdry_image_unload()
  *
- * Compares identity first; then maps the image's memory at its own addresses in the
- * device's primary context (which it retains), restores content, and loads kernels.
+ * Compares identity first; then maps the image's memory at its own addresses on the
+ * device, whose primary context it retains, restores content, and loads kernels.
  * Graphs are built at their first launch, by fdry_image_build(), or in the background
  * (FDRY_LOAD_BACKGROUND). A capture that goes on
  * in the process is not disturbed. The device's stack limit is raised where kernels need it.
@@ -464,13 +467,19 @@ int fdry_image_build_stop(struct fdry_image *img);
 /**
  * fdry_image_launch() - Launch a graph.
  * @key: which; FDRY_E_NOKEY where the image has none
- * @stream: a stream of the image's device; NULL is the legacy default stream
+ * @stream: of the primary context of the image's device; NULL is its legacy default stream.
+ *          FDRY_E_INVAL for a stream of another device or context or, as far as the driver tells, one
+ *          that was destroyed; FDRY_E_STATE for one that captures
  *
- * Asynchronous. A graph that is not built is built at once, before what else is to be built
+ * Asynchronous, from any thread. A graph that is not built is built at once, before what else is to be built
  * in the background; where the device has no memory for it (FDRY_E_NODEVMEM) everything else
  * stays usable. Graphs of one image share memory: launches must not overlap, so use one
  * stream, or order several by events. Refused with FDRY_E_UNBOUND while an external
  * tensor was neither written, copied nor declared filled.
+ *
+ * With FDRY_LOAD_CHECK_OVERLAP, or FOUNDRY_DEBUG=overlap, a launch on another stream than the
+ * one before waits for what its stream was given, and is refused (FDRY_E_STATE names both
+ * graphs) where that was not ordered after the launch before.
  */
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
 /* Put every byte of content back as it was sealed, ordered on @stream and complete on

@@ -152,17 +152,6 @@ int fdry_image_filled(struct fdry_image *img, const char *name)
 
 /* --- copies --- */
 
-int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
-{
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	int err = fdry_call(img->drv, cuStreamIsCapturing, stream, &status);
-
-	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
-		err = fdry_fail(FDRY_E_STATE, "the stream captures, and what is complete on return cannot be a part of "
-				"that; use another stream, or end the capture");
-	return err;
-}
-
 enum direction { WRITE, WRITE_ASYNC, READ, COPY };
 
 struct copy {
@@ -262,7 +251,7 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 	if (!err)
 		err = copy_target(img, c, &t);
 	if (!err)
-		err = fdry_image_enter(img, &mode);
+		err = fdry_image_enter_primary(img, &mode);
 	if (err)
 		return err;
 	err = copy_in_context(img, c, &t);
@@ -321,7 +310,7 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
 	int err = fdry_image_check(img);
 
 	if (!err)
-		err = fdry_image_enter(img, &mode);
+		err = fdry_image_enter_primary(img, &mode);
 	if (err)
 		return err;
 	err = fdry_image_stream_check(img, stream);

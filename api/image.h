@@ -3,8 +3,8 @@
  * image.h - a loaded image, as load.c makes it and image.c and launch.c use it.
  *
  * Manifest and graph objects are verified copies that live as long as the image: no
- * store session outlives the load. Memory, kernels and execs belong to the device's
- * primary context. Locking: @turn is had by who builds or restores, @lock guards the set of
+ * store session outlives the load. Memory belongs to the device's primary context,
+ * kernels and execs to that or to one of the image's own. Locking: @turn is had by who builds or restores, @lock guards the set of
  * filled tensors and the report, and is never held for long; what else is here does not
  * change after the load.
  */
@@ -40,7 +40,8 @@ struct fdry_image {
 	bool verify;               /* FDRY_LOAD_VERIFY */
 	const struct fdry_driver *drv;
 	CUdevice device;
-	CUcontext ctx;             /* primary, retained */
+	CUcontext primary;         /* retained; callers' streams belong to it */
+	CUcontext ctx;             /* what kernels and graphs belong to: the primary one, or the image's own */
 	CUstream stream;           /* for content and uploads */
 	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
 	struct fdry_buf bytes;     /* the manifest */
@@ -55,6 +56,9 @@ struct fdry_image {
 	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
 	struct fdry_turn turn;
 	struct fdry_builder *builder; /* NULL: none was started */
+	struct fdry_own *own;      /* NULL: the context is the primary one */
+	struct fdry_overlap *overlap; /* NULL: launches are not checked */
+	_Atomic uint64_t launches;
 	pthread_mutex_t lock;
 	pthread_mutex_t staging_lock;
 	struct fdry_staging *staging; /* NULL until something was written asynchronously */
@@ -74,14 +78,19 @@ struct fdry_image {
 int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 			    struct fdry_mismatch *mismatch, struct fdry_image **ret) __must_check;
 
+/* --- context.c --- */
+
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that loaded it. */
 int fdry_image_check(const struct fdry_image *img) __must_check;
 
-/* As fdry_driver_enter() with the image's context; leave undoes enter. Checks as above. */
+/* As fdry_driver_enter() with the image's context, or with the one that callers' streams belong to; leave undoes
+ * either. */
 int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
+int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
-/* FDRY_E_STATE where @stream captures: what is complete on return cannot be a part of a capture. */
+/* A caller's stream, in the primary context. FDRY_E_INVAL where it belongs to another context or is not alive, as far as
+ * the driver tells; FDRY_E_STATE where it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
 
 /* progress.c: tell the caller who asked for it. No lock or turn of the image is held. */

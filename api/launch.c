@@ -7,6 +7,8 @@
 #include "api/builder.h"
 #include "api/exec.h"
 #include "api/image_host.h"
+#include "api/overlap.h"
+#include "api/own.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {
@@ -64,14 +66,30 @@ static int memory_check(struct fdry_image *img)
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 
-static int exec_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
+/* In the primary context. */
+static int stream_launch(struct fdry_image *img, uint32_t i, CUstream stream)
 {
-	CUstreamCaptureMode mode;
-	int err = fdry_image_enter(img, &mode);
+	CUgraphExec exec = atomic_load(&img->execs[i].exec);
+	int err = fdry_image_stream_check(img, stream);
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuGraphLaunch, exec, stream);
+	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	if (img->own)
+		return fdry_own_launch(img, exec, stream);
+	if (img->overlap)
+		return fdry_overlap_launch(img, i, stream);
+	return fdry_call(img->drv, cuGraphLaunch, exec, stream);
+}
+
+static int graph_launch(struct fdry_image *img, uint32_t i, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter_primary(img, &mode);
+
+	if (err)
+		return err;
+	err = stream_launch(img, i, stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -88,47 +106,51 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
 		err = memory_check(img);
 	if (!err)
 		err = fdry_exec_need(img, i);
-	return err ? err : exec_launch(img, atomic_load(&img->execs[i].exec), stream);
+	return err ? err : graph_launch(img, i, stream);
 }
 
-/* In turn: graphs are neither built nor launched for the first time meanwhile. */
-static int content_restore(struct fdry_image *img, CUstream stream)
+/* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time
+ * meanwhile. */
+static int content_restore(struct fdry_image *img)
 {
 	struct fdry_content c = { .zero = true };
 	struct fdry_get *get;
-	int err;
+	int err = fdry_get_begin(img->store, &get);
 
-	err = fdry_image_stream_check(img, stream);
-	if (!err)
-		err = fdry_get_begin(img->store, &get);
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuStreamSynchronize, stream);
-	if (!err) {
-		atomic_store(&img->torn, true);
-		err = fdry_image_content(img, get, &c);
-		if (!err)
-			err = fdry_image_hosts_content(img, get, &c);
-	}
+	atomic_store(&img->torn, true);
+	err = fdry_image_content(img, get, &c);
+	if (!err)
+		err = fdry_image_hosts_content(img, get, &c);
 	if (!err)
 		atomic_store(&img->torn, false);
 	fdry_get_end(get);
 	return err;
 }
 
-int fdry_image_restore(struct fdry_image *img, CUstream stream)
+static int restore_in_context(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;
-	int err;
+	int err = fdry_image_enter(img, &mode);
 
-	err = fdry_image_check(img);
-	if (!err)
-		err = fdry_image_enter(img, &mode);
+	if (err)
+		return err;
+	err = content_restore(img);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_image_restore(struct fdry_image *img, CUstream stream)
+{
+	int err = fdry_image_check(img);
+
 	if (err)
 		return err;
 	fdry_turn_take(&img->turn);
-	err = content_restore(img, stream);
+	err = fdry_image_synchronize(img, stream);
+	if (!err)
+		err = restore_in_context(img);
 	fdry_turn_leave(&img->turn);
-	fdry_image_leave(img, &mode);
 	return err;
 }

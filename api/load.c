@@ -17,59 +17,19 @@
 
 #include "api/builder.h"
 #include "api/clock.h"
+#include "api/context.h"
 #include "api/exec.h"
 #include "api/identity.h"
 #include "api/image_host.h"
 #include "api/objects.h"
 #include "api/opts.h"
+#include "api/overlap.h"
+#include "api/own.h"
 #include "api/plan.h"
 #include "api/staging.h"
-#include "api/standin.h"
 #include "api/threads.h"
 
 #define POISON 0xA5
-
-int fdry_image_check(const struct fdry_image *img)
-{
-	int err = fdry_need(img);
-
-	if (!err && img->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
-				"use it in the process that loaded it");
-	return err;
-}
-
-int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode)
-{
-	return fdry_driver_enter(img->drv, img->ctx, mode);
-}
-
-void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
-{
-	fdry_driver_leave(img->drv, mode);
-}
-
-/* --- driver and context --- */
-
-static int driver_start(struct fdry_image *img, const struct fdry_load_opts *o)
-{
-	const struct fdry_hook *hook = fdry_standin_peek();
-	const char *path = o->driver;
-	int count, err;
-
-	if (!path && hook)
-		path = hook->real_path(); /* what we do ourselves need not go through the stand-in */
-	err = fdry_driver_open(path, &img->drv);
-	if (!err)
-		err = fdry_call(img->drv, cuDeviceGetCount, &count);
-	if (!err && (o->device < 0 || o->device >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", o->device, count);
-	if (!err)
-		err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
-	if (!err)
-		err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->ctx, img->device);
-	return err;
-}
 
 /* --- manifest and identity --- */
 
@@ -92,34 +52,6 @@ static int identity_check(struct fdry_image *img, const struct fdry_load_opts *o
 
 	err = fdry_identity_of(img->drv, img->device, &here);
 	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts, img->mismatch);
-}
-
-/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it by then. */
-static int limits_raise(struct fdry_image *img)
-{
-	const struct fdry_mf_limit *l = img->m.limits;
-	size_t now;
-	int err;
-
-	if (!img->m.n_limits)
-		return 0;
-	err = fdry_call(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE);
-	if (err || now >= l->value)
-		return err;
-	err = fdry_call(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, (size_t)l->value);
-	if (!err)
-		img->stack_was = now;
-	return err;
-}
-
-/* After a failed load. */
-static void limits_restore(struct fdry_image *img)
-{
-	size_t now;
-
-	if (img->stack_was && !fdry_call_raw(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE) &&
-	    now == img->m.limits->value)
-		(void)fdry_call_raw(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, img->stack_was);
 }
 
 /* --- memory --- */
@@ -194,9 +126,10 @@ struct load {
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
 	double mark;          /* when the phase that is under way began */
+	bool overlap;         /* launches are to be checked */
 };
 
-static int content_load(struct load *l)
+static int content_copy(struct load *l)
 {
 	struct fdry_content c = { .zero = false, .threads = l->opts->threads };
 	struct fdry_get *get;
@@ -213,7 +146,18 @@ static int content_load(struct load *l)
 	return err;
 }
 
-static int memory_in_context(struct load *l)
+static int content_load(struct load *l)
+{
+	double mark = fdry_now_ms();
+	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img) : 0;
+
+	if (!err)
+		err = content_copy(l);
+	l->img->report.content_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
+static int memory_make(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
 	double mark = fdry_now_ms();
@@ -221,29 +165,31 @@ static int memory_in_context(struct load *l)
 
 	if (!err)
 		err = fdry_image_hosts_make(l->img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
-	if (!err && l->opts->flags & FDRY_LOAD_POISON)
-		err = memory_poison(l->img);
 	r->memory_ms += fdry_lap_ms(&mark);
+	if (!err)
+		fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
+	return err;
+}
+
+/* Each enters by itself: what the region leaves behind on the thread where leaving fails is covered up. */
+static int in_context(struct load *l, int (*phase)(struct load *l))
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(l->img, &mode);
+
 	if (err)
 		return err;
-	fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
-	err = content_load(l);
-	r->content_ms = fdry_lap_ms(&mark);
+	err = phase(l);
+	fdry_image_leave(l->img, &mode);
 	return err;
 }
 
 /* Memory and what goes into it, by a thread of their own. */
 static int memory_load(void *arg)
 {
-	struct load *l = arg;
-	CUstreamCaptureMode mode;
-	int err = fdry_image_enter(l->img, &mode);
+	int err = in_context(arg, memory_make);
 
-	if (err)
-		return err;
-	err = memory_in_context(l);
-	fdry_image_leave(l->img, &mode);
-	return err;
+	return err ? err : in_context(arg, content_load);
 }
 
 static int kernels_load(struct load *l)
@@ -272,7 +218,9 @@ static int phases_in_context(struct load *l)
 	if (!err)
 		err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
 	if (!err)
-		err = limits_raise(img);
+		err = fdry_context_limits(img);
+	if (!err && l->overlap && !img->own)
+		err = fdry_overlap_new(img);
 	if (err)
 		return err;
 	fdry_task_start(&memory, "fdry-memory", memory_load, l);
@@ -288,13 +236,18 @@ static int phases(struct load *l)
 	CUstreamCaptureMode mode;
 	int err;
 
-	err = driver_start(img, l->opts);
+	err = fdry_context_start(img, l->opts);
 	img->report.driver_ms = fdry_lap_ms(&l->mark);
 	if (!err)
 		fdry_image_tell(img, FDRY_PHASE_DRIVER, 1, 1);
 	if (!err)
 		err = identity_check(img, l->opts);
 	img->report.manifest_ms += fdry_lap_ms(&l->mark);
+	if (!err && l->opts->flags & FDRY_LOAD_OWN_CONTEXT)
+		err = fdry_context_own(img);
+	if (!err && img->ctx != img->primary)
+		err = fdry_own_new(img);
+	img->report.driver_ms += fdry_lap_ms(&l->mark);
 	if (!err)
 		err = fdry_image_enter(img, &mode);
 	if (err)
@@ -303,7 +256,7 @@ static int phases(struct load *l)
 	if (!err)
 		err = fdry_objects_finish(l->objects);
 	if (err)
-		limits_restore(img);
+		fdry_context_limits_undo(img);
 	fdry_image_leave(img, &mode);
 	return err ? err : externals_count(img);
 }
@@ -332,9 +285,11 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 {
 	struct load l = { .img = img, .opts = o, .mark = fdry_now_ms() };
 	uint32_t i;
-	int err;
+	int err = fdry_overlap_asked(&l.overlap);
 
-	err = fdry_get_begin(img->store, &l.get);
+	l.overlap |= (o->flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
+	if (!err)
+		err = fdry_get_begin(img->store, &l.get);
 	if (err)
 		return err;
 	err = load_in_session(&l, name);
@@ -346,7 +301,8 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 
 static int opts_check(const struct fdry_load_opts *o)
 {
-	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND;
+	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND |
+			       FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_CHECK_OVERLAP;
 
 	if (o->flags & ~known)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library",
@@ -433,11 +389,13 @@ static void device_release(struct fdry_image *img)
 
 	if (fdry_image_enter(img, &mode))
 		return;
-	/* Where no graph was built none was launched: then do without waiting, which breaks captures in the context. */
-	if (img->report.graphs_built)
+	/* Where nothing was launched do without waiting, which breaks captures in the context. */
+	if (atomic_load(&img->launches))
 		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_exec_destroy(img, i);
+	fdry_overlap_free(img);
+	fdry_own_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);
 	fdry_region_free(img->region);
@@ -445,7 +403,7 @@ static void device_release(struct fdry_image *img)
 	if (img->stream)
 		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, img->stream);
 	fdry_image_leave(img, &mode);
-	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
+	fdry_context_end(img);
 }
 
 void fdry_image_unload(struct fdry_image *img)

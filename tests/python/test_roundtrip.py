@@ -164,6 +164,41 @@ class Roundtrip(unittest.TestCase):
         with foundry.Store(self.store) as store:
             self.assertIn("tensor b F32 const", store.describe(ident[:12]))
 
+    def test_in_the_background(self):
+        import foundry
+        child(self.store)
+        heard = []
+        img = foundry.load("adder", store=self.store, background=True, order=[7], threads=2,
+                           progress=lambda *what: heard.append(what))
+        img.wait()
+        self.assertEqual(self.numbers(img, 1.0), [1.0 + 2 * i for i in range(N)])
+        img.build_stop()
+        report = img.report()
+        img.close()
+        self.assertEqual({what[0] for what in heard},
+                         {"manifest", "driver", "memory", "content", "kernels", "objects", "graphs"})
+        self.assertEqual(heard[-1][:3], ("graphs", 1, 1))
+        self.assertGreater(heard[-1][3], 0)
+        self.assertGreater(report.all_ms, 0)
+        with self.assertRaises(foundry.Error) as e:
+            foundry.load("adder", store=self.store, order=[8])
+        self.assertEqual(e.exception.name, "FDRY_E_NOKEY")
+
+    def test_the_other_flags(self):
+        import foundry
+        child(self.store)
+        for flags in ({"own_context": True}, {"check_overlap": True}, {"build": True, "verify": True}):
+            with foundry.load("adder", store=self.store, **flags) as img:
+                self.assertEqual(self.numbers(img, 1.0), [1.0 + 2 * i for i in range(N)])
+
+    def test_python_ends_first(self):
+        child(self.store)
+        done = subprocess.run([sys.executable, "-c", "import foundry, time, sys\n"
+                               "foundry.load('adder', store=sys.argv[1], background=True,\n"
+                               "             progress=lambda *what: time.sleep(0.01))", self.store],
+                              capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_external(self):
         import foundry
         child(self.store, "external")

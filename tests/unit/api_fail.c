@@ -8,6 +8,15 @@
 static const int errors[] = { CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY };
 #define ERRORS 2
 
+/* Ways to load and launch, and what calls fail with then. */
+static const struct { uint32_t flags; int error; } ways[] = {
+	{ FDRY_LOAD_BUILD, CUDA_ERROR_UNKNOWN },
+	{ FDRY_LOAD_BUILD, CUDA_ERROR_OUT_OF_MEMORY },
+	{ FDRY_LOAD_OWN_CONTEXT, CUDA_ERROR_OUT_OF_MEMORY },
+	{ FDRY_LOAD_CHECK_OVERLAP, CUDA_ERROR_UNKNOWN },
+};
+#define WAYS 4
+
 static void fail_at(int n, int error)
 {
 	char spec[32];
@@ -26,9 +35,9 @@ static bool was_reached(void)
 }
 
 /* Load, run, read: all that can fail. The image, or NULL and a sentence. */
-static struct fdry_image *load_and_run(struct fdry_store *s, int *err)
+static struct fdry_image *load_and_run(struct fdry_store *s, uint32_t flags, int *err)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON | flags };
 	struct fdry_image *img = NULL;
 	float v[N];
 
@@ -58,8 +67,8 @@ START_TEST(load_with_every_call_failing)
 	test_sim();
 	before = test_sim_live(NULL);
 	for (n = 1; n < CALLS_MAX; n++) {
-		fail_at(n, errors[_i]);
-		img = load_and_run(s, &err);
+		fail_at(n, ways[_i].error);
+		img = load_and_run(s, ways[_i].flags, &err);
 		if (!was_reached())
 			break;
 		fdry_image_unload(img);
@@ -70,7 +79,8 @@ START_TEST(load_with_every_call_failing)
 			continue;
 		}
 		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
-		ck_assert_msg(err == (_i ? -FDRY_E_NODEVMEM : -FDRY_E_DRIVER), "call %d: %s", n, fdry_last_error());
+		ck_assert_msg(err == (ways[_i].error == CUDA_ERROR_OUT_OF_MEMORY ? -FDRY_E_NODEVMEM : -FDRY_E_DRIVER),
+			      "call %d: %s", n, fdry_last_error());
 		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
 	}
 	ck_assert_int_gt(n, 40);
@@ -121,7 +131,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 100);
-	tcase_add_loop_test(tc, load_with_every_call_failing, 0, ERRORS);
+	tcase_add_loop_test(tc, load_with_every_call_failing, 0, WAYS);
 	tcase_add_loop_test(tc, seal_with_every_call_failing, 0, ERRORS);
 	suite_add_tcase(s, tc);
 	return test_main(s);

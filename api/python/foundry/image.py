@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loading side."""
+import atexit
 import ctypes
 
 from . import _lib
@@ -7,7 +8,7 @@ from ._lib import lib
 from .store import as_store
 from .tensor import Tensor
 
-_VERIFY, _POISON, _BUILD = 1, 2, 4
+_PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "graphs")
 
 
 def _stream(stream):
@@ -29,8 +30,11 @@ class Report:
 class Image:
     """A loaded image; made by foundry.load(). Use it as a context manager, or close() it."""
 
-    def __init__(self, handle, device):
+    def __init__(self, handle, device, opts):
         self._handle = handle
+        self._opts = opts  # whose progress function is called as long as the image lives
+        if opts.tells:
+            _telling.add(self)
         self._exports = 0  # DLPack views that are alive
         self.device = device
 
@@ -104,6 +108,14 @@ class Image:
         """Build and upload graph `key` now, not at its first launch."""
         lib.fdry_image_build(self._handle, key)
 
+    def wait(self):
+        """Wait until all graphs are built, and build what the background left out."""
+        lib.fdry_image_wait(self._handle)
+
+    def build_stop(self):
+        """Build nothing more in the background; what is not built is built at its first launch."""
+        lib.fdry_image_build_stop(self._handle)
+
     def launch(self, key, stream=None):
         """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy default stream."""
         lib.fdry_image_launch(self._handle, key, _stream(stream))
@@ -128,6 +140,7 @@ class Image:
             raise RuntimeError(f"{self._exports} tensor(s) still look at the image's memory; delete them before closing it")
         handle, self._handle = self._handle, _lib.IMAGE()
         lib.fdry_image_unload(handle)
+        _telling.discard(self)
 
     def __enter__(self):
         return self
@@ -136,26 +149,54 @@ class Image:
         self.close()
 
 
-def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0):
-    """The options of load() as the library takes them."""
+# Images that may call into Python from a thread of the library, until they are closed: it must have ended before
+# Python does.
+_telling = set()
+
+
+@atexit.register
+def _quieten():
+    for image in _telling:
+        image.build_stop()
+
+
+def _progress_fn(progress):
+    """A function of the library's kind that calls `progress`, or none."""
+    if progress is None:
+        return _lib.PROGRESS_FN()
+    return _lib.PROGRESS_FN(lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms))
+
+
+def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
+                 progress=None, background=False, own_context=False, check_overlap=False):
+    """The options of load() as the library takes them; the image keeps them."""
     pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
-    flags = (_VERIFY if verify else 0) | (_POISON if poison else 0) | (_BUILD if build else 0)
-    return _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, flags=flags, nfacts=len(pairs),
+    asked = (verify, poison, build, background, own_context, check_overlap)
+    opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(pairs),
+                         flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
                          facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
-                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads)
+                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads,
+                         progress=_progress_fn(progress))
+    opts.tells = progress is not None
+    return opts
 
 
-def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None,
-         order=(), threads=0):
+def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(),
+         threads=0, progress=None, background=False, own_context=False, check_overlap=False):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
     have. verify: hash content even where this boot has done so. poison: fill scratch and
     external memory with 0xA5. build: build every graph now. driver: path of a libcuda. order: keys
     of graphs, the one that will be launched first at the front. threads: how many may work on the
-    load; 0: as many as pay.
+    load; 0: as many as pay. progress: called with (phase, done, total, milliseconds since the load
+    began), also from threads of the library, one call at a time; phases are manifest, driver,
+    memory, content, kernels, objects, graphs. background: build graphs in the background.
+    own_context: kernels and graphs in a context of the image's own. check_overlap: find launches
+    that may overlap.
     """
-    opts = load_options(facts, device, verify, poison, build, driver, order, threads)
+    opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
+                        check_overlap)
     handle, store = _lib.IMAGE(), as_store(store)
     lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
-    return Image(handle, device)
+    return Image(handle, device, opts)

@@ -39,7 +39,7 @@ class Start:
     """
 
     def __init__(self, raw, device, taken):
-        self.image = Image(_lib.IMAGE(raw.image), device) if raw.image else None
+        self.image = Image(_lib.IMAGE(raw.image), device, taken.load) if raw.image else None
         self.captured = bool(raw.captured)
         self.value = taken.value
         self.name, self.id = raw.name.decode(), raw.id.decode()
@@ -58,8 +58,8 @@ class Start:
 class _Taken:
     """The capture function's run: what it returned or raised, and the Capture that it was given."""
 
-    def __init__(self, function, device):
-        self.function, self.device = function, device
+    def __init__(self, function, device, load):
+        self.function, self.device, self.load = function, device, load
         self.capture = self.value = self.raised = None
         self.callback = _lib.CAPTURE_FN(self.run)
 
@@ -106,7 +106,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     load = load_options(facts=facts, device=device, **options)
     place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
                              preallocate=preallocate)
-    taken = _Taken(capture, device)
+    taken = _Taken(capture, device, load)
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
                           ref=seal_as.encode() if seal_as else None, load=ctypes.pointer(load),
                           capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
