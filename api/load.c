@@ -157,6 +157,15 @@ static int content_load(struct load *l)
 	return err;
 }
 
+static int memory_place(struct load *l)
+{
+	double mark = fdry_now_ms();
+	int err = memory_plan(l->img, &l->plan);
+
+	l->img->report.memory_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
 static int memory_make(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
@@ -211,12 +220,9 @@ static int phases_in_context(struct load *l)
 	struct fdry_image *img = l->img;
 	struct fdry_outcome kernels;
 	struct fdry_task memory;
-	double mark = fdry_now_ms();
-	int err = memory_plan(img, &l->plan);
+	int err;
 
-	img->report.memory_ms = fdry_lap_ms(&mark);
-	if (!err)
-		err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
+	err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
 	if (!err)
 		err = fdry_context_limits(img);
 	if (!err && l->overlap && !img->own)
@@ -229,14 +235,11 @@ static int phases_in_context(struct load *l)
 	return err ? err : fdry_outcome_tell(&kernels);
 }
 
-/* In the order in which they began before there were threads, which is also that of errors. */
-static int phases(struct load *l)
+static int driver_start(struct load *l)
 {
 	struct fdry_image *img = l->img;
-	CUstreamCaptureMode mode;
-	int err;
+	int err = fdry_context_start(img, l->opts);
 
-	err = fdry_context_start(img, l->opts);
 	img->report.driver_ms = fdry_lap_ms(&l->mark);
 	if (!err)
 		fdry_image_tell(img, FDRY_PHASE_DRIVER, 1, 1);
@@ -248,6 +251,18 @@ static int phases(struct load *l)
 	if (!err && img->ctx != img->primary)
 		err = fdry_own_new(img);
 	img->report.driver_ms += fdry_lap_ms(&l->mark);
+	return err;
+}
+
+/* In the order in which they began before there were threads, which is also that of errors. */
+static int phases(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	CUstreamCaptureMode mode;
+	int err = driver_start(l);
+
+	if (!err)
+		err = in_context(l, memory_place);
 	if (!err)
 		err = fdry_image_enter(img, &mode);
 	if (err)
