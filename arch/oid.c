@@ -3,17 +3,33 @@
 #include "arch/oid.h"
 
 #include <openssl/evp.h>
+#include <pthread.h>
 
 static int hash_failed(void)
 {
 	return fdry_fail(FDRY_E_NOMEM, "libcrypto could not compute a SHA-256; free memory and try again");
 }
 
+static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
+static EVP_MD *sha256_found;
+
+static void sha256_find(void)
+{
+	sha256_found = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
+/* Looked up once: to use EVP_sha256() looks it up at every hash, under locks that threads wait for. */
+static const EVP_MD *sha256(void)
+{
+	(void)pthread_once(&sha256_once, sha256_find);
+	return sha256_found ? sha256_found : EVP_sha256();
+}
+
 int fdry_oid_of(const void *data, size_t len, struct fdry_oid *ret)
 {
 	unsigned int n = 0;
 
-	if (!EVP_Digest(data, len, ret->b, &n, EVP_sha256(), NULL) || n != FDRY_OID_SIZE)
+	if (!EVP_Digest(data, len, ret->b, &n, sha256(), NULL) || n != FDRY_OID_SIZE)
 		return hash_failed();
 	return 0;
 }
@@ -64,7 +80,7 @@ int fdry_hash_update(struct fdry_hash *h, const void *data, size_t len)
 {
 	if (!h->ctx) {
 		h->ctx = EVP_MD_CTX_new();
-		if (!h->ctx || !EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL))
+		if (!h->ctx || !EVP_DigestInit_ex(h->ctx, sha256(), NULL))
 			goto failed;
 	}
 	if (EVP_DigestUpdate(h->ctx, data, len))

@@ -37,14 +37,30 @@ static int recent_get(struct fdry_graph_enc *enc, uint32_t kernel, struct recent
 	return err;
 }
 
-/* How many words differ, counted up to @enough; lengths are multiples of 8. */
+#define CHUNK 64u
+
+/* How many words of a chunk differ; without a way out, so that compilers make vectors of it. */
+static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
+{
+	uint32_t x[CHUNK / WORD], y[CHUNK / WORD], n = 0, i;
+
+	memcpy(x, a, CHUNK);
+	memcpy(y, b, CHUNK);
+	for (i = 0; i < CHUNK / WORD; i++)
+		n += x[i] != y[i];
+	return n;
+}
+
+/* How many words differ; where that is @enough or more, any number not below it. Lengths are multiples of 8. */
 static uint32_t words_differ(const uint8_t *a, const uint8_t *b, size_t len, uint32_t enough)
 {
-	uint64_t x;
 	uint32_t n = 0;
+	uint64_t x;
 	size_t i;
 
-	for (i = 0; i < len && n < enough; i += 8) {
+	for (i = 0; i + CHUNK <= len && n < enough; i += CHUNK)
+		n += chunk_differ(a + i, b + i);
+	for (; i < len && n < enough; i += 2 * WORD) {
 		x = fdry_get64(a + i) ^ fdry_get64(b + i);
 		n += ((uint32_t)x != 0) + (x >> 32 != 0);
 	}

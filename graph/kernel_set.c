@@ -200,7 +200,7 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 	}
 	if (!err && code->found.kind != FDRY_DEVCODE_HOST)
 		err = fdry_cubin_parse(code->bytes, &code->cubin);
-	return err ? err : fdry_oid_of(code->bytes.data, code->bytes.len, &code->oid);
+	return err;
 }
 
 static void code_release(struct fdry_set_code *code)
@@ -223,6 +223,18 @@ static bool image_same(const struct fdry_code_image *a, const struct fdry_code_i
 	return true;
 }
 
+/* The first code with the bytes of @code, or @n, its own index. Cubins have tens of megabytes: most differ in length. */
+static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n, const struct fdry_set_code *code)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (codes[i].first == i && codes[i].bytes.len == code->bytes.len &&
+		    !memcmp(codes[i].bytes.data, code->bytes.data, code->bytes.len))
+			break;
+	return i;
+}
+
 static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t *ret)
 {
 	struct fdry_set_code *codes = (struct fdry_set_code *)set->codes.data, add = { 0 };
@@ -241,8 +253,10 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	if (i == n) {
 		add.image = image;
 		err = code_resolve(set, &image, &add);
-		if (!err)
+		if (!err) {
+			add.first = code_first(codes, n, &add);
 			err = fdry_buf_put(&set->codes, &add, sizeof(add));
+		}
 		if (err) {
 			code_release(&add);
 			return err;
@@ -277,7 +291,7 @@ static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_
 {
 	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
 
-	return !strcmp(e->k.name, f->name) && fdry_oid_eq(&codes[e->code].oid, &codes[code].oid) &&
+	return !strcmp(e->k.name, f->name) && codes[e->code].first == codes[code].first &&
 	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs));
 }
 
@@ -443,13 +457,10 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set)
 {
 	const struct fdry_set_code *c = (const struct fdry_set_code *)set->codes.data;
-	uint32_t i, k, n = fdry_set_ncodes(set);
+	uint32_t i, n = fdry_set_ncodes(set);
 	uint64_t sum = 0;
 
-	for (i = 0; i < n; i++) {
-		for (k = 0; k < i && !fdry_oid_eq(&c[k].oid, &c[i].oid); k++)
-			;
-		sum += k == i ? c[i].bytes.len : 0;
-	}
+	for (i = 0; i < n; i++)
+		sum += c[i].first == i ? c[i].bytes.len : 0;
 	return sum;
 }

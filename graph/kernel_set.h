@@ -14,7 +14,7 @@ struct fdry_set_code {
 	struct fdry_buf linked;    /* the driver's cubin, where that was PTX */
 	struct fdry_span bytes;    /* the cubin, or the software driver's object */
 	struct fdry_cubin *cubin;  /* NULL for the software driver's */
-	struct fdry_oid oid;       /* of bytes */
+	uint32_t first;            /* of the codes with the same bytes, the first: its index */
 };
 
 /* One load of a kernel's code: it has variables of its own. */

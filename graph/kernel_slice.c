@@ -220,7 +220,7 @@ static int parts_slice(struct parts *ps)
 
 static bool same_code(const struct fdry_kernel_set *set, uint32_t i, uint32_t j)
 {
-	return fdry_oid_eq(&code_of(set, entry_of(set, i))->oid, &code_of(set, entry_of(set, j))->oid);
+	return code_of(set, entry_of(set, i))->first == code_of(set, entry_of(set, j))->first;
 }
 
 /* All kernels of the cubin that entry @first is the first of. */

@@ -39,6 +39,34 @@ START_TEST(handles_become_one_kernel)
 }
 END_TEST
 
+/* As long as the other, and other code: an instruction of "scale" differs. */
+START_TEST(code_of_the_same_length)
+{
+	struct fdry_kernel_set *set;
+	struct load *l, *other;
+	const struct fdry_elf_section *text;
+	struct fdry_cubin *cubin;
+	uint32_t i, a;
+
+	paper_begin();
+	l = load_file("plain.90.cubin");
+	other = load_file("plain.90.cubin");
+	ck_assert_int_eq(fdry_cubin_parse((struct fdry_span){ other->bytes.data, other->bytes.len }, &cubin), 0);
+	for (i = 0; i < cubin->elf.nsections && strcmp(cubin->elf.sections[i].name, ".text.scale"); i++)
+		;
+	ck_assert_uint_lt(i, cubin->elf.nsections);
+	text = &cubin->elf.sections[i];
+	*(uint8_t *)text->data.data ^= 1;
+	fdry_cubin_free(cubin);
+	set = set_new();
+	a = intern(set, kernel_of(l, "scale"), true);
+	ck_assert_uint_ne(intern(set, kernel_of(other, "scale"), true), a);
+	ck_assert_uint_eq(fdry_kernel_set_whole_bytes(set), 2 * l->bytes.len);
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 /* Of the kernel, of the function, of both: what was set is what counts. */
 START_TEST(attributes_of_kernels_and_functions)
 {
@@ -420,6 +448,7 @@ int main(void)
 	TCase *tc = tcase_create("kernel");
 
 	tcase_add_test(tc, handles_become_one_kernel);
+	tcase_add_test(tc, code_of_the_same_length);
 	tcase_add_test(tc, attributes_of_kernels_and_functions);
 	tcase_add_test(tc, many_handles);
 	tcase_add_test(tc, parameters);
