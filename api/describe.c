@@ -5,6 +5,7 @@
 #include "api/manifest.h"
 #include "api/needs.h"
 #include "api/opts.h"
+#include "graph/codec.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
 #include "store/store.h"
@@ -127,7 +128,46 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	return err;
 }
 
-static int text_make(struct fdry_store *s, const struct fdry_manifest *m, struct fdry_buf *ret)
+/* What is in one graph: nodes of each kind, edges. */
+static int graph_text(const struct fdry_graph_view *v, uint64_t key, struct fdry_buf *out)
+{
+	uint32_t kinds[FDRY_NODE_KINDS] = { 0 }, with_data = 0, i;
+	struct fdry_graph_edges e = { .v = v };
+	struct fdry_graph_edge edge;
+	int err;
+
+	for (i = 0; i < v->header.nodes; i++)
+		kinds[v->section[FDRY_GSEC_KIND][i]]++;
+	while (fdry_graph_edge_next(&e, &edge))
+		with_data += edge.index != 0;
+	err = fdry_buf_printf(out, "graph %llu holds", (unsigned long long)key);
+	for (i = 1; i < FDRY_NODE_KINDS && !err; i++)
+		if (kinds[i])
+			err = fdry_buf_printf(out, " %u %s,", kinds[i], fdry_node_ops(i)->name);
+	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n",
+					  fdry_graph_edge_count(v), with_data);
+}
+
+static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	struct fdry_graph_view view;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_graphs && !err; i++) {
+		struct fdry_buf bytes = { 0 };
+
+		err = fdry_get_object(get, &m->graphs[i].oid, &bytes);
+		if (!err)
+			err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
+		if (!err)
+			err = graph_text(&view, m->graphs[i].key, out);
+		fdry_buf_release(&bytes);
+	}
+	return err;
+}
+
+static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	struct fdry_needs *n;
@@ -137,6 +177,8 @@ static int text_make(struct fdry_store *s, const struct fdry_manifest *m, struct
 	if (err)
 		return err;
 	err = fdry_manifest_to_text(m, &out);
+	if (!err)
+		err = graphs_text(get, m, &out);
 	if (!err)
 		err = fdry_needs_text(n, &out);
 	free(n);
@@ -160,7 +202,7 @@ static int describe(struct fdry_store *s, struct fdry_get *get, const char *name
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
-		err = text_make(s, &m, ret);
+		err = text_make(s, get, &m, ret);
 	fdry_buf_release(&bytes);
 	return err;
 }

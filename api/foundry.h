@@ -294,7 +294,8 @@ struct fdry_seal_report {
  * before. Memory first allocated during a capture and not touched since counts as scratch
  * and is not kept. Whatever cannot be restored exactly is refused (FDRY_E_REFUSED) naming
  * graph, node, kernel and reason; nothing is left in the store but unreferenced objects.
- * May be called again, with more graphs or after more work.
+ * May be called again, with more graphs or after more work. Where another process has set
+ * @ref to another image meanwhile, that one stays and this seal fails (FDRY_E_RACED).
  *
  * Nothing may work on the region's memory meanwhile. Allocations and launches of graphs by
  * other threads are noticed (FDRY_E_STATE); kernels and copies of theirs cannot be.
@@ -674,8 +675,8 @@ int fdry_image_needs(struct fdry_store *store, const char *name, const struct fd
  * @name: as for fdry_image_load()
  * @ret: text, yours to free()
  *
- * Identity, memory, tensors, graphs, kernels with their objects, which kernels are whole
- * cubins and why, and what a load needs.
+ * Identity, memory, tensors, graphs with their nodes by kind and their edges, kernels with
+ * their objects, which kernels are whole cubins and why, and what a load needs.
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
 

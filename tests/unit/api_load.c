@@ -367,6 +367,45 @@ START_TEST(described)
 }
 END_TEST
 
+static void seal_several_kinds(void *arg)
+{
+	CUgraphEdgeData data = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
+	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1 };
+	CUgraphNode n[2];
+	CUfunction f;
+	CUgraph graph;
+	struct work w;
+
+	(void)arg;
+	work_make(&w);
+	capture_start(&w);
+	launch_add(&w, w.a, w.b, w.c);
+	cuda_ok(cuMemsetD32Async, w.a, 1, 4, w.stream);
+	launch_add(&w, w.a, w.b, w.c);
+	ok(fdry_capture_graph(w.cap, 7, "both", capture_stop(&w)));
+	cuda_ok(cuModuleGetFunction, &f, w.module, "nothing");
+	p.func = f;
+	cuda_ok(cuGraphCreate, &graph, 0);
+	cuda_ok(cuGraphAddKernelNode_v2, &n[0], graph, NULL, 0, &p);
+	cuda_ok(cuGraphAddKernelNode_v2, &n[1], graph, NULL, 0, &p);
+	cuda_ok(cuGraphAddDependencies_v2, graph, &n[0], &n[1], &data, 1);
+	ok(fdry_capture_graph(w.cap, 8, NULL, graph));
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+START_TEST(graphs_described)
+{
+	char *text;
+
+	test_child(seal_several_kinds, NULL);
+	ok(fdry_image_describe(load_store(), "img", &text));
+	ck_assert_msg(strstr(text, "graph 7 holds 2 kernel, 1 memset, 2 edges, 0 of them with data\n") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "graph 8 holds 2 kernel, 1 edges, 1 of them with data\n") != NULL, "%s", text);
+	free(text);
+}
+END_TEST
+
 /* The same work in two processes has the same id. */
 START_TEST(ids_are_equal)
 {
@@ -401,6 +440,7 @@ int main(void)
 	tcase_add_test(tc, damaged_content);
 	tcase_add_test(tc, verified_once_or_always);
 	tcase_add_test(tc, described);
+	tcase_add_test(tc, graphs_described);
 	tcase_add_test(tc, ids_are_equal);
 	suite_add_tcase(s, tc);
 	return test_main(s);
