@@ -23,6 +23,7 @@
 #define THREADS_MAX 8
 #define BYTES_A_THREAD (32ull << 20) /* for which a further thread pays */
 #define PAGES_A_LOOK 1024u
+#define MUCH (32ull << 20) /* content that takes longer to copy than kernels to load */
 
 struct ready {
 	const struct fdry_image *img;
@@ -142,6 +143,8 @@ static int chunks_do(struct fdry_image *img, struct fdry_get *get, struct fdry_u
 		return fdry_nomem();
 	err = fdry_pool_start(&opts, &pool);
 	if (!err) {
+		if (c->gate && c->bytes > MUCH)
+			fdry_gate_wait(c->gate);
 		err = chunks_upload(img, pool, up, &r);
 		fdry_pool_free(pool); /* what is on its way lies in the caller's session as well */
 	}

@@ -127,11 +127,12 @@ struct load {
 	struct fdry_plan plan;
 	double mark;          /* when the phase that is under way began */
 	bool overlap;         /* launches are to be checked */
+	struct fdry_gate kernels; /* open when they are loaded, or failed to be */
 };
 
 static int content_copy(struct load *l)
 {
-	struct fdry_content c = { .zero = false, .threads = l->opts->threads };
+	struct fdry_content c = { .threads = l->opts->threads, .gate = &l->kernels };
 	struct fdry_get *get;
 	int err = fdry_get_begin(l->img->store, &get);
 
@@ -214,7 +215,11 @@ static int kernels_load(struct load *l)
 	return err;
 }
 
-/* Kernels need no memory and memory no kernels. Of two failures that of memory is told, in every run. */
+/*
+ * Kernels need no memory and memory no kernels, but the driver lets a kernel wait while a copy
+ * is in flight: where there is much content its copies wait for the kernels instead. Of two
+ * failures that of memory is told, in every run.
+ */
 static int phases_in_context(struct load *l)
 {
 	struct fdry_image *img = l->img;
@@ -229,9 +234,12 @@ static int phases_in_context(struct load *l)
 		err = fdry_overlap_new(img);
 	if (err)
 		return err;
+	fdry_gate_init(&l->kernels);
 	fdry_task_start(&memory, "fdry-memory", memory_load, l);
 	fdry_outcome_keep(&kernels, kernels_load(l));
+	fdry_gate_open(&l->kernels);
 	err = fdry_task_finish(&memory);
+	fdry_gate_destroy(&l->kernels);
 	return err ? err : fdry_outcome_tell(&kernels);
 }
 

@@ -162,6 +162,75 @@ START_TEST(threads_and_order_change_nothing)
 }
 END_TEST
 
+#define MUCH (40u << 20)
+
+/* Content that several threads make ready, and whose copies wait for the kernels. */
+static void seal_much(void *arg)
+{
+	struct fdry_tensor t = { .name = "much", .dtype = FDRY_U32, .use = FDRY_USE_CONST, .rank = 1, .shape = { MUCH / 4 },
+				 .stride = { 1 } };
+	uint32_t *v = malloc(MUCH), i;
+	struct work w;
+
+	(void)arg;
+	work_make(&w);
+	graph_add(&w, 1);
+	cuda_ok(cuMemAlloc_v2, &t.addr, MUCH);
+	for (i = 0; i < MUCH / 4; i++)
+		v[i] = i * 2654435761u + 1;
+	cuda_ok(cuMemcpyHtoD_v2, t.addr, v, MUCH);
+	free(v);
+	ok(fdry_capture_tensor(w.cap, &t));
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+static void much_check(struct fdry_image *img)
+{
+	uint32_t *v = malloc(MUCH), i;
+
+	ok(fdry_image_read(img, "much", v, MUCH, NULL));
+	for (i = 0; i < MUCH / 4 && v[i] == i * 2654435761u + 1; i++)
+		;
+	ck_assert_uint_eq(i, MUCH / 4);
+	free(v);
+}
+
+START_TEST(much_content)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON };
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+	long before;
+	int i;
+
+	test_child(seal_much, NULL);
+	(void)load_store();
+	test_sim();
+	before = test_sim_live(NULL);
+	for (i = 0; i < 4; i++) {
+		opts.threads = (uint32_t)i;
+		test_sim_fail(i == 1 ? "cuModuleLoadDataEx:1" : NULL);
+		if (i == 1) {
+			fails(DRIVER, "kernel 0", fdry_image_load(load_store(), "img", &opts, &img));
+			ck_assert_int_eq(test_sim_live(NULL), before);
+			continue;
+		}
+		img = load(load_store(), &opts);
+		ok(fdry_image_report(img, &report));
+		ck_assert_uint_gt(report.content_bytes, MUCH);
+		ck_assert_uint_eq(report.verified_bytes, i ? 0 : report.content_bytes);
+		much_check(img);
+		image_check(img, 1, 3, 100);
+		ok(fdry_image_restore(img, NULL));
+		much_check(img);
+		fdry_image_unload(img);
+	}
+}
+END_TEST
+
 /* The times of graphs that are built later are told when they are. */
 START_TEST(first_and_all)
 {
@@ -431,6 +500,7 @@ int main(void)
 	tcase_add_test(tc, external_tensors);
 	tcase_add_test(tc, copied_from_device_memory);
 	tcase_add_loop_test(tc, threads_and_order_change_nothing, 0, 4);
+	tcase_add_test(tc, much_content);
 	tcase_add_test(tc, first_and_all);
 	tcase_add_test(tc, orders_that_are_wrong);
 	tcase_add_test(tc, unknown_names);

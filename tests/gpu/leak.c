@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Loading and unloading on a GPU a thousand times: free device memory and the process's own memory
+ * are what they were. The image is the one that the example vecadd seals.
+ */
+#include <check.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/foundry.h"
+#include "tests/gpu/gpu.h"
+
+#define TIMES 1000
+#define WARM 60 /* after these, what is made once has been made */
+#define N 100003
+
+static const struct fdry_driver *drv;
+static char dir[64] = "foundry-leak-XXXXXX";
+
+#define ok(call) do { \
+	int ret_ = (call); \
+	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
+} while (0)
+
+/* Bytes of memory that the process has in use. */
+static size_t resident(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long size, pages = 0;
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%lu %lu", &size, &pages), 2);
+	fclose(f);
+	return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static size_t device_free(void)
+{
+	size_t bytes = 0, total;
+
+	ck_assert_int_eq(fdry_call(drv, cuMemGetInfo_v2, &bytes, &total), 0);
+	return bytes;
+}
+
+/* Another context costs a tenth of a second: now and then is enough. */
+static uint32_t flags_for(int i)
+{
+	static const uint32_t ways[] = { 0, FDRY_LOAD_BACKGROUND, FDRY_LOAD_BUILD, FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_POISON };
+
+	return ways[i % 4] | (i % 30 == 7 ? FDRY_LOAD_OWN_CONTEXT : 0);
+}
+
+static void load_once(struct fdry_store *s, int i)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags_for(i) };
+	struct fdry_image *img;
+	struct fdry_tensor t;
+	static float v[N];
+
+	ok(fdry_image_load(s, "vecadd", &opts, &img));
+	ok(fdry_image_tensor_find(img, "a", &t));
+	memset(v, 0, sizeof(v));
+	ok(fdry_image_write(img, "a", v, sizeof(v), NULL));
+	if (i % 3)
+		ok(fdry_image_launch(img, 1, NULL)); /* in flight when the image goes */
+	fdry_image_unload(img);
+}
+
+START_TEST(a_thousand_times)
+{
+	size_t dev_before = 0, dev_after, mem_before = 0, mem_after;
+	struct fdry_store *s;
+	int i;
+
+	ok(fdry_store_open(dir, 0, &s));
+	for (i = 0; i < TIMES; i++) {
+		if (i == WARM) {
+			dev_before = device_free();
+			mem_before = resident();
+		}
+		load_once(s, i);
+	}
+	dev_after = device_free();
+	mem_after = resident();
+	fdry_store_close(s);
+	printf("device memory free: %zu KiB before, %zu KiB after; resident: %zu KiB before, %zu KiB after\n",
+	       dev_before >> 10, dev_after >> 10, mem_before >> 10, mem_after >> 10);
+	ck_assert_uint_ge(dev_after, dev_before);
+	ck_assert_uint_lt(mem_after, mem_before + (8 << 20));
+}
+END_TEST
+
+/* Capturing takes a process of its own. */
+static bool image_make(void)
+{
+	const char *build = getenv("BUILD");
+	char cmd[4096];
+
+	snprintf(cmd, sizeof(cmd), "'%s/examples/vecadd' -s '%s' capture >/dev/null", build && *build ? build : "build", dir);
+	return mkdtemp(dir) && !system(cmd);
+}
+
+int main(void)
+{
+	Suite *s = suite_create("leak");
+	TCase *tc = tcase_create("leak");
+	char cmd[128];
+	CUcontext ctx;
+	SRunner *sr;
+	int failed;
+
+	drv = gpu_driver();
+	if (!image_make()) {
+		fprintf(stderr, "vecadd captures nothing\n");
+		return EXIT_FAILURE;
+	}
+	/* The context stays, as in a program that uses CUDA itself. */
+	if (fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) || fdry_call(drv, cuCtxSetCurrent, ctx)) {
+		fprintf(stderr, "%s\n", fdry_last_error());
+		return EXIT_FAILURE;
+	}
+	tcase_set_timeout(tc, 100);
+	tcase_add_test(tc, a_thousand_times);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_set_fork_status(sr, CK_NOFORK);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+	return system(cmd) || failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
