@@ -203,6 +203,9 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 
 	if (!err)
 		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+	if (err == -FDRY_E_RANGE)
+		return fdry_fail(FDRY_E_STATE, "the host memory of tensor '%s' was freed while the seal ran; keep it allocated",
+				 st->seg->tensor->name);
 	if (!err)
 		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, st->room, (size_t)c->size, NULL, 0, &c->oid);
 	s->report.content_bytes += c->size;

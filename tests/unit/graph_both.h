@@ -324,6 +324,23 @@ START_TEST(host_memory_elsewhere)
 }
 END_TEST
 
+/* A loader that has less host memory than the graph needs gets nothing. */
+START_TEST(host_memory_that_is_not_there)
+{
+	CUgraph g = graph_with_host(0);
+	struct fdry_buf object = graph_object(g);
+	struct fdry_graph_built b = { 0 };
+	struct fdry_graph_view v;
+
+	ok(fdry_graph_view_open(span_of(&object), &v));
+	fx.builder.nhosts = 1;
+	fails(FDRY_E_BADIMAGE, "memcpy node 1 leaves the image's 1 host segments", fdry_graph_build(&fx.builder, &v, &b));
+	ck_assert_ptr_null(b.graph);
+	fdry_buf_release(&object);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
 /* Rows and slices, offsets, and from host memory to host memory. */
 START_TEST(host_memory_pitched)
 {
@@ -443,6 +460,7 @@ static inline void both_add(TCase *tc)
 	tcase_add_test(tc, pitched_copies_and_sets);
 	tcase_add_loop_test(tc, host_memory_by_place, 0, 2);
 	tcase_add_loop_test(tc, host_memory_elsewhere, 0, 2);
+	tcase_add_test(tc, host_memory_that_is_not_there);
 	tcase_add_test(tc, host_memory_pitched);
 	tcase_add_test(tc, packed_arguments);
 	tcase_add_test(tc, events_are_private);

@@ -399,6 +399,11 @@ START_TEST(host_segments)
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
 	hosts[1].size = 15;
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
+	fdry_buf_release(&o);
+	o = object_of_string("foundry-graph 1\nnode 0 memcpy src 0x500000000000 src_pitch 8 src_height 1 dst host 0 0x0 dst_pitch 8 "
+			     "dst_height 1 width 8 height 1 depth 1\n");
+	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
 	ck_assert_int_eq(fdry_graph_view_open(span_of(&plain), &v), 0);
 	ck_assert_uint_eq(v.header.incompat, 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, NULL, 0), 0);

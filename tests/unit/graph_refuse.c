@@ -257,6 +257,18 @@ START_TEST(copy_under_unified_addressing)
 }
 END_TEST
 
+/* An address that is none, and looks like a place in host memory. */
+START_TEST(copy_of_an_address_beyond)
+{
+	CUDA_MEMCPY3D p = copy_of(fdry_host_place(0, 64), fx.mem);
+
+	graph_refused(graph_with_copy(p), "node 0: memcpy: its source lies beyond the address space");
+	p = copy_of(fx.mem, FDRY_HOST_PLACE - 64);
+	p.dstXInBytes = 64;
+	graph_refused(graph_with_copy(p), "node 0: memcpy: its destination lies beyond the address space");
+}
+END_TEST
+
 START_TEST(copy_of_arrays_and_strange_memory)
 {
 	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 64);
@@ -640,6 +652,7 @@ int main(void)
 	tcase_add_test(tc, copy_from_host);
 	tcase_add_test(tc, copy_to_host);
 	tcase_add_test(tc, copy_under_unified_addressing);
+	tcase_add_test(tc, copy_of_an_address_beyond);
 	tcase_add_test(tc, copy_of_arrays_and_strange_memory);
 	tcase_add_test(tc, copy_is_canonical);
 	tcase_add_test(tc, copy_beyond_the_allocation);
