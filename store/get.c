@@ -19,6 +19,7 @@ struct fdry_get {
 	struct fdry_txn txn;
 	bool held; /* txn is open from begin to end */
 	struct fdry_seen seen;
+	struct fdry_unpacker unpacker;
 };
 
 static int view_open(struct fdry_get *g)
@@ -100,7 +101,7 @@ int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 
 	if (err)
 		return err;
-	err = fdry_object_read(&g->txn, oid, ret);
+	err = fdry_object_read(&g->txn, oid, &g->unpacker, ret);
 	turn_end(g);
 	return err;
 }
@@ -157,5 +158,6 @@ void fdry_get_end(struct fdry_get *g)
 		fdry_env_unshare(g->s->env);
 	}
 	fdry_seen_release(&g->seen);
+	fdry_unpacker_release(&g->unpacker);
 	free(g);
 }

@@ -96,8 +96,14 @@ void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, s
 /* The bytes at rest. FDRY_E_CORRUPT where they are missing or of another length. */
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		       struct fdry_span *ret) __must_check;
+/* What decompressing works with, kept from one object to the next: it is larger than most objects. Zero it to start; of one
+ * thread at a time. */
+struct fdry_unpacker {
+	void *ctx;
+};
+void fdry_unpacker_release(struct fdry_unpacker *u);
 /* A verified copy of the bytes, appended. */
-int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
 
 /* An object on its way into the store. */

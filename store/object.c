@@ -168,18 +168,30 @@ static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r, 
 	return 0;
 }
 
-static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored, void *to)
+void fdry_unpacker_release(struct fdry_unpacker *u)
 {
-	size_t n = r->size;
+	ZSTD_freeDCtx(u->ctx);
+	u->ctx = NULL;
+}
 
-	if (r->codec == FDRY_CODEC_PLAIN)
+static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored, struct fdry_unpacker *u,
+			 void *to)
+{
+	size_t n;
+
+	if (r->codec == FDRY_CODEC_PLAIN) {
 		memcpy(to, stored.data, stored.len);
-	else
-		n = ZSTD_decompress(to, r->size, stored.data, stored.len);
+		return 0;
+	}
+	if (!u->ctx)
+		u->ctx = ZSTD_createDCtx();
+	if (!u->ctx)
+		return fdry_nomem();
+	n = ZSTD_decompressDCtx(u->ctx, to, r->size, stored.data, stored.len);
 	return ZSTD_isError(n) || n != r->size ? corrupt(oid, "it cannot be decompressed") : 0;
 }
 
-int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_buf *ret)
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret)
 {
 	size_t before = ret->len;
 	struct fdry_span stored;
@@ -194,7 +206,7 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 	if (!err)
 		err = fdry_buf_grow(ret, rec.size, &to);
 	if (!err)
-		err = object_unpack(oid, &rec, stored, to);
+		err = object_unpack(oid, &rec, stored, u, to);
 	if (!err)
 		err = fdry_object_verify(oid, (struct fdry_span){ to, rec.size });
 	if (err)
@@ -320,6 +332,7 @@ static int data_known(struct fdry_txn *t, const struct fdry_item *it, const stru
 static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, struct fdry_span data,
 		      bool *ret)
 {
+	struct fdry_unpacker u = { 0 };
 	struct fdry_buf copy = { 0 };
 	struct fdry_span stored;
 	int err = fdry_object_stored(t, &it->oid, rec, &stored);
@@ -330,7 +343,8 @@ static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const stru
 		*ret = !data.len || !memcmp(stored.data, data.data, data.len);
 		return 0;
 	}
-	err = fdry_object_read(t, &it->oid, &copy);
+	err = fdry_object_read(t, &it->oid, &u, &copy);
+	fdry_unpacker_release(&u);
 	fdry_buf_release(&copy);
 	*ret = !err;
 	return err == -FDRY_E_CORRUPT ? 0 : err;

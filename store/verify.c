@@ -229,12 +229,14 @@ static int check_links(struct verify *v, const struct fdry_oid *oid, const struc
 
 static int check_object(struct verify *v, const struct fdry_oid *oid, struct fdry_span value)
 {
+	struct fdry_unpacker u = { 0 };
 	struct fdry_buf copy = { 0 };
 	struct fdry_record rec = { 0 };
 	int err = fdry_record_parse(value, &rec);
 
 	if (!err)
-		err = fdry_object_read(&v->t, oid, &copy);
+		err = fdry_object_read(&v->t, oid, &u, &copy);
+	fdry_unpacker_release(&u);
 	v->bytes += copy.len;
 	v->shared->report.bytes += copy.len;
 	fdry_buf_release(&copy);

@@ -78,7 +78,7 @@ static CUfunction function_load(const char *path, const char *name)
 {
 	char built[4096];
 	const char *build = getenv("BUILD");
-	CUfunction f;
+	CUfunction f = NULL;
 	CUmodule m;
 
 	snprintf(built, sizeof(built), "%s/sim/kernels.cubin", build && *build ? build : "build");
@@ -112,7 +112,7 @@ static CUgraphNode node_add(CUgraph g, CUfunction f, const CUgraphNode *after, u
 	CUDA_KERNEL_NODE_PARAMS p = { .func = f, .gridDimX = 1 + i % 100, .gridDimY = 1, .gridDimZ = 1,
 				      .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args };
 	size_t offset, size, k;
-	CUgraphNode n;
+	CUgraphNode n = NULL;
 
 	for (k = 0; k < 64 && !fdry_call_raw(drv, cuFuncGetParamInfo, f, k, &offset, &size); k++) {
 		values[k][0] = size == 8 ? memory + 512 * ((i * 7 + k) % 1000) : i % 10 ? i : (1u << 20) + i;
