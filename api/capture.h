@@ -17,6 +17,7 @@ struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
 	uint64_t extent;         /* bytes from its first to past its last */
 	uint64_t serial;         /* of the allocation that it lies in; 0: pageable host memory */
+	uint64_t room;           /* bytes of addresses that are its own; 0: its extent */
 };
 
 struct fdry_capture_fact {

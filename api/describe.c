@@ -169,11 +169,12 @@ static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, stru
 
 static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *ret)
 {
+	const struct fdry_load_opts defaults = { .sz = sizeof(defaults) };
 	struct fdry_buf out = { 0 };
 	struct fdry_needs *n;
 	int err;
 
-	err = fdry_needs_of(s, m, &n);
+	err = fdry_needs_of(s, m, &defaults, &n);
 	if (err)
 		return err;
 	err = fdry_manifest_to_text(m, &out);

@@ -238,6 +238,25 @@ int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
  * pinned allocation or readable pageable memory. FDRY_E_EXISTS where the name is taken,
  * FDRY_E_NAME, FDRY_E_RANGE. */
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
+/**
+ * fdry_capture_room() - Leave addresses behind an external tensor, for loaders to size it.
+ * @name: an external tensor in device memory, named before; dense, in an allocation of its
+ *        own, a multiple of 2 MiB, that was the last one made
+ * @max_bytes: how many bytes a loader may give it; rounded up to 2 MiB
+ *
+ * A KV cache is captured small, and loaded as large as the device's memory allows:
+ * fdry_load_opts.externals. Its first dimension grows with it. Only addresses are taken.
+ * Errors: FDRY_E_NOKEY; FDRY_E_STATE (not external, or memory behind it is handed out);
+ * FDRY_E_RANGE (not an allocation of its own; @max_bytes is not larger; the region is full);
+ * FDRY_E_EXISTS.
+ *
+ * Graphs run with whatever size: sizes in their arguments are those of the capture, and how
+ * much of the tensor they may use must be told by inputs (block tables, lengths). A load that
+ * backs less than was captured is refused where a node sets or copies what is not backed,
+ * or is given a pointer into it. Kernels that work their way there from the tensor's
+ * beginning are the caller's to prevent: the access ends the context, as any wild one does.
+ */
+int fdry_capture_room(struct fdry_capture *cap, const char *name, uint64_t max_bytes);
 /* State a fact that loads can compare: model revision, engine version, rank, ... Both are
  * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. */
 int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value);
@@ -353,6 +372,12 @@ enum fdry_phase {
  */
 typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
 
+/* How much of an external tensor to back, where room was left for it. */
+struct fdry_external {
+	const char *name;
+	uint64_t bytes; /* a multiple of its rows' size */
+};
+
 /**
  * struct fdry_load_opts - How to load.
  * @sz: sizeof(struct fdry_load_opts)
@@ -366,6 +391,8 @@ typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t t
  *        and as the process may use at the same time. One more starts the memory on its way
  * @reserved: zero
  * @progress: NULL, or what is told of the load's progress, with @progress_arg
+ * @externals: sizes of @nexternals external tensors that have room (fdry_capture_room());
+ *        others have the size that they were captured with
  */
 struct fdry_load_opts {
 	size_t sz;
@@ -380,6 +407,8 @@ struct fdry_load_opts {
 	uint32_t reserved;
 	fdry_progress_fn progress;
 	void *progress_arg;
+	const struct fdry_external *externals;
+	size_t nexternals;
 };
 
 /**
@@ -633,7 +662,8 @@ void fdry_start_free(struct fdry_start *start);
 struct fdry_needs_external {
 	const char *name;
 	fdry_devptr addr;
-	uint64_t bytes;
+	uint64_t bytes;     /* with the sizes that were asked with */
+	uint64_t max_bytes; /* what it may have */
 };
 
 /**

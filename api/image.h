@@ -48,6 +48,7 @@ struct fdry_image {
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
+	struct fdry_buf rooms;     /* of struct fdry_room: sizes of tensors that have room */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;

@@ -2,6 +2,8 @@
 /* image_host.c - host segments of a loaded image; see image_host.h. */
 #include "api/image_host.h"
 
+#include "api/room.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +98,11 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struc
 
 void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret)
 {
+	const struct fdry_room *room = fdry_room_of(&img->rooms, i);
+
 	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
+	if (room)
+		fdry_room_shape(room, ret);
 	if (ret->flags & FDRY_TENSOR_HOST)
 		ret->addr = img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);
 }

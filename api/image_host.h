@@ -19,7 +19,7 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struc
 /* Undo the making; nothing may be copying. */
 void fdry_image_hosts_free(struct fdry_image *img);
 
-/* Tensor @i of the manifest, with its address in this process. */
+/* Tensor @i of the manifest, with its address and size in this process. */
 void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret);
 
 #endif

@@ -71,9 +71,9 @@ static int memory_reserve(struct fdry_image *img, const struct fdry_plan *plan)
 	return 0;
 }
 
-static int memory_plan(struct fdry_image *img, struct fdry_plan *plan)
+static int memory_plan(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_plan *plan)
 {
-	int err = fdry_plan_make(&img->m, plan);
+	int err = fdry_plan_make(&img->m, o, plan);
 
 	if (!err && plan->size)
 		err = fdry_plan_check(plan, img->drv);
@@ -91,7 +91,7 @@ static int memory_map(struct fdry_image *img, const struct fdry_plan *plan)
 	return err;
 }
 
-static int memory_poison(struct fdry_image *img)
+static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 {
 	const struct fdry_mf_segment *s = img->m.segments;
 	uint32_t i;
@@ -99,7 +99,8 @@ static int memory_poison(struct fdry_image *img)
 
 	for (i = 0; i < img->m.n_segments && !err; i++)
 		if (s[i].role != FDRY_ROLE_CONTENT)
-			err = fdry_call(img->drv, cuMemsetD8Async, s[i].addr, POISON, s[i].size, img->stream);
+			err = fdry_call(img->drv, cuMemsetD8Async, s[i].addr, POISON,
+					fdry_plan_segment(plan, &s[i]), img->stream);
 	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
 }
 
@@ -150,7 +151,7 @@ static int content_copy(struct load *l)
 static int content_load(struct load *l)
 {
 	double mark = fdry_now_ms();
-	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img) : 0;
+	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
 
 	if (!err)
 		err = content_copy(l);
@@ -161,7 +162,7 @@ static int content_load(struct load *l)
 static int memory_place(struct load *l)
 {
 	double mark = fdry_now_ms();
-	int err = memory_plan(l->img, &l->plan);
+	int err = memory_plan(l->img, l->opts, &l->plan);
 
 	l->img->report.memory_ms = fdry_lap_ms(&mark);
 	return err;
@@ -243,6 +244,25 @@ static int phases_in_context(struct load *l)
 	return err ? err : fdry_outcome_tell(&kernels);
 }
 
+/* Graphs must not use what the caller leaves out of a room. */
+static int rooms_check(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_graphs && !err; i++) {
+		err = fdry_rooms_check(&img->m, &l->plan.rooms, &img->execs[i].view);
+		if (err)
+			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+	}
+	if (err)
+		return err;
+	img->rooms = l->plan.rooms;
+	memset(&l->plan.rooms, 0, sizeof(l->plan.rooms));
+	return 0;
+}
+
 static int driver_start(struct load *l)
 {
 	struct fdry_image *img = l->img;
@@ -278,6 +298,8 @@ static int phases(struct load *l)
 	err = phases_in_context(l);
 	if (!err)
 		err = fdry_objects_finish(l->objects);
+	if (!err)
+		err = rooms_check(l);
 	if (err)
 		fdry_context_limits_undo(img);
 	fdry_image_leave(img, &mode);
@@ -456,6 +478,7 @@ void fdry_image_unload(struct fdry_image *img)
 	free(img->kernels);
 	free(img->execs);
 	free(img->order);
+	fdry_buf_release(&img->rooms);
 	free(img->filled);
 	free(img);
 }

@@ -347,11 +347,43 @@ static int tensors_check(const struct fdry_manifest *m)
 	return err;
 }
 
+/* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next one begins behind the room. */
+static bool room_ok(const struct fdry_manifest *m, const struct fdry_mf_room *r)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
+	struct fdry_tensor desc;
+	uint64_t bytes, end;
+	uint32_t k;
+
+	fdry_manifest_tensor_get(m, t, &desc);
+	if (fdry_tensor_extent(&desc, &bytes) || !fdry_tensor_dense(&desc) || !t->rank || !bytes ||
+	    !(t->flags & FDRY_TENSOR_EXTERNAL) || t->flags & FDRY_TENSOR_HOST)
+		return false;
+	if (t->addr % FDRY_ALLOC_BLOCK || bytes % FDRY_ALLOC_BLOCK || r->max % FDRY_ALLOC_BLOCK || r->max <= bytes ||
+	    r->max > m->header->end - t->addr)
+		return false;
+	end = t->addr + bytes;
+	k = segment_find(m, end - 1);
+	return m->segments[k].addr + m->segments[k].size == end &&
+	       (k + 1 == m->n_segments || m->segments[k + 1].addr >= t->addr + r->max);
+}
+
+static int rooms_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_rooms; i++)
+		if (m->rooms[i].tensor >= m->n_tensors || (i && m->rooms[i - 1].tensor >= m->rooms[i].tensor) ||
+		    m->rooms[i].reserved || !room_ok(m, &m->rooms[i]))
+			return bad("room %u is not that of a tensor, or not free", i);
+	return 0;
+}
+
 int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
-		graphs_check, kernels_check, attrs_check, tensors_check,
+		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check,
 	};
 	struct fdry_manifest m = { 0 };
 	size_t i;

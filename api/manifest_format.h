@@ -141,6 +141,13 @@ struct fdry_mf_tensor {
 	int64_t stride[FDRY_RANK_MAX]; /* zero beyond rank */
 };
 
+/* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its own. It ends a segment. */
+struct fdry_mf_room {
+	uint32_t tensor;   /* index into the tensors */
+	uint32_t reserved;
+	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
+};
+
 /* A context limit that the kernels rely on: at least this much. */
 struct fdry_mf_limit {
 	uint32_t limit;    /* a CUlimit: CU_LIMIT_STACK_SIZE */
@@ -162,7 +169,8 @@ struct fdry_mf_limit {
 	X(10, OBJECTS, objects, struct fdry_mf_object) \
 	X(11, ATTRS, attrs, struct fdry_mf_attr) \
 	X(12, HOSTS, hosts, struct fdry_mf_host) \
-	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk)
+	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk) \
+	X(14, ROOMS, rooms, struct fdry_mf_room)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -195,6 +203,8 @@ FDRY_MF_FROZEN(fdry_mf_tensor, 160);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, addr, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
 FDRY_MF_FROZEN(fdry_mf_limit, 16);
+FDRY_MF_FROZEN(fdry_mf_room, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_room, max, 8);
 FDRY_MF_FROZEN(fdry_mf_host, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
 FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);

@@ -14,13 +14,13 @@
 #include "api/tensor.h"
 
 /* Externals are few: names are copied behind them. */
-struct room {
+struct size {
 	size_t externals, text;
 };
 
-static struct room room_of(const struct fdry_manifest *m)
+static struct size size_of(const struct fdry_manifest *m)
 {
-	struct room r = { 0 };
+	struct size r = { 0 };
 	uint32_t i;
 
 	for (i = 0; i < m->n_tensors; i++)
@@ -31,20 +31,27 @@ static struct room room_of(const struct fdry_manifest *m)
 	return r;
 }
 
-static int external_fill(const struct fdry_manifest *m, const struct fdry_mf_tensor *mf, char *name,
+static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i, char *name,
 			 struct fdry_needs_external *ret)
 {
+	const struct fdry_room *room = fdry_room_of(&plan->rooms, i);
 	struct fdry_tensor t;
+	int err;
 
-	fdry_manifest_tensor_get(m, mf, &t);
+	fdry_manifest_tensor_get(m, &m->tensors[i], &t);
 	memcpy(name, t.name, strlen(t.name) + 1);
 	ret->name = name;
 	ret->addr = t.flags & FDRY_TENSOR_HOST ? 0 : t.addr;
-	return fdry_tensor_extent(&t, &ret->bytes);
+	err = fdry_tensor_extent(&t, &ret->bytes);
+	if (room)
+		ret->bytes = room->bytes;
+	ret->max_bytes = room ? room->max : ret->bytes;
+	return err;
 }
 
-static int externals_fill(const struct fdry_manifest *m, struct fdry_needs *n, struct fdry_needs_external *e)
+static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, struct fdry_needs *n)
 {
+	struct fdry_needs_external *e = (struct fdry_needs_external *)(n + 1);
 	char *name = (char *)(e + n->nexternals);
 	uint32_t i;
 	int err = 0;
@@ -53,7 +60,7 @@ static int externals_fill(const struct fdry_manifest *m, struct fdry_needs *n, s
 	for (i = 0; i < m->n_tensors && !err; i++) {
 		if (!(m->tensors[i].flags & FDRY_TENSOR_EXTERNAL))
 			continue;
-		err = external_fill(m, &m->tensors[i], name, e++);
+		err = external_fill(m, plan, i, name, e++);
 		name += strlen(name) + 1;
 	}
 	return err;
@@ -97,33 +104,50 @@ static void hosts_fill(const struct fdry_manifest *m, struct fdry_needs *n)
 		n->copied_bytes += m->host_chunks[i].size;
 }
 
-int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, struct fdry_needs **ret)
+static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_plan *plan,
+		      struct fdry_needs **ret)
 {
-	struct room room = room_of(m);
-	struct fdry_plan plan;
+	struct size size = size_of(m);
 	struct fdry_needs *n;
 	int err;
 
-	n = calloc(1, sizeof(*n) + room.externals * sizeof(struct fdry_needs_external) + room.text);
+	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_needs_external) + size.text);
 	if (!n)
 		return fdry_nomem();
-	n->nexternals = room.externals;
+	n->nexternals = size.externals;
 	n->graphs = m->n_graphs;
 	n->kernels = m->n_kernels;
-	err = externals_fill(m, n, (struct fdry_needs_external *)(n + 1));
+	plan_fill(plan, n);
+	hosts_fill(m, n);
+	err = externals_fill(m, plan, n);
 	if (!err)
 		err = kernels_sum(s, m, &n->kernel_bytes);
-	if (!err)
-		err = fdry_plan_make(m, &plan);
-	if (err) {
+	if (err)
 		free(n);
+	else
+		*ret = n;
+	return err;
+}
+
+int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_needs **ret)
+{
+	struct fdry_plan plan;
+	int err = fdry_plan_make(m, o, &plan);
+
+	if (err)
 		return err;
-	}
-	plan_fill(&plan, n);
-	hosts_fill(m, n);
+	err = needs_make(s, m, &plan, ret);
 	fdry_plan_release(&plan);
-	*ret = n;
-	return 0;
+	return err;
+}
+
+static int external_text(const struct fdry_needs_external *e, struct fdry_buf *out)
+{
+	int err = fdry_buf_printf(out, "needs %s filled, %llu bytes", e->name, (unsigned long long)e->bytes);
+
+	if (!err && e->max_bytes > e->bytes)
+		err = fdry_buf_printf(out, ", with room for %llu", (unsigned long long)e->max_bytes);
+	return err ? err : fdry_buf_printf(out, "\n");
 }
 
 int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out)
@@ -139,34 +163,39 @@ int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out)
 	if (!err && n->host_bytes)
 		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n", (unsigned long long)n->host_bytes);
 	for (i = 0; i < n->nexternals && !err; i++)
-		err = fdry_buf_printf(out, "needs %s filled, %llu bytes\n", n->externals[i].name,
-				      (unsigned long long)n->externals[i].bytes);
+		err = external_text(&n->externals[i], out);
 	return err;
 }
 
-static int needs(struct fdry_store *s, struct fdry_get *get, const char *name, struct fdry_needs **ret)
+/* What is asked of a store: which image, and how it will be loaded. */
+struct question {
+	const char *name;
+	struct fdry_load_opts opts;
+};
+
+static int needs(struct fdry_store *s, struct fdry_get *get, const struct question *q, struct fdry_needs **ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_oid id;
 	int err;
 
-	err = fdry_get_resolve(get, name, &id);
+	err = fdry_get_resolve(get, q->name, &id);
 	if (!err)
 		err = fdry_get_object(get, &id, &bytes);
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
-		err = fdry_needs_of(s, &m, ret);
+		err = fdry_needs_of(s, &m, &q->opts, ret);
 	if (err)
-		fdry_fail_at(err, "image '%.100s'", name);
+		fdry_fail_at(err, "image '%.100s'", q->name);
 	fdry_buf_release(&bytes);
 	return err;
 }
 
 int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_needs **ret)
 {
-	struct fdry_load_opts o;
+	struct question q = { .name = name };
 	struct fdry_get *get;
 	int err;
 
@@ -176,12 +205,12 @@ int fdry_image_needs(struct fdry_store *store, const char *name, const struct fd
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
+		err = fdry_opts_take(opts, &q.opts, sizeof(q.opts));
 	if (!err)
 		err = fdry_get_begin(store, &get);
 	if (err)
 		return err;
-	err = needs(store, get, name, ret);
+	err = needs(store, get, &q, ret);
 	fdry_get_end(get);
 	return err;
 }

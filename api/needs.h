@@ -7,7 +7,8 @@
 #include "store/store.h"
 
 /* As fdry_image_needs(). */
-int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, struct fdry_needs **ret) __must_check;
+int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o,
+		  struct fdry_needs **ret) __must_check;
 /* The same for people, appended to @out. */
 int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out) __must_check;
 

@@ -30,6 +30,14 @@ static int range_add(struct fdry_plan *p, uint64_t addr, uint64_t end)
 	return fdry_buf_put(&p->ranges, &add, sizeof(add));
 }
 
+uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segment *s)
+{
+	const struct fdry_room *r = fdry_room_in(&p->rooms, s->addr, s->size);
+
+	return r ? r->addr + r->bytes - s->addr : s->size;
+}
+
+/* What lies behind a room is mapped apart from it, so that the room is as large as was asked for. */
 static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_segment *s = m->segments;
@@ -40,13 +48,13 @@ static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 	if (!m->n_segments)
 		return 0;
 	from = s[0].addr;
-	end = s[0].addr + s[0].size;
+	end = s[0].addr + fdry_plan_segment(p, &s[0]);
 	for (i = 1; i < m->n_segments && !err; i++) {
-		if (s[i].addr - end > HOLE_MAX) {
+		if (s[i].addr - end > HOLE_MAX || fdry_room_in(&p->rooms, s[i - 1].addr, s[i - 1].size)) {
 			err = range_add(p, from, end);
 			from = s[i].addr;
 		}
-		end = s[i].addr + s[i].size;
+		end = s[i].addr + fdry_plan_segment(p, &s[i]);
 	}
 	return err ? err : range_add(p, from, end);
 }
@@ -56,20 +64,23 @@ static void sums_make(struct fdry_plan *p, const struct fdry_manifest *m)
 	uint32_t i;
 
 	for (i = 0; i < m->n_segments; i++)
-		p->role[m->segments[i].role] += m->segments[i].size;
+		p->role[m->segments[i].role] += fdry_plan_segment(p, &m->segments[i]);
 	for (i = 0; i < m->n_chunks; i++)
 		p->copied += m->chunks[i].size;
 	for (i = 0; i < m->n_graphs; i++)
 		p->nodes += m->graphs[i].nodes;
 }
 
-int fdry_plan_make(const struct fdry_manifest *m, struct fdry_plan *ret)
+int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_plan *ret)
 {
 	struct fdry_plan p = { .base = m->header->base };
 	int err;
 
 	if (m->n_segments)
 		p.size = block_up(m->header->end - m->header->base);
+	err = fdry_rooms_make(m, o, &p.rooms);
+	if (err)
+		return err;
 	sums_make(&p, m);
 	err = ranges_make(&p, m);
 	if (err)
@@ -82,6 +93,7 @@ int fdry_plan_make(const struct fdry_manifest *m, struct fdry_plan *ret)
 void fdry_plan_release(struct fdry_plan *p)
 {
 	fdry_buf_release(&p->ranges);
+	fdry_buf_release(&p->rooms);
 	memset(p, 0, sizeof(*p));
 }
 

@@ -225,6 +225,17 @@ static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t
 	return err ? err : fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
 }
 
+static int room_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_capture_tensor *t)
+{
+	struct fdry_mf_room mf = { .tensor = tensor, .max = t->room };
+
+	if (!t->room)
+		return 0;
+	if (s->w.end < t->desc.addr + t->room)
+		s->w.end = t->desc.addr + t->room;
+	return fdry_buf_put(&s->w.rooms, &mf, sizeof(mf));
+}
+
 static int tensors_seal(struct fdry_seal *s)
 {
 	struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
@@ -237,6 +248,8 @@ static int tensors_seal(struct fdry_seal *s)
 		err = tensor_check(s, &t[i]);
 		if (!err)
 			err = tensor_put(s, &t[i].desc, t[i].extent);
+		if (!err)
+			err = room_put(s, (uint32_t)i, &t[i]);
 	}
 	return err;
 }

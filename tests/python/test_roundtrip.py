@@ -61,6 +61,11 @@ class Driver:
         ctypes.memmove(addr, data, len(data))
         return addr.value
 
+    def room(self, size):
+        addr = ctypes.c_uint64()
+        self("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(size))
+        return addr.value
+
     def graph(self, a, b, c, host_a=None, host_c=None):
         """c = a + b, captured; a from, and c to host memory where that is given."""
         stream, module, kernel, graph = (ctypes.c_void_p() for _ in range(4))
@@ -98,6 +103,10 @@ def capture(store):
             else:
                 raise AssertionError(bad)
         cap.fact("model", "adder")
+        if "room" in sys.argv:
+            kv = cuda.room(4 << 20)
+            cap.tensor("kv", Array(kv, 1 << 20), use="state", external=True)
+            cap.room("kv", 64 << 20)
         sealed = cap.seal(store, "adder")
         assert cap.offset > 0 and sealed.graphs == 1 and sealed.nodes == 1 and sealed.kernels == 1
         print(sealed.id)
@@ -222,6 +231,23 @@ class Roundtrip(unittest.TestCase):
             with self.assertRaises(foundry.Error) as e:
                 store.needs("nobody")
             self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+
+    def test_room(self):
+        import foundry
+        child(self.store, "room")
+        with foundry.Store(self.store) as store:
+            self.assertEqual(store.needs("adder").externals["kv"], 4 << 20)
+            needs = store.needs("adder", externals={"kv": 16 << 20})
+            self.assertEqual((needs.externals["kv"], needs.rooms["kv"]), (16 << 20, 64 << 20))
+            with foundry.load("adder", store=store, externals={"kv": 16 << 20}) as img:
+                self.assertEqual(img["kv"].shape, (4 << 20,))
+                self.assertEqual(img.report().mapped_bytes, needs.mapped_bytes)
+                img.write("kv", b"\x01" * (16 << 20))
+                self.assertEqual(img.read("kv")[-1], 1)
+                self.assertEqual(self.numbers(img, 3.0), [3.0 + 2 * i for i in range(N)])
+            with self.assertRaises(foundry.Error) as e:
+                foundry.load("adder", store=store, externals={"kv": 65 << 20})
+            self.assertEqual(e.exception.name, "FDRY_E_RANGE")
 
     def test_bases_by_name(self):
         import foundry

@@ -362,6 +362,72 @@ START_TEST(every_host_field_is_checked)
 }
 END_TEST
 
+/* An external tensor of 4 MiB with room for 8, and content right behind that. */
+static void fill_room(struct fdry_manifest_writer *w)
+{
+	const uint64_t block = 2 << 20;
+
+	w->base = BASE;
+	w->end = BASE + 5 * block;
+	put(w->segments, (struct fdry_mf_segment){ .addr = BASE, .size = 2 * block, .role = FDRY_ROLE_EXTERNAL });
+	put(w->segments, (struct fdry_mf_segment){ .addr = BASE + 4 * block, .size = block, .role = FDRY_ROLE_CONTENT });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "kv"), .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1,
+						 .addr = BASE, .flags = FDRY_TENSOR_EXTERNAL, .shape = { 2 * block },
+						 .stride = { 1 } });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "w"), .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+						 .addr = BASE + 4 * block, .shape = { block }, .stride = { 1 } });
+	put(w->rooms, (struct fdry_mf_room){ .tensor = 0, .max = 4 * block });
+}
+
+#define room(i) entry(w, rooms, struct fdry_mf_room, i)
+#define segment(i) entry(w, segments, struct fdry_mf_segment, i)
+DAMAGE(room_of_nothing, room(0).tensor = 2)
+DAMAGE(room_reserved, room(0).reserved = 1)
+DAMAGE(room_of_content, room(0).tensor = 1)
+DAMAGE(room_not_larger, room(0).max = 4 << 20)
+DAMAGE(room_askew, room(0).max -= 4096)
+DAMAGE(room_over_another, room(0).max += 2 << 20)
+DAMAGE(room_beyond_the_end, room(0).max = 1ull << 40)
+DAMAGE(room_wraps, room(0).max = -2ull << 20)
+DAMAGE(room_behind_part, tensor(0).shape[0] -= 2 << 20)
+DAMAGE(room_of_an_odd_size, tensor(0).shape[0] -= 1; segment(0).size -= 1)
+DAMAGE(room_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20; segment(0).size -= (2 << 20) - 4096)
+DAMAGE(room_of_rank_0, tensor(0).rank = 0; tensor(0).shape[0] = tensor(0).stride[0] = 0)
+DAMAGE(room_with_gaps, tensor(0).stride[0] = 2; tensor(0).shape[0] /= 2)
+DAMAGE(room_twice, struct fdry_mf_room r = room(0); put(w->rooms, r))
+
+static void (*const room_damages[])(struct fdry_manifest_writer *w) = {
+	room_of_nothing, room_reserved, room_of_content, room_not_larger, room_askew, room_over_another, room_beyond_the_end,
+	room_wraps, room_behind_part, room_of_an_odd_size, room_of_an_odd_place, room_of_rank_0, room_with_gaps, room_twice,
+};
+#define ROOM_DAMAGES (sizeof(room_damages) / sizeof(room_damages[0]))
+
+/* The last one of the loop is not damaged. */
+START_TEST(every_room_field_is_checked)
+{
+	struct fdry_manifest_writer w = { 0 };
+	struct fdry_buf b = { 0 };
+	struct fdry_manifest m;
+	int err;
+
+	fill_room(&w);
+	if ((size_t)_i < ROOM_DAMAGES)
+		room_damages[_i](&w);
+	err = fdry_manifest_encode(&w, &b);
+	if ((size_t)_i == ROOM_DAMAGES) {
+		ok(err);
+		ok(open_it(&b, &m));
+		ck_assert_uint_eq(m.n_rooms, 1);
+		ck_assert_uint_eq(m.rooms[0].max, 8 << 20);
+	} else {
+		ck_assert_int_eq(err, -FDRY_E_BADIMAGE);
+		ck_assert_msg(strstr(fdry_last_error(), "room ") != NULL, "%s", fdry_last_error());
+	}
+	fdry_buf_release(&b);
+	fdry_manifest_writer_release(&w);
+}
+END_TEST
+
 START_TEST(every_field_is_checked)
 {
 	const struct damage *d = &damages[_i];
@@ -439,6 +505,7 @@ int main(void)
 	tcase_add_test(tc, what_is_written_is_read);
 	tcase_add_test(tc, golden_bytes);
 	tcase_add_test(tc, golden_bytes_with_hosts);
+	tcase_add_loop_test(tc, every_room_field_is_checked, 0, ROOM_DAMAGES + 1);
 	tcase_add_test(tc, empty_is_valid);
 	tcase_add_test(tc, links_are_a_set);
 	tcase_add_loop_test(tc, every_host_field_is_checked, 0, sizeof(host_damages) / sizeof(host_damages[0]));

@@ -32,11 +32,16 @@ class CaptureOpts(Structure):
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
 
 
+class External(Structure):
+    _fields_ = [("name", c_char_p), ("bytes", c_uint64)]
+
+
 class LoadOpts(Structure):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
                 ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
                 ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
-                ("progress", PROGRESS_FN), ("progress_arg", c_void_p)]
+                ("progress", PROGRESS_FN), ("progress_arg", c_void_p), ("externals", POINTER(External)),
+                ("nexternals", c_size_t)]
 
 
 class SealReport(Structure):
@@ -57,7 +62,7 @@ class LoadReport(Structure):
 
 
 class NeedsExternal(Structure):
-    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64)]
+    _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64), ("max_bytes", c_uint64)]
 
 
 class Needs(Structure):
@@ -103,6 +108,7 @@ CHECKED = {
     "fdry_capture_graph": [CAPTURE, c_uint64, c_char_p, GRAPH],
     "fdry_capture_random": [CAPTURE, c_uint64],
     "fdry_capture_hold": [CAPTURE, c_int],
+    "fdry_capture_room": [CAPTURE, c_char_p, c_uint64],
     "fdry_capture_seal": [CAPTURE, STORE, c_char_p, POINTER(c_char), POINTER(SealReport)],
     "fdry_image_load": [STORE, c_char_p, POINTER(LoadOpts), POINTER(IMAGE)],
     "fdry_image_graph": [IMAGE, c_size_t, POINTER(c_uint64), POINTER(c_char_p), POINTER(c_uint32)],

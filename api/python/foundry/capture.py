@@ -81,6 +81,14 @@ class Capture:
         if raw.flags & HOST:
             self._tensors.append(tensor)
 
+    def room(self, name, nbytes):
+        """Leave addresses behind external tensor `name`, so that a load can back up to `nbytes` of it.
+
+        The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its first
+        dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
+        """
+        lib.fdry_capture_room(self._handle, name.encode(), nbytes)
+
     def fact(self, key, value):
         """State a fact that loads can compare: model revision, engine version, rank, ..."""
         lib.fdry_capture_fact(self._handle, key.encode(), str(value).encode())

@@ -168,21 +168,23 @@ def _progress_fn(progress):
 
 
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
-                 progress=None, background=False, own_context=False, check_overlap=False):
+                 progress=None, background=False, own_context=False, check_overlap=False, externals=None):
     """The options of load() as the library takes them; the image keeps them."""
     pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
+    sizes = [_lib.External(key.encode(), size) for key, size in (externals or {}).items()]
     asked = (verify, poison, build, background, own_context, check_overlap)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(pairs),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
                          facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
                          order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads,
-                         progress=_progress_fn(progress))
+                         progress=_progress_fn(progress), externals=(_lib.External * len(sizes))(*sizes),
+                         nexternals=len(sizes))
     opts.tells = progress is not None
     return opts
 
 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(),
-         threads=0, progress=None, background=False, own_context=False, check_overlap=False):
+         threads=0, progress=None, background=False, own_context=False, check_overlap=False, externals=None):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -193,10 +195,11 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     began), also from threads of the library, one call at a time; phases are manifest, driver,
     memory, content, kernels, objects, graphs. background: build graphs in the background.
     own_context: kernels and graphs in a context of the image's own. check_overlap: find launches
-    that may overlap.
+    that may overlap. externals: {name: bytes}, how much to back of external tensors that were captured
+    with room.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
-                        check_overlap)
+                        check_overlap, externals)
     handle, store = _lib.IMAGE(), as_store(store)
     lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
     return Image(handle, device, opts)

@@ -10,12 +10,15 @@ _CREATE, _READONLY = 1, 2
 
 
 class Needs:
-    """What a load will take: the fields of fdry_needs, and `externals`, {name: bytes}."""
+    """What a load will take: the fields of fdry_needs; `externals`, {name: bytes}; `rooms`, the same of the
+    most that those may have.
+    """
 
     def __init__(self, raw):
         for name, _ in _lib.Needs._fields_[:-2]:
             setattr(self, name, getattr(raw, name))
         self.externals = {e.name.decode(): e.bytes for e in raw.externals[:raw.nexternals]}
+        self.rooms = {e.name.decode(): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
 
 class Store:
@@ -39,10 +42,16 @@ class Store:
         finally:
             libc.free(text)
 
-    def needs(self, name):
-        """What a load of the image `name` will take, as a Needs; asks neither a GPU nor a driver."""
+    def needs(self, name, externals=None):
+        """What a load of the image `name` will take, as a Needs; asks neither a GPU nor a driver.
+
+        externals: as for load().
+        """
+        sizes = [_lib.External(key.encode(), size) for key, size in (externals or {}).items()]
+        opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), externals=(_lib.External * len(sizes))(*sizes),
+                             nexternals=len(sizes))
         raw = ctypes.POINTER(_lib.Needs)()
-        lib.fdry_image_needs(self._handle, name.encode(), None, ctypes.byref(raw))
+        lib.fdry_image_needs(self._handle, name.encode(), ctypes.byref(opts), ctypes.byref(raw))
         try:
             return Needs(raw.contents)
         finally:
