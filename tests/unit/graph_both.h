@@ -297,6 +297,64 @@ static inline uint64_t host_step(uint64_t x)
 	return x * 6364136223846793005u + 3;
 }
 
+/* What the driver calls the memory of captured copies: as the call was, with pitches of 0. */
+START_TEST(host_memory_as_captured)
+{
+	static const CUmemorytype host[] = { CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED };
+	static const CUmemorytype device[] = { CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED };
+	uintptr_t in = (uintptr_t)host_at(&fx.hosts[0], 64);
+	CUgraph g = graph_with_host(_i);
+	CUgraphNode n[3];
+	size_t count = 3;
+	CUDA_MEMCPY3D p;
+
+	ok(fx.drv.cuGraphGetNodes(g, n, &count));
+	ck_assert_uint_eq(count, 3);
+	ok(fx.drv.cuGraphMemcpyNodeGetParams(n[0], &p));
+	ck_assert_int_eq(p.srcMemoryType, host[_i]);
+	ck_assert_int_eq(p.dstMemoryType, device[_i]);
+	ck_assert_uint_eq(_i ? (uintptr_t)p.srcDevice : (uintptr_t)p.srcHost, in);
+	ck_assert_uint_eq(_i ? (uintptr_t)p.srcHost : (uintptr_t)p.srcDevice, 0);
+	ck_assert_uint_eq(p.srcPitch + p.srcHeight + p.dstPitch + p.dstHeight, 0);
+	ok(fx.drv.cuGraphMemcpyNodeGetParams(n[2], &p));
+	ck_assert_int_eq(p.srcMemoryType, device[_i]);
+	ck_assert_int_eq(p.dstMemoryType, host[_i]);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+END_TEST
+
+static inline unsigned long long buffer_id(void *p)
+{
+	unsigned long long id = 0;
+
+	ok(fx.drv.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (uintptr_t)p));
+	return id;
+}
+
+/* An allocation has a number that no later one has, and a range that is as long as was asked for. */
+START_TEST(pinned_memory_has_a_number)
+{
+	unsigned long long id;
+	size_t size = 0;
+	void *p, *q;
+
+	ok(fx.drv.cuMemAllocHost_v2(&p, 5000));
+	ok(fx.drv.cuMemAllocHost_v2(&q, 5000));
+	id = buffer_id(p);
+	ck_assert_uint_ne(id, 0);
+	ck_assert_uint_ne(id, buffer_id(q));
+	ck_assert_uint_eq(id, buffer_id((char *)p + 4999));
+	ok(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p + 100));
+	ck_assert_uint_eq(size, 5000);
+	ok(fx.drv.cuMemFreeHost(p));
+	ck_assert_int_eq(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+	ok(fx.drv.cuMemAllocHost_v2(&p, 5000));
+	ck_assert_uint_ne(id, buffer_id(p));
+	ok(fx.drv.cuMemFreeHost(p));
+	ok(fx.drv.cuMemFreeHost(q));
+}
+END_TEST
+
 /* What is built uses host memory elsewhere, and reads it at each launch. */
 START_TEST(host_memory_elsewhere)
 {
@@ -458,6 +516,8 @@ static inline void both_add(TCase *tc)
 	tcase_add_test(tc, fork_and_join);
 	tcase_add_test(tc, edges_with_data);
 	tcase_add_test(tc, pitched_copies_and_sets);
+	tcase_add_loop_test(tc, host_memory_as_captured, 0, 2);
+	tcase_add_test(tc, pinned_memory_has_a_number);
 	tcase_add_loop_test(tc, host_memory_by_place, 0, 2);
 	tcase_add_loop_test(tc, host_memory_elsewhere, 0, 2);
 	tcase_add_test(tc, host_memory_that_is_not_there);
