@@ -236,7 +236,7 @@ static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r
 
 	switch (attr) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*a = (struct answer){ r->ctx, sizeof(CUcontext) };
+		*a = (struct answer){ r->pool ? 0 : r->ctx, sizeof(CUcontext) };
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*a = (struct answer){ host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, sizeof(int) };
@@ -270,8 +270,10 @@ static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r
 		*a = (struct answer){ 0, sizeof(int) };
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
 		*a = (struct answer){ 0, 8 };
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*a = (struct answer){ r->pool, 8 };
 		return CUDA_SUCCESS;
 	default:
 		return answer_range(attr, r, addr, a);

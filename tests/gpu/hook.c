@@ -99,6 +99,134 @@ START_TEST(region_addresses)
 }
 END_TEST
 
+/* The first word at @p. */
+static uint32_t word_at(CUdeviceptr p)
+{
+	uint32_t word = 0;
+
+	cuda_ok(cuMemcpyDtoH_v2, &word, p, 4);
+	return word;
+}
+
+static bool inside(CUdeviceptr p)
+{
+	return p >= BASE && p < BASE + SIZE;
+}
+
+START_TEST(memory_in_the_order_of_streams)
+{
+	cuuint64_t used = 0;
+	CUmemoryPool pool, from = NULL;
+	CUdeviceptr a, b, c, out;
+	size_t nodes = 0;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream s, t;
+
+	ck_assert_msg(!hook->region_begin(BASE, SIZE), "%s", hook->last_error());
+	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuMemAllocAsync, &a, 5 * MIB, s);
+	ck_assert(inside(a) && !word_at(a) && !word_at(a + 5 * MIB - 4));
+	cuda_ok(cuPointerGetAttribute, &from, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a);
+	cuda_ok(cuDeviceGetDefaultMemPool, &pool, 0);
+	ck_assert_ptr_eq(from, pool);
+	cuda_ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+	ck_assert_uint_eq(used, 5 * MIB);
+	cuda_ok(cuMemFreeAsync, a, s);
+	cuda_ok(cuMemAllocAsync, &b, 5 * MIB, t);
+	cuda_ok(cuMemAllocAsync, &c, 5 * MIB, s);
+	ck_assert(b != a && c == a);
+
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	cuda_ok(cuMemAllocAsync, &a, 4096, s);
+	cuda_ok(cuMemsetD32Async, a, 5, 1024, s);
+	cuda_ok(cuMemAllocAsync, &out, 4096, s);
+	cuda_ok(cuMemcpyDtoDAsync_v2, out, a, 4096, s);
+	cuda_ok(cuMemFreeAsync, a, s);
+	ck_assert_int_eq(cuda(cuMemFreeAsync, c, s), CUDA_ERROR_INVALID_VALUE);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+	cuda_ok(cuGraphGetNodes, graph, NULL, &nodes);
+	ck_assert_uint_eq(nodes, 2);
+	ck_assert_uint_eq(word_at(out), FDRY_STAMP);
+	cuda_ok(cuGraphInstantiateWithFlags, &exec, graph, 0);
+	cuda_ok(cuGraphLaunch, exec, s);
+	cuda_ok(cuStreamSynchronize, s);
+	ck_assert_uint_eq(word_at(out + 4092), 5);
+	cuda_ok(cuGraphExecDestroy, exec);
+	cuda_ok(cuGraphDestroy, graph);
+	cuda_ok(cuMemFreeAsync, out, s);
+	cuda_ok(cuMemFreeAsync, b, t);
+	cuda_ok(cuMemFree_v2, c);
+	cuda_ok(cuMemPoolTrimTo, pool, 0);
+	cuda_ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+	ck_assert_uint_eq(used, 0);
+	cuda_ok(cuStreamDestroy_v2, s);
+	cuda_ok(cuStreamDestroy_v2, t);
+	ck_assert_int_eq(hook->region_end(), 0); /* its addresses stay: a graph had memory there */
+}
+END_TEST
+
+/* Where a region is over whose graphs may still be launched, its addresses are taken. */
+#define BASE2 (BASE + (1ull << 40))
+
+START_TEST(memory_that_the_program_maps)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemGenericAllocationHandle h[2];
+	CUdeviceptr p, far, start = 0;
+	struct fdry_alloc *all;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t n, range = 0;
+	int i;
+
+	ck_assert_msg(!hook->region_begin(BASE2, SIZE), "%s", hook->last_error());
+	cuda_ok(cuMemAddressReserve, &p, 64 * MIB, 0, 0, 0);
+	ck_assert_uint_eq(p, BASE2);
+	cuda_ok(cuMemAddressReserve, &far, 150ull << 30, 0, 0, 0); /* more than the region has */
+	ck_assert_uint_eq(far, BASE2 + SIZE);
+	for (i = 0; i < 2; i++) {
+		cuda_ok(cuMemCreate, &h[i], 20 * MIB, &prop, 0);
+		cuda_ok(cuMemMap, i ? far : p, 20 * MIB, 0, h[i], 0);
+		cuda_ok(cuMemSetAccess, i ? far : p, 20 * MIB, &access, 1);
+		ck_assert_uint_eq(word_at((i ? far : p) + 20 * MIB - 4), 0);
+	}
+	cuda_ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, far + 5 * MIB);
+	cuda_ok(cuPointerGetAttribute, &range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, far + 5 * MIB);
+	ck_assert(start == far && range == 150ull << 30);
+	ck_assert_int_eq(hook->region_ledger(&base, &size, &all, &n), 0);
+	ck_assert_uint_eq(n, 2);
+	ck_assert(all[1].addr == far && all[1].kind == FDRY_KIND_MAP);
+	free(all);
+	for (i = 0; i < 2; i++) {
+		cuda_ok(cuMemUnmap, i ? far : p, 20 * MIB);
+		cuda_ok(cuMemRelease, h[i]);
+	}
+	cuda_ok(cuMemAddressFree, p, 64 * MIB);
+	cuda_ok(cuMemAddressFree, far, 150ull << 30);
+	ck_assert_int_eq(hook->region_end(), 0);
+}
+END_TEST
+
+START_TEST(legacy_handles_for_other_processes)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+
+	ck_assert_msg(!hook->region_begin(BASE2, SIZE), "%s", hook->last_error());
+	cuda_ok(cuMemAlloc_v2, &p, 1000);
+	ck_assert_int_eq(cuda(cuIpcGetMemHandle, &h, p), CUDA_ERROR_NOT_SUPPORTED);
+	cuda_ok(cuMemFree_v2, p);
+	ck_assert_int_eq(hook->region_end(), 0);
+	cuda_ok(cuMemAlloc_v2, &p, 1000);
+	cuda_ok(cuIpcGetMemHandle, &h, p);
+	cuda_ok(cuMemFree_v2, p);
+}
+END_TEST
+
 static void capture(CUstreamCaptureMode mode)
 {
 	struct fdry_hook_live live;
@@ -250,6 +378,9 @@ int main(void)
 	tcase_add_test(tc, region_addresses);
 	tcase_add_test(tc, allocations_while_capturing);
 	tcase_add_test(tc, a_fork_that_never_joins);
+	tcase_add_test(tc, memory_that_the_program_maps);
+	tcase_add_test(tc, legacy_handles_for_other_processes);
+	tcase_add_test(tc, memory_in_the_order_of_streams); /* last: its region stays */
 	tcase_add_test(tc, code_is_found);
 	suite_add_tcase(s, tc);
 	/* A forked child cannot use the driver that its parent started. */

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory_both.h - rules of device memory that the stand-in rests on, as tests that run on
+ * the software driver (sim_memory_rules.c) and on a GPU (tests/gpu/memory_driver.c).
+ *
+ * Whoever includes this defines rules_symbol(name), which gives the driver's function.
+ */
+#ifndef TESTS_UNIT_MEMORY_BOTH_H
+#define TESTS_UNIT_MEMORY_BOTH_H
+
+#include <check.h>
+#include <cuda.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define RULES_NAME2(fn) #fn
+#define RULES_NAME(fn) RULES_NAME2(fn)
+#define CALL(fn, ...) (((__typeof__(&fn))rules_symbol(RULES_NAME(fn)))(__VA_ARGS__))
+#define ok(fn, ...) ck_assert_msg(!CALL(fn, __VA_ARGS__), "%s fails", RULES_NAME(fn))
+#define gives(error, fn, ...)                                                                        \
+	do {                                                                                         \
+		int gives_ = CALL(fn, __VA_ARGS__);                                                  \
+		ck_assert_msg(gives_ == (int)(error), "%s gives %d, not " #error, RULES_NAME(fn), gives_); \
+	} while (0)
+
+#define RULES_MIB ((size_t)1 << 20)
+#define PIECE (4 * RULES_MIB)
+
+static CUcontext rules_ctx;
+
+static CUmemGenericAllocationHandle rules_create(void)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemGenericAllocationHandle h = 0;
+
+	ok(cuMemCreate, &h, PIECE, &prop, 0);
+	return h;
+}
+
+static CUresult rules_access(CUdeviceptr addr, size_t size)
+{
+	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+
+	return CALL(cuMemSetAccess, addr, size, &access, 1);
+}
+
+START_TEST(reserving)
+{
+	CUdeviceptr p = 0;
+
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 3 * RULES_MIB, 0, 0, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 4096, 0, 0, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 64 * RULES_MIB, 3 * RULES_MIB, 0, 0);
+	ok(cuMemAddressReserve, &p, 64 * RULES_MIB, 4096, 0, 0);
+	ck_assert_uint_eq(p % (2 * RULES_MIB), 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p + 2 * RULES_MIB, 62 * RULES_MIB);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p, 32 * RULES_MIB);
+	ok(cuMemAddressFree, p, 64 * RULES_MIB);
+	ok(cuMemAddressReserve, &p, 64 * RULES_MIB, 1ull << 30, 0, 0);
+	ck_assert_uint_eq(p % (1ull << 30), 0);
+	ok(cuMemAddressFree, p, 64 * RULES_MIB);
+}
+END_TEST
+
+START_TEST(mapping)
+{
+	CUmemGenericAllocationHandle h = rules_create(), other = rules_create(), again = 0;
+	CUdeviceptr p = 0;
+
+	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	gives(CUDA_ERROR_NOT_SUPPORTED, cuMemMap, p, PIECE / 2, 0, h, 0);
+	gives(CUDA_ERROR_NOT_SUPPORTED, cuMemMap, p, PIECE / 2, PIECE / 2, h, 0);
+	ok(cuMemMap, p, PIECE, 0, h, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemMap, p, PIECE, 0, other, 0);
+	ok(cuMemMap, p + PIECE, PIECE, 0, other, 0);
+	ok(cuMemMap, p + 2 * PIECE, PIECE, 0, h, 0);
+	ck_assert_int_eq(rules_access(p, PIECE / 2), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(rules_access(p, 4 * PIECE), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(rules_access(p, 3 * PIECE), CUDA_SUCCESS);
+	ok(cuMemRetainAllocationHandle, &again, (void *)(uintptr_t)(p + PIECE + 5));
+	ck_assert_uint_eq(again, other);
+	ok(cuMemRelease, again);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemFree, p);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p, 16 * PIECE);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemUnmap, p, PIECE / 2);
+	ok(cuMemUnmap, p, 2 * PIECE);
+	ok(cuMemUnmap, p, 8 * PIECE);
+	ok(cuMemUnmap, p, 8 * PIECE);
+	ok(cuMemRelease, h);
+	ok(cuMemRelease, other);
+	ok(cuMemAddressFree, p, 16 * PIECE);
+}
+END_TEST
+
+/* Where nothing is mapped, and where nobody may look. */
+START_TEST(attributes_of_mapped_memory)
+{
+	CUmemGenericAllocationHandle h = rules_create();
+	CUdeviceptr p = 0, start = 0;
+	CUcontext ctx = rules_ctx;
+	size_t size = 0;
+	uint64_t data;
+
+	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	ok(cuMemMap, p + PIECE, PIECE, 0, h, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + PIECE);
+	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + PIECE);
+	ck_assert_int_eq(rules_access(p + PIECE, PIECE), 0);
+	ok(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + PIECE);
+	ck_assert_ptr_null(ctx);
+	ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + PIECE + 9);
+	ck_assert_uint_eq(start, p);
+	ok(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + PIECE + 9);
+	ck_assert_uint_eq(size, 16 * PIECE);
+	ok(cuMemGetAddressRange, &start, &size, p + PIECE + 9);
+	ck_assert(start == p + PIECE && size == PIECE);
+	ok(cuMemUnmap, p + PIECE, PIECE);
+	ok(cuMemRelease, h);
+	ok(cuMemAddressFree, p, 16 * PIECE);
+}
+END_TEST
+
+START_TEST(attributes_of_allocations)
+{
+	CUdeviceptr p = 0, q = 0, start = 0;
+	uint64_t id_p = 0, id_q = 0, data;
+	CUcontext ctx = NULL;
+	size_t size = 0;
+	CUstream s;
+
+	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	ok(cuMemAlloc, &p, 1000);
+	ok(cuMemAllocAsync, &q, 1000, s);
+	ok(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + 4);
+	ck_assert_ptr_eq(ctx, rules_ctx);
+	ok(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, q + 4);
+	ck_assert_uint_eq(size, 1000);
+	ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, q + 4);
+	ck_assert_uint_eq(start, q);
+	ok(cuPointerGetAttribute, &id_p, CU_POINTER_ATTRIBUTE_BUFFER_ID, p);
+	ok(cuPointerGetAttribute, &id_q, CU_POINTER_ATTRIBUTE_BUFFER_ID, q);
+	ck_assert_uint_ne(id_p, id_q);
+	ck_assert_uint_lt(id_p, 1ull << 62);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000);
+	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + 1000);
+	ok(cuMemFree, q);
+	ok(cuMemFree, p);
+	ok(cuStreamDestroy, s);
+}
+END_TEST
+
+START_TEST(freeing)
+{
+	CUdeviceptr p = 0, q = 7;
+	CUstream s;
+
+	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	ok(cuMemFree, 0);
+	ok(cuMemFreeAsync, 0, s);
+	ok(cuMemAllocAsync, &q, 0, s);
+	ck_assert_uint_eq(q, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAlloc, &p, 0);
+	ok(cuMemAlloc, &p, 1000);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemFree, p + 16);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, p + 16, s);
+	ok(cuMemFreeAsync, p, s); /* though it is not from a pool */
+	ok(cuStreamSynchronize, s);
+	ok(cuStreamDestroy, s);
+}
+END_TEST
+
+/* What the stand-in does while a stream captures: ask which it is, map, fill. */
+START_TEST(while_a_stream_captures)
+{
+	CUmemGenericAllocationHandle h;
+	CUstreamCaptureStatus status;
+	unsigned long long id = 0, other = 0;
+	cuuint64_t capture = 0;
+	CUdeviceptr p = 0;
+	CUgraph graph;
+	CUstream s, t;
+
+	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	ok(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
+	ok(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	ok(cuStreamGetId, s, &id);
+	ok(cuStreamGetId, t, &other);
+	ck_assert_uint_ne(id, other);
+	ok(cuStreamGetCaptureInfo, s, &status, &capture, NULL, NULL, NULL, NULL);
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ok(cuStreamGetCaptureInfo, t, &status, &capture, NULL, NULL, NULL, NULL);
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	h = rules_create();
+	ok(cuMemMap, p, PIECE, 0, h, 0);
+	ck_assert_int_eq(rules_access(p, PIECE), 0);
+	ok(cuMemUnmap, p, PIECE);
+	ok(cuMemRelease, h);
+	ok(cuMemAddressFree, p, 16 * PIECE);
+	ok(cuStreamEndCapture, s, &graph);
+	ok(cuGraphDestroy, graph);
+	ok(cuStreamDestroy, s);
+	ok(cuStreamDestroy, t);
+}
+END_TEST
+
+/* A capture's allocations are its own to free. */
+START_TEST(allocating_in_a_capture)
+{
+	CUdeviceptr p = 0, before = 0;
+	CUgraph graph = NULL;
+	CUstream s;
+
+	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	ok(cuMemAllocAsync, &before, 1000, s);
+	ok(cuStreamSynchronize, s);
+	ok(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	ok(cuMemAllocAsync, &p, 1000, s);
+	ok(cuMemFreeAsync, p, s);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, before, s);
+	CALL(cuStreamEndCapture, s, &graph);
+	if (graph)
+		ok(cuGraphDestroy, graph);
+	ok(cuMemFree, before);
+	ok(cuStreamDestroy, s);
+}
+END_TEST
+
+/* Stream ids are never given twice, whatever becomes of handles. */
+START_TEST(stream_ids)
+{
+	unsigned long long id, last = 0, legacy = 0, mine = 0;
+	CUstream s;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+		ok(cuStreamGetId, s, &id);
+		ck_assert_uint_gt(id, last);
+		last = id;
+		ok(cuStreamDestroy, s);
+	}
+	ok(cuStreamGetId, NULL, &legacy);
+	ok(cuStreamGetId, CU_STREAM_LEGACY, &id);
+	ck_assert_uint_eq(id, legacy);
+	ok(cuStreamGetId, CU_STREAM_PER_THREAD, &mine);
+	ck_assert_uint_ne(mine, legacy);
+}
+END_TEST
+
+START_TEST(pitches)
+{
+	static const size_t width[] = { 1, 511, 512, 513, 3000, 100000 };
+	size_t i, pitch, size;
+	CUdeviceptr p;
+
+	for (i = 0; i < sizeof(width) / sizeof(width[0]); i++) {
+		ok(cuMemAllocPitch, &p, &pitch, width[i], 3, i % 2 ? 4 : 16);
+		ck_assert_uint_eq(pitch, (width[i] + 511) / 512 * 512);
+		ok(cuMemGetAddressRange, NULL, &size, p);
+		ck_assert_uint_eq(size, 3 * pitch);
+		ok(cuMemFree, p);
+	}
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch, &p, &pitch, 100, 3, 5);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch, &p, &pitch, 0, 3, 4);
+}
+END_TEST
+
+START_TEST(pools_of_memory)
+{
+	cuuint64_t value = 0, none = 0;
+	CUmemoryPool pool, current;
+	CUdeviceptr p = 0;
+	CUstream s;
+
+	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	ok(cuDeviceGetDefaultMemPool, &pool, 0);
+	ok(cuDeviceGetMemPool, &current, 0);
+	ck_assert_ptr_eq(pool, current);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy, pool);
+	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+	ck_assert_uint_eq(value, 0);
+	ok(cuMemAllocAsync, &p, 1000, s);
+	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value);
+	ck_assert_uint_ge(value, 1000);
+	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
+	ck_assert_uint_ge(value, 1000);
+	ok(cuPointerGetAttribute, &current, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
+	ck_assert_ptr_eq(pool, current);
+	ok(cuMemFreeAsync, p, s);
+	ok(cuStreamSynchronize, s);
+	value = 5;
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
+	ok(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none);
+	ok(cuMemPoolTrimTo, pool, 0);
+	ok(cuStreamDestroy, s);
+}
+END_TEST
+
+static void rules_add(TCase *tc)
+{
+	tcase_add_test(tc, reserving);
+	tcase_add_test(tc, mapping);
+	tcase_add_test(tc, attributes_of_mapped_memory);
+	tcase_add_test(tc, attributes_of_allocations);
+	tcase_add_test(tc, freeing);
+	tcase_add_test(tc, while_a_stream_captures);
+	tcase_add_test(tc, allocating_in_a_capture);
+	tcase_add_test(tc, stream_ids);
+	tcase_add_test(tc, pitches);
+	tcase_add_test(tc, pools_of_memory);
+}
+
+#endif
