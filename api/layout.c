@@ -121,6 +121,7 @@ static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, cons
 /* The bounds of the region and a copy of its ledger. */
 static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 {
+	const struct fdry_alloc *last;
 	CUdeviceptr base = 0;
 	uint64_t offset = 0;
 	int err;
@@ -131,6 +132,9 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 									      &ret->n_ledger));
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
+	last = ret->n_ledger ? &ret->ledger[ret->n_ledger - 1] : NULL;
+	if (!err && last && last->addr + last->room > ret->used)
+		ret->used = last->addr + last->room; /* what the program maps may lie behind the cursor */
 	return err;
 }
 

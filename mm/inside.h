@@ -99,7 +99,7 @@ void fdry_region_async_release(struct fdry_region *r);
 
 /* mapping.c */
 
-/* The end of the last reservation; the base where there is none. */
+/* The end of the last reservation in the region as it was made; the base where there is none. */
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r);
 int fdry_region_mapping_check(const struct fdry_region *r) __must_check;
 void fdry_region_mapping_release(struct fdry_region *r);

@@ -47,57 +47,66 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 	return 0;
 }
 
-/* Behind everything, since a framework reserves more than the device has, and again and again. */
-static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+/* Behind the region's end, which moves; the cursor does not. The addresses before it are never used: what is mapped may not
+ * lie on both sides of the border of two of the driver's reservations, so holes must not join across it. */
+static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
-	struct fdry_bump b = r->bump;
+	struct fdry_vmm *v = &r->backing.vmm;
 	CUstreamCaptureMode mode;
 	CUdeviceptr start;
 	uint64_t want;
 	int err;
 
-	if (__builtin_add_overflow(size, align, &want))
+	if (__builtin_add_overflow(size, align + v->granule, &want))
 		return fdry_fail(FDRY_E_RANGE, "a reservation of %" PRIu64 " bytes; ask for less", size);
-	err = fdry_vmm_enter(&r->backing.vmm, &mode);
+	err = fdry_vmm_enter(v, &mode);
 	if (err)
 		return err;
-	err = fdry_vmm_extend(&r->backing.vmm, want, &start);
-	fdry_vmm_leave(&r->backing.vmm, &mode);
-	if (err)
-		return err;
-	b.size = r->backing.vmm.size;
-	__atomic_store_n(&r->bump.size, b.size, __ATOMIC_RELAXED);
-	err = fdry_bump_set(&b, start - b.base);
-	return err ? err : fdry_bump_place(&b, size, align, ret);
+	err = fdry_vmm_extend(v, want, &start);
+	fdry_vmm_leave(v, &mode);
+	return err ? err : fdry_round_up(start + v->granule, align, ret);
 }
 
-static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+/* So much that as much remains for allocations. */
+static bool is_modest(const struct fdry_region *r, uint64_t size)
 {
-	int err = place_at_cursor(r, size, align, ret);
+	return size <= (r->bump.size - r->bump.cursor) / 2;
+}
 
-	return err == -FDRY_E_RANGE ? place_behind(r, size, align, ret) : err;
+/* Frameworks reserve more than the device has, again and again: at the cursor while there is plenty, else behind the
+ * region, and where something is in the way there at the cursor after all. */
+static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
+{
+	struct fdry_place p;
+
+	if (fdry_holes_take(&r->unreserved, size, align, ret))
+		return 0;
+	if (!is_modest(r, size) && !place_behind(r, size, align, ret))
+		return 0;
+	if (place_at_cursor(r, size, align, &p))
+		return place_behind(r, size, align, ret);
+	fdry_bump_take(&r->bump, &p);
+	*ret = p.addr;
+	return 0;
 }
 
 static int reserve(struct fdry_region *r, uint64_t size, uint64_t align, CUdeviceptr *ret)
 {
 	struct fdry_range *n = calloc(1, sizeof(*n));
-	struct fdry_place p = { .room = size };
+	uint64_t addr = 0;
 	int err;
 
 	if (!n)
 		return fdry_nomem();
-	if (!fdry_holes_take(&r->unreserved, size, align, &p.addr)) {
-		err = find_place(r, size, align, &p);
-		if (err) {
-			free(n);
-			return err;
-		}
-		fdry_bump_take(&r->bump, &p);
+	err = find_place(r, size, align, &addr);
+	if (err) {
+		free(n);
+		return err;
 	}
-	n->start = p.addr;
-	n->end = p.addr + size;
+	n->start = addr;
+	n->end = addr + size;
 	fdry_ranges_add(&r->reservations, n);
-	*ret = p.addr;
+	*ret = addr;
 	return 0;
 }
 
@@ -106,7 +115,7 @@ int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align, CU
 	uint64_t granule = r->backing.vmm.granule;
 	int err;
 
-	if (!size || size % granule || align & (align - 1))
+	if (!size || size % granule || align & (align - 1) || align > UINT64_MAX / 4)
 		return fdry_fail(FDRY_E_INVAL, "a reservation of %" PRIu64 " bytes at multiples of %" PRIu64 "; the size must be "
 				 "a multiple of %" PRIu64 ", the alignment a power of two or 0", size, align, granule);
 	fdry_region_lock(r);
@@ -255,7 +264,7 @@ void fdry_region_unmap(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
 {
-	const struct fdry_range *n = fdry_ranges_floor(&r->reservations, UINT64_MAX);
+	const struct fdry_range *n = fdry_ranges_floor(&r->reservations, r->bump.base + r->bump.size - 1);
 
 	return n ? n->end : r->bump.base;
 }
@@ -268,7 +277,7 @@ int fdry_region_mapping_check(const struct fdry_region *r)
 	if (!ret)
 		ret = fdry_holes_check(&r->plain);
 	if (!ret)
-		ret = fdry_ledger_check(&r->maps, r->bump.base, fdry_region_cursor(r));
+		ret = fdry_ledger_check(&r->maps, r->bump.base, r->backing.vmm.base + r->backing.vmm.size);
 	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
 		if (!ret && !reservation_of(r, n->start, n->end - n->start))
 			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved", n->start);

@@ -390,7 +390,7 @@ CUdeviceptr fdry_region_base(const struct fdry_region *r)
 
 uint64_t fdry_region_size(const struct fdry_region *r)
 {
-	return __atomic_load_n(&r->bump.size, __ATOMIC_RELAXED); /* it may grow */
+	return __atomic_load_n(&r->backing.vmm.size, __ATOMIC_RELAXED); /* it may grow */
 }
 
 CUdevice fdry_region_device(const struct fdry_region *r)

@@ -232,7 +232,7 @@ int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret)
 		return fdry_fail_at(err, "reserving %" PRIu64 " bytes more of addresses at %#llx", size, start);
 	if (!found)
 		return taken(start, start + size);
-	v->size = reserved_end(v) - v->base;
+	__atomic_store_n(&v->size, reserved_end(v) - v->base, __ATOMIC_RELAXED);
 	*ret = start;
 	return 0;
 }

@@ -187,7 +187,7 @@ START_TEST(memory_that_the_program_maps)
 	cuda_ok(cuMemAddressReserve, &p, 64 * MIB, 0, 0, 0);
 	ck_assert_uint_eq(p, BASE2);
 	cuda_ok(cuMemAddressReserve, &far, 150ull << 30, 0, 0, 0); /* more than the region has */
-	ck_assert_uint_eq(far, BASE2 + SIZE);
+	ck_assert_uint_ge(far, BASE2 + SIZE);
 	for (i = 0; i < 2; i++) {
 		cuda_ok(cuMemCreate, &h[i], 20 * MIB, &prop, 0);
 		cuda_ok(cuMemMap, i ? far : p, 20 * MIB, 0, h[i], 0);

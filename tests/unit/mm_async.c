@@ -249,22 +249,42 @@ START_TEST(reservations)
 }
 END_TEST
 
-/* Frameworks reserve more than there is, for every stream: the region grows. */
+/* Frameworks reserve more than there is, for every stream: the region grows, and allocations go on where they were. */
 START_TEST(reservations_beyond_the_end)
 {
-	CUdeviceptr a = reserve(SIZE, 0), b, c;
+	CUdeviceptr a = reserve(SIZE / 2, 0), b, c;
 
 	ck_assert_uint_eq(a, BASE);
 	b = reserve(SIZE / 2, 0);
 	ck_assert_uint_ge(b, BASE + SIZE);
-	c = reserve(SIZE, 0);
+	c = reserve(SIZE * 16, 0);
 	ck_assert_uint_ge(c, b + SIZE / 2);
-	ck_assert_uint_ge(fdry_region_size(region), c + SIZE - BASE);
+	ck_assert_uint_ge(fdry_region_size(region), c + SIZE * 16 - BASE);
+	ck_assert_uint_eq(get(4 * MiB), BASE + SIZE / 2);
 	map_at(b, 2 * MiB, 0);
-	map_at(c + SIZE - 2 * MiB, 2 * MiB, 0);
+	map_at(c + SIZE * 16 - 2 * MiB, 2 * MiB, 0);
 	ck_assert(all(b, 2 * MiB, 0));
 	unmap_at(b, 2 * MiB);
-	unmap_at(c + SIZE - 2 * MiB, 2 * MiB);
+	unmap_at(c + SIZE * 16 - 2 * MiB, 2 * MiB);
+	ok(fdry_region_unreserve(region, b, SIZE / 2));
+	ok(fdry_region_unreserve(region, c, SIZE * 16));
+	ck_assert_uint_eq(reserve(SIZE, 0), c); /* the driver's borders stay borders */
+	ck_assert_uint_eq(reserve(SIZE / 2, 0), b);
+}
+END_TEST
+
+/* What lies behind the region is in the way: the rest of the region is used up to the end. */
+START_TEST(something_behind_the_end)
+{
+	CUdeviceptr block = 0, a = 1;
+
+	ck_assert_int_eq(drv->cuMemAddressReserve(&block, 2048 * MiB, 0, BASE + SIZE, 0), 0);
+	ck_assert_uint_eq(block, BASE + SIZE);
+	ck_assert_uint_eq(reserve(SIZE - 64 * MiB, 0), BASE);
+	ck_assert_int_eq(fdry_region_reserve(region, SIZE, 0, &a), -FDRY_E_TAKEN);
+	ck_assert_uint_eq(a, 1);
+	ck_assert_uint_eq(get(64 * MiB), BASE + SIZE - 64 * MiB);
+	ck_assert_int_eq(drv->cuMemAddressFree(block, 2048 * MiB), 0);
 }
 END_TEST
 
@@ -373,6 +393,7 @@ int main(void)
 	tcase_add_loop_test(tc, fails_clean, 0, 2);
 	tcase_add_test(tc, reservations);
 	tcase_add_test(tc, reservations_beyond_the_end);
+	tcase_add_test(tc, something_behind_the_end);
 	tcase_add_test(tc, what_is_mapped);
 	tcase_add_test(tc, what_was_content_stays_content);
 	tcase_add_test(tc, only_blank_memory_is_filled);
