@@ -13,7 +13,8 @@ static int late(void)
 {
 	char path[PATH_MAX];
 
-	if (!fdry_loaded_driver(true, path, sizeof(path)))
+	/* In a forked child a lock of the loader's, which the look needs, may be held for ever. */
+	if (fdry_find_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
 		return 0;
 	return fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in, so calls pass the stand-in by; start the program "
 			 "with \"python -m foundry run\" or LD_PRELOAD, or import foundry before whatever uses CUDA", path);

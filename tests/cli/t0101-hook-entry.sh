@@ -72,7 +72,8 @@ int cuGetProcAddress(const char *name, void **ret, int version, long flags)
 END
 	awk '$1 !~ /^cuGetProcAddress/ { print "int " $1 "(void) { return getenv(\"SUCCESS\") ? 0 : " NR + 1000 "; }" }' "$list"
 } >driver.c
-$CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o libcuda.so.1 driver.c -ldl
+$CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=gnu -o libcuda.so.1 driver.c -ldl
+mkdir sysv && $CC -shared -fPIC -O1 -I. -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--hash-style=sysv -o sysv/libcuda.so.1 driver.c -ldl
 
 cat >probe.c <<'END'
 #include <dlfcn.h>
@@ -279,6 +280,8 @@ answers=$((26 * 3 * $(wc -l <hooks)))
 t "there are hooks" test "$(wc -l <hooks)" -ge 30
 t "every jump leads to its function, at first and later" prints "$jumps calls
 0 bad" ./probe jumps "$hook"
+t "also in a driver with a hash table of the old kind" prints "$jumps calls
+0 bad" env FOUNDRY_DRIVER="$TMP/sysv/libcuda.so.1" ./probe jumps "$hook"
 t "every name, version and variant gets the stand-in's function" prints "$answers answers
 0 bad" ./probe procs "$hook"
 t "also where the driver's look-up gives what it does not export" prints "$answers answers
