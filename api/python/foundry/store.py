@@ -15,8 +15,9 @@ class Needs:
     """
 
     def __init__(self, raw):
-        for name, _ in _lib.Needs._fields_[:-2]:
-            setattr(self, name, getattr(raw, name))
+        for name, _ in _lib.Needs._fields_:
+            if not name.endswith("externals"):
+                setattr(self, name, getattr(raw, name))
         self.externals = {e.name.decode(): e.bytes for e in raw.externals[:raw.nexternals]}
         self.rooms = {e.name.decode(): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
