@@ -23,7 +23,6 @@
 #define THREADS_MAX 8
 #define BYTES_A_THREAD (32ull << 20) /* for which a further thread pays */
 #define PAGES_A_LOOK 1024u
-#define MUCH (32ull << 20) /* content that takes longer to copy than kernels to load */
 
 struct ready {
 	const struct fdry_image *img;
@@ -143,8 +142,6 @@ static int chunks_do(struct fdry_image *img, struct fdry_get *get, struct fdry_u
 		return fdry_nomem();
 	err = fdry_pool_start(&opts, &pool);
 	if (!err) {
-		if (c->gate && c->bytes > MUCH)
-			fdry_gate_wait(c->gate);
 		err = chunks_upload(img, pool, up, &r);
 		fdry_pool_free(pool); /* what is on its way lies in the caller's session as well */
 	}
@@ -170,7 +167,7 @@ int fdry_image_content(struct fdry_image *img, struct fdry_get *get, struct fdry
 	struct fdry_upload *up;
 	int err;
 
-	err = fdry_upload_new(img->drv, img->device, img->stream, &up);
+	err = fdry_upload_new(img->drv, img->device, img->stream, c->gate, &up);
 	if (err)
 		return err;
 	if (c->zero)

@@ -102,7 +102,7 @@ void fdry_image_tell_built(struct fdry_image *img);
 struct fdry_content {
 	bool zero;               /* zero what no chunk covers */
 	unsigned int threads;    /* that read and hash, at most; 0: as many as pay */
-	struct fdry_gate *gate;  /* NULL, or what much content waits for before it is copied */
+	struct fdry_gate *gate;  /* NULL, or what the first copy waits for */
 	uint64_t bytes, hashed;  /* what was copied, and of it what was hashed; written */
 };
 /* Copy every chunk to its address, verified: read and hashed by several threads, copied by this one. */

@@ -218,7 +218,7 @@ static int kernels_load(struct load *l)
 
 /*
  * Kernels need no memory and memory no kernels, but the driver lets a kernel wait while a copy
- * is in flight: where there is much content its copies wait for the kernels instead. Of two
+ * is in flight: copies wait for the kernels instead, when all else is ready for them. Of two
  * failures that of memory is told, in every run.
  */
 static int phases_in_context(struct load *l)

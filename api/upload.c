@@ -18,7 +18,7 @@
 #define WINDOW_MAX ((size_t)64 << 20)
 #define GAP_MAX ((size_t)1 << 20) /* between pieces of one window */
 #define SMALL ((size_t)64 << 10)
-#define PINNED ((size_t)4 << 20) /* one of two buffers */
+#define PINNED ((size_t)1 << 20) /* one of two buffers; pinning costs a third of a millisecond a megabyte */
 
 struct piece {
 	CUdeviceptr addr;
@@ -40,6 +40,7 @@ struct pinned {
 struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
+	struct fdry_gate *gate; /* NULL once it is open */
 	bool can_register;
 	uintptr_t page;
 	struct fdry_buf pieces; /* of the window that collects */
@@ -54,7 +55,8 @@ static int event_make(struct fdry_upload *u, CUevent *ret)
 	return fdry_call(u->drv, cuEventCreate, ret, CU_EVENT_DISABLE_TIMING);
 }
 
-int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_upload **ret)
+int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_gate *gate,
+		    struct fdry_upload **ret)
 {
 	struct fdry_upload *u = calloc(1, sizeof(*u));
 	int i, can = 0, err = 0;
@@ -63,6 +65,7 @@ int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream
 		return fdry_nomem();
 	u->drv = drv;
 	u->stream = stream;
+	u->gate = gate;
 	u->page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	if (!fdry_call_raw(drv, cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, dev))
 		u->can_register = can != 0;
@@ -77,6 +80,15 @@ int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream
 	}
 	*ret = u;
 	return 0;
+}
+
+/* Every copy of the upload comes through here. */
+static int copy_start(struct fdry_upload *u, CUdeviceptr addr, const void *bytes, size_t len)
+{
+	if (u->gate)
+		fdry_gate_wait(u->gate);
+	u->gate = NULL;
+	return fdry_call(u->drv, cuMemcpyHtoDAsync_v2, addr, bytes, len, u->stream);
 }
 
 /* --- through pinned memory --- */
@@ -98,7 +110,7 @@ static int pinned_copy(struct fdry_upload *u, CUdeviceptr addr, const uint8_t *b
 	if (err)
 		return err;
 	memcpy(p->buf + p->used, bytes, len);
-	err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, addr, p->buf + p->used, len, u->stream);
+	err = copy_start(u, addr, p->buf + p->used, len);
 	if (!err)
 		err = fdry_call(u->drv, cuEventRecord, p->copied, u->stream);
 	p->used += len;
@@ -146,7 +158,7 @@ static int pieces_copy(struct fdry_upload *u, bool registered)
 	int err = 0;
 
 	for (i = 0; i < n && !err; i++)
-		err = registered ? fdry_call(u->drv, cuMemcpyHtoDAsync_v2, p[i].addr, p[i].bytes.data, p[i].bytes.len, u->stream) :
+		err = registered ? copy_start(u, p[i].addr, p[i].bytes.data, p[i].bytes.len) :
 				   pinned_add(u, p[i].addr, p[i].bytes);
 	return err;
 }

@@ -12,12 +12,15 @@
 #ifndef FDRY_API_UPLOAD_H
 #define FDRY_API_UPLOAD_H
 
+#include "api/threads.h"
 #include "arch/buf.h"
 #include "arch/driver.h"
 
 struct fdry_upload;
 
-int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_upload **ret) __must_check;
+/* @gate: NULL, or what the first copy waits for; memory is registered and pinned before. Outlives the upload. */
+int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_gate *gate,
+		    struct fdry_upload **ret) __must_check;
 /* Copy @bytes to @addr, some time before fdry_upload_finish() returns. */
 int fdry_upload_add(struct fdry_upload *u, CUdeviceptr addr, struct fdry_span bytes) __must_check;
 /* Wait until everything has arrived, and release what was registered. */
