@@ -234,6 +234,7 @@ static void report_show(struct fdry_image *img)
 	phase("  of it memory", r.memory_ms);
 	phase("  of it content", r.content_ms);
 	phase("  of it kernels", r.kernels_ms);
+	phase("  beside: objects", r.objects_ms);
 	printf("  %llu bytes mapped, %llu of content, %llu of it verified\n", (unsigned long long)r.mapped_bytes,
 	       (unsigned long long)r.content_bytes, (unsigned long long)r.verified_bytes);
 }

@@ -259,6 +259,7 @@ def do_load(args):
     r = img.report()
     for field in ("driver", "manifest", "memory", "content", "kernels"):
         phases.show(f"  of it {field}", getattr(r, field + "_ms"))
+    phases.show("  beside: objects", r.objects_ms)
     phases.mark = time.perf_counter()
     if args.weights == "external":
         fill_external(args, img)

@@ -3,25 +3,10 @@
  * Loading and unloading on a GPU a thousand times: free device memory and the process's own memory
  * are what they were. The image is the one that the example vecadd seals.
  */
-#include <check.h>
-#include <stdbool.h>
-#include <string.h>
-#include <unistd.h>
-
-#include "api/foundry.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/vecadd.h"
 
 #define TIMES 1000
 #define WARM 60 /* after these, what is made once has been made */
-#define N 100003
-
-static const struct fdry_driver *drv;
-static char dir[64] = "foundry-leak-XXXXXX";
-
-#define ok(call) do { \
-	int ret_ = (call); \
-	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
-} while (0)
 
 /* Bytes of memory that the process has in use. */
 static size_t resident(void)
@@ -73,7 +58,7 @@ START_TEST(a_thousand_times)
 	struct fdry_store *s;
 	int i;
 
-	ok(fdry_store_open(dir, 0, &s));
+	ok(fdry_store_open(vecadd_dir, 0, &s));
 	for (i = 0; i < TIMES; i++) {
 		if (i == WARM) {
 			dev_before = device_free();
@@ -91,43 +76,15 @@ START_TEST(a_thousand_times)
 }
 END_TEST
 
-/* Capturing takes a process of its own. */
-static bool image_make(void)
-{
-	const char *build = getenv("BUILD");
-	char cmd[4096];
-
-	snprintf(cmd, sizeof(cmd), "'%s/examples/vecadd' -s '%s' capture >/dev/null", build && *build ? build : "build", dir);
-	return mkdtemp(dir) && !system(cmd);
-}
-
 int main(void)
 {
 	Suite *s = suite_create("leak");
 	TCase *tc = tcase_create("leak");
-	char cmd[128];
-	CUcontext ctx;
-	SRunner *sr;
-	int failed;
 
-	drv = gpu_driver();
-	if (!image_make()) {
-		fprintf(stderr, "vecadd captures nothing\n");
+	if (!vecadd_make())
 		return EXIT_FAILURE;
-	}
-	/* The context stays, as in a program that uses CUDA itself. */
-	if (fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) || fdry_call(drv, cuCtxSetCurrent, ctx)) {
-		fprintf(stderr, "%s\n", fdry_last_error());
-		return EXIT_FAILURE;
-	}
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, a_thousand_times);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
-	return system(cmd) || failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return vecadd_run(s);
 }
