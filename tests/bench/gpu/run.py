@@ -118,6 +118,11 @@ def show_start(res):
                         ("floor_kernels", "the driver's own calls: kernels"), ("floor_graphs", "the driver's own calls: graphs"),
                         ("unload", "unload")):
         rows.append([title] + [spread(part[n][name]) for n in counts])
+    rows.append(["in the background: first graph"] + [f"{part[n]['background_first'][0]:,.1f}" for n in counts])
+    rows.append(["in the background: every graph, with launches between"] + [f"{part[n]['background_all'][0]:,.1f}" for n in counts])
+    for name, title in (("launch_building", "a launch meanwhile"), ("launch_idle", "a launch afterwards")):
+        rows.append([title + ": p50, p99, longest"] + [", ".join(f"{v:.3f}" for v in part[n][name]) for n in counts])
+    rows.append(["device memory of the graphs, MB"] + [f"{part[n]['exec_bytes'][0] / 1e6:,.0f}" for n in counts])
     rows.append(["every graph built / the driver's own"] + [ratio_spread(part[n]["all_launchable"], floors(part[n])) for n in counts])
     rows.append(["a graph not yet built / the driver's own"] +
                 [ratio_spread(part[n]["build_rest"], part[n]["floor_graphs"]) for n in counts])

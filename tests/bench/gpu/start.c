@@ -6,8 +6,9 @@
  *
  * Each round loads the image, launches its first graph, builds the rest, times the driver's
  * own calls for the same nodes and kernels (floor.c), and unloads. Then the last image is
- * replayed: the graphs of -k one by one, and in turn. Prints lines "name value value ...",
- * milliseconds, one value a round.
+ * replayed: the graphs of -k one by one, and in turn; and once more it is loaded, to launch its
+ * first graph again and again while the others are built in the background. Prints lines
+ * "name value value ...", milliseconds, one value a round; launches: p50, p99 and the longest.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 
 #define ROUNDS_MAX 32
 #define LAUNCHES 50
+#define LATENCIES_MAX 4096
 
 enum value {
 	LOAD, MANIFEST, MEMORY, CONTENT, KERNELS, FIRST, ALL, BUILD, FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_FIRST, UNLOAD, VALUES
@@ -100,8 +102,8 @@ static void position_reset(struct fdry_image *img)
 	struct fdry_tensor t;
 	uint64_t zeros[64] = { 0 };
 
-	check(fdry_image_tensor_find(img, "position", &t));
-	check(fdry_image_write(img, "position", zeros, (size_t)t.shape[0] * 8, NULL));
+	if (!fdry_image_tensor_find(img, "position", &t))
+		check(fdry_image_write(img, "position", zeros, (size_t)t.shape[0] * 8, NULL));
 }
 
 static double replay(struct fdry_image *img, const uint64_t *keys, int n)
@@ -138,6 +140,63 @@ static void replays(const struct run *r, struct fdry_image *img)
 		       replay(img, &keys[i], 1));
 	if (n)
 		printf("replay_in_turn %.4f %.4f %.4f\n", replay(img, keys, n), replay(img, keys, n), replay(img, keys, n));
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Launch one graph until all are built, or @n times: how long each launch kept its caller. */
+static int launches(struct fdry_image *img, double *ms, int n)
+{
+	struct fdry_load_report rep = { .sz = sizeof(rep) };
+	uint64_t key = key_at(img, 0);
+	double mark;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (i % 100 == 0)
+			position_reset(img);
+		mark = fdry_now_ms();
+		check(fdry_image_launch(img, key, NULL));
+		ms[i] = fdry_lap_ms(&mark);
+		check(fdry_image_synchronize(img, NULL));
+		check(fdry_image_report(img, &rep));
+		if (n == LATENCIES_MAX && rep.all_ms > 0)
+			return i + 1;
+	}
+	return n;
+}
+
+static void latencies_print(const char *name, double *ms, int n)
+{
+	qsort(ms, (size_t)n, sizeof(*ms), by_size);
+	printf("%s %.4f %.4f %.4f\n", name, ms[n / 2], ms[n * 99 / 100], ms[n - 1]);
+}
+
+/* Launches beside the thread that builds, and the same number afterwards. */
+static void background(struct run *r)
+{
+	static double ms[LATENCIES_MAX];
+	struct fdry_load_report rep = { .sz = sizeof(rep) };
+	struct fdry_image *img;
+	int n;
+
+	r->opts.flags |= FDRY_LOAD_BACKGROUND;
+	check(fdry_image_load(r->store, r->ref, &r->opts, &img));
+	check(fdry_image_filled(img, NULL));
+	n = launches(img, ms, LATENCIES_MAX);
+	latencies_print("launch_building", ms, n);
+	check(fdry_image_wait(img));
+	check(fdry_image_report(img, &rep));
+	printf("background_first %.3f\nbackground_all %.3f\nbackground_launches %d\nexec_bytes %llu\n", rep.first_ms, rep.all_ms, n,
+	       (unsigned long long)rep.exec_bytes);
+	n = launches(img, ms, n < LATENCIES_MAX ? n : n - 1);
+	latencies_print("launch_idle", ms, n);
+	fdry_image_unload(img);
 }
 
 static void options_take(int argc, char **argv, struct run *r, const char **store)
@@ -208,6 +267,7 @@ int main(int argc, char **argv)
 		r.values[UNLOAD][i] = fdry_now_ms() - start;
 	}
 	values_print(&r);
+	background(&r);
 	floor_free(f);
 	fdry_store_close(r.store);
 	return 0;
