@@ -3,18 +3,22 @@
 #include "api/exec.h"
 
 #include "api/clock.h"
+#include "arch/stream.h"
 
 static int exec_make(struct fdry_image *img, const struct fdry_graph_built *built, CUgraphExec *ret)
 {
 	CUgraphExec exec;
+	CUstream stream;
 	int err;
 
-	err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, built->graph, 0);
+	err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
+	if (!err)
+		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, built->graph, 0);
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuGraphUpload, exec, img->stream);
+	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
 	if (!err)
-		err = fdry_call(img->drv, cuStreamSynchronize, img->stream);
+		err = fdry_call(img->drv, cuStreamSynchronize, stream);
 	if (err)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	else

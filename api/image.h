@@ -42,7 +42,7 @@ struct fdry_image {
 	CUdevice device;
 	CUcontext primary;         /* retained; callers' streams belong to it */
 	CUcontext ctx;             /* what kernels and graphs belong to: the primary one, or the image's own */
-	CUstream stream;           /* for content and uploads */
+	CUstream stream;           /* for content; shared, see arch/stream.h */
 	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
 	struct fdry_buf bytes;     /* the manifest */
 	struct fdry_manifest m;

@@ -28,6 +28,7 @@
 #include "api/plan.h"
 #include "api/staging.h"
 #include "api/threads.h"
+#include "arch/stream.h"
 
 #define POISON 0xA5
 
@@ -228,7 +229,7 @@ static int phases_in_context(struct load *l)
 	struct fdry_task memory;
 	int err;
 
-	err = fdry_call(img->drv, cuStreamCreate, &img->stream, CU_STREAM_NON_BLOCKING);
+	err = fdry_stream_shared(img->drv, FDRY_STREAM_MEMORY, &img->stream);
 	if (!err)
 		err = fdry_context_limits(img);
 	if (!err && l->overlap && !img->own)
@@ -445,8 +446,6 @@ static void device_release(struct fdry_image *img)
 	fdry_staging_free(img);
 	fdry_region_free(img->region);
 	fdry_image_hosts_free(img);
-	if (img->stream)
-		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, img->stream);
 	fdry_image_leave(img, &mode);
 	fdry_context_end(img);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "api/layout.h"
+#include "arch/stream.h"
 
 struct fdry_mem_reader {
 	const struct fdry_driver *drv;
@@ -22,7 +23,7 @@ int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **
 	if (!r)
 		return fdry_nomem();
 	r->drv = drv;
-	err = fdry_call(drv, cuStreamCreate, &r->stream, CU_STREAM_NON_BLOCKING);
+	err = fdry_stream_shared(drv, FDRY_STREAM_MEMORY, &r->stream);
 	for (i = 0; i < 2 && !err; i++)
 		err = fdry_call(drv, cuMemAllocHost_v2, &r->buf[i], FDRY_MEM_READ_PIECE);
 	if (err) {
@@ -42,8 +43,6 @@ void fdry_mem_reader_free(struct fdry_mem_reader *r)
 	for (i = 0; i < 2; i++)
 		if (r->buf[i])
 			(void)fdry_call_raw(r->drv, cuMemFreeHost, r->buf[i]);
-	if (r->stream)
-		(void)fdry_call_raw(r->drv, cuStreamDestroy_v2, r->stream);
 	free(r);
 }
 

@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "arch/log.h"
+#include "arch/stream.h"
 #include "mm/maps.h"
 #include "mm/region.h"
 
@@ -258,13 +259,8 @@ static int set_up(struct fdry_vmm *v)
 	int ret = check_granule(v);
 
 	if (!ret)
-		ret = fdry_call(v->drv, cuStreamCreate, &v->stream, CU_STREAM_NON_BLOCKING);
-	if (ret)
-		return ret;
-	ret = reserve(v);
-	if (ret)
-		fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
-	return ret;
+		ret = fdry_stream_shared(v->drv, FDRY_STREAM_MEMORY, &v->stream);
+	return ret ? ret : reserve(v);
 }
 
 int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size)
@@ -291,7 +287,6 @@ void fdry_vmm_release(struct fdry_vmm *v)
 	CUstreamCaptureMode mode;
 	int err = fdry_vmm_enter(v, &mode);
 
-	fdry_call_raw(v->drv, cuStreamDestroy_v2, v->stream);
 	give_up(v);
 	if (!err)
 		fdry_vmm_leave(v, &mode);

@@ -7,9 +7,7 @@
  * thread in relaxed capture mode, since what happens here must never become part of a
  * capture of the caller's: fdry_vmm_enter() sets both, fdry_vmm_leave() puts both back.
  *
- * Memory is filled on one stream, created once: non-blocking, so that the caller's
- * default stream does not wait for it, and one, since a context that has used 15 streams is
- * slower for ever.
+ * Memory is filled on the stream that all of ours in the context share (arch/stream.h).
  *
  * Locking: constant after fdry_vmm_init(), but for fdry_vmm_extend(), so any thread; the
  * caller keeps calls on one range apart.
@@ -27,7 +25,7 @@ struct fdry_vmm {
 	const struct fdry_driver *drv;
 	CUdevice dev;
 	CUcontext ctx;    /* the primary one, retained */
-	CUstream stream;
+	CUstream stream;  /* shared, not ours to destroy */
 	CUdeviceptr base;
 	uint64_t size;    /* bytes */
 	uint64_t reserved[FDRY_VMM_PARTS]; /* bytes of each reservation; they follow one another, and may go behind size */

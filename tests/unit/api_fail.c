@@ -65,7 +65,7 @@ START_TEST(load_with_every_call_failing)
 	test_child(seal_plain, NULL);
 	s = load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (n = 1; n < CALLS_MAX; n++) {
 		fail_at(n, ways[_i].error);
 		img = load_and_run(s, ways[_i].flags, &err);
@@ -75,7 +75,7 @@ START_TEST(load_with_every_call_failing)
 		if (!err) {
 			/* What failed was giving something back, which the driver then keeps. */
 			ck_assert_int_le(test_sim_live(NULL) - before, 1);
-			before = test_sim_live(NULL);
+			before = test_sim_before();
 			continue;
 		}
 		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
@@ -101,7 +101,7 @@ START_TEST(seal_with_every_call_failing)
 	work_make(&w);
 	graph_add(&w, 1);
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (n = 1; n < CALLS_MAX; n++) {
 		fail_at(n, errors[_i]);
 		err = work_seal(&w, "img");
@@ -110,7 +110,7 @@ START_TEST(seal_with_every_call_failing)
 		if (!err) {
 			/* What failed was giving something back, which the driver then keeps. */
 			ck_assert_int_le(test_sim_live(NULL) - before, 1);
-			before = test_sim_live(NULL);
+			before = test_sim_before();
 			ok(fdry_ref_delete(w.store, "img"));
 			continue;
 		}

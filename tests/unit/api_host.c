@@ -198,7 +198,7 @@ START_TEST(nothing_is_left_whatever_fails)
 	test_child(seal_host, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "%s:%u:%d", _i ? "cuMemHostAlloc" : "cuGraphAddMemcpyNode", n,
 			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);

@@ -109,7 +109,7 @@ START_TEST(unloaded_in_flight)
 	test_child(seal_slow, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (i = 0; i < 3; i++) {
 		img = load(NULL);
 		ok(fdry_image_launch(img, SLOW, NULL));
@@ -172,7 +172,7 @@ START_TEST(too_little_memory)
 	ok(setenv("FDRY_SIM_MEMORY", _i ? "6M" : "5M", 1));
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	if (_i) {
 		img = load(NULL);
 		ok(fdry_image_report(img, &report));

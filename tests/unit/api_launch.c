@@ -193,7 +193,7 @@ START_TEST(unloaded_half_built)
 	test_child(seal_many, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (i = 0; i < 20; i++) {
 		img = load(FDRY_LOAD_BACKGROUND, i % 2 ? &h : NULL);
 		usleep((useconds_t)i * 100);
@@ -376,7 +376,7 @@ START_TEST(built_before_the_load_returns)
 	test_child(seal_many, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	img = load(FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND, &h);
 	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
 	ck_assert_uint_eq(h.graphs, GRAPHS);

@@ -162,7 +162,7 @@ START_TEST(two_devices_in_a_process)
 	test_child(seal_1_apart, "one");
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	img[0] = load_on(_i, "zero");
 	img[1] = load_on(1 - _i, "one");
 	for (i = 0; i < 2; i++)

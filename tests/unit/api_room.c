@@ -156,7 +156,7 @@ START_TEST(any_size)
 	test_child(seal_kv, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	opts.nexternals = some[_i] != 0;
 	img = load_kv(bytes);
 	ok(fdry_image_needs(load_store(), "img", &opts, &n));
@@ -202,7 +202,7 @@ START_TEST(what_is_not_backed_is_not_used)
 	test_child(seal_kv, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	sizes[0].bytes = 2 * MIB;
 	if (_i == 5)
 		fails(RANGE, "with 2097152 bytes of 'kv' backed, tensor 'last' has no memory; back 4194304",

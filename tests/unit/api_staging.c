@@ -167,7 +167,7 @@ START_TEST(unloaded_in_flight)
 	test_child(seal_sums, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_live(NULL);
+	before = test_sim_before();
 	for (i = 0; i < 3; i++) {
 		ok(fdry_image_load(load_store(), "img", NULL, &img));
 		ok(fdry_image_filled(img, NULL));

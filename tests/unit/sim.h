@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "arch/driver.h"
+#include "arch/stream.h"
 
 /*
  * A device address that is free under every sanitizer and in every process; 64 gigabytes
@@ -117,6 +118,23 @@ static inline long test_sim_live(const char *what)
 
 	*(void **)&live = test_sim_symbol("fdry_sim_live");
 	return live(what);
+}
+
+/* All that is alive where the caller keeps device 0's primary context, whose shared streams are made here: they stay with it. */
+static inline long test_sim_before(void)
+{
+	const struct fdry_driver *drv = test_sim_open();
+	CUcontext ctx;
+	CUstream s;
+	int use;
+
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRetain(&ctx, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuCtxPushCurrent_v2(ctx), CUDA_SUCCESS);
+	for (use = 0; use < FDRY_STREAM_USES; use++)
+		ck_assert_int_eq(fdry_stream_shared(drv, (enum fdry_stream_use)use, &s), 0);
+	ck_assert_int_eq(drv->cuCtxPopCurrent_v2(&ctx), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	return test_sim_live(NULL);
 }
 
 /* A file of the build folder, with a NUL behind it that @len does not count; free() it. */
