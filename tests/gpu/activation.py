@@ -12,10 +12,10 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "tests", "python"), HERE]
+sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "tests", "python")]
 os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
                                                       "libfoundry.so.0"))
-os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 
 FEED = """\
 import sys
