@@ -38,7 +38,7 @@ struct graph {
 struct object {
 	struct fdry_oid oid;
 	struct fdry_buf bytes;
-	CUlibrary library;
+	CUmodule module;
 	const char **names; /* of its kernels */
 	uint32_t nnames;
 };
@@ -299,15 +299,11 @@ int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret)
 static int object_load(struct object *o, const struct fdry_image *img)
 {
 	CUfunction func;
-	CUkernel kern;
 	uint32_t i;
-	int err = fdry_call(img->drv, cuLibraryLoadData, &o->library, o->bytes.data, NULL, NULL, 0, NULL, NULL, 0);
+	int err = fdry_call(img->drv, cuModuleLoadDataEx, &o->module, o->bytes.data, 0, NULL, NULL);
 
-	for (i = 0; i < o->nnames && !err; i++) {
-		err = fdry_call(img->drv, cuLibraryGetKernel, &kern, o->library, o->names[i]);
-		if (!err)
-			err = fdry_call(img->drv, cuKernelGetFunction, &func, kern);
-	}
+	for (i = 0; i < o->nnames && !err; i++)
+		err = fdry_call(img->drv, cuModuleGetFunction, &func, o->module, o->names[i]);
 	return err;
 }
 
@@ -321,9 +317,9 @@ int floor_kernels(struct floor *f, const struct fdry_image *img, double *ret)
 		err = object_load(&f->objects[i], img);
 	*ret = fdry_lap_ms(&mark);
 	for (i = 0; i < f->nobjects; i++) {
-		if (f->objects[i].library)
-			(void)fdry_call_raw(img->drv, cuLibraryUnload, f->objects[i].library);
-		f->objects[i].library = NULL;
+		if (f->objects[i].module)
+			(void)fdry_call_raw(img->drv, cuModuleUnload, f->objects[i].module);
+		f->objects[i].module = NULL;
 	}
 	return err;
 }
