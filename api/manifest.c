@@ -33,37 +33,10 @@ out:
 	return 0;
 }
 
-struct part {
-	uint32_t id;
-	const struct fdry_buf *buf;
-};
-
-static int parts_put(const struct part *parts, size_t n, uint32_t used, struct fdry_buf *out)
-{
-	uint64_t off = sizeof(struct fdry_mf_header) + used * sizeof(struct fdry_mf_section);
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < n && !err; i++) {
-		struct fdry_mf_section s = { .id = parts[i].id, .offset = off, .length = parts[i].buf->len };
-
-		if (!s.length)
-			continue;
-		err = fdry_buf_put(out, &s, sizeof(s));
-		off += (s.length + 7) & ~7ull;
-	}
-	for (i = 0; i < n && !err; i++) {
-		err = fdry_buf_put(out, parts[i].buf->data, parts[i].buf->len);
-		if (!err)
-			err = fdry_buf_align(out, 8);
-	}
-	return err;
-}
-
 int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 {
-	const struct part parts[] = {
-#define X(id, NAME, member, type) { id, &w->member },
+	const struct fdry_section_part parts[] = {
+#define X(id, NAME, member, type) { id, { w->member.data, w->member.len } },
 		FDRY_MF_SECTIONS(X)
 #undef X
 	};
@@ -72,14 +45,11 @@ int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 	const size_t n = sizeof(parts) / sizeof(parts[0]);
 	struct fdry_buf out = { 0 };
 	struct fdry_manifest m;
-	size_t i;
 	int err;
 
-	for (i = 0; i < n; i++)
-		h.sections += parts[i].buf->len != 0;
 	err = fdry_buf_put(&out, &h, sizeof(h));
 	if (!err)
-		err = parts_put(parts, n, h.sections, &out);
+		err = fdry_sections_put(parts, n, &out, &h.sections);
 	if (err)
 		goto out_release;
 	h.size = out.len;

@@ -16,17 +16,6 @@
 
 #define bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
 
-static bool is_zero(const void *p, size_t len)
-{
-	const uint8_t *b = p;
-
-	while (len && !*b) {
-		b++;
-		len--;
-	}
-	return !len;
-}
-
 static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 {
 	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
@@ -36,7 +25,7 @@ static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 				 "use a newer library", h->version, h->incompat, FDRY_MF_VERSION);
 	if (h->size != bytes.len || h->size & 7)
 		return bad("it says %llu bytes and has %zu", (unsigned long long)h->size, bytes.len);
-	if (!is_zero(h->reserved, sizeof(h->reserved)))
+	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
 		return bad("a reserved field is set");
 	if (h->sections > FDRY_MF_SECTIONS_MAX)
 		return bad("%u sections", h->sections);
@@ -47,53 +36,41 @@ static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 	return 0;
 }
 
-static int section_take(struct fdry_manifest *m, const struct fdry_mf_section *s, const void *data)
+static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span data)
 {
-	switch (s->id) {
+	switch (id) {
 #define X(nr, NAME, member, type) \
 	case nr: \
-		if (s->length % sizeof(type)) \
+		if (data.len % sizeof(type)) \
 			return bad("section " #member " has a partial entry"); \
-		m->member = data; \
-		m->n_##member = (uint32_t)(s->length / sizeof(type)); \
+		m->member = (const void *)data.data; \
+		m->n_##member = (uint32_t)(data.len / sizeof(type)); \
 		return 0;
 	FDRY_MF_SECTIONS(X)
 #undef X
 	default:
-		if (s->id & FDRY_MF_OPTIONAL)
+		if (id & FDRY_SECTION_OPTIONAL)
 			return 0;
 		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; "
-				 "use a newer library", s->id);
+				 "use a newer library", id);
 	}
 }
 
 static int directory_check(struct fdry_span bytes, struct fdry_manifest *m)
 {
-	const struct fdry_mf_section *s;
-	const uint8_t *data;
-	uint64_t at = sizeof(*m->header) + m->header->sections * sizeof(*s), padded;
-	uint32_t i, last = 0;
-	int err;
+	struct fdry_sections s;
+	struct fdry_span data;
+	uint32_t id = 1;
+	int err = fdry_sections_begin(bytes, sizeof(*m->header), m->header->sections, &s);
 
-	s = fdry_span_at(bytes, sizeof(*m->header), m->header->sections * sizeof(*s));
-	if (!s)
-		return bad("the section directory is cut off");
-	for (i = 0; i < m->header->sections; i++, s++) {
-		if (s->id <= last || s->reserved || s->offset != at || !s->length || s->length > FDRY_MF_SIZE_MAX)
-			return bad("section %u of the directory is out of place", i);
-		padded = (s->length + 7) & ~7ull;
-		data = fdry_span_at(bytes, s->offset, padded);
-		if (!data)
-			return bad("section %u lies outside", s->id);
-		if (!is_zero(data + s->length, padded - s->length))
-			return bad("the padding after section %u is not zero", s->id);
-		err = section_take(m, s, data);
+	while (!err && id) {
+		err = fdry_sections_next(&s, &id, &data);
 		if (err)
-			return err;
-		last = s->id;
-		at += padded;
+			err = fdry_fail_at(err, "damaged manifest");
+		else if (id)
+			err = section_take(m, id, data);
 	}
-	return at == bytes.len ? 0 : bad("bytes follow the last section");
+	return err;
 }
 
 static bool str_ok(const struct fdry_manifest *m, uint32_t off)

@@ -16,12 +16,12 @@
 
 #include "api/foundry.h"
 #include "arch/oid.h"
+#include "arch/sections.h"
 #include "graph/host.h"
 
 #define FDRY_MF_MAGIC "FDRYIMG\x1a"
 #define FDRY_MF_VERSION 1u
 #define FDRY_MF_INCOMPAT_KNOWN 0u /* bits that this reader understands */
-#define FDRY_MF_OPTIONAL 0x80000000u /* a section whose id has this bit may be skipped */
 
 /* Limits: a size or count beyond them is refused before anything is computed from it. */
 #define FDRY_MF_SIZE_MAX (1ull << 32)
@@ -40,13 +40,6 @@ struct fdry_mf_header {
 	uint64_t base;     /* first device address of the region, a multiple of 2 MiB */
 	uint64_t end;      /* one past the last address that was handed out */
 	uint8_t reserved[16];
-};
-
-struct fdry_mf_section {
-	uint32_t id;     /* ascending */
-	uint32_t reserved;
-	uint64_t offset; /* from the start of the manifest, bytes */
-	uint64_t length; /* bytes, without padding; never 0 */
 };
 
 /* Strings are offsets into the string section, each terminated; 0 is "". */
@@ -184,9 +177,6 @@ FDRY_MF_FROZEN_AT(fdry_mf_header, compat, 20);
 FDRY_MF_FROZEN_AT(fdry_mf_header, size, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_header, base, 32);
 FDRY_MF_FROZEN_AT(fdry_mf_header, end, 40);
-FDRY_MF_FROZEN(fdry_mf_section, 24);
-FDRY_MF_FROZEN_AT(fdry_mf_section, offset, 8);
-FDRY_MF_FROZEN_AT(fdry_mf_section, length, 16);
 FDRY_MF_FROZEN(fdry_mf_fact, 8);
 FDRY_MF_FROZEN(fdry_mf_segment, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_segment, role, 16);

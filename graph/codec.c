@@ -66,16 +66,6 @@ static uint64_t header_field(const struct fdry_graph_header *h, uint16_t at, boo
 	return wide ? fdry_get64(p) : fdry_get32(p);
 }
 
-static bool is_zero(const uint8_t *p, uint64_t len)
-{
-	uint64_t i;
-
-	for (i = 0; i < len; i++)
-		if (p[i])
-			return false;
-	return true;
-}
-
 static int header_version(const struct fdry_graph_header *h)
 {
 	if (memcmp(h->magic, FDRY_GRAPH_MAGIC, sizeof(h->magic)))
@@ -105,73 +95,42 @@ static int header_check(const struct fdry_graph_header *h, size_t len)
 		return err;
 	if (h->size != len)
 		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64, len, h->size);
-	if (!is_zero(h->reserved, sizeof(h->reserved)))
+	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
 		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of its header are not zero");
 	return 0;
 }
 
-static int section_place(struct fdry_graph_view *v, const struct fdry_graph_section *s)
+static int section_place(struct fdry_graph_view *v, uint32_t id, struct fdry_span data)
 {
 	const struct section_info *info;
 	uint64_t count;
 
-	if (s->id & FDRY_GSEC_OPTIONAL)
+	if (id & FDRY_SECTION_OPTIONAL)
 		return 0;
-	if (!s->id || s->id >= FDRY_GSEC_END || !infos[s->id].name)
-		return fdry_fail(FDRY_E_VERSION, "section %u is not understood; use a newer version", s->id);
-	info = &infos[s->id];
+	if (!id || id >= FDRY_GSEC_END || !infos[id].name)
+		return fdry_fail(FDRY_E_VERSION, "section %u is not understood; use a newer version", id);
+	info = &infos[id];
 	count = header_field(&v->header, info->count_at, info->wide);
-	if (s->length != count * info->entry)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) has %" PRIu64 " bytes, and %" PRIu64 " entries need %" PRIu64,
-				 s->id, info->name, s->length, count, count * info->entry);
-	v->section[s->id] = v->bytes.data + s->offset;
+	if (data.len != count * info->entry)
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) has %zu bytes, and %" PRIu64 " entries need %" PRIu64,
+				 id, info->name, data.len, count, count * info->entry);
+	v->section[id] = data.data;
 	return 0;
-}
-
-/* One entry of the directory; @after and @at: the id and the end, padded, of the section before. */
-static int section_check(struct fdry_graph_view *v, const struct fdry_graph_section *s, uint32_t after, uint64_t at)
-{
-	uint64_t pad = fdry_graph_padded(s->length) - s->length;
-	const uint8_t *p;
-
-	if (s->id <= after)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u does not stand in ascending order", s->id);
-	if (s->reserved)
-		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of section %u are not zero", s->id);
-	if (s->offset != at)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u begins at %" PRIu64 ", not at %" PRIu64, s->id, s->offset, at);
-	if (!s->length || s->length > v->header.size)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u has a length of %" PRIu64, s->id, s->length);
-	p = fdry_span_at(v->bytes, s->offset, s->length + pad);
-	if (!p)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u ends beyond the object", s->id);
-	if (!is_zero(p + s->length, pad))
-		return fdry_fail(FDRY_E_BADIMAGE, "padding after section %u is not zero", s->id);
-	return section_place(v, s);
 }
 
 static int directory_check(struct fdry_graph_view *v)
 {
-	uint64_t at = sizeof(v->header) + sizeof(struct fdry_graph_section) * (uint64_t)v->header.sections;
-	struct fdry_graph_section s = { 0 };
-	uint32_t i, after = 0;
-	const void *p;
-	int err;
+	struct fdry_sections s;
+	struct fdry_span data;
+	uint32_t id = 1;
+	int err = fdry_sections_begin(v->bytes, sizeof(v->header), v->header.sections, &s);
 
-	for (i = 0; i < v->header.sections; i++) {
-		p = fdry_span_at(v->bytes, sizeof(v->header) + sizeof(s) * (uint64_t)i, sizeof(s));
-		if (!p)
-			return fdry_fail(FDRY_E_BADIMAGE, "its section directory ends beyond the object");
-		memcpy(&s, p, sizeof(s));
-		err = section_check(v, &s, after, at);
-		if (err)
-			return err;
-		after = s.id;
-		at = s.offset + fdry_graph_padded(s.length);
+	while (!err && id) {
+		err = fdry_sections_next(&s, &id, &data);
+		if (!err && id)
+			err = section_place(v, id, data);
 	}
-	if (at != v->header.size)
-		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes follow its last section", v->header.size - at);
-	return 0;
+	return err;
 }
 
 /* A count without its section. */

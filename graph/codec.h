@@ -23,7 +23,7 @@
 /* A length with its padding; @bytes is a checked one. */
 static inline uint64_t fdry_graph_padded(uint64_t bytes)
 {
-	return (bytes + FDRY_GRAPH_ALIGN - 1) & ~(uint64_t)(FDRY_GRAPH_ALIGN - 1);
+	return fdry_section_padded(bytes);
 }
 
 /* --- reading --- */
@@ -144,7 +144,7 @@ struct fdry_graph_config {
 int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node) __must_check;
 /* All edges, once, after the nodes; sorts @edges. FDRY_E_INVAL where one does not lead to a later node or is there twice. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count) __must_check;
-/* A section that we do not know (@id with FDRY_GSEC_OPTIONAL), in ascending order of ids. */
+/* A section that we do not know (@id with FDRY_SECTION_OPTIONAL), in ascending order of ids. */
 int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry_span data) __must_check;
 /* The finished object, checked as any reader would; @ret must be empty and is untouched on failure. */
 int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret) __must_check;

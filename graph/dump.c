@@ -83,13 +83,13 @@ static int edges_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 
 static int optional_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
-	struct fdry_graph_section s;
+	struct fdry_section s;
 	uint32_t i;
 	int err = 0;
 
 	for (i = 0; i < v->header.sections && !err; i++) {
 		memcpy(&s, v->bytes.data + sizeof(v->header) + sizeof(s) * (size_t)i, sizeof(s));
-		if (!(s.id & FDRY_GSEC_OPTIONAL))
+		if (!(s.id & FDRY_SECTION_OPTIONAL))
 			continue;
 		err = fdry_buf_printf(out, "section 0x%x", s.id);
 		if (!err)

@@ -79,10 +79,10 @@ int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, ui
 
 int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry_span data)
 {
-	struct fdry_graph_section s = { .id = id, .length = data.len };
+	struct fdry_section s = { .id = id, .length = data.len };
 	int err;
 
-	if (!(id & FDRY_GSEC_OPTIONAL) || !data.len)
+	if (!(id & FDRY_SECTION_OPTIONAL) || !data.len)
 		return fdry_fail(FDRY_E_INVAL, "section 0x%x is not an optional one with content", id);
 	err = fdry_buf_put(&enc->optional, &s, sizeof(s));
 	if (!err)
@@ -187,70 +187,35 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 	return fdry_buf_put(out, &h, sizeof(h));
 }
 
-/* Directory entries without offsets: those of our own sections, then the optional ones. */
-static int directory_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
+/* Directory and sections: our own, then the optional ones. */
+static int sections_put(const struct fdry_graph_enc *enc, struct fdry_buf *out, uint32_t *count)
 {
-	struct fdry_graph_section s = { 0 };
+	struct fdry_section_part part;
+	struct fdry_buf parts = { 0 };
+	struct fdry_section s;
 	size_t off;
-	uint32_t id;
 	int err = 0;
 
-	for (id = 1; id < FDRY_GSEC_END && !err; id++) {
-		s.id = id;
-		s.length = section_bytes(enc, id).len;
-		if (s.length)
-			err = fdry_buf_put(out, &s, sizeof(s));
+	for (part.id = 1; part.id < FDRY_GSEC_END && !err; part.id++) {
+		part.bytes = section_bytes(enc, part.id);
+		err = fdry_buf_put(&parts, &part, sizeof(part));
 	}
 	for (off = 0; off < enc->optional.len && !err; off += sizeof(s) + fdry_graph_padded(s.length)) {
 		memcpy(&s, enc->optional.data + off, sizeof(s));
-		err = fdry_buf_put(out, &s, sizeof(s));
+		part = (struct fdry_section_part){ s.id, { enc->optional.data + off + sizeof(s), s.length } };
+		err = fdry_buf_put(&parts, &part, sizeof(part));
 	}
+	if (!err)
+		err = fdry_sections_put((struct fdry_section_part *)parts.data, parts.len / sizeof(part), out, count);
+	fdry_buf_release(&parts);
 	return err;
-}
-
-static int sections_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
-{
-	struct fdry_graph_section s = { 0 };
-	struct fdry_span bytes;
-	size_t off;
-	uint32_t id;
-	int err = 0;
-
-	for (id = 1; id < FDRY_GSEC_END && !err; id++) {
-		bytes = section_bytes(enc, id);
-		err = fdry_buf_put(out, bytes.data, bytes.len);
-		if (!err)
-			err = fdry_buf_align(out, FDRY_GRAPH_ALIGN);
-	}
-	for (off = 0; off < enc->optional.len && !err; off += sizeof(s) + fdry_graph_padded(s.length)) {
-		memcpy(&s, enc->optional.data + off, sizeof(s));
-		err = fdry_buf_put(out, enc->optional.data + off + sizeof(s), fdry_graph_padded(s.length));
-	}
-	return err;
-}
-
-/* Fill in what is known only when everything else is: offsets, number of sections, size. */
-static void offsets_set(struct fdry_buf *out, size_t directory_end)
-{
-	uint64_t at = directory_end;
-	size_t entry;
-	uint64_t length;
-
-	for (entry = sizeof(struct fdry_graph_header); entry < directory_end; entry += sizeof(struct fdry_graph_section)) {
-		length = fdry_get64(out->data + entry + offsetof(struct fdry_graph_section, length));
-		fdry_set64(out->data + entry + offsetof(struct fdry_graph_section, offset), at);
-		at += fdry_graph_padded(length);
-	}
-	fdry_set32(out->data + offsetof(struct fdry_graph_header, sections),
-		   (uint32_t)((directory_end - sizeof(struct fdry_graph_header)) / sizeof(struct fdry_graph_section)));
-	fdry_set64(out->data + offsetof(struct fdry_graph_header, size), out->len);
 }
 
 int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 {
 	struct fdry_graph_view v;
 	struct fdry_buf out = { 0 };
-	size_t directory_end = 0;
+	uint32_t sections = 0;
 	int err = enc->linked ? 0 : fdry_graph_enc_edges(enc, NULL, 0);
 
 	if (!err)
@@ -260,13 +225,11 @@ int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 	if (!err)
 		err = header_put(enc, &out);
 	if (!err)
-		err = directory_put(enc, &out);
-	directory_end = out.len;
-	if (!err)
-		err = sections_put(enc, &out);
+		err = sections_put(enc, &out, &sections);
 	if (err)
 		goto out_release;
-	offsets_set(&out, directory_end);
+	fdry_set32(out.data + offsetof(struct fdry_graph_header, sections), sections);
+	fdry_set64(out.data + offsetof(struct fdry_graph_header, size), out.len);
 	err = fdry_graph_view_open((struct fdry_span){ out.data, out.len }, &v);
 	if (err)
 		goto out_release;

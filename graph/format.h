@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "arch/sections.h"
+
 #define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
 #define FDRY_GRAPH_VERSION 2u
 #define FDRY_GRAPH_TEXT_VERSION 1u /* of the text form */
@@ -34,7 +36,7 @@
 #define FDRY_GRAPH_SECTIONS_MAX 64u
 #define FDRY_GRAPH_SIZE_MAX (1ull << 32)
 
-#define FDRY_GRAPH_ALIGN 8u /* of sections, and of each node's argument block */
+#define FDRY_GRAPH_ALIGN FDRY_SECTION_ALIGN /* of each node's argument block */
 
 struct fdry_graph_header {
 	uint8_t magic[8];      /* FDRY_GRAPH_MAGIC */
@@ -61,16 +63,6 @@ struct fdry_graph_header {
 	uint32_t breaks;       /* of the chain */
 	uint8_t reserved[28];
 };
-
-struct fdry_graph_section {
-	uint32_t id;       /* FDRY_GSEC_...; ascending */
-	uint32_t reserved;
-	uint64_t offset;   /* from the start of the object, bytes */
-	uint64_t length;   /* bytes, without padding; never 0 */
-};
-
-/* A section with this bit in its id may be skipped by a reader that does not know it. */
-#define FDRY_GSEC_OPTIONAL 0x80000000u
 
 /* One kernel of the graph; configurations name it by its index here. */
 struct fdry_graph_kernel {
@@ -177,11 +169,6 @@ FDRY_FROZEN(fdry_graph_header, configs, 88);
 FDRY_FROZEN(fdry_graph_header, patches, 92);
 FDRY_FROZEN(fdry_graph_header, breaks, 96);
 FDRY_FROZEN(fdry_graph_header, reserved, 100);
-
-_Static_assert(sizeof(struct fdry_graph_section) == 24, "frozen");
-FDRY_FROZEN(fdry_graph_section, id, 0);
-FDRY_FROZEN(fdry_graph_section, offset, 8);
-FDRY_FROZEN(fdry_graph_section, length, 16);
 
 _Static_assert(sizeof(struct fdry_graph_kernel) == 8, "frozen");
 FDRY_FROZEN(fdry_graph_kernel, index, 0);

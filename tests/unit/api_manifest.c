@@ -452,9 +452,9 @@ static const struct { size_t at; uint8_t to; int code; const char *says; } bytes
 	{ 24, 0, FDRY_E_BADIMAGE, "it says" },
 	{ 48, 1, FDRY_E_BADIMAGE, "a reserved field is set" },
 	{ 64, 77, FDRY_E_VERSION, "a section 77" },
-	{ 68, 1, FDRY_E_BADIMAGE, "section 0 of the directory is out of place" },
-	{ 72, 0, FDRY_E_BADIMAGE, "section 0 of the directory is out of place" },
-	{ 80, 0, FDRY_E_BADIMAGE, "out of place" },
+	{ 68, 1, FDRY_E_BADIMAGE, "damaged manifest: reserved bytes of section 1 are not zero" },
+	{ 72, 0, FDRY_E_BADIMAGE, "damaged manifest: section 1 begins at" },
+	{ 80, 0, FDRY_E_BADIMAGE, "section 1 has a length of 0" },
 };
 
 START_TEST(header_and_directory_are_checked)

@@ -181,8 +181,8 @@ END_TEST
 /* --- one field damaged at a time --- */
 
 #define HEADER(field) 0, offsetof(struct fdry_graph_header, field), sizeof(((struct fdry_graph_header *)0)->field)
-#define ENTRY(id, field) FDRY_GSEC_##id, offsetof(struct fdry_graph_section, field), \
-			 sizeof(((struct fdry_graph_section *)0)->field) | DIRECTORY
+#define ENTRY(id, field) FDRY_GSEC_##id, offsetof(struct fdry_section, field), \
+			 sizeof(((struct fdry_section *)0)->field) | DIRECTORY
 #define IN(id, at, size) FDRY_GSEC_##id, at, size
 #define DIRECTORY 0x100 /* in the directory entry, not in the section */
 
@@ -530,7 +530,7 @@ START_TEST(encoder_takes_only_optional_sections)
 
 	ck_assert_int_eq(fdry_graph_enc_optional(&enc, 17, x), -FDRY_E_INVAL);
 	x.len = 0;
-	ck_assert_int_eq(fdry_graph_enc_optional(&enc, FDRY_GSEC_OPTIONAL, x), -FDRY_E_INVAL);
+	ck_assert_int_eq(fdry_graph_enc_optional(&enc, FDRY_SECTION_OPTIONAL, x), -FDRY_E_INVAL);
 	fdry_graph_enc_release(&enc);
 }
 END_TEST

@@ -80,7 +80,7 @@ static inline size_t entry_of(const struct fdry_buf *object, uint32_t id)
 	size_t at = sizeof(struct fdry_graph_header);
 	uint32_t i, n = fdry_get32(object->data + offsetof(struct fdry_graph_header, sections));
 
-	for (i = 0; i < n; i++, at += sizeof(struct fdry_graph_section))
+	for (i = 0; i < n; i++, at += sizeof(struct fdry_section))
 		if (fdry_get32(object->data + at) == id)
 			return at;
 	ck_abort_msg("no section %u", id);
@@ -90,7 +90,7 @@ static inline size_t entry_of(const struct fdry_buf *object, uint32_t id)
 /* Where a section's bytes begin. */
 static inline size_t section_of(const struct fdry_buf *object, uint32_t id)
 {
-	return fdry_get64(object->data + entry_of(object, id) + offsetof(struct fdry_graph_section, offset));
+	return fdry_get64(object->data + entry_of(object, id) + offsetof(struct fdry_section, offset));
 }
 
 #endif
