@@ -349,6 +349,8 @@ static void leaves(void *arg)
 	fails(FORKED, "fork", fdry_image_wait(arg));
 	fails(FORKED, "fork", fdry_image_build_stop(arg));
 	fdry_image_unload(arg);
+	if (TEST_SANITIZED)
+		_exit(0); /* what belongs to the driver stays where it is in a child, which leak checkers would tell */
 	exit(0);
 }
 
