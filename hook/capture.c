@@ -137,6 +137,36 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 	return res;
 }
 
+/* The stream's next nodes need not follow its last ones: what those used is not theirs to use again. */
+static CUresult forgets(CUresult res, unsigned int flags)
+{
+	if (!res && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+		fdry_steer_forget();
+	return res;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags)
+{
+	return forgets(fdry_real(cuStreamUpdateCaptureDependencies)(stream, deps, n, flags), flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags)
+{
+	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_ptsz)(stream, deps, n, flags), flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
+					      unsigned int flags)
+{
+	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_v2)(stream, deps, data, n, flags), flags);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *data,
+						   size_t n, unsigned int flags)
+{
+	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_v2_ptsz)(stream, deps, data, n, flags), flags);
+}
+
 CUresult cuStreamDestroy(CUstream stream)
 {
 	CUresult res = fdry_real(cuStreamDestroy)(stream);

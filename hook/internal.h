@@ -25,6 +25,7 @@
 #undef cuMemGetAddressRange
 #undef cuStreamBeginCapture
 #undef cuStreamDestroy
+#undef cuStreamUpdateCaptureDependencies
 
 /* The prototypes of everything hooked; where cuda.h has one too the compiler compares them. */
 #define HOOK(symbol, name, since, stream, params) \
@@ -120,6 +121,9 @@ unsigned int fdry_steer_flags(void);
 /* What the driver would answer: @err is that of an allocation, or of a free. */
 CUresult fdry_steer_alloc_result(int err);
 CUresult fdry_steer_free_result(int err);
+
+/* What captures have freed so far is not handed out again. */
+void fdry_steer_forget(void);
 
 /* The last capture in progress has ended: what was freed meanwhile can go. */
 void fdry_steer_captured(void);

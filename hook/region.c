@@ -133,6 +133,19 @@ void fdry_steer_captured(void)
 		fdry_warn("stand-in: %s", fdry_last_error()); /* it is tried again with the next free */
 }
 
+void fdry_steer_forget(void)
+{
+	int i;
+
+	if (idle())
+		return;
+	pthread_rwlock_rdlock(&lock);
+	for (i = 0; i < PLACES_MAX; i++)
+		if (places[i].region)
+			fdry_region_forget_graphs(places[i].region);
+	pthread_rwlock_unlock(&lock);
+}
+
 int fdry_steer_current(struct fdry_region **ret)
 {
 	int err;

@@ -250,6 +250,16 @@ void fdry_region_graphs_end(struct fdry_region *r)
 	}
 }
 
+void fdry_region_forget_graphs(struct fdry_region *r)
+{
+	struct fdry_graph_pool *g;
+
+	fdry_region_lock(r);
+	for (g = r->graphs; g; g = g->next)
+		fdry_pool_forget(&g->pool);
+	fdry_region_unlock(r);
+}
+
 static int check_slabs(const struct fdry_region *r)
 {
 	uint64_t bytes = 0, graphs = 0;

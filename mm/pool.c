@@ -133,15 +133,22 @@ int fdry_pool_check(const struct fdry_pool *p)
 	return ret;
 }
 
-void fdry_pool_release(struct fdry_pool *p)
+void fdry_pool_forget(struct fdry_pool *p)
 {
 	struct fdry_queue *q;
 
+	p->slabs -= p->waiting + p->settled.bytes;
+	p->waiting = 0;
 	while ((q = p->queues)) {
 		p->queues = q->next;
 		fdry_holes_release(&q->holes);
 		free(q);
 	}
 	fdry_holes_release(&p->settled);
+}
+
+void fdry_pool_release(struct fdry_pool *p)
+{
+	fdry_pool_forget(p);
 	*p = (struct fdry_pool){ 0 };
 }

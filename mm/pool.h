@@ -53,6 +53,9 @@ void fdry_pool_return(struct fdry_pool *p, uint64_t start, uint64_t end);
 /* The device was waited for after the free of @clock and those before. */
 void fdry_pool_settle(struct fdry_pool *p, uint64_t clock);
 
+/* Hand nothing out again of what is free now. */
+void fdry_pool_forget(struct fdry_pool *p);
+
 /* Bytes that other streams than @stream have freed and nobody has waited for. */
 uint64_t fdry_pool_foreign(const struct fdry_pool *p, uint64_t stream);
 

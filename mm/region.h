@@ -151,6 +151,9 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *a, C
 int fdry_region_free_async(struct fdry_region *r, CUdeviceptr addr, const struct fdry_async *a,
 			   struct fdry_alloc *gone) __must_check;
 
+/* What graphs have freed so far is not handed out again, not even to them. */
+void fdry_region_forget_graphs(struct fdry_region *r);
+
 /* Wait, then give back slabs of the pool that nothing is in, highest first, while more than @keep bytes remain. */
 int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep) __must_check;
 

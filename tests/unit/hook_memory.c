@@ -188,6 +188,30 @@ START_TEST(in_a_capture)
 }
 END_TEST
 
+/* After its dependencies were set anew, a stream's nodes need not follow those that used what it freed. */
+START_TEST(dependencies_set_anew)
+{
+	CUdeviceptr a, b;
+	CUgraph graph;
+	CUstream s;
+
+	begin();
+	s = stream_new();
+	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	a = async(512, s);
+	cuda_ok(cuMemsetD32Async, a, 1, 128, s);
+	cuda_ok(cuMemFreeAsync, a, s);
+	ck_assert_uint_eq(async(512, s), a);
+	cuda_ok(cuMemFreeAsync, a, s);
+	ck_assert_int_eq(((CUresult(*)(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned int))
+			  test_hook_symbol("cuStreamUpdateCaptureDependencies_v2"))(s, NULL, NULL, 0,
+										  CU_STREAM_SET_CAPTURE_DEPENDENCIES), 0);
+	b = async(512, s);
+	ck_assert_uint_ne(b, a);
+	cuda_ok(cuStreamEndCapture, s, &graph);
+}
+END_TEST
+
 /* A stream that does not capture while another does gets memory of the ordinary kind. */
 START_TEST(beside_a_capture)
 {
@@ -543,6 +567,7 @@ int main(void)
 	tcase_add_test(tc, special_streams);
 	tcase_add_test(tc, freed_by_the_other_call);
 	tcase_add_test(tc, in_a_capture);
+	tcase_add_test(tc, dependencies_set_anew);
 	tcase_add_test(tc, beside_a_capture);
 	tcase_add_test(tc, pools);
 	tcase_add_test(tc, pitch);

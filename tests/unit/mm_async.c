@@ -146,6 +146,24 @@ START_TEST(graphs_have_memory_of_their_own)
 }
 END_TEST
 
+/* What a capture has freed is forgotten; what it has and frees later it may have again. */
+START_TEST(graphs_forget)
+{
+	CUdeviceptr a = async(1000, 1, 5), b = async(1000, 1, 5), c;
+
+	ok(release(a, 1, 5));
+	fdry_region_forget_graphs(region);
+	ok(fdry_region_check(region));
+	c = async(1000, 1, 5);
+	ck_assert(c != a && c != b);
+	ok(release(b, 1, 5));
+	ck_assert_uint_eq(async(1000, 1, 5), b);
+	ok(release(c, 1, 5));
+	ok(fdry_region_trim(region));
+	ok(fdry_region_check(region));
+}
+END_TEST
+
 /* Every driver call of an allocation fails in turn. */
 START_TEST(fails_clean)
 {
@@ -390,6 +408,7 @@ int main(void)
 	tcase_add_test(tc, slabs_go_back);
 	tcase_add_test(tc, pressure_frees_slabs);
 	tcase_add_test(tc, graphs_have_memory_of_their_own);
+	tcase_add_test(tc, graphs_forget);
 	tcase_add_loop_test(tc, fails_clean, 0, 2);
 	tcase_add_test(tc, reservations);
 	tcase_add_test(tc, reservations_beyond_the_end);
