@@ -297,11 +297,13 @@ static void add_what_needs_room(TCase *tc)
 
 int main(int argc, char **argv)
 {
-	Suite *s = suite_create("api_base");
-	TCase *tc = tcase_create("base");
+	Suite *s;
+	TCase *tc;
 
 	if (argc == 3 && !strcmp(argv[1], "start"))
 		return start(argv[2]);
+	s = suite_create("api_base");
+	tc = tcase_create("base");
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, bases_are_frozen);

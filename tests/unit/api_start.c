@@ -56,6 +56,7 @@ static int capture_fn(void *arg, struct fdry_capture *cap)
 		ok(fdry_capture_resume(cap));
 	vector_alloc(&w.b, 100);
 	vector_alloc(&w.c, 0);
+	free(w.cubin); /* of an attempt before */
 	w.cubin = test_sim_cubin("kernels", &len);
 	cuda_ok(cuModuleLoadData, &w.module, w.cubin);
 	cuda_ok(cuModuleGetFunction, &w.vecadd, w.module, "vecadd");

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""load_or_capture with PyTorch on a GPU, and a cache that the loader sizes.
+
+A first process captures, a second loads what it sealed, with a larger and with a smaller
+cache; one that wants another revision is told the field and captures anew; a strict one
+fails; one that imported torch first is told so before its capture function runs.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "api", "python"))
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
+                                                      "libfoundry.so.0"))
+D = 256               # floats in a row of the cache
+ROWS = 64 * 1024      # of the cache, when captured: 64 MiB
+ROOM = 16 << 30
+
+
+def step(torch, cache, x, at, y):
+    """Write x into row `at` of the cache, and add up that row and the first."""
+    cache.index_copy_(0, at, x)
+    y.copy_(cache.index_select(0, at) * 2 + cache[:1])
+
+
+def build(capture):
+    import torch
+    cache = torch.zeros(ROWS, D, device="cuda")
+    capture.tensor("cache", cache, use="state", external=True)
+    capture.room("cache", ROOM)
+    x, y = torch.zeros(1, D, device="cuda"), torch.zeros(1, D, device="cuda")
+    at = torch.zeros(1, dtype=torch.int64, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step(torch, cache, x, at, y)
+    torch.cuda.synchronize()
+    with capture.graph(1, stream=stream):
+        step(torch, cache, x, at, y)
+    for name, tensor, use in (("x", x, "input"), ("at", at, "input"), ("y", y, "output")):
+        capture.tensor(name, tensor, use=use)
+    return cache
+
+
+def check(image, rows):
+    """The last row of the cache is written and read by the graph."""
+    import torch
+    cache = torch.from_dlpack(image["cache"])
+    assert cache.shape == (rows, D), cache.shape
+    cache.zero_()
+    cache[0] = 3
+    for row in (1, rows // 2, rows - 1):
+        x = torch.randn(1, D, device="cuda")
+        torch.from_dlpack(image["x"]).copy_(x)
+        torch.from_dlpack(image["at"]).fill_(row)
+        torch.cuda.synchronize()
+        image.filled("cache")
+        image.launch(1)
+        image.synchronize()
+        assert torch.equal(torch.from_dlpack(image["y"]), x * 2 + 3), row
+        assert torch.equal(cache[row], x[0]), row
+    del cache
+
+
+def start(store, revision, rows=0):
+    import foundry
+    options = {"externals": {"cache": rows * D * 4}, "poison": True} if rows else {}
+    return foundry.load_or_capture("start/test", capture=build, facts={"revision": revision}, store=store, **options)
+
+
+def first(store):
+    how = start(store, "1")
+    assert how.captured and not how.seal_error, str(how)
+    assert how.value.shape == (ROWS, D)
+    print(how)
+
+
+def load(store, rows):
+    import foundry
+    how = start(store, "1", int(rows))
+    assert how.image, str(how)
+    needs = foundry.Store(store).needs("start/test", externals={"cache": int(rows) * D * 4})
+    assert how.image.report().mapped_bytes == needs.mapped_bytes
+    check(how.image, int(rows))
+
+
+def other(store):
+    how = start(store, "2")
+    assert how.captured and how.unused[0].field == "revision", str(how)
+    assert (how.unused[0].wanted, how.unused[0].found) == ("2", "1")
+
+
+def strict(store):
+    import foundry
+    try:
+        foundry.load_or_capture("start/test", strict=True, store=store, facts={"revision": "3"})
+    except foundry.Error as e:
+        assert e.name == "FDRY_E_IDENTITY" and "'revision'" in str(e), str(e)
+        return
+    raise AssertionError("it was loaded")
+
+
+def late(store):
+    import torch
+    torch.zeros(1, device="cuda")
+    import foundry
+    try:
+        foundry.load_or_capture("none/such", capture=lambda _: sys.exit("it ran"), store=store)
+    except foundry.Error as e:
+        assert e.name == "FDRY_E_LATE", str(e)
+        return
+    raise AssertionError("it was captured")
+
+
+STEPS = [("first",), ("load", str(ROWS)), ("load", str(8 * ROWS)), ("load", str(ROWS // 4)), ("other",), ("strict",),
+         ("late",)]
+
+
+def run(store, what, *args):
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, store, *args], capture_output=True, text=True,
+                          check=False)
+    if done.returncode:
+        print(what, *args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-4:], sep="\n  ")
+    return done.returncode == 0
+
+
+def main():
+    try:
+        import torch
+        gpu = torch.cuda.is_available()
+    except ImportError:
+        gpu = False
+    if not gpu:
+        print("SKIP: no GPU, or none with PyTorch")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        results = [run(os.path.join(folder, "store"), *args) for args in STEPS]
+    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, "
+          "Errors: 0")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        {f.__name__: f for f in (first, load, other, strict, late)}[sys.argv[1]](*sys.argv[2:])
+    else:
+        main()
