@@ -144,7 +144,7 @@ void fdry_claim_drop(struct fdry_claim *t)
 	if (!t)
 		return;
 	(void)unlinkat(t->dir, t->name, 0);
-	(void)flock(t->fd, LOCK_UN); /* a forked child may have the file open as well */
+	(void)flock(t->fd, LOCK_UN); /* where it cannot be removed: a forked child may have it open as well */
 	close(t->fd);
 	close(t->dir);
 	free(t);

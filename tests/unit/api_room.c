@@ -177,6 +177,38 @@ START_TEST(any_size)
 }
 END_TEST
 
+static void seal_last(void *unused)
+{
+	struct work w;
+
+	(void)unused;
+	work_make(&w);
+	(void)kv_alloc(&w);
+	ok(fdry_capture_room(w.cap, "kv", ROOM));
+	graph_add(&w, 1);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* Nothing lies behind it: the room is the image's all the same. */
+START_TEST(room_at_the_end)
+{
+	struct fdry_image *img;
+	struct fdry_needs *n;
+	uint8_t *bytes = calloc(1, ROOM);
+
+	test_child(seal_last, NULL);
+	img = load_kv(ROOM);
+	ok(fdry_image_write(img, "kv", bytes, ROOM, NULL));
+	ok(fdry_image_needs(load_store(), "img", &opts, &n));
+	ck_assert_uint_eq(n->address_bytes, 2 * MIB + ROOM);
+	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB + ROOM);
+	fdry_image_unload(img);
+	free(bytes);
+	free(n);
+}
+END_TEST
+
 /* Room for more than the device has costs nothing until it is backed. */
 START_TEST(larger_than_the_device)
 {
@@ -311,6 +343,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, any_size, 0, sizeof(some) / sizeof(some[0]));
+	tcase_add_test(tc, room_at_the_end);
 	tcase_add_test(tc, larger_than_the_device);
 	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 1, 6);
 	tcase_add_test(tc, sizes_that_do_not_fit);
