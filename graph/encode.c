@@ -68,6 +68,7 @@ int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, ui
 			i++;
 		else
 			err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_BREAK], node);
+		/* cppcheck-suppress nullPointer ; @count is 0 where there are no edges */
 		for (; !err && i < count && edges[i].from == node; i++)
 			err = edge_put(enc, &edges[i]);
 	}

@@ -11,29 +11,30 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 #include <string.h>
 
 #define VERSION_HIDDEN 0x8000 /* in DT_VERSYM: not the default version of its name */
 
 /* The parts of an object's dynamic section in use; NULL where it has none. */
 struct dynamic {
-	ElfW(Addr) base;
-	const ElfW(Sym) *symbols;
+	Elf64_Addr base;
+	const Elf64_Sym *symbols;
 	const char *strings;
 	const uint32_t *gnu_hash;
 	const uint32_t *hash;
-	const ElfW(Half) *versions;
+	const Elf64_Half *versions;
 };
 
 /* glibc has put the base into these addresses, except where the section is read-only. */
-static const void *at(ElfW(Addr) base, const ElfW(Dyn) *d)
+static const void *at(Elf64_Addr base, const Elf64_Dyn *d)
 {
-	ElfW(Addr) addr = d->d_un.d_ptr;
+	Elf64_Addr addr = d->d_un.d_ptr;
 
 	return (const void *)(addr < base ? addr + base : addr);
 }
 
-static void dynamic_read(ElfW(Addr) base, const ElfW(Dyn) *d, struct dynamic *ret)
+static void dynamic_read(Elf64_Addr base, const Elf64_Dyn *d, struct dynamic *ret)
 {
 	*ret = (struct dynamic){ .base = base };
 	for (; d->d_tag != DT_NULL; d++)
@@ -61,7 +62,7 @@ static void dynamic_read(ElfW(Addr) base, const ElfW(Dyn) *d, struct dynamic *re
 /* The address of symbol @i if that is a function or an object called @name, else NULL. */
 static void *address_of(const struct dynamic *dyn, uint32_t i, const char *name)
 {
-	const ElfW(Sym) *s = &dyn->symbols[i];
+	const Elf64_Sym *s = &dyn->symbols[i];
 	unsigned int type = ELF64_ST_TYPE(s->st_info);
 
 	if (s->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE) ||
@@ -72,7 +73,7 @@ static void *address_of(const struct dynamic *dyn, uint32_t i, const char *name)
 
 static void *gnu_lookup(const struct dynamic *dyn, const char *name)
 {
-	const uint32_t *h = dyn->gnu_hash, *buckets = h + 4 + h[2] * (sizeof(ElfW(Addr)) / 4), *chain = buckets + h[0];
+	const uint32_t *h = dyn->gnu_hash, *buckets = h + 4 + h[2] * (sizeof(Elf64_Addr) / 4), *chain = buckets + h[0];
 	uint32_t hash = 5381, i;
 	const char *p;
 	void *ret;
@@ -120,8 +121,9 @@ void *fdry_dynsym(void *handle, const char *name)
 	return dyn.gnu_hash ? gnu_lookup(&dyn, name) : dyn.hash ? sysv_lookup(&dyn, name) : NULL;
 }
 
-const char *fdry_dynsym_soname(ElfW(Addr) base, const ElfW(Dyn) *d)
+const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic)
 {
+	const Elf64_Dyn *d = dynamic;
 	struct dynamic dyn;
 
 	dynamic_read(base, d, &dyn);

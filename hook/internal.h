@@ -13,7 +13,6 @@
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
-#include <link.h>
 
 #include "hook/hook.h"
 
@@ -85,7 +84,7 @@ bool fdry_loaded_pin(const void *data, size_t len);
 /* What the object behind @handle itself exports as @name, or NULL. */
 void *fdry_dynsym(void *handle, const char *name);
 /* The SONAME of the object with that base and dynamic section; "" where it has none. */
-const char *fdry_dynsym_soname(ElfW(Addr) base, const ElfW(Dyn) *dynamic);
+const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic);
 
 /* reach.c */
 

@@ -193,8 +193,8 @@ def run(what, family, store):
 def main():
     try:
         import torch
-        import transformers  # noqa: F401
-        gpu = torch.cuda.is_available()
+        import transformers
+        gpu = bool(transformers) and torch.cuda.is_available()
     except ImportError:
         gpu = False
     if not gpu:

@@ -172,8 +172,9 @@ def do_inside(args):
 def do_warm(args):
     if args.hook:
         import foundry
+    import importlib
     import torch
-    import transformers.models.qwen3.modeling_qwen3  # noqa: F401  (its import is no work of the GPU's)
+    importlib.import_module("transformers.models.qwen3.modeling_qwen3")  # its import is no work of the GPU's
     torch.cuda.init()
     torch.cuda.synchronize()
     cap = foundry.Capture() if args.hook else None
