@@ -187,7 +187,12 @@ cat >driver.c <<'END'
 #include "wrap.h"
 int cuDriverGetVersion(int *v) { *v = 4242; return 0; }
 int cuGetExportTable(const void **t, const void *id) { *t = id; return 0; }
-int cuGetProcAddress_v2(const char *n, void **p, int v, unsigned long f, int *s) { *p = (void *)cuGetExportTable; return v + (int)f < 0 || !n; }
+int cuOfNextYear(int i) { return i + 1; } /* in no list of ours */
+int cuGetProcAddress_v2(const char *n, void **p, int v, unsigned long f, int *s)
+{
+	*p = strcmp(n, "cuOfNextYear") ? (void *)cuGetExportTable : (void *)cuOfNextYear;
+	return v + (int)f < 0;
+}
 int cuInit(unsigned flags)
 {
 	void *tool = dlopen(getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
@@ -216,6 +221,11 @@ t "a tool that the driver loads while it starts" prints 0 env FOUNDRY_DRIVER="$T
 
 # --- symbols
 
+t "what the list lacks is reached by cuGetProcAddress" prints "42 False" env FOUNDRY_DRIVER="$TMP/libcuda.so.1" LD_PRELOAD="$hook" python3 -c '
+import ctypes
+c, p = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert c.cuGetProcAddress_v2(b"cuOfNextYear", ctypes.byref(p), 14000, ctypes.c_uint64(0), None) == 0
+print(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(p.value)(41), hasattr(c, "cuOfNextYear"))'
 t "what the driver lacks is logged once, by name" prints "500 500 1" sh -c \
 	"FOUNDRY_LOG=warn FOUNDRY_DRIVER='$TMP/libcuda.so.1' LD_PRELOAD='$hook' python3 -c '
 import ctypes

@@ -94,6 +94,12 @@ class Activation(unittest.TestCase):
                                 "raise SystemExit(str(wrong) if wrong else 0)")
             self.assertEqual(done[1], 0, done[0])
 
+    def test_doctor(self):
+        text, status = python("-m", "foundry", "doctor")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"(?m)^ok +torch .*CUDA works$")
+        print(text)
+
     def test_forked_too_late(self):
         text, status = python("-c", "import sys\n" + FORKED)
         self.assertEqual(status, 0, text)

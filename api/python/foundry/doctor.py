@@ -40,7 +40,7 @@ for i in range(count.value):
     cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, i)
     cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, i)
     devices.append(f"{name.value.decode()}, compute capability {major.value}.{minor.value}, {total.value / 2**30:.1f} GiB")
-mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps") if "libcuda" in line]
+mapped = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps") if "/libcuda.so" in line]
 drivers = [path for path in dict.fromkeys(mapped) if not hasattr(ctypes.CDLL(path), "fdry_hook_table")]
 print(json.dumps({"driver": drivers, "version": version.value, "devices": devices}))
 """
