@@ -124,6 +124,15 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 			 *tensor ? "')" : "", word, what);
 }
 
+/* Memory that comes back at the same place, or is none of the program's. In the region there is also what the program has
+ * mapped there and no image can hold. */
+static bool is_own(const struct fdry_seal *s, uint64_t word)
+{
+	if (word - s->layout.base < s->layout.size)
+		return !fdry_layout_shared(&s->layout, word);
+	return fdry_mem_reader_holds(s->reader, word);
+}
+
 /* A word that could be an address. */
 static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 {
@@ -133,8 +142,7 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 	const char *what = "";
 	int err;
 
-	if (word - s->layout.base < s->layout.size || *number == word || !is_mapped(p, word) ||
-	    fdry_mem_reader_holds(s->reader, word))
+	if (*number == word || is_own(s, word) || !is_mapped(p, word))
 		return 0;
 	err = fdry_seal_where(s, word, 0, &where, &what);
 	if (err)

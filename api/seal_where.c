@@ -8,33 +8,36 @@
  */
 #include "api/seal.h"
 
-/* Physical memory that the program mapped somewhere itself. */
-static bool is_mapped(const struct fdry_driver *drv, CUdeviceptr addr)
+/* What physical memory it is that the program mapped somewhere itself; NULL where it is not that. */
+static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 {
 	CUmemGenericAllocationHandle handle;
+	const char *ret;
 
-	if (fdry_call_raw(drv, cuMemRetainAllocationHandle, &handle, (void *)(uintptr_t)addr))
-		return false;
-	(void)fdry_call_raw(drv, cuMemRelease, handle);
-	return true;
+	if (fdry_call_raw(cap->drv, cuMemRetainAllocationHandle, &handle, (void *)(uintptr_t)addr))
+		return NULL;
+	ret = cap->hook->origin(handle);
+	(void)fdry_call_raw(cap->drv, cuMemRelease, handle);
+	return ret;
 }
 
 /* For messages. */
-static const char *outside_name(const struct fdry_driver *drv, CUdeviceptr addr, unsigned int type, bool managed)
+static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type, bool managed)
 {
+	const char *mapped;
+
 	if (managed)
 		return "managed memory";
 	if (type == CU_MEMORYTYPE_HOST)
 		return "pinned host memory";
-	if (is_mapped(drv, addr))
-		return "memory that the program mapped itself (cuMemMap), its own, imported, multicast or "
-		       "mapped a second time";
-	return "device memory outside the capture's region: a module variable, memory from before "
-	       "fdry_capture_begin(), or of an allocator other than cuMemAlloc";
+	mapped = mapped_name(cap, addr);
+	return mapped ? mapped : "device memory outside the capture's region: a module variable, memory from before "
+				 "fdry_capture_begin(), or memory of another process or API";
 }
 
-static int outside(const struct fdry_driver *drv, CUdeviceptr addr, enum fdry_where *ret, const char **what)
+static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_where *ret, const char **what)
 {
+	const struct fdry_driver *drv = cap->drv;
 	unsigned int type = 0, managed = 0;
 	CUresult res;
 
@@ -47,7 +50,7 @@ static int outside(const struct fdry_driver *drv, CUdeviceptr addr, enum fdry_wh
 		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
 	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
 	*ret = type == CU_MEMORYTYPE_HOST && !managed ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
-	*what = outside_name(drv, addr, type, managed);
+	*what = outside_name(cap, addr, type, managed);
 	return 0;
 }
 
@@ -58,10 +61,10 @@ int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where
 	bool live = bytes ? fdry_layout_holds(l, addr, bytes) : fdry_layout_points(l, addr);
 
 	if (addr < l->base || addr - l->base >= l->size)
-		return outside(s->cap->drv, addr, ret, what);
-	*what = fdry_layout_shared(l, addr) ? "memory that the program mapped twice, exported, imported or created before "
-					      "fdry_capture_begin()" :
-					      "memory of the region that was freed";
+		return outside(s->cap, addr, ret, what);
+	*what = fdry_layout_shared(l, addr) ? mapped_name(s->cap, addr) : NULL;
+	if (!*what)
+		*what = "memory of the region that was freed";
 	*ret = live ? FDRY_WHERE_REGION : addr < l->used ? FDRY_WHERE_OUTSIDE : FDRY_WHERE_NOTHING;
 	return 0;
 }

@@ -96,6 +96,9 @@ struct fdry_hook {
 
 	/* While @on, graph launches of this thread succeed and do nothing: shows what a framework does around a replay. */
 	void (*launches_hold)(int on);
+
+	/* What memory of this handle is, for a message: imported, mapped at two places, ... Never NULL. */
+	const char *(*origin)(CUmemGenericAllocationHandle handle);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

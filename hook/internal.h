@@ -184,6 +184,8 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 uint64_t fdry_capture_count(void);
 void fdry_hook_live(struct fdry_hook_live *ret);
 void fdry_hook_launches_hold(int on);
+/* map.c */
+const char *fdry_hook_origin(CUmemGenericAllocationHandle handle);
 uint64_t fdry_proc_unwrapped(void);
 
 #endif

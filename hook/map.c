@@ -30,6 +30,7 @@ struct phys {
 	unsigned int maps;    /* mappings now */
 	bool used;            /* was mapped before */
 	bool shared;          /* seen in two places, or by another process */
+	const char *origin;   /* why it never was this program's alone; NULL: it is */
 };
 
 struct mapping {
@@ -55,7 +56,7 @@ static struct phys *phys_of(CUmemGenericAllocationHandle handle)
 	return p;
 }
 
-static void phys_note(CUmemGenericAllocationHandle handle)
+static void phys_note(CUmemGenericAllocationHandle handle, const char *origin)
 {
 	struct phys *p = calloc(1, sizeof(*p));
 
@@ -63,6 +64,8 @@ static void phys_note(CUmemGenericAllocationHandle handle)
 		return; /* it counts as unknown then, and no image takes it */
 	p->handle = handle;
 	p->handles = 1;
+	p->origin = origin;
+	p->used = p->shared = origin != NULL; /* nothing of ours may be written there */
 	p->next = *bucket(handle);
 	*bucket(handle) = p;
 }
@@ -123,9 +126,46 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 	if (!ours)
 		return res;
 	pthread_mutex_lock(&lock);
-	phys_note(*ret);
+	phys_note(*ret, NULL);
 	pthread_mutex_unlock(&lock);
 	return res;
+}
+
+static CUresult foreign_note(CUresult res, const CUmemGenericAllocationHandle *handle, const char *origin)
+{
+	if (res || fdry_find_forked())
+		return res;
+	pthread_mutex_lock(&lock);
+	phys_note(*handle, origin);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *from, CUmemAllocationHandleType type)
+{
+	return foreign_note(fdry_real(cuMemImportFromShareableHandle)(ret, from, type), ret,
+			    "imported memory (cuMemImportFromShareableHandle)");
+}
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *ret, const CUmulticastObjectProp *prop)
+{
+	return foreign_note(fdry_real(cuMulticastCreate)(ret, prop), ret, "multicast memory (cuMulticastCreate)");
+}
+
+const char *fdry_hook_origin(CUmemGenericAllocationHandle handle)
+{
+	const char *ret = "memory of a loaded image or a library, or that the program created before fdry_capture_begin() or "
+			  "while the capture was paused";
+	struct phys *p;
+
+	pthread_mutex_lock(&lock);
+	for (p = *bucket(handle); p && p->handle != handle; p = p->next)
+		;
+	if (p)
+		ret = p->origin ? p->origin : p->shared ? "memory that the program mapped at two places" :
+			"memory that the program mapped outside of the capture's region";
+	pthread_mutex_unlock(&lock);
+	return ret;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -192,8 +232,11 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 		return res;
 	pthread_mutex_lock(&lock);
 	p = phys_of(handle);
-	if (p)
+	if (p) {
 		phys_share(p);
+		if (!p->origin)
+			p->origin = "memory that was handed to other processes (cuMemExportToShareableHandle)";
+	}
 	pthread_mutex_unlock(&lock);
 	return res;
 }

@@ -40,6 +40,7 @@ static const struct fdry_hook table = {
 	.code_find = fdry_note_find,
 	.live = fdry_hook_live,
 	.launches_hold = fdry_hook_launches_hold,
+	.origin = fdry_hook_origin,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

@@ -96,12 +96,14 @@ static void mem_release(struct sim_obj *obj)
 		close(mem->fd);
 	else if (mem->fd >= 0)
 		(void)fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
-	if (!mem->imported)
+	if (mem->bound)
+		sim_obj_put(&mem->bound->obj);
+	if (!mem->imported && !mem->multicast)
 		sim_memory_give(mem->prop.location.id, mem->size);
 	free(mem);
 }
 
-static CUresult mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret)
+CUresult sim_mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret)
 {
 	CUresult res = sim_obj_open(&mem->obj, SIM_MEM, mem_release);
 
@@ -112,7 +114,7 @@ static CUresult mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret)
 	return res;
 }
 
-static struct sim_mem *mem_new(size_t size, const CUmemAllocationProp *prop)
+struct sim_mem *sim_mem_new(size_t size, const CUmemAllocationProp *prop)
 {
 	struct sim_mem *mem = calloc(1, sizeof(*mem));
 
@@ -135,7 +137,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(prop_check(prop));
 	SIM_TRY(sim_memory_take(prop->location.id, size));
-	mem = mem_new(size, prop);
+	mem = sim_mem_new(size, prop);
 	if (!mem) {
 		sim_memory_give(prop->location.id, size);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -144,7 +146,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 		mem_release(&mem->obj);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return mem_open(mem, ret);
+	return sim_mem_open(mem, ret);
 }
 
 struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle)
@@ -245,7 +247,7 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_device_ok(prop.location.id))
 		return CUDA_ERROR_INVALID_DEVICE;
-	mem = mem_new((size_t)st.st_size, &prop);
+	mem = sim_mem_new((size_t)st.st_size, &prop);
 	if (!mem)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	mem->shared = mem->imported = true;
@@ -254,7 +256,7 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 		mem_release(&mem->obj);
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
-	return mem_open(mem, ret);
+	return sim_mem_open(mem, ret);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle, CUmemAllocationHandleType type)

@@ -148,6 +148,7 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 		  unsigned long long flags)
 {
 	struct sim_range r = { .start = addr, .size = size, .room = size, .kind = SIM_MEM_MAPPED };
+	const struct sim_mem *bytes;
 	struct sim_mem *mem;
 	CUresult res;
 
@@ -158,12 +159,15 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 		return CUDA_ERROR_INVALID_VALUE;
 	if (offset || size != mem->size)
 		return CUDA_ERROR_NOT_SUPPORTED; /* parts of a handle's memory */
+	bytes = mem->multicast ? mem->bound : mem;
+	if (!bytes)
+		return CUDA_ERROR_NOT_PERMITTED; /* nothing is bound */
 	r.dev = mem->prop.location.id;
 	r.mem = mem;
 	res = sim_range_add(&r);
 	if (res)
 		return res == CUDA_ERROR_ALREADY_MAPPED ? CUDA_ERROR_INVALID_VALUE : res;
-	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, mem->fd, mem->offset) == MAP_FAILED) {
+	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, bytes->fd, bytes->offset) == MAP_FAILED) {
 		sim_range_remove(addr);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -19,6 +19,9 @@ struct sim_mem {
 	off_t offset;         /* in it */
 	bool shared;          /* has a file of its own */
 	bool imported;        /* another's memory: not taken from this process's device */
+	bool multicast;       /* no memory: stands for @bound ... */
+	struct sim_mem *bound; /* ... held, whose bytes are seen through it; NULL: nothing yet */
+	bool joined;          /* its device was added */
 	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	unsigned int mappings;
 	CUmemAllocationProp prop;
@@ -28,5 +31,8 @@ struct sim_mem {
 struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle);
 /* A handle or a mapping went: with the last of both the memory goes too. */
 void sim_mem_unused(struct sim_mem *mem);
+/* Memory without bytes yet, and its handle. */
+struct sim_mem *sim_mem_new(size_t size, const CUmemAllocationProp *prop);
+CUresult sim_mem_open(struct sim_mem *mem, CUmemGenericAllocationHandle *ret);
 
 #endif

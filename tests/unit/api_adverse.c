@@ -59,6 +59,21 @@ START_TEST(loaded_on_an_old_driver)
 }
 END_TEST
 
+/* --- no GPU --- */
+
+START_TEST(captured_without_a_gpu)
+{
+	struct fdry_capture *cap = NULL;
+
+	ok(setenv("FDRY_SIM_DEVICES", "0", 1));
+	ok(setenv("FOUNDRY_HOOK", test_built("foundry/hook/libcuda.so.1"), 1));
+	test_hook_load();
+	ok(fdry_hook_install(NULL));
+	fails(NOGPU, "no CUDA device", fdry_capture_begin(NULL, &cap));
+	ck_assert_ptr_null(cap);
+}
+END_TEST
+
 /* --- a parameter that cannot be asked about --- */
 
 START_TEST(a_parameter_query_fails)
@@ -372,6 +387,7 @@ int main(void)
 	tcase_add_loop_test(tc, sealed_on_an_old_driver, 0, sizeof(old) / sizeof(old[0]));
 	tcase_add_loop_test(tc, sealed_on_the_oldest_driver, 0, 2);
 	tcase_add_test(tc, loaded_on_an_old_driver);
+	tcase_add_test(tc, captured_without_a_gpu);
 	tcase_add_test(tc, a_parameter_query_fails);
 	tcase_add_test(tc, sealed_on_a_full_disk);
 	tcase_add_test(tc, two_processes_seal_under_one_name);

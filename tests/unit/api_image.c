@@ -326,7 +326,7 @@ START_TEST(beside_a_live_capture)
 	capture_start(&w);
 	launch_add(&w, w.a, addr_of(img, "b"), w.c);
 	ok(fdry_capture_graph(w.cap, 2, NULL, capture_stop(&w)));
-	fails(REFUSED, "memory that the program mapped itself", work_seal(&w, "other"));
+	fails(REFUSED, "points to memory of a loaded image", work_seal(&w, "other"));
 	/* Its own image lies where its own memory lies. */
 	ck_assert_int_eq(fdry_image_load(w.store, "other", NULL, &img), -FDRY_E_TAKEN);
 	image_check(img, 2, 5, 100);

@@ -150,7 +150,7 @@ static void map_again(void *arg)
 	cuda_ok(cuMemAddressReserve, &other, 64 * MIB, 0, 0, 0);
 	cuda_ok(cuMemMap, other, 2 * MIB, 0, h, 0);
 	cuda_ok(cuMemSetAccess, other, 2 * MIB, &access, 1);
-	refused(&w, a, "mapped twice");
+	refused(&w, a, "mapped at two places");
 }
 
 static void use_freed(void *arg)

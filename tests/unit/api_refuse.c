@@ -118,6 +118,150 @@ static void memset_outside(struct work *w)
 	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
 }
 
+/* --- memory that is seen from elsewhere too --- */
+
+#define SHARED (2u << 20)
+
+static CUmemGenericAllocationHandle physical(CUmemAllocationHandleType type)
+{
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = type,
+					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemGenericAllocationHandle h;
+
+	cuda_ok(cuMemCreate, &h, SHARED, &prop, 0);
+	return h;
+}
+
+/* Mapped where the stand-in says, which is in the region; or, at a hint, outside of it. */
+static CUdeviceptr mapped(CUmemGenericAllocationHandle h, CUdeviceptr hint)
+{
+	const CUmemAccessDesc all = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUdeviceptr p;
+
+	cuda_ok(cuMemAddressReserve, &p, 32u << 20, 0, hint, 0);
+	ck_assert(!hint || p == hint);
+	cuda_ok(cuMemMap, p, SHARED, 0, h, 0);
+	cuda_ok(cuMemSetAccess, p, SHARED, &all, 1);
+	return p;
+}
+
+static CUmemGenericAllocationHandle imported(CUmemGenericAllocationHandle h)
+{
+	CUmemGenericAllocationHandle again;
+	int fd;
+
+	cuda_ok(cuMemExportToShareableHandle, &fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cuda_ok(cuMemImportFromShareableHandle, &again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	close(fd);
+	return again;
+}
+
+static void graph_of(struct work *w, CUdeviceptr p)
+{
+	capture_start(w);
+	launch_add(w, w->a, p, w->c);
+	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
+}
+
+#define ELSEWHERE (TEST_BASE + (12ull << 32))
+
+static void memory_managed(struct work *w)
+{
+	CUdeviceptr p;
+
+	cuda_ok(cuMemAllocManaged, &p, BYTES, CU_MEM_ATTACH_GLOBAL);
+	graph_of(w, p);
+}
+
+static void memory_imported(struct work *w)
+{
+	graph_of(w, mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), 0));
+}
+
+static void memory_imported_elsewhere(struct work *w)
+{
+	graph_of(w, mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), ELSEWHERE));
+}
+
+static void memory_exported(struct work *w)
+{
+	CUmemGenericAllocationHandle h = physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+
+	(void)imported(h);
+	graph_of(w, mapped(h, 0));
+}
+
+static void memory_mapped_twice(struct work *w)
+{
+	CUmemGenericAllocationHandle h = physical(0);
+	CUdeviceptr p = mapped(h, 0);
+
+	(void)mapped(h, 0);
+	graph_of(w, p);
+}
+
+static void memory_mapped_elsewhere_too(struct work *w)
+{
+	CUmemGenericAllocationHandle h = physical(0);
+
+	(void)mapped(h, 0);
+	graph_of(w, mapped(h, ELSEWHERE));
+}
+
+static void memory_mapped_by_itself(struct work *w)
+{
+	graph_of(w, mapped(physical(0), ELSEWHERE));
+}
+
+static void memory_created_while_paused(struct work *w)
+{
+	CUmemGenericAllocationHandle h;
+
+	ok(fdry_capture_pause(w->cap));
+	h = physical(0);
+	ok(fdry_capture_resume(w->cap));
+	graph_of(w, mapped(h, 0));
+}
+
+static CUmemGenericAllocationHandle multicast(void)
+{
+	const CUmulticastObjectProp prop = { .numDevices = 1, .size = SHARED };
+	CUmemGenericAllocationHandle mc;
+
+	cuda_ok(cuMulticastCreate, &mc, &prop);
+	cuda_ok(cuMulticastAddDevice, mc, 0);
+	cuda_ok(cuMulticastBindMem, mc, 0, physical(0), 0, SHARED, 0);
+	return mc;
+}
+
+static void memory_multicast(struct work *w)
+{
+	graph_of(w, mapped(multicast(), 0));
+}
+
+static void memory_multicast_elsewhere(struct work *w)
+{
+	graph_of(w, mapped(multicast(), ELSEWHERE));
+}
+
+/* Not in an argument, but in memory that the image holds. */
+static void pointer_to_imported_memory(struct work *w)
+{
+	CUdeviceptr p = mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), 0);
+
+	graph_add(w, 1);
+	cuda_ok(cuMemcpyHtoD_v2, w->b + 64, &p, sizeof(p));
+}
+
+static void tensor_in_imported_memory(struct work *w)
+{
+	CUdeviceptr p = mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), 0);
+
+	capture_start(w);
+	cuda_ok(cuMemsetD32Async, p, 1, N, w->stream);
+	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
+}
+
 static void host_node(struct work *w)
 {
 	CUDA_HOST_NODE_PARAMS params = { .fn = free };
@@ -218,6 +362,18 @@ static const struct refusal {
 	{ "host memory", FDRY_E_REFUSED, copy_from_host },
 	{ "outside the capture's region", FDRY_E_REFUSED, copy_to_outside },
 	{ "outside the capture's region", FDRY_E_REFUSED, memset_outside },
+	{ "points to managed memory", FDRY_E_REFUSED, memory_managed },
+	{ "points to imported memory", FDRY_E_REFUSED, memory_imported },
+	{ "points to imported memory", FDRY_E_REFUSED, memory_imported_elsewhere },
+	{ "points to memory that was handed to other processes", FDRY_E_REFUSED, memory_exported },
+	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_twice },
+	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_elsewhere_too },
+	{ "points to memory that the program mapped outside of the capture's region", FDRY_E_REFUSED, memory_mapped_by_itself },
+	{ "created before fdry_capture_begin() or while the capture was paused", FDRY_E_REFUSED, memory_created_while_paused },
+	{ "points to multicast memory", FDRY_E_REFUSED, memory_multicast },
+	{ "points to multicast memory", FDRY_E_REFUSED, memory_multicast_elsewhere },
+	{ "byte 64 of the allocation", FDRY_E_REFUSED, pointer_to_imported_memory },
+	{ "is imported memory", FDRY_E_REFUSED, tensor_in_imported_memory },
 	{ "host", FDRY_E_REFUSED, host_node },
 	{ "child graph", FDRY_E_REFUSED, child_graph },
 	{ "alloc", FDRY_E_REFUSED, allocation_node },

@@ -342,6 +342,51 @@ START_TEST(memory_that_is_shared)
 }
 END_TEST
 
+START_TEST(memory_through_multicast)
+{
+	CUresult (*make)(CUmemGenericAllocationHandle *, const CUmulticastObjectProp *);
+	CUresult (*join)(CUmemGenericAllocationHandle, CUdevice);
+	CUresult (*bind)(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t, unsigned long long);
+	CUresult (*unbind)(CUmemGenericAllocationHandle, CUdevice, size_t, size_t);
+	CUmulticastObjectProp prop = { .numDevices = 1, .size = BLOCK };
+	CUmemGenericAllocationHandle mc, h;
+	uint32_t word = 78, back = 0;
+	CUdeviceptr p;
+
+	drv = test_sim();
+	*(void **)&make = test_sim_symbol("cuMulticastCreate");
+	*(void **)&join = test_sim_symbol("cuMulticastAddDevice");
+	*(void **)&bind = test_sim_symbol("cuMulticastBindMem");
+	*(void **)&unbind = test_sim_symbol("cuMulticastUnbind");
+	prop.numDevices = 2;
+	fails(make(&mc, &prop), CUDA_ERROR_NOT_SUPPORTED);
+	prop.numDevices = 1;
+	ok(make(&mc, &prop));
+	h = create(BLOCK);
+	ok(drv->cuMemAddressReserve(&p, 2 * BLOCK, 0, 0, 0));
+	fails(drv->cuMemMap(p, BLOCK, 0, mc, 0), CUDA_ERROR_NOT_PERMITTED);
+	fails(bind(mc, 0, h, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE); /* no device yet */
+	ok(join(mc, 0));
+	fails(join(mc, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(bind(h, 0, h, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(bind(mc, 0, mc, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE);
+	ok(bind(mc, 0, h, 0, BLOCK, 0));
+	ok(drv->cuMemMap(p, BLOCK, 0, mc, 0));
+	fails(unbind(mc, 0, 0, BLOCK), CUDA_ERROR_INVALID_VALUE); /* it is mapped */
+	ok(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0));
+	grant(p, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ok(drv->cuMemcpyHtoD_v2(p, &word, 4));
+	ok(drv->cuMemcpyDtoH_v2(&back, p + BLOCK, 4));
+	ck_assert_uint_eq(back, 78);
+	ok(drv->cuMemUnmap(p, 2 * BLOCK));
+	ok(drv->cuMemRelease(h)); /* bound, it stays */
+	ok(unbind(mc, 0, 0, BLOCK));
+	ok(drv->cuMemRelease(mc));
+	ok(drv->cuMemAddressFree(p, 2 * BLOCK));
+	ck_assert_int_eq(test_sim_live("memory"), 0);
+}
+END_TEST
+
 START_TEST(memory_is_limited)
 {
 	CUmemGenericAllocationHandle h, more;
@@ -518,6 +563,7 @@ int main(void)
 	tcase_add_test(tc, map_then_access);
 	tcase_add_test(tc, range_attributes);
 	tcase_add_test(tc, memory_that_is_shared);
+	tcase_add_test(tc, memory_through_multicast);
 	tcase_add_test(tc, memory_is_limited);
 	tcase_add_test(tc, the_nth_call_fails);
 	tcase_add_test(tc, malformed_failures);
