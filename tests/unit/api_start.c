@@ -452,6 +452,61 @@ START_TEST(driver_failures_are_errors)
 }
 END_TEST
 
+static int answer_only(void *arg, struct fdry_capture *cap)
+{
+	(void)arg, (void)cap;
+	return 1;
+}
+
+/* Every driver call of a start that loads, and of one that begins to capture, fails in turn: nothing is left. */
+START_TEST(every_driver_call_failing)
+{
+	struct fdry_start *r = NULL;
+	struct fdry_store *s;
+	char spec[32];
+	long before;
+	int n, err;
+
+	if (_i)
+		test_child(start_and_capture, NULL);
+	s = store_at_hand();
+	opts.fn = answer_only;
+	capture_opts.size = 1 << 28;
+	ok(fdry_hook_install(NULL));
+	test_sim();
+	(void)test_sim_before();
+	if (!_i) /* streams that the stand-in shares stay with the context */
+		fails(CALLBACK, "answered 1", start_try(s, &r));
+	before = test_sim_live(NULL);
+	for (n = 1; n < 1000; n++) {
+		snprintf(spec, sizeof(spec), "*:%d:999", n);
+		capture_opts.base += capture_opts.size; /* what cannot be freed stays taken */
+		test_sim_fail(spec);
+		err = start_try(s, &r);
+		if (!test_sim_failed())
+			break;
+		test_sim_fail(NULL);
+		if (!err) {
+			fdry_image_unload(r->image);
+			fdry_start_free(r);
+		}
+		/* What failed may have been giving something back, which the driver then keeps. */
+		ck_assert_msg(test_sim_live(NULL) <= before + (!err || err == -FDRY_E_CALLBACK), "call %d left %ld behind: %s", n,
+			      test_sim_live(NULL) - before, fdry_last_error());
+		before = test_sim_live(NULL);
+	}
+	test_sim_fail(NULL);
+	ck_assert_int_gt(n, 5);
+	ck_assert_int_eq(err, _i ? 0 : -FDRY_E_CALLBACK);
+	if (_i) {
+		image_check(r->image, 1, 3, 100);
+		fdry_image_unload(r->image);
+		fdry_start_free(r);
+	}
+	fdry_store_close(s);
+}
+END_TEST
+
 START_TEST(wrong_arguments)
 {
 	static const char *const none[] = { NULL };
@@ -616,6 +671,7 @@ int main(void)
 	tcase_add_test(tc, a_failed_seal_is_told);
 	tcase_add_test(tc, a_store_that_cannot_be_written);
 	tcase_add_test(tc, driver_failures_are_errors);
+	tcase_add_loop_test(tc, every_driver_call_failing, 0, 2);
 	tcase_add_test(tc, wrong_arguments);
 	tcase_add_test(tc, one_captures_the_others_wait);
 	tcase_add_test(tc, none_waits);
