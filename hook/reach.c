@@ -120,7 +120,7 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 
 int fdry_reach_check(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW); /* as programs do: some libraries pass RTLD_NOLOAD on and nothing else */
 	size_t i, k;
 	int err = 0;
 

@@ -111,7 +111,17 @@ void *dlopen(const char *file, int flags)
 	return libc_dlopen(file, flags);
 }
 END
-for lib in next symbols away astray opens instead; do
+# As a checker does: programs get the driver, who asks what is loaded gets the truth.
+cat >given.c <<'END'
+#include "wrap.h"
+void *dlopen(const char *file, int flags)
+{
+	if (file && !strcmp(file, "libcuda.so.1") && !(flags & RTLD_NOLOAD))
+		file = getenv("FOUNDRY_DRIVER");
+	return libc_dlopen(file, flags);
+}
+END
+for lib in next symbols away astray opens instead given; do
 	$CC -shared -fPIC -O1 -w -I. -Wl,-Bsymbolic -o $lib.so $lib.c -ldl
 done
 $CC -shared -fPIC -O1 -w -I. -Wl,-soname,libcuda.so.1 -o other-name.so instead.c -ldl
@@ -159,6 +169,8 @@ t "in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 $
 	under "$TMP/astray.so $hook" python3 work.py
 t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the stand-in and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
+t "one that gives programs the driver" fails "asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
+	under "$TMP/given.so $hook" python3 work.py
 t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the stand-in" \
 	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
 t "and with run" fails "$TMP/other-name.so was loaded before the stand-in" \
