@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -72,11 +73,13 @@ def command(way, folder):
 def capture(way, place, folder, store):
     """Run one; None, or what went wrong."""
     argv, env = command(way, folder)
+    began = time.monotonic()
     try:
         done = subprocess.run([*argv, place, store, f"{way}/{place}"], env=env, capture_output=True, text=True,
-                              timeout=100, check=False)
+                              timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "it hangs"
+    print(f"{way}/{place}: {time.monotonic() - began:.1f} s", flush=True)
     return done.stdout + done.stderr if done.returncode else None
 
 
