@@ -174,6 +174,20 @@ static void use_reserved(void *arg)
 	refused(&w, segment(64 * MIB, 2 * MIB) + 2 * MIB, "freed");
 }
 
+/* Far behind the cursor, before something that lives. */
+static void use_unmapped(void *arg)
+{
+	static struct work w;
+	CUdeviceptr a;
+
+	(void)arg;
+	work_make(&w);
+	a = segment(1ull << 35, 2 * MIB);
+	segment(1ull << 35, 2 * MIB);
+	cuda_ok(cuMemUnmap, a, 2 * MIB);
+	refused(&w, a, "freed");
+}
+
 static void use_another_pool(void *arg)
 {
 	CUmemPoolProps props = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -190,7 +204,7 @@ static void use_another_pool(void *arg)
 	refused(&w, a, "outside the capture's region");
 }
 
-static void (*const refusals[])(void *) = { map_again, use_freed, use_reserved, use_another_pool };
+static void (*const refusals[])(void *) = { map_again, use_freed, use_reserved, use_unmapped, use_another_pool };
 
 START_TEST(what_no_image_can_hold)
 {

@@ -291,6 +291,21 @@ START_TEST(reservations_beyond_the_end)
 }
 END_TEST
 
+/* Two of the driver's reservations may follow one another; nothing lies across their border. */
+START_TEST(borders_stay)
+{
+	CUdeviceptr a = reserve(1024 * MiB, 0), b = reserve(1024 * MiB, 0), c;
+
+	ck_assert_uint_ge(a, BASE + SIZE);
+	ok(fdry_region_unreserve(region, a, 1024 * MiB));
+	ok(fdry_region_unreserve(region, b, 1024 * MiB));
+	c = reserve(2048 * MiB, 0);
+	ck_assert_uint_ge(c, b + 1024 * MiB);
+	map_at(c + 1022 * MiB, 4 * MiB, 0);
+	unmap_at(c + 1022 * MiB, 4 * MiB);
+}
+END_TEST
+
 /* What lies behind the region is in the way: the rest of the region is used up to the end. */
 START_TEST(something_behind_the_end)
 {
@@ -412,6 +427,7 @@ int main(void)
 	tcase_add_loop_test(tc, fails_clean, 0, 2);
 	tcase_add_test(tc, reservations);
 	tcase_add_test(tc, reservations_beyond_the_end);
+	tcase_add_test(tc, borders_stay);
 	tcase_add_test(tc, something_behind_the_end);
 	tcase_add_test(tc, what_is_mapped);
 	tcase_add_test(tc, what_was_content_stays_content);
