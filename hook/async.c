@@ -9,26 +9,48 @@
  */
 #include "hook/internal.h"
 
-/* Which stream this is and what it captures, in numbers that are never used again. */
+#include <pthread.h>
+
+/* A number that is never used again, 0 where the driver has none. Seen on driver 580: a stream that captures cannot be
+ * asked, and asking breaks its capture; where another captures the thread must be in relaxed mode. */
+static CUresult number_of(CUstream stream, bool captures, uint64_t *ret)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	unsigned long long id = 0;
+	CUresult res;
+
+	if (captures && fdry_real(cuThreadExchangeStreamCaptureMode)(&mode))
+		captures = false;
+	res = fdry_real(cuStreamGetId)(stream, &id);
+	if (captures)
+		fdry_real(cuThreadExchangeStreamCaptureMode)(&mode);
+	if (res && res != CUDA_ERROR_NOT_FOUND)
+		return res;
+	*ret = res ? 0 : id + 1;
+	return CUDA_SUCCESS;
+}
+
+/* Which stream this is and what it captures. In a capture its handle will do: that is a stream's for as long as it
+ * captures, and what it freed is forgotten when it is destroyed. */
 static CUresult stream_of(CUstream stream, struct fdry_async *a)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	unsigned long long id = 0;
 	cuuint64_t capture = 0;
-	CUresult res = fdry_real(cuStreamGetId)(stream, &id);
+	CUresult res;
 
-	if (res && res != CUDA_ERROR_NOT_FOUND)
-		return res;
-	a->stream = res ? 0 : id + 1;
 	a->flags = fdry_steer_flags();
 	if (!a->flags)
-		return CUDA_SUCCESS;
+		return number_of(stream, false, &a->stream);
 	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL, NULL);
-	if (!res && status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+	if (res)
+		return res;
+	if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-	if (!res && status == CU_STREAM_CAPTURE_STATUS_ACTIVE)
-		a->graph = capture + 1;
-	return res;
+	if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+		return number_of(stream, true, &a->stream);
+	a->graph = capture + 1;
+	a->stream = stream == CU_STREAM_PER_THREAD ? (uint64_t)pthread_self() : (uintptr_t)stream;
+	return CUDA_SUCCESS;
 }
 
 static bool is_elsewhere(CUstream stream, CUdevice dev)

@@ -167,20 +167,22 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode 
 	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_v2_ptsz)(stream, deps, data, n, flags), flags);
 }
 
+/* Another stream may get its handle. */
+static CUresult gone(CUresult res, CUstream stream)
+{
+	if (!res && fdry_capture_count()) {
+		fdry_steer_forget();
+		note_end(stream);
+	}
+	return res;
+}
+
 CUresult cuStreamDestroy(CUstream stream)
 {
-	CUresult res = fdry_real(cuStreamDestroy)(stream);
-
-	if (!res && fdry_capture_count())
-		note_end(stream);
-	return res;
+	return gone(fdry_real(cuStreamDestroy)(stream), stream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)
 {
-	CUresult res = fdry_real(cuStreamDestroy_v2)(stream);
-
-	if (!res && fdry_capture_count())
-		note_end(stream);
-	return res;
+	return gone(fdry_real(cuStreamDestroy_v2)(stream), stream);
 }

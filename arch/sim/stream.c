@@ -540,6 +540,9 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 	if (!id)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_stream_find(handle, &s));
+	if (s->capture)
+		return sim_capture_sync(s); /* so it seems, on the real driver */
+	SIM_TRY(sim_unsafe());
 	*id = s->nr;
 	return CUDA_SUCCESS;
 }

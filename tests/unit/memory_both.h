@@ -177,7 +177,8 @@ START_TEST(while_a_stream_captures)
 {
 	CUmemGenericAllocationHandle h;
 	CUstreamCaptureStatus status;
-	unsigned long long id = 0, other = 0;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	unsigned long long id = 0;
 	cuuint64_t capture = 0;
 	CUdeviceptr p = 0;
 	CUgraph graph;
@@ -186,9 +187,9 @@ START_TEST(while_a_stream_captures)
 	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
 	ok(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
 	ok(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
-	ok(cuStreamGetId, s, &id);
-	ok(cuStreamGetId, t, &other);
-	ck_assert_uint_ne(id, other);
+	ok(cuThreadExchangeStreamCaptureMode, &mode);
+	ok(cuStreamGetId, t, &id);
+	ok(cuThreadExchangeStreamCaptureMode, &mode);
 	ok(cuStreamGetCaptureInfo, s, &status, &capture, NULL, NULL, NULL, NULL);
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	ok(cuStreamGetCaptureInfo, t, &status, &capture, NULL, NULL, NULL, NULL);
@@ -280,7 +281,6 @@ START_TEST(pools_of_memory)
 	ok(cuDeviceGetDefaultMemPool, &pool, 0);
 	ok(cuDeviceGetMemPool, &current, 0);
 	ck_assert_ptr_eq(pool, current);
-	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy, pool);
 	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
 	ck_assert_uint_eq(value, 0);
 	ok(cuMemAllocAsync, &p, 1000, s);
