@@ -9,24 +9,9 @@
  * is named) is given to the driver, and what CUPTI reports is compared, byte for byte,
  * with what fdry_devcode_find() picks; PTX with what the driver's linker makes of it.
  */
-#include <dlfcn.h>
-
+#include "cupti.h"
 #include "devcode.h"
 #include "graph/elf.h"
-
-/* What is used of CUPTI's interface; its headers are not on every machine. */
-enum { DOMAIN_RESOURCE = 3, MODULE_LOADED = 6 };
-struct resource_data {
-	CUcontext context;
-	CUstream stream;
-	const void *descriptor;
-};
-struct module_data {
-	uint32_t id;
-	size_t size;
-	const uint8_t *cubin;
-};
-typedef void (*callback_fn)(void *arg, int domain, uint32_t id, const void *data);
 
 static const struct fdry_driver *drv;
 static unsigned int cc;
@@ -38,37 +23,15 @@ static struct totals {
 
 static void loaded(void *arg, int domain, uint32_t id, const void *data)
 {
-	const struct resource_data *r = data;
-	const struct module_data *m;
+	const struct cupti_module *m = cupti_module_of(domain, id, data);
 
 	(void)arg;
-	if (domain != DOMAIN_RESOURCE || id != MODULE_LOADED)
+	if (!m)
 		return;
-	m = r->descriptor;
 	modules++;
 	reported.len = 0;
 	if (fdry_buf_put(&reported, m->cubin, m->size))
 		reported.len = 0;
-}
-
-static bool subscribe(void)
-{
-	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so",
-					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so" };
-	int (*cupti_subscribe)(void **handle, callback_fn fn, void *arg);
-	int (*cupti_enable)(uint32_t on, void *handle, int domain, uint32_t id);
-	const char *given = getenv("CUPTI");
-	void *lib = given ? dlopen(given, RTLD_NOW) : NULL, *handle;
-	size_t i;
-
-	for (i = 0; !lib && i < sizeof(names) / sizeof(names[0]); i++)
-		lib = dlopen(names[i], RTLD_NOW);
-	if (!lib)
-		return false;
-	cupti_subscribe = (int (*)(void **, callback_fn, void *))dlsym(lib, "cuptiSubscribe");
-	cupti_enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(lib, "cuptiEnableCallback");
-	return cupti_subscribe && cupti_enable && !cupti_subscribe(&handle, loaded, NULL) &&
-	       !cupti_enable(1, handle, DOMAIN_RESOURCE, MODULE_LOADED);
 }
 
 /* --- comparing --- */
@@ -229,7 +192,7 @@ int main(int argc, char **argv)
 	int i, ret = 0;
 
 	drv = gpu_driver();
-	if (!subscribe()) {
+	if (!cupti_subscribe(loaded)) {
 		printf("CUPTI is not there, or somebody else has subscribed\n100%%: Checks: 0, Failures: 0, Errors: 0\n");
 		return EXIT_SUCCESS;
 	}
