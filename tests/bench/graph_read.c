@@ -125,7 +125,7 @@ static CUgraphNode node_add(CUgraph g, CUfunction f, const CUgraphNode *after, u
 static CUgraph graph_make(CUfunction f, uint32_t nodes, uint32_t seed)
 {
 	CUgraphNode n;
-	CUgraph g;
+	CUgraph g = NULL;
 	uint32_t i;
 
 	must(fdry_call(drv, cuGraphCreate, &g, 0));
@@ -228,10 +228,10 @@ int main(int argc, char **argv)
 	uint32_t nodes = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1750, i;
 	struct fdry_kernel_set *set;
 	CUgraph graphs[GRAPHS];
-	CUgraphNode node;
+	CUgraphNode node = NULL;
 	CUfunction f;
 	CUcontext ctx;
-	CUdevice dev;
+	CUdevice dev = 0;
 	size_t one = 1;
 
 	if (argc == 3 || !nodes || nodes > FDRY_GRAPH_NODES_MAX) {

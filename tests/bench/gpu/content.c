@@ -35,9 +35,9 @@ static void check(int err)
 
 static double pinned(const struct fdry_driver *drv)
 {
-	CUdeviceptr dev;
+	CUdeviceptr dev = 0;
 	double mark;
-	void *host;
+	void *host = NULL;
 	int i;
 
 	check(fdry_call(drv, cuMemAllocHost_v2, &host, PINNED));
