@@ -275,9 +275,20 @@ static int driver_start(struct load *l)
 	if (!err)
 		err = identity_check(img, l->opts);
 	img->report.manifest_ms += fdry_lap_ms(&l->mark);
-	if (!err && l->opts->flags & FDRY_LOAD_OWN_CONTEXT)
-		err = fdry_context_own(img);
-	if (!err && img->ctx != img->primary)
+	return err;
+}
+
+/* After the addresses are reserved: a context takes whatever is free. */
+static int own_start(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	int err;
+
+	if (!(l->opts->flags & FDRY_LOAD_OWN_CONTEXT))
+		return 0;
+	fdry_lap_ms(&l->mark);
+	err = fdry_context_own(img);
+	if (!err)
 		err = fdry_own_new(img);
 	img->report.driver_ms += fdry_lap_ms(&l->mark);
 	return err;
@@ -292,6 +303,8 @@ static int phases(struct load *l)
 
 	if (!err)
 		err = in_context(l, memory_place);
+	if (!err)
+		err = own_start(l);
 	if (!err)
 		err = fdry_image_enter(img, &mode);
 	if (err)
