@@ -281,10 +281,14 @@ static void numbers_fill(uint64_t *words, size_t n, int kind)
 START_TEST(weights_and_indices)
 {
 	const size_t bytes = 8 << 20;
-	uint64_t *words = malloc(bytes);
+	uint64_t *words;
 	CUdeviceptr p;
 	struct work w;
 
+	/* Where the thread sanitizer puts small things, 1, 2, 3, ... are addresses of some of them. */
+	if (TEST_SANITIZED_THREAD && _i == 2)
+		return;
+	words = malloc(bytes);
 	work_make(&w);
 	graph_add(&w, 1);
 	native(&w, 1ull << 32);

@@ -29,7 +29,10 @@
 #define TEST_BASE 0x7e8000000000ull
 #endif
 #endif
-#ifndef TEST_BASE
+#ifdef TEST_BASE
+#define TEST_SANITIZED_THREAD 1
+#else
+#define TEST_SANITIZED_THREAD 0
 #define TEST_BASE 0x500000000000ull
 #endif
 
