@@ -79,7 +79,7 @@ static void try_bytes(struct fdry_span s)
 	uint64_t *aligned = malloc(s.len + 8);
 	struct fdry_buf text = { 0 };
 	struct fdry_manifest m;
-	struct fdry_oid *links;
+	struct fdry_oid *links = NULL;
 	size_t n;
 
 	must(aligned != NULL);
