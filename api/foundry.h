@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "foundry/store.h"
 #include "foundry/types.h"
 
 #ifdef __cplusplus
@@ -39,13 +40,6 @@ extern "C" {
 #define FDRY_VERSION_MAJOR 0
 #define FDRY_VERSION_MINOR 1
 #define FDRY_VERSION_PATCH 0
-
-/* The driver's own handles, declared as <cuda.h> does, so that it need not be there. */
-typedef struct CUgraph_st *CUgraph;
-typedef struct CUstream_st *CUstream;
-typedef unsigned long long fdry_devptr; /* a CUdeviceptr */
-
-#define FDRY_ID_SIZE 65 /* an image's id as text: 64 hexadecimal digits and a terminator */
 
 /* ------------------------------------------------------------ errors, version --- */
 
@@ -63,26 +57,6 @@ const char *fdry_version(void);
 /* Send debug messages of @level and below to @fn instead of where FOUNDRY_LOG says; NULL
  * undoes it. Call it before other threads use the library. */
 void fdry_log_set(fdry_log_fn fn, void *arg, int level);
-
-/* ------------------------------------------------------------ stores --- */
-
-struct fdry_store;
-
-/**
- * fdry_store_open() - Open a store.
- * @path: its directory; NULL: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
- *        $HOME/.cache/foundry/store
- * @flags: of enum fdry_store_flags
- * @ret: the handle, yours until fdry_store_close()
- *
- * A directory is opened once in a process however often it is asked for. A handle does
- * not survive fork: a child opens its own.
- * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short),
- * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
- */
-int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
-/* Give the handle back. NULL is fine. Images loaded from it stay. */
-void fdry_store_close(struct fdry_store *store);
 
 /* ------------------------------------------------------------ tensors --- */
 

@@ -11,9 +11,11 @@ block c 1 >load.c
 block python 1 >load.py
 block python 2 >capture.py
 
-# compile SOURCE PROGRAM: as a user would
+# compile SOURCE PROGRAM: by the README's own command, from the top folder, with warnings
 compile() {
-	"${CC:-cc}" -Wall -Wextra -Werror -I"$ROOT/api" -I"$ROOT/arch/include" "$1" -o "$2" "$BUILD/libfoundry.so" -Wl,-rpath,"$BUILD"
+	sed -n "s|^    cc \(load[.]c -I\)|${CC:-cc} -Wall -Wextra -Werror \1|
+		s|load[.]c|$PWD/$1|; s|-o load|-o $PWD/$2|; s|\$PWD/build|$BUILD|; s|build/lib|$BUILD/lib|; /^${CC:-cc} .*-I/p" "$ROOT/README.md" >"$2.sh"
+	(script=$PWD/$2.sh && cd "$ROOT" && bash -e "$script")
 }
 
 mkdir build

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 
 mkdir -p include/foundry
-cp "$ROOT"/arch/include/foundry/* "$ROOT/api/foundry.h" include/foundry/
+cp "$ROOT"/{arch,api}/include/foundry/* "$ROOT/api/foundry.h" include/foundry/
 printf '%s\n' '#include <foundry/foundry.h>' 'int main() { return fdry_error_errno(0); }' >use.cc
 for std in 11 17 20; do
 	t "C++$std" c++ -std=c++$std -Wall -Wextra -Wpedantic -Werror -Iinclude -c -o use$std.o use.cc

@@ -10,7 +10,7 @@ import suite
 from foundry import _lib
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-INCLUDES = ["-I", os.path.join(ROOT, "api"), "-I", os.path.join(ROOT, "arch", "include")]
+INCLUDES = [f"-I{os.path.join(ROOT, *d)}" for d in (("api",), ("api", "include"), ("arch", "include"))]
 
 
 def compile_c(text, *flags):

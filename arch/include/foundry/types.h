@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * types.h - what the public header and the layers below it share: error codes and
- * the constants that cross the public surface. Included by foundry.h; needs nothing.
+ * types.h - what the public headers and the layers below it share: error codes and
+ * the constants that cross the public surface. Needs nothing.
  */
 #ifndef FOUNDRY_TYPES_H
 #define FOUNDRY_TYPES_H
@@ -23,5 +23,14 @@ enum fdry_store_flags {
 enum fdry_log_level { FDRY_LOG_ERROR, FDRY_LOG_WARN, FDRY_LOG_INFO, FDRY_LOG_DEBUG };
 
 typedef void (*fdry_log_fn)(void *arg, int level, const char *text);
+
+/* The driver's own handles, declared as <cuda.h> does, so that it need not be there. */
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUstream_st *CUstream;
+typedef unsigned long long fdry_devptr; /* a CUdeviceptr */
+
+#define FDRY_ID_SIZE 65 /* an image's id as text: 64 hexadecimal digits and a terminator */
 
 #endif
