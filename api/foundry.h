@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "foundry/config.h"
 #include "foundry/store.h"
 #include "foundry/types.h"
 

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "arch/config.h"
+
 struct fdry_overlap {
 	pthread_mutex_t lock;
 	bool launched;   /* once at least */
@@ -21,11 +23,12 @@ struct fdry_overlap {
 
 int fdry_overlap_asked(bool *ret)
 {
-	const char *value = getenv("FOUNDRY_DEBUG");
+	uint64_t word = UINT64_MAX;
+	int err = fdry_config_number(FDRY_CONFIG_DEBUG, &word);
 
-	if (value && *value && strcmp(value, "overlap"))
-		return fdry_fail(FDRY_E_ENV, "FOUNDRY_DEBUG is '%.80s'; set it to 'overlap', or not at all", value);
-	*ret = value && *value;
+	if (err)
+		return err;
+	*ret = word != UINT64_MAX; /* there is one word to say */
 	return 0;
 }
 

@@ -16,6 +16,7 @@
 
 #include "api/foundry.h"
 #include "api/opts.h"
+#include "arch/config.h"
 #include "arch/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
@@ -87,13 +88,15 @@ static void own_folder(char *path, size_t len)
 
 int fdry_hook_path(char *path, size_t len)
 {
-	const char *named = getenv("FOUNDRY_HOOK");
+	const char *named = NULL;
 	char beside[PATH_MAX], file[PATH_MAX + sizeof(STANDIN_BESIDE)];
 	int err = fdry_need(path);
 
+	if (!err)
+		err = fdry_config_path(FDRY_CONFIG_HOOK, &named);
 	if (err)
 		return err;
-	if (!named || !*named) {
+	if (!named) {
 		own_folder(beside, sizeof(beside));
 		snprintf(file, sizeof(file), "%s" STANDIN_BESIDE, beside);
 		named = file;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arch/config.h"
 #include "arch/log.h"
 
 /* Exported by the software driver alone. */
@@ -127,10 +128,12 @@ int fdry_driver_open(const char *path, const struct fdry_driver **ret)
 {
 	struct fdry_driver *drv = NULL;
 	void *handle;
-	int err;
+	int err = fdry_config_check(FDRY_CONFIG_LOG);
 
-	if (!path)
-		path = getenv("FOUNDRY_DRIVER");
+	if (!err && !path)
+		err = fdry_config_path(FDRY_CONFIG_DRIVER, &path);
+	if (err)
+		return err;
 	if (!path || !*path)
 		path = "libcuda.so.1";
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -42,7 +42,8 @@ extern void *(*fdry_driver_lookup)(void *handle, const char *symbol);
  * @path: full path of a libcuda, or NULL: FOUNDRY_DRIVER where set, else libcuda.so.1
  *
  * The same driver is opened once in a process; each open needs a close.
- * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_FORKED, FDRY_E_DRIVER.
+ * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_FORKED, FDRY_E_DRIVER,
+ * FDRY_E_ENV (FOUNDRY_LOG is none of its values).
  * Context: any thread.
  */
 int fdry_driver_open(const char *path, const struct fdry_driver **ret) __must_check;

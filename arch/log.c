@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "arch/config.h"
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 
@@ -19,12 +19,11 @@ static int sink_level = -1;
 
 static void read_env(void)
 {
-	const char *s = getenv("FOUNDRY_LOG");
-	int i;
+	uint64_t level;
 
-	for (i = 0; s && i <= FDRY_LOG_DEBUG; i++)
-		if (!strcmp(s, level_names[i]))
-			env_level = i;
+	/* What is wrong with the value, those calls say that begin to use a store or a driver. */
+	if (fdry_config_peek(FDRY_CONFIG_LOG, &level))
+		env_level = (int)level;
 }
 
 void fdry_log_set(fdry_log_fn fn, void *arg, int level)

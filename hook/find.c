@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/config.h"
 #include "arch/driver.h"
 #include "arch/log.h"
 
@@ -132,12 +133,12 @@ static bool try_loader(struct finding *f, bool defaults)
 
 static bool search(struct finding *f)
 {
-	const char *named = secure_getenv("FOUNDRY_DRIVER");
+	const char *named = NULL;
 	char file[PATH_MAX];
 	size_t i;
 
 	__atomic_store_n(&fdry_driver_lookup, fdry_dynsym, __ATOMIC_RELAXED);
-	f->named = named && *named;
+	f->named = !fdry_config_path(FDRY_CONFIG_DRIVER, &named) && named;
 	if (f->named)
 		return try_file(f, named);
 	if (fdry_loaded_driver(false, file, sizeof(file)) && try_file(f, file))

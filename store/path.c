@@ -8,34 +8,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <dirent.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "arch/config.h"
 #include "store/internal.h"
-
-static int path_put(struct fdry_buf *ret, const char *dir, const char *rest)
-{
-	return fdry_buf_printf(ret, "%s%s", dir, rest);
-}
 
 int fdry_store_default_path(struct fdry_buf *ret)
 {
-	const char *own = getenv("FOUNDRY_STORE");
-	const char *cache = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
-
-	if (own && !*own)
-		return fdry_fail(FDRY_E_ENV, "FOUNDRY_STORE is set but empty; set it to the store's directory, or unset it");
-	if (own)
-		return path_put(ret, own, "");
-	if (cache && *cache == '/')
-		return path_put(ret, cache, "/foundry/store");
-	if (home && *home)
-		return path_put(ret, home, "/.cache/foundry/store");
-	return fdry_fail(FDRY_E_NOHOME, "no place for the store is known; set FOUNDRY_STORE, XDG_CACHE_HOME or HOME");
+	return fdry_config_cache(FDRY_CONFIG_STORE, "store", ret);
 }
 
 /* FDRY_NETFS(number in statfs(), name); FUSE is in it since what is behind it cannot be told. */
@@ -59,17 +42,6 @@ const char *fdry_fs_refused(unsigned long type)
 		if (list[i].type == (uint32_t)type)
 			return list[i].name;
 	return NULL;
-}
-
-/* FOUNDRY_STORE_ANY_FS=1 lets those through who know that one machine alone uses the directory. */
-static int any_fs(bool *ret)
-{
-	const char *s = getenv("FOUNDRY_STORE_ANY_FS");
-
-	if (s && strcmp(s, "0") && strcmp(s, "1"))
-		return fdry_fail(FDRY_E_ENV, "FOUNDRY_STORE_ANY_FS is '%.40s'; set it to 0 or 1, or unset it", s);
-	*ret = s && *s == '1';
-	return 0;
 }
 
 static int io_fail(const char *path, const char *doing)
@@ -136,12 +108,24 @@ static int dir_check_ours(const char *path, int fd, bool create)
 	return 0;
 }
 
+static int fs_check(const char *path, unsigned long type)
+{
+	const char *name = fdry_fs_refused(type);
+	uint64_t any = 0;
+	int err = fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &any);
+
+	/* Who sets it knows that one machine alone uses the directory. */
+	if (err || !name || any)
+		return err;
+	return fdry_fail(FDRY_E_NETFS, "%s lies on %s, where LMDB can lose data; name a directory on a local disk "
+			 "(FOUNDRY_STORE)", path, name);
+}
+
 static int dir_check(const char *path, struct fdry_dir *d)
 {
 	struct statvfs vfs;
 	struct statfs fs;
 	struct stat st;
-	bool any = false;
 	int err;
 
 	if (fstat(d->fd, &st) || fstatfs(d->fd, &fs) || fstatvfs(d->fd, &vfs))
@@ -149,12 +133,9 @@ static int dir_check(const char *path, struct fdry_dir *d)
 	if (st.st_mode & S_IWOTH)
 		return fdry_fail(FDRY_E_PERM, "%s can be written by everybody, and kernels are code; run chmod o-w on it, "
 				 "or name another store", path);
-	err = any_fs(&any);
+	err = fs_check(path, (unsigned long)fs.f_type);
 	if (err)
 		return err;
-	if (fdry_fs_refused((unsigned long)fs.f_type) && !any)
-		return fdry_fail(FDRY_E_NETFS, "%s lies on %s, where LMDB can lose data; name a directory on a local disk "
-				 "(FOUNDRY_STORE)", path, fdry_fs_refused((unsigned long)fs.f_type));
 	d->dev = st.st_dev;
 	d->ino = st.st_ino;
 	d->fixed = vfs.f_flag & ST_RDONLY;

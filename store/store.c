@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/config.h"
 #include "arch/log.h"
 #include "store/internal.h"
 
@@ -293,8 +294,10 @@ static int store_new(const char *path, unsigned int flags, uint64_t map_size, st
 int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
 {
 	struct fdry_buf buf = { 0 };
-	int err = 0;
+	int err = fdry_config_check(FDRY_CONFIG_LOG);
 
+	if (err)
+		return err;
 	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY))
 		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
 	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))

@@ -14,6 +14,10 @@ RANK_MAX = 8
 ID_SIZE = 65
 
 
+class Variable(Structure):
+    _fields_ = [(n, c_char_p) for n in ("name", "type", "fallback", "allowed", "meaning")]
+
+
 class Tensor(Structure):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("dtype", c_uint32), ("use", c_uint32),
                 ("flags", c_uint32), ("rank", c_uint32), ("shape", c_int64 * RANK_MAX),
@@ -96,6 +100,8 @@ LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
+    "fdry_variable_at": [c_size_t, POINTER(Variable)],
+    "fdry_variable_check": [c_char_p],
     "fdry_hook_install": [c_char_p],
     "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
