@@ -15,6 +15,7 @@
 #include "api/capture_host.h"
 #include "api/opts.h"
 #include "api/tensor.h"
+#include "arch/telemetry.h"
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
 {
@@ -117,6 +118,7 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	err = region_start(cap, &o);
 	if (err)
 		goto out_release;
+	fdry_count(FDRY_METRIC_CAPTURES, 1);
 	*ret = cap;
 	return 0;
 out_release:

@@ -18,7 +18,7 @@ static int exec_make(struct fdry_image *img, const struct fdry_graph_built *buil
 		return err;
 	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
 	if (!err)
-		err = fdry_call(img->drv, cuStreamSynchronize, stream);
+		err = fdry_stream_wait(img->drv, stream);
 	if (err)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	else
@@ -54,6 +54,9 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 	struct fdry_load_report *r = &img->report;
 	double since = fdry_now_ms() - img->start_ms;
 
+	fdry_count(FDRY_METRIC_BUILDS, 1);
+	fdry_count(FDRY_METRIC_BUILD_NODES, x->view.header.nodes);
+	fdry_count_ms(FDRY_METRIC_BUILD_NS, ms);
 	pthread_mutex_lock(&img->lock);
 	r->build_ms += ms;
 	r->exec_bytes += bytes;

@@ -9,6 +9,7 @@
 #include "api/opts.h"
 #include "api/staging.h"
 #include "api/tensor.h"
+#include "arch/stream.h"
 
 void fdry_image_id(const struct fdry_image *img, char *id)
 {
@@ -201,10 +202,15 @@ static int copy_start(const struct fdry_image *img, const struct copy *c, CUdevi
 {
 	const struct fdry_driver *drv = img->drv;
 
-	if (c->direction == WRITE)
+	if (c->direction == WRITE) {
+		fdry_count_copy(TO, c->len);
 		return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr, c->host, c->len, c->stream);
-	if (c->direction == READ)
+	}
+	if (c->direction == READ) {
+		fdry_count_copy(FROM, c->len);
 		return fdry_call(drv, cuMemcpyDtoHAsync_v2, c->host, addr, c->len, c->stream);
+	}
+	fdry_count_copy(ON, c->len);
 	return fdry_call(drv, cuMemcpyDtoDAsync_v2, addr, c->src, c->len, c->stream);
 }
 
@@ -212,7 +218,7 @@ static int device_copy(const struct fdry_image *img, const struct copy *c, CUdev
 {
 	int err = c->len ? copy_start(img, c, addr) : 0;
 
-	return err || c->direction == COPY ? err : fdry_call(img->drv, cuStreamSynchronize, c->stream);
+	return err || c->direction == COPY ? err : fdry_stream_wait(img->drv, c->stream);
 }
 
 /* The processor writes and reads host memory itself, when what was launched is done with it. */
@@ -222,7 +228,7 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, void *a
 
 	if (c->direction == COPY)
 		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, at, c->src, c->len, c->stream);
-	err = fdry_call(img->drv, cuStreamSynchronize, c->stream);
+	err = fdry_stream_wait(img->drv, c->stream);
 	if (!err && c->direction == WRITE)
 		memcpy(at, c->host, c->len);
 	else if (!err)
@@ -315,7 +321,7 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
 		return err;
 	err = fdry_image_stream_check(img, stream);
 	if (!err)
-		err = fdry_call(img->drv, cuStreamSynchronize, stream);
+		err = fdry_stream_wait(img->drv, stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }

@@ -9,6 +9,7 @@
 #include "api/image_host.h"
 #include "api/overlap.h"
 #include "api/own.h"
+#include "arch/telemetry.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {
@@ -74,6 +75,7 @@ static int stream_launch(struct fdry_image *img, uint32_t i, CUstream stream)
 
 	if (err)
 		return err;
+	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
 	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
 	if (img->own)
 		return fdry_own_launch(img, exec, stream);

@@ -102,7 +102,7 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 		if (s[i].role != FDRY_ROLE_CONTENT)
 			err = fdry_call(img->drv, cuMemsetD8Async, s[i].addr, POISON,
 					fdry_plan_segment(plan, &s[i]), img->stream);
-	return err ? err : fdry_call(img->drv, cuStreamSynchronize, img->stream);
+	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
 static int externals_count(struct fdry_image *img)
@@ -429,6 +429,8 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 		return load_undo(img, err);
 	img->mismatch = NULL;
 	img->report.total_ms = fdry_now_ms() - start;
+	fdry_count(FDRY_METRIC_LOADS, 1);
+	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
 		fdry_builder_start(img);
 	*ret = img;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "arch/config.h"
+#include "arch/stream.h"
 
 struct fdry_overlap {
 	pthread_mutex_t lock;
@@ -72,7 +73,7 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 		return 0;
 	err = fdry_call(img->drv, cuEventRecord, o->here, stream);
 	if (!err)
-		err = fdry_call(img->drv, cuEventSynchronize, o->here);
+		err = fdry_event_wait(img->drv, o->here);
 	if (!err)
 		err = in_flight(img, o->ended, &busy);
 	return err || !busy ? err : overlap_fail(img, o->graph, i);

@@ -15,6 +15,7 @@
 #include "api/identity.h"
 #include "api/opts.h"
 #include "api/seal.h"
+#include "arch/telemetry.h"
 
 /* --- what is alive --- */
 
@@ -474,6 +475,8 @@ int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const 
 	if (err)
 		return err;
 	s.report.total_ms = fdry_now_ms() - start;
+	fdry_count(FDRY_METRIC_SEALS, 1);
+	fdry_count_ms(FDRY_METRIC_SEAL_NS, s.report.total_ms);
 	if (id)
 		fdry_oid_hex(&oid, id);
 	return fdry_report_give(&s.report, sizeof(s.report), report);

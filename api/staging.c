@@ -10,6 +10,8 @@
  * driver wait for the stream: there a function is enqueued, which the driver calls.
  */
 #include "api/staging.h"
+#include "arch/stream.h"
+#include "arch/telemetry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +78,7 @@ static void CUDA_CB host_write(void *arg)
 
 static int slot_enqueue(const struct fdry_driver *drv, struct slot *s, const struct fdry_staged *w)
 {
+	fdry_count_copy(TO, w->len);
 	if (!w->host)
 		return fdry_call(drv, cuMemcpyHtoDAsync_v2, w->addr, s->bytes, w->len, w->stream);
 	s->to = (void *)(uintptr_t)w->addr;
@@ -87,7 +90,7 @@ static int slot_enqueue(const struct fdry_driver *drv, struct slot *s, const str
 static int slot_write(const struct fdry_driver *drv, struct fdry_staging *st, const struct fdry_staged *w)
 {
 	struct slot *s = &st->slots[st->next];
-	int err = s->busy ? fdry_call(drv, cuEventSynchronize, s->done) : 0;
+	int err = s->busy ? fdry_event_wait(drv, s->done) : 0;
 
 	if (err)
 		return err;

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/telemetry.h"
+
 static __thread char sentence[FDRY_SENTENCE_MAX];
 
 struct errcode {
@@ -45,6 +47,7 @@ int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 	int saved = errno;
 	char text[FDRY_SENTENCE_MAX];
 
+	fdry_count_error((unsigned int)code);
 	/* By way of a local buffer, since an argument may be the old sentence. */
 	vsnprintf(text, sizeof(text), fmt, ap);
 	memcpy(sentence, text, sizeof(sentence));

@@ -11,6 +11,7 @@
 #define FDRY_ARCH_STREAM_H
 
 #include "arch/driver.h"
+#include "arch/telemetry.h"
 
 enum fdry_stream_use {
 	FDRY_STREAM_MEMORY, /* memory filled, content copied */
@@ -26,5 +27,17 @@ enum fdry_stream_use {
  * Errors: those of the driver. Context: any thread with a current context.
  */
 int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret) __must_check;
+
+/* Wait for a stream or an event, and count that. Errors: those of the driver. */
+static inline __must_check int fdry_stream_wait(const struct fdry_driver *drv, CUstream stream)
+{
+	fdry_count(FDRY_METRIC_SYNCS, 1);
+	return fdry_call(drv, cuStreamSynchronize, stream);
+}
+static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CUevent event)
+{
+	fdry_count(FDRY_METRIC_SYNCS, 1);
+	return fdry_call(drv, cuEventSynchronize, event);
+}
 
 #endif

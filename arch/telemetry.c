@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * telemetry.c - see telemetry.h.
+ *
+ * A block has one writer at a time: the thread that took it, until it ends. Blocks are never
+ * freed, so that a snapshot may walk their list without a lock. Threads that could get none
+ * (no memory; or they are ending) share one, in which they add atomically.
+ */
+#include "arch/telemetry.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+const struct fdry_metric_info fdry_metric_infos[FDRY_METRICS] = {
+#define FDRY_METRIC(id, kind, unit, name, labels, help) \
+	{ FDRY_METRIC_##kind, FDRY_METRIC_##unit, name, labels, help },
+#include "arch/telemetry.def"
+#undef FDRY_METRIC
+};
+
+struct block {
+	_Atomic uint64_t n[FDRY_METRICS];
+	struct block *next;  /* does not change once it is in the list */
+	atomic_bool taken;
+} __attribute__((aligned(64)));
+
+static _Atomic(struct block *) blocks;
+static _Atomic uint64_t shared[FDRY_METRICS];
+static _Atomic uint64_t zero[FDRY_METRICS]; /* what sums were at the last reset */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool keyed;
+static __thread bool ending;
+
+__thread _Atomic uint64_t *fdry_metrics_mine;
+
+static void thread_ends(void *arg)
+{
+	struct block *b = arg;
+
+	fdry_metrics_mine = NULL;
+	ending = true;
+	atomic_store_explicit(&b->taken, false, memory_order_release);
+}
+
+static void key_make(void)
+{
+	keyed = !pthread_key_create(&key, thread_ends);
+}
+
+static struct block *block_take(void)
+{
+	struct block *b;
+	bool no;
+
+	for (b = atomic_load_explicit(&blocks, memory_order_acquire); b; b = b->next) {
+		no = false;
+		if (atomic_compare_exchange_strong_explicit(&b->taken, &no, true, memory_order_acquire, memory_order_relaxed))
+			return b;
+	}
+	b = aligned_alloc(64, sizeof(*b));
+	if (!b)
+		return NULL;
+	memset(b, 0, sizeof(*b));
+	atomic_store_explicit(&b->taken, true, memory_order_relaxed);
+	b->next = atomic_load_explicit(&blocks, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&blocks, &b->next, b, memory_order_release, memory_order_relaxed))
+		;
+	return b;
+}
+
+static void thread_begins(void)
+{
+	struct block *b;
+
+	pthread_once(&once, key_make);
+	b = keyed ? block_take() : NULL;
+	if (!b)
+		return;
+	if (pthread_setspecific(key, b)) /* nobody would give it back */
+		atomic_store_explicit(&b->taken, false, memory_order_release);
+	else
+		fdry_metrics_mine = b->n;
+}
+
+static void count_shared(enum fdry_metric_id id, uint64_t n)
+{
+	atomic_fetch_add_explicit(&shared[id], n, memory_order_relaxed);
+}
+
+void fdry_count_first(enum fdry_metric_id id, uint64_t n)
+{
+	if (!ending)
+		thread_begins();
+	if (fdry_metrics_mine)
+		fdry_count(id, n);
+	else
+		count_shared(id, n);
+}
+
+void fdry_count_error(unsigned int code)
+{
+	static const enum fdry_metric_id of[10] = { /* by the hundreds digit; the rest is 0, loads: never an error's */
+		[1] = FDRY_METRIC_ERRORS_CALLER, [2] = FDRY_METRIC_ERRORS_IMAGE, [3] = FDRY_METRIC_ERRORS_STORE,
+		[4] = FDRY_METRIC_ERRORS_DRIVER, [5] = FDRY_METRIC_ERRORS_ENVIRONMENT, [9] = FDRY_METRIC_ERRORS_BUG,
+	};
+	enum fdry_metric_id id = of[code / 100 % 10] ? of[code / 100 % 10] : FDRY_METRIC_ERRORS_OTHER;
+
+	if (fdry_metrics_mine)
+		fdry_count(id, 1);
+	else
+		count_shared(id, 1);
+}
+
+/* --- snapshots --- */
+
+static uint64_t sum(enum fdry_metric_id id)
+{
+	uint64_t n = atomic_load_explicit(&shared[id], memory_order_relaxed);
+	struct block *b;
+
+	for (b = atomic_load_explicit(&blocks, memory_order_acquire); b; b = b->next)
+		n += atomic_load_explicit(&b->n[id], memory_order_relaxed);
+	return n;
+}
+
+void fdry_telemetry_read(uint64_t values[FDRY_METRICS])
+{
+	enum fdry_metric_id id;
+	uint64_t from;
+
+	for (id = 0; id < FDRY_METRICS; id++) {
+		/* In this order: a sum is never older than the zero that is taken from it. */
+		from = atomic_load_explicit(&zero[id], memory_order_acquire);
+		values[id] = sum(id) - from;
+	}
+}
+
+void fdry_telemetry_zero(void)
+{
+	enum fdry_metric_id id;
+
+	for (id = 0; id < FDRY_METRICS; id++)
+		if (fdry_metric_infos[id].kind == FDRY_METRIC_COUNTER)
+			atomic_store_explicit(&zero[id], sum(id), memory_order_release);
+}
+
+/* --- text --- */
+
+int fdry_label_print(struct fdry_buf *b, const char *text)
+{
+	int err = 0;
+
+	for (; *text && !err; text++) {
+		if (*text == '\n')
+			err = fdry_buf_put(b, "\\n", 2);
+		else if (*text == '"' || *text == '\\')
+			err = fdry_buf_printf(b, "\\%c", *text);
+		else
+			err = fdry_buf_put(b, text, 1);
+	}
+	return err;
+}
+
+int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m, const struct fdry_metric_info *before, uint64_t value)
+{
+	bool labels = *m->labels;
+	int err = 0;
+
+	if (!before || strcmp(m->name, before->name))
+		err = fdry_buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name,
+				      m->kind == FDRY_METRIC_COUNTER ? "counter" : "gauge");
+	if (!err)
+		err = fdry_buf_printf(b, "%s%s%s%s ", m->name, labels ? "{" : "", m->labels, labels ? "}" : "");
+	if (err)
+		return err;
+	if (m->unit == FDRY_METRIC_NS)
+		return fdry_buf_printf(b, "%" PRIu64 ".%09" PRIu64 "\n", value / 1000000000, value % 1000000000);
+	return fdry_buf_printf(b, "%" PRIu64 "\n", value);
+}
+
+int fdry_telemetry_print(struct fdry_buf *b)
+{
+	uint64_t values[FDRY_METRICS];
+	enum fdry_metric_id id;
+	int err = 0;
+
+	fdry_telemetry_read(values);
+	for (id = 0; id < FDRY_METRICS && !err; id++)
+		err = fdry_metric_print(b, &fdry_metric_infos[id], id ? &fdry_metric_infos[id - 1] : NULL, values[id]);
+	return err;
+}

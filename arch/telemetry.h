@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * telemetry.h - counters that cost about a nanosecond and take no lock.
+ *
+ * Each thread adds to numbers of its own, which only it writes; a snapshot sums them up.
+ * A thread that ends leaves its block, numbers included, to the next one: nothing counted is
+ * lost, and there are as many blocks as there ever were threads at a time.
+ */
+#ifndef FDRY_ARCH_TELEMETRY_H
+#define FDRY_ARCH_TELEMETRY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "arch/buf.h"
+
+enum fdry_metric_id {
+#define FDRY_METRIC(id, kind, unit, name, labels, help) FDRY_METRIC_##id,
+#include "arch/telemetry.def"
+#undef FDRY_METRIC
+	FDRY_METRICS
+};
+
+enum fdry_metric_kind { FDRY_METRIC_COUNTER, FDRY_METRIC_GAUGE };
+enum fdry_metric_unit { FDRY_METRIC_ONE, FDRY_METRIC_BYTES, FDRY_METRIC_NS };
+
+/* One line of telemetry.def. */
+struct fdry_metric_info {
+	enum fdry_metric_kind kind;
+	enum fdry_metric_unit unit;
+	const char *name, *labels, *help;
+};
+
+extern const struct fdry_metric_info fdry_metric_infos[FDRY_METRICS];
+
+/* This thread's numbers; NULL until it counts for the first time, and when it is ending. */
+extern __thread _Atomic uint64_t *fdry_metrics_mine;
+
+void fdry_count_first(enum fdry_metric_id id, uint64_t n);
+
+/* Any thread, any time; nothing is ordered by it. The first time, a thread takes a block. */
+static inline void fdry_count(enum fdry_metric_id id, uint64_t n)
+{
+	_Atomic uint64_t *mine = fdry_metrics_mine;
+
+	if (__builtin_expect(!mine, 0))
+		fdry_count_first(id, n);
+	else
+		atomic_store_explicit(&mine[id], atomic_load_explicit(&mine[id], memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* A gauge goes up by @n, or down where it is negative; also by another thread than it went up. */
+static inline void fdry_gauge(enum fdry_metric_id id, int64_t n)
+{
+	fdry_count(id, (uint64_t)n);
+}
+
+/* A copy that the driver took: of @bytes, TO the device, FROM it, or ON it. */
+#define fdry_count_copy(which, bytes) \
+	(fdry_count(FDRY_METRIC_COPIES_##which, 1), fdry_count(FDRY_METRIC_COPIED_##which, bytes))
+/* Milliseconds as a report has them. */
+#define fdry_count_ms(id, ms) fdry_count(id, (uint64_t)((ms) * 1e6))
+
+/* As fdry_count(), and never allocates, so that an error of any kind can be counted: 0 to 999. */
+void fdry_count_error(unsigned int code);
+
+/* What was counted since the last reset, and what gauges show. Each number is right; they are of slightly different
+ * moments where others count meanwhile. */
+void fdry_telemetry_read(uint64_t values[FDRY_METRICS]);
+/* Counters begin at zero again. Gauges, and what they tell of, stay. */
+void fdry_telemetry_zero(void);
+
+/* --- the text for scrapers --- */
+
+/**
+ * fdry_metric_print() - Append one line of Prometheus' text format.
+ * @before: what was printed before it, NULL at first: a new name gets its HELP and TYPE lines
+ */
+int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m, const struct fdry_metric_info *before,
+		      uint64_t value) __must_check;
+/* All that this process counted. */
+int fdry_telemetry_print(struct fdry_buf *b) __must_check;
+/* Append @text as it may stand between the quotes of a label. */
+int fdry_label_print(struct fdry_buf *b, const char *text) __must_check;
+
+#endif
