@@ -17,7 +17,7 @@
 
 #include "api/image.h"
 #include "api/pool.h"
-#include "api/threads.h"
+#include "arch/threads.h"
 #include "api/upload.h"
 
 #define THREADS_MAX 8

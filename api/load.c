@@ -27,8 +27,8 @@
 #include "api/own.h"
 #include "api/plan.h"
 #include "api/staging.h"
-#include "api/threads.h"
 #include "arch/stream.h"
+#include "arch/threads.h"
 
 #define POISON 0xA5
 

@@ -7,7 +7,7 @@
 
 #include "api/clock.h"
 #include "api/pool.h"
-#include "api/threads.h"
+#include "arch/threads.h"
 
 /* More threads than this wait for memory and for each other. */
 #define THREADS_MAX 8

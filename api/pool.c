@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "api/clock.h"
-#include "api/threads.h"
 #include "arch/log.h"
+#include "arch/threads.h"
 
 struct worker {
 	struct fdry_pool *pool;

@@ -18,7 +18,7 @@
 #include "api/image.h"
 #include "api/opts.h"
 #include "api/tensor.h"
-#include "api/threads.h"
+#include "arch/threads.h"
 
 #define WAIT_MS 600000u
 

@@ -12,7 +12,7 @@
 #ifndef FDRY_API_UPLOAD_H
 #define FDRY_API_UPLOAD_H
 
-#include "api/threads.h"
+#include "arch/threads.h"
 #include "arch/buf.h"
 #include "arch/driver.h"
 

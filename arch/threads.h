@@ -7,8 +7,8 @@
  * for want of threads. The sentence of a failure is kept in the thread that failed; an
  * outcome carries it over to the one that is told.
  */
-#ifndef FDRY_API_THREADS_H
-#define FDRY_API_THREADS_H
+#ifndef FDRY_ARCH_THREADS_H
+#define FDRY_ARCH_THREADS_H
 
 #include <pthread.h>
 #include <stdbool.h>
