@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SPARES_MAX 8
+
 struct shared {
 	struct shared *next;
 	const struct fdry_driver *drv;
@@ -19,6 +21,8 @@ struct shared {
 	pid_t pid;
 	unsigned long long id; /* of the context */
 	CUstream streams[FDRY_STREAM_USES];
+	CUstream spares[SPARES_MAX]; /* lent to nobody */
+	unsigned int nspares;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,17 +47,28 @@ static struct shared *entry_of(const struct fdry_driver *drv, CUcontext ctx, uns
 	return s;
 }
 
-static int stream_of(const struct fdry_driver *drv, CUcontext ctx, enum fdry_stream_use use, CUstream *ret)
+/* With the lock. */
+static int current_entry(const struct fdry_driver *drv, struct shared **ret)
 {
 	unsigned long long id;
+	CUcontext ctx;
+	int err = fdry_call(drv, cuCtxGetCurrent, &ctx);
+
+	if (!err)
+		err = fdry_call(drv, cuCtxGetId, ctx, &id);
+	if (err)
+		return err;
+	*ret = entry_of(drv, ctx, id);
+	return *ret ? 0 : fdry_nomem();
+}
+
+static int stream_of(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret)
+{
 	struct shared *s;
-	int err = fdry_call(drv, cuCtxGetId, ctx, &id);
+	int err = current_entry(drv, &s);
 
 	if (err)
 		return err;
-	s = entry_of(drv, ctx, id);
-	if (!s)
-		return fdry_nomem();
 	if (!s->streams[use])
 		err = fdry_call(drv, cuStreamCreate, &s->streams[use], CU_STREAM_NON_BLOCKING);
 	if (!err)
@@ -63,13 +78,50 @@ static int stream_of(const struct fdry_driver *drv, CUcontext ctx, enum fdry_str
 
 int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret)
 {
-	CUcontext ctx;
-	int err = fdry_call(drv, cuCtxGetCurrent, &ctx);
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = stream_of(drv, use, ret);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+static int spare_take(const struct fdry_driver *drv, CUstream *ret)
+{
+	struct shared *s;
+	int err = current_entry(drv, &s);
 
 	if (err)
 		return err;
+	if (!s->nspares)
+		return fdry_call(drv, cuStreamCreate, ret, CU_STREAM_NON_BLOCKING);
+	*ret = s->spares[--s->nspares];
+	return 0;
+}
+
+int fdry_stream_borrow(const struct fdry_driver *drv, CUstream *ret)
+{
+	int err;
+
 	pthread_mutex_lock(&lock);
-	err = stream_of(drv, ctx, use, ret);
+	err = spare_take(drv, ret);
 	pthread_mutex_unlock(&lock);
 	return err;
+}
+
+/* Whoever cannot say which context this is destroys it. */
+void fdry_stream_return(const struct fdry_driver *drv, CUstream stream)
+{
+	unsigned long long id;
+	struct shared *s = NULL;
+	CUcontext ctx;
+
+	pthread_mutex_lock(&lock);
+	if (!fdry_call_raw(drv, cuCtxGetCurrent, &ctx) && !fdry_call_raw(drv, cuCtxGetId, ctx, &id))
+		s = entry_of(drv, ctx, id);
+	if (s && s->nspares < SPARES_MAX)
+		s->spares[s->nspares++] = stream;
+	else
+		(void)fdry_call_raw(drv, cuStreamDestroy_v2, stream);
+	pthread_mutex_unlock(&lock);
 }

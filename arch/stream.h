@@ -40,4 +40,14 @@ static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CU
 	return fdry_call(drv, cuEventSynchronize, event);
 }
 
+/**
+ * fdry_stream_borrow() - A stream of the current context for one user at a time.
+ * @ret: a non-blocking stream; given back with fdry_stream_return() in the same context
+ *
+ * What was given back is lent again, so that there are no more than were in use at once.
+ */
+int fdry_stream_borrow(const struct fdry_driver *drv, CUstream *ret) __must_check;
+/* Nothing captures on it. The sentence of the last failure stays. */
+void fdry_stream_return(const struct fdry_driver *drv, CUstream stream);
+
 #endif
