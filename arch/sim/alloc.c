@@ -56,6 +56,8 @@ static void range_free(const struct sim_range *range)
 	if (r.kind == SIM_MEM_REGISTERED)
 		return;
 	munmap((void *)(uintptr_t)r.start, r.room);
+	if (r.exported)
+		close(r.exported - 1);
 	if (r.kind != SIM_MEM_PINNED)
 		sim_memory_give(r.dev, r.room);
 }
@@ -65,7 +67,7 @@ static struct sim_range *range_at(CUdeviceptr addr, unsigned int mask)
 {
 	struct sim_range *r = sim_range_find(addr);
 
-	return r && r->start == addr && (mask & 1u << r->kind) ? r : NULL;
+	return r && r->start == addr && (mask & 1u << r->kind) && !r->ipc ? r : NULL;
 }
 
 #define DEVICE_KINDS (1u << SIM_MEM_DEVICE | 1u << SIM_MEM_MANAGED)

@@ -57,7 +57,6 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1 },
 	{ CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1 },
 	{ CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1 },
-	{ CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1 },
 	{ CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1 },
 	{ CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1 },
 	{ CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 1 },
@@ -238,8 +237,12 @@ static int attribute(CUdevice_attribute attr, CUdevice dev)
 		return device_cc / 10;
 	if (attr == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
 		return device_cc % 10;
+	if (attr == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
+		return device_cc >= 60;
 	if (attr == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
 		return device_cc >= 90;
+	if (attr == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
+		return device_cc >= 60;
 	if (attr == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		return dev + 1;
 	for (i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)

@@ -17,6 +17,7 @@ struct sim_pool {
 	int reuse[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES + 1];
 	cuuint64_t threshold;
 	cuuint64_t used, high;
+	CUmemAccess_flags access[SIM_DEVICES_MAX]; /* of other devices */
 };
 
 static struct sim_pool *defaults[SIM_DEVICES_MAX];
@@ -177,6 +178,48 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 		p->high = p->used;
 	else
 		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult access_check(const struct sim_pool *p, const CUmemAccessDesc *desc)
+{
+	if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!sim_device_ok(desc->location.id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* The pool's own device keeps its access. */
+	return desc->location.id == p->props.location.id && !desc->flags ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+	struct sim_pool *p;
+	size_t i;
+
+	SIM_ENTER(cuMemPoolSetAccess);
+	SIM_TRY(pool_find(pool, &p));
+	if (!map || !count)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (i = 0; i < count; i++)
+		SIM_TRY(access_check(p, &map[i]));
+	for (i = 0; i < count; i++)
+		p->access[map[i].location.id] = map[i].flags;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location)
+{
+	struct sim_pool *p;
+
+	SIM_ENTER(cuMemPoolGetAccess);
+	SIM_TRY(pool_find(pool, &p));
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!sim_device_ok(location->id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*flags = location->id == p->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : p->access[location->id];
 	return CUDA_SUCCESS;
 }
 

@@ -88,7 +88,8 @@ int sim_driver_version(void);
 #define SIM_TYPES(X)                                                                         \
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
 	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture)    \
-	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) X(POOL, mempool)
+	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) X(POOL, mempool) \
+	X(EXTERNAL, external)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -160,6 +161,7 @@ struct sim_ctx {
 	size_t limits[CU_LIMIT_MAX];
 	struct sim_stream *legacy; /* the NULL stream */
 	struct sim_module *modules;
+	uint64_t peers[SIM_DEVICES_MAX]; /* handles of the contexts whose memory it may use, 0: free */
 };
 
 /* The current context of this thread; INVALID_CONTEXT where there is none, CONTEXT_IS_DESTROYED, or its sticky error. */
@@ -190,9 +192,12 @@ struct sim_range {
 	uint64_t ctx;      /* the context's handle, 0: none */
 	uint64_t id;       /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
 	bool read, write;  /* what kernels and copies may do, as cuMemSetAccess left it */
+	unsigned int peers_read, peers_write; /* SIM_MEM_MAPPED: the same of other devices, a bit for each */
 	unsigned int flags; /* of cuMemHostAlloc or cuMemHostRegister */
 	struct sim_mem *mem; /* SIM_MEM_MAPPED: what is mapped here */
 	uint64_t pool;       /* SIM_MEM_DEVICE: the pool that it is from, 0: none */
+	int exported;        /* the same: the file that it is in, plus 1; 0: none */
+	bool imported, ipc;  /* the same: another's memory; that goes by cuIpcCloseMemHandle alone */
 };
 
 /* Enter a range (@range->id is set here). ALREADY_MAPPED where it overlaps another one. */

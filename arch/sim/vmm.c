@@ -249,26 +249,43 @@ static CUresult access_check(const CUmemAccessDesc *desc, size_t count)
 	return CUDA_SUCCESS;
 }
 
-/* Access is per mapping: every device sees what the last descriptor for any of them says. */
+/* What @dev may do with a mapping's memory. */
+static void access_set(struct sim_range *r, CUdevice dev, CUmemAccess_flags flags)
+{
+	bool read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE, write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+	if (dev == r->dev) {
+		r->read = read;
+		r->write = write;
+		return;
+	}
+	r->peers_read = (r->peers_read & ~(1u << dev)) | (unsigned int)read << dev;
+	r->peers_write = (r->peers_write & ~(1u << dev)) | (unsigned int)write << dev;
+}
+
+/* To the process a page is what any device may do with it. */
+static bool pages_open(const struct sim_range *r)
+{
+	int prot = (r->read || r->peers_read ? PROT_READ : PROT_NONE) | (r->write || r->peers_write ? PROT_WRITE : 0);
+
+	return !mprotect(addr_ptr(r->start), r->size, prot);
+}
+
 CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
 	CUdeviceptr end = addr + size;
 	struct sim_range *r;
-	CUmemAccess_flags flags;
-	bool read, write;
+	size_t i;
 
 	SIM_ENTER(cuMemSetAccess);
 	SIM_TRY(access_check(desc, count));
 	if (!sim_granular(addr) || !sim_granular(size) || !mapped(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
-	flags = desc[count - 1].flags;
-	read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-	write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	if (mprotect(addr_ptr(addr), size, (read ? PROT_READ : PROT_NONE) | (write ? PROT_WRITE : 0)))
-		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (r = sim_range_from(addr); r && r->start < end; r = sim_range_from(r->start + r->size)) {
-		r->read = read;
-		r->write = write;
+		for (i = 0; i < count; i++)
+			access_set(r, desc[i].location.id, desc[i].flags);
+		if (!pages_open(r))
+			return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	return CUDA_SUCCESS;
 }
@@ -276,6 +293,7 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr addr)
 {
 	const struct sim_range *r;
+	bool read, write;
 
 	SIM_ENTER(cuMemGetAccess);
 	r = sim_range_find(addr);
@@ -283,8 +301,10 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 		return CUDA_ERROR_INVALID_VALUE;
 	if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_ok(location->id))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*flags = r->write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
-		 r->read  ? CU_MEM_ACCESS_FLAGS_PROT_READ :
-			    CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	read = location->id == r->dev ? r->read : r->peers_read >> location->id & 1;
+	write = location->id == r->dev ? r->write : r->peers_write >> location->id & 1;
+	*flags = write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+		 read  ? CU_MEM_ACCESS_FLAGS_PROT_READ :
+			 CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return CUDA_SUCCESS;
 }

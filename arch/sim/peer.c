@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * peer.c - which contexts may use the memory of which others.
+ *
+ * It is kept and answered for, as the driver's rules are; host memory is open to all.
+ */
+#include "arch/sim/sim.h"
+
+/* The place of @handle (0: a free one) among those that @ctx may use; NULL where there is none. */
+static uint64_t *peer_place(struct sim_ctx *ctx, uint64_t handle)
+{
+	int i;
+
+	for (i = 0; i < SIM_DEVICES_MAX; i++)
+		if (ctx->peers[i] == handle)
+			return &ctx->peers[i];
+	return NULL;
+}
+
+/* The current context and the one of @handle, which must be another. */
+static CUresult both(CUcontext handle, struct sim_ctx **ctx, struct sim_ctx **peer)
+{
+	SIM_TRY(sim_ctx_current(ctx));
+	if (!handle)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	SIM_TRY(sim_ctx_find(handle, peer));
+	return *peer == *ctx ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned int flags)
+{
+	struct sim_ctx *ctx, *peer;
+	uint64_t *place;
+
+	SIM_ENTER(cuCtxEnablePeerAccess);
+	if (flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	SIM_TRY(both(handle, &ctx, &peer));
+	if (peer->dev == ctx->dev)
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	if (peer_place(ctx, peer->obj.id))
+		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+	place = peer_place(ctx, 0);
+	if (!place)
+		return CUDA_ERROR_TOO_MANY_PEERS;
+	*place = peer->obj.id;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext handle)
+{
+	struct sim_ctx *ctx, *peer;
+	uint64_t *place;
+
+	SIM_ENTER(cuCtxDisablePeerAccess);
+	SIM_TRY(both(handle, &ctx, &peer));
+	place = peer_place(ctx, peer->obj.id);
+	if (!place)
+		return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+	*place = 0;
+	return CUDA_SUCCESS;
+}
