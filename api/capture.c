@@ -15,6 +15,7 @@
 #include "api/capture_host.h"
 #include "api/opts.h"
 #include "api/tensor.h"
+#include "mm/parked.h"
 #include "arch/telemetry.h"
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
@@ -60,6 +61,7 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
+	fdry_parked_clear(p->base, p->size); /* of images that were unloaded */
 	err = fdry_standin_result(cap->hook, cap->hook->region_begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size && p->size > FDRY_REGION_SIZE_MIN) {
 		p->size /= 2;

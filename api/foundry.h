@@ -405,7 +405,7 @@ int fdry_image_load(struct fdry_store *store, const char *name, const struct fdr
 		    struct fdry_image **ret);
 /* Wait for the device and for a graph that is being built, destroy graphs, unload kernels, unmap and
  * release everything. NULL is fine. Not while another thread uses the image, nor while a stream of the device captures:
- * waiting breaks captures. Its addresses are free afterwards: where something else takes them, loading it again is FDRY_E_TAKEN. */
+ * waiting breaks captures. Its addresses stay reserved, without memory, so that it can be loaded again; of the last 64 images. */
 void fdry_image_unload(struct fdry_image *img);
 
 /* The id as text: FDRY_ID_SIZE bytes into @id. */

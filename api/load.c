@@ -459,7 +459,7 @@ static void device_release(struct fdry_image *img)
 	fdry_own_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);
-	fdry_region_free(img->region);
+	fdry_region_park(img->region);
 	fdry_image_hosts_free(img);
 	fdry_image_leave(img, &mode);
 	fdry_context_end(img);

@@ -66,6 +66,13 @@ void fdry_region_free(struct fdry_region *r)
 	free(r);
 }
 
+void fdry_region_park(struct fdry_region *r)
+{
+	if (r)
+		r->backing.vmm.park = true;
+	fdry_region_free(r);
+}
+
 int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct fdry_alloc *a)
 {
 	uint64_t serial = l->serial;

@@ -86,6 +86,8 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 		    struct fdry_region **ret) __must_check;
 /* Wait for work in flight, then unmap and release everything. Not while a stream captures. NULL is fine. */
 void fdry_region_free(struct fdry_region *r);
+/* The same, but keep the addresses reserved for the next region of this object that begins there: see parked.h. */
+void fdry_region_park(struct fdry_region *r);
 
 /**
  * fdry_region_alloc() - Hand out memory: the lowest freed addresses that hold it, else those at the cursor.

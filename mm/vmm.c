@@ -10,12 +10,12 @@
 #include "mm/vmm.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "arch/log.h"
 #include "arch/stream.h"
 #include "mm/maps.h"
+#include "mm/parked.h"
 #include "mm/region.h"
 
 int fdry_vmm_enter(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
@@ -189,8 +189,14 @@ static int reserve(struct fdry_vmm *v)
 {
 	uint64_t size = v->size < RESERVE_MIN ? RESERVE_MIN : v->size;
 	bool found;
-	int ret = reserve_once(v, v->base, size, &found);
+	int ret;
 
+	if (fdry_parked_take(v->drv, v->base, v->size, &v->reserved[0])) {
+		v->parts = 1;
+		return 0;
+	}
+	fdry_parked_clear(v->base, size);
+	ret = reserve_once(v, v->base, size, &found);
 	if (ret)
 		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
 	/* Was it small, or is something there? */
@@ -247,6 +253,10 @@ static void give_up(struct fdry_vmm *v)
 	while (v->parts) {
 		at = reserved_end(v) - v->reserved[v->parts - 1];
 		v->parts--;
+		if (v->park) {
+			fdry_parked_add(&(struct fdry_parked){ v->drv, at, v->reserved[v->parts] });
+			continue;
+		}
 		res = fdry_call_raw(v->drv, cuMemAddressFree, at, v->reserved[v->parts]);
 		if (res)
 			fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", at, at + v->reserved[v->parts],

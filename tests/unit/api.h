@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "api/foundry.h"
+#include "mm/parked.h"
 #include "tests/unit/hook.h"
 #include "tests/unit/store_test.h"
 
@@ -47,6 +48,18 @@ static inline void vector_fill(float *v, float salt)
 
 static CUdeviceptr work_base = TEST_CAPTURE_BASE; /* of the next work's region */
 static int work_device;                           /* its ordinal */
+
+/* Objects of the software driver that somebody holds; addresses that stay reserved for images that were unloaded are nobody's. */
+static inline long live_objects(void)
+{
+	return test_sim_live(NULL) - (long)fdry_parked_count();
+}
+
+/* The same, before what is to leave nothing behind. */
+static inline long live_before(void)
+{
+	return test_sim_before() - (long)fdry_parked_count();
+}
 
 /* Its primary context current. */
 static inline void device_use(int ordinal)

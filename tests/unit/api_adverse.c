@@ -339,14 +339,14 @@ START_TEST(images_side_by_side)
 		test_child(seal_elsewhere, &i);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (i = 0; i < IMAGES; i++) {
 		users[i] = (struct user){ load_store(), i, 5 };
 		ck_assert(!pthread_create(&thread[i], NULL, use_image, &users[i]));
 	}
 	for (i = 0; i < IMAGES; i++)
 		pthread_join(thread[i], NULL);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

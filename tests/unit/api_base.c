@@ -72,7 +72,7 @@ START_TEST(bases_are_spread)
 }
 END_TEST
 
-#if TEST_BASE != 0x7e8000000000ull /* the thread sanitizer has no room there */
+#if !TEST_SANITIZED_THREAD /* the thread sanitizer has no room there */
 
 /* --- what a capture takes --- */
 
@@ -194,11 +194,32 @@ START_TEST(several_images)
 	snprintf(text, sizeof(text), "image %.12s of this process lies there: the addresses", id);
 	fails(TAKEN, text, fdry_image_load(load_store(), "three", NULL, &again));
 	fdry_image_unload(img[2]);
+	ck_assert_int_eq(test_sim_live("reservation"), 4); /* nobody else gets its addresses */
 	ok(fdry_image_load(load_store(), "three", NULL, &img[2]));
+	ck_assert_int_eq(test_sim_live("reservation"), 4);
 	for (i = 0; i < 4; i++) {
 		image_check(img[i], 1, 9, 100);
 		fdry_image_unload(img[i]);
 	}
+}
+END_TEST
+
+/* Addresses that stay reserved for an image that was unloaded are no obstacle to a capture. */
+START_TEST(a_capture_where_an_image_was)
+{
+	struct fdry_image *img;
+	static struct work w;
+
+	test_child(seal_plain, NULL);
+	work_make(&w);
+	fdry_capture_end(w.cap);
+	cuda_ok(cuMemFree_v2, w.a);
+	cuda_ok(cuMemFree_v2, w.b);
+	cuda_ok(cuMemFree_v2, w.c);
+	ok(fdry_image_load(w.store, "img", NULL, &img));
+	fdry_image_unload(img);
+	ok(fdry_capture_begin(&(struct fdry_capture_opts){ .sz = sizeof(struct fdry_capture_opts), .base = work_base }, &w.cap));
+	work_end(&w);
 }
 END_TEST
 
@@ -277,6 +298,7 @@ static void add_what_needs_room(TCase *tc)
 	tcase_add_test(tc, less_room_behind_a_base);
 	tcase_add_test(tc, what_is_there_is_named);
 	tcase_add_test(tc, several_images);
+	tcase_add_test(tc, a_capture_where_an_image_was);
 	tcase_add_test(tc, captures_are_named);
 	tcase_add_test(tc, a_hundred_starts);
 }

@@ -65,7 +65,7 @@ START_TEST(load_with_every_call_failing)
 	test_child(seal_plain, NULL);
 	s = load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (n = 1; n < CALLS_MAX; n++) {
 		fail_at(n, ways[_i].error);
 		img = load_and_run(s, ways[_i].flags, &err);
@@ -74,14 +74,14 @@ START_TEST(load_with_every_call_failing)
 		fdry_image_unload(img);
 		if (!err) {
 			/* What failed was giving something back, which the driver then keeps. */
-			ck_assert_int_le(test_sim_live(NULL) - before, 1);
-			before = test_sim_before();
+			ck_assert_int_le(live_objects() - before, 1);
+			before = live_before();
 			continue;
 		}
 		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
 		ck_assert_msg(err == (ways[_i].error == CUDA_ERROR_OUT_OF_MEMORY ? -FDRY_E_NODEVMEM : -FDRY_E_DRIVER),
 			      "call %d: %s", n, fdry_last_error());
-		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
+		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n, live_objects() - before, fdry_last_error());
 	}
 	ck_assert_int_gt(n, 40);
 	ck_assert_int_lt(n, CALLS_MAX);
@@ -101,7 +101,7 @@ START_TEST(seal_with_every_call_failing)
 	work_make(&w);
 	graph_add(&w, 1);
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
-	before = test_sim_before();
+	before = live_before();
 	for (n = 1; n < CALLS_MAX; n++) {
 		fail_at(n, errors[_i]);
 		err = work_seal(&w, "img");
@@ -109,12 +109,12 @@ START_TEST(seal_with_every_call_failing)
 			break;
 		if (!err) {
 			/* What failed was giving something back, which the driver then keeps. */
-			ck_assert_int_le(test_sim_live(NULL) - before, 1);
-			before = test_sim_before();
+			ck_assert_int_le(live_objects() - before, 1);
+			before = live_before();
 			ok(fdry_ref_delete(w.store, "img"));
 			continue;
 		}
-		ck_assert_msg(test_sim_live(NULL) == before, "call %d left %ld behind: %s", n, test_sim_live(NULL) - before, fdry_last_error());
+		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n, live_objects() - before, fdry_last_error());
 		fails(NOENT, "no ref", fdry_ref_get(w.store, "img", &oid));
 	}
 	ck_assert_int_gt(n, 20);

@@ -198,7 +198,7 @@ START_TEST(nothing_is_left_whatever_fails)
 	test_child(seal_host, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "%s:%u:%d", _i ? "cuMemHostAlloc" : "cuGraphAddMemcpyNode", n,
 			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
@@ -208,13 +208,13 @@ START_TEST(nothing_is_left_whatever_fails)
 		failed++;
 		if (_i)
 			ck_assert_ptr_nonnull(strstr(fdry_last_error(), "of pinned host memory, which cannot be had"));
-		ck_assert_int_eq(test_sim_live(NULL), before);
+		ck_assert_int_eq(live_objects(), before);
 	}
 	test_sim_fail(NULL);
 	ck_assert_uint_eq(failed, _i ? 1 : 9);
 	ck_assert_int_eq(test_sim_live("host"), 1);
 	fdry_image_unload(img);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

@@ -109,12 +109,12 @@ START_TEST(unloaded_in_flight)
 	test_child(seal_slow, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (i = 0; i < 3; i++) {
 		img = load(NULL);
 		ok(fdry_image_launch(img, SLOW, NULL));
 		fdry_image_unload(img);
-		ck_assert_int_eq(test_sim_live(NULL), before);
+		ck_assert_int_eq(live_objects(), before);
 	}
 }
 END_TEST
@@ -172,7 +172,7 @@ START_TEST(too_little_memory)
 	ok(setenv("FDRY_SIM_MEMORY", _i ? "6M" : "5M", 1));
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	if (_i) {
 		img = load(NULL);
 		ok(fdry_image_report(img, &report));
@@ -182,7 +182,7 @@ START_TEST(too_little_memory)
 	} else {
 		fails(NODEVMEM, "needs 6291456 bytes of device memory, and the device has 5242880", fdry_image_load(load_store(), "img", NULL, &img));
 	}
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

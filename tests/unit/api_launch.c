@@ -193,12 +193,12 @@ START_TEST(unloaded_half_built)
 	test_child(seal_many, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (i = 0; i < 20; i++) {
 		img = load(FDRY_LOAD_BACKGROUND, i % 2 ? &h : NULL);
 		usleep((useconds_t)i * 100);
 		fdry_image_unload(img);
-		ck_assert_int_eq(test_sim_live(NULL), before);
+		ck_assert_int_eq(live_objects(), before);
 		h.graphs = 0;
 		h.last_ms = 0;
 	}
@@ -378,7 +378,7 @@ START_TEST(built_before_the_load_returns)
 	test_child(seal_many, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	img = load(FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND, &h);
 	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
 	ck_assert_uint_eq(h.graphs, GRAPHS);
@@ -387,7 +387,7 @@ START_TEST(built_before_the_load_returns)
 	fails(NODEVMEM, "graph 5", fdry_image_load(load_store(), "img",
 						    &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts), .flags = FDRY_LOAD_BUILD }, &img));
 	test_sim_fail(NULL);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

@@ -44,7 +44,7 @@ static unsigned int threads(void)
 static struct held held(void)
 {
 	return (struct held){
-		.objects = test_sim_live(NULL),
+		.objects = live_objects(),
 		.threads = threads(),
 		.files = entries("/proc/self/fd"),
 		.heap = mallinfo2().uordblks,
@@ -102,9 +102,10 @@ START_TEST(a_thousand_times)
 	ck_assert_int_eq(after.objects, before.objects);
 	ck_assert_uint_eq(after.files, before.files);
 	ck_assert_uint_eq(after.threads, before.threads);
-	/* Sanitizers have a heap, and a leak checker, of their own. A hundredth of a load's is what none loses. */
+	/* Sanitizers have a heap, and a leak checker, of their own. What the C library counts as in use grows by about 60 bytes
+	 * a load, of which valgrind sees no block that stays (Documentation/process/status.rst). */
 	if (!TEST_SANITIZED)
-		ck_assert_msg(after.heap < before.heap + 64 * 1024, "%zu bytes more after %d loads", after.heap - before.heap, TIMES - WARM);
+		ck_assert_msg(after.heap < before.heap + 128 * (TIMES - WARM), "%zu bytes more after %d loads", after.heap - before.heap, TIMES - WARM);
 }
 END_TEST
 

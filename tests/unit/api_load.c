@@ -82,14 +82,14 @@ START_TEST(nothing_is_left_behind)
 	test_child(seal_plain, NULL);
 	s = load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	test_sim_fail(NULL);
 	for (i = 0; i < 20; i++) {
 		struct fdry_image *img = load(s, NULL);
 
 		image_check(img, 1, 3, 100);
 		fdry_image_unload(img);
-		ck_assert_int_eq(test_sim_live(NULL), before);
+		ck_assert_int_eq(live_objects(), before);
 	}
 	/* A context that has used many streams is slower for ever. */
 	ck_assert_uint_eq(test_sim_calls("cuStreamCreate"), 0);
@@ -212,13 +212,13 @@ START_TEST(much_content)
 	test_child(seal_much, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (i = 0; i < 4; i++) {
 		opts.threads = (uint32_t)i;
 		test_sim_fail(i == 1 ? "cuModuleLoadDataEx:1" : NULL);
 		if (i == 1) {
 			fails(DRIVER, "kernel 0", fdry_image_load(load_store(), "img", &opts, &img));
-			ck_assert_int_eq(test_sim_live(NULL), before);
+			ck_assert_int_eq(live_objects(), before);
 			continue;
 		}
 		img = load(load_store(), &opts);
@@ -391,10 +391,10 @@ START_TEST(damaged_content)
 	store_damage();
 	s = load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	ck_assert_int_eq(fdry_image_load(s, "img", &opts, &img), -FDRY_E_CORRUPT);
 	ck_assert_int_eq(fdry_image_load(s, "img", NULL, &img), -FDRY_E_CORRUPT);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

@@ -112,10 +112,10 @@ START_TEST(memory_that_shrank)
 	drv = test_sim();
 	ck_assert_int_eq(drv->cuMemGetInfo_v2(&free_bytes, &total), CUDA_SUCCESS);
 	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, free_bytes - MIB), CUDA_SUCCESS);
-	before = test_sim_before();
+	before = live_before();
 	snprintf(text, sizeof(text), "needs %llu bytes of device memory, and the device has %llu of %zu free", 2 * MIB, MIB, total);
 	fails(NODEVMEM, text, fdry_image_load(load_store(), "img", NULL, &img));
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 	ck_assert_int_eq(drv->cuMemFree_v2(p), CUDA_SUCCESS);
 	ok(fdry_image_load(load_store(), "img", NULL, &img));
 	image_check(img, 1, 3, 100);

@@ -162,7 +162,7 @@ START_TEST(two_devices_in_a_process)
 	test_child(seal_1_apart, "one");
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	img[0] = load_on(_i, "zero");
 	img[1] = load_on(1 - _i, "one");
 	for (i = 0; i < 2; i++)
@@ -178,7 +178,7 @@ START_TEST(two_devices_in_a_process)
 	image_check(img[0], 1, 8, 100);
 	fdry_image_unload(img[1]);
 	fdry_image_unload(img[0]);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 

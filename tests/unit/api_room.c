@@ -156,7 +156,7 @@ START_TEST(any_size)
 	test_child(seal_kv, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	opts.nexternals = some[_i] != 0;
 	img = load_kv(bytes);
 	ok(fdry_image_needs(load_store(), "img", &opts, &n));
@@ -173,7 +173,7 @@ START_TEST(any_size)
 	kv_check(img, bytes);
 	ok(fdry_image_restore(img, NULL));
 	fdry_image_unload(img);
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 }
 END_TEST
 
@@ -234,7 +234,7 @@ START_TEST(what_is_not_backed_is_not_used)
 	test_child(seal_kv, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	sizes[0].bytes = 2 * MIB;
 	if (_i == 5)
 		fails(RANGE, "with 2097152 bytes of 'kv' backed, tensor 'last' has no memory; back 4194304",
@@ -242,7 +242,7 @@ START_TEST(what_is_not_backed_is_not_used)
 	else
 		fails(RANGE, "graph 9: node 0 uses memory of tensor 'kv' beyond the 2097152 bytes",
 		      fdry_image_load(load_store(), "img", &opts, &img));
-	ck_assert_int_eq(test_sim_live(NULL), before);
+	ck_assert_int_eq(live_objects(), before);
 	img = load_kv(ROWS * MIB);
 	kv_check(img, ROWS * MIB);
 	fdry_image_unload(img);

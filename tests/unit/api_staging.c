@@ -167,7 +167,7 @@ START_TEST(unloaded_in_flight)
 	test_child(seal_sums, NULL);
 	(void)load_store();
 	test_sim();
-	before = test_sim_before();
+	before = live_before();
 	for (i = 0; i < 3; i++) {
 		ok(fdry_image_load(load_store(), "img", NULL, &img));
 		ok(fdry_image_filled(img, NULL));
@@ -176,7 +176,7 @@ START_TEST(unloaded_in_flight)
 		ok(fdry_image_write_async(img, "h", v, BYTES, NULL));
 		ok(fdry_image_write_async(img, "a", v, BYTES, NULL));
 		fdry_image_unload(img);
-		ck_assert_int_eq(test_sim_live(NULL), before);
+		ck_assert_int_eq(live_objects(), before);
 	}
 }
 END_TEST

@@ -474,10 +474,10 @@ START_TEST(every_driver_call_failing)
 	capture_opts.size = 1 << 28;
 	ok(fdry_hook_install(NULL));
 	test_sim();
-	(void)test_sim_before();
+	(void)live_before();
 	if (!_i) /* streams that the stand-in shares stay with the context */
 		fails(CALLBACK, "answered 1", start_try(s, &r));
-	before = test_sim_live(NULL);
+	before = live_objects();
 	for (n = 1; n < 1000; n++) {
 		snprintf(spec, sizeof(spec), "*:%d:999", n);
 		capture_opts.base += capture_opts.size; /* what cannot be freed stays taken */
@@ -491,9 +491,9 @@ START_TEST(every_driver_call_failing)
 			fdry_start_free(r);
 		}
 		/* What failed may have been giving something back, which the driver then keeps. */
-		ck_assert_msg(test_sim_live(NULL) <= before + (!err || err == -FDRY_E_CALLBACK), "call %d left %ld behind: %s", n,
-			      test_sim_live(NULL) - before, fdry_last_error());
-		before = test_sim_live(NULL);
+		ck_assert_msg(live_objects() <= before + (!err || err == -FDRY_E_CALLBACK), "call %d left %ld behind: %s", n,
+			      live_objects() - before, fdry_last_error());
+		before = live_objects();
 	}
 	test_sim_fail(NULL);
 	ck_assert_int_gt(n, 5);
