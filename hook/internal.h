@@ -14,6 +14,8 @@
 #include <cuda.h>
 #pragma GCC visibility pop
 
+#include <pthread.h>
+
 #include "hook/hook.h"
 
 /* cuda.h gives the newest version the plain name; here every name means the symbol of that name. */
@@ -78,6 +80,8 @@ bool fdry_loaded_driver(bool before, char *path, size_t size);
 /* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
  * which is then pinned: the bytes stay for as long as the process lives. */
 bool fdry_loaded_pin(const void *data, size_t len);
+/* True if @data lies in the program or a shared object. */
+bool fdry_loaded_holds(const void *data);
 
 /* dynsym.c */
 

@@ -19,7 +19,7 @@ extern char **environ;
 
 #define ENV_MAX 4096
 
-static char preload[2 * PATH_MAX + 64];
+static char preload[2 * PATH_MAX + 128];
 static char *plain[ENV_MAX + 2], *covered[ENV_MAX + 2];
 
 static double now_ms(void)
@@ -89,9 +89,23 @@ static void measure(const char *name, char **argv, int runs)
 	free(t[1]);
 }
 
+/* Where Python itself is: "python3" may be a script that starts dozens of programs first. */
+static char *python_path(void)
+{
+	static char path[PATH_MAX];
+	FILE *f = popen("python3 -c 'import sys; print(sys.executable)'", "r");
+
+	if (!f || !fgets(path, sizeof(path), f))
+		snprintf(path, sizeof(path), "python3");
+	path[strcspn(path, "\n")] = '\0';
+	if (f)
+		pclose(f);
+	return path;
+}
+
 int main(int argc, char **argv)
 {
-	static char *nothing[] = { "/bin/true", NULL }, *python[] = { "python3", "-c", "pass", NULL };
+	static char *nothing[] = { "/bin/true", NULL }, *python[] = { NULL, "-c", "pass", NULL };
 	int runs = argc > 1 ? atoi(argv[1]) : 200;
 
 	if (runs < 1 || environments()) {
@@ -100,6 +114,7 @@ int main(int argc, char **argv)
 	}
 	printf("start to end, ms     without the stand-in            LD_PRELOAD of it           median more\n");
 	printf("%-16s %8s %8s %8s   %8s %8s %8s\n", "", "p10", "median", "p90", "p10", "median", "p90");
+	python[0] = python_path();
 	measure("/bin/true", nothing, runs);
 	measure("python3 -c pass", python, (runs + 4) / 5);
 	return 0;
