@@ -5,13 +5,14 @@
  * Code in a read-only part of a shared object stays where it is, and the object is
  * pinned: a pointer and a length, nothing read but a header. Everything else belongs to
  * a caller who may free or rewrite it, and is copied. Lengths come from the code itself,
- * read only after the driver has accepted it.
+ * read only after the driver has accepted it; large code is copied before (copy.c).
  */
 #include "hook/internal.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "arch/buf.h"
 
@@ -61,31 +62,44 @@ static uint64_t later(uint64_t end, uint64_t off, uint64_t len)
 	return sum > end ? sum : end;
 }
 
-/* Where the last part of a 64-bit ELF file ends. */
-static uint64_t elf_len(const void *image)
+/* Where the tables of an ELF file end. */
+static uint64_t elf_tables_end(const Elf64_Ehdr *eh)
 {
-	const uint8_t *at = image;
-	uint64_t end;
+	uint64_t end = later(sizeof(*eh), eh->e_shoff, (uint64_t)eh->e_shnum * eh->e_shentsize);
+
+	return later(end, eh->e_phoff, (uint64_t)eh->e_phnum * eh->e_phentsize);
+}
+
+size_t fdry_code_elf_len(const void *header, const void *sections, const void *segments)
+{
 	Elf64_Ehdr eh;
 	Elf64_Shdr sh;
 	Elf64_Phdr ph;
-	int i;
+	uint64_t end;
+	size_t i;
 
-	memcpy(&eh, at, sizeof(eh));
-	end = later(sizeof(eh), eh.e_shoff, (uint64_t)eh.e_shnum * eh.e_shentsize);
-	end = later(end, eh.e_phoff, (uint64_t)eh.e_phnum * eh.e_phentsize);
-	if (end > CODE_MAX)
-		return end;
+	memcpy(&eh, header, sizeof(eh));
+	end = elf_tables_end(&eh);
 	for (i = 0; i < eh.e_shnum && eh.e_shentsize >= sizeof(sh); i++) {
-		memcpy(&sh, at + eh.e_shoff + (uint64_t)i * eh.e_shentsize, sizeof(sh));
+		memcpy(&sh, (const char *)sections + i * eh.e_shentsize, sizeof(sh));
 		if (sh.sh_type != SHT_NOBITS && sh.sh_type != SHT_NULL)
 			end = later(end, sh.sh_offset, sh.sh_size);
 	}
 	for (i = 0; i < eh.e_phnum && eh.e_phentsize >= sizeof(ph); i++) {
-		memcpy(&ph, at + eh.e_phoff + (uint64_t)i * eh.e_phentsize, sizeof(ph));
+		memcpy(&ph, (const char *)segments + i * eh.e_phentsize, sizeof(ph));
 		end = later(end, ph.p_offset, ph.p_filesz);
 	}
-	return end;
+	return end > CODE_MAX ? 0 : end;
+}
+
+/* Of a 64-bit ELF file that the driver has accepted. */
+static uint64_t elf_len(const void *image)
+{
+	const uint8_t *at = image;
+	Elf64_Ehdr eh;
+
+	memcpy(&eh, at, sizeof(eh));
+	return elf_tables_end(&eh) > CODE_MAX ? 0 : fdry_code_elf_len(&eh, at + eh.e_shoff, at + eh.e_phoff);
 }
 
 static uint64_t fatbin_len(const void *image)
@@ -155,6 +169,14 @@ static int keep_wrapper(const void *image, struct fdry_kept *ret)
 int fdry_code_keep(const void *image, struct fdry_kept *ret)
 {
 	return kind_of(image) == FDRY_CODE_WRAPPER ? keep_wrapper(image, ret) : keep_plain(image, 0, ret);
+}
+
+void fdry_code_drop(void *own, size_t mapped)
+{
+	if (mapped)
+		munmap(own, mapped);
+	else
+		free(own);
 }
 
 void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret)

@@ -155,13 +155,33 @@ struct fdry_kept {
 	enum fdry_code_kind kind;
 	const void *data;
 	size_t len;
-	void *own; /* what free() is due for, if anything */
+	void *own;     /* what is to be given back, if anything: by free(), */
+	size_t mapped; /* or, where this is not 0, by munmap() */
 };
 
 /* Keep the code at @image, whose length it tells itself: in place where that is safe, else copied. */
 int fdry_code_keep(const void *image, struct fdry_kept *ret) __must_check;
+void fdry_code_drop(void *own, size_t mapped);
+/* Where an ELF file ends that has these headers and tables; 0: it makes no sense. */
+size_t fdry_code_elf_len(const void *header, const void *sections, const void *segments);
 /* Keep the @len bytes at @own, which were allocated and now belong to @ret. A NUL follows them. */
 void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret);
+
+/* copy.c: a copy that is made while the driver loads the code */
+
+struct fdry_copy {
+	const void *image;
+	pthread_t thread;
+	bool running;
+	void *data; /* the copy, once there is one */
+	size_t len;
+};
+
+/* Begin to copy the code at @image, if that is worth while. What is there stays until fdry_copy_end(). */
+void fdry_copy_begin(const void *image, struct fdry_copy *c);
+/* The copy, which is the caller's then; false where there is none. */
+bool fdry_copy_take(struct fdry_copy *c, struct fdry_kept *ret);
+void fdry_copy_end(struct fdry_copy *c);
 
 /* note.c: what every handle was loaded from */
 
@@ -170,6 +190,7 @@ struct fdry_load {
 	CUlibrary library; /* one of the two */
 	CUmodule module;
 	const void *image; /* NULL where it could not be had */
+	struct fdry_copy *copy; /* of it, if one was begun */
 	unsigned int n;    /* JIT options */
 	const CUjit_option *options;
 	void *const *values;

@@ -16,22 +16,30 @@
 
 CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 {
+	struct fdry_copy copy;
 	CUresult res;
 
 	if (fdry_reach_arrived())
 		return CUDA_ERROR_INVALID_IMAGE;
+	fdry_copy_begin(image, &copy);
 	res = fdry_real(cuModuleLoadData)(ret, image);
 	if (!res)
-		fdry_note(&(struct fdry_load){ .module = *ret, .image = image });
+		fdry_note(&(struct fdry_load){ .module = *ret, .image = image, .copy = &copy });
+	fdry_copy_end(&copy);
 	return res;
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options, void **values)
 {
-	CUresult res = fdry_real(cuModuleLoadDataEx)(ret, image, n, options, values);
+	struct fdry_copy copy;
+	CUresult res;
 
+	fdry_copy_begin(image, &copy);
+	res = fdry_real(cuModuleLoadDataEx)(ret, image, n, options, values);
 	if (!res)
-		fdry_note(&(struct fdry_load){ .module = *ret, .image = image, .n = n, .options = options, .values = values });
+		fdry_note(&(struct fdry_load){ .module = *ret, .image = image, .copy = &copy, .n = n, .options = options,
+					       .values = values });
+	fdry_copy_end(&copy);
 	return res;
 }
 
@@ -47,13 +55,17 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values, unsigned int n,
 			   CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
 {
+	struct fdry_copy copy;
 	CUresult res;
 
 	if (fdry_reach_arrived())
 		return CUDA_ERROR_INVALID_IMAGE;
+	fdry_copy_begin(image, &copy);
 	res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);
 	if (!res)
-		fdry_note(&(struct fdry_load){ .library = *ret, .image = image, .n = n, .options = options, .values = values });
+		fdry_note(&(struct fdry_load){ .library = *ret, .image = image, .copy = &copy, .n = n, .options = options,
+					       .values = values });
+	fdry_copy_end(&copy);
 	return res;
 }
 

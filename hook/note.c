@@ -11,7 +11,6 @@
  */
 #include "hook/internal.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "arch/log.h"
@@ -20,7 +19,8 @@ struct note {
 	struct note *next; /* among the retired */
 	void *handle;
 	struct fdry_code code;
-	void *own;  /* a copy of the code, if one was needed */
+	void *own;  /* a copy of the code, if one was needed, */
+	size_t mapped; /* as in struct fdry_kept */
 	void *jit;  /* the options' arrays */
 	bool shown; /* somebody holds pointers into it */
 };
@@ -65,7 +65,7 @@ static void note_free(struct note *n)
 {
 	if (!n)
 		return;
-	free(n->own);
+	fdry_code_drop(n->own, n->mapped);
 	free(n->jit);
 	free(n);
 }
@@ -190,11 +190,12 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 	struct note *n = note_new(load);
 
 	if (!n) {
-		free(kept->own);
+		fdry_code_drop(kept->own, kept->mapped);
 		forget(load);
 		return;
 	}
 	n->own = kept->own;
+	n->mapped = kept->mapped;
 	if (!jit_copy(n, load)) {
 		n->code.kind = kept->kind;
 		n->code.data = kept->kind == FDRY_CODE_UNKNOWN ? NULL : kept->data;
@@ -211,7 +212,7 @@ void fdry_note(const struct fdry_load *load)
 
 	if (fdry_find_forked())
 		return;
-	if (load->image && fdry_code_keep(load->image, &kept))
+	if (load->image && !(load->copy && fdry_copy_take(load->copy, &kept)) && fdry_code_keep(load->image, &kept))
 		fdry_warn("stand-in: %s", fdry_last_error());
 	note_put(load, &kept);
 }

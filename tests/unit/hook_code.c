@@ -5,6 +5,7 @@
  * come again, JIT options.
  */
 #include "hook/code.c"
+#include "hook/copy.c"
 #include "hook/dynsym.c"
 #include "hook/loaded.c"
 #include "hook/note.c"
@@ -13,6 +14,8 @@
 #include <elf.h>
 #include <stdio.h>
 #include <sys/mman.h>
+
+#include "tests/unit/sim.h"
 
 /* What these files use of the others. */
 void *fdry_slots[1];
@@ -87,6 +90,142 @@ START_TEST(elf_that_makes_no_sense)
 	elf[EI_CLASS] = ELFCLASS32;
 	ck_assert_int_eq(fdry_code_keep(elf, &k), -FDRY_E_BADCODE);
 	ck_assert_uint_eq(k.len, 77);
+}
+END_TEST
+
+#define LARGE ((size_t)3 << 20)
+
+/* An ELF file of @LARGE bytes, mapped. Tables and a section's bytes are at its end. */
+static uint8_t *large_elf(void)
+{
+	uint8_t *elf = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	Elf64_Shdr sh = { .sh_type = SHT_PROGBITS, .sh_offset = 4096, .sh_size = LARGE - 8192 };
+	Elf64_Ehdr eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 }, .e_shnum = 1, .e_shentsize = sizeof(sh),
+			  .e_shoff = LARGE - sizeof(sh) };
+	size_t i;
+
+	ck_assert_ptr_ne(elf, MAP_FAILED);
+	for (i = sizeof(eh); i < LARGE; i++)
+		elf[i] = (uint8_t)(i * 7 >> 3);
+	memcpy(elf, &eh, sizeof(eh));
+	memcpy(elf + eh.e_shoff, &sh, sizeof(sh));
+	return elf;
+}
+
+static bool copied(const void *image, struct fdry_kept *k)
+{
+	struct fdry_copy c;
+	bool ret;
+
+	fdry_copy_begin(image, &c);
+	ret = fdry_copy_take(&c, k);
+	fdry_copy_end(&c);
+	return ret;
+}
+
+START_TEST(large_code_is_copied_meanwhile)
+{
+	uint8_t *elf = large_elf(), *same = large_elf();
+	struct fdry_kept k;
+	struct fdry_copy c;
+
+	fdry_copy_begin(elf, &c);
+	ck_assert(c.running);
+	ck_assert(fdry_copy_take(&c, &k));
+	fdry_copy_end(&c);
+	ck_assert_int_eq(k.kind, FDRY_CODE_ELF);
+	ck_assert_uint_eq(k.len, LARGE);
+	ck_assert_ptr_ne(k.data, elf);
+	munmap(elf, LARGE);
+	ck_assert(!memcmp(k.data, same, LARGE));
+	fdry_code_drop(k.own, k.mapped);
+	/* nobody takes it */
+	fdry_copy_begin(same, &c);
+	fdry_copy_end(&c);
+	munmap(same, LARGE);
+}
+END_TEST
+
+/* Not accepted by anybody yet: it may say anything, and end early. */
+START_TEST(large_code_that_is_not_there)
+{
+	uint8_t *elf = large_elf();
+	Elf64_Ehdr *eh = (Elf64_Ehdr *)elf;
+	const Elf64_Ehdr good = *eh;
+	struct fdry_kept k = { .len = 77 };
+
+	eh->e_shoff = UINT64_MAX - 100;
+	ck_assert(!copied(elf, &k));
+	*eh = good;
+	eh->e_shnum = UINT16_MAX;
+	eh->e_shentsize = UINT16_MAX;
+	ck_assert(!copied(elf, &k));
+	*eh = good;
+	eh->e_phnum = 3;
+	eh->e_phentsize = sizeof(Elf64_Phdr);
+	eh->e_phoff = 1ull << 50;
+	ck_assert(!copied(elf, &k));
+	*eh = good;
+	((Elf64_Shdr *)(elf + good.e_shoff))->sh_size = 1ull << 35; /* more than is mapped */
+	ck_assert(!copied(elf, &k));
+	((Elf64_Shdr *)(elf + good.e_shoff))->sh_size = UINT64_MAX;
+	ck_assert(!copied(elf, &k));
+	((Elf64_Shdr *)(elf + good.e_shoff))->sh_size = 8;
+	ck_assert(!mprotect(elf + LARGE / 2, 4096, PROT_NONE));
+	ck_assert(!copied(elf, &k));
+	ck_assert_uint_eq(k.len, 77);
+	ck_assert(!mprotect(elf + LARGE / 2, 4096, PROT_READ));
+	ck_assert(copied(elf, &k));
+	fdry_code_drop(k.own, k.mapped);
+	munmap(elf, LARGE);
+}
+END_TEST
+
+START_TEST(what_is_not_copied_meanwhile)
+{
+	_Alignas(8) static const uint8_t in_program[LARGE] = { 0x7f, 'E', 'L', 'F', ELFCLASS64, [0x28 + 2] = 0x10 };
+	_Alignas(8) uint8_t small[600];
+	struct fdry_copy c;
+
+	make_elf(small, true);
+	fdry_copy_begin(small, &c);
+	ck_assert(!c.running);
+	fdry_copy_begin(in_program, &c);
+	ck_assert(!c.running);
+	fdry_copy_begin(ptx, &c);
+	ck_assert(!c.running);
+	fdry_copy_begin(NULL, &c);
+	ck_assert(!c.running);
+	fdry_copy_end(&c);
+}
+END_TEST
+
+/* Objects that come after the first look are found, and stay once something in them is kept. */
+START_TEST(objects_that_come_and_go)
+{
+	const char *path = test_built("sim/kernels.cubin");
+	struct link_map *map;
+	char *name;
+	void *handle;
+	int i;
+
+	ck_assert(!fdry_loaded_holds(&path));
+	ck_assert(fdry_loaded_holds(ptx));
+	for (i = 0; i < 2; i++) {
+		handle = dlopen(path, RTLD_NOW);
+		ck_assert_msg(handle != NULL, "%s", dlerror());
+		ck_assert(!dlinfo(handle, RTLD_DI_LINKMAP, &map));
+		name = (char *)map->l_addr;
+		ck_assert(fdry_loaded_holds(name));
+		if (i)
+			ck_assert(fdry_loaded_pin(name, 4));
+		dlclose(handle);
+		ck_assert_int_eq(fdry_loaded_holds(name), i);
+	}
+	ck_assert(!memcmp(name, ELFMAG, SELFMAG));
+	ck_assert(fdry_loaded_pin(name, 4));
+	ck_assert(fdry_loaded_pin(ptx, sizeof(ptx)));
+	ck_assert(!fdry_loaded_pin(&current, 1)); /* writable */
 }
 END_TEST
 
@@ -335,6 +474,10 @@ int main(void)
 
 	tcase_add_test(tc, elf_lengths);
 	tcase_add_test(tc, elf_that_makes_no_sense);
+	tcase_add_test(tc, large_code_is_copied_meanwhile);
+	tcase_add_test(tc, large_code_that_is_not_there);
+	tcase_add_test(tc, what_is_not_copied_meanwhile);
+	tcase_add_test(tc, objects_that_come_and_go);
 	tcase_add_test(tc, ptx_keeps_its_nul);
 	tcase_add_test(tc, read_only_code_stays_in_place);
 	tcase_add_test(tc, writable_code_is_copied);

@@ -5,6 +5,7 @@
  */
 #include "tests/unit/hook.h"
 
+#include <elf.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,6 +93,58 @@ START_TEST(objects_in_memory)
 	cuda_ok(cuLibraryUnload, l);
 	found_cubin(NULL, m);
 	found_cubin(l, NULL);
+}
+END_TEST
+
+/* The same kernels, with their section table behind a megabyte of something. */
+static void *make_large(size_t *len)
+{
+	Elf64_Ehdr eh;
+	char *ret;
+	size_t table;
+
+	memcpy(&eh, cubin, sizeof(eh));
+	table = (size_t)eh.e_shnum * eh.e_shentsize;
+	*len = (1 << 20) + table;
+	ret = calloc(1, *len);
+	memcpy(ret, cubin, cubin_len);
+	memset(ret + cubin_len, 0x77, (1 << 20) - cubin_len);
+	memcpy(ret + (1 << 20), (char *)cubin + eh.e_shoff, table);
+	eh.e_shoff = 1 << 20;
+	memcpy(ret, &eh, sizeof(eh));
+	return ret;
+}
+
+static void found_large(CUlibrary library, CUmodule module)
+{
+	struct fdry_code c = found(library, module, FDRY_CODE_ELF);
+	size_t len;
+	void *again = make_large(&len);
+
+	ck_assert_uint_eq(c.len, len);
+	ck_assert(!memcmp(c.data, again, len));
+	free(again);
+	runs(c.data);
+}
+
+/* They are copied beside the driver, which takes time for them. */
+START_TEST(large_objects)
+{
+	size_t len;
+	char *large = make_large(&len);
+	CUmodule m, n;
+	CUlibrary l;
+
+	cuda_ok(cuModuleLoadData, &m, large);
+	cuda_ok(cuModuleLoadDataEx, &n, large, 0, NULL, NULL);
+	cuda_ok(cuLibraryLoadData, &l, large, NULL, NULL, 0, NULL, NULL, 0);
+	test_sim_fail("cuModuleLoadData:1");
+	ck_assert_int_ne(cuda(cuModuleLoadData, &m, large), CUDA_SUCCESS);
+	test_sim_fail("");
+	poison(large, len);
+	found_large(NULL, m);
+	found_large(NULL, n);
+	found_large(l, NULL);
 }
 END_TEST
 
@@ -255,6 +308,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, objects_in_memory);
+	tcase_add_test(tc, large_objects);
 	tcase_add_test(tc, fatbins);
 	tcase_add_test(tc, files);
 	tcase_add_test(tc, the_linkers_output);

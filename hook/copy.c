@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * copy.c - copies large device code beside the driver, which loads it meanwhile.
+ *
+ * Libraries unpack cubins of many megabytes, load and free them. Copying one costs less than
+ * loading it, so a thread of its own has done it by the time the driver answers.
+ *
+ * The driver has not accepted the code yet when it is read. So the kernel reads it, which
+ * knows what is not there to be read: bytes are written to a file in memory, also those that
+ * say how many there are.
+ *
+ * The thread uses nothing of the loader's: whoever waits for it may hold the loader's lock.
+ */
+#include "hook/internal.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Less is copied faster than a thread starts. */
+#define WORTH_A_THREAD (256u << 10)
+
+static bool write_all(int fd, const void *from, size_t len)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	while (done < len) {
+		n = pwrite(fd, (const char *)from + done, len - done, (off_t)done);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		done += (size_t)n;
+	}
+	return true;
+}
+
+/* No table of an ELF file is larger. */
+#define TABLE_MAX (UINT16_MAX * sizeof(Elf64_Shdr))
+
+/* The @n entries at @at of the ELF file at @image, if the kernel can read them; free() it. */
+static void *peek(int fd, const void *image, uint64_t at, size_t n, size_t entry)
+{
+	size_t len = n * entry;
+	void *ret = len <= TABLE_MAX ? malloc(len + 1) : NULL;
+
+	if (ret && write_all(fd, (const void *)((uintptr_t)image + at), len) && pread(fd, ret, len, 0) == (ssize_t)len)
+		return ret;
+	free(ret);
+	return NULL;
+}
+
+/* Where the ELF file ends; 0: it makes no sense. */
+static size_t length(int fd, const Elf64_Ehdr *eh, const void *image)
+{
+	void *sections = peek(fd, image, eh->e_shoff, eh->e_shnum, eh->e_shentsize);
+	void *segments = peek(fd, image, eh->e_phoff, eh->e_phnum, eh->e_phentsize);
+	size_t ret = sections && segments ? fdry_code_elf_len(eh, sections, segments) : 0;
+
+	free(sections);
+	free(segments);
+	return ret;
+}
+
+static void *work(void *arg)
+{
+	struct fdry_copy *c = arg;
+	int fd = memfd_create("foundry-code", MFD_CLOEXEC);
+	void *data = MAP_FAILED;
+	Elf64_Ehdr eh;
+	size_t len;
+
+	if (fd < 0)
+		return NULL;
+	memcpy(&eh, c->image, sizeof(eh));
+	len = length(fd, &eh, c->image);
+	if (len && write_all(fd, c->image, len))
+		data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	if (data != MAP_FAILED) {
+		c->data = data;
+		c->len = len;
+	}
+	return NULL;
+}
+
+/* The headers are read as the driver is about to read them. */
+static bool is_large_elf(const void *image)
+{
+	Elf64_Ehdr eh;
+
+	if (memcmp(image, ELFMAG, SELFMAG))
+		return false;
+	memcpy(&eh, image, sizeof(eh));
+	return eh.e_ident[EI_CLASS] == ELFCLASS64 && (eh.e_shoff > WORTH_A_THREAD || eh.e_phoff > WORTH_A_THREAD);
+}
+
+void fdry_copy_begin(const void *image, struct fdry_copy *c)
+{
+	sigset_t all, old;
+
+	*c = (struct fdry_copy){ .image = image };
+	if (!image || fdry_find_forked() || !is_large_elf(image) || fdry_loaded_holds(image))
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's own threads' */
+	c->running = !pthread_create(&c->thread, NULL, work, c);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void wait_for(struct fdry_copy *c)
+{
+	if (c->running)
+		pthread_join(c->thread, NULL);
+	c->running = false;
+}
+
+bool fdry_copy_take(struct fdry_copy *c, struct fdry_kept *ret)
+{
+	wait_for(c);
+	if (!c->data)
+		return false;
+	*ret = (struct fdry_kept){ .kind = FDRY_CODE_ELF, .data = c->data, .len = c->len, .own = c->data, .mapped = c->len };
+	c->data = NULL;
+	return true;
+}
+
+void fdry_copy_end(struct fdry_copy *c)
+{
+	wait_for(c);
+	if (c->data)
+		munmap(c->data, c->len);
+}
