@@ -131,6 +131,9 @@ void fdry_steer_forget(void);
 /* The last capture in progress has ended: what was freed meanwhile can go. */
 void fdry_steer_captured(void);
 
+/* Let @dev use the memory of every region of @owner's, or no longer; 0 or an error, which leaves all as it was. */
+int fdry_steer_open(CUdevice owner, CUdevice dev, bool open);
+
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_pause(void);
 int fdry_hook_region_resume(void);
@@ -147,6 +150,16 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool);
 /* An allocation of @size bytes from @pool was made, or freed where it is negative. */
 void fdry_pool_count(CUmemoryPool pool, int64_t size);
+
+/* The device of a pool that a region may stand in for; CUDA_ERROR_NOT_FOUND where it is none, or the driver's error. */
+CUresult fdry_pool_device(CUmemoryPool pool, CUdevice *ret);
+
+/* peer.c: which devices may use another's memory */
+
+/* Those that may use memory of @owner's, a bit for each ordinal. */
+uint64_t fdry_peers(CUdevice owner);
+/* @pool is no more. */
+void fdry_peer_pool_gone(CUmemoryPool pool);
 
 /* code.c: device code as bytes */
 

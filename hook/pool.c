@@ -93,6 +93,34 @@ bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool)
 	return is;
 }
 
+/* All devices' default pools, which nobody may have asked for before. Lock held. */
+static CUresult defaults_note(void)
+{
+	CUdevice dev;
+	int n = 0;
+	CUresult res = fdry_real(cuDeviceGetCount)(&n);
+
+	for (dev = 0; !res && dev < n; dev++)
+		if (!default_pool(dev))
+			res = CUDA_ERROR_UNKNOWN;
+	return res;
+}
+
+CUresult fdry_pool_device(CUmemoryPool pool, CUdevice *ret)
+{
+	CUresult res = CUDA_SUCCESS;
+	struct pool *p;
+
+	pthread_mutex_lock(&lock);
+	if (!pool_of(pool))
+		res = defaults_note();
+	p = pool_of(pool);
+	if (p)
+		*ret = p->dev;
+	pthread_mutex_unlock(&lock);
+	return res || p ? res : CUDA_ERROR_NOT_FOUND;
+}
+
 void fdry_pool_count(CUmemoryPool pool, int64_t size)
 {
 	struct pool *p;
@@ -140,6 +168,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 			break;
 		}
 	pthread_mutex_unlock(&lock);
+	fdry_peer_pool_gone(pool);
 	return res;
 }
 

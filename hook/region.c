@@ -219,6 +219,37 @@ int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret)
 	return err;
 }
 
+/* The regions of @owner's before @end. */
+static int open_until(const struct place *end, CUdevice owner, CUdevice dev, bool open, const struct place **failed)
+{
+	const struct place *p;
+	int err;
+
+	for (p = places; p < end; p++) {
+		err = p->region && p->dev == owner ? fdry_region_open(p->region, dev, open) : 0;
+		if (err) {
+			*failed = p;
+			return err;
+		}
+	}
+	return 0;
+}
+
+int fdry_steer_open(CUdevice owner, CUdevice dev, bool open)
+{
+	const struct place *failed = NULL;
+	int err;
+
+	if (idle())
+		return 0;
+	pthread_rwlock_rdlock(&lock);
+	err = open_until(places + PLACES_MAX, owner, dev, open, &failed);
+	if (err && open_until(failed, owner, dev, !open, &failed))
+		fdry_warn("stand-in: %s", fdry_last_error());
+	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
 /* Where current is NULL, or unusable. */
 static int no_region(void)
 {
@@ -239,6 +270,23 @@ static struct place *place_new(void)
 	return NULL;
 }
 
+/* A region for the device @want.dev, open to its peers. */
+static int region_new(const struct fdry_driver *drv, struct place *want)
+{
+	uint64_t peers = fdry_peers(want->dev);
+	CUdevice dev;
+	int err = fdry_region_new(drv, want->dev, want->base, want->size, &want->region);
+
+	for (dev = 0; peers && !err; dev++, peers >>= 1)
+		if (peers & 1)
+			err = fdry_region_open(want->region, dev, true);
+	if (err) {
+		fdry_region_free(want->region);
+		want->region = NULL;
+	}
+	return err;
+}
+
 /* Lock held for writing. */
 static int begin_locked(const struct fdry_driver *drv, struct place want)
 {
@@ -250,7 +298,7 @@ static int begin_locked(const struct fdry_driver *drv, struct place want)
 				 (unsigned long long)current->base);
 	if (!p)
 		return -FDRY_E_LIMIT;
-	err = fdry_region_new(drv, want.dev, want.base, want.size, &want.region);
+	err = region_new(drv, &want);
 	if (err)
 		return err;
 	*p = want;

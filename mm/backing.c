@@ -240,6 +240,54 @@ void fdry_backing_unkeep(struct fdry_backing *b)
 		}
 }
 
+/* --- peers --- */
+
+/* All blocks, or those before *@end; on failure that is set to the one at fault. */
+static CUresult open_until(const struct fdry_backing *b, const struct fdry_range **end, CUdevice dev, bool open)
+{
+	struct fdry_range *n;
+	CUresult res;
+
+	fdry_ranges_each(n, &b->blocks, 0, UINT64_MAX) {
+		if (n == *end)
+			break;
+		res = fdry_vmm_open(&b->vmm, n->start, n->end - n->start, dev, open);
+		if (res) {
+			*end = n;
+			return res;
+		}
+	}
+	return CUDA_SUCCESS;
+}
+
+static int open_all(struct fdry_backing *b, CUdevice dev, bool open)
+{
+	const struct fdry_range *end = NULL;
+	CUresult res = open_until(b, &end, dev, open);
+
+	if (!res)
+		b->vmm.peers = (b->vmm.peers & ~(1ull << dev)) | (uint64_t)open << dev;
+	else if (open_until(b, &end, dev, !open))
+		fdry_warn("device %d %s the memory at %#" PRIx64, dev, open ? "still has" : "has no longer", end->start);
+	return fdry_driver_result(b->vmm.drv, FDRY_DRV_cuMemSetAccess, res);
+}
+
+int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open)
+{
+	CUstreamCaptureMode mode;
+	int ret;
+
+	if (dev < 0 || dev >= FDRY_VMM_DEVICES)
+		return fdry_fail(FDRY_E_LIMIT, "device %d is none of the first %d; hide some with CUDA_VISIBLE_DEVICES", dev,
+				 FDRY_VMM_DEVICES);
+	ret = fdry_vmm_enter(&b->vmm, &mode);
+	if (ret)
+		return ret;
+	ret = open_all(b, dev, open);
+	fdry_vmm_leave(&b->vmm, &mode);
+	return ret ? fdry_fail_at(ret, "device %d as a peer of device %d", dev, b->vmm.dev) : 0;
+}
+
 /* --- giving back --- */
 
 void fdry_backing_settle(struct fdry_backing *b, uint64_t clock)

@@ -89,6 +89,10 @@ int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, e
 /* Make the blocks of the arena ordinary ones. */
 void fdry_backing_unkeep(struct fdry_backing *b);
 
+/* Let device @dev, which is another, read and write all blocks there are and will be, or no longer. On failure
+ * nothing has changed. */
+int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open) __must_check;
+
 /* fdry_vmm_wait(), begun without the lock when the clock was @clock, has ended. */
 void fdry_backing_settle(struct fdry_backing *b, uint64_t clock);
 

@@ -390,6 +390,19 @@ int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 	return ret;
 }
 
+int fdry_region_open(struct fdry_region *r, CUdevice dev, bool open)
+{
+	bool is;
+	int ret = 0;
+
+	fdry_region_lock(r);
+	is = dev >= 0 && dev < FDRY_VMM_DEVICES && r->backing.vmm.peers >> dev & 1;
+	if (is != open)
+		ret = fdry_backing_open(&r->backing, dev, open);
+	fdry_region_unlock(r);
+	return ret;
+}
+
 CUdeviceptr fdry_region_base(const struct fdry_region *r)
 {
 	return r->bump.base;

@@ -14,7 +14,8 @@
  *
  * Context: a region keeps its device's primary context and a stream of its own. Whatever
  * context is current, memory comes from the region's device; the caller's context and its
- * capture mode are as before when a call returns. All memory is read-write on that device.
+ * capture mode are as before when a call returns. All memory is read-write on that device, and on
+ * those that fdry_region_open() names.
  *
  * Locking: a region locks itself; every function may be called from any thread, but not
  * after or at the same time as fdry_region_free(). Nothing is locked while work is waited for.
@@ -200,6 +201,11 @@ int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags) __m
  * loader backs an image's ranges. Rounded outwards to the granularity. FDRY_E_RANGE outside the
  * region, FDRY_E_STATE over a mapping. */
 int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
+
+/* Let device @dev read and write all memory that the region has mapped and will map, as a peer of the region's device, or no
+ * longer; both may be said twice. What the program maps itself is the program's to open. Work of that device's is not waited
+ * for. FDRY_E_LIMIT; FDRY_E_DRIVER where it can be no peer. */
+int fdry_region_open(struct fdry_region *r, CUdevice dev, bool open) __must_check;
 
 CUdeviceptr fdry_region_base(const struct fdry_region *r);
 uint64_t fdry_region_size(const struct fdry_region *r);

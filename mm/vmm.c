@@ -50,13 +50,33 @@ CUresult fdry_vmm_unmap(const struct fdry_vmm *v, uint64_t start, uint64_t size)
 	return fdry_call_raw(v->drv, cuMemUnmap, start, size);
 }
 
+static CUmemAccessDesc access_of(CUdevice dev, bool open)
+{
+	return (CUmemAccessDesc){
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev },
+		.flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+	};
+}
+
+CUresult fdry_vmm_open(const struct fdry_vmm *v, uint64_t start, uint64_t size, CUdevice dev, bool open)
+{
+	CUmemAccessDesc access = access_of(dev, open);
+
+	return fdry_call_raw(v->drv, cuMemSetAccess, start, size, &access, 1);
+}
+
+/* To the region's device and all peers at once. */
 static int open_and_zero(const struct fdry_vmm *v, uint64_t start, uint64_t size)
 {
-	CUmemAccessDesc access = {
-		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = v->dev },
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
-	int ret = fdry_call(v->drv, cuMemSetAccess, start, size, &access, 1);
+	CUmemAccessDesc access[1 + FDRY_VMM_DEVICES] = { access_of(v->dev, true) };
+	size_t n = 1;
+	CUdevice dev;
+	int ret;
+
+	for (dev = 0; dev < FDRY_VMM_DEVICES; dev++)
+		if (v->peers >> dev & 1)
+			access[n++] = access_of(dev, true);
+	ret = fdry_call(v->drv, cuMemSetAccess, start, size, access, n);
 
 	return ret ? ret : fdry_vmm_fill(v, start, size, 0);
 }

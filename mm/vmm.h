@@ -9,8 +9,8 @@
  *
  * Memory is filled on the stream that all of ours in the context share (arch/stream.h).
  *
- * Locking: constant after fdry_vmm_init(), but for fdry_vmm_extend(), so any thread; the
- * caller keeps calls on one range apart.
+ * Locking: constant after fdry_vmm_init(), but for fdry_vmm_extend() and peers, so any thread;
+ * the caller keeps calls on one range apart, and those that change or use peers.
  */
 #ifndef FDRY_MM_VMM_H
 #define FDRY_MM_VMM_H
@@ -21,6 +21,7 @@
 #include "arch/driver.h"
 
 #define FDRY_VMM_PARTS 64
+#define FDRY_VMM_DEVICES 64 /* ordinals that can be peers */
 
 struct fdry_vmm {
 	const struct fdry_driver *drv;
@@ -31,6 +32,7 @@ struct fdry_vmm {
 	uint64_t size;    /* bytes */
 	uint64_t reserved[FDRY_VMM_PARTS]; /* bytes of each reservation; they follow one another, and may go behind size */
 	unsigned int parts;
+	uint64_t peers;   /* other devices that new memory is made accessible to, a bit for each ordinal */
 	bool park;        /* on release the addresses stay reserved, for the next region there */
 	uint64_t granule; /* what memory is mapped in, bytes: the driver's granularity, at least FDRY_ALLOC_BLOCK */
 };
@@ -50,6 +52,8 @@ void fdry_vmm_leave(const struct fdry_vmm *v, CUstreamCaptureMode *mode);
 
 /* Put @size bytes of new physical memory at @start, one piece, and begin to zero them. Undoes all on failure. */
 int fdry_vmm_map(const struct fdry_vmm *v, uint64_t start, uint64_t size) __must_check;
+/* Let device @dev read and write what one fdry_vmm_map() mapped, or no longer. The sentence of the last failure is kept. */
+CUresult fdry_vmm_open(const struct fdry_vmm *v, uint64_t start, uint64_t size, CUdevice dev, bool open);
 /* Begin to write a 32-bit pattern; @size is a multiple of 4. */
 int fdry_vmm_fill(const struct fdry_vmm *v, uint64_t start, uint64_t size, uint32_t pattern) __must_check;
 /* Wait for zeroing and filling. */

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * peer.c - other devices' access to a region's memory.
+ *
+ * To the driver a region is memory that the program mapped, which no context's setting opens to a peer. So what the
+ * program sets is noted, at any time, and done to regions as well: cuCtxEnablePeerAccess for the device of the context
+ * that may use another's memory, cuMemPoolSetAccess for the devices that it names. Access is a device's and is to the
+ * whole region: it goes when no context and no pool asks for it any more. Contexts that are destroyed are not looked for.
+ *
+ * Locking: one lock around the list, held while regions are changed; taken before the regions' lock. A region that
+ * begins meanwhile reads fdry_peers() under that lock: either it sees the change, or the change sees the region.
+ */
+#include "hook/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arch/log.h"
+#include "mm/vmm.h"
+
+/* Somebody's wish that @dev may use memory of @owner. */
+struct grant {
+	struct grant *next;
+	const void *who; /* the context that may, or the pool whose memory it is */
+	const void *of;  /* the context whose memory it is, or NULL */
+	CUdevice owner, dev;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct grant *grants;
+static uint64_t peers[FDRY_VMM_DEVICES]; /* by owner, a bit for each device; read atomically */
+
+uint64_t fdry_peers(CUdevice owner)
+{
+	return owner < FDRY_VMM_DEVICES ? __atomic_load_n(&peers[owner], __ATOMIC_RELAXED) : 0;
+}
+
+static bool is_granted(CUdevice owner, CUdevice dev)
+{
+	const struct grant *g = grants;
+
+	while (g && (g->owner != owner || g->dev != dev))
+		g = g->next;
+	return g;
+}
+
+/* Do to the regions of @owner what the list says of @dev; lock held. */
+static int apply(CUdevice owner, CUdevice dev)
+{
+	uint64_t bit = 1ull << dev, was = peers[owner];
+	bool open = is_granted(owner, dev);
+	int err;
+
+	if (!!(was & bit) == open)
+		return 0;
+	__atomic_store_n(&peers[owner], was ^ bit, __ATOMIC_RELAXED);
+	err = fdry_steer_open(owner, dev, open);
+	if (err && open)
+		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
+	else if (err)
+		fdry_warn("stand-in: %s", fdry_last_error()); /* the driver's memory is closed, the region's stays open */
+	return open ? err : 0;
+}
+
+static struct grant **place_of(const struct grant *want)
+{
+	struct grant **link = &grants;
+
+	while (*link && ((*link)->who != want->who || (*link)->of != want->of || (*link)->dev != want->dev))
+		link = &(*link)->next;
+	return link;
+}
+
+/* Lock held. */
+static void revoke(const struct grant *want)
+{
+	struct grant **link = place_of(want), *g = *link;
+
+	if (!g)
+		return;
+	*link = g->next;
+	(void)apply(g->owner, g->dev);
+	free(g);
+}
+
+/* Lock held. */
+static int grant_new(const struct grant *want)
+{
+	struct grant *g = malloc(sizeof(*g));
+	int err;
+
+	if (!g)
+		return fdry_nomem();
+	*g = *want;
+	g->next = grants;
+	grants = g;
+	err = apply(g->owner, g->dev);
+	if (err) {
+		grants = g->next;
+		free(g);
+	}
+	return err;
+}
+
+/* Lock held. @fresh: it was not granted before. */
+static int grant(const struct grant *want, bool *fresh)
+{
+	const struct grant *g = *place_of(want);
+
+	*fresh = !g || g->owner != want->owner;
+	if (!*fresh)
+		return 0;
+	if (want->owner >= FDRY_VMM_DEVICES || want->dev >= FDRY_VMM_DEVICES)
+		return fdry_fail(FDRY_E_LIMIT, "device %d or %d is none of the first %d; hide some with CUDA_VISIBLE_DEVICES",
+				 want->owner, want->dev, FDRY_VMM_DEVICES);
+	revoke(want); /* a handle that was another context's before */
+	return grant_new(want);
+}
+
+/* --- contexts --- */
+
+static bool device_of(CUcontext ctx, CUdevice *ret)
+{
+	CUresult res;
+
+	if (fdry_real(cuCtxPushCurrent_v2)(ctx))
+		return false;
+	res = fdry_real(cuCtxGetDevice)(ret);
+	fdry_real(cuCtxPopCurrent_v2)(&ctx);
+	return !res;
+}
+
+/* The current context and @peer; false where there is nothing to do for a region. */
+static bool pair_of(CUcontext peer, struct grant *ret)
+{
+	CUcontext ctx = NULL;
+
+	*ret = (struct grant){ .of = peer };
+	if (fdry_find_forked() || fdry_real(cuCtxGetCurrent)(&ctx) || fdry_real(cuCtxGetDevice)(&ret->dev))
+		return false;
+	ret->who = ctx;
+	return device_of(peer, &ret->owner) && ret->owner != ret->dev;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+	CUresult res = fdry_real(cuCtxEnablePeerAccess)(peer, flags);
+	struct grant want;
+	bool fresh;
+	int err;
+
+	if (res || !pair_of(peer, &want))
+		return res;
+	pthread_mutex_lock(&lock);
+	err = grant(&want, &fresh);
+	pthread_mutex_unlock(&lock);
+	if (!err)
+		return CUDA_SUCCESS;
+	fdry_warn("stand-in: cuCtxEnablePeerAccess: %s", fdry_last_error());
+	fdry_real(cuCtxDisablePeerAccess)(peer);
+	return fdry_steer_alloc_result(err);
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CUresult res = fdry_real(cuCtxDisablePeerAccess)(peer);
+	struct grant want;
+
+	if (res || !pair_of(peer, &want))
+		return res;
+	pthread_mutex_lock(&lock);
+	revoke(&want);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+/* --- pools --- */
+
+static bool names_peer(const CUmemAccessDesc *desc, CUdevice owner, bool open)
+{
+	return desc->location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc->location.id != owner &&
+	       open == (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+
+/* Take @pool's grants back of the devices in @map that are to have none. */
+static void pool_close(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
+{
+	struct grant want = { .who = pool, .owner = owner };
+	size_t i;
+
+	for (i = 0; i < count; i++) {
+		want.dev = map[i].location.id;
+		if (names_peer(&map[i], owner, false))
+			revoke(&want);
+	}
+}
+
+/* *@fresh: those that were closed before, also on failure. */
+static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count, uint64_t *fresh)
+{
+	struct grant want = { .who = pool, .owner = owner };
+	bool is_fresh;
+	int err = 0;
+	size_t i;
+
+	for (i = 0; i < count && !err; i++) {
+		want.dev = map[i].location.id;
+		if (!names_peer(&map[i], owner, true))
+			continue;
+		err = grant(&want, &is_fresh);
+		if (!err && is_fresh)
+			*fresh |= 1ull << want.dev;
+	}
+	return err;
+}
+
+/* What pool_open() did, and what the driver did since. */
+static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count, uint64_t fresh)
+{
+	struct grant want = { .who = pool, .owner = owner };
+	CUmemAccessDesc was;
+	size_t i;
+
+	for (want.dev = 0; want.dev < FDRY_VMM_DEVICES; want.dev++)
+		if (fresh >> want.dev & 1)
+			revoke(&want);
+	for (i = 0; i < count; i++) {
+		was = map[i];
+		want.dev = was.location.id;
+		was.flags = *place_of(&want) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+		if (names_peer(&map[i], owner, true) || names_peer(&map[i], owner, false))
+			fdry_real(cuMemPoolSetAccess)(pool, &was, 1);
+	}
+}
+
+/* Of a pool that the region may stand in for; the driver has done it already. */
+static int pool_set(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
+{
+	uint64_t fresh = 0;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = pool_open(pool, owner, map, count, &fresh);
+	if (err)
+		pool_undo(pool, owner, map, count, fresh);
+	else
+		pool_close(pool, owner, map, count);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+	CUdevice owner;
+	CUresult known = fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_pool_device(pool, &owner);
+	CUresult res = known && known != CUDA_ERROR_NOT_FOUND ? known : fdry_real(cuMemPoolSetAccess)(pool, map, count);
+	int err;
+
+	if (res || known)
+		return res;
+	err = pool_set(pool, owner, map, count);
+	if (err)
+		fdry_warn("stand-in: cuMemPoolSetAccess: %s", fdry_last_error());
+	return fdry_steer_alloc_result(err);
+}
+
+void fdry_peer_pool_gone(CUmemoryPool pool)
+{
+	struct grant *g;
+
+	pthread_mutex_lock(&lock);
+	do {
+		for (g = grants; g && g->who != pool; g = g->next)
+			;
+		if (g)
+			revoke(g);
+	} while (g);
+	pthread_mutex_unlock(&lock);
+}
