@@ -194,8 +194,12 @@ fdry_devptr fdry_base_for_name(const char *name);
  * @opts: NULL for the defaults
  * @ret: the capture, yours until fdry_capture_end()
  *
- * From here on cuMemAlloc (and so cudaMalloc) on the device takes its memory from one
- * region. One capture at a time in a process. The device's primary context is retained.
+ * From here on the device's memory comes from one region, at addresses that the same calls get in every process:
+ * cuMemAlloc and cuMemAllocPitch (and so cudaMalloc), stream-ordered memory of its default pool and of pools for this process
+ * alone, and addresses that are reserved without a hint, whose memory stays the caller's. Managed, pinned, imported and
+ * other devices' memory is the driver's; a seal refuses graphs that use it. One capture at a time in a process. The device's
+ * primary context is retained.
+ *
  * Errors: FDRY_E_NOHOOK, FDRY_E_LATE and FDRY_E_HIDDEN (another library keeps calls from the
  * stand-in; both name it), FDRY_E_FORKED (forked after CUDA started), FDRY_E_STATE,
  * FDRY_E_TAKEN (names what lies at the base).

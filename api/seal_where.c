@@ -30,7 +30,9 @@ static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr
 		return "managed memory";
 	if (type == CU_MEMORYTYPE_HOST)
 		return "pinned host memory";
-	mapped = mapped_name(cap, addr);
+	mapped = cap->hook->origin_at(addr);
+	if (!mapped)
+		mapped = mapped_name(cap, addr);
 	return mapped ? mapped : "device memory outside the capture's region: a module variable, memory from before "
 				 "fdry_capture_begin(), or memory of another process or API";
 }

@@ -119,8 +119,10 @@ static bool release(CUdeviceptr addr, CUstream stream, CUresult *res)
 	struct fdry_region *r;
 	int err = 0;
 
-	if (fdry_steer_holder(addr, &r))
+	if (fdry_steer_holder(addr, &r)) {
+		fdry_import_gone(addr);
 		return false;
+	}
 	*res = stream_of(stream, &by);
 	if (!*res) {
 		err = fdry_region_free_async(r, addr, &by, &gone);

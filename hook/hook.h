@@ -20,7 +20,7 @@
 
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 1
+#define FDRY_HOOK_VERSION 2
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* What device code was loaded from. */
@@ -99,6 +99,9 @@ struct fdry_hook {
 
 	/* What memory of this handle is, for a message: imported, mapped at two places, ... Never NULL. */
 	const char *(*origin)(CUmemGenericAllocationHandle handle);
+
+	/* The same of memory at @addr that came from another process or API without a handle of that kind; NULL: it is none. */
+	const char *(*origin_at)(CUdeviceptr addr);
 };
 
 typedef const struct fdry_hook *(*fdry_hook_table_fn)(void);

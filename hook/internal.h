@@ -20,6 +20,7 @@
 
 /* cuda.h gives the newest version the plain name; here every name means the symbol of that name. */
 #undef cuGetProcAddress
+#undef cuIpcOpenMemHandle
 #undef cuMemAlloc
 #undef cuMemAllocPitch
 #undef cuMemFree
@@ -224,6 +225,10 @@ void fdry_hook_live(struct fdry_hook_live *ret);
 void fdry_hook_launches_hold(int on);
 /* map.c */
 const char *fdry_hook_origin(CUmemGenericAllocationHandle handle);
+/* import.c */
+const char *fdry_hook_origin_at(CUdeviceptr addr);
+/* The memory at @addr is about to be freed. */
+void fdry_import_gone(CUdeviceptr addr);
 uint64_t fdry_proc_unwrapped(void);
 
 #endif

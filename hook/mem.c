@@ -53,7 +53,10 @@ CUresult cuMemFree_v2(CUdeviceptr addr)
 {
 	int err = fdry_steer_free(addr);
 
-	return err == FDRY_FOREIGN ? fdry_real(cuMemFree_v2)(addr) : fdry_steer_free_result(err);
+	if (err != FDRY_FOREIGN)
+		return fdry_steer_free_result(err);
+	fdry_import_gone(addr); /* before the driver gives the addresses to somebody else */
+	return fdry_real(cuMemFree_v2)(addr);
 }
 
 CUresult cuMemFree(unsigned int addr)

@@ -41,6 +41,7 @@ static const struct fdry_hook table = {
 	.live = fdry_hook_live,
 	.launches_hold = fdry_hook_launches_hold,
 	.origin = fdry_hook_origin,
+	.origin_at = fdry_hook_origin_at,
 };
 
 const struct fdry_hook *fdry_hook_table(void)

@@ -6,7 +6,9 @@
 #include "tests/unit/hook.h"
 
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MIB (1ull << 20)
 #define BASE 0x520000000000ull
@@ -229,6 +231,68 @@ START_TEST(legacy_handles_for_other_processes)
 }
 END_TEST
 
+static int export_to; /* set in "hook export N": a process that says there where its memory is, and goes when its input ends */
+
+START_TEST(exporting)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	char c;
+
+	cuda_ok(cuMemAlloc_v2, &p, 3 * MIB);
+	cuda_ok(cuMemsetD32_v2, p, 0x1234567, 3 * MIB / 4);
+	cuda_ok(cuIpcGetMemHandle, &h, p);
+	ck_assert_int_eq(write(export_to, &h, sizeof(h)), sizeof(h));
+	close(export_to);
+	(void)!read(STDIN_FILENO, &c, 1);
+}
+END_TEST
+
+/* Another process, without a capture, and its handle; closing *@in ends it. */
+static pid_t export_start(CUipcMemHandle *ret, int *in)
+{
+	int to[2], from[2];
+	char fd[16];
+	pid_t pid;
+
+	ck_assert(!pipe(to) && !pipe(from));
+	snprintf(fd, sizeof(fd), "%d", from[1]);
+	pid = fork();
+	if (!pid) {
+		close(to[1]);
+		close(from[0]);
+		dup2(to[0], STDIN_FILENO);
+		execl("/proc/self/exe", "hook", "export", fd, NULL);
+		_exit(1);
+	}
+	close(from[1]);
+	close(to[0]);
+	ck_assert_int_eq(read(from[0], ret, sizeof(*ret)), sizeof(*ret));
+	close(from[0]);
+	*in = to[1];
+	return pid;
+}
+
+START_TEST(memory_of_another_process)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	int in, status;
+	pid_t pid = export_start(&h, &in);
+
+	ck_assert_msg(!hook->region_begin(BASE2, SIZE), "%s", hook->last_error());
+	cuda_ok(cuIpcOpenMemHandle_v2, &p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	ck_assert_uint_eq(word_at(p + 3 * MIB - 4), 0x1234567);
+	ck_assert_ptr_nonnull(hook->origin_at(p + 3 * MIB - 4));
+	cuda_ok(cuIpcCloseMemHandle, p);
+	ck_assert_ptr_null(hook->origin_at(p));
+	ck_assert_int_eq(hook->region_end(), 0);
+	close(in);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 static double now_us(void)
 {
 	struct timespec t;
@@ -427,7 +491,7 @@ static void start(void)
 	printf("in front of %s\n", hook->real_path());
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	Suite *s = suite_create("hook");
 	TCase *tc = tcase_create("hook");
@@ -435,12 +499,21 @@ int main(void)
 	int failed;
 
 	tcase_add_unchecked_fixture(tc, start, NULL);
+	if (argc > 2) {
+		export_to = atoi(argv[2]);
+		tcase_add_test(tc, exporting);
+		suite_add_tcase(s, tc);
+		srunner_set_fork_status(sr, CK_NOFORK);
+		srunner_run_all(sr, CK_SILENT);
+		return srunner_ntests_failed(sr) ? EXIT_FAILURE : EXIT_SUCCESS;
+	}
 	tcase_add_test(tc, every_hook_is_answered);
 	tcase_add_test(tc, region_addresses);
 	tcase_add_test(tc, allocations_while_capturing);
 	tcase_add_test(tc, a_fork_that_never_joins);
 	tcase_add_test(tc, memory_that_the_program_maps);
 	tcase_add_test(tc, legacy_handles_for_other_processes);
+	tcase_add_test(tc, memory_of_another_process);
 	tcase_add_test(tc, costs);
 	tcase_add_test(tc, memory_in_the_order_of_streams); /* last: its region stays */
 	tcase_add_test(tc, code_is_found);

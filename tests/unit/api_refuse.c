@@ -183,6 +183,20 @@ static void memory_imported_elsewhere(struct work *w)
 	graph_of(w, mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), ELSEWHERE));
 }
 
+static void memory_of_another_api(struct work *w)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = SHARED };
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC all = { .size = SHARED };
+	CUexternalMemory memory;
+	CUdeviceptr p;
+
+	file.handle.fd = memfd_create("another", MFD_CLOEXEC);
+	ck_assert(!ftruncate(file.handle.fd, SHARED));
+	cuda_ok(cuImportExternalMemory, &memory, &file);
+	cuda_ok(cuExternalMemoryGetMappedBuffer, &p, memory, &all);
+	graph_of(w, p);
+}
+
 static void memory_exported(struct work *w)
 {
 	CUmemGenericAllocationHandle h = physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -365,6 +379,7 @@ static const struct refusal {
 	{ "points to managed memory", FDRY_E_REFUSED, memory_managed },
 	{ "points to imported memory", FDRY_E_REFUSED, memory_imported },
 	{ "points to imported memory", FDRY_E_REFUSED, memory_imported_elsewhere },
+	{ "points to memory of another API (cuExternalMemoryGetMappedBuffer)", FDRY_E_REFUSED, memory_of_another_api },
 	{ "points to memory that was handed to other processes", FDRY_E_REFUSED, memory_exported },
 	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_twice },
 	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_elsewhere_too },

@@ -6,6 +6,7 @@
 #include "tests/unit/hook.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define MIB (1ull << 20)
@@ -556,6 +557,79 @@ START_TEST(an_ended_region_waits_for_all)
 }
 END_TEST
 
+/* --- memory of others --- */
+
+/* Another process: allocates, says where, and goes when @to is closed at our end. */
+static void exporter(int out, int in)
+{
+	const struct fdry_driver *drv = test_sim();
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	char c;
+
+	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, 3 * MIB), 0);
+	ck_assert_int_eq(drv->cuMemsetD32Async(p, 0x1234, 4, NULL), 0);
+	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
+	ck_assert_int_eq(((CUresult(*)(CUipcMemHandle *, CUdeviceptr))test_sim_symbol("cuIpcGetMemHandle"))(&h, p), 0);
+	ck_assert_int_eq(write(out, &h, sizeof(h)), sizeof(h));
+	(void)!read(in, &c, 1);
+	_exit(0);
+}
+
+START_TEST(memory_of_another_process)
+{
+	int there[2], back[2];
+	CUipcMemHandle h;
+	CUdeviceptr p, q;
+
+	ck_assert(!pipe(there) && !pipe(back));
+	if (!fork())
+		exporter(there[1], back[0]);
+	ck_assert_int_eq(read(there[0], &h, sizeof(h)), sizeof(h));
+	begin();
+	cuda_ok(cuIpcOpenMemHandle_v2, &p, h, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	ck_assert(!inside(p));
+	ck_assert_uint_eq(word_at(p + 12), 0x1234);
+	ck_assert_ptr_nonnull(hook->origin_at(p));
+	ck_assert(strstr(hook->origin_at(p + 3 * MIB - 1), "another process (cuIpcOpenMemHandle)") != NULL);
+	ck_assert_ptr_null(hook->origin_at(p + 3 * MIB));
+	ck_assert_ptr_null(hook->origin_at(p - 1));
+	ck_assert_int_eq(cuda(cuMemFree_v2, p), CUDA_ERROR_INVALID_VALUE);
+	cuda_ok(cuIpcCloseMemHandle, p);
+	ck_assert_ptr_null(hook->origin_at(p));
+	ck_assert_int_eq(cuda(cuIpcOpenMemHandle_v2, &q, h, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(test_sim_live("allocation"), 0);
+	close(back[1]);
+}
+END_TEST
+
+START_TEST(memory_of_another_api)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = MIB };
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .offset = 4096, .size = 8192 };
+	CUexternalMemory all;
+	CUdeviceptr p;
+
+	begin();
+	file.handle.fd = memfd_create("another", MFD_CLOEXEC);
+	ck_assert(!ftruncate(file.handle.fd, MIB));
+	cuda_ok(cuImportExternalMemory, &all, &file);
+	cuda_ok(cuExternalMemoryGetMappedBuffer, &p, all, &part);
+	ck_assert(strstr(hook->origin_at(p + 8191), "another API") != NULL);
+	ck_assert_ptr_null(hook->origin_at(p + 8192));
+	cuda_ok(cuMemFree_v2, p);
+	ck_assert_ptr_null(hook->origin_at(p));
+	cuda_ok(cuExternalMemoryGetMappedBuffer, &p, all, &part);
+	cuda_ok(cuMemFreeAsync, p, NULL);
+	ck_assert_ptr_null(hook->origin_at(p));
+	part.size = 2 * MIB;
+	ck_assert_int_eq(cuda(cuExternalMemoryGetMappedBuffer, &p, all, &part), CUDA_ERROR_INVALID_VALUE);
+	cuda_ok(cuDestroyExternalMemory, all);
+	cuda_ok(cuStreamSynchronize, NULL);
+	ck_assert_int_eq(test_sim_live(NULL) > 0 && test_sim_live("external") == 0, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hook_memory");
@@ -574,6 +648,8 @@ int main(void)
 	tcase_add_test(tc, attributes);
 	tcase_add_test(tc, nothing_is_there);
 	tcase_add_test(tc, ipc_is_refused);
+	tcase_add_test(tc, memory_of_another_process);
+	tcase_add_test(tc, memory_of_another_api);
 	tcase_add_test(tc, a_segment_that_grows);
 	tcase_add_test(tc, what_no_image_can_hold);
 	tcase_add_test(tc, addresses_that_are_not_the_programs);

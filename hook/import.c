@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * import.c - memory of other processes and APIs, so that it has a name when it turns up in a graph.
+ *
+ * It is the driver's and stays where it is: no image can hold what others write. Memory that is
+ * imported by handle and mapped is map.c's.
+ *
+ * Locking: a lock around the ranges. While nothing is imported freeing takes no lock.
+ */
+#include "hook/internal.h"
+
+#include <stdlib.h>
+
+#include "mm/range.h"
+
+struct import {
+	struct fdry_range range; /* first */
+	const char *origin;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fdry_ranges imports;
+static unsigned int count; /* atomic */
+
+/* Lock held. */
+static void drop(CUdeviceptr start, CUdeviceptr end)
+{
+	struct fdry_range *n;
+
+	while ((n = fdry_ranges_from(&imports, start)) && n->start < end) {
+		fdry_ranges_del(&imports, n);
+		free(n);
+		__atomic_fetch_sub(&count, 1, __ATOMIC_RELAXED);
+	}
+}
+
+static CUresult note(CUresult res, const CUdeviceptr *addr, const char *origin)
+{
+	struct import *m;
+	CUdeviceptr start;
+	size_t size;
+
+	if (res || fdry_find_forked() || fdry_real(cuMemGetAddressRange_v2)(&start, &size, *addr))
+		return res;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return res; /* it is refused under another name */
+	m->range.start = start;
+	m->range.end = start + size;
+	m->origin = origin;
+	pthread_mutex_lock(&lock);
+	drop(start, start + size); /* what was there has gone in some other way */
+	fdry_ranges_add(&imports, &m->range);
+	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&lock);
+	return res;
+}
+
+void fdry_import_gone(CUdeviceptr addr)
+{
+	if (!__atomic_load_n(&count, __ATOMIC_RELAXED) || fdry_find_forked())
+		return;
+	pthread_mutex_lock(&lock);
+	drop(addr, addr + 1);
+	pthread_mutex_unlock(&lock);
+}
+
+const char *fdry_hook_origin_at(CUdeviceptr addr)
+{
+	const struct fdry_range *n;
+	const char *ret = NULL;
+
+	pthread_mutex_lock(&lock);
+	n = fdry_ranges_floor(&imports, addr);
+	if (n && addr < n->end)
+		ret = ((const struct import *)n)->origin;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+static const char of_process[] = "memory of another process (cuIpcOpenMemHandle)";
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *ret, CUipcMemHandle handle, unsigned int flags)
+{
+	return note(fdry_real(cuIpcOpenMemHandle)(ret, handle, flags), ret, of_process);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ret, CUipcMemHandle handle, unsigned int flags)
+{
+	return note(fdry_real(cuIpcOpenMemHandle_v2)(ret, handle, flags), ret, of_process);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr addr)
+{
+	fdry_import_gone(addr);
+	return fdry_real(cuIpcCloseMemHandle)(addr);
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+	return note(fdry_real(cuMemPoolImportPointer)(ret, pool, data), ret,
+		    "memory of another process's pool (cuMemPoolImportPointer)");
+}
+
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+{
+	return note(fdry_real(cuExternalMemoryGetMappedBuffer)(ret, memory, desc), ret,
+		    "memory of another API (cuExternalMemoryGetMappedBuffer)");
+}
