@@ -56,6 +56,15 @@ static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_w
 	return 0;
 }
 
+/* Memory of the region that was freed, and the rest of its unit too, so that nothing is mapped there. */
+static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
+{
+	unsigned int type;
+
+	return fdry_call_raw(s->cap->drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ==
+	       CUDA_ERROR_INVALID_VALUE;
+}
+
 int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
 {
 	const struct fdry_seal *s = arg;
@@ -67,6 +76,11 @@ int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where
 	*what = fdry_layout_shared(l, addr) ? mapped_name(s->cap, addr) : NULL;
 	if (!*what)
 		*what = "memory of the region that was freed";
-	*ret = live ? FDRY_WHERE_REGION : addr < l->used ? FDRY_WHERE_OUTSIDE : FDRY_WHERE_NOTHING;
+	if (live)
+		*ret = FDRY_WHERE_REGION;
+	else if (addr >= l->used)
+		*ret = FDRY_WHERE_NOTHING;
+	else
+		*ret = is_gone(s, addr) ? FDRY_WHERE_FREED : FDRY_WHERE_OUTSIDE;
 	return 0;
 }

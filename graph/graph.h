@@ -26,11 +26,12 @@ enum fdry_where {
 	FDRY_WHERE_NOTHING, /* no memory known to the driver: a plain number */
 	FDRY_WHERE_REGION,  /* inside a live allocation of a region */
 	FDRY_WHERE_OUTSIDE, /* memory that an image does not hold */
+	FDRY_WHERE_FREED,   /* the region's, handed out once; there is no memory now, an access would be a fault */
 	FDRY_WHERE_HOST,    /* pinned host memory, which copies alone may reach */
 };
 
 /* Says where the @bytes bytes at @addr lie, all of them; @bytes 0: what a pointer of that value points at, which may also
- * be one past the end of something. @what (static or owned by the callee until the next call) names what is OUTSIDE or HOST
+ * be one past the end of something. @what (static or owned by the callee until the next call) names what is OUTSIDE, FREED or HOST
  * for messages ("host memory", "a module variable") and is not looked at otherwise. Asked once for each distinct value. */
 typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what);
 

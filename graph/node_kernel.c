@@ -79,12 +79,27 @@ static int args_read(struct fdry_read *rd, const struct fdry_kernel *k, const CU
 	return 0;
 }
 
-static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, const char *what)
+/* The parameter that byte @at belongs to. */
+static uint32_t param_at(const struct fdry_kernel *k, uint32_t at)
 {
 	uint32_t i = 0;
 
 	while (i + 1 < k->nparams && k->params[i + 1].offset <= at)
 		i++;
+	return i;
+}
+
+static bool is_whole(const struct fdry_kernel *k, uint32_t at)
+{
+	uint32_t i = param_at(k, at);
+
+	return i < k->nparams && k->params[i].offset == at && k->params[i].size == 8;
+}
+
+static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, const char *what)
+{
+	uint32_t i = param_at(k, at);
+
 	return fdry_fail(FDRY_E_REFUSED, "byte %u of its parameter %u is 0x%" PRIx64 ", which points to %s; "
 			 "pass memory of the region instead", at - k->params[i].offset, i, word, what);
 }
@@ -104,7 +119,7 @@ static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 		word = fdry_get64(rd->args.data + at);
 		if (word < ADDRESS_MIN || word >> ADDRESS_BITS)
 			continue;
-		err = fdry_read_word(rd, word, &what);
+		err = fdry_read_word(rd, word, is_whole(k, at), &what);
 		if (err)
 			return err;
 		if (what)

@@ -23,7 +23,7 @@
 
 /* --- what the kinds of nodes ask for --- */
 
-int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
+int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what)
 {
 	enum fdry_where where = FDRY_WHERE_OUTSIDE;
 	const char *name = "memory that an image does not hold";
@@ -36,7 +36,9 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what)
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
-	if (where != FDRY_WHERE_OUTSIDE && where != FDRY_WHERE_HOST)
+	if (where == FDRY_WHERE_FREED && !whole)
+		return 0;
+	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION)
 		return fdry_intern(&rd->in->known.words, &word, sizeof(word), &index, NULL);
 	*what = name;
 	return 0;

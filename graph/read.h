@@ -31,8 +31,12 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, ui
 /* The same for a side of a copy, which may also lie in a host segment: *addr is then made the place there. @type is what the
  * driver calls it. */
 int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr) __must_check;
-/* Whether @word is a pointer to memory outside the region: *@what names that memory, else it is NULL. */
-int fdry_read_word(struct fdry_read *rd, uint64_t word, const char **what) __must_check;
+/*
+ * Whether @word is a pointer to memory outside the region: *@what names that memory, else it is NULL. @whole: the word is
+ * all of a parameter. In the gaps of structures lies what the host's stack held, old pointers too; one to where there is
+ * no memory any more is a number there, since a kernel that followed it would fault today.
+ */
+int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what) __must_check;
 /* The index of an event, noting that the graph uses it so. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret) __must_check;
 

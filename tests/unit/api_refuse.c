@@ -73,6 +73,18 @@ static void memory_freed(struct work *w)
 	cuda_ok(cuMemFree_v2, w->b);
 }
 
+/* Where nothing is mapped any more. */
+static void memory_gone(struct work *w)
+{
+	CUdeviceptr p;
+
+	cuda_ok(cuMemAlloc_v2, &p, 8u << 20);
+	capture_start(w);
+	launch_add(w, w->a, p, w->c);
+	ok(fdry_capture_graph(w->cap, 1, NULL, capture_stop(w)));
+	cuda_ok(cuMemFree_v2, p);
+}
+
 static void memory_of_the_host(struct work *w)
 {
 	float *host;
@@ -371,6 +383,7 @@ static const struct refusal {
 	{ "device memory outside the capture's region", FDRY_E_REFUSED, memory_from_before },
 	{ "device memory outside the capture's region", FDRY_E_REFUSED, memory_while_paused },
 	{ "memory of the region that was freed", FDRY_E_REFUSED, memory_freed },
+	{ "memory of the region that was freed", FDRY_E_REFUSED, memory_gone },
 	{ "host memory", FDRY_E_REFUSED, memory_of_the_host },
 	{ "a module variable", FDRY_E_REFUSED, module_variable },
 	{ "host memory", FDRY_E_REFUSED, copy_from_host },

@@ -48,6 +48,7 @@ static struct {
 	struct fdry_graph_builder builder;
 	unsigned int asked;     /* how often test_where() was called */
 	CUdeviceptr fail_where; /* the address at which it fails */
+	CUdeviceptr freed;      /* and one where memory was */
 	CUevent events[4];      /* for event nodes; destroyed at the end */
 	int nevents;
 } fx;
@@ -90,6 +91,10 @@ static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_whe
 	fx.asked++;
 	if (addr == fx.fail_where)
 		return fdry_fail(FDRY_E_DRIVER, "asked for the wrong address");
+	*ret = FDRY_WHERE_FREED;
+	*what = "memory that was freed";
+	if (addr == fx.freed)
+		return 0;
 	*ret = FDRY_WHERE_REGION;
 	*what = "nothing that this names";
 	if (fdry_region_find(fx.region, addr, &a) && bytes <= a.size - (addr - a.addr))

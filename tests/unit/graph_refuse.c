@@ -426,6 +426,28 @@ static CUgraph odd_with(uint32_t at, uint64_t word)
 	return odd_graph(packed, true);
 }
 
+/* An old pointer in a structure is what the stack held; as a parameter of its own it is meant. */
+START_TEST(pointer_to_what_was_freed)
+{
+	const struct fdry_param *p = fx.kernels[ODD].params;
+	struct fdry_buf b = { 0 };
+	CUgraph g;
+
+	fx.freed = 0x7e0000001000;
+	ck_assert_uint_eq(p[4].size, 16);
+	g = odd_with(p[4].offset, fx.freed);
+	ok(graph_read(g, &b));
+	fdry_buf_release(&b);
+	ok(fx.drv.cuGraphDestroy(g));
+	g = odd_with(p[4].offset + 8u, fx.freed);
+	ok(graph_read(g, &b));
+	fdry_buf_release(&b);
+	ok(fx.drv.cuGraphDestroy(g));
+	graph_refused(odd_with(p[6].offset, fx.freed), "byte 0 of its parameter 6 is 0x7e0000001000, which points to memory that was freed");
+	graph_refused(odd_with(p[3].offset, fx.freed), "byte 0 of its parameter 3");
+}
+END_TEST
+
 START_TEST(pointer_out_of_the_region)
 {
 	const struct fdry_param *p = fx.kernels[ODD].params;
@@ -659,6 +681,7 @@ int main(void)
 	tcase_add_test(tc, memset_is_canonical);
 	tcase_add_test(tc, memset_refused);
 	tcase_add_test(tc, code_never_seen);
+	tcase_add_test(tc, pointer_to_what_was_freed);
 	tcase_add_test(tc, pointer_out_of_the_region);
 	tcase_add_test(tc, numbers_are_no_pointers);
 	tcase_add_test(tc, each_value_is_asked_for_once);
