@@ -215,47 +215,60 @@ int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset)
 	return err;
 }
 
-/* Find the one live allocation of the region that holds @len bytes at @addr. */
-static int alloc_find(struct fdry_capture *cap, fdry_devptr addr, uint64_t len, bool *found, struct fdry_alloc *ret)
+static bool is_mapped(const struct fdry_alloc *a)
+{
+	return a->kind == FDRY_KIND_MAP || a->kind == FDRY_KIND_SHARED;
+}
+
+uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared)
+{
+	const struct fdry_alloc *end = a + n;
+	uint64_t sum, have;
+
+	for (; a < end && addr - a->addr >= a->size; a++)
+		;
+	if (a == end)
+		return 0;
+	sum = a->serial;
+	have = a->size - (addr - a->addr);
+	*shared = a->kind == FDRY_KIND_SHARED;
+	for (; have < len; have += a->size) {
+		if (++a == end || !is_mapped(a) || !is_mapped(a - 1) || a->addr != addr + have)
+			return 0;
+		sum += a->serial;
+		*shared |= a->kind == FDRY_KIND_SHARED;
+	}
+	return sum;
+}
+
+/* In the region. */
+static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 {
 	struct fdry_alloc *ledger;
+	bool shared = false;
 	CUdeviceptr base;
 	uint64_t size;
-	size_t count, i;
+	size_t n;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &count));
+	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
-	for (i = 0; i < count; i++)
-		if (addr >= ledger[i].addr && addr - ledger[i].addr < ledger[i].size &&
-		    len <= ledger[i].size - (addr - ledger[i].addr))
-			break;
-	*found = i < count;
-	if (*found)
-		*ret = ledger[i];
+	t->serial = fdry_allocs_under(ledger, n, t->desc.addr, t->extent, &shared);
 	free(ledger);
+	if (!t->serial)
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation of the capture's "
+				 "region; allocate it after fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
+				 t->desc.name, (unsigned long long)t->extent, t->desc.addr);
+	if (shared)
+		return fdry_fail(FDRY_E_REFUSED, "tensor '%s' lies in memory that the program mapped twice, exported, imported or "
+				 "created before fdry_capture_begin(), which no image can hold", t->desc.name);
 	return 0;
 }
 
 static int range_check(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 {
-	struct fdry_alloc a = { 0 };
-	bool found = false;
-	int err;
-
-	if (t->desc.flags & FDRY_TENSOR_HOST)
-		return fdry_capture_host_look(cap, t, &t->serial);
-	err = alloc_find(cap, t->desc.addr, t->extent, &found, &a);
-	if (!err && !found)
-		err = fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation "
-				"of the capture's region; allocate it after fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
-				t->desc.name, (unsigned long long)t->extent, t->desc.addr);
-	if (!err && a.kind == FDRY_KIND_SHARED)
-		err = fdry_fail(FDRY_E_REFUSED, "tensor '%s' lies in memory that the program mapped twice, exported, imported or "
-				"created before fdry_capture_begin(), which no image can hold", t->desc.name);
-	t->serial = a.serial;
-	return err;
+	return t->desc.flags & FDRY_TENSOR_HOST ? fdry_capture_host_look(cap, t, &t->serial) : memory_look(cap, t);
 }
 
 static int tensor_add(struct fdry_capture *cap, struct fdry_capture_tensor add)

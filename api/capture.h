@@ -16,7 +16,7 @@
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
 	uint64_t extent;         /* bytes from its first to past its last */
-	uint64_t serial;         /* of the allocation that it lies in; 0: pageable host memory */
+	uint64_t serial;         /* of the allocation that it lies in, see fdry_allocs_under(); 0: pageable host memory */
 	uint64_t room;           /* bytes of addresses that are its own; 0: its extent */
 };
 
@@ -46,6 +46,15 @@ struct fdry_capture {
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */
 int fdry_capture_check(const struct fdry_capture *cap) __must_check;
+
+/**
+ * fdry_allocs_under() - What @len bytes at @addr lie in.
+ * @a, @n: a ledger, ascending
+ * @shared: set where a part is memory that no image can hold
+ * @ret: the serial number of the allocation; 0 where there is none. Of several that the program mapped one behind the other, as
+ *       PyTorch does with expandable segments, the sum: numbers only grow, so it is another one when any was replaced.
+ */
+uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared);
 
 #define fdry_array(buf, type) ((type *)(buf).data)
 #define fdry_array_count(buf, type) ((buf).len / sizeof(type))

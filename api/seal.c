@@ -198,17 +198,15 @@ static int tensor_cmp(const void *a, const void *b)
 	return strcmp(x->desc.name, y->desc.name);
 }
 
-/* It must lie where it lay when it was named, in the same allocation. */
+/* It must lie where it lay when it was named, in the same memory. */
 static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_tensor *t)
 {
-	const struct fdry_alloc *ledger = s->layout.ledger;
-	size_t i;
+	bool shared;
 
 	if (t->desc.flags & FDRY_TENSOR_HOST)
 		return 0; /* seal_host.c looked */
-	for (i = 0; i < s->layout.n_ledger; i++)
-		if (ledger[i].serial == t->serial)
-			return 0;
+	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, t->desc.addr, t->extent, &shared) == t->serial)
+		return 0;
 	return fdry_fail(FDRY_E_STATE, "the memory of tensor '%s' was freed before the seal; keep it alive",
 			 t->desc.name);
 }

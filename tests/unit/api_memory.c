@@ -21,19 +21,25 @@ static void setup(void)
 /* The thread sanitizer puts things of its own into what is far from the base. */
 #define SEGMENT (TEST_SANITIZED_THREAD ? 1ull << 30 : 1ull << 35)
 
-/* What PyTorch's expandable segments do: many addresses, memory at the beginning. */
-static CUdeviceptr segment(size_t reserve, size_t size)
+static void segment_grow(CUdeviceptr p, size_t size)
 {
 	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle h;
-	CUdeviceptr p = 0;
 
-	ck_assert_msg(!cuda(cuMemAddressReserve, &p, reserve, 0, 0, 0), "%s", hook->last_error());
 	cuda_ok(cuMemCreate, &h, size, &prop, 0);
 	cuda_ok(cuMemMap, p, size, 0, h, 0);
 	cuda_ok(cuMemSetAccess, p, size, &access, 1);
+}
+
+/* What PyTorch's expandable segments do: many addresses, memory at the beginning. */
+static CUdeviceptr segment(size_t reserve, size_t size)
+{
+	CUdeviceptr p = 0;
+
+	ck_assert_msg(!cuda(cuMemAddressReserve, &p, reserve, 0, 0, 0), "%s", hook->last_error());
+	segment_grow(p, size);
 	return p;
 }
 
@@ -121,6 +127,118 @@ START_TEST(two_captures_give_one_image)
 	test_child(seal_all, ids + 128);
 	ck_assert_uint_eq(strlen(ids), 64);
 	ck_assert_str_eq(ids, ids + 128);
+}
+END_TEST
+
+/* --- a tensor over several pieces of mapped memory --- */
+
+#define WIDE (3 * MIB + 512) /* from half a piece on, over two more */
+
+static struct fdry_tensor wide(CUdeviceptr addr)
+{
+	return (struct fdry_tensor){ .name = "wide", .addr = addr, .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				     .shape = { WIDE }, .stride = { 1 } };
+}
+
+static void wide_content(uint8_t *bytes)
+{
+	noise(5, bytes, WIDE);
+}
+
+/* Three pieces, the tensor from the middle of the first on. */
+static CUdeviceptr wide_make(struct work *w)
+{
+	uint8_t *bytes = malloc(WIDE);
+	CUdeviceptr p;
+
+	work_make(w);
+	graph_add(w, 1);
+	p = segment(64 * MIB, 2 * MIB);
+	segment_grow(p + 2 * MIB, 2 * MIB);
+	segment_grow(p + 4 * MIB, 2 * MIB);
+	wide_content(bytes);
+	cuda_ok(cuMemcpyHtoD_v2, p + MIB, bytes, WIDE);
+	free(bytes);
+	return p + MIB;
+}
+
+static void seal_wide(void *flags)
+{
+	static struct work w;
+	struct fdry_tensor t = wide(wide_make(&w));
+
+	t.flags = *(const uint32_t *)flags;
+	ok(fdry_capture_tensor(w.cap, &t));
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+START_TEST(tensor_over_several_pieces)
+{
+	uint32_t flags = _i ? FDRY_TENSOR_EXTERNAL : 0;
+	uint8_t *want = malloc(WIDE), *got = malloc(WIDE);
+	struct fdry_image *img = NULL;
+
+	wide_content(want);
+	test_child(seal_wide, &flags);
+	ok(fdry_image_load(load_store(), "img", NULL, &img));
+	if (flags)
+		ok(fdry_image_write(img, "wide", want, WIDE, NULL));
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_read(img, "wide", got, WIDE, NULL));
+	ck_assert(!memcmp(want, got, WIDE));
+	fdry_image_unload(img);
+	free(want);
+	free(got);
+}
+END_TEST
+
+/* One piece of it was mapped anew: at the same place, and of the same size. */
+START_TEST(piece_of_a_tensor_was_replaced)
+{
+	struct work w;
+	struct fdry_tensor t = wide(wide_make(&w));
+	CUdeviceptr piece = t.addr - MIB + (CUdeviceptr)(2 * MIB * (unsigned int)_i);
+
+	ok(fdry_capture_tensor(w.cap, &t));
+	ok(work_seal(&w, "img"));
+	cuda_ok(cuMemUnmap, piece, 2 * MIB);
+	segment_grow(piece, 2 * MIB);
+	ck_assert_int_eq(work_seal(&w, "img"), -FDRY_E_STATE);
+	ck_assert_msg(strstr(fdry_last_error(), "tensor 'wide' was freed") != NULL, "%s", fdry_last_error());
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(tensor_over_a_hole)
+{
+	struct work w;
+	struct fdry_tensor t = wide(wide_make(&w));
+
+	cuda_ok(cuMemUnmap, t.addr + MIB, 2 * MIB);
+	t.shape[0] = 2 * MIB; /* as much as there is on either side */
+	ck_assert_int_eq(fdry_capture_tensor(w.cap, &t), -FDRY_E_RANGE);
+	t.addr += 4 * MIB; /* over the end */
+	ck_assert_int_eq(fdry_capture_tensor(w.cap, &t), -FDRY_E_RANGE);
+	work_end(&w);
+}
+END_TEST
+
+/* What cuMemAlloc gave in two pieces is two tensors', whatever the addresses are. */
+START_TEST(tensor_over_two_allocations)
+{
+	struct fdry_tensor t = { 0 };
+	struct work w;
+	CUdeviceptr p, q;
+
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &p, 2 * MIB);
+	cuda_ok(cuMemAlloc_v2, &q, 2 * MIB);
+	ck_assert_uint_eq(q, p + 2 * MIB);
+	t = wide(p);
+	ck_assert_int_eq(fdry_capture_tensor(w.cap, &t), -FDRY_E_RANGE);
+	ck_assert_msg(strstr(fdry_last_error(), "does not lie in one live allocation") != NULL, "%s", fdry_last_error());
+	work_end(&w);
 }
 END_TEST
 
@@ -225,6 +343,10 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, dir_teardown);
 	tcase_add_test(tc, every_kind_of_memory_comes_back);
 	tcase_add_test(tc, two_captures_give_one_image);
+	tcase_add_loop_test(tc, tensor_over_several_pieces, 0, 2);
+	tcase_add_loop_test(tc, piece_of_a_tensor_was_replaced, 0, 3);
+	tcase_add_test(tc, tensor_over_a_hole);
+	tcase_add_test(tc, tensor_over_two_allocations);
 	tcase_add_loop_test(tc, what_no_image_can_hold, 0, sizeof(refusals) / sizeof(refusals[0]));
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
