@@ -62,10 +62,15 @@ int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **
 void fdry_mem_reader_free(struct fdry_mem_reader *r);
 /* Whether @addr lies in one of the two buffers: memory that the program has nothing to do with. */
 bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr);
-/* Hand [@addr, @addr + @len) to @fn, piece by piece in order; pieces end at multiples of
- * FDRY_MEM_READ_PIECE. */
-typedef int (*fdry_mem_piece_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
-int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_piece_fn fn,
-		  void *arg) __must_check;
+/* Hand memory to @fn, piece by piece in order. */
+struct fdry_mem_pieces {
+	int (*fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
+	/* How much of [@addr, @addr + @len) is one piece: 1 to FDRY_MEM_READ_PIECE bytes. NULL: up to the next multiple of
+	 * that. Asked before the piece that comes before it is handed over. */
+	size_t (*cut)(void *arg, uint64_t addr, uint64_t len);
+	void *arg;
+};
+
+int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, const struct fdry_mem_pieces *p) __must_check;
 
 #endif

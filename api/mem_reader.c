@@ -56,34 +56,38 @@ bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr)
 	return false;
 }
 
-/* Bytes from @addr to the end of its piece, at most @len. */
-static size_t piece_len(uint64_t addr, uint64_t len)
+static size_t piece_len(const struct fdry_mem_pieces *p, uint64_t addr, uint64_t len)
 {
 	uint64_t room = FDRY_MEM_READ_PIECE - addr % FDRY_MEM_READ_PIECE;
 
+	if (p->cut && len)
+		return p->cut(p->arg, addr, len);
 	return room < len ? room : len;
 }
 
-static int piece_start(struct fdry_mem_reader *r, int which, uint64_t addr, uint64_t len)
+static int piece_start(struct fdry_mem_reader *r, int which, uint64_t addr, size_t len)
 {
-	return len ? fdry_call(r->drv, cuMemcpyDtoHAsync_v2, r->buf[which], addr, piece_len(addr, len), r->stream) : 0;
+	if (len)
+		fdry_count_copy(FROM, len);
+	return len ? fdry_call(r->drv, cuMemcpyDtoHAsync_v2, r->buf[which], addr, len, r->stream) : 0;
 }
 
-int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_piece_fn fn, void *arg)
+int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, const struct fdry_mem_pieces *p)
 {
+	size_t n = piece_len(p, addr, len), next;
 	int which = 0, err, done;
-	size_t n;
 
-	err = piece_start(r, which, addr, len);
+	err = piece_start(r, which, addr, n);
 	while (len && !err) {
-		n = piece_len(addr, len);
-		err = fdry_call(r->drv, cuStreamSynchronize, r->stream);
+		next = piece_len(p, addr + n, len - n);
+		err = fdry_stream_wait(r->drv, r->stream);
 		if (!err)
-			err = piece_start(r, !which, addr + n, len - n);
+			err = piece_start(r, !which, addr + n, next);
 		if (!err)
-			err = fn(arg, addr, r->buf[which], n);
+			err = p->fn(p->arg, addr, r->buf[which], n);
 		addr += n;
 		len -= n;
+		n = next;
 		which = !which;
 	}
 	/* A copy may still be on its way into a buffer. */

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What models have in common is stored once: three models, each at two sets of batch sizes, in one store.
+
+Models of second_model.py, of different shapes, weights in the images. All are captured at once, a
+process each, and sealed one after the other; prints what each added by kind of object, and what
+was there already. Besides: the first model captured again with its weights elsewhere in memory, which
+adds no weights; once more as it was, to see what differs between processes; and each sealed
+twice in its process, which adds nothing and gives the same id.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "api", "examples"), HERE]
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+
+SHAPES = {"qwen3_moe": {"hidden_size": 768}, "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
+SETS = {"small": (1, 2, 4, 8), "large": (1, 3, 8, 32)}
+# What is sealed, in this order: model, batch sizes, bytes that are allocated before the model is made.
+IMAGES = [(family, name, 0) for family in ("qwen3", "qwen3_moe", "llama") for name in SETS]
+IMAGES += [("qwen3", "small", 3 << 20), ("qwen3", "small", 0)]
+NOTES = {6: "weights elsewhere", 7: "as the first"}
+KINDS = ("kernel", "graph", "chunk")  # and a manifest each
+
+
+def capture(store, family, batches, pad):
+    """Capture, say so, wait for a line, seal twice."""
+    import foundry
+    import second_model
+    import torch
+    second_model.SHAPES, second_model.BATCHES = SHAPES, SETS[batches]
+    second_model.LAYERS = SHAPES.get(family, {}).get("num_hidden_layers", second_model.LAYERS)
+    with foundry.Capture() as cap:
+        before = torch.full((int(pad) or 1,), 1, dtype=torch.uint8, device="cuda")
+        d = second_model.decoder_of(family)
+        stream = torch.cuda.Stream()
+        d.warm_up(sorted(second_model.BATCHES, reverse=True), stream)
+        torch.cuda.empty_cache()
+        logits = {}
+        for batch in sorted(second_model.BATCHES, reverse=True):
+            with cap.graph(batch, stream=stream):
+                logits[batch] = d.step(batch)
+        second_model.name_state(cap, d, logits)
+        for name, p in d.model.named_parameters():
+            cap.tensor("weight/" + name, p, use="const")
+        print("captured", flush=True)
+        ref = sys.stdin.readline().strip()
+        first = cap.seal(foundry.Store(store), ref)
+        weights = sum(p.nbytes for p in d.model.parameters())
+        print("sealed", json.dumps({"id": first.id, "weights": weights}), flush=True)
+        sys.stdin.readline()
+        again = cap.seal(foundry.Store(store), ref + "/again")
+        print("sealed", json.dumps({"id": again.id, "new": again.objects_new, "stored": again.stored_new}), flush=True)
+    del before
+
+
+def said(process, what):
+    """What the process said next after the word; None where it ended instead."""
+    for line in process.stdout:
+        if line.split()[:1] == [what]:
+            return line[len(what):].strip() or "{}"
+    return None
+
+
+def tell(process, line):
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
+def command(store, *args):
+    """A foundry-store command's JSON."""
+    out = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "--json", *args], stdout=subprocess.PIPE,
+                         text=True, check=True).stdout
+    return json.loads(out)
+
+
+def objects(store):
+    return {o["id"]: o for o in command(store, "ls", "--objects")["objects"]}
+
+
+def table_head():
+    print(f"{'':34s}" + "".join(f"{k + 's: new':>14s}{'at rest':>12s}{'shared':>8s}{'at rest':>12s}" for k in KINDS), flush=True)
+
+
+def table_row(title, new, reaches):
+    """By kind: how many new objects and what they take, how many were there already and what those take."""
+    row = {}
+    for kind in KINDS:
+        mine = [o for o in new if o["kind"] == kind]
+        stored = sum(o["stored"] for o in mine)
+        row[kind] = (len(mine), stored, reaches[kind]["objects"] - len(mine), reaches[kind]["stored"] - stored)
+    print(f"{title:34s}" + "".join("{:14d}{:12,d}{:8d}{:12,d}".format(*row[k]) for k in KINDS), flush=True)
+    return row
+
+
+def seal(process, store, ref, title):
+    """Seal twice; the row of the first, with the bytes of the model's weights, and whether the second was the same."""
+    before = objects(store)
+    tell(process, ref)
+    first = json.loads(said(process, "sealed") or "null")
+    after = objects(store)
+    tell(process, "")
+    again = json.loads(said(process, "sealed") or "null")
+    process.stdin.close()
+    if process.wait() or not again:
+        return None, False
+    row = table_row(title, [o for i, o in after.items() if i not in before], command(store, "show", first["id"])["reaches"])
+    row["weights"] = first["weights"]
+    same = again["id"] == first["id"] and again["new"] == 0 and again["stored"] == 0 and len(objects(store)) == len(after)
+    return row, same
+
+
+def judge(rows):
+    """What must be shared on any hardware."""
+    def has_weights(i):  # norms are small, and in chunks with what lies around them
+        return rows[i]["chunk"][3] > 0.95 * rows[i]["weights"]
+
+    return {"a second set of batch sizes adds no weights": all(has_weights(i) for i in (1, 3, 5)),
+            "and shares kernels": all(rows[i]["kernel"][2] > 0 for i in (1, 3, 5)),
+            "other models share kernels": rows[2]["kernel"][2] > 0 and rows[4]["kernel"][2] > 0,
+            "and no weights": not has_weights(2) and not has_weights(4),
+            "weights elsewhere in memory are stored once": has_weights(6),
+            "the same in another process adds no kernels, and no weights": rows[7]["kernel"][0] == 0 and has_weights(7)}
+
+
+def differences(store):
+    """What two processes made of the same work."""
+    done = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "diff", "image-0", "image-7"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print("\nimages of two processes:", *done.stdout.splitlines()[:24], sep="\n  ", flush=True)
+    return done.returncode == (command(store, "show", "image-0")["id"] != command(store, "show", "image-7")["id"])
+
+
+def run(store):
+    processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "capture", store, *map(str, image)],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for image in IMAGES]
+    captured = [said(p, "captured") is not None for p in processes]
+    if not all(captured):
+        return captured
+    rows, results = [], []
+    table_head()
+    for i, (process, image) in enumerate(zip(processes, IMAGES)):
+        title = f"{image[0]}, {','.join(map(str, SETS[image[1]]))}" + (f", {NOTES[i]}" if i in NOTES else "")
+        row, same = seal(process, store, f"image-{i}", title)
+        rows.append(row)
+        results.append(same)
+    print(f"sealed again in the same process, nothing added and the same id: {results}", flush=True)
+    if None in rows:
+        return results
+    judged = judge(rows)
+    for what, good in judged.items():
+        print(f"{'ok' if good else 'NOT'}: {what}", flush=True)
+    verified = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "-q", "verify"], check=False).returncode == 0
+    return results + list(judged.values()) + [differences(store), verified]
+
+
+def main():
+    try:
+        import torch
+        import transformers
+        gpu = bool(transformers) and torch.cuda.device_count() > 0
+    except ImportError:
+        gpu = False
+    if not gpu:
+        print("SKIP: no GPU, or none with PyTorch and transformers")
+        sys.exit(77)
+    import foundry
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        foundry.Store(store, create=True).close()
+        results = run(store)
+    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        capture(*sys.argv[2:])
+    else:
+        main()
