@@ -60,17 +60,43 @@ int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 	return err;
 }
 
-int fdry_context_own(struct fdry_image *img)
+static int context_make(const struct fdry_image *img, CUcontext *ret)
 {
 	CUcontext ctx, popped;
 	int err = fdry_call(img->drv, cuCtxCreate_v4, &ctx, NULL, 0, img->device);
 
 	if (err)
-		return fdry_fail_at(err, "a context of the image's own");
+		return err;
 	/* It was made current. */
 	(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
-	img->ctx = ctx;
+	*ret = ctx;
 	return 0;
+}
+
+int fdry_context_own(struct fdry_image *img)
+{
+	int err = context_make(img, &img->ctx);
+
+	return err ? fdry_fail_at(err, "a context of the image's own") : 0;
+}
+
+/* That the GPU switches to another context is enough. */
+int fdry_image_refresh(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	CUcontext ctx;
+	int err = fdry_image_check(img);
+
+	if (err)
+		return err;
+	err = fdry_image_enter_primary(img, &mode);
+	if (err)
+		return err;
+	err = context_make(img, &ctx);
+	if (!err)
+		err = fdry_call(img->drv, cuCtxDestroy_v2, ctx);
+	fdry_image_leave(img, &mode);
+	return err ? fdry_fail_at(err, "a context to make and destroy") : 0;
 }
 
 void fdry_context_end(struct fdry_image *img)

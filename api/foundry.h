@@ -495,6 +495,18 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
  * return; scratch and external tensors are left alone. Launches on other streams must have
  * ended. Where it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
+/**
+ * fdry_image_refresh() - Make replays fast again in a process that has used many streams.
+ *
+ * A context in which 16 streams or more have run kernels replays graphs up to 15 % slower, until
+ * the GPU switches to another context (Documentation/design/loading.rst). So one is made on the image's
+ * device and destroyed at once: 150 ms, and 520 MiB of device memory meanwhile; launches of other threads
+ * go on beside it. It is for the primary context, so for all graphs in it, a framework's too, and lasts until many
+ * streams are used again or graphs are built. To be called when all graphs are built.
+ *
+ * Errors: FDRY_E_NODEVMEM; FDRY_E_NOFUNC before CUDA 12.5. Nothing is changed then.
+ */
+int fdry_image_refresh(struct fdry_image *img);
 /* Wait until @stream (NULL is the legacy default stream) is idle, in the image's context. */
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the streams that callers bring, of contexts of an image's own, and of launches that overlap. */
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "tests/unit/api.h"
 
@@ -279,7 +280,7 @@ START_TEST(the_own_context_goes_too)
 	test_child(seal_slow, NULL);
 	fdry_image_unload(load(0));
 	drv_ok(cuCtxGetCurrent, &before);
-	live = test_sim_live(NULL);
+	live = live_objects();
 	for (i = 0; i < 3; i++) {
 		img = load(FDRY_LOAD_OWN_CONTEXT | (i == 1 ? FDRY_LOAD_BACKGROUND : 0) | (i == 2 ? FDRY_LOAD_BUILD : 0));
 		ck_assert_int_eq(test_sim_live("context"), 2);
@@ -287,18 +288,74 @@ START_TEST(the_own_context_goes_too)
 		ck_assert_ptr_eq(now, before);
 		ok(fdry_image_launch(img, SLOW, NULL)); /* in flight when it goes */
 		fdry_image_unload(img);
-		ck_assert_int_eq(test_sim_live(NULL), live);
+		ck_assert_int_eq(live_objects(), live);
 	}
 }
 END_TEST
 
+/* --- a context made and destroyed --- */
+
+START_TEST(refreshed_beside_a_launch)
+{
+	struct fdry_image *img;
+	CUcontext now, before;
+	unsigned long made;
+	uint64_t x = 0;
+	long live;
+
+	test_child(seal_slow, NULL);
+	img = load(FDRY_LOAD_BUILD | (_i ? FDRY_LOAD_OWN_CONTEXT : 0));
+	drv_ok(cuCtxGetCurrent, &before);
+	live = test_sim_live(NULL);
+	ok(fdry_image_launch(img, SLOW, NULL));
+	made = test_sim_calls("cuCtxCreate_v4");
+	ok(fdry_image_refresh(img));
+	ck_assert_uint_eq(test_sim_calls("cuCtxCreate_v4"), made + 1);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+	drv_ok(cuCtxGetCurrent, &now);
+	ck_assert_ptr_eq(now, before);
+	ok(fdry_image_launch(img, SLOW, NULL));
+	ok(fdry_image_read(img, "x", &x, 8, NULL));
+	ck_assert_uint_eq(x, step_state(step_state(0)));
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(no_memory_to_refresh)
+{
+	struct fdry_image *img;
+	CUcontext now, before;
+	long live;
+
+	test_child(seal_slow, NULL);
+	img = load(FDRY_LOAD_BUILD);
+	drv_ok(cuCtxGetCurrent, &before);
+	live = test_sim_live(NULL);
+	test_sim_fail("cuCtxCreate_v4:1:2");
+	ck_assert_int_eq(fdry_image_refresh(img), -FDRY_E_NODEVMEM);
+	test_sim_fail(NULL);
+	ck_assert_int_eq(test_sim_live(NULL), live);
+	drv_ok(cuCtxGetCurrent, &now);
+	ck_assert_ptr_eq(now, before);
+	ck_assert_int_eq(fdry_image_refresh(NULL), -FDRY_E_INVAL);
+	ok(fdry_image_refresh(img));
+	fdry_image_unload(img);
+}
+END_TEST
+
 /* --- launches that overlap --- */
+
+static void CUDA_CB wait_for(void *sem)
+{
+	sem_wait(sem);
+}
 
 START_TEST(overlaps_are_found)
 {
 	struct fdry_image *img;
 	CUstream a, b;
 	CUevent e;
+	sem_t go;
 
 	test_child(seal_slow, NULL);
 	if (_i)
@@ -307,10 +364,13 @@ START_TEST(overlaps_are_found)
 	a = stream_make();
 	b = stream_make();
 	drv_ok(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING);
+	ck_assert(!sem_init(&go, 0, 0));
 	ok(fdry_image_launch(img, ADD, a));
+	drv_ok(cuLaunchHostFunc, a, wait_for, &go); /* so that it is in flight for certain */
 	ok(fdry_image_launch(img, SLOW, a));
 	fails(STATE, "graph 3 'slow' is in flight on another stream, and nothing orders graph 1 'add' after it",
 	      fdry_image_launch(img, ADD, b));
+	sem_post(&go);
 	/* Ordered by an event. */
 	drv_ok(cuEventRecord, e, a);
 	drv_ok(cuStreamWaitEvent, b, e, 0);
@@ -355,6 +415,8 @@ int main(void)
 	tcase_add_loop_test(tc, on_both_devices, 0, 2);
 	tcase_add_loop_test(tc, in_the_order_of_the_stream, 0, 2);
 	tcase_add_test(tc, the_own_context_goes_too);
+	tcase_add_loop_test(tc, refreshed_beside_a_launch, 0, 2);
+	tcase_add_test(tc, no_memory_to_refresh);
 	tcase_add_loop_test(tc, overlaps_are_found, 0, 2);
 	tcase_add_test(tc, debugging_is_asked_for_by_name);
 	suite_add_tcase(s, tc);

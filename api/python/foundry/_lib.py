@@ -131,6 +131,7 @@ CHECKED = {
     "fdry_image_build_stop": [IMAGE],
     "fdry_image_wait": [IMAGE],
     "fdry_image_launch": [IMAGE, c_uint64, STREAM],
+    "fdry_image_refresh": [IMAGE],
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
