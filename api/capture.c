@@ -3,7 +3,7 @@
  * capture.c - the capturing side's bookkeeping: region, names, facts, graphs.
  *
  * Nothing is copied, hashed or parsed here; seal.c does that. The region itself lives in
- * the stand-in. Locking: cap->lock guards the three arrays.
+ * the stand-in. Locking: cap->lock guards the arrays.
  */
 #include "api/capture.h"
 
@@ -160,6 +160,9 @@ void fdry_capture_end(struct fdry_capture *cap)
 	}
 	for (i = 0; i < fdry_array_count(cap->graphs, struct fdry_capture_graph); i++)
 		free(fdry_array(cap->graphs, struct fdry_capture_graph)[i].name);
+	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
+		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
+	fdry_buf_release(&cap->draws);
 	fdry_buf_release(&cap->tensors);
 	fdry_buf_release(&cap->facts);
 	fdry_buf_release(&cap->graphs);
@@ -359,7 +362,7 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 	return err;
 }
 
-static struct fdry_capture_graph *graph_find(struct fdry_capture *cap, uint64_t key)
+struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_graph *g = fdry_array(cap->graphs, struct fdry_capture_graph);
 	size_t i;
@@ -375,7 +378,7 @@ static int graph_add(struct fdry_capture *cap, uint64_t key, const char *name, C
 	struct fdry_capture_graph add = { .key = key, .graph = graph };
 	int err;
 
-	if (graph_find(cap, key))
+	if (fdry_capture_graph_find(cap, key))
 		return fdry_fail(FDRY_E_EXISTS, "a graph with key %llu was added before; give each a key of its own",
 				 (unsigned long long)key);
 	add.name = strdup(name ? name : "");
@@ -412,7 +415,7 @@ int fdry_capture_random(struct fdry_capture *cap, uint64_t key)
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
-	g = graph_find(cap, key);
+	g = fdry_capture_graph_find(cap, key);
 	if (g)
 		g->random = true;
 	pthread_mutex_unlock(&cap->lock);

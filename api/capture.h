@@ -32,6 +32,15 @@ struct fdry_capture_graph {
 	bool random;
 };
 
+/* What a graph draws from a generator. */
+struct fdry_capture_draw {
+	uint64_t key;          /* of the graph */
+	struct fdry_draw desc; /* desc.generator is malloc'ed */
+	uint64_t serial[2];    /* of the allocations that seed and offset lie in */
+};
+
+#define FDRY_CELL 8u /* bytes of a seed or offset */
+
 struct fdry_capture {
 	const struct fdry_hook *hook;
 	const struct fdry_driver *drv; /* the real one, behind the stand-in */
@@ -41,11 +50,13 @@ struct fdry_capture {
 	struct fdry_placed placed; /* its region */
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
-	struct fdry_buf tensors, facts, graphs; /* arrays of the structs above */
+	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
 };
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */
 int fdry_capture_check(const struct fdry_capture *cap) __must_check;
+/* NULL where there is none; cap->lock is held. */
+struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key);
 
 /**
  * fdry_allocs_under() - What @len bytes at @addr lie in.

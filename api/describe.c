@@ -104,6 +104,20 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, struct fdry_bu
 	return err ? err : fdry_buf_printf(out, "\n");
 }
 
+static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_draw *d = m->draws;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_draws && !err; i++, d++)
+		err = fdry_buf_printf(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx\n",
+				      (unsigned long long)m->graphs[d->graph].key, (unsigned long long)d->increment,
+				      fdry_manifest_str(m, m->generators[d->generator].name), (unsigned long long)d->seed,
+				      (unsigned long long)d->offset);
+	return err;
+}
+
 int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
@@ -119,6 +133,8 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	for (i = 0; i < m->n_graphs && !err; i++)
 		err = fdry_buf_printf(&out, "graph %llu '%s' %u nodes %.12s\n", (unsigned long long)m->graphs[i].key,
 				      fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes, fdry_oid_hex(&m->graphs[i].oid, hex));
+	if (!err)
+		err = draws_text(m, &out);
 	for (i = 0; i < m->n_kernels && !err; i++)
 		err = kernel_text(m, i, &out);
 	if (err)

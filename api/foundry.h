@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "foundry/config.h"
+#include "foundry/random.h"
 #include "foundry/store.h"
 #include "foundry/types.h"
 
@@ -246,8 +247,8 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
  * @graph: as stream capture gave it; must stay alive and unchanged until the seal
  */
 int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph);
-/* Say that graph @key draws random numbers: the seal is refused, by name, since no loader
- * could give the numbers that the framework would have given. */
+/* Say that graph @key draws random numbers: the seal is refused, by name, unless fdry_capture_generator()
+ * (foundry/random.h) says from where. */
 int fdry_capture_random(struct fdry_capture *cap, uint64_t key);
 
 /**

@@ -59,6 +59,7 @@ struct fdry_image {
 	struct fdry_builder *builder; /* NULL: none was started */
 	struct fdry_own *own;      /* NULL: the context is the primary one */
 	struct fdry_overlap *overlap; /* NULL: launches are not checked */
+	struct fdry_random *random;   /* NULL: no graph draws random numbers */
 	_Atomic uint64_t launches;
 	pthread_mutex_t lock;
 	pthread_mutex_t staging_lock;

@@ -2,13 +2,15 @@
 /*
  * launch.c - graphs launched, and their memory put back.
  *
- * A launch of a graph that is built takes no lock.
+ * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
  */
 #include "api/builder.h"
 #include "api/exec.h"
 #include "api/image_host.h"
 #include "api/overlap.h"
+#include "api/opts.h"
 #include "api/own.h"
+#include "api/random.h"
 #include "arch/telemetry.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
@@ -68,47 +70,66 @@ static int memory_check(struct fdry_image *img)
 }
 
 /* In the primary context. */
-static int stream_launch(struct fdry_image *img, uint32_t i, CUstream stream)
+static int stream_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
-	CUgraphExec exec = atomic_load(&img->execs[i].exec);
-	int err = fdry_image_stream_check(img, stream);
+	CUgraphExec exec = atomic_load(&img->execs[l->graph].exec);
+	int err = fdry_image_stream_check(img, l->stream);
 
 	if (err)
 		return err;
 	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
 	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
-	if (img->own)
-		return fdry_own_launch(img, exec, stream);
-	if (img->overlap)
-		return fdry_overlap_launch(img, i, stream);
-	return fdry_call(img->drv, cuGraphLaunch, exec, stream);
+	if (img->overlap && !img->own)
+		return fdry_overlap_launch(img, l);
+	err = fdry_random_write(img, l);
+	if (err)
+		return err;
+	return img->own ? fdry_own_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
 }
 
-static int graph_launch(struct fdry_image *img, uint32_t i, CUstream stream)
+static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter_primary(img, &mode);
 
 	if (err)
 		return err;
-	err = stream_launch(img, i, stream);
+	err = stream_launch(img, l);
 	fdry_image_leave(img, &mode);
 	return err;
 }
 
-int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
+static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 {
-	uint32_t i = 0;
-	int err;
+	int err = fdry_exec_index(img, key, &l->graph);
 
-	err = fdry_image_check(img);
-	if (!err)
-		err = fdry_exec_index(img, key, &i);
 	if (!err)
 		err = memory_check(img);
 	if (!err)
-		err = fdry_exec_need(img, i);
-	return err ? err : graph_launch(img, i, stream);
+		err = fdry_exec_need(img, l->graph);
+	return err ? err : fdry_random_launch(img, l, graph_launch);
+}
+
+int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
+{
+	struct fdry_launch l = { .stream = stream };
+	int err = fdry_image_check(img);
+
+	return err ? err : launch(img, key, &l);
+}
+
+int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stream,
+			     const struct fdry_random_state *states, size_t n)
+{
+	struct fdry_launch l = { .stream = stream, .states = states };
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(states);
+	if (!err && n != img->m.n_generators)
+		err = fdry_fail(FDRY_E_INVAL, "the image has %u generators and was given the states of %zu; give one for each",
+				img->m.n_generators, n);
+	return err ? err : launch(img, key, &l);
 }
 
 /* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time

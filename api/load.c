@@ -26,6 +26,7 @@
 #include "api/overlap.h"
 #include "api/own.h"
 #include "api/plan.h"
+#include "api/random.h"
 #include "api/staging.h"
 #include "arch/stream.h"
 #include "arch/threads.h"
@@ -329,6 +330,8 @@ static int load_in_session(struct load *l, const char *name)
 	if (!err)
 		err = fdry_image_hosts_plan(l->img);
 	if (!err)
+		err = fdry_random_new(l->img);
+	if (!err)
 		err = fdry_objects_start(l->img, l->get, &opts, &l->objects);
 	l->img->report.manifest_ms = fdry_lap_ms(&l->mark);
 	if (err)
@@ -493,6 +496,7 @@ void fdry_image_unload(struct fdry_image *img)
 	free(img->execs);
 	free(img->order);
 	fdry_buf_release(&img->rooms);
+	fdry_random_free(img);
 	free(img->filled);
 	free(img);
 }

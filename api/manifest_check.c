@@ -356,11 +356,69 @@ static int rooms_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+static int generators_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_generator *g = m->generators;
+	uint32_t i;
+
+	if (m->n_generators > FDRY_MF_GENERATORS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, %u are allowed", m->n_generators, FDRY_MF_GENERATORS_MAX);
+	for (i = 0; i < m->n_generators; i++, g++) {
+		if (g->kind != FDRY_MF_GENERATOR_COUNTER)
+			return fdry_fail(FDRY_E_VERSION, "the image has random numbers of a kind %u that this library does not know; "
+					 "use a newer library", g->kind);
+		if (!str_ok(m, g->name) || !*fdry_manifest_str(m, g->name) ||
+		    (i && strcmp(fdry_manifest_str(m, g[-1].name), fdry_manifest_str(m, g->name)) >= 0))
+			return bad("generator %u is out of order or has no name", i);
+	}
+	return 0;
+}
+
+/* 8 bytes that are always backed, whatever the loader does. */
+static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
+{
+	uint32_t k = segment_find(m, addr);
+	const struct fdry_mf_segment *s = &m->segments[k];
+
+	return addr % 8 == 0 && k < m->n_segments && addr >= s->addr && s->size >= 8 && addr - s->addr <= s->size - 8 &&
+	       s->role != FDRY_ROLE_EXTERNAL;
+}
+
+/* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph were checked. */
+static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_draw *d)
+{
+	const struct fdry_mf_draw *o;
+
+	if (d->seed == d->offset)
+		return false;
+	for (o = d; o > m->draws && o[-1].graph == d->graph; o--)
+		if (o[-1].seed == d->seed || o[-1].seed == d->offset || o[-1].offset == d->seed || o[-1].offset == d->offset)
+			return false;
+	return true;
+}
+
+static int draws_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_draw *d = m->draws;
+	uint32_t i;
+
+	for (i = 0; i < m->n_draws; i++, d++) {
+		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
+			return bad("draw %u names what is not there", i);
+		if (i && (d[-1].graph > d->graph || (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
+			return bad("draw %u is out of order", i);
+		if (!cell_ok(m, d->seed) || !cell_ok(m, d->offset) || !cells_apart(m, d))
+			return bad("draw %u has cells that are no memory of the image, or another's", i);
+	}
+	return 0;
+}
+
 int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
 		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check,
+		generators_check, draws_check,
 	};
 	struct fdry_manifest m = { 0 };
 	size_t i;

@@ -29,6 +29,7 @@
 #define FDRY_MF_CHUNK_MAX (2ull << 20) /* bytes of one chunk */
 #define FDRY_MF_GRAPHS_MAX (1u << 20)
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
+#define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
 
 struct fdry_mf_header {
 	uint8_t magic[8];  /* FDRY_MF_MAGIC */
@@ -141,6 +142,25 @@ struct fdry_mf_room {
 	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
 };
 
+
+/* A random number generator, whose state is a seed and an offset; by ascending name. */
+struct fdry_mf_generator {
+	uint32_t name;
+	uint32_t kind;     /* FDRY_MF_GENERATOR_COUNTER */
+};
+
+/* 8 bytes each: a seed, and an offset that counts what was drawn. */
+#define FDRY_MF_GENERATOR_COUNTER 0u
+
+/* What a graph draws from a generator: by ascending graph, of each by ascending generator. */
+struct fdry_mf_draw {
+	uint32_t graph;     /* index into the graphs */
+	uint32_t generator; /* index into the generators */
+	uint64_t seed;      /* address of 8 bytes that the seed is written to before each launch, a multiple of 8 */
+	uint64_t offset;    /* the same for the offset */
+	uint64_t increment; /* what a launch adds to the offset */
+};
+
 /* A context limit that the kernels rely on: at least this much. */
 struct fdry_mf_limit {
 	uint32_t limit;    /* a CUlimit: CU_LIMIT_STACK_SIZE */
@@ -163,7 +183,9 @@ struct fdry_mf_limit {
 	X(11, ATTRS, attrs, struct fdry_mf_attr) \
 	X(12, HOSTS, hosts, struct fdry_mf_host) \
 	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk) \
-	X(14, ROOMS, rooms, struct fdry_mf_room)
+	X(14, ROOMS, rooms, struct fdry_mf_room) \
+	X(16, GENERATORS, generators, struct fdry_mf_generator) \
+	X(17, DRAWS, draws, struct fdry_mf_draw)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -193,6 +215,10 @@ FDRY_MF_FROZEN(fdry_mf_tensor, 160);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, addr, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
 FDRY_MF_FROZEN(fdry_mf_limit, 16);
+FDRY_MF_FROZEN(fdry_mf_generator, 8);
+FDRY_MF_FROZEN(fdry_mf_draw, 32);
+FDRY_MF_FROZEN_AT(fdry_mf_draw, seed, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_draw, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_room, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_room, max, 8);
 FDRY_MF_FROZEN(fdry_mf_host, 16);

@@ -79,20 +79,22 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	return err || !busy ? err : overlap_fail(img, o->graph, i);
 }
 
-int fdry_overlap_launch(struct fdry_image *img, uint32_t i, CUstream stream)
+int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	struct fdry_overlap *o = img->overlap;
 	int err;
 
 	pthread_mutex_lock(&o->lock);
-	err = order_check(img, o, i, stream);
+	err = order_check(img, o, l->graph, l->stream);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[i].exec), stream);
+		err = fdry_random_write(img, l);
+	if (!err)
+		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec), l->stream);
 	if (!err) {
 		o->launched = true;
-		o->graph = i;
-		o->stream = stream;
-		err = fdry_call(img->drv, cuEventRecord, o->ended, stream);
+		o->graph = l->graph;
+		o->stream = l->stream;
+		err = fdry_call(img->drv, cuEventRecord, o->ended, l->stream);
 	}
 	pthread_mutex_unlock(&o->lock);
 	return err;

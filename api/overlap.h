@@ -10,15 +10,15 @@
 #ifndef FDRY_API_OVERLAP_H
 #define FDRY_API_OVERLAP_H
 
-#include "api/image.h"
+#include "api/random.h"
 
 /* Whether FOUNDRY_DEBUG asks for the check; FDRY_E_ENV where it says something else. */
 int fdry_overlap_asked(bool *ret) __must_check;
 
 /* In the primary context, as the launching below. */
 int fdry_overlap_new(struct fdry_image *img) __must_check;
-/* Launch graph @i; FDRY_E_STATE names both graphs where it may overlap, and nothing is launched. Any thread. */
-int fdry_overlap_launch(struct fdry_image *img, uint32_t i, CUstream stream) __must_check;
+/* Launch @l, with its random state; FDRY_E_STATE names both graphs where it may overlap, and nothing is launched. Any thread. */
+int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l) __must_check;
 /* Nothing is in flight. NULL is fine. */
 void fdry_overlap_free(struct fdry_image *img);
 

@@ -51,18 +51,10 @@ static int still_check(const struct fdry_seal *s)
 	return err ? err : fdry_seal_hosts_still(s);
 }
 
-static int random_check(struct fdry_seal *s)
+static int graphs_there(const struct fdry_seal *s)
 {
-	const struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
-	size_t i;
-
 	if (!s->cap->graphs.len)
 		return fdry_fail(FDRY_E_STATE, "there is no graph to seal; add one with fdry_capture_graph()");
-	for (i = 0; i < fdry_array_count(s->cap->graphs, struct fdry_capture_graph); i++)
-		if (g[i].random)
-			return fdry_fail(FDRY_E_REFUSED, "graph %llu '%s' draws random numbers, whose generator "
-					 "an image cannot hold; draw them outside of the graph",
-					 (unsigned long long)g[i].key, g[i].name);
 	return 0;
 }
 
@@ -83,6 +75,8 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 	int err;
 
 	err = fdry_graph_view_open(bytes, &view);
+	if (!err)
+		err = fdry_seal_draws(s, g, &view);
 	if (!err)
 		err = fdry_put_object(s->put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0, &mf.oid);
 	if (!err)
@@ -360,6 +354,8 @@ static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 
 	err = fdry_layout_make(s->cap, s->reader, &s->layout);
 	if (!err)
+		err = fdry_seal_generators(s);
+	if (!err)
 		err = fdry_seal_hosts(s);
 	layout = fdry_lap_ms(&mark);
 	if (!err)
@@ -432,7 +428,7 @@ static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const 
 	s->cap->hook->live(&s->live);
 	err = live_check(&s->live);
 	if (!err)
-		err = random_check(s);
+		err = graphs_there(s);
 	if (!err)
 		err = fdry_call(drv, cuCtxPushCurrent_v2, s->cap->ctx);
 	if (err)

@@ -41,6 +41,11 @@ void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED says where the pointer is and what it points to. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len) __must_check;
 
+/* seal_random.c: once the layout is known, set the cells of generators to zero, and generators into the manifest. */
+int fdry_seal_generators(struct fdry_seal *s) __must_check;
+/* What graph @g, the next of the manifest, draws, into the manifest. FDRY_E_REFUSED where it cannot be what the graph reads. */
+int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, const struct fdry_graph_view *view) __must_check;
+
 /* seal_content.c: store the content of the layout, in chunks; into segments, chunks and the report. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;
 

@@ -134,3 +134,37 @@ SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 	for (i = 0; i <= spins; i++)
 		*x = *x * 6364136223846793005u + salt;
 }
+
+/* A number from a counter, made as splitmix64 makes one; hosts compute the same. */
+static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
+{
+	uint64_t z = seed + (offset * 1000003 + i + 1) * 0x9E3779B97F4A7C15u;
+
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+	return z ^ z >> 31;
+}
+
+/* What a framework hands to a kernel that draws: where seed and offset lie, and what the graph has drawn before. */
+struct draw_state {
+	const uint64_t *seed, *offset;
+	uint32_t within;
+	char captured;
+};
+
+SIM_KERNEL(draw, (uint64_t *, out), (struct draw_state, state), (int, n))
+{
+	int i = (int)SIM_X;
+
+	if (i < n)
+		out[i] = drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
+}
+
+/* The sum of what was drawn does not depend on the order of launches, and tells when one was drawn twice. */
+SIM_KERNEL(tally, (uint64_t *, sum), (struct draw_state, state), (int, n))
+{
+	int i = (int)SIM_X;
+
+	if (i < n)
+		sum[i] += drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
+}

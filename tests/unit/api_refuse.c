@@ -376,7 +376,7 @@ static const struct refusal {
 	void (*prepare)(struct work *w);
 } refusals[] = {
 	{ "there is no graph to seal", FDRY_E_STATE, no_graph },
-	{ "graph 5 'add' draws random numbers", FDRY_E_REFUSED, random_graph },
+	{ "graph 5 'add': it draws random numbers", FDRY_E_REFUSED, random_graph },
 	{ "1 texture and 0 surface objects are alive", FDRY_E_REFUSED, texture_alive },
 	{ "0 texture and 1 surface objects are alive", FDRY_E_REFUSED, surface_alive },
 	{ "1 stream(s) are capturing", FDRY_E_STATE, capturing_now },

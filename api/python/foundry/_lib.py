@@ -46,6 +46,18 @@ class LoadOpts(Structure):
                 ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
                 ("progress", PROGRESS_FN), ("progress_arg", c_void_p), ("externals", POINTER(External)),
                 ("nexternals", c_size_t)]
+class RandomState(Structure):
+    _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
+
+
+class Draw(Structure):
+    _fields_ = [("generator", c_char_p), ("seed", c_uint64), ("offset", c_uint64), ("increment", c_uint64)]
+
+
+class Cell(Structure):
+    _fields_ = [("addr", c_uint64), ("value", c_uint64)]
+
+
 
 
 class SealReport(Structure):
@@ -114,6 +126,8 @@ CHECKED = {
     "fdry_capture_graph": [CAPTURE, c_uint64, c_char_p, GRAPH],
     "fdry_capture_random": [CAPTURE, c_uint64],
     "fdry_capture_hold": [CAPTURE, c_int],
+    "fdry_capture_generator": [CAPTURE, c_uint64, POINTER(Draw)],
+    "fdry_capture_cells": [CAPTURE, c_uint64, POINTER(Cell), c_size_t, POINTER(c_size_t)],
     "fdry_capture_room": [CAPTURE, c_char_p, c_uint64],
     "fdry_capture_seal": [CAPTURE, STORE, c_char_p, POINTER(c_char), POINTER(SealReport)],
     "fdry_image_load": [STORE, c_char_p, POINTER(LoadOpts), POINTER(IMAGE)],
@@ -131,6 +145,13 @@ CHECKED = {
     "fdry_image_build_stop": [IMAGE],
     "fdry_image_wait": [IMAGE],
     "fdry_image_launch": [IMAGE, c_uint64, STREAM],
+    "fdry_image_launch_random": [IMAGE, c_uint64, STREAM, POINTER(RandomState), c_size_t],
+    "fdry_image_generator": [IMAGE, c_size_t, POINTER(c_char_p)],
+    "fdry_image_draw": [IMAGE, c_uint64, c_size_t, POINTER(Draw)],
+    "fdry_image_seed": [IMAGE, c_char_p, c_uint64],
+    "fdry_image_random_get": [IMAGE, c_char_p, POINTER(RandomState)],
+    "fdry_image_random_set": [IMAGE, c_char_p, POINTER(RandomState)],
+    "fdry_image_random_advance": [IMAGE, c_char_p, c_uint64],
     "fdry_image_refresh": [IMAGE],
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
@@ -157,6 +178,7 @@ OTHERS = {
     "fdry_image_id": (None, [IMAGE, POINTER(c_char)]),
     "fdry_image_graph_count": (c_size_t, [IMAGE]),
     "fdry_image_tensor_count": (c_size_t, [IMAGE]),
+    "fdry_image_generator_count": (c_size_t, [IMAGE]),
 }
 
 SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
