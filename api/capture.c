@@ -218,6 +218,20 @@ int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset)
 	return err;
 }
 
+int fdry_capture_preallocate(struct fdry_capture *cap, uint64_t size)
+{
+	int err = fdry_capture_check(cap);
+
+	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_preallocate(size));
+}
+
+int fdry_capture_free_preallocated(struct fdry_capture *cap)
+{
+	int err = fdry_capture_check(cap);
+
+	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_free_preallocated());
+}
+
 static bool is_mapped(const struct fdry_alloc *a)
 {
 	return a->kind == FDRY_KIND_MAP || a->kind == FDRY_KIND_SHARED;

@@ -34,6 +34,7 @@
 #include "foundry/random.h"
 #include "foundry/store.h"
 #include "foundry/types.h"
+#include "foundry/region.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -213,6 +214,10 @@ int fdry_capture_resume(struct fdry_capture *cap);
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
 /* Put the cursor somewhere else, as the process that made an image did. */
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
+/* Map the next @size bytes at the cursor ahead: allocating there calls no driver. FDRY_E_RANGE, FDRY_E_NODEVMEM. */
+int fdry_capture_preallocate(struct fdry_capture *cap, uint64_t size);
+/* Give back what of it no allocation uses; FDRY_E_STATE where nothing was mapped ahead. */
+int fdry_capture_free_preallocated(struct fdry_capture *cap);
 
 /* Name a tensor; it must lie inside live memory of the region, or with FDRY_TENSOR_HOST inside one
  * pinned allocation or readable pageable memory. FDRY_E_EXISTS where the name is taken,
@@ -358,6 +363,12 @@ struct fdry_external {
 	uint64_t bytes; /* a multiple of its rows' size */
 };
 
+/* A range of device memory. */
+struct fdry_memory {
+	fdry_devptr addr;
+	uint64_t bytes;
+};
+
 /**
  * struct fdry_load_opts - How to load.
  * @sz: sizeof(struct fdry_load_opts)
@@ -373,6 +384,15 @@ struct fdry_external {
  * @progress: NULL, or what is told of the load's progress, with @progress_arg
  * @externals: sizes of @nexternals external tensors that have room (fdry_capture_room());
  *        others have the size that they were captured with
+ * @into: NULL, or a capture of this process, in whose region the image is to lie: see below
+ * @keep: with @into, @nkeep ranges of device memory that keep the bytes they have; NULL:
+ *        every allocation that the process has made in the region
+ *
+ * With @into, the process has made the first allocations of those that were alive when the image was
+ * sealed, or all of them, in the same order and in a region of the same base. The image
+ * is placed among them: the allocations that are missing are made for it, at the same
+ * addresses, and freed with it; content is written wherever the process does not keep its
+ * own. FDRY_E_LAYOUT names the first allocation that differs.
  */
 struct fdry_load_opts {
 	size_t sz;
@@ -389,6 +409,9 @@ struct fdry_load_opts {
 	void *progress_arg;
 	const struct fdry_external *externals;
 	size_t nexternals;
+	struct fdry_capture *into;
+	const struct fdry_memory *keep;
+	size_t nkeep;
 };
 
 /**
@@ -493,7 +516,7 @@ int fdry_image_build_stop(struct fdry_image *img);
  */
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
 /* Put every byte of content back as it was sealed, ordered on @stream and complete on
- * return; scratch and external tensors are left alone. Launches on other streams must have
+ * return; scratch, external tensors and what the process keeps (fdry_load_opts.keep) are left alone. Launches on other streams must have
  * ended. Where it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
@@ -517,7 +540,8 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  * @driver_ms: open the driver, retain the context
  * @manifest_ms: find, verify and check the manifest, compare identity
  * @memory_ms: reserve, map, zero
- * @content_ms: content to the device, with verification where it was due
+ * @content_ms: content to the device, with verification where it was due, from when memory and
+ *        kernels are there; it is read and verified ahead as far as it goes
  * @kernels_ms: kernel objects to CUkernels; waits for objects included
  * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of the building
  * @build_ms: of the graphs built so far: driver graph, instantiation, upload
@@ -536,7 +560,7 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  *        pieces, and what others in the process took at the same time counts
  *
  * Phases run side by side, so that their times add up to more than @total_ms: objects are
- * read from the manifest on, beside everything else; memory and content are beside kernels.
+ * read from the manifest on, beside everything else; memory is beside kernels.
  */
 struct fdry_load_report {
 	size_t sz;

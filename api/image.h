@@ -19,6 +19,7 @@
 #include "api/foundry.h"
 #include "api/identity.h"
 #include "api/manifest.h"
+#include "api/standin.h"
 #include "arch/driver.h"
 #include "arch/threads.h"
 #include "graph/graph.h"
@@ -48,6 +49,9 @@ struct fdry_image {
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
+	const struct fdry_hook *into; /* NULL, or whose region it was placed into: there is no @region then, */
+	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
+	struct fdry_buf kept;      /* struct fdry_memory, ascending: what the process keeps its own bytes in */
 	struct fdry_buf rooms;     /* of struct fdry_room: sizes of tensors that have room */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
@@ -99,14 +103,27 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __mus
 void fdry_image_tell(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
 void fdry_image_tell_built(struct fdry_image *img);
 
-/* content.c */
-struct fdry_content {
-	bool zero;               /* zero what no chunk covers */
-	unsigned int threads;    /* that read and hash, at most; 0: as many as pay */
-	struct fdry_gate *gate;  /* NULL, or what the first copy waits for */
-	uint64_t bytes, hashed;  /* what was copied, and of it what was hashed; written */
+/* --- content.c: what lies in the store, to the device; the image's context is current --- */
+
+struct fdry_content;
+
+struct fdry_content_sum {
+	uint64_t bytes, hashed; /* copied, and of that hashed */
 };
-/* Copy every chunk to its address, verified: read and hashed by several threads, copied by this one. */
-int fdry_image_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content *c) __must_check;
+
+/**
+ * fdry_content_begin() - Find, verify and read content, as far as that goes without device memory.
+ * @get: the caller's session, which outlives the content
+ * @threads: that do it and copy, at most; 0: as many as pay
+ *
+ * Needs an end, whatever comes of it.
+ */
+int fdry_content_begin(struct fdry_image *img, struct fdry_get *get, unsigned int threads, struct fdry_content **ret) __must_check;
+/* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived. Adds to @sum. */
+int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
+/* Also where nothing was copied. The sentence of the last failure stays. NULL is fine. */
+void fdry_content_end(struct fdry_content *c);
+/* Zero all memory with content, on the stream that content is then copied on. */
+int fdry_content_zero(struct fdry_image *img) __must_check;
 
 #endif

@@ -81,7 +81,7 @@ static int chunk_write(struct fdry_image *img, struct fdry_get *get, const struc
 	return 0;
 }
 
-int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content *c)
+int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content_sum *sum)
 {
 	uint32_t i;
 	int err = 0;
@@ -90,8 +90,8 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struc
 		bool hashed = false;
 
 		err = chunk_write(img, get, &img->m.host_chunks[i], &hashed);
-		c->bytes += img->m.host_chunks[i].size;
-		c->hashed += hashed ? img->m.host_chunks[i].size : 0;
+		sum->bytes += img->m.host_chunks[i].size;
+		sum->hashed += hashed ? img->m.host_chunks[i].size : 0;
 	}
 	return err;
 }

@@ -132,22 +132,36 @@ int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stre
 	return err ? err : launch(img, key, &l);
 }
 
+static int content_restore(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_content_sum sum = { 0 };
+	struct fdry_content *c;
+	int err = fdry_content_begin(img, get, 0, &c);
+
+	if (err)
+		return err;
+	atomic_store(&img->torn, true);
+	err = fdry_content_zero(img);
+	if (!err)
+		err = fdry_content_copy(c, &sum);
+	if (!err)
+		err = fdry_image_hosts_content(img, get, &sum);
+	if (!err)
+		atomic_store(&img->torn, false);
+	fdry_content_end(c);
+	return err;
+}
+
 /* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time
  * meanwhile. */
-static int content_restore(struct fdry_image *img)
+static int restore_in_session(struct fdry_image *img)
 {
-	struct fdry_content c = { .zero = true };
 	struct fdry_get *get;
 	int err = fdry_get_begin(img->store, &get);
 
 	if (err)
 		return err;
-	atomic_store(&img->torn, true);
-	err = fdry_image_content(img, get, &c);
-	if (!err)
-		err = fdry_image_hosts_content(img, get, &c);
-	if (!err)
-		atomic_store(&img->torn, false);
+	err = content_restore(img, get);
 	fdry_get_end(get);
 	return err;
 }
@@ -159,7 +173,7 @@ static int restore_in_context(struct fdry_image *img)
 
 	if (err)
 		return err;
-	err = content_restore(img);
+	err = restore_in_session(img);
 	fdry_image_leave(img, &mode);
 	return err;
 }

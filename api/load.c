@@ -21,6 +21,7 @@
 #include "api/exec.h"
 #include "api/identity.h"
 #include "api/image_host.h"
+#include "api/into.h"
 #include "api/objects.h"
 #include "api/opts.h"
 #include "api/overlap.h"
@@ -77,6 +78,8 @@ static int memory_plan(struct fdry_image *img, const struct fdry_load_opts *o, s
 {
 	int err = fdry_plan_make(&img->m, o, plan);
 
+	if (!err && o->into)
+		return fdry_into_place(img, o);
 	if (!err && plan->size)
 		err = fdry_plan_check(plan, img->drv);
 	return !err && plan->size ? memory_reserve(img, plan) : err;
@@ -87,10 +90,19 @@ static int memory_map(struct fdry_image *img, const struct fdry_plan *plan)
 	size_t i;
 	int err = 0;
 
+	if (!img->region)
+		return 0;
 	for (i = 0; i < fdry_plan_count(plan) && !err; i++)
 		err = fdry_region_back(img->region, fdry_plan_range(plan, i)->addr, fdry_plan_range(plan, i)->size);
 	img->report.mapped_bytes = plan->mapped;
 	return err;
+}
+
+static int poison_fill(void *arg, uint64_t addr, uint64_t size)
+{
+	struct fdry_image *img = arg;
+
+	return fdry_call(img->drv, cuMemsetD8Async, addr, POISON, size, img->stream);
 }
 
 static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
@@ -101,8 +113,7 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 
 	for (i = 0; i < img->m.n_segments && !err; i++)
 		if (s[i].role != FDRY_ROLE_CONTENT)
-			err = fdry_call(img->drv, cuMemsetD8Async, s[i].addr, POISON,
-					fdry_plan_segment(plan, &s[i]), img->stream);
+			err = fdry_into_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]), poison_fill, img);
 	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
@@ -126,38 +137,30 @@ struct load {
 	struct fdry_image *img;
 	const struct fdry_load_opts *opts;
 	struct fdry_get *get; /* of the thread that loads */
+	struct fdry_get *session; /* for content, of one thread after the other; or NULL */
+	struct fdry_content *content; /* NULL: not begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
 	double mark;          /* when the phase that is under way began */
 	bool overlap;         /* launches are to be checked */
-	struct fdry_gate kernels; /* open when they are loaded, or failed to be */
 };
 
 static int content_copy(struct load *l)
 {
-	struct fdry_content c = { .threads = l->opts->threads, .gate = &l->kernels };
-	struct fdry_get *get;
-	int err = fdry_get_begin(l->img->store, &get);
-
-	if (err)
-		return err;
-	err = fdry_image_content(l->img, get, &c);
-	if (!err)
-		err = fdry_image_hosts_content(l->img, get, &c);
-	fdry_get_end(get);
-	l->img->report.content_bytes = c.bytes;
-	l->img->report.verified_bytes = c.hashed;
-	return err;
-}
-
-static int content_load(struct load *l)
-{
+	struct fdry_load_report *r = &l->img->report;
+	struct fdry_content_sum sum = { 0 };
 	double mark = fdry_now_ms();
 	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
 
+	if (!err && l->img->into)
+		err = fdry_content_zero(l->img);
 	if (!err)
-		err = content_copy(l);
-	l->img->report.content_ms = fdry_lap_ms(&mark);
+		err = fdry_content_copy(l->content, &sum);
+	if (!err)
+		err = fdry_image_hosts_content(l->img, l->session, &sum);
+	r->content_bytes = sum.bytes;
+	r->verified_bytes = sum.hashed;
+	r->content_ms = fdry_lap_ms(&mark);
 	return err;
 }
 
@@ -197,12 +200,25 @@ static int in_context(struct load *l, int (*phase)(struct load *l))
 	return err;
 }
 
-/* Memory and what goes into it, by a thread of their own. */
+static int content_begin(struct load *l)
+{
+	int err = fdry_get_begin(l->img->store, &l->session);
+
+	return err ? err : fdry_content_begin(l->img, l->session, l->opts->threads, &l->content);
+}
+
+static void content_end(struct load *l)
+{
+	fdry_content_end(l->content);
+	fdry_get_end(l->session);
+}
+
+/* By a thread of its own: memory, and meanwhile content is read. */
 static int memory_load(void *arg)
 {
-	int err = in_context(arg, memory_make);
+	int err = in_context(arg, content_begin);
 
-	return err ? err : in_context(arg, content_load);
+	return err ? err : in_context(arg, memory_make);
 }
 
 static int kernels_load(struct load *l)
@@ -219,9 +235,8 @@ static int kernels_load(struct load *l)
 }
 
 /*
- * Kernels need no memory and memory no kernels, but the driver lets a kernel wait while a copy
- * is in flight: copies wait for the kernels instead, when all else is ready for them. Of two
- * failures that of memory is told, in every run.
+ * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies that
+ * are in flight, and copies for kernels: content is made ready beside both and copied after them.
  */
 static int phases_in_context(struct load *l)
 {
@@ -237,13 +252,15 @@ static int phases_in_context(struct load *l)
 		err = fdry_overlap_new(img);
 	if (err)
 		return err;
-	fdry_gate_init(&l->kernels);
 	fdry_task_start(&memory, "fdry-memory", memory_load, l);
 	fdry_outcome_keep(&kernels, kernels_load(l));
-	fdry_gate_open(&l->kernels);
 	err = fdry_task_finish(&memory);
-	fdry_gate_destroy(&l->kernels);
-	return err ? err : fdry_outcome_tell(&kernels);
+	if (!err)
+		err = fdry_outcome_tell(&kernels);
+	if (!err)
+		err = content_copy(l);
+	content_end(l);
+	return err;
 }
 
 /* Graphs must not use what the caller leaves out of a room. */
@@ -375,7 +392,7 @@ static int opts_check(const struct fdry_load_opts *o)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given an order of %zu graphs at NULL", o->norder);
 	if (o->reserved)
 		return fdry_fail(FDRY_E_OPTS, "the reserved field of struct fdry_load_opts is %u; set it to 0", o->reserved);
-	return 0;
+	return fdry_into_check(o);
 }
 
 static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
@@ -463,6 +480,7 @@ static void device_release(struct fdry_image *img)
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);
 	fdry_region_park(img->region);
+	fdry_into_free(img);
 	fdry_image_hosts_free(img);
 	fdry_image_leave(img, &mode);
 	fdry_context_end(img);

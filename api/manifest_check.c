@@ -356,6 +356,19 @@ static int rooms_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+/* They may lie in any order, so that whoever allocates them finds out whether two overlap. */
+static int allocs_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_alloc *a = m->allocs;
+	uint32_t i;
+
+	for (i = 0; i < m->n_allocs; i++)
+		if (!a[i].size || a[i].addr < m->header->base || a[i].addr > m->header->end ||
+		    a[i].size > m->header->end - a[i].addr)
+			return bad("allocation %u leaves the region", i);
+	return 0;
+}
+
 static int generators_check(const struct fdry_manifest *m)
 {
 	const struct fdry_mf_generator *g = m->generators;
@@ -417,7 +430,7 @@ int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
-		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check,
+		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check, allocs_check,
 		generators_check, draws_check,
 	};
 	struct fdry_manifest m = { 0 };

@@ -142,6 +142,11 @@ struct fdry_mf_room {
 	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
 };
 
+/* An allocation that was alive, in the order in which they were made; anywhere in [base, end), none across another. */
+struct fdry_mf_alloc {
+	uint64_t addr;
+	uint64_t size;     /* bytes, as asked for, at least 1 */
+};
 
 /* A random number generator, whose state is a seed and an offset; by ascending name. */
 struct fdry_mf_generator {
@@ -184,6 +189,7 @@ struct fdry_mf_limit {
 	X(12, HOSTS, hosts, struct fdry_mf_host) \
 	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk) \
 	X(14, ROOMS, rooms, struct fdry_mf_room) \
+	X(15, ALLOCS, allocs, struct fdry_mf_alloc) \
 	X(16, GENERATORS, generators, struct fdry_mf_generator) \
 	X(17, DRAWS, draws, struct fdry_mf_draw)
 
@@ -214,6 +220,7 @@ FDRY_MF_FROZEN_AT(fdry_mf_graph, oid, 16);
 FDRY_MF_FROZEN(fdry_mf_tensor, 160);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, addr, 24);
 FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
+FDRY_MF_FROZEN(fdry_mf_alloc, 16);
 FDRY_MF_FROZEN(fdry_mf_limit, 16);
 FDRY_MF_FROZEN(fdry_mf_generator, 8);
 FDRY_MF_FROZEN(fdry_mf_draw, 32);

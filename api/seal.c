@@ -292,6 +292,33 @@ static int facts_seal(struct fdry_seal *s)
 	return err;
 }
 
+static int alloc_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+
+	return (x > y) - (x < y);
+}
+
+/* For processes that make the same allocations before they load: see fdry_load_opts.into. */
+static int allocs_seal(struct fdry_seal *s)
+{
+	size_t i, n = s->layout.n_ledger;
+	struct fdry_alloc *made = malloc((n ? n : 1) * sizeof(*made));
+	int err = 0;
+
+	if (!made)
+		return fdry_nomem();
+	if (n)
+		memcpy(made, s->layout.ledger, n * sizeof(*made));
+	qsort(made, n, sizeof(*made), alloc_cmp);
+	for (i = 0; i < n && !err; i++)
+		if (made[i].kind != FDRY_KIND_SHARED)
+			err = fdry_buf_put(&s->w.allocs, &(struct fdry_mf_alloc){ made[i].addr, made[i].size },
+					   sizeof(struct fdry_mf_alloc));
+	free(made);
+	return err;
+}
+
 static int limits_seal(struct fdry_seal *s)
 {
 	struct fdry_mf_limit mf = { .limit = CU_LIMIT_STACK_SIZE };
@@ -344,6 +371,8 @@ static int commit_phase(struct fdry_seal *s, const char *ref, struct fdry_oid *r
 		err = facts_seal(s);
 	if (!err)
 		err = limits_seal(s);
+	if (!err)
+		err = allocs_seal(s);
 	return err ? err : commit(s, ref, ret);
 }
 

@@ -1,239 +1,250 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * upload.c - windows of registered host memory; see upload.h.
+ * upload.c - blocks of pinned memory; see upload.h.
  *
- * Pieces that follow each other in host memory collect in a window of whole pages. A full
- * window is registered and its pieces are copied while the next window is registered:
- * registering costs about as much as copying, so the two overlap. Two windows are in
- * flight. A window that the driver does not register goes through pinned memory.
+ * Blocks lie in huge pages of our own, which are registered with the driver one by one:
+ * pinned memory of the driver's takes it ten times as long to make, and longer than all
+ * of the copying. A block that the driver does not register is copied from all the same;
+ * the driver then takes the bytes through memory of its own, while the thread waits.
  *
- * Pieces below SMALL may share a page with another piece, which cannot be registered
- * twice: they always go through pinned memory.
+ * Free blocks wait in the order in which they were given to the driver, so the one in
+ * front is the one that the device has first.
  */
 #include "api/upload.h"
+#include "arch/stream.h"
 
+#include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
-#define WINDOW_MAX ((size_t)64 << 20)
-#define GAP_MAX ((size_t)1 << 20) /* between pieces of one window */
-#define SMALL ((size_t)64 << 10)
-#define PINNED ((size_t)1 << 20) /* one of two buffers; pinning costs a third of a millisecond a megabyte */
+#define HUGE_PAGE ((size_t)2 << 20)
 
-struct piece {
-	CUdeviceptr addr;
-	struct fdry_span bytes;
-};
+/* More threads than this, each with a block, are slower: they wait for memory, for the device, and for each other. */
+#define HELD_MAX 8
 
-struct window {
-	uintptr_t from, to; /* whole pages; both 0: free */
+struct block {
+	struct block *next; /* that is free */
+	uint8_t *bytes;
+	CUevent copied;
+	bool made; /* it was used before */
 	bool registered;
-	CUevent copied;
-};
-
-struct pinned {
-	uint8_t *buf;
-	size_t used;
-	CUevent copied;
 };
 
 struct fdry_upload {
 	const struct fdry_driver *drv;
 	CUstream stream;
-	struct fdry_gate *gate; /* NULL once it is open */
-	bool can_register;
-	uintptr_t page;
-	struct fdry_buf pieces; /* of the window that collects */
-	uintptr_t from, to;     /* its pages */
-	struct window windows[2];
-	struct pinned pinned[2];
-	int window, buffer; /* which comes next, of two */
+	uint8_t *map; /* what blocks lie in, with room to align them */
+	size_t map_len;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t freed, opened;
+	bool open, abandoned;
+	struct block *first, **last; /* the free ones */
+	unsigned int held;
+	unsigned int nblocks;
+	struct block blocks[];
 };
 
-static int event_make(struct fdry_upload *u, CUevent *ret)
+/* --- free blocks --- */
+
+static void block_give(struct fdry_upload *u, struct block *b)
 {
-	return fdry_call(u->drv, cuEventCreate, ret, CU_EVENT_DISABLE_TIMING);
+	pthread_mutex_lock(&u->lock);
+	b->next = NULL;
+	*u->last = b;
+	u->last = &b->next;
+	u->held--;
+	pthread_cond_signal(&u->freed);
+	pthread_mutex_unlock(&u->lock);
 }
 
-int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_gate *gate,
-		    struct fdry_upload **ret)
+static struct block *block_take(struct fdry_upload *u)
 {
-	struct fdry_upload *u = calloc(1, sizeof(*u));
-	int i, can = 0, err = 0;
+	struct block *b;
+
+	pthread_mutex_lock(&u->lock);
+	while (!u->first || u->held == HELD_MAX)
+		pthread_cond_wait(&u->freed, &u->lock);
+	u->held++;
+	b = u->first;
+	u->first = b->next;
+	if (!u->first)
+		u->last = &u->first;
+	pthread_mutex_unlock(&u->lock);
+	return b;
+}
+
+/* --- making them --- */
+
+/* Whole huge pages, where the system has some to give. A child of a fork has no use for them. */
+static int map_make(struct fdry_upload *u)
+{
+	uintptr_t at;
+	unsigned int i;
+
+	u->map_len = u->nblocks * FDRY_UPLOAD_BLOCK + HUGE_PAGE;
+	u->map = mmap(NULL, u->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (u->map == MAP_FAILED) {
+		u->map = NULL;
+		return fdry_nomem();
+	}
+	(void)madvise(u->map, u->map_len, MADV_HUGEPAGE);
+	(void)madvise(u->map, u->map_len, MADV_DONTFORK);
+	at = ((uintptr_t)u->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	for (i = 0; i < u->nblocks; i++)
+		u->blocks[i].bytes = (uint8_t *)at + i * FDRY_UPLOAD_BLOCK;
+	return 0;
+}
+
+int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks, struct fdry_upload **ret)
+{
+	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
+	unsigned int i;
+	int err;
 
 	if (!u)
 		return fdry_nomem();
 	u->drv = drv;
 	u->stream = stream;
-	u->gate = gate;
-	u->page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	if (!fdry_call_raw(drv, cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, dev))
-		u->can_register = can != 0;
-	for (i = 0; i < 2 && !err; i++) {
-		err = event_make(u, &u->windows[i].copied);
+	u->nblocks = blocks;
+	u->held = blocks; /* until each is given */
+	u->last = &u->first;
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->freed, NULL);
+	pthread_cond_init(&u->opened, NULL);
+	err = map_make(u);
+	for (i = 0; i < blocks && !err; i++) {
+		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
 		if (!err)
-			err = event_make(u, &u->pinned[i].copied);
+			block_give(u, &u->blocks[i]);
 	}
-	if (err) {
+	if (err)
 		fdry_upload_free(u);
-		return err;
-	}
-	*ret = u;
+	else
+		*ret = u;
+	return err;
+}
+
+/* Nothing is on its way from it any more. The first time its pages are made, by the thread that will fill them. */
+static int block_ready(struct fdry_upload *u, struct block *b)
+{
+	size_t at;
+
+	if (b->made)
+		return fdry_event_wait(u->drv, b->copied);
+	b->made = true;
+	for (at = 0; at < FDRY_UPLOAD_BLOCK; at += HUGE_PAGE)
+		((volatile uint8_t *)b->bytes)[at] = 0;
+	b->registered = !fdry_call_raw(u->drv, cuMemHostRegister_v2, b->bytes, FDRY_UPLOAD_BLOCK, 0);
 	return 0;
 }
 
-/* Every copy of the upload comes through here. */
-static int copy_start(struct fdry_upload *u, CUdeviceptr addr, const void *bytes, size_t len)
+/* --- copying --- */
+
+void fdry_upload_open(struct fdry_upload *u)
 {
-	if (u->gate)
-		fdry_gate_wait(u->gate);
-	u->gate = NULL;
-	return fdry_call(u->drv, cuMemcpyHtoDAsync_v2, addr, bytes, len, u->stream);
+	pthread_mutex_lock(&u->lock);
+	u->open = true;
+	pthread_cond_broadcast(&u->opened);
+	pthread_mutex_unlock(&u->lock);
 }
 
-/* --- through pinned memory --- */
-
-static int pinned_ready(struct fdry_upload *u, struct pinned *p)
+void fdry_upload_abandon(struct fdry_upload *u)
 {
-	if (p->buf)
-		return fdry_call(u->drv, cuEventSynchronize, p->copied);
-	return fdry_call(u->drv, cuMemAllocHost_v2, (void **)&p->buf, PINNED);
+	pthread_mutex_lock(&u->lock);
+	u->abandoned = true;
+	pthread_cond_broadcast(&u->opened);
+	pthread_mutex_unlock(&u->lock);
 }
 
-static int pinned_copy(struct fdry_upload *u, CUdeviceptr addr, const uint8_t *bytes, size_t len)
+static int open_wait(struct fdry_upload *u)
 {
-	struct pinned *p = &u->pinned[u->buffer];
-	int err = 0;
+	bool abandoned;
 
-	if (!p->used)
-		err = pinned_ready(u, p);
-	if (err)
-		return err;
-	memcpy(p->buf + p->used, bytes, len);
-	err = copy_start(u, addr, p->buf + p->used, len);
-	if (!err)
-		err = fdry_call(u->drv, cuEventRecord, p->copied, u->stream);
-	p->used += len;
-	if (p->used == PINNED) {
-		u->buffer = !u->buffer;
-		u->pinned[u->buffer].used = 0;
+	pthread_mutex_lock(&u->lock);
+	while (!u->open && !u->abandoned)
+		pthread_cond_wait(&u->opened, &u->lock);
+	abandoned = u->abandoned;
+	pthread_mutex_unlock(&u->lock);
+	return abandoned ? fdry_fail(FDRY_E_STATE, "there is nothing to copy to any more") : 0;
+}
+
+/* How many of them follow each other on the device, and so are one copy. */
+static size_t run_length(const struct fdry_piece *pieces, size_t n, size_t *len)
+{
+	size_t i;
+
+	*len = pieces[0].bytes.len;
+	for (i = 1; i < n && pieces[i].addr == pieces[0].addr + *len; i++)
+		*len += pieces[i].bytes.len;
+	return i;
+}
+
+static void block_fill(struct block *b, const struct fdry_piece *pieces, size_t n)
+{
+	size_t i, at = 0;
+
+	for (i = 0; i < n; i++) {
+		memcpy(b->bytes + at, pieces[i].bytes.data, pieces[i].bytes.len);
+		at += pieces[i].bytes.len;
 	}
-	return err;
 }
 
-static int pinned_add(struct fdry_upload *u, CUdeviceptr addr, struct fdry_span bytes)
+static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_piece *pieces, size_t n)
 {
-	size_t at, n;
+	size_t i, k, len, at = 0;
 	int err = 0;
 
-	for (at = 0; at < bytes.len && !err; at += n) {
-		n = PINNED - u->pinned[u->buffer].used;
-		if (n > bytes.len - at)
-			n = bytes.len - at;
-		err = pinned_copy(u, addr + at, bytes.data + at, n);
+	for (i = 0; i < n && !err; i += k, at += len) {
+		k = run_length(pieces + i, n - i, &len);
+		fdry_count_copy(TO, len);
+		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len, u->stream);
 	}
-	return err;
+	return err ? err : fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
 }
 
-/* --- windows --- */
-
-static int window_close(struct fdry_upload *u, struct window *w)
+int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n)
 {
-	int err = 0;
+	struct block *b = block_take(u);
+	int err = block_ready(u, b);
 
-	if (!w->registered)
-		return 0;
-	err = fdry_call(u->drv, cuEventSynchronize, w->copied);
+	if (!err) {
+		block_fill(b, pieces, n);
+		err = open_wait(u);
+	}
 	if (!err)
-		err = fdry_call(u->drv, cuMemHostUnregister, (void *)w->from);
-	w->registered = false;
+		err = block_send(u, b, pieces, n);
+	block_give(u, b);
 	return err;
-}
-
-/* Registered memory is copied from where it lies, other memory by way of pinned buffers. */
-static int pieces_copy(struct fdry_upload *u, bool registered)
-{
-	const struct piece *p = (const struct piece *)u->pieces.data;
-	size_t i, n = u->pieces.len / sizeof(*p);
-	int err = 0;
-
-	for (i = 0; i < n && !err; i++)
-		err = registered ? copy_start(u, p[i].addr, p[i].bytes.data, p[i].bytes.len) :
-				   pinned_add(u, p[i].addr, p[i].bytes);
-	return err;
-}
-
-static int window_flush(struct fdry_upload *u)
-{
-	struct window *w = &u->windows[u->window];
-	int err;
-
-	if (!u->pieces.len)
-		return 0;
-	err = window_close(u, w);
-	if (err)
-		return err;
-	w->from = u->from;
-	w->to = u->to;
-	if (u->can_register)
-		w->registered = !fdry_call_raw(u->drv, cuMemHostRegister_v2, (void *)w->from, w->to - w->from,
-					       CU_MEMHOSTREGISTER_READ_ONLY);
-	err = pieces_copy(u, w->registered);
-	if (!err && w->registered)
-		err = fdry_call(u->drv, cuEventRecord, w->copied, u->stream);
-	u->pieces.len = 0;
-	u->window = !u->window;
-	return err;
-}
-
-int fdry_upload_add(struct fdry_upload *u, CUdeviceptr addr, struct fdry_span bytes)
-{
-	struct piece piece = { addr, bytes };
-	uintptr_t from = (uintptr_t)bytes.data & ~(u->page - 1);
-	uintptr_t to = ((uintptr_t)bytes.data + bytes.len + u->page - 1) & ~(u->page - 1);
-	int err = 0;
-
-	if (bytes.len < SMALL || !u->can_register)
-		return pinned_add(u, addr, bytes);
-	if (u->pieces.len && (from < u->to || from - u->to > GAP_MAX || to - u->from > WINDOW_MAX))
-		err = window_flush(u);
-	if (err)
-		return err;
-	if (!u->pieces.len)
-		u->from = from;
-	u->to = to;
-	return fdry_buf_put(&u->pieces, &piece, sizeof(piece));
 }
 
 int fdry_upload_finish(struct fdry_upload *u)
 {
-	int err, i;
+	return fdry_stream_wait(u->drv, u->stream);
+}
 
-	err = window_flush(u);
-	if (!err)
-		err = fdry_call(u->drv, cuStreamSynchronize, u->stream);
-	for (i = 0; i < 2 && !err; i++)
-		err = window_close(u, &u->windows[i]);
-	return err;
+/* False: the driver keeps it. */
+static bool block_free(struct fdry_upload *u, struct block *b)
+{
+	if (b->copied)
+		(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
+	return !b->registered || !fdry_call_raw(u->drv, cuMemHostUnregister, b->bytes);
 }
 
 void fdry_upload_free(struct fdry_upload *u)
 {
-	int i;
+	bool ours = true;
+	unsigned int i;
 
 	if (!u)
 		return;
 	(void)fdry_call_raw(u->drv, cuStreamSynchronize, u->stream);
-	for (i = 0; i < 2; i++) {
-		if (u->windows[i].registered)
-			(void)fdry_call_raw(u->drv, cuMemHostUnregister, (void *)u->windows[i].from);
-		if (u->pinned[i].buf)
-			(void)fdry_call_raw(u->drv, cuMemFreeHost, u->pinned[i].buf);
-		if (u->windows[i].copied)
-			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, u->windows[i].copied);
-		if (u->pinned[i].copied)
-			(void)fdry_call_raw(u->drv, cuEventDestroy_v2, u->pinned[i].copied);
-	}
-	fdry_buf_release(&u->pieces);
+	for (i = 0; i < u->nblocks; i++)
+		ours &= block_free(u, &u->blocks[i]);
+	/* Pages that are still registered must not become somebody else's. */
+	if (u->map && ours)
+		munmap(u->map, u->map_len);
+	pthread_cond_destroy(&u->opened);
+	pthread_cond_destroy(&u->freed);
+	pthread_mutex_destroy(&u->lock);
 	free(u);
 }

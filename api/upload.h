@@ -1,29 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * upload.h - many pieces of host memory to the device, fast.
+ * upload.h - host memory to the device, by as many threads as there are.
  *
- * Large pieces are registered with the driver where they lie, read-only, and copied by
- * DMA straight from there: from the page cache, where they are in a mapped file. What
- * cannot be registered, and small pieces, go through pinned memory. Everything is on one
- * stream. The pieces must stay where they are until fdry_upload_finish().
+ * A thread copies its pieces into a block of pinned memory and gives that to the driver;
+ * the block is taken again when the device has it. So bytes may go away when the call that
+ * was given them returns. Everything is on one stream, in no particular order. Blocks can be
+ * filled before there is memory to copy to: copies begin when the upload is opened.
  *
- * Locking: one thread at a time; the device's context must be current.
+ * Locking: fdry_upload_put() may be called by several threads at a time, each with the
+ * device's context current; the others by one, when no thread is in there.
  */
 #ifndef FDRY_API_UPLOAD_H
 #define FDRY_API_UPLOAD_H
 
-#include "arch/threads.h"
 #include "arch/buf.h"
 #include "arch/driver.h"
 
+#define FDRY_UPLOAD_BLOCK ((size_t)4 << 20)
+
 struct fdry_upload;
 
-/* @gate: NULL, or what the first copy waits for; memory is registered and pinned before. Outlives the upload. */
-int fdry_upload_new(const struct fdry_driver *drv, CUdevice dev, CUstream stream, struct fdry_gate *gate,
-		    struct fdry_upload **ret) __must_check;
-/* Copy @bytes to @addr, some time before fdry_upload_finish() returns. */
-int fdry_upload_add(struct fdry_upload *u, CUdeviceptr addr, struct fdry_span bytes) __must_check;
-/* Wait until everything has arrived, and release what was registered. */
+struct fdry_piece {
+	CUdeviceptr addr; /* where it goes */
+	struct fdry_span bytes;
+};
+
+/**
+ * fdry_upload_new() - Get ready to copy.
+ * @blocks: of FDRY_UPLOAD_BLOCK bytes that may be in use at the same time, at least 1; each is made when it is
+ *          needed. A thread that finds none free waits.
+ *
+ * Errors: FDRY_E_NOMEM, those of the driver.
+ */
+int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks, struct fdry_upload **ret) __must_check;
+/* Copies may begin. Any thread. */
+void fdry_upload_open(struct fdry_upload *u);
+/* There will be no copies: who waits for them, and who comes later, gets FDRY_E_STATE. Any thread. */
+void fdry_upload_abandon(struct fdry_upload *u);
+/* Copy @n pieces, FDRY_UPLOAD_BLOCK bytes together at most, some time before fdry_upload_finish() returns. Waits until
+ * the upload is opened. */
+int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n) __must_check;
+/* Wait until everything has arrived. */
 int fdry_upload_finish(struct fdry_upload *u) __must_check;
 /* Also after a failure; waits for copies that are on their way. NULL is fine. */
 void fdry_upload_free(struct fdry_upload *u);

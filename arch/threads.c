@@ -121,34 +121,3 @@ void fdry_turn_stop(struct fdry_turn *t)
 	pthread_cond_broadcast(&t->changed);
 	pthread_mutex_unlock(&t->lock);
 }
-
-/* --- gates --- */
-
-void fdry_gate_init(struct fdry_gate *g)
-{
-	*g = (struct fdry_gate){ .open = false };
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->changed, NULL);
-}
-
-void fdry_gate_destroy(struct fdry_gate *g)
-{
-	pthread_cond_destroy(&g->changed);
-	pthread_mutex_destroy(&g->lock);
-}
-
-void fdry_gate_open(struct fdry_gate *g)
-{
-	pthread_mutex_lock(&g->lock);
-	g->open = true;
-	pthread_cond_broadcast(&g->changed);
-	pthread_mutex_unlock(&g->lock);
-}
-
-void fdry_gate_wait(struct fdry_gate *g)
-{
-	pthread_mutex_lock(&g->lock);
-	while (!g->open)
-		pthread_cond_wait(&g->changed, &g->lock);
-	pthread_mutex_unlock(&g->lock);
-}

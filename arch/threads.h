@@ -66,16 +66,4 @@ bool fdry_turn_take_patiently(struct fdry_turn *t) __must_check;
 void fdry_turn_leave(struct fdry_turn *t);
 void fdry_turn_stop(struct fdry_turn *t);
 
-/* A gate that opens once. */
-struct fdry_gate {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool open;
-};
-
-void fdry_gate_init(struct fdry_gate *g);
-void fdry_gate_destroy(struct fdry_gate *g);
-void fdry_gate_open(struct fdry_gate *g);
-void fdry_gate_wait(struct fdry_gate *g);
-
 #endif

@@ -86,6 +86,9 @@ struct fdry_hook {
 	int (*region_free_preallocated)(void);
 	int (*region_offset)(uint64_t *ret);
 	int (*region_set_offset)(uint64_t offset);
+	/* Allocate @size bytes at @addr of the region and nowhere else (fdry_region_claim()); and free one. */
+	int (*region_claim)(CUdeviceptr addr, uint64_t size);
+	int (*region_free)(CUdeviceptr addr);
 	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE where there is no region. */
 	int (*region_ledger)(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
 

@@ -143,6 +143,8 @@ int fdry_hook_region_preallocate(uint64_t size);
 int fdry_hook_region_free_preallocated(void);
 int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
+int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
+int fdry_hook_region_free(CUdeviceptr addr);
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
 
 /* pool.c: which pools the region stands in for, and what they hold */

@@ -422,6 +422,20 @@ int fdry_hook_region_set_offset(uint64_t offset)
 	return err ? err : current_put(fdry_region_set_offset(current->region, offset));
 }
 
+int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
+{
+	int err = current_get();
+
+	return err ? err : current_put(fdry_region_claim(current->region, addr, size));
+}
+
+int fdry_hook_region_free(CUdeviceptr addr)
+{
+	int err = fdry_find_forked() ? no_region() : fdry_steer_free(addr);
+
+	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
+}
+
 int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count)
 {
 	int err = current_get();

@@ -136,34 +136,86 @@ static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_
 	return f;
 }
 
-int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
+/* Map and note @a at @p, which is at or behind the cursor, or was taken from the holes. */
+static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
-	struct fdry_place p;
-	struct fdry_fill fill;
-	int ret = find_place(r, a, &p);
+	struct fdry_fill fill = fill_for(r, p, a->capturing);
+	int ret;
 
-	if (ret)
-		return ret;
-	a->addr = p.addr;
-	a->room = p.room;
-	fill = fill_for(r, &p, a->capturing);
+	a->addr = p->addr;
+	a->room = p->room;
 	ret = fdry_region_note(r, &r->ledger, a);
 	if (ret)
 		goto out_hole;
-	ret = fdry_backing_take(&r->backing, p.addr, p.room, &fill);
+	ret = fdry_backing_take(&r->backing, p->addr, p->room, &fill);
 	if (ret)
 		goto out_note;
-	if (!from_hole(r, &p))
-		fdry_bump_take(&r->bump, &p);
+	if (!from_hole(r, p))
+		fdry_bump_take(&r->bump, p);
 	assert(!fdry_bump_check(&r->bump));
 	return 0;
 
 out_note:
-	fdry_ledger_undo(&r->ledger, p.addr);
+	fdry_ledger_undo(&r->ledger, p->addr);
 out_hole:
-	if (from_hole(r, &p))
+	if (from_hole(r, p))
 		hole_add(r, a);
 	return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", a->size);
+}
+
+int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
+{
+	struct fdry_place p;
+	int ret = find_place(r, a, &p);
+
+	return ret ? ret : put_at(r, &p, a);
+}
+
+/* [@addr, @addr + @size) must be bytes of the region. */
+static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	const struct fdry_bump *b = &r->bump;
+
+	if (!size)
+		return fdry_fail(FDRY_E_INVAL, "a range of 0 bytes at %#llx; ask for at least 1", addr);
+	if (addr < b->base || addr - b->base > b->size || size > b->size - (addr - b->base))
+		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes at %#llx do not lie in the region of %" PRIu64
+				 " bytes at %#" PRIx64 "; reserve a larger one", size, addr, b->size, b->base);
+	return 0;
+}
+
+/* Exactly @addr: behind the cursor everything is free, below it holes are. */
+static int claim_place(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, struct fdry_place *ret)
+{
+	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
+	struct fdry_place p = { .addr = addr };
+	int err = check_inside(r, addr, a->size);
+
+	if (err)
+		return err;
+	if (addr % step || fdry_round_up(a->size, step, &p.room))
+		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", a->size, addr);
+	err = check_inside(r, addr, p.room);
+	if (!err && from_hole(r, &p) && !fdry_holes_remove(holes_for(r, a), addr, addr + p.room))
+		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#llx are in use, or were used for something else before",
+				a->size, addr);
+	if (!err)
+		*ret = p;
+	return err;
+}
+
+int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
+	struct fdry_place p;
+	int ret;
+
+	fdry_region_lock(r);
+	ret = claim_place(r, &a, addr, &p);
+	if (!ret)
+		ret = put_at(r, &p, &a);
+	fdry_region_unlock(r);
+	return ret;
 }
 
 static void freed_note(struct fdry_region *r, const struct fdry_alloc *a)
@@ -327,19 +379,6 @@ int fdry_region_trim(struct fdry_region *r)
 	fdry_region_graphs_end(r);
 	fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 	fdry_region_unlock(r);
-	return 0;
-}
-
-/* [@addr, @addr + @size) must be bytes of the region. */
-static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
-{
-	const struct fdry_bump *b = &r->bump;
-
-	if (!size)
-		return fdry_fail(FDRY_E_INVAL, "a range of 0 bytes at %#llx; ask for at least 1", addr);
-	if (addr < b->base || addr - b->base > b->size || size > b->size - (addr - b->base))
-		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes at %#llx do not lie in the region of %" PRIu64
-				 " bytes at %#" PRIx64 "; reserve a larger one", size, addr, b->size, b->base);
 	return 0;
 }
 

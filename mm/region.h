@@ -104,6 +104,14 @@ void fdry_region_park(struct fdry_region *r);
 int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, CUdeviceptr *ret) __must_check;
 
 /**
+ * fdry_region_claim() - Hand out the memory at @addr, where another process had an allocation of @size bytes.
+ *
+ * As fdry_region_alloc(), but there and nowhere else; addresses skipped by it are not handed out. Errors
+ * besides: FDRY_E_TAKEN, FDRY_E_RANGE, FDRY_E_INVAL where no allocation of that size can begin there.
+ */
+int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
+
+/**
  * fdry_region_dealloc() - Give an allocation back.
  * @addr: its exact start, else FDRY_E_INVAL, saying which allocation it lies in
  * @flags: enum fdry_alloc_flags

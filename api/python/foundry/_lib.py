@@ -40,12 +40,18 @@ class External(Structure):
     _fields_ = [("name", c_char_p), ("bytes", c_uint64)]
 
 
+class Memory(Structure):
+    _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
+
+
 class LoadOpts(Structure):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
                 ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
                 ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
                 ("progress", PROGRESS_FN), ("progress_arg", c_void_p), ("externals", POINTER(External)),
-                ("nexternals", c_size_t)]
+                ("nexternals", c_size_t), ("into", c_void_p), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
+
+
 class RandomState(Structure):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
@@ -117,10 +123,14 @@ CHECKED = {
     "fdry_hook_install": [c_char_p],
     "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
+    "fdry_capture_allocs": [CAPTURE, POINTER(POINTER(Memory)), POINTER(c_size_t)],
+    "fdry_capture_drop": [CAPTURE, c_uint64],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_resume": [CAPTURE],
     "fdry_capture_offset": [CAPTURE, POINTER(c_uint64)],
     "fdry_capture_set_offset": [CAPTURE, c_uint64],
+    "fdry_capture_preallocate": [CAPTURE, c_uint64],
+    "fdry_capture_free_preallocated": [CAPTURE],
     "fdry_capture_tensor": [CAPTURE, POINTER(Tensor)],
     "fdry_capture_fact": [CAPTURE, c_char_p, c_char_p],
     "fdry_capture_graph": [CAPTURE, c_uint64, c_char_p, GRAPH],

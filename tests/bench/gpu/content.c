@@ -4,9 +4,13 @@
  *
  *   content [-s STORE] [-r REF] [-n ROUNDS]
  *
- * Prints lines "name value value ...", GB/s, one value a round: a copy out of pinned memory; a
- * load whose content was verified before; one that verifies; one whose store is not in the
- * page cache; and a read of the same file by as many threads as there are processors.
+ * Prints lines "name value value ...", GB/s, one value a round: a copy out of pinned memory, in
+ * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; one that verifies; the
+ * content restored once more, with no kernels beside it; a load whose store is not in the page
+ * cache; and a read of the same file by as many threads as there are processors. Every load
+ * opens the store anew, so that its map has not been touched. GB/s are of content_ms, which begins when
+ * memory and kernels are there. Then, in milliseconds, what the first two loads consist of: memory
+ * beside kernels, content; the whole; unload and close.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,8 +26,10 @@
 #include "arch/driver.h"
 
 #define PINNED (1ull << 30)
+#define SMALL (2u << 20) /* as content is copied */
 #define PIECE (8u << 20)
 #define THREADS_MAX 64
+#define ROUNDS_MAX 16
 
 static void check(int err)
 {
@@ -33,38 +39,65 @@ static void check(int err)
 	exit(1);
 }
 
-static double pinned(const struct fdry_driver *drv)
+static double copies(const struct fdry_driver *drv, CUdeviceptr dev, const char *host, size_t piece)
+{
+	double mark = fdry_now_ms();
+	uint64_t at;
+
+	for (at = 0; at < 4 * PINNED; at += piece)
+		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED, piece, NULL));
+	check(fdry_call(drv, cuStreamSynchronize, NULL));
+	return 4.0 * PINNED / fdry_lap_ms(&mark) / 1e6;
+}
+
+static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
 {
 	CUdeviceptr dev = 0;
-	double mark;
 	void *host = NULL;
-	int i;
 
 	check(fdry_call(drv, cuMemAllocHost_v2, &host, PINNED));
 	memset(host, 1, PINNED);
 	check(fdry_call(drv, cuMemAlloc_v2, &dev, PINNED));
-	check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev, host, PINNED, NULL));
-	check(fdry_call(drv, cuStreamSynchronize, NULL));
-	mark = fdry_now_ms();
-	for (i = 0; i < 4; i++)
-		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev, host, PINNED, NULL));
-	check(fdry_call(drv, cuStreamSynchronize, NULL));
-	mark = fdry_lap_ms(&mark);
+	(void)copies(drv, dev, host, PINNED);
+	*whole = copies(drv, dev, host, PINNED);
+	*pieces = copies(drv, dev, host, SMALL);
 	check(fdry_call(drv, cuMemFree_v2, dev));
 	check(fdry_call(drv, cuMemFreeHost, host));
-	return 4.0 * PINNED / mark / 1e6;
 }
 
-static double load(struct fdry_store *store, const char *ref, uint32_t flags)
+/* One load, in milliseconds, with GB/s of its content first. */
+enum part { SPEED, MEMORY, CONTENT, KERNELS, WHOLE, CLOSE, PARTS };
+
+static void image_load(struct fdry_store *store, const char *ref, uint32_t flags, double parts[PARTS], double *restored)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
 	struct fdry_image *img;
+	double mark;
 
 	check(fdry_image_load(store, ref, &opts, &img));
 	check(fdry_image_report(img, &rep));
+	parts[SPEED] = (double)rep.content_bytes / rep.content_ms / 1e6;
+	parts[MEMORY] = rep.memory_ms;
+	parts[CONTENT] = rep.content_ms;
+	parts[KERNELS] = rep.kernels_ms;
+	parts[WHOLE] = rep.total_ms;
+	mark = fdry_now_ms();
+	if (restored) {
+		check(fdry_image_restore(img, NULL));
+		*restored = (double)rep.content_bytes / fdry_lap_ms(&mark) / 1e6;
+	}
 	fdry_image_unload(img);
-	return (double)rep.content_bytes / rep.content_ms / 1e6;
+	fdry_store_close(store);
+	parts[CLOSE] = fdry_lap_ms(&mark);
+}
+
+static void load(const char *dir, const char *ref, uint32_t flags, double parts[PARTS], double *restored)
+{
+	struct fdry_store *store;
+
+	check(fdry_store_open(dir, 0, &store));
+	image_load(store, ref, flags, parts, restored);
 }
 
 /* Take the file out of the page cache; what is dirty or mapped stays. */
@@ -119,71 +152,95 @@ static double disk(const char *file)
 	return (double)st.st_blocks * 512 / fdry_lap_ms(&mark) / 1e6;
 }
 
-static double cold(const char *dir, const char *ref, const char *file)
-{
-	struct fdry_store *store;
-	double speed;
+enum value { PINNED_WHOLE, PINNED_PIECES, WARM, VERIFIED, RESTORED, COLD, DISK, VALUES };
 
-	forget(file);
-	check(fdry_store_open(dir, 0, &store));
-	speed = load(store, ref, 0);
-	fdry_store_close(store);
-	return speed;
+static const char *const names[VALUES] = { "pinned", "pinned_2m", "warm", "warm_verified", "restored", "cold", "disk" };
+static const char *const part_names[PARTS] = { "", "memory", "content", "kernels", "load", "close" };
+
+struct run {
+	const struct fdry_driver *drv;
+	const char *dir, *ref;
+	char file[4096];
+	int rounds;
+	double values[VALUES][ROUNDS_MAX];
+	double warm[ROUNDS_MAX][PARTS], verified[ROUNDS_MAX][PARTS];
+};
+
+static void round_run(struct run *r, int i)
+{
+	double parts[PARTS];
+
+	pinned(r->drv, &r->values[PINNED_WHOLE][i], &r->values[PINNED_PIECES][i]);
+	load(r->dir, r->ref, 0, r->warm[i], NULL);
+	r->values[WARM][i] = r->warm[i][SPEED];
+	load(r->dir, r->ref, FDRY_LOAD_VERIFY, r->verified[i], NULL);
+	r->values[VERIFIED][i] = r->verified[i][SPEED];
+	load(r->dir, r->ref, 0, parts, &r->values[RESTORED][i]);
+	forget(r->file);
+	load(r->dir, r->ref, 0, parts, NULL);
+	r->values[COLD][i] = parts[SPEED];
+	forget(r->file);
+	r->values[DISK][i] = disk(r->file);
 }
 
-static double cold_disk(const char *file)
+static void parts_print(const struct run *r, const char *prefix, const double (*parts)[PARTS])
 {
-	forget(file);
-	return disk(file);
+	int p, i;
+
+	for (p = MEMORY; p < PARTS; p++) {
+		printf("%s_%s_ms", prefix, part_names[p]);
+		for (i = 0; i < r->rounds; i++)
+			printf(" %.2f", parts[i][p]);
+		printf("\n");
+	}
 }
 
-static double warm(const char *dir, const char *ref, uint32_t flags)
+static void values_print(const struct run *r)
 {
-	struct fdry_store *store;
-	double speed;
+	int v, i;
 
-	check(fdry_store_open(dir, 0, &store));
-	speed = load(store, ref, flags);
-	fdry_store_close(store);
-	return speed;
+	for (v = 0; v < VALUES; v++) {
+		printf("%s", names[v]);
+		for (i = 0; i < r->rounds; i++)
+			printf(" %.2f", r->values[v][i]);
+		printf("\n");
+	}
+	parts_print(r, "warm", r->warm);
+	parts_print(r, "warm_verified", r->verified);
+}
+
+static void options_take(struct run *r, int argc, char **argv)
+{
+	int opt;
+
+	while ((opt = getopt(argc, argv, "s:r:n:")) != -1) {
+		switch (opt) {
+		case 's': r->dir = optarg; break;
+		case 'r': r->ref = optarg; break;
+		case 'n': r->rounds = atoi(optarg); break;
+		default: exit(2);
+		}
+	}
+	if (!r->dir || r->rounds < 1 || r->rounds > ROUNDS_MAX)
+		exit(2);
+	snprintf(r->file, sizeof(r->file), "%s/data.mdb", r->dir);
 }
 
 int main(int argc, char **argv)
 {
-	const char *dir = getenv("FOUNDRY_STORE"), *ref = "bench";
-	const struct fdry_driver *drv;
-	double v[5][16];
-	char file[4096];
-	int opt, i, j, rounds = 3;
+	static struct run r = { .ref = "bench", .rounds = 3 };
+	double parts[PARTS];
 	CUcontext ctx;
+	int i;
 
-	while ((opt = getopt(argc, argv, "s:r:n:")) != -1) {
-		switch (opt) {
-		case 's': dir = optarg; break;
-		case 'r': ref = optarg; break;
-		case 'n': rounds = atoi(optarg); break;
-		default: return 2;
-		}
-	}
-	if (!dir || rounds < 1 || rounds > 16)
-		return 2;
-	snprintf(file, sizeof(file), "%s/data.mdb", dir);
-	check(fdry_driver_open(NULL, &drv));
-	check(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
-	check(fdry_call(drv, cuCtxSetCurrent, ctx));
-	(void)warm(dir, ref, FDRY_LOAD_VERIFY);
-	for (i = 0; i < rounds; i++) {
-		v[0][i] = pinned(drv);
-		v[1][i] = warm(dir, ref, 0);
-		v[2][i] = warm(dir, ref, FDRY_LOAD_VERIFY);
-		v[3][i] = cold(dir, ref, file);
-		v[4][i] = cold_disk(file);
-	}
-	for (j = 0; j < 5; j++) {
-		printf("%s", ((const char *[]){ "pinned", "warm", "warm_verified", "cold", "disk" })[j]);
-		for (i = 0; i < rounds; i++)
-			printf(" %.2f", v[j][i]);
-		printf("\n");
-	}
+	r.dir = getenv("FOUNDRY_STORE");
+	options_take(&r, argc, argv);
+	check(fdry_driver_open(NULL, &r.drv));
+	check(fdry_call(r.drv, cuDevicePrimaryCtxRetain, &ctx, 0));
+	check(fdry_call(r.drv, cuCtxSetCurrent, ctx));
+	load(r.dir, r.ref, FDRY_LOAD_VERIFY, parts, NULL);
+	for (i = 0; i < r.rounds; i++)
+		round_run(&r, i);
+	values_print(&r);
 	return 0;
 }

@@ -7,8 +7,9 @@
  * Each round loads the image, launches its first graph, builds the rest, times the driver's
  * own calls for the same nodes and kernels (floor.c), and unloads. Then the last image is
  * replayed: the graphs of -k one by one, and in turn; and once more it is loaded, to launch its
- * first graph again and again while the others are built in the background. Prints lines
- * "name value value ...", milliseconds, one value a round; launches: p50, p99 and the longest.
+ * first graph, once it is built, again and again while the others are built in the background.
+ * Prints lines "name value value ...", milliseconds, one value a round; of launches p50, p99 and
+ * the longest, launch_ of the call alone and step_ of the call and the wait for its end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,8 +152,13 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Launch one graph until all are built, or @n times: how long each launch kept its caller. */
-static int launches(struct fdry_image *img, double *ms, int n)
+/* How long each launch kept its caller, and how long it was until it had ended. */
+struct latencies {
+	double launch[LATENCIES_MAX], step[LATENCIES_MAX];
+};
+
+/* Launch one graph, which is built, until all are, or @n times. */
+static int launches(struct fdry_image *img, struct latencies *l, int n)
 {
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
 	uint64_t key = key_at(img, 0);
@@ -164,8 +170,9 @@ static int launches(struct fdry_image *img, double *ms, int n)
 			position_reset(img);
 		mark = fdry_now_ms();
 		check(fdry_image_launch(img, key, NULL));
-		ms[i] = fdry_lap_ms(&mark);
+		l->launch[i] = fdry_lap_ms(&mark);
 		check(fdry_image_synchronize(img, NULL));
+		l->step[i] = l->launch[i] + fdry_lap_ms(&mark);
 		check(fdry_image_report(img, &rep));
 		if (n == LATENCIES_MAX && rep.all_ms > 0)
 			return i + 1;
@@ -173,16 +180,22 @@ static int launches(struct fdry_image *img, double *ms, int n)
 	return n;
 }
 
-static void latencies_print(const char *name, double *ms, int n)
+static void percentiles_print(const char *what, const char *when, double *ms, int n)
 {
 	qsort(ms, (size_t)n, sizeof(*ms), by_size);
-	printf("%s %.4f %.4f %.4f\n", name, ms[n / 2], ms[n * 99 / 100], ms[n - 1]);
+	printf("%s_%s %.4f %.4f %.4f\n", what, when, ms[n / 2], ms[n * 99 / 100], ms[n - 1]);
+}
+
+static void latencies_print(const char *when, struct latencies *l, int n)
+{
+	percentiles_print("launch", when, l->launch, n);
+	percentiles_print("step", when, l->step, n);
 }
 
 /* Launches beside the thread that builds, and the same number afterwards. */
 static void background(struct run *r)
 {
-	static double ms[LATENCIES_MAX];
+	static struct latencies l;
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
 	struct fdry_image *img;
 	int n;
@@ -190,13 +203,14 @@ static void background(struct run *r)
 	r->opts.flags |= FDRY_LOAD_BACKGROUND;
 	check(fdry_image_load(r->store, r->ref, &r->opts, &img));
 	check(fdry_image_filled(img, NULL));
-	n = launches(img, ms, LATENCIES_MAX);
-	latencies_print("launch_building", ms, n);
+	check(fdry_image_build(img, key_at(img, 0)));
+	n = launches(img, &l, LATENCIES_MAX);
+	latencies_print("building", &l, n);
 	check(fdry_image_wait(img));
 	check(fdry_image_report(img, &rep));
 	printf("background_first %.3f\nbackground_all %.3f\nbackground_launches %d\n", rep.first_ms, rep.all_ms, n);
-	n = launches(img, ms, n < LATENCIES_MAX ? n : n - 1);
-	latencies_print("launch_idle", ms, n);
+	n = launches(img, &l, n < LATENCIES_MAX ? n : n - 1);
+	latencies_print("idle", &l, n);
 	fdry_image_unload(img);
 }
 

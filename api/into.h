@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * into.h - an image placed among the allocations of a live capture (fdry_load_opts.into).
+ *
+ * The process has made the first of the allocations that the capturing one had, or all of
+ * them; the rest is claimed for the image, at the same addresses. What the process keeps is
+ * never written: every write of content goes through fdry_into_pieces().
+ */
+#ifndef FDRY_API_INTO_H
+#define FDRY_API_INTO_H
+
+#include "api/image.h"
+
+/* The options are of use together and for this capture; before anything is done. FDRY_E_OPTS, FDRY_E_FORKED. */
+int fdry_into_check(const struct fdry_load_opts *o) __must_check;
+
+/* Compare allocations and claim what is missing. FDRY_E_LAYOUT names the first that differs; FDRY_E_STATE while a stream
+ * captures; FDRY_E_TAKEN, FDRY_E_NODEVMEM. Waits for the device. */
+int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o) __must_check;
+/* Free what was claimed, and forget the rest. */
+void fdry_into_free(struct fdry_image *img);
+
+/* Call @fn for each piece of [@addr, @addr + @size) that the process does not keep, ascending. */
+typedef int (*fdry_into_fn)(void *arg, uint64_t addr, uint64_t size);
+int fdry_into_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size, fdry_into_fn fn, void *arg) __must_check;
+
+#endif
