@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB; see lmdb.h.
+ * lmdb.c - the only file that knows LMDB, with walk.c; see lmdb.h.
  *
  * What must stay true:
  * - No flag that trades durability or other processes' safety for speed is set
@@ -15,37 +15,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <lmdb.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "arch/log.h"
+#include "store/db.h"
+#include "store/space.h"
+#include "store/step.h"
 
-#define READERS_MAX 1024
+/* Defined once, by who uses it. */
+void (*fdry_step_hook)(enum fdry_step step);
+
 #define MAP_SIZE_MIN (64ull << 20)
 #define MAP_SIZE_LIMIT (1ull << 46)
 #define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
-#define KEY_MAX 511            /* LMDB's */
-/* A write that failed although this much was free did not fail for want of space. */
-#define NEARLY_FULL (16ull << 20)
-
-/* What a guarded call answers where LMDB's assertion failed; no code of LMDB's or errno's. */
-#define DB_ASSERTED (-1)
-
-struct fdry_db {
-	MDB_env *env;
-	MDB_dbi tables[FDRY_TABLE_COUNT];
-	pthread_mutex_t lock; /* users, and the map while it moves */
-	unsigned int users;   /* transactions and pins of this process */
-	uint64_t page_size;
-	bool readonly;
-	char dir[];
-};
 
 static const char *const table_names[] = {
 #define X(NAME, name) [FDRY_TABLE_##NAME] = name,
@@ -55,29 +39,15 @@ static const char *const table_names[] = {
 
 /* --- assertions --- */
 
-struct guard {
-	jmp_buf env;
-	struct guard *outer;
-};
-
-static __thread struct guard *guard;
+__thread struct guard *fdry_guard;
 
 static void on_assert(MDB_env *env, const char *text)
 {
 	(void)env;
 	fdry_warn("LMDB: %s", text);
-	if (guard)
-		longjmp(guard->env, 1);
+	if (fdry_guard)
+		longjmp(fdry_guard->env, 1);
 }
-
-#define guarded(call) ({ \
-	struct guard guard_ = { .outer = guard }; \
-	volatile int rc_ = DB_ASSERTED; \
-	guard = &guard_; \
-	if (!_setjmp(guard_.env)) \
-		rc_ = (call); \
-	guard = guard_.outer; \
-	rc_; })
 
 /* --- errors --- */
 
@@ -88,25 +58,9 @@ struct db_error {
 };
 
 static const struct db_error db_errors[] = {
-	{ DB_ASSERTED, FDRY_E_CORRUPT, "its pages are damaged; run foundry-store verify" },
-	{ MDB_CORRUPTED, FDRY_E_CORRUPT, "its pages are damaged; run foundry-store verify" },
-	{ MDB_PAGE_NOTFOUND, FDRY_E_CORRUPT, "a page is missing; run foundry-store verify" },
-	{ MDB_PANIC, FDRY_E_CORRUPT, "an earlier fault left it unusable; close it and run foundry-store verify" },
-	{ MDB_INVALID, FDRY_E_NOSTORE, "data.mdb is not a store's; name another directory" },
-	{ MDB_INCOMPATIBLE, FDRY_E_NOSTORE, "data.mdb belongs to another program; name another directory" },
-	{ MDB_VERSION_MISMATCH, FDRY_E_VERSION, "another version of LMDB made it; use a program built with that version" },
-	{ MDB_MAP_FULL, FDRY_E_FULL, "its address space is used up; run foundry-store gc" },
-	{ MDB_READERS_FULL, FDRY_E_LOCKED, "all 1024 readers' places are taken; end some processes" },
-	{ ENOENT, FDRY_E_NOSTORE, "data.mdb is empty; bring it back from a copy, or remove it and seal anew" },
-	{ ENOSPC, FDRY_E_FULL, "the disk is full; free space or run foundry-store gc" },
-	{ EDQUOT, FDRY_E_FULL, "the disk quota is used up; free space or run foundry-store gc" },
-	{ EFBIG, FDRY_E_FULL, "the file size limit is reached; raise it (ulimit -f)" },
-	{ EACCES, FDRY_E_PERM, "permission denied; readers need to write lock.mdb too" },
-	{ EPERM, FDRY_E_PERM, "permission denied; readers need to write lock.mdb too" },
-	{ EROFS, FDRY_E_PERM, "the file system is read-only; mount it writable" },
-	{ ENOMEM, FDRY_E_NOMEM, "out of host memory or address space (ulimit -v); free some" },
-	{ EAGAIN, FDRY_E_LOCKED, "a process with this one's id uses it from another PID namespace; "
-	  "give this one write permission, or another id" },
+#define DB_ERROR(rc, code, text) { rc, FDRY_E_##code, text },
+#include "store/lmdb_errors.def"
+#undef DB_ERROR
 };
 
 static int file_stat(const struct fdry_db *db, struct stat *ret)
@@ -118,32 +72,17 @@ static int file_stat(const struct fdry_db *db, struct stat *ret)
 	return rc;
 }
 
-/* LMDB answers EIO where only a part of what it wrote fitted: the disk, or the limit on files. */
-static int full_or_eio(const struct fdry_db *db)
+int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 {
-	struct rlimit limit;
-	struct statvfs vfs;
 	struct stat st;
-
-	if (!statvfs(db->dir, &vfs) && (uint64_t)vfs.f_bavail * vfs.f_frsize < NEARLY_FULL)
-		return ENOSPC;
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && !file_stat(db, &st) &&
-	    (uint64_t)st.st_size + NEARLY_FULL > limit.rlim_cur)
-		return EFBIG;
-	return EIO;
-}
-
-static int db_fail(const struct fdry_db *db, int rc, const char *doing)
-{
 	size_t i;
 
-	if (rc == EIO)
-		rc = full_or_eio(db);
+	if (rc == EIO && !file_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
+		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
 			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
-	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify",
-			 db->dir, doing, mdb_strerror(rc));
+	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, mdb_strerror(rc));
 }
 
 /* --- the map --- */
@@ -171,6 +110,22 @@ static uint64_t used_bytes(const struct fdry_db *db)
 	return (info.me_last_pgno + 1) * db->page_size;
 }
 
+static uint64_t map_bytes(const struct fdry_db *db)
+{
+	MDB_envinfo info;
+
+	mdb_env_info(db->env, &info);
+	return info.me_mapsize;
+}
+
+/* LMDB gives up the old map before it asks for a larger one, and has none where there is no room for that. */
+static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
+{
+	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
+
+	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to) : ENOMEM;
+}
+
 /* 0, or LMDB's answer; EBUSY where transactions of ours are in the way. */
 static int map_grow(struct fdry_db *db, uint64_t room)
 {
@@ -187,37 +142,52 @@ static int map_grow(struct fdry_db *db, uint64_t room)
 		return MDB_MAP_FULL;
 	if (need <= info.me_mapsize)
 		return 0;
-	return db->users ? EBUSY : mdb_env_set_mapsize(db->env, need + need / 2);
+	return db->users ? EBUSY : map_resize(db, info.me_mapsize, need);
 }
 
-/* Make the map hold what other processes have put and @room bytes more; the caller holds no transaction. */
-static int map_fit(struct fdry_db *db, uint64_t room)
+/* Make the map hold what others have put and @room bytes more; no transaction is open. Not @must: or leave it as it is. */
+static int map_fit(struct fdry_db *db, uint64_t room, bool must)
 {
 	int rc;
 
 	pthread_mutex_lock(&db->lock);
 	rc = map_grow(db, room + room / 8 + MAP_SLACK);
 	pthread_mutex_unlock(&db->lock);
+	if (!must && (rc == ENOMEM || rc == MDB_MAP_FULL))
+		return 0;
 	if (rc == EBUSY)
 		return fdry_fail(FDRY_E_LOCKED, "store %s: its map has to grow while another thread of this process uses it; "
 				 "try again when that is done", db->dir);
-	return rc ? db_fail(db, rc, "grow its map") : 0;
+	return rc ? fdry_db_fail(db, rc, "grow its map") : 0;
 }
 
 /* --- transactions --- */
 
+/* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
+static __attribute__((noinline)) int begin(struct fdry_db *db, unsigned int flags, MDB_txn **ret)
+{
+	return guarded(mdb_txn_begin(db->env, NULL, flags, ret));
+}
+
 static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *ret)
 {
+	bool exclusive = !(flags & MDB_RDONLY), turn = exclusive || db->unlisted;
 	MDB_txn *txn = NULL;
 	int rc;
 
+	fdry_step(exclusive ? FDRY_STEP_WRITE : FDRY_STEP_READ);
+	rc = turn ? fdry_gate_take(&db->gate) : 0;
+	if (rc)
+		return rc;
 	fdry_db_pin(db);
-	rc = guarded(mdb_txn_begin(db->env, NULL, flags, &txn));
+	rc = begin(db, flags, &txn);
 	if (rc) {
 		fdry_db_unpin(db);
+		if (turn)
+			fdry_gate_give(&db->gate);
 		return rc;
 	}
-	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = !(flags & MDB_RDONLY) };
+	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn };
 	return 0;
 }
 
@@ -227,7 +197,7 @@ static int txn_start(struct fdry_db *db, unsigned int flags, const char *doing, 
 	int dead = 0, err = 0, rc = txn_begin(db, flags, ret);
 
 	if (rc == MDB_MAP_RESIZED) {
-		err = map_fit(db, 0);
+		err = map_fit(db, 0, true);
 		rc = err ? 0 : txn_begin(db, flags, ret);
 	} else if (rc == MDB_READERS_FULL) {
 		mdb_reader_check(db->env, &dead);
@@ -235,7 +205,7 @@ static int txn_start(struct fdry_db *db, unsigned int flags, const char *doing, 
 	}
 	if (err)
 		return err;
-	return rc ? db_fail(db, rc, doing) : 0;
+	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
@@ -253,9 +223,27 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 
 int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret)
 {
-	int err = map_fit(db, room);
+	int err = map_fit(db, room, false);
 
 	return err ? err : txn_start(db, 0, "begin to write", ret);
+}
+
+bool fdry_txn_is_behind(const struct fdry_txn *t)
+{
+	MDB_envinfo info = { 0 };
+
+	mdb_env_info(t->db->env, &info);
+	return !t->exclusive && !t->db->readonly && info.me_last_txnid > mdb_txn_id(t->txn);
+}
+
+static void txn_over(struct fdry_txn *t)
+{
+	t->txn = NULL;
+	fdry_db_unpin(t->db);
+	if (t->turn)
+		fdry_gate_give(&t->db->gate);
+	if (t->exclusive)
+		fdry_step(FDRY_STEP_WRITE_DONE);
 }
 
 void fdry_txn_abort(struct fdry_txn *t)
@@ -263,57 +251,32 @@ void fdry_txn_abort(struct fdry_txn *t)
 	if (!t->txn)
 		return;
 	(void)guarded((mdb_txn_abort(t->txn), 0));
-	t->txn = NULL;
-	fdry_db_unpin(t->db);
+	txn_over(t);
 }
 
-/*
- * LMDB does not write pages that were taken and given back within a transaction, so the
- * file may end before its last page; whoever opens it would have to find out that nothing
- * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
- */
-static void tail_fill(struct fdry_db *db)
+int fdry_db_set_length(struct fdry_db *db, uint64_t size)
 {
-	struct stat st = { 0 };
-	MDB_txn *txn = NULL;
-	int fd = -1;
+	int fd = -1, rc = mdb_env_get_fd(db->env, &fd);
 
-	if (file_stat(db, &st) || (uint64_t)st.st_size >= used_bytes(db))
-		return;
-	if (guarded(mdb_txn_begin(db->env, NULL, 0, &txn)))
-		return;
-	if (!file_stat(db, &st) && (uint64_t)st.st_size < used_bytes(db) && !mdb_env_get_fd(db->env, &fd) &&
-	    ftruncate(fd, (off_t)used_bytes(db)))
-		fdry_debug("store %s: the end of data.mdb is left open: %s", db->dir, strerror(errno));
-	(void)guarded((mdb_txn_abort(txn), 0));
+	return rc ? rc : ftruncate(fd, (off_t)size) ? errno : 0;
 }
 
 int fdry_txn_commit(struct fdry_txn *t)
 {
-	int rc = guarded(mdb_txn_commit(t->txn));
+	int rc;
 
-	if (rc == DB_ASSERTED) { /* LMDB did not come to free it */
+	fdry_step(FDRY_STEP_COMMIT);
+	rc = guarded(mdb_txn_commit(t->txn));
+	if (rc == DB_ASSERTED) /* LMDB did not come to free it */
 		fdry_txn_abort(t);
-	} else {
-		t->txn = NULL;
-		if (!rc && t->exclusive)
-			tail_fill(t->db);
-		fdry_db_unpin(t->db);
-	}
-	return rc ? db_fail(t->db, rc, "commit") : 0;
+	else
+		txn_over(t);
+	if (!rc && t->exclusive)
+		fdry_tail_fill(t->db);
+	return rc ? fdry_db_fail(t->db, rc, "commit") : 0;
 }
 
 /* --- entries --- */
-
-static MDB_val val_of(struct fdry_span s)
-{
-	return (MDB_val){ .mv_size = s.len, .mv_data = (void *)(uintptr_t)s.data };
-}
-
-static struct fdry_span span_of(MDB_val v)
-{
-	return (struct fdry_span){ v.mv_data, v.mv_size };
-}
 
 int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span *ret)
 {
@@ -321,7 +284,7 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 	int rc = guarded(mdb_get(t->txn, t->db->tables[table], &k, &v));
 
 	if (rc && rc != MDB_NOTFOUND)
-		return db_fail(t->db, rc, "read");
+		return fdry_db_fail(t->db, rc, "read");
 	*ret = rc ? (struct fdry_span){ NULL, 0 } : span_of(v);
 	return 0;
 }
@@ -331,7 +294,7 @@ int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 	MDB_val k = val_of(key), v = val_of(value);
 	int rc = guarded(mdb_put(t->txn, t->db->tables[table], &k, &v, 0));
 
-	return rc ? db_fail(t->db, rc, "write") : 0;
+	return rc ? fdry_db_fail(t->db, rc, "write") : 0;
 }
 
 int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span key)
@@ -339,7 +302,7 @@ int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span 
 	MDB_val k = val_of(key);
 	int rc = guarded(mdb_del(t->txn, t->db->tables[table], &k, NULL));
 
-	return rc && rc != MDB_NOTFOUND ? db_fail(t->db, rc, "delete") : 0;
+	return rc && rc != MDB_NOTFOUND ? fdry_db_fail(t->db, rc, "delete") : 0;
 }
 
 int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret)
@@ -348,127 +311,22 @@ int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret)
 	int rc = mdb_stat(t->txn, t->db->tables[table], &st);
 
 	if (rc)
-		return db_fail(t->db, rc, "count");
+		return fdry_db_fail(t->db, rc, "count");
 	*ret = st.ms_entries;
 	return 0;
 }
 
-/* --- walking --- */
-
-/* LMDB's head of a page: number, unused, flags, end of the slots, begin of the entries; and what a leaf says. */
-#define PAGE_AT_FLAGS 10
-#define PAGE_AT_LOWER 12
-#define PAGE_AT_UPPER 14
-#define PAGE_HEAD 16
-#define PAGE_LEAF 2
-
-/* A walk from entry to entry: what must hold from one to the next. */
-struct walk {
-	const struct fdry_db *db;
-	MDB_cursor *cursor;
-	MDB_val key, value;
-	uint8_t last[KEY_MAX];
-	size_t last_len;
-	const uint8_t *base; /* where page 0 must lie, as the first page told */
-	bool mapped;         /* keys lie in the map, not in a writer's memory */
-};
-
-/* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
-static __attribute__((noinline)) int walk_step(struct walk *w, MDB_cursor_op op)
+int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 {
-	return guarded(mdb_cursor_get(w->cursor, &w->key, &w->value, op));
-}
+	uint64_t pages = 0;
+	MDB_stat st = { 0 };
+	int i, rc = 0;
 
-/*
- * LMDB believes what pages say of themselves. A key lies in its leaf, whose head is at the
- * page's beginning: what cannot be right there would crash a writer sooner or later.
- */
-static bool leaf_is_sound(struct walk *w)
-{
-	const uint8_t *p = w->key.mv_data, *page;
-	uint64_t pgno;
-	uint16_t lower, upper;
-
-	page = p - ((uintptr_t)p & (w->db->page_size - 1));
-	pgno = fdry_get64(page);
-	lower = fdry_get16(page + PAGE_AT_LOWER);
-	upper = fdry_get16(page + PAGE_AT_UPPER);
-	if (fdry_get16(page + PAGE_AT_FLAGS) != PAGE_LEAF || lower <= PAGE_HEAD || lower & 1 || lower > upper ||
-	    upper >= w->db->page_size || p < page + upper)
-		return false;
-	if (!w->base)
-		w->base = page - pgno * w->db->page_size;
-	return page == w->base + pgno * w->db->page_size;
-}
-
-/* Damaged pages can lead in circles: keys must ascend. */
-static bool key_ascends(struct walk *w)
-{
-	size_t len = w->key.mv_size, n = len < w->last_len ? len : w->last_len;
-	int order = len > KEY_MAX ? -1 : memcmp(w->key.mv_data, w->last, n);
-
-	if (order < 0 || (!order && len <= w->last_len && w->last_len))
-		return false;
-	memcpy(w->last, w->key.mv_data, len);
-	w->last_len = len;
-	return true;
-}
-
-static int walk_run(struct walk *w, MDB_cursor_op first, fdry_entry_fn fn, void *arg)
-{
-	int err = 0, rc = walk_step(w, first);
-
-	while (!rc && !err) {
-		if ((w->mapped && !leaf_is_sound(w)) || !key_ascends(w))
-			return db_fail(w->db, MDB_CORRUPTED, "list entries");
-		err = fn(arg, span_of(w->key), span_of(w->value));
-		if (!err)
-			rc = walk_step(w, MDB_NEXT);
-	}
-	if (err)
-		return err == FDRY_EACH_STOP ? 0 : err;
-	return rc == MDB_NOTFOUND ? 0 : db_fail(w->db, rc, "list entries");
-}
-
-static int cursor_open(struct fdry_txn *t, MDB_dbi table, MDB_cursor **ret)
-{
-	return guarded(mdb_cursor_open(t->txn, table, ret));
-}
-
-int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn, void *arg)
-{
-	struct walk w = { .db = t->db, .key = val_of(from), .mapped = !t->exclusive };
-	int err, rc = cursor_open(t, t->db->tables[table], &w.cursor);
-
-	if (rc)
-		return db_fail(t->db, rc, "list entries");
-	err = walk_run(&w, from.len ? MDB_SET_RANGE : MDB_FIRST, fn, arg);
-	mdb_cursor_close(w.cursor);
-	return err;
-}
-
-/* Keys of free pages are numbers in the machine's byte order, so there is no order to check. */
-static int inner_step(struct walk *w)
-{
-	int rc = walk_step(w, MDB_NEXT);
-
-	return !rc && w->mapped && !leaf_is_sound(w) ? MDB_CORRUPTED : rc;
-}
-
-int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
-{
-	struct walk w = { .db = t->db, .mapped = !t->exclusive };
-	int err = 0, rc = cursor_open(t, (MDB_dbi)inner, &w.cursor);
-
-	if (rc)
-		return db_fail(t->db, rc, "list pages");
-	while (!rc && !err) {
-		rc = inner_step(&w);
-		if (!rc)
-			err = fn(arg, span_of(w.key), span_of(w.value));
-	}
-	mdb_cursor_close(w.cursor);
-	return err || rc == MDB_NOTFOUND ? err : db_fail(t->db, rc, "list pages");
+	for (i = 0; i < FDRY_TABLE_COUNT && !rc; i++, pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages)
+		rc = mdb_stat(t->txn, t->db->tables[i], &st);
+	if (!rc)
+		*ret = pages * st.ms_psize;
+	return rc ? fdry_db_fail(t->db, rc, "count pages") : 0;
 }
 
 /* --- opening --- */
@@ -477,19 +335,21 @@ static int env_make(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **r
 {
 	unsigned int flags = MDB_NOTLS | (o->readonly ? MDB_RDONLY : 0) | (o->fixed ? MDB_NOLOCK : 0);
 	MDB_env *env = NULL;
-	int rc = mdb_env_create(&env);
+	int fd, rc = mdb_env_create(&env);
 
 	if (rc)
 		return rc;
 	mdb_env_set_assert(env, on_assert);
 	mdb_env_set_maxdbs(env, FDRY_TABLE_COUNT + 1);
-	mdb_env_set_maxreaders(env, READERS_MAX);
+	mdb_env_set_maxreaders(env, FDRY_DB_READERS_MAX);
 	mdb_env_set_mapsize(env, map_size);
 	rc = guarded(mdb_env_open(env, o->dir, flags, o->mode));
 	if (rc) {
 		mdb_env_close(env);
 		return rc;
 	}
+	if (!mdb_env_get_fd(env, &fd)) /* of its three descriptors LMDB leaves this one to programs that are executed */
+		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret = env;
 	return 0;
 }
@@ -542,15 +402,33 @@ static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 
 /* --- the end of the file --- */
 
+/* A place that is not in a transaction says "-". */
+static int reader_count(const char *line, void *arg)
+{
+	const char *last = strrchr(line, ' ');
+
+	*(uint32_t *)arg += last && strtol(line, NULL, 10) > 0 && last[1] != '-';
+	return 0;
+}
+
+uint32_t fdry_db_readers(const struct fdry_db *db)
+{
+	uint32_t n = 0;
+
+	mdb_reader_list(db->env, reader_count, &n);
+	return n;
+}
+
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
-	struct fdry_extent x = { .used_bytes = used_bytes(db), .page_size = db->page_size }; /* before the file, which only grows */
+	struct fdry_extent x = { .used_bytes = used_bytes(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
 	int rc = file_stat(db, &st);
 
 	if (rc)
-		return db_fail(db, rc, "look at its file");
+		return fdry_db_fail(db, rc, "look at its file");
 	x.file_bytes = (uint64_t)st.st_size;
+	x.map_bytes = map_bytes(db);
 	*ret = x;
 	return 0;
 }
@@ -570,13 +448,19 @@ static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 
 /* --- opening: tables --- */
 
+/* In a frame of its own, as walk_step(). */
+static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags, int i)
+{
+	return guarded(mdb_dbi_open(txn, table_names[i], flags, &db->tables[i]));
+}
+
 /* Opens all tables, or none: MDB_NOTFOUND. @flags: 0 or MDB_CREATE. */
 static int tables_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags)
 {
 	int i, rc = 0;
 
 	for (i = 0; i < FDRY_TABLE_COUNT && !rc; i++)
-		rc = guarded(mdb_dbi_open(txn, table_names[i], flags, &db->tables[i]));
+		rc = table_open(db, txn, flags, i);
 	return rc;
 }
 
@@ -601,7 +485,7 @@ static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
 		err = rc ? 0 : fresh(&t);
 	}
 	if (rc)
-		err = db_fail(db, rc, "make its tables");
+		err = fdry_db_fail(db, rc, "make its tables");
 	if (!err)
 		return fdry_txn_commit(&t);
 	fdry_txn_abort(&t);
@@ -622,9 +506,9 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 	empty = env_is_empty(t.txn);
 	fdry_txn_abort(&t);
 	if (rc != MDB_NOTFOUND)
-		return db_fail(db, rc, "open its tables");
+		return fdry_db_fail(db, rc, "open its tables");
 	if (!empty)
-		return db_fail(db, MDB_INCOMPATIBLE, "open it");
+		return fdry_db_fail(db, MDB_INCOMPATIBLE, "open it");
 	if (create)
 		return tables_make(db, fresh);
 	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty: whoever made it was stopped; seal into it, or remove it", db->dir);
@@ -635,26 +519,40 @@ static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
 	MDB_stat st = { 0 };
 	int rc = env_open(opts, &db->env);
 
+	db->unlisted = opts->fixed && opts->readonly && !opts->bare;
 	if (!rc && !opts->bare)
 		rc = readers_clear(opts, &db->env);
 	if (!rc)
 		rc = mdb_env_stat(db->env, &st);
 	db->page_size = st.ms_psize;
-	return rc ? db_fail(db, rc, "open it") : 0;
+	return rc ? fdry_db_fail(db, rc, "open it") : 0;
+}
+
+/* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
+static int turn_open(struct fdry_db *db, const struct fdry_db_opts *opts)
+{
+	db->gate.fd = -1;
+	if (opts->bare || (opts->fixed && !opts->readonly)) /* somebody who looks at damage; who makes it, alone */
+		return 0;
+	if (!fdry_gate_open(&db->gate, opts->dir, opts->fixed))
+		return 0;
+	return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
+			 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
 }
 
 int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t), struct fdry_db **ret)
 {
-	size_t dir_len = strlen(opts->dir) + 1;
-	struct fdry_db *db = calloc(1, sizeof(*db) + dir_len);
+	struct fdry_db *db = calloc(1, sizeof(*db) + strlen(opts->dir) + 1);
 	int err;
 
 	if (!db)
 		return fdry_nomem();
-	memcpy(db->dir, opts->dir, dir_len);
+	strcpy(db->dir, opts->dir);
 	pthread_mutex_init(&db->lock, NULL);
 	db->readonly = opts->readonly;
-	err = env_ready(db, opts);
+	err = turn_open(db, opts);
+	if (!err)
+		err = env_ready(db, opts);
 	if (!err && !opts->bare)
 		err = size_check(db, opts);
 	if (!err && !opts->bare)
@@ -671,8 +569,15 @@ void fdry_db_close(struct fdry_db *db)
 {
 	if (!db)
 		return;
-	mdb_env_close(db->env);
+	if (db->env)
+		mdb_env_close(db->env);
+	fdry_gate_close(&db->gate);
 	fdry_db_forget(db);
+}
+
+void fdry_db_forked(struct fdry_db *db)
+{
+	fdry_gate_close(&db->gate);
 }
 
 void fdry_db_forget(struct fdry_db *db)
@@ -687,7 +592,7 @@ int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino)
 	int rc = file_stat(db, &st);
 
 	if (rc)
-		return db_fail(db, rc, "look at its file");
+		return fdry_db_fail(db, rc, "look at its file");
 	*dev = st.st_dev;
 	*ino = st.st_ino;
 	return 0;

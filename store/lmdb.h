@@ -2,8 +2,8 @@
 /*
  * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
  *
- * lmdb.c is the only file that includes <lmdb.h>: it turns every LMDB answer into an error
- * of ours, grows the map, clears readers that died, and survives LMDB's assertions. Four
+ * lmdb.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
+ * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
  * tables; keys and values are bytes at any alignment.
  *
  * Locking: an environment may be used from any thread; a transaction by the thread that
@@ -38,7 +38,7 @@ struct fdry_db_opts {
 	const char *dir;
 	bool create;         /* make tables where the environment is empty */
 	bool readonly;       /* nothing may be written */
-	bool fixed;          /* the medium cannot be written: no lock file, no readers' table */
+	bool fixed;          /* no lock file, no readers' table: it cannot be written, or, unless @readonly, nobody else knows it */
 	mode_t mode;         /* of new files */
 	bool bare;           /* neither check the file nor look for tables: for whoever looks at damage */
 	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
@@ -60,6 +60,8 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 		 struct fdry_db **ret) __must_check;
 /* No transaction may be open. NULL is fine. */
 void fdry_db_close(struct fdry_db *db);
+/* In a child, right after fork(): give up what would keep a lock of the parent's. */
+void fdry_db_forked(struct fdry_db *db);
 /* Give up the environment without touching it: what a forked child does. */
 void fdry_db_forget(struct fdry_db *db);
 
@@ -75,20 +77,34 @@ struct fdry_extent {
 	uint64_t used_bytes; /* up to the last page */
 	uint64_t page_size;
 	uint64_t file_bytes;
+	uint64_t map_bytes;  /* address space */
 };
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_check;
+
+#define FDRY_DB_READERS_MAX 1024 /* transactions that can read at a time */
+/* Transactions that read now, in any process. */
+uint32_t fdry_db_readers(const struct fdry_db *db);
+/* Set the file's length, in a write transaction, and never to less than is used; 0 or errno. */
+int fdry_db_set_length(struct fdry_db *db, uint64_t size) __must_check;
 
 /* A transaction, in the caller's storage. */
 struct fdry_txn {
 	struct fdry_db *db;
 	void *txn;
-	bool exclusive; /* holds the writers' lock: must be short, begun and ended by one thread */
+	bool exclusive; /* holds the writers' lock: begun and ended by one thread */
+	bool turn;      /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
 };
 
-/* A consistent view. Exclusive only where LMDB's readers' table cannot be used because a process
- * with the same id lives in another PID namespace. */
+/* A consistent view. Keeps writers out only where LMDB's readers' table cannot be used: where it cannot be written, and
+ * where a process with the same id lives in another PID namespace. */
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* Write: waits for other writers. At most @room bytes will be put; the map is grown beforehand if need be. */
+/* The same, and everything that was ever committed is in it, also where a writer died before it could say so
+ * to others: for whoever decides what is written or removed by what is read. May wait for a writer. */
+int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret) __must_check;
+/* Something was committed that @t does not see: since it began, or by a writer that died. False where nothing may be written. */
+bool fdry_txn_is_behind(const struct fdry_txn *t);
+/* Write: waits for other writers. At most @room bytes will be put; the map is grown beforehand if need be. Where it cannot
+ * grow, what is free in it may still do: putting, or the commit, says FDRY_E_FULL where it does not. */
 int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret) __must_check;
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
@@ -102,6 +118,9 @@ int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span key) __must_check;
 /* Entries, as the table's root counts them. */
 int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret) __must_check;
+
+/* What the pages of all tables take: everything that is not free. */
+int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret) __must_check;
 
 /* Called for each entry in key order; 0: go on, FDRY_EACH_STOP: enough, negative: fail with it. */
 typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span value);
@@ -120,5 +139,9 @@ int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn
 
 /* Where the file ends before the last page: is everything that it lacks free? */
 bool fdry_tail_is_free(const struct fdry_db_opts *opts);
+/* After a commit: close the gap between the file's end and the last page, if there is one. No transaction of the caller's is open. */
+void fdry_tail_fill(struct fdry_db *db);
+/* After a transaction that found the disk full: give back what it had made the file longer by. No transaction of the caller's is open. */
+void fdry_tail_trim(struct fdry_db *db);
 
 #endif

@@ -3,7 +3,7 @@
  * tail.c - was a file that ends before its last page cut short, or never longer?
  *
  * LMDB does not write pages that a transaction took and gave back: such a page may be the
- * last one, and then the file ends before it (lmdb.c fills the gap after its own commits,
+ * last one, and then the file ends before it (the gap is filled after each commit,
  * but a process can die in between). Nothing is missing if all pages behind the end are
  * free. What tells so may itself have been cut off, which is a bus error: a child process
  * looks, and its crash is an answer.
@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/log.h"
 #include "store/lmdb.h"
 
 #define TAIL_PAGES_MAX (1u << 20)
@@ -79,4 +80,44 @@ bool fdry_tail_is_free(const struct fdry_db_opts *opts)
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return pid > 0 && status == 0;
+}
+
+/*
+ * LMDB does not write pages that were taken and given back within a transaction, so the
+ * file may end before its last page; whoever opens it would have to find out that nothing
+ * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
+ */
+void fdry_tail_fill(struct fdry_db *db)
+{
+	struct fdry_extent x;
+	struct fdry_txn t;
+	int e = 0;
+
+	if (fdry_db_extent(db, &x) || x.file_bytes >= x.used_bytes || fdry_txn_write(db, 0, &t))
+		return;
+	if (!fdry_db_extent(db, &x) && x.file_bytes < x.used_bytes)
+		e = fdry_db_set_length(db, x.used_bytes);
+	if (e)
+		fdry_debug("the end of data.mdb is left open: %s", strerror(e));
+	fdry_txn_abort(&t);
+}
+
+/*
+ * A transaction that failed has written pages behind the last one in use, until nothing more
+ * fitted: nobody reads them, and others want the room. With the writers' lock nobody is writing
+ * there, and no view, however old, reaches further than the latest one.
+ */
+void fdry_tail_trim(struct fdry_db *db)
+{
+	struct fdry_extent x;
+	struct fdry_txn t;
+	int e = 0;
+
+	if (fdry_txn_write(db, 0, &t))
+		return;
+	if (!fdry_db_extent(db, &x) && x.file_bytes > x.used_bytes)
+		e = fdry_db_set_length(db, x.used_bytes);
+	if (e)
+		fdry_debug("the end of data.mdb is left as it is: %s", strerror(e));
+	fdry_txn_abort(&t);
 }

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * db.h - what lmdb.c and walk.c share: they alone know LMDB's types.
+ */
+#ifndef FDRY_STORE_DB_H
+#define FDRY_STORE_DB_H
+
+#include <lmdb.h>
+#include <pthread.h>
+
+#include "store/gate.h"
+#include "store/guard.h"
+#include "store/lmdb.h"
+
+struct fdry_db {
+	MDB_env *env;
+	MDB_dbi tables[FDRY_TABLE_COUNT];
+	pthread_mutex_t lock; /* users, and the map while it moves */
+	unsigned int users;   /* transactions and pins of this process */
+	uint64_t page_size;
+	bool readonly;
+	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
+	struct fdry_gate gate;
+	char dir[];
+};
+
+/* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
+int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
+
+static inline MDB_val val_of(struct fdry_span s)
+{
+	return (MDB_val){ .mv_size = s.len, .mv_data = (void *)(uintptr_t)s.data };
+}
+
+static inline struct fdry_span span_of(MDB_val v)
+{
+	return (struct fdry_span){ v.mv_data, v.mv_size };
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * guard.h - calls that LMDB may leave by an assertion; for lmdb.c and walk.c alone.
+ *
+ * LMDB's handler of assertions jumps to the innermost guard of its thread.
+ */
+#ifndef FDRY_STORE_GUARD_H
+#define FDRY_STORE_GUARD_H
+
+#include <setjmp.h>
+
+/* What a guarded call answers where LMDB's assertion failed; no code of LMDB's or errno's. */
+#define DB_ASSERTED (-1)
+
+struct guard {
+	jmp_buf env;
+	struct guard *outer;
+};
+
+extern __thread struct guard *fdry_guard; /* the innermost of the thread */
+
+#define guarded(call) ({ \
+	struct guard guard_ = { .outer = fdry_guard }; \
+	volatile int rc_ = DB_ASSERTED; \
+	fdry_guard = &guard_; \
+	if (!_setjmp(guard_.env)) \
+		rc_ = (call); \
+	fdry_guard = guard_.outer; \
+	rc_; })
+
+#endif

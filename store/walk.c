@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * walk.c - going through a table of LMDB's from entry to entry, also where its pages are damaged.
+ *
+ * LMDB believes its pages. What it hands out is looked at before anybody uses it: a walk over
+ * damage ends, and ends with an error.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/db.h"
+
+#define KEY_MAX 511 /* LMDB's */
+
+/* LMDB's head of a page: number, unused, flags, end of the slots, begin of the entries; and what a leaf says. */
+#define PAGE_AT_FLAGS 10
+#define PAGE_AT_LOWER 12
+#define PAGE_AT_UPPER 14
+#define PAGE_HEAD 16
+#define PAGE_LEAF 2
+
+/* A walk from entry to entry: what must hold from one to the next. */
+struct walk {
+	const struct fdry_db *db;
+	MDB_cursor *cursor;
+	MDB_val key, value;
+	uint8_t last[KEY_MAX];
+	size_t last_len;
+	const uint8_t *base; /* where page 0 must lie, as the first page told */
+	bool mapped;         /* keys lie in the map, not in a writer's memory */
+};
+
+/* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
+static __attribute__((noinline)) int walk_step(struct walk *w, MDB_cursor_op op)
+{
+	return guarded(mdb_cursor_get(w->cursor, &w->key, &w->value, op));
+}
+
+/*
+ * LMDB believes what pages say of themselves. A key lies in its leaf, whose head is at the
+ * page's beginning: what cannot be right there would crash a writer sooner or later.
+ */
+static bool leaf_is_sound(struct walk *w)
+{
+	const uint8_t *p = w->key.mv_data, *page;
+	uint64_t pgno;
+	uint16_t lower, upper;
+
+	page = p - ((uintptr_t)p & (w->db->page_size - 1));
+	pgno = fdry_get64(page);
+	lower = fdry_get16(page + PAGE_AT_LOWER);
+	upper = fdry_get16(page + PAGE_AT_UPPER);
+	if (fdry_get16(page + PAGE_AT_FLAGS) != PAGE_LEAF || lower <= PAGE_HEAD || lower & 1 || lower > upper ||
+	    upper >= w->db->page_size || p < page + upper)
+		return false;
+	if (!w->base)
+		w->base = page - pgno * w->db->page_size;
+	return page == w->base + pgno * w->db->page_size;
+}
+
+/* Damaged pages can lead in circles: keys must ascend. */
+static bool key_ascends(struct walk *w)
+{
+	size_t len = w->key.mv_size, n = len < w->last_len ? len : w->last_len;
+	int order = len > KEY_MAX ? -1 : memcmp(w->key.mv_data, w->last, n);
+
+	if (order < 0 || (!order && len <= w->last_len && w->last_len))
+		return false;
+	memcpy(w->last, w->key.mv_data, len);
+	w->last_len = len;
+	return true;
+}
+
+static int walk_run(struct walk *w, MDB_cursor_op first, fdry_entry_fn fn, void *arg)
+{
+	int err = 0, rc = walk_step(w, first);
+
+	while (!rc && !err) {
+		if ((w->mapped && !leaf_is_sound(w)) || !key_ascends(w))
+			return fdry_db_fail(w->db, MDB_CORRUPTED, "list entries");
+		err = fn(arg, span_of(w->key), span_of(w->value));
+		if (!err)
+			rc = walk_step(w, MDB_NEXT);
+	}
+	if (err)
+		return err == FDRY_EACH_STOP ? 0 : err;
+	return rc == MDB_NOTFOUND ? 0 : fdry_db_fail(w->db, rc, "list entries");
+}
+
+static int cursor_open(struct fdry_txn *t, MDB_dbi table, MDB_cursor **ret)
+{
+	return guarded(mdb_cursor_open(t->txn, table, ret));
+}
+
+int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn, void *arg)
+{
+	struct walk w = { .db = t->db, .key = val_of(from), .mapped = !t->exclusive };
+	int err, rc = cursor_open(t, t->db->tables[table], &w.cursor);
+
+	if (rc)
+		return fdry_db_fail(t->db, rc, "list entries");
+	err = walk_run(&w, from.len ? MDB_SET_RANGE : MDB_FIRST, fn, arg);
+	mdb_cursor_close(w.cursor);
+	return err;
+}
+
+/* Keys of free pages are numbers in the machine's byte order, so there is no order to check. */
+static int inner_step(struct walk *w)
+{
+	int rc = walk_step(w, MDB_NEXT);
+
+	return !rc && w->mapped && !leaf_is_sound(w) ? MDB_CORRUPTED : rc;
+}
+
+int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
+{
+	struct walk w = { .db = t->db, .mapped = !t->exclusive };
+	int err = 0, rc = cursor_open(t, (MDB_dbi)inner, &w.cursor);
+
+	if (rc)
+		return fdry_db_fail(t->db, rc, "list pages");
+	while (!rc && !err) {
+		rc = inner_step(&w);
+		if (!rc)
+			err = fn(arg, span_of(w.key), span_of(w.value));
+	}
+	mdb_cursor_close(w.cursor);
+	return err || rc == MDB_NOTFOUND ? err : fdry_db_fail(t->db, rc, "list pages");
+}
