@@ -5,7 +5,7 @@
  * A claim is flock() on a file of its own beside LMDB's, .claim-HASH, which is removed when
  * the claim ends; the kernel ends it when its holder dies. Whoever got the lock of a file
  * that was removed meanwhile begins anew. The name begins with a dot, as nothing of a
- * store does: what is left over is nobody's data.
+ * store does: what is left over is nobody's data, and a collection removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,22 +36,21 @@ static int claim_fail(const char *doing)
 	return fdry_fail(code, "cannot %s a file beside the store to claim something: %s", doing, strerror(e));
 }
 
-/* Whether the locked file is still the one of that name. */
-static bool still_there(const struct fdry_claim *t)
+bool fdry_claim_is_named(int dir, const char *name, int fd)
 {
 	struct stat held, named;
 
-	return !fstat(t->fd, &held) && !fstatat(t->dir, t->name, &named, AT_SYMLINK_NOFOLLOW) &&
+	return !fstat(fd, &held) && !fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) &&
 	       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
 /* @got tells whether the claim is ours; the file is closed where it is not. */
-static int claim_try(struct fdry_claim *t, mode_t mode, bool *got)
+static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
 {
 	int rc;
 
 	*got = false;
-	t->fd = openat(t->dir, t->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode);
+	t->fd = fdry_file_open(d, t->name, O_RDWR | O_NOFOLLOW);
 	if (t->fd < 0)
 		return claim_fail("make");
 	do
@@ -62,7 +61,7 @@ static int claim_try(struct fdry_claim *t, mode_t mode, bool *got)
 		close(t->fd);
 		return rc;
 	}
-	*got = !rc && still_there(t);
+	*got = !rc && fdry_claim_is_named(t->dir, t->name, t->fd);
 	if (!*got)
 		close(t->fd);
 	return 0;
@@ -83,13 +82,13 @@ static void nap(void)
 	nanosleep(&ts, NULL);
 }
 
-static int claim_wait(struct fdry_claim *t, mode_t mode, uint32_t wait_ms, bool *waited)
+static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t wait_ms, bool *waited)
 {
 	uint64_t begin = now_ms();
 	bool got = false;
 	int err;
 
-	for (*waited = false; !(err = claim_try(t, mode, &got)) && !got; *waited = true) {
+	for (*waited = false; !(err = claim_try(t, d, &got)) && !got; *waited = true) {
 		if (now_ms() - begin >= wait_ms)
 			return fdry_fail(FDRY_E_LOCKED, "another process has not ended its claim within %u ms; wait longer, or "
 					 "end it", wait_ms);
@@ -105,7 +104,7 @@ static int claim_name(struct fdry_claim *t, const void *key, size_t len)
 	int err = fdry_oid_of(key, len, &oid);
 
 	if (!err)
-		snprintf(t->name, sizeof(t->name), ".claim-%.16s", fdry_oid_hex(&oid, hex));
+		snprintf(t->name, sizeof(t->name), FDRY_CLAIM_FILE "%.16s", fdry_oid_hex(&oid, hex));
 	return err;
 }
 
@@ -127,7 +126,7 @@ int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t 
 		err = claim_fail("open the directory of");
 		goto out_free;
 	}
-	err = claim_wait(t, s->env->dir.file_mode, wait_ms, waited);
+	err = claim_wait(t, &s->env->dir, wait_ms, waited);
 	if (err)
 		goto out_close;
 	*ret = t;

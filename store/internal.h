@@ -19,16 +19,46 @@ struct fdry_dir {
 	int fd;          /* what sessions share the store's lock on */
 	dev_t dev;
 	ino_t ino;
+	mode_t mode;     /* of the directory */
+	uid_t uid;       /* whose it is */
+	gid_t gid;
+	bool group;      /* its group may write: files are the group's, too */
 	mode_t file_mode; /* for new files */
 	bool fixed;      /* the medium cannot be written */
 	bool made;       /* by this call */
 };
-/* Open, and with @create make, a store's directory. FDRY_E_NOSTORE, FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
-int fdry_dir_open(const char *path, bool create, struct fdry_dir *ret) __must_check;
+/* Open, or with the flags CREATE and GROUP of enum fdry_store_flags make, a store's directory. FDRY_E_NOSTORE,
+ * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
+int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret) __must_check;
 /* Close it; @undo also removes it, if this call made it and it is still empty. */
 void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
 /* The name of a network file system by its number from statfs(), NULL for any other. */
 const char *fdry_fs_refused(unsigned long type);
+
+/* --- share.c --- */
+
+#define FDRY_FILE_TEMP ".file-" /* and a number: before it gets its name */
+/* May this process trust who can write there, and have LMDB's files the rights that the directory promises? FDRY_E_PERM,
+ * FDRY_E_NOSTORE, FDRY_E_ENV. */
+int fdry_share_check(const struct fdry_dir *d, const char *path) __must_check;
+/* Give a file or folder that this process has made the store's mode and group, whatever the umask; 0 or errno. */
+int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
+/* Open a file of the store (@flags of open()), making it where it is missing: as it should be from the moment it can be seen.
+ * Returns the descriptor, or -1 and errno. */
+int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
+/* Make a folder of the store unless it is there; 0 or errno. */
+int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
+/* A name that nobody else takes: process ids repeat between containers. 0 or errno. */
+int fdry_temp_name(const char *prefix, char *to, size_t size) __must_check;
+
+/* --- make.c --- */
+
+#define FDRY_NEW_FOLDER ".new-" /* and a number: where a store is made before it gets its name */
+/* Before data.mdb is opened: with @create, make a store that is not there; and see that its name is durable. */
+int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
+		     int (*fresh)(struct fdry_txn *t)) __must_check;
+/* Remove such a folder from the directory @dir. */
+void fdry_new_remove(int dir, const char *folder);
 
 /* --- store.c --- */
 
@@ -129,7 +159,20 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 /* FDRY_E_NOENT where a link of the item leads nowhere. */
 int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must_check;
 
+/* --- claim.c --- */
+
+#define FDRY_CLAIM_FILE ".claim-" /* and a hash */
+/* Whether the open file is still the one of that name. */
+bool fdry_claim_is_named(int dir, const char *name, int fd);
+
+/* --- sweep.c --- */
+
+/* Remove what processes that died left in the store's directory; beside live ones. */
+void fdry_dir_sweep(const struct fdry_dir *dir);
+
 /* --- seen.c --- */
+
+#define FDRY_SEEN_TEMP "verified." /* and a number: before it is put in place */
 
 /* Ids of objects that were verified during this boot, as a session sees them. */
 struct fdry_seen {

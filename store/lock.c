@@ -91,12 +91,12 @@ static void nap(unsigned int ms)
 }
 
 /* 0, or errno. Whoever waits longer than this waits for a stopped process. */
-static int flock_wait(int fd, int op)
+static int flock_wait(int fd, int op, unsigned int ms_max)
 {
 	unsigned int ms = 1, waited = 0;
 
 	while (flock_retry(fd, op | LOCK_NB)) {
-		if (errno != EWOULDBLOCK || waited >= WAIT_MS_MAX)
+		if (errno != EWOULDBLOCK || waited >= ms_max)
 			return errno;
 		nap(ms);
 		waited += ms;
@@ -112,7 +112,7 @@ static int flock_fail(int e)
 
 static int share_wait(struct fdry_env *env)
 {
-	int e = flock_wait(env->dir.fd, LOCK_SH);
+	int e = flock_wait(env->dir.fd, LOCK_SH, WAIT_MS_MAX);
 
 	if (e == EWOULDBLOCK)
 		return locked(env, "a collection");
@@ -160,13 +160,32 @@ void fdry_env_unexclude(int fd)
 	close(fd);
 }
 
+static int data_open(const struct fdry_dir *d, bool create)
+{
+	if (create)
+		return fdry_file_open(d, "data.mdb", O_RDWR);
+	return openat(d->fd, "data.mdb", O_RDONLY | O_CLOEXEC);
+}
+
+/* LMDB would make it less the umask. Only where it is missing: closing it drops the locks that this process has on it. */
+static void lock_make(const struct fdry_dir *d)
+{
+	int fd;
+
+	if (!faccessat(d->fd, "lock.mdb", F_OK, 0))
+		return;
+	fd = fdry_file_open(d, "lock.mdb", O_RDWR); /* where it cannot be made LMDB will say why */
+	if (fd >= 0)
+		close(fd);
+}
+
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret)
 {
 	int e, fd = -1;
 
 	if (!d->fixed) {
-		fd = openat(d->fd, "data.mdb", create ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, d->file_mode);
-		e = fd < 0 ? errno : flock_wait(fd, LOCK_EX);
+		fd = data_open(d, create);
+		e = fd < 0 ? errno : flock_wait(fd, LOCK_EX, WAIT_MS_MAX);
 		if (fd >= 0 && e)
 			close(fd);
 		if (e == EWOULDBLOCK)
@@ -175,6 +194,7 @@ int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int 
 		if (e)
 			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO, "cannot open data.mdb of the store %s: %s",
 					 path, strerror(e));
+		lock_make(d);
 	}
 	*fd_ret = fd;
 	return 0;

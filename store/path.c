@@ -27,7 +27,9 @@ int fdry_store_default_path(struct fdry_buf *ret)
 	X(0x01021997, "9P") X(0x65735546, "FUSE") X(0x6a656a63, "virtiofs") X(0x00c36400, "Ceph") \
 	X(0x5346414f, "AFS") X(0x6b414653, "AFS") X(0x73757245, "Coda") X(0x0bd00bd0, "Lustre") \
 	X(0x47504653, "GPFS") X(0x7461636f, "OCFS2") X(0x01161970, "GFS2") X(0x19830326, "BeeGFS") \
-	X(0xaad7aaea, "PanFS") X(0x564c, "NCP") X(0x786f4256, "vboxsf") X(0x20030528, "OrangeFS")
+	X(0xaad7aaea, "PanFS") X(0x7c7c6673, "prl_fs") X(0xbacbacbc, "vmhgfs") X(0xbeefdead, "SNFS") \
+	X(0x013111a8, "IBRIX") X(0x61636673, "ACFS") X(0x00c0ffee, "hostfs") X(0x53464846, "wslfs") \
+	X(0x564c, "NCP") X(0x786f4256, "vboxsf") X(0x20030528, "OrangeFS")
 
 const char *fdry_fs_refused(unsigned long type)
 {
@@ -60,8 +62,8 @@ static int io_fail(const char *path, const char *doing)
 	return fdry_fail(FDRY_E_IO, "cannot %s %s: %s", doing, path, strerror(e));
 }
 
-/* Makes one directory of a path, and all above it that are missing. */
-static int dir_make(const char *path, bool *made)
+/* Makes one directory of a path, and all above it that are missing; a group may pass through those. */
+static int dir_make(const char *path, bool group, bool *made)
 {
 	char part[4096];
 	size_t i, len = strlen(path);
@@ -74,7 +76,7 @@ static int dir_make(const char *path, bool *made)
 		memcpy(part, path, i);
 		part[i] = '\0';
 		*made = !mkdir(part, 0700);
-		if (!*made && errno != EEXIST)
+		if (*made ? chmod(part, group ? 02750 : 0700) : errno != EEXIST) /* whatever the umask is */
 			return io_fail(path, "make");
 	}
 	return 0;
@@ -101,7 +103,8 @@ static int dir_check_ours(const char *path, int fd, bool create)
 		return io_fail(path, "list");
 	}
 	while ((e = readdir(d)))
-		other |= *e->d_name != '.' && strcmp(e->d_name, "lock.mdb") && strcmp(e->d_name, "data.mdb");
+		other |= *e->d_name != '.' && strcmp(e->d_name, "lock.mdb") && strcmp(e->d_name, "data.mdb") &&
+			 strcmp(e->d_name, "leases");
 	closedir(d);
 	if (other)
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store and not empty; name an empty or new directory", path);
@@ -121,6 +124,15 @@ static int fs_check(const char *path, unsigned long type)
 			 "(FOUNDRY_STORE)", path, name);
 }
 
+static void dir_users(struct fdry_dir *d, const struct stat *st)
+{
+	d->mode = st->st_mode & 07777;
+	d->uid = st->st_uid;
+	d->gid = st->st_gid;
+	d->group = st->st_mode & S_IWGRP;
+	d->file_mode = 0600 | (d->group ? 0060 : 0);
+}
+
 static int dir_check(const char *path, struct fdry_dir *d)
 {
 	struct statvfs vfs;
@@ -130,34 +142,67 @@ static int dir_check(const char *path, struct fdry_dir *d)
 
 	if (fstat(d->fd, &st) || fstatfs(d->fd, &fs) || fstatvfs(d->fd, &vfs))
 		return io_fail(path, "look at");
-	if (st.st_mode & S_IWOTH)
-		return fdry_fail(FDRY_E_PERM, "%s can be written by everybody, and kernels are code; run chmod o-w on it, "
-				 "or name another store", path);
 	err = fs_check(path, (unsigned long)fs.f_type);
 	if (err)
 		return err;
 	d->dev = st.st_dev;
 	d->ino = st.st_ino;
 	d->fixed = vfs.f_flag & ST_RDONLY;
-	d->file_mode = 0600 | (st.st_mode & S_IWGRP ? 0060 : 0);
+	dir_users(d, &st);
+	return fdry_share_check(d, path);
+}
+
+/* Make an empty directory, which is its owner's, the group's. */
+static int dir_to_group(const char *path, struct fdry_dir *d)
+{
+	struct stat st;
+
+	if (!faccessat(d->fd, "data.mdb", F_OK, 0))
+		return fdry_fail(FDRY_E_PERM, "the store %s is there already, and its owner's alone; export what it holds into "
+				 "a new one, made for the group", path);
+	if (fchmod(d->fd, 02770) || fstat(d->fd, &st))
+		return io_fail(path, "open to the group");
+	dir_users(d, &st);
 	return 0;
 }
 
-/* The directory's own entry must be as durable as what is put into it. */
-static int dir_sync(const char *path, int fd)
+/* The directory above, synced; -1 at the root of the file system, and where we may not open it. */
+static int sync_above(int fd)
 {
 	int up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = up < 0 ? -1 : fsync(up);
+	struct stat at, above;
 
-	if (up >= 0)
-		close(up);
-	return rc ? io_fail(path, "make durable") : 0;
+	if (up < 0)
+		return -1;
+	if (!fstat(fd, &at) && !fstat(up, &above) && at.st_dev == above.st_dev && at.st_ino != above.st_ino && !fsync(up))
+		return up;
+	close(up);
+	return -1;
 }
 
-int fdry_dir_open(const char *path, bool create, struct fdry_dir *ret)
+/*
+ * What is put into a new store is no more durable than the names that lead there: all of them, since another
+ * process may have made some a moment ago. A directory that we may not open, somebody else has made.
+ */
+static int path_sync(const char *path, int fd, bool made)
 {
+	int next, up = sync_above(fd);
+
+	if (up < 0 && made)
+		return io_fail(path, "make durable");
+	while (up >= 0) {
+		next = sync_above(up);
+		close(up);
+		up = next;
+	}
+	return 0;
+}
+
+int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret)
+{
+	bool create = flags & FDRY_STORE_CREATE, group = flags & FDRY_STORE_GROUP;
 	struct fdry_dir d = { .fd = -1 };
-	int err = create ? dir_make(path, &d.made) : 0;
+	int err = create ? dir_make(path, group, &d.made) : 0;
 
 	if (err)
 		return err;
@@ -167,8 +212,10 @@ int fdry_dir_open(const char *path, bool create, struct fdry_dir *ret)
 	err = dir_check(path, &d);
 	if (!err)
 		err = dir_check_ours(path, d.fd, create);
-	if (!err && d.made)
-		err = dir_sync(path, d.fd);
+	if (!err && group && !d.group)
+		err = dir_to_group(path, &d);
+	if (!err && create && faccessat(d.fd, "data.mdb", F_OK, 0))
+		err = path_sync(path, d.fd, d.made);
 	if (err) {
 		fdry_dir_close(&d, path, true);
 		return err;

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +18,6 @@
 #include "store/internal.h"
 
 #define SEEN_FILE "verified"
-#define SEEN_TEMP "verified."
 #define SEEN_COUNT_MAX (1u << 24)
 
 /* The kernel's boot id, "9f3c...-....", as 16 bytes. */
@@ -163,16 +161,13 @@ static void ids_sort(struct fdry_buf *ids)
 	ids->len = (out + 1) * FDRY_OID_SIZE;
 }
 
-/* A name that nobody else takes: process ids repeat between containers. */
 static int temp_open(const struct fdry_env *env, char name[64])
 {
-	uint64_t nr;
 	int fd, i;
 
 	for (i = 0; i < 8; i++) {
-		if (getrandom(&nr, sizeof(nr), 0) != sizeof(nr))
+		if (fdry_temp_name(FDRY_SEEN_TEMP, name, 64))
 			return -1;
-		snprintf(name, 64, SEEN_TEMP "%016llx", (unsigned long long)nr);
 		fd = openat(env->dir.fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, env->dir.file_mode);
 		if (fd >= 0 || errno != EEXIST)
 			return fd;
@@ -190,7 +185,7 @@ static void file_write(const struct fdry_env *env, const uint8_t head[FDRY_SEEN_
 		fdry_debug("no note of what was verified: %s", strerror(errno));
 		return;
 	}
-	ok = write_all(fd, head, FDRY_SEEN_AT_IDS) && write_all(fd, ids->data, ids->len);
+	ok = !fdry_file_adopt(&env->dir, fd) && write_all(fd, head, FDRY_SEEN_AT_IDS) && write_all(fd, ids->data, ids->len);
 	ok = !close(fd) && ok && !renameat(env->dir.fd, name, env->dir.fd, SEEN_FILE);
 	if (!ok) {
 		fdry_debug("no note of what was verified: %s", strerror(errno));
@@ -227,7 +222,7 @@ void fdry_seen_forget(struct fdry_env *env)
 	struct dirent *e;
 
 	while (d && (e = readdir(d)))
-		if (!strcmp(e->d_name, SEEN_FILE) || !strncmp(e->d_name, SEEN_TEMP, strlen(SEEN_TEMP)))
+		if (!strcmp(e->d_name, SEEN_FILE) || !strncmp(e->d_name, FDRY_SEEN_TEMP, strlen(FDRY_SEEN_TEMP)))
 			(void)unlinkat(env->dir.fd, e->d_name, 0);
 	if (d)
 		closedir(d);

@@ -41,8 +41,10 @@ static void after_fork_child(void)
 {
 	struct fdry_env *env;
 
-	for (env = envs; env; env = env->next)
+	for (env = envs; env; env = env->next) {
 		close(env->dir.fd);
+		fdry_db_forked(env->db);
+	}
 	envs = NULL;
 	generation++;
 	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */
@@ -102,9 +104,12 @@ static int format_check(const char *path, struct fdry_span rec, uint8_t id[FDRY_
 		return fdry_fail(FDRY_E_NOSTORE, "%s holds another program's data; name another directory", path);
 	version = fdry_get32(p + FDRY_FORMAT_AT_VERSION);
 	unknown = fdry_get64(p + FDRY_FORMAT_AT_INCOMPAT) & ~FDRY_FORMAT_INCOMPAT_KNOWN;
-	if (version != FDRY_FORMAT_VERSION)
+	if (version > FDRY_FORMAT_VERSION)
 		return fdry_fail(FDRY_E_VERSION, "the store %s has format version %u and this program knows %u; use a newer one",
 				 path, version, FDRY_FORMAT_VERSION);
+	if (version < FDRY_FORMAT_VERSION)
+		return fdry_fail(FDRY_E_VERSION, "the store %s has format version %u, of an older program, and this one knows %u; "
+				 "remove it and seal anew, or name another", path, version, FDRY_FORMAT_VERSION);
 	if (unknown)
 		return fdry_fail(FDRY_E_VERSION, "the store %s uses features %#llx that this program does not know; use a newer one",
 				 path, (unsigned long long)unknown);
@@ -141,10 +146,14 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 	};
 	int err = fdry_db_open(&o, format_write, &env->db);
 
-	/* Who may read only still can, with write permission on the lock file alone. */
+	/* Who may read only still can: in LMDB's list with write permission on the lock file, else in turns. */
 	if (err == -FDRY_E_PERM && (flags & FDRY_STORE_READONLY) && !o.readonly) {
 		o.readonly = true;
 		err = fdry_db_open(&o, format_write, &env->db);
+		if (err == -FDRY_E_PERM) {
+			o.fixed = true;
+			err = fdry_db_open(&o, format_write, &env->db);
+		}
 	}
 	env->readonly = o.readonly;
 	return err;
@@ -161,13 +170,13 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 	env->generation = generation;
 	env->pid = getpid();
 	pthread_mutex_init(&env->lock, NULL);
-	err = fdry_dir_enter(dir, path, flags & FDRY_STORE_CREATE, &fd);
+	err = fdry_dir_prepare(dir, path, flags & FDRY_STORE_CREATE, map_size, format_write);
+	if (!err)
+		err = fdry_dir_enter(dir, path, flags & FDRY_STORE_CREATE, &fd);
 	if (!err)
 		err = db_open(env, path, flags, map_size);
 	if (!err)
 		err = format_read(env, path);
-	if (!err && dir->made && fsync(dir->fd))
-		err = fdry_fail(FDRY_E_IO, "cannot make %s durable: %s", path, strerror(errno));
 	if (err) {
 		fdry_db_close(env->db);
 		pthread_mutex_destroy(&env->lock);
@@ -265,7 +274,7 @@ static int store_new(const char *path, unsigned int flags, uint64_t map_size, st
 	size_t path_len = strlen(path) + 1;
 	struct fdry_store *s;
 	struct fdry_dir dir;
-	int err = fdry_dir_open(path, flags & FDRY_STORE_CREATE, &dir);
+	int err = fdry_dir_open(path, flags, &dir);
 
 	if (err)
 		return err;
@@ -298,10 +307,12 @@ int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_siz
 
 	if (err)
 		return err;
-	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY))
+	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY | FDRY_STORE_GROUP))
 		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
 	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))
 		return fdry_fail(FDRY_E_INVAL, "a store cannot be made by opening it for reading only; drop one of the flags");
+	if ((flags & FDRY_STORE_GROUP) && !(flags & FDRY_STORE_CREATE))
+		return fdry_fail(FDRY_E_INVAL, "a store becomes a group's when it is made; open it with FDRY_STORE_CREATE, too");
 	if (path && !*path)
 		return fdry_fail(FDRY_E_INVAL, "the store's path is empty; name a directory, or none for the default");
 	pthread_once(&once, watch_forks);

@@ -71,6 +71,15 @@ void fdry_store_close(struct fdry_store *s);
 /* As it was opened; lives as long as the handle. */
 const char *fdry_store_path(const struct fdry_store *s);
 
+/* Who may use it. */
+struct fdry_sharing {
+	uint32_t uid, gid, mode; /* of the directory */
+	bool group;              /* all of its group, else its owner alone */
+	bool fixed;              /* read-only media */
+	bool readonly;           /* this process can only read */
+};
+int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret) __must_check;
+
 /* --- writing --- */
 
 struct fdry_put;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <lmdb.h>
 
+#include "store/internal.h"
 #include "tests/unit/store_test.h"
 
 static void setup(void)
@@ -85,6 +86,37 @@ static mode_t mode_of(const char *file)
 	ck_assert(!stat(file, &st));
 	return st.st_mode & 0777;
 }
+
+/* Another process makes the store and collects, which takes away the folder in which this one is at it. */
+static int somebody_was_faster(struct fdry_txn *t)
+{
+	char file[400];
+	int fd;
+
+	(void)t;
+	file_path(file, "data.mdb");
+	fd = open(file, O_CREAT | O_WRONLY, 0600);
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	return fdry_fail(FDRY_E_NOSTORE, "it is gone");
+}
+
+static int nobody_was_faster(struct fdry_txn *t)
+{
+	(void)t;
+	return fdry_fail(FDRY_E_NOSTORE, "it is gone");
+}
+
+START_TEST(somebody_elses_store_will_do)
+{
+	struct fdry_dir d;
+
+	ok(fdry_dir_open(path, true, &d));
+	fails(NOSTORE, "it is gone", fdry_dir_prepare(&d, path, true, 1 << 20, nobody_was_faster));
+	ok(fdry_dir_prepare(&d, path, true, 1 << 20, somebody_was_faster));
+	fdry_dir_close(&d, path, false);
+}
+END_TEST
 
 START_TEST(a_store_is_made_with_its_directories)
 {
@@ -218,7 +250,7 @@ static int fresh_version(struct fdry_txn *t)
 {
 	uint8_t rec[FDRY_FORMAT_SIZE] = FDRY_FORMAT_MAGIC;
 
-	rec[FDRY_FORMAT_AT_VERSION] = 2;
+	rec[FDRY_FORMAT_AT_VERSION] = FDRY_FORMAT_VERSION + 1;
 	return fdry_txn_put(t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"format", 6 },
 			    (struct fdry_span){ rec, sizeof(rec) });
 }
@@ -227,7 +259,7 @@ static int fresh_feature(struct fdry_txn *t)
 {
 	uint8_t rec[FDRY_FORMAT_SIZE] = FDRY_FORMAT_MAGIC;
 
-	rec[FDRY_FORMAT_AT_VERSION] = 1;
+	rec[FDRY_FORMAT_AT_VERSION] = FDRY_FORMAT_VERSION;
 	rec[FDRY_FORMAT_AT_INCOMPAT + 7] = 0x80;
 	return fdry_txn_put(t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"format", 6 },
 			    (struct fdry_span){ rec, sizeof(rec) });
@@ -237,7 +269,7 @@ static int fresh_compat(struct fdry_txn *t)
 {
 	uint8_t rec[FDRY_FORMAT_SIZE] = FDRY_FORMAT_MAGIC;
 
-	rec[FDRY_FORMAT_AT_VERSION] = 1;
+	rec[FDRY_FORMAT_AT_VERSION] = FDRY_FORMAT_VERSION;
 	rec[FDRY_FORMAT_AT_COMPAT] = 1;
 	return fdry_txn_put(t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"format", 6 },
 			    (struct fdry_span){ rec, sizeof(rec) });
@@ -356,7 +388,7 @@ START_TEST(a_store_replaced_under_us_is_noticed)
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
 	file_path(copy, "copy");
-	ck_assert(!rename(file, copy) && !link(copy, file));
+	ck_assert(!rename(file, copy) && !rename(copy, file));
 	ok(fdry_store_open(path, 0, &other)); /* the same file */
 	fdry_store_close(other);
 	ck_assert(!unlink(file));
@@ -377,6 +409,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_default_place);
 	tcase_add_test(tc, opens_the_default);
+	tcase_add_test(tc, somebody_elses_store_will_do);
 	tcase_add_test(tc, a_store_is_made_with_its_directories);
 	tcase_add_test(tc, bad_flags_and_paths);
 	tcase_add_test(tc, who_may_write_is_checked);

@@ -25,6 +25,8 @@ struct fdry_store;
  * @flags: of enum fdry_store_flags
  * @ret: the handle, yours until fdry_store_close()
  *
+ * A store that is made is its owner's alone, or with FDRY_STORE_GROUP its group's, whatever the umask. What
+ * a user who is not trusted could write to is refused: Documentation/design/store.rst, "Sharing".
  * A directory is opened once in a process however often it is asked for. A handle does
  * not survive fork: a child opens its own.
  * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short),

@@ -17,6 +17,7 @@ enum fdry_errcode {
 enum fdry_store_flags {
 	FDRY_STORE_CREATE = 1 << 0,   /* make it where there is none */
 	FDRY_STORE_READONLY = 1 << 1, /* never write; works on read-only media */
+	FDRY_STORE_GROUP = 1 << 2,    /* make it for its group: directory 2770, files 0660, whatever the umask; with CREATE */
 };
 
 /* Levels of fdry_log_set() and of FOUNDRY_LOG. */

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * make.c - a new store appears at once and whole, and its name is durable before anything is put.
+ *
+ * LMDB writes the first pages of data.mdb in place and reads both meta pages: a power cut in between
+ * would leave a file that nobody opens. So it is made under another name, in a folder beside, and then
+ * linked to its own. What lies in such a folder of a process that died is nobody's data.
+ *
+ * LMDB makes lock.mdb when it opens the store: so where that is there, somebody has made the name of
+ * data.mdb durable, and where it is not, whoever opens does it first.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+
+#define FOLDER_SIZE 32
+
+static int make_fail(const char *path, const char *doing)
+{
+	int e = errno;
+	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
+				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
+
+	return fdry_fail(code, "cannot %s the store %s: %s", doing, path, strerror(e));
+}
+
+/* With an empty data.mdb, which LMDB takes for its own: it would make one less the umask. */
+static int folder_fill(const struct fdry_dir *d, const char *folder)
+{
+	char file[FOLDER_SIZE + 16];
+	int e, fd;
+
+	snprintf(file, sizeof(file), "%s/data.mdb", folder);
+	if (fchmodat(d->fd, folder, 0700, 0))
+		return errno;
+	fd = openat(d->fd, file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno;
+	e = fdry_file_adopt(d, fd);
+	close(fd);
+	return e;
+}
+
+static int folder_make(const struct fdry_dir *d, const char *path, char name[FOLDER_SIZE])
+{
+	int e = fdry_temp_name(FDRY_NEW_FOLDER, name, FOLDER_SIZE);
+
+	if (e)
+		return fdry_fail(FDRY_E_IO, "the kernel gave no random bytes: %s", strerror(e));
+	if (mkdirat(d->fd, name, 0700))
+		return make_fail(path, "make");
+	e = folder_fill(d, name);
+	if (e) {
+		fdry_new_remove(d->fd, name);
+		errno = e;
+	}
+	return e ? make_fail(path, "make") : 0;
+}
+
+static int db_make(const struct fdry_dir *d, const char *path, const char *folder, uint64_t map_size,
+		   int (*fresh)(struct fdry_txn *t))
+{
+	struct fdry_db_opts o = { .create = true, .fixed = true, .mode = d->file_mode, .map_size = map_size };
+	struct fdry_buf dir = { 0 };
+	struct fdry_db *db = NULL;
+	int err = fdry_buf_printf(&dir, "%s/%s", path, folder);
+
+	if (!err) {
+		o.dir = (const char *)dir.data;
+		err = fdry_db_open(&o, fresh, &db);
+	}
+	if (!err)
+		fdry_db_close(db);
+	fdry_buf_release(&dir);
+	return err;
+}
+
+/* Somebody else may have been faster. Where files cannot have two names, LMDB makes it in place. */
+static int db_link(const struct fdry_dir *d, const char *path, const char *folder)
+{
+	char from[FOLDER_SIZE + 16];
+
+	snprintf(from, sizeof(from), "%s/data.mdb", folder);
+	if (!linkat(d->fd, from, d->fd, "data.mdb", 0) || errno == EEXIST || errno == EPERM || errno == EOPNOTSUPP)
+		return 0;
+	return make_fail(path, "name");
+}
+
+void fdry_new_remove(int dir, const char *folder)
+{
+	char file[FOLDER_SIZE + 16];
+
+	snprintf(file, sizeof(file), "%.30s/data.mdb", folder);
+	(void)unlinkat(dir, file, 0);
+	snprintf(file, sizeof(file), "%.30s/lock.mdb", folder);
+	(void)unlinkat(dir, file, 0);
+	(void)unlinkat(dir, folder, AT_REMOVEDIR);
+}
+
+static int made_in(const struct fdry_dir *d, const char *path, const char *folder, uint64_t map_size,
+		   int (*fresh)(struct fdry_txn *t))
+{
+	int err = db_make(d, path, folder, map_size, fresh);
+
+	if (!err)
+		err = db_link(d, path, folder);
+	fdry_new_remove(d->fd, folder);
+	return err;
+}
+
+static int make(const struct fdry_dir *d, const char *path, uint64_t map_size, int (*fresh)(struct fdry_txn *t))
+{
+	char folder[FOLDER_SIZE];
+	int err = folder_make(d, path, folder);
+
+	if (!err)
+		err = made_in(d, path, folder, map_size, fresh);
+	if (err && !faccessat(d->fd, "data.mdb", F_OK, 0))
+		err = 0; /* somebody else's, who has perhaps collected already and taken our folder away */
+	return err;
+}
+
+int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
+		     int (*fresh)(struct fdry_txn *t))
+{
+	int err = 0;
+
+	if (d->fixed)
+		return 0;
+	if (create && faccessat(d->fd, "data.mdb", F_OK, 0))
+		err = make(d, path, map_size, fresh);
+	if (!err && faccessat(d->fd, "lock.mdb", F_OK, 0) && fsync(d->fd))
+		err = make_fail(path, "make durable");
+	return err;
+}

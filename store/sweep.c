@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * sweep.c - removing the files that processes which died left beside the store.
+ *
+ * Each kind may be removed beside live processes: a claim that nobody holds, a note that somebody is
+ * about to put in place (it is only a note), a store that was being made where there is one by now.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+
+static void plain_remove(int dir, const char *name)
+{
+	(void)unlinkat(dir, name, 0);
+}
+
+/* Under its lock: whoever waits for it then finds that it is another file by now (claim.c). */
+static void claim_remove(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir, name, fd))
+		(void)unlinkat(dir, name, 0);
+	close(fd);
+}
+
+static const struct {
+	const char *prefix;
+	void (*remove)(int dir, const char *name);
+} kinds[] = {
+	{ FDRY_NEW_FOLDER, fdry_new_remove },
+	{ FDRY_CLAIM_FILE, claim_remove },
+	{ FDRY_SEEN_TEMP, plain_remove },
+	{ FDRY_FILE_TEMP, plain_remove },
+};
+
+void fdry_dir_sweep(const struct fdry_dir *dir)
+{
+	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *e;
+	size_t i;
+
+	while (d && (e = readdir(d)))
+		for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+			if (!strncmp(e->d_name, kinds[i].prefix, strlen(kinds[i].prefix)))
+				kinds[i].remove(dir->fd, e->d_name);
+	if (d)
+		closedir(d);
+	else if (fd >= 0)
+		close(fd);
+}
