@@ -13,7 +13,7 @@
 #define FDRY_META_FORMAT "format"
 #define FDRY_FORMAT_MAGIC "FOUNDRY STORE\r\n\x1a" /* 16 bytes, no terminator */
 #define FDRY_FORMAT_MAGIC_SIZE 16
-#define FDRY_FORMAT_VERSION 1
+#define FDRY_FORMAT_VERSION 2
 #define FDRY_FORMAT_AT_VERSION 16  /* u32 */
 #define FDRY_FORMAT_AT_INCOMPAT 24 /* u64: features without which the store must not be touched */
 #define FDRY_FORMAT_AT_COMPAT 32   /* u64: features that may be ignored */
@@ -24,6 +24,12 @@
 
 /* meta, key "changes": u64, how often refs were set or deleted. */
 #define FDRY_META_CHANGES "changes"
+
+/* meta, key "collecting": one byte, 1, while a collection is under way. */
+#define FDRY_META_COLLECTING "collecting"
+
+/* meta, key "limit": u64, bytes that the store's tables may take; not there: as many as there are. */
+#define FDRY_META_LIMIT "limit"
 
 /* objects, key: id. */
 #define FDRY_RECORD_AT_KINDS 0  /* u16: bit n: kind number n; never 0 */
@@ -39,13 +45,23 @@
 enum fdry_codec {
 	FDRY_CODEC_PLAIN = 0,
 	FDRY_CODEC_ZSTD = 1, /* one frame, with its content size */
+	FDRY_CODEC_NONE = 2, /* in quarantine: they were damaged, and there are none */
 };
 
-/* refs, key: name without terminator. */
+/* refs, key: name, a zero byte, identity (32 bytes). */
+#define FDRY_REF_KEY_MAX (255 + 1 + 32)
 #define FDRY_REF_AT_OID 0
 #define FDRY_REF_AT_CHANGE 32 /* u64: the value of "changes" that setting it made */
-#define FDRY_REF_AT_ZERO 40   /* 24 bytes: 0 */
+#define FDRY_REF_AT_FLAGS 40  /* u32: of enum fdry_ref_flags */
+#define FDRY_REF_AT_ZERO 44   /* 20 bytes: 0 */
 #define FDRY_REF_SIZE 64
+enum fdry_ref_flags {
+	FDRY_REF_PINNED = 1 << 0, /* never evicted */
+};
+
+/* The file "used" beside the environment: a line for each load or seal, "ID TIME\n". */
+#define FDRY_USED_DIGITS 10 /* of the time: seconds since 1970 */
+#define FDRY_USED_LINE (64 + 1 + FDRY_USED_DIGITS + 1)
 
 /* The file "verified" beside the environment: mapped objects that were checked during this boot. */
 #define FDRY_SEEN_MAGIC "FDRYSEEN"
@@ -58,5 +74,11 @@ enum fdry_codec {
 #define FDRY_SEEN_AT_COUNT 64  /* u64 */
 #define FDRY_SEEN_AT_ZERO 72   /* 24 bytes: 0 */
 #define FDRY_SEEN_AT_IDS 96    /* ids, ascending */
+
+/* A file in the folder "leases": a head, and ids in the order in which they were noted. */
+#define FDRY_LEASE_MAGIC "FDRYLEAS"
+#define FDRY_LEASE_VERSION 1
+#define FDRY_LEASE_AT_VERSION 8 /* u32, then 20 zero bytes */
+#define FDRY_LEASE_AT_IDS 32
 
 #endif

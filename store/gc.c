@@ -1,226 +1,328 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gc.c - removing what no ref reaches: mark from the refs, then delete in short transactions.
+ * gc.c - removing what neither a ref nor a lease reaches, beside sessions that write and read.
  *
- * The store's lock is held exclusively, so no seal or load is under way: whatever is not
- * reached now is reached by nobody. Anything that does not add up (a link to what is not
- * there, a damaged record, a table that counts otherwise) ends the collection before it
- * removes anything, since what was lost may be what kept the rest alive. Objects go
- * before what they link to, so that an interrupted collection leaves no half image.
+ * A collection announces itself in the store, marks, lists what was not marked, and
+ * deletes it in short transactions. Inside each, with the writers' lock, it first marks
+ * what was noted or named since: whatever anybody may rely on then is passed over. The
+ * protocol and why it is right stand in Documentation/design/collection.rst.
+ *
+ * The store's lock is held exclusively: by one collection at a time, and not beside
+ * sessions that could not make a lease.
  */
 #include <stdlib.h>
+#include <time.h>
 
 #include "arch/log.h"
-#include "store/internal.h"
+#include "arch/telemetry.h"
+#include "store/dead.h"
 
-#define BATCH_BYTES (64u << 20)
-#define BATCH_ITEMS 1024
-
-struct dead {
-	struct fdry_oid oid;
-	uint32_t kinds;
-	uint64_t stored;
-};
+#define SWEEP_NS 10000000ull      /* of a transaction, before it commits */
+#define SWEEP_FINISH_NS 5000000ull /* of these, for marking at most */
+#define SWEEP_BYTES (64u << 20)
+#define SWEEP_TRIES 16            /* then marking may take as long as it needs */
+#define NAP_NS 1000000            /* so that writers who wait get their turn */
 
 struct gc {
-	struct fdry_txn t;
-	struct fdry_idset live;
-	struct fdry_buf dead; /* struct dead each */
-	uint64_t walked;
-	const char *ref; /* the one that is being followed */
+	struct fdry_store *s;
+	const struct fdry_gc_opts *opts;
+	struct fdry_mark mark;
+	struct fdry_deads dead;
+	size_t at;              /* in the list of the dead */
+	enum fdry_gc_phase phase;
+	uint64_t total;
 	struct fdry_gc_report report;
 };
 
-/* --- mark --- */
+unsigned int fdry_sweep_objects_max;
 
-static int mark_object(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
+/* What ends a collection without being an error. */
+#define STOPPED 1
+
+/* --- the announcement --- */
+
+static struct fdry_span announcement_key(void)
 {
-	char hex[FDRY_OID_HEX_SIZE];
-	struct gc *gc = arg;
-
-	if (rec)
-		return 0;
-	return fdry_fail(FDRY_E_CORRUPT, "ref '%s' needs object %s, which is not there; nothing is collected until "
-			 "the ref is removed or sealed anew", gc->ref, fdry_oid_hex(oid, hex));
+	return (struct fdry_span){ (const uint8_t *)FDRY_META_COLLECTING, strlen(FDRY_META_COLLECTING) };
 }
 
-static int mark_ref(void *arg, struct fdry_span key, struct fdry_span value)
+int fdry_gc_announced(struct fdry_txn *t, bool *ret)
 {
-	char name[FDRY_REF_NAME_MAX + 1] = "";
-	struct gc *gc = arg;
-	struct fdry_ref ref;
-	int err = fdry_ref_parse(value, &ref);
-
-	memcpy(name, key.data, key.len < FDRY_REF_NAME_MAX ? key.len : FDRY_REF_NAME_MAX);
-	if (err)
-		return fdry_fail_at(err, "ref '%s'", name);
-	gc->ref = name;
-	err = fdry_reach(&gc->t, &ref.oid, &gc->live, mark_object, gc);
-	gc->ref = NULL;
-	return err;
-}
-
-/* --- list the dead --- */
-
-static int dead_put(struct gc *gc, const struct fdry_oid *oid, const struct fdry_record *rec)
-{
-	struct dead d = { .oid = *oid, .kinds = rec->kinds, .stored = rec->stored };
-
-	gc->report.dead++;
-	gc->report.dead_bytes += rec->size;
-	gc->report.dead_stored += rec->stored;
-	return fdry_buf_put(&gc->dead, &d, sizeof(d));
-}
-
-static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	struct gc *gc = arg;
-	int err = fdry_record_parse(value, &rec);
-
-	if (err || key.len != FDRY_OID_SIZE)
-		return err ? err : fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
-	memcpy(oid.b, key.data, FDRY_OID_SIZE);
-	gc->walked++;
-	if (!fdry_idset_has(&gc->live, &oid))
-		return dead_put(gc, &oid, &rec);
-	gc->report.live++;
-	return 0;
-}
-
-/* Bytes without a record: what damage or a program of another version left. */
-static int walk_data(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	struct fdry_record none = { .size = value.len, .stored = value.len }, rec;
-	struct fdry_oid oid;
-	struct gc *gc = arg;
-	bool found = false;
-	int err;
-
-	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
-	memcpy(oid.b, key.data, FDRY_OID_SIZE);
-	err = fdry_record_get(&gc->t, &oid, &found, &rec);
-	return err || found ? err : dead_put(gc, &oid, &none);
-}
-
-static int walk(struct gc *gc)
-{
-	struct fdry_span all = { 0 };
-	uint64_t count = 0;
-	int err = fdry_txn_each(&gc->t, FDRY_TABLE_REFS, all, mark_ref, gc);
+	struct fdry_span value = { 0 };
+	int err = fdry_txn_get(t, FDRY_TABLE_META, announcement_key(), &value);
 
 	if (!err)
-		err = fdry_txn_each(&gc->t, FDRY_TABLE_OBJECTS, all, walk_object, gc);
-	if (!err)
-		err = fdry_txn_count(&gc->t, FDRY_TABLE_OBJECTS, &count);
-	if (!err && count != gc->walked)
-		err = fdry_fail(FDRY_E_CORRUPT, "the store counts %llu objects and lists %llu; run foundry-store verify",
-				(unsigned long long)count, (unsigned long long)gc->walked);
-	return err ? err : fdry_txn_each(&gc->t, FDRY_TABLE_DATA, all, walk_data, gc);
-}
-
-/* --- delete --- */
-
-static int dead_cmp(const void *a, const void *b)
-{
-	const struct dead *x = a, *y = b;
-
-	if (x->kinds != y->kinds)
-		return x->kinds > y->kinds ? -1 : 1;
-	return memcmp(&x->oid, &y->oid, sizeof(x->oid));
-}
-
-/* Deletes the next batch; @ret: how many. */
-static int delete_batch(struct fdry_db *db, const struct dead *dead, size_t count, size_t *ret)
-{
-	struct fdry_txn t;
-	uint64_t bytes = 0;
-	size_t i;
-	int err = fdry_txn_write(db, 0, &t);
-
-	if (err)
-		return err;
-	for (i = 0; i < count && i < BATCH_ITEMS && bytes < BATCH_BYTES && !err; i++) {
-		bytes += dead[i].stored;
-		err = fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&dead[i].oid));
-		if (!err)
-			err = fdry_txn_delete(&t, FDRY_TABLE_DATA, fdry_oid_span(&dead[i].oid));
-	}
-	if (err) {
-		fdry_txn_abort(&t);
-		return err;
-	}
-	*ret = i;
-	return fdry_txn_commit(&t);
-}
-
-static int delete_all(struct fdry_db *db, struct fdry_buf *list)
-{
-	struct dead *dead = (void *)list->data;
-	size_t count = list->len / sizeof(*dead), done = 0, n = 0;
-	int err = 0;
-
-	if (count)
-		qsort(dead, count, sizeof(*dead), dead_cmp);
-	for (; done < count && !err; done += n)
-		err = delete_batch(db, dead + done, count - done, &n);
+		*ret = value.data != NULL;
 	return err;
 }
 
 /*
- * What a transaction frees, LMDB uses again from the second one after it: with one more
- * commit now, the next seal finds the space even where the disk is full.
+ * Set it or take it back. What a transaction frees, LMDB uses again from the second one
+ * after it: taking it back is that one, so that the next seal finds the space even where
+ * the disk is full.
  */
-static void settle(struct fdry_db *db)
+static int announce(struct fdry_env *env, bool on)
 {
+	static const uint8_t one = 1;
 	struct fdry_txn t;
-	int err = fdry_txn_write(db, 0, &t);
-
-	if (!err) {
-		err = fdry_ref_touch(&t);
-		if (err)
-			fdry_txn_abort(&t);
-		else
-			err = fdry_txn_commit(&t);
-	}
-	if (err)
-		fdry_debug("the collected space is not ready yet: %s", fdry_last_error());
-}
-
-static int collect(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
-{
-	struct gc gc = { 0 };
-	int err = fdry_txn_read(s->env->db, &gc.t);
+	int err = fdry_txn_write(env->db, 0, &t);
 
 	if (err)
 		return err;
-	err = walk(&gc);
-	fdry_txn_abort(&gc.t);
-	if (!err && !dry_run && gc.dead.len) {
-		fdry_seen_forget(s->env);
-		err = delete_all(s->env->db, &gc.dead);
+	err = on ? fdry_txn_put(&t, FDRY_TABLE_META, announcement_key(), (struct fdry_span){ &one, 1 }) :
+		   fdry_txn_delete(&t, FDRY_TABLE_META, announcement_key());
+	if (!err)
+		return fdry_txn_commit(&t);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+void fdry_gc_recover(struct fdry_env *env)
+{
+	int fd = env->readonly ? -1 : fdry_env_try(env);
+
+	if (fd < 0)
+		return; /* it is alive */
+	if (announce(env, false))
+		fdry_debug("a collection that died is still announced: %s", fdry_last_error());
+	fdry_env_unexclude(fd);
+}
+
+/* --- progress --- */
+
+static int gc_tell(struct gc *gc, uint64_t done)
+{
+	if (!gc->opts->progress)
+		return 0;
+	return gc->opts->progress(gc->opts->arg, gc->phase, done, gc->total) ? STOPPED : 0;
+}
+
+/* While marking and listing. */
+static int gc_tick(void *arg)
+{
+	struct gc *gc = arg;
+
+	return gc_tell(gc, gc->mark.live.count);
+}
+
+static int gc_phase(struct gc *gc, enum fdry_gc_phase phase, uint64_t total)
+{
+	gc->phase = phase;
+	gc->total = total;
+	return gc_tell(gc, 0);
+}
+
+/* --- sweeping --- */
+
+static void report_dead(struct fdry_gc_report *r, const struct fdry_dead *d)
+{
+	unsigned int kind = d->kinds ? 31 - (unsigned int)__builtin_clz(d->kinds) : 0;
+
+	r->dead++;
+	r->dead_bytes += d->size;
+	r->dead_stored += d->stored;
+	if (kind > FDRY_OBJECT_MANIFEST)
+		kind = 0;
+	r->kinds[kind].dead++;
+	r->kinds[kind].stored += d->stored;
+}
+
+static int dead_delete(struct fdry_txn *t, const struct fdry_dead *d)
+{
+	int err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&d->oid));
+
+	return err ? err : fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(&d->oid));
+}
+
+/* Deletes until the turn is over; @r and @at are what they will be if this is committed. */
+static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn, struct fdry_gc_report *r, size_t *at)
+{
+	const struct fdry_dead *d = (const void *)gc->dead.list.data;
+	size_t count = gc->dead.list.len / sizeof(*d);
+	size_t end = fdry_sweep_objects_max ? *at + fdry_sweep_objects_max : count;
+	uint64_t bytes = 0;
+	int err = 0;
+
+	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !err && !fdry_turn_over(turn); ++*at) {
+		if (fdry_idset_has(&gc->mark.live, &d[*at].oid)) {
+			r->spared++;
+			continue;
+		}
+		err = dead_delete(t, &d[*at]);
+		bytes += d[*at].stored;
+		report_dead(r, &d[*at]);
+	}
+	return err;
+}
+
+static int sweep_commit(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn)
+{
+	struct fdry_gc_report report = gc->report;
+	size_t at = gc->at;
+	int err = sweep_in(gc, t, turn, &report, &at);
+
+	if (err) {
+		fdry_txn_abort(t);
+		return err;
+	}
+	err = fdry_txn_commit(t);
+	if (err)
+		return err;
+	gc->report = report;
+	gc->at = at;
+	return 0;
+}
+
+/* One transaction. @try: how often marking has been too long for one. */
+static int sweep_once(struct gc *gc, unsigned int try, bool *done)
+{
+	struct fdry_turn turn, finish;
+	struct fdry_txn t;
+	int err = fdry_txn_write(gc->s->env->db, 0, &t);
+
+	if (err)
+		return err;
+	turn = fdry_turn(SWEEP_NS);
+	finish = fdry_turn(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
+	err = fdry_mark_finish(&gc->mark, &t, &finish, done);
+	if (!err && *done)
+		return sweep_commit(gc, &t, &turn);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+static void nap(void)
+{
+	struct timespec ts = { 0, NAP_NS };
+
+	nanosleep(&ts, NULL);
+}
+
+static int sweep(struct gc *gc)
+{
+	size_t count = gc->dead.list.len / sizeof(struct fdry_dead);
+	unsigned int try = 0;
+	bool done = false;
+	int err = gc_phase(gc, FDRY_GC_SWEEP, count);
+
+	if (!err && count)
+		fdry_seen_forget(gc->s->env);
+	while (!err && gc->at < count) {
+		err = fdry_mark_update(&gc->mark, NULL, NULL);
 		if (!err)
-			settle(s->env->db);
+			err = sweep_once(gc, try, &done);
+		try = done ? 0 : try + 1;
+		if (!err)
+			err = gc_tell(gc, gc->at);
+		if (!err && gc->at < count && !fdry_sweep_objects_max)
+			nap();
+	}
+	return err;
+}
+
+/* --- collecting --- */
+
+static void report_all(struct gc *gc)
+{
+	const struct fdry_dead *d = (const void *)gc->dead.list.data;
+	size_t i;
+
+	for (i = 0; i < gc->dead.list.len / sizeof(*d); i++)
+		report_dead(&gc->report, &d[i]);
+}
+
+static int find(struct gc *gc)
+{
+	int err = gc_phase(gc, FDRY_GC_MARK, 0);
+
+	if (!err)
+		err = fdry_mark_update(&gc->mark, gc_tick, gc);
+	if (!err)
+		err = gc_phase(gc, FDRY_GC_LIST, gc->mark.live.count);
+	if (!err)
+		err = fdry_deads_list(&gc->dead, &gc->mark, gc_tick, gc);
+	gc->report.live = gc->dead.live;
+	gc->report.leases = gc->mark.leases.held;
+	return err;
+}
+
+static int collect_announced(struct gc *gc)
+{
+	int err = fdry_leases_reclaim(gc->s->env, &gc->report.reclaimed);
+
+	if (!err)
+		err = find(gc);
+	if (!err)
+		err = sweep(gc);
+	gc->report.live += gc->report.spared;
+	return err;
+}
+
+/* An error of the collection outlives what ending it may bring. */
+static int collect(struct gc *gc)
+{
+	uint64_t ended = 0;
+	int err = announce(gc->s->env, true);
+
+	if (err)
+		return err;
+	err = collect_announced(gc);
+	if (announce(gc->s->env, false))
+		fdry_debug("the collected space is not ready yet: %s", fdry_last_error());
+	if (fdry_leases_reclaim(gc->s->env, &ended))
+		fdry_debug("ended leases are left: %s", fdry_last_error());
+	return err;
+}
+
+static int look(struct gc *gc)
+{
+	int err = find(gc);
+
+	if (!err)
+		report_all(gc);
+	return err;
+}
+
+static int gc_run(struct gc *gc)
+{
+	struct fdry_env *env = gc->s->env;
+	int fd = -1, err = gc->opts->dry_run ? fdry_env_look(env, &fd) : fdry_env_exclude(env, &fd);
+
+	if (err)
+		return err;
+	err = gc->opts->dry_run ? look(gc) : collect(gc);
+	if (!err && !gc->opts->dry_run)
+		fdry_dir_sweep(&env->dir);
+	fdry_env_unexclude(fd);
+	return err;
+}
+
+int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret)
+{
+	struct gc gc = { .s = s, .opts = opts, .mark = { .env = s->env } };
+	int err = opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+
+	if (err)
+		return err;
+	err = gc_run(&gc);
+	gc.report.stopped = err == STOPPED;
+	if (err == STOPPED)
+		err = 0;
+	if (!err && !opts->dry_run) {
+		fdry_count(FDRY_METRIC_STORE_GCS, !gc.report.stopped);
+		fdry_count(FDRY_METRIC_STORE_COLLECTED, gc.report.dead);
+		fdry_count(FDRY_METRIC_STORE_COLLECTED_BYTES, gc.report.dead_stored);
 	}
 	if (!err)
 		*ret = gc.report;
-	fdry_buf_release(&gc.dead);
-	fdry_idset_release(&gc.live);
+	fdry_buf_release(&gc.dead.list);
+	fdry_mark_release(&gc.mark);
 	return err;
 }
 
 int fdry_store_gc(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
 {
-	int fd = -1, err = dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+	struct fdry_gc_opts opts = { .dry_run = dry_run };
 
-	if (err)
-		return err;
-	err = fdry_env_exclude(s->env, &fd);
-	if (err)
-		return err;
-	err = collect(s, dry_run, ret);
-	fdry_env_unexclude(fd);
-	return err;
+	return fdry_gc(s, &opts, ret);
 }

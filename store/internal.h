@@ -95,6 +95,10 @@ int fdry_env_share(struct fdry_env *env) __must_check;
 void fdry_env_unshare(struct fdry_env *env);
 /* Does not wait: FDRY_E_LOCKED names who holds it where that can be told. */
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret) __must_check;
+/* The same where nobody is in the way at this moment; -1 elsewhere, and without a sentence. */
+int fdry_env_try(struct fdry_env *env);
+/* The same beside those that share it: only a collection is in the way. */
+int fdry_env_look(struct fdry_env *env, int *fd_ret) __must_check;
 void fdry_env_unexclude(int fd);
 /* While LMDB's environment is opened or closed: one process at a time. @create: data.mdb may have to be made. */
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
@@ -121,6 +125,7 @@ int fdry_record_parse(struct fdry_span value, struct fdry_record *ret) __must_ch
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret) __must_check;
 int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *ret) __must_check;
 struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i);
+int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r) __must_check;
 void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret);
 
 /* The bytes at rest. FDRY_E_CORRUPT where they are missing or of another length. */
@@ -134,6 +139,9 @@ struct fdry_unpacker {
 void fdry_unpacker_release(struct fdry_unpacker *u);
 /* A verified copy of the bytes, appended. */
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
+/* The same without a copy where there need be none; @scratch is room for one. */
+int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_unpacker *u,
+		      struct fdry_buf *scratch) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
 
 /* An object on its way into the store. */
@@ -142,6 +150,7 @@ struct fdry_item {
 	struct fdry_record rec;  /* links point at @links */
 	struct fdry_buf links;   /* its own */
 	struct fdry_span stored; /* the bytes at rest, once packed; somebody else's */
+	struct fdry_span frame;  /* the bytes as one zstd frame, where the caller has that already: it is stored as it is */
 	bool rewrite;            /* the store's bytes are damaged */
 };
 /* Hash @data, sort the links. */
@@ -150,6 +159,8 @@ int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry
 void fdry_item_release(struct fdry_item *it);
 /* Is all that the item says in the store already, and whole? @data: its bytes. */
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;
+/* Without looking at the bytes: are they there as the item needs them (@bytes), with all that it says of them (@all)? */
+int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
 /* Room that packing may need. */
 size_t fdry_item_room(const struct fdry_item *it);
 /* Copy @data to @to, which has that room, compressed where the kind allows and it is smaller; it belongs to the caller. */
@@ -158,6 +169,31 @@ void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to);
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
 /* FDRY_E_NOENT where a link of the item leads nowhere. */
 int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must_check;
+
+/* --- put.c, for who brings objects whose ids are checked already --- */
+
+/* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what a collection may be
+ * taking at this moment it does not find. */
+int fdry_put_has(struct fdry_put *p, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
+/* fdry_put_object() of an item: takes its links over, and copies @data, or the item's frame. */
+int fdry_put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data) __must_check;
+
+/* An image that is there at the end of a session. */
+struct fdry_put_image {
+	struct fdry_oid oid;
+	const char *ref;     /* NULL: not to be named */
+	struct fdry_oid identity; /* for its ref */
+	bool had;            /* the ref named another image before ... */
+	struct fdry_oid was; /* ... this one */
+};
+/*
+ * fdry_put_finish() - fdry_put_commit() of several images whose manifests were put.
+ * @more: @nmore items whose bytes are there, which get the kinds and links that these name
+ *
+ * One transaction; ends the session, also on failure. FDRY_E_NOENT and FDRY_E_INVAL where an image is not there, or is none.
+ */
+int fdry_put_finish(struct fdry_put *p, struct fdry_put_image *images, size_t count, const struct fdry_item *more,
+		    size_t nmore, struct fdry_put_stats *stats) __must_check;
 
 /* --- claim.c --- */
 
@@ -185,8 +221,49 @@ void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid);
 /* Write what was added, if anything. Failing costs only a check at the next load. */
 void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env);
 void fdry_seen_release(struct fdry_seen *seen);
-/* Remove the file and what interrupted writers left; the store's lock is held exclusively. */
+/* Remove the file and what interrupted writers left. */
 void fdry_seen_forget(struct fdry_env *env);
+
+/* --- used.c --- */
+
+struct fdry_used {
+	struct fdry_oid oid;
+	uint64_t order; /* the higher, the later */
+	uint64_t time;  /* seconds since 1970 */
+};
+/* Note that an image is used. Failing costs only that it may be evicted sooner. */
+void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid);
+/* All that were noted, each once, by id; nothing where nothing is. */
+int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
+/* One of them; NULL where it was not noted. */
+const struct fdry_used *fdry_used_find(const struct fdry_buf *all, const struct fdry_oid *oid);
+
+/* --- limit.c --- */
+
+/* The limit that this process keeps to: of FOUNDRY_STORE_LIMIT, else the store's own; 0: none. FDRY_E_ENV. */
+int fdry_limit_get(struct fdry_txn *t, uint64_t *ret) __must_check;
+/* --- evict.c --- */
+
+/* What an object takes of LMDB's pages: an estimate that errs upwards. */
+uint64_t fdry_record_cost(const struct fdry_record *rec);
+/* Behind a seal of @count images: evict others if the store is over its limit. Failing costs nothing but room. No session of
+ * the caller's is open. */
+void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count);
+
+/* --- full.c --- */
+
+struct fdry_lease;
+/*
+ * fdry_full_relieve() - What can be done where the disk or the map is full.
+ * @need: bytes that are to be written
+ * @own: the caller's lease: what it noted stays
+ *
+ * Gives back what the transaction that failed made the file longer by. Where there is a limit (fdry_limit_get()), collects,
+ * and where that does not free @need bytes evicts what does; nothing is evicted where all that may go is less.
+ *
+ * Return: whether trying again has a chance. The last error is as it was where it has none.
+ */
+bool fdry_full_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
 
 /* --- ref.c --- */
 
@@ -194,15 +271,36 @@ void fdry_seen_forget(struct fdry_env *env);
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret) __must_check;
 /* Write the counter as it is: a commit that changes nothing. */
 int fdry_ref_touch(struct fdry_txn *t) __must_check;
-struct fdry_ref {
-	struct fdry_oid oid;
-	uint64_t change;
-};
-int fdry_ref_find(struct fdry_txn *t, const char *name, bool *found, struct fdry_ref *ret) __must_check;
-/* fdry_store_resolve() in a transaction; checks the name. */
-int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;
+/* The record alone: image, change and pin; name and identity are left empty. */
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
-int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid) __must_check;
+/* An entry of the table refs, key and record. */
+int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_ref *ret) __must_check;
+/* The image of that identity; @identity NULL: of none. */
+int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity, bool *found,
+		  struct fdry_ref *ret) __must_check;
+/* All that a name holds (NULL: every ref, by name), appended as struct fdry_ref, newest first; nothing where there is no
+ * such name. */
+int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
+/* Set or replace the image of that identity; a pin stays. */
+int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity) __must_check;
+/* Delete one; no error where it is not there. Raises the change counter. */
+int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
+
+/* --- resolve.c --- */
+
+/* What @name may mean, appended as struct fdry_ref, newest first; checks the name. See fdry_get_images(). */
+int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
+/* fdry_store_resolve() in a transaction: the first of them. */
+int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;
+/* What NAME or NAME:DIGITS names, as refs: an id or a prefix of one alone is not one. FDRY_E_NOENT. */
+int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
+
+/* --- gc.c --- */
+
+/* Is a collection under way, or was one when it died? */
+int fdry_gc_announced(struct fdry_txn *t, bool *ret) __must_check;
+/* Take back what a collection that died announced; nothing where one is alive. */
+void fdry_gc_recover(struct fdry_env *env);
 
 /* --- idset.c --- */
 

@@ -24,9 +24,6 @@
 #include "store/space.h"
 #include "store/step.h"
 
-/* Defined once, by who uses it. */
-void (*fdry_step_hook)(enum fdry_step step);
-
 #define MAP_SIZE_MIN (64ull << 20)
 #define MAP_SIZE_LIMIT (1ull << 46)
 #define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */

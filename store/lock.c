@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lock.c - the store's lock: shared by seals and loads, exclusive for a collection.
+ * lock.c - the store's lock: exclusive for a collection, shared by sessions that can make no lease.
  *
  * It is flock() on the store's directory: there from the start, on read-only media too,
  * released by the kernel when its holder dies, and indifferent to process ids, which
@@ -22,8 +22,10 @@
 #include <unistd.h>
 
 #include "store/internal.h"
+#include "store/step.h"
 
 #define WAIT_MS_MAX 30000
+#define EXCLUDE_MS_MAX 20 /* somebody may be looking whether a collection is alive */
 #define NAP_MS_MAX 50
 
 /* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process id, where the lock is on our directory; else 0. */
@@ -87,7 +89,10 @@ static void nap(unsigned int ms)
 {
 	struct timespec ts = { 0, (long)ms * 1000000 };
 
-	nanosleep(&ts, NULL);
+	if (fdry_step_hook)
+		fdry_step(FDRY_STEP_WAIT); /* time passes as others take steps */
+	else
+		nanosleep(&ts, NULL);
 }
 
 /* 0, or errno. Whoever waits longer than this waits for a stopped process. */
@@ -140,19 +145,44 @@ void fdry_env_unshare(struct fdry_env *env)
 	pthread_mutex_unlock(&env->lock);
 }
 
-int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
+/* On a descriptor of its own, which closing unlocks. @e: why not, by errno. */
+static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 {
-	int e, fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	*e = fd < 0 ? errno : flock_wait(fd, op, ms);
+	if (!*e)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static int own_lock_or_fail(struct fdry_env *env, int op, const char *by, int *fd_ret)
+{
+	int e = 0, fd = own_lock(env, op, EXCLUDE_MS_MAX, &e);
 
 	if (fd < 0)
-		return fdry_fail(FDRY_E_IO, "cannot open the store's directory: %s", strerror(errno));
-	if (!flock_retry(fd, LOCK_EX | LOCK_NB)) {
-		*fd_ret = fd;
-		return 0;
-	}
-	e = errno;
-	close(fd);
-	return e == EWOULDBLOCK ? locked(env, "a seal, a load or another collection") : flock_fail(e);
+		return e == EWOULDBLOCK ? locked(env, by) : flock_fail(e);
+	*fd_ret = fd;
+	return 0;
+}
+
+int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
+{
+	return own_lock_or_fail(env, LOCK_EX, "another collection, or a session that can make no lease", fd_ret);
+}
+
+int fdry_env_look(struct fdry_env *env, int *fd_ret)
+{
+	return own_lock_or_fail(env, LOCK_SH, "a collection", fd_ret);
+}
+
+int fdry_env_try(struct fdry_env *env)
+{
+	int e = 0;
+
+	return own_lock(env, LOCK_EX, 0, &e);
 }
 
 void fdry_env_unexclude(int fd)

@@ -101,7 +101,7 @@ void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, s
 	ret->stored = r->stored;
 }
 
-static int record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r)
+int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r)
 {
 	struct fdry_buf buf = { 0 };
 	void *p = NULL;
@@ -132,11 +132,22 @@ static int corrupt(const struct fdry_oid *oid, const char *what)
 	return fdry_fail(FDRY_E_CORRUPT, "object %s is damaged: %s; seal anew the images that foundry-store verify names", fdry_oid_hex(oid, hex), what);
 }
 
+static int quarantined(const struct fdry_oid *oid)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return fdry_fail(FDRY_E_CORRUPT, "object %s was damaged and is in quarantine; run foundry-store repair with a source that "
+			 "has it, or seal the images anew that foundry-store verify names", fdry_oid_hex(oid, hex));
+}
+
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span *ret)
 {
 	struct fdry_span value;
-	int err = fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value);
+	int err;
 
+	if (r->codec == FDRY_CODEC_NONE)
+		return quarantined(oid);
+	err = fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value);
 	if (err)
 		return err;
 	if (!value.data)
@@ -214,6 +225,20 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 	return err;
 }
 
+int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_unpacker *u,
+		      struct fdry_buf *scratch)
+{
+	struct fdry_span stored;
+	int err;
+
+	if (r->codec != FDRY_CODEC_PLAIN)
+		return fdry_object_read(t, oid, u, scratch);
+	err = fdry_object_stored(t, oid, r, &stored);
+	if (!err)
+		err = sizes_check(oid, r, stored);
+	return err ? err : fdry_object_verify(oid, stored);
+}
+
 /* --- writing --- */
 
 static int oid_cmp(const void *a, const void *b)
@@ -287,7 +312,9 @@ void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to)
 {
 	size_t n = data.len;
 
-	if (!wants_plain(&it->rec))
+	if (!wants_plain(&it->rec) && it->frame.len)
+		memcpy(to, it->frame.data, n = it->frame.len);
+	else if (!wants_plain(&it->rec))
 		n = ZSTD_compress(to, ZSTD_compressBound(data.len), data.data, data.len, ZSTD_LEVEL);
 	if (!ZSTD_isError(n) && n < data.len) {
 		it->rec.codec = FDRY_CODEC_ZSTD;
@@ -368,6 +395,21 @@ int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span d
 	return 0;
 }
 
+int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all)
+{
+	struct fdry_record rec;
+	bool found = false, known = false;
+	int err = fdry_record_get(t, &it->oid, &found, &rec);
+
+	if (!err && found)
+		err = data_known(t, it, &rec, &known);
+	if (err)
+		return err;
+	*bytes = known;
+	*all = known && !(it->rec.kinds & ~rec.kinds) && links_contain(rec.links, it->rec.links);
+	return 0;
+}
+
 int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it)
 {
 	struct fdry_record rec;
@@ -396,7 +438,7 @@ static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const st
 		rec.kinds = old->kinds | it->rec.kinds;
 		rec.links = (struct fdry_span){ links.data, links.len };
 		rec.nlinks = (uint32_t)(links.len / FDRY_OID_SIZE);
-		err = record_put(t, &it->oid, &rec);
+		err = fdry_record_put(t, &it->oid, &rec);
 	}
 	fdry_buf_release(&links);
 	return err;
@@ -413,7 +455,7 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 	data = data && !it->rewrite;
 	/* The record first: merging reads the old one in place, which a put may move. */
 	if (!err)
-		err = found ? record_merge(t, it, &old, data) : record_put(t, &it->oid, &it->rec);
+		err = found ? record_merge(t, it, &old, data) : fdry_record_put(t, &it->oid, &it->rec);
 	if (!err && !data)
 		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), it->stored);
 	if (!err)

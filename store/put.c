@@ -4,14 +4,18 @@
  *
  * What is put collects in one piece of memory, packed, and goes out in one transaction when there is
  * enough of it: the writers' lock is held for the writing alone, never while a caller
- * hashes or reads its GPU. The session shares the store's lock from begin to end, so that
- * no collection removes what it found there. The last transaction holds what is left, the
- * manifest and the ref, so that a manifest never becomes durable before what it links to.
+ * hashes or reads its GPU. The last transaction holds what is left, the manifest and the
+ * ref, so that a manifest never becomes durable before what it links to.
+ *
+ * Every id goes into the session's lease before it is looked up, and so do its links: a
+ * collection passes them over. What is found while one is under way may be going that
+ * moment; then it waits with the rest, and is written again unless it is still there.
  */
 #include <stdlib.h>
 
 #include "arch/log.h"
-#include "store/internal.h"
+#include "arch/telemetry.h"
+#include "store/lease.h"
 
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 1024
@@ -20,7 +24,11 @@
 
 struct fdry_put {
 	struct fdry_store *s;
+	struct fdry_lease *lease;
+	bool wrote;       /* something is committed */
 	uint64_t changes; /* the store's change counter at the beginning */
+	uint64_t limit;   /* the store's, 0: none */
+	struct fdry_oid identity; /* of the image; zero: not said */
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
 	uint8_t *batch;   /* their bytes at rest, end to end ... */
@@ -29,15 +37,32 @@ struct fdry_put {
 	struct fdry_put_stats stats;
 };
 
-static int changes_read(struct fdry_store *s, uint64_t *ret)
+/* What a transaction has put is there for good. */
+static void stats_keep(struct fdry_put *p, const struct fdry_put_stats *now)
 {
+	fdry_count(FDRY_METRIC_STORE_PUT, now->objects_new - p->stats.objects_new);
+	fdry_count(FDRY_METRIC_STORE_KNOWN, now->objects_known - p->stats.objects_known);
+	fdry_count(FDRY_METRIC_STORE_PUT_BYTES, now->bytes_new - p->stats.bytes_new);
+	fdry_count(FDRY_METRIC_STORE_STORED_BYTES, now->stored_new - p->stats.stored_new);
+	p->stats = *now;
+}
+
+static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
+{
+	bool announced = false;
 	struct fdry_txn t;
-	int err = fdry_txn_read(s->env->db, &t);
+	int err = fdry_txn_read_latest(s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_ref_changes(&t, ret);
+	err = fdry_gc_announced(&t, &announced);
+	if (!err)
+		err = fdry_ref_changes(&t, changes);
+	if (!err)
+		err = fdry_limit_get(&t, limit);
 	fdry_txn_abort(&t);
+	if (!err && announced)
+		fdry_gc_recover(s->env);
 	return err;
 }
 
@@ -52,19 +77,20 @@ int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret)
 	if (!p)
 		return fdry_nomem();
 	p->s = s;
-	err = fdry_env_share(s->env);
-	if (err)
-		goto out_free;
-	err = changes_read(s, &p->changes);
-	if (err)
-		goto out_unshare;
+	err = start_read(s, &p->changes, &p->limit);
+	if (!err)
+		err = fdry_lease_begin(s->env, &p->lease);
+	if (err) {
+		free(p);
+		return err;
+	}
 	*ret = p;
 	return 0;
-out_unshare:
-	fdry_env_unshare(s->env);
-out_free:
-	free(p);
-	return err;
+}
+
+struct fdry_lease *fdry_put_lease(struct fdry_put *p)
+{
+	return p->lease;
 }
 
 /* --- what waits to be written --- */
@@ -117,28 +143,86 @@ static int items_store(struct fdry_put *p, struct fdry_txn *t, struct fdry_put_s
 	for (i = 0; i < p->count && !err; i++) {
 		err = fdry_item_store(t, &p->items[i], &is_new);
 		if (!err)
+			err = fdry_item_check_links(t, &p->items[i]);
+		if (!err)
 			stats_add(st, &p->items[i], is_new);
 	}
 	return err;
 }
 
-static int flush(struct fdry_put *p)
+/* What can never fit does not begin to push out the rest. */
+static int limit_check(const struct fdry_put *p)
+{
+	uint64_t bytes = p->stats.stored_new + p->used;
+
+	if (!p->limit || bytes <= p->limit)
+		return 0;
+	return fdry_fail(FDRY_E_FULL, "this seal alone takes more than the store may: %llu bytes so far, and the limit is %llu; "
+			 "raise it with foundry-store limit", (unsigned long long)bytes, (unsigned long long)p->limit);
+}
+
+/* What the batch will take. */
+static uint64_t items_cost(const struct fdry_put *p)
+{
+	uint64_t cost = 0;
+	size_t i;
+
+	for (i = 0; i < p->count; i++)
+		cost += fdry_record_cost(&p->items[i].rec);
+	return cost;
+}
+
+/* The last transaction of the session, or one before it: what it does, and for how many bytes of pages at most. */
+typedef int (*write_fn)(struct fdry_put *p, void *arg, struct fdry_txn *t, struct fdry_put_stats *st);
+
+static int write_once(struct fdry_put *p, uint64_t room, write_fn fn, void *arg)
 {
 	struct fdry_put_stats st = p->stats;
 	struct fdry_txn t;
-	int err = fdry_txn_write(p->s->env->db, items_room(p), &t);
+	int err = fdry_txn_write(p->s->env->db, room, &t);
 
-	if (!err) {
-		err = items_store(p, &t, &st);
-		if (err)
-			fdry_txn_abort(&t);
-		else
-			err = fdry_txn_commit(&t);
+	if (err)
+		return err;
+	err = fn(p, arg, &t, &st);
+	if (err) {
+		fdry_txn_abort(&t);
+		return err;
 	}
+	err = fdry_txn_commit(&t);
+	if (!err)
+		stats_keep(p, &st);
+	p->wrote |= !err;
+	return err;
+}
+
+/* In one transaction, or not at all; where the disk is full once more when room was made, if that can be. */
+static int write_all(struct fdry_put *p, uint64_t room, uint64_t cost, write_fn fn, void *arg)
+{
+	int err = limit_check(p);
+
+	if (err)
+		return err;
+	err = write_once(p, room, fn, arg);
+	if (err != -FDRY_E_FULL || !fdry_full_relieve(p->s, cost, p->lease))
+		return err;
+	err = write_once(p, room, fn, arg);
+	if (err == -FDRY_E_FULL)
+		fdry_tail_trim(p->s->env->db);
+	return err;
+}
+
+static int flush_in(struct fdry_put *p, void *arg, struct fdry_txn *t, struct fdry_put_stats *st)
+{
+	(void)arg;
+	return items_store(p, t, st);
+}
+
+static int flush(struct fdry_put *p)
+{
+	int err = write_all(p, items_room(p), items_cost(p), flush_in, NULL);
+
 	if (err)
 		p->failed = err;
-	else
-		p->stats = st;
 	items_drop(p);
 	return err;
 }
@@ -171,14 +255,39 @@ static int links_check(struct fdry_put *p, struct fdry_txn *t, const struct fdry
 	return err ? fdry_fail_at(err, "a link") : 0;
 }
 
-static int item_lookup(struct fdry_put *p, struct fdry_item *it, struct fdry_span data, bool *known)
+/* From here on it stays, and so does what it links to: see fdry_lease_note(). */
+static int item_note(struct fdry_put *p, const struct fdry_item *it)
+{
+	int err = fdry_lease_note(p->lease, (const void *)it->links.data, it->rec.nlinks);
+
+	return err ? err : fdry_lease_note(p->lease, &it->oid, 1);
+}
+
+/* What the session's own puts brought, or what it linked to before, it was told of. */
+static bool links_are_own(const struct fdry_put *p, const struct fdry_item *it)
+{
+	struct fdry_oid link;
+	uint32_t i;
+
+	for (i = 0; i < it->rec.nlinks; i++) {
+		link = fdry_record_link(&it->rec, i);
+		if (!fdry_lease_has(p->lease, &link))
+			return false;
+	}
+	return true;
+}
+
+/* @announced: a collection is, so that what was found may be going. */
+static int item_lookup(struct fdry_put *p, struct fdry_item *it, struct fdry_span data, bool *known, bool *announced)
 {
 	struct fdry_txn t;
-	int err = fdry_txn_read(p->s->env->db, &t);
+	int err = fdry_txn_read_latest(p->s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_item_known(&t, it, data, known);
+	err = fdry_gc_announced(&t, announced);
+	if (!err)
+		err = fdry_item_known(&t, it, data, known);
 	if (!err && !*known)
 		err = links_check(p, &t, it);
 	fdry_txn_abort(&t);
@@ -215,15 +324,21 @@ static void item_queue(struct fdry_put *p, struct fdry_item *it, struct fdry_spa
 
 static int put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
 {
-	bool known = false;
+	bool known = false, announced = false, own;
 	int err = 0;
 
 	if (item_find(p, &it->oid))
 		err = flush(p); /* then it is the store that tells what is new of it */
+	own = links_are_own(p, it);
 	if (!err)
-		err = item_lookup(p, it, data, &known);
-	if (!err && known)
+		err = item_note(p, it);
+	if (!err)
+		err = item_lookup(p, it, data, &known, &announced);
+	known &= !announced; /* only the writers' lock tells whether it stays */
+	if (!err && known) {
+		fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
 		stats_add(&p->stats, it, false);
+	}
 	if (err || known)
 		return err;
 	err = batch_room(p, fdry_item_room(it));
@@ -231,7 +346,35 @@ static int put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span d
 		return err;
 	item_queue(p, it, data);
 	*it = (struct fdry_item){ 0 };
-	return p->used >= BATCH_BYTES ? flush(p) : 0;
+	return p->used >= BATCH_BYTES || (announced && !own) ? flush(p) : 0;
+}
+
+int fdry_put_has(struct fdry_put *p, const struct fdry_item *it, bool *bytes, bool *all)
+{
+	bool announced = false;
+	struct fdry_txn t;
+	int err = put_check(p);
+
+	if (!err)
+		err = item_note(p, it);
+	if (!err)
+		err = fdry_txn_read_latest(p->s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_gc_announced(&t, &announced);
+	if (!err)
+		err = fdry_item_there(&t, it, bytes, all);
+	fdry_txn_abort(&t);
+	if (!err && announced) /* it may be going */
+		*bytes = *all = false;
+	return err;
+}
+
+int fdry_put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
+{
+	int err = put_check(p);
+
+	return err ? err : put_item(p, it, data);
 }
 
 int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
@@ -256,19 +399,24 @@ int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *
 
 /* --- committing --- */
 
+void fdry_put_identity(struct fdry_put *p, const struct fdry_oid *identity)
+{
+	p->identity = *identity;
+}
+
 /* Two seals under one name: whoever comes second is told, unless both made the same image. */
 static int ref_commit(struct fdry_put *p, struct fdry_txn *t, const char *name, const struct fdry_oid *oid)
 {
 	struct fdry_ref old;
 	bool found = false;
-	int err = fdry_ref_find(t, name, &found, &old);
+	int err = fdry_ref_find(t, name, &p->identity, &found, &old);
 
 	if (err || (found && fdry_oid_eq(&old.oid, oid)))
 		return err;
 	if (found && old.change > p->changes)
 		return fdry_fail(FDRY_E_RACED, "the ref '%s' was set to another image while this one was sealed; "
 				 "seal under another name, or again", name);
-	return fdry_ref_store(t, name, oid);
+	return fdry_ref_store(t, name, oid, &p->identity);
 }
 
 struct manifest {
@@ -277,9 +425,10 @@ struct manifest {
 	const char *ref;
 };
 
-static int commit_in(struct fdry_put *p, struct fdry_txn *t, struct manifest *m, struct fdry_put_stats *st)
+static int commit_in(struct fdry_put *p, void *arg, struct fdry_txn *t, struct fdry_put_stats *st)
 {
 	bool is_new = false, known = false;
+	struct manifest *m = arg;
 	int err = items_store(p, t, st);
 
 	if (!err)
@@ -298,21 +447,8 @@ static int commit_in(struct fdry_put *p, struct fdry_txn *t, struct manifest *m,
 static int commit(struct fdry_put *p, struct manifest *m)
 {
 	uint64_t room = items_room(p) + ITEM_ROOM + m->it.stored.len + m->it.links.len;
-	struct fdry_put_stats st = p->stats;
-	struct fdry_txn t;
-	int err = fdry_txn_write(p->s->env->db, room, &t);
 
-	if (err)
-		return err;
-	err = commit_in(p, &t, m, &st);
-	if (err) {
-		fdry_txn_abort(&t);
-		return err;
-	}
-	err = fdry_txn_commit(&t);
-	if (!err)
-		p->stats = st;
-	return err;
+	return write_all(p, room, items_cost(p) + fdry_record_cost(&m->it.rec), commit_in, m);
 }
 
 /* The manifest is packed behind the batch, which it ends. */
@@ -320,16 +456,31 @@ static int commit_packed(struct fdry_put *p, struct manifest *m)
 {
 	int err = batch_room(p, fdry_item_room(&m->it));
 
+	if (!err)
+		err = item_note(p, &m->it);
 	if (err)
 		return err;
 	fdry_item_pack(&m->it, m->data, p->batch + p->used);
 	return commit(p, m);
 }
 
+/* The images are there, and the session is over. A limit that came meanwhile counts from the next seal on. */
+static void sealed(struct fdry_store *s, uint64_t limit, const struct fdry_oid *images, size_t count)
+{
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		fdry_used_note(s->env, &images[i]);
+	if (limit)
+		fdry_evict_after(s, images, count);
+}
+
 int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const struct fdry_oid *links, size_t nlinks,
 		    const char *ref, struct fdry_oid *ret, struct fdry_put_stats *stats)
 {
 	struct manifest m = { .data = { manifest, len }, .ref = ref };
+	struct fdry_store *s = p->s;
+	uint64_t limit = p->limit;
 	int err = put_check(p);
 
 	if (!err && ref)
@@ -345,7 +496,128 @@ int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const 
 	}
 	fdry_item_release(&m.it);
 	fdry_put_abort(p);
+	if (!err)
+		sealed(s, limit, ret, 1);
 	return err;
+}
+
+/* --- committing several --- */
+
+static int image_name(struct fdry_put *p, struct fdry_txn *t, struct fdry_put_image *image)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_record rec;
+	struct fdry_ref old;
+	bool found = false;
+	int err = fdry_record_need(t, &image->oid, &rec);
+
+	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image", fdry_oid_hex(&image->oid, hex));
+	if (err || !image->ref)
+		return err;
+	err = fdry_ref_find(t, image->ref, &image->identity, &found, &old);
+	if (err)
+		return err;
+	image->had = found && !fdry_oid_eq(&old.oid, &image->oid);
+	if (image->had)
+		image->was = old.oid;
+	p->identity = image->identity;
+	return ref_commit(p, t, image->ref, &image->oid);
+}
+
+/* The bytes are not at hand: whoever took them away meanwhile has won. */
+static int more_check(struct fdry_txn *t, const struct fdry_item *it)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	bool bytes = false, all;
+	int err = fdry_item_there(t, it, &bytes, &all);
+
+	if (err || bytes)
+		return err ? err : fdry_item_check_links(t, it);
+	return fdry_fail(FDRY_E_RACED, "object %s was there and is gone; try again", fdry_oid_hex(&it->oid, hex));
+}
+
+static int more_store(struct fdry_txn *t, const struct fdry_item *more, size_t count)
+{
+	bool is_new;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < count && !err; i++) {
+		err = more_check(t, &more[i]);
+		if (!err)
+			err = fdry_item_store(t, &more[i], &is_new);
+	}
+	return err;
+}
+
+static uint64_t finish_room(const struct fdry_put *p, const struct fdry_item *more, size_t nmore, size_t count)
+{
+	uint64_t room = items_room(p) + count * ITEM_ROOM;
+
+	while (nmore)
+		room += 2 * ITEM_ROOM + more[--nmore].links.len;
+	return room;
+}
+
+static void all_sealed(struct fdry_store *s, uint64_t limit, const struct fdry_put_image *images, size_t count)
+{
+	struct fdry_oid *oids = malloc(count * sizeof(*oids) + 1);
+	size_t i;
+
+	for (i = 0; oids && i < count; i++)
+		oids[i] = images[i].oid;
+	if (oids)
+		sealed(s, limit, oids, count);
+	free(oids);
+}
+
+struct ending {
+	struct fdry_put_image *images;
+	size_t count;
+	const struct fdry_item *more;
+	size_t nmore;
+};
+
+static int finish_in(struct fdry_put *p, void *arg, struct fdry_txn *t, struct fdry_put_stats *st)
+{
+	struct ending *e = arg;
+	size_t i;
+	int err = items_store(p, t, st);
+
+	if (!err)
+		err = more_store(t, e->more, e->nmore);
+	for (i = 0; i < e->count && !err; i++)
+		err = image_name(p, t, &e->images[i]);
+	return err;
+}
+
+int fdry_put_finish(struct fdry_put *p, struct fdry_put_image *images, size_t count, const struct fdry_item *more, size_t nmore,
+		    struct fdry_put_stats *stats)
+{
+	struct ending e = { .images = images, .count = count, .more = more, .nmore = nmore };
+	uint64_t room = finish_room(p, more, nmore, count), cost = items_cost(p), limit = p->limit;
+	struct fdry_store *s = p->s;
+	size_t i;
+	int err = put_check(p);
+
+	for (i = 0; i < nmore; i++)
+		cost += fdry_record_cost(&more[i].rec);
+	if (!err)
+		err = write_all(p, room, cost, finish_in, &e);
+	if (!err)
+		*stats = p->stats;
+	fdry_put_abort(p);
+	if (!err)
+		all_sealed(s, limit, images, count);
+	return err;
+}
+
+int fdry_put_flush(struct fdry_put *p)
+{
+	int err = put_check(p);
+
+	return err || !p->count ? err : flush(p);
 }
 
 void fdry_put_abort(struct fdry_put *p)
@@ -355,6 +627,8 @@ void fdry_put_abort(struct fdry_put *p)
 	items_drop(p);
 	free(p->batch);
 	if (!fdry_store_check(p->s))
-		fdry_env_unshare(p->s->env);
+		fdry_lease_end(p->lease, p->wrote);
+	else
+		fdry_lease_forget(p->lease);
 	free(p);
 }

@@ -1,60 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ref.c - names for images, and finding an image by what a person types.
+ * ref.c - names for images: the table refs, one record for each name and identity.
  *
- * A change counter in the store is written into each ref that is set: a seal notes it at
- * its beginning and so recognises at its end a ref that somebody set in between.
+ * A change counter in the store is written into each record that is set: a seal notes it at
+ * its beginning and so recognises at its end a ref that somebody set in between, and of
+ * several images under one name it tells which is the newest.
  */
 #include <stdlib.h>
 
 #include "store/internal.h"
 
-#define PREFIX_MIN 4 /* digits of an abbreviated id */
+/* A key of the table, and the part of it that all images of a name share. */
+struct key {
+	uint8_t b[FDRY_REF_KEY_MAX];
+	size_t len;
+};
 
-/* --- names --- */
-
-static bool is_hex(const char *s, size_t len)
+static struct fdry_span key_of_name(struct key *k, const char *name)
 {
-	return len <= 2 * FDRY_OID_SIZE && strspn(s, "0123456789abcdef") == len;
+	k->len = strlen(name) + 1;
+	memcpy(k->b, name, k->len);
+	return (struct fdry_span){ k->b, k->len };
 }
 
-static bool component_valid(const char *s, size_t len)
+static struct fdry_span key_of(struct key *k, const char *name, const struct fdry_oid *identity)
 {
-	return len && !(len == 1 && *s == '.') && !(len == 2 && s[0] == '.' && s[1] == '.');
+	key_of_name(k, name);
+	memset(k->b + k->len, 0, FDRY_OID_SIZE);
+	if (identity)
+		memcpy(k->b + k->len, identity, FDRY_OID_SIZE);
+	k->len += FDRY_OID_SIZE;
+	return (struct fdry_span){ k->b, k->len };
 }
 
-int fdry_ref_check(const char *name)
+/* --- the counter --- */
+
+static struct fdry_span text_span(const char *s)
 {
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
-	size_t len = strlen(name), at = 0, n;
-
-	if (len > FDRY_REF_NAME_MAX)
-		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
-	if (strspn(name, allowed) != len)
-		return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name; use letters, digits and - _ . @ + / = only", name);
-	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
-		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise", name);
-	do {
-		n = strcspn(name + at, "/");
-		if (!component_valid(name + at, n))
-			return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name: a part of it is empty, . or ..", name);
-		at += n + 1;
-	} while (at <= len);
-	return 0;
-}
-
-/* --- records --- */
-
-static struct fdry_span name_span(const char *name)
-{
-	return (struct fdry_span){ (const uint8_t *)name, strlen(name) };
+	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
 }
 
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret)
 {
 	struct fdry_span value;
 	const void *p;
-	int err = fdry_txn_get(t, FDRY_TABLE_META, name_span(FDRY_META_CHANGES), &value);
+	int err = fdry_txn_get(t, FDRY_TABLE_META, text_span(FDRY_META_CHANGES), &value);
 
 	if (err)
 		return err;
@@ -68,7 +58,7 @@ static int changes_write(struct fdry_txn *t, uint64_t n)
 	uint8_t value[8];
 
 	fdry_set64(value, n);
-	return fdry_txn_put(t, FDRY_TABLE_META, name_span(FDRY_META_CHANGES), (struct fdry_span){ value, sizeof(value) });
+	return fdry_txn_put(t, FDRY_TABLE_META, text_span(FDRY_META_CHANGES), (struct fdry_span){ value, sizeof(value) });
 }
 
 int fdry_ref_touch(struct fdry_txn *t)
@@ -91,45 +81,189 @@ static int changes_bump(struct fdry_txn *t, uint64_t *ret)
 	return err;
 }
 
+/* --- records --- */
+
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret)
 {
 	static const uint8_t zero[FDRY_REF_SIZE - FDRY_REF_AT_ZERO];
 	const uint8_t *p = fdry_span_at(value, 0, FDRY_REF_SIZE);
+	uint32_t flags = p ? fdry_get32(p + FDRY_REF_AT_FLAGS) : 0;
 
-	if (!p || value.len != FDRY_REF_SIZE || memcmp(p + FDRY_REF_AT_ZERO, zero, sizeof(zero)))
+	if (!p || value.len != FDRY_REF_SIZE || flags & ~(uint32_t)FDRY_REF_PINNED ||
+	    memcmp(p + FDRY_REF_AT_ZERO, zero, sizeof(zero)))
 		return fdry_fail(FDRY_E_CORRUPT, "a ref's record is damaged; delete the ref and seal anew");
+	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->oid.b, p + FDRY_REF_AT_OID, FDRY_OID_SIZE);
 	ret->change = fdry_get64(p + FDRY_REF_AT_CHANGE);
+	ret->pinned = flags & FDRY_REF_PINNED;
 	return 0;
 }
 
-int fdry_ref_find(struct fdry_txn *t, const char *name, bool *found, struct fdry_ref *ret)
+/* Name and identity; whoever wrote it, what comes out is a name. */
+static bool key_parse(struct fdry_span key, struct fdry_ref *ret)
+{
+	size_t len = key.len - FDRY_OID_SIZE - 1;
+
+	if (key.len < 1 + 1 + FDRY_OID_SIZE || key.len > FDRY_REF_KEY_MAX || key.data[len] || memchr(key.data, 0, len))
+		return false;
+	memcpy(ret->name, key.data, len + 1);
+	memcpy(ret->identity.b, key.data + len + 1, FDRY_OID_SIZE);
+	return !fdry_ref_check(ret->name);
+}
+
+int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_ref *ret)
+{
+	int err = fdry_ref_parse(value, ret);
+
+	if (!err && !key_parse(key, ret))
+		err = fdry_fail(FDRY_E_CORRUPT, "a ref has a damaged name of %zu bytes; run foundry-store verify", key.len);
+	return err;
+}
+
+int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity, bool *found, struct fdry_ref *ret)
 {
 	struct fdry_span value;
-	int err = fdry_txn_get(t, FDRY_TABLE_REFS, name_span(name), &value);
+	struct key k;
+	int err = fdry_txn_get(t, FDRY_TABLE_REFS, key_of(&k, name, identity), &value);
 
 	if (!err && value.data)
-		err = fdry_ref_parse(value, ret);
+		err = fdry_ref_parse_entry((struct fdry_span){ k.b, k.len }, value, ret);
 	if (err)
 		return fdry_fail_at(err, "ref '%s'", name);
 	*found = value.data != NULL;
 	return 0;
 }
 
-int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid)
+/* By name, then the newest first. */
+static int ref_cmp(const void *a, const void *b)
 {
-	uint8_t rec[FDRY_REF_SIZE] = { 0 };
-	uint64_t change = 0;
-	int err = changes_bump(t, &change);
+	const struct fdry_ref *x = a, *y = b;
+	int cmp = strcmp(x->name, y->name);
 
-	if (err)
-		return err;
-	memcpy(rec + FDRY_REF_AT_OID, oid->b, FDRY_OID_SIZE);
-	fdry_set64(rec + FDRY_REF_AT_CHANGE, change);
-	return fdry_txn_put(t, FDRY_TABLE_REFS, name_span(name), (struct fdry_span){ rec, sizeof(rec) });
+	if (cmp)
+		return cmp;
+	return x->change > y->change ? -1 : x->change < y->change;
 }
 
-/* --- setting --- */
+static void refs_sort(struct fdry_buf *all)
+{
+	if (all->len)
+		qsort(all->data, all->len / sizeof(struct fdry_ref), sizeof(struct fdry_ref), ref_cmp);
+}
+
+/* Entries of one name, or all. */
+struct listing {
+	struct fdry_span name; /* what their keys begin with */
+	bool bare;             /* of a record nothing is looked at: to remove a damaged one */
+	struct fdry_buf refs;
+};
+
+static int listing_put(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct fdry_ref ref = { .change = 0 };
+	struct listing *l = arg;
+	int err;
+
+	if (key.len < l->name.len || (l->name.len && memcmp(key.data, l->name.data, l->name.len)))
+		return FDRY_EACH_STOP;
+	err = l->bare && key_parse(key, &ref) ? 0 : fdry_ref_parse_entry(key, value, &ref);
+	if (err)
+		return fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data);
+	return fdry_buf_put(&l->refs, &ref, sizeof(ref));
+}
+
+static int listing_make(struct fdry_txn *t, struct listing *l, struct fdry_buf *ret)
+{
+	int err = fdry_txn_each(t, FDRY_TABLE_REFS, l->name, listing_put, l);
+
+	refs_sort(&l->refs);
+	if (!err && l->refs.len)
+		err = fdry_buf_put(ret, l->refs.data, l->refs.len);
+	fdry_buf_release(&l->refs);
+	return err;
+}
+
+int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+{
+	struct listing l = { .bare = false };
+	struct key k;
+
+	if (name)
+		l.name = key_of_name(&k, name);
+	return listing_make(t, &l, ret);
+}
+
+static int images_bare(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+{
+	struct listing l = { .bare = true };
+	struct key k;
+
+	l.name = key_of_name(&k, name);
+	return listing_make(t, &l, ret);
+}
+
+/* --- writing --- */
+
+static int record_write(struct fdry_txn *t, const struct fdry_ref *ref)
+{
+	uint8_t rec[FDRY_REF_SIZE] = { 0 };
+	struct key k;
+
+	memcpy(rec + FDRY_REF_AT_OID, ref->oid.b, FDRY_OID_SIZE);
+	fdry_set64(rec + FDRY_REF_AT_CHANGE, ref->change);
+	fdry_set32(rec + FDRY_REF_AT_FLAGS, ref->pinned ? FDRY_REF_PINNED : 0);
+	return fdry_txn_put(t, FDRY_TABLE_REFS, key_of(&k, ref->name, &ref->identity), (struct fdry_span){ rec, sizeof(rec) });
+}
+
+int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref)
+{
+	uint64_t change = 0;
+	struct key k;
+	int err = fdry_txn_delete(t, FDRY_TABLE_REFS, key_of(&k, ref->name, &ref->identity));
+
+	return err ? err : changes_bump(t, &change);
+}
+
+/* One more image fits under the name: of a full one the oldest that is not pinned gives way. */
+static int room_make(struct fdry_txn *t, const char *name)
+{
+	struct fdry_buf all = { 0 };
+	const struct fdry_ref *ref;
+	size_t n;
+	int err = fdry_ref_images(t, name, &all);
+
+	ref = (const void *)all.data;
+	n = all.len / sizeof(*ref);
+	if (!err && n >= FDRY_REF_IMAGES_MAX) {
+		while (n && ref[n - 1].pinned)
+			n--;
+		err = n ? fdry_ref_remove(t, &ref[n - 1]) :
+			  fdry_fail(FDRY_E_LIMIT, "the ref '%s' holds %d images and all are pinned; remove or unpin one, or use "
+				    "another name", name, FDRY_REF_IMAGES_MAX);
+	}
+	fdry_buf_release(&all);
+	return err;
+}
+
+int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+{
+	struct fdry_ref ref = { .change = 0 }, old;
+	bool found = false;
+	int err = fdry_ref_find(t, name, identity, &found, &old);
+
+	if (!err && !found)
+		err = room_make(t, name);
+	if (!err)
+		err = changes_bump(t, &ref.change);
+	if (err)
+		return err;
+	memcpy(ref.name, name, strlen(name) + 1);
+	ref.oid = *oid;
+	if (identity)
+		ref.identity = *identity;
+	ref.pinned = found && old.pinned;
+	return record_write(t, &ref);
+}
 
 static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
@@ -157,7 +291,7 @@ static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 	return err;
 }
 
-static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid)
+static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
 {
 	struct fdry_txn t;
 	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
@@ -166,107 +300,127 @@ static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid
 		return err;
 	err = image_check(&t, oid);
 	if (!err)
-		err = fdry_ref_store(&t, name, oid);
+		err = fdry_ref_store(&t, name, oid, identity);
 	if (!err)
 		return fdry_txn_commit(&t);
 	fdry_txn_abort(&t);
 	return err;
 }
 
-int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid)
+int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
 {
 	int err = fdry_store_check_write(s);
 
 	if (!err)
 		err = fdry_ref_check(name);
-	if (!err)
-		err = fdry_env_share(s->env); /* a collection may be about to remove it */
+	return err ? err : ref_set(s, name, oid, identity); /* a collection sees it before it deletes anything more */
+}
+
+typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
+typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref);
+
+/* Do something to all that a ref names, in one transaction. */
+static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn)
+{
+	struct fdry_buf refs = { 0 };
+	struct fdry_txn t;
+	size_t i;
+	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+
 	if (err)
 		return err;
-	err = ref_set(s, name, oid);
-	fdry_env_unshare(s->env);
+	err = select(&t, name, &refs);
+	for (i = 0; i < refs.len / sizeof(struct fdry_ref) && !err; i++)
+		err = fn(&t, (const struct fdry_ref *)refs.data + i);
+	fdry_buf_release(&refs);
+	if (!err)
+		return fdry_txn_commit(&t);
+	fdry_txn_abort(&t);
 	return err;
 }
 
-static int no_such_ref(const char *name)
+/* All of a name, damaged or not, or what a longer selector picks. */
+static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
-	return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' in the store; see foundry-store ls", name);
+	int err;
+
+	if (strchr(name, ':'))
+		return fdry_ref_select(t, name, ret);
+	err = fdry_ref_check(name);
+	if (!err)
+		err = images_bare(t, name, ret);
+	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which says that there is none */
 }
 
 int fdry_ref_delete(struct fdry_store *s, const char *name)
 {
-	struct fdry_span value = { 0 };
-	uint64_t change = 0;
-	struct fdry_txn t;
 	int err = fdry_store_check_write(s);
 
-	if (!err)
-		err = fdry_ref_check(name);
-	if (!err)
-		err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
-	if (err)
-		return err;
-	err = fdry_txn_get(&t, FDRY_TABLE_REFS, name_span(name), &value);
-	if (!err && !value.data)
-		err = no_such_ref(name);
-	if (!err)
-		err = fdry_txn_delete(&t, FDRY_TABLE_REFS, name_span(name));
-	if (!err)
-		err = changes_bump(&t, &change);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return err ? err : each_selected(s, name, delete_select, fdry_ref_remove);
 }
 
-/* --- finding --- */
-
-int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret)
+static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
 {
-	struct fdry_ref ref;
-	bool found = false;
+	struct fdry_ref pinned = *ref;
+
+	pinned.pinned = true;
+	return record_write(t, &pinned);
+}
+
+static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
+{
+	struct fdry_ref unpinned = *ref;
+
+	unpinned.pinned = false;
+	return record_write(t, &unpinned);
+}
+
+int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned)
+{
+	int err = fdry_store_check_write(s);
+
+	return err ? err : each_selected(s, name, fdry_ref_select, pinned ? pin : unpin);
+}
+
+/* --- listing --- */
+
+int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret, size_t *count)
+{
+	struct fdry_buf all = { 0 };
 	struct fdry_txn t;
 	int err = fdry_store_check(s);
 
 	if (!err)
-		err = fdry_ref_check(name);
-	if (!err)
 		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
-	err = fdry_ref_find(&t, name, &found, &ref);
+	err = fdry_ref_select(&t, name, &all);
 	fdry_txn_abort(&t);
-	if (!err && !found)
-		err = no_such_ref(name);
-	if (!err)
-		*ret = ref.oid;
-	return err;
+	if (err) {
+		fdry_buf_release(&all);
+		return err;
+	}
+	*ret = (struct fdry_ref *)all.data;
+	*count = all.len / sizeof(**ret);
+	return 0;
 }
 
-struct named {
-	struct fdry_oid oid;
-	char name[FDRY_REF_NAME_MAX + 1];
-};
-
-static int named_put(void *arg, struct fdry_span key, struct fdry_span value)
+int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret)
 {
-	struct named n = { 0 };
-	struct fdry_ref ref;
-	int err = fdry_ref_parse(value, &ref);
+	struct fdry_ref *refs = NULL;
+	size_t count;
+	int err = fdry_ref_list(s, name, &refs, &count);
 
-	if (!err && key.len > FDRY_REF_NAME_MAX)
-		err = fdry_fail(FDRY_E_CORRUPT, "a ref has a name of %zu bytes; run foundry-store verify", key.len);
-	if (err)
-		return err;
-	n.oid = ref.oid;
-	memcpy(n.name, key.data, key.len);
-	return fdry_buf_put(arg, &n, sizeof(n));
+	if (!err)
+		*ret = refs->oid;
+	free(refs);
+	return err;
 }
 
 int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
 {
 	struct fdry_buf all = { 0 };
-	const struct named *n;
+	const struct fdry_ref *ref;
 	struct fdry_txn t;
 	size_t i;
 	int err = fdry_store_check(s);
@@ -275,111 +429,11 @@ int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
 		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
-	err = fdry_txn_each(&t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, named_put, &all);
+	err = fdry_ref_images(&t, NULL, &all);
 	fdry_txn_abort(&t);
-	n = (const void *)all.data;
-	for (i = 0; i < all.len / sizeof(*n) && !err; i++)
-		err = fn(arg, n[i].name, &n[i].oid);
+	ref = (const void *)all.data;
+	for (i = 0; i < all.len / sizeof(*ref) && !err; i++)
+		err = fn(arg, &ref[i]);
 	fdry_buf_release(&all);
-	return err;
-}
-
-/* --- resolving --- */
-
-struct prefix {
-	const char *digits;
-	size_t len;
-	struct fdry_oid oid;
-	unsigned int matches; /* 2: enough to know that it is ambiguous */
-};
-
-static int prefix_match(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	struct prefix *p = arg;
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	int err = fdry_record_parse(value, &rec);
-
-	if (err || key.len != FDRY_OID_SIZE)
-		return err ? err : FDRY_EACH_STOP;
-	memcpy(oid.b, key.data, FDRY_OID_SIZE);
-	if (strncmp(fdry_oid_hex(&oid, hex), p->digits, p->len))
-		return FDRY_EACH_STOP;
-	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		return 0;
-	p->oid = oid;
-	return ++p->matches == 2 ? FDRY_EACH_STOP : 0;
-}
-
-static int prefix_resolve(struct fdry_txn *t, const char *digits, struct fdry_oid *ret)
-{
-	struct prefix p = { .digits = digits, .len = strlen(digits) };
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_oid from;
-	int err;
-
-	memset(hex, '0', sizeof(hex) - 1);
-	hex[sizeof(hex) - 1] = '\0';
-	memcpy(hex, digits, p.len);
-	err = fdry_oid_parse(hex, &from);
-	if (!err)
-		err = fdry_txn_each(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&from), prefix_match, &p);
-	if (err)
-		return err;
-	if (p.matches > 1)
-		return fdry_fail(FDRY_E_AMBIGUOUS, "several images begin with '%s'; give more digits", digits);
-	if (!p.matches)
-		return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' and no image whose id begins so; see foundry-store ls", digits);
-	*ret = p.oid;
-	return 0;
-}
-
-static int resolve_id(struct fdry_txn *t, const char *hex, struct fdry_oid *ret)
-{
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	int err = fdry_oid_parse(hex, &oid);
-
-	if (!err)
-		err = fdry_record_need(t, &oid, &rec);
-	if (!err)
-		*ret = oid;
-	return err;
-}
-
-int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
-{
-	size_t len = strlen(name);
-	struct fdry_ref ref;
-	bool found = false;
-	int err;
-
-	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
-		return resolve_id(t, name, ret);
-	err = fdry_ref_check(name);
-	if (!err)
-		err = fdry_ref_find(t, name, &found, &ref);
-	if (err)
-		return err;
-	if (!found && len >= PREFIX_MIN && is_hex(name, len))
-		return prefix_resolve(t, name, ret);
-	if (!found)
-		return no_such_ref(name);
-	*ret = ref.oid;
-	return 0;
-}
-
-int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret)
-{
-	struct fdry_txn t;
-	int err = fdry_store_check(s);
-
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
-	if (err)
-		return err;
-	err = fdry_ref_resolve(&t, name, ret);
-	fdry_txn_abort(&t);
 	return err;
 }

@@ -17,7 +17,7 @@
 
 #include "arch/config.h"
 #include "arch/log.h"
-#include "store/internal.h"
+#include "store/lease.h"
 
 /* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers below. */
 static pthread_mutex_t registry = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -30,10 +30,12 @@ static unsigned int generation; /* of forks; written only by a child that has on
 static void before_fork(void)
 {
 	pthread_mutex_lock(&registry);
+	fdry_leases_before_fork();
 }
 
 static void after_fork(void)
 {
+	fdry_leases_after_fork();
 	pthread_mutex_unlock(&registry);
 }
 
@@ -45,6 +47,7 @@ static void after_fork_child(void)
 		close(env->dir.fd);
 		fdry_db_forked(env->db);
 	}
+	fdry_leases_after_fork_child();
 	envs = NULL;
 	generation++;
 	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */

@@ -4,8 +4,8 @@
  *
  * Objects are named by the SHA-256 of their bytes; a ref names a manifest and is a root
  * for garbage collection. The store does not know what objects mean: whoever puts one
- * says which others it links to. A put session (sealing) and a get session (loading) each
- * hold the store's lock shared; collecting holds it exclusively.
+ * says which others it links to. What a put session (sealing) or a get session (loading)
+ * was told exists stays until it ends, although collections run beside it.
  *
  * Locking: a store may be used from any thread; a session by one thread at a time.
  * A handle used in a forked child answers FDRY_E_FORKED.
@@ -43,6 +43,15 @@ const char *fdry_object_kind_name(enum fdry_object_kind kind);
 #define FDRY_REF_NAME_MAX 255            /* bytes of a ref's name, without the terminator */
 
 struct fdry_store;
+
+/* One image under a name; see refs below. */
+struct fdry_ref {
+	char name[FDRY_REF_NAME_MAX + 1];
+	struct fdry_oid oid;
+	struct fdry_oid identity; /* zero: not said */
+	uint64_t change;          /* the higher, the later it was set */
+	bool pinned;              /* never evicted */
+};
 
 /**
  * fdry_store_default_path() - Where the store is if nobody says.
@@ -89,8 +98,8 @@ struct fdry_put_stats {
 	uint64_t stored_new;                 /* what they take at rest */
 };
 
-/* Begin to seal. Waits for a collection to end; FDRY_E_LOCKED if that takes longer than half a minute.
- * FDRY_E_PERM if the store is open read-only. */
+/* Begin to seal. Where this process can make no lease (store/lease.h) it waits for a collection to end: FDRY_E_LOCKED if
+ * that takes longer than half a minute. FDRY_E_PERM if the store is open read-only. */
 int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret) __must_check;
 
 /**
@@ -106,27 +115,36 @@ int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret) __must_check;
 int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
 		    const struct fdry_oid *links, size_t nlinks, struct fdry_oid *ret) __must_check;
 
+/* What the image is for: its ref replaces the one of the same identity. Not called: none is said. */
+void fdry_put_identity(struct fdry_put *p, const struct fdry_oid *identity);
+
 /**
  * fdry_put_commit() - Last: the manifest and, if @ref is not NULL, the ref.
  * @stats: what the session put, the manifest included; may be NULL
  *
  * One transaction, durable when it returns. Ends the session, also on failure.
- * FDRY_E_RACED: somebody set the ref to another image since the session began (two seals
+ * FDRY_E_RACED: somebody set the ref to another image of this identity since the session began (two seals
  * under one name); FDRY_E_NAME: not a ref's name; FDRY_E_NOENT: a link to what is not there.
  */
 int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const struct fdry_oid *links, size_t nlinks,
 		    const char *ref, struct fdry_oid *ret, struct fdry_put_stats *stats) __must_check;
-/* End the session without a manifest; what was put stays for gc. NULL is fine. */
+/* Store what was put so far; the session goes on, and keeps it from gc. */
+int fdry_put_flush(struct fdry_put *p) __must_check;
+/* End the session without a manifest; what was stored stays for gc. NULL is fine. */
 void fdry_put_abort(struct fdry_put *p);
 
 /* --- reading --- */
 
 struct fdry_get;
 
-/* Begin to load: one consistent view of the store. Waits for a collection as fdry_put_begin() does. */
+/* Begin to load: one consistent view of the store. May wait for a collection as fdry_put_begin() does. */
 int fdry_get_begin(struct fdry_store *s, struct fdry_get **ret) __must_check;
-/* fdry_store_resolve() within the session's view: what it finds, the session can get. */
+/* fdry_store_resolve(): what it finds, and all that leads from there, this session and those that begin before it ends
+ * can get. The session's view is of the moment of its first success. */
 int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret) __must_check;
+/* All that @name may mean: every image of a ref, newest first, or the one that anything else means; at least one. What is
+ * not a ref has an empty name. free() it. */
+int fdry_get_images(struct fdry_get *g, const char *name, struct fdry_ref **ret, size_t *count) __must_check;
 /* A verified copy, decompressed, appended to @ret, which is as it was on failure. FDRY_E_NOENT, FDRY_E_CORRUPT. */
 int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
 /* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid until fdry_get_end().
@@ -135,6 +153,8 @@ int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_spa
 /* Check a mapped object against its id; remembered for the rest of the boot (a shared note beside the store), unless @always.
  * @hashed (may be NULL) tells whether it was hashed now. */
 int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed) __must_check;
+/* The image is being loaded: what is used is evicted last. A note beside the store, without a transaction. */
+void fdry_get_used(struct fdry_get *g, const struct fdry_oid *image);
 /* NULL is fine. */
 void fdry_get_end(struct fdry_get *g);
 
@@ -178,47 +198,160 @@ void fdry_claim_drop(struct fdry_claim *t);
 
 /* --- refs --- */
 
-/* Letters, digits and - _ . @ + / =; no empty, "." or ".." component; at most 255 bytes; not 64 hex digits. */
+/*
+ * A name holds images by identity: what an image is for (architecture, number of SMs, facts
+ * of the caller's), as whoever names it digested it. Setting replaces the image of the same
+ * identity and no other. Of more than FDRY_REF_IMAGES_MAX the one that was set longest ago
+ * and is not pinned goes.
+ *
+ * Where a call takes a ref, NAME means all that it holds and NAME:DIGITS one of them, by the
+ * beginning of the image's id (4 digits or more). No name has a colon.
+ */
+#define FDRY_REF_IMAGES_MAX 64
+
+/* Letters, digits and - _ . @ + / =; no "-" in front; no empty, "." or ".." component; at most 255 bytes; not 64 hex
+ * digits. */
 int fdry_ref_check(const char *name) __must_check;
-/* Name an image, whatever the ref named before. FDRY_E_NOENT where it, or anything it reaches, is not there;
- * FDRY_E_INVAL where it is not a manifest. Waits for a collection as fdry_put_begin() does. */
-int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid) __must_check;
+/* Name an image; @identity NULL: not said. FDRY_E_NOENT where it, or anything it reaches, is not there; FDRY_E_INVAL where
+ * it is not a manifest; FDRY_E_LIMIT where all that the name holds is pinned and there is no room for another. */
+int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
+		 const struct fdry_oid *identity) __must_check;
+/* The image that was set last, of those that NAME or NAME:DIGITS names. */
 int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
+/* Delete NAME with all it holds, or NAME:DIGITS. FDRY_E_NOENT, FDRY_E_AMBIGUOUS. */
 int fdry_ref_delete(struct fdry_store *s, const char *name) __must_check;
-typedef int (*fdry_ref_fn)(void *arg, const char *name, const struct fdry_oid *oid);
-/* Every ref in name order, as they were when the walk began. @fn may use the store. */
+/* Keep NAME or NAME:DIGITS from being evicted, or no longer. A pin stays when the image is replaced. */
+int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned) __must_check;
+/* What NAME or NAME:DIGITS names, newest first; free() it. FDRY_E_NOENT. */
+int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret, size_t *count) __must_check;
+typedef int (*fdry_ref_fn)(void *arg, const struct fdry_ref *ref);
+/* Every image of every ref, by name, then newest first, as they were when the walk began. @fn may use the store. */
 int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg) __must_check;
-/* A ref, the id of any object, or an unambiguous prefix (4 digits or more) of a manifest's id.
- * FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME. */
+/* A ref (of several images the one set last), NAME:DIGITS, the id of any object, or an unambiguous prefix (4 digits or
+ * more) of a manifest's id. FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME. */
 int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
 
 /* --- housekeeping --- */
 
 struct fdry_gc_report {
-	uint64_t live, dead;            /* objects */
+	uint64_t live, dead;              /* objects that stay; that were removed, or, by a dry run, would be */
 	uint64_t dead_bytes, dead_stored; /* of the dead: uncompressed, and at rest */
+	struct {
+		uint64_t dead, stored;
+	} kinds[5];                       /* of the dead, by kind number (of several the highest); [0]: bytes of no object */
+	uint64_t spared;    /* of the live: would have been removed, had no session come upon them meanwhile */
+	uint64_t leases;    /* sessions that kept something */
+	uint64_t reclaimed; /* leases of sessions that had died */
+	bool stopped;       /* @progress ended it: the dead are those that were removed until then */
 };
-/* Remove what no ref reaches. @dry_run only reports. FDRY_E_LOCKED while a seal or load holds the store.
- * The space is used again by the store; the file does not shrink. */
+enum fdry_gc_phase {
+	FDRY_GC_MARK,  /* done: objects found alive; total: 0, not known */
+	FDRY_GC_LIST,  /* the rest is listed */
+	FDRY_GC_SWEEP, /* done of total: objects that no ref reaches */
+};
+/* Called at each step of some milliseconds, and with no lock of LMDB's held. Nonzero: stop. */
+typedef int (*fdry_gc_progress_fn)(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total);
+struct fdry_gc_opts {
+	bool dry_run; /* only report; nothing is written, also in a store that is open read-only */
+	fdry_gc_progress_fn progress; /* may be NULL */
+	void *arg;
+};
+
+/**
+ * fdry_gc() - Remove what neither a ref nor a session reaches.
+ * @opts: zeroed for what is usual
+ *
+ * Runs beside seals and loads: what a session has put, or was told exists, stays until the
+ * session ends; writers wait for some 10 ms at a time. Interrupting it leaves the rest for
+ * the next one. The space is used again by the store; the file does not shrink.
+ * Errors: FDRY_E_LOCKED (another collection, or a session that could not make a lease),
+ * FDRY_E_CORRUPT (a ref leads to what is not there, or a table lacks what it counts:
+ * nothing more is removed), FDRY_E_PERM, FDRY_E_VERSION (a lease of a newer program), FDRY_E_FULL.
+ */
+int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret) __must_check;
+/* The same without a word meanwhile. */
 int fdry_store_gc(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret) __must_check;
+
+/* What the store may take: @limit bytes, 0: as much as there is (where FOUNDRY_STORE_LIMIT is set, that); and what it takes.
+ * Both may be NULL. FDRY_E_ENV. */
+int fdry_store_limit(struct fdry_store *s, uint64_t *limit, uint64_t *used) __must_check;
+/* Set it; 0: none. Nothing is evicted yet. A seal that passes it evicts at its end, never what it sealed itself; one that
+ * alone is larger fails with FDRY_E_FULL. Where there is a limit, a seal that finds the disk or the map full evicts too. */
+int fdry_store_set_limit(struct fdry_store *s, uint64_t bytes) __must_check;
+
+/* Told each ref that goes, the one that was used longest ago first; @time: when, in seconds since 1970, 0: not known. */
+typedef void (*fdry_evicted_fn)(void *arg, const struct fdry_ref *ref, uint64_t time);
+struct fdry_idset;
+struct fdry_evict_how {
+	uint64_t limit; /* bytes to fit into; 0: the store's own limit */
+	bool dry_run;   /* only report; also in a store that is open read-only */
+	const struct fdry_oid *keep; /* @nkeep images that stay in any case */
+	size_t nkeep;
+	uint64_t free; /* not 0: in place of a limit, so many bytes less than now */
+	const struct fdry_idset *held; /* objects that stay whatever goes, and count; may be NULL */
+	fdry_evicted_fn evicted; /* may be NULL */
+	void *arg;
+};
+struct fdry_evict_report {
+	uint64_t limit;
+	uint64_t before, after; /* bytes in use; of a dry run @after is an estimate */
+	bool enough;            /* by estimate: what stays fits */
+	uint64_t refs;          /* that went, one for each image of a name */
+	bool collected;         /* the room is free; else a collection must do that later, since another one is under way */
+	struct fdry_gc_report gc;
+};
+/**
+ * fdry_evict() - Make the store fit into its limit.
+ *
+ * Nothing is done where it does. Else refs are removed, those that were loaded or sealed longest
+ * ago first, until what the others reach fits, and what no ref reaches is collected. What is
+ * pinned stays, and what sessions hold is collected later. FDRY_E_STATE where no limit is known; else as
+ * fdry_store_gc().
+ */
+int fdry_evict(struct fdry_store *s, const struct fdry_evict_how *opts, struct fdry_evict_report *ret) __must_check;
 
 struct fdry_verify_report {
 	uint64_t objects, bytes;         /* looked at; bytes uncompressed */
 	uint64_t damaged, missing;       /* objects that do not match their id; links to what is not there */
 	uint64_t refs, dangling_refs;
 	uint64_t crashes;                /* times that damage to pages ended the checking process */
+	uint64_t quarantined;            /* objects whose bytes a repair has put away */
 };
+
+enum fdry_finding_kind {
+	FDRY_FINDING_DAMAGED,     /* the object @oid */
+	FDRY_FINDING_QUARANTINED, /* the object @oid, known to be damaged */
+	FDRY_FINDING_MISSING,     /* the object @other, which @oid links to */
+	FDRY_FINDING_REF,         /* a ref (to @oid, if that can be told) cannot be loaded */
+	FDRY_FINDING_LOOSE,       /* bytes of the object @oid, which has no record */
+	FDRY_FINDING_PAGES,       /* of the store itself: a table, a list of pages */
+};
+struct fdry_finding {
+	enum fdry_finding_kind kind;
+	const struct fdry_oid *oid, *other; /* NULL where there is none */
+	const char *text;                   /* one sentence */
+};
+struct fdry_verify_how {
+	unsigned int threads; /* 0: as many as the process may run at the same time */
+	void (*finding)(void *arg, const struct fdry_finding *f);
+	void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL; @total 0: not known yet */
+	void *arg; /* of both */
+};
+
 /**
- * fdry_store_verify() - Hash everything again, and check every link and ref.
- * @finding: told each fault in one sentence; @oid is NULL where no single object is meant
+ * fdry_store_check_at() - Hash everything again, and check every link and ref.
+ * @path: as for fdry_store_open(); this process need not open it, since damage may crash who does
  *
- * The work is done by a child process, since damaged pages may crash LMDB.
+ * Runs beside writers and collections, and holds nobody up: no view lasts longer than 64 MiB of
+ * objects take. Work is done by child processes, since damaged pages may crash LMDB.
  *
  * Return: 0 also where faults were found: see @ret.
  */
+int fdry_store_check_at(const char *path, const struct fdry_verify_how *opts, struct fdry_verify_report *ret) __must_check;
+
+/* The same, each fault told as one sentence; @oid is NULL where no single object is meant. */
 typedef void (*fdry_finding_fn)(void *arg, const struct fdry_oid *oid, const char *text);
-int fdry_store_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret) __must_check;
-/* The same of a store that this process need not open, since damage may crash that as well. @path as for fdry_store_open(). */
+int fdry_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret) __must_check;
 int fdry_store_verify_at(const char *path, fdry_finding_fn finding, void *arg,
 			 struct fdry_verify_report *ret) __must_check;
 

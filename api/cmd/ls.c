@@ -9,8 +9,10 @@ struct ls {
 };
 
 /* A ref whose image is broken is listed all the same: without sums. */
-static int ls_ref(void *arg, const char *name, const struct fdry_oid *oid)
+static int ls_ref(void *arg, const struct fdry_ref *ref)
 {
+	const struct fdry_oid *oid = &ref->oid;
+	const char *name = ref->name;
 	struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1];
 	char hex[FDRY_OID_HEX_SIZE];
 	struct ls *ls = arg;

@@ -14,8 +14,10 @@ struct show {
 	char *text; /* of an image */
 };
 
-static int show_ref(void *arg, const char *name, const struct fdry_oid *oid)
+static int show_ref(void *arg, const struct fdry_ref *ref)
 {
+	const struct fdry_oid *oid = &ref->oid;
+	const char *name = ref->name;
 	struct show *show = arg;
 
 	if (!fdry_oid_eq(oid, &show->info.oid))

@@ -15,7 +15,7 @@ int cmd_tag(const struct cmd_args *a, struct fdry_store *s)
 	if (err)
 		return cmd_fail();
 	had = !fdry_ref_get(s, a->argv[1], &was);
-	if (fdry_ref_set(s, a->argv[1], &oid))
+	if (fdry_ref_set(s, a->argv[1], &oid, NULL))
 		return cmd_fail();
 	if (cmd_has(a, CMD_OPT_JSON)) {
 		json_open(&j, NULL, '{');

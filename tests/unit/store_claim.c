@@ -212,6 +212,52 @@ START_TEST(links_are_not_followed)
 }
 END_TEST
 
+static void leave_file(const char *name)
+{
+	char file[400];
+	FILE *f;
+
+	snprintf(file, sizeof(file), "%s/%s", path, name);
+	f = fopen(file, "w");
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+}
+
+static bool is_left(const char *name)
+{
+	char file[400];
+
+	snprintf(file, sizeof(file), "%s/%s", path, name);
+	return !access(file, F_OK);
+}
+
+/* A collection removes what processes that died left in the directory, and nothing of live ones or of others. */
+START_TEST(leftovers_are_swept)
+{
+	struct fdry_store *s = store_make();
+	struct fdry_gc_report r;
+	struct fdry_claim *t;
+	bool waited;
+	char dir_left[400];
+
+	ok(fdry_claim_take(s, "held", 4, LONG_MS, &waited, &t));
+	leave_file(".claim-0123456789abcdef");
+	leave_file("verified.0123");
+	leave_file(".others");
+	snprintf(dir_left, sizeof(dir_left), "%s/.new-0123", path);
+	ck_assert(!mkdir(dir_left, 0700));
+	leave_file(".new-0123/data.mdb");
+	ok(fdry_store_gc(s, true, &r));
+	ck_assert_int_eq(claim_files(), 2);
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_int_eq(claim_files(), 1);
+	ck_assert(!is_left("verified.0123") && !is_left(".new-0123") && is_left(".others"));
+	fdry_claim_drop(t);
+	ck_assert_int_eq(claim_files(), 0);
+	fdry_store_close(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("store_claim");
@@ -226,6 +272,7 @@ int main(void)
 	tcase_add_test(tc, forked_workers_hold_nothing);
 	tcase_add_test(tc, stores_that_are_only_read);
 	tcase_add_test(tc, links_are_not_followed);
+	tcase_add_test(tc, leftovers_are_swept);
 	suite_add_tcase(s, tc);
 	return run(s);
 }

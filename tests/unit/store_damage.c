@@ -130,7 +130,7 @@ static int use(void)
 	}
 	fdry_get_end(g);
 	/* Writing goes through the trees and free pages on other ways; whether it succeeds does not matter. */
-	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1]) || fdry_ref_delete(s, "written"))
+	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_ref_delete(s, "written"))
 		result = result == WRONG ? WRONG : REFUSED;
 	fdry_store_close(s);
 	return result;
@@ -221,7 +221,7 @@ START_TEST(free_pages_at_the_end_may_be_missing)
 	/* and the next commit makes it whole again */
 	write_store(longer, whole_len - 20 * PAGE);
 	ok(fdry_store_open(path, 0, &s));
-	ok(fdry_ref_set(s, "other", &oids[CHUNKS + 1]));
+	ok(fdry_ref_set(s, "other", &oids[CHUNKS + 1], NULL));
 	ok(fdry_db_extent(s->env->db, &x));
 	ck_assert_uint_ge(x.file_bytes, x.used_bytes);
 	fdry_store_close(s);
@@ -465,11 +465,18 @@ static bool make_longer(uint8_t *id, uint8_t *value, uint64_t pages)
 	return true;
 }
 
+static void count_any(void *arg, const struct fdry_finding *f)
+{
+	(void)f;
+	++*(unsigned int *)arg;
+}
+
 /* Records that lead beyond the file: each crash is one finding, and the rest is looked at. */
 START_TEST(verify_goes_on_behind_a_crash)
 {
 	struct fdry_verify_report r;
 	unsigned int findings = 0;
+	struct fdry_verify_how opts = { .finding = count_any, .arg = &findings };
 	size_t i, hit = 0;
 	uint8_t *p;
 
@@ -483,6 +490,14 @@ START_TEST(verify_goes_on_behind_a_crash)
 	ck_assert_uint_eq(r.crashes, 2);
 	ck_assert_uint_eq(r.damaged, 2);
 	ck_assert_uint_eq(findings, r.damaged + 1);
+	/* However many were at work, and had others in hand as one crashed. */
+	for (opts.threads = 1; opts.threads <= 8; opts.threads *= 2) {
+		findings = 0;
+		ok(fdry_store_check_at(path, &opts, &r));
+		ck_assert_uint_eq(r.objects, CHUNKS + 2);
+		ck_assert_uint_eq(r.crashes, 2);
+		ck_assert_uint_eq(findings, 3);
+	}
 }
 END_TEST
 
@@ -507,7 +522,7 @@ START_TEST(lost_entries_are_found)
 		ok(fdry_txn_delete(&t, cases[i].table, fdry_oid_span(&oids[cases[i].i])));
 		ok(fdry_txn_commit(&t));
 		findings = 0;
-		ok(fdry_store_verify(s, count_finding, &findings, &r));
+		ok(fdry_verify(s, count_finding, &findings, &r));
 		ck_assert_uint_eq(r.damaged, cases[i].damaged);
 		ck_assert_uint_eq(r.missing, cases[i].missing);
 		ck_assert_uint_eq(r.dangling_refs, cases[i].dangling);

@@ -183,7 +183,7 @@ static int work(void)
 	if (!err)
 		err = load_some(s, chunks);
 	if (!err)
-		err = fdry_ref_set(s, "other", &kept);
+		err = fdry_ref_set(s, "other", &kept, NULL);
 	if (!err)
 		err = fdry_ref_delete(s, "other");
 	if (!err)

@@ -57,9 +57,9 @@ static int ignore_object(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-static int ignore_ref(void *arg, const char *name, const struct fdry_oid *oid)
+static int ignore_ref(void *arg, const struct fdry_ref *ref)
 {
-	(void)arg, (void)name, (void)oid;
+	(void)arg, (void)ref;
 	return 0;
 }
 
@@ -89,13 +89,13 @@ static int use_inherited(void *arg)
 		fdry_store_links(in->s, &in->oid, &links, &count),
 		fdry_store_each(in->s, ignore_object, NULL),
 		fdry_store_reach(in->s, &in->oid, ignore_object, NULL),
-		fdry_ref_set(in->s, "q", &in->oid),
+		fdry_ref_set(in->s, "q", &in->oid, NULL),
 		fdry_ref_get(in->s, "r", &oid),
 		fdry_ref_delete(in->s, "r"),
 		fdry_ref_each(in->s, ignore_ref, NULL),
 		fdry_store_resolve(in->s, "r", &oid),
 		fdry_store_gc(in->s, false, &gr),
-		fdry_store_verify(in->s, count_finding, &n, &vr),
+		fdry_verify(in->s, count_finding, &n, &vr),
 		fdry_put_commit(in->put, "m", 1, NULL, 0, NULL, &oid, NULL),
 	};
 
@@ -118,50 +118,69 @@ static int open_in_child(void *arg)
 	fdry_store_close(in->s);
 	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
 		return 1;
-	if (fdry_store_gc(own, false, &r) != -FDRY_E_LOCKED) /* the parent's sessions are open */
+	if (fdry_store_gc(own, false, &r) || r.live != 3 || r.dead != 1) /* the parent's session keeps what it was told of */
 		return 2;
 	fdry_store_close(own);
 	return 0;
 }
 
+static void gc_gives(struct fdry_store *s, uint64_t live, uint64_t dead)
+{
+	struct fdry_gc_report r;
+
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_uint_eq(r.live, live);
+	ck_assert_uint_eq(r.dead, dead);
+}
+
 START_TEST(a_child_opens_its_own)
 {
 	struct inherited in = { .s = store_make() };
-	struct fdry_gc_report r;
 	struct fdry_buf b = { 0 };
+	uint8_t data[100];
 
 	in.oid = seal(in.s, 1, 1, 100, "r");
+	seal(in.s, 2, 1, 100, NULL);
 	ok(fdry_put_begin(in.s, &in.put));
+	noise(2, data, sizeof(data));
+	put(in.put, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	ok(fdry_get_begin(in.s, &in.get));
 	ck_assert_int_eq(child(use_inherited, &in), 0);
 	ck_assert_int_eq(child(open_in_child, &in), 0);
 	ok(fdry_get_object(in.get, &in.oid, &b));
-	fails(LOCKED, "held by", fdry_store_gc(in.s, false, &r));
+	gc_gives(in.s, 3, 0);
 	fdry_get_end(in.get);
 	fdry_put_abort(in.put);
-	ok(fdry_store_gc(in.s, false, &r));
+	gc_gives(in.s, 2, 1);
 	fdry_buf_release(&b);
 	fdry_store_close(in.s);
 }
 END_TEST
 
-/* A child that lives on does not keep the lock of a parent that is gone. */
-START_TEST(a_lock_ends_with_the_process_that_took_it)
+/* A child that lives on does not keep the leases of a parent that is gone. */
+START_TEST(a_lease_ends_with_the_process_that_took_it)
 {
 	struct fdry_gc_report r;
 	struct fdry_store *s;
-	int pipes[2], status;
 	pid_t grandchild, pid;
+	int pipes[2], status;
+	uint8_t data[100];
 
 	s = store_make();
+	seal(s, 1, 1, sizeof(data), NULL);
 	fdry_store_close(s);
+	noise(1, data, sizeof(data));
 	ck_assert(!pipe(pipes));
 	pid = fork();
 	if (!pid) {
-		struct fdry_get *g;
+		struct fdry_oid oid;
+		struct fdry_put *p;
 
-		if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g))
+		if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p) ||
+		    fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid))
 			_exit(1);
+		if (fdry_store_gc(s, false, &r) || r.live != 1 || r.dead != 1 || r.leases != 1)
+			_exit(2);
 		if (fork())
 			_exit(0);
 		grandchild = getpid();
@@ -176,6 +195,9 @@ START_TEST(a_lock_ends_with_the_process_that_took_it)
 	status = fdry_store_gc(s, false, &r);
 	kill(grandchild, SIGKILL);
 	ck_assert_msg(!status, "%s", fdry_last_error());
+	ck_assert_uint_eq(r.reclaimed, 1);
+	ck_assert_uint_eq(r.leases, 0);
+	ck_assert_uint_eq(r.dead, 1);
 	fdry_store_close(s);
 }
 END_TEST
@@ -241,7 +263,6 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	struct fdry_store *s = store_make();
 	struct fdry_oid image = seal(s, 1, 20, 100000, "r"), oid, chunk;
 	struct fdry_verify_report vr;
-	struct fdry_gc_report r;
 	struct fdry_span span[20];
 	struct fdry_get *g;
 	uint8_t data[100000];
@@ -263,18 +284,22 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 		chunk = oid_of(data, sizeof(data));
 		ok(fdry_get_map(g, &chunk, &span[i]));
 	}
-	/* Writers are not kept out, and what was mapped stays right while they write. */
+	/* Writers are not kept out, and what was mapped stays right while they write, and while it is collected. */
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
+	ok(fdry_get_resolve(g, "r", &oid));
+	ok(fdry_ref_delete(s, "r"));
+	gc_gives(s, 21 + 21, 4 * 21);
+	for (i = 0; i < 5; i++)
+		seal(s, 1000 * (1 + i), 20, 100000, NULL);
 	for (i = 0; i < 20; i++) {
 		noise(1 + i, data, sizeof(data));
 		ck_assert(!memcmp(span[i].data, data, sizeof(data)));
 	}
 	check_object(g, &image, "image 1 20 100000", 17);
-	fails(LOCKED, "held by", fdry_store_gc(s, false, &r));
 	fdry_get_end(g);
-	ok(fdry_store_gc(s, false, &r));
-	ok(fdry_store_verify(s, count_finding, &n, &vr));
+	gc_gives(s, 21, 21 + 5 * 21);
+	ok(fdry_verify(s, count_finding, &n, &vr));
 	ck_assert_uint_eq(n, 0);
 	kill(other, SIGKILL);
 	fdry_store_close(s);
@@ -590,7 +615,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_child_opens_its_own);
-	tcase_add_test(tc, a_lock_ends_with_the_process_that_took_it);
+	tcase_add_test(tc, a_lease_ends_with_the_process_that_took_it);
 	tcase_add_test(tc, opening_waits_for_another_that_opens);
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
 	tcase_add_test(tc, two_containers_share_a_store);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of collecting and of the notes of what was verified. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 
+#include "store/lease.h"
 #include "tests/unit/store_test.h"
 
 static struct fdry_store *s;
@@ -58,7 +63,7 @@ START_TEST(what_no_ref_reaches_goes)
 	ck_assert_uint_eq(objects(), 17);
 	gc(false, 17, 0);
 	check_sound(s);
-	ok(fdry_ref_set(s, "c", &a));
+	ok(fdry_ref_set(s, "c", &a, NULL));
 	ok(fdry_ref_delete(s, "a"));
 	gc(false, 17, 0);
 	ok(fdry_ref_delete(s, "c"));
@@ -109,30 +114,317 @@ START_TEST(links_are_followed_through_every_kind)
 }
 END_TEST
 
-START_TEST(sessions_keep_a_collection_out)
+static struct fdry_oid put_noise(struct fdry_put *p, uint64_t seed)
+{
+	uint8_t data[100];
+
+	noise(seed, data, sizeof(data));
+	return put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+}
+
+static unsigned int lease_files(void)
+{
+	char folder[400];
+	unsigned int n = 0;
+	struct dirent *e;
+	DIR *d;
+
+	snprintf(folder, sizeof(folder), "%s/leases", path);
+	d = opendir(folder);
+	while (d && (e = readdir(d)))
+		n += *e->d_name != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* What a session found there stays with it, and what that links to; until it ends, whichever way. */
+START_TEST(what_a_session_was_told_of_stays)
+{
+	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk, got;
+	struct fdry_gc_report r;
+	struct fdry_put *p;
+
+	ok(fdry_put_begin(s, &p));
+	chunk = put_noise(p, 2);
+	ck_assert_uint_eq(lease_files(), 1);
+	ok(fdry_store_gc(s, true, &r));
+	ck_assert_uint_eq(r.dead, 3);
+	ck_assert_uint_eq(r.leases, 1);
+	gc(false, 1, 3);
+	ok(fdry_put_commit(p, "m", 1, &chunk, 1, "r", &got, NULL));
+	ck_assert_uint_eq(lease_files(), 0);
+	gc(false, 2, 0);
+	check_sound(s);
+
+	/* a manifest that is put again keeps its chunks, though nobody named those */
+	ok(fdry_ref_delete(s, "r"));
+	image = seal(s, 1, 3, 100, NULL);
+	ok(fdry_put_begin(s, &p));
+	got = put(p, FDRY_OBJECT_MANIFEST, "image 1 3 100", 13);
+	ck_assert(fdry_oid_eq(&got, &image));
+	gc(false, 4, 1);
+	fdry_put_abort(p);
+	gc(false, 0, 4);
+	ck_assert_uint_eq(lease_files(), 0);
+}
+END_TEST
+
+/* Objects that nobody links to yet, written and not: they are the session's alone. */
+START_TEST(what_a_session_wrote_stays)
+{
+	struct fdry_oid links[40], oid;
+	struct fdry_put *p;
+	static uint8_t big[1 << 20];
+	int i;
+
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < 40; i++) {
+		noise(1 + i, big, sizeof(big));
+		links[i] = put(p, FDRY_OBJECT_CHUNK, big, sizeof(big));
+	}
+	ck_assert_uint_ge(objects(), 32); /* a batch has gone out */
+	gc(false, objects(), 0);
+	ok(fdry_put_commit(p, "m", 1, links, 40, "r", &oid, NULL));
+	gc(false, 41, 0);
+	check_sound(s);
+}
+END_TEST
+
+/* A loader has its image to the end, and so have its other threads, which begin later. */
+START_TEST(what_was_resolved_stays)
+{
+	struct fdry_oid image = seal(s, 1, 3, 100, "r"), got;
+	struct fdry_get *g, *h;
+
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_get_resolve(g, "r", &got));
+	ck_assert(fdry_oid_eq(&got, &image));
+	ok(fdry_ref_delete(s, "r"));
+	gc(false, 4, 0);
+	ok(fdry_get_begin(s, &h));
+	check_object(h, &image, "image 1 3 100", 13);
+	fdry_get_end(g);
+	gc(false, 0, 4);
+	check_object(h, &image, "image 1 3 100", 13); /* its own view */
+	fdry_get_end(h);
+	ck_assert_uint_eq(lease_files(), 0);
+}
+END_TEST
+
+/* One collection at a time; and none beside a session that could not make a lease. */
+START_TEST(who_is_in_the_way_is_named)
 {
 	struct fdry_gc_report r;
 	struct fdry_put *p;
-	struct fdry_get *g, *h;
 	char pid[32];
+	int fd;
 
 	seal(s, 1, 2, 100, NULL);
-	ok(fdry_put_begin(s, &p));
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	ok(fdry_env_exclude(s->env, &fd));
+	fails(LOCKED, "another collection", fdry_store_gc(s, false, &r));
+	fails(LOCKED, pid, fdry_store_gc(s, true, &r));
+	fdry_env_unexclude(fd);
+	s->env->dir.fixed = true; /* as if the folder could not be written */
+	ok(fdry_put_begin(s, &p));
+	ck_assert_uint_eq(lease_files(), 0);
+	s->env->dir.fixed = false;
+	put_noise(p, 1);
 	fails(LOCKED, pid, fdry_store_gc(s, false, &r));
-	fails(LOCKED, "seal, a load", fdry_store_gc(s, true, &r));
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_begin(s, &h));
+	ok(fdry_store_gc(s, true, &r));
 	fdry_put_abort(p);
-	fails(LOCKED, "held by", fdry_store_gc(s, false, &r));
-	fdry_get_end(g);
-	fails(LOCKED, "held by", fdry_store_gc(s, false, &r));
-	fdry_get_end(h);
 	gc(false, 0, 3);
 }
 END_TEST
 
+struct teller {
+	enum fdry_gc_phase phase, stop_phase;
+	uint64_t stop_at, last;
+	unsigned int calls, phases;
+};
+
+static int tell(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+{
+	struct teller *t = arg;
+
+	ck_assert_int_ge(phase, t->phase);
+	ck_assert(phase != t->phase || done >= t->last);
+	ck_assert(phase != FDRY_GC_SWEEP || done <= total);
+	t->phases |= 1u << phase;
+	t->phase = phase;
+	t->last = done;
+	t->calls++;
+	return phase == t->stop_phase && done >= t->stop_at;
+}
+
+/* It tells how far it is; told to stop, it leaves a store that is sound, and the rest for the next one. */
+START_TEST(it_can_be_stopped)
+{
+	struct teller t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
+	struct fdry_gc_opts opts = { .progress = tell, .arg = &t };
+	struct fdry_gc_report r;
+	uint64_t gone;
+
+	seal(s, 1, 60000, 10, NULL);
+	seal(s, 90000, 3, 40, "keep");
+	ok(fdry_gc(s, &opts, &r));
+	ck_assert(r.stopped);
+	ck_assert_uint_eq(t.phases, 7);
+	ck_assert_uint_gt(r.dead, 0);
+	ck_assert_uint_lt(r.dead, 60001);
+	gone = r.dead;
+	check_sound(s);
+	t = (struct teller){ .stop_phase = FDRY_GC_MARK };
+	ok(fdry_gc(s, &opts, &r));
+	ck_assert(r.stopped && !r.dead && t.calls == 1);
+	t = (struct teller){ .stop_phase = FDRY_GC_SWEEP, .stop_at = UINT64_MAX };
+	ok(fdry_gc(s, &opts, &r));
+	ck_assert(!r.stopped);
+	ck_assert_uint_eq(gone + r.dead, 60001);
+	ck_assert_uint_eq(r.kinds[FDRY_OBJECT_CHUNK].dead, r.dead);
+	ck_assert_uint_eq(r.kinds[FDRY_OBJECT_CHUNK].stored, r.dead_stored);
+	ck_assert_uint_eq(objects(), 4);
+}
+END_TEST
+
+static bool announced(void)
+{
+	struct fdry_txn t;
+	bool ret = false;
+
+	ok(fdry_txn_read(s->env->db, &t));
+	ok(fdry_gc_announced(&t, &ret));
+	fdry_txn_abort(&t);
+	return ret;
+}
+
+/* A collection that died is forgotten by the next seal; until then nothing is taken for known unseen. */
+START_TEST(a_collection_that_died)
+{
+	struct fdry_put_stats st;
+	struct fdry_oid oid;
+	struct fdry_put *p;
+	struct fdry_txn t;
+	int fd;
+
+	seal(s, 1, 2, 100, "r");
+	ok(fdry_put_begin(s, &p));
+	ok(fdry_txn_write(s->env->db, 0, &t));
+	ok(fdry_txn_put(&t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"collecting", 10 },
+			(struct fdry_span){ (const uint8_t *)"\1", 1 }));
+	ok(fdry_txn_commit(&t));
+	oid = put_noise(p, 1);
+	ok(fdry_put_commit(p, "m", 1, &oid, 1, "q", &oid, &st));
+	ck_assert_uint_eq(st.objects_known, 1);
+	ck_assert_uint_eq(st.objects_new, 1);
+	ck_assert_uint_eq(lease_files(), 1); /* it may have been alive */
+	ok(fdry_env_exclude(s->env, &fd));
+	ok(fdry_put_begin(s, &p)); /* it is */
+	fdry_put_abort(p);
+	ck_assert(announced());
+	fdry_env_unexclude(fd);
+	ok(fdry_put_begin(s, &p));
+	fdry_put_abort(p);
+	ck_assert(!announced());
+	gc(false, 4, 0);
+	ck_assert(!announced());
+	ck_assert_uint_eq(lease_files(), 0);
+}
+END_TEST
+
+static bool access_exclusive(struct fdry_store *own)
+{
+	int fd = fdry_env_try(own->env);
+
+	if (fd >= 0)
+		fdry_env_unexclude(fd);
+	return fd >= 0;
+}
+
+/* A session whose lease cannot grow keeps collections out instead. */
+START_TEST(a_lease_without_room)
+{
+	struct fdry_gc_report r;
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		struct rlimit limit = { FDRY_LEASE_AT_IDS + FDRY_OID_SIZE, FDRY_LEASE_AT_IDS + FDRY_OID_SIZE };
+		struct fdry_oid chunk[2];
+		struct fdry_store *own;
+		uint8_t data[2] = "ab";
+		struct fdry_put *p;
+
+		signal(SIGXFSZ, SIG_IGN);
+		if (fdry_store_open(path, 0, &own) || fdry_put_begin(own, &p) || setrlimit(RLIMIT_FSIZE, &limit))
+			_exit(1);
+		if (fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &chunk[0]) || !access_exclusive(own))
+			_exit(2);
+		if (fdry_put_object(p, FDRY_OBJECT_CHUNK, data + 1, 1, NULL, 0, &chunk[1]) || access_exclusive(own))
+			_exit(3);
+		if (fdry_store_gc(own, false, &r) != -FDRY_E_LOCKED)
+			_exit(4);
+		fdry_put_abort(p);
+		_exit(!access_exclusive(own));
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+}
+END_TEST
+
+/* A lease that a newer program holds, or that may not be read, stops a collection. */
+START_TEST(a_lease_that_says_nothing)
+{
+	char file[400], mark[FDRY_LEASE_AT_IDS] = "SOMETHING";
+	struct fdry_gc_report r;
+	int fd, i;
+
+	seal(s, 1, 2, 100, NULL);
+	snprintf(file, sizeof(file), "%s/leases", path);
+	ck_assert(!mkdir(file, 0700) || errno == EEXIST);
+	snprintf(file, sizeof(file), "%s/leases/0123456789abcdef", path);
+	for (i = 0; i < 2; i++) {
+		fd = open(file, O_RDWR | O_CREAT, 0600);
+		ck_assert_int_ge(fd, 0);
+		ck_assert(!flock(fd, LOCK_EX));
+		ck_assert_int_eq(pwrite(fd, mark, sizeof(mark), 0), sizeof(mark));
+		fails(VERSION, "0123456789abcdef", fdry_store_gc(s, false, &r));
+		ck_assert_uint_eq(objects(), 3);
+		close(fd);
+		memcpy(mark, FDRY_LEASE_MAGIC "\2", 10);
+	}
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_uint_eq(r.reclaimed, 1);
+	ck_assert_uint_eq(r.dead, 3);
+}
+END_TEST
+
 /* What does not add up stops a collection before it removes anything. */
+/* Ids of it reached the disk, its head did not. */
+START_TEST(a_lease_that_a_power_cut_tore)
+{
+	static const uint8_t torn[64] = { [40] = 1 };
+	struct fdry_gc_report r;
+	char file[400];
+	int fd;
+
+	snprintf(file, sizeof(file), "%s/leases", path);
+	ck_assert(!mkdir(file, 0700) || errno == EEXIST);
+	snprintf(file, sizeof(file), "%s/leases/0123456789abcdef", path);
+	fd = open(file, O_CREAT | O_WRONLY, 0600);
+	ck_assert_int_eq(write(fd, torn, sizeof(torn)), sizeof(torn));
+	gc(true, 0, 0);
+	ck_assert(!flock(fd, LOCK_EX)); /* as if another dry run were looking at it just now */
+	gc(false, 0, 0);
+	ck_assert(!flock(fd, LOCK_UN));
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_uint_eq(r.reclaimed, 1);
+	ck_assert_int_eq(access(file, F_OK), -1);
+	close(fd);
+}
+END_TEST
+
 START_TEST(damage_stops_a_collection)
 {
 	static const uint8_t record[FDRY_RECORD_AT_LINKS + 1] = { 2 };
@@ -351,7 +643,15 @@ int main(void)
 	tcase_add_test(tc, what_no_ref_reaches_goes);
 	tcase_add_test(tc, many_go_in_turns);
 	tcase_add_test(tc, links_are_followed_through_every_kind);
-	tcase_add_test(tc, sessions_keep_a_collection_out);
+	tcase_add_test(tc, what_a_session_was_told_of_stays);
+	tcase_add_test(tc, what_a_session_wrote_stays);
+	tcase_add_test(tc, what_was_resolved_stays);
+	tcase_add_test(tc, who_is_in_the_way_is_named);
+	tcase_add_test(tc, it_can_be_stopped);
+	tcase_add_test(tc, a_collection_that_died);
+	tcase_add_test(tc, a_lease_without_room);
+	tcase_add_test(tc, a_lease_that_says_nothing);
+	tcase_add_test(tc, a_lease_that_a_power_cut_tore);
 	tcase_add_test(tc, damage_stops_a_collection);
 	tcase_add_test(tc, sealing_again_heals);
 	tcase_add_test(tc, what_was_verified_is_remembered);

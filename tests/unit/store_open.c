@@ -255,6 +255,15 @@ static int fresh_version(struct fdry_txn *t)
 			    (struct fdry_span){ rec, sizeof(rec) });
 }
 
+static int fresh_old(struct fdry_txn *t)
+{
+	uint8_t rec[FDRY_FORMAT_SIZE] = FDRY_FORMAT_MAGIC;
+
+	rec[FDRY_FORMAT_AT_VERSION] = FDRY_FORMAT_VERSION - 1;
+	return fdry_txn_put(t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"format", 6 },
+			    (struct fdry_span){ rec, sizeof(rec) });
+}
+
 static int fresh_feature(struct fdry_txn *t)
 {
 	uint8_t rec[FDRY_FORMAT_SIZE] = FDRY_FORMAT_MAGIC;
@@ -293,7 +302,9 @@ START_TEST(versions_and_features)
 	make_with(fresh_nothing);
 	fails(NOSTORE, "another program", fdry_store_open(path, FDRY_STORE_CREATE, &s));
 	make_with(fresh_version);
-	fails(VERSION, "version 2", fdry_store_open(path, 0, &s));
+	fails(VERSION, "version 3", fdry_store_open(path, 0, &s));
+	make_with(fresh_old);
+	fails(VERSION, "version 1, of an older program", fdry_store_open(path, 0, &s));
 	make_with(fresh_feature);
 	fails(VERSION, "0x8000000000000000", fdry_store_open(path, 0, &s));
 	make_with(fresh_compat);
@@ -367,7 +378,7 @@ START_TEST(a_reader_writes_nothing)
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
 	fails(PERM, "reading only", fdry_put_begin(s, &p));
-	fails(PERM, "reading only", fdry_ref_set(s, "q", &oid));
+	fails(PERM, "reading only", fdry_ref_set(s, "q", &oid, NULL));
 	fails(PERM, "reading only", fdry_ref_delete(s, "r"));
 	fails(PERM, "reading only", fdry_store_gc(s, false, &r));
 	ok(fdry_store_gc(s, true, &r));

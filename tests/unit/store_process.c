@@ -175,7 +175,7 @@ START_TEST(killed_while_collecting)
 		ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 		ok(fdry_store_open(path, 0, &s));
 		findings = 0;
-		ok(fdry_store_verify(s, count_finding, &findings, &r));
+		ok(fdry_verify(s, count_finding, &findings, &r));
 		ck_assert_uint_eq(findings, 0);
 		left = (unsigned int)r.objects;
 		half += left && left < 9001;
@@ -203,7 +203,7 @@ START_TEST(killed_inside_a_transaction)
 		if (fdry_store_open(path, 0, &s) || fdry_txn_write(s->env->db, 0, &t))
 			_exit(1);
 		oid = oid_of("x", 1);
-		if (fdry_ref_store(&t, "half", &oid) || write(pipes[1], "x", 1) != 1)
+		if (fdry_ref_store(&t, "half", &oid, NULL) || write(pipes[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 	}
@@ -238,11 +238,11 @@ static int fill(uint64_t seed)
 		err = seal_plain(s, seed + 100 * (uint64_t)i, 50, 100000, NULL);
 	if (err != -FDRY_E_FULL || !strstr(fdry_last_error(), "f"))
 		return 3;
-	if (fdry_store_resolve(s, "small", &oid) || fdry_store_verify(s, count_finding, &n, &vr) || n)
+	if (fdry_store_resolve(s, "small", &oid) || fdry_verify(s, count_finding, &n, &vr) || n)
 		return 4;
 	if (fdry_store_gc(s, false, &gr) || gr.live != 5 || !gr.dead)
 		return 5;
-	if (seal_plain(s, 7, 8, 100000, "again") || fdry_store_verify(s, count_finding, &n, &vr) || n)
+	if (seal_plain(s, 7, 8, 100000, "again") || fdry_verify(s, count_finding, &n, &vr) || n)
 		return 6;
 	fdry_store_close(s);
 	return 0;
@@ -296,7 +296,7 @@ static int use_fixed(void)
 	if (fdry_get_begin(s, &g) || fdry_get_object(g, &oid, &b))
 		return 3;
 	fdry_get_end(g);
-	if (fdry_store_verify(s, count_finding, &n, &r) || n)
+	if (fdry_verify(s, count_finding, &n, &r) || n)
 		return 4;
 	snprintf(file, sizeof(file), "%s/lock.mdb", path);
 	if (!stat(file, &st))

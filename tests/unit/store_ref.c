@@ -22,7 +22,7 @@ START_TEST(names_are_checked)
 		"a", "A.b", "qwen3-0.6b/decode@h200", "a/b/c", "x=1+2", "...", ".a", "a..", "abcd",
 	};
 	static const char *const bad[] = {
-		"", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/..", "../a", "a b", "a\n", "a:b", "\xc3\xa4", "a\\b", "*",
+		"", "/", "/a", "a/", "a//b", "a:b", ".", "..", "a/./b", "a/..", "../a", "a b", "a\n", "a\x7f", "a\x01", "\t", "\xc3\xa4", "a\\b", "*", "-", "-a",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	};
 	char name[FDRY_REF_NAME_MAX + 2];
@@ -44,13 +44,64 @@ START_TEST(names_are_checked)
 }
 END_TEST
 
-static int collect_names(void *arg, const char *name, const struct fdry_oid *oid)
+/* What was asked for may hold anything; the sentence about it holds nothing that a terminal obeys. */
+START_TEST(sentences_about_bad_names_are_harmless)
+{
+	struct fdry_oid oid;
+	const char *p;
+
+	fails(NAME, "'a?[31mb'", fdry_ref_check("a\033[31mb"));
+	fails(NAME, "'a:?]0;b?'", fdry_store_resolve(s, "a:\033]0;b\a", &oid));
+	fails(NAME, "'?" "?'", fdry_ref_get(s, "\xc3\xa4", &oid));
+	for (p = fdry_last_error(); *p; p++)
+		ck_assert(*p >= ' ' && *p <= '~');
+}
+END_TEST
+
+static int ignore_ref(void *arg, const struct fdry_ref *ref)
+{
+	(void)arg, (void)ref;
+	return 0;
+}
+
+/* Whoever may write to the file can put any key there: no such name comes out. */
+START_TEST(names_in_the_store_are_checked)
+{
+	static const char *const bad[] = { "a\033[2J", "..", "a//b", "-x", "a b" };
+	struct fdry_oid image = seal(s, 1, 1, 100, "good");
+	uint8_t key[FDRY_REF_KEY_MAX] = { 0 };
+	struct fdry_span good, k;
+	struct fdry_txn t;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		memset(key, 0, sizeof(key));
+		memcpy(key, "good", 4);
+		ok(fdry_txn_write(s->env->db, 0, &t));
+		ok(fdry_txn_get(&t, FDRY_TABLE_REFS, (struct fdry_span){ key, 5 + FDRY_OID_SIZE }, &good));
+		ck_assert_ptr_nonnull(good.data);
+		memset(key, 0, sizeof(key));
+		memcpy(key, bad[i], strlen(bad[i]));
+		k = (struct fdry_span){ key, strlen(bad[i]) + 1 + FDRY_OID_SIZE };
+		ok(fdry_txn_put(&t, FDRY_TABLE_REFS, k, good));
+		ok(fdry_txn_commit(&t));
+		fails(CORRUPT, "damaged name", fdry_ref_each(s, ignore_ref, NULL));
+		ok(fdry_txn_write(s->env->db, 0, &t));
+		ok(fdry_txn_delete(&t, FDRY_TABLE_REFS, k));
+		ok(fdry_txn_commit(&t));
+		ok(fdry_ref_each(s, ignore_ref, NULL));
+	}
+	ok(fdry_ref_get(s, "good", &image));
+}
+END_TEST
+
+static int collect_names(void *arg, const struct fdry_ref *ref)
 {
 	struct fdry_oid again;
 
-	ok(fdry_ref_get(s, name, &again)); /* a walk may use the store */
-	ck_assert(fdry_oid_eq(oid, &again));
-	return fdry_buf_printf(arg, "%s ", name);
+	ok(fdry_ref_get(s, ref->name, &again)); /* a walk may use the store */
+	ck_assert(fdry_oid_eq(&ref->oid, &again));
+	return fdry_buf_printf(arg, "%s ", ref->name);
 }
 
 START_TEST(refs_are_set_listed_and_deleted)
@@ -59,26 +110,26 @@ START_TEST(refs_are_set_listed_and_deleted)
 	struct fdry_buf names = { 0 };
 	uint8_t data[100];
 
-	ok(fdry_ref_set(s, "c", &a));
+	ok(fdry_ref_set(s, "c", &a, NULL));
 	ok(fdry_ref_each(s, collect_names, &names));
 	ck_assert_str_eq((char *)names.data, "a b/1 c ");
 	ok(fdry_ref_get(s, "c", &got));
 	ck_assert(fdry_oid_eq(&got, &a));
-	ok(fdry_ref_set(s, "c", &b));
+	ok(fdry_ref_set(s, "c", &b, NULL));
 	ok(fdry_ref_get(s, "c", &got));
 	ck_assert(fdry_oid_eq(&got, &b));
 	ok(fdry_ref_delete(s, "c"));
 	fails(NOENT, "'c'", fdry_ref_get(s, "c", &got));
 	fails(NOENT, "'c'", fdry_ref_delete(s, "c"));
-	fails(NAME, "'a b'", fdry_ref_set(s, "a b", &a));
+	fails(NAME, "'a b'", fdry_ref_set(s, "a b", &a, NULL));
 	fails(NAME, "'a b'", fdry_ref_get(s, "a b", &got));
 	fails(NAME, "'a b'", fdry_ref_delete(s, "a b"));
 
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
-	fails(INVAL, "not an image", fdry_ref_set(s, "d", &chunk));
+	fails(INVAL, "not an image", fdry_ref_set(s, "d", &chunk, NULL));
 	chunk = oid_of("nobody", 6);
-	fails(NOENT, "no object", fdry_ref_set(s, "d", &chunk));
+	fails(NOENT, "no object", fdry_ref_set(s, "d", &chunk, NULL));
 	fdry_buf_release(&names);
 }
 END_TEST
@@ -95,7 +146,7 @@ START_TEST(an_image_that_lacks_something_is_not_named)
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk)));
 	ok(fdry_txn_commit(&t));
-	fails(NOENT, "it needs object", fdry_ref_set(s, "d", &image));
+	fails(NOENT, "it needs object", fdry_ref_set(s, "d", &image, NULL));
 	fails(NOENT, "no ref", fdry_ref_get(s, "d", &image));
 }
 END_TEST
@@ -149,7 +200,7 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 	ck_assert(fdry_oid_eq(&got, &twins[1]));
 
 	/* a ref of that name comes first */
-	ok(fdry_ref_set(s, hex, &twins[0]));
+	ok(fdry_ref_set(s, hex, &twins[0], NULL));
 	ok(fdry_store_resolve(s, hex, &got));
 	ck_assert(fdry_oid_eq(&got, &twins[0]));
 
@@ -172,13 +223,16 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 }
 END_TEST
 
-/* What a session resolves, it can get: both in the view that it began with. */
+/* What a session resolves, it can get: its view is that of the first time. */
 START_TEST(a_session_resolves_in_its_own_view)
 {
 	struct fdry_oid old = seal(s, 1, 1, 100, "r"), new, got;
 	struct fdry_get *g;
 
 	ok(fdry_get_begin(s, &g));
+	fails(NOENT, "'nothing'", fdry_get_resolve(g, "nothing", &got));
+	ok(fdry_get_resolve(g, "r", &got));
+	ck_assert(fdry_oid_eq(&got, &old));
 	new = seal(s, 10, 1, 100, "r");
 	seal(s, 20, 1, 100, "later");
 	ok(fdry_store_resolve(s, "r", &got));
@@ -188,6 +242,22 @@ START_TEST(a_session_resolves_in_its_own_view)
 	check_object(g, &got, "image 1 1 100", 13);
 	fails(NOENT, "'later'", fdry_get_resolve(g, "later", &got));
 	fails(NAME, "'a b'", fdry_get_resolve(g, "a b", &got));
+	fdry_get_end(g);
+}
+END_TEST
+
+/* It notes what it resolves before it looks for the last time: a ref that moved in between is followed. */
+START_TEST(a_ref_that_moves_is_followed)
+{
+	struct fdry_oid new, got;
+	struct fdry_get *g;
+
+	seal(s, 1, 1, 100, "r");
+	ok(fdry_get_begin(s, &g));
+	new = seal(s, 10, 1, 100, "r");
+	ok(fdry_get_resolve(g, "r", &got));
+	ck_assert(fdry_oid_eq(&got, &new));
+	check_object(g, &got, "image 10 1 100", 14);
 	fdry_get_end(g);
 }
 END_TEST
@@ -223,12 +293,12 @@ START_TEST(of_two_seals_under_one_name_one_wins)
 	ok(commit(a, "third", &got));
 	/* and so does one whose ref was not the one that changed */
 	ok(fdry_put_begin(s, &a));
-	ok(fdry_ref_set(s, "other", &got));
+	ok(fdry_ref_set(s, "other", &got, NULL));
 	ok(commit(a, "fourth", &got));
 	/* set to something else and back is a change too */
 	ok(fdry_put_begin(s, &a));
-	ok(fdry_ref_set(s, "name", &oid));
-	ok(fdry_ref_set(s, "name", &got));
+	ok(fdry_ref_set(s, "name", &oid, NULL));
+	ok(fdry_ref_set(s, "name", &got, NULL));
 	fails(RACED, "'name'", commit(a, "fifth", &oid));
 }
 END_TEST
@@ -241,10 +311,13 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, names_are_checked);
+	tcase_add_test(tc, sentences_about_bad_names_are_harmless);
+	tcase_add_test(tc, names_in_the_store_are_checked);
 	tcase_add_test(tc, refs_are_set_listed_and_deleted);
 	tcase_add_test(tc, an_image_that_lacks_something_is_not_named);
 	tcase_add_test(tc, images_are_found_by_ref_id_and_prefix);
 	tcase_add_test(tc, a_session_resolves_in_its_own_view);
+	tcase_add_test(tc, a_ref_that_moves_is_followed);
 	tcase_add_test(tc, of_two_seals_under_one_name_one_wins);
 	suite_add_tcase(suite, tc);
 	return run(suite);

@@ -42,7 +42,7 @@ static inline void dir_setup(void)
 	dir_setup_in(NULL);
 }
 
-static void dir_teardown(void)
+static inline void dir_teardown(void)
 {
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -141,7 +141,7 @@ static inline void check_sound(struct fdry_store *s)
 	struct fdry_verify_report r;
 	unsigned int findings = 0;
 
-	ok(fdry_store_verify(s, count_finding, &findings, &r));
+	ok(fdry_verify(s, count_finding, &findings, &r));
 	ck_assert_uint_eq(findings, 0);
 	ck_assert_uint_eq(r.damaged + r.missing + r.dangling_refs + r.crashes, 0);
 }

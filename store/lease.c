@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * lease.c - leases: files of ids, locked by who holds them; see lease.h.
+ *
+ * What must stay true:
+ * - A file without a lock is nobody's: a collection may remove it at its beginning and at
+ *   its end. So whoever makes one looks, once it has the lock, whether it is still there.
+ * - What is written is never written again: a reader that has seen n ids goes on behind them.
+ * - A fence stands behind each write, and one before each scan (a collection announces
+ *   itself before it), so that either the scan sees the id or its writer the announcement.
+ */
+#include "store/lease.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arch/log.h"
+#include "store/step.h"
+
+#define TRIES 64
+#define NOTE_IDS 256 /* read or written at a time */
+
+struct fdry_lease {
+	struct fdry_lease *next;
+	struct fdry_env *env;
+	int fd;      /* -1: no file */
+	bool shared; /* the store's lock is shared */
+	uint64_t at; /* where the next id goes */
+	char name[FDRY_LEASE_NAME_SIZE];
+	struct fdry_idset noted;
+};
+
+void (*fdry_step_hook)(enum fdry_step step);
+
+/* Those of this process that have a file, for fork(). */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fdry_lease *leases;
+
+/* --- fork --- */
+
+void fdry_leases_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void fdry_leases_after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void fdry_leases_after_fork_child(void)
+{
+	struct fdry_lease *l;
+
+	for (l = leases; l; l = l->next)
+		close(l->fd);
+	leases = NULL;
+	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+/* --- making one --- */
+
+static int flock_retry(int fd, int op)
+{
+	int rc;
+
+	do
+		rc = flock(fd, op);
+	while (rc && errno == EINTR);
+	return rc;
+}
+
+static int pwrite_all(int fd, const void *from, size_t len, uint64_t at)
+{
+	const uint8_t *p = from;
+	ssize_t n;
+
+	while (len) {
+		n = pwrite(fd, p, len, (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? errno : ENOSPC;
+		p += n;
+		at += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int file_make(const struct fdry_env *env, char name[FDRY_LEASE_NAME_SIZE], int *ret)
+{
+	int fd, e = fdry_temp_name(FDRY_LEASES "/", name, FDRY_LEASE_NAME_SIZE);
+
+	if (e)
+		return e;
+	fd = openat(env->dir.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, env->dir.file_mode);
+	if (fd < 0 && errno == ENOENT) {
+		e = fdry_folder_make(&env->dir, FDRY_LEASES);
+		return e ? e : EAGAIN;
+	}
+	if (fd < 0)
+		return errno == EEXIST ? EAGAIN : errno;
+	*ret = fd;
+	return 0;
+}
+
+/* A collection may have taken it for a dead one's before it was locked: EAGAIN. */
+static int file_claim(const struct fdry_dir *d, int fd)
+{
+	uint8_t head[FDRY_LEASE_AT_IDS] = FDRY_LEASE_MAGIC;
+	struct stat st;
+	int e;
+
+	fdry_step(FDRY_STEP_LEASE);
+	if (flock_retry(fd, LOCK_EX) || fstat(fd, &st))
+		return errno;
+	if (!st.st_nlink)
+		return EAGAIN;
+	e = fdry_file_adopt(d, fd); /* a collector of the same group must read it */
+	if (e)
+		return e;
+	fdry_set32(head + FDRY_LEASE_AT_VERSION, FDRY_LEASE_VERSION);
+	return pwrite_all(fd, head, sizeof(head), 0);
+}
+
+static void lease_unlist(struct fdry_lease *l)
+{
+	struct fdry_lease **p;
+
+	for (p = &leases; *p && *p != l; p = &(*p)->next)
+		;
+	if (*p)
+		*p = l->next;
+}
+
+static void file_close(struct fdry_lease *l)
+{
+	pthread_mutex_lock(&lock);
+	lease_unlist(l);
+	close(l->fd);
+	l->fd = -1;
+	pthread_mutex_unlock(&lock);
+}
+
+static int lease_try(struct fdry_lease *l)
+{
+	int e;
+
+	pthread_mutex_lock(&lock);
+	e = file_make(l->env, l->name, &l->fd);
+	if (!e) {
+		l->next = leases;
+		leases = l;
+	}
+	pthread_mutex_unlock(&lock);
+	if (e)
+		return e;
+	e = file_claim(&l->env->dir, l->fd);
+	if (e) {
+		(void)unlinkat(l->env->dir.fd, l->name, 0);
+		file_close(l);
+	}
+	return e;
+}
+
+/* 0, or errno. */
+static int lease_make(struct fdry_lease *l)
+{
+	int i, e = EAGAIN;
+
+	if (l->env->dir.fixed)
+		return EROFS;
+	for (i = 0; i < TRIES && e == EAGAIN; i++)
+		e = lease_try(l);
+	return e;
+}
+
+/* Without a lease, or with one that cannot grow: keep collections out. */
+static int lease_share(struct fdry_lease *l, int e)
+{
+	int err = fdry_env_share(l->env);
+
+	if (err)
+		return err;
+	l->shared = true;
+	fdry_debug("a session has no room in a lease (%s) and keeps collections out instead", strerror(e));
+	return 0;
+}
+
+int fdry_lease_begin(struct fdry_env *env, struct fdry_lease **ret)
+{
+	struct fdry_lease *l = calloc(1, sizeof(*l));
+	int e, err = 0;
+
+	if (!l)
+		return fdry_nomem();
+	l->env = env;
+	l->fd = -1;
+	l->at = FDRY_LEASE_AT_IDS;
+	e = lease_make(l);
+	if (e)
+		err = lease_share(l, e);
+	if (err) {
+		free(l);
+		return err;
+	}
+	*ret = l;
+	return 0;
+}
+
+/* --- using one --- */
+
+static int ids_write(struct fdry_lease *l, const struct fdry_oid *ids, size_t count)
+{
+	int e = count ? pwrite_all(l->fd, ids, count * sizeof(*ids), l->at) : 0;
+
+	if (e)
+		return e;
+	l->at += count * sizeof(*ids);
+	return 0;
+}
+
+/* Those that were not noted before; @e: errno of the writing. */
+static int ids_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count, int *e)
+{
+	struct fdry_oid ids[NOTE_IDS];
+	bool is_new = false;
+	size_t i, n = 0;
+	int err = 0;
+
+	for (*e = 0, i = 0; i < count && !*e && !err; i++) {
+		is_new = false;
+		err = fdry_idset_add(&l->noted, &oids[i], &is_new);
+		if (is_new)
+			ids[n++] = oids[i];
+		if (n == NOTE_IDS) {
+			*e = ids_write(l, ids, n);
+			n = 0;
+		}
+	}
+	if (!*e)
+		*e = ids_write(l, ids, n);
+	return err;
+}
+
+int fdry_lease_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count)
+{
+	int err, e = 0;
+
+	if (l->shared)
+		return 0;
+	fdry_step(FDRY_STEP_NOTE);
+	err = ids_note(l, oids, count, &e);
+	if (e) {
+		fdry_idset_release(&l->noted); /* what is in it need not have been written */
+		err = lease_share(l, e);
+	}
+	atomic_thread_fence(memory_order_seq_cst);
+	fdry_step(FDRY_STEP_NOTED);
+	return err;
+}
+
+bool fdry_lease_has(const struct fdry_lease *l, const struct fdry_oid *oid)
+{
+	return l->shared || fdry_idset_has(&l->noted, oid);
+}
+
+const struct fdry_idset *fdry_lease_noted(const struct fdry_lease *l)
+{
+	return l->shared ? NULL : &l->noted;
+}
+
+/* --- ending it --- */
+
+/* A collection that is announced has to go on honouring what it may not have read yet. */
+static bool may_remove(const struct fdry_lease *l, bool wrote)
+{
+	bool announced = true;
+	struct fdry_txn t;
+
+	if (!wrote)
+		return true;
+	if (fdry_txn_read(l->env->db, &t))
+		return false;
+	if (fdry_gc_announced(&t, &announced))
+		announced = true;
+	fdry_txn_abort(&t);
+	return !announced;
+}
+
+static void file_end(struct fdry_lease *l, bool wrote)
+{
+	fdry_step(FDRY_STEP_LEASE_END);
+	if (may_remove(l, wrote))
+		(void)unlinkat(l->env->dir.fd, l->name, 0);
+	(void)flock_retry(l->fd, LOCK_UN); /* a child that did not go through fork() may have it open */
+	file_close(l);
+}
+
+void fdry_lease_end(struct fdry_lease *l, bool wrote)
+{
+	if (!l)
+		return;
+	if (l->fd >= 0)
+		file_end(l, wrote);
+	if (l->shared)
+		fdry_env_unshare(l->env);
+	fdry_lease_forget(l);
+}
+
+void fdry_lease_forget(struct fdry_lease *l)
+{
+	if (!l)
+		return;
+	fdry_idset_release(&l->noted);
+	free(l);
+}
+
+void fdry_lease_crash(struct fdry_lease *l)
+{
+	file_close(l);
+}
+
+/* --- collecting --- */
+
+struct lease_read {
+	char name[FDRY_LEASE_NAME_SIZE];
+	uint64_t at; /* where its next id is */
+};
+
+struct scan {
+	struct fdry_env *env;
+	struct fdry_leases *ls;
+	fdry_lease_fn fn;
+	void *arg;
+};
+
+/* Every file in the folder whose name is a lease's. @fn gives 0, or what ends it. */
+static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name), void *arg)
+{
+	int err = 0, fd = openat(env->dir.fd, FDRY_LEASES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	char name[FDRY_LEASE_NAME_SIZE];
+	struct dirent *e;
+
+	if (!d && fd < 0 && errno == ENOENT)
+		return 0;
+	if (!d) {
+		err = fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ": %s",
+				strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	while (!err && (e = readdir(d))) {
+		if (strlen(e->d_name) != 16 || strspn(e->d_name, "0123456789abcdef") != 16)
+			continue;
+		snprintf(name, sizeof(name), FDRY_LEASES "/%.16s", e->d_name);
+		err = fn(arg, name);
+	}
+	closedir(d);
+	return err;
+}
+
+static int read_entry(struct fdry_leases *ls, const char *name, struct lease_read **ret)
+{
+	struct lease_read *r = (void *)ls->read.data, fresh = { .at = 0 };
+	size_t i, n = ls->read.len / sizeof(*r);
+	int err;
+
+	for (i = 0; i < n && strcmp(r[i].name, name); i++)
+		;
+	if (i == n) {
+		memcpy(fresh.name, name, sizeof(fresh.name));
+		err = fdry_buf_put(&ls->read, &fresh, sizeof(fresh));
+		if (err)
+			return err;
+	}
+	*ret = (struct lease_read *)(void *)ls->read.data + i;
+	return 0;
+}
+
+/*
+ * A head that is not there yet: nothing was noted. Zeros before ids are what a power cut left: a session that lives wrote
+ * its head first.
+ */
+static int head_check(int fd, const char *name, bool *there)
+{
+	static const uint8_t zeros[FDRY_LEASE_AT_IDS];
+	uint8_t head[FDRY_LEASE_AT_IDS];
+	ssize_t n = pread(fd, head, sizeof(head), 0);
+
+	*there = n == sizeof(head) && memcmp(head, zeros, sizeof(head));
+	if (*there && (memcmp(head, FDRY_LEASE_MAGIC, 8) || fdry_get32(head + FDRY_LEASE_AT_VERSION) != FDRY_LEASE_VERSION))
+		return fdry_fail(FDRY_E_VERSION, "%s in the store is held by a program of another version; "
+				 "collect with that one", name);
+	return n < 0 ? fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", name, strerror(errno)) : 0;
+}
+
+static int ids_read(const struct scan *s, int fd, struct lease_read *r)
+{
+	struct fdry_oid ids[NOTE_IDS];
+	bool there = true;
+	int err = 0;
+	ssize_t n, i;
+
+	if (!r->at)
+		err = head_check(fd, r->name, &there);
+	if (err || !there)
+		return err;
+	if (!r->at)
+		r->at = FDRY_LEASE_AT_IDS;
+	do {
+		n = pread(fd, ids, sizeof(ids), (off_t)r->at);
+		if (n < 0)
+			return fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", r->name, strerror(errno));
+		n /= FDRY_OID_SIZE;
+		for (i = 0; i < n && !err; i++)
+			err = s->fn(s->arg, &ids[i]);
+		r->at += (uint64_t)n * FDRY_OID_SIZE;
+	} while (n && !err);
+	return err;
+}
+
+static int scan_file(void *arg, const char *name)
+{
+	struct scan *s = arg;
+	struct lease_read *r = NULL;
+	struct stat st;
+	int fd, err = read_entry(s->ls, name, &r);
+
+	if (err)
+		return err;
+	s->ls->held++;
+	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && (uint64_t)st.st_size <= r->at)
+		return 0;
+	fd = openat(s->env->dir.fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot read %s in the store, which may keep objects: "
+				 "%s; collect as the user it belongs to", name, strerror(errno));
+	err = ids_read(s, fd, r);
+	close(fd);
+	return err;
+}
+
+int fdry_leases_scan(struct fdry_leases *ls, struct fdry_env *env, fdry_lease_fn fn, void *arg)
+{
+	struct scan s = { .env = env, .ls = ls, .fn = fn, .arg = arg };
+
+	fdry_step(FDRY_STEP_SCAN);
+	atomic_thread_fence(memory_order_seq_cst);
+	ls->held = 0;
+	return folder_each(env, scan_file, &s);
+}
+
+void fdry_leases_release(struct fdry_leases *ls)
+{
+	fdry_buf_release(&ls->read);
+}
+
+struct reclaim {
+	struct fdry_env *env;
+	uint64_t count;
+};
+
+/* With its lock held nobody else can begin to use it. */
+static int reclaim_file(void *arg, const char *name)
+{
+	struct reclaim *r = arg;
+	int fd = openat(r->env->dir.fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return 0; /* reading it will say why */
+	if (!flock_retry(fd, LOCK_EX | LOCK_NB) && !unlinkat(r->env->dir.fd, name, 0))
+		r->count++;
+	close(fd);
+	return 0;
+}
+
+int fdry_leases_reclaim(struct fdry_env *env, uint64_t *ret)
+{
+	struct reclaim r = { .env = env };
+	int err;
+
+	fdry_step(FDRY_STEP_SCAN);
+	err = folder_each(env, reclaim_file, &r);
+	if (!err)
+		*ret = r.count;
+	return err;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * limit.c - how large the store may be: what is set in it, and what the environment says instead.
+ *
+ * FOUNDRY_STORE_LIMIT, where it is set, holds for what this process seals and evicts; the
+ * store's own record is neither read nor changed then.
+ */
+#include "arch/config.h"
+#include "store/internal.h"
+
+#define NOT_SAID UINT64_MAX /* by the environment */
+
+static struct fdry_span text_span(const char *s)
+{
+	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
+}
+
+static int record_get(struct fdry_txn *t, uint64_t *ret)
+{
+	struct fdry_span value;
+	const void *p;
+	int err = fdry_txn_get(t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT), &value);
+
+	if (err)
+		return err;
+	p = value.data ? fdry_span_at(value, 0, 8) : NULL;
+	if (value.data && (!p || value.len != 8))
+		return fdry_fail(FDRY_E_CORRUPT, "the record of the store's limit is damaged; set the limit anew");
+	*ret = p ? fdry_get64(p) : 0;
+	return 0;
+}
+
+int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
+{
+	uint64_t bytes = NOT_SAID;
+	int err = fdry_config_number(FDRY_CONFIG_STORE_LIMIT, &bytes);
+
+	if (!err && bytes == NOT_SAID)
+		err = record_get(t, &bytes);
+	if (!err)
+		*ret = bytes;
+	return err;
+}
+
+int fdry_store_limit(struct fdry_store *s, uint64_t *limit, uint64_t *used)
+{
+	uint64_t l = 0, u = 0;
+	struct fdry_txn t;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_limit_get(&t, &l);
+	if (!err)
+		err = fdry_txn_bytes(&t, &u);
+	fdry_txn_abort(&t);
+	if (err)
+		return err;
+	if (limit)
+		*limit = l;
+	if (used)
+		*used = u;
+	return 0;
+}
+
+int fdry_store_set_limit(struct fdry_store *s, uint64_t bytes)
+{
+	struct fdry_txn t;
+	uint8_t value[8];
+	int err = fdry_store_check_write(s);
+
+	if (!err)
+		err = fdry_txn_write(s->env->db, sizeof(value), &t);
+	if (err)
+		return err;
+	fdry_set64(value, bytes);
+	if (bytes)
+		err = fdry_txn_put(&t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT), (struct fdry_span){ value, sizeof(value) });
+	else
+		err = fdry_txn_delete(&t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT));
+	if (!err)
+		return fdry_txn_commit(&t);
+	fdry_txn_abort(&t);
+	return err;
+}

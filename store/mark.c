@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * mark.c - marking beside sessions that write; see mark.h and Documentation/design/collection.rst.
+ *
+ * Marking needs no consistent view. While a collection is announced nothing is deleted but
+ * by it, and links are only ever added by sessions that have noted where they lead in a
+ * lease: what is marked twice or too much costs a little space until the next collection.
+ */
+#include "store/mark.h"
+
+#include <time.h>
+
+#define VIEW_NS 50000000ull /* a view is renewed, so that pages can be used again */
+#define CLOCK_STEPS 64
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+struct fdry_turn fdry_turn(uint64_t ns)
+{
+	return (struct fdry_turn){ .until_ns = ns ? now_ns() + ns : 0 };
+}
+
+bool fdry_turn_over(struct fdry_turn *turn)
+{
+	if (!turn->until_ns || ++turn->steps % CLOCK_STEPS)
+		return false;
+	return now_ns() >= turn->until_ns;
+}
+
+/* --- following links --- */
+
+static int mark_push(struct fdry_mark *m, const struct fdry_oid *oid)
+{
+	bool is_new = false;
+	int err = fdry_idset_add(&m->live, oid, &is_new);
+
+	return err || !is_new ? err : fdry_buf_put(&m->stack, oid, sizeof(*oid));
+}
+
+/* What a lease names need not be there yet. */
+static int not_there(const struct fdry_mark *m, const struct fdry_oid *oid)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	if (!*m->ref)
+		return 0;
+	return fdry_fail(FDRY_E_CORRUPT, "ref '%s' needs object %s, which is not there; nothing more is collected until "
+			 "the ref is removed or sealed anew", m->ref, fdry_oid_hex(oid, hex));
+}
+
+static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
+{
+	struct fdry_record rec;
+	struct fdry_oid oid, link;
+	bool found = false;
+	uint32_t i;
+	int err;
+
+	m->stack.len -= sizeof(oid);
+	memcpy(&oid, m->stack.data + m->stack.len, sizeof(oid));
+	err = fdry_record_get(t, &oid, &found, &rec);
+	if (!err && !found)
+		err = not_there(m, &oid);
+	for (i = 0; !err && found && i < rec.nlinks; i++) {
+		link = fdry_record_link(&rec, i);
+		err = mark_push(m, &link);
+	}
+	return err;
+}
+
+/* Until nothing is left or the turn is over. */
+static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_turn *turn)
+{
+	int err = 0;
+
+	while (!err && m->stack.len && !fdry_turn_over(turn))
+		err = mark_step(m, t);
+	return err;
+}
+
+static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
+{
+	struct fdry_turn turn;
+	struct fdry_txn t;
+	int err = 0;
+
+	while (!err && m->stack.len) {
+		err = fdry_txn_read(m->env->db, &t);
+		if (err)
+			return err;
+		turn = fdry_turn(VIEW_NS);
+		err = mark_drain(m, &t, &turn);
+		fdry_txn_abort(&t);
+		if (!err && tick)
+			err = tick(arg);
+	}
+	return err;
+}
+
+/* --- refs --- */
+
+struct root {
+	struct fdry_oid oid;
+	char name[FDRY_REF_NAME_MAX + 1];
+};
+
+struct roots {
+	struct fdry_mark *m;
+	struct fdry_buf found; /* struct root each */
+};
+
+static int root_put(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct roots *roots = arg;
+	struct root r = { .name = "" };
+	struct fdry_ref ref;
+	int err = fdry_ref_parse(value, &ref);
+
+	memcpy(r.name, key.data, key.len < FDRY_REF_NAME_MAX ? key.len : FDRY_REF_NAME_MAX);
+	if (err)
+		return fdry_fail_at(err, "ref '%s'", r.name);
+	if (roots->m->seen_refs && ref.change <= roots->m->changes)
+		return 0;
+	r.oid = ref.oid;
+	return fdry_buf_put(&roots->found, &r, sizeof(r));
+}
+
+/* Refs that were set since they were last read. */
+static int refs_new(struct fdry_mark *m, struct fdry_txn *t, struct fdry_buf *ret)
+{
+	struct roots roots = { .m = m };
+	uint64_t changes = 0;
+	int err = fdry_ref_changes(t, &changes);
+
+	if (!err && (!m->seen_refs || changes != m->changes))
+		err = fdry_txn_each(t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, root_put, &roots);
+	if (err) {
+		fdry_buf_release(&roots.found);
+		return err;
+	}
+	m->seen_refs = true;
+	m->changes = changes;
+	*ret = roots.found;
+	return 0;
+}
+
+static int refs_view(struct fdry_mark *m, struct fdry_buf *ret)
+{
+	struct fdry_txn t;
+	int err = fdry_txn_read_latest(m->env->db, &t);
+
+	if (err)
+		return err;
+	err = refs_new(m, &t, ret);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+static int mark_refs(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
+{
+	struct fdry_buf found = { 0 };
+	const struct root *r;
+	size_t i;
+	int err = refs_view(m, &found);
+
+	r = (const void *)found.data;
+	for (i = 0; !err && i < found.len / sizeof(*r); i++) {
+		memcpy(m->ref, r[i].name, sizeof(m->ref));
+		err = mark_push(m, &r[i].oid);
+		if (!err)
+			err = mark_drain_in_views(m, tick, arg);
+	}
+	*m->ref = '\0';
+	fdry_buf_release(&found);
+	return err;
+}
+
+/* --- both --- */
+
+static int lease_id(void *arg, const struct fdry_oid *oid)
+{
+	return mark_push(arg, oid);
+}
+
+int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
+{
+	int err = mark_drain_in_views(m, tick, arg); /* what a turn that was over has left */
+
+	if (!err)
+		err = mark_refs(m, tick, arg);
+	if (!err)
+		err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
+	return err ? err : mark_drain_in_views(m, tick, arg);
+}
+
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_turn *turn, bool *done)
+{
+	struct fdry_buf found = { 0 };
+	const struct root *r;
+	size_t i;
+	int err = refs_new(m, t, &found);
+
+	r = (const void *)found.data;
+	for (i = 0; !err && i < found.len / sizeof(*r); i++)
+		err = mark_push(m, &r[i].oid);
+	fdry_buf_release(&found);
+	if (!err)
+		err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
+	if (!err)
+		err = mark_drain(m, t, turn);
+	if (!err)
+		*done = !m->stack.len;
+	return err;
+}
+
+void fdry_mark_release(struct fdry_mark *m)
+{
+	fdry_idset_release(&m->live);
+	fdry_buf_release(&m->stack);
+	fdry_leases_release(&m->leases);
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * resolve.c - which names there can be, and finding images by what a person types.
+ *
+ * NAME is a ref, NAME:DIGITS one of the images that it holds, 64 digits an object, fewer the
+ * beginning of an image's id. The colon keeps the second apart: refs may well be called
+ * model@a100.
+ */
+#include "store/internal.h"
+
+#define PREFIX_MIN 4 /* digits of an abbreviated id */
+
+static bool is_hex(const char *s, size_t len)
+{
+	return len <= 2 * FDRY_OID_SIZE && strspn(s, "0123456789abcdef") == len;
+}
+
+static bool component_valid(const char *s, size_t len)
+{
+	return len && !(len == 1 && *s == '.') && !(len == 2 && s[0] == '.' && s[1] == '.');
+}
+
+/* As much of a name as a sentence may hold: what came from outside must not speak to a terminal. */
+struct shown {
+	char text[FDRY_REF_NAME_MAX + 1];
+};
+
+static struct shown shown(const char *name)
+{
+	struct shown s;
+	size_t i;
+
+	for (i = 0; i < sizeof(s.text) - 1 && name[i]; i++)
+		s.text[i] = name[i];
+	s.text[i] = '\0';
+	while (i--)
+		if (s.text[i] < ' ' || s.text[i] > '~')
+			s.text[i] = '?';
+	return s;
+}
+
+int fdry_ref_check(const char *name)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
+	size_t len = strlen(name), at = 0, n;
+
+	if (len > FDRY_REF_NAME_MAX)
+		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
+	if (strspn(name, allowed) != len)
+		return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name; use letters, digits and - _ . @ + / = only",
+				 shown(name).text);
+	if (*name == '-')
+		return fdry_fail(FDRY_E_NAME, "'%s' would be taken for an option; begin a ref's name otherwise", name);
+	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
+		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise", name);
+	do {
+		n = strcspn(name + at, "/");
+		if (!component_valid(name + at, n))
+			return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name: a part of it is empty, . or ..", name);
+		at += n + 1;
+	} while (at <= len);
+	return 0;
+}
+
+/* --- refs --- */
+
+/* NAME or NAME:DIGITS, apart. */
+struct selector {
+	char name[FDRY_REF_NAME_MAX + 1];
+	const char *digits; /* NULL: all that the name holds */
+};
+
+static int selector_parse(const char *text, struct selector *ret)
+{
+	const char *colon = strchr(text, ':');
+	size_t len = colon ? (size_t)(colon - text) : strlen(text);
+	size_t digits = colon ? strlen(colon + 1) : 0;
+
+	if (colon && (digits < PREFIX_MIN || !is_hex(colon + 1, digits)))
+		return fdry_fail(FDRY_E_NAME, "'%s' names no image: behind the colon there must be %d to 64 digits of its id",
+				 shown(text).text, PREFIX_MIN);
+	if (len > FDRY_REF_NAME_MAX)
+		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
+	memcpy(ret->name, text, len);
+	ret->name[len] = '\0';
+	ret->digits = colon ? colon + 1 : NULL;
+	return fdry_ref_check(ret->name);
+}
+
+static bool begins(const struct fdry_oid *oid, const char *digits)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return !strncmp(fdry_oid_hex(oid, hex), digits, strlen(digits));
+}
+
+/* Of the images of a name those whose id begins so: one image, if under several identities. */
+static int narrow(const struct selector *sel, struct fdry_buf *all)
+{
+	struct fdry_ref *ref = (void *)all->data;
+	size_t i, n = 0;
+
+	for (i = 0; i < all->len / sizeof(*ref); i++) {
+		if (!begins(&ref[i].oid, sel->digits))
+			continue;
+		if (n && !fdry_oid_eq(&ref[0].oid, &ref[i].oid))
+			return fdry_fail(FDRY_E_AMBIGUOUS, "several images of '%s' begin with '%s'; give more digits", sel->name,
+					 sel->digits);
+		ref[n++] = ref[i];
+	}
+	all->len = n * sizeof(*ref);
+	if (!n)
+		return fdry_fail(FDRY_E_NOENT, "no image of '%s' has an id that begins with '%s'; see foundry-store ls", sel->name,
+				 sel->digits);
+	return 0;
+}
+
+static int no_such_ref(const char *name)
+{
+	return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' in the store; see foundry-store ls", name);
+}
+
+/* What there is of the name; nothing is no error. */
+static int selector_find(struct fdry_txn *t, const struct selector *sel, struct fdry_buf *ret)
+{
+	struct fdry_buf all = { 0 };
+	int err = fdry_ref_images(t, sel->name, &all);
+
+	if (!err && sel->digits)
+		err = all.len ? narrow(sel, &all) : no_such_ref(sel->name);
+	if (!err && all.len)
+		err = fdry_buf_put(ret, all.data, all.len);
+	fdry_buf_release(&all);
+	return err;
+}
+
+int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+{
+	size_t before = ret->len;
+	struct selector sel;
+	int err = selector_parse(name, &sel);
+
+	if (!err)
+		err = selector_find(t, &sel, ret);
+	if (!err && ret->len == before)
+		err = no_such_ref(name);
+	return err;
+}
+
+/* --- ids --- */
+
+struct prefix {
+	const char *digits;
+	struct fdry_oid oid;
+	unsigned int matches; /* 2: enough to know that it is ambiguous */
+};
+
+static int prefix_match(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct prefix *p = arg;
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	int err = fdry_record_parse(value, &rec);
+
+	if (err || key.len != FDRY_OID_SIZE)
+		return err ? err : FDRY_EACH_STOP;
+	memcpy(oid.b, key.data, FDRY_OID_SIZE);
+	if (!begins(&oid, p->digits))
+		return FDRY_EACH_STOP;
+	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		return 0;
+	p->oid = oid;
+	return ++p->matches == 2 ? FDRY_EACH_STOP : 0;
+}
+
+static int prefix_resolve(struct fdry_txn *t, const char *digits, struct fdry_oid *ret)
+{
+	struct prefix p = { .digits = digits };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid from;
+	int err;
+
+	memset(hex, '0', sizeof(hex) - 1);
+	hex[sizeof(hex) - 1] = '\0';
+	memcpy(hex, digits, strlen(digits));
+	err = fdry_oid_parse(hex, &from);
+	if (!err)
+		err = fdry_txn_each(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&from), prefix_match, &p);
+	if (err)
+		return err;
+	if (p.matches > 1)
+		return fdry_fail(FDRY_E_AMBIGUOUS, "several images begin with '%s'; give more digits", digits);
+	if (!p.matches)
+		return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' and no image whose id begins so; see foundry-store ls", digits);
+	*ret = p.oid;
+	return 0;
+}
+
+static int id_resolve(struct fdry_txn *t, const char *hex, struct fdry_oid *ret)
+{
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	int err = fdry_oid_parse(hex, &oid);
+
+	if (!err)
+		err = fdry_record_need(t, &oid, &rec);
+	if (!err)
+		*ret = oid;
+	return err;
+}
+
+/* --- anything --- */
+
+int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+{
+	size_t len = strlen(name), before = ret->len;
+	struct fdry_ref one = { .change = 0 };
+	bool digits = is_hex(name, len);
+	struct selector sel;
+	int err;
+
+	if (digits && len == 2 * FDRY_OID_SIZE) {
+		err = id_resolve(t, name, &one.oid);
+		return err ? err : fdry_buf_put(ret, &one, sizeof(one));
+	}
+	err = selector_parse(name, &sel);
+	if (!err)
+		err = selector_find(t, &sel, ret);
+	if (err || ret->len > before)
+		return err;
+	if (!digits || len < PREFIX_MIN)
+		return no_such_ref(name);
+	err = prefix_resolve(t, name, &one.oid);
+	return err ? err : fdry_buf_put(ret, &one, sizeof(one));
+}
+
+int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
+{
+	struct fdry_buf all = { 0 };
+	int err = fdry_ref_resolve_all(t, name, &all);
+
+	if (!err)
+		*ret = ((const struct fdry_ref *)all.data)->oid;
+	fdry_buf_release(&all);
+	return err;
+}
+
+int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret)
+{
+	struct fdry_txn t;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_ref_resolve(&t, name, ret);
+	fdry_txn_abort(&t);
+	return err;
+}

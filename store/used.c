@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * used.c - when images were last loaded or sealed, for whoever must choose what goes first.
+ *
+ * A file beside the environment to which each load appends one line: no transaction, no
+ * lock, no waiting. What comes later in it was used later, whatever the clock says. It is
+ * only a note: where it cannot be written nothing is noted, a line that is not as it should
+ * be does not count, and lines that come while it is shortened may be lost.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "arch/log.h"
+#include "store/internal.h"
+
+#define USED_FILE "used"
+#define USED_TEMP "used.new"
+#define LINE (FDRY_USED_LINE)
+#define SIZE_MAX_KEPT (1u << 20) /* bytes of the file: longer, and it is shortened */
+#define IDS_MAX 4096u            /* that a shortened one has */
+
+/* --- reading --- */
+
+static bool line_parse(const char *line, struct fdry_used *ret)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	const char *digits = line + FDRY_OID_HEX_SIZE;
+
+	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' || strspn(digits, "0123456789") != FDRY_USED_DIGITS)
+		return false;
+	memcpy(hex, line, sizeof(hex));
+	hex[sizeof(hex) - 1] = '\0';
+	if (strspn(hex, "0123456789abcdef") != sizeof(hex) - 1 || fdry_oid_parse(hex, &ret->oid))
+		return false;
+	ret->time = strtoull(digits, NULL, 10);
+	return true;
+}
+
+static int lines_parse(const char *text, size_t len, struct fdry_buf *ret)
+{
+	struct fdry_used u = { .order = 0 };
+	const char *end;
+	size_t at = 0;
+	int err = 0;
+
+	while (at < len && !err) {
+		end = memchr(text + at, '\n', len - at);
+		if (!end)
+			return 0;
+		if ((size_t)(end - text) + 1 == at + LINE && line_parse(text + at, &u)) {
+			u.order++;
+			err = fdry_buf_put(ret, &u, sizeof(u));
+		}
+		at = (size_t)(end - text) + 1;
+	}
+	return err;
+}
+
+/* By id, then the latest first. */
+static int used_cmp(const void *a, const void *b)
+{
+	const struct fdry_used *x = a, *y = b;
+	int order = memcmp(&x->oid, &y->oid, sizeof(x->oid));
+
+	if (order)
+		return order;
+	return x->order > y->order ? -1 : x->order < y->order;
+}
+
+static void latest_only(struct fdry_buf *all)
+{
+	struct fdry_used *u = (void *)all->data;
+	size_t i, n = all->len / sizeof(*u), out = 0;
+
+	if (n)
+		qsort(u, n, sizeof(*u), used_cmp);
+	for (i = 0; i < n; i++)
+		if (!out || !fdry_oid_eq(&u[i].oid, &u[out - 1].oid))
+			u[out++] = u[i];
+	all->len = out * sizeof(*u);
+}
+
+static int fd_read(int fd, struct fdry_buf *text)
+{
+	struct stat st;
+	size_t got = 0;
+	ssize_t n = 1;
+	void *p = NULL;
+	int err;
+
+	if (fstat(fd, &st) || st.st_size <= 0)
+		return 0;
+	err = fdry_buf_grow(text, (size_t)st.st_size, &p);
+	while (!err && got < text->len && n > 0) {
+		n = pread(fd, (char *)p + got, text->len - got, (off_t)got);
+		got += n > 0 ? (size_t)n : 0;
+	}
+	text->len = got;
+	return err;
+}
+
+int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret)
+{
+	struct fdry_buf text = { 0 };
+	int fd = openat(env->dir.fd, USED_FILE, O_RDONLY | O_CLOEXEC);
+	int err;
+
+	if (fd < 0)
+		return 0;
+	err = fd_read(fd, &text);
+	close(fd);
+	if (!err)
+		err = lines_parse((const char *)text.data, text.len, ret);
+	fdry_buf_release(&text);
+	if (!err)
+		latest_only(ret);
+	return err;
+}
+
+static int by_oid(const void *key, const void *entry)
+{
+	return memcmp(key, entry, FDRY_OID_SIZE); /* the id comes first */
+}
+
+const struct fdry_used *fdry_used_find(const struct fdry_buf *all, const struct fdry_oid *oid)
+{
+	if (!all->len)
+		return NULL;
+	return bsearch(oid, all->data, all->len / sizeof(struct fdry_used), sizeof(struct fdry_used), by_oid);
+}
+
+/* --- writing --- */
+
+static void line_make(char line[LINE + 1], const struct fdry_oid *oid, uint64_t when)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	snprintf(line, LINE + 1, "%s %0*llu\n", fdry_oid_hex(oid, hex), FDRY_USED_DIGITS,
+		 (unsigned long long)(when % 10000000000ull));
+}
+
+static int by_order(const void *a, const void *b)
+{
+	const struct fdry_used *x = a, *y = b;
+
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static bool lines_write(int fd, const struct fdry_buf *all)
+{
+	struct fdry_used *u = (void *)all->data;
+	size_t i, n = all->len / sizeof(*u);
+	struct fdry_buf text = { 0 };
+	char line[LINE + 1];
+	bool ok = true;
+
+	if (n)
+		qsort(u, n, sizeof(*u), by_order);
+	for (i = n > IDS_MAX ? n - IDS_MAX : 0; i < n && ok; i++) {
+		line_make(line, &u[i].oid, u[i].time);
+		ok = !fdry_buf_put(&text, line, LINE);
+	}
+	ok = ok && write(fd, text.data, text.len) == (ssize_t)text.len;
+	fdry_buf_release(&text);
+	return ok;
+}
+
+/* One process does it; the others go on appending to the old file meanwhile. */
+static void shorten(const struct fdry_env *env, int used)
+{
+	struct fdry_buf all = { 0 };
+	int fd;
+	bool ok;
+
+	if (flock(used, LOCK_EX | LOCK_NB))
+		return;
+	(void)unlinkat(env->dir.fd, USED_TEMP, 0); /* of somebody who died, perhaps another user */
+	fd = openat(env->dir.fd, USED_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, env->dir.file_mode);
+	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_used_read(env, &all) && lines_write(fd, &all);
+	if (fd >= 0)
+		ok = !close(fd) && ok && !renameat(env->dir.fd, USED_TEMP, env->dir.fd, USED_FILE);
+	if (fd >= 0 && !ok)
+		(void)unlinkat(env->dir.fd, USED_TEMP, 0);
+	fdry_buf_release(&all);
+}
+
+void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid)
+{
+	char line[LINE + 1];
+	struct stat st;
+	int fd;
+
+	if (env->dir.fixed)
+		return;
+	fd = fdry_file_open(&env->dir, USED_FILE, O_WRONLY | O_APPEND | O_NOFOLLOW);
+	if (fd < 0) {
+		fdry_debug("no note of what was used: %s", strerror(errno));
+		return;
+	}
+	line_make(line, oid, (uint64_t)time(NULL));
+	if (write(fd, line, LINE) != LINE)
+		fdry_debug("no note of what was used: %s", strerror(errno));
+	if (!fstat(fd, &st) && st.st_size > SIZE_MAX_KEPT)
+		shorten(env, fd);
+	close(fd);
+}

@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * verify_child.c - hashing everything again: one stage, in a process that may crash.
+ *
+ * Objects are listed in slices, and the slice's objects checked by a crew, each in a
+ * transaction of its own: no view lasts long, so that a check of a large store beside its
+ * writers does not make the file grow. What is collected meanwhile is no fault.
+ * Findings are said, and counted, in the order of ids.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "store/crew.h"
+#include "store/verify.h"
+
+#define SLICE_BYTES (64u << 20)
+#define SLICE_OBJECTS 1024
+
+struct child {
+	struct fdry_verify *v;
+	struct fdry_verify_shared *shared;
+	struct fdry_store *s;
+	struct fdry_txn t;
+	/* of one ref */
+	struct fdry_oid worst;
+	uint64_t bad;
+	bool gone;
+};
+
+/* --- findings --- */
+
+static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_oid *oid, const struct fdry_oid *other,
+		const char *text)
+{
+	struct fdry_verify_message m = { .kind = kind };
+
+	if (oid) {
+		m.oid = *oid;
+		m.has_oid = 1;
+	}
+	if (other) {
+		m.other = *other;
+		m.has_other = 1;
+	}
+	snprintf(m.text, sizeof(m.text), "%s", text);
+	while (write(c->v->pipe, &m, sizeof(m)) < 0 && errno == EINTR)
+		;
+}
+
+/* The last error as a finding, unless it only means that we cannot work. */
+static int say_error_as(struct child *c, int err, enum fdry_finding_kind kind, const struct fdry_oid *oid)
+{
+	if (err != -FDRY_E_CORRUPT && err != -FDRY_E_VERSION && err != -FDRY_E_NOENT)
+		return err;
+	c->shared->report.damaged++;
+	say(c, kind, oid, NULL, fdry_last_error());
+	return 0;
+}
+
+static int say_error(struct child *c, int err, const struct fdry_oid *oid)
+{
+	return say_error_as(c, err, oid ? FDRY_FINDING_DAMAGED : FDRY_FINDING_PAGES, oid);
+}
+
+/* --- tables --- */
+
+struct tally {
+	struct child *c;
+	enum fdry_table table;
+	uint64_t count, bytes;
+};
+
+static int tally_data(struct tally *tally, struct fdry_span key)
+{
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	bool found = false;
+	int err;
+
+	if (key.len != FDRY_OID_SIZE)
+		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects' bytes", key.len);
+	memcpy(oid.b, key.data, FDRY_OID_SIZE);
+	err = fdry_record_get(&tally->c->t, &oid, &found, &rec);
+	if (err == -FDRY_E_CORRUPT || found)
+		return 0; /* the check of objects says so */
+	if (err)
+		return err;
+	tally->c->shared->report.damaged++;
+	say(tally->c, FDRY_FINDING_LOOSE, &oid, NULL, "there are bytes of this object and no record; gc removes them");
+	return 0;
+}
+
+static int tally_entry(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct tally *tally = arg;
+	struct fdry_record rec;
+
+	tally->count++;
+	if (tally->table == FDRY_TABLE_OBJECTS && !fdry_record_parse(value, &rec))
+		tally->bytes += rec.size;
+	return tally->table == FDRY_TABLE_DATA ? tally_data(tally, key) : 0;
+}
+
+static int check_table(struct child *c, enum fdry_table table, const char *name)
+{
+	struct tally tally = { .c = c, .table = table };
+	uint64_t count = 0;
+	int err = fdry_txn_each(&c->t, table, (struct fdry_span){ 0 }, tally_entry, &tally);
+
+	c->shared->bytes_total += tally.bytes;
+	if (!err)
+		err = fdry_txn_count(&c->t, table, &count);
+	if (!err && count != tally.count)
+		err = fdry_fail(FDRY_E_CORRUPT, "its root counts %llu entries and %llu are there",
+				(unsigned long long)count, (unsigned long long)tally.count);
+	return err ? say_error(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
+}
+
+/* Free pages: each one in the file, and none twice, or two objects would be written over each other. */
+struct free_pages {
+	uint64_t count;   /* pages of the file */
+	uint8_t *is_free; /* a bit each */
+};
+
+static int check_free_entry(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	const uint8_t *p = fdry_span_at(value, 0, 8);
+	uint64_t i, pgno, count = p ? fdry_get64(p) : 0;
+	struct free_pages *f = arg;
+
+	(void)key;
+	if (!p || count > value.len / 8 - 1)
+		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged");
+	for (i = 1; i <= count; i++) {
+		pgno = fdry_get64(value.data + i * 8);
+		if (pgno < 2 || pgno >= f->count || f->is_free[pgno / 8] & 1 << pgno % 8)
+			return fdry_fail(FDRY_E_CORRUPT, "page %llu is free twice, or beyond the end", (unsigned long long)pgno);
+		f->is_free[pgno / 8] |= (uint8_t)(1 << pgno % 8);
+	}
+	return 0;
+}
+
+static int check_free(struct child *c)
+{
+	struct free_pages f = { 0 };
+	struct fdry_extent x;
+	int err = fdry_db_extent(c->s->env->db, &x);
+
+	if (err)
+		return err;
+	f.count = x.used_bytes / x.page_size; /* of a later moment than the view: not less */
+	f.is_free = calloc(f.count / 8 + 1, 1);
+	if (!f.is_free)
+		return fdry_nomem();
+	err = fdry_txn_each_inner(&c->t, FDRY_INNER_FREE, check_free_entry, &f);
+	free(f.is_free);
+	return err ? say_error(c, fdry_fail_at(err, "free pages"), NULL) : 0;
+}
+
+static int pass_over(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	(void)arg, (void)key, (void)value;
+	return 0;
+}
+
+static int check_roots(struct child *c)
+{
+	int err = fdry_txn_each_inner(&c->t, FDRY_INNER_ROOTS, pass_over, NULL);
+
+	return err ? say_error(c, fdry_fail_at(err, "roots"), NULL) : 0;
+}
+
+static int check_tables(struct child *c)
+{
+	int err = fdry_txn_read(c->s->env->db, &c->t);
+
+	if (err)
+		return err;
+	c->shared->bytes_total = 0;
+	err = check_free(c);
+	if (!err)
+		err = check_roots(c);
+#define X(NAME, name) \
+	if (!err) \
+		err = check_table(c, FDRY_TABLE_##NAME, name);
+	FDRY_TABLES(X)
+#undef X
+	fdry_txn_abort(&c->t);
+	return err;
+}
+
+/* --- one object, on a worker --- */
+
+struct check {
+	struct fdry_job job;
+	struct slice *slice;
+	struct fdry_oid oid;
+	/* what came of it, beside an error */
+	uint64_t bytes;
+	bool gone, quarantined;
+	struct fdry_buf missing; /* ids of links that lead nowhere */
+};
+
+struct slice {
+	struct child *c;
+	struct fdry_crew crew;
+	struct fdry_unpacker unpackers[FDRY_CREW_MAX];
+	struct fdry_buf copies[FDRY_CREW_MAX];
+	struct check checks[SLICE_OBJECTS];
+	size_t count;
+	uint64_t bytes;
+	bool more;
+};
+
+static int check_links(struct check *k, struct fdry_txn *t, const struct fdry_record *rec)
+{
+	struct fdry_record other;
+	struct fdry_oid link;
+	bool found = false;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < rec->nlinks && !err; i++) {
+		link = fdry_record_link(rec, i);
+		if (!fdry_record_get(t, &link, &found, &other) && !found)
+			err = fdry_buf_put(&k->missing, &link, sizeof(link));
+	}
+	return err;
+}
+
+static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
+{
+	struct fdry_buf *copy = &k->slice->copies[worker];
+	struct fdry_record rec;
+	bool found = false;
+	int err, links;
+
+	err = fdry_record_get(t, &k->oid, &found, &rec);
+	k->gone = !err && !found;
+	if (err || k->gone)
+		return err;
+	k->quarantined = rec.codec == FDRY_CODEC_NONE;
+	k->bytes = k->quarantined ? 0 : rec.size;
+	links = check_links(k, t, &rec);
+	copy->len = 0;
+	err = k->quarantined ? 0 : fdry_object_check(t, &k->oid, &rec, &k->slice->unpackers[worker], copy);
+	return err ? err : links;
+}
+
+static int check_work(struct fdry_job *job, unsigned int worker)
+{
+	struct check *k = (struct check *)job;
+	struct fdry_txn t;
+	int err = fdry_txn_read(k->slice->c->s->env->db, &t);
+
+	if (err)
+		return err;
+	err = check_in(k, &t, worker);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+/* --- a slice of objects --- */
+
+static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	struct slice *sl = arg;
+	struct fdry_verify_shared *sh = sl->c->shared;
+	struct fdry_record rec;
+	struct check *k;
+
+	if (key.len != FDRY_OID_SIZE)
+		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects", key.len);
+	if (sl->bytes >= SLICE_BYTES || sl->count == SLICE_OBJECTS ||
+	    (sh->alone && sl->count && memcmp(key.data, &sh->until, FDRY_OID_SIZE) > 0)) {
+		sl->more = true;
+		return FDRY_EACH_STOP;
+	}
+	k = &sl->checks[sl->count++];
+	*k = (struct check){ .job.fn = check_work, .slice = sl };
+	memcpy(k->oid.b, key.data, FDRY_OID_SIZE);
+	sl->bytes += fdry_record_parse(value, &rec) ? 0 : rec.size;
+	return 0;
+}
+
+static int slice_list(struct slice *sl)
+{
+	struct child *c = sl->c;
+	int err = fdry_txn_read(c->s->env->db, &c->t);
+
+	if (err)
+		return err;
+	sl->count = 0;
+	sl->bytes = 0;
+	sl->more = false;
+	err = fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at), slice_entry, sl);
+	fdry_txn_abort(&c->t);
+	return err ? say_error(c, err, NULL) : 0;
+}
+
+static void say_missing(struct child *c, const struct check *k)
+{
+	const struct fdry_oid *link = (const void *)k->missing.data;
+	char hex[FDRY_OID_HEX_SIZE], text[200];
+	size_t i;
+
+	for (i = 0; i < k->missing.len / sizeof(*link); i++) {
+		c->shared->report.missing++;
+		snprintf(text, sizeof(text), "it links to object %s, which is not there", fdry_oid_hex(&link[i], hex));
+		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text); /* following refs comes upon it again */
+	}
+}
+
+static int check_done(struct child *c, struct check *k, int err)
+{
+	struct fdry_verify_report *r = &c->shared->report;
+
+	if (k->gone)
+		return 0;
+	r->objects++;
+	__atomic_fetch_add(&r->bytes, k->bytes, __ATOMIC_RELAXED);
+	if (k->quarantined) {
+		r->quarantined++;
+		say(c, FDRY_FINDING_QUARANTINED, &k->oid, NULL, "its bytes were damaged and are in quarantine; repair brings them back");
+	}
+	if (err)
+		err = say_error(c, err, &k->oid);
+	say_missing(c, k);
+	return err;
+}
+
+/* Wait for each in turn; alone, begin each in turn, so that a crash shows where. */
+static int slice_check(struct slice *sl)
+{
+	struct fdry_verify_shared *sh = sl->c->shared;
+	bool alone = sh->alone;
+	struct check *k;
+	size_t i;
+	int err = 0, result;
+
+	for (i = 0; i < sl->count && !alone; i++)
+		fdry_crew_add(&sl->crew, &sl->checks[i].job);
+	for (i = 0; i < sl->count && !err; i++) {
+		k = &sl->checks[i];
+		sh->at = k->oid;
+		sh->inside = alone;
+		if (alone)
+			fdry_crew_add(&sl->crew, &k->job);
+		result = fdry_crew_wait(&sl->crew, &k->job);
+		sh->inside = false;
+		err = check_done(sl->c, k, result);
+		fdry_buf_release(&k->missing);
+	}
+	return err;
+}
+
+static int slice_run(struct slice *sl)
+{
+	struct fdry_verify_shared *sh = sl->c->shared;
+	int err = slice_list(sl);
+
+	if (err || !sl->count)
+		return err;
+	if (!sh->alone)
+		sh->until = sl->checks[sl->count - 1].oid;
+	fdry_crew_start(&sl->crew, sh->alone ? 1 : sl->c->v->threads);
+	err = slice_check(sl);
+	fdry_crew_stop(&sl->crew);
+	sh->alone = sh->alone && memcmp(&sh->at, &sh->until, sizeof(sh->at)) < 0;
+	sl->more = sl->more && fdry_verify_next(&sh->at, FDRY_OID_SIZE - 1);
+	return err;
+}
+
+static int check_objects(struct child *c)
+{
+	struct slice *sl = calloc(1, sizeof(*sl));
+	int err = 0;
+
+	if (!sl)
+		return fdry_nomem();
+	sl->c = c;
+	do
+		err = slice_run(sl);
+	while (sl->more && !err);
+	return err; /* the process ends: nothing is given back */
+}
+
+/* --- refs --- */
+
+static int check_reached(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
+{
+	struct child *c = arg;
+
+	c->gone |= !rec;
+	if (rec && !fdry_idset_has(&c->v->damaged, oid))
+		return 0;
+	if (!c->bad++)
+		c->worst = *oid;
+	return rec ? 0 : FDRY_EACH_STOP;
+}
+
+static int check_ref(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	char hex[FDRY_OID_HEX_SIZE], text[400];
+	struct fdry_idset seen = { 0 };
+	struct child *c = arg;
+	struct fdry_ref ref;
+	int err = fdry_ref_parse_entry(key, value, &ref);
+
+	c->shared->report.refs++;
+	c->bad = 0;
+	c->gone = false;
+	if (!err)
+		err = fdry_reach(&c->t, &ref.oid, &seen, check_reached, c);
+	fdry_idset_release(&seen);
+	if (err)
+		return say_error_as(c, fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data), FDRY_FINDING_REF,
+				    NULL);
+	if (!c->bad)
+		return 0;
+	c->shared->report.dangling_refs += c->gone;
+	snprintf(text, sizeof(text), "ref '%.*s' cannot be loaded: %llu of its objects are damaged or missing, the first %s",
+		 (int)key.len, (const char *)key.data, (unsigned long long)c->bad, fdry_oid_hex(&c->worst, hex));
+	say(c, FDRY_FINDING_REF, &ref.oid, NULL, text);
+	return 0;
+}
+
+static int check_refs(struct child *c)
+{
+	int err = fdry_txn_read(c->s->env->db, &c->t);
+
+	if (err)
+		return err;
+	c->shared->report.refs = c->shared->report.dangling_refs = 0;
+	err = fdry_txn_each(&c->t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, check_ref, c);
+	fdry_txn_abort(&c->t);
+	return err ? say_error(c, err, NULL) : 0;
+}
+
+/* --- the child --- */
+
+void fdry_verify_child(struct fdry_verify *v, const char *path)
+{
+	static int (*const stages[])(struct child *) = { check_tables, check_objects, check_refs };
+	struct child c = { .v = v, .shared = v->shared };
+	int err = fdry_store_open(path, FDRY_STORE_READONLY, &c.s);
+
+	if (!err)
+		err = stages[v->shared->stage](&c);
+	/* Nothing is closed: the process ends, and damage may make closing crash. */
+	v->shared->err = err;
+	if (err)
+		snprintf(v->shared->text, sizeof(v->shared->text), "%s", fdry_last_error());
+	v->shared->done = true;
+}

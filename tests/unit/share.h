@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * share.h - other users, other PID namespaces and mounts, for tests of a shared store.
+ *
+ * What a process may do differs: root can be any user, others can only make namespaces, if that.
+ * A child says by its exit status how it went; NOT_ALLOWED means that it could not begin. It may
+ * not use Check.
+ */
+#ifndef FDRY_TESTS_SHARE_H
+#define FDRY_TESTS_SHARE_H
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "tests/unit/store_test.h"
+
+#define NOT_ALLOWED 200
+
+/* Numbers that are nobody's. */
+enum { MAKER = 54321, MEMBER = 54322, STRANGER = 54323, GROUP = 54400 };
+
+static inline int share_wait(pid_t pid)
+{
+	int status = 0;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "a child was ended by signal %d", WTERMSIG(status));
+	return WEXITSTATUS(status);
+}
+
+static inline int share_child(int (*fn)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid)
+		_exit(fn(arg));
+	return share_wait(pid);
+}
+
+/* Become another user, in GROUP where @member; only root can. */
+static inline int become(uid_t uid, bool member)
+{
+	gid_t groups[] = { GROUP };
+
+	if (setgroups(member, groups) || setgid(uid) || setuid(uid))
+		return NOT_ALLOWED;
+	return 0;
+}
+
+/* Say on standard error what went wrong, for whoever reads a failed test; gives @where. */
+static inline int share_say(int where)
+{
+	fprintf(stderr, "child %d: %d: %s\n", (int)getpid(), where, fdry_last_error());
+	return where;
+}
+
+/* Answer -@want with a sentence that holds @text? */
+static inline bool refused(int err, enum fdry_errcode want, const char *text)
+{
+	if (err == -(int)want && strstr(fdry_last_error(), text))
+		return true;
+	fprintf(stderr, "child %d: got %s: %s\n", (int)getpid(), fdry_error_name(err), fdry_last_error());
+	return false;
+}
+
+/* An image of @n chunks in a child: 0 or an error. */
+static inline int share_seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref)
+{
+	struct fdry_oid *links = calloc(n, sizeof(*links)), oid;
+	uint8_t *data = malloc(len);
+	struct fdry_put *p = NULL;
+	char text[64];
+	size_t i;
+	int err = fdry_put_begin(s, &p);
+
+	for (i = 0; i < n && !err; i++) {
+		noise(seed + i, data, len);
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
+	}
+	snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
+	if (!err)
+		err = fdry_put_commit(p, text, strlen(text), links, n, ref, &oid, NULL);
+	else
+		fdry_put_abort(p);
+	free(links);
+	free(data);
+	return err;
+}
+
+/* Get what share_seal() put, every byte of it, as a load does: 0 or an error. */
+static inline int share_load(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref)
+{
+	uint8_t *data = malloc(len);
+	struct fdry_oid image, oid;
+	struct fdry_span span;
+	struct fdry_get *g;
+	size_t i;
+	int err = fdry_get_begin(s, &g);
+
+	if (err) {
+		free(data);
+		return err;
+	}
+	err = fdry_get_resolve(g, ref, &image);
+	for (i = 0; i < n && !err; i++) {
+		noise(seed + i, data, len);
+		err = fdry_oid_of(data, len, &oid);
+		if (!err)
+			err = fdry_get_map(g, &oid, &span);
+		if (!err)
+			err = fdry_get_verify(g, &oid, span, false, NULL);
+		if (!err && (span.len != len || memcmp(span.data, data, len)))
+			err = -FDRY_E_CORRUPT;
+	}
+	if (!err)
+		fdry_get_used(g, &image);
+	fdry_get_end(g);
+	free(data);
+	return err;
+}
+
+static inline int write_text(const char *file, const char *text)
+{
+	int fd = open(file, O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return done ? 0 : -1;
+}
+
+/* Get new namespaces, a user's among them where this process is not root; nothing that is mounted there is seen outside. */
+static inline int unshare_as_root(int flags)
+{
+	char map[64];
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+
+	if (!uid)
+		return unshare(flags);
+	if (unshare(flags | CLONE_NEWUSER) || write_text("/proc/self/setgroups", "deny"))
+		return -1;
+	snprintf(map, sizeof(map), "0 %u 1", (unsigned int)uid);
+	if (write_text("/proc/self/uid_map", map))
+		return -1;
+	snprintf(map, sizeof(map), "0 %u 1", (unsigned int)gid);
+	return write_text("/proc/self/gid_map", map);
+}
+
+/* A namespace of mounts of its own: NOT_ALLOWED where that may not be. */
+static inline int own_mounts(void)
+{
+	if (unshare_as_root(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return NOT_ALLOWED;
+	return 0;
+}
+
+#endif

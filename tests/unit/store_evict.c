@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of limits: what is noted as used, what eviction would take, takes and leaves, and what it costs a seal. */
+#include <sys/mman.h>
+
+#include "tests/unit/store_test.h"
+
+#define CHUNK 100000u
+
+static struct fdry_store *s;
+
+static void setup(void)
+{
+	dir_setup_in("/dev/shm");
+	s = store_make();
+}
+
+static void teardown(void)
+{
+	fdry_store_close(s);
+	dir_teardown();
+}
+
+static bool there(const char *name)
+{
+	struct fdry_oid oid;
+	int err = fdry_ref_get(s, name, &oid);
+
+	ck_assert(!err || err == -FDRY_E_NOENT);
+	return !err;
+}
+
+static uint64_t in_use(void)
+{
+	uint64_t used;
+
+	ok(fdry_store_limit(s, NULL, &used));
+	return used;
+}
+
+/* What a load of the image leaves behind. */
+static void load(const char *name)
+{
+	struct fdry_oid oid;
+	struct fdry_get *g;
+
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_get_resolve(g, name, &oid));
+	fdry_get_used(g, &oid);
+	fdry_get_end(g);
+}
+
+static void note_evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
+{
+	(void)when;
+	ok(fdry_buf_printf(arg, "%s ", ref->name));
+}
+
+/* The names that go, in order, when the store must fit into @limit (0: its own). */
+static struct fdry_evict_report evict(uint64_t limit, bool dry_run, const char *want)
+{
+	struct fdry_buf names = { 0 };
+	struct fdry_evict_how o = { .limit = limit, .dry_run = dry_run, .evicted = note_evicted, .arg = &names };
+	struct fdry_evict_report r;
+
+	ok(fdry_evict(s, &o, &r));
+	ck_assert_str_eq(names.data ? (char *)names.data : "", want);
+	fdry_buf_release(&names);
+	return r;
+}
+
+START_TEST(a_limit_is_kept)
+{
+	uint64_t limit = 1, used = 0;
+
+	ok(fdry_store_limit(s, &limit, &used));
+	ck_assert_uint_eq(limit, 0);
+	ck_assert_uint_gt(used, 0);
+	ok(fdry_store_set_limit(s, 12345678901ull));
+	fdry_store_close(s);
+	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
+	ok(fdry_store_limit(s, &limit, NULL));
+	ck_assert_uint_eq(limit, 12345678901ull);
+	fails(PERM, "reading only", fdry_store_set_limit(s, 0));
+	fdry_store_close(s);
+	s = store_make();
+	ok(fdry_store_set_limit(s, 0));
+	ok(fdry_store_limit(s, &limit, NULL));
+	ck_assert_uint_eq(limit, 0);
+}
+END_TEST
+
+START_TEST(what_was_used_longest_ago_goes_first)
+{
+	struct fdry_evict_report r;
+	uint64_t one, all;
+
+	seal(s, 1, 1, CHUNK, "a");
+	one = in_use();
+	seal(s, 2, 1, CHUNK, "b");
+	seal(s, 3, 1, CHUNK, "c");
+	all = in_use();
+	load("a"); /* b, c, a */
+	evict(all, true, "");
+	r = evict(all - 1, true, "b ");
+	ck_assert(there("b")); /* it was only asked */
+	ck_assert_uint_eq(r.refs, 1);
+	ck_assert_uint_le(r.after, all - CHUNK / 2);
+	evict(one + CHUNK / 2, true, "b c ");
+	r = evict(all - 1, false, "b ");
+	ck_assert(r.collected);
+	ck_assert(!there("b") && there("a") && there("c"));
+	ck_assert_uint_eq(r.before, all);
+	ck_assert_uint_eq(r.after, in_use());
+	ck_assert_uint_le(r.after, all - CHUNK);
+	load("c"); /* a, c */
+	evict(r.after - 1, false, "a ");
+	evict(1, false, "c ");
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(pinned_and_kept_stay)
+{
+	struct fdry_evict_how o = { .limit = 1, .nkeep = 1 };
+	struct fdry_evict_report r;
+	struct fdry_oid kept;
+
+	seal(s, 1, 1, CHUNK, "pinned");
+	kept = seal(s, 2, 1, CHUNK, "kept");
+	seal(s, 3, 1, CHUNK, "goes");
+	ok(fdry_ref_pin(s, "pinned", true));
+	o.keep = &kept;
+	ok(fdry_evict(s, &o, &r));
+	ck_assert_uint_eq(r.refs, 1);
+	ck_assert(there("pinned") && there("kept") && !there("goes"));
+	ck_assert_uint_gt(r.after, 2 * CHUNK);
+	ok(fdry_ref_pin(s, "pinned", false));
+	evict(1, false, "pinned kept ");
+}
+END_TEST
+
+/* What others need as well costs nothing, and what frees nothing is not evicted. */
+START_TEST(shared_bytes_count_once)
+{
+	struct fdry_oid oid;
+	uint64_t all;
+
+	seal(s, 1, 4, CHUNK, "base");
+	seal(s, 1, 5, CHUNK, "more"); /* one chunk of its own */
+	oid = seal(s, 50, 1, CHUNK, "else");
+	ok(fdry_ref_set(s, "alias", &oid, NULL));
+	all = in_use();
+	load("base");
+	load("else"); /* more, base, else: base's chunks are more's too */
+	evict(all - CHUNK / 2, false, "more ");
+	ck_assert_uint_gt(in_use(), 5 * CHUNK);
+	evict(3 * CHUNK, false, "base ");
+	ck_assert(there("alias") && there("else"));
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(garbage_goes_before_anything_else)
+{
+	struct fdry_evict_report r;
+	uint64_t all;
+
+	seal(s, 1, 1, CHUNK, "a");
+	seal(s, 2, 5, CHUNK, "gone");
+	ok(fdry_ref_delete(s, "gone"));
+	all = in_use();
+	r = evict(all - 1, false, "");
+	ck_assert_uint_eq(r.gc.dead, 6);
+	ck_assert_uint_lt(in_use(), all - 5 * CHUNK);
+	ck_assert(there("a"));
+	fails(STATE, "no limit", fdry_evict(s, &(struct fdry_evict_how){ .limit = 0 }, &r));
+}
+END_TEST
+
+/* The limit is passed at the end of the third; never the image that was just sealed. */
+START_TEST(a_seal_evicts_at_its_end)
+{
+	uint64_t one;
+
+	seal(s, 1, 1, CHUNK, "a");
+	one = in_use();
+	ok(fdry_store_set_limit(s, one + CHUNK * 3 / 2));
+	seal(s, 2, 1, CHUNK, "b");
+	ck_assert(there("a") && there("b"));
+	load("a");
+	seal(s, 3, 1, CHUNK, "c");
+	ck_assert(there("a") && !there("b") && there("c"));
+	ck_assert_uint_le(in_use(), one + CHUNK * 3 / 2);
+	ok(fdry_store_set_limit(s, CHUNK + CHUNK / 2));
+	seal(s, 4, 1, CHUNK, "d");
+	ck_assert(!there("a") && !there("c") && there("d"));
+	ok(fdry_ref_pin(s, "d", true));
+	seal(s, 5, 1, CHUNK, "e"); /* over the limit, and nothing may go */
+	ck_assert(there("d") && there("e"));
+	check_sound(s);
+}
+END_TEST
+
+/* An image that the store can never hold pushes nothing out. */
+START_TEST(what_is_larger_than_the_limit_fails)
+{
+	struct fdry_oid oid, other = seal(s, 1, 1, CHUNK, "a");
+	static uint8_t data[8u << 20];
+	struct fdry_put *p;
+	size_t i;
+	int err = 0;
+
+	ok(fdry_store_set_limit(s, 48u << 20));
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < 16 && !err; i++) {
+		noise(i, data, sizeof(data));
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid);
+	}
+	fails(FULL, "alone takes more", err);
+	fdry_put_abort(p);
+	ck_assert(there("a"));
+	ok(fdry_store_set_limit(s, CHUNK));
+	ok(fdry_put_begin(s, &p));
+	noise(77, data, 2 * CHUNK);
+	oid = put(p, FDRY_OBJECT_CHUNK, data, 2 * CHUNK);
+	fails(FULL, "alone takes more", fdry_put_commit(p, "m", 1, &oid, 1, "b", &oid, NULL));
+	ck_assert(there("a") && !there("b"));
+	ok(fdry_ref_get(s, "a", &oid));
+	ck_assert(fdry_oid_eq(&oid, &other));
+	check_sound(s);
+}
+END_TEST
+
+/* --- the file used --- */
+
+static void used_path(char to[320])
+{
+	snprintf(to, 320, "%s/used", path);
+}
+
+START_TEST(bad_lines_do_not_count)
+{
+	struct fdry_oid a = seal(s, 1, 1, 10, "a"), b = seal(s, 2, 1, 10, "b");
+	static const char *const bad[] = {
+		"\n", "x\n", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeX 0000000001\n",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000x1\n",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-0000000001\n",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000011\n",
+		"0123456789abcdef", /* torn, and the next one with it */
+	};
+	const struct fdry_used *ua, *ub;
+	struct fdry_buf all = { 0 };
+	char name[320];
+	size_t i;
+	FILE *f;
+
+	used_path(name);
+	f = fopen(name, "a");
+	ck_assert_ptr_nonnull(f);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		fputs(bad[i], f);
+	fclose(f);
+	load("b"); /* the torn line takes this one along */
+	load("a");
+	ok(fdry_used_read(s->env, &all));
+	ck_assert_uint_eq(all.len, 2 * sizeof(struct fdry_used));
+	ua = fdry_used_find(&all, &a);
+	ub = fdry_used_find(&all, &b);
+	ck_assert(ua && ub);
+	ck_assert_uint_gt(ua->order, ub->order);
+	ck_assert_uint_ge(ua->time, 1);
+	a = oid_of("nobody", 6);
+	ck_assert_ptr_null(fdry_used_find(&all, &a));
+	fdry_buf_release(&all);
+}
+END_TEST
+
+START_TEST(the_file_does_not_grow_for_ever)
+{
+	struct fdry_oid a = seal(s, 1, 1, 10, "a"), b = seal(s, 2, 1, 10, "b"), many;
+	struct fdry_buf all = { 0 };
+	char name[320];
+	struct stat st;
+	unsigned int i;
+	off_t largest = 0;
+
+	used_path(name);
+	for (i = 0; i < 40000; i++) {
+		many = i % 3 ? a : oid_of(&i, sizeof(i));
+		fdry_used_note(s->env, &many);
+		ck_assert(!stat(name, &st));
+		largest = st.st_size > largest ? st.st_size : largest;
+	}
+	fdry_used_note(s->env, &b);
+	ck_assert_int_lt(largest, (1 << 20) + 200);
+	ok(fdry_used_read(s->env, &all));
+	ck_assert_uint_gt(all.len / sizeof(struct fdry_used), 4000); /* of the latest ids most are still there */
+	ck_assert_uint_gt(fdry_used_find(&all, &b)->order, fdry_used_find(&all, &a)->order);
+	i = 39999;
+	many = oid_of(&i, sizeof(i));
+	ck_assert_ptr_nonnull(fdry_used_find(&all, &many));
+	fdry_buf_release(&all);
+}
+END_TEST
+
+/* Many processes, one line each time: none is torn. */
+START_TEST(processes_note_at_once)
+{
+	struct fdry_buf all = { 0 };
+	struct fdry_oid oid;
+	unsigned int i, k;
+	int status;
+	pid_t pid;
+
+	for (k = 0; k < 4; k++) {
+		pid = fork();
+		if (pid)
+			continue;
+		ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
+		for (i = 0; i < 500; i++) {
+			uint32_t nr = k << 16 | i;
+
+			oid = oid_of(&nr, sizeof(nr));
+			fdry_used_note(s->env, &oid);
+		}
+		_exit(0);
+	}
+	while (wait(&status) > 0)
+		ck_assert_int_eq(status, 0);
+	ok(fdry_used_read(s->env, &all));
+	ck_assert_uint_eq(all.len / sizeof(struct fdry_used), 2000);
+	fdry_buf_release(&all);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_evict");
+	TCase *tc = tcase_create("evict");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_limit_is_kept);
+	tcase_add_test(tc, what_was_used_longest_ago_goes_first);
+	tcase_add_test(tc, pinned_and_kept_stay);
+	tcase_add_test(tc, shared_bytes_count_once);
+	tcase_add_test(tc, garbage_goes_before_anything_else);
+	tcase_add_test(tc, a_seal_evicts_at_its_end);
+	tcase_add_test(tc, what_is_larger_than_the_limit_fails);
+	tcase_add_test(tc, bad_lines_do_not_count);
+	tcase_add_test(tc, the_file_does_not_grow_for_ever);
+	tcase_add_test(tc, processes_note_at_once);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
