@@ -174,8 +174,57 @@ typedef int (*fdry_object_fn)(void *arg, const struct fdry_object_info *info);
 /* Every object in id order, as they were when the walk began. @fn may use the store. */
 int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg) __must_check;
 
+/* The same for the objects whose id begins with these digits, 1 to 64 of 0-9a-f. FDRY_E_INVAL for others. */
+int fdry_store_prefix(struct fdry_store *s, const char *digits, fdry_object_fn fn, void *arg) __must_check;
+
 /* The same for @oid and everything that it reaches by links, each once. FDRY_E_NOENT where something is not there. */
 int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_object_fn fn, void *arg) __must_check;
+
+/* --- what it takes --- */
+
+struct fdry_sum {
+	uint64_t objects, bytes, stored; /* bytes uncompressed, and at rest */
+};
+struct fdry_image_usage {
+	struct fdry_oid oid;
+	bool broken;                /* something that it needs is not there; the rest is counted */
+	struct fdry_sum all, unique; /* unique: no other image that a ref names reaches it */
+};
+struct fdry_usage {
+	struct fdry_image_usage *images; /* that refs name, by id */
+	size_t count;
+	struct fdry_sum reached; /* by any of them, each object once */
+};
+/* @done of @total are looked at. */
+typedef void (*fdry_step_fn)(void *arg, uint64_t done, uint64_t total);
+/* What each image takes. Time is linear in the links of all images, memory in the objects. One short view of the store an
+ * image: beside writers the sums may be of different moments. @step may be NULL. */
+int fdry_store_usage(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_usage *ret) __must_check;
+void fdry_usage_release(struct fdry_usage *u);
+/* NULL where no ref named it. */
+const struct fdry_image_usage *fdry_usage_of(const struct fdry_usage *u, const struct fdry_oid *oid);
+
+/* Of data.mdb. */
+struct fdry_file_stat {
+	uint64_t page_size;
+	uint64_t file_bytes;             /* as long as it is */
+	uint64_t disk_bytes;             /* that it takes: less, where it is sparse */
+	uint64_t pages;                  /* up to the last one in use */
+	uint64_t free_pages, free_runs, longest_run; /* free among them, for the store to use again; pieces; the longest */
+	uint64_t map_bytes;              /* address space */
+	uint32_t readers, readers_max;   /* transactions that read now, in any process; places for them */
+};
+struct fdry_store_stat {
+	struct fdry_sum kinds[FDRY_OBJECT_MANIFEST + 1]; /* by kind number, the highest of several; [0]: all */
+	uint64_t refs;
+	uint64_t quarantined; /* objects whose damaged bytes were taken out of reach */
+	struct fdry_file_stat file;
+};
+/* Linear in the objects; short views as fdry_store_usage(). */
+int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_store_stat *ret) __must_check;
+/* Append the same, and limit, pins and leases, as gauges in Prometheus' text format (arch/telemetry.h), each labelled with
+ * the store's path. Errors: those of fdry_store_stat(); FDRY_E_PERM where another user's lease cannot be read. */
+int fdry_store_metrics(struct fdry_store *s, struct fdry_buf *ret) __must_check;
 
 /* --- claims --- */
 
