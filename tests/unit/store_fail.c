@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/unit/pack_test.h"
 
 /* --- failing --- */
 
@@ -163,6 +163,22 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 	return err;
 }
 
+static struct mem packed; /* an image that the store lacks */
+
+static int pack_some(struct fdry_store *s)
+{
+	struct fdry_pack_image image = { .oid = kept, .name = "kept" };
+	struct fdry_pack_opts o = { .threads = 1 };
+	struct mem out = { .step = 0 }, in = packed;
+	struct fdry_pack_report r;
+	int err = fdry_pack_export(s, &image, 1, &o, mem_write, &out, &r);
+
+	fdry_buf_release(&out.b);
+	if (!err)
+		err = fdry_pack_import(s, &o, mem_read, &in, NULL, NULL, &r);
+	return err ? err : fdry_ref_delete(s, "packed");
+}
+
 static int ignore_object(void *arg, const struct fdry_object_info *info)
 {
 	(void)arg, (void)info;
@@ -182,6 +198,8 @@ static int work(void)
 	err = seal_some(s, chunks);
 	if (!err)
 		err = load_some(s, chunks);
+	if (!err)
+		err = pack_some(s);
 	if (!err)
 		err = fdry_ref_set(s, "other", &kept, NULL);
 	if (!err)
@@ -269,16 +287,23 @@ static void every_one(int what, bool ever)
 
 static void setup(void)
 {
+	struct fdry_pack_image image = { .name = "packed" };
 	struct fdry_store *s;
 
 	dir_setup_in("/dev/shm");
 	s = store_make();
 	kept = seal(s, 1, 3, 9000, "kept");
+	ok(fdry_ref_pin(s, "kept", true));
+	fdry_store_close(s);
+	s = store_at("other");
+	image.oid = seal_mixed(s, 1, 3000, NULL);
+	packed = export_to_mem(s, &image, 1, NULL, NULL);
 	fdry_store_close(s);
 }
 
 static void teardown(void)
 {
+	fdry_buf_release(&packed.b);
 	dir_teardown();
 }
 
@@ -290,6 +315,15 @@ END_TEST
 
 START_TEST(every_call_fails_for_ever)
 {
+	every_one(CALLS, true);
+}
+END_TEST
+
+/* The same where a full disk is a reason to evict: nothing that is pinned goes. */
+START_TEST(every_call_fails_where_images_may_go)
+{
+	setenv("FOUNDRY_STORE_LIMIT", "1G", 1);
+	every_one(CALLS, false);
 	every_one(CALLS, true);
 }
 END_TEST
@@ -351,6 +385,7 @@ int main(void)
 	tcase_set_timeout(tc, 100);
 	tcase_add_test(tc, every_call_fails_once);
 	tcase_add_test(tc, every_call_fails_for_ever);
+	tcase_add_test(tc, every_call_fails_where_images_may_go);
 	tcase_add_test(tc, every_allocation_fails_once);
 	tcase_add_test(tc, every_allocation_fails_for_ever);
 	tcase_add_test(tc, every_call_fails_while_a_store_is_made);

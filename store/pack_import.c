@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pack_import.c - a pack into a store; see pack.h.
+ *
+ * The calling thread reads and puts, in the pack's order; workers decompress and check in
+ * between. A put session keeps what was found or put until the end. Nothing that the store
+ * had changes before the last transaction: what a pack adds to an object that is there
+ * (it may be of another kind as well, with links of that) waits for it.
+ */
+#include <stdlib.h>
+
+#include "store/crew.h"
+#include "store/internal.h"
+#include "store/pack.h"
+
+#define WINDOW_BYTES (64u << 20)
+#define WINDOW_JOBS 256
+#define MORE_BYTES (64u << 20) /* of what waits for the last transaction */
+
+struct importer;
+struct in_job {
+	struct fdry_job job;
+	struct importer *im;
+	struct fdry_pack_object o;
+	struct fdry_buf links, body, plain;
+};
+
+struct importer {
+	struct fdry_put *put; /* NULL in a dry run */
+	struct fdry_store *s;
+	struct fdry_pack_opts opts;
+	struct fdry_pack_reader r;
+	struct fdry_pack_report report;
+	struct fdry_buf more; /* struct fdry_item each */
+	uint64_t more_bytes;
+	struct fdry_crew crew;
+	struct fdry_unpacker unpackers[FDRY_CREW_MAX];
+	struct in_job jobs[WINDOW_JOBS]; /* a ring: @first to @last, by their count */
+	uint64_t first, last, window;
+};
+
+/* --- one object --- */
+
+static int job_work(struct fdry_job *job, unsigned int worker)
+{
+	struct in_job *j = (struct in_job *)job;
+	struct fdry_span body = { j->body.data, j->body.len };
+
+	return fdry_pack_unpack(&j->o, body, &j->im->unpackers[worker], &j->plain);
+}
+
+static void job_release(struct in_job *j)
+{
+	fdry_buf_release(&j->links);
+	fdry_buf_release(&j->body);
+	fdry_buf_release(&j->plain);
+}
+
+/* Takes over @links. */
+static struct fdry_item item_of(const struct fdry_pack_object *o, struct fdry_buf *links)
+{
+	struct fdry_item it = { .oid = o->oid, .links = *links,
+				.rec = { .kinds = o->kinds, .size = o->size, .nlinks = o->nlinks } };
+
+	it.rec.links = (struct fdry_span){ it.links.data, it.links.len };
+	*links = (struct fdry_buf){ 0 };
+	return it;
+}
+
+/* A new object for a dry run; which one would be new twice, nobody has to know. */
+static void count_new(struct importer *im, const struct in_job *j)
+{
+	im->report.objects_new++;
+	im->report.bytes_new += j->o.size;
+}
+
+static int job_put(struct importer *im, struct in_job *j)
+{
+	struct fdry_item it = item_of(&j->o, &j->links);
+	int err;
+
+	if (j->o.codec == FDRY_CODEC_ZSTD)
+		it.frame = (struct fdry_span){ j->body.data, j->body.len };
+	err = fdry_put_item(im->put, &it, (struct fdry_span){ j->plain.data, j->plain.len });
+	fdry_item_release(&it);
+	return err;
+}
+
+static void tell(const struct importer *im)
+{
+	if (im->opts.progress)
+		im->opts.progress(im->opts.progress_arg, im->r.bytes_read - im->window, im->r.bytes);
+}
+
+/* Put the oldest object of the window. */
+static int window_put(struct importer *im)
+{
+	struct in_job *j = &im->jobs[im->first++ % WINDOW_JOBS];
+	int err = fdry_crew_wait(&im->crew, &j->job);
+
+	if (!err && im->put)
+		err = job_put(im, j);
+	else if (!err)
+		count_new(im, j);
+	im->window -= j->o.size;
+	job_release(j);
+	if (!err)
+		tell(im);
+	return err;
+}
+
+static int window_add(struct importer *im, const struct fdry_pack_object *o, struct fdry_buf *links)
+{
+	struct in_job *j;
+	int err = 0;
+
+	while (!err && im->first < im->last &&
+	       (im->last - im->first == WINDOW_JOBS || im->window + o->size > WINDOW_BYTES))
+		err = window_put(im);
+	if (err)
+		return err;
+	j = &im->jobs[im->last % WINDOW_JOBS];
+	*j = (struct in_job){ .job.fn = job_work, .im = im, .o = *o, .links = *links };
+	*links = (struct fdry_buf){ 0 };
+	err = fdry_pack_body(&im->r, o, &j->body);
+	if (err) {
+		job_release(j);
+		return err;
+	}
+	im->last++;
+	im->window += o->size;
+	fdry_crew_add(&im->crew, &j->job);
+	return 0;
+}
+
+/* --- what is there already --- */
+
+static int lookup(struct importer *im, const struct fdry_item *it, bool *bytes, bool *all)
+{
+	struct fdry_txn t;
+	int err;
+
+	if (im->put)
+		return fdry_put_has(im->put, it, bytes, all);
+	err = fdry_txn_read(im->s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_item_there(&t, it, bytes, all);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+/* What is new of an object that is there. Takes over the item. */
+static int more_add(struct importer *im, struct fdry_item *it)
+{
+	int err;
+
+	im->more_bytes += sizeof(*it) + it->links.len;
+	if (im->more_bytes > MORE_BYTES)
+		return fdry_fail(FDRY_E_LIMIT, "the pack has other kinds or links for more objects of this store than an import "
+				 "keeps in mind; import it into a store of its own");
+	err = fdry_buf_put(&im->more, it, sizeof(*it));
+	if (!err)
+		*it = (struct fdry_item){ 0 };
+	return err;
+}
+
+static int known_take(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it, bool all)
+{
+	int err = fdry_pack_skip(&im->r, o);
+
+	if (!err && !all && im->put)
+		err = more_add(im, it);
+	if (!err)
+		tell(im);
+	return err;
+}
+
+static int object_take(struct importer *im)
+{
+	struct fdry_buf links = { 0 };
+	struct fdry_pack_object o;
+	bool bytes = false, all = false;
+	struct fdry_item it;
+	int err = fdry_pack_next(&im->r, &o, &links);
+
+	if (err) {
+		fdry_buf_release(&links);
+		return err;
+	}
+	it = item_of(&o, &links);
+	err = lookup(im, &it, &bytes, &all);
+	if (!err)
+		err = bytes ? known_take(im, &o, &it, all) : window_add(im, &o, &it.links);
+	fdry_item_release(&it);
+	return err;
+}
+
+/* --- all of it --- */
+
+static int objects_take(struct importer *im)
+{
+	uint64_t i;
+	int err = 0;
+
+	for (i = 0; i < im->r.objects && !err; i++)
+		err = object_take(im);
+	while (!err && im->first < im->last)
+		err = window_put(im);
+	return err ? err : fdry_pack_end(&im->r, &im->report.id);
+}
+
+static int finish(struct importer *im, struct fdry_put_image *images)
+{
+	struct fdry_put_stats st = { 0 };
+	struct fdry_put *put = im->put;
+	size_t i;
+	int err;
+
+	for (i = 0; i < im->r.nimages; i++)
+		images[i] = (struct fdry_put_image){ .oid = im->r.images[i].oid, .identity = im->r.images[i].identity,
+						     .ref = im->opts.nameless ? NULL : im->r.images[i].name };
+	if (!put)
+		return 0;
+	im->put = NULL;
+	err = fdry_put_finish(put, images, im->r.nimages, (void *)im->more.data, im->more.len / sizeof(struct fdry_item), &st);
+	im->report.objects_new = st.objects_new;
+	im->report.bytes_new = st.bytes_new;
+	im->report.stored_new = st.stored_new;
+	return err;
+}
+
+static void tell_images(struct importer *im, const struct fdry_put_image *images, fdry_pack_image_fn fn, void *arg)
+{
+	struct fdry_pack_image image;
+	size_t i;
+
+	for (i = 0; fn && i < im->r.nimages; i++) {
+		image = (struct fdry_pack_image){ .oid = images[i].oid, .identity = images[i].identity,
+						   .name = images[i].ref };
+		fn(arg, &image, images[i].had ? &images[i].was : NULL);
+	}
+	im->report.images = im->r.nimages;
+	im->report.objects = im->r.objects;
+	im->report.bytes = im->r.bytes;
+	im->report.packed = im->r.packed;
+}
+
+static int import_opened(struct importer *im, fdry_pack_image_fn fn, void *arg)
+{
+	struct fdry_put_image *images = calloc(im->r.nimages, sizeof(*images));
+	int err = 0;
+
+	if (!images)
+		return fdry_nomem();
+	if (!im->opts.dry_run)
+		err = fdry_put_begin(im->s, &im->put);
+	if (!err)
+		err = objects_take(im);
+	if (!err)
+		err = finish(im, images);
+	if (!err)
+		tell_images(im, images, fn, arg);
+	free(images);
+	return err;
+}
+
+static void importer_release(struct importer *im)
+{
+	struct fdry_item *more = (void *)im->more.data;
+	size_t i;
+
+	fdry_crew_stop(&im->crew);
+	for (; im->first < im->last; im->first++)
+		job_release(&im->jobs[im->first % WINDOW_JOBS]);
+	for (i = 0; i < im->more.len / sizeof(*more); i++)
+		fdry_item_release(&more[i]);
+	for (i = 0; i < FDRY_CREW_MAX; i++)
+		fdry_unpacker_release(&im->unpackers[i]);
+	fdry_buf_release(&im->more);
+	fdry_put_abort(im->put);
+	free(im);
+}
+
+int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
+		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret)
+{
+	struct importer *im;
+	int err = opts && opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+
+	if (err)
+		return err;
+	im = calloc(1, sizeof(*im));
+	if (!im)
+		return fdry_nomem();
+	im->s = s;
+	if (opts)
+		im->opts = *opts;
+	fdry_crew_start(&im->crew, im->opts.threads);
+	err = fdry_pack_open(&im->r, read, arg);
+	if (!err) {
+		err = import_opened(im, image, image_arg);
+		if (!err)
+			*ret = im->report;
+		fdry_pack_reader_release(&im->r);
+	}
+	importer_release(im);
+	return err;
+}

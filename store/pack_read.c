@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pack_read.c - a pack from front to back, in the order in which it comes; see pack.h.
+ *
+ * Nothing of it is believed: every field is limited before memory is taken for what it
+ * says, memory grows with the bytes that came, reserved bytes must be zero, and what
+ * the head counts must be there. What an object's bytes are, its id tells.
+ */
+#include <stdlib.h>
+#include <zstd.h>
+
+#include "store/internal.h"
+#include "store/pack.h"
+
+static const uint32_t kinds_known = 0
+#define X(nr, NAME, name) | 1u << nr
+	FDRY_OBJECT_KINDS(X)
+#undef X
+	;
+
+#define STEP (1u << 20) /* taken and read at a time, until the bytes are there */
+
+static int bad(const char *what)
+{
+	return fdry_fail(FDRY_E_BADIMAGE, "the pack is damaged: %s; export it again", what);
+}
+
+static int cut_short(void)
+{
+	return fdry_fail(FDRY_E_BADIMAGE, "the pack ends early: it was cut short or its writer was stopped; export it again");
+}
+
+static int kinds_unknown(uint32_t kinds)
+{
+	return fdry_fail(FDRY_E_VERSION, "an object of the pack is of kinds %#x, which this program does not know; use a newer one",
+			 kinds);
+}
+
+static bool is_zero(const uint8_t *p, size_t len)
+{
+	while (len && !*p)
+		p++, len--;
+	return !len;
+}
+
+/* --- bytes in --- */
+
+static int take(struct fdry_pack_reader *r, void *to, size_t len)
+{
+	uint8_t *p = to;
+	size_t got;
+	int err;
+
+	while (len) {
+		got = 0;
+		err = r->read(r->arg, p, len, &got);
+		if (err)
+			return err;
+		if (!got)
+			return cut_short();
+		if (got > len)
+			return fdry_fail(FDRY_E_CALLBACK, "what reads the pack gave %zu bytes where %zu were asked for", got, len);
+		p += got;
+		len -= got;
+		r->packed += got;
+	}
+	return 0;
+}
+
+static int take_hashed(struct fdry_pack_reader *r, void *to, size_t len)
+{
+	int err = take(r, to, len);
+
+	return err ? err : fdry_hash_update(&r->hash, to, len);
+}
+
+/* Append @len bytes; on failure @ret may have some of them. */
+static int take_buf(struct fdry_pack_reader *r, uint64_t len, struct fdry_buf *ret)
+{
+	void *p = NULL;
+	size_t n;
+	int err = 0;
+
+	for (; len && !err; len -= n) {
+		n = len < STEP ? (size_t)len : STEP;
+		err = fdry_buf_grow(ret, n, &p);
+		if (!err)
+			err = take(r, p, n);
+	}
+	return err;
+}
+
+/* --- head and images --- */
+
+static int head_parse(struct fdry_pack_reader *r, struct fdry_span head)
+{
+	const uint8_t *p = fdry_span_at(head, 0, FDRY_PACK_HEAD);
+	uint32_t version;
+
+	if (!p || memcmp(p, FDRY_PACK_MAGIC, FDRY_PACK_MAGIC_SIZE))
+		return fdry_fail(FDRY_E_BADIMAGE, "this is not a pack; give a file that foundry-store export wrote");
+	version = fdry_get32(p + FDRY_PACK_AT_VERSION);
+	if (version != FDRY_PACK_VERSION || fdry_get64(p + FDRY_PACK_AT_INCOMPAT))
+		return fdry_fail(FDRY_E_VERSION, "the pack has format version %u and features %#llx, this program knows %u and none; "
+				 "use a newer one", version, (unsigned long long)fdry_get64(p + FDRY_PACK_AT_INCOMPAT),
+				 FDRY_PACK_VERSION);
+	if (fdry_get32(p + FDRY_PACK_AT_VERSION + 4) || fdry_get32(p + FDRY_PACK_AT_IMAGES + 4) ||
+	    fdry_get64(p + FDRY_PACK_AT_ZERO))
+		return bad("reserved bytes of its head are not zero");
+	r->nimages = fdry_get32(p + FDRY_PACK_AT_IMAGES);
+	r->objects = fdry_get64(p + FDRY_PACK_AT_OBJECTS);
+	r->bytes = fdry_get64(p + FDRY_PACK_AT_BYTES);
+	if (!r->nimages || r->nimages > FDRY_PACK_IMAGES_MAX || r->objects > UINT64_MAX / FDRY_OBJECT_SIZE_MAX ||
+	    r->bytes > r->objects * FDRY_OBJECT_SIZE_MAX)
+		return bad("the counts of its head are impossible");
+	return 0;
+}
+
+/* Its name is appended to the names, which move until all are there: images_name() finds them. */
+static int image_take(struct fdry_pack_reader *r, struct fdry_pack_image *image)
+{
+	uint8_t head[FDRY_PACK_IMAGE_HEAD];
+	char name[FDRY_REF_NAME_MAX + 1] = "";
+	uint16_t len;
+	int err = take_hashed(r, head, sizeof(head));
+
+	if (err)
+		return err;
+	len = fdry_get16(head + FDRY_PACK_IMAGE_AT_LEN);
+	if (len > FDRY_REF_NAME_MAX ||
+	    !is_zero(head + FDRY_PACK_IMAGE_AT_ZERO, FDRY_PACK_IMAGE_AT_IDENTITY - FDRY_PACK_IMAGE_AT_ZERO) ||
+	    (!len && !is_zero(head + FDRY_PACK_IMAGE_AT_IDENTITY, FDRY_OID_SIZE)))
+		return bad("the head of an image is impossible");
+	err = take_hashed(r, name, len);
+	if (!err && len)
+		err = strlen(name) == len ? fdry_ref_check(name) : bad("an image's name has a zero byte");
+	if (err)
+		return err;
+	memcpy(image->oid.b, head, FDRY_OID_SIZE);
+	memcpy(image->identity.b, head + FDRY_PACK_IMAGE_AT_IDENTITY, FDRY_OID_SIZE);
+	return fdry_buf_put(&r->names, name, len + 1u);
+}
+
+int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_image *b)
+{
+	int order = memcmp(&a->oid, &b->oid, sizeof(a->oid));
+
+	if (!order)
+		order = strcmp(a->name ? a->name : "", b->name ? b->name : "");
+	return order ? order : memcmp(&a->identity, &b->identity, sizeof(a->identity));
+}
+
+/* The names are one after the other, each with its terminator; an empty one is none. */
+static int images_name(struct fdry_pack_reader *r)
+{
+	const char *name = (const char *)r->names.data;
+	uint32_t i;
+
+	for (i = 0; i < r->nimages; i++, name += strlen(name) + 1) {
+		r->images[i].name = *name ? name : NULL;
+		if (i && fdry_pack_image_cmp(&r->images[i - 1], &r->images[i]) >= 0)
+			return bad("its images are not in order");
+	}
+	return 0;
+}
+
+static int images_take(struct fdry_pack_reader *r)
+{
+	uint32_t i;
+	int err = 0;
+
+	r->images = calloc(r->nimages, sizeof(*r->images));
+	if (!r->images)
+		return fdry_nomem();
+	for (i = 0; i < r->nimages && !err; i++)
+		err = image_take(r, &r->images[i]);
+	return err ? err : images_name(r);
+}
+
+int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg)
+{
+	uint8_t head[FDRY_PACK_HEAD];
+	int err;
+
+	*r = (struct fdry_pack_reader){ .read = read, .arg = arg };
+	err = take_hashed(r, head, sizeof(head));
+	if (!err)
+		err = head_parse(r, (struct fdry_span){ head, sizeof(head) });
+	if (!err)
+		err = images_take(r);
+	if (err)
+		fdry_pack_reader_release(r);
+	return err;
+}
+
+void fdry_pack_reader_release(struct fdry_pack_reader *r)
+{
+	fdry_hash_release(&r->hash);
+	fdry_buf_release(&r->names);
+	free(r->images);
+	r->images = NULL;
+}
+
+/* --- objects --- */
+
+static bool sizes_fit(const struct fdry_pack_object *o)
+{
+	if (o->size > FDRY_OBJECT_SIZE_MAX || o->nlinks > FDRY_OBJECT_LINKS_MAX)
+		return false;
+	return o->codec == FDRY_CODEC_PLAIN ? o->body == o->size : o->body && o->body < o->size;
+}
+
+static int object_parse(struct fdry_span head, struct fdry_pack_object *ret)
+{
+	const uint8_t *p = fdry_span_at(head, 0, FDRY_PACK_OBJECT_HEAD);
+	struct fdry_pack_object o;
+
+	if (!p)
+		return cut_short();
+	memcpy(o.oid.b, p, FDRY_OID_SIZE);
+	o.kinds = fdry_get16(p + FDRY_PACK_OBJECT_AT_KINDS);
+	o.codec = p[FDRY_PACK_OBJECT_AT_CODEC];
+	o.nlinks = fdry_get32(p + FDRY_PACK_OBJECT_AT_LINKS);
+	o.size = fdry_get64(p + FDRY_PACK_OBJECT_AT_SIZE);
+	o.body = fdry_get64(p + FDRY_PACK_OBJECT_AT_BODY);
+	if (!o.kinds || p[FDRY_PACK_OBJECT_AT_FLAGS] || fdry_get64(p + FDRY_PACK_OBJECT_AT_ZERO))
+		return bad("the head of an object is impossible");
+	if (o.kinds & ~kinds_known)
+		return kinds_unknown(o.kinds);
+	if (o.codec != FDRY_CODEC_PLAIN && o.codec != FDRY_CODEC_ZSTD)
+		return fdry_fail(FDRY_E_VERSION, "an object of the pack is packed by codec %u, which this program does not know; "
+				 "use a newer one", o.codec);
+	if (!sizes_fit(&o))
+		return bad("the sizes of an object are impossible");
+	*ret = o;
+	return 0;
+}
+
+static int head_hash(struct fdry_pack_reader *r, uint8_t head[FDRY_PACK_OBJECT_HEAD])
+{
+	head[FDRY_PACK_OBJECT_AT_CODEC] = 0;
+	fdry_set64(head + FDRY_PACK_OBJECT_AT_BODY, 0);
+	return fdry_hash_update(&r->hash, head, FDRY_PACK_OBJECT_HEAD);
+}
+
+static int links_check(const uint8_t *links, uint32_t n)
+{
+	for (; n > 1; n--, links += FDRY_OID_SIZE)
+		if (memcmp(links, links + FDRY_OID_SIZE, FDRY_OID_SIZE) >= 0)
+			return bad("the links of an object are not in order");
+	return 0;
+}
+
+static int links_take(struct fdry_pack_reader *r, uint32_t n, struct fdry_buf *links)
+{
+	size_t before = links->len;
+	int err = take_buf(r, (uint64_t)n * FDRY_OID_SIZE, links);
+
+	if (!err && n)
+		err = fdry_hash_update(&r->hash, links->data + before, links->len - before);
+	if (!err && n)
+		err = links_check(links->data + before, n);
+	if (err)
+		links->len = before;
+	return err;
+}
+
+int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, struct fdry_buf *links)
+{
+	uint8_t head[FDRY_PACK_OBJECT_HEAD];
+	struct fdry_pack_object o;
+	int err = take(r, head, sizeof(head));
+
+	if (!err)
+		err = object_parse((struct fdry_span){ head, sizeof(head) }, &o);
+	if (!err && (r->objects_read == r->objects || o.size > r->bytes - r->bytes_read))
+		err = bad("it holds more than its head says");
+	if (!err)
+		err = head_hash(r, head);
+	if (!err)
+		err = links_take(r, o.nlinks, links);
+	if (err)
+		return err;
+	r->objects_read++;
+	r->bytes_read += o.size;
+	*ret = o;
+	return 0;
+}
+
+int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o, struct fdry_buf *ret)
+{
+	size_t before = ret->len;
+	int err = take_buf(r, o->body, ret);
+
+	if (err)
+		ret->len = before;
+	return err;
+}
+
+int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o)
+{
+	uint64_t left = o->body;
+	uint8_t away[16384];
+	size_t n;
+	int err = 0;
+
+	for (; left && !err; left -= n) {
+		n = left < sizeof(away) ? (size_t)left : sizeof(away);
+		err = take(r, away, n);
+	}
+	return err;
+}
+
+int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id)
+{
+	uint8_t end[FDRY_PACK_END_SIZE];
+	struct fdry_oid is;
+	int err = take(r, end, sizeof(end));
+
+	if (err)
+		return err;
+	if (r->objects_read != r->objects || r->bytes_read != r->bytes)
+		return bad("it holds less than its head says");
+	if (memcmp(end, FDRY_PACK_END_MAGIC, FDRY_PACK_MAGIC_SIZE) ||
+	    !is_zero(end + FDRY_PACK_END_AT_ZERO, FDRY_PACK_END_SIZE - FDRY_PACK_END_AT_ZERO))
+		return bad("its end is not where its head says");
+	err = fdry_hash_final(&r->hash, &is);
+	if (err)
+		return err;
+	if (memcmp(&is, end + FDRY_PACK_END_AT_ID, sizeof(is)))
+		return bad("its heads do not match the id at its end");
+	*id = is;
+	return 0;
+}
+
+/* --- one object's bytes --- */
+
+static int mismatch(const struct fdry_pack_object *o, const char *what)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	return fdry_fail(FDRY_E_CORRUPT, "the pack is damaged: object %s %s; export it again", fdry_oid_hex(&o->oid, hex), what);
+}
+
+static int unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u, void *to)
+{
+	size_t n;
+
+	if (o->codec == FDRY_CODEC_PLAIN) {
+		if (body.len)
+			memcpy(to, body.data, body.len);
+		return 0;
+	}
+	if (!u->ctx)
+		u->ctx = ZSTD_createDCtx();
+	if (!u->ctx)
+		return fdry_nomem();
+	n = ZSTD_decompressDCtx(u->ctx, to, o->size, body.data, body.len);
+	return ZSTD_isError(n) || n != o->size ? mismatch(o, "cannot be decompressed") : 0;
+}
+
+/* One frame that states its content's size and has nothing behind it, before memory is taken for it. */
+static int frame_check(const struct fdry_pack_object *o, struct fdry_span body)
+{
+	if (body.len != o->body)
+		return mismatch(o, "has another length");
+	if (o->codec == FDRY_CODEC_PLAIN)
+		return 0;
+	if (ZSTD_getFrameContentSize(body.data, body.len) != o->size || ZSTD_findFrameCompressedSize(body.data, body.len) != body.len)
+		return mismatch(o, "is not one frame of its size");
+	return 0;
+}
+
+int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u, struct fdry_buf *ret)
+{
+	size_t before = ret->len;
+	struct fdry_oid is;
+	void *to = NULL;
+	int err = frame_check(o, body);
+
+	if (!err)
+		err = fdry_buf_grow(ret, o->size, &to);
+	if (!err)
+		err = unpack(o, body, u, to);
+	if (!err)
+		err = fdry_oid_of(to, o->size, &is);
+	if (!err && !fdry_oid_eq(&is, &o->oid))
+		err = mismatch(o, "does not match its id");
+	if (err)
+		ret->len = before;
+	return err;
+}

@@ -1,0 +1,605 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of packs: images travel whole or not at all, and equal images give equal packs. */
+#include <pthread.h>
+#include <signal.h>
+#include <zstd.h>
+
+#include "tests/unit/pack_stores.h"
+
+static void check_equal(const struct mem *a, const struct mem *b)
+{
+	ck_assert_uint_eq(a->b.len, b->b.len);
+	ck_assert(!memcmp(a->b.data, b->b.data, a->b.len));
+}
+
+START_TEST(images_travel)
+{
+	struct fdry_pack_report out, in;
+	struct mem m = export_to_mem(from, images, 2, NULL, &out), again;
+	struct fdry_oid was = see(from), is;
+
+	ck_assert_uint_eq(out.images, 2);
+	ck_assert_uint_eq(out.objects, 14);
+	ck_assert_uint_eq(out.packed, m.b.len);
+	ck_assert_uint_gt(out.bytes, 6 * CHUNK + 4 * 3000);
+	ck_assert_uint_lt(out.packed, 4 * CHUNK + 14 * 32 * 8 + 4 * 400);
+	ok(import_mem(to, &m, NULL, &in));
+	ck_assert_uint_eq(in.objects_new, 14);
+	ck_assert_uint_eq(in.bytes_new, out.bytes);
+	ck_assert_uint_eq(in.packed, out.packed);
+	ck_assert_uint_eq(in.images, 2);
+	ck_assert(fdry_oid_eq(&in.id, &out.id));
+	ck_assert_uint_eq(m.at, m.b.len);
+	is = see(to);
+	ck_assert(fdry_oid_eq(&was, &is));
+	check_sound(to);
+	again = export_to_mem(to, images, 2, NULL, NULL);
+	check_equal(&m, &again);
+	fdry_buf_release(&m.b);
+	fdry_buf_release(&again.b);
+}
+END_TEST
+
+/* As another release of zstd might have stored it. */
+static void repack(struct fdry_store *s, const struct fdry_oid *oid)
+{
+	struct fdry_unpacker u = { 0 };
+	struct fdry_buf bytes = { 0 };
+	uint8_t rec[4096], packed[8192];
+	struct fdry_span value;
+	struct fdry_txn t;
+	size_t n;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_object_read(&t, oid, &u, &bytes));
+	ok(fdry_txn_get(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), &value));
+	memcpy(rec, value.data, value.len);
+	n = ZSTD_compress(packed, sizeof(packed), bytes.data, bytes.len, 1);
+	ck_assert_uint_ne(n, fdry_get64(rec + FDRY_RECORD_AT_STORED));
+	fdry_set64(rec + FDRY_RECORD_AT_STORED, n);
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ rec, value.len }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), (struct fdry_span){ packed, n }));
+	ok(fdry_txn_commit(&t));
+	fdry_unpacker_release(&u);
+	fdry_buf_release(&bytes);
+}
+
+START_TEST(equal_images_give_equal_packs)
+{
+	struct fdry_pack_opts one = { .threads = 1 }, four = { .threads = 4 };
+	struct fdry_pack_image many[] = { images[1], images[0], images[1] };
+	struct mem m = export_to_mem(from, images, 2, &one, NULL), other;
+	char text[4000];
+	struct fdry_oid kernel;
+
+	seal_mixed(to, 3, CHUNK, "another");
+	ck_assert(!memcmp(&images[1].oid, (struct fdry_oid[]){ seal_mixed(to, 2, CHUNK, "two/b") }, 32));
+	seal_mixed(to, 1, CHUNK, "one");
+	kernel = oid_of(text, prose(2, text, sizeof(text)));
+	repack(to, &kernel);
+	check_sound(to);
+	other = export_to_mem(to, many, 3, &four, NULL);
+	check_equal(&m, &other);
+	fdry_buf_release(&m.b);
+	fdry_buf_release(&other.b);
+}
+END_TEST
+
+/* A name with two images travels as such, and lands beside what the name has for others. */
+START_TEST(identities_travel)
+{
+	const struct fdry_oid ids[] = { oid_of("a", 1), oid_of("b", 1), oid_of("c", 1) };
+	struct fdry_pack_image pair[] = {
+		{ .oid = images[0].oid, .name = "pair", .identity = ids[0] }, { .oid = images[1].oid, .name = "pair", .identity = ids[1] },
+	};
+	struct mem m = export_to_mem(from, pair, 2, NULL, NULL);
+	struct fdry_oid third = seal_mixed(to, 3, CHUNK, NULL);
+	struct fdry_pack_report r;
+	struct fdry_ref *refs;
+	size_t i, n;
+
+	ok(fdry_ref_set(to, "pair", &third, &ids[2]));
+	ok(fdry_ref_set(to, "pair", &third, &ids[0]));
+	ok(import_mem(to, &m, NULL, &r));
+	ok(fdry_ref_list(to, "pair", &refs, &n));
+	ck_assert_uint_eq(n, 3);
+	for (i = 0; i < n; i++)
+		ck_assert(fdry_oid_eq(&refs[i].oid, fdry_oid_eq(&refs[i].identity, &ids[0]) ? &images[0].oid :
+						    fdry_oid_eq(&refs[i].identity, &ids[1]) ? &images[1].oid : &third));
+	free(refs);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+START_TEST(a_plain_pack_means_the_same)
+{
+	struct fdry_pack_opts plain = { .plain = true };
+	struct fdry_pack_report packed, flat;
+	struct mem m = export_to_mem(from, images, 2, NULL, &packed), p = export_to_mem(from, images, 2, &plain, &flat);
+
+	ck_assert(fdry_oid_eq(&packed.id, &flat.id));
+	ck_assert_uint_gt(flat.packed, flat.bytes);
+	ck_assert_uint_lt(packed.packed, packed.bytes);
+	ok(import_mem(to, &p, NULL, &flat));
+	check_sound(to);
+	fdry_buf_release(&p.b);
+	p = export_to_mem(to, images, 2, NULL, NULL);
+	check_equal(&m, &p);
+	fdry_buf_release(&m.b);
+	fdry_buf_release(&p.b);
+}
+END_TEST
+
+START_TEST(bytes_may_come_one_by_one)
+{
+	struct mem m = export_to_mem(from, images, 1, NULL, NULL);
+	struct fdry_pack_report r;
+
+	ok(fdry_buf_put(&m.b, "what follows", 12));
+	m.step = 1;
+	ok(import_mem(to, &m, NULL, &r));
+	ck_assert_uint_eq(m.at, m.b.len - 12); /* it is not ours */
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- what is there already --- */
+
+START_TEST(what_is_there_is_passed_over)
+{
+	struct mem m = export_to_mem(from, images, 2, NULL, NULL);
+	struct fdry_pack_report r;
+	size_t i;
+
+	seal_mixed(to, 2, CHUNK, NULL);
+	ok(import_mem(to, &m, NULL, &r));
+	ck_assert_uint_eq(r.objects, 14);
+	ck_assert_uint_eq(r.objects_new, 7);
+	ok(import_mem(to, &m, NULL, &r));
+	ck_assert_uint_eq(r.objects_new, 0);
+	ck_assert_uint_eq(r.bytes_new, 0);
+	/* The bodies are not even looked at. */
+	for (i = m.b.len - FDRY_PACK_END_SIZE - 20; i < m.b.len - FDRY_PACK_END_SIZE; i++)
+		m.b.data[i] ^= 0xff;
+	ok(import_mem(to, &m, NULL, &r));
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* Bytes that are a chunk here and, with a link, a kernel there. */
+START_TEST(what_a_pack_adds_waits_for_the_end)
+{
+	struct fdry_oid links[2], oid, before, after;
+	struct fdry_object_info info;
+	struct fdry_pack_report r;
+	struct fdry_put *p;
+	struct mem m;
+	size_t len;
+
+	ok(fdry_put_begin(to, &p));
+	links[0] = put(p, FDRY_OBJECT_CHUNK, "same", 4);
+	ok(fdry_put_commit(p, "x", 1, links, 1, "x", &oid, NULL));
+	ok(fdry_put_begin(from, &p));
+	links[0] = put(p, FDRY_OBJECT_KERNEL, "other", 5);
+	ok(fdry_put_object(p, FDRY_OBJECT_KERNEL, "same", 4, links, 1, &links[1]));
+	ok(fdry_put_commit(p, "y", 1, &links[1], 1, "y", &oid, NULL));
+	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "y" } }, 1, NULL, NULL);
+	before = see(to);
+	len = m.b.len;
+	m.b.len--;
+	fails(BADIMAGE, "ends early", import_mem(to, &m, NULL, &r));
+	after = see(to);
+	ck_assert(fdry_oid_eq(&before, &after));
+	m.b.len = len;
+	ok(import_mem(to, &m, NULL, &r));
+	ok(fdry_store_info(to, &links[1], &info));
+	ck_assert_uint_eq(info.kinds, 1u << FDRY_OBJECT_CHUNK | 1u << FDRY_OBJECT_KERNEL);
+	ck_assert_uint_eq(info.nlinks, 1);
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- what is not whole --- */
+
+START_TEST(every_cut_is_found_and_leaves_nothing)
+{
+	struct mem m = export_to_mem(from, images, 1, NULL, NULL);
+	size_t len = m.b.len, cut;
+	struct fdry_oid before, all, is;
+	struct fdry_pack_report r;
+	struct fdry_gc_report gc;
+
+	seal_mixed(to, 9, 100, "kept");
+	before = see(to);
+	all = see_all(to);
+	for (cut = 0; cut < len; cut += cut < 300 || cut > len - 300 ? 1 : 97) {
+		m.b.len = cut;
+		fails(BADIMAGE, "ends early", import_mem(to, &m, NULL, &r));
+		is = see(to);
+		ck_assert(fdry_oid_eq(&before, &is));
+	}
+	ok(fdry_store_gc(to, false, &gc));
+	is = see_all(to);
+	ck_assert(fdry_oid_eq(&all, &is));
+	m.b.len = len;
+	ok(import_mem(to, &m, NULL, &r));
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* A flip may only pass where it changes nothing: in how a frame says the same. */
+START_TEST(every_flip_is_found)
+{
+	struct fdry_pack_opts dry = { .dry_run = true, .threads = 1 };
+	struct fdry_pack_report want, r;
+	struct mem m = export_to_mem(from, images, 1, NULL, &want);
+	unsigned int passed = 0;
+	size_t i;
+	int err;
+
+	for (i = 0; i < m.b.len; i++) {
+		m.b.data[i] ^= (uint8_t)(1u << i % 8);
+		err = import_mem(to, &m, &dry, &r);
+		ck_assert_msg(err || fdry_oid_eq(&r.id, &want.id), "byte %zu", i);
+		passed += !err;
+		m.b.data[i] ^= (uint8_t)(1u << i % 8);
+	}
+	ck_assert_uint_le(passed, 16);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+START_TEST(a_dry_run_writes_nothing)
+{
+	struct fdry_pack_opts dry = { .dry_run = true };
+	struct mem m = export_to_mem(from, images, 2, NULL, NULL);
+	struct fdry_oid before = see_all(to), is;
+	struct fdry_pack_report r;
+
+	ok(import_mem(to, &m, &dry, &r));
+	ck_assert_uint_eq(r.objects_new, 14);
+	ck_assert_uint_eq(r.bytes_new, r.bytes);
+	is = see_all(to);
+	ck_assert(fdry_oid_eq(&before, &is));
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+START_TEST(nothing_damaged_is_exported)
+{
+	struct fdry_pack_report r;
+	struct fdry_oid kernel;
+	struct mem m = { 0 };
+	struct fdry_txn t;
+	char text[4000];
+
+	kernel = oid_of(text, prose(2, text, sizeof(text)));
+	ok(fdry_txn_write(from->env->db, 1 << 20, &t));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&kernel), (struct fdry_span){ (uint8_t *)text, 100 }));
+	ok(fdry_txn_commit(&t));
+	fails(CORRUPT, "damaged", fdry_pack_export(from, images, 1, NULL, mem_write, &m, &r));
+	fails(BADIMAGE, "ends early", import_mem(to, &m, NULL, &r));
+	m.b.len = 0;
+	ok(fdry_pack_export(from, &images[1], 1, NULL, mem_write, &m, &r));
+	ok(fdry_txn_write(from->env->db, 1 << 20, &t));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&kernel)));
+	ok(fdry_txn_commit(&t));
+	m.b.len = 0;
+	fails(NOENT, "no object", fdry_pack_export(from, images, 1, NULL, mem_write, &m, &r));
+	ck_assert_uint_eq(m.b.len, 0);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* A pack that lacks an object which its images need, and is right in all else. */
+START_TEST(what_is_needed_must_be_there)
+{
+	struct fdry_pack_report r;
+	uint8_t head[FDRY_PACK_HEAD] = FDRY_PACK_MAGIC, image[FDRY_PACK_IMAGE_HEAD] = { 0 }, o[FDRY_PACK_OBJECT_HEAD + 33] = { 0 };
+	uint8_t end[FDRY_PACK_END_SIZE] = FDRY_PACK_END_MAGIC;
+	struct fdry_oid id = oid_of("m", 1), leaf = oid_of("leaf", 4);
+	struct mem m = { 0 };
+	struct fdry_put *p;
+
+	head[FDRY_PACK_AT_VERSION] = head[FDRY_PACK_AT_IMAGES] = head[FDRY_PACK_AT_OBJECTS] = head[FDRY_PACK_AT_BYTES] = 1;
+	memcpy(image, &id, sizeof(id));
+	memcpy(o, &id, sizeof(id));
+	o[FDRY_PACK_OBJECT_AT_KINDS] = 1 << FDRY_OBJECT_MANIFEST;
+	o[FDRY_PACK_OBJECT_AT_LINKS] = o[FDRY_PACK_OBJECT_AT_SIZE] = 1;
+	memcpy(o + FDRY_PACK_OBJECT_HEAD, &leaf, sizeof(leaf));
+	o[sizeof(o) - 1] = 'm';
+	ok(fdry_buf_put(&m.b, head, sizeof(head)));
+	ok(fdry_buf_put(&m.b, image, sizeof(image)));
+	ok(fdry_buf_put(&m.b, o, sizeof(o) - 1));
+	id = oid_of(m.b.data, m.b.len);
+	m.b.data[FDRY_PACK_HEAD + FDRY_PACK_IMAGE_HEAD + FDRY_PACK_OBJECT_AT_BODY] = 1; /* which is no part of the id */
+	ok(fdry_buf_put(&m.b, "m", 1));
+	memcpy(end + FDRY_PACK_END_AT_ID, &id, sizeof(id));
+	ok(fdry_buf_put(&m.b, end, sizeof(end)));
+	fails(NOENT, "a link", import_mem(to, &m, NULL, &r));
+	ok(fdry_put_begin(to, &p));
+	put(p, FDRY_OBJECT_CHUNK, "leaf", 4);
+	ok(fdry_put_finish(p, NULL, 0, NULL, 0, &(struct fdry_put_stats){ 0 }));
+	ok(import_mem(to, &m, NULL, &r));
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- refs --- */
+
+START_TEST(names_travel_if_asked)
+{
+	struct fdry_pack_image unnamed = { .oid = images[0].oid };
+	struct fdry_pack_opts nameless = { .nameless = true };
+	struct fdry_pack_report r;
+	struct fdry_oid oid;
+	struct mem m = export_to_mem(from, &unnamed, 1, NULL, NULL);
+
+	ok(import_mem(to, &m, NULL, &r));
+	fails(NOENT, "no ref", fdry_ref_get(to, "one", &oid));
+	fdry_buf_release(&m.b);
+	m = export_to_mem(from, images, 2, NULL, NULL);
+	ok(import_mem(to, &m, &nameless, &r));
+	fails(NOENT, "no ref", fdry_ref_get(to, "one", &oid));
+	ok(import_mem(to, &m, NULL, &r));
+	ok(fdry_ref_get(to, "one", &oid));
+	ck_assert(fdry_oid_eq(&oid, &images[0].oid));
+	fdry_buf_release(&m.b);
+	fails(NAME, "not a ref's name", fdry_pack_export(from, &(struct fdry_pack_image){ .oid = images[0].oid, .name = "a//b" }, 1, NULL,
+							 mem_write, &m, &r));
+}
+END_TEST
+
+struct told {
+	unsigned int n, had;
+	struct fdry_oid was;
+};
+
+static void told_image(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was)
+{
+	struct told *told = arg;
+
+	ck_assert_ptr_nonnull(image->name);
+	told->n++;
+	if (!was)
+		return;
+	told->had++;
+	told->was = *was;
+	ck_assert_str_eq(image->name, "one");
+}
+
+START_TEST(a_ref_that_changes_is_told)
+{
+	struct mem m = export_to_mem(from, images, 2, NULL, NULL);
+	struct fdry_oid old = seal_mixed(to, 5, 100, "one");
+	struct told told = { 0 };
+	struct fdry_pack_report r;
+
+	ok(fdry_pack_import(to, NULL, mem_read, &m, told_image, &told, &r));
+	ck_assert_uint_eq(told.n, 2);
+	ck_assert_uint_eq(told.had, 1);
+	ck_assert(fdry_oid_eq(&told.was, &old));
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+static void set_meanwhile(struct mem *m)
+{
+	if (m->at > 1000)
+		m->hook = NULL, seal_mixed(to, 6, 100, "one");
+}
+
+START_TEST(whoever_comes_second_is_told)
+{
+	struct mem m = export_to_mem(from, images, 2, NULL, NULL);
+	struct fdry_pack_report r;
+	struct fdry_oid oid, mine = seal_mixed(from, 6, 100, NULL);
+
+	m.hook = set_meanwhile;
+	fails(RACED, "one", import_mem(to, &m, NULL, &r));
+	ok(fdry_ref_get(to, "one", &oid));
+	ck_assert(fdry_oid_eq(&oid, &mine));
+	fails(NOENT, "two/b", fdry_ref_get(to, "two/b", &oid));
+	ok(import_mem(to, &m, NULL, &r));
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- collections meanwhile --- */
+
+struct collecting {
+	struct mem m;
+	unsigned int collected;
+};
+
+/* At each write: whatever nobody holds goes. */
+static int write_and_collect(void *arg, const void *data, size_t len)
+{
+	struct collecting *c = arg;
+	struct fdry_gc_report gc;
+
+	if (!c->m.b.len)
+		ok(fdry_ref_delete(from, "one"));
+	ok(fdry_store_gc(from, false, &gc));
+	c->collected += (unsigned int)gc.dead;
+	return mem_write(&c->m, data, len);
+}
+
+START_TEST(a_collection_leaves_what_is_exported)
+{
+	struct collecting c = { .collected = 0 };
+	struct fdry_pack_report r;
+	struct fdry_gc_report gc;
+
+	seal_mixed(from, 7, CHUNK, NULL);
+	ok(fdry_pack_export(from, images, 1, NULL, write_and_collect, &c, &r));
+	ck_assert_uint_eq(c.collected, 7); /* of the image that nobody wants */
+	ok(import_mem(to, &c.m, NULL, &r));
+	check_sound(to);
+	ok(fdry_store_gc(from, false, &gc));
+	ck_assert_uint_eq(gc.dead, 7); /* when the export is over */
+	fdry_buf_release(&c.m.b);
+}
+END_TEST
+
+static void collect_in_between(struct mem *m)
+{
+	struct fdry_gc_report gc;
+
+	(void)m;
+	ok(fdry_store_gc(to, false, &gc));
+}
+
+START_TEST(a_collection_leaves_what_is_imported)
+{
+	struct mem m = export_to_mem(from, images, 2, NULL, NULL);
+	struct fdry_pack_report r;
+
+	seal_mixed(to, 2, CHUNK, NULL); /* known when it is looked up, and held by nothing else */
+	m.step = 700;
+	m.hook = collect_in_between;
+	ok(import_mem(to, &m, NULL, &r));
+	check_sound(to);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- ends that fail --- */
+
+START_TEST(ends_may_fail_anywhere)
+{
+	struct mem m = export_to_mem(from, images, 1, NULL, NULL), half = { .fail = true };
+	struct fdry_pack_report r;
+
+	for (half.stop = 0; half.stop < m.b.len - FDRY_PACK_END_SIZE; half.stop += 61) {
+		half.b.len = 0;
+		fails(FULL, "the test's disk", fdry_pack_export(from, images, 1, NULL, mem_write, &half, &r));
+		m.fail = true;
+		m.stop = half.stop;
+		fails(IO, "the test's cable", import_mem(to, &m, NULL, &r));
+	}
+	fdry_buf_release(&half.b);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+START_TEST(wrong_arguments_are_refused)
+{
+	struct fdry_pack_report r;
+	struct mem m = { 0 };
+	struct fdry_oid chunk;
+	char zero[CHUNK];
+
+	fails(INVAL, "no image", fdry_pack_export(from, images, 0, NULL, mem_write, &m, &r));
+	memset(zero, 1, sizeof(zero));
+	chunk = oid_of(zero, sizeof(zero));
+	fails(INVAL, "not an image", fdry_pack_export(from, &(struct fdry_pack_image){ .oid = chunk }, 1, NULL, mem_write, &m, &r));
+	ok(fdry_buf_put(&m.b, zero, sizeof(zero)));
+	fails(BADIMAGE, "not a pack", import_mem(to, &m, NULL, &r));
+	fdry_buf_release(&m.b);
+	m = export_to_mem(from, images, 1, NULL, NULL);
+	m.b.data[FDRY_PACK_AT_VERSION]++;
+	fails(VERSION, "version 2", import_mem(to, &m, NULL, &r));
+	m.b.data[FDRY_PACK_AT_VERSION]--;
+	m.b.data[FDRY_PACK_AT_INCOMPAT]++;
+	fails(VERSION, "features 0x1", import_mem(to, &m, NULL, &r));
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* --- pipes --- */
+
+static void *export_to_pipe(void *arg)
+{
+	struct fdry_pack_report r;
+	int fd = *(int *)arg;
+	int err = fdry_pack_export(from, images, 2, NULL, fdry_pack_write_fd, &fd, &r);
+
+	close(fd);
+	return (void *)(intptr_t)err;
+}
+
+START_TEST(a_pipe_is_enough)
+{
+	struct fdry_pack_report r;
+	pthread_t writer;
+	void *err;
+	int fds[2];
+
+	signal(SIGPIPE, SIG_IGN);
+	ck_assert(!pipe(fds));
+	ck_assert(!pthread_create(&writer, NULL, export_to_pipe, &fds[1]));
+	ok(fdry_pack_import(to, NULL, fdry_pack_read_fd, &fds[0], NULL, NULL, &r));
+	pthread_join(writer, &err);
+	ck_assert_ptr_null(err);
+	close(fds[0]);
+	check_sound(to);
+	ck_assert(!pipe(fds));
+	close(fds[0]);
+	ck_assert_int_eq((intptr_t)export_to_pipe(&fds[1]), -FDRY_E_IO);
+}
+END_TEST
+
+/* More than a window, and one that is larger than it; memory does not grow with the pack. */
+START_TEST(long_packs_go_through_a_window)
+{
+	struct fdry_pack_report r;
+	struct fdry_oid links[60], oid;
+	uint8_t *data = malloc(80 << 20);
+	struct fdry_put *p;
+	struct mem m;
+	int i;
+
+	ok(fdry_put_begin(from, &p));
+	memset(data, 0, 80 << 20);
+	for (i = 0; i < 60; i++) {
+		memcpy(data, &i, sizeof(i));
+		links[i] = put(p, FDRY_OBJECT_CHUNK, data, i == 30 ? 80 << 20 : 2 << 20);
+	}
+	ok(fdry_put_commit(p, "m", 1, links, 60, "long", &oid, NULL));
+	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "long" } }, 1, NULL, &r);
+	ck_assert_uint_lt(r.packed, 1 << 20);
+	ok(import_mem(to, &m, NULL, &r));
+	ck_assert_uint_eq(r.objects_new, 61);
+	check_sound(to);
+	fdry_buf_release(&m.b);
+	free(data);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_pack");
+	TCase *tc = tcase_create("pack");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, images_travel);
+	tcase_add_test(tc, equal_images_give_equal_packs);
+	tcase_add_test(tc, identities_travel);
+	tcase_add_test(tc, a_plain_pack_means_the_same);
+	tcase_add_test(tc, bytes_may_come_one_by_one);
+	tcase_add_test(tc, what_is_there_is_passed_over);
+	tcase_add_test(tc, what_a_pack_adds_waits_for_the_end);
+	tcase_add_test(tc, every_cut_is_found_and_leaves_nothing);
+	tcase_add_test(tc, every_flip_is_found);
+	tcase_add_test(tc, a_dry_run_writes_nothing);
+	tcase_add_test(tc, nothing_damaged_is_exported);
+	tcase_add_test(tc, what_is_needed_must_be_there);
+	tcase_add_test(tc, names_travel_if_asked);
+	tcase_add_test(tc, a_ref_that_changes_is_told);
+	tcase_add_test(tc, whoever_comes_second_is_told);
+	tcase_add_test(tc, a_collection_leaves_what_is_exported);
+	tcase_add_test(tc, a_collection_leaves_what_is_imported);
+	tcase_add_test(tc, ends_may_fail_anywhere);
+	tcase_add_test(tc, wrong_arguments_are_refused);
+	tcase_add_test(tc, a_pipe_is_enough);
+	tcase_add_test(tc, long_packs_go_through_a_window);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
