@@ -206,6 +206,12 @@ bool fdry_claim_is_named(int dir, const char *name, int fd);
 /* Remove what processes that died left in the store's directory; beside live ones. */
 void fdry_dir_sweep(const struct fdry_dir *dir);
 
+/* --- quarantine.c --- */
+
+/* Remove the bytes of an object that is damaged, or all of it where its record is, too; nothing where it is sound or not
+ * there. @ret: it is in quarantine now by this call. */
+int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid, bool *ret) __must_check;
+
 /* --- seen.c --- */
 
 #define FDRY_SEEN_TEMP "verified." /* and a number: before it is put in place */

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * quarantine.c - damaged bytes that nobody can replace are taken out of reach.
+ *
+ * The record stays, with kinds, links and size, and says by its codec that there are no
+ * bytes: so what the object links to stays alive, whoever needs it is told by name, and a
+ * put of the same object finds that bytes are wanted.
+ */
+#include "store/internal.h"
+
+/* Is the object there and damaged? */
+static int is_damaged(struct fdry_txn *t, const struct fdry_oid *oid, bool *record_ret, bool *ret)
+{
+	struct fdry_unpacker u = { 0 };
+	struct fdry_buf scratch = { 0 };
+	struct fdry_record rec;
+	bool found = false;
+	int err = fdry_record_get(t, oid, &found, &rec);
+
+	*record_ret = !err;
+	if (!err && found && rec.codec != FDRY_CODEC_NONE)
+		err = fdry_object_check(t, oid, &rec, &u, &scratch);
+	fdry_unpacker_release(&u);
+	fdry_buf_release(&scratch);
+	*ret = err == -FDRY_E_CORRUPT;
+	return *ret ? 0 : err;
+}
+
+int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid, bool *ret)
+{
+	struct fdry_buf links = { 0 };
+	struct fdry_record rec;
+	bool damaged = false, has_record = false;
+	int err = is_damaged(t, oid, &has_record, &damaged);
+
+	if (err || !damaged) {
+		*ret = false;
+		return err;
+	}
+	if (!has_record)
+		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));
+	else
+		err = fdry_record_need(t, oid, &rec);
+	if (!err && has_record) /* a put may move what the record lies in */
+		err = fdry_buf_put(&links, rec.links.data, rec.links.len);
+	if (!err && has_record) {
+		rec.codec = FDRY_CODEC_NONE;
+		rec.stored = 0;
+		rec.links = (struct fdry_span){ links.data, links.len };
+		err = fdry_record_put(t, oid, &rec);
+	}
+	if (!err)
+		err = fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
+	fdry_buf_release(&links);
+	*ret = has_record;
+	return err;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * repair_pack.c - a pack as a source of objects.
+ *
+ * A pack is read from front to back: once to see that it is whole, since only its end
+ * vouches for kinds and links, and once for each time that something is wanted.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+#include "store/pack.h"
+#include "store/repair.h"
+
+struct pack_source {
+	struct fdry_source src;
+	int fd;
+	char path[];
+};
+
+struct reading {
+	struct fdry_pack_reader r;
+	const struct fdry_idset *wanted; /* NULL: none */
+	fdry_supply_fn fn;
+	void *arg;
+	struct fdry_unpacker unpacker;
+	struct fdry_buf links, body, plain;
+};
+
+static int give(struct reading *rd, const struct fdry_pack_object *o)
+{
+	struct fdry_supply supply = { .oid = o->oid, .kinds = o->kinds, .nlinks = o->nlinks };
+	struct fdry_span body;
+	int err = fdry_pack_body(&rd->r, o, &rd->body);
+
+	body = (struct fdry_span){ rd->body.data, rd->body.len };
+	if (!err)
+		err = fdry_pack_unpack(o, body, &rd->unpacker, &rd->plain);
+	if (err == -FDRY_E_CORRUPT)
+		return 0; /* another may have it */
+	if (err)
+		return err;
+	supply.data = (struct fdry_span){ rd->plain.data, rd->plain.len };
+	supply.links = (const void *)rd->links.data;
+	return rd->fn(rd->arg, &supply);
+}
+
+static int read_objects(struct reading *rd)
+{
+	struct fdry_pack_object o;
+	struct fdry_oid id;
+	uint64_t i;
+	int err = 0;
+
+	for (i = 0; i < rd->r.objects && !err; i++) {
+		rd->links.len = rd->body.len = rd->plain.len = 0;
+		err = fdry_pack_next(&rd->r, &o, &rd->links);
+		if (!err)
+			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid) ? give(rd, &o) : fdry_pack_skip(&rd->r, &o);
+	}
+	return err ? err : fdry_pack_end(&rd->r, &id);
+}
+
+static int read_pack(struct pack_source *ps, struct reading *rd)
+{
+	int err;
+
+	if (lseek(ps->fd, 0, SEEK_SET))
+		return fdry_fail(FDRY_E_IO, "cannot read %s from its beginning: %s", ps->path, strerror(errno));
+	err = fdry_pack_open(&rd->r, fdry_pack_read_fd, &ps->fd);
+	if (!err) {
+		err = read_objects(rd);
+		fdry_pack_reader_release(&rd->r);
+	}
+	fdry_unpacker_release(&rd->unpacker);
+	fdry_buf_release(&rd->links);
+	fdry_buf_release(&rd->body);
+	fdry_buf_release(&rd->plain);
+	return err ? fdry_fail_at(err, "source %s", ps->path) : 0;
+}
+
+static int pack_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn, void *arg)
+{
+	struct reading rd = { .wanted = wanted, .fn = fn, .arg = arg };
+
+	return read_pack((struct pack_source *)src, &rd);
+}
+
+static void pack_close(struct fdry_source *src)
+{
+	struct pack_source *ps = (struct pack_source *)src;
+
+	close(ps->fd);
+	free(ps);
+}
+
+static const struct fdry_source_ops pack_ops = { .supply = pack_supply, .close = pack_close };
+
+int fdry_source_pack_open(const char *path, struct fdry_source **ret)
+{
+	size_t len = strlen(path) + 1;
+	struct pack_source *ps = calloc(1, sizeof(*ps) + len);
+	struct reading rd = { .wanted = NULL };
+	struct stat st;
+	int err = 0;
+
+	if (!ps)
+		return fdry_nomem();
+	ps->src.ops = &pack_ops;
+	memcpy(ps->path, path, len);
+	ps->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (ps->fd < 0 || fstat(ps->fd, &st))
+		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot open the source %s: %s", path, strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		err = fdry_fail(FDRY_E_INVAL, "the source %s is neither a store nor a file; save the pack first", path);
+	if (!err)
+		err = read_pack(ps, &rd);
+	if (!err) {
+		*ret = &ps->src;
+		return 0;
+	}
+	if (ps->fd >= 0)
+		close(ps->fd);
+	free(ps);
+	return err;
+}
+
+int fdry_source_open(const char *path, struct fdry_source **ret)
+{
+	struct stat st;
+
+	if (stat(path, &st))
+		return fdry_fail(FDRY_E_NOENT, "cannot open the source %s: %s", path, strerror(errno));
+	return S_ISDIR(st.st_mode) ? fdry_source_store_open(path, ret) : fdry_source_pack_open(path, ret);
+}
+
+void fdry_source_close(struct fdry_source *src)
+{
+	if (src)
+		src->ops->close(src);
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of repairing: what is damaged or missing comes back from stores and packs, or is never served. */
+#include <fcntl.h>
+
+#include "store/repair.h"
+#include "tests/unit/pack_test.h"
+
+#define CHUNK 5000
+
+static struct fdry_store *s, *good;
+static struct fdry_oid image, chunk, kernel, graph;
+static char place[400], good_place[400], pack_place[400];
+
+static void setup(void)
+{
+	char text[4000];
+	size_t len;
+
+	dir_setup_in("/dev/shm");
+	s = store_at("s");
+	good = store_at("good");
+	snprintf(place, sizeof(place), "%s/s", dir);
+	snprintf(good_place, sizeof(good_place), "%s/good", dir);
+	snprintf(pack_place, sizeof(pack_place), "%s/pack", dir);
+	image = seal_mixed(s, 1, CHUNK, "one");
+	seal_mixed(s, 2, CHUNK, "two");
+	seal_mixed(good, 1, CHUNK, NULL);
+	memset(text, 1, sizeof(text));
+	noise(10, text, sizeof(text));
+	len = prose(2, text, sizeof(text));
+	kernel = oid_of(text, len);
+	graph = oid_of("a graph of image 1", 18);
+}
+
+static void teardown(void)
+{
+	fdry_store_close(s);
+	fdry_store_close(good);
+	dir_teardown();
+}
+
+static void first_chunk(void)
+{
+	uint8_t data[CHUNK];
+
+	noise(10, data, sizeof(data));
+	chunk = oid_of(data, sizeof(data));
+}
+
+/* Other bytes of the same length for an object. */
+static void spoil(const struct fdry_oid *oid)
+{
+	struct fdry_span value;
+	uint8_t bytes[8192];
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_get(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), &value));
+	ck_assert(value.data && value.len <= sizeof(bytes));
+	memcpy(bytes, value.data, value.len);
+	bytes[value.len / 2] ^= 1;
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), (struct fdry_span){ bytes, value.len }));
+	ok(fdry_txn_commit(&t));
+}
+
+static void spoil_record(const struct fdry_oid *oid)
+{
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ oid->b, 5 }));
+	ok(fdry_txn_commit(&t));
+}
+
+static void lose(const struct fdry_oid *oid)
+{
+	struct fdry_txn t;
+
+	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid)));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_DATA, fdry_oid_span(oid)));
+	ok(fdry_txn_commit(&t));
+}
+
+static unsigned int events[4];
+static char ref_told[256];
+
+static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid, const char *ref, const char *text)
+{
+	(void)arg;
+	ck_assert_ptr_nonnull(oid);
+	ck_assert_ptr_nonnull(text);
+	ck_assert(!ref == (event != FDRY_REPAIR_REF));
+	events[event]++;
+	if (ref)
+		snprintf(ref_told, sizeof(ref_told), "%s", ref);
+}
+
+static struct fdry_repair_report repair_from(const char *source, bool dry_run)
+{
+	struct fdry_repair_how o = { .sources = &source, .nsources = source ? 1 : 0, .dry_run = dry_run, .told = told };
+	struct fdry_repair_report r;
+
+	memset(events, 0, sizeof(events));
+	ok(fdry_repair(place, &o, &r));
+	ck_assert_uint_eq(events[FDRY_REPAIR_BACK], r.back);
+	ck_assert_uint_eq(events[FDRY_REPAIR_QUARANTINED], r.quarantined);
+	ck_assert_uint_eq(events[FDRY_REPAIR_LOST], r.lost);
+	ck_assert_uint_eq(events[FDRY_REPAIR_REF], r.refs_broken);
+	return r;
+}
+
+static void pack_write(void)
+{
+	struct mem m = export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	int fd = open(pack_place, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	ck_assert_int_eq(write(fd, m.b.data, m.b.len), (ssize_t)m.b.len);
+	close(fd);
+	fdry_buf_release(&m.b);
+}
+
+START_TEST(a_sound_store_stays_as_it_is)
+{
+	struct fdry_oid before = see_all(s), is;
+	struct fdry_repair_report r = repair_from(NULL, false);
+
+	ck_assert_uint_eq(r.found.objects, 14);
+	ck_assert_uint_eq(r.back + r.quarantined + r.lost + r.refs_broken, 0);
+	is = see_all(s);
+	ck_assert(fdry_oid_eq(&before, &is));
+}
+END_TEST
+
+/* Every sort of damage at once: bytes, compressed bytes, a record, and both gone, with what that led to. */
+static void spoil_all(void)
+{
+	first_chunk();
+	spoil(&chunk);
+	spoil(&kernel);
+	spoil_record(&graph);
+	lose(&image);
+}
+
+static void comes_back(const char *source)
+{
+	struct fdry_oid before = see_all(s), is;
+	struct fdry_repair_report r;
+
+	spoil_all();
+	r = repair_from(source, true);
+	ck_assert_uint_eq(r.back, 4);
+	r = repair_from(source, false);
+	ck_assert_uint_eq(r.back, 4);
+	ck_assert_uint_eq(r.quarantined + r.lost + r.refs_broken, 0);
+	check_sound(s);
+	is = see_all(s);
+	ck_assert(fdry_oid_eq(&before, &is));
+}
+
+START_TEST(all_comes_back_from_a_store)
+{
+	comes_back(good_place);
+}
+END_TEST
+
+START_TEST(all_comes_back_from_a_pack)
+{
+	pack_write();
+	comes_back(pack_place);
+}
+END_TEST
+
+/* An image that is gone with all of it: only its manifest tells what else is missing. */
+START_TEST(what_is_missing_brings_what_it_needs)
+{
+	struct fdry_repair_report r;
+
+	first_chunk();
+	lose(&image);
+	lose(&graph);
+	lose(&kernel);
+	lose(&chunk);
+	r = repair_from(NULL, false);
+	ck_assert_uint_eq(r.lost, 1); /* nobody knows of the others */
+	ck_assert_uint_eq(r.refs_broken, 1);
+	ck_assert_str_eq(ref_told, "one");
+	r = repair_from(good_place, false);
+	ck_assert_uint_eq(r.back, 4);
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(what_cannot_be_had_is_never_served)
+{
+	struct fdry_repair_report r;
+	struct fdry_buf b = { 0 };
+	struct fdry_object_info info;
+	struct fdry_gc_report gc;
+	struct fdry_span span;
+	struct fdry_get *g;
+
+	first_chunk();
+	spoil(&chunk);
+	spoil(&kernel);
+	r = repair_from(NULL, true);
+	ck_assert_uint_eq(r.quarantined, 2);
+	ok(fdry_store_info(s, &chunk, &info));
+	ck_assert_uint_eq(info.stored, CHUNK); /* a dry run */
+	r = repair_from(NULL, false);
+	ck_assert_uint_eq(r.quarantined, 2);
+	ck_assert_uint_eq(r.refs_broken, 1);
+	ck_assert_str_eq(ref_told, "one");
+	ok(fdry_get_begin(s, &g));
+	fails(CORRUPT, "quarantine", fdry_get_object(g, &kernel, &b));
+	fails(CORRUPT, "quarantine", fdry_get_map(g, &chunk, &span));
+	fdry_get_end(g);
+	ok(fdry_store_info(s, &chunk, &info));
+	ck_assert_uint_eq(info.stored, 0);
+	ok(fdry_store_gc(s, false, &gc)); /* and what needs it is kept */
+	ck_assert_uint_eq(gc.dead, 0);
+	/* It is known from now on, and heals by being put. */
+	r = repair_from(NULL, false);
+	ck_assert_uint_eq(r.found.quarantined, 2);
+	ck_assert_uint_eq(r.quarantined, 2);
+	seal_mixed(s, 1, CHUNK, "one");
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(a_record_that_is_lost_leaves_no_bytes)
+{
+	struct fdry_object_info info;
+	struct fdry_repair_report r;
+
+	spoil_record(&graph);
+	r = repair_from(NULL, false);
+	ck_assert_uint_eq(r.lost, 1);
+	ck_assert_uint_eq(r.refs_broken, 1);
+	fails(NOENT, "no object", fdry_store_info(s, &graph, &info));
+	r = repair_from(good_place, false);
+	ck_assert_uint_eq(r.back, 1);
+	check_sound(s);
+}
+END_TEST
+
+START_TEST(an_import_heals_what_is_in_quarantine)
+{
+	struct mem m = export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	struct fdry_pack_report in;
+
+	spoil(&kernel);
+	repair_from(NULL, false);
+	ok(import_mem(s, &m, NULL, &in));
+	check_sound(s);
+	fdry_buf_release(&m.b);
+}
+END_TEST
+
+/* A source with the same damage, one that lies, and packs that are not whole. */
+START_TEST(sources_are_not_believed)
+{
+	struct fdry_repair_how o = { .nsources = 1 };
+	struct fdry_repair_report r;
+	const char *source = pack_place;
+
+	spoil(&kernel);
+	r = repair_from(place, false); /* itself */
+	ck_assert_uint_eq(r.back, 0);
+	ck_assert_uint_eq(r.quarantined, 1);
+	pack_write();
+	ck_assert(!truncate(pack_place, 9000));
+	o.sources = &source;
+	fails(BADIMAGE, "ends early", fdry_repair(place, &o, &r));
+	source = "/dev/null";
+	fails(INVAL, "neither a store nor a file", fdry_repair(place, &o, &r));
+	source = "/nowhere";
+	fails(NOENT, "/nowhere", fdry_repair(place, &o, &r));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_repair");
+	TCase *tc = tcase_create("repair");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_sound_store_stays_as_it_is);
+	tcase_add_test(tc, all_comes_back_from_a_store);
+	tcase_add_test(tc, all_comes_back_from_a_pack);
+	tcase_add_test(tc, what_is_missing_brings_what_it_needs);
+	tcase_add_test(tc, what_cannot_be_had_is_never_served);
+	tcase_add_test(tc, a_record_that_is_lost_leaves_no_bytes);
+	tcase_add_test(tc, an_import_heals_what_is_in_quarantine);
+	tcase_add_test(tc, sources_are_not_believed);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
