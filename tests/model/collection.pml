@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * collection.pml - the protocol of Documentation/design/collection.rst, as a model for spin.
+ *
+ * Two old objects, a parent P that links to a child C, lie there unnamed; one more, N, that links to C, is not there yet.
+ * Three sessions work beside a collection: one puts P and C and names P; one puts C and then N, and gives up, so that
+ * its lease ends although what it wrote stays; one resolves the name that the first one may have set. A session
+ * may die at any step. The writers' lock is taken once for each transaction, as LMDB does.
+ *
+ * Always: what is there leads to what is there, and the name leads to what is there. At the end: what was told is there.
+ *
+ *	spin -a collection.pml && cc -O2 -o pan pan.c && ./pan
+ *
+ * Each of -DNOTE_LATE, -DTRUST, -DNO_SCAN, -DDROP and -DCHILD_FIRST breaks one rule, and spin finds what is lost then.
+ */
+
+#define P 0
+#define C 1
+#define N 2
+#define OBJECTS 3
+
+bool there[OBJECTS];      /* the state that is committed */
+bool announced, named;    /* of it, too: named: a ref leads to P */
+byte changes;
+bool lease[6];            /* session s has noted object o: lease[s * OBJECTS + o] ... */
+bool lives[2];            /* ... and holds its lock, */
+bool left[2];             /* or left it for a collection */
+bool writing;             /* the writers' lock */
+bool read_noted, reads;   /* the loader has noted P; has been told of it */
+
+#define noted(o) (((lives[0] || left[0]) && lease[o]) || ((lives[1] || left[1]) && lease[OBJECTS + (o)]))
+#define begin_write atomic { !writing -> writing = true }
+
+/* Whatever is there leads to something, so does the name, and what the loader was told of is there. */
+#define whole ((!there[P] || there[C]) && (!there[N] || there[C]) && (!named || there[P]) && \
+	       (!reads || there[P]))
+#define end_write assert(whole); writing = false
+
+inline note(s, o)
+{
+	lease[(s) * OBJECTS + (o)] = true
+}
+
+/* known: decided by a view; else it waits for the transaction. */
+inline look(o, known)
+{
+	atomic { known = there[o] && !announced }
+#ifdef TRUST
+	known = there[o];
+#endif
+}
+
+inline put(s, o, known)
+{
+#ifdef NOTE_LATE
+	look(o, known);
+	note(s, o)
+#else
+	note(s, o);
+	look(o, known)
+#endif
+}
+
+/* The end of a session that wrote: while a collection is announced its lease is left. */
+inline end_session(s)
+{
+	atomic {
+		if
+		:: announced -> left[s] = true
+		:: else -> skip
+		fi;
+#ifdef DROP
+		left[s] = false;
+#endif
+		lives[s] = false
+	}
+}
+
+proctype sealer()
+{
+	bool knows_c, knows_p;
+
+	lives[0] = true;
+	put(0, C, knows_c);
+	if
+	:: goto dead
+	:: skip
+	fi;
+	put(0, P, knows_p);
+	begin_write;
+	atomic {
+		there[C] = there[C] || !knows_c;
+		there[P] = there[P] || !knows_p;
+		/* what a view said is there by now, or the promise is broken */
+		assert(there[C] && there[P]);
+		named = true;
+		changes++;
+		end_write
+	}
+dead:
+	end_session(0)
+}
+
+proctype giver()
+{
+	bool knows_c;
+
+	lives[1] = true;
+	put(1, C, knows_c);
+	if
+	:: goto dead
+	:: skip
+	fi;
+	note(1, N);
+	begin_write;
+	atomic {
+		there[C] = there[C] || !knows_c;
+		assert(there[C]);
+		there[N] = true;
+		end_write
+	}
+dead:
+	end_session(1)
+}
+
+/* By name, in a view that begins after the note: then it stays as long as the lease. */
+proctype loader()
+{
+	bool found;
+
+	atomic { found = named }
+	if
+	:: found ->
+		read_noted = true;
+		atomic { found = named; reads = found }
+		if
+		:: reads -> assert(there[P]); assert(there[C])
+		:: else -> skip
+		fi;
+		atomic { read_noted = false; reads = false }
+	:: else -> skip
+	fi
+}
+
+proctype remover()
+{
+	begin_write;
+	atomic { named = false; changes++; end_write }
+}
+
+/* One transaction: with the writers' lock everything that anybody may rely on is marked, then @o goes if it is not. */
+inline sweep(o)
+{
+	begin_write;
+	atomic {
+#ifdef NO_SCAN
+		skip
+#else
+		if
+		:: noted(P) || named || read_noted -> live[P] = true; live[C] = true
+		:: else -> skip
+		fi;
+		if
+		:: noted(N) || noted(C) -> live[C] = true
+		:: else -> skip
+		fi
+#endif
+	};
+	/* whoever looks now sees what is about to go */
+	atomic {
+		if
+		:: dead[o] && !live[o] -> there[o] = false
+		:: else -> skip
+		fi;
+		end_write
+	}
+}
+
+proctype collector()
+{
+	bool live[OBJECTS], dead[OBJECTS];
+	byte round = 0;
+
+	do
+	:: round < 2 ->
+		begin_write;
+		atomic { announced = true; end_write };
+		/* marking: what is noted later is seen when it is swept */
+		atomic {
+			live[P] = noted(P) || named || read_noted;
+			live[N] = noted(N);
+			live[C] = noted(C) || live[P] || live[N]
+		};
+		atomic {
+			dead[P] = there[P] && !live[P];
+			dead[C] = there[C] && !live[C];
+			dead[N] = there[N] && !live[N]
+		};
+#ifdef CHILD_FIRST
+		sweep(C);
+		sweep(P);
+		sweep(N);
+#else
+		sweep(P);
+		sweep(N);
+		sweep(C);
+#endif
+		begin_write;
+		atomic { announced = false; end_write };
+		atomic { left[0] = false; left[1] = false };
+		round++
+	:: else -> break
+	od
+}
+
+init {
+	atomic {
+		there[P] = true;
+		there[C] = true;
+		run sealer();
+		run giver();
+		run loader();
+		run remover();
+		run collector()
+	}
+}
