@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * io.h - every call by which a program of these tests changes files, seen before and after.
+ *
+ * io.c defines write(), fdatasync(), rename() and so on for the whole program, LMDB's calls
+ * included: what the dynamic linker finds in the program goes before the C library's. A test sets
+ * hooks; without them calls go straight to the kernel.
+ */
+#ifndef FDRY_TESTS_CRASH_IO_H
+#define FDRY_TESTS_CRASH_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+enum io_op { IO_OPEN, IO_WRITE, IO_TRUNCATE, IO_SYNC, IO_RENAME, IO_LINK, IO_UNLINK, IO_MKDIR, IO_MAP };
+
+/* One call. Names are as the caller gave them, relative to the directories @fd and @fd2 (AT_FDCWD: its own). */
+struct io_call {
+	enum io_op op;
+	int fd, fd2;
+	const char *name, *name2;
+	const struct iovec *iov; /* IO_WRITE */
+	int niov;
+	int64_t at;  /* IO_WRITE: where; -1: at the file's position. IO_TRUNCATE: the new size */
+	size_t len;  /* IO_WRITE, IO_MAP */
+	int flags;   /* IO_OPEN: its flags. IO_UNLINK: AT_REMOVEDIR or 0 */
+	bool existed;  /* IO_OPEN with O_CREAT: the file was there */
+	uint64_t mark; /* for the hooks' own use */
+};
+
+struct io_hooks {
+	void (*enter)(struct io_call *c);
+	/* @ret: what the kernel answered, -1 for an error. errno is kept. */
+	void (*leave)(struct io_call *c, long ret);
+};
+
+/* NULL: none. Of this process and those that it forks from now on. */
+extern const struct io_hooks *io_hooks;
+
+/* The same calls, seen by nobody. 0 or -1; all of @len is written. */
+int io_write_unseen(int fd, const void *data, size_t len, int64_t at);
+
+#endif

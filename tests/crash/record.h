@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record.h - what processes do to the files below a directory, in order; and the states that a power cut could leave.
+ *
+ * The model: a write, a change of size or of a directory may reach the disk at any time after it was made,
+ * and must have reached it when a sync of that file or directory that began later has returned. Before that
+ * any subset may be there, in any order between files, pages in parts of 512 bytes. A write
+ * through a descriptor with O_DSYNC is a write and a sync. Names are synced by their directory alone. What was
+ * written through a shared map may be anything.
+ */
+#ifndef FDRY_TESTS_CRASH_RECORD_H
+#define FDRY_TESTS_CRASH_RECORD_H
+
+#include "tests/crash/io.h"
+#include "tests/crash/work.h"
+
+/* Syncs that a broken disk forgets, to see that somebody notices. */
+enum rec_broken { REC_SOUND, REC_NO_SYNC, REC_NO_META, REC_NO_DIR };
+
+/* Begin: @root is a directory, what is below it counts as durable. Of this process and those that it forks. */
+int rec_start(const char *root, enum rec_broken broken);
+/* Go on without recording. */
+void rec_stop(void);
+/* For struct worker: what is promised, as a part of the recording. */
+void rec_note(struct worker *w, uint32_t name);
+
+/* --- states --- */
+
+/* A change that may or may not have happened: a page's worth of a write, or another call. */
+struct rec_unit {
+	uint32_t rec;      /* number of the call */
+	uint64_t from, to; /* of a write: the part of its bytes */
+};
+
+/* A walk through the recording, from one sync to the next. */
+struct rec_walk {
+	uint64_t at, count;      /* calls passed, of all */
+	struct rec_unit *units;  /* what is pending there */
+	size_t nunits;
+	struct work_notes names[WORK_WORKERS_MAX]; /* what is promised there */
+	struct rec_fs *fs;       /* what is durable; record.c's */
+};
+
+int rec_walk_start(struct rec_walk *w);
+/* On to where the next sync is about to make something durable, or the end; false behind that. */
+bool rec_walk_next(struct rec_walk *w);
+void rec_walk_end(struct rec_walk *w);
+
+/*
+ * rec_state() - Make a state in the empty directory @to.
+ * @take: of each unit, which of its 512-byte parts happened (bit n: part n); 0: none of it
+ * @random: state of a generator, for what maps leave behind
+ */
+int rec_state(struct rec_walk *w, const uint8_t *take, uint64_t *random, const char *to);
+/* "write 4096 at 8192 of data.mdb" */
+void rec_unit_text(const struct rec_walk *w, const struct rec_unit *u, char *text, size_t len);
+
+struct rec_counts {
+	uint64_t calls, writes, syncs, names, bytes;
+};
+void rec_count(struct rec_counts *ret);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * work.h - what the crash and stress tests do to a store, what it has promised them, and whether it kept that.
+ *
+ * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come from
+ * a pool that all share, so that putting what is known meets collecting. Before a worker changes a name
+ * it notes what it wants, after the call has returned success what it was told: whatever happens to the
+ * worker in between, a name must be what was told, or what was wanted if nothing was told yet. Notes lie
+ * in memory that outlives the worker.
+ *
+ * Workers also evict, and set a limit at which seals evict: a name that is not pinned may be gone at any
+ * time, but is never another image. One whose pin was told stays.
+ */
+#ifndef FDRY_TESTS_CRASH_WORK_H
+#define FDRY_TESTS_CRASH_WORK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/store.h"
+
+#define WORK_WORKERS_MAX 64
+#define WORK_NAMES 6 /* of each worker */
+
+/* WORK_OP(NAME, text): what a worker is doing. */
+#define WORK_OPS(X) \
+	X(IDLE, "between") X(OPEN, "open") X(SEAL, "seal") X(TAG, "tag") X(REMOVE, "remove") X(GC, "collect") \
+	X(LOAD, "load") X(CLAIM, "claim") X(REAL, "capture") X(PIN, "pin") X(EVICT, "evict") X(LIMIT, "limit") \
+	X(REPAIR, "repair")
+
+enum work_op {
+#define X(NAME, text) WORK_##NAME,
+	WORK_OPS(X)
+#undef X
+	WORK_OPS_COUNT
+};
+extern const char *const work_op_names[];
+
+enum work_intent { INTENT_NONE, INTENT_SET, INTENT_REMOVE, INTENT_ANY };
+
+struct work_name {
+	_Atomic uint32_t intent; /* enum work_intent; what follows holds where it is INTENT_NONE */
+	bool there;
+	struct fdry_oid told;   /* the image, where there is one */
+	struct fdry_oid wanted; /* by INTENT_SET */
+	bool pinned;            /* told; it goes with the name */
+	_Atomic uint32_t pinning; /* that is being changed */
+};
+
+/* May somebody's eviction take it? What is pinned stays. */
+static inline bool work_may_go(const struct work_name *n)
+{
+	return !n->pinned || atomic_load(&n->pinning);
+}
+
+struct work_counts {
+	uint64_t done[WORK_OPS_COUNT];    /* calls that succeeded */
+	uint64_t refused[WORK_OPS_COUNT]; /* FDRY_E_LOCKED, and FDRY_E_NOENT of somebody else's name */
+	uint64_t objects;                 /* loaded */
+};
+
+/* One worker's, in shared memory. */
+struct work_notes {
+	_Atomic uint32_t op; /* enum work_op, for whoever kills it */
+	struct work_name name[WORK_NAMES];
+	struct work_counts counts;
+};
+
+/* How a worker works. */
+struct worker {
+	const char *path;
+	struct work_notes *all; /* of @count workers */
+	uint32_t count, nr;
+	uint64_t random;
+	struct fdry_store *s;
+	bool keep;        /* the handle stays open: threads of one process */
+	bool locked_fine; /* a collection may meet sessions */
+	bool real;        /* seals captures as well, under its last name alone */
+	bool forks;       /* repairs, which forks: not threads, nor what is recorded */
+	/* Called around a change of a name, where not NULL: what a recorder wants to know. */
+	void (*noted)(struct worker *w, uint32_t name);
+};
+
+/* The next number; never 0. */
+uint64_t work_random(uint64_t *state);
+/* One operation. 0, or a fault, which was told on standard error. */
+int work_step(struct worker *w);
+/* "w3/5" */
+void work_name(char text[32], uint32_t worker, uint32_t name);
+/* Note that a name is about to change, and what became of that. */
+void work_intend(struct worker *w, uint32_t name, enum work_intent intent, const struct fdry_oid *wanted);
+void work_told(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid);
+void work_refused(struct worker *w, uint32_t name);
+
+/*
+ * real.c: captures on the software driver. work_real_begin() captures once in this process, which no longer
+ * forks; work_real_seal() puts new content and seals the capture. work_real_check() loads
+ * such an image as a program does, launches its graph and looks at what it
+ * computed; in a process of its own. All this runs inside work_real_run(), which gives false where something failed.
+ */
+bool work_real_run(void (*fn)(void *arg), void *arg);
+void work_real_begin(const char *path);
+int work_real_seal(struct worker *w);
+void work_real_check(const char *path, const char *ref);
+
+/* What a check found. */
+struct work_check {
+	uint64_t images, objects; /* loaded and hashed */
+	uint64_t undecided;       /* names in the middle of a change */
+	uint64_t collected;       /* objects that gc removed */
+	uint64_t faults;
+};
+
+/*
+ * work_check_names() - Load what the names of workers @from to @to (not included) must hold.
+ *
+ * In a process that has not opened the store. Names in the middle of a change are decided: what is
+ * there from now on counts as told. Faults are told on standard error.
+ */
+void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to, struct work_check *r);
+/*
+ * work_check_all() - The same of all workers, while nobody uses the store; then: verify finds nothing, gc
+ * leaves what refs reach and nothing else, no file too many, and all is as before.
+ */
+void work_check_all(const char *path, struct work_notes *all, uint32_t count, struct work_check *r);
+/* Run @fn(arg) in a child; false where it did not end well, which was told. */
+bool work_in_child(void (*fn)(void *arg), void *arg);
+
+#endif
