@@ -417,7 +417,8 @@ struct fdry_load_opts {
 /**
  * fdry_image_load() - Bring an image back to life.
  * @store: where it is
- * @name: a ref, an id, or an unambiguous prefix of an id
+ * @name: a ref (of several images the one that is for this GPU and has @opts' facts), NAME:DIGITS, an
+ *        id, or an unambiguous prefix of an id
  * @opts: NULL for the defaults
  * @ret: the image, yours until fdry_image_unload()
  *
@@ -725,6 +726,24 @@ int fdry_image_needs(struct fdry_store *store, const char *name, const struct fd
  * their objects, which kernels are whole cubins and why, and what a load needs.
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
+
+/* --------------------------------------------------------------- names --- */
+
+/*
+ * A ref holds several images, by what they are for: everything that a load compares and that must be
+ * equal (architecture, number of SMs, the facts that were stated). Sealing or tagging replaces the one
+ * that is for the same and leaves the others; a load takes the one that fits, of several that fit the
+ * one that was set last. NAME:DIGITS means one of them, by the first digits of its id.
+ */
+
+/**
+ * fdry_image_tag() - Give an image another name.
+ * @image: a ref (all its images), NAME:DIGITS, an id, or an unambiguous prefix of an id
+ * @ref: the name
+ *
+ * Errors: FDRY_E_NOENT, FDRY_E_NAME, FDRY_E_PERM, FDRY_E_LIMIT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE.
+ */
+int fdry_image_tag(struct fdry_store *store, const char *image, const char *ref);
 
 #ifdef __cplusplus
 }

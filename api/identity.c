@@ -152,9 +152,42 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < FDRY_IDENTITY_FACTS && !err; i++)
+	for (i = 0; here && i < FDRY_IDENTITY_FACTS && !err; i++)
 		err = own_compare(m, (int)i, here->fact[i].value, ret);
 	for (i = 0; i < nfacts && !err; i++)
 		err = caller_compare(m, &facts[i], ret);
+	return err;
+}
+
+/* Facts of the library's that need not be equal, or that a later one may add, leave the digest as it is. */
+static bool digested(const char *key)
+{
+	size_t i;
+
+	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
+		if (!strcmp(key, table[i].key))
+			return table[i].how == EQUAL;
+	return strncmp(key, "fdry.", 5) != 0;
+}
+
+int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret)
+{
+	struct fdry_hash h = { 0 };
+	const char *key, *value;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_facts && !err; i++) {
+		key = fdry_manifest_str(m, m->facts[i].key);
+		value = fdry_manifest_str(m, m->facts[i].value);
+		if (!digested(key))
+			continue;
+		err = fdry_hash_update(&h, key, strlen(key) + 1);
+		if (!err)
+			err = fdry_hash_update(&h, value, strlen(value) + 1);
+	}
+	if (!err)
+		err = fdry_hash_final(&h, ret);
+	fdry_hash_release(&h);
 	return err;
 }

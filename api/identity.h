@@ -24,9 +24,13 @@ struct fdry_mismatch {
 	char wanted[256], found[256];  /* here and in the image; "" where the image does not say */
 };
 
-/* Compare an image with a device and the caller's facts; FDRY_E_IDENTITY names the field and both values, and so
+/* Compare an image with a device (NULL: with none) and the caller's facts; FDRY_E_IDENTITY names the field and both values, and so
  * does @ret, which may be NULL. */
 int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,
 			  const struct fdry_fact *facts, size_t nfacts, struct fdry_mismatch *ret) __must_check;
+
+/* A digest of what the image is for, by which refs hold it: of all that must be equal for a load, the caller's facts among
+ * it. */
+int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret) __must_check;
 
 #endif

@@ -26,6 +26,7 @@
 #include "api/opts.h"
 #include "api/overlap.h"
 #include "api/own.h"
+#include "api/pick.h"
 #include "api/plan.h"
 #include "api/random.h"
 #include "api/staging.h"
@@ -36,15 +37,39 @@
 
 /* --- manifest and identity --- */
 
-static int manifest_get(struct fdry_image *img, struct fdry_get *get, const char *name)
+/* Of several images that the facts leave the device decides; only then is the driver needed for it. */
+static int picks_fit(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_picks *p)
 {
+	struct fdry_wanted w = { .facts = o->facts, .nfacts = o->nfacts };
+	struct fdry_identity here;
+	int err = fdry_picks_fit(p, &w, img->mismatch);
+
+	if (err || (fdry_picks_count(p) == 1 && !p->broken))
+		return err;
+	err = fdry_context_start(img, o);
+	if (!err)
+		err = fdry_identity_of(img->drv, img->device, &here);
+	w.here = &here;
+	return err ? err : fdry_picks_fit(p, &w, img->mismatch);
+}
+
+static int manifest_get(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
+{
+	struct fdry_picks picks = { .name = name };
+	struct fdry_pick pick;
 	int err;
 
-	err = fdry_get_resolve(get, name, &img->id);
+	err = fdry_picks_read(get, name, &picks);
 	if (!err)
-		err = fdry_get_object(get, &img->id, &img->bytes);
-	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ img->bytes.data, img->bytes.len }, &img->m);
+		err = picks_fit(img, o, &picks);
+	if (!err) {
+		pick = fdry_picks_take(&picks);
+		img->id = pick.id;
+		img->bytes = pick.bytes;
+		img->m = pick.m;
+		fdry_get_used(get, &img->id);
+	}
+	fdry_picks_release(&picks);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
 
@@ -285,7 +310,7 @@ static int rooms_check(struct load *l)
 static int driver_start(struct load *l)
 {
 	struct fdry_image *img = l->img;
-	int err = fdry_context_start(img, l->opts);
+	int err = img->ctx ? 0 : fdry_context_start(img, l->opts);
 
 	img->report.driver_ms = fdry_lap_ms(&l->mark);
 	if (!err)
@@ -342,7 +367,7 @@ static int phases(struct load *l)
 static int load_in_session(struct load *l, const char *name)
 {
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
-	int err = manifest_get(l->img, l->get, name);
+	int err = manifest_get(l->img, l->get, name, l->opts);
 
 	if (!err)
 		err = fdry_image_hosts_plan(l->img);

@@ -10,6 +10,7 @@
 
 #include "api/image_host.h"
 #include "api/opts.h"
+#include "api/pick.h"
 #include "api/plan.h"
 #include "api/tensor.h"
 
@@ -175,21 +176,16 @@ struct question {
 
 static int needs(struct fdry_store *s, struct fdry_get *get, const struct question *q, struct fdry_needs **ret)
 {
-	struct fdry_buf bytes = { 0 };
-	struct fdry_manifest m;
-	struct fdry_oid id;
+	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
+	struct fdry_pick pick = { .bytes = { 0 } };
 	int err;
 
-	err = fdry_get_resolve(get, q->name, &id);
+	err = fdry_pick_one(get, q->name, &w, &pick);
 	if (!err)
-		err = fdry_get_object(get, &id, &bytes);
-	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err)
-		err = fdry_needs_of(s, &m, &q->opts, ret);
+		err = fdry_needs_of(s, &pick.m, &q->opts, ret);
 	if (err)
 		fdry_fail_at(err, "image '%.100s'", q->name);
-	fdry_buf_release(&bytes);
+	fdry_buf_release(&pick.bytes);
 	return err;
 }
 

@@ -340,6 +340,7 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	struct fdry_manifest m;
 	struct fdry_oid *links;
 	struct fdry_put_stats stats = { 0 };
+	struct fdry_oid identity;
 	size_t n;
 	int err;
 
@@ -349,9 +350,12 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	s->report.manifest_bytes = bytes.len;
 	err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
+		err = fdry_identity_digest(&m, &identity);
+	if (!err)
 		err = fdry_manifest_links(&m, &links, &n);
 	if (err)
 		goto out_release;
+	fdry_put_identity(put, &identity);
 	s->put = NULL; /* the commit ends the session, also when it fails */
 	err = fdry_put_commit(put, bytes.data, bytes.len, links, n, ref, ret, &stats);
 	s->report.objects_new = stats.objects_new;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_image STORE REF FILE... - seal an image whose content is the files, and print its id.
+ * store_image STORE REF FILE... - seal an image whose content is the files, and print its id. The fact in
+ * STORE_IMAGE_FACT (KEY=VALUE), if any, is one of the image.
  *
  * For tests of foundry-store: an image with chunks and a real manifest, without a GPU.
  * REF "-" is none.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "api/manifest.h"
+#include "api/identity.h"
 #include "mm/region.h"
 #include "store/store.h"
 
@@ -48,6 +50,21 @@ static void add_content(struct fdry_manifest_writer *w, struct fdry_put *put, in
 	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
 
+/* "KEY=VALUE"; NULL: none. */
+static void add_fact(struct fdry_manifest_writer *w, const char *text)
+{
+	char key[64];
+	const char *value = text ? strchr(text, '=') : NULL;
+	struct fdry_mf_fact fact;
+
+	if (!value)
+		return;
+	snprintf(key, sizeof(key), "%.*s", (int)(value - text), text);
+	need(fdry_manifest_add_str(w, key, &fact.key));
+	need(fdry_manifest_add_str(w, value + 1, &fact.value));
+	need(fdry_buf_put(&w->facts, &fact, sizeof(fact)));
+}
+
 int main(int argc, char **argv)
 {
 	struct fdry_manifest_writer w = { .base = BASE, .end = BASE + 64 * ROOM };
@@ -55,7 +72,7 @@ int main(int argc, char **argv)
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_manifest m;
 	struct fdry_store *s;
-	struct fdry_oid id, *links;
+	struct fdry_oid id, identity, *links;
 	struct fdry_put *put;
 	size_t n;
 	int i;
@@ -66,8 +83,11 @@ int main(int argc, char **argv)
 	need(fdry_put_begin(s, &put));
 	for (i = 3; i < argc; i++)
 		add_content(&w, put, i - 3, argv[i]);
+	add_fact(&w, getenv("STORE_IMAGE_FACT"));
 	need(fdry_manifest_encode(&w, &bytes));
 	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_identity_digest(&m, &identity));
+	fdry_put_identity(put, &identity);
 	need(fdry_manifest_links(&m, &links, &n));
 	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, argv[2][0] == '-' ? NULL : argv[2], &id, NULL));
 	printf("%s\n", fdry_oid_hex(&id, hex));

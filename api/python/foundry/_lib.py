@@ -169,6 +169,7 @@ CHECKED = {
     "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(Start))],
     "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
+    "fdry_image_tag": [STORE, c_char_p, c_char_p],
 }
 
 # The rest: (result, arguments).
