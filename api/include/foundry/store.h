@@ -16,6 +16,7 @@ extern "C" {
 #endif
 
 /* ------------------------------------------------------------ stores --- */
+
 struct fdry_store;
 
 /**
@@ -35,6 +36,360 @@ struct fdry_store;
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
 /* Give the handle back. NULL is fine. Images loaded from it stay. */
 void fdry_store_close(struct fdry_store *store);
+
+/* ------------------------------------------------------------ packs --- */
+
+/* Bytes of objects, uncompressed. From the calling thread, which is inside the call that tells it. */
+typedef void (*fdry_bytes_fn)(void *arg, uint64_t done, uint64_t total);
+
+/**
+ * struct fdry_pack_info - What was exported or imported.
+ * @sz: set by the caller: sizeof(struct fdry_pack_info)
+ * @id: the pack's: equal for equal images with equal names, whatever compressed them
+ * @bytes: of the objects, uncompressed; @packed: of the pack
+ * @objects_new: of an import: those that were missing; @bytes_new of them uncompressed, @stored_new at rest
+ */
+struct fdry_pack_info {
+	size_t sz;
+	char id[FDRY_ID_SIZE];
+	uint64_t images, objects;
+	uint64_t bytes, packed;
+	uint64_t objects_new, bytes_new, stored_new;
+};
+
+enum fdry_export_flags {
+	FDRY_EXPORT_PLAIN = 1 << 0,   /* compress nothing: the same bytes with every release of zstd */
+	FDRY_EXPORT_NO_REFS = 1 << 1, /* no names travel along */
+};
+
+/**
+ * struct fdry_export_opts - How to export.
+ * @sz: sizeof(struct fdry_export_opts)
+ * @flags: of enum fdry_export_flags
+ * @threads: how many may work on it; 0: as many as the process may use at the same time
+ * @progress: NULL, or what is told of it, with @progress_arg
+ */
+struct fdry_export_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t threads;
+	fdry_bytes_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * fdry_store_export() - Write images, with all that they need, as one pack.
+ * @names: @count refs, ids, or unambiguous beginnings of ids; what is named by a ref brings
+ *        that name along
+ * @fd: a file, a pipe or a socket, at its position; never sought in. It stays open
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was written
+ *
+ * Equal images make equal packs. Every object is checked on the way: nothing damaged is
+ * written (FDRY_E_CORRUPT). Where it fails, what was written is no pack, and import says so.
+ * A reader that goes away is FDRY_E_IO where the program ignores SIGPIPE.
+ * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_INVAL (not an image), FDRY_E_FULL, FDRY_E_RACED.
+ */
+int fdry_store_export(struct fdry_store *store, const char *const *names, size_t count, int fd,
+		      const struct fdry_export_opts *opts, struct fdry_pack_info *info);
+
+enum fdry_import_flags {
+	FDRY_IMPORT_DRY_RUN = 1 << 0, /* read and check all that is missing, write nothing */
+	FDRY_IMPORT_NO_REFS = 1 << 1, /* set no refs: a collection removes the images unless they are named */
+};
+
+/* An imported image: its id, the ref that was set, or NULL, and the id that this named before, or NULL. */
+typedef void (*fdry_imported_fn)(void *arg, const char *id, const char *ref, const char *was);
+
+/**
+ * struct fdry_import_opts - How to import.
+ * @sz: sizeof(struct fdry_import_opts)
+ * @flags: of enum fdry_import_flags
+ * @threads, @progress, @progress_arg: as for an export
+ * @image: NULL, or what is told each image when all is done, with @image_arg
+ */
+struct fdry_import_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t threads;
+	fdry_bytes_fn progress;
+	void *progress_arg;
+	fdry_imported_fn image;
+	void *image_arg;
+};
+
+/**
+ * fdry_store_import() - Take the images of a pack.
+ * @fd: where to read it from, at its position; never sought in. Nothing behind the pack is read
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was read
+ *
+ * Takes what the store lacks, each object checked against its id, and sets the refs in the
+ * last transaction: an import that fails leaves every ref and image as it was, and
+ * nothing but objects that the next collection removes.
+ * Errors: FDRY_E_BADIMAGE (not a pack, damaged, or cut short), FDRY_E_CORRUPT, FDRY_E_VERSION,
+ * FDRY_E_RACED (somebody set one of the refs meanwhile), FDRY_E_FULL, FDRY_E_PERM.
+ */
+int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import_opts *opts,
+		      struct fdry_pack_info *info);
+
+/* ------------------------------------------------------------ keeping --- */
+
+/**
+ * fdry_store_pin() - Keep images from being evicted.
+ * @name: a ref, with all the images that it holds, or REF:DIGITS, one of them by the beginning of its id
+ *
+ * A pin belongs to the name and stays when another image of the same identity is sealed under it.
+ * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME, FDRY_E_PERM, FDRY_E_FULL.
+ */
+int fdry_store_pin(struct fdry_store *store, const char *name);
+/* Let them be evicted again. */
+int fdry_store_unpin(struct fdry_store *store, const char *name);
+
+/**
+ * fdry_store_limit_get() - How large the store may be, and is.
+ * @limit: NULL, or bytes, 0: no limit. Where FOUNDRY_STORE_LIMIT is set it is what that says
+ * @used: NULL, or bytes that its tables take; what has been freed in the file is not among them
+ *
+ * Errors: FDRY_E_ENV (what FOUNDRY_STORE_LIMIT says is no size).
+ */
+int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used);
+/**
+ * fdry_store_limit_set() - Set the limit that stands in the store.
+ * @bytes: 0: none
+ *
+ * Evicts nothing yet. A seal or an import that passes the limit evicts at its end, never what it
+ * brought itself, and one that meets a full disk evicts what makes room and tries once more. One that
+ * alone is larger than the limit fails with FDRY_E_FULL. Without a limit nothing is ever evicted.
+ */
+int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
+
+enum fdry_evict_flags {
+	FDRY_EVICT_DRY_RUN = 1 << 0, /* say what would go, and remove nothing; also in a store open for reading */
+};
+/* An image that goes, the one that was used longest ago first. @used: when it was loaded or sealed last, in seconds since
+ * 1970; 0: not known. */
+typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64_t used);
+
+/**
+ * struct fdry_evict_opts - What to evict.
+ * @sz: sizeof(struct fdry_evict_opts)
+ * @flags: of enum fdry_evict_flags
+ * @bytes: to fit into; 0: the store's limit
+ * @evicted: NULL, or what is told of each, when all is done, with @evicted_arg
+ */
+struct fdry_evict_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t reserved;
+	uint64_t bytes;
+	fdry_evict_fn evicted;
+	void *evicted_arg;
+};
+
+/**
+ * struct fdry_evict_info - What was evicted.
+ * @sz: set by the caller: sizeof(struct fdry_evict_info)
+ * @limit: that it was to fit into
+ * @before, @after: bytes in use; @after of a dry run is an estimate
+ * @images: that went, counted once for each name
+ * @objects, @stored: that were removed, and their bytes at rest; 0 in a dry run
+ * @collected: 1: the room is free; 0: a later collection frees it, since another one is under way
+ */
+struct fdry_evict_info {
+	size_t sz;
+	uint64_t limit, before, after;
+	uint64_t images;
+	uint64_t objects, stored;
+	uint64_t collected;
+};
+
+/**
+ * fdry_store_evict() - Make a store fit into its limit.
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was done
+ *
+ * Does nothing where it fits. Else refs go, those first that were used longest ago, until what the others
+ * need fits, and what no ref reaches is removed. What is pinned, or in use by a session, stays.
+ * Errors: FDRY_E_STATE (no limit, and none given), FDRY_E_ENV, and those of fdry_store_collect().
+ */
+int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts, struct fdry_evict_info *info);
+
+enum fdry_collect_flags {
+	FDRY_COLLECT_DRY_RUN = 1 << 0, /* say what would go, and remove nothing; also in a store open for reading */
+};
+enum fdry_collect_phase {
+	FDRY_COLLECT_MARK,  /* done: objects found in use; total: 0, not known */
+	FDRY_COLLECT_LIST,  /* what is not is listed */
+	FDRY_COLLECT_SWEEP, /* done of total: objects that nothing reaches */
+};
+/* Every few milliseconds, from the calling thread. Nonzero: stop. */
+typedef int (*fdry_collect_fn)(void *arg, int phase, uint64_t done, uint64_t total);
+
+/**
+ * struct fdry_collect_opts - How to collect.
+ * @sz: sizeof(struct fdry_collect_opts)
+ * @flags: of enum fdry_collect_flags
+ * @progress: NULL, or what is told of it and may stop it, with @progress_arg
+ */
+struct fdry_collect_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t reserved;
+	fdry_collect_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * struct fdry_collect_info - What was collected.
+ * @sz: set by the caller: sizeof(struct fdry_collect_info)
+ * @live: objects that stay
+ * @dead, @dead_bytes, @dead_stored: that were removed (a dry run: that would be); uncompressed; at rest
+ * @spared: of the live, those that only a session's coming upon them kept
+ * @leases: sessions that kept something; @reclaimed: leases of sessions that had died
+ * @stopped: 1: the progress function ended it; the rest is for the next time
+ */
+struct fdry_collect_info {
+	size_t sz;
+	uint64_t live;
+	uint64_t dead, dead_bytes, dead_stored;
+	uint64_t spared, leases, reclaimed;
+	uint64_t stopped;
+};
+
+/**
+ * fdry_store_collect() - Remove what neither a ref nor a session reaches.
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was done
+ *
+ * Runs beside seals and loads, of any process; writers wait some 10 ms at a time. The store uses the room again; its
+ * file does not shrink.
+ * Errors: FDRY_E_LOCKED (another collection, or a session that could make no lease), FDRY_E_CORRUPT (a ref
+ * leads to what is not there: nothing more is removed), FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL.
+ */
+int fdry_store_collect(struct fdry_store *store, const struct fdry_collect_opts *opts, struct fdry_collect_info *info);
+
+/* ------------------------------------------------------------ damage --- */
+
+enum fdry_fault_kind {
+	FDRY_FAULT_DAMAGED,     /* the object id */
+	FDRY_FAULT_QUARANTINED, /* the object id, known to be damaged */
+	FDRY_FAULT_MISSING,     /* the object other, which the object id needs */
+	FDRY_FAULT_IMAGE,       /* the image id (NULL where that cannot be told) cannot be loaded; text names its ref */
+	FDRY_FAULT_LOOSE,       /* bytes of the object id, which has no record */
+	FDRY_FAULT_PAGES,       /* of the store itself: a table, a list of pages */
+};
+/* @id and @other: objects, NULL where there is none. @text: one sentence. */
+typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other, const char *text);
+
+/**
+ * struct fdry_verify_opts - How to verify.
+ * @sz: sizeof(struct fdry_verify_opts)
+ * @flags: 0
+ * @threads: how many may work on it; 0: as many as the process may use at the same time
+ * @fault: NULL, or what is told of each fault as it is found, with @fault_arg
+ * @progress: NULL, or what is told of it, with @progress_arg; a total of 0: not known yet
+ */
+struct fdry_verify_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t threads;
+	fdry_fault_fn fault;
+	void *fault_arg;
+	fdry_bytes_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * struct fdry_verify_info - What was found.
+ * @sz: set by the caller: sizeof(struct fdry_verify_info)
+ * @faults: how many; 0: the store is sound
+ * @objects, @bytes: that were looked at; uncompressed
+ * @damaged, @quarantined, @missing: objects
+ * @refs: of images; @broken: those whose image cannot be loaded
+ * @crashes: times that damaged pages ended the process that looked
+ */
+struct fdry_verify_info {
+	size_t sz;
+	uint64_t faults;
+	uint64_t objects, bytes;
+	uint64_t damaged, quarantined, missing;
+	uint64_t refs, broken;
+	uint64_t crashes;
+};
+
+/**
+ * fdry_store_verify() - Hash everything in a store again, check every link and every ref.
+ * @path: as for fdry_store_open(). The store need not be open, which damage may prevent, but may
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was found
+ *
+ * Runs beside seals, loads and collections. Child processes look, since damage may crash who does.
+ * Finding faults is no error. Errors: those of fdry_store_open(), FDRY_E_IO.
+ */
+int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts, struct fdry_verify_info *info);
+
+enum fdry_repair_flags {
+	FDRY_REPAIR_DRY_RUN = 1 << 0, /* ask the sources, write nothing */
+};
+enum fdry_repaired {
+	FDRY_REPAIRED_BACK,        /* the object id was brought back */
+	FDRY_REPAIRED_QUARANTINED, /* it is damaged and nowhere to be had: it is not served any more */
+	FDRY_REPAIRED_LOST,        /* it is missing and nowhere to be had */
+	FDRY_REPAIRED_IMAGE,       /* the image id, under the name ref, cannot be loaded */
+};
+/* @what: of enum fdry_repaired. @ref: NULL but for an image. @text: the same in words. */
+typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *ref, const char *text);
+
+/**
+ * struct fdry_repair_opts - How to repair.
+ * @sz: sizeof(struct fdry_repair_opts)
+ * @flags: of enum fdry_repair_flags
+ * @threads: as for a verification
+ * @repaired: NULL, or what is told of each object and image, with @repaired_arg
+ * @progress: NULL, or what is told of the verification that comes first, with @progress_arg
+ */
+struct fdry_repair_opts {
+	size_t sz;
+	uint32_t flags;
+	uint32_t threads;
+	fdry_repair_fn repaired;
+	void *repaired_arg;
+	fdry_bytes_fn progress;
+	void *progress_arg;
+};
+
+/**
+ * struct fdry_repair_info - What was repaired.
+ * @sz: set by the caller: sizeof(struct fdry_repair_info)
+ * @damaged, @missing: objects, before anything was done
+ * @back: of these, those that are there again
+ * @quarantined: that are in quarantine now, earlier ones among them; @lost: that are not there
+ * @broken: refs to images that still cannot be loaded; 0: everything can. Of a dry run: those that lack something
+ */
+struct fdry_repair_info {
+	size_t sz;
+	uint64_t damaged, missing;
+	uint64_t back, quarantined, lost;
+	uint64_t broken;
+};
+
+/**
+ * fdry_store_repair() - Verify a store; bring back what is damaged or missing.
+ * @path: as for fdry_store_verify()
+ * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only put what is
+ *           damaged into quarantine
+ * @opts: NULL for the defaults
+ * @info: NULL, or what was done
+ *
+ * Nothing of a source is believed but bytes that match their id. What none has is never served: whoever loads it
+ * gets FDRY_E_CORRUPT until it is sealed, imported or repaired again.
+ * Errors: FDRY_E_CORRUPT (the store's own pages are damaged: a new store is needed), FDRY_E_BADIMAGE (a file that is no
+ * pack), FDRY_E_INVAL (neither a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL, FDRY_E_PERM. What was brought back until then stays.
+ */
+int fdry_store_repair(const char *path, const char *const *sources, size_t count, const struct fdry_repair_opts *opts,
+		      struct fdry_repair_info *info);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,6 +34,12 @@ class CaptureOpts(Structure):
 
 
 PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_double)
+BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
+IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
+EVICT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_uint64)
+COLLECT_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_uint64)
+FAULT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
+REPAIR_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
 
 
 class External(Structure):
@@ -52,6 +58,20 @@ class LoadOpts(Structure):
                 ("nexternals", c_size_t), ("into", c_void_p), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
 
 
+class PackInfo(Structure):
+    _fields_ = [("sz", c_size_t), ("id", c_char * ID_SIZE)] + [(n, c_uint64) for n in (
+        "images", "objects", "bytes", "packed", "objects_new", "bytes_new", "stored_new")]
+
+
+class ExportOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("progress", BYTES_FN),
+                ("progress_arg", c_void_p)]
+
+
+class ImportOpts(Structure):
+    _fields_ = ExportOpts._fields_ + [("image", IMPORTED_FN), ("image_arg", c_void_p)]
+
+
 class RandomState(Structure):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
@@ -64,6 +84,43 @@ class Cell(Structure):
     _fields_ = [("addr", c_uint64), ("value", c_uint64)]
 
 
+class EvictOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("bytes", c_uint64), ("evicted", EVICT_FN),
+                ("evicted_arg", c_void_p)]
+
+
+class EvictInfo(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "limit", "before", "after", "images", "objects", "stored", "collected")]
+
+
+class CollectOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("progress", COLLECT_FN),
+                ("progress_arg", c_void_p)]
+
+
+class CollectInfo(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed", "stopped")]
+
+
+class VerifyOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("fault", FAULT_FN), ("fault_arg", c_void_p),
+                ("progress", BYTES_FN), ("progress_arg", c_void_p)]
+
+
+class VerifyInfo(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken", "crashes")]
+
+
+class RepairOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("repaired", REPAIR_FN),
+                ("repaired_arg", c_void_p), ("progress", BYTES_FN), ("progress_arg", c_void_p)]
+
+
+class RepairInfo(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("damaged", "missing", "back", "quarantined", "lost", "broken")]
 
 
 class SealReport(Structure):
@@ -118,6 +175,16 @@ LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
+    "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts), POINTER(PackInfo)],
+    "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackInfo)],
+    "fdry_store_pin": [STORE, c_char_p],
+    "fdry_store_unpin": [STORE, c_char_p],
+    "fdry_store_limit_get": [STORE, POINTER(c_uint64), POINTER(c_uint64)],
+    "fdry_store_limit_set": [STORE, c_uint64],
+    "fdry_store_evict": [STORE, POINTER(EvictOpts), POINTER(EvictInfo)],
+    "fdry_store_collect": [STORE, POINTER(CollectOpts), POINTER(CollectInfo)],
+    "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyInfo)],
+    "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairInfo)],
     "fdry_variable_at": [c_size_t, POINTER(Variable)],
     "fdry_variable_check": [c_char_p],
     "fdry_hook_install": [c_char_p],
