@@ -1,32 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-/* gc.c - removes what no ref reaches. */
+/*
+ * gc.c - removes what neither a ref nor a session reaches.
+ *
+ * An interrupt ends it after the transaction that is under way: what is gone is told, and
+ * the rest is for the next time. A second one ends the process, which does no harm either.
+ */
+#include <signal.h>
+
 #include "api/cmd/cmd.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+	(void)sig;
+	interrupted = 1;
+}
+
+static int progress(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+{
+	(void)phase;
+	cmd_progress_to(arg, done, total);
+	return interrupted;
+}
+
+static int collect(const struct cmd_args *a, struct fdry_store *s, struct fdry_gc_report *ret)
+{
+	struct sigaction catch = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND }, before;
+	struct cmd_progress p;
+	struct fdry_gc_opts opts = { .dry_run = cmd_has(a, DRY_RUN), .progress = progress, .arg = &p };
+	int err;
+
+	cmd_progress_begin(&p, a, "collect", false);
+	sigaction(SIGINT, &catch, &before);
+	err = fdry_gc(s, &opts, ret);
+	sigaction(SIGINT, &before, NULL);
+	cmd_progress_end(&p);
+	return err;
+}
 
 static void report_json(const struct fdry_gc_report *r, bool dry_run)
 {
 	struct json j = { .f = stdout };
+	unsigned int kind;
 
 	json_open(&j, NULL, '{');
 	json_bool(&j, "dry_run", dry_run);
+	json_bool(&j, "stopped", r->stopped);
 	json_number(&j, "live", r->live);
 	json_number(&j, "dead", r->dead);
 	json_number(&j, "dead_bytes", r->dead_bytes);
 	json_number(&j, "dead_stored", r->dead_stored);
+	json_open(&j, "kinds", '{');
+	for (kind = FDRY_OBJECT_CHUNK; kind <= FDRY_OBJECT_MANIFEST; kind++) {
+		json_open(&j, fdry_object_kind_name(kind), '{');
+		json_number(&j, "dead", r->kinds[kind].dead);
+		json_number(&j, "stored", r->kinds[kind].stored);
+		json_close(&j, '}');
+	}
 	json_close(&j, '}');
+	json_number(&j, "spared", r->spared);
+	json_number(&j, "leases", r->leases);
+	json_number(&j, "reclaimed", r->reclaimed);
+	json_close(&j, '}');
+}
+
+/* "  1 manifest, 4 KiB; 3 chunks, 6 MiB"; nothing where nothing went. */
+static void say_kinds(const struct cmd_args *a, const struct fdry_gc_report *r)
+{
+	const char *before = "  ";
+	unsigned int kind;
+
+	for (kind = FDRY_OBJECT_MANIFEST; kind >= FDRY_OBJECT_CHUNK; kind--) {
+		if (!r->kinds[kind].dead)
+			continue;
+		cmd_say(a, "%s%llu %s%s, %s", before, (unsigned long long)r->kinds[kind].dead, fdry_object_kind_name(kind),
+			cmd_plural(r->kinds[kind].dead), cmd_size(r->kinds[kind].stored).text);
+		before = "; ";
+	}
+	if (r->dead)
+		cmd_say(a, "\n");
+}
+
+static void say(const struct cmd_args *a, const struct fdry_gc_report *r)
+{
+	cmd_say(a, "%s %llu object%s, %s at rest; %llu stay%s\n", cmd_has(a, DRY_RUN) ? "would remove" : "removed",
+		(unsigned long long)r->dead, cmd_plural(r->dead), cmd_size(r->dead_stored).text,
+		(unsigned long long)r->live, r->live == 1 ? "s" : "");
+	say_kinds(a, r);
+	if (r->leases)
+		cmd_say(a, "sessions that go on beside it: %llu\n", (unsigned long long)r->leases);
 }
 
 int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 {
-	bool dry_run = cmd_has(a, CMD_OPT_DRY_RUN);
 	struct fdry_gc_report r;
+	int err;
 
-	if (fdry_store_gc(s, dry_run, &r))
-		return cmd_fail();
-	if (cmd_has(a, CMD_OPT_JSON))
-		report_json(&r, dry_run);
+	if (!cmd_confirm(a, "Remove every object that no ref reaches?"))
+		return CMD_DECLINED;
+	err = collect(a, s, &r);
+	if (err)
+		return cmd_fail(err);
+	if (cmd_has(a, JSON))
+		report_json(&r, cmd_has(a, DRY_RUN));
 	else
-		printf("%s %llu object%s, %s at rest; %llu stay%s\n", dry_run ? "would remove" : "removed",
-		       (unsigned long long)r.dead, cmd_plural(r.dead), cmd_size(r.dead_stored).text,
-		       (unsigned long long)r.live, r.live == 1 ? "s" : "");
-	return CMD_OK;
+		say(a, &r);
+	if (r.stopped)
+		fprintf(stderr, "foundry-store: interrupted; the rest is for the next gc\n");
+	return r.stopped ? CMD_FAILED : CMD_OK;
 }

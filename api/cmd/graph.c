@@ -1,81 +1,153 @@
 // SPDX-License-Identifier: Apache-2.0
-/* graph.c - writes one of an image's graphs as text, complete: nodes, edges, arguments. */
+/* graph.c - writes one of an image's graphs: as text, complete; or as a picture. */
 #include "api/cmd/cmd.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-#include "api/manifest.h"
+#include "api/cmd/dot.h"
+#include "api/cmd/image.h"
 #include "graph/graph.h"
 
-static int graph_text(struct fdry_get *get, const struct fdry_oid *oid, struct fdry_buf *text)
+struct picture {
+	const struct cmd_args *a;
+	struct fdry_oid image;
+	uint64_t key;
+	bool dot, svg;
+	struct cmd_image im;
+	const struct fdry_mf_graph *entry; /* in the image */
+	struct fdry_buf text;              /* terminated, without counting that */
+};
+
+static int graph_find(struct picture *p)
 {
-	struct fdry_buf bytes = { 0 };
-	struct fdry_graph_view view;
+	p->entry = fdry_manifest_graph(&p->im.m, p->key);
+	if (p->entry)
+		return 0;
+	return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; see foundry-store show", (unsigned long long)p->key);
+}
+
+/* Names stand in the text as comments; a kernel's number means nothing to a person. */
+static int text_make(struct picture *p, const struct fdry_graph_view *v)
+{
+	struct fdry_kernel *names = calloc((size_t)p->im.m.n_kernels + 1, sizeof(*names));
+	uint32_t i;
 	int err;
 
-	err = fdry_get_object(get, oid, &bytes);
-	if (!err)
-		err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
-	if (!err)
-		err = fdry_graph_to_text(&view, NULL, 0, text);
-	fdry_buf_release(&bytes);
+	if (!names)
+		return fdry_nomem();
+	for (i = 0; i < p->im.m.n_kernels; i++)
+		names[i].name = fdry_manifest_str(&p->im.m, p->im.m.kernels[i].name);
+	err = fdry_graph_to_text(v, names, p->im.m.n_kernels, &p->text);
+	free(names);
 	return err;
 }
 
-static int image_graph_text(struct fdry_get *get, const struct fdry_oid *image, uint64_t key, struct fdry_buf *text)
+static int form_make(struct picture *p, const struct fdry_graph_view *v)
 {
-	const struct fdry_mf_graph *g;
-	struct fdry_buf bytes = { 0 };
-	struct fdry_manifest m;
-	int err;
+	const char *name = fdry_manifest_str(&p->im.m, p->entry->name);
+	char title[256];
 
-	err = fdry_get_object(get, image, &bytes);
+	if (!p->dot && !p->svg)
+		return text_make(p, v);
+	snprintf(title, sizeof(title), "%s", name);
+	if (!*name)
+		snprintf(title, sizeof(title), "%s %llu", p->a->argv[0], (unsigned long long)p->key);
+	return cmd_dot(&p->im.m, v, title, &p->text);
+}
+
+static int picture_make(struct picture *p, struct fdry_get *get)
+{
+	struct cmd_graph_object g;
+	int err = cmd_image_open(get, &p->image, &p->im);
+
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err) {
-		g = fdry_manifest_graph(&m, key);
-		err = g ? graph_text(get, &g->oid, text) :
-			  fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; see foundry-store show",
-				    (unsigned long long)key);
-	}
-	fdry_buf_release(&bytes);
+		err = graph_find(p);
+	if (!err)
+		err = cmd_graph_open(get, &p->entry->oid, &g);
+	if (err)
+		return err;
+	err = form_make(p, &g.view);
+	cmd_graph_close(&g);
 	return err;
 }
 
-static int key_parse(const char *arg, uint64_t *ret)
-{
-	unsigned long long key;
-	char *end;
+/* --- writing --- */
 
-	errno = 0;
-	key = strtoull(arg, &end, 10);
-	if (end == arg || *end || errno || *arg == '-')
-		return fdry_fail(FDRY_E_INVAL, "'%.80s' is not a graph's key; give a number as foundry-store show has it", arg);
-	*ret = key;
+static void picture_json(const struct picture *p, FILE *f)
+{
+	struct json j = { .f = f };
+
+	json_open(&j, NULL, '{');
+	json_oid(&j, "image", &p->image);
+	json_number(&j, "key", p->key);
+	json_string(&j, "name", fdry_manifest_str(&p->im.m, p->entry->name));
+	json_oid(&j, "id", &p->entry->oid);
+	json_number(&j, "nodes", p->entry->nodes);
+	json_string(&j, p->dot ? "dot" : "text", (const char *)p->text.data);
+	json_close(&j, '}');
+}
+
+static int picture_write(const struct picture *p, FILE *f)
+{
+	if (p->svg)
+		return cmd_svg((struct fdry_span){ p->text.data, p->text.len }, fileno(f));
+	if (cmd_has(p->a, JSON))
+		picture_json(p, f);
+	else
+		fwrite(p->text.data, 1, p->text.len, f);
 	return 0;
+}
+
+static int file_write(const struct picture *p, const char *path)
+{
+	FILE *f = fopen(path, "w");
+	int err;
+
+	if (!f)
+		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_INVAL, "cannot write %s: %s", path, strerror(errno));
+	err = picture_write(p, f);
+	if (!err && fflush(f))
+		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write %s: %s", path, strerror(errno));
+	fclose(f);
+	if (err)
+		(void)unlink(path);
+	return err;
+}
+
+static int graph_write(struct picture *p, struct fdry_store *s)
+{
+	const char *path = cmd_value(p->a, OUTPUT);
+	struct fdry_get *get;
+	int err = cmd_parse_number(p->a->argv[1], "a graph's key", &p->key);
+
+	if (!err)
+		err = cmd_resolve(s, p->a->argv[0], true, &p->image);
+	if (!err)
+		err = fdry_get_begin(s, &get);
+	if (err)
+		return err;
+	err = picture_make(p, get);
+	fdry_get_end(get);
+	if (err)
+		return err;
+	return path && strcmp(path, "-") ? file_write(p, path) : picture_write(p, stdout);
 }
 
 int cmd_graph(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct fdry_buf text = { 0 };
-	struct fdry_oid image;
-	struct fdry_get *get;
-	uint64_t key = 0;
+	const char *format = cmd_value(a, FORMAT) ? cmd_value(a, FORMAT) : "text";
+	struct picture p = { .a = a, .dot = !strcmp(format, "dot"), .svg = !strcmp(format, "svg") };
 	int err;
 
-	err = key_parse(a->argv[1], &key);
-	if (!err)
-		err = fdry_store_resolve(s, a->argv[0], &image);
-	if (!err)
-		err = fdry_get_begin(s, &get);
-	if (err)
-		return cmd_fail();
-	err = image_graph_text(get, &image, key, &text);
-	fdry_get_end(get);
-	if (err)
-		return cmd_fail();
-	fwrite(text.data, 1, text.len, stdout);
-	fdry_buf_release(&text);
-	return CMD_OK;
+	if (!p.dot && !p.svg && strcmp(format, "text"))
+		return cmd_usage(a->cmd, "there is no format '%s'", format);
+	if (p.svg && cmd_has(a, JSON))
+		return cmd_usage(a->cmd, "SVG does not go into JSON");
+	err = graph_write(&p, s);
+	fdry_buf_release(&p.text);
+	cmd_image_close(&p.im);
+	return err ? cmd_fail(err) : CMD_OK;
 }

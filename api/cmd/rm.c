@@ -1,30 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-/* rm.c - removes refs: those that it can, naming the others. */
+/* rm.c - removes refs, or single images of them: those that it can, naming the others. */
 #include "api/cmd/cmd.h"
+
+#include <stdlib.h>
+
+static void rm_report(const struct cmd_args *a, const struct fdry_ref *ref, struct json *j)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	cmd_say(a, "%s %s, which %s %s\n", cmd_has(a, DRY_RUN) ? "would remove" : "removed", ref->name,
+		cmd_has(a, DRY_RUN) ? "is" : "was", fdry_oid_hex(&ref->oid, hex));
+	if (!cmd_has(a, JSON))
+		return;
+	json_open(j, NULL, '{');
+	json_string(j, "ref", ref->name);
+	json_oid(j, "id", &ref->oid);
+	json_close(j, '}');
+}
+
+/* A ref whose record is damaged can still be removed; only what it was is not known. */
+static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *name, struct json *j)
+{
+	struct fdry_ref *refs = NULL;
+	size_t i, count = 0;
+	int err = fdry_ref_list(s, name, &refs, &count);
+
+	if ((!err || err == -FDRY_E_CORRUPT) && !cmd_has(a, DRY_RUN))
+		err = fdry_ref_delete(s, name);
+	for (i = 0; i < count && !err; i++)
+		rm_report(a, &refs[i], j);
+	free(refs);
+	return err ? cmd_fail(err) : CMD_OK;
+}
 
 int cmd_rm(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct json j = { .f = stdout };
-	bool json = cmd_has(a, CMD_OPT_JSON);
-	char hex[FDRY_OID_HEX_SIZE];
-	int i, status = CMD_OK;
-	struct fdry_oid oid;
+	int i, one, status = CMD_OK;
 
-	if (json)
-		json_open(&j, NULL, '[');
-	for (i = 0; i < a->argc; i++) {
-		if (fdry_ref_get(s, a->argv[i], &oid) || fdry_ref_delete(s, a->argv[i])) {
-			status = cmd_fail();
-		} else if (json) {
-			json_open(&j, NULL, '{');
-			json_string(&j, "ref", a->argv[i]);
-			json_oid(&j, "id", &oid);
-			json_close(&j, '}');
-		} else {
-			printf("removed %s, which was %s\n", a->argv[i], fdry_oid_hex(&oid, hex));
-		}
+	if (!cmd_confirm(a, "Remove %d ref%s? The next gc removes what no other reaches.", a->argc,
+			 cmd_plural((uint64_t)a->argc)))
+		return CMD_DECLINED;
+	if (cmd_has(a, JSON)) {
+		json_open(&j, NULL, '{');
+		json_bool(&j, "dry_run", cmd_has(a, DRY_RUN));
+		json_open(&j, "removed", '[');
 	}
-	if (json)
+	for (i = 0; i < a->argc; i++) {
+		one = rm_ref(a, s, a->argv[i], &j);
+		status = status ? status : one;
+	}
+	if (cmd_has(a, JSON)) {
 		json_close(&j, ']');
+		json_close(&j, '}');
+	}
 	return status;
 }

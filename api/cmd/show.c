@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "api/cmd/image.h"
 #include "api/foundry.h"
 
 struct show {
@@ -12,21 +13,40 @@ struct show {
 	struct json j;
 	bool json;
 	char *text; /* of an image */
+	struct cmd_image im; /* the same, if the text is there */
 };
 
 static int show_ref(void *arg, const struct fdry_ref *ref)
 {
-	const struct fdry_oid *oid = &ref->oid;
-	const char *name = ref->name;
 	struct show *show = arg;
 
-	if (!fdry_oid_eq(oid, &show->info.oid))
+	if (!fdry_oid_eq(&ref->oid, &show->info.oid))
 		return 0;
 	if (show->json)
-		json_string(&show->j, NULL, name);
+		json_string(&show->j, NULL, ref->name);
 	else
-		printf("ref %s\n", name);
+		printf("ref %s\n", ref->name);
 	return 0;
+}
+
+/* How many kernels are slices, and why the others are not. */
+static void kernels_text(const struct fdry_manifest *m)
+{
+	uint32_t i, k, n, whole = 0;
+
+	for (i = 0; i < m->n_kernels; i++)
+		whole += m->kernels[i].whole_reason != 0;
+	if (m->n_kernels)
+		printf("kernels %u, %u of them sliced out of their cubins\n", m->n_kernels, m->n_kernels - whole);
+	for (i = 0; i < m->n_kernels; i++) {
+		for (k = 0; k < i && m->kernels[k].whole_reason != m->kernels[i].whole_reason; k++)
+			;
+		if (k < i || !m->kernels[i].whole_reason)
+			continue; /* equal reasons are one string */
+		for (n = 0; k < m->n_kernels; k++)
+			n += m->kernels[k].whole_reason == m->kernels[i].whole_reason;
+		printf("kernels whole %u: %s\n", n, fdry_manifest_str(m, m->kernels[i].whole_reason));
+	}
 }
 
 static int show_text(struct show *show, struct fdry_store *s)
@@ -44,6 +64,8 @@ static int show_text(struct show *show, struct fdry_store *s)
 			       fdry_object_kind_name(kind), cmd_plural(show->sums[kind].objects),
 			       cmd_size(show->sums[kind].bytes).text, cmd_size(show->sums[kind].stored).text);
 	printf("%s", show->text ? show->text : "");
+	if (show->text)
+		kernels_text(&show->im.m);
 	return err;
 }
 
@@ -70,27 +92,44 @@ static int show_json(struct show *show, struct fdry_store *s)
 		json_close(j, '}');
 	}
 	json_close(j, '}');
-	if (show->text)
+	if (show->text) {
 		json_string(j, "text", show->text);
+		cmd_image_json(j, &show->im.m);
+	}
 	json_close(j, '}');
+	return err;
+}
+
+static int show_image(struct show *show, struct fdry_store *s)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_get *get;
+	int err = fdry_image_describe(s, fdry_oid_hex(&show->info.oid, hex), &show->text);
+
+	if (!err)
+		err = fdry_get_begin(s, &get);
+	if (err)
+		return err;
+	err = cmd_image_open(get, &show->info.oid, &show->im);
+	fdry_get_end(get);
 	return err;
 }
 
 int cmd_show(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct show show = { .j = { .f = stdout }, .json = cmd_has(a, CMD_OPT_JSON) };
-	char hex[FDRY_OID_HEX_SIZE];
+	struct show show = { .j = { .f = stdout }, .json = cmd_has(a, JSON) };
 	struct fdry_oid oid;
-	int err = fdry_store_resolve(s, a->argv[0], &oid);
+	int err = cmd_resolve(s, a->argv[0], false, &oid);
 
 	if (!err)
 		err = fdry_store_info(s, &oid, &show.info);
 	if (!err)
 		err = cmd_reach(s, &oid, show.sums);
 	if (!err && show.info.kind == FDRY_OBJECT_MANIFEST)
-		err = fdry_image_describe(s, fdry_oid_hex(&oid, hex), &show.text);
+		err = show_image(&show, s);
 	if (!err)
 		err = show.json ? show_json(&show, s) : show_text(&show, s);
 	free(show.text);
-	return err ? cmd_fail() : CMD_OK;
+	cmd_image_close(&show.im);
+	return err ? cmd_fail(err) : CMD_OK;
 }

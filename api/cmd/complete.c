@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * complete.c - what a shell may offer next; see completion.bash.
+ *
+ * Gets the words that were typed behind foundry-store, the last of them unfinished (perhaps
+ * empty), and prints one candidate a line; the line ":files" means names of files. Never
+ * says an error: a shell has nowhere to show it.
+ */
+#include "api/cmd/cmd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/manifest.h"
+
+#define SHOWN 16 /* digits of an id */
+
+struct typed {
+	const struct cmd *cmd;     /* NULL: not typed yet */
+	const char *store, *image; /* NULL: not typed */
+	const char *cur;           /* the unfinished word */
+	int operands;              /* before it */
+	const char *arg;           /* it is this argument of an option; else NULL */
+	bool lost;                 /* there is no such command */
+	struct fdry_store *s;
+	char offered[FDRY_REF_NAME_MAX + 1]; /* the last name */
+};
+
+static void offer(const struct typed *t, const char *word)
+{
+	if (!strncmp(word, t->cur, strlen(t->cur)))
+		puts(word);
+}
+
+/* The option that a word is, CMD_OPT_COUNT for none; a cluster of letters counts as its last. */
+static int option_of(const char *word)
+{
+	bool is_long = word[0] == '-' && word[1] == '-';
+	int i;
+
+	for (i = 0; i < CMD_OPT_COUNT; i++)
+		if (is_long ? !strcmp(word + 2, cmd_options[i].name) :
+			      word[0] == '-' && word[1] && word[strlen(word) - 1] == cmd_options[i].letter)
+			break;
+	return i;
+}
+
+static void operand_typed(struct typed *t, const char *word)
+{
+	if (!t->cmd) {
+		t->cmd = cmd_find(word);
+		t->lost |= !t->cmd;
+		return;
+	}
+	t->operands++;
+	if (t->operands == 1)
+		t->image = word;
+}
+
+static void read_words(struct typed *t, int argc, char **argv)
+{
+	int i, option;
+
+	t->cur = argc ? argv[argc - 1] : "";
+	for (i = 0; i < argc - 1; i++) {
+		option = option_of(argv[i]);
+		if (option < CMD_OPT_COUNT && cmd_options[option].arg) {
+			t->arg = i + 2 == argc ? cmd_options[option].arg : NULL;
+			i++;
+			if (option == CMD_OPT_STORE && i < argc - 1)
+				t->store = argv[i];
+		} else if (!strncmp(argv[i], "--store=", 8)) {
+			t->store = argv[i] + 8;
+		} else if (argv[i][0] != '-') {
+			operand_typed(t, argv[i]);
+		}
+	}
+}
+
+/* A name once, however many images it holds. */
+static int offer_ref(void *arg, const struct fdry_ref *ref)
+{
+	struct typed *t = arg;
+
+	if (strcmp(t->offered, ref->name))
+		offer(t, ref->name);
+	memcpy(t->offered, ref->name, sizeof(t->offered));
+	return 0;
+}
+
+static int offer_image(void *arg, const struct fdry_object_info *info)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	(void)arg;
+	if (info->kinds & 1u << FDRY_OBJECT_MANIFEST)
+		printf("%.*s\n", SHOWN, fdry_oid_hex(&info->oid, hex));
+	return 0;
+}
+
+static int offer_object(void *arg, const struct fdry_object_info *info)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	(void)arg;
+	printf("%.*s\n", SHOWN, fdry_oid_hex(&info->oid, hex));
+	return 0;
+}
+
+/* Ids from four digits on, so that an empty word offers names alone. */
+static void offer_ids(const struct typed *t, fdry_object_fn fn)
+{
+	size_t len = strlen(t->cur);
+
+	if (len >= 4 && len <= SHOWN && strspn(t->cur, "0123456789abcdef") == len &&
+	    fdry_store_prefix(t->s, t->cur, fn, NULL))
+		return;
+}
+
+static void offer_keys(const struct typed *t)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	struct fdry_get *get;
+	struct fdry_oid oid;
+	char text[24];
+	uint32_t i;
+
+	if (!t->image || fdry_get_begin(t->s, &get))
+		return;
+	if (!fdry_get_resolve(get, t->image, &oid) && !fdry_get_object(get, &oid, &bytes) &&
+	    !fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m))
+		for (i = 0; i < m.n_graphs; i++) {
+			snprintf(text, sizeof(text), "%llu", (unsigned long long)m.graphs[i].key);
+			offer(t, text);
+		}
+	fdry_buf_release(&bytes);
+	fdry_get_end(get);
+}
+
+static void offer_commands(const struct typed *t)
+{
+	size_t i;
+
+	for (i = 0; i < cmd_count; i++)
+		if (cmd_list[i].group != CMD_GROUP_HIDDEN)
+			offer(t, cmd_list[i].name);
+}
+
+static void offer_options(const struct typed *t)
+{
+	uint64_t takes = t->cmd ? cmd_options_of(t->cmd) : CMD_EVERYWHERE;
+	char word[40];
+	int i;
+
+	for (i = 0; i < CMD_OPT_COUNT; i++) {
+		snprintf(word, sizeof(word), "--%s", cmd_options[i].name);
+		if (takes >> i & 1)
+			offer(t, word);
+	}
+}
+
+/* What lies in the store. */
+static void offer_stored(struct typed *t, enum cmd_operand operand)
+{
+	if (fdry_store_open(t->store, FDRY_STORE_READONLY, &t->s))
+		return;
+	if (operand == CMD_OPERAND_KEY)
+		offer_keys(t);
+	else if (fdry_ref_each(t->s, offer_ref, t))
+		offer(t, "");
+	if (operand == CMD_OPERAND_IMAGE)
+		offer_ids(t, offer_image);
+	if (operand == CMD_OPERAND_OBJECT)
+		offer_ids(t, offer_object);
+	fdry_store_close(t->s);
+}
+
+static void offer_operand(struct typed *t, enum cmd_operand operand)
+{
+	switch (operand) {
+	case CMD_OPERAND_IMAGE:
+	case CMD_OPERAND_OBJECT:
+	case CMD_OPERAND_REF:
+	case CMD_OPERAND_PATTERN:
+	case CMD_OPERAND_KEY:
+		offer_stored(t, operand);
+		break;
+	case CMD_OPERAND_DIR:
+	case CMD_OPERAND_FILE:
+	case CMD_OPERAND_SOURCE:
+		puts(":files");
+		break;
+	case CMD_OPERAND_COMMAND:
+		offer_commands(t);
+		break;
+	default:
+		break;
+	}
+}
+
+/* "text|dot|svg", or an operand's word. */
+static void offer_argument(struct typed *t)
+{
+	enum cmd_operand operand = cmd_operand_of(t->arg, strlen(t->arg));
+	char word[32];
+	const char *p;
+	size_t n;
+
+	if (operand != CMD_OPERAND_NONE) {
+		offer_operand(t, operand);
+		return;
+	}
+	for (p = t->arg; *p; p += n + (p[n] == '|')) {
+		n = strcspn(p, "|");
+		snprintf(word, sizeof(word), "%.*s", (int)n, p);
+		offer(t, word);
+	}
+}
+
+int cmd_complete(const struct cmd_args *a, struct fdry_store *s)
+{
+	struct typed t = { 0 };
+
+	(void)s;
+	read_words(&t, a->argc, a->argv);
+	if (t.lost)
+		return CMD_OK;
+	if (t.arg)
+		offer_argument(&t);
+	else if (t.cur[0] == '-')
+		offer_options(&t);
+	else if (!t.cmd)
+		offer_commands(&t);
+	else
+		offer_operand(&t, cmd_operand_at(t.cmd, t.operands));
+	return CMD_OK;
+}

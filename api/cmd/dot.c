@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * dot.c - a graph in Graphviz's language, nodes coloured by kind; and as SVG, which its dot draws.
+ */
+#include "api/cmd/dot.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Light enough for black letters. */
+static const char *const colours[FDRY_NODE_KINDS] = {
+	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f", [FDRY_NODE_MEMCPY] = "#b2df8a",
+	[FDRY_NODE_EMPTY] = "#dddddd", [FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
+};
+
+/*
+ * The name in a mangled name: of _ZN2at6native9fill_kernelEv it is at::native::fill_kernel. Any other
+ * name, and what is mangled otherwise, stays as it is.
+ */
+static int name_text(const char *name, struct fdry_buf *out)
+{
+	const char *p = name + (strncmp(name, "_ZN", 3) ? 2 : 3);
+	size_t n, parts = 0, before = out->len;
+	int err = 0;
+
+	if (strncmp(name, "_Z", 2))
+		return fdry_buf_printf(out, "%s", name);
+	while (isdigit((unsigned char)*p) && !err) {
+		for (n = 0; isdigit((unsigned char)*p) && n < 10000; p++)
+			n = n * 10 + (size_t)(*p - '0');
+		if (n > strlen(p))
+			break;
+		err = fdry_buf_printf(out, "%s%.*s", parts++ ? "::" : "", (int)n, p);
+		p += n;
+	}
+	if (err || parts)
+		return err;
+	out->len = before;
+	return fdry_buf_printf(out, "%s", name);
+}
+
+/* Inside of quotes. */
+static int quoted(const char *s, struct fdry_buf *out)
+{
+	int err = 0;
+
+	for (; *s && !err; s++)
+		err = fdry_buf_printf(out, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	return err;
+}
+
+static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_kernel *k, struct fdry_buf *out)
+{
+	struct fdry_buf name = { 0 };
+	int err = 0;
+
+	if (k->kernel < m->n_kernels)
+		err = name_text(fdry_manifest_str(m, m->kernels[k->kernel].name), &name);
+	if (!err)
+		err = quoted(name.len ? (const char *)name.data : "kernel", out);
+	if (!err)
+		err = fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u", k->launch.grid[0], k->launch.grid[1],
+				      k->launch.grid[2], k->launch.block[0], k->launch.block[1], k->launch.block[2]);
+	fdry_buf_release(&name);
+	return err;
+}
+
+static int label(const struct fdry_manifest *m, const struct fdry_node *n, struct fdry_buf *out)
+{
+	const char *name = fdry_node_ops(n->kind)->name;
+
+	switch (n->kind) {
+	case FDRY_NODE_KERNEL:
+		return kernel_label(m, &n->kernel, out);
+	case FDRY_NODE_MEMSET:
+		return fdry_buf_printf(out, "%s\\n%llu bytes at %#llx", name,
+				       (unsigned long long)(n->memset.width * n->memset.element_size * n->memset.height),
+				       (unsigned long long)n->memset.dst);
+	case FDRY_NODE_MEMCPY:
+		return fdry_buf_printf(out, "%s\\n%llu bytes", name,
+				       (unsigned long long)(n->memcpy.width * n->memcpy.height * n->memcpy.depth));
+	case FDRY_NODE_RECORD:
+	case FDRY_NODE_WAIT:
+		return fdry_buf_printf(out, "%s %u", name, n->event);
+	default:
+		return fdry_buf_printf(out, "%s", name);
+	}
+}
+
+static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_cursor c;
+	struct fdry_node n;
+	int err = fdry_graph_walk(v, &c);
+
+	if (err)
+		return err;
+	while (!err && fdry_graph_next(&c, &n)) {
+		err = fdry_buf_printf(out, "\t%u [fillcolor=\"%s\", label=\"%u: ", c.node - 1, colours[n.kind], c.node - 1);
+		if (!err)
+			err = label(m, &n, out);
+		if (!err)
+			err = fdry_buf_printf(out, "\"]\n");
+	}
+	fdry_graph_walk_end(&c);
+	return err;
+}
+
+static int edges_text(const struct fdry_graph_view *v, struct fdry_buf *out)
+{
+	struct fdry_graph_edges edges = { .v = v };
+	struct fdry_graph_edge e;
+	int err = 0;
+
+	while (!err && fdry_graph_edge_next(&edges, &e)) /* those with data, such as programmatic launch, are dashed */
+		err = fdry_buf_printf(out, "\t%u -> %u%s\n", e.from, e.to, e.index ? " [style=dashed]" : "");
+	return err;
+}
+
+int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, const char *title, struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	int err = fdry_buf_printf(&out, "digraph \"");
+
+	if (!err)
+		err = quoted(title, &out);
+	if (!err)
+		err = fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", fontname=\"sans-serif\", fontsize=10]\n");
+	if (!err)
+		err = nodes_text(m, v, &out);
+	if (!err)
+		err = edges_text(v, &out);
+	if (!err)
+		err = fdry_buf_printf(&out, "}\n");
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+/* --- SVG --- */
+
+static int dot_missing(void)
+{
+	return fdry_fail(FDRY_E_IO, "there is no program dot, which draws SVG; install graphviz, or take --format dot");
+}
+
+static int dot_spawn(int in, int out, pid_t *ret)
+{
+	static char *const argv[] = { "dot", "-Tsvg", NULL };
+	posix_spawn_file_actions_t a;
+	int e;
+
+	posix_spawn_file_actions_init(&a);
+	posix_spawn_file_actions_adddup2(&a, in, STDIN_FILENO);
+	posix_spawn_file_actions_adddup2(&a, out, STDOUT_FILENO);
+	e = posix_spawnp(ret, argv[0], &a, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&a);
+	if (e == ENOENT)
+		return dot_missing();
+	return e ? fdry_fail(FDRY_E_IO, "cannot run dot: %s", strerror(e)) : 0;
+}
+
+static int file_of(struct fdry_span text, FILE **ret)
+{
+	FILE *f = tmpfile();
+
+	if (f && (fwrite(text.data, 1, text.len, f) < text.len || fflush(f))) {
+		fclose(f);
+		f = NULL;
+	}
+	if (!f)
+		return fdry_fail(FDRY_E_IO, "cannot write a temporary file: %s", strerror(errno));
+	rewind(f);
+	*ret = f;
+	return 0;
+}
+
+int cmd_svg(struct fdry_span dot, int fd)
+{
+	FILE *in = NULL;
+	int status = 0, err = file_of(dot, &in);
+	pid_t child;
+
+	if (err)
+		return err;
+	err = dot_spawn(fileno(in), fd, &child);
+	while (!err && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	fclose(in);
+	if (!err && WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return dot_missing();
+	if (!err && status)
+		err = fdry_fail(FDRY_E_IO, "dot failed; what it said stands above");
+	return err;
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* image.c - an image's manifest and graphs, read for a command. */
+#include "api/cmd/image.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int cmd_image_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_image *ret)
+{
+	struct cmd_image im = { .oid = *oid };
+	int err = fdry_get_object(get, oid, &im.bytes);
+
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
+	if (err)
+		fdry_buf_release(&im.bytes);
+	else
+		*ret = im;
+	return err;
+}
+
+void cmd_image_close(struct cmd_image *im)
+{
+	fdry_buf_release(&im->bytes);
+}
+
+int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_graph_object *ret)
+{
+	struct cmd_graph_object g = { .oid = *oid };
+	int err = fdry_get_object(get, oid, &g.bytes);
+
+	if (!err)
+		err = fdry_graph_view_open((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);
+	if (err)
+		fdry_buf_release(&g.bytes);
+	else
+		*ret = g;
+	return err;
+}
+
+void cmd_graph_close(struct cmd_graph_object *g)
+{
+	fdry_buf_release(&g->bytes);
+}
+
+const char *cmd_role_name(uint32_t role)
+{
+	static const char *const names[] = { "content", "scratch", "external" };
+
+	return role < 3 ? names[role] : "?";
+}
+
+uint64_t cmd_image_nodes(const struct fdry_manifest *m)
+{
+	uint64_t nodes = 0;
+	uint32_t i;
+
+	for (i = 0; i < m->n_graphs; i++)
+		nodes += m->graphs[i].nodes;
+	return nodes;
+}
+
+static const struct {
+	const char *name;
+	uint32_t size;
+} dtypes[] = {
+#define X(nr, name, size) [nr] = { #name, size },
+	FDRY_DTYPES(X)
+#undef X
+};
+
+const char *cmd_dtype_name(uint32_t dtype)
+{
+	return dtype < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[dtype].name ? dtypes[dtype].name : "?";
+}
+
+uint64_t cmd_dtype_size(uint32_t dtype)
+{
+	return dtype < sizeof(dtypes) / sizeof(dtypes[0]) ? dtypes[dtype].size : 0;
+}
+
+const char *cmd_use_name(uint32_t use)
+{
+	static const char *const names[] = { "input", "output", "state", "const" };
+
+	return use < 4 ? names[use] : "?";
+}
+
+void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len)
+{
+	size_t n;
+	uint32_t i;
+
+	if (t->flags & FDRY_TENSOR_HOST)
+		snprintf(ret, len, "%s %s%s host %u+%#llx [", cmd_dtype_name(t->dtype), cmd_use_name(t->use),
+			 t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", fdry_host_segment(t->addr),
+			 (unsigned long long)fdry_host_offset(t->addr));
+	else
+		snprintf(ret, len, "%s %s%s %#llx [", cmd_dtype_name(t->dtype), cmd_use_name(t->use),
+			 t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", (unsigned long long)t->addr);
+	for (i = 0; i < t->rank; i++) {
+		n = strlen(ret);
+		snprintf(ret + n, len - n, "%s%lld:%lld", i ? " " : "", (long long)t->shape[i], (long long)t->stride[i]);
+	}
+	n = strlen(ret);
+	snprintf(ret + n, len - n, "]");
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * say.c - what goes to people: errors, questions, progress, colours.
+ *
+ * A question is asked, and progress shown, only on a terminal: a script must neither hang
+ * nor find control characters in its log.
+ */
+#include "api/cmd/cmd.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- errors --- */
+
+static const struct {
+	enum fdry_errcode code;
+	enum cmd_exit status;
+} statuses[] = {
+	{ FDRY_E_INVAL, CMD_USAGE },	 { FDRY_E_NAME, CMD_USAGE },	    { FDRY_E_ENV, CMD_USAGE },
+	{ FDRY_E_NOHOME, CMD_USAGE },	 { FDRY_E_NOENT, CMD_ABSENT },	    { FDRY_E_NOKEY, CMD_ABSENT },
+	{ FDRY_E_NOSTORE, CMD_ABSENT },	 { FDRY_E_AMBIGUOUS, CMD_ABSENT },  { FDRY_E_LOCKED, CMD_LOCKED },
+	{ FDRY_E_RACED, CMD_LOCKED },	 { FDRY_E_FULL, CMD_FULL },	    { FDRY_E_PERM, CMD_DENIED },
+	{ FDRY_E_CORRUPT, CMD_DAMAGED }, { FDRY_E_BADIMAGE, CMD_DAMAGED },
+};
+
+/* A sentence may quote what stands in a file, or came as an operand: nothing in it that a terminal obeys. */
+static void sentence_print(const char *text)
+{
+	const unsigned char *p;
+
+	fputs("foundry-store: ", stderr);
+	for (p = (const unsigned char *)text; *p; p++)
+		fputc(*p < ' ' || *p == 0x7f || (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) ? '?' : *p, stderr);
+	fputc('\n', stderr);
+}
+
+int cmd_fail(int err)
+{
+	size_t i;
+
+	sentence_print(fdry_last_error());
+	for (i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
+		if (err == -(int)statuses[i].code)
+			return statuses[i].status;
+	return CMD_FAILED;
+}
+
+void cmd_say(const struct cmd_args *a, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (cmd_has(a, QUIET) || cmd_has(a, JSON))
+		return;
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+}
+
+/* --- questions --- */
+
+bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
+{
+	char answer[16] = "";
+	va_list ap;
+
+	if (cmd_has(a, YES) || cmd_has(a, DRY_RUN) || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return true;
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputs(" [y/N] ", stderr);
+	if (!fgets(answer, sizeof(answer), stdin))
+		fputc('\n', stderr);
+	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
+}
+
+/* --- colours --- */
+
+const struct cmd_colours *cmd_colours(void)
+{
+	static const struct cmd_colours none = { "", "", "", "", "", "", "" };
+	static const struct cmd_colours some = { "\33[33m", "\33[32m", "\33[31m", "\33[2m", "\33[32m", "\33[31m", "\33[0m" };
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") ? &some : &none;
+}
+
+/* --- progress --- */
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what, bool bytes)
+{
+	const char *term = getenv("TERM");
+
+	*p = (struct cmd_progress){ .what = what, .bytes = bytes };
+	p->on = isatty(STDERR_FILENO) && !cmd_has(a, QUIET) && term && strcmp(term, "dumb");
+}
+
+static struct cmd_size amount(const struct cmd_progress *p, uint64_t n)
+{
+	struct cmd_size s;
+
+	if (p->bytes)
+		return cmd_size(n);
+	snprintf(s.text, sizeof(s.text), "%llu", (unsigned long long)n);
+	return s;
+}
+
+static void progress_bar(uint64_t done, uint64_t total)
+{
+	static const char full[] = "##############################", none[] = "..............................";
+	int width = (int)sizeof(full) - 1, n = total ? (int)((double)done / (double)total * width) : 0;
+
+	n = n > width ? width : n;
+	fprintf(stderr, " [%.*s%.*s]", n, full, width - n, none);
+}
+
+void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total)
+{
+	uint64_t now;
+
+	if (!p->on)
+		return;
+	now = now_ms();
+	if (p->shown_ms && now - p->shown_ms < 100)
+		return;
+	p->shown_ms = now;
+	fprintf(stderr, "\r%s", p->what);
+	if (total)
+		progress_bar(done, total);
+	fprintf(stderr, " %s", amount(p, done).text);
+	if (total)
+		fprintf(stderr, " of %s", amount(p, total).text);
+	fputs("\33[K", stderr);
+}
+
+void cmd_progress_step(void *p, uint64_t done, uint64_t total)
+{
+	cmd_progress_to(p, done, total);
+}
+
+void cmd_progress_pause(struct cmd_progress *p)
+{
+	if (p->on && p->shown_ms)
+		fputs("\r\33[K", stderr);
+	p->shown_ms = 0;
+}
+
+void cmd_progress_end(struct cmd_progress *p)
+{
+	cmd_progress_pause(p);
+	p->on = false;
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * store_many STORE N - seal N small images, many/0 and on, that share one chunk and have one each of their own.
+ *
+ * For tests of foundry-store on stores that are not tiny: ids that begin alike, sums, listings.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/manifest.h"
+#include "mm/region.h"
+#include "store/store.h"
+
+#define BASE 0x500000000000ull
+#define ROOM 0x100000ull
+#define BYTES 1000
+
+static void need(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "store_many: %s\n", fdry_last_error());
+	exit(1);
+}
+
+static void add_chunk(struct fdry_manifest_writer *w, struct fdry_put *put, uint64_t at, unsigned int seed)
+{
+	struct fdry_mf_chunk chunk = { at, BYTES, { { 0 } } };
+	uint8_t bytes[BYTES] = { 1 };
+
+	fdry_set32(bytes + 4, seed);
+	need(fdry_put_object(put, FDRY_OBJECT_CHUNK, bytes, sizeof(bytes), NULL, 0, &chunk.oid));
+	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
+}
+
+static void seal(struct fdry_store *s, unsigned int i)
+{
+	struct fdry_manifest_writer w = { .base = BASE, .end = BASE + ROOM };
+	struct fdry_mf_segment segment = { BASE, ROOM, FDRY_ROLE_CONTENT, 0 };
+	struct fdry_buf bytes = { 0 };
+	struct fdry_oid id, *links;
+	struct fdry_manifest m;
+	struct fdry_put *put;
+	char name[32];
+	size_t n;
+
+	snprintf(name, sizeof(name), "many/%u", i);
+	need(fdry_put_begin(s, &put));
+	need(fdry_buf_put(&w.segments, &segment, sizeof(segment)));
+	add_chunk(&w, put, BASE, 0);
+	add_chunk(&w, put, BASE + ROOM / 2, i + 1);
+	need(fdry_manifest_encode(&w, &bytes));
+	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_manifest_links(&m, &links, &n));
+	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, name, &id, NULL));
+	free(links);
+	fdry_buf_release(&bytes);
+	fdry_manifest_writer_release(&w);
+}
+
+int main(int argc, char **argv)
+{
+	struct fdry_store *s;
+	unsigned int i;
+
+	if (argc != 3)
+		return 2;
+	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
+	for (i = 0; i < (unsigned int)atoi(argv[2]); i++)
+		seal(s, i);
+	fdry_store_close(s);
+	return 0;
+}
