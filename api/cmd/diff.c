@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * diff.c - what two images differ in: identity, memory, tensors; see diff.h for the rest.
+ *
+ * Two seals of one workload ought to give one image. Where they do not, this says why.
+ */
+#include "api/cmd/diff.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- reporting --- */
+
+static const char *const whats[] = { "removed", "added", "changed" };
+
+static void part_begin(struct diff *d, const char *part)
+{
+	d->part = part;
+	d->headed = false;
+}
+
+void diff_begin(struct diff *d, enum diff_what what, const char *name, const char *a, const char *b)
+{
+	const struct cmd_colours *c = cmd_colours();
+
+	d->count++;
+	if (cmd_has(d->a, JSON)) {
+		json_open(&d->j, NULL, '{');
+		json_string(&d->j, "part", d->part);
+		json_string(&d->j, "what", whats[what]);
+		json_string(&d->j, "name", name);
+		if (*a)
+			json_string(&d->j, "a", a);
+		if (*b)
+			json_string(&d->j, "b", b);
+		return;
+	}
+	if (cmd_has(d->a, QUIET))
+		return;
+	if (!d->headed)
+		printf("%s\n", d->part);
+	d->headed = true;
+	if (*a)
+		printf("%s- %s %s%s\n", c->removed, name, a, c->reset);
+	if (*b)
+		printf("%s%c %s %s%s\n", *a || what == DIFF_ADDED ? c->added : "", *a || what == DIFF_ADDED ? '+' : '~', name, b,
+		       c->reset);
+}
+
+void diff_number(struct diff *d, const char *key, uint64_t value)
+{
+	if (cmd_has(d->a, JSON))
+		json_number(&d->j, key, value);
+}
+
+void diff_more(struct diff *d, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (cmd_has(d->a, JSON) || cmd_has(d->a, QUIET))
+		return;
+	va_start(ap, fmt);
+	printf("    ");
+	vprintf(fmt, ap);
+	printf("\n");
+	va_end(ap);
+}
+
+void diff_end(struct diff *d)
+{
+	if (cmd_has(d->a, JSON))
+		json_close(&d->j, '}');
+}
+
+/* An entry that one side has, or that both have with different texts. */
+static int found_texts(struct diff *d, const char *name, const char *a, const char *b)
+{
+	if (!strcmp(a, b))
+		return 0;
+	diff_begin(d, !*b ? DIFF_REMOVED : !*a ? DIFF_ADDED : DIFF_CHANGED, name, a, b);
+	diff_end(d);
+	return 0;
+}
+
+int diff_list(struct diff *d, const struct diff_list *l)
+{
+	uint32_t i = 0, j = 0;
+	int order, err = 0;
+
+	part_begin(d, l->part);
+	while (!err && (i < l->n[0] || j < l->n[1])) {
+		order = i == l->n[0] ? 1 : j == l->n[1] ? -1 : l->order(d, i, j);
+		err = l->found(d, order <= 0 ? (int64_t)i : -1, order >= 0 ? (int64_t)j : -1);
+		i += order <= 0;
+		j += order >= 0;
+	}
+	return err;
+}
+
+/* --- identity --- */
+
+static const char *fact_key(const struct cmd_image *im, uint32_t i)
+{
+	return fdry_manifest_str(&im->m, im->m.facts[i].key);
+}
+
+static int fact_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	return strcmp(fact_key(&d->im[0], i), fact_key(&d->im[1], j));
+}
+
+static int fact_found(struct diff *d, int64_t i, int64_t j)
+{
+	const struct fdry_manifest *a = &d->im[0].m, *b = &d->im[1].m;
+	char text[2][1024] = { "", "" };
+
+	if (i >= 0)
+		snprintf(text[0], sizeof(text[0]), "= %s", fdry_manifest_str(a, a->facts[i].value));
+	if (j >= 0)
+		snprintf(text[1], sizeof(text[1]), "= %s", fdry_manifest_str(b, b->facts[j].value));
+	return found_texts(d, i >= 0 ? fact_key(&d->im[0], (uint32_t)i) : fact_key(&d->im[1], (uint32_t)j), text[0], text[1]);
+}
+
+static int limit_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	uint32_t a = d->im[0].m.limits[i].limit, b = d->im[1].m.limits[j].limit;
+
+	return (a > b) - (a < b);
+}
+
+static int limit_found(struct diff *d, int64_t i, int64_t j)
+{
+	const struct fdry_mf_limit *a = i < 0 ? NULL : &d->im[0].m.limits[i], *b = j < 0 ? NULL : &d->im[1].m.limits[j];
+	char name[32], text[2][40] = { "", "" };
+
+	snprintf(name, sizeof(name), "limit %u", (a ? a : b)->limit);
+	if (a)
+		snprintf(text[0], sizeof(text[0]), ">= %llu", (unsigned long long)a->value);
+	if (b)
+		snprintf(text[1], sizeof(text[1]), ">= %llu", (unsigned long long)b->value);
+	return found_texts(d, name, text[0], text[1]);
+}
+
+/* --- memory --- */
+
+static int region(struct diff *d)
+{
+	char text[2][64];
+	int k;
+
+	part_begin(d, "memory");
+	for (k = 0; k < 2; k++)
+		snprintf(text[k], sizeof(text[k]), "%#llx to %#llx", (unsigned long long)d->im[k].m.header->base,
+			 (unsigned long long)d->im[k].m.header->end);
+	return found_texts(d, "region", text[0], text[1]);
+}
+
+static int segment_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	uint64_t a = d->im[0].m.segments[i].addr, b = d->im[1].m.segments[j].addr;
+
+	return (a > b) - (a < b);
+}
+
+static void segment_text(const struct fdry_mf_segment *s, char *ret, size_t len)
+{
+	snprintf(ret, len, "%llu %s", (unsigned long long)s->size, cmd_role_name(s->role));
+}
+
+static int segment_found(struct diff *d, int64_t i, int64_t j)
+{
+	const struct fdry_mf_segment *a = i < 0 ? NULL : &d->im[0].m.segments[i], *b = j < 0 ? NULL : &d->im[1].m.segments[j];
+	char name[40], text[2][64] = { "", "" };
+
+	snprintf(name, sizeof(name), "segment %#llx", (unsigned long long)(a ? a : b)->addr);
+	if (a)
+		segment_text(a, text[0], sizeof(text[0]));
+	if (b)
+		segment_text(b, text[1], sizeof(text[1]));
+	return found_texts(d, name, text[0], text[1]);
+}
+
+static int host_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	(void)d;
+	return (i > j) - (i < j);
+}
+
+static int host_found(struct diff *d, int64_t i, int64_t j)
+{
+	char name[40], text[2][64] = { "", "" };
+	const struct fdry_mf_host *h;
+
+	snprintf(name, sizeof(name), "host segment %lld", (long long)(i < 0 ? j : i));
+	if (i >= 0) {
+		h = &d->im[0].m.hosts[i];
+		snprintf(text[0], sizeof(text[0]), "%llu aligned to %u", (unsigned long long)h->size, h->align);
+	}
+	if (j >= 0) {
+		h = &d->im[1].m.hosts[j];
+		snprintf(text[1], sizeof(text[1]), "%llu aligned to %u", (unsigned long long)h->size, h->align);
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
+/* --- tensors --- */
+
+static const char *tensor_name(const struct cmd_image *im, uint32_t i)
+{
+	return fdry_manifest_str(&im->m, im->m.tensors[i].name);
+}
+
+static int tensor_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	return strcmp(tensor_name(&d->im[0], i), tensor_name(&d->im[1], j));
+}
+
+static uint64_t tensor_room(const struct fdry_manifest *m, uint32_t tensor)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_rooms; i++)
+		if (m->rooms[i].tensor == tensor)
+			return m->rooms[i].max;
+	return 0;
+}
+
+static void tensor_text(const struct cmd_image *im, int64_t i, char *ret, size_t len)
+{
+	uint64_t room;
+	size_t n;
+
+	if (i < 0)
+		return;
+	cmd_tensor_text(&im->m.tensors[i], ret, len);
+	room = tensor_room(&im->m, (uint32_t)i);
+	n = strlen(ret);
+	if (room)
+		snprintf(ret + n, len - n, " room %llu", (unsigned long long)room);
+}
+
+static int tensor_found(struct diff *d, int64_t i, int64_t j)
+{
+	char text[2][1024] = { "", "" };
+
+	tensor_text(&d->im[0], i, text[0], sizeof(text[0]));
+	tensor_text(&d->im[1], j, text[1], sizeof(text[1]));
+	return found_texts(d, i >= 0 ? tensor_name(&d->im[0], (uint32_t)i) : tensor_name(&d->im[1], (uint32_t)j), text[0],
+			   text[1]);
+}
+
+/* --- random numbers --- */
+
+static const char *draw_generator(const struct cmd_image *im, const struct fdry_mf_draw *d)
+{
+	return fdry_manifest_str(&im->m, im->m.generators[d->generator].name);
+}
+
+static uint64_t draw_key(const struct cmd_image *im, const struct fdry_mf_draw *d)
+{
+	return im->m.graphs[d->graph].key;
+}
+
+static int draw_order(const struct diff *d, uint32_t i, uint32_t j)
+{
+	const struct fdry_mf_draw *a = &d->im[0].m.draws[i], *b = &d->im[1].m.draws[j];
+	uint64_t x = draw_key(&d->im[0], a), y = draw_key(&d->im[1], b);
+
+	return x != y ? (x > y) - (x < y) : strcmp(draw_generator(&d->im[0], a), draw_generator(&d->im[1], b));
+}
+
+static int draw_found(struct diff *d, int64_t i, int64_t j)
+{
+	char name[320] = "", text[2][128] = { "", "" };
+	const int64_t at[2] = { i, j };
+	const struct fdry_mf_draw *draw;
+	int k;
+
+	for (k = 0; k < 2; k++) {
+		if (at[k] < 0)
+			continue;
+		draw = &d->im[k].m.draws[at[k]];
+		snprintf(name, sizeof(name), "graph %llu from %s", (unsigned long long)draw_key(&d->im[k], draw),
+			 draw_generator(&d->im[k], draw));
+		snprintf(text[k], sizeof(text[k]), "%llu, seed at %#llx, offset at %#llx", (unsigned long long)draw->increment,
+			 (unsigned long long)draw->seed, (unsigned long long)draw->offset);
+	}
+	return found_texts(d, name, text[0], text[1]);
+}
+
+/* --- all of it --- */
+
+#define LIST(part_, member, prefix) \
+	{ .part = part_, .n = { d->im[0].m.n_##member, d->im[1].m.n_##member }, .order = prefix##_order, .found = prefix##_found }
+
+static int diff_lists(struct diff *d)
+{
+	const struct diff_list lists[] = {
+		LIST("identity", facts, fact),
+		LIST("limits", limits, limit),
+		LIST("segments", segments, segment),
+		LIST("host segments", hosts, host),
+		LIST("tensors", tensors, tensor),
+		LIST("draws", draws, draw),
+	};
+	size_t i;
+	int err = region(d);
+
+	for (i = 0; i < sizeof(lists) / sizeof(lists[0]) && !err; i++)
+		err = diff_list(d, &lists[i]);
+	return err;
+}
+
+static int diff_all(struct diff *d)
+{
+	int err = diff_kernels_rank(d);
+
+	if (!err)
+		err = diff_lists(d);
+	if (!err)
+		err = diff_content(d);
+	if (!err)
+		err = diff_kernels(d);
+	if (!err)
+		err = diff_graphs(d);
+	diff_kernels_release(d);
+	return err;
+}
+
+static void head(struct diff *d)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	bool json = cmd_has(d->a, JSON);
+	int k;
+
+	if (json)
+		json_open(&d->j, NULL, '{');
+	for (k = 0; k < 2; k++) {
+		if (json)
+			json_oid(&d->j, k ? "b" : "a", &d->im[k].oid);
+		else
+			cmd_say(d->a, "%s %s %s\n", k ? "+++" : "---", fdry_oid_hex(&d->im[k].oid, hex), d->a->argv[k]);
+	}
+	if (json)
+		json_open(&d->j, "differences", '[');
+}
+
+static bool same_ids(const struct diff *d)
+{
+	return fdry_oid_eq(&d->im[0].oid, &d->im[1].oid);
+}
+
+static void tail(struct diff *d)
+{
+	if (cmd_has(d->a, JSON)) {
+		json_close(&d->j, ']');
+		json_bool(&d->j, "same", same_ids(d));
+		json_close(&d->j, '}');
+	} else {
+		cmd_say(d->a, "%llu difference%s%s\n", (unsigned long long)d->count, cmd_plural(d->count),
+			d->count || same_ids(d) ? "" : ", but in the order of kernels, chunks' borders or names");
+	}
+}
+
+static int diff_images(struct diff *d)
+{
+	int err = cmd_image_open(d->get, &d->im[0].oid, &d->im[0]);
+
+	if (err)
+		return err;
+	err = cmd_image_open(d->get, &d->im[1].oid, &d->im[1]);
+	if (!err) {
+		head(d);
+		if (!same_ids(d))
+			err = diff_all(d);
+		tail(d);
+		cmd_image_close(&d->im[1]);
+	}
+	cmd_image_close(&d->im[0]);
+	return err;
+}
+
+int cmd_diff(const struct cmd_args *a, struct fdry_store *s)
+{
+	struct diff d = { .a = a, .j = { .f = stdout } };
+	int err = cmd_resolve(s, a->argv[0], true, &d.im[0].oid);
+
+	if (!err)
+		err = cmd_resolve(s, a->argv[1], true, &d.im[1].oid);
+	if (!err)
+		err = fdry_get_begin(s, &d.get);
+	if (err)
+		return cmd_fail(err);
+	err = diff_images(&d);
+	fdry_get_end(d.get);
+	if (err)
+		return cmd_fail(err);
+	return same_ids(&d) ? CMD_OK : CMD_FOUND;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * diff.h - foundry-store diff: what its files share.
+ *
+ * A part of an image (facts, tensors, graphs and so on) is compared entry by entry; what
+ * differs is reported at once, as text or JSON, and counted.
+ */
+#ifndef FDRY_API_CMD_DIFF_H
+#define FDRY_API_CMD_DIFF_H
+
+#include "api/cmd/cmd.h"
+#include "api/cmd/image.h"
+
+struct diff_kernels {
+	uint32_t *sorted; /* indices, by name, object, attributes and parameters */
+	uint32_t *rank;   /* of each kernel: equal on both sides where the kernels are equal */
+};
+
+struct diff {
+	const struct cmd_args *a;
+	struct fdry_get *get;
+	struct cmd_image im[2];
+	struct diff_kernels kernels[2];
+	const char *part; /* that is compared; its headline is printed with the first difference */
+	bool headed;
+	struct json j;
+	uint64_t count;
+};
+
+/* What differs: gone, new, or changed. */
+enum diff_what { DIFF_REMOVED, DIFF_ADDED, DIFF_CHANGED };
+/* Report a difference. @a and @b: what stands on each side, "" where nothing does. In JSON the caller may add keys before
+ * diff_end(). */
+void diff_begin(struct diff *d, enum diff_what what, const char *name, const char *a, const char *b);
+void diff_number(struct diff *d, const char *key, uint64_t value);
+/* A line more, for people; nothing in JSON. */
+void diff_more(struct diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void diff_end(struct diff *d);
+
+/* Compare two lists by ascending key: @order compares a's @i with b's @j; @found gets -1 for what is not there. */
+struct diff_list {
+	const char *part;
+	uint32_t n[2];
+	int (*order)(const struct diff *d, uint32_t i, uint32_t j);
+	int (*found)(struct diff *d, int64_t i, int64_t j);
+};
+int diff_list(struct diff *d, const struct diff_list *l) __must_check;
+
+/* --- diff_kernels.c: who is who, before graphs are compared --- */
+int diff_kernels_rank(struct diff *d) __must_check;
+void diff_kernels_release(struct diff *d);
+int diff_kernels(struct diff *d) __must_check;
+
+/* --- diff_content.c --- */
+int diff_content(struct diff *d) __must_check;
+
+/* --- diff_graphs.c --- */
+int diff_graphs(struct diff *d) __must_check;
+
+#endif

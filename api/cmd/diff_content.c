@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * diff_content.c - memory that images bring along, byte by byte.
+ *
+ * Chunks of equal ids are equal; of others the bytes are compared where both images have
+ * some. Content that no chunk covers is zero, and so is a byte that only one side has a
+ * chunk for.
+ */
+#include <string.h>
+
+#include "api/cmd/diff.h"
+
+/* A chunk of device or host memory, with its bytes once they are wanted. */
+struct piece {
+	uint64_t at, size;
+	const struct fdry_oid *oid;
+	struct fdry_buf bytes;
+};
+
+/* The chunks of one side, in order. */
+struct pieces {
+	const struct fdry_manifest *m;
+	bool host;
+	uint32_t next;
+	struct piece now; /* size 0: there is none */
+};
+
+/* Host memory is ordered by segment, then offset. */
+#define HOST_AT(segment, offset) ((uint64_t)(segment) << 42 | (offset))
+
+static void piece_next(struct pieces *p)
+{
+	const struct fdry_mf_host_chunk *h;
+	const struct fdry_mf_chunk *c;
+
+	fdry_buf_release(&p->now.bytes);
+	p->now = (struct piece){ 0 };
+	if (p->next >= (p->host ? p->m->n_host_chunks : p->m->n_chunks))
+		return;
+	if (p->host) {
+		h = &p->m->host_chunks[p->next++];
+		p->now = (struct piece){ .at = HOST_AT(h->segment, h->offset), .size = h->size, .oid = &h->oid };
+	} else {
+		c = &p->m->chunks[p->next++];
+		p->now = (struct piece){ .at = c->addr, .size = c->size, .oid = &c->oid };
+	}
+}
+
+static int piece_read(struct diff *d, struct piece *p)
+{
+	int err = p->bytes.len ? 0 : fdry_get_object(d->get, p->oid, &p->bytes);
+
+	if (!err && p->bytes.len != p->size)
+		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk has %zu bytes where its manifest says %llu", p->bytes.len,
+				(unsigned long long)p->size);
+	return err;
+}
+
+/* --- what is inside --- */
+
+static bool covers(const struct fdry_mf_tensor *t, uint64_t at)
+{
+	uint64_t elements = 1;
+	uint32_t i;
+
+	for (i = 0; i < t->rank; i++)
+		elements += t->shape[i] ? (uint64_t)(t->shape[i] - 1) * (uint64_t)t->stride[i] : 0;
+	return at >= t->addr && at - t->addr < elements * cmd_dtype_size(t->dtype);
+}
+
+static const char *tensor_at(const struct fdry_manifest *m, uint64_t at)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_tensors; i++)
+		if (!(m->tensors[i].flags & FDRY_TENSOR_HOST) && covers(&m->tensors[i], at))
+			return fdry_manifest_str(m, m->tensors[i].name);
+	return NULL;
+}
+
+/* --- comparing --- */
+
+/* A run of differing bytes: @at is the first, @count how many up to the last piece. */
+struct run {
+	uint64_t at, end, count;
+};
+
+static void run_report(struct diff *d, const struct run *r, bool host)
+{
+	const char *tensor = host ? NULL : tensor_at(&d->im[0].m, r->at);
+	char name[64], text[64];
+
+	if (!r->count)
+		return;
+	if (host)
+		snprintf(name, sizeof(name), "host %llu+%#llx", (unsigned long long)(r->at >> 42),
+			 (unsigned long long)(r->at & (HOST_AT(1, 0) - 1)));
+	else
+		snprintf(name, sizeof(name), "%#llx", (unsigned long long)r->at);
+	snprintf(text, sizeof(text), "%llu of %llu bytes differ", (unsigned long long)r->count,
+		 (unsigned long long)(r->end - r->at));
+	diff_begin(d, DIFF_CHANGED, name, "", text);
+	diff_number(d, "bytes", r->count);
+	if (tensor)
+		diff_more(d, "in tensor %s", tensor);
+	diff_end(d);
+}
+
+static uint8_t byte_at(const struct piece *p, uint64_t at)
+{
+	return at - p->at < p->bytes.len ? p->bytes.data[at - p->at] : 0; /* also where there is no piece */
+}
+
+/* [at, end) of both sides, each inside one piece or in none. */
+static void range_compare(const struct piece *a, const struct piece *b, uint64_t at, uint64_t end, struct run *r)
+{
+	uint64_t i;
+
+	for (i = at; i < end; i++) {
+		if (byte_at(a, i) == byte_at(b, i))
+			continue;
+		if (!r->count)
+			r->at = i;
+		r->count++;
+		r->end = i + 1;
+	}
+}
+
+static bool same_piece(const struct piece *a, const struct piece *b)
+{
+	return a->size && a->size == b->size && a->at == b->at && fdry_oid_eq(a->oid, b->oid);
+}
+
+/* Where the next range begins and ends: up to a border of either side. */
+static uint64_t range_end(const struct piece *a, const struct piece *b, uint64_t at)
+{
+	uint64_t end = UINT64_MAX;
+
+	if (a->size)
+		end = a->at > at ? a->at : a->at + a->size;
+	if (b->size && (b->at > at ? b->at : b->at + b->size) < end)
+		end = b->at > at ? b->at : b->at + b->size;
+	return end;
+}
+
+static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, struct run *r)
+{
+	struct piece *a = &p[0].now, *b = &p[1].now;
+	uint64_t end = range_end(a, b, *at);
+	int err = 0, k;
+
+	if (!same_piece(a, b)) {
+		for (k = 0; k < 2 && !err; k++)
+			if (p[k].now.size && p[k].now.at <= *at)
+				err = piece_read(d, &p[k].now);
+		if (!err)
+			range_compare(a, b, *at, end, r);
+	}
+	for (k = 0; k < 2 && !err; k++)
+		if (p[k].now.size && end == p[k].now.at + p[k].now.size)
+			piece_next(&p[k]);
+	*at = end;
+	return err;
+}
+
+/* One report for pieces that follow each other without a gap. */
+static int compare(struct diff *d, bool host)
+{
+	struct pieces p[2] = { { .m = &d->im[0].m, .host = host }, { .m = &d->im[1].m, .host = host } };
+	struct run r = { 0 };
+	uint64_t at = 0, next;
+	int err = 0;
+
+	piece_next(&p[0]);
+	piece_next(&p[1]);
+	while (!err && (p[0].now.size || p[1].now.size)) {
+		next = !p[1].now.size || (p[0].now.size && p[0].now.at < p[1].now.at) ? p[0].now.at : p[1].now.at;
+		if (next > at || same_piece(&p[0].now, &p[1].now)) {
+			run_report(d, &r, host);
+			r = (struct run){ 0 };
+			at = next > at ? next : at;
+		}
+		err = ranges_compare(d, p, &at, &r);
+	}
+	if (!err)
+		run_report(d, &r, host);
+	fdry_buf_release(&p[0].now.bytes);
+	fdry_buf_release(&p[1].now.bytes);
+	return err;
+}
+
+int diff_content(struct diff *d)
+{
+	const struct diff_list nothing = { .part = "content" };
+	int err = diff_list(d, &nothing);
+
+	if (!err)
+		err = compare(d, false);
+	return err ? err : compare(d, true);
+}
