@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * dump.c - objects as text that undump reads: Documentation/format/store-text.rst.
+ *
+ * The same objects give the same text. What others link to comes before them, so that
+ * reading can store as it goes; one session gives one view of the store.
+ */
+#include "api/cmd/cmd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/cmd/image.h"
+#include "api/cmd/text.h"
+#include "graph/graph.h"
+
+struct dump {
+	const struct cmd_args *a;
+	struct fdry_store *s;
+	struct fdry_get *get;
+	FILE *f;
+	struct fdry_buf objects; /* struct fdry_object_info */
+	const struct fdry_object_info *now;
+	struct cmd_progress progress;
+};
+
+/* --- one object --- */
+
+static void bytes_print(FILE *f, const struct fdry_buf *bytes)
+{
+	static const char digits[] = "0123456789abcdef";
+	char line[2 * CMD_TEXT_LINE + 1];
+	size_t i, n = 0;
+
+	fprintf(f, "bytes %zu\n", bytes->len);
+	for (i = 0; i < bytes->len; i++) {
+		line[n++] = digits[bytes->data[i] >> 4];
+		line[n++] = digits[bytes->data[i] & 15];
+		if (n < 2 * CMD_TEXT_LINE && i + 1 < bytes->len)
+			continue;
+		line[n++] = '\n';
+		fwrite(line, 1, n, f);
+		n = 0;
+	}
+}
+
+/* A graph that its text gives again goes as text; all that this version wrote do. */
+static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
+{
+	struct fdry_buf text = { 0 }, again = { 0 };
+	struct fdry_graph_view view;
+	int err = fdry_graph_view_open((struct fdry_span){ bytes->data, bytes->len }, &view);
+
+	if (!err)
+		err = fdry_graph_to_text(&view, NULL, 0, &text);
+	if (!err)
+		err = fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again);
+	*ret = !err && again.len == bytes->len && !memcmp(again.data, bytes->data, again.len);
+	if (*ret) {
+		fprintf(f, "text\n");
+		fwrite(text.data, 1, text.len, f);
+	}
+	fdry_buf_release(&text);
+	fdry_buf_release(&again);
+	return err == -FDRY_E_NOMEM ? err : 0;
+}
+
+static int head_print(struct dump *d)
+{
+	const struct fdry_object_info *o = d->now;
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid *links;
+	const char *comma = "";
+	size_t i, n;
+	int kind, err = fdry_store_links(d->s, &o->oid, &links, &n);
+
+	if (err)
+		return err;
+	fprintf(d->f, "object %s ", fdry_oid_hex(&o->oid, hex));
+	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
+		if (o->kinds & 1u << kind) {
+			fprintf(d->f, "%s%s", comma, fdry_object_kind_name((enum fdry_object_kind)kind));
+			comma = ",";
+		}
+	fputc('\n', d->f);
+	for (i = 0; i < n; i++)
+		fprintf(d->f, "link %s\n", fdry_oid_hex(&links[i], hex));
+	free(links);
+	return err;
+}
+
+static int object_print(struct dump *d)
+{
+	struct fdry_buf bytes = { 0 };
+	bool done = false;
+	int err = fdry_get_object(d->get, &d->now->oid, &bytes);
+
+	if (!err)
+		err = head_print(d);
+	if (!err && d->now->kinds & 1u << FDRY_OBJECT_GRAPH)
+		err = graph_print(d->f, &bytes, &done);
+	if (!err && !done)
+		bytes_print(d->f, &bytes);
+	if (!err)
+		fprintf(d->f, "end\n");
+	fdry_buf_release(&bytes);
+	if (!err && ferror(d->f))
+		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write: %s", strerror(errno));
+	return err;
+}
+
+/* --- which --- */
+
+static int object_put(void *arg, const struct fdry_object_info *info)
+{
+	return fdry_buf_put(arg, info, sizeof(*info));
+}
+
+/* What links comes behind what it links to: only manifests link. */
+static int by_place(const void *a, const void *b)
+{
+	const struct fdry_object_info *x = a, *y = b;
+
+	if (!x->nlinks != !y->nlinks)
+		return x->nlinks ? 1 : -1;
+	return memcmp(&x->oid, &y->oid, sizeof(x->oid));
+}
+
+static int objects_named(struct dump *d)
+{
+	struct fdry_object_info info;
+	struct fdry_oid oid;
+	int i, err = 0;
+
+	for (i = 0; i < d->a->argc && !err; i++) {
+		err = cmd_resolve(d->s, d->a->argv[i], false, &oid);
+		if (!err && cmd_has(d->a, REACH))
+			err = fdry_store_reach(d->s, &oid, object_put, &d->objects);
+		else if (!err)
+			err = fdry_store_info(d->s, &oid, &info);
+		if (!err && !cmd_has(d->a, REACH))
+			err = object_put(&d->objects, &info);
+	}
+	return err;
+}
+
+/* --- refs --- */
+
+static int ref_put(void *arg, const struct fdry_ref *ref)
+{
+	return fdry_buf_put(arg, ref, sizeof(*ref));
+}
+
+/* The order in which they were set: of several images of a name the last one counts. */
+static int by_change(const void *a, const void *b)
+{
+	const struct fdry_ref *x = a, *y = b;
+
+	return x->change != y->change ? (x->change < y->change ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static void ref_print(const struct dump *d, const struct fdry_ref *r)
+{
+	static const struct fdry_oid unsaid;
+	char hex[FDRY_OID_HEX_SIZE];
+
+	fprintf(d->f, "ref %s %s", r->name, fdry_oid_hex(&r->oid, hex));
+	if (!fdry_oid_eq(&r->identity, &unsaid))
+		fprintf(d->f, " identity %s", fdry_oid_hex(&r->identity, hex));
+	fprintf(d->f, "%s\n", r->pinned ? " pinned" : "");
+}
+
+/* Of the objects that were written. */
+static int refs_print(struct dump *d)
+{
+	size_t i, n = d->objects.len / sizeof(struct fdry_object_info);
+	struct fdry_object_info info;
+	struct fdry_buf refs = { 0 };
+	struct fdry_ref *r;
+	int err = cmd_has(d->a, NO_REFS) ? 0 : fdry_ref_each(d->s, ref_put, &refs);
+
+	r = (void *)refs.data;
+	if (!err && refs.len)
+		qsort(r, refs.len / sizeof(*r), sizeof(*r), by_change);
+	for (i = 0; i < refs.len / sizeof(*r) && !err; i++)
+		if (!fdry_store_info(d->s, &r[i].oid, &info) && bsearch(&info, d->objects.data, n, sizeof(info), by_place))
+			ref_print(d, &r[i]);
+	fdry_buf_release(&refs);
+	return err;
+}
+
+static int objects_print(struct dump *d)
+{
+	struct fdry_object_info *o;
+	size_t i, n;
+	int err = d->a->argc ? objects_named(d) : fdry_store_each(d->s, object_put, &d->objects);
+
+	if (err)
+		return err;
+	o = (void *)d->objects.data;
+	n = d->objects.len / sizeof(*o);
+	if (n)
+		qsort(o, n, sizeof(*o), by_place);
+	fprintf(d->f, CMD_TEXT_FIRST "\n");
+	for (i = 0; i < n && !err; i++) {
+		d->now = &o[i];
+		if (!i || !fdry_oid_eq(&o[i].oid, &o[i - 1].oid))
+			err = object_print(d);
+		cmd_progress_to(&d->progress, i + 1, n);
+	}
+	return err ? err : refs_print(d);
+}
+
+static int dump_to(struct dump *d)
+{
+	int err = fdry_get_begin(d->s, &d->get);
+
+	if (err)
+		return err;
+	cmd_progress_begin(&d->progress, d->a, "objects", false);
+	err = objects_print(d);
+	cmd_progress_end(&d->progress);
+	fdry_get_end(d->get);
+	fdry_buf_release(&d->objects);
+	return err;
+}
+
+int cmd_dump(const struct cmd_args *a, struct fdry_store *s)
+{
+	const char *path = cmd_value(a, OUTPUT);
+	struct dump d = { .a = a, .s = s, .f = stdout };
+	int err = 0;
+
+	if (cmd_has(a, JSON))
+		return cmd_usage(a->cmd, "a dump is text already; show --json describes an object");
+	if (path && strcmp(path, "-"))
+		d.f = fopen(path, "w");
+	if (!d.f)
+		err = fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_INVAL, "cannot write %s: %s", path, strerror(errno));
+	if (!err)
+		err = dump_to(&d);
+	if (d.f && d.f != stdout && fclose(d.f) && !err)
+		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write %s: %s", path, strerror(errno));
+	return err ? cmd_fail(err) : CMD_OK;
+}

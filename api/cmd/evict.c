@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* evict.c - removes what was used longest ago until the store fits into its limit, or into another one. */
+#include "api/cmd/cmd.h"
+
+#include <time.h>
+
+struct evict {
+	const struct cmd_args *a;
+	struct json j;
+};
+
+static void evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
+{
+	char hex[FDRY_OID_HEX_SIZE], day[32] = "never noted";
+	struct evict *e = arg;
+	time_t t = (time_t)when;
+	struct tm tm;
+
+	if (when && localtime_r(&t, &tm))
+		strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &tm);
+	cmd_say(e->a, "%s %s, which %s %s, last used %s\n", cmd_has(e->a, DRY_RUN) ? "would evict" : "evicted", ref->name,
+		cmd_has(e->a, DRY_RUN) ? "is" : "was", fdry_oid_hex(&ref->oid, hex), day);
+	if (!cmd_has(e->a, JSON))
+		return;
+	json_open(&e->j, NULL, '{');
+	json_string(&e->j, "ref", ref->name);
+	json_oid(&e->j, "id", &ref->oid);
+	json_number(&e->j, "used", when);
+	json_close(&e->j, '}');
+}
+
+static void report(struct evict *e, const struct fdry_evict_report *r)
+{
+	bool dry_run = cmd_has(e->a, DRY_RUN);
+
+	cmd_say(e->a, "%s %llu image%s; %s in use, %s%s %s\n", dry_run ? "would evict" : "evicted", (unsigned long long)r->refs,
+		cmd_plural(r->refs), cmd_size(r->before).text, dry_run ? "about " : "", cmd_size(r->after).text,
+		dry_run ? "then" : "now");
+	if (!cmd_has(e->a, JSON))
+		return;
+	json_close(&e->j, ']');
+	json_bool(&e->j, "dry_run", dry_run);
+	json_number(&e->j, "limit", r->limit);
+	json_number(&e->j, "before", r->before);
+	json_number(&e->j, "after", r->after);
+	json_bool(&e->j, "collected", r->collected);
+	json_close(&e->j, '}');
+}
+
+int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
+{
+	struct evict e = { .a = a, .j = { .f = stdout } };
+	struct fdry_evict_how o = { .dry_run = cmd_has(a, DRY_RUN), .evicted = evicted, .arg = &e };
+	struct fdry_evict_report r;
+	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : 0;
+
+	if (err)
+		return cmd_fail(err);
+	if (!cmd_confirm(a, "Remove the refs that were used longest ago, and what only they reach?"))
+		return CMD_DECLINED;
+	if (cmd_has(a, JSON)) {
+		json_open(&e.j, NULL, '{');
+		json_open(&e.j, "evicted", '[');
+	}
+	err = fdry_evict(s, &o, &r);
+	if (!err)
+		report(&e, &r);
+	return err ? cmd_fail(err) : CMD_OK;
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* import.c - a pack from a file or standard input into the store. */
+#include "api/cmd/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "store/pack.h"
+
+struct import {
+	const struct cmd_args *a;
+	struct json j;
+	struct cmd_progress progress;
+};
+
+static void progress(void *arg, uint64_t done, uint64_t total)
+{
+	cmd_progress_to(arg, done, total);
+}
+
+static void image_json(struct json *j, const struct fdry_pack_image *image, const struct fdry_oid *was)
+{
+	json_open(j, NULL, '{');
+	json_oid(j, "id", &image->oid);
+	if (image->name)
+		json_string(j, "ref", image->name);
+	if (was)
+		json_oid(j, "was", was);
+	json_close(j, '}');
+}
+
+static void image_told(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was)
+{
+	char hex[FDRY_OID_HEX_SIZE], was_hex[FDRY_OID_HEX_SIZE];
+	struct import *im = arg;
+
+	cmd_progress_end(&im->progress);
+	if (cmd_has(im->a, JSON))
+		image_json(&im->j, image, was);
+	else if (image->name)
+		cmd_say(im->a, "%s is %s%s%s\n", image->name, fdry_oid_hex(&image->oid, hex), was ? ", was " : "",
+			was ? fdry_oid_hex(was, was_hex) : "");
+	else
+		cmd_say(im->a, "%s has no name; tag it, or gc removes it\n", fdry_oid_hex(&image->oid, hex));
+}
+
+static int input_open(const char *path, int *ret)
+{
+	int fd;
+
+	if (!path || !strcmp(path, "-")) {
+		if (isatty(STDIN_FILENO))
+			return fdry_fail(FDRY_E_INVAL, "a pack is not typed; name a file, or give it by a pipe");
+		*ret = STDIN_FILENO;
+		return 0;
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fdry_fail(errno == EACCES ? FDRY_E_PERM : errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot read %s: %s",
+				 path, strerror(errno));
+	*ret = fd;
+	return 0;
+}
+
+/* The pack is all that there is: what follows was not written by an export. */
+static int end_check(int fd)
+{
+	size_t got = 0;
+	char c;
+	int err = fdry_pack_read_fd(&fd, &c, 1, &got);
+
+	if (err || !got)
+		return err;
+	return fdry_fail(FDRY_E_BADIMAGE, "something follows the pack; the pack itself was taken");
+}
+
+static void report(struct import *im, const struct fdry_pack_report *r)
+{
+	struct json *j = &im->j;
+
+	if (!cmd_has(im->a, JSON)) {
+		cmd_say(im->a, "%s %llu of %llu object%s, %s of %s\n", cmd_has(im->a, DRY_RUN) ? "would take" : "took",
+			(unsigned long long)r->objects_new, (unsigned long long)r->objects, cmd_plural(r->objects),
+			cmd_size(r->bytes_new).text, cmd_size(r->bytes).text);
+		return;
+	}
+	json_close(j, ']');
+	json_bool(j, "dry_run", cmd_has(im->a, DRY_RUN));
+	json_oid(j, "pack", &r->id);
+	json_number(j, "objects", r->objects);
+	json_number(j, "objects_new", r->objects_new);
+	json_number(j, "bytes", r->bytes);
+	json_number(j, "bytes_new", r->bytes_new);
+	json_number(j, "stored_new", r->stored_new);
+	json_number(j, "packed", r->packed);
+	json_close(j, '}');
+}
+
+static int import_from(struct import *im, struct fdry_store *s, int fd)
+{
+	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN), .nameless = cmd_has(im->a, NO_REFS),
+				       .progress = progress, .progress_arg = &im->progress };
+	struct fdry_pack_report r = { .images = 0 };
+	int err;
+
+	if (cmd_has(im->a, JSON)) {
+		json_open(&im->j, NULL, '{');
+		json_open(&im->j, "images", '[');
+	}
+	cmd_progress_begin(&im->progress, im->a, "import", true);
+	err = fdry_pack_import(s, &opts, fdry_pack_read_fd, &fd, image_told, im, &r);
+	cmd_progress_end(&im->progress);
+	if (!err || cmd_has(im->a, JSON))
+		report(im, &r);
+	return err ? err : end_check(fd);
+}
+
+int cmd_import(const struct cmd_args *a, struct fdry_store *s)
+{
+	struct import im = { .a = a, .j = { .f = stdout } };
+	int fd = -1, err = input_open(a->argc ? a->argv[0] : NULL, &fd);
+
+	if (!err)
+		err = import_from(&im, s, fd);
+	if (fd > STDIN_FILENO)
+		close(fd);
+	return err ? cmd_fail(err) : CMD_OK;
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * undump.c - stores the objects that a dump holds, each checked against its id.
+ *
+ * A line is believed only after it was checked; an object is put when its "end" is
+ * reached. One session keeps all of it from gc until the refs are set. What an error
+ * leaves behind is whole objects, which gc removes.
+ */
+#include "api/cmd/cmd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/cmd/text.h"
+#include "graph/graph.h"
+
+struct undump {
+	const struct cmd_args *a;
+	struct fdry_store *s;
+	struct fdry_put *put;
+	FILE *f;
+	char *line;
+	size_t room;
+	uint64_t number;       /* of the line */
+	uint64_t objects, images, refs;
+	/* The object that is read. */
+	struct fdry_oid oid;
+	bool any;              /* its id is not checked */
+	uint32_t kinds;
+	struct fdry_buf links; /* struct fdry_oid */
+	struct fdry_buf bytes;
+	struct json j;
+};
+
+#define bad(u, fmt, ...) fdry_fail(FDRY_E_INVAL, "line %llu: " fmt, (unsigned long long)(u)->number, ##__VA_ARGS__)
+
+/* --- lines --- */
+
+/* False at the end. The line has no newline any more. */
+static bool line_read(struct undump *u)
+{
+	ssize_t n = getline(&u->line, &u->room, u->f);
+
+	if (n < 0)
+		return false;
+	u->number++;
+	if (n && u->line[n - 1] == '\n')
+		u->line[n - 1] = '\0';
+	return true;
+}
+
+/* The rest of the line behind the word and a space, NULL for another word. */
+static char *behind(struct undump *u, const char *word)
+{
+	size_t n = strlen(word);
+
+	return !strncmp(u->line, word, n) && u->line[n] == ' ' ? u->line + n + 1 : NULL;
+}
+
+static int kinds_parse(struct undump *u, char *names)
+{
+	char *save = NULL, *name;
+	int kind;
+
+	u->kinds = 0;
+	for (name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+		for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
+			if (!strcmp(name, fdry_object_kind_name((enum fdry_object_kind)kind)))
+				break;
+		if (kind > FDRY_OBJECT_MANIFEST)
+			return bad(u, "'%.40s' is no kind of object", name);
+		u->kinds |= 1u << kind;
+	}
+	return u->kinds ? 0 : bad(u, "the object has no kind");
+}
+
+static int object_begin(struct undump *u, char *rest)
+{
+	char *kinds = strchr(rest, ' ');
+
+	u->links.len = u->bytes.len = 0;
+	if (!kinds)
+		return bad(u, "an id, or -, and kinds should stand behind 'object'");
+	*kinds++ = '\0';
+	u->any = !strcmp(rest, "-");
+	if (!u->any && fdry_oid_parse(rest, &u->oid))
+		return bad(u, "'%.80s' is not an id", rest);
+	return kinds_parse(u, kinds);
+}
+
+static int link_line(struct undump *u, const char *rest)
+{
+	struct fdry_oid oid;
+
+	if (fdry_oid_parse(rest, &oid))
+		return bad(u, "'%.80s' is not an id", rest);
+	if (u->links.len / sizeof(oid) >= FDRY_OBJECT_LINKS_MAX)
+		return bad(u, "an object has at most %u links", FDRY_OBJECT_LINKS_MAX);
+	return fdry_buf_put(&u->links, &oid, sizeof(oid));
+}
+
+/* --- bytes --- */
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int digits_line(struct undump *u)
+{
+	const char *p;
+	uint8_t b;
+	int err = 0;
+
+	for (p = u->line; *p && !err; p += 2) {
+		if (digit(p[0]) < 0 || digit(p[1]) < 0)
+			return bad(u, "pairs of digits 0-9a-f should stand here");
+		b = (uint8_t)(digit(p[0]) << 4 | digit(p[1]));
+		err = fdry_buf_put(&u->bytes, &b, 1);
+	}
+	return err;
+}
+
+static int bytes_read(struct undump *u, const char *count)
+{
+	uint64_t want = 0;
+	int err = cmd_parse_number(count, "a number of bytes", &want);
+
+	if (err || want > FDRY_OBJECT_SIZE_MAX)
+		return bad(u, "'%.40s' is not a number of bytes up to %u", count, FDRY_OBJECT_SIZE_MAX);
+	while (!err && u->bytes.len < want && line_read(u))
+		err = digits_line(u);
+	if (!err && u->bytes.len != want)
+		err = bad(u, "there are %zu bytes and should be %llu", u->bytes.len, (unsigned long long)want);
+	return err;
+}
+
+static int text_read(struct undump *u, struct fdry_buf *text)
+{
+	uint64_t first = u->number;
+	int err = 0;
+
+	while (!err && line_read(u)) {
+		if (!strcmp(u->line, "end"))
+			break;
+		err = fdry_buf_printf(text, "%s\n", u->line);
+		if (!err && text->len > FDRY_OBJECT_SIZE_MAX)
+			err = bad(u, "a graph's text has at most %u bytes", FDRY_OBJECT_SIZE_MAX);
+	}
+	if (!err && feof(u->f))
+		err = bad(u, "the text ends within an object");
+	fdry_buf_release(&u->bytes);
+	if (!err)
+		err = fdry_graph_from_text((struct fdry_span){ text->data, text->len }, &u->bytes);
+	return err ? fdry_fail_at(err, "graph behind line %llu", (unsigned long long)first) : 0;
+}
+
+/* --- storing --- */
+
+static int object_store(struct undump *u)
+{
+	const struct fdry_oid *links = (const void *)u->links.data;
+	size_t n = u->links.len / sizeof(*links);
+	struct fdry_oid oid;
+	int kind, err = 0;
+
+	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST && !err; kind++)
+		if (u->kinds & 1u << kind)
+			err = fdry_put_object(u->put, (enum fdry_object_kind)kind, u->bytes.data, u->bytes.len, links, n, &oid);
+	u->objects += !err;
+	u->images += !err && u->kinds & 1u << FDRY_OBJECT_MANIFEST;
+	return err;
+}
+
+static int object_end(struct undump *u)
+{
+	char hex[FDRY_OID_HEX_SIZE], want[FDRY_OID_HEX_SIZE];
+	struct fdry_oid oid;
+	int err = fdry_oid_of(u->bytes.data, u->bytes.len, &oid);
+
+	if (err)
+		return err;
+	if (!u->any && !fdry_oid_eq(&oid, &u->oid))
+		return bad(u, "the object has the id %s and not %s; write - for its id if it was changed on purpose",
+			   fdry_oid_hex(&oid, hex), fdry_oid_hex(&u->oid, want));
+	err = object_store(u);
+	if (!err && u->any) {
+		fdry_oid_hex(&oid, hex);
+		if (cmd_has(u->a, JSON))
+			json_string(&u->j, NULL, hex);
+		else
+			cmd_say(u->a, "stored %s\n", hex);
+	}
+	return err;
+}
+
+/* Lines up to the object's end. */
+static int object_read(struct undump *u)
+{
+	struct fdry_buf text = { 0 };
+	bool ended = false;
+	char *rest;
+	int err = 0;
+
+	while (!err && !ended && line_read(u)) {
+		ended = !strcmp(u->line, "end");
+		if (ended)
+			break;
+		if ((rest = behind(u, "link"))) {
+			err = link_line(u, rest);
+		} else if ((rest = behind(u, "bytes"))) {
+			err = bytes_read(u, rest);
+		} else if (!strcmp(u->line, "text")) {
+			err = text_read(u, &text);
+			ended = true;
+		} else {
+			err = bad(u, "'%.40s' has no place in an object", u->line);
+		}
+	}
+	fdry_buf_release(&text);
+	if (!err && !ended)
+		err = bad(u, "the text ends within an object");
+	return err ? err : object_end(u);
+}
+
+/* --- refs --- */
+
+static int ref_store(struct undump *u, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity, bool pinned)
+{
+	char one[FDRY_REF_NAME_MAX + 20], hex[FDRY_OID_HEX_SIZE];
+	int err = fdry_put_flush(u->put);
+
+	if (!err)
+		err = fdry_ref_set(u->s, name, oid, identity);
+	snprintf(one, sizeof(one), "%s:%.16s", name, fdry_oid_hex(oid, hex));
+	if (!err && pinned)
+		err = fdry_ref_pin(u->s, one, true);
+	u->refs += !err;
+	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
+}
+
+/* "NAME ID", then perhaps "identity ID" and "pinned". */
+static int ref_line(struct undump *u, char *rest)
+{
+	char *save = NULL, *name = strtok_r(rest, " ", &save), *id = strtok_r(NULL, " ", &save), *word;
+	struct fdry_oid oid, identity;
+	bool said = false, pinned = false;
+
+	if (!name || !id || fdry_ref_check(name) || fdry_oid_parse(id, &oid))
+		return bad(u, "a ref's name and an id should stand behind 'ref'");
+	word = strtok_r(NULL, " ", &save);
+	if (word && !strcmp(word, "identity")) {
+		id = strtok_r(NULL, " ", &save);
+		if (!id || fdry_oid_parse(id, &identity))
+			return bad(u, "an id should stand behind 'identity'");
+		said = true;
+		word = strtok_r(NULL, " ", &save);
+	}
+	if (word && !strcmp(word, "pinned")) {
+		pinned = true;
+		word = strtok_r(NULL, " ", &save);
+	}
+	if (word)
+		return bad(u, "'%.40s' has no place in a ref's line", word);
+	return ref_store(u, name, &oid, said ? &identity : NULL, pinned);
+}
+
+static int entry_read(struct undump *u)
+{
+	char *rest = behind(u, "ref");
+	int err;
+
+	if (rest)
+		return ref_line(u, rest);
+	rest = behind(u, "object");
+	if (!rest)
+		return bad(u, "'%.40s' stands where an object or a ref should begin", u->line);
+	err = object_begin(u, rest);
+	return err ? err : object_read(u);
+}
+
+static int all_read(struct undump *u)
+{
+	int err = 0;
+
+	if (!line_read(u) || strcmp(u->line, CMD_TEXT_FIRST))
+		return fdry_fail(FDRY_E_INVAL, "this is not a dump of this version: its first line is not '" CMD_TEXT_FIRST "'");
+	while (!err && line_read(u))
+		if (*u->line && *u->line != '#')
+			err = entry_read(u);
+	if (!err && ferror(u->f))
+		err = fdry_fail(FDRY_E_IO, "cannot read: %s", strerror(errno));
+	return err;
+}
+
+static int undump_from(struct undump *u)
+{
+	int err = fdry_put_begin(u->s, &u->put);
+
+	if (err)
+		return err;
+	err = all_read(u);
+	if (!err)
+		err = fdry_put_flush(u->put);
+	fdry_put_abort(u->put);
+	return err;
+}
+
+static void report(struct undump *u)
+{
+	if (!cmd_has(u->a, JSON)) {
+		cmd_say(u->a, "%llu object%s, %llu of them images; %llu ref%s\n", (unsigned long long)u->objects,
+			cmd_plural(u->objects), (unsigned long long)u->images, (unsigned long long)u->refs, cmd_plural(u->refs));
+		return;
+	}
+	json_close(&u->j, ']');
+	json_number(&u->j, "objects", u->objects);
+	json_number(&u->j, "images", u->images);
+	json_number(&u->j, "refs", u->refs);
+	json_close(&u->j, '}');
+}
+
+int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
+{
+	struct undump u = { .a = a, .s = s, .f = stdin, .j = { .f = stdout } };
+	int err = 0;
+
+	if (a->argc && strcmp(a->argv[0], "-"))
+		u.f = fopen(a->argv[0], "r");
+	if (!u.f)
+		return cmd_fail(fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_NOENT, "cannot read %s: %s", a->argv[0],
+					  strerror(errno)));
+	if (cmd_has(a, JSON)) {
+		json_open(&u.j, NULL, '{');
+		json_open(&u.j, "changed", '[');
+	}
+	err = undump_from(&u);
+	if (!err || cmd_has(a, JSON))
+		report(&u);
+	if (u.f != stdin)
+		fclose(u.f);
+	free(u.line);
+	fdry_buf_release(&u.links);
+	fdry_buf_release(&u.bytes);
+	return err ? cmd_fail(err) : CMD_OK;
+}
