@@ -33,6 +33,7 @@
 #include "foundry/config.h"
 #include "foundry/random.h"
 #include "foundry/store.h"
+#include "foundry/telemetry.h"
 #include "foundry/types.h"
 #include "foundry/region.h"
 

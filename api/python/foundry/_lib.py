@@ -18,6 +18,11 @@ class Variable(Structure):
     _fields_ = [(n, c_char_p) for n in ("name", "type", "fallback", "allowed", "meaning")]
 
 
+class Telemetry(Structure):
+    _fields_ = [(n, c_char_p) for n in ("name", "labels", "help")] + [("value", c_uint64), ("unit", c_uint32),
+                                                                      ("gauge", c_uint32)]
+
+
 class Tensor(Structure):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("dtype", c_uint32), ("use", c_uint32),
                 ("flags", c_uint32), ("rank", c_uint32), ("shape", c_int64 * RANK_MAX),
@@ -177,6 +182,8 @@ CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
     "fdry_store_export": [STORE, POINTER(c_char_p), c_size_t, c_int, POINTER(ExportOpts), POINTER(PackInfo)],
     "fdry_store_import": [STORE, c_int, POINTER(ImportOpts), POINTER(PackInfo)],
+    "fdry_telemetry_at": [POINTER(Telemetry), c_size_t, POINTER(c_size_t)],
+    "fdry_telemetry_text": [STORE, POINTER(c_void_p)],
     "fdry_store_pin": [STORE, c_char_p],
     "fdry_store_unpin": [STORE, c_char_p],
     "fdry_store_limit_get": [STORE, POINTER(c_uint64), POINTER(c_uint64)],
@@ -247,6 +254,7 @@ OTHERS = {
     "fdry_error_errno": (c_int, [c_int]),
     "fdry_version": (c_char_p, []),
     "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
+    "fdry_telemetry_reset": (None, []),
     "fdry_base_for_name": (c_uint64, [c_char_p]),
     "fdry_dtype_size": (c_size_t, [c_uint32]),
     "fdry_start_free": (None, [POINTER(Start)]),
