@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "foundry/config.h"
+#include "foundry/graph.h"
 #include "foundry/random.h"
 #include "foundry/store.h"
 #include "foundry/telemetry.h"

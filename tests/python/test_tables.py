@@ -35,11 +35,12 @@ def exported():
 
 
 # What a C parameter can be in a signature: its size in bytes, or None for a pointer.
-SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4, "fdry_devptr": 8}
+SIZES = {"int": 4, "unsigned int": 4, "size_t": 8, "uint64_t": 8, "uint32_t": 4, "fdry_devptr": 8, "fdry_resident": 8, "int32_t": 4,
+         "enum fdry_transient_kind": 4, "enum fdry_sync_kind": 4}
 
 
 def size_of(param):
-    if "*" in param or "[" in param or re.match(r"(CUgraph|CUstream|fdry_log_fn)\b", param):
+    if "*" in param or "[" in param or re.match(r"(CUfunction|CUgraph|CUgraphExec|CUstream|fdry_log_fn)\b", param):
         return None
     words = param.replace("const ", "").split()
     return SIZES[" ".join(words if param in SIZES else words[:-1])]
@@ -77,7 +78,8 @@ class Tables(unittest.TestCase):
             with self.subTest(name):
                 c = declared[name][0]
                 expected = {"void": None, "int": ctypes.c_int, "size_t": ctypes.c_size_t,
-                            "fdry_devptr": ctypes.c_uint64, "const char *": ctypes.c_char_p}[c]
+                            "fdry_devptr": ctypes.c_uint64, "const char *": ctypes.c_char_p,
+                            "CUstream": ctypes.c_void_p}[c]
                 self.assertEqual(expected, result)
 
     def test_functions_that_can_fail_are_checked(self):

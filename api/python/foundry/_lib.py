@@ -173,8 +173,38 @@ class Start(Structure):
                     (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
 
 
+class CudagraphOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("reserved", c_uint32)]
+
+
+class GraphpoolOpts(Structure):
+    _fields_ = CudagraphOpts._fields_
+
+
+class GraphpoolId(Structure):
+    _fields_ = [("hi", c_uint64), ("lo", c_uint64)]
+
+
+class GraphpoolInfo(Structure):
+    _fields_ = [("sz", c_size_t), ("reserved_bytes", c_uint64), ("used_bytes", c_uint64), ("graphs", c_uint32),
+                ("sealed", c_uint32), ("capturing", c_uint32)]
+
+
+class CudagraphBeginOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("stream", c_void_p), ("pool", c_void_p), ("mode", c_uint32), ("reserved", c_uint32)]
+
+
+CUDAGRAPH_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+
+
+class CudagraphRunOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("fn", CUDAGRAPH_FN), ("arg", c_void_p), ("stream", c_void_p), ("pool", c_void_p),
+                ("flags", c_uint64), ("warmups", c_uint32), ("mode", c_uint32)]
+
+
 # Opaque objects are void pointers.
-STORE = CAPTURE = IMAGE = GRAPH = STREAM = c_void_p
+STORE = CAPTURE = IMAGE = GRAPH = STREAM = SLOTS = GRAPH_EXEC = KERNELS = FUNCTION = c_void_p
+CUDAGRAPH = POOL = SCALARS = DECODE = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 # Functions that answer 0 or a negative code, which raises.
@@ -244,6 +274,29 @@ CHECKED = {
     "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
     "fdry_image_tag": [STORE, c_char_p, c_char_p],
+    "fdry_cudagraph_begin": [CUDAGRAPH, POINTER(CudagraphBeginOpts)],
+    "fdry_cudagraph_end": [CUDAGRAPH],
+    "fdry_cudagraph_exec": [CUDAGRAPH, POINTER(c_void_p)],
+    "fdry_cudagraph_graph": [CUDAGRAPH, POINTER(GRAPH)],
+    "fdry_cudagraph_instantiate": [CUDAGRAPH, c_uint64],
+    "fdry_cudagraph_launch": [CUDAGRAPH, STREAM],
+    "fdry_cudagraph_new": [POINTER(CudagraphOpts), POINTER(CUDAGRAPH)],
+    "fdry_cudagraph_pool": [CUDAGRAPH, POINTER(POOL)],
+    "fdry_cudagraph_reset": [CUDAGRAPH],
+    "fdry_cudagraph_run": [CUDAGRAPH, POINTER(CudagraphRunOpts)],
+    "fdry_cudagraph_stream": [CUDAGRAPH, POINTER(STREAM)],
+    "fdry_cudagraph_synchronize": [CUDAGRAPH],
+    "fdry_cudagraph_upload": [CUDAGRAPH, STREAM],
+    "fdry_graphpool_alloc": [POOL, c_uint64, POINTER(c_uint64)],
+    "fdry_graphpool_find": [POINTER(GraphpoolId), POINTER(POOL)],
+    "fdry_graphpool_id": [POOL, POINTER(GraphpoolId)],
+    "fdry_graphpool_info": [POOL, POINTER(GraphpoolInfo)],
+    "fdry_graphpool_new": [POINTER(GraphpoolOpts), POINTER(POOL)],
+    "fdry_graphpool_release": [POOL, c_uint64],
+    "fdry_graphpool_seal": [POOL],
+    "fdry_graphpool_sealed": [POOL, POINTER(c_uint32)],
+    "fdry_graphpool_trim": [POOL],
+    "fdry_graphpool_unseal": [POOL],
 }
 
 # The rest: (result, arguments).
@@ -265,6 +318,10 @@ OTHERS = {
     "fdry_image_graph_count": (c_size_t, [IMAGE]),
     "fdry_image_tensor_count": (c_size_t, [IMAGE]),
     "fdry_image_generator_count": (c_size_t, [IMAGE]),
+    "fdry_cudagraph_free": (None, [CUDAGRAPH]),
+    "fdry_graphpool_free": (None, [POOL]),
+    "fdry_stream_current": (STREAM, []),
+    "fdry_stream_make_current": (STREAM, [STREAM]),
 }
 
 SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
