@@ -33,6 +33,7 @@
 #include "foundry/config.h"
 #include "foundry/graph.h"
 #include "foundry/random.h"
+#include "foundry/scalar.h"
 #include "foundry/store.h"
 #include "foundry/telemetry.h"
 #include "foundry/types.h"

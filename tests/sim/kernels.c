@@ -135,6 +135,14 @@ SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 		*x = *x * 6364136223846793005u + salt;
 }
 
+/* One step of a decoder, as far as its state goes: which token, where, how many keys there are by then. */
+SIM_KERNEL(decode, (const uint32_t *, token), (const int32_t *, position), (const int32_t *, length), (uint64_t *, out))
+{
+	if (SIM_X)
+		return;
+	*out = *out * 31 + *token + 7 * (uint64_t)*position + 1000003 * (uint64_t)*length;
+}
+
 /* A number from a counter, made as splitmix64 makes one; hosts compute the same. */
 static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
 {

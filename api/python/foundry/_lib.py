@@ -202,6 +202,20 @@ class CudagraphRunOpts(Structure):
                 ("flags", c_uint64), ("warmups", c_uint32), ("mode", c_uint32)]
 
 
+class ScalarsOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("count", c_uint32),
+                ("dtypes", POINTER(c_uint32)), ("values", POINTER(c_uint64)), ("addr", c_uint64)]
+
+
+class DecodeOpts(Structure):
+    _fields_ = CudagraphOpts._fields_ + [("addr", c_uint64)]
+
+
+class DecodeArgs(Structure):
+    _fields_ = [(n, c_uint64) for n in ("token_addr", "position_addr", "length_addr")] + [
+        ("token", c_uint32), ("position", c_int32), ("length", c_int32), ("source", c_uint32)]
+
+
 # Opaque objects are void pointers.
 STORE = CAPTURE = IMAGE = GRAPH = STREAM = SLOTS = GRAPH_EXEC = KERNELS = FUNCTION = c_void_p
 CUDAGRAPH = POOL = SCALARS = DECODE = c_void_p
@@ -297,6 +311,15 @@ CHECKED = {
     "fdry_graphpool_sealed": [POOL, POINTER(c_uint32)],
     "fdry_graphpool_trim": [POOL],
     "fdry_graphpool_unseal": [POOL],
+    "fdry_scalars_addr": [SCALARS, c_uint32, POINTER(c_uint64)],
+    "fdry_scalars_dtype": [SCALARS, c_uint32, POINTER(c_uint32)],
+    "fdry_scalars_new": [POINTER(ScalarsOpts), POINTER(SCALARS)],
+    "fdry_scalars_read": [SCALARS, c_uint32, POINTER(c_uint64), STREAM],
+    "fdry_scalars_update": [SCALARS, c_uint32, c_uint32, POINTER(c_uint64), STREAM],
+    "fdry_decode_state_args": [DECODE, POINTER(DecodeArgs)],
+    "fdry_decode_state_new": [POINTER(DecodeOpts), POINTER(DECODE)],
+    "fdry_decode_state_set": [DECODE, c_uint32, c_uint32, STREAM],
+    "fdry_decode_state_use": [DECODE, c_uint32],
 }
 
 # The rest: (result, arguments).
@@ -320,6 +343,9 @@ OTHERS = {
     "fdry_image_generator_count": (c_size_t, [IMAGE]),
     "fdry_cudagraph_free": (None, [CUDAGRAPH]),
     "fdry_graphpool_free": (None, [POOL]),
+    "fdry_scalars_free": (None, [SCALARS]),
+    "fdry_scalars_count": (c_size_t, [SCALARS]),
+    "fdry_decode_state_free": (None, [DECODE]),
     "fdry_stream_current": (STREAM, []),
     "fdry_stream_make_current": (STREAM, [STREAM]),
 }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/* decode_state.c - where a decoder is, in device memory and as arguments; see foundry/scalar.h. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "api/foundry.h"
+#include "api/opts.h"
+
+enum { TOKEN, POSITION, LENGTH, CELLS };
+
+struct fdry_decode_state {
+	struct fdry_scalars *cells;
+	pthread_mutex_t lock; /* guards @args, and that they go with the cells */
+	struct fdry_decode_args args;
+};
+
+static int addresses(struct fdry_decode_state *d)
+{
+	int err = fdry_scalars_addr(d->cells, TOKEN, &d->args.token_addr);
+
+	if (!err)
+		err = fdry_scalars_addr(d->cells, POSITION, &d->args.position_addr);
+	return err ? err : fdry_scalars_addr(d->cells, LENGTH, &d->args.length_addr);
+}
+
+static int state_make(struct fdry_decode_state *d, const struct fdry_decode_opts *o)
+{
+	static const uint32_t dtypes[CELLS] = { [TOKEN] = FDRY_U32, [POSITION] = FDRY_I32, [LENGTH] = FDRY_I32 };
+	const union fdry_scalar_value values[CELLS] = { [LENGTH] = { .i32 = 1 } };
+	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = o->driver, .device = o->device, .count = CELLS,
+					.dtypes = dtypes, .values = values, .addr = o->addr };
+	int err = fdry_scalars_new(&so, &d->cells);
+
+	d->args.length = 1;
+	return err ? err : addresses(d);
+}
+
+int fdry_decode_state_new(const struct fdry_decode_opts *opts, struct fdry_decode_state **ret)
+{
+	struct fdry_decode_opts o;
+	struct fdry_decode_state *d;
+	int err = fdry_need(ret);
+
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return fdry_nomem();
+	pthread_mutex_init(&d->lock, NULL);
+	err = state_make(d, &o);
+	if (err)
+		fdry_decode_state_free(d);
+	else
+		*ret = d;
+	return err;
+}
+
+void fdry_decode_state_free(struct fdry_decode_state *d)
+{
+	if (!d)
+		return;
+	fdry_scalars_free(d->cells);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step, CUstream stream)
+{
+	union fdry_scalar_value v[CELLS] = { [TOKEN] = { .u32 = token } };
+	int err = fdry_need(d);
+
+	if (!err && step >= INT32_MAX)
+		err = fdry_fail(FDRY_E_RANGE, "step %u is too far: position and length are 32-bit, so steps go to %d", step,
+				INT32_MAX - 1);
+	if (err)
+		return err;
+	v[POSITION].i32 = (int32_t)step;
+	v[LENGTH].i32 = (int32_t)step + 1;
+	pthread_mutex_lock(&d->lock);
+	err = fdry_scalars_update(d->cells, 0, CELLS, v, stream);
+	if (!err) {
+		d->args.token = token;
+		d->args.position = v[POSITION].i32;
+		d->args.length = v[LENGTH].i32;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return err;
+}
+
+int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
+{
+	int err = fdry_need(d);
+
+	if (!err && source > FDRY_DECODE_DEVICE)
+		err = fdry_fail(FDRY_E_INVAL, "%u is no source of a decode state; see enum fdry_decode_source", source);
+	if (err)
+		return err;
+	pthread_mutex_lock(&d->lock);
+	d->args.source = source;
+	pthread_mutex_unlock(&d->lock);
+	return 0;
+}
+
+int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_args *ret)
+{
+	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
+	int err = fdry_need(d);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
+	pthread_mutex_lock(&s->lock);
+	*ret = d->args;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}

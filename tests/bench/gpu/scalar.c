@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What an update of a number in device memory costs, beside the driver's own calls; and a launch of a captured
+ * graph beside cuGraphLaunch. Nanoseconds of the calling thread a call, and how often the plain call's.
+ *
+ * scalar [DRIVER]: NULL is FOUNDRY_DRIVER or libcuda.so.1; also runs on the software driver, whose
+ * figures say nothing about a GPU.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "api/foundry.h"
+#include "arch/driver.h"
+
+#define ROUNDS 15
+#define CALLS 2000
+#define COUNT 8
+
+struct bench {
+	const struct fdry_driver *drv;
+	CUstream stream;
+	CUdeviceptr own;
+	uint8_t *pinned;
+	struct fdry_scalars *scalars;
+	struct fdry_decode_state *decode;
+	struct fdry_cudagraph *graph;
+	CUgraphExec exec;
+	union fdry_scalar_value v[COUNT];
+};
+
+static int plain_pageable(struct bench *b)
+{
+	return fdry_call(b->drv, cuMemcpyHtoDAsync_v2, b->own, b->v, 8, b->stream);
+}
+
+static int plain_pinned(struct bench *b)
+{
+	return fdry_call(b->drv, cuMemcpyHtoDAsync_v2, b->own, b->pinned, 8, b->stream);
+}
+
+static int fill_4(struct bench *b)
+{
+	return fdry_call(b->drv, cuMemsetD32Async, b->own, b->v[0].u32, 1, b->stream);
+}
+
+static int fill_8(struct bench *b)
+{
+	int err = fdry_call(b->drv, cuMemsetD32Async, b->own, b->v[0].u32, 1, b->stream);
+
+	return err ? err : fdry_call(b->drv, cuMemsetD32Async, b->own + 4, b->v[0].u32, 1, b->stream);
+}
+
+static int update_1(struct bench *b)
+{
+	return fdry_scalars_update(b->scalars, 0, 1, b->v, b->stream);
+}
+
+static int update_8(struct bench *b)
+{
+	return fdry_scalars_update(b->scalars, 0, COUNT, b->v, b->stream);
+}
+
+static int decode_set(struct bench *b)
+{
+	return fdry_decode_state_set(b->decode, b->v[0].u32, 7, b->stream);
+}
+
+static int launch_plain(struct bench *b)
+{
+	return fdry_call(b->drv, cuGraphLaunch, b->exec, b->stream);
+}
+
+static int launch_ours(struct bench *b)
+{
+	return fdry_cudagraph_launch(b->graph, b->stream);
+}
+
+static const struct way {
+	const char *name;
+	int (*fn)(struct bench *b);
+	int beside; /* which line it is compared with */
+} ways[] = {
+	{ "cuMemcpyHtoDAsync, 8 bytes, pageable", plain_pageable, 0 },
+	{ "cuMemcpyHtoDAsync, 8 bytes, pinned", plain_pinned, 0 },
+	{ "cuMemsetD32Async, 4 bytes", fill_4, 0 },
+	{ "cuMemsetD32Async twice, 8 bytes", fill_8, 0 },
+	{ "fdry_scalars_update, 1 of 8 bytes", update_1, 0 },
+	{ "fdry_scalars_update, 8 of 8 bytes", update_8, 0 },
+	{ "fdry_decode_state_set", decode_set, 0 },
+	{ "cuGraphLaunch, one node", launch_plain, 7 },
+	{ "fdry_cudagraph_launch, one node", launch_ours, 7 },
+};
+#define WAYS (sizeof(ways) / sizeof(ways[0]))
+
+static double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void must(int err, const char *what)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "%s: %s\n", what, fdry_last_error());
+	exit(err == -FDRY_E_NODRIVER || err == -FDRY_E_NOGPU ? 77 : EXIT_FAILURE);
+}
+
+/* Few enough at a time that queues are never full: what is measured is the call, not the GPU. */
+static double round_ns(struct bench *b, const struct way *w)
+{
+	double sum = 0, from;
+	int i, k;
+
+	for (i = 0; i < CALLS / 20; i++) {
+		from = now_ns();
+		for (k = 0; k < 20; k++)
+			must(w->fn(b), w->name);
+		sum += now_ns() - from;
+		must(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
+	}
+	return sum / CALLS;
+}
+
+static int one_node(void *arg, CUstream stream)
+{
+	struct bench *b = arg;
+
+	return fdry_call(b->drv, cuMemsetD32Async, b->own, 1, 1, stream);
+}
+
+static void make(struct bench *b, const char *driver)
+{
+	static const uint32_t dtypes[COUNT] = { FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64 };
+	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = driver, .count = COUNT, .dtypes = dtypes };
+	struct fdry_decode_opts d = { .sz = sizeof(d), .driver = driver };
+	struct fdry_cudagraph_opts go = { .sz = sizeof(go), .driver = driver };
+	struct fdry_cudagraph_run_opts ro = { .sz = sizeof(ro), .fn = one_node, .arg = b };
+	CUcontext ctx;
+
+	must(fdry_driver_open(driver, &b->drv), "driver");
+	must(fdry_call(b->drv, cuDevicePrimaryCtxRetain, &ctx, 0), "context");
+	must(fdry_call(b->drv, cuCtxSetCurrent, ctx), "context");
+	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "stream");
+	must(fdry_call(b->drv, cuMemAlloc_v2, &b->own, 64), "memory");
+	must(fdry_call(b->drv, cuMemHostAlloc, (void **)&b->pinned, 64, 0), "memory");
+	must(fdry_scalars_new(&so, &b->scalars), "scalars");
+	must(fdry_decode_state_new(&d, &b->decode), "decode state");
+	must(fdry_cudagraph_new(&go, &b->graph), "graph");
+	must(fdry_cudagraph_run(b->graph, &ro), "graph");
+	must(fdry_cudagraph_exec(b->graph, &b->exec), "graph");
+}
+
+int main(int argc, char **argv)
+{
+	double ns[WAYS][ROUNDS], median[WAYS];
+	struct bench b = { 0 };
+	size_t w;
+	int r;
+
+	make(&b, argc > 1 ? argv[1] : NULL);
+	printf("%s; medians of %d rounds of %d calls, in turns\n%-38s %9s %9s %9s %7s\n", b.drv->software ? "software driver" : "GPU",
+	       ROUNDS, CALLS, "", "ns", "least", "most", "ratio");
+	for (r = 0; r < ROUNDS; r++)
+		for (w = 0; w < WAYS; w++)
+			ns[w][r] = round_ns(&b, &ways[w]);
+	for (w = 0; w < WAYS; w++) {
+		qsort(ns[w], ROUNDS, sizeof(double), by_size);
+		median[w] = ns[w][ROUNDS / 2];
+		printf("%-38s %9.0f %9.0f %9.0f %7.2f\n", ways[w].name, median[w], ns[w][0], ns[w][ROUNDS - 1],
+		       median[w] / median[ways[w].beside]);
+	}
+	fdry_cudagraph_free(b.graph);
+	fdry_decode_state_free(b.decode);
+	fdry_scalars_free(b.scalars);
+	return EXIT_SUCCESS;
+}

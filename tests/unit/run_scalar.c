@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of numbers in device memory that are updated on a stream, and of decode states. */
+#include "tests/unit/run.h"
+
+static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalar_value *values)
+{
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values };
+	struct fdry_scalars *s = NULL;
+
+	ok(fdry_scalars_new(&o, &s));
+	return s;
+}
+
+static uint64_t cell(struct fdry_scalars *s, uint32_t i)
+{
+	fdry_devptr p;
+
+	ok(fdry_scalars_addr(s, i, &p));
+	ck_assert_uint_eq(p % 8, 0);
+	return word(p);
+}
+
+static const uint32_t kinds[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64 };
+
+START_TEST(values_of_every_size)
+{
+	const union fdry_scalar_value first[] = { { .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 } };
+	/* What else the union holds does not come along. */
+	const union fdry_scalar_value dirty[] = { { .u64 = ~0ull << 8 | 3 }, { .u64 = ~0ull << 16 | 4 }, { .u64 = ~0ull << 32 | 5 } };
+	union fdry_scalar_value got;
+	struct fdry_scalars *s;
+	uint32_t dtype;
+	CUstream stream;
+
+	run_open();
+	stream = stream_new();
+	s = scalars_new(4, kinds, first);
+	ck_assert_uint_eq(fdry_scalars_count(s), 4);
+	ok(fdry_scalars_dtype(s, 1, &dtype));
+	ck_assert_uint_eq(dtype, FDRY_BF16);
+	ck_assert_uint_eq(cell(s, 0), 250);
+	ck_assert_uint_eq(cell(s, 1), 0x3f80);
+	ck_assert_uint_eq(cell(s, 2), 0x3fc00000);
+	ck_assert_uint_eq(cell(s, 3), (uint64_t)-5);
+	ok(fdry_scalars_update(s, 0, 3, dirty, stream));
+	cu(cuStreamSynchronize, stream);
+	ck_assert_uint_eq(cell(s, 0), 3);
+	ck_assert_uint_eq(cell(s, 1), 4);
+	ck_assert_uint_eq(cell(s, 2), 5);
+	ck_assert_uint_eq(cell(s, 3), (uint64_t)-5);
+	got.u64 = 7;
+	ok(fdry_scalars_read(s, 3, &got, stream));
+	ck_assert_int_eq(got.i64, -5);
+	ok(fdry_scalars_read(s, 1, &got, NULL));
+	ck_assert_uint_eq(got.u64, 4);
+	fdry_scalars_free(s);
+	s = scalars_new(2, kinds, NULL);
+	ck_assert_uint_eq(cell(s, 0) | cell(s, 1), 0);
+	fdry_scalars_free(s);
+	cu(cuStreamDestroy_v2, stream);
+	run_close();
+}
+END_TEST
+
+/* Updates come far faster than what reads them: every reader sees its own. */
+START_TEST(updates_outrun_launches)
+{
+	static const uint32_t u32 = FDRY_U32;
+	uint32_t got[500], i, spins = 20000;
+	CUdeviceptr log, slow, to;
+	struct fdry_scalars *s;
+	fdry_devptr addr, again;
+	CUstream stream;
+	uint64_t salt = 1, one = 1;
+
+	run_open();
+	stream = stream_new();
+	log = mem(sizeof(got));
+	slow = mem(8);
+	s = scalars_new(1, &u32, NULL);
+	ok(fdry_scalars_addr(s, 0, &addr));
+	for (i = 0; i < 500; i++) {
+		union fdry_scalar_value v = { .u32 = i * 3 + 1 };
+
+		ok(fdry_scalars_update(s, 0, 1, &v, stream));
+		memset(&v, 0xEE, sizeof(v)); /* not needed any more */
+		to = log + i * 4;
+		launch("step", stream, &slow, &salt, &spins);
+		launch("copy", stream, &addr, &to, &one);
+	}
+	cu(cuStreamSynchronize, stream);
+	cu(cuMemcpyDtoH_v2, got, log, sizeof(got));
+	for (i = 0; i < 500; i++)
+		ck_assert_uint_eq(got[i], i * 3 + 1);
+	ok(fdry_scalars_addr(s, 0, &again));
+	ck_assert_uint_eq(addr, again);
+	fdry_scalars_free(s);
+	mem_free(log);
+	mem_free(slow);
+	cu(cuStreamDestroy_v2, stream);
+	run_close();
+}
+END_TEST
+
+/* An update does not wait for what is before it on the stream. */
+START_TEST(updates_do_not_wait)
+{
+	static const uint32_t u32 = FDRY_U32;
+	union fdry_scalar_value v = { .u32 = 77 };
+	struct fdry_scalars *s;
+	CUdeviceptr slow;
+	CUstream stream;
+	CUevent behind;
+
+	run_open();
+	stream = stream_new();
+	slow = mem(8);
+	s = scalars_new(1, &u32, NULL);
+	cu(cuEventCreate, &behind, CU_EVENT_DISABLE_TIMING);
+	step(stream, slow, 1, 300000000);
+	cu(cuEventRecord, behind, stream);
+	ok(fdry_scalars_update(s, 0, 1, &v, stream));
+	ck_assert_int_eq(drv->cuEventQuery(behind), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(cell(s, 0), 0); /* its turn has not come */
+	fdry_scalars_free(s);             /* waits for it */
+	cu(cuStreamSynchronize, stream);
+	cu(cuEventDestroy_v2, behind);
+	mem_free(slow);
+	cu(cuStreamDestroy_v2, stream);
+	run_close();
+}
+END_TEST
+
+START_TEST(captures_refuse_updates)
+{
+	static const uint32_t u32 = FDRY_U32;
+	union fdry_scalar_value v = { .u32 = 77 };
+	struct fdry_cudagraph *g;
+	struct fdry_scalars *s;
+	CUstream stream, gone;
+
+	run_open();
+	s = scalars_new(1, &u32, NULL);
+	g = graph_new();
+	gone = stream_new();
+	cu(cuStreamDestroy_v2, gone);
+	ok(fdry_cudagraph_begin(g, NULL));
+	ok(fdry_cudagraph_stream(g, &stream));
+	fails(STATE, "the stream captures, and an update cannot be a part", fdry_scalars_update(s, 0, 1, &v, stream));
+	fails(STATE, "the stream captures", fdry_scalars_read(s, 0, &v, stream));
+	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* elsewhere it goes on */
+	ok(fdry_cudagraph_end(g));                  /* nothing was spoilt */
+	fails(INVAL, "alive", fdry_scalars_update(s, 0, 1, &v, gone));
+	fdry_cudagraph_free(g);
+	fdry_scalars_free(s);
+	run_close();
+}
+END_TEST
+
+START_TEST(scalars_are_checked)
+{
+	static const uint32_t wide = FDRY_C128, odd = 99;
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 1, .dtypes = &wide };
+	union fdry_scalar_value v = { 0 };
+	struct fdry_scalars *s = NULL;
+	fdry_devptr p;
+
+	run_open();
+	fails(INVAL, "16 bytes", fdry_scalars_new(&o, &s));
+	o.dtypes = &odd;
+	fails(INVAL, "type 99", fdry_scalars_new(&o, &s));
+	o.dtypes = NULL;
+	fails(INVAL, "without types", fdry_scalars_new(&o, &s));
+	o.dtypes = kinds;
+	o.count = FDRY_SCALARS_MAX + 1;
+	fails(INVAL, "513 scalars", fdry_scalars_new(&o, &s));
+	o.count = 0;
+	fails(INVAL, "0 scalars", fdry_scalars_new(&o, &s));
+	o.count = 4;
+	o.addr = 12;
+	fails(INVAL, "multiple of 8", fdry_scalars_new(&o, &s));
+	o.addr = 0;
+	o.device = 3;
+	fails(NOGPU, "no device 3", fdry_scalars_new(&o, &s));
+	ck_assert_ptr_null(s);
+	o.device = 0;
+	ok(fdry_scalars_new(&o, &s));
+	fails(RANGE, "there are 4", fdry_scalars_update(s, 3, 2, &v, NULL));
+	fails(RANGE, "there are 4", fdry_scalars_update(s, 0, 0, &v, NULL));
+	fails(RANGE, "there are 4", fdry_scalars_update(s, 4, 1, &v, NULL));
+	fails(RANGE, "no scalar 4", fdry_scalars_addr(s, 4, &p));
+	fails(RANGE, "no scalar 4", fdry_scalars_read(s, 4, &v, NULL));
+	fails(INVAL, "values", fdry_scalars_update(s, 0, 1, NULL, NULL));
+	fails(INVAL, "no scalars", fdry_scalars_update(NULL, 0, 1, &v, NULL));
+	ck_assert_uint_eq(fdry_scalars_count(NULL), 0);
+	fdry_scalars_free(s);
+	fdry_scalars_free(NULL);
+	run_close();
+}
+END_TEST
+
+START_TEST(memory_of_the_caller)
+{
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
+	union fdry_scalar_value v = { .u8 = 9 };
+	struct fdry_scalars *s = NULL;
+	fdry_devptr p;
+
+	run_open();
+	o.addr = mem(64);
+	cu(cuMemcpyHtoD_v2, o.addr + 8, &(uint64_t){ 5 }, 8);
+	ok(fdry_scalars_new(&o, &s));
+	ok(fdry_scalars_addr(s, 1, &p));
+	ck_assert_uint_eq(p, o.addr + 8);
+	ck_assert_uint_eq(cell(s, 1), 5); /* as it was */
+	ok(fdry_scalars_update(s, 0, 1, &v, NULL));
+	fdry_scalars_free(s);
+	ck_assert_uint_eq(word(o.addr), 9); /* and stays */
+	mem_free(o.addr);
+	run_close();
+}
+END_TEST
+
+START_TEST(every_failing_call_is_undone)
+{
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+	struct fdry_scalars *s = NULL;
+	char spec[16];
+	int i, err;
+	long live;
+
+	run_open();
+	ok(fdry_scalars_new(&o, &s)); /* a shared stream is there from now on */
+	fdry_scalars_free(s);
+	live = test_sim_live(NULL);
+	for (i = 1; i < 300; i++) {
+		s = NULL;
+		snprintf(spec, sizeof(spec), "*:%d", i);
+		test_sim_fail(spec);
+		err = fdry_scalars_new(&o, &s);
+		if (!test_sim_failed())
+			break;
+		test_sim_fail(NULL);
+		cu(cuThreadExchangeStreamCaptureMode, &mode); /* where putting it back was what failed */
+		mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+		ck_assert_msg(!err == !!s, "call %d", i);
+		fdry_scalars_free(s);
+		ck_assert_msg(test_sim_live(NULL) == live, "call %d left something", i);
+	}
+	ck_assert_int_gt(i, 70);
+	ok(err);
+	/* An update that fails takes no slot and changes nothing; a lost record is waited for. */
+	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
+	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalar_value){ .u8 = 1 }, NULL), -FDRY_E_DRIVER);
+	test_sim_fail("cuEventRecord:1");
+	ok(fdry_scalars_update(s, 0, 1, &(union fdry_scalar_value){ .u8 = 2 }, NULL));
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	ck_assert_uint_eq(cell(s, 0), 2);
+	fdry_scalars_free(s);
+	run_close();
+}
+END_TEST
+
+struct updater {
+	pthread_t thread;
+	struct fdry_scalars *s;
+	uint32_t i;
+	CUstream stream;
+	int bad;
+};
+
+static void *update_often(void *arg)
+{
+	struct updater *u = arg;
+	union fdry_scalar_value v;
+	int i;
+
+	for (i = 1; i <= 300; i++) {
+		v.u64 = (uint64_t)i;
+		u->bad += fdry_scalars_update(u->s, u->i, 1, &v, u->stream) != 0;
+	}
+	return NULL;
+}
+
+START_TEST(many_threads_update)
+{
+	static const uint32_t dtypes[] = { FDRY_U64, FDRY_U64, FDRY_U64 };
+	struct updater u[3];
+	struct fdry_scalars *s;
+	int i;
+
+	run_open();
+	s = scalars_new(3, dtypes, NULL);
+	for (i = 0; i < 3; i++) {
+		u[i] = (struct updater){ .s = s, .i = (uint32_t)i, .stream = stream_new() };
+		ck_assert_int_eq(pthread_create(&u[i].thread, NULL, update_often, &u[i]), 0);
+	}
+	for (i = 0; i < 3; i++) {
+		pthread_join(u[i].thread, NULL);
+		ck_assert_int_eq(u[i].bad, 0);
+		cu(cuStreamSynchronize, u[i].stream);
+		ck_assert_uint_eq(cell(s, (uint32_t)i), 300);
+		cu(cuStreamDestroy_v2, u[i].stream);
+	}
+	fdry_scalars_free(s);
+	run_close();
+}
+END_TEST
+
+/* --- decode state --- */
+
+#define STEPS 100
+
+struct decoding {
+	struct fdry_decode_state *d;
+	CUdeviceptr log;
+};
+
+static int decode_fn(void *arg, CUstream stream)
+{
+	struct decoding *w = arg;
+	struct fdry_decode_args a;
+	int n = STEPS;
+	int err = fdry_decode_state_args(w->d, &a);
+
+	if (!err)
+		launch("decode_step", stream, &a, &w->log, &n);
+	return err;
+}
+
+START_TEST(one_graph_does_every_step)
+{
+	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = decode_fn, .warmups = 1 };
+	struct decoding w;
+	struct fdry_cudagraph *g;
+	uint64_t log[STEPS];
+	CUstream stream;
+	uint32_t i;
+
+	run_open();
+	stream = stream_new();
+	ok(fdry_decode_state_new(NULL, &w.d));
+	w.log = mem(sizeof(log));
+	ok(fdry_decode_state_use(w.d, FDRY_DECODE_DEVICE));
+	g = graph_new();
+	o.arg = &w;
+	ok(fdry_cudagraph_run(g, &o));
+	for (i = 0; i < STEPS; i++) {
+		ok(fdry_decode_state_set(w.d, 1000 + i * 7, i, stream));
+		ok(fdry_cudagraph_launch(g, stream));
+	}
+	cu(cuStreamSynchronize, stream);
+	cu(cuMemcpyDtoH_v2, log, w.log, sizeof(log));
+	for (i = 0; i < STEPS; i++)
+		ck_assert_uint_eq(log[i], (uint64_t)(1000 + i * 7) << 32 | (i + 1));
+	fdry_cudagraph_free(g);
+	fdry_decode_state_free(w.d);
+	mem_free(w.log);
+	cu(cuStreamDestroy_v2, stream);
+	run_close();
+}
+END_TEST
+
+START_TEST(arguments_keep_their_step)
+{
+	struct fdry_decode_args a;
+	struct decoding w;
+	struct fdry_decode_state *none = NULL;
+	uint64_t log[STEPS];
+	uint32_t i;
+
+	run_open();
+	ok(fdry_decode_state_new(NULL, &w.d));
+	w.log = mem(sizeof(log));
+	ok(fdry_decode_state_args(w.d, &a));
+	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 && a.source == FDRY_DECODE_ARGS);
+	ck_assert_uint_eq((uint32_t)word(a.length_addr), 1);
+	for (i = 0; i < STEPS; i++) { /* eager code, which takes them from arguments */
+		ok(fdry_decode_state_set(w.d, i + 5, i, NULL));
+		ok(decode_fn(&w, NULL));
+	}
+	cu(cuCtxSynchronize);
+	cu(cuMemcpyDtoH_v2, log, w.log, sizeof(log));
+	for (i = 0; i < STEPS; i++)
+		ck_assert_uint_eq(log[i], (uint64_t)(i + 5) << 32 | (i + 1));
+	ok(fdry_decode_state_args(w.d, &a));
+	ck_assert_int_eq(a.position, STEPS - 1);
+	ck_assert_uint_eq((uint32_t)word(a.token_addr), STEPS + 4); /* device memory went along */
+	ck_assert_uint_eq((uint32_t)word(a.position_addr), STEPS - 1);
+	fails(RANGE, "too far", fdry_decode_state_set(w.d, 0, INT32_MAX, NULL));
+	fails(INVAL, "no source", fdry_decode_state_use(w.d, 2));
+	fails(INVAL, "(NULL)", fdry_decode_state_set(NULL, 0, 0, NULL));
+	fdry_decode_state_free(w.d);
+	fdry_decode_state_free(NULL);
+	test_sim_fail("cuMemHostAlloc:1");
+	ck_assert_int_eq(fdry_decode_state_new(NULL, &none), -FDRY_E_DRIVER);
+	ck_assert_ptr_null(none);
+	test_sim_fail(NULL);
+	mem_free(w.log);
+	run_close();
+}
+END_TEST
+
+static void nothing_there(void)
+{
+	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
+	struct fdry_scalars *s = NULL;
+	struct fdry_decode_state *d = NULL;
+
+	ck_assert(!setenv("FOUNDRY_DRIVER", "/nonexistent/libcuda.so.1", 1));
+	fails(NODRIVER, "no CUDA driver", fdry_scalars_new(&o, &s));
+	fails(NODRIVER, "no CUDA driver", fdry_decode_state_new(NULL, &d));
+	ck_assert(!s && !d);
+}
+
+START_TEST(without_a_gpu)
+{
+	in_child(nothing_there);
+}
+END_TEST
+
+int main(void)
+{
+	static const TTest *tests[12];
+	size_t n = 0;
+
+	tests[n++] = values_of_every_size;
+	tests[n++] = updates_outrun_launches;
+	tests[n++] = updates_do_not_wait;
+	tests[n++] = captures_refuse_updates;
+	tests[n++] = scalars_are_checked;
+	tests[n++] = memory_of_the_caller;
+	tests[n++] = every_failing_call_is_undone;
+	tests[n++] = many_threads_update;
+	tests[n++] = one_graph_does_every_step;
+	tests[n++] = arguments_keep_their_step;
+	tests[n++] = without_a_gpu;
+	return run_main("run_scalar", tests, n);
+}
