@@ -31,7 +31,9 @@
 #include <stdint.h>
 
 #include "foundry/config.h"
+#include "foundry/device.h"
 #include "foundry/graph.h"
+#include "foundry/pool.h"
 #include "foundry/random.h"
 #include "foundry/scalar.h"
 #include "foundry/store.h"

@@ -23,6 +23,34 @@ class Telemetry(Structure):
                                                                       ("gauge", c_uint32)]
 
 
+CAPS = ("cc_major", "cc_minor", "multiprocessors", "warp_size", "block_threads", "block_x", "block_y", "block_z", "grid_x",
+        "grid_y", "grid_z", "multiprocessor_threads", "multiprocessor_blocks", "block_registers",
+        "multiprocessor_registers", "block_shared", "block_shared_optin", "block_shared_reserved",
+        "multiprocessor_shared", "constant_memory", "l2_cache", "clock_khz", "memory_clock_khz", "memory_bus_bits",
+        "copy_engines", "concurrent_kernels", "stream_priorities", "unified_addressing", "managed_memory",
+        "map_host_memory", "virtual_memory", "memory_pools", "cooperative_launch", "cluster_launch", "multicast",
+        "integrated", "ecc", "compute_mode")
+
+
+class DeviceCaps(Structure):
+    _fields_ = [("sz", c_size_t), ("name", c_char * 128), ("memory", c_uint64), ("ordinal", c_int32),
+                ("driver", c_int32)] + [(n, c_int32) for n in CAPS]
+
+
+class Cooperative(Structure):
+    _fields_ = [("sz", c_size_t), ("function", c_void_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
+                ("shared", c_uint32), ("reserved", c_uint32), ("params", POINTER(c_void_p)), ("stream", c_void_p)]
+
+
+class TransientStats(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "limit", "cached", "cached_count", "used", "used_count", "peak", "hits", "misses", "retries", "busy")]
+
+
+class SyncStats(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("limit", "kept", "used", "made", "destroyed", "again")]
+
+
 class Tensor(Structure):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("dtype", c_uint32), ("use", c_uint32),
                 ("flags", c_uint32), ("rank", c_uint32), ("shape", c_int64 * RANK_MAX),
@@ -221,6 +249,8 @@ STORE = CAPTURE = IMAGE = GRAPH = STREAM = SLOTS = GRAPH_EXEC = KERNELS = FUNCTI
 CUDAGRAPH = POOL = SCALARS = DECODE = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
+DEVICE = c_void_p
+
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
     "fdry_store_open": [c_char_p, c_uint, POINTER(STORE)],
@@ -236,6 +266,23 @@ CHECKED = {
     "fdry_store_collect": [STORE, POINTER(CollectOpts), POINTER(CollectInfo)],
     "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyInfo)],
     "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairInfo)],
+    "fdry_device_acquire": [c_int, POINTER(DEVICE)],
+    "fdry_device_caps": [DEVICE, POINTER(DeviceCaps)],
+    "fdry_device_warm_up": [DEVICE],
+    "fdry_device_clean_up": [DEVICE],
+    "fdry_device_launch_cooperative": [DEVICE, POINTER(Cooperative)],
+    "fdry_transient_get": [DEVICE, c_int, c_size_t, STREAM, POINTER(c_uint64)],
+    "fdry_transient_put": [DEVICE, c_int, c_uint64, STREAM],
+    "fdry_transient_stats": [DEVICE, c_int, POINTER(TransientStats)],
+    "fdry_transient_limit": [DEVICE, c_int, c_uint64],
+    "fdry_sync_get": [DEVICE, c_int, POINTER(c_void_p)],
+    "fdry_sync_put": [DEVICE, c_int, c_void_p],
+    "fdry_sync_stats": [DEVICE, c_int, POINTER(SyncStats)],
+    "fdry_resident_make": [DEVICE, c_size_t, POINTER(c_uint64)],
+    "fdry_resident_view": [DEVICE, c_uint64, POINTER(c_uint64), POINTER(c_size_t)],
+    "fdry_resident_drop": [DEVICE, c_uint64, STREAM],
+    "fdry_resident_write": [DEVICE, c_uint64, c_size_t, c_void_p, c_size_t, STREAM],
+    "fdry_resident_read": [DEVICE, c_uint64, c_size_t, c_void_p, c_size_t, STREAM],
     "fdry_variable_at": [c_size_t, POINTER(Variable)],
     "fdry_variable_check": [c_char_p],
     "fdry_hook_install": [c_char_p],
@@ -330,6 +377,9 @@ OTHERS = {
     "fdry_error_errno": (c_int, [c_int]),
     "fdry_version": (c_char_p, []),
     "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
+    "fdry_device_release": (None, [DEVICE]),
+    "fdry_sync_count": (c_size_t, [DEVICE]),
+    "fdry_resident_count": (c_size_t, [DEVICE]),
     "fdry_telemetry_reset": (None, []),
     "fdry_base_for_name": (c_uint64, [c_char_p]),
     "fdry_dtype_size": (c_size_t, [c_uint32]),

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * resident.c - buffers by handle; see foundry/pool.h.
+ *
+ * A handle is a slot's number and the generation of what is in it. The generation grows when
+ * a buffer goes, and a slot whose generations are used up is not used again: so no handle
+ * ever names a second buffer.
+ */
+#include <stdlib.h>
+
+#include "api/opts.h"
+#include "api/run/device.h"
+#include "arch/stream.h"
+#include "arch/telemetry.h"
+#include "arch/threads.h"
+
+#define SLOTS_MAX (1u << 24)
+
+static fdry_resident handle_of(const struct fdry_residents *r, uint32_t i)
+{
+	return (fdry_resident)r->slots[i].generation << 32 | (i + 1);
+}
+
+/* The slot of a handle. The lock is held. */
+static int slot_find(const struct fdry_residents *r, fdry_resident handle, struct fdry_resident_slot **ret)
+{
+	uint32_t i = (uint32_t)handle - 1, generation = (uint32_t)(handle >> 32);
+	struct fdry_resident_slot *s = i < r->n ? &r->slots[i] : NULL;
+
+	if (s && s->addr && s->generation == generation) {
+		*ret = s;
+		return 0;
+	}
+	if (s && generation && generation < s->generation)
+		return fdry_fail(FDRY_E_STALE, "the resident buffer %#llx is gone; it was dropped, make another one", (unsigned long long)handle);
+	return fdry_fail(FDRY_E_NOKEY, "no resident buffer ever had the handle %#llx; use one that fdry_resident_make() gave, on its device",
+			 (unsigned long long)handle);
+}
+
+static int slots_grow(struct fdry_residents *r)
+{
+	uint32_t room = r->room ? 2 * r->room : 64;
+	struct fdry_resident_slot *more;
+
+	if (r->n < r->room)
+		return 0;
+	if (room > SLOTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "there are %u resident buffers, and no more can be; drop some", r->n);
+	more = realloc(r->slots, room * sizeof(*more));
+	if (!more)
+		return fdry_nomem();
+	r->slots = more;
+	r->room = room;
+	return 0;
+}
+
+/* A free slot's index. The lock is held. */
+static int slot_take(struct fdry_residents *r, uint32_t *ret)
+{
+	int err;
+
+	if (r->first_free) {
+		*ret = r->first_free - 1;
+		r->first_free = r->slots[*ret].next_free;
+		return 0;
+	}
+	err = slots_grow(r);
+	if (err)
+		return err;
+	*ret = r->n++;
+	r->slots[*ret] = (struct fdry_resident_slot){ .generation = 1 };
+	return 0;
+}
+
+static void slot_free(struct fdry_residents *r, uint32_t i)
+{
+	struct fdry_resident_slot *s = &r->slots[i];
+
+	s->addr = 0;
+	if (s->generation == UINT32_MAX)
+		return;
+	s->next_free = r->first_free;
+	r->first_free = i + 1;
+}
+
+int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
+{
+	struct fdry_residents *r;
+	uint64_t addr = 0;
+	uint32_t i;
+	int err = fdry_need(ret);
+
+	if (!err)
+		err = fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, bytes, FDRY_STREAM_NONE, &addr);
+	if (err)
+		return err;
+	r = &dev->residents;
+	pthread_mutex_lock(&r->lock);
+	err = slot_take(r, &i);
+	if (!err) {
+		r->slots[i].addr = addr;
+		r->slots[i].bytes = bytes;
+		r->count++;
+		*ret = handle_of(r, i);
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (err) {
+		struct fdry_outcome o;
+
+		fdry_outcome_keep(&o, err);
+		(void)fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, addr, FDRY_STREAM_NONE);
+		return fdry_outcome_tell(&o);
+	}
+	fdry_gauge(FDRY_METRIC_RESIDENT, 1);
+	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, (int64_t)bytes);
+	return 0;
+}
+
+int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr, size_t *bytes)
+{
+	struct fdry_resident_slot *s;
+	int err = fdry_device_check(dev);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&dev->residents.lock);
+	err = slot_find(&dev->residents, handle, &s);
+	if (!err && addr)
+		*addr = s->addr;
+	if (!err && bytes)
+		*bytes = s->bytes;
+	pthread_mutex_unlock(&dev->residents.lock);
+	return err;
+}
+
+int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream)
+{
+	struct fdry_residents *r;
+	struct fdry_resident_slot *s;
+	size_t bytes = 0;
+	int err = fdry_device_check(dev);
+
+	if (err)
+		return err;
+	r = &dev->residents;
+	pthread_mutex_lock(&r->lock);
+	err = slot_find(r, handle, &s);
+	if (!err)
+		err = fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, s->addr, stream);
+	if (!err) {
+		bytes = s->bytes;
+		slot_free(r, (uint32_t)(s - r->slots));
+		s->generation += s->generation != UINT32_MAX;
+		r->count--;
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (err)
+		return err;
+	fdry_gauge(FDRY_METRIC_RESIDENT, -1);
+	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, -(int64_t)bytes);
+	return 0;
+}
+
+/* --- copies --- */
+
+/* Where @len bytes at @offset are. */
+static int part(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *host, size_t len, CUdeviceptr *ret)
+{
+	fdry_devptr addr = 0;
+	size_t bytes = 0;
+	int err = fdry_resident_view(dev, handle, &addr, &bytes);
+
+	if (!err && (offset > bytes || len > bytes - offset))
+		err = fdry_fail(FDRY_E_RANGE, "%zu bytes at %zu do not fit into a resident buffer of %zu", len, offset, bytes);
+	if (!err && len && !host)
+		err = fdry_fail(FDRY_E_INVAL, "the host memory is NULL; give %zu bytes", len);
+	if (!err)
+		*ret = addr + offset;
+	return err;
+}
+
+int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	CUdeviceptr addr = 0;
+	int err = part(dev, handle, offset, data, len, &addr);
+
+	if (!err)
+		err = fdry_device_enter(dev, &mode);
+	if (err)
+		return err;
+	if (len) {
+		fdry_count_copy(TO, len);
+		err = fdry_call(dev->drv, cuMemcpyHtoDAsync_v2, addr, data, len, stream);
+	}
+	if (!err)
+		err = fdry_stream_wait(dev->drv, stream);
+	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	CUdeviceptr addr = 0;
+	int err = part(dev, handle, offset, data, len, &addr);
+
+	if (!err)
+		err = fdry_device_enter(dev, &mode);
+	if (err)
+		return err;
+	if (len) {
+		fdry_count_copy(FROM, len);
+		err = fdry_call(dev->drv, cuMemcpyDtoHAsync_v2, data, addr, len, stream);
+	}
+	if (!err)
+		err = fdry_stream_wait(dev->drv, stream);
+	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+size_t fdry_resident_count(const struct fdry_device *dev)
+{
+	struct fdry_residents *r = (struct fdry_residents *)&dev->residents;
+	size_t n;
+
+	pthread_mutex_lock(&r->lock);
+	n = r->count;
+	pthread_mutex_unlock(&r->lock);
+	return n;
+}
+
+void fdry_residents_end(struct fdry_residents *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->n; i++)
+		if (r->slots[i].addr)
+			fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, -(int64_t)r->slots[i].bytes);
+	fdry_gauge(FDRY_METRIC_RESIDENT, -(int64_t)r->count);
+	free(r->slots);
+	pthread_mutex_destroy(&r->lock);
+}
