@@ -36,6 +36,7 @@
 #include "foundry/pool.h"
 #include "foundry/random.h"
 #include "foundry/scalar.h"
+#include "foundry/slots.h"
 #include "foundry/store.h"
 #include "foundry/telemetry.h"
 #include "foundry/types.h"

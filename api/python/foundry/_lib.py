@@ -201,6 +201,30 @@ class Start(Structure):
                     (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
 
 
+class SlotsOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("upload", c_uint32), ("sync", c_uint32), ("reserved", c_uint32),
+                ("ctx", c_void_p), ("driver", c_char_p)]
+
+
+class SlotsCall(Structure):
+    _fields_ = [(n, c_uint64) for n in ("key", "nr", "upload_ns", "launch_ns", "sync_ns", "total_ns")]
+
+
+class SlotsPhase(Structure):
+    _fields_ = [(n, c_uint64) for n in ("calls", "total_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
+
+
+class SlotsTimes(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, SlotsPhase) for n in ("upload", "launch", "sync", "total")]
+
+
+SLOTS_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(SlotsCall))
+
+
+class SlotsProfileOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("every", c_uint64), ("fn", SLOTS_FN), ("arg", c_void_p)]
+
+
 class CudagraphOpts(Structure):
     _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("reserved", c_uint32)]
 
@@ -335,6 +359,18 @@ CHECKED = {
     "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
     "fdry_image_tag": [STORE, c_char_p, c_char_p],
+    "fdry_slots_create": [POINTER(SlotsOpts), POINTER(SLOTS)],
+    "fdry_slots_install": [SLOTS, c_uint64, GRAPH, GRAPH_EXEC, c_uint32],
+    "fdry_slots_install_graph": [SLOTS, c_uint64, GRAPH, c_uint64, c_uint32],
+    "fdry_slots_install_image": [SLOTS, c_uint64, IMAGE, c_uint64],
+    "fdry_slots_capture_end": [SLOTS, c_uint64, STREAM, c_uint64],
+    "fdry_slots_invalidate": [SLOTS, c_uint64],
+    "fdry_slots_invalidate_all": [SLOTS],
+    "fdry_slots_replay": [SLOTS, c_uint64, STREAM, POINTER(c_int)],
+    "fdry_slots_keys": [SLOTS, POINTER(c_uint64), c_size_t, POINTER(c_size_t)],
+    "fdry_slots_profile": [SLOTS, POINTER(SlotsProfileOpts)],
+    "fdry_slots_times": [SLOTS, POINTER(SlotsTimes)],
+    "fdry_slots_times_reset": [SLOTS],
     "fdry_cudagraph_begin": [CUDAGRAPH, POINTER(CudagraphBeginOpts)],
     "fdry_cudagraph_end": [CUDAGRAPH],
     "fdry_cudagraph_exec": [CUDAGRAPH, POINTER(c_void_p)],
@@ -383,6 +419,8 @@ OTHERS = {
     "fdry_telemetry_reset": (None, []),
     "fdry_base_for_name": (c_uint64, [c_char_p]),
     "fdry_dtype_size": (c_size_t, [c_uint32]),
+    "fdry_slots_free": (None, [SLOTS]),
+    "fdry_slots_has": (c_int, [SLOTS, c_uint64]),
     "fdry_start_free": (None, [POINTER(Start)]),
     "fdry_store_close": (None, [STORE]),
     "fdry_capture_end": (None, [CAPTURE]),

@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * slots_both.h - tests of slot tables that must hold on every driver; SLOTS_ON_GPU chooses the
+ * machine's own.
+ *
+ * Graphs step a number on: x = x * STEP + salt. What is in it says how often, and by which salts.
+ */
+#ifndef FDRY_TESTS_SLOTS_BOTH_H
+#define FDRY_TESTS_SLOTS_BOTH_H
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "api/foundry.h"
+#include "arch/driver.h"
+#ifdef SLOTS_ON_GPU
+#include "tests/gpu/graph_code.h"
+#else
+#include "tests/unit/graph_code.h"
+#endif
+
+#define ok(call) do { \
+	int ret_ = (call); \
+	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
+} while (0)
+#define fails(code, text, call) do { \
+	int ret_ = (call); \
+	ck_assert_msg(ret_ == -FDRY_E_##code, "%s gave %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
+	ck_assert_msg(strstr(fdry_last_error(), text) != NULL, "%s says: %s", #call, fdry_last_error()); \
+} while (0)
+#define cu(fn, ...) do { \
+	int res_ = (int)fx.drv->fn(__VA_ARGS__); \
+	ck_assert_msg(!res_, "%s: %d", #fn, res_); \
+} while (0)
+
+#define STEP 6364136223846793005u
+#define NUMBERS 4096
+/* Spins that take a while: some tens of milliseconds. */
+#ifdef SLOTS_ON_GPU
+#define LONG 100000u
+#else
+#define LONG 3000000u
+#endif
+
+static struct {
+	const struct fdry_driver *drv;
+	CUcontext ctx;
+	CUmodule module;
+	CUfunction step, decode;
+	CUstream stream;
+	CUdeviceptr x; /* NUMBERS numbers */
+	struct fdry_slots *t;
+	bool kept; /* calls that give back were made to fail */
+} fx;
+
+static inline CUdeviceptr at(int i)
+{
+	return fx.x + (unsigned int)i * sizeof(uint64_t);
+}
+
+/* Of a thread other than the first. */
+static inline void context_use(void)
+{
+	cu(cuCtxSetCurrent, fx.ctx);
+}
+
+static inline void fixture_open(void)
+{
+	void *code;
+
+	fx.drv = code_driver();
+	cu(cuDevicePrimaryCtxRetain, &fx.ctx, 0);
+	context_use();
+	code = code_bytes();
+	cu(cuModuleLoadDataEx, &fx.module, code, 0, NULL, NULL);
+	free(code);
+	cu(cuModuleGetFunction, &fx.step, fx.module, "step");
+	cu(cuModuleGetFunction, &fx.decode, fx.module, "decode");
+	cu(cuStreamCreate, &fx.stream, CU_STREAM_NON_BLOCKING);
+	cu(cuMemAlloc_v2, &fx.x, NUMBERS * sizeof(uint64_t));
+	cu(cuMemsetD8Async, fx.x, 0, NUMBERS * sizeof(uint64_t), fx.stream);
+	cu(cuStreamSynchronize, fx.stream);
+	ok(fdry_slots_create(NULL, &fx.t));
+}
+
+static inline void fixture_close(void)
+{
+	fdry_slots_free(fx.t);
+	cu(cuMemFree_v2, fx.x);
+	cu(cuStreamDestroy_v2, fx.stream);
+	cu(cuModuleUnload, fx.module);
+	ck_assert(fx.kept || !code_live("graph"));
+	ck_assert(fx.kept || !code_live("exec"));
+	cu(cuDevicePrimaryCtxRelease_v2, 0);
+}
+
+static inline CUstream stream_make(void)
+{
+	CUstream s;
+
+	cu(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	return s;
+}
+
+/* In no stream's order: what is there now. */
+static inline uint64_t number_now(int i)
+{
+	static _Thread_local CUstream s;
+	uint64_t v;
+
+	if (!s)
+		s = stream_make();
+	cu(cuMemcpyDtoHAsync_v2, &v, at(i), sizeof(v), s);
+	cu(cuStreamSynchronize, s);
+	cu(cuStreamDestroy_v2, s);
+	s = NULL;
+	return v;
+}
+
+static inline uint64_t number(int i)
+{
+	cu(cuStreamSynchronize, fx.stream);
+	return number_now(i);
+}
+
+static inline uint64_t stepped(uint64_t x, uint64_t salt, int times)
+{
+	while (times-- > 0)
+		x = x * STEP + salt;
+	return x;
+}
+
+static inline void step_launch(CUstream s, int i, uint64_t salt, uint32_t spins)
+{
+	CUdeviceptr x = at(i);
+	void *args[] = { &x, &salt, &spins };
+
+	cu(cuLaunchKernel, fx.step, 1, 1, 1, 1, 1, 1, 0, s, args, NULL);
+}
+
+static inline void capture_start(CUstream s)
+{
+	cu(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+/* A graph that steps number @i on, by @salt, 1 + @spins times. */
+static inline CUgraph graph_make(int i, uint64_t salt, uint32_t spins)
+{
+	CUstream s = stream_make();
+	CUgraph g;
+
+	capture_start(s);
+	step_launch(s, i, salt, spins);
+	cu(cuStreamEndCapture, s, &g);
+	cu(cuStreamDestroy_v2, s);
+	return g;
+}
+
+static inline CUgraphExec exec_make(int i, uint64_t salt, uint32_t spins)
+{
+	CUgraph g = graph_make(i, salt, spins);
+	CUgraphExec x;
+
+	cu(cuGraphInstantiateWithFlags, &x, g, 0);
+	cu(cuGraphDestroy, g);
+	return x;
+}
+
+static inline void slot_make(struct fdry_slots *t, uint64_t key, int i, uint64_t salt)
+{
+	ok(fdry_slots_install_graph(t, key, graph_make(i, salt, 0), 0, FDRY_SLOT_OWN_GRAPH));
+}
+
+static inline bool replay(struct fdry_slots *t, uint64_t key)
+{
+	int launched = 7;
+
+	ok(fdry_slots_replay(t, key, fx.stream, &launched));
+	ck_assert(launched == 0 || launched == 1);
+	return launched;
+}
+
+/* --- keys --- */
+
+START_TEST(keys_and_none)
+{
+	uint64_t keys[3];
+	size_t n = 9;
+	int i;
+
+	ck_assert(!replay(fx.t, 1));
+	slot_make(fx.t, 1, 0, 3);
+	slot_make(fx.t, 1ull << 63, 1, 5);
+	slot_make(fx.t, 0, 2, 7);
+	for (i = 0; i < 5; i++)
+		ck_assert(replay(fx.t, 1) && replay(fx.t, 1ull << 63) && replay(fx.t, 0) && !replay(fx.t, 2));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 5));
+	ck_assert_uint_eq(number(1), stepped(0, 5, 5));
+	ck_assert_uint_eq(number(2), stepped(0, 7, 5));
+	ok(fdry_slots_keys(fx.t, NULL, 0, &n));
+	ck_assert_uint_eq(n, 3);
+	ok(fdry_slots_keys(fx.t, keys, 3, &n));
+	ck_assert_uint_eq(keys[0] ^ keys[1] ^ keys[2], (1ull << 63) ^ 1);
+	ck_assert(fdry_slots_has(fx.t, 0) && !fdry_slots_has(fx.t, 2));
+}
+END_TEST
+
+/* A replay after the call launches the new graph, and nothing of the old one is in flight. */
+START_TEST(replaced)
+{
+	uint64_t old;
+
+	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ck_assert(replay(fx.t, 4));
+	slot_make(fx.t, 4, 1, 5);
+	old = number_now(0);
+	ck_assert_uint_eq(old, stepped(0, 3, LONG + 1));
+	ck_assert(replay(fx.t, 4) && replay(fx.t, 4));
+	ck_assert_uint_eq(number(1), stepped(0, 5, 2));
+	ck_assert_uint_eq(number(0), old);
+}
+END_TEST
+
+START_TEST(invalidated)
+{
+	int i;
+
+	for (i = 0; i < 40; i++)
+		slot_make(fx.t, (uint64_t)i << 32, i, (uint64_t)i + 1);
+	ok(fdry_slots_install(fx.t, 7, NULL, exec_make(100, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_invalidate(fx.t, 3ull << 32));
+	ok(fdry_slots_invalidate(fx.t, 3ull << 32));
+	ok(fdry_slots_invalidate(fx.t, 12345));
+	for (i = 0; i < 40; i++)
+		ck_assert_int_eq(replay(fx.t, (uint64_t)i << 32), i != 3);
+	ck_assert_uint_eq(number(39), stepped(0, 40, 1));
+	ck_assert(replay(fx.t, 7));
+	ok(fdry_slots_invalidate_all(fx.t));
+	ck_assert_uint_eq(number_now(100), stepped(0, 3, LONG + 1));
+	for (i = 0; i < 40; i++)
+		ck_assert(!replay(fx.t, (uint64_t)i << 32));
+	ck_assert_int_eq(code_live("exec"), 0);
+	slot_make(fx.t, 0, 0, 9);
+	ck_assert(replay(fx.t, 0));
+	ck_assert_uint_eq(number(0), stepped(1, 9, 1));
+}
+END_TEST
+
+/* Freeing waits for what is in flight, on streams of all kinds, and on one that was destroyed. */
+START_TEST(freed_in_flight)
+{
+	CUstream s[3] = { stream_make(), NULL, CU_STREAM_PER_THREAD };
+	int launched;
+
+	ok(fdry_slots_install(fx.t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_replay(fx.t, 1, s[_i], &launched));
+	if (s[_i] && s[_i] != CU_STREAM_PER_THREAD)
+		cu(cuStreamDestroy_v2, s[_i]);
+	fdry_slots_free(fx.t);
+	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
+	ok(fdry_slots_create(NULL, &fx.t));
+	if (_i)
+		cu(cuStreamDestroy_v2, s[0]);
+}
+END_TEST
+
+/* --- owners --- */
+
+START_TEST(ownership)
+{
+	CUgraph g = graph_make(0, 3, 0);
+	CUgraphExec x;
+
+	cu(cuGraphInstantiateWithFlags, &x, g, 0);
+	ok(fdry_slots_install(fx.t, 1, g, x, 0));
+	ck_assert(replay(fx.t, 1));
+	ok(fdry_slots_invalidate(fx.t, 1));
+	cu(cuGraphLaunch, x, fx.stream); /* both are still the caller's */
+	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
+	ok(fdry_slots_install(fx.t, 1, g, x, FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install_graph(fx.t, 1, g, 0, 0));
+	ck_assert(replay(fx.t, 1));
+	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOT_OWN_GRAPH));
+	fails(INVAL, "flags", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_GRAPH));
+	fails(INVAL, "flags", fdry_slots_install(fx.t, 1, NULL, x, 4));
+	fails(INVAL, "flags", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOT_OWN_EXEC));
+	fails(INVAL, "exec", fdry_slots_install(fx.t, 1, g, NULL, 0));
+	fails(INVAL, "graph", fdry_slots_install_graph(fx.t, 1, NULL, 0, 0));
+	fails(INVAL, "t", fdry_slots_replay(NULL, 1, NULL, NULL));
+	fails(INVAL, "launched", fdry_slots_replay(fx.t, 1, NULL, NULL));
+	ck_assert(replay(fx.t, 1));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 4));
+}
+END_TEST
+
+/* --- captures --- */
+
+START_TEST(capture_ended_into_a_slot)
+{
+	fails(STATE, "does not capture", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	capture_start(fx.stream);
+	step_launch(fx.stream, 0, 3, 0);
+	ok(fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	ck_assert_uint_eq(number(0), 0);
+	ck_assert(replay(fx.t, 1));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+	/* Flags that no driver knows: nothing is left, and the stream and the slot are as they were. */
+	capture_start(fx.stream);
+	step_launch(fx.stream, 1, 3, 0);
+	fails(DRIVER, "slot 1", fdry_slots_capture_end(fx.t, 1, fx.stream, 1ull << 40));
+	fails(STATE, "does not capture", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	ck_assert(replay(fx.t, 1));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
+}
+END_TEST
+
+/* What captures is not broken, and what was launched before on that stream is waited for. */
+START_TEST(streams_that_capture)
+{
+	CUstream s = stream_make();
+	CUgraph g = NULL;
+	int launched = 5;
+
+	slot_make(fx.t, 1, 0, 3);
+	ck_assert(replay(fx.t, 1));
+	capture_start(fx.stream);
+	step_launch(fx.stream, 1, 3, 0);
+	ok(fdry_slots_invalidate(fx.t, 1));
+	slot_make(fx.t, 1, 0, 3);
+	ok(fdry_slots_replay(fx.t, 1, s, &launched));
+	ck_assert_int_eq(launched, 1);
+	slot_make(fx.t, 1, 2, 5);
+	slot_make(fx.t, 2, 3, 5);
+	fails(STATE, "the stream captures", fdry_slots_replay(fx.t, 2, fx.stream, &launched));
+	cu(cuStreamEndCapture, fx.stream, &g);
+	ck_assert_ptr_nonnull(g);
+	cu(cuGraphDestroy, g);
+	ck_assert(replay(fx.t, 1) && replay(fx.t, 2));
+	cu(cuStreamSynchronize, s);
+	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
+	ck_assert_uint_eq(number(2), stepped(0, 5, 1));
+	cu(cuStreamDestroy_v2, s);
+}
+END_TEST
+
+/* --- policies and times --- */
+
+static struct fdry_slots *table_with(uint32_t upload, uint32_t sync)
+{
+	struct fdry_slots_opts opts = { .sz = sizeof(opts), .upload = upload, .sync = sync };
+	struct fdry_slots *t = NULL;
+
+	ok(fdry_slots_create(&opts, &t));
+	return t;
+}
+
+START_TEST(policies)
+{
+	struct fdry_slots *t = table_with(1 + (_i & 1), 1 + (_i >> 1));
+	int launched, i;
+
+	ok(fdry_slots_install(t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	slot_make(t, 2, 1, 5);
+	ok(fdry_slots_replay(t, 1, fx.stream, &launched));
+	if (_i >> 1)
+		ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
+	for (i = 0; i < 50; i++)
+		ck_assert(replay(t, 2));
+	ck_assert_uint_eq(number(1), stepped(0, 5, 50));
+	fdry_slots_free(t);
+}
+END_TEST
+
+static void count_call(void *arg, const struct fdry_slots_call *call)
+{
+	uint64_t *seen = arg;
+
+	seen[0]++;
+	seen[1] = call->nr;
+	seen[2] += call->key == 1 && call->total_ns >= call->upload_ns + call->launch_ns + call->sync_ns &&
+		   call->launch_ns && call->upload_ns && call->sync_ns;
+	fails(STATE, "from within", fdry_slots_invalidate(fx.t, 1));
+	fails(STATE, "from within", fdry_slots_profile(fx.t, NULL));
+}
+
+static bool phase_is(const struct fdry_slots_phase *p, uint64_t calls)
+{
+	return p->calls == calls && p->p50_ns && p->p50_ns <= p->p90_ns && p->p90_ns <= p->p99_ns && p->p99_ns <= p->max_ns &&
+	       p->max_ns <= p->total_ns && p->total_ns <= p->max_ns * calls;
+}
+
+START_TEST(profiled)
+{
+	uint64_t seen[3] = { 0 };
+	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts), .every = 10, .fn = count_call, .arg = seen };
+	struct fdry_slots_times times = { .sz = sizeof(times) };
+	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
+	int i;
+
+	slot_make(t, 1, 0, 3);
+	fails(STATE, "not timed", fdry_slots_times(t, &times));
+	fails(STATE, "not timed", fdry_slots_times_reset(t));
+	ok(fdry_slots_profile(t, &opts));
+	for (i = 0; i < 105; i++)
+		ck_assert(replay(t, 1) && !replay(t, 2));
+	ck_assert_uint_eq(seen[0], 10);
+	ck_assert_uint_eq(seen[1], 100);
+	ck_assert_uint_eq(seen[2], 10);
+	ok(fdry_slots_times(t, &times));
+	ck_assert(phase_is(&times.upload, 105) && phase_is(&times.launch, 105));
+	ck_assert(phase_is(&times.sync, 105) && phase_is(&times.total, 105));
+	ck_assert_uint_ge(times.total.total_ns, times.upload.total_ns + times.launch.total_ns + times.sync.total_ns);
+	ok(fdry_slots_times_reset(t));
+	ok(fdry_slots_times(t, &times));
+	ck_assert_uint_eq(times.total.calls + times.total.max_ns + times.total.total_ns + times.total.p99_ns, 0);
+	ck_assert(replay(t, 1));
+	ok(fdry_slots_times(t, &times));
+	ck_assert(phase_is(&times.total, 1));
+	ok(fdry_slots_profile(t, NULL));
+	ck_assert(replay(t, 1));
+	ck_assert_uint_eq(seen[0], 10);
+	fdry_slots_free(t);
+}
+END_TEST
+
+/* --- many threads --- */
+
+#define THREADS 6
+#define KEYS 3
+#define ROUNDS 300 /* numbers that graphs of the storm step on: one for each graph ever installed */
+#define STEPS 10000000
+
+static atomic_bool storm_over;
+static atomic_ulong storm_launched, storm_missed;
+
+static void *storm_replays(void *arg)
+{
+	unsigned int r = (unsigned int)(uintptr_t)arg * 2654435761u + 1, n = 0;
+	CUstream s;
+	int launched;
+
+	context_use();
+	s = stream_make();
+	while (!atomic_load(&storm_over)) {
+		r = r * 1664525 + 1013904223;
+		ok(fdry_slots_replay(fx.t, (r >> 16) % KEYS, s, &launched));
+		atomic_fetch_add(launched ? &storm_launched : &storm_missed, 1);
+		if (++n % 16 == 0)
+			cu(cuStreamSynchronize, s);
+	}
+	cu(cuStreamSynchronize, s);
+	cu(cuStreamDestroy_v2, s);
+	return NULL;
+}
+
+/* What a graph that steps by 1 has come to: how often it was launched. */
+static unsigned long times_stepped(uint64_t v)
+{
+	unsigned long n = 0;
+	uint64_t x = 0;
+
+	for (; x != v && n < STEPS; n++)
+		x = x * STEP + 1;
+	ck_assert_msg(x == v, "a number is not one that launches one after another give");
+	return n;
+}
+
+/* Each graph has a number of its own. Once it is out of its slot, that number stays as it is. */
+static void storm_install(uint64_t *settled)
+{
+	int i, now[KEYS];
+
+	for (i = 0; i < KEYS; i++)
+		now[i] = -1;
+	for (i = 0; i < ROUNDS; i++) {
+		int k = i % KEYS;
+
+		if (i % 7 == 3)
+			ok(fdry_slots_invalidate(fx.t, (uint64_t)k));
+		else if (i % 31 == 30)
+			ok(fdry_slots_invalidate_all(fx.t));
+		slot_make(fx.t, (uint64_t)k, i, 1);
+		if (now[k] >= 0)
+			settled[now[k]] = number_now(now[k]);
+		now[k] = i;
+	}
+}
+
+START_TEST(storm)
+{
+	static uint64_t settled[ROUNDS];
+	unsigned long sum = 0;
+	pthread_t threads[THREADS];
+	int i;
+
+	memset(settled, 0xFF, sizeof(settled));
+	atomic_store(&storm_over, false);
+	atomic_store(&storm_launched, 0);
+	atomic_store(&storm_missed, 0);
+	for (i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, storm_replays, (void *)(uintptr_t)i), 0);
+	storm_install(settled);
+	atomic_store(&storm_over, true);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (i = 0; i < ROUNDS; i++) {
+		uint64_t v = number(i);
+
+		ck_assert_msg(settled[i] == UINT64_MAX || settled[i] == v, "graph %d was launched after it was replaced", i);
+		sum += times_stepped(v);
+	}
+	ck_assert_uint_eq(sum, atomic_load(&storm_launched));
+	ck_assert_uint_gt(sum, 0);
+	printf("note: %lu replays by %d threads while %d graphs were installed, %lu found none\n", sum, THREADS, ROUNDS,
+	       atomic_load(&storm_missed));
+}
+END_TEST
+
+static inline void both_add(TCase *tc)
+{
+	tcase_add_test(tc, keys_and_none);
+	tcase_add_test(tc, replaced);
+	tcase_add_test(tc, invalidated);
+	tcase_add_loop_test(tc, freed_in_flight, 0, 3);
+	tcase_add_test(tc, ownership);
+	tcase_add_test(tc, capture_ended_into_a_slot);
+	tcase_add_test(tc, streams_that_capture);
+	tcase_add_loop_test(tc, policies, 0, 4);
+	tcase_add_test(tc, profiled);
+	tcase_add_test(tc, storm);
+}
+
+#endif
