@@ -33,6 +33,7 @@
 #include "foundry/config.h"
 #include "foundry/device.h"
 #include "foundry/graph.h"
+#include "foundry/kernel.h"
 #include "foundry/pool.h"
 #include "foundry/random.h"
 #include "foundry/scalar.h"

@@ -7,7 +7,7 @@ import ctypes
 import os
 
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_uint, c_uint32, c_uint64, c_void_p)
+                    c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
 
 CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 RANK_MAX = 8
@@ -225,6 +225,46 @@ class SlotsProfileOpts(Structure):
     _fields_ = [("sz", c_size_t), ("every", c_uint64), ("fn", SLOTS_FN), ("arg", c_void_p)]
 
 
+class KernelsOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("store", c_void_p),
+                ("driver", c_char_p), ("nvrtc", c_char_p)]
+
+
+class KernelSource(Structure):
+    _fields_ = [("sz", c_size_t), ("form", c_uint32), ("reserved", c_uint32), ("data", c_char_p), ("len", c_size_t),
+                ("name", c_char_p), ("target", c_char_p), ("options", POINTER(c_char_p)), ("noptions", c_size_t),
+                ("version", c_char_p)]
+
+
+class KernelKey(Structure):
+    _fields_ = [("bytes", c_ubyte * 32)]
+
+
+class KernelAsk(Structure):
+    _fields_ = [("source", POINTER(KernelSource)), ("entry", c_char_p)]
+
+
+class KernelsStats(Structure):
+    _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
+        "modules", "bytes", "hits", "misses", "source_hits", "source_misses", "ptx_compilations",
+        "source_compilations", "failures", "store_hits", "store_misses", "store_saves", "store_bytes",
+        "store_damaged", "store_errors")] + [(n, c_double) for n in ("compile_ms", "store_ms", "load_ms")]
+
+
+class KernelTarget(Structure):
+    _fields_ = [("sz", c_size_t), ("arch", c_char * 16), ("exact", c_char * 16), ("cc", c_uint32), ("driver", c_int32),
+                ("ptx", c_uint32), ("reserved", c_uint32)]
+
+
+class KernelArg(Structure):
+    _fields_ = [("data", c_void_p), ("size", c_size_t)]
+
+
+class KernelLaunchOpts(Structure):
+    _fields_ = [("sz", c_size_t), ("grid", c_uint32 * 3), ("block", c_uint32 * 3), ("shared", c_uint32),
+                ("flags", c_uint32), ("stream", c_void_p)]
+
+
 class CudagraphOpts(Structure):
     _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("reserved", c_uint32)]
 
@@ -309,6 +349,18 @@ CHECKED = {
     "fdry_resident_read": [DEVICE, c_uint64, c_size_t, c_void_p, c_size_t, STREAM],
     "fdry_variable_at": [c_size_t, POINTER(Variable)],
     "fdry_variable_check": [c_char_p],
+    "fdry_kernels_open": [POINTER(KernelsOpts), POINTER(KERNELS)],
+    "fdry_kernels_get": [KERNELS, POINTER(KernelSource), c_char_p, POINTER(FUNCTION)],
+    "fdry_kernels_key": [KERNELS, POINTER(KernelSource), POINTER(KernelKey)],
+    "fdry_kernels_find": [KERNELS, POINTER(KernelKey), c_char_p, POINTER(FUNCTION)],
+    "fdry_kernels_prepare": [KERNELS, POINTER(KernelAsk), c_size_t, c_uint32],
+    "fdry_kernels_wait": [KERNELS],
+    "fdry_kernels_clear": [KERNELS],
+    "fdry_kernels_stats": [KERNELS, POINTER(KernelsStats)],
+    "fdry_kernels_stats_reset": [KERNELS],
+    "fdry_kernels_log": [KERNELS, POINTER(c_char), c_size_t, POINTER(c_size_t)],
+    "fdry_kernels_target": [KERNELS, POINTER(KernelTarget)],
+    "fdry_kernel_launch": [KERNELS, FUNCTION, POINTER(KernelLaunchOpts), POINTER(KernelArg), c_size_t],
     "fdry_hook_install": [c_char_p],
     "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
@@ -421,6 +473,8 @@ OTHERS = {
     "fdry_dtype_size": (c_size_t, [c_uint32]),
     "fdry_slots_free": (None, [SLOTS]),
     "fdry_slots_has": (c_int, [SLOTS, c_uint64]),
+    "fdry_kernels_close": (None, [KERNELS]),
+    "fdry_kernels_count": (c_size_t, [KERNELS]),
     "fdry_start_free": (None, [POINTER(Start)]),
     "fdry_store_close": (None, [STORE]),
     "fdry_capture_end": (None, [CAPTURE]),
