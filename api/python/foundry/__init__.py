@@ -8,17 +8,28 @@ only loads images does not need that, and may import foundry at any time.
 A program that imports torch first starts with `python -m foundry run program.py`.
 
     capturing:  Capture, activate, environment     loading:  load, Image     both:  Store, Error,
-    load_or_capture
+    load_or_capture                                              graphs by key:  Slots
+    kernels without graphs:  Kernels, Code             numbers that change between launches:  DeviceScalar, DecodeState
 """
+from . import telemetry
 from ._lib import Error, lib
 from .activate import activate, environment
 from .capture import Capture, Sealed, base_for_name
+from .care import Fault, Repair, Repaired, Verification, repair, verify
+from .device import Device
 from .image import Image, load
+from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
+from .scalar import DecodeState, DeviceScalar
+from .slots import SlotCall, SlotPhase, Slots, SlotTimes
 from .start import Start, Unused, load_or_capture
-from .store import Needs, Store
+from .store import Collection, Eviction, Needs, Pack, Store
+from .variables import Variable, check_variables, variables
 
-__all__ = ["Capture", "Error", "Image", "Needs", "Sealed", "Start", "Store", "Unused", "activate",
-           "base_for_name", "environment", "load", "load_or_capture"]
+__all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error", "Eviction", "Fault", "Function",
+           "Image", "KernelStats", "KernelTarget", "Kernels", "Needs", "Pack", "Repair", "Repaired", "Sealed",
+           "SlotCall", "SlotPhase", "SlotTimes", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
+           "activate", "base_for_name", "check_variables", "environment", "load", "load_or_capture", "repair",
+           "telemetry", "variables", "verify"]
 __version__ = lib.fdry_version().decode()
 
 

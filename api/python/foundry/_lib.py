@@ -495,6 +495,10 @@ OTHERS = {
 SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
 
 
+# Codes of errors that the package finds itself.
+INVAL, STATE, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -107, -112, -200, -300, -203
+
+
 class Error(RuntimeError):
     """A call of the library that failed: one sentence that says what was wrong and what to do.
 

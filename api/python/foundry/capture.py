@@ -5,6 +5,7 @@ import ctypes
 
 from . import _lib
 from ._lib import lib
+from .generators import Names, recognise
 from .store import Store
 from .tensor import HOST, describe
 
@@ -56,6 +57,8 @@ class Capture:
         self._device = device
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._pool = None
+        self._names = Names()
+        self.draws = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
 
     @classmethod
     def adopt(cls, handle, device):
@@ -103,34 +106,21 @@ class Capture:
     def graph(self, key, name=None, stream=None, pool=None, generators=(), capture_error_mode="global"):
         """Capture what torch does inside the block, as graph `key`; gives the torch.cuda.CUDAGraph.
 
-        Graphs of one capture share a memory pool unless `pool` says otherwise. generators:
-        those besides torch's default ones that the block may draw from.
+        Graphs of one capture share a memory pool unless `pool` says otherwise. generators: those besides torch's
+        default ones that the block may draw from, a sequence or {name: generator}. What it draws goes into
+        `draws`; where that cannot be recognised, a warning says so and the seal is refused.
         """
         import torch
+        watched = self._names.of(torch, self._device, generators)
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        for generator in generators:
+        for generator in generators.values() if hasattr(generators, "values") else generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph, pool=pool or self._pool, stream=stream, capture_error_mode=capture_error_mode):
             yield graph
         self._pool = self._pool or graph.pool()
         self.add_graph(key, graph, name)
-        if self._draws(torch, graph, generators):
-            lib.fdry_capture_random(self._handle, key)
-
-    def _draws(self, torch, graph, generators):
-        """Whether a replay moves a generator on: torch is asked for one that launches nothing."""
-        generators = [*torch.cuda.default_generators, *generators]
-        before = [g.get_offset() for g in generators]
         graph.instantiate()
-        lib.fdry_capture_hold(self._handle, 1)
-        try:
-            graph.replay()
-        finally:
-            lib.fdry_capture_hold(self._handle, 0)
-        after = [g.get_offset() for g in generators]
-        for generator, offset in zip(generators, before):
-            generator.set_offset(offset)
-        return before != after
+        self.draws[key] = recognise(self._handle, key, graph, watched)
 
     def pause(self):
         """Let allocations be native until resume()."""

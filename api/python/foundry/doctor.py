@@ -10,6 +10,7 @@ from . import _lib
 from ._lib import Error, lib
 from .activate import environment, standin
 from .store import Store
+from .variables import check_variables, variables
 
 # argv: first (import foundry before CUDA is looked for) or late. Prints one JSON object.
 _CAPTURE = """
@@ -84,10 +85,22 @@ def _store():
     return True, os.environ.get("FOUNDRY_STORE", "the default one") + " opens"
 
 
+def _environment():
+    """Each variable of ours that is set, and whether its value is allowed."""
+    for v in variables():
+        if v.name in os.environ:
+            try:
+                check_variables(v.name)
+                yield v.name, True, os.environ[v.name]
+            except Error as e:
+                yield v.name, False, str(e)
+
+
 def checks():
     """Yield (name, works, text); works is None for what is not needed."""
     yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield "python", True, f"{platform.python_version()}, {sys.executable}"
+    yield from _environment()
     try:
         ways = _ways()
         yield "stand-in", True, standin()

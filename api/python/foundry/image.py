@@ -5,6 +5,7 @@ import ctypes
 
 from . import _lib
 from ._lib import lib
+from .generators import Source
 from .store import as_store
 from .tensor import Tensor
 
@@ -35,6 +36,7 @@ class Image:
         self._opts = opts  # whose progress function is called as long as the image lives
         if opts.tells:
             _telling.add(self)
+        self._source = Source(handle, device)
         self._exports = 0  # DLPack views that are alive
         self.device = device
 
@@ -117,8 +119,28 @@ class Image:
         lib.fdry_image_build_stop(self._handle)
 
     def launch(self, key, stream=None):
-        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy default stream."""
-        lib.fdry_image_launch(self._handle, key, _stream(stream))
+        """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy default stream.
+
+        Random numbers come from torch's default generator where torch uses CUDA in this process, which moves on as
+        torch's own replay would move it, else from the image's own state; see generator().
+        """
+        self._source.launch(key, _stream(stream))
+
+    def generators(self):
+        """Names of the random number generators that the graphs draw from; torch's default one is "default"."""
+        return list(self._source.names)
+
+    def generator(self, name, generator):
+        """Take the state of `name` from `generator`, a torch.Generator of this device; None: from the image's own state."""
+        self._source.bind(name, generator)
+
+    def random_state(self, name="default"):
+        """(seed, offset) that the next launch draws from: that of torch's generator where that one counts."""
+        return self._source.get(name)
+
+    def set_random_state(self, seed, offset=0, name="default"):
+        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where random_state() was."""
+        self._source.set(name, seed, offset)
 
     def restore(self, stream=None):
         """Put every byte of content back as it was sealed."""
@@ -127,6 +149,10 @@ class Image:
     def synchronize(self, stream=None):
         """Wait until `stream` is idle."""
         lib.fdry_image_synchronize(self._handle, _stream(stream))
+
+    def refresh(self):
+        """Make replays fast again in a process that has used many streams; when all graphs are built. Takes 150 ms."""
+        lib.fdry_image_refresh(self._handle)
 
     def report(self):
         """Where the time of the load went, so far."""
@@ -168,23 +194,28 @@ def _progress_fn(progress):
 
 
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
-                 progress=None, background=False, own_context=False, check_overlap=False, externals=None):
+                 progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
+                 keep=None):
     """The options of load() as the library takes them; the image keeps them."""
     pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
     sizes = [_lib.External(key.encode(), size) for key, size in (externals or {}).items()]
+    ranges = [_lib.Memory(addr, size) for addr, size in keep or ()]
     asked = (verify, poison, build, background, own_context, check_overlap)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(pairs),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
                          facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
                          order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads,
                          progress=_progress_fn(progress), externals=(_lib.External * len(sizes))(*sizes),
-                         nexternals=len(sizes))
+                         nexternals=len(sizes), into=into._handle if into else None, nkeep=len(ranges))
+    if keep is not None:
+        opts.keep = (_lib.Memory * (len(ranges) or 1))(*ranges)
     opts.tells = progress is not None
     return opts
 
 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(),
-         threads=0, progress=None, background=False, own_context=False, check_overlap=False, externals=None):
+         threads=0, progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
+         keep=None):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -196,10 +227,12 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     memory, content, kernels, objects, graphs. background: build graphs in the background.
     own_context: kernels and graphs in a context of the image's own. check_overlap: find launches
     that may overlap. externals: {name: bytes}, how much to back of external tensors that were captured
-    with room.
+    with room. into: a Capture of this process among whose allocations the image is placed: they must be
+    the first of those that the sealing process had. keep: [(address, bytes)] that keep the bytes they
+    have then; None: every allocation.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
-                        check_overlap, externals)
+                        check_overlap, externals, into, keep)
     handle, store = _lib.IMAGE(), as_store(store)
     lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
     return Image(handle, device, opts)

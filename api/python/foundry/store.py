@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores: where images are kept."""
+import contextlib
 import ctypes
 import os
 
 from . import _lib
 from ._lib import lib, libc, STORE
 
-_CREATE, _READONLY = 1, 2
+_CREATE, _READONLY, _GROUP = 1, 2, 4
+_EXPORT_PLAIN, _EXPORT_NO_REFS = 1, 2
+_IMPORT_DRY_RUN, _IMPORT_NO_REFS = 1, 2
+_EVICT_DRY_RUN = _COLLECT_DRY_RUN = 1
+_PHASES = ("mark", "list", "sweep")
 
 
 class Needs:
@@ -22,16 +27,75 @@ class Needs:
         self.rooms = {e.name.decode(): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
 
+class Pack:
+    """What was exported or imported: the fields of fdry_pack_info, id as text; `images` of an import."""
+
+    def __init__(self, raw, images):
+        for name, _ in _lib.PackInfo._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+        self.id = raw.id.decode()
+        self.images = images
+
+
+class Eviction:
+    """What was evicted: the fields of fdry_evict_info, but `images`, which are (ref, id, when it was used last in
+    seconds since 1970, 0: not known), the one that was used longest ago first; `collected` is True or False.
+    """
+
+    def __init__(self, raw, images):
+        for name, _ in _lib.EvictInfo._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+        self.images = images
+        self.collected = bool(raw.collected)
+
+
+class Collection:
+    """What was collected: the fields of fdry_collect_info; `stopped` is True or False."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.CollectInfo._fields_[1:]:
+            setattr(self, name, getattr(raw, name))
+        self.stopped = bool(raw.stopped)
+
+
+def _bytes_fn(fn):
+    return _lib.BYTES_FN(lambda _, done, total: fn(done, total)) if fn else _lib.BYTES_FN()
+
+
+@contextlib.contextmanager
+def _output(file):
+    """A descriptor to write to; the file of a path goes where that fails."""
+    if not isinstance(file, (str, os.PathLike)):
+        yield file if isinstance(file, int) else file.fileno()
+        return
+    with open(file, "wb", buffering=0) as f:
+        try:
+            yield f.fileno()
+        except BaseException:
+            os.unlink(file)
+            raise
+
+
+@contextlib.contextmanager
+def _input(file):
+    if isinstance(file, (str, os.PathLike)):
+        with open(file, "rb", buffering=0) as f:
+            yield f.fileno()
+    else:
+        yield file if isinstance(file, int) else file.fileno()
+
+
 class Store:
     """A store: a directory that every process of a host may share.
 
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
-    ~/.cache/foundry/store. create: make it where there is none. readonly: never write.
+    ~/.cache/foundry/store. create: make it where there is none. readonly: never write. group: with create, make it
+    for all of the directory's group, not for its owner alone.
     """
 
-    def __init__(self, path=None, create=False, readonly=False):
+    def __init__(self, path=None, create=False, readonly=False, group=False):
         self._handle = STORE()
-        flags = (_CREATE if create else 0) | (_READONLY if readonly else 0)
+        flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group else 0)
         lib.fdry_store_open(os.fsencode(path) if path is not None else None, flags, ctypes.byref(self._handle))
 
     def describe(self, name):
@@ -57,6 +121,95 @@ class Store:
             return Needs(raw.contents)
         finally:
             libc.free(raw)
+
+    def export(self, names, file, plain=False, refs=True, progress=None, threads=0):
+        """Write the images `names` (refs, ids, or beginnings of ids), with all that they need, as one pack.
+
+        file: a path, which is removed again where the export fails; a descriptor; or what has fileno(), such as a pipe's end.
+        plain: compress nothing. refs: images named by a ref bring that name along. progress(done, total) hears of
+        bytes. Returns a Pack.
+        """
+        names = [names] if isinstance(names, str) else list(names)
+        flags = (_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
+        opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads, progress=_bytes_fn(progress))
+        texts = (ctypes.c_char_p * len(names))(*[name.encode() for name in names])
+        info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
+        with _output(file) as fd:
+            lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts), ctypes.byref(info))
+        return Pack(info, [])
+
+    def import_(self, file, dry_run=False, refs=True, progress=None, threads=0):
+        """Take the images of a pack that the store lacks.
+
+        file: as for export(). dry_run: read and check, write nothing. refs: set the refs that it brings along.
+        Returns a Pack, whose images are (id, ref or None, id that the ref named before or None).
+        """
+        images = []
+        told = _lib.IMPORTED_FN(lambda _, *words: images.append(tuple(w.decode() if w else None for w in words)))
+        flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
+        opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
+                               progress=_bytes_fn(progress), image=told)
+        info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
+        with _input(file) as fd:
+            lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(info))
+        return Pack(info, images)
+
+    def tag(self, image, ref):
+        """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name `ref` as well."""
+        lib.fdry_image_tag(self._handle, image.encode(), ref.encode())
+
+    def pin(self, name):
+        """Keep all images of the ref `name`, or one (REF:DIGITS), from being evicted."""
+        lib.fdry_store_pin(self._handle, name.encode())
+
+    def unpin(self, name):
+        """Let them be evicted again."""
+        lib.fdry_store_unpin(self._handle, name.encode())
+
+    @property
+    def limit(self):
+        """How many bytes the store may take; 0: no limit. Of FOUNDRY_STORE_LIMIT where that is set, else the store's own, which
+        setting this sets: nothing is evicted before the next seal, import or evict().
+        """
+        limit = ctypes.c_uint64()
+        lib.fdry_store_limit_get(self._handle, ctypes.byref(limit), None)
+        return limit.value
+
+    @limit.setter
+    def limit(self, size):
+        if size < 0:
+            raise ValueError("a limit is not negative; 0 is none")
+        lib.fdry_store_limit_set(self._handle, size)
+
+    @property
+    def used(self):
+        """How many bytes its tables take."""
+        used = ctypes.c_uint64()
+        lib.fdry_store_limit_get(self._handle, None, ctypes.byref(used))
+        return used.value
+
+    def evict(self, size=0, dry_run=False):
+        """Remove refs, those first that were used longest ago, and what only they reach, until the store fits into `size`
+        bytes (0: its limit). What is pinned stays. dry_run: say what would go. Returns an Eviction.
+        """
+        images = []
+        told = _lib.EVICT_FN(lambda _, ref, name, used: images.append((ref.decode(), name.decode(), used)))
+        opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts), flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=told)
+        info = _lib.EvictInfo(sz=ctypes.sizeof(_lib.EvictInfo))
+        lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
+        return Eviction(info, images)
+
+    def collect(self, dry_run=False, progress=None):
+        """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase, done, total), with phase
+        "mark", "list" or "sweep", hears of objects, and stops it by returning something true. Returns a Collection.
+        """
+        fn = _lib.COLLECT_FN()
+        if progress:
+            fn = _lib.COLLECT_FN(lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total))))
+        opts = _lib.CollectOpts(sz=ctypes.sizeof(_lib.CollectOpts), flags=_COLLECT_DRY_RUN if dry_run else 0, progress=fn)
+        info = _lib.CollectInfo(sz=ctypes.sizeof(_lib.CollectInfo))
+        lib.fdry_store_collect(self._handle, ctypes.byref(opts), ctypes.byref(info))
+        return Collection(info)
 
     def close(self):
         """Give the handle back. Images loaded from it stay."""

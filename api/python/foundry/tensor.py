@@ -92,6 +92,13 @@ class Tensor:
         for n in self.shape:
             self.nbytes *= n
 
+    @classmethod
+    def at(cls, image, addr, dtype, shape, stride):
+        """One that an image does not name, on the GPU."""
+        raw = _lib.Tensor(name=b"", addr=addr, dtype=NUMBERS[dtype], use=USES.index("output"), rank=len(shape))
+        raw.shape[:len(shape)], raw.stride[:len(stride)] = shape, stride
+        return cls(image, raw)
+
     def __repr__(self):
         return f"<Tensor {self.name} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 

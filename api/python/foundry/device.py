@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices, and what their pools lend: memory, streams, events, buffers by handle."""
+import ctypes
+
+from . import _lib
+from ._lib import lib
+from .image import _stream
+
+_MEMORY = {"device": 0, "pinned": 1}
+_SYNC = {"stream": 0, "event": 1, "timer": 2}
+_NONE = ctypes.c_void_p(-1)
+
+
+def _where(stream):
+    return _NONE if stream == "none" else _stream(stream)
+
+
+def _fields(struct):
+    return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
+
+
+class Device:
+    """A device by number, from 0; the same device is shared, and with the last one closed what it kept goes.
+
+    caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes and no.
+    Wherever a stream is asked for: torch's or CuPy's, an int, None for the default stream, or "none": the host has
+    waited, or will use it at once.
+    """
+
+    def __init__(self, ordinal=0):
+        self._handle = None
+        handle = ctypes.c_void_p()
+        lib.fdry_device_acquire(ordinal, ctypes.byref(handle))
+        self._handle = handle
+        caps = _lib.DeviceCaps(sz=ctypes.sizeof(_lib.DeviceCaps))
+        lib.fdry_device_caps(handle, ctypes.byref(caps))
+        self.caps = _fields(caps)
+        self.caps["name"] = caps.name.decode(errors="replace")
+
+    def warm_up(self):
+        """Make the device's primary context current to this thread."""
+        lib.fdry_device_warm_up(self._handle)
+
+    def clean_up(self):
+        """Release what the pools keep for later; what is in use stays."""
+        lib.fdry_device_clean_up(self._handle)
+
+    def get(self, nbytes, stream=None, kind="device"):
+        """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned"."""
+        addr = ctypes.c_uint64()
+        lib.fdry_transient_get(self._handle, _MEMORY[kind], nbytes, _where(stream), ctypes.byref(addr))
+        return addr.value
+
+    def put(self, addr, stream=None, kind="device"):
+        """Give memory back: nothing uses it behind what `stream` has now."""
+        lib.fdry_transient_put(self._handle, _MEMORY[kind], addr, _where(stream))
+
+    def pool(self, kind="device"):
+        """A pool's numbers as a dict: limit, cached, used, peak (bytes), hits, misses, ..."""
+        stats = _lib.TransientStats(sz=ctypes.sizeof(_lib.TransientStats))
+        lib.fdry_transient_stats(self._handle, _MEMORY[kind], ctypes.byref(stats))
+        return _fields(stats)
+
+    def limit(self, nbytes, kind="device"):
+        """Keep this many bytes at most from now on."""
+        lib.fdry_transient_limit(self._handle, _MEMORY[kind], nbytes)
+
+    def get_sync(self, kind="stream"):
+        """A CUstream, or a CUevent ("event", or "timer": with timing), as an int."""
+        what = ctypes.c_void_p()
+        lib.fdry_sync_get(self._handle, _SYNC[kind], ctypes.byref(what))
+        return what.value
+
+    def put_sync(self, what, kind="stream"):
+        """Give it back, for others."""
+        lib.fdry_sync_put(self._handle, _SYNC[kind], what)
+
+    def syncs(self, kind="stream"):
+        """Of one kind, as a dict: limit, kept, used, made, destroyed, again."""
+        stats = _lib.SyncStats(sz=ctypes.sizeof(_lib.SyncStats))
+        lib.fdry_sync_stats(self._handle, _SYNC[kind], ctypes.byref(stats))
+        return _fields(stats)
+
+    def make(self, nbytes):
+        """The handle of a new buffer of device memory, which names no other one ever."""
+        handle = ctypes.c_uint64()
+        lib.fdry_resident_make(self._handle, nbytes, ctypes.byref(handle))
+        return handle.value
+
+    def view(self, handle):
+        """(address, bytes) of a buffer; Error FDRY_E_STALE where it is gone, FDRY_E_NOKEY where it never was."""
+        addr, nbytes = ctypes.c_uint64(), ctypes.c_size_t()
+        lib.fdry_resident_view(self._handle, handle, ctypes.byref(addr), ctypes.byref(nbytes))
+        return addr.value, nbytes.value
+
+    def write(self, handle, data, offset=0, stream=None):
+        """Copy bytes into a buffer, and wait."""
+        data = bytes(data)
+        lib.fdry_resident_write(self._handle, handle, offset, data, len(data), _stream(stream))
+
+    def read(self, handle, nbytes, offset=0, stream=None):
+        """Bytes of a buffer, when `stream` gets there."""
+        data = ctypes.create_string_buffer(nbytes)
+        lib.fdry_resident_read(self._handle, handle, offset, data, nbytes, _stream(stream))
+        return data.raw
+
+    def drop(self, handle, stream=None):
+        """The buffer is gone behind what `stream` has now."""
+        lib.fdry_resident_drop(self._handle, handle, _where(stream))
+
+    def close(self):
+        """Give the device back; twice is fine."""
+        handle, self._handle = self._handle, None
+        if handle:
+            lib.fdry_device_release(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()

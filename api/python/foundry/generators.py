@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random numbers of PyTorch's graphs: where the state of its generators lies, and giving it to loaded graphs.
+
+torch keeps a seed and an offset for each generator, and before it replays a graph writes both to device memory that
+the graph's kernels read. Nothing in Python says where; so torch is made to write numbers that nothing else has, by a
+replay that launches nothing, and what the kernels' arguments point to is searched for them. That holds for every
+layout that torch has had.
+"""
+import ctypes
+import secrets
+import sys
+import threading
+import warnings
+
+from . import _lib
+from ._lib import lib
+
+DEFAULT = "default"  # the name of torch's default generator of the capture's device
+_WRAP = (1 << 64) - 1
+
+
+class Names:
+    """Names for generators, the same for one object throughout a capture."""
+
+    def __init__(self):
+        self._others = []
+
+    def of(self, torch, device, generators=()):
+        """{name: generator} of torch's default generators and of `generators`, a sequence or {name: generator}.
+
+        As they are now: a generator that is given another state afterwards is not the one that a graph drew from.
+        """
+        torch.cuda.init()
+        found = {DEFAULT if i == device else f"{DEFAULT}{i}": g for i, g in enumerate(torch.cuda.default_generators)}
+        found.update(generators if hasattr(generators, "items") else {self._name(g): g for g in generators})
+        return {name: g.graphsafe_get_state() if hasattr(g, "graphsafe_get_state") else g for name, g in found.items()}
+
+    def _name(self, generator):
+        for i, known in enumerate(self._others):
+            if known is generator:
+                return f"generator{i}"
+        self._others.append(generator)
+        return f"generator{len(self._others) - 1}"
+
+
+def _cells(capture, key):
+    """[(address, value)] of what the arguments of a graph's kernels point to."""
+    count, room = ctypes.c_size_t(), 1024
+    while True:
+        cells = (_lib.Cell * room)()
+        lib.fdry_capture_cells(capture, key, cells, room, count)
+        if count.value <= room:
+            return [(cell.addr, cell.value) for cell in cells[:count.value]]
+        room = count.value
+
+
+def _replay_held(capture, graph):
+    """What torch does around a replay, without the replay."""
+    lib.fdry_capture_hold(capture, 1)
+    try:
+        graph.replay()
+    finally:
+        lib.fdry_capture_hold(capture, 0)
+
+
+def _probe(capture, key, graph, generators):
+    """One replay with states that nothing else has: {name: (increment, seeds, offsets)} of those that move on, with the
+    addresses where they were seen."""
+    states = {}
+    for name, generator in generators.items():
+        states[name] = (secrets.randbits(61) | 1 << 61, 4 * (secrets.randbits(57) | 1 << 57))
+        generator.manual_seed(states[name][0])
+        generator.set_offset(states[name][1])
+    _replay_held(capture, graph)
+    moved = {name: (g.get_offset() - states[name][1]) & _WRAP for name, g in generators.items()}
+    moved = {name: by for name, by in moved.items() if by}
+    cells = _cells(capture, key) if moved else []
+    return {name: (by, *({addr for addr, value in cells if value == state} for state in states[name]))
+            for name, by in moved.items()}
+
+
+def recognise(capture, key, graph, generators):
+    """Find out what graph `key` of a capture draws, and declare it; {name: (increment, seed's address, offset's)}.
+
+    capture: the handle of fdry_capture_begin(), with the graph added. graph: torch's, captured and instantiated.
+    generators: {name: torch.Generator}, all that it may draw from, as Names.of() gave them before its capture. Their
+    states are as before afterwards. A graph that draws from what cannot be found is marked, so that the seal is refused.
+    """
+    kept = {name: g.get_state() for name, g in generators.items()}
+    try:
+        first = _probe(capture, key, graph, generators)
+        if not first:
+            return {}
+        lib.fdry_capture_random(capture, key)
+        second = _probe(capture, key, graph, generators)
+    finally:
+        for name, generator in generators.items():
+            generator.set_state(kept[name])
+    found = {}
+    for name, (by, *places) in first.items():
+        again = second.get(name, (0, set(), set()))
+        both = [sorted(a & b) for a, b in zip(places, again[1:])]
+        if again[0] != by or [len(b) for b in both] != [1, 1]:
+            warnings.warn(f"graph {key} draws from generator '{name}', whose state was not recognised, so that it cannot be "
+                          f"sealed: increments {by} and {again[0]}, seeds at {[hex(a) for a in both[0]]}, offsets at "
+                          f"{[hex(a) for a in both[1]]}", RuntimeWarning, stacklevel=2)
+            return {}
+        found[name] = (by, both[0][0], both[1][0])
+    for name, (by, seed, offset) in found.items():
+        lib.fdry_capture_generator(capture, key, ctypes.byref(_lib.Draw(name.encode(), seed, offset, by)))
+    return found
+
+
+class Source:
+    """Where the graphs of a loaded image take their random state from: torch's generators, or the image's own."""
+
+    def __init__(self, handle, device):
+        self._handle, self._device = handle, device
+        self._lock = threading.Lock()
+        self._draws = {}  # key -> [(position of the generator, increment)]
+        self._bound = {}  # name -> a generator, or None for the image's own state
+        name = ctypes.c_char_p()
+        self.names = []
+        for i in range(lib.fdry_image_generator_count(handle)):
+            lib.fdry_image_generator(handle, i, name)
+            self.names.append(name.value.decode())
+
+    def draws(self, key):
+        """[(position of the generator, increment)] of graph `key`."""
+        if key not in self._draws:
+            raw, found = _lib.Draw(), []
+            while True:
+                try:
+                    lib.fdry_image_draw(self._handle, key, len(found), ctypes.byref(raw))
+                except _lib.Error as e:
+                    if e.name != "FDRY_E_NOKEY" or key not in self._keys():
+                        raise
+                    break
+                found.append((self.names.index(raw.generator.decode()), raw.increment))
+            self._draws[key] = found
+        return self._draws[key]
+
+    def _keys(self):
+        key, found = ctypes.c_uint64(), set()
+        for i in range(lib.fdry_image_graph_count(self._handle)):
+            lib.fdry_image_graph(self._handle, i, key, None, None)
+            found.add(key.value)
+        return found
+
+    def bind(self, name, generator):
+        if name not in self.names:
+            raise KeyError(f"the image has no generator '{name}': {self.names}")
+        self._bound[name] = generator
+
+    def bound(self, name):
+        """The generator whose state counts, or None for the image's own."""
+        if name in self._bound:
+            return self._bound[name]
+        torch = sys.modules.get("torch")
+        if name != DEFAULT or torch is None or not torch.cuda.is_initialized():
+            return None
+        return torch.cuda.default_generators[self._device]
+
+    def get(self, name):
+        """(seed, offset)."""
+        generator = self.bound(name)
+        if generator is not None:
+            return generator.initial_seed() & _WRAP, generator.get_offset() & _WRAP
+        raw = _lib.RandomState()
+        lib.fdry_image_random_get(self._handle, name.encode(), ctypes.byref(raw))
+        return raw.seed, raw.offset
+
+    def set(self, name, seed, offset=0):
+        generator = self.bound(name)
+        if generator is not None:
+            generator.manual_seed(seed)
+            generator.set_offset(offset)
+        else:
+            lib.fdry_image_random_set(self._handle, name.encode(), ctypes.byref(_lib.RandomState(seed & _WRAP, offset)))
+
+    def _move(self, name, before, after):
+        """From one offset to another, unless somebody has moved it meanwhile."""
+        generator = self.bound(name)
+        if generator is None:
+            lib.fdry_image_random_advance(self._handle, name.encode(), (after - before) & _WRAP)
+        elif generator.get_offset() & _WRAP == before:
+            generator.set_offset(after)
+
+    def launch(self, key, stream):
+        draws = self.draws(key) if self.names else []
+        if all(self.bound(self.names[i]) is None for i, _ in draws):
+            lib.fdry_image_launch(self._handle, key, stream)
+            return
+        with self._lock:
+            self._launch_from(key, stream, draws)
+
+    def _launch_from(self, key, stream, draws):
+        """Numbers are taken before they are drawn, so that nobody else's are the same, and put back if none were."""
+        states = (_lib.RandomState * len(self.names))()
+        moves = []
+        for i, by in draws:
+            seed, offset = self.get(self.names[i])
+            states[i] = _lib.RandomState(seed, offset)
+            moves.append((self.names[i], offset, (offset + by) & _WRAP))
+        for name, before, after in moves:
+            self._move(name, before, after)
+        try:
+            lib.fdry_image_launch_random(self._handle, key, stream, states, len(states))
+        except _lib.Error:
+            for name, before, after in moves:
+                self._move(name, after, before)
+            raise

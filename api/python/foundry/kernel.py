@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels without graphs: code to functions, through a cache in memory and one in a store."""
+import collections
+import ctypes
+
+from . import _lib
+from ._lib import FUNCTION, KERNELS, lib
+
+_COOPERATIVE = 1
+KernelTarget = collections.namedtuple("KernelTarget", "arch exact cc driver ptx")
+KernelStats = collections.namedtuple("KernelStats", [name for name, _ in _lib.KernelsStats._fields_[1:]])
+
+
+def _text(value):
+    return None if value is None else value.encode()
+
+
+class Code:
+    """Code and how it is compiled.
+
+    data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC.
+    options: of the compiler; target: of source, such as "sm_90a"; name: for messages;
+    version: becomes part of the key: source that includes files is kept in the store only with one.
+    """
+
+    def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
+        self._data = data.encode() if isinstance(data, str) else bytes(data)
+        options = [option.encode() for option in options]
+        self._options = (ctypes.c_char_p * len(options))(*options)
+        self.raw = _lib.KernelSource(
+            ctypes.sizeof(_lib.KernelSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
+            self._options, len(options), _text(version))
+
+
+def _code(code, how):
+    if isinstance(code, Code):
+        if how:
+            raise TypeError("what is said of code is said where the Code is made")
+        return code
+    return Code(code, **how)
+
+
+def _packed(argument):
+    """An argument as (object to keep, address, bytes)."""
+    if hasattr(argument, "data_ptr"):
+        argument = ctypes.c_void_p(argument.data_ptr())
+    if isinstance(argument, bytes):
+        argument = (ctypes.c_char * len(argument)).from_buffer_copy(argument)
+    if isinstance(argument, (int, float)):
+        raise TypeError("a number has no size: give a ctypes number, such as ctypes.c_int(7)")
+    return argument, ctypes.addressof(argument), ctypes.sizeof(argument)
+
+
+def _three(shape):
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return (ctypes.c_uint32 * 3)(*shape, *(1,) * (3 - len(shape)))
+
+
+class Function:
+    """A kernel that can be launched, until the Kernels it came from is cleared or closed.
+
+    handle: the CUfunction as an int.
+    """
+
+    def __init__(self, kernels, handle):
+        self._kernels, self.handle = kernels, handle
+
+    def launch(self, grid, block, args=(), shared=0, stream=0, cooperative=False):
+        """Launch: asynchronous. Number and size of the arguments must be the kernel's.
+
+        grid, block: ints or up to three of them; shared: bytes of dynamic shared memory;
+        stream: a CUstream as an int, or an object with cuda_stream (torch.cuda.Stream);
+        args: tensors (anything with data_ptr()), ctypes numbers and structures, bytes.
+        """
+        packed = [_packed(a) for a in args]
+        raw = (_lib.KernelArg * len(packed))(*((address, size) for _, address, size in packed))
+        opts = _lib.KernelLaunchOpts(ctypes.sizeof(_lib.KernelLaunchOpts), _three(grid), _three(block), shared,
+                                     _COOPERATIVE if cooperative else 0, getattr(stream, "cuda_stream", stream))
+        lib.fdry_kernel_launch(self._kernels.handle, self.handle, ctypes.byref(opts), raw, len(packed))
+
+
+class Kernels:
+    """A cache of kernels for a device: what was compiled once is not compiled again.
+
+    store: a foundry.Store, which must stay open; compiled code is kept there for all processes of the
+    host. None: in memory only. driver, nvrtc: paths; None: as the environment says.
+    """
+
+    def __init__(self, store=None, device=0, driver=None, nvrtc=None):
+        self._store = store
+        self._handle = KERNELS()
+        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, store._handle if store else None, _text(driver),
+                                _text(nvrtc))
+        lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(self._handle))
+
+    @property
+    def handle(self):
+        """The struct fdry_kernels; an error where it is closed."""
+        if not self._handle:
+            raise ValueError("this Kernels is closed")
+        return self._handle
+
+    def get(self, code, entry, **how):
+        """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what makes one."""
+        function = FUNCTION()
+        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), entry.encode(), ctypes.byref(function))
+        return Function(self, function.value)
+
+    def load(self, code, **how):
+        """Compile and load code without asking for a function."""
+        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), None, None)
+
+    def key(self, code, **how):
+        """The key of code, 32 bytes, for find()."""
+        key = _lib.KernelKey()
+        lib.fdry_kernels_key(self.handle, ctypes.byref(_code(code, how).raw), ctypes.byref(key))
+        return bytes(key.bytes)
+
+    def find(self, key, entry):
+        """As get() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
+        function, raw = FUNCTION(), _lib.KernelKey((ctypes.c_ubyte * 32)(*key))
+        lib.fdry_kernels_find(self.handle, ctypes.byref(raw), entry.encode(), ctypes.byref(function))
+        return Function(self, function.value)
+
+    def prepare(self, asks, threads=0):
+        """Compile and load in the background. asks: each a Code, or a pair of a Code and an entry's name."""
+        asks = [ask if isinstance(ask, tuple) else (ask, None) for ask in asks]
+        raw = (_lib.KernelAsk * len(asks))(*(
+            (ctypes.pointer(code.raw), _text(entry)) for code, entry in asks))
+        lib.fdry_kernels_prepare(self.handle, raw, len(asks), threads)
+
+    def wait(self):
+        """Wait for what is being prepared; raises the first failure since the last wait."""
+        lib.fdry_kernels_wait(self.handle)
+
+    def __len__(self):
+        return lib.fdry_kernels_count(self.handle)
+
+    def clear(self):
+        """Unload every module; functions are gone. The store stays as it is."""
+        lib.fdry_kernels_clear(self.handle)
+
+    def stats(self):
+        """The counters of struct fdry_kernels_stats, as a KernelStats."""
+        raw = _lib.KernelsStats(ctypes.sizeof(_lib.KernelsStats))
+        lib.fdry_kernels_stats(self.handle, ctypes.byref(raw))
+        return KernelStats(*(getattr(raw, name) for name in KernelStats._fields))
+
+    def reset_stats(self):
+        """Counters to zero; nothing is unloaded."""
+        lib.fdry_kernels_stats_reset(self.handle)
+
+    def log(self):
+        """What the compiler said when it last refused something, all of it; "" where it refused nothing."""
+        need = ctypes.c_size_t()
+        lib.fdry_kernels_log(self.handle, None, 0, ctypes.byref(need))
+        text = ctypes.create_string_buffer(need.value)
+        lib.fdry_kernels_log(self.handle, text, need.value, None)
+        return text.value.decode(errors="replace")
+
+    def target(self):
+        """What code for this device may be: a KernelTarget (arch, exact, cc, driver, ptx)."""
+        raw = _lib.KernelTarget(ctypes.sizeof(_lib.KernelTarget))
+        lib.fdry_kernels_target(self.handle, ctypes.byref(raw))
+        return KernelTarget(raw.arch.decode(), raw.exact.decode(), raw.cc, raw.driver, raw.ptx)
+
+    def close(self):
+        """Unload everything and give the device's context back. Twice is fine."""
+        if self._handle:
+            lib.fdry_kernels_close(self._handle)
+            self._handle = KERNELS()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers in device memory that change between launches of a graph."""
+import ctypes
+import struct
+
+from . import _lib
+from ._lib import lib
+from .image import _stream
+from .tensor import NUMBERS
+
+# Types that struct can pack; bfloat16 and 8-bit floats go by their bits.
+_FORMATS = {"bool": "?", "uint8": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f",
+            "float64": "d", "uint16": "H", "uint32": "I", "uint64": "Q", "bytes": "B", "bfloat16": "H",
+            "float8_e4m3fn": "B", "float8_e5m2": "B"}
+
+
+def _format(dtype):
+    """The struct format of a dtype by name, or as torch and numpy have it."""
+    name = str(dtype).rpartition(".")[2] if not isinstance(dtype, type) else dtype.__name__
+    if name not in _FORMATS:
+        raise ValueError(f"{dtype} is no type of a device scalar; use one of {', '.join(sorted(_FORMATS))}")
+    return name, "<" + _FORMATS[name]
+
+
+class DeviceScalar:
+    """One number in device memory, updated on a stream before a graph is launched.
+
+    dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as integers.
+    addr: its device address, the same for its whole life: what kernels are given, and graphs keep.
+    Memory of its own on `device`, unless `addr` says where (8 bytes, a multiple of 8, kept by whoever has them).
+    Raises Error FDRY_E_NODRIVER or FDRY_E_NOGPU without a GPU.
+    """
+
+    def __init__(self, dtype, value=0, device=0, addr=0, driver=None):
+        self._handle = None
+        self.dtype, self._pack = _format(dtype)
+        types = (ctypes.c_uint32 * 1)(NUMBERS[self.dtype])
+        opts = _lib.ScalarsOpts(sz=ctypes.sizeof(_lib.ScalarsOpts), device=device, count=1, dtypes=types, addr=addr,
+                                values=self._cell(value), driver=driver.encode() if driver else None)
+        handle = _lib.SCALARS()
+        lib.fdry_scalars_new(opts, handle)
+        self._handle = handle
+        at = ctypes.c_uint64()
+        lib.fdry_scalars_addr(handle, 0, at)
+        self.addr = at.value
+
+    def _cell(self, value):
+        """`value` as the library takes it; OverflowError, as of ints, where it does not fit."""
+        try:
+            data = struct.pack(self._pack, value)
+        except struct.error as e:
+            raise OverflowError(f"{value!r} is no {self.dtype}: {e}") from None
+        return (ctypes.c_uint64 * 1)(int.from_bytes(data, "little"))
+
+    def update(self, value, stream=None):
+        """Change it for what `stream` is given from now on, without waiting; launches before see the old value.
+
+        Raises Error FDRY_E_STATE where the stream captures.
+        """
+        lib.fdry_scalars_update(self._alive(), 0, 1, self._cell(value), _stream(stream))
+
+    def read(self, stream=None):
+        """Its value when everything that `stream` was given is done; waits for that."""
+        cell = ctypes.c_uint64()
+        lib.fdry_scalars_read(self._alive(), 0, cell, _stream(stream))
+        return struct.unpack_from(self._pack, cell)[0]
+
+    def _alive(self):
+        if not self._handle:
+            raise ValueError("the scalar is closed")
+        return self._handle
+
+    def close(self):
+        """Wait for updates under way, give the memory back. Closing again does nothing."""
+        handle, self._handle = self._handle, None
+        if handle:
+            lib.fdry_scalars_free(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+
+class DecodeState:
+    """Where a decoder is, in device memory: token, position (the step), length of the KV cache (step + 1).
+
+    token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for ever.
+    token, position, length: as they were set last. from_device: which of the two code that asks should use;
+    False at first, may be set at any time.
+    """
+
+    def __init__(self, device=0, addr=0, driver=None):
+        self._handle = None
+        opts = _lib.DecodeOpts(sz=ctypes.sizeof(_lib.DecodeOpts), device=device, addr=addr,
+                               driver=driver.encode() if driver else None)
+        handle = _lib.DECODE()
+        lib.fdry_decode_state_new(opts, handle)
+        self._handle = handle
+        args = self._args()
+        self.token_addr, self.position_addr, self.length_addr = args.token_addr, args.position_addr, args.length_addr
+
+    def _alive(self):
+        if not self._handle:
+            raise ValueError("the decode state is closed")
+        return self._handle
+
+    def _args(self):
+        args = _lib.DecodeArgs()
+        lib.fdry_decode_state_args(self._alive(), args)
+        return args
+
+    def set(self, token, step, stream=None):
+        """Go to a step: all three numbers in one copy, in the stream's order, without waiting."""
+        for name, value in (("token", token), ("step", step)):
+            if not 0 <= value < 1 << 32:
+                raise OverflowError(f"{name} {value} is no unsigned 32-bit number")
+        lib.fdry_decode_state_set(self._alive(), token, step, _stream(stream))
+
+    @property
+    def token(self):
+        return self._args().token
+
+    @property
+    def position(self):
+        return self._args().position
+
+    @property
+    def length(self):
+        return self._args().length
+
+    @property
+    def from_device(self):
+        return bool(self._args().source)
+
+    @from_device.setter
+    def from_device(self, on):
+        lib.fdry_decode_state_use(self._alive(), int(bool(on)))
+
+    def close(self):
+        """Wait for updates under way, give the memory back. Closing again does nothing."""
+        handle, self._handle = self._handle, None
+        if handle:
+            lib.fdry_decode_state_free(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.close()
+
+    def __del__(self):
+        self.close()

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executable graphs in slots, found by a 64-bit key: replaced at any time, also while other threads replay."""
+import ctypes
+import threading
+
+from . import _lib
+from ._lib import lib
+from .image import Image, _stream
+
+_UPLOADS = {None: 0, "first": 1, "always": 2}
+_SYNCS = {None: 0, False: 1, True: 2}
+
+
+class SlotCall:
+    """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and total_ns, in nanoseconds."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.SlotsCall._fields_:
+            setattr(self, name, getattr(raw, name))
+
+
+class SlotPhase:
+    """A part of replays: calls that did it, total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth) and max_ns."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.SlotsPhase._fields_:
+            setattr(self, name, getattr(raw, name))
+
+
+class SlotTimes:
+    """What was timed: upload, launch, sync and total, each a SlotPhase."""
+
+    def __init__(self, raw):
+        for name, _ in _lib.SlotsTimes._fields_[1:]:
+            setattr(self, name, SlotPhase(getattr(raw, name)))
+
+
+def _exec_of(graph):
+    """A CUgraphExec as an integer, of what torch and this package call a CUDAGraph, or of an integer."""
+    return graph.raw_cuda_graph_exec() if hasattr(graph, "raw_cuda_graph_exec") else graph
+
+
+class Slots:
+    """A table of executable graphs by key; any thread may use it. Use it as a context manager, or close() it.
+
+    device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a graph is installed) or
+    "always" (before each launch, too). sync: whether a replay waits until its stream is idle. None for either: what
+    FOUNDRY_SLOTS_UPLOAD and FOUNDRY_SLOTS_SYNC say, else "first" and False. driver: path of a libcuda.
+    """
+
+    def __init__(self, device=0, upload=None, sync=None, driver=None):
+        self._handle = _lib.SLOTS()
+        self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
+        self._lock = threading.Lock()
+        self._told = None
+        opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_UPLOADS[upload], sync=_SYNCS[sync],
+                              driver=driver.encode() if driver else None)
+        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(self._handle))
+
+    def install(self, key, graph):
+        """Put an executable graph into slot `key`, uploaded; what was there is let go when its launches have ended.
+
+        graph: what has raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the table keeps alive; or a
+        CUgraphExec as an integer, which stays the caller's and outlives the slot.
+        """
+        with self._lock:
+            lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
+            self._held[key] = graph
+
+    def install_graph(self, key, graph, flags=0):
+        """Instantiate a CUgraph (an integer, or what has raw_cuda_graph()), with these flags, and put it into slot `key`.
+
+        The executable graph is the table's, the graph stays the caller's.
+        """
+        raw = graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph
+        with self._lock:
+            lib.fdry_slots_install_graph(self._handle, key, raw, flags, 0)
+            self._held[key] = graph
+
+    def install_image(self, key, image, graph):
+        """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what image.launch(graph) is."""
+        if not isinstance(image, Image):
+            raise TypeError(f"{type(image).__name__} is not an Image")
+        with self._lock:
+            lib.fdry_slots_install_image(self._handle, key, image._handle, graph)
+            self._held[key] = image
+
+    def capture_end(self, key, stream, flags=0):
+        """End the capture of `stream`, instantiate with these flags, and put the graph into slot `key`; both are the table's."""
+        with self._lock:
+            lib.fdry_slots_capture_end(self._handle, key, _stream(stream), flags)
+            self._held.pop(key, None)
+
+    def replay(self, key, stream=None):
+        """Launch the graph of slot `key` on `stream` (torch's or CuPy's, an integer, None for the legacy default stream).
+
+        False where the slot is empty: do without the graph.
+        """
+        launched = ctypes.c_int()
+        lib.fdry_slots_replay(self._handle, key, _stream(stream), ctypes.byref(launched))
+        return bool(launched.value)
+
+    def invalidate(self, key=None):
+        """Empty slot `key`, or all of them without one. Afterwards no launch of its graph is in flight."""
+        with self._lock:
+            if key is None:
+                lib.fdry_slots_invalidate_all(self._handle)
+                self._held.clear()
+            else:
+                lib.fdry_slots_invalidate(self._handle, key)
+                self._held.pop(key, None)
+
+    def keys(self):
+        """The keys of the slots that hold a graph, ascending."""
+        count = ctypes.c_size_t()
+        lib.fdry_slots_keys(self._handle, None, 0, ctypes.byref(count))
+        found = (ctypes.c_uint64 * count.value)()
+        lib.fdry_slots_keys(self._handle, found, len(found), ctypes.byref(count))
+        return sorted(found[:min(len(found), count.value)])
+
+    def __contains__(self, key):
+        return bool(lib.fdry_slots_has(self._handle, key))
+
+    def __len__(self):
+        count = ctypes.c_size_t()
+        lib.fdry_slots_keys(self._handle, None, 0, ctypes.byref(count))
+        return count.value
+
+    def profile(self, every=0, callback=None):
+        """Time replays from now on, anew.
+
+        Each `every` calls a line is logged (level info) and callback(SlotCall) called, in the thread that replays; it must not
+        change the table. 0: never. profile_stop() ends it.
+        """
+        told = _lib.SLOTS_FN(lambda _, call: callback(SlotCall(call.contents))) if callback else _lib.SLOTS_FN()
+        opts = _lib.SlotsProfileOpts(sz=ctypes.sizeof(_lib.SlotsProfileOpts), every=every, fn=told)
+        with self._lock:
+            lib.fdry_slots_profile(self._handle, ctypes.byref(opts))
+            self._told = told
+
+    def profile_stop(self):
+        """Time no more."""
+        with self._lock:
+            lib.fdry_slots_profile(self._handle, None)
+            self._told = None
+
+    def times(self):
+        """What was timed so far, as SlotTimes; Error where replays are not timed."""
+        raw = _lib.SlotsTimes(sz=ctypes.sizeof(_lib.SlotsTimes))
+        lib.fdry_slots_times(self._handle, ctypes.byref(raw))
+        return SlotTimes(raw)
+
+    def times_reset(self):
+        """Begin to count anew."""
+        lib.fdry_slots_times_reset(self._handle)
+
+    def close(self):
+        """Wait for launches in flight and free the table; it cannot be used afterwards."""
+        handle, self._handle = self._handle, _lib.SLOTS()
+        lib.fdry_slots_free(handle)
+        self._held.clear()
+        self._told = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices and their pools from Python, on the software driver."""
+import os
+import unittest
+
+import suite
+
+BUILD = os.environ.get("BUILD", "build")
+os.environ["FOUNDRY_DRIVER"] = os.path.join(BUILD, "foundry", "sim", "libcuda.so.1")
+os.environ["CUDA_CACHE_DISABLE"] = "1"
+
+import foundry  # pylint: disable=wrong-import-position
+from foundry import telemetry  # pylint: disable=wrong-import-position
+
+
+class Devices(unittest.TestCase):
+    def setUp(self):
+        self.dev = foundry.Device()
+        self.addCleanup(self.dev.close)
+
+    def fails(self, name, text, call, *args):
+        with self.assertRaisesRegex(foundry.Error, text) as caught:
+            call(*args)
+        self.assertEqual(caught.exception.name, name)
+
+    def test_caps(self):
+        self.assertEqual((self.dev.caps["cc_major"], self.dev.caps["ordinal"]), (9, 0))
+        self.assertGreater(self.dev.caps["memory"], 1 << 30)
+        self.assertTrue(self.dev.caps["name"])
+        self.fails("FDRY_E_NOGPU", "there is no device 7; this process sees 1", foundry.Device, 7)
+        self.dev.warm_up()
+
+    def test_memory_comes_again(self):
+        for kind in ("device", "pinned"):
+            addr = self.dev.get(1000, "none", kind)
+            self.assertEqual(self.dev.pool(kind)["used"], 1024)
+            self.dev.put(addr, "none", kind)
+            self.assertEqual(self.dev.pool(kind)["cached"], 1024)
+            self.fails("FDRY_E_STALE", "given back before", self.dev.put, addr, "none", kind)
+            self.assertEqual(self.dev.get(1000, "none", kind), addr)
+            self.dev.put(addr, None, kind)
+            self.dev.limit(0, kind)
+            self.assertEqual(self.dev.pool(kind)["cached"], 0)
+
+    def test_syncs(self):
+        for kind in ("stream", "event", "timer"):
+            what = self.dev.get_sync(kind)
+            self.dev.put_sync(what, kind)
+            self.assertEqual((self.dev.syncs(kind)["kept"], self.dev.syncs(kind)["limit"]), (1, 128))
+            self.fails("FDRY_E_STALE", "given back before", self.dev.put_sync, what, kind)
+        self.dev.clean_up()
+        self.assertEqual(self.dev.syncs("stream")["kept"], 0)
+
+    def test_buffers_by_handle(self):
+        handle = self.dev.make(8)
+        self.dev.write(handle, b"abcdefgh")
+        self.assertEqual(self.dev.read(handle, 4, 2), b"cdef")
+        self.assertEqual(self.dev.view(handle)[1], 8)
+        self.assertEqual(telemetry.snapshot()["foundry_resident_buffers"], 1)
+        self.fails("FDRY_E_RANGE", "do not fit", self.dev.read, handle, 9)
+        self.dev.drop(handle)
+        self.fails("FDRY_E_STALE", "is gone", self.dev.view, handle)
+        self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
+
+    def test_closed(self):
+        self.dev.close()
+        self.dev.close()
+        self.fails("FDRY_E_INVAL", "NULL", self.dev.warm_up)
+
+
+if __name__ == "__main__":
+    suite.main()
