@@ -131,6 +131,14 @@ def capture_host(store):
         print(cap.seal(store, "host").id)
 
 
+def damage(store):
+    """Other bytes where b's content lies, which is stored plain."""
+    content = struct.pack("8f", *range(1, 9))
+    with open(os.path.join(store, "data.mdb"), "r+b") as f:
+        f.seek(f.read().index(content))
+        f.write(bytes(byte ^ 0xff for byte in content))
+
+
 def child(*args):
     done = subprocess.run([sys.executable, os.path.abspath(__file__), "child", *args], capture_output=True,
                           text=True, check=False)
@@ -172,6 +180,10 @@ class Roundtrip(unittest.TestCase):
             self.assertEqual(img.report().graphs_built, 1)
         with foundry.Store(self.store) as store:
             self.assertIn("tensor b F32 const", store.describe(ident[:12]))
+            store.tag(ident[:12], "tagged/here")
+            self.assertEqual(store.describe("tagged/here"), store.describe(ident))
+            with self.assertRaises(foundry.Error):
+                store.tag("nothing", "x")
 
     def test_in_the_background(self):
         import foundry
@@ -232,6 +244,94 @@ class Roundtrip(unittest.TestCase):
                 store.needs("nobody")
             self.assertEqual(e.exception.name, "FDRY_E_NOENT")
 
+    def test_packs(self):
+        import foundry
+        child(self.store)
+        told = []
+        with foundry.Store(self.store) as store, tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "pack")
+            out = store.export("adder", path, progress=lambda *n: told.append(n))
+            self.assertEqual((out.images, out.packed), ([], os.path.getsize(path)))
+            self.assertEqual(told[-1], (out.bytes, out.bytes))
+            with foundry.Store(os.path.join(folder, "other"), create=True) as other:
+                self.assertEqual(other.import_(path, dry_run=True).objects_new, out.objects)
+                back = other.import_(path)
+                self.assertEqual((back.id, back.objects_new, back.bytes), (out.id, out.objects, out.bytes))
+                self.assertEqual([ref for _, ref, _ in back.images], ["adder"])
+                with tempfile.TemporaryFile() as file:
+                    self.assertEqual(other.export([back.images[0][0]], file, refs=False, plain=True).objects, out.objects)
+                    file.seek(0)
+                    self.assertEqual(store.import_(file.fileno()).images, [(back.images[0][0], None, None)])
+                self.assertEqual(other.describe("adder"), store.describe("adder"))
+            with self.assertRaises(foundry.Error) as e:
+                store.export("nobody", path)
+            self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+            self.assertFalse(os.path.exists(path))
+            with self.assertRaises(foundry.Error) as e:
+                store.import_(__file__)
+            self.assertEqual(e.exception.name, "FDRY_E_BADIMAGE")
+
+    def test_what_stays(self):
+        import foundry
+        child(self.store)
+        with foundry.Store(self.store) as store:
+            self.assertEqual(store.limit, 0)
+            store.limit = 1 << 30
+            self.assertEqual(store.limit, 1 << 30)
+            self.assertGreater(store.used, 0)
+            store.tag("adder", "other")
+            store.pin("other")
+            self.assertEqual(store.evict().images, [])
+            would = store.evict(1, dry_run=True)
+            self.assertEqual([(ref, used > 0) for ref, _, used in would.images], [])  # what is pinned keeps all of it
+            store.unpin("other")
+            would = store.evict(1, dry_run=True)
+            self.assertEqual(sorted(ref for ref, _, _ in would.images), ["adder", "other"])
+            self.assertTrue(would.images[0][2] > 1600000000 and would.before == store.used)
+            phases = []
+            self.assertEqual(store.collect(progress=lambda *n: phases.append(n[0])).dead, 0)
+            self.assertEqual(sorted(set(phases)), ["list", "mark", "sweep"])
+            gone = store.evict(1)
+            self.assertTrue(gone.collected and gone.objects and gone.after < would.before)
+            self.assertEqual(store.collect(dry_run=True).live, 0)
+            with self.assertRaises(foundry.Error) as e:
+                store.pin("adder")
+            self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+            with self.assertRaises(ValueError):
+                store.limit = -1
+
+    def test_damage(self):
+        import foundry
+        child(self.store)
+        with tempfile.TemporaryDirectory() as folder:
+            pack = os.path.join(folder, "pack")
+            with foundry.Store(self.store) as store:
+                store.export("adder", pack)
+            sound = foundry.verify(self.store)
+            self.assertTrue(sound)
+            self.assertGreater(sound.objects, 2)
+            damage(self.store)
+            told = []
+            found = foundry.verify(self.store, progress=lambda *n: told.append(n))
+            self.assertFalse(found)
+            self.assertEqual((found.damaged, found.broken), (1, 1))
+            self.assertEqual(sorted(f.kind for f in found.faults), ["damaged", "image"])
+            self.assertTrue(all(f.id and f.text for f in found.faults) and told)
+            would = foundry.repair(pack, self.store, dry_run=True)
+            self.assertEqual((would.back, would.broken), (1, 0))
+            self.assertFalse(foundry.verify(self.store))
+            done = foundry.repair([pack], self.store)
+            self.assertEqual((done.damaged, done.back, done.lost, done.quarantined, done.broken), (1, 1, 0, 0, 0))
+            self.assertEqual([(r.what, r.ref) for r in done.told], [("back", None)])
+            self.assertTrue(foundry.verify(self.store))
+            damage(self.store)
+            with self.assertRaises(foundry.Error) as e:
+                foundry.repair([__file__], self.store)
+            self.assertEqual(e.exception.name, "FDRY_E_BADIMAGE")
+            with self.assertRaises(foundry.Error) as e:
+                foundry.verify(os.path.join(folder, "none"))
+            self.assertEqual(e.exception.name, "FDRY_E_NOSTORE")
+
     def test_room(self):
         import foundry
         child(self.store, "room")
@@ -261,6 +361,17 @@ class Roundtrip(unittest.TestCase):
                 for each in (default, img):
                     self.assertEqual(self.numbers(each, 3.0), [3.0 + 2 * i for i in range(N)])
             default.close()
+
+    def test_whose_a_store_is(self):
+        import foundry
+        with tempfile.TemporaryDirectory() as folder:
+            for name, group, mode in ("own", False, 0o700), ("shared", True, 0o2770):
+                path = os.path.join(folder, name)
+                foundry.Store(path, create=True, group=group).close()
+                self.assertEqual(os.stat(path).st_mode & 0o7777, mode)
+            with self.assertRaises(foundry.Error) as e:
+                foundry.Store(os.path.join(folder, "own"), create=True, group=True)
+            self.assertEqual(e.exception.name, "FDRY_E_PERM")
 
     def test_errors_have_names(self):
         import foundry

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small file that a saved graph is: which image, which graph of it, what its outputs are, where they lie.
+
+JSON. The image itself is in a store: FOUNDRY_STORE where that is set, else the folder STORE beside
+the file; a load looks in both and then in the default store.
+"""
+import json
+import os
+import tempfile
+
+from . import _lib
+from ._lib import Error
+from .store import Store
+from .tensor import DTYPES, NUMBERS
+
+FORMAT, VERSION = "foundry graph", 1
+STORE = "foundry-store"
+_SIZE_MAX = 256 << 20   # bytes of a file
+_DEPTH_MAX = 64
+_stores = {}            # path -> Store, open until the process ends
+
+
+class File:
+    """A saved graph as its file has it.
+
+    image: 64 digits; key: of the graph; base: of the region; outputs: the structure; torch: [[addr,
+    bytes, [[addr, bytes], ...]], ...], torch's segments with what was in use of each.
+    """
+
+    def __init__(self, path, image, key, base, outputs, torch):
+        self.path, self.image, self.key, self.base, self.outputs, self.torch = path, image, key, base, outputs, torch
+
+    def write(self):
+        """Write it whole, or leave what was there."""
+        write_text(self.path, json.dumps({"format": FORMAT, "version": VERSION, "image": self.image, "key": self.key,
+                                          "base": f"{self.base:#x}", "outputs": self.outputs, "torch": self.torch}))
+
+
+def write_text(path, text):
+    """Put a file in place, whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(os.fsdecode(path))), prefix=".foundry-")
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as f:
+            f.write(text + "\n")
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask():
+    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+        return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
+
+
+def bad(path, why):
+    return Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is no graph that Foundry saved: {why}")
+
+
+def read(path):
+    """The file at `path`, checked. Error FDRY_E_NOENT where there is none, FDRY_E_BADIMAGE where it is something else."""
+    path = os.fspath(path)
+    try:
+        with open(path, "rb") as f:
+            data = f.read(_SIZE_MAX + 1)
+    except FileNotFoundError:
+        raise Error(_lib.NOENT, f"there is no file '{os.fsdecode(path)}'; save a graph there first, with CUDAGraph.save()") from None
+    if len(data) > _SIZE_MAX:
+        raise bad(path, f"it is larger than {_SIZE_MAX} bytes")
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError) as e:
+        raise bad(path, f"it is not JSON ({e})") from None
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise bad(path, "it does not say that it is one; files of other programs, and of the Foundry that keeps graphs in JSON "
+                  "themselves, cannot be loaded: capture and save again")
+    if raw.get("version") != VERSION:
+        raise Error(_lib.BADIMAGE, f"'{os.fsdecode(path)}' is of version {raw.get('version')!r}, this Foundry reads {VERSION}")
+    return _checked(path, raw)
+
+
+def _checked(path, raw):
+    image, base = raw.get("image"), raw.get("base")
+    if not isinstance(image, str) or len(image) != 64 or image.strip("0123456789abcdef"):
+        raise bad(path, "it names no image")
+    if not _is_count(raw.get("key")):
+        raise bad(path, "it names no graph")
+    if not isinstance(base, str) or not base.startswith("0x") or base[2:].strip("0123456789abcdef") or not 2 < len(base) < 19:
+        raise bad(path, "it names no base")
+    if not isinstance(raw.get("torch"), list) or not all(_is_segment(s) for s in raw["torch"]):
+        raise bad(path, "its list of segments is malformed")
+    _check_outputs(path, raw.get("outputs"), 0)
+    return File(path, image, raw["key"], int(base, 16), raw["outputs"], raw["torch"])
+
+
+def _is_count(value, limit=1 << 63):
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
+
+
+def _is_segment(raw):
+    return (isinstance(raw, list) and len(raw) == 3 and _is_count(raw[0]) and _is_count(raw[1]) and isinstance(raw[2], list)
+            and all(isinstance(b, list) and len(b) == 2 and _is_count(b[0]) and _is_count(b[1]) and raw[0] <= b[0]
+                    and b[0] + b[1] <= raw[0] + raw[1] for b in raw[2]))
+
+
+# --- outputs: None, {"tensor": ...}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key, ...], ...]}, {"value": ...} ---
+
+
+def _check_outputs(path, raw, depth):
+    if raw is None:
+        return
+    if depth > _DEPTH_MAX or not isinstance(raw, dict) or len(raw) != 1:
+        raise bad(path, "its outputs are malformed")
+    (kind, value), = raw.items()
+    if kind == "tensor":
+        if not _is_tensor(value):
+            raise bad(path, "an output's description is malformed")
+    elif kind in ("list", "tuple") and isinstance(value, list):
+        for each in value:
+            _check_outputs(path, each, depth + 1)
+    elif kind == "dict" and isinstance(value, list) and all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], (str, int))
+                                                            for p in value):
+        for _, each in value:
+            _check_outputs(path, each, depth + 1)
+    elif kind != "value" or not (value is None or isinstance(value, (bool, int, float, str))):
+        raise bad(path, "its outputs are malformed")
+
+
+def _is_tensor(raw):
+    if not isinstance(raw, dict) or set(raw) != {"addr", "dtype", "shape", "stride"} or raw["dtype"] not in NUMBERS:
+        return False
+    shape, stride = raw["shape"], raw["stride"]
+    return (_is_count(raw["addr"]) and isinstance(shape, list) and isinstance(stride, list) and len(shape) == len(stride)
+            and len(shape) <= _lib.RANK_MAX and all(_is_count(n, 1 << 48) for n in shape + stride))
+
+
+def extent(raw):
+    """Bytes from the first to past the last byte of an output."""
+    size = DTYPES[NUMBERS[raw["dtype"]]][1]
+    if 0 in raw["shape"]:
+        return 0
+    return size * (1 + sum((n - 1) * s for n, s in zip(raw["shape"], raw["stride"])))
+
+
+def walk(raw, leaf):
+    """The structure with leaf(description) in place of each tensor."""
+    if raw is None:
+        return None
+    (kind, value), = raw.items()
+    if kind == "tensor":
+        return leaf(value)
+    if kind == "dict":
+        return {key: walk(each, leaf) for key, each in value}
+    if kind == "value":
+        return value
+    return (list if kind == "list" else tuple)(walk(each, leaf) for each in value)
+
+
+def pack(value, describe, where="output_tensors"):
+    """The structure of what the caller gave, tensors described by describe(tensor, where); TypeError names what does not fit."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return {"list" if isinstance(value, list) else "tuple": [pack(v, describe, f"{where}[{i}]") for i, v in enumerate(value)]}
+    if type(value) is dict:
+        if not all(isinstance(key, (str, int)) and not isinstance(key, bool) for key in value):
+            raise TypeError(f"{where} has a key that is neither str nor int, which a saved graph cannot keep")
+        return {"dict": [[key, pack(v, describe, f"{where}[{key!r}]")] for key, v in value.items()]}
+    return {"tensor": describe(value, where)}
+
+
+# --- stores ---
+
+
+def _open(path, create):
+    """The store at `path` (None: the default one), opened once; None where there is none and none is to be made."""
+    name = os.path.abspath(path) if path is not None else None
+    if name not in _stores:
+        try:
+            _stores[name] = Store(name, create=create)
+        except Error as e:
+            if create or e.name not in ("FDRY_E_NOSTORE", "FDRY_E_NOHOME"):
+                raise
+            return None
+    return _stores[name]
+
+
+def store_for(path):
+    """Where a graph saved at `path` goes; made where there is none."""
+    if "FOUNDRY_STORE" in os.environ:
+        return _open(None, True)
+    return _open(os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(path))), STORE), True)
+
+
+def default_store():
+    return _open(None, True)
+
+
+def _holds(store, image):
+    try:
+        store.needs(image)
+    except Error as e:
+        if e.name == "FDRY_E_NOENT":
+            return False
+        raise
+    return True
+
+
+def store_of(file):
+    """The store that has the file's image. Error FDRY_E_NOENT says where it was looked for."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(file.path))), STORE)
+    places = [None, beside] if "FOUNDRY_STORE" in os.environ else [beside, None]
+    for place in places:
+        store = _open(place, False)
+        if store and _holds(store, file.image):
+            return store
+    default = "in the store that FOUNDRY_STORE names" if "FOUNDRY_STORE" in os.environ else "in the default store"
+    raise Error(_lib.NOENT, f"the image {file.image[:12]} of '{os.fsdecode(file.path)}' is neither in '{beside}' nor {default}; bring that "
+                "folder along with the file, or set FOUNDRY_STORE")

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that the package asks of torch. Nothing here imports it unless a function that needs it is called."""
+import importlib
+import sys
+
+_SMALL = 1 << 20  # larger requests come from torch's other pool
+
+
+def module():
+    """torch, imported."""
+    return importlib.import_module("torch")
+
+
+def _started():
+    """torch, where it is imported and has started CUDA; else None."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    return torch if cuda is not None and cuda.is_initialized() else None
+
+
+def device():
+    """The ordinal of the device that torch uses; 0 without torch."""
+    torch = _started()
+    return torch.cuda.current_device() if torch else 0
+
+
+def stream(ordinal):
+    """The current stream as an integer, 0 (the legacy default stream) without torch."""
+    torch = _started()
+    return torch.cuda.current_stream(ordinal).cuda_stream if torch else 0
+
+
+def synchronize():
+    torch = _started()
+    if torch:
+        torch.cuda.synchronize()
+
+
+def empty_cache():
+    """Let torch give back the segments in which nothing lives."""
+    torch = _started()
+    if torch:
+        torch.cuda.empty_cache()
+
+
+def is_tensor(value):
+    return hasattr(value, "data_ptr") and hasattr(value, "stride")
+
+
+def view(tensor):
+    """An image's tensor as torch's, without a copy; as it is where there is no torch."""
+    try:
+        torch = module()
+    except ModuleNotFoundError:
+        return tensor
+    return torch.from_dlpack(tensor)
+
+
+class Segment:
+    """A piece of device memory that torch's allocator has from the driver.
+
+    addr, size; kind: (stream, "small" or "large"); private: whether it belongs to a pool of graphs;
+    blocks: [(addr, size, live)], all of it.
+    """
+
+    def __init__(self, raw):
+        self.addr, self.size = raw["address"], raw["total_size"]
+        self.kind = (raw.get("stream", 0), raw.get("segment_type"))
+        self.private = any(raw.get("segment_pool_id", (0, 0)))
+        self.blocks, at = [], self.addr
+        for block in raw["blocks"]:
+            self.blocks.append((block.get("address", at), block["size"], block["state"] != "inactive"))
+            at += block["size"]
+
+    def live(self):
+        """[(addr, size)] of what is in use."""
+        return [(addr, size) for addr, size, live in self.blocks if live]
+
+    def free(self):
+        return [(addr, size) for addr, size, live in self.blocks if not live]
+
+
+def segments(ordinal):
+    """Torch's segments on a device; none where it keeps none, as with cudaMallocAsync."""
+    torch = _started()
+    if not torch or torch.cuda.get_allocator_backend() != "native":
+        return []
+    return [Segment(s) for s in torch.cuda.memory_snapshot() if s["device"] == ordinal]
+
+
+class Held:
+    """Pieces of torch's free blocks that torch gives to nobody else until release()."""
+
+    def __init__(self, ordinal):
+        self._torch, self._ordinal, self._taken = module(), ordinal, []
+
+    def _take(self, size, kind):
+        addr = self._torch.cuda.caching_allocator_alloc(size, self._ordinal, kind[0])
+        self._taken.append((addr, size))
+        return addr
+
+    def _give(self, unless=()):
+        """Give back all but what lies at the addresses `unless`."""
+        gone = [addr for addr, _ in self._taken if addr not in unless]
+        self._taken = [(addr, size) for addr, size in self._taken if addr in unless]
+        for addr in gone:
+            self._torch.cuda.caching_allocator_delete(addr)
+
+    def release(self):
+        self._give()
+
+    def hold(self, wanted):
+        """Take the pieces `wanted`, [(addr, size)], which lie in free blocks.
+
+        Torch hands out the smallest block that is large enough, from its beginning. So all free blocks
+        are taken, then one at a time is given back, and what comes out of it is known. RuntimeError
+        where torch does it otherwise; nothing is held then.
+        """
+        try:
+            self._hold(sorted(wanted))
+        except BaseException:
+            self.release()
+            raise
+
+    def _hold(self, wanted):
+        found = [s for s in segments(self._ordinal) if not s.private]
+        kinds = {s.kind for s in found if any(s.addr <= addr < s.addr + s.size for addr, _ in wanted)}
+        keep = {addr for addr, _ in self._taken}
+        for kind in sorted(kinds, key=str):
+            blocks = [b for s in found if s.kind == kind for b in s.free()]
+            for _, size in sorted(blocks, key=lambda b: b[1]):
+                for piece in _pieces(size, kind):
+                    self._take(piece, kind)
+            for addr, size in blocks:
+                inside = [w for w in wanted if addr <= w[0] < addr + size]
+                if inside:
+                    self._carve(addr, size, kind, inside)
+                    keep.update(w[0] for w in inside)
+            self._give(keep)
+        if not keep.issuperset(addr for addr, _ in wanted):
+            raise RuntimeError("memory that the image uses lies in no free block of torch's")
+
+    def _carve(self, addr, size, kind, inside):
+        """Give the free block back, and take it anew so that the pieces `inside` begin where they should."""
+        self._give({at for at, _ in self._taken if not addr <= at < addr + size})
+        at = addr
+        for start, length in inside:
+            for gap in _pieces(start - at, kind):
+                self._expect(at, gap, kind)
+                at += gap
+            self._expect(start, length, kind)
+            at = start + length
+
+    def _expect(self, addr, size, kind):
+        got = self._take(size, kind)
+        if got != addr:
+            raise RuntimeError(f"torch's allocator gave {got:#x} for {size} bytes where {addr:#x} was free; it is configured to "
+                               "place tensors in a way that images cannot be loaded beside (PYTORCH_CUDA_ALLOC_CONF)")
+
+
+def _pieces(size, kind):
+    """Sizes to ask for, so that a block is used up without torch looking in its other pool."""
+    if kind[1] != "small":
+        return [size] if size else []
+    return [_SMALL] * (size // _SMALL) + ([size % _SMALL] if size % _SMALL else [])

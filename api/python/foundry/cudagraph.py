@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs with the names of the original API: captured by torch, saved to a file, loaded from it."""
+import os
+import weakref
+
+from . import _file, _lib, _torch, many, placed, region
+from ._lib import Error, lib
+
+
+class _Made:
+    """A graph that torch captured in the region, as long as it is alive."""
+
+    def __init__(self, key, graph, watched):
+        self.key, self.graph = key, graph
+        self.watched = watched  # the generators that it may draw from, until that was looked at
+
+
+def _forget(where, key):
+    """The driver's graph is about to be destroyed."""
+    with region.lock:
+        if where.graphs.pop(key, None) and where.capture._handle:
+            lib.fdry_capture_drop(where.capture._handle, key)
+            where.changes += 1
+
+
+class CUDAGraph:
+    """A CUDA graph: what torch.cuda.CUDAGraph does, and save() and load().
+
+    Captured in a region (set_allocation_region()), it can be saved; any later process that begins a
+    region at the same base loads it, without the model, its kernels or a warm-up.
+
+    keep_graph: leave it to the caller, or to the first replay, to instantiate the captured graph.
+    """
+
+    def __init__(self, keep_graph=False):
+        self._keep_graph = keep_graph
+        self._torch = None       # torch's graph, as far as this one was captured here
+        self._captured = False
+        self._generators, self._watched = [], None
+        self._region = self._key = self._end = None
+        self._placed = self._pool = None  # of one that was loaded
+
+    # --- capturing ---
+
+    def _make(self):
+        """Torch's graph. It always keeps the driver's, which save() reads."""
+        if self._placed:
+            raise Error(_lib.STATE, "this graph was loaded from a file; call reset(), or make another CUDAGraph")
+        if self._torch is None:
+            self._torch = _torch.module().cuda.CUDAGraph(keep_graph=True)
+        return self._torch
+
+    def _begin(self):
+        if self._captured:
+            raise Error(_lib.STATE, "this graph was captured already; call reset(), or make another CUDAGraph")
+        made, where = self._make(), region.find()
+        if where and where.active:
+            self._watched = where.capture._names.of(_torch.module(), where.device, self._generators)
+        return made
+
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        """Begin to capture the current stream, which is not the default one; graph() does all around it.
+
+        pool: of another graph's pool() or of graph_pool_handle(), to share memory with it.
+        capture_error_mode: "global", "thread_local" or "relaxed". Error FDRY_E_STATE where this holds a graph.
+        """
+        self._begin().capture_begin(*(() if pool is None else (pool,)), capture_error_mode=capture_error_mode)
+
+    def capture_end(self):
+        """End the capture; without keep_graph the graph is instantiated."""
+        self._make().capture_end()
+        self._finish()
+
+    def _finish(self):
+        """Torch has captured it."""
+        self._captured = True
+        if not self._keep_graph:
+            self._torch.instantiate()
+        with region.lock:
+            where = region.find()
+            if not where or not where.active or self._watched is None:
+                return  # a graph like torch's own
+            where.keys += 1
+            key = where.keys
+            lib.fdry_capture_graph(where.capture._handle, key, None, self._torch.raw_cuda_graph())
+            where.graphs[key] = _Made(key, weakref.proxy(self._torch), self._watched)
+            where.changes += 1
+            self._region, self._key = where, key
+            self._end = weakref.finalize(self._torch, _forget, where, key)
+            self._end.atexit = False
+
+    def register_generator_state(self, generator):
+        """Have the graph draw from this torch.Generator too, besides torch's default ones. Before it is captured.
+
+        A loaded graph draws torch's numbers: those of the default generator from it, so that manual_seed() counts; of others from
+        what foundry.Image.set_random_state() sets.
+        """
+        self._make().register_generator_state(generator)
+        self._generators.append(generator)
+
+    def enable_debug_mode(self):
+        """As torch's. The captured graph is kept in any case, so that debug_dump() needs nothing else."""
+        self._make().enable_debug_mode()
+
+    # --- using ---
+
+    def _need(self, what):
+        if not self._captured and not self._placed:
+            raise Error(_lib.STATE, f"{what} needs a graph, and there is none: capture or load one first (reset() gives it up)")
+
+    def _need_own(self, what):
+        """Torch's graph, for `what` is torch's alone."""
+        self._need(what)
+        if self._placed:
+            raise Error(_lib.STATE, f"{what} is for graphs that this process captured; this one was loaded from a file")
+        return self._torch
+
+    def instantiate(self):
+        """Make the graph launchable: replay() does it otherwise, at the first call. Of a loaded graph: build and upload it now."""
+        self._need("instantiate()")
+        if self._placed:
+            self._placed.image.build(self._key)
+        else:
+            self._torch.instantiate()
+
+    def replay(self):
+        """Launch the graph on the current stream, and return at once.
+
+        Replays of graphs that share memory must not overlap: use one stream, or order several by
+        events. Error FDRY_E_STATE where there is no graph.
+        """
+        self._need("replay()")
+        if self._placed:
+            self._placed.image.launch(self._key, _torch.stream(self._region.device) or None)
+        else:
+            self._torch.replay()
+        if self._region:
+            self._region.changes += 1
+
+    def reset(self):
+        """Give the graph up, so that another can be captured. Outputs of a loaded graph stay valid."""
+        with region.lock:
+            if self._end:
+                self._end()
+            left, self._placed = self._placed, None
+            if left:
+                left.users.discard(self)
+                left.leave()
+        if self._torch is not None:
+            self._torch.reset()
+        self._captured, self._generators, self._watched = False, [], None
+        self._region = self._key = self._end = self._pool = None
+
+    def pool(self):
+        """A token of the graph's memory pool, which another capture may share. Of a loaded graph: the one given to load(),
+        else one of its own; the graph's own memory is not in it.
+        """
+        self._need("pool()")
+        if not self._placed:
+            return self._torch.pool()
+        if self._pool is None:
+            self._pool = graph_pool_handle()
+        return self._pool
+
+    def debug_dump(self, debug_path):
+        """Write the graph to `debug_path` for people: a captured one in Graphviz' language, as torch does."""
+        self._need_own("debug_dump()").debug_dump(debug_path)
+
+    def raw_cuda_graph(self):
+        """The driver's CUgraph as an integer. For captured graphs made with keep_graph=True."""
+        made = self._need_own("raw_cuda_graph()")
+        if not self._keep_graph:
+            raise Error(_lib.STATE, "raw_cuda_graph() is for graphs made with CUDAGraph(keep_graph=True)")
+        return made.raw_cuda_graph()
+
+    def raw_cuda_graph_exec(self):
+        """The driver's CUgraphExec as an integer, where the graph was captured and is instantiated."""
+        return self._need_own("raw_cuda_graph_exec()").raw_cuda_graph_exec()
+
+    # --- saving and loading ---
+
+    def save(self, path, output_tensors=None):
+        """Save the graph: an image into a store, and at `path` a small file that names it.
+
+        output_tensors: what load() is to give back beside the graph: a tensor, or a list, tuple or
+        dict of tensors, nested as you like; they stay where they are, and each replay writes them.
+        The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
+
+        The image holds all graphs that were captured in the region and are alive, and memory as it
+        is now. Saves that follow each other share one, unless a graph was captured, replayed or
+        reset or anything allocated in between: write to memory before the first of them.
+
+        Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names the node or
+        memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie in the region. TypeError for outputs of other kinds. The file is written last, whole or not at all.
+        """
+        self._need_own("save()")
+        with region.lock:
+            where = region.find()
+            if self._region is None or where is not self._region:
+                raise Error(_lib.STATE, "this graph was not captured in the region that there is now, and only those can be saved; call "
+                            "set_allocation_region() before anything that the graph uses is allocated")
+            allocs = where.allocs()
+            outputs = None
+            if output_tensors is not None:
+                outputs = _file.pack(output_tensors, lambda tensor, name: _describe(tensor, name, allocs))
+            image = placed.seal(where, path)
+            _file.File(os.fspath(path), image, self._key, where.base, outputs, placed.torch_of(where)).write()
+
+    @classmethod
+    def load(cls, path, pool=None):
+        """Load a saved graph into the region: the graph, or (graph, outputs) where outputs were saved, as they were given.
+
+        The region has the base of the one that it was saved from, and the process has made the first of
+        the allocations of the saving one, in the same order: all, some or none of them. Those keep their
+        bytes, so inputs are filled before or after; all else comes from the image, and is given to
+        nobody else as long as one of the image's graphs is in use. The graph is built at its first replay, or
+        by instantiate().
+
+        pool: what pool() is to give; the graph's memory is at its own addresses.
+
+        Errors: FDRY_E_NOENT (no such file, or no store that has its image), FDRY_E_BADIMAGE (something else than a saved
+        graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first allocation that differs, FDRY_E_IDENTITY
+        (saved on another kind of GPU), and those of foundry.load().
+        """
+        file = _file.read(path)
+        with region.lock:
+            where = region.current("CUDAGraph.load()")
+            return open_graph(cls, where, file, placed.place(where, file), pool)
+
+    @classmethod
+    def start_graph_builds(cls, paths, pool=None, num_threads=4):
+        """Begin to load many graphs: a token for finish_graph_loads(). Their images are placed at once, as by load(); graphs
+        are built in the background, in the order of `paths`, by at most `num_threads` threads; errors as load()'s.
+        """
+        return many.start(lambda *found: open_graph(cls, *found, pool), paths, num_threads)
+
+    @staticmethod
+    def finish_graph_loads(pending):
+        """All graphs of a token, in the order of the paths, each as load() gives it, built. Raises what kept one from it."""
+        return [pending.finish(i) for i in range(len(pending))]
+
+    @staticmethod
+    def finish_one_graph_load(pending, i):
+        """Graph `i` of a token, as load() gives it, built before others that are waiting. The same object each time."""
+        return pending.finish(range(len(pending))[i])
+
+
+def open_graph(cls, where, file, found, pool):
+    if file.key not in found.image.graphs():
+        found.leave()
+        raise _file.bad(file.path, "its image does not have that graph")
+    graph = cls()
+    outputs = None
+    try:
+        if file.outputs is not None:
+            outputs = _file.walk(file.outputs, lambda raw: found.tensor(file, raw))
+    except Error:
+        found.leave()
+        raise
+    graph._placed, graph._key, graph._region, graph._pool = found, file.key, where, pool
+    found.users.add(graph)
+    return graph if file.outputs is None else (graph, outputs)
+
+
+def _describe(tensor, name, allocs):
+    """An output as a file has it."""
+    if not _torch.is_tensor(tensor):
+        raise TypeError(f"{name} is a {type(tensor).__name__}; outputs are tensors, and lists, tuples and dicts of them")
+    raw = {"addr": tensor.data_ptr(), "dtype": str(tensor.dtype).rpartition(".")[2], "shape": list(tensor.shape),
+           "stride": list(tensor.stride())}
+    if not _file._is_tensor(raw):
+        raise TypeError(f"{name} is a tensor of {raw['dtype']} with {len(raw['shape'])} dimensions, which a saved graph cannot keep")
+    size = _file.extent(raw)
+    if size and not any(addr <= raw["addr"] and raw["addr"] + size <= addr + have for addr, have in allocs):
+        raise Error(_lib.RANGE, f"{name} ({size} bytes at {raw['addr']:#x}) does not lie in memory of the region; name tensors that the "
+                    "graph writes on the GPU")
+    return raw
+
+
+class graph:
+    """Capture what happens inside a with block into a CUDAGraph, as torch.cuda.graph does: on a stream of its own, after a
+    synchronisation, with torch's cache emptied.
+
+    pool: as for CUDAGraph.capture_begin(). stream: to capture on; None: one that all such captures share.
+    A block that raises leaves the graph empty and the stream usable.
+    """
+
+    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+        self._graph = cuda_graph
+        options = {"stream": stream, "capture_error_mode": capture_error_mode}
+        if pool is not None:
+            options["pool"] = pool
+        self._context = _torch.module().cuda.graph(cuda_graph._begin(), **options)
+
+    def __enter__(self):
+        self._graph._begin()
+        return self._context.__enter__()
+
+    def __exit__(self, kind, error, trace):
+        try:
+            done = self._context.__exit__(kind, error, trace)
+        except BaseException:
+            self._graph.reset()
+            raise
+        if kind is None:
+            self._graph._finish()
+        else:
+            self._graph.reset()
+        return done
+
+
+def graph_pool_handle():
+    """A token of a new memory pool that several captures may share."""
+    return _torch.module().cuda.graph_pool_handle()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many graphs at once, and folders of them, with the names of the original API."""
+import atexit
+import json
+import os
+
+from . import _file, _lib, placed, region
+from ._lib import Error
+
+MANIFEST, PACK, WORKSPACE = "foundry-graphs.json", "foundry-graphs.pack", "hook_workspace"
+_FORMAT = "foundry graphs"
+_on_exit = False
+
+
+class Pending:
+    """Graphs that are being built: what start_graph_builds() gives, for finish_graph_loads()."""
+
+    def __init__(self, opened, where, files, found):
+        self._open, self._where, self._files, self._found = opened, where, files, found
+        self._done = [None] * len(files)
+
+    def __len__(self):
+        return len(self._files)
+
+    def finish(self, i):
+        if self._done[i] is None:
+            with region.lock:
+                if region.find() is not self._where:
+                    raise Error(_lib.STATE, "the region in which these graphs were begun has ended; call start_graph_builds() again")
+                file, found = self._files[i], self._found[i]
+                if file.key in found.image.graphs():
+                    found.image.build(file.key)
+                self._done[i] = self._open(self._where, file, found)
+        return self._done[i]
+
+
+def start(opened, paths, num_threads):
+    """Place the images of `paths`; opened(region, file, placed) makes a graph of one."""
+    if isinstance(paths, (str, bytes, os.PathLike)):
+        raise TypeError("start_graph_builds() takes a list of paths; CUDAGraph.load() loads one")
+    if not isinstance(num_threads, int) or isinstance(num_threads, bool) or num_threads < 1:
+        raise ValueError(f"num_threads is how many may work on the load, 1 or more, not {num_threads!r}")
+    files = [_file.read(path) for path in paths]
+    with region.lock:
+        where = region.current("start_graph_builds()")
+        found = []
+        for file in files:
+            order = dict.fromkeys(f.key for f in files if f.image == file.image)
+            found.append(placed.place(where, file, background=True, threads=num_threads, order=list(order)))
+        return Pending(opened, where, files, found)
+
+
+# --- folders ---
+
+
+def _graph_files(folder):
+    """The saved graphs in a folder, by name."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".json") and name != MANIFEST:
+            try:
+                found.append(_file.read(os.path.join(folder, name)))
+            except Error as e:
+                if e.name != "FDRY_E_BADIMAGE":
+                    raise
+    return found
+
+
+def save_graph_manifest(folder):
+    """Write FOLDER/foundry-graphs.json, which lists the graphs saved in the folder with their images.
+
+    load_cuda_modules_and_libraries() of that folder then checks that all are there. Files of other programs are left out.
+    Error FDRY_E_NOENT where an image is in no store.
+    """
+    folder = os.fsdecode(folder)
+    graphs = []
+    for file in _graph_files(folder):
+        _file.store_of(file)
+        graphs.append({"file": os.path.basename(file.path), "image": file.image, "key": file.key})
+    _file.write_text(os.path.join(folder, MANIFEST), json.dumps({"format": _FORMAT, "version": 1, "graphs": graphs}, indent=1))
+
+
+def pack_fatbins_to_folder(folder):
+    """Write FOLDER/foundry-graphs.pack: the images that this process saved, with their kernels and memory.
+
+    The folder is made where there is none. With the graphs' files beside it or elsewhere, it is all that another
+    host needs: load_cuda_modules_and_libraries(folder) brings it into the default store. Nothing is written where
+    nothing was saved.
+    """
+    folder = os.fsdecode(folder)
+    os.makedirs(folder, exist_ok=True)
+    stores = {}
+    for store, image in placed.saved:
+        stores.setdefault(store, []).append(image)
+    for i, (store, images) in enumerate(stores.items()):
+        store.export(images, os.path.join(folder, f"{i}-{PACK}" if i else PACK), refs=False)
+
+
+def set_pack_fatbins_on_exit(enabled):
+    """Whether to call pack_fatbins_to_folder("hook_workspace") when the process ends; it is not called unless asked for."""
+    global _on_exit
+    _on_exit = bool(enabled)
+
+
+@atexit.register
+def _pack_on_exit():
+    if _on_exit and placed.saved:
+        pack_fatbins_to_folder(WORKSPACE)
+
+
+def load_cuda_modules_and_libraries(folder):
+    """Make what saved graphs need ready, before they are loaded.
+
+    Kernels come with the image of each graph, so there is nothing to load ahead, and a folder that does not exist is
+    no error. Of one that does, packs that pack_fatbins_to_folder() wrote are brought into the default store, and
+    where save_graph_manifest() wrote its list, every graph on it must be there with its image. Errors: FDRY_E_NOENT
+    names what is missing; FDRY_E_BADIMAGE a list that is malformed or a pack that is damaged. NotADirectoryError
+    for a file.
+    """
+    folder = os.fsdecode(folder)
+    if not os.path.lexists(folder):
+        return
+    names = sorted(os.listdir(folder))
+    for name in names:
+        if name == PACK or name.endswith("-" + PACK):
+            _file.default_store().import_(os.path.join(folder, name), refs=False)
+    if MANIFEST in names:
+        _check(folder)
+
+
+def _check(folder):
+    path = os.path.join(folder, MANIFEST)
+    try:
+        with open(path, "rb") as f:
+            raw = json.load(f)
+        graphs = [(g["file"], g["image"], g["key"]) for g in raw["graphs"]] if raw["format"] == _FORMAT else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        graphs = None
+    if graphs is None or not all(isinstance(name, str) and os.path.basename(name) == name for name, _, _ in graphs):
+        raise Error(_lib.BADIMAGE, f"'{path}' is no list of graphs; write it with save_graph_manifest()")
+    for name, image, key in graphs:
+        file = _file.read(os.path.join(folder, name))
+        if (file.image, file.key) != (image, key):
+            raise Error(_lib.BADIMAGE, f"'{file.path}' names another graph than '{path}' says; call save_graph_manifest() after saving")
+        _file.store_of(file)

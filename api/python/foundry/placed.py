@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images in the region: sealed from it, and placed among what the process allocated in it.
+
+An image holds every graph that was captured in the region and is alive, and memory as it is at the
+seal. When one is placed, what the process allocated itself keeps its bytes, all else is the
+image's; of torch's segments, which hold tensors of both, the image's part is held so that torch
+gives it to nobody.
+"""
+import hashlib
+import os
+import weakref
+
+from . import _file, _lib, _torch
+from ._lib import Error, lib
+from .generators import recognise
+from .image import load
+from .tensor import Tensor
+
+
+saved = {}  # (store, id) of every image that this process sealed, in that order
+
+# --- sealing ---
+
+
+def _ref(path):
+    """What the image of a file is called in a store, so that no collection takes it: it stays as long as no other is saved there."""
+    path = os.path.abspath(os.fsdecode(path))
+    word = "".join(c if c.isalnum() and c.isascii() else "_" for c in os.path.basename(path))[:64]
+    return f"saved/{word}-{hashlib.sha256(os.path.realpath(path).encode(errors='surrogateescape')).hexdigest()[:12]}"
+
+
+def _find_random(region):
+    """Tell the capture what graphs draw from which generators. Of a graph that draws from what was not recognised the seal is refused."""
+    for made in region.graphs.values():
+        if made.watched is not None:
+            watched, made.watched = made.watched, None
+            recognise(region.capture._handle, made.key, made.graph, watched)
+
+
+def seal(region, path):
+    """The store and the id of an image of the region as it is now, named for `path`.
+
+    Nothing is sealed anew where no graph was captured, replayed, loaded or reset since the last time, and
+    neither the region's allocations nor torch's tensors are others.
+    """
+    store = _file.store_for(path)
+    _torch.synchronize()
+    state = _state(region)
+    if region.sealed and region.sealed[0] == (store, state):
+        ident = region.sealed[1]
+        lib.fdry_image_tag(store._handle, ident.encode(), _ref(path).encode())
+        return ident
+    _torch.empty_cache()
+    _find_random(region)
+    ident = region.capture.seal(store, _ref(path)).id
+    region.sealed = ((store, _state(region)), ident)
+    saved[store, ident] = True
+    return ident
+
+
+def _state(region):
+    return region.changes, region.allocs(), torch_of(region)
+
+
+def torch_of(region):
+    """Torch's segments in the region, as a file lists them."""
+    return [[s.addr, s.size, [list(b) for b in s.live()]] for s in region.segments()]
+
+
+# --- placing ---
+
+
+def _minus(ranges, holes):
+    """[(addr, size)] less [(addr, size)], ascending."""
+    left, holes = [], sorted(holes)
+    for addr, size in sorted(ranges):
+        end = addr + size
+        for hole, length in holes:
+            if hole >= end:
+                break
+            if hole + length > addr:
+                if hole > addr:
+                    left.append((addr, hole - addr))
+                addr = hole + length
+        if addr < end:
+            left.append((addr, end - addr))
+    return left
+
+
+def _gaps(segments):
+    """What was free of a file's segments."""
+    return [hole for addr, size, live in segments for hole in _minus([(addr, size)], live)]
+
+
+def _compare(segments, wanted):
+    """What of the image's tensors in `segments`, which the process has, is not the process' own.
+
+    segments: the process'; wanted: the file's. A tensor of the process that overlaps one of the sealing
+    process must be the same one.
+    """
+    saved = {addr: (size, live) for addr, size, live in wanted}
+    missing = []
+    for s in segments:
+        size, live = saved.get(s.addr, (0, []))
+        if size != s.size:
+            continue  # whatever that is: allocations are compared when the image is loaded
+        own = s.live()
+        known = {tuple(b) for b in live}
+        for addr, length in own:
+            other = next((b for b in live if b[0] < addr + length and addr < b[0] + b[1]), None)
+            if other and (addr, length) not in known:
+                raise Error(_lib.LAYOUT, f"a tensor of this process has {length} bytes at {addr:#x}, where the process that saved the "
+                            f"graph had one of {other[1]} bytes at {other[0]:#x}; make the same allocations in the same order, and no "
+                            "others before the graph is loaded")
+        missing += [tuple(b) for b in live if tuple(b) not in set(own)]
+    return missing
+
+
+class Placed:
+    """An image in the region. users: the graphs of it that are alive."""
+
+    def __init__(self, region, file, store, **options):
+        segments = region.segments()
+        missing = _compare(segments, file.torch)
+        mine = {s.addr for s in segments}
+        before = [hole for p in region.images.values() for hole in _gaps([s for s in p.segments if s[0] not in mine])]
+        free = [b for s in segments for b in s.free()]
+        _torch.synchronize()
+        self.region, self.segments, self.users = region, file.torch, weakref.WeakSet()
+        self.image = load(file.image, store=store, into=region.capture, keep=_minus(region.allocs(), free + before),
+                          device=region.device, **options)
+        self.held = None
+        try:
+            if missing:
+                self.held = _torch.Held(region.device)
+                self.held.hold(missing)
+        except BaseException:
+            self.image.close()
+            raise
+
+    def tensor(self, file, raw):
+        """An output, where the graph writes it."""
+        end = raw["addr"] + _file.extent(raw)
+        if not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size:
+            raise _file.bad(file.path, "an output lies outside of the region")
+        return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"], raw["stride"]))
+
+    def leave(self):
+        """The image goes where no graph of it is in use, unless tensors still look at its memory."""
+        if self.users or self.image._exports:
+            return
+        self.region.images = {key: p for key, p in self.region.images.items() if p is not self}
+        self.image.close()
+        if self.held:
+            self.held.release()
+
+
+def place(region, file, **options):
+    """The image of `file` in the region; loaded where it is not yet."""
+    store = _file.store_of(file)
+    key = (store, file.image)
+    if key not in region.images:
+        if file.base != region.base:
+            raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at {file.base:#x}, the one of this process begins at "
+                        f"{region.base:#x}; use the same base")
+        region.images[key] = Placed(region, file, store, **options)
+        region.changes += 1
+    return region.images[key]

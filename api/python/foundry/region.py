@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions: fixed device addresses for everything that the process allocates, with the names of the original API.
+
+One region at a time. It begins with set_allocation_region(), gives no addresses between
+stop_allocation_region() and resume_allocation_region(), and ends when the next one begins or the
+process does. Behind it stands a Capture, so that what lies in it can be saved, and loaded into it.
+"""
+import contextlib
+import ctypes
+import math
+import re
+import threading
+
+from . import _lib, _torch
+from ._lib import Error, lib, libc
+from .capture import Capture
+
+_BLOCK = 2 << 20  # addresses and memory come in pieces of this many bytes
+_UNITS = {"": 1, "b": 1}
+_UNITS.update({prefix + suffix: 1 << 10 * (power + 1)
+               for power, prefix in enumerate("kmgt") for suffix in ("", "b", "ib")})
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE | re.ASCII)
+_current = None
+lock = threading.RLock()  # around every use of the region and of what is loaded into it
+
+
+def parse_size(size):
+    """Bytes, as an int: of "1GB", "16MB", "1.5 kb", "4096", or of an int as it is.
+
+    Units are b, kb, mb, gb and tb, or their first letter, or kib, mib, ...; in either case; a kb is
+    1,024 bytes. Fractions are rounded down to whole bytes. ValueError for anything else, negative sizes among it.
+    """
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    found = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    unit = _UNITS.get(found[2].lower()) if found else None
+    if unit is None:
+        raise ValueError(f"{size!r} is no size; sizes are like 4096, '16MB', '1GB' or '1.5 kb'")
+    if "." not in found[1]:
+        return int(found[1]) * unit
+    return math.floor(float(found[1]) * unit)
+
+
+def _parse_base(base):
+    """An address: an int as it is, or hexadecimal digits with or without 0x."""
+    if isinstance(base, int) and not isinstance(base, bool) and base >= 0:
+        return base
+    try:
+        return int(base, 16) if isinstance(base, str) and not base.strip().startswith("-") else int("")
+    except ValueError:
+        raise ValueError(f"{base!r} is no base address; give an int such as 0x7f0000000000, or the same as a string") from None
+
+
+class Region:
+    """The region: its capture, the graphs captured in it, the images loaded into it."""
+
+    def __init__(self, base, size):
+        self.base, self.size, self.device = base, size, _torch.device()
+        self.capture = Capture(base=base, size=size, device=self.device)
+        self.active = True
+        self.keys = 0       # of graphs so far
+        self.graphs = {}    # key -> what torch captured, for those that are alive
+        self.changes = 0    # counts what may change memory or graphs
+        self.sealed = None  # the last save's: (changes, allocations, torch's segments, store, Sealed)
+        self.images = {}    # (store, id) -> what was loaded
+
+    def allocs(self):
+        """[(address, bytes)] of the live allocations, in the order in which they were made."""
+        found, count = ctypes.POINTER(_lib.Memory)(), ctypes.c_size_t()
+        lib.fdry_capture_allocs(self.capture._handle, ctypes.byref(found), ctypes.byref(count))
+        try:
+            return [(m.addr, m.bytes) for m in found[:count.value]]
+        finally:
+            libc.free(found)
+
+    def segments(self):
+        """Torch's segments that lie in the region."""
+        return [s for s in _torch.segments(self.device) if self.base <= s.addr < self.base + self.size]
+
+    def end(self):
+        self.active = False
+        self.capture.end()
+        self.graphs.clear()
+
+
+def current(what):
+    """The region, for `what` needs one."""
+    if _current is None:
+        raise Error(_lib.STATE, f"{what} needs a region; begin one with set_allocation_region() first")
+    return _current
+
+
+def find():
+    """The region, or None."""
+    return _current
+
+
+def set_allocation_region(base, size):
+    """From here on device memory comes from [base, base + size), at addresses that the same calls get in every process.
+
+    base: an int or a hexadecimal string, a multiple of 2 MiB. size: bytes or as for parse_size(),
+    rounded up to 2 MiB. A region that was stopped ends. Raises Error: FDRY_E_TAKEN names what lies
+    there; FDRY_E_STATE where a region is active; FDRY_E_LATE where torch was imported before foundry.
+    """
+    global _current
+    base, size = _parse_base(base), -(-parse_size(size) // _BLOCK) * _BLOCK
+    if not size:
+        raise ValueError("a region of 0 bytes holds nothing; give a size such as '1GB'")
+    with lock:
+        if _current and _current.active:
+            raise Error(_lib.STATE, f"a region is active already, at {_current.base:#x}; call stop_allocation_region() first")
+        if _current:
+            _current.end()
+            _current = None
+        _current = Region(base, size)
+
+
+def stop_allocation_region():
+    """Device memory comes from the driver again; what lives in the region stays valid, and can still be saved."""
+    with lock:
+        current("stop_allocation_region()").capture.pause()
+        _current.active = False
+
+
+def resume_allocation_region():
+    """Device memory comes from the stopped region again, where it left off."""
+    with lock:
+        current("resume_allocation_region()").capture.resume()
+        _current.active = True
+
+
+def get_current_alloc_offset():
+    """Bytes from the region's base to its cursor, behind which new memory is handed out."""
+    with lock:
+        return current("get_current_alloc_offset()").capture.offset
+
+
+def set_current_alloc_offset(offset):
+    """Put the cursor `offset` bytes behind the base. Error FDRY_E_STATE where memory lives behind that, FDRY_E_RANGE."""
+    with lock:
+        current("set_current_alloc_offset()").capture.offset = parse_size(offset)
+
+
+def preallocate_region(size):
+    """Map the next `size` bytes at the cursor ahead, so that allocating there calls no driver; whether there was room.
+
+    size: bytes or as for parse_size(), rounded up to 2 MiB. False where the device or the region
+    lacks the memory or the addresses; nothing is changed then. Error FDRY_E_STATE without a region.
+    """
+    size = -(-parse_size(size) // _BLOCK) * _BLOCK
+    with lock:
+        capture = current("preallocate_region()").capture
+        try:
+            lib.fdry_capture_preallocate(capture._handle, size)
+        except Error as e:
+            if e.name in ("FDRY_E_NODEVMEM", "FDRY_E_RANGE"):
+                return False
+            raise
+    return True
+
+
+def free_preallocated_region():
+    """Give back what no allocation uses of the memory mapped ahead. Error FDRY_E_STATE where none was."""
+    with lock:
+        lib.fdry_capture_free_preallocated(current("free_preallocated_region()").capture._handle)
+
+
+@contextlib.contextmanager
+def allocation_region(base, size, prealloc_size=None):
+    """A region for the length of a with block, with `prealloc_size` bytes of it mapped ahead where given.
+
+    base, size: as for set_allocation_region(); prealloc_size: as for preallocate_region(), but
+    where there is no room that is an Error, and no region begins. The region is stopped at the end:
+    what was loaded or captured in it stays valid.
+    """
+    global _current
+    ahead = None if prealloc_size is None else -(-parse_size(prealloc_size) // _BLOCK) * _BLOCK
+    set_allocation_region(base, size)
+    region = _current
+    if ahead:
+        try:
+            lib.fdry_capture_preallocate(region.capture._handle, ahead)
+        except Error:
+            with lock:
+                region.end()
+                _current = None
+            raise
+    try:
+        yield
+    finally:
+        with lock:
+            if _current is region and region.active:
+                if ahead:
+                    with contextlib.suppress(Error):  # the block gave it back itself
+                        free_preallocated_region()
+                stop_allocation_region()

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small array library in torch's place, for tests on the software driver.
+
+It has what the quick starts of the original API call, and an allocator that caches as torch's does: pieces
+of segments of 2 and 20 MiB, the smallest that is large enough, split and merged, apart for each stream and
+each pool of graphs. Kernels are the tests' own. Nothing in it knows of Foundry.
+"""
+import ctypes
+import os
+import struct
+import types
+
+MIB = 1 << 20
+_CUBIN = os.path.join(os.environ.get("BUILD", "build"), "sim", "kernels.cubin")
+
+
+class dtype:
+    def __init__(self, name, size):
+        self.name, self.itemsize = name, size
+
+    def __str__(self):
+        return f"torch.{self.name}"
+
+
+float32, uint8 = dtype("float32", 4), dtype("uint8", 1)
+
+
+class _Driver:
+    """The driver, started by cuda.init() or the first use."""
+
+    def __init__(self):
+        self.lib, self.kernels = ctypes.CDLL("libcuda.so.1"), {}
+        self.started = False
+
+    def start(self):
+        if self.started:
+            return
+        ctx, module = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(ctx), 0)
+        self.call("cuCtxSetCurrent", ctx)
+        with open(_CUBIN, "rb") as f:
+            self.call("cuModuleLoadData", ctypes.byref(module), f.read())
+        for name in (b"vecadd", b"scale", b"copy"):
+            self.kernels[name] = ctypes.c_void_p()
+            self.call("cuModuleGetFunction", ctypes.byref(self.kernels[name]), module, name)
+        self.started = True
+
+    def call(self, name, *args):
+        result = getattr(self.lib, name)(*args)
+        if result:
+            raise RuntimeError(f"{name}: {result}")
+
+    def launch(self, name, n, *args):
+        values = (ctypes.c_void_p * len(args))(*(ctypes.addressof(a) for a in args))
+        self.call("cuLaunchKernel", self.kernels[name], (n + 63) // 64, 1, 1, 64, 1, 1, 0, ctypes.c_void_p(_stream_now()), values, None)
+
+
+_driver = _Driver()
+
+
+class _Block:
+    def __init__(self, addr, size, segment):
+        self.addr, self.size, self.segment, self.live = addr, size, segment, False
+
+
+class _Segment:
+    def __init__(self, size, kind, pool):
+        addr, mode = ctypes.c_uint64(), ctypes.c_int(2)
+        _driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        _driver.call("cuMemAlloc_v2", ctypes.byref(addr), ctypes.c_size_t(size))
+        _driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        self.addr, self.size, self.kind, self.pool = addr.value, size, kind, pool
+        self.blocks = [_Block(addr.value, size, self)]
+
+
+class _Allocator:
+    def __init__(self):
+        self.segments, self.routes, self.dead = [], [], set()
+
+    def alloc(self, size, stream):
+        _driver.start()
+        size = max(512, -(-size // 512) * 512)
+        kind, pool = (stream, "small" if size <= MIB else "large"), self.routes[-1] if self.routes else (0, 0)
+        fit = [b for s in self.segments if s.kind == kind and s.pool == pool for b in s.blocks if not b.live and b.size >= size]
+        if not fit:
+            room = 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+            self.segments.append(_Segment(room, kind, pool))
+            fit = self.segments[-1].blocks
+        block = min(fit, key=lambda b: (b.size, b.addr))
+        rest = block.size - size
+        if rest > MIB or (rest and kind[1] == "small"):
+            tail = _Block(block.addr + size, rest, block.segment)
+            block.size = size
+            block.segment.blocks.insert(block.segment.blocks.index(block) + 1, tail)
+        block.live = True
+        return block.addr
+
+    def free(self, addr):
+        block = next(b for s in self.segments for b in s.blocks if b.addr == addr and b.live)
+        block.live, blocks = False, block.segment.blocks
+        at = blocks.index(block)
+        for left in (at, at - 1):
+            if 0 <= left < len(blocks) - 1 and not blocks[left].live and not blocks[left + 1].live:
+                blocks[left].size += blocks.pop(left + 1).size
+
+    def empty(self):
+        for s in [s for s in self.segments if len(s.blocks) == 1 and not s.blocks[0].live]:
+            if s.pool == (0, 0) or s.pool in self.dead:
+                self.segments.remove(s)
+                _driver.call("cuMemFree_v2", ctypes.c_uint64(s.addr))
+
+
+_allocator = _Allocator()
+
+
+class device:
+    def __init__(self, name):
+        self.type, _, index = str(name).partition(":")
+        self.index = int(index or 0)
+
+
+def set_default_device(_):
+    pass
+
+
+class Tensor:
+    def __init__(self, addr, shape, keep=None):
+        self._addr, self.shape, self._keep = addr, tuple(shape), keep
+        self.dtype, self.device = float32, device("cuda:0")
+
+    def __del__(self):
+        if self._keep is None:
+            _allocator.free(self._addr)
+        else:
+            self._keep()
+
+    def numel(self):
+        n = 1
+        for each in self.shape:
+            n *= each
+        return n
+
+    def data_ptr(self):
+        return self._addr
+
+    def stride(self):
+        found, step = [], 1
+        for n in reversed(self.shape):
+            found.insert(0, step)
+            step *= n
+        return tuple(found)
+
+    def __add__(self, other):
+        result, n = empty(self.shape), self.numel()
+        _driver.launch(b"vecadd", n, *(ctypes.c_uint64(t._addr) for t in (self, other, result)), ctypes.c_int(n))
+        return result
+
+    def copy_(self, other):
+        n = self.numel()
+        _driver.launch(b"copy", n, ctypes.c_uint64(other._addr), ctypes.c_uint64(self._addr), ctypes.c_size_t(n))
+        return self
+
+    def mul_(self, factor):
+        n = self.numel()
+        _driver.launch(b"scale", n, ctypes.c_uint64(self._addr), ctypes.c_float(factor), ctypes.c_int(n))
+        return self
+
+    def fill_(self, value):
+        cuda.synchronize()
+        data = struct.pack("f", value) * self.numel()
+        _driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self._addr), data, ctypes.c_size_t(len(data)))
+        return self
+
+    def tolist(self):
+        cuda.synchronize()
+        data = ctypes.create_string_buffer(4 * self.numel())
+        _driver.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(self._addr), ctypes.c_size_t(len(data)))
+        return list(struct.unpack(f"{self.numel()}f", data.raw))
+
+
+def empty(shape, device=None):
+    n = 4
+    for each in shape:
+        n *= each
+    return Tensor(_allocator.alloc(n, _stream_now()), shape)
+
+
+def full(shape, value, device=None):
+    return empty(shape).fill_(value)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+def from_dlpack(other):
+    _driver.start()
+    assert other.__dlpack_device__() == (2, 0)
+    capsule, api = other.__dlpack__(stream=1), ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    addr = api.PyCapsule_GetPointer(capsule, b"dltensor")
+    api.PyCapsule_SetName(capsule, b"used_dltensor")
+    raw = _DLTensor.from_address(addr)
+    assert (raw.code, raw.bits) == (2, 32)
+    return Tensor(raw.data, raw.shape[:raw.ndim], lambda: raw.deleter(addr))
+
+
+# --- torch.cuda ---
+
+
+class Stream:
+    def __init__(self, handle=None):
+        self.cuda_stream = handle
+        if handle is None:
+            _driver.start()
+            made = ctypes.c_void_p()
+            _driver.call("cuStreamCreate", ctypes.byref(made), 1)
+            self.cuda_stream = made.value
+
+
+_streams = [Stream(0)]
+_count = [0]
+
+
+def _stream_now():
+    return _streams[-1].cuda_stream
+
+
+class _StreamContext:
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        _streams.append(self.stream)
+
+    def __exit__(self, *_):
+        _streams.pop()
+
+
+def _pool_handle():
+    _count[0] += 1
+    return (0, _count[0])
+
+
+class CUDAGraph:
+    def __init__(self, keep_graph=False):
+        self._keep, self._graph, self._exec, self._pool = keep_graph, ctypes.c_void_p(), ctypes.c_void_p(), None
+        self._dump = []
+
+    def capture_begin(self, pool=None, capture_error_mode="global"):
+        assert _stream_now(), "capture needs a stream that is not the default one"
+        self._pool = tuple(pool) if pool else _pool_handle()
+        _allocator.routes.append(self._pool)
+        mode = ("global", "thread_local", "relaxed").index(capture_error_mode)
+        _driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(_stream_now()), mode)
+
+    def capture_end(self):
+        _allocator.routes.pop()
+        _driver.call("cuStreamEndCapture", ctypes.c_void_p(_stream_now()), ctypes.byref(self._graph))
+        if not self._keep:
+            self.instantiate()
+
+    def instantiate(self):
+        if self._exec:
+            _driver.call("cuGraphExecDestroy", self._exec)
+        _driver.call("cuGraphInstantiateWithFlags", ctypes.byref(self._exec), self._graph, ctypes.c_uint64(0))
+
+    def replay(self):
+        if not self._exec:
+            self.instantiate()
+        _driver.call("cuGraphLaunch", self._exec, ctypes.c_void_p(_stream_now()))
+
+    def reset(self):
+        if self._exec:
+            _driver.call("cuGraphExecDestroy", self._exec)
+        if self._graph:
+            _driver.call("cuGraphDestroy", self._graph)
+        if self._pool:
+            _allocator.dead.add(self._pool)
+        self._graph, self._exec, self._pool = ctypes.c_void_p(), ctypes.c_void_p(), None
+
+    def __del__(self):
+        self.reset()
+
+    def pool(self):
+        return self._pool
+
+    def raw_cuda_graph(self):
+        return self._graph.value
+
+    def raw_cuda_graph_exec(self):
+        if not self._exec:
+            raise RuntimeError("not instantiated")
+        return self._exec.value
+
+    def enable_debug_mode(self):
+        self._dump.append(True)
+
+    def debug_dump(self, path):
+        with open(path, "w", encoding="ascii") as f:
+            f.write("digraph {}\n")
+
+    def register_generator_state(self, generator):
+        generator.graphs.append(self)
+
+
+class _Graph:
+    _shared = []
+
+    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+        if stream is None:
+            if not self._shared:
+                self._shared.append(Stream())
+            stream = self._shared[0]
+        self._graph, self._pool, self._mode = cuda_graph, pool, capture_error_mode
+        self._context = _StreamContext(stream)
+
+    def __enter__(self):
+        cuda.synchronize()
+        cuda.empty_cache()
+        self._context.__enter__()
+        self._graph.capture_begin(*(() if self._pool is None else (self._pool,)), capture_error_mode=self._mode)
+
+    def __exit__(self, *_):
+        try:
+            self._graph.capture_end()
+        finally:
+            self._context.__exit__()
+
+
+def _snapshot():
+    return [{"device": 0, "address": s.addr, "total_size": s.size, "stream": s.kind[0], "segment_type": s.kind[1],
+             "segment_pool_id": s.pool, "blocks": [{"address": b.addr, "size": b.size,
+                                                    "state": "active_allocated" if b.live else "inactive"} for b in s.blocks]}
+            for s in sorted(_allocator.segments, key=lambda s: s.addr)]
+
+
+def _alloc_raw(size, device=None, stream=None):
+    return _allocator.alloc(size, _stream_now() if stream is None else stream)
+
+
+cuda = types.SimpleNamespace(
+    init=_driver.start, is_initialized=lambda: _driver.started, current_device=lambda: 0, default_generators=(),
+    synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty, memory_snapshot=_snapshot,
+    get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw, caching_allocator_delete=_allocator.free,
+    Stream=Stream, stream=_StreamContext, current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
+    graph_pool_handle=_pool_handle)
