@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel, as PEP 517 asks for it: with make, tar and zip alone, so that no package need be fetched to build.
+
+Settings (pip install --config-settings NAME=VALUE .):
+
+    build   a folder that make has filled: its libraries are taken as they are, and nothing is built
+    make    arguments for make, such as CUDA_HOME=/opt/cuda
+
+What is packed decides the wheel's tag: manylinux with the glibc version that the libraries ask for where they need nothing
+but glibc, else linux, which promises nothing: the other libraries must be on the machine then.
+"""
+import base64
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
+
+# In the wheel: from the build folder. Both names of the stand-in; of the software driver the one that FOUNDRY_DRIVER names.
+LIBRARIES = {
+    "foundry/lib/libfoundry.so.0": "libfoundry.so.0",
+    "foundry/lib/foundry/hook/libcuda.so.1": "foundry/hook/libcuda.so.1",
+    "foundry/lib/foundry/hook/libcuda.so": "foundry/hook/libcuda.so",
+    "foundry/lib/foundry/sim/libcuda.so.1": "foundry/sim/libcuda.so.1",
+}
+PROGRAM = "foundry-store"
+
+
+def version():
+    with open(os.path.join(ROOT, "GNUmakefile"), encoding="utf-8") as f:
+        return re.search(r"^VERSION := (\S+)$", f.read(), re.M).group(1)
+
+
+def built(settings):
+    """The folder with libraries and programs, made now unless the settings name one."""
+    if settings.get("build"):
+        return os.path.abspath(settings["build"])
+    build = os.path.join(ROOT, "build-wheel")
+    command = ["make", "-s", "-C", ROOT, f"-j{os.cpu_count() or 1}", f"BUILD={build}", *shlex.split(settings.get("make", "")), "all"]
+    # Standard output is pip's.
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
+    if done.returncode:
+        raise SystemExit(f"foundry's libraries could not be built: {shlex.join(command)}")
+    return build
+
+
+def stripped(path, folder):
+    """A copy without what only debuggers read, where there is strip; else as it is."""
+    copy = os.path.join(folder, path.replace(os.sep, "_"))
+    shutil.copyfile(path, copy)
+    if shutil.which("strip"):
+        subprocess.run(["strip", "--strip-unneeded", copy], check=True)
+    with open(copy, "rb") as f:
+        return f.read()
+
+
+def needed(data):
+    """What an ELF file of 64 bits needs, as in DT_NEEDED."""
+    def word(at, size):
+        return int.from_bytes(data[at:at + size], "little")
+
+    segments = [word(32, 8) + i * word(54, 2) for i in range(word(56, 2))]
+    loads = [(word(at + 16, 8), word(at + 8, 8), word(at + 32, 8)) for at in segments if word(at, 4) == 1]
+    dynamic = next(word(at + 8, 8) for at in segments if word(at, 4) == 2)
+    entries = []
+    while word(dynamic, 8):
+        entries.append((word(dynamic, 8), word(dynamic + 8, 8)))
+        dynamic += 16
+    strings = dict(entries)[5]
+    strings = next(strings - addr + offset for addr, offset, size in loads if addr <= strings < addr + size)
+    return [data[strings + at:data.index(b"\0", strings + at)].decode() for tag, at in entries if tag == 1]
+
+
+def platform_tag(files):
+    """manylinux_2_NN_ARCH or linux_ARCH."""
+    arch = platform.machine()
+    others = {n for data in files for n in needed(data) if not re.match(r"(lib(c|m|dl|pthread|rt)|ld-linux.*|libcuda)\.so", n)}
+    if others:
+        return f"linux_{arch}"
+    minor = max(int(m) for data in files for m in re.findall(rb"GLIBC_2\.([0-9]+)", data))
+    return f"manylinux_2_{minor}_{arch}"
+
+
+def metadata():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        readme = f.read()
+    return (f"Metadata-Version: 2.1\nName: foundry\nVersion: {version()}\n"
+            "Summary: Seals captured GPU work as an image and loads it by hash\nLicense: Apache-2.0\n"
+            "Requires-Python: >=3.9\nDescription-Content-Type: text/markdown\n\n" + readme)
+
+
+class Wheel:
+    """Files of a wheel with their hashes. Equal contents give equal bytes: no time of day is in it."""
+
+    def __init__(self, path):
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.record = []
+
+    def add(self, name, data, executable=False):
+        data = data.encode() if isinstance(data, str) else data
+        info = zipfile.ZipInfo(name)
+        info.external_attr = (0o100755 if executable else 0o100644) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, info):
+        record = f"{info}/RECORD"
+        self.add(record, "\n".join([*self.record, f"{record},,", ""]))
+        self.zip.close()
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    folder = built(config_settings or {})
+    with tempfile.TemporaryDirectory() as tmp:
+        libraries = {name: stripped(os.path.join(folder, source), tmp) for name, source in LIBRARIES.items()}
+        program = stripped(os.path.join(folder, PROGRAM), tmp)
+    stem = f"foundry-{version()}"
+    tag = f"py3-none-{platform_tag([*libraries.values(), program])}"
+    file = f"{stem}-{tag}.whl"
+    wheel = Wheel(os.path.join(wheel_directory, file))
+    for name in sorted(os.listdir(PACKAGE)):
+        if name.endswith((".py", ".pyi")) or name == "py.typed":
+            with open(os.path.join(PACKAGE, name), "rb") as f:
+                wheel.add(f"foundry/{name}", f.read())
+    for name, data in libraries.items():
+        wheel.add(name, data, executable=True)
+    wheel.add(f"{stem}.data/scripts/{PROGRAM}", program, executable=True)
+    info = f"{stem}.dist-info"
+    wheel.add(f"{info}/METADATA", metadata())
+    wheel.add(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: foundry\nRoot-Is-Purelib: false\nTag: {tag}\n")
+    with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
+        wheel.add(f"{info}/LICENSE", f.read())
+    wheel.close(info)
+    return file
+
+
+def sources():
+    """The tree's files, without what was made."""
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = sorted(d for d in folders if d not in (".git", "__pycache__", "build") and not d.startswith("build-"))
+        for name in sorted(names):
+            yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    stem = f"foundry-{version()}"
+    with tempfile.TemporaryDirectory() as tmp, tarfile.open(os.path.join(sdist_directory, stem + ".tar.gz"), "w:gz") as tar:
+        info = os.path.join(tmp, "PKG-INFO")
+        with open(info, "w", encoding="utf-8") as f:
+            f.write(metadata())
+        tar.add(info, f"{stem}/PKG-INFO")
+        for name in sources():
+            tar.add(os.path.join(ROOT, name), f"{stem}/{name}")
+    return stem + ".tar.gz"
