@@ -2,8 +2,8 @@
 """Graphs of PyTorch on a GPU, each captured in one process and checked in another.
 
 A graph with a fork and a join, one with programmatic edges, memset and copies, a Triton
-kernel, one that draws random numbers (refused), one that reads host memory (refused), one
-that reads memory from before the capture (refused).
+kernel, one that reads host memory (refused), one that reads memory from before the capture
+(refused). What draws random numbers is in draws.py.
 """
 import os
 import subprocess
@@ -156,7 +156,6 @@ def refused(store):
         cap.resume()
         return x
 
-    refuse("random numbers", lambda cap: None, lambda _: torch.rand(100, device="cuda"))
     refuse("host memory", lambda cap: (torch.zeros(N).pin_memory(), torch.zeros(N, device="cuda")),
            lambda t: t[1].copy_(t[0], non_blocking=True))
     refuse("outside the capture's region", native, lambda x: x + 1)

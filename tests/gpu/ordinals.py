@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two GPUs: what is captured on one loads on the other, and on its own, with the same id.
+"""Two GPUs: what is captured on one loads on the other, and on its own, with the same memory.
 
-Each step is a process of its own. A machine with one GPU skips it.
+Each step is a process of its own: captures on either device beside tensors on the other; each
+image on each device; two images in one process, one on each device, launched at once; streams
+of the wrong device, refused; a process that sees only the second GPU; loads and unloads in
+turn, which leave nothing behind. A machine with one GPU skips it.
 """
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "api", "python"))
@@ -22,12 +26,18 @@ def reference(x):
     return x
 
 
-def capture(store, device):
+def capture(store, ref, name, device):
+    """Capture on a device, with memory of the other one in use meanwhile; prints what must not depend on the device."""
     import foundry
     import torch
-    torch.cuda.set_device(device)
-    with foundry.Capture(name=f"gpu{device}", device=device) as cap:
+    other = 1 - int(device)
+    torch.cuda.set_device(int(device))
+    with foundry.Capture(name=name, device=int(device)) as cap:
+        beside = torch.full((1 << 20,), 7.0, device=f"cuda:{other}")
         x = torch.zeros(N, N, device=f"cuda:{device}")
+        base = foundry.base_for_name(name)
+        assert base <= x.data_ptr() < base + (1 << 40), hex(x.data_ptr())
+        assert not base <= beside.data_ptr() < base + (1 << 40), hex(beside.data_ptr())
         stream = torch.cuda.Stream()
         with torch.no_grad(), torch.cuda.stream(stream):
             reference(x)
@@ -36,46 +46,114 @@ def capture(store, device):
             y = reference(x)
         cap.tensor("x", x)
         cap.tensor("y", y, use="output")
-        print("id", cap.seal(store, f"gpu{device}").id)
+        sealed = cap.seal(store, ref)
+        assert beside.eq(7).all().item()
+        print("sealed", hex(x.data_ptr()), hex(y.data_ptr()), sealed.nodes, sealed.kernels, sealed.content_bytes,
+              sealed.scratch_bytes)
 
 
-def check(image, device):
-    """A graph's numbers are eager PyTorch's on the same device, bit for bit."""
+def start(image, device):
+    """A new input, and a launch; what eager PyTorch makes of it on the same device."""
     import torch
     with torch.cuda.device(device), torch.no_grad():
         x = torch.randn(N, N, device=f"cuda:{device}")
         torch.from_dlpack(image["x"]).copy_(x)
+        want = reference(x)
         torch.cuda.synchronize()
         image.launch(1)
-        image.synchronize()
-        y = torch.from_dlpack(image["y"])
-        assert y.device.index == device, y.device
-        assert torch.equal(y, reference(x)), f"other numbers on GPU {device}"
+        return want
 
 
-def load(store, captured, device):
+def finish(image, device, want):
+    import torch
+    image.synchronize()
+    y = torch.from_dlpack(image["y"])
+    assert y.device.index == device, y.device
+    assert torch.equal(y, want), f"other numbers on GPU {device}"
+
+
+def refused(image, device):
+    """A stream of another device is refused by name, and the image works on."""
     import foundry
     import torch
+    try:
+        image.launch(1, torch.cuda.Stream(device=1 - device))
+    except foundry.Error as e:
+        assert e.name == "FDRY_E_INVAL" and f"device {1 - device}" in str(e), str(e)
+    else:
+        raise AssertionError("a stream of another device was taken")
+    assert torch.cuda.current_device() == 0
+
+
+def load(store, ref, device):
+    import foundry
+    import torch
+    device = int(device)
     torch.zeros(1, device=f"cuda:{1 - device}")  # the other GPU's context is current
-    with foundry.load(f"gpu{captured}", store=store, device=device, poison=True) as image:
-        check(image, device)
+    with foundry.load(ref, store=store, device=device, poison=True) as image:
+        finish(image, device, start(image, device))
+        refused(image, device)
+        finish(image, device, start(image, device))
 
 
 def both(store, swapped):
+    """Two images at once, each on a device of its own: in turn, in flight together, and from two threads."""
     import foundry
-    with foundry.load("gpu0", store=store, device=swapped) as one:
-        with foundry.load("gpu1", store=store, device=1 - swapped) as two:
-            for _ in range(3):
-                check(one, swapped)
-                check(two, 1 - swapped)
+    at = (int(swapped), 1 - int(swapped))
+    with foundry.load("gpu0", store=store, device=at[0]) as one, foundry.load("gpu1", store=store, device=at[1]) as two:
+        images = (one, two)
+        for _ in range(3):
+            wants = [start(image, device) for image, device in zip(images, at)]
+            for image, device, want in zip(images, at, wants):
+                finish(image, device, want)
+        wrong = []
+
+        def worker(image, device):
+            try:
+                for _ in range(10):
+                    finish(image, device, start(image, device))
+            except Exception as e:  # of any kind: it is told below
+                wrong.append(repr(e))
+        threads = [threading.Thread(target=worker, args=pair) for pair in zip(images, at)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not wrong, wrong
 
 
-def run(*args):
+def only(store, ref):
+    """Captured on GPU 1 or 0, in a process that sees one GPU: the second."""
+    import foundry
+    import torch
+    assert torch.cuda.device_count() == 1
+    with foundry.load(ref, store=store, poison=True) as image:
+        finish(image, 0, start(image, 0))
+
+
+def again(store):
+    """Loads and unloads on each device in turn leave no memory behind."""
+    import foundry
+    import torch
+    free = []
+    for i in range(24):
+        for device in (0, 1):
+            with foundry.load("gpu0", store=store, device=device) as image:
+                finish(image, device, start(image, device))
+        torch.cuda.empty_cache()
+        free.append([torch.cuda.mem_get_info(d)[0] for d in (0, 1)])
+    assert free[-1] == free[3], [free[3], free[-1]]
+
+
+def run(*args, **env):
+    """Whether it went well, and its line "sealed"."""
     done = subprocess.run([sys.executable, os.path.abspath(__file__), *map(str, args)], capture_output=True, text=True,
-                          check=False)
+                          check=False, timeout=100, env={**os.environ, **env})
     if done.returncode:
-        print(*args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-3:], sep="\n  ")
-    return done.returncode == 0
+        print(*args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-6:], sep="\n  ", flush=True)
+    else:
+        print(*args, "went well", flush=True)
+    return done.returncode == 0, [line for line in done.stdout.splitlines() if line.startswith("sealed ")]
 
 
 def main():
@@ -89,9 +167,15 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
-        results = [run("capture", store, 0), run("capture", store, 1)]
-        results += [run("load", store, captured, device) for captured in (0, 1) for device in (0, 1)]
-        results += [run("both", store, 0), run("both", store, 1)]
+        captures = [run("capture", store, ref, name, device)
+                    for ref, name, device in (("gpu0", "gpu0", 0), ("gpu1", "gpu1", 1), ("same0", "same", 0), ("same1", "same", 1))]
+        results = [good for good, _ in captures]
+        results.append(bool(captures[2][1]) and captures[2][1] == captures[3][1])
+        print("the same memory on each device:", captures[2][1], captures[3][1], flush=True)
+        results += [run("load", store, ref, device)[0] for ref in ("gpu0", "gpu1") for device in (0, 1)]
+        results += [run("both", store, swapped)[0] for swapped in (0, 1)]
+        results += [run("only", store, ref, CUDA_VISIBLE_DEVICES="1")[0] for ref in ("gpu0", "gpu1")]
+        results.append(run("again", store)[0])
     print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, "
           "Errors: 0")
     sys.exit(0 if all(results) else 1)
@@ -99,6 +183,6 @@ def main():
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        {"capture": capture, "load": load, "both": both}[sys.argv[1]](sys.argv[2], *map(int, sys.argv[3:]))
+        {f.__name__: f for f in (capture, load, both, only, again)}[sys.argv[1]](*sys.argv[2:])
     else:
         main()

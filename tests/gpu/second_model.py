@@ -20,6 +20,7 @@ os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os
 FAMILIES = ("qwen3", "qwen3_moe", "llama")
 BATCHES = (1, 4)
 LAYERS, CONTEXT, VOCAB, STEPS = 4, 128, 4096, 16
+SHAPES = {}  # by family: what others have otherwise than here
 PROMPT = "It was the best of times"
 
 
@@ -29,6 +30,7 @@ def config_of(family):
     common = dict(vocab_size=VOCAB, hidden_size=512, intermediate_size=1536, num_hidden_layers=LAYERS,
                   num_attention_heads=16, num_key_value_heads=decode.KV_HEADS, head_dim=decode.HEAD_DIM,
                   max_position_embeddings=CONTEXT, tie_word_embeddings=False)
+    common.update(SHAPES.get(family, {}))
     if family == "qwen3":
         return transformers.Qwen3Config(**common), transformers.Qwen3ForCausalLM
     if family == "llama":
@@ -79,6 +81,16 @@ def weights_path(store, family):
     return os.path.join(os.path.dirname(store), family + ".weights")
 
 
+def name_state(cap, d, logits):
+    cap.tensor("token", d.token, use="state")
+    cap.tensor("position", d.position, use="state")
+    for i in range(LAYERS):
+        cap.tensor(f"keys/{i}", d.keys[i], use="state")
+        cap.tensor(f"values/{i}", d.values[i], use="state")
+    for batch, t in logits.items():
+        cap.tensor(f"logits/{batch}", t, use="output")
+
+
 def capture(family, store):
     import foundry
     import decode
@@ -92,13 +104,7 @@ def capture(family, store):
         for batch in sorted(BATCHES, reverse=True):
             with cap.graph(batch, stream=stream):
                 logits[batch] = d.step(batch)
-        cap.tensor("token", d.token, use="state")
-        cap.tensor("position", d.position, use="state")
-        for i in range(LAYERS):
-            cap.tensor(f"keys/{i}", d.keys[i], use="state")
-            cap.tensor(f"values/{i}", d.values[i], use="state")
-        for batch, t in logits.items():
-            cap.tensor(f"logits/{batch}", t, use="output")
+        name_state(cap, d, logits)
         weights = dict(d.model.named_parameters())
         with open(weights_path(store, family), "wb") as f:
             for name, p in sorted(weights.items()):

@@ -101,7 +101,7 @@ def strict(store):
     try:
         foundry.load_or_capture("start/test", strict=True, store=store, facts={"revision": "3"})
     except foundry.Error as e:
-        assert e.name == "FDRY_E_IDENTITY" and "'revision'" in str(e), str(e)
+        assert e.name == "FDRY_E_IDENTITY" and "revision '2' ('3' here)" in str(e), str(e)
         return
     raise AssertionError("it was loaded")
 

@@ -4,7 +4,6 @@
     model.py native  COUNTS         warm up, capture and launch graphs natively
     model.py capture COUNTS STORE   the same under a capture, sealed after each of COUNTS graphs
     model.py inside  STORE          replay natively and from an image, in one PyTorch process
-    model.py warm    [--hook]       create the weights and warm up, with or without a capture
 
 The model is that of api/examples/decode.py; graph n decodes a batch of n rows. COUNTS is
 like 8,32,64. Prints lines "name value ...", milliseconds.
@@ -160,31 +159,23 @@ def do_inside(args):
     d.warm_up(keys, stream)
     graphs = {k: capture_native(torch, d, k, stream, None) for k in keys}
     current = torch.cuda.current_stream()
+
+    def show_native(name):
+        show_replays(torch, name, {k: graphs[k].replay for k in keys}, keys, d.reset)
+
+    def show_image(name, img):
+        position = torch.from_dlpack(img["position"])
+        show_replays(torch, name, {k: lambda k=k: img.launch(k, current) for k in keys}, keys, position.zero_)
     for name, options in (("inside", {}), ("own_context", {"own_context": True})):
-        show_replays(torch, f"{name}_native", {k: graphs[k].replay for k in keys}, keys, d.reset)
+        show_native(f"{name}_native")
         with foundry.load("bench/32", store=foundry.Store(args.store), **options) as img:
             img.filled()
-            position = torch.from_dlpack(img["position"])
-            show_replays(torch, name, {k: lambda k=k: img.launch(k, current) for k in keys}, keys, position.zero_)
-            del position
-
-
-def do_warm(args):
-    if args.hook:
-        import foundry
-    import importlib
-    import torch
-    importlib.import_module("transformers.models.qwen3.modeling_qwen3")  # its import is no work of the GPU's
-    torch.cuda.init()
-    torch.cuda.synchronize()
-    cap = foundry.Capture() if args.hook else None
-    clock = Clock()
-    d = decoder(32)
-    clock.show("weights")
-    d.warm_up([32, 16, 8, 4, 2, 1], torch.cuda.Stream())
-    clock.show("warm_up")
-    if cap:
-        cap.end()
+            show_image(name, img)
+            if not options:
+                img.refresh()
+                show_image("refreshed", img)
+                show_native("refreshed_then_native")
+                d.warm_up(keys, stream)  # on many streams: the context is as it was before
 
 
 def main():
@@ -198,9 +189,8 @@ def main():
     capture.add_argument("counts", type=counts)
     capture.add_argument("store")
     modes.add_parser("inside").add_argument("store")
-    modes.add_parser("warm").add_argument("--hook", action="store_true")
     args = p.parse_args()
-    {"native": do_native, "capture": do_capture, "inside": do_inside, "warm": do_warm}[args.mode](args)
+    {"native": do_native, "capture": do_capture, "inside": do_inside}[args.mode](args)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting, replaying and sealing beside native PyTorch and the driver's floor, on one GPU.
 
-    run.py [--counts 8,32,64,256] [--parts start,inside,content,hook] [--pairs 7] [--out DIR]
+    run.py [--counts 8,32,64,256] [--parts start,inside,second,content,hook] [--pairs 11] [--out DIR]
 
 Runs the processes of each part, keeps what they print in DIR/bench-gpu.json (parts that are
-there already from an earlier call stay), and prints the tables of Documentation/performance.rst.
+there already from an earlier call stay), and prints the tables of Documentation/performance.rst;
+the last one has the design's targets, and whether they were met.
 Needs PyTorch and transformers. FOUNDRY_STORE is where images go; otherwise a temporary store.
 """
 import argparse
@@ -42,17 +43,38 @@ def bench(name, *args):
     return program(os.path.join(BUILD, "tests", "bench", "gpu", name), *args)
 
 
+def at_rest(store, image):
+    """What an image reaches, by kind: {kind: {objects, bytes, stored}}."""
+    out = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "--json", "show", image], check=True,
+                         stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(out)["reaches"]
+
+
 def part_start(args):
     counts = ",".join(map(str, args.counts))
     ret = {"native": model("native", counts), "capture": model("capture", counts, args.store)}
     for n in args.counts:
         keys = ",".join(str(k) for k in (1, 8, 32) if k <= n)
+        ret["capture"].update({f"rest_{kind}_{n}": [r["stored"]] for kind, r in at_rest(args.store, f"bench/{n}").items()})
         ret[str(n)] = bench("start", "-s", args.store, "-r", f"bench/{n}", "-n", 5, "-k", keys if n == 32 else "")
     return ret
 
 
 def part_inside(args):
     return model("inside", args.store)
+
+
+def part_second(args):
+    """A second model of the same framework, weights outside, into a store that has the first."""
+    test = os.path.join(ROOT, "tests", "gpu", "second_model.py")
+    env = dict(os.environ, FOUNDRY_LIBRARY=os.path.join(BUILD, "libfoundry.so.0"))
+    folder, ret = os.path.join(args.tmp, "second"), {}
+    os.mkdir(folder)
+    for family in ("qwen3", "llama"):
+        subprocess.run([sys.executable, test, "capture", family, os.path.join(folder, "store")], env=env, check=True)
+        with open(os.path.join(folder, family + ".weights.json"), encoding="ascii") as f:
+            ret[family] = json.load(f)
+    return ret
 
 
 def part_content(args):
@@ -64,27 +86,30 @@ def part_content(args):
 
 
 def part_hook(args):
-    ret = {"native": {}, "hook": {}}
-    for i in range(2 * args.pairs):
-        # The one that comes first alternates, too.
-        which = ("native", "hook")[(i + i // 2) % 2]
-        for name, values in model("warm", *(["--hook"] if which == "hook" else [])).items():
-            ret[which].setdefault(name, []).extend(values)
-    return ret
+    return program(sys.executable, os.path.join(HERE, "warm.py"), "--rounds", args.pairs)
 
 
 def med(values):
     return statistics.median(values)
 
 
-def spread(values):
-    return f"{med(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+def low(values):
+    """The lower quartile: what a busy machine spares."""
+    return sorted(values)[len(values) // 4]
+
+
+def spread(values, digits=1):
+    return f"{med(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
+
+
+def ratios(top, bottom):
+    """Pair by pair."""
+    return [t / b for t, b in zip(top, bottom)]
 
 
 def ratio_spread(top, bottom):
     """The median of the pairs' ratios, and the least and greatest."""
-    ratios = [t / b for t, b in zip(top, bottom)]
-    return f"{med(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+    return spread(ratios(top, bottom), 3)
 
 
 def table(title, head, rows):
@@ -148,11 +173,12 @@ def show_replay(res):
     for k in ("1", "8", "32", "in_turn"):
         row = [k.replace("_", " "), f"{med(native[f'native_replay_{k}']):.3f}"]
         row.append(ratio_spread(ours[f"replay_{k}"], native[f"native_replay_{k}"]) if f"replay_{k}" in ours else "")
-        for name in ("inside", "own_context"):
+        for name, before in (("inside", "inside"), ("own_context", "own_context"), ("refreshed", "inside"), ("refreshed_then_native", "inside")):
             here = inside.get(f"{name}_{k}")
-            row.append(ratio_spread(here, inside[f"{name}_native_{k}"]) if here else "")
+            row.append(ratio_spread(here, inside[f"{before}_native_{k}"]) if here else "")
         rows.append(row)
-    table("Replay", ["batch", "native, ms", "image in its own process", "image inside PyTorch's process", "there, in a context of its own"], rows)
+    table("Replay", ["batch", "native, ms", "image in its own process", "image inside PyTorch's process", "there, in a context of its own",
+                     "there, the context refreshed", "PyTorch itself then"], rows)
 
 
 def show_content(res):
@@ -167,19 +193,100 @@ def show_content(res):
 
 def show_hook(res):
     part = res["hook"]
-    table("Under the stand-in", ["milliseconds", "native", "under a capture", "ratio of pairs"],
-          [[title, spread(part["native"][name]), spread(part["hook"][name]), ratio_spread(part["hook"][name], part["native"][name])]
-           for name, title in (("weights", "model and weights"), ("warm_up", "warm-up of six batch sizes"))])
+    rows = []
+    for name, title in (("weights", "model and weights"), ("warm_up", "warm-up of six batch sizes")):
+        for kind, of in (("", title), ("_cpu", "  of it processor time")):
+            native, hook = part[f"native_{name}{kind}"], part[f"hook_{name}{kind}"]
+            rows.append([of, spread(native), spread(hook), f"{low(hook) / low(native):.3f}", ratio_spread(hook, native)])
+    table("Under the stand-in", ["milliseconds", "native", "under a capture", "ratio of lower quartiles", "ratio of pairs"], rows)
 
 
-PARTS = {"start": part_start, "inside": part_inside, "content": part_content, "hook": part_hook}
+def target(what, value, limit, text, below=True):
+    """A row: what, the target, what was measured, and whether that is met."""
+    return [what, ("at most " if below else "at least ") + text[0], text[1], "met" if (value <= limit) == below or value == limit else "missed"]
+
+
+def targets_start(res):
+    part, sealed, rows = res["start"], res["start"]["capture"], []
+    for n, limit in ((64, 20), (256, 50)):
+        if str(n) in part:
+            load = part[str(n)]["load"]
+            rows.append(target(f"{n} graphs launchable, ms", med(load), limit, (str(limit), spread(load))))
+    for n in [k for k in part if k.isdigit()]:
+        first, ratio = part[n]["first_launched"], ratios(part[n]["all_launchable"], floors(part[n]))
+        rows.append(target(f"first of {n} graphs launched, ms", med(first), 35, ("35", spread(first))))
+        rows.append(target(f"load and first launch of all {n} / the driver's own", med(ratio), 1.1, ("1.1", spread(ratio, 3))))
+        ratio = ratios(part[n]["build_rest"], part[n]["floor_graphs"])
+        rows.append(target(f"a graph of {n} not yet built / the driver's own", med(ratio), 1.1, ("1.1", spread(ratio, 3))))
+    if "32" in part:
+        rest = {kind: sealed[f"rest_{kind}_32"][0] / 1e6 for kind in ("kernel", "graph", "manifest")}
+        rows.append(target("at rest, 32 graphs and their kernels, MB", rest["kernel"] + rest["graph"], 3,
+                           ("3", f"kernels {rest['kernel']:.2f}, graphs {rest['graph']:.2f} (manifest {rest['manifest']:.2f})")))
+        own = sealed["sealed_32"][1] - sealed["sealed_32"][4]
+        rows.append(target("seal of 32 graphs without reading content, ms", own, 1000, ("1,000", f"{own:,.0f}")))
+        for k in ("1", "8", "32", "in_turn"):
+            ratio = ratios(part["32"][f"replay_{k}"], part["native"][f"native_replay_{k}"])
+            rows.append(target(f"replay in a process of its own / PyTorch, batch {k.replace('_', ' ')}", med(ratio), 0.87, ("0.87", spread(ratio, 3))))
+    return rows
+
+
+def targets_inside(res):
+    part, rows = res["inside"], []
+    for name, native, title, limit in (("inside", "inside", "replay inside PyTorch's process / PyTorch", 1.01),
+                                       ("own_context", "own_context", "there, in a context of its own", 0.87),
+                                       ("refreshed", "inside", "there, the context refreshed / PyTorch before", 0.87)):
+        for k in ("1", "8", "32", "in_turn"):
+            if f"{name}_{k}" in part:
+                ratio = ratios(part[f"{name}_{k}"], part[f"{native}_native_{k}"])
+                rows.append(target(f"{title}, batch {k.replace('_', ' ')}", med(ratio), limit, (str(limit), spread(ratio, 3))))
+    return rows
+
+
+def targets_second(res):
+    """The second model may add what it does not share: its own kernels, graphs and manifest."""
+    first, second = res["second"]["qwen3"], res["second"]["llama"]
+    shared = len(set(first["objects"]) & set(second["objects"]))
+    rows = [target("a second model: kernels stored that the first has", second["objects_known"], shared,
+                   (f"least {shared} known"[6:], f"{shared} of {second['kernels']} shared"), below=False)]
+    rows.append(["a second model adds, bytes at rest", "", f"{second['stored_new']:,} (alone {second['alone_stored']:,})", ""])
+    return rows
+
+
+def targets_content(res):
+    part, rows = res["content"], []
+    for name, over, title in (("warm", "pinned", "content from the page cache / pinned memory"),
+                              ("cold", "disk", "content, not in the page cache / the disk")):
+        ratio = ratios(part[name], part[over])
+        rows.append(target(title, med(ratio), 0.9, ("0.9", f"{spread(ratio, 3)}; {med(part[name]):.1f} GB/s"), below=False))
+    rows.append(["content from the page cache, verified now, GB/s", "", spread(part["warm_verified"]), ""])
+    return rows
+
+
+def targets_hook(res):
+    part, rows = res["hook"], []
+    for name, title in (("weights", "model and weights under a capture / natively"), ("warm_up", "warm-up under a capture / natively")):
+        ratio = ratios(part[f"hook_{name}"], part[f"native_{name}"])
+        rows.append(target(title, med(ratio), 1.03, ("1.03", spread(ratio, 3))))
+    return rows
+
+
+def show_targets(res):
+    rows = []
+    for name, rows_of in (("start", targets_start), ("inside", targets_inside), ("second", targets_second), ("content", targets_content),
+                          ("hook", targets_hook)):
+        if name in res:
+            rows += rows_of(res)
+    table("Targets", ["what", "to reach", "measured", ""], rows)
+
+
+PARTS = {"start": part_start, "inside": part_inside, "second": part_second, "content": part_content, "hook": part_hook}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--counts", type=lambda s: [int(n) for n in s.split(",")], default=[8, 32, 64, 256])
     p.add_argument("--parts", default=",".join(PARTS))
-    p.add_argument("--pairs", type=int, default=7)
+    p.add_argument("--pairs", type=int, default=11)
     p.add_argument("--out", default=BUILD)
     args = p.parse_args()
     at = os.path.join(args.out, "bench-gpu.json")
@@ -188,7 +295,7 @@ def main():
         with open(at, encoding="ascii") as f:
             res = json.load(f)
     with tempfile.TemporaryDirectory() as tmp:
-        args.store = os.environ.get("FOUNDRY_STORE") or os.path.join(tmp, "store")
+        args.tmp, args.store = tmp, os.environ.get("FOUNDRY_STORE") or os.path.join(tmp, "store")
         for name in [n for n in args.parts.split(",") if n]:
             res[name] = PARTS[name](args)
             with open(at, "w", encoding="ascii") as f:
@@ -196,6 +303,7 @@ def main():
     for name, show in (("start", show_start), ("start", show_replay), ("content", show_content), ("hook", show_hook)):
         if name in res:
             show(res)
+    show_targets(res)
 
 
 if __name__ == "__main__":

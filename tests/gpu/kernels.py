@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels without graphs on a GPU: real PTX, real NVRTC, and a second process that loads without compiling.
+
+No PyTorch. Each part is tried whatever became of the others, and says what it found. Prints two tables: what
+a first and a second process took with one store, and what a function from memory costs beside cuModuleGetFunction.
+"""
+import ctypes
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "api", "python"))
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would answer in ours' place
+N = 1000
+ROUNDS = 20000
+
+CUDA = """
+extern "C" __global__ void scale(float *x, float by, int n)
+{
+	int i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (i < n)
+		x[i] = x[i] * by;
+}
+"""
+# Enough work for a compiler to be seen: many kernels of one shape.
+CUDA_LARGE = CUDA + "".join(f"""
+extern "C" __global__ void work{k}(float *x, int n)
+{{
+	float a = x[threadIdx.x];
+	#pragma unroll
+	for (int i = 0; i < 32; i++)
+		a = a * {k + 1}.0f + __expf(a) * n;
+	x[threadIdx.x] = a;
+}}
+""" for k in range(12))
+
+PTX = """.version 8.0
+.target {target}
+.address_size 64
+
+.visible .entry scale(.param .u64 p_x, .param .f32 p_by, .param .u32 p_n)
+{{
+	.reg .pred %p<2>;
+	.reg .f32 %f<4>;
+	.reg .b32 %r<6>;
+	.reg .b64 %rd<5>;
+	ld.param.u64 %rd1, [p_x];
+	ld.param.f32 %f1, [p_by];
+	ld.param.u32 %r1, [p_n];
+	mov.u32 %r2, %ctaid.x;
+	mov.u32 %r3, %ntid.x;
+	mov.u32 %r4, %tid.x;
+	mad.lo.s32 %r5, %r2, %r3, %r4;
+	setp.ge.s32 %p1, %r5, %r1;
+	@%p1 bra DONE;
+	cvta.to.global.u64 %rd2, %rd1;
+	mul.wide.s32 %rd3, %r5, 4;
+	add.s64 %rd4, %rd2, %rd3;
+	ld.global.f32 %f2, [%rd4];
+	mul.f32 %f3, %f2, %f1;
+	st.global.f32 [%rd4], %f3;
+DONE:
+	ret;
+}}
+"""
+
+
+class Driver:
+    """What of the driver a test needs beside the library."""
+
+    def __init__(self):
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        self.do("cuInit", 0)
+        self.do("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.do("cuCtxSetCurrent", context)
+
+    def do(self, name, *arguments):
+        result = getattr(self.cuda, name)(*arguments)
+        assert result == 0, f"{name} answered {result}"
+
+    def check_scale(self, function):
+        address, numbers = ctypes.c_uint64(), (ctypes.c_float * N)(*range(N))
+        self.do("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(4 * N))
+        self.do("cuMemcpyHtoD_v2", address, numbers, ctypes.c_size_t(4 * N))
+        function.launch((N + 127) // 128, 128, [address, ctypes.c_float(3), ctypes.c_int(N)])
+        self.do("cuCtxSynchronize")
+        self.do("cuMemcpyDtoH_v2", numbers, address, ctypes.c_size_t(4 * N))
+        self.do("cuMemFree_v2", address)
+        assert list(numbers) == [3.0 * i for i in range(N)], list(numbers)[:8]
+
+
+def nvrtc():
+    """NVRTC where the dynamic linker, the toolkit or a Python package has it; None: nowhere."""
+    places = ["libnvrtc.so.13", "libnvrtc.so.12", *glob.glob("/usr/local/cuda*/lib64/libnvrtc.so.1[23]")]
+    for folder in sys.path:
+        places += glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libnvrtc.so.1[23]"))
+    for place in places:
+        try:
+            ctypes.CDLL(place)
+            return place
+        except OSError:
+            pass
+    return None
+
+
+# --- parts, each in a process of its own ---
+
+def use(store_path, what):
+    """One process: a function of `what` from the store or a compiler; prints what it took."""
+    import foundry
+    start = time.perf_counter()
+    with foundry.Store(store_path, create=True) as store, foundry.Kernels(store, nvrtc=nvrtc()) as kernels:
+        opened = time.perf_counter()
+        how = {"source": True} if what.startswith("cuda") else {}
+        code = {"ptx": PTX.format(target="sm_80"), "cuda": CUDA, "cuda-large": CUDA_LARGE}[what]
+        function = kernels.get(code, "scale", **how)
+        got = time.perf_counter()
+        Driver().check_scale(function)
+        stats = kernels.stats()
+        print(json.dumps({"open": 1e3 * (opened - start), "get": 1e3 * (got - opened), "compilations": stats.ptx_compilations +
+                          stats.source_compilations, **stats._asdict()}))
+
+
+def pair(store, what):
+    rows = []
+    for turn in ("first", "second"):
+        done = subprocess.run([sys.executable, os.path.abspath(__file__), "use", store, what], capture_output=True, text=True,
+                              check=False, timeout=60)
+        assert done.returncode == 0, done.stderr[-2000:]
+        row = json.loads(done.stdout.splitlines()[-1])
+        print(f"  {what:10} {turn:6} get {row['get']:9.2f} ms  compile {row['compile_ms']:9.2f}  store {row['store_ms']:7.2f}  load "
+              f"{row['load_ms']:7.2f}  compilations {row['compilations']}  {row['bytes']} bytes", flush=True)
+        rows.append(row)
+    assert rows[0]["compilations"] >= 1 and rows[0]["store_saves"] == 1, rows[0]
+    assert rows[1]["compilations"] == 0 and rows[1]["store_hits"] == 1, rows[1]
+
+
+def refused(kernels, says, code, **how):
+    import foundry
+    try:
+        kernels.get(code, "scale", **how)
+    except foundry.Error as e:
+        print(f"  {e.name}: {e}", flush=True)
+        assert all(word in str(e) for word in says), f"it does not say {says}"
+        return e
+    raise AssertionError("it was not refused")
+
+
+def errors():
+    import foundry
+    with foundry.Kernels() as kernels:
+        target = kernels.target()
+        print(f"  target {target}", flush=True)
+        broken = PTX.format(target="sm_80").replace("mul.f32 %f3, %f2, %f1;", "mull.f32 %f3, %f2;")
+        assert refused(kernels, ["broken.ptx", "line"], broken, name="broken.ptx").name == "FDRY_E_COMPILE"
+        log = kernels.log()
+        print(f"  the whole log:\n{log}", flush=True)
+        assert "mull" in log or "error" in log.lower(), log
+        refused(kernels, ["sm_999", target.arch], PTX.format(target="sm_999"))
+        refused(kernels, ["exactly", "sm_80a"], PTX.format(target="sm_80a"))
+        newer = PTX.format(target="sm_80").replace(".version 8.0", ".version 99.0")
+        refused(kernels, ["99.0", f"{target.driver // 1000}.{target.driver % 1000 // 10}"], newer)
+        # What target() says does load.
+        highest = PTX.format(target=target.exact or target.arch).replace(
+            ".version 8.0", f".version {target.ptx // 10}.{target.ptx % 10}")
+        Driver().check_scale(kernels.get(highest, "scale"))
+        function = kernels.get(PTX.format(target="sm_80"), "scale", options=["-O1", "--maxrregcount=32"])
+        Driver().check_scale(function)
+        for args in ([], [ctypes.c_uint64(), ctypes.c_double(), ctypes.c_int()]):
+            try:
+                function.launch(1, 1, args)
+                raise AssertionError("wrong arguments were taken")
+            except foundry.Error as e:
+                print(f"  {e}", flush=True)
+        try:
+            function.launch(1 << 24, 128, [ctypes.c_uint64(), ctypes.c_float(), ctypes.c_int()], cooperative=True)
+            raise AssertionError("a cooperative grid that does not fit was taken")
+        except foundry.Error as e:
+            print(f"  {e}", flush=True)
+            assert "holds" in str(e)
+
+
+def errors_of_source():
+    import foundry
+    with foundry.Kernels(nvrtc=nvrtc()) as kernels:
+        e = refused(kernels, ["bad.cu", "error"], CUDA.replace("int i =", "in t ="), source=True, name="bad.cu")
+        assert e.name == "FDRY_E_COMPILE"
+        for how in ({"target": kernels.target().exact}, {"target": "compute_80"}, {"options": ["--use_fast_math", "-DX=1"]}):
+            if how.get("target") != "":
+                Driver().check_scale(kernels.get(CUDA, "scale", source=True, **how))
+        print(f"  {kernels.stats()}", flush=True)
+
+
+def ahead():
+    import foundry
+    with foundry.Kernels(nvrtc=nvrtc()) as kernels:
+        codes = [foundry.Code(CUDA_LARGE, source=True, options=[f"-DX={i}"]) for i in range(4)]
+        start = time.perf_counter()
+        kernels.prepare([(code, "scale") for code in codes], threads=4)
+        returned = time.perf_counter() - start
+        kernels.wait()
+        ready = time.perf_counter() - start
+        start = time.perf_counter()
+        Driver().check_scale(kernels.get(codes[3], "scale"))
+        print(f"  4 sources on 4 threads: returned in {1e3 * returned:.2f} ms, ready in {1e3 * ready:.1f}; spent compiling "
+              f"{kernels.stats().compile_ms:.1f}; first use {1e3 * (time.perf_counter() - start):.2f}", flush=True)
+        assert kernels.stats().source_compilations == 4
+
+
+def costs():
+    """Both through ctypes, so that the difference is the library's; tests/bench/gpu has it without."""
+    import foundry
+    from foundry import _lib
+    driver = Driver()
+    with foundry.Kernels() as kernels:
+        code = foundry.Code(PTX.format(target="sm_80"))
+        handle = kernels.get(code, "scale").handle
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        driver.do("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(handle))
+        key = _lib.KernelKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
+        ways = {
+            "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"scale"),
+            "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels.handle, ctypes.byref(key), b"scale", ctypes.byref(function)),
+            "fdry_kernels_get": lambda: _lib.lib.fdry_kernels_get(kernels.handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
+        }
+        for name, way in ways.items():
+            start = time.perf_counter()
+            for _ in range(ROUNDS):
+                way()
+            print(f"  {name:22} {1e9 * (time.perf_counter() - start) / ROUNDS:8.0f} ns, ctypes included", flush=True)
+
+
+def start():
+    """Whether there is a GPU: 77 where there is none."""
+    import foundry
+    try:
+        foundry.Kernels().close()
+    except foundry.Error as e:
+        print(e)
+        sys.exit(77 if e.name in ("FDRY_E_NODRIVER", "FDRY_E_NOGPU") else 1)
+
+
+PARTS = {"errors": errors, "errors-of-source": errors_of_source, "ahead": ahead, "costs": costs, "start": start}
+
+
+def part(title, *arguments):
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), *arguments], check=False, timeout=60)
+    print(f"{'ok' if done.returncode == 0 else 'NOT OK'}: {title}", flush=True)
+    return done.returncode == 0
+
+
+def tried(title, function, *arguments):
+    try:
+        function(*arguments)
+        good = True
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        good = False
+    print(f"{'ok' if good else 'NOT OK'}: {title}", flush=True)
+    return good
+
+
+def main():
+    begun = subprocess.run([sys.executable, os.path.abspath(__file__), "start"], check=False, capture_output=True, text=True)
+    if begun.returncode == 77:
+        print("SKIP: no GPU")
+        sys.exit(77)
+    print(begun.stdout + begun.stderr, end="")
+    print(f"NVRTC: {nvrtc()}")
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        whats = ["ptx"] + (["cuda", "cuda-large"] if nvrtc() else [])
+        for what in whats:
+            results.append(tried(f"{what}: the second process does not compile", pair, store, what))
+    results.append(part("PTX that is refused, and what is taken", "errors"))
+    if nvrtc():
+        results.append(part("source that is refused, targets", "errors-of-source"))
+        results.append(part("ahead", "ahead"))
+    results.append(part("costs", "costs"))
+    good = results.count(True)
+    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {len(results) - good}, Errors: 0")
+    sys.exit(0 if good == len(results) else 1)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["use"]:
+        use(*sys.argv[2:])
+    elif len(sys.argv) == 2:
+        PARTS[sys.argv[1]]()
+    else:
+        main()
