@@ -2,21 +2,26 @@
 """Kernels without graphs, from Python, on the software driver."""
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 BUILD = os.environ.get("BUILD", "build")
 SIM = os.path.join(BUILD, "foundry", "sim", "libcuda.so.1")
 os.environ["FOUNDRY_DRIVER"] = SIM
+os.environ["CUDA_CACHE_DISABLE"] = "1"
 os.environ["FOUNDRY_NVRTC"] = os.path.join(BUILD, "sim", "libnvrtc.so")
 
 import suite  # noqa: E402
 import foundry  # noqa: E402
+from foundry import telemetry  # noqa: E402
 
 CUDA = "#pragma object kernels\n"
 N = 32
+COOPERATIVE = 'foundry_launches_total{of="cooperative"}'
 # Another process: prints how often it compiled.
 OTHER = """
 import foundry, sys
@@ -25,11 +30,49 @@ with foundry.Store(sys.argv[1], create=True) as store, foundry.Kernels(store) as
         kernels.get(f.read(), "vecadd")
     print(kernels.stats().ptx_compilations, kernels.stats().store_hits)
 """
+# A process with a device too old for it: prints the error of a cooperative launch.
+UNABLE = """
+import foundry, sys
+with foundry.Kernels() as kernels, open(sys.argv[1], "rb") as f:
+    nothing = kernels.get(f.read(), "nothing")
+    nothing.launch(2, 64)
+    try:
+        nothing.launch(2, 64, cooperative=True)
+    except foundry.Error as error:
+        print(error.name, error)
+"""
 
 
 def ptx():
     with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
         return f.read()
+
+
+class Buffer:
+    """N floats in device memory, and what arrays offer kernels: torch's by default, else CuPy's."""
+
+    def __init__(self, device, values, how="data_ptr"):
+        self.dev, self.handle = device, device.make(4 * N)
+        device.write(self.handle, struct.pack(f"{N}f", *values))
+        self.addr = device.view(self.handle)[0]
+        if how == "data_ptr":
+            self.data_ptr, self.device = lambda: self.addr, types.SimpleNamespace(type="cuda")
+        else:
+            self.__cuda_array_interface__ = {"data": (self.addr, False)}
+
+    def values(self):
+        return list(struct.unpack(f"{N}f", self.dev.read(self.handle, 4 * N)))
+
+
+def captured(stream, call):
+    """How many nodes a capture of `stream` has after call()."""
+    driver, graph, count = ctypes.CDLL(SIM), ctypes.c_void_p(), ctypes.c_size_t()
+    results = [driver.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2)]
+    call()
+    results += [driver.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)),
+                driver.cuGraphGetNodes(graph, None, ctypes.byref(count)), driver.cuGraphDestroy(graph)]
+    assert not any(results), results
+    return count.value
 
 
 def other(*arguments):
@@ -53,12 +96,87 @@ class KernelTests(unittest.TestCase):
             self.assertEqual(driver.cuCtxSynchronize(), 0)
             self.assertEqual(driver.cuMemcpyDtoH_v2(numbers, address, ctypes.c_size_t(4 * N)), 0)
             self.assertEqual(list(numbers), [3.0 * i for i in range(N)])
-            with self.assertRaisesRegex(foundry.Error, "'scale' takes 3 arguments and 1 were given"):
-                scale.launch(1, 1, [address])
-            with self.assertRaisesRegex(TypeError, "ctypes number"):
-                scale.launch(1, 1, [address, 3.0, N])
-            with self.assertRaisesRegex(foundry.Error, "device 0 holds"):
-                kernels.get(ptx(), "nothing").launch(1 << 30, 64, cooperative=True)
+
+    def test_arguments_and_streams_of_every_kind(self):
+        numbers = [float(i) for i in range(N)]
+        with foundry.Kernels() as kernels, foundry.Device() as device:
+            vecadd, stream = kernels.get(ptx(), "vecadd"), device.get_sync("stream")
+            before = telemetry.snapshot()[COOPERATIVE]
+            streams = [None, 0, stream, types.SimpleNamespace(cuda_stream=stream), types.SimpleNamespace(ptr=stream)]
+            for where in streams:
+                for cooperative in (False, True):
+                    a, b, c = Buffer(device, numbers), Buffer(device, numbers, "interface"), Buffer(device, [0] * N)
+                    vecadd.launch((1,), [N, 1, 1], (a, b, ctypes.c_uint64(c.addr), ctypes.c_int(N)), stream=where,
+                                  cooperative=cooperative)
+                    device.read(c.handle, 0, stream=stream)
+                    self.assertEqual(c.values(), [2 * n for n in numbers])
+            self.assertEqual(telemetry.snapshot()[COOPERATIVE] - before, len(streams))
+            nothing = kernels.get(ptx(), "nothing")
+            for where in streams[2:]:
+                self.assertEqual(captured(stream, lambda where=where: nothing.launch(1, 1, stream=where)), 1)
+            device.put_sync(stream)
+
+    def test_structures_and_bytes(self):
+        class Mixed(ctypes.Structure):
+            _fields_ = [("d", ctypes.c_double), ("s", ctypes.c_short)]
+
+        with foundry.Kernels() as kernels, foundry.Device() as device:
+            out = device.make(9 * 8)
+            kernels.get(ptx(), "odd").launch(1, 1, [
+                ctypes.c_char(1), ctypes.c_short(-2), bytes((3, 4, 5)), ctypes.c_longlong(-(1 << 40)), Mixed(0.5, -7), b"\xfe",
+                ctypes.c_void_p(device.view(out)[0]), ctypes.c_float(1.25), b"\x09"])
+            self.assertEqual(struct.unpack("9d", device.read(out, 72)), (1, -2, 543, -(1 << 40), 0.5, -7, 254, 1.25, 9))
+
+    def test_what_a_launch_refuses(self):
+        with foundry.Kernels() as kernels:
+            scale, nothing = kernels.get(ptx(), "scale"), kernels.get(ptx(), "nothing")
+            x, by, n = ctypes.c_uint64(), ctypes.c_float(1), ctypes.c_int(0)
+            for cooperative in (False, True):
+                with self.assertRaisesRegex(foundry.Error, "'scale' takes 3 arguments and 1 were given"):
+                    scale.launch(1, 1, [x], cooperative=cooperative)
+                with self.assertRaisesRegex(foundry.Error, "argument 2 of the kernel 'scale' has 4 bytes and 8 were given"):
+                    scale.launch(1, 1, [x, by, ctypes.c_int64(0)], cooperative=cooperative)
+            for number in (3.0, 3, True):
+                with self.assertRaisesRegex(TypeError, "ctypes number"):
+                    scale.launch(1, 1, [x, number, n])
+            for what in (None, "text", ctypes.c_int, [x]):
+                with self.assertRaisesRegex(TypeError, "cannot be an argument"):
+                    scale.launch(1, 1, [x, by, what])
+            host = types.SimpleNamespace(data_ptr=lambda: 64, device=types.SimpleNamespace(type="cpu"), is_pinned=lambda: False)
+            with self.assertRaisesRegex(TypeError, "host memory"):
+                scale.launch(1, 1, [host, by, n])
+            host.is_pinned = lambda: True
+            scale.launch(1, 1, [host, by, n])
+            # What C would take for another number: 2**32 + 1 for 1, and 0 for 1.
+            for shape in (0, -1, 1 << 32, (1 << 32) + 1, (1, 0), (1, 1, 1, 1), ()):
+                for grid, block, what in ((shape, 1, "grid"), (1, shape, "block")):
+                    with self.assertRaisesRegex(ValueError, f"{what} is .*one to three numbers from 1 to 4294967295"):
+                        nothing.launch(grid, block)
+            for shared in (-1, 1 << 32):
+                with self.assertRaisesRegex(ValueError, "shared is"):
+                    nothing.launch(1, 1, shared=shared)
+            with self.assertRaisesRegex(foundry.Error, "1073741824 blocks of 64 threads: device 0 holds") as caught:
+                nothing.launch(1 << 30, 64, cooperative=True)
+            self.assertEqual(caught.exception.name, "FDRY_E_UNABLE")
+
+    def test_a_device_that_cannot_launch_cooperatively(self):
+        done = subprocess.run([sys.executable, "-c", UNABLE, os.path.join(BUILD, "sim", "kernels.cubin")], check=True, text=True,
+                              capture_output=True, env={**os.environ, "FDRY_SIM_CC": "5.2"})
+        self.assertRegex(done.stdout, "FDRY_E_UNABLE .*compute capability 5.2, cooperative launch 0")
+
+    def test_functions_are_gone_with_their_cache(self):
+        with foundry.Kernels() as kernels:
+            gone, other_gone = kernels.get(ptx(), "nothing"), kernels.get(ptx(), "fill")
+            kernels.clear()
+            again = [kernels.get(ptx(), name) for name in ("fill", "nothing")]
+            other_gone.handle = again[1].handle  # as if the driver had given it again, for another kernel
+            for function in (gone, other_gone):
+                with self.assertRaisesRegex(foundry.Error, "cleared since; get it anew") as caught:
+                    function.launch(1, 1)
+                self.assertEqual(caught.exception.name, "FDRY_E_NOKEY")
+            again[1].launch(1, 1)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            again[1].launch(1, 1)
 
     def test_keys_and_counters(self):
         with foundry.Kernels() as kernels:

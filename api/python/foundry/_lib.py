@@ -496,7 +496,7 @@ SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHER
 
 
 # Codes of errors that the package finds itself.
-INVAL, STATE, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -107, -112, -200, -300, -203
+INVAL, STATE, NOKEY, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -106, -107, -112, -200, -300, -203
 
 
 class Error(RuntimeError):

@@ -2,11 +2,15 @@
 """Kernels without graphs: code to functions, through a cache in memory and one in a store."""
 import collections
 import ctypes
+import operator
 
 from . import _lib
 from ._lib import FUNCTION, KERNELS, lib
+from .image import _stream
 
 _COOPERATIVE = 1
+_CDATA = (ctypes._SimpleCData, ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._Pointer)
+_U32 = (1 << 32) - 1  # ctypes would cut off what is above it, and launch something smaller
 KernelTarget = collections.namedtuple("KernelTarget", "arch exact cc driver ptx")
 KernelStats = collections.namedtuple("KernelStats", [name for name, _ in _lib.KernelsStats._fields_[1:]])
 
@@ -40,20 +44,33 @@ def _code(code, how):
     return Code(code, **how)
 
 
+def _address(tensor):
+    """Where a tensor lies; kernels read device memory, and of the host's what is pinned."""
+    if not hasattr(tensor, "data_ptr"):
+        return tensor.__cuda_array_interface__["data"][0]
+    if getattr(getattr(tensor, "device", None), "type", None) == "cpu" and not tensor.is_pinned():
+        raise TypeError("a tensor in host memory was given, which kernels cannot read: move it to the device, or pin it")
+    return tensor.data_ptr()
+
+
 def _packed(argument):
     """An argument as (object to keep, address, bytes)."""
-    if hasattr(argument, "data_ptr"):
-        argument = ctypes.c_void_p(argument.data_ptr())
-    if isinstance(argument, bytes):
+    if hasattr(argument, "data_ptr") or hasattr(argument, "__cuda_array_interface__"):
+        argument = ctypes.c_void_p(_address(argument))
+    elif isinstance(argument, bytes):
         argument = (ctypes.c_char * len(argument)).from_buffer_copy(argument)
-    if isinstance(argument, (int, float)):
+    elif isinstance(argument, (int, float)):
         raise TypeError("a number has no size: give a ctypes number, such as ctypes.c_int(7)")
+    elif not isinstance(argument, _CDATA):
+        raise TypeError(f"{argument!r} cannot be an argument: give a tensor, a ctypes number or structure, or bytes")
     return argument, ctypes.addressof(argument), ctypes.sizeof(argument)
 
 
-def _three(shape):
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    return (ctypes.c_uint32 * 3)(*shape, *(1,) * (3 - len(shape)))
+def _three(what, counts):
+    counts = tuple(map(operator.index, counts if hasattr(counts, "__iter__") else (counts,)))
+    if not 1 <= len(counts) <= 3 or not all(1 <= n <= _U32 for n in counts):
+        raise ValueError(f"{what} is {counts}: give one to three numbers from 1 to {_U32}")
+    return (ctypes.c_uint32 * 3)(*counts, *(1,) * (3 - len(counts)))
 
 
 class Function:
@@ -63,19 +80,31 @@ class Function:
     """
 
     def __init__(self, kernels, handle):
-        self._kernels, self.handle = kernels, handle
+        self._kernels, self.handle, self._cleared = kernels, handle, kernels._cleared
 
     def launch(self, grid, block, args=(), shared=0, stream=0, cooperative=False):
         """Launch: asynchronous. Number and size of the arguments must be the kernel's.
 
-        grid, block: ints or up to three of them; shared: bytes of dynamic shared memory;
-        stream: a CUstream as an int, or an object with cuda_stream (torch.cuda.Stream);
-        args: tensors (anything with data_ptr()), ctypes numbers and structures, bytes.
+        grid, block: blocks, and threads of a block: each an int or up to three of them, from 1;
+        shared: bytes of dynamic shared memory of a block;
+        stream: torch's or CuPy's, a CUstream as an int, None or 0 for the default stream. It may capture;
+        args: one for each parameter, packed as they are: ctypes numbers and structures, bytes, and for a pointer a tensor
+        (anything with data_ptr() or __cuda_array_interface__) or ctypes.c_void_p(address);
+        cooperative: all blocks at the same time, so that they can wait for each other.
+
+        Error FDRY_E_INVAL where the number of arguments, or the size of one, is not the kernel's: it tells both numbers.
+        FDRY_E_UNABLE where the device cannot launch cooperatively, or not so many blocks: it tells both facts. FDRY_E_NOKEY
+        where the Kernels was cleared since. TypeError for Python's own numbers, which have no size, and for tensors in host memory
+        that is not pinned; ValueError for a grid, block or shared that is no such number, and where the Kernels is closed.
         """
+        if self._cleared != self._kernels._cleared:
+            raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
+        if not 0 <= shared <= _U32:
+            raise ValueError(f"shared is {shared}: give bytes, up to {_U32}")
+        opts = _lib.KernelLaunchOpts(ctypes.sizeof(_lib.KernelLaunchOpts), _three("grid", grid), _three("block", block), shared,
+                                     _COOPERATIVE if cooperative else 0, _stream(stream))
         packed = [_packed(a) for a in args]
         raw = (_lib.KernelArg * len(packed))(*((address, size) for _, address, size in packed))
-        opts = _lib.KernelLaunchOpts(ctypes.sizeof(_lib.KernelLaunchOpts), _three(grid), _three(block), shared,
-                                     _COOPERATIVE if cooperative else 0, getattr(stream, "cuda_stream", stream))
         lib.fdry_kernel_launch(self._kernels.handle, self.handle, ctypes.byref(opts), raw, len(packed))
 
 
@@ -89,6 +118,7 @@ class Kernels:
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
         self._store = store
         self._handle = KERNELS()
+        self._cleared = 0  # how often; the driver gives handles again
         opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, store._handle if store else None, _text(driver),
                                 _text(nvrtc))
         lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(self._handle))
@@ -138,6 +168,7 @@ class Kernels:
 
     def clear(self):
         """Unload every module; functions are gone. The store stays as it is."""
+        self._cleared += 1
         lib.fdry_kernels_clear(self.handle)
 
     def stats(self):
