@@ -160,6 +160,98 @@ START_TEST(shared_bytes_count_once)
 }
 END_TEST
 
+/* Behind the first that does not fit nothing is kept for being small ... */
+START_TEST(what_is_older_than_what_goes_goes_too)
+{
+	struct fdry_evict_report r;
+	uint64_t one;
+
+	seal(s, 1, 1, CHUNK, "small");
+	one = in_use();
+	seal(s, 2, 6, CHUNK, "large");
+	seal(s, 10, 1, CHUNK, "latest");
+	r = evict(one + 3 * CHUNK, true, "small large "); /* small would fit beside the latest */
+	ck_assert_uint_lt(r.after, one + CHUNK);
+}
+END_TEST
+
+/* ... but for adding nothing to what stays. */
+START_TEST(what_adds_nothing_stays)
+{
+	struct fdry_oid oid = seal(s, 1, 1, CHUNK, "pinned");
+
+	ok(fdry_ref_pin(s, "pinned", true));
+	ok(fdry_ref_set(s, "alias", &oid, NULL));
+	seal(s, 2, 1, CHUNK, "goes");
+	evict(1, false, "goes ");
+	ck_assert(there("pinned") && there("alias"));
+}
+END_TEST
+
+/* What pages take is less than what plans count: so many bytes less is less of the latter, whatever the former says. */
+START_TEST(room_is_made_where_everything_fits)
+{
+	struct fdry_evict_how o = { .free = 1 };
+	struct fdry_evict_report r;
+
+	seal(s, 1, 1, CHUNK, "oldest");
+	seal(s, 2, 1, CHUNK, "latest");
+	ok(fdry_evict(s, &o, &r));
+	ck_assert_uint_le(r.before, r.limit);
+	ck_assert_uint_eq(r.refs, 1);
+	ck_assert(r.enough && r.collected);
+	ck_assert_uint_lt(r.after, r.before - CHUNK);
+	ck_assert(!there("oldest") && there("latest"));
+}
+END_TEST
+
+static void hold(struct fdry_idset *held, uint64_t seed)
+{
+	static uint8_t data[CHUNK];
+	struct fdry_oid oid;
+
+	noise(seed, data, sizeof(data));
+	oid = oid_of(data, sizeof(data));
+	ok(fdry_idset_add(held, &oid, NULL));
+}
+
+/* What would go for half a chunk of room. */
+static struct fdry_evict_report room(const struct fdry_idset *held)
+{
+	struct fdry_evict_how o = { .free = CHUNK / 2, .held = held, .dry_run = true };
+	struct fdry_evict_report r;
+
+	ok(fdry_evict(s, &o, &r));
+	return r;
+}
+
+/* What a session has put makes no difference. Letting go of an image whose objects it found makes no room: another goes, too. */
+START_TEST(what_is_held_counts_and_stays)
+{
+	struct fdry_idset held = { 0 };
+	struct fdry_evict_report r;
+	static uint8_t data[CHUNK];
+	struct fdry_put *p;
+
+	seal(s, 1, 1, CHUNK, "a");
+	seal(s, 2, 1, CHUNK, "b");
+	seal(s, 3, 1, CHUNK, "c");
+	ok(fdry_put_begin(s, &p));
+	noise(50, data, sizeof(data));
+	put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	ok(fdry_put_flush(p));
+	ck_assert_uint_eq(room(&held).refs, 1);
+	hold(&held, 50);
+	ck_assert_uint_eq(room(&held).refs, 1);
+	hold(&held, 1);
+	r = room(&held);
+	ck_assert_uint_eq(r.refs, 2);
+	ck_assert_uint_gt(r.after, 3 * CHUNK);
+	fdry_put_abort(p);
+	fdry_idset_release(&held);
+}
+END_TEST
+
 START_TEST(garbage_goes_before_anything_else)
 {
 	struct fdry_evict_report r;
@@ -344,6 +436,10 @@ int main(void)
 	tcase_add_test(tc, what_was_used_longest_ago_goes_first);
 	tcase_add_test(tc, pinned_and_kept_stay);
 	tcase_add_test(tc, shared_bytes_count_once);
+	tcase_add_test(tc, what_is_older_than_what_goes_goes_too);
+	tcase_add_test(tc, what_adds_nothing_stays);
+	tcase_add_test(tc, room_is_made_where_everything_fits);
+	tcase_add_test(tc, what_is_held_counts_and_stays);
 	tcase_add_test(tc, garbage_goes_before_anything_else);
 	tcase_add_test(tc, a_seal_evicts_at_its_end);
 	tcase_add_test(tc, what_is_larger_than_the_limit_fails);

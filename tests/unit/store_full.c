@@ -306,6 +306,40 @@ START_TEST(what_the_session_relies_on_stays)
 }
 END_TEST
 
+/* Three images without their manifests: these go, being the oldest, and make no room. So others go as well. */
+static void own_makes_no_room(void)
+{
+	struct fdry_oid links[24], oid;
+	uint64_t manifest = 5;
+	unsigned int n;
+	static uint8_t data[CHUNK];
+	struct fdry_put *p;
+	int err;
+	size_t i;
+
+	n = fill(100, &err);
+	ok(fdry_store_set_limit(s, 1u << 30));
+	ok(fdry_put_begin(s, &p));
+	for (i = 0; i < 24; i++) {
+		noise(i / 8 * 100 + i % 8, data, sizeof(data));
+		links[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	}
+	for (i = 0; i < 9; i++) { /* more than the disk can have left */
+		noise(7200 + i, data, sizeof(data));
+		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	}
+	ok(fdry_put_commit(p, &manifest, sizeof(manifest), links, 24, "own", &oid, NULL));
+	ck_assert(there("own") && !there("n/2") && !there("n/3"));
+	ck_assert_uint_ge(count_there(n), n - 5);
+	check_sound(s);
+}
+
+START_TEST(what_the_session_relies_on_makes_no_room)
+{
+	on_small_disk(_i, own_makes_no_room);
+}
+END_TEST
+
 static void import_evicts(void)
 {
 	struct fdry_pack_image image = { .name = "packed" };
@@ -468,6 +502,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_is_pinned_stays, 0, DISKS);
 	tcase_add_loop_test(tc, garbage_goes_first, 0, DISKS);
 	tcase_add_loop_test(tc, what_the_session_relies_on_stays, 0, DISKS);
+	tcase_add_loop_test(tc, what_the_session_relies_on_makes_no_room, 0, DISKS);
 	tcase_add_loop_test(tc, an_import_evicts_too, 0, DISKS);
 	tcase_add_loop_test(tc, the_environment_says_so, 0, DISKS);
 	tcase_add_test(tc, the_environment_is_checked);
