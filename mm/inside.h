@@ -39,6 +39,7 @@ struct fdry_region {
 
 	struct fdry_holes small;    /* freed, under FDRY_ALLOC_BLOCK */
 	struct fdry_holes large;
+	struct fdry_holes skipped;  /* by claims, for which alone they are */
 	struct fdry_freed *freed;   /* to become holes */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */

@@ -51,6 +51,7 @@ static void forget_holes(struct fdry_region *r)
 	fdry_holes_release(&r->small);
 	fdry_holes_release(&r->large);
 	fdry_holes_release(&r->unreserved);
+	fdry_holes_release(&r->skipped);
 }
 
 void fdry_region_free(struct fdry_region *r)
@@ -95,34 +96,40 @@ static struct fdry_holes *holes_for(struct fdry_region *r, const struct fdry_all
 	return a->size < FDRY_ALLOC_BLOCK ? &r->small : &r->large;
 }
 
+/* Where an allocation shall lie. */
+struct spot {
+	struct fdry_place place;
+	struct fdry_holes *from; /* what it was taken out of; NULL: it is at or behind the cursor */
+};
+
 /* Where @a shall lie: in a hole, else at the cursor. */
-static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct fdry_place *ret)
+static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct spot *ret)
 {
 	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
-	struct fdry_holes *holes = holes_for(r, a);
-	struct fdry_place p = { 0 };
+	struct spot s = { .from = holes_for(r, a) };
 
-	if (!holes || !a->size || a->size > r->bump.size)
-		return fdry_bump_place(&r->bump, a->size, 0, ret);
-	p.room = (a->size + step - 1) / step * step;
-	if (!fdry_holes_take(holes, p.room, step, &p.addr))
-		return fdry_bump_place(&r->bump, a->size, 0, ret);
-	*ret = p;
-	return 0;
+	if (s.from && a->size && a->size <= r->bump.size) {
+		s.place.room = (a->size + step - 1) / step * step;
+		if (fdry_holes_take(s.from, s.place.room, step, &s.place.addr)) {
+			*ret = s;
+			return 0;
+		}
+	}
+	ret->from = NULL;
+	return fdry_bump_place(&r->bump, a->size, 0, &ret->place);
 }
 
-static bool from_hole(const struct fdry_region *r, const struct fdry_place *p)
+/* Make these addresses free. Where host memory runs out they are not used again. */
+static void give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size)
 {
-	return p->addr < fdry_region_cursor(r);
+	if (holes && size && fdry_holes_add(holes, addr, addr + size))
+		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
 }
 
-/* Make [@start, @end) a hole for allocations like @a. Where host memory runs out the addresses are not used again. */
+/* Make what @a had a hole for allocations like it. */
 static void hole_add(struct fdry_region *r, const struct fdry_alloc *a)
 {
-	struct fdry_holes *holes = holes_for(r, a);
-
-	if (holes && fdry_holes_add(holes, a->addr, a->addr + a->room))
-		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", a->room, a->addr, fdry_last_error());
+	give(holes_for(r, a), a->addr, a->room);
 }
 
 /* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
@@ -136,9 +143,10 @@ static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_
 	return f;
 }
 
-/* Map and note @a at @p, which is at or behind the cursor, or was taken from the holes. */
-static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
+/* Map and note @a at @s. */
+static int put_at(struct fdry_region *r, const struct spot *s, struct fdry_alloc *a)
 {
+	const struct fdry_place *p = &s->place;
 	struct fdry_fill fill = fill_for(r, p, a->capturing);
 	int ret;
 
@@ -150,7 +158,7 @@ static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry
 	ret = fdry_backing_take(&r->backing, p->addr, p->room, &fill);
 	if (ret)
 		goto out_note;
-	if (!from_hole(r, p))
+	if (!s->from)
 		fdry_bump_take(&r->bump, p);
 	assert(!fdry_bump_check(&r->bump));
 	return 0;
@@ -158,17 +166,16 @@ static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry
 out_note:
 	fdry_ledger_undo(&r->ledger, p->addr);
 out_hole:
-	if (from_hole(r, p))
-		hole_add(r, a);
+	give(s->from, p->addr, p->room);
 	return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", a->size);
 }
 
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 {
-	struct fdry_place p;
-	int ret = find_place(r, a, &p);
+	struct spot s;
+	int ret = find_place(r, a, &s);
 
-	return ret ? ret : put_at(r, &p, a);
+	return ret ? ret : put_at(r, &s, a);
 }
 
 /* [@addr, @addr + @size) must be bytes of the region. */
@@ -184,36 +191,57 @@ static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t 
 	return 0;
 }
 
-/* Exactly @addr: behind the cursor everything is free, below it holes are. */
-static int claim_place(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, struct fdry_place *ret)
+/* Take [@addr, @addr + @size), which lies below the cursor, out of what was freed by allocations like @a or skipped by other
+ * claims; NULL where it is in neither. */
+static struct fdry_holes *take_below(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_holes *holes[] = { holes_for(r, a), &r->skipped };
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (fdry_holes_remove(holes[i], addr, addr + size))
+			return holes[i];
+	return NULL;
+}
+
+/* Exactly @addr: behind the cursor everything is free, below it little is. */
+static int claim_place(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, struct spot *ret)
 {
 	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
-	struct fdry_place p = { .addr = addr };
+	struct spot s = { .place = { .addr = addr } };
 	int err = check_inside(r, addr, a->size);
 
 	if (err)
 		return err;
-	if (addr % step || fdry_round_up(a->size, step, &p.room))
+	if (addr % step || fdry_round_up(a->size, step, &s.place.room))
 		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", a->size, addr);
-	err = check_inside(r, addr, p.room);
-	if (!err && from_hole(r, &p) && !fdry_holes_remove(holes_for(r, a), addr, addr + p.room))
-		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#llx are in use, or were used for something else before",
-				a->size, addr);
-	if (!err)
-		*ret = p;
-	return err;
+	err = check_inside(r, addr, s.place.room);
+	if (err)
+		return err;
+	if (addr < fdry_region_cursor(r)) {
+		s.from = take_below(r, a, addr, s.place.room);
+		if (!s.from)
+			return fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#llx are in use, or were used for something else before",
+					 a->size, addr);
+	}
+	*ret = s;
+	return 0;
 }
 
 int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 {
 	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
-	struct fdry_place p;
+	CUdeviceptr cursor;
+	struct spot s;
 	int ret;
 
 	fdry_region_lock(r);
-	ret = claim_place(r, &a, addr, &p);
+	cursor = fdry_region_cursor(r);
+	ret = claim_place(r, &a, addr, &s);
 	if (!ret)
-		ret = put_at(r, &p, &a);
+		ret = put_at(r, &s, &a);
+	if (!ret && addr > cursor)
+		give(&r->skipped, cursor, addr - cursor);
 	fdry_region_unlock(r);
 	return ret;
 }
@@ -630,6 +658,8 @@ static int check(const struct fdry_region *r)
 		ret = check_holes(r, &r->small);
 	if (!ret)
 		ret = check_holes(r, &r->large);
+	if (!ret)
+		ret = check_holes(r, &r->skipped);
 	if (!ret)
 		ret = fdry_region_async_check(r);
 	if (!ret)

@@ -496,6 +496,45 @@ START_TEST(backed_ranges)
 }
 END_TEST
 
+/* --- claims --- */
+
+/* In any order; what they skip is theirs, and no other allocation's. */
+START_TEST(claims_skip_addresses_for_claims_alone)
+{
+	CUdeviceptr first = get(100);
+
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB));
+	ok(fdry_region_claim(region, BASE + 4 * MiB, 3 * MiB));
+	ok(fdry_region_claim(region, BASE + 1024, 600));
+	ck_assert_int_eq(fdry_region_claim(region, BASE + 1536, 1), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, first, 100), -FDRY_E_TAKEN);
+	ck_assert_int_eq(fdry_region_claim(region, BASE + 6 * MiB, 2 * MiB), -FDRY_E_TAKEN);
+	ok(fdry_region_check(region));
+	ck_assert_uint_eq(get(512), BASE + 10 * MiB);
+	ck_assert_uint_eq(get(2 * MiB), BASE + 12 * MiB);
+	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB));
+	put(BASE + 4 * MiB); /* what was claimed and is freed is a hole like any */
+	ck_assert_uint_eq(get(4 * MiB), BASE + 4 * MiB);
+	ok(fdry_region_check(region));
+}
+END_TEST
+
+/* @_i: which driver call fails. The claim can be made again, and its addresses went to nobody. */
+START_TEST(a_claim_that_fails_gives_its_addresses_back)
+{
+	char spec[32];
+
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB));
+	snprintf(spec, sizeof(spec), "*:%d:%d", _i, CUDA_ERROR_OUT_OF_MEMORY);
+	test_sim_fail(spec);
+	ck_assert_int_lt(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB), 0);
+	test_sim_fail(NULL);
+	ok(fdry_region_check(region));
+	ck_assert_uint_eq(get(2 * MiB), BASE + 10 * MiB);
+	ok(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("mm_region");
@@ -527,6 +566,8 @@ int main(void)
 	tcase_add_test(tc, taken_addresses_name_who_has_them);
 	tcase_add_loop_test(tc, small_regions_get_their_base, 0, 2);
 	tcase_add_test(tc, backed_ranges);
+	tcase_add_test(tc, claims_skip_addresses_for_claims_alone);
+	tcase_add_loop_test(tc, a_claim_that_fails_gives_its_addresses_back, 1, 6);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);
