@@ -167,10 +167,9 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, con
 static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_alloc *made, size_t n)
 {
 	const struct fdry_manifest *m = &img->m;
-	size_t i = 0, k, own;
-	int err = keeps_add(img, o, made, n);
+	size_t i = 0, k, own = allocs_own(made, n);
+	int err = keeps_add(img, o, made, own);
 
-	own = allocs_own(made, n);
 	if (!err)
 		err = allocs_compare(m, made, own);
 	for (k = 0; k < m->n_allocs && !err; k++) {

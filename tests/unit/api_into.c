@@ -52,7 +52,7 @@ static void begin(struct work *w, int n, float salt)
 	ok(fdry_capture_begin(&opts, &w->cap));
 	cuda_ok(cuStreamCreate, &w->stream, CU_STREAM_NON_BLOCKING);
 	vector_fill(v, salt);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && i < 3; i++) {
 		cuda_ok(cuMemAlloc_v2, p[i], BYTES);
 		cuda_ok(cuMemcpyHtoD_v2, *p[i], v, BYTES);
 	}
@@ -308,6 +308,103 @@ START_TEST(images_of_one_process_follow_each_other)
 }
 END_TEST
 
+/* The same allocations twice, the last with other bytes at the second seal. */
+static void seal_changed(void *unused)
+{
+	CUdeviceptr late;
+	struct work w;
+	float v[N];
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &late, BYTES);
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(&w);
+	launch_add(&w, w.a, late, w.c);
+	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	vector_fill(v, 600);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	ok(work_seal(&w, "more"));
+	work_end(&w);
+}
+
+/* What an image before it has claimed is no allocation of the process', which would be kept. */
+START_TEST(of_two_contents_the_later_one_counts)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img, *more;
+	struct work w;
+
+	test_child(seal_changed, NULL);
+	begin(&w, 1, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, 40, 500);
+	ok(fdry_image_load(w.store, "more", &opts, &more));
+	sum_is(more, 3, 40, 600);
+	fdry_image_unload(img);
+	fdry_image_unload(more);
+	work_end(&w);
+}
+END_TEST
+
+/* What lies where something was freed was allocated last, and lies before others. */
+static void seal_reused(void *unused)
+{
+	CUdeviceptr gone, big, late;
+	struct work w;
+	float v[N];
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &gone, BIG);
+	cuda_ok(cuMemAlloc_v2, &big, BIG);
+	cuda_ok(cuMemFree_v2, gone);
+	graph_add(&w, 1);
+	ok(work_seal(&w, "first"));
+	cuda_ok(cuMemAlloc_v2, &late, BIG);
+	ck_assert_uint_eq(late, gone);
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(&w);
+	launch_add(&w, w.a, late, w.c);
+	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* @_i: how many of the allocations the process makes itself; all that it makes it makes as the other did. */
+START_TEST(addresses_that_were_freed_and_used_again)
+{
+	struct fdry_load_opts opts;
+	CUdeviceptr gone, big;
+	struct fdry_image *first, *img;
+	struct work w;
+
+	test_child(seal_reused, NULL);
+	begin(&w, _i, 40);
+	if (_i > 3) {
+		cuda_ok(cuMemAlloc_v2, &gone, BIG);
+		cuda_ok(cuMemAlloc_v2, &big, BIG);
+		cuda_ok(cuMemFree_v2, gone);
+	}
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "first", &opts, &first));
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, _i > 0 ? 40 : 7, 500);
+	fdry_image_unload(first);
+	fdry_image_unload(img);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, _i > 0 ? 40 : 7, 500);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
 /* Other allocations: how many, how large, where. */
 static const struct { int n; uint64_t more; const char *says; } other[] = {
 	{ 0, BYTES + 512, "allocation 0 of this process has 4512 bytes" },
@@ -533,6 +630,8 @@ int main(void)
 	tcase_add_test(tc, the_capture_may_end_first);
 	tcase_add_test(tc, two_images_share_a_region);
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
+	tcase_add_test(tc, of_two_contents_the_later_one_counts);
+	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
 	tcase_add_loop_test(tc, the_first_allocation_that_differs_is_named, 0, 3);
 	tcase_add_test(tc, an_allocation_too_many_is_named);
 	tcase_add_test(tc, another_region_is_refused);
