@@ -382,7 +382,6 @@ class Graphs(Folder):
             first = image(0)
             assert image(1) == image(2) == first
             a.fill_(5.0)
-            graphs[0][0].replay()
             second = image(2)
             assert second != first and image(0) == second
             graphs[1][0].reset()
@@ -402,6 +401,73 @@ class Graphs(Folder):
             is_all(out, 15.0)
             """)
         self.assertEqual(ids, "")
+
+    CHANGED = """
+        fdry.set_allocation_region(BASE, '1GB')
+        a, w, keep = full(1.0), full(2.0), []
+        for i in range(2):
+            g = fdry.CUDAGraph()
+            with fdry.graph(g):
+                out = a + w
+            keep.append((g, out))
+        keep[0][0].save('0.json', keep[0][1])
+        CHANGE
+        keep[1][0].save('1.json', keep[1][1])
+        """
+
+    def test_each_save_has_memory_as_it_was_then(self):
+        for change, now in (("w.mul_(3.0)", 6.0), ("w.copy_(a)", 1.0), ("w.fill_(9.0)", 9.0), ("pass", 2.0)):
+            self.more(self.CHANGED.replace("CHANGE", change))
+            for name, w in (("0", 2.0), ("1", now)):
+                self.more(f"""
+                    fdry.set_allocation_region(BASE, '1GB')
+                    a = full(10.0)
+                    g, out = fdry.CUDAGraph.load('{name}.json')
+                    g.replay()
+                    is_all(out, {10.0 + w})
+                    """)
+        self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, both = full(10.0), [fdry.CUDAGraph.load(name) for name in ('0.json', '1.json')]
+            for g, out in both:
+                g.replay()
+                is_all(out, 12.0)  # what the first brought stays
+            """)
+
+    def test_saved_together(self):
+        self.more("""
+            import json, os
+            os.makedirs('sub')
+            fdry.set_allocation_region(BASE, '1GB')
+            a, w, keep = full(1.0), full(2.0), []
+            for i in range(3):
+                g = fdry.CUDAGraph()
+                with fdry.graph(g):
+                    out = a + w
+                keep.append((g, out))
+            fdry.save_graphs({'0.json': keep[0], '1.json': keep[1][0], 'sub/2.json': keep[2]})
+            images = [json.load(open(name))['image'] for name in ('0.json', '1.json', 'sub/2.json')]
+            assert len(set(images)) == 1, images
+            before = open('0.json').read()
+            os.remove('1.json')
+            h = fdry.CUDAGraph()
+            fails("STATE", "there is none", fdry.save_graphs, {'1.json': keep[1], '0.json': h})
+            for bad in ([keep[0]], {}, {'0.json': (h,)}, {'0.json': 5}, {'0.json': (5, None)}, None):
+                try:
+                    fdry.save_graphs(bad)
+                except TypeError:
+                    continue
+                assert bad == {}, bad
+            assert open('0.json').read() == before and not os.path.exists('1.json')
+            """)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a = full(10.0)
+            (g, out), (h, last) = fdry.CUDAGraph.load('0.json'), fdry.CUDAGraph.load('sub/2.json')
+            g.replay(), h.replay()
+            is_all(out, 12.0), is_all(last, 12.0)
+            """)
 
     def test_many_at_once(self):
         self.more("""

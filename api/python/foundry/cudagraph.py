@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs with the names of the original API: captured by torch, saved to a file, loaded from it."""
+import collections.abc
 import os
 import weakref
 
@@ -20,7 +21,6 @@ def _forget(where, key):
     with region.lock:
         if where.graphs.pop(key, None) and where.capture._handle:
             lib.fdry_capture_drop(where.capture._handle, key)
-            where.changes += 1
 
 
 class CUDAGraph:
@@ -84,7 +84,6 @@ class CUDAGraph:
             key = where.keys
             lib.fdry_capture_graph(where.capture._handle, key, None, self._torch.raw_cuda_graph())
             where.graphs[key] = _Made(key, weakref.proxy(self._torch), self._watched)
-            where.changes += 1
             self._region, self._key = where, key
             self._end = weakref.finalize(self._torch, _forget, where, key)
             self._end.atexit = False
@@ -134,8 +133,6 @@ class CUDAGraph:
             self._placed.image.launch(self._key, _torch.stream(self._region.device) or None)
         else:
             self._torch.replay()
-        if self._region:
-            self._region.changes += 1
 
     def reset(self):
         """Give the graph up, so that another can be captured. Outputs of a loaded graph stay valid."""
@@ -187,24 +184,23 @@ class CUDAGraph:
         The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
 
         The image holds all graphs that were captured in the region and are alive, and memory as it
-        is now. Saves that follow each other share one, unless a graph was captured, replayed or
-        reset or anything allocated in between: write to memory before the first of them.
+        is now: all of it is read. save_graphs() saves many for the price of one.
 
         Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names the node or
         memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie in the region. TypeError for outputs of other kinds. The file is written last, whole or not at all.
         """
+        save_graphs({path: (self, output_tensors)})
+
+    def _description(self, where, output_tensors):
+        """What a file says of the graph: its key, and its outputs."""
         self._need_own("save()")
-        with region.lock:
-            where = region.find()
-            if self._region is None or where is not self._region:
-                raise Error(_lib.STATE, "this graph was not captured in the region that there is now, and only those can be saved; call "
-                            "set_allocation_region() before anything that the graph uses is allocated")
-            allocs = where.allocs()
-            outputs = None
-            if output_tensors is not None:
-                outputs = _file.pack(output_tensors, lambda tensor, name: _describe(tensor, name, allocs))
-            image = placed.seal(where, path)
-            _file.File(os.fspath(path), image, self._key, where.base, outputs, placed.torch_of(where)).write()
+        if self._region is None or where is not self._region:
+            raise Error(_lib.STATE, "this graph was not captured in the region that there is now, and only those can be saved; call "
+                        "set_allocation_region() before anything that the graph uses is allocated")
+        if output_tensors is None:
+            return self._key, None
+        allocs = where.allocs()
+        return self._key, _file.pack(output_tensors, lambda tensor, name: _describe(tensor, name, allocs))
 
     @classmethod
     def load(cls, path, pool=None):
@@ -243,6 +239,29 @@ class CUDAGraph:
     def finish_one_graph_load(pending, i):
         """Graph `i` of a token, as load() gives it, built before others that are waiting. The same object each time."""
         return pending.finish(range(len(pending))[i])
+
+
+def save_graphs(graphs):
+    """Save many graphs as they are at one moment, as CUDAGraph.save() saves one: memory is read once for all of them.
+
+    graphs: {path: graph} or {path: (graph, output_tensors)}. Graphs of one folder share one image. Errors are those of save();
+    files are written when all images are there.
+    """
+    if not isinstance(graphs, collections.abc.Mapping):
+        raise TypeError(f"save_graphs() takes {{path: graph}} or {{path: (graph, output_tensors)}}, not {graphs!r}")
+    asked = {os.fspath(path): each if isinstance(each, tuple) else (each, None) for path, each in graphs.items()}
+    for path, each in asked.items():
+        if len(each) != 2 or not isinstance(each[0], CUDAGraph):
+            raise TypeError(f"'{os.fsdecode(path)}' is to be of a CUDAGraph, or of a pair of one and its outputs, not of {each!r}")
+    with region.lock:
+        where = region.find()
+        said = {path: each[0]._description(where, each[1]) for path, each in asked.items()}
+        if not said:
+            return
+        images = placed.seal(where, said)
+        segments = placed.torch_of(where)
+        for path, (key, outputs) in said.items():
+            _file.File(path, images[path], key, where.base, outputs, segments).write()
 
 
 def open_graph(cls, where, file, found, pool):

@@ -11,7 +11,7 @@ import os
 import weakref
 
 from . import _file, _lib, _torch
-from ._lib import Error, lib
+from ._lib import Error
 from .generators import recognise
 from .image import load
 from .tensor import Tensor
@@ -37,29 +37,21 @@ def _find_random(region):
             recognise(region.capture._handle, made.key, made.graph, watched)
 
 
-def seal(region, path):
-    """The store and the id of an image of the region as it is now, named for `path`.
-
-    Nothing is sealed anew where no graph was captured, replayed, loaded or reset since the last time, and
-    neither the region's allocations nor torch's tensors are others.
-    """
-    store = _file.store_for(path)
+def seal(region, paths):
+    """{path: id} of images of the region as it is now, named for `paths`: one image in each of the stores that they go to."""
+    stores, found = {}, {}
+    for path in paths:
+        stores.setdefault(_file.store_for(path), []).append(path)
     _torch.synchronize()
-    state = _state(region)
-    if region.sealed and region.sealed[0] == (store, state):
-        ident = region.sealed[1]
-        lib.fdry_image_tag(store._handle, ident.encode(), _ref(path).encode())
-        return ident
     _torch.empty_cache()
     _find_random(region)
-    ident = region.capture.seal(store, _ref(path)).id
-    region.sealed = ((store, _state(region)), ident)
-    saved[store, ident] = True
-    return ident
-
-
-def _state(region):
-    return region.changes, region.allocs(), torch_of(region)
+    for store, each in stores.items():
+        ident = region.capture.seal(store, _ref(each[0])).id
+        for path in each[1:]:
+            store.tag(ident, _ref(path))
+        saved[store, ident] = True
+        found.update(dict.fromkeys(each, ident))
+    return found
 
 
 def torch_of(region):
@@ -164,5 +156,4 @@ def place(region, file, **options):
             raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at {file.base:#x}, the one of this process begins at "
                         f"{region.base:#x}; use the same base")
         region.images[key] = Placed(region, file, store, **options)
-        region.changes += 1
     return region.images[key]

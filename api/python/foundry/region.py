@@ -60,8 +60,6 @@ class Region:
         self.active = True
         self.keys = 0       # of graphs so far
         self.graphs = {}    # key -> what torch captured, for those that are alive
-        self.changes = 0    # counts what may change memory or graphs
-        self.sealed = None  # the last save's: (changes, allocations, torch's segments, store, Sealed)
         self.images = {}    # (store, id) -> what was loaded
 
     def allocs(self):
