@@ -11,6 +11,7 @@
 #include "api/context.h"
 #include "api/opts.h"
 #include "api/standin.h"
+#include "arch/stream.h"
 
 int fdry_image_check(const struct fdry_image *img)
 {
@@ -101,8 +102,10 @@ int fdry_image_refresh(struct fdry_image *img)
 
 void fdry_context_end(struct fdry_image *img)
 {
-	if (img->ctx != img->primary)
+	if (img->ctx != img->primary) {
+		fdry_stream_forget(img->drv, img->ctx);
 		(void)fdry_call_raw(img->drv, cuCtxDestroy_v2, img->ctx);
+	}
 	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
 }
 

@@ -3,8 +3,8 @@
  * stream.c - see stream.h.
  *
  * Contexts are told apart by the number that the driver gives each, since handles of those
- * that are gone come again. What is remembered of a context that is gone is a few bytes,
- * and is used for the next one.
+ * that are gone come again. What is remembered of a context that goes unsaid is a few bytes,
+ * and is used for the next one at its place.
  */
 #include "arch/stream.h"
 
@@ -28,13 +28,21 @@ struct shared {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *all;
 
+/* Where the entry of @ctx hangs, or the end of the list. */
+static struct shared **entry_at(const struct fdry_driver *drv, CUcontext ctx)
+{
+	struct shared **p;
+
+	for (p = &all; *p && ((*p)->drv != drv || (*p)->ctx != ctx); p = &(*p)->next)
+		;
+	return p;
+}
+
 /* A context at the same place as one that is gone takes its entry over. */
 static struct shared *entry_of(const struct fdry_driver *drv, CUcontext ctx, unsigned long long id)
 {
-	struct shared *s;
+	struct shared *s = *entry_at(drv, ctx);
 
-	for (s = all; s && (s->drv != drv || s->ctx != ctx); s = s->next)
-		;
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		if (!s)
@@ -84,6 +92,19 @@ int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, 
 	err = stream_of(drv, use, ret);
 	pthread_mutex_unlock(&lock);
 	return err;
+}
+
+void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx)
+{
+	struct shared **p, *s;
+
+	pthread_mutex_lock(&lock);
+	p = entry_at(drv, ctx);
+	s = *p;
+	if (s)
+		*p = s->next;
+	pthread_mutex_unlock(&lock);
+	free(s);
 }
 
 static int spare_take(const struct fdry_driver *drv, CUstream *ret)

@@ -28,6 +28,10 @@ enum fdry_stream_use {
  */
 int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret) __must_check;
 
+/* @ctx is about to be destroyed, and its streams with it: nothing is remembered of it. A context that goes without this costs
+ * a few bytes, until one comes at its place. */
+void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx);
+
 /* Wait for a stream or an event, and count that. Errors: those of the driver. */
 static inline __must_check int fdry_stream_wait(const struct fdry_driver *drv, CUstream stream)
 {

@@ -47,6 +47,21 @@ START_TEST(a_context_that_is_gone)
 }
 END_TEST
 
+/* Of which nothing is remembered, whether or not one comes at its place. */
+START_TEST(a_context_that_is_forgotten)
+{
+	const struct fdry_driver *drv = test_sim();
+	CUstream s = shared(drv, FDRY_STREAM_MEMORY);
+	CUcontext ctx;
+
+	ck_assert_int_eq(drv->cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	fdry_stream_forget(drv, ctx);
+	fdry_stream_forget(drv, ctx);
+	ck_assert_ptr_ne(shared(drv, FDRY_STREAM_MEMORY), s);
+	ck_assert_int_eq(test_sim_live("stream"), 2);
+}
+END_TEST
+
 START_TEST(failures_leave_nothing)
 {
 	static const char *const calls[] = { "cuCtxGetCurrent:1:999", "cuCtxGetId:1:999", "cuStreamCreate:1:999" };
@@ -82,6 +97,7 @@ int main(void)
 
 	tcase_add_test(tc, one_of_each_use);
 	tcase_add_test(tc, a_context_that_is_gone);
+	tcase_add_test(tc, a_context_that_is_forgotten);
 	tcase_add_loop_test(tc, failures_leave_nothing, 0, 3);
 	tcase_add_test(tc, no_context);
 	suite_add_tcase(suite, tc);
