@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Graphs, pools, scalars and decode states on a GPU. Each part stands alone: one that fails says
- * what was found, and the others go on. Kernels are text that the driver compiles.
+ * Graphs, pools, scalars and decode states on a GPU. Kernels are text that the driver compiles.
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
-#include "api/foundry.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/parts.h"
 
 #define N 64
 #define BYTES (N * sizeof(float))
 #define REPLAYS 100
 
-static const struct fdry_driver *drv;
-static CUcontext ctx;
 static CUmodule module;
-static int checks, failures;
 
 static const char ptx[] =
 	".version 7.0\n.target sm_52\n.address_size 64\n"
@@ -43,56 +37,12 @@ static const char ptx[] =
 	"	st.global.u64 [%rd6], %rd7; ret;\n"
 	"}\n";
 
-/* One check; what failed is said. */
-static bool check_(bool good, const char *what, int line)
-{
-	checks++;
-	if (good)
-		return true;
-	failures++;
-	printf("run.c:%d: %s; last error: %s\n", line, what, fdry_last_error());
-	return false;
-}
-#define check(cond) check_(cond, #cond, __LINE__)
-#define ok(call) check_(!(call), #call, __LINE__)
-#define cu(fn, ...) ok(fdry_call(drv, fn, __VA_ARGS__))
-#define need(cond) do { if (!(cond)) return; } while (0)
-
-static bool refused(int ret, int code, const char *words, int line)
-{
-	bool good = ret == -code && strstr(fdry_last_error(), words);
-
-	if (!good)
-		printf("run.c:%d: gave %s, wanted %s with '%s'\n", line, fdry_error_name(ret), fdry_error_name(code), words);
-	return check_(good, "refused by name", line);
-}
-#define fails(code, words, call) refused(call, FDRY_E_##code, words, __LINE__)
-
 static CUfunction kernel(const char *name)
 {
 	CUfunction f = NULL;
 
 	cu(cuModuleGetFunction, &f, module, name);
 	return f;
-}
-
-static CUdeviceptr mem(size_t bytes)
-{
-	CUdeviceptr p = 0;
-
-	if (cu(cuMemAlloc_v2, &p, bytes)) {
-		cu(cuMemsetD8Async, p, 0, bytes, NULL);
-		cu(cuStreamSynchronize, NULL);
-	}
-	return p;
-}
-
-static CUstream stream_new(void)
-{
-	CUstream s = NULL;
-
-	cu(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	return s;
 }
 
 struct axpy {
@@ -372,24 +322,10 @@ static void two_threads(void)
 
 int main(void)
 {
-	static const struct {
-		const char *name;
-		void (*fn)(void);
-	} parts[] = { { "scalars", scalars }, { "decode", decode }, { "pools", pools }, { "auto_free", auto_free },
-		      { "two_threads", two_threads }, { "errors", errors } };
-	CUdevice dev = 0;
-	size_t i;
-	int before;
+	static const struct part parts[] = { { "scalars", scalars }, { "decode", decode }, { "pools", pools }, { "auto_free", auto_free },
+					     { "two_threads", two_threads }, { "errors", errors } };
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	drv = gpu_driver();
-	if (cu(cuDeviceGet, &dev, 0) && cu(cuDevicePrimaryCtxRetain, &ctx, dev) && cu(cuCtxSetCurrent, ctx) &&
-	    cu(cuModuleLoadDataEx, &module, ptx, 0, NULL, NULL))
-		for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-			before = failures;
-			parts[i].fn();
-			printf("%s: %s\n", parts[i].name, failures == before ? "as expected" : "FAILED");
-		}
-	printf("%d%%: Checks: %d, Failures: %d, Errors: 0\n", (checks - failures) * 100 / checks, checks, failures);
-	return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (parts_begin(NULL) && cu(cuModuleLoadDataEx, &module, ptx, 0, NULL, NULL))
+		parts_run(parts, sizeof(parts) / sizeof(parts[0]));
+	return parts_end();
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting, replaying and sealing beside native PyTorch and the driver's floor, on one GPU.
 
-    run.py [--counts 8,32,64,256] [--parts start,inside,second,content,hook] [--pairs 11] [--out DIR]
+    run.py [--counts 8,32,64,256] [--parts start,inside,second,content,hook,pools] [--pairs 11] [--out DIR]
 
 Runs the processes of each part, keeps what they print in DIR/bench-gpu.json (parts that are
 there already from an earlier call stay), and prints the tables of Documentation/performance.rst;
@@ -87,6 +87,11 @@ def part_content(args):
 
 def part_hook(args):
     return program(sys.executable, os.path.join(HERE, "warm.py"), "--rounds", args.pairs)
+
+
+def part_pools(_):
+    """What devices' pools and the driver take; nothing is stored."""
+    return bench("pools")
 
 
 def med(values):
@@ -201,6 +206,12 @@ def show_hook(res):
     table("Under the stand-in", ["milliseconds", "native", "under a capture", "ratio of lower quartiles", "ratio of pairs"], rows)
 
 
+def show_pools(res):
+    rows = [[name.replace("_", " "), *(f"{v:,.0f}" for v in values[:3]), f"{values[3]:.4f}"]
+            for name, values in res["pools"].items() if len(values) == 4]
+    table("Getting and giving back", ["nanoseconds", "median", "least", "most", "ratio"], rows)
+
+
 def target(what, value, limit, text, below=True):
     """A row: what, the target, what was measured, and whether that is met."""
     return [what, ("at most " if below else "at least ") + text[0], text[1], "met" if (value <= limit) == below or value == limit else "missed"]
@@ -276,10 +287,12 @@ def show_targets(res):
                           ("hook", targets_hook)):
         if name in res:
             rows += rows_of(res)
-    table("Targets", ["what", "to reach", "measured", ""], rows)
+    if rows:
+        table("Targets", ["what", "to reach", "measured", ""], rows)
 
 
-PARTS = {"start": part_start, "inside": part_inside, "second": part_second, "content": part_content, "hook": part_hook}
+PARTS = {"start": part_start, "inside": part_inside, "second": part_second, "content": part_content, "hook": part_hook,
+         "pools": part_pools}
 
 
 def main():
@@ -300,7 +313,8 @@ def main():
             res[name] = PARTS[name](args)
             with open(at, "w", encoding="ascii") as f:
                 json.dump(res, f, indent=1)
-    for name, show in (("start", show_start), ("start", show_replay), ("content", show_content), ("hook", show_hook)):
+    for name, show in (("start", show_start), ("start", show_replay), ("content", show_content), ("hook", show_hook),
+                       ("pools", show_pools)):
         if name in res:
             show(res)
     show_targets(res)
