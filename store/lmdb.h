@@ -45,7 +45,9 @@ struct fdry_db_opts {
 };
 
 /* Reserved address space. Nothing but page tables for what is used is ever taken. */
+#ifndef FDRY_MAP_SIZE
 #define FDRY_MAP_SIZE (1ull << 40)
+#endif
 
 /**
  * fdry_db_open() - Open the environment in a directory.
