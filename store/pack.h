@@ -118,6 +118,7 @@ typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *imag
 
 /**
  * fdry_pack_import() - Read a pack and put what is missing.
+ * @s: in a dry run NULL for a store that is still to be made
  * @image: told each image when all is done; may be NULL
  *
  * Objects that the store has are passed over, neither decompressed nor checked. The last

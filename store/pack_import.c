@@ -140,6 +140,8 @@ static int lookup(struct importer *im, const struct fdry_item *it, bool *bytes, 
 	struct fdry_txn t;
 	int err;
 
+	if (!im->s)
+		return 0;
 	if (im->put)
 		return fdry_put_has(im->put, it, bytes, all);
 	err = fdry_txn_read(im->s->env->db, &t);
@@ -285,8 +287,9 @@ static void importer_release(struct importer *im)
 int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
 		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret)
 {
+	bool dry_run = opts && opts->dry_run;
 	struct importer *im;
-	int err = opts && opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+	int err = dry_run && !s ? 0 : dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
 
 	if (err)
 		return err;

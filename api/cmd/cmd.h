@@ -100,7 +100,8 @@ struct cmd_args {
 	char **argv; /* what follows the command's name */
 };
 
-/* A command: @s is NULL for those that do not want the store opened. Gives an exit status. */
+/* A command: @s is NULL for those that do not want the store opened, and in a dry run where there is none yet and the command
+ * would make it. Gives an exit status. */
 typedef int (*cmd_fn)(const struct cmd_args *a, struct fdry_store *s);
 
 struct cmd {

@@ -2,14 +2,46 @@
 /* main.c - foundry-store: looks after a store of images. Commands and options are lists: commands.def, options.def. */
 #include "api/cmd/cmd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 
-/* What only says what it would do needs no permission to do it. */
+/* What only says what it would do needs no permission to do it, and makes nothing. */
 static int flags_of(const struct cmd_args *a)
 {
-	return !a->cmd->open && cmd_has(a, DRY_RUN) ? FDRY_STORE_READONLY : a->cmd->open;
+	return a->cmd->open >= 0 && cmd_has(a, DRY_RUN) ? FDRY_STORE_READONLY : a->cmd->open;
+}
+
+/* A new or an empty directory, in which the command would make a store. */
+static bool is_vacant(const char *path)
+{
+	bool vacant = true;
+	struct dirent *e;
+	DIR *d = opendir(path);
+
+	if (!d)
+		return errno == ENOENT;
+	while ((e = readdir(d)))
+		vacant &= *e->d_name == '.';
+	closedir(d);
+	return vacant;
+}
+
+/* @err: why the store cannot be opened. A dry run of what would make it goes on without one. */
+static int without_store(const struct cmd_args *a, int err)
+{
+	char sentence[FDRY_SENTENCE_MAX];
+	struct fdry_buf path = { 0 };
+	bool vacant = false;
+
+	if (err != -FDRY_E_NOSTORE || a->cmd->open != FDRY_STORE_CREATE)
+		return err;
+	snprintf(sentence, sizeof(sentence), "%s", fdry_last_error());
+	if (a->store || !fdry_store_default_path(&path))
+		vacant = is_vacant(a->store ? a->store : (const char *)path.data);
+	fdry_buf_release(&path);
+	return vacant ? 0 : fdry_fail(FDRY_E_NOSTORE, "%s", sentence);
 }
 
 static int command_run(const struct cmd_args *a)
@@ -19,6 +51,8 @@ static int command_run(const struct cmd_args *a)
 
 	if (flags >= 0)
 		err = fdry_store_open(a->store, (unsigned int)flags, &s);
+	if (err && cmd_has(a, DRY_RUN))
+		err = without_store(a, err);
 	if (err)
 		return cmd_fail(err);
 	status = a->cmd->fn(a, s);

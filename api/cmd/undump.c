@@ -4,7 +4,7 @@
  *
  * A line is believed only after it was checked; an object is put when its "end" is
  * reached. One session keeps all of it from gc until the refs are set. What an error
- * leaves behind is whole objects, which gc removes.
+ * leaves behind is whole objects, which gc removes. A dry run asks a plan instead.
  */
 #include "api/cmd/cmd.h"
 
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/cmd/plan.h"
 #include "api/cmd/text.h"
 #include "graph/graph.h"
 
@@ -19,11 +20,14 @@ struct undump {
 	const struct cmd_args *a;
 	struct fdry_store *s;
 	struct fdry_put *put;
+	struct plan plan;
 	FILE *f;
 	char *line;
 	size_t room;
 	uint64_t number;       /* of the line */
 	uint64_t objects, images, refs;
+	struct fdry_buf fresh; /* struct fdry_oid: those that the store has not, in a dry run */
+	struct fdry_buf named; /* struct named: what refs would be set to, in a dry run */
 	/* The object that is read. */
 	struct fdry_oid oid;
 	bool any;              /* its id is not checked */
@@ -158,7 +162,7 @@ static int text_read(struct undump *u, struct fdry_buf *text)
 
 /* --- storing --- */
 
-static int object_store(struct undump *u)
+static int object_put(struct undump *u)
 {
 	const struct fdry_oid *links = (const void *)u->links.data;
 	size_t n = u->links.len / sizeof(*links);
@@ -168,9 +172,23 @@ static int object_store(struct undump *u)
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST && !err; kind++)
 		if (u->kinds & 1u << kind)
 			err = fdry_put_object(u->put, (enum fdry_object_kind)kind, u->bytes.data, u->bytes.len, links, n, &oid);
-	u->objects += !err;
-	u->images += !err && u->kinds & 1u << FDRY_OBJECT_MANIFEST;
 	return err;
+}
+
+/* What object_put() would change. */
+static int object_plan(struct undump *u, const struct fdry_oid *oid)
+{
+	struct plan_object o = { .oid = *oid, .kinds = u->kinds, .links = (const void *)u->links.data,
+				 .nlinks = u->links.len / sizeof(*o.links) };
+	char hex[FDRY_OID_HEX_SIZE];
+	bool fresh = false;
+	int err = plan_object(&u->plan, &o, &fresh);
+
+	if (!err && fresh)
+		err = fdry_buf_put(&u->fresh, oid, sizeof(*oid));
+	if (!err && (fresh || u->any))
+		cmd_say(u->a, fresh ? "would store %s\n" : "%s is there\n", fdry_oid_hex(oid, hex));
+	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
 }
 
 static int object_end(struct undump *u)
@@ -184,15 +202,16 @@ static int object_end(struct undump *u)
 	if (!u->any && !fdry_oid_eq(&oid, &u->oid))
 		return bad(u, "the object has the id %s and not %s; write - for its id if it was changed on purpose",
 			   fdry_oid_hex(&oid, hex), fdry_oid_hex(&u->oid, want));
-	err = object_store(u);
-	if (!err && u->any) {
-		fdry_oid_hex(&oid, hex);
-		if (cmd_has(u->a, JSON))
-			json_string(&u->j, NULL, hex);
-		else
-			cmd_say(u->a, "stored %s\n", hex);
-	}
-	return err;
+	err = u->put ? object_put(u) : object_plan(u, &oid);
+	if (err)
+		return err;
+	u->objects++;
+	u->images += u->kinds >> FDRY_OBJECT_MANIFEST & 1;
+	if (u->any && cmd_has(u->a, JSON))
+		json_oid(&u->j, NULL, &oid);
+	else if (u->any && u->put)
+		cmd_say(u->a, "stored %s\n", fdry_oid_hex(&oid, hex));
+	return 0;
 }
 
 /* Lines up to the object's end. */
@@ -226,16 +245,43 @@ static int object_read(struct undump *u)
 
 /* --- refs --- */
 
-static int ref_store(struct undump *u, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity, bool pinned)
+static int ref_set(struct undump *u, const struct fdry_ref *ref)
 {
 	char one[FDRY_REF_NAME_MAX + 20], hex[FDRY_OID_HEX_SIZE];
 	int err = fdry_put_flush(u->put);
 
 	if (!err)
-		err = fdry_ref_set(u->s, name, oid, identity);
-	snprintf(one, sizeof(one), "%s:%.16s", name, fdry_oid_hex(oid, hex));
-	if (!err && pinned)
+		err = fdry_ref_set(u->s, ref->name, &ref->oid, &ref->identity);
+	snprintf(one, sizeof(one), "%s:%.16s", ref->name, fdry_oid_hex(&ref->oid, hex));
+	if (!err && ref->pinned)
 		err = fdry_ref_pin(u->s, one, true);
+	return err;
+}
+
+struct named {
+	struct fdry_ref ref;
+	bool had; /* another image, which was ... */
+	struct fdry_oid was;
+};
+
+static int ref_plan(struct undump *u, const struct fdry_ref *ref)
+{
+	char hex[FDRY_OID_HEX_SIZE], was[FDRY_OID_HEX_SIZE];
+	struct named n = { .ref = *ref };
+	int err = plan_ref(&u->plan, ref, &n.had, &n.was);
+
+	if (!err)
+		err = fdry_buf_put(&u->named, &n, sizeof(n));
+	if (!err)
+		cmd_say(u->a, "would set %s to %s%s%s\n", ref->name, fdry_oid_hex(&ref->oid, hex), n.had ? ", was " : "",
+			n.had ? fdry_oid_hex(&n.was, was) : "");
+	return err;
+}
+
+static int ref_store(struct undump *u, const struct fdry_ref *ref)
+{
+	int err = u->put ? ref_set(u, ref) : ref_plan(u, ref);
+
 	u->refs += !err;
 	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
 }
@@ -244,26 +290,25 @@ static int ref_store(struct undump *u, const char *name, const struct fdry_oid *
 static int ref_line(struct undump *u, char *rest)
 {
 	char *save = NULL, *name = strtok_r(rest, " ", &save), *id = strtok_r(NULL, " ", &save), *word;
-	struct fdry_oid oid, identity;
-	bool said = false, pinned = false;
+	struct fdry_ref ref = { .pinned = false };
 
-	if (!name || !id || fdry_ref_check(name) || fdry_oid_parse(id, &oid))
+	if (!name || !id || fdry_ref_check(name) || fdry_oid_parse(id, &ref.oid))
 		return bad(u, "a ref's name and an id should stand behind 'ref'");
+	memcpy(ref.name, name, strlen(name) + 1);
 	word = strtok_r(NULL, " ", &save);
 	if (word && !strcmp(word, "identity")) {
 		id = strtok_r(NULL, " ", &save);
-		if (!id || fdry_oid_parse(id, &identity))
+		if (!id || fdry_oid_parse(id, &ref.identity))
 			return bad(u, "an id should stand behind 'identity'");
-		said = true;
 		word = strtok_r(NULL, " ", &save);
 	}
 	if (word && !strcmp(word, "pinned")) {
-		pinned = true;
+		ref.pinned = true;
 		word = strtok_r(NULL, " ", &save);
 	}
 	if (word)
 		return bad(u, "'%.40s' has no place in a ref's line", word);
-	return ref_store(u, name, &oid, said ? &identity : NULL, pinned);
+	return ref_store(u, &ref);
 }
 
 static int entry_read(struct undump *u)
@@ -307,18 +352,72 @@ static int undump_from(struct undump *u)
 	return err;
 }
 
-static void report(struct undump *u)
+static int plan_from(struct undump *u)
 {
-	if (!cmd_has(u->a, JSON)) {
-		cmd_say(u->a, "%llu object%s, %llu of them images; %llu ref%s\n", (unsigned long long)u->objects,
-			cmd_plural(u->objects), (unsigned long long)u->images, (unsigned long long)u->refs, cmd_plural(u->refs));
-		return;
+	int err = u->s ? fdry_get_begin(u->s, &u->plan.get) : 0;
+
+	if (err)
+		return err;
+	u->plan.s = u->s;
+	err = all_read(u);
+	fdry_get_end(u->plan.get);
+	plan_release(&u->plan);
+	return err;
+}
+
+static void plan_json(struct undump *u)
+{
+	const struct named *n = (const void *)u->named.data;
+	const struct fdry_oid *oid = (const void *)u->fresh.data;
+	size_t i;
+
+	json_open(&u->j, "stored", '[');
+	for (i = 0; i < u->fresh.len / sizeof(*oid); i++)
+		json_oid(&u->j, NULL, &oid[i]);
+	json_close(&u->j, ']');
+	json_open(&u->j, "set", '[');
+	for (i = 0; i < u->named.len / sizeof(*n); i++) {
+		json_open(&u->j, NULL, '{');
+		json_string(&u->j, "ref", n[i].ref.name);
+		json_oid(&u->j, "id", &n[i].ref.oid);
+		if (n[i].had)
+			json_oid(&u->j, "was", &n[i].was);
+		json_close(&u->j, '}');
 	}
 	json_close(&u->j, ']');
-	json_number(&u->j, "objects", u->objects);
-	json_number(&u->j, "images", u->images);
-	json_number(&u->j, "refs", u->refs);
-	json_close(&u->j, '}');
+}
+
+static void report(struct undump *u)
+{
+	uint64_t fresh = u->fresh.len / sizeof(struct fdry_oid);
+
+	if (cmd_has(u->a, JSON)) {
+		json_close(&u->j, ']');
+		json_bool(&u->j, "dry_run", cmd_has(u->a, DRY_RUN));
+		if (cmd_has(u->a, DRY_RUN))
+			plan_json(u);
+		json_number(&u->j, "objects", u->objects);
+		json_number(&u->j, "images", u->images);
+		json_number(&u->j, "refs", u->refs);
+		json_close(&u->j, '}');
+	} else if (cmd_has(u->a, DRY_RUN)) {
+		cmd_say(u->a, "would store %llu of %llu object%s, and set %llu ref%s\n", (unsigned long long)fresh,
+			(unsigned long long)u->objects, cmd_plural(u->objects), (unsigned long long)u->refs, cmd_plural(u->refs));
+	} else {
+		cmd_say(u->a, "%llu object%s, %llu of them images; %llu ref%s\n", (unsigned long long)u->objects,
+			cmd_plural(u->objects), (unsigned long long)u->images, (unsigned long long)u->refs, cmd_plural(u->refs));
+	}
+}
+
+static void undump_release(struct undump *u)
+{
+	if (u->f != stdin)
+		fclose(u->f);
+	free(u->line);
+	fdry_buf_release(&u->links);
+	fdry_buf_release(&u->bytes);
+	fdry_buf_release(&u->fresh);
+	fdry_buf_release(&u->named);
 }
 
 int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
@@ -335,13 +434,9 @@ int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 		json_open(&u.j, NULL, '{');
 		json_open(&u.j, "changed", '[');
 	}
-	err = undump_from(&u);
+	err = cmd_has(a, DRY_RUN) ? plan_from(&u) : undump_from(&u);
 	if (!err || cmd_has(a, JSON))
 		report(&u);
-	if (u.f != stdin)
-		fclose(u.f);
-	free(u.line);
-	fdry_buf_release(&u.links);
-	fdry_buf_release(&u.bytes);
+	undump_release(&u);
 	return err ? cmd_fail(err) : CMD_OK;
 }

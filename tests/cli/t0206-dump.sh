@@ -42,8 +42,54 @@ t "and the same text" bash -c "foundry-store -s t dump | cmp - all"
 t "and a sound store" exits 0 foundry-store -s t verify
 t "refs too" prints "$(foundry-store ls -q)" foundry-store -s t ls -q
 t "again is no change" foundry-store -s t undump all
-t "from a pipe, as JSON" json "j == {'changed': [], 'objects': 6, 'images': 2, 'refs': 2}" foundry-store undump --json -s p - <all
+t "from a pipe, as JSON" json "j == {'changed': [], 'dry_run': False, 'objects': 6, 'images': 2, 'refs': 2}" foundry-store undump --json -s p - <all
 t "a loose object stays" bash -c "foundry-store dump $(id_of x) | foundry-store -s l undump - && foundry-store -s l show $(id_of x) >/dev/null"
+
+# --- a dry run ---
+
+t "a dry run names what a new place lacks" prints "$(objects s | sed 's/^/would store /')" \
+	bash -c "foundry-store -s new undump -n all | grep -xE 'would store [0-9a-f]{64}' | LC_ALL=C sort"
+t "and refs" prints "would set a/b to $image
+would set other to $image
+would store 6 of 6 objects, and set 2 refs" bash -c "foundry-store -s new undump -n all | tail -n 3"
+t "and makes no store" test ! -e new
+mkdir new
+t "nor in an empty directory" bash -c "foundry-store -s new undump -nq all && rmdir new"
+t "where no store would be made it fails" says_only 3 "not a store" foundry-store -s "$TMP" undump -n all
+foundry-store dump "$(id_of x)" | foundry-store -s part undump -q
+before=$(foundry-store -s part dump)
+t "what is there counts as there" json "len(j['stored']) == 5 and '$(id_of x)' not in j['stored'] and j['dry_run'] and j['objects'] == 6 and
+	j['set'] == [{'ref': 'a/b', 'id': '$image'}, {'ref': 'other', 'id': '$image'}]" foundry-store undump -s part -nj all
+t "a store stays as it is" prints "$before" foundry-store -s part dump
+t "of what is there nothing is told" prints "would store 0 of 6 objects, and set 2 refs" \
+	bash -c "foundry-store undump -n all | grep -v '^would set'"
+t "a ref that is so is set all the same" bash -c "foundry-store undump -n all | grep -qx 'would set a/b to $image'"
+printf 'foundry-dump 1\nref z %s\n' "$loose" | foundry-store -s t undump -q
+printf 'foundry-dump 1\nref z %s\n' "$image" >ref.txt
+t "what a ref names is told" bash -c "foundry-store -s t undump -n ref.txt | grep -qx 'would set z to $image, was $loose'"
+t "a ref of what the text brings" bash -c "foundry-store dump --reach $image | foundry-store -s new undump -n | grep -q '^would set other'"
+printf 'foundry-dump 1\nobject %s %s\nbytes 1\n78\nend\n' "$(id_of x)" chunk - manifest | sed '6s/.*/# again/' >again.txt
+printf 'ref z %s\n' "$(id_of x)" >>again.txt
+t "a ref of what is an image at last" bash -c "foundry-store -s new undump -n again.txt | tail -n 1 | grep -q '^would store 1 of 2 objects, and set 1 ref$'"
+t "a ref of what would not be there" says_only 3 "line 2: there is no object $image" foundry-store -s new undump -n ref.txt
+printf 'foundry-dump 1\nref z %s\n' "$(id_of x)" >ref.txt
+t "a ref of what is no image" says_only 2 "line 2: .* is not an image" foundry-store undump -n ref.txt
+printf 'foundry-dump 1\nobject %s chunk,graph\nbytes 1\n78\nend\n' "$(id_of x)" >kind.txt
+t "another kind" prints "would store $(id_of x)
+would store 1 of 1 object, and set 0 refs" foundry-store undump -n kind.txt
+printf 'foundry-dump 1\nobject %s chunk\nlink %s\nbytes 1\n78\nend\n' "$(id_of x)" "$loose" >link.txt
+t "another link" prints "would store $(id_of x)
+would store 1 of 1 object, and set 0 refs" foundry-store undump -n link.txt
+t "a link that would lead nowhere" says_only 3 "line 6: .*no object $loose" foundry-store -s new undump -n link.txt
+(cat link.txt; sed 1d link.txt) >twice.txt
+t "what comes twice is told once" bash -c "foundry-store undump -n twice.txt | tail -n 1 | grep -q '^would store 1 of 2 objects'"
+cp -r t hurt
+python3 -c "
+d = open('hurt/data.mdb', 'rb').read()
+b = open('noise', 'rb').read()
+open('hurt/data.mdb', 'wb').write(d.replace(b, bytes(len(b))))"
+t "damage would heal" prints "would store $(id_of noise)
+would store 1 of 6 objects, and set 2 refs" bash -c "foundry-store -s hurt undump -n all | grep -v '^would set'"
 
 # --- changed ---
 
@@ -51,7 +97,13 @@ foundry-store dump "$(foundry-store ls -O | awk '$2 == "graph" { print $1 }')" >
 sed 's/grid 391/grid 392/' graph.txt >changed.txt
 t "a changed object has another id" says_only 2 "line [0-9]+: the object has the id [0-9a-f]{64} and not " foundry-store -s c undump changed.txt
 sed -i 's/^object [0-9a-f]*/object -/' changed.txt
+foundry-store undump -n changed.txt >planned
 t "unless the text says so" bash -c "foundry-store undump changed.txt | grep -E '^stored [0-9a-f]{64}$' >id"
+new=$(sed -n 's/^stored //p' id)
+t "as a dry run had said" prints "would store $new
+would store 1 of 1 object, and set 0 refs" cat planned
+t "and says no more" prints "$new is there
+would store 0 of 1 object, and set 0 refs" foundry-store undump -n changed.txt
 t "and it is stored" bash -c "foundry-store dump \$(sed -n 's/^stored //p' id) | grep -q 'grid 392'"
 
 # --- what is no dump ---
