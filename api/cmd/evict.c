@@ -51,7 +51,7 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct evict e = { .a = a, .j = { .f = stdout } };
 	struct fdry_evict_how o = { .dry_run = cmd_has(a, DRY_RUN), .evicted = evicted, .arg = &e };
-	struct fdry_evict_report r;
+	struct fdry_evict_report r = { .refs = 0 };
 	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : 0;
 
 	if (err)
@@ -63,7 +63,7 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 		json_open(&e.j, "evicted", '[');
 	}
 	err = fdry_evict(s, &o, &r);
-	if (!err)
+	if (!err || cmd_has(a, JSON))
 		report(&e, &r);
 	return err ? cmd_fail(err) : CMD_OK;
 }

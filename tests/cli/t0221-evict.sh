@@ -38,6 +38,7 @@ t "evict asks on a terminal" exits 8 on_terminal n foundry-store evict 1K
 t "evict SIZE" bash -c "foundry-store evict 300K | grep -q '^evicted name/1, '"
 t "limit none" bash -c "foundry-store limit none | grep -q 'no limit'"
 t "evict without a limit" fails "has no limit" foundry-store evict
+t "which is whole as JSON" bash -c "foundry-store evict --json 2>/dev/null | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)[\"evicted\"] != [])'"
 
 # --- a name with two images ---
 
