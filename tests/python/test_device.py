@@ -65,7 +65,8 @@ class Devices(unittest.TestCase):
     def test_closed(self):
         self.dev.close()
         self.dev.close()
-        self.fails("FDRY_E_INVAL", "NULL", self.dev.warm_up)
+        with self.assertRaisesRegex(ValueError, "the device is closed"):
+            self.dev.warm_up()
 
 
 if __name__ == "__main__":

@@ -263,10 +263,15 @@ class Roundtrip(unittest.TestCase):
                     file.seek(0)
                     self.assertEqual(store.import_(file.fileno()).images, [(back.images[0][0], None, None)])
                 self.assertEqual(other.describe("adder"), store.describe("adder"))
-            with self.assertRaises(foundry.Error) as e:
-                store.export("nobody", path)
-            self.assertEqual(e.exception.name, "FDRY_E_NOENT")
-            self.assertFalse(os.path.exists(path))
+            with open(path, "rb") as file:
+                before = file.read()
+            for name in (path, path + "2"):
+                with self.assertRaises(foundry.Error) as e:
+                    store.export("nobody", name)
+                self.assertEqual(e.exception.name, "FDRY_E_NOENT")
+            with open(path, "rb") as file:
+                self.assertEqual(file.read(), before)
+            self.assertEqual(sorted(os.listdir(folder)), ["other", "pack"])
             with self.assertRaises(foundry.Error) as e:
                 store.import_(__file__)
             self.assertEqual(e.exception.name, "FDRY_E_BADIMAGE")

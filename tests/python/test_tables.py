@@ -52,7 +52,7 @@ def is_pointer(ctype):
 
 def structs():
     return {name: cls for name, cls in vars(_lib).items()
-            if isinstance(cls, type) and issubclass(cls, ctypes.Structure) and cls is not ctypes.Structure}
+            if isinstance(cls, type) and issubclass(cls, _lib.Struct) and cls is not _lib.Struct}
 
 
 class Tables(unittest.TestCase):

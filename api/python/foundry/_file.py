@@ -6,11 +6,10 @@ the file; a load looks in both and then in the default store.
 """
 import json
 import os
-import tempfile
 
 from . import _lib
 from ._lib import Error
-from .store import Store
+from .store import Store, replacing
 from .tensor import DTYPES, NUMBERS
 
 FORMAT, VERSION = "foundry graph", 1
@@ -36,24 +35,17 @@ class File:
                                           "base": f"{self.base:#x}", "outputs": self.outputs, "torch": self.torch}))
 
 
+def check_place(path):
+    """Raise where no file can be put at `path`, before anything is sealed for it."""
+    _lib.file_name(path)
+    if not path or os.path.isdir(path):
+        raise IsADirectoryError(f"'{os.fsdecode(path)}' names no file; a graph is saved to a file")
+
+
 def write_text(path, text):
     """Put a file in place, whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(os.fsdecode(path))), prefix=".foundry-")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as f:
-            f.write(text + "\n")
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask():
-    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
-        return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
+    with replacing(path) as f:
+        f.write(f"{text}\n".encode("ascii"))
 
 
 def bad(path, why):

@@ -9,16 +9,62 @@ import os
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
 
+# What integers of C hold: ctypes would cut off what does not fit.
+RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1) for kind in (c_uint, c_uint32, c_uint64, c_size_t)}
+RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1) for kind in (c_int, c_int32, c_int64)})
+
+
+def fit(kind, value):
+    """`value` as it is; OverflowError where it is an int that the ctypes integer `kind` does not hold."""
+    if kind in RANGES and isinstance(value, int) and not RANGES[kind][0] <= value <= RANGES[kind][1]:
+        raise OverflowError(f"{value} is out of range: it may be from {RANGES[kind][0]} to {RANGES[kind][1]}")
+    return value
+
+
+def array(kind, values):
+    """An array of ctypes integers."""
+    values = [fit(kind, value) for value in values]
+    return (kind * len(values))(*values)
+
+
+def text(value):
+    """A str as the library takes it; ValueError where it has a NUL, at which C would end it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is to be a str, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{value!r} has a NUL character in it")
+    return value.encode()
+
+
+def file_name(path):
+    """A path (str, bytes, os.PathLike) as the library takes it; ValueError where it has a NUL."""
+    raw = os.fsencode(path)
+    if b"\0" in raw:
+        raise ValueError(f"{path!r} has a NUL character in it")
+    return raw
+
+
+class Struct(Structure):
+    """A struct whose integers are not cut off."""
+
+    def __init_subclass__(cls):
+        super().__init_subclass__()
+        cls.kinds = dict(cls._fields_)
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, fit(self.kinds.get(name), value))
+
+
 CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 RANK_MAX = 8
 ID_SIZE = 65
 
 
-class Variable(Structure):
+class Variable(Struct):
     _fields_ = [(n, c_char_p) for n in ("name", "type", "fallback", "allowed", "meaning")]
 
 
-class Telemetry(Structure):
+class Telemetry(Struct):
     _fields_ = [(n, c_char_p) for n in ("name", "labels", "help")] + [("value", c_uint64), ("unit", c_uint32),
                                                                       ("gauge", c_uint32)]
 
@@ -32,36 +78,36 @@ CAPS = ("cc_major", "cc_minor", "multiprocessors", "warp_size", "block_threads",
         "integrated", "ecc", "compute_mode")
 
 
-class DeviceCaps(Structure):
+class DeviceCaps(Struct):
     _fields_ = [("sz", c_size_t), ("name", c_char * 128), ("memory", c_uint64), ("ordinal", c_int32),
                 ("driver", c_int32)] + [(n, c_int32) for n in CAPS]
 
 
-class Cooperative(Structure):
+class Cooperative(Struct):
     _fields_ = [("sz", c_size_t), ("function", c_void_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
                 ("shared", c_uint32), ("reserved", c_uint32), ("params", POINTER(c_void_p)), ("stream", c_void_p)]
 
 
-class TransientStats(Structure):
+class TransientStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "limit", "cached", "cached_count", "used", "used_count", "peak", "hits", "misses", "retries", "busy")]
 
 
-class SyncStats(Structure):
+class SyncStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("limit", "kept", "used", "made", "destroyed", "again")]
 
 
-class Tensor(Structure):
+class Tensor(Struct):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("dtype", c_uint32), ("use", c_uint32),
                 ("flags", c_uint32), ("rank", c_uint32), ("shape", c_int64 * RANK_MAX),
                 ("stride", c_int64 * RANK_MAX)]
 
 
-class Fact(Structure):
+class Fact(Struct):
     _fields_ = [("key", c_char_p), ("value", c_char_p)]
 
 
-class CaptureOpts(Structure):
+class CaptureOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("base", c_uint64),
                 ("size", c_uint64), ("preallocate", c_uint64), ("name", c_char_p)]
 
@@ -75,15 +121,15 @@ FAULT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
 REPAIR_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
 
 
-class External(Structure):
+class External(Struct):
     _fields_ = [("name", c_char_p), ("bytes", c_uint64)]
 
 
-class Memory(Structure):
+class Memory(Struct):
     _fields_ = [("addr", c_uint64), ("bytes", c_uint64)]
 
 
-class LoadOpts(Structure):
+class LoadOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("flags", c_uint32), ("facts", POINTER(Fact)),
                 ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
                 ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
@@ -91,72 +137,72 @@ class LoadOpts(Structure):
                 ("nexternals", c_size_t), ("into", c_void_p), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
 
 
-class PackInfo(Structure):
+class PackInfo(Struct):
     _fields_ = [("sz", c_size_t), ("id", c_char * ID_SIZE)] + [(n, c_uint64) for n in (
         "images", "objects", "bytes", "packed", "objects_new", "bytes_new", "stored_new")]
 
 
-class ExportOpts(Structure):
+class ExportOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("progress", BYTES_FN),
                 ("progress_arg", c_void_p)]
 
 
-class ImportOpts(Structure):
+class ImportOpts(Struct):
     _fields_ = ExportOpts._fields_ + [("image", IMPORTED_FN), ("image_arg", c_void_p)]
 
 
-class RandomState(Structure):
+class RandomState(Struct):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
 
-class Draw(Structure):
+class Draw(Struct):
     _fields_ = [("generator", c_char_p), ("seed", c_uint64), ("offset", c_uint64), ("increment", c_uint64)]
 
 
-class Cell(Structure):
+class Cell(Struct):
     _fields_ = [("addr", c_uint64), ("value", c_uint64)]
 
 
-class EvictOpts(Structure):
+class EvictOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("bytes", c_uint64), ("evicted", EVICT_FN),
                 ("evicted_arg", c_void_p)]
 
 
-class EvictInfo(Structure):
+class EvictInfo(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "limit", "before", "after", "images", "objects", "stored", "collected")]
 
 
-class CollectOpts(Structure):
+class CollectOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("progress", COLLECT_FN),
                 ("progress_arg", c_void_p)]
 
 
-class CollectInfo(Structure):
+class CollectInfo(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed", "stopped")]
 
 
-class VerifyOpts(Structure):
+class VerifyOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("fault", FAULT_FN), ("fault_arg", c_void_p),
                 ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
-class VerifyInfo(Structure):
+class VerifyInfo(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken", "crashes")]
 
 
-class RepairOpts(Structure):
+class RepairOpts(Struct):
     _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("threads", c_uint32), ("repaired", REPAIR_FN),
                 ("repaired_arg", c_void_p), ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
-class RepairInfo(Structure):
+class RepairInfo(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("damaged", "missing", "back", "quarantined", "lost", "broken")]
 
 
-class SealReport(Structure):
+class SealReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "graphs", "nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes", "whole_bytes",
         "manifest_bytes", "content_bytes", "zero_bytes", "scratch_bytes", "external_bytes",
@@ -164,7 +210,7 @@ class SealReport(Structure):
             "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "total_ms")] + [("pointer_words", c_uint64)]
 
 
-class LoadReport(Structure):
+class LoadReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_double) for n in (
         "driver_ms", "manifest_ms", "memory_ms", "content_ms", "kernels_ms", "total_ms", "build_ms")] + [
             (n, c_uint64) for n in ("graphs_built", "nodes_built", "mapped_bytes", "content_bytes",
@@ -173,137 +219,137 @@ class LoadReport(Structure):
             (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes")]
 
 
-class NeedsExternal(Structure):
+class NeedsExternal(Struct):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64), ("max_bytes", c_uint64)]
 
 
-class Needs(Structure):
+class Needs(Struct):
     _fields_ = [(n, c_uint64) for n in (
         "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes", "copied_bytes",
         "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
             ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
 
 
-class StartOpts(Structure):
+class StartOpts(Struct):
     _fields_ = [("sz", c_size_t), ("names", POINTER(c_char_p)), ("nnames", c_size_t), ("ref", c_char_p),
                 ("load", POINTER(LoadOpts)), ("capture", POINTER(CaptureOpts)), ("fn", CAPTURE_FN), ("arg", c_void_p),
                 ("flags", c_uint32), ("wait_ms", c_uint32)]
 
 
-class Unused(Structure):
+class Unused(Struct):
     _fields_ = [(n, c_char_p) for n in ("name", "id", "field", "wanted", "found", "why")] + [("code", c_int)]
 
 
-class Start(Structure):
+class Start(Struct):
     _fields_ = [("image", c_void_p), ("capture", c_void_p), ("captured", c_int), ("seal_code", c_int),
                 ("name", c_char_p), ("seal_why", c_char_p), ("text", c_char_p), ("id", c_char * ID_SIZE),
                 ("unused", POINTER(Unused)), ("nunused", c_size_t)] + [
                     (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
 
 
-class SlotsOpts(Structure):
+class SlotsOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("upload", c_uint32), ("sync", c_uint32), ("reserved", c_uint32),
                 ("ctx", c_void_p), ("driver", c_char_p)]
 
 
-class SlotsCall(Structure):
+class SlotsCall(Struct):
     _fields_ = [(n, c_uint64) for n in ("key", "nr", "upload_ns", "launch_ns", "sync_ns", "total_ns")]
 
 
-class SlotsPhase(Structure):
+class SlotsPhase(Struct):
     _fields_ = [(n, c_uint64) for n in ("calls", "total_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
 
 
-class SlotsTimes(Structure):
+class SlotsTimes(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, SlotsPhase) for n in ("upload", "launch", "sync", "total")]
 
 
 SLOTS_FN = ctypes.CFUNCTYPE(None, c_void_p, POINTER(SlotsCall))
 
 
-class SlotsProfileOpts(Structure):
+class SlotsProfileOpts(Struct):
     _fields_ = [("sz", c_size_t), ("every", c_uint64), ("fn", SLOTS_FN), ("arg", c_void_p)]
 
 
-class KernelsOpts(Structure):
+class KernelsOpts(Struct):
     _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("store", c_void_p),
                 ("driver", c_char_p), ("nvrtc", c_char_p)]
 
 
-class KernelSource(Structure):
+class KernelSource(Struct):
     _fields_ = [("sz", c_size_t), ("form", c_uint32), ("reserved", c_uint32), ("data", c_char_p), ("len", c_size_t),
                 ("name", c_char_p), ("target", c_char_p), ("options", POINTER(c_char_p)), ("noptions", c_size_t),
                 ("version", c_char_p)]
 
 
-class KernelKey(Structure):
+class KernelKey(Struct):
     _fields_ = [("bytes", c_ubyte * 32)]
 
 
-class KernelAsk(Structure):
+class KernelAsk(Struct):
     _fields_ = [("source", POINTER(KernelSource)), ("entry", c_char_p)]
 
 
-class KernelsStats(Structure):
+class KernelsStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "modules", "bytes", "hits", "misses", "source_hits", "source_misses", "ptx_compilations",
         "source_compilations", "failures", "store_hits", "store_misses", "store_saves", "store_bytes",
         "store_damaged", "store_errors")] + [(n, c_double) for n in ("compile_ms", "store_ms", "load_ms")]
 
 
-class KernelTarget(Structure):
+class KernelTarget(Struct):
     _fields_ = [("sz", c_size_t), ("arch", c_char * 16), ("exact", c_char * 16), ("cc", c_uint32), ("driver", c_int32),
                 ("ptx", c_uint32), ("reserved", c_uint32)]
 
 
-class KernelArg(Structure):
+class KernelArg(Struct):
     _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
 
-class KernelLaunchOpts(Structure):
+class KernelLaunchOpts(Struct):
     _fields_ = [("sz", c_size_t), ("grid", c_uint32 * 3), ("block", c_uint32 * 3), ("shared", c_uint32),
                 ("flags", c_uint32), ("stream", c_void_p)]
 
 
-class CudagraphOpts(Structure):
+class CudagraphOpts(Struct):
     _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("reserved", c_uint32)]
 
 
-class GraphpoolOpts(Structure):
+class GraphpoolOpts(Struct):
     _fields_ = CudagraphOpts._fields_
 
 
-class GraphpoolId(Structure):
+class GraphpoolId(Struct):
     _fields_ = [("hi", c_uint64), ("lo", c_uint64)]
 
 
-class GraphpoolInfo(Structure):
+class GraphpoolInfo(Struct):
     _fields_ = [("sz", c_size_t), ("reserved_bytes", c_uint64), ("used_bytes", c_uint64), ("graphs", c_uint32),
                 ("sealed", c_uint32), ("capturing", c_uint32)]
 
 
-class CudagraphBeginOpts(Structure):
+class CudagraphBeginOpts(Struct):
     _fields_ = [("sz", c_size_t), ("stream", c_void_p), ("pool", c_void_p), ("mode", c_uint32), ("reserved", c_uint32)]
 
 
 CUDAGRAPH_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
 
 
-class CudagraphRunOpts(Structure):
+class CudagraphRunOpts(Struct):
     _fields_ = [("sz", c_size_t), ("fn", CUDAGRAPH_FN), ("arg", c_void_p), ("stream", c_void_p), ("pool", c_void_p),
                 ("flags", c_uint64), ("warmups", c_uint32), ("mode", c_uint32)]
 
 
-class ScalarsOpts(Structure):
+class ScalarsOpts(Struct):
     _fields_ = [("sz", c_size_t), ("driver", c_char_p), ("device", c_int32), ("count", c_uint32),
                 ("dtypes", POINTER(c_uint32)), ("values", POINTER(c_uint64)), ("addr", c_uint64)]
 
 
-class DecodeOpts(Structure):
+class DecodeOpts(Struct):
     _fields_ = CudagraphOpts._fields_ + [("addr", c_uint64)]
 
 
-class DecodeArgs(Structure):
+class DecodeArgs(Struct):
     _fields_ = [(n, c_uint64) for n in ("token_addr", "position_addr", "length_addr")] + [
         ("token", c_uint32), ("position", c_int32), ("length", c_int32), ("source", c_uint32)]
 
@@ -524,14 +570,64 @@ def path():
     return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
 
 
+def _argument(kind):
+    """An argument's type: of an integer's it is one that cuts nothing off."""
+    if kind not in RANGES:
+        return kind
+
+    def from_param(_, value):
+        return kind.from_param(fit(kind, value))
+    return type(kind.__name__, (), {"from_param": classmethod(from_param)})
+
+
 def _open():
-    opened = ctypes.CDLL(path())
+    kinds = {kind: _argument(kind) for _, arguments in SIGNATURES.values() for kind in arguments}
+    try:
+        opened = ctypes.CDLL(path())
+        functions = {name: getattr(opened, name) for name in SIGNATURES}
+    except OSError as e:
+        raise ImportError(f"the library of this package cannot be loaded: {e}; install it (make install, then ldconfig; or pip "
+                          "install), or set FOUNDRY_LIBRARY to the full path of libfoundry.so.0") from None
+    except AttributeError as e:
+        raise ImportError(f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY may name the "
+                          "right one") from None
     for name, (result, arguments) in SIGNATURES.items():
-        function = getattr(opened, name)
-        function.restype, function.argtypes = result, arguments
+        function = functions[name]
+        function.restype, function.argtypes = result, [kinds[kind] for kind in arguments]
         if name in CHECKED:
             function.errcheck = _checker
     return opened
+
+
+class Callback:
+    """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where there is none.
+
+    What it raises while this is entered is raised when it is left; it is not called again, and `failed` is its answer.
+    """
+
+    def __init__(self, kind, function, failed=None):
+        self._function, self._failed = function, failed
+        self._entered, self._raised = False, None
+        self.fn = kind(self._call) if function else kind()
+
+    def _call(self, *args):
+        if self._raised is not None:
+            return self._failed
+        try:
+            return self._function(*args)
+        except BaseException as e:
+            if not self._entered:
+                raise  # nobody waits for it: sys.unraisablehook is told
+            self._raised = e
+            return self._failed
+
+    def __enter__(self):
+        self._entered = True
+
+    def __exit__(self, *_):
+        self._entered = False
+        if self._raised is not None:
+            raise self._raised from None
 
 
 lib = _open()

@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 
 from . import _lib
-from ._lib import lib
+from ._lib import Error, lib
 from .generators import Names, recognise
 from .store import Store
 from .tensor import HOST, describe
@@ -24,7 +24,7 @@ class Sealed:
 
 def base_for_name(name=None):
     """The device address at which captures of this name begin; without a name, the default one."""
-    return lib.fdry_base_for_name(name.encode() if name else None)
+    return lib.fdry_base_for_name(_lib.text(name) if name else None)
 
 
 class Capture:
@@ -47,29 +47,39 @@ class Capture:
 
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
-                                preallocate=preallocate, name=name.encode() if name else None)
+                                preallocate=preallocate, name=_lib.text(name) if name else None)
         self._prepare(_lib.CAPTURE(), device)
         lib.fdry_hook_install(None)
-        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._handle))
+        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._raw))
 
     def _prepare(self, handle, device):
-        self._handle = handle
+        self._raw = handle
+        self._lent = False  # by the library, which ends it
         self._device = device
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._pool = None
         self._names = Names()
         self.draws = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
 
+    @property
+    def _handle(self):
+        if not self._raw:
+            raise ValueError("the capture has ended; begin another one")
+        return self._raw
+
     @classmethod
     def adopt(cls, handle, device):
         """A capture that the library began."""
         capture = cls.__new__(cls)
         capture._prepare(_lib.CAPTURE(handle), device)
+        capture._lent = True
         return capture
 
-    def forget(self):
-        """The library has ended it. What was captured stays alive as long as this object."""
-        self._handle = _lib.CAPTURE()
+    def settle(self, kept):
+        """The library has ended it, or left it to the caller. What was captured stays alive as long as this object."""
+        self._lent = False
+        if not kept:
+            self._raw = _lib.CAPTURE()
 
     def tensor(self, name, tensor, use="input", external=False):
         """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or not, torch's or
@@ -90,16 +100,16 @@ class Capture:
         The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its first
         dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
         """
-        lib.fdry_capture_room(self._handle, name.encode(), nbytes)
+        lib.fdry_capture_room(self._handle, _lib.text(name), nbytes)
 
     def fact(self, key, value):
         """State a fact that loads can compare: model revision, engine version, rank, ..."""
-        lib.fdry_capture_fact(self._handle, key.encode(), str(value).encode())
+        lib.fdry_capture_fact(self._handle, _lib.text(key), _lib.text(str(value)))
 
     def add_graph(self, key, graph, name=None):
         """Add a captured graph: a CUgraph as an integer, or a torch.cuda.CUDAGraph made with keep_graph=True."""
         raw = graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else int(graph)
-        lib.fdry_capture_graph(self._handle, key, name.encode() if name else None, raw)
+        lib.fdry_capture_graph(self._handle, key, _lib.text(name) if name else None, raw)
         self._graphs.append(graph)
 
     @contextlib.contextmanager
@@ -150,12 +160,14 @@ class Capture:
         store = store if isinstance(store, Store) else Store(store, create=True)
         report = _lib.SealReport(sz=ctypes.sizeof(_lib.SealReport))
         ident = ctypes.create_string_buffer(_lib.ID_SIZE)
-        lib.fdry_capture_seal(self._handle, store._handle, ref.encode() if ref else None, ident, ctypes.byref(report))
+        lib.fdry_capture_seal(self._handle, store._handle, _lib.text(ref) if ref is not None else None, ident, ctypes.byref(report))
         return Sealed(ident.value.decode(), report)
 
     def end(self):
         """New allocations are native again; memory that lives stays valid."""
-        handle, self._handle = self._handle, _lib.CAPTURE()
+        if self._lent:
+            raise Error(_lib.STATE, "load_or_capture() ends this capture itself, when the function that it was given to returns")
+        handle, self._raw = self._raw, _lib.CAPTURE()
         lib.fdry_capture_end(handle)
         self._graphs.clear()
         self._tensors.clear()
@@ -164,5 +176,5 @@ class Capture:
         return self
 
     def __exit__(self, *_):
-        if self._handle:
+        if self._raw:
             self.end()

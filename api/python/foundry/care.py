@@ -6,7 +6,7 @@ import os
 
 from . import _lib
 from ._lib import lib
-from .store import _bytes_fn
+from .store import bytes_told
 
 _REPAIR_DRY_RUN = 1
 _FAULTS = ("damaged", "quarantined", "missing", "image", "loose", "pages")
@@ -21,7 +21,7 @@ def _text(word):
 
 
 def _path(store):
-    return os.fsencode(store) if store is not None else None
+    return _lib.file_name(store) if store is not None else None
 
 
 class Verification:
@@ -57,10 +57,12 @@ def verify(store=None, threads=0, progress=None):
     progress(done, total) hears of bytes; a total of 0: not known yet.
     """
     faults = []
-    told = _lib.FAULT_FN(lambda _, kind, *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
-    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=told, progress=_bytes_fn(progress))
+    found = _lib.FAULT_FN(lambda _, kind, *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
+    told = bytes_told(progress)
+    opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=found, progress=told.fn)
     info = _lib.VerifyInfo(sz=ctypes.sizeof(_lib.VerifyInfo))
-    lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(info))
+    with told:
+        lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(info))
     return Verification(info, faults)
 
 
@@ -70,12 +72,13 @@ def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     sources: paths of other stores, or of packs. What none has is put into quarantine where it is damaged, and never
     served. dry_run: ask the sources, write nothing. Returns a Repair.
     """
-    told = []
-    fn = _lib.REPAIR_FN(lambda _, what, *words: told.append(Repaired(_REPAIRED[what], *map(_text, words))))
+    done, told = [], bytes_told(progress)
+    fn = _lib.REPAIR_FN(lambda _, what, *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
     opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts), flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads,
-                           repaired=fn, progress=_bytes_fn(progress))
+                           repaired=fn, progress=told.fn)
     info = _lib.RepairInfo(sz=ctypes.sizeof(_lib.RepairInfo))
-    paths = [os.fsencode(path) for path in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
-    lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths), ctypes.byref(opts),
-                          ctypes.byref(info))
-    return Repair(info, told)
+    paths = [_lib.file_name(path) for path in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
+    with told:
+        lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths), ctypes.byref(opts),
+                              ctypes.byref(info))
+    return Repair(info, done)

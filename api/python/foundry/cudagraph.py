@@ -19,7 +19,7 @@ class _Made:
 def _forget(where, key):
     """The driver's graph is about to be destroyed."""
     with region.lock:
-        if where.graphs.pop(key, None) and where.capture._handle:
+        if where.graphs.pop(key, None) and where.capture._raw:
             lib.fdry_capture_drop(where.capture._handle, key)
 
 
@@ -251,6 +251,7 @@ def save_graphs(graphs):
         raise TypeError(f"save_graphs() takes {{path: graph}} or {{path: (graph, output_tensors)}}, not {graphs!r}")
     asked = {os.fspath(path): each if isinstance(each, tuple) else (each, None) for path, each in graphs.items()}
     for path, each in asked.items():
+        _file.check_place(path)
         if len(each) != 2 or not isinstance(each[0], CUDAGraph):
             raise TypeError(f"'{os.fsdecode(path)}' is to be of a CUDAGraph, or of a pair of one and its outputs, not of {each!r}")
     with region.lock:
@@ -305,6 +306,8 @@ class graph:
     """
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+        if not isinstance(cuda_graph, CUDAGraph):
+            raise TypeError(f"graph() captures into a foundry.CUDAGraph, not into {cuda_graph!r}")
         self._graph = cuda_graph
         options = {"stream": stream, "capture_error_mode": capture_error_mode}
         if pool is not None:

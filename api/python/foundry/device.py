@@ -28,14 +28,20 @@ class Device:
     """
 
     def __init__(self, ordinal=0):
-        self._handle = None
+        self._raw = None
         handle = ctypes.c_void_p()
         lib.fdry_device_acquire(ordinal, ctypes.byref(handle))
-        self._handle = handle
+        self._raw = handle
         caps = _lib.DeviceCaps(sz=ctypes.sizeof(_lib.DeviceCaps))
         lib.fdry_device_caps(handle, ctypes.byref(caps))
         self.caps = _fields(caps)
         self.caps["name"] = caps.name.decode(errors="replace")
+
+    @property
+    def _handle(self):
+        if not self._raw:
+            raise ValueError("the device is closed")
+        return self._raw
 
     def warm_up(self):
         """Make the device's primary context current to this thread."""
@@ -110,7 +116,7 @@ class Device:
 
     def close(self):
         """Give the device back; twice is fine."""
-        handle, self._handle = self._handle, None
+        handle, self._raw = self._raw, None
         if handle:
             lib.fdry_device_release(handle)
 

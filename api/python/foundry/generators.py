@@ -107,7 +107,7 @@ def recognise(capture, key, graph, generators):
             return {}
         found[name] = (by, both[0][0], both[1][0])
     for name, (by, seed, offset) in found.items():
-        lib.fdry_capture_generator(capture, key, ctypes.byref(_lib.Draw(name.encode(), seed, offset, by)))
+        lib.fdry_capture_generator(capture, key, ctypes.byref(_lib.Draw(_lib.text(name), seed, offset, by)))
     return found
 
 
@@ -167,7 +167,7 @@ class Source:
         if generator is not None:
             return generator.initial_seed() & _WRAP, generator.get_offset() & _WRAP
         raw = _lib.RandomState()
-        lib.fdry_image_random_get(self._handle, name.encode(), ctypes.byref(raw))
+        lib.fdry_image_random_get(self._handle, _lib.text(name), ctypes.byref(raw))
         return raw.seed, raw.offset
 
     def set(self, name, seed, offset=0):
@@ -176,13 +176,13 @@ class Source:
             generator.manual_seed(seed)
             generator.set_offset(offset)
         else:
-            lib.fdry_image_random_set(self._handle, name.encode(), ctypes.byref(_lib.RandomState(seed & _WRAP, offset)))
+            lib.fdry_image_random_set(self._handle, _lib.text(name), ctypes.byref(_lib.RandomState(seed & _WRAP, offset)))
 
     def _move(self, name, before, after):
         """From one offset to another, unless somebody has moved it meanwhile."""
         generator = self.bound(name)
         if generator is None:
-            lib.fdry_image_random_advance(self._handle, name.encode(), (after - before) & _WRAP)
+            lib.fdry_image_random_advance(self._handle, _lib.text(name), (after - before) & _WRAP)
         elif generator.get_offset() & _WRAP == before:
             generator.set_offset(after)
 

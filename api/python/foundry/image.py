@@ -2,6 +2,7 @@
 """The loading side."""
 import atexit
 import ctypes
+import weakref
 
 from . import _lib
 from ._lib import lib
@@ -17,6 +18,8 @@ def _stream(stream):
     for attribute in ("cuda_stream", "ptr"):
         if hasattr(stream, attribute):
             return getattr(stream, attribute) or None
+    if stream is not None and not isinstance(stream, (int, ctypes.c_void_p)):
+        raise TypeError(f"{stream!r} is no stream: give torch's or CuPy's, a CUstream as an int, or None")
     return stream
 
 
@@ -29,16 +32,29 @@ class Report:
 
 
 class Image:
-    """A loaded image; made by foundry.load(). Use it as a context manager, or close() it."""
+    """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it goes with the last that
+    refers to it: this object, a Tensor, a slot, a DLPack view.
+    """
 
     def __init__(self, handle, device, opts):
-        self._handle = handle
+        self._raw = handle
         self._opts = opts  # whose progress function is called as long as the image lives
-        if opts.tells:
+        if opts.calls.fn:
             _telling.add(self)
-        self._source = Source(handle, device)
+        self._random = Source(handle, device)
         self._exports = 0  # DLPack views that are alive
+        self._holders = weakref.WeakSet()  # Slots that graphs of it were installed in
         self.device = device
+
+    @property
+    def _handle(self):
+        if not self._raw:
+            raise ValueError("the image is closed; load it again")
+        return self._raw
+
+    @property
+    def _source(self):
+        return self._handle and self._random
 
     @property
     def id(self):
@@ -68,13 +84,13 @@ class Image:
     def __getitem__(self, name):
         """The tensor of that name; Error where there is none."""
         raw = _lib.Tensor()
-        lib.fdry_image_tensor_find(self._handle, name.encode(), ctypes.byref(raw))
+        lib.fdry_image_tensor_find(self._handle, _lib.text(name), ctypes.byref(raw))
         return Tensor(self, raw)
 
     def fact(self, key):
         """The value of a fact; Error where the image does not state it."""
         value = ctypes.c_char_p()
-        lib.fdry_image_fact(self._handle, key.encode(), ctypes.byref(value))
+        lib.fdry_image_fact(self._handle, _lib.text(key), ctypes.byref(value))
         return value.value.decode()
 
     def write(self, name, data, stream=None, wait=True):
@@ -89,22 +105,22 @@ class Image:
             array = (ctypes.c_char * view.nbytes).from_buffer(view)
             size = view.nbytes
         write = lib.fdry_image_write if wait else lib.fdry_image_write_async
-        write(self._handle, name.encode(), ctypes.cast(array, ctypes.c_void_p), size, _stream(stream))
+        write(self._handle, _lib.text(name), ctypes.cast(array, ctypes.c_void_p), size, _stream(stream))
 
     def copy(self, name, src, nbytes, stream=None):
         """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order."""
-        lib.fdry_image_copy(self._handle, name.encode(), src, nbytes, _stream(stream))
+        lib.fdry_image_copy(self._handle, _lib.text(name), src, nbytes, _stream(stream))
 
     def read(self, name, stream=None):
         """A tensor's bytes on the host, as a bytearray; ordered after what `stream` was given."""
         data = bytearray(self[name].nbytes)
         array = (ctypes.c_char * len(data)).from_buffer(data)
-        lib.fdry_image_read(self._handle, name.encode(), ctypes.cast(array, ctypes.c_void_p), len(data), _stream(stream))
+        lib.fdry_image_read(self._handle, _lib.text(name), ctypes.cast(array, ctypes.c_void_p), len(data), _stream(stream))
         return data
 
     def filled(self, name=None):
         """Declare an external tensor filled by other means; all of them without a name."""
-        lib.fdry_image_filled(self._handle, name.encode() if name is not None else None)
+        lib.fdry_image_filled(self._handle, _lib.text(name) if name is not None else None)
 
     def build(self, key):
         """Build and upload graph `key` now, not at its first launch."""
@@ -161,10 +177,12 @@ class Image:
         return Report(raw)
 
     def close(self):
-        """Release everything. Refused while DLPack views of the image's memory live."""
+        """Release everything. Refused while DLPack views of the image's memory live, and while a slot has a graph of it."""
+        if any(slots.holds(self) for slots in self._holders):
+            raise RuntimeError("a slot still has a graph of the image; invalidate the slot before closing the image")
         if self._exports:
             raise RuntimeError(f"{self._exports} tensor(s) still look at the image's memory; delete them before closing it")
-        handle, self._handle = self._handle, _lib.IMAGE()
+        handle, self._raw = self._raw, _lib.IMAGE()
         lib.fdry_image_unload(handle)
         _telling.discard(self)
 
@@ -173,6 +191,10 @@ class Image:
 
     def __exit__(self, *_):
         self.close()
+
+    def __del__(self):
+        if getattr(self, "_raw", None) and not self._exports:
+            self.close()
 
 
 # Images that may call into Python from a thread of the library, until they are closed: it must have ended before
@@ -186,30 +208,25 @@ def _quieten():
         image.build_stop()
 
 
-def _progress_fn(progress):
-    """A function of the library's kind that calls `progress`, or none."""
-    if progress is None:
-        return _lib.PROGRESS_FN()
-    return _lib.PROGRESS_FN(lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms))
-
-
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
                  progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
                  keep=None):
     """The options of load() as the library takes them; the image keeps them."""
-    pairs = [_lib.Fact(key.encode(), str(value).encode()) for key, value in (facts or {}).items()]
-    sizes = [_lib.External(key.encode(), size) for key, size in (externals or {}).items()]
+    pairs = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in (facts or {}).items()]
+    sizes = [_lib.External(_lib.text(key), size) for key, size in (externals or {}).items()]
     ranges = [_lib.Memory(addr, size) for addr, size in keep or ()]
+    calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
+        lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
     asked = (verify, poison, build, background, own_context, check_overlap)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(pairs),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
-                         facts=(_lib.Fact * len(pairs))(*pairs), driver=driver.encode() if driver else None,
-                         order=(ctypes.c_uint64 * len(order))(*order), norder=len(order), threads=threads,
-                         progress=_progress_fn(progress), externals=(_lib.External * len(sizes))(*sizes),
+                         facts=(_lib.Fact * len(pairs))(*pairs), driver=_lib.file_name(driver) if driver else None,
+                         order=_lib.array(ctypes.c_uint64, order), norder=len(order), threads=threads,
+                         progress=calls.fn, externals=(_lib.External * len(sizes))(*sizes),
                          nexternals=len(sizes), into=into._handle if into else None, nkeep=len(ranges))
     if keep is not None:
         opts.keep = (_lib.Memory * (len(ranges) or 1))(*ranges)
-    opts.tells = progress is not None
+    opts.calls = calls
     return opts
 
 
@@ -234,5 +251,10 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
                         check_overlap, externals, into, keep)
     handle, store = _lib.IMAGE(), as_store(store)
-    lib.fdry_image_load(store._handle, name.encode(), ctypes.byref(opts), ctypes.byref(handle))
+    try:
+        with opts.calls:
+            lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(handle))
+    except BaseException:
+        lib.fdry_image_unload(handle)
+        raise
     return Image(handle, device, opts)

@@ -16,7 +16,11 @@ KernelStats = collections.namedtuple("KernelStats", [name for name, _ in _lib.Ke
 
 
 def _text(value):
-    return None if value is None else value.encode()
+    return None if value is None else _lib.text(value)
+
+
+def _path(value):
+    return None if value is None else _lib.file_name(value)
 
 
 class Code:
@@ -29,7 +33,7 @@ class Code:
 
     def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
         self._data = data.encode() if isinstance(data, str) else bytes(data)
-        options = [option.encode() for option in options]
+        options = [_lib.text(option) for option in options]
         self._options = (ctypes.c_char_p * len(options))(*options)
         self.raw = _lib.KernelSource(
             ctypes.sizeof(_lib.KernelSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
@@ -111,16 +115,16 @@ class Function:
 class Kernels:
     """A cache of kernels for a device: what was compiled once is not compiled again.
 
-    store: a foundry.Store, which must stay open; compiled code is kept there for all processes of the
+    store: a foundry.Store; compiled code is kept there for all processes of the
     host. None: in memory only. driver, nvrtc: paths; None: as the environment says.
     """
 
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
-        self._store = store
         self._handle = KERNELS()
         self._cleared = 0  # how often; the driver gives handles again
-        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, store._handle if store else None, _text(driver),
-                                _text(nvrtc))
+        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, store._handle if store else None, _path(driver),
+                                _path(nvrtc))
+        self._store = store and store._raw  # open as long as this is
         lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(self._handle))
 
     @property
@@ -133,7 +137,7 @@ class Kernels:
     def get(self, code, entry, **how):
         """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what makes one."""
         function = FUNCTION()
-        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), entry.encode(), ctypes.byref(function))
+        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def load(self, code, **how):
@@ -149,7 +153,7 @@ class Kernels:
     def find(self, key, entry):
         """As get() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
         function, raw = FUNCTION(), _lib.KernelKey((ctypes.c_ubyte * 32)(*key))
-        lib.fdry_kernels_find(self.handle, ctypes.byref(raw), entry.encode(), ctypes.byref(function))
+        lib.fdry_kernels_find(self.handle, ctypes.byref(raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def prepare(self, asks, threads=0):

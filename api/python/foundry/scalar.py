@@ -36,7 +36,7 @@ class DeviceScalar:
         self.dtype, self._pack = _format(dtype)
         types = (ctypes.c_uint32 * 1)(NUMBERS[self.dtype])
         opts = _lib.ScalarsOpts(sz=ctypes.sizeof(_lib.ScalarsOpts), device=device, count=1, dtypes=types, addr=addr,
-                                values=self._cell(value), driver=driver.encode() if driver else None)
+                                values=self._cell(value), driver=_lib.file_name(driver) if driver else None)
         handle = _lib.SCALARS()
         lib.fdry_scalars_new(opts, handle)
         self._handle = handle
@@ -97,7 +97,7 @@ class DecodeState:
     def __init__(self, device=0, addr=0, driver=None):
         self._handle = None
         opts = _lib.DecodeOpts(sz=ctypes.sizeof(_lib.DecodeOpts), device=device, addr=addr,
-                               driver=driver.encode() if driver else None)
+                               driver=_lib.file_name(driver) if driver else None)
         handle = _lib.DECODE()
         lib.fdry_decode_state_new(opts, handle)
         self._handle = handle

@@ -37,7 +37,13 @@ class SlotTimes:
 
 def _exec_of(graph):
     """A CUgraphExec as an integer, of what torch and this package call a CUDAGraph, or of an integer."""
-    return graph.raw_cuda_graph_exec() if hasattr(graph, "raw_cuda_graph_exec") else graph
+    return _as_int(graph.raw_cuda_graph_exec() if hasattr(graph, "raw_cuda_graph_exec") else graph)
+
+
+def _as_int(graph):
+    if not isinstance(graph, int):
+        raise TypeError(f"{graph!r} is no graph: give a CUDAGraph, or the driver's handle as an int")
+    return graph
 
 
 class Slots:
@@ -49,13 +55,19 @@ class Slots:
     """
 
     def __init__(self, device=0, upload=None, sync=None, driver=None):
-        self._handle = _lib.SLOTS()
+        self._raw = _lib.SLOTS()
         self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
         self._lock = threading.Lock()
         self._told = None
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_UPLOADS[upload], sync=_SYNCS[sync],
-                              driver=driver.encode() if driver else None)
-        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(self._handle))
+                              driver=_lib.file_name(driver) if driver else None)
+        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(self._raw))
+
+    @property
+    def _handle(self):
+        if not self._raw:
+            raise ValueError("the slots are closed")
+        return self._raw
 
     def install(self, key, graph):
         """Put an executable graph into slot `key`, uploaded; what was there is let go when its launches have ended.
@@ -72,7 +84,7 @@ class Slots:
 
         The executable graph is the table's, the graph stays the caller's.
         """
-        raw = graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph
+        raw = _as_int(graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph)
         with self._lock:
             lib.fdry_slots_install_graph(self._handle, key, raw, flags, 0)
             self._held[key] = graph
@@ -84,6 +96,12 @@ class Slots:
         with self._lock:
             lib.fdry_slots_install_image(self._handle, key, image._handle, graph)
             self._held[key] = image
+            image._holders.add(self)
+
+    def holds(self, image):
+        """Whether a slot has a graph of the Image."""
+        with self._lock:
+            return any(held is image for held in self._held.values())
 
     def capture_end(self, key, stream, flags=0):
         """End the capture of `stream`, instantiate with these flags, and put the graph into slot `key`; both are the table's."""
@@ -156,7 +174,7 @@ class Slots:
 
     def close(self):
         """Wait for launches in flight and free the table; it cannot be used afterwards."""
-        handle, self._handle = self._handle, _lib.SLOTS()
+        handle, self._raw = self._raw, _lib.SLOTS()
         lib.fdry_slots_free(handle)
         self._held.clear()
         self._told = None
@@ -168,5 +186,5 @@ class Slots:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_handle", None):
+        if getattr(self, "_raw", None):
             self.close()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting a workload: from an image where there is one, else by capturing it."""
 import ctypes
-import os
 
 from . import _lib
 from ._lib import Error, lib
@@ -74,8 +73,8 @@ class _Taken:
 
     def settle(self, kept):
         """The library has ended the capture, unless it gave it back."""
-        if self.capture and not kept:
-            self.capture.forget()
+        if self.capture:
+            self.capture.settle(kept)
 
 
 def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600, device=0,
@@ -101,14 +100,14 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
     Import foundry before torch: else nothing can be captured (FDRY_E_LATE), though images load.
     """
-    names = [ref] if isinstance(ref, (str, bytes)) else list(ref)
-    raw_names = (ctypes.c_char_p * len(names))(*(os.fsencode(n) for n in names))
+    names = [ref] if isinstance(ref, str) else list(ref)
+    raw_names = (ctypes.c_char_p * len(names))(*map(_lib.text, names))
     load = load_options(facts=facts, device=device, **options)
     place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
                              preallocate=preallocate)
     taken = _Taken(capture, device, load)
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
-                          ref=seal_as.encode() if seal_as else None, load=ctypes.pointer(load),
+                          ref=_lib.text(seal_as) if seal_as is not None else None, load=ctypes.pointer(load),
                           capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
                           wait_ms=max(1, int(wait * 1000)))
     if capture:

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import tempfile
 
 from . import _lib
 from ._lib import lib, libc, STORE
@@ -58,31 +59,62 @@ class Collection:
         self.stopped = bool(raw.stopped)
 
 
-def _bytes_fn(fn):
-    return _lib.BYTES_FN(lambda _, done, total: fn(done, total)) if fn else _lib.BYTES_FN()
+def bytes_told(progress):
+    """A Callback for progress(done, total)."""
+    return _lib.Callback(_lib.BYTES_FN, progress and (lambda _, done, total: progress(done, total)))
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A binary file to write, which takes the place of `path` when the block ends; where it raises, what was there stays."""
+    handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(os.fsdecode(path))), prefix=".foundry-")
+    try:
+        with os.fdopen(handle, "wb", buffering=0) as f:
+            yield f
+            os.fsync(handle)
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask():
+    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+        return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
 
 
 @contextlib.contextmanager
 def _output(file):
-    """A descriptor to write to; the file of a path goes where that fails."""
-    if not isinstance(file, (str, os.PathLike)):
+    """A descriptor to write to."""
+    if not isinstance(file, (str, bytes, os.PathLike)):
         yield file if isinstance(file, int) else file.fileno()
-        return
-    with open(file, "wb", buffering=0) as f:
-        try:
+    elif os.path.exists(file) and not os.path.isfile(file):  # a pipe, a device
+        with open(file, "wb", buffering=0) as f:
             yield f.fileno()
-        except BaseException:
-            os.unlink(file)
-            raise
+    else:
+        with replacing(file) as f:
+            yield f.fileno()
 
 
 @contextlib.contextmanager
 def _input(file):
-    if isinstance(file, (str, os.PathLike)):
+    if isinstance(file, (str, bytes, os.PathLike)):
         with open(file, "rb", buffering=0) as f:
             yield f.fileno()
     else:
         yield file if isinstance(file, int) else file.fileno()
+
+
+class _Opened:
+    """A handle, closed with the last that refers to it: a Store, or a Kernels that keeps code there."""
+
+    def __init__(self, path, flags):
+        self.handle = STORE()
+        lib.fdry_store_open(path, flags, ctypes.byref(self.handle))
+
+    def __del__(self):
+        lib.fdry_store_close(self.handle)
 
 
 class Store:
@@ -94,14 +126,20 @@ class Store:
     """
 
     def __init__(self, path=None, create=False, readonly=False, group=False):
-        self._handle = STORE()
+        self._raw = None
         flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group else 0)
-        lib.fdry_store_open(os.fsencode(path) if path is not None else None, flags, ctypes.byref(self._handle))
+        self._raw = _Opened(_lib.file_name(path) if path is not None else None, flags)
+
+    @property
+    def _handle(self):
+        if not self._raw:
+            raise ValueError("the store is closed; open it again")
+        return self._raw.handle
 
     def describe(self, name):
         """A text about the image `name` (a ref, an id or a prefix of one): identity, memory, tensors, graphs, kernels."""
         text = ctypes.c_void_p()
-        lib.fdry_image_describe(self._handle, name.encode(), ctypes.byref(text))
+        lib.fdry_image_describe(self._handle, _lib.text(name), ctypes.byref(text))
         try:
             return ctypes.string_at(text).decode()
         finally:
@@ -112,11 +150,11 @@ class Store:
 
         externals: as for load().
         """
-        sizes = [_lib.External(key.encode(), size) for key, size in (externals or {}).items()]
+        sizes = [_lib.External(_lib.text(key), size) for key, size in (externals or {}).items()]
         opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), externals=(_lib.External * len(sizes))(*sizes),
                              nexternals=len(sizes))
         raw = ctypes.POINTER(_lib.Needs)()
-        lib.fdry_image_needs(self._handle, name.encode(), ctypes.byref(opts), ctypes.byref(raw))
+        lib.fdry_image_needs(self._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
         try:
             return Needs(raw.contents)
         finally:
@@ -125,16 +163,17 @@ class Store:
     def export(self, names, file, plain=False, refs=True, progress=None, threads=0):
         """Write the images `names` (refs, ids, or beginnings of ids), with all that they need, as one pack.
 
-        file: a path, which is removed again where the export fails; a descriptor; or what has fileno(), such as a pipe's end.
+        file: a path, where nothing is changed if the export fails; a descriptor; or what has fileno(), such as a pipe's end.
         plain: compress nothing. refs: images named by a ref bring that name along. progress(done, total) hears of
         bytes. Returns a Pack.
         """
         names = [names] if isinstance(names, str) else list(names)
+        told = bytes_told(progress)
         flags = (_EXPORT_PLAIN if plain else 0) | (0 if refs else _EXPORT_NO_REFS)
-        opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads, progress=_bytes_fn(progress))
-        texts = (ctypes.c_char_p * len(names))(*[name.encode() for name in names])
+        opts = _lib.ExportOpts(sz=ctypes.sizeof(_lib.ExportOpts), flags=flags, threads=threads, progress=told.fn)
+        texts = (ctypes.c_char_p * len(names))(*[_lib.text(name) for name in names])
         info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
-        with _output(file) as fd:
+        with _output(file) as fd, told:
             lib.fdry_store_export(self._handle, texts, len(names), fd, ctypes.byref(opts), ctypes.byref(info))
         return Pack(info, [])
 
@@ -145,26 +184,27 @@ class Store:
         Returns a Pack, whose images are (id, ref or None, id that the ref named before or None).
         """
         images = []
-        told = _lib.IMPORTED_FN(lambda _, *words: images.append(tuple(w.decode() if w else None for w in words)))
+        found = _lib.IMPORTED_FN(lambda _, *words: images.append(tuple(w.decode() if w else None for w in words)))
+        told = bytes_told(progress)
         flags = (_IMPORT_DRY_RUN if dry_run else 0) | (0 if refs else _IMPORT_NO_REFS)
         opts = _lib.ImportOpts(sz=ctypes.sizeof(_lib.ImportOpts), flags=flags, threads=threads,
-                               progress=_bytes_fn(progress), image=told)
+                               progress=told.fn, image=found)
         info = _lib.PackInfo(sz=ctypes.sizeof(_lib.PackInfo))
-        with _input(file) as fd:
+        with _input(file) as fd, told:
             lib.fdry_store_import(self._handle, fd, ctypes.byref(opts), ctypes.byref(info))
         return Pack(info, images)
 
     def tag(self, image, ref):
         """Give an image (a ref: all its images, REF:DIGITS, an id or a prefix of one) the name `ref` as well."""
-        lib.fdry_image_tag(self._handle, image.encode(), ref.encode())
+        lib.fdry_image_tag(self._handle, _lib.text(image), _lib.text(ref))
 
     def pin(self, name):
         """Keep all images of the ref `name`, or one (REF:DIGITS), from being evicted."""
-        lib.fdry_store_pin(self._handle, name.encode())
+        lib.fdry_store_pin(self._handle, _lib.text(name))
 
     def unpin(self, name):
         """Let them be evicted again."""
-        lib.fdry_store_unpin(self._handle, name.encode())
+        lib.fdry_store_unpin(self._handle, _lib.text(name))
 
     @property
     def limit(self):
@@ -203,28 +243,23 @@ class Store:
         """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase, done, total), with phase
         "mark", "list" or "sweep", hears of objects, and stops it by returning something true. Returns a Collection.
         """
-        fn = _lib.COLLECT_FN()
-        if progress:
-            fn = _lib.COLLECT_FN(lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total))))
-        opts = _lib.CollectOpts(sz=ctypes.sizeof(_lib.CollectOpts), flags=_COLLECT_DRY_RUN if dry_run else 0, progress=fn)
+        told = _lib.Callback(_lib.COLLECT_FN, progress and (
+            lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))), failed=1)
+        opts = _lib.CollectOpts(sz=ctypes.sizeof(_lib.CollectOpts), flags=_COLLECT_DRY_RUN if dry_run else 0, progress=told.fn)
         info = _lib.CollectInfo(sz=ctypes.sizeof(_lib.CollectInfo))
-        lib.fdry_store_collect(self._handle, ctypes.byref(opts), ctypes.byref(info))
+        with told:
+            lib.fdry_store_collect(self._handle, ctypes.byref(opts), ctypes.byref(info))
         return Collection(info)
 
     def close(self):
-        """Give the handle back. Images loaded from it stay."""
-        handle, self._handle = self._handle, STORE()
-        lib.fdry_store_close(handle)
+        """Give the handle back. Images loaded from it stay, and a Kernels that keeps code there goes on."""
+        self._raw = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            self.close()
 
 
 def as_store(store):

@@ -24,8 +24,6 @@ def text(store=None):
     """Everything in Prometheus' text format; with a Store, what that holds comes too. Content type:
     text/plain; version=0.0.4. Raises Error where the store cannot be read, ValueError where it is closed."""
     found = ctypes.c_void_p()
-    if store is not None and not store._handle:  # pylint: disable=protected-access
-        raise ValueError("the store is closed; open it again")
     lib.fdry_telemetry_text(None if store is None else store._handle, ctypes.byref(found))  # pylint: disable=protected-access
     try:
         return ctypes.string_at(found).decode()

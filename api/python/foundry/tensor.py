@@ -121,6 +121,7 @@ class Tensor:
             raise BufferError("a view of an image's memory is never a copy; copy it yourself")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"tensor '{self.name}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
+        self._image._handle  # an error where it is closed
         rank = len(self.shape)
         dims = (c_int64 * (2 * rank or 1))(*self.shape, *self.stride)
         at = ctypes.cast(dims, POINTER(c_int64))
@@ -138,7 +139,7 @@ def describe(name, tensor, use, external):
     __array_interface__."""
     if use not in USES:
         raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
-    raw = _lib.Tensor(name=name.encode(), use=USES.index(use), flags=EXTERNAL if external else 0)
+    raw = _lib.Tensor(name=_lib.text(name), use=USES.index(use), flags=EXTERNAL if external else 0)
     if hasattr(tensor, "data_ptr"):
         raw.addr, dtype = tensor.data_ptr(), str(tensor.dtype).rpartition(".")[2]
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())

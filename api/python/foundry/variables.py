@@ -3,6 +3,7 @@
 import collections
 import ctypes
 
+from . import _lib
 from ._lib import Error, Variable as _Variable, lib
 
 Variable = collections.namedtuple("Variable", "name type default allowed meaning")
@@ -24,4 +25,4 @@ def variables():
 
 def check_variables(name=None):
     """Raise Error (FDRY_E_ENV) where the variable of that name, or any (None), is set to what is not allowed."""
-    lib.fdry_variable_check(None if name is None else name.encode())
+    lib.fdry_variable_check(None if name is None else _lib.text(name))

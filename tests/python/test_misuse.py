@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What callers get wrong is an error of Python's, at once: nothing is cut off, no closed object reaches the library."""
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import suite
+import foundry
+
+BUILD = os.environ.get("BUILD", "build")
+TOO_MUCH = (1 << 64) + 1  # what C would take for 1
+
+
+class Misuse(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.store = os.path.join(cls.folder.name, "a störe")
+        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True, capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def load(self, **options):
+        return foundry.load("vecadd", store=self.store, **options)
+
+    def refused(self, error, says, call, *args, **kwargs):
+        with self.assertRaisesRegex(error, says):
+            call(*args, **kwargs)
+
+    def test_numbers_are_not_cut_off(self):
+        wrong = (OverflowError, ctypes.ArgumentError)
+        with self.load() as image, foundry.Slots() as slots, foundry.Store(self.store) as store:
+            size = image["a"].nbytes
+            image.launch(1)
+            for call in (lambda: image.launch(TOO_MUCH), lambda: image.build(TOO_MUCH), lambda: slots.replay(TOO_MUCH),
+                         lambda: slots.install_image(TOO_MUCH, image, 1), lambda: slots.install_image(1, image, TOO_MUCH),
+                         lambda: image.copy("a", image["out"].addr, (1 << 64) + size), lambda: image.launch(-1),
+                         lambda: setattr(store, "limit", 1 << 64), lambda: store.evict(1 << 64), lambda: store.evict(-1),
+                         lambda: foundry.Device(1 << 32), lambda: foundry.Slots(device=1 << 32),
+                         lambda: foundry.Capture(device=1 << 32), lambda: foundry.Capture(size=(1 << 64) + (2 << 20))):
+                self.refused(wrong, "out of range", call)
+            self.assertEqual((store.limit, slots.keys()), (0, []))
+        for options in ({"device": 1 << 32}, {"threads": 1 << 32}, {"order": [TOO_MUCH]}, {"order": [-1]},
+                        {"externals": {"a": TOO_MUCH}}):
+            self.refused(OverflowError, "out of range", self.load, **options)
+
+    def test_texts_end_where_they_end(self):
+        with self.load() as image, foundry.Store(self.store) as store:
+            for call in (lambda: foundry.load("vecadd\0x", store=store), lambda: image["a\0b"], lambda: store.describe("vecadd\0x"),
+                         lambda: store.tag("vecadd", "b\0c"), lambda: foundry.Store(self.store + "\0x"),
+                         lambda: foundry.verify(os.fsencode(self.store) + b"\0x"), lambda: store.export(["vecadd\0x"], "pack"),
+                         lambda: foundry.load_or_capture("vecadd\0x", strict=True, store=store),
+                         lambda: foundry.load("vecadd", store=store, facts={"a": "b\0c"}), lambda: foundry.Capture(name="a\0b")):
+                self.refused(ValueError, "NUL", call)
+            for call in (lambda: foundry.load(None, store=store), lambda: image[0], lambda: store.describe(b"vecadd"),
+                         lambda: image.fact(None), lambda: foundry.load("vecadd", store=store, facts={1: 2}),
+                         lambda: foundry.load_or_capture([None], strict=True, store=store)):
+                self.refused(TypeError, "is to be a str", call)
+        self.assertFalse(os.path.exists("pack"))
+
+    def test_what_is_no_stream_or_graph(self):
+        with self.load() as image, foundry.Slots() as slots:
+            slots.install_image(1, image, 1)
+            for stream in ("x", b"x", 1.0, object()):
+                self.refused(TypeError, "no stream", image.launch, 1, stream)
+                self.refused(TypeError, "no stream", slots.replay, 1, stream)
+            for graph in (None, "x", b"x", 1.0):
+                self.refused(TypeError, "no graph", slots.install, 2, graph)
+                self.refused(TypeError, "no graph", slots.install_graph, 2, graph)
+
+    def test_paths_of_every_kind(self):
+        with foundry.Store(os.fsencode(self.store)) as store:
+            for name in ("p 1", b"p \xff", os.path.join(self.folder.name, "ü")):
+                path = os.path.join(os.fsencode(self.folder.name), os.fsencode(name))
+                store.export("vecadd", path)
+                self.assertEqual(store.import_(path).objects_new, 0)
+
+    def test_closed(self):
+        image, slots, store, device = self.load(), foundry.Slots(), foundry.Store(self.store), foundry.Device()
+        capture = foundry.Capture(name="other")
+        tensor = image["a"]
+        for each in (image, slots, store, device):
+            each.close()
+            each.close()
+        capture.end()
+        for what, calls in (
+                ("image", (lambda: image.launch(1), lambda: image.id, image.graphs, image.tensors, lambda: image["a"], lambda: image.read("out"),
+                           image.report, image.synchronize, image.restore, image.wait, lambda: image.build(1), image.random_state,
+                           image.generators, tensor.__dlpack__, lambda: foundry.Slots().install_image(1, image, 1))),
+                ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots), lambda: 1 in slots, slots.invalidate, slots.times)),
+                ("device", (device.pool, device.warm_up, lambda: device.get(4), lambda: device.make(4), device.syncs)),
+                ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.collect, lambda: foundry.load("vecadd", store=store),
+                           lambda: foundry.Kernels(store=store), lambda: foundry.telemetry.text(store))),
+                ("capture", (capture.seal, capture.pause, lambda: capture.offset, lambda: capture.add_graph(1, 1)))):
+            for i, call in enumerate(calls):
+                with self.subTest(what, nr=i):
+                    self.refused(ValueError, f"the {what} (is|are|has) (closed|ended)", call)
+
+    def test_an_image_goes_with_the_last_that_refers_to_it(self):
+        for keep in (lambda image: None, lambda image: image["a"], lambda image: image["a"].__dlpack__()):
+            held = keep(self.load())
+            gc.collect()
+            if held:
+                self.refused(foundry.Error, "lies there", self.load)
+                del held
+            self.load().close()
+
+    def test_an_image_in_a_slot_stays(self):
+        image = self.load()
+        with foundry.Slots() as slots:
+            slots.install_image(1, image, 1)
+            slots.install_image(2, image, 1)
+            slots.invalidate(1)
+            self.refused(RuntimeError, "invalidate the slot", image.close)
+            self.assertTrue(slots.replay(2))
+            slots.invalidate(2)
+            image.close()
+
+    def test_kernels_keep_their_store_open(self):
+        with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
+            code = f.read()
+        paths = [os.path.join(self.folder.name, name) for name in ("kernels", "other")]
+        store = foundry.Store(paths[0], create=True)
+        with foundry.Kernels(store=store) as kernels:
+            store.close()
+            with foundry.Store(paths[1], create=True):  # its handle may lie where the first one lay
+                self.assertTrue(kernels.get(code, "nothing").handle)
+                self.assertEqual(kernels.stats().store_saves, 1)
+        self.assertEqual([foundry.verify(path).objects for path in paths], [2, 0])
+
+    def test_what_a_callback_raises(self):
+        class Midway(Exception):
+            pass
+
+        def fails(*_):
+            calls.append(1)
+            raise Midway
+
+        with foundry.Store(self.store) as store:
+            path = os.path.join(self.folder.name, "raised")
+            for call in (lambda: store.collect(progress=fails), lambda: store.export("vecadd", path, progress=fails),
+                         lambda: foundry.verify(self.store, progress=fails), lambda: self.load(progress=fails),
+                         lambda: foundry.repair(store=self.store, progress=fails)):
+                calls = []
+                self.refused(Midway, "", call)
+                self.assertEqual(len(calls), 1)
+            self.assertFalse(os.path.exists(path))
+        self.load().close()
+
+    def test_a_capture_that_is_lent_is_not_ended(self):
+        for call in (lambda capture: capture.end(), lambda capture: capture.__exit__()):
+            self.refused(foundry.Error, "ends this capture itself", foundry.load_or_capture, "none", store=self.store, capture=call)
+        with foundry.Capture() as capture:
+            self.assertEqual(capture.offset, 0)
+
+    def test_a_library_that_is_not_there_or_another(self):
+        for library, says in (("/nowhere/libfoundry.so.0", "cannot be loaded.*FOUNDRY_LIBRARY"), ("libc.so.6", "of another version")):
+            done = subprocess.run([sys.executable, "-c", "import foundry"], env={**os.environ, "FOUNDRY_LIBRARY": library},
+                                  capture_output=True, text=True, check=False)
+            self.assertRegex(done.stderr.splitlines()[-1], f"ImportError: .*{says}")
+
+
+if __name__ == "__main__":
+    suite.main()
