@@ -469,6 +469,34 @@ class Graphs(Folder):
             is_all(out, 12.0), is_all(last, 12.0)
             """)
 
+    def test_what_no_graph_can_be_saved_to_or_captured_into(self):
+        self.more("""
+            import os
+            fdry.set_allocation_region(BASE, '1GB')
+            a, g = full(1.0), fdry.CUDAGraph()
+            for into in (None, 5, torch.cuda.CUDAGraph(), fdry.CUDAGraph):
+                try:
+                    fdry.graph(into)
+                except TypeError as e:
+                    assert 'captures into a foundry.CUDAGraph' in str(e), e
+                else:
+                    raise AssertionError(into)
+            with fdry.graph(g):
+                b = a + a
+            os.makedirs('w/folder.json')
+            os.chdir('w')
+            for path, error in (('', IsADirectoryError), ('folder.json', IsADirectoryError), ('a\\0b', ValueError), (None, TypeError), (5, TypeError)):
+                try:
+                    g.save(path, b)
+                except error:
+                    assert os.listdir() == ['folder.json'] and os.listdir('..') == ['w'], path
+                else:
+                    raise AssertionError(path)
+            g.save(os.fsencode('b \\u00fc.json'), b)
+            fdry.save_graph_manifest('.')
+            g, b = fdry.CUDAGraph.load('b \u00fc.json')
+            """)
+
     def test_many_at_once(self):
         self.more("""
             fdry.set_allocation_region(BASE, '1GB')

@@ -57,7 +57,7 @@ def _graph_files(folder):
     """The saved graphs in a folder, by name."""
     found = []
     for name in sorted(os.listdir(folder)):
-        if name.endswith(".json") and name != MANIFEST:
+        if name.endswith(".json") and name != MANIFEST and os.path.isfile(os.path.join(folder, name)):
             try:
                 found.append(_file.read(os.path.join(folder, name)))
             except Error as e:
