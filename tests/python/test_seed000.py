@@ -469,6 +469,45 @@ class Graphs(Folder):
             is_all(out, 12.0), is_all(last, 12.0)
             """)
 
+    INTERRUPTED = """
+        import foundry.placed, foundry.capture
+        real, calls = foundry.placed.recognise, []
+        def interrupted(*args):
+            calls.append(args[1])
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return real(*args)
+        def stopped(call, *args):
+            try:
+                call(*args)
+            except KeyboardInterrupt:
+                return
+            raise AssertionError("nothing was raised")
+        foundry.placed.recognise = foundry.capture.recognise = interrupted
+        """
+
+    def test_a_recognition_that_was_interrupted_is_done_again(self):
+        self.more(textwrap.dedent(self.INTERRUPTED) + textwrap.dedent("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, g = full(1.0), fdry.CUDAGraph()
+            with fdry.graph(g):
+                b = a + a
+            stopped(g.save, 'g.json', b)
+            g.save('g.json', b), g.save('g.json', b)
+            assert calls == [1, 1], calls
+            """))
+        self.more(textwrap.dedent(self.INTERRUPTED) + textwrap.dedent("""
+            with fdry.Capture(base=BASE, size=1 << 30) as capture:
+                def captured(key):
+                    with capture.graph(key) as graph:
+                        capture.out = capture.a + capture.a
+                capture.a = full(1.0)
+                stopped(captured, 1)
+                fails("STATE", "no graph to seal", capture.seal, 'foundry-store')
+                captured(1)
+                capture.seal('foundry-store')
+            """))
+
     def test_what_no_graph_can_be_saved_to_or_captured_into(self):
         self.more("""
             import os

@@ -129,8 +129,13 @@ class Capture:
             yield graph
         self._pool = self._pool or graph.pool()
         self.add_graph(key, graph, name)
-        graph.instantiate()
-        self.draws[key] = recognise(self._handle, key, graph, watched)
+        try:
+            graph.instantiate()
+            self.draws[key] = recognise(self._handle, key, graph, watched)
+        except BaseException:
+            lib.fdry_capture_drop(self._handle, key)  # it may draw, and nobody would know
+            self._graphs.remove(graph)
+            raise
 
     def pause(self):
         """Let allocations be native until resume()."""

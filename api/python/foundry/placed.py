@@ -33,8 +33,8 @@ def _find_random(region):
     """Tell the capture what graphs draw from which generators. Of a graph that draws from what was not recognised the seal is refused."""
     for made in region.graphs.values():
         if made.watched is not None:
-            watched, made.watched = made.watched, None
-            recognise(region.capture._handle, made.key, made.graph, watched)
+            recognise(region.capture._handle, made.key, made.graph, made.watched)
+            made.watched = None  # not before: what is not known to draw nothing is looked at again
 
 
 def seal(region, paths):
