@@ -112,6 +112,15 @@ class Misuse(unittest.TestCase):
                 del held
             self.load().close()
 
+    def test_a_block_that_raises_beside_a_view(self):
+        view = None
+        with self.assertRaises(KeyError), self.load() as image:
+            view = image["a"].__dlpack__()
+            raise KeyError
+        self.assertEqual(len(image.read("a")), image["a"].nbytes)
+        del view, image
+        self.load().close()
+
     def test_an_image_in_a_slot_stays(self):
         image = self.load()
         with foundry.Slots() as slots:

@@ -189,8 +189,12 @@ class Image:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.close()
+    def __exit__(self, kind, *_):
+        try:
+            self.close()
+        except RuntimeError:
+            if kind is None:
+                raise  # else what the block raised says more, and the image goes with the last view
 
     def __del__(self):
         if getattr(self, "_raw", None) and not self._exports:
