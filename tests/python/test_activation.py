@@ -162,6 +162,7 @@ class Doctor(unittest.TestCase):
             self.assertEqual(works, "FAIL")
             self.assertIn("no CUDA driver: /nowhere/libcuda.so.1 cannot be used", text)
         self.assertNotIn("driver", lines)
+        self.assertEqual(os.path.realpath(lines["software driver"][1].partition(",")[0]), os.path.realpath(os.path.join(SIM, "libcuda.so.1")))
 
     def test_the_driver_comes_first(self):
         for works, text in self.captures(self.said(1, LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):

@@ -77,6 +77,13 @@ def _ways():
             ("LD_LIBRARY_PATH", "late", {**os.environ, "LD_LIBRARY_PATH": path}))
 
 
+def _software():
+    """The software driver that comes along; nothing takes it unless it is named."""
+    path = os.path.join(os.path.dirname(os.path.dirname(standin())), "sim", "libcuda.so.1")
+    if os.path.exists(path):
+        yield "software driver", True, f"{path}, for FOUNDRY_DRIVER where there is no GPU"
+
+
 def _store():
     try:
         Store(readonly=True).close()
@@ -104,6 +111,7 @@ def checks():
     try:
         ways = _ways()
         yield "stand-in", True, standin()
+        yield from _software()
     except (Error, ValueError) as e:
         yield "stand-in", False, str(e)
         ways = ()
