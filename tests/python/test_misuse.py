@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What callers get wrong is an error of Python's, at once: nothing is cut off, no closed object reaches the library."""
+import copy
 import ctypes
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -120,6 +122,22 @@ class Misuse(unittest.TestCase):
         self.assertEqual(len(image.read("a")), image["a"].nbytes)
         del view, image
         self.load().close()
+
+    def test_no_copies(self):
+        with self.load() as image, foundry.Store(self.store) as store, foundry.Slots() as slots, foundry.Device() as device, \
+                foundry.Kernels() as kernels, foundry.DeviceScalar("int8") as scalar, foundry.DecodeState() as state, \
+                foundry.Capture(name="other") as capture:
+            for each in (image, image["a"], store, slots, device, kernels, scalar, state, capture, foundry.CUDAGraph()):
+                for copied in (copy.deepcopy, pickle.dumps) + (copy.copy,) * (not isinstance(each, type(image["a"]))):
+                    with self.subTest(each=each, how=copied):
+                        self.refused(TypeError, "cannot be copied or pickled", copied, each)
+            image.launch(1)
+
+    def test_a_capture_goes_with_the_last_that_refers_to_it(self):
+        for _ in range(2):
+            capture = foundry.Capture(name="other")
+            self.refused(foundry.Error, "begun already", foundry.Capture)
+            del capture
 
     def test_an_image_in_a_slot_stays(self):
         image = self.load()

@@ -599,6 +599,13 @@ def _open():
     return opened
 
 
+class Single:
+    """What stands for one thing of the library's, which a copy would free again."""
+
+    def __reduce_ex__(self, _):
+        raise TypeError(f"foundry.{type(self).__name__} cannot be copied or pickled")
+
+
 class Callback:
     """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where there is none.
 

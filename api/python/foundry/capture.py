@@ -27,7 +27,7 @@ def base_for_name(name=None):
     return lib.fdry_base_for_name(_lib.text(name) if name else None)
 
 
-class Capture:
+class Capture(_lib.Single):
     """Device memory at fixed addresses, and what is to be sealed.
 
         with foundry.Capture() as capture:
@@ -182,4 +182,8 @@ class Capture:
 
     def __exit__(self, *_):
         if self._raw:
+            self.end()
+
+    def __del__(self):
+        if getattr(self, "_raw", None) and not self._lent:
             self.end()

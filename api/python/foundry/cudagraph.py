@@ -23,7 +23,7 @@ def _forget(where, key):
             lib.fdry_capture_drop(where.capture._handle, key)
 
 
-class CUDAGraph:
+class CUDAGraph(_lib.Single):
     """A CUDA graph: what torch.cuda.CUDAGraph does, and save() and load().
 
     Captured in a region (set_allocation_region()), it can be saved; any later process that begins a

@@ -19,7 +19,7 @@ def _fields(struct):
     return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
 
 
-class Device:
+class Device(_lib.Single):
     """A device by number, from 0; the same device is shared, and with the last one closed what it kept goes.
 
     caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes and no.

@@ -31,7 +31,7 @@ class Report:
             setattr(self, name, getattr(raw, name))
 
 
-class Image:
+class Image(_lib.Single):
     """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it goes with the last that
     refers to it: this object, a Tensor, a slot, a DLPack view.
     """

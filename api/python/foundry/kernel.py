@@ -112,7 +112,7 @@ class Function:
         lib.fdry_kernel_launch(self._kernels.handle, self.handle, ctypes.byref(opts), raw, len(packed))
 
 
-class Kernels:
+class Kernels(_lib.Single):
     """A cache of kernels for a device: what was compiled once is not compiled again.
 
     store: a foundry.Store; compiled code is kept there for all processes of the

@@ -22,7 +22,7 @@ def _format(dtype):
     return name, "<" + _FORMATS[name]
 
 
-class DeviceScalar:
+class DeviceScalar(_lib.Single):
     """One number in device memory, updated on a stream before a graph is launched.
 
     dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as integers.
@@ -86,7 +86,7 @@ class DeviceScalar:
         self.close()
 
 
-class DecodeState:
+class DecodeState(_lib.Single):
     """Where a decoder is, in device memory: token, position (the step), length of the KV cache (step + 1).
 
     token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for ever.

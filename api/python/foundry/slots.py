@@ -46,7 +46,7 @@ def _as_int(graph):
     return graph
 
 
-class Slots:
+class Slots(_lib.Single):
     """A table of executable graphs by key; any thread may use it. Use it as a context manager, or close() it.
 
     device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a graph is installed) or

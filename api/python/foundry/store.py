@@ -117,7 +117,7 @@ class _Opened:
         lib.fdry_store_close(self.handle)
 
 
-class Store:
+class Store(_lib.Single):
     """A store: a directory that every process of a host may share.
 
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
