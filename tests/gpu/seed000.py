@@ -146,6 +146,30 @@ def several(folder):
         ran(folder, BASE + f"one_by_one, first = {one_by_one}, 1.0\n" + LOAD_TWO, f"nothing made before, one by one: {one_by_one}")
 
 
+SAVE_CHANGED = BASE + """
+a, w = torch.ones(100, 100, device='cuda'), torch.full((100, 100), 2.0, device='cuda')
+made = []
+for i in range(3):
+    g = fdry.CUDAGraph()
+    with fdry.graph(g):
+        c = a + w
+    made.append((g, c))
+made[0][0].save('0.json', made[0][1])
+w.mul_(3.0)
+made[1][0].save('1.json', made[1][1])
+w.add_(1.0)
+fdry.save_graphs({'2.json': made[2], '3.json': made[0]})
+"""
+
+
+def changed(folder):
+    """What kernels changed between saves, without a graph's replay, is in the second image."""
+    ran(folder, SAVE_CHANGED, "save, change, save")
+    for i, w in enumerate((2.0, 6.0, 7.0, 7.0)):
+        ran(folder, BASE + f"g, c = fdry.CUDAGraph.load('{i}.json')\ng.replay()\ntorch.cuda.synchronize()\n"
+            f"assert (c == {1.0 + w}).all(), c[0, 0].item()\n", f"load {i}.json alone")
+
+
 def differences(folder):
     ran(folder, SAVE_TWO, "save three")
     for made, says in (("torch.ones(3 << 20, device='cuda')", "allocation 0 of this process"),
@@ -242,7 +266,7 @@ def rate(folder):
         raise Failed(taken[0].stderr[-1500:])
 
 
-PARTS = (several, rate, parameters, differences, plain, states, without_replay, preallocation, random)
+PARTS = (several, changed, rate, parameters, differences, plain, states, without_replay, preallocation, random)
 
 
 def one(part):
