@@ -117,6 +117,15 @@ static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 	return 0;
 }
 
+/* A kernel with two sets of attributes is loaded twice, and each load has variables of its own. */
+static int group_attrs(const struct parts *ps, uint32_t a, uint32_t b)
+{
+	if (a == b || ps->p[a].kernel != ps->p[b].kernel)
+		return 0;
+	return fdry_fail(FDRY_E_REFUSED, "kernel %.200s: it is launched as a kernel and as a function, which have other attributes, and "
+			 "writes variables of its module; set the same attributes of both", ps->p[a].e->k.name);
+}
+
 static int parts_group(struct parts *ps)
 {
 	uint32_t i, j;
@@ -127,6 +136,8 @@ static int parts_group(struct parts *ps)
 			if (!shares_written(ps->code->cubin, &ps->p[i].reach, &ps->p[j].reach))
 				continue;
 			err = group_loads(ps, i, j);
+			if (!err)
+				err = group_attrs(ps, i, j);
 			if (err)
 				return err;
 			group_join(ps, i, j);

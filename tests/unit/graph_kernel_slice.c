@@ -101,6 +101,32 @@ START_TEST(two_loads_with_a_variable_each)
 }
 END_TEST
 
+/* A function has one set of attributes, and a second load of its module would have variables of its own. */
+START_TEST(two_sets_of_attributes_and_a_variable)
+{
+	struct paper_kernel alone, bump; /* the context's functions, of which only the kernels had their attributes set */
+	struct fdry_kernel_set *set;
+	struct load *l;
+
+	paper_begin();
+	set = set_new();
+	l = load_file("vars.90.cubin");
+	alone = *kernel_of(l, "alone");
+	bump = *kernel_of(l, "bump");
+	kernel_of(l, "alone")->kernel_attrs[0] = 100000;
+	kernel_of(l, "bump")->kernel_attrs[0] = 100000;
+	intern(set, kernel_of(l, "alone"), true); /* it writes nothing */
+	ck_assert_uint_eq(intern(set, &alone, false), 1);
+	intern(set, kernel_of(l, "bump_by"), false);
+	intern(set, kernel_of(l, "bump"), true);
+	slice(set);
+	ck_assert_uint_eq(intern(set, &bump, false), 4);
+	slice_refused(set, "other attributes", "bump");
+	fdry_kernel_set_free(set);
+	paper_end();
+}
+END_TEST
+
 START_TEST(changed_variables)
 {
 	static const struct {
@@ -202,6 +228,7 @@ int main(void)
 	tcase_add_test(tc, order_does_not_matter);
 	tcase_add_test(tc, read_only_data_is_duplicated);
 	tcase_add_test(tc, two_loads_with_a_variable_each);
+	tcase_add_test(tc, two_sets_of_attributes_and_a_variable);
 	tcase_add_loop_test(tc, changed_variables, 0, 6);
 	tcase_add_test(tc, unreadable_variables);
 	tcase_add_loop_test(tc, refused_kernels, 0, 5);
