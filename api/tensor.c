@@ -46,7 +46,8 @@ int fdry_tensor_extent(const struct fdry_tensor *t, uint64_t *ret)
 		    __builtin_add_overflow(last, step, &last))
 			return fdry_fail(FDRY_E_INVAL, "tensor '%s' is larger than the address space", t->name);
 	}
-	if (__builtin_mul_overflow(last + 1, (uint64_t)fdry_dtype_size(t->dtype), &bytes) || t->addr + bytes < t->addr)
+	if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, (uint64_t)fdry_dtype_size(t->dtype), &bytes) ||
+	    t->addr + bytes < t->addr)
 		return fdry_fail(FDRY_E_INVAL, "tensor '%s' is larger than the address space", t->name);
 	*ret = bytes;
 	return 0;

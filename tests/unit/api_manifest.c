@@ -195,6 +195,12 @@ struct damage {
 	void (*do_it)(struct fdry_manifest_writer *w);
 };
 
+/* 2^64 of them, of which each has a number. */
+static void elements_around(struct fdry_mf_tensor *t)
+{
+	t->shape[0] = t->shape[1] = t->stride[0] = 1ll << 32;
+}
+
 #define entry(w, member, type, i) (((type *)(w)->member.data)[i])
 #define DAMAGE(name, body) static void name(struct fdry_manifest_writer *w) { body; }
 DAMAGE(segment_overlaps, entry(w, segments, struct fdry_mf_segment, 1).addr -= 1)
@@ -209,6 +215,7 @@ DAMAGE(tensor_order, entry(w, tensors, struct fdry_mf_tensor, 1).name = entry(w,
 DAMAGE(tensor_leaves, entry(w, tensors, struct fdry_mf_tensor, 0).shape[0] = 1 << 20)
 DAMAGE(tensor_negative, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = -5)
 DAMAGE(tensor_overflow, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = INT64_MAX)
+DAMAGE(tensor_around, elements_around(&entry(w, tensors, struct fdry_mf_tensor, 0)))
 DAMAGE(tensor_dtype, entry(w, tensors, struct fdry_mf_tensor, 0).dtype = 99)
 DAMAGE(tensor_rank, entry(w, tensors, struct fdry_mf_tensor, 0).rank = 9)
 DAMAGE(tensor_beyond, entry(w, tensors, struct fdry_mf_tensor, 0).shape[2] = 1)
@@ -260,6 +267,7 @@ static const struct damage damages[] = {
 	{ "tensor 0 leaves the region", FDRY_E_BADIMAGE, tensor_leaves },
 	{ "tensor 0: tensor 'in' has a negative size or stride", FDRY_E_BADIMAGE, tensor_negative },
 	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE, tensor_overflow },
+	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE, tensor_around },
 	{ "tensor 0: tensor 'in' has an unknown type", FDRY_E_BADIMAGE, tensor_dtype },
 	{ "tensor 0: tensor 'in' has an unknown type, use, flag or a rank", FDRY_E_BADIMAGE, tensor_rank },
 	{ "tensor 0 has dimensions beyond its rank", FDRY_E_BADIMAGE, tensor_beyond },
