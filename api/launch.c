@@ -69,22 +69,31 @@ static int memory_check(struct fdry_image *img)
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 
-/* In the primary context. */
-static int stream_launch(struct fdry_image *img, const struct fdry_launch *l)
+static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	CUgraphExec exec = atomic_load(&img->execs[l->graph].exec);
-	int err = fdry_image_stream_check(img, l->stream);
+	int err;
 
-	if (err)
-		return err;
-	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
-	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
 	if (img->overlap && !img->own)
 		return fdry_overlap_launch(img, l);
 	err = fdry_random_write(img, l);
 	if (err)
 		return err;
 	return img->own ? fdry_own_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
+}
+
+/* In the primary context. */
+static int stream_launch(struct fdry_image *img, const struct fdry_launch *l)
+{
+	int err = fdry_image_stream_check(img, l->stream);
+
+	if (err)
+		return err;
+	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
+	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	err = exec_launch(img, l);
+	fdry_random_written(img, l);
+	return err;
 }
 
 static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)

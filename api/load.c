@@ -501,6 +501,7 @@ static void device_release(struct fdry_image *img)
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_exec_destroy(img, i);
 	fdry_overlap_free(img);
+	fdry_random_end(img);
 	fdry_own_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);

@@ -69,7 +69,8 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	bool busy = false;
 	int err;
 
-	if (!o->launched || o->stream == stream || o->graph == i)
+	/* The handle of the per-thread default stream is one for many streams. */
+	if (!o->launched || (o->stream == stream && stream != CU_STREAM_PER_THREAD) || o->graph == i)
 		return 0;
 	err = fdry_call(img->drv, cuEventRecord, o->here, stream);
 	if (!err)

@@ -22,12 +22,16 @@ struct fdry_launch {
 /* The manifest is there; makes nothing where no graph draws. */
 int fdry_random_new(struct fdry_image *img) __must_check;
 void fdry_random_free(struct fdry_image *img);
+/* Before that, while there is a context: what it has of the driver's. */
+void fdry_random_end(struct fdry_image *img);
 
 /* Run @fn, which launches @l, under the lock where the graph draws; what it draws is counted where @fn succeeded. */
 int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
 		       int (*fn)(struct fdry_image *img, const struct fdry_launch *l)) __must_check;
-/* For such a function: write the cells, if any, on the launch's stream, in the primary context, which is current. Nothing
- * else may be launched on that stream before the graph. */
+/* For such a function: write the cells, if any, on the launch's stream, behind the launch that drew before, in the primary
+ * context, which is current. Nothing else may be launched on that stream before the graph. */
 int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l) __must_check;
+/* After that, whether the graph was launched or not: the next one comes behind. */
+void fdry_random_written(struct fdry_image *img, const struct fdry_launch *l);
 
 #endif

@@ -4,7 +4,9 @@
  *
  * A cell is written by two memsets of 32 bits: the driver takes the value with the call, so that
  * there is no memory to keep until the stream gets there, however many launches are under
- * way, and they are in the order of the stream as any work is.
+ * way, and they are in the order of the stream as any work is. A stream waits for the launch
+ * that drew before on another one: the driver orders launches of one graph, but not the cells of
+ * the next behind the launch that still reads them.
  */
 #include "api/random.h"
 
@@ -17,6 +19,9 @@
 struct fdry_random {
 	pthread_mutex_t lock;
 	uint32_t *first; /* by graph and one more: its first draw in the manifest */
+	CUevent ended;   /* behind the last launch that drew; NULL: not made yet */
+	CUstream stream; /* of that launch, */
+	bool launched;   /* if there was one that nobody has waited for */
 	struct fdry_random_state states[];
 };
 
@@ -48,6 +53,16 @@ int fdry_random_new(struct fdry_image *img)
 	return 0;
 }
 
+void fdry_random_end(struct fdry_image *img)
+{
+	struct fdry_random *r = img->random;
+
+	if (r && r->ended)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, r->ended);
+	if (r)
+		r->ended = NULL;
+}
+
 void fdry_random_free(struct fdry_image *img)
 {
 	if (!img->random)
@@ -72,16 +87,34 @@ static int cell_write(struct fdry_image *img, uint64_t addr, uint64_t value, CUs
 	return err ? err : word_write(img, addr + 4, (uint32_t)(value >> 32), stream);
 }
 
+static bool draws(const struct fdry_random *r, uint32_t graph)
+{
+	return r && r->first[graph] != r->first[graph + 1];
+}
+
+/* The handle of the per-thread default stream is one for many streams. */
+static int turn_wait(struct fdry_image *img, CUstream stream)
+{
+	struct fdry_random *r = img->random;
+
+	if (!r->ended)
+		return fdry_call(img->drv, cuEventCreate, &r->ended, CU_EVENT_DISABLE_TIMING);
+	if (!r->launched || (stream == r->stream && stream != CU_STREAM_PER_THREAD))
+		return 0;
+	return fdry_call(img->drv, cuStreamWaitEvent, stream, r->ended, 0);
+}
+
 int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 {
 	const struct fdry_random *r = img->random;
 	const struct fdry_random_state *states, *s;
 	const struct fdry_mf_draw *d;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	if (!r)
+	if (!draws(r, l->graph))
 		return 0;
+	err = turn_wait(img, l->stream);
 	states = l->states ? l->states : r->states;
 	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err; i++) {
 		d = &img->m.draws[i];
@@ -93,6 +126,18 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 	return err;
 }
 
+void fdry_random_written(struct fdry_image *img, const struct fdry_launch *l)
+{
+	struct fdry_random *r = img->random;
+
+	if (!draws(r, l->graph) || !r->ended)
+		return;
+	r->stream = l->stream;
+	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, l->stream);
+	if (!r->launched)
+		(void)fdry_call_raw(img->drv, cuStreamSynchronize, l->stream);
+}
+
 int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
 		       int (*fn)(struct fdry_image *img, const struct fdry_launch *l))
 {
@@ -100,7 +145,7 @@ int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
 	uint32_t i;
 	int err;
 
-	if (!r || r->first[l->graph] == r->first[l->graph + 1])
+	if (!draws(r, l->graph))
 		return fn(img, l);
 	pthread_mutex_lock(&r->lock);
 	err = fn(img, l);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of graphs that draw random numbers: sequences, failures, threads, what a seal refuses, damaged manifests. */
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "api/manifest.h"
@@ -195,6 +196,41 @@ START_TEST(launches_faster_than_the_stream)
 	state_is(img, "g", 5, 4 * LAUNCHES);
 	state_is(img, "h", 5, 0);
 	ck_assert_int_eq(query(stream), CUDA_SUCCESS);
+	fdry_image_unload(img);
+}
+END_TEST
+
+static void CUDA_CB wait_for(void *sem)
+{
+	sem_wait(sem);
+}
+
+/* On streams that nothing orders a graph follows itself, and so do its numbers. */
+START_TEST(streams_take_turns)
+{
+	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
+	const struct fdry_driver *drv;
+	uint64_t v[2 * DRAWN], i;
+	struct fdry_image *img;
+	CUstream a, b;
+	sem_t go;
+
+	test_child(drawing_seal, NULL);
+	img = load(flags[_i]);
+	drv = test_sim();
+	ck_assert_int_eq(drv->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert(!sem_init(&go, 0, 0));
+	ck_assert_int_eq(drv->cuLaunchHostFunc(a, wait_for, &go), CUDA_SUCCESS);
+	ok(fdry_image_launch(img, 5, a));
+	ok(fdry_image_launch(img, 5, b));
+	usleep(20000);
+	sem_post(&go);
+	ok(fdry_image_launch(img, 5, a));
+	ok(fdry_image_synchronize(img, b));
+	ok(fdry_image_read(img, "out", v, sizeof(v), a));
+	for (i = 0; i < DRAWN; i++)
+		ck_assert_uint_eq(v[i], drawn(FDRY_RANDOM_SEED, 0, i) + drawn(FDRY_RANDOM_SEED, 4, i) + drawn(FDRY_RANDOM_SEED, 8, i));
 	fdry_image_unload(img);
 }
 END_TEST
@@ -607,6 +643,7 @@ int main(void)
 	tcase_set_timeout(t, 60);
 	tcase_add_loop_test(t, a_hundred_launches, 0, 3);
 	tcase_add_test(t, launches_faster_than_the_stream);
+	tcase_add_loop_test(t, streams_take_turns, 0, 3);
 	tcase_add_test(t, states_are_set_and_wrap);
 	tcase_add_test(t, states_of_the_callers);
 	tcase_add_test(t, what_an_image_says);

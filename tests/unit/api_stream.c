@@ -385,6 +385,40 @@ START_TEST(overlaps_are_found)
 }
 END_TEST
 
+struct held_up {
+	struct fdry_image *img;
+	sem_t go;
+};
+
+static void *launch_held_up(void *arg)
+{
+	struct held_up *h = arg;
+	CUcontext ctx;
+
+	drv_ok(cuDevicePrimaryCtxRetain, &ctx, 0);
+	drv_ok(cuCtxSetCurrent, ctx);
+	drv_ok(cuLaunchHostFunc, CU_STREAM_PER_THREAD, wait_for, &h->go);
+	ok(fdry_image_launch(h->img, SLOW, CU_STREAM_PER_THREAD));
+	return NULL;
+}
+
+/* One handle, and a stream for each thread. */
+START_TEST(overlaps_of_per_thread_streams_are_found)
+{
+	struct held_up h;
+	pthread_t t;
+
+	test_child(seal_slow, NULL);
+	h.img = load(FDRY_LOAD_CHECK_OVERLAP);
+	ck_assert(!sem_init(&h.go, 0, 0));
+	ck_assert(!pthread_create(&t, NULL, launch_held_up, &h));
+	ck_assert(!pthread_join(t, NULL));
+	fails(STATE, "graph 3 'slow' is in flight on another stream", fdry_image_launch(h.img, ADD, CU_STREAM_PER_THREAD));
+	sem_post(&h.go);
+	fdry_image_unload(h.img);
+}
+END_TEST
+
 START_TEST(debugging_is_asked_for_by_name)
 {
 	struct fdry_image *img;
@@ -418,6 +452,7 @@ int main(void)
 	tcase_add_loop_test(tc, refreshed_beside_a_launch, 0, 2);
 	tcase_add_test(tc, no_memory_to_refresh);
 	tcase_add_loop_test(tc, overlaps_are_found, 0, 2);
+	tcase_add_test(tc, overlaps_of_per_thread_streams_are_found);
 	tcase_add_test(tc, debugging_is_asked_for_by_name);
 	suite_add_tcase(s, tc);
 	return test_main(s);

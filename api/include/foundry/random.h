@@ -116,8 +116,8 @@ int fdry_image_random_advance(struct fdry_image *img, const char *generator, uin
  *
  * As fdry_image_launch(), which uses the image's own states and moves them on once for each launch that
  * succeeds. This one neither uses nor changes them: the caller adds the increments to its own.
- * Either way the cells are written on @stream right before the launch, and another thread's launch
- * of a graph that draws comes before or after both. FDRY_E_INVAL where @n is not the number of generators.
+ * Either way the cells are written on @stream right before the launch, and another launch of a graph
+ * that draws, by whatever thread and on whatever stream, comes before or after both. FDRY_E_INVAL where @n is not the number of generators.
  */
 int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stream,
 			     const struct fdry_random_state *states, size_t n);
