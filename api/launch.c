@@ -113,9 +113,9 @@ static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 	int err = fdry_exec_index(img, key, &l->graph);
 
 	if (!err)
-		err = memory_check(img);
-	if (!err)
 		err = fdry_exec_need(img, l->graph);
+	if (!err)
+		err = memory_check(img); /* after that, which may wait for a restore */
 	return err ? err : fdry_random_launch(img, l, graph_launch);
 }
 

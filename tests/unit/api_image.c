@@ -4,6 +4,8 @@
  * fork, work in flight, failures half way; and of arguments that are missing.
  */
 #include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
 
 #include "tests/unit/api.h"
 
@@ -141,6 +143,63 @@ START_TEST(restored_in_part)
 	test_sim_fail(NULL);
 	image_check(img, 1, 4, 100);
 	fdry_image_unload(img);
+}
+END_TEST
+
+struct job {
+	struct fdry_image *img;
+	sem_t go;
+	int err;
+};
+
+static void CUDA_CB wait_for(void *job)
+{
+	sem_wait(&((struct job *)job)->go);
+}
+
+static void *restore(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = fdry_image_restore(j->img, NULL);
+	return NULL;
+}
+
+static void *launch(void *arg)
+{
+	struct job *j = arg;
+
+	j->err = fdry_image_launch(j->img, 1, NULL);
+	return NULL;
+}
+
+/* Its graph is not built, so it comes when the restore has failed: content was whole when it was called, and is not now. */
+START_TEST(a_launch_that_waits_for_a_restore)
+{
+	struct job r = { 0 }, l = { 0 };
+	const struct fdry_driver *drv;
+	unsigned long syncs;
+	pthread_t a, b;
+
+	test_child(seal_plain, NULL);
+	r.img = l.img = load(NULL);
+	drv = test_sim();
+	ck_assert(!sem_init(&r.go, 0, 0));
+	ck_assert_int_eq(drv->cuLaunchHostFunc(NULL, wait_for, &r), CUDA_SUCCESS);
+	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
+	syncs = test_sim_calls("cuStreamSynchronize");
+	ck_assert(!pthread_create(&a, NULL, restore, &r));
+	while (test_sim_calls("cuStreamSynchronize") == syncs)
+		usleep(1000);
+	ck_assert(!pthread_create(&b, NULL, launch, &l));
+	usleep(20000);
+	sem_post(&r.go);
+	ck_assert(!pthread_join(a, NULL));
+	ck_assert(!pthread_join(b, NULL));
+	test_sim_fail(NULL);
+	ck_assert_int_eq(r.err, -FDRY_E_DRIVER);
+	ck_assert_int_eq(l.err, -FDRY_E_STATE);
+	fdry_image_unload(r.img);
 }
 END_TEST
 
@@ -506,6 +565,7 @@ int main(void)
 	tcase_add_test(tc, reads_and_restores_wait_too);
 	tcase_add_test(tc, unloaded_in_flight);
 	tcase_add_test(tc, restored_in_part);
+	tcase_add_test(tc, a_launch_that_waits_for_a_restore);
 	tcase_add_loop_test(tc, too_little_memory, 0, 2);
 	tcase_add_test(tc, the_stack_is_as_deep_as_it_was);
 	tcase_add_test(tc, a_capture_elsewhere_is_not_broken);
