@@ -15,6 +15,7 @@ struct draw_state {
 	CUdeviceptr seed, offset;
 	uint32_t within;
 	char captured;
+	char gap[3]; /* which a compiler may leave as it was */
 };
 
 /* What the kernel computes. */
