@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of kernels asked for by many threads, and ahead. */
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "api/run/kernel_cache.h"
 #include "tests/unit/kernels.h"
 
 /* --- threads --- */
@@ -95,6 +99,65 @@ START_TEST(failures_and_clearing_beside_asks)
 }
 END_TEST
 
+/* --- unloading waits --- */
+
+static atomic_bool cleared;
+
+static bool clearing(struct fdry_kernels *k)
+{
+	bool is;
+
+	pthread_mutex_lock(&k->lock);
+	is = k->clearing;
+	pthread_mutex_unlock(&k->lock);
+	return is;
+}
+
+/* In the midst of a load: until somebody waits for it to end, or did not wait. */
+static void hear_loaded(void *arg, int level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	if (!strstr(text, ": loaded, "))
+		return;
+	pthread_barrier_wait(&barrier);
+	while (!clearing(shared) && !atomic_load(&cleared))
+		sched_yield();
+	ck_assert_msg(!atomic_load(&cleared), "modules were unloaded while a call was loading one");
+}
+
+static void *clear_beside(void *arg)
+{
+	(void)arg;
+	pthread_barrier_wait(&barrier);
+	ok(fdry_kernels_clear(shared));
+	atomic_store(&cleared, true);
+	return NULL;
+}
+
+START_TEST(clearing_waits_for_what_is_being_loaded)
+{
+	struct fdry_kernel_launch_opts o = { .sz = sizeof(o) };
+	struct fdry_kernel_source s = ptx_source();
+	CUfunction f = NULL;
+	pthread_t t;
+
+	ck_assert(!setenv("FOUNDRY_TRACE", "compile", 1));
+	shared = kernels_open(NULL);
+	pthread_barrier_init(&barrier, NULL, 2);
+	fdry_log_set(hear_loaded, NULL, FDRY_LOG_ERROR);
+	ck_assert(!pthread_create(&t, NULL, clear_beside, NULL));
+	ok(fdry_kernels_get(shared, &s, "nothing", &f));
+	pthread_join(t, NULL);
+	fdry_log_set(NULL, NULL, 0);
+	ck_assert(atomic_load(&cleared));
+	ck_assert_uint_eq(fdry_kernels_count(shared), 0);
+	ck_assert_int_eq(test_sim_live("module"), 0);
+	fails(NOKEY, "cleared since", fdry_kernel_launch(shared, f, &o, NULL, 0));
+	fdry_kernels_close(shared);
+}
+END_TEST
+
 /* --- ahead --- */
 
 START_TEST(prepared_ahead_is_there)
@@ -145,6 +208,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
 	tcase_add_test(tc, threads_at_once_compile_once);
 	tcase_add_test(tc, failures_and_clearing_beside_asks);
+	tcase_add_test(tc, clearing_waits_for_what_is_being_loaded);
 	tcase_add_test(tc, prepared_ahead_is_there);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
