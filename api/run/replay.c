@@ -40,13 +40,9 @@ static bool is_capturing(const struct fdry_slots *t, CUstream stream)
 
 static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct fdry_slot_stream **ret)
 {
-	struct fdry_slot_stream *s;
+	struct fdry_slot_stream *s = calloc(1, sizeof(*s));
 	int err;
 
-	if (is_capturing(t, stream))
-		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part of that, or it is not one that is "
-				 "alive; use another stream, or end the capture");
-	s = calloc(1, sizeof(*s));
 	if (!s)
 		return fdry_nomem();
 	err = fdry_call(t->drv, cuEventCreate, &s->done, CU_EVENT_DISABLE_TIMING);
@@ -68,6 +64,9 @@ int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream 
 {
 	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_acquire);
 
+	if (is_capturing(t, stream))
+		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part of that, or it is not one that is "
+				 "alive; use another stream, or end the capture");
 	for (; s; s = s->next) {
 		if (s->stream == stream && s->thread == thread_of(stream)) {
 			*ret = s;

@@ -325,7 +325,8 @@ START_TEST(streams_that_capture)
 	int launched = 5;
 
 	slot_make(fx.t, 1, 0, 3);
-	ck_assert(replay(fx.t, 1));
+	slot_make(fx.t, 3, 4, 5);
+	ck_assert(replay(fx.t, 1) && replay(fx.t, 3));
 	capture_start(fx.stream);
 	step_launch(fx.stream, 1, 3, 0);
 	ok(fdry_slots_invalidate(fx.t, 1));
@@ -335,11 +336,14 @@ START_TEST(streams_that_capture)
 	slot_make(fx.t, 1, 2, 5);
 	slot_make(fx.t, 2, 3, 5);
 	fails(STATE, "the stream captures", fdry_slots_replay(fx.t, 2, fx.stream, &launched));
+	/* Nor a slot that was launched there before. */
+	fails(STATE, "the stream captures", fdry_slots_replay(fx.t, 3, fx.stream, &launched));
 	cu(cuStreamEndCapture, fx.stream, &g);
 	ck_assert_ptr_nonnull(g);
 	cu(cuGraphDestroy, g);
-	ck_assert(replay(fx.t, 1) && replay(fx.t, 2));
+	ck_assert(replay(fx.t, 1) && replay(fx.t, 2) && replay(fx.t, 3));
 	cu(cuStreamSynchronize, s);
+	ck_assert_uint_eq(number(4), stepped(0, 5, 2));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
 	ck_assert_uint_eq(number(2), stepped(0, 5, 1));
 	cu(cuStreamDestroy_v2, s);

@@ -142,7 +142,8 @@ int fdry_slots_invalidate_all(struct fdry_slots *slots);
  * @launched: 1; 0 where the slot is empty, which is no error: do without the graph
  *
  * Asynchronous, unless the table synchronises. From any thread, on any number of streams; no lock is
- * taken. The driver orders launches of one graph one after another. Errors: those of the driver.
+ * taken. The driver orders launches of one graph one after another. Errors: FDRY_E_STATE (@stream captures; the capture
+ * goes on), those of the driver.
  */
 int fdry_slots_replay(struct fdry_slots *slots, uint64_t key, CUstream stream, int *launched);
 
