@@ -9,6 +9,7 @@
 #define FDRY_API_RUN_KERNEL_CACHE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "api/clock.h"
@@ -26,12 +27,13 @@
 #define FDRY_KERNEL_OPTIONS_MAX 256u
 #define FDRY_KERNEL_FACTS 8
 
-/* A function that was asked for. Never changes once it is in its module's list. */
+/* A function that was asked for. Never changes once it is in its module's list, but for what it is allowed. */
 struct fdry_kernel_func {
 	struct fdry_kernel_func *next;    /* of its module */
 	struct fdry_kernel_func *by_func; /* of its bucket */
 	CUfunction func;
 	char *name;
+	_Atomic uint32_t shared; /* bytes of dynamic shared memory that it is allowed; raised with the lock */
 	uint32_t nparams; /* FDRY_KERNEL_PARAMS_UNKNOWN: the driver cannot be asked */
 	struct fdry_param *params;
 };
@@ -159,7 +161,7 @@ void fdry_kernel_crew_free(struct fdry_kernels *k);
 
 /* --- kernel_launch.c --- */
 
-/* Ask the driver for a function's parameters. In the cache's context. */
+/* Ask the driver for a function's parameters, and what it is allowed. In the cache's context. */
 int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func *f) __must_check;
 
 #endif

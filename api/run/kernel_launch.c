@@ -12,7 +12,6 @@
 #include "api/run/kernel_cache.h"
 #include "arch/telemetry.h"
 
-#define SHARED_ALWAYS (48u << 10) /* bytes of dynamic shared memory that need not be asked for */
 #define ARGS_NEAR 64
 
 /* --- parameters --- */
@@ -28,7 +27,7 @@ static int param_add(struct fdry_buf *params, size_t offset, size_t size)
 }
 
 /* The list ends with CUDA_ERROR_INVALID_VALUE. */
-int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
+static int params_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
 {
 	struct fdry_buf params = { 0 };
 	size_t offset, size;
@@ -51,6 +50,17 @@ int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func 
 	f->nparams = res == FDRY_CUDA_MISSING ? FDRY_KERNEL_PARAMS_UNKNOWN : i;
 	f->params = (struct fdry_param *)params.data;
 	return 0;
+}
+
+int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
+{
+	int shared = 0;
+	int err = fdry_call(k->drv, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f->func);
+
+	if (err)
+		return err;
+	atomic_init(&f->shared, shared > 0 ? (uint32_t)shared : 0);
+	return params_read(k, f);
 }
 
 static int args_check(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_arg *args, size_t nargs)
@@ -130,16 +140,22 @@ static int launch(const struct fdry_kernels *k, const struct fdry_kernel_func *f
 			 c.sharedMemBytes, c.hStream, params, NULL);
 }
 
-static int shared_allow(const struct fdry_kernels *k, const struct fdry_kernel_func *f, uint32_t shared)
+/* Only ever raised: another thread may be about to launch with what it was given. */
+static int shared_raise(struct fdry_kernels *k, struct fdry_kernel_func *f, uint32_t shared)
 {
 	int err = 0;
 
-	if (shared > SHARED_ALWAYS)
+	pthread_mutex_lock(&k->lock);
+	if (shared > atomic_load(&f->shared)) {
 		err = fdry_call(k->drv, cuFuncSetAttribute, f->func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+		if (!err)
+			atomic_store(&f->shared, shared);
+	}
+	pthread_mutex_unlock(&k->lock);
 	return err ? fdry_fail_at(err, "%u bytes of dynamic shared memory", shared) : 0;
 }
 
-static int launch_in_context(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
+static int launch_in_context(struct fdry_kernels *k, struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
 			     void **params)
 {
 	CUcontext now = NULL, popped;
@@ -149,7 +165,7 @@ static int launch_in_context(const struct fdry_kernels *k, const struct fdry_ker
 		err = fdry_call(k->drv, cuCtxPushCurrent_v2, k->ctx);
 	if (err)
 		return err;
-	err = shared_allow(k, f, o->shared);
+	err = o->shared > atomic_load(&f->shared) ? shared_raise(k, f, o->shared) : 0;
 	if (!err && o->flags & FDRY_KERNEL_COOPERATIVE)
 		err = cooperative_check(k, f, o);
 	if (!err)
@@ -161,7 +177,7 @@ static int launch_in_context(const struct fdry_kernels *k, const struct fdry_ker
 	return err;
 }
 
-static int launch_with(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
+static int launch_with(struct fdry_kernels *k, struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
 		       const struct fdry_kernel_arg *args, size_t nargs)
 {
 	void *near[ARGS_NEAR], **params = near;

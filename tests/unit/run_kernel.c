@@ -389,6 +389,45 @@ START_TEST(arguments_of_a_launch_are_counted)
 }
 END_TEST
 
+static int allowed(CUfunction f)
+{
+	int bytes = 0;
+
+	ck_assert_int_eq(test_sim()->cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f), CUDA_SUCCESS);
+	return bytes;
+}
+
+/* A function with static shared memory is allowed less from the start, and nothing is taken away from one that other threads launch. */
+START_TEST(shared_memory_is_allowed_as_needed)
+{
+	struct fdry_kernel_launch_opts o = { .sz = sizeof(o) };
+	struct fdry_kernel_source s = ptx_source();
+	struct fdry_kernels *k = kernels_open(NULL);
+	float x[4] = { 1, 2, 3, 4 }, sum = 0;
+	CUdeviceptr in, out;
+	CUfunction f = NULL;
+	int n = 4;
+	struct fdry_kernel_arg args[] = { ARG(in), ARG(out), ARG(n) };
+
+	ok(fdry_kernels_get(k, &s, "reduce", &f));
+	ck_assert_int_eq(allowed(f), 47 << 10);
+	ck_assert_int_eq(test_sim()->cuMemAlloc_v2(&in, sizeof(x)), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuMemAlloc_v2(&out, sizeof(sum)), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuMemcpyHtoD_v2(in, x, sizeof(x)), CUDA_SUCCESS);
+	o.shared = 48u << 10;
+	ok(fdry_kernel_launch(k, f, &o, args, 3));
+	ck_assert_int_eq(allowed(f), 48 << 10);
+	o.shared = 100u << 10;
+	ok(fdry_kernel_launch(k, f, &o, args, 3));
+	o.shared = 60u << 10;
+	ok(fdry_kernel_launch(k, f, &o, args, 3));
+	ck_assert_int_eq(allowed(f), 100 << 10);
+	ck_assert_int_eq(test_sim()->cuMemcpyDtoH_v2(&sum, out, sizeof(sum)), CUDA_SUCCESS);
+	ck_assert(sum == 10);
+	fdry_kernels_close(k);
+}
+END_TEST
+
 static void cooperative_check(const char *cc, int code, uint32_t grid, const char *says)
 {
 	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .grid = { grid, 1, 1 }, .block = { 64 }, .flags = FDRY_KERNEL_COOPERATIVE };
@@ -477,6 +516,7 @@ int main(void)
 	tcase_add_test(tc, a_target_that_nvrtc_knows_is_chosen);
 	tcase_add_test(tc, without_nvrtc_the_error_says_so);
 	tcase_add_test(tc, arguments_of_a_launch_are_counted);
+	tcase_add_test(tc, shared_memory_is_allowed_as_needed);
 	tcase_add_test(tc, a_cooperative_launch_needs_a_device_that_can);
 	tcase_add_test(tc, and_a_grid_that_fits);
 	tcase_add_test(tc, stages_are_traced);

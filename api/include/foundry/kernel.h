@@ -217,7 +217,7 @@ struct fdry_kernel_arg {
  * @sz: sizeof(struct fdry_kernel_launch_opts)
  * @grid: blocks; a zero counts as 1
  * @block: threads of a block; a zero counts as 1
- * @shared: bytes of dynamic shared memory. Above 48 KiB the function is allowed as much first
+ * @shared: bytes of dynamic shared memory. Where the function is allowed less, it is allowed as much first, and stays so
  * @flags: of enum fdry_kernel_launch_flags
  * @stream: of the primary context; NULL is its legacy default stream. It may capture
  */
