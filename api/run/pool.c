@@ -12,6 +12,7 @@
 #include "api/opts.h"
 #include "api/run/device.h"
 #include "arch/config.h"
+#include "arch/log.h"
 #include "arch/stream.h"
 #include "arch/telemetry.h"
 
@@ -383,7 +384,7 @@ static int pool_put(struct fdry_transient *p, uint64_t addr, CUstream stream)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (blocks_free(p, over)) /* given back it is */
-		return fdry_fail_at(-FDRY_E_DRIVER, "memory was given back, and what the pool had too much of was not released");
+		fdry_warn("memory that a pool had too much of could not be released: %s", fdry_last_error());
 	return err;
 }
 

@@ -72,14 +72,12 @@ static int slot_take(struct fdry_residents *r, uint32_t *ret)
 	return 0;
 }
 
-static void slot_free(struct fdry_residents *r, uint32_t i)
+/* @last: the generation of what was there. The lock is held. */
+static void slot_free(struct fdry_residents *r, uint32_t i, uint32_t last)
 {
-	struct fdry_resident_slot *s = &r->slots[i];
-
-	s->addr = 0;
-	if (s->generation == UINT32_MAX)
+	if (last == UINT32_MAX)
 		return;
-	s->next_free = r->first_free;
+	r->slots[i].next_free = r->first_free;
 	r->first_free = i + 1;
 }
 
@@ -133,31 +131,54 @@ int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devpt
 	return err;
 }
 
-int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream)
+/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is nobody else's. */
+static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i, struct fdry_resident_slot *was)
 {
-	struct fdry_residents *r;
 	struct fdry_resident_slot *s;
-	size_t bytes = 0;
-	int err = fdry_device_check(dev);
+	int err;
 
-	if (err)
-		return err;
-	r = &dev->residents;
 	pthread_mutex_lock(&r->lock);
 	err = slot_find(r, handle, &s);
-	if (!err)
-		err = fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, s->addr, stream);
 	if (!err) {
-		bytes = s->bytes;
-		slot_free(r, (uint32_t)(s - r->slots));
+		*i = (uint32_t)(s - r->slots);
+		*was = *s;
+		s->addr = 0;
 		s->generation += s->generation != UINT32_MAX;
 		r->count--;
 	}
 	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
+/* Free, or where giving the memory back has failed, what it was. */
+static void slot_left(struct fdry_residents *r, uint32_t i, const struct fdry_resident_slot *was, bool gone)
+{
+	pthread_mutex_lock(&r->lock);
+	if (gone) {
+		slot_free(r, i, was->generation);
+	} else {
+		r->slots[i] = *was;
+		r->count++;
+	}
+	pthread_mutex_unlock(&r->lock);
+}
+
+int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream)
+{
+	struct fdry_resident_slot was;
+	uint32_t i;
+	int err = fdry_device_check(dev);
+
+	if (!err)
+		err = slot_leave(&dev->residents, handle, &i, &was);
+	if (err)
+		return err;
+	err = fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, was.addr, stream);
+	slot_left(&dev->residents, i, &was, !err);
 	if (err)
 		return err;
 	fdry_gauge(FDRY_METRIC_RESIDENT, -1);
-	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, -(int64_t)bytes);
+	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, -(int64_t)was.bytes);
 	return 0;
 }
 

@@ -1,72 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of memory, streams and events that are used again, and of buffers by handle. */
-#include <pthread.h>
-#include <string.h>
-#include <unistd.h>
-
+/* Unit tests of memory, streams and events that are used again. */
 #include "api/foundry.h"
 #include "arch/map.h"
 #include "arch/telemetry.h"
-#include "tests/unit/sim.h"
-
-#define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
-#define fails(code, text, call) do { \
-	ck_assert_int_eq(call, -FDRY_E_##code); \
-	ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, fdry_last_error()); \
-} while (0)
-#define DEV FDRY_TRANSIENT_DEVICE
-#define PIN FDRY_TRANSIENT_PINNED
-#define NONE FDRY_STREAM_NONE
-
-static const struct fdry_driver *drv;
-static struct fdry_device *dev;
-
-static void setup(void)
-{
-
-	ck_assert(!setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
-	ck_assert(!setenv("CUDA_CACHE_DISABLE", "1", 1)); /* nothing to set up */
-	drv = test_sim();
-	ok(fdry_device_acquire(0, &dev));
-}
-
-static void teardown(void)
-{
-	long before = test_sim_live("context");
-
-	test_sim_fail(NULL);
-	fdry_device_release(dev);
-	ck_assert_int_eq(test_sim_live("allocation"), 0);
-	ck_assert_int_eq(test_sim_live("host"), 0);
-	ck_assert_int_eq(test_sim_live("event"), 0);
-	ck_assert_int_eq(test_sim_live("stream"), 0);
-	ck_assert_int_eq(test_sim_live("context"), before); /* test_sim() holds it */
-}
-
-static struct fdry_transient_stats stats(enum fdry_transient_kind kind)
-{
-	struct fdry_transient_stats st = { .sz = sizeof(st) };
-
-	ok(fdry_transient_stats(dev, kind, &st));
-	return st;
-}
-
-static uint64_t get(enum fdry_transient_kind kind, size_t bytes, CUstream stream)
-{
-	uint64_t addr = 0;
-
-	ok(fdry_transient_get(dev, kind, bytes, stream, &addr));
-	ck_assert(addr && !(addr % 512));
-	return addr;
-}
-
-static CUstream stream_get(void)
-{
-	void *s = NULL;
-
-	ok(fdry_sync_get(dev, FDRY_SYNC_STREAM, &s));
-	return s;
-}
+#include "tests/unit/device.h"
 
 /* --- memory --- */
 
@@ -123,40 +60,6 @@ START_TEST(size_classes)
 	ck_assert_uint_eq(stats(DEV).cached, 0);
 }
 END_TEST
-
-/* A stream that stands still until it is let go. */
-struct gate {
-	pthread_mutex_t lock;
-	bool open;
-};
-
-static void CUDA_CB gate_wait(void *arg)
-{
-	struct gate *g = arg;
-	bool open = false;
-
-	while (!open) {
-		pthread_mutex_lock(&g->lock);
-		open = g->open;
-		pthread_mutex_unlock(&g->lock);
-		usleep(1000);
-	}
-}
-
-static void gate_shut(struct gate *g, CUstream stream)
-{
-	*g = (struct gate){ .open = false };
-	pthread_mutex_init(&g->lock, NULL);
-	ck_assert_int_eq(drv->cuLaunchHostFunc(stream, gate_wait, g), CUDA_SUCCESS);
-}
-
-static void gate_open(struct gate *g, CUstream stream)
-{
-	pthread_mutex_lock(&g->lock);
-	g->open = true;
-	pthread_mutex_unlock(&g->lock);
-	ck_assert_int_eq(drv->cuStreamSynchronize(stream), CUDA_SUCCESS);
-}
 
 START_TEST(not_before_the_work_is_done)
 {
@@ -511,70 +414,6 @@ START_TEST(a_busy_stream_is_passed_over)
 }
 END_TEST
 
-/* --- buffers by handle --- */
-
-START_TEST(residents)
-{
-	fdry_resident h = 0, again = 0;
-	fdry_devptr addr = 0;
-	uint32_t out[4] = { 0 }, in[4] = { 1, 2, 3, 4 };
-	size_t bytes = 0;
-
-	fails(NOKEY, "ever had the handle 0", fdry_resident_view(dev, 0, &addr, &bytes));
-	fails(NOKEY, "ever had", fdry_resident_view(dev, 1ull << 32 | 1, &addr, &bytes));
-	ok(fdry_resident_make(dev, 16, &h));
-	ok(fdry_resident_view(dev, h, &addr, &bytes));
-	ck_assert_uint_eq(bytes, 16);
-	ok(fdry_resident_view(dev, h, NULL, NULL));
-	ok(fdry_resident_write(dev, h, 0, in, 16, NULL));
-	ok(fdry_resident_read(dev, h, 4, out, 8, NULL));
-	ck_assert_uint_eq(out[0], 2);
-	ck_assert_uint_eq(out[1], 3);
-	fails(RANGE, "13 bytes at 4 do not fit into a resident buffer of 16", fdry_resident_read(dev, h, 4, out, 13, NULL));
-	fails(RANGE, "do not fit", fdry_resident_read(dev, h, SIZE_MAX, out, 2, NULL));
-	fails(INVAL, "NULL", fdry_resident_write(dev, h, 0, NULL, 1, NULL));
-	ok(fdry_device_clean_up(dev)); /* it is in use */
-	ok(fdry_resident_read(dev, h, 0, out, 16, NULL));
-	ck_assert_uint_eq(fdry_resident_count(dev), 1);
-	ok(fdry_resident_drop(dev, h, NULL));
-	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
-	fails(STALE, "is gone", fdry_resident_drop(dev, h, NULL));
-	fails(STALE, "is gone", fdry_resident_read(dev, h, 0, out, 4, NULL));
-	ok(fdry_resident_make(dev, 16, &again)); /* the same slot, another buffer */
-	ck_assert_uint_eq((uint32_t)again, (uint32_t)h);
-	ck_assert_uint_ne(again, h);
-	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
-	fails(NOKEY, "ever had", fdry_resident_view(dev, again + (1ull << 32), &addr, &bytes));
-	ok(fdry_resident_drop(dev, again, NULL));
-	ck_assert_uint_eq(fdry_resident_count(dev), 0);
-}
-END_TEST
-
-START_TEST(many_residents)
-{
-	static fdry_resident h[1000];
-	size_t bytes = 0;
-	int i;
-
-	for (i = 0; i < 1000; i++)
-		ok(fdry_resident_make(dev, 8 + (size_t)i, &h[i]));
-	for (i = 0; i < 1000; i += 2)
-		ok(fdry_resident_drop(dev, h[i], NONE));
-	for (i = 0; i < 1000; i += 2)
-		fails(STALE, "is gone", fdry_resident_view(dev, h[i], NULL, NULL));
-	for (i = 1; i < 1000; i += 2) {
-		ok(fdry_resident_view(dev, h[i], NULL, &bytes));
-		ck_assert_uint_eq(bytes, 8 + (size_t)i);
-	}
-	for (i = 1; i < 1000; i += 2)
-		ok(fdry_resident_drop(dev, h[i], NONE));
-	test_sim_fail("cuMemAlloc_v2:1+:2");
-	ok(fdry_device_clean_up(dev));
-	ck_assert_int_eq(fdry_resident_make(dev, 1 << 20, &h[0]), -FDRY_E_NODEVMEM);
-	ck_assert_uint_eq(fdry_resident_count(dev), 0);
-}
-END_TEST
-
 /* --- what is counted --- */
 
 static uint64_t value(enum fdry_metric_id id)
@@ -657,7 +496,7 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, device_setup, device_teardown);
 	tcase_add_loop_test(tc, not_before_the_work_is_done, 0, 2);
 	tcase_add_loop_test(tc, the_limit, 0, 2);
 	tcase_add_loop_test(tc, none_left, 0, 2);
@@ -672,12 +511,10 @@ int main(void)
 	tcase_add_test(tc, no_more_than_the_limit);
 	tcase_add_test(tc, timing_events_time);
 	tcase_add_test(tc, a_busy_stream_is_passed_over);
-	tcase_add_test(tc, residents);
-	tcase_add_test(tc, many_residents);
 	tcase_add_test(tc, numbers_of_pools);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("in use at the end");
-	tcase_add_checked_fixture(tc, setup, NULL);
+	tcase_add_checked_fixture(tc, device_setup, NULL);
 	tcase_add_loop_test(tc, memory_comes_again, 0, 2);
 	tcase_add_test(tc, a_map_against_a_list);
 	suite_add_tcase(s, tc);
