@@ -31,7 +31,9 @@ static int context_retain(struct fdry_capture *cap, int ordinal)
 	err = fdry_driver_open(path, &cap->drv);
 	if (err)
 		return err;
-	err = fdry_call(cap->drv, cuDeviceGet, &cap->device, ordinal);
+	err = fdry_driver_check(cap->drv);
+	if (!err)
+		err = fdry_call(cap->drv, cuDeviceGet, &cap->device, ordinal);
 	if (!err)
 		err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
 	if (err)

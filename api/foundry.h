@@ -210,8 +210,8 @@ fdry_devptr fdry_base_for_name(const char *name);
  * primary context is retained.
  *
  * Errors: FDRY_E_NOHOOK, FDRY_E_LATE and FDRY_E_HIDDEN (another library keeps calls from the
- * stand-in; both name it), FDRY_E_FORKED (forked after CUDA started), FDRY_E_STATE,
- * FDRY_E_TAKEN (names what lies at the base).
+ * stand-in; both name it), FDRY_E_FORKED (forked after CUDA started), FDRY_E_STATE, FDRY_E_NOFUNC (a driver
+ * older than CUDA 12.5), FDRY_E_TAKEN (names what lies at the base).
  */
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret);
 /* Let allocations be native for a while; graphs that use such memory are refused at the seal. */

@@ -157,6 +157,15 @@ void fdry_driver_close(const struct fdry_driver *drv)
 	(void)drv; /* stays mapped, see above */
 }
 
+int fdry_driver_check(const struct fdry_driver *drv)
+{
+	if (drv->version >= FDRY_DRIVER_LEAST)
+		return 0;
+	return fdry_fail(FDRY_E_NOFUNC, "the driver %s is of CUDA %d.%d, and Foundry captures with %d.%d and newer; install release "
+			 FDRY_DRIVER_LEAST_RELEASE " of the NVIDIA driver, or a newer one", drv->path, drv->version / 1000,
+			 drv->version % 1000 / 10, FDRY_DRIVER_LEAST / 1000, FDRY_DRIVER_LEAST % 1000 / 10);
+}
+
 static const char *remedy(CUresult res)
 {
 	switch (res) {

@@ -22,6 +22,13 @@ enum fdry_driver_fn {
 	FDRY_DRIVER_FNS
 };
 
+/*
+ * The oldest driver that captures and loads are for: the CUDA version, and the first release with it. It is the
+ * oldest that has every function of driver.def, as tests/static/driver.sh says again.
+ */
+#define FDRY_DRIVER_LEAST 12050
+#define FDRY_DRIVER_LEAST_RELEASE "555"
+
 struct fdry_driver {
 	void *handle;
 	int version;   /* as cuDriverGetVersion says: 13000 is CUDA 13.0 */
@@ -57,6 +64,9 @@ void fdry_driver_close(const struct fdry_driver *drv);
  * anything else FDRY_E_DRIVER; the sentence names function, error and remedy.
  */
 int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CUresult res);
+
+/* FDRY_E_NOFUNC where the driver is older than FDRY_DRIVER_LEAST: told before work is begun that could not be ended. */
+int fdry_driver_check(const struct fdry_driver *drv) __must_check;
 
 /* What a missing function answers: no driver uses this number. */
 #define FDRY_CUDA_MISSING ((CUresult)-1)

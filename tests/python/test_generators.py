@@ -74,6 +74,8 @@ class Generator:
 class Torch:
     """The module. layout: "eager", a pair of cells per generator, or "capture", one per generator and graph."""
 
+    __version__ = "2.11.0"
+
     def __init__(self, cuda, layout):
         self.driver, self.layout = cuda, layout
         self.Generator = Generator

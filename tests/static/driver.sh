@@ -70,6 +70,9 @@ grep -oE '^FDRY_DRIVER_FN\([A-Za-z0-9_]+' arch/driver.def | cut -d'(' -f2 >"$TMP
 t "arch/driver.def: versions and symbols" matches arch/driver.def
 t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
 t "arch/driver.def: some functions" test "$(wc -l <"$TMP/symbols")" -gt 50
+t "the least driver has all of them, and an older one has not" prints \
+	"$(grep -oE '^FDRY_DRIVER_FN\(.*\)' arch/driver.def | grep -oE '[0-9]+\)$' | tr -d ')' | sort -n | tail -n 1)" \
+	sed -nE 's/^#define FDRY_DRIVER_LEAST ([0-9]+)$/\1/p' arch/driver.h
 t "hook/hooks.def: versions and parameters" hooks_match
 t "hook/hooks.def: every version and variant" prints "" unhooked
 t "arch/sim/entry.def: versions and symbols" exports_match

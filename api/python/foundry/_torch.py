@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that the package asks of torch. Nothing here imports it unless a function that needs it is called."""
 import importlib
+import re
 import sys
 
+LEAST = (2, 9)  # the first with CUDAGraph.raw_cuda_graph_exec(); keep_graph and raw_cuda_graph() came one before
 _SMALL = 1 << 20  # larger requests come from torch's other pool
 
 
 def module():
-    """torch, imported."""
-    return importlib.import_module("torch")
+    """torch, imported. ImportError where it is older than LEAST: before anything is captured that could not be sealed."""
+    torch = importlib.import_module("torch")
+    version = str(getattr(torch, "__version__", "without a version"))
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if not found or tuple(map(int, found.groups())) < LEAST:
+        raise ImportError(f"PyTorch {version} is installed, and foundry captures with {LEAST[0]}.{LEAST[1]} and newer: install a "
+                          "newer one")
+    return torch
 
 
 def _started():

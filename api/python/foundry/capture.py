@@ -3,7 +3,7 @@
 import contextlib
 import ctypes
 
-from . import _lib
+from . import _lib, _torch
 from ._lib import Error, lib
 from .generators import Names, recognise
 from .store import Store
@@ -120,7 +120,7 @@ class Capture(_lib.Single):
         default ones that the block may draw from, a sequence or {name: generator}. What it draws goes into
         `draws`; where that cannot be recognised, a warning says so and the seal is refused.
         """
-        import torch
+        torch = _torch.module()
         watched = self._names.of(torch, self._device, generators)
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         for generator in generators.values() if hasattr(generators, "values") else generators:

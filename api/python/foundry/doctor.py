@@ -48,7 +48,8 @@ print(json.dumps({"driver": drivers, "version": version.value, "devices": device
 
 _TORCH = """
 import torch
-import foundry
+import foundry._torch
+foundry._torch.module()
 print(f"{torch.__version__}, built for CUDA {torch.version.cuda}, " +
       ("CUDA works" if torch.cuda.is_available() else "finds no GPU"))
 """

@@ -10,6 +10,8 @@ import os
 import struct
 import types
 
+__version__ = os.environ.get("STAND_IN_TORCH", "2.11.0")
+version = types.SimpleNamespace(cuda="13.0")
 MIB = 1 << 20
 _CUBIN = os.path.join(os.environ.get("BUILD", "build"), "sim", "kernels.cubin")
 
@@ -346,7 +348,7 @@ def _alloc_raw(size, device=None, stream=None):
 
 
 cuda = types.SimpleNamespace(
-    init=_driver.start, is_initialized=lambda: _driver.started, current_device=lambda: 0, default_generators=(),
+    init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True, current_device=lambda: 0, default_generators=(),
     synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty, memory_snapshot=_snapshot,
     get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw, caching_allocator_delete=_allocator.free,
     Stream=Stream, stream=_StreamContext, current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
