@@ -155,6 +155,27 @@ static struct fdry_slot_map *map_exchange(struct fdry_slots *t, struct fdry_slot
 	return old;
 }
 
+/* Whether the table would destroy what @slot names while @s has it, or twice. A graph that is not owned may be gone, and its handle another's. */
+static bool shares(const struct fdry_slot *s, const struct fdry_slot *slot)
+{
+	uint32_t passes = s->key == slot->key ? 0 : slot->owned; /* what replaces a slot may own what that did not */
+
+	return (slot->exec && s->exec == slot->exec && (s->owned | passes) & FDRY_SLOT_OWN_EXEC) ||
+	       (slot->graph && s->graph == slot->graph && s->owned & slot->owned & FDRY_SLOT_OWN_GRAPH);
+}
+
+/* Under the lock. */
+static int owned_check(const struct fdry_slot_map *map, const struct fdry_slot *slot)
+{
+	size_t i;
+
+	for (i = 0; i < places(map); i++)
+		if (map->places[i] && shares(map->places[i], slot))
+			return fdry_fail(FDRY_E_INVAL, "the graph or executable graph is in slot %llu already, and the table would destroy it there; "
+					 "install another one", (unsigned long long)map->places[i]->key);
+	return 0;
+}
+
 /* Under the lock. @old gets what was there, or NULL. */
 static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot, struct fdry_slot **old)
 {
@@ -196,7 +217,9 @@ static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 		err = exec_upload(t, slot->exec);
 	if (!err) {
 		pthread_mutex_lock(&t->lock);
-		err = key_set(t, slot->key, slot, &old);
+		err = owned_check(atomic_load(&t->map), slot);
+		if (!err)
+			err = key_set(t, slot->key, slot, &old);
 		pthread_mutex_unlock(&t->lock);
 	}
 	if (err)

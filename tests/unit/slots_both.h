@@ -224,6 +224,35 @@ START_TEST(replaced)
 }
 END_TEST
 
+/* What the table destroys is in one slot alone, and once. */
+START_TEST(what_is_owned_already)
+{
+	CUgraphExec x = exec_make(0, 3, 0), y = exec_make(1, 5, 0), z = exec_make(2, 7, 0);
+	CUgraph g = graph_make(3, 9, 0);
+
+	ok(fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_EXEC));
+	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_EXEC));
+	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, 0));
+	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 2, NULL, x, 0));
+	ok(fdry_slots_install(fx.t, 3, NULL, y, 0));
+	ok(fdry_slots_install(fx.t, 3, NULL, y, FDRY_SLOT_OWN_EXEC)); /* it passes */
+	ok(fdry_slots_install(fx.t, 4, NULL, z, 0));
+	ok(fdry_slots_install(fx.t, 5, NULL, z, 0)); /* the caller's */
+	fails(INVAL, "is in slot", fdry_slots_install(fx.t, 4, NULL, z, FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOT_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOT_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 7, g, 0, FDRY_SLOT_OWN_GRAPH));
+	ok(fdry_slots_install_graph(fx.t, 7, g, 0, 0));
+	ck_assert(replay(fx.t, 1) && replay(fx.t, 3) && replay(fx.t, 4) && replay(fx.t, 5) && replay(fx.t, 6) && replay(fx.t, 7));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+	ck_assert_uint_eq(number(1), stepped(0, 5, 1));
+	ck_assert_uint_eq(number(2), stepped(0, 7, 2));
+	ck_assert_uint_eq(number(3), stepped(0, 9, 2));
+	ok(fdry_slots_invalidate_all(fx.t));
+	cu(cuGraphExecDestroy, z);
+}
+END_TEST
+
 START_TEST(invalidated)
 {
 	int i;
@@ -527,6 +556,7 @@ static inline void both_add(TCase *tc)
 {
 	tcase_add_test(tc, keys_and_none);
 	tcase_add_test(tc, replaced);
+	tcase_add_test(tc, what_is_owned_already);
 	tcase_add_test(tc, invalidated);
 	tcase_add_loop_test(tc, freed_in_flight, 0, 3);
 	tcase_add_test(tc, ownership);

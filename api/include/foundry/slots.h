@@ -90,7 +90,8 @@ enum fdry_slot_flags {
  * old one is destroyed, where the table owns it, when its launches have ended: the call waits.
  *
  * Ownership passes when the call succeeds; what is in the slot stays where it fails.
- * Errors: FDRY_E_INVAL (@exec is NULL, FDRY_SLOT_OWN_GRAPH without a graph), FDRY_E_DRIVER and
+ * Errors: FDRY_E_INVAL (@exec is NULL, FDRY_SLOT_OWN_GRAPH without a graph; a slot has @exec already, and one of
+ * the two owns it; a slot owns @graph already), FDRY_E_DRIVER and
  * FDRY_E_NODEVMEM (uploading), FDRY_E_NOMEM, FDRY_E_STATE (from the table's callback), FDRY_E_FORKED.
  */
 int fdry_slots_install(struct fdry_slots *slots, uint64_t key, CUgraph graph, CUgraphExec exec, uint32_t flags);
