@@ -58,6 +58,10 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.dev.view(handle)[1], 8)
         self.assertEqual(telemetry.snapshot()["foundry_resident_buffers"], 1)
         self.fails("FDRY_E_RANGE", "do not fit", self.dev.read, handle, 9)
+        self.dev.write(handle, memoryview(b"0123456789")[1::3], 1)
+        self.assertEqual(self.dev.read(handle, 8), b"a147efgh")
+        for data in (5, "text", [1, 2]):  # of which bytes() makes something else, or nothing
+            self.assertRaises(TypeError, self.dev.write, handle, data)
         self.dev.drop(handle)
         self.fails("FDRY_E_STALE", "is gone", self.dev.view, handle)
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)

@@ -100,8 +100,8 @@ class Device(_lib.Single):
         return addr.value, nbytes.value
 
     def write(self, handle, data, offset=0, stream=None):
-        """Copy bytes into a buffer, and wait."""
-        data = bytes(data)
+        """Copy bytes, or what has a buffer of them, into a buffer of the device, and wait."""
+        data = memoryview(data).tobytes()
         lib.fdry_resident_write(self._handle, handle, offset, data, len(data), _stream(stream))
 
     def read(self, handle, nbytes, offset=0, stream=None):
