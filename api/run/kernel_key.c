@@ -98,12 +98,48 @@ static int options_take(struct fdry_kernel_unit *u)
 
 /* --- what it is --- */
 
+/* How long what joins two lines is: a backslash, blanks perhaps, and the end of the line; 0: it is none. */
+static size_t splice_len(const uint8_t *text, size_t len)
+{
+	size_t i = 1;
+
+	if (!len || *text != '\\')
+		return 0;
+	while (i < len && (text[i] == ' ' || text[i] == '\t' || text[i] == '\r'))
+		i++;
+	return i < len && text[i] == '\n' ? i + 1 : 0;
+}
+
+static bool word_at(const uint8_t *text, size_t len, const char *word)
+{
+	size_t n;
+
+	while (*word) {
+		n = splice_len(text, len);
+		if (!n && (!len || *text != (uint8_t)*word++))
+			return false;
+		n = n ? n : 1;
+		text += n;
+		len -= n;
+	}
+	return true;
+}
+
+static bool mentions(struct fdry_span text, const char *word)
+{
+	const uint8_t *at = text.data, *end = text.data + text.len;
+
+	for (; (at = memchr(at, *word, (size_t)(end - at))); at++)
+		if (word_at(at, (size_t)(end - at), word))
+			return true;
+	return false;
+}
+
 /* What the compiler reads beside the text is in no key. */
 static bool includes(const struct fdry_kernel_unit *u)
 {
 	size_t i;
-	bool found = memmem(u->code.bytes.data, u->code.bytes.len, "include", 7) != NULL ||
-		     memmem(u->code.bytes.data, u->code.bytes.len, "embed", 5) != NULL;
+	bool found = mentions(u->code.bytes, "include") || mentions(u->code.bytes, "embed");
 
 	for (i = 0; i < u->src.noptions && !found; i++)
 		found = strstr(u->src.options[i], "include") || strstr(u->src.options[i], "file") ||

@@ -251,15 +251,21 @@ END_TEST
 
 static void with_includes(void)
 {
-	static const char text[] = "#include \"mine.h\"\n#pragma object kernels\n";
-	struct fdry_kernel_source s = code_of(text, sizeof(text));
+	static const char *const texts[] = { "#include \"mine.h\"\n#pragma object kernels\n",
+					     "#inc\\\nlude \"mine.h\"\n#pragma object kernels\n", /* over the ends of lines */
+					     "#i\\\r\nnclud\\ \t\ne \"mine.h\"\n#pragma object kernels\n" };
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
+	struct fdry_kernel_source s;
 	CUfunction f = NULL;
+	int i;
 
-	s.form = FDRY_KERNEL_SOURCE;
-	ok(fdry_kernels_get(k, &s, "vecadd", &f));
-	ck_assert_uint_eq(stats_of(k).store_saves + stats_of(k).store_misses, 0);
+	for (i = 0; i < 3; i++) {
+		s = code_of(texts[i], strlen(texts[i]));
+		s.form = FDRY_KERNEL_SOURCE;
+		ok(fdry_kernels_get(k, &s, "vecadd", &f));
+		ck_assert_uint_eq(stats_of(k).store_saves + stats_of(k).store_misses, 0);
+	}
 	s.version = "mine.h as of today";
 	ok(fdry_kernels_get(k, &s, "vecadd", &f));
 	ck_assert_uint_eq(stats_of(k).store_saves, 1);

@@ -171,7 +171,7 @@ class Kernels(_lib.Single):
         return lib.fdry_kernels_count(self.handle)
 
     def clear(self):
-        """Unload every module; functions are gone. The store stays as it is."""
+        """Unload every module; functions are gone, so none may be about to be launched, or run. The store stays as it is."""
         self._cleared += 1
         lib.fdry_kernels_clear(self.handle)
 
