@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 import suite
@@ -161,6 +162,30 @@ class Misuse(unittest.TestCase):
                 self.assertTrue(kernels.get(code, "nothing").handle)
                 self.assertEqual(kernels.stats().store_saves, 1)
         self.assertEqual([foundry.verify(path).objects for path in paths], [2, 0])
+
+    def test_tensors_whose_memory_is_something_else(self):
+        class Array:
+            def __init__(self, typestr="<f4", strides=None):
+                self.__array_interface__ = {"data": (4096, False), "typestr": typestr, "shape": (4, 4), "strides": strides, "version": 3}
+
+        class Lazy:
+            dtype, shape, device = "torch.complex64", (4,), types.SimpleNamespace(type="cuda")
+
+            def __init__(self, bit):
+                setattr(self, bit, lambda: True)
+
+            def data_ptr(self):
+                return 4096
+
+            def stride(self):
+                return (1,)
+
+        with foundry.Capture(name="other") as capture:
+            for typestr in (">f4", "|O8", "|S4", "<U4", "<M8", "|V8", "<f16"):
+                self.refused(ValueError, "which images do not know", capture.tensor, "x", Array(typestr))
+            self.refused(ValueError, "do not divide", capture.tensor, "x", Array(strides=(18, 4)))
+            for bit in ("is_conj", "is_neg"):
+                self.refused(TypeError, "resolve_" + bit[3:], capture.tensor, "x", Lazy(bit))
 
     def test_what_a_callback_raises(self):
         class Midway(Exception):

@@ -292,13 +292,15 @@ class Graphs(Folder):
             for name, out in (('none', None), ('list', [b, c]), ('tuple', (b,)), ('empty', []),
                               ('nested', {'x': (b, [c, None, 7, "s"]), 3: []})):
                 g.save(name, output_tensors=out)
-            for bad in ({1}, [object()], {(1, 2): b}):
+            c.is_neg = lambda: True
+            for bad in ({1}, [object()], {(1, 2): b}, [b, c]):
                 try:
                     g.save('bad', output_tensors=bad)
                 except TypeError as e:
                     assert 'output_tensors' in str(e), e
                 else:
                     raise AssertionError(bad)
+            del c.is_neg
             fdry.stop_allocation_region()
             fails("RANGE", "output_tensors[1]", g.save, 'bad', [b, full(1.0, 3 << 20)])
             import os

@@ -6,6 +6,7 @@ import weakref
 
 from . import _file, _lib, _torch, many, placed, region
 from ._lib import Error, lib
+from .tensor import refuse_lazy
 
 
 class _Made:
@@ -286,6 +287,7 @@ def _describe(tensor, name, allocs):
     """An output as a file has it."""
     if not _torch.is_tensor(tensor):
         raise TypeError(f"{name} is a {type(tensor).__name__}; outputs are tensors, and lists, tuples and dicts of them")
+    refuse_lazy(name, tensor)
     raw = {"addr": tensor.data_ptr(), "dtype": str(tensor.dtype).rpartition(".")[2], "shape": list(tensor.shape),
            "stride": list(tensor.stride())}
     if not _file._is_tensor(raw):

@@ -134,20 +134,28 @@ class Tensor:
         return _api.PyCapsule_New(address, b"dltensor", ctypes.cast(_capsule_delete, c_void_p))
 
 
+def refuse_lazy(name, tensor):
+    """TypeError where what lies in memory is not a torch tensor's values: it is to be conjugated or negated when it is read."""
+    for bit in ("conj", "neg"):
+        if getattr(tensor, f"is_{bit}", bool)():
+            raise TypeError(f"tensor '{name}' is a view that torch will change when it reads it (is_{bit}()); give resolve_{bit}() of it")
+
+
 def describe(name, tensor, use, external):
     """A framework's tensor as the library wants it: torch's, or anything with __cuda_array_interface__ or, on the host,
     __array_interface__."""
     if use not in USES:
         raise ValueError(f"use is one of {', '.join(USES)}, not '{use}'")
     raw = _lib.Tensor(name=_lib.text(name), use=USES.index(use), flags=EXTERNAL if external else 0)
+    refuse_lazy(name, tensor)
     if hasattr(tensor, "data_ptr"):
         raw.addr, dtype = tensor.data_ptr(), str(tensor.dtype).rpartition(".")[2]
         shape, stride = tuple(tensor.shape), tuple(tensor.stride())
         raw.flags |= HOST if tensor.device.type == "cpu" else 0
     elif hasattr(tensor, "__cuda_array_interface__"):
-        raw.addr, dtype, shape, stride = _from_interface(tensor.__cuda_array_interface__)
+        raw.addr, dtype, shape, stride = _from_interface(name, tensor.__cuda_array_interface__)
     else:
-        raw.addr, dtype, shape, stride = _from_interface(tensor.__array_interface__)
+        raw.addr, dtype, shape, stride = _from_interface(name, tensor.__array_interface__)
         raw.flags |= HOST
     if dtype not in NUMBERS:
         raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
@@ -159,9 +167,11 @@ def describe(name, tensor, use, external):
     return raw
 
 
-def _from_interface(interface):
+def _from_interface(name, interface):
     kinds = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "V": "bytes"}
-    kind, size = interface["typestr"][1], int(interface["typestr"][2:])
+    order, kind, size = interface["typestr"][0], interface["typestr"][1], int(interface["typestr"][2:])
+    if order == ">" or kind not in kinds or kind in "bV" and size != 1:
+        raise ValueError(f"tensor '{name}' has elements of type {interface['typestr']}, which images do not know")
     dtype = kinds[kind] + ("" if kind in "bV" else str(8 * size))
     shape, stride = tuple(interface["shape"]), interface.get("strides")
     if stride is None:
@@ -169,6 +179,8 @@ def _from_interface(interface):
         for n in reversed(shape):
             stride.insert(0, step)
             step *= n
+    elif any(s % size for s in stride):
+        raise ValueError(f"tensor '{name}' has strides of {tuple(stride)} bytes, which its elements of {size} do not divide")
     else:
         stride = [s // size for s in stride]
     return interface["data"][0], dtype, shape, tuple(stride)
