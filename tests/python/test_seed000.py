@@ -234,6 +234,19 @@ class Loads(Folder):
             fails("LAYOUT", "saved in a region at 0x500000000000", fdry.CUDAGraph.load, 'g.json')
             """)
 
+    def test_segments_that_grew(self):
+        self.saved()
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, real = full(1.0), torch.cuda.memory_snapshot
+            torch.cuda.memory_snapshot = lambda: [dict(s, total_size=s['total_size'] // 2) for s in real()]
+            fails("LAYOUT", "do without expandable_segments", fdry.CUDAGraph.load, 'g.json')
+            torch.cuda.memory_snapshot = real
+            graph, out = fdry.CUDAGraph.load('g.json')
+            graph.replay()
+            is_all(out, 7.0)
+            """)
+
     def test_files_that_are_none(self):
         self.saved()
         with open(self.path("g.json"), encoding="ascii") as f:

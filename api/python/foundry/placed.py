@@ -95,7 +95,7 @@ def _compare(segments, wanted):
     for s in segments:
         size, live = saved.get(s.addr, (0, []))
         if size != s.size:
-            continue  # whatever that is: allocations are compared when the image is loaded
+            continue  # whatever that is: allocations are compared when the image is loaded, and sizes afterwards
         own = s.live()
         known = {tuple(b) for b in live}
         for addr, length in own:
@@ -106,6 +106,16 @@ def _compare(segments, wanted):
                             "others before the graph is loaded")
         missing += [tuple(b) for b in live if tuple(b) not in set(own)]
     return missing
+
+
+def _compare_sizes(segments, wanted):
+    """Allocations are the same; so are torch's segments, unless it makes larger ones of several."""
+    sizes = {addr: size for addr, size, _ in wanted}
+    for s in segments:
+        if sizes.get(s.addr, s.size) != s.size:
+            raise Error(_lib.LAYOUT, f"torch's segment at {s.addr:#x} has {s.size} bytes, and had {sizes[s.addr]} in the process that saved "
+                        "the graph: segments that grow cannot be shared with an image; do without expandable_segments "
+                        "(PYTORCH_CUDA_ALLOC_CONF), or load the graph before torch allocates")
 
 
 class Placed:
@@ -123,6 +133,7 @@ class Placed:
                           device=region.device, **options)
         self.held = None
         try:
+            _compare_sizes(segments, file.torch)
             if missing:
                 self.held = _torch.Held(region.device)
                 self.held.hold(missing)
