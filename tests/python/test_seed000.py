@@ -523,6 +523,23 @@ class Graphs(Folder):
                 capture.seal('foundry-store')
             """))
 
+    def test_a_graph_that_goes_while_another_is_saved(self):
+        self.more("""
+            import foundry.placed
+            fdry.set_allocation_region(BASE, '1GB')
+            a, graphs, real = full(1.0), [], foundry.placed.recognise
+            for _ in range(3):
+                graphs.append(fdry.CUDAGraph())
+                with fdry.graph(graphs[-1]):
+                    b = a + a
+            first = graphs.pop(0)
+            def collected(*args):
+                graphs.clear()
+                return real(*args)
+            foundry.placed.recognise = collected
+            first.save('g.json')
+            """)
+
     def test_what_no_graph_can_be_saved_to_or_captured_into(self):
         self.more("""
             import os

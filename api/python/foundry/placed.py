@@ -31,8 +31,8 @@ def _ref(path):
 
 def _find_random(region):
     """Tell the capture what graphs draw from which generators. Of a graph that draws from what was not recognised the seal is refused."""
-    for made in region.graphs.values():
-        if made.watched is not None:
+    for key, made in list(region.graphs.items()):
+        if made.watched is not None and key in region.graphs:  # the garbage collector may take any of them meanwhile
             recognise(region.capture._handle, made.key, made.graph, made.watched)
             made.watched = None  # not before: what is not known to draw nothing is looked at again
 
