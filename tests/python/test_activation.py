@@ -151,6 +151,7 @@ class Doctor(unittest.TestCase):
     def test_all_is_well(self):
         lines = self.said(0)
         self.assertEqual(self.captures(lines), {("ok", "begins")})
+        self.assertEqual(lines["load"], ("ok", "works, on Foundry software device"))
         self.assertEqual(lines["driver"][0], "ok")
         self.assertEqual(lines["driver"][1], f"{os.path.realpath(SIM)}/libcuda.so.1, CUDA 13.0")
         self.assertEqual(lines["device 0"][1], "Foundry software device, compute capability 9.0, 8.0 GiB")
@@ -161,6 +162,8 @@ class Doctor(unittest.TestCase):
         for works, text in self.captures(lines):
             self.assertEqual(works, "FAIL")
             self.assertIn("no CUDA driver: /nowhere/libcuda.so.1 cannot be used", text)
+        self.assertEqual(lines["load"][0], "FAIL")
+        self.assertIn("no CUDA driver", lines["load"][1])
         self.assertNotIn("driver", lines)
         self.assertEqual(os.path.realpath(lines["software driver"][1].partition(",")[0]), os.path.realpath(os.path.join(SIM, "libcuda.so.1")))
 

@@ -16,8 +16,8 @@ run   starts Python with the stand-in for libcuda.so.1 in place (LD_PRELOAD), so
       --driver PATH   the driver behind it (FOUNDRY_DRIVER)
       --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
 
-doctor   tries what a capture needs, each way to put the stand-in in place, and says what would work
-         here; its status is 0 if all that is needed does, else 1
+doctor   tries what a load and a capture need, each way to put the stand-in in place, and says what would
+         work here; its status is 0 if all that is needed does, else 1
 """
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}
 

@@ -12,6 +12,17 @@ from .activate import environment, standin
 from .store import Store
 from .variables import check_variables, variables
 
+# What every load begins with. Prints the device's name.
+_LOAD = """
+import sys
+import foundry
+try:
+    with foundry.Device() as device:
+        print(device.caps["name"])
+except foundry.Error as e:
+    sys.exit(str(e))
+"""
+
 # argv: first (import foundry before CUDA is looked for) or late. Prints one JSON object.
 _CAPTURE = """
 import sys
@@ -109,6 +120,8 @@ def checks():
     yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield "python", True, f"{platform.python_version()}, {sys.executable}"
     yield from _environment()
+    works, said = _child(_LOAD)
+    yield "load", works, f"works, on {said}" if works else said
     try:
         ways = _ways()
         yield "stand-in", True, standin()
