@@ -69,10 +69,10 @@ CUresult cuMemFree(unsigned int addr)
 /* Rows begin at multiples of this: what the driver gives, and textures want. */
 #define PITCH 512u
 
-static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t width, size_t height, unsigned int element)
+/* @row: @width rounded up; 0 where that wrapped around. */
+static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t row, size_t height, unsigned int element)
 {
-	return ret && pitch && width && height && width <= SIZE_MAX / 2 && height <= SIZE_MAX / 2 / width / 2 &&
-	       (element == 4 || element == 8 || element == 16);
+	return ret && pitch && row && height && height <= SIZE_MAX / 2 / row && (element == 4 || element == 8 || element == 16);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned int element)
@@ -81,7 +81,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
 	int err;
 
 	/* The driver says what is wrong with the rest. */
-	if (!pitch_ok(ret, pitch, width, height, element))
+	if (!pitch_ok(ret, pitch, row, height, element))
 		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
 	err = fdry_steer_alloc(row * height, UINT64_MAX, ret);
 	if (err == FDRY_FOREIGN)

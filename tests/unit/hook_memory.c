@@ -307,6 +307,7 @@ START_TEST(pitch)
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 700, 10, 5), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, NULL, 7, 10, 4), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 1, (1ull << 55) + 1, 4), CUDA_ERROR_INVALID_VALUE); /* 2^64 + 512 bytes */
 	cuda_ok(cuMemFree_v2, q);
 	cuda_ok(cuMemFree_v2, p);
 }
