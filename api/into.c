@@ -37,8 +37,11 @@ static int memory_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* What would go beyond the last address ends there. */
 static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
 {
+	if (bytes > UINT64_MAX - addr)
+		bytes = UINT64_MAX - addr;
 	return bytes ? fdry_buf_put(&img->kept, &(struct fdry_memory){ addr, bytes }, sizeof(struct fdry_memory)) : 0;
 }
 

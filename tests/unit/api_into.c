@@ -138,7 +138,7 @@ START_TEST(ranges_are_kept_to_the_byte)
 	keep[0] = (struct fdry_memory){ w.b + 8, 40 };
 	keep[1] = (struct fdry_memory){ w.a + 400, 4 };
 	keep[2] = (struct fdry_memory){ w.b + 24, 8 };
-	keep[3] = (struct fdry_memory){ w.b + BYTES - 4, 1ull << 40 };
+	keep[3] = (struct fdry_memory){ w.b + BYTES - 4, UINT64_MAX };
 	keep[4] = (struct fdry_memory){ w.a, 0 };
 	opts.keep = keep;
 	opts.nkeep = 5;
