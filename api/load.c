@@ -357,8 +357,6 @@ static int phases(struct load *l)
 		err = fdry_objects_finish(l->objects);
 	if (!err)
 		err = rooms_check(l);
-	if (err)
-		fdry_context_limits_undo(img);
 	fdry_image_leave(img, &mode);
 	return err ? err : externals_count(img);
 }
@@ -432,9 +430,14 @@ static int args_check(const struct fdry_store *store, const char *name, struct f
 /* The load failed: undo it, which must not cover up why. */
 static int load_undo(struct fdry_image *img, int err)
 {
+	CUstreamCaptureMode mode;
 	struct fdry_outcome o;
 
 	fdry_outcome_keep(&o, err);
+	if (img->ctx && !fdry_image_enter(img, &mode)) {
+		fdry_context_limits_undo(img);
+		fdry_image_leave(img, &mode);
+	}
 	fdry_image_unload(img);
 	return fdry_outcome_tell(&o);
 }
