@@ -105,10 +105,28 @@ static size_t allocs_own(struct fdry_alloc *made, size_t n)
 	return own;
 }
 
+/* Of what is in a pool less is its own than of other memory: what the image has behind it would go into another's. */
+static int room_compare(const struct fdry_manifest *m, size_t i, const struct fdry_alloc *a)
+{
+	uint64_t end = a->addr + a->room;
+	uint32_t k;
+
+	for (k = 0; k < m->n_allocs; k++)
+		if (m->allocs[k].addr == end)
+			return 0; /* what lies there is compared by itself */
+	for (k = 0; k < m->n_segments; k++)
+		if (end >= m->segments[k].addr && end - m->segments[k].addr < m->segments[k].size)
+			return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
+					 "process that sealed the image for more; make it in the same way, from a pool or not", i,
+					 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->room);
+	return 0;
+}
+
 /* What the process has must be the beginning of what the image has, apart from what images before it have claimed. */
 static int allocs_compare(const struct fdry_manifest *m, const struct fdry_alloc *own, size_t n)
 {
 	size_t i = 0, k;
+	int err = 0;
 
 	for (k = 0; k < m->n_allocs && i < n; k++) {
 		if (matches(&own[i], &m->allocs[k]))
@@ -116,7 +134,12 @@ static int allocs_compare(const struct fdry_manifest *m, const struct fdry_alloc
 		else if (!fdry_stake_held(m->allocs[k].addr, m->allocs[k].size))
 			break;
 	}
-	return i < n ? differs(m, i, k, &own[i]) : 0;
+	if (i < n)
+		return differs(m, i, k, &own[i]);
+	for (i = 0; i < n && !err; i++)
+		if (own[i].kind == FDRY_KIND_POOL)
+			err = room_compare(m, i, &own[i]);
+	return err;
 }
 
 static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t size)

@@ -433,6 +433,41 @@ START_TEST(the_first_allocation_that_differs_is_named)
 }
 END_TEST
 
+static void seal_big(void *unused)
+{
+	CUdeviceptr big;
+	struct work w;
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &big, BIG);
+	graph_add(&w, 1);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* As large and at the same address, but what lies behind it is the pool's: the image would write there. */
+START_TEST(an_allocation_of_a_pool_has_less_room)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	CUdeviceptr p, next;
+	struct work w;
+
+	test_child(seal_big, NULL);
+	begin(&w, 3, 40);
+	cuda_ok(cuMemAllocAsync, &p, BIG, w.stream);
+	cuda_ok(cuMemAllocAsync, &next, 1 << 20, w.stream);
+	ck_assert_uint_eq(next, p + BIG);
+	cuda_ok(cuMemFreeAsync, next, w.stream);
+	opts = into(&w);
+	fails(LAYOUT, "allocation 3 of this process (3145728 bytes at 0x500100200000) has room for 3145728 bytes",
+	      fdry_image_load(w.store, "img", &opts, &img));
+	cuda_ok(cuMemFreeAsync, p, w.stream);
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(an_allocation_too_many_is_named)
 {
 	struct fdry_load_opts opts;
@@ -633,6 +668,7 @@ int main(void)
 	tcase_add_test(tc, of_two_contents_the_later_one_counts);
 	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
 	tcase_add_loop_test(tc, the_first_allocation_that_differs_is_named, 0, 3);
+	tcase_add_test(tc, an_allocation_of_a_pool_has_less_room);
 	tcase_add_test(tc, an_allocation_too_many_is_named);
 	tcase_add_test(tc, another_region_is_refused);
 	tcase_add_test(tc, options_that_make_no_sense_are_refused);
