@@ -66,6 +66,13 @@ class Devices(unittest.TestCase):
         self.fails("FDRY_E_STALE", "is gone", self.dev.view, handle)
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
 
+    def test_kinds_that_are_none(self):
+        for call in (lambda kind: self.dev.get(8, kind=kind), lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
+                     lambda kind: self.dev.limit(8, kind)):
+            self.assertRaisesRegex(ValueError, "kind is one of device, pinned, not 'host'", call, "host")
+        for call in (self.dev.get_sync, lambda kind: self.dev.put_sync(8, kind), self.dev.syncs):
+            self.assertRaisesRegex(ValueError, "kind is one of stream, event, timer, not 'streams'", call, "streams")
+
     def test_closed(self):
         self.dev.close()
         self.dev.close()

@@ -15,6 +15,12 @@ def _where(stream):
     return _NONE if stream == "none" else _stream(stream)
 
 
+def _kind(kinds, kind):
+    if kind not in kinds:
+        raise ValueError(f"kind is one of {', '.join(kinds)}, not '{kind}'")
+    return kinds[kind]
+
+
 def _fields(struct):
     return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
 
@@ -54,37 +60,37 @@ class Device(_lib.Single):
     def get(self, nbytes, stream=None, kind="device"):
         """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned"."""
         addr = ctypes.c_uint64()
-        lib.fdry_transient_get(self._handle, _MEMORY[kind], nbytes, _where(stream), ctypes.byref(addr))
+        lib.fdry_transient_get(self._handle, _kind(_MEMORY, kind), nbytes, _where(stream), ctypes.byref(addr))
         return addr.value
 
     def put(self, addr, stream=None, kind="device"):
         """Give memory back: nothing uses it behind what `stream` has now."""
-        lib.fdry_transient_put(self._handle, _MEMORY[kind], addr, _where(stream))
+        lib.fdry_transient_put(self._handle, _kind(_MEMORY, kind), addr, _where(stream))
 
     def pool(self, kind="device"):
         """A pool's numbers as a dict: limit, cached, used, peak (bytes), hits, misses, ..."""
         stats = _lib.TransientStats(sz=ctypes.sizeof(_lib.TransientStats))
-        lib.fdry_transient_stats(self._handle, _MEMORY[kind], ctypes.byref(stats))
+        lib.fdry_transient_stats(self._handle, _kind(_MEMORY, kind), ctypes.byref(stats))
         return _fields(stats)
 
     def limit(self, nbytes, kind="device"):
         """Keep this many bytes at most from now on."""
-        lib.fdry_transient_limit(self._handle, _MEMORY[kind], nbytes)
+        lib.fdry_transient_limit(self._handle, _kind(_MEMORY, kind), nbytes)
 
     def get_sync(self, kind="stream"):
         """A CUstream, or a CUevent ("event", or "timer": with timing), as an int."""
         what = ctypes.c_void_p()
-        lib.fdry_sync_get(self._handle, _SYNC[kind], ctypes.byref(what))
+        lib.fdry_sync_get(self._handle, _kind(_SYNC, kind), ctypes.byref(what))
         return what.value
 
     def put_sync(self, what, kind="stream"):
         """Give it back, for others."""
-        lib.fdry_sync_put(self._handle, _SYNC[kind], what)
+        lib.fdry_sync_put(self._handle, _kind(_SYNC, kind), what)
 
     def syncs(self, kind="stream"):
         """Of one kind, as a dict: limit, kept, used, made, destroyed, again."""
         stats = _lib.SyncStats(sz=ctypes.sizeof(_lib.SyncStats))
-        lib.fdry_sync_stats(self._handle, _SYNC[kind], ctypes.byref(stats))
+        lib.fdry_sync_stats(self._handle, _kind(_SYNC, kind), ctypes.byref(stats))
         return _fields(stats)
 
     def make(self, nbytes):
