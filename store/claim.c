@@ -24,6 +24,7 @@
 struct fdry_claim {
 	int dir; /* the store's directory, a descriptor of its own */
 	int fd;
+	unsigned int forks; /* before it was taken: in a child there are more */
 	char name[32];
 };
 
@@ -44,26 +45,42 @@ bool fdry_claim_is_named(int dir, const char *name, int fd)
 	       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
 
+static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
+{
+	int err = 0;
+
+	fdry_held_enter();
+	t->fd = fdry_file_open(d, t->name, O_RDWR | O_NOFOLLOW);
+	if (t->fd < 0) {
+		err = claim_fail("make");
+	} else if (fdry_held_add(t->fd)) {
+		close(t->fd);
+		err = fdry_nomem();
+	}
+	fdry_held_leave();
+	return err;
+}
+
 /* @got tells whether the claim is ours; the file is closed where it is not. */
 static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
 {
 	int rc;
 
 	*got = false;
-	t->fd = fdry_file_open(d, t->name, O_RDWR | O_NOFOLLOW);
-	if (t->fd < 0)
-		return claim_fail("make");
+	rc = file_open(t, d);
+	if (rc)
+		return rc;
 	do
 		rc = flock(t->fd, LOCK_EX | LOCK_NB);
 	while (rc && errno == EINTR);
 	if (rc && errno != EWOULDBLOCK) {
 		rc = claim_fail("lock");
-		close(t->fd);
+		fdry_held_close(t->fd);
 		return rc;
 	}
 	*got = !rc && fdry_claim_is_named(t->dir, t->name, t->fd);
 	if (!*got)
-		close(t->fd);
+		fdry_held_close(t->fd);
 	return 0;
 }
 
@@ -118,6 +135,7 @@ int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t 
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return fdry_nomem();
+	t->forks = fdry_held_forks();
 	err = claim_name(t, key, len);
 	if (err)
 		goto out_free;
@@ -142,9 +160,10 @@ void fdry_claim_drop(struct fdry_claim *t)
 {
 	if (!t)
 		return;
-	(void)unlinkat(t->dir, t->name, 0);
-	(void)flock(t->fd, LOCK_UN); /* where it cannot be removed: a forked child may have it open as well */
-	close(t->fd);
+	if (t->forks == fdry_held_forks()) {
+		(void)unlinkat(t->dir, t->name, 0);
+		fdry_held_close(t->fd);
+	}
 	close(t->dir);
 	free(t);
 }

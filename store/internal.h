@@ -104,6 +104,19 @@ void fdry_env_unexclude(int fd);
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
 void fdry_dir_leave(int fd);
 
+/* --- held.c --- */
+
+/* From opening to adding, and around fork(). */
+void fdry_held_enter(void);
+void fdry_held_leave(void);
+void fdry_held_after_fork_child(void);
+/* The child of a fork() closes it from now on; 0 or ENOMEM. */
+int fdry_held_add(int fd) __must_check;
+/* How many there were: what was added before another one is closed. */
+unsigned int fdry_held_forks(void);
+/* Unlock and close it, added or not. */
+void fdry_held_close(int fd);
+
 /* --- object.c --- */
 
 /* A record of the table objects, decoded. @links lies in the value that it was read from. */

@@ -145,16 +145,21 @@ void fdry_env_unshare(struct fdry_env *env)
 	pthread_mutex_unlock(&env->lock);
 }
 
-/* On a descriptor of its own, which closing unlocks. @e: why not, by errno. */
+/* On a descriptor of its own. @e: why not, by errno. */
 static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 {
-	int fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd;
 
-	*e = fd < 0 ? errno : flock_wait(fd, op, ms);
+	fdry_held_enter();
+	fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	*e = fd < 0 ? errno : fdry_held_add(fd);
+	fdry_held_leave();
+	if (!*e)
+		*e = flock_wait(fd, op, ms);
 	if (!*e)
 		return fd;
 	if (fd >= 0)
-		close(fd);
+		fdry_held_close(fd);
 	return -1;
 }
 
@@ -187,7 +192,8 @@ int fdry_env_try(struct fdry_env *env)
 
 void fdry_env_unexclude(int fd)
 {
-	close(fd);
+	if (fd >= 0)
+		fdry_held_close(fd);
 }
 
 static int data_open(const struct fdry_dir *d, bool create)

@@ -180,6 +180,63 @@ START_TEST(forked_workers_hold_nothing)
 }
 END_TEST
 
+/* Also where its holder is gone, and the worker is not. */
+START_TEST(workers_of_the_dead_hold_nothing)
+{
+	struct shared *sh = shared_new();
+	struct fdry_store *s;
+	struct fdry_claim *t;
+	int status = -1, err;
+	bool waited;
+	pid_t pid;
+
+	fdry_store_close(store_make());
+	pid = fork();
+	if (!pid) {
+		ok(fdry_claim_take(store_make(), "key", 3, 0, &waited, &t));
+		pid = fork();
+		if (pid)
+			_exit(0);
+		__atomic_store_n(&sh->ready, getpid(), __ATOMIC_SEQ_CST);
+		for (;;)
+			pause();
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	while (!__atomic_load_n(&sh->ready, __ATOMIC_SEQ_CST))
+		nap(1);
+	s = store_make();
+	err = fdry_claim_take(s, "key", 3, 0, &waited, &t);
+	ck_assert(!kill(sh->ready, SIGKILL));
+	ck_assert_msg(!err, "%s", fdry_last_error());
+	fdry_claim_drop(t);
+	fdry_store_close(s);
+}
+END_TEST
+
+START_TEST(a_worker_drops_nothing)
+{
+	struct fdry_store *s = store_make();
+	struct fdry_claim *t, *none;
+	int status = -1;
+	bool waited;
+	pid_t pid;
+
+	ok(fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	pid = fork();
+	if (!pid) {
+		fdry_claim_drop(t);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	fails(LOCKED, "", fdry_claim_take(s, "key", 3, 0, &waited, &none));
+	fdry_claim_drop(t);
+	ck_assert_int_eq(claim_files(), 0);
+	fdry_store_close(s);
+}
+END_TEST
+
 START_TEST(stores_that_are_only_read)
 {
 	struct fdry_store *s;
@@ -270,6 +327,8 @@ int main(void)
 	tcase_add_test(tc, keys_do_not_meet);
 	tcase_add_test(tc, the_dead_hold_nothing);
 	tcase_add_test(tc, forked_workers_hold_nothing);
+	tcase_add_test(tc, workers_of_the_dead_hold_nothing);
+	tcase_add_test(tc, a_worker_drops_nothing);
 	tcase_add_test(tc, stores_that_are_only_read);
 	tcase_add_test(tc, links_are_not_followed);
 	tcase_add_test(tc, leftovers_are_swept);

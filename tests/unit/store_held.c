@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of locks of open files, which children inherit: they end with the process that took them, also where a
+ * child of fork() lives on.
+ */
+#include <signal.h>
+
+#include "tests/unit/store_test.h"
+
+static void setup(void)
+{
+	dir_setup_in("/dev/shm");
+}
+
+static void teardown(void)
+{
+	dir_teardown();
+}
+
+static int told[2]; /* a pipe */
+static bool dies;
+
+/* In the middle of a collection: a child that lives on; who collects goes on, or dies. */
+static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+{
+	bool *forked = arg;
+	pid_t pid;
+
+	(void)phase, (void)done, (void)total;
+	if (*forked)
+		return 0;
+	*forked = true;
+	pid = fork();
+	if (!pid)
+		pid = getpid();
+	else if (dies)
+		_exit(0);
+	else
+		return 0;
+	if (write(told[1], &pid, sizeof(pid)) == sizeof(pid))
+		pause();
+	_exit(0);
+}
+
+static int collect_and_fork(void)
+{
+	bool forked = false;
+	struct fdry_gc_opts opts = { .progress = fork_and_go_on, .arg = &forked };
+	struct fdry_gc_report r;
+	struct fdry_store *s;
+
+	if (fdry_store_open(path, 0, &s) || fdry_gc(s, &opts, &r))
+		return 1;
+	if (fdry_store_gc(s, false, &r))
+		return 2;
+	fdry_store_close(s);
+	return 0;
+}
+
+START_TEST(a_collection_ends_with_the_process_that_ran_it)
+{
+	struct fdry_gc_report r;
+	struct fdry_store *s;
+	pid_t pid, child;
+	int status, err;
+
+	s = store_make();
+	seal(s, 1, 1, 100, NULL);
+	fdry_store_close(s);
+	dies = _i;
+	ck_assert(!pipe(told));
+	pid = fork();
+	if (!pid)
+		_exit(collect_and_fork());
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(read(told[0], &child, sizeof(child)), sizeof(child));
+	ok(fdry_store_open(path, 0, &s));
+	err = fdry_store_gc(s, false, &r);
+	kill(child, SIGKILL);
+	ck_assert_msg(!err, "%s", fdry_last_error());
+	ck_assert_int_eq(status, 0);
+	fdry_store_close(s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store_held");
+	TCase *tc = tcase_create("held");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, a_collection_ends_with_the_process_that_ran_it, 0, 2);
+	suite_add_tcase(suite, tc);
+	return run(suite);
+}
