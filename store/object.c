@@ -424,6 +424,16 @@ int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it)
 	return err ? fdry_fail_at(err, "a link") : 0;
 }
 
+static int links_limit(const struct fdry_item *it, size_t n)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	if (n <= FDRY_OBJECT_LINKS_MAX)
+		return 0;
+	return fdry_fail(FDRY_E_LIMIT, "object %s would have %zu links with those that the store knows, and may have %u",
+			 fdry_oid_hex(&it->oid, hex), n, FDRY_OBJECT_LINKS_MAX);
+}
+
 /* The record of an object that is there already, with what @it adds. */
 static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *old, bool data)
 {
@@ -435,6 +445,9 @@ static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const st
 		err = fdry_buf_put(&links, it->rec.links.data, it->rec.links.len);
 	if (!err) {
 		links_sort(&links);
+		err = links_limit(it, links.len / FDRY_OID_SIZE);
+	}
+	if (!err) {
 		rec.kinds = old->kinds | it->rec.kinds;
 		rec.links = (struct fdry_span){ links.data, links.len };
 		rec.nlinks = (uint32_t)(links.len / FDRY_OID_SIZE);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of putting and getting objects: equal bytes, kinds, links, packing, limits. */
+#include <endian.h>
+
 #include "tests/unit/store_test.h"
 
 static struct fdry_store *s;
@@ -294,6 +296,33 @@ START_TEST(a_walk_sees_every_object)
 }
 END_TEST
 
+/* Each is fine, and both together are more than a record may have, which nobody could read. */
+START_TEST(links_that_add_up_have_a_limit)
+{
+	const size_t n = FDRY_OBJECT_LINKS_MAX / 2 + 1;
+	struct fdry_span nothing = { (const uint8_t *)"x", 1 };
+	struct fdry_oid *links = calloc(2 * n, sizeof(*links));
+	struct fdry_item one, other;
+	struct fdry_txn t;
+	bool is_new;
+	size_t i;
+
+	for (i = 0; i < 2 * n; i++)
+		memcpy(links[i].b, (uint32_t[]){ htobe32((uint32_t)i) }, 4);
+	ok(fdry_item_init(&one, FDRY_OBJECT_KERNEL, nothing, links, n));
+	ok(fdry_item_init(&other, FDRY_OBJECT_KERNEL, nothing, links + n, n));
+	one.stored = other.stored = nothing;
+	one.rec.stored = other.rec.stored = 1;
+	ok(fdry_txn_write(s->env->db, 512u << 20, &t));
+	ok(fdry_item_store(&t, &one, &is_new));
+	fails(LIMIT, "links", fdry_item_store(&t, &other, &is_new));
+	fdry_txn_abort(&t);
+	fdry_item_release(&one);
+	fdry_item_release(&other);
+	free(links);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_object");
@@ -310,6 +339,7 @@ int main(void)
 	tcase_add_test(tc, long_sessions_write_in_turns);
 	tcase_add_test(tc, sets_of_ids);
 	tcase_add_test(tc, a_walk_sees_every_object);
+	tcase_add_test(tc, links_that_add_up_have_a_limit);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
