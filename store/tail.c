@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,29 +58,33 @@ static bool tail_check(struct fdry_db *db, const struct fdry_extent *x)
 }
 
 /* Nothing is freed or closed: the process ends here. */
-static __attribute__((noreturn)) void tail_child(struct fdry_db_opts o)
+static __attribute__((noreturn)) void tail_child(struct fdry_db_opts o, bool *is_free)
 {
 	struct fdry_extent x;
 	struct fdry_db *db;
 
 	o.readonly = o.bare = true;
-	if (fdry_db_open(&o, NULL, &db) || fdry_db_extent(db, &x))
-		_exit(1);
-	if (x.file_bytes >= x.used_bytes) /* somebody wrote meanwhile */
-		_exit(0);
-	_exit(!tail_check(db, &x));
+	if (!fdry_db_open(&o, NULL, &db) && !fdry_db_extent(db, &x))
+		*is_free = x.file_bytes >= x.used_bytes /* somebody wrote meanwhile */ || tail_check(db, &x);
+	_exit(0);
 }
 
+/* The answer lies in memory that is shared: a program that ignores its children, or reaps them all, keeps their status from us. */
 bool fdry_tail_is_free(const struct fdry_db_opts *opts)
 {
-	int status = -1;
-	pid_t pid = fork();
+	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
 
+	if (is_free == MAP_FAILED)
+		return false;
+	pid = fork();
 	if (!pid)
-		tail_child(*opts);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		tail_child(*opts, is_free);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	return pid > 0 && status == 0;
+	ret = *is_free;
+	munmap(is_free, sizeof(*is_free));
+	return ret;
 }
 
 /*

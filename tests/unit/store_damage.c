@@ -218,6 +218,12 @@ START_TEST(free_pages_at_the_end_may_be_missing)
 	ck_assert_int_eq(verify(), 0);
 	write_store(longer, was - 2 * PAGE);
 	ck_assert_int_eq(use_in_child(), REFUSED);
+	/* also to a program that does not wait for its children */
+	write_store(longer, whole_len - 20 * PAGE);
+	signal(SIGCHLD, SIG_IGN);
+	ok(fdry_store_open(path, 0, &s));
+	fdry_store_close(s);
+	signal(SIGCHLD, SIG_DFL);
 	/* and the next commit makes it whole again */
 	write_store(longer, whole_len - 20 * PAGE);
 	ok(fdry_store_open(path, 0, &s));
