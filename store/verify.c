@@ -105,7 +105,13 @@ static int child_fork(struct parent *p, int fds[2], pid_t *ret)
 	return 0;
 }
 
-/* Runs one child to its end; @crash: the signal that ended it, 0 for none. */
+/* Of such a signal damage is the reason; any other comes from outside: from who wants memory back, or wants it ended. */
+static bool is_crash(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGABRT || sig == SIGFPE || sig == SIGILL;
+}
+
+/* Runs one child to its end; @crash: the signal by which it crashed, 0 for none. */
 static int child_run(struct parent *p, int *crash)
 {
 	int fds[2], err, status = 0;
@@ -122,7 +128,10 @@ static int child_run(struct parent *p, int *crash)
 	*crash = 0;
 	if (!p->v.shared->done)
 		*crash = WIFSIGNALED(status) ? WTERMSIG(status) : SIGABRT;
-	return 0;
+	if (!*crash || is_crash(*crash))
+		return 0;
+	return fdry_fail(FDRY_E_IO, "the process that looks into the store %s was ended by signal %d from outside; see whether "
+			 "there is memory enough, and verify again", p->path, *crash);
 }
 
 static void say_crash(struct parent *p, int sig)

@@ -538,6 +538,51 @@ START_TEST(lost_entries_are_found)
 }
 END_TEST
 
+#define LOOSE 1000 /* findings: more than a pipe holds */
+
+/* The process that looks waits for its pipe when the first finding comes out of that. */
+static void kill_child(void *arg, const struct fdry_finding *f)
+{
+	unsigned int *findings = arg;
+	char file[64];
+	pid_t pid = 0;
+	FILE *children;
+
+	(void)f;
+	if ((*findings)++)
+		return;
+	snprintf(file, sizeof(file), "/proc/self/task/%d/children", (int)getpid());
+	children = fopen(file, "r");
+	ck_assert_ptr_nonnull(children);
+	ck_assert_int_eq(fscanf(children, "%d", &pid), 1);
+	fclose(children);
+	ck_assert(!kill(pid, SIGKILL));
+}
+
+/* Who ends the process that looks has shown nothing about the store. */
+START_TEST(a_verify_that_is_killed_finds_nothing)
+{
+	unsigned int findings = 0;
+	struct fdry_verify_how opts = { .finding = kill_child, .arg = &findings };
+	struct fdry_verify_report r;
+	struct fdry_store *s;
+	struct fdry_oid oid;
+	struct fdry_txn t;
+	unsigned int i;
+
+	ok(fdry_store_open(path, 0, &s));
+	ok(fdry_txn_write(s->env->db, LOOSE * PAGE, &t));
+	for (i = 0; i < LOOSE; i++) {
+		oid = oid_of(&i, sizeof(i));
+		ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&oid), (struct fdry_span){ (void *)&i, sizeof(i) }));
+	}
+	ok(fdry_txn_commit(&t));
+	fdry_store_close(s);
+	fails(IO, "ended by signal 9", fdry_store_check_at(path, &opts, &r));
+	ck_assert_uint_lt(findings, LOOSE);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_damage");
@@ -555,6 +600,7 @@ int main(void)
 	tcase_add_test(tc, a_walk_never_goes_back);
 	tcase_add_test(tc, verify_goes_on_behind_a_crash);
 	tcase_add_test(tc, lost_entries_are_found);
+	tcase_add_test(tc, a_verify_that_is_killed_finds_nothing);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
