@@ -132,7 +132,7 @@ static void batch_drop(struct repair *r)
 	r->bytes = 0;
 }
 
-/* A record that cannot be read is in the way of its own replacement. */
+/* A record that cannot be read is in the way of its own replacement. Whoever put a chunk meanwhile has brought its bytes. */
 static int item_write(struct fdry_txn *t, const struct fdry_item *it)
 {
 	struct fdry_record rec;
@@ -141,6 +141,8 @@ static int item_write(struct fdry_txn *t, const struct fdry_item *it)
 
 	if (err == -FDRY_E_CORRUPT)
 		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&it->oid));
+	else if (!err && found && rec.kinds & 1u << FDRY_OBJECT_CHUNK && it->rec.codec != FDRY_CODEC_PLAIN)
+		return 0;
 	return err ? err : fdry_item_store(t, it, &is_new);
 }
 
@@ -173,14 +175,28 @@ static int batch_flush(struct repair *r)
 	return err;
 }
 
-static int item_make(const struct fdry_supply *s, struct fdry_item *it, struct fdry_buf *packed)
+/* Its kinds, and links to add: the source's, unless there is a record here, which stays. */
+static int item_init(struct repair *r, const struct fdry_supply *s, struct fdry_item *it)
+{
+	struct fdry_object_info info = { .kinds = s->kinds };
+	int err = fdry_store_info(r->s, &s->oid, &info);
+	size_t nlinks = err ? s->nlinks : 0;
+
+	if (err && err != -FDRY_E_NOENT && err != -FDRY_E_CORRUPT)
+		return err;
+	err = fdry_item_init(it, (enum fdry_object_kind)(31 - __builtin_clz(info.kinds)), s->data, s->links, nlinks);
+	if (!err)
+		it->rec.kinds = info.kinds;
+	return err;
+}
+
+static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_item *it, struct fdry_buf *packed)
 {
 	void *to = NULL;
-	int err = fdry_item_init(it, (enum fdry_object_kind)(31 - __builtin_clz(s->kinds)), s->data, s->links, s->nlinks);
+	int err = item_init(r, s, it);
 
 	if (err)
 		return err;
-	it->rec.kinds = s->kinds;
 	it->rewrite = true;
 	err = fdry_buf_grow(packed, fdry_item_room(it), &to);
 	if (!err)
@@ -191,16 +207,18 @@ static int item_make(const struct fdry_supply *s, struct fdry_item *it, struct f
 }
 
 /* What is not here, and was not missed because nothing here leads to it. */
-static int links_want(struct repair *r, const struct fdry_supply *s)
+static int links_want(struct repair *r, const struct fdry_item *it)
 {
 	struct fdry_object_info info;
-	size_t i;
+	struct fdry_oid link;
+	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < s->nlinks && !err; i++)
-		if (!fdry_idset_has(&r->wanted, &s->links[i]) &&
-		    fdry_store_info(r->s, &s->links[i], &info) == -FDRY_E_NOENT)
-			err = want_add(r, &s->links[i], false);
+	for (i = 0; i < it->rec.nlinks && !err; i++) {
+		link = fdry_record_link(&it->rec, i);
+		if (!fdry_idset_has(&r->wanted, &link) && fdry_store_info(r->s, &link, &info) == -FDRY_E_NOENT)
+			err = want_add(r, &link, false);
+	}
 	return err;
 }
 
@@ -215,7 +233,7 @@ static int take(void *arg, const struct fdry_supply *s)
 	if (r->count == BATCH_ITEMS || (r->count && r->bytes + s->data.len > BATCH_BYTES))
 		err = batch_flush(r);
 	if (!err)
-		err = item_make(s, &it, &r->data[r->count]);
+		err = item_make(r, s, &it, &r->data[r->count]);
 	if (err)
 		return err;
 	if (!fdry_oid_eq(&it.oid, &s->oid)) { /* what it is worth, its hash tells */
@@ -226,7 +244,7 @@ static int take(void *arg, const struct fdry_supply *s)
 	r->items[r->count++] = it;
 	r->bytes += it.rec.stored + it.links.len;
 	err = fdry_idset_add(&r->back, &s->oid, NULL);
-	return err ? err : links_want(r, s);
+	return err ? err : links_want(r, &it);
 }
 
 /* --- asking --- */

@@ -279,6 +279,42 @@ START_TEST(sources_are_not_believed)
 }
 END_TEST
 
+/*
+ * Elsewhere the same bytes are of another kind, stored in another way, with links of that: here the object is what it was,
+ * and a chunk can be mapped again.
+ */
+START_TEST(what_it_was_it_stays)
+{
+	struct fdry_oid oid, link, other;
+	struct fdry_object_info info;
+	struct fdry_repair_report r;
+	struct fdry_span span;
+	struct fdry_put *p;
+	struct fdry_get *g;
+	char text[4000];
+
+	memset(text, 'a', sizeof(text));
+	ok(fdry_put_begin(s, &p));
+	oid = put(p, FDRY_OBJECT_CHUNK, text, sizeof(text));
+	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	ok(fdry_put_begin(good, &p));
+	link = put(p, FDRY_OBJECT_CHUNK, "nowhere else", 12);
+	ok(fdry_put_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), &link, 1, &oid));
+	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	spoil(&oid);
+	r = repair_from(good_place, false);
+	ck_assert_uint_eq(r.back, 1);
+	ok(fdry_store_info(s, &oid, &info));
+	ck_assert_uint_eq(info.kinds, 1u << FDRY_OBJECT_CHUNK);
+	ck_assert_uint_eq(info.nlinks, 0);
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_get_map(g, &oid, &span));
+	ck_assert(span.len == sizeof(text) && !memcmp(span.data, text, sizeof(text)));
+	fdry_get_end(g);
+	check_sound(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_repair");
@@ -294,6 +330,7 @@ int main(void)
 	tcase_add_test(tc, a_record_that_is_lost_leaves_no_bytes);
 	tcase_add_test(tc, an_import_heals_what_is_in_quarantine);
 	tcase_add_test(tc, sources_are_not_believed);
+	tcase_add_test(tc, what_it_was_it_stays);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
