@@ -222,8 +222,8 @@ void fdry_dir_sweep(const struct fdry_dir *dir);
 /* --- quarantine.c --- */
 
 /* Remove the bytes of an object that is damaged, or all of it where its record is, too; nothing where it is sound or not
- * there. @ret: it is in quarantine now by this call. */
-int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid, bool *ret) __must_check;
+ * there. */
+int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid) __must_check;
 
 /* --- seen.c --- */
 

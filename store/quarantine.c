@@ -26,17 +26,15 @@ static int is_damaged(struct fdry_txn *t, const struct fdry_oid *oid, bool *reco
 	return *ret ? 0 : err;
 }
 
-int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid, bool *ret)
+int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid)
 {
 	struct fdry_buf links = { 0 };
 	struct fdry_record rec;
 	bool damaged = false, has_record = false;
 	int err = is_damaged(t, oid, &has_record, &damaged);
 
-	if (err || !damaged) {
-		*ret = false;
+	if (err || !damaged)
 		return err;
-	}
 	if (!has_record)
 		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));
 	else
@@ -52,6 +50,5 @@ int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid, bool *ret)
 	if (!err)
 		err = fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
 	fdry_buf_release(&links);
-	*ret = has_record;
 	return err;
 }

@@ -309,31 +309,36 @@ static int fetch(struct repair *r)
 
 /* --- what did not come --- */
 
-/* What became of it, if it was not put away by this call: it was before, or somebody put it again, or it is gone. */
-static enum fdry_repair_event event_of(struct repair *r, const struct fdry_oid *oid)
+/* What became of it: it was put away, now or before, or somebody put it again, or it is gone. */
+static int event_of(struct fdry_txn *t, const struct fdry_oid *oid, enum fdry_repair_event *ret)
 {
-	struct fdry_object_info info;
+	struct fdry_record rec = { .codec = FDRY_CODEC_NONE };
+	bool found = false;
+	int err = fdry_record_get(t, oid, &found, &rec);
 
-	if (fdry_store_info(r->s, oid, &info))
-		return FDRY_REPAIR_LOST;
-	return info.size && !info.stored ? FDRY_REPAIR_QUARANTINED : FDRY_REPAIR_BACK;
+	if (err)
+		return err;
+	*ret = !found ? FDRY_REPAIR_LOST : rec.codec == FDRY_CODEC_NONE ? FDRY_REPAIR_QUARANTINED : FDRY_REPAIR_BACK;
+	return 0;
 }
 
 static int put_away(struct repair *r, const struct fdry_oid *oid, enum fdry_repair_event *ret)
 {
-	bool away = false;
+	enum fdry_repair_event event;
 	struct fdry_txn t;
 	int err = fdry_txn_write(r->s->env->db, 2 * ITEM_ROOM, &t);
 
 	if (err)
 		return err;
-	err = fdry_quarantine(&t, oid, &away);
+	err = fdry_quarantine(&t, oid);
+	if (!err)
+		err = event_of(&t, oid, &event);
 	if (err)
 		fdry_txn_abort(&t);
 	else
 		err = fdry_txn_commit(&t);
 	if (!err)
-		*ret = away ? FDRY_REPAIR_QUARANTINED : event_of(r, oid);
+		*ret = event;
 	return err;
 }
 

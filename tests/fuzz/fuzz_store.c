@@ -133,13 +133,13 @@ static void object_look(struct fdry_txn *t, const struct fdry_oid *oid)
 	struct fdry_buf copy = { 0 }, scratch = { 0 };
 	struct fdry_record rec;
 	struct fdry_oid is;
-	bool found = false, away = false;
+	bool found = false;
 	int err = fdry_object_read(t, oid, &u, &copy);
 
 	must(err || (!fdry_oid_of(copy.data, copy.len, &is) && fdry_oid_eq(&is, oid)));
 	if (!fdry_record_get(t, oid, &found, &rec))
 		must(!found || !fdry_object_check(t, oid, &rec, &u, &scratch) == !err);
-	must(!fdry_quarantine(t, oid, &away) || err);
+	must(!fdry_quarantine(t, oid) || err);
 	must(!err || err == -FDRY_E_VERSION || fdry_object_read(t, oid, &u, &copy));
 	fdry_unpacker_release(&u);
 	fdry_buf_release(&copy);

@@ -315,6 +315,29 @@ START_TEST(what_it_was_it_stays)
 }
 END_TEST
 
+/* Nothing has no bytes either in quarantine or out of it. */
+START_TEST(an_empty_object_is_told_of)
+{
+	struct fdry_repair_report r;
+	struct fdry_oid oid, other;
+	struct fdry_put *p;
+	struct fdry_txn t;
+	int i;
+
+	ok(fdry_put_begin(s, &p));
+	oid = put(p, FDRY_OBJECT_CHUNK, "", 0);
+	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	ok(fdry_txn_write(s->env->db, 0, &t));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_DATA, fdry_oid_span(&oid)));
+	ok(fdry_txn_commit(&t));
+	for (i = 0; i < 2; i++) {
+		r = repair_from(NULL, false);
+		ck_assert_uint_eq(r.quarantined, 1);
+		ck_assert_uint_eq(r.refs_broken, 1);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_repair");
@@ -331,6 +354,7 @@ int main(void)
 	tcase_add_test(tc, an_import_heals_what_is_in_quarantine);
 	tcase_add_test(tc, sources_are_not_believed);
 	tcase_add_test(tc, what_it_was_it_stays);
+	tcase_add_test(tc, an_empty_object_is_told_of);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
