@@ -58,7 +58,24 @@ static void tell_progress(struct parent *p)
 				  p->v.shared->bytes_total);
 }
 
-static void messages_read(struct parent *p, int fd)
+struct process {
+	pid_t pid;
+	bool ended;
+	int status;
+};
+
+/* Whoever reaps all children of the program keeps its status from us. */
+static void process_wait(struct process *c, int flags)
+{
+	pid_t pid = 0;
+
+	while (!c->ended && (pid = waitpid(c->pid, &c->status, flags)) < 0 && errno == EINTR)
+		;
+	c->ended |= pid != 0;
+}
+
+/* To the pipe's end, or until the process has: what another thread forked meanwhile has the pipe open, too. */
+static void messages_read(struct parent *p, int fd, struct process *c)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	struct fdry_verify_message m;
@@ -66,8 +83,11 @@ static void messages_read(struct parent *p, int fd)
 	ssize_t n;
 
 	for (;;) {
-		if (!poll(&pfd, 1, PROGRESS_MS)) {
+		if (!poll(&pfd, 1, c->ended ? 0 : PROGRESS_MS)) {
+			if (c->ended)
+				return;
 			tell_progress(p);
+			process_wait(c, WNOHANG);
 			continue;
 		}
 		n = read(fd, (char *)&m + have, sizeof(m) - have);
@@ -114,20 +134,19 @@ static bool is_crash(int sig)
 /* Runs one child to its end; @crash: the signal by which it crashed, 0 for none. */
 static int child_run(struct parent *p, int *crash)
 {
-	int fds[2], err, status = 0;
-	pid_t pid = -1;
+	struct process c = { .pid = -1 };
+	int fds[2], err;
 
 	p->v.shared->done = false;
-	err = child_fork(p, fds, &pid);
+	err = child_fork(p, fds, &c.pid);
 	if (err)
 		return err;
-	messages_read(p, fds[0]);
+	messages_read(p, fds[0], &c);
 	close(fds[0]);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	process_wait(&c, 0);
 	*crash = 0;
 	if (!p->v.shared->done)
-		*crash = WIFSIGNALED(status) ? WTERMSIG(status) : SIGABRT;
+		*crash = WIFSIGNALED(c.status) ? WTERMSIG(c.status) : SIGABRT;
 	if (!*crash || is_crash(*crash))
 		return 0;
 	return fdry_fail(FDRY_E_IO, "the process that looks into the store %s was ended by signal %d from outside; see whether "

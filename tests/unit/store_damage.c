@@ -583,6 +583,35 @@ START_TEST(a_verify_that_is_killed_finds_nothing)
 }
 END_TEST
 
+static int held[2]; /* a pipe, open for writing until the test is done */
+
+/* In the process that looks: what another thread of the program forked meanwhile, and lives on. */
+static void fork_another(void)
+{
+	char c;
+
+	if (held[1] < 0 || _Fork())
+		return;
+	close(held[1]);
+	_exit(read(held[0], &c, 1) != 0);
+}
+
+/* It has inherited the pipe that findings come through, which thus has no end. */
+START_TEST(verify_does_not_wait_for_others)
+{
+	struct fdry_verify_report r;
+	unsigned int findings = 0;
+
+	ck_assert(!pipe(held));
+	ck_assert(!pthread_atfork(NULL, NULL, fork_another));
+	ok(fdry_store_verify_at(path, count_finding, &findings, &r));
+	ck_assert_uint_eq(findings, 0);
+	ck_assert_uint_eq(r.objects, CHUNKS + 2);
+	close(held[1]);
+	held[1] = -1;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("store_damage");
@@ -601,6 +630,7 @@ int main(void)
 	tcase_add_test(tc, verify_goes_on_behind_a_crash);
 	tcase_add_test(tc, lost_entries_are_found);
 	tcase_add_test(tc, a_verify_that_is_killed_finds_nothing);
+	tcase_add_test(tc, verify_does_not_wait_for_others);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
