@@ -58,6 +58,14 @@ static bool is_taken(const struct fdry_gate *t, off_t at)
 	return !fcntl(t->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
 }
 
+/* Without it a child that is about to execute another program would keep the locks that long. */
+static void unlock_all(const struct fdry_gate *t)
+{
+	struct flock l = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	(void)fcntl(t->fd, F_OFD_SETLK, &l);
+}
+
 static int claim_process(const struct fdry_gate *t)
 {
 	off_t at = own_byte();
@@ -87,6 +95,13 @@ int fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared)
 }
 
 void fdry_gate_close(struct fdry_gate *t)
+{
+	if (t->fd >= 0)
+		unlock_all(t);
+	fdry_gate_forget(t);
+}
+
+void fdry_gate_forget(struct fdry_gate *t)
 {
 	if (t->fd >= 0)
 		close(t->fd);

@@ -17,8 +17,10 @@ struct fdry_gate {
 
 /* Before LMDB opens the environment in @dir. EBUSY where this process has it open already, but not through us; else 0. */
 int fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared);
-/* Nobody has the turn. In a forked child: its copy alone. */
+/* Nobody has the turn. */
 void fdry_gate_close(struct fdry_gate *t);
+/* In a forked child: its copy alone, with which the parent's locks stay. */
+void fdry_gate_forget(struct fdry_gate *t);
 /* Wait for the turn: alone, or where it is shared together with others that read; 0 or errno. The same thread gives it back. */
 int fdry_gate_take(struct fdry_gate *t);
 void fdry_gate_give(struct fdry_gate *t);

@@ -574,7 +574,7 @@ void fdry_db_close(struct fdry_db *db)
 
 void fdry_db_forked(struct fdry_db *db)
 {
-	fdry_gate_close(&db->gate);
+	fdry_gate_forget(&db->gate);
 }
 
 void fdry_db_forget(struct fdry_db *db)

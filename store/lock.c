@@ -238,6 +238,8 @@ int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int 
 
 void fdry_dir_leave(int fd)
 {
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return;
+	(void)flock_retry(fd, LOCK_UN); /* a child that did not go through fork() may have it open */
+	close(fd);
 }

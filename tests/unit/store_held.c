@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of locks of open files, which children inherit: they end with the process that took them, also where a
- * child of fork() lives on.
+ * child of fork() lives on, or one that did not come through fork() and is about to execute another program.
  */
 #include <signal.h>
 
+#include "store/gate.h"
+#include "store/step.h"
 #include "tests/unit/store_test.h"
 
 static void setup(void)
@@ -16,6 +18,82 @@ static void teardown(void)
 {
 	dir_teardown();
 }
+
+/* What a child closes is its own copy: the parent still has the store open, as another copy of the library sees. */
+START_TEST(a_child_unlocks_nothing)
+{
+	struct fdry_store *s = store_make();
+	struct fdry_gate gate;
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_int_eq(fdry_gate_open(&gate, path, false), EBUSY);
+	fdry_store_close(s);
+	ck_assert_int_eq(fdry_gate_open(&gate, path, false), 0);
+	fdry_gate_close(&gate);
+}
+END_TEST
+
+/* What is about to execute another program has all files open until then, and did not come through fork(). */
+START_TEST(a_store_is_opened_again_beside_a_child)
+{
+	struct fdry_store *s = store_make();
+	pid_t pid = _Fork();
+	int err;
+
+	while (!pid)
+		pause();
+	fdry_store_close(s);
+	err = fdry_store_open(path, 0, &s);
+	kill(pid, SIGKILL);
+	ck_assert_msg(!err, "%s", fdry_last_error());
+	waitpid(pid, NULL, 0);
+	fdry_store_close(s);
+}
+END_TEST
+
+static pid_t beside;
+
+static void fork_beside(enum fdry_step step)
+{
+	(void)step;
+	fdry_step_hook = NULL;
+	beside = _Fork();
+	while (!beside)
+		pause();
+}
+
+static void open_and_exit(void)
+{
+	struct fdry_store *s;
+
+	_exit(fdry_store_open(path, 0, &s) != 0);
+}
+
+START_TEST(opening_ends_beside_a_child)
+{
+	struct fdry_store *s;
+	int status = -1;
+	pid_t pid;
+
+	fdry_store_close(store_make());
+	fdry_step_hook = fork_beside;
+	ok(fdry_store_open(path, 0, &s));
+	ck_assert_int_gt(beside, 0);
+	pid = fork();
+	if (!pid)
+		open_and_exit();
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	kill(beside, SIGKILL);
+	ck_assert_int_eq(status, 0);
+	waitpid(beside, NULL, 0);
+	fdry_store_close(s);
+}
+END_TEST
 
 static int told[2]; /* a pipe */
 static bool dies;
@@ -90,6 +168,9 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_child_unlocks_nothing);
+	tcase_add_test(tc, a_store_is_opened_again_beside_a_child);
+	tcase_add_test(tc, opening_ends_beside_a_child);
 	tcase_add_loop_test(tc, a_collection_ends_with_the_process_that_ran_it, 0, 2);
 	suite_add_tcase(suite, tc);
 	return run(suite);
