@@ -262,8 +262,10 @@ static int collect_announced(struct gc *gc)
 static int collect(struct gc *gc)
 {
 	uint64_t ended = 0;
-	int err = announce(gc->s->env, true);
+	int err;
 
+	fdry_db_clear_readers(gc->s->env->db); /* or what is freed here would stay unused until somebody opens the store */
+	err = announce(gc->s->env, true);
 	if (err)
 		return err;
 	err = collect_announced(gc);

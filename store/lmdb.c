@@ -372,6 +372,20 @@ static int reader_is_ours(const char *line, void *arg)
 	return 0;
 }
 
+static void readers_check(MDB_env *env, const char *dir)
+{
+	int dead = 0;
+
+	mdb_reader_check(env, &dead);
+	if (dead)
+		fdry_info("store %s: cleared %d readers that had died", dir, dead);
+}
+
+void fdry_db_clear_readers(struct fdry_db *db)
+{
+	readers_check(db->env, db->dir);
+}
+
 /*
  * Readers that died keep pages from being used again. LMDB recognises them by their
  * process id, but takes those with our id to be ours: in containers that always start
@@ -381,13 +395,11 @@ static int reader_is_ours(const char *line, void *arg)
 static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 {
 	MDB_txn *txn = NULL;
-	int ours = 0, dead = 0;
+	int ours = 0;
 
 	if (o->fixed)
 		return 0;
-	mdb_reader_check(*env, &dead);
-	if (dead)
-		fdry_info("store %s: cleared %d readers that had died", o->dir, dead);
+	readers_check(*env, o->dir);
 	mdb_reader_list(*env, reader_is_ours, &ours);
 	if (!ours || guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, &txn)))
 		return 0;

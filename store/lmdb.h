@@ -86,6 +86,8 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_che
 #define FDRY_DB_READERS_MAX 1024 /* transactions that can read at a time */
 /* Transactions that read now, in any process. */
 uint32_t fdry_db_readers(const struct fdry_db *db);
+/* Give up the places of those that died: what they saw is kept from being used again. */
+void fdry_db_clear_readers(struct fdry_db *db);
 /* Set the file's length, in a write transaction, and never to less than is used; 0 or errno. */
 int fdry_db_set_length(struct fdry_db *db, uint64_t size) __must_check;
 

@@ -455,6 +455,42 @@ static int die_reading(void *arg)
 	return fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) ? 1 : 0; /* neither ended nor closed */
 }
 
+static uint64_t used_bytes(struct fdry_store *s)
+{
+	struct fdry_extent x;
+
+	ok(fdry_db_extent(s->env->db, &x));
+	return x.used_bytes;
+}
+
+/* A process that has the store open for long: what it collects can be used again, whoever died reading. */
+START_TEST(a_collection_clears_readers_that_died)
+{
+	struct fdry_gc_report r;
+	struct fdry_store *s = store_make();
+	uint64_t before;
+	int i, status;
+	pid_t pid;
+
+	seal(s, 1, 1, 1 << 20, NULL);
+	pid = fork();
+	if (!pid)
+		_exit(die_reading(NULL));
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	ck_assert_uint_eq(fdry_db_readers(s->env->db), 1);
+	before = used_bytes(s);
+	for (i = 0; i < 8; i++) {
+		ok(fdry_store_gc(s, false, &r));
+		ck_assert_uint_eq(r.dead, 2);
+		seal(s, 10 + (uint64_t)i, 1, 1 << 20, NULL);
+	}
+	ck_assert_uint_eq(fdry_db_readers(s->env->db), 0);
+	ck_assert_uint_lt(used_bytes(s), before + (3 << 20));
+	fdry_store_close(s);
+}
+END_TEST
+
 /*
  * In a child: nobody may open an environment twice. The map is made small: left alone LMDB
  * takes the size that the store reserved, a terabyte, for which the thread sanitizer
@@ -621,6 +657,7 @@ int main(void)
 	tcase_add_test(tc, two_containers_share_a_store);
 	tcase_add_test(tc, reading_in_turns_pins_the_map);
 	tcase_add_test(tc, readers_that_died_are_cleared);
+	tcase_add_test(tc, a_collection_clears_readers_that_died);
 	tcase_add_test(tc, few_addresses_are_enough);
 	tcase_add_test(tc, a_small_map_grows);
 	suite_add_tcase(suite, tc);
