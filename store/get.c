@@ -9,8 +9,8 @@
  * Where LMDB cannot give this process a place among its readers (its process id is taken in
  * another PID namespace, or the place cannot be written) a transaction keeps every writer out:
  * then each call takes a short one. Whatever is asked for is noted in the lease first. Mapped spans stay right
- * between the turns because bytes that are stored plain are never moved, only collected,
- * and because the map is pinned.
+ * between the turns because bytes that are stored plain and have pages of their own are never moved, only
+ * collected, and because the map is pinned; of smaller ones the session keeps copies.
  */
 #include <stdlib.h>
 
@@ -20,6 +20,12 @@
 
 #define RESOLVE_TRIES 64
 
+/* Bytes that lie beside others in a page, which moves when these are written. */
+struct copy {
+	struct copy *next;
+	uint8_t bytes[];
+};
+
 struct fdry_get {
 	struct fdry_store *s;
 	struct fdry_txn txn;
@@ -28,6 +34,7 @@ struct fdry_get {
 	struct fdry_lease *lease; /* NULL: nothing to note yet */
 	struct fdry_seen seen;
 	struct fdry_unpacker unpacker;
+	struct copy *copies; /* for spans, where the view is not held */
 };
 
 static int lease_need(struct fdry_get *g)
@@ -314,18 +321,50 @@ static int object_map(struct fdry_txn *t, const struct fdry_oid *oid, struct fdr
 	return err ? err : fdry_object_stored(t, oid, &rec, ret);
 }
 
+static int span_keep(struct fdry_get *g, struct fdry_span *span)
+{
+	struct copy *c;
+
+	if (g->held || span->len > fdry_db_small_max(g->s->env->db))
+		return 0;
+	c = malloc(sizeof(*c) + span->len);
+	if (!c)
+		return fdry_nomem();
+	if (span->len)
+		memcpy(c->bytes, span->data, span->len);
+	c->next = g->copies;
+	g->copies = c;
+	span->data = c->bytes;
+	return 0;
+}
+
 int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span *ret)
 {
+	struct fdry_span span = { 0 };
 	int err = turn_begin_at(g, oid);
 
 	if (err)
 		return err;
-	err = object_map(&g->txn, oid, ret);
-	turn_end(g);
+	err = object_map(&g->txn, oid, &span);
 	if (!err)
-		count_got(ret->len);
-	g->used |= !err;
-	return err;
+		err = span_keep(g, &span);
+	turn_end(g);
+	if (err)
+		return err;
+	count_got(span.len);
+	g->used = true;
+	*ret = span;
+	return 0;
+}
+
+static void copies_free(struct fdry_get *g)
+{
+	struct copy *c;
+
+	while ((c = g->copies)) {
+		g->copies = c->next;
+		free(c);
+	}
 }
 
 int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed)
@@ -366,5 +405,6 @@ void fdry_get_end(struct fdry_get *g)
 	}
 	fdry_seen_release(&g->seen);
 	fdry_unpacker_release(&g->unpacker);
+	copies_free(g);
 	free(g);
 }

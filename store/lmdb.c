@@ -442,6 +442,12 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 	return 0;
 }
 
+/* LMDB wants two entries at least in each page. */
+uint64_t fdry_db_small_max(const struct fdry_db *db)
+{
+	return db->page_size / 2;
+}
+
 /* A file that was cut short would be a bus error later on. */
 static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 {

@@ -82,6 +82,8 @@ struct fdry_extent {
 	uint64_t map_bytes;  /* address space */
 };
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_check;
+/* A value of more bytes has pages of its own; others share one, and move when these are written. */
+uint64_t fdry_db_small_max(const struct fdry_db *db);
 
 #define FDRY_DB_READERS_MAX 1024 /* transactions that can read at a time */
 /* Transactions that read now, in any process. */

@@ -438,6 +438,35 @@ START_TEST(reading_in_turns_pins_the_map)
 }
 END_TEST
 
+/* Nor do small bytes, which lie beside others in one page, that is written anew with them. */
+START_TEST(reading_in_turns_keeps_small_bytes)
+{
+	struct fdry_store *s;
+	struct fdry_oid chunk;
+	struct fdry_span span;
+	struct fdry_get *g;
+	uint8_t data[100];
+	pid_t other;
+	uint64_t i;
+
+	fdry_store_close(store_make());
+	other = hold_reader_place(getpid());
+	ok(fdry_store_open(path, 0, &s));
+	noise(1, data, sizeof(data));
+	chunk = oid_of(data, sizeof(data));
+	seal(s, 1, 1, sizeof(data), "r");
+	ok(fdry_get_begin(s, &g));
+	ok(fdry_get_map(g, &chunk, &span));
+	ok(fdry_get_verify(g, &chunk, span, true, NULL));
+	for (i = 0; i < 20; i++)
+		seal(s, 100 + 10 * i, 5, sizeof(data), "q");
+	ck_assert(span.len == sizeof(data) && !memcmp(span.data, data, sizeof(data)));
+	fdry_get_end(g);
+	fdry_store_close(s);
+	kill(other, SIGKILL);
+}
+END_TEST
+
 /* Readers that died under our own id are cleared, or the file would grow for ever. */
 static int reader_line(const char *line, void *arg)
 {
@@ -656,6 +685,7 @@ int main(void)
 	tcase_add_test(tc, a_repeated_process_id_reads_in_turns);
 	tcase_add_test(tc, two_containers_share_a_store);
 	tcase_add_test(tc, reading_in_turns_pins_the_map);
+	tcase_add_test(tc, reading_in_turns_keeps_small_bytes);
 	tcase_add_test(tc, readers_that_died_are_cleared);
 	tcase_add_test(tc, a_collection_clears_readers_that_died);
 	tcase_add_test(tc, few_addresses_are_enough);
