@@ -54,6 +54,8 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 	struct fdry_evict_report r = { .refs = 0 };
 	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : 0;
 
+	if (!err && a->argc && !o.limit)
+		err = fdry_fail(FDRY_E_INVAL, "a store of no bytes holds nothing; give a size, or none at all for the store's limit");
 	if (err)
 		return cmd_fail(err);
 	if (!cmd_confirm(a, "Remove the refs that were used longest ago, and what only they reach?"))

@@ -35,6 +35,8 @@ t "evict again" bash -c "foundry-store evict | grep -qE '^evicted 0 images; '"
 t "unpin as JSON" json "[(r['ref'], r['pinned']) for r in j['refs']] == [('name/1', False)]" foundry-store unpin --json name/1
 t "pin what is not there" says_only 3 "no ref 'nobody'" foundry-store pin nobody
 t "evict asks on a terminal" exits 8 on_terminal n foundry-store evict 1K
+t "evict to nothing" says_only 2 "holds nothing" foundry-store evict 0
+t "nor to less than a byte" says_only 2 "holds nothing" foundry-store evict 0.5
 t "evict SIZE" bash -c "foundry-store evict 300K | grep -q '^evicted name/1, '"
 t "limit none" bash -c "foundry-store limit none | grep -q 'no limit'"
 t "evict without a limit" fails "has no limit" foundry-store evict
