@@ -234,6 +234,15 @@ static int room_make(struct fdry_store *s, struct fdry_evict_report *ret)
 	return err ? err : fdry_store_limit(s, NULL, &ret->after);
 }
 
+/* Where a collection refuses, refs would go and no room come of it. One that is under way has found nothing wrong so far. */
+static int room_check(struct fdry_store *s)
+{
+	struct fdry_gc_report r;
+	int err = fdry_store_gc(s, true, &r);
+
+	return err == -FDRY_E_LOCKED ? 0 : err;
+}
+
 /* What all images and what is held take, by the estimate that plans are made with. */
 static int all_cost(struct fdry_txn *t, const struct fdry_idset *held, const struct fdry_buf *refs, uint64_t *ret)
 {
@@ -288,6 +297,16 @@ static int evict_plan(struct fdry_store *s, const struct fdry_evict_how *o, stru
 	return err;
 }
 
+static int evict(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry_buf *refs, struct fdry_evict_report *ret)
+{
+	int err = room_check(s);
+
+	if (err || o->dry_run)
+		return err;
+	err = victims_remove(s, refs);
+	return err ? err : room_make(s, ret);
+}
+
 int fdry_evict(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry_evict_report *ret)
 {
 	struct fdry_evict_report r = { .collected = false };
@@ -299,10 +318,8 @@ int fdry_evict(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry
 	if (!err && !o->free && r.before <= r.limit) {
 		refs.len = 0; /* it fits as it is */
 		r.after = r.before;
-	} else if (!err && !o->dry_run) {
-		err = refs.len ? victims_remove(s, &refs) : 0;
-		if (!err)
-			err = room_make(s, &r);
+	} else if (!err) {
+		err = refs.len ? evict(s, o, &refs, &r) : o->dry_run ? 0 : room_make(s, &r);
 	}
 	if (!err) {
 		r.refs = refs.len / sizeof(struct ranked);

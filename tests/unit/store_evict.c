@@ -269,6 +269,34 @@ START_TEST(garbage_goes_before_anything_else)
 }
 END_TEST
 
+/* Where a collection refuses no room would come of it. */
+START_TEST(nothing_goes_that_cannot_be_collected)
+{
+	struct fdry_evict_how o = { .limit = 2 * CHUNK };
+	struct fdry_evict_report r;
+	static uint8_t data[CHUNK];
+	struct fdry_oid oid;
+	struct fdry_txn t;
+
+	seal(s, 1, 1, CHUNK, "a");
+	seal(s, 2, 1, CHUNK, "b");
+	seal(s, 3, 1, CHUNK, "c");
+	noise(3, data, sizeof(data));
+	oid = oid_of(data, sizeof(data));
+	ok(fdry_txn_write(s->env->db, 0, &t));
+	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&oid)));
+	ok(fdry_txn_commit(&t));
+	fails(CORRUPT, "nothing more is collected", fdry_evict(s, &o, &r));
+	o.dry_run = true;
+	fails(CORRUPT, "nothing more is collected", fdry_evict(s, &o, &r));
+	ok(fdry_store_set_limit(s, 2 * CHUNK));
+	seal(s, 4, 1, CHUNK, "d");
+	ck_assert(there("a") && there("b") && there("c") && there("d"));
+	ok(fdry_ref_delete(s, "c"));
+	evict(0, false, "a b ");
+}
+END_TEST
+
 /* The limit is passed at the end of the third; never the image that was just sealed. */
 START_TEST(a_seal_evicts_at_its_end)
 {
@@ -441,6 +469,7 @@ int main(void)
 	tcase_add_test(tc, room_is_made_where_everything_fits);
 	tcase_add_test(tc, what_is_held_counts_and_stays);
 	tcase_add_test(tc, garbage_goes_before_anything_else);
+	tcase_add_test(tc, nothing_goes_that_cannot_be_collected);
 	tcase_add_test(tc, a_seal_evicts_at_its_end);
 	tcase_add_test(tc, what_is_larger_than_the_limit_fails);
 	tcase_add_test(tc, bad_lines_do_not_count);
