@@ -10,10 +10,8 @@ import resource
 import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 STARTS = int(os.environ.get("FOUNDRY_STARTS", "100"))
 AT_ONCE = 8
 
@@ -42,22 +40,11 @@ def run(i):
     return done.returncode == 0
 
 
-def main():
-    try:
-        import torch
-    except ImportError:
-        torch = None
-    if torch is None or not torch.cuda.is_available():
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        good = sum(pool.map(run, range(STARTS)))
-    print(f"{100 * good // STARTS}%: Checks: {STARTS}, Failures: {STARTS - good}, Errors: 0")
-    sys.exit(good != STARTS)
+        return list(pool.map(run, range(STARTS)))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["start"]:
-        start(sys.argv[2])
-    else:
-        main()
+    parts.main((start,), whole)

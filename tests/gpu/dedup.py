@@ -13,11 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "api", "examples"), HERE]
-BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 
 SHAPES = {"qwen3_moe": {"hidden_size": 768}, "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
 SETS = {"small": (1, 2, 4, 8), "large": (1, 3, 8, 32)}
@@ -74,7 +71,7 @@ def tell(process, line):
 
 def command(store, *args):
     """A foundry-store command's JSON."""
-    out = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "--json", *args], stdout=subprocess.PIPE,
+    out = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "--json", *args], stdout=subprocess.PIPE,
                          text=True, check=True).stdout
     return json.loads(out)
 
@@ -130,7 +127,7 @@ def judge(rows):
 
 def differences(store):
     """What two processes made of the same work."""
-    done = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "diff", "image-0", "image-7"],
+    done = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "diff", "image-0", "image-7"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print("\nimages of two processes:", *done.stdout.splitlines()[:24], sep="\n  ", flush=True)
     return done.returncode == (command(store, "show", "image-0")["id"] != command(store, "show", "image-7")["id"])
@@ -155,31 +152,18 @@ def run(store):
     judged = judge(rows)
     for what, good in judged.items():
         print(f"{'ok' if good else 'NOT'}: {what}", flush=True)
-    verified = subprocess.run([os.path.join(BUILD, "foundry-store"), "-s", store, "-q", "verify"], check=False).returncode == 0
+    verified = subprocess.run([os.path.join(parts.BUILD, "foundry-store"), "-s", store, "-q", "verify"], check=False).returncode == 0
     return results + list(judged.values()) + [differences(store), verified]
 
 
-def main():
-    try:
-        import torch
-        import transformers
-        gpu = bool(transformers) and torch.cuda.device_count() > 0
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch and transformers")
-        sys.exit(77)
+def whole():
+    parts.need("transformers")
     import foundry
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         foundry.Store(store, create=True).close()
-        results = run(store)
-    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return run(store)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        capture(*sys.argv[2:])
-    else:
-        main()
+    parts.main((capture,), whole)

@@ -8,15 +8,12 @@ as C does. Says what it found, so that a failure can be understood from what it 
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 N = 4096
 REPLAYS = 100
 SEEDS = (1234, (1 << 62) + 77)
@@ -272,41 +269,16 @@ def multinomial(folder):
     inner = os.path.join(folder, "multinomial")
     os.mkdir(inner)
     os.environ["DRAWS"] = "3"
-    assert run("capture", inner) and run("load_with_torch", inner) and run("load_without_torch", inner)
+    assert all(parts.run(part, inner, limit=40) for part in ("capture", "load_with_torch", "load_without_torch"))
 
 
-PARTS = {f.__name__: f for f in (capture, load_with_torch, load_without_torch, load_as_c, unknown, multinomial)}
-
-
-def run(part, folder):
-    began = time.monotonic()
-    print(f"--- {part}", flush=True)
-    try:
-        code = subprocess.run([sys.executable, os.path.abspath(__file__), part, folder], timeout=40, check=False).returncode
-    except subprocess.TimeoutExpired:
-        code = "nothing, after 40 s"
-    print(f"--- {part}: ended with {code}, {time.monotonic() - began:.1f} s", flush=True)
-    return code == 0
-
-
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        results = [run(part, folder) for part in PARTS]
-    good = results.count(True)
-    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return [parts.run(f.__name__, folder, limit=40) for f in PARTS]
 
+
+PARTS = (capture, load_with_torch, load_without_torch, load_as_c, unknown, multinomial)
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        PARTS[sys.argv[1]](sys.argv[2])
-    else:
-        main()
+    parts.main(PARTS, whole)

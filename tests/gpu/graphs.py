@@ -6,14 +6,11 @@ kernel, one that reads host memory (refused), one that reads memory from before 
 (refused). What draws random numbers is in draws.py.
 """
 import os
-import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 N = 4096
 
 
@@ -167,31 +164,16 @@ def refused(store):
         raise AssertionError("a refused image is in the store")
 
 
-def run(what, store):
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join([store, os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, store], env=env)
-    return done.returncode == 0
-
-
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as store:
-        with open(os.path.join(store, "triton_kernels.py"), "w", encoding="ascii") as f:
+def whole():
+    parts.need()
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "triton_kernels.py"), "w", encoding="ascii") as f:
             f.write(TRITON_SOURCE)
-        results = [run(what, store) for what in ("capture", "load", "refused")]
-    print(f"100%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        path = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
+        return [parts.run(f.__name__, os.path.join(folder, "store"), limit=120, PYTHONPATH=path) for f in PARTS]
 
+
+PARTS = (capture, load, refused)
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        {"capture": capture, "load": load, "refused": refused}[sys.argv[1]](os.path.join(sys.argv[2], "store"))
-    else:
-        main()
+    parts.main(PARTS, whole)

@@ -7,15 +7,12 @@ rows by cuMemcpy2DAsync. Undeclared host memory is refused.
 """
 import ctypes
 import os
-import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 N = 4096
 
 
@@ -204,27 +201,13 @@ def refresh(img, stream, views):
     print(f"note: 16 KiB into device memory in the stream's order: {sorted(times)[len(times) // 2] * 1e6:.0f} us a call")
 
 
-def run(what, store):
-    return subprocess.run([sys.executable, os.path.abspath(__file__), what, store], check=False).returncode == 0
-
-
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        results = [run(what, folder) for what in ("capture", "load")]
-    print(f"100%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return [parts.run(f.__name__, os.path.join(folder, "store")) for f in PARTS]
 
+
+PARTS = (capture, load)
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        {"capture": capture, "load": load}[sys.argv[1]](os.path.join(sys.argv[2], "store"))
-    else:
-        main()
+    parts.main(PARTS, whole)

@@ -14,10 +14,9 @@ import tempfile
 import time
 import traceback
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
+
 os.environ["CUDA_CACHE_DISABLE"] = "1"  # the driver's own cache would answer in ours' place
 N = 1000
 ROUNDS = 20000
@@ -273,8 +272,7 @@ def tried(title, function, *arguments):
 def main():
     begun = subprocess.run([sys.executable, os.path.abspath(__file__), "start"], check=False, capture_output=True, text=True)
     if begun.returncode == 77:
-        print("SKIP: no GPU")
-        sys.exit(77)
+        parts.skip("no GPU")
     print(begun.stdout + begun.stderr, end="")
     print(f"NVRTC: {nvrtc()}")
     results = []
@@ -288,9 +286,7 @@ def main():
         results.append(part("source that is refused, targets", "errors-of-source"))
         results.append(part("ahead", "ahead"))
     results.append(part("costs", "costs"))
-    good = results.count(True)
-    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {len(results) - good}, Errors: 0")
-    sys.exit(0 if good == len(results) else 1)
+    parts.finish(results)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,10 @@ import sys
 import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-PATHS = [os.path.join(ROOT, *p) for p in (("api", "python"), ("api", "examples"), ("tests", "python"), ("tests", "gpu"))]
-sys.path[:0] = PATHS
-BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
+
+PATHS = [os.path.join(parts.ROOT, *p) for p in (("api", "python"), ("api", "examples"), ("tests", "python"), ("tests", "gpu"))]
 os.environ["PYTHONPATH"] = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")])
 # What ways.py's programs import, and what brings libcuda in.
 PAYLOAD = "import torch\nimport transformers\nfrom matrix import work\n"
@@ -140,15 +138,7 @@ def cell(folder, wants, family, way, allocator, place):
 
 
 def main():
-    try:
-        import torch
-        import transformers
-        gpu = bool(transformers) and torch.cuda.device_count() > 0
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch and transformers")
-        sys.exit(77)
+    parts.need("transformers")
     import foundry
     import ways
     jobs = max(1, min(6, len(os.sched_getaffinity(0)) // 2))
@@ -167,8 +157,7 @@ def main():
                 line, good = done.result()
                 results.append(good)
                 print(line, flush=True)
-    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+    parts.finish(results)
 
 
 if __name__ == "__main__":

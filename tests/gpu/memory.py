@@ -12,10 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 ALLOCATORS = {"native": "", "expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
 SIZES = (1, 3, 16)
 WIDTH, LAYERS = 512, 6
@@ -123,28 +121,17 @@ def run(what, store, ref, conf=""):
     return done.returncode == 0, memory
 
 
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     results = []
-    with tempfile.TemporaryDirectory() as store:
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
         for name, conf in ALLOCATORS.items():
             first, second = run("capture", store, name, conf), run("capture", store, name, conf)
             results += [first[0], second[0], run("load", store, name)[0], bool(first[1]) and first[1] == second[1]]
             print(name, "captured, captured again, loaded, the same memory:", results[-4:], flush=True)
-    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, "
-          f"Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+    return results
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        {"capture": capture, "load": load}[sys.argv[1]](os.path.join(sys.argv[2], "store"), sys.argv[3])
-    else:
-        main()
+    parts.main((capture, load), whole)

@@ -12,10 +12,8 @@ import sys
 import tempfile
 import threading
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 N = 512
 
 
@@ -156,15 +154,8 @@ def run(*args, **env):
     return done.returncode == 0, [line for line in done.stdout.splitlines() if line.startswith("sealed ")]
 
 
-def main():
-    try:
-        import torch
-        gpus = torch.cuda.device_count()
-    except ImportError:
-        gpus = 0
-    if gpus < 2:
-        print(f"SKIP: no GPU, or only {gpus}, with PyTorch; this needs two")
-        sys.exit(77)
+def whole():
+    parts.need(gpus=2)
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
         captures = [run("capture", store, ref, name, device)
@@ -175,14 +166,8 @@ def main():
         results += [run("load", store, ref, device)[0] for ref in ("gpu0", "gpu1") for device in (0, 1)]
         results += [run("both", store, swapped)[0] for swapped in (0, 1)]
         results += [run("only", store, ref, CUDA_VISIBLE_DEVICES="1")[0] for ref in ("gpu0", "gpu1")]
-        results.append(run("again", store)[0])
-    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, "
-          "Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return results + [run("again", store)[0]]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        {f.__name__: f for f in (capture, load, both, only, again)}[sys.argv[1]](*sys.argv[2:])
-    else:
-        main()
+    parts.main((capture, load, both, only, again), whole)

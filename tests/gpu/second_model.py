@@ -9,14 +9,11 @@ builds the model until it has decoded; its tokens and logits must be eager PyTor
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "api", "python"), os.path.join(ROOT, "api", "examples")]
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 FAMILIES = ("qwen3", "qwen3_moe", "llama")
 BATCHES = (1, 4)
 LAYERS, CONTEXT, VOCAB, STEPS = 4, 128, 4096, 16
@@ -192,31 +189,14 @@ def report(store):
     return good
 
 
-def run(what, family, store):
-    return subprocess.run([sys.executable, os.path.abspath(__file__), what, family, store]).returncode == 0
-
-
-def main():
-    try:
-        import torch
-        import transformers
-        gpu = bool(transformers) and torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch and transformers")
-        sys.exit(77)
+def whole():
+    parts.need("transformers")
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")
-        results = [run("capture", family, store) for family in FAMILIES]
+        results = [parts.run("capture", family, store, limit=120) for family in FAMILIES]
         results.append(all(results) and report(store))
-        results += [run("load", family, store) for family in FAMILIES]
-    print(f"100%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return results + [parts.run("load", family, store, limit=120) for family in FAMILIES]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        {"capture": capture, "load": load}[sys.argv[1]](*sys.argv[2:])
-    else:
-        main()
+    parts.main((capture, load), whole)

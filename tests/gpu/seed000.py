@@ -10,8 +10,8 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 from test_seed000 import CAPTURE, LOAD, PREALLOCATED  # noqa: E402
 
 # What the document leaves to its reader; a matrix product as well, for the library behind it.
@@ -63,10 +63,9 @@ class Failed(Exception):
 
 
 def run(folder, text, name="script"):
-    env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "api", "python"), HOME=folder)
+    env = dict(os.environ, PYTHONPATH=os.path.join(parts.ROOT, "api", "python"), HOME=folder)
     for gone in ("FOUNDRY_STORE", "XDG_CACHE_HOME"):
         env.pop(gone, None)
-    env.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")), "libfoundry.so.0"))
     try:
         return subprocess.run([sys.executable, "-c", text], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
@@ -270,7 +269,7 @@ PARTS = (several, changed, rate, parameters, differences, plain, states, without
 
 
 def one(part):
-    """Run a part and say how it went; whether it failed."""
+    """Run a part and say how it went; whether it went well."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -279,18 +278,15 @@ def one(part):
         except Exception as e:
             said = f"FAILED: {e}"
     print(f"{part.__name__:16} {time.monotonic() - began:6.1f} s  {said}", flush=True)
-    return said != "ok"
+    return said == "ok"
 
 
 def main():
     if subprocess.run([sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())"], capture_output=True,
                       check=False).returncode:
-        print("SKIP: no GPU, or no PyTorch that sees it")
-        sys.exit(77)
+        parts.skip("no GPU, or no PyTorch that sees it")
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        failed = sum(pool.map(one, PARTS))
-    print(f"{100 * (len(PARTS) - failed) // len(PARTS)}%: Checks: {len(PARTS)}, Failures: {failed}, Errors: 0")
-    sys.exit(failed > 0)
+        parts.finish(list(pool.map(one, PARTS)))
 
 
 if __name__ == "__main__":

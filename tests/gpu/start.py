@@ -6,14 +6,11 @@ cache; one that wants another revision is told the field and captures anew; a st
 fails; one that imported torch first is told so before its capture function runs.
 """
 import os
-import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 D = 256               # floats in a row of the cache
 ROWS = 64 * 1024      # of the cache, when captured: 64 MiB
 ROOM = 16 << 30
@@ -122,32 +119,12 @@ STEPS = [("first",), ("load", str(ROWS)), ("load", str(8 * ROWS)), ("load", str(
          ("late",)]
 
 
-def run(store, what, *args):
-    done = subprocess.run([sys.executable, os.path.abspath(__file__), what, store, *args], capture_output=True, text=True,
-                          check=False)
-    if done.returncode:
-        print(what, *args, "failed:", *(done.stdout + done.stderr).strip().splitlines()[-4:], sep="\n  ")
-    return done.returncode == 0
-
-
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        results = [run(os.path.join(folder, "store"), *args) for args in STEPS]
-    print(f"{100 * results.count(True) // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, "
-          "Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        store = os.path.join(folder, "store")
+        return [parts.run(part, store, *args) for part, *args in STEPS]
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        {f.__name__: f for f in (first, load, other, strict, late)}[sys.argv[1]](*sys.argv[2:])
-    else:
-        main()
+    parts.main((first, load, other, strict, late), whole)

@@ -7,15 +7,11 @@ from the image on the same batches: every loss, every weight and the optimizers'
 steps may choose other matrix kernels, so that they are compared within a tolerance, and the difference is printed.
 """
 import os
-import subprocess
 import sys
 import tempfile
-import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "api", "python"))
-os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(os.environ.get("BUILD", os.path.join(ROOT, "build")),
-                                                      "libfoundry.so.0"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "python"))
+import parts  # noqa: E402
 STEPS, ROWS, WIDE, HIDDEN, OUT = 100, 32, 64, 128, 16
 SEED = 4321
 TOLERANCE = 1e-3  # of the largest value of a tensor
@@ -210,38 +206,13 @@ def load_without_torch(folder):
     assert all(results), results
 
 
-PARTS = {f.__name__: f for f in (capture, load_with_torch, load_without_torch)}
-
-
-def run(part, folder):
-    began = time.monotonic()
-    print(f"--- {part}", flush=True)
-    try:
-        code = subprocess.run([sys.executable, os.path.abspath(__file__), part, folder], timeout=60, check=False).returncode
-    except subprocess.TimeoutExpired:
-        code = "nothing, after 60 s"
-    print(f"--- {part}: ended with {code}, {time.monotonic() - began:.1f} s", flush=True)
-    return code == 0
-
-
-def main():
-    try:
-        import torch
-        gpu = torch.cuda.is_available()
-    except ImportError:
-        gpu = False
-    if not gpu:
-        print("SKIP: no GPU, or none with PyTorch")
-        sys.exit(77)
+def whole():
+    parts.need()
     with tempfile.TemporaryDirectory() as folder:
-        results = [run(part, folder) for part in PARTS]
-    good = results.count(True)
-    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {results.count(False)}, Errors: 0")
-    sys.exit(0 if all(results) else 1)
+        return [parts.run(f.__name__, folder) for f in PARTS]
 
+
+PARTS = (capture, load_with_torch, load_without_torch)
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        PARTS[sys.argv[1]](sys.argv[2])
-    else:
-        main()
+    parts.main(PARTS, whole)

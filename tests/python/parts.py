@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts of tests/gpu share: the package in place, when to skip, a script's parts in processes of their own.
+
+Imported before foundry and torch, of which it imports neither.
+"""
+import importlib
+import os
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
+sys.path[:0] = [os.path.join(ROOT, *p) for p in (("api", "python"), ("api", "examples"))]
+os.environ.setdefault("FOUNDRY_LIBRARY", os.path.join(BUILD, "libfoundry.so.0"))
+
+
+def need(*modules, gpus=1):
+    """Skip where torch sees fewer GPUs, or a module is missing."""
+    try:
+        found = importlib.import_module("torch").cuda.device_count()
+        for name in modules:
+            importlib.import_module(name)
+    except ImportError as e:
+        skip(f"no GPU, or none with {e.name}")
+    if found < gpus:
+        skip("no GPU" if not found else f"no GPU but {found}; this needs {gpus}")
+
+
+def skip(reason):
+    print(f"SKIP: {reason}")
+    sys.exit(77)
+
+
+def run(part, *args, limit=60, **env):
+    """Run this script again, as `part` with arguments, and say how that went; whether it went well."""
+    title = " ".join([part, *map(str, args)])
+    began = time.monotonic()
+    print(f"--- {title}", flush=True)
+    try:
+        code = subprocess.run([sys.executable, os.path.abspath(sys.argv[0]), part, *map(str, args)], timeout=limit, check=False,
+                              env={**os.environ, **env}).returncode
+    except subprocess.TimeoutExpired:
+        code = f"nothing, after {limit} s"
+    print(f"--- {title}: ended with {code}, {time.monotonic() - began:.1f} s", flush=True)
+    return code == 0
+
+
+def finish(results):
+    """Say the result as tests/run wants it, and end."""
+    good = sum(bool(r) for r in results)
+    print(f"{100 * good // len(results)}%: Checks: {len(results)}, Failures: {len(results) - good}, Errors: 0")
+    sys.exit(good != len(results))
+
+
+def main(functions, whole):
+    """Be the part that the command line names, called with the rest of it, or the `whole`, whose results count."""
+    if len(sys.argv) > 1:
+        {f.__name__: f for f in functions}[sys.argv[1]](*sys.argv[2:])
+    else:
+        finish(whole())
