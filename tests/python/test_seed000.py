@@ -293,6 +293,33 @@ class Loads(Folder):
             self.assertNotIn(self.folder.name, f.read())
 
 
+    def test_a_store_that_went_between_saves(self):
+        self.more("""
+            import os, shutil
+            fdry.set_allocation_region(BASE, '1GB')
+            a, g = full(1.0), fdry.CUDAGraph()
+            with fdry.graph(g):
+                c = a + a
+            g.save('1.json', c)
+            os.rename('foundry-store', 'old')
+            g.save('2.json', c)
+            for name in ('first', 'second'):
+                os.environ['FOUNDRY_STORE'] = os.path.abspath(name)
+                g.save(name + '.json', c)
+            del os.environ['FOUNDRY_STORE']
+            shutil.rmtree('foundry-store')
+            fails("NOENT", "neither in", fdry.CUDAGraph.load, '2.json')
+            g.save('2.json', c)
+            """)
+        for name, store in (("2.json", None), ("1.json", "old"), ("first.json", "first"), ("second.json", "second")):
+            self.more(f"""
+                fdry.set_allocation_region(BASE, '1GB')
+                g, c = fdry.CUDAGraph.load('{name}')
+                g.replay()
+                is_all(c, 2.0)
+                """, **({"FOUNDRY_STORE": self.path(store)} if store else {}))
+
+
 class Graphs(Folder):
     def test_outputs_come_back_as_they_were_given(self):
         self.more("""

@@ -16,7 +16,7 @@ FORMAT, VERSION = "foundry graph", 1
 STORE = "foundry-store"
 _SIZE_MAX = 256 << 20   # bytes of a file
 _DEPTH_MAX = 64
-_stores = {}            # path -> Store, open until the process ends
+_stores = {}            # path -> (which store it is, Store), open until the process ends or another is there
 
 
 class File:
@@ -167,17 +167,28 @@ def pack(value, describe, where="output_tensors"):
 # --- stores ---
 
 
+def _which(name):
+    """What tells the store at a path from one that was there before it, or was moved away; None where nobody can say."""
+    try:
+        return [os.stat(path).st_ino for path in (name, os.path.join(name, "data.mdb"))] if name else None
+    except OSError:
+        return None
+
+
 def _open(path, create):
     """The store at `path` (None: the default one), opened once; None where there is none and none is to be made."""
-    name = os.path.abspath(path) if path is not None else None
-    if name not in _stores:
+    path = path or os.environ.get("FOUNDRY_STORE")
+    name = os.path.abspath(path) if path else None
+    which, store = _stores.get(name, (None, None))
+    if not store or which != _which(name):
         try:
-            _stores[name] = Store(name, create=create)
+            store = Store(name, create=create)
         except Error as e:
             if create or e.name not in ("FDRY_E_NOSTORE", "FDRY_E_NOHOME"):
                 raise
             return None
-    return _stores[name]
+        _stores[name] = _which(name), store
+    return store
 
 
 def store_for(path):
