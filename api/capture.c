@@ -239,6 +239,9 @@ static bool is_mapped(const struct fdry_alloc *a)
 	return a->kind == FDRY_KIND_MAP || a->kind == FDRY_KIND_SHARED;
 }
 
+/* Odd and large: no few serial numbers give what others, or one, give. */
+#define SERIALS_MIX 0x9E3779B97F4A7C15ull
+
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared)
 {
 	const struct fdry_alloc *end = a + n;
@@ -254,7 +257,7 @@ uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, 
 	for (; have < len; have += a->size) {
 		if (++a == end || !is_mapped(a) || !is_mapped(a - 1) || a->addr != addr + have)
 			return 0;
-		sum += a->serial;
+		sum = sum * SERIALS_MIX + a->serial;
 		*shared |= a->kind == FDRY_KIND_SHARED;
 	}
 	return sum;

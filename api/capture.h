@@ -63,7 +63,7 @@ struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uin
  * @a, @n: a ledger, ascending
  * @shared: set where a part is memory that no image can hold
  * @ret: the serial number of the allocation; 0 where there is none. Of several that the program mapped one behind the other, as
- *       PyTorch does with expandable segments, the sum: numbers only grow, so it is another one when any was replaced.
+ *       PyTorch does with expandable segments, a number made of theirs: another one when any was replaced.
  */
 uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared);
 

@@ -210,6 +210,24 @@ START_TEST(piece_of_a_tensor_was_replaced)
 }
 END_TEST
 
+/* All of them by one, whatever its number is. */
+START_TEST(pieces_of_a_tensor_became_one)
+{
+	struct work w;
+	struct fdry_tensor t = wide(wide_make(&w));
+	CUdeviceptr first = t.addr - MIB;
+	int i;
+
+	ok(fdry_capture_tensor(w.cap, &t));
+	for (i = 0; i < 20; i++) {
+		cuda_ok(cuMemUnmap, first, 6 * MIB);
+		segment_grow(first, 6 * MIB);
+		ck_assert_int_eq(work_seal(&w, "img"), -FDRY_E_STATE);
+	}
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(tensor_over_a_hole)
 {
 	struct work w;
@@ -345,6 +363,7 @@ int main(void)
 	tcase_add_test(tc, two_captures_give_one_image);
 	tcase_add_loop_test(tc, tensor_over_several_pieces, 0, 2);
 	tcase_add_loop_test(tc, piece_of_a_tensor_was_replaced, 0, 3);
+	tcase_add_test(tc, pieces_of_a_tensor_became_one);
 	tcase_add_test(tc, tensor_over_a_hole);
 	tcase_add_test(tc, tensor_over_two_allocations);
 	tcase_add_loop_test(tc, what_no_image_can_hold, 0, sizeof(refusals) / sizeof(refusals[0]));
