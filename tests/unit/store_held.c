@@ -96,7 +96,7 @@ START_TEST(opening_ends_beside_a_child)
 END_TEST
 
 static int told[2]; /* a pipe */
-static bool dies;
+static enum { GOES_ON, DIES, STARTS /* the child, without fork() */, WAYS } way; /* of who collects */
 
 /* In the middle of a collection: a child that lives on; who collects goes on, or dies. */
 static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
@@ -108,10 +108,10 @@ static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, ui
 	if (*forked)
 		return 0;
 	*forked = true;
-	pid = fork();
+	pid = way == STARTS ? _Fork() : fork();
 	if (!pid)
 		pid = getpid();
-	else if (dies)
+	else if (way == DIES)
 		_exit(0);
 	else
 		return 0;
@@ -145,7 +145,7 @@ START_TEST(a_collection_ends_with_the_process_that_ran_it)
 	s = store_make();
 	seal(s, 1, 1, 100, NULL);
 	fdry_store_close(s);
-	dies = _i;
+	way = _i;
 	ck_assert(!pipe(told));
 	pid = fork();
 	if (!pid)
@@ -171,7 +171,7 @@ int main(void)
 	tcase_add_test(tc, a_child_unlocks_nothing);
 	tcase_add_test(tc, a_store_is_opened_again_beside_a_child);
 	tcase_add_test(tc, opening_ends_beside_a_child);
-	tcase_add_loop_test(tc, a_collection_ends_with_the_process_that_ran_it, 0, 2);
+	tcase_add_loop_test(tc, a_collection_ends_with_the_process_that_ran_it, 0, WAYS);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }
