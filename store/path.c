@@ -15,6 +15,7 @@
 
 #include "arch/config.h"
 #include "store/internal.h"
+#include "store/step.h"
 
 int fdry_store_default_path(struct fdry_buf *ret)
 {
@@ -95,6 +96,7 @@ static int dir_check_ours(const char *path, int fd, bool create)
 	if (!create)
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store: it has no data.mdb; seal an image there first, "
 				 "or name another", path);
+	fdry_step(FDRY_STEP_LIST);
 	copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	d = copy < 0 ? NULL : fdopendir(copy);
 	if (!d) {
@@ -106,7 +108,7 @@ static int dir_check_ours(const char *path, int fd, bool create)
 		other |= *e->d_name != '.' && strcmp(e->d_name, "lock.mdb") && strcmp(e->d_name, "data.mdb") &&
 			 strcmp(e->d_name, "leases");
 	closedir(d);
-	if (other)
+	if (other && faccessat(fd, "data.mdb", F_OK, 0)) /* else somebody made a store while we looked */
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store and not empty; name an empty or new directory", path);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 enum fdry_step {
+	FDRY_STEP_LIST,       /* a directory has no store; about to look at what else is in it */
 	FDRY_STEP_READ,       /* about to begin a view */
 	FDRY_STEP_WRITE,      /* about to wait for the writers' lock */
 	FDRY_STEP_COMMIT,     /* about to commit, with that lock */

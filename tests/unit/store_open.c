@@ -7,6 +7,7 @@
 #include <lmdb.h>
 
 #include "store/internal.h"
+#include "store/step.h"
 #include "tests/unit/store_test.h"
 
 static void setup(void)
@@ -158,6 +159,36 @@ START_TEST(bad_flags_and_paths)
 	fails(NOSTORE, "not empty", fdry_store_open(path, FDRY_STORE_CREATE, &s));
 	fails(NOSTORE, "not a directory", fdry_store_open(file, 0, &s));
 	fails(NOSTORE, "not a directory", fdry_store_open(file, FDRY_STORE_CREATE, &s));
+}
+END_TEST
+
+static pid_t faster;
+
+/* Another process makes the store, and one of its files that come when it is used. */
+static void make_beside(enum fdry_step step)
+{
+	char file[400];
+
+	if (step != FDRY_STEP_LIST)
+		return;
+	fdry_step_hook = NULL;
+	faster = fork();
+	if (!faster) {
+		fdry_store_close(store_make());
+		file_path(file, "used");
+		_exit(close(open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)));
+	}
+	ck_assert_int_eq(waitpid(faster, NULL, 0), faster);
+}
+
+START_TEST(a_store_made_while_we_look_is_opened)
+{
+	struct fdry_store *s = NULL;
+
+	fdry_step_hook = make_beside;
+	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
+	ck_assert_int_gt(faster, 0);
+	fdry_store_close(s);
 }
 END_TEST
 
@@ -423,6 +454,7 @@ int main(void)
 	tcase_add_test(tc, somebody_elses_store_will_do);
 	tcase_add_test(tc, a_store_is_made_with_its_directories);
 	tcase_add_test(tc, bad_flags_and_paths);
+	tcase_add_test(tc, a_store_made_while_we_look_is_opened);
 	tcase_add_test(tc, who_may_write_is_checked);
 	tcase_add_test(tc, network_file_systems_are_refused);
 	tcase_add_test(tc, foreign_environments_are_refused);
