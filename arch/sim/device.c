@@ -241,8 +241,6 @@ static int attribute(CUdevice_attribute attr, CUdevice dev)
 		return device_cc >= 60;
 	if (attr == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)
 		return device_cc >= 90;
-	if (attr == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)
-		return device_cc >= 60;
 	if (attr == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
 		return dev + 1;
 	for (i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
