@@ -461,8 +461,8 @@ START_TEST(an_allocation_of_a_pool_has_less_room)
 	ck_assert_uint_eq(next, p + BIG);
 	cuda_ok(cuMemFreeAsync, next, w.stream);
 	opts = into(&w);
-	fails(LAYOUT, "allocation 3 of this process (3145728 bytes at 0x500100200000) has room for 3145728 bytes",
-	      fdry_image_load(w.store, "img", &opts, &img));
+	fails(LAYOUT, "has room for 3145728 bytes, that of", fdry_image_load(w.store, "img", &opts, &img));
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "allocation 3 of this process (3145728 bytes at"));
 	cuda_ok(cuMemFreeAsync, p, w.stream);
 	work_end(&w);
 }
