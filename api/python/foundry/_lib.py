@@ -606,6 +606,16 @@ class Single:
         raise TypeError(f"foundry.{type(self).__name__} cannot be copied or pickled")
 
 
+class Closing(Single):
+    """One that a with block closes."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 class Callback:
     """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where there is none.
 

@@ -25,7 +25,7 @@ def _fields(struct):
     return {name: getattr(struct, name) for name, *_ in struct._fields_[1:]}
 
 
-class Device(_lib.Single):
+class Device(_lib.Closing):
     """A device by number, from 0; the same device is shared, and with the last one closed what it kept goes.
 
     caps: a dict of what the device is and can do; sizes in bytes, clocks in kHz, 1 and 0 for yes and no.
@@ -125,12 +125,6 @@ class Device(_lib.Single):
         handle, self._raw = self._raw, None
         if handle:
             lib.fdry_device_release(handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def __del__(self):
         self.close()

@@ -112,7 +112,7 @@ class Function:
         lib.fdry_kernel_launch(self._kernels.handle, self.handle, ctypes.byref(opts), raw, len(packed))
 
 
-class Kernels(_lib.Single):
+class Kernels(_lib.Closing):
     """A cache of kernels for a device: what was compiled once is not compiled again.
 
     store: a foundry.Store; compiled code is kept there for all processes of the
@@ -204,9 +204,3 @@ class Kernels(_lib.Single):
         if self._handle:
             lib.fdry_kernels_close(self._handle)
             self._handle = KERNELS()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

@@ -22,7 +22,7 @@ def _format(dtype):
     return name, "<" + _FORMATS[name]
 
 
-class DeviceScalar(_lib.Single):
+class DeviceScalar(_lib.Closing):
     """One number in device memory, updated on a stream before a graph is launched.
 
     dtype: its name, such as "float32"; bfloat16 and 8-bit floats take and give their bits, as integers.
@@ -76,17 +76,11 @@ class DeviceScalar(_lib.Single):
         if handle:
             lib.fdry_scalars_free(handle)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        self.close()
-
     def __del__(self):
         self.close()
 
 
-class DecodeState(_lib.Single):
+class DecodeState(_lib.Closing):
     """Where a decoder is, in device memory: token, position (the step), length of the KV cache (step + 1).
 
     token_addr, position_addr, length_addr: device addresses of uint32, int32, int32, the same for ever.
@@ -146,12 +140,6 @@ class DecodeState(_lib.Single):
         handle, self._handle = self._handle, None
         if handle:
             lib.fdry_decode_state_free(handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, error, trace):
-        self.close()
 
     def __del__(self):
         self.close()

@@ -46,7 +46,7 @@ def _as_int(graph):
     return graph
 
 
-class Slots(_lib.Single):
+class Slots(_lib.Closing):
     """A table of executable graphs by key; any thread may use it. Use it as a context manager, or close() it.
 
     device: ordinal; graphs and streams belong to its primary context. upload: "first" (once, when a graph is installed) or
@@ -178,12 +178,6 @@ class Slots(_lib.Single):
         lib.fdry_slots_free(handle)
         self._held.clear()
         self._told = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def __del__(self):
         if getattr(self, "_raw", None):

@@ -117,7 +117,7 @@ class _Opened:
         lib.fdry_store_close(self.handle)
 
 
-class Store(_lib.Single):
+class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
@@ -254,12 +254,6 @@ class Store(_lib.Single):
     def close(self):
         """Give the handle back. Images loaded from it stay, and a Kernels that keeps code there goes on."""
         self._raw = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def as_store(store):
