@@ -185,7 +185,7 @@ def load_without_torch(folder):
     with foundry.load("draws", store=os.path.join(folder, "store"), poison=True) as img:
         def seed_all(seed, other):
             img.set_random_state(seed)
-            if other is not None:
+            if other is not None and "generator0" in img.generators():
                 img.set_random_state(other, name="generator0")
 
         for i, seed in enumerate(SEEDS):

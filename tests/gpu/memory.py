@@ -52,6 +52,7 @@ def churn():
                 u = t * 2
                 t.record_stream(side)
                 keep.append(u)
+            torch.cuda.synchronize()  # when PyTorch uses recorded memory again depends on how fast the side stream was
             del keep[: len(keep) // 2]
     torch.cuda.synchronize()
     del keep

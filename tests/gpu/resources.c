@@ -486,8 +486,8 @@ static void met(CUdeviceptr arrived, CUdeviceptr out, uint32_t blocks)
 /* As many blocks as fit at a time, by the driver's word; and one more. */
 static void cooperative(void)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .block = { 32, 1, 1 }, .flags = FDRY_KERNEL_COOPERATIVE };
-	struct fdry_cooperative l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 32, 1, 1 } };
+	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 }, .flags = FDRY_KERNEL_COOPERATIVE };
+	struct fdry_cooperative l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	CUdeviceptr arrived = mem(4), out = mem(MIB);
 	struct fdry_kernel_arg args[] = { { &arrived, 8 }, { &out, 8 } };
 	void *params[] = { &arrived, &out };
@@ -498,7 +498,7 @@ static void cooperative(void)
 	need(arrived && out && ok(fdry_kernels_open(NULL, &k)) && (l.function = meet_load(k, getenv("BUILD"))));
 	cu(cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0);
 	cu(cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
-	cu(cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l.function, 32, 0);
+	cu(cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l.function, 1, 0);
 	need(check(can && each > 0 && sms > 0 && (uint64_t)each * (uint64_t)sms <= MIB / 4));
 	most = (uint32_t)(each * sms);
 	l.params = params;
