@@ -206,7 +206,5 @@ int main(int argc, char **argv)
 	printf("fatbins %u and %u of objects: nothing for this GPU %u, equal %u, equal in code %u (from PTX %u), differ %u\n",
 	       t.fatbins, t.objects, t.none, t.same,
 	       t.code_same, t.texts, t.differ);
-	printf("%u%%: Checks: %u, Failures: %u, Errors: %d\n", t.fatbins ? 100 * (t.fatbins - t.differ) / t.fatbins : 0, t.fatbins,
-	       t.differ, ret);
-	return ret || t.differ ? EXIT_FAILURE : EXIT_SUCCESS;
+	return gpu_end(t.fatbins, t.differ) || ret;
 }

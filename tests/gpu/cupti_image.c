@@ -10,13 +10,12 @@
  * right. cupti_image.sh runs it.
  */
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/manifest.h"
 #include "graph/elf.h"
 #include "store/store.h"
+#include "tests/gpu/gpu.h"
 
 #define CUBINS_MAX 4096
 
@@ -157,6 +156,5 @@ int main(int argc, char **argv)
 	cubins_read(argv[3]);
 	bad = image_check(argv[1], argv[2], &n);
 	printf("%u kernels, %u modules were loaded\n", n, ncubins);
-	printf("%u%%: Checks: %u, Failures: %u, Errors: 0\n", n ? 100 * (n - bad) / n : 0, n, bad);
-	return bad || !n ? EXIT_FAILURE : EXIT_SUCCESS;
+	return gpu_end(n, bad);
 }

@@ -225,6 +225,5 @@ int main(void)
 	}
 	for (i = 0; i < sizeof(fatbins) / sizeof(fatbins[0]); i++)
 		fatbin_check(fatbins[i]);
-	printf("%u%%: Checks: %u, Failures: %u, Errors: 0\n", 100 * (checks - failures) / checks, checks, failures);
-	return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+	return gpu_end(checks, failures);
 }

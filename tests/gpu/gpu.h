@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.h - what the tests on a real GPU share: the driver, or a skip with the reason.
+ * gpu.h - what the tests on a real GPU share: the driver, or a skip with the reason; the last line
+ * of those that do without Check.
  */
 #ifndef FDRY_TESTS_GPU_GPU_H
 #define FDRY_TESTS_GPU_GPU_H
@@ -25,6 +26,14 @@ static inline const struct fdry_driver *gpu_driver(void)
 		exit(EXIT_FAILURE);
 	}
 	return drv;
+}
+
+/* What main() returns; says the result as tests/run wants it. A run without a check is no good one. */
+static inline int gpu_end(unsigned long checks, unsigned long failures)
+{
+	printf("%lu%%: Checks: %lu, Failures: %lu, Errors: 0\n", failures < checks ? 100 * (checks - failures) / checks : 0,
+	       checks, failures);
+	return failures || !checks ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 #endif

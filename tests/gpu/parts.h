@@ -14,7 +14,7 @@
 
 static const struct fdry_driver *drv;
 static CUcontext ctx; /* device 0's primary one, current to the first thread */
-static int checks, failures;
+static unsigned int checks, failures;
 
 struct part {
 	const char *name;
@@ -79,17 +79,10 @@ static inline bool parts_begin(const char *path)
 	return cu(cuDeviceGet, &dev, 0) && cu(cuDevicePrimaryCtxRetain, &ctx, dev) && cu(cuCtxSetCurrent, ctx);
 }
 
-/* What main() returns; the last line is the total. */
-static inline int parts_end(void)
-{
-	printf("%d%%: Checks: %d, Failures: %d, Errors: 0\n", (checks - failures) * 100 / checks, checks, failures);
-	return failures ? EXIT_FAILURE : EXIT_SUCCESS;
-}
-
 static inline void parts_run(const struct part *parts, size_t n)
 {
+	unsigned int before;
 	size_t i;
-	int before;
 
 	for (i = 0; i < n; i++) {
 		before = failures;

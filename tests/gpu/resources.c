@@ -606,5 +606,5 @@ int main(int argc, char **argv)
 	if (parts_begin(argc > 1 ? argv[1] : NULL) && ok(fdry_device_acquire(0, &dev)))
 		parts_run(parts, sizeof(parts) / sizeof(parts[0]));
 	fdry_device_release(dev);
-	return parts_end();
+	return gpu_end(checks, failures);
 }

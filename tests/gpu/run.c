@@ -327,5 +327,5 @@ int main(void)
 
 	if (parts_begin(NULL) && cu(cuModuleLoadDataEx, &module, ptx, 0, NULL, NULL))
 		parts_run(parts, sizeof(parts) / sizeof(parts[0]));
-	return parts_end();
+	return gpu_end(checks, failures);
 }

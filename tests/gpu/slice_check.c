@@ -350,5 +350,5 @@ int main(int argc, char **argv)
 	for (; i < argc; i++)
 		ret |= devcode_file(argv[i], code_check);
 	report();
-	return ret || t.failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return gpu_end(t.kernels, t.failed) || ret;
 }
