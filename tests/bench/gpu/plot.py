@@ -5,6 +5,7 @@
 
 Needs matplotlib.
 """
+import io
 import json
 import statistics
 import sys
@@ -37,7 +38,10 @@ def main():
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     figure.tight_layout()
-    figure.savefig(sys.argv[2], metadata={"Date": None})
+    text = io.StringIO()
+    figure.savefig(text, metadata={"Date": None})
+    with open(sys.argv[2], "w", encoding="utf-8") as f:  # paths have blanks at their lines' ends
+        f.writelines(line.rstrip() + "\n" for line in text.getvalue().splitlines())
 
 
 if __name__ == "__main__":
