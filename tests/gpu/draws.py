@@ -2,9 +2,10 @@
 """Graphs of PyTorch that draw random numbers: captured in one process, loaded in others, compared with torch's own.
 
 Each part is a process of its own. Capturing: dropout, rand and exponential from the default generator, one from two
-generators, one that draws nothing; torch's own replays for a list of seeds are written to files, with eager draws
-between. multinomial in a part by itself, since a torch may have one that cannot be captured. Loading: with torch, whose default generator then counts; without torch, in Python and, by ctypes alone,
-as C does. Says what it found, so that a failure can be understood from what it prints.
+generators, one that draws nothing, one that draws late, which another stream's launch must not overtake; torch's own
+replays for a list of seeds are written to files, with eager draws between. multinomial in a part by itself, since a
+torch may have one that cannot be captured. Loading: with torch, whose default generator then counts; without torch, in
+Python and, by ctypes alone, as C does. Says what it found, so that a failure can be understood from what it prints.
 """
 import json
 import os
@@ -17,8 +18,8 @@ import parts  # noqa: E402
 N = 4096
 REPLAYS = 100
 SEEDS = (1234, (1 << 62) + 77)
-ALL = {1: "dropout", 2: "rand", 3: "multinomial", 4: "exponential", 5: "two", 6: "plain"}
-NAMES = {key: ALL[key] for key in map(int, os.environ.get("DRAWS", "1,2,4,5,6").split(","))}
+ALL = {1: "dropout", 2: "rand", 3: "multinomial", 4: "exponential", 5: "two", 6: "plain", 7: "late"}
+NAMES = {key: ALL[key] for key in map(int, os.environ.get("DRAWS", "1,2,4,5,6,7").split(","))}
 DRAWN = {"two": {"default", "generator0"}, "plain": set()}  # the others: {"default"}
 
 
@@ -34,6 +35,9 @@ def work(torch, name, x, other):
                             -1).float()
     if name == "two":
         return torch.rand(N, device="cuda") + torch.rand(N, device="cuda", generator=other)
+    if name == "late":
+        torch.cuda._sleep(2_000_000)  # a millisecond between the start and the draw
+        return torch.nn.functional.dropout(x, 0.5)
     return x * 2
 
 
@@ -123,6 +127,18 @@ def capture(folder):
             json.dump({"bytes": {k: v.numel() * v.element_size() for k, v in outputs.items()}, "increments": increments}, f)
 
 
+def on_streams(torch, img, views, late, other):
+    """What two graphs draw that are launched with nothing between them, in turns, on these streams."""
+    torch.cuda.manual_seed(77)
+    rows = []
+    for _ in range(20):
+        img.launch(7, late)
+        img.launch(2, other)
+        torch.cuda.synchronize()
+        rows += [views[key].cpu().numpy().tobytes() for key in (7, 2)]
+    return rows
+
+
 def load_with_torch(folder):
     """In a process with torch: the default generator is torch's."""
     import foundry
@@ -152,6 +168,10 @@ def load_with_torch(folder):
     again = [replay(key).cpu() for key in NAMES]
     results.append(all(torch.equal(a, b) for a, b in zip(first, again)))
     print("get_rng_state, set_rng_state: the same numbers", results[-1], flush=True)
+    if {2, 7} <= NAMES.keys():
+        one, two = torch.cuda.Stream(), torch.cuda.Stream()
+        results.append(compare("on two streams, beside one", on_streams(torch, img, views, one, two),
+                               on_streams(torch, img, views, one, one)))
     torch.cuda.synchronize()
     for key in {1, 6} & NAMES.keys():
         began = time.perf_counter()
