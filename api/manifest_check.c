@@ -31,6 +31,8 @@ static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 		return bad("%u sections", h->sections);
 	if (h->base > h->end)
 		return bad("its region ends before it begins");
+	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do not overflow */
+		return bad("its region ends beyond the address space");
 	if (h->base % FDRY_ALLOC_BLOCK)
 		return bad("its region does not begin at a multiple of %u", FDRY_ALLOC_BLOCK);
 	return 0;

@@ -253,6 +253,8 @@ DAMAGE(tensor_external_half_in_scratch, entry(w, tensors, struct fdry_mf_tensor,
 	       entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
 	       entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
 DAMAGE(region_backward, w->end = BASE - 1)
+DAMAGE(region_around, w->end = UINT64_MAX)
+DAMAGE(region_over_the_end, w->end = (1ull << 63) + 1)
 
 static const struct damage damages[] = {
 	{ "segment 1 overlaps", FDRY_E_BADIMAGE, segment_overlaps },
@@ -298,6 +300,8 @@ static const struct damage damages[] = {
 	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_in_content },
 	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_half_in_scratch },
 	{ "its region ends before it begins", FDRY_E_BADIMAGE, region_backward },
+	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_around },
+	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_over_the_end },
 };
 
 #define host(i) entry(w, hosts, struct fdry_mf_host, i)
