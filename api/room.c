@@ -150,12 +150,13 @@ static const struct fdry_room *cut_at(const struct fdry_buf *rooms, uint64_t add
 	return NULL;
 }
 
+/* At every multiple of 4, as when the graph was read: packed structs exist. */
 static const struct fdry_room *kernel_cut(const struct fdry_buf *rooms, struct fdry_span args)
 {
 	const struct fdry_room *r = NULL;
 	size_t at;
 
-	for (at = 0; at + 8 <= args.len && !r; at += 8)
+	for (at = 0; at + 8 <= args.len && !r; at += 4)
 		r = cut_at(rooms, fdry_get64(args.data + at), 1);
 	return r;
 }

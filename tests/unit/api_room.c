@@ -39,6 +39,24 @@ static void graph_set(struct work *w, uint64_t key, CUdeviceptr p, size_t floats
 /* Which graph goes into the image beside the two that use the first row alone; see far_graph(). */
 static int far_kind;
 
+/* A kernel whose arguments have @p at a multiple of 4: byte 12, where halves of two parameters touch. */
+static void packed_launch(struct work *w, CUdeviceptr p)
+{
+	struct {
+		uint64_t d;
+		short s;
+	} e = { .d = p >> 32 };
+	long long d = (long long)(p << 32);
+	float g = 0;
+	short b = 0;
+	char zero[3] = { 0 };
+	void *args[] = { zero, &b, zero, &d, &e, zero, &w->c, &g, zero };
+	CUfunction odd;
+
+	cuda_ok(cuModuleGetFunction, &odd, w->module, "odd");
+	cuda_ok(cuLaunchKernel, odd, 1, 1, 1, 1, 1, 1, 0, w->stream, args, NULL);
+}
+
 static void far_graph(struct work *w, CUdeviceptr kv)
 {
 	CUdeviceptr far = kv + 3 * MIB;
@@ -59,6 +77,9 @@ static void far_graph(struct work *w, CUdeviceptr kv)
 		break;
 	case 6:
 		cuda_ok(cuMemsetD32Async, kv + MIB - 4, 0, 1, w->stream);
+		break;
+	case 7:
+		packed_launch(w, far);
 		break;
 	default:
 		cuda_ok(cuMemsetD32Async, kv + 2 * MIB - 4, 0, 1, w->stream);
@@ -346,6 +367,7 @@ int main(void)
 	tcase_add_test(tc, room_at_the_end);
 	tcase_add_test(tc, larger_than_the_device);
 	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 1, 6);
+	tcase_add_loop_test(tc, what_is_not_backed_is_not_used, 7, 8);
 	tcase_add_test(tc, sizes_that_do_not_fit);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, room_that_cannot_be_had);
