@@ -169,18 +169,21 @@ static struct note *note_new(const struct fdry_load *load)
 	return n;
 }
 
-/* Without memory for the note itself, at least the old one must go. */
-static void forget(const struct fdry_load *load)
+/* The handle is something else's now. NULL is fine; lock held. */
+static void forget(struct note *n)
 {
-	struct note *n;
+	if (!n)
+		return;
+	n->code.kind = FDRY_CODE_UNKNOWN;
+	n->code.data = NULL;
+	n->code.len = 0;
+}
 
+/* Without memory for the note itself, at least the old one must go. */
+static void forget_load(const struct fdry_load *load)
+{
 	pthread_mutex_lock(&lock);
-	n = load->library ? table_get(&libraries, load->library) : table_get(&modules, load->module);
-	if (n) {
-		n->code.kind = FDRY_CODE_UNKNOWN;
-		n->code.data = NULL;
-		n->code.len = 0;
-	}
+	forget(load->library ? table_get(&libraries, load->library) : table_get(&modules, load->module));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -191,7 +194,7 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 
 	if (!n) {
 		fdry_code_drop(kept->own, kept->mapped);
-		forget(load);
+		forget_load(load);
 		return;
 	}
 	n->own = kept->own;
@@ -225,29 +228,36 @@ void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
 	note_put(load, &kept);
 }
 
+/* Was it said before? Then the library, its code and its options are the same; what of them was shown is at no other's place. */
+static bool is_alias(const struct note *known, const struct note *of)
+{
+	return known && known->code.library == of->code.library && known->code.data == of->code.data &&
+	       known->code.jit == of->code.jit;
+}
+
 void fdry_note_alias(CUlibrary library, CUmodule module)
 {
-	struct note *n = calloc(1, sizeof(*n)), *of, *known;
+	struct note *n, *of, *known;
 
-	if (!n || fdry_find_forked()) {
-		free(n);
+	if (fdry_find_forked())
 		return;
-	}
+	n = calloc(1, sizeof(*n));
 	pthread_mutex_lock(&lock);
 	of = table_get(&libraries, library);
 	known = table_get(&modules, module);
-	if (of && known && known->code.library == library && known->code.data == of->code.data)
-		of = NULL; /* said before */
-	if (of) {
+	if (!of || (!n && !is_alias(known, of)))
+		forget(known); /* another's, whose handle the driver has given again */
+	if (!of || !n || is_alias(known, of)) {
+		free(n);
+		n = NULL;
+	} else {
 		of->shown = true;
+		n->handle = module;
 		n->code = of->code;
 	}
 	pthread_mutex_unlock(&lock);
-	n->handle = module;
-	if (of)
+	if (n)
 		note_enter(&modules, n);
-	else
-		free(n);
 }
 
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret)

@@ -435,6 +435,31 @@ START_TEST(a_module_has_its_librarys_code)
 }
 END_TEST
 
+/* The driver gives both handles again: the module's older note must not answer for what is behind it now. */
+START_TEST(a_modules_older_code_does_not_answer)
+{
+	CUjit_option option = CU_JIT_MAX_REGISTERS;
+	void *few = (void *)32, *many = (void *)64;
+	struct fdry_load load = { .library = (CUlibrary)module_nr(6), .image = ptx, .n = 1, .options = &option, .values = &few };
+	struct fdry_code c;
+
+	/* the same code, which stays where it is, with other options */
+	fdry_note(&load);
+	fdry_note_alias((CUlibrary)module_nr(6), module_nr(7));
+	load.values = &many;
+	fdry_note(&load);
+	fdry_note_alias((CUlibrary)module_nr(6), module_nr(7));
+	ck_assert_int_eq(fdry_note_find(NULL, module_nr(7), &c), 0);
+	ck_assert_uint_eq(c.njit, 1);
+	ck_assert_ptr_eq(c.jit_values[0], many);
+	/* a library whose load was not seen */
+	fdry_note_alias((CUlibrary)module_nr(98), module_nr(7));
+	ck_assert_int_eq(fdry_note_find(NULL, module_nr(7), &c), 0);
+	ck_assert_int_eq(c.kind, FDRY_CODE_UNKNOWN);
+	ck_assert_ptr_null(c.data);
+}
+END_TEST
+
 START_TEST(jit_options_are_copied_without_outputs)
 {
 	CUjit_option options[] = { CU_JIT_MAX_REGISTERS, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
@@ -490,6 +515,7 @@ int main(void)
 	tcase_add_test(tc, thousands_of_handles);
 	tcase_add_test(tc, the_newest_note_wins);
 	tcase_add_test(tc, a_module_has_its_librarys_code);
+	tcase_add_test(tc, a_modules_older_code_does_not_answer);
 	tcase_add_test(tc, jit_options_are_copied_without_outputs);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
