@@ -15,7 +15,7 @@
 
 struct fdry_overlap {
 	pthread_mutex_t lock;
-	bool launched;   /* once at least */
+	bool launched;   /* and not awaited yet: what follows is known */
 	uint32_t graph;  /* of the last launch */
 	CUstream stream;
 	CUevent ended;   /* behind it */
@@ -80,6 +80,17 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	return err || !busy ? err : overlap_fail(img, o->graph, i);
 }
 
+/* @l was launched. Where no event can say when it is over, it is awaited: then nothing is in flight. */
+static int launched(const struct fdry_image *img, struct fdry_overlap *o, const struct fdry_launch *l)
+{
+	int err = fdry_call(img->drv, cuEventRecord, o->ended, l->stream);
+
+	o->launched = !err;
+	o->graph = l->graph;
+	o->stream = l->stream;
+	return err ? fdry_stream_wait(img->drv, l->stream) : 0;
+}
+
 int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	struct fdry_overlap *o = img->overlap;
@@ -91,12 +102,8 @@ int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 		err = fdry_random_write(img, l);
 	if (!err)
 		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec), l->stream);
-	if (!err) {
-		o->launched = true;
-		o->graph = l->graph;
-		o->stream = l->stream;
-		err = fdry_call(img->drv, cuEventRecord, o->ended, l->stream);
-	}
+	if (!err)
+		err = launched(img, o, l);
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }

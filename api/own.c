@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "arch/stream.h"
+
 struct fdry_own {
 	pthread_mutex_t lock;
 	CUstream stream;
@@ -82,7 +84,7 @@ static int stream_ends(struct fdry_image *img, CUstream stream)
 	return err;
 }
 
-static int graph_launch(struct fdry_image *img, CUgraphExec exec)
+static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched)
 {
 	struct fdry_own *o = img->own;
 	CUstreamCaptureMode mode;
@@ -93,8 +95,22 @@ static int graph_launch(struct fdry_image *img, CUgraphExec exec)
 	err = fdry_call(img->drv, cuStreamWaitEvent, o->stream, o->begun, 0);
 	if (!err)
 		err = fdry_call(img->drv, cuGraphLaunch, exec, o->stream);
+	*launched = !err;
 	if (!err)
 		err = fdry_call(img->drv, cuEventRecord, o->ended, o->stream);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+/* The graph runs, and its end could not be put before what the caller's stream is given next: that is awaited instead. */
+static int launch_over(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_stream_wait(img->drv, img->own->stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -102,14 +118,17 @@ static int graph_launch(struct fdry_image *img, CUgraphExec exec)
 int fdry_own_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
 {
 	struct fdry_own *o = img->own;
+	bool launched = false;
 	int err;
 
 	pthread_mutex_lock(&o->lock);
 	err = stream_begun(img, stream);
 	if (!err)
-		err = graph_launch(img, exec);
+		err = graph_launch(img, exec, &launched);
 	if (!err)
 		err = stream_ends(img, stream);
+	if (err && launched)
+		err = launch_over(img);
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }

@@ -331,6 +331,31 @@ START_TEST(a_launch_that_fails_draws_nothing)
 }
 END_TEST
 
+/* What comes after the launch fails: the graph runs, so it has drawn, and the caller is told so. */
+START_TEST(a_launch_that_was_made_draws)
+{
+	static const struct { uint32_t flags; const char *spec; } ways[] = {
+		{ FDRY_LOAD_OWN_CONTEXT, "cuEventRecord:2" }, { FDRY_LOAD_OWN_CONTEXT, "cuStreamWaitEvent:2" },
+		{ FDRY_LOAD_CHECK_OVERLAP, "cuEventRecord:1" },
+	};
+	struct fdry_image *img;
+
+	test_child(drawing_seal, NULL);
+	img = load(ways[_i].flags);
+	test_sim();
+	ok(fdry_image_launch(img, 2, NULL));
+	test_sim_fail(ways[_i].spec);
+	ok(fdry_image_launch(img, 2, NULL));
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	half_is(img, 0, FDRY_RANDOM_SEED, 4);
+	state_is(img, "g", FDRY_RANDOM_SEED, 8);
+	ok(fdry_image_launch(img, 2, NULL));
+	half_is(img, 0, FDRY_RANDOM_SEED, 8);
+	fdry_image_unload(img);
+}
+END_TEST
+
 struct launcher {
 	struct fdry_image *img;
 	uint64_t key; /* 0: 1 to 3 in turns */
@@ -649,6 +674,7 @@ int main(void)
 	tcase_add_test(t, states_of_the_callers);
 	tcase_add_test(t, what_an_image_says);
 	tcase_add_loop_test(t, a_launch_that_fails_draws_nothing, 0, 4);
+	tcase_add_loop_test(t, a_launch_that_was_made_draws, 0, 3);
 	tcase_add_test(t, many_threads);
 	tcase_add_test(t, threads_draw_their_own);
 	tcase_add_test(t, what_is_refused);
