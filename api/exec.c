@@ -5,7 +5,7 @@
 #include "api/clock.h"
 #include "arch/stream.h"
 
-static int exec_make(struct fdry_image *img, const struct fdry_graph_built *built, CUgraphExec *ret)
+static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CUgraphExec *ret)
 {
 	CUgraphExec exec;
 	CUstream stream;
@@ -13,7 +13,7 @@ static int exec_make(struct fdry_image *img, const struct fdry_graph_built *buil
 
 	err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, built->graph, 0);
+		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph, fdry_graph_exec_flags(&x->view));
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
@@ -82,7 +82,7 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 	err = fdry_graph_build(&builder, &x->view, &x->built);
 	if (err)
 		return err;
-	err = exec_make(img, &x->built, &exec);
+	err = exec_make(img, x, &exec);
 	if (err) {
 		fdry_graph_built_release(img->drv, &x->built);
 		return err;

@@ -142,6 +142,19 @@ out_release:
 	return err;
 }
 
+unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view)
+{
+	struct fdry_graph_attr a;
+	uint32_t i;
+
+	for (i = 0; i < view->header.attrs; i++) {
+		memcpy(&a, view->section[FDRY_GSEC_ATTR] + sizeof(a) * (size_t)i, sizeof(a));
+		if (a.id == CU_LAUNCH_ATTRIBUTE_PRIORITY)
+			return CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+	}
+	return 0;
+}
+
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b)
 {
 	/* Not through fdry_call(): the sentence of a failure stays. */

@@ -98,6 +98,9 @@ struct fdry_graph_builder {
  */
 int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view,
 		     struct fdry_graph_built *ret) __must_check;
+/* The flags to instantiate a graph of @view with, so that what its nodes say counts: drivers look at the priorities of
+ * nodes only where they are told to, and take the launching stream's for all of them otherwise. */
+unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view);
 /* Destroy graph and events. An exec needs the events, not the graph: whoever wants the graph's memory back earlier
  * destroys it and sets it to NULL. */
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b);

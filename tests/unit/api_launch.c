@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "api/image.h"
 #include "tests/unit/api.h"
 
 #define GRAPHS 8
@@ -391,6 +392,42 @@ START_TEST(built_before_the_load_returns)
 }
 END_TEST
 
+/* Graph 1 comes from a stream of high priority, graph 2 from a usual one. */
+static void seal_prior(void *arg)
+{
+	struct work w;
+
+	(void)arg;
+	work_make(&w);
+	graph_add(&w, 2);
+	cuda_ok(cuStreamCreateWithPriority, &w.stream, CU_STREAM_NON_BLOCKING, -1);
+	graph_add(&w, 1);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* A driver goes by the priorities of nodes where it is told to; without any the launch's stream has the say. */
+START_TEST(priorities_of_nodes_count)
+{
+	CUresult (*get_flags)(CUgraphExec, cuuint64_t *);
+	cuuint64_t flags = 0;
+	struct fdry_image *img;
+
+	test_child(seal_prior, NULL);
+	img = load(FDRY_LOAD_BUILD, NULL);
+	test_sim();
+	*(void **)&get_flags = test_sim_symbol("cuGraphExecGetFlags");
+	ck_assert_int_eq(get_flags(img->execs[0].exec, &flags), CUDA_SUCCESS);
+	ck_assert_uint_eq(flags, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+	ck_assert_int_eq(get_flags(img->execs[1].exec, &flags), CUDA_SUCCESS);
+	ck_assert_uint_eq(flags, 0);
+	launch_check(img, 1, 5, NULL);
+	fdry_image_unload(img);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("api_launch");
@@ -410,6 +447,7 @@ int main(void)
 	tcase_add_test(tc, the_process_ends_first);
 	tcase_add_test(tc, a_forked_child_has_no_such_thread);
 	tcase_add_test(tc, built_before_the_load_returns);
+	tcase_add_test(tc, priorities_of_nodes_count);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
