@@ -2,7 +2,8 @@
 /*
  * handle.c - handles are numbers; this is the table behind them.
  *
- * A number is given once in a process. It is a multiple of 16, so that it also passes
+ * A number is given once in a process, but for streams: the next one gets that of the last that is gone, whose work
+ * may go on (seen on driver 580; tests/gpu/run.c). It is a multiple of 16, so that it also passes
  * for an aligned pointer, and starts above what a small integer or flag could be. The
  * table is open-addressed by number; a closed one leaves a mark that growing clears.
  */
@@ -21,6 +22,7 @@ static struct {
 	size_t used; /* objects and marks */
 } table;
 static uint64_t next_id = ID_FIRST;
+static uint64_t spare_stream; /* 0: none */
 static unsigned long counts[SIM_TYPE_COUNT];
 
 static size_t slot_of(uint64_t id)
@@ -77,6 +79,19 @@ static struct sim_obj **table_find(uint64_t id)
 	return NULL;
 }
 
+static uint64_t id_new(enum sim_type type)
+{
+	uint64_t id = next_id;
+
+	if (type == SIM_STREAM && spare_stream) {
+		id = spare_stream;
+		spare_stream = 0;
+	} else {
+		next_id += ID_STEP;
+	}
+	return id;
+}
+
 CUresult sim_obj_open(struct sim_obj *obj, enum sim_type type, void (*release)(struct sim_obj *))
 {
 	if (!table_grow())
@@ -84,8 +99,7 @@ CUresult sim_obj_open(struct sim_obj *obj, enum sim_type type, void (*release)(s
 	obj->type = type;
 	obj->refs = 1;
 	obj->release = release;
-	obj->id = next_id;
-	next_id += ID_STEP;
+	obj->id = id_new(type);
 	table_put(obj);
 	counts[type]++;
 	return CUDA_SUCCESS;
@@ -99,6 +113,8 @@ void sim_obj_close(struct sim_obj *obj)
 		return;
 	*slot = GONE;
 	counts[obj->type]--;
+	if (obj->type == SIM_STREAM)
+		spare_stream = obj->id;
 	obj->id = 0;
 	sim_obj_put(obj);
 }

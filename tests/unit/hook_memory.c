@@ -112,7 +112,9 @@ START_TEST(special_streams)
 	c = async(512, s);
 	cuda_ok(cuMemFreeAsync, c, s);
 	cuda_ok(cuStreamDestroy_v2, s);
-	ck_assert_uint_ne(async(512, stream_new()), c);
+	ck_assert_ptr_eq(stream_new(), s);
+	ck_assert_uint_ne(async(512, s), c);
+	cuda_ok(cuStreamDestroy_v2, s);
 	ck_assert_int_eq(cuda(cuMemAllocAsync, &p, 512, s), CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_uint_eq(p, 1);
 	cuda_ok(cuMemAllocAsync, &p, 0, NULL);

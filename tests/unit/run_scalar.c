@@ -142,14 +142,14 @@ START_TEST(captures_refuse_updates)
 	run_open();
 	s = scalars_new(1, &u32, NULL);
 	g = graph_new();
-	gone = stream_new();
-	cu(cuStreamDestroy_v2, gone);
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &stream));
 	fails(STATE, "the stream captures, and an update cannot be a part", fdry_scalars_update(s, 0, 1, &v, stream));
 	fails(STATE, "the stream captures", fdry_scalars_read(s, 0, &v, stream));
 	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* elsewhere it goes on */
 	ok(fdry_cudagraph_end(g));                  /* nothing was spoilt */
+	gone = stream_new();
+	cu(cuStreamDestroy_v2, gone);
 	fails(INVAL, "alive", fdry_scalars_update(s, 0, 1, &v, gone));
 	fdry_cudagraph_free(g);
 	fdry_scalars_free(s);
