@@ -151,6 +151,18 @@ class Misuse(unittest.TestCase):
             slots.invalidate(2)
             image.close()
 
+    def test_an_image_that_only_a_slot_has_goes_with_it(self):
+        script = """
+import sys, foundry
+with foundry.Slots() as slots:
+    for let_go in (lambda: slots.invalidate(1), slots.invalidate, slots.close):
+        slots.install_image(1, foundry.load("vecadd", store=sys.argv[1]), 1)
+        assert slots.replay(1)
+        let_go()
+"""
+        done = subprocess.run([sys.executable, "-c", script, self.store], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_kernels_keep_their_store_open(self):
         with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
             code = f.read()

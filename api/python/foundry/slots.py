@@ -57,7 +57,7 @@ class Slots(_lib.Closing):
     def __init__(self, device=0, upload=None, sync=None, driver=None):
         self._raw = _lib.SLOTS()
         self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may close an image, which asks holds(), at any time
         self._told = None
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_UPLOADS[upload], sync=_SYNCS[sync],
                               driver=_lib.file_name(driver) if driver else None)
@@ -69,6 +69,15 @@ class Slots(_lib.Closing):
             raise ValueError("the slots are closed")
         return self._raw
 
+    def _hold(self, key, what=None):
+        """Keep this for the slot; gives what was kept, which is let go without the lock: where an image goes with it, other
+        tables are asked whether they hold that.
+        """
+        was = self._held.pop(key, None)
+        if what is not None:
+            self._held[key] = what
+        return was
+
     def install(self, key, graph):
         """Put an executable graph into slot `key`, uploaded; what was there is let go when its launches have ended.
 
@@ -77,7 +86,8 @@ class Slots(_lib.Closing):
         """
         with self._lock:
             lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
-            self._held[key] = graph
+            was = self._hold(key, graph)
+        del was
 
     def install_graph(self, key, graph, flags=0):
         """Instantiate a CUgraph (an integer, or what has raw_cuda_graph()), with these flags, and put it into slot `key`.
@@ -87,7 +97,8 @@ class Slots(_lib.Closing):
         raw = _as_int(graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph)
         with self._lock:
             lib.fdry_slots_install_graph(self._handle, key, raw, flags, 0)
-            self._held[key] = graph
+            was = self._hold(key, graph)
+        del was
 
     def install_image(self, key, image, graph):
         """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what image.launch(graph) is."""
@@ -95,8 +106,9 @@ class Slots(_lib.Closing):
             raise TypeError(f"{type(image).__name__} is not an Image")
         with self._lock:
             lib.fdry_slots_install_image(self._handle, key, image._handle, graph)
-            self._held[key] = image
+            was = self._hold(key, image)
             image._holders.add(self)
+        del was
 
     def holds(self, image):
         """Whether a slot has a graph of the Image."""
@@ -107,7 +119,8 @@ class Slots(_lib.Closing):
         """End the capture of `stream`, instantiate with these flags, and put the graph into slot `key`; both are the table's."""
         with self._lock:
             lib.fdry_slots_capture_end(self._handle, key, _stream(stream), flags)
-            self._held.pop(key, None)
+            was = self._hold(key)
+        del was
 
     def replay(self, key, stream=None):
         """Launch the graph of slot `key` on `stream` (torch's or CuPy's, an integer, None for the legacy default stream).
@@ -123,10 +136,11 @@ class Slots(_lib.Closing):
         with self._lock:
             if key is None:
                 lib.fdry_slots_invalidate_all(self._handle)
-                self._held.clear()
+                was, self._held = self._held, {}
             else:
                 lib.fdry_slots_invalidate(self._handle, key)
-                self._held.pop(key, None)
+                was = self._hold(key)
+        del was
 
     def keys(self):
         """The keys of the slots that hold a graph, ascending."""
