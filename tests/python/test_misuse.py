@@ -218,6 +218,14 @@ with foundry.Slots() as slots:
             self.assertFalse(os.path.exists(path))
         self.load().close()
 
+    def test_errors_travel_between_processes(self):
+        with self.assertRaises(foundry.Error) as raised:
+            foundry.load("nobody", store=self.store)
+        error = raised.exception
+        for travelled in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            self.assertEqual((type(travelled), str(travelled), travelled.code, travelled.name, travelled.errno),
+                             (foundry.Error, str(error), error.code, "FDRY_E_NOENT", error.errno))
+
     def test_a_capture_that_is_lent_is_not_ended(self):
         for call in (lambda capture: capture.end(), lambda capture: capture.__exit__()):
             self.refused(foundry.Error, "ends this capture itself", foundry.load_or_capture, "none", store=self.store, capture=call)

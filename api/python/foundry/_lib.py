@@ -557,6 +557,9 @@ class Error(RuntimeError):
         self.name = lib.fdry_error_name(code).decode()
         self.errno = lib.fdry_error_errno(code)
 
+    def __reduce__(self):
+        return type(self), (self.code, *self.args)
+
 
 def _checker(result, _function, _arguments):
     if result:
