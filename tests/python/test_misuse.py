@@ -10,6 +10,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import suite
 import foundry
@@ -114,6 +115,37 @@ class Misuse(unittest.TestCase):
                 self.refused(foundry.Error, "lies there", self.load)
                 del held
             self.load().close()
+
+    def test_a_consumer_that_raises(self):
+        """As numpy does of what lies on a GPU: it lets go of the capsule when its own exception is set."""
+        library = os.path.join(self.folder.name, "consumer.so")
+        subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"], check=True, text=True, input="""
+            extern void *PyExc_KeyError;
+            void PyErr_SetString(void *, const char *);
+            void Py_DecRef(void *);
+            void *PyCapsule_GetPointer(void *, const char *);
+            struct managed { char tensor[48]; void *context; void (*deleter)(struct managed *); };
+            void refuse(void *capsule) { PyErr_SetString(PyExc_KeyError, "refused"); Py_DecRef(capsule); }
+            void take(void *capsule)
+            {
+                struct managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+                PyErr_SetString(PyExc_KeyError, "taken, and refused");
+                m->deleter(m);
+            }
+            """)
+        consumer, told = ctypes.PyDLL(library), []
+        image = self.load()
+        kept = ctypes.py_object(image["a"].__dlpack__())
+        with unittest.mock.patch.object(sys, "unraisablehook", lambda raised: told.append(repr(raised.exc_value))):
+            consumer.take(kept)
+            ctypes.pythonapi.PyCapsule_SetName(kept, b"used_dltensor")
+            capsule = image["a"].__dlpack__()
+            raw = ctypes.c_void_p(id(capsule))
+            ctypes.pythonapi.Py_IncRef(raw)
+            del capsule
+            consumer.refuse(raw)
+        self.assertEqual(told, ["KeyError('taken, and refused')", "KeyError('refused')"])
+        image.close()
 
     def test_a_block_that_raises_beside_a_view(self):
         view = None

@@ -25,12 +25,12 @@ class _DLTensor(Structure):
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
 
 
+_DELETER = CFUNCTYPE(None, c_void_p)
+
+
 class _DLManaged(Structure):
-    pass
+    _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", _DELETER)]
 
-
-_DELETER = CFUNCTYPE(None, POINTER(_DLManaged))
-_DLManaged._fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", _DELETER)]
 
 _api = ctypes.pythonapi
 _api.PyCapsule_New.restype = py_object
@@ -38,22 +38,34 @@ _api.PyCapsule_New.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
 _api.PyCapsule_IsValid.argtypes = [c_void_p, ctypes.c_char_p]
 _api.PyCapsule_GetPointer.restype = c_void_p
 _api.PyCapsule_GetPointer.argtypes = [c_void_p, ctypes.c_char_p]
+_nothing = _api.Py_IsInitialized  # raises the exception that is set, as all of _api does
 
 _exported = {}  # address of a managed tensor -> what must live as long as its consumer does
 
 
+def _undisturbed(function):
+    """For what C calls while an exception of a consumer's may be set: it runs without that, which sys.unraisablehook is told."""
+    def call(argument):
+        try:
+            _nothing()
+        finally:
+            function(argument)
+    return call
+
+
 @_DELETER
-def _delete(managed):
-    _, _, image = _exported.pop(ctypes.addressof(managed.contents))
+@_undisturbed
+def _delete(address):
+    _, _, image = _exported.pop(address)
     image._exports -= 1
 
 
 @CFUNCTYPE(None, c_void_p)
+@_undisturbed
 def _capsule_delete(capsule):
     # A capsule that nobody consumed still has its first name.
     if _api.PyCapsule_IsValid(capsule, b"dltensor"):
-        address = _api.PyCapsule_GetPointer(capsule, b"dltensor")
-        _delete(ctypes.cast(address, POINTER(_DLManaged)))
+        _delete(_api.PyCapsule_GetPointer(capsule, b"dltensor"))
 
 
 class _Numbers:
