@@ -107,6 +107,12 @@ class Misuse(unittest.TestCase):
                 with self.subTest(what, nr=i):
                     self.refused(ValueError, f"the {what} (is|are|has) (closed|ended)", call)
 
+    def test_who_is_told_of_a_load_does_not_keep_the_image(self):
+        for options, done in (({}, lambda image: None), ({"background": True}, foundry.Image.wait),
+                              ({"background": True}, foundry.Image.build_stop)):
+            done(self.load(progress=lambda *_: None, **options))
+            self.load().close()
+
     def test_an_image_goes_with_the_last_that_refers_to_it(self):
         for keep in (lambda image: None, lambda image: image["a"], lambda image: image["a"].__dlpack__()):
             held = keep(self.load())

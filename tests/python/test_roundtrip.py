@@ -430,7 +430,10 @@ class Roundtrip(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             img.close()
         del seen
+        tensor = img["a"]
         img.close()
+        with self.assertRaisesRegex(ValueError, "the image is closed"):
+            tensor.numpy()
 
     def test_numpy_does_not_see_the_gpu(self):
         import foundry

@@ -10,6 +10,7 @@ from .generators import Source
 from .store import as_store
 from .tensor import Tensor
 
+_BACKGROUND = 1 << 3
 _PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "graphs")
 
 
@@ -33,13 +34,14 @@ class Report:
 
 class Image(_lib.Single):
     """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it goes with the last that
-    refers to it: this object, a Tensor, a slot, a DLPack view.
+    refers to it: this object, a Tensor, a slot, a DLPack view. One that tells progress of graphs built in the background stays
+    until it is closed, or wait() or build_stop() was called.
     """
 
     def __init__(self, handle, device, opts):
         self._raw = handle
         self._opts = opts  # whose progress function is called as long as the image lives
-        if opts.calls.fn:
+        if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
         self._random = Source(handle, device)
         self._exports = 0  # DLPack views that are alive
@@ -129,10 +131,12 @@ class Image(_lib.Single):
     def wait(self):
         """Wait until all graphs are built, and build what the background left out."""
         lib.fdry_image_wait(self._handle)
+        _telling.discard(self)
 
     def build_stop(self):
         """Build nothing more in the background; what is not built is built at its first launch."""
         lib.fdry_image_build_stop(self._handle)
+        _telling.discard(self)
 
     def launch(self, key, stream=None):
         """Launch graph `key` on `stream`: torch's or CuPy's, an integer, or None for the legacy default stream.
@@ -201,14 +205,14 @@ class Image(_lib.Single):
             self.close()
 
 
-# Images that may call into Python from a thread of the library, until they are closed: it must have ended before
-# Python does.
+# Images that may call into Python from a thread of the library: it must have ended before Python does, and is not the one that
+# lets go of the image, since that waits for it.
 _telling = set()
 
 
 @atexit.register
 def _quieten():
-    for image in _telling:
+    for image in list(_telling):
         image.build_stop()
 
 

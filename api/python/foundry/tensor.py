@@ -121,6 +121,7 @@ class Tensor:
         if not self.host or not kind:
             raise TypeError(f"tensor '{self.name}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
                             " use DLPack")
+        self._image._handle  # an error where it is closed
         return numpy.asarray(_Numbers(self._image, {
             "version": 3, "data": (self.addr, False), "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
             "shape": self.shape, "strides": tuple(s * self.itemsize for s in self.stride)}))
