@@ -20,8 +20,8 @@ struct fdry_random {
 	pthread_mutex_t lock;
 	uint32_t *first; /* by graph and one more: its first draw in the manifest */
 	CUevent ended;   /* behind the last launch that drew; NULL: not made yet */
-	CUstream stream; /* of that launch, */
-	bool launched;   /* if there was one that nobody has waited for */
+	bool launched;   /* there was one */
+	bool turn;       /* the stream that is written to is behind that */
 	struct fdry_random_state states[];
 };
 
@@ -92,16 +92,18 @@ static bool draws(const struct fdry_random *r, uint32_t graph)
 	return r && r->first[graph] != r->first[graph + 1];
 }
 
-/* The handle of the per-thread default stream is one for many streams. */
+/* Also where the handle is that of the last launch: streams that are gone leave theirs to others, while their work goes on. */
 static int turn_wait(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
+	int err = 0;
 
 	if (!r->ended)
-		return fdry_call(img->drv, cuEventCreate, &r->ended, CU_EVENT_DISABLE_TIMING);
-	if (!r->launched || (stream == r->stream && stream != CU_STREAM_PER_THREAD))
-		return 0;
-	return fdry_call(img->drv, cuStreamWaitEvent, stream, r->ended, 0);
+		err = fdry_call(img->drv, cuEventCreate, &r->ended, CU_EVENT_DISABLE_TIMING);
+	else if (r->launched)
+		err = fdry_call(img->drv, cuStreamWaitEvent, stream, r->ended, 0);
+	r->turn = !err;
+	return err;
 }
 
 int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
@@ -130,9 +132,9 @@ void fdry_random_written(struct fdry_image *img, const struct fdry_launch *l)
 {
 	struct fdry_random *r = img->random;
 
-	if (!draws(r, l->graph) || !r->ended)
+	if (!draws(r, l->graph) || !r->turn)
 		return;
-	r->stream = l->stream;
+	r->turn = false;
 	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, l->stream);
 	if (!r->launched)
 		(void)fdry_call_raw(img->drv, cuStreamSynchronize, l->stream);
