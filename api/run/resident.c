@@ -200,6 +200,14 @@ static int part(struct fdry_device *dev, fdry_resident handle, size_t offset, co
 	return err;
 }
 
+/* Between enter and leave. A copy would become a node of the graph, and waiting would spoil its capture. */
+static int copy_stream(const struct fdry_device *dev, CUstream *stream)
+{
+	if (*stream == FDRY_STREAM_NONE)
+		return fdry_stream_shared(dev->drv, FDRY_STREAM_MEMORY, stream);
+	return fdry_device_not_capturing(dev, *stream, "copy on another stream, or when the capture has ended");
+}
+
 int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
 {
 	CUstreamCaptureMode mode;
@@ -210,7 +218,8 @@ int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t of
 		err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
-	if (len) {
+	err = copy_stream(dev, &stream);
+	if (!err && len) {
 		fdry_count_copy(TO, len);
 		err = fdry_call(dev->drv, cuMemcpyHtoDAsync_v2, addr, data, len, stream);
 	}
@@ -230,7 +239,8 @@ int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t off
 		err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
-	if (len) {
+	err = copy_stream(dev, &stream);
+	if (!err && len) {
 		fdry_count_copy(FROM, len);
 		err = fdry_call(dev->drv, cuMemcpyDtoHAsync_v2, data, addr, len, stream);
 	}
@@ -245,6 +255,8 @@ size_t fdry_resident_count(const struct fdry_device *dev)
 	struct fdry_residents *r = (struct fdry_residents *)&dev->residents;
 	size_t n;
 
+	if (fdry_device_check(dev))
+		return 0;
 	pthread_mutex_lock(&r->lock);
 	n = r->count;
 	pthread_mutex_unlock(&r->lock);

@@ -60,6 +60,8 @@ class Devices(unittest.TestCase):
         self.fails("FDRY_E_RANGE", "do not fit", self.dev.read, handle, 9)
         self.dev.write(handle, memoryview(b"0123456789")[1::3], 1)
         self.assertEqual(self.dev.read(handle, 8), b"a147efgh")
+        self.dev.write(handle, b"xy", 6, "none")
+        self.assertEqual(self.dev.read(handle, 3, 5, "none"), b"fxy")
         for data in (5, "text", [1, 2]):  # of which bytes() makes something else, or nothing
             self.assertRaises(TypeError, self.dev.write, handle, data)
         self.dev.drop(handle)

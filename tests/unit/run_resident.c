@@ -129,6 +129,63 @@ START_TEST(a_drop_that_fails)
 }
 END_TEST
 
+/* A copy would become a node of the graph, and waiting for it would spoil the capture. */
+START_TEST(no_copies_while_capturing)
+{
+	CUstream s = stream_get();
+	uint32_t in = 7, out = 0;
+	fdry_resident h;
+	CUgraph graph;
+	size_t nodes = 9;
+	CUresult (*count)(CUgraph, CUgraphNode *, size_t *);
+
+	*(void **)&count = test_sim_symbol("cuGraphGetNodes");
+	ok(fdry_resident_make(dev, 4, &h));
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	fails(STATE, "is capturing", fdry_resident_write(dev, h, 0, &in, 4, s));
+	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, &out, 4, s));
+	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, NULL, 0, s));
+	fails(STATE, "is capturing", fdry_resident_drop(dev, h, s));
+	ok(fdry_resident_write(dev, h, 0, &in, 4, NULL));
+	ck_assert_int_eq(drv->cuStreamEndCapture(s, &graph), CUDA_SUCCESS);
+	ck_assert_int_eq(count(graph, NULL, &nodes), CUDA_SUCCESS);
+	ck_assert_uint_eq(nodes, 0);
+	ck_assert_int_eq(drv->cuGraphDestroy(graph), CUDA_SUCCESS);
+	ok(fdry_resident_read(dev, h, 0, &out, 4, s));
+	ck_assert_uint_eq(out, 7);
+	ok(fdry_resident_drop(dev, h, s));
+	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
+}
+END_TEST
+
+/* No stream in particular: nothing is waited for but the copy. */
+START_TEST(copies_behind_no_stream)
+{
+	CUstream s = stream_get();
+	uint32_t in = 7, out = 0;
+	fdry_resident h;
+	struct gate g;
+
+	ok(fdry_resident_make(dev, 4, &h));
+	gate_shut(&g, s);
+	ok(fdry_resident_write(dev, h, 0, &in, 4, NONE));
+	ok(fdry_resident_read(dev, h, 0, &out, 4, NONE));
+	ck_assert_uint_eq(out, 7);
+	gate_open(&g, s);
+	ok(fdry_resident_drop(dev, h, NONE));
+	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
+	fdry_device_release(dev); /* the library's own stream stays with the context */
+}
+END_TEST
+
+/* What can be asked of no device, or of that of another process. */
+START_TEST(counts_of_no_device)
+{
+	ck_assert_uint_eq(fdry_resident_count(NULL), 0);
+	ck_assert_uint_eq(fdry_sync_count(NULL), 0);
+}
+END_TEST
+
 START_TEST(many_residents)
 {
 	static fdry_resident h[1000];
@@ -166,11 +223,14 @@ int main(void)
 	tcase_add_test(tc, residents);
 	tcase_add_test(tc, others_while_a_drop_waits);
 	tcase_add_test(tc, a_drop_that_fails);
+	tcase_add_test(tc, no_copies_while_capturing);
+	tcase_add_test(tc, counts_of_no_device);
 	tcase_add_test(tc, many_residents);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("in use at the end");
 	tcase_add_checked_fixture(tc, device_setup, NULL);
 	tcase_add_test(tc, given_back_though_nothing_can_be_released);
+	tcase_add_test(tc, copies_behind_no_stream);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);

@@ -67,7 +67,7 @@ struct fdry_transient_stats {
 	uint64_t hits, misses, retries, busy;
 };
 
-/* Errors: FDRY_E_OPTS (@ret->sz), FDRY_E_INVAL. */
+/* Errors: FDRY_E_OPTS (@ret->sz), FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind, struct fdry_transient_stats *ret);
 /* Keep @bytes at most from now on; 0: nothing. What is over goes, what was kept longest first, and its work is waited for. */
 int fdry_transient_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes);
@@ -106,7 +106,7 @@ struct fdry_sync_stats {
 };
 
 int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind, struct fdry_sync_stats *ret);
-/* How many streams and events of all kinds are kept. */
+/* How many streams and events of all kinds are kept; 0 for NULL and in a forked child. */
 size_t fdry_sync_count(const struct fdry_device *dev);
 
 /* ------------------------------------------------------------ resident buffers --- */
@@ -121,11 +121,11 @@ int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr, size_t *bytes);
 /* It is gone behind the work of @stream (as fdry_transient_put() has it). Errors: those of fdry_resident_view() and fdry_transient_put(). */
 int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream);
-/* Copy @len bytes at @offset of it, in the order of @stream, and wait. Errors: FDRY_E_RANGE (both sizes are said),
- * those of fdry_resident_view(), FDRY_E_DRIVER. */
+/* Copy @len bytes at @offset of it, in the order of @stream (FDRY_STREAM_NONE: of none), and wait. Errors: FDRY_E_RANGE (both
+ * sizes are said), FDRY_E_STATE (@stream is capturing), those of fdry_resident_view(), FDRY_E_DRIVER. */
 int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream);
 int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream);
-/* How many there are. */
+/* How many there are; 0 for NULL and in a forked child. */
 size_t fdry_resident_count(const struct fdry_device *dev);
 
 #ifdef __cplusplus

@@ -108,12 +108,12 @@ class Device(_lib.Closing):
     def write(self, handle, data, offset=0, stream=None):
         """Copy bytes, or what has a buffer of them, into a buffer of the device, and wait."""
         data = memoryview(data).tobytes()
-        lib.fdry_resident_write(self._handle, handle, offset, data, len(data), _stream(stream))
+        lib.fdry_resident_write(self._handle, handle, offset, data, len(data), _where(stream))
 
     def read(self, handle, nbytes, offset=0, stream=None):
         """Bytes of a buffer, when `stream` gets there."""
         data = ctypes.create_string_buffer(nbytes)
-        lib.fdry_resident_read(self._handle, handle, offset, data, nbytes, _stream(stream))
+        lib.fdry_resident_read(self._handle, handle, offset, data, nbytes, _where(stream))
         return data.raw
 
     def drop(self, handle, stream=None):
