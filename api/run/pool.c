@@ -110,24 +110,29 @@ static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 /* How many that other streams may still use are asked about, before the driver is asked for memory. */
 #define LOOKS 16
 
+/* CUDA_ERROR_NOT_READY where another stream may still use @b, as far as is known. */
+static CUresult spare_state(const struct fdry_transient *p, const struct fdry_spare *b, unsigned long long stream, bool ask)
+{
+	if (!b->done || (stream && b->stream == stream))
+		return CUDA_SUCCESS;
+	return ask ? fdry_call_raw(p->dev->drv, cuEventQuery, b->done) : CUDA_ERROR_NOT_READY;
+}
+
 static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long long stream, struct fdry_spare **ret)
 {
 	struct fdry_spare *b;
 	CUresult res = CUDA_SUCCESS;
 	int looks = 0;
 
-	for (b = p->kept[class]; b && looks < LOOKS; b = b->next, looks++) {
-		if (b->done && !(stream && b->stream == stream))
-			res = fdry_call_raw(p->dev->drv, cuEventQuery, b->done);
-		else
-			res = CUDA_SUCCESS;
+	for (b = p->kept[class]; b; b = b->next, looks++) {
+		res = spare_state(p, b, stream, looks < LOOKS);
 		if (res != CUDA_ERROR_NOT_READY)
 			break;
 	}
 	if (res && res != CUDA_ERROR_NOT_READY)
 		return fdry_driver_result(p->dev->drv, FDRY_DRV_cuEventQuery, res);
-	*ret = res ? NULL : b;
-	p->stats.busy += looks && !*ret;
+	*ret = b;
+	p->stats.busy += looks > 0;
 	return 0;
 }
 
@@ -447,7 +452,7 @@ int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind
 {
 	struct fdry_transient_stats now;
 	struct fdry_transient *p;
-	int err = fdry_need(dev);
+	int err = fdry_device_check(dev);
 
 	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
 		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of memory; use one of enum fdry_transient_kind", (int)kind);

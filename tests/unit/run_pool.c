@@ -87,6 +87,32 @@ START_TEST(not_before_the_work_is_done)
 }
 END_TEST
 
+/* However much others have given back since: what this stream gave back it gets, without a wait and without the driver. */
+START_TEST(its_own_comes_at_once)
+{
+	CUstream s = stream_get(), t = stream_get();
+	struct gate g, h;
+	uint64_t mine = get(_i, 5000, s), others[40], again;
+	int i;
+
+	for (i = 0; i < 40; i++)
+		others[i] = get(_i, 5000, t);
+	gate_shut(&g, s);
+	gate_shut(&h, t);
+	ok(fdry_transient_put(dev, _i, mine, s));
+	for (i = 0; i < 40; i++)
+		ok(fdry_transient_put(dev, _i, others[i], t));
+	again = get(_i, 5000, s);
+	ck_assert_uint_eq(again, mine);
+	ck_assert_uint_eq(stats(_i).busy, 1); /* it passed over the others */
+	ok(fdry_transient_put(dev, _i, again, s));
+	gate_open(&g, s);
+	gate_open(&h, t);
+	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
+	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, t));
+}
+END_TEST
+
 /* A stream at the same place as one that is gone is another stream. */
 START_TEST(a_stream_that_comes_again)
 {
@@ -498,6 +524,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, device_setup, device_teardown);
 	tcase_add_loop_test(tc, not_before_the_work_is_done, 0, 2);
+	tcase_add_loop_test(tc, its_own_comes_at_once, 0, 2);
 	tcase_add_loop_test(tc, the_limit, 0, 2);
 	tcase_add_loop_test(tc, none_left, 0, 2);
 	tcase_add_test(tc, size_classes);
