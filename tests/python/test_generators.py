@@ -183,7 +183,7 @@ def capture(store, layout):
             graph.draw(kernel, outs[1], default)
         with cap.graph(2) as graph:
             graph.draw(kernel, outs[0], default)
-        with cap.graph(3, generators=[other]) as graph:
+        with cap.graph(3, generators=iter([other])) as graph:
             graph.draw(kernel, outs[0], default)
             graph.draw(kernel, outs[1], other)
         with cap.graph(4, generators=[other]) as graph:
@@ -273,6 +273,12 @@ class Generators(unittest.TestCase):
         self.assertEqual(self.numbers(img, "a"), drawn(1 << 63 | 5, WRAP - 3))
         self.assertEqual(self.numbers(img, "b"), drawn(1 << 63 | 5, 0))
         self.assertEqual(img.random_state(), (1 << 63 | 5, 4))
+        img.set_random_state(-5)
+        self.assertEqual(img.random_state(), (WRAP - 4, 0))
+        for seed in (WRAP + 1, -(1 << 63) - 1):
+            with self.assertRaisesRegex(OverflowError, "out of range"):
+                img.set_random_state(seed)
+        self.assertEqual(img.random_state(), (WRAP - 4, 0))
         with self.assertRaises(KeyError):
             img.generator("nobody", None)
 

@@ -55,6 +55,25 @@ class Misuse(unittest.TestCase):
                         {"externals": {"a": TOO_MUCH}}):
             self.refused(OverflowError, "out of range", self.load, **options)
 
+    def test_numbers_of_other_types_are_not_cut_off(self):
+        class Number:
+            """An integer as numpy has them: no int, but as good as one."""
+
+            def __init__(self, value):
+                self.value = value
+
+            def __index__(self):
+                return self.value
+
+        with self.load(order=[Number(1)], threads=Number(1), device=Number(0)) as image, foundry.Slots(device=Number(0)) as slots:
+            image.launch(Number(1))
+            for call in (lambda: image.launch(Number(TOO_MUCH)), lambda: slots.replay(Number(TOO_MUCH)), lambda: foundry.Device(Number(1 << 32)),
+                         lambda: foundry.Slots(device=Number(1 << 32)), lambda: self.load(order=[Number(TOO_MUCH)])):
+                self.refused((OverflowError, ctypes.ArgumentError), "out of range", call)
+            self.refused((TypeError, ctypes.ArgumentError), "", image.launch, 1.0)
+        self.assertEqual(foundry.parse_size(Number(4096)), 4096)
+        self.refused(ValueError, "no size", foundry.parse_size, Number(-1))
+
     def test_texts_end_where_they_end(self):
         with self.load() as image, foundry.Store(self.store) as store:
             for call in (lambda: foundry.load("vecadd\0x", store=store), lambda: image["a\0b"], lambda: store.describe("vecadd\0x"),

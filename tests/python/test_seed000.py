@@ -765,7 +765,8 @@ class Regions(Folder):
     def test_sizes(self):
         import foundry
         for text, size in (("1GB", 1 << 30), ("16MB", 16 << 20), ("1.5 kb", 1536), (4096, 4096), ("0", 0), (" 2 MiB ", 2 << 20), ("3t", 3 << 40),
-                           (".5kb", 512), ("7 b", 7), ("9007199254740993", 9007199254740993)):
+                           (".5kb", 512), ("7 b", 7), ("9007199254740993", 9007199254740993), ("1.9999999999999999999kb", 2047),
+                           ("8796093022208.001953125 kb", 9007199254740994), ("9" * 400 + ".5", int("9" * 400))):
             self.assertEqual(foundry.parse_size(text), size)
         for bad in ("", "GB", "1 XB", "-1", -1, True, None, 1.5, "1e3", "1 0", "nan", b"1"):
             with self.subTest(bad), self.assertRaises(ValueError):

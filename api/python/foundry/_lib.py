@@ -4,6 +4,7 @@
 A test compares SIGNATURES with the library's export list.
 """
 import ctypes
+import operator
 import os
 
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
@@ -15,8 +16,13 @@ RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof
 
 
 def fit(kind, value):
-    """`value` as it is; OverflowError where it is an int that the ctypes integer `kind` does not hold."""
-    if kind in RANGES and isinstance(value, int) and not RANGES[kind][0] <= value <= RANGES[kind][1]:
+    """`value` as ctypes takes it; OverflowError where it is an integer, numpy's or Python's, that the ctypes integer `kind` does not
+    hold.
+    """
+    if kind not in RANGES or not hasattr(value, "__index__"):
+        return value
+    value = operator.index(value)
+    if not RANGES[kind][0] <= value <= RANGES[kind][1]:
         raise OverflowError(f"{value} is out of range: it may be from {RANGES[kind][0]} to {RANGES[kind][1]}")
     return value
 

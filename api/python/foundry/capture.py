@@ -121,9 +121,10 @@ class Capture(_lib.Single):
         `draws`; where that cannot be recognised, a warning says so and the seal is refused.
         """
         torch = _torch.module()
+        generators = generators if hasattr(generators, "items") else list(generators)
         watched = self._names.of(torch, self._device, generators)
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        for generator in generators.values() if hasattr(generators, "values") else generators:
+        for generator in generators.values() if hasattr(generators, "items") else generators:
             graph.register_generator_state(generator)
         with torch.cuda.graph(graph, pool=pool or self._pool, stream=stream, capture_error_mode=capture_error_mode):
             yield graph

@@ -176,7 +176,8 @@ class Source:
             generator.manual_seed(seed)
             generator.set_offset(offset)
         else:
-            lib.fdry_image_random_set(self._handle, _lib.text(name), ctypes.byref(_lib.RandomState(seed & _WRAP, offset)))
+            seed = _lib.fit(ctypes.c_int64 if seed < 0 else ctypes.c_uint64, seed) & _WRAP
+            lib.fdry_image_random_set(self._handle, _lib.text(name), ctypes.byref(_lib.RandomState(seed, offset)))
 
     def _move(self, name, before, after):
         """From one offset to another, unless somebody has moved it meanwhile."""

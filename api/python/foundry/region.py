@@ -7,7 +7,8 @@ process does. Behind it stands a Capture, so that what lies in it can be saved, 
 """
 import contextlib
 import ctypes
-import math
+import fractions
+import operator
 import re
 import threading
 
@@ -24,27 +25,36 @@ _current = None
 lock = threading.RLock()  # around every use of the region and of what is loaded into it
 
 
+def _integer(value):
+    """What is an integer and not negative, numpy's too, as an int; else None."""
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
+    return number if number >= 0 else None
+
+
 def parse_size(size):
     """Bytes, as an int: of "1GB", "16MB", "1.5 kb", "4096", or of an int as it is.
 
     Units are b, kb, mb, gb and tb, or their first letter, or kib, mib, ...; in either case; a kb is
     1,024 bytes. Fractions are rounded down to whole bytes. ValueError for anything else, negative sizes among it.
     """
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
-        return size
+    number = _integer(size)
+    if number is not None:
+        return number
     found = _SIZE.fullmatch(size) if isinstance(size, str) else None
     unit = _UNITS.get(found[2].lower()) if found else None
     if unit is None:
         raise ValueError(f"{size!r} is no size; sizes are like 4096, '16MB', '1GB' or '1.5 kb'")
-    if "." not in found[1]:
-        return int(found[1]) * unit
-    return math.floor(float(found[1]) * unit)
+    return int(fractions.Fraction(found[1]) * unit)
 
 
 def _parse_base(base):
     """An address: an int as it is, or hexadecimal digits with or without 0x."""
-    if isinstance(base, int) and not isinstance(base, bool) and base >= 0:
-        return base
+    number = _integer(base)
+    if number is not None:
+        return number
     try:
         return int(base, 16) if isinstance(base, str) and not base.strip().startswith("-") else int("")
     except ValueError:
