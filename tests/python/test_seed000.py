@@ -330,7 +330,7 @@ class Graphs(Folder):
                 b = a + a
                 c = b + a
             for name, out in (('none', None), ('list', [b, c]), ('tuple', (b,)), ('empty', []),
-                              ('nested', {'x': (b, [c, None, 7, "s"]), 3: []})):
+                              ('nested', {'x': (b, [c, None, 7, "s"]), 3: []}), ('hollow', [b, torch.empty((0, 5))])):
                 g.save(name, output_tensors=out)
             c.is_neg = lambda: True
             for bad in ({1}, [object()], {(1, 2): b}, [b, c]):
@@ -361,6 +361,9 @@ class Graphs(Folder):
             assert type(found) is tuple
             is_all(found[0], 20.0)
             assert out('empty') == []
+            b, c = out('hollow')
+            assert c.shape == (0, 5)
+            is_all(b, 20.0)
             found = out('nested')
             assert list(found) == ['x', 3] and found[3] == [] and type(found['x']) is tuple
             assert found['x'][1][1:] == [None, 7, 's']
@@ -475,6 +478,42 @@ class Graphs(Folder):
             for g, out in both:
                 g.replay()
                 is_all(out, 12.0)  # what the first brought stays
+            """)
+
+    def test_what_nobody_uses_any_more_is_not_what_the_next_brings(self):
+        self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
+        for end in ("del g, out", "g.reset(); del out", "del out; g.reset()", "del out, g, pending"):
+            self.more(f"""
+                fdry.set_allocation_region(BASE, '1GB')
+                a = full(10.0)
+                pending = fdry.CUDAGraph.start_graph_builds(['0.json'])
+                g, out = fdry.CUDAGraph.{"finish_graph_loads(pending)[0]" if "pending" in end else "load('0.json')"}
+                del pending
+                g.replay()
+                is_all(out, 12.0)
+                {end.replace(", pending", "")}
+                g, out = fdry.CUDAGraph.load('1.json')
+                g.replay()
+                is_all(out, 16.0)
+                """)
+
+    def test_what_is_being_loaded_is_used(self):
+        self.more(self.CHANGED.replace("CHANGE", "w.mul_(3.0)"))
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a = full(10.0)
+            fails("NOENT", "none.json", fdry.CUDAGraph.start_graph_builds, ['0.json', 'none.json'])
+            pending = fdry.CUDAGraph.start_graph_builds(['0.json', '1.json'])
+            other = fdry.CUDAGraph.start_graph_builds(['1.json'])
+            for g, out in fdry.CUDAGraph.finish_graph_loads(pending):
+                g.replay()
+                is_all(out, 12.0)
+            for g, out in fdry.CUDAGraph.finish_graph_loads(pending) + fdry.CUDAGraph.finish_graph_loads(other):
+                g.reset()
+            del g, out, pending, other
+            g, out = fdry.CUDAGraph.load('1.json')
+            g.replay()
+            is_all(out, 16.0)
             """)
 
     def test_saved_together(self):

@@ -275,7 +275,7 @@ def open_graph(cls, where, file, found, pool):
     try:
         if file.outputs is not None:
             outputs = _file.walk(file.outputs, lambda raw: found.tensor(file, raw))
-    except Error:
+    except BaseException:
         found.leave()
         raise
     graph._placed, graph._key, graph._region, graph._pool = found, file.key, where, pool

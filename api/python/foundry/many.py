@@ -15,9 +15,17 @@ _on_exit = False
 class Pending:
     """Graphs that are being built: what start_graph_builds() gives, for finish_graph_loads()."""
 
-    def __init__(self, opened, where, files, found):
-        self._open, self._where, self._files, self._found = opened, where, files, found
+    def __init__(self, opened, where, files):
+        self._open, self._where, self._files, self._found = opened, where, files, []
         self._done = [None] * len(files)
+
+    def place(self, num_threads):
+        """Place the images; they stay as long as a graph of theirs is to be finished."""
+        for file in self._files:
+            order = dict.fromkeys(f.key for f in self._files if f.image == file.image)
+            found = placed.place(self._where, file, background=True, threads=num_threads, order=list(order))
+            found.users.add(self)
+            self._found.append(found)
 
     def __len__(self):
         return len(self._files)
@@ -31,6 +39,8 @@ class Pending:
                 if file.key in found.image.graphs():
                     found.image.build(file.key)
                 self._done[i] = self._open(self._where, file, found)
+                if all(f is not found or done for f, done in zip(self._found, self._done)):
+                    found.users.discard(self)
         return self._done[i]
 
 
@@ -42,12 +52,9 @@ def start(opened, paths, num_threads):
         raise ValueError(f"num_threads is how many may work on the load, 1 or more, not {num_threads!r}")
     files = [_file.read(path) for path in paths]
     with region.lock:
-        where = region.current("start_graph_builds()")
-        found = []
-        for file in files:
-            order = dict.fromkeys(f.key for f in files if f.image == file.image)
-            found.append(placed.place(where, file, background=True, threads=num_threads, order=list(order)))
-        return Pending(opened, where, files, found)
+        pending = Pending(opened, region.current("start_graph_builds()"), files)
+        pending.place(num_threads)
+    return pending
 
 
 # --- folders ---

@@ -119,7 +119,7 @@ def _compare_sizes(segments, wanted):
 
 
 class Placed:
-    """An image in the region. users: the graphs of it that are alive."""
+    """An image in the region. users: the graphs of it that are alive, and who is about to make one."""
 
     def __init__(self, region, file, store, **options):
         segments = region.segments()
@@ -144,7 +144,7 @@ class Placed:
     def tensor(self, file, raw):
         """An output, where the graph writes it."""
         end = raw["addr"] + _file.extent(raw)
-        if not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size:
+        if end > raw["addr"] and not self.region.base <= raw["addr"] <= end <= self.region.base + self.region.size:
             raise _file.bad(file.path, "an output lies outside of the region")
         return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"], raw["stride"]))
 
@@ -159,7 +159,11 @@ class Placed:
 
 
 def place(region, file, **options):
-    """The image of `file` in the region; loaded where it is not yet."""
+    """The image of `file` in the region; loaded where it is not yet. Those that nothing uses any more go: graphs go without a
+    reset(), and tensors after it.
+    """
+    for each in list(region.images.values()):
+        each.leave()
     store = _file.store_of(file)
     key = (store, file.image)
     if key not in region.images:

@@ -144,7 +144,7 @@ class Tensor:
         return n
 
     def data_ptr(self):
-        return self._addr
+        return self._addr if self.numel() else 0
 
     def stride(self):
         found, step = [], 1
