@@ -3,6 +3,7 @@
 
 The quick starts run as that document has them; every script is a process of its own.
 """
+import inspect
 import os
 import subprocess
 import sys
@@ -66,6 +67,11 @@ graph.save('graph.json', output_tensors=result)
 
 fdry.stop_allocation_region()
 """
+
+# What the document's tables say of functions: names of arguments, with their defaults.
+TABLE = {"set_allocation_region": "(base, size)", "stop_allocation_region": "()", "preallocate_region": "(size)",
+         "allocation_region": "(base, size, prealloc_size=None)", "free_preallocated_region": "()",
+         "load_cuda_modules_and_libraries": "(workspace_dir)"}
 
 LOAD = """\
 import foundry as fdry
@@ -190,6 +196,11 @@ print(set(output_tensor.tolist()), {v for t in others for v in t.tolist()})
         # The software driver's memory is the machine's: what is mapped ahead is less here; tests/gpu/seed000.py runs it as it is.
         little = PREALLOCATED.replace("'8GB'", "'8MB'")
         self.assertEqual(self.script(little + "import torch\nprint(set(outputs.tolist()))"), "{21.25}")
+
+
+    def test_arguments(self):
+        import foundry
+        self.assertEqual({name: str(inspect.signature(getattr(foundry, name))) for name in TABLE}, TABLE)
 
 
 class Loads(Folder):
@@ -333,7 +344,13 @@ class Graphs(Folder):
                               ('nested', {'x': (b, [c, None, 7, "s"]), 3: []}), ('hollow', [b, torch.empty((0, 5))])):
                 g.save(name, output_tensors=out)
             c.is_neg = lambda: True
-            for bad in ({1}, [object()], {(1, 2): b}, [b, c]):
+            deep = b
+            for _ in range(64):
+                deep = [deep]
+            g.save('deep', deep)
+            endless = []
+            endless.append(endless)
+            for bad in ({1}, [object()], {(1, 2): b}, [b, c], [deep], endless):
                 try:
                     g.save('bad', output_tensors=bad)
                 except TypeError as e:
@@ -361,6 +378,7 @@ class Graphs(Folder):
             assert type(found) is tuple
             is_all(found[0], 20.0)
             assert out('empty') == []
+            out('deep')
             b, c = out('hollow')
             assert c.shape == (0, 5)
             is_all(b, 20.0)

@@ -151,16 +151,19 @@ def walk(raw, leaf):
     return (list if kind == "list" else tuple)(walk(each, leaf) for each in value)
 
 
-def pack(value, describe, where="output_tensors"):
+def pack(value, describe, where="output_tensors", depth=0):
     """The structure of what the caller gave, tensors described by describe(tensor, where); TypeError names what does not fit."""
+    if depth > _DEPTH_MAX:
+        raise TypeError(f"output_tensors are nested more than {_DEPTH_MAX} deep, which a saved graph cannot keep")
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"value": value}
     if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return {"list" if isinstance(value, list) else "tuple": [pack(v, describe, f"{where}[{i}]") for i, v in enumerate(value)]}
+        return {"list" if isinstance(value, list) else "tuple":
+                [pack(v, describe, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]}
     if type(value) is dict:
         if not all(isinstance(key, (str, int)) and not isinstance(key, bool) for key in value):
             raise TypeError(f"{where} has a key that is neither str nor int, which a saved graph cannot keep")
-        return {"dict": [[key, pack(v, describe, f"{where}[{key!r}]")] for key, v in value.items()]}
+        return {"dict": [[key, pack(v, describe, f"{where}[{key!r}]", depth + 1)] for key, v in value.items()]}
     return {"tensor": describe(value, where)}
 
 

@@ -115,7 +115,7 @@ def _pack_on_exit():
         pack_fatbins_to_folder(WORKSPACE)
 
 
-def load_cuda_modules_and_libraries(folder):
+def load_cuda_modules_and_libraries(workspace_dir):
     """Make what saved graphs need ready, before they are loaded.
 
     Kernels come with the image of each graph, so there is nothing to load ahead, and a folder that does not exist is
@@ -124,7 +124,7 @@ def load_cuda_modules_and_libraries(folder):
     names what is missing; FDRY_E_BADIMAGE a list that is malformed or a pack that is damaged. NotADirectoryError
     for a file.
     """
-    folder = os.fsdecode(folder)
+    folder = os.fsdecode(workspace_dir)
     if not os.path.lexists(folder):
         return
     names = sorted(os.listdir(folder))
