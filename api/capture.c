@@ -135,12 +135,12 @@ out_free:
 
 int fdry_capture_check(const struct fdry_capture *cap)
 {
-	int err = fdry_need(cap);
-
-	if (!err && cap->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
-				"use it in the process that began it");
-	return err;
+	if (!cap)
+		return fdry_need_fail("", "cap");
+	if (cap->pid != getpid())
+		return fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
+				 "use it in the process that began it");
+	return 0;
 }
 
 void fdry_capture_end(struct fdry_capture *cap)

@@ -15,12 +15,12 @@
 
 int fdry_image_check(const struct fdry_image *img)
 {
-	int err = fdry_need(img);
-
-	if (!err && img->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
-				"use it in the process that loaded it");
-	return err;
+	if (!img)
+		return fdry_need_fail("", "img");
+	if (img->pid != getpid())
+		return fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
+				 "use it in the process that loaded it");
+	return 0;
 }
 
 int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode)

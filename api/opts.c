@@ -25,6 +25,13 @@ int fdry_opts_take(const void *opts, void *ret, size_t len)
 	return 0;
 }
 
+int fdry_need_fail(const char *fn, const char *arg)
+{
+	if (strncmp(fn, "fdry_", 5))
+		return fdry_fail(FDRY_E_INVAL, "the call was given no %s (NULL)", arg);
+	return fdry_fail(FDRY_E_INVAL, "%s() was given no %s (NULL)", fn, arg);
+}
+
 int fdry_report_check(const void *to)
 {
 	size_t sz = sizeof(sz);

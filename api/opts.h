@@ -17,8 +17,9 @@
 int fdry_opts_take(const void *opts, void *ret, size_t len) __must_check;
 
 /* FDRY_E_INVAL where an argument that a function cannot do without is NULL. */
-#define fdry_need(arg) \
-	((arg) ? 0 : fdry_fail(FDRY_E_INVAL, "%s() was given no " #arg " (NULL)", __func__))
+#define fdry_need(arg) ((arg) ? 0 : fdry_need_fail(__func__, #arg))
+/* Names @fn where it is one that callers know: a helper's name, or "", tells them nothing. */
+int fdry_need_fail(const char *fn, const char *arg) __must_check;
 
 /* Whether fdry_report_give() will take @to (NULL is fine): asked before anything is done. */
 int fdry_report_check(const void *to) __must_check;

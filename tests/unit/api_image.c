@@ -557,6 +557,21 @@ START_TEST(nothing_given_to_a_capture)
 }
 END_TEST
 
+/* What is missing is told with the name of the function that was called, or with none: never with a helper's. */
+START_TEST(helpers_are_not_named)
+{
+	struct fdry_image *img = NULL;
+	struct fdry_tensor t;
+
+	fails(INVAL, "the call was given no img", fdry_image_launch(NULL, 1, NULL));
+	fails(INVAL, "the call was given no cap", fdry_capture_pause(NULL));
+	fails(INVAL, "the call was given no store", fdry_image_load(NULL, "img", NULL, &img));
+	fails(INVAL, "the call was given no img", fdry_image_tensor_find(NULL, "a", &t));
+	fails(INVAL, "fdry_image_tensor_find() was given no ret", fdry_image_tensor_find(NULL, "a", NULL));
+	fails(INVAL, "the call was given no store", fdry_store_pin(NULL, "img"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("api_image");
@@ -580,6 +595,7 @@ int main(void)
 	tcase_add_test(tc, captures_do_not_survive_a_fork);
 	tcase_add_test(tc, nothing_given_to_an_image);
 	tcase_add_test(tc, nothing_given_to_a_capture);
+	tcase_add_test(tc, helpers_are_not_named);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }
