@@ -63,11 +63,27 @@ static int generators_put(struct fdry_seal *s, const struct fdry_capture_draw *d
 	return err;
 }
 
+/* Its bytes are the loader's, who may not even back them. */
+static bool is_external(const struct fdry_layout *l, uint64_t addr)
+{
+	const struct fdry_layout_range *r = fdry_array(l->ranges, struct fdry_layout_range);
+	size_t i, n = fdry_array_count(l->ranges, struct fdry_layout_range);
+
+	for (i = 0; i < n; i++)
+		if (r[i].role == FDRY_ROLE_EXTERNAL && addr < r[i].addr + r[i].size && addr + FDRY_CELL > r[i].addr)
+			return true;
+	return false;
+}
+
 /* It must lie where it lay when it was told, in the same memory; then it is set to zero. */
 static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, int which)
 {
 	const uint64_t addr = which ? d->desc.offset : d->desc.seed;
 	bool shared;
+
+	if (is_external(&s->layout, addr))
+		return fdry_fail(FDRY_E_REFUSED, "graph %llu: the %s of generator '%s' lies in an external tensor, and is written before each "
+				 "launch; name the tensor without it", (unsigned long long)d->key, which ? "offset" : "seed", d->desc.generator);
 
 	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, addr, FDRY_CELL, &shared) != d->serial[which])
 		return fdry_fail(FDRY_E_STATE, "the memory of the %s of generator '%s' was freed before the seal; keep graph %llu and "

@@ -554,6 +554,32 @@ static void touched(void *arg)
 	work_end(&d.w);
 }
 
+/* The image has no bytes there. */
+static void outside(void *arg)
+{
+	struct fdry_tensor t = { .name = "state", .dtype = FDRY_U64, .flags = FDRY_TENSOR_EXTERNAL };
+	static struct drawing d;
+	struct fdry_draw draw;
+
+	(void)arg;
+	drawing_make(&d);
+	capture_start(&d.w);
+	draw_add(&d, 0, 0, 0);
+	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
+	draw = draw_of(&d, "g", 0, 4);
+	ok(fdry_capture_generator(d.w.cap, 1, &draw));
+	t.addr = d.g[1];
+	ok(fdry_capture_tensor(d.w.cap, &t));
+	fails(REFUSED, "graph 1: the offset of generator 'g' lies in an external tensor", work_seal(&d.w, "img"));
+	work_end(&d.w);
+}
+
+START_TEST(cells_in_an_external_tensor)
+{
+	test_child(outside, NULL);
+}
+END_TEST
+
 START_TEST(cells_that_the_graph_writes)
 {
 	test_child(touched, _i ? "set" : NULL);
@@ -657,6 +683,7 @@ int main(void)
 	tcase_add_test(t, threads_draw_their_own);
 	tcase_add_test(t, what_is_refused);
 	tcase_add_loop_test(t, cells_that_the_graph_writes, 0, 2);
+	tcase_add_test(t, cells_in_an_external_tensor);
 	tcase_add_test(t, cells_are_found);
 	tcase_add_test(t, cells_have_no_content);
 	suite_add_tcase(s, t);
