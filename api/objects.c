@@ -101,6 +101,9 @@ static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
 
 	if (!err)
 		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
+	if (!err && x->view.header.nodes != img->m.graphs[i].nodes)
+		err = fdry_fail(FDRY_E_BADIMAGE, "it has %u nodes, the manifest says %u; seal the image anew", x->view.header.nodes,
+				img->m.graphs[i].nodes);
 	if (!err)
 		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
 	if (!err)

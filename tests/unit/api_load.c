@@ -399,6 +399,35 @@ START_TEST(damaged_content)
 END_TEST
 
 /* What was hashed is remembered for the boot, unless everything is asked for. */
+/* A manifest that says otherwise than its objects: nothing in it is told to callers before that was seen. */
+START_TEST(nodes_that_are_not_there)
+{
+	struct fdry_image *img = NULL;
+	struct fdry_buf bytes = { 0 };
+	struct fdry_oid id, *links;
+	struct fdry_manifest m;
+	struct fdry_store *s;
+	struct fdry_get *get;
+	struct fdry_put *put;
+	size_t n;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	ok(fdry_ref_get(s, "img", &id));
+	ok(fdry_get_begin(s, &get));
+	ok(fdry_get_object(get, &id, &bytes));
+	fdry_get_end(get);
+	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	((struct fdry_mf_graph *)m.graphs)[1].nodes++;
+	ok(fdry_manifest_links(&m, &links, &n));
+	ok(fdry_put_begin(s, &put));
+	ok(fdry_put_commit(put, bytes.data, bytes.len, links, n, "bad", &id, NULL));
+	fails(BADIMAGE, "graph 2: it has 1 nodes, the manifest says 2", fdry_image_load(s, "bad", NULL, &img));
+	free(links);
+	fdry_buf_release(&bytes);
+}
+END_TEST
+
 START_TEST(verified_once_or_always)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_VERIFY };
@@ -511,6 +540,7 @@ int main(void)
 	tcase_add_loop_test(tc, other_machines, 0, sizeof(machines) / sizeof(machines[0]));
 	tcase_add_test(tc, addresses_taken);
 	tcase_add_test(tc, damaged_content);
+	tcase_add_test(tc, nodes_that_are_not_there);
 	tcase_add_test(tc, verified_once_or_always);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, graphs_described);
