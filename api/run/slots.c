@@ -26,11 +26,16 @@ static void forks_watch(void)
 	(void)pthread_atfork(NULL, NULL, forked);
 }
 
+static bool is_forked(const struct fdry_slots *t)
+{
+	return t->forks != atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
 int fdry_slots_check(const struct fdry_slots *t)
 {
 	int err = fdry_need(t);
 
-	if (!err && t->forks != atomic_load_explicit(&forks, memory_order_relaxed))
+	if (!err && is_forked(t))
 		err = fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does not work in the child; use it "
 				"in the process that made it");
 	return err;
@@ -120,8 +125,50 @@ static void slot_free(struct fdry_slot *slot)
 	free(slot);
 }
 
+/* Out of the map; under the lock. */
+static void slot_leaves(struct fdry_slots *t, struct fdry_slot *slot)
+{
+	slot->left = ++t->left;
+	slot->leaving = t->leaving;
+	t->leaving = slot;
+}
+
+static void slot_gone(struct fdry_slots *t, const struct fdry_slot *slot)
+{
+	struct fdry_slot **p;
+
+	pthread_mutex_lock(&t->lock);
+	for (p = &t->leaving; *p != slot; p = &(*p)->leaving)
+		;
+	*p = slot->leaving;
+	pthread_cond_broadcast(&t->gone);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* Whether one of the first @left is still there; @key: of that key, NULL: of any. Under the lock. */
+static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t *key)
+{
+	const struct fdry_slot *s;
+
+	for (s = t->leaving; s; s = s->leaving)
+		if (s->left <= left && (!key || s->key == *key))
+			return true;
+	return false;
+}
+
+/* Until those are gone that other threads have taken out before. */
+static void leaving_wait(struct fdry_slots *t, const uint64_t *key)
+{
+	uint64_t left;
+
+	pthread_mutex_lock(&t->lock);
+	for (left = t->left; is_leaving(t, left, key);)
+		pthread_cond_wait(&t->gone, &t->lock);
+	pthread_mutex_unlock(&t->lock);
+}
+
 /* What was in a slot, which nobody can find any more: wait, destroy. The table's context is current. */
-static void slot_retire(const struct fdry_slots *t, struct fdry_slot *slot)
+static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 {
 	CUresult exec = CUDA_SUCCESS, graph = CUDA_SUCCESS;
 
@@ -133,10 +180,21 @@ static void slot_retire(const struct fdry_slots *t, struct fdry_slot *slot)
 	if (exec || graph)
 		fdry_warn("slot %llu: what was in it could not be destroyed (%d, %d)", (unsigned long long)slot->key, (int)exec,
 			  (int)graph);
+	slot_gone(t, slot);
 	slot_free(slot);
 }
 
-static void map_retire(const struct fdry_slots *t, struct fdry_slot_map *map)
+/* Under the lock. */
+static void map_leaves(struct fdry_slots *t, struct fdry_slot_map *map)
+{
+	size_t i;
+
+	for (i = 0; i < places(map); i++)
+		if (map->places[i])
+			slot_leaves(t, map->places[i]);
+}
+
+static void map_retire(struct fdry_slots *t, struct fdry_slot_map *map)
 {
 	size_t i;
 
@@ -185,6 +243,8 @@ static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot, s
 	if (err)
 		return err;
 	*old = fdry_slot_map_find(now, key);
+	if (*old)
+		slot_leaves(t, *old);
 	free(map_exchange(t, map));
 	return 0;
 }
@@ -367,6 +427,8 @@ int fdry_slots_invalidate(struct fdry_slots *t, uint64_t key)
 	pthread_mutex_unlock(&t->lock);
 	if (!err && old)
 		slot_retire(t, old);
+	if (!err)
+		leaving_wait(t, &key);
 	fdry_driver_leave(t->drv, &mode);
 	return err;
 }
@@ -379,6 +441,7 @@ static int all_remove(struct fdry_slots *t, struct fdry_slot_map **old)
 	if (!empty)
 		return fdry_nomem();
 	*old = map_exchange(t, empty);
+	map_leaves(t, *old);
 	return 0;
 }
 
@@ -395,8 +458,10 @@ int fdry_slots_invalidate_all(struct fdry_slots *t)
 	pthread_mutex_lock(&t->lock);
 	err = all_remove(t, &old);
 	pthread_mutex_unlock(&t->lock);
-	if (!err)
+	if (!err) {
 		map_retire(t, old);
+		leaving_wait(t, NULL);
+	}
 	fdry_driver_leave(t->drv, &mode);
 	return err;
 }
@@ -456,6 +521,8 @@ static void table_free(struct fdry_slots *t)
 {
 	if (t->retained)
 		(void)fdry_call_raw(t->drv, cuDevicePrimaryCtxRelease_v2, t->device);
+	if (!is_forked(t)) /* it would wait for threads that are the parent's */
+		pthread_cond_destroy(&t->gone);
 	pthread_mutex_destroy(&t->lock);
 	fdry_profile_free(atomic_load(&t->profile));
 	free(atomic_load(&t->map));
@@ -497,6 +564,7 @@ int fdry_slots_create(const struct fdry_slots_opts *opts, struct fdry_slots **re
 	pthread_once(&forks_once, forks_watch);
 	t->forks = atomic_load(&forks);
 	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->gone, NULL);
 	atomic_store(&t->map, fdry_slot_map_new(0));
 	err = table_open(t, &o);
 	if (err)
@@ -531,6 +599,7 @@ void fdry_slots_free(struct fdry_slots *t)
 	} else if (fdry_driver_enter(t->drv, t->ctx, &mode)) {
 		map_free(map);
 	} else {
+		map_leaves(t, map);
 		map_retire(t, map);
 		fdry_driver_leave(t->drv, &mode);
 	}

@@ -5,7 +5,8 @@
  * What replays read is a map that never changes: a writer makes another one, publishes it, waits until
  * no reader can hold the old one (readers.h), and frees that. So a replay takes no lock, and what it
  * launches is not destroyed under it. Writers take @lock to change the map, not while they wait for the
- * device. A slot that is out of the map is its writer's alone.
+ * device. A slot that is out of the map is its writer's alone, and listed until its launches have ended, so that
+ * others who find it gone can wait for that.
  */
 #ifndef FDRY_API_RUN_SLOTS_H
 #define FDRY_API_RUN_SLOTS_H
@@ -36,6 +37,8 @@ struct fdry_slot {
 	struct fdry_image *img; /* or NULL */
 	uint64_t img_key;
 	_Atomic(struct fdry_slot_stream *) streams; /* noted before the first launch there */
+	struct fdry_slot *leaving; /* the next that is out of the map; with the table's lock */
+	uint64_t left;             /* how many were out of it before, and this one */
 };
 
 /* Never changed once published. By linear probing; at most half full. */
@@ -57,6 +60,9 @@ struct fdry_slots {
 	bool sync;     /* after each launch */
 	unsigned int forks;
 	pthread_mutex_t lock;
+	pthread_cond_t gone;       /* a slot is out of @leaving */
+	struct fdry_slot *leaving; /* out of the map, and perhaps in flight */
+	uint64_t left;             /* slots that were ever put there */
 };
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that made it. */

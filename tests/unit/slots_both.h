@@ -10,6 +10,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -275,6 +276,35 @@ START_TEST(invalidated)
 	slot_make(fx.t, 0, 0, 9);
 	ck_assert(replay(fx.t, 0));
 	ck_assert_uint_eq(number(0), stepped(1, 9, 1));
+}
+END_TEST
+
+static void empty(int all)
+{
+	ok(all ? fdry_slots_invalidate_all(fx.t) : fdry_slots_invalidate(fx.t, 4));
+}
+
+static void *empty_beside(void *all)
+{
+	context_use();
+	empty(*(int *)all);
+	return NULL;
+}
+
+/* Who finds a slot empty that another thread is emptying waits for the same launches. */
+START_TEST(emptied_by_two)
+{
+	pthread_t thread;
+	int all = _i & 1;
+
+	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ck_assert(replay(fx.t, 4));
+	ck_assert(!pthread_create(&thread, NULL, empty_beside, &all));
+	while (fdry_slots_has(fx.t, 4))
+		sched_yield();
+	empty(_i >> 1);
+	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
+	ck_assert(!pthread_join(thread, NULL));
 }
 END_TEST
 
@@ -558,6 +588,7 @@ static inline void both_add(TCase *tc)
 	tcase_add_test(tc, replaced);
 	tcase_add_test(tc, what_is_owned_already);
 	tcase_add_test(tc, invalidated);
+	tcase_add_loop_test(tc, emptied_by_two, 0, 4);
 	tcase_add_loop_test(tc, freed_in_flight, 0, 3);
 	tcase_add_test(tc, ownership);
 	tcase_add_test(tc, capture_ended_into_a_slot);
