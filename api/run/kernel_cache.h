@@ -129,8 +129,8 @@ bool fdry_kernel_jit_option(const char *option, CUjit_option *ret, uintptr_t *va
 
 /* Compile @u, which is PTX or source, to a cubin. In the cache's context. FDRY_E_COMPILE, FDRY_E_DRIVER, ... */
 int fdry_kernel_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret) __must_check;
-/* What a compiler said (@log, terminated, may be damaged or empty) as an error, and kept for fdry_kernels_log(). */
-int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, const char *what, const char *log);
+/* What a compiler said (@log, terminated, may be damaged or empty) as an error @code, and kept for fdry_kernels_log(). */
+int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, const char *what, const char *log);
 
 /* --- kernel_nvrtc.c --- */
 

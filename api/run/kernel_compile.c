@@ -37,7 +37,7 @@ static void said_make(const char *log, char said[SAID_SIZE])
 		snprintf(said + n, 8, " ...");
 }
 
-int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, const char *what, const char *log)
+int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, const char *what, const char *log)
 {
 	char said[SAID_SIZE];
 	char *copy = strdup(log); /* where there is no memory the sentence has to do */
@@ -47,7 +47,7 @@ int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u
 	free(k->log);
 	k->log = copy;
 	pthread_mutex_unlock(&k->lock);
-	return fdry_fail(FDRY_E_COMPILE, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes", what, u->title, u->target,
+	return fdry_fail(code, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes", what, u->title, u->target,
 			 *said ? said : "it does not say why", strlen(log));
 }
 
@@ -101,7 +101,7 @@ static bool at_fault(CUresult res, const char *log)
 static int link_result(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct link *l, enum fdry_driver_fn fn, CUresult res)
 {
 	if (at_fault(res, l->log))
-		return fdry_kernel_refused(k, u, "the driver's compiler", l->log);
+		return fdry_kernel_refused(k, u, FDRY_E_COMPILE, "the driver's compiler", l->log);
 	return fdry_driver_result(k->drv, fn, res);
 }
 

@@ -86,9 +86,12 @@ static int args_check(const struct fdry_kernels *k, const struct fdry_kernel_fun
 
 /* --- cooperative --- */
 
+/* UINT64_MAX: more than that. */
 static uint64_t product(const uint32_t d[3])
 {
-	return (uint64_t)(d[0] ? d[0] : 1) * (d[1] ? d[1] : 1) * (d[2] ? d[2] : 1);
+	uint64_t n = (uint64_t)(d[0] ? d[0] : 1) * (d[1] ? d[1] : 1);
+
+	return __builtin_mul_overflow(n, d[2] ? d[2] : 1, &n) ? UINT64_MAX : n;
 }
 
 static int grid_check(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o)
@@ -97,6 +100,8 @@ static int grid_check(const struct fdry_kernels *k, const struct fdry_kernel_fun
 	int per_sm = 0, sms = 0;
 	int err = fdry_call(k->drv, cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, k->dev);
 
+	if (!err && blocks == UINT64_MAX)
+		err = fdry_fail(FDRY_E_INVAL, "a grid of %u x %u x %u blocks is more than any device takes", o->grid[0], o->grid[1], o->grid[2]);
 	if (!err && threads > 1u << 16)
 		err = fdry_fail(FDRY_E_INVAL, "a block of %llu threads is more than any device has", (unsigned long long)threads);
 	if (!err)

@@ -31,6 +31,7 @@ typedef struct nvrtc_program *nvrtc_program;
 	X(nvrtcGetNumSupportedArchs, (int *count), false) \
 	X(nvrtcGetSupportedArchs, (int *archs), false)
 
+#define NVRTC_INVALID_OPTION 5
 #define NVRTC_COMPILE_FAILED 6
 
 struct fdry_nvrtc {
@@ -179,7 +180,7 @@ int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24])
 
 /* --- compiling --- */
 
-static int log_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, nvrtc_program prog)
+static int log_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, nvrtc_program prog)
 {
 	const struct fdry_nvrtc *n = k->nvrtc;
 	size_t len = 0;
@@ -190,7 +191,7 @@ static int log_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 		log = calloc(1, len + 1);
 	if (log && n->nvrtcGetProgramLog(prog, log))
 		*log = 0;
-	err = fdry_kernel_refused(k, u, "NVRTC", log ? log : "");
+	err = fdry_kernel_refused(k, u, code, "NVRTC", log ? log : "");
 	free(log);
 	return err;
 }
@@ -226,8 +227,8 @@ static int program_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 		options[i] = u->src.options[i];
 	options[i] = arch;
 	res = n->nvrtcCompileProgram(prog, (int)i + 1, options);
-	if (res == NVRTC_COMPILE_FAILED)
-		return log_refused(k, u, prog);
+	if (res == NVRTC_COMPILE_FAILED || res == NVRTC_INVALID_OPTION)
+		return log_refused(k, u, res == NVRTC_INVALID_OPTION ? FDRY_E_INVAL : FDRY_E_COMPILE, prog);
 	if (res)
 		return nvrtc_result(n, "nvrtcCompileProgram", res);
 	return output_take(n, prog, ptx, ret);

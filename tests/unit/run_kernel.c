@@ -289,6 +289,7 @@ START_TEST(source_is_compiled_once)
 	struct fdry_kernels *k = kernels_open(NULL);
 	struct fdry_kernels_stats st;
 	CUfunction f = NULL;
+	char log[128];
 
 	ok(fdry_kernels_get(k, &s, "vecadd", &f));
 	ok(fdry_kernels_get(k, &s, "scale", &f));
@@ -306,7 +307,9 @@ START_TEST(source_is_compiled_once)
 	ck_assert_uint_eq(st.source_hits, 1);
 	ck_assert_uint_eq(st.source_misses, 4);
 	s.options = nonsense;
-	fails(DRIVER, "FAKE_ERROR_INVALID_OPTION", fdry_kernels_get(k, &s, "vecadd", &f));
+	fails(INVAL, "unrecognized option --nonsense found", fdry_kernels_get(k, &s, "vecadd", &f));
+	ok(fdry_kernels_log(k, log, sizeof(log), NULL));
+	ck_assert_str_eq(log, "nvrtc: error: unrecognized option --nonsense found\n");
 	s.noptions = 0;
 	s.target = "sm_100";
 	fails(UNABLE, "is for sm_100", fdry_kernels_get(k, &s, "vecadd", &f));
@@ -428,9 +431,10 @@ START_TEST(shared_memory_is_allowed_as_needed)
 }
 END_TEST
 
-static void cooperative_check(const char *cc, int code, uint32_t grid, const char *says)
+static void cooperative_check(const char *cc, int code, uint64_t grid, const char *says)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .grid = { grid, 1, 1 }, .block = { 64 }, .flags = FDRY_KERNEL_COOPERATIVE };
+	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .grid = { (uint32_t)grid, (uint32_t)(grid >> 32), 4 },
+					    .block = { 64 }, .flags = FDRY_KERNEL_COOPERATIVE };
 	struct fdry_kernel_source s = code_of(cubin, cubin_len);
 	struct fdry_kernels *k;
 	CUfunction f = NULL;
@@ -454,7 +458,8 @@ END_TEST
 START_TEST(and_a_grid_that_fits)
 {
 	cooperative_check("9.0", 0, 2, "");
-	cooperative_check("9.0", FDRY_E_UNABLE, 1u << 30, "with 1073741824 blocks of 64 threads: device 0 holds ");
+	cooperative_check("9.0", FDRY_E_UNABLE, 1u << 28, "with 1073741824 blocks of 64 threads: device 0 holds ");
+	cooperative_check("9.0", FDRY_E_INVAL, 1ull << 63 | 1u << 31, "a grid of 2147483648 x 2147483648 x 4 blocks is more than any device takes");
 }
 END_TEST
 

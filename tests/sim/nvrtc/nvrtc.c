@@ -147,8 +147,10 @@ static int options_read(nvrtcProgram p, int n, const char *const *options)
 	for (i = 0; i < n; i++) {
 		if (!strncmp(options[i], "--gpu-architecture=", 19))
 			snprintf(p->arch, sizeof(p->arch), "%s", options[i] + 19);
-		else if (strncmp(options[i], "-D", 2) && strncmp(options[i], "-I", 2) && strcmp(options[i], "--use_fast_math"))
+		else if (strncmp(options[i], "-D", 2) && strncmp(options[i], "-I", 2) && strcmp(options[i], "--use_fast_math")) {
+			snprintf(p->log, sizeof(p->log), "nvrtc: error: unrecognized option %.60s found\n", options[i]);
 			return INVALID_OPTION;
+		}
 	}
 	return *p->arch ? SUCCESS : INVALID_OPTION;
 }
