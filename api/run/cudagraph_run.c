@@ -34,7 +34,8 @@ static int warm_up(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 	return err;
 }
 
-static int stream_wait(struct fdry_cudagraph *g, CUstream stream)
+/* A stream that can be captured; with @wait, what it was given is over. */
+static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_primary_enter(&g->on, &mode);
@@ -42,7 +43,7 @@ static int stream_wait(struct fdry_cudagraph *g, CUstream stream)
 	if (err)
 		return err;
 	err = fdry_primary_stream(&g->on, stream, "a warm-up run");
-	if (!err)
+	if (!err && wait)
 		err = fdry_stream_wait(g->on.drv, stream);
 	fdry_primary_leave(&g->on, &mode);
 	return err;
@@ -81,10 +82,12 @@ static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_
 /* The stream is complete before the capture and behind the upload. */
 static int run_on(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {
-	int err = warm_up(o, stream);
+	int err = stream_ready(g, stream, false); /* else the warm-up runs would come into another capture */
 
 	if (!err)
-		err = stream_wait(g, stream);
+		err = warm_up(o, stream);
+	if (!err)
+		err = stream_ready(g, stream, true);
 	if (!err)
 		err = capture_once(g, o, stream);
 	return err ? err : make_ready(g, o, stream);
@@ -116,7 +119,7 @@ static void give_back(struct fdry_cudagraph *g, CUstream stream)
 static int run_aside(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o)
 {
 	CUstream stream, was;
-	int err = stream_wait(g, fdry_stream_current());
+	int err = stream_ready(g, fdry_stream_current(), true);
 
 	if (!err)
 		err = borrow(g, &stream);

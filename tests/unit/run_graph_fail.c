@@ -94,6 +94,37 @@ START_TEST(helper_gives_back_a_callback_s_error)
 }
 END_TEST
 
+/* The warm-up runs do not come into somebody else's capture, nor does it end. */
+START_TEST(helper_leaves_a_capturing_stream_alone)
+{
+	struct fdry_cudagraph_run_opts o;
+	struct fdry_cudagraph *g;
+	struct work w = { 0 };
+	size_t nodes = 9;
+	CUgraph graph;
+	CUstream s;
+
+	vectors();
+	s = stream_new();
+	g = graph_new();
+	o = run_opts(&w, s, 2);
+	cu(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	fails(STATE, "the stream captures", fdry_cudagraph_run(g, &o));
+	ck_assert_int_eq(w.calls, 0);
+	cu(cuStreamEndCapture, s, &graph);
+	cu(cuGraphGetNodes, graph, NULL, &nodes);
+	ck_assert_uint_eq(nodes, 0);
+	cu(cuGraphDestroy, graph);
+	ok(fdry_cudagraph_run(g, &o));
+	fdry_cudagraph_free(g);
+	cu(cuStreamDestroy_v2, s);
+	fails(INVAL, "alive", fdry_cudagraph_run(g = graph_new(), &o));
+	ck_assert_int_eq(w.calls, 3);
+	fdry_cudagraph_free(g);
+	vectors_end();
+}
+END_TEST
+
 /* Whatever call of the driver fails, nothing is left, and the same works when none does. */
 START_TEST(every_failing_call_is_undone)
 {
@@ -259,11 +290,12 @@ END_TEST
 
 int main(void)
 {
-	static const TTest *tests[6];
+	static const TTest *tests[7];
 	size_t n = 0;
 
 	tests[n++] = helper_warms_up_and_captures;
 	tests[n++] = helper_gives_back_a_callback_s_error;
+	tests[n++] = helper_leaves_a_capturing_stream_alone;
 	tests[n++] = every_failing_call_is_undone;
 	tests[n++] = failing_instantiate_and_upload_leave_the_capture;
 	tests[n++] = a_capture_without_a_graph;
