@@ -11,6 +11,7 @@
 #include "api/opts.h"
 #include "api/run/slots.h"
 #include "arch/log.h"
+#include "arch/stream.h"
 
 /* Calls of a user's function that this thread is in. */
 static _Thread_local unsigned int inside;
@@ -90,6 +91,7 @@ void fdry_slot_wait(const struct fdry_slots *t, struct fdry_slot *slot)
 
 	for (; s; s = s->next) {
 		lost = lost || atomic_load_explicit(&s->lost, memory_order_relaxed);
+		fdry_count(FDRY_METRIC_SYNCS, 1);
 		if (fdry_call_raw(t->drv, cuEventSynchronize, s->done))
 			fdry_info("slot %llu: a launch ended with an error", (unsigned long long)slot->key);
 		(void)fdry_call_raw(t->drv, cuEventDestroy_v2, s->done);
@@ -155,6 +157,19 @@ static void timer_lap(struct timer *c, uint64_t *ns)
 	c->mark = now;
 }
 
+/* An image counts its launches itself. */
+static int exec_launch(const struct fdry_slots *t, const struct fdry_slot *slot, CUstream stream)
+{
+	int err;
+
+	if (!slot->exec)
+		return fdry_image_launch(slot->img, slot->img_key, stream);
+	err = fdry_call(t->drv, cuGraphLaunch, slot->exec, stream);
+	if (!err)
+		fdry_count(FDRY_METRIC_LAUNCHES_CAPTURED, 1);
+	return err;
+}
+
 static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct timer *c)
 {
 	struct fdry_slot_stream *s;
@@ -167,10 +182,7 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	}
 	if (err)
 		return err;
-	if (slot->exec)
-		err = fdry_call(t->drv, cuGraphLaunch, slot->exec, stream);
-	else
-		err = fdry_image_launch(slot->img, slot->img_key, stream);
+	err = exec_launch(t, slot, stream);
 	if (!err)
 		launch_mark(t, s);
 	timer_lap(c, &c->call.launch_ns);
@@ -205,7 +217,7 @@ static int stream_sync(const struct fdry_slots *t, CUstream stream, struct timer
 	if (err)
 		return err;
 	timer_lap(c, NULL);
-	err = fdry_call(t->drv, cuStreamSynchronize, stream);
+	err = fdry_stream_wait(t->drv, stream);
 	timer_lap(c, &c->call.sync_ns);
 	context_leave(t, &e);
 	return err;

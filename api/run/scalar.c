@@ -146,8 +146,7 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 
 	if (err)
 		return err;
-	fdry_count(FDRY_METRIC_COPIES_TO, 1);
-	fdry_count(FDRY_METRIC_COPIED_TO, len);
+	fdry_count_copy(TO, len);
 	s->next = (s->next + 1) % SLOTS;
 	if (!fdry_call_raw(s->on.drv, cuEventRecord, t->done, stream)) {
 		t->busy = true;
@@ -324,13 +323,15 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream)
 {
 	union fdry_scalar_value cell = { 0 };
+	size_t size = fdry_dtype_size(s->dtypes[i]);
 	int err = fdry_primary_stream(&s->on, stream, "a read");
 
 	if (!err)
-		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, fdry_dtype_size(s->dtypes[i]),
-				stream);
-	if (!err)
-		err = fdry_stream_wait(s->on.drv, stream);
+		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, size, stream);
+	if (err)
+		return err;
+	fdry_count_copy(FROM, size);
+	err = fdry_stream_wait(s->on.drv, stream);
 	if (!err)
 		*ret = cell;
 	return err;

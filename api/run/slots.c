@@ -260,7 +260,7 @@ static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 	if (!err)
 		err = fdry_call(t->drv, cuGraphUpload, exec, stream);
 	if (!err)
-		err = fdry_call(t->drv, cuStreamSynchronize, stream);
+		err = fdry_stream_wait(t->drv, stream);
 	return err;
 }
 

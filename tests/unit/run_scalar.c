@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of numbers in device memory that are updated on a stream, and of decode states. */
+#include "arch/telemetry.h"
 #include "tests/unit/run.h"
 
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalar_value *values)
@@ -20,6 +21,14 @@ static uint64_t cell(struct fdry_scalars *s, uint32_t i)
 	return word(p);
 }
 
+static uint64_t counted(enum fdry_metric_id id)
+{
+	uint64_t values[FDRY_METRICS];
+
+	fdry_telemetry_read(values);
+	return values[id];
+}
+
 static const uint32_t kinds[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64 };
 
 START_TEST(values_of_every_size)
@@ -29,6 +38,7 @@ START_TEST(values_of_every_size)
 	const union fdry_scalar_value dirty[] = { { .u64 = ~0ull << 8 | 3 }, { .u64 = ~0ull << 16 | 4 }, { .u64 = ~0ull << 32 | 5 } };
 	union fdry_scalar_value got;
 	struct fdry_scalars *s;
+	uint64_t copies, bytes;
 	uint32_t dtype;
 	CUstream stream;
 
@@ -49,7 +59,11 @@ START_TEST(values_of_every_size)
 	ck_assert_uint_eq(cell(s, 2), 5);
 	ck_assert_uint_eq(cell(s, 3), (uint64_t)-5);
 	got.u64 = 7;
+	copies = counted(FDRY_METRIC_COPIES_FROM);
+	bytes = counted(FDRY_METRIC_COPIED_FROM);
 	ok(fdry_scalars_read(s, 3, &got, stream));
+	ck_assert_uint_eq(counted(FDRY_METRIC_COPIES_FROM), copies + 1);
+	ck_assert_uint_eq(counted(FDRY_METRIC_COPIED_FROM), bytes + 8);
 	ck_assert_int_eq(got.i64, -5);
 	ok(fdry_scalars_read(s, 1, &got, NULL));
 	ck_assert_uint_eq(got.u64, 4);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "api/run/profile.h"
+#include "arch/telemetry.h"
 
 /* --- failing drivers --- */
 
@@ -268,6 +269,34 @@ START_TEST(percentiles)
 }
 END_TEST
 
+/* --- what is counted --- */
+
+static uint64_t counted(enum fdry_metric_id id)
+{
+	uint64_t values[FDRY_METRICS];
+
+	fdry_telemetry_read(values);
+	return values[id];
+}
+
+START_TEST(launches_and_waits_count)
+{
+	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_ALWAYS);
+	uint64_t launches = counted(FDRY_METRIC_LAUNCHES_CAPTURED), syncs = counted(FDRY_METRIC_SYNCS);
+	int i;
+
+	slot_make(t, 1, 0, 3);
+	ck_assert_uint_eq(counted(FDRY_METRIC_SYNCS), syncs + 1); /* for the upload */
+	for (i = 0; i < 3; i++)
+		ck_assert(replay(t, 1) && !replay(t, 2));
+	ck_assert_uint_eq(counted(FDRY_METRIC_LAUNCHES_CAPTURED), launches + 3);
+	ck_assert_uint_eq(counted(FDRY_METRIC_SYNCS), syncs + 4);
+	ok(fdry_slots_invalidate(t, 1));
+	ck_assert_uint_eq(counted(FDRY_METRIC_SYNCS), syncs + 5);
+	fdry_slots_free(t);
+}
+END_TEST
+
 /* --- contexts --- */
 
 /* No context current, or another one: the table's is used, and the thread's comes back. */
@@ -362,6 +391,7 @@ int main(void)
 	tcase_add_test(tc, wrong_options);
 	tcase_add_test(tc, logged);
 	tcase_add_test(tc, percentiles);
+	tcase_add_test(tc, launches_and_waits_count);
 	tcase_add_test(tc, any_context);
 	tcase_add_test(tc, context_of_ones_own);
 	tcase_add_test(tc, forked);
