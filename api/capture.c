@@ -143,6 +143,21 @@ int fdry_capture_check(const struct fdry_capture *cap)
 	return 0;
 }
 
+/* A context that is gone has no work left. */
+int fdry_capture_wait(const struct fdry_capture *cap)
+{
+	CUcontext ctx = NULL;
+	CUresult res;
+	int err = fdry_call(cap->drv, cuCtxGetCurrent, &ctx);
+
+	if (err || !ctx || ctx == cap->ctx)
+		return err;
+	res = fdry_call_raw(cap->drv, cuCtxSynchronize);
+	if (res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return 0;
+	return fdry_driver_result(cap->drv, FDRY_DRV_cuCtxSynchronize, res);
+}
+
 void fdry_capture_end(struct fdry_capture *cap)
 {
 	size_t i;

@@ -55,6 +55,9 @@ struct fdry_capture {
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */
 int fdry_capture_check(const struct fdry_capture *cap) __must_check;
+/* Wait for what the program does in the current context, where that is not the primary one: any context of the device uses the
+ * region's memory. Whoever reads that waits for the primary context besides. */
+int fdry_capture_wait(const struct fdry_capture *cap) __must_check;
 /* NULL where there is none; cap->lock is held. */
 struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key);
 

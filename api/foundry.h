@@ -301,8 +301,8 @@ struct fdry_seal_report {
  * @id: FDRY_ID_SIZE bytes for the image's id, or NULL
  * @report: NULL, or what was made
  *
- * Waits for the device. Content is the memory of the region as it is now: reset state
- * before. Memory first allocated during a capture and not touched since counts as scratch
+ * Waits for the device's primary context and for the current one. Content is the memory of the region
+ * as it is now: reset state before. Memory first allocated during a capture and not touched since counts as scratch
  * and is not kept. Whatever cannot be restored exactly is refused (FDRY_E_REFUSED) naming
  * graph, node, kernel and reason; nothing is left in the store but unreferenced objects.
  * May be called again, with more graphs or after more work. Where another process has set

@@ -463,6 +463,8 @@ static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const 
 	if (!err)
 		err = graphs_there(s);
 	if (!err)
+		err = fdry_capture_wait(s->cap);
+	if (!err)
 		err = fdry_call(drv, cuCtxPushCurrent_v2, s->cap->ctx);
 	if (err)
 		return err;

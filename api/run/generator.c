@@ -249,6 +249,8 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_cell *c
 		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture first", (unsigned long long)live.captures);
 	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
 	if (!err)
+		err = fdry_capture_wait(cap);
+	if (!err)
 		err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;

@@ -399,6 +399,50 @@ START_TEST(damaged_content)
 END_TEST
 
 /* What was hashed is remembered for the boot, unless everything is asked for. */
+static void CUDA_CB takes_long(void *arg)
+{
+	(void)arg;
+	usleep(100000);
+}
+
+/* The program works in a context of its own, and seals while that goes on: b is set to 2.5. */
+static void seal_from_another_context(void *unused)
+{
+	CUcontext own, popped;
+	CUstream stream;
+	struct work w;
+
+	(void)unused;
+	work_make(&w);
+	graph_add(&w, 1);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	cuda_ok(cuCtxCreate_v4, &own, NULL, 0, 0);
+	cuda_ok(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	cuda_ok(cuLaunchHostFunc, stream, takes_long, NULL);
+	cuda_ok(cuMemsetD32Async, w.b, 0x40200000, N, stream);
+	ok(work_seal(&w, "img"));
+	cuda_ok(cuCtxPopCurrent_v2, &popped);
+	ck_assert_ptr_eq(popped, own);
+	work_end(&w);
+}
+
+START_TEST(sealed_when_the_programs_work_is_done)
+{
+	struct fdry_image *img;
+	float b[N];
+	int i;
+
+	test_child(seal_from_another_context, NULL);
+	img = load(load_store(), NULL);
+	ok(fdry_image_read(img, "b", b, BYTES, NULL));
+	for (i = 0; i < N; i++)
+		ck_assert_msg(b[i] == 2.5f, "b[%d] is %g", i, (double)b[i]);
+	fdry_image_unload(img);
+}
+END_TEST
+
 /* A manifest that says otherwise than its objects: nothing in it is told to callers before that was seen. */
 START_TEST(nodes_that_are_not_there)
 {
@@ -541,6 +585,7 @@ int main(void)
 	tcase_add_test(tc, addresses_taken);
 	tcase_add_test(tc, damaged_content);
 	tcase_add_test(tc, nodes_that_are_not_there);
+	tcase_add_test(tc, sealed_when_the_programs_work_is_done);
 	tcase_add_test(tc, verified_once_or_always);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, graphs_described);
