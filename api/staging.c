@@ -99,12 +99,10 @@ static int slot_write(const struct fdry_driver *drv, struct fdry_staging *st, co
 	err = slot_enqueue(drv, s, w);
 	if (err)
 		return err;
-	err = fdry_call(drv, cuEventRecord, s->done, w->stream);
-	if (err) /* nothing would say when the slot is free */
-		(void)fdry_call_raw(drv, cuStreamSynchronize, w->stream);
-	s->busy = !err;
+	s->busy = !fdry_call_raw(drv, cuEventRecord, s->done, w->stream);
 	st->next = (st->next + 1) % SLOTS;
-	return err;
+	/* Where nothing would say when the slot is free it is waited for: the bytes are on their way. */
+	return s->busy ? 0 : fdry_stream_wait(drv, w->stream);
 }
 
 static int pieces_write(const struct fdry_driver *drv, struct fdry_staging *st, const struct fdry_staged *w)

@@ -181,7 +181,7 @@ START_TEST(unloaded_in_flight)
 }
 END_TEST
 
-static const char *const calls[] = { "cuMemHostAlloc", "cuEventCreate", "cuMemcpyHtoDAsync_v2", "cuLaunchHostFunc", "cuEventRecord",
+static const char *const calls[] = { "cuMemHostAlloc", "cuEventCreate", "cuMemcpyHtoDAsync_v2", "cuLaunchHostFunc",
 				     "cuEventSynchronize" };
 
 /* Whatever fails, the next write works, and nothing is left at the end. */
@@ -211,6 +211,27 @@ START_TEST(failures)
 	fdry_image_unload(img);
 	ck_assert_int_eq(test_sim_live("event"), 0);
 	ck_assert_int_eq(test_sim_live("host"), 0);
+}
+END_TEST
+
+/* No event says when the copy is over: it was made all the same, and the write goes on behind it. */
+START_TEST(written_without_an_event)
+{
+	uint8_t *v = malloc(LARGE), *back = calloc(1, LARGE);
+	struct fdry_image *img = load();
+	size_t i;
+
+	for (i = 0; i < LARGE; i++)
+		v[i] = (uint8_t)(i / 1000 + i);
+	test_sim_fail("cuEventRecord:2");
+	ok(fdry_image_write_async(img, "large", v, LARGE, NULL));
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	ok(fdry_image_read(img, "large", back, LARGE, NULL));
+	ck_assert_mem_eq(v, back, LARGE);
+	fdry_image_unload(img);
+	free(back);
+	free(v);
 }
 END_TEST
 
@@ -255,6 +276,7 @@ int main(void)
 	tcase_add_test(tc, large_tensors_go_in_pieces);
 	tcase_add_test(tc, it_counts_as_filled);
 	tcase_add_test(tc, unloaded_in_flight);
+	tcase_add_test(tc, written_without_an_event);
 	tcase_add_loop_test(tc, failures, 0, sizeof(calls) / sizeof(calls[0]));
 	tcase_add_test(tc, several_threads);
 	suite_add_tcase(s, tc);
