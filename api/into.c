@@ -11,6 +11,16 @@
 #include "api/opts.h"
 #include "api/stakes.h"
 
+/* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the
+ * primary one, and refuses what captures. */
+static int program_wait(const struct fdry_capture *cap)
+{
+	struct fdry_hook_live live;
+
+	cap->hook->live(&live);
+	return live.captures ? 0 : fdry_capture_wait(cap);
+}
+
 int fdry_into_check(const struct fdry_load_opts *o)
 {
 	int err = o->into ? fdry_capture_check(o->into) : 0;
@@ -25,7 +35,7 @@ int fdry_into_check(const struct fdry_load_opts *o)
 	if (o->into && o->nexternals)
 		return fdry_fail(FDRY_E_OPTS, "an image that goes into a capture has external tensors as large as they were "
 				 "captured; leave fdry_load_opts.externals out");
-	return 0;
+	return o->into ? program_wait(o->into) : 0;
 }
 
 /* --- what the process keeps --- */
