@@ -226,8 +226,10 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, void *a
 {
 	int err;
 
-	if (c->direction == COPY)
+	if (c->direction == COPY) {
+		fdry_count_copy(FROM, c->len);
 		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, at, c->src, c->len, c->stream);
+	}
 	err = fdry_stream_wait(img->drv, c->stream);
 	if (!err && c->direction == WRITE)
 		memcpy(at, c->host, c->len);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "api/manifest.h"
+#include "arch/telemetry.h"
 #include "tests/unit/api_host.h"
 
 static void seal_host(void *id)
@@ -165,6 +166,31 @@ START_TEST(inputs_must_be_filled)
 	ok(fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_read(img, "out", v, BYTES, NULL));
 	sum_check(v, N, 9, 1000);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* From the device: counted, and an input is filled by it. */
+START_TEST(device_memory_is_copied_there)
+{
+	uint64_t before[FDRY_METRICS], after[FDRY_METRICS];
+	struct fdry_image *img;
+	struct fdry_tensor t;
+	float v[N];
+
+	test_child(seal_host, NULL);
+	img = load(0);
+	vector_fill(v, 77);
+	ok(fdry_image_tensor_find(img, "c", &t));
+	ok(fdry_image_write(img, "c", v, BYTES, NULL));
+	fdry_telemetry_read(before);
+	ok(fdry_image_copy(img, "in", t.addr, BYTES, NULL));
+	fdry_telemetry_read(after);
+	ck_assert_uint_eq(after[FDRY_METRIC_COPIES_FROM], before[FDRY_METRIC_COPIES_FROM] + 1);
+	ck_assert_uint_eq(after[FDRY_METRIC_COPIED_FROM], before[FDRY_METRIC_COPIED_FROM] + BYTES);
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_synchronize(img, NULL));
+	sum_check(host_of(img, "out"), N, 77, 1000);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -398,6 +424,7 @@ int main(void)
 	tcase_add_test(tc, pageable_memory_comes_back_pinned);
 	tcase_add_test(tc, state_goes_on_and_is_restored);
 	tcase_add_test(tc, inputs_must_be_filled);
+	tcase_add_test(tc, device_memory_is_copied_there);
 	tcase_add_test(tc, copies_wait_for_a_capture_to_end);
 	tcase_add_loop_test(tc, nothing_is_left_whatever_fails, 0, 2);
 	tcase_add_test(tc, addresses_are_not_in_an_image);
