@@ -35,12 +35,15 @@ static int params_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
 	CUresult res = CUDA_SUCCESS;
 	int err = 0;
 
-	for (i = 0; i < FDRY_KERNEL_PARAMS_MAX && !err; i++) {
+	for (i = 0; i <= FDRY_KERNEL_PARAMS_MAX && !err; i++) {
 		res = fdry_call_raw(k->drv, cuFuncGetParamInfo, f->func, i, &offset, &size);
 		if (res)
 			break;
 		err = param_add(&params, offset, size);
 	}
+	if (!err && !res)
+		err = fdry_fail(FDRY_E_UNABLE, "the kernel '%s' has more than %u parameters, which this library does not launch; put them "
+				"into a struct", f->name, FDRY_KERNEL_PARAMS_MAX);
 	if (!err && res != CUDA_SUCCESS && res != CUDA_ERROR_INVALID_VALUE && res != FDRY_CUDA_MISSING)
 		err = fdry_driver_result(k->drv, FDRY_DRV_cuFuncGetParamInfo, res);
 	if (err) {

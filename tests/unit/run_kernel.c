@@ -392,6 +392,29 @@ START_TEST(arguments_of_a_launch_are_counted)
 }
 END_TEST
 
+static CUresult CUDAAPI endless(CUfunction f, size_t i, size_t *offset, size_t *size)
+{
+	(void)f;
+	*offset = i;
+	*size = 1;
+	return i < 5000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A part of the parameters would be counted for all of them, and the driver read what was not given. */
+START_TEST(more_parameters_than_are_known)
+{
+	struct fdry_driver *drv = (struct fdry_driver *)test_sim();
+	struct fdry_kernel_source s = ptx_source();
+	struct fdry_kernels *k = kernels_open(NULL);
+	CUfunction f = NULL;
+
+	drv->cuFuncGetParamInfo = endless;
+	fails(UNABLE, "more than 4096 parameters", fdry_kernels_get(k, &s, "vecadd", &f));
+	ck_assert_ptr_null(f);
+	fdry_kernels_close(k);
+}
+END_TEST
+
 static int allowed(CUfunction f)
 {
 	int bytes = 0;
@@ -521,6 +544,7 @@ int main(void)
 	tcase_add_test(tc, a_target_that_nvrtc_knows_is_chosen);
 	tcase_add_test(tc, without_nvrtc_the_error_says_so);
 	tcase_add_test(tc, arguments_of_a_launch_are_counted);
+	tcase_add_test(tc, more_parameters_than_are_known);
 	tcase_add_test(tc, shared_memory_is_allowed_as_needed);
 	tcase_add_test(tc, a_cooperative_launch_needs_a_device_that_can);
 	tcase_add_test(tc, and_a_grid_that_fits);
