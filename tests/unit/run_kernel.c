@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of kernels without graphs: the cache in memory, errors, source, launches, the trace. */
+#include <sys/mman.h>
+
 #include "tests/unit/kernels.h"
 
 /* --- in memory --- */
@@ -252,6 +254,31 @@ START_TEST(arguments_of_the_calls_are_checked)
 	fails(OPTS, "form is 7", fdry_kernels_get(k, &s, "vecadd", &f));
 	fdry_kernels_close(k);
 	fdry_kernels_close(NULL);
+}
+END_TEST
+
+/* A driver is told no length, and reads on where bytes of a cubin are missing: here into memory that is none. */
+START_TEST(a_cubin_that_is_cut_off)
+{
+	const size_t lens[] = { 64, 100, cubin_len / 2, cubin_len - 1 }, room = (cubin_len / 4096 + 1) * 4096;
+	uint8_t *map = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct fdry_kernels *k = kernels_open(NULL);
+	struct fdry_kernel_source s;
+	CUfunction f = NULL;
+	size_t i;
+
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	ck_assert(!mprotect(map + room, 4096, PROT_NONE));
+	for (i = 0; i < 4; i++) {
+		s = code_of(memcpy(map + room - lens[i], cubin, lens[i]), lens[i]);
+		s.name = "cut.cubin";
+		fails(BADCODE, "'cut.cubin'", fdry_kernels_get(k, &s, "vecadd", &f));
+	}
+	s = code_of(memcpy(map + room - cubin_len, cubin, cubin_len), cubin_len);
+	ok(fdry_kernels_get(k, &s, "vecadd", &f));
+	vecadd_check(k, f);
+	fdry_kernels_close(k);
+	ck_assert(!munmap(map, room + 4096));
 }
 END_TEST
 
@@ -539,6 +566,7 @@ int main(void)
 	tcase_add_loop_test(tc, the_head_of_ptx_is_read, 0, sizeof(heads) / sizeof(heads[0]));
 	tcase_add_test(tc, the_target_is_one_that_loads);
 	tcase_add_test(tc, arguments_of_the_calls_are_checked);
+	tcase_add_test(tc, a_cubin_that_is_cut_off);
 	tcase_add_test(tc, a_forked_child_is_told);
 	tcase_add_test(tc, source_is_compiled_once);
 	tcase_add_test(tc, a_target_that_nvrtc_knows_is_chosen);
