@@ -344,14 +344,14 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph, 
 /* The table's context is current. */
 static int capture_end(const struct fdry_slots *t, CUstream stream, CUgraph *ret)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUstreamCaptureStatus status;
 	CUgraph graph = NULL;
-	int err = fdry_call(t->drv, cuStreamIsCapturing, stream, &status);
+	int err;
 
-	if (!err && status == CU_STREAM_CAPTURE_STATUS_NONE)
-		err = fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no capture to end; begin one first");
-	if (!err)
-		err = fdry_call(t->drv, cuStreamEndCapture, stream, &graph);
+	/* Where nobody can say, the end is tried: the stream is to be usable afterwards. */
+	if (!fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) && status == CU_STREAM_CAPTURE_STATUS_NONE)
+		return fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no capture to end; begin one first");
+	err = fdry_call(t->drv, cuStreamEndCapture, stream, &graph);
 	if (!err && !graph)
 		err = fdry_fail(FDRY_E_STATE, "the capture gave no graph; it was invalidated, capture again");
 	if (!err)

@@ -114,6 +114,20 @@ START_TEST(launch_failing)
 }
 END_TEST
 
+/* A capture that the driver says nothing of is ended all the same: the stream is usable again. */
+START_TEST(capture_that_cannot_be_asked_about)
+{
+	capture_start(fx.stream);
+	step_launch(fx.stream, 0, 3, 0);
+	test_sim_fail("cuStreamIsCapturing:1");
+	ok(fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	test_sim_fail(NULL);
+	ck_assert(replay(fx.t, 1));
+	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+}
+END_TEST
+
 /* --- which calls a policy makes --- */
 
 START_TEST(calls_of_policies)
@@ -386,6 +400,7 @@ int main(void)
 	tcase_add_loop_test(tc, every_call_failing, 0, 2);
 	tcase_add_loop_test(tc, upload_failing, 0, 3);
 	tcase_add_test(tc, launch_failing);
+	tcase_add_test(tc, capture_that_cannot_be_asked_about);
 	tcase_add_loop_test(tc, calls_of_policies, 0, 5);
 	tcase_add_loop_test(tc, wrong_environment, 0, 4);
 	tcase_add_test(tc, wrong_options);

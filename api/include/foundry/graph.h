@@ -216,7 +216,8 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g);
 
 /* The stream that it captures; FDRY_E_STATE outside of a capture. */
 int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret);
-/* The pool of its last capture, else its own; lives as long as the graph. Another reference: fdry_graphpool_find(). */
+/* The pool of its last capture, until the graph is reset, else its own. It lives as long as that is so; for longer take another
+ * reference: fdry_graphpool_find(). */
 int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret);
 /* The driver's handles, which the graph keeps: FDRY_E_STATE where there is none yet. */
 int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret);

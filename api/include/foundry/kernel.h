@@ -128,7 +128,8 @@ struct fdry_kernel_ask {
 };
 /**
  * fdry_kernels_prepare() - Compile and load ahead of the first dispatch.
- * @asks: @count, copied with what they point at; but a fatbin of @len 0 stays the caller's, until fdry_kernels_wait() at least
+ * @asks: @count, copied with what they point at; but a fatbin of @len 0, and what a wrapper leads to, stays the caller's, until
+ *        fdry_kernels_wait() at least
  * @threads: how many may work on it; 0: as many as the process may use at the same time
  *
  * Returns at once. fdry_kernels_get() meanwhile finds what is done, waits for what is being done,
