@@ -11,6 +11,7 @@ import tempfile
 import types
 import unittest
 import unittest.mock
+import weakref
 
 import suite
 import foundry
@@ -97,6 +98,25 @@ class Misuse(unittest.TestCase):
             for graph in (None, "x", b"x", 1.0):
                 self.refused(TypeError, "no graph", slots.install, 2, graph)
                 self.refused(TypeError, "no graph", slots.install_graph, 2, graph)
+
+    def test_buffers_are_the_callers_again(self):
+        class Bytes(bytearray):
+            """One that a weak reference can watch."""
+
+        with self.load() as image:
+            size = image["a"].nbytes
+            gc.disable()
+            self.addCleanup(gc.enable)
+            for readonly, wait in ((False, True), (False, False), (True, True), (True, False)):
+                data = Bytes(b"\1" * size)
+                image.write("a", memoryview(data).toreadonly() if readonly else data, wait=wait)
+                data.append(1)  # refused while anything looks at it
+                kept = weakref.ref(data)
+                del data
+                self.assertTrue(kept() is None, (readonly, wait))
+            found = image.read("a")
+            found.append(2)
+            self.assertTrue(found == b"\1" * size + b"\2")
 
     def test_paths_of_every_kind(self):
         with foundry.Store(os.fsencode(self.store)) as store:

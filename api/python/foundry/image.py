@@ -99,15 +99,13 @@ class Image(_lib.Single):
         """Copy host bytes (anything with the buffer protocol, exactly the tensor's size) into a tensor; complete on return,
         or with wait=False when `stream` gets there: later launches on it see them, and `data` may be used again at once.
         """
-        view = memoryview(data).cast("B")
-        if view.readonly:
-            array = ctypes.c_char_p(bytes(view))
-            size = view.nbytes
-        else:
-            array = (ctypes.c_char * view.nbytes).from_buffer(view)
-            size = view.nbytes
+        view = memoryview(data)
+        if not view.c_contiguous:
+            raise TypeError("data is not contiguous, row by row; give a copy that is")
+        if not isinstance(data, bytes):
+            data = view.tobytes() if view.readonly else (ctypes.c_char * view.nbytes).from_buffer(view)
         write = lib.fdry_image_write if wait else lib.fdry_image_write_async
-        write(self._handle, _lib.text(name), ctypes.cast(array, ctypes.c_void_p), size, _stream(stream))
+        write(self._handle, _lib.text(name), data, view.nbytes, _stream(stream))
 
     def copy(self, name, src, nbytes, stream=None):
         """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order."""
@@ -117,7 +115,7 @@ class Image(_lib.Single):
         """A tensor's bytes on the host, as a bytearray; ordered after what `stream` was given."""
         data = bytearray(self[name].nbytes)
         array = (ctypes.c_char * len(data)).from_buffer(data)
-        lib.fdry_image_read(self._handle, _lib.text(name), ctypes.cast(array, ctypes.c_void_p), len(data), _stream(stream))
+        lib.fdry_image_read(self._handle, _lib.text(name), array, len(data), _stream(stream))
         return data
 
     def filled(self, name=None):
