@@ -869,6 +869,9 @@ class Regions(Folder):
                 assert e.data_ptr() == BASE + (1 << 32)
                 fdry.free_preallocated_region()
             assert not BASE + (1 << 32) <= full(1.0, big).data_ptr() < BASE + (1 << 33)
+            with fdry.allocation_region(BASE + (1 << 34), '1GB', prealloc_size='64MB'):
+                fdry.stop_allocation_region()
+            fails("STATE", "no preallocated memory", fdry.free_preallocated_region)
             fails("RANGE", "", fdry.allocation_region(BASE + (1 << 33), '1GB', prealloc_size='2GB').__enter__)
             try:
                 with fdry.allocation_region(BASE + (1 << 33), '1GB'):

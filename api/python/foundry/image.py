@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loading side."""
 import atexit
+import contextlib
 import ctypes
 import weakref
 
@@ -211,7 +212,8 @@ _telling = set()
 @atexit.register
 def _quieten():
     for image in list(_telling):
-        image.build_stop()
+        with contextlib.suppress(_lib.Error):  # in a child of a fork, where nothing runs
+            image.build_stop()
 
 
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,

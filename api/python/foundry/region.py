@@ -197,8 +197,9 @@ def allocation_region(base, size, prealloc_size=None):
         yield
     finally:
         with lock:
-            if _current is region and region.active:
+            if _current is region:
                 if ahead:
                     with contextlib.suppress(Error):  # the block gave it back itself
                         free_preallocated_region()
-                stop_allocation_region()
+                if region.active:
+                    stop_allocation_region()
