@@ -17,7 +17,7 @@ struct fdry_overlap {
 	pthread_mutex_t lock;
 	bool launched;   /* and not awaited yet: what follows is known */
 	uint32_t graph;  /* of the last launch */
-	CUstream stream;
+	unsigned long long stream; /* its number */
 	CUevent ended;   /* behind it */
 	CUevent here;    /* behind what a stream was given so far */
 };
@@ -64,46 +64,48 @@ static int overlap_fail(const struct fdry_image *img, uint32_t before, uint32_t 
 			 (unsigned long long)n->key, fdry_manifest_str(&img->m, n->name));
 }
 
-static int order_check(const struct fdry_image *img, const struct fdry_overlap *o, uint32_t i, CUstream stream)
+static int order_check(const struct fdry_image *img, const struct fdry_overlap *o, const struct fdry_launch *l, unsigned long long stream)
 {
 	bool busy = false;
 	int err;
 
-	/* The handle of the per-thread default stream is one for many streams. */
-	if (!o->launched || (o->stream == stream && stream != CU_STREAM_PER_THREAD) || o->graph == i)
+	if (!o->launched || o->stream == stream || o->graph == l->graph)
 		return 0;
-	err = fdry_call(img->drv, cuEventRecord, o->here, stream);
+	err = fdry_call(img->drv, cuEventRecord, o->here, l->stream);
 	if (!err)
 		err = fdry_event_wait(img->drv, o->here);
 	if (!err)
 		err = in_flight(img, o->ended, &busy);
-	return err || !busy ? err : overlap_fail(img, o->graph, i);
+	return err || !busy ? err : overlap_fail(img, o->graph, l->graph);
 }
 
 /* @l was launched. Where no event can say when it is over, it is awaited: then nothing is in flight. */
-static int launched(const struct fdry_image *img, struct fdry_overlap *o, const struct fdry_launch *l)
+static int launched(const struct fdry_image *img, struct fdry_overlap *o, const struct fdry_launch *l, unsigned long long stream)
 {
 	int err = fdry_call(img->drv, cuEventRecord, o->ended, l->stream);
 
 	o->launched = !err;
 	o->graph = l->graph;
-	o->stream = l->stream;
+	o->stream = stream;
 	return err ? fdry_stream_wait(img->drv, l->stream) : 0;
 }
 
 int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	struct fdry_overlap *o = img->overlap;
+	unsigned long long stream = 0;
 	int err;
 
 	pthread_mutex_lock(&o->lock);
-	err = order_check(img, o, l->graph, l->stream);
+	err = fdry_stream_number(img->drv, l->stream, &stream);
+	if (!err)
+		err = order_check(img, o, l, stream);
 	if (!err)
 		err = fdry_random_write(img, l);
 	if (!err)
 		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec), l->stream);
 	if (!err)
-		err = launched(img, o, l);
+		err = launched(img, o, l, stream);
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }

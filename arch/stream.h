@@ -44,6 +44,13 @@ static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CU
 	return fdry_call(drv, cuEventSynchronize, event);
 }
 
+/* The number of a stream, which no other ever gets; a handle comes again at once when its stream is destroyed, while that one's work
+ * goes on. The stream does not capture, and the thread's capture mode is relaxed: the question breaks captures (driver 580). */
+static inline __must_check int fdry_stream_number(const struct fdry_driver *drv, CUstream stream, unsigned long long *ret)
+{
+	return fdry_call(drv, cuStreamGetId, stream, ret);
+}
+
 /**
  * fdry_stream_borrow() - A stream of the current context for one user at a time.
  * @ret: a non-blocking stream; given back with fdry_stream_return() in the same context

@@ -300,7 +300,7 @@ static int take_new(struct fdry_transient *p, size_t bytes, struct fdry_spare **
 	return err;
 }
 
-/* The driver's number of a stream; 0: FDRY_STREAM_NONE, or a driver that numbers none. */
+/* 0: FDRY_STREAM_NONE. */
 static int stream_number(const struct fdry_device *dev, CUstream stream, const char *doing, unsigned long long *ret)
 {
 	int err;
@@ -309,7 +309,7 @@ static int stream_number(const struct fdry_device *dev, CUstream stream, const c
 	if (stream == FDRY_STREAM_NONE)
 		return 0;
 	err = fdry_device_not_capturing(dev, stream, doing);
-	return err || !dev->drv->cuStreamGetId ? err : fdry_call(dev->drv, cuStreamGetId, stream, ret);
+	return err ? err : fdry_stream_number(dev->drv, stream, ret);
 }
 
 static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uint64_t *ret)

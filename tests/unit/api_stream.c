@@ -420,6 +420,30 @@ START_TEST(overlaps_of_per_thread_streams_are_found)
 }
 END_TEST
 
+/* Nor does the handle of a stream that is gone make one stream of two. */
+START_TEST(overlaps_of_streams_with_one_handle_are_found)
+{
+	struct fdry_image *img;
+	CUstream s;
+	sem_t go;
+	int err;
+
+	test_child(seal_slow, NULL);
+	img = load(FDRY_LOAD_CHECK_OVERLAP);
+	s = stream_make();
+	ok(fdry_image_launch(img, ADD, s));
+	ck_assert(!sem_init(&go, 0, 0));
+	drv_ok(cuLaunchHostFunc, s, wait_for, &go);
+	ok(fdry_image_launch(img, SLOW, s));
+	drv_ok(cuStreamDestroy_v2, s);
+	ck_assert_ptr_eq(stream_make(), s);
+	err = fdry_image_launch(img, ADD, s);
+	sem_post(&go);
+	ck_assert_int_eq(err, -FDRY_E_STATE);
+	fdry_image_unload(img);
+}
+END_TEST
+
 START_TEST(debugging_is_asked_for_by_name)
 {
 	struct fdry_image *img;
@@ -454,6 +478,7 @@ int main(void)
 	tcase_add_test(tc, no_memory_to_refresh);
 	tcase_add_loop_test(tc, overlaps_are_found, 0, 2);
 	tcase_add_test(tc, overlaps_of_per_thread_streams_are_found);
+	tcase_add_test(tc, overlaps_of_streams_with_one_handle_are_found);
 	tcase_add_test(tc, debugging_is_asked_for_by_name);
 	suite_add_tcase(s, tc);
 	return test_main(s);
