@@ -101,6 +101,16 @@ class Starts(unittest.TestCase):
         self.assertEqual(child(self.store, "broken"), "Broken on purpose")
         self.assertTrue(child(self.store).startswith("captured "))
 
+    def test_what_progress_raises_is_raised(self):
+        import foundry
+
+        def fails(*_):
+            raise Broken
+        child(self.store)
+        with self.assertRaises(Broken):
+            foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1}, progress=fails)
+        foundry.load_or_capture("adder", strict=True, store=self.store, facts={"revision": 1}, wait=float("inf")).image.close()
+
     def test_a_failed_seal_is_told(self):
         self.assertTrue(child(self.store, "outside").startswith("unsealed "))
 

@@ -9,6 +9,7 @@ from .image import Image, load_options
 from .store import Store
 
 _STRICT, _NOWAIT = 1, 2
+_WAIT_MAX = (1 << 32) - 1  # milliseconds: 49 days
 
 
 class Unused:
@@ -109,7 +110,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
                           ref=_lib.text(seal_as) if seal_as is not None else None, load=ctypes.pointer(load),
                           capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
-                          wait_ms=max(1, int(wait * 1000)))
+                          wait_ms=max(1, int(min(wait * 1000, _WAIT_MAX))))
     if capture:
         opts.fn = taken.callback
     store = store if isinstance(store, Store) else Store(store, create=not strict)
@@ -119,8 +120,13 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 def _start(store, opts, device, taken):
     raw = ctypes.POINTER(_lib.Start)()
     try:
-        lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
-    except Error:
+        with taken.load.calls:
+            lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
+    except BaseException:
+        if raw:  # it went well, but for what progress() raised
+            lib.fdry_image_unload(raw.contents.image)
+            lib.fdry_capture_end(raw.contents.capture)
+            lib.fdry_start_free(raw)
         taken.settle(False)
         if taken.raised:
             raise taken.raised from None
