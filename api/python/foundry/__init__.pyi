@@ -252,7 +252,7 @@ class KernelTarget(NamedTuple):
     ptx: int
 
 class Code:
-    def __init__(self, data: str | bytes, source: bool = False, options: Iterable[str] = (), target: str | None = None,
+    def __init__(self, data: str | bytes, source: bool = False, options: str | Iterable[str] = (), target: str | None = None,
                  name: str | None = None, version: str | None = None) -> None: ...
 
 class Function:

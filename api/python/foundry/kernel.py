@@ -27,13 +27,13 @@ class Code:
     """Code and how it is compiled.
 
     data: PTX, a cubin or a fatbin (str or bytes); with source=True CUDA C++, for NVRTC.
-    options: of the compiler; target: of source, such as "sm_90a"; name: for messages;
+    options: of the compiler, one or several; target: of source, such as "sm_90a"; name: for messages;
     version: becomes part of the key: source that includes files is kept in the store only with one.
     """
 
     def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
         self._data = data.encode() if isinstance(data, str) else bytes(data)
-        options = [_lib.text(option) for option in options]
+        options = [_lib.text(option) for option in ([options] if isinstance(options, str) else options)]
         self._options = (ctypes.c_char_p * len(options))(*options)
         self.raw = _lib.KernelSource(
             ctypes.sizeof(_lib.KernelSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
