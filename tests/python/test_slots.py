@@ -182,8 +182,10 @@ class SlotTable(unittest.TestCase):
         return n
 
     def test_wrong_arguments(self):
-        with self.assertRaises(KeyError):
-            foundry.Slots(upload="never")
+        for options, says in (({"upload": "never"}, "upload is one of None, 'first', 'always', not 'never'"),
+                              ({"sync": "first"}, "sync is one of None, False, True, not 'first'")):
+            with self.assertRaisesRegex(ValueError, says):
+                foundry.Slots(**options)
         with self.assertRaises(TypeError):
             self.slots.install_image(1, object(), 1)
         with self.assertRaisesRegex(foundry.Error, "no device 7"):

@@ -11,6 +11,12 @@ _UPLOADS = {None: 0, "first": 1, "always": 2}
 _SYNCS = {None: 0, False: 1, True: 2}
 
 
+def _number(what, choices, chosen):
+    if chosen not in choices:
+        raise ValueError(f"{what} is one of {', '.join(map(repr, choices))}, not {chosen!r}")
+    return choices[chosen]
+
+
 class SlotCall:
     """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and total_ns, in nanoseconds."""
 
@@ -59,8 +65,8 @@ class Slots(_lib.Closing):
         self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
         self._lock = threading.RLock()  # the garbage collector may close an image, which asks holds(), at any time
         self._told = None
-        opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_UPLOADS[upload], sync=_SYNCS[sync],
-                              driver=_lib.file_name(driver) if driver else None)
+        opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_number("upload", _UPLOADS, upload),
+                              sync=_number("sync", _SYNCS, sync), driver=_lib.file_name(driver) if driver else None)
         lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(self._raw))
 
     @property
