@@ -399,7 +399,8 @@ struct fdry_memory {
  * sealed, or all of them, in the same order and in a region of the same base. The image
  * is placed among them: the allocations that are missing are made for it, at the same
  * addresses, and freed with it; content is written wherever the process does not keep its
- * own. FDRY_E_LAYOUT names the first allocation that differs.
+ * own. FDRY_E_LAYOUT names the first allocation that differs, or one of a pool (cuMemAllocAsync) that is
+ * missing and cannot be made by itself: stream-ordered memory the process makes as the capturing one did.
  */
 struct fdry_load_opts {
 	size_t sz;

@@ -163,8 +163,9 @@ static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t
 	return 0;
 }
 
-static int claim(struct fdry_image *img, const struct fdry_mf_alloc *a)
+static int claim(struct fdry_image *img, size_t k)
 {
+	const struct fdry_mf_alloc *a = &img->m.allocs[k];
 	CUdeviceptr addr = a->addr;
 	int err = fdry_buf_put(&img->claimed, &addr, sizeof(addr));
 
@@ -173,7 +174,11 @@ static int claim(struct fdry_image *img, const struct fdry_mf_alloc *a)
 	err = fdry_stake_take(img->into, a->addr, a->size);
 	if (err)
 		img->claimed.len -= sizeof(addr);
-	return err;
+	if (err != -FDRY_E_INVAL)
+		return err;
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of the image (%llu bytes at %#llx) is from a pool (cuMemAllocAsync), and by itself "
+			 "no allocation can begin there; let this process make it before the load", k, (unsigned long long)a->size,
+			 (unsigned long long)a->addr);
 }
 
 static int quiet(const struct fdry_image *img)
@@ -212,7 +217,7 @@ static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, 
 		if (i < own && matches(&made[i], &m->allocs[k]))
 			i++;
 		else
-			err = claim(img, &m->allocs[k]);
+			err = claim(img, k);
 	}
 	return err;
 }
