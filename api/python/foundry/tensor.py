@@ -116,12 +116,12 @@ class Tensor:
 
     def numpy(self):
         """A host tensor as a numpy array that is no copy: what is written to it the next launch reads."""
+        self._image._handle  # an error where it is closed
         import numpy
         kind = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}.get(self._code)
         if not self.host or not kind:
             raise TypeError(f"tensor '{self.name}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
                             " use DLPack")
-        self._image._handle  # an error where it is closed
         return numpy.asarray(_Numbers(self._image, {
             "version": 3, "data": (self.addr, False), "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
             "shape": self.shape, "strides": tuple(s * self.itemsize for s in self.stride)}))
