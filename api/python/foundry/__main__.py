@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m foundry: run programs under the stand-in; say what would work here."""
 import os
+import subprocess
 import sys
 
 from ._lib import Error
@@ -45,6 +46,8 @@ def split(args):
 
 def python_options():
     """The options that this Python was given before "-m foundry"."""
+    if not hasattr(sys, "orig_argv"):  # before 3.10: what multiprocessing hands to its children
+        return subprocess._args_from_interpreter_flags()
     before = sys.orig_argv[1:len(sys.orig_argv) - len(sys.argv) + 1]
     if before and before[-1] == "foundry":
         before.pop()
