@@ -687,6 +687,13 @@ class Graphs(Folder):
                 raise AssertionError(call)
             fails("NOENT", "no file 'none.json'", fdry.CUDAGraph.start_graph_builds, paths + ['none.json'])
             import os
+            with open('foundry-graphs.json') as f:
+                text = f.read()
+            with open('foundry-graphs.json', 'w') as f:
+                f.write(text.replace('"version": 1', '"version": 2'))
+            fails("BADIMAGE", "of version 2", fdry.load_cuda_modules_and_libraries, '.')
+            with open('foundry-graphs.json', 'w') as f:
+                f.write(text)
             os.remove('3.json')
             fails("NOENT", "3.json", fdry.load_cuda_modules_and_libraries, '.')
             """)
@@ -704,6 +711,12 @@ class Graphs(Folder):
                 out = a + a
             g.save('out/g.json', out)
             os.chdir('out')
+            import atexit
+            if not os.fork():
+                atexit._run_exitfuncs()
+                assert not os.path.exists('hook_workspace')
+                os._exit(0)
+            assert os.wait()[1] == 0
             """)
         os.rename(self.path("out/foundry-store"), self.path("gone"))
         self.more("""

@@ -8,8 +8,8 @@ from . import _file, _lib, placed, region
 from ._lib import Error
 
 MANIFEST, PACK, WORKSPACE = "foundry-graphs.json", "foundry-graphs.pack", "hook_workspace"
-_FORMAT = "foundry graphs"
-_on_exit = False
+_FORMAT, _VERSION = "foundry graphs", 1
+_on_exit = None  # the process that asked for it; its children have images of their own
 
 
 class Pending:
@@ -84,7 +84,7 @@ def save_graph_manifest(folder):
     for file in _graph_files(folder):
         _file.store_of(file)
         graphs.append({"file": os.path.basename(file.path), "image": file.image, "key": file.key})
-    _file.write_text(os.path.join(folder, MANIFEST), json.dumps({"format": _FORMAT, "version": 1, "graphs": graphs}, indent=1))
+    _file.write_text(os.path.join(folder, MANIFEST), json.dumps({"format": _FORMAT, "version": _VERSION, "graphs": graphs}, indent=1))
 
 
 def pack_fatbins_to_folder(folder):
@@ -106,12 +106,12 @@ def pack_fatbins_to_folder(folder):
 def set_pack_fatbins_on_exit(enabled):
     """Whether to call pack_fatbins_to_folder("hook_workspace") when the process ends; it is not called unless asked for."""
     global _on_exit
-    _on_exit = bool(enabled)
+    _on_exit = os.getpid() if enabled else None
 
 
 @atexit.register
 def _pack_on_exit():
-    if _on_exit and placed.saved:
+    if _on_exit == os.getpid() and placed.saved:
         pack_fatbins_to_folder(WORKSPACE)
 
 
@@ -140,11 +140,14 @@ def _check(folder):
     try:
         with open(path, "rb") as f:
             raw = json.load(f)
+        version = raw["version"]
         graphs = [(g["file"], g["image"], g["key"]) for g in raw["graphs"]] if raw["format"] == _FORMAT else None
     except (ValueError, KeyError, TypeError, RecursionError):
         graphs = None
     if graphs is None or not all(isinstance(name, str) and os.path.basename(name) == name for name, _, _ in graphs):
         raise Error(_lib.BADIMAGE, f"'{path}' is no list of graphs; write it with save_graph_manifest()")
+    if version != _VERSION:
+        raise Error(_lib.BADIMAGE, f"'{path}' is of version {version!r}, this Foundry reads {_VERSION}")
     for name, image, key in graphs:
         file = _file.read(os.path.join(folder, name))
         if (file.image, file.key) != (image, key):
