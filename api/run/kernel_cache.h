@@ -147,8 +147,9 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 
 #define FDRY_KERNELS_REF "kernels/" /* and the SHA-256 of the content: what compiled code is named in a store */
 
-/* What the store has for a unit: *@found, and a cubin, verified. Whatever goes wrong is counted and no error. */
-void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found);
+/* What the store has for a unit: *@found, and a cubin, verified. *@damaged becomes true where what is there is of no use.
+ * Whatever else goes wrong is counted and no error. */
+void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged);
 /* Put a cubin there. Whatever goes wrong is counted and no error. */
 void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin);
 /* Be the only process that compiles a unit; NULL where that cannot be had. Drop it with fdry_claim_drop(). */

@@ -85,17 +85,17 @@ static int cubin_get(struct fdry_get *g, const struct fdry_kernel_unit *u, struc
 	return err;
 }
 
-/* Damage and what is missing are one thing, a store that does not work another. */
-static void trouble(struct fdry_kernels *k, const char *doing, int err)
+/* Damage and what is missing are one thing, a store that does not work another, which is counted. Whether it is the first. */
+static bool trouble(struct fdry_kernels *k, const char *doing, int err)
 {
 	fdry_info("kernels: %s: %s", doing, fdry_last_error());
 	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE || err == -FDRY_E_NOENT || err == -FDRY_E_VERSION)
-		fdry_kernels_add(k, store_damaged, 1);
-	else
-		fdry_kernels_add(k, store_errors, 1);
+		return true;
+	fdry_kernels_add(k, store_errors, 1);
+	return false;
 }
 
-void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found)
+void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
 {
 	double begin = fdry_now_ms(), took;
 	struct fdry_get *g = NULL;
@@ -110,7 +110,7 @@ void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit
 	fdry_get_end(g);
 	if (err) {
 		*found = false;
-		trouble(k, "the store cannot give compiled code", err);
+		*damaged = trouble(k, "the store cannot give compiled code", err) || *damaged;
 	}
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, store_ms, took);
@@ -195,7 +195,8 @@ void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit
 	if (err == -FDRY_E_RACED)
 		return; /* somebody else has compiled the same */
 	if (err) {
-		trouble(k, "the store does not take compiled code", err);
+		if (trouble(k, "the store does not take compiled code", err))
+			fdry_kernels_add(k, store_damaged, 1);
 		return;
 	}
 	fdry_kernels_add(k, store_saves, 1);

@@ -119,14 +119,14 @@ static int load_result(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 	return err ? fdry_fail_at(err, "%s", u->title) : 0;
 }
 
-/* Out of the store; *@found is false where it is not there, or is of no use. */
-static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m, bool *found)
+/* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged becomes true. */
+static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m, bool *found, bool *damaged)
 {
 	struct fdry_buf code = { 0 };
 	CUresult res;
 	int err = 0;
 
-	fdry_kernel_store_get(k, u, &code, found);
+	fdry_kernel_store_get(k, u, &code, found, damaged);
 	if (*found) {
 		res = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module);
 		if (is_useless(res))
@@ -137,7 +137,7 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 		if (*found)
 			fdry_count(FDRY_METRIC_KERNEL_STORED, 1);
 		if (!*found)
-			fdry_kernels_add(k, store_damaged, 1);
+			*damaged = true;
 		else
 			fdry_kernels_add(k, store_hits, 1);
 	}
@@ -167,14 +167,15 @@ out_release:
 static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
 {
 	struct fdry_claim *claim;
-	bool found;
-	int err = stored_load(k, u, m, &found);
+	bool found, damaged = false;
+	int err = stored_load(k, u, m, &found, &damaged);
 
 	if (err || found)
 		return err;
 	claim = fdry_kernel_store_claim(k, u);
 	if (claim) /* it may have been compiled since the store was asked, also where nobody had to be waited for */
-		err = stored_load(k, u, m, &found);
+		err = stored_load(k, u, m, &found, &damaged);
+	fdry_kernels_add(k, store_damaged, damaged); /* once, however often it was looked at */
 	if (!err && !found) {
 		if (k->store && u->keep)
 			fdry_kernels_add(k, store_misses, 1);
