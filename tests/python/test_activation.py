@@ -86,7 +86,7 @@ class Activation(unittest.TestCase):
 
     def test_forked_too_late(self):
         for init, names in (("False", 4), ("True", 1)):
-            text, status = python("-c", f"INIT = {init}\n" + FORKED)
+            text, status = python("-W", "ignore", "-c", f"INIT = {init}\n" + FORKED)
             self.assertEqual(status, 0, text)
             self.assertEqual(text.split(maxsplit=names), ["FDRY_E_FORKED"] * names + ["cuMemAlloc_v2: 3\n"])
 

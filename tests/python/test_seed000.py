@@ -711,7 +711,8 @@ class Graphs(Folder):
                 out = a + a
             g.save('out/g.json', out)
             os.chdir('out')
-            import atexit
+            import atexit, warnings
+            warnings.simplefilter("ignore")  # of threads beside a fork, which newer Pythons tell of
             if not os.fork():
                 atexit._run_exitfuncs()
                 assert not os.path.exists('hook_workspace')
