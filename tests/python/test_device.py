@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices and their pools from Python, on the software driver."""
+import ctypes
 import os
+import threading
 import unittest
 
 import suite
@@ -41,6 +43,19 @@ class Devices(unittest.TestCase):
             self.dev.put(addr, None, kind)
             self.dev.limit(0, kind)
             self.assertEqual(self.dev.pool(kind)["cached"], 0)
+
+    def test_pinned_memory_is_the_hosts_at_once(self):
+        lib, hold = ctypes.CDLL(os.environ["FOUNDRY_DRIVER"]), threading.Event()
+        wait = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: hold.wait())
+        self.addCleanup(hold.set)
+        addr = self.dev.get(1000, kind="pinned")
+        self.dev.warm_up()
+        self.assertEqual(lib.cuLaunchHostFunc(None, wait, None), 0)
+        self.dev.put(addr, kind="pinned")  # behind what the stream has
+        self.assertNotEqual(self.dev.get(1000, kind="pinned"), addr)
+        self.assertEqual(self.dev.get(1000, 0, "pinned"), addr)
+        hold.set()
+        self.assertEqual(lib.cuCtxSynchronize(), 0)
 
     def test_syncs(self):
         for kind in ("stream", "event", "timer"):

@@ -305,6 +305,20 @@ class Generators(unittest.TestCase):
         self.assertEqual(self.numbers(img, "a"), drawn(SEED, 0))
         self.assertEqual(default.get_offset(), 4)
 
+    def test_one_generator_under_two_names(self):
+        import foundry
+        img, mine = self.load("capture"), Generator()
+        for name in img.generators():
+            img.generator(name, mine)
+        img.launch(3)
+        self.assertEqual((self.numbers(img, "a"), self.numbers(img, "b"), mine.get_offset()), (drawn(SEED, 0), drawn(SEED, 4), 8))
+        sim = ctypes.CDLL(os.environ["FOUNDRY_DRIVER"])
+        sim.fdry_sim_fail(b"cuGraphLaunch:1")
+        with self.assertRaises(foundry.Error):
+            img.launch(3)
+        sim.fdry_sim_fail(None)
+        self.assertEqual(mine.get_offset(), 8)
+
     def test_a_launch_that_fails_draws_nothing(self):
         import foundry
         img = self.load("capture")

@@ -58,9 +58,13 @@ class Device(_lib.Closing):
         lib.fdry_device_clean_up(self._handle)
 
     def get(self, nbytes, stream=None, kind="device"):
-        """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned"."""
-        addr = ctypes.c_uint64()
-        lib.fdry_transient_get(self._handle, _kind(_MEMORY, kind), nbytes, _where(stream), ctypes.byref(addr))
+        """The address of `nbytes` of memory that `stream` uses first; kind: "device" or "pinned".
+
+        Without a stream pinned memory is the host's at once ("none"): no copy that was given earlier still reads it.
+        """
+        addr, code = ctypes.c_uint64(), _kind(_MEMORY, kind)
+        where = _where("none" if stream is None and kind == "pinned" else stream)
+        lib.fdry_transient_get(self._handle, code, nbytes, where, ctypes.byref(addr))
         return addr.value
 
     def put(self, addr, stream=None, kind="device"):

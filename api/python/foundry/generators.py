@@ -196,18 +196,17 @@ class Source:
             self._launch_from(key, stream, draws)
 
     def _launch_from(self, key, stream, draws):
-        """Numbers are taken before they are drawn, so that nobody else's are the same, and put back if none were."""
+        """Numbers are taken one draw after the other before any is made, so that no two get the same, and put back if none was."""
         states = (_lib.RandomState * len(self.names))()
         moves = []
         for i, by in draws:
             seed, offset = self.get(self.names[i])
             states[i] = _lib.RandomState(seed, offset)
             moves.append((self.names[i], offset, (offset + by) & _WRAP))
-        for name, before, after in moves:
-            self._move(name, before, after)
+            self._move(*moves[-1])
         try:
             lib.fdry_image_launch_random(self._handle, key, stream, states, len(states))
         except _lib.Error:
-            for name, before, after in moves:
+            for name, before, after in reversed(moves):
                 self._move(name, after, before)
             raise
