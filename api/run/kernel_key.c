@@ -136,12 +136,15 @@ static bool mentions(struct fdry_span text, const char *word)
 	return false;
 }
 
-/* What the compiler reads beside the text is in no key. */
-static bool includes(const struct fdry_kernel_unit *u)
+/* What the compiler reads beside the text is in no key, nor are names and times. */
+static bool looks_around(const struct fdry_kernel_unit *u)
 {
+	static const char *const words[] = { "include", "embed", "__FILE__", "__DATE__", "__TIME" };
+	bool found = false;
 	size_t i;
-	bool found = mentions(u->code.bytes, "include") || mentions(u->code.bytes, "embed");
 
+	for (i = 0; i < sizeof(words) / sizeof(words[0]) && !found; i++)
+		found = mentions(u->code.bytes, words[i]);
 	for (i = 0; i < u->src.noptions && !found; i++)
 		found = strstr(u->src.options[i], "include") || strstr(u->src.options[i], "file") ||
 			strstr(u->src.options[i], "pch") || u->src.options[i][0] != '-' ||
@@ -335,7 +338,7 @@ int fdry_kernel_unit_make(struct fdry_kernels *k, const struct fdry_kernel_sourc
 	if (!err)
 		err = options_take(ret);
 	if (!err && ret->source)
-		ret->keep = ret->src.version || !includes(ret);
+		ret->keep = ret->src.version || !looks_around(ret);
 	if (!err)
 		err = target_take(k, ret);
 	if (!err)

@@ -253,14 +253,16 @@ static void with_includes(void)
 {
 	static const char *const texts[] = { "#include \"mine.h\"\n#pragma object kernels\n",
 					     "#inc\\\nlude \"mine.h\"\n#pragma object kernels\n", /* over the ends of lines */
-					     "#i\\\r\nnclud\\ \t\ne \"mine.h\"\n#pragma object kernels\n" };
+					     "#i\\\r\nnclud\\ \t\ne \"mine.h\"\n#pragma object kernels\n",
+					     "const char *at = __FILE__;\n#pragma object kernels\n",
+					     "const char *on = __DATE__ __TIME__;\n#pragma object kernels\n" };
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
 	struct fdry_kernel_source s;
 	CUfunction f = NULL;
 	int i;
 
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < 5; i++) {
 		s = code_of(texts[i], strlen(texts[i]));
 		s.form = FDRY_KERNEL_SOURCE;
 		ok(fdry_kernels_get(k, &s, "vecadd", &f));

@@ -78,8 +78,8 @@ enum fdry_kernel_form {
  * @options: @noptions options of the compiler. Of source: NVRTC's, but for the target's. Of PTX: -O0 to -O4,
  *        --maxrregcount=N, --generate-line-info, --device-debug. None for cubins
  * @version: text that becomes part of the key; NULL: none. The key knows nothing of the files that a source
- *        includes. So source that mentions "include", or has options that do, is kept in memory alone, unless
- *        this says which version of those files it is
+ *        includes, of its @name or of the time. So source that mentions "include", __FILE__, __DATE__ or __TIME__, or has
+ *        options that name files, is kept in memory alone, unless this says which version of those it is
  */
 struct fdry_kernel_source {
 	size_t sz;
