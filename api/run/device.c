@@ -89,6 +89,7 @@ static int parts_begin(struct fdry_device *dev)
 	int err = 0, i;
 
 	pthread_mutex_init(&dev->residents.lock, NULL);
+	pthread_cond_init(&dev->residents.idle, NULL);
 	for (i = 0; i < FDRY_SYNC_KINDS && !err; i++)
 		err = fdry_syncs_begin(&dev->syncs[i], dev, (enum fdry_sync_kind)i);
 	for (i = 0; i < FDRY_TRANSIENT_KINDS && !err; i++)

@@ -53,10 +53,12 @@ struct fdry_resident_slot {
 	size_t bytes;
 	uint32_t generation; /* of the buffer that is there, or of the next one */
 	uint32_t next_free;  /* index + 1; 0: the last */
+	uint32_t copies;     /* under way */
 };
 
 struct fdry_residents {
 	pthread_mutex_t lock;
+	pthread_cond_t idle; /* a slot has no copies under way any more */
 	struct fdry_resident_slot *slots;
 	uint32_t n, room, first_free;
 	size_t count;

@@ -131,7 +131,8 @@ int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devpt
 	return err;
 }
 
-/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is nobody else's. */
+/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is nobody else's. Copies under
+ * way have ended: the memory may be another's soon. */
 static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i, struct fdry_resident_slot *was)
 {
 	struct fdry_resident_slot *s;
@@ -145,6 +146,9 @@ static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *
 		s->addr = 0;
 		s->generation += s->generation != UINT32_MAX;
 		r->count--;
+		while (r->slots[*i].copies)
+			pthread_cond_wait(&r->idle, &r->lock);
+		was->copies = 0;
 	}
 	pthread_mutex_unlock(&r->lock);
 	return err;
@@ -184,20 +188,43 @@ int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream s
 
 /* --- copies --- */
 
-/* Where @len bytes at @offset are. */
-static int part(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *host, size_t len, CUdeviceptr *ret)
+static int part_check(const struct fdry_resident_slot *s, size_t offset, const void *host, size_t len)
 {
-	fdry_devptr addr = 0;
-	size_t bytes = 0;
-	int err = fdry_resident_view(dev, handle, &addr, &bytes);
+	if (offset > s->bytes || len > s->bytes - offset)
+		return fdry_fail(FDRY_E_RANGE, "%zu bytes at %zu do not fit into a resident buffer of %zu", len, offset, s->bytes);
+	if (len && !host)
+		return fdry_fail(FDRY_E_INVAL, "the host memory is NULL; give %zu bytes", len);
+	return 0;
+}
 
-	if (!err && (offset > bytes || len > bytes - offset))
-		err = fdry_fail(FDRY_E_RANGE, "%zu bytes at %zu do not fit into a resident buffer of %zu", len, offset, bytes);
-	if (!err && len && !host)
-		err = fdry_fail(FDRY_E_INVAL, "the host memory is NULL; give %zu bytes", len);
+/* Where @len bytes at @offset are; nobody drops the buffer until copy_end(). */
+static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *host, size_t len, CUdeviceptr *ret)
+{
+	struct fdry_resident_slot *s;
+	int err = fdry_device_check(dev);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&dev->residents.lock);
+	err = slot_find(&dev->residents, handle, &s);
 	if (!err)
-		*ret = addr + offset;
+		err = part_check(s, offset, host, len);
+	if (!err) {
+		s->copies++;
+		*ret = s->addr + offset;
+	}
+	pthread_mutex_unlock(&dev->residents.lock);
 	return err;
+}
+
+static void copy_end(struct fdry_device *dev, fdry_resident handle)
+{
+	struct fdry_residents *r = &dev->residents;
+
+	pthread_mutex_lock(&r->lock);
+	if (!--r->slots[(uint32_t)handle - 1].copies)
+		pthread_cond_broadcast(&r->idle);
+	pthread_mutex_unlock(&r->lock);
 }
 
 /* Between enter and leave. A copy would become a node of the graph, and waiting would spoil its capture. */
@@ -208,14 +235,11 @@ static int copy_stream(const struct fdry_device *dev, CUstream *stream)
 	return fdry_device_not_capturing(dev, *stream, "copy on another stream, or when the capture has ended");
 }
 
-int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
+static int write_at(struct fdry_device *dev, CUdeviceptr addr, const void *data, size_t len, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	CUdeviceptr addr = 0;
-	int err = part(dev, handle, offset, data, len, &addr);
+	int err = fdry_device_enter(dev, &mode);
 
-	if (!err)
-		err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
 	err = copy_stream(dev, &stream);
@@ -229,14 +253,23 @@ int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t of
 	return err;
 }
 
-int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream)
+int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
+{
+	CUdeviceptr addr = 0;
+	int err = copy_begin(dev, handle, offset, data, len, &addr);
+
+	if (err)
+		return err;
+	err = write_at(dev, addr, data, len, stream);
+	copy_end(dev, handle);
+	return err;
+}
+
+static int read_at(struct fdry_device *dev, CUdeviceptr addr, void *data, size_t len, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	CUdeviceptr addr = 0;
-	int err = part(dev, handle, offset, data, len, &addr);
+	int err = fdry_device_enter(dev, &mode);
 
-	if (!err)
-		err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
 	err = copy_stream(dev, &stream);
@@ -247,6 +280,18 @@ int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t off
 	if (!err)
 		err = fdry_stream_wait(dev->drv, stream);
 	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream)
+{
+	CUdeviceptr addr = 0;
+	int err = copy_begin(dev, handle, offset, data, len, &addr);
+
+	if (err)
+		return err;
+	err = read_at(dev, addr, data, len, stream);
+	copy_end(dev, handle);
 	return err;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of buffers by handle. */
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "api/run/device.h"
+#include "arch/telemetry.h"
 #include "tests/unit/device.h"
 
 START_TEST(residents)
@@ -100,6 +102,71 @@ START_TEST(others_while_a_drop_waits)
 	ck_assert(!pthread_join(thread, NULL));
 	ok(fdry_resident_drop(dev, other, NONE));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, d.stream));
+}
+END_TEST
+
+struct copy {
+	fdry_resident handle;
+	CUstream stream;
+};
+
+static void *copy_it(void *arg)
+{
+	static const uint32_t value = 7;
+	const struct copy *c = arg;
+
+	ok(fdry_resident_write(dev, c->handle, 0, &value, sizeof(value), c->stream));
+	return NULL;
+}
+
+struct dropper {
+	struct drop what;
+	atomic_bool opened;
+	bool found;
+};
+
+static void *drop_beside(void *arg)
+{
+	struct dropper *d = arg;
+
+	ok(fdry_resident_drop(dev, d->what.handle, d->what.stream));
+	d->found = d->opened;
+	return NULL;
+}
+
+static uint64_t copies_to(void)
+{
+	uint64_t values[FDRY_METRICS];
+
+	fdry_telemetry_read(values);
+	return values[FDRY_METRIC_COPIES_TO];
+}
+
+/* Else another buffer could have the memory by the time the bytes come. */
+START_TEST(a_drop_waits_for_copies)
+{
+	struct dropper d = { .what = { .stream = NONE } };
+	struct copy c = { .stream = stream_get() };
+	pthread_t copier, dropper;
+	uint64_t before = copies_to();
+	struct gate g;
+
+	ok(fdry_resident_make(dev, 4, &c.handle));
+	d.what.handle = c.handle;
+	gate_shut(&g, c.stream);
+	ck_assert(!pthread_create(&copier, NULL, copy_it, &c));
+	while (copies_to() == before)
+		sched_yield();
+	ck_assert(!pthread_create(&dropper, NULL, drop_beside, &d));
+	while (fdry_resident_view(dev, c.handle, NULL, NULL) != -FDRY_E_STALE)
+		sched_yield();
+	usleep(20000);
+	d.opened = true;
+	gate_open(&g, c.stream);
+	ck_assert(!pthread_join(copier, NULL));
+	ck_assert(!pthread_join(dropper, NULL));
+	ck_assert(d.found);
+	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, c.stream));
 }
 END_TEST
 
@@ -222,6 +289,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, device_setup, device_teardown);
 	tcase_add_test(tc, residents);
 	tcase_add_test(tc, others_while_a_drop_waits);
+	tcase_add_test(tc, a_drop_waits_for_copies);
 	tcase_add_test(tc, a_drop_that_fails);
 	tcase_add_test(tc, no_copies_while_capturing);
 	tcase_add_test(tc, counts_of_no_device);

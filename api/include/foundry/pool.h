@@ -119,7 +119,8 @@ int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret
 /* Its address, and the bytes that were asked for; either may be NULL. Errors: FDRY_E_NOKEY (no buffer ever had this
  * handle), FDRY_E_STALE (the buffer it named is gone). */
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr, size_t *bytes);
-/* It is gone behind the work of @stream (as fdry_transient_put() has it). Errors: those of fdry_resident_view() and fdry_transient_put(). */
+/* It is gone behind the work of @stream (as fdry_transient_put() has it), and behind the copies that other threads make of it.
+ * Errors: those of fdry_resident_view() and fdry_transient_put(). */
 int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream);
 /* Copy @len bytes at @offset of it, in the order of @stream (FDRY_STREAM_NONE: of none), and wait. Errors: FDRY_E_RANGE (both
  * sizes are said), FDRY_E_STATE (@stream is capturing), those of fdry_resident_view(), FDRY_E_DRIVER. */
