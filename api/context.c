@@ -157,21 +157,10 @@ static int stranger(const struct fdry_image *img, CUcontext ctx)
 
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUcontext ctx = NULL;
-	CUresult res = fdry_call_raw(img->drv, cuStreamGetCtx, stream, &ctx);
-	int err;
+	int err = fdry_stream_context(img->drv, stream, &ctx);
 
-	if (res == CUDA_ERROR_INVALID_HANDLE || res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return fdry_fail(FDRY_E_INVAL, "the stream is not one that is alive; it was destroyed, or its context was");
-	err = fdry_driver_result(img->drv, FDRY_DRV_cuStreamGetCtx, res);
-	if (err)
-		return err;
-	if (ctx != img->primary)
-		return stranger(img, ctx);
-	err = fdry_call(img->drv, cuStreamIsCapturing, stream, &status);
-	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
-		err = fdry_fail(FDRY_E_STATE, "the stream captures, and an image's work cannot be a part of that; use another "
-				"stream, or end the capture");
-	return err;
+	if (!err && ctx != img->primary)
+		err = stranger(img, ctx);
+	return err ? err : fdry_stream_not_capturing(img->drv, stream, "an image's work");
 }

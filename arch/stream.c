@@ -146,3 +146,23 @@ void fdry_stream_return(const struct fdry_driver *drv, CUstream stream)
 		(void)fdry_call_raw(drv, cuStreamDestroy_v2, stream);
 	pthread_mutex_unlock(&lock);
 }
+
+int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontext *ret)
+{
+	CUresult res = fdry_call_raw(drv, cuStreamGetCtx, stream, ret);
+
+	if (res == CUDA_ERROR_INVALID_HANDLE || res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return fdry_fail(FDRY_E_INVAL, "the stream is not one that is alive; it was destroyed, or its context was");
+	return fdry_driver_result(drv, FDRY_DRV_cuStreamGetCtx, res);
+}
+
+int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	int err = fdry_call(drv, cuStreamIsCapturing, stream, &status);
+
+	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
+		err = fdry_fail(FDRY_E_STATE, "the stream captures, and %s cannot be a part of that; use another stream, or end the capture",
+				what);
+	return err;
+}

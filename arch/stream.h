@@ -44,6 +44,11 @@ static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CU
 	return fdry_call(drv, cuEventSynchronize, event);
 }
 
+/* The context of a stream; FDRY_E_INVAL where, as far as the driver tells, the stream is not alive. */
+int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontext *ret) __must_check;
+/* FDRY_E_STATE where it captures; @what was to be put on it, for the sentence: "a launch". */
+int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what) __must_check;
+
 /* The number of a stream, which no other ever gets; a handle comes again at once when its stream is destroyed, while that one's work
  * goes on. The stream does not capture, and the thread's capture mode is relaxed: the question breaks captures (driver 580). */
 static inline __must_check int fdry_stream_number(const struct fdry_driver *drv, CUstream stream, unsigned long long *ret)

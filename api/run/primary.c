@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/standin.h"
+#include "arch/stream.h"
 
 static int retain(struct fdry_primary *p, int ordinal)
 {
@@ -69,22 +70,11 @@ void fdry_primary_leave(const struct fdry_primary *p, CUstreamCaptureMode *mode)
 
 int fdry_primary_stream(const struct fdry_primary *p, CUstream stream, const char *what)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUcontext ctx = NULL;
-	CUresult res = fdry_call_raw(p->drv, cuStreamGetCtx, stream, &ctx);
-	int err;
+	int err = fdry_stream_context(p->drv, stream, &ctx);
 
-	if (res == CUDA_ERROR_INVALID_HANDLE || res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return fdry_fail(FDRY_E_INVAL, "the stream is not one that is alive; it was destroyed, or its context was");
-	err = fdry_driver_result(p->drv, FDRY_DRV_cuStreamGetCtx, res);
-	if (err)
-		return err;
-	if (ctx != p->ctx)
-		return fdry_fail(FDRY_E_INVAL, "the stream belongs to another device or context than the primary one of device "
-				 "%d; use a stream of that", p->device);
-	err = fdry_call(p->drv, cuStreamIsCapturing, stream, &status);
-	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
-		err = fdry_fail(FDRY_E_STATE, "the stream captures, and %s cannot be a part of that; use another stream, or end "
-				"the capture", what);
-	return err;
+	if (!err && ctx != p->ctx)
+		err = fdry_fail(FDRY_E_INVAL, "the stream belongs to another device or context than the primary one of device %d; use a "
+				"stream of that", p->device);
+	return err ? err : fdry_stream_not_capturing(p->drv, stream, what);
 }
