@@ -215,6 +215,14 @@ static int end_entered(struct fdry_cudagraph *g, CUgraph *ret)
 	return err;
 }
 
+/* What it held is gone, and its pool is its own. The lock is held. */
+static void become_empty(struct fdry_cudagraph *g)
+{
+	g->state = FDRY_CUDAGRAPH_EMPTY;
+	fdry_graphpool_leave(g->pool);
+	g->pool = g->own;
+}
+
 /* The lock is held. On failure the graph is empty, or still captures. */
 static int capture_end(struct fdry_cudagraph *g)
 {
@@ -232,9 +240,7 @@ static int capture_end(struct fdry_cudagraph *g)
 	if (!err)
 		return 0;
 	g->graph = NULL;
-	g->state = FDRY_CUDAGRAPH_EMPTY;
-	fdry_graphpool_leave(g->pool);
-	g->pool = g->own;
+	become_empty(g);
 	return err;
 }
 
@@ -285,9 +291,7 @@ static int graph_reset(struct fdry_cudagraph *g)
 	err = handles_drop(g);
 	if (err)
 		return err;
-	g->state = FDRY_CUDAGRAPH_EMPTY;
-	fdry_graphpool_leave(g->pool);
-	g->pool = g->own;
+	become_empty(g);
 	return 0;
 }
 

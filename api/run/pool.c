@@ -409,12 +409,19 @@ void fdry_transient_end(struct fdry_transient *p)
 
 /* --- for callers --- */
 
-static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind, CUstreamCaptureMode *mode)
+static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind kind)
 {
 	int err = fdry_device_check(dev);
 
 	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
 		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of memory; use one of enum fdry_transient_kind", (int)kind);
+	return err;
+}
+
+static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind, CUstreamCaptureMode *mode)
+{
+	int err = kind_check(dev, kind);
+
 	return err ? err : fdry_device_enter(dev, mode);
 }
 
@@ -452,10 +459,8 @@ int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind
 {
 	struct fdry_transient_stats now;
 	struct fdry_transient *p;
-	int err = fdry_device_check(dev);
+	int err = kind_check(dev, kind);
 
-	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
-		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of memory; use one of enum fdry_transient_kind", (int)kind);
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)
