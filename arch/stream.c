@@ -156,12 +156,21 @@ int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontex
 	return fdry_driver_result(drv, FDRY_DRV_cuStreamGetCtx, res);
 }
 
-int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what)
+int fdry_stream_is_capturing(const struct fdry_driver *drv, CUstream stream, bool *ret)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	int err = fdry_call(drv, cuStreamIsCapturing, stream, &status);
 
-	if (!err && status != CU_STREAM_CAPTURE_STATUS_NONE)
+	*ret = status != CU_STREAM_CAPTURE_STATUS_NONE;
+	return err;
+}
+
+int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what)
+{
+	bool captures;
+	int err = fdry_stream_is_capturing(drv, stream, &captures);
+
+	if (!err && captures)
 		err = fdry_fail(FDRY_E_STATE, "the stream captures, and %s cannot be a part of that; use another stream, or end the capture",
 				what);
 	return err;

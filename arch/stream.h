@@ -46,6 +46,7 @@ static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CU
 
 /* The context of a stream; FDRY_E_INVAL where, as far as the driver tells, the stream is not alive. */
 int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontext *ret) __must_check;
+int fdry_stream_is_capturing(const struct fdry_driver *drv, CUstream stream, bool *ret) __must_check;
 /* FDRY_E_STATE where it captures; @what was to be put on it, for the sentence: "a launch". */
 int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what) __must_check;
 

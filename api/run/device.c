@@ -12,6 +12,7 @@
 
 #include "api/opts.h"
 #include "api/standin.h"
+#include "arch/stream.h"
 #include "arch/telemetry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,12 +42,12 @@ void fdry_device_leave(const struct fdry_device *dev, CUstreamCaptureMode *mode)
 
 int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream, const char *what)
 {
-	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-	int err = fdry_call(dev->drv, cuStreamIsCapturing, stream, &status);
+	bool captures;
+	int err = fdry_stream_is_capturing(dev->drv, stream, &captures);
 
-	if (err || status == CU_STREAM_CAPTURE_STATUS_NONE)
-		return err;
-	return fdry_fail(FDRY_E_STATE, "the stream is capturing; %s", what);
+	if (!err && captures)
+		err = fdry_fail(FDRY_E_STATE, "the stream is capturing; %s", what);
+	return err;
 }
 
 /* --- made and undone --- */
