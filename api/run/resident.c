@@ -235,7 +235,8 @@ static int copy_stream(const struct fdry_device *dev, CUstream *stream)
 	return fdry_device_not_capturing(dev, *stream, "copy on another stream, or when the capture has ended");
 }
 
-static int write_at(struct fdry_device *dev, CUdeviceptr addr, const void *data, size_t len, CUstream stream)
+/* To the device where @to, which only reads @host; else from it. */
+static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t len, CUstream stream, bool to)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_device_enter(dev, &mode);
@@ -243,56 +244,39 @@ static int write_at(struct fdry_device *dev, CUdeviceptr addr, const void *data,
 	if (err)
 		return err;
 	err = copy_stream(dev, &stream);
-	if (!err && len) {
+	if (!err && len && to) {
 		fdry_count_copy(TO, len);
-		err = fdry_call(dev->drv, cuMemcpyHtoDAsync_v2, addr, data, len, stream);
+		err = fdry_call(dev->drv, cuMemcpyHtoDAsync_v2, addr, host, len, stream);
+	} else if (!err && len) {
+		fdry_count_copy(FROM, len);
+		err = fdry_call(dev->drv, cuMemcpyDtoHAsync_v2, host, addr, len, stream);
 	}
 	if (!err)
 		err = fdry_stream_wait(dev->drv, stream);
 	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+static int copy(struct fdry_device *dev, fdry_resident handle, size_t offset, void *host, size_t len, CUstream stream, bool to)
+{
+	CUdeviceptr addr = 0;
+	int err = copy_begin(dev, handle, offset, host, len, &addr);
+
+	if (err)
+		return err;
+	err = copy_at(dev, addr, host, len, stream, to);
+	copy_end(dev, handle);
 	return err;
 }
 
 int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
 {
-	CUdeviceptr addr = 0;
-	int err = copy_begin(dev, handle, offset, data, len, &addr);
-
-	if (err)
-		return err;
-	err = write_at(dev, addr, data, len, stream);
-	copy_end(dev, handle);
-	return err;
-}
-
-static int read_at(struct fdry_device *dev, CUdeviceptr addr, void *data, size_t len, CUstream stream)
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_device_enter(dev, &mode);
-
-	if (err)
-		return err;
-	err = copy_stream(dev, &stream);
-	if (!err && len) {
-		fdry_count_copy(FROM, len);
-		err = fdry_call(dev->drv, cuMemcpyDtoHAsync_v2, data, addr, len, stream);
-	}
-	if (!err)
-		err = fdry_stream_wait(dev->drv, stream);
-	fdry_device_leave(dev, &mode);
-	return err;
+	return copy(dev, handle, offset, (void *)data, len, stream, true);
 }
 
 int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream)
 {
-	CUdeviceptr addr = 0;
-	int err = copy_begin(dev, handle, offset, data, len, &addr);
-
-	if (err)
-		return err;
-	err = read_at(dev, addr, data, len, stream);
-	copy_end(dev, handle);
-	return err;
+	return copy(dev, handle, offset, data, len, stream, false);
 }
 
 size_t fdry_resident_count(const struct fdry_device *dev)
