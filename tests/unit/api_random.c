@@ -205,32 +205,51 @@ static void CUDA_CB wait_for(void *sem)
 	sem_wait(sem);
 }
 
+/* Its work waits for @go, if there is one. */
+static CUstream stream_make(sem_t *go)
+{
+	CUstream s;
+
+	ck_assert_int_eq(test_sim()->cuStreamCreate(&s, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	if (go) {
+		ck_assert(!sem_init(go, 0, 0));
+		ck_assert_int_eq(test_sim()->cuLaunchHostFunc(s, wait_for, go), CUDA_SUCCESS);
+	}
+	return s;
+}
+
+/* Graph 5 was launched so often, and each launch has added numbers of its own; read behind @stream. */
+static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
+{
+	uint64_t v[2 * DRAWN], want, i, k;
+
+	ok(fdry_image_read(img, "out", v, sizeof(v), stream));
+	for (i = 0; i < DRAWN; i++) {
+		for (want = 0, k = 0; k < launches; k++)
+			want += drawn(FDRY_RANDOM_SEED, 4 * k, i);
+		ck_assert_uint_eq(v[i], want);
+	}
+}
+
 /* On streams that nothing orders a graph follows itself, and so do its numbers. */
 START_TEST(streams_take_turns)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
-	const struct fdry_driver *drv;
-	uint64_t v[2 * DRAWN], i;
 	struct fdry_image *img;
 	CUstream a, b;
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
 	img = load(flags[_i]);
-	drv = test_sim();
-	ck_assert_int_eq(drv->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(drv->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert(!sem_init(&go, 0, 0));
-	ck_assert_int_eq(drv->cuLaunchHostFunc(a, wait_for, &go), CUDA_SUCCESS);
+	a = stream_make(&go);
+	b = stream_make(NULL);
 	ok(fdry_image_launch(img, 5, a));
 	ok(fdry_image_launch(img, 5, b));
 	usleep(20000);
 	sem_post(&go);
 	ok(fdry_image_launch(img, 5, a));
 	ok(fdry_image_synchronize(img, b));
-	ok(fdry_image_read(img, "out", v, sizeof(v), a));
-	for (i = 0; i < DRAWN; i++)
-		ck_assert_uint_eq(v[i], drawn(FDRY_RANDOM_SEED, 0, i) + drawn(FDRY_RANDOM_SEED, 4, i) + drawn(FDRY_RANDOM_SEED, 8, i));
+	sums_are(img, a, 3);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -238,28 +257,21 @@ END_TEST
 /* A stream that has the handle of one that is gone, whose launch goes on, is another stream, and waits as any other does. */
 START_TEST(a_handle_that_comes_again)
 {
-	const struct fdry_driver *drv;
-	uint64_t v[2 * DRAWN], i;
 	struct fdry_image *img;
 	CUstream a, b;
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
 	img = load(FDRY_LOAD_BUILD);
-	drv = test_sim();
-	ck_assert_int_eq(drv->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert(!sem_init(&go, 0, 0));
-	ck_assert_int_eq(drv->cuLaunchHostFunc(a, wait_for, &go), CUDA_SUCCESS);
+	a = stream_make(&go);
 	ok(fdry_image_launch(img, 5, a));
-	ck_assert_int_eq(drv->cuStreamDestroy_v2(a), CUDA_SUCCESS);
-	ck_assert_int_eq(drv->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuStreamDestroy_v2(a), CUDA_SUCCESS);
+	b = stream_make(NULL);
 	ck_assert_ptr_eq(a, b);
 	ok(fdry_image_launch(img, 5, b));
 	usleep(20000);
 	sem_post(&go);
-	ok(fdry_image_read(img, "out", v, sizeof(v), b));
-	for (i = 0; i < DRAWN; i++)
-		ck_assert_uint_eq(v[i], drawn(FDRY_RANDOM_SEED, 0, i) + drawn(FDRY_RANDOM_SEED, 4, i));
+	sums_are(img, b, 2);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -267,19 +279,14 @@ END_TEST
 /* A stream that could not be made to wait is not what the next launch waits for. */
 START_TEST(a_wait_that_fails)
 {
-	const struct fdry_driver *drv;
-	uint64_t v[2 * DRAWN], i;
 	struct fdry_image *img;
 	CUstream a, b;
 	sem_t go;
 
 	test_child(drawing_seal, NULL);
 	img = load(0);
-	drv = test_sim();
-	ck_assert_int_eq(drv->cuStreamCreate(&a, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(drv->cuStreamCreate(&b, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert(!sem_init(&go, 0, 0));
-	ck_assert_int_eq(drv->cuLaunchHostFunc(a, wait_for, &go), CUDA_SUCCESS);
+	a = stream_make(&go);
+	b = stream_make(NULL);
 	ok(fdry_image_launch(img, 5, a));
 	test_sim_fail("cuStreamWaitEvent:1");
 	fails(DRIVER, "cuStreamWaitEvent", fdry_image_launch(img, 5, b));
@@ -287,9 +294,7 @@ START_TEST(a_wait_that_fails)
 	ok(fdry_image_launch(img, 5, b));
 	usleep(20000);
 	sem_post(&go);
-	ok(fdry_image_read(img, "out", v, sizeof(v), b));
-	for (i = 0; i < DRAWN; i++)
-		ck_assert_uint_eq(v[i], drawn(FDRY_RANDOM_SEED, 0, i) + drawn(FDRY_RANDOM_SEED, 4, i));
+	sums_are(img, b, 2);
 	fdry_image_unload(img);
 }
 END_TEST
