@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# make.sh [FILE] - what the built library exports, with its public types, as libabigail describes
+# it: into FILE, else into SONAME.abi in this folder. Run it once for a version, when that is
+# released; tests/lint/abi.sh compares later builds with it.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+lib=${BUILD:-$root/build}/libfoundry.so
+soname=$(readelf -d "$lib" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+headers=$(mktemp -d)
+trap 'rm -rf "$headers"' EXIT
+cp "$root"/arch/include/foundry/* "$root"/api/include/foundry/* "$root"/api/foundry.h "$headers"
+abidw --headers-dir "$headers" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path \
+	--no-elf-needed --no-show-locs --out-file "${1:-$root/tests/golden/abi/$soname.abi}" "$lib"

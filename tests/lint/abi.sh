@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# A program that was built against an earlier library of this SONAME still works with this one:
+# no exported symbol and no public type has changed. Functions may join; a struct may grow at its
+# end, because it begins with its size (sz). A change that breaks this needs a new SONAME, and
+# then tests/golden/abi/make.sh writes the new version's description.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+soname=$(readelf -d "$BUILD/libfoundry.so" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
+golden=tests/golden/abi/$soname.abi
+
+cat >"$TMP/grown.suppr" <<'E2'
+[suppress_type]
+type_kind = struct
+name_regexp = ^fdry_
+has_data_member_inserted_at = end
+E2
+
+changes() { abidiff --no-added-syms --no-show-locs --suppr "$TMP/grown.suppr" "$1" "$2"; }
+
+# A removed function and a changed parameter must be found, or the comparison says nothing.
+sed '/<elf-symbol name=.fdry_store_open./d' "$golden" >"$TMP/more.abi"
+sed 's/<parameter type-id=.[^ ]*. name=.key.\/>//' "$golden" >"$TMP/other.abi"
+
+bash tests/golden/abi/make.sh "$TMP/now.abi"
+t "the description has functions" test "$(grep -c '<function-decl' "$golden")" -gt 100
+t "nothing public was removed or changed" changes "$golden" "$TMP/now.abi"
+t "a removed function would be found" fails "fdry_store_open" changes "$golden" "$TMP/more.abi"
+t "a changed function would be found" fails "fdry_image_launch" changes "$golden" "$TMP/other.abi"
+t_done
