@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel, as PEP 517 asks for it: with make, tar and zip alone, so that no package need be fetched to build.
+"""Builds the wheel, as PEP 517 asks for it: with make, tar and zip alone. pip fetches one package to build, CUDA's headers,
+and only if make finds no cuda.h: .ci/setup could not fetch them itself, because an isolated build has no pip.
 
 Settings (pip install --config-settings NAME=VALUE .):
 
@@ -11,6 +12,7 @@ but glibc, else linux, which promises nothing: the other libraries must be on th
 """
 import base64
 import hashlib
+import importlib.metadata
 import os
 import platform
 import re
@@ -23,6 +25,7 @@ import tempfile
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, "build-wheel")
 PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
 
 # In the wheel: from the build folder. Both names of the stand-in; of the software driver the one that FOUNDRY_DRIVER names.
@@ -35,22 +38,63 @@ LIBRARIES = {
 PROGRAM = "foundry-store"
 
 
+def value_in(path, pattern):
+    """What stands in a file of the tree, so that it stands there alone."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return re.search(pattern, f.read(), re.M).group(1)
+
+
 def version():
-    with open(os.path.join(ROOT, "GNUmakefile"), encoding="utf-8") as f:
-        return re.search(r"^VERSION := (\S+)$", f.read(), re.M).group(1)
+    return value_in("GNUmakefile", r"^VERSION := (\S+)$")
+
+
+def headers_package():
+    """The requirement that set-up, too, takes CUDA's headers from."""
+    return value_in(".ci/setup", r"^cuda_wheel='([^']+)'")
+
+
+def make(settings, *arguments, stdout=None):
+    """Run make on the wheel's build folder; give what it prints, unless a file for it is given."""
+    command = ["make", "-s", "--no-print-directory", "-C", ROOT, *shlex.split(settings.get("make", "")), f"BUILD={BUILD}", *arguments]
+    try:
+        return subprocess.run(command, stdout=stdout or subprocess.PIPE, check=True).stdout
+    except FileNotFoundError:
+        raise SystemExit("foundry is built with make, which is not installed (on Debian and Ubuntu: apt-get install make)") from None
+    except subprocess.CalledProcessError:
+        raise SystemExit(f"foundry's libraries could not be built: {shlex.join(command)}") from None
+
+
+def lacks_headers(settings):
+    """Whether make finds no cuda.h."""
+    return not make(settings, "cuda-home").strip()
+
+
+def take_headers():
+    """Copy the headers that pip has brought for this build to where set-up puts those that it fetches."""
+    name = re.match(r"[\w-]+", headers_package()).group()
+    try:
+        files = importlib.metadata.files(name) or ()
+    except importlib.metadata.PackageNotFoundError:
+        return  # Without build isolation there may be none; set-up fetches them then.
+    include = next((f.locate().parent for f in files if f.match("include/cuda.h")), None)
+    if not include:
+        raise SystemExit(f"the package {name} has no include/cuda.h")
+    tmp, to = os.path.join(BUILD, "cuda.tmp"), os.path.join(BUILD, "cuda", "include")
+    for folder in (tmp, to):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(include, tmp)
+    os.renames(tmp, to)
 
 
 def built(settings):
     """The folder with libraries and programs, made now unless the settings name one."""
     if settings.get("build"):
         return os.path.abspath(settings["build"])
-    build = os.path.join(ROOT, "build-wheel")
-    command = ["make", "-s", "-C", ROOT, f"-j{os.cpu_count() or 1}", f"BUILD={build}", *shlex.split(settings.get("make", "")), "all"]
+    if lacks_headers(settings):
+        take_headers()
     # Standard output is pip's.
-    done = subprocess.run(command, stdout=sys.stderr, check=False)
-    if done.returncode:
-        raise SystemExit(f"foundry's libraries could not be built: {shlex.join(command)}")
-    return build
+    make(settings, f"-j{os.cpu_count() or 1}", "all", stdout=sys.stderr)
+    return BUILD
 
 
 def stripped(path, folder):
@@ -118,6 +162,11 @@ class Wheel:
         record = f"{info}/RECORD"
         self.add(record, "\n".join([*self.record, f"{record},,", ""]))
         self.zip.close()
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    settings = config_settings or {}
+    return [headers_package()] if not settings.get("build") and lacks_headers(settings) else []
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
