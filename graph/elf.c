@@ -26,17 +26,21 @@ uint16_t fdry_elf_machine(struct fdry_span image)
 	return fdry_get16(p + offsetof(struct fdry_elf_ehdr, machine));
 }
 
-/* A table of strings begins with an empty one, for whatever has no name. */
-static bool is_strings(struct fdry_span s)
+/* A table of strings begins with an empty one, for whatever has no name. What follows its last NUL is no string of it. */
+static bool strings_take(struct fdry_span s, struct fdry_span *ret)
 {
-	return s.len && !s.data[0];
+	const uint8_t *last;
+
+	if (!s.len || s.data[0])
+		return false;
+	last = memrchr(s.data, 0, s.len);
+	*ret = (struct fdry_span){ s.data, (size_t)(last - s.data) + 1 };
+	return true;
 }
 
 static const char *name_at(struct fdry_span strings, uint32_t off)
 {
-	if (off >= strings.len || !memchr(strings.data + off, 0, strings.len - off))
-		return NULL;
-	return (const char *)strings.data + off;
+	return off < strings.len ? (const char *)strings.data + off : NULL;
 }
 
 /* The last two: variables and shared memory of relocatable objects. */
@@ -106,11 +110,11 @@ static int sections_load(struct fdry_elf *elf)
 
 static int sections_check(struct fdry_elf *elf)
 {
-	struct fdry_span names = elf->sections[elf->h.shstrndx].data;
+	struct fdry_span names;
 	uint32_t i;
 	int err;
 
-	if (!is_strings(names))
+	if (!strings_take(elf->sections[elf->h.shstrndx].data, &names))
 		return elf_bad("the section names are no strings");
 	for (i = 0; i < elf->nsections; i++) {
 		elf->sections[i].name = i ? name_at(names, elf->sections[i].h.name) : "";
@@ -144,12 +148,13 @@ static bool symbol_null(const struct fdry_elf *elf)
 static int symbols_load(struct fdry_elf *elf)
 {
 	const struct fdry_elf_section *tab = &elf->sections[elf->symtab];
+	struct fdry_span names;
 	uint32_t i;
 	int err;
 
 	if (!elf->symtab)
 		return 0;
-	if (!is_strings(elf->sections[tab->h.link].data))
+	if (!strings_take(elf->sections[tab->h.link].data, &names))
 		return elf_bad("the symbol names are no strings");
 	if (tab->h.entsize != sizeof(struct fdry_elf_sym) || tab->h.size % sizeof(struct fdry_elf_sym))
 		return elf_bad("symbols of an unknown size");
@@ -162,7 +167,7 @@ static int symbols_load(struct fdry_elf *elf)
 	for (i = 0; i < elf->nsymbols; i++) {
 		memcpy(&elf->symbols[i].s, tab->data.data + (size_t)i * sizeof(struct fdry_elf_sym),
 		       sizeof(struct fdry_elf_sym));
-		err = symbol_load(elf, elf->sections[tab->h.link].data, &elf->symbols[i]);
+		err = symbol_load(elf, names, &elf->symbols[i]);
 		if (err)
 			return err;
 	}
@@ -171,11 +176,15 @@ static int symbols_load(struct fdry_elf *elf)
 
 static int relocs_check(const struct fdry_elf *elf)
 {
+	uint64_t bytes = 0;
 	uint32_t i, j, n;
 
 	for (i = 0; i < elf->nsections; i++) {
 		/* Post-processed cubins have debug relocations that link to anything. */
 		n = elf->sections[i].h.link == elf->symtab ? fdry_elf_reloc_count(elf, i) : 0;
+		bytes += n ? elf->sections[i].h.size : 0;
+		if (bytes > elf->image.len)
+			return elf_bad("sections share their relocations");
 		for (j = 0; j < n; j++)
 			if (fdry_elf_reloc(elf, i, j).info >> 32 >= elf->nsymbols)
 				return elf_bad("a relocation to no symbol");

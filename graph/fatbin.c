@@ -336,8 +336,9 @@ int fdry_devcode_find(const void *data, size_t len, unsigned int cc, struct fdry
 		return fdry_fail(FDRY_E_BADCODE, "device code without bytes");
 	magic = fdry_get32(data);
 	if (magic == FDRY_FATBIN_WRAPPER_MAGIC) {
-		if (len && len < sizeof(struct wrapper))
-			return fatbin_bad("its wrapper is cut off");
+		if (len)
+			return fdry_fail(FDRY_E_BADCODE, "bytes with a length cannot be a fatbin wrapper, which holds a pointer of its "
+					 "process; give the fatbin that it points at, or length 0 if this process was linked with it");
 		return wrapper_find(data, cc, ret);
 	}
 	if (magic == FDRY_FATBIN_MAGIC) {

@@ -69,7 +69,8 @@ int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *r
 /**
  * fdry_devcode_find() - The code that the driver runs, out of what a library was loaded from.
  * @data: a fatbin wrapper, fatbin, cubin, PTX text or object of the software driver
- * @len: bytes at @data; 0 is allowed for a wrapper or a fatbin, which have headers of their own
+ * @len: bytes at @data; 0 for a wrapper, whose pointer is only right in the process that was linked with it, and
+ *       allowed for a fatbin, whose header says how long it is
  * @cc: 10 * major + minor compute capability of the device
  *
  * Of a fatbin the cubin for the same major version and the highest minor version that is

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "graph/kernel.h"
+#include "graph/module.h"
 
 struct loaded {
 	struct fdry_oid oid;
@@ -53,6 +54,7 @@ static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 {
 	struct loaded *l = &bank->loaded[bank->nloaded];
 	struct fdry_span bytes;
+	CUresult res;
 	uint32_t i;
 	int err;
 
@@ -62,9 +64,8 @@ static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 			return 0;
 		}
 	err = get(arg, &k->object, &bytes);
-	/* The driver copies the bytes. */
 	if (!err)
-		err = fdry_call(bank->drv, cuModuleLoadDataEx, &l->module, bytes.data, 0, NULL, NULL);
+		err = fdry_module_load(bank->drv, bytes, &l->module, &res);
 	if (err)
 		return err;
 	l->oid = k->object;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "graph/kernel_set.h"
+#include "graph/module.h"
 #include "graph/reach.h"
 #include "graph/slice.h"
 
@@ -52,6 +53,8 @@ static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struc
 	for (i = 0; !err && i < n; i++)
 		if (fdry_oid_eq(&o[i].oid, &add.oid))
 			break;
+	if (!err && i == n)
+		err = fdry_module_check(set->drv, bytes); /* what a load refuses is never sealed */
 	if (!err && i == n)
 		err = fdry_buf_put(&set->objects, &add, sizeof(add));
 	if (err || i < n)

@@ -12,7 +12,7 @@
 
 #include "api/opts.h"
 #include "api/run/kernel_cache.h"
-#include "graph/elf.h"
+#include "graph/module.h"
 
 /* --- options --- */
 
@@ -167,20 +167,6 @@ static int source_take(struct fdry_kernel_unit *u)
 	return 0;
 }
 
-/* All that its headers name lies in it: a driver is told no length, and reads on. */
-static int cubin_check(struct fdry_span bytes)
-{
-	struct fdry_elf elf;
-	int err = fdry_elf_parse(bytes, &elf);
-
-	if (err)
-		return err;
-	if (!fdry_span_at(bytes, elf.h.phoff, (uint64_t)elf.h.phnum * elf.h.phentsize))
-		err = fdry_fail(FDRY_E_BADCODE, "the cubin is cut off before its program headers end; get it anew");
-	fdry_elf_release(&elf);
-	return err;
-}
-
 static int code_take(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
 {
 	int err;
@@ -190,7 +176,7 @@ static int code_take(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
 	err = fdry_devcode_find(u->src.data, u->src.len, k->cc, &u->code);
 	u->compiled = !err && u->code.kind == FDRY_DEVCODE_PTX;
 	if (!err && !u->compiled)
-		err = cubin_check(u->code.bytes);
+		err = fdry_module_check(k->drv, u->code.bytes);
 	if (err)
 		return fdry_fail_at(err, "%s", u->title);
 	u->keep = u->compiled;

@@ -13,6 +13,7 @@
 #include "api/opts.h"
 #include "api/run/kernel_cache.h"
 #include "arch/telemetry.h"
+#include "graph/module.h"
 #include "store/store.h"
 
 static struct fdry_kernel_module **bucket_of(struct fdry_kernels *k, const struct fdry_oid *key)
@@ -101,21 +102,14 @@ static bool is_useless(CUresult res)
 	       res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
-static CUresult module_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span code, CUmodule *ret)
+static int module_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span code, CUmodule *ret, CUresult *res)
 {
 	double begin = fdry_now_ms(), took;
-	CUresult res = fdry_call_raw(k->drv, cuModuleLoadDataEx, ret, code.data, 0, NULL, NULL);
+	int err = fdry_module_load(k->drv, code, ret, res);
 
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, load_ms, took);
-	fdry_kernels_trace(k, u->title, res ? "not loaded" : "loaded", took, code.len);
-	return res;
-}
-
-static int load_result(struct fdry_kernels *k, const struct fdry_kernel_unit *u, CUresult res)
-{
-	int err = fdry_driver_result(k->drv, FDRY_DRV_cuModuleLoadDataEx, res);
-
+	fdry_kernels_trace(k, u->title, err ? "not loaded" : "loaded", took, code.len);
 	return err ? fdry_fail_at(err, "%s", u->title) : 0;
 }
 
@@ -128,11 +122,11 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 
 	fdry_kernel_store_get(k, u, &code, found, damaged);
 	if (*found) {
-		res = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module);
-		if (is_useless(res))
+		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module, &res);
+		if (err && is_useless(res)) {
 			*found = false;
-		else
-			err = load_result(k, u, res);
+			err = 0;
+		}
 		m->bytes = code.len;
 		if (*found)
 			fdry_count(FDRY_METRIC_KERNEL_STORED, 1);
@@ -149,12 +143,13 @@ static int compile_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u
 {
 	struct fdry_buf code = { 0 };
 	struct fdry_span bytes;
+	CUresult res;
 	int err = fdry_kernel_compile(k, u, &code);
 
 	if (err)
 		goto out_release;
 	bytes = (struct fdry_span){ code.data, code.len };
-	err = load_result(k, u, module_load(k, u, bytes, &m->module));
+	err = module_load(k, u, bytes, &m->module, &res);
 	m->bytes = code.len;
 	if (!err)
 		fdry_kernel_store_put(k, u, bytes); /* only what loads is worth keeping */
@@ -188,6 +183,7 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *
 static int module_fill(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
 {
 	CUstreamCaptureMode mode;
+	CUresult res;
 	int err = fdry_driver_enter(k->drv, k->ctx, &mode);
 
 	if (err)
@@ -195,7 +191,7 @@ static int module_fill(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 	if (u->compiled) {
 		err = compiled_load(k, u, m);
 	} else {
-		err = load_result(k, u, module_load(k, u, u->code.bytes, &m->module));
+		err = module_load(k, u, u->code.bytes, &m->module, &res);
 		m->bytes = u->code.bytes.len;
 	}
 	fdry_driver_leave(k->drv, &mode);

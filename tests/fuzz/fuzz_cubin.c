@@ -2,10 +2,11 @@
 /*
  * Fuzz target: any bytes are taken for a cubin; what its kernels reach is found, each is
  * sliced out alone, and then all together. A slice that differs from what it was cut from
- * is a bug of ours, whatever the bytes.
+ * is a bug of ours, whatever the bytes. What the gate to the driver lets through is an ELF.
  */
 #include <stdlib.h>
 
+#include "graph/module.h"
 #include "graph/slice.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -25,9 +26,13 @@ static void slice(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
+	const struct fdry_driver drv = { .software = len & 1 };
 	struct fdry_span bytes = { data, len };
 	struct fdry_cubin *c;
 	uint32_t k[8], i;
+
+	if (!fdry_module_check(&drv, bytes) && !fdry_elf_machine(bytes))
+		abort();
 
 	if (fdry_cubin_parse(bytes, &c))
 		return 0;

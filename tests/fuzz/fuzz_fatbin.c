@@ -12,9 +12,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct fdry_devcode code;
 	size_t i;
 
-	/* A wrapper holds a pointer, which is only right in the process that it was made in. */
-	if (len >= 4 && fdry_get32(data) == FDRY_FATBIN_WRAPPER_MAGIC)
-		return 0;
 	for (i = 0; i < sizeof(ccs) / sizeof(ccs[0]); i++)
 		if (len && !fdry_devcode_find(data, len, ccs[i], &code))
 			fdry_devcode_release(&code);

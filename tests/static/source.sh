@@ -69,4 +69,6 @@ t "no path of anybody's machine" prints "" lines "$homes" "${all_files[@]}"
 t "no registry's host name" prints "" lines "$hosts" "${all_files[@]}"
 t "nothing unfinished" prints "" lines "$unfinished" "${sources[@]}"
 t "every variable asked for is documented" prints "" undocumented
+t "modules are loaded by graph/module.c alone" prints "" lines 'fdry_call(_raw)?\([^,]*, cu(Module|Library)Load' \
+	$(tree_files 'graph/*.c' 'api/*.c' 'mm/*.c' 'store/*.c' | grep -v '^graph/module[.]c$')
 t_done

@@ -70,8 +70,9 @@ enum fdry_kernel_form {
  * @sz: sizeof(struct fdry_kernel_source)
  * @form: of enum fdry_kernel_form
  * @reserved: zero
- * @data: @len bytes; of text a terminating NUL may be counted or not. @len may be 0 for a fatbin
- *        or its wrapper, which say how long they are
+ * @data: @len bytes; of text a terminating NUL may be counted or not. @len may be 0 for a fatbin, whose header
+ *        says how long it is. It must be 0 for a wrapper: the pointer in it is right only in the process that was
+ *        linked with it, so bytes of a file cannot be one
  * @name: for messages, such as a file's; NULL: none. Not a part of the key
  * @target: of source: "sm_90", "sm_90a", "compute_80"; NULL: the device's own, or where NVRTC does not know
  *        that one, the highest below it that it knows, as PTX. NULL for code

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* module.c - see module.h. */
+#include "graph/module.h"
+
+#include "graph/elf.h"
+
+struct segment {
+	uint32_t type;
+	uint32_t flags;
+	uint64_t offset;
+	uint64_t vaddr;
+	uint64_t paddr;
+	uint64_t filesz;
+	uint64_t memsz;
+	uint64_t align;
+};
+_Static_assert(sizeof(struct segment) == 56, "as on disk");
+
+/* Slices have no program headers. Compilers write them, and a driver may believe them. */
+static int segments_check(const struct fdry_elf *elf)
+{
+	const uint8_t *table;
+	struct segment s;
+	uint32_t i;
+
+	if (!elf->h.phnum)
+		return 0;
+	if (elf->h.phentsize != sizeof(s))
+		return fdry_fail(FDRY_E_BADCODE, "malformed device code: program headers of an unknown size; rebuild the library it came from");
+	table = fdry_span_at(elf->image, elf->h.phoff, (uint64_t)elf->h.phnum * sizeof(s));
+	if (!table)
+		return fdry_fail(FDRY_E_BADCODE, "the device code is cut off before its program headers end; get it anew");
+	for (i = 0; i < elf->h.phnum; i++) {
+		memcpy(&s, table + (size_t)i * sizeof(s), sizeof(s));
+		if (s.filesz && !fdry_span_at(elf->image, s.offset, s.filesz))
+			return fdry_fail(FDRY_E_BADCODE, "malformed device code: segment %u leaves the file; rebuild the library it came from", i);
+	}
+	return 0;
+}
+
+int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
+{
+	uint16_t machine = fdry_elf_machine(code);
+	struct fdry_elf elf;
+	int err;
+
+	if (!machine || (machine != FDRY_EM_CUDA && !drv->software))
+		return fdry_fail(FDRY_E_BADCODE, "the code to load is no cubin%s; seal or build it anew",
+				 drv->software ? " and no object of the software driver" : "");
+	err = fdry_elf_parse(code, &elf);
+	if (err)
+		return err;
+	err = segments_check(&elf);
+	fdry_elf_release(&elf);
+	return err;
+}
+
+int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret, CUresult *res)
+{
+	int err = fdry_module_check(drv, code);
+
+	*res = CUDA_ERROR_INVALID_IMAGE;
+	if (err)
+		return err;
+	*res = fdry_call_raw(drv, cuModuleLoadDataEx, ret, code.data, 0, NULL, NULL);
+	return fdry_driver_result(drv, FDRY_DRV_cuModuleLoadDataEx, *res);
+}

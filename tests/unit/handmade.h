@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handmade.h - images that no seal would make: a manifest of any entries, any bytes as objects.
+ *
+ * Fill struct handmade's writer and put objects, then handmade_install() stores manifest and
+ * ref as a seal does. The manifest is laid out without being checked.
+ */
+#ifndef FDRY_TESTS_UNIT_HANDMADE_H
+#define FDRY_TESTS_UNIT_HANDMADE_H
+
+#include "api/identity.h"
+#include "api/manifest.h"
+#include "tests/unit/api.h"
+
+struct handmade {
+	struct fdry_store *store;
+	struct fdry_put *put;
+	struct fdry_manifest_writer w;
+};
+
+static inline uint32_t handmade_str(struct handmade *h, const char *s)
+{
+	uint32_t off;
+
+	ok(fdry_manifest_add_str(&h->w, s, &off));
+	return off;
+}
+
+#define handmade_add(h, section, ...) do { \
+	__typeof__(*((struct fdry_manifest *)NULL)->section) entry_ = __VA_ARGS__; \
+	ok(fdry_buf_put(&(h)->w.section, &entry_, sizeof(entry_))); \
+} while (0)
+
+/* The facts of the software driver's device, and whatever @key (may be NULL) says; in order if @key sorts behind "fdry.". */
+static inline void handmade_begin(struct handmade *h)
+{
+	const struct fdry_driver *drv;
+	struct fdry_identity here;
+	int i;
+
+	memset(h, 0, sizeof(*h));
+	ok(setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
+	h->store = store_make();
+	ok(fdry_put_begin(h->store, &h->put));
+	drv = test_sim_open();
+	ok(fdry_identity_of(drv, 0, &here));
+	fdry_driver_close(drv);
+	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
+		handmade_add(h, facts, { handmade_str(h, here.fact[i].key), handmade_str(h, here.fact[i].value) });
+}
+
+/* A kernel object, the next in the manifest's list. */
+static inline void handmade_object(struct handmade *h, const void *data, size_t len)
+{
+	struct fdry_mf_object o = { put(h->put, FDRY_OBJECT_KERNEL, data, len) };
+
+	ok(fdry_buf_put(&h->w.objects, &o, sizeof(o)));
+}
+
+/* The manifest's bytes; release @ret. */
+static inline void handmade_bytes(struct handmade *h, struct fdry_buf *ret)
+{
+	const struct fdry_section_part parts[] = {
+#define X(id, NAME, member, type) { id, { h->w.member.data, h->w.member.len } },
+		FDRY_MF_SECTIONS(X)
+#undef X
+	};
+	struct fdry_mf_header head = { .magic = FDRY_MF_MAGIC, .version = FDRY_MF_VERSION, .base = h->w.base, .end = h->w.end };
+
+	memset(ret, 0, sizeof(*ret));
+	ok(fdry_buf_put(ret, &head, sizeof(head)));
+	ok(fdry_sections_put(parts, sizeof(parts) / sizeof(parts[0]), ret, &head.sections));
+	head.size = ret->len;
+	memcpy(ret->data, &head, sizeof(head));
+}
+
+/* Ends the session; the writer is released. */
+static inline void handmade_install(struct handmade *h, const char *ref)
+{
+	const struct fdry_buf *b[] = { &h->w.objects, &h->w.graphs, &h->w.chunks, &h->w.host_chunks };
+	const size_t step[] = { sizeof(struct fdry_mf_object), sizeof(struct fdry_mf_graph), sizeof(struct fdry_mf_chunk),
+				sizeof(struct fdry_mf_host_chunk) };
+	const size_t at[] = { 0, offsetof(struct fdry_mf_graph, oid), offsetof(struct fdry_mf_chunk, oid),
+			      offsetof(struct fdry_mf_host_chunk, oid) };
+	struct fdry_buf links = { 0 }, bytes;
+	struct fdry_oid oid;
+	size_t i, k;
+
+	for (k = 0; k < 4; k++)
+		for (i = 0; i < b[k]->len; i += step[k])
+			ok(fdry_buf_put(&links, b[k]->data + i + at[k], sizeof(oid)));
+	handmade_bytes(h, &bytes);
+	ok(fdry_put_commit(h->put, bytes.data, bytes.len, (const struct fdry_oid *)(const void *)links.data, links.len / sizeof(oid), ref,
+			   &oid, NULL));
+	fdry_buf_release(&links);
+	fdry_buf_release(&bytes);
+	fdry_manifest_writer_release(&h->w);
+	fdry_store_close(h->store);
+}
+
+#endif
