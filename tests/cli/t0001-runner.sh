@@ -52,7 +52,15 @@ t "nothing but skips is no failure" run suite:nogpu.sh
 t "another reason is a failure" total "0 passed, 1 failed, 1 skipped" suite:lazy.sh
 t "a skip without a reason is a failure" fails "without a reason" run suite:mute.sh
 t "a check skipped in a suite" total "2 passed, 0 failed, 1 skipped" suite:partly.sh
+t "a name that no test begins with is a failure" fails "^no test begins with 'nosuch'$" run -m goo -m nosuch suite:good.sh suite:bad.sh
+t "then none runs" prints "no test begins with 'nosuch'" sh -c "'$ROOT/tests/run' -m goo -m nosuch '$TMP/good.sh' || true"
 t "no test at all is a failure" fails "0 passed" run
 t "names choose tests" total "3 passed, 0 failed, 0 skipped" -m goo suite:good.sh suite:bad.sh
+t "each line has a count" prints $'[ 1/10]\n[10/10]' bash -c \
+	"'$ROOT/tests/run' -j 1 '$TMP'/good.sh{,,,,,,,,,} | grep -oE '\[[ 0-9]+/[0-9]+\]' | sed -n '1p; 10p'"
+t "the failed ones are named at the end" fails '^failed: bad silent$' run -j 1 suite:bad.sh suite:good.sh suite:silent.sh
+# The second test waits for what is printed of the first.
+suite patient "until grep -q 'ok .*good ' '$TMP/lines'; do sleep 0.01; done; echo '100%: Checks: 1, Failures: 0, Errors: 0'"
+t "a test is printed as soon as it has ended" sh -c "'$ROOT/tests/run' -j 2 -t 20 '$TMP/good.sh' '$TMP/patient.sh' >'$TMP/lines'"
 t "results are recorded" sh -c "RESULTS='$TMP/res' '$ROOT/tests/run' '$TMP/good.sh' && grep -qx 'good 3 0 0' '$TMP/res'"
 t_done
