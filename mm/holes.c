@@ -188,6 +188,24 @@ bool fdry_holes_remove(struct fdry_holes *h, uint64_t start, uint64_t end)
 	return n && n->start <= start && carve(h, n, start, end);
 }
 
+int fdry_holes_extract(struct fdry_holes *h, uint64_t start, uint64_t end, struct fdry_holes *to)
+{
+	struct fdry_hole *n;
+	uint64_t from, until;
+	int err;
+
+	while ((n = reaching(h, start + 1)) && n->start < end) {
+		from = n->start > start ? n->start : start;
+		until = n->end < end ? n->end : end;
+		err = fdry_holes_add(to, from, until);
+		if (err)
+			return err;
+		if (!carve(h, n, from, until))
+			return fdry_nomem(); /* in both sets, which moving back mends */
+	}
+	return 0;
+}
+
 bool fdry_holes_overlap(const struct fdry_holes *h, uint64_t start, uint64_t end)
 {
 	const struct fdry_hole *n = reaching(h, start + 1);

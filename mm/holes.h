@@ -36,6 +36,9 @@ bool fdry_holes_take(struct fdry_holes *h, uint64_t room, uint64_t align, uint64
 /* Take [@start, @end) where all of it is there; false where not, or no memory for what remains. */
 bool fdry_holes_remove(struct fdry_holes *h, uint64_t start, uint64_t end);
 
+/* Move what of [@start, @end) is there to @to. FDRY_E_NOMEM: perhaps a part of it was moved. */
+int fdry_holes_extract(struct fdry_holes *h, uint64_t start, uint64_t end, struct fdry_holes *to) __must_check;
+
 /* Is any byte of [@start, @end) there? */
 bool fdry_holes_overlap(const struct fdry_holes *h, uint64_t start, uint64_t end);
 

@@ -143,10 +143,9 @@ static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_
 	return f;
 }
 
-/* Map and note @a at @s. */
-static int put_at(struct fdry_region *r, const struct spot *s, struct fdry_alloc *a)
+/* Map and note @a at @p. */
+static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
-	const struct fdry_place *p = &s->place;
 	struct fdry_fill fill = fill_for(r, p, a->capturing);
 	int ret;
 
@@ -154,19 +153,18 @@ static int put_at(struct fdry_region *r, const struct spot *s, struct fdry_alloc
 	a->room = p->room;
 	ret = fdry_region_note(r, &r->ledger, a);
 	if (ret)
-		goto out_hole;
+		goto out;
 	ret = fdry_backing_take(&r->backing, p->addr, p->room, &fill);
 	if (ret)
 		goto out_note;
-	if (!s->from)
+	if (p->addr + p->room > fdry_region_cursor(r))
 		fdry_bump_take(&r->bump, p);
 	assert(!fdry_bump_check(&r->bump));
 	return 0;
 
 out_note:
 	fdry_ledger_undo(&r->ledger, p->addr);
-out_hole:
-	give(s->from, p->addr, p->room);
+out:
 	return fdry_fail_at(ret, "an allocation of %" PRIu64 " bytes", a->size);
 }
 
@@ -175,7 +173,12 @@ int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 	struct spot s;
 	int ret = find_place(r, a, &s);
 
-	return ret ? ret : put_at(r, &s, a);
+	if (ret)
+		return ret;
+	ret = put_at(r, &s.place, a);
+	if (ret)
+		give(s.from, s.place.addr, s.place.room);
+	return ret;
 }
 
 /* [@addr, @addr + @size) must be bytes of the region. */
@@ -191,59 +194,94 @@ static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t 
 	return 0;
 }
 
-/* Take [@addr, @addr + @size), which lies below the cursor, out of what was freed by allocations like @a or skipped by other
- * claims; NULL where it is in neither. */
-static struct fdry_holes *take_below(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, uint64_t size)
+/* Addresses that a claim took from below the cursor, apart by what they were. */
+struct claimed {
+	struct fdry_holes small, large, skipped;
+};
+
+/* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
+static void claimed_give(struct fdry_region *r, struct claimed *c)
 {
-	struct fdry_holes *holes[] = { holes_for(r, a), &r->skipped };
+	struct fdry_holes *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
 	int i;
 
-	for (i = 0; i < 2; i++)
-		if (fdry_holes_remove(holes[i], addr, addr + size))
-			return holes[i];
-	return NULL;
+	for (i = 0; i < 3; i++) {
+		if (fdry_holes_move(to[i], from[i]))
+			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes, fdry_last_error());
+		fdry_holes_release(from[i]);
+	}
 }
 
-/* Exactly @addr: behind the cursor everything is free, below it little is. */
-static int claim_place(struct fdry_region *r, const struct fdry_alloc *a, CUdeviceptr addr, struct spot *ret)
+/* Take [@start, @end), which lies below the cursor: freed addresses of either kind and skipped ones may lie side by side. */
+static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
 {
-	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
-	struct spot s = { .place = { .addr = addr } };
-	int err = check_inside(r, addr, a->size);
+	struct claimed c = { 0 };
+	int err = fdry_holes_extract(&r->small, start, end, &c.small);
+
+	if (!err)
+		err = fdry_holes_extract(&r->large, start, end, &c.large);
+	if (!err)
+		err = fdry_holes_extract(&r->skipped, start, end, &c.skipped);
+	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
+		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#" PRIx64 " are in use, or were used for something else before",
+				end - start, start);
+	if (err)
+		claimed_give(r, &c);
+	else
+		*ret = c;
+	return err;
+}
+
+/* Where an allocation of @size bytes at @addr lies, if one can begin there. */
+static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size, struct fdry_place *ret)
+{
+	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, room;
+	int err = check_inside(r, addr, size);
 
 	if (err)
 		return err;
-	if (addr % step || fdry_round_up(a->size, step, &s.place.room))
-		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", a->size, addr);
-	err = check_inside(r, addr, s.place.room);
+	if (addr % step || fdry_round_up(size, step, &room))
+		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", size, addr);
+	err = check_inside(r, addr, room);
+	if (!err)
+		*ret = (struct fdry_place){ .addr = addr, .room = room };
+	return err;
+}
+
+/* The cursor moves behind a claim, and what it passes over is for other claims. */
+static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
+{
+	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->room;
+	struct claimed c = { 0 };
+	int err = 0;
+
+	if (p->addr < cursor)
+		err = claimed_take(r, p->addr, end < cursor ? end : cursor, &c);
 	if (err)
 		return err;
-	if (addr < fdry_region_cursor(r)) {
-		s.from = take_below(r, a, addr, s.place.room);
-		if (!s.from)
-			return fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#llx are in use, or were used for something else before",
-					 a->size, addr);
-	}
-	*ret = s;
-	return 0;
+	err = put_at(r, p, a);
+	if (err)
+		claimed_give(r, &c);
+	else if (p->addr > cursor)
+		give(&r->skipped, cursor, p->addr - cursor);
+	fdry_holes_release(&c.small);
+	fdry_holes_release(&c.large);
+	fdry_holes_release(&c.skipped);
+	return err;
 }
 
 int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 {
 	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
-	CUdeviceptr cursor;
-	struct spot s;
-	int ret;
+	struct fdry_place p;
+	int err;
 
 	fdry_region_lock(r);
-	cursor = fdry_region_cursor(r);
-	ret = claim_place(r, &a, addr, &s);
-	if (!ret)
-		ret = put_at(r, &s, &a);
-	if (!ret && addr > cursor)
-		give(&r->skipped, cursor, addr - cursor);
+	err = claim_place(r, addr, size, &p);
+	if (!err)
+		err = claim_put(r, &p, &a);
 	fdry_region_unlock(r);
-	return ret;
+	return err;
 }
 
 static void freed_note(struct fdry_region *r, const struct fdry_alloc *a)

@@ -106,8 +106,9 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, 
 /**
  * fdry_region_claim() - Hand out the memory at @addr, where another process had an allocation of @size bytes.
  *
- * As fdry_region_alloc(), but there and nowhere else; addresses skipped by it are handed out to claims alone. Errors
- * besides: FDRY_E_TAKEN, FDRY_E_RANGE, FDRY_E_INVAL where no allocation of that size can begin there.
+ * As fdry_region_alloc(), but there and nowhere else. The addresses must be free: freed by allocations of any size, skipped by
+ * other claims, or behind the cursor. Addresses that a claim skips are handed out to claims alone. Further errors:
+ * FDRY_E_TAKEN, FDRY_E_RANGE, and FDRY_E_INVAL if no allocation of that size can begin there.
  */
 int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 

@@ -519,6 +519,33 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 }
 END_TEST
 
+/* A claim lies across addresses that small and large allocations freed, that other claims skipped and that are new. */
+START_TEST(a_claim_joins_free_addresses_of_every_kind)
+{
+	CUdeviceptr small = get(100), kept = get(512), large = get(2 * MiB), p;
+
+	ck_assert_uint_eq(large, BASE + 2 * MiB);
+	put(small);
+	put(large);
+	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB)); /* skips from 4 to 8 MiB */
+	put(BASE + 8 * MiB);
+	ck_assert_int_eq(fdry_region_claim(region, BASE, 2 * MiB), -FDRY_E_TAKEN);
+	ok(fdry_region_check(region));
+	p = get(100); /* the claim that failed changed nothing */
+	ck_assert_uint_eq(p, small);
+	put(p);
+	put(kept);
+	ok(fdry_region_claim(region, BASE + 512, 100)); /* out of two that became one */
+	ok(fdry_region_claim(region, BASE + 2 * MiB, 12 * MiB)); /* freed, skipped, freed, new */
+	ok(fdry_region_check(region));
+	ck_assert_uint_eq(fdry_region_offset(region), 14 * MiB);
+	ck_assert_uint_eq(get(2 * MiB), BASE + 14 * MiB);
+	put(BASE + 2 * MiB);
+	ck_assert_uint_eq(get(12 * MiB), BASE + 2 * MiB);
+	ok(fdry_region_check(region));
+}
+END_TEST
+
 /* @_i: which driver call fails. The claim can be made again, and its addresses went to nobody. */
 START_TEST(a_claim_that_fails_gives_its_addresses_back)
 {
@@ -567,6 +594,7 @@ int main(void)
 	tcase_add_loop_test(tc, small_regions_get_their_base, 0, 2);
 	tcase_add_test(tc, backed_ranges);
 	tcase_add_test(tc, claims_skip_addresses_for_claims_alone);
+	tcase_add_test(tc, a_claim_joins_free_addresses_of_every_kind);
 	tcase_add_loop_test(tc, a_claim_that_fails_gives_its_addresses_back, 1, 6);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
