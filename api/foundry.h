@@ -395,12 +395,13 @@ struct fdry_memory {
  * @keep: with @into, @nkeep ranges of device memory that keep the bytes they have; NULL:
  *        every allocation that the process has made in the region
  *
- * With @into, the process has made the first allocations of those that were alive when the image was
- * sealed, or all of them, in the same order and in a region of the same base. The image
- * is placed among them: the allocations that are missing are made for it, at the same
- * addresses, and freed with it; content is written wherever the process does not keep its
- * own. FDRY_E_LAYOUT names the first allocation that differs, or one of a pool (cuMemAllocAsync) that is
- * missing and cannot be made by itself: stream-ordered memory the process makes as the capturing one did.
+ * With @into, the image is placed among the allocations that the process has made in a region of the same
+ * base. Each of them either is an allocation of the image, at the same address and of the same size, or
+ * touches no memory of the image. The allocations of the image that the process lacks are made for it, at
+ * the same addresses, and freed with it. Content is written wherever the process does not keep its
+ * own. FDRY_E_LAYOUT names the first allocation that is in the way, or one of a pool (cuMemAllocAsync) that is
+ * missing and cannot be made by itself: the process must make stream-ordered memory as the capturing one did.
+ * FDRY_E_TAKEN: the process used addresses of the image for something that was freed, but cannot be handed out again.
  */
 struct fdry_load_opts {
 	size_t sz;

@@ -80,27 +80,11 @@ int fdry_into_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size,
 
 /* --- allocations --- */
 
-static int alloc_cmp(const void *a, const void *b)
+static int serial_cmp(const void *a, const void *b)
 {
 	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
 
 	return (x > y) - (x < y);
-}
-
-static int differs(const struct fdry_manifest *m, size_t i, size_t k, const struct fdry_alloc *a)
-{
-	if (k >= m->n_allocs)
-		return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) is one that the image does not "
-				 "have: it was sealed with %u; load it before allocating more", i, (unsigned long long)a->size,
-				 (unsigned long long)a->addr, m->n_allocs);
-	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process has %llu bytes at %#llx, that of the process that sealed the "
-			 "image %llu bytes at %#llx; make the same allocations in the same order", i, (unsigned long long)a->size,
-			 (unsigned long long)a->addr, (unsigned long long)m->allocs[k].size, (unsigned long long)m->allocs[k].addr);
-}
-
-static bool matches(const struct fdry_alloc *a, const struct fdry_mf_alloc *want)
-{
-	return a->addr == want->addr && a->size == want->size;
 }
 
 /* Leave out what images have claimed; how many remain, which are the process' own, in the order in which they were made. */
@@ -108,48 +92,129 @@ static size_t allocs_own(struct fdry_alloc *made, size_t n)
 {
 	size_t i, own = 0;
 
-	qsort(made, n, sizeof(*made), alloc_cmp);
+	qsort(made, n, sizeof(*made), serial_cmp);
 	for (i = 0; i < n; i++)
 		if (!fdry_stake_held(made[i].addr, made[i].size))
 			made[own++] = made[i];
 	return own;
 }
 
-/* Of what is in a pool less is its own than of other memory: what the image has behind it would go into another's. */
-static int room_compare(const struct fdry_manifest *m, size_t i, const struct fdry_alloc *a)
-{
-	uint64_t end = a->addr + a->room;
-	uint32_t k;
+/* The image's allocations by address, and which of them the process has made itself. */
+struct expected {
+	const struct fdry_manifest *m;
+	uint32_t *by_addr;
+	bool *made;
+};
 
-	for (k = 0; k < m->n_allocs; k++)
-		if (m->allocs[k].addr == end)
-			return 0; /* what lies there is compared by itself */
-	for (k = 0; k < m->n_segments; k++)
-		if (end >= m->segments[k].addr && end - m->segments[k].addr < m->segments[k].size)
-			return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
-					 "process that sealed the image for more; make it in the same way, from a pool or not", i,
-					 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->room);
+static int addr_cmp(const void *a, const void *b, void *allocs)
+{
+	const struct fdry_mf_alloc *of = allocs;
+	uint64_t x = of[*(const uint32_t *)a].addr, y = of[*(const uint32_t *)b].addr;
+
+	return (x > y) - (x < y);
+}
+
+static int expected_init(struct expected *e, const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	*e = (struct expected){ .m = m, .by_addr = calloc(m->n_allocs + 1ul, sizeof(*e->by_addr)),
+				.made = calloc(m->n_allocs + 1ul, sizeof(*e->made)) };
+	if (!e->by_addr || !e->made)
+		return fdry_nomem();
+	for (i = 0; i < m->n_allocs; i++)
+		e->by_addr[i] = i;
+	qsort_r(e->by_addr, m->n_allocs, sizeof(*e->by_addr), addr_cmp, (void *)m->allocs);
 	return 0;
 }
 
-/* What the process has must be the beginning of what the image has, apart from what images before it have claimed. */
-static int allocs_compare(const struct fdry_manifest *m, const struct fdry_alloc *own, size_t n)
+static void expected_release(struct expected *e)
 {
-	size_t i = 0, k;
-	int err = 0;
+	free(e->by_addr);
+	free(e->made);
+}
 
-	for (k = 0; k < m->n_allocs && i < n; k++) {
-		if (matches(&own[i], &m->allocs[k]))
-			i++;
-		else if (!fdry_stake_held(m->allocs[k].addr, m->allocs[k].size))
-			break;
+/* Which in the order of addresses is the first allocation that ends behind @addr; n_allocs if there is none. */
+static uint32_t expected_behind(const struct expected *e, uint64_t addr)
+{
+	const struct fdry_mf_alloc *a = e->m->allocs;
+	uint32_t lo = 0, hi = e->m->n_allocs, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (a[e->by_addr[mid]].addr + a[e->by_addr[mid]].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
-	if (i < n)
-		return differs(m, i, k, &own[i]);
-	for (i = 0; i < n && !err; i++)
-		if (own[i].kind == FDRY_KIND_POOL)
-			err = room_compare(m, i, &own[i]);
-	return err;
+	return lo;
+}
+
+static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_t i)
+{
+	return i < e->m->n_allocs ? &e->m->allocs[e->by_addr[i]] : NULL;
+}
+
+/* The first segment of the image with a byte in [@addr, @end), or NULL. Segments ascend. */
+static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr, uint64_t end)
+{
+	const struct fdry_mf_segment *s = m->segments;
+	uint32_t lo = 0, hi = m->n_segments, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (s[mid].addr + s[mid].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < m->n_segments && s[lo].addr < end ? &s[lo] : NULL;
+}
+
+static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process has %llu bytes at %#llx, where the process that sealed the image "
+			 "had %llu bytes at %#llx; make the same allocations in the same order, or load the image before others are made",
+			 i, (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)other->size,
+			 (unsigned long long)other->addr);
+}
+
+static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf_segment *s)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) overlaps %llu bytes at %#llx that the image "
+			 "writes; load the image before it is made", i, (unsigned long long)a->size, (unsigned long long)a->addr,
+			 (unsigned long long)s->size, (unsigned long long)s->addr);
+}
+
+/* A pool rounds its allocations up by less than other memory: the image writes past the end of such a one. */
+static int small_capacity(size_t i, const struct fdry_alloc *a)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
+			 "process that sealed the image for more; make it in the same way, from a pool or not", i,
+			 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->room);
+}
+
+/* Allocation @i of the process' own is one of the image's, or touches none of them and none of the image's memory. */
+static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *a)
+{
+	uint64_t end = a->addr + a->room;
+	uint32_t k = expected_behind(e, a->addr);
+	const struct fdry_mf_alloc *found = expected_at(e, k), *next;
+	const struct fdry_mf_segment *s;
+
+	if (!found || found->addr >= end) {
+		s = segment_in(e->m, a->addr, end);
+		return s ? in_the_way(i, a, s) : 0;
+	}
+	if (found->addr != a->addr || found->size != a->size)
+		return conflict(i, a, found);
+	next = expected_at(e, k + 1);
+	if (next && next->addr < end)
+		return conflict(i, a, next);
+	if (a->kind == FDRY_KIND_POOL && !(next && next->addr == end) && segment_in(e->m, end, end + 1))
+		return small_capacity(i, a);
+	e->made[e->by_addr[k]] = true;
+	return 0;
 }
 
 static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t size)
@@ -205,20 +270,21 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, con
 	return err;
 }
 
+/* Nothing is claimed before everything was compared. */
 static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_alloc *made, size_t n)
 {
-	const struct fdry_manifest *m = &img->m;
-	size_t i = 0, k, own = allocs_own(made, n);
-	int err = keeps_add(img, o, made, own);
+	size_t i, own = allocs_own(made, n);
+	struct expected e;
+	int err = expected_init(&e, &img->m);
 
 	if (!err)
-		err = allocs_compare(m, made, own);
-	for (k = 0; k < m->n_allocs && !err; k++) {
-		if (i < own && matches(&made[i], &m->allocs[k]))
-			i++;
-		else
-			err = claim(img, k);
-	}
+		err = keeps_add(img, o, made, own);
+	for (i = 0; i < own && !err; i++)
+		err = alloc_compare(&e, i, &made[i]);
+	for (i = 0; i < img->m.n_allocs && !err; i++)
+		if (!e.made[i])
+			err = claim(img, i);
+	expected_release(&e);
 	return err;
 }
 

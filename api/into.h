@@ -2,9 +2,10 @@
 /*
  * into.h - an image placed among the allocations of a live capture (fdry_load_opts.into).
  *
- * The process has made the first of the allocations that the capturing one had, or all of
- * them; the rest is claimed for the image, at the same addresses. What the process keeps is
- * never written: every write of content goes through fdry_into_pieces().
+ * Allocations are compared by address. Each one that the process made itself is also one of the
+ * image's, at the same address and of the same size, or touches no memory of the image. The image's
+ * other allocations are claimed for it. What the process keeps is never written: every write of
+ * content goes through fdry_into_pieces().
  */
 #ifndef FDRY_API_INTO_H
 #define FDRY_API_INTO_H
@@ -15,7 +16,7 @@
  * none of ours. FDRY_E_OPTS, FDRY_E_FORKED. */
 int fdry_into_check(const struct fdry_load_opts *o) __must_check;
 
-/* Compare allocations and claim what is missing. FDRY_E_LAYOUT names the first that differs; FDRY_E_STATE while a stream
+/* Compare allocations and claim what is missing. FDRY_E_LAYOUT names the first one in the way; FDRY_E_STATE while a stream
  * captures; FDRY_E_TAKEN, FDRY_E_NODEVMEM. Waits for the device. */
 int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o) __must_check;
 /* Free what was claimed, and forget the rest. */

@@ -76,6 +76,12 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 
 /* The allocation that starts at @addr, and is not the region's own. FDRY_E_INVAL. */
 int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret) __must_check;
+/* Map and note @a at @p, and move the cursor behind it. */
+int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a) __must_check;
+/* Make these addresses free for what @holes are for, if any. Addresses for which host memory runs out are not used again. */
+void fdry_region_give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size);
+/* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
+int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 /* Map and note @a (size, kind and flags are set) where @a's room, kind and the rule want it; sets addr. */
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a) __must_check;
 /* End the allocation @a of r->ledger; @waited as in fdry_backing_put(). */

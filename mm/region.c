@@ -119,8 +119,7 @@ static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct 
 	return fdry_bump_place(&r->bump, a->size, 0, &ret->place);
 }
 
-/* Make these addresses free. Where host memory runs out they are not used again. */
-static void give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size)
+void fdry_region_give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size)
 {
 	if (holes && size && fdry_holes_add(holes, addr, addr + size))
 		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
@@ -129,7 +128,7 @@ static void give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size)
 /* Make what @a had a hole for allocations like it. */
 static void hole_add(struct fdry_region *r, const struct fdry_alloc *a)
 {
-	give(holes_for(r, a), a->addr, a->room);
+	fdry_region_give(holes_for(r, a), a->addr, a->room);
 }
 
 /* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
@@ -143,8 +142,7 @@ static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_
 	return f;
 }
 
-/* Map and note @a at @p. */
-static int put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
+int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
 	struct fdry_fill fill = fill_for(r, p, a->capturing);
 	int ret;
@@ -175,14 +173,13 @@ int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 
 	if (ret)
 		return ret;
-	ret = put_at(r, &s.place, a);
+	ret = fdry_region_put_at(r, &s.place, a);
 	if (ret)
-		give(s.from, s.place.addr, s.place.room);
+		fdry_region_give(s.from, s.place.addr, s.place.room);
 	return ret;
 }
 
-/* [@addr, @addr + @size) must be bytes of the region. */
-static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 {
 	const struct fdry_bump *b = &r->bump;
 
@@ -192,96 +189,6 @@ static int check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t 
 		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes at %#llx do not lie in the region of %" PRIu64
 				 " bytes at %#" PRIx64 "; reserve a larger one", size, addr, b->size, b->base);
 	return 0;
-}
-
-/* Addresses that a claim took from below the cursor, apart by what they were. */
-struct claimed {
-	struct fdry_holes small, large, skipped;
-};
-
-/* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
-static void claimed_give(struct fdry_region *r, struct claimed *c)
-{
-	struct fdry_holes *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
-	int i;
-
-	for (i = 0; i < 3; i++) {
-		if (fdry_holes_move(to[i], from[i]))
-			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes, fdry_last_error());
-		fdry_holes_release(from[i]);
-	}
-}
-
-/* Take [@start, @end), which lies below the cursor: freed addresses of either kind and skipped ones may lie side by side. */
-static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
-{
-	struct claimed c = { 0 };
-	int err = fdry_holes_extract(&r->small, start, end, &c.small);
-
-	if (!err)
-		err = fdry_holes_extract(&r->large, start, end, &c.large);
-	if (!err)
-		err = fdry_holes_extract(&r->skipped, start, end, &c.skipped);
-	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
-		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#" PRIx64 " are in use, or were used for something else before",
-				end - start, start);
-	if (err)
-		claimed_give(r, &c);
-	else
-		*ret = c;
-	return err;
-}
-
-/* Where an allocation of @size bytes at @addr lies, if one can begin there. */
-static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size, struct fdry_place *ret)
-{
-	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, room;
-	int err = check_inside(r, addr, size);
-
-	if (err)
-		return err;
-	if (addr % step || fdry_round_up(size, step, &room))
-		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", size, addr);
-	err = check_inside(r, addr, room);
-	if (!err)
-		*ret = (struct fdry_place){ .addr = addr, .room = room };
-	return err;
-}
-
-/* The cursor moves behind a claim, and what it passes over is for other claims. */
-static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
-{
-	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->room;
-	struct claimed c = { 0 };
-	int err = 0;
-
-	if (p->addr < cursor)
-		err = claimed_take(r, p->addr, end < cursor ? end : cursor, &c);
-	if (err)
-		return err;
-	err = put_at(r, p, a);
-	if (err)
-		claimed_give(r, &c);
-	else if (p->addr > cursor)
-		give(&r->skipped, cursor, p->addr - cursor);
-	fdry_holes_release(&c.small);
-	fdry_holes_release(&c.large);
-	fdry_holes_release(&c.skipped);
-	return err;
-}
-
-int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
-{
-	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
-	struct fdry_place p;
-	int err;
-
-	fdry_region_lock(r);
-	err = claim_place(r, addr, size, &p);
-	if (!err)
-		err = claim_put(r, &p, &a);
-	fdry_region_unlock(r);
-	return err;
 }
 
 static void freed_note(struct fdry_region *r, const struct fdry_alloc *a)
@@ -453,7 +360,7 @@ int fdry_region_preallocate(struct fdry_region *r, uint64_t size)
 	int ret;
 
 	fdry_region_lock(r);
-	ret = check_inside(r, fdry_region_cursor(r), size);
+	ret = fdry_region_check_inside(r, fdry_region_cursor(r), size);
 	if (!ret)
 		ret = fdry_backing_keep(&r->backing, fdry_region_cursor(r), size, FDRY_KEEP_ARENA);
 	if (!ret)
@@ -485,7 +392,7 @@ int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags)
 
 int fdry_region_back(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 {
-	int ret = check_inside(r, addr, size);
+	int ret = fdry_region_check_inside(r, addr, size);
 
 	if (ret)
 		return ret;

@@ -131,6 +131,13 @@ def fails(name, says, call, *args, **kwargs):
 """
 
 
+# A model whose weights are made out of temporary tensors, which torch caches and a save gives back.
+WEIGHTS = """\
+def weights(count, n=3 << 20):
+    return [full(1.0, n) + full(float(i), n) for i in range(count)]
+"""
+
+
 class Folder(unittest.TestCase):
     """Scripts that run in a folder of their own."""
 
@@ -160,8 +167,8 @@ class Folder(unittest.TestCase):
             raise AssertionError(f"{done.stdout}{done.stderr}status {done.returncode}")
         return done.stdout.strip()
 
-    def more(self, text, **variables):
-        return self.script(BEGIN + textwrap.dedent(text), **variables)
+    def more(self, text, before="", **variables):
+        return self.script(BEGIN + before + textwrap.dedent(text), **variables)
 
 
 class QuickStart(Folder):
@@ -244,6 +251,60 @@ class Loads(Folder):
             fdry.set_allocation_region(BASE + (1 << 32), '1GB')
             fails("LAYOUT", "saved in a region at 0x500000000000", fdry.CUDAGraph.load, 'g.json')
             """)
+
+    def weighted(self, between=""):
+        self.more(f"""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, ws = full(1.0, 3 << 20), weights(3)
+            {between}
+            graph = fdry.CUDAGraph()
+            with fdry.graph(graph):
+                c = a + ws[0] + ws[1] + ws[2]
+            graph.save('g.json', c)
+            """, WEIGHTS)
+
+    def test_weights_made_out_of_temporary_tensors(self):
+        # What was free at the save is still cached here: untouched by the image, and left to torch.
+        self.weighted()
+        for made, c in (("a, ws", 16.0), ("a", 16.0), ("ws", 7.0), ("", 7.0)):
+            self.more(f"""
+                fdry.set_allocation_region(BASE, '1GB')
+                a, ws = full(10.0, 3 << 20), weights(3)
+                kept, addr = [{made}], a.data_ptr()
+                del a, ws
+                graph, out = fdry.CUDAGraph.load('g.json')
+                more = [full(-1.0, n) for n in (3 << 20, 100, 3 << 20, 1 << 18) * 3]
+                graph.replay()
+                is_all(out, {c})
+                for each in more:
+                    is_all(each, -1.0)
+                """, WEIGHTS)
+
+    def test_a_cached_segment_where_the_image_has_another(self):
+        # The saving process captured a graph, which empties torch's caches, and used their addresses again.
+        self.weighted("""
+            torch.cuda.empty_cache()
+            more = full(16.0, 1 << 20), full(32.0, 4 << 20)
+            ws[2] = ws[2] + full(0.0, 3 << 20)
+            """)
+        before = "before = torch.cuda.memory_reserved()"
+        self.more(f"""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, ws = full(10.0, 3 << 20), weights(3)
+            {before}
+            graph, out = fdry.CUDAGraph.load('g.json')
+            assert torch.cuda.memory_reserved() < before
+            graph.replay()
+            is_all(out, 16.0)
+            """, WEIGHTS)
+        self.more(f"""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, ws = full(10.0, 3 << 20), weights(3)
+            mine = full(7.0, 3 << 20)  # no cache, but a tensor: a true conflict
+            {before}
+            fails("LAYOUT", "of this process has", fdry.CUDAGraph.load, 'g.json')
+            is_all(mine, 7.0)
+            """, WEIGHTS)
 
     def test_segments_that_grew(self):
         self.saved()

@@ -1,89 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of images placed among the allocations of a live capture: what the process
- * keeps, what the image brings, and allocations that are not those of the sealing process.
+ * keeps, and what the image brings. Allocations that differ: api_into_compare.c.
  */
-#include "tests/unit/api.h"
-
-#define BIG (3u << 20)
-
-/* The image: a, b, c, one of 3 MiB, and d; some memory was freed between. Graph 1: c = a + b; 2: c = a + d. */
-static void seal_into(void *unused)
-{
-	CUdeviceptr gone, big, d;
-	struct work w;
-	float v[N];
-
-	(void)unused;
-	work_make(&w);
-	cuda_ok(cuMemAlloc_v2, &gone, BIG);
-	cuda_ok(cuMemAlloc_v2, &big, BIG);
-	cuda_ok(cuMemAlloc_v2, &d, BYTES);
-	cuda_ok(cuMemFree_v2, gone);
-	vector_fill(v, 1000);
-	cuda_ok(cuMemcpyHtoD_v2, d, v, BYTES);
-	cuda_ok(cuMemcpyHtoD_v2, big + BIG - BYTES, v, BYTES);
-	graph_add(&w, 1);
-	capture_start(&w);
-	launch_add(&w, w.a, d, w.c);
-	ok(fdry_capture_graph(w.cap, 2, "far", capture_stop(&w)));
-	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
-	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	tensor_add(&w, "d", d, FDRY_USE_CONST, 0);
-	tensor_add(&w, "end", big + BIG - BYTES, FDRY_USE_CONST, 0);
-	ok(work_seal(&w, "img"));
-	work_end(&w);
-}
-
-/* A process that allocates the first @n of a, b and c, and fills what it has with @salt. */
-static void begin(struct work *w, int n, float salt)
-{
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
-	CUdeviceptr *p[] = { &w->a, &w->b, &w->c };
-	float v[N];
-	int i;
-
-	memset(w, 0, sizeof(*w));
-	ok(setenv("FOUNDRY_HOOK", test_built("foundry/hook/libcuda.so.1"), 1));
-	test_hook_load();
-	ok(fdry_hook_install(NULL));
-	test_hook();
-	ok(fdry_store_open(path, FDRY_STORE_CREATE, &w->store));
-	ok(fdry_capture_begin(&opts, &w->cap));
-	cuda_ok(cuStreamCreate, &w->stream, CU_STREAM_NON_BLOCKING);
-	vector_fill(v, salt);
-	for (i = 0; i < n && i < 3; i++) {
-		cuda_ok(cuMemAlloc_v2, p[i], BYTES);
-		cuda_ok(cuMemcpyHtoD_v2, *p[i], v, BYTES);
-	}
-}
-
-static struct fdry_load_opts into(const struct work *w)
-{
-	return (struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts), .into = w->cap };
-}
-
-static void tensor_is(struct fdry_image *img, const char *name, float salt)
-{
-	float v[N];
-	int i;
-
-	ok(fdry_image_read(img, name, v, BYTES, NULL));
-	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, salt), "%s[%d] is %g", name, i, (double)v[i]);
-}
-
-/* Graph @key gives a of @a and b of @b. */
-static void sum_is(struct fdry_image *img, uint64_t key, float a, float b)
-{
-	float v[N];
-	int i;
-
-	ok(fdry_image_launch(img, key, NULL));
-	ok(fdry_image_read(img, "c", v, BYTES, NULL));
-	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, a) + value(i, b), "c[%d] is %g", i, (double)v[i]);
-}
+#include "tests/unit/api_into.h"
 
 START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
 {
@@ -419,93 +339,6 @@ START_TEST(addresses_that_were_freed_and_used_again)
 	work_end(&w);
 }
 END_TEST
-
-/* Other allocations: how many, how large, where. */
-static const struct { int n; uint64_t more; const char *says; } other[] = {
-	{ 0, BYTES + 512, "allocation 0 of this process has 4512 bytes" },
-	{ 2, 8192, "allocation 2 of this process has 8192 bytes" },
-	{ 3, 64, "allocation 3 of this process has 64 bytes" },
-};
-
-START_TEST(the_first_allocation_that_differs_is_named)
-{
-	struct fdry_load_opts opts;
-	struct fdry_image *img = NULL;
-	struct work w;
-	CUdeviceptr p;
-	uint64_t before, after;
-
-	test_child(seal_into, NULL);
-	begin(&w, other[_i].n, 40);
-	cuda_ok(cuMemAlloc_v2, &p, other[_i].more);
-	opts = into(&w);
-	ok(fdry_capture_offset(w.cap, &before));
-	fails(LAYOUT, other[_i].says, fdry_image_load(w.store, "img", &opts, &img));
-	ck_assert_ptr_null(img);
-	ok(fdry_capture_offset(w.cap, &after));
-	ck_assert_uint_eq(after, before);
-	work_end(&w);
-}
-END_TEST
-
-static void seal_big(void *unused)
-{
-	CUdeviceptr big;
-	struct work w;
-
-	(void)unused;
-	work_make(&w);
-	cuda_ok(cuMemAlloc_v2, &big, BIG);
-	graph_add(&w, 1);
-	ok(work_seal(&w, "img"));
-	work_end(&w);
-}
-
-/* As large and at the same address, but what lies behind it is the pool's: the image would write there. */
-START_TEST(an_allocation_of_a_pool_has_less_room)
-{
-	struct fdry_load_opts opts;
-	struct fdry_image *img;
-	CUdeviceptr p, next;
-	struct work w;
-
-	test_child(seal_big, NULL);
-	begin(&w, 3, 40);
-	cuda_ok(cuMemAllocAsync, &p, BIG, w.stream);
-	cuda_ok(cuMemAllocAsync, &next, 1 << 20, w.stream);
-	ck_assert_uint_eq(next, p + BIG);
-	cuda_ok(cuMemFreeAsync, next, w.stream);
-	opts = into(&w);
-	fails(LAYOUT, "has room for 3145728 bytes, that of", fdry_image_load(w.store, "img", &opts, &img));
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "allocation 3 of this process (3145728 bytes at"));
-	cuda_ok(cuMemFreeAsync, p, w.stream);
-	work_end(&w);
-}
-END_TEST
-
-START_TEST(an_allocation_too_many_is_named)
-{
-	struct fdry_load_opts opts;
-	struct fdry_image *img;
-	struct work w;
-	CUdeviceptr p[4];
-
-	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
-	cuda_ok(cuMemAlloc_v2, &p[0], BIG);
-	cuda_ok(cuMemAlloc_v2, &p[1], BIG);
-	cuda_ok(cuMemAlloc_v2, &p[2], BYTES);
-	cuda_ok(cuMemFree_v2, p[0]);
-	opts = into(&w);
-	ok(fdry_image_load(w.store, "img", &opts, &img)); /* all of them are there */
-	sum_is(img, 1, 40, 40);
-	fdry_image_unload(img);
-	cuda_ok(cuMemAlloc_v2, &p[3], 100);
-	fails(LAYOUT, "allocation 5 of this process (100 bytes", fdry_image_load(w.store, "img", &opts, &img));
-	work_end(&w);
-}
-END_TEST
-
 START_TEST(another_region_is_refused)
 {
 	struct fdry_capture_opts c = { .sz = sizeof(c), .base = TEST_CAPTURE_BASE + (1ull << 36), .size = 1ull << 30 };
@@ -682,9 +515,6 @@ int main(void)
 	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
 	tcase_add_test(tc, of_two_contents_the_later_one_counts);
 	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
-	tcase_add_loop_test(tc, the_first_allocation_that_differs_is_named, 0, 3);
-	tcase_add_test(tc, an_allocation_of_a_pool_has_less_room);
-	tcase_add_test(tc, an_allocation_too_many_is_named);
 	tcase_add_test(tc, another_region_is_refused);
 	tcase_add_test(tc, options_that_make_no_sense_are_refused);
 	tcase_add_test(tc, every_driver_call_fails_in_turn);

@@ -45,10 +45,13 @@ def synchronize():
 
 
 def empty_cache():
-    """Let torch give back the segments in which nothing lives."""
+    """Let torch give back the segments in which nothing lives; whether it gave back any."""
     torch = _started()
-    if torch:
-        torch.cuda.empty_cache()
+    if not torch:
+        return False
+    before = torch.cuda.memory_reserved()
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_reserved() < before
 
 
 def is_tensor(value):

@@ -207,16 +207,16 @@ class CUDAGraph(_lib.Single):
     def load(cls, path, pool=None):
         """Load a saved graph into the region: the graph, or (graph, outputs) where outputs were saved, as they were given.
 
-        The region has the base of the one that it was saved from, and the process has made the first of
-        the allocations of the saving one, in the same order: all, some or none of them. Those keep their
+        The region has the base of the one that it was saved from. Each allocation that the process has made in it is
+        one of the saving process, at the same address and of the same size, or touches no memory of the image. Those keep their
         bytes, so inputs are filled before or after; all else comes from the image, and is given to
-        nobody else as long as one of the image's graphs is in use. The graph is built at its first replay, or
-        by instantiate().
+        nobody else as long as one of the image's graphs is in use. If segments that torch caches are in the way, they are
+        given back. The graph is built at its first replay, or by instantiate().
 
         pool: what pool() is to give; the graph's memory is at its own addresses.
 
         Errors: FDRY_E_NOENT (no such file, or no store that has its image), FDRY_E_BADIMAGE (something else than a saved
-        graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first allocation that differs, FDRY_E_IDENTITY
+        graph), FDRY_E_STATE (no region), FDRY_E_LAYOUT names the first allocation in the way, FDRY_E_IDENTITY
         (saved on another kind of GPU), and those of foundry.load().
         """
         file = _file.read(path)

@@ -170,5 +170,19 @@ def place(region, file, **options):
         if file.base != region.base:
             raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at {file.base:#x}, the one of this process begins at "
                         f"{region.base:#x}; use the same base")
-        region.images[key] = Placed(region, file, store, **options)
+        region.images[key] = _place_among(region, file, store, options)
     return region.images[key]
+
+
+def _place_among(region, file, store, options):
+    """An image among the allocations of the process. Segments in which no tensor lives any more may be in its way.
+
+    Torch gives those back only if they are: freed addresses are used again, so later allocations of the process would
+    lie elsewhere than in a process that kept its segments.
+    """
+    try:
+        return Placed(region, file, store, **options)
+    except Error as e:
+        if e.name not in ("FDRY_E_LAYOUT", "FDRY_E_TAKEN") or not _torch.empty_cache():
+            raise
+    return Placed(region, file, store, **options)

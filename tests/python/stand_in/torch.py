@@ -350,6 +350,7 @@ def _alloc_raw(size, device=None, stream=None):
 cuda = types.SimpleNamespace(
     init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True, current_device=lambda: 0, default_generators=(),
     synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty, memory_snapshot=_snapshot,
+    memory_reserved=lambda device=None: sum(s.size for s in _allocator.segments),
     get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw, caching_allocator_delete=_allocator.free,
     Stream=Stream, stream=_StreamContext, current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
     graph_pool_handle=_pool_handle)

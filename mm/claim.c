@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * claim.c - memory at an address of the caller's choice; see fdry_region_claim().
+ */
+#include <inttypes.h>
+
+#include "arch/log.h"
+#include "mm/inside.h"
+
+/* Addresses that a claim took from below the cursor, apart by what they were. */
+struct claimed {
+	struct fdry_holes small, large, skipped;
+};
+
+/* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
+static void claimed_give(struct fdry_region *r, struct claimed *c)
+{
+	struct fdry_holes *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		if (fdry_holes_move(to[i], from[i]))
+			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes, fdry_last_error());
+		fdry_holes_release(from[i]);
+	}
+}
+
+/* Take [@start, @end), which lies below the cursor: freed addresses of either kind and skipped ones may lie side by side. */
+static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
+{
+	struct claimed c = { 0 };
+	int err = fdry_holes_extract(&r->small, start, end, &c.small);
+
+	if (!err)
+		err = fdry_holes_extract(&r->large, start, end, &c.large);
+	if (!err)
+		err = fdry_holes_extract(&r->skipped, start, end, &c.skipped);
+	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
+		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#" PRIx64 " are in use, or were used for something else before",
+				end - start, start);
+	if (err)
+		claimed_give(r, &c);
+	else
+		*ret = c;
+	return err;
+}
+
+/* Where an allocation of @size bytes at @addr lies, if one can begin there. */
+static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size, struct fdry_place *ret)
+{
+	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, room;
+	int err = fdry_region_check_inside(r, addr, size);
+
+	if (err)
+		return err;
+	if (addr % step || fdry_round_up(size, step, &room))
+		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", size, addr);
+	err = fdry_region_check_inside(r, addr, room);
+	if (!err)
+		*ret = (struct fdry_place){ .addr = addr, .room = room };
+	return err;
+}
+
+/* The cursor moves behind a claim, and what it passes over is for other claims. */
+static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
+{
+	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->room;
+	struct claimed c = { 0 };
+	int err = 0;
+
+	if (p->addr < cursor)
+		err = claimed_take(r, p->addr, end < cursor ? end : cursor, &c);
+	if (err)
+		return err;
+	err = fdry_region_put_at(r, p, a);
+	if (err)
+		claimed_give(r, &c);
+	else if (p->addr > cursor)
+		fdry_region_give(&r->skipped, cursor, p->addr - cursor);
+	fdry_holes_release(&c.small);
+	fdry_holes_release(&c.large);
+	fdry_holes_release(&c.skipped);
+	return err;
+}
+
+int fdry_region_claim(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+{
+	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC };
+	struct fdry_place p;
+	int err;
+
+	fdry_region_lock(r);
+	err = claim_place(r, addr, size, &p);
+	if (!err)
+		err = claim_put(r, &p, &a);
+	fdry_region_unlock(r);
+	return err;
+}
