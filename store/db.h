@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what lmdb.c and walk.c share: they alone know LMDB's types.
+ * db.h - what lmdb.c, readers.c and walk.c share: they alone know LMDB's types.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
@@ -11,6 +11,7 @@
 #include "store/gate.h"
 #include "store/guard.h"
 #include "store/lmdb.h"
+#include "store/place.h"
 
 struct fdry_db {
 	MDB_env *env;
@@ -21,11 +22,19 @@ struct fdry_db {
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
 	struct fdry_gate gate;
+	struct fdry_place place; /* of the files that are open; empty until they are */
 	char dir[];
 };
 
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
+
+/* --- readers.c --- */
+
+/* Is a place under this process' id taken? */
+bool fdry_readers_are_ours(MDB_env *env);
+/* Give up the places of processes that died. */
+void fdry_readers_check(MDB_env *env, const char *dir);
 
 static inline MDB_val val_of(struct fdry_span s)
 {

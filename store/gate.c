@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gate.c - whose turn it is to write, and that a process has a store open once.
+ * gate.c - whose turn it is to write, that a process has a store open once, and that lock.mdb belongs to data.mdb.
  *
  * LMDB's lock for writers is a robust mutex: it knows its owner by the thread's number, and
  * such numbers repeat between PID namespaces. If a thread dies that waits for it, and the owner,
@@ -11,6 +11,11 @@
  * Where LMDB cannot list a reader (read-only media and mounts, a lock file that it may not write), nothing
  * would keep a writer elsewhere from using the pages again that it reads. Such a reader
  * shares the turn for as long as it looks.
+ *
+ * LMDB trusts lock.mdb for as long as any process has it open: it holds the number of the latest transaction and the
+ * list of readers. If data.mdb is replaced under a live process, lock.mdb says what is true of the old one: LMDB would
+ * then pick a wrong meta page, and the store would look empty. So every process marks, on each of the two files, which
+ * other one it uses it with, and looks for marks that differ from its own.
  *
  * The locks are of the open file (F_OFD_SETLK), on bytes of data.mdb far behind its end: the kernel
  * ends them with the process, whatever its number, read-only descriptors can share them, and no
@@ -28,16 +33,23 @@
 #define TURN_AT (1ll << 62)
 #define OPEN_AT (1ll << 61) /* and a process' number: 32 bits of its namespace, 22 of its id in there */
 #define PID_BITS 22
+#define PAIR_AT (1ll << 60) /* and the inode's number of the other file */
+#define PAIR_SIZE (1ll << 59)
 
-static int turn_lock(const struct fdry_gate *t, int op, short type, off_t at)
+static int byte_lock(int fd, int op, short type, off_t at)
 {
 	struct flock l = { .l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1 };
 	int rc;
 
 	do
-		rc = fcntl(t->fd, op, &l);
+		rc = fcntl(fd, op, &l);
 	while (rc && errno == EINTR);
 	return rc ? errno : 0;
+}
+
+static int turn_lock(const struct fdry_gate *t, int op, short type, off_t at)
+{
+	return byte_lock(t->fd, op, type, at);
 }
 
 /* 0 where it cannot be told. */
@@ -50,62 +62,121 @@ static off_t own_byte(void)
 	return OPEN_AT + ((off_t)(ns.st_ino & UINT32_MAX) << PID_BITS) + (getpid() & ((1 << PID_BITS) - 1));
 }
 
-/* Whoever has it, is in this process: every other has another byte. */
-static bool is_taken(const struct fdry_gate *t, off_t at)
+/* By another open file; @len: bytes, 0: none. */
+static bool is_taken(int fd, off_t at, off_t len)
 {
-	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = 1 };
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = len };
 
-	return !fcntl(t->fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+	return len && !fcntl(fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
 }
 
 /* Without it a child that is about to execute another program would keep the locks that long. */
-static void unlock_all(const struct fdry_gate *t)
+static void unlock_all(int fd)
 {
 	struct flock l = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
-	(void)fcntl(t->fd, F_OFD_SETLK, &l);
+	(void)fcntl(fd, F_OFD_SETLK, &l);
 }
 
-static int claim_process(const struct fdry_gate *t)
+/* Whoever has this process' byte is in this process: every other has another byte. Where a kernel has no such locks nothing is
+ * claimed. */
+static enum fdry_gate_answer claim_process(const struct fdry_gate *t)
 {
 	off_t at = own_byte();
-	int e = at ? turn_lock(t, F_OFD_SETLK, F_RDLCK, at) : 0;
 
-	if (!e && at && is_taken(t, at))
-		return EBUSY;
-	return e;
+	if (!at || turn_lock(t, F_OFD_SETLK, F_RDLCK, at))
+		return FDRY_GATE_OPEN;
+	return is_taken(t->fd, at, 1) ? FDRY_GATE_OWN : FDRY_GATE_OPEN;
 }
 
-int fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared)
+/* --- lock.mdb and data.mdb --- */
+
+static int file_open(const char *dir, const char *name, int flags)
 {
 	char file[4096 + 16];
-	int e;
 
-	*t = (struct fdry_gate){ .fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER };
-	snprintf(file, sizeof(file), "%s/data.mdb", dir);
-	t->fd = open(file, O_RDWR | O_CLOEXEC);
+	snprintf(file, sizeof(file), "%s/%s", dir, name);
+	return open(file, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+}
+
+static bool is_named(int fd, const char *dir, const char *name)
+{
+	char file[4096 + 16];
+	struct stat a, b;
+
+	snprintf(file, sizeof(file), "%s/%s", dir, name);
+	return !fstat(fd, &a) && !stat(file, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static off_t pair_byte(const struct stat *other)
+{
+	return PAIR_AT + (off_t)(other->st_ino & (PAIR_SIZE - 1));
+}
+
+/* Is @fd's file used together with another file than that of the byte @at? */
+static bool is_paired_otherwise(int fd, off_t at)
+{
+	return is_taken(fd, PAIR_AT, at - PAIR_AT) || is_taken(fd, at + 1, PAIR_AT + PAIR_SIZE - at - 1);
+}
+
+/* Marks first and looks then: of two processes that come at once with different pairs one sees the other's mark. */
+static enum fdry_gate_answer claim_pair(struct fdry_gate *t, const char *dir)
+{
+	struct stat data, lock;
+
+	t->lock_fd = file_open(dir, "lock.mdb", O_RDONLY);
+	if (t->lock_fd < 0 || fstat(t->fd, &data) || fstat(t->lock_fd, &lock))
+		return FDRY_GATE_OPEN; /* LMDB says why, or makes it */
+	if (byte_lock(t->fd, F_OFD_SETLK, F_RDLCK, pair_byte(&lock)) ||
+	    byte_lock(t->lock_fd, F_OFD_SETLK, F_RDLCK, pair_byte(&data)))
+		return FDRY_GATE_OPEN;
+	if (is_paired_otherwise(t->fd, pair_byte(&lock)))
+		return FDRY_GATE_OTHER_LOCK;
+	if (!is_paired_otherwise(t->lock_fd, pair_byte(&data)))
+		return FDRY_GATE_OPEN;
+	return is_named(t->fd, dir, "data.mdb") && is_named(t->lock_fd, dir, "lock.mdb") ? FDRY_GATE_OTHER_DATA : FDRY_GATE_OTHER_LOCK;
+}
+
+/* --- opening --- */
+
+enum fdry_gate_answer fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared)
+{
+	enum fdry_gate_answer answer;
+
+	*t = (struct fdry_gate){ .fd = -1, .lock_fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER };
+	t->fd = file_open(dir, "data.mdb", O_RDWR);
 	if (t->fd < 0)
-		t->fd = open(file, O_RDONLY | O_CLOEXEC);
-	if (t->fd < 0)
-		return 0; /* LMDB will say why, or makes it: then nobody else has it open */
-	e = shared ? 0 : claim_process(t);
-	if (e)
+		t->fd = file_open(dir, "data.mdb", O_RDONLY);
+	if (t->fd < 0 || shared)
+		return FDRY_GATE_OPEN; /* if it is missing LMDB will say why, or makes it: then nobody else has it open */
+	answer = claim_process(t); /* before lock.mdb: closing that drops the locks that another copy of LMDB in this process has on it */
+	if (answer == FDRY_GATE_OPEN)
+		answer = claim_pair(t, dir);
+	if (answer != FDRY_GATE_OPEN)
 		fdry_gate_close(t);
-	return e == EBUSY ? e : 0;
+	return answer;
+}
+
+static void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
 }
 
 void fdry_gate_close(struct fdry_gate *t)
 {
 	if (t->fd >= 0)
-		unlock_all(t);
+		unlock_all(t->fd);
+	if (t->lock_fd >= 0)
+		unlock_all(t->lock_fd);
 	fdry_gate_forget(t);
 }
 
 void fdry_gate_forget(struct fdry_gate *t)
 {
-	if (t->fd >= 0)
-		close(t->fd);
-	t->fd = -1;
+	fd_close(&t->fd);
+	fd_close(&t->lock_fd);
 }
 
 /* All threads of a process share the open file: those that read count themselves, those that write go one by one. */

@@ -10,14 +10,21 @@
 
 struct fdry_gate {
 	int fd;      /* data.mdb; -1: there are no turns */
+	int lock_fd; /* lock.mdb; -1: not used. To be closed after LMDB, whose locks on it go with any descriptor */
 	bool shared; /* this process reads without LMDB's list, and never writes */
 	pthread_mutex_t lock;
 	unsigned int count; /* of those that have the turn; under the lock */
 };
 
-/* Before LMDB opens the environment in @dir. EBUSY where this process has it open already, but not through us; else 0. */
-int fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared);
-/* Nobody has the turn. */
+enum fdry_gate_answer {
+	FDRY_GATE_OPEN,
+	FDRY_GATE_OWN,        /* this process has data.mdb open already, but not through us */
+	FDRY_GATE_OTHER_DATA, /* live processes use lock.mdb with another data.mdb */
+	FDRY_GATE_OTHER_LOCK, /* live processes use data.mdb with another lock.mdb; or the files changed at this moment */
+};
+/* Before LMDB opens the environment in @dir. Anything but FDRY_GATE_OPEN leaves it closed. */
+enum fdry_gate_answer fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared);
+/* Nobody has the turn, and LMDB's environment is closed. */
 void fdry_gate_close(struct fdry_gate *t);
 /* In a forked child: its copy alone, with which the parent's locks stay. */
 void fdry_gate_forget(struct fdry_gate *t);

@@ -71,6 +71,7 @@ struct fdry_env {
 	unsigned int generation; /* of forks: another than the process's means inherited */
 	pid_t pid;
 	bool readonly;           /* LMDB has it open for reading only */
+	bool replaced;           /* its data.mdb was removed or replaced: who opens the directory now gets another one */
 	uint8_t id[FDRY_FORMAT_ID_SIZE];
 	pthread_mutex_t lock;    /* of sharers */
 	unsigned int sharers;    /* sessions that share the store's lock */
@@ -103,6 +104,8 @@ void fdry_env_unexclude(int fd);
 /* While LMDB's environment is opened or closed: one process at a time. @create: data.mdb may have to be made. */
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
 void fdry_dir_leave(int fd);
+/* Between the two: put a new lock.mdb in place of one that live processes use with another data.mdb. */
+void fdry_lock_renew(const struct fdry_dir *d);
 
 /* --- held.c --- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB, with walk.c; see lmdb.h.
+ * lmdb.c - the only file that knows LMDB, with readers.c and walk.c; see lmdb.h.
  *
  * What must stay true:
  * - No flag that trades durability or other processes' safety for speed is set
@@ -21,11 +21,13 @@
 
 #include "arch/log.h"
 #include "store/db.h"
+#include "store/internal.h"
 #include "store/space.h"
 #include "store/step.h"
 
 #define MAP_SIZE_MIN (64ull << 20)
 #define MAP_SIZE_LIMIT (1ull << 46)
+#define FIT_TRIES 64
 #define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
 
 static const char *const table_names[] = {
@@ -166,6 +168,20 @@ static __attribute__((noinline)) int begin(struct fdry_db *db, unsigned int flag
 	return guarded(mdb_txn_begin(db->env, NULL, flags, ret));
 }
 
+/*
+ * Does the number that lock.mdb gives to a transaction fit data.mdb? It is that of the latest meta page, or one less if a
+ * writer is committing or died doing so; others may commit while a reader looks. Anything else was not written through
+ * LMDB: a copy, written over data.mdb.
+ */
+static bool txn_fits(const struct fdry_txn *t)
+{
+	uint64_t id = mdb_txn_id(t->txn) - t->exclusive;
+	MDB_envinfo info = { 0 };
+
+	mdb_env_info(t->db->env, &info);
+	return info.me_last_txnid == id || info.me_last_txnid == id + 1;
+}
+
 static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *ret)
 {
 	bool exclusive = !(flags & MDB_RDONLY), turn = exclusive || db->unlisted;
@@ -189,7 +205,7 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 }
 
 /* Begin, and once more where the reason why it failed can be removed. */
-static int txn_start(struct fdry_db *db, unsigned int flags, const char *doing, struct fdry_txn *ret)
+static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, struct fdry_txn *ret)
 {
 	int dead = 0, err = 0, rc = txn_begin(db, flags, ret);
 
@@ -205,7 +221,7 @@ static int txn_start(struct fdry_db *db, unsigned int flags, const char *doing, 
 	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
-int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
+static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 {
 	int rc = txn_begin(db, MDB_RDONLY, ret);
 
@@ -214,15 +230,47 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 	/* A process with our id in another PID namespace has our place among the readers. The
 	 * writers' lock does not care about ids: short views under it are right, if slower. */
 	if (rc == EAGAIN && !db->readonly)
-		return txn_start(db, 0, "read beside a process of the same id", ret);
-	return txn_start(db, MDB_RDONLY, "begin to read", ret);
+		return txn_try(db, 0, "read beside a process of the same id", ret);
+	return txn_try(db, MDB_RDONLY, "begin to read", ret);
 }
 
+static int overwritten(const struct fdry_db *db)
+{
+	return fdry_fail(FDRY_E_STALE, "another program wrote into data.mdb of the store %s while processes have it open; close the store "
+			 "in all of them and run foundry-store verify (a backup is put in place by renaming a copy, never by "
+			 "writing over data.mdb)", db->dir);
+}
+
+int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
+{
+	int i, err = fdry_place_check(&db->place, db->dir);
+
+	if (err)
+		return err;
+	for (i = 0; i < FIT_TRIES; i++) { /* more than once only if others commit at this moment */
+		err = read_begin(db, ret);
+		if (err || txn_fits(ret))
+			return err;
+		fdry_txn_abort(ret);
+	}
+	return overwritten(db);
+}
+
+/* The names are looked at with the turn: waiting for it may have taken long. */
 int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret)
 {
 	int err = map_fit(db, room, false);
 
-	return err ? err : txn_start(db, 0, "begin to write", ret);
+	if (!err)
+		err = txn_try(db, 0, "begin to write", ret);
+	if (err)
+		return err;
+	err = fdry_place_check(&db->place, db->dir);
+	if (!err && !txn_fits(ret))
+		err = overwritten(db);
+	if (err)
+		fdry_txn_abort(ret);
+	return err;
 }
 
 bool fdry_txn_is_behind(const struct fdry_txn *t)
@@ -258,11 +306,27 @@ int fdry_db_set_length(struct fdry_db *db, uint64_t size)
 	return rc ? rc : ftruncate(fd, (off_t)size) ? errno : 0;
 }
 
+/* Nothing may come in between: what was begun on a file that is no longer the store's would be reported and lost. */
+static int commit_check(const struct fdry_txn *t)
+{
+	int err;
+
+	if (!t->exclusive)
+		return 0;
+	err = fdry_place_check(&t->db->place, t->db->dir);
+	return err || txn_fits(t) ? err : overwritten(t->db);
+}
+
 int fdry_txn_commit(struct fdry_txn *t)
 {
-	int rc;
+	int rc, err;
 
 	fdry_step(FDRY_STEP_COMMIT);
+	err = commit_check(t);
+	if (err) {
+		fdry_txn_abort(t);
+		return err;
+	}
 	rc = guarded(mdb_txn_commit(t->txn));
 	if (rc == DB_ASSERTED) /* LMDB did not come to free it */
 		fdry_txn_abort(t);
@@ -364,28 +428,6 @@ static int env_open(const struct fdry_db_opts *o, MDB_env **ret)
 	return rc;
 }
 
-/* One line of LMDB's list of readers: process id, thread, transaction. */
-static int reader_is_ours(const char *line, void *arg)
-{
-	if (strtol(line, NULL, 10) == getpid())
-		*(int *)arg = 1;
-	return 0;
-}
-
-static void readers_check(MDB_env *env, const char *dir)
-{
-	int dead = 0;
-
-	mdb_reader_check(env, &dead);
-	if (dead)
-		fdry_info("store %s: cleared %d readers that had died", dir, dead);
-}
-
-void fdry_db_clear_readers(struct fdry_db *db)
-{
-	readers_check(db->env, db->dir);
-}
-
 /*
  * Readers that died keep pages from being used again. LMDB recognises them by their
  * process id, but takes those with our id to be ours: in containers that always start
@@ -395,13 +437,11 @@ void fdry_db_clear_readers(struct fdry_db *db)
 static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 {
 	MDB_txn *txn = NULL;
-	int ours = 0;
 
 	if (o->fixed)
 		return 0;
-	readers_check(*env, o->dir);
-	mdb_reader_list(*env, reader_is_ours, &ours);
-	if (!ours || guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, &txn)))
+	fdry_readers_check(*env, o->dir);
+	if (!fdry_readers_are_ours(*env) || guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, &txn)))
 		return 0;
 	mdb_txn_abort(txn);
 	mdb_env_close(*env);
@@ -410,23 +450,6 @@ static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 }
 
 /* --- the end of the file --- */
-
-/* A place that is not in a transaction says "-". */
-static int reader_count(const char *line, void *arg)
-{
-	const char *last = strrchr(line, ' ');
-
-	*(uint32_t *)arg += last && strtol(line, NULL, 10) > 0 && last[1] != '-';
-	return 0;
-}
-
-uint32_t fdry_db_readers(const struct fdry_db *db)
-{
-	uint32_t n = 0;
-
-	mdb_reader_list(db->env, reader_count, &n);
-	return n;
-}
 
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
@@ -543,16 +566,54 @@ static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
 	return rc ? fdry_db_fail(db, rc, "open it") : 0;
 }
 
-/* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
-static int turn_open(struct fdry_db *db, const struct fdry_db_opts *opts)
+/* Not by who looks at damage, nor by who makes a store, alone. */
+static bool is_shared(const struct fdry_db_opts *opts)
 {
-	db->gate.fd = -1;
-	if (opts->bare || (opts->fixed && !opts->readonly)) /* somebody who looks at damage; who makes it, alone */
+	return !opts->bare && (!opts->fixed || opts->readonly);
+}
+
+static int gate_fail(const struct fdry_db *db, enum fdry_gate_answer answer)
+{
+	if (answer == FDRY_GATE_OWN)
+		return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
+				 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
+	if (answer == FDRY_GATE_OTHER_DATA)
+		return fdry_fail(FDRY_E_LOCKED, "lock.mdb of the store %s is in use with another data.mdb, and could not be replaced; remove "
+				 "lock.mdb, and try again", db->dir);
+	return fdry_fail(FDRY_E_LOCKED, "live processes have data.mdb of the store %s open with a lock.mdb that was removed or replaced; "
+			 "close the store in all of them, and try again", db->dir);
+}
+
+/* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
+static int gate_open(struct fdry_db *db, const struct fdry_db_opts *opts)
+{
+	enum fdry_gate_answer answer;
+
+	db->gate.fd = db->gate.lock_fd = -1;
+	if (!is_shared(opts))
 		return 0;
-	if (!fdry_gate_open(&db->gate, opts->dir, opts->fixed))
+	answer = fdry_gate_open(&db->gate, opts->dir, opts->fixed);
+	if (answer == FDRY_GATE_OTHER_DATA && opts->entered) {
+		fdry_info("store %s: data.mdb was replaced while processes have it open; they keep the old lock.mdb", db->dir);
+		fdry_lock_renew(opts->entered);
+		answer = fdry_gate_open(&db->gate, opts->dir, opts->fixed);
+	}
+	return answer == FDRY_GATE_OPEN ? 0 : gate_fail(db, answer);
+}
+
+/* From here on the names must lead to what LMDB has open; what came in between is noticed at once. */
+static int place_take(struct fdry_db *db, const struct fdry_db_opts *opts)
+{
+	struct stat data, lock;
+	bool locked = db->gate.lock_fd >= 0 && !fstat(db->gate.lock_fd, &lock);
+	int rc;
+
+	if (!is_shared(opts))
 		return 0;
-	return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
-			 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
+	rc = file_stat(db, &data);
+	if (!rc)
+		rc = fdry_place_init(&db->place, db->dir, &data, locked ? &lock : NULL);
+	return rc ? fdry_db_fail(db, rc, "look at its files") : fdry_place_check(&db->place, db->dir);
 }
 
 int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t), struct fdry_db **ret)
@@ -565,9 +626,11 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 	strcpy(db->dir, opts->dir);
 	pthread_mutex_init(&db->lock, NULL);
 	db->readonly = opts->readonly;
-	err = turn_open(db, opts);
+	err = gate_open(db, opts);
 	if (!err)
 		err = env_ready(db, opts);
+	if (!err)
+		err = place_take(db, opts);
 	if (!err && !opts->bare)
 		err = size_check(db, opts);
 	if (!err && !opts->bare)
@@ -597,6 +660,7 @@ void fdry_db_forked(struct fdry_db *db)
 
 void fdry_db_forget(struct fdry_db *db)
 {
+	fdry_place_release(&db->place);
 	pthread_mutex_destroy(&db->lock);
 	free(db);
 }

@@ -2,7 +2,7 @@
 /*
  * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
  *
- * lmdb.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
+ * lmdb.c, readers.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
  * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
  * tables; keys and values are bytes at any alignment.
  *
@@ -33,9 +33,11 @@ enum fdry_table {
 };
 
 struct fdry_db;
+struct fdry_dir;
 
 struct fdry_db_opts {
 	const char *dir;
+	const struct fdry_dir *entered; /* the same, between fdry_dir_enter() and _leave(): its lock.mdb may be replaced. Or NULL */
 	bool create;         /* make tables where the environment is empty */
 	bool readonly;       /* nothing may be written */
 	bool fixed;          /* no lock file, no readers' table: it cannot be written, or, unless @readonly, nobody else knows it */
@@ -53,8 +55,10 @@ struct fdry_db_opts {
  * fdry_db_open() - Open the environment in a directory.
  * @fresh: for tables that were just made: puts what a new store starts with
  *
- * Never twice for one directory in a process: closing one would drop the other's locks.
- * Errors: FDRY_E_NOSTORE (not LMDB's, or another program's), FDRY_E_CORRUPT (shorter than
+ * Never twice for one directory in a process: closing one would drop the other's locks. If live processes use lock.mdb with
+ * a data.mdb that was replaced meanwhile, a new lock.mdb is made.
+ * Errors: FDRY_E_LOCKED (live processes use data.mdb with a lock.mdb that was replaced meanwhile), FDRY_E_STALE (replaced
+ * at this moment), FDRY_E_NOSTORE (not LMDB's, or another program's), FDRY_E_CORRUPT (shorter than
  * its own account), FDRY_E_VERSION, FDRY_E_PERM, FDRY_E_FULL, FDRY_E_STORE, FDRY_E_NOMEM.
  */
 struct fdry_txn;
@@ -92,6 +96,11 @@ uint32_t fdry_db_readers(const struct fdry_db *db);
 void fdry_db_clear_readers(struct fdry_db *db);
 /* Set the file's length, in a write transaction, and never to less than is used; 0 or errno. */
 int fdry_db_set_length(struct fdry_db *db, uint64_t size) __must_check;
+
+/*
+ * Every transaction, when it begins, and every commit answer FDRY_E_STALE if data.mdb or lock.mdb was removed or replaced since
+ * the environment was opened, or the directory, or if another program has written into data.mdb.
+ */
 
 /* A transaction, in the caller's storage. */
 struct fdry_txn {

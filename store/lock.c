@@ -215,6 +215,12 @@ static void lock_make(const struct fdry_dir *d)
 		close(fd);
 }
 
+void fdry_lock_renew(const struct fdry_dir *d)
+{
+	(void)unlinkat(d->fd, "lock.mdb", 0);
+	lock_make(d);
+}
+
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret)
 {
 	int e, fd = -1;

@@ -144,6 +144,7 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 {
 	struct fdry_db_opts o = {
 		.dir = path,
+		.entered = &env->dir,
 		.create = flags & FDRY_STORE_CREATE,
 		.readonly = env->dir.fixed,
 		.fixed = env->dir.fixed,
@@ -194,32 +195,45 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 	return err;
 }
 
-/* A store that was removed and made anew under us is another one. */
-static int env_check_file(const struct fdry_env *env, const char *path)
+/* Does data.mdb in the directory still name what the environment has open? If not, it is another store that is opened. */
+static int env_is_there(const struct fdry_env *env, bool *ret)
 {
 	struct stat st;
 	dev_t dev;
 	ino_t ino;
 	int err = fdry_db_file(env->db, &dev, &ino);
 
+	*ret = !err && !fstatat(env->dir.fd, "data.mdb", &st, 0) && st.st_dev == dev && st.st_ino == ino;
+	return err;
+}
+
+/* The environment of that directory, if this process has one; what was replaced stays with those who have it open. */
+static int env_find(const struct fdry_dir *dir, struct fdry_env **ret)
+{
+	struct fdry_env *env;
+	bool there = false;
+	int err;
+
+	for (env = envs; env; env = env->next)
+		if (!env->replaced && env->dir.dev == dir->dev && env->dir.ino == dir->ino)
+			break;
+	err = env ? env_is_there(env, &there) : 0;
 	if (err)
 		return err;
-	if (fstatat(env->dir.fd, "data.mdb", &st, 0) || st.st_dev != dev || st.st_ino != ino)
-		return fdry_fail(FDRY_E_STATE, "data.mdb of the store %s was removed or replaced while this process has it open; "
-				 "close it everywhere, then open it again", path);
+	if (env && !there)
+		env->replaced = true;
+	*ret = there ? env : NULL;
 	return 0;
 }
 
 /* The environment of a directory; takes over @dir or closes it. Under the registry's lock. */
 static int env_get(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
 {
-	struct fdry_env *env;
-	int err;
+	struct fdry_env *env = NULL;
+	int err = env_find(dir, &env);
 
-	for (env = envs; env; env = env->next)
-		if (env->dir.dev == dir->dev && env->dir.ino == dir->ino)
-			break;
-	err = env ? env_check_file(env, path) : env_new(path, flags, map_size, dir, ret);
+	if (!err && !env)
+		err = env_new(path, flags, map_size, dir, ret);
 	if (err || env)
 		fdry_dir_close(dir, path, err != 0);
 	if (err)
@@ -236,10 +250,11 @@ static int env_get(const char *path, unsigned int flags, uint64_t map_size, stru
 
 static void env_close(struct fdry_env *env)
 {
+	bool there = false;
 	int fd = -1;
 
-	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. */
-	if (fdry_dir_enter(&env->dir, "", false, &fd))
+	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. Nobody opens what was replaced. */
+	if (!env_is_there(env, &there) && there && fdry_dir_enter(&env->dir, "", false, &fd))
 		fdry_warn("closing a store beside another process: %s", fdry_last_error());
 	fdry_db_close(env->db);
 	fdry_dir_leave(fd);

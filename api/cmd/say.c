@@ -22,8 +22,8 @@ static const struct {
 	{ FDRY_E_INVAL, CMD_USAGE },	 { FDRY_E_NAME, CMD_USAGE },	    { FDRY_E_ENV, CMD_USAGE },
 	{ FDRY_E_NOHOME, CMD_USAGE },	 { FDRY_E_NOENT, CMD_ABSENT },	    { FDRY_E_NOKEY, CMD_ABSENT },
 	{ FDRY_E_NOSTORE, CMD_ABSENT },	 { FDRY_E_AMBIGUOUS, CMD_ABSENT },  { FDRY_E_LOCKED, CMD_LOCKED },
-	{ FDRY_E_RACED, CMD_LOCKED },	 { FDRY_E_FULL, CMD_FULL },	    { FDRY_E_PERM, CMD_DENIED },
-	{ FDRY_E_CORRUPT, CMD_DAMAGED }, { FDRY_E_BADIMAGE, CMD_DAMAGED },
+	{ FDRY_E_RACED, CMD_LOCKED },	 { FDRY_E_STALE, CMD_LOCKED },	    { FDRY_E_FULL, CMD_FULL },
+	{ FDRY_E_PERM, CMD_DENIED },	 { FDRY_E_CORRUPT, CMD_DAMAGED },   { FDRY_E_BADIMAGE, CMD_DAMAGED },
 };
 
 /* A sentence may quote what stands in a file, or came as an operand: nothing in it that a terminal obeys. */
