@@ -119,7 +119,9 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 
 	if (atomic_load(&img->execs[i].exec))
 		return 0;
-	err = fdry_image_enter(img, &mode);
+	err = fdry_image_check_outside(img);
+	if (!err)
+		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
 	fdry_turn_take(&img->turn);

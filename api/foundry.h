@@ -359,8 +359,10 @@ enum fdry_phase {
  *
  * Called from the thread that loads, from threads of the library that end with the load,
  * and for graphs from whichever thread built one: the one in the background, or one that
- * launches. Never twice at the same time. It should return soon, and calls no function that takes the
- * image; unloading waits for it.
+ * launches. Never twice at the same time. It should return soon. Within it, calls that wait for work on
+ * the same image fail with FDRY_E_STATE: fdry_image_wait(), _build_stop(), _restore(), and whatever would build
+ * one of its graphs. fdry_image_unload() does nothing there: fdry_last_error() says so, and the image stays loaded. A
+ * function that another thread makes such a call for must not wait for that thread.
  */
 typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
 

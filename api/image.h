@@ -99,7 +99,9 @@ void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
  * the driver tells; FDRY_E_STATE where it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
 
-/* progress.c: tell the caller who asked for it. No lock or turn of the image is held. */
+/* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work on the image. */
+int fdry_image_check_outside(const struct fdry_image *img) __must_check;
+/* Report to the caller's function. No lock of the image is held; the turn only while content is restored. */
 void fdry_image_tell(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
 void fdry_image_tell_built(struct fdry_image *img);
 

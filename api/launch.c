@@ -27,7 +27,7 @@ int fdry_image_build(struct fdry_image *img, uint64_t key)
 int fdry_image_wait(struct fdry_image *img)
 {
 	uint32_t i;
-	int err = fdry_image_check(img);
+	int err = fdry_image_check_outside(img);
 
 	if (err)
 		return err;
@@ -39,7 +39,7 @@ int fdry_image_wait(struct fdry_image *img)
 
 int fdry_image_build_stop(struct fdry_image *img)
 {
-	int err = fdry_image_check(img);
+	int err = fdry_image_check_outside(img);
 
 	if (!err)
 		fdry_builder_stop(img);
@@ -189,7 +189,7 @@ static int restore_in_context(struct fdry_image *img)
 
 int fdry_image_restore(struct fdry_image *img, CUstream stream)
 {
-	int err = fdry_image_check(img);
+	int err = fdry_image_check_outside(img);
 
 	if (err)
 		return err;

@@ -519,7 +519,7 @@ void fdry_image_unload(struct fdry_image *img)
 {
 	uint32_t i;
 
-	if (!img)
+	if (!img || (img->pid == getpid() && fdry_image_check_outside(img)))
 		return;
 	if (img->pid == getpid()) {
 		fdry_builder_free(img);
