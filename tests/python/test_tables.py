@@ -47,7 +47,7 @@ def size_of(param):
 
 
 def is_pointer(ctype):
-    return ctype in (ctypes.c_void_p, ctypes.c_char_p, _lib.LOG_FN) or hasattr(ctype, "contents")
+    return issubclass(ctype, (ctypes.c_void_p, ctypes.c_char_p, _lib.LOG_FN)) or hasattr(ctype, "contents")
 
 
 def structs():

@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libfoundry as tables: every function's signature, every struct's fields, and nothing else.
+"""libfoundry as tables: every function's signature, every struct's fields; and how Python calls it.
 
-A test compares SIGNATURES with the library's export list.
+A test compares SIGNATURES with the library's export list. Every call goes through Function: it converts the arguments,
+holds each Handle among them until the call returns, and says errors in the words of Python.
 """
 import ctypes
+import inspect
 import operator
 import os
+import re
+import reprlib
+import sys
+import threading
+import time
+import types
 
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
@@ -15,16 +23,55 @@ RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1) for kind in (c_uint, c_u
 RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1) for kind in (c_int, c_int32, c_int64)})
 
 
-def fit(kind, value):
-    """`value` as ctypes takes it; OverflowError where it is an integer, numpy's or Python's, that the ctypes integer `kind` does not
-    hold.
+# A pointer given as an integer, such as a stream or a device address.
+RANGES[c_void_p] = RANGES[c_uint64]
+
+
+class OutOfRange(OverflowError, ValueError):
+    """An integer that the library's type cannot hold."""
+
+
+def _parameters(frame):
+    """(name, value) of each parameter of a function that runs, those of **options by their own names."""
+    code, has = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    yield from ((name, has.get(name)) for name in code.co_varnames[:count])
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        yield from has.get(code.co_varnames[count], {}).items()
+
+
+def _holds(given, value):
+    """Whether a parameter is the value, or a list, tuple or dict with it."""
+    if isinstance(given, dict):
+        given = (*given, *given.values())
+    return any(each is value for each in given) if isinstance(given, (list, tuple)) else given is value
+
+
+def argument(value):
+    """"name: " of the parameter by which the package's user gave `value`; "" if none is found. For error messages only."""
+    frame, found = sys._getframe(1), ""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
+        if frame.f_globals["__name__"] != __name__:
+            found = next((name for name, given in _parameters(frame) if name != "self" and _holds(given, value)), found)
+        frame = frame.f_back
+    return f"{found}: " if found else ""
+
+
+def fit(kind, value, name=""):
+    """`value` as ctypes takes it: an integer, numpy's or Python's, that the ctypes type `kind` can hold, as an int.
+
+    TypeError for anything else, OutOfRange if it does not fit. name: what to call it, if no parameter has it.
     """
-    if kind not in RANGES or not hasattr(value, "__index__"):
+    if kind not in RANGES or isinstance(value, ctypes._SimpleCData):
         return value
-    value = operator.index(value)
-    if not RANGES[kind][0] <= value <= RANGES[kind][1]:
-        raise OverflowError(f"{value} is out of range: it may be from {RANGES[kind][0]} to {RANGES[kind][1]}")
-    return value
+    if not hasattr(value, "__index__"):
+        if kind is c_void_p and not isinstance(value, (str, float)):
+            return value  # None, bytes, an array
+        raise TypeError(f"{argument(value) or name}{value!r} is of type {type(value).__name__}; give an integer")
+    number, (least, most) = operator.index(value), RANGES[kind]
+    if not least <= number <= most:
+        raise OutOfRange(f"{argument(value) or name}{number} is out of range: it may be from {least} to {most}")
+    return number
 
 
 def array(kind, values):
@@ -36,10 +83,13 @@ def array(kind, values):
 def text(value):
     """A str as the library takes it; ValueError where it has a NUL, at which C would end it."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is to be a str, not {type(value).__name__}")
+        raise TypeError(f"{argument(value)}{value!r} is to be a str, not {type(value).__name__}")
     if "\0" in value:
-        raise ValueError(f"{value!r} has a NUL character in it")
-    return value.encode()
+        raise ValueError(f"{argument(value)}{value!r} has a NUL character in it")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(f"{argument(value)}{value!r} cannot be written as UTF-8: {e.reason}") from None
 
 
 def file_name(path):
@@ -50,15 +100,161 @@ def file_name(path):
     return raw
 
 
+class Object(c_void_p):
+    """A pointer to an object of the library's. closing: the function that frees it; closed: the error if it was freed."""
+
+    closing = closed = None
+
+
+def _object(name, closing, closed):
+    return type(name, (Object,), {"closing": closing, "closed": closed})
+
+
+STORE = _object("STORE", "fdry_store_close", "the store is closed; open it again")
+CAPTURE = _object("CAPTURE", "fdry_capture_end", "the capture has ended; begin another one")
+IMAGE = _object("IMAGE", "fdry_image_unload", "the image is closed; load it again")
+SLOTS = _object("SLOTS", "fdry_slots_free", "the slots are closed; make others")
+KERNELS = _object("KERNELS", "fdry_kernels_close", "this Kernels is closed; make another one")
+SCALARS = _object("SCALARS", "fdry_scalars_free", "the scalar is closed; make another one")
+DECODE = _object("DECODE", "fdry_decode_state_free", "the decode state is closed; make another one")
+DEVICE = _object("DEVICE", "fdry_device_release", "the device is closed; open it again")
+CUDAGRAPH = _object("CUDAGRAPH", "fdry_cudagraph_free", "the graph is freed; make another one")
+POOL = _object("POOL", "fdry_graphpool_free", "the pool is freed; make another one")
+# Handles of the driver's are plain pointers.
+GRAPH = STREAM = GRAPH_EXEC = FUNCTION = c_void_p
+
+_entered = threading.local()  # .handles: those in whose callbacks this thread is
+
+
+class Handle:
+    """An object of the library's, held for the length of every call that is given it.
+
+    close() refuses later calls, and frees the object at once, or when the last call that has it returns. So a program may
+    close anything at any time: in its own callback, beside a call in another thread, in a conversion of an argument. An
+    object that nothing refers to any more is closed, too.
+
+    There is no lock: a signal handler or the garbage collector may run any of this within any other of it. Each step that
+    counts is one operation of a list.
+    """
+
+    def __init__(self, pointer, keeps=(), lent=False):
+        """pointer: an Object that the library filled in. lent: the library frees it.
+
+        keeps: what must live as long as the object; lists and dicts among it are emptied afterwards.
+        """
+        self.kind, self.keeps = type(pointer), list(keeps)
+        self._pointer = [pointer.value] if pointer.value else []  # empty when it is freed
+        self._closing, self._lent = not pointer.value, lent
+        self._holds = []  # None for each call, else why it is held longer
+
+    def __bool__(self):
+        return not self._closing
+
+    def __del__(self):
+        self._holds = [why for why in self._holds if why]  # no call is under way that could still be using it
+        self.close()
+
+    def check(self):
+        """ValueError if it is closed."""
+        if self._closing:
+            raise ValueError(self.kind.closed)
+
+    @property
+    def raw(self):
+        """The pointer as an int, for one who holds it."""
+        self.check()
+        return self._pointer[0]
+
+    def take(self, why=None):
+        """Hold it: the pointer. leave() follows."""
+        self._holds.append(why)
+        if self._closing:
+            self.leave(why)
+            raise ValueError(self.kind.closed)
+        return self._pointer[0]
+
+    def leave(self, why=None):
+        """The end of what take() began."""
+        self._holds.remove(why)
+        if self._closing and not self._holds:
+            self._free()
+
+    def held(self, why):
+        """How many hold it for this reason."""
+        return self._holds.count(why)
+
+    def close(self):
+        """Refuse calls from now on; the object goes with the last call that has it. Again: nothing happens."""
+        self._closing = True
+        if not self._holds:
+            self._free()
+
+    def abandon(self):
+        """Never free it: the process ends."""
+        self._lent = True
+
+    def suspend(self):
+        """Wait for the calls that have it, and refuse others until settle(). For one that is lent."""
+        self._closing = True
+        while self._holds:
+            time.sleep(0.001)
+
+    def settle(self, ours):
+        """It is ours from now on, or the library has freed it."""
+        self._lent, self._closing = not ours, not ours
+
+    def _free(self):
+        if self._lent:
+            return
+        try:
+            pointer = self._pointer.pop()
+        except IndexError:
+            return  # another thread did
+        if self in getattr(_entered, "handles", ()):  # the library waits until this callback has returned
+            threading.Thread(target=self._free_pointer, args=(pointer,), name="foundry-close").start()
+        else:
+            self._free_pointer(pointer)
+
+    def _free_pointer(self, pointer):
+        getattr(lib, self.kind.closing).call(pointer)
+        keeps, self.keeps = self.keeps, []
+        for each in keeps:
+            if isinstance(each, (list, dict)):
+                each.clear()
+
+
+def inside():
+    """Whether this thread is in a callback."""
+    return bool(getattr(_entered, "handles", ()))
+
+
+class Hold:
+    """Keeps an object of the library's as long as it lives itself; why: "tensor", "slot", ..."""
+
+    def __init__(self, handle, why):
+        self.handle, self._why = None, why
+        handle.take(why)
+        self.handle = handle
+
+    def __del__(self):
+        if self.handle is not None:
+            self.handle.leave(self._why)
+
+
 class Struct(Structure):
-    """A struct whose integers are not cut off."""
+    """A struct whose integers are not cut off, and whose handles are held while a call has it."""
+
+    handles = ()
 
     def __init_subclass__(cls):
         super().__init_subclass__()
         cls.kinds = dict(cls._fields_)
 
     def __setattr__(self, name, value):
-        super().__setattr__(name, fit(self.kinds.get(name), value))
+        if isinstance(value, Handle):
+            self.handles += (value,)
+            value = value.raw
+        super().__setattr__(name, fit(self.kinds.get(name), value, f"{name}: "))
 
 
 CAPTURE_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
@@ -140,7 +336,7 @@ class LoadOpts(Struct):
                 ("nfacts", c_size_t), ("driver", c_char_p), ("order", POINTER(c_uint64)),
                 ("norder", c_size_t), ("threads", c_uint32), ("reserved", c_uint32),
                 ("progress", PROGRESS_FN), ("progress_arg", c_void_p), ("externals", POINTER(External)),
-                ("nexternals", c_size_t), ("into", c_void_p), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
+                ("nexternals", c_size_t), ("into", CAPTURE), ("keep", POINTER(Memory)), ("nkeep", c_size_t)]
 
 
 class PackInfo(Struct):
@@ -278,7 +474,7 @@ class SlotsProfileOpts(Struct):
 
 
 class KernelsOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("store", c_void_p),
+    _fields_ = [("sz", c_size_t), ("device", c_int32), ("reserved", c_uint32), ("store", STORE),
                 ("driver", c_char_p), ("nvrtc", c_char_p)]
 
 
@@ -360,12 +556,7 @@ class DecodeArgs(Struct):
         ("token", c_uint32), ("position", c_int32), ("length", c_int32), ("source", c_uint32)]
 
 
-# Opaque objects are void pointers.
-STORE = CAPTURE = IMAGE = GRAPH = STREAM = SLOTS = GRAPH_EXEC = KERNELS = FUNCTION = c_void_p
-CUDAGRAPH = POOL = SCALARS = DECODE = c_void_p
 LOG_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
-
-DEVICE = c_void_p
 
 # Functions that answer 0 or a negative code, which raises.
 CHECKED = {
@@ -579,18 +770,54 @@ def path():
     return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
 
 
-def _argument(kind):
-    """An argument's type: of an integer's it is one that cuts nothing off."""
-    if kind not in RANGES:
-        return kind
+class Function:
+    """A function of the library as the package calls it."""
 
-    def from_param(_, value):
-        return kind.from_param(fit(kind, value))
-    return type(kind.__name__, (), {"from_param": classmethod(from_param)})
+    def __init__(self, name, call):
+        result, kinds = SIGNATURES[name]
+        call.restype, call.argtypes = result, kinds
+        if name in CHECKED:
+            call.errcheck = _checker
+        self.name, self.call, self._count = name, call, len(kinds)
+        self._numbers = [(i, kind) for i, kind in enumerate(kinds) if kind in RANGES]
+        self._handles = [i for i, kind in enumerate(kinds) if issubclass(kind, Object)]
+        self._structs = [i for i, kind in enumerate(kinds) if hasattr(kind, "contents") and issubclass(kind._type_, Struct)]
+
+    def __call__(self, *given):
+        args, held = list(given), []
+        if len(args) != self._count:
+            raise TypeError(f"{self.name}() takes {self._count} arguments, not {len(args)}")
+        for i, kind in self._numbers:
+            args[i] = fit(kind, args[i])
+        try:
+            for i in self._handles:
+                if args[i] is not None:
+                    args[i] = self._take(args[i], held)
+            for i in self._structs:
+                for handle in getattr(getattr(args[i], "_obj", args[i]), "handles", ()):
+                    self._take(handle, held)
+            return self.call(*args)
+        except ctypes.ArgumentError as e:
+            raise self._wrong(given, e) from None
+        finally:
+            for handle in held:
+                handle.leave()
+
+    @staticmethod
+    def _take(handle, held):
+        pointer = handle.take()
+        held.append(handle)
+        return pointer
+
+    @staticmethod
+    def _wrong(given, error):
+        """What ctypes has against an argument, as Python says such things."""
+        found = re.match(r"argument (\d+): ", str(error))
+        value = given[int(found[1]) - 1] if found else None
+        return TypeError(f"{argument(value)}{value!r} is of a wrong type, {type(value).__name__}")
 
 
 def _open():
-    kinds = {kind: _argument(kind) for _, arguments in SIGNATURES.values() for kind in arguments}
     try:
         opened = ctypes.CDLL(path())
         functions = {name: getattr(opened, name) for name in SIGNATURES}
@@ -600,12 +827,7 @@ def _open():
     except AttributeError as e:
         raise ImportError(f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY may name the "
                           "right one") from None
-    for name, (result, arguments) in SIGNATURES.items():
-        function = functions[name]
-        function.restype, function.argtypes = result, [kinds[kind] for kind in arguments]
-        if name in CHECKED:
-            function.errcheck = _checker
-    return opened
+    return types.SimpleNamespace(**{name: Function(name, call) for name, call in functions.items()})
 
 
 class Single:
@@ -616,7 +838,15 @@ class Single:
 
 
 class Closing(Single):
-    """One that a with block closes."""
+    """One with a handle, that a with block closes."""
+
+    _handle = None  # where it could not be made
+    _shown = ""     # what repr() says of it
+
+    def close(self):
+        """Free it; twice is fine. Calls under way end first: close() then returns at once, and takes effect after them."""
+        if self._handle is not None:
+            self._handle.close()
 
     def __enter__(self):
         return self
@@ -624,12 +854,30 @@ class Closing(Single):
     def __exit__(self, *_):
         self.close()
 
+    def __repr__(self):
+        return f"<{type(self).__name__}{self._shown}{'' if self._handle else ', closed'}>"
+
+
+class Record:
+    """What was done or found, as fields."""
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={_brief.repr(value)}" for name, value in vars(self).items() if not name.startswith("_"))
+        return f"<{type(self).__name__} {fields}>"
+
+
+_brief = reprlib.Repr()
+_brief.maxstring = _brief.maxother = 120
+
 
 class Callback:
     """A function of the caller's that the library calls, of a kind of ours; `fn` is NULL where there is none.
 
     What it raises while this is entered is raised when it is left; it is not called again, and `failed` is its answer.
+    handle: a weak reference to the Handle of what calls it, if it calls in threads of the library, too.
     """
+
+    handle = None
 
     def __init__(self, kind, function, failed=None):
         self._function, self._failed = function, failed
@@ -639,6 +887,8 @@ class Callback:
     def _call(self, *args):
         if self._raised is not None:
             return self._failed
+        outer = getattr(_entered, "handles", ())
+        _entered.handles = (*outer, self.handle and self.handle())
         try:
             return self._function(*args)
         except BaseException as e:
@@ -646,6 +896,8 @@ class Callback:
                 raise  # nobody waits for it: sys.unraisablehook is told
             self._raised = e
             return self._failed
+        finally:
+            _entered.handles = outer
 
     def __enter__(self):
         self._entered = True
@@ -659,3 +911,4 @@ class Callback:
 lib = _open()
 libc = ctypes.CDLL(None)
 libc.free.argtypes = [c_void_p]
+libc.malloc.argtypes, libc.malloc.restype = [c_size_t], c_void_p

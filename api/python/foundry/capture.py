@@ -10,7 +10,7 @@ from .store import Store
 from .tensor import HOST, describe
 
 
-class Sealed:
+class Sealed(_lib.Record):
     """What a seal made: `id`, the image's hash, and the fields of fdry_seal_report."""
 
     def __init__(self, ident, report):
@@ -27,7 +27,7 @@ def base_for_name(name=None):
     return lib.fdry_base_for_name(_lib.text(name) if name else None)
 
 
-class Capture(_lib.Single):
+class Capture(_lib.Closing):
     """Device memory at fixed addresses, and what is to be sealed.
 
         with foundry.Capture() as capture:
@@ -48,38 +48,32 @@ class Capture(_lib.Single):
     def __init__(self, name=None, base=0, size=0, preallocate=0, device=0):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
                                 preallocate=preallocate, name=_lib.text(name) if name else None)
-        self._prepare(_lib.CAPTURE(), device)
+        raw = _lib.CAPTURE()
         lib.fdry_hook_install(None)
-        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(self._raw))
+        lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(raw))
+        self._prepare(raw, device)
 
-    def _prepare(self, handle, device):
-        self._raw = handle
-        self._lent = False  # by the library, which ends it
+    def _prepare(self, pointer, device, lent=False):
+        self._lent = lent  # by the library, which ends it
         self._device = device
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
+        self._handle = _lib.Handle(pointer, keeps=(self._graphs, self._tensors), lent=lent)
+        self._shown = f" on device {device}"
         self._pool = None
         self._names = Names()
         self.draws = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
 
-    @property
-    def _handle(self):
-        if not self._raw:
-            raise ValueError("the capture has ended; begin another one")
-        return self._raw
-
     @classmethod
-    def adopt(cls, handle, device):
+    def adopt(cls, pointer, device):
         """A capture that the library began."""
         capture = cls.__new__(cls)
-        capture._prepare(_lib.CAPTURE(handle), device)
-        capture._lent = True
+        capture._prepare(_lib.CAPTURE(pointer), device, lent=True)
         return capture
 
     def settle(self, kept):
         """The library has ended it, or left it to the caller. What was captured stays alive as long as this object."""
         self._lent = False
-        if not kept:
-            self._raw = _lib.CAPTURE()
+        self._handle.settle(kept)
 
     def tensor(self, name, tensor, use="input", external=False):
         """Name a tensor: torch's, or anything with __cuda_array_interface__; on the host, pinned or not, torch's or
@@ -135,7 +129,8 @@ class Capture(_lib.Single):
             self.draws[key] = recognise(self._handle, key, graph, watched)
         except BaseException:
             lib.fdry_capture_drop(self._handle, key)  # it may draw, and nobody would know
-            self._graphs.remove(graph)
+            if graph in self._graphs:
+                self._graphs.remove(graph)
             raise
 
     def pause(self):
@@ -173,18 +168,12 @@ class Capture(_lib.Single):
         """New allocations are native again; memory that lives stays valid."""
         if self._lent:
             raise Error(_lib.STATE, "load_or_capture() ends this capture itself, when the function that it was given to returns")
-        handle, self._raw = self._raw, _lib.CAPTURE()
-        lib.fdry_capture_end(handle)
-        self._graphs.clear()
-        self._tensors.clear()
+        self._handle.close()
 
-    def __enter__(self):
-        return self
+    def close(self):
+        """As end()."""
+        self.end()
 
     def __exit__(self, *_):
-        if self._raw:
-            self.end()
-
-    def __del__(self):
-        if getattr(self, "_raw", None) and not self._lent:
+        if self._handle:
             self.end()

@@ -24,7 +24,7 @@ def _path(store):
     return _lib.file_name(store) if store is not None else None
 
 
-class Verification:
+class Verification(_lib.Record):
     """What was found: the fields of fdry_verify_info, but `faults`, which are a list of Fault: kind ("damaged", "quarantined",
     "missing", "image", "loose" or "pages"), the ids of the objects meant or None, and a sentence.
     """
@@ -39,7 +39,7 @@ class Verification:
         return not self.faults
 
 
-class Repair:
+class Repair(_lib.Record):
     """What was repaired: the fields of fdry_repair_info; `told`, a list of Repaired: what ("back", "quarantined", "lost", or
     "image" for one that cannot be loaded), its id, an image's ref or None, and the same in words.
     """

@@ -20,7 +20,7 @@ class _Made:
 def _forget(where, key):
     """The driver's graph is about to be destroyed."""
     with region.lock:
-        if where.graphs.pop(key, None) and where.capture._raw:
+        if where.graphs.pop(key, None) and where.capture._handle:
             lib.fdry_capture_drop(where.capture._handle, key)
 
 

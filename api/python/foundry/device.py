@@ -34,20 +34,14 @@ class Device(_lib.Closing):
     """
 
     def __init__(self, ordinal=0):
-        self._raw = None
-        handle = ctypes.c_void_p()
-        lib.fdry_device_acquire(ordinal, ctypes.byref(handle))
-        self._raw = handle
+        raw = _lib.DEVICE()
+        lib.fdry_device_acquire(ordinal, ctypes.byref(raw))
+        self._handle = _lib.Handle(raw)
         caps = _lib.DeviceCaps(sz=ctypes.sizeof(_lib.DeviceCaps))
-        lib.fdry_device_caps(handle, ctypes.byref(caps))
+        lib.fdry_device_caps(self._handle, ctypes.byref(caps))
         self.caps = _fields(caps)
         self.caps["name"] = caps.name.decode(errors="replace")
-
-    @property
-    def _handle(self):
-        if not self._raw:
-            raise ValueError("the device is closed")
-        return self._raw
+        self._shown = f" {caps.ordinal}: {self.caps['name']}"
 
     def warm_up(self):
         """Make the device's primary context current to this thread."""
@@ -123,12 +117,3 @@ class Device(_lib.Closing):
     def drop(self, handle, stream=None):
         """The buffer is gone behind what `stream` has now."""
         lib.fdry_resident_drop(self._handle, handle, _where(stream))
-
-    def close(self):
-        """Give the device back; twice is fine."""
-        handle, self._raw = self._raw, None
-        if handle:
-            lib.fdry_device_release(handle)
-
-    def __del__(self):
-        self.close()

@@ -82,7 +82,7 @@ def _probe(capture, key, graph, generators):
 def recognise(capture, key, graph, generators):
     """Find out what graph `key` of a capture draws, and declare it; {name: (increment, seed's address, offset's)}.
 
-    capture: the handle of fdry_capture_begin(), with the graph added. graph: torch's, captured and instantiated.
+    capture: the Handle of one, with the graph added. graph: torch's, captured and instantiated.
     generators: {name: torch.Generator}, all that it may draw from, as Names.of() gave them before its capture. Their
     states are as before afterwards. A graph that draws from what cannot be found is marked, so that the seal is refused.
     """

@@ -25,7 +25,7 @@ def _stream(stream):
     return stream
 
 
-class Report:
+class Report(_lib.Record):
     """Where the time of a load went: the fields of fdry_load_report."""
 
     def __init__(self, raw):
@@ -33,31 +33,30 @@ class Report:
             setattr(self, name, getattr(raw, name))
 
 
-class Image(_lib.Single):
+class Image(_lib.Closing):
     """A loaded image; made by foundry.load(). Use it as a context manager, or close() it; else it goes with the last that
     refers to it: this object, a Tensor, a slot, a DLPack view. One that tells progress of graphs built in the background stays
     until it is closed, or wait() or build_stop() was called.
     """
 
-    def __init__(self, handle, device, opts):
-        self._raw = handle
-        self._opts = opts  # whose progress function is called as long as the image lives
+    def __init__(self, pointer, device, opts):
+        self._handle = _lib.Handle(pointer, keeps=[opts])  # whose progress function may be called as long
+        opts.calls.handle = weakref.ref(self._handle)
         if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
-        self._random = Source(handle, device)
-        self._exports = 0  # DLPack views that are alive
-        self._holders = weakref.WeakSet()  # Slots that graphs of it were installed in
+        self._random = Source(self._handle, device)
         self.device = device
-
-    @property
-    def _handle(self):
-        if not self._raw:
-            raise ValueError("the image is closed; load it again")
-        return self._raw
+        self._shown = f" {self.id[:12]}: {lib.fdry_image_graph_count(self._handle)} graph(s), on device {device}"
 
     @property
     def _source(self):
-        return self._handle and self._random
+        self._handle.check()
+        return self._random
+
+    @property
+    def _exports(self):
+        """How many DLPack views are alive."""
+        return self._handle.held("tensor")
 
     @property
     def id(self):
@@ -181,16 +180,12 @@ class Image(_lib.Single):
 
     def close(self):
         """Release everything. Refused while DLPack views of the image's memory live, and while a slot has a graph of it."""
-        if any(slots.holds(self) for slots in self._holders):
+        if self._handle.held("slot"):
             raise RuntimeError("a slot still has a graph of the image; invalidate the slot before closing the image")
         if self._exports:
             raise RuntimeError(f"{self._exports} tensor(s) still look at the image's memory; delete them before closing it")
-        handle, self._raw = self._raw, _lib.IMAGE()
-        lib.fdry_image_unload(handle)
+        super().close()
         _telling.discard(self)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, kind, *_):
         try:
@@ -198,10 +193,6 @@ class Image(_lib.Single):
         except RuntimeError:
             if kind is None:
                 raise  # else what the block raised says more, and the image goes with the last view
-
-    def __del__(self):
-        if getattr(self, "_raw", None) and not self._exports:
-            self.close()
 
 
 # Images that may call into Python from a thread of the library: it must have ended before Python does, and is not the one that
@@ -258,11 +249,11 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
                         check_overlap, externals, into, keep)
-    handle, store = _lib.IMAGE(), as_store(store)
+    raw, store = _lib.IMAGE(), as_store(store)
     try:
         with opts.calls:
-            lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(handle))
+            lib.fdry_image_load(store._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
-        lib.fdry_image_unload(handle)
+        _lib.Handle(raw, keeps=[opts]).close()
         raise
-    return Image(handle, device, opts)
+    return Image(raw, device, opts)

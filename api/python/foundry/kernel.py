@@ -101,15 +101,14 @@ class Function:
         where the Kernels was cleared since. TypeError for Python's own numbers, which have no size, and for tensors in host memory
         that is not pinned; ValueError for a grid, block or shared that is no such number, and where the Kernels is closed.
         """
-        if self._cleared != self._kernels._cleared:
-            raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
-        if not 0 <= shared <= _U32:
-            raise ValueError(f"shared is {shared}: give bytes, up to {_U32}")
+        _lib.fit(ctypes.c_uint32, shared)
         opts = _lib.KernelLaunchOpts(ctypes.sizeof(_lib.KernelLaunchOpts), _three("grid", grid), _three("block", block), shared,
                                      _COOPERATIVE if cooperative else 0, _stream(stream))
         packed = [_packed(a) for a in args]
         raw = (_lib.KernelArg * len(packed))(*((address, size) for _, address, size in packed))
-        lib.fdry_kernel_launch(self._kernels.handle, self.handle, ctypes.byref(opts), raw, len(packed))
+        if self._cleared != self._kernels._cleared:  # perhaps while an argument was asked where it lies
+            raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
+        lib.fdry_kernel_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw, len(packed))
 
 
 class Kernels(_lib.Closing):
@@ -120,40 +119,41 @@ class Kernels(_lib.Closing):
     """
 
     def __init__(self, store=None, device=0, driver=None, nvrtc=None):
-        self._handle = KERNELS()
         self._cleared = 0  # how often; the driver gives handles again
-        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, store._handle if store else None, _path(driver),
-                                _path(nvrtc))
-        self._store = store and store._raw  # open as long as this is
-        lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(self._handle))
+        opts = _lib.KernelsOpts(ctypes.sizeof(_lib.KernelsOpts), device, 0, None, _path(driver), _path(nvrtc))
+        kept, raw = [], KERNELS()
+        if store is not None:
+            opts.store = store._handle
+            kept.append(_lib.Hold(store._handle, "kernels"))  # open as long as this is
+        lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(raw))
+        self._handle = _lib.Handle(raw, keeps=[kept])
+        self._shown = f" of device {device}"
 
     @property
     def handle(self):
-        """The struct fdry_kernels; an error where it is closed."""
-        if not self._handle:
-            raise ValueError("this Kernels is closed")
-        return self._handle
+        """The struct fdry_kernels as an int; an error where it is closed."""
+        return self._handle.raw
 
     def get(self, code, entry, **how):
         """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what makes one."""
         function = FUNCTION()
-        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
+        lib.fdry_kernels_get(self._handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def load(self, code, **how):
         """Compile and load code without asking for a function."""
-        lib.fdry_kernels_get(self.handle, ctypes.byref(_code(code, how).raw), None, None)
+        lib.fdry_kernels_get(self._handle, ctypes.byref(_code(code, how).raw), None, None)
 
     def key(self, code, **how):
         """The key of code, 32 bytes, for find()."""
         key = _lib.KernelKey()
-        lib.fdry_kernels_key(self.handle, ctypes.byref(_code(code, how).raw), ctypes.byref(key))
+        lib.fdry_kernels_key(self._handle, ctypes.byref(_code(code, how).raw), ctypes.byref(key))
         return bytes(key.bytes)
 
     def find(self, key, entry):
         """As get() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
         function, raw = FUNCTION(), _lib.KernelKey((ctypes.c_ubyte * 32)(*key))
-        lib.fdry_kernels_find(self.handle, ctypes.byref(raw), _lib.text(entry), ctypes.byref(function))
+        lib.fdry_kernels_find(self._handle, ctypes.byref(raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def prepare(self, asks, threads=0):
@@ -161,46 +161,47 @@ class Kernels(_lib.Closing):
         asks = [ask if isinstance(ask, tuple) else (ask, None) for ask in asks]
         raw = (_lib.KernelAsk * len(asks))(*(
             (ctypes.pointer(code.raw), _text(entry)) for code, entry in asks))
-        lib.fdry_kernels_prepare(self.handle, raw, len(asks), threads)
+        lib.fdry_kernels_prepare(self._handle, raw, len(asks), threads)
 
     def wait(self):
         """Wait for what is being prepared; raises the first failure since the last wait."""
-        lib.fdry_kernels_wait(self.handle)
+        lib.fdry_kernels_wait(self._handle)
 
     def __len__(self):
-        return lib.fdry_kernels_count(self.handle)
+        return lib.fdry_kernels_count(self._handle)
 
     def clear(self):
         """Unload every module; functions are gone, so none may be about to be launched, or run. The store stays as it is."""
         self._cleared += 1
-        lib.fdry_kernels_clear(self.handle)
+        lib.fdry_kernels_clear(self._handle)
 
     def stats(self):
         """The counters of struct fdry_kernels_stats, as a KernelStats."""
         raw = _lib.KernelsStats(ctypes.sizeof(_lib.KernelsStats))
-        lib.fdry_kernels_stats(self.handle, ctypes.byref(raw))
+        lib.fdry_kernels_stats(self._handle, ctypes.byref(raw))
         return KernelStats(*(getattr(raw, name) for name in KernelStats._fields))
 
     def reset_stats(self):
         """Counters to zero; nothing is unloaded."""
-        lib.fdry_kernels_stats_reset(self.handle)
+        lib.fdry_kernels_stats_reset(self._handle)
 
     def log(self):
         """What the compiler said when it last refused something, all of it; "" where it refused nothing."""
         need = ctypes.c_size_t()
-        lib.fdry_kernels_log(self.handle, None, 0, ctypes.byref(need))
+        lib.fdry_kernels_log(self._handle, None, 0, ctypes.byref(need))
         text = ctypes.create_string_buffer(need.value)
-        lib.fdry_kernels_log(self.handle, text, need.value, None)
+        lib.fdry_kernels_log(self._handle, text, need.value, None)
         return text.value.decode(errors="replace")
 
     def target(self):
         """What code for this device may be: a KernelTarget (arch, exact, cc, driver, ptx)."""
         raw = _lib.KernelTarget(ctypes.sizeof(_lib.KernelTarget))
-        lib.fdry_kernels_target(self.handle, ctypes.byref(raw))
+        lib.fdry_kernels_target(self._handle, ctypes.byref(raw))
         return KernelTarget(raw.arch.decode(), raw.exact.decode(), raw.cc, raw.driver, raw.ptx)
 
     def close(self):
-        """Unload everything and give the device's context back. Twice is fine."""
-        if self._handle:
-            lib.fdry_kernels_close(self._handle)
-            self._handle = KERNELS()
+        """Unload everything and give the device's context back. Twice is fine.
+
+        Calls under way end first: close() then returns at once, and takes effect after them.
+        """
+        super().close()

@@ -32,17 +32,17 @@ class DeviceScalar(_lib.Closing):
     """
 
     def __init__(self, dtype, value=0, device=0, addr=0, driver=None):
-        self._handle = None
         self.dtype, self._pack = _format(dtype)
         types = (ctypes.c_uint32 * 1)(NUMBERS[self.dtype])
         opts = _lib.ScalarsOpts(sz=ctypes.sizeof(_lib.ScalarsOpts), device=device, count=1, dtypes=types, addr=addr,
                                 values=self._cell(value), driver=_lib.file_name(driver) if driver else None)
-        handle = _lib.SCALARS()
-        lib.fdry_scalars_new(opts, handle)
-        self._handle = handle
+        raw = _lib.SCALARS()
+        lib.fdry_scalars_new(opts, raw)
+        self._handle = _lib.Handle(raw)
         at = ctypes.c_uint64()
-        lib.fdry_scalars_addr(handle, 0, at)
+        lib.fdry_scalars_addr(self._handle, 0, at)
         self.addr = at.value
+        self._shown = f" {self.dtype} at {self.addr:#x}"
 
     def _cell(self, value):
         """`value` as the library takes it; OverflowError, as of ints, where it does not fit."""
@@ -57,27 +57,13 @@ class DeviceScalar(_lib.Closing):
 
         Raises Error FDRY_E_STATE where the stream captures.
         """
-        lib.fdry_scalars_update(self._alive(), 0, 1, self._cell(value), _stream(stream))
+        lib.fdry_scalars_update(self._handle, 0, 1, self._cell(value), _stream(stream))
 
     def read(self, stream=None):
         """Its value when everything that `stream` was given is done; waits for that."""
         cell = ctypes.c_uint64()
-        lib.fdry_scalars_read(self._alive(), 0, cell, _stream(stream))
+        lib.fdry_scalars_read(self._handle, 0, cell, _stream(stream))
         return struct.unpack_from(self._pack, cell)[0]
-
-    def _alive(self):
-        if not self._handle:
-            raise ValueError("the scalar is closed")
-        return self._handle
-
-    def close(self):
-        """Wait for updates under way, give the memory back. Closing again does nothing."""
-        handle, self._handle = self._handle, None
-        if handle:
-            lib.fdry_scalars_free(handle)
-
-    def __del__(self):
-        self.close()
 
 
 class DecodeState(_lib.Closing):
@@ -89,31 +75,23 @@ class DecodeState(_lib.Closing):
     """
 
     def __init__(self, device=0, addr=0, driver=None):
-        self._handle = None
         opts = _lib.DecodeOpts(sz=ctypes.sizeof(_lib.DecodeOpts), device=device, addr=addr,
                                driver=_lib.file_name(driver) if driver else None)
-        handle = _lib.DECODE()
-        lib.fdry_decode_state_new(opts, handle)
-        self._handle = handle
+        raw = _lib.DECODE()
+        lib.fdry_decode_state_new(opts, raw)
+        self._handle = _lib.Handle(raw)
         args = self._args()
         self.token_addr, self.position_addr, self.length_addr = args.token_addr, args.position_addr, args.length_addr
-
-    def _alive(self):
-        if not self._handle:
-            raise ValueError("the decode state is closed")
-        return self._handle
+        self._shown = f" at {self.token_addr:#x}"
 
     def _args(self):
         args = _lib.DecodeArgs()
-        lib.fdry_decode_state_args(self._alive(), args)
+        lib.fdry_decode_state_args(self._handle, args)
         return args
 
     def set(self, token, step, stream=None):
         """Go to a step: all three numbers in one copy, in the stream's order, without waiting."""
-        for name, value in (("token", token), ("step", step)):
-            if not 0 <= value < 1 << 32:
-                raise OverflowError(f"{name} {value} is no unsigned 32-bit number")
-        lib.fdry_decode_state_set(self._alive(), token, step, _stream(stream))
+        lib.fdry_decode_state_set(self._handle, token, step, _stream(stream))
 
     @property
     def token(self):
@@ -133,13 +111,4 @@ class DecodeState(_lib.Closing):
 
     @from_device.setter
     def from_device(self, on):
-        lib.fdry_decode_state_use(self._alive(), int(bool(on)))
-
-    def close(self):
-        """Wait for updates under way, give the memory back. Closing again does nothing."""
-        handle, self._handle = self._handle, None
-        if handle:
-            lib.fdry_decode_state_free(handle)
-
-    def __del__(self):
-        self.close()
+        lib.fdry_decode_state_use(self._handle, int(bool(on)))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executable graphs in slots, found by a 64-bit key: replaced at any time, also while other threads replay."""
+import contextlib
 import ctypes
 import threading
 
@@ -17,7 +18,7 @@ def _number(what, choices, chosen):
     return choices[chosen]
 
 
-class SlotCall:
+class SlotCall(_lib.Record):
     """What one replay took: key, nr (of the call, from 1), upload_ns, launch_ns, sync_ns and total_ns, in nanoseconds."""
 
     def __init__(self, raw):
@@ -25,7 +26,7 @@ class SlotCall:
             setattr(self, name, getattr(raw, name))
 
 
-class SlotPhase:
+class SlotPhase(_lib.Record):
     """A part of replays: calls that did it, total_ns, p50_ns, p90_ns, p99_ns (exact to a sixteenth) and max_ns."""
 
     def __init__(self, raw):
@@ -33,7 +34,7 @@ class SlotPhase:
             setattr(self, name, getattr(raw, name))
 
 
-class SlotTimes:
+class SlotTimes(_lib.Record):
     """What was timed: upload, launch, sync and total, each a SlotPhase."""
 
     def __init__(self, raw):
@@ -61,24 +62,37 @@ class Slots(_lib.Closing):
     """
 
     def __init__(self, device=0, upload=None, sync=None, driver=None):
-        self._raw = _lib.SLOTS()
         self._held = {}  # key: what its graph belongs to, which must live as long as it is in the slot
-        self._lock = threading.RLock()  # the garbage collector may close an image, which asks holds(), at any time
-        self._told = None
+        self._lock = threading.RLock()  # a signal handler or the garbage collector may change the table, too
+        told = self._told = []  # the function that profile() was given
+        # One callback as long as the table lives: calls of it may go on when it is given another function.
+        self._fn = _lib.Callback(_lib.SLOTS_FN, lambda _, call: [each(SlotCall(call.contents)) for each in tuple(told)])
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_number("upload", _UPLOADS, upload),
                               sync=_number("sync", _SYNCS, sync), driver=_lib.file_name(driver) if driver else None)
-        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(self._raw))
+        raw = _lib.SLOTS()
+        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(raw))
+        self._handle = _lib.Handle(raw, keeps=(self._held, self._told, self._fn))
+        self._shown = f" of device {device}"
 
-    @property
-    def _handle(self):
-        if not self._raw:
-            raise ValueError("the slots are closed")
-        return self._raw
+    @contextlib.contextmanager
+    def _changing(self):
+        """The lock, and the table held until what is kept agrees with what is in it.
+
+        A callback does not wait for the lock: whoever has it may wait for the replay that the callback belongs to.
+        """
+        if not self._lock.acquire(blocking=not _lib.inside()):
+            raise _lib.Error(_lib.STATE, "another thread is changing the table, which a callback cannot wait for; do it elsewhere")
+        try:
+            self._handle.take()
+            try:
+                yield
+            finally:
+                self._handle.leave()
+        finally:
+            self._lock.release()
 
     def _hold(self, key, what=None):
-        """Keep this for the slot; gives what was kept, which is let go without the lock: where an image goes with it, other
-        tables are asked whether they hold that.
-        """
+        """Keep this for the slot; gives what was kept, which is let go without the lock: an image may go with it."""
         was = self._held.pop(key, None)
         if what is not None:
             self._held[key] = what
@@ -90,7 +104,7 @@ class Slots(_lib.Closing):
         graph: what has raw_cuda_graph_exec() (a CUDAGraph of torch, or of this package), which the table keeps alive; or a
         CUgraphExec as an integer, which stays the caller's and outlives the slot.
         """
-        with self._lock:
+        with self._changing():
             lib.fdry_slots_install(self._handle, key, None, _exec_of(graph), 0)
             was = self._hold(key, graph)
         del was
@@ -101,7 +115,7 @@ class Slots(_lib.Closing):
         The executable graph is the table's, the graph stays the caller's.
         """
         raw = _as_int(graph.raw_cuda_graph() if hasattr(graph, "raw_cuda_graph") else graph)
-        with self._lock:
+        with self._changing():
             lib.fdry_slots_install_graph(self._handle, key, raw, flags, 0)
             was = self._hold(key, graph)
         del was
@@ -110,20 +124,19 @@ class Slots(_lib.Closing):
         """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what image.launch(graph) is."""
         if not isinstance(image, Image):
             raise TypeError(f"{type(image).__name__} is not an Image")
-        with self._lock:
+        held = _lib.Hold(image._handle, "slot")
+        with self._changing():
             lib.fdry_slots_install_image(self._handle, key, image._handle, graph)
-            was = self._hold(key, image)
-            image._holders.add(self)
+            was = self._hold(key, held)
         del was
 
     def holds(self, image):
         """Whether a slot has a graph of the Image."""
-        with self._lock:
-            return any(held is image for held in self._held.values())
+        return any(getattr(held, "handle", None) is image._handle for held in list(self._held.values()))
 
     def capture_end(self, key, stream, flags=0):
         """End the capture of `stream`, instantiate with these flags, and put the graph into slot `key`; both are the table's."""
-        with self._lock:
+        with self._changing():
             lib.fdry_slots_capture_end(self._handle, key, _stream(stream), flags)
             was = self._hold(key)
         del was
@@ -139,10 +152,11 @@ class Slots(_lib.Closing):
 
     def invalidate(self, key=None):
         """Empty slot `key`, or all of them without one. Afterwards no launch of its graph is in flight."""
-        with self._lock:
+        with self._changing():
             if key is None:
                 lib.fdry_slots_invalidate_all(self._handle)
-                was, self._held = self._held, {}
+                was = dict(self._held)
+                self._held.clear()
             else:
                 lib.fdry_slots_invalidate(self._handle, key)
                 was = self._hold(key)
@@ -170,17 +184,18 @@ class Slots(_lib.Closing):
         Each `every` calls a line is logged (level info) and callback(SlotCall) called, in the thread that replays; it must not
         change the table. 0: never. profile_stop() ends it.
         """
-        told = _lib.SLOTS_FN(lambda _, call: callback(SlotCall(call.contents))) if callback else _lib.SLOTS_FN()
-        opts = _lib.SlotsProfileOpts(sz=ctypes.sizeof(_lib.SlotsProfileOpts), every=every, fn=told)
-        with self._lock:
+        opts = _lib.SlotsProfileOpts(sz=ctypes.sizeof(_lib.SlotsProfileOpts), every=every)
+        if callback:
+            opts.fn = self._fn.fn
+        with self._changing():
             lib.fdry_slots_profile(self._handle, ctypes.byref(opts))
-            self._told = told
+            self._told[:] = [callback] if callback else []
 
     def profile_stop(self):
         """Time no more."""
-        with self._lock:
+        with self._changing():
             lib.fdry_slots_profile(self._handle, None)
-            self._told = None
+            self._told.clear()
 
     def times(self):
         """What was timed so far, as SlotTimes; Error where replays are not timed."""
@@ -193,12 +208,8 @@ class Slots(_lib.Closing):
         lib.fdry_slots_times_reset(self._handle)
 
     def close(self):
-        """Wait for launches in flight and free the table; it cannot be used afterwards."""
-        handle, self._raw = self._raw, _lib.SLOTS()
-        lib.fdry_slots_free(handle)
-        self._held.clear()
-        self._told = None
+        """Wait for launches in flight and free the table; it cannot be used afterwards.
 
-    def __del__(self):
-        if getattr(self, "_raw", None):
-            self.close()
+        Calls under way end first: close() then returns at once, and takes effect after them.
+        """
+        super().close()

@@ -70,6 +70,8 @@ class _Taken:
         except BaseException as e:  # raised again where Python called the library
             self.raised = e
             return 1
+        finally:
+            self.capture._handle.suspend()
         return 0
 
     def settle(self, kept):
@@ -124,8 +126,8 @@ def _start(store, opts, device, taken):
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
     except BaseException:
         if raw:  # it went well, but for what progress() raised
-            lib.fdry_image_unload(raw.contents.image)
-            lib.fdry_capture_end(raw.contents.capture)
+            _lib.Handle(_lib.IMAGE(raw.contents.image)).close()
+            _lib.Handle(_lib.CAPTURE(raw.contents.capture)).close()
             lib.fdry_start_free(raw)
         taken.settle(False)
         if taken.raised:

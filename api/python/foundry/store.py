@@ -15,7 +15,7 @@ _EVICT_DRY_RUN = _COLLECT_DRY_RUN = 1
 _PHASES = ("mark", "list", "sweep")
 
 
-class Needs:
+class Needs(_lib.Record):
     """What a load will take: the fields of fdry_needs; `externals`, {name: bytes}; `rooms`, the same of the
     most that those may have.
     """
@@ -28,7 +28,7 @@ class Needs:
         self.rooms = {e.name.decode(): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
 
-class Pack:
+class Pack(_lib.Record):
     """What was exported or imported: the fields of fdry_pack_info, id as text; `images` of an import."""
 
     def __init__(self, raw, images):
@@ -38,7 +38,7 @@ class Pack:
         self.images = images
 
 
-class Eviction:
+class Eviction(_lib.Record):
     """What was evicted: the fields of fdry_evict_info, but `images`, which are (ref, id, when it was used last in
     seconds since 1970, 0: not known), the one that was used longest ago first; `collected` is True or False.
     """
@@ -50,7 +50,7 @@ class Eviction:
         self.collected = bool(raw.collected)
 
 
-class Collection:
+class Collection(_lib.Record):
     """What was collected: the fields of fdry_collect_info; `stopped` is True or False."""
 
     def __init__(self, raw):
@@ -106,17 +106,6 @@ def _input(file):
         yield file if isinstance(file, int) else file.fileno()
 
 
-class _Opened:
-    """A handle, closed with the last that refers to it: a Store, or a Kernels that keeps code there."""
-
-    def __init__(self, path, flags):
-        self.handle = STORE()
-        lib.fdry_store_open(path, flags, ctypes.byref(self.handle))
-
-    def __del__(self):
-        lib.fdry_store_close(self.handle)
-
-
 class Store(_lib.Closing):
     """A store: a directory that every process of a host may share.
 
@@ -126,15 +115,11 @@ class Store(_lib.Closing):
     """
 
     def __init__(self, path=None, create=False, readonly=False, group=False):
-        self._raw = None
         flags = (_CREATE if create else 0) | (_READONLY if readonly else 0) | (_GROUP if group else 0)
-        self._raw = _Opened(_lib.file_name(path) if path is not None else None, flags)
-
-    @property
-    def _handle(self):
-        if not self._raw:
-            raise ValueError("the store is closed; open it again")
-        return self._raw.handle
+        raw = STORE()
+        lib.fdry_store_open(_lib.file_name(path) if path is not None else None, flags, ctypes.byref(raw))
+        self._handle = _lib.Handle(raw)
+        self._shown = f" {os.fsdecode(path)!r}" if path is not None else ", the default one"
 
     def describe(self, name):
         """A text about the image `name` (a ref, an id or a prefix of one): identity, memory, tensors, graphs, kernels."""
@@ -216,10 +201,8 @@ class Store(_lib.Closing):
         return limit.value
 
     @limit.setter
-    def limit(self, size):
-        if size < 0:
-            raise ValueError("a limit is not negative; 0 is none")
-        lib.fdry_store_limit_set(self._handle, size)
+    def limit(self, limit):
+        lib.fdry_store_limit_set(self._handle, limit)
 
     @property
     def used(self):
@@ -252,8 +235,11 @@ class Store(_lib.Closing):
         return Collection(info)
 
     def close(self):
-        """Give the handle back. Images loaded from it stay, and a Kernels that keeps code there goes on."""
-        self._raw = None
+        """Give the handle back; twice is fine. Images loaded from it stay, and a Kernels that keeps code there goes on.
+
+        Calls under way end first: close() then returns at once, and takes effect after them.
+        """
+        super().close()
 
 
 def as_store(store):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of an image as Python sees them: described, and handed on by DLPack without a copy."""
+import atexit
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, Structure, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
 
@@ -25,14 +26,16 @@ class _DLTensor(Structure):
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
 
 
-_DELETER = CFUNCTYPE(None, c_void_p)
+_CALLBACK = CFUNCTYPE(None, c_void_p)
 
 
 class _DLManaged(Structure):
-    _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", _DELETER)]
+    """The head of a block from malloc(), with the shape and the strides behind it."""
+
+    _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
 
 
-_api = ctypes.pythonapi
+_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose signatures are for everybody
 _api.PyCapsule_New.restype = py_object
 _api.PyCapsule_New.argtypes = [c_void_p, ctypes.c_char_p, c_void_p]
 _api.PyCapsule_IsValid.argtypes = [c_void_p, ctypes.c_char_p]
@@ -40,32 +43,49 @@ _api.PyCapsule_GetPointer.restype = c_void_p
 _api.PyCapsule_GetPointer.argtypes = [c_void_p, ctypes.c_char_p]
 _nothing = _api.Py_IsInitialized  # raises the exception that is set, as all of _api does
 
-_exported = {}  # address of a managed tensor -> what must live as long as its consumer does
+_exported = {}  # address of a managed tensor -> a Hold of the image, as long as its consumer has it
 
 
 def _undisturbed(function):
     """For what C calls while an exception of a consumer's may be set: it runs without that, which sys.unraisablehook is told."""
-    def call(argument):
+    def call(argument, nothing=_nothing):
         try:
-            _nothing()
+            nothing()
         finally:
             function(argument)
     return call
 
 
-@_DELETER
+@_CALLBACK
 @_undisturbed
 def _delete(address):
-    _, _, image = _exported.pop(address)
-    image._exports -= 1
+    del _exported[address]
+    _lib.libc.free(address)
 
 
-@CFUNCTYPE(None, c_void_p)
+@_CALLBACK
 @_undisturbed
-def _capsule_delete(capsule):
-    # A capsule that nobody consumed still has its first name.
-    if _api.PyCapsule_IsValid(capsule, b"dltensor"):
-        _delete(_api.PyCapsule_GetPointer(capsule, b"dltensor"))
+def _capsule_delete(capsule, api=_api, delete=_delete, exported=_exported):
+    # A capsule that nobody consumed still has its first name. One that outlives us has nothing to give back.
+    if exported and api.PyCapsule_IsValid(capsule, b"dltensor"):
+        delete(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+
+
+_deleter, _ended = ctypes.cast(_delete, c_void_p).value, False
+_api.Py_IncRef.argtypes = [py_object]
+_api.Py_IncRef(_capsule_delete)  # capsules may go after this module
+
+
+@atexit.register
+def _outlived():
+    """A consumer may let go when Python has ended: of a block of malloc()'s then, with the image still there."""
+    global _deleter, _ended
+    _ended = True
+    _deleter = ctypes.cast(_lib.libc.free, c_void_p).value
+    for address, hold in _exported.items():
+        _DLManaged.from_address(address).deleter = _deleter
+        hold.handle.abandon()
+    _exported.clear()
 
 
 class _Numbers:
@@ -73,11 +93,7 @@ class _Numbers:
 
     def __init__(self, image, interface):
         self.__array_interface__ = interface
-        self._image = image
-        image._exports += 1
-
-    def __del__(self):
-        self._image._exports -= 1
+        self._hold = _lib.Hold(image._handle, "tensor")
 
 
 class Tensor:
@@ -116,7 +132,7 @@ class Tensor:
 
     def numpy(self):
         """A host tensor as a numpy array that is no copy: what is written to it the next launch reads."""
-        self._image._handle  # an error where it is closed
+        self._image._handle.check()
         import numpy
         kind = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}.get(self._code)
         if not self.host or not kind:
@@ -134,16 +150,19 @@ class Tensor:
             raise BufferError("a view of an image's memory is never a copy; copy it yourself")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"tensor '{self.name}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
-        self._image._handle  # an error where it is closed
-        rank = len(self.shape)
-        dims = (c_int64 * (2 * rank or 1))(*self.shape, *self.stride)
-        at = ctypes.cast(dims, POINTER(c_int64))
-        strides = ctypes.cast(ctypes.addressof(dims) + 8 * rank, POINTER(c_int64))
-        managed = _DLManaged(_DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1, at,
-                                       strides, 0), None, _delete)
-        address = ctypes.addressof(managed)
-        self._image._exports += 1
-        _exported[address] = (managed, dims, self._image)
+        hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
+        address = _lib.libc.malloc(ctypes.sizeof(_DLManaged) + 16 * rank)
+        if not address:
+            raise MemoryError
+        at = address + ctypes.sizeof(_DLManaged)
+        (c_int64 * (2 * rank)).from_address(at)[:] = self.shape + self.stride
+        shape, strides = (ctypes.cast(place, POINTER(c_int64)) for place in (at, at + 8 * rank))
+        _DLManaged.from_address(address).__init__(
+            _DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1, shape, strides, 0), None, _deleter)
+        if _ended:
+            hold.handle.abandon()
+        else:
+            _exported[address] = hold
         return _api.PyCapsule_New(address, b"dltensor", ctypes.cast(_capsule_delete, c_void_p))
 
 

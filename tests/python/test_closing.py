@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is closed while it is in use: every public method of every class that can be closed, found by looking.
+
+A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that PARAMETERS lacks.
+"""
+import contextlib
+import ctypes
+import gc
+import inspect
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import suite
+import foundry
+from foundry import _lib, telemetry
+
+BUILD = os.environ.get("BUILD", "build")
+LIMIT = 60  # seconds, after which a thread or a process hangs
+CLASSES = [cls for cls in map(vars(foundry).get, foundry.__all__) if isinstance(cls, type) and issubclass(cls, _lib.Closing)]
+
+
+class Beside:
+    """While this is entered, call number `at` of the library that is given the object's pointer finds it closed by another thread.
+
+    freed: how often the library was asked to free it. early: the calls during which that happened.
+    """
+
+    def __init__(self, handle, close, at):
+        self.pointer, self.closing, self.close, self.at = handle.raw, handle.kind.closing, close, at
+        self.freed, self.early, self.calls, self._kept = 0, [], [], {}
+
+    def _call(self, function, original, *args):
+        mine = self.pointer in args
+        if function.name == self.closing and mine:
+            self.freed += 1
+            return original(*args)
+        if mine:
+            self.calls.append(function.name)
+        if mine and len(self.calls) == self.at + 1:
+            thread = threading.Thread(target=self._close)
+            thread.start()
+            thread.join(LIMIT)
+            if thread.is_alive():
+                self.early.append(f"{function.name}: close() waits")
+        try:
+            return original(*args)
+        finally:
+            if mine and self.freed:
+                self.early.append(function.name)
+
+    def _close(self):
+        with contextlib.suppress(RuntimeError):  # the image is in a slot
+            self.close()
+
+    def __enter__(self):
+        for name, function in vars(_lib.lib).items():
+            self._kept[name] = original = function.call
+            function.call = lambda *args, function=function, original=original: self._call(function, original, *args)
+        return self
+
+    def __exit__(self, *_):
+        for name, original in self._kept.items():
+            getattr(_lib.lib, name).call = original
+
+
+class Closing(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.store = os.path.join(cls.folder.name, "store")
+        cls.pack = os.path.join(cls.folder.name, "pack")
+        subprocess.run([os.path.join(BUILD, "examples", "vecadd"), "capture", "-s", cls.store, "-m",
+                        os.path.join(BUILD, "sim", "kernels.cubin")], check=True, capture_output=True)
+        with foundry.Store(cls.store) as store:
+            store.export("vecadd", cls.pack)
+        with open(os.path.join(BUILD, "sim", "kernels.ptx"), encoding="ascii") as f:
+            cls.code = f.read()
+        gc.freeze()  # so that a collection has little to look at
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def load(self, **options):
+        return foundry.load("vecadd", store=self.store, **options)
+
+    # --- how each class is made, and what its methods are given ---
+
+    def makers(self):
+        return {
+            "Capture": lambda: foundry.Capture(name="closing", size=1 << 30), "DecodeState": foundry.DecodeState, "Device": foundry.Device,
+            "DeviceScalar": lambda: foundry.DeviceScalar("int32"), "Image": self.load, "Kernels": foundry.Kernels,
+            "Slots": self.slots, "Store": lambda: foundry.Store(self.store),
+        }
+
+    def slots(self):
+        slots, slots.image = foundry.Slots(), self.load()
+        slots.install_image(1, slots.image, 1)
+        slots.profile()
+        return slots
+
+    def value(self, cls, parameter, subject):
+        """What a method of the class is given for a parameter."""
+        values = {
+            "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array},
+            "Device": {"handle": lambda: subject.make(4096), "what": lambda: subject.get_sync(), "addr": lambda: subject.get(4096), "data": lambda: b"12"},
+            "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a", "nbytes": lambda: subject["a"].nbytes,
+                      "src": lambda: subject["out"].addr},
+            "Kernels": {"code": lambda: foundry.Code(self.code), "key": lambda: bytes(32), "asks": lambda: [foundry.Code(self.code)]},
+            "Slots": {"image": lambda: subject.image, "graph": lambda: 1},
+            "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"], "image": lambda: "vecadd",
+                      "file": lambda: self.pack},
+        }
+        common = {"key": 1, "nbytes": 4096, "stream": None, "entry": "vecadd", "value": 0, "token": 1, "step": 1, "seed": 1, "ref": "other",
+                  "generator": None, "max_bytes": 4 << 20}
+        found = values.get(cls, {}).get(parameter)
+        self.assertTrue(found or parameter in common, f"say in tests/python/test_closing.py what methods of {cls} are given for '{parameter}'")
+        return found() if found else common[parameter]
+
+    def uses(self, cls):
+        """{name: (function that uses an object of the class with what it is given, {parameter: default})}: each public method and
+        property, and what else takes the object."""
+        found, owner = {}, getattr(foundry, cls)
+        special = ("__getitem__", "__contains__", "__len__", "__repr__")
+        for name in sorted({name for each in owner.__mro__[:-1] for name in vars(each)}):
+            static = inspect.getattr_static(owner, name)
+            if isinstance(static, property) and not name.startswith("_"):
+                found[name] = (lambda subject, given, name=name: getattr(subject, name)), {}
+                if static.fset:
+                    found[f"{name} ="] = (lambda subject, given, name=name: setattr(subject, name, given["value"])), {"value": static.fset}
+            elif callable(static) and (not name.startswith("_") or name in special) and name not in ("close", "end", "settle"):
+                wanted = [p for p in inspect.signature(static).parameters.values() if p.name != "self"]
+                found[name] = (lambda subject, given, name=name: self.call(getattr(subject, name), given)), {
+                    "key" if p.name == "name" and name == "__getitem__" else p.name: p.default for p in wanted
+                    if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and (p.default is p.empty or p.name == "stream")}
+        found.update(self.others().get(cls, {}))
+        return found
+
+    def others(self):
+        """What takes an object of the class, and is no method of it."""
+        none = {}
+        return {
+            "Store": {
+                "load()": (lambda store, _: foundry.load("vecadd", store=store), none),
+                "load_or_capture()": (lambda store, _: foundry.load_or_capture("vecadd", store=store, strict=True), none),
+                "Kernels()": (lambda store, _: foundry.Kernels(store=store), none),
+                "telemetry.text()": (lambda store, _: telemetry.text(store), none),
+                "Capture.seal()": (lambda store, _: self.seal(store), none)},
+            "Image": {
+                "Slots.install_image()": (lambda image, _: foundry.Slots().install_image(1, image, 1), none),
+                "fact(str)": (lambda image, _: image.fact("none"), none),
+                "write(wait=False)": (lambda image, _: image.write("a", bytes(image["a"].nbytes), wait=False), none),
+                "Tensor.__dlpack__()": (lambda image, _: image["a"].__dlpack__(), none)},
+            "Capture": {
+                "fact(str)": (lambda capture, _: capture.fact("key", "value"), none),
+                "load(into=)": (lambda capture, _: foundry.load("vecadd", store=self.store, into=capture), none)},
+            "Slots": {"invalidate(key)": (lambda slots, _: slots.invalidate(1), none)},
+            "Kernels": {"Function.launch()": (lambda kernels, given: kernels.get(self.code, "nothing").launch(1, 1, **given), {"stream": None})},
+        }
+
+    @staticmethod
+    def call(method, given):
+        found = method(*given.values()) if method.__name__.startswith("__") else method(**given)
+        if isinstance(found, contextlib.AbstractContextManager) and not isinstance(found, _lib.Closing):
+            with found:
+                pass
+
+    @staticmethod
+    def seal(store):
+        with foundry.Capture(name="closing", size=1 << 30) as capture:
+            capture.seal(store)
+
+    def each_use(self, check):
+        """check(class, use, new object, what the use is given, number) for each, with numbers from 0 as long as it returns true."""
+        for cls, make in self.makers().items():
+            for name, (use, parameters) in self.uses(cls).items():
+                for number in itertools.count():
+                    with self.subTest(cls=cls, use=name, number=number):
+                        if not self.one_use(make(), lambda *what: check(cls, use, *what), parameters, number):
+                            break
+                        continue
+                    break
+
+    def one_use(self, subject, check, parameters, number):
+        cls, pointer = type(subject).__name__, subject._handle._pointer
+        given = {each: self.value(cls, each, subject) for each in parameters}
+        again = check(subject, given, number)
+        given.clear()
+        with contextlib.suppress(RuntimeError):  # a view of the image is alive, or a slot has it
+            subject.close()
+        del subject
+        gc.collect()
+        self.assertEqual(pointer, [], "it is freed in the end")
+        return again
+
+    # --- tests ---
+
+    def test_every_class_is_made_here(self):
+        self.assertEqual({cls.__name__ for cls in CLASSES}, set(self.makers()))
+
+    def test_closed_by_another_thread_beside_each_call(self):
+        called = set()
+
+        def check(cls, use, subject, given, number):
+            beside = Beside(subject._handle, subject.close, number)
+            with beside, contextlib.suppress(*MAY_RAISE):
+                use(subject, given)
+            called.update(beside.calls)
+            self.assertEqual(beside.early, [], "freed beside a call")
+            if len(beside.calls) <= number:
+                return False
+            if cls != "Image":  # which stays while a view is alive
+                self.assertFalse(subject._handle)
+            return True
+
+        self.each_use(check)
+        self.assertEqual(set(), self.functions() - called - NEVER)
+
+    def test_closed_while_arguments_are_converted(self):
+        closed = 0
+
+        class Number:
+            """An integer that closes what it is given to when it is looked at."""
+
+            def __init__(self, close, value):
+                self.close, self.value = close, value
+
+            def __index__(self):
+                with contextlib.suppress(RuntimeError):
+                    self.close()
+                return self.value
+
+            @property
+            def cuda_stream(self):
+                return self.__index__()
+
+        def check(_, use, subject, given, number):
+            nonlocal closed
+            names = [name for name, value in given.items() if isinstance(value, int) or name == "stream"]
+            if number >= len(names):
+                return False
+            given[names[number]] = Number(subject.close, given[names[number]] or 0)
+            beside = Beside(subject._handle, subject.close, -1)
+            with beside, contextlib.suppress(*MAY_RAISE):
+                use(subject, given)
+            self.assertEqual(beside.early, [], "freed beside a call")
+            closed += not subject._handle
+            return True
+
+        self.each_use(check)
+        self.assertGreater(closed, 30)
+
+    def test_closed_in_its_own_callback(self):
+        def export(store, close):
+            store.export("vecadd", self.pack + "2", progress=close)
+
+        def replay(slots, close):
+            slots.profile(every=1, callback=close)
+            slots.image.write("a", bytes(slots.image["a"].nbytes))
+            slots.replay(1)
+
+        def other_profile(slots, close):
+            refused = []
+            for change in (slots.profile_stop, slots.profile, slots.invalidate, lambda: slots.install(1, 4096)):
+                replay(slots, lambda *_: refused.append(raised(change)))
+            self.assertEqual([error.name for error in refused], ["FDRY_E_STATE"] * 4)
+            slots.close()
+
+        for cls, use in (("Store", export), ("Store", lambda store, close: store.import_(self.pack, progress=close)),
+                         ("Store", lambda store, close: store.collect(progress=close)),
+                         ("Store", lambda store, close: foundry.load("vecadd", store=store, progress=close).close()),
+                         ("Slots", replay), ("Slots", other_profile)):
+            subject = self.makers()[cls]()
+            pointer, beside = subject._handle._pointer, Beside(subject._handle, subject.close, -1)
+            with beside, contextlib.suppress(ValueError):
+                use(subject, lambda *_: subject.close())
+            self.assertEqual((beside.early, beside.freed, pointer), ([], 1, []), cls)
+            del subject, beside
+            gc.collect()
+
+    def test_in_a_callback_of_the_thread_that_builds(self):
+        """What waits for that thread is refused there; close() takes effect when it has ended."""
+        script = """
+import sys, threading, foundry
+known, done, found, images = threading.Event(), threading.Event(), [], []
+
+def progress(phase, *_):
+    if phase != "graphs" or done.is_set():
+        return
+    known.wait(60)
+    for name, call in calls(images[0]).items():
+        try:
+            call()
+            found.append(name)
+        except Exception as e:
+            found.append(f"{name}: {e}")
+    done.set()
+
+def calls(image):
+    if sys.argv[2] == "wait":
+        return {"wait": image.wait, "build_stop": image.build_stop, "restore": image.restore, "build": lambda: image.build(1)}
+    return {"close": image.close, "again": image.close, "launch": lambda: image.launch(1)}
+
+images.append(foundry.load("vecadd", store=sys.argv[1], background=True, progress=progress))
+known.set()
+assert done.wait(60)
+print(*found, sep=chr(10))
+images[0].close()
+for thread in threading.enumerate():
+    if thread.name == "foundry-close":
+        thread.join()
+foundry.load("vecadd", store=sys.argv[1]).close()
+"""
+        for what, says in (("wait", "wait: .*own progress function.*\nbuild_stop: .*own progress function.*\nrestore: .*own progress function.*\nbuild\n"),
+                           ("close", "close\nagain\nlaunch: the image is closed; load it again\n")):
+            with self.subTest(what):
+                done = subprocess.run([sys.executable, "-c", script, self.store, what], capture_output=True, text=True, check=False, timeout=LIMIT)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertRegex(done.stdout, f"\\A{says}\\Z")
+
+    def test_a_consumer_that_outlives_python(self):
+        """A consumer of DLPack lets go when there is no interpreter any more; so does one at its very end."""
+        library = os.path.join(self.folder.name, "late.so")
+        subprocess.run([os.environ.get("CC", "cc"), "-x", "c", "-shared", "-fPIC", "-o", library, "-"], check=True, text=True, input="""
+            #include <stdio.h>
+            struct managed { char tensor[48]; void *context; void (*deleter)(struct managed *); };
+            extern void *PyCapsule_GetPointer(void *, const char *);
+            extern int PyCapsule_SetName(void *, const char *);
+            static struct managed *kept;
+            void take(void *capsule)
+            {
+                kept = PyCapsule_GetPointer(capsule, "dltensor");
+                PyCapsule_SetName(capsule, "used_dltensor");
+            }
+            __attribute__((destructor)) static void end(void)
+            {
+                if (kept)
+                    kept->deleter(kept);
+                puts("let go");
+                fflush(stdout);
+            }
+            """)
+        script = """
+import atexit, ctypes, sys
+library = ctypes.PyDLL(sys.argv[2])
+library.take.argtypes = [ctypes.py_object]
+late = []
+if sys.argv[3] == "late":
+    atexit.register(lambda: library.take(late[0].__dlpack__()))  # runs after the package's own
+import foundry
+image = foundry.load("vecadd", store=sys.argv[1])
+late.append(image["a"])
+unused = sys.unused = image["a"].__dlpack__()
+if sys.argv[3] == "early":
+    library.take(image["a"].__dlpack__())
+"""
+        for when in ("early", "late", "never"):
+            with self.subTest(when):
+                done = subprocess.run([sys.executable, "-c", script, self.store, library, when], capture_output=True, text=True, check=False, timeout=LIMIT)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "let go\n", ""))
+
+    @staticmethod
+    def functions():
+        """What is given an object that can be closed, but those that close it."""
+        kinds = [kind for kind in vars(_lib).values() if isinstance(kind, type) and issubclass(kind, _lib.Object)]
+        return {name for name, (_, arguments) in _lib.SIGNATURES.items()
+                if any(issubclass(kind, _lib.Object) for kind in arguments)} - {kind.closing for kind in kinds}
+
+
+# What an object that was closed meanwhile may answer, and methods that are given something they do not like.
+MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
+# What none of these methods calls: it is called when the object is made, needs torch, or is for C.
+NEVER = {name for name in _lib.SIGNATURES if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
+    "fdry_device_caps", "fdry_image_generator_count", "fdry_scalars_addr", "fdry_capture_allocs", "fdry_capture_drop", "fdry_capture_cells", "fdry_capture_free_preallocated", "fdry_capture_generator", "fdry_capture_hold",
+    "fdry_capture_preallocate", "fdry_capture_random", "fdry_device_launch_cooperative", "fdry_image_draw", "fdry_image_generator",
+    "fdry_image_host", "fdry_image_launch_random", "fdry_image_random_advance", "fdry_image_seed", "fdry_resident_count",
+    "fdry_scalars_count", "fdry_scalars_dtype", "fdry_sync_count"}
+
+
+def raised(call):
+    try:
+        call()
+    except foundry.Error as e:
+        return e
+    return None
+
+
+class Array:
+    __cuda_array_interface__ = {"data": (4096, False), "typestr": "<f4", "shape": (4,), "strides": None, "version": 3}
+
+
+if __name__ == "__main__":
+    suite.main()
