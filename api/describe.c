@@ -86,19 +86,18 @@ static const char *attr_name(uint32_t id)
 	return names[id];
 }
 
-static int kernel_text(const struct fdry_manifest *m, uint32_t i, struct fdry_buf *out)
+/* @attr: the first further attribute that is not told yet; they are sorted by kernel. */
+static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr, struct fdry_buf *out)
 {
 	const struct fdry_mf_kernel *k = &m->kernels[i];
 	char hex[FDRY_OID_HEX_SIZE];
-	uint32_t a;
 	int err;
 
 	fdry_oid_hex(&m->objects[k->object].oid, hex);
 	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, %s", i, hex, k->param_bytes,
 			      k->attrs[0], k->attrs[1], k->attrs[2], fdry_manifest_str(m, k->name));
-	for (a = 0; a < m->n_attrs && !err; a++)
-		if (m->attrs[a].kernel == i)
-			err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[a].id), m->attrs[a].value);
+	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i && !err; (*attr)++)
+		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id), m->attrs[*attr].value);
 	if (!err && k->whole_reason)
 		err = fdry_buf_printf(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
 	return err ? err : fdry_buf_printf(out, "\n");
@@ -122,7 +121,7 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	char hex[FDRY_OID_HEX_SIZE];
-	uint32_t i;
+	uint32_t i, attr = 0;
 	int err;
 
 	err = facts_text(m, &out);
@@ -136,7 +135,7 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	if (!err)
 		err = draws_text(m, &out);
 	for (i = 0; i < m->n_kernels && !err; i++)
-		err = kernel_text(m, i, &out);
+		err = kernel_text(m, i, &attr, &out);
 	if (err)
 		fdry_buf_release(&out);
 	else
@@ -144,42 +143,60 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	return err;
 }
 
-/* What is in one graph: nodes of each kind, edges. */
-static int graph_text(const struct fdry_graph_view *v, uint64_t key, struct fdry_buf *out)
-{
-	uint32_t kinds[FDRY_NODE_KINDS] = { 0 }, with_data = 0, i;
-	struct fdry_graph_edges e = { .v = v };
-	struct fdry_graph_edge edge;
-	int err;
+/* What is in one graph object. */
+struct holds {
+	uint32_t kinds[FDRY_NODE_KINDS]; /* nodes of each kind */
+	uint32_t edges, with_data;
+};
 
-	for (i = 0; i < v->header.nodes; i++)
-		kinds[v->section[FDRY_GSEC_KIND][i]]++;
+static int holds_read(struct fdry_get *get, const struct fdry_oid *oid, struct holds *ret)
+{
+	struct fdry_graph_view view;
+	struct fdry_graph_edges e = { .v = &view };
+	struct fdry_graph_edge edge;
+	struct fdry_buf bytes = { 0 };
+	uint32_t i;
+	int err = fdry_get_object(get, oid, &bytes);
+
+	if (!err)
+		err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
+	if (err)
+		goto out_release;
+	for (i = 0; i < view.header.nodes; i++)
+		ret->kinds[view.section[FDRY_GSEC_KIND][i]]++;
 	while (fdry_graph_edge_next(&e, &edge))
-		with_data += edge.index != 0;
-	err = fdry_buf_printf(out, "graph %llu holds", (unsigned long long)key);
+		ret->with_data += edge.index != 0;
+	ret->edges = fdry_graph_edge_count(&view);
+out_release:
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int graph_text(const struct holds *h, uint64_t key, struct fdry_buf *out)
+{
+	uint32_t i;
+	int err = fdry_buf_printf(out, "graph %llu holds", (unsigned long long)key);
+
 	for (i = 1; i < FDRY_NODE_KINDS && !err; i++)
-		if (kinds[i])
-			err = fdry_buf_printf(out, " %u %s,", kinds[i], fdry_node_ops(i)->name);
-	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n",
-					  fdry_graph_edge_count(v), with_data);
+		if (h->kinds[i])
+			err = fdry_buf_printf(out, " %u %s,", h->kinds[i], fdry_node_ops(i)->name);
+	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges, h->with_data);
 }
 
 static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *out)
 {
-	struct fdry_graph_view view;
-	uint32_t i;
-	int err = 0;
+	struct holds *h = calloc((size_t)m->n_graphs + 1, sizeof(*h));
+	uint32_t i, *first = NULL;
+	int err = h ? fdry_manifest_graphs_first(m, &first) : fdry_nomem();
 
 	for (i = 0; i < m->n_graphs && !err; i++) {
-		struct fdry_buf bytes = { 0 };
-
-		err = fdry_get_object(get, &m->graphs[i].oid, &bytes);
+		if (first[i] == i)
+			err = holds_read(get, &m->graphs[i].oid, &h[i]);
 		if (!err)
-			err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
-		if (!err)
-			err = graph_text(&view, m->graphs[i].key, out);
-		fdry_buf_release(&bytes);
+			err = graph_text(&h[first[i]], m->graphs[i].key, out);
 	}
+	free(first);
+	free(h);
 	return err;
 }
 

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "api/base.h"
+#include "api/budget.h"
 #include "api/foundry.h"
 #include "api/identity.h"
 #include "api/manifest.h"
@@ -27,7 +28,7 @@
 #include "store/store.h"
 
 struct fdry_image_exec {
-	struct fdry_buf bytes; /* the graph object */
+	struct fdry_buf bytes; /* the graph object; empty if an exec before it has the same */
 	struct fdry_graph_view view;
 	struct fdry_graph_built built;
 	_Atomic(CUgraphExec) exec; /* NULL until built */
@@ -46,6 +47,7 @@ struct fdry_image {
 	CUstream stream;           /* for content; shared, see arch/stream.h */
 	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
 	struct fdry_buf bytes;     /* the manifest */
+	struct fdry_budget budget; /* host memory that the load may take for it */
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */

@@ -27,8 +27,13 @@ int fdry_image_hosts_plan(struct fdry_image *img)
 {
 	uint32_t i;
 
+	int err;
+
 	if (!img->m.n_hosts)
 		return 0;
+	err = fdry_budget_take(&img->budget, fdry_manifest_hosts_place(&img->m, 0, NULL), "pinned host memory");
+	if (err)
+		return err;
 	img->hosts = calloc(img->m.n_hosts, sizeof(*img->hosts));
 	if (!img->hosts)
 		return fdry_nomem();

@@ -470,7 +470,9 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 	img->start_ms = start;
 	img->mismatch = mismatch;
 	img->verify = o.flags & FDRY_LOAD_VERIFY;
-	err = fdry_store_again(store, &img->store);
+	err = fdry_budget_init(&img->budget);
+	if (!err)
+		err = fdry_store_again(store, &img->store);
 	if (!err)
 		err = load_all(img, name, &o);
 	if (err)

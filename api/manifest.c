@@ -96,9 +96,37 @@ int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, si
 		oids[k++] = m->host_chunks[i].oid;
 	qsort(oids, n, sizeof(*oids), oid_cmp);
 	for (i = 0; i < n; i++)
-		if (!i || !fdry_oid_eq(&oids[i], &oids[u - 1]))
+		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))
 			oids[u++] = oids[i];
 	*ret = oids;
 	*count = u;
+	return 0;
+}
+
+static int by_graph_object(const void *a, const void *b, void *m)
+{
+	const struct fdry_mf_graph *graphs = ((const struct fdry_manifest *)m)->graphs;
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	int order = memcmp(&graphs[x].oid, &graphs[y].oid, sizeof(graphs[x].oid));
+
+	return order ? order : (x > y) - (x < y);
+}
+
+int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret)
+{
+	uint32_t *first = calloc((size_t)m->n_graphs + 1, sizeof(*first)), *order = calloc((size_t)m->n_graphs + 1, sizeof(*order)), i;
+
+	if (!first || !order) {
+		free(first);
+		free(order);
+		return fdry_nomem();
+	}
+	for (i = 0; i < m->n_graphs; i++)
+		order[i] = i;
+	qsort_r(order, m->n_graphs, sizeof(*order), by_graph_object, (void *)m);
+	for (i = 0; i < m->n_graphs; i++)
+		first[order[i]] = i && fdry_oid_eq(&m->graphs[order[i]].oid, &m->graphs[order[i - 1]].oid) ? first[order[i - 1]] : order[i];
+	free(order);
+	*ret = first;
 	return 0;
 }

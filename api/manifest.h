@@ -2,8 +2,9 @@
 /*
  * manifest.h - image manifests: written once, read through a checked view.
  *
- * The view points into bytes that the caller keeps, 8-byte aligned, and allocates
- * nothing. After fdry_manifest_open() every index, string and range in it is valid.
+ * The view points into bytes that the caller keeps, 8-byte aligned, and owns no memory.
+ * After fdry_manifest_open() every index, string and range in it is valid. That takes time
+ * linear in the bytes, but for searches by address, which are logarithmic.
  */
 #ifndef FDRY_API_MANIFEST_H
 #define FDRY_API_MANIFEST_H
@@ -18,7 +19,7 @@ struct fdry_manifest {
 #undef X
 };
 
-/* Check @bytes from end to end. FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT. */
+/* Check @bytes from end to end. FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOMEM. */
 int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret) __must_check;
 
 static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint32_t off)
@@ -52,6 +53,9 @@ void fdry_manifest_writer_release(struct fdry_manifest_writer *w);
 
 /* Every object that the manifest refers to, sorted, each once; free() it. */
 int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count) __must_check;
+
+/* For each graph the first one with the same object, itself in most images; an object is read once for all of them. free() it. */
+int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret) __must_check;
 
 /* For people: see fdry_image_describe(). */
 int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret) __must_check;

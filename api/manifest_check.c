@@ -89,6 +89,36 @@ static int strings_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+/* What is left of the text that entries may share after the string at @off; 0 if it does not fit. */
+static uint64_t text_take(const struct fdry_manifest *m, uint32_t off, uint64_t left)
+{
+	uint64_t n = m->n_strings ? strnlen(m->strings + off, left < m->n_strings - off ? left : m->n_strings - off) + 1 : 1;
+
+	return n < left ? left - n : 0;
+}
+
+/* Many entries may name one string, so the text that comes out is larger than what is stored; it is limited by that. */
+static int text_check(const struct fdry_manifest *m)
+{
+	uint64_t left = FDRY_MF_TEXT_TIMES * m->header->size + FDRY_MF_TEXT_FREE;
+	uint32_t i;
+
+	for (i = 0; i < m->n_facts && left; i++)
+		left = text_take(m, m->facts[i].value, text_take(m, m->facts[i].key, left));
+	for (i = 0; i < m->n_tensors && left; i++)
+		left = text_take(m, m->tensors[i].name, left);
+	for (i = 0; i < m->n_graphs && left; i++)
+		left = text_take(m, m->graphs[i].name, left);
+	for (i = 0; i < m->n_kernels && left; i++)
+		left = text_take(m, m->kernels[i].whole_reason, text_take(m, m->kernels[i].name, left));
+	for (i = 0; i < m->n_draws && left; i++)
+		left = text_take(m, m->generators[m->draws[i].generator].name, left);
+	if (left)
+		return 0;
+	return fdry_fail(FDRY_E_LIMIT, "the manifest's entries share so much text that it would grow to more than %u times its size; "
+			 "seal the image with shorter facts and names", FDRY_MF_TEXT_TIMES);
+}
+
 static int facts_check(const struct fdry_manifest *m)
 {
 	const struct fdry_mf_fact *f = m->facts;
@@ -208,6 +238,7 @@ static int graphs_check(const struct fdry_manifest *m)
 
 static int kernels_check(const struct fdry_manifest *m)
 {
+	uint64_t params = 0;
 	uint32_t i;
 
 	for (i = 0; i < m->n_kernels; i++) {
@@ -218,6 +249,9 @@ static int kernels_check(const struct fdry_manifest *m)
 		if (k->param_first > m->n_params || k->param_count > m->n_params - k->param_first ||
 		    k->param_count > FDRY_KERNEL_PARAMS_MAX || k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
 			return bad("kernel %u has parameters that are not there", i);
+		params += k->param_count;
+		if (params > m->n_params)
+			return bad("kernel %u shares its parameters with another", i);
 	}
 	return 0;
 }
@@ -264,20 +298,40 @@ static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
 	return lo;
 }
 
-/* Every byte of a tensor lies in memory; of an external one, in external memory. */
-static bool tensor_backed(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, uint64_t bytes)
-{
-	const struct fdry_mf_segment *s;
-	uint64_t at = t->addr, end = t->addr + bytes;
-	uint32_t k = segment_find(m, at);
+/* How far memory reaches without a gap from each segment on: all of it, and external memory alone (0: it is none). */
+struct extent {
+	uint64_t any, external;
+};
 
-	for (; at < end && k < m->n_segments; k++) {
-		s = &m->segments[k];
-		if (s->addr > at || (t->flags & FDRY_TENSOR_EXTERNAL && s->role != FDRY_ROLE_EXTERNAL))
-			return false;
-		at = s->addr + s->size;
+static int extents_make(const struct fdry_manifest *m, struct extent **ret)
+{
+	struct extent *e = calloc((size_t)m->n_segments + 1, sizeof(*e));
+	const struct fdry_mf_segment *s;
+	bool joined;
+	uint32_t i;
+
+	if (!e)
+		return fdry_nomem();
+	for (i = m->n_segments; i--; ) {
+		s = &m->segments[i];
+		joined = i + 1 < m->n_segments && s[1].addr == s->addr + s->size;
+		e[i].any = joined ? e[i + 1].any : s->addr + s->size;
+		if (s->role == FDRY_ROLE_EXTERNAL)
+			e[i].external = joined && e[i + 1].external ? e[i + 1].external : s->addr + s->size;
 	}
-	return at >= end;
+	*ret = e;
+	return 0;
+}
+
+/* Every byte of a tensor lies in memory; of an external one, in external memory. */
+static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e, const struct fdry_mf_tensor *t, uint64_t bytes)
+{
+	uint32_t k = segment_find(m, t->addr);
+
+	if (!bytes)
+		return true;
+	return k < m->n_segments && m->segments[k].addr <= t->addr &&
+	       (t->flags & FDRY_TENSOR_EXTERNAL ? e[k].external : e[k].any) >= t->addr + bytes;
 }
 
 static int host_tensor_check(const struct fdry_manifest *m, uint32_t i, uint64_t bytes)
@@ -291,7 +345,7 @@ static int host_tensor_check(const struct fdry_manifest *m, uint32_t i, uint64_t
 	return 0;
 }
 
-static int tensor_check(const struct fdry_manifest *m, uint32_t i)
+static int tensor_check(const struct fdry_manifest *m, const struct extent *e, uint32_t i)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[i];
 	struct fdry_tensor desc;
@@ -311,18 +365,22 @@ static int tensor_check(const struct fdry_manifest *m, uint32_t i)
 		return host_tensor_check(m, i, bytes);
 	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
 		return bad("tensor %u leaves the region", i);
-	if (!tensor_backed(m, t, bytes))
+	if (!tensor_backed(m, e, t, bytes))
 		return bad("tensor %u does not lie in memory of its kind", i);
 	return 0;
 }
 
 static int tensors_check(const struct fdry_manifest *m)
 {
+	struct extent *e = NULL;
 	uint32_t i;
-	int err = 0;
+	int err = m->n_tensors ? extents_make(m, &e) : 0;
 
+	if (err || !m->n_tensors)
+		return err;
 	for (i = 0; i < m->n_tensors && !err; i++)
-		err = tensor_check(m, i);
+		err = tensor_check(m, e, i);
+	free(e);
 	return err;
 }
 
@@ -351,6 +409,8 @@ static int rooms_check(const struct fdry_manifest *m)
 {
 	uint32_t i;
 
+	if (m->n_rooms > FDRY_MF_ROOMS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed", m->n_rooms, FDRY_MF_ROOMS_MAX);
 	for (i = 0; i < m->n_rooms; i++)
 		if (m->rooms[i].tensor >= m->n_tensors || (i && m->rooms[i - 1].tensor >= m->rooms[i].tensor) ||
 		    m->rooms[i].reserved || !room_ok(m, &m->rooms[i]))
@@ -433,7 +493,7 @@ int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
 		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check, allocs_check,
-		generators_check, draws_check,
+		generators_check, draws_check, text_check,
 	};
 	struct fdry_manifest m = { 0 };
 	size_t i;

@@ -30,6 +30,10 @@
 #define FDRY_MF_GRAPHS_MAX (1u << 20)
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
 #define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
+#define FDRY_MF_ROOMS_MAX 4096u
+/* Text of all entries, a string counted once for each that names it: so many times the manifest's bytes, and so many more. */
+#define FDRY_MF_TEXT_TIMES 16u
+#define FDRY_MF_TEXT_FREE (16ull << 20)
 
 struct fdry_mf_header {
 	uint8_t magic[8];  /* FDRY_MF_MAGIC */

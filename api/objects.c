@@ -18,6 +18,8 @@ struct fdry_objects {
 	struct fdry_image *img;
 	struct fdry_pool *pool;
 	struct fdry_buf *code; /* kernel objects, by position in m.objects */
+	uint32_t *by_id;       /* these positions, sorted by id */
+	uint32_t *first;       /* for each graph the first with its object, which alone is read */
 	uint64_t bytes;        /* read so far */
 	pthread_mutex_t lock;  /* of bytes */
 	double start_ms;
@@ -40,7 +42,7 @@ static int kernel_table(struct fdry_image *img)
 			.object = img->m.objects[k->object].oid,
 			.nparams = k->param_count,
 			.param_bytes = k->param_bytes,
-			.params = (const struct fdry_param *)(img->m.params + k->param_first),
+			.params = k->param_count ? (const struct fdry_param *)(img->m.params + k->param_first) : NULL,
 			.whole = k->whole_reason != 0,
 			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
 		};
@@ -94,16 +96,38 @@ static int order_make(struct fdry_image *img, const struct fdry_objects_opts *op
 
 /* --- reading --- */
 
+/* Its memory is counted before it is taken: a few stored bytes may become any number. */
+static int object_get(struct fdry_image *img, struct fdry_get *get, const struct fdry_oid *oid, struct fdry_buf *ret)
+{
+	uint64_t size;
+	int err = fdry_get_size(get, oid, &size);
+
+	if (!err)
+		err = fdry_budget_take(&img->budget, size, "kernels and graphs");
+	return err ? err : fdry_get_object(get, oid, ret);
+}
+
+static int nodes_check(const struct fdry_image *img, uint32_t i)
+{
+	const struct fdry_graph_view *v = &img->execs[i].view;
+
+	if (v->header.nodes == img->m.graphs[i].nodes)
+		return 0;
+	return fdry_fail(FDRY_E_BADIMAGE, "it has %u nodes, the manifest says %u; seal the image anew", v->header.nodes,
+			 img->m.graphs[i].nodes);
+}
+
 static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
 {
 	struct fdry_image_exec *x = &img->execs[i];
-	int err = fdry_get_object(get, &img->m.graphs[i].oid, &x->bytes);
+	int err = object_get(img, get, &img->m.graphs[i].oid, &x->bytes);
 
 	if (!err)
 		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
-	if (!err && x->view.header.nodes != img->m.graphs[i].nodes)
-		err = fdry_fail(FDRY_E_BADIMAGE, "it has %u nodes, the manifest says %u; seal the image anew", x->view.header.nodes,
-				img->m.graphs[i].nodes);
+	if (!err)
+		err = nodes_check(img, i);
+	if (!err)
+		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes, "the arguments of a graph's kernels");
 	if (!err)
 		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
 	if (!err)
@@ -121,9 +145,11 @@ static int object_read(void *arg, struct fdry_get *get, size_t i)
 
 	if (i < img->m.n_objects) {
 		buf = &o->code[i];
-		err = fdry_get_object(get, &img->m.objects[i].oid, buf);
+		err = object_get(img, get, &img->m.objects[i].oid, buf);
 	} else {
-		graph = img->order[i - img->m.n_objects];
+		graph = o->first[img->order[i - img->m.n_objects]];
+		if (graph != img->order[i - img->m.n_objects])
+			return 0;
 		buf = &img->execs[graph].bytes;
 		err = graph_read(img, get, graph);
 	}
@@ -164,6 +190,28 @@ static int pool_start(struct fdry_objects *o, struct fdry_get *get, unsigned int
 	return fdry_pool_start(&opts, &o->pool);
 }
 
+static int by_id(const void *a, const void *b, void *m)
+{
+	const struct fdry_mf_object *objects = ((const struct fdry_manifest *)m)->objects;
+
+	return memcmp(&objects[*(const uint32_t *)a].oid, &objects[*(const uint32_t *)b].oid, sizeof(objects->oid));
+}
+
+static int objects_index(struct fdry_objects *o)
+{
+	struct fdry_manifest *m = &o->img->m;
+	uint32_t i;
+
+	o->by_id = calloc((size_t)m->n_objects + 1, sizeof(*o->by_id));
+	o->code = calloc((size_t)m->n_objects + 1, sizeof(*o->code));
+	if (!o->by_id || !o->code)
+		return fdry_nomem();
+	for (i = 0; i < m->n_objects; i++)
+		o->by_id[i] = i;
+	qsort_r(o->by_id, m->n_objects, sizeof(*o->by_id), by_id, m);
+	return fdry_manifest_graphs_first(m, &o->first);
+}
+
 int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struct fdry_objects_opts *opts,
 		       struct fdry_objects **ret)
 {
@@ -174,7 +222,7 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struc
 		err = order_make(img, opts);
 	if (err)
 		return err;
-	img->execs = calloc(img->m.n_graphs + 1, sizeof(*img->execs));
+	img->execs = calloc((size_t)img->m.n_graphs + 1, sizeof(*img->execs));
 	o = calloc(1, sizeof(*o));
 	if (!img->execs || !o) {
 		free(o);
@@ -182,8 +230,9 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struc
 	}
 	pthread_mutex_init(&o->lock, NULL);
 	o->img = img;
-	o->code = calloc(img->m.n_objects + 1, sizeof(*o->code));
-	err = o->code ? pool_start(o, get, opts->threads) : fdry_nomem();
+	err = objects_index(o);
+	if (!err)
+		err = pool_start(o, get, opts->threads);
 	if (err) {
 		fdry_objects_free(o);
 		return err;
@@ -196,16 +245,40 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 {
 	struct fdry_objects *o = arg;
 	const struct fdry_manifest *m = &o->img->m;
-	uint32_t i;
+	uint32_t low = 0, high = m->n_objects, mid, i;
 	int err;
 
-	for (i = 0; i < m->n_objects && !fdry_oid_eq(&m->objects[i].oid, oid); i++)
-		;
-	if (i == m->n_objects)
+	while (low < high) { /* the first that is not below @oid */
+		mid = low + (high - low) / 2;
+		if (memcmp(&m->objects[o->by_id[mid]].oid, oid, sizeof(*oid)) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
 		return fdry_bug("a kernel has an object that the manifest does not list");
+	i = o->by_id[low];
 	err = fdry_pool_wait(o->pool, i);
 	if (!err)
 		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
+	return err;
+}
+
+/* Graphs of one object have one view of it; the first of them owns its bytes. */
+static int graphs_share(struct fdry_objects *o)
+{
+	struct fdry_image *img = o->img;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_graphs && !err; i++) {
+		if (o->first[i] == i)
+			continue;
+		img->execs[i].view = img->execs[o->first[i]].view;
+		err = nodes_check(img, i);
+		if (err)
+			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+	}
 	return err;
 }
 
@@ -216,6 +289,8 @@ int fdry_objects_finish(struct fdry_objects *o)
 	struct fdry_pool_stats stats;
 	int err = fdry_pool_wait_all(o->pool);
 
+	if (!err)
+		err = graphs_share(o);
 	r->wait_ms = fdry_lap_ms(&mark);
 	fdry_pool_stats(o->pool, &stats);
 	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
@@ -237,6 +312,8 @@ void fdry_objects_free(struct fdry_objects *o)
 	for (i = 0; o->code && i < o->img->m.n_objects; i++)
 		fdry_buf_release(&o->code[i]);
 	free(o->code);
+	free(o->by_id);
+	free(o->first);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
 }

@@ -113,12 +113,16 @@ int fdry_rooms_make(const struct fdry_manifest *m, const struct fdry_load_opts *
 
 const struct fdry_room *fdry_room_of(const struct fdry_buf *rooms, uint32_t i)
 {
-	size_t k;
+	size_t low = 0, high = fdry_room_count(rooms), mid;
 
-	for (k = 0; k < fdry_room_count(rooms); k++)
-		if (fdry_room_array(rooms)[k].tensor == i)
-			return &fdry_room_array(rooms)[k];
-	return NULL;
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (fdry_room_array(rooms)[mid].tensor < i)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < fdry_room_count(rooms) && fdry_room_array(rooms)[low].tensor == i ? &fdry_room_array(rooms)[low] : NULL;
 }
 
 const struct fdry_room *fdry_room_in(const struct fdry_buf *rooms, uint64_t addr, uint64_t size)

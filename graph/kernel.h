@@ -19,6 +19,7 @@
 
 #define FDRY_KERNEL_PARAMS_MAX 4096u      /* parameters of one kernel */
 #define FDRY_KERNEL_PARAM_BYTES_MAX 32764u /* bytes of its parameter buffer */
+#define FDRY_KERNEL_LOADS_MAX 256u        /* sets of attributes of one function: an object is loaded once for each */
 
 struct fdry_param {
 	uint16_t offset; /* in the parameter buffer, bytes */
@@ -85,6 +86,10 @@ uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set);
 struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i, struct fdry_oid *ret);
 /* Bytes of the whole cubins that the objects were sliced from, each counted once: what slicing saved. */
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
+
+/* Which module each of @n kernels is in once they are loaded, from 0 on, and how many modules that takes. FDRY_E_LIMIT beyond
+ * FDRY_KERNEL_LOADS_MAX sets of attributes; seals ask, too. */
+int fdry_kernel_loads(const struct fdry_kernel *kernels, uint32_t n, uint32_t *loads, uint32_t *count) __must_check;
 
 /* Kernels brought back: functions of the current context by index, with their attributes set. Freed with that context current. */
 struct fdry_kernel_bank;

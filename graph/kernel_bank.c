@@ -17,62 +17,86 @@
 #include "graph/kernel.h"
 #include "graph/module.h"
 
-struct loaded {
-	struct fdry_oid oid;
-	uint32_t copy; /* of how many loads of the object this is which */
-	CUmodule module;
-};
-
 struct fdry_kernel_bank {
 	const struct fdry_driver *drv;
-	struct loaded *loaded;
-	uint32_t nloaded;
-	uint32_t *copies; /* by kernel */
+	uint32_t *loads;   /* by kernel: which module it is in */
+	CUmodule *modules; /* NULL: not loaded */
+	uint32_t nmodules;
 	CUfunction *functions;
 };
 
-/* Which load of its object each kernel needs: equal attributes, or another function. */
-static void copies_count(const struct fdry_kernel *k, uint32_t n, uint32_t *copies)
+static int by_object(const struct fdry_kernel *x, const struct fdry_kernel *y)
 {
-	uint32_t i, j;
-
-	for (i = 0; i < n; i++)
-		for (j = 0; j < i; j++) {
-			if (!fdry_oid_eq(&k[j].object, &k[i].object) || strcmp(k[j].name, k[i].name))
-				continue;
-			if (!memcmp(k[j].attrs, k[i].attrs, sizeof(k[j].attrs))) {
-				copies[i] = copies[j];
-				break;
-			}
-			if (copies[i] <= copies[j])
-				copies[i] = copies[j] + 1;
-		}
+	return memcmp(&x->object, &y->object, sizeof(x->object));
 }
 
-static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, uint32_t copy,
-		       fdry_object_get_fn get, void *arg, CUmodule *ret)
+static int by_function(const struct fdry_kernel *x, const struct fdry_kernel *y)
 {
-	struct loaded *l = &bank->loaded[bank->nloaded];
-	struct fdry_span bytes;
-	CUresult res;
-	uint32_t i;
+	int order = by_object(x, y);
+
+	return order ? order : strcmp(x->name, y->name);
+}
+
+static int by_load(const void *a, const void *b, void *kernels)
+{
+	const struct fdry_kernel *k = kernels, *x = &k[*(const uint32_t *)a], *y = &k[*(const uint32_t *)b];
+	int order = by_function(x, y);
+
+	return order ? order : memcmp(x->attrs, y->attrs, sizeof(x->attrs));
+}
+
+/*
+ * Which load of its object each kernel needs: the sets of attributes of one function are loads 0, 1, ..., and functions of
+ * one object share these. @loads gets a load's number, from 0 for the first of the first object; *@count how many there are.
+ */
+static int loads_number(const struct fdry_kernel *k, const uint32_t *order, uint32_t n, uint32_t *loads, uint32_t *count)
+{
+	uint32_t i, first = 0, copy = 0, most = 0;
+
+	for (i = 0; i < n; i++) {
+		const struct fdry_kernel *now = &k[order[i]], *before = i ? &k[order[i - 1]] : NULL;
+
+		if (!before || by_object(before, now)) {
+			first += i ? most + 1 : 0;
+			copy = most = 0;
+		} else if (by_function(before, now)) {
+			copy = 0;
+		} else if (memcmp(before->attrs, now->attrs, sizeof(now->attrs))) {
+			copy++;
+		}
+		if (copy >= FDRY_KERNEL_LOADS_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "kernel %.200s has more than %u sets of attributes, each of which takes a load of its "
+					 "code; launch it with fewer", now->name, FDRY_KERNEL_LOADS_MAX);
+		if (copy > most)
+			most = copy;
+		loads[order[i]] = first + copy;
+	}
+	*count = n ? first + most + 1 : 0;
+	return 0;
+}
+
+int fdry_kernel_loads(const struct fdry_kernel *kernels, uint32_t n, uint32_t *loads, uint32_t *count)
+{
+	uint32_t *order = calloc((size_t)n + 1, sizeof(*order)), i;
 	int err;
 
-	for (i = 0; i < bank->nloaded; i++)
-		if (fdry_oid_eq(&bank->loaded[i].oid, &k->object) && bank->loaded[i].copy == copy) {
-			*ret = bank->loaded[i].module;
-			return 0;
-		}
-	err = get(arg, &k->object, &bytes);
-	if (!err)
-		err = fdry_module_load(bank->drv, bytes, &l->module, &res);
-	if (err)
-		return err;
-	l->oid = k->object;
-	l->copy = copy;
-	bank->nloaded++;
-	*ret = l->module;
-	return 0;
+	if (!order)
+		return fdry_nomem();
+	for (i = 0; i < n; i++)
+		order[i] = i;
+	qsort_r(order, n, sizeof(*order), by_load, (void *)kernels);
+	err = loads_number(kernels, order, n, loads, count);
+	free(order);
+	return err;
+}
+
+static int object_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *k, CUmodule *module, fdry_object_get_fn get, void *arg)
+{
+	struct fdry_span bytes;
+	CUresult res;
+	int err = *module ? 0 : get(arg, &k->object, &bytes);
+
+	return err || *module ? err : fdry_module_load(bank->drv, bytes, module, &res);
 }
 
 struct attr {
@@ -146,24 +170,25 @@ int fdry_kernel_bank_load(const struct fdry_driver *drv, const struct fdry_kerne
 			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret)
 {
 	struct fdry_kernel_bank *bank = calloc(1, sizeof(*bank));
-	CUmodule module;
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	if (!bank)
 		return fdry_nomem();
 	bank->drv = drv;
-	bank->loaded = calloc(count ? count : 1, sizeof(*bank->loaded));
-	bank->functions = calloc(count ? count : 1, sizeof(*bank->functions));
-	bank->copies = calloc(count ? count : 1, sizeof(*bank->copies));
-	if (!bank->loaded || !bank->functions || !bank->copies)
+	bank->modules = calloc((size_t)count + 1, sizeof(*bank->modules));
+	bank->functions = calloc((size_t)count + 1, sizeof(*bank->functions));
+	bank->loads = calloc((size_t)count + 1, sizeof(*bank->loads));
+	if (!bank->modules || !bank->functions || !bank->loads)
 		err = fdry_nomem();
 	else
-		copies_count(kernels, count, bank->copies);
+		err = fdry_kernel_loads(kernels, count, bank->loads, &bank->nmodules);
 	for (i = 0; i < count && !err; i++) {
-		err = object_load(bank, &kernels[i], bank->copies[i], get, arg, &module);
+		CUmodule *module = &bank->modules[bank->loads[i]];
+
+		err = object_load(bank, &kernels[i], module, get, arg);
 		if (!err)
-			err = kernel_load(bank, &kernels[i], module, &bank->functions[i]);
+			err = kernel_load(bank, &kernels[i], *module, &bank->functions[i]);
 		if (err)
 			fdry_fail_at(err, "kernel %u %.200s", i, kernels[i].name);
 	}
@@ -186,10 +211,11 @@ void fdry_kernel_bank_free(struct fdry_kernel_bank *bank)
 
 	if (!bank)
 		return;
-	for (i = 0; i < bank->nloaded; i++)
-		(void)fdry_call_raw(bank->drv, cuModuleUnload, bank->loaded[i].module);
-	free(bank->copies);
-	free(bank->loaded);
+	for (i = 0; i < bank->nmodules; i++)
+		if (bank->modules[i])
+			(void)fdry_call_raw(bank->drv, cuModuleUnload, bank->modules[i]);
+	free(bank->loads);
+	free(bank->modules);
 	free(bank->functions);
 	free(bank);
 }

@@ -258,6 +258,22 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 	return err;
 }
 
+/* What a load would refuse. */
+static int loads_check(const struct fdry_kernel_set *set)
+{
+	uint32_t i, n = fdry_kernel_set_count(set), count, *loads = calloc((size_t)n + 1, sizeof(*loads));
+	struct fdry_kernel *k = calloc((size_t)n + 1, sizeof(*k));
+	int err = k && loads ? 0 : fdry_nomem();
+
+	for (i = 0; i < n && !err; i++)
+		k[i] = entry_of(set, i)->k;
+	if (!err)
+		err = fdry_kernel_loads(k, n, loads, &count);
+	free(loads);
+	free(k);
+	return err;
+}
+
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 {
 	uint32_t i, j, n = fdry_kernel_set_count(set);
@@ -275,5 +291,5 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		if (j == i)
 			err = cubin_slice(set, i);
 	}
-	return err;
+	return err ? err : loads_check(set);
 }

@@ -309,6 +309,17 @@ int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 	return err;
 }
 
+int fdry_get_size(struct fdry_get *g, const struct fdry_oid *oid, uint64_t *ret)
+{
+	int err = turn_begin_at(g, oid);
+
+	if (err)
+		return err;
+	err = fdry_object_size(&g->txn, oid, ret);
+	turn_end(g);
+	return err;
+}
+
 static int object_map(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_span *ret)
 {
 	char hex[FDRY_OID_HEX_SIZE];

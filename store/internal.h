@@ -153,6 +153,8 @@ struct fdry_unpacker {
 	void *ctx;
 };
 void fdry_unpacker_release(struct fdry_unpacker *u);
+/* How many bytes fdry_object_read() appends; what the record says is compared with the bytes at rest. */
+int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret) __must_check;
 /* A verified copy of the bytes, appended. */
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
 /* The same without a copy where there need be none; @scratch is room for one. */

@@ -202,6 +202,21 @@ static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r
 	return ZSTD_isError(n) || n != r->size ? corrupt(oid, "it cannot be decompressed") : 0;
 }
 
+int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret)
+{
+	struct fdry_span stored;
+	struct fdry_record rec;
+	int err = fdry_record_need(t, oid, &rec);
+
+	if (!err)
+		err = fdry_object_stored(t, oid, &rec, &stored);
+	if (!err)
+		err = sizes_check(oid, &rec, stored);
+	if (!err)
+		*ret = rec.size;
+	return err;
+}
+
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret)
 {
 	size_t before = ret->len;

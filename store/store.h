@@ -145,6 +145,8 @@ int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret)
 /* All that @name may mean: every image of a ref, newest first, or the one that anything else means; at least one. What is
  * not a ref has an empty name. free() it. */
 int fdry_get_images(struct fdry_get *g, const char *name, struct fdry_ref **ret, size_t *count) __must_check;
+/* How many bytes fdry_get_object() would append, without reading them. FDRY_E_NOENT. */
+int fdry_get_size(struct fdry_get *g, const struct fdry_oid *oid, uint64_t *ret) __must_check;
 /* A verified copy, decompressed, appended to @ret, which is as it was on failure. FDRY_E_NOENT, FDRY_E_CORRUPT. */
 int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
 /* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid until fdry_get_end().

@@ -216,16 +216,6 @@ static int tensor_order(const struct diff *d, uint32_t i, uint32_t j)
 	return strcmp(tensor_name(&d->im[0], i), tensor_name(&d->im[1], j));
 }
 
-static uint64_t tensor_room(const struct fdry_manifest *m, uint32_t tensor)
-{
-	uint32_t i;
-
-	for (i = 0; i < m->n_rooms; i++)
-		if (m->rooms[i].tensor == tensor)
-			return m->rooms[i].max;
-	return 0;
-}
-
 static void tensor_text(const struct cmd_image *im, int64_t i, char *ret, size_t len)
 {
 	uint64_t room;
@@ -234,7 +224,7 @@ static void tensor_text(const struct cmd_image *im, int64_t i, char *ret, size_t
 	if (i < 0)
 		return;
 	cmd_tensor_text(&im->m.tensors[i], ret, len);
-	room = tensor_room(&im->m, (uint32_t)i);
+	room = cmd_room_of(&im->m, (uint32_t)i);
 	n = strlen(ret);
 	if (room)
 		snprintf(ret + n, len - n, " room %llu", (unsigned long long)room);

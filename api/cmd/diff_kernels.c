@@ -20,15 +20,14 @@ static const struct fdry_oid *object_of(const struct fdry_manifest *m, const str
 
 static int by_attrs(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n, uint32_t j)
 {
-	uint32_t x = 0, y = 0;
+	uint32_t x = cmd_attrs_of(m, i), y = cmd_attrs_of(n, j);
+	bool more_x, more_y;
 
 	for (;; x++, y++) {
-		while (x < m->n_attrs && m->attrs[x].kernel != i)
-			x++;
-		while (y < n->n_attrs && n->attrs[y].kernel != j)
-			y++;
-		if (x == m->n_attrs || y == n->n_attrs)
-			return (x < m->n_attrs) - (y < n->n_attrs);
+		more_x = x < m->n_attrs && m->attrs[x].kernel == i;
+		more_y = y < n->n_attrs && n->attrs[y].kernel == j;
+		if (!more_x || !more_y)
+			return more_x - more_y;
 		if (m->attrs[x].id != n->attrs[y].id)
 			return m->attrs[x].id < n->attrs[y].id ? -1 : 1;
 		if (m->attrs[x].value != n->attrs[y].value)
@@ -128,10 +127,9 @@ static void kernel_text(const struct fdry_manifest *m, uint32_t i, char *ret, si
 
 	snprintf(ret, len, "%.16s %u bytes of parameters, attributes %d %d %d", fdry_oid_hex(object_of(m, k), hex),
 		 k->param_bytes, k->attrs[0], k->attrs[1], k->attrs[2]);
-	for (a = 0; a < m->n_attrs; a++) {
+	for (a = cmd_attrs_of(m, i); a < m->n_attrs && m->attrs[a].kernel == i; a++) {
 		n = strlen(ret);
-		if (m->attrs[a].kernel == i)
-			snprintf(ret + n, len - n, ", %u: %d", m->attrs[a].id, m->attrs[a].value);
+		snprintf(ret + n, len - n, ", %u: %d", m->attrs[a].id, m->attrs[a].value);
 	}
 	n = strlen(ret);
 	snprintf(ret + n, len - n, "%s", k->whole_reason ? " (whole)" : "");

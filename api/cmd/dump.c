@@ -45,13 +45,21 @@ static void bytes_print(FILE *f, const struct fdry_buf *bytes)
 	}
 }
 
-/* A graph that its text gives again goes as text; all that this version wrote do. */
+/* Text has all arguments, which nodes share in the object: a few bytes could become any number. */
+static bool grows(const struct fdry_graph_view *v)
+{
+	return v->header.arg_bytes > 256 * v->header.size + (16u << 20);
+}
+
+/* A graph that its text gives again goes as text; all that this version wrote do, unless they grow too much. */
 static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
 {
 	struct fdry_buf text = { 0 }, again = { 0 };
 	struct fdry_graph_view view;
 	int err = fdry_graph_view_open((struct fdry_span){ bytes->data, bytes->len }, &view);
 
+	if (!err && grows(&view))
+		err = fdry_fail(FDRY_E_LIMIT, "the graph is too large as text");
 	if (!err)
 		err = fdry_graph_to_text(&view, NULL, 0, &text);
 	if (!err)

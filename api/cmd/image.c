@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/budget.h"
+
 int cmd_image_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_image *ret)
 {
 	struct cmd_image im = { .oid = *oid };
@@ -24,6 +26,15 @@ void cmd_image_close(struct cmd_image *im)
 	fdry_buf_release(&im->bytes);
 }
 
+/* A command puts the arguments together and makes a text of them that is twice as long, or compares two graphs. */
+static int arguments_check(const struct fdry_graph_view *v)
+{
+	struct fdry_budget b;
+	int err = fdry_budget_init(&b);
+
+	return err ? err : fdry_budget_fits(&b, 4 * v->header.arg_bytes, "the arguments of a graph's kernels");
+}
+
 int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_graph_object *ret)
 {
 	struct cmd_graph_object g = { .oid = *oid };
@@ -31,6 +42,8 @@ int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_
 
 	if (!err)
 		err = fdry_graph_view_open((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);
+	if (!err)
+		err = arguments_check(&g.view);
 	if (err)
 		fdry_buf_release(&g.bytes);
 	else
@@ -84,6 +97,34 @@ const char *cmd_use_name(uint32_t use)
 	static const char *const names[] = { "input", "output", "state", "const" };
 
 	return use < 4 ? names[use] : "?";
+}
+
+uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor)
+{
+	uint32_t low = 0, high = m->n_rooms, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (m->rooms[mid].tensor < tensor)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < m->n_rooms && m->rooms[low].tensor == tensor ? m->rooms[low].max : 0;
+}
+
+uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel)
+{
+	uint32_t low = 0, high = m->n_attrs, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (m->attrs[mid].kernel < kernel)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
 }
 
 void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len)

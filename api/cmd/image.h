@@ -23,6 +23,10 @@ const char *cmd_use_name(uint32_t use);
 const char *cmd_dtype_name(uint32_t dtype);
 /* Bytes of an element; 0 for what is no type. */
 uint64_t cmd_dtype_size(uint32_t dtype);
+/* Most bytes of a tensor that has room; 0: it has none. */
+uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor);
+/* The first further attribute of a kernel, or of one behind it. */
+uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel);
 /* "F32 const 0x500000000000 [8:4 4:1]", without the name. */
 void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len);
 

@@ -51,16 +51,6 @@ static void segments(struct json *j, const struct fdry_manifest *m)
 	json_close(j, ']');
 }
 
-static uint64_t room_of(const struct fdry_manifest *m, uint32_t tensor)
-{
-	uint32_t i;
-
-	for (i = 0; i < m->n_rooms; i++)
-		if (m->rooms[i].tensor == tensor)
-			return m->rooms[i].max;
-	return 0;
-}
-
 static void numbers(struct json *j, const char *key, const int64_t *n, uint32_t count)
 {
 	uint32_t i;
@@ -87,8 +77,8 @@ static void tensor(struct json *j, const struct fdry_manifest *m, uint32_t i)
 	json_number(j, host ? "host_offset" : "address", host ? fdry_host_offset(t->addr) : t->addr);
 	numbers(j, "shape", t->shape, t->rank);
 	numbers(j, "strides", t->stride, t->rank);
-	if (room_of(m, i))
-		json_number(j, "room", room_of(m, i));
+	if (cmd_room_of(m, i))
+		json_number(j, "room", cmd_room_of(m, i));
 	json_close(j, '}');
 }
 

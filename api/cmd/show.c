@@ -29,24 +29,21 @@ static int show_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* How many kernels are slices, and why the others are not. */
+/* How many kernels are slices, and why the others are not: in the order of the manifest's strings. */
 static void kernels_text(const struct fdry_manifest *m)
 {
-	uint32_t i, k, n, whole = 0;
+	uint32_t *counts = calloc((size_t)m->n_strings + 1, sizeof(*counts)), i, whole = 0;
 
 	for (i = 0; i < m->n_kernels; i++)
 		whole += m->kernels[i].whole_reason != 0;
 	if (m->n_kernels)
 		printf("kernels %u, %u of them sliced out of their cubins\n", m->n_kernels, m->n_kernels - whole);
-	for (i = 0; i < m->n_kernels; i++) {
-		for (k = 0; k < i && m->kernels[k].whole_reason != m->kernels[i].whole_reason; k++)
-			;
-		if (k < i || !m->kernels[i].whole_reason)
-			continue; /* equal reasons are one string */
-		for (n = 0; k < m->n_kernels; k++)
-			n += m->kernels[k].whole_reason == m->kernels[i].whole_reason;
-		printf("kernels whole %u: %s\n", n, fdry_manifest_str(m, m->kernels[i].whole_reason));
-	}
+	for (i = 0; counts && i < m->n_kernels; i++)
+		counts[m->kernels[i].whole_reason]++; /* equal reasons are one string */
+	for (i = 1; counts && i < m->n_strings; i++)
+		if (counts[i])
+			printf("kernels whole %u: %s\n", counts[i], fdry_manifest_str(m, i));
+	free(counts);
 }
 
 static int show_text(struct show *show, struct fdry_store *s)

@@ -36,6 +36,17 @@ dead_paths() {
 	done
 }
 
+# limits_wrong: values in limits.rst that are not those of the headers
+limits_wrong() {
+	{
+		printf '#include "%s"\n' api/manifest_format.h graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
+		sed -nE 's/^``(FDRY_[A-Z_]+)`` +``([^`]+)`` .*/_Static_assert((\1) == (\2), "\1");/p' Documentation/format/limits.rst
+	} >"$TMP/limits.c"
+	[ "$(grep -c _Static_assert "$TMP/limits.c")" -gt 20 ] || echo "no table of limits"
+	"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -Iapi -Iapi/include -Iarch/include -isystem "$CUDA_INC" "$TMP/limits.c" 2>&1
+}
+
+t "limits are those of the headers" prints "" limits_wrong
 t "the index leads to every page" prints "" unlisted
 t "and to no other" prints "" listed_missing
 t "files that are named exist" prints "" dead_paths

@@ -26,9 +26,16 @@ static inline uint32_t handmade_str(struct handmade *h, const char *s)
 	return off;
 }
 
+/* Without ok(), which Check writes to a file each time: entries are many. */
+static inline void handmade_put(struct fdry_buf *b, const void *data, size_t len)
+{
+	if (fdry_buf_put(b, data, len))
+		ck_abort_msg("%s", fdry_last_error());
+}
+
 #define handmade_add(h, section, ...) do { \
 	__typeof__(*((struct fdry_manifest *)NULL)->section) entry_ = __VA_ARGS__; \
-	ok(fdry_buf_put(&(h)->w.section, &entry_, sizeof(entry_))); \
+	handmade_put(&(h)->w.section, &entry_, sizeof(entry_)); \
 } while (0)
 
 /* The facts of the software driver's device, and whatever @key (may be NULL) says; in order if @key sorts behind "fdry.". */
@@ -88,7 +95,7 @@ static inline void handmade_install(struct handmade *h, const char *ref)
 
 	for (k = 0; k < 4; k++)
 		for (i = 0; i < b[k]->len; i += step[k])
-			ok(fdry_buf_put(&links, b[k]->data + i + at[k], sizeof(oid)));
+			handmade_put(&links, b[k]->data + i + at[k], sizeof(oid));
 	handmade_bytes(h, &bytes);
 	ok(fdry_put_commit(h->put, bytes.data, bytes.len, (const struct fdry_oid *)(const void *)links.data, links.len / sizeof(oid), ref,
 			   &oid, NULL));
