@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what lmdb.c, readers.c and walk.c share: they alone know LMDB's types.
+ * db.h - what lmdb.c, env_info.c and walk.c share: they alone know LMDB's types.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
 
 #include <lmdb.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include "store/gate.h"
 #include "store/guard.h"
@@ -21,6 +22,7 @@ struct fdry_db {
 	uint64_t page_size;
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
+	const struct fdry_dir *home; /* the directory, if others use it, too; else NULL */
 	struct fdry_gate gate;
 	struct fdry_place place; /* of the files that are open; empty until they are */
 	char dir[];
@@ -29,8 +31,10 @@ struct fdry_db {
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
 
-/* --- readers.c --- */
+/* --- env_info.c --- */
 
+/* Of data.mdb; 0 or errno. */
+int fdry_db_stat(const struct fdry_db *db, struct stat *ret);
 /* Is a place under this process' id taken? */
 bool fdry_readers_are_ours(MDB_env *env);
 /* Give up the places of processes that died. */

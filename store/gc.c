@@ -206,7 +206,7 @@ static int sweep(struct gc *gc)
 	int err = gc_phase(gc, FDRY_GC_SWEEP, count);
 
 	if (!err && count)
-		fdry_seen_forget(gc->s->env);
+		fdry_seen_forget(&gc->s->env->dir);
 	while (!err && gc->at < count) {
 		err = fdry_mark_update(&gc->mark, NULL, NULL);
 		if (!err)

@@ -385,9 +385,11 @@ int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 
 	if (err)
 		return err;
-	due = always || !fdry_seen_has(&g->seen, g->s->env, oid);
+	due = !fdry_seen_has(&g->seen, g->s->env, oid) || always;
 	if (due) {
 		err = fdry_object_verify(oid, data);
+		if (err == -FDRY_E_CORRUPT)
+			fdry_seen_forget(&g->s->env->dir);
 		if (err)
 			return err;
 		fdry_seen_add(&g->seen, oid);

@@ -237,16 +237,21 @@ int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid) __must_check
 /* Ids of objects that were verified during this boot, as a session sees them. */
 struct fdry_seen {
 	bool loaded;
+	uint8_t head[FDRY_SEEN_AT_IDS]; /* of the state of data.mdb when the session began */
+	uint64_t epoch; /* of the note then; 0: this session notes nothing */
 	struct fdry_buf old;   /* ids from the file, ascending */
 	struct fdry_buf added; /* ids of this session */
 };
+/* To be asked before the object is hashed, also if the answer does not matter: what is noted is what was hashed from then on. */
 bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid);
 void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid);
 /* Write what was added, if anything. Failing costs only a check at the next load. */
 void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env);
 void fdry_seen_release(struct fdry_seen *seen);
-/* Remove the file and what interrupted writers left. */
-void fdry_seen_forget(struct fdry_env *env);
+/* Cancel it: damage was found, or objects are going. Sessions that began before add nothing any more. The last error stays. */
+void fdry_seen_forget(const struct fdry_dir *dir);
+/* A writer of ours has changed data.mdb, and nobody else: what counted before counts on. */
+void fdry_seen_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to);
 
 /* --- used.c --- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB, with readers.c and walk.c; see lmdb.h.
+ * lmdb.c - the only file that knows LMDB, with env_info.c and walk.c; see lmdb.h.
  *
  * What must stay true:
  * - No flag that trades durability or other processes' safety for speed is set
@@ -62,13 +62,9 @@ static const struct db_error db_errors[] = {
 #undef DB_ERROR
 };
 
-static int file_stat(const struct fdry_db *db, struct stat *ret)
+static bool is_damage(int rc)
 {
-	int fd, rc = mdb_env_get_fd(db->env, &fd);
-
-	if (!rc && fstat(fd, ret))
-		rc = errno;
-	return rc;
+	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_PANIC;
 }
 
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
@@ -76,7 +72,9 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 	struct stat st;
 	size_t i;
 
-	if (rc == EIO && !file_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
+	if (is_damage(rc) && db->home)
+		fdry_seen_forget(db->home);
+	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
 		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
@@ -131,7 +129,7 @@ static int map_grow(struct fdry_db *db, uint64_t room)
 	struct stat st = { 0 };
 	MDB_envinfo info;
 	uint64_t need;
-	int rc = file_stat(db, &st);
+	int rc = fdry_db_stat(db, &st);
 
 	if (rc)
 		return rc;
@@ -201,6 +199,8 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 		return rc;
 	}
 	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn };
+	if (exclusive)
+		(void)fdry_db_state(db, &ret->before);
 	return 0;
 }
 
@@ -281,9 +281,21 @@ bool fdry_txn_is_behind(const struct fdry_txn *t)
 	return !t->exclusive && !t->db->readonly && info.me_last_txnid > mdb_txn_id(t->txn);
 }
 
+/* With the turn: nobody of ours has written since the transaction began. */
+static void state_carry(const struct fdry_txn *t)
+{
+	struct fdry_db_state now;
+
+	if (!t->exclusive || !t->db->home || t->db->gate.fd < 0 || !t->before.ino || !fdry_db_state(t->db, &now))
+		return;
+	if (now.changed != t->before.changed || now.txn != t->before.txn)
+		fdry_seen_carry(t->db->home, &t->before, &now);
+}
+
 static void txn_over(struct fdry_txn *t)
 {
 	t->txn = NULL;
+	state_carry(t);
 	fdry_db_unpin(t->db);
 	if (t->turn)
 		fdry_gate_give(&t->db->gate);
@@ -335,6 +347,12 @@ int fdry_txn_commit(struct fdry_txn *t)
 	if (!rc && t->exclusive)
 		fdry_tail_fill(t->db);
 	return rc ? fdry_db_fail(t->db, rc, "commit") : 0;
+}
+
+void fdry_txn_damaged(const struct fdry_txn *t)
+{
+	if (t->db->home)
+		fdry_seen_forget(t->db->home);
 }
 
 /* --- entries --- */
@@ -455,7 +473,7 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
 	struct fdry_extent x = { .used_bytes = used_bytes(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
-	int rc = file_stat(db, &st);
+	int rc = fdry_db_stat(db, &st);
 
 	if (rc)
 		return fdry_db_fail(db, rc, "look at its file");
@@ -463,12 +481,6 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 	x.map_bytes = map_bytes(db);
 	*ret = x;
 	return 0;
-}
-
-/* LMDB wants two entries at least in each page. */
-uint64_t fdry_db_small_max(const struct fdry_db *db)
-{
-	return db->page_size / 2;
 }
 
 /* A file that was cut short would be a bus error later on. */
@@ -610,7 +622,7 @@ static int place_take(struct fdry_db *db, const struct fdry_db_opts *opts)
 
 	if (!is_shared(opts))
 		return 0;
-	rc = file_stat(db, &data);
+	rc = fdry_db_stat(db, &data);
 	if (!rc)
 		rc = fdry_place_init(&db->place, db->dir, &data, locked ? &lock : NULL);
 	return rc ? fdry_db_fail(db, rc, "look at its files") : fdry_place_check(&db->place, db->dir);
@@ -626,6 +638,7 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 	strcpy(db->dir, opts->dir);
 	pthread_mutex_init(&db->lock, NULL);
 	db->readonly = opts->readonly;
+	db->home = opts->entered;
 	err = gate_open(db, opts);
 	if (!err)
 		err = env_ready(db, opts);
@@ -663,16 +676,4 @@ void fdry_db_forget(struct fdry_db *db)
 	fdry_place_release(&db->place);
 	pthread_mutex_destroy(&db->lock);
 	free(db);
-}
-
-int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino)
-{
-	struct stat st = { 0 };
-	int rc = file_stat(db, &st);
-
-	if (rc)
-		return fdry_db_fail(db, rc, "look at its file");
-	*dev = st.st_dev;
-	*ino = st.st_ino;
-	return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
  *
- * lmdb.c, readers.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
+ * lmdb.c, env_info.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
  * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
  * tables; keys and values are bytes at any alignment.
  *
@@ -78,6 +78,15 @@ void fdry_db_unpin(struct fdry_db *db);
 /* Device and inode of the open file, to tell whether the path still leads to it. */
 int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino) __must_check;
 
+/* What changes with everything that is written into data.mdb, through LMDB or not. */
+struct fdry_db_state {
+	dev_t dev;
+	ino_t ino;
+	uint64_t changed; /* nanoseconds since 1970; nobody can set it */
+	uint64_t txn;     /* the latest */
+};
+bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret);
+
 /* What the environment says it has, and what the file holds. */
 struct fdry_extent {
 	uint64_t used_bytes; /* up to the last page */
@@ -107,6 +116,7 @@ struct fdry_txn {
 	struct fdry_db *db;
 	void *txn;
 	bool exclusive; /* holds the writers' lock: begun and ended by one thread */
+	struct fdry_db_state before; /* exclusive: as it was found */
 	bool turn;      /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
 };
 
@@ -124,6 +134,9 @@ int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret) __mu
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
 void fdry_txn_abort(struct fdry_txn *t);
+
+/* Damage was found in what @t sees: cancel what is remembered as verified. The last error stays. */
+void fdry_txn_damaged(const struct fdry_txn *t);
 
 /* The value of @key, valid until the transaction ends or writes; data is NULL where there is none. */
 int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span *ret) __must_check;

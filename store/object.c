@@ -237,6 +237,8 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 		err = fdry_object_verify(oid, (struct fdry_span){ to, rec.size });
 	if (err)
 		ret->len = before;
+	if (err == -FDRY_E_CORRUPT)
+		fdry_txn_damaged(t);
 	return err;
 }
 
@@ -251,7 +253,11 @@ int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 	err = fdry_object_stored(t, oid, r, &stored);
 	if (!err)
 		err = sizes_check(oid, r, stored);
-	return err ? err : fdry_object_verify(oid, stored);
+	if (!err)
+		err = fdry_object_verify(oid, stored);
+	if (err == -FDRY_E_CORRUPT)
+		fdry_txn_damaged(t);
+	return err;
 }
 
 /* --- writing --- */

@@ -2,16 +2,27 @@
 /*
  * seen.c - which mapped objects were verified since the machine was started.
  *
- * A file beside the environment, replaced as a whole by rename. It is only a note: where
- * it is missing, damaged, of another boot or of another file, objects are hashed once
- * more. What it cannot tell is damage that came to the disk after the hashing.
+ * A file beside the environment, replaced as a whole by rename. It is only a note: where it is missing, damaged,
+ * of another boot or of another state of data.mdb, objects are hashed once more. What it cannot tell is damage that
+ * comes to the disk after the hashing, until somebody finds it.
+ *
+ * What must stay true:
+ * - A note counts for one state of data.mdb: its inode, the time of its last change, and its transaction. A commit
+ *   carries the note on to the new state if it counted before: nobody else writes then. So a copy that is
+ *   written over data.mdb ends it.
+ * - Whoever finds damage cancels the note by giving it another epoch. A session that began before adds nothing to it,
+ *   since it may have hashed what was still whole.
+ * - Whoever replaces the file holds a lock on the one that has its name.
+ * - Whoever could not cancel a note does not trust it.
  */
 #include <errno.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "arch/log.h"
@@ -19,6 +30,8 @@
 
 #define SEEN_FILE "verified"
 #define SEEN_COUNT_MAX (1u << 24)
+#define LOCK_TRIES 200
+#define LOCK_NAP_NS 1000000
 
 /* The kernel's boot id, "9f3c...-....", as 16 bytes. */
 static bool boot_id(uint8_t ret[16])
@@ -44,21 +57,39 @@ static bool boot_id(uint8_t ret[16])
 	return n == 16;
 }
 
-/* What the file must begin with to count, but for the number of ids. */
+/* What the file must begin with to count, but for the number of ids and the epoch. */
 static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_SEEN_AT_IDS])
 {
-	dev_t dev;
-	ino_t ino;
+	struct fdry_db_state state;
 
 	memset(head, 0, FDRY_SEEN_AT_IDS);
 	memcpy(head, FDRY_SEEN_MAGIC, 8);
 	fdry_set32(head + FDRY_SEEN_AT_VERSION, FDRY_SEEN_VERSION);
 	memcpy(head + FDRY_SEEN_AT_STORE, env->id, FDRY_FORMAT_ID_SIZE);
-	if (!boot_id(head + FDRY_SEEN_AT_BOOT) || fdry_db_file(env->db, &dev, &ino))
+	if (!boot_id(head + FDRY_SEEN_AT_BOOT) || !fdry_db_state(env->db, &state))
 		return false;
-	fdry_set64(head + FDRY_SEEN_AT_DEV, dev);
-	fdry_set64(head + FDRY_SEEN_AT_INO, ino);
+	fdry_set64(head + FDRY_SEEN_AT_DEV, state.dev);
+	fdry_set64(head + FDRY_SEEN_AT_INO, state.ino);
+	fdry_set64(head + FDRY_SEEN_AT_CHANGED, state.changed);
+	fdry_set64(head + FDRY_SEEN_AT_TXN, state.txn);
 	return true;
+}
+
+/* Half of it is the other half's complement: a flipped bit shows. 0: none. */
+static uint64_t epoch_of(const uint8_t head[FDRY_SEEN_AT_IDS])
+{
+	uint64_t epoch = fdry_get64(head + FDRY_SEEN_AT_EPOCH);
+
+	return (uint32_t)(epoch >> 32) == (uint32_t)~epoch ? epoch : 0;
+}
+
+static uint64_t epoch_make(void)
+{
+	uint32_t nr = 0;
+
+	if (getrandom(&nr, sizeof(nr), 0) != sizeof(nr))
+		nr = (uint32_t)time(NULL);
+	return nr | (uint64_t)(uint32_t)~nr << 32;
 }
 
 static bool read_all(int fd, void *to, size_t len)
@@ -95,50 +126,39 @@ static bool write_all(int fd, const void *from, size_t len)
 	return true;
 }
 
-/* Append the ids of an open file to @ret. */
-static void ids_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
+/* Append the ids of an open file to @ret, if they count; returns its epoch in any case. */
+static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
 {
 	uint8_t head[FDRY_SEEN_AT_IDS];
 	size_t before = ret->len;
+	uint64_t count, epoch;
 	struct stat st;
-	uint64_t count;
 	void *p = NULL;
 
 	if (fstat(fd, &st) || !read_all(fd, head, sizeof(head)))
-		return;
+		return 0;
 	count = fdry_get64(head + FDRY_SEEN_AT_COUNT);
+	epoch = epoch_of(head);
+	if (!epoch)
+		return 0;
 	fdry_set64(head + FDRY_SEEN_AT_COUNT, 0);
+	fdry_set64(head + FDRY_SEEN_AT_EPOCH, 0);
 	if (memcmp(head, want, sizeof(head)) || count > SEEN_COUNT_MAX ||
 	    (uint64_t)st.st_size != FDRY_SEEN_AT_IDS + count * FDRY_OID_SIZE)
-		return;
+		return epoch;
 	if (fdry_buf_grow(ret, count * FDRY_OID_SIZE, &p) || !read_all(fd, p, count * FDRY_OID_SIZE))
 		ret->len = before;
+	return epoch;
 }
 
-static void file_read(const struct fdry_env *env, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
+static int plain_open(const struct fdry_dir *dir)
 {
-	int fd = openat(env->dir.fd, SEEN_FILE, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	ids_read(fd, want, ret);
-	close(fd);
+	return openat(dir->fd, SEEN_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 }
 
 static int oid_cmp(const void *a, const void *b)
 {
 	return memcmp(a, b, FDRY_OID_SIZE);
-}
-
-bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid)
-{
-	uint8_t want[FDRY_SEEN_AT_IDS];
-
-	if (!seen->loaded && header_make(env, want))
-		file_read(env, want, &seen->old);
-	seen->loaded = true;
-	return seen->old.len &&
-	       bsearch(oid, seen->old.data, seen->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
 }
 
 void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid)
@@ -161,52 +181,147 @@ static void ids_sort(struct fdry_buf *ids)
 	ids->len = (out + 1) * FDRY_OID_SIZE;
 }
 
-static int temp_open(const struct fdry_env *env, char name[64])
+/* --- replacing the file --- */
+
+/* The file that has the name, locked; -1 and errno if that cannot be had. fdry_held_close() ends it, in a child of fork() too. */
+static int locked_open(const struct fdry_dir *dir)
+{
+	struct timespec nap = { 0, LOCK_NAP_NS };
+	int i, fd;
+
+	for (i = 0; i < LOCK_TRIES; i++) {
+		fdry_held_enter();
+		fd = fdry_file_open(dir, SEEN_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+		if (fd >= 0 && fdry_held_add(fd)) {
+			close(fd);
+			fd = -1;
+		}
+		fdry_held_leave();
+		if (fd < 0)
+			return -1;
+		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir->fd, SEEN_FILE, fd))
+			return fd;
+		fdry_held_close(fd);
+		nanosleep(&nap, NULL);
+	}
+	errno = EWOULDBLOCK;
+	return -1;
+}
+
+static int temp_open(const struct fdry_dir *dir, char name[64])
 {
 	int fd, i;
 
 	for (i = 0; i < 8; i++) {
 		if (fdry_temp_name(FDRY_SEEN_TEMP, name, 64))
 			return -1;
-		fd = openat(env->dir.fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, env->dir.file_mode);
+		fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, dir->file_mode);
 		if (fd >= 0 || errno != EEXIST)
 			return fd;
 	}
 	return -1;
 }
 
-static void file_write(const struct fdry_env *env, const uint8_t head[FDRY_SEEN_AT_IDS], const struct fdry_buf *ids)
+static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_SEEN_AT_IDS], const struct fdry_buf *ids)
 {
 	char name[64];
+	int fd = temp_open(dir, name);
 	bool ok;
-	int fd = temp_open(env, name);
 
-	if (fd < 0) {
-		fdry_debug("no note of what was verified: %s", strerror(errno));
+	if (fd < 0)
+		return false;
+	ok = !fdry_file_adopt(dir, fd) && write_all(fd, head, FDRY_SEEN_AT_IDS) && write_all(fd, ids->data, ids->len);
+	ok = !close(fd) && ok && !renameat(dir->fd, name, dir->fd, SEEN_FILE);
+	if (!ok)
+		(void)unlinkat(dir->fd, name, 0);
+	return ok;
+}
+
+/* An empty note with a new epoch, which it returns; 0 if it cannot be made. */
+static uint64_t file_begin(const struct fdry_dir *dir)
+{
+	uint8_t head[FDRY_SEEN_AT_IDS] = FDRY_SEEN_MAGIC;
+	uint64_t epoch = epoch_make();
+	struct fdry_buf none = { 0 };
+
+	fdry_set32(head + FDRY_SEEN_AT_VERSION, FDRY_SEEN_VERSION);
+	fdry_set64(head + FDRY_SEEN_AT_EPOCH, epoch);
+	return file_replace(dir, head, &none) ? epoch : 0;
+}
+
+/* --- a session --- */
+
+/* The first session of all makes a note, so that it has an epoch to compare with. */
+static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
+{
+	int fd = locked_open(dir);
+	uint64_t epoch;
+
+	if (fd < 0)
+		return 0;
+	epoch = file_read(fd, want, ret); /* somebody else may have been faster */
+	if (!epoch)
+		epoch = file_begin(dir);
+	fdry_held_close(fd);
+	return epoch;
+}
+
+/* What counts now. The file is opened for writing: whoever may not write could not cancel it. */
+static void seen_load(struct fdry_seen *seen, struct fdry_env *env)
+{
+	int fd;
+
+	seen->loaded = true;
+	if (env->dir.fixed || !header_make(env, seen->head))
 		return;
+	fd = plain_open(&env->dir);
+	if (fd >= 0) {
+		seen->epoch = file_read(fd, seen->head, &seen->old);
+		close(fd);
 	}
-	ok = !fdry_file_adopt(&env->dir, fd) && write_all(fd, head, FDRY_SEEN_AT_IDS) && write_all(fd, ids->data, ids->len);
-	ok = !close(fd) && ok && !renameat(env->dir.fd, name, env->dir.fd, SEEN_FILE);
-	if (!ok) {
-		fdry_debug("no note of what was verified: %s", strerror(errno));
-		(void)unlinkat(env->dir.fd, name, 0);
+	if (!seen->epoch && (fd >= 0 || errno == ENOENT))
+		seen->epoch = epoch_begin(&env->dir, seen->head, &seen->old);
+}
+
+bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid)
+{
+	if (!seen->loaded)
+		seen_load(seen, env);
+	return seen->old.len &&
+	       bsearch(oid, seen->old.data, seen->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
+}
+
+/* With the lock: add what the session hashed to what others have added, unless somebody cancelled the note since it began. */
+static bool ids_add(const struct fdry_seen *seen, const struct fdry_dir *dir, int fd)
+{
+	uint8_t head[FDRY_SEEN_AT_IDS];
+	struct fdry_buf ids = { 0 };
+	bool ok = true;
+
+	if (file_read(fd, seen->head, &ids) == seen->epoch && !fdry_buf_put(&ids, seen->added.data, seen->added.len)) {
+		ids_sort(&ids);
+		memcpy(head, seen->head, sizeof(head));
+		fdry_set64(head + FDRY_SEEN_AT_COUNT, ids.len / FDRY_OID_SIZE);
+		fdry_set64(head + FDRY_SEEN_AT_EPOCH, seen->epoch);
+		ok = file_replace(dir, head, &ids);
 	}
+	fdry_buf_release(&ids);
+	return ok;
 }
 
 void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env)
 {
 	uint8_t head[FDRY_SEEN_AT_IDS];
-	struct fdry_buf ids = { 0 };
+	int fd;
 
-	if (!seen->added.len || env->dir.fixed || !header_make(env, head))
+	/* Something was committed meanwhile, or worse: which state was hashed cannot be told. */
+	if (!seen->added.len || !seen->epoch || !header_make(env, head) || memcmp(head, seen->head, sizeof(head)))
 		return;
-	file_read(env, head, &ids); /* others may have added some */
-	if (!fdry_buf_put(&ids, seen->added.data, seen->added.len)) {
-		ids_sort(&ids);
-		fdry_set64(head + FDRY_SEEN_AT_COUNT, ids.len / FDRY_OID_SIZE);
-		file_write(env, head, &ids);
-	}
-	fdry_buf_release(&ids);
+	fd = locked_open(&env->dir);
+	if (fd < 0 || !ids_add(seen, &env->dir, fd))
+		fdry_debug("no note of what was verified: %s", strerror(errno));
+	if (fd >= 0)
+		fdry_held_close(fd);
 }
 
 void fdry_seen_release(struct fdry_seen *seen)
@@ -215,17 +330,33 @@ void fdry_seen_release(struct fdry_seen *seen)
 	fdry_buf_release(&seen->added);
 }
 
-void fdry_seen_forget(struct fdry_env *env)
+void fdry_seen_forget(const struct fdry_dir *dir)
 {
-	int fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
+	int fd;
 
-	while (d && (e = readdir(d)))
-		if (!strcmp(e->d_name, SEEN_FILE) || !strncmp(e->d_name, FDRY_SEEN_TEMP, strlen(FDRY_SEEN_TEMP)))
-			(void)unlinkat(env->dir.fd, e->d_name, 0);
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
-		close(fd);
+	if (dir->fixed)
+		return;
+	fd = locked_open(dir);
+	if (fd < 0 || !file_begin(dir))
+		(void)unlinkat(dir->fd, SEEN_FILE, 0); /* a full disk, or somebody who is stopped */
+	if (fd >= 0)
+		fdry_held_close(fd);
+}
+
+void fdry_seen_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to)
+{
+	uint8_t head[FDRY_SEEN_AT_IDS];
+	int fd = plain_open(dir);
+
+	if (fd < 0)
+		return;
+	if (read_all(fd, head, sizeof(head)) && fdry_get64(head + FDRY_SEEN_AT_DEV) == from->dev &&
+	    fdry_get64(head + FDRY_SEEN_AT_INO) == from->ino && fdry_get64(head + FDRY_SEEN_AT_CHANGED) == from->changed &&
+	    fdry_get64(head + FDRY_SEEN_AT_TXN) == from->txn) {
+		fdry_set64(head + FDRY_SEEN_AT_CHANGED, to->changed);
+		fdry_set64(head + FDRY_SEEN_AT_TXN, to->txn);
+		if (pwrite(fd, head + FDRY_SEEN_AT_CHANGED, 16, FDRY_SEEN_AT_CHANGED) != 16)
+			fdry_debug("no note of what was verified: %s", strerror(errno));
+	}
+	close(fd);
 }

@@ -24,6 +24,7 @@ struct parent {
 	struct fdry_verify v;
 	const char *path;
 	const struct fdry_verify_how *opts;
+	bool found; /* something was wrong */
 };
 
 bool fdry_verify_next(struct fdry_oid *oid, int byte)
@@ -37,10 +38,24 @@ bool fdry_verify_next(struct fdry_oid *oid, int byte)
 
 /* --- findings --- */
 
+/* What a child has found it has cancelled itself; a child that crashed has not. */
+static void notes_forget(const char *path)
+{
+	struct fdry_dir d;
+
+	if (fdry_dir_open(path, 0, &d))
+		return;
+	fdry_seen_forget(&d);
+	fdry_dir_close(&d, path, false);
+}
+
 static void message_take(struct parent *p, const struct fdry_verify_message *m)
 {
 	struct fdry_finding f = { .kind = m->kind, .text = m->text };
 
+	if (!p->found)
+		notes_forget(p->path);
+	p->found = true;
 	if (m->has_oid)
 		f.oid = &m->oid;
 	if (m->has_other)

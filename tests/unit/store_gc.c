@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of collecting and of the notes of what was verified. */
+/* Unit tests of collecting. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -481,158 +481,6 @@ START_TEST(sealing_again_heals)
 }
 END_TEST
 
-/* --- notes of what was verified --- */
-
-static void verify_chunk(bool always, bool good)
-{
-	struct fdry_span span, other;
-	struct fdry_oid chunk;
-	struct fdry_get *g;
-	uint8_t data[5000];
-
-	noise(1, data, sizeof(data));
-	chunk = oid_of(data, sizeof(data));
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
-	/* Hand in other bytes: only who hashes them notices. */
-	data[17] ^= 1;
-	other = (struct fdry_span){ data, span.len };
-	ok(fdry_get_verify(g, &chunk, span, always, NULL));
-	fdry_get_end(g);
-	ok(fdry_get_begin(s, &g));
-	if (good)
-		ok(fdry_get_verify(g, &chunk, other, always, NULL));
-	else
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, other, always, NULL));
-	fdry_get_end(g);
-}
-
-static void note_path(char *file, size_t len)
-{
-	snprintf(file, len, "%s/verified", path);
-}
-
-START_TEST(what_was_verified_is_remembered)
-{
-	char file[400];
-
-	note_path(file, sizeof(file));
-	seal(s, 1, 1, 5000, "r");
-	verify_chunk(true, false);
-	ck_assert(!access(file, F_OK));
-	verify_chunk(false, true);
-	/* for this file alone: not for a copy, nor after the note is gone */
-	ck_assert(!unlink(file));
-	{
-		struct fdry_span bytes = { (const uint8_t *)"x", 1 };
-		struct fdry_oid chunk;
-		struct fdry_get *g;
-		uint8_t data[5000];
-
-		noise(1, data, sizeof(data));
-		chunk = oid_of(data, sizeof(data));
-		ok(fdry_get_begin(s, &g));
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, bytes, false, NULL));
-		fdry_get_end(g);
-	}
-	verify_chunk(false, true);
-	seal(s, 50, 1, 5000, NULL);
-	gc(false, 2, 2);
-	ck_assert_msg(access(file, F_OK) && errno == ENOENT, "a collection keeps the notes");
-}
-END_TEST
-
-/* Another file, though its bytes and its id are the same: nobody has hashed it. */
-START_TEST(notes_of_a_copy_do_not_count)
-{
-	char command[1000], copy[300];
-	struct fdry_seen seen = { 0 };
-	struct fdry_store *other;
-	struct fdry_oid chunk;
-	uint8_t data[5000];
-
-	seal(s, 1, 1, 5000, "r");
-	verify_chunk(false, true);
-	snprintf(copy, sizeof(copy), "%s/copy", dir);
-	snprintf(command, sizeof(command), "cp -r '%s' '%s'", path, copy);
-	ck_assert_int_eq(system(command), 0);
-	noise(1, data, sizeof(data));
-	chunk = oid_of(data, sizeof(data));
-	ok(fdry_store_open(copy, 0, &other));
-	ck_assert(!fdry_seen_has(&seen, other->env, &chunk));
-	fdry_seen_release(&seen);
-	fdry_store_close(other);
-}
-END_TEST
-
-static long file_size(const char *file)
-{
-	struct stat st;
-
-	return stat(file, &st) ? -1 : (long)st.st_size;
-}
-
-/* Every byte of the header, and every length: a wrong note never counts, and never fails. */
-START_TEST(a_damaged_note_costs_a_check)
-{
-	uint8_t bytes[FDRY_SEEN_AT_IDS + FDRY_OID_SIZE];
-	char file[400];
-	int fd, at;
-
-	note_path(file, sizeof(file));
-	seal(s, 1, 1, 5000, "r");
-	verify_chunk(false, true);
-	ck_assert_int_eq(file_size(file), sizeof(bytes));
-	fd = open(file, O_RDWR);
-	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(pread(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-	for (at = 0; at < (int)sizeof(bytes); at += at < FDRY_SEEN_AT_IDS ? 1 : 7) {
-		struct fdry_seen seen = { 0 };
-		struct fdry_oid chunk;
-		uint8_t data[5000];
-
-		noise(1, data, sizeof(data));
-		chunk = oid_of(data, sizeof(data));
-		bytes[at] ^= 0x40;
-		ck_assert_int_eq(pwrite(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-		ck_assert_msg(!fdry_seen_has(&seen, s->env, &chunk), "byte %d was not looked at", at);
-		fdry_seen_release(&seen);
-		bytes[at] ^= 0x40;
-		ck_assert(!ftruncate(fd, at));
-		seen = (struct fdry_seen){ 0 };
-		ck_assert_msg(!fdry_seen_has(&seen, s->env, &chunk), "%d bytes were enough", at);
-		fdry_seen_release(&seen);
-	}
-	close(fd);
-	verify_chunk(false, true);
-}
-END_TEST
-
-START_TEST(notes_of_several_sessions_add_up)
-{
-	struct fdry_get *g[2];
-	struct fdry_span span;
-	struct fdry_oid chunk;
-	uint8_t data[5000];
-	char file[400];
-	int i;
-
-	note_path(file, sizeof(file));
-	seal(s, 1, 2, 5000, "r");
-	for (i = 0; i < 2; i++) {
-		ok(fdry_get_begin(s, &g[i]));
-		noise(1 + i, data, sizeof(data));
-		chunk = oid_of(data, sizeof(data));
-		ok(fdry_get_map(g[i], &chunk, &span));
-		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
-		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
-	}
-	fdry_get_end(g[0]);
-	fdry_get_end(g[1]);
-	ck_assert_int_eq(file_size(file), FDRY_SEEN_AT_IDS + 2 * FDRY_OID_SIZE);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("store_gc");
@@ -654,10 +502,6 @@ int main(void)
 	tcase_add_test(tc, a_lease_that_a_power_cut_tore);
 	tcase_add_test(tc, damage_stops_a_collection);
 	tcase_add_test(tc, sealing_again_heals);
-	tcase_add_test(tc, what_was_verified_is_remembered);
-	tcase_add_test(tc, notes_of_a_copy_do_not_count);
-	tcase_add_test(tc, a_damaged_note_costs_a_check);
-	tcase_add_test(tc, notes_of_several_sessions_add_up);
 	suite_add_tcase(suite, tc);
 	return run(suite);
 }

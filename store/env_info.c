@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * env_info.c - what LMDB says of an environment, and the system of its file: readers, state, sizes.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "arch/log.h"
+#include "store/db.h"
+
+/* --- readers --- */
+
+/* One line of LMDB's list of readers: process id, thread, transaction. */
+static int reader_is_ours(const char *line, void *arg)
+{
+	if (strtol(line, NULL, 10) == getpid())
+		*(int *)arg = 1;
+	return 0;
+}
+
+bool fdry_readers_are_ours(MDB_env *env)
+{
+	int ours = 0;
+
+	mdb_reader_list(env, reader_is_ours, &ours);
+	return ours;
+}
+
+void fdry_readers_check(MDB_env *env, const char *dir)
+{
+	int dead = 0;
+
+	mdb_reader_check(env, &dead);
+	if (dead)
+		fdry_info("store %s: cleared %d readers that had died", dir, dead);
+}
+
+void fdry_db_clear_readers(struct fdry_db *db)
+{
+	fdry_readers_check(db->env, db->dir);
+}
+
+/* A place that is not in a transaction says "-". */
+static int reader_count(const char *line, void *arg)
+{
+	const char *last = strrchr(line, ' ');
+
+	*(uint32_t *)arg += last && strtol(line, NULL, 10) > 0 && last[1] != '-';
+	return 0;
+}
+
+uint32_t fdry_db_readers(const struct fdry_db *db)
+{
+	uint32_t n = 0;
+
+	mdb_reader_list(db->env, reader_count, &n);
+	return n;
+}
+
+/* --- the file --- */
+
+int fdry_db_stat(const struct fdry_db *db, struct stat *ret)
+{
+	int fd, rc = mdb_env_get_fd(db->env, &fd);
+
+	if (!rc && fstat(fd, ret))
+		rc = errno;
+	return rc;
+}
+
+bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret)
+{
+	MDB_envinfo info = { 0 };
+	struct stat st;
+
+	if (fdry_db_stat(db, &st))
+		return false;
+	mdb_env_info(db->env, &info);
+	*ret = (struct fdry_db_state){
+		.dev = st.st_dev, .ino = st.st_ino, .txn = info.me_last_txnid,
+		.changed = (uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec,
+	};
+	return true;
+}
+
+int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino)
+{
+	struct stat st = { 0 };
+	int rc = fdry_db_stat(db, &st);
+
+	if (rc)
+		return fdry_db_fail(db, rc, "look at its file");
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return 0;
+}
+
+/* LMDB wants two entries at least in each page. */
+uint64_t fdry_db_small_max(const struct fdry_db *db)
+{
+	return db->page_size / 2;
+}
