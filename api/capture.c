@@ -347,7 +347,8 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (!err)
 		err = fdry_tensor_extent(tensor, &t.extent);
 	if (!err && t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
-		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps; make it contiguous", tensor->name);
+		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps between its elements, or elements that share memory; "
+				"make it contiguous", tensor->name);
 	if (!err)
 		err = range_check(cap, &t);
 	if (err)

@@ -11,6 +11,7 @@
 
 #include "api/capture.h"
 #include "api/opts.h"
+#include "api/tensor.h"
 
 static struct fdry_capture_tensor *tensor_find(struct fdry_capture *cap, const char *name)
 {
@@ -28,6 +29,9 @@ static int room_check(const struct fdry_capture_tensor *t, uint64_t max)
 	if (!(t->desc.flags & FDRY_TENSOR_EXTERNAL) || t->desc.flags & FDRY_TENSOR_HOST || !t->desc.rank || !t->extent)
 		return fdry_fail(FDRY_E_STATE, "tensor '%s' is not an external one in device memory with at least one dimension and "
 				 "element; only such can have room", t->desc.name);
+	if (!fdry_tensor_extendable(&t->desc))
+		return fdry_fail(FDRY_E_STATE, "the first dimension of tensor '%s' is not its outermost in memory, so that room behind the "
+				 "tensor would not make it longer; give it another order of dimensions", t->desc.name);
 	if (t->room)
 		return fdry_fail(FDRY_E_EXISTS, "tensor '%s' has room for %llu bytes already", t->desc.name,
 				 (unsigned long long)t->room);

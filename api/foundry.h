@@ -227,13 +227,14 @@ int fdry_capture_preallocate(struct fdry_capture *cap, uint64_t size);
 int fdry_capture_free_preallocated(struct fdry_capture *cap);
 
 /* Name a tensor; it must lie inside live memory of the region, or with FDRY_TENSOR_HOST inside one
- * pinned allocation or readable pageable memory. FDRY_E_EXISTS where the name is taken,
+ * pinned allocation or readable pageable memory. Its dimensions may have any order and its elements gaps between them;
+ * those of an external tensor have none (FDRY_E_INVAL). FDRY_E_EXISTS where the name is taken,
  * FDRY_E_NAME, FDRY_E_RANGE. */
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
 /**
  * fdry_capture_room() - Leave addresses behind an external tensor, for loaders to size it.
- * @name: an external tensor in device memory, named before; dense, in an allocation of its
- *        own, a multiple of 2 MiB, that was the last one made
+ * @name: an external tensor in device memory, named before; its first dimension is the outermost in memory; in an
+ *        allocation of its own, a multiple of 2 MiB, that was the last one made
  * @max_bytes: how many bytes a loader may give it; rounded up to 2 MiB
  *
  * A KV cache is captured small, and loaded as large as the device's memory allows:
@@ -465,12 +466,14 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 
 /**
  * fdry_image_write() - Copy host memory into a tensor.
- * @name: the tensor, which must be dense (row-major without gaps)
- * @data: @len bytes, exactly the tensor's size (FDRY_E_RANGE tells both numbers)
- * @stream: NULL is the legacy default stream; FDRY_E_STATE where it captures
+ * @name: the tensor
+ * @data: @len bytes: the elements row by row (the last index counts fastest), without gaps, however the tensor's own
+ *        strides place them. @len is exactly the tensor's size (FDRY_E_RANGE names both numbers)
+ * @stream: NULL is the legacy default stream; FDRY_E_STATE if it captures
  *
  * Ordered after everything launched on @stream and complete on return. An external tensor
- * counts as filled afterwards.
+ * counts as filled afterwards. Bytes between the elements of a tensor with gaps are not touched. A tensor whose
+ * elements share memory (a stride of 0) is refused with FDRY_E_INVAL; it can be read.
  */
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
 		     CUstream stream);
@@ -483,12 +486,38 @@ int fdry_image_write(struct fdry_image *img, const char *name, const void *data,
  */
 int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len,
 			   CUstream stream);
-/* The same from device memory @src, asynchronous on @stream, which does not capture. */
+/* The same from device memory @src, asynchronous on @stream, which does not capture: @src is read when the stream gets there.
+ * FDRY_E_LIMIT if the tensor's strides would take the driver more than 65536 copies. */
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
 		    CUstream stream);
-/* Copy a dense tensor into host memory; ordered and complete as fdry_image_write(). */
+/* Copy a tensor into host memory, row by row without gaps as fdry_image_write() takes it; ordered and complete as that. */
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len,
 		    CUstream stream);
+
+enum fdry_array_flags {
+	/* Return when the copy is in the stream's order. Host memory may be used again then; device memory is read when the
+	 * stream gets there. */
+	FDRY_ARRAY_ASYNC = 1 << 0,
+};
+
+/**
+ * fdry_image_write_array() - Copy an array into a tensor, element by element.
+ * @name: the tensor
+ * @src: the array: element [i, j, ...] goes to element [i, j, ...] of the tensor, whatever the strides of either. Its shape and
+ *       dtype are the tensor's (FDRY_E_RANGE, FDRY_E_INVAL). Strides may be 0 or negative; @addr is that of the element
+ *       whose indices are all 0. FDRY_TENSOR_HOST in its flags: host memory, else memory of the image's device; no other
+ *       flags. Its name and use count for nothing
+ * @flags: of enum fdry_array_flags
+ * @stream: as for fdry_image_write(), as are order, completion and what is refused
+ *
+ * An array in device memory has been filled when @stream gets there: what fills it is ordered by the caller.
+ * FDRY_E_LIMIT if the two orders would take the driver more than 65536 copies on the device.
+ */
+int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src, uint32_t flags,
+			   CUstream stream);
+/* Copy a tensor into an array, described as for fdry_image_write_array(); ordered and complete as fdry_image_write(). Memory between
+ * the array's elements is not touched. FDRY_E_INVAL if elements of the array share memory. */
+int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst, CUstream stream);
 /**
  * fdry_image_host() - Ask where a host tensor lies.
  * @ret: pinned memory that lives as long as the image; element 0 of the tensor

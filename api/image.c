@@ -8,6 +8,7 @@
 
 #include "api/opts.h"
 #include "api/staging.h"
+#include "api/strided.h"
 #include "api/tensor.h"
 #include "arch/stream.h"
 
@@ -153,13 +154,14 @@ int fdry_image_filled(struct fdry_image *img, const char *name)
 
 /* --- copies --- */
 
-enum direction { WRITE, WRITE_ASYNC, READ, COPY };
+enum direction { WRITE, READ };
 
 struct copy {
 	enum direction direction;
 	const char *name;
-	void *host;     /* of all but COPY */
-	CUdeviceptr src; /* of COPY */
+	struct fdry_tensor other; /* what is copied from or to */
+	bool raw;                 /* it has no shape of its own: @len bytes, row by row */
+	bool wait;                /* until it is complete */
 	size_t len;
 	CUstream stream;
 };
@@ -167,75 +169,134 @@ struct copy {
 /* The tensor of a copy. */
 struct target {
 	uint32_t index;
-	CUdeviceptr addr;
-	bool host;
+	struct fdry_place at;
+	uint64_t bytes;
+	struct fdry_strided how;
 };
 
-/* By name, dense, exactly as long. */
+/* The same bytes, row by row. */
+static int raw_match(const struct fdry_tensor *t, const struct copy *c, uint64_t bytes, struct fdry_tensor *other)
+{
+	if (bytes != c->len)
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given", c->name,
+				 (unsigned long long)bytes, c->len);
+	*other = *t;
+	other->addr = c->other.addr;
+	other->flags = c->other.flags;
+	fdry_strided_rows(other);
+	return 0;
+}
+
+static int shape_differs(const struct fdry_tensor *t, const struct fdry_tensor *other)
+{
+	uint32_t d = 0;
+
+	if (t->rank != other->rank)
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %u dimensions, the array has %u; give it the tensor's shape", t->name, t->rank,
+				 other->rank);
+	while (t->shape[d] == other->shape[d])
+		d++;
+	return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %lld elements in dimension %u, the array has %lld; give it the tensor's shape",
+			 t->name, (long long)t->shape[d], d, (long long)other->shape[d]);
+}
+
+/* The same elements. */
+static int array_match(const struct fdry_tensor *t, const struct copy *c, struct fdry_tensor *other)
+{
+	*other = c->other;
+	if (other->flags & ~(uint32_t)FDRY_TENSOR_HOST)
+		return fdry_fail(FDRY_E_INVAL, "tensor '%s': an array has no flags but FDRY_TENSOR_HOST, not %#x", t->name, other->flags);
+	if (t->rank != other->rank || memcmp(t->shape, other->shape, t->rank * sizeof(t->shape[0])))
+		return shape_differs(t, other);
+	if (t->dtype != other->dtype)
+		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has elements of type %u, the array of type %u (enum fdry_dtype); convert it",
+				 t->name, t->dtype, other->dtype);
+	return 0;
+}
+
+static int overlap_check(const struct fdry_tensor *t, const struct fdry_tensor *other, enum direction direction)
+{
+	if (direction == WRITE && !fdry_tensor_distinct(t))
+		return fdry_fail(FDRY_E_INVAL, "elements of tensor '%s' share memory (expanded, with strides of 0 or such that rows overlap), "
+				 "so that it can be read and not written; write the tensor that it is a view of", t->name);
+	if (direction == READ && !fdry_tensor_distinct(other))
+		return fdry_fail(FDRY_E_INVAL, "elements of the array that tensor '%s' is to be read into share memory; give another one",
+				 t->name);
+	return 0;
+}
+
 static int copy_target(const struct fdry_image *img, const struct copy *c, struct target *ret)
 {
-	struct fdry_tensor t;
-	uint64_t bytes;
+	struct fdry_tensor t, other;
+	uint64_t extent;
 	int err;
 
 	err = tensor_index(img, c->name, &ret->index);
 	if (err)
 		return err;
 	fdry_image_tensor_get(img, ret->index, &t);
-	err = fdry_tensor_extent(&t, &bytes);
+	err = fdry_tensor_extent(&t, &extent);
+	if (!err)
+		err = fdry_tensor_bytes(&t, &ret->bytes);
+	if (!err)
+		err = c->raw ? raw_match(&t, c, ret->bytes, &other) : array_match(&t, c, &other);
+	if (!err)
+		err = overlap_check(&t, &other, c->direction);
 	if (err)
 		return err;
-	if (!fdry_tensor_dense(&t))
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has gaps between its elements; copy by its address and strides",
-				 c->name);
-	if (bytes != c->len)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given", c->name,
-				 (unsigned long long)bytes, c->len);
-	if (c->len && c->direction != COPY && !c->host)
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s': the host memory is NULL; give %zu bytes", c->name, c->len);
-	ret->addr = t.addr;
-	ret->host = t.flags & FDRY_TENSOR_HOST;
-	return 0;
-}
-
-static int copy_start(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
-{
-	const struct fdry_driver *drv = img->drv;
-
-	if (c->direction == WRITE) {
-		fdry_count_copy(TO, c->len);
-		return fdry_call(drv, cuMemcpyHtoDAsync_v2, addr, c->host, c->len, c->stream);
-	}
-	if (c->direction == READ) {
-		fdry_count_copy(FROM, c->len);
-		return fdry_call(drv, cuMemcpyDtoHAsync_v2, c->host, addr, c->len, c->stream);
-	}
-	fdry_count_copy(ON, c->len);
-	return fdry_call(drv, cuMemcpyDtoDAsync_v2, addr, c->src, c->len, c->stream);
-}
-
-static int device_copy(const struct fdry_image *img, const struct copy *c, CUdeviceptr addr)
-{
-	int err = c->len ? copy_start(img, c, addr) : 0;
-
-	return err || c->direction == COPY ? err : fdry_stream_wait(img->drv, c->stream);
+	ret->at = (struct fdry_place){ t.addr, t.flags & FDRY_TENSOR_HOST };
+	if (!ret->bytes)
+		return 0;
+	if (!other.addr)
+		return fdry_fail(FDRY_E_INVAL, "tensor '%s': the %s memory is NULL; give %llu bytes", c->name,
+				 other.flags & FDRY_TENSOR_HOST ? "host" : "device", (unsigned long long)ret->bytes);
+	return fdry_strided_make(&t, &other, c->direction == WRITE, &ret->how);
 }
 
 /* The processor writes and reads host memory itself, when what was launched is done with it. */
-static int host_copy(const struct fdry_image *img, const struct copy *c, void *at)
+static int host_copy(const struct fdry_image *img, const struct copy *c, const struct target *t)
 {
-	int err;
+	void *tensor = (void *)(uintptr_t)t->at.addr, *other = (void *)(uintptr_t)c->other.addr;
+	int err = fdry_stream_wait(img->drv, c->stream);
 
-	if (c->direction == COPY) {
-		fdry_count_copy(FROM, c->len);
-		return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, at, c->src, c->len, c->stream);
-	}
-	err = fdry_stream_wait(img->drv, c->stream);
 	if (!err && c->direction == WRITE)
-		memcpy(at, c->host, c->len);
+		fdry_strided_host(&t->how, tensor, other);
 	else if (!err)
-		memcpy(c->host, at, c->len);
+		fdry_strided_host(&t->how, other, tensor);
 	return err;
+}
+
+/* Between the device and host memory of the caller's, which the driver may not know: one run of bytes at once, all else by way of
+ * pinned memory. */
+static int pageable_copy(struct fdry_image *img, const struct copy *c, const struct target *t)
+{
+	const struct fdry_staged s = { t->at, (void *)(uintptr_t)c->other.addr, &t->how, c->stream };
+	struct fdry_strided folded = t->how;
+
+	fdry_strided_fold(&folded);
+	if (folded.rank || !c->wait)
+		return c->direction == WRITE ? fdry_staging_write(img, &s) : fdry_staging_read(img, &s);
+	if (c->direction == WRITE) {
+		fdry_count_copy(TO, t->bytes);
+		return fdry_call(img->drv, cuMemcpyHtoDAsync_v2, t->at.addr, s.data, t->bytes, c->stream);
+	}
+	fdry_count_copy(FROM, t->bytes);
+	return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, s.data, t->at.addr, t->bytes, c->stream);
+}
+
+/* To or from device memory of the caller's. */
+static int device_copy(const struct fdry_image *img, const struct copy *c, const struct target *t)
+{
+	struct fdry_place other = { c->other.addr, false };
+
+	if (!t->at.host)
+		fdry_count_copy(ON, t->bytes);
+	else if (c->direction == WRITE)
+		fdry_count_copy(FROM, t->bytes);
+	else
+		fdry_count_copy(TO, t->bytes);
+	return c->direction == WRITE ? fdry_strided_device(img->drv, &t->how, t->at, other, c->stream) :
+				       fdry_strided_device(img->drv, &t->how, other, t->at, c->stream);
 }
 
 static int copy_in_context(struct fdry_image *img, const struct copy *c, const struct target *t)
@@ -244,9 +305,11 @@ static int copy_in_context(struct fdry_image *img, const struct copy *c, const s
 
 	if (err)
 		return err;
-	if (c->direction == WRITE_ASYNC)
-		return fdry_staging_write(img, &(struct fdry_staged){ t->addr, t->host, c->host, c->len, c->stream });
-	return t->host ? host_copy(img, c, (void *)(uintptr_t)t->addr) : device_copy(img, c, t->addr);
+	if (t->bytes && c->other.flags & FDRY_TENSOR_HOST && t->at.host && c->wait)
+		return host_copy(img, c, t);
+	if (t->bytes)
+		err = c->other.flags & FDRY_TENSOR_HOST ? pageable_copy(img, c, t) : device_copy(img, c, t);
+	return err || !c->wait ? err : fdry_stream_wait(img->drv, c->stream);
 }
 
 static int copy_do(struct fdry_image *img, const struct copy *c)
@@ -264,33 +327,64 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 		return err;
 	err = copy_in_context(img, c, &t);
 	fdry_image_leave(img, &mode);
-	if (!err && c->direction != READ)
+	if (!err && c->direction == WRITE)
 		mark_filled(img, t.index);
 	return err;
 }
 
+static struct copy raw_copy(enum direction direction, const char *name, const void *data, size_t len, CUstream stream)
+{
+	return (struct copy){ .direction = direction, .name = name, .raw = true, .wait = true, .len = len, .stream = stream,
+			      .other = { .addr = (uintptr_t)data, .flags = FDRY_TENSOR_HOST } };
+}
+
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
 {
-	return copy_do(img, &(struct copy){ .direction = WRITE, .name = name, .host = (void *)data, .len = len,
-					    .stream = stream });
+	struct copy c = raw_copy(WRITE, name, data, len, stream);
+
+	return copy_do(img, &c);
 }
 
 int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
 {
-	return copy_do(img, &(struct copy){ .direction = WRITE_ASYNC, .name = name, .host = (void *)data, .len = len,
-					    .stream = stream });
+	struct copy c = raw_copy(WRITE, name, data, len, stream);
+
+	c.wait = false;
+	return copy_do(img, &c);
 }
 
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len, CUstream stream)
 {
-	return copy_do(img, &(struct copy){ .direction = COPY, .name = name, .src = src, .len = len,
-					    .stream = stream });
+	struct copy c = raw_copy(WRITE, name, NULL, len, stream);
+
+	c.other = (struct fdry_tensor){ .addr = src };
+	c.wait = false;
+	return copy_do(img, &c);
 }
 
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len, CUstream stream)
 {
-	return copy_do(img, &(struct copy){ .direction = READ, .name = name, .host = data, .len = len,
-					    .stream = stream });
+	struct copy c = raw_copy(READ, name, data, len, stream);
+
+	return copy_do(img, &c);
+}
+
+int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src, uint32_t flags, CUstream stream)
+{
+	int err = fdry_need(src);
+
+	if (!err && flags & ~(uint32_t)FDRY_ARRAY_ASYNC)
+		err = fdry_fail(FDRY_E_INVAL, "fdry_image_write_array() does not know the flags %#x", flags);
+	return err ? err : copy_do(img, &(struct copy){ .direction = WRITE, .name = name, .other = *src,
+							.wait = !(flags & FDRY_ARRAY_ASYNC), .stream = stream });
+}
+
+int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst, CUstream stream)
+{
+	int err = fdry_need(dst);
+
+	return err ? err : copy_do(img, &(struct copy){ .direction = READ, .name = name, .other = *dst, .wait = true,
+							.stream = stream });
 }
 
 int fdry_image_host(struct fdry_image *img, const char *name, void **ret)

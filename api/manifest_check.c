@@ -393,7 +393,7 @@ static bool room_ok(const struct fdry_manifest *m, const struct fdry_mf_room *r)
 	uint32_t k;
 
 	fdry_manifest_tensor_get(m, t, &desc);
-	if (fdry_tensor_extent(&desc, &bytes) || !fdry_tensor_dense(&desc) || !t->rank || !bytes ||
+	if (fdry_tensor_extent(&desc, &bytes) || !fdry_tensor_extendable(&desc) ||
 	    !(t->flags & FDRY_TENSOR_EXTERNAL) || t->flags & FDRY_TENSOR_HOST)
 		return false;
 	if (t->addr % FDRY_ALLOC_BLOCK || bytes % FDRY_ALLOC_BLOCK || r->max % FDRY_ALLOC_BLOCK || r->max <= bytes ||

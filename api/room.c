@@ -138,6 +138,7 @@ const struct fdry_room *fdry_room_in(const struct fdry_buf *rooms, uint64_t addr
 void fdry_room_shape(const struct fdry_room *room, struct fdry_tensor *t)
 {
 	t->shape[0] = (int64_t)(room->bytes / row_bytes(t));
+	t->stride[0] = (int64_t)(row_bytes(t) / fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
 }
 
 /* --- what graphs do with what is not backed --- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * staging.c - writes in a stream's order; see staging.h.
+ * staging.c - copies by way of pinned memory; see staging.h.
  *
  * A ring of slots of pinned memory, each with an event. A slot is taken again when its
  * event says that the stream is done with it, so an update that comes faster than the
@@ -8,6 +8,9 @@
  *
  * To device memory a copy is enqueued. A copy from host to host memory would make the
  * driver wait for the stream: there a function is enqueued, which the driver calls.
+ *
+ * In a slot elements lie packed, in the order of the tensor's memory: the processor puts them
+ * into that order, and the driver steps over a tensor's gaps.
  */
 #include "api/staging.h"
 #include "arch/stream.h"
@@ -23,8 +26,8 @@ struct slot {
 	uint8_t *bytes; /* SLOT_BYTES */
 	CUevent done;
 	bool busy;      /* since it was used nobody waited for @done */
-	void *to;       /* of a write to host memory */
-	size_t len;
+	void *host;     /* of a write to host memory, which ... */
+	struct fdry_strided how; /* ... is done so; of a read how the slot is emptied */
 };
 
 struct fdry_staging {
@@ -68,69 +71,156 @@ static int staging_make(const struct fdry_driver *drv, struct fdry_staging **ret
 	return err;
 }
 
+static struct fdry_place slot_place(const struct slot *s)
+{
+	return (struct fdry_place){ (uintptr_t)s->bytes, true };
+}
+
+static int slot_wait(const struct fdry_driver *drv, struct slot *s)
+{
+	int err = s->busy ? fdry_event_wait(drv, s->done) : 0;
+
+	if (!err)
+		s->busy = false;
+	return err;
+}
+
+/* What the pieces of one copy share. */
+struct staged {
+	const struct fdry_driver *drv;
+	struct fdry_staging *st;
+	const struct fdry_staged *c;
+	struct fdry_strided repeats; /* of a read */
+	uint32_t filled;             /* slots that a read has filled and not emptied */
+};
+
+/* --- writes --- */
+
 /* Called by the driver, which must not be called from here. */
 static void CUDA_CB host_write(void *arg)
 {
 	const struct slot *s = arg;
 
-	memcpy(s->to, s->bytes, s->len);
+	fdry_strided_host(&s->how, s->host, s->bytes);
 }
 
-static int slot_enqueue(const struct fdry_driver *drv, struct slot *s, const struct fdry_staged *w)
+/* @how: from the slot to the tensor, whose piece is at @addr. */
+static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdry_strided *how, uint64_t addr)
 {
-	fdry_count_copy(TO, w->len);
-	if (!w->host)
-		return fdry_call(drv, cuMemcpyHtoDAsync_v2, w->addr, s->bytes, w->len, w->stream);
-	s->to = (void *)(uintptr_t)w->addr;
-	s->len = w->len;
-	return fdry_call(drv, cuLaunchHostFunc, w->stream, host_write, s);
-}
+	int err;
 
-/* At most SLOT_BYTES. */
-static int slot_write(const struct fdry_driver *drv, struct fdry_staging *st, const struct fdry_staged *w)
-{
-	struct slot *s = &st->slots[st->next];
-	int err = s->busy ? fdry_event_wait(drv, s->done) : 0;
-
-	if (err)
-		return err;
-	s->busy = false;
-	memcpy(s->bytes, w->data, w->len);
-	err = slot_enqueue(drv, s, w);
-	if (err)
-		return err;
-	s->busy = !fdry_call_raw(drv, cuEventRecord, s->done, w->stream);
-	st->next = (st->next + 1) % SLOTS;
-	/* Where nothing would say when the slot is free it is waited for: the bytes are on their way. */
-	return s->busy ? 0 : fdry_stream_wait(drv, w->stream);
-}
-
-static int pieces_write(const struct fdry_driver *drv, struct fdry_staging *st, const struct fdry_staged *w)
-{
-	struct fdry_staged piece = *w;
-	size_t at;
-	int err = 0;
-
-	for (at = 0; at < w->len && !err; at += piece.len) {
-		piece.addr = w->addr + at;
-		piece.data = (const uint8_t *)w->data + at;
-		piece.len = w->len - at < SLOT_BYTES ? w->len - at : SLOT_BYTES;
-		err = slot_write(drv, st, &piece);
+	fdry_count_copy(TO, fdry_strided_bytes(how));
+	if (g->c->tensor.host) {
+		s->host = (void *)(uintptr_t)addr;
+		s->how = *how;
+		return fdry_call(g->drv, cuLaunchHostFunc, g->c->stream, host_write, s);
 	}
+	err = fdry_strided_device(g->drv, how, (struct fdry_place){ addr, false }, slot_place(s), g->c->stream);
+	/* It may have enqueued some of it, which reads the slot. */
+	if (err)
+		(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
 	return err;
 }
 
-int fdry_staging_write(struct fdry_image *img, const struct fdry_staged *w)
+/* At most SLOT_BYTES. */
+static int piece_write(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
 {
+	const struct staged *g = arg;
+	struct fdry_staging *st = g->st;
+	struct slot *s = &st->slots[st->next];
+	struct fdry_strided in = *piece, out = *piece;
+	int err = slot_wait(g->drv, s);
+
+	if (err)
+		return err;
+	fdry_strided_pack_dst(&in);
+	fdry_strided_host(&in, s->bytes, (const uint8_t *)g->c->data + src);
+	fdry_strided_pack_src(&out);
+	err = slot_enqueue(g, s, &out, g->c->tensor.addr + (uint64_t)dst);
+	if (err)
+		return err;
+	s->busy = !fdry_call_raw(g->drv, cuEventRecord, s->done, g->c->stream);
+	st->next = (st->next + 1) % SLOTS;
+	/* If nothing will say when the slot is free the stream is waited for: the bytes are on their way. */
+	return s->busy ? 0 : fdry_stream_wait(g->drv, g->c->stream);
+}
+
+/* --- reads --- */
+
+static int slots_empty(struct staged *g)
+{
+	int err = fdry_stream_wait(g->drv, g->c->stream);
+	uint32_t i;
+
+	for (i = 0; i < g->filled && !err; i++)
+		fdry_strided_host(&g->st->slots[i].how, g->st->slots[i].host, g->st->slots[i].bytes);
+	g->filled = 0;
+	return err;
+}
+
+/* At most SLOT_BYTES. */
+static int piece_read(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
+{
+	struct fdry_strided in = *piece;
+	struct staged *g = arg;
+	struct slot *s = &g->st->slots[g->filled];
+	int err = slot_wait(g->drv, s);
+
+	if (err)
+		return err;
+	fdry_strided_pack_dst(&in);
+	s->how = *piece;
+	fdry_strided_pack_src(&s->how);
+	fdry_strided_join(&s->how, &g->repeats);
+	s->host = (uint8_t *)g->c->data + dst;
+	g->filled++;
+	fdry_count_copy(FROM, fdry_strided_bytes(&in));
+	err = fdry_strided_device(g->drv, &in, slot_place(s), (struct fdry_place){ g->c->tensor.addr + (uint64_t)src, false },
+				  g->c->stream);
+	return !err && g->filled == SLOTS ? slots_empty(g) : err;
+}
+
+static int pieces_read(struct staged *g)
+{
+	struct fdry_strided once = *g->c->how;
+	int err;
+
+	/* An element that the tensor repeats is read once. */
+	fdry_strided_split(&once, &g->repeats);
+	err = fdry_strided_pieces(&once, SLOT_BYTES, piece_read, g);
+	if (!err)
+		return slots_empty(g);
+	/* Copies into the slots may be under way. */
+	(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
+	return err;
+}
+
+static int staged_do(struct fdry_image *img, const struct fdry_staged *c, bool write)
+{
+	struct staged g = { .drv = img->drv, .c = c };
 	int err = 0;
 
 	pthread_mutex_lock(&img->staging_lock);
 	if (!img->staging)
 		err = staging_make(img->drv, &img->staging);
+	g.st = img->staging;
 	if (!err)
-		err = pieces_write(img->drv, img->staging, w);
+		err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g) : pieces_read(&g);
 	pthread_mutex_unlock(&img->staging_lock);
 	return err;
+}
+
+int fdry_staging_write(struct fdry_image *img, const struct fdry_staged *w)
+{
+	return staged_do(img, w, true);
+}
+
+int fdry_staging_read(struct fdry_image *img, const struct fdry_staged *r)
+{
+	/* What was launched before is waited for without the lock. */
+	int err = fdry_stream_wait(img->drv, r->stream);
+
+	return err ? err : staged_do(img, r, false);
 }
 
 void fdry_staging_free(struct fdry_image *img)

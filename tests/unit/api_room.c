@@ -345,6 +345,73 @@ START_TEST(room_that_cannot_be_had)
 }
 END_TEST
 
+/* A tensor of one row, whose first stride means nothing until there are two. */
+static void seal_row(void *unused)
+{
+	struct fdry_tensor t;
+	struct work w;
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, (CUdeviceptr *)&t.addr, ROWS * MIB);
+	t = kv_tensor(t.addr, FDRY_TENSOR_EXTERNAL);
+	t.shape[0] = 1;
+	t.shape[1] = ROWS * ROW_FLOATS;
+	t.stride[0] = 3;
+	ok(fdry_capture_tensor(w.cap, &t));
+	ok(fdry_capture_room(w.cap, "kv", ROOM));
+	graph_add(&w, 1);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+START_TEST(a_row_of_any_stride)
+{
+	static float v[3 * ROWS * ROW_FLOATS], got[3 * ROWS * ROW_FLOATS];
+	struct fdry_image *img;
+	struct fdry_tensor t;
+	size_t i;
+
+	test_child(seal_row, NULL);
+	img = load_kv(sizeof(v));
+	ok(fdry_image_tensor_find(img, "kv", &t));
+	ck_assert_int_eq(t.shape[0], 3);
+	ck_assert_int_eq(t.stride[0], ROWS * ROW_FLOATS);
+	for (i = 0; i < 3 * ROWS * ROW_FLOATS; i++)
+		v[i] = (float)i;
+	ok(fdry_image_write(img, "kv", v, sizeof(v), NULL));
+	ok(fdry_image_read(img, "kv", got, sizeof(got), NULL));
+	ck_assert(!memcmp(v, got, sizeof(v)));
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* External tensors may have any order of dimensions; a room makes only the outermost longer. */
+START_TEST(dimensions_in_another_order)
+{
+	struct fdry_tensor t;
+	struct work w;
+	CUdeviceptr kv;
+
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &kv, ROWS * MIB);
+	t = kv_tensor(kv, FDRY_TENSOR_EXTERNAL);
+	t.stride[0] = 1;
+	t.stride[1] = ROWS;
+	ok(fdry_capture_tensor(w.cap, &t));
+	fails(STATE, "first dimension of tensor 'kv' is not its outermost", fdry_capture_room(w.cap, "kv", ROOM));
+	t.name = "nchw";
+	t.rank = 4;
+	memcpy(t.shape, (int64_t[]){ ROWS, 4, 256, 256, 0, 0, 0, 0 }, sizeof(t.shape));
+	memcpy(t.stride, (int64_t[]){ ROW_FLOATS, 1, 1024, 4, 0, 0, 0, 0 }, sizeof(t.stride));
+	ok(fdry_capture_tensor(w.cap, &t));
+	ok(fdry_capture_room(w.cap, "nchw", ROOM));
+	graph_add(&w, 1);
+	ok(work_seal(&w, NULL));
+	work_end(&w);
+}
+END_TEST
+
 START_TEST(memory_that_was_freed)
 {
 	struct work w;
@@ -371,6 +438,8 @@ int main(void)
 	tcase_add_test(tc, sizes_that_do_not_fit);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, room_that_cannot_be_had);
+	tcase_add_test(tc, a_row_of_any_stride);
+	tcase_add_test(tc, dimensions_in_another_order);
 	tcase_add_test(tc, memory_that_was_freed);
 	suite_add_tcase(s, tc);
 	return test_main(s);

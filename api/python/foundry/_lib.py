@@ -633,6 +633,8 @@ CHECKED = {
     "fdry_image_write_async": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
     "fdry_image_copy": [IMAGE, c_char_p, c_uint64, c_size_t, STREAM],
     "fdry_image_read": [IMAGE, c_char_p, c_void_p, c_size_t, STREAM],
+    "fdry_image_write_array": [IMAGE, c_char_p, POINTER(Tensor), c_uint32, STREAM],
+    "fdry_image_read_array": [IMAGE, c_char_p, POINTER(Tensor), STREAM],
     "fdry_image_host": [IMAGE, c_char_p, POINTER(c_void_p)],
     "fdry_image_filled": [IMAGE, c_char_p],
     "fdry_image_build": [IMAGE, c_uint64],
