@@ -157,6 +157,8 @@ class Closing(unittest.TestCase):
                 "Slots.install_image()": (lambda image, _: foundry.Slots().install_image(1, image, 1), none),
                 "fact(str)": (lambda image, _: image.fact("none"), none),
                 "write(wait=False)": (lambda image, _: image.write("a", bytes(image["a"].nbytes), wait=False), none),
+                "write(array)": (lambda image, _: image.write("a", image["out"]), none),
+                "read(out=)": (lambda image, _: image.read("a", out=image["out"]), none),
                 "Tensor.__dlpack__()": (lambda image, _: image["a"].__dlpack__(), none)},
             "Capture": {
                 "fact(str)": (lambda capture, _: capture.fact("key", "value"), none),

@@ -38,6 +38,14 @@ def stream(ordinal):
     return torch.cuda.current_stream(ordinal).cuda_stream if torch else 0
 
 
+def used_on(tensor, stream, ordinal):
+    """Torch gives memory of `tensor`, if that is torch's, to nobody until `stream` (an integer) is done with what it was given."""
+    torch = _started()
+    if torch and hasattr(tensor, "record_stream"):
+        own = torch.cuda.ExternalStream(stream, device=ordinal) if stream else torch.cuda.default_stream(ordinal)
+        tensor.record_stream(own)
+
+
 def synchronize():
     torch = _started()
     if torch:

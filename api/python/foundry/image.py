@@ -5,13 +5,14 @@ import contextlib
 import ctypes
 import weakref
 
-from . import _lib
+from . import _lib, _torch, array
 from ._lib import lib
 from .generators import Source
 from .store import as_store
 from .tensor import Tensor
 
 _BACKGROUND = 1 << 3
+_ASYNC = 1 << 0  # FDRY_ARRAY_ASYNC
 _PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "graphs")
 
 
@@ -96,26 +97,45 @@ class Image(_lib.Closing):
         return value.value.decode()
 
     def write(self, name, data, stream=None, wait=True):
-        """Copy host bytes (anything with the buffer protocol, exactly the tensor's size) into a tensor; complete on return,
-        or with wait=False when `stream` gets there: later launches on it see them, and `data` may be used again at once.
+        """Copy `data` into a tensor; complete on return, or with wait=False when `stream` gets there: later launches on it see
+        the new elements, and host memory may be used again at once.
+
+        data: an array of the tensor's shape and type, on the host or on this GPU, with whatever strides: element [i, j] goes to
+        element [i, j]. Anything with DLPack (torch's tensors, CuPy's) or the buffer protocol (numpy's). Or plain bytes, exactly
+        as many as the tensor has: its elements row by row, as numpy's tobytes() gives them, however the tensor's own
+        strides place them in memory.
+
+        An array on the GPU is read in the order of `stream`, after what its framework has enqueued for it; with wait=False
+        nothing may overwrite it until then. Bytes between a tensor's elements are not touched. A tensor whose elements share
+        memory, as an expanded one has them, can only be read.
         """
-        view = memoryview(data)
-        if not view.c_contiguous:
-            raise TypeError("data is not contiguous, row by row; give a copy that is")
-        if not isinstance(data, bytes):
-            data = view.tobytes() if view.readonly else (ctypes.c_char * view.nbytes).from_buffer(view)
-        write = lib.fdry_image_write if wait else lib.fdry_image_write_async
-        write(self._handle, _lib.text(name), data, view.nbytes, _stream(stream))
+        stream, tensor = _stream(stream), self[name]
+        with array.opened(self, tensor, data, stream) as source:
+            if source.flat:
+                write = lib.fdry_image_write if wait else lib.fdry_image_write_async
+                write(self._handle, _lib.text(name), source.raw.addr, source.nbytes, stream)
+                return
+            lib.fdry_image_write_array(self._handle, _lib.text(name), ctypes.byref(source.raw), 0 if wait else _ASYNC, stream)
+            if not wait and not source.host:
+                _torch.used_on(data, stream, self.device)
 
     def copy(self, name, src, nbytes, stream=None):
-        """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order."""
+        """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its elements row by row."""
         lib.fdry_image_copy(self._handle, _lib.text(name), src, nbytes, _stream(stream))
 
-    def read(self, name, stream=None):
-        """A tensor's bytes on the host, as a bytearray; ordered after what `stream` was given."""
-        data = bytearray(self[name].nbytes)
-        array = (ctypes.c_char * len(data)).from_buffer(data)
-        lib.fdry_image_read(self._handle, _lib.text(name), array, len(data), _stream(stream))
+    def read(self, name, stream=None, out=None):
+        """A tensor's elements on the host, row by row, as a bytearray; ordered after what `stream` was given.
+
+        out: an array of the tensor's shape and type to copy into instead, element by element, as write() takes them; it is
+        returned. Memory between its elements is not touched.
+        """
+        stream, tensor = _stream(stream), self[name]
+        data = bytearray(tensor.nbytes) if out is None else out
+        with array.opened(self, tensor, data, stream, writable=True) as into:
+            if into.flat:
+                lib.fdry_image_read(self._handle, _lib.text(name), into.raw.addr, into.nbytes, stream)
+            else:
+                lib.fdry_image_read_array(self._handle, _lib.text(name), ctypes.byref(into.raw), stream)
         return data
 
     def filled(self, name=None):

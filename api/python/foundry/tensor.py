@@ -29,7 +29,7 @@ class _DLTensor(Structure):
 _CALLBACK = CFUNCTYPE(None, c_void_p)
 
 
-class _DLManaged(Structure):
+class Managed(Structure):
     """The head of a block from malloc(), with the shape and the strides behind it."""
 
     _fields_ = [("tensor", _DLTensor), ("context", c_void_p), ("deleter", c_void_p)]
@@ -83,7 +83,7 @@ def _outlived():
     _ended = True
     _deleter = ctypes.cast(_lib.libc.free, c_void_p).value
     for address, hold in _exported.items():
-        _DLManaged.from_address(address).deleter = _deleter
+        Managed.from_address(address).deleter = _deleter
         hold.handle.abandon()
     _exported.clear()
 
@@ -151,13 +151,13 @@ class Tensor:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"tensor '{self.name}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
-        address = _lib.libc.malloc(ctypes.sizeof(_DLManaged) + 16 * rank)
+        address = _lib.libc.malloc(ctypes.sizeof(Managed) + 16 * rank)
         if not address:
             raise MemoryError
-        at = address + ctypes.sizeof(_DLManaged)
+        at = address + ctypes.sizeof(Managed)
         (c_int64 * (2 * rank)).from_address(at)[:] = self.shape + self.stride
         shape, strides = (ctypes.cast(place, POINTER(c_int64)) for place in (at, at + 8 * rank))
-        _DLManaged.from_address(address).__init__(
+        Managed.from_address(address).__init__(
             _DLTensor(self.addr, *self.__dlpack_device__(), rank, self._code, 8 * self.itemsize, 1, shape, strides, 0), None, _deleter)
         if _ended:
             hold.handle.abandon()
