@@ -251,7 +251,8 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
  */
 int fdry_capture_room(struct fdry_capture *cap, const char *name, uint64_t max_bytes);
 /* State a fact that loads can compare: model revision, engine version, rank, ... Both are
- * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. */
+ * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. Keys that start
+ * with "py." are those of the Python package, which states them of the code that captures. */
 int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value);
 /**
  * fdry_capture_graph() - Add a captured graph.
@@ -704,6 +705,9 @@ struct fdry_start {
  * Of processes with equal ref and facts that find nothing one captures, the others wait,
  * then load. Processes that capture together (ranks) state facts that differ. A wait that
  * takes too long, or a store that cannot be written, makes a process capture on its own.
+ *
+ * Of the code behind @opts->fn nothing is compared but the facts: state those that change with it,
+ * such as a build id and the revision of the weights.
  *
  * A function that fails leaves nothing in the store, and no capture; its memory is its own.
  * A seal that fails is told in @ret. Errors beside those: FDRY_E_CALLBACK, FDRY_E_OPTS,

@@ -131,6 +131,39 @@ static int own_compare(const struct fdry_manifest *m, int i, const char *here, s
 			 table[i].what, there, here);
 }
 
+/* Facts that the Python package states of a capturing program, in words. */
+static const struct { const char *prefix, *what; } program[] = {
+	{ "py.code.", "the code of " },
+	{ "py.value.", "the value of " },
+	{ "py.package.", "the version of package " },
+	{ "py.python", "the version of Python" },
+	{ "py.more", "a function or value that has no fact of its own" },
+	{ "py.all", "the list of functions and values that the capture uses" },
+};
+
+static int changed_fail(const struct fdry_fact *fact, const char *there)
+{
+	const char *here = fact->value;
+	size_t i, len;
+
+	for (i = 0; i < sizeof(program) / sizeof(program[0]); i++) {
+		len = strlen(program[i].prefix);
+		if (!strncmp(fact->key, program[i].prefix, len))
+			return fdry_fail(FDRY_E_IDENTITY, "%s%s has changed since the image was captured (%s: '%.64s' there, '%.64s' here); capture anew",
+					 program[i].what, fact->key + len, fact->key, there, here);
+	}
+	return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, here);
+}
+
+/* Images of fdry_capture_seal(), and all of version 0.1, say nothing about a program. */
+static int unsaid_fail(const struct fdry_manifest *m, const struct fdry_fact *fact)
+{
+	if (!strncmp(fact->key, "py.", 3) && !fdry_manifest_fact(m, "py.all"))
+		return fdry_fail(FDRY_E_IDENTITY, "the image does not say which code captured it ('%s' is not stated); capture anew, or compare "
+				 "your own facts alone (identity='manual')", fact->key);
+	return fdry_fail(FDRY_E_IDENTITY, "the image does not state the fact '%s' ('%s' here); seal it with that fact", fact->key, fact->value);
+}
+
 static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact, struct fdry_mismatch *ret)
 {
 	const char *there;
@@ -141,9 +174,7 @@ static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact 
 	if (there && !strcmp(there, fact->value))
 		return 0;
 	mismatch_note(ret, fact->key, fact->value, there);
-	if (!there)
-		return fdry_fail(FDRY_E_IDENTITY, "the image does not state the fact '%s' ('%s' here); seal it with that fact", fact->key, fact->value);
-	return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, fact->value);
+	return there ? changed_fail(fact, there) : unsaid_fail(m, fact);
 }
 
 int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_identity *here,

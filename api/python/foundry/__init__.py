@@ -17,6 +17,7 @@ from .activate import activate, environment
 from .capture import Capture, Sealed, base_for_name
 from .care import Fault, Repair, Repaired, Verification, repair, verify
 from .device import Device
+from .identity import Identity, NotCompared, identify
 from .image import Image, load
 from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
 from .scalar import DecodeState, DeviceScalar
@@ -26,9 +27,9 @@ from .store import Collection, Eviction, Needs, Pack, Store
 from .variables import Variable, check_variables, variables
 
 __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error", "Eviction", "Fault", "Function",
-           "Image", "KernelStats", "KernelTarget", "Kernels", "Needs", "Pack", "Repair", "Repaired", "Sealed",
+           "Identity", "Image", "KernelStats", "KernelTarget", "Kernels", "Needs", "NotCompared", "Pack", "Repair", "Repaired", "Sealed",
            "SlotCall", "SlotPhase", "SlotTimes", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
-           "activate", "base_for_name", "check_variables", "environment", "load", "load_or_capture", "repair",
+           "activate", "base_for_name", "check_variables", "environment", "identify", "load", "load_or_capture", "repair",
            "telemetry", "variables", "verify"]
 __version__ = lib.fdry_version().decode()
 

@@ -386,6 +386,20 @@ class Unused:
     why: str
     error: str
 
+class NotCompared(NamedTuple):
+    name: str
+    why: str
+
+class Identity:
+    facts: dict[str, str]
+    not_compared: list[NotCompared]
+    automatic: bool
+    def __init__(self, facts: dict[str, str], not_compared: list[NotCompared], automatic: bool = True) -> None: ...
+    def lines(self) -> list[str]: ...
+
+def identify(capture: Callable[[Capture], Any] | None = None, facts: Mapping[str, object] | None = None,
+             automatic: bool = True) -> Identity: ...
+
 class Start:
     image: Image | None
     captured: bool
@@ -395,6 +409,8 @@ class Start:
     seal_error: Error | None
     capture: Capture | None
     unused: list[Unused]
+    identity: Identity
+    warning: str
     load_ms: float
     wait_ms: float
     capture_ms: float
@@ -403,7 +419,7 @@ class Start:
 def load_or_capture(ref: str | Iterable[str], capture: Callable[[Capture], Any] | None = None,
                     facts: Mapping[str, object] | None = None, strict: bool = False, store: Store | _Path | None = None,
                     seal_as: str | None = None, wait: float = 600, device: int = 0, base: int = 0, size: int = 0,
-                    preallocate: int = 0, **options: Any) -> Start: ...
+                    preallocate: int = 0, identity: Literal["auto", "manual"] = "auto", **options: Any) -> Start: ...
 
 class _Exec(Protocol):
     def raw_cuda_graph_exec(self) -> int: ...

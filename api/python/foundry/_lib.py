@@ -742,6 +742,7 @@ SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHER
 
 # Codes of errors that the package finds itself.
 INVAL, STATE, NOKEY, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -106, -107, -112, -200, -300, -203
+IDENTITY = -202
 
 
 class Error(RuntimeError):

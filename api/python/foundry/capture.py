@@ -59,6 +59,7 @@ class Capture(_lib.Closing):
         self._graphs, self._tensors = [], []  # kept alive until the capture ends
         self._handle = _lib.Handle(pointer, keeps=(self._graphs, self._tensors), lent=lent)
         self._shown = f" on device {device}"
+        self.named = []  # every tensor that was named, as _lib.Tensor
         self._pool = None
         self._names = Names()
         self.draws = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
@@ -85,6 +86,7 @@ class Capture(_lib.Closing):
         """
         raw = describe(name, tensor, use, external)
         lib.fdry_capture_tensor(self._handle, ctypes.byref(raw))
+        self.named.append(raw)
         if raw.flags & HOST:
             self._tensors.append(tensor)
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting a workload: from an image where there is one, else by capturing it."""
 import ctypes
+import warnings
 
-from . import _lib
+from . import _lib, _parameters
 from ._lib import Error, lib
-from .capture import Capture
+from .capture import Capture, base_for_name
+from .identity import NOT_COMPARED, identify
 from .image import Image, load_options
 from .store import Store
 
 _STRICT, _NOWAIT = 1, 2
+_FACT_MAX = 4095
 _WAIT_MAX = (1 << 32) - 1  # milliseconds: 49 days
 
 
@@ -35,7 +38,8 @@ class Start:
     image: the loaded Image, None where it was captured. captured: whether it was. value: what the
     capture function returned. name, id: of the image that was loaded or sealed. seal_error: the
     Error that kept the captured graphs from being sealed, else None; `capture` is then the
-    Capture, paused, to be sealed again or ended. unused: a list of Unused.
+    Capture, paused, to be sealed again or ended. unused: a list of Unused. identity: an Identity, what was compared
+    with images and what could not be. warning: a sentence if the image holds parameters that no fact covers, else "".
     """
 
     def __init__(self, raw, device, taken):
@@ -50,29 +54,49 @@ class Start:
         for name in ("load_ms", "wait_ms", "capture_ms", "seal_ms"):
             setattr(self, name, getattr(raw, name))
         self._text = raw.text.decode(errors="replace")
+        self.identity, self.warning = taken.identity, taken.warning
 
     def __str__(self):
-        return self._text
+        return "\n".join([self._text.rstrip("\n"), *self.identity.lines(), *([f"warning: {self.warning}"] if self.warning else [])])
 
 
 class _Taken:
     """The capture function's run: what it returned or raised, and the Capture that it was given."""
 
-    def __init__(self, function, device, load):
-        self.function, self.device, self.load = function, device, load
+    def __init__(self, function, device, load, identity):
+        self.function, self.device, self.load, self.identity = function, device, load, identity
         self.capture = self.value = self.raised = None
+        self.base, self.warning = 0, ""
         self.callback = _lib.CAPTURE_FN(self.run)
 
     def run(self, _, handle):
         self.capture = Capture.adopt(handle, self.device)
         try:
             self.value = self.function(self.capture)
+            self.state()
         except BaseException as e:  # raised again where Python called the library
             self.raised = e
             return 1
         finally:
             self.capture._handle.suspend()
         return 0
+
+    def state(self):
+        """State for people, and for strict loads, what the image holds and what could not be compared."""
+        if not self.identity.automatic:
+            return
+        parameters = _parameters.of_capture(self.capture.named, self.base, self.capture.offset)
+        missing = "; ".join(f"{name}: {why}" for name, why in self.identity.not_compared)
+        for key, value in ((_parameters.FACT, parameters), (NOT_COMPARED, missing)):
+            if value:
+                self.capture.fact(key, value.encode()[:_FACT_MAX].decode(errors="ignore"))
+        self.look(parameters)
+
+    def look(self, parameters):
+        """Whether facts say which parameters an image holds."""
+        if parameters and self.identity.automatic and not _parameters.covered(self.identity.facts):
+            self.warning = (f"the image holds parameters as content ({parameters}), and no fact says which; give one, such as "
+                            "facts={'revision': ...}, or name them external")
 
     def settle(self, kept):
         """The library has ended the capture, unless it gave it back."""
@@ -81,7 +105,7 @@ class _Taken:
 
 
 def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, seal_as=None, wait=600, device=0,
-                    base=0, size=0, preallocate=0, **options):
+                    base=0, size=0, preallocate=0, identity="auto", **options):
     """Load the image `ref`, or else capture and seal it; gives a Start.
 
         def build(capture):
@@ -95,20 +119,26 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
     ref: a name, or several, the best first. capture: is given a Capture that has begun and knows
     the facts; it allocates, captures and names, and does not end it; what it raises is raised here,
-    and nothing is kept. facts: {key: value} that the image must have, and that are stated. strict:
-    never capture; raise the reason. store: a Store or a path, made where there is none (None: the
-    default store). seal_as: what to call the new image (None: the first ref). wait: seconds to wait
-    for another process that captures the same, 0 for not at all. device, base, size, preallocate: as
+    and nothing is kept. facts: {key: value} that the image must have, and that are stated. identity: "auto": the
+    image must also have what identify() finds out about `capture`, so that yesterday's code loads no more; if the
+    image holds parameters as content and no fact says which, there is a warning. "manual": facts alone. strict:
+    never capture; raise the reason, which may be parameters that no fact covers. store: a Store or a
+    path, made where there is none (None: the default store). seal_as: what to call the new image
+    (None: the first ref). wait: seconds to wait for another process that captures the same, 0 for not at all. device, base, size, preallocate: as
     for Capture; the base follows from the name. Other options are load()'s.
 
     Import foundry before torch: else nothing can be captured (FDRY_E_LATE), though images load.
     """
     names = [ref] if isinstance(ref, str) else list(ref)
     raw_names = (ctypes.c_char_p * len(names))(*map(_lib.text, names))
-    load = load_options(facts=facts, device=device, **options)
+    if identity not in ("auto", "manual"):
+        raise ValueError(f"identity is 'auto' or 'manual', not {identity!r}")
+    found = identify(capture, facts, automatic=identity == "auto")
+    load = load_options(facts=found.facts, device=device, **options)
     place = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
                              preallocate=preallocate)
-    taken = _Taken(capture, device, load)
+    taken = _Taken(capture, device, load, found)
+    taken.base = base or base_for_name(names[0] if seal_as is None else seal_as)
     opts = _lib.StartOpts(sz=ctypes.sizeof(_lib.StartOpts), names=raw_names, nnames=len(names),
                           ref=_lib.text(seal_as) if seal_as is not None else None, load=ctypes.pointer(load),
                           capture=ctypes.pointer(place), flags=(_STRICT if strict else 0) | (0 if wait else _NOWAIT),
@@ -116,7 +146,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
     if capture:
         opts.fn = taken.callback
     store = store if isinstance(store, Store) else Store(store, create=not strict)
-    return _start(store, opts, device, taken)
+    return _checked(_start(store, opts, device, taken), taken, strict)
 
 
 def _start(store, opts, device, taken):
@@ -138,3 +168,16 @@ def _start(store, opts, device, taken):
         return Start(raw.contents, device, taken)
     finally:
         lib.fdry_start_free(raw)
+
+
+def _checked(start, taken, strict):
+    """A start whose image holds no parameters that the facts do not cover, or a warning; strict: or an error."""
+    if start.image:
+        taken.look(_parameters.of_image(start.image))
+        start.warning = taken.warning
+    if start.warning and strict:
+        start.image.close()
+        raise Error(_lib.IDENTITY, f"'{start.name}': {start.warning}")
+    if start.warning:
+        warnings.warn(f"'{start.name}': {start.warning}", stacklevel=3)
+    return start
