@@ -180,6 +180,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
 		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
 	fdry_buf_release(&cap->draws);
+	fdry_buf_release(&cap->sealed);
 	fdry_buf_release(&cap->tensors);
 	fdry_buf_release(&cap->facts);
 	fdry_buf_release(&cap->graphs);

@@ -51,6 +51,7 @@ struct fdry_capture {
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
+	struct fdry_buf sealed; /* of struct fdry_mf_chunk: content of the last seal, ascending */
 };
 
 /* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */

@@ -284,6 +284,8 @@ int fdry_capture_hold(struct fdry_capture *cap, int on);
  * @stored_new: what the new objects take at rest; other sizes are uncompressed
  * @pointer_words: words of content that would point to memory outside of the region if they
  *        were no numbers; those that can hardly be numbers are refused
+ * @unchanged_bytes: of @content_bytes, what was equal byte for byte to content that this capture sealed before and the
+ *        store still has, so that it was neither hashed nor stored again
  */
 struct fdry_seal_report {
 	size_t sz;
@@ -294,6 +296,7 @@ struct fdry_seal_report {
 	uint64_t objects_new, objects_known, stored_new;
 	double graphs_ms, kernels_ms, content_ms, commit_ms, total_ms;
 	uint64_t pointer_words;
+	uint64_t unchanged_bytes;
 };
 
 /**

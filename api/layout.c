@@ -93,7 +93,7 @@ static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const 
 		return 0;
 	if (!a->capturing)
 		return range_add(l, addr, end - addr, FDRY_ROLE_CONTENT);
-	return fdry_mem_read(reader, addr, end - addr, &(struct fdry_mem_pieces){ .fn = stamps_look, .arg = l });
+	return fdry_mem_read(reader, addr, end - addr, stamps_look, l);
 }
 
 static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a,

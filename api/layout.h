@@ -54,23 +54,27 @@ bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t byte
  * unless what followed that was freed, since then it may have been meant. */
 bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr);
 
-/* --- reading device memory in pieces, through two pinned buffers --- */
+/* --- reading device memory in pieces, through blocks of pinned memory --- */
 
-#define FDRY_MEM_READ_PIECE (16ull << 20)
+#define FDRY_MEM_READ_PIECE ((size_t)4 << 20)
 
-int fdry_mem_reader_new(const struct fdry_driver *drv, struct fdry_mem_reader **ret) __must_check;
+/* @blocks: how many pieces may be in use at the same time, at least 2. */
+int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks, struct fdry_mem_reader **ret) __must_check;
 void fdry_mem_reader_free(struct fdry_mem_reader *r);
-/* Whether @addr lies in one of the two buffers: memory that the program has nothing to do with. */
+/* Whether @addr lies in one of the blocks: memory that the program has nothing to do with. */
 bool fdry_mem_reader_holds(const struct fdry_mem_reader *r, uint64_t addr);
-/* Hand memory to @fn, piece by piece in order. */
-struct fdry_mem_pieces {
-	int (*fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
-	/* How much of [@addr, @addr + @len) is one piece: 1 to FDRY_MEM_READ_PIECE bytes. NULL: up to the next multiple of
-	 * that. Asked before the piece that comes before it is handed over. */
-	size_t (*cut)(void *arg, uint64_t addr, uint64_t len);
-	void *arg;
-};
 
-int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, const struct fdry_mem_pieces *p) __must_check;
+/* Hand memory to @fn in order, in pieces that end at multiples of their size. */
+typedef int (*fdry_mem_fn)(void *arg, uint64_t addr, const uint8_t *bytes, size_t len);
+int fdry_mem_read(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, fdry_mem_fn fn, void *arg) __must_check;
+
+/*
+ * One piece: start its copy, wait for its bytes, end it. Any number of threads at a time, each with the device's context
+ * current; one that finds no free block waits for another to end.
+ */
+struct fdry_mem_block;
+int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len, struct fdry_mem_block **ret) __must_check;
+int fdry_mem_wait(struct fdry_mem_reader *r, struct fdry_mem_block *b, const uint8_t **ret) __must_check;
+void fdry_mem_end(struct fdry_mem_reader *r, struct fdry_mem_block *b);
 
 #endif

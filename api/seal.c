@@ -432,7 +432,7 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 
 	err = fdry_call(drv, cuCtxSynchronize);
 	if (!err)
-		err = fdry_mem_reader_new(drv, &s->reader);
+		err = fdry_mem_reader_new(drv, FDRY_SEAL_BLOCKS, &s->reader);
 	if (!err)
 		err = fdry_pointers_new(&s->pointers);
 	if (!err)
@@ -488,7 +488,7 @@ static int args_check(const struct fdry_capture *cap, const char *ref, const str
 int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref, char *id,
 		      struct fdry_seal_report *report)
 {
-	struct fdry_seal s = { .cap = cap };
+	struct fdry_seal s = { .cap = cap, .store = store };
 	double start = fdry_now_ms();
 	struct fdry_oid oid;
 	int err;

@@ -8,8 +8,12 @@
 #include "graph/graph.h"
 #include "store/store.h"
 
+/* Pieces of memory that are read at the same time: as many as threads work on content, and one ahead. */
+#define FDRY_SEAL_BLOCKS 17u
+
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
+	struct fdry_store *store;
 	struct fdry_put *put;
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
@@ -40,6 +44,10 @@ int fdry_pointers_new(struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
 /* FDRY_E_REFUSED says where the pointer is and what it points to. */
 int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len) __must_check;
+/* The same in two steps: put words that may be pointers into @words, by any thread, */
+int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len, struct fdry_buf *words) __must_check;
+/* then judge them, in the order of addresses. */
+int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words) __must_check;
 
 /* seal_random.c: once the layout is known, set the cells of generators to zero, and generators into the manifest. */
 int fdry_seal_generators(struct fdry_seal *s) __must_check;

@@ -133,7 +133,7 @@ static bool is_own(const struct fdry_seal *s, uint64_t word)
 	return fdry_mem_reader_holds(s->reader, word);
 }
 
-/* A word that could be an address. */
+/* A word that could be an address, at which the process has something mapped. */
 static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 {
 	struct fdry_pointers *p = s->pointers;
@@ -142,7 +142,7 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 	const char *what = "";
 	int err;
 
-	if (*number == word || is_own(s, word) || !is_mapped(p, word))
+	if (*number == word)
 		return 0;
 	err = fdry_seal_where(s, word, 0, &where, &what);
 	if (err)
@@ -164,16 +164,21 @@ static bool is_candidate(uint64_t word)
 	return (uint32_t)(word >> 32) - 1 < HALVES - 1;
 }
 
-static int block_look(struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t words)
+/* A word, and where it is. */
+struct word {
+	uint64_t at, word;
+};
+
+static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t n, struct fdry_buf *words)
 {
-	uint64_t word;
+	struct word w = { .at = at };
 	size_t i;
 	int err = 0;
 
-	for (i = 0; i < words && !err; i++) {
-		word = fdry_get64(bytes + 8 * i);
-		if (is_candidate(word))
-			err = word_look(s, at + 8 * i, word);
+	for (i = 0; i < n && !err; i++, w.at += 8) {
+		w.word = fdry_get64(bytes + 8 * i);
+		if (is_candidate(w.word) && !is_own(s, w.word) && is_mapped(s->pointers, w.word))
+			err = fdry_buf_put(words, &w, sizeof(w));
 	}
 	return err;
 }
@@ -188,19 +193,41 @@ static bool block_has(const uint8_t *bytes)
 	return any;
 }
 
-int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len)
+int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len, struct fdry_buf *words)
 {
-	size_t skip = -addr & 7, words, n;
+	size_t skip = -addr & 7, left, n;
 	int err = 0;
 
 	if (len < skip)
 		return 0;
 	addr += skip;
 	bytes += skip;
-	for (words = (len - skip) / 8; words && !err; words -= n, addr += 8 * n, bytes += 8 * n) {
-		n = words < BLOCK ? words : BLOCK;
+	for (left = (len - skip) / 8; left && !err; left -= n, addr += 8 * n, bytes += 8 * n) {
+		n = left < BLOCK ? left : BLOCK;
 		if (n < BLOCK || block_has(bytes))
-			err = block_look(s, addr, bytes, n);
+			err = block_find(s, addr, bytes, n, words);
 	}
+	return err;
+}
+
+int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words)
+{
+	const struct word *w = fdry_array(*words, struct word);
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < fdry_array_count(*words, struct word) && !err; i++)
+		err = word_look(s, w[i].at, w[i].word);
+	return err;
+}
+
+int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len)
+{
+	struct fdry_buf words = { 0 };
+	int err = fdry_pointers_find(s, addr, bytes, len, &words);
+
+	if (!err)
+		err = fdry_pointers_judge(s, &words);
+	fdry_buf_release(&words);
 	return err;
 }

@@ -174,6 +174,9 @@ struct fdry_item {
 /* Hash @data, sort the links. */
 int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
 		   const struct fdry_oid *links, size_t nlinks) __must_check;
+/* The same where the hash of @len bytes is known. */
+int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len, const struct fdry_oid *oid,
+		      const struct fdry_oid *links, size_t nlinks) __must_check;
 void fdry_item_release(struct fdry_item *it);
 /* Is all that the item says in the store already, and whole? @data: its bytes. */
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;

@@ -293,17 +293,15 @@ static int item_check(enum fdry_object_kind kind, size_t len, size_t nlinks)
 	return 0;
 }
 
-int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
-		   const struct fdry_oid *links, size_t nlinks)
+int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len, const struct fdry_oid *oid,
+		      const struct fdry_oid *links, size_t nlinks)
 {
-	int err = item_check(kind, data.len, nlinks);
+	int err = item_check(kind, len, nlinks);
 
 	if (err)
 		return err;
-	*it = (struct fdry_item){ .rec = { .kinds = 1u << kind, .size = data.len } };
-	err = fdry_oid_of(data.data, data.len, &it->oid);
-	if (!err)
-		err = fdry_buf_put(&it->links, links, nlinks * FDRY_OID_SIZE);
+	*it = (struct fdry_item){ .oid = *oid, .rec = { .kinds = 1u << kind, .size = len } };
+	err = fdry_buf_put(&it->links, links, nlinks * FDRY_OID_SIZE);
 	if (err) {
 		fdry_item_release(it);
 		return err;
@@ -312,6 +310,17 @@ int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry
 	it->rec.links = (struct fdry_span){ it->links.data, it->links.len };
 	it->rec.nlinks = (uint32_t)(it->links.len / FDRY_OID_SIZE);
 	return 0;
+}
+
+int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
+		   const struct fdry_oid *links, size_t nlinks)
+{
+	struct fdry_oid oid;
+	int err = item_check(kind, data.len, nlinks);
+
+	if (!err)
+		err = fdry_oid_of(data.data, data.len, &oid);
+	return err ? err : fdry_item_init_as(it, kind, data.len, &oid, links, nlinks);
 }
 
 void fdry_item_release(struct fdry_item *it)

@@ -397,6 +397,38 @@ int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *
 	return err;
 }
 
+int fdry_put_chunk(struct fdry_put *p, const void *data, size_t len, const struct fdry_oid *oid)
+{
+	struct fdry_item it = { 0 };
+	int err = put_check(p);
+
+	if (!err)
+		err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
+	if (err)
+		return err;
+	err = put_item(p, &it, (struct fdry_span){ data, len });
+	fdry_item_release(&it);
+	return err;
+}
+
+int fdry_put_chunk_seen(struct fdry_put *p, size_t len, const struct fdry_oid *oid, bool *ret)
+{
+	bool bytes = false, all = false;
+	struct fdry_item it = { 0 };
+	int err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
+
+	if (err)
+		return err;
+	err = fdry_put_has(p, &it, &bytes, &all);
+	if (!err && all) {
+		fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
+		stats_add(&p->stats, &it, false);
+	}
+	fdry_item_release(&it);
+	*ret = all;
+	return err;
+}
+
 /* --- committing --- */
 
 void fdry_put_identity(struct fdry_put *p, const struct fdry_oid *identity)

@@ -115,6 +115,12 @@ int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret) __must_check;
 int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
 		    const struct fdry_oid *links, size_t nlinks, struct fdry_oid *ret) __must_check;
 
+/* The same for content (FDRY_OBJECT_CHUNK) whose id @oid the caller computed with fdry_oid_of(). */
+int fdry_put_chunk(struct fdry_put *p, const void *data, size_t len, const struct fdry_oid *oid) __must_check;
+/* The same for content of which the caller has seen in the store, in place, that it still has all @len bytes. *ret: whether it is
+ * there; if not, a collection may have taken it, and the caller must put it. */
+int fdry_put_chunk_seen(struct fdry_put *p, size_t len, const struct fdry_oid *oid, bool *ret) __must_check;
+
 /* What the image is for: its ref replaces the one of the same identity. Not called: none is said. */
 void fdry_put_identity(struct fdry_put *p, const struct fdry_oid *identity);
 

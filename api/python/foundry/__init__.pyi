@@ -118,6 +118,7 @@ class Sealed:
     commit_ms: float
     total_ms: float
     pointer_words: int
+    unchanged_bytes: int
 
 class Capture:
     offset: int

@@ -409,7 +409,7 @@ class SealReport(Struct):
         "graphs", "nodes", "kernels", "kernels_whole", "graph_bytes", "kernel_bytes", "whole_bytes",
         "manifest_bytes", "content_bytes", "zero_bytes", "scratch_bytes", "external_bytes",
         "objects_new", "objects_known", "stored_new")] + [(n, c_double) for n in (
-            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "total_ms")] + [("pointer_words", c_uint64)]
+            "graphs_ms", "kernels_ms", "content_ms", "commit_ms", "total_ms")] + [("pointer_words", c_uint64), ("unchanged_bytes", c_uint64)]
 
 
 class LoadReport(Struct):

@@ -185,7 +185,7 @@ class CUDAGraph(_lib.Single):
         The store is the one that FOUNDRY_STORE names, else the folder foundry-store beside the file.
 
         The image holds all graphs that were captured in the region and are alive, and memory as it
-        is now: all of it is read. save_graphs() saves many for the price of one.
+        is now: all of it is read, and what differs from earlier saves is stored. save_graphs() saves many and reads once.
 
         Errors: FDRY_E_STATE where the graph was not captured in the region; FDRY_E_REFUSED names the node or
         memory that cannot be restored exactly; FDRY_E_RANGE for outputs that do not lie in the region. TypeError for outputs of other kinds. The file is written last, whole or not at all.
