@@ -16,6 +16,7 @@
 #include "api/opts.h"
 #include "api/tensor.h"
 #include "mm/parked.h"
+#include "arch/live.h"
 #include "arch/telemetry.h"
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
@@ -123,6 +124,7 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	if (err)
 		goto out_release;
 	fdry_count(FDRY_METRIC_CAPTURES, 1);
+	fdry_live_add(cap);
 	*ret = cap;
 	return 0;
 out_release:
@@ -135,8 +137,13 @@ out_free:
 
 int fdry_capture_check(const struct fdry_capture *cap)
 {
+	int err;
+
 	if (!cap)
 		return fdry_need_fail("", "cap");
+	err = fdry_live_check(cap, "the capture");
+	if (err)
+		return err;
 	if (cap->pid != getpid())
 		return fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
 				 "use it in the process that began it");
@@ -162,7 +169,13 @@ void fdry_capture_end(struct fdry_capture *cap)
 {
 	size_t i;
 
-	if (!cap)
+	if (!cap || fdry_live_check(cap, "the capture"))
+		return;
+	if (cap->lent) {
+		(void)fdry_fail(FDRY_E_STATE, "fdry_load_or_capture() ends this capture itself, when the function that it was given to returns");
+		return;
+	}
+	if (fdry_live_end(cap, "the capture"))
 		return;
 	if (cap->pid == getpid()) {
 		fdry_placed_remove(&cap->placed);

@@ -47,6 +47,7 @@ struct fdry_capture {
 	CUdevice device;
 	CUcontext ctx; /* its primary context, retained */
 	pid_t pid;     /* of the process that began it */
+	bool lent;     /* to a function of the caller's, which does not end it */
 	struct fdry_placed placed; /* its region */
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */

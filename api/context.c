@@ -11,12 +11,18 @@
 #include "api/context.h"
 #include "api/opts.h"
 #include "api/standin.h"
+#include "arch/live.h"
 #include "arch/stream.h"
 
 int fdry_image_check(const struct fdry_image *img)
 {
+	int err;
+
 	if (!img)
 		return fdry_need_fail("", "img");
+	err = fdry_live_check(img, "the image");
+	if (err)
+		return err;
 	if (img->pid != getpid())
 		return fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
 				 "use it in the process that loaded it");

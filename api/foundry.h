@@ -22,6 +22,13 @@
  * by the object, except where a function says otherwise. fdry_last_error() is per thread.
  * Nothing survives fork(): in the child, captures and images answer FDRY_E_FORKED.
  *
+ * Handles: the caller closes each object once, by the function that its header names. Every function then
+ * answers FDRY_E_STALE for it; a second close does nothing. A close within a function of the caller's that the
+ * object itself is calling (progress, profiling, a capture that was lent) does nothing, either: FDRY_E_STATE. Close
+ * functions return nothing, so fdry_last_error() has the sentence. Objects are told apart by address: a new object may
+ * have the address of one that was closed. The caller must not close an object while another thread is in a call with
+ * it. Only one case of that is noticed: a store that exports, imports, evicts or collects stays open.
+ *
  * Units: sizes and offsets are bytes, times are milliseconds.
  */
 #ifndef FOUNDRY_H

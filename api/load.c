@@ -30,6 +30,7 @@
 #include "api/plan.h"
 #include "api/random.h"
 #include "api/staging.h"
+#include "arch/live.h"
 #include "arch/stream.h"
 #include "arch/threads.h"
 
@@ -460,6 +461,7 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 	img = calloc(1, sizeof(*img));
 	if (!img)
 		return fdry_nomem();
+	fdry_live_add(img);
 	fdry_turn_init(&img->turn);
 	pthread_mutex_init(&img->lock, NULL);
 	pthread_mutex_init(&img->staging_lock, NULL);
@@ -521,7 +523,11 @@ void fdry_image_unload(struct fdry_image *img)
 {
 	uint32_t i;
 
-	if (!img || (img->pid == getpid() && fdry_image_check_outside(img)))
+	if (!img || fdry_live_check(img, "the image"))
+		return;
+	if (img->pid == getpid() && fdry_image_check_outside(img))
+		return;
+	if (fdry_live_end(img, "the image"))
 		return;
 	if (img->pid == getpid()) {
 		fdry_builder_free(img);

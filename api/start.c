@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/capture.h"
 #include "api/clock.h"
 #include "api/image.h"
 #include "api/opts.h"
@@ -166,8 +167,11 @@ static int facts_state(const struct start *s, struct fdry_capture *cap)
 
 static int callback_run(const struct start *s, struct fdry_capture *cap)
 {
-	int err = s->o.fn(s->o.arg, cap);
+	int err;
 
+	cap->lent = true;
+	err = s->o.fn(s->o.arg, cap);
+	cap->lent = false;
 	if (err > 0)
 		return fdry_fail(FDRY_E_CALLBACK, "the function that was to capture '%s' answered %d; see what ails it", s->ref, err);
 	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;

@@ -74,12 +74,15 @@ int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opt
 		err = evict_opts_take(opts, &o);
 	if (!err)
 		err = fdry_report_check(info);
+	if (!err)
+		err = fdry_store_busy(store);
 	if (err)
 		return err;
 	how.limit = o.bytes;
 	how.dry_run = o.flags & FDRY_EVICT_DRY_RUN;
 	how.arg = &o;
 	err = fdry_evict(store, &how, &r);
+	fdry_store_idle(store);
 	if (err)
 		return err;
 	i.limit = r.limit;
@@ -130,11 +133,14 @@ int fdry_store_collect(struct fdry_store *store, const struct fdry_collect_opts 
 		err = collect_opts_take(opts, &o);
 	if (!err)
 		err = fdry_report_check(info);
+	if (!err)
+		err = fdry_store_busy(store);
 	if (err)
 		return err;
 	how.dry_run = o.flags & FDRY_COLLECT_DRY_RUN;
 	how.progress = o.progress ? collecting : NULL;
 	how.arg = &o;
 	err = fdry_gc(store, &how, &r);
+	fdry_store_idle(store);
 	return err ? err : collect_give(&r, info);
 }

@@ -67,7 +67,11 @@ int fdry_store_export(struct fdry_store *store, const char *const *names, size_t
 	if (!err)
 		err = fdry_report_check(info);
 	if (!err)
-		err = export_names(store, names, count, fd, &o, &r);
+		err = fdry_store_busy(store);
+	if (err)
+		return err;
+	err = export_names(store, names, count, fd, &o, &r);
+	fdry_store_idle(store);
 	return err ? err : report_give(&r, info);
 }
 
@@ -93,6 +97,8 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 		err = flags_check(o.flags, FDRY_IMPORT_DRY_RUN | FDRY_IMPORT_NO_REFS);
 	if (!err)
 		err = fdry_report_check(info);
+	if (!err)
+		err = fdry_store_busy(store);
 	if (err)
 		return err;
 	po.dry_run = o.flags & FDRY_IMPORT_DRY_RUN;
@@ -101,5 +107,6 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 	po.progress = o.progress;
 	po.progress_arg = o.progress_arg;
 	err = fdry_pack_import(store, &po, fdry_pack_read_fd, &fd, image_told, &o, &r);
+	fdry_store_idle(store);
 	return err ? err : report_give(&r, info);
 }

@@ -79,6 +79,7 @@ struct fdry_env {
 
 struct fdry_store {
 	struct fdry_env *env;
+	_Atomic unsigned int busy; /* calls that are in a function of the caller's, or may be */
 	bool readonly;
 	char path[];
 };

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "arch/config.h"
+#include "arch/live.h"
 #include "arch/log.h"
 #include "store/lease.h"
 
@@ -68,6 +69,10 @@ static bool env_inherited(const struct fdry_env *env)
 
 int fdry_store_check(const struct fdry_store *s)
 {
+	int err = fdry_live_check(s, "the store");
+
+	if (err)
+		return err;
 	if (env_inherited(s->env))
 		return fdry_fail(FDRY_E_FORKED, "the store %s was opened before fork(); open it again in the child", s->path);
 	return 0;
@@ -317,6 +322,7 @@ static int store_new(const char *path, unsigned int flags, uint64_t map_size, st
 		free(s);
 		return err;
 	}
+	fdry_live_add(s);
 	*ret = s;
 	return 0;
 }
@@ -362,20 +368,43 @@ int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret)
 	if (!again)
 		return fdry_nomem();
 	memcpy(again, s, len);
+	again->busy = 0;
 	again->readonly = true;
 	pthread_mutex_lock(&registry);
 	again->env->refs++;
 	pthread_mutex_unlock(&registry);
+	fdry_live_add(again);
 	*ret = again;
 	return 0;
 }
 
 void fdry_store_close(struct fdry_store *s)
 {
-	if (!s)
+	if (!s || fdry_live_check(s, "the store"))
+		return;
+	if (s->busy) {
+		(void)fdry_fail(FDRY_E_STATE, "the store %s is in use by an export, import, eviction or collection, perhaps the one whose "
+				"function called this; close it afterwards", s->path);
+		return;
+	}
+	if (fdry_live_end(s, "the store"))
 		return;
 	env_put(s->env);
 	free(s);
+}
+
+int fdry_store_busy(struct fdry_store *s)
+{
+	int err = fdry_store_check(s);
+
+	if (!err)
+		s->busy++;
+	return err;
+}
+
+void fdry_store_idle(struct fdry_store *s)
+{
+	s->busy--;
 }
 
 const char *fdry_store_path(const struct fdry_store *s)

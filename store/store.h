@@ -77,6 +77,9 @@ int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **re
 int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret) __must_check;
 /* NULL is fine; a forked child may close what it inherited. Sessions end first. */
 void fdry_store_close(struct fdry_store *s);
+/* Around a call that calls functions of the caller's: closing is refused between the two. */
+int fdry_store_busy(struct fdry_store *s) __must_check;
+void fdry_store_idle(struct fdry_store *s);
 /* As it was opened; lives as long as the handle. */
 const char *fdry_store_path(const struct fdry_store *s);
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "api/opts.h"
+#include "arch/live.h"
 #include "arch/stream.h"
 
 static _Thread_local CUstream current;
@@ -30,8 +31,10 @@ CUstream fdry_stream_make_current(CUstream stream)
 
 int fdry_cudagraph_check(const struct fdry_cudagraph *g)
 {
-	return g ? fdry_primary_check(&g->on, "the graph") :
-		   fdry_fail(FDRY_E_INVAL, "no graph was given (NULL); fdry_cudagraph_new() makes one");
+	int err = g ? fdry_live_check(g, "the graph") :
+		      fdry_fail(FDRY_E_INVAL, "no graph was given (NULL); fdry_cudagraph_new() makes one");
+
+	return err ? err : fdry_primary_check(&g->on, "the graph");
 }
 
 int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what)
@@ -70,6 +73,7 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 		goto out_close;
 	g->pool = g->own;
 	pthread_mutex_init(&g->lock, NULL);
+	fdry_live_add(g);
 	*ret = g;
 	return 0;
 
@@ -327,7 +331,7 @@ static void rest_drop(struct fdry_cudagraph *g)
 
 void fdry_cudagraph_free(struct fdry_cudagraph *g)
 {
-	if (!g)
+	if (!g || fdry_live_end(g, "the graph"))
 		return;
 	if (!fdry_primary_check(&g->on, "the graph")) {
 		(void)graph_reset(g);

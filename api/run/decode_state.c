@@ -5,6 +5,7 @@
 
 #include "api/foundry.h"
 #include "api/opts.h"
+#include "arch/live.h"
 
 enum { TOKEN, POSITION, LENGTH, CELLS };
 
@@ -50,6 +51,7 @@ int fdry_decode_state_new(const struct fdry_decode_opts *opts, struct fdry_decod
 		return fdry_nomem();
 	pthread_mutex_init(&d->lock, NULL);
 	err = state_make(d, &o);
+	fdry_live_add(d);
 	if (err)
 		fdry_decode_state_free(d);
 	else
@@ -59,17 +61,24 @@ int fdry_decode_state_new(const struct fdry_decode_opts *opts, struct fdry_decod
 
 void fdry_decode_state_free(struct fdry_decode_state *d)
 {
-	if (!d)
+	if (!d || fdry_live_end(d, "the decode state"))
 		return;
 	fdry_scalars_free(d->cells);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
+static int state_check(const struct fdry_decode_state *d)
+{
+	int err = fdry_need(d);
+
+	return err ? err : fdry_live_check(d, "the decode state");
+}
+
 int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step, CUstream stream)
 {
 	union fdry_scalar_value v[CELLS] = { [TOKEN] = { .u32 = token } };
-	int err = fdry_need(d);
+	int err = state_check(d);
 
 	if (!err && step >= INT32_MAX)
 		err = fdry_fail(FDRY_E_RANGE, "step %u is too far: position and length are 32-bit, so steps go to %d", step,
@@ -91,7 +100,7 @@ int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t 
 
 int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 {
-	int err = fdry_need(d);
+	int err = state_check(d);
 
 	if (!err && source > FDRY_DECODE_DEVICE)
 		err = fdry_fail(FDRY_E_INVAL, "%u is no source of a decode state; see enum fdry_decode_source", source);
@@ -106,7 +115,7 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_args *ret)
 {
 	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
-	int err = fdry_need(d);
+	int err = state_check(d);
 
 	if (!err)
 		err = fdry_need(ret);

@@ -12,6 +12,7 @@
 
 #include "api/opts.h"
 #include "api/standin.h"
+#include "arch/live.h"
 #include "arch/stream.h"
 #include "arch/telemetry.h"
 
@@ -22,6 +23,8 @@ int fdry_device_check(const struct fdry_device *dev)
 {
 	int err = fdry_need(dev);
 
+	if (!err)
+		err = fdry_live_check(dev, "the device");
 	if (!err && dev->pid != getpid())
 		err = fdry_fail(FDRY_E_FORKED, "the device was acquired before fork(), and CUDA does not work in the child; "
 				"use it in the process that acquired it");
@@ -161,6 +164,7 @@ static int acquire(int ordinal, struct fdry_device **ret)
 		return err;
 	dev->next = all;
 	all = *ret = dev;
+	fdry_live_add(dev);
 	return 0;
 }
 
@@ -183,7 +187,7 @@ static void device_end(struct fdry_device *dev)
 	CUstreamCaptureMode mode;
 	int i;
 
-	if (!fdry_device_enter(dev, &mode)) {
+	if (!fdry_driver_enter(dev->drv, dev->ctx, &mode)) {
 		for (i = 0; i < FDRY_TRANSIENT_KINDS; i++)
 			fdry_transient_end(&dev->pools[i]);
 		for (i = 0; i < FDRY_SYNC_KINDS; i++)
@@ -200,10 +204,14 @@ void fdry_device_release(struct fdry_device *dev)
 	struct fdry_device **p;
 	bool last;
 
-	if (!dev || dev->pid != getpid())
+	if (!dev)
 		return;
 	pthread_mutex_lock(&lock);
-	last = !--dev->refs;
+	if (fdry_live_check(dev, "the device") || dev->pid != getpid()) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	last = !--dev->refs && !fdry_live_end(dev, "the device");
 	for (p = &all; last && *p != dev; p = &(*p)->next)
 		;
 	if (last)
@@ -217,6 +225,8 @@ int fdry_device_caps(const struct fdry_device *dev, struct fdry_device_caps *ret
 {
 	int err = fdry_need(dev);
 
+	if (!err)
+		err = fdry_live_check(dev, "the device");
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)

@@ -16,6 +16,7 @@
 
 #include "api/opts.h"
 #include "api/run/blocks.h"
+#include "arch/live.h"
 
 #define PIECE ((uint64_t)2 << 20)
 #define SIZE_MOST ((uint64_t)1 << 48)
@@ -39,8 +40,10 @@ static uint64_t last_nr;
 
 static int pool_check(const struct fdry_graphpool *p)
 {
-	return p ? fdry_primary_check(&p->on, "the pool") :
-		   fdry_fail(FDRY_E_INVAL, "no pool was given (NULL); fdry_graphpool_new() makes one");
+	int err = p ? fdry_live_check(p, "the pool") :
+		      fdry_fail(FDRY_E_INVAL, "no pool was given (NULL); fdry_graphpool_new() makes one");
+
+	return err ? err : fdry_primary_check(&p->on, "the pool");
 }
 
 /* --- made, found, given back --- */
@@ -64,6 +67,7 @@ static int pool_new(const struct fdry_primary *on, bool own, struct fdry_graphpo
 	p->next = all;
 	all = p;
 	pthread_mutex_unlock(&all_lock);
+	fdry_live_add(p);
 	*ret = p;
 	return 0;
 }
@@ -162,7 +166,7 @@ static bool last_put(struct fdry_graphpool *pool)
 
 void fdry_graphpool_free(struct fdry_graphpool *pool)
 {
-	if (!pool || !last_put(pool))
+	if (!pool || fdry_live_check(pool, "the pool") || !last_put(pool) || fdry_live_end(pool, "the pool"))
 		return;
 	memory_free(pool);
 	while (fdry_blocks_remove(&pool->blocks, true)) /* in a forked child */

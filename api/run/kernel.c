@@ -12,12 +12,15 @@
 #include "api/run/kernel_cache.h"
 #include "api/standin.h"
 #include "arch/config.h"
+#include "arch/live.h"
 #include "arch/log.h"
 
 int fdry_kernels_check(const struct fdry_kernels *k)
 {
 	int err = fdry_need(k);
 
+	if (!err)
+		err = fdry_live_check(k, "the cache of kernels");
 	if (!err && k->pid != getpid())
 		err = fdry_fail(FDRY_E_FORKED, "the cache of kernels was opened before fork(), and CUDA does not work in the child; "
 				"open one in the process that uses it");
@@ -132,13 +135,14 @@ int fdry_kernels_open(const struct fdry_kernels_opts *opts, struct fdry_kernels 
 	pthread_mutex_init(&k->setup_lock, NULL);
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->changed, NULL);
+	fdry_live_add(k);
 	*ret = k;
 	return 0;
 }
 
 void fdry_kernels_close(struct fdry_kernels *k)
 {
-	if (!k || k->pid != getpid())
+	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() || fdry_live_end(k, "the cache of kernels"))
 		return; /* a child has nothing of it but memory */
 	fdry_kernel_crew_free(k);
 	if (fdry_kernels_unload(k))

@@ -18,6 +18,7 @@
 #include "api/foundry.h"
 #include "api/opts.h"
 #include "api/run/primary.h"
+#include "arch/live.h"
 #include "arch/stream.h"
 
 #define SLOTS 64u
@@ -43,8 +44,10 @@ struct fdry_scalars {
 
 static int scalars_check(const struct fdry_scalars *s)
 {
-	return s ? fdry_primary_check(&s->on, "the scalars") :
-		   fdry_fail(FDRY_E_INVAL, "no scalars were given (NULL); fdry_scalars_new() makes some");
+	int err = s ? fdry_live_check(s, "the array of scalars") :
+		      fdry_fail(FDRY_E_INVAL, "no scalars were given (NULL); fdry_scalars_new() makes some");
+
+	return err ? err : fdry_primary_check(&s->on, "the scalars");
 }
 
 /* --- made and freed --- */
@@ -257,6 +260,7 @@ int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars *
 	err = scalars_make(s, &o);
 	if (err)
 		goto out_close;
+	fdry_live_add(s);
 	*ret = s;
 	return 0;
 
@@ -272,7 +276,7 @@ void fdry_scalars_free(struct fdry_scalars *s)
 {
 	CUstreamCaptureMode mode;
 
-	if (!s)
+	if (!s || fdry_live_end(s, "the array of scalars"))
 		return;
 	if (!fdry_primary_check(&s->on, "the scalars") && !fdry_primary_enter(&s->on, &mode)) {
 		ring_drop(s);

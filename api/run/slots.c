@@ -8,6 +8,7 @@
 #include "api/image.h"
 #include "api/opts.h"
 #include "arch/config.h"
+#include "arch/live.h"
 #include "arch/log.h"
 #include "arch/stream.h"
 
@@ -35,6 +36,8 @@ int fdry_slots_check(const struct fdry_slots *t)
 {
 	int err = fdry_need(t);
 
+	if (!err)
+		err = fdry_live_check(t, "the table of slots");
 	if (!err && is_forked(t))
 		err = fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does not work in the child; use it "
 				"in the process that made it");
@@ -566,11 +569,14 @@ int fdry_slots_create(const struct fdry_slots_opts *opts, struct fdry_slots **re
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->gone, NULL);
 	atomic_store(&t->map, fdry_slot_map_new(0));
+	fdry_live_add(t);
 	err = table_open(t, &o);
-	if (err)
-		table_free(t);
-	else
+	if (!err) {
 		*ret = t;
+		return 0;
+	}
+	if (!fdry_live_end(t, "the table of slots"))
+		table_free(t);
 	return err;
 }
 
@@ -589,11 +595,15 @@ void fdry_slots_free(struct fdry_slots *t)
 {
 	struct fdry_slot_map *map;
 	CUstreamCaptureMode mode;
+	int forked;
 
-	if (!t || fdry_slots_inside())
+	if (!t || fdry_live_check(t, "the table of slots") || fdry_slots_check_outside(t) == -FDRY_E_STATE)
+		return;
+	forked = fdry_slots_check(t);
+	if (fdry_live_end(t, "the table of slots"))
 		return;
 	map = atomic_exchange(&t->map, NULL);
-	if (fdry_slots_check(t)) {
+	if (forked) {
 		t->retained = false;
 		map_free(map);
 	} else if (fdry_driver_enter(t->drv, t->ctx, &mode)) {
