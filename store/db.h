@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what lmdb.c, env_info.c and walk.c share: they alone know LMDB's types.
+ * db.h - what lmdb.c, env_info.c, env_map.c and walk.c share: they alone know LMDB's types.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
 
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "store/gate.h"
@@ -19,6 +20,7 @@ struct fdry_db {
 	MDB_dbi tables[FDRY_TABLE_COUNT];
 	pthread_mutex_t lock; /* users, and the map while it moves */
 	unsigned int users;   /* transactions and pins of this process */
+	_Atomic unsigned int places; /* that it has among LMDB's readers */
 	uint64_t page_size;
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
@@ -31,6 +33,9 @@ struct fdry_db {
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);
 
+/* LMDB's handler of assertions: jumps to the innermost guard. */
+void fdry_db_on_assert(MDB_env *env, const char *text);
+
 /* --- env_info.c --- */
 
 /* Of data.mdb; 0 or errno. */
@@ -39,6 +44,17 @@ int fdry_db_stat(const struct fdry_db *db, struct stat *ret);
 bool fdry_readers_are_ours(MDB_env *env);
 /* Give up the places of processes that died. */
 void fdry_readers_check(MDB_env *env, const char *dir);
+/* May this process take one more place? An eighth of all is its share. */
+bool fdry_readers_left(const struct fdry_db *db);
+
+/* --- env_map.c --- */
+
+#define FDRY_MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
+/* Bytes up to the last page in use; not while the map may move. */
+uint64_t fdry_db_used(const struct fdry_db *db);
+uint64_t fdry_db_mapped(const struct fdry_db *db);
+/* Make the map hold what others have put and @room bytes more; no transaction is open. Not @must: or leave it as it is. */
+int fdry_db_map_fit(struct fdry_db *db, uint64_t room, bool must) __must_check;
 
 static inline MDB_val val_of(struct fdry_span s)
 {

@@ -59,6 +59,20 @@ uint32_t fdry_db_readers(const struct fdry_db *db)
 	return n;
 }
 
+/* lock.mdb of a process that came earlier, or of another program, may have fewer than we would make. */
+uint32_t fdry_db_readers_max(const struct fdry_db *db)
+{
+	MDB_envinfo info = { 0 };
+
+	mdb_env_info(db->env, &info);
+	return info.me_maxreaders;
+}
+
+bool fdry_readers_left(const struct fdry_db *db)
+{
+	return atomic_load(&db->places) < (fdry_db_readers_max(db) + 7) / 8;
+}
+
 /* --- the file --- */
 
 int fdry_db_stat(const struct fdry_db *db, struct stat *ret)

@@ -6,8 +6,8 @@
  * it sees, whatever a collection deletes. What it resolves it notes in a lease, so that
  * sessions that begin later (a loader's other threads) find it too.
  *
- * Where LMDB cannot give this process a place among its readers (its process id is taken in
- * another PID namespace, or the place cannot be written) a transaction keeps every writer out:
+ * If LMDB cannot give this session a place among its readers (its process id is taken in another PID namespace, all
+ * places are taken, or they cannot be written) a transaction keeps every writer out:
  * then each call takes a short one. Whatever is asked for is noted in the lease first. Mapped spans stay right
  * between the turns because bytes that are stored plain and have pages of their own are never moved, only
  * collected, and because the map is pinned; of smaller ones the session keeps copies.
@@ -57,7 +57,7 @@ static int view_open(struct fdry_get *g)
 		return err;
 	fdry_db_pin(g->s->env->db);
 	if (!g->s->env->readonly)
-		fdry_info("store %s: this process' id is taken in another PID namespace; reading in short turns", g->s->path);
+		fdry_info("store %s: no place among LMDB's readers; reading in short turns", g->s->path);
 	return 0;
 }
 

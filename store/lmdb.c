@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB, with env_info.c and walk.c; see lmdb.h.
+ * lmdb.c - the only file that knows LMDB, with env_info.c, env_map.c and walk.c; see lmdb.h.
  *
  * What must stay true:
  * - No flag that trades durability or other processes' safety for speed is set
@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "arch/log.h"
@@ -26,9 +27,10 @@
 #include "store/step.h"
 
 #define MAP_SIZE_MIN (64ull << 20)
-#define MAP_SIZE_LIMIT (1ull << 46)
 #define FIT_TRIES 64
-#define MAP_SLACK (8ull << 20) /* pages of the trees that a transaction touches */
+#define PLACE_MS_MAX 60000 /* to wait for a place among the readers, if there is no other way to read */
+#define PLACE_MS_TURN 20   /* if there is */
+#define PLACE_NAP_MS_MAX 100
 
 static const char *const table_names[] = {
 #define X(NAME, name) [FDRY_TABLE_##NAME] = name,
@@ -40,7 +42,7 @@ static const char *const table_names[] = {
 
 __thread struct guard *fdry_guard;
 
-static void on_assert(MDB_env *env, const char *text)
+void fdry_db_on_assert(MDB_env *env, const char *text)
 {
 	(void)env;
 	fdry_warn("LMDB: %s", text);
@@ -80,82 +82,6 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 		if (db_errors[i].rc == rc)
 			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
 	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, mdb_strerror(rc));
-}
-
-/* --- the map --- */
-
-void fdry_db_pin(struct fdry_db *db)
-{
-	pthread_mutex_lock(&db->lock);
-	db->users++;
-	pthread_mutex_unlock(&db->lock);
-}
-
-void fdry_db_unpin(struct fdry_db *db)
-{
-	pthread_mutex_lock(&db->lock);
-	db->users--;
-	pthread_mutex_unlock(&db->lock);
-}
-
-/* Bytes up to the last page in use; not while the map may move. */
-static uint64_t used_bytes(const struct fdry_db *db)
-{
-	MDB_envinfo info;
-
-	mdb_env_info(db->env, &info);
-	return (info.me_last_pgno + 1) * db->page_size;
-}
-
-static uint64_t map_bytes(const struct fdry_db *db)
-{
-	MDB_envinfo info;
-
-	mdb_env_info(db->env, &info);
-	return info.me_mapsize;
-}
-
-/* LMDB gives up the old map before it asks for a larger one, and has none where there is no room for that. */
-static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
-{
-	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
-
-	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to) : ENOMEM;
-}
-
-/* 0, or LMDB's answer; EBUSY where transactions of ours are in the way. */
-static int map_grow(struct fdry_db *db, uint64_t room)
-{
-	struct stat st = { 0 };
-	MDB_envinfo info;
-	uint64_t need;
-	int rc = fdry_db_stat(db, &st);
-
-	if (rc)
-		return rc;
-	mdb_env_info(db->env, &info);
-	need = used_bytes(db) > (uint64_t)st.st_size ? used_bytes(db) : (uint64_t)st.st_size;
-	if (__builtin_add_overflow(need, room, &need) || need > MAP_SIZE_LIMIT)
-		return MDB_MAP_FULL;
-	if (need <= info.me_mapsize)
-		return 0;
-	return db->users ? EBUSY : map_resize(db, info.me_mapsize, need);
-}
-
-/* Make the map hold what others have put and @room bytes more; no transaction is open. Not @must: or leave it as it is. */
-static int map_fit(struct fdry_db *db, uint64_t room, bool must)
-{
-	int rc;
-
-	pthread_mutex_lock(&db->lock);
-	rc = map_grow(db, room + room / 8 + MAP_SLACK);
-	pthread_mutex_unlock(&db->lock);
-	if (!must && (rc == ENOMEM || rc == MDB_MAP_FULL))
-		return 0;
-	if (rc == EBUSY)
-		return fdry_fail(FDRY_E_LOCKED, "store %s: its map has to grow while another thread of this process uses it; "
-				 "try again when that is done", db->dir);
-	return rc ? fdry_db_fail(db, rc, "grow its map") : 0;
 }
 
 /* --- transactions --- */
@@ -201,37 +127,61 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn };
 	if (exclusive)
 		(void)fdry_db_state(db, &ret->before);
+	else
+		atomic_fetch_add(&db->places, 1);
 	return 0;
 }
 
 /* Begin, and once more where the reason why it failed can be removed. */
 static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, struct fdry_txn *ret)
 {
-	int dead = 0, err = 0, rc = txn_begin(db, flags, ret);
+	int err = 0, rc = txn_begin(db, flags, ret);
 
 	if (rc == MDB_MAP_RESIZED) {
-		err = map_fit(db, 0, true);
+		err = fdry_db_map_fit(db, 0, true);
 		rc = err ? 0 : txn_begin(db, flags, ret);
-	} else if (rc == MDB_READERS_FULL) {
-		mdb_reader_check(db->env, &dead);
-		rc = txn_begin(db, flags, ret);
 	}
 	if (err)
 		return err;
 	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
+/* All places are taken: give up those of processes that died, and wait for others to end. 0 or LMDB's answer. */
+static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
+{
+	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_TURN;
+	struct timespec nap;
+	int rc;
+
+	for (;;) {
+		fdry_readers_check(db->env, db->dir);
+		rc = txn_begin(db, MDB_RDONLY, ret);
+		if (rc != MDB_READERS_FULL || waited >= ms_max)
+			return rc;
+		nap = (struct timespec){ 0, (long)ms * 1000000 };
+		nanosleep(&nap, NULL);
+		waited += ms;
+		ms = ms * 2 < PLACE_NAP_MS_MAX ? ms * 2 : PLACE_NAP_MS_MAX;
+	}
+}
+
+/*
+ * A place among LMDB's readers cannot always be had: a process with our id in another PID namespace has it, all are taken,
+ * or this process has its share of them. The writers' lock does not care about places: short views under it are
+ * right, if slower. Whoever may not write can only wait.
+ */
 static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 {
-	int rc = txn_begin(db, MDB_RDONLY, ret);
+	bool share = db->readonly || fdry_readers_left(db);
+	int rc = share ? txn_begin(db, MDB_RDONLY, ret) : MDB_READERS_FULL;
 
+	if (rc == MDB_READERS_FULL && share)
+		rc = place_wait(db, ret);
 	if (!rc)
 		return 0;
-	/* A process with our id in another PID namespace has our place among the readers. The
-	 * writers' lock does not care about ids: short views under it are right, if slower. */
-	if (rc == EAGAIN && !db->readonly)
-		return txn_try(db, 0, "read beside a process of the same id", ret);
-	return txn_try(db, MDB_RDONLY, "begin to read", ret);
+	if ((rc == EAGAIN || rc == MDB_READERS_FULL) && !db->readonly)
+		return txn_try(db, 0, "read without a place among the readers", ret);
+	return rc == MDB_READERS_FULL ? fdry_db_fail(db, rc, "begin to read") : txn_try(db, MDB_RDONLY, "begin to read", ret);
 }
 
 static int overwritten(const struct fdry_db *db)
@@ -259,7 +209,7 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 /* The names are looked at with the turn: waiting for it may have taken long. */
 int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret)
 {
-	int err = map_fit(db, room, false);
+	int err = fdry_db_map_fit(db, room, false);
 
 	if (!err)
 		err = txn_try(db, 0, "begin to write", ret);
@@ -295,6 +245,8 @@ static void state_carry(const struct fdry_txn *t)
 static void txn_over(struct fdry_txn *t)
 {
 	t->txn = NULL;
+	if (!t->exclusive)
+		atomic_fetch_sub(&t->db->places, 1);
 	state_carry(t);
 	fdry_db_unpin(t->db);
 	if (t->turn)
@@ -418,7 +370,7 @@ static int env_make(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **r
 
 	if (rc)
 		return rc;
-	mdb_env_set_assert(env, on_assert);
+	mdb_env_set_assert(env, fdry_db_on_assert);
 	mdb_env_set_maxdbs(env, FDRY_TABLE_COUNT + 1);
 	mdb_env_set_maxreaders(env, FDRY_DB_READERS_MAX);
 	mdb_env_set_mapsize(env, map_size);
@@ -472,13 +424,13 @@ static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
-	struct fdry_extent x = { .used_bytes = used_bytes(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
+	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
 	int rc = fdry_db_stat(db, &st);
 
 	if (rc)
 		return fdry_db_fail(db, rc, "look at its file");
 	x.file_bytes = (uint64_t)st.st_size;
-	x.map_bytes = map_bytes(db);
+	x.map_bytes = fdry_db_mapped(db);
 	*ret = x;
 	return 0;
 }
@@ -525,7 +477,7 @@ static bool env_is_empty(MDB_txn *txn)
 static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
 {
 	struct fdry_txn t;
-	int rc, err = fdry_txn_write(db, MAP_SLACK, &t);
+	int rc, err = fdry_txn_write(db, FDRY_MAP_SLACK, &t);
 
 	if (err)
 		return err;

@@ -2,7 +2,7 @@
 /*
  * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
  *
- * lmdb.c, env_info.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
+ * lmdb.c, env_info.c, env_map.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
  * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
  * tables; keys and values are bytes at any alignment.
  *
@@ -98,7 +98,9 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_che
 /* A value of more bytes has pages of its own; others share one, and move when these are written. */
 uint64_t fdry_db_small_max(const struct fdry_db *db);
 
-#define FDRY_DB_READERS_MAX 1024 /* transactions that can read at a time */
+#define FDRY_DB_READERS_MAX 8192 /* transactions that can read at a time: places in a lock.mdb that we make, 64 bytes each */
+/* In the lock.mdb that is in use. */
+uint32_t fdry_db_readers_max(const struct fdry_db *db);
 /* Transactions that read now, in any process. */
 uint32_t fdry_db_readers(const struct fdry_db *db);
 /* Give up the places of those that died: what they saw is kept from being used again. */
@@ -120,8 +122,9 @@ struct fdry_txn {
 	bool turn;      /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
 };
 
-/* A consistent view. Keeps writers out only where LMDB's readers' table cannot be used: where it cannot be written, and
- * where a process with the same id lives in another PID namespace. */
+/* A consistent view. Keeps writers out only if LMDB's readers' table cannot be used: it cannot be written, a process with the same
+ * id lives in another PID namespace, or no place is free in it. A process that may not write to the store waits up
+ * to a minute for a place (FDRY_E_LOCKED). */
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
 /* The same, and everything that was ever committed is in it, also where a writer died before it could say so
  * to others: for whoever decides what is written or removed by what is read. May wait for a writer. */

@@ -135,7 +135,7 @@ static int file_in(struct fdry_txn *t, struct fdry_store_stat *st)
 	if (!err) {
 		*f = (struct fdry_file_stat){ .page_size = x.page_size, .file_bytes = x.file_bytes,
 			.pages = x.used_bytes / x.page_size, .map_bytes = x.map_bytes,
-			.readers = fdry_db_readers(t->db), .readers_max = FDRY_DB_READERS_MAX };
+			.readers = fdry_db_readers(t->db), .readers_max = fdry_db_readers_max(t->db) };
 		f->readers -= f->readers > 0 && !t->exclusive; /* this one */
 		free_sum(&pages, f);
 	}

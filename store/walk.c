@@ -112,7 +112,7 @@ static int inner_step(struct walk *w)
 	return !rc && w->mapped && !leaf_is_sound(w) ? MDB_CORRUPTED : rc;
 }
 
-int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
+static int inner_each(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
 {
 	struct walk w = { .db = t->db, .mapped = !t->exclusive };
 	int err = 0, rc = cursor_open(t, (MDB_dbi)inner, &w.cursor);
@@ -126,4 +126,43 @@ int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn
 	}
 	mdb_cursor_close(w.cursor);
 	return err || rc == MDB_NOTFOUND ? err : fdry_db_fail(t->db, rc, "list pages");
+}
+
+/*
+ * LMDB lists free pages to views only, and this one keeps writers out instead of being one. Meanwhile the latest state is there
+ * for a view that needs no place: in an environment of its own, without a lock file.
+ */
+static int aside_begin(const struct fdry_db *db, MDB_env **env, MDB_txn **txn)
+{
+	int rc = mdb_env_create(env);
+
+	if (rc)
+		return rc;
+	mdb_env_set_assert(*env, fdry_db_on_assert);
+	mdb_env_set_mapsize(*env, fdry_db_mapped(db));
+	rc = guarded(mdb_env_open(*env, db->place.data.path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0));
+	if (!rc)
+		rc = guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, txn));
+	if (rc)
+		mdb_env_close(*env);
+	return rc;
+}
+
+int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg)
+{
+	struct fdry_txn aside = { .db = t->db };
+	MDB_txn *txn = NULL;
+	MDB_env *env;
+	int rc, err;
+
+	if (inner != FDRY_INNER_FREE || !t->exclusive)
+		return inner_each(t, inner, fn, arg);
+	rc = aside_begin(t->db, &env, &txn);
+	if (rc)
+		return fdry_db_fail(t->db, rc, "list pages");
+	aside.txn = txn;
+	err = inner_each(&aside, inner, fn, arg);
+	mdb_txn_abort(txn);
+	mdb_env_close(env);
+	return err;
 }
