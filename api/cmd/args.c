@@ -16,13 +16,13 @@ _Static_assert(CMD_OPT_COUNT <= 64, "options are bits of 64");
 
 int cmd_usage(const struct cmd *c, const char *fmt, ...)
 {
+	char text[FDRY_SENTENCE_MAX];
 	va_list ap;
 
-	fputs("foundry-store: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "; see foundry-store %s%s\n", c ? "help " : "--help", c ? c->name : "");
+	cmd_error("%.900s; see foundry-store %s%s", text, c ? "help " : "--help", c ? c->name : "");
 	return CMD_USAGE;
 }
 
@@ -57,30 +57,50 @@ static int option_number(int c)
 	return i;
 }
 
-/* getopt wants no @c: what was it? */
+/* --@name, which getopt does not know: several options begin so, or none does. */
+static int long_option_bad(const char *name)
+{
+	int i, n = 0, len = (int)strcspn(name, "=");
+	char list[512] = "";
+	size_t at = 0;
+
+	for (i = 0; i < CMD_OPT_COUNT; i++)
+		if (!strncmp(cmd_options[i].name, name, (size_t)len))
+			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s--%s", n++ ? ", " : "", cmd_options[i].name);
+	if (n)
+		return cmd_usage(NULL, "option --%.*s is ambiguous: it may be %s", len, name, list);
+	return cmd_usage(NULL, "there is no option --%.*s", len, name);
+}
+
+/* getopt does not accept an option: say why. */
 static int option_bad(int c, char **argv)
 {
-	const char *word = argv[optind - 1];
+	const struct cmd_option_info *o;
 
-	if (c == ':')
-		return cmd_usage(NULL, "option %s needs an argument", word);
+	if (c == ':') {
+		o = &cmd_options[option_number(optopt)];
+		return optopt < NO_LETTER ? cmd_usage(NULL, "option -%c needs an argument: %s", optopt, o->arg) :
+					    cmd_usage(NULL, "option --%s needs an argument: %s", o->name, o->arg);
+	}
 	if (optopt >= NO_LETTER)
 		return cmd_usage(NULL, "option --%s takes no argument", cmd_options[optopt - NO_LETTER].name);
 	if (optopt)
 		return cmd_usage(NULL, "there is no option -%c", optopt);
-	return cmd_usage(NULL, "there is no option %s, or several begin so", word);
+	return long_option_bad(argv[optind - 1] + 2);
 }
 
 static int options_parse(int argc, char **argv, struct cmd_args *a)
 {
 	char letters[2 * CMD_OPT_COUNT + 2];
 	struct option longs[CMD_OPT_COUNT + 1];
-	int c, i;
+	int c, i, status = -1;
 
 	options_make(letters, longs);
 	while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		if (c == '?' || c == ':')
-			return option_bad(c, argv);
+		if (c == '?' || c == ':') { /* the first counts; but --json may stand behind it */
+			status = status < 0 ? option_bad(c, argv) : status;
+			continue;
+		}
 		i = option_number(c);
 		a->given |= 1ull << i;
 		a->value[i] = optarg;
@@ -88,7 +108,7 @@ static int options_parse(int argc, char **argv, struct cmd_args *a)
 	a->store = cmd_value(a, STORE);
 	a->argc = argc - optind;
 	a->argv = argv + optind;
-	return -1;
+	return status;
 }
 
 /* What was given and the command does not take. */
@@ -109,34 +129,30 @@ static int operands_check(const struct cmd_args *a)
 	if (cmd_has(a, HELP))
 		return -1;
 	if (a->argc < min)
-		return cmd_usage(a->cmd, "%s wants %s", a->cmd->name, a->cmd->operands);
+		return cmd_usage(a->cmd, "%s needs %s", a->cmd->name, a->cmd->operands);
 	if (a->argc > max)
-		return cmd_usage(a->cmd, max ? "%s wants no more than %s" : "%s wants no operands", a->cmd->name,
+		return cmd_usage(a->cmd, max ? "%s takes no more than %s" : "%s takes no operands", a->cmd->name,
 				 a->cmd->operands);
 	return -1;
 }
 
 int cmd_args_parse(int argc, char **argv, struct cmd_args *a)
 {
-	struct cmd_args args = { 0 };
-	int status = options_parse(argc, argv, &args);
+	int status;
 
+	*a = (struct cmd_args){ 0 };
+	status = options_parse(argc, argv, a);
 	if (status >= 0)
 		return status;
-	if (args.argc) {
-		args.cmd = cmd_find(args.argv[0]);
-		if (!args.cmd)
-			return cmd_usage(NULL, "there is no command %s", args.argv[0]);
-		args.argc--;
-		args.argv++;
-		status = option_foreign(&args);
-		if (status < 0)
-			status = operands_check(&args);
-	} else if (!cmd_has(&args, HELP) && !cmd_has(&args, VERSION)) {
-		return cmd_usage(NULL, "no command is given");
-	}
-	*a = args;
-	return status;
+	if (!a->argc)
+		return cmd_has(a, HELP) || cmd_has(a, VERSION) ? -1 : cmd_usage(NULL, "no command is given");
+	a->cmd = cmd_find(a->argv[0]);
+	if (!a->cmd)
+		return cmd_usage(NULL, "there is no command %s", a->argv[0]);
+	a->argc--;
+	a->argv++;
+	status = option_foreign(a);
+	return status < 0 ? operands_check(a) : status;
 }
 
 /* --- numbers --- */

@@ -144,7 +144,7 @@ static inline bool cmd_has_(const struct cmd_args *a, enum cmd_option option)
 /* The argument of an option that was given, else NULL. */
 #define cmd_value(a, NAME) ((a)->value[CMD_OPT_##NAME])
 
-/* Gives -1, or an exit status. Writes @a. */
+/* Gives -1, or an exit status. Writes @a in either case. */
 int cmd_args_parse(int argc, char **argv, struct cmd_args *a);
 /* Wrong usage, in one sentence: CMD_USAGE. @c may be NULL. */
 int cmd_usage(const struct cmd *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -164,16 +164,39 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry
 
 /* --- say.c: what goes to people --- */
 
+/* Say a sentence on standard error. */
+void cmd_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The first sentence that was said so; NULL: none. */
+const char *cmd_first_error(void);
 /* Say the last error's sentence; the exit status that belongs to @err, an error of ours. */
 int cmd_fail(int err);
+/* Writing @path failed, with errno: an error of ours that says so. */
+int cmd_write_failed(const char *path) __must_check;
+/* Flush @f, which is written to @path: the same if it, or writing before, failed. */
+int cmd_write_check(FILE *f, const char *path) __must_check;
 /* An account of what was done, on standard output; nothing with --quiet or --json. */
 void cmd_say(const struct cmd_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether cmd_confirm() asks: not with --yes, with --dry-run, or without a terminal. */
+bool cmd_asks(const struct cmd_args *a);
 /*
- * Ask whether to do what the sentence says. True without asking: with --yes, with --dry-run, or where there
- * is no terminal to ask on. The command that gets false does nothing and gives CMD_DECLINED.
+ * Ask whether to do what the sentence says, which names what would go and how much that is. True without
+ * asking. The command that gets false does nothing and returns cmd_declined().
  */
 bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int cmd_declined(void);
+
+/* Refs to name in a question, as "m/a (1f0c9a2b4d6e), m/b (damaged) and 5 more". Zero it; release it. */
+struct cmd_names {
+	struct fdry_buf text;
+	uint64_t count;
+	int err;
+};
+/* @oid NULL: its record is damaged. */
+void cmd_names_add(struct cmd_names *n, const char *name, const struct fdry_oid *oid);
+/* @text is complete now, unless this gives an error of ours. */
+int cmd_names_end(struct cmd_names *n) __must_check;
+void cmd_names_release(struct cmd_names *n);
 
 /* Escape sequences for standard output: "" where it is no terminal, TERM is dumb or NO_COLOR is set. */
 struct cmd_colours {
@@ -216,7 +239,7 @@ const char *cmd_plural(uint64_t n);
 
 /* --- json.c --- */
 
-/* What is open and whether something stands before. Zero it, and set @f. */
+/* A document: what is open, and whether something stands before. Zero it, and set @f. */
 struct json {
 	FILE *f;
 	unsigned int depth;
@@ -224,7 +247,13 @@ struct json {
 };
 /* Inside an object every value has a key; elsewhere it is NULL. */
 void json_open(struct json *j, const char *key, char bracket);
+/* The last bracket of a document on standard output is left to json_end(). */
 void json_close(struct json *j, char bracket);
+/*
+ * The command has ended with @status: complete its document on standard output. An error, of which there is a
+ * sentence, is its last key; a command that failed before it began one gets a document of that key alone.
+ */
+void json_end(int status, const char *error);
 void json_string(struct json *j, const char *key, const char *value);
 void json_number(struct json *j, const char *key, uint64_t value);
 void json_bool(struct json *j, const char *key, bool value);

@@ -7,9 +7,9 @@
  */
 #include "api/cmd/cmd.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/cmd/image.h"
 #include "api/cmd/text.h"
@@ -20,6 +20,7 @@ struct dump {
 	struct fdry_store *s;
 	struct fdry_get *get;
 	FILE *f;
+	const char *path; /* for sentences */
 	struct fdry_buf objects; /* struct fdry_object_info */
 	const struct fdry_object_info *now;
 	struct cmd_progress progress;
@@ -114,7 +115,7 @@ static int object_print(struct dump *d)
 		fprintf(d->f, "end\n");
 	fdry_buf_release(&bytes);
 	if (!err && ferror(d->f))
-		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write: %s", strerror(errno));
+		err = cmd_write_check(d->f, d->path);
 	return err;
 }
 
@@ -226,7 +227,8 @@ static int dump_to(struct dump *d)
 
 	if (err)
 		return err;
-	cmd_progress_begin(&d->progress, d->a, "objects", false);
+	if (!isatty(fileno(d->f))) /* where the text itself shows how far it is */
+		cmd_progress_begin(&d->progress, d->a, "objects", false);
 	err = objects_print(d);
 	cmd_progress_end(&d->progress);
 	fdry_get_end(d->get);
@@ -237,18 +239,17 @@ static int dump_to(struct dump *d)
 int cmd_dump(const struct cmd_args *a, struct fdry_store *s)
 {
 	const char *path = cmd_value(a, OUTPUT);
-	struct dump d = { .a = a, .s = s, .f = stdout };
-	int err = 0;
+	struct dump d = { .a = a, .s = s, .f = stdout, .path = "the output" };
+	int err;
 
 	if (cmd_has(a, JSON))
 		return cmd_usage(a->cmd, "a dump is text already; show --json describes an object");
 	if (path && strcmp(path, "-"))
-		d.f = fopen(path, "w");
-	if (!d.f)
-		err = fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_INVAL, "cannot write %s: %s", path, strerror(errno));
-	if (!err)
-		err = dump_to(&d);
+		d.f = fopen(d.path = path, "w");
+	err = d.f ? dump_to(&d) : cmd_write_failed(path);
+	if (!err && d.f != stdout)
+		err = cmd_write_check(d.f, path);
 	if (d.f && d.f != stdout && fclose(d.f) && !err)
-		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write %s: %s", path, strerror(errno));
+		err = cmd_write_failed(path);
 	return err ? cmd_fail(err) : CMD_OK;
 }

@@ -47,19 +47,47 @@ static void report(struct evict *e, const struct fdry_evict_report *r)
 	json_close(&e->j, '}');
 }
 
+static void would_evict(void *names, const struct fdry_ref *ref, uint64_t when)
+{
+	(void)when;
+	cmd_names_add(names, ref->name, &ref->oid);
+}
+
+/* Ask, with what would go. */
+static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t limit, bool *yes)
+{
+	struct cmd_names names = { .count = 0 };
+	struct fdry_evict_how o = { .limit = limit, .dry_run = true, .evicted = would_evict, .arg = &names };
+	struct fdry_evict_report r;
+	int err = fdry_evict(s, &o, &r);
+
+	if (!err)
+		err = cmd_names_end(&names);
+	if (!err && names.count)
+		*yes = cmd_confirm(a, "Evict %s, which makes about %s free?", (const char *)names.text.data,
+				   cmd_size(r.before > r.after ? r.before - r.after : 0).text);
+	cmd_names_release(&names);
+	return err;
+}
+
 int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct evict e = { .a = a, .j = { .f = stdout } };
 	struct fdry_evict_how o = { .dry_run = cmd_has(a, DRY_RUN), .evicted = evicted, .arg = &e };
 	struct fdry_evict_report r = { .refs = 0 };
-	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : 0;
+	bool yes = true;
+	uint64_t used;
+	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : fdry_store_limit(s, &o.limit, &used);
 
-	if (!err && a->argc && !o.limit)
-		err = fdry_fail(FDRY_E_INVAL, "a store of no bytes holds nothing; give a size, or none at all for the store's limit");
+	if (!err && !o.limit)
+		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of no bytes holds nothing; give a size, or none at all for the store's limit" :
+							"the store has no limit to fit into; give a size, or set a limit first");
+	if (!err && cmd_asks(a))
+		err = question(a, s, o.limit, &yes);
 	if (err)
 		return cmd_fail(err);
-	if (!cmd_confirm(a, "Remove the refs that were used longest ago, and what only they reach?"))
-		return CMD_DECLINED;
+	if (!yes)
+		return cmd_declined();
 	if (cmd_has(a, JSON)) {
 		json_open(&e.j, NULL, '{');
 		json_open(&e.j, "evicted", '[');

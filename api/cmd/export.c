@@ -4,7 +4,6 @@
  */
 #include "api/cmd/cmd.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -20,16 +19,6 @@ struct output {
 	char temp[PATH_MAX]; /* empty: written in place */
 };
 
-static int output_fail(const char *path)
-{
-	int e = errno;
-	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
-				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL :
-				 e == ENOENT || e == ENOTDIR || e == EISDIR ? FDRY_E_INVAL : FDRY_E_IO;
-
-	return fdry_fail(code, "cannot write %s: %s", path, strerror(e));
-}
-
 static int temp_open(struct output *o)
 {
 	mode_t mask = umask(0);
@@ -44,7 +33,7 @@ static int temp_open(struct output *o)
 	o->fd = mkostemp(o->temp, O_CLOEXEC);
 	if (o->fd >= 0 && !fchmod(o->fd, 0666 & ~mask))
 		return 0;
-	n = output_fail(o->path);
+	n = cmd_write_failed(o->path);
 	if (o->fd >= 0) {
 		close(o->fd);
 		(void)unlink(o->temp);
@@ -63,7 +52,7 @@ static int output_open(const char *path, struct output *o)
 	if (stat(path, &st) || S_ISREG(st.st_mode))
 		return temp_open(o);
 	o->fd = open(path, O_WRONLY | O_CLOEXEC);
-	return o->fd < 0 ? output_fail(path) : 0;
+	return o->fd < 0 ? cmd_write_failed(path) : 0;
 }
 
 /* @err: what came of it so far; a file that is not whole goes. */
@@ -72,11 +61,11 @@ static int output_close(struct output *o, int err)
 	if (!o->path)
 		return err;
 	if (!err && o->temp[0] && fsync(o->fd))
-		err = output_fail(o->path);
+		err = cmd_write_failed(o->path);
 	if (close(o->fd) && !err)
-		err = output_fail(o->path);
+		err = cmd_write_failed(o->path);
 	if (!err && o->temp[0] && rename(o->temp, o->path))
-		err = output_fail(o->path);
+		err = cmd_write_failed(o->path);
 	if (err && o->temp[0])
 		(void)unlink(o->temp);
 	return err;

@@ -24,11 +24,11 @@ static int progress(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t
 	return interrupted;
 }
 
-static int collect(const struct cmd_args *a, struct fdry_store *s, struct fdry_gc_report *ret)
+static int collect(const struct cmd_args *a, struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
 {
 	struct sigaction catch = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND }, before;
 	struct cmd_progress p;
-	struct fdry_gc_opts opts = { .dry_run = cmd_has(a, DRY_RUN), .progress = progress, .arg = &p };
+	struct fdry_gc_opts opts = { .dry_run = dry_run, .progress = progress, .arg = &p };
 	int err;
 
 	cmd_progress_begin(&p, a, "collect", false);
@@ -95,11 +95,14 @@ static void say(const struct cmd_args *a, const struct fdry_gc_report *r)
 int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct fdry_gc_report r;
-	int err;
+	int err = cmd_asks(a) ? collect(a, s, true, &r) : 0;
 
-	if (!cmd_confirm(a, "Remove every object that no ref reaches?"))
-		return CMD_DECLINED;
-	err = collect(a, s, &r);
+	if (!err && cmd_asks(a) && r.dead && !r.stopped &&
+	    !cmd_confirm(a, "Remove %llu object%s that no ref reaches, %s at rest?", (unsigned long long)r.dead,
+			 cmd_plural(r.dead), cmd_size(r.dead_stored).text))
+		return cmd_declined();
+	if (!err && !interrupted)
+		err = collect(a, s, cmd_has(a, DRY_RUN), &r);
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))
@@ -107,6 +110,6 @@ int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 	else
 		say(a, &r);
 	if (r.stopped)
-		fprintf(stderr, "foundry-store: interrupted; the rest is for the next gc\n");
+		cmd_error("interrupted; the rest is for the next gc");
 	return r.stopped ? CMD_FAILED : CMD_OK;
 }

@@ -2,9 +2,9 @@
 /* graph.c - writes one of an image's graphs: as text, complete; or as a picture. */
 #include "api/cmd/cmd.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/cmd/dot.h"
@@ -104,15 +104,17 @@ static int picture_write(const struct picture *p, FILE *f)
 static int file_write(const struct picture *p, const char *path)
 {
 	FILE *f = fopen(path, "w");
+	struct stat st;
 	int err;
 
 	if (!f)
-		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_INVAL, "cannot write %s: %s", path, strerror(errno));
+		return cmd_write_failed(path);
 	err = picture_write(p, f);
-	if (!err && fflush(f))
-		err = fdry_fail(errno == ENOSPC ? FDRY_E_FULL : FDRY_E_IO, "cannot write %s: %s", path, strerror(errno));
-	fclose(f);
-	if (err)
+	if (!err)
+		err = cmd_write_check(f, path);
+	if (fclose(f) && !err)
+		err = cmd_write_failed(path);
+	if (err && !stat(path, &st) && S_ISREG(st.st_mode))
 		(void)unlink(path);
 	return err;
 }

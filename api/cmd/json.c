@@ -82,7 +82,9 @@ void json_open(struct json *j, const char *key, char bracket)
 	j->comma = false;
 }
 
-void json_close(struct json *j, char bracket)
+static struct json document; /* that of standard output, but for its last bracket */
+
+static void close_now(struct json *j, char bracket)
 {
 	bool empty = !j->comma;
 
@@ -97,6 +99,33 @@ void json_close(struct json *j, char bracket)
 	j->comma = true;
 	if (!j->depth)
 		fputc('\n', j->f);
+}
+
+void json_close(struct json *j, char bracket)
+{
+	if (j->depth == 1 && j->f == stdout)
+		document = *j;
+	else
+		close_now(j, bracket);
+}
+
+void json_end(int status, const char *error)
+{
+	struct json *j = &document;
+
+	if (!j->f && !error)
+		return;
+	if (!j->f) {
+		j->f = stdout;
+		json_open(j, NULL, '{');
+	}
+	if (error) {
+		json_open(j, "error", '{');
+		json_number(j, "status", (uint64_t)status);
+		json_string(j, "text", error);
+		json_close(j, '}');
+	}
+	close_now(j, '}');
 }
 
 void json_string(struct json *j, const char *key, const char *value)

@@ -73,6 +73,14 @@ static int run(const struct cmd_args *a)
 	return command_run(a);
 }
 
+/* Output that is lost is an error of any command, unless another one has been reported. */
+static int output_end(int status)
+{
+	int err = cmd_write_check(stdout, "the output");
+
+	return err && !cmd_first_error() ? cmd_fail(err) : status;
+}
+
 int main(int argc, char **argv)
 {
 	struct cmd_args a;
@@ -82,11 +90,7 @@ int main(int argc, char **argv)
 	status = cmd_args_parse(argc, argv, &a);
 	if (status < 0)
 		status = run(&a);
-	if (fflush(stdout) || ferror(stdout)) {
-		if (errno != EPIPE)
-			fprintf(stderr, "foundry-store: cannot write the output: %s\n", strerror(errno));
-		if (status == CMD_OK)
-			status = CMD_FAILED;
-	}
-	return status;
+	if (cmd_has(&a, JSON))
+		json_end(status, cmd_first_error());
+	return output_end(status);
 }

@@ -33,14 +33,41 @@ static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *na
 	return err ? cmd_fail(err) : CMD_OK;
 }
 
+/* Ask, with all that would lose their names. What is not there is for rm_ref() to report. */
+static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
+{
+	struct cmd_names names = { .count = 0 };
+	struct fdry_ref *refs;
+	size_t i, count;
+	int k, err;
+
+	for (k = 0; k < a->argc; k++) {
+		refs = NULL;
+		count = 0;
+		err = fdry_ref_list(s, a->argv[k], &refs, &count);
+		if (err == -FDRY_E_CORRUPT)
+			cmd_names_add(&names, a->argv[k], NULL);
+		for (i = 0; i < count && !err; i++)
+			cmd_names_add(&names, refs[i].name, &refs[i].oid);
+		free(refs);
+	}
+	err = cmd_names_end(&names);
+	if (!err && names.count)
+		*yes = cmd_confirm(a, "Remove %s? The next gc removes what no other ref reaches.", (const char *)names.text.data);
+	cmd_names_release(&names);
+	return err;
+}
+
 int cmd_rm(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct json j = { .f = stdout };
 	int i, one, status = CMD_OK;
+	bool yes = true;
 
-	if (!cmd_confirm(a, "Remove %d ref%s? The next gc removes what no other reaches.", a->argc,
-			 cmd_plural((uint64_t)a->argc)))
-		return CMD_DECLINED;
+	if (cmd_asks(a) && question(a, s, &yes))
+		return cmd_fail(-FDRY_E_NOMEM);
+	if (!yes)
+		return cmd_declined();
 	if (cmd_has(a, JSON)) {
 		json_open(&j, NULL, '{');
 		json_bool(&j, "dry_run", cmd_has(a, DRY_RUN));

@@ -7,6 +7,7 @@
  */
 #include "api/cmd/cmd.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,26 +27,89 @@ static const struct {
 	{ FDRY_E_PERM, CMD_DENIED },	 { FDRY_E_CORRUPT, CMD_DAMAGED },   { FDRY_E_BADIMAGE, CMD_DAMAGED },
 };
 
+/* Of several, such as for each ref that rm cannot remove, the first gives the exit status and stands in the JSON. */
+static char first_error[FDRY_SENTENCE_MAX];
+/* The reader of a pipe that has seen enough, such as head, need not be told. */
+static bool reader_gone;
+
+static void error_note(const char *text)
+{
+	if (!*first_error)
+		snprintf(first_error, sizeof(first_error), "%s", text);
+}
+
 /* A sentence may quote what stands in a file, or came as an operand: nothing in it that a terminal obeys. */
-static void sentence_print(const char *text)
+static void safe_print(const char *text)
 {
 	const unsigned char *p;
 
-	fputs("foundry-store: ", stderr);
 	for (p = (const unsigned char *)text; *p; p++)
 		fputc(*p < ' ' || *p == 0x7f || (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) ? '?' : *p, stderr);
+}
+
+void cmd_error(const char *fmt, ...)
+{
+	char text[FDRY_SENTENCE_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	error_note(text);
+	if (reader_gone)
+		return;
+	fputs("foundry-store: ", stderr);
+	safe_print(text);
 	fputc('\n', stderr);
+}
+
+const char *cmd_first_error(void)
+{
+	return *first_error ? first_error : NULL;
 }
 
 int cmd_fail(int err)
 {
 	size_t i;
 
-	sentence_print(fdry_last_error());
+	cmd_error("%s", fdry_last_error());
 	for (i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++)
 		if (err == -(int)statuses[i].code)
 			return statuses[i].status;
 	return CMD_FAILED;
+}
+
+int cmd_write_failed(const char *path)
+{
+	enum fdry_errcode code = FDRY_E_IO;
+
+	switch (errno) {
+	case EPIPE:
+		reader_gone = true;
+		break;
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		code = FDRY_E_PERM;
+		break;
+	case ENOSPC:
+	case EDQUOT:
+	case EFBIG:
+		code = FDRY_E_FULL;
+		break;
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+		code = FDRY_E_INVAL;
+		break;
+	}
+	return fdry_fail(code, "cannot write %s: %s", path, strerror(errno));
+}
+
+int cmd_write_check(FILE *f, const char *path)
+{
+	errno = EIO; /* if an error from before cannot be had again */
+	return fflush(f) || ferror(f) ? cmd_write_failed(path) : 0;
 }
 
 void cmd_say(const struct cmd_args *a, const char *fmt, ...)
@@ -61,20 +125,59 @@ void cmd_say(const struct cmd_args *a, const char *fmt, ...)
 
 /* --- questions --- */
 
+bool cmd_asks(const struct cmd_args *a)
+{
+	return !cmd_has(a, YES) && !cmd_has(a, DRY_RUN) && isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+}
+
 bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
 {
-	char answer[16] = "";
+	char answer[16] = "", *text = NULL;
 	va_list ap;
+	int n;
 
-	if (cmd_has(a, YES) || cmd_has(a, DRY_RUN) || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+	if (!cmd_asks(a))
 		return true;
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	n = vasprintf(&text, fmt, ap);
 	va_end(ap);
+	if (n < 0)
+		return false;
+	safe_print(text);
+	free(text);
 	fputs(" [y/N] ", stderr);
 	if (!fgets(answer, sizeof(answer), stdin))
 		fputc('\n', stderr);
 	return !strcasecmp(answer, "y\n") || !strcasecmp(answer, "yes\n");
+}
+
+int cmd_declined(void)
+{
+	error_note("the question was not answered with yes; nothing was done");
+	return CMD_DECLINED;
+}
+
+#define NAMES_SHOWN 10
+
+void cmd_names_add(struct cmd_names *n, const char *name, const struct fdry_oid *oid)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	if (n->count++ < NAMES_SHOWN && !n->err)
+		n->err = fdry_buf_printf(&n->text, "%s%s (%.12s)", n->count > 1 ? ", " : "", name,
+					 oid ? fdry_oid_hex(oid, hex) : "damaged");
+}
+
+int cmd_names_end(struct cmd_names *n)
+{
+	if (n->count > NAMES_SHOWN && !n->err)
+		n->err = fdry_buf_printf(&n->text, " and %llu more", (unsigned long long)(n->count - NAMES_SHOWN));
+	return n->err;
+}
+
+void cmd_names_release(struct cmd_names *n)
+{
+	fdry_buf_release(&n->text);
 }
 
 /* --- colours --- */

@@ -14,7 +14,8 @@ TYPES = {"string": str, "number": int, "bool": bool, "array": list, "object": di
 
 def documented(page, command):
     """path -> (type, may be missing) of the command's section."""
-    lines = open(page, encoding="utf-8").read().split("\n")
+    with open(page, encoding="utf-8") as f:
+        lines = f.read().split("\n")
     start = next(i for i, line in enumerate(lines) if line == command and set(lines[i + 1]) == {"="})
     end = next((i for i in range(start + 2, len(lines)) if re.fullmatch("=+", lines[i]) and lines[i - 1]), len(lines))
     found = (re.match(r"``([^`]+)`` +(\w+)(\??)", line) for line in lines[start:end])
@@ -50,7 +51,9 @@ def check_one(value, path, doc, faults):
 
 j = json.load(sys.stdin)
 wrong = []
-check(j, "", documented(sys.argv[1], sys.argv[2]), wrong)
+# An error may be in any document, and be all that there is.
+errors = documented(sys.argv[1], "Errors")
+check(j, "", errors if set(j) == {"error"} else {**documented(sys.argv[1], sys.argv[2]), **errors}, wrong)
 if wrong:
     sys.exit("\n".join(sorted(set(wrong))) + "\n" + str(j)[:2000])
 if not eval("(" + sys.argv[3] + ")"):

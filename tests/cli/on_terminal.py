@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""on_terminal.py ANSWER COMMAND...: run it on a terminal of its own, type ANSWER, print what came, hand up its status."""
+"""on_terminal.py ANSWER COMMAND...: run it on a terminal of its own, type ANSWER and the end of input, print what came, hand up
+its status."""
 import os
 import pty
 import sys
@@ -8,8 +9,7 @@ pid, fd = pty.fork()
 if not pid:
     os.environ["TERM"] = "xterm"
     os.execvp(sys.argv[2], sys.argv[2:])
-if sys.argv[1]:
-    os.write(fd, sys.argv[1].encode() + b"\n")
+os.write(fd, (sys.argv[1] + "\n" if sys.argv[1] else "").encode() + b"\4")
 out = b""
 while True:
     try:

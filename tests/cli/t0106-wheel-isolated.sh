@@ -64,7 +64,8 @@ t "nothing is left beside them" test ! -e src/build-wheel/cuda.tmp
 mv index no-index
 t "the next time they are there" wheel
 
-rm -rf src/build-wheel
+t "make clean takes the build folder away" bash -c "'$real_make' -s -C src BUILD=build clean && [ ! -e src/build-wheel ]"
+
 t "headers nowhere: pip names their package" fails 'nvidia-cuda-runtime==13[.]0' wheel
 mkdir -p src/build && cp -r cuda src/build/
 t "headers that make fetched for the tree serve the wheel" wheel

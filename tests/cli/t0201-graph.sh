@@ -56,5 +56,5 @@ t "a key that is not there" fails "no graph with key 2" foundry-store graph veca
 t "a key that is none" fails "'one' is not a graph's key" foundry-store graph vecadd one
 t "a negative key" fails "there is no option -1" foundry-store graph vecadd -1
 t "an image that is not there" fails "no ref" foundry-store graph nobody 1
-t "no key" fails "graph wants IMAGE KEY" foundry-store graph vecadd
+t "no key" fails "graph needs IMAGE KEY" foundry-store graph vecadd
 t_done

@@ -47,7 +47,7 @@ assert all(r[\"ref\"].startswith(\"many/\") or len(r[\"ref\"]) == 4 for r in jso
 # --- questions ---
 
 t "rm asks on a terminal" exits 8 on_terminal n foundry-store rm many/1
-t "and says what it would do" bash -c "python3 '$ROOT/tests/cli/on_terminal.py' no foundry-store rm many/1 many/2 | grep -q 'Remove 2 refs?'"
+t "and says what it would do" bash -c "python3 '$ROOT/tests/cli/on_terminal.py' no foundry-store rm many/1 many/2 | grep -q 'Remove many/1 (.*), many/2 (.*)?'"
 t "no is no" foundry-store show -q many/1
 t "yes is yes" on_terminal y foundry-store rm many/1
 t "and it is done" says_only 3 "no ref 'many/1'" foundry-store show many/1

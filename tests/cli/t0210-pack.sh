@@ -51,7 +51,7 @@ t "dry run as JSON" json "j['objects_new'] == 3 and j['stored_new'] == 0 and j['
 t "makes no store" test ! -e empty
 foundry-store init -q empty
 t "and writes nothing into one" bash -c "foundry-store import -s empty -nq one.pack && test -z \"\$(foundry-store -s empty ls -O)\""
-t "no JSON beside a pack" says_only 2 'do not go together' foundry-store export --json two
+t "no JSON beside a pack" fails 'do not go together' foundry-store export --json two
 t "a quiet import" prints "" foundry-store import -q one.pack
 
 # --- what fails ---

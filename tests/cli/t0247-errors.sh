@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# foundry-store, every command: what is lost of the output is an error, an error is in the JSON, and wrong
+# words are named as such.
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=store.sh
+. "$ROOT/tests/cli/store.sh"
+
+export FOUNDRY_STORE=$TMP/s
+seq 1 3000 >f1
+seq 2 3000 >f2
+"$store_image" s m/a f1 f2 >/dev/null
+"$store_image" s m/b f1 >/dev/null
+foundry-store export -o pack m/a >/dev/null
+foundry-store dump -o dump
+
+# One line for each command: its status with --json where there is no store, its operands, and whether it is tried with
+# output that cannot be written. All that remove something only say what they would remove.
+commands() {
+	cat <<-'END'
+	3 yes ls
+	3 yes show m/a
+	3 yes diff m/a m/b
+	3 yes du
+	3 yes stat
+	3 yes init /dev/null/x
+	3 yes metrics
+	3 yes tag m/a m/c
+	3 yes rm -n m/a
+	3 yes pin m/a
+	3 yes unpin m/a
+	3 yes limit
+	3 yes evict -n 9K
+	3 yes gc -n
+	3 yes verify
+	3 yes repair
+	3 yes export m/a
+	0 yes import -n pack
+	3 yes dump
+	0 yes undump -n dump
+	3 no graph m/a 1
+	0 yes help
+	END
+}
+
+full() { "$@" >/dev/full; }
+t "every command is tried" prints "$(foundry-store __table | sed -n 's/^command \([a-z]*\).*/\1/p' | sort)" \
+	bash -c "$(declare -f commands); commands | awk '{ print \$3 }' | sort"
+while read -r _ written command words; do
+	[ "$written" = yes ] || continue
+	[ "$command" != init ] || words=
+	# shellcheck disable=SC2086 # words are meant
+	t "$command: output that cannot be written" says_only 5 'cannot write the (output|pack): No space left' full foundry-store "$command" $words
+done < <(commands)
+t "the version, too" says_only 5 'cannot write the output' full foundry-store --version
+t "a file as well" says_only 5 'cannot write /dev/full: No space left' foundry-store dump -o /dev/full
+t "which stays" test -c /dev/full
+t "a file in no folder" says_only 2 'cannot write no/file: No such file' foundry-store dump -o no/file
+t "an error that came first counts" says_only 3 "no ref 'nobody'" full foundry-store show nobody
+mkfifo pipe
+exec 3<>pipe 4>pipe 3>&- # 4 is a pipe that nobody reads any more
+silent() { exits 9 "$@" >&4 2>err; cat err; [ ! -s err ]; }
+t "a pipe whose reader has ended: a status, no sentence" silent foundry-store ls
+t "also from within the output" silent foundry-store dump
+exec 4>&-
+
+# error_of STATUS COMMAND...: it ends so, and its document has the error that it says
+error_of() {
+	local want=$1 rc=0
+	shift
+	"$@" >out 2>err || rc=$?
+	cat out err
+	[ $rc = "$want" ] || { echo "status $rc, not $want"; return 1; }
+	python3 - "$want" <<-'END'
+		import json, sys
+		e = json.load(open("out"))["error"]
+		said = open("err").readline().removeprefix("foundry-store: ").rstrip("\n")
+		assert e == {"status": int(sys.argv[1]), "text": said}, (e, said)
+	END
+}
+while read -r status _ command words; do
+	# shellcheck disable=SC2086 # words are meant
+	[ "$status" = 0 ] || t "$command --json: no store" error_of "$status" foundry-store -s nowhere --json "$command" $words
+done < <(commands)
+t "import --json: no pack" error_of 3 foundry-store import --json nothing
+# as_documented EXPRESSION COMMAND...: the same as json, of a command that fails
+as_documented() {
+	local expr=$1
+	shift
+	"$@" >out || true
+	python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" "$expr" <out
+}
+t "as the page says" as_documented "j['error']['status'] == 3" foundry-store show --json nobody
+t "an error behind the beginning is the last key" bash -c "foundry-store rm -jn m/a nobody m/b | python3 -c 'import json, sys
+j = json.load(sys.stdin); assert [r[\"ref\"] for r in j[\"removed\"]] == [\"m/a\", \"m/b\"] and list(j)[-1] == \"error\"'"
+t "that is documented, too" as_documented "j['error']['status'] == 3" foundry-store rm -jn m/a nobody
+t "no error, no key" json "'error' not in j" foundry-store rm -jn m/a
+t "nor where verify finds damage" json "'error' not in j" foundry-store verify -j
+t "a wrong option before --json" error_of 2 foundry-store --frob ls --json
+t "a command that is none" error_of 2 foundry-store frob --json
+t "too many operands" error_of 2 foundry-store stat --json x
+t "into a file" bash -c "! foundry-store graph -j m/a 1 -o g.json 2>/dev/null"
+
+t "no such option" says_only 2 'there is no option --frob; see' foundry-store ls --frob=3
+t "no such letter" says_only 2 'there is no option -x; see' foundry-store ls -qx
+t "several begin so" says_only 2 'option --re is ambiguous: it may be --reverse, --reach; see' foundry-store ls --re
+t "the beginning of one will do" prints "$(foundry-store ls -r)" foundry-store ls --rev
+t "an argument is missing" says_only 2 'option --sort needs an argument: name\|size' foundry-store ls --sort
+t "behind a letter, too" says_only 2 'option -o needs an argument: FILE; see' foundry-store dump -qo
+t "an argument too many" says_only 2 'option --json takes no argument; see' foundry-store ls --json=1
+t "of several faults the first" says_only 2 'there is no option --frob; see' foundry-store ls --frob -x
+t "evict without a size or a limit" says_only 2 'the store has no limit to fit into; give a size' foundry-store evict
+t_done
