@@ -84,7 +84,9 @@ def _checked(path, raw):
         raise bad(path, "it names no base")
     if not isinstance(raw.get("torch"), list) or not all(_is_segment(s) for s in raw["torch"]):
         raise bad(path, "its list of segments is malformed")
-    _check_outputs(path, raw.get("outputs"), 0)
+    if "outputs" not in raw:
+        raise bad(path, "it does not say what its outputs are")
+    _check_outputs(path, raw["outputs"], 0)
     return File(path, image, raw["key"], int(base, 16), raw["outputs"], raw["torch"])
 
 
@@ -122,7 +124,9 @@ def _check_outputs(path, raw, depth):
 
 
 def _is_tensor(raw):
-    if not isinstance(raw, dict) or set(raw) != {"addr", "dtype", "shape", "stride"} or raw["dtype"] not in NUMBERS:
+    if not isinstance(raw, dict) or set(raw) != {"addr", "dtype", "shape", "stride"}:
+        return False
+    if not isinstance(raw["dtype"], str) or raw["dtype"] not in NUMBERS:
         return False
     shape, stride = raw["shape"], raw["stride"]
     return (_is_count(raw["addr"]) and isinstance(shape, list) and isinstance(stride, list) and len(shape) == len(stride)

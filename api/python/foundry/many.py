@@ -135,16 +135,27 @@ def load_cuda_modules_and_libraries(workspace_dir):
         _check(folder)
 
 
+def _is_file_name(name):
+    """Whether it can be the name of a file in a folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or os.path.basename(name) != name or "\0" in name:
+        return False
+    try:
+        return bool(os.fsencode(name))
+    except UnicodeEncodeError:
+        return False
+
+
 def _check(folder):
     path = os.path.join(folder, MANIFEST)
     try:
         with open(path, "rb") as f:
             raw = json.load(f)
         version = raw["version"]
-        graphs = [(g["file"], g["image"], g["key"]) for g in raw["graphs"]] if raw["format"] == _FORMAT else None
+        listed = raw["format"] == _FORMAT and isinstance(raw["graphs"], list)
+        graphs = [(g["file"], g["image"], g["key"]) for g in raw["graphs"]] if listed else None
     except (ValueError, KeyError, TypeError, RecursionError):
         graphs = None
-    if graphs is None or not all(isinstance(name, str) and os.path.basename(name) == name for name, _, _ in graphs):
+    if graphs is None or not all(_is_file_name(name) for name, _, _ in graphs):
         raise Error(_lib.BADIMAGE, f"'{path}' is no list of graphs; write it with save_graph_manifest()")
     if version != _VERSION:
         raise Error(_lib.BADIMAGE, f"'{path}' is of version {version!r}, this Foundry reads {_VERSION}")
