@@ -5,6 +5,7 @@
 #include "api/manifest.h"
 #include "api/needs.h"
 #include "api/opts.h"
+#include "arch/printable.h"
 #include "graph/codec.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
@@ -27,7 +28,7 @@ static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	int err = 0;
 
 	for (i = 0; i < m->n_facts && !err; i++)
-		err = fdry_buf_printf(out, "fact %s = %s\n", fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
+		err = fdry_buf_line(out, "fact %s = %s", fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
 	for (i = 0; i < m->n_limits && !err; i++)
 		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit, (unsigned long long)m->limits[i].value);
 	return err;
@@ -64,8 +65,11 @@ static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tenso
 	uint32_t d;
 	int err;
 
-	err = fdry_buf_printf(out, "tensor %s %s %s%s", fdry_manifest_str(m, t->name), dtype_name(t->dtype), uses[t->use],
-			      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
+	err = fdry_buf_printf(out, "tensor ");
+	if (!err)
+		err = fdry_buf_printable(out, fdry_manifest_str(m, t->name));
+	if (!err)
+		err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use], t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
 	if (!err && t->flags & FDRY_TENSOR_HOST)
 		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr), (unsigned long long)fdry_host_offset(t->addr));
 	else if (!err)
@@ -94,12 +98,14 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr
 	int err;
 
 	fdry_oid_hex(&m->objects[k->object].oid, hex);
-	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, %s", i, hex, k->param_bytes,
-			      k->attrs[0], k->attrs[1], k->attrs[2], fdry_manifest_str(m, k->name));
+	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, ", i, hex, k->param_bytes,
+			      k->attrs[0], k->attrs[1], k->attrs[2]);
+	if (!err)
+		err = fdry_buf_printable(out, fdry_manifest_str(m, k->name));
 	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i && !err; (*attr)++)
 		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id), m->attrs[*attr].value);
 	if (!err && k->whole_reason)
-		err = fdry_buf_printf(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
+		return fdry_buf_line(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
 	return err ? err : fdry_buf_printf(out, "\n");
 }
 
@@ -110,7 +116,7 @@ static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	int err = 0;
 
 	for (i = 0; i < m->n_draws && !err; i++, d++)
-		err = fdry_buf_printf(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx\n",
+		err = fdry_buf_line(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
 				      (unsigned long long)m->graphs[d->graph].key, (unsigned long long)d->increment,
 				      fdry_manifest_str(m, m->generators[d->generator].name), (unsigned long long)d->seed,
 				      (unsigned long long)d->offset);
@@ -130,7 +136,7 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	for (i = 0; i < m->n_tensors && !err; i++)
 		err = tensor_text(m, &m->tensors[i], &out);
 	for (i = 0; i < m->n_graphs && !err; i++)
-		err = fdry_buf_printf(&out, "graph %llu '%s' %u nodes %.12s\n", (unsigned long long)m->graphs[i].key,
+		err = fdry_buf_line(&out, "graph %llu '%s' %u nodes %.12s", (unsigned long long)m->graphs[i].key,
 				      fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes, fdry_oid_hex(&m->graphs[i].oid, hex));
 	if (!err)
 		err = draws_text(m, &out);

@@ -13,6 +13,7 @@
 #include "api/pick.h"
 #include "api/plan.h"
 #include "api/tensor.h"
+#include "arch/printable.h"
 
 /* Externals are few: names are copied behind them. */
 struct size {
@@ -144,8 +145,12 @@ int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, const str
 
 static int external_text(const struct fdry_needs_external *e, struct fdry_buf *out)
 {
-	int err = fdry_buf_printf(out, "needs %s filled, %llu bytes", e->name, (unsigned long long)e->bytes);
+	int err = fdry_buf_printf(out, "needs ");
 
+	if (!err)
+		err = fdry_buf_printable(out, e->name);
+	if (!err)
+		err = fdry_buf_printf(out, " filled, %llu bytes", (unsigned long long)e->bytes);
 	if (!err && e->max_bytes > e->bytes)
 		err = fdry_buf_printf(out, ", with room for %llu", (unsigned long long)e->max_bytes);
 	return err ? err : fdry_buf_printf(out, "\n");

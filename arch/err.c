@@ -3,7 +3,8 @@
  * err.c - the thread's last error sentence, and the tables made from errcode.def.
  *
  * The sentence lives in thread-local storage of fixed size: reporting an error never
- * allocates and never fails.
+ * allocates and never fails. A sentence quotes names that others chose, so all of it is made
+ * printable here.
  */
 #include "arch/err.h"
 
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arch/printable.h"
 #include "arch/telemetry.h"
 
 static __thread char sentence[FDRY_SENTENCE_MAX];
@@ -42,6 +44,20 @@ static const struct errcode *errcode_find(int code)
 	return &unknown;
 }
 
+/* Text that filled its buffer may end in the middle of a character. */
+static void cut_trim(char *text, size_t cap)
+{
+	size_t len = strlen(text), back;
+	uint32_t c;
+
+	if (len + 1 < cap)
+		return;
+	for (back = 1; back <= 3 && back < len && ((uint8_t)text[len - back] & 0xC0) == 0x80; back++)
+		;
+	if ((uint8_t)text[len - back] & 0x80 && !fdry_utf8_next(text + len - back, back, &c))
+		text[len - back] = 0;
+}
+
 int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 {
 	int saved = errno;
@@ -50,7 +66,8 @@ int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 	fdry_count_error((unsigned int)code);
 	/* By way of a local buffer, since an argument may be the old sentence. */
 	vsnprintf(text, sizeof(text), fmt, ap);
-	memcpy(sentence, text, sizeof(sentence));
+	cut_trim(text, sizeof(text));
+	fdry_printable(sentence, sizeof(sentence), text);
 	errno = saved;
 	return -(int)code;
 }
@@ -78,7 +95,8 @@ int fdry_fail_at(int ret, const char *fmt, ...)
 	va_end(ap);
 	n = strlen(text);
 	snprintf(text + n, sizeof(text) - n, ": %s", sentence);
-	memcpy(sentence, text, sizeof(sentence));
+	cut_trim(text, sizeof(text));
+	fdry_printable(sentence, sizeof(sentence), text);
 	errno = saved;
 	return ret;
 }

@@ -24,7 +24,7 @@
  * @code: which error
  * @fmt: one sentence: what was wrong, and what to do about it
  *
- * The sentence replaces the thread's earlier one. errno is preserved.
+ * The sentence replaces the thread's earlier one, made printable: see printable.h. errno is preserved.
  *
  * Return: -@code.
  */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "arch/config.h"
+#include "arch/printable.h"
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 
@@ -42,12 +43,13 @@ int fdry_log_enabled(int level)
 void fdry_log_write(int level, const char *fmt, ...)
 {
 	int saved = errno;
-	char line[1024];
+	char text[1024], line[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+	fdry_printable(line, sizeof(line), text);
 	if (sink)
 		sink(sink_arg, level, line);
 	else

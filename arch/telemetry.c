@@ -7,6 +7,7 @@
  * (no memory; or they are ending) share one, in which they add atomically.
  */
 #include "arch/telemetry.h"
+#include "arch/printable.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -152,15 +153,20 @@ void fdry_telemetry_zero(void)
 
 int fdry_label_print(struct fdry_buf *b, const char *text)
 {
+	uint32_t c = 0;
+	size_t n;
 	int err = 0;
 
-	for (; *text && !err; text++) {
+	for (; *text && !err; text += n ? n : 1) {
+		n = fdry_utf8_next(text, strlen(text), &c);
 		if (*text == '\n')
 			err = fdry_buf_put(b, "\\n", 2);
 		else if (*text == '"' || *text == '\\')
 			err = fdry_buf_printf(b, "\\%c", *text);
+		else if (n && fdry_is_printable(c))
+			err = fdry_buf_put(b, text, n);
 		else
-			err = fdry_buf_put(b, text, 1);
+			err = n > 1 ? fdry_buf_printf(b, "\\\\U%08x", c) : fdry_buf_printf(b, "\\\\x%02x", (unsigned int)(uint8_t)*text);
 	}
 	return err;
 }

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "arch/printable.h"
 #include "graph/graph.h"
 #include "graph/text.h"
 
@@ -36,8 +37,8 @@ static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_ke
 
 	for (i = 0; i < v->header.kernels && !err; i++) {
 		k = fdry_graph_kernel_at(v, i);
-		if (k.index < nkernels)
-			err = fdry_buf_printf(out, "# kernel %u is %s\n", k.index, kernels[k.index].name);
+		if (k.index < nkernels) /* a name must not become a line of its own */
+			err = fdry_buf_line(out, "# kernel %u is %s", k.index, kernels[k.index].name);
 	}
 	return err;
 }

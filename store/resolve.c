@@ -20,24 +20,7 @@ static bool component_valid(const char *s, size_t len)
 	return len && !(len == 1 && *s == '.') && !(len == 2 && s[0] == '.' && s[1] == '.');
 }
 
-/* As much of a name as a sentence may hold: what came from outside must not speak to a terminal. */
-struct shown {
-	char text[FDRY_REF_NAME_MAX + 1];
-};
-
-static struct shown shown(const char *name)
-{
-	struct shown s;
-	size_t i;
-
-	for (i = 0; i < sizeof(s.text) - 1 && name[i]; i++)
-		s.text[i] = name[i];
-	s.text[i] = '\0';
-	while (i--)
-		if (s.text[i] < ' ' || s.text[i] > '~')
-			s.text[i] = '?';
-	return s;
-}
+#define SHOWN FDRY_REF_NAME_MAX /* as much of a name as a sentence may hold */
 
 int fdry_ref_check(const char *name)
 {
@@ -47,8 +30,8 @@ int fdry_ref_check(const char *name)
 	if (len > FDRY_REF_NAME_MAX)
 		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
 	if (strspn(name, allowed) != len)
-		return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name; use letters, digits and - _ . @ + / = only",
-				 shown(name).text);
+		return fdry_fail(FDRY_E_NAME, "'%.*s' is not a ref's name; use letters, digits and - _ . @ + / = only", SHOWN,
+				 name);
 	if (*name == '-')
 		return fdry_fail(FDRY_E_NAME, "'%s' would be taken for an option; begin a ref's name otherwise", name);
 	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
@@ -77,8 +60,8 @@ static int selector_parse(const char *text, struct selector *ret)
 	size_t digits = colon ? strlen(colon + 1) : 0;
 
 	if (colon && (digits < PREFIX_MIN || !is_hex(colon + 1, digits)))
-		return fdry_fail(FDRY_E_NAME, "'%s' names no image: behind the colon there must be %d to 64 digits of its id",
-				 shown(text).text, PREFIX_MIN);
+		return fdry_fail(FDRY_E_NAME, "'%.*s' names no image: behind the colon there must be %d to 64 digits of its id",
+				 SHOWN, text, PREFIX_MIN);
 	if (len > FDRY_REF_NAME_MAX)
 		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
 	memcpy(ret->name, text, len);

@@ -42,10 +42,10 @@ void diff_begin(struct diff *d, enum diff_what what, const char *name, const cha
 		printf("%s\n", d->part);
 	d->headed = true;
 	if (*a)
-		printf("%s- %s %s%s\n", c->removed, name, a, c->reset);
+		printf("%s- %s %s%s\n", c->removed, cmd_text(name), cmd_text(a), c->reset);
 	if (*b)
-		printf("%s%c %s %s%s\n", *a || what == DIFF_ADDED ? c->added : "", *a || what == DIFF_ADDED ? '+' : '~', name, b,
-		       c->reset);
+		printf("%s%c %s %s%s\n", *a || what == DIFF_ADDED ? c->added : "", *a || what == DIFF_ADDED ? '+' : '~',
+		       cmd_text(name), cmd_text(b), c->reset);
 }
 
 void diff_number(struct diff *d, const char *key, uint64_t value)
@@ -56,15 +56,19 @@ void diff_number(struct diff *d, const char *key, uint64_t value)
 
 void diff_more(struct diff *d, const char *fmt, ...)
 {
+	char *text = NULL;
 	va_list ap;
+	int n;
 
 	if (cmd_has(d->a, JSON) || cmd_has(d->a, QUIET))
 		return;
 	va_start(ap, fmt);
-	printf("    ");
-	vprintf(fmt, ap);
-	printf("\n");
+	n = vasprintf(&text, fmt, ap);
 	va_end(ap);
+	if (n < 0)
+		return;
+	printf("    %s\n", cmd_text(text));
+	free(text);
 }
 
 void diff_end(struct diff *d)

@@ -123,11 +123,11 @@ static int node_text(struct pair *p, uint32_t index, enum field field, const str
 
 	if (p->shown++ >= SHOWN && !cmd_has(p->d->a, LONG))
 		return 0;
-	err = fdry_buf_printf(&p->lines, "    node %u %s: %s", index, node_name(p->d, 0, a), field_texts[field]);
+	err = fdry_buf_printf(&p->lines, "    node %u %s: %s", index, cmd_text(node_name(p->d, 0, a)), field_texts[field]);
 	if (!err && field == FIELD_arguments && a->kernel.args.len == b->kernel.args.len)
 		err = arguments_text(a->kernel.args, b->kernel.args, &p->lines);
 	if (!err && (field == FIELD_kinds || field == FIELD_kernels))
-		err = fdry_buf_printf(&p->lines, ", %s", node_name(p->d, 1, b));
+		err = fdry_buf_printf(&p->lines, ", %s", cmd_text(node_name(p->d, 1, b)));
 	return err ? err : fdry_buf_printf(&p->lines, "\n");
 }
 

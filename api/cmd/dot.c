@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/printable.h"
+
 /* Light enough for black letters. */
 static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f", [FDRY_NODE_MEMCPY] = "#b2df8a",
@@ -44,13 +46,16 @@ static int name_text(const char *name, struct fdry_buf *out)
 	return fdry_buf_printf(out, "%s", name);
 }
 
-/* Inside of quotes. */
-static int quoted(const char *s, struct fdry_buf *out)
+/* Inside of quotes: first as text that only shows, then what Graphviz reads as an escape. */
+static int quoted(const char *text, struct fdry_buf *out)
 {
-	int err = 0;
+	struct fdry_buf shown = { 0 };
+	const char *s;
+	int err = fdry_buf_printable(&shown, text);
 
-	for (; *s && !err; s++)
+	for (s = (const char *)shown.data; !err && *s; s++)
 		err = fdry_buf_printf(out, *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	fdry_buf_release(&shown);
 	return err;
 }
 

@@ -4,11 +4,15 @@
  *
  * A library would be a dependency for what is, without reading, a bracket, a comma and an
  * escape. What is written is valid JSON whatever the strings hold: bytes that are not
- * UTF-8 (a path may have some) become U+FFFD.
+ * UTF-8 (a path may have some) become U+FFFD. Characters that do more than show are written as
+ * \u and their number, which readers undo.
  */
 #include "api/cmd/cmd.h"
 
 #include <inttypes.h>
+#include <string.h>
+
+#include "arch/printable.h"
 
 static void indent(struct json *j)
 {
@@ -22,44 +26,32 @@ static void indent(struct json *j)
 		fputc('\t', j->f);
 }
 
-/* Bytes of the UTF-8 character at @s, 0 where there is none. */
-static size_t utf8_len(const unsigned char *s)
+/* As JSON has characters beyond 16 bits: in two halves. */
+static void escape(struct json *j, uint32_t c)
 {
-	static const struct { unsigned char mask, lead; uint32_t min; } forms[] = {
-		{ 0x80, 0x00, 0 }, { 0xE0, 0xC0, 0x80 }, { 0xF0, 0xE0, 0x800 }, { 0xF8, 0xF0, 0x10000 },
-	};
-	uint32_t c;
-	size_t n, i;
-
-	for (n = 0; n < 4 && (*s & forms[n].mask) != forms[n].lead; n++)
-		;
-	if (n == 4)
-		return 0;
-	c = *s & (unsigned char)~forms[n].mask;
-	for (i = 1; i <= n; i++) {
-		if ((s[i] & 0xC0) != 0x80)
-			return 0;
-		c = c << 6 | (s[i] & 0x3F);
-	}
-	return c < forms[n].min || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000) ? 0 : n + 1;
+	if (c > 0xFFFF)
+		fprintf(j->f, "\\u%04x\\u%04x", 0xD7C0 + (c >> 10), 0xDC00 | (c & 0x3FF));
+	else
+		fprintf(j->f, "\\u%04x", c);
 }
 
-static void text(struct json *j, const char *value)
+static void text(struct json *j, const char *s)
 {
-	const unsigned char *s = (const void *)value;
-	size_t n;
+	size_t n, left = strlen(s);
+	uint32_t c = 0;
 
 	fputc('"', j->f);
-	for (; *s; s += n ? n : 1) {
-		n = utf8_len(s);
+	for (; left; s += n, left -= n) {
+		n = fdry_utf8_next(s, left, &c);
 		if (!n)
-			fputs("\\ufffd", j->f);
+			escape(j, 0xFFFD);
 		else if (*s == '"' || *s == '\\')
 			fprintf(j->f, "\\%c", *s);
-		else if (*s < ' ' || *s == 0x7F)
-			fprintf(j->f, "\\u%04x", *s);
+		else if (!fdry_is_printable(c))
+			escape(j, c);
 		else
 			fwrite(s, 1, n, j->f);
+		n = n ? n : 1;
 	}
 	fputc('"', j->f);
 }

@@ -138,7 +138,7 @@ static void row_text(const struct row *r, int width, bool full)
 	char hex[FDRY_OID_HEX_SIZE];
 
 	printf("%s%-*s%s  %s%.12s%s  %-8s %6llu", c->name, width, r->name, c->reset, c->id, fdry_oid_hex(&r->oid, hex), c->reset,
-	       *r->arch ? r->arch : "-", (unsigned long long)r->graphs);
+	       *r->arch ? cmd_text(r->arch) : "-", (unsigned long long)r->graphs);
 	if (full)
 		printf(" %8llu %8llu %11s", (unsigned long long)r->nodes, (unsigned long long)r->all.objects,
 		       cmd_size(r->all.bytes).text);

@@ -35,7 +35,7 @@ static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid 
 	if (cmd_has(r->a, JSON))
 		told_json(&r->j, event, oid, ref);
 	else if (ref)
-		cmd_say(r->a, "ref '%s' %s\n", ref, text);
+		cmd_say(r->a, "ref '%s' %s\n", cmd_text(ref), text);
 	else
 		cmd_say(r->a, "%s: %s\n", hex, text);
 }

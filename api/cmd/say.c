@@ -14,6 +14,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "arch/printable.h"
+
+const char *cmd_text(const char *s)
+{
+	static struct fdry_buf ring[8];
+	static unsigned int next;
+	struct fdry_buf *b = &ring[next++ % 8];
+
+	b->len = 0;
+	return fdry_buf_printable(b, s) ? "?" : (const char *)b->data;
+}
+
 /* --- errors --- */
 
 static const struct {
@@ -38,15 +50,6 @@ static void error_note(const char *text)
 		snprintf(first_error, sizeof(first_error), "%s", text);
 }
 
-/* A sentence may quote what stands in a file, or came as an operand: nothing in it that a terminal obeys. */
-static void safe_print(const char *text)
-{
-	const unsigned char *p;
-
-	for (p = (const unsigned char *)text; *p; p++)
-		fputc(*p < ' ' || *p == 0x7f || (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) ? '?' : *p, stderr);
-}
-
 void cmd_error(const char *fmt, ...)
 {
 	char text[FDRY_SENTENCE_MAX];
@@ -58,9 +61,7 @@ void cmd_error(const char *fmt, ...)
 	error_note(text);
 	if (reader_gone)
 		return;
-	fputs("foundry-store: ", stderr);
-	safe_print(text);
-	fputc('\n', stderr);
+	fprintf(stderr, "foundry-store: %s\n", cmd_text(text));
 }
 
 const char *cmd_first_error(void)
@@ -112,6 +113,24 @@ int cmd_write_check(FILE *f, const char *path)
 	return fflush(f) || ferror(f) ? cmd_write_failed(path) : 0;
 }
 
+void cmd_vprint(FILE *f, const char *fmt, va_list ap)
+{
+	char *text = NULL, *line, *end;
+
+	if (vasprintf(&text, fmt, ap) < 0)
+		return;
+	for (line = text; *line; line = end) {
+		end = line + strcspn(line, "\n");
+		if (*end) {
+			*end++ = 0;
+			fprintf(f, "%s\n", cmd_text(line));
+		} else {
+			fputs(cmd_text(line), f);
+		}
+	}
+	free(text);
+}
+
 void cmd_say(const struct cmd_args *a, const char *fmt, ...)
 {
 	va_list ap;
@@ -119,7 +138,7 @@ void cmd_say(const struct cmd_args *a, const char *fmt, ...)
 	if (cmd_has(a, QUIET) || cmd_has(a, JSON))
 		return;
 	va_start(ap, fmt);
-	vprintf(fmt, ap);
+	cmd_vprint(stdout, fmt, ap);
 	va_end(ap);
 }
 
@@ -132,19 +151,14 @@ bool cmd_asks(const struct cmd_args *a)
 
 bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
 {
-	char answer[16] = "", *text = NULL;
+	char answer[16] = "";
 	va_list ap;
-	int n;
 
 	if (!cmd_asks(a))
 		return true;
 	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
+	cmd_vprint(stderr, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		return false;
-	safe_print(text);
-	free(text);
 	fputs(" [y/N] ", stderr);
 	if (!fgets(answer, sizeof(answer), stdin))
 		fputc('\n', stderr);

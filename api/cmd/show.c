@@ -42,7 +42,7 @@ static void kernels_text(const struct fdry_manifest *m)
 		counts[m->kernels[i].whole_reason]++; /* equal reasons are one string */
 	for (i = 1; counts && i < m->n_strings; i++)
 		if (counts[i])
-			printf("kernels whole %u: %s\n", counts[i], fdry_manifest_str(m, i));
+			printf("kernels whole %u: %s\n", counts[i], cmd_text(fdry_manifest_str(m, i)));
 	free(counts);
 }
 

@@ -37,7 +37,8 @@ static void stat_text(struct fdry_store *s, const struct stat_all *all)
 	const struct fdry_file_stat *f = &st->file;
 	int kind;
 
-	printf("store %s\nfor %s\n\n%-10s %10s %12s %12s\n", fdry_store_path(s), cmd_owner(&all->sh).text, "KIND", "OBJECTS", "UNPACKED", "AT REST");
+	printf("store %s\nfor %s\n\n%-10s %10s %12s %12s\n", cmd_text(fdry_store_path(s)), cmd_owner(&all->sh).text,
+	       "KIND", "OBJECTS", "UNPACKED", "AT REST");
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
 		kind_text(fdry_object_kind_name(kind), &st->kinds[kind]);
 	kind_text("all", &st->kinds[0]);

@@ -37,9 +37,9 @@ static void finding(void *arg, const struct fdry_finding *f)
 	if (fs->json)
 		finding_json(&fs->j, f);
 	else if (f->oid)
-		printf("%s: %s\n", fdry_oid_hex(f->oid, hex), f->text);
+		printf("%s: %s\n", fdry_oid_hex(f->oid, hex), cmd_text(f->text));
 	else
-		printf("%s\n", f->text);
+		printf("%s\n", cmd_text(f->text));
 }
 
 static void progress(void *arg, uint64_t done, uint64_t total)

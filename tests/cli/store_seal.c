@@ -10,6 +10,8 @@
  *	tensor NAME AT COUNT       float, of that many elements, AT bytes into the region
  *	kernel NAME CODE BYTES     an object that is the text CODE; bytes of its one parameter
  *	graph KEY NAME FILE        text as foundry-store graph writes it
+ *
+ * %XX in a key, value or name is the byte of that number.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,11 +50,23 @@ static struct fdry_span read_file(const char *name)
 	return (struct fdry_span){ bytes, n };
 }
 
+/* %XX in a name is that byte. */
 static uint32_t str(const char *s)
 {
+	char text[256], *to = text;
+	unsigned int byte;
 	uint32_t ret = 0;
+	int n;
 
-	need(fdry_manifest_add_str(&w, s, &ret));
+	for (; *s; s += n) {
+		n = 1;
+		if (*s == '%' && sscanf(s, "%%%2x%n", &byte, &n) == 1)
+			*to++ = (char)byte;
+		else
+			*to++ = *s;
+	}
+	*to = 0;
+	need(fdry_manifest_add_str(&w, text, &ret));
 	return ret;
 }
 

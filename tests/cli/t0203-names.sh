@@ -37,9 +37,9 @@ for name in /a a/ a//b ../a a/.. . "a b" a:b ä "$(printf 'a%.0s' {1..256})"; do
 	t "tag: no name '${name:0:20}'" says_only 2 "name|operand" foundry-store tag many/9 "$name"
 done
 controls=$(printf 'a\033[31m\007')
-t "tag: no controls" says_only 2 "'a[?][[]31m[?]' is not a ref's name" foundry-store tag many/9 "$controls"
-t "show: no controls" says_only 2 "'a[?][[]31m[?]' is not a ref's name" foundry-store show "$controls"
-t "another directory: no controls" says_only 3 "there is no store at a[?][[]31m[?]" foundry-store ls -s "$controls"
+t "tag: no controls" says_only 2 "'a[\\]x1b[[]31m[\\]x07' is not a ref's name" foundry-store tag many/9 "$controls"
+t "show: no controls" says_only 2 "'a[\\]x1b[[]31m[\\]x07' is not a ref's name" foundry-store show "$controls"
+t "another directory: no controls" says_only 3 "there is no store at a[\\]x1b[[]31m[\\]x07" foundry-store ls -s "$controls"
 t "and nothing was named" bash -c "foundry-store ls -j | python3 -c '
 import json, sys
 assert all(r[\"ref\"].startswith(\"many/\") or len(r[\"ref\"]) == 4 for r in json.load(sys.stdin)[\"refs\"])'"

@@ -129,7 +129,7 @@ bad "no end" "object $x chunk\nbytes 1\n78\n" "line 4: the text ends within an o
 bad "a ref within an object" "object $x chunk\nref a\nbytes 1\n78\nend\n" "line 3: 'ref a' has no place in an object"
 bad "a ref without an id" "ref a\n" "line 2: a ref's name and an id"
 bad "a bad ref's controls" "ref a\\033[31mb $x\n" "line 2: a ref's name and an id"
-bad "a word of controls" 'wh\033[31mat\n' "line 2: 'wh[?][[]31mat' stands where"
+bad "a word of controls" 'wh\033[31mat\n' "line 2: 'wh[\\]x1b[[]31mat' stands where"
 bad "a bad ref" "ref a//b $x\n" "line 2: a ref's name and an id"
 bad "a bad identity" "ref a $x identity y\n" "line 2: an id should stand behind 'identity'"
 bad "more behind a ref" "ref a $x pinned twice\n" "line 2: 'twice' has no place"

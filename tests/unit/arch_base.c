@@ -7,6 +7,7 @@
 #include "arch/buf.h"
 #include "arch/err.h"
 #include "arch/oid.h"
+#include "arch/printable.h"
 
 START_TEST(err_keeps_sentence_and_errno)
 {
@@ -27,6 +28,70 @@ START_TEST(err_tables)
 	ck_assert_int_eq(fdry_error_errno(FDRY_E_FULL), ENOSPC);
 	ck_assert_str_eq(fdry_error_name(0), "FDRY_OK");
 	ck_assert_str_eq(fdry_error_name(12345), "FDRY_E_?");
+}
+END_TEST
+
+static const struct {
+	const char *from, *to;
+} texts[] = {
+	{ "", "" },
+	{ "plain text, with 'quotes' and \\ a backslash", "plain text, with 'quotes' and \\ a backslash" },
+	{ "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80" },
+	{ "\x1b]0;t\a\nedge 0 2\r\t\x7f", "\\x1b]0;t\\x07\\nedge 0 2\\r\\t\\x7f" },
+	{ "\xc2\x9b" "31m \x9b" "31m", "\\u009b31m \\x9b31m" },          /* C1, as UTF-8 and as a byte */
+	{ "a\xe2\x80\xae" "b\xe2\x81\xa6" "c", "a\\u202eb\\u2066c" },   /* a line's direction turns */
+	{ "\xe2\x80\xa8\xef\xbb\xbf\xc2\xad", "\\u2028\\ufeff\\u00ad" },
+	{ "\xf3\xa0\x81\x81", "\\U000e0041" },                           /* a tag, which nothing shows */
+	{ "\xc0\x9b \xed\xa0\x80 \xf5\x80\x80\x80 \xe6\x97", "\\xc0\\x9b \\xed\\xa0\\x80 \\xf5\\x80\\x80\\x80 \\xe6\\x97" },
+};
+
+START_TEST(text_becomes_printable)
+{
+	char to[256], small[8];
+	struct fdry_buf b = { 0 };
+	size_t i, cap;
+
+	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		ck_assert_uint_eq(fdry_printable(to, sizeof(to), texts[i].from), strlen(texts[i].to));
+		ck_assert_str_eq(to, texts[i].to);
+		fdry_printable(to, sizeof(to), texts[i].to); /* which is printable already */
+		ck_assert_str_eq(to, texts[i].to);
+		b.len = 0;
+		ck_assert_int_eq(fdry_buf_printable(&b, texts[i].from), 0);
+		ck_assert_str_eq((char *)b.data, texts[i].to);
+		fdry_fail(FDRY_E_INVAL, "%s", texts[i].from);
+		ck_assert_str_eq(fdry_last_error(), texts[i].to);
+	}
+	b.len = 0;
+	ck_assert_int_eq(fdry_buf_line(&b, "%s|%s", "a\n", "b"), 0);
+	ck_assert_str_eq((char *)b.data, "a\\n|b\n");
+	for (cap = 1; cap <= sizeof(small); cap++) { /* no half of an escape or a character */
+		ck_assert_uint_eq(fdry_printable(small, cap, "\xe6\x97\xa5\x1b"), cap < 4 ? 0 : cap < 8 ? 3 : 7);
+		ck_assert_uint_eq(strlen(small), cap < 4 ? 0 : cap < 8 ? 3 : 7);
+	}
+	fdry_buf_release(&b);
+}
+END_TEST
+
+/* A sentence that is cut ends in a whole character. */
+START_TEST(cut_sentences_are_printable)
+{
+	char text[2000], twice[2048];
+	size_t i, off;
+
+	for (off = 0; off < 3; off++) {
+		memset(text, 'x', off);
+		for (i = off; i + 3 < sizeof(text); i += 3)
+			memcpy(text + i, "\xe6\x97\xa5", 3);
+		text[i] = 0;
+		fdry_fail(FDRY_E_INVAL, "%s", text);
+		ck_assert_uint_ge(strlen(fdry_last_error()), FDRY_SENTENCE_MAX - 4);
+		fdry_printable(twice, sizeof(twice), fdry_last_error());
+		ck_assert_str_eq(twice, fdry_last_error());
+		ck_assert_ptr_null(strchr(fdry_last_error(), '\\'));
+		fdry_fail_at(-FDRY_E_INVAL, "\x1b%s", "at");
+		ck_assert(!strncmp(fdry_last_error(), "\\x1bat: ", 8));
+	}
 }
 END_TEST
 
@@ -101,6 +166,8 @@ int main(void)
 
 	tcase_add_test(tc, err_keeps_sentence_and_errno);
 	tcase_add_test(tc, err_tables);
+	tcase_add_test(tc, text_becomes_printable);
+	tcase_add_test(tc, cut_sentences_are_printable);
 	tcase_add_test(tc, buf_grows_zeroed_and_aligned);
 	tcase_add_test(tc, span_checks_every_bound);
 	tcase_add_test(tc, oid_known_answers);

@@ -92,6 +92,31 @@ def text(value):
         raise ValueError(f"{argument(value)}{value!r} cannot be written as UTF-8: {e.reason}") from None
 
 
+def foreign(raw):
+    """Bytes that others chose, such as a name in an image, as a str; `named()` gives the same bytes again."""
+    return raw.decode(errors="surrogateescape")
+
+
+def named(value):
+    """`text()` for a name that may have come out of `foreign()`."""
+    try:
+        return value.encode(errors="surrogateescape") if isinstance(value, str) and "\0" not in value else text(value)
+    except UnicodeEncodeError:
+        return text(value)
+
+
+def shown(value):
+    """What others chose as text that a terminal only shows, as the library's own sentences have it."""
+    def one(c):
+        if c.isprintable():
+            return c
+        if "\udc80" <= c <= "\udcff":
+            return "\\x%02x" % (ord(c) & 0xff)
+        return "\\u%04x" % ord(c) if "\x80" <= c <= "\xff" else c.encode("unicode_escape").decode()
+
+    return "".join(map(one, value))
+
+
 def file_name(path):
     """A path (str, bytes, os.PathLike) as the library takes it; ValueError where it has a NUL."""
     raw = os.fsencode(path)

@@ -101,7 +101,7 @@ def recognise(capture, key, graph, generators):
         again = second.get(name, (0, set(), set()))
         both = [sorted(a & b) for a, b in zip(places, again[1:])]
         if again[0] != by or [len(b) for b in both] != [1, 1]:
-            warnings.warn(f"graph {key} draws from generator '{name}', whose state was not recognised, so that it cannot be "
+            warnings.warn(f"graph {key} draws from generator '{_lib.shown(name)}', whose state was not recognised, so that it cannot be "
                           f"sealed: increments {by} and {again[0]}, seeds at {[hex(a) for a in both[0]]}, offsets at "
                           f"{[hex(a) for a in both[1]]}", RuntimeWarning, stacklevel=2)
             return {}
@@ -123,7 +123,7 @@ class Source:
         self.names = []
         for i in range(lib.fdry_image_generator_count(handle)):
             lib.fdry_image_generator(handle, i, name)
-            self.names.append(name.value.decode())
+            self.names.append(_lib.foreign(name.value))
 
     def draws(self, key):
         """[(position of the generator, increment)] of graph `key`."""
@@ -136,7 +136,7 @@ class Source:
                     if e.name != "FDRY_E_NOKEY" or key not in self._keys():
                         raise
                     break
-                found.append((self.names.index(raw.generator.decode()), raw.increment))
+                found.append((self.names.index(_lib.foreign(raw.generator)), raw.increment))
             self._draws[key] = found
         return self._draws[key]
 
@@ -149,7 +149,7 @@ class Source:
 
     def bind(self, name, generator):
         if name not in self.names:
-            raise KeyError(f"the image has no generator '{name}': {self.names}")
+            raise KeyError(f"the image has no generator '{_lib.shown(name)}': {self.names}")
         self._bound[name] = generator
 
     def bound(self, name):
@@ -167,7 +167,7 @@ class Source:
         if generator is not None:
             return generator.initial_seed() & _WRAP, generator.get_offset() & _WRAP
         raw = _lib.RandomState()
-        lib.fdry_image_random_get(self._handle, _lib.text(name), ctypes.byref(raw))
+        lib.fdry_image_random_get(self._handle, _lib.named(name), ctypes.byref(raw))
         return raw.seed, raw.offset
 
     def set(self, name, seed, offset=0):
@@ -177,7 +177,7 @@ class Source:
             generator.set_offset(offset)
         else:
             seed = _lib.fit(ctypes.c_int64 if seed < 0 else ctypes.c_uint64, seed) & _WRAP
-            lib.fdry_image_random_set(self._handle, _lib.text(name), ctypes.byref(_lib.RandomState(seed, offset)))
+            lib.fdry_image_random_set(self._handle, _lib.named(name), ctypes.byref(_lib.RandomState(seed, offset)))
 
     def _move(self, name, before, after):
         """From one offset to another, unless somebody has moved it meanwhile."""

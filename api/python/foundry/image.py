@@ -72,7 +72,7 @@ class Image(_lib.Closing):
         found = {}
         for i in range(lib.fdry_image_graph_count(self._handle)):
             lib.fdry_image_graph(self._handle, i, key, name, nodes)
-            found[key.value] = name.value.decode()
+            found[key.value] = _lib.foreign(name.value)
         return found
 
     def tensors(self):
@@ -87,14 +87,14 @@ class Image(_lib.Closing):
     def __getitem__(self, name):
         """The tensor of that name; Error where there is none."""
         raw = _lib.Tensor()
-        lib.fdry_image_tensor_find(self._handle, _lib.text(name), ctypes.byref(raw))
+        lib.fdry_image_tensor_find(self._handle, _lib.named(name), ctypes.byref(raw))
         return Tensor(self, raw)
 
     def fact(self, key):
         """The value of a fact; Error where the image does not state it."""
         value = ctypes.c_char_p()
         lib.fdry_image_fact(self._handle, _lib.text(key), ctypes.byref(value))
-        return value.value.decode()
+        return _lib.foreign(value.value)
 
     def write(self, name, data, stream=None, wait=True):
         """Copy `data` into a tensor; complete on return, or with wait=False when `stream` gets there: later launches on it see
@@ -113,15 +113,15 @@ class Image(_lib.Closing):
         with array.opened(self, tensor, data, stream) as source:
             if source.flat:
                 write = lib.fdry_image_write if wait else lib.fdry_image_write_async
-                write(self._handle, _lib.text(name), source.raw.addr, source.nbytes, stream)
+                write(self._handle, _lib.named(name), source.raw.addr, source.nbytes, stream)
                 return
-            lib.fdry_image_write_array(self._handle, _lib.text(name), ctypes.byref(source.raw), 0 if wait else _ASYNC, stream)
+            lib.fdry_image_write_array(self._handle, _lib.named(name), ctypes.byref(source.raw), 0 if wait else _ASYNC, stream)
             if not wait and not source.host:
                 _torch.used_on(data, stream, self.device)
 
     def copy(self, name, src, nbytes, stream=None):
         """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its elements row by row."""
-        lib.fdry_image_copy(self._handle, _lib.text(name), src, nbytes, _stream(stream))
+        lib.fdry_image_copy(self._handle, _lib.named(name), src, nbytes, _stream(stream))
 
     def read(self, name, stream=None, out=None):
         """A tensor's elements on the host, row by row, as a bytearray; ordered after what `stream` was given.
@@ -133,14 +133,14 @@ class Image(_lib.Closing):
         data = bytearray(tensor.nbytes) if out is None else out
         with array.opened(self, tensor, data, stream, writable=True) as into:
             if into.flat:
-                lib.fdry_image_read(self._handle, _lib.text(name), into.raw.addr, into.nbytes, stream)
+                lib.fdry_image_read(self._handle, _lib.named(name), into.raw.addr, into.nbytes, stream)
             else:
-                lib.fdry_image_read_array(self._handle, _lib.text(name), ctypes.byref(into.raw), stream)
+                lib.fdry_image_read_array(self._handle, _lib.named(name), ctypes.byref(into.raw), stream)
         return data
 
     def filled(self, name=None):
         """Declare an external tensor filled by other means; all of them without a name."""
-        lib.fdry_image_filled(self._handle, _lib.text(name) if name is not None else None)
+        lib.fdry_image_filled(self._handle, _lib.named(name) if name is not None else None)
 
     def build(self, key):
         """Build and upload graph `key` now, not at its first launch."""

@@ -29,7 +29,7 @@ class Unused:
         self.error = lib.fdry_error_name(raw.code).decode()
 
     def __repr__(self):
-        return f"<Unused {self.name}: {self.why}>"
+        return f"<Unused {_lib.shown(self.name)}: {_lib.shown(self.why)}>"
 
 
 class Start:

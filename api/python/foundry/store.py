@@ -24,8 +24,8 @@ class Needs(_lib.Record):
         for name, _ in _lib.Needs._fields_:
             if not name.endswith("externals"):
                 setattr(self, name, getattr(raw, name))
-        self.externals = {e.name.decode(): e.bytes for e in raw.externals[:raw.nexternals]}
-        self.rooms = {e.name.decode(): e.max_bytes for e in raw.externals[:raw.nexternals]}
+        self.externals = {_lib.foreign(e.name): e.bytes for e in raw.externals[:raw.nexternals]}
+        self.rooms = {_lib.foreign(e.name): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
 
 class Pack(_lib.Record):

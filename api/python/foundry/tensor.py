@@ -108,7 +108,7 @@ class Tensor:
 
     def __init__(self, image, raw):
         self._image = image
-        self.name = raw.name.decode()
+        self.name = _lib.foreign(raw.name)
         self.addr = raw.addr
         self.dtype, self.itemsize, self._code = DTYPES[raw.dtype]
         self.use = USES[raw.use]
@@ -128,7 +128,7 @@ class Tensor:
         return cls(image, raw)
 
     def __repr__(self):
-        return f"<Tensor {self.name} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
+        return f"<Tensor {_lib.shown(self.name)} {self.dtype}{list(self.shape)} at {self.addr:#x}>"
 
     def numpy(self):
         """A host tensor as a numpy array that is no copy: what is written to it the next launch reads."""
@@ -136,7 +136,7 @@ class Tensor:
         import numpy
         kind = {1: "u", 0: "i", 2: "f", 5: "c", 6: "b"}.get(self._code)
         if not self.host or not kind:
-            raise TypeError(f"tensor '{self.name}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
+            raise TypeError(f"tensor '{_lib.shown(self.name)}' ({self.dtype}) {'has a type that numpy lacks' if self.host else 'lies on the GPU'};"
                             " use DLPack")
         return numpy.asarray(_Numbers(self._image, {
             "version": 3, "data": (self.addr, False), "typestr": f"{'|' if self.itemsize == 1 else '<'}{kind}{self.itemsize}",
@@ -149,7 +149,7 @@ class Tensor:
         if copy:
             raise BufferError("a view of an image's memory is never a copy; copy it yourself")
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
-            raise BufferError(f"tensor '{self.name}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
+            raise BufferError(f"tensor '{_lib.shown(self.name)}' lies " + ("on the host" if self.host else f"on GPU {self._image.device}"))
         hold, rank = _lib.Hold(self._image._handle, "tensor"), len(self.shape)
         address = _lib.libc.malloc(ctypes.sizeof(Managed) + 16 * rank)
         if not address:
