@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "arch/config.h"
+#include "arch/fd.h"
 
 /* The number in a control group's file; UINT64_MAX if there is none ("max", or no such file). */
 static uint64_t group_limit(const char *path)
 {
 	char text[32] = "";
 	uint64_t n;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = fdry_open(path, O_RDONLY, 0);
 	ssize_t len = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 
 	if (fd >= 0)

@@ -14,11 +14,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "arch/fd.h"
+
 #define PIECE 4096u /* fits any pipe */
 
 int fdry_peek_open(struct fdry_peek *ret)
 {
-	if (pipe2(ret->fd, O_CLOEXEC | O_NONBLOCK))
+	if (fdry_pipe(ret->fd, O_NONBLOCK))
 		return fdry_fail(FDRY_E_IO, "a pipe cannot be opened: %s", strerror(errno));
 	return 0;
 }

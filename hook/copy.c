@@ -11,6 +11,7 @@
  *
  * The thread uses nothing of the loader's: whoever waits for it may hold the loader's lock.
  */
+#include "arch/file.h"
 #include "hook/internal.h"
 
 #include <elf.h>
@@ -24,22 +25,6 @@
 /* Less is copied faster than a thread starts. */
 #define WORTH_A_THREAD (256u << 10)
 
-static bool write_all(int fd, const void *from, size_t len)
-{
-	size_t done = 0;
-	ssize_t n;
-
-	while (done < len) {
-		n = pwrite(fd, (const char *)from + done, len - done, (off_t)done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		done += (size_t)n;
-	}
-	return true;
-}
-
 /* No table of an ELF file is larger. */
 #define TABLE_MAX (UINT16_MAX * sizeof(Elf64_Shdr))
 
@@ -49,7 +34,7 @@ static void *peek(int fd, const void *image, uint64_t at, size_t n, size_t entry
 	size_t len = n * entry;
 	void *ret = len <= TABLE_MAX ? malloc(len + 1) : NULL;
 
-	if (ret && write_all(fd, (const void *)((uintptr_t)image + at), len) && pread(fd, ret, len, 0) == (ssize_t)len)
+	if (ret && !fdry_pwrite(fd, (const void *)((uintptr_t)image + at), len, 0) && pread(fd, ret, len, 0) == (ssize_t)len)
 		return ret;
 	free(ret);
 	return NULL;
@@ -70,7 +55,7 @@ static size_t length(int fd, const Elf64_Ehdr *eh, const void *image)
 static void *work(void *arg)
 {
 	struct fdry_copy *c = arg;
-	int fd = memfd_create("foundry-code", MFD_CLOEXEC);
+	int fd = fdry_memfd("foundry-code");
 	void *data = MAP_FAILED;
 	Elf64_Ehdr eh;
 	size_t len;
@@ -79,7 +64,7 @@ static void *work(void *arg)
 		return NULL;
 	memcpy(&eh, c->image, sizeof(eh));
 	len = length(fd, &eh, c->image);
-	if (len && write_all(fd, c->image, len))
+	if (len && !fdry_pwrite(fd, c->image, len, 0))
 		data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	if (data != MAP_FAILED) {

@@ -6,6 +6,7 @@
  * to the one that names them; "hwcap" lines and old "folder=TYPE" suffixes mean nothing
  * here. A file that cannot be read names nothing.
  */
+#include "arch/fd.h"
 #include "hook/internal.h"
 
 #include <ctype.h>
@@ -30,11 +31,17 @@ static bool walk_include(struct walk *w, const char *file, const char *pattern)
 	const char *slash = strrchr(file, '/');
 	int len = *pattern != '/' && slash ? (int)(slash - file) + 1 : 0;
 	char full[PATH_MAX];
-	bool found = false;
+	bool found = false, entered;
 	glob_t g;
 	size_t i;
+	int rc;
 
-	if (snprintf(full, sizeof(full), "%.*s%s", len, file, pattern) >= (int)sizeof(full) || glob(full, 0, NULL, &g))
+	if (snprintf(full, sizeof(full), "%.*s%s", len, file, pattern) >= (int)sizeof(full))
+		return false;
+	entered = fdry_fd_enter();
+	rc = glob(full, 0, NULL, &g);
+	fdry_fd_leave(entered);
+	if (rc)
 		return false;
 	for (i = 0; i < g.gl_pathc && !found; i++)
 		found = walk_file(w, g.gl_pathv[i]);
@@ -67,7 +74,7 @@ static bool walk_line(struct walk *w, const char *file, char *line)
 
 static bool walk_file(struct walk *w, const char *file)
 {
-	FILE *f = w->depth < DEPTH_MAX ? fopen(file, "re") : NULL;
+	FILE *f = w->depth < DEPTH_MAX ? fdry_fopen_read(file) : NULL;
 	bool found = false;
 	char *line = NULL;
 	size_t cap = 0;

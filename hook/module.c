@@ -6,6 +6,7 @@
  * any other code in memory. Files are read here as well: they may be gone at seal time.
  * A file that changed while the driver read it is noted as unknown.
  */
+#include "arch/fd.h"
 #include "hook/internal.h"
 
 #include <errno.h>
@@ -100,7 +101,7 @@ static void file_open(const char *path, struct file *f)
 {
 	int saved = errno;
 
-	f->fd = path && !fdry_find_forked() ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	f->fd = path && !fdry_find_forked() ? fdry_open(path, O_RDONLY, 0) : -1;
 	if (f->fd >= 0 && (fstat(f->fd, &f->st) || !S_ISREG(f->st.st_mode))) {
 		close(f->fd);
 		f->fd = -1;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "arch/buf.h"
+#include "arch/fd.h"
 
 /* One line: "start-end perms offset dev inode   path". */
 static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, size_t len)
@@ -32,7 +33,7 @@ static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, 
 
 void fdry_maps_describe(uint64_t start, uint64_t end, char *text, size_t len)
 {
-	FILE *f = fopen("/proc/self/maps", "re");
+	FILE *f = fdry_fopen_read("/proc/self/maps");
 	char *line = NULL;
 	size_t room = 0;
 
@@ -66,13 +67,15 @@ static int lines_put(FILE *f, struct fdry_buf *list)
 	while (!err && getline(&line, &room, f) > 0)
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
 			err = range_put(list, from, to);
+	if (!err && ferror(f))
+		list->len = 0; /* what is behind the fault is unknown */
 	free(line);
 	return err;
 }
 
 int fdry_maps_list(struct fdry_maps_range **ret, size_t *count)
 {
-	FILE *f = fopen("/proc/self/maps", "re");
+	FILE *f = fdry_fopen_read("/proc/self/maps");
 	struct fdry_buf list = { 0 };
 	int err = f ? lines_put(f, &list) : 0;
 

@@ -34,7 +34,8 @@ static int claim_fail(const char *doing)
 	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
 				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
 
-	return fdry_fail(code, "cannot %s a file beside the store to claim something: %s", doing, strerror(e));
+	return fdry_fail(code, "cannot %s a file (" FDRY_CLAIM_FILE "...) in the store's directory to claim something: %s", doing,
+			 fdry_file_text(e));
 }
 
 bool fdry_claim_is_named(int dir, const char *name, int fd)
@@ -50,7 +51,7 @@ static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
 	int err = 0;
 
 	fdry_held_enter();
-	t->fd = fdry_file_open(d, t->name, O_RDWR | O_NOFOLLOW);
+	t->fd = fdry_file_open(d, t->name, O_RDWR);
 	if (t->fd < 0) {
 		err = claim_fail("make");
 	} else if (fdry_held_add(t->fd)) {
@@ -139,7 +140,7 @@ int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t 
 	err = claim_name(t, key, len);
 	if (err)
 		goto out_free;
-	t->dir = openat(s->env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	t->dir = fdry_openat(s->env->dir.fd, ".", O_RDONLY | O_DIRECTORY, 0);
 	if (t->dir < 0) {
 		err = claim_fail("open the directory of");
 		goto out_free;

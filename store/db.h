@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what lmdb.c, env_info.c, env_map.c and walk.c share: they alone know LMDB's types.
+ * db.h - what lmdb.c, env_*.c and walk.c share: they alone know LMDB's types.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
@@ -29,6 +29,12 @@ struct fdry_db {
 	struct fdry_place place; /* of the files that are open; empty until they are */
 	char dir[];
 };
+
+/* mdb_env_open() for good: never as descriptor 0, 1 or 2. DB_LOW if another thread has changed one of these meanwhile, so that
+ * LMDB may have got it. The caller closes the environment on failure. */
+int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode) __must_check;
+/* Open the environment, with as much address space as there is to have; 0, or LMDB's answer. @ret: untouched on failure. */
+int fdry_env_open(const struct fdry_db_opts *o, MDB_env **ret) __must_check;
 
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);

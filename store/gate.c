@@ -30,6 +30,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store/internal.h"
+
 #define TURN_AT (1ll << 62)
 #define OPEN_AT (1ll << 61) /* and a process' number: 32 bits of its namespace, 22 of its id in there */
 #define PID_BITS 22
@@ -96,7 +98,7 @@ static int file_open(const char *dir, const char *name, int flags)
 	char file[4096 + 16];
 
 	snprintf(file, sizeof(file), "%s/%s", dir, name);
-	return open(file, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return fdry_file_get(AT_FDCWD, file, flags);
 }
 
 static bool is_named(int fd, const char *dir, const char *name)

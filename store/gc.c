@@ -294,7 +294,7 @@ static int gc_run(struct gc *gc)
 		return err;
 	err = gc->opts->dry_run ? look(gc) : collect(gc);
 	if (!err && !gc->opts->dry_run)
-		fdry_dir_sweep(&env->dir);
+		err = fdry_dir_sweep(&env->dir);
 	fdry_env_unexclude(fd);
 	return err;
 }

@@ -11,6 +11,8 @@
 
 /* What a guarded call answers where LMDB's assertion failed; no code of LMDB's or errno's. */
 #define DB_ASSERTED (-1)
+/* LMDB was given descriptor 0, 1 or 2 whatever we did. */
+#define DB_LOW (-2)
 
 struct guard {
 	jmp_buf env;

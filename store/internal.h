@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "arch/file.h"
 #include "store/format.h"
 #include "store/lmdb.h"
 #include "store/store.h"
@@ -43,13 +44,24 @@ const char *fdry_fs_refused(unsigned long type);
 int fdry_share_check(const struct fdry_dir *d, const char *path) __must_check;
 /* Give a file or folder that this process has made the store's mode and group, whatever the umask; 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
+/*
+ * fdry_file_get() - Open a file that is in the store's directory.
+ * @flags: of open(), without O_CREAT
+ *
+ * Anybody who may write there can have put something else in its place: a FIFO, on which opening would wait for
+ * ever, a device, a link. None of these is opened.
+ *
+ * Return: the descriptor, or -1 and errno: FDRY_NOT_REGULAR if it is no regular file.
+ */
+int fdry_file_get(int dir, const char *name, int flags) __must_check;
+#define FDRY_NOT_REGULAR EMEDIUMTYPE
+/* What such an errno means, and what to do about FDRY_NOT_REGULAR, for the end of a sentence. */
+const char *fdry_file_text(int e);
 /* Open a file of the store (@flags of open()), making it where it is missing: as it should be from the moment it can be seen.
  * Returns the descriptor, or -1 and errno. */
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
 /* Make a folder of the store unless it is there; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
-/* A name that nobody else takes: process ids repeat between containers. 0 or errno. */
-int fdry_temp_name(const char *prefix, char *to, size_t size) __must_check;
 
 /* --- make.c --- */
 
@@ -225,8 +237,8 @@ bool fdry_claim_is_named(int dir, const char *name, int fd);
 
 /* --- sweep.c --- */
 
-/* Remove what processes that died left in the store's directory; beside live ones. */
-void fdry_dir_sweep(const struct fdry_dir *dir);
+/* Remove what processes that died left in the store's directory; beside live ones. FDRY_E_IO if it cannot be listed. */
+int fdry_dir_sweep(const struct fdry_dir *dir) __must_check;
 
 /* --- quarantine.c --- */
 
@@ -266,7 +278,7 @@ struct fdry_used {
 };
 /* Note that an image is used. Failing costs only that it may be evicted sooner. */
 void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid);
-/* All that were noted, each once, by id; nothing where nothing is. */
+/* All that were noted, each once, by id; nothing if there is no file. FDRY_E_IO if it cannot be read. */
 int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
 /* One of them; NULL where it was not noted. */
 const struct fdry_used *fdry_used_find(const struct fdry_buf *all, const struct fdry_oid *oid);

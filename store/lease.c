@@ -11,7 +11,6 @@
  */
 #include "store/lease.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -77,31 +76,13 @@ static int flock_retry(int fd, int op)
 	return rc;
 }
 
-static int pwrite_all(int fd, const void *from, size_t len, uint64_t at)
-{
-	const uint8_t *p = from;
-	ssize_t n;
-
-	while (len) {
-		n = pwrite(fd, p, len, (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? errno : ENOSPC;
-		p += n;
-		at += (uint64_t)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int file_make(const struct fdry_env *env, char name[FDRY_LEASE_NAME_SIZE], int *ret)
 {
 	int fd, e = fdry_temp_name(FDRY_LEASES "/", name, FDRY_LEASE_NAME_SIZE);
 
 	if (e)
 		return e;
-	fd = openat(env->dir.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, env->dir.file_mode);
+	fd = fdry_openat(env->dir.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, env->dir.file_mode);
 	if (fd < 0 && errno == ENOENT) {
 		e = fdry_folder_make(&env->dir, FDRY_LEASES);
 		return e ? e : EAGAIN;
@@ -128,7 +109,7 @@ static int file_claim(const struct fdry_dir *d, int fd)
 	if (e)
 		return e;
 	fdry_set32(head + FDRY_LEASE_AT_VERSION, FDRY_LEASE_VERSION);
-	return pwrite_all(fd, head, sizeof(head), 0);
+	return fdry_pwrite(fd, head, sizeof(head), 0);
 }
 
 static void lease_unlist(struct fdry_lease *l)
@@ -220,7 +201,7 @@ int fdry_lease_begin(struct fdry_env *env, struct fdry_lease **ret)
 
 static int ids_write(struct fdry_lease *l, const struct fdry_oid *ids, size_t count)
 {
-	int e = count ? pwrite_all(l->fd, ids, count * sizeof(*ids), l->at) : 0;
+	int e = count ? fdry_pwrite(l->fd, ids, count * sizeof(*ids), l->at) : 0;
 
 	if (e)
 		return e;
@@ -346,28 +327,26 @@ struct scan {
 /* Every file in the folder whose name is a lease's. @fn gives 0, or what ends it. */
 static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name), void *arg)
 {
-	int err = 0, fd = openat(env->dir.fd, FDRY_LEASES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	char name[FDRY_LEASE_NAME_SIZE];
-	struct dirent *e;
+	char path[FDRY_LEASE_NAME_SIZE];
+	struct fdry_names names;
+	const char *name;
+	int err = 0, e = fdry_names_open(env->dir.fd, FDRY_LEASES, O_NOFOLLOW, &names);
 
-	if (!d && fd < 0 && errno == ENOENT)
+	if (e == ENOENT)
 		return 0;
-	if (!d) {
-		err = fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ": %s",
-				strerror(errno));
-		if (fd >= 0)
-			close(fd);
+	if (!e) {
+		while (!err && (name = fdry_names_next(&names))) {
+			if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16)
+				continue;
+			snprintf(path, sizeof(path), FDRY_LEASES "/%.16s", name);
+			err = fn(arg, path);
+		}
+		e = fdry_names_close(&names);
+	}
+	if (err || !e)
 		return err;
-	}
-	while (!err && (e = readdir(d))) {
-		if (strlen(e->d_name) != 16 || strspn(e->d_name, "0123456789abcdef") != 16)
-			continue;
-		snprintf(name, sizeof(name), FDRY_LEASES "/%.16s", e->d_name);
-		err = fn(arg, name);
-	}
-	closedir(d);
-	return err;
+	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ", whose files say what "
+			 "is in use: %s", strerror(e));
 }
 
 static int read_entry(struct fdry_leases *ls, const char *name, struct lease_read **ret)
@@ -442,12 +421,12 @@ static int scan_file(void *arg, const char *name)
 	s->ls->held++;
 	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && (uint64_t)st.st_size <= r->at)
 		return 0;
-	fd = openat(s->env->dir.fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	fd = fdry_file_get(s->env->dir.fd, name, O_RDONLY);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
 		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot read %s in the store, which may keep objects: "
-				 "%s; collect as the user it belongs to", name, strerror(errno));
+				 "%s%s", name, fdry_file_text(errno), errno == EACCES ? "; collect as the user it belongs to" : "");
 	err = ids_read(s, fd, r);
 	close(fd);
 	return err;
@@ -477,7 +456,7 @@ struct reclaim {
 static int reclaim_file(void *arg, const char *name)
 {
 	struct reclaim *r = arg;
-	int fd = openat(r->env->dir.fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = fdry_file_get(r->env->dir.fd, name, O_RDONLY);
 
 	if (fd < 0)
 		return 0; /* reading it will say why */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB, with env_info.c, env_map.c and walk.c; see lmdb.h.
+ * lmdb.c - the only file that knows LMDB, with env_*.c and walk.c; see lmdb.h.
  *
  * What must stay true:
  * - No flag that trades durability or other processes' safety for speed is set
@@ -26,7 +26,6 @@
 #include "store/space.h"
 #include "store/step.h"
 
-#define MAP_SIZE_MIN (64ull << 20)
 #define FIT_TRIES 64
 #define PLACE_MS_MAX 60000 /* to wait for a place among the readers, if there is no other way to read */
 #define PLACE_MS_TURN 20   /* if there is */
@@ -37,18 +36,6 @@ static const char *const table_names[] = {
 	FDRY_TABLES(X)
 #undef X
 };
-
-/* --- assertions --- */
-
-__thread struct guard *fdry_guard;
-
-void fdry_db_on_assert(MDB_env *env, const char *text)
-{
-	(void)env;
-	fdry_warn("LMDB: %s", text);
-	if (fdry_guard)
-		longjmp(fdry_guard->env, 1);
-}
 
 /* --- errors --- */
 
@@ -109,6 +96,7 @@ static bool txn_fits(const struct fdry_txn *t)
 static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *ret)
 {
 	bool exclusive = !(flags & MDB_RDONLY), turn = exclusive || db->unlisted;
+	struct fdry_xfsz xfsz = { 0 };
 	MDB_txn *txn = NULL;
 	int rc;
 
@@ -117,14 +105,18 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 	if (rc)
 		return rc;
 	fdry_db_pin(db);
+	if (exclusive)
+		fdry_xfsz_hold(&xfsz);
 	rc = begin(db, flags, &txn);
 	if (rc) {
+		if (exclusive)
+			fdry_xfsz_release(&xfsz);
 		fdry_db_unpin(db);
 		if (turn)
 			fdry_gate_give(&db->gate);
 		return rc;
 	}
-	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn };
+	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn, .xfsz = xfsz };
 	if (exclusive)
 		(void)fdry_db_state(db, &ret->before);
 	else
@@ -248,6 +240,8 @@ static void txn_over(struct fdry_txn *t)
 	if (!t->exclusive)
 		atomic_fetch_sub(&t->db->places, 1);
 	state_carry(t);
+	if (t->exclusive)
+		fdry_xfsz_release(&t->xfsz);
 	fdry_db_unpin(t->db);
 	if (t->turn)
 		fdry_gate_give(&t->db->gate);
@@ -267,7 +261,7 @@ int fdry_db_set_length(struct fdry_db *db, uint64_t size)
 {
 	int fd = -1, rc = mdb_env_get_fd(db->env, &fd);
 
-	return rc ? rc : ftruncate(fd, (off_t)size) ? errno : 0;
+	return rc ? rc : fdry_truncate(fd, size);
 }
 
 /* Nothing may come in between: what was begun on a file that is no longer the store's would be reported and lost. */
@@ -362,42 +356,6 @@ int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 
 /* --- opening --- */
 
-static int env_make(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **ret)
-{
-	unsigned int flags = MDB_NOTLS | (o->readonly ? MDB_RDONLY : 0) | (o->fixed ? MDB_NOLOCK : 0);
-	MDB_env *env = NULL;
-	int fd, rc = mdb_env_create(&env);
-
-	if (rc)
-		return rc;
-	mdb_env_set_assert(env, fdry_db_on_assert);
-	mdb_env_set_maxdbs(env, FDRY_TABLE_COUNT + 1);
-	mdb_env_set_maxreaders(env, FDRY_DB_READERS_MAX);
-	mdb_env_set_mapsize(env, map_size);
-	rc = guarded(mdb_env_open(env, o->dir, flags, o->mode));
-	if (rc) {
-		mdb_env_close(env);
-		return rc;
-	}
-	if (!mdb_env_get_fd(env, &fd)) /* of its three descriptors LMDB leaves this one to programs that are executed */
-		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-	*ret = env;
-	return 0;
-}
-
-/* With as much address space as there is to have. */
-static int env_open(const struct fdry_db_opts *o, MDB_env **ret)
-{
-	uint64_t size = o->map_size ? o->map_size : FDRY_MAP_SIZE;
-	int rc = env_make(o, size, ret);
-
-	while (rc == ENOMEM && size > MAP_SIZE_MIN) {
-		size /= 4;
-		rc = env_make(o, size, ret);
-	}
-	return rc;
-}
-
 /*
  * Readers that died keep pages from being used again. LMDB recognises them by their
  * process id, but takes those with our id to be ours: in containers that always start
@@ -416,7 +374,7 @@ static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
 	mdb_txn_abort(txn);
 	mdb_env_close(*env);
 	*env = NULL;
-	return env_open(o, env);
+	return fdry_env_open(o, env);
 }
 
 /* --- the end of the file --- */
@@ -519,7 +477,7 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
 	MDB_stat st = { 0 };
-	int rc = env_open(opts, &db->env);
+	int rc = fdry_env_open(opts, &db->env);
 
 	db->unlisted = opts->fixed && opts->readonly && !opts->bare;
 	if (!rc && !opts->bare)

@@ -2,7 +2,7 @@
 /*
  * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
  *
- * lmdb.c, env_info.c, env_map.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
+ * lmdb.c, env_*.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
  * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
  * tables; keys and values are bytes at any alignment.
  *
@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "arch/buf.h"
+#include "arch/file.h"
 
 /* FDRY_TABLE(NAME, name on disk) */
 #define FDRY_TABLES(X) \
@@ -120,6 +121,7 @@ struct fdry_txn {
 	bool exclusive; /* holds the writers' lock: begun and ended by one thread */
 	struct fdry_db_state before; /* exclusive: as it was found */
 	bool turn;      /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
+	struct fdry_xfsz xfsz; /* while it may write */
 };
 
 /* A consistent view. Keeps writers out only if LMDB's readers' table cannot be used: it cannot be written, a process with the same

@@ -51,7 +51,7 @@ static long holder(const struct fdry_env *env, const char *line)
 /* Process ids that hold the lock, as "12, 345", as far as this PID namespace sees them. */
 static void holders(const struct fdry_env *env, char *text, size_t len)
 {
-	FILE *f = fopen("/proc/locks", "re");
+	FILE *f = fdry_fopen_read("/proc/locks");
 	char line[256];
 	size_t used = 0;
 	long pid;
@@ -151,7 +151,7 @@ static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 	int fd;
 
 	fdry_held_enter();
-	fd = openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = fdry_openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY, 0);
 	*e = fd < 0 ? errno : fdry_held_add(fd);
 	fdry_held_leave();
 	if (!*e)
@@ -200,7 +200,7 @@ static int data_open(const struct fdry_dir *d, bool create)
 {
 	if (create)
 		return fdry_file_open(d, "data.mdb", O_RDWR);
-	return openat(d->fd, "data.mdb", O_RDONLY | O_CLOEXEC);
+	return fdry_file_get(d->fd, "data.mdb", O_RDONLY);
 }
 
 /* LMDB would make it less the umask. Only where it is missing: closing it drops the locks that this process has on it. */
@@ -235,7 +235,7 @@ int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int 
 					 "see whether it is stopped, and try again", path);
 		if (e)
 			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO, "cannot open data.mdb of the store %s: %s",
-					 path, strerror(e));
+					 path, fdry_file_text(e));
 		lock_make(d);
 	}
 	*fd_ret = fd;

@@ -38,7 +38,7 @@ static int folder_fill(const struct fdry_dir *d, const char *folder)
 	snprintf(file, sizeof(file), "%s/data.mdb", folder);
 	if (fchmodat(d->fd, folder, 0700, 0))
 		return errno;
-	fd = openat(d->fd, file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = fdry_openat(d->fd, file, O_WRONLY | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return errno;
 	e = fdry_file_adopt(d, fd);

@@ -472,21 +472,9 @@ int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images,
 
 int fdry_pack_write_fd(void *arg, const void *data, size_t len)
 {
-	const uint8_t *p = data;
-	int fd = *(int *)arg;
-	ssize_t n;
+	int e = fdry_write(*(int *)arg, data, len);
 
-	while (len) {
-		n = write(fd, p, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return fdry_fail(errno == ENOSPC || errno == EDQUOT ? FDRY_E_FULL : FDRY_E_IO, "cannot write the pack: %s",
-					 strerror(errno));
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
+	return e ? fdry_fail(fdry_write_code(e), "cannot write the pack: %s", strerror(e)) : 0;
 }
 
 int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got)

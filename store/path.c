@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <dirent.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -86,10 +85,10 @@ static int dir_make(const char *path, bool group, bool *made)
 /* A new store goes into an empty directory, so that nobody's files end up beside LMDB's. */
 static int dir_check_ours(const char *path, int fd, bool create)
 {
-	struct dirent *e;
 	bool store = !faccessat(fd, "data.mdb", F_OK, 0), other = false;
-	DIR *d;
-	int copy;
+	struct fdry_names names;
+	const char *name;
+	int e;
 
 	if (store)
 		return 0;
@@ -97,17 +96,16 @@ static int dir_check_ours(const char *path, int fd, bool create)
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store: it has no data.mdb; seal an image there first, "
 				 "or name another", path);
 	fdry_step(FDRY_STEP_LIST);
-	copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	d = copy < 0 ? NULL : fdopendir(copy);
-	if (!d) {
-		if (copy >= 0)
-			close(copy);
+	e = fdry_names_open(fd, ".", 0, &names);
+	if (!e) {
+		while ((name = fdry_names_next(&names)))
+			other |= *name != '.' && strcmp(name, "lock.mdb") && strcmp(name, "data.mdb") && strcmp(name, "leases");
+		e = fdry_names_close(&names);
+	}
+	if (e) {
+		errno = e;
 		return io_fail(path, "list");
 	}
-	while ((e = readdir(d)))
-		other |= *e->d_name != '.' && strcmp(e->d_name, "lock.mdb") && strcmp(e->d_name, "data.mdb") &&
-			 strcmp(e->d_name, "leases");
-	closedir(d);
 	if (other && faccessat(fd, "data.mdb", F_OK, 0)) /* else somebody made a store while we looked */
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store and not empty; name an empty or new directory", path);
 	return 0;
@@ -171,7 +169,7 @@ static int dir_to_group(const char *path, struct fdry_dir *d)
 /* The directory above, synced; -1 at the root of the file system, and where we may not open it. */
 static int sync_above(int fd)
 {
-	int up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int up = fdry_openat(fd, "..", O_RDONLY | O_DIRECTORY, 0);
 	struct stat at, above;
 
 	if (up < 0)
@@ -208,7 +206,7 @@ int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret)
 
 	if (err)
 		return err;
-	d.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d.fd = fdry_open(path, O_RDONLY | O_DIRECTORY, 0);
 	if (d.fd < 0)
 		return io_fail(path, "open");
 	err = dir_check(path, &d);

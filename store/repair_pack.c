@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/fd.h"
 #include "store/internal.h"
 #include "store/pack.h"
 #include "store/repair.h"
@@ -111,7 +112,7 @@ int fdry_source_pack_open(const char *path, struct fdry_source **ret)
 		return fdry_nomem();
 	ps->src.ops = &pack_ops;
 	memcpy(ps->path, path, len);
-	ps->fd = open(path, O_RDONLY | O_CLOEXEC);
+	ps->fd = fdry_open(path, O_RDONLY, 0);
 	if (ps->fd < 0 || fstat(ps->fd, &st))
 		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot open the source %s: %s", path, strerror(errno));
 	else if (!S_ISREG(st.st_mode))

@@ -37,7 +37,7 @@
 static bool boot_id(uint8_t ret[16])
 {
 	char text[64] = "", pair[3] = "";
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	FILE *f = fdry_fopen_read("/proc/sys/kernel/random/boot_id");
 	size_t i, n = 0;
 	char *end;
 
@@ -109,23 +109,6 @@ static bool read_all(int fd, void *to, size_t len)
 	return true;
 }
 
-static bool write_all(int fd, const void *from, size_t len)
-{
-	const uint8_t *p = from;
-	ssize_t n;
-
-	while (len) {
-		n = write(fd, p, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 /* Append the ids of an open file to @ret, if they count; returns its epoch in any case. */
 static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
 {
@@ -153,7 +136,7 @@ static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct f
 
 static int plain_open(const struct fdry_dir *dir)
 {
-	return openat(dir->fd, SEEN_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	return fdry_file_get(dir->fd, SEEN_FILE, O_RDWR);
 }
 
 static int oid_cmp(const void *a, const void *b)
@@ -191,7 +174,7 @@ static int locked_open(const struct fdry_dir *dir)
 
 	for (i = 0; i < LOCK_TRIES; i++) {
 		fdry_held_enter();
-		fd = fdry_file_open(dir, SEEN_FILE, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+		fd = fdry_file_open(dir, SEEN_FILE, O_RDWR);
 		if (fd >= 0 && fdry_held_add(fd)) {
 			close(fd);
 			fd = -1;
@@ -215,7 +198,7 @@ static int temp_open(const struct fdry_dir *dir, char name[64])
 	for (i = 0; i < 8; i++) {
 		if (fdry_temp_name(FDRY_SEEN_TEMP, name, 64))
 			return -1;
-		fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, dir->file_mode);
+		fd = fdry_openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL, dir->file_mode);
 		if (fd >= 0 || errno != EEXIST)
 			return fd;
 	}
@@ -230,7 +213,7 @@ static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_SEE
 
 	if (fd < 0)
 		return false;
-	ok = !fdry_file_adopt(dir, fd) && write_all(fd, head, FDRY_SEEN_AT_IDS) && write_all(fd, ids->data, ids->len);
+	ok = !fdry_file_adopt(dir, fd) && !fdry_write(fd, head, FDRY_SEEN_AT_IDS) && !fdry_write(fd, ids->data, ids->len);
 	ok = !close(fd) && ok && !renameat(dir->fd, name, dir->fd, SEEN_FILE);
 	if (!ok)
 		(void)unlinkat(dir->fd, name, 0);
@@ -355,7 +338,7 @@ void fdry_seen_carry(const struct fdry_dir *dir, const struct fdry_db_state *fro
 	    fdry_get64(head + FDRY_SEEN_AT_TXN) == from->txn) {
 		fdry_set64(head + FDRY_SEEN_AT_CHANGED, to->changed);
 		fdry_set64(head + FDRY_SEEN_AT_TXN, to->txn);
-		if (pwrite(fd, head + FDRY_SEEN_AT_CHANGED, 16, FDRY_SEEN_AT_CHANGED) != 16)
+		if (fdry_pwrite(fd, head + FDRY_SEEN_AT_CHANGED, 16, FDRY_SEEN_AT_CHANGED))
 			fdry_debug("no note of what was verified: %s", strerror(errno));
 	}
 	close(fd);

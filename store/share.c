@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,9 +114,8 @@ static bool has_other_names(const struct fdry_dir *d)
 	int i;
 
 	for (i = 0; !fstatat(d->fd, "data.mdb", &st, AT_SYMLINK_NOFOLLOW) && st.st_nlink > 1; i++) {
-		if (i == LINK_TRIES)
+		if (i == LINK_TRIES || fdry_dir_sweep(d))
 			return true;
-		fdry_dir_sweep(d);
 		if (i)
 			nanosleep(&nap, NULL);
 	}
@@ -163,20 +161,10 @@ int fdry_file_adopt(const struct fdry_dir *d, int fd)
 	return (st.st_mode & 07777) != mode && fchmod(fd, mode) ? errno : 0;
 }
 
-int fdry_temp_name(const char *prefix, char *to, size_t size)
-{
-	uint64_t nr;
-
-	if (getrandom(&nr, sizeof(nr), 0) != sizeof(nr))
-		return EIO;
-	snprintf(to, size, "%s%016llx", prefix, (unsigned long long)nr);
-	return 0;
-}
-
 /* Where files cannot have two names, others may see it before it is as it should be. */
 static int file_make_plain(const struct fdry_dir *d, const char *name, int flags, int *ret)
 {
-	int e, fd = openat(d->fd, name, flags | O_CREAT | O_EXCL, 0600);
+	int e, fd = fdry_openat(d->fd, name, flags | O_CREAT | O_EXCL, 0600);
 
 	if (fd < 0)
 		return errno;
@@ -196,7 +184,7 @@ static int file_make(const struct fdry_dir *d, const char *name, int flags, int 
 
 	if (e)
 		return e;
-	fd = openat(d->fd, temp, flags | O_CREAT | O_EXCL, 0600);
+	fd = fdry_openat(d->fd, temp, flags | O_CREAT | O_EXCL, 0600);
 	if (fd < 0)
 		return errno;
 	e = fdry_file_adopt(d, fd);
@@ -211,14 +199,34 @@ static int file_make(const struct fdry_dir *d, const char *name, int flags, int 
 	return e == EPERM || e == EOPNOTSUPP ? file_make_plain(d, name, flags, ret) : e;
 }
 
+int fdry_file_get(int dir, const char *name, int flags)
+{
+	struct stat st;
+	int e, fd = fdry_openat(dir, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
+
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode))
+		return fd;
+	e = errno;
+	if (fd >= 0 || e == ELOOP || e == EISDIR || e == ENXIO || e == ENODEV)
+		e = FDRY_NOT_REGULAR;
+	if (fd >= 0)
+		close(fd);
+	errno = e;
+	return -1;
+}
+
+const char *fdry_file_text(int e)
+{
+	return e == FDRY_NOT_REGULAR ? "it is no regular file; remove it" : strerror(e);
+}
+
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags)
 {
 	int i, fd = -1, e = EEXIST;
 
-	flags |= O_CLOEXEC;
 	/* Gone again, or there all of a sudden: others make and remove it, too. */
 	for (i = 0; i < TRIES && (e == EEXIST || e == ENOENT); i++) {
-		fd = openat(d->fd, name, flags);
+		fd = fdry_file_get(d->fd, name, flags);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
 		e = file_make(d, name, flags, &fd);
@@ -238,7 +246,7 @@ int fdry_folder_make(const struct fdry_dir *d, const char *name)
 		return errno == EEXIST ? 0 : errno;
 	if (fchmodat(d->fd, name, 0700, 0)) /* whatever the umask is */
 		return errno;
-	fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = fdry_openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (fd < 0)
 		return errno;
 	e = fdry_file_adopt(d, fd);

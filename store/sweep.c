@@ -5,8 +5,6 @@
  * Each kind may be removed beside live processes: a claim that nobody holds, a note that somebody is
  * about to put in place (it is only a note), a store that was being made where there is one by now.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -22,7 +20,7 @@ static void plain_remove(int dir, const char *name)
 /* Under its lock: whoever waits for it then finds that it is another file by now (claim.c). */
 static void claim_remove(int dir, const char *name)
 {
-	int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	int fd = fdry_file_get(dir, name, O_RDWR);
 
 	if (fd < 0)
 		return;
@@ -41,19 +39,19 @@ static const struct {
 	{ FDRY_FILE_TEMP, plain_remove },
 };
 
-void fdry_dir_sweep(const struct fdry_dir *dir)
+int fdry_dir_sweep(const struct fdry_dir *dir)
 {
-	int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *e;
+	struct fdry_names names;
+	const char *name;
 	size_t i;
+	int e = fdry_names_open(dir->fd, ".", 0, &names);
 
-	while (d && (e = readdir(d)))
-		for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-			if (!strncmp(e->d_name, kinds[i].prefix, strlen(kinds[i].prefix)))
-				kinds[i].remove(dir->fd, e->d_name);
-	if (d)
-		closedir(d);
-	else if (fd >= 0)
-		close(fd);
+	if (!e) {
+		while ((name = fdry_names_next(&names)))
+			for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+				if (!strncmp(name, kinds[i].prefix, strlen(kinds[i].prefix)))
+					kinds[i].remove(dir->fd, name);
+		e = fdry_names_close(&names);
+	}
+	return e ? fdry_fail(FDRY_E_IO, "cannot list the store's directory: %s", strerror(e)) : 0;
 }

@@ -86,6 +86,11 @@ static void latest_only(struct fdry_buf *all)
 	all->len = out * sizeof(*u);
 }
 
+static int read_fail(void)
+{
+	return fdry_fail(FDRY_E_IO, "cannot read the store's file " USED_FILE ": %s", fdry_file_text(errno));
+}
+
 static int fd_read(int fd, struct fdry_buf *text)
 {
 	struct stat st;
@@ -99,7 +104,12 @@ static int fd_read(int fd, struct fdry_buf *text)
 	err = fdry_buf_grow(text, (size_t)st.st_size, &p);
 	while (!err && got < text->len && n > 0) {
 		n = pread(fd, (char *)p + got, text->len - got, (off_t)got);
-		got += n > 0 ? (size_t)n : 0;
+		if (n < 0 && errno == EINTR)
+			n = 1;
+		else if (n < 0)
+			err = read_fail();
+		else
+			got += (size_t)n;
 	}
 	text->len = got;
 	return err;
@@ -108,11 +118,11 @@ static int fd_read(int fd, struct fdry_buf *text)
 int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret)
 {
 	struct fdry_buf text = { 0 };
-	int fd = openat(env->dir.fd, USED_FILE, O_RDONLY | O_CLOEXEC);
+	int fd = fdry_file_get(env->dir.fd, USED_FILE, O_RDONLY);
 	int err;
 
 	if (fd < 0)
-		return 0;
+		return errno == ENOENT ? 0 : read_fail();
 	err = fd_read(fd, &text);
 	close(fd);
 	if (!err)
@@ -166,7 +176,7 @@ static bool lines_write(int fd, const struct fdry_buf *all)
 		line_make(line, &u[i].oid, u[i].time);
 		ok = !fdry_buf_put(&text, line, LINE);
 	}
-	ok = ok && write(fd, text.data, text.len) == (ssize_t)text.len;
+	ok = ok && !fdry_write(fd, text.data, text.len);
 	fdry_buf_release(&text);
 	return ok;
 }
@@ -181,7 +191,7 @@ static void shorten(const struct fdry_env *env, int used)
 	if (flock(used, LOCK_EX | LOCK_NB))
 		return;
 	(void)unlinkat(env->dir.fd, USED_TEMP, 0); /* of somebody who died, perhaps another user */
-	fd = openat(env->dir.fd, USED_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, env->dir.file_mode);
+	fd = fdry_openat(env->dir.fd, USED_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
 	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_used_read(env, &all) && lines_write(fd, &all);
 	if (fd >= 0)
 		ok = !close(fd) && ok && !renameat(env->dir.fd, USED_TEMP, env->dir.fd, USED_FILE);
@@ -194,18 +204,19 @@ void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid)
 {
 	char line[LINE + 1];
 	struct stat st;
-	int fd;
+	int e, fd;
 
 	if (env->dir.fixed)
 		return;
-	fd = fdry_file_open(&env->dir, USED_FILE, O_WRONLY | O_APPEND | O_NOFOLLOW);
+	fd = fdry_file_open(&env->dir, USED_FILE, O_WRONLY | O_APPEND);
 	if (fd < 0) {
-		fdry_debug("no note of what was used: %s", strerror(errno));
+		fdry_debug("no note of what was used: %s", fdry_file_text(errno));
 		return;
 	}
 	line_make(line, oid, (uint64_t)time(NULL));
-	if (write(fd, line, LINE) != LINE)
-		fdry_debug("no note of what was used: %s", strerror(errno));
+	e = fdry_write(fd, line, LINE);
+	if (e)
+		fdry_debug("no note of what was used: %s", strerror(e));
 	if (!fstat(fd, &st) && st.st_size > SIZE_MAX_KEPT)
 		shorten(env, fd);
 	close(fd);

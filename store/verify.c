@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/fd.h"
+
 #include "store/verify.h"
 
 #define CRASHES_MAX 64
@@ -122,7 +124,7 @@ static void messages_read(struct parent *p, int fd, struct process *c)
 
 static int child_fork(struct parent *p, int fds[2], pid_t *ret)
 {
-	if (pipe2(fds, O_CLOEXEC))
+	if (fdry_pipe(fds, 0))
 		return fdry_fail(FDRY_E_IO, "cannot make a pipe: %s", strerror(errno));
 	*ret = fork();
 	if (*ret < 0) {

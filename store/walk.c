@@ -140,7 +140,7 @@ static int aside_begin(const struct fdry_db *db, MDB_env **env, MDB_txn **txn)
 		return rc;
 	mdb_env_set_assert(*env, fdry_db_on_assert);
 	mdb_env_set_mapsize(*env, fdry_db_mapped(db));
-	rc = guarded(mdb_env_open(*env, db->place.data.path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0));
+	rc = fdry_env_files(*env, db->place.data.path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_RDONLY, 0);
 	if (!rc)
 		rc = guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, txn));
 	if (rc)

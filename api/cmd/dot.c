@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arch/fd.h"
 #include "arch/printable.h"
 
 /* Light enough for black letters. */
@@ -174,8 +175,11 @@ static int dot_spawn(int in, int out, pid_t *ret)
 
 static int file_of(struct fdry_span text, FILE **ret)
 {
-	FILE *f = tmpfile();
+	int fd = fdry_memfd("foundry-dot");
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w+");
 
+	if (!f && fd >= 0)
+		close(fd);
 	if (f && (fwrite(text.data, 1, text.len, f) < text.len || fflush(f))) {
 		fclose(f);
 		f = NULL;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "arch/fd.h"
 #include "store/pack.h"
 
 struct import {
@@ -55,7 +56,7 @@ static int input_open(const char *path, int *ret)
 		*ret = STDIN_FILENO;
 		return 0;
 	}
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = fdry_open(path, O_RDONLY, 0);
 	if (fd < 0)
 		return fdry_fail(errno == EACCES ? FDRY_E_PERM : errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot read %s: %s",
 				 path, strerror(errno));

@@ -2,10 +2,12 @@
 /* main.c - foundry-store: looks after a store of images. Commands and options are lists: commands.def, options.def. */
 #include "api/cmd/cmd.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+
+#include "arch/file.h"
 
 /* What only says what it would do needs no permission to do it, and makes nothing. */
 static int flags_of(const struct cmd_args *a)
@@ -16,16 +18,16 @@ static int flags_of(const struct cmd_args *a)
 /* A new or an empty directory, in which the command would make a store. */
 static bool is_vacant(const char *path)
 {
+	struct fdry_names names;
 	bool vacant = true;
-	struct dirent *e;
-	DIR *d = opendir(path);
+	const char *name;
+	int e = fdry_names_open(AT_FDCWD, path, 0, &names);
 
-	if (!d)
-		return errno == ENOENT;
-	while ((e = readdir(d)))
-		vacant &= *e->d_name == '.';
-	closedir(d);
-	return vacant;
+	if (e)
+		return e == ENOENT;
+	while ((name = fdry_names_next(&names)))
+		vacant &= *name == '.';
+	return !fdry_names_close(&names) && vacant;
 }
 
 /* @err: why the store cannot be opened. A dry run of what would make it goes on without one. */
@@ -81,12 +83,28 @@ static int output_end(int status)
 	return err && !cmd_first_error() ? cmd_fail(err) : status;
 }
 
+/*
+ * What is missing of standard input, output and error becomes /dev/null, opened so that reading the first
+ * and writing the others fail as they would have: no file that is opened later may get such a number.
+ */
+static void standard_fill(void)
+{
+	static const int modes[] = { O_WRONLY, O_RDONLY, O_RDONLY };
+	int fd;
+
+	for (fd = 0; fd < FDRY_FD_LOW; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			fdry_fd_null(fd, modes[fd]);
+}
+
 int main(int argc, char **argv)
 {
 	struct cmd_args a;
 	int status;
 
+	standard_fill();
 	signal(SIGPIPE, SIG_IGN); /* "| head" ends in an error of ours, with sessions ended */
+	signal(SIGXFSZ, SIG_IGN); /* likewise what standard output is too long for */
 	status = cmd_args_parse(argc, argv, &a);
 	if (status < 0)
 		status = run(&a);

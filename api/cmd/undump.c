@@ -14,6 +14,7 @@
 
 #include "api/cmd/plan.h"
 #include "api/cmd/text.h"
+#include "arch/fd.h"
 #include "graph/graph.h"
 
 struct undump {
@@ -426,7 +427,7 @@ int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 	int err = 0;
 
 	if (a->argc && strcmp(a->argv[0], "-"))
-		u.f = fopen(a->argv[0], "r");
+		u.f = fdry_fopen_read(a->argv[0]);
 	if (!u.f)
 		return cmd_fail(fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_NOENT, "cannot read %s: %s", a->argv[0],
 					  strerror(errno)));

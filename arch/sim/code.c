@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arch/file.h"
 #include "arch/sim/code.h"
 
 #define PATH_SIZE 256
@@ -30,29 +31,15 @@ static void path_spell(char *path, int fd)
 	snprintf(path + len, PATH_SIZE - (size_t)len, "%d", fd);
 }
 
-static bool write_all(int fd, const unsigned char *p, size_t size)
-{
-	ssize_t n;
-
-	while (size) {
-		n = write(fd, p, size);
-		if (n <= 0)
-			return false;
-		p += n;
-		size -= (size_t)n;
-	}
-	return true;
-}
-
 static CUresult object_open(const struct sim_image *image, void **ret)
 {
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 	char path[PATH_SIZE];
-	int fd = memfd_create("foundry-kernels", MFD_CLOEXEC);
+	int fd = fdry_memfd("foundry-kernels");
 
 	if (fd < 0)
 		return res;
-	if (write_all(fd, image->data, image->size)) {
+	if (!fdry_write(fd, image->data, image->size)) {
 		path_spell(path, fd);
 		*ret = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		res = *ret ? CUDA_SUCCESS : CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;

@@ -5,6 +5,7 @@
  * Says what cuGraphDebugDotPrint says by default and, with the verbose flag or that of
  * the kind, the parameters too.
  */
+#include "arch/fd.h"
 #include "arch/sim/graph.h"
 
 #include <stdio.h>
@@ -105,7 +106,7 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flag
 	SIM_TRY(sim_graph_find(graph, &g));
 	if (!path)
 		return CUDA_ERROR_INVALID_VALUE;
-	d.f = fopen(path, "w");
+	d.f = fdry_fopen_write(path);
 	if (!d.f)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	fprintf(d.f, "digraph graph_%llx {\n", (unsigned long long)g->obj.id);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arch/fd.h"
 #include "arch/sim/code.h"
 
 #define WRAPPER_MAGIC 0x466243b1u
@@ -233,7 +234,7 @@ bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_sy
 
 CUresult sim_file_read(const char *path, void **ret, size_t *size_ret)
 {
-	FILE *f = fopen(path, "rbe");
+	FILE *f = fdry_fopen_read(path);
 	CUresult res = CUDA_ERROR_INVALID_IMAGE;
 	char *data = NULL;
 	long size;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/file.h"
 #include "arch/sim/sim.h"
 
 #define PAGE 4096u
@@ -34,11 +35,11 @@ static void *addr_ptr(CUdeviceptr addr)
 /* The same bytes at the same place, from now on in a file; its descriptor, or -1. */
 static int make_shared(const struct sim_range *r)
 {
-	int fd = memfd_create("foundry-exported", MFD_CLOEXEC);
+	int fd = fdry_memfd("foundry-exported");
 
 	if (fd < 0)
 		return -1;
-	if (pwrite(fd, addr_ptr(r->start), r->room, 0) == (ssize_t)r->room &&
+	if (!fdry_pwrite(fd, addr_ptr(r->start), r->room, 0) &&
 	    mmap(addr_ptr(r->start), r->room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
 		return fd;
 	close(fd);
@@ -107,7 +108,7 @@ static CUresult ipc_open(CUdeviceptr *ret, const CUipcMemHandle *handle, unsigne
 	if (e.pid == getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", e.pid, e.fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	fd = fdry_open(path, O_RDWR, 0);
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	res = map_file(ctx, fd, 0, e.size, true, ret);

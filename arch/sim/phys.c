@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "arch/file.h"
 #include "arch/sim/vmm.h"
 
 #define SHARED_NAME "foundry-shared-"
@@ -47,8 +48,8 @@ CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *p
 static bool file_grow(size_t size)
 {
 	if (file < 0)
-		file = memfd_create("foundry-device-memory", MFD_CLOEXEC);
-	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !ftruncate(file, file_end + (off_t)size);
+		file = fdry_memfd("foundry-device-memory");
+	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !fdry_truncate(file, (uint64_t)file_end + size);
 }
 
 /* A file of its own, for memory that may be shared. */
@@ -57,11 +58,11 @@ static bool bytes_own(struct sim_mem *mem)
 	char name[32];
 
 	snprintf(name, sizeof(name), SHARED_NAME "%d", mem->prop.location.id);
-	mem->fd = memfd_create(name, MFD_CLOEXEC);
+	mem->fd = fdry_memfd(name);
 	if (mem->fd < 0)
 		return false;
 	mem->shared = true;
-	return !ftruncate(mem->fd, (off_t)mem->size);
+	return !fdry_truncate(mem->fd, mem->size);
 }
 
 static bool bytes_common(struct sim_mem *mem)
@@ -78,13 +79,16 @@ static bool bytes_common(struct sim_mem *mem)
 static bool bytes_soil(const struct sim_mem *mem)
 {
 	unsigned char page[4096];
+	struct fdry_xfsz x;
+	bool ok = true;
 	size_t at;
 
 	memset(page, SIM_SOIL, sizeof(page));
-	for (at = 0; at < mem->size; at = sim_soil_next(mem->size, at))
-		if (pwrite(mem->fd, page, sizeof(page), mem->offset + (off_t)at) != sizeof(page))
-			return false;
-	return true;
+	fdry_xfsz_hold(&x);
+	for (at = 0; at < mem->size && ok; at = sim_soil_next(mem->size, at))
+		ok = pwrite(mem->fd, page, sizeof(page), mem->offset + (off_t)at) == sizeof(page);
+	fdry_xfsz_release(&x);
+	return ok;
 }
 
 static void mem_release(struct sim_obj *obj)
@@ -213,7 +217,7 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	mem = sim_mem_find(handle);
 	if (!ret || !mem || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !mem->shared)
 		return CUDA_ERROR_INVALID_VALUE;
-	fd = fcntl(mem->fd, F_DUPFD_CLOEXEC, 0);
+	fd = fdry_dup(mem->fd);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	*(int *)ret = fd;
@@ -251,7 +255,7 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 	if (!mem)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	mem->shared = mem->imported = true;
-	mem->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	mem->fd = fdry_dup(fd);
 	if (mem->fd < 0) {
 		mem_release(&mem->obj);
 		return CUDA_ERROR_OPERATING_SYSTEM;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of a store in a process that has closed its standard input, output and error: none of the
+ * store's files gets such a number, neither ours nor LMDB's, and what the program then prints harms none.
+ */
+#include <fcntl.h>
+#include <stdarg.h>
+
+#include "store/pack.h"
+#include "tests/unit/store_test.h"
+
+static void setup(void)
+{
+	dir_setup_in("/dev/shm");
+}
+
+static void teardown(void)
+{
+	dir_teardown();
+}
+
+/* What a program says on its standard output and error, as long as nobody has opened them: it goes nowhere. */
+static bool say(void)
+{
+	static const char text[] = "server: started, and says so at some length, so that a file would notice\n";
+	int fd;
+
+	for (fd = 0; fd < FDRY_FD_LOW; fd++)
+		if (write(fd, text, sizeof(text)) != -1 || errno != EBADF)
+			return false;
+	return true;
+}
+
+/* In a child, which may not use Check: it answers with the number of the line that failed. */
+static void without_low(int missing, int (*fn)(void))
+{
+	int status = 0, fd;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		for (fd = 0; fd < FDRY_FD_LOW; fd++)
+			if (missing & 1 << fd)
+				close(fd);
+		_exit(fn());
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_msg(WIFEXITED(status), "the child was ended by signal %d", WTERMSIG(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+
+static int put_image(struct fdry_store *s, uint64_t seed, const char *ref, struct fdry_oid *ret)
+{
+	uint8_t data[20000];
+	struct fdry_oid link;
+	struct fdry_put *p;
+	int err = fdry_put_begin(s, &p);
+
+	noise(seed, data, sizeof(data));
+	if (!err)
+		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &link);
+	if (!err && !say())
+		return 1;
+	return err ? err : fdry_put_commit(p, &seed, sizeof(seed), &link, 1, ref, ret, NULL);
+}
+
+static int no_write(void *arg, const void *data, size_t len)
+{
+	(void)arg, (void)data, (void)len;
+	return say() ? 0 : fdry_fail(FDRY_E_BUG, "a low descriptor");
+}
+
+/* One of everything that opens a file. */
+static int everything(void)
+{
+	struct fdry_verify_report v;
+	struct fdry_pack_image image = { .name = "m" };
+	struct fdry_pack_report pack;
+	struct fdry_gc_report gc;
+	struct fdry_claim *claim;
+	struct fdry_store *s;
+	unsigned int findings = 0;
+	struct fdry_get *get;
+	bool waited;
+
+	if (fdry_store_open(path, FDRY_STORE_CREATE, &s) || !say())
+		return 1;
+	if (put_image(s, 1, "m", &image.oid) || !say() || put_image(s, 2, NULL, &image.oid) || !say())
+		return 2;
+	if (fdry_ref_get(s, "m", &image.oid) || fdry_get_begin(s, &get) || !say())
+		return 3;
+	fdry_used_note(s->env, &image.oid);
+	fdry_get_end(get);
+	if (fdry_claim_take(s, "x", 1, 0, &waited, &claim) || !say())
+		return 4;
+	fdry_claim_drop(claim);
+	if (fdry_pack_export(s, &image, 1, NULL, no_write, NULL, &pack))
+		return 5;
+	if (fdry_store_gc(s, false, &gc) || !gc.dead || !say())
+		return 6;
+	if (fdry_verify(s, count_finding, &findings, &v) || findings || !say())
+		return 7;
+	fdry_store_close(s);
+	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || !say() || fdry_ref_get(s, "m", &image.oid))
+		return 8;
+	fdry_store_close(s);
+	return say() ? 0 : 9;
+}
+
+static void sound(void)
+{
+	struct fdry_store *s;
+
+	ok(fdry_store_open(path, 0, &s));
+	check_sound(s);
+	fdry_store_close(s);
+}
+
+START_TEST(all_closed)
+{
+	without_low(7, everything);
+	sound();
+}
+END_TEST
+
+/* --- another thread --- */
+
+/* So many times, as LMDB opens its @nth file, another thread closes the low numbers. */
+static int closings, nth;
+
+static int open_as(const char *name, int flags, mode_t mode)
+{
+	const char *end = strrchr(name, '/');
+	static int seen;
+	int fd;
+
+	if (closings && end && strstr(end, ".mdb") && seen++ % 3 == nth) {
+		closings--;
+		for (fd = 0; fd < FDRY_FD_LOW; fd++)
+			close(fd);
+	}
+	return openat(AT_FDCWD, name, flags, mode);
+}
+
+#define EXPORT __attribute__((visibility("default")))
+#define MODE_OF(flags) ({ \
+	mode_t mode_ = 0; \
+	va_list ap_; \
+	va_start(ap_, flags); \
+	if ((flags) & O_CREAT) \
+		mode_ = va_arg(ap_, mode_t); \
+	va_end(ap_); \
+	mode_; })
+
+/* LMDB's calls come here. */
+EXPORT int open(const char *name, int flags, ...)
+{
+	return open_as(name, flags, MODE_OF(flags));
+}
+
+int open64(const char *name, int flags, ...);
+EXPORT int open64(const char *name, int flags, ...)
+{
+	return open_as(name, flags, MODE_OF(flags));
+}
+
+static bool store_is_low(void)
+{
+	static const char *const names[] = { "data.mdb", "lock.mdb" };
+	struct stat st, low;
+	char file[400];
+	int i, fd;
+
+	for (i = 0; i < 2; i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, names[i]);
+		for (fd = 0; fd < FDRY_FD_LOW; fd++)
+			if (!stat(file, &st) && !fstat(fd, &low) && st.st_dev == low.st_dev && st.st_ino == low.st_ino)
+				return true;
+	}
+	return false;
+}
+
+static int closed_meanwhile(void)
+{
+	struct fdry_store *s;
+	int err;
+
+	closings = 1;
+	if (fdry_store_open(path, 0, &s) || closings || store_is_low())
+		return 1;
+	fdry_store_close(s);
+	closings = 1000;
+	err = fdry_store_open(path, 0, &s);
+	closings = 0;
+	if (err != -FDRY_E_STATE || !strstr(fdry_last_error(), "another thread keeps closing") || store_is_low())
+		return 2;
+	if (fdry_store_open(path, 0, &s) || store_is_low())
+		return 3;
+	fdry_store_close(s);
+	return 0;
+}
+
+START_TEST(another_thread)
+{
+	fdry_store_close(store_make());
+	nth = _i;
+	without_low(0, closed_meanwhile);
+	without_low(7, closed_meanwhile);
+	sound();
+}
+END_TEST
+
+/* A program's own descriptor on such a file is its own affair. */
+static int data_as_input(void)
+{
+	struct fdry_store *s;
+	char file[400];
+
+	snprintf(file, sizeof(file), "%s/data.mdb", path);
+	close(0);
+	if (open(file, O_RDONLY))
+		return 1;
+	if (fdry_store_open(path, 0, &s))
+		return 2;
+	fdry_store_close(s);
+	return 0;
+}
+
+START_TEST(input_is_the_store)
+{
+	fdry_store_close(store_make());
+	without_low(0, data_as_input);
+	sound();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("store_descriptors");
+	TCase *tc = tcase_create("descriptors");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, all_closed);
+	tcase_add_loop_test(tc, another_thread, 0, 3);
+	tcase_add_test(tc, input_is_the_store);
+	suite_add_tcase(s, tc);
+	return run(s);
+}
