@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/cmd/image.h"
+#include "api/cmd/output.h"
 #include "api/cmd/text.h"
 #include "graph/graph.h"
 
@@ -239,17 +240,19 @@ static int dump_to(struct dump *d)
 int cmd_dump(const struct cmd_args *a, struct fdry_store *s)
 {
 	const char *path = cmd_value(a, OUTPUT);
-	struct dump d = { .a = a, .s = s, .f = stdout, .path = "the output" };
+	struct dump d = { .a = a, .s = s, .path = path && strcmp(path, "-") ? path : "the output" };
+	struct cmd_output o;
 	int err;
 
 	if (cmd_has(a, JSON))
 		return cmd_usage(a->cmd, "a dump is text already; show --json describes an object");
-	if (path && strcmp(path, "-"))
-		d.f = fopen(d.path = path, "w");
-	err = d.f ? dump_to(&d) : cmd_write_failed(path);
-	if (!err && d.f != stdout)
-		err = cmd_write_check(d.f, path);
-	if (d.f && d.f != stdout && fclose(d.f) && !err)
-		err = cmd_write_failed(path);
+	err = cmd_output_open(path, &o);
+	if (err)
+		return cmd_fail(err);
+	err = cmd_output_stream(&o);
+	d.f = o.f;
+	if (!err)
+		err = dump_to(&d);
+	err = cmd_output_close(&o, err);
 	return err ? cmd_fail(err) : CMD_OK;
 }

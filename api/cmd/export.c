@@ -4,71 +4,18 @@
  */
 #include "api/cmd/cmd.h"
 
-#include <fcntl.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "api/cmd/output.h"
 #include "store/pack.h"
 
-/* Where it goes. A regular file gets its name at the end. */
-struct output {
-	int fd;
-	const char *path; /* NULL: standard output */
-	char temp[PATH_MAX]; /* empty: written in place */
-};
-
-static int temp_open(struct output *o)
+/* A pack is bytes. */
+static int output_open(const char *path, struct cmd_output *o)
 {
-	mode_t mask = umask(0);
-	int n;
-
-	umask(mask);
-	n = snprintf(o->temp, sizeof(o->temp), "%s.XXXXXX", o->path);
-	if (n < 0 || (size_t)n >= sizeof(o->temp)) {
-		o->temp[0] = '\0';
-		return fdry_fail(FDRY_E_INVAL, "the name of the pack is too long");
-	}
-	o->fd = mkostemp(o->temp, O_CLOEXEC);
-	if (o->fd >= 0 && !fchmod(o->fd, 0666 & ~mask))
-		return 0;
-	n = cmd_write_failed(o->path);
-	if (o->fd >= 0) {
-		close(o->fd);
-		(void)unlink(o->temp);
-	}
-	return n;
-}
-
-static int output_open(const char *path, struct output *o)
-{
-	struct stat st;
-
-	*o = (struct output){ .fd = STDOUT_FILENO };
-	if (!path || !strcmp(path, "-"))
-		return isatty(STDOUT_FILENO) ? fdry_fail(FDRY_E_INVAL, "a pack is not for a terminal; give -o FILE, or a pipe") : 0;
-	o->path = path;
-	if (stat(path, &st) || S_ISREG(st.st_mode))
-		return temp_open(o);
-	o->fd = open(path, O_WRONLY | O_CLOEXEC);
-	return o->fd < 0 ? cmd_write_failed(path) : 0;
-}
-
-/* @err: what came of it so far; a file that is not whole goes. */
-static int output_close(struct output *o, int err)
-{
-	if (!o->path)
-		return err;
-	if (!err && o->temp[0] && fsync(o->fd))
-		err = cmd_write_failed(o->path);
-	if (close(o->fd) && !err)
-		err = cmd_write_failed(o->path);
-	if (!err && o->temp[0] && rename(o->temp, o->path))
-		err = cmd_write_failed(o->path);
-	if (err && o->temp[0])
-		(void)unlink(o->temp);
-	return err;
+	if ((!path || !strcmp(path, "-")) && isatty(STDOUT_FILENO))
+		return fdry_fail(FDRY_E_INVAL, "a pack is not for a terminal; give -o FILE, or a pipe");
+	return cmd_output_open(path, o);
 }
 
 static void progress(void *arg, uint64_t done, uint64_t total)
@@ -89,7 +36,7 @@ static int images_find(const struct cmd_args *a, struct fdry_store *s, struct fd
 	return err;
 }
 
-static int export_to(const struct cmd_args *a, struct fdry_store *s, struct output *o, struct fdry_pack_report *ret)
+static int export_to(const struct cmd_args *a, struct fdry_store *s, struct cmd_output *o, struct fdry_pack_report *ret)
 {
 	struct fdry_pack_choice choice = { .refs = { 0 } };
 	const struct fdry_pack_image *images = NULL;
@@ -125,7 +72,7 @@ static void report_json(const struct fdry_pack_report *r)
 int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct fdry_pack_report r;
-	struct output o;
+	struct cmd_output o;
 	int err;
 
 	if (cmd_has(a, JSON) && (!cmd_value(a, OUTPUT) || !strcmp(cmd_value(a, OUTPUT), "-")))
@@ -133,7 +80,7 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	err = output_open(cmd_value(a, OUTPUT), &o);
 	if (err)
 		return cmd_fail(err);
-	err = output_close(&o, export_to(a, s, &o, &r));
+	err = cmd_output_close(&o, export_to(a, s, &o, &r));
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))

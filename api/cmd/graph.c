@@ -4,11 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "api/cmd/dot.h"
 #include "api/cmd/image.h"
+#include "api/cmd/output.h"
 #include "graph/graph.h"
 
 struct picture {
@@ -103,20 +102,15 @@ static int picture_write(const struct picture *p, FILE *f)
 
 static int file_write(const struct picture *p, const char *path)
 {
-	FILE *f = fopen(path, "w");
-	struct stat st;
-	int err;
+	struct cmd_output o;
+	int err = cmd_output_open(path, &o);
 
-	if (!f)
-		return cmd_write_failed(path);
-	err = picture_write(p, f);
+	if (err)
+		return err;
+	err = cmd_output_stream(&o);
 	if (!err)
-		err = cmd_write_check(f, path);
-	if (fclose(f) && !err)
-		err = cmd_write_failed(path);
-	if (err && !stat(path, &st) && S_ISREG(st.st_mode))
-		(void)unlink(path);
-	return err;
+		err = picture_write(p, o.f);
+	return cmd_output_close(&o, err);
 }
 
 static int graph_write(struct picture *p, struct fdry_store *s)
@@ -135,7 +129,7 @@ static int graph_write(struct picture *p, struct fdry_store *s)
 	fdry_get_end(get);
 	if (err)
 		return err;
-	return path && strcmp(path, "-") ? file_write(p, path) : picture_write(p, stdout);
+	return file_write(p, path);
 }
 
 int cmd_graph(const struct cmd_args *a, struct fdry_store *s)
