@@ -3,7 +3,7 @@
 import contextlib
 import ctypes
 import os
-import tempfile
+import secrets
 
 from . import _lib
 from ._lib import lib, libc, STORE
@@ -67,21 +67,44 @@ def bytes_told(progress):
 @contextlib.contextmanager
 def replacing(path):
     """A binary file to write, which takes the place of `path` when the block ends; where it raises, what was there stays."""
-    handle, name = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(os.fsdecode(path))), prefix=".foundry-")
+    path = os.path.realpath(os.fsdecode(path))
+    name = None
     try:
+        try:  # without a name, if /proc can give it one in the end: nothing is left of a process that is killed
+            os.stat("/proc/self/fd")
+            handle = _opener(os.path.dirname(path), os.O_TMPFILE | os.O_RDWR, 0o666)
+        except OSError:
+            name = _beside(path)
+            handle = _opener(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         with os.fdopen(handle, "wb", buffering=0) as f:
             yield f
             os.fsync(handle)
-        os.chmod(name, 0o666 & ~_umask())
+            if name is None:
+                name = _beside(path)
+                os.link(f"/proc/self/fd/{handle}", name, src_dir_fd=handle, follow_symlinks=True)
         os.replace(name, path)
     except BaseException:
-        os.unlink(name)
+        if name is not None and os.path.exists(name):
+            os.unlink(name)
         raise
 
 
-def _umask():
-    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
-        return next((int(line.split()[1], 8) for line in f if line.startswith("Umask:")), 0o077)
+def _beside(path):
+    return os.path.join(os.path.dirname(path), f".foundry-{secrets.token_hex(8)}")
+
+
+def _opener(path, flags, mode=0o666):
+    """As os.open(), but never as descriptor 0, 1 or 2: what a process prints that has closed these would go there."""
+    low = []
+    try:
+        handle = os.open(path, flags | os.O_CLOEXEC, mode)
+        while handle <= 2:
+            low.append(handle)
+            handle = os.dup(handle)
+        return handle
+    finally:
+        for handle in low:
+            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -90,7 +113,7 @@ def _output(file):
     if not isinstance(file, (str, bytes, os.PathLike)):
         yield file if isinstance(file, int) else file.fileno()
     elif os.path.exists(file) and not os.path.isfile(file):  # a pipe, a device
-        with open(file, "wb", buffering=0) as f:
+        with open(file, "wb", buffering=0, opener=_opener) as f:
             yield f.fileno()
     else:
         with replacing(file) as f:
@@ -100,7 +123,7 @@ def _output(file):
 @contextlib.contextmanager
 def _input(file):
     if isinstance(file, (str, bytes, os.PathLike)):
-        with open(file, "rb", buffering=0) as f:
+        with open(file, "rb", buffering=0, opener=_opener) as f:
             yield f.fileno()
     else:
         yield file if isinstance(file, int) else file.fileno()
