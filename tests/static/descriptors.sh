@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Descriptors are made by arch/fd.c alone, which never gives 0, 1 or 2; files are written by arch/file.c, which
+# holds SIGXFSZ back; directories are read by it, which tells an error from the end.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+makers='(__)?open(at)?(64)?(_2)?|creat(64)?|f(re)?open(64)?|opendir|scandir(at)?(64)?|n?ftw(64)?|fts_open|glob(64)?'
+makers+='|dup[23]?|pipe2?|memfd_create|memfd_secret|shm_open|mq_open|tmpfile(64)?|mk(o)?stemps?(64)?|popen'
+makers+='|socket(pair)?|accept4?|recvm?msg|eventfd|timerfd_create|signalfd|inotify_init1?|fanotify_init|epoll_create1?'
+makers+='|userfaultfd|pidfd_open|perf_event_open|io_uring_.*|openpty|posix_openpt|syscall|mdb_env_open|mdb_env_copy.*'
+writers='p?writev?(64)?2?|ftruncate(64)?|truncate(64)?|(posix_)?fallocate(64)?|copy_file_range|sendfile(64)?'
+listers='readdir(64)?(_r)?'
+
+# calls REGEX: "object: symbols" of what is left undefined and fits, of all that is built but the examples
+calls() {
+	local src
+	tree_files '*.c' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -vE '^api/examples/' | while IFS= read -r src; do
+		nm -u "$BUILD/obj/${src%.c}.o" | sed -nE "s/^ *U //; s/@.*//; s/^(__)?(.*)_chk\$/\2/; s/^($1)\$/${src//\//\\/} \1/p"
+	done | awk '{ print $1 ": " $2 }' | sort -u
+}
+# dups: who makes another descriptor of an open file by itself
+dups() { tree_files '*.c' '*.h' | grep -E '^(arch|mm|graph|store|hook|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
+
+# peek.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB and glob() open files themselves.
+t "descriptors are made in one place" prints "api/peek.c: syscall
+arch/fd.c: memfd_create
+arch/fd.c: open
+arch/fd.c: openat
+arch/fd.c: pipe2
+hook/ldconf.c: glob
+store/env_open.c: mdb_env_open" calls "$makers"
+t "and none is copied elsewhere" prints arch/fd.c dups
+t "what opens files itself is between enter and leave" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&
+	grep -A3 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_leave && grep -B7 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_enter &&
+	grep -A3 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_leave"
+# A pipe has no length; phys.c holds the signal back for many writes at once; punching holes makes nothing longer.
+t "files are written in one place" prints "arch/file.c: fallocate
+arch/file.c: ftruncate
+arch/file.c: pwrite
+arch/file.c: write
+arch/sim/phys.c: fallocate
+arch/sim/phys.c: pwrite
+store/verify_child.c: write" calls "$writers"
+t "directories are read in one place" prints "arch/file.c: readdir" calls "$listers"
+t_done
