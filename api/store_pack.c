@@ -103,6 +103,7 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 		return err;
 	po.dry_run = o.flags & FDRY_IMPORT_DRY_RUN;
 	po.nameless = o.flags & FDRY_IMPORT_NO_REFS;
+	po.skip = fdry_pack_skip_fd;
 	po.threads = o.threads;
 	po.progress = o.progress;
 	po.progress_arg = o.progress_arg;

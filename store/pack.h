@@ -52,10 +52,14 @@ typedef int (*fdry_pack_write_fn)(void *arg, const void *data, size_t len);
 /* What a pack is read from: @got bytes, 1 to @len; 0 at the end. 0, or an error of ours. */
 typedef int (*fdry_pack_read_fn)(void *arg, void *data, size_t len, size_t *got);
 
+/* Pass over up to @len bytes without reading them; how many. Bytes that are left are read. */
+typedef uint64_t (*fdry_pack_skip_fn)(void *arg, uint64_t len);
+
 /* The same over a descriptor; @arg points at it. What was begun on a pipe whose reader went is FDRY_E_IO: SIGPIPE is the
  * program's. */
 int fdry_pack_write_fd(void *arg, const void *data, size_t len) __must_check;
 int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got) __must_check;
+uint64_t fdry_pack_skip_fd(void *arg, uint64_t len);
 
 /* An image of a pack, and the name that it brings along, or NULL. */
 struct fdry_pack_image {
@@ -85,6 +89,7 @@ struct fdry_pack_opts {
 	bool plain;           /* export: nothing is compressed */
 	bool dry_run;         /* import: read and check all of it, write nothing */
 	bool nameless;        /* import: set no refs */
+	fdry_pack_skip_fn skip; /* import: may be NULL; called with what @read gets */
 	unsigned int threads; /* 0: as many as the process may run at the same time */
 	fdry_pack_progress_fn progress; /* may be NULL */
 	void *progress_arg;
@@ -121,7 +126,7 @@ typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *imag
  * @s: in a dry run NULL for a store that is still to be made
  * @image: told each image when all is done; may be NULL
  *
- * Objects that the store has are passed over, neither decompressed nor checked. The last
+ * Objects that the store has are passed over, neither decompressed nor checked, and not read if the options can skip. The last
  * transaction sets the refs: before it nothing refers to anything new, and what an import
  * that failed has put is for a collection to remove. Takes some 200 MiB with eight threads. Reads exactly the pack, nothing behind it.
  * Errors: FDRY_E_BADIMAGE (not a pack, cut short, or against the format), FDRY_E_CORRUPT (an
@@ -136,6 +141,7 @@ int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fd
 
 struct fdry_pack_reader {
 	fdry_pack_read_fn read;
+	fdry_pack_skip_fn skip;         /* may be NULL */
 	void *arg;
 	struct fdry_hash hash;
 	struct fdry_buf names;

@@ -301,6 +301,7 @@ int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fd
 		im->opts = *opts;
 	fdry_crew_start(&im->crew, im->opts.threads);
 	err = fdry_pack_open(&im->r, read, arg);
+	im->r.skip = im->opts.skip;
 	if (!err) {
 		err = import_opened(im, image, image_arg);
 		if (!err)

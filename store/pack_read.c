@@ -299,11 +299,13 @@ int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
 
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o)
 {
-	uint64_t left = o->body;
+	uint64_t left = o->body, passed = r->skip ? r->skip(r->arg, left) : 0;
 	uint8_t away[16384];
 	size_t n;
 	int err = 0;
 
+	left -= passed;
+	r->packed += passed;
 	for (; left && !err; left -= n) {
 		n = left < sizeof(away) ? (size_t)left : sizeof(away);
 		err = take(r, away, n);

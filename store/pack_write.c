@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -489,4 +490,16 @@ int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got)
 		return fdry_fail(FDRY_E_IO, "cannot read the pack: %s", strerror(errno));
 	*got = (size_t)n;
 	return 0;
+}
+
+/* Only within a file, so that one that was cut short still ends early. */
+uint64_t fdry_pack_skip_fd(void *arg, uint64_t len)
+{
+	int fd = *(int *)arg;
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	struct stat st;
+
+	if (at < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < at || len > (uint64_t)(st.st_size - at))
+		return 0;
+	return lseek(fd, (off_t)len, SEEK_CUR) < 0 ? 0 : len;
 }

@@ -100,7 +100,7 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 
 static int import_from(struct import *im, struct fdry_store *s, int fd)
 {
-	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN), .nameless = cmd_has(im->a, NO_REFS),
+	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN), .nameless = cmd_has(im->a, NO_REFS), .skip = fdry_pack_skip_fd,
 				       .progress = progress, .progress_arg = &im->progress };
 	struct fdry_pack_report r = { .images = 0 };
 	int err;

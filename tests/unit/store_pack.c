@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of packs: images travel whole or not at all, and equal images give equal packs. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <zstd.h>
@@ -545,6 +546,49 @@ START_TEST(a_pipe_is_enough)
 }
 END_TEST
 
+static uint64_t bytes_read;
+
+static int read_counted(void *arg, void *data, size_t len, size_t *got)
+{
+	int err = fdry_pack_read_fd(arg, data, len, got);
+
+	bytes_read += *got;
+	return err;
+}
+
+/* Bodies of what the store has are not read from a file; one that was cut short is found all the same. */
+START_TEST(a_file_is_read_for_what_is_missing)
+{
+	struct fdry_pack_opts opts = { .skip = fdry_pack_skip_fd };
+	struct fdry_pack_report written, r;
+	char name[400];
+	int fd, i;
+
+	snprintf(name, sizeof(name), "%s/pack", dir);
+	fd = open(name, O_RDWR | O_CREAT, 0600);
+	ck_assert_int_ge(fd, 0);
+	ok(fdry_pack_export(from, images, 2, NULL, fdry_pack_write_fd, &fd, &written));
+	ck_assert(!lseek(fd, 0, SEEK_SET));
+	ok(fdry_pack_import(to, &opts, read_counted, &fd, NULL, NULL, &r));
+	ck_assert_uint_eq(bytes_read, written.packed);
+	ck_assert(!lseek(fd, 0, SEEK_SET));
+	bytes_read = 0;
+	ok(fdry_pack_import(to, &opts, read_counted, &fd, NULL, NULL, &r));
+	ck_assert_uint_eq(r.objects_new, 0);
+	ck_assert_uint_eq(r.packed, written.packed);
+	ck_assert(fdry_oid_eq(&r.id, &written.id));
+	ck_assert_uint_lt(bytes_read, written.packed / 2);
+	ck_assert_int_eq(lseek(fd, 0, SEEK_CUR), (off_t)written.packed);
+	for (i = 0; i < 2; i++) {
+		ck_assert(!ftruncate(fd, (off_t)(i ? written.packed / 2 : written.packed - 1)));
+		ck_assert(!lseek(fd, 0, SEEK_SET));
+		fails(BADIMAGE, "cut short", fdry_pack_import(to, &opts, read_counted, &fd, NULL, NULL, &r));
+	}
+	close(fd);
+	check_sound(to);
+}
+END_TEST
+
 /* More than a window, and one that is larger than it; memory does not grow with the pack. */
 START_TEST(long_packs_go_through_a_window)
 {
@@ -599,6 +643,7 @@ int main(void)
 	tcase_add_test(tc, ends_may_fail_anywhere);
 	tcase_add_test(tc, wrong_arguments_are_refused);
 	tcase_add_test(tc, a_pipe_is_enough);
+	tcase_add_test(tc, a_file_is_read_for_what_is_missing);
 	tcase_add_test(tc, long_packs_go_through_a_window);
 	suite_add_tcase(suite, tc);
 	return run(suite);
