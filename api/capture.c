@@ -60,15 +60,16 @@ static void context_release(struct fdry_capture *cap)
 static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
 	struct fdry_placed *p = &cap->placed;
+	int (*begin)(CUdeviceptr, uint64_t) = o->after ? cap->hook->region_move : cap->hook->region_begin;
 	int err;
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
 	fdry_parked_clear(p->base, p->size); /* of images that were unloaded */
-	err = fdry_standin_result(cap->hook, cap->hook->region_begin(p->base, p->size));
+	err = fdry_standin_result(cap->hook, begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size && p->size > FDRY_REGION_SIZE_MIN) {
 		p->size /= 2;
-		err = fdry_standin_result(cap->hook, cap->hook->region_begin(p->base, p->size));
+		err = fdry_standin_result(cap->hook, begin(p->base, p->size));
 	}
 	return fdry_placed_fail(err, p->base, p->size);
 }
@@ -89,9 +90,14 @@ static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts
 			hook->region_end();
 	}
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
-	if (!err)
-		fdry_placed_add(&cap->placed);
-	return err;
+	if (err)
+		return err;
+	if (o->after) {
+		fdry_placed_remove(&o->after->placed);
+		o->after->left = true;
+	}
+	fdry_placed_add(&cap->placed);
+	return 0;
 }
 
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret)
@@ -108,6 +114,11 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	if (o.reserved)
 		return fdry_fail(FDRY_E_OPTS, "a reserved option of fdry_capture_begin() is set; "
 				 "zero the struct first");
+	err = o.after ? fdry_capture_check(o.after) : 0;
+	if (!err && o.after && o.preallocate)
+		err = fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory ahead; call fdry_capture_preallocate()");
+	if (err)
+		return err;
 	cap = calloc(1, sizeof(*cap));
 	if (!cap)
 		return fdry_nomem();
@@ -147,6 +158,9 @@ int fdry_capture_check(const struct fdry_capture *cap)
 	if (cap->pid != getpid())
 		return fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
 				 "use it in the process that began it");
+	if (cap->left)
+		return fdry_fail(FDRY_E_STATE, "the region of this capture, at %#llx, ended when another began; end the capture",
+				 (unsigned long long)cap->placed.base);
 	return 0;
 }
 
@@ -178,8 +192,10 @@ void fdry_capture_end(struct fdry_capture *cap)
 	if (fdry_live_end(cap, "the capture"))
 		return;
 	if (cap->pid == getpid()) {
-		fdry_placed_remove(&cap->placed);
-		(void)cap->hook->region_end();
+		if (!cap->left) {
+			fdry_placed_remove(&cap->placed);
+			(void)cap->hook->region_end();
+		}
 		context_release(cap);
 	}
 	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++)

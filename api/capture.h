@@ -48,7 +48,8 @@ struct fdry_capture {
 	CUcontext ctx; /* its primary context, retained */
 	pid_t pid;     /* of the process that began it */
 	bool lent;     /* to a function of the caller's, which does not end it */
-	struct fdry_placed placed; /* its region */
+	struct fdry_placed placed; /* its region, */
+	bool left;                 /* which has ended: another capture's has begun after it */
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */

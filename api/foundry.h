@@ -182,6 +182,9 @@ struct fdry_capture;
  *        Addresses cost nothing, and do not depend on the size.
  * @preallocate: bytes of memory to map ahead; 0: none
  * @name: of the workload, such as its ref; NULL: the default base
+ * @after: NULL, or the capture that there is, whose region ends when this one's has begun: memory that lives there stays
+ *        valid, and is freed as before. That capture can only be ended then (else FDRY_E_STATE). If this one cannot
+ *        begin it goes on.
  */
 struct fdry_capture_opts {
 	size_t sz;
@@ -191,6 +194,7 @@ struct fdry_capture_opts {
 	uint64_t size;
 	uint64_t preallocate;
 	const char *name;
+	struct fdry_capture *after;
 };
 
 /**

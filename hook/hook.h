@@ -20,7 +20,7 @@
 
 #include "mm/region.h"
 
-#define FDRY_HOOK_VERSION 2
+#define FDRY_HOOK_VERSION 3
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
 /* What device code was loaded from. */
@@ -78,6 +78,8 @@ struct fdry_hook {
 	 * One region at a time; resume after pause continues at the same cursor. Both may be said
 	 * twice. FDRY_E_STATE where there is a region already, no context, or no region to act on. */
 	int (*region_begin)(CUdeviceptr base, uint64_t size);
+	/* The same if there may be a region already: that one ends when the new one has begun, and stays as it is if it cannot. */
+	int (*region_move)(CUdeviceptr base, uint64_t size);
 	int (*region_pause)(void);
 	int (*region_resume)(void);
 	/* Forget the region: new allocations are native again; live ones stay valid until freed. */

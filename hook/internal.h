@@ -136,6 +136,7 @@ void fdry_steer_captured(void);
 int fdry_steer_open(CUdevice owner, CUdevice dev, bool open);
 
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
+int fdry_hook_region_move(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_pause(void);
 int fdry_hook_region_resume(void);
 int fdry_hook_region_end(void);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "arch/log.h"
+#include "arch/threads.h"
 
 #define PLACES_MAX 64
 
@@ -287,15 +288,47 @@ static int region_new(const struct fdry_driver *drv, struct place *want)
 	return err;
 }
 
-/* Lock held for writing. */
-static int begin_locked(const struct fdry_driver *drv, struct place want)
+static bool in_the_way(const struct place *old, const struct place *want)
+{
+	return old && old->base < want->base + want->size && want->base < old->base + old->size && !fdry_capture_count() &&
+	       fdry_region_unused(old->region);
+}
+
+/* The current region, in which nothing lives, makes way for one at its addresses; if that fails it begins again. */
+static int begin_again(const struct fdry_driver *drv, struct place *want)
+{
+	uint64_t offset = fdry_region_offset(current->region);
+	struct place old = *current;
+	struct fdry_outcome why;
+
+	fdry_region_free(old.region);
+	fdry_outcome_keep(&why, region_new(drv, want));
+	if (!why.err) {
+		*current = *want;
+		paused = false;
+		return 0;
+	}
+	current->region = NULL;
+	if (!region_new(drv, &old) && !fdry_region_set_offset(old.region, offset)) {
+		*current = old;
+	} else {
+		__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
+		current = NULL;
+	}
+	return fdry_outcome_tell(&why);
+}
+
+/* Lock held for writing. @move: the region that there is ends then. */
+static int begin_locked(const struct fdry_driver *drv, struct place want, bool move)
 {
 	struct place *p = place_new();
 	int err;
 
-	if (current)
+	if (current && !move)
 		return fdry_fail(FDRY_E_STATE, "a region has begun already, at 0x%llx; end it first",
 				 (unsigned long long)current->base);
+	if (in_the_way(current, &want))
+		return begin_again(drv, &want);
 	if (!p)
 		return -FDRY_E_LIMIT;
 	err = region_new(drv, &want);
@@ -308,7 +341,7 @@ static int begin_locked(const struct fdry_driver *drv, struct place want)
 	return 0;
 }
 
-int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
+static int region_begin(CUdeviceptr base, uint64_t size, bool move)
 {
 	struct place want = { .base = base, .size = size };
 	const struct fdry_driver *drv;
@@ -328,8 +361,22 @@ int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
 		return fdry_fail(FDRY_E_STATE, "no CUDA context is current in this thread; make the device's primary "
 				 "context current, then begin the region");
 	pthread_rwlock_wrlock(&lock);
-	err = begin_locked(drv, want);
+	err = begin_locked(drv, want, move);
 	pthread_rwlock_unlock(&lock);
+	return err;
+}
+
+int fdry_hook_region_begin(CUdeviceptr base, uint64_t size)
+{
+	return region_begin(base, size, false);
+}
+
+int fdry_hook_region_move(CUdeviceptr base, uint64_t size)
+{
+	int err = region_begin(base, size, true);
+
+	if (!err)
+		release_ended(); /* nothing may live in the one that was left */
 	return err;
 }
 

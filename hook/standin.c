@@ -29,6 +29,7 @@ static const struct fdry_hook table = {
 	.forked = fdry_start_forked,
 	.reached = fdry_reach_check,
 	.region_begin = fdry_hook_region_begin,
+	.region_move = fdry_hook_region_move,
 	.region_pause = fdry_hook_region_pause,
 	.region_resume = fdry_hook_region_resume,
 	.region_end = fdry_hook_region_end,

@@ -917,7 +917,7 @@ class Regions(Folder):
                 raise AssertionError((base, size))
             fails("INVAL", "multiple", fdry.set_allocation_region, BASE + 1, '1GB')
             fdry.set_allocation_region(hex(BASE), '1GB')
-            fails("STATE", "active already, at 0x500000000000", fdry.set_allocation_region, BASE, '1GB')
+            fdry.set_allocation_region(BASE, '1GB')  # nothing lives there, so it begins anew
             inside = lambda t: BASE <= t.data_ptr() < BASE + (1 << 30)
             big = 3 << 20
             a = full(1.0, big)
@@ -938,7 +938,7 @@ class Regions(Folder):
             fails("STATE", "no preallocated memory", fdry.free_preallocated_region)
             fdry.stop_allocation_region()
             fails("TAKEN", "0x500000000000", fdry.set_allocation_region, BASE, '1GB')
-            fails("STATE", "first", fdry.stop_allocation_region)
+            fdry.stop_allocation_region()  # it is still there
             with fdry.allocation_region(BASE + (1 << 32), '1GB', prealloc_size='64MB'):
                 e = full(1.0, big)
                 assert e.data_ptr() == BASE + (1 << 32)
@@ -954,6 +954,41 @@ class Regions(Folder):
             except KeyError:
                 pass
             fdry.resume_allocation_region()
+            """)
+
+    def test_ranges(self):
+        self.more("""
+            import types
+            for call in (fdry.get_live_region_ranges, lambda: fdry.preallocate_ranges([(0, 1)], 1)):
+                fails("STATE", "set_allocation_region() first", call)
+            fdry.set_allocation_region(BASE, '1GB')
+            assert fdry.get_live_region_ranges() == []
+            big = 3 << 20
+            a, b, c = full(1.0, big), full(2.0, big), full(3.0, big)
+            del b
+            torch.cuda.empty_cache()
+            ranges, end = fdry.get_live_region_ranges(), fdry.get_current_alloc_offset()
+            assert ranges == [(0, 12 << 20), (24 << 20, 12 << 20)] and end == 36 << 20, (ranges, end)
+            assert fdry.preallocate_ranges(ranges, end) is True  # all of it lies below the cursor: nothing is mapped
+            fails("STATE", "no preallocated memory", fdry.free_preallocated_region)
+            for bad in ([(1,)], [(-1, 5)], [("a", 5)], [(0, None)]):
+                try:
+                    fdry.preallocate_ranges(bad, 100)
+                except ValueError:
+                    continue
+                raise AssertionError(bad)
+            fdry.set_allocation_region(BASE + (1 << 32), '1GB')
+            assert fdry.preallocate_ranges(ranges, end) is True
+            d = full(1.0, big)
+            assert d.data_ptr() == BASE + (1 << 32)
+            assert fdry.preallocate_ranges([(0, 2 << 30)], 2 << 30) is False  # the region has fewer
+            fdry.free_preallocated_region()
+            done = []
+            torch.cuda.current_blas_handle = lambda: done.append('handle')
+            torch.float16, torch.zeros, torch.mm = None, lambda shape, dtype, device: [0], lambda a, b: done.append('product')
+            torch.nn = types.SimpleNamespace(functional=types.SimpleNamespace(linear=lambda a, b, c: done.append('bias')))
+            fdry.preallocate_cublas_workspaces()
+            assert done == ['handle', 'product', 'bias']
             """)
 
     def test_what_lies_at_the_base_is_named(self):
@@ -979,14 +1014,62 @@ class Regions(Folder):
             fdry.set_allocation_region(BASE + (1 << 32), '1GB')
             g.replay()
             is_all(b, 2.0)
-            fails("STATE", "not captured in the region", g.save, 'x')
+            fails("STATE", "in the region at 0x500000000000, which ended", g.save, 'x')
             fdry.stop_allocation_region()
             h = fdry.CUDAGraph()
             with fdry.graph(h):
                 c = b + b
             h.replay()
             is_all(c, 4.0)
-            fails("STATE", "not captured in the region", h.save, 'x')
+            fails("STATE", "captured in no region", h.save, 'x')
+            """)
+
+    def test_a_region_moves_on(self):
+        self.more("""
+            import gc
+            fdry.set_allocation_region(BASE, '1GB')
+            a, g = full(1.0), fdry.CUDAGraph()
+            with fdry.graph(g):
+                b = a + a
+            g.save('g.json', b)
+            big = full(3.0, 3 << 20)
+            fails("TAKEN", "0x500000000000", fdry.set_allocation_region, BASE, '1GB')
+            c = full(2.0, 3 << 20)
+            assert BASE <= c.data_ptr() < BASE + (1 << 30)  # the region is as it was
+            fdry.set_allocation_region(BASE + (1 << 32), '1GB')
+            assert fdry.get_current_alloc_offset() == 0
+            d, h = full(4.0, 3 << 20), fdry.CUDAGraph()
+            assert d.data_ptr() == BASE + (1 << 32)
+            g.replay()
+            is_all(b, 2.0), is_all(big, 3.0), is_all(c, 2.0)
+            with fdry.graph(h):
+                e = d + big
+            h.replay()
+            is_all(e, 7.0)
+            fails("STATE", "in the region at 0x500000000000, which ended", g.save, 'x')
+            fails("REFUSED", "kernel vecadd", h.save, 'x', e)  # it reads memory of the other region
+            del big, c
+            torch.cuda.empty_cache()
+            h.reset()
+            with fdry.graph(h):
+                e = d + d
+            h.save('h.json', e)
+            is_all(b, 2.0)
+            g.reset()
+            del a, b, g
+            gc.collect()
+            torch.cuda.empty_cache()
+            fdry.set_allocation_region(BASE, '1GB')  # everything there was freed
+            """)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            g, b = fdry.CUDAGraph.load('g.json')
+            fdry.set_allocation_region(BASE + (1 << 32), '1GB')
+            h, e = fdry.CUDAGraph.load('h.json')
+            fails("LAYOUT", "saved in a region at 0x500000000000", fdry.CUDAGraph.load, 'g.json')
+            g.replay(), h.replay()
+            is_all(b, 2.0), is_all(e, 8.0)
+            g.reset(), h.reset()
             """)
 
 

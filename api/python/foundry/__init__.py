@@ -36,11 +36,13 @@ __version__ = lib.fdry_version().decode()
 # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
 from .cudagraph import CUDAGraph, graph, graph_pool_handle, save_graphs
 from .many import load_cuda_modules_and_libraries, pack_fatbins_to_folder, save_graph_manifest, set_pack_fatbins_on_exit
-from .region import (allocation_region, free_preallocated_region, get_current_alloc_offset, parse_size, preallocate_region,
-                     resume_allocation_region, set_allocation_region, set_current_alloc_offset, stop_allocation_region)
+from .region import (allocation_region, free_preallocated_region, get_current_alloc_offset, get_live_region_ranges, parse_size,
+                     preallocate_cublas_workspaces, preallocate_ranges, preallocate_region, resume_allocation_region,
+                     set_allocation_region, set_current_alloc_offset, stop_allocation_region)
 
-__all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region", "get_current_alloc_offset", "graph", "graph_pool_handle",
-            "load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "parse_size", "preallocate_region",
+__all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region", "get_current_alloc_offset", "get_live_region_ranges", "graph",
+            "graph_pool_handle", "load_cuda_modules_and_libraries", "pack_fatbins_to_folder", "parse_size",
+            "preallocate_cublas_workspaces", "preallocate_ranges", "preallocate_region",
             "resume_allocation_region", "save_graph_manifest", "save_graphs", "set_allocation_region", "set_current_alloc_offset",
             "set_pack_fatbins_on_exit", "stop_allocation_region"]
 

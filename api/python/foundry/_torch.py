@@ -62,6 +62,16 @@ def empty_cache():
     return torch.cuda.memory_reserved() < before
 
 
+def blas_workspaces():
+    """The memory of cuBLAS and cuBLASLt for the current stream: each makes its own at its first product."""
+    torch = _started()
+    if torch:
+        torch.cuda.current_blas_handle()
+        one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")
+        torch.mm(one, one)
+        torch.nn.functional.linear(one, one, one[0])
+
+
 def is_tensor(value):
     return hasattr(value, "data_ptr") and hasattr(value, "stride")
 

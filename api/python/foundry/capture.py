@@ -42,12 +42,14 @@ class Capture(_lib.Closing):
     name: of the workload, such as its ref: images of different names have different addresses, so
     that one process can load several. base: first device address (0: by the name), size: bytes of
     addresses (0: as much as is free there, at most 1 TiB), preallocate: bytes of memory to map
-    ahead, device: ordinal.
+    ahead, device: ordinal. after: the Capture that there is, whose region ends when this one's has begun; memory
+    that lives there stays valid.
     """
 
-    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0):
+    def __init__(self, name=None, base=0, size=0, preallocate=0, device=0, after=None):
         opts = _lib.CaptureOpts(sz=ctypes.sizeof(_lib.CaptureOpts), device=device, base=base, size=size,
-                                preallocate=preallocate, name=_lib.text(name) if name else None)
+                                preallocate=preallocate, name=_lib.text(name) if name else None,
+                                after=after._handle.raw if after else None)
         raw = _lib.CAPTURE()
         lib.fdry_hook_install(None)
         lib.fdry_capture_begin(ctypes.byref(opts), ctypes.byref(raw))

@@ -196,8 +196,9 @@ class CUDAGraph(_lib.Single):
         """What a file says of the graph: its key, and its outputs."""
         self._need_own("save()")
         if self._region is None or where is not self._region:
-            raise Error(_lib.STATE, "this graph was not captured in the region that there is now, and only those can be saved; call "
-                        "set_allocation_region() before anything that the graph uses is allocated")
+            of = f"in the region at {self._region.base:#x}, which ended" if self._region else "in no region"
+            raise Error(_lib.STATE, f"this graph was captured {of}, and can not be saved; save graphs before another region begins, and call "
+                        "set_allocation_region() before anything that a graph uses is allocated")
         if output_tensors is None:
             return self._key, None
         allocs = where.allocs()

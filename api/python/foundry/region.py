@@ -3,7 +3,7 @@
 
 One region at a time. It begins with set_allocation_region(), gives no addresses between
 stop_allocation_region() and resume_allocation_region(), and ends when the next one begins or the
-process does. Behind it stands a Capture, so that what lies in it can be saved, and loaded into it.
+process does; what lives in it stays valid. Behind it stands a Capture, so that what lies in it can be saved, and loaded into it.
 """
 import contextlib
 import ctypes
@@ -17,6 +17,7 @@ from ._lib import Error, lib, libc
 from .capture import Capture
 
 _BLOCK = 2 << 20  # addresses and memory come in pieces of this many bytes
+_UNIT = 512       # what smaller allocations are rounded up to
 _UNITS = {"": 1, "b": 1}
 _UNITS.update({prefix + suffix: 1 << 10 * (power + 1)
                for power, prefix in enumerate("kmgt") for suffix in ("", "b", "ib")})
@@ -64,9 +65,9 @@ def _parse_base(base):
 class Region:
     """The region: its capture, the graphs captured in it, the images loaded into it."""
 
-    def __init__(self, base, size):
+    def __init__(self, base, size, after=None):
         self.base, self.size, self.device = base, size, _torch.device()
-        self.capture = Capture(base=base, size=size, device=self.device)
+        self.capture = Capture(base=base, size=size, device=self.device, after=after and after.capture)
         self.active = True
         self.keys = 0       # of graphs so far
         self.graphs = {}    # key -> what torch captured, for those that are alive
@@ -107,20 +108,18 @@ def set_allocation_region(base, size):
     """From here on device memory comes from [base, base + size), at addresses that the same calls get in every process.
 
     base: an int or a hexadecimal string, a multiple of 2 MiB. size: bytes or as for parse_size(),
-    rounded up to 2 MiB. A region that was stopped ends. Raises Error: FDRY_E_TAKEN names what lies
-    there; FDRY_E_STATE where a region is active; FDRY_E_LATE where torch was imported before foundry.
+    rounded up to 2 MiB. The region that there is, active or stopped, ends: what lives in it stays valid and is freed as
+    before, but its graphs can no longer be saved. Raises Error, and leaves that region as it is: FDRY_E_TAKEN names what
+    lies at the addresses; FDRY_E_STATE while another capture is begun; FDRY_E_LATE if torch was imported before foundry.
     """
     global _current
     base, size = _parse_base(base), -(-parse_size(size) // _BLOCK) * _BLOCK
     if not size:
         raise ValueError("a region of 0 bytes holds nothing; give a size such as '1GB'")
     with lock:
-        if _current and _current.active:
-            raise Error(_lib.STATE, f"a region is active already, at {_current.base:#x}; call stop_allocation_region() first")
-        if _current:
-            _current.end()
-            _current = None
-        _current = Region(base, size)
+        old, _current = _current, Region(base, size, after=_current)
+        if old:
+            old.end()
 
 
 def stop_allocation_region():
@@ -165,6 +164,50 @@ def preallocate_region(size):
                 return False
             raise
     return True
+
+
+def get_live_region_ranges():
+    """[(offset, bytes)] of memory in the region that is allocated, offsets counted from its base, ascending.
+
+    Sizes are rounded up as the region does; allocations that touch are one range. With get_current_alloc_offset(), what
+    preallocate_ranges() wants in a process that will make the same allocations. Error FDRY_E_STATE without a region.
+    """
+    found = []
+    with lock:
+        where = current("get_live_region_ranges()")
+        for addr, size in sorted(where.allocs()):
+            start, unit = addr - where.base, _BLOCK if size >= _BLOCK else _UNIT
+            end = start + -(-size // unit) * unit
+            if found and start <= found[-1][1]:
+                found[-1][1] = max(end, found[-1][1])
+            else:
+                found.append([start, end])
+    return [(start, end - start) for start, end in found]
+
+
+def preallocate_ranges(ranges, end_offset):
+    """Map memory ahead for what lies between the cursor and `end_offset`; whether there was room.
+
+    ranges: [(offset, bytes)], such as another process' get_live_region_ranges(); end_offset: an offset from the base. One piece
+    is mapped from the cursor to the end of the last range, gaps between ranges among it; nothing if no range ends behind the
+    cursor. Otherwise as preallocate_region(). free_preallocated_region() gives back what no allocation uses.
+    """
+    limit, ends = parse_size(end_offset), [0]
+    for each in ranges:
+        offset, size = (_integer(n) for n in each)
+        if offset is None or size is None:
+            raise ValueError(f"{each!r} is no range; give pairs of an offset and a number of bytes")
+        ends.append(offset + size)
+    with lock:
+        ahead = min(limit, max(ends)) - current("preallocate_ranges()").capture.offset
+        return ahead <= 0 or preallocate_region(ahead)
+
+
+def preallocate_cublas_workspaces():
+    """Have torch make what cuBLAS and cuBLASLt work with on the current stream, so that their memory lies where it lies in
+    every process that calls this at the same place. Without torch, or before it has started CUDA, nothing happens.
+    """
+    _torch.blas_workspaces()
 
 
 def free_preallocated_region():
