@@ -6,9 +6,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "arch/log.h"
 #include "store/db.h"
+#include "store/internal.h"
 
 #define MAP_SIZE_MIN (64ull << 20)
 #define LOW_TRIES 16
@@ -23,6 +26,78 @@ void fdry_db_on_assert(MDB_env *env, const char *text)
 	fdry_warn("LMDB: %s", text);
 	if (fdry_guard)
 		longjmp(fdry_guard->env, 1);
+}
+
+/* --- lock.mdb --- */
+
+#define LOCK_PLACE 64u      /* bytes of a reader's place; LMDB's head takes as much as three, and has one */
+#define LOCK_SMALLEST 4096u /* bytes */
+#define LOCK_BYTES(readers) (((uint64_t)(readers) + 2) * LOCK_PLACE)
+
+/* Every process that has it open shares a lock on its first byte. */
+static bool lock_is_unused(int fd)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1 };
+
+	return !fcntl(fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
+}
+
+/* If the file system cannot allocate, bytes are written, unless somebody is using them. */
+static int lock_allocate(int fd, uint64_t len, bool unused)
+{
+	static const uint8_t zeros[LOCK_SMALLEST];
+	uint64_t at, n;
+	int e = fdry_allocate(fd, len);
+
+	if (e != EOPNOTSUPP)
+		return e;
+	for (e = 0, at = 0; unused && at < len && !e; at += n) {
+		n = len - at < sizeof(zeros) ? len - at : sizeof(zeros);
+		e = fdry_pwrite(fd, zeros, n, at);
+	}
+	return e;
+}
+
+/* With as many places as the disk has space for. LMDB makes it longer for more of them, without allocating that. */
+static int lock_fit(int fd, uint64_t size, unsigned int *readers)
+{
+	const uint64_t lengths[] = { LOCK_BYTES(FDRY_DB_READERS_MAX), size, LOCK_SMALLEST };
+	int e = ENOSPC;
+	size_t i;
+
+	if (!lock_is_unused(fd))
+		return lock_allocate(fd, size, false);
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && fdry_write_code(e) == FDRY_E_FULL; i++) {
+		if (lengths[i] < LOCK_SMALLEST || lengths[i] > lengths[0])
+			continue;
+		if (i)
+			e = fdry_truncate(fd, lengths[i]); /* nobody maps it: what is in it counts for nothing */
+		e = i && e ? e : lock_allocate(fd, lengths[i], true);
+		*readers = (unsigned int)(lengths[i] / LOCK_PLACE) - 2;
+	}
+	return e;
+}
+
+/*
+ * LMDB maps lock.mdb and writes to it: a page for which the disk has no space would be a bus error. So all of it is allocated
+ * before. Closing it here drops no lock: this process does not have it open otherwise. @readers: places to ask LMDB for.
+ */
+static int lock_prepare(const char *dir, unsigned int *readers)
+{
+	char file[4096 + 16];
+	struct stat st;
+	int e, fd;
+
+	snprintf(file, sizeof(file), "%s/lock.mdb", dir);
+	if (!stat(file, &st) && (uint64_t)st.st_size >= LOCK_BYTES(FDRY_DB_READERS_MAX) &&
+	    (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size)
+		return 0;
+	fd = fdry_file_get(AT_FDCWD, file, O_RDWR);
+	if (fd < 0)
+		return 0; /* LMDB will say why */
+	e = fstat(fd, &st) ? errno : lock_fit(fd, (uint64_t)st.st_size, readers);
+	close(fd);
+	return e;
 }
 
 /* --- opening --- */
@@ -46,14 +121,17 @@ int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mo
 static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **ret)
 {
 	unsigned int flags = MDB_NOTLS | (o->readonly ? MDB_RDONLY : 0) | (o->fixed ? MDB_NOLOCK : 0);
+	unsigned int readers = FDRY_DB_READERS_MAX;
 	MDB_env *env = NULL;
-	int fd, rc = mdb_env_create(&env);
+	int fd, rc = o->fixed ? 0 : lock_prepare(o->dir, &readers);
 
+	if (!rc)
+		rc = mdb_env_create(&env);
 	if (rc)
 		return rc;
 	mdb_env_set_assert(env, fdry_db_on_assert);
 	mdb_env_set_maxdbs(env, FDRY_TABLE_COUNT + 1);
-	mdb_env_set_maxreaders(env, FDRY_DB_READERS_MAX);
+	mdb_env_set_maxreaders(env, readers);
 	mdb_env_set_mapsize(env, map_size);
 	rc = fdry_env_files(env, o->dir, flags, o->mode);
 	if (rc) {

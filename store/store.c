@@ -167,6 +167,10 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 			err = fdry_db_open(&o, format_write, &env->db);
 		}
 	}
+	if (err == -FDRY_E_FULL && (flags & FDRY_STORE_READONLY) && !o.fixed) { /* there is no space for a lock file */
+		o.readonly = o.fixed = true;
+		err = fdry_db_open(&o, format_write, &env->db);
+	}
 	env->readonly = o.readonly;
 	return err;
 }
@@ -292,7 +296,8 @@ static int flags_check(const struct fdry_env *env, const char *path, unsigned in
 		return 0;
 	if (env->dir.fixed)
 		return fdry_fail(FDRY_E_PERM, "the store %s lies on read-only media; open it for reading only", path);
-	return fdry_fail(FDRY_E_PERM, "this process has the store %s open for reading only, for want of permission to write", path);
+	return fdry_fail(FDRY_E_PERM, "this process has the store %s open for reading only, for want of permission to write, "
+			 "or of space; close it, then open it again", path);
 }
 
 static int store_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
