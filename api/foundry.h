@@ -573,7 +573,8 @@ int fdry_image_build_stop(struct fdry_image *img);
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
 /* Put every byte of content back as it was sealed, ordered on @stream and complete on
  * return; scratch, external tensors and what the process keeps (fdry_load_opts.keep) are left alone. Launches on other streams must have
- * ended. Where it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
+ * ended. If the image was removed from the store meanwhile (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing
+ * changes. If it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.

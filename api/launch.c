@@ -161,6 +161,34 @@ static int content_restore(struct fdry_image *img, struct fdry_get *get)
 	return err;
 }
 
+static int chunks_find(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_span bytes;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_chunks && !err; i++)
+		err = fdry_get_map(get, &img->m.chunks[i].oid, &bytes);
+	for (i = 0; i < img->m.n_host_chunks && !err; i++)
+		err = fdry_get_map(get, &img->m.host_chunks[i].oid, &bytes);
+	return err;
+}
+
+/* Before anything changes: what a restore needs is there, and stays for as long as the session, for its threads, too. */
+static int content_hold(struct fdry_image *img, struct fdry_get *get)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid id;
+	int err = fdry_get_resolve(get, fdry_oid_hex(&img->id, hex), &id);
+
+	if (!err)
+		err = chunks_find(img, get);
+	if (err == -FDRY_E_NOENT)
+		return fdry_fail(FDRY_E_NOENT, "image %s cannot be restored: it was removed from the store after it was loaded; its memory is "
+				 "unchanged, and its graphs can be launched; seal it anew and load that", hex);
+	return err ? fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex) : 0;
+}
+
 /* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time
  * meanwhile. */
 static int restore_in_session(struct fdry_image *img)
@@ -170,7 +198,9 @@ static int restore_in_session(struct fdry_image *img)
 
 	if (err)
 		return err;
-	err = content_restore(img, get);
+	err = content_hold(img, get);
+	if (!err)
+		err = content_restore(img, get);
 	fdry_get_end(get);
 	return err;
 }

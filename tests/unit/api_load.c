@@ -472,6 +472,33 @@ START_TEST(nodes_that_are_not_there)
 }
 END_TEST
 
+/* Nothing of its content is written back before all of it is found. */
+START_TEST(restoring_what_was_collected_changes_nothing)
+{
+	struct fdry_gc_report r;
+	struct fdry_image *img;
+	float v[N], was[N];
+	struct fdry_store *s;
+	int i;
+
+	test_child(seal_plain, NULL);
+	s = load_store();
+	img = load(s, NULL);
+	for (i = 0; i < N; i++)
+		v[i] = 7;
+	ok(fdry_image_write(img, "b", v, sizeof(v), NULL));
+	ok(fdry_ref_delete(s, "img"));
+	ok(fdry_store_gc(s, false, &r));
+	ck_assert_uint_gt(r.dead, 0);
+	fails(NOENT, "was removed from the store", fdry_image_restore(img, NULL));
+	ok(fdry_image_read(img, "b", was, sizeof(was), NULL));
+	ck_assert(!memcmp(v, was, sizeof(v)));
+	ok(fdry_image_launch(img, 1, NULL));
+	ok(fdry_image_synchronize(img, NULL));
+	fdry_image_unload(img);
+}
+END_TEST
+
 START_TEST(verified_once_or_always)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_VERIFY };
@@ -585,6 +612,7 @@ int main(void)
 	tcase_add_test(tc, damaged_content);
 	tcase_add_test(tc, nodes_that_are_not_there);
 	tcase_add_test(tc, sealed_when_the_programs_work_is_done);
+	tcase_add_test(tc, restoring_what_was_collected_changes_nothing);
 	tcase_add_test(tc, verified_once_or_always);
 	tcase_add_test(tc, described);
 	tcase_add_test(tc, graphs_described);

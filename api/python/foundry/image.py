@@ -181,7 +181,8 @@ class Image(_lib.Closing):
         self._source.set(name, seed, offset)
 
     def restore(self, stream=None):
-        """Put every byte of content back as it was sealed."""
+        """Put every byte of content back as it was sealed. If the image was removed from the store meanwhile, nothing changes
+        (Error NOENT)."""
         lib.fdry_image_restore(self._handle, _stream(stream))
 
     def synchronize(self, stream=None):
