@@ -40,7 +40,7 @@ static int dead_put(struct dead_walk *w, const struct fdry_oid *oid, const struc
 static int key_oid(struct fdry_span key, struct fdry_oid *ret)
 {
 	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
+		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
 	memcpy(ret->b, key.data, FDRY_OID_SIZE);
 	return 0;
 }
@@ -87,7 +87,7 @@ static int walk_in(struct dead_walk *w)
 	if (!err)
 		err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
 	if (!err && count != w->walked)
-		err = fdry_fail(FDRY_E_CORRUPT, "the store counts %llu objects and lists %llu; run foundry-store verify",
+		err = fdry_fail(FDRY_E_CORRUPT, "the store counts %llu objects and lists %llu, so that its pages are damaged; " FDRY_DAMAGE_ADVICE,
 				(unsigned long long)count, (unsigned long long)w->walked);
 	return err ? err : fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
 }

@@ -9,6 +9,9 @@
 #ifndef FDRY_STORE_FORMAT_H
 #define FDRY_STORE_FORMAT_H
 
+/* What to do about pages that are damaged: nobody can mend these in place. */
+#define FDRY_DAMAGE_ADVICE "export the images that can still be read and import them into a new store, or put a backup in its place"
+
 /* meta, key "format": what makes an LMDB environment a store. */
 #define FDRY_META_FORMAT "format"
 #define FDRY_FORMAT_MAGIC "FOUNDRY STORE\r\n\x1a" /* 16 bytes, no terminator */

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,7 +54,7 @@ static const struct db_error db_errors[] = {
 
 static bool is_damage(int rc)
 {
-	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_PANIC;
+	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_PANIC || rc == MDB_BAD_TXN;
 }
 
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
@@ -68,7 +69,11 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
 			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
-	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, mdb_strerror(rc));
+	/* LMDB's other answers are not for what we ask, unless pages say what cannot be. */
+	if (rc >= MDB_KEYEXIST && rc <= MDB_LAST_ERRCODE)
+		return fdry_fail(FDRY_E_CORRUPT, "store %s: cannot %s: pages of data.mdb are damaged (%s); " FDRY_DAMAGE_ADVICE, db->dir, doing,
+				 mdb_strerror(rc));
+	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, strerror(rc));
 }
 
 /* --- transactions --- */

@@ -55,7 +55,8 @@ int fdry_record_parse(struct fdry_span value, struct fdry_record *ret)
 	*ret = r;
 	return 0;
 bad:
-	return fdry_fail(FDRY_E_CORRUPT, "an object's record is damaged; run foundry-store verify");
+	return fdry_fail(FDRY_E_CORRUPT, "an object's record is damaged; run foundry-store repair with a source that has it, or seal anew "
+			 "the images that need it");
 }
 
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret)
@@ -129,7 +130,8 @@ static int corrupt(const struct fdry_oid *oid, const char *what)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	return fdry_fail(FDRY_E_CORRUPT, "object %s is damaged: %s; seal anew the images that foundry-store verify names", fdry_oid_hex(oid, hex), what);
+	return fdry_fail(FDRY_E_CORRUPT, "object %s is damaged: %s; run foundry-store repair with a source that has it, or seal anew the images "
+			 "that need it", fdry_oid_hex(oid, hex), what);
 }
 
 static int quarantined(const struct fdry_oid *oid)
@@ -137,7 +139,7 @@ static int quarantined(const struct fdry_oid *oid)
 	char hex[FDRY_OID_HEX_SIZE];
 
 	return fdry_fail(FDRY_E_CORRUPT, "object %s was damaged and is in quarantine; run foundry-store repair with a source that "
-			 "has it, or seal the images anew that foundry-store verify names", fdry_oid_hex(oid, hex));
+			 "has it, or seal anew the images that need it", fdry_oid_hex(oid, hex));
 }
 
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span *ret)

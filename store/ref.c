@@ -116,7 +116,7 @@ int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fd
 	int err = fdry_ref_parse(value, ret);
 
 	if (!err && !key_parse(key, ret))
-		err = fdry_fail(FDRY_E_CORRUPT, "a ref has a damaged name of %zu bytes; run foundry-store verify", key.len);
+		err = fdry_fail(FDRY_E_CORRUPT, "a ref has a damaged name of %zu bytes; " FDRY_DAMAGE_ADVICE, key.len);
 	return err;
 }
 

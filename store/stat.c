@@ -25,7 +25,7 @@ static int count_object(void *arg, struct fdry_span key, struct fdry_span value)
 	int err = fdry_record_parse(value, &rec);
 
 	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
+		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
 	if (err)
 		return err;
 	memcpy(c->last.b, key.data, FDRY_OID_SIZE);
@@ -94,7 +94,7 @@ static int free_put(void *arg, struct fdry_span key, struct fdry_span value)
 	(void)key;
 	pages = n <= value.len / 8 ? fdry_span_at(value, 8, n * 8) : NULL;
 	if (!pages)
-		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged; run foundry-store verify");
+		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged; " FDRY_DAMAGE_ADVICE);
 	return fdry_buf_put(arg, pages, n * 8);
 }
 

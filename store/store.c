@@ -469,7 +469,7 @@ static int info_put(void *arg, struct fdry_span key, struct fdry_span value)
 	int err = fdry_record_parse(value, &rec);
 
 	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes; run foundry-store verify", key.len);
+		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
 	if (err)
 		return err;
 	memcpy(oid.b, key.data, FDRY_OID_SIZE);

@@ -172,22 +172,34 @@ static int check_roots(struct child *c)
 	return err ? say_error(c, fdry_fail_at(err, "roots"), NULL) : 0;
 }
 
+#define X(NAME, name) \
+	static int check_##NAME(struct child *c) \
+	{ \
+		return check_table(c, FDRY_TABLE_##NAME, name); \
+	}
+FDRY_TABLES(X)
+#undef X
+
+/* Each in a view of its own: LMDB gives up a view in which it came upon damage. */
 static int check_tables(struct child *c)
 {
-	int err = fdry_txn_read(c->s->env->db, &c->t);
-
-	if (err)
-		return err;
-	c->shared->bytes_total = 0;
-	err = check_free(c);
-	if (!err)
-		err = check_roots(c);
-#define X(NAME, name) \
-	if (!err) \
-		err = check_table(c, FDRY_TABLE_##NAME, name);
-	FDRY_TABLES(X)
+	static int (*const parts[])(struct child *) = {
+		check_free, check_roots,
+#define X(NAME, name) check_##NAME,
+		FDRY_TABLES(X)
 #undef X
-	fdry_txn_abort(&c->t);
+	};
+	size_t i;
+	int err = 0;
+
+	c->shared->bytes_total = 0;
+	for (i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++) {
+		err = fdry_txn_read(c->s->env->db, &c->t);
+		if (err)
+			break;
+		err = parts[i](c);
+		fdry_txn_abort(&c->t);
+	}
 	return err;
 }
 

@@ -117,7 +117,7 @@ truncate -s 20000 short/data.mdb
 t "a store that was cut short" says_only 7 'cut short: data.mdb has 20000 of' foundry-store -s short ls
 t "verify says so too" says_only 7 'cut short' foundry-store -s short verify
 echo "no store at all" >short/data.mdb
-t "a foreign file" says_only 3 "not a store's" foundry-store -s short ls
+t "a foreign file" says_only 3 "does not begin as a store's" foundry-store -s short ls
 
 t "output that cannot be written" fails 'cannot write the output' bash -c 'foundry-store ls >/dev/full'
 t_done
