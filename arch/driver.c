@@ -78,8 +78,8 @@ static int driver_start(struct fdry_driver *drv)
 		return fdry_fail(FDRY_E_NOGPU, "%s finds no CUDA device; check nvidia-smi and CUDA_VISIBLE_DEVICES, "
 				 "or set FOUNDRY_DRIVER to the software driver", drv->path);
 	if (res == FDRY_CUDA_MISSING)
-		return fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s has no cuInit(): it is the stand-in with no driver behind it, or "
-				 "no driver; install the NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1", drv->path);
+		return fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s has no cuInit(), so no NVIDIA driver is behind it; install the "
+				 "NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1", drv->path);
 	ret = fdry_driver_result(drv, FDRY_DRV_cuInit, res);
 	if (!ret)
 		ret = fdry_call(drv, cuDriverGetVersion, &drv->version);

@@ -12,7 +12,7 @@ A program that imports torch first starts with `python -m foundry run program.py
     kernels without graphs:  Kernels, Code             numbers that change between launches:  DeviceScalar, DecodeState
 """
 from . import telemetry
-from ._lib import Error, lib
+from ._lib import Error, lib, missing
 from .activate import activate, environment
 from .capture import Capture, Sealed, base_for_name
 from .care import Fault, Repair, Repaired, Verification, repair, verify
@@ -31,7 +31,7 @@ __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScal
            "SlotCall", "SlotPhase", "SlotTimes", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
            "activate", "base_for_name", "check_variables", "environment", "identify", "load", "load_or_capture", "repair",
            "telemetry", "variables", "verify"]
-__version__ = lib.fdry_version().decode()
+__version__ = lib.fdry_version().decode() if not missing else "0"
 
 # Graphs in files, with the names of the original API (Documentation/api/torch-graphs.rst).
 from .cudagraph import CUDAGraph, graph, graph_pool_handle, save_graphs
@@ -49,5 +49,5 @@ __all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region", "get_c
 
 try:
     activate()
-except Error:
+except (Error, ImportError):
     pass  # too late, or no stand-in here: only a capture needs it, and says so then

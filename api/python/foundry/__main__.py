@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from . import _lib
 from ._lib import Error
 from .activate import environment
 from .doctor import doctor
@@ -11,6 +12,7 @@ from .doctor import doctor
 USAGE = """\
 usage: python -m foundry run [--driver PATH] [--log LEVEL] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT...]
        python -m foundry doctor
+       python -m foundry --version
 
 run   starts Python with the stand-in for libcuda.so.1 in place (LD_PRELOAD), so that the program
       may import torch before foundry; so may every program and worker that it starts
@@ -72,13 +74,16 @@ def main(args):
         print(USAGE, end="")
         return 0 if args else 2
     try:
+        if args[0] == "--version":
+            print(f"foundry {_lib.lib.fdry_version().decode()}")
+            return 0
         if args[0] not in COMMANDS:
             raise Usage(f"there is no command {args[0]}")
         return COMMANDS[args[0]](args[1:])
     except Usage as e:
         print(f"python -m foundry: {e}\n{USAGE}", end="", file=sys.stderr)
         return 2
-    except (Error, ValueError, OSError) as e:
+    except (Error, ImportError, ValueError, OSError) as e:
         print(f"python -m foundry: {e}", file=sys.stderr)
         return 1
 

@@ -18,6 +18,8 @@ import types
 from ctypes import (POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ubyte, c_uint, c_uint32, c_uint64, c_void_p)
 
+from . import words
+
 # What integers of C hold: ctypes would cut off what does not fit.
 RANGES = {kind: (0, (1 << 8 * ctypes.sizeof(kind)) - 1) for kind in (c_uint, c_uint32, c_uint64, c_size_t)}
 RANGES.update({kind: (-1 << 8 * ctypes.sizeof(kind) - 1, (1 << 8 * ctypes.sizeof(kind) - 1) - 1) for kind in (c_int, c_int32, c_int64)})
@@ -115,6 +117,22 @@ def shown(value):
         return "\\u%04x" % ord(c) if "\x80" <= c <= "\xff" else c.encode("unicode_escape").decode()
 
     return "".join(map(one, value))
+
+
+def pairs(value):
+    """The pairs of a dict, or of what is like one; none of None."""
+    if value is None:
+        return []
+    if not hasattr(value, "items"):
+        raise TypeError(f"{argument(value)}{value!r} is of type {type(value).__name__}; give a dict")
+    return list(value.items())
+
+
+def descriptor(file):
+    """The descriptor of an open file: an int, or what has fileno()."""
+    if not isinstance(file, int) and not hasattr(file, "fileno"):
+        raise TypeError(f"{argument(file)}{file!r} is of type {type(file).__name__}; give a path, a descriptor or an open file")
+    return file if isinstance(file, int) else file.fileno()
 
 
 def file_name(path):
@@ -765,7 +783,8 @@ OTHERS = {
 SIGNATURES = {**{name: (c_int, args) for name, args in CHECKED.items()}, **OTHERS}
 
 
-# Codes of errors that the package finds itself.
+# Codes of errors that the package finds itself, or adds something to.
+NODRIVER, NOGPU = -401, -402
 INVAL, STATE, NOKEY, RANGE, LAYOUT, BADIMAGE, NOENT, REFUSED = -100, -102, -106, -107, -112, -200, -300, -203
 IDENTITY = -202
 
@@ -786,9 +805,15 @@ class Error(RuntimeError):
         return type(self), (self.code, *self.args)
 
 
+def sentence(raw):
+    """What the library says, as Python says it."""
+    return words.python(raw.decode(errors="replace"))
+
+
 def _checker(result, _function, _arguments):
     if result:
-        raise Error(result, lib.fdry_last_error().decode(errors="replace"))
+        text = sentence(lib.fdry_last_error())
+        raise Error(result, text + (words.software_driver(path()) if result in (NODRIVER, NOGPU) else ""))
     return result
 
 
@@ -850,8 +875,7 @@ def _open():
         opened = ctypes.CDLL(path())
         functions = {name: getattr(opened, name) for name in SIGNATURES}
     except OSError as e:
-        raise ImportError(f"the library of this package cannot be loaded: {e}; install it (make install, then ldconfig; or pip "
-                          "install), or set FOUNDRY_LIBRARY to the full path of libfoundry.so.0") from None
+        raise ImportError(words.not_loaded(path(), str(e))) from None
     except AttributeError as e:
         raise ImportError(f"the library {path()} is of another version than this package: {e}; FOUNDRY_LIBRARY may name the "
                           "right one") from None
@@ -936,7 +960,38 @@ class Callback:
             raise self._raised from None
 
 
-lib = _open()
+class _Missing:
+    """In place of the library, for a command that reports why it cannot be loaded."""
+
+    def __init__(self, why):
+        self.why = why
+
+    def __getattr__(self, name):
+        raise ImportError(self.why)
+
+
+def _is_command():
+    """Whether "python -m foundry" imports the package."""
+    try:
+        with open("/proc/self/cmdline", "rb") as f:
+            given = f.read().split(b"\0")
+    except OSError:
+        return False
+    return sys.argv[:1] == ["-m"] and any(each == b"foundry" and before.endswith(b"m") or each.endswith(b"mfoundry")
+                                          for before, each in zip(given, given[1:]))
+
+
+def _library():
+    try:
+        return _open()
+    except ImportError as e:
+        if not _is_command():
+            raise
+        return _Missing(str(e))
+
+
+lib = _library()
+missing = lib.why if isinstance(lib, _Missing) else None
 libc = ctypes.CDLL(None)
 libc.free.argtypes = [c_void_p]
 libc.malloc.argtypes, libc.malloc.restype = [c_size_t], c_void_p

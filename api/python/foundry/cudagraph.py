@@ -41,6 +41,10 @@ class CUDAGraph(_lib.Single):
         self._region = self._key = self._end = None
         self._placed = self._pool = None  # of one that was loaded
 
+    def __repr__(self):
+        state = "loaded from a file" if self._placed else "captured" if self._captured else "empty"
+        return f"<CUDAGraph {state}{f', key {self._key}' if self._key is not None else ''}>"
+
     # --- capturing ---
 
     def _make(self):
@@ -316,6 +320,9 @@ class graph:
         if pool is not None:
             options["pool"] = pool
         self._context = _torch.module().cuda.graph(cuda_graph._begin(), **options)
+
+    def __repr__(self):
+        return f"<graph into {self._graph!r}>"
 
     def __enter__(self):
         self._graph._begin()

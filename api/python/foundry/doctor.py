@@ -117,8 +117,11 @@ def _environment():
 
 def checks():
     """Yield (name, works, text); works is None for what is not needed."""
-    yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield "python", True, f"{platform.python_version()}, {sys.executable}"
+    if _lib.missing:
+        yield "foundry", False, _lib.missing
+        return  # all else needs it
+    yield "foundry", True, f"{lib.fdry_version().decode()}, {_lib.path()}"
     yield from _environment()
     works, said = _child(_LOAD)
     yield "load", works, f"works, on {said}" if works else said

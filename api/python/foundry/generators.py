@@ -148,6 +148,7 @@ class Source:
         return found
 
     def bind(self, name, generator):
+        _lib.text(name)
         if name not in self.names:
             raise KeyError(f"the image has no generator '{_lib.shown(name)}': {self.names}")
         self._bound[name] = generator

@@ -42,7 +42,7 @@ class Image(_lib.Closing):
 
     def __init__(self, pointer, device, opts):
         self._handle = _lib.Handle(pointer, keeps=[opts])  # whose progress function may be called as long
-        opts.calls.handle = weakref.ref(self._handle)
+        opts.calls.handle, opts.handles = weakref.ref(self._handle), ()
         if opts.calls.fn and opts.flags & _BACKGROUND:
             _telling.add(self)
         self._random = Source(self._handle, device)
@@ -232,15 +232,15 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
                  progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
                  keep=None):
     """The options of load() as the library takes them; the image keeps them."""
-    pairs = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in (facts or {}).items()]
-    sizes = [_lib.External(_lib.text(key), size) for key, size in (externals or {}).items()]
+    stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
+    sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = [_lib.Memory(addr, size) for addr, size in keep or ()]
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
     asked = (verify, poison, build, background, own_context, check_overlap)
-    opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(pairs),
+    opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(stated),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
-                         facts=(_lib.Fact * len(pairs))(*pairs), driver=_lib.file_name(driver) if driver else None,
+                         facts=(_lib.Fact * len(stated))(*stated), driver=_lib.file_name(driver) if driver else None,
                          order=_lib.array(ctypes.c_uint64, order), norder=len(order), threads=threads,
                          progress=calls.fn, externals=(_lib.External * len(sizes))(*sizes),
                          nexternals=len(sizes), into=into._handle if into else None, nkeep=len(ranges))

@@ -32,12 +32,18 @@ class Code:
     """
 
     def __init__(self, data, source=False, options=(), target=None, name=None, version=None):
+        if not isinstance(data, (str, bytes, bytearray, memoryview)):
+            raise TypeError(f"data: {data!r} is of type {type(data).__name__}; give code as str or bytes")
         self._data = data.encode() if isinstance(data, str) else bytes(data)
+        self._name = name
         options = [_lib.text(option) for option in ([options] if isinstance(options, str) else options)]
         self._options = (ctypes.c_char_p * len(options))(*options)
         self.raw = _lib.KernelSource(
             ctypes.sizeof(_lib.KernelSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
             self._options, len(options), _text(version))
+
+    def __repr__(self):
+        return f"<Code {self._name or 'without a name'}: {len(self._data)} bytes>"
 
 
 def _code(code, how):
@@ -85,6 +91,10 @@ class Function:
 
     def __init__(self, kernels, handle):
         self._kernels, self.handle, self._cleared = kernels, handle, kernels._cleared
+
+    def __repr__(self):
+        gone = not self._kernels._handle or self._cleared != self._kernels._cleared
+        return f"<Function {self.handle:#x}{', unloaded' if gone else ''}>"
 
     def launch(self, grid, block, args=(), shared=0, stream=0, cooperative=False):
         """Launch: asynchronous. Number and size of the arguments must be the kernel's.

@@ -30,6 +30,9 @@ class Pending:
     def __len__(self):
         return len(self._files)
 
+    def __repr__(self):
+        return f"<Pending {sum(each is not None for each in self._done)} of {len(self)} graphs>"
+
     def finish(self, i):
         if self._done[i] is None:
             with region.lock:

@@ -46,6 +46,8 @@ class DeviceScalar(_lib.Closing):
 
     def _cell(self, value):
         """`value` as the library takes it; OverflowError, as of ints, where it does not fit."""
+        if not any(hasattr(value, method) for method in ("__index__", "__float__")):
+            raise TypeError(f"{_lib.argument(value)}{value!r} is of type {type(value).__name__}; give a number")
         try:
             data = struct.pack(self._pack, value)
         except struct.error as e:

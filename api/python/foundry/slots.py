@@ -123,7 +123,7 @@ class Slots(_lib.Closing):
     def install_image(self, key, image, graph):
         """Put graph `graph` of a loaded Image into slot `key`, built; a replay is then what image.launch(graph) is."""
         if not isinstance(image, Image):
-            raise TypeError(f"{type(image).__name__} is not an Image")
+            raise TypeError(f"image: {type(image).__name__} is not an Image")
         held = _lib.Hold(image._handle, "slot")
         with self._changing():
             lib.fdry_slots_install_image(self._handle, key, image._handle, graph)
@@ -132,6 +132,8 @@ class Slots(_lib.Closing):
 
     def holds(self, image):
         """Whether a slot has a graph of the Image."""
+        if not isinstance(image, Image):
+            raise TypeError(f"image: {type(image).__name__} is not an Image")
         return any(getattr(held, "handle", None) is image._handle for held in list(self._held.values()))
 
     def capture_end(self, key, stream, flags=0):

@@ -25,7 +25,7 @@ class Unused:
 
     def __init__(self, raw):
         for name in ("name", "id", "field", "wanted", "found", "why"):
-            setattr(self, name, getattr(raw, name).decode(errors="replace"))
+            setattr(self, name, _lib.sentence(getattr(raw, name)) if name == "why" else getattr(raw, name).decode(errors="replace"))
         self.error = lib.fdry_error_name(raw.code).decode()
 
     def __repr__(self):
@@ -47,14 +47,17 @@ class Start:
         self.captured = bool(raw.captured)
         self.value = taken.value
         self.name, self.id = raw.name.decode(), raw.id.decode()
-        self.seal_error = Error(raw.seal_code, raw.seal_why.decode(errors="replace")) if raw.seal_code else None
+        self.seal_error = Error(raw.seal_code, _lib.sentence(raw.seal_why)) if raw.seal_code else None
         self.capture = taken.capture if raw.capture else None
         self._kept = taken.capture  # and with it the graphs that it captured
         self.unused = [Unused(u) for u in raw.unused[:raw.nunused]]
         for name in ("load_ms", "wait_ms", "capture_ms", "seal_ms"):
             setattr(self, name, getattr(raw, name))
-        self._text = raw.text.decode(errors="replace")
+        self._text = _lib.sentence(raw.text)
         self.identity, self.warning = taken.identity, taken.warning
+
+    def __repr__(self):
+        return f"<Start {self.name}: {'captured' if self.captured else 'loaded'} {self.id[:12]}>"
 
     def __str__(self):
         return "\n".join([self._text.rstrip("\n"), *self.identity.lines(), *([f"warning: {self.warning}"] if self.warning else [])])

@@ -111,7 +111,7 @@ def _opener(path, flags, mode=0o666):
 def _output(file):
     """A descriptor to write to."""
     if not isinstance(file, (str, bytes, os.PathLike)):
-        yield file if isinstance(file, int) else file.fileno()
+        yield _lib.descriptor(file)
     elif os.path.exists(file) and not os.path.isfile(file):  # a pipe, a device
         with open(file, "wb", buffering=0, opener=_opener) as f:
             yield f.fileno()
@@ -126,7 +126,7 @@ def _input(file):
         with open(file, "rb", buffering=0, opener=_opener) as f:
             yield f.fileno()
     else:
-        yield file if isinstance(file, int) else file.fileno()
+        yield _lib.descriptor(file)
 
 
 class Store(_lib.Closing):
@@ -158,7 +158,7 @@ class Store(_lib.Closing):
 
         externals: as for load().
         """
-        sizes = [_lib.External(_lib.text(key), size) for key, size in (externals or {}).items()]
+        sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
         opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), externals=(_lib.External * len(sizes))(*sizes),
                              nexternals=len(sizes))
         raw = ctypes.POINTER(_lib.Needs)()

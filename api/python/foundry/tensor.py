@@ -186,9 +186,11 @@ def describe(name, tensor, use, external):
         raw.flags |= HOST if tensor.device.type == "cpu" else 0
     elif hasattr(tensor, "__cuda_array_interface__"):
         raw.addr, dtype, shape, stride = _from_interface(name, tensor.__cuda_array_interface__)
-    else:
+    elif hasattr(tensor, "__array_interface__"):
         raw.addr, dtype, shape, stride = _from_interface(name, tensor.__array_interface__)
         raw.flags |= HOST
+    else:
+        raise TypeError(f"tensor: {tensor!r} is no tensor: give torch's, or what has __cuda_array_interface__ or __array_interface__")
     if dtype not in NUMBERS:
         raise ValueError(f"tensor '{name}' has elements of type {dtype}, which images do not know")
     if len(shape) > _lib.RANK_MAX:
