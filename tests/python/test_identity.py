@@ -194,6 +194,19 @@ class Found(unittest.TestCase):
         new = found("import helping\ndef build(c): return helping.f()").facts
         self.assertEqual((old.pop("py.value.helping.K"), new.pop("py.value.helping.K")), ("1", "2"))
 
+    def test_modules_that_two_functions_use(self):
+        inner = module("def f(): return 1\ndef g(): return 2", "helping_inner")
+        inner.outer = module("import helping_inner as inner", "helping_outer")  # a circle
+        source = ("import helping_outer as outer\ndef first(): return outer.inner.f()\ndef second(): return outer.inner.g()\n"
+                  "def build(c): return first(), second()")
+        self.assertEqual({key for key in found(source).facts if "helping" in key},
+                         {"py.code.helping_inner.f", "py.code.helping_inner.g"})
+
+    def test_a_large_value_is_looked_at_once(self):
+        source = "TABLE = list(range(15000))\n" + "".join(f"def f{i}(): return TABLE\n" for i in range(30))
+        source += "def build(c): return " + ", ".join(f"f{i}()" for i in range(30))
+        self.assertEqual(found(source).not_compared, [])
+
     def test_shapes(self):
         def facts(*args, **kwargs):
             return foundry.identify(functools.partial(lambda c, x: x, x=Array(*args, **kwargs)))
@@ -217,6 +230,39 @@ class Found(unittest.TestCase):
         self.assertIn(("program.model", "the parameters of a module"), found(source).not_compared)
         self.assertIn(("program.model.child", "the parameters of a module"), found(source).not_compared)
         self.differs(source, source.replace("Module(2)", "Module(3)"), "py.value.program.model")
+
+    def test_what_packages_make_of_functions_and_values(self):
+        package = """
+            import functools, threading
+            __version__ = "1.5"
+            class no_grad:
+                def __call__(self, f):
+                    @functools.wraps(f)
+                    def inner(*args): return f(*args)
+                    return inner
+            class Kernel:
+                def __init__(self, fn): self.fn, self.calls, self.line, self.configs = fn, {}, fn.__code__.co_firstlineno, [Config(2)]
+                def __call__(self): return self.fn()
+            class Config:
+                def __init__(self, n): self.hidden, self._parts = n, [n, {"n": n}]
+            class Engine(Config):
+                def __init__(self, n): super().__init__(n); self.lock = threading.Lock()
+            """
+        module(package, "fake_package", "/elsewhere/site-packages/fake_package.py")
+        source = """
+            from fake_package import Config, Engine, Kernel, no_grad
+            config, engine = Config(4), Engine(5)
+            @Kernel
+            def kernel(): return 1
+            @no_grad()
+            def build(c): return kernel(), 2, config, engine
+            """
+        self.assertEqual(found(source).facts["py.package.fake-package"], "1.5")
+        self.assertEqual([each for each in found(source).not_compared], [("program.engine", "an object of fake_package.Engine")])
+        self.differs(source, source.replace("return 1", "return 3"), "py.code.program.kernel")
+        self.same(source, "\n\n" + source)
+        self.differs(source, source.replace(", 2,", ", 3,"), "py.code.program.build")
+        self.differs(source, source.replace("Config(4)", "Config(6)"), "py.value.program.config")
 
     def test_what_is_listed(self):
         source = """

@@ -82,7 +82,7 @@ def _own(value):
     found = {}
     for cls in [cls for cls in type(value).__mro__ if cls.__flags__ & _HEAP_TYPE]:
         for name, member in vars(cls).items():
-            if _is(member, types.MemberDescriptorType):
+            if _is(member, types.MemberDescriptorType) and not name.startswith("__"):  # those are offsets of C's
                 try:
                     found[name] = member.__get__(value)
                 except AttributeError:
@@ -120,6 +120,8 @@ class Walk:
         self.labels = {}       # id of a function, class or object -> (the same, kept alive; its label)
         self.taken = set()
         self.modules = set()   # that are compared as a whole
+        self.expanded = set()  # ids of modules whose attributes a function uses: they refer to each other in circles
+        self.values = {}       # (id of a value, label) -> (the value, what refer() says of it)
         self.waiting = collections.deque()
         self.followed = 0
         self.pieces = self.all_pieces = 0
@@ -182,11 +184,13 @@ class Walk:
 
     def value(self, value, label):
         """The fact of a value: itself where it is a number or a shape, else its digest, as it may be long or a secret."""
-        data = self.try_encode(value, label)
-        if data is None or data == self.opaque(value):
-            return self.opaque(value)
-        self.item(VALUE, label, self.said(value) or f"{type(value).__name__}:{digest(data)}")
-        return pack("value")
+        if (id(value), label) not in self.values:
+            data = self.try_encode(value, label)
+            known = data is not None and data != self.opaque(value)
+            if known:
+                self.item(VALUE, label, self.said(value) or f"{type(value).__name__}:{digest(data)}")
+            self.values[id(value), label] = value, pack("value") if known else self.opaque(value)
+        return self.values[id(value), label][1]
 
     def try_encode(self, value, label):
         before = self.pieces, self.held, self.whole
@@ -248,7 +252,20 @@ class Walk:
         if not any(not _is(f, types.FunctionType) or self.place(f) == _packages.OUTSIDE for f in functions.values()):
             return None
         self.package_of(type(value))
-        return pack("wrapper", text(_kind(value)), *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()))
+        lists = [v for v in _own(value).values() if _is(v, list, tuple)]  # such as the choices of an autotuner
+        return pack("wrapper", text(_kind(value)), *(self.refer(f, f"wrapped.{n}") for n, f in functions.items()),
+                    *map(self.plain, lists))
+
+    def plain(self, value):
+        """A value that is compared as a whole, or else not at all and without a word."""
+        before = self.pieces, self.held, self.whole, dict(self.missing)
+        self.whole += 1
+        try:
+            return self.encode(value, "plain")
+        except (_Opaque, _TooMuch, RecursionError):
+            return b""
+        finally:
+            self.pieces, self.held, self.whole, self.missing = before
 
     @staticmethod
     def origin(function):
@@ -331,12 +348,10 @@ class Walk:
         if where != _packages.OUTSIDE:
             return pack("module", text(name))
         has, parts = vars(module), []
-        for a in attributes:
-            if a not in has or a in _MODULE_OWN:
-                continue
-            again = (id(module), a) in self.labels  # modules refer to each other in circles
-            self.labels[id(module), a] = module, a
-            parts.append(pack("attribute", text(a), b"" if again else self.bound(has[a], f"{name}.{a}", attributes)))
+        for a in [] if id(module) in self.expanded else attributes:
+            self.expanded.add(id(module))
+            if a in has and a not in _MODULE_OWN:
+                parts.append(pack("attribute", text(a), self.bound(has[a], f"{name}.{a}", attributes)))
         return pack("module", text(name), *parts)
 
     def bound(self, value, label, attributes):
@@ -367,6 +382,7 @@ class Walk:
 
     def walk_function(self, f, label):
         uses = _code.Uses()
+        self.expanded.clear()
         parts = [_code.encode(f.__code__, uses)]
         parts += self.global_parts(f.__globals__, uses, self.origin(f))
         cells = {name: v for name, v in self.cells(f).items() if v is not f}
