@@ -202,6 +202,16 @@ class Found(unittest.TestCase):
         self.assertEqual({key for key in found(source).facts if "helping" in key},
                          {"py.code.helping_inner.f", "py.code.helping_inner.g"})
 
+    def test_modules_that_are_handed_on(self):
+        module("K = 1\ndef f(): return K\ndef g(): return 2", "helping")
+        head = "import helping\ndef run(m): return m.f()\n"
+        for source in (head + "def build(c): return run(helping)", head + "TABLE = {'m': helping}\ndef build(c): return run(TABLE['m'])",
+                       head + "def make():\n import helping\n def build(c): return run(helping)\n return build\nbuild = make()",
+                       head + "import types\nall = types.SimpleNamespace(m=helping)\ndef build(c): return run(all.m)"):
+            facts = found(source).facts
+            self.assertEqual({key for key in facts if "helping" in key},
+                             {"py.code.helping.f", "py.code.helping.g", "py.value.helping.K"}, source)
+
     def test_a_large_value_is_looked_at_once(self):
         source = "TABLE = list(range(15000))\n" + "".join(f"def f{i}(): return TABLE\n" for i in range(30))
         source += "def build(c): return " + ", ".join(f"f{i}()" for i in range(30))

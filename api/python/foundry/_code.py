@@ -59,11 +59,12 @@ def atom(value):
 class Uses:
     """Names that a code object uses, its nested ones included, in the order of use.
 
-    globals_, attributes: names. imports: (module, level, names that are imported from it).
+    globals_, attributes: names. bare: those of both from which no attribute is taken at once, so that what they are
+    bound to may be handed on. imports: (module, level, names that are imported from it).
     """
 
     def __init__(self):
-        self.globals_, self.attributes, self.imports = {}, {}, {}
+        self.globals_, self.attributes, self.bare, self.imports = {}, {}, {}, {}
 
 
 def _instructions(code):
@@ -100,14 +101,19 @@ def _note(name, used, loaded, uses):
 
 
 def _operations(code, uses):
-    out, loaded, constant = [], [0, None], False
+    out, loaded, constant, last = [], [0, None], False, None
     for op, arg in _instructions(code):
+        name = dis.opname[op]
+        if name == "CACHE":
+            continue
+        if last and name not in _ATTRIBUTE:
+            uses.bare[last] = True
+        last = None
         if op in _CONSTANT and arg < len(code.co_consts):
             loaded.append(code.co_consts[arg])
             out.append(pack("constant", b"%d" % op, _constant(loaded[-1], uses)))
             constant = True
             continue
-        name = dis.opname[op]
         if op in _NAMED:
             shift = int(_SHIFT.get(name, 0))
             used = code.co_names[arg >> shift]
@@ -116,7 +122,8 @@ def _operations(code, uses):
                 continue
             out.append(pack("name", b"%d" % op, text(used), b"%d" % (arg & (1 << shift) - 1)))
             _note(name, used, loaded, uses)
-        elif name != "CACHE":
+            last = used if name in _GLOBAL or name in _ATTRIBUTE else None
+        else:
             out.append(b"%d %d" % (op, arg))
         constant = name == "LOAD_SMALL_INT"
         if constant:

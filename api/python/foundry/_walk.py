@@ -234,7 +234,7 @@ class Walk:
         if _is(value, type):
             return self.cls(value)
         if _is(value, types.ModuleType):
-            return self.module(value, ())
+            return self.module(value)
         if _is(value, staticmethod, classmethod):
             return pack(type(value).__name__, self.refer(value.__func__, "method"))
         if _is(value, property):
@@ -340,23 +340,30 @@ class Walk:
             self.package(module, None)
         return pack("installed", text(name))
 
-    def module(self, module, attributes):
+    def module(self, module, uses=None):
+        """A module by those of its attributes that code uses; all of it if it is handed on, and not used there alone."""
         name = _module_name(module.__name__)
         where = _packages.place_of(module.__name__)
         if where == _packages.INSTALLED:
             self.package(module.__name__, None)
         if where != _packages.OUTSIDE:
             return pack("module", text(name))
+        if uses is None:
+            if id(module) not in self.labels:
+                self.labels[id(module)] = module, name
+                self.waiting.append((self.loaded, module, name))
+            return pack("module", text(name))
         has, parts = vars(module), []
-        for a in [] if id(module) in self.expanded else attributes:
+        for a in [] if id(module) in self.expanded else uses.attributes:
             self.expanded.add(id(module))
             if a in has and a not in _MODULE_OWN:
-                parts.append(pack("attribute", text(a), self.bound(has[a], f"{name}.{a}", attributes)))
+                parts.append(pack("attribute", text(a), self.bound(a, has[a], f"{name}.{a}", uses)))
         return pack("module", text(name), *parts)
 
-    def bound(self, value, label, attributes):
-        """As refer(), where code that uses `attributes` may use those of a module."""
-        return self.module(value, attributes) if _is(value, types.ModuleType) else self.refer(value, label)
+    def bound(self, name, value, label, uses):
+        """What code that uses names so finds under `name`."""
+        used = _is(value, types.ModuleType) and name not in uses.bare
+        return self.module(value, uses) if used else self.refer(value, label)
 
     def package_of(self, cls):
         if _packages.place_of(str(cls.__module__)) == _packages.INSTALLED:
@@ -386,7 +393,7 @@ class Walk:
         parts = [_code.encode(f.__code__, uses)]
         parts += self.global_parts(f.__globals__, uses, self.origin(f))
         cells = {name: v for name, v in self.cells(f).items() if v is not f}
-        parts += [pack("cell", text(n), self.bound(v, f"{label}.{n}", uses.attributes)) for n, v in cells.items()]
+        parts += [pack("cell", text(n), self.refer(v, f"{label}.{n}")) for n, v in cells.items()]
         parts += self.defaults(f, label)
         for name, value in sorted(f.__dict__.items()):
             parts.append(pack("attribute", text(name), self.refer(value, f"{label}.{name}")))
@@ -408,7 +415,7 @@ class Walk:
             if name in _MODULE_OWN:
                 continue
             if name in names:
-                parts.append(pack("global", text(name), self.bound(names[name], f"{module}.{name}", uses.attributes)))
+                parts.append(pack("global", text(name), self.bound(name, names[name], f"{module}.{name}", uses)))
             else:
                 parts.append(pack("builtin" if name in builtins else "unbound", text(name)))
         return parts
@@ -462,7 +469,7 @@ class Walk:
             return None
         spec = _spec(name) if top not in ("__main__", "__mp_main__") else None
         if not spec and name in sys.modules:
-            return self.loaded(name)
+            return self.loaded(sys.modules[name], name)
         if not spec:
             return self.lacks(name, "a module that is not installed here")
         path = spec.origin if spec.has_location else next(iter(spec.submodule_search_locations or ()), None)
@@ -499,16 +506,16 @@ class Walk:
         value = digest(_code.encode(code, uses))
         if _packages.changed(spec.origin, name):
             value += "-edited"
-            self.loaded(name)
+            self.loaded(sys.modules[name], name)
         self.item(CODE, name, value)
         self.readers(uses, name)
         return self.imports(uses, name if spec.submodule_search_locations is not None else name.rpartition(".")[0])
 
-    def loaded(self, name):
-        """All of a module as it is loaded."""
-        has = vars(sys.modules[name])
+    def loaded(self, module, name):
+        """All of a module as it is loaded, but other modules: the functions that use them lead there."""
+        has = vars(module)
         for each in sorted(has):
-            if each not in _MODULE_OWN:
+            if each not in _MODULE_OWN and not _is(has[each], types.ModuleType):
                 self.refer(has[each], f"{name}.{each}")
 
     # --- values ---
