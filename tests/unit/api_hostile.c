@@ -262,6 +262,84 @@ START_TEST(tensors_across_segments)
 }
 END_TEST
 
+/* --- nothing at all --- */
+
+static void look(const char *ref)
+{
+	struct fdry_needs *needs = NULL;
+	char *text = NULL;
+
+	ok(fdry_image_describe(load_store(), ref, &text));
+	ok(fdry_image_needs(load_store(), ref, NULL, &needs));
+	free(text);
+	free(needs);
+}
+
+/* Images of which every list is empty once; undefined behaviour lies in sums with NULL and copies of 0 bytes. */
+START_TEST(lists_that_are_empty)
+{
+	size_t len;
+	void *code = test_sim_cubin("kernels", &len);
+	struct fdry_load_opts o = { .sz = sizeof(o), .flags = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+	const char *const refs[] = { "facts", "host", "object", "kernel", "graph", "memory" };
+	struct fdry_tensor t;
+	struct handmade h;
+	size_t i;
+
+	handmade_begin(&h);
+	handmade_install(&h, "facts");
+	handmade_begin(&h);
+	handmade_add(&h, hosts, { .size = 1, .align = 1 });
+	handmade_install(&h, "host");
+	handmade_begin(&h);
+	handmade_object(&h, "", 0);
+	handmade_install(&h, "object");
+	handmade_begin(&h);
+	handmade_object(&h, code, len);
+	handmade_add(&h, kernels, { .name = handmade_str(&h, "nothing"), .attrs = { 0, -1, 0, 0 } });
+	handmade_install(&h, "kernel");
+	handmade_begin(&h);
+	handmade_add(&h, graphs, { .key = 0, .oid = graph_put(&h, 0) });
+	handmade_install(&h, "graph");
+	handmade_begin(&h);
+	h.w.base = 0x4fda00000000ull;
+	h.w.end = h.w.base + 4096;
+	handmade_add(&h, segments, { .addr = h.w.base, .size = 4096, .role = FDRY_ROLE_CONTENT });
+	handmade_add(&h, tensors, { .name = handmade_str(&h, "nothing"), .dtype = FDRY_F32, .rank = 1, .addr = h.w.base });
+	handmade_install(&h, "memory");
+	for (i = 0; i < sizeof(refs) / sizeof(refs[0]); i++) {
+		look(refs[i]);
+		ok(fdry_image_load(load_store(), refs[i], &o, &image));
+		ok(fdry_image_restore(image, NULL));
+		ck_assert_uint_eq(fdry_image_tensor_count(image), i == 5);
+		if (i == 4)
+			ok(fdry_image_launch(image, 0, NULL));
+		if (i == 5) {
+			ok(fdry_image_tensor_find(image, "nothing", &t));
+			ok(fdry_image_read(image, "nothing", &t, 0, NULL));
+			ok(fdry_image_write(image, "nothing", NULL, 0, NULL));
+		}
+		fdry_image_unload(image);
+	}
+	free(code);
+}
+END_TEST
+
+/* A manifest of a header alone says nothing, so it fits no device. */
+START_TEST(a_manifest_of_nothing)
+{
+	struct fdry_manifest_writer none = { 0 };
+	struct handmade h;
+
+	handmade_begin(&h);
+	fdry_manifest_writer_release(&h.w);
+	h.w = none;
+	handmade_install(&h, "none");
+	look("none");
+	fails(IDENTITY, "does not say its GPU architecture", load("none"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("api_hostile");
@@ -276,6 +354,8 @@ int main(void)
 	tcase_add_test(tc, shared_text_is_limited);
 	tcase_add_test(tc, parameters_are_not_shared);
 	tcase_add_test(tc, tensors_across_segments);
+	tcase_add_test(tc, lists_that_are_empty);
+	tcase_add_test(tc, a_manifest_of_nothing);
 	tcase_set_timeout(tc, 60);
 	suite_add_tcase(s, tc);
 	return test_main(s);
