@@ -6,6 +6,7 @@
  * some. Content that no chunk covers is zero, and so is a byte that only one side has a
  * chunk for.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/cmd/diff.h"
@@ -58,23 +59,67 @@ static int piece_read(struct diff *d, struct piece *p)
 
 /* --- what is inside --- */
 
-static bool covers(const struct fdry_mf_tensor *t, uint64_t at)
-{
-	uint64_t elements = 1;
-	uint32_t i;
+/* Where a tensor of device memory lies, and how far those that begin no later reach. */
+struct place {
+	uint64_t at, end, reach;
+	const char *name;
+};
 
-	for (i = 0; i < t->rank; i++)
-		elements += t->shape[i] ? (uint64_t)(t->shape[i] - 1) * (uint64_t)t->stride[i] : 0;
-	return at >= t->addr && at - t->addr < elements * cmd_dtype_size(t->dtype);
+struct places {
+	struct place *p;
+	size_t n;
+};
+
+static int place_order(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : strcmp(x->name, y->name);
 }
 
-static const char *tensor_at(const struct fdry_manifest *m, uint64_t at)
+static int places_make(const struct fdry_manifest *m, struct places *ret)
 {
-	uint32_t i;
+	struct places l = { .p = calloc((size_t)m->n_tensors + 1, sizeof(*l.p)) };
+	uint64_t elements;
+	uint32_t i, k;
+	size_t n;
 
-	for (i = 0; i < m->n_tensors; i++)
-		if (!(m->tensors[i].flags & FDRY_TENSOR_HOST) && covers(&m->tensors[i], at))
-			return fdry_manifest_str(m, m->tensors[i].name);
+	if (!l.p)
+		return fdry_nomem();
+	for (i = 0; i < m->n_tensors; i++) {
+		const struct fdry_mf_tensor *t = &m->tensors[i];
+
+		if (t->flags & FDRY_TENSOR_HOST)
+			continue;
+		for (elements = 1, k = 0; k < t->rank; k++)
+			elements += t->shape[k] ? (uint64_t)(t->shape[k] - 1) * (uint64_t)t->stride[k] : 0;
+		l.p[l.n++] = (struct place){ .at = t->addr, .end = t->addr + elements * cmd_dtype_size(t->dtype),
+					     .name = fdry_manifest_str(m, t->name) };
+	}
+	qsort(l.p, l.n, sizeof(*l.p), place_order);
+	for (n = 0; n < l.n; n++)
+		l.p[n].reach = n && l.p[n - 1].reach > l.p[n].end ? l.p[n - 1].reach : l.p[n].end;
+	*ret = l;
+	return 0;
+}
+
+/* The last tensor that begins at or in front of @at and holds it; NULL: none does. */
+static const char *tensor_at(const struct places *l, uint64_t at)
+{
+	size_t low = 0, high = l->n, mid;
+
+	while (low < high) {
+		mid = low + (high - low) / 2;
+		if (l->p[mid].at <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	while (low && l->p[low - 1].reach > at) {
+		if (l->p[low - 1].end > at)
+			return l->p[low - 1].name;
+		low--;
+	}
 	return NULL;
 }
 
@@ -85,9 +130,11 @@ struct run {
 	uint64_t at, end, count;
 };
 
-static void run_report(struct diff *d, const struct run *r, bool host)
+/* @places: of the tensors; NULL: host memory. */
+static void run_report(struct diff *d, const struct run *r, const struct places *places)
 {
-	const char *tensor = host ? NULL : tensor_at(&d->im[0].m, r->at);
+	const char *tensor = places ? tensor_at(places, r->at) : NULL;
+	bool host = !places;
 	char name[64], text[64];
 
 	if (!r->count)
@@ -164,8 +211,9 @@ static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, stru
 }
 
 /* One report for pieces that follow each other without a gap. */
-static int compare(struct diff *d, bool host)
+static int compare(struct diff *d, const struct places *places)
 {
+	bool host = !places;
 	struct pieces p[2] = { { .m = &d->im[0].m, .host = host }, { .m = &d->im[1].m, .host = host } };
 	struct run r = { 0 };
 	uint64_t at = 0, next;
@@ -176,14 +224,14 @@ static int compare(struct diff *d, bool host)
 	while (!err && (p[0].now.size || p[1].now.size)) {
 		next = !p[1].now.size || (p[0].now.size && p[0].now.at < p[1].now.at) ? p[0].now.at : p[1].now.at;
 		if (next > at || same_piece(&p[0].now, &p[1].now)) {
-			run_report(d, &r, host);
+			run_report(d, &r, places);
 			r = (struct run){ 0 };
 			at = next > at ? next : at;
 		}
 		err = ranges_compare(d, p, &at, &r);
 	}
 	if (!err)
-		run_report(d, &r, host);
+		run_report(d, &r, places);
 	fdry_buf_release(&p[0].now.bytes);
 	fdry_buf_release(&p[1].now.bytes);
 	return err;
@@ -192,9 +240,13 @@ static int compare(struct diff *d, bool host)
 int diff_content(struct diff *d)
 {
 	const struct diff_list nothing = { .part = "content" };
+	struct places places = { NULL, 0 };
 	int err = diff_list(d, &nothing);
 
 	if (!err)
-		err = compare(d, false);
-	return err ? err : compare(d, true);
+		err = places_make(&d->im[0].m, &places);
+	if (!err)
+		err = compare(d, &places);
+	free(places.p);
+	return err ? err : compare(d, NULL);
 }

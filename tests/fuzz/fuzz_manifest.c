@@ -2,12 +2,13 @@
 /*
  * fuzz_manifest.c - manifests from anybody: as bytes, and a good one with bytes replaced.
  *
- * What opens must have a text, links, and tensors that lie where the manifest says there
- * is memory. The first byte of the input says which way the rest goes in.
+ * What opens must have a text that is printable line by line, links, and tensors that lie where
+ * the manifest says there is memory. The first byte of the input says which way the rest goes in.
  */
 #include <stdlib.h>
 
 #include "api/image_host.h"
+#include "arch/printable.h"
 #include "mm/region.h"
 
 #define BASE 0x500000000000ull
@@ -74,6 +75,28 @@ static void hosts_walk(const struct fdry_manifest *m)
 	free(hosts);
 }
 
+static void text_check(const struct fdry_buf *text)
+{
+	uint32_t c = 0;
+	size_t i, n;
+
+	for (i = 0; i < text->len; i += n) {
+		n = fdry_utf8_next(text->data + i, text->len - i, &c);
+		must(n && (c == '\n' || fdry_is_printable(c)));
+	}
+}
+
+/* The first of its object is its own first. */
+static void firsts_check(const struct fdry_manifest *m)
+{
+	uint32_t *first, i;
+
+	must(!fdry_manifest_graphs_first(m, &first));
+	for (i = 0; i < m->n_graphs; i++)
+		must(first[i] <= i && first[first[i]] == first[i] && fdry_oid_eq(&m->graphs[i].oid, &m->graphs[first[i]].oid));
+	free(first);
+}
+
 static void try_bytes(struct fdry_span s)
 {
 	uint64_t *aligned = malloc(s.len + 8);
@@ -86,6 +109,8 @@ static void try_bytes(struct fdry_span s)
 	memcpy(aligned, s.data, s.len);
 	if (!fdry_manifest_open((struct fdry_span){ (uint8_t *)aligned, s.len }, &m)) {
 		must(!fdry_manifest_to_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
+		text_check(&text);
+		firsts_check(&m);
 		hosts_walk(&m);
 		free(links);
 		fdry_buf_release(&text);

@@ -36,6 +36,7 @@ class Foreign(unittest.TestCase):
         self.assertTrue(repr(tensor).isprintable())
 
     def test_sentences_are_text(self):
+        self.assertEqual(str(foundry.Error(-1, "a\x1b[31m\n")), "a\\x1b[31m\\n")
         with tempfile.TemporaryDirectory() as folder, self.assertRaises(foundry.Error) as caught:
             foundry.Store(folder + "/no\x1b[31m\nstore\u202e")
         self.assertIn("no\\x1b[31m\\nstore\\u202e", str(caught.exception))

@@ -796,7 +796,7 @@ class Error(RuntimeError):
     """
 
     def __init__(self, code, text):
-        super().__init__(text)
+        super().__init__(shown(text))
         self.code = code
         self.name = lib.fdry_error_name(code).decode()
         self.errno = lib.fdry_error_errno(code)
