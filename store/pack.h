@@ -75,8 +75,8 @@ struct fdry_pack_choice {
 	struct fdry_buf refs;   /* of struct fdry_ref; hold the names */
 	struct fdry_buf images; /* of struct fdry_pack_image; made at the end */
 };
-/* Add what @name means: every image of a ref, which brings that name along if @named, or the one image of anything else.
- * Errors as fdry_store_resolve(). */
+/* Add what @name means: every image of a ref, which brings that name along if @named, or the one image of anything else; NULL:
+ * the images of all refs. Errors as fdry_store_resolve(); FDRY_E_NOENT if there is no ref at all. */
 int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct fdry_pack_choice *c) __must_check;
 /* All of them; valid until the choice is released. */
 int fdry_pack_chosen(struct fdry_pack_choice *c, const struct fdry_pack_image **ret, size_t *count) __must_check;

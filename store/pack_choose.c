@@ -14,8 +14,10 @@ int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct 
 		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
-	err = fdry_ref_resolve_all(&t, name, &c->refs);
+	err = name ? fdry_ref_resolve_all(&t, name, &c->refs) : fdry_ref_images(&t, NULL, &c->refs);
 	fdry_txn_abort(&t);
+	if (!err && c->refs.len / sizeof(*refs) == i)
+		err = fdry_fail(FDRY_E_NOENT, "the store %s has no refs; seal an image there first", s->path);
 	refs = (void *)c->refs.data;
 	for (; !err && !named && i < c->refs.len / sizeof(*refs); i++)
 		refs[i].name[0] = '\0';

@@ -26,7 +26,7 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 static int images_find(const struct cmd_args *a, struct fdry_store *s, struct fdry_pack_choice *ret)
 {
 	struct fdry_oid oid;
-	int i, err = 0;
+	int i, err = cmd_has(a, ALL) ? fdry_pack_choose(s, NULL, !cmd_has(a, NO_REFS), ret) : 0;
 
 	for (i = 0; i < a->argc && !err; i++) {
 		err = cmd_resolve(s, a->argv[i], true, &oid); /* which says more where there is none */
@@ -75,6 +75,8 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	struct cmd_output o;
 	int err;
 
+	if (!cmd_has(a, ALL) != !!a->argc)
+		return cmd_usage(a->cmd, "export needs IMAGE..., or --all");
 	if (cmd_has(a, JSON) && (!cmd_value(a, OUTPUT) || !strcmp(cmd_value(a, OUTPUT), "-")))
 		return cmd_usage(a->cmd, "--json and a pack on standard output do not go together; give -o FILE");
 	err = output_open(cmd_value(a, OUTPUT), &o);
