@@ -41,6 +41,8 @@ static long leave(struct io_call *c, long ret)
 	return ret;
 }
 
+#define UNLESS_FAILED(c, call) ((c).fail ? (errno = (c).fail, -1L) : (call))
+
 int io_write_unseen(int fd, const void *data, size_t len, int64_t at)
 {
 	const char *p = data;
@@ -67,7 +69,7 @@ static int do_open(int dir, const char *name, int flags, mode_t mode)
 	c.existed = flags & O_CREAT && !syscall(SYS_faccessat, dir, name, F_OK);
 	errno = e;
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_openat, dir, name, flags, mode));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_openat, dir, name, flags, mode)));
 }
 
 /* The mode is there only where a file may be made. */
@@ -130,8 +132,8 @@ static ssize_t do_write(int fd, const struct iovec *iov, int n, int64_t at)
 		c.len += iov[i].iov_len;
 	enter(&c);
 	if (at < 0)
-		return leave(&c, syscall(SYS_writev, fd, iov, n));
-	return leave(&c, syscall(SYS_pwritev, fd, iov, n, at, 0));
+		return leave(&c, UNLESS_FAILED(c, syscall(SYS_writev, fd, iov, n)));
+	return leave(&c, UNLESS_FAILED(c, syscall(SYS_pwritev, fd, iov, n, at, 0)));
 }
 
 EXPORT ssize_t write(int fd, const void *data, size_t len)
@@ -168,7 +170,7 @@ EXPORT int ftruncate(int fd, off_t size)
 	struct io_call c = { .op = IO_TRUNCATE, .fd = fd, .at = size };
 
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_ftruncate, fd, size));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_ftruncate, fd, size)));
 }
 
 EXPORT int ftruncate64(int fd, off_t size)
@@ -183,7 +185,7 @@ static int do_sync(long nr, int fd)
 	struct io_call c = { .op = IO_SYNC, .fd = fd };
 
 	enter(&c);
-	return (int)leave(&c, syscall(nr, fd));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(nr, fd)));
 }
 
 EXPORT int fsync(int fd)
@@ -203,7 +205,7 @@ EXPORT int renameat2(int from_dir, const char *from, int to_dir, const char *to,
 	struct io_call c = { .op = IO_RENAME, .fd = from_dir, .fd2 = to_dir, .name = from, .name2 = to };
 
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_renameat2, from_dir, from, to_dir, to, flags));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_renameat2, from_dir, from, to_dir, to, flags)));
 }
 
 EXPORT int renameat(int from_dir, const char *from, int to_dir, const char *to)
@@ -221,7 +223,7 @@ EXPORT int linkat(int from_dir, const char *from, int to_dir, const char *to, in
 	struct io_call c = { .op = IO_LINK, .fd = from_dir, .fd2 = to_dir, .name = from, .name2 = to, .flags = flags };
 
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_linkat, from_dir, from, to_dir, to, flags));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_linkat, from_dir, from, to_dir, to, flags)));
 }
 
 EXPORT int link(const char *from, const char *to)
@@ -234,7 +236,7 @@ EXPORT int unlinkat(int dir, const char *name, int flags)
 	struct io_call c = { .op = IO_UNLINK, .fd = dir, .name = name, .flags = flags };
 
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_unlinkat, dir, name, flags));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_unlinkat, dir, name, flags)));
 }
 
 EXPORT int unlink(const char *name)
@@ -252,7 +254,7 @@ EXPORT int mkdirat(int dir, const char *name, mode_t mode)
 	struct io_call c = { .op = IO_MKDIR, .fd = dir, .name = name };
 
 	enter(&c);
-	return (int)leave(&c, syscall(SYS_mkdirat, dir, name, mode));
+	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_mkdirat, dir, name, mode)));
 }
 
 EXPORT int mkdir(const char *name, mode_t mode)

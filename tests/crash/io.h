@@ -28,6 +28,7 @@ struct io_call {
 	int flags;   /* IO_OPEN: its flags. IO_UNLINK: AT_REMOVEDIR or 0 */
 	bool existed;  /* IO_OPEN with O_CREAT: the file was there */
 	uint64_t mark; /* for the hooks' own use */
+	int fail;      /* set by enter(): the call is not made, and fails with this errno; not of IO_MAP */
 };
 
 struct io_hooks {
