@@ -71,7 +71,7 @@ struct fdry_slots_opts {
  */
 int fdry_slots_create(const struct fdry_slots_opts *opts, struct fdry_slots **ret);
 /* Wait for launches in flight, destroy what the table owns, free it. NULL is fine. Not while another
- * thread uses the table, nor from its callback. */
+ * thread uses the table. From within its callback nothing happens: fdry_last_error() says so. */
 void fdry_slots_free(struct fdry_slots *slots);
 
 enum fdry_slot_flags {

@@ -34,7 +34,8 @@ struct fdry_store;
  * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
-/* Give the handle back. NULL is fine. Images loaded from it stay. */
+/* Give the handle back. NULL is fine. Images loaded from it stay. While the handle exports, imports, evicts or collects,
+ * it stays open: fdry_last_error() says so. */
 void fdry_store_close(struct fdry_store *store);
 
 /* ------------------------------------------------------------ packs --- */

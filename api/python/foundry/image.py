@@ -224,7 +224,7 @@ _telling = set()
 @atexit.register
 def _quieten():
     for image in list(_telling):
-        with contextlib.suppress(_lib.Error):  # in a child of a fork, where nothing runs
+        with contextlib.suppress(_lib.Error, ValueError):  # in a child of a fork, where nothing runs; closed meanwhile
             image.build_stop()
 
 
