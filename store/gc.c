@@ -280,6 +280,7 @@ static int look(struct gc *gc)
 {
 	int err = find(gc);
 
+	gc->report.reclaimed = gc->mark.leases.unheld;
 	if (!err)
 		report_all(gc);
 	return err;
@@ -301,7 +302,7 @@ static int gc_run(struct gc *gc)
 
 int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret)
 {
-	struct gc gc = { .s = s, .opts = opts, .mark = { .env = s->env } };
+	struct gc gc = { .s = s, .opts = opts, .mark = { .env = s->env, .leases.plan = opts->dry_run } };
 	int err = opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
 
 	if (err)

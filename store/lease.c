@@ -409,6 +409,17 @@ static int ids_read(const struct scan *s, int fd, struct lease_read *r)
 	return err;
 }
 
+/* Its lock is free: its holder died, or has not noted anything yet. */
+static bool is_unheld(const struct fdry_env *env, const char *name)
+{
+	int fd = fdry_file_get(env->dir.fd, name, O_RDONLY);
+	bool ret = fd >= 0 && !flock_retry(fd, LOCK_SH | LOCK_NB);
+
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
 static int scan_file(void *arg, const char *name)
 {
 	struct scan *s = arg;
@@ -418,8 +429,12 @@ static int scan_file(void *arg, const char *name)
 
 	if (err)
 		return err;
+	if (s->ls->plan && is_unheld(s->env, name)) {
+		s->ls->unheld++;
+		return 0;
+	}
 	s->ls->held++;
-	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && (uint64_t)st.st_size <= r->at)
+	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= r->at)
 		return 0;
 	fd = fdry_file_get(s->env->dir.fd, name, O_RDONLY);
 	if (fd < 0 && errno == ENOENT)
@@ -438,7 +453,7 @@ int fdry_leases_scan(struct fdry_leases *ls, struct fdry_env *env, fdry_lease_fn
 
 	fdry_step(FDRY_STEP_SCAN);
 	atomic_thread_fence(memory_order_seq_cst);
-	ls->held = 0;
+	ls->held = ls->unheld = 0;
 	return folder_each(env, scan_file, &s);
 }
 

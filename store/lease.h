@@ -53,6 +53,8 @@ void fdry_leases_after_fork_child(void);
 struct fdry_leases {
 	struct fdry_buf read; /* struct lease_read each */
 	uint64_t held;        /* files at the last scan */
+	bool plan;            /* pass over those whose holders are gone, as if they had been reclaimed */
+	uint64_t unheld;      /* these, at the last scan */
 };
 /* Give each id that was noted since the last scan to @fn. A failure of @fn is handed up. FDRY_E_PERM where a lease
  * cannot be read, FDRY_E_VERSION where a newer program holds one. */
