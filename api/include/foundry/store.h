@@ -29,8 +29,11 @@ struct fdry_store;
  * A store that is made is its owner's alone, or with FDRY_STORE_GROUP its group's, whatever the umask. What
  * a user who is not trusted could write to is refused: Documentation/design/store.rst, "Sharing".
  * A directory is opened once in a process however often it is asked for. A handle does
- * not survive fork: a child opens its own.
- * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short),
+ * not survive fork: a child opens its own. If the store's files are removed or replaced while it is open, every later call
+ * on the handle that reads or writes the store returns FDRY_E_STALE and changes nothing; close it and open the store again.
+ * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short, or pages are damaged), FDRY_E_LOCKED
+ * (other processes use the store with a lock.mdb that was removed meanwhile; or no place for a reader came free for a
+ * minute), FDRY_E_STALE (the files were replaced at this moment; try again),
  * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);

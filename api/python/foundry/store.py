@@ -135,6 +135,9 @@ class Store(_lib.Closing):
     path: the directory; None: FOUNDRY_STORE, else $XDG_CACHE_HOME/foundry/store, else
     ~/.cache/foundry/store. create: make it where there is none. readonly: never write. group: with create, make it
     for all of the directory's group, not for its owner alone.
+
+    If the store's files are removed or replaced meanwhile (a backup is restored), later calls raise Error STALE and
+    change nothing: close the Store and open it again.
     """
 
     def __init__(self, path=None, create=False, readonly=False, group=False):
