@@ -308,6 +308,27 @@ class Found(unittest.TestCase):
             """
         self.differs(source, source.replace("a=1", "a=2"), "py.value.program.weights")
 
+    def test_odd_objects_are_listed(self):
+        source = """
+            import functools
+            class Node:
+                def __init__(self, next): self.next = next
+            node, nodes, deep = None, [], []
+            for _ in range(300): node = Node(node)
+            for _ in range(100000): deep = [deep]
+            round = functools.partial(print)
+            round.__setstate__((round, (), {}, {}))
+            def wrap(f):
+                def inner(c): return f(c)
+                return inner
+            def build(c): return node
+            for _ in range(2000): build = wrap(build)
+            def other(c): return deep, node
+            """
+        self.assertEqual(dict(foundry.identify(module(source).other).not_compared), {"program.deep": "it is too large"})
+        self.assertEqual(foundry.identify(module(source).build).not_compared, [])
+        self.assertEqual(dict(foundry.identify(module(source).round).not_compared), {"capture": "RecursionError when it was looked at"})
+
     def test_secrets_do_not_leave(self):
         said = str(found("TOKEN = 'hunter2'\ndef build(c, key=b'hunter2'): return TOKEN"))
         self.assertIn("py.value.program.TOKEN", said)

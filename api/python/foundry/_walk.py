@@ -3,7 +3,8 @@
 
 Functions, classes and objects of the program are followed one after the other, the nearest first; what refers to them
 holds their labels alone, so that circles do no harm and a change is found where it is. The walk runs no code of the
-program: it reads attributes from dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__.
+program: it reads attributes from dictionaries, imports nothing, and calls no property, no __eq__ and no __iter__. What
+cannot be looked at is listed, and keeps no program from its start.
 """
 import array
 import collections
@@ -12,7 +13,6 @@ import functools
 import hashlib
 import inspect
 import io
-import itertools
 import re
 import sys
 import types
@@ -119,6 +119,7 @@ class Walk:
         self.missing = {}      # name -> why it is not compared
         self.labels = {}       # id of a function, class or object -> (the same, kept alive; its label)
         self.taken = set()
+        self.last = collections.defaultdict(lambda: 2)  # name -> the number of the last that is called so
         self.modules = set()   # that are compared as a whole
         self.expanded = set()  # ids of modules whose attributes a function uses: they refer to each other in circles
         self.values = {}       # (id of a value, label) -> (the value, what refer() says of it)
@@ -144,22 +145,24 @@ class Walk:
         """The label by which code and values refer to `value`, and whether it is a new one."""
         if id(value) in self.labels:
             return self.labels[id(value)][1], False
-        label = wanted = self.name(label)
-        for nr in itertools.count(2):
-            if label not in self.taken:
-                break
-            label = f"{wanted}@{nr}"
+        label = self.another(self.name(label), self.taken)
         self.taken.add(label)
         self.labels[id(value)] = value, label
         return label, True
 
+    def another(self, name, taken):
+        """A name that is not taken: `name`, else with a number."""
+        if name not in taken:
+            return name
+        while f"{name}@{self.last[name]}" in taken:
+            self.last[name] += 1
+        return f"{name}@{self.last[name]}"
+
     def item(self, prefix, label, value):
-        """State a fact; where the name has another value already, a second one."""
-        key = wanted = prefix + self.name(label)
-        for nr in itertools.count(2):
-            if self.items.setdefault(key, value) == value:
-                return
-            key = f"{wanted}@{nr}"
+        """State a fact; if the name has another value already, a second one."""
+        key = prefix + self.name(label)
+        if self.items.get(key) != value:
+            self.items[self.another(key, self.items)] = value
 
     # --- references ---
 
@@ -199,9 +202,11 @@ class Walk:
             return self.encode(value, label)
         except (_TooMuch, RecursionError):
             self.lacks(label, "it is too large")
-            return None
+        except Exception as e:  # of an object that is not what its type says
+            self.lacks(label, f"{type(e).__name__} when it was looked at")
         finally:
             self.pieces, self.held, self.whole = before
+        return None
 
     def said(self, value):
         def short(v):
@@ -385,7 +390,15 @@ class Walk:
             if self.followed > FUNCTIONS:
                 self.lacks("code", f"only {FUNCTIONS} functions and classes are followed")
                 return
-            step(value, label)
+            self.take(step, label, value, label)
+
+    def take(self, step, label, *args):
+        """One step; what keeps it from its end is listed, as it must not keep the program from its start."""
+        try:
+            return step(*args)
+        except Exception as e:
+            self.lacks(label, f"{type(e).__name__} when it was looked at")
+            return b""
 
     def walk_function(self, f, label):
         uses = _code.Uses()

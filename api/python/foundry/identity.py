@@ -69,7 +69,7 @@ def identify(capture=None, facts=None, automatic=True):
         why = "no capture function was given" if automatic else "only the facts that were given are compared"
         return Identity(given, [NotCompared("code", why)], automatic)
     walk = Walk()
-    root = walk.refer(capture, "capture")
+    root = walk.take(walk.refer, "capture", capture, "capture")
     walk.run()
     items = {key: given.get(key, value) for key, value in walk.items.items()}
     keys = list(items)
