@@ -8,6 +8,7 @@ python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 
 export PIP_NO_INDEX=1 PIP_FIND_LINKS=$TMP/index PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONFIG_FILE=/dev/null PIP_CACHE_DIR=$TMP/cache
 export PYTHONDONTWRITEBYTECODE=1
+unset PYTHONPYCACHEPREFIX PYTHONPATH
 
 mkdir src bin index cuda cuda/include
 (cd "$ROOT" && tree_files GNUmakefile '.ci/*' 'api/*' pyproject.toml README.md LICENSE | tar -c -T -) | tar -C src -x

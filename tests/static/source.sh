@@ -19,10 +19,8 @@ lines() {
 }
 
 without_licence() {
-	local file
-	for file; do
-		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2[.]0' || echo "$file"
-	done
+	comm -23 <(printf '%s\n' "$@" | sort) \
+		<(awk 'FNR > 3 { nextfile } /SPDX-License-Identifier: Apache-2[.]0/ { print FILENAME }' "$@" | sort)
 }
 
 # longer LIMIT FILE...: functions with more lines, from the brace at the left margin to its end
