@@ -246,6 +246,10 @@ class Tensors(unittest.TestCase):
                     self.assertEqual(source.streams, [1])
                     values = gathered(noise(BUF, 9), dtype, shape, theirs, begin)
                     self.assertEqual(self.memory(), scattered(self.before, values, dtype, shape, strides, first))
+        for stream, asked in ((1, 1), (ctypes.c_void_p(2), 2), (ctypes.c_void_p(), 1), (0, 1)):
+            source = Exported(side, "float32", SHAPE, LAYOUTS["plain"][2], device=0)
+            self.img.write("plain", source, stream=stream)
+            self.assertEqual(source.streams, [asked])
         turned = (1, 2, 6, 24)
         self.img.read("channels_last", out=Exported(side, "float32", SHAPE, turned, device=0))
         self.assertEqual(gathered(self.img.read("side"), "float32", SHAPE, turned), bytes(self.img.read("channels_last")))

@@ -102,7 +102,12 @@ def _as_exported(tensor, data):
 
 
 def _capsule(data, stream, on_device):
-    return data.__dlpack__(stream=stream or _LEGACY) if on_device else data.__dlpack__()
+    return data.__dlpack__(stream=number(stream) or _LEGACY) if on_device else data.__dlpack__()
+
+
+def number(stream):
+    """A stream as other packages take it: an integer, 0 for the legacy default stream."""
+    return getattr(stream, "value", stream) or 0
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ class Image(_lib.Closing):
                 return
             lib.fdry_image_write_array(self._handle, _lib.named(name), ctypes.byref(source.raw), 0 if wait else _ASYNC, stream)
             if not wait and not source.host:
-                _torch.used_on(data, stream, self.device)
+                _torch.used_on(data, array.number(stream), self.device)
 
     def copy(self, name, src, nbytes, stream=None):
         """Copy `nbytes` of device memory at address `src` into a tensor, in the stream's order: its elements row by row."""
