@@ -229,8 +229,8 @@ def costs():
         key = _lib.KernelKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
         ways = {
             "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"scale"),
-            "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels.handle, ctypes.byref(key), b"scale", ctypes.byref(function)),
-            "fdry_kernels_get": lambda: _lib.lib.fdry_kernels_get(kernels.handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
+            "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels._handle, ctypes.byref(key), b"scale", ctypes.byref(function)),
+            "fdry_kernels_get": lambda: _lib.lib.fdry_kernels_get(kernels._handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
         }
         for name, way in ways.items():
             start = time.perf_counter()

@@ -123,7 +123,7 @@ def capture_host(store):
         try:
             cap.seal(store, "host")
         except foundry.Error as e:
-            assert e.name == "FDRY_E_REFUSED" and "FDRY_TENSOR_HOST" in str(e), e
+            assert e.name == "FDRY_E_REFUSED" and "as a tensor in host memory" in str(e), e
         else:
             raise AssertionError("host memory that nobody named was sealed")
         cap.tensor("a", HostArray(host_a, N), use="input")
