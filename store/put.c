@@ -317,7 +317,8 @@ static int batch_room(struct fdry_put *p, size_t len)
 /* Takes over @it. */
 static void item_queue(struct fdry_put *p, struct fdry_item *it, struct fdry_span data)
 {
-	fdry_item_pack(it, data, p->batch + p->used);
+	/* An empty object in an empty batch takes no place; there is no offset from a NULL pointer. */
+	fdry_item_pack(it, data, p->batch ? p->batch + p->used : NULL);
 	p->used += it->stored.len;
 	p->items[p->count++] = *it;
 }

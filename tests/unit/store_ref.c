@@ -50,9 +50,10 @@ START_TEST(sentences_about_bad_names_are_harmless)
 	struct fdry_oid oid;
 	const char *p;
 
-	fails(NAME, "'a?[31mb'", fdry_ref_check("a\033[31mb"));
-	fails(NAME, "'a:?]0;b?'", fdry_store_resolve(s, "a:\033]0;b\a", &oid));
-	fails(NAME, "'?" "?'", fdry_ref_get(s, "\xc3\xa4", &oid));
+	fails(NAME, "'a\\x1b[31mb'", fdry_ref_check("a\033[31mb"));
+	fails(NAME, "'a:\\x1b]0;b\\x07'", fdry_store_resolve(s, "a:\033]0;b\a", &oid));
+	fails(NAME, "'\\u202e'", fdry_ref_get(s, "\xe2\x80\xae", &oid));
+	fails(NAME, "'\\xc3'", fdry_ref_get(s, "\xc3", &oid));
 	for (p = fdry_last_error(); *p; p++)
 		ck_assert(*p >= ' ' && *p <= '~');
 }
