@@ -5,7 +5,7 @@
  * Says what cuGraphDebugDotPrint says by default and, with the verbose flag or that of
  * the kind, the parameters too.
  */
-#include "arch/fd.h"
+#include "arch/file.h"
 #include "arch/sim/graph.h"
 
 #include <stdio.h>
@@ -99,6 +99,7 @@ static void graph_print(struct dot *d, const struct sim_graph *g)
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flags)
 {
 	struct dot d = { .flags = flags };
+	struct fdry_xfsz xfsz;
 	struct sim_graph *g;
 	int err;
 
@@ -109,9 +110,12 @@ CUresult cuGraphDebugDotPrint(CUgraph graph, const char *path, unsigned int flag
 	d.f = fdry_fopen_write(path);
 	if (!d.f)
 		return CUDA_ERROR_OPERATING_SYSTEM;
+	fdry_xfsz_hold(&xfsz);
 	fprintf(d.f, "digraph graph_%llx {\n", (unsigned long long)g->obj.id);
 	graph_print(&d, g);
 	fprintf(d.f, "}\n");
 	err = ferror(d.f);
-	return fclose(d.f) || err ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+	err |= fclose(d.f);
+	fdry_xfsz_release(&xfsz);
+	return err ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
