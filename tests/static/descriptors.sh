@@ -13,13 +13,12 @@ makers+='|userfaultfd|pidfd_open|perf_event_open|io_uring_.*|openpty|posix_openp
 writers='p?writev?(64)?2?|ftruncate(64)?|truncate(64)?|(posix_)?fallocate(64)?|copy_file_range|sendfile(64)?'
 listers='readdir(64)?(_r)?'
 
-# calls REGEX: "object: symbols" of what is left undefined and fits, of all that is built but the examples
-calls() {
-	local src
-	tree_files '*.c' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -vE '^api/examples/' | while IFS= read -r src; do
-		nm -u "$BUILD/obj/${src%.c}.o" | sed -nE "s/^ *U //; s/@.*//; s/^(__)?(.*)_chk\$/\2/; s/^($1)\$/${src//\//\\/} \1/p"
-	done | awk '{ print $1 ": " $2 }' | sort -u
-}
+mapfile -t sources < <(tree_files '*.c' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -vE '^api/examples/')
+objects=("${sources[@]/%.c/.o}")
+# Every symbol that is left undefined, of all that is built but the examples: "source: symbol".
+(cd "$BUILD/obj" && nm -A -u "${objects[@]}") | sed -E 's/\.o: *U /.c: /; s/@.*//; s/: (__)?(.*)_chk$/: \2/' | sort -u >"$TMP/calls"
+# calls REGEX: those that fit
+calls() { grep -E ": ($1)\$" "$TMP/calls" || true; }
 # dups: who makes another descriptor of an open file by itself
 dups() { tree_files '*.c' '*.h' | grep -E '^(arch|mm|graph|store|hook|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
 
