@@ -18,6 +18,7 @@
 struct fdry_builder {
 	struct fdry_builder *next; /* on the list */
 	struct fdry_image *img;
+	uint32_t count; /* of graphs, in the caller's order */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
@@ -64,8 +65,9 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 	return err != -FDRY_E_NODEVMEM;
 }
 
-static void graphs_build(struct fdry_image *img)
+static void graphs_build(const struct fdry_builder *b)
 {
+	struct fdry_image *img = b->img;
 	CUstreamCaptureMode mode;
 	uint64_t launches = 0;
 	uint32_t i;
@@ -74,7 +76,7 @@ static void graphs_build(struct fdry_image *img)
 		fdry_info("nothing is built in the background: %s", fdry_last_error());
 		return;
 	}
-	for (i = 0; i < img->m.n_graphs && graph_build(img, img->order[i]); i++)
+	for (i = 0; i < b->count && graph_build(img, img->order[i]); i++)
 		pause_for_launches(img, &launches);
 	fdry_image_leave(img, &mode);
 }
@@ -83,7 +85,7 @@ static void *builder_run(void *arg)
 {
 	struct fdry_builder *b = arg;
 
-	graphs_build(b->img);
+	graphs_build(b);
 	pthread_mutex_lock(&b->lock);
 	b->done = true;
 	pthread_cond_broadcast(&b->ended);
@@ -143,13 +145,14 @@ static void list_remove(struct fdry_builder *b)
 
 /* --- */
 
-void fdry_builder_start(struct fdry_image *img)
+void fdry_builder_start(struct fdry_image *img, uint32_t count)
 {
 	struct fdry_builder *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return;
 	b->img = img;
+	b->count = count;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->ended, NULL);
 	if (!fdry_thread_start(&b->thread, "fdry-builder", builder_run, b)) {

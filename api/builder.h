@@ -11,8 +11,8 @@
 
 #include "api/image.h"
 
-/* Where there is no thread to be had graphs are built at their first launch. */
-void fdry_builder_start(struct fdry_image *img);
+/* Build the first @count graphs in the caller's order. Where there is no thread to be had graphs are built at their first launch. */
+void fdry_builder_start(struct fdry_image *img, uint32_t count);
 /* Let it end after the graph that it is at, and wait for that. May be called often, by any thread but its own. */
 void fdry_builder_stop(struct fdry_image *img);
 /* Wait until it has ended by itself. */

@@ -18,6 +18,7 @@
 #include "mm/parked.h"
 #include "arch/live.h"
 #include "arch/telemetry.h"
+#include "graph/kernel.h"
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
 {
@@ -210,6 +211,7 @@ void fdry_capture_end(struct fdry_capture *cap)
 		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
 	fdry_buf_release(&cap->draws);
 	fdry_buf_release(&cap->sealed);
+	fdry_kernel_codes_release(&cap->codes);
 	fdry_buf_release(&cap->tensors);
 	fdry_buf_release(&cap->facts);
 	fdry_buf_release(&cap->graphs);

@@ -53,6 +53,7 @@ struct fdry_capture {
 	pthread_mutex_t lock;
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
+	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
 	struct fdry_buf sealed; /* of struct fdry_mf_chunk: content of the last seal, ascending */
 };
 

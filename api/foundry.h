@@ -354,6 +354,7 @@ enum fdry_load_flags {
 	FDRY_LOAD_OWN_CONTEXT = 1 << 4, /* kernels and graphs in a context of the image's own: replays are
 				    * faster in a process that has used many streams */
 	FDRY_LOAD_CHECK_OVERLAP = 1 << 5, /* find launches that may overlap; slow, for debugging */
+	FDRY_LOAD_ORDERED = 1 << 6, /* with FDRY_LOAD_BACKGROUND: build there only the graphs that fdry_load_opts.order names */
 };
 
 /* The phases of a load, as told a caller who asked for progress. */

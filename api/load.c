@@ -405,7 +405,7 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 static int opts_check(const struct fdry_load_opts *o)
 {
 	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND |
-			       FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_CHECK_OVERLAP;
+			       FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED;
 
 	if (o->flags & ~known)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library",
@@ -484,7 +484,7 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 	fdry_count(FDRY_METRIC_LOADS, 1);
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
-		fdry_builder_start(img);
+		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder : img->m.n_graphs);
 	*ret = img;
 	return 0;
 }

@@ -438,10 +438,14 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	if (!err)
 		err = fdry_kernel_set_new(drv, s->cap->device, code_find, s->cap, &s->kernels);
 	if (!err)
+		fdry_kernel_set_adopt(s->kernels, &s->cap->codes);
+	if (!err)
 		err = fdry_put_begin(store, &s->put);
 	if (!err)
 		err = phases(s, ref, ret);
 	fdry_put_abort(s->put);
+	if (s->kernels)
+		fdry_kernel_set_yield(s->kernels, &s->cap->codes);
 	fdry_kernel_set_free(s->kernels);
 	fdry_pointers_free(s->pointers);
 	fdry_mem_reader_free(s->reader);

@@ -70,6 +70,17 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 			struct fdry_kernel_set **ret) __must_check;
 void fdry_kernel_set_free(struct fdry_kernel_set *set);
 
+/*
+ * Code that a set has taken out of fatbins, and linked, for the next set of the same device and the same @find. Finding it
+ * anew means to decompress it. What code a handle has is asked each time: the bytes behind a pointer that @find gives must
+ * stay what they are.
+ */
+/* Start a new set with @codes, zeroed or from fdry_kernel_set_yield(). */
+void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes);
+/* Take the codes out of a set that is only to be freed. More than some hundred MiB are not kept. */
+void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes);
+void fdry_kernel_codes_release(struct fdry_buf *codes);
+
 /* Intern the kernel of a node, as cuGraphKernelNodeGetParams gives it (kern or func may be NULL).
  * FDRY_E_REFUSED names kernel and reason: code never seen, parameter query failed, printf, malloc, dynamic parallelism, ... */
 int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index) __must_check;

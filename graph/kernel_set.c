@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CODES_MAX (512ull << 20) /* bytes of code that are kept for another set */
+
 static uint32_t handle_hash(const void *p)
 {
 	return (uint32_t)((uintptr_t)p >> 4) * 2654435761u;
@@ -250,7 +252,10 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	for (i = 0; i < n; i++)
 		if (image_same(&codes[i].image, &image))
 			break;
+	if (i < n)
+		codes[i].used = true;
 	if (i == n) {
+		add.used = true;
 		add.image = image;
 		err = code_resolve(set, &image, &add);
 		if (!err) {
@@ -406,6 +411,40 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 	return 0;
 }
 
+void fdry_kernel_codes_release(struct fdry_buf *codes)
+{
+	struct fdry_set_code *c = (struct fdry_set_code *)codes->data;
+	size_t i;
+
+	for (i = 0; i < codes->len / sizeof(*c); i++)
+		code_release(&c[i]);
+	fdry_buf_release(codes);
+}
+
+void fdry_kernel_set_adopt(struct fdry_kernel_set *set, struct fdry_buf *codes)
+{
+	uint32_t i;
+
+	set->codes = *codes;
+	*codes = (struct fdry_buf){ 0 };
+	for (i = 0; i < fdry_set_ncodes(set); i++)
+		((struct fdry_set_code *)set->codes.data)[i].used = false;
+}
+
+void fdry_kernel_set_yield(struct fdry_kernel_set *set, struct fdry_buf *codes)
+{
+	const struct fdry_set_code *c = (const struct fdry_set_code *)set->codes.data;
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	for (i = 0; i < fdry_set_ncodes(set); i++)
+		bytes += c[i].bytes.len;
+	if (bytes > CODES_MAX)
+		return;
+	*codes = set->codes;
+	set->codes = (struct fdry_buf){ 0 };
+}
+
 void fdry_kernel_set_free(struct fdry_kernel_set *set)
 {
 	struct fdry_set_entry **e;
@@ -420,12 +459,10 @@ void fdry_kernel_set_free(struct fdry_kernel_set *set)
 		fdry_buf_release(&e[i]->owners);
 		free(e[i]);
 	}
-	for (i = 0; i < fdry_set_ncodes(set); i++)
-		code_release(&((struct fdry_set_code *)set->codes.data)[i]);
+	fdry_kernel_codes_release(&set->codes);
 	for (i = 0; i < fdry_kernel_set_object_count(set); i++)
 		fdry_buf_release(&((struct fdry_set_object *)set->objects.data)[i].owned);
 	fdry_buf_release(&set->entries);
-	fdry_buf_release(&set->codes);
 	fdry_buf_release(&set->objects);
 	free(set->slots);
 	free(set);
@@ -454,6 +491,17 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 	return o->bytes;
 }
 
+/* Is it the first of the used codes with its bytes? */
+static bool code_counts(const struct fdry_set_code *codes, uint32_t i)
+{
+	uint32_t k;
+
+	for (k = codes[i].first; k < i; k++)
+		if (codes[k].used && codes[k].first == codes[i].first)
+			return false;
+	return codes[i].used;
+}
+
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set)
 {
 	const struct fdry_set_code *c = (const struct fdry_set_code *)set->codes.data;
@@ -461,6 +509,6 @@ uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set)
 	uint64_t sum = 0;
 
 	for (i = 0; i < n; i++)
-		sum += c[i].first == i ? c[i].bytes.len : 0;
+		sum += code_counts(c, i) ? c[i].bytes.len : 0;
 	return sum;
 }

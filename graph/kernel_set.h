@@ -15,6 +15,7 @@ struct fdry_set_code {
 	struct fdry_span bytes;    /* the cubin, or the software driver's object */
 	struct fdry_cubin *cubin;  /* NULL for the software driver's */
 	uint32_t first;            /* of the codes with the same bytes, the first: its index */
+	bool used;                 /* by a kernel of this set; others are of the set that the codes came from */
 };
 
 /* One load of a kernel's code: it has variables of its own. */

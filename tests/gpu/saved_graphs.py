@@ -188,20 +188,24 @@ def shown(images):
 
 
 def load(made, count, folder):
-    """made: "model", the process makes the same weights; "nothing", the image brings them."""
+    """made: "model", the process makes the same weights; "builds", the same, with start_graph_builds(); "nothing", the image
+    brings them.
+    """
     count = int(count)
     import foundry as fdry
     import torch
     torch.cuda.init()
     fdry.set_allocation_region(BASE, "64GB")
-    d = Decoder(count) if made == "model" else None
+    d = Decoder(count) if made != "nothing" else None
     clock = Clock()
     fdry.load_cuda_modules_and_libraries(folder)
     clock.show("pack")
     start = time.perf_counter()
-    found = {}
-    for b in batches(count):
-        found[b] = fdry.CUDAGraph.load(os.path.join(folder, f"{b}.json"))
+    paths = {b: os.path.join(folder, f"{b}.json") for b in batches(count)}
+    if made == "builds":
+        found = dict(zip(paths, fdry.CUDAGraph.finish_graph_loads(fdry.CUDAGraph.start_graph_builds(list(paths.values())))))
+    else:
+        found = {b: fdry.CUDAGraph.load(path) for b, path in paths.items()}
     clock.show("load")
     for g, _ in found.values():
         g.replay()
@@ -274,7 +278,7 @@ def whole(counts="8", ways="turn,each,together"):
                 results.append("saved" in saves)
                 if not saves:
                     continue
-                for made in ("model", "nothing"):
+                for made in ("model", "builds", "nothing"):
                     rows.append((f"load {way} {made}", part("load", made, count, folder)))
                     results.append("bits" in rows[-1][1])
                 if way == how[-1]:

@@ -147,6 +147,26 @@ START_TEST(in_the_order_asked_for)
 }
 END_TEST
 
+/* The others are built at their first launch. */
+START_TEST(only_those_that_are_named)
+{
+	static const uint64_t order[] = { 6, 2 };
+	struct heard h = { .hold = 0 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND | FDRY_LOAD_ORDERED, .order = order, .norder = 2,
+				       .progress = hear, .progress_arg = &h };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	graphs_wait(&h, 2);
+	ok(fdry_image_build_stop(img)); /* waits for the thread, which has nothing left to do */
+	ck_assert_uint_eq(instantiated(), 2);
+	launch_check(img, 3, 4, NULL);
+	ck_assert_uint_eq(instantiated(), 3);
+	fdry_image_unload(img);
+}
+END_TEST
+
 struct launcher {
 	struct fdry_image *img;
 	uint64_t key;
@@ -437,6 +457,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, all_are_built);
 	tcase_add_test(tc, in_the_order_asked_for);
+	tcase_add_test(tc, only_those_that_are_named);
 	tcase_add_test(tc, a_launch_goes_first);
 	tcase_add_test(tc, unloaded_half_built);
 	tcase_add_test(tc, stopped);

@@ -88,14 +88,17 @@ static uint64_t reseal(struct fdry_store *store)
 
 START_TEST(a_seal_knows_what_did_not_change)
 {
+	struct fdry_seal_report r = { .sz = sizeof(r) }, s = { .sz = sizeof(s) };
 	char first[FDRY_ID_SIZE], again[FDRY_ID_SIZE];
 
 	begin();
 	ck_assert_uint_ge(reseal(w.store), BIG - 4 * MIB);
-	ok(fdry_capture_seal(w.cap, w.store, "img", first, NULL));
+	ok(fdry_capture_seal(w.cap, w.store, "img", first, &r));
 	ck_assert_uint_eq(reseal(w.store), 0);
-	ok(fdry_capture_seal(w.cap, w.store, "img", again, NULL));
+	ok(fdry_capture_seal(w.cap, w.store, "img", again, &s));
 	ck_assert_str_eq(first, again);
+	ck_assert_uint_eq(r.whole_bytes, s.whole_bytes);
+	ck_assert_uint_gt(s.whole_bytes, 0);
 	end();
 }
 END_TEST
@@ -123,6 +126,38 @@ START_TEST(every_byte_that_changes_is_sealed)
 	big_write(15 * MIB, 2 * MIB);
 	reseal(w.store);
 	ck_assert_uint_eq(reseal(w.store), 0);
+	end();
+}
+END_TEST
+
+/* Code is kept from seal to seal: what a kernel of a graph that was dropped came from counts no more. */
+START_TEST(code_of_other_graphs_is_not_counted)
+{
+	struct fdry_seal_report one = { .sz = sizeof(one) }, two = { .sz = sizeof(two) }, again = { .sz = sizeof(again) };
+	float factor = 1.0f;
+	int n = 64;
+	void *args[] = { &w.a, &factor, &n };
+	CUfunction other;
+	CUmodule module;
+	void *cubin;
+	size_t len;
+
+	begin();
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &one));
+	cubin = test_sim_cubin("kernels", &len);
+	cuda_ok(cuModuleLoadData, &module, cubin); /* equal code, loaded once more */
+	cuda_ok(cuModuleGetFunction, &other, module, "scale");
+	capture_start(&w);
+	cuda_ok(cuLaunchKernel, other, 1, 1, 1, 64, 1, 1, 0, w.stream, args, NULL);
+	ok(fdry_capture_graph(w.cap, 2, "scale", capture_stop(&w)));
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &two));
+	ck_assert_uint_eq(two.kernels, 2);
+	ck_assert_uint_eq(two.whole_bytes, one.whole_bytes);
+	ok(fdry_capture_drop(w.cap, 2));
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &again));
+	ck_assert_uint_eq(again.kernels, 1);
+	ck_assert_uint_eq(again.whole_bytes, one.whole_bytes);
+	free(cubin);
 	end();
 }
 END_TEST
@@ -199,6 +234,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_seal_knows_what_did_not_change);
 	tcase_add_test(tc, every_byte_that_changes_is_sealed);
+	tcase_add_test(tc, code_of_other_graphs_is_not_counted);
 	tcase_add_test(tc, content_that_is_cut_anew);
 	tcase_add_test(tc, another_store_gets_all_of_it);
 	tcase_add_loop_test(tc, what_the_store_lost_is_stored_again, 0, 2);

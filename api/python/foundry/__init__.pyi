@@ -377,7 +377,7 @@ def load(name: str, store: Store | _Path | None = None, facts: Mapping[str, obje
          verify: bool = False, poison: bool = False, build: bool = False, driver: _Path | None = None, order: Sequence[int] = (),
          threads: int = 0, progress: _Progress | None = None, background: bool = False, own_context: bool = False,
          check_overlap: bool = False, externals: Mapping[str, int] | None = None, into: Capture | None = None,
-         keep: Iterable[tuple[int, int]] | None = None) -> Image: ...
+         keep: Iterable[tuple[int, int]] | None = None, ordered: bool = False) -> Image: ...
 
 class Unused:
     name: str

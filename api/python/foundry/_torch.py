@@ -66,8 +66,8 @@ def blas_workspaces():
     """The memory of cuBLAS and cuBLASLt for the current stream: each makes its own at its first product."""
     torch = _started()
     if torch:
+        one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")  # makes the context current first
         torch.cuda.current_blas_handle()
-        one = torch.zeros((16, 16), dtype=torch.float16, device="cuda")
         torch.mm(one, one)
         torch.nn.functional.linear(one, one, one[0])
 

@@ -230,14 +230,14 @@ def _quieten():
 
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
                  progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
-                 keep=None):
+                 keep=None, ordered=False):
     """The options of load() as the library takes them; the image keeps them."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
     ranges = [_lib.Memory(addr, size) for addr, size in keep or ()]
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
-    asked = (verify, poison, build, background, own_context, check_overlap)
+    asked = (verify, poison, build, background, own_context, check_overlap, ordered)
     opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), device=device, nfacts=len(stated),
                          flags=sum(1 << bit for bit, yes in enumerate(asked) if yes),
                          facts=(_lib.Fact * len(stated))(*stated), driver=_lib.file_name(driver) if driver else None,
@@ -252,7 +252,7 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
 
 def load(name, store=None, facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(),
          threads=0, progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
-         keep=None):
+         keep=None, ordered=False):
     """Load an image by ref, id or an unambiguous prefix of an id; gives an Image.
 
     store: a Store or a path (None: the default store). facts: {key: value} that the image must
@@ -261,7 +261,7 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     of graphs, the one that will be launched first at the front. threads: how many may work on the
     load; 0: as many as pay. progress: called with (phase, done, total, milliseconds since the load
     began), also from threads of the library, one call at a time; phases are manifest, driver,
-    memory, content, kernels, objects, graphs. background: build graphs in the background.
+    memory, content, kernels, objects, graphs. background: build graphs in the background; ordered: only those that `order` names.
     own_context: kernels and graphs in a context of the image's own. check_overlap: find launches
     that may overlap. externals: {name: bytes}, how much to back of external tensors that were captured
     with room. into: a Capture of this process among whose allocations the image is placed: they must be
@@ -269,7 +269,7 @@ def load(name, store=None, facts=None, device=0, verify=False, poison=False, bui
     have then; None: every allocation.
     """
     opts = load_options(facts, device, verify, poison, build, driver, order, threads, progress, background, own_context,
-                        check_overlap, externals, into, keep)
+                        check_overlap, externals, into, keep, ordered)
     raw, store = _lib.IMAGE(), as_store(store)
     try:
         with opts.calls:

@@ -23,7 +23,7 @@ class Pending:
         """Place the images; they stay as long as a graph of theirs is to be finished."""
         for file in self._files:
             order = dict.fromkeys(f.key for f in self._files if f.image == file.image)
-            found = placed.place(self._where, file, background=True, threads=num_threads, order=list(order))
+            found = placed.place(self._where, file, background=True, ordered=True, threads=num_threads, order=list(order))
             found.users.add(self)
             self._found.append(found)
 

@@ -96,15 +96,14 @@ def _compare(segments, wanted):
         size, live = saved.get(s.addr, (0, []))
         if size != s.size:
             continue  # whatever that is: allocations are compared when the image is loaded, and sizes afterwards
-        own = s.live()
-        known = {tuple(b) for b in live}
-        for addr, length in own:
+        own, known = set(s.live()), {tuple(b) for b in live}
+        for addr, length in sorted(own - known):
             other = next((b for b in live if b[0] < addr + length and addr < b[0] + b[1]), None)
-            if other and (addr, length) not in known:
+            if other:
                 raise Error(_lib.LAYOUT, f"a tensor of this process has {length} bytes at {addr:#x}, where the process that saved the "
                             f"graph had one of {other[1]} bytes at {other[0]:#x}; make the same allocations in the same order, and no "
                             "others before the graph is loaded")
-        missing += [tuple(b) for b in live if tuple(b) not in set(own)]
+        missing += sorted(known - own)
     return missing
 
 
