@@ -63,14 +63,19 @@ static void on_crash(int sig)
 	signal(sig, SIG_DFL); /* the instruction is tried once more */
 }
 
-/* A sanitizer tells more. */
+#ifdef __SANITIZE_ADDRESS__
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 static void watch_crashes(void)
 {
-#ifndef __SANITIZE_ADDRESS__
+	if (SANITIZED)
+		return; /* its own report says more */
 	own_pid = getpid();
 	signal(SIGBUS, on_crash);
 	signal(SIGSEGV, on_crash);
-#endif
 }
 
 static int command_run(const struct cmd_args *a)
