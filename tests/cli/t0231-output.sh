@@ -20,7 +20,7 @@ interrupted() {
 	shift
 	"$@" &
 	pid=$!
-	until ls -l "/proc/$pid/fd" 2>/dev/null | grep -q "$TMP/made/" || ! kill -0 $pid 2>/dev/null; do :; done
+	until { readlink "/proc/$pid/fd"/* 2>/dev/null || true; } | grep -q "$TMP/made/" || ! kill -0 $pid 2>/dev/null; do :; done
 	kill -s "$sig" $pid 2>/dev/null || true
 	wait $pid || rc=$?
 	[ $rc = 0 ] || [ $rc -gt 128 ] || { echo "status $rc"; return 1; }

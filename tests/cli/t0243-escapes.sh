@@ -43,7 +43,7 @@ unforged() {
 	! grep -Ean -- "$regex" "$TMP/unforged"
 }
 foundry-store graph a 1 >text
-foundry-store graph a 1 -f dot >dot
+foundry-store graph a 1 -f dot >a.dot
 
 for c in 'show a' 'show a --json' 'graph a 1' 'graph a 1 --json' 'graph a 1 -f dot' 'diff a b' 'diff a b --long' 'diff a b --json' ls \
 	'ls --json' 'ls -l' du verify stat 'dump a' 'show nobody' "graph a 2"; do
@@ -57,8 +57,8 @@ t "the text of a graph has the edges of the graph" prints "$(grep ^edge g)" grep
 t "and its nodes" prints 3 grep -c ^node text
 t "show forges no fact" unforged '^fact_forged|^tensor_forged' foundry-store show a
 t "diff forges no line" unforged '^(edge|node|fact_forged|tensor_forged)' foundry-store diff a b --long
-t "a picture has no more nodes and edges than the graph" prints "3 2" awk '/^\t[0-9]+ \[/ { n++ } /->/ { e++ } END { print n, e }' dot
-t "and no name ends its quotes" unforged 'evil\[' sed -E 's/"([^"\\]|\\.)*"//g' dot
+t "a picture has no more nodes and edges than the graph" prints "3 2" awk '/^\t[0-9]+ \[/ { n++ } /->/ { e++ } END { print n, e }' a.dot
+t "and no name ends its quotes" unforged 'evil\[' sed -E 's/"([^"\\]|\\.)*"//g' a.dot
 t "letters that can be shown are" grep -q 'grüß31' <(foundry-store show a)
 t "JSON has them exactly" json 'j["image"]["facts"]["zz"] == "\x1b]0;pwned\x07\nfact_forged = yes\x9b31m\u202egrüß31"' \
 	foundry-store show a --json
