@@ -15,6 +15,8 @@ import suite
 import foundry
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Python takes kept byte code for a source of the same second and length, even if the text is another.
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 # A program as users write it, on the software driver.
 MODEL = '''
@@ -407,7 +409,8 @@ class Found(unittest.TestCase):
 
 def python(code, *args, **env):
     env["PYTHONPATH"] = os.pathsep.join([env.get("PYTHONPATH", ""), *sys.path])
-    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, env={**os.environ, **env})
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False,
+                          env={**os.environ, **NO_BYTECODE, **env})
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return done.stdout.strip()

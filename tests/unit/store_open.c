@@ -369,8 +369,8 @@ START_TEST(unfinished_stores)
 	ck_assert_int_eq(ftruncate(fd, 0), 0);
 	ck_assert_int_eq(write(fd, "neither LMDB's nor ours", 23), 23);
 	close(fd);
-	fails(NOSTORE, "not a store", fdry_store_open(path, 0, &s));
-	fails(NOSTORE, "not a store", fdry_store_open(path, FDRY_STORE_CREATE, &s));
+	fails(NOSTORE, "does not begin as a store's", fdry_store_open(path, 0, &s));
+	fails(NOSTORE, "does not begin as a store's", fdry_store_open(path, FDRY_STORE_CREATE, &s));
 }
 END_TEST
 
