@@ -55,6 +55,8 @@ t "a check skipped in a suite" total "2 passed, 0 failed, 1 skipped" suite:partl
 t "a name that no test begins with is a failure" fails "^no test begins with 'nosuch'$" run -m goo -m nosuch suite:good.sh suite:bad.sh
 t "then none runs" prints "no test begins with 'nosuch'" sh -c "'$ROOT/tests/run' -m goo -m nosuch '$TMP/good.sh' || true"
 t "no test at all is a failure" fails "0 passed" run
+printf '#!/bin/sh\nsleep 0.3; exit 3\n' >good && chmod +x good
+t "a program beside a script of its name is judged by itself" total "3 passed, 1 failed, 0 skipped" -j 2 suite:good suite:good.sh
 t "names choose tests" total "3 passed, 0 failed, 0 skipped" -m goo suite:good.sh suite:bad.sh
 t "each line has a count" prints $'[ 1/10]\n[10/10]' bash -c \
 	"'$ROOT/tests/run' -j 1 '$TMP'/good.sh{,,,,,,,,,} | grep -oE '\[[ 0-9]+/[0-9]+\]' | sed -n '1p; 10p'"
