@@ -4,7 +4,6 @@
 A new class needs a line in MAKERS; a new method needs one only if a parameter of it has a name that PARAMETERS lacks.
 """
 import contextlib
-import ctypes
 import gc
 import inspect
 import itertools
@@ -284,7 +283,7 @@ class Closing(unittest.TestCase):
             with beside, contextlib.suppress(ValueError):
                 use(subject, lambda *_: subject.close())
             self.assertEqual((beside.early, beside.freed, pointer), ([], 1, []), cls)
-            del subject, beside
+            subject = beside = None
             gc.collect()
 
     def test_in_a_callback_of_the_thread_that_builds(self):

@@ -3,7 +3,6 @@
 import tempfile
 import unittest
 
-import parts  # noqa: F401 (finds the library)
 import suite
 import foundry
 from foundry import _lib
