@@ -302,11 +302,12 @@ static int gc_run(struct gc *gc)
 
 int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret)
 {
-	struct gc gc = { .s = s, .opts = opts, .mark = { .env = s->env, .leases.plan = opts->dry_run } };
+	struct gc gc = { .s = s, .opts = opts, .mark.leases.plan = opts->dry_run };
 	int err = opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
 
 	if (err)
 		return err;
+	gc.mark.env = s->env;
 	err = gc_run(&gc);
 	gc.report.stopped = err == STOPPED;
 	if (err == STOPPED)

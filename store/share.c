@@ -258,12 +258,13 @@ int fdry_folder_make(const struct fdry_dir *d, const char *name)
 
 int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret)
 {
-	const struct fdry_dir *d = &s->env->dir;
+	const struct fdry_dir *d;
 	struct stat st;
 	int err = fdry_store_check(s);
 
 	if (err)
 		return err;
+	d = &s->env->dir;
 	if (fstat(d->fd, &st))
 		return fdry_fail(FDRY_E_IO, "cannot look at the directory of the store %s: %s", s->path, strerror(errno));
 	*ret = (struct fdry_sharing){

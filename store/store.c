@@ -363,12 +363,13 @@ int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **re
 
 int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret)
 {
-	size_t len = sizeof(*s) + strlen(s->path) + 1;
 	struct fdry_store *again;
+	size_t len;
 	int err = fdry_store_check(s);
 
 	if (err)
 		return err;
+	len = sizeof(*s) + strlen(s->path) + 1;
 	again = calloc(1, len);
 	if (!again)
 		return fdry_nomem();
