@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/err.h"
 
 /* Without a size a capture takes the largest of these that is free, in powers of two. */

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "api/base.h"
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/standin.h"
 #include "arch/buf.h"
 #include "arch/driver.h"

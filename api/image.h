@@ -17,7 +17,7 @@
 
 #include "api/base.h"
 #include "api/budget.h"
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/identity.h"
 #include "api/manifest.h"
 #include "api/standin.h"

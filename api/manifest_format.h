@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/oid.h"
 #include "arch/sections.h"
 #include "graph/host.h"

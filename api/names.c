@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "api/pick.h"
 

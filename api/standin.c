@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "arch/config.h"
 #include "arch/log.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* store_care.c - verifying and repairing a store, by its path; see foundry/store.h. The work is store/verify.c's and store/repair.c's. */
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "store/repair.h"
 

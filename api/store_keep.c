@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* store_keep.c - what stays in a store and what goes: pins, the limit, eviction, collection; see foundry/store.h. */
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "store/store.h"
 

@@ -2,7 +2,7 @@
 /* store_pack.c - images out of a store and into it, over descriptors; see foundry.h. The work is store/pack.h's. */
 #include <stdlib.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "store/pack.h"
 

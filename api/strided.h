@@ -12,7 +12,7 @@
 #ifndef FDRY_API_STRIDED_H
 #define FDRY_API_STRIDED_H
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/driver.h"
 
 struct fdry_strided {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/err.h"
 
 /* Letters, digits and - _ . @ + / = : , 1 to FDRY_NAME_MAX bytes. @what ("tensor", "fact") is for the message. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* version.c - what this library is. */
-#include "api/foundry.h"
+#include "foundry.h"
 
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "api/cmd/image.h"
-#include "api/foundry.h"
+#include "foundry.h"
 
 struct show {
 	struct fdry_object_info info;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 
 /* What the name held. */
 struct before {

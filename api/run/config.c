@@ -2,7 +2,7 @@
 /* config.c - the list of environment variables for callers; see foundry/config.h. */
 #include "arch/config.h"
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 
 int fdry_variable_at(size_t i, struct fdry_variable *ret)

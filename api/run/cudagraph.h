@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "api/include/foundry/graph.h"
+#include "foundry/graph.h"
 #include "api/run/graphpool.h"
 #include "api/run/primary.h"
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "arch/live.h"
 

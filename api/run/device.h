@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/driver.h"
 #include "arch/map.h"
 

@@ -3,7 +3,7 @@
 #ifndef FDRY_API_RUN_GRAPHPOOL_H
 #define FDRY_API_RUN_GRAPHPOOL_H
 
-#include "api/include/foundry/graph.h"
+#include "foundry/graph.h"
 #include "api/run/primary.h"
 
 /* A graph's own pool, on the same device. To be given back with fdry_graphpool_free(). */

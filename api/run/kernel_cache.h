@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "api/clock.h"
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/buf.h"
 #include "arch/driver.h"
 #include "arch/oid.h"

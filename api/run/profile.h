@@ -8,7 +8,7 @@
 #ifndef FDRY_API_RUN_PROFILE_H
 #define FDRY_API_RUN_PROFILE_H
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/err.h"
 
 struct fdry_profile;

@@ -9,13 +9,13 @@
  * and one more for each further scalar, which a launch of another thread can come between;
  * stream memory operations take one, but not on every device. Documentation/design/running.rst.
  */
-#include "api/include/foundry/scalar.h"
+#include "foundry/scalar.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "api/run/primary.h"
 #include "arch/live.h"

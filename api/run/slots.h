@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/run/profile.h"
 #include "api/run/readers.h"
 #include "arch/driver.h"

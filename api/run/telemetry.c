@@ -2,7 +2,7 @@
 /* telemetry.c - counters for callers; see foundry/telemetry.h. */
 #include "arch/telemetry.h"
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "api/opts.h"
 #include "store/store.h"
 

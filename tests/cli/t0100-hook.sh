@@ -248,7 +248,7 @@ int main(int argc, char **argv)
 	return 2;
 }
 END
-$CC -std=gnu11 -I"$ROOT" -I"$ROOT/arch/include" -isystem "$CUDA_INC" probe.c -o probe -ldl -lpthread
+$CC -std=gnu11 -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" probe.c -o probe -ldl -lpthread
 cat >linked.c <<'END'
 #include <stdio.h>
 int cuDriverGetVersion(int *);

@@ -272,7 +272,7 @@ int main(int argc, char **argv)
 	return bad != 0;
 }
 END
-$CC -std=gnu11 -I. -I"$ROOT" -I"$ROOT/arch/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
+$CC -std=gnu11 -I. -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
 export FOUNDRY_DRIVER=$TMP/libcuda.so.1
 
 jumps=$((3 * ($(wc -l <"$list") - $(wc -l <hooks))))

@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 	return bad != 0;
 }
 END
-$CC -std=gnu11 -g -I"$ROOT" -I"$ROOT/arch/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
+$CC -std=gnu11 -g -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" probe.c -o probe -ldl
 export FOUNDRY_DRIVER=$TMP/libcuda.so.1
 
 t "in memory that is freed" prints "0 bad" ./probe memory "$hook"

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/gpu/gpu.h"
 
 static const struct fdry_driver *drv;

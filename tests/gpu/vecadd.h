@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/gpu/gpu.h"
 
 #define N 100003

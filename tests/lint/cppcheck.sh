@@ -10,7 +10,7 @@ cd "$ROOT"
 clean() {
 	cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --language=c -j "$(nproc)" -D_GNU_SOURCE -DNDEBUG -D__x86_64__ \
 		--enable=warning,portability --suppress={missingIncludeSystem,memleak,uninitvar,uninitStructMember,legacyUninitvar,constStatement,returnDanglingLifetime,identicalConditionAfterEarlyExit} \
-		-I. -Iarch/include -Iapi/include --max-configs=1 "$@"
+		-I. -Iinclude --max-configs=1 "$@"
 }
 
 for layer in arch mm graph store hook api; do

@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry.h, as installed, is C++, and links with the library.
+# foundry.h is C++, and links with the library.
 . "$(dirname "$0")/../lib.sh"
 
-mkdir -p include/foundry
-cp "$ROOT"/{arch,api}/include/foundry/* "$ROOT/api/foundry.h" include/foundry/
-printf '%s\n' '#include <foundry/foundry.h>' 'int main() { return fdry_error_errno(0); }' >use.cc
+printf '%s\n' '#include <foundry.h>' 'int main() { return fdry_error_errno(0); }' >use.cc
 for std in 11 17 20; do
-	t "C++$std" c++ -std=c++$std -Wall -Wextra -Wpedantic -Werror -Iinclude -c -o use$std.o use.cc
+	t "C++$std" c++ -std=c++$std -Wall -Wextra -Wpedantic -Werror -I"$ROOT/include" -c -o use$std.o use.cc
 done
 t "linked" c++ -o use use11.o "$BUILD/libfoundry.so" -Wl,-rpath,"$BUILD"
 t "and it runs" ./use

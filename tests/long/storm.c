@@ -8,7 +8,7 @@
  */
 #include <signal.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/unit/store_test.h"
 
 #include "tests/long/long.h"

@@ -10,7 +10,7 @@ import suite
 from foundry import _lib
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-INCLUDES = [f"-I{os.path.join(ROOT, *d)}" for d in (("api",), ("api", "include"), ("arch", "include"))]
+INCLUDES = [f"-I{os.path.join(ROOT, 'include')}"]
 
 
 def compile_c(text, *flags):

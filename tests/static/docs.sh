@@ -43,7 +43,7 @@ limits_wrong() {
 		sed -nE 's/^``(FDRY_[A-Z_]+)`` +``([^`]+)`` .*/_Static_assert((\1) == (\2), "\1");/p' Documentation/format/limits.rst
 	} >"$TMP/limits.c"
 	[ "$(grep -c _Static_assert "$TMP/limits.c")" -gt 20 ] || echo "no table of limits"
-	"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -Iapi -Iapi/include -Iarch/include -isystem "$CUDA_INC" "$TMP/limits.c" 2>&1
+	"${CC:-cc}" -std=gnu11 -D_GNU_SOURCE -fsyntax-only -I. -Iinclude -isystem "$CUDA_INC" "$TMP/limits.c" 2>&1
 }
 
 t "limits are those of the headers" prints "" limits_wrong

@@ -11,15 +11,13 @@ strict=(-Wall -Wextra -Werror -fsyntax-only)
 compiles() { echo "#include \"$2\"" | $CC -x "$1" "${strict[@]}" "${@:3}" -; }
 
 while IFS= read -r header; do
-	t "$header alone" compiles c "$header" -std=gnu11 -D_GNU_SOURCE -I. -Iarch/include -Iapi/include "-I$BUILD/gen" -isystem "$CUDA_INC"
+	t "$header alone" compiles c "$header" -std=gnu11 -D_GNU_SOURCE -I. -Iinclude "-I$BUILD/gen" -isystem "$CUDA_INC"
 done < <(tree_files '*.h' | grep -v '^tests/')
 
-# As users see them: only the include folder of an installation.
-mkdir -p "$TMP/include/foundry"
-cp arch/include/foundry/* api/include/foundry/* api/foundry.h "$TMP/include/foundry/"
-public=(-I"$TMP/include" -Wpedantic)
-t "foundry.h as installed, strict C11" compiles c foundry/foundry.h -std=c11 "${public[@]}"
+# As users see them: only this folder, in the tree as installed.
+public=(-Iinclude -Wpedantic)
+t "foundry.h as installed, strict C11" compiles c foundry.h -std=c11 "${public[@]}"
 echo '#include <cuda.h>' >"$TMP/both.c"
-echo '#include <foundry/foundry.h>' >>"$TMP/both.c"
+echo '#include <foundry.h>' >>"$TMP/both.c"
 t "foundry.h beside cuda.h" "$CC" "${strict[@]}" "${public[@]}" -isystem "$CUDA_INC" "$TMP/both.c"
 t_done

@@ -10,7 +10,7 @@ defined() { nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 
 mapped() { sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map | sort -u; }
 # Names followed by a parenthesis, comments and macros gone.
 declared() {
-	echo '#include <foundry.h>' | "${CC:-cc}" -E -P -Iapi -Iapi/include -Iarch/include -x c - |
+	echo '#include <foundry.h>' | "${CC:-cc}" -E -P -Iinclude -x c - |
 		grep -oE '\bfdry_[a-z0-9_]+[[:space:]]*\(' | tr -d ' (' | sort -u
 }
 # without REGEX FILE: its lines that do not fit

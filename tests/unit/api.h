@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "mm/parked.h"
 #include "tests/unit/hook.h"
 #include "tests/unit/store_test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what stays in a store, by the public functions: pins, the limit, eviction, collection, verifying and repairing. */
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/unit/store_test.h"
 
 #define CHUNK 100000u

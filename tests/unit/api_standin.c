@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 
 #define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
 #define fails(code, what, call)                                                          \

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/config.h"
 #include "arch/driver.h"
 #include "arch/log.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/err.h"
 #include "arch/telemetry.h"
 #include "tests/unit/sim.h"

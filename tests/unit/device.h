@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/unit/sim.h"
 
 #define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())

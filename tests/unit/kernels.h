@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/unit/sim.h"
 #include "tests/unit/store_test.h"
 

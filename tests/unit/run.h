@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/unit/sim.h"
 
 #define ok(call) do { \

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/telemetry.h"
 #include "tests/unit/sim.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of memory, streams and events that are used again. */
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/map.h"
 #include "arch/telemetry.h"
 #include "tests/unit/device.h"

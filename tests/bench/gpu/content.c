@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "api/clock.h"
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/driver.h"
 
 #define PINNED (1ull << 30)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "api/clock.h"
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/driver.h"
 
 #define LAUNCHES 1000

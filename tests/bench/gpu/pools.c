@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "tests/gpu/gpu.h"
 
 #define ROUNDS 15

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "api/foundry.h"
+#include "foundry.h"
 #include "arch/driver.h"
 
 #define ROUNDS 15

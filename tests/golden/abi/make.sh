@@ -8,8 +8,5 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 lib=${BUILD:-$root/build}/libfoundry.so
 soname=$(readelf -d "$lib" | sed -n 's/.*SONAME.*\[\(.*\)\].*/\1/p')
-headers=$(mktemp -d)
-trap 'rm -rf "$headers"' EXIT
-cp "$root"/arch/include/foundry/* "$root"/api/include/foundry/* "$root"/api/foundry.h "$headers"
-abidw --headers-dir "$headers" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path \
+abidw --headers-dir "$root/include" --headers-dir "$root/include/foundry" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path \
 	--no-elf-needed --no-show-locs --out-file "${1:-$root/tests/golden/abi/$soname.abi}" "$lib"
