@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "foundry.h"
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* Without a size a capture takes the largest of these that is free, in powers of two. */
 #define FDRY_REGION_SIZE_MAX (1ull << 40)

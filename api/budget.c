@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "arch/config.h"
-#include "arch/fd.h"
+#include "lib/config.h"
+#include "lib/fd.h"
 
 /* The number in a control group's file; UINT64_MAX if there is none ("max", or no such file). */
 static uint64_t group_limit(const char *path)

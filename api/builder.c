@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "api/exec.h"
-#include "arch/log.h"
-#include "arch/threads.h"
+#include "lib/log.h"
+#include "lib/threads.h"
 
 struct fdry_builder {
 	struct fdry_builder *next; /* on the list */

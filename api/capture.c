@@ -13,11 +13,11 @@
 
 #include "api/base.h"
 #include "api/capture_host.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/tensor.h"
 #include "mm/parked.h"
-#include "arch/live.h"
-#include "arch/telemetry.h"
+#include "lib/live.h"
+#include "lib/telemetry.h"
 #include "graph/kernel.h"
 
 static int context_retain(struct fdry_capture *cap, int ordinal)

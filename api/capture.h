@@ -10,7 +10,7 @@
 #include "api/base.h"
 #include "foundry.h"
 #include "api/standin.h"
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
 
 struct fdry_capture_tensor {

@@ -8,7 +8,7 @@
  */
 #include "api/capture_host.h"
 
-#include "api/peek.h"
+#include "lib/peek.h"
 #include "graph/host.h"
 
 static int pageable_look(const struct fdry_capture_tensor *t, uint64_t *serial)

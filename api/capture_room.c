@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "api/capture.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/tensor.h"
 
 static struct fdry_capture_tensor *tensor_find(struct fdry_capture *cap, const char *name)

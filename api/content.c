@@ -18,7 +18,7 @@
 #include "api/into.h"
 #include "api/pool.h"
 #include "api/upload.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 /* Copying takes a dozen processors, and hashing as many as there are. */
 #define THREADS_MAX FDRY_POOL_THREADS_MAX

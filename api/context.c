@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "api/context.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/standin.h"
-#include "arch/live.h"
+#include "lib/live.h"
 #include "arch/stream.h"
 
 int fdry_image_check(const struct fdry_image *img)

@@ -4,8 +4,8 @@
 
 #include "api/manifest.h"
 #include "api/needs.h"
-#include "api/opts.h"
-#include "arch/printable.h"
+#include "lib/opts.h"
+#include "lib/printable.h"
 #include "graph/codec.h"
 #include "graph/kernel.h"
 #include "mm/region.h"

@@ -2,7 +2,7 @@
 /* exec.c - see exec.h. */
 #include "api/exec.h"
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "arch/stream.h"
 
 static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CUgraphExec *ret)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/staging.h"
 #include "api/strided.h"
 #include "api/tensor.h"

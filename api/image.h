@@ -22,7 +22,7 @@
 #include "api/manifest.h"
 #include "api/standin.h"
 #include "arch/driver.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 #include "graph/graph.h"
 #include "mm/region.h"
 #include "store/store.h"

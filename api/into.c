@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/capture.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/stakes.h"
 
 /* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the

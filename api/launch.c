@@ -8,10 +8,10 @@
 #include "api/exec.h"
 #include "api/image_host.h"
 #include "api/overlap.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/own.h"
 #include "api/random.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 int fdry_image_build(struct fdry_image *img, uint64_t key)
 {

@@ -10,7 +10,7 @@
 #define FDRY_API_LAYOUT_H
 
 #include "api/capture.h"
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "mm/region.h"
 
 /* A block of a capturing allocation is looked at as a whole. */

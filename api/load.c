@@ -16,23 +16,23 @@
 #include <unistd.h>
 
 #include "api/builder.h"
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "api/context.h"
 #include "api/exec.h"
 #include "api/identity.h"
 #include "api/image_host.h"
 #include "api/into.h"
 #include "api/objects.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/overlap.h"
 #include "api/own.h"
 #include "api/pick.h"
 #include "api/plan.h"
 #include "api/random.h"
 #include "api/staging.h"
-#include "arch/live.h"
+#include "lib/live.h"
 #include "arch/stream.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 #define POISON 0xA5
 

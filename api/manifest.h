@@ -10,7 +10,7 @@
 #define FDRY_API_MANIFEST_H
 
 #include "api/manifest_format.h"
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 struct fdry_manifest {
 	const struct fdry_mf_header *header;

@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "foundry.h"
-#include "arch/oid.h"
-#include "arch/sections.h"
+#include "lib/oid.h"
+#include "lib/sections.h"
 #include "graph/host.h"
 
 #define FDRY_MF_MAGIC "FDRYIMG\x1a"

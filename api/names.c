@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/pick.h"
 
 static int image_check(struct fdry_store *s, const struct fdry_oid *id)

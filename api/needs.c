@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 #include "api/image_host.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/pick.h"
 #include "api/plan.h"
 #include "api/tensor.h"
-#include "arch/printable.h"
+#include "lib/printable.h"
 
 /* Externals are few: names are copied behind them. */
 struct size {

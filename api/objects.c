@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "api/pool.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 /* More threads than this wait for memory and for each other. */
 #define THREADS_MAX 8

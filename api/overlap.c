@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#include "arch/config.h"
+#include "lib/config.h"
 #include "arch/stream.h"
 
 struct fdry_overlap {

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 #define SAID_MAX 8 /* images that an error names */
 

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#include "api/clock.h"
-#include "arch/log.h"
-#include "arch/threads.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/threads.h"
 
 struct worker {
 	struct fdry_pool *pool;

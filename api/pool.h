@@ -17,7 +17,7 @@
 
 #include <stddef.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 #include "store/store.h"
 
 #define FDRY_POOL_THREADS_MAX 16

@@ -5,7 +5,7 @@
  * The function runs in the thread that works on the image, perhaps the only one that ever will: a call from within it that
  * waits for that work would wait for itself. Each thread therefore knows whose functions it is in.
  */
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "api/image.h"
 
 /* On the stack of the call; the innermost first. */

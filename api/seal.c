@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "api/identity.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/seal.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 /* --- what is alive --- */
 

@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-#include "arch/threads.h"
+#include "lib/threads.h"
 #include "store/crew.h"
 
 /* Zeros shorter than this inside content are kept, so that content stays in few pieces. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "api/capture_host.h"
-#include "api/peek.h"
+#include "lib/peek.h"
 #include "api/seal.h"
 
 /* Of a segment's first byte, in the loading process. */

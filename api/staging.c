@@ -14,7 +14,7 @@
  */
 #include "api/staging.h"
 #include "arch/stream.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #include <stdlib.h>
 #include <string.h>

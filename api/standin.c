@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "foundry.h"
-#include "api/opts.h"
-#include "arch/config.h"
-#include "arch/log.h"
+#include "lib/opts.h"
+#include "lib/config.h"
+#include "lib/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
 /* Where the stand-in lies, seen from the directory of libfoundry.so; the twin answers dlopen("libcuda.so"). */

@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "api/capture.h"
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "api/image.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/tensor.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 #define WAIT_MS 600000u
 

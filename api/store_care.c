@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* store_care.c - verifying and repairing a store, by its path; see foundry/store.h. The work is store/verify.c's and store/repair.c's. */
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "store/repair.h"
 
 _Static_assert((int)FDRY_FAULT_DAMAGED == (int)FDRY_FINDING_DAMAGED &&

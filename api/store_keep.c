@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* store_keep.c - what stays in a store and what goes: pins, the limit, eviction, collection; see foundry/store.h. */
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "store/store.h"
 
 _Static_assert((int)FDRY_COLLECT_MARK == (int)FDRY_GC_MARK && (int)FDRY_COLLECT_LIST == (int)FDRY_GC_LIST &&

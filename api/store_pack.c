@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "store/pack.h"
 
 static int report_give(const struct fdry_pack_report *r, struct fdry_pack_info *to)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "api/tensor.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #define PITCH_MAX 2147483647 /* bytes between rows, and rows, that every driver takes */
 #define CALLS_MAX 65536

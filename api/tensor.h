@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "foundry.h"
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* Letters, digits and - _ . @ + / = : , 1 to FDRY_NAME_MAX bytes. @what ("tensor", "fact") is for the message. */
 int fdry_name_check(const char *what, const char *name) __must_check;

@@ -13,7 +13,7 @@
 #ifndef FDRY_API_UPLOAD_H
 #define FDRY_API_UPLOAD_H
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
 
 #define FDRY_UPLOAD_BLOCK ((size_t)4 << 20)

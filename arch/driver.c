@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arch/config.h"
-#include "arch/log.h"
+#include "lib/config.h"
+#include "lib/log.h"
 
 /* Exported by the software driver alone. */
 #define SOFTWARE_MARK "fdry_sim_version"

@@ -13,7 +13,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 enum fdry_driver_fn {
 #define FDRY_DRIVER_FN(symbol, name, since) FDRY_DRV_##symbol,

@@ -11,7 +11,7 @@
 #define FDRY_ARCH_STREAM_H
 
 #include "arch/driver.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 enum fdry_stream_use {
 	FDRY_STREAM_MEMORY, /* memory filled, content copied */

@@ -10,7 +10,7 @@
 #ifndef FDRY_GRAPH_ATTR_H
 #define FDRY_GRAPH_ATTR_H
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
 #include "graph/format.h"
 

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "graph/elf.h"
 #include "graph/kernel.h"
 

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "arch/printable.h"
+#include "lib/printable.h"
 #include "graph/graph.h"
 #include "graph/text.h"
 

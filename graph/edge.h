@@ -15,7 +15,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_edge {
 	uint32_t from, to;    /* node indices */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 #define FDRY_ELF_SECTIONS_MAX 65000u    /* below the reserved section indices */
 #define FDRY_ELF_SYMBOLS_MAX (1u << 24) /* symbol indices have 24 bits in the sh_info of code */

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 #define FDRY_FATBIN_MAGIC 0xBA55ED50u
 #define FDRY_FATBIN_WRAPPER_MAGIC 0x466243b1u

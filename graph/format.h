@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/sections.h"
+#include "lib/sections.h"
 
 #define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
 #define FDRY_GRAPH_VERSION 2u

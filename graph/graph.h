@@ -15,7 +15,7 @@
 #ifndef FDRY_GRAPH_GRAPH_H
 #define FDRY_GRAPH_GRAPH_H
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
 #include "graph/codec.h"
 #include "graph/host.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 /* Zero it to start. */
 struct fdry_intern {

@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
-#include "arch/oid.h"
+#include "lib/oid.h"
 
 #define FDRY_KERNEL_PARAMS_MAX 4096u      /* parameters of one kernel */
 #define FDRY_KERNEL_PARAM_BYTES_MAX 32764u /* bytes of its parameter buffer */

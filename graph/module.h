@@ -8,7 +8,7 @@
 #ifndef FDRY_GRAPH_MODULE_H
 #define FDRY_GRAPH_MODULE_H
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
 
 /**

@@ -11,7 +11,7 @@
 
 #include <cuda.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "graph/format.h"
 
 /* Kinds in the format; 0 is none. */

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 #define FDRY_SASS_BANKS 32
 

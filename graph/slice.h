@@ -8,7 +8,7 @@
 #ifndef FDRY_GRAPH_SLICE_H
 #define FDRY_GRAPH_SLICE_H
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "graph/reach.h"
 
 /**

@@ -11,7 +11,7 @@
  *
  * The thread uses nothing of the loader's: whoever waits for it may hold the loader's lock.
  */
-#include "arch/file.h"
+#include "lib/file.h"
 #include "hook/internal.h"
 
 #include <elf.h>

@@ -23,9 +23,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/config.h"
+#include "lib/config.h"
 #include "arch/driver.h"
-#include "arch/log.h"
+#include "lib/log.h"
 
 #define DRIVER_NAME "libcuda.so.1"
 

@@ -6,7 +6,7 @@
  * to the one that names them; "hwcap" lines and old "folder=TYPE" suffixes mean nothing
  * here. A file that cannot be read names nothing.
  */
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "hook/internal.h"
 
 #include <ctype.h>

@@ -17,7 +17,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "mm/range.h"
 
 #define BUCKETS 1024u

@@ -8,7 +8,7 @@
  */
 #include "hook/internal.h"
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 CUresult fdry_steer_alloc_result(int err)
 {

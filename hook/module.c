@@ -6,7 +6,7 @@
  * any other code in memory. Files are read here as well: they may be gone at seal time.
  * A file that changed while the driver read it is noted as unknown.
  */
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "hook/internal.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 struct note {
 	struct note *next; /* among the retired */

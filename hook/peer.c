@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "mm/vmm.h"
 
 /* Somebody's wish that @dev may use memory of @owner. */

@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 struct pool {
 	struct pool *next;

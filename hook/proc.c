@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 /* The stream variants of hooks.def, as flags. */
 #define ANY CU_GET_PROC_ADDRESS_DEFAULT

@@ -16,8 +16,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
-#include "arch/threads.h"
+#include "lib/log.h"
+#include "lib/threads.h"
 
 #define PLACES_MAX 64
 

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 static const char *const names[] = {
 #define JUMP(nr, symbol) [nr] = #symbol,

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "mm/bump.h"
 
 static struct fdry_block *block_of(const struct fdry_range *n)

@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_bump {
 	uint64_t base;    /* first address */

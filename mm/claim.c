@@ -4,7 +4,7 @@
  */
 #include <inttypes.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "mm/inside.h"
 
 /* Addresses that a claim took from below the cursor, apart by what they were. */

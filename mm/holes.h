@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_hole;
 

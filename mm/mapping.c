@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 static struct fdry_range *reservation_of(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 {

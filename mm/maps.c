@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/buf.h"
-#include "arch/fd.h"
+#include "lib/buf.h"
+#include "lib/fd.h"
 
 /* One line: "start-end perms offset dev inode   path". */
 static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, size_t len)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* Describe the first mapping of /proc/self/maps that overlaps [@start, @end), such as
  * "/usr/lib/libc.so.6 (0x7f00..-0x7f01..)", "anonymous (...)", or "nothing that the kernel lists".

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 #define PARKED_MAX 64u
 

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 struct fdry_queue {
 	struct fdry_queue *next;

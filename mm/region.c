@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "mm/inside.h"
 
 int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size,

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "arch/stream.h"
 #include "mm/maps.h"
 #include "mm/parked.h"

@@ -9,7 +9,7 @@
 #ifndef FDRY_STORE_CREW_H
 #define FDRY_STORE_CREW_H
 
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 #define FDRY_CREW_MAX 16 /* workers, the owner among them */
 

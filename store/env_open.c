@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/db.h"
 #include "store/internal.h"
 

@@ -10,8 +10,8 @@
  */
 #include <stdlib.h>
 
-#include "arch/log.h"
-#include "arch/telemetry.h"
+#include "lib/log.h"
+#include "lib/telemetry.h"
 #include "store/internal.h"
 
 /* LMDB's pages; values that do not fit twice into one have pages of their own. */

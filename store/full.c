@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/lease.h"
 #include "store/step.h"
 

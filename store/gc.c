@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "arch/log.h"
-#include "arch/telemetry.h"
+#include "lib/log.h"
+#include "lib/telemetry.h"
 #include "store/dead.h"
 
 #define SWEEP_NS 10000000ull      /* of a transaction, before it commits */

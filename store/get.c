@@ -14,8 +14,8 @@
  */
 #include <stdlib.h>
 
-#include "arch/log.h"
-#include "arch/telemetry.h"
+#include "lib/log.h"
+#include "lib/telemetry.h"
 #include "store/lease.h"
 
 #define RESOLVE_TRIES 64

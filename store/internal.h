@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 #include "store/format.h"
 #include "store/lmdb.h"
 #include "store/store.h"

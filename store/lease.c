@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/step.h"
 
 #define TRIES 64

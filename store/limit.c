@@ -5,7 +5,7 @@
  * FOUNDRY_STORE_LIMIT, where it is set, holds for what this process seals and evicts; the
  * store's own record is neither read nor changed then.
  */
-#include "arch/config.h"
+#include "lib/config.h"
 #include "store/internal.h"
 
 #define NOT_SAID UINT64_MAX /* by the environment */

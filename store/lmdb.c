@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/db.h"
 #include "store/internal.h"
 #include "store/space.h"

@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "arch/buf.h"
-#include "arch/file.h"
+#include "lib/buf.h"
+#include "lib/file.h"
 
 /* FDRY_TABLE(NAME, name on disk) */
 #define FDRY_TABLES(X) \

@@ -4,7 +4,7 @@
  *
  * Only the text is made here; it asks those that know.
  */
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "store/internal.h"
 #include "store/lease.h"
 

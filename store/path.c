@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "arch/config.h"
+#include "lib/config.h"
 #include "store/internal.h"
 #include "store/step.h"
 

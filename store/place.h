@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_place_file {
 	char *path; /* absolute; NULL: not looked at */

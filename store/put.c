@@ -13,8 +13,8 @@
  */
 #include <stdlib.h>
 
-#include "arch/log.h"
-#include "arch/telemetry.h"
+#include "lib/log.h"
+#include "lib/telemetry.h"
 #include "store/lease.h"
 
 #define BATCH_BYTES (32u << 20)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "store/internal.h"
 #include "store/pack.h"
 #include "store/repair.h"

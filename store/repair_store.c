@@ -2,7 +2,7 @@
 /* repair_store.c - another store as a source of objects. */
 #include <stdlib.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/internal.h"
 #include "store/repair.h"
 

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/internal.h"
 
 #define SEEN_FILE "verified"

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/config.h"
+#include "lib/config.h"
 #include "store/internal.h"
 
 #define TRIES 64

@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/config.h"
-#include "arch/live.h"
-#include "arch/log.h"
+#include "lib/config.h"
+#include "lib/live.h"
+#include "lib/log.h"
 #include "store/lease.h"
 
 /* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers below. */

@@ -19,8 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
-#include "arch/oid.h"
+#include "lib/buf.h"
+#include "lib/oid.h"
 
 /* FDRY_OBJECT(number, NAME, name): numbers are frozen. */
 #define FDRY_OBJECT_KINDS(X) \
@@ -233,7 +233,7 @@ struct fdry_store_stat {
 };
 /* Linear in the objects; short views as fdry_store_usage(). */
 int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_store_stat *ret) __must_check;
-/* Append the same, and limit, pins and leases, as gauges in Prometheus' text format (arch/telemetry.h), each labelled with
+/* Append the same, and limit, pins and leases, as gauges in Prometheus' text format (lib/telemetry.h), each labelled with
  * the store's path. Errors: those of fdry_store_stat(); FDRY_E_PERM where another user's lease cannot be read. */
 int fdry_store_metrics(struct fdry_store *s, struct fdry_buf *ret) __must_check;
 

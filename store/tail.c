@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/lmdb.h"
 
 #define TAIL_PAGES_MAX (1u << 20)

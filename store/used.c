@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/internal.h"
 
 #define USED_FILE "used"

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 
 #include "store/verify.h"
 

@@ -169,7 +169,7 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry
 void cmd_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The first sentence that was said so; NULL: none. */
 const char *cmd_first_error(void);
-/* A name, fact or path of somebody else's as text that a terminal only shows (arch/printable.h). Of the last eight calls. Not for
+/* A name, fact or path of somebody else's as text that a terminal only shows (lib/printable.h). Of the last eight calls. Not for
  * JSON, which has escapes of its own. */
 const char *cmd_text(const char *s);
 /* Formatted text, each line of it printable; a name that can hold a newline goes through cmd_text() first. */

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch/fd.h"
-#include "arch/printable.h"
+#include "lib/fd.h"
+#include "lib/printable.h"
 
 /* Light enough for black letters. */
 static const char *const colours[FDRY_NODE_KINDS] = {

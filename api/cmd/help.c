@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "arch/config.h"
+#include "lib/config.h"
 
 static void print_options(uint64_t which)
 {

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "store/pack.h"
 
 struct import {

@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "arch/printable.h"
+#include "lib/printable.h"
 
 static void indent(struct json *j)
 {

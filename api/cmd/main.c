@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 
 /* What only says what it would do needs no permission to do it, and makes nothing. */
 static int flags_of(const struct cmd_args *a)

@@ -7,7 +7,7 @@
  */
 #include "api/cmd/cmd.h"
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 int cmd_metrics(const struct cmd_args *a, struct fdry_store *s)
 {

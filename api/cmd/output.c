@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "api/cmd/cmd.h"
-#include "arch/file.h"
+#include "lib/file.h"
 
 static int output_fail(const struct cmd_output *o, int e)
 {

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct cmd_output {
 	int fd;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* An object that the store would have by then. */
 struct brought {

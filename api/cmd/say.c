@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/printable.h"
+#include "lib/printable.h"
 
 const char *cmd_text(const char *s)
 {

@@ -14,7 +14,7 @@
 
 #include "api/cmd/plan.h"
 #include "api/cmd/text.h"
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "graph/graph.h"
 
 struct undump {

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 #define FDRY_BLOCK_ALIGN 512u
 

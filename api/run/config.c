@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* config.c - the list of environment variables for callers; see foundry/config.h. */
-#include "arch/config.h"
+#include "lib/config.h"
 
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 
 int fdry_variable_at(size_t i, struct fdry_variable *ret)
 {

@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-#include "api/opts.h"
-#include "arch/live.h"
+#include "lib/opts.h"
+#include "lib/live.h"
 #include "arch/stream.h"
 
 static _Thread_local CUstream current;

@@ -8,7 +8,7 @@
  */
 #include "api/run/cudagraph.h"
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "arch/stream.h"
 
 #define UPLOAD ((uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)

@@ -7,9 +7,9 @@
  */
 #include "api/run/cudagraph.h"
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "arch/stream.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 static int fn_call(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "foundry.h"
-#include "api/opts.h"
-#include "arch/live.h"
+#include "lib/opts.h"
+#include "lib/live.h"
 
 enum { TOKEN, POSITION, LENGTH, CELLS };
 

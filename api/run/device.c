@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/standin.h"
-#include "arch/live.h"
+#include "lib/live.h"
 #include "arch/stream.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_device *all;

@@ -14,7 +14,7 @@
 
 #include "foundry.h"
 #include "arch/driver.h"
-#include "arch/map.h"
+#include "lib/map.h"
 
 #define FDRY_SIZE_CLASSES 300
 

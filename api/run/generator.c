@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api/capture.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/tensor.h"
 #include "graph/kernel.h"
 

@@ -14,9 +14,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/blocks.h"
-#include "arch/live.h"
+#include "lib/live.h"
 
 #define PIECE ((uint64_t)2 << 20)
 #define SIZE_MOST ((uint64_t)1 << 48)

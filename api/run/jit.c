@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include "api/run/device.h"
-#include "arch/config.h"
-#include "arch/log.h"
+#include "lib/config.h"
+#include "lib/log.h"
 
 /* The most that drivers take; unset, some take a quarter of a gigabyte. */
 #define MAXSIZE "4294967296"

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/kernel_cache.h"
 #include "api/standin.h"
-#include "arch/config.h"
-#include "arch/live.h"
-#include "arch/log.h"
+#include "lib/config.h"
+#include "lib/live.h"
+#include "lib/log.h"
 
 int fdry_kernels_check(const struct fdry_kernels *k)
 {

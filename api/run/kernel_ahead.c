@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/kernel_cache.h"
 
 #define THREADS_MAX 64u

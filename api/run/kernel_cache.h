@@ -12,12 +12,12 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "foundry.h"
-#include "arch/buf.h"
+#include "lib/buf.h"
 #include "arch/driver.h"
-#include "arch/oid.h"
-#include "arch/threads.h"
+#include "lib/oid.h"
+#include "lib/threads.h"
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
 #include "graph/ptx.h"

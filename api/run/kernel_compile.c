@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "api/run/kernel_cache.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #define LOG_SIZE (64u << 10)
 #define SAID_SIZE 640 /* of the log in a sentence */

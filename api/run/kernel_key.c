@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/kernel_cache.h"
 #include "graph/module.h"
 

@@ -8,9 +8,9 @@
  */
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/kernel_cache.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #define ARGS_NEAR 64
 

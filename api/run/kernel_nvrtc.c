@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "api/run/kernel_cache.h"
-#include "arch/config.h"
+#include "lib/config.h"
 
 typedef struct nvrtc_program *nvrtc_program;
 

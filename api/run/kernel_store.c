@@ -17,7 +17,7 @@
 #include "api/identity.h"
 #include "api/manifest.h"
 #include "api/run/kernel_cache.h"
-#include "arch/log.h"
+#include "lib/log.h"
 #include "store/store.h"
 
 #define CLAIM_WAIT_MS 60000u

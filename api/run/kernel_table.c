@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/kernel_cache.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "graph/module.h"
 #include "store/store.h"
 

@@ -9,12 +9,12 @@
  */
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/device.h"
-#include "arch/config.h"
-#include "arch/log.h"
+#include "lib/config.h"
+#include "lib/log.h"
 #include "arch/stream.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #define GRAIN 512
 #define SMALL 4096 /* up to here classes are multiples of GRAIN, above there are eight to each doubling */

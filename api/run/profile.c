@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "arch/log.h"
+#include "lib/log.h"
 
 #define FINE 4 /* bits: 16 places in each octave */
 #define PLACES ((64 - FINE + 1) << FINE)

@@ -9,7 +9,7 @@
 #define FDRY_API_RUN_PROFILE_H
 
 #include "foundry.h"
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_profile;
 

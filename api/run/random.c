@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "api/exec.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 
 struct fdry_random {
 	pthread_mutex_t lock;

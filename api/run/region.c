@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/capture.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 
 static int alloc_cmp(const void *a, const void *b)
 {

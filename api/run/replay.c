@@ -8,9 +8,9 @@
  */
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/slots.h"
-#include "arch/log.h"
+#include "lib/log.h"
 #include "arch/stream.h"
 
 /* Calls of a user's function that this thread is in. */

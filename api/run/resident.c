@@ -8,11 +8,11 @@
  */
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/device.h"
 #include "arch/stream.h"
-#include "arch/telemetry.h"
-#include "arch/threads.h"
+#include "lib/telemetry.h"
+#include "lib/threads.h"
 
 #define SLOTS_MAX (1u << 24)
 

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/primary.h"
-#include "arch/live.h"
+#include "lib/live.h"
 #include "arch/stream.h"
 
 #define SLOTS 64u

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "api/image.h"
-#include "api/opts.h"
-#include "arch/config.h"
-#include "arch/live.h"
-#include "arch/log.h"
+#include "lib/opts.h"
+#include "lib/config.h"
+#include "lib/live.h"
+#include "lib/log.h"
 #include "arch/stream.h"
 
 /* --- forks: a child's copy of a table is of no use --- */

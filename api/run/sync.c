@@ -2,9 +2,9 @@
 /* sync.c - streams and events that are used again; see foundry/pool.h. */
 #include <stdlib.h>
 
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "api/run/device.h"
-#include "arch/config.h"
+#include "lib/config.h"
 
 static const char *const names[] = { "stream", "event", "timing event" };
 

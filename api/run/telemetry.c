@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* telemetry.c - counters for callers; see foundry/telemetry.h. */
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 #include "foundry.h"
-#include "api/opts.h"
+#include "lib/opts.h"
 #include "store/store.h"
 
 int fdry_telemetry_at(struct fdry_telemetry *ret, size_t n, size_t *count)

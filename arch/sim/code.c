@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 #include "arch/sim/code.h"
 
 #define PATH_SIZE 256

@@ -5,7 +5,7 @@
  * Says what cuGraphDebugDotPrint says by default and, with the verbose flag or that of
  * the kind, the parameters too.
  */
-#include "arch/file.h"
+#include "lib/file.h"
 #include "arch/sim/graph.h"
 
 #include <stdio.h>

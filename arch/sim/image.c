@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 #include "arch/sim/code.h"
 
 #define WRAPPER_MAGIC 0x466243b1u

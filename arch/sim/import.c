@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 #include "arch/sim/sim.h"
 
 #define PAGE 4096u

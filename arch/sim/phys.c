@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 #include "arch/sim/vmm.h"
 
 #define SHARED_NAME "foundry-shared-"

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 #include "store/store.h"
 
 #define ROUNDS 3

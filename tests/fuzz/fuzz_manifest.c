@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "api/image_host.h"
-#include "arch/printable.h"
+#include "lib/printable.h"
 #include "mm/region.h"
 
 #define BASE 0x500000000000ull

@@ -2,7 +2,7 @@
 /* Fuzz target: any text becomes printable UTF-8, which stays as it is when it is made printable again, whatever room there is. */
 #include <stdlib.h>
 
-#include "arch/printable.h"
+#include "lib/printable.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 

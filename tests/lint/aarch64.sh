@@ -7,7 +7,7 @@
 
 awk -f "$ROOT/hook/symbols.awk" "$ROOT/hook/hooks.def" "$ROOT/hook/symbols.list" >symbols.inc
 mkdir -p gen/hook && mv symbols.inc gen/hook/
-sources=("$ROOT"/hook/*.c "$ROOT"/mm/*.c "$ROOT"/arch/{buf,config,driver,err,log,stream,telemetry}.c)
+sources=("$ROOT"/hook/*.c "$ROOT"/mm/*.c "$ROOT"/arch/{driver,stream}.c "$ROOT"/lib/{buf,config,err,log,telemetry}.c)
 flags=(-std=gnu11 -O2 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE '-DFDRY_VERSION="x"' -I"$ROOT" -I"$ROOT/include" -Igen)
 
 symbols() { readelf -sW jump.o | awk '$4 == "FUNC" && $5 == "GLOBAL" { print $8 }' | LC_ALL=C sort; }

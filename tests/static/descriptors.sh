@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Descriptors are made by arch/fd.c alone, which never gives 0, 1 or 2; files are written by arch/file.c, which
+# Descriptors are made by lib/fd.c alone, which never gives 0, 1 or 2; files are written by lib/file.c, which
 # holds SIGXFSZ back; directories are read by it, which tells an error from the end.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
@@ -13,34 +13,34 @@ makers+='|userfaultfd|pidfd_open|perf_event_open|io_uring_.*|openpty|posix_openp
 writers='p?writev?(64)?2?|ftruncate(64)?|truncate(64)?|(posix_)?fallocate(64)?|copy_file_range|sendfile(64)?'
 listers='readdir(64)?(_r)?'
 
-mapfile -t sources < <(tree_files '*.c' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -vE '^api/examples/')
+mapfile -t sources < <(tree_files '*.c' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | grep -vE '^api/examples/')
 objects=("${sources[@]/%.c/.o}")
 # Every symbol that is left undefined, of all that is built but the examples: "source: symbol".
 (cd "$BUILD/obj" && nm -A -u "${objects[@]}") | sed -E 's/\.o: *U /.c: /; s/@.*//; s/: (__)?(.*)_chk$/: \2/' | sort -u >"$TMP/calls"
 # calls REGEX: those that fit
 calls() { grep -E ": ($1)\$" "$TMP/calls" || true; }
 # dups: who makes another descriptor of an open file by itself
-dups() { tree_files '*.c' '*.h' | grep -E '^(arch|mm|graph|store|hook|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
+dups() { tree_files '*.c' '*.h' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
 
 # peek.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB and glob() open files themselves.
-t "descriptors are made in one place" prints "api/peek.c: syscall
-arch/fd.c: memfd_create
-arch/fd.c: open
-arch/fd.c: openat
-arch/fd.c: pipe2
-hook/ldconf.c: glob
+t "descriptors are made in one place" prints "hook/ldconf.c: glob
+lib/fd.c: memfd_create
+lib/fd.c: open
+lib/fd.c: openat
+lib/fd.c: pipe2
+lib/peek.c: syscall
 store/env_open.c: mdb_env_open" calls "$makers"
-t "and none is copied elsewhere" prints arch/fd.c dups
+t "and none is copied elsewhere" prints lib/fd.c dups
 t "what opens files itself is between enter and leave" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_leave && grep -B7 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_leave"
 # A pipe has no length; phys.c holds the signal back for many writes at once; punching holes makes nothing longer.
-t "files are written in one place" prints "arch/file.c: fallocate
-arch/file.c: ftruncate
-arch/file.c: pwrite
-arch/file.c: write
-arch/sim/phys.c: fallocate
+t "files are written in one place" prints "arch/sim/phys.c: fallocate
 arch/sim/phys.c: pwrite
+lib/file.c: fallocate
+lib/file.c: ftruncate
+lib/file.c: pwrite
+lib/file.c: write
 store/verify_child.c: write" calls "$writers"
-t "directories are read in one place" prints "arch/file.c: readdir" calls "$listers"
+t "directories are read in one place" prints "lib/file.c: readdir" calls "$listers"
 t_done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Environment variables: one list (arch/config.def), one reader of it, one page that agrees with both.
+# Environment variables: one list (lib/config.def), one reader of it, one page that agrees with both.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
@@ -10,7 +10,7 @@ page=Documentation/api/environment.rst
 # expanded: "name|type|allowed" of each line of the list, as the compiler sees it
 expanded() {
 	printf '%s\n' '#define FDRY_CONFIG(id, name, type, fallback, allowed, meaning) @ name | #type | allowed' \
-		'#include "arch/config.def"' | "${CC:-cc}" -E -P -I. -x c - | tr '\n' ' ' | tr '@' '\n' |
+		'#include "lib/config.def"' | "${CC:-cc}" -E -P -I. -x c - | tr '\n' ' ' | tr '@' '\n' |
 		sed -E 's/"//g; s/ *\| */|/g; s/^ *//; s/ *$//' | grep . | LC_ALL=C sort -t'|' -k1,1
 }
 
@@ -36,7 +36,7 @@ unsaid() {
 # Files of the layers that ask the environment themselves. The software driver is no part of the
 # library; a command asks for what every program of a terminal does.
 askers() { grep -lE "\b(secure_)?getenv\([^)]|\benviron(\[|;)" "$@" | sort; }
-mapfile -t layers < <(tree_files '*.c' '*.h' | grep -E '^(arch|mm|graph|store|hook|api)/' | grep -v '^arch/sim/')
+mapfile -t layers < <(tree_files '*.c' '*.h' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | grep -v '^arch/sim/')
 
 # of_sim: what the software driver asks for that is not its own
 of_sim() { tree_files 'arch/sim/*.c' | xargs grep -hoE 'getenv\([^)]*\)' | grep -v '"FDRY_SIM_' || true; }
@@ -56,13 +56,13 @@ t "the page has each, and no other" diff <(cut -d'|' -f1 "$TMP/list") <(section 
 t "the page says what each may be" prints "" unsaid
 t "one file of the layers asks the environment, and a command for its terminal" prints \
 	"api/cmd/say.c
-arch/config.c" askers "${layers[@]}"
+lib/config.c" askers "${layers[@]}"
 t "commands ask for nothing else" prints 'getenv("NO_COLOR")
 getenv("TERM")' of_commands
 t "the software driver asks for its own" prints "" of_sim
 t "the Python package asks for what is in the list" prints "" of_python
 # The same for what is counted.
-counted() { grep -ohE '"foundry_[a-z_]+"' arch/telemetry.def store/metrics.c | tr -d '"' | sort -u; }
+counted() { grep -ohE '"foundry_[a-z_]+"' lib/telemetry.def store/metrics.c | tr -d '"' | sort -u; }
 # shellcheck disable=SC2016 # those are reStructuredText's
 t "the page of telemetry has every number, and no other" diff <(counted) \
 	<(grep -oE '^``foundry_[a-z_]+``' Documentation/design/telemetry.rst | tr -d '`' | sort -u)

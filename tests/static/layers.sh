@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who may include and link whom: arch < mm < graph | store | hook < api.
+# Who may include and link whom: include < lib < arch < mm < graph | hook < image < run < api; the store needs lib alone.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
 # The folders whose headers each layer may include. Headers of include/ are written as users write them.
 declare -A may=(
-	[arch]="foundry arch"
-	[mm]="foundry arch mm"
-	[graph]="foundry arch mm graph"
-	[store]="foundry arch mm store"
-	[hook]="foundry arch mm hook"
-	[api]="foundry foundry.h arch mm graph store hook api"
+	[include]="foundry"
+	[lib]="foundry lib"
+	[arch]="foundry lib arch"
+	[mm]="foundry lib arch mm"
+	[graph]="foundry lib arch mm graph"
+	[store]="foundry lib store"
+	[hook]="foundry lib arch mm hook"
+	[image]="foundry foundry.h lib arch mm graph store hook image"
+	[run]="foundry foundry.h lib arch mm graph store hook image run"
+	[api]="foundry foundry.h lib arch mm graph store hook image run api"
 )
 
 # includes WHAT FILE...: lines "file:#include..." of headers that fit WHAT
@@ -50,7 +54,7 @@ linked_with() {
 		done || true
 }
 
-for layer in arch mm graph store hook api; do
+for layer in include lib arch mm graph store hook image run api; do
 	t "$layer includes only what lies below it" prints "" misplaced "$layer"
 done
 if [ -e store/lmdb.c ]; then

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "api/manifest.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "tests/unit/api_host.h"
 
 static void seal_host(void *id)

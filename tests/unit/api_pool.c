@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "api/pool.h"
-#include "arch/threads.h"
+#include "lib/threads.h"
 #include "tests/unit/sim.h"
 #include "tests/unit/store_test.h"
 

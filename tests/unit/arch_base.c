@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "arch/buf.h"
-#include "arch/err.h"
-#include "arch/oid.h"
-#include "arch/printable.h"
+#include "lib/buf.h"
+#include "lib/err.h"
+#include "lib/oid.h"
+#include "lib/printable.h"
 
 START_TEST(err_keeps_sentence_and_errno)
 {

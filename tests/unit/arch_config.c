@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "foundry.h"
-#include "arch/config.h"
+#include "lib/config.h"
 #include "arch/driver.h"
-#include "arch/log.h"
+#include "lib/log.h"
 #include "tests/unit/sim.h"
 
 #define fails(code, text, call) do { \

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "arch/file.h"
+#include "lib/file.h"
 
 /* In a child, which answers with the number of the check that failed. */
 static int in_child(int (*fn)(int arg), int arg)

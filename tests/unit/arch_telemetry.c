@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "foundry.h"
-#include "arch/err.h"
-#include "arch/telemetry.h"
+#include "lib/err.h"
+#include "lib/telemetry.h"
 #include "tests/unit/sim.h"
 
 static uint64_t value(enum fdry_metric_id id)

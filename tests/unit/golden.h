@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 /* A file's bytes, in memory of exactly its size, so that sanitizers see reads beyond it; free() data. */
 static inline struct fdry_span golden_read(const char *name)

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arch/oid.h"
+#include "lib/oid.h"
 #include "graph/graph.h"
 
 #define GOLDEN "tests/golden/graph/"

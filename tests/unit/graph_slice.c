@@ -2,7 +2,7 @@
 /* Unit tests of slices: what is in them, that they are checked, the same bytes again, damage. */
 #include "golden.h"
 
-#include "arch/oid.h"
+#include "lib/oid.h"
 #include "graph/slice.h"
 
 static struct fdry_cubin *parse(struct fdry_span bytes)

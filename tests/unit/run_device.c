@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "foundry.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "tests/unit/sim.h"
 
 #define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of memory, streams and events that are used again. */
 #include "foundry.h"
-#include "arch/map.h"
-#include "arch/telemetry.h"
+#include "lib/map.h"
+#include "lib/telemetry.h"
 #include "tests/unit/device.h"
 
 /* --- memory --- */

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "api/run/device.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "tests/unit/device.h"
 
 START_TEST(residents)

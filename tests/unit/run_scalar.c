@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of numbers in device memory that are updated on a stream, and of decode states. */
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 #include "tests/unit/run.h"
 
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalar_value *values)

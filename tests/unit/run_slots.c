@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "api/run/profile.h"
-#include "arch/telemetry.h"
+#include "lib/telemetry.h"
 
 /* --- failing drivers --- */
 

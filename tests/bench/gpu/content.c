@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "foundry.h"
 #include "arch/driver.h"
 

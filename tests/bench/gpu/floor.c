@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 
 struct node {
 	enum fdry_node_kind kind;

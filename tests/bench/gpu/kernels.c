@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "foundry.h"
 #include "arch/driver.h"
 

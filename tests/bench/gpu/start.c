@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/clock.h"
+#include "lib/clock.h"
 #include "tests/bench/gpu/floor.h"
 
 #define ROUNDS_MAX 32

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* sections.c - see sections.h. */
-#include "arch/sections.h"
+#include "lib/sections.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* opts.c - see opts.h. */
-#include "api/opts.h"
+#include "lib/opts.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* oid.c - SHA-256 by libcrypto, which uses the CPU's own instructions; see oid.h. */
-#include "arch/oid.h"
+#include "lib/oid.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>

@@ -5,7 +5,7 @@
  * At most three quarters of the slots are in use, so that every probe ends; what is taken
  * out lets those behind it move up, so that there are no tombs.
  */
-#include "arch/map.h"
+#include "lib/map.h"
 
 #include <stdlib.h>
 

@@ -7,13 +7,13 @@
  * for want of threads. The sentence of a failure is kept in the thread that failed; an
  * outcome carries it over to the one that is told.
  */
-#ifndef FDRY_ARCH_THREADS_H
-#define FDRY_ARCH_THREADS_H
+#ifndef FDRY_LIB_THREADS_H
+#define FDRY_LIB_THREADS_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* An error with its sentence; zero: none. */
 struct fdry_outcome {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* threads.c - see threads.h. */
-#include "arch/threads.h"
+#include "lib/threads.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* fd.c - making descriptors, never as number 0, 1 or 2; see fd.h. */
-#include "arch/fd.h"
+#include "lib/fd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,12 +6,12 @@
  * the next multiple of 8 after the one before, padding zero, nothing behind the last. So
  * there is one way to lay sections out. A section is never empty.
  */
-#ifndef FDRY_ARCH_SECTIONS_H
-#define FDRY_ARCH_SECTIONS_H
+#ifndef FDRY_LIB_SECTIONS_H
+#define FDRY_LIB_SECTIONS_H
 
 #include <stdbool.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 #define FDRY_SECTION_ALIGN 8u
 /* A section with this bit in its id may be skipped by a reader that does not know it. */

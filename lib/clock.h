@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h - milliseconds, for reports. */
-#ifndef FDRY_API_CLOCK_H
-#define FDRY_API_CLOCK_H
+#ifndef FDRY_LIB_CLOCK_H
+#define FDRY_LIB_CLOCK_H
 
 #include <time.h>
 

@@ -5,14 +5,14 @@
  * Every pointer into bytes that came from outside is made by fdry_span_at(); a bare
  * base + offset anywhere else is a bug.
  */
-#ifndef FDRY_ARCH_BUF_H
-#define FDRY_ARCH_BUF_H
+#ifndef FDRY_LIB_BUF_H
+#define FDRY_LIB_BUF_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* A growable buffer. Zero it to start; @data belongs to it until fdry_buf_release(). */
 struct fdry_buf {

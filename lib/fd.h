@@ -14,15 +14,15 @@
  *
  * Locking: any thread, also in the child of a fork().
  */
-#ifndef FDRY_ARCH_FD_H
-#define FDRY_ARCH_FD_H
+#ifndef FDRY_LIB_FD_H
+#define FDRY_LIB_FD_H
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* The numbers of standard input, output and error. */
 #define FDRY_FD_LOW 3

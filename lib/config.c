@@ -5,7 +5,7 @@
  * What is allowed stands in the list as text, which people read and this file parses: so
  * an error can say nothing that is not checked.
  */
-#include "arch/config.h"
+#include "lib/config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 const struct fdry_config_var fdry_config_vars[FDRY_CONFIG_COUNT] = {
 #define FDRY_CONFIG(id, name, type, fallback, allowed, meaning) \
 	{ name, TYPE_##type, #type, fallback, allowed, meaning },
-#include "arch/config.def"
+#include "lib/config.def"
 #undef FDRY_CONFIG
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* buf.c - growable buffers; see buf.h. */
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,18 +6,18 @@
  * A thread that ends leaves its block, numbers included, to the next one: nothing counted is
  * lost, and there are as many blocks as there ever were threads at a time.
  */
-#ifndef FDRY_ARCH_TELEMETRY_H
-#define FDRY_ARCH_TELEMETRY_H
+#ifndef FDRY_LIB_TELEMETRY_H
+#define FDRY_LIB_TELEMETRY_H
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 enum fdry_metric_id {
 #define FDRY_METRIC(id, kind, unit, name, labels, help) FDRY_METRIC_##id,
-#include "arch/telemetry.def"
+#include "lib/telemetry.def"
 #undef FDRY_METRIC
 	FDRY_METRICS
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* log.c - where debug messages go; see log.h. */
-#include "arch/log.h"
+#include "lib/log.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "arch/config.h"
-#include "arch/printable.h"
+#include "lib/config.h"
+#include "lib/printable.h"
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 

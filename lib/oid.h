@@ -5,15 +5,15 @@
  * The only place where an id is made, read from text or written as text. The text
  * form is 64 lower-case hexadecimal digits.
  */
-#ifndef FDRY_ARCH_OID_H
-#define FDRY_ARCH_OID_H
+#ifndef FDRY_LIB_OID_H
+#define FDRY_LIB_OID_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 #define FDRY_OID_SIZE 32
 #define FDRY_OID_HEX_SIZE (2 * FDRY_OID_SIZE + 1)

@@ -6,8 +6,8 @@
  * for this thread and returns the negative code; callers hand the code up and clean up,
  * and add to the sentence only what the finder could not know (fdry_fail_at()).
  */
-#ifndef FDRY_ARCH_ERR_H
-#define FDRY_ARCH_ERR_H
+#ifndef FDRY_LIB_ERR_H
+#define FDRY_LIB_ERR_H
 
 #include <assert.h>
 #include <stdarg.h>

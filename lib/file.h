@@ -10,14 +10,14 @@
  * readdir() returns NULL both at the end of a directory and for an error. The functions here tell
  * them apart: a list that cannot be read to its end is an error.
  */
-#ifndef FDRY_ARCH_FILE_H
-#define FDRY_ARCH_FILE_H
+#ifndef FDRY_LIB_FILE_H
+#define FDRY_LIB_FILE_H
 
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 
 /* --- writing --- */
 

@@ -6,8 +6,8 @@
  * freed, so that a snapshot may walk their list without a lock. Threads that could get none
  * (no memory; or they are ending) share one, in which they add atomically.
  */
-#include "arch/telemetry.h"
-#include "arch/printable.h"
+#include "lib/telemetry.h"
+#include "lib/printable.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 const struct fdry_metric_info fdry_metric_infos[FDRY_METRICS] = {
 #define FDRY_METRIC(id, kind, unit, name, labels, help) \
 	{ FDRY_METRIC_##kind, FDRY_METRIC_##unit, name, labels, help },
-#include "arch/telemetry.def"
+#include "lib/telemetry.def"
 #undef FDRY_METRIC
 };
 

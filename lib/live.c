@@ -5,7 +5,7 @@
  * Open addressing with compare-and-swap. An object lies within PROBES places of where its address hashes to; if none of
  * those is free it is not entered, and nothing is called freed any more.
  */
-#include "arch/live.h"
+#include "lib/live.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

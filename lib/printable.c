@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* printable.c - see printable.h. */
-#include "arch/printable.h"
+#include "lib/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>

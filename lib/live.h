@@ -5,10 +5,10 @@
  * A table of addresses. It is read without a lock, so that a launch can afford to look. An object that is freed by one
  * thread while another thread is inside a call with it is still the callers' fault: nothing here holds an object.
  */
-#ifndef FDRY_ARCH_LIVE_H
-#define FDRY_ARCH_LIVE_H
+#ifndef FDRY_LIB_LIVE_H
+#define FDRY_LIB_LIVE_H
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* @obj is about to be given to a caller. */
 void fdry_live_add(const void *obj);

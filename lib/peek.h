@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peek.h - host memory of the program, which may be gone by now, read without a fault. */
-#ifndef FDRY_API_PEEK_H
-#define FDRY_API_PEEK_H
+#ifndef FDRY_LIB_PEEK_H
+#define FDRY_LIB_PEEK_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_peek {
 	int fd[2]; /* a pipe: the kernel looks at the memory, and answers EFAULT where there is none */

@@ -4,13 +4,13 @@
  *
  * Open addressing; it grows, and never shrinks. No locking: its owner's.
  */
-#ifndef FDRY_ARCH_MAP_H
-#define FDRY_ARCH_MAP_H
+#ifndef FDRY_LIB_MAP_H
+#define FDRY_LIB_MAP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 struct fdry_map_slot {
 	uint64_t key; /* 0: free */

@@ -6,7 +6,7 @@
  * fault in a library is not an answer. A write to a pipe reads the memory in the kernel,
  * needs no privilege and is in every sandbox.
  */
-#include "api/peek.h"
+#include "lib/peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "arch/fd.h"
+#include "lib/fd.h"
 
 #define PIECE 4096u /* fits any pipe */
 

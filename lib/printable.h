@@ -9,14 +9,14 @@
  * character). A backslash stays one, so that text which is printable already does not change.
  * Formats that must be read back have escapes of their own on top: JSON, Graphviz, metrics.
  */
-#ifndef FDRY_ARCH_PRINTABLE_H
-#define FDRY_ARCH_PRINTABLE_H
+#ifndef FDRY_LIB_PRINTABLE_H
+#define FDRY_LIB_PRINTABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "arch/buf.h"
+#include "lib/buf.h"
 
 /* Bytes of the UTF-8 character at the start of the @len bytes at @s, and the character; 0 if there is none. */
 size_t fdry_utf8_next(const void *s, size_t len, uint32_t *ret);

@@ -6,18 +6,18 @@
  * needed. No other file of the library calls getenv(); a test holds that.
  * All of these may be called from any thread, as long as none changes the environment.
  */
-#ifndef FDRY_ARCH_CONFIG_H
-#define FDRY_ARCH_CONFIG_H
+#ifndef FDRY_LIB_CONFIG_H
+#define FDRY_LIB_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "arch/buf.h"
-#include "arch/err.h"
+#include "lib/buf.h"
+#include "lib/err.h"
 
 enum fdry_config {
 #define FDRY_CONFIG(id, name, type, fallback, allowed, meaning) FDRY_CONFIG_##id,
-#include "arch/config.def"
+#include "lib/config.def"
 #undef FDRY_CONFIG
 	FDRY_CONFIG_COUNT
 };

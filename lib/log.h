@@ -6,8 +6,8 @@
  * them to a callback instead. Nothing here is needed to understand a failure: that is
  * what fdry_last_error() is for.
  */
-#ifndef FDRY_ARCH_LOG_H
-#define FDRY_ARCH_LOG_H
+#ifndef FDRY_LIB_LOG_H
+#define FDRY_LIB_LOG_H
 
 #include "foundry/types.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* file.c - writing files and listing directories, so that every failure is an answer; see file.h. */
-#include "arch/file.h"
+#include "lib/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

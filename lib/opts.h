@@ -5,12 +5,12 @@
  * A caller built against an older header passes a shorter struct (the rest takes its
  * defaults), one built against a newer header a longer one, whose tail must be zero.
  */
-#ifndef FDRY_API_OPTS_H
-#define FDRY_API_OPTS_H
+#ifndef FDRY_LIB_OPTS_H
+#define FDRY_LIB_OPTS_H
 
 #include <stddef.h>
 
-#include "arch/err.h"
+#include "lib/err.h"
 
 /* Copy @len bytes of options at most, from @opts (NULL: defaults, all zero) into @ret.
  * @opts starts with a size_t. */

@@ -6,14 +6,14 @@
  * allocates and never fails. A sentence quotes names that others chose, so all of it is made
  * printable here.
  */
-#include "arch/err.h"
+#include "lib/err.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "arch/printable.h"
-#include "arch/telemetry.h"
+#include "lib/printable.h"
+#include "lib/telemetry.h"
 
 static __thread char sentence[FDRY_SENTENCE_MAX];
 
