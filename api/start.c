@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/capture.h"
+#include "image/capture/capture.h"
 #include "lib/clock.h"
-#include "api/image.h"
+#include "image/image.h"
 #include "lib/opts.h"
-#include "api/tensor.h"
+#include "image/tensor.h"
 #include "lib/threads.h"
 
 #define WAIT_MS 600000u

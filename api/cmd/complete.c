@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 
 #define SHOWN 16 /* digits of an id */
 

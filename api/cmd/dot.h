@@ -3,7 +3,7 @@
 #ifndef FDRY_API_CMD_DOT_H
 #define FDRY_API_CMD_DOT_H
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "graph/codec.h"
 
 /* The graph in Graphviz's language; @ret is empty before and released by the caller, a terminator behind the text is not

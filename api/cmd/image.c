@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/budget.h"
+#include "image/budget.h"
 
 int cmd_image_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_image *ret)
 {

@@ -3,7 +3,7 @@
 #ifndef FDRY_API_CMD_IMAGE_H
 #define FDRY_API_CMD_IMAGE_H
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "graph/codec.h"
 #include "store/store.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/opts.h"
-#include "api/standin.h"
+#include "image/capture/standin.h"
 #include "lib/live.h"
 #include "arch/stream.h"
 #include "lib/telemetry.h"

@@ -10,7 +10,7 @@
 
 #include "lib/opts.h"
 #include "api/run/kernel_cache.h"
-#include "api/standin.h"
+#include "image/capture/standin.h"
 #include "lib/config.h"
 #include "lib/live.h"
 #include "lib/log.h"

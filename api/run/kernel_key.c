@@ -2,7 +2,7 @@
 /*
  * kernel_key.c - what a source is, whether this device can run it, and its key.
  *
- * The key is a digest of facts, made as the identity of an image is (api/identity.h), since
+ * The key is a digest of facts, made as the identity of an image is (image/identity.h), since
  * that is what a store keeps compiled code by: see Documentation/design/kernels.rst. Two
  * sources with one key must compile to the same code.
  */

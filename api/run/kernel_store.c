@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/identity.h"
-#include "api/manifest.h"
+#include "image/identity.h"
+#include "image/manifest.h"
 #include "api/run/kernel_cache.h"
 #include "lib/log.h"
 #include "store/store.h"

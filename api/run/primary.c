@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "api/standin.h"
+#include "image/capture/standin.h"
 #include "arch/stream.h"
 
 static int retain(struct fdry_primary *p, int ordinal)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/image.h"
+#include "image/image.h"
 #include "lib/opts.h"
 #include "lib/config.h"
 #include "lib/live.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/identity.h"
+#include "image/identity.h"
 #include "mm/region.h"
 #include "store/store.h"
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "mm/region.h"
 #include "store/store.h"
 

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "api/image_host.h"
+#include "image/image_host.h"
 #include "lib/printable.h"
 #include "mm/region.h"
 

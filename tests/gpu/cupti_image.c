@@ -12,7 +12,7 @@
 #include <dirent.h>
 #include <string.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "graph/elf.h"
 #include "store/store.h"
 #include "tests/gpu/gpu.h"

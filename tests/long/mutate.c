@@ -8,7 +8,7 @@
  */
 #include <sys/resource.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "graph/codec.h"
 #include "tests/unit/api.h"
 

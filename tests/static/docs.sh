@@ -39,7 +39,7 @@ dead_paths() {
 # limits_wrong: values in limits.rst that are not those of the headers
 limits_wrong() {
 	{
-		printf '#include "%s"\n' api/manifest_format.h graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
+		printf '#include "%s"\n' image/manifest_format.h graph/{format,kernel,elf,fatbin,host}.h store/{store,pack}.h
 		sed -nE 's/^``(FDRY_[A-Z_]+)`` +``([^`]+)`` .*/_Static_assert((\1) == (\2), "\1");/p' Documentation/format/limits.rst
 	} >"$TMP/limits.c"
 	[ "$(grep -c _Static_assert "$TMP/limits.c")" -gt 20 ] || echo "no table of limits"

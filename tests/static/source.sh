@@ -9,7 +9,7 @@ code=('*.c' '*.h' '*.def' '*.map' '*.S' '*.cu' '*.py' '*.sh' GNUmakefile .ci/run
 mapfile -t sources < <(tree_files "${code[@]}")
 mapfile -t c_files < <(tree_files '*.c')
 mapfile -t headers < <(tree_files '*.h')
-mapfile -t loaders < <(tree_files 'graph/*.c' 'api/*.c' 'mm/*.c' 'store/*.c' | grep -v '^graph/module[.]c$')
+mapfile -t loaders < <(tree_files 'graph/*.c' 'image/*.c' 'run/*.c' 'api/*.c' 'mm/*.c' 'store/*.c' | grep -v '^graph/module[.]c$')
 mapfile -t all_files < <(tree_files '*' '.ci/*' | grep -vE '^(LICENSE|tests/golden/)')
 
 # lines REGEX FILE...: "file:line:text" of what fits; nothing is fine

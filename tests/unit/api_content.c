@@ -3,7 +3,7 @@
  * Unit tests of where content is cut: a named tensor by itself, so that equal tensors are
  * stored once wherever they lie.
  */
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 #define KIB (1ull << 10)

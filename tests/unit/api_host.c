@@ -2,7 +2,7 @@
 /* Unit tests of host memory in copies: declared, sealed, loaded elsewhere; api_host_refuse.c has what is refused. */
 #include <sys/mman.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "lib/telemetry.h"
 #include "tests/unit/api_host.h"
 

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "api/image.h"
+#include "image/image.h"
 #include "tests/unit/api.h"
 
 #define GRAPHS 8

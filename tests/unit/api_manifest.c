@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
 

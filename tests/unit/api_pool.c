@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 
-#include "api/pool.h"
+#include "image/pool.h"
 #include "lib/threads.h"
 #include "tests/unit/sim.h"
 #include "tests/unit/store_test.h"

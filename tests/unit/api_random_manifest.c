@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of manifests whose generators and draws are damaged. */
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 #define BASE 0x500000000000ull

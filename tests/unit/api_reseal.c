@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 #define MIB (1ull << 20)

@@ -3,7 +3,7 @@
  * Unit tests of external tensors that reserve more addresses than they back: captured
  * small, loaded at any size, and what graphs must then not touch.
  */
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 #define MIB (1ull << 20)

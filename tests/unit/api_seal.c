@@ -5,7 +5,7 @@
  */
 #include <pthread.h>
 
-#include "api/manifest.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 /* --- addresses --- */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/upload.h"
+#include "image/upload.h"
 #include "tests/unit/sim.h"
 
 #define BYTES ((size_t)12 << 20)

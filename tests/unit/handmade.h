@@ -8,8 +8,8 @@
 #ifndef FDRY_TESTS_UNIT_HANDMADE_H
 #define FDRY_TESTS_UNIT_HANDMADE_H
 
-#include "api/identity.h"
-#include "api/manifest.h"
+#include "image/identity.h"
+#include "image/manifest.h"
 #include "tests/unit/api.h"
 
 struct handmade {

@@ -10,7 +10,7 @@
 #ifndef FDRY_TESTS_BENCH_GPU_FLOOR_H
 #define FDRY_TESTS_BENCH_GPU_FLOOR_H
 
-#include "api/image.h"
+#include "image/image.h"
 
 struct floor;
 

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * content.c - content from the store to the device.
+ *
+ * Memory of a region is zero when it is mapped, so what no chunk covers is only written
+ * when content is restored later.
+ *
+ * Chunks that follow each other are handled together, as many as go into a block of
+ * upload.h, by a pool of threads: found in the map, hashed where that is due, brought into
+ * memory where they are not there yet, copied. So hashing and copying are spread over
+ * processors, and a disk is read by several threads, which it wants.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "image/into.h"
+#include "image/pool.h"
+#include "image/upload.h"
+#include "lib/threads.h"
+
+/* Copying takes a dozen processors, and hashing as many as there are. */
+#define THREADS_MAX FDRY_POOL_THREADS_MAX
+#define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
+#define BLOCKS 10u                  /* two or three for the device, and as many threads as keep it busy fill the others */
+#define PIECES_MAX 256u             /* of one block */
+#define PAGES_LOOKED_AT 3u           /* of a chunk, to know whether it is in memory */
+
+/* Chunks of the manifest that are handled together. */
+struct batch {
+	uint32_t first, count;
+};
+
+struct fdry_content {
+	struct fdry_image *img;
+	struct fdry_upload *up;
+	struct fdry_pool *pool;
+	struct batch *batches;
+	uint32_t nbatches;
+	uint64_t bytes;
+	_Atomic uint64_t hashed;
+};
+
+static bool is_resident(uintptr_t page)
+{
+	unsigned char flags = 0;
+
+	return mincore((void *)page, 1, &flags) || flags & 1; /* where it does not say, the copy brings it in */
+}
+
+/*
+ * Read what is not in the page cache, at once. Looking at every page takes a third of the time
+ * of copying them; a chunk is mostly there or not there as a whole.
+ */
+static void bring(struct fdry_span bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes.data & ~(page - 1);
+	uintptr_t end = (uintptr_t)bytes.data + bytes.len;
+	size_t i, step = bytes.len / (PAGES_LOOKED_AT - 1);
+
+	for (i = 0; i < PAGES_LOOKED_AT; i++)
+		if (!is_resident(((uintptr_t)bytes.data + (i ? i * step - 1 : 0)) & ~(page - 1))) {
+			/* A kernel that does not know this leaves it to the copy. */
+			(void)madvise((void *)at, end - at, MADV_POPULATE_READ);
+			return;
+		}
+}
+
+/* Where it lies, verified. */
+static int chunk_find(struct fdry_content *c, struct fdry_get *get, const struct fdry_mf_chunk *chunk, struct fdry_span *ret)
+{
+	struct fdry_span bytes;
+	bool hashed = false;
+	int err = fdry_get_map(get, &chunk->oid, &bytes);
+
+	if (!err && bytes.len != chunk->size)
+		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew",
+				bytes.len, (unsigned long long)chunk->size);
+	if (!err)
+		err = fdry_get_verify(get, &chunk->oid, bytes, c->img->verify, &hashed);
+	if (err)
+		return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
+	if (hashed)
+		atomic_fetch_add(&c->hashed, chunk->size);
+	else
+		bring(bytes);
+	*ret = bytes;
+	return 0;
+}
+
+static int pieces_put(struct fdry_content *c, const struct fdry_piece *pieces, size_t n)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(c->img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_upload_put(c->up, pieces, n);
+	fdry_image_leave(c->img, &mode);
+	return err;
+}
+
+/* What of a batch is to be copied; the process may keep its own bytes in places. */
+struct gather {
+	struct fdry_content *c;
+	const struct fdry_mf_chunk *chunk; /* whose pieces come, */
+	struct fdry_span bytes;            /* and where it lies */
+	struct fdry_piece pieces[PIECES_MAX];
+	size_t n;
+};
+
+static int gather_put(struct gather *g)
+{
+	int err = g->n ? pieces_put(g->c, g->pieces, g->n) : 0;
+
+	g->n = 0;
+	return err;
+}
+
+static int gather_piece(void *arg, uint64_t addr, uint64_t size)
+{
+	struct gather *g = arg;
+
+	g->pieces[g->n].addr = addr;
+	g->pieces[g->n].bytes = (struct fdry_span){ g->bytes.data + (addr - g->chunk->addr), size };
+	return ++g->n == PIECES_MAX ? gather_put(g) : 0;
+}
+
+static int batch_fn(void *arg, struct fdry_get *get, size_t i)
+{
+	struct fdry_content *c = arg;
+	const struct batch *b = &c->batches[i];
+	const struct fdry_mf_chunk *first = &c->img->m.chunks[b->first];
+	struct gather g = { .c = c };
+	int err = 0;
+
+	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
+		err = chunk_find(c, get, g.chunk, &g.bytes);
+		if (!err)
+			err = fdry_into_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
+	}
+	return err ? err : gather_put(&g);
+}
+
+static int batches_make(struct fdry_content *c)
+{
+	const struct fdry_manifest *m = &c->img->m;
+	struct batch *b = NULL;
+	uint64_t room = 0;
+	uint32_t i;
+
+	c->batches = calloc(m->n_chunks + 1, sizeof(*c->batches));
+	if (!c->batches)
+		return fdry_nomem();
+	for (i = 0; i < m->n_chunks; i++) {
+		if (!b || m->chunks[i].size > room || b->count == PIECES_MAX) {
+			b = &c->batches[c->nbatches++];
+			b->first = i;
+			room = FDRY_UPLOAD_BLOCK;
+		}
+		b->count++;
+		room -= m->chunks[i].size;
+		c->bytes += m->chunks[i].size;
+	}
+	return 0;
+}
+
+/* One at least, so that something is ready when memory is. */
+static unsigned int threads_for(uint64_t bytes, unsigned int most)
+{
+	uint64_t n = 1 + bytes / BYTES_A_THREAD;
+
+	if (most)
+		return most - 1;
+	if (n > fdry_cores() - 1)
+		n = fdry_cores() - 1;
+	if (n > THREADS_MAX)
+		n = THREADS_MAX;
+	return n ? (unsigned int)n : 1;
+}
+
+static int content_begin(struct fdry_content *c, struct fdry_get *get, unsigned int threads)
+{
+	struct fdry_pool_opts opts = { .store = c->img->store, .get = get, .fn = batch_fn, .arg = c, .name = "fdry-content" };
+	int err = batches_make(c);
+
+	if (err)
+		return err;
+	err = fdry_upload_new(c->img->drv, c->img->stream, c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
+	if (err)
+		return err;
+	opts.count = c->nbatches;
+	opts.threads = threads_for(c->bytes, threads);
+	return fdry_pool_start(&opts, &c->pool);
+}
+
+int fdry_content_begin(struct fdry_image *img, struct fdry_get *get, unsigned int threads, struct fdry_content **ret)
+{
+	struct fdry_content *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return fdry_nomem();
+	c->img = img;
+	err = content_begin(c, get, threads);
+	if (err)
+		fdry_content_end(c);
+	else
+		*ret = c;
+	return err;
+}
+
+int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
+{
+	struct fdry_image *img = c->img;
+	uint64_t done = 0;
+	uint32_t i, k;
+	int err = 0;
+
+	fdry_upload_open(c->up);
+	for (i = 0; i < c->nbatches && !err; i++) {
+		err = fdry_pool_wait(c->pool, i);
+		for (k = 0; k < c->batches[i].count; k++)
+			done += img->m.chunks[c->batches[i].first + k].size;
+		if (!err && done < c->bytes)
+			fdry_image_tell(img, FDRY_PHASE_CONTENT, done, c->bytes);
+	}
+	if (!err)
+		err = fdry_upload_finish(c->up);
+	if (!err)
+		fdry_image_tell(img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
+	sum->bytes += c->bytes;
+	sum->hashed += atomic_load(&c->hashed);
+	return err;
+}
+
+void fdry_content_end(struct fdry_content *c)
+{
+	if (!c)
+		return;
+	if (c->up)
+		fdry_upload_abandon(c->up);
+	fdry_pool_free(c->pool);
+	fdry_upload_free(c->up);
+	free(c->batches);
+	free(c);
+}
+
+static int piece_zero(void *arg, uint64_t addr, uint64_t size)
+{
+	struct fdry_image *img = arg;
+
+	return fdry_call(img->drv, cuMemsetD8Async, addr, 0, size, img->stream);
+}
+
+int fdry_content_zero(struct fdry_image *img)
+{
+	const struct fdry_mf_segment *s = img->m.segments;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_segments && !err; i++)
+		if (s[i].role == FDRY_ROLE_CONTENT)
+			err = fdry_into_pieces(img, s[i].addr, s[i].size, piece_zero, img);
+	return err;
+}

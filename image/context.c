@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * context.c - the contexts that an image lives in, and the streams that callers bring.
+ *
+ * Callers' streams belong to the device's primary context, which an image retains. Kernels
+ * and graphs belong there too, or to a context of the image's own (FDRY_LOAD_OWN_CONTEXT).
+ * Memory is mapped for the device, and so for both.
+ */
+#include <unistd.h>
+
+#include "image/context.h"
+#include "lib/opts.h"
+#include "image/capture/standin.h"
+#include "lib/live.h"
+#include "arch/stream.h"
+
+int fdry_image_check(const struct fdry_image *img)
+{
+	int err;
+
+	if (!img)
+		return fdry_need_fail("", "img");
+	err = fdry_live_check(img, "the image");
+	if (err)
+		return err;
+	if (img->pid != getpid())
+		return fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
+				 "use it in the process that loaded it");
+	return 0;
+}
+
+int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode)
+{
+	return fdry_driver_enter(img->drv, img->ctx, mode);
+}
+
+int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode)
+{
+	return fdry_driver_enter(img->drv, img->primary, mode);
+}
+
+void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
+{
+	fdry_driver_leave(img->drv, mode);
+}
+
+/* --- made and undone --- */
+
+int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
+{
+	const struct fdry_hook *hook = fdry_standin_peek();
+	const char *path = o->driver;
+	int count, err;
+
+	if (!path && hook)
+		path = hook->real_path(); /* what we do ourselves need not go through the stand-in */
+	err = fdry_driver_open(path, &img->drv);
+	if (!err)
+		err = fdry_call(img->drv, cuDeviceGetCount, &count);
+	if (!err && (o->device < 0 || o->device >= count))
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", o->device, count);
+	if (!err)
+		err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
+	if (!err)
+		err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->primary, img->device);
+	img->ctx = err ? NULL : img->primary;
+	return err;
+}
+
+static int context_make(const struct fdry_image *img, CUcontext *ret)
+{
+	CUcontext ctx, popped;
+	int err = fdry_call(img->drv, cuCtxCreate_v4, &ctx, NULL, 0, img->device);
+
+	if (err)
+		return err;
+	/* It was made current. */
+	(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
+	*ret = ctx;
+	return 0;
+}
+
+int fdry_context_own(struct fdry_image *img)
+{
+	int err = context_make(img, &img->ctx);
+
+	return err ? fdry_fail_at(err, "a context of the image's own") : 0;
+}
+
+/* That the GPU switches to another context is enough. */
+int fdry_image_refresh(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	CUcontext ctx;
+	int err = fdry_image_check(img);
+
+	if (err)
+		return err;
+	err = fdry_image_enter_primary(img, &mode);
+	if (err)
+		return err;
+	err = context_make(img, &ctx);
+	if (!err)
+		err = fdry_call(img->drv, cuCtxDestroy_v2, ctx);
+	fdry_image_leave(img, &mode);
+	return err ? fdry_fail_at(err, "a context to make and destroy") : 0;
+}
+
+void fdry_context_end(struct fdry_image *img)
+{
+	if (img->ctx != img->primary) {
+		fdry_stream_forget(img->drv, img->ctx);
+		(void)fdry_call_raw(img->drv, cuCtxDestroy_v2, img->ctx);
+	}
+	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
+}
+
+/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it by then. */
+int fdry_context_limits(struct fdry_image *img)
+{
+	const struct fdry_mf_limit *l = img->m.limits;
+	size_t now;
+	int err;
+
+	if (!img->m.n_limits)
+		return 0;
+	err = fdry_call(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE);
+	if (err || now >= l->value)
+		return err;
+	err = fdry_call(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, (size_t)l->value);
+	if (!err)
+		img->stack_was = now;
+	return err;
+}
+
+void fdry_context_limits_undo(struct fdry_image *img)
+{
+	size_t now;
+
+	if (img->stack_was && !fdry_call_raw(img->drv, cuCtxGetLimit, &now, CU_LIMIT_STACK_SIZE) &&
+	    now == img->m.limits->value)
+		(void)fdry_call_raw(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, img->stack_was);
+}
+
+/* --- streams --- */
+
+/* A stream of another context than callers' streams belong to. */
+static int stranger(const struct fdry_image *img, CUcontext ctx)
+{
+	CUdevice dev = -1;
+	CUcontext popped;
+
+	if (!fdry_call_raw(img->drv, cuCtxPushCurrent_v2, ctx)) {
+		(void)fdry_call_raw(img->drv, cuCtxGetDevice, &dev);
+		(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
+	}
+	if (dev >= 0 && dev != img->device)
+		return fdry_fail(FDRY_E_INVAL, "the stream belongs to device %d and the image to device %d; use a stream of "
+				 "the image's device", dev, img->device);
+	return fdry_fail(FDRY_E_INVAL, "the stream belongs to another context of device %d than its primary one; use a "
+			 "stream of the primary context", img->device);
+}
+
+int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
+{
+	CUcontext ctx = NULL;
+	int err = fdry_stream_context(img->drv, stream, &ctx);
+
+	if (!err && ctx != img->primary)
+		err = stranger(img, ctx);
+	return err ? err : fdry_stream_not_capturing(img->drv, stream, "an image's work");
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/* describe.c - manifests for people; see fdry_image_describe(). */
+#include <stdlib.h>
+
+#include "image/manifest.h"
+#include "image/needs.h"
+#include "lib/opts.h"
+#include "lib/printable.h"
+#include "graph/codec.h"
+#include "graph/kernel.h"
+#include "mm/region.h"
+#include "store/store.h"
+
+static const char *dtype_name(uint32_t dtype)
+{
+	switch (dtype) {
+#define X(nr, name, size) case nr: return #name;
+	FDRY_DTYPES(X)
+#undef X
+	default:
+		return "?";
+	}
+}
+
+static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_facts && !err; i++)
+		err = fdry_buf_line(out, "fact %s = %s", fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
+	for (i = 0; i < m->n_limits && !err; i++)
+		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit, (unsigned long long)m->limits[i].value);
+	return err;
+}
+
+static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	static const char *const roles[] = { "content", "scratch", "external" };
+	uint64_t bytes[3] = { 0 }, chunks = 0;
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < m->n_chunks; i++)
+		chunks += m->chunks[i].size;
+	err = fdry_buf_printf(out, "region %#llx to %#llx\n", (unsigned long long)m->header->base, (unsigned long long)m->header->end);
+	for (i = 0; i < m->n_segments && !err; i++) {
+		const struct fdry_mf_segment *s = &m->segments[i];
+
+		bytes[s->role] += s->size;
+		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr, (unsigned long long)s->size, roles[s->role]);
+	}
+	for (i = 0; i < m->n_hosts && !err; i++)
+		err = fdry_buf_printf(out, "host segment %u %llu\n", i, (unsigned long long)m->hosts[i].size);
+	if (err)
+		return err;
+	return fdry_buf_printf(out, "memory content %llu (%llu of it in %u chunks, the rest zero), scratch %llu, external %llu\n",
+			       (unsigned long long)bytes[0], (unsigned long long)chunks, m->n_chunks,
+			       (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
+}
+
+static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_buf *out)
+{
+	static const char *const uses[] = { "input", "output", "state", "const" };
+	uint32_t d;
+	int err;
+
+	err = fdry_buf_printf(out, "tensor ");
+	if (!err)
+		err = fdry_buf_printable(out, fdry_manifest_str(m, t->name));
+	if (!err)
+		err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use], t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
+	if (!err && t->flags & FDRY_TENSOR_HOST)
+		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr), (unsigned long long)fdry_host_offset(t->addr));
+	else if (!err)
+		err = fdry_buf_printf(out, " %#llx [", (unsigned long long)t->addr);
+	for (d = 0; d < t->rank && !err; d++)
+		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d], (long long)t->stride[d]);
+	return err ? err : fdry_buf_printf(out, "]\n");
+}
+
+static const char *attr_name(uint32_t id)
+{
+	static const char *const names[FDRY_FUNC_ATTR_COUNT] = {
+#define X(nr, attr, name, fresh) [nr] = #name,
+		FDRY_FUNC_ATTRS(X)
+#undef X
+	};
+
+	return names[id];
+}
+
+/* @attr: the first further attribute that is not told yet; they are sorted by kernel. */
+static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr, struct fdry_buf *out)
+{
+	const struct fdry_mf_kernel *k = &m->kernels[i];
+	char hex[FDRY_OID_HEX_SIZE];
+	int err;
+
+	fdry_oid_hex(&m->objects[k->object].oid, hex);
+	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, ", i, hex, k->param_bytes,
+			      k->attrs[0], k->attrs[1], k->attrs[2]);
+	if (!err)
+		err = fdry_buf_printable(out, fdry_manifest_str(m, k->name));
+	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i && !err; (*attr)++)
+		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id), m->attrs[*attr].value);
+	if (!err && k->whole_reason)
+		return fdry_buf_line(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
+	return err ? err : fdry_buf_printf(out, "\n");
+}
+
+static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	const struct fdry_mf_draw *d = m->draws;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_draws && !err; i++, d++)
+		err = fdry_buf_line(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
+				      (unsigned long long)m->graphs[d->graph].key, (unsigned long long)d->increment,
+				      fdry_manifest_str(m, m->generators[d->generator].name), (unsigned long long)d->seed,
+				      (unsigned long long)d->offset);
+	return err;
+}
+
+int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	uint32_t i, attr = 0;
+	int err;
+
+	err = facts_text(m, &out);
+	if (!err)
+		err = memory_text(m, &out);
+	for (i = 0; i < m->n_tensors && !err; i++)
+		err = tensor_text(m, &m->tensors[i], &out);
+	for (i = 0; i < m->n_graphs && !err; i++)
+		err = fdry_buf_line(&out, "graph %llu '%s' %u nodes %.12s", (unsigned long long)m->graphs[i].key,
+				      fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes, fdry_oid_hex(&m->graphs[i].oid, hex));
+	if (!err)
+		err = draws_text(m, &out);
+	for (i = 0; i < m->n_kernels && !err; i++)
+		err = kernel_text(m, i, &attr, &out);
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+/* What is in one graph object. */
+struct holds {
+	uint32_t kinds[FDRY_NODE_KINDS]; /* nodes of each kind */
+	uint32_t edges, with_data;
+};
+
+static int holds_read(struct fdry_get *get, const struct fdry_oid *oid, struct holds *ret)
+{
+	struct fdry_graph_view view;
+	struct fdry_graph_edges e = { .v = &view };
+	struct fdry_graph_edge edge;
+	struct fdry_buf bytes = { 0 };
+	uint32_t i;
+	int err = fdry_get_object(get, oid, &bytes);
+
+	if (!err)
+		err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
+	if (err)
+		goto out_release;
+	for (i = 0; i < view.header.nodes; i++)
+		ret->kinds[view.section[FDRY_GSEC_KIND][i]]++;
+	while (fdry_graph_edge_next(&e, &edge))
+		ret->with_data += edge.index != 0;
+	ret->edges = fdry_graph_edge_count(&view);
+out_release:
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int graph_text(const struct holds *h, uint64_t key, struct fdry_buf *out)
+{
+	uint32_t i;
+	int err = fdry_buf_printf(out, "graph %llu holds", (unsigned long long)key);
+
+	for (i = 1; i < FDRY_NODE_KINDS && !err; i++)
+		if (h->kinds[i])
+			err = fdry_buf_printf(out, " %u %s,", h->kinds[i], fdry_node_ops(i)->name);
+	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges, h->with_data);
+}
+
+static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *out)
+{
+	struct holds *h = calloc((size_t)m->n_graphs + 1, sizeof(*h));
+	uint32_t i, *first = NULL;
+	int err = h ? fdry_manifest_graphs_first(m, &first) : fdry_nomem();
+
+	for (i = 0; i < m->n_graphs && !err; i++) {
+		if (first[i] == i)
+			err = holds_read(get, &m->graphs[i].oid, &h[i]);
+		if (!err)
+			err = graph_text(&h[first[i]], m->graphs[i].key, out);
+	}
+	free(first);
+	free(h);
+	return err;
+}
+
+static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *ret)
+{
+	const struct fdry_load_opts defaults = { .sz = sizeof(defaults) };
+	struct fdry_buf out = { 0 };
+	struct fdry_needs *n;
+	int err;
+
+	err = fdry_needs_of(s, m, &defaults, &n);
+	if (err)
+		return err;
+	err = fdry_manifest_to_text(m, &out);
+	if (!err)
+		err = graphs_text(get, m, &out);
+	if (!err)
+		err = fdry_needs_text(n, &out);
+	free(n);
+	if (err)
+		fdry_buf_release(&out);
+	else
+		*ret = out;
+	return err;
+}
+
+static int describe(struct fdry_store *s, struct fdry_get *get, const char *name, struct fdry_buf *ret)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	struct fdry_oid id;
+	int err;
+
+	err = fdry_get_resolve(get, name, &id);
+	if (!err)
+		err = fdry_get_object(get, &id, &bytes);
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (!err)
+		err = text_make(s, get, &m, ret);
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
+{
+	struct fdry_get *get;
+	struct fdry_buf text = { 0 };
+	int err;
+
+	err = fdry_need(store);
+	if (!err)
+		err = fdry_need(name);
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_get_begin(store, &get);
+	if (err)
+		return err;
+	err = describe(store, get, name, &text);
+	fdry_get_end(get);
+	if (!err)
+		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
+	return err;
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/* exec.c - see exec.h. */
+#include "image/exec.h"
+
+#include "lib/clock.h"
+#include "arch/stream.h"
+
+static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CUgraphExec *ret)
+{
+	CUgraphExec exec;
+	CUstream stream;
+	int err;
+
+	err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
+	if (!err)
+		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph, fdry_graph_exec_flags(&x->view));
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
+	if (!err)
+		err = fdry_stream_wait(img->drv, stream);
+	if (err)
+		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
+	else
+		*ret = exec;
+	return err;
+}
+
+/* 0 where the driver does not say. */
+static size_t memory_free(const struct fdry_image *img)
+{
+	size_t bytes, total;
+
+	return fdry_call_raw(img->drv, cuMemGetInfo_v2, &bytes, &total) ? 0 : bytes;
+}
+
+/* What graphs take of the device is the driver's business; this much was seen. */
+#define BYTES_A_NODE 3072ull
+
+static int memory_short(struct fdry_image *img, int err, uint32_t nodes)
+{
+	size_t bytes = memory_free(img);
+	uint64_t built;
+
+	pthread_mutex_lock(&img->lock);
+	built = img->report.graphs_built;
+	pthread_mutex_unlock(&img->lock);
+	return fdry_fail_at(err, "its %u nodes take about %llu KiB of device memory and %zu KiB are free, %llu graphs are built",
+			    nodes, nodes * BYTES_A_NODE >> 10, bytes >> 10, (unsigned long long)built);
+}
+
+static void built_report(struct fdry_image *img, const struct fdry_image_exec *x, double ms, size_t bytes)
+{
+	struct fdry_load_report *r = &img->report;
+	double since = fdry_now_ms() - img->start_ms;
+
+	fdry_count(FDRY_METRIC_BUILDS, 1);
+	fdry_count(FDRY_METRIC_BUILD_NODES, x->view.header.nodes);
+	fdry_count_ms(FDRY_METRIC_BUILD_NS, ms);
+	pthread_mutex_lock(&img->lock);
+	r->build_ms += ms;
+	r->exec_bytes += bytes;
+	r->nodes_built += x->view.header.nodes;
+	if (!r->graphs_built++)
+		r->first_ms = since;
+	if (r->graphs_built == img->m.n_graphs)
+		r->all_ms = since;
+	pthread_mutex_unlock(&img->lock);
+}
+
+static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
+{
+	const struct fdry_graph_builder builder = {
+		.drv = img->drv, .ctx = img->ctx, .kernels = img->kernels, .nkernels = img->m.n_kernels, .bank = img->bank,
+		.hosts = img->hosts, .nhosts = img->m.n_hosts,
+	};
+	size_t before = memory_free(img), after;
+	double mark = fdry_now_ms();
+	CUgraphExec exec = NULL;
+	int err;
+
+	err = fdry_graph_build(&builder, &x->view, &x->built);
+	if (err)
+		return err;
+	err = exec_make(img, x, &exec);
+	if (err) {
+		fdry_graph_built_release(img->drv, &x->built);
+		return err;
+	}
+	/* An exec needs the graph's events, not the graph. */
+	(void)fdry_call_raw(img->drv, cuGraphDestroy, x->built.graph);
+	x->built.graph = NULL;
+	atomic_store(&x->exec, exec);
+	after = memory_free(img);
+	built_report(img, x, fdry_lap_ms(&mark), before > after ? before - after : 0);
+	return 0;
+}
+
+int fdry_exec_build(struct fdry_image *img, uint32_t i, bool *built)
+{
+	struct fdry_image_exec *x = &img->execs[i];
+	int err;
+
+	*built = false;
+	if (atomic_load(&x->exec))
+		return 0;
+	err = exec_build(img, x);
+	*built = !err;
+	if (err == -FDRY_E_NODEVMEM)
+		err = memory_short(img, err, x->view.header.nodes);
+	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
+}
+
+int fdry_exec_need(struct fdry_image *img, uint32_t i)
+{
+	CUstreamCaptureMode mode;
+	bool built;
+	int err;
+
+	if (atomic_load(&img->execs[i].exec))
+		return 0;
+	err = fdry_image_check_outside(img);
+	if (!err)
+		err = fdry_image_enter(img, &mode);
+	if (err)
+		return err;
+	fdry_turn_take(&img->turn);
+	err = fdry_exec_build(img, i, &built);
+	fdry_turn_leave(&img->turn);
+	fdry_image_leave(img, &mode);
+	if (built)
+		fdry_image_tell_built(img);
+	return err;
+}
+
+void fdry_exec_destroy(struct fdry_image *img, uint32_t i)
+{
+	struct fdry_image_exec *x = &img->execs[i];
+	CUgraphExec exec = atomic_load(&x->exec);
+
+	if (exec)
+		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
+	fdry_graph_built_release(img->drv, &x->built);
+}
+
+int fdry_exec_index(const struct fdry_image *img, uint64_t key, uint32_t *ret)
+{
+	const struct fdry_mf_graph *g = fdry_manifest_graph(&img->m, key);
+
+	if (!g)
+		return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; fdry_image_describe() lists them",
+				 (unsigned long long)key);
+	*ret = (uint32_t)(g - img->m.graphs);
+	return 0;
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * generator.c - the capturing side of random numbers: cells of graphs, told by the caller or
+ * looked for among the arguments of a graph's kernels. See foundry/random.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/capture/capture.h"
+#include "lib/opts.h"
+#include "image/tensor.h"
+#include "graph/kernel.h"
+
+/* --- told --- */
+
+static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
+{
+	struct fdry_alloc *ledger;
+	bool shared = false;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t n;
+	int err;
+
+	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &n));
+	if (err)
+		return err;
+	*serial = fdry_allocs_under(ledger, n, addr, FDRY_CELL, &shared);
+	free(ledger);
+	if (addr % FDRY_CELL || !*serial)
+		return fdry_fail(FDRY_E_RANGE, "the generator's %s at %#llx is not 8 aligned bytes of live memory of the capture's region; "
+				 "give the address that the kernels read it from", what, (unsigned long long)addr);
+	if (shared)
+		return fdry_fail(FDRY_E_REFUSED, "the generator's %s lies in memory that the program mapped twice, exported, imported or "
+				 "created before fdry_capture_begin(), which no image can hold", what);
+	return 0;
+}
+
+static bool shares(const struct fdry_draw *a, const struct fdry_draw *b)
+{
+	return a->seed == b->seed || a->seed == b->offset || a->offset == b->seed || a->offset == b->offset;
+}
+
+/* Among what was declared before. */
+static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct fdry_draw *draw)
+{
+	const struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
+	size_t i;
+
+	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++, d++) {
+		if (d->key == key && !strcmp(d->desc.generator, draw->generator))
+			return fdry_fail(FDRY_E_EXISTS, "graph %llu was said before to draw from generator '%s'", (unsigned long long)key,
+					 draw->generator);
+		if (d->key == key && shares(&d->desc, draw))
+			return fdry_fail(FDRY_E_EXISTS, "a cell of generator '%s' is one of generator '%s' too, in graph %llu; each needs "
+					 "its own", draw->generator, d->desc.generator, (unsigned long long)key);
+	}
+	return 0;
+}
+
+static int draw_add(struct fdry_capture *cap, struct fdry_capture_draw add)
+{
+	int err;
+
+	if (!fdry_capture_graph_find(cap, add.key))
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)add.key);
+	err = draw_check(cap, add.key, &add.desc);
+	if (err)
+		return err;
+	add.desc.generator = strdup(add.desc.generator);
+	if (!add.desc.generator)
+		return fdry_nomem();
+	err = fdry_buf_put(&cap->draws, &add, sizeof(add));
+	if (err)
+		free((char *)add.desc.generator);
+	return err;
+}
+
+int fdry_capture_generator(struct fdry_capture *cap, uint64_t key, const struct fdry_draw *draw)
+{
+	struct fdry_capture_draw add = { .key = key };
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_need(draw);
+	if (!err)
+		err = fdry_name_check("generator", draw->generator);
+	if (!err && draw->seed == draw->offset)
+		err = fdry_fail(FDRY_E_INVAL, "generator '%s' has one address for seed and offset; each has 8 bytes of its own",
+				draw->generator);
+	if (!err)
+		err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
+	if (!err)
+		err = cell_check(cap, "offset", draw->offset, &add.serial[1]);
+	if (err)
+		return err;
+	add.desc = *draw;
+	pthread_mutex_lock(&cap->lock);
+	err = draw_add(cap, add);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
+}
+
+/* --- looked for --- */
+
+struct search {
+	struct fdry_capture *cap;
+	struct fdry_alloc *ledger;
+	size_t n;
+	CUdeviceptr base;
+	uint64_t size;         /* of the region */
+	struct fdry_buf found; /* u64: addresses */
+};
+
+static int word_look(struct search *s, uint64_t word)
+{
+	bool shared = false;
+
+	if (word % FDRY_CELL || word - s->base >= s->size || !fdry_allocs_under(s->ledger, s->n, word, FDRY_CELL, &shared) || shared)
+		return 0;
+	return fdry_buf_put_u64(&s->found, word);
+}
+
+static int bytes_look(struct search *s, const uint8_t *bytes, size_t len)
+{
+	size_t at;
+	int err = 0;
+
+	for (at = 0; at + 8 <= len && !err; at += 4)
+		err = word_look(s, fdry_get64(bytes + at));
+	return err;
+}
+
+static int extra_look(struct search *s, void *const *extra)
+{
+	const uint8_t *bytes = NULL;
+	size_t len = 0;
+
+	for (; extra && *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+		if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			bytes = extra[1];
+		else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			len = *(const size_t *)extra[1];
+	}
+	return bytes ? bytes_look(s, bytes, len) : 0;
+}
+
+static int params_look(struct search *s, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	const struct fdry_driver *drv = s->cap->drv;
+	size_t i, offset, size;
+	CUresult res;
+	int err = 0;
+
+	for (i = 0; i < FDRY_KERNEL_PARAMS_MAX && !err; i++) {
+		res = fdry_call_raw(drv, cuFuncGetParamInfo, p->func, i, &offset, &size);
+		if (res == CUDA_ERROR_INVALID_VALUE)
+			return 0; /* one past the last */
+		if (res)
+			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
+		err = bytes_look(s, p->kernelParams[i], size);
+	}
+	return err;
+}
+
+static int node_look(struct search *s, CUgraphNode node)
+{
+	CUDA_KERNEL_NODE_PARAMS p;
+	CUgraphNodeType type;
+	int err = fdry_call(s->cap->drv, cuGraphNodeGetType, node, &type);
+
+	if (err || type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return err;
+	memset(&p, 0, sizeof(p));
+	err = fdry_call(s->cap->drv, cuGraphKernelNodeGetParams_v2, node, &p);
+	if (err)
+		return err;
+	return p.kernelParams ? params_look(s, &p) : extra_look(s, p.extra);
+}
+
+static int addr_cmp(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Ascending, each once. */
+static size_t found_sort(struct search *s)
+{
+	uint64_t *a = (uint64_t *)(void *)s->found.data;
+	size_t i, n = s->found.len / sizeof(*a), kept = 0;
+
+	if (n)
+		qsort(a, n, sizeof(*a), addr_cmp);
+	for (i = 0; i < n; i++)
+		if (!i || a[i] != a[i - 1])
+			a[kept++] = a[i];
+	return kept;
+}
+
+static int graph_look(struct search *s, CUgraph graph)
+{
+	CUgraphNode *nodes;
+	size_t i, n = 0;
+	int err = fdry_call(s->cap->drv, cuGraphGetNodes, graph, NULL, &n);
+
+	if (err || !n)
+		return err;
+	nodes = calloc(n, sizeof(*nodes));
+	if (!nodes)
+		return fdry_nomem();
+	err = fdry_call(s->cap->drv, cuGraphGetNodes, graph, nodes, &n);
+	for (i = 0; i < n && !err; i++)
+		err = node_look(s, nodes[i]);
+	free(nodes);
+	return err;
+}
+
+static int cells_read(struct search *s, CUgraph graph, struct fdry_cell *cells, size_t max, size_t *ret)
+{
+	const uint64_t *a;
+	size_t i, n = 0;
+	int err = graph_look(s, graph);
+
+	if (!err)
+		err = fdry_call(s->cap->drv, cuCtxSynchronize);
+	if (!err)
+		n = found_sort(s);
+	a = (const uint64_t *)(const void *)s->found.data;
+	for (i = 0; i < n && i < max && !err; i++) {
+		cells[i].addr = a[i];
+		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &cells[i].value, a[i], sizeof(cells[i].value));
+	}
+	if (!err)
+		*ret = n;
+	return err;
+}
+
+static int cells_in_context(struct search *s, CUgraph graph, struct fdry_cell *cells, size_t max, size_t *ret)
+{
+	struct fdry_capture *cap = s->cap;
+	struct fdry_hook_live live;
+	CUcontext popped;
+	int err;
+
+	cap->hook->live(&live);
+	if (live.captures)
+		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture first", (unsigned long long)live.captures);
+	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
+	if (!err)
+		err = fdry_capture_wait(cap);
+	if (!err)
+		err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	if (err)
+		return err;
+	err = cells_read(s, graph, cells, max, ret);
+	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
+	return err;
+}
+
+int fdry_capture_cells(struct fdry_capture *cap, uint64_t key, struct fdry_cell *cells, size_t max, size_t *ret)
+{
+	struct search s = { .cap = cap };
+	const struct fdry_capture_graph *g;
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err && max)
+		err = fdry_need(cells);
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	g = fdry_capture_graph_find(cap, key);
+	if (g)
+		err = cells_in_context(&s, g->graph, cells, max, ret);
+	else
+		err = fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)key);
+	pthread_mutex_unlock(&cap->lock);
+	free(s.ledger);
+	fdry_buf_release(&s.found);
+	return err;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* image_host.c - host segments of a loaded image; see image_host.h. */
+#include "image/image_host.h"
+
+#include "image/room.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base, struct fdry_host_segment *ret)
+{
+	uint64_t at = 0; /* cannot overflow: 2^20 segments of 2^40 bytes */
+	uint32_t i;
+
+	for (i = 0; i < m->n_hosts; i++) {
+		const struct fdry_mf_host *h = &m->hosts[i];
+
+		at = (at + h->align - 1) & ~(uint64_t)(h->align - 1);
+		if (ret)
+			ret[i].addr = base + at;
+		at += h->size;
+	}
+	return at;
+}
+
+int fdry_image_hosts_plan(struct fdry_image *img)
+{
+	uint32_t i;
+
+	int err;
+
+	if (!img->m.n_hosts)
+		return 0;
+	err = fdry_budget_take(&img->budget, fdry_manifest_hosts_place(&img->m, 0, NULL), "pinned host memory");
+	if (err)
+		return err;
+	img->hosts = calloc(img->m.n_hosts, sizeof(*img->hosts));
+	if (!img->hosts)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_hosts; i++)
+		img->hosts[i].size = img->m.hosts[i].size;
+	return 0;
+}
+
+int fdry_image_hosts_make(struct fdry_image *img, int fill)
+{
+	uint64_t bytes = fdry_manifest_hosts_place(&img->m, 0, NULL);
+	void *block;
+	int err;
+
+	if (!img->m.n_hosts)
+		return 0;
+	/* The driver gives whole pages, and no alignment of a segment is larger. */
+	err = fdry_call(img->drv, cuMemHostAlloc, &block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
+	if (err == -FDRY_E_NODEVMEM)
+		return fdry_fail(FDRY_E_NOMEM, "the image needs %llu bytes of pinned host memory, which cannot be had; free some, or "
+				 "allow the process more locked memory", (unsigned long long)bytes);
+	if (err)
+		return err;
+	img->host = block;
+	memset(block, fill, (size_t)bytes);
+	(void)fdry_manifest_hosts_place(&img->m, (uintptr_t)block, img->hosts);
+	return 0;
+}
+
+void fdry_image_hosts_free(struct fdry_image *img)
+{
+	if (img->host)
+		(void)fdry_call_raw(img->drv, cuMemFreeHost, img->host);
+	img->host = NULL;
+}
+
+static int chunk_write(struct fdry_image *img, struct fdry_get *get, const struct fdry_mf_host_chunk *c, bool *hashed)
+{
+	struct fdry_span bytes;
+	int err = fdry_get_map(get, &c->oid, &bytes);
+
+	if (!err && bytes.len != c->size)
+		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew", bytes.len,
+				(unsigned long long)c->size);
+	if (!err)
+		err = fdry_get_verify(get, &c->oid, bytes, img->verify, hashed);
+	if (err)
+		return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment, (unsigned long long)c->offset);
+	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
+	return 0;
+}
+
+int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content_sum *sum)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_host_chunks && !err; i++) {
+		bool hashed = false;
+
+		err = chunk_write(img, get, &img->m.host_chunks[i], &hashed);
+		sum->bytes += img->m.host_chunks[i].size;
+		sum->hashed += hashed ? img->m.host_chunks[i].size : 0;
+	}
+	return err;
+}
+
+void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret)
+{
+	const struct fdry_room *room = fdry_room_of(&img->rooms, i);
+
+	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
+	if (room)
+		fdry_room_shape(room, ret);
+	if (ret->flags & FDRY_TENSOR_HOST)
+		ret->addr = img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);
+}

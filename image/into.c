@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * into.c - an image placed among the allocations of a live capture; see into.h.
+ */
+#include "image/into.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/capture/capture.h"
+#include "lib/opts.h"
+#include "image/stakes.h"
+
+/* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the
+ * primary one, and refuses what captures. */
+static int program_wait(const struct fdry_capture *cap)
+{
+	struct fdry_hook_live live;
+
+	cap->hook->live(&live);
+	return live.captures ? 0 : fdry_capture_wait(cap);
+}
+
+int fdry_into_check(const struct fdry_load_opts *o)
+{
+	int err = o->into ? fdry_capture_check(o->into) : 0;
+
+	if (err)
+		return err;
+	if (!o->into && (o->keep || o->nkeep))
+		return fdry_fail(FDRY_E_OPTS, "memory is to be kept, but no capture is named that the image goes into; set "
+				 "fdry_load_opts.into");
+	if (o->nkeep && !o->keep)
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu ranges to keep at NULL", o->nkeep);
+	if (o->into && o->nexternals)
+		return fdry_fail(FDRY_E_OPTS, "an image that goes into a capture has external tensors as large as they were "
+				 "captured; leave fdry_load_opts.externals out");
+	return o->into ? program_wait(o->into) : 0;
+}
+
+/* --- what the process keeps --- */
+
+static int memory_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_memory *)a)->addr, y = ((const struct fdry_memory *)b)->addr;
+
+	return (x > y) - (x < y);
+}
+
+/* What would go beyond the last address ends there. */
+static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
+{
+	if (bytes > UINT64_MAX - addr)
+		bytes = UINT64_MAX - addr;
+	return bytes ? fdry_buf_put(&img->kept, &(struct fdry_memory){ addr, bytes }, sizeof(struct fdry_memory)) : 0;
+}
+
+/* Ascending; where two overlap the pieces between come out right all the same. */
+static void keep_sort(struct fdry_image *img)
+{
+	if (img->kept.len)
+		qsort(img->kept.data, img->kept.len / sizeof(struct fdry_memory), sizeof(struct fdry_memory), memory_cmp);
+}
+
+int fdry_into_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size, fdry_into_fn fn, void *arg)
+{
+	const struct fdry_memory *k = (const struct fdry_memory *)img->kept.data;
+	size_t i, n = img->kept.len / sizeof(*k);
+	uint64_t at = addr, end = addr + size;
+	int err = 0;
+
+	for (i = 0; i < n && at < end && k[i].addr < end && !err; i++) {
+		if (k[i].addr > at)
+			err = fn(arg, at, k[i].addr - at);
+		if (k[i].addr + k[i].bytes > at)
+			at = k[i].addr + k[i].bytes;
+	}
+	return err || at >= end ? err : fn(arg, at, end - at);
+}
+
+/* --- allocations --- */
+
+static int serial_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+
+	return (x > y) - (x < y);
+}
+
+/* Leave out what images have claimed; how many remain, which are the process' own, in the order in which they were made. */
+static size_t allocs_own(struct fdry_alloc *made, size_t n)
+{
+	size_t i, own = 0;
+
+	qsort(made, n, sizeof(*made), serial_cmp);
+	for (i = 0; i < n; i++)
+		if (!fdry_stake_held(made[i].addr, made[i].size))
+			made[own++] = made[i];
+	return own;
+}
+
+/* The image's allocations by address, and which of them the process has made itself. */
+struct expected {
+	const struct fdry_manifest *m;
+	uint32_t *by_addr;
+	bool *made;
+};
+
+static int addr_cmp(const void *a, const void *b, void *allocs)
+{
+	const struct fdry_mf_alloc *of = allocs;
+	uint64_t x = of[*(const uint32_t *)a].addr, y = of[*(const uint32_t *)b].addr;
+
+	return (x > y) - (x < y);
+}
+
+static int expected_init(struct expected *e, const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	*e = (struct expected){ .m = m, .by_addr = calloc(m->n_allocs + 1ul, sizeof(*e->by_addr)),
+				.made = calloc(m->n_allocs + 1ul, sizeof(*e->made)) };
+	if (!e->by_addr || !e->made)
+		return fdry_nomem();
+	for (i = 0; i < m->n_allocs; i++)
+		e->by_addr[i] = i;
+	qsort_r(e->by_addr, m->n_allocs, sizeof(*e->by_addr), addr_cmp, (void *)m->allocs);
+	return 0;
+}
+
+static void expected_release(struct expected *e)
+{
+	free(e->by_addr);
+	free(e->made);
+}
+
+/* Which in the order of addresses is the first allocation that ends behind @addr; n_allocs if there is none. */
+static uint32_t expected_behind(const struct expected *e, uint64_t addr)
+{
+	const struct fdry_mf_alloc *a = e->m->allocs;
+	uint32_t lo = 0, hi = e->m->n_allocs, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (a[e->by_addr[mid]].addr + a[e->by_addr[mid]].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_t i)
+{
+	return i < e->m->n_allocs ? &e->m->allocs[e->by_addr[i]] : NULL;
+}
+
+/* The first segment of the image with a byte in [@addr, @end), or NULL. Segments ascend. */
+static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr, uint64_t end)
+{
+	const struct fdry_mf_segment *s = m->segments;
+	uint32_t lo = 0, hi = m->n_segments, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (s[mid].addr + s[mid].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < m->n_segments && s[lo].addr < end ? &s[lo] : NULL;
+}
+
+static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process has %llu bytes at %#llx, where the process that sealed the image "
+			 "had %llu bytes at %#llx; make the same allocations in the same order, or load the image before others are made",
+			 i, (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)other->size,
+			 (unsigned long long)other->addr);
+}
+
+static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf_segment *s)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) overlaps %llu bytes at %#llx that the image "
+			 "writes; load the image before it is made", i, (unsigned long long)a->size, (unsigned long long)a->addr,
+			 (unsigned long long)s->size, (unsigned long long)s->addr);
+}
+
+/* A pool rounds its allocations up by less than other memory: the image writes past the end of such a one. */
+static int small_capacity(size_t i, const struct fdry_alloc *a)
+{
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
+			 "process that sealed the image for more; make it in the same way, from a pool or not", i,
+			 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->room);
+}
+
+/* Allocation @i of the process' own is one of the image's, or touches none of them and none of the image's memory. */
+static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *a)
+{
+	uint64_t end = a->addr + a->room;
+	uint32_t k = expected_behind(e, a->addr);
+	const struct fdry_mf_alloc *found = expected_at(e, k), *next;
+	const struct fdry_mf_segment *s;
+
+	if (!found || found->addr >= end) {
+		s = segment_in(e->m, a->addr, end);
+		return s ? in_the_way(i, a, s) : 0;
+	}
+	if (found->addr != a->addr || found->size != a->size)
+		return conflict(i, a, found);
+	next = expected_at(e, k + 1);
+	if (next && next->addr < end)
+		return conflict(i, a, next);
+	if (a->kind == FDRY_KIND_POOL && !(next && next->addr == end) && segment_in(e->m, end, end + 1))
+		return small_capacity(i, a);
+	e->made[e->by_addr[k]] = true;
+	return 0;
+}
+
+static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t size)
+{
+	if (base != m->header->base)
+		return fdry_fail(FDRY_E_LAYOUT, "the image was captured in a region at %#llx, the one of this process begins at %#llx; "
+				 "use the same base", (unsigned long long)m->header->base, (unsigned long long)base);
+	if (m->header->end - base > size)
+		return fdry_fail(FDRY_E_LAYOUT, "the image ends %llu bytes behind its base, the region has %llu; make it as large as the one "
+				 "that was captured in", (unsigned long long)(m->header->end - base), (unsigned long long)size);
+	return 0;
+}
+
+static int claim(struct fdry_image *img, size_t k)
+{
+	const struct fdry_mf_alloc *a = &img->m.allocs[k];
+	CUdeviceptr addr = a->addr;
+	int err = fdry_buf_put(&img->claimed, &addr, sizeof(addr));
+
+	if (err)
+		return err;
+	err = fdry_stake_take(img->into, a->addr, a->size);
+	if (err)
+		img->claimed.len -= sizeof(addr);
+	if (err != -FDRY_E_INVAL)
+		return err;
+	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of the image (%llu bytes at %#llx) is from a pool (cuMemAllocAsync), and by itself "
+			 "no allocation can begin there; let this process make it before the load", k, (unsigned long long)a->size,
+			 (unsigned long long)a->addr);
+}
+
+static int quiet(const struct fdry_image *img)
+{
+	struct fdry_hook_live live;
+
+	img->into->live(&live);
+	if (live.captures)
+		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before an image is loaded into the region",
+				 (unsigned long long)live.captures);
+	return fdry_call(img->drv, cuCtxSynchronize);
+}
+
+static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, const struct fdry_alloc *made, size_t n)
+{
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < (o->keep ? o->nkeep : 0) && !err; i++)
+		err = keep_add(img, o->keep[i].addr, o->keep[i].bytes);
+	for (i = 0; i < n && !o->keep && !err; i++)
+		err = keep_add(img, made[i].addr, made[i].room);
+	keep_sort(img);
+	return err;
+}
+
+/* Nothing is claimed before everything was compared. */
+static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_alloc *made, size_t n)
+{
+	size_t i, own = allocs_own(made, n);
+	struct expected e;
+	int err = expected_init(&e, &img->m);
+
+	if (!err)
+		err = keeps_add(img, o, made, own);
+	for (i = 0; i < own && !err; i++)
+		err = alloc_compare(&e, i, &made[i]);
+	for (i = 0; i < img->m.n_allocs && !err; i++)
+		if (!e.made[i])
+			err = claim(img, i);
+	expected_release(&e);
+	return err;
+}
+
+int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o)
+{
+	struct fdry_alloc *made = NULL;
+	uint64_t size = 0;
+	CUdeviceptr base;
+	size_t n;
+	int err;
+
+	img->into = o->into->hook;
+	if (img->device != o->into->device)
+		return fdry_fail(FDRY_E_OPTS, "the image is to be loaded on device %d, and the capture is on another; use one device",
+				 o->device);
+	err = quiet(img);
+	if (!err)
+		err = fdry_standin_result(img->into, img->into->region_ledger(&base, &size, &made, &n));
+	if (err)
+		return err;
+	err = region_compare(&img->m, base, size);
+	if (!err)
+		err = allocs_place(img, o, made, n);
+	free(made);
+	return err;
+}
+
+void fdry_into_free(struct fdry_image *img)
+{
+	const CUdeviceptr *addr = (const CUdeviceptr *)img->claimed.data;
+	size_t i;
+
+	for (i = img->claimed.len / sizeof(*addr); i; i--)
+		fdry_stake_drop(img->into, addr[i - 1]);
+	fdry_buf_release(&img->claimed);
+	fdry_buf_release(&img->kept);
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * launch.c - graphs launched, and their memory put back.
+ *
+ * A launch of a graph that is built takes no lock, unless the graph draws random numbers.
+ */
+#include "image/builder.h"
+#include "image/exec.h"
+#include "image/image_host.h"
+#include "image/overlap.h"
+#include "lib/opts.h"
+#include "image/own.h"
+#include "image/random.h"
+#include "lib/telemetry.h"
+
+int fdry_image_build(struct fdry_image *img, uint64_t key)
+{
+	uint32_t i = 0;
+	int err;
+
+	err = fdry_image_check(img);
+	if (!err)
+		err = fdry_exec_index(img, key, &i);
+	return err ? err : fdry_exec_need(img, i);
+}
+
+int fdry_image_wait(struct fdry_image *img)
+{
+	uint32_t i;
+	int err = fdry_image_check_outside(img);
+
+	if (err)
+		return err;
+	fdry_builder_wait(img);
+	for (i = 0; i < img->m.n_graphs && !err; i++)
+		err = fdry_exec_need(img, img->order[i]);
+	return err;
+}
+
+int fdry_image_build_stop(struct fdry_image *img)
+{
+	int err = fdry_image_check_outside(img);
+
+	if (!err)
+		fdry_builder_stop(img);
+	return err;
+}
+
+static int unfilled_fail(struct fdry_image *img)
+{
+	const char *name = "";
+	uint32_t i, n;
+
+	pthread_mutex_lock(&img->lock);
+	for (i = img->m.n_tensors; i-- > 0;)
+		if (img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL && !img->filled[i])
+			name = fdry_manifest_str(&img->m, img->m.tensors[i].name);
+	n = atomic_load(&img->unfilled);
+	pthread_mutex_unlock(&img->lock);
+	return fdry_fail(FDRY_E_UNBOUND, "%u external tensor(s) have no content yet, '%s' first; write or copy them, "
+			 "or declare them with fdry_image_filled()", n, name);
+}
+
+/* Whether memory is what graphs expect. */
+static int memory_check(struct fdry_image *img)
+{
+	if (atomic_load(&img->torn))
+		return fdry_fail(FDRY_E_STATE, "content was restored in part only; restore it again, or unload the image");
+	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
+}
+
+static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
+{
+	CUgraphExec exec = atomic_load(&img->execs[l->graph].exec);
+	int err;
+
+	if (img->overlap && !img->own)
+		return fdry_overlap_launch(img, l);
+	err = fdry_random_write(img, l);
+	if (err)
+		return err;
+	return img->own ? fdry_own_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
+}
+
+/* In the primary context. */
+static int stream_launch(struct fdry_image *img, const struct fdry_launch *l)
+{
+	int err = fdry_image_stream_check(img, l->stream);
+
+	if (err)
+		return err;
+	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
+	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	err = exec_launch(img, l);
+	fdry_random_written(img, l);
+	return err;
+}
+
+static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter_primary(img, &mode);
+
+	if (err)
+		return err;
+	err = stream_launch(img, l);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
+{
+	int err = fdry_exec_index(img, key, &l->graph);
+
+	if (!err)
+		err = fdry_exec_need(img, l->graph);
+	if (!err)
+		err = memory_check(img); /* after that, which may wait for a restore */
+	return err ? err : fdry_random_launch(img, l, graph_launch);
+}
+
+int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
+{
+	struct fdry_launch l = { .stream = stream };
+	int err = fdry_image_check(img);
+
+	return err ? err : launch(img, key, &l);
+}
+
+int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stream,
+			     const struct fdry_random_state *states, size_t n)
+{
+	struct fdry_launch l = { .stream = stream, .states = states };
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(states);
+	if (!err && n != img->m.n_generators)
+		err = fdry_fail(FDRY_E_INVAL, "the image has %u generators and was given the states of %zu; give one for each",
+				img->m.n_generators, n);
+	return err ? err : launch(img, key, &l);
+}
+
+static int content_restore(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_content_sum sum = { 0 };
+	struct fdry_content *c;
+	int err = fdry_content_begin(img, get, 0, &c);
+
+	if (err)
+		return err;
+	atomic_store(&img->torn, true);
+	err = fdry_content_zero(img);
+	if (!err)
+		err = fdry_content_copy(c, &sum);
+	if (!err)
+		err = fdry_image_hosts_content(img, get, &sum);
+	if (!err)
+		atomic_store(&img->torn, false);
+	fdry_content_end(c);
+	return err;
+}
+
+static int chunks_find(struct fdry_image *img, struct fdry_get *get)
+{
+	struct fdry_span bytes;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_chunks && !err; i++)
+		err = fdry_get_map(get, &img->m.chunks[i].oid, &bytes);
+	for (i = 0; i < img->m.n_host_chunks && !err; i++)
+		err = fdry_get_map(get, &img->m.host_chunks[i].oid, &bytes);
+	return err;
+}
+
+/* Before anything changes: what a restore needs is there, and stays for as long as the session, for its threads, too. */
+static int content_hold(struct fdry_image *img, struct fdry_get *get)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid id;
+	int err = fdry_get_resolve(get, fdry_oid_hex(&img->id, hex), &id);
+
+	if (!err)
+		err = chunks_find(img, get);
+	if (err == -FDRY_E_NOENT)
+		return fdry_fail(FDRY_E_NOENT, "image %s cannot be restored: it was removed from the store after it was loaded; its memory is "
+				 "unchanged, and its graphs can be launched; seal it anew and load that", hex);
+	return err ? fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex) : 0;
+}
+
+/* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time
+ * meanwhile. */
+static int restore_in_session(struct fdry_image *img)
+{
+	struct fdry_get *get;
+	int err = fdry_get_begin(img->store, &get);
+
+	if (err)
+		return err;
+	err = content_hold(img, get);
+	if (!err)
+		err = content_restore(img, get);
+	fdry_get_end(get);
+	return err;
+}
+
+static int restore_in_context(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = restore_in_session(img);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_image_restore(struct fdry_image *img, CUstream stream)
+{
+	int err = fdry_image_check_outside(img);
+
+	if (err)
+		return err;
+	fdry_turn_take(&img->turn);
+	err = fdry_image_synchronize(img, stream);
+	if (!err)
+		err = restore_in_context(img);
+	fdry_turn_leave(&img->turn);
+	return err;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * manifest.h - image manifests: written once, read through a checked view.
+ *
+ * The view points into bytes that the caller keeps, 8-byte aligned, and owns no memory.
+ * After fdry_manifest_open() every index, string and range in it is valid. That takes time
+ * linear in the bytes, but for searches by address, which are logarithmic.
+ */
+#ifndef FDRY_IMAGE_MANIFEST_H
+#define FDRY_IMAGE_MANIFEST_H
+
+#include "image/manifest_format.h"
+#include "lib/buf.h"
+
+struct fdry_manifest {
+	const struct fdry_mf_header *header;
+#define X(id, NAME, member, type) const type *member; uint32_t n_##member;
+	FDRY_MF_SECTIONS(X)
+#undef X
+};
+
+/* Check @bytes from end to end. FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOMEM. */
+int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret) __must_check;
+
+static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint32_t off)
+{
+	return m->n_strings ? m->strings + off : "";
+}
+
+/* @t, which is in @m, as callers know tensors. */
+void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret);
+
+/* NULL where there is none. */
+const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name);
+const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key);
+const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);
+
+/* Zero it, set base and end, append entries to the sections in their canonical order, then
+ * encode; release in any case. */
+struct fdry_manifest_writer {
+	uint64_t base;
+	uint64_t end;
+#define X(id, NAME, member, type) struct fdry_buf member;
+	FDRY_MF_SECTIONS(X)
+#undef X
+};
+
+/* Add a string; equal strings share an offset. */
+int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s, uint32_t *ret) __must_check;
+/* The manifest's bytes; checked by the reader before they are returned. */
+int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret) __must_check;
+void fdry_manifest_writer_release(struct fdry_manifest_writer *w);
+
+/* Every object that the manifest refers to, sorted, each once; free() it. */
+int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count) __must_check;
+
+/* For each graph the first one with the same object, itself in most images; an object is read once for all of them. free() it. */
+int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret) __must_check;
+
+/* For people: see fdry_image_describe(). */
+int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret) __must_check;
+
+#endif

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * manifest_check.c - manifests read: nothing in the bytes is believed before it is checked.
+ *
+ * Two passes: the directory (every section inside, in order, apart, padded with zeros),
+ * then each section's entries (strings terminated, indices in range, ranges in order and
+ * inside what holds them, reserved fields zero).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/manifest.h"
+#include "image/tensor.h"
+#include "graph/kernel.h"
+#include "mm/region.h"
+
+#define bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
+
+static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
+{
+	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
+		return fdry_fail(FDRY_E_BADIMAGE, "not an image manifest; give the name of an image");
+	if (h->version != FDRY_MF_VERSION || h->incompat & ~FDRY_MF_INCOMPAT_KNOWN)
+		return fdry_fail(FDRY_E_VERSION, "the manifest has format version %u and features %#x, this library knows version %u; "
+				 "use a newer library", h->version, h->incompat, FDRY_MF_VERSION);
+	if (h->size != bytes.len || h->size & 7)
+		return bad("it says %llu bytes and has %zu", (unsigned long long)h->size, bytes.len);
+	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
+		return bad("a reserved field is set");
+	if (h->sections > FDRY_MF_SECTIONS_MAX)
+		return bad("%u sections", h->sections);
+	if (h->base > h->end)
+		return bad("its region ends before it begins");
+	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do not overflow */
+		return bad("its region ends beyond the address space");
+	if (h->base % FDRY_ALLOC_BLOCK)
+		return bad("its region does not begin at a multiple of %u", FDRY_ALLOC_BLOCK);
+	return 0;
+}
+
+static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span data)
+{
+	switch (id) {
+#define X(nr, NAME, member, type) \
+	case nr: \
+		if (data.len % sizeof(type)) \
+			return bad("section " #member " has a partial entry"); \
+		m->member = (const void *)data.data; \
+		m->n_##member = (uint32_t)(data.len / sizeof(type)); \
+		return 0;
+	FDRY_MF_SECTIONS(X)
+#undef X
+	default:
+		if (id & FDRY_SECTION_OPTIONAL)
+			return 0;
+		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; "
+				 "use a newer library", id);
+	}
+}
+
+static int directory_check(struct fdry_span bytes, struct fdry_manifest *m)
+{
+	struct fdry_sections s;
+	struct fdry_span data;
+	uint32_t id = 1;
+	int err = fdry_sections_begin(bytes, sizeof(*m->header), m->header->sections, &s);
+
+	while (!err && id) {
+		err = fdry_sections_next(&s, &id, &data);
+		if (err)
+			err = fdry_fail_at(err, "damaged manifest");
+		else if (id)
+			err = section_take(m, id, data);
+	}
+	return err;
+}
+
+static bool str_ok(const struct fdry_manifest *m, uint32_t off)
+{
+	if (!m->n_strings)
+		return off == 0;
+	return off < m->n_strings && (!off || !m->strings[off - 1]);
+}
+
+static int strings_check(const struct fdry_manifest *m)
+{
+	if (m->n_strings && (m->strings[0] || m->strings[m->n_strings - 1]))
+		return bad("the strings are not terminated");
+	return 0;
+}
+
+/* What is left of the text that entries may share after the string at @off; 0 if it does not fit. */
+static uint64_t text_take(const struct fdry_manifest *m, uint32_t off, uint64_t left)
+{
+	uint64_t n = m->n_strings ? strnlen(m->strings + off, left < m->n_strings - off ? left : m->n_strings - off) + 1 : 1;
+
+	return n < left ? left - n : 0;
+}
+
+/* Many entries may name one string, so the text that comes out is larger than what is stored; it is limited by that. */
+static int text_check(const struct fdry_manifest *m)
+{
+	uint64_t left = FDRY_MF_TEXT_TIMES * m->header->size + FDRY_MF_TEXT_FREE;
+	uint32_t i;
+
+	for (i = 0; i < m->n_facts && left; i++)
+		left = text_take(m, m->facts[i].value, text_take(m, m->facts[i].key, left));
+	for (i = 0; i < m->n_tensors && left; i++)
+		left = text_take(m, m->tensors[i].name, left);
+	for (i = 0; i < m->n_graphs && left; i++)
+		left = text_take(m, m->graphs[i].name, left);
+	for (i = 0; i < m->n_kernels && left; i++)
+		left = text_take(m, m->kernels[i].whole_reason, text_take(m, m->kernels[i].name, left));
+	for (i = 0; i < m->n_draws && left; i++)
+		left = text_take(m, m->generators[m->draws[i].generator].name, left);
+	if (left)
+		return 0;
+	return fdry_fail(FDRY_E_LIMIT, "the manifest's entries share so much text that it would grow to more than %u times its size; "
+			 "seal the image with shorter facts and names", FDRY_MF_TEXT_TIMES);
+}
+
+static int facts_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_fact *f = m->facts;
+	uint32_t i;
+
+	for (i = 0; i < m->n_facts; i++, f++) {
+		if (!str_ok(m, f->key) || !str_ok(m, f->value))
+			return bad("fact %u has no key or value", i);
+		if (i && strcmp(fdry_manifest_str(m, f[-1].key), fdry_manifest_str(m, f->key)) >= 0)
+			return bad("fact %u is out of order", i);
+	}
+	return 0;
+}
+
+/* Ascending ids: there can be one of each. */
+static int limits_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_limits; i++) {
+		if (m->limits[i].reserved || (i && m->limits[i - 1].limit >= m->limits[i].limit))
+			return bad("limit %u is out of order", i);
+		if (m->limits[i].limit != CU_LIMIT_STACK_SIZE)
+			return fdry_fail(FDRY_E_VERSION, "the image relies on a limit %u of the context that this library "
+					 "does not know; use a newer library", m->limits[i].limit);
+	}
+	return 0;
+}
+
+static int segments_check(const struct fdry_manifest *m)
+{
+	uint64_t at = m->header->base;
+	uint32_t i;
+
+	for (i = 0; i < m->n_segments; i++) {
+		const struct fdry_mf_segment *s = &m->segments[i];
+
+		if (s->addr < at || !s->size || s->size > m->header->end || s->addr > m->header->end - s->size)
+			return bad("segment %u overlaps or leaves the region", i);
+		if (s->role > FDRY_ROLE_EXTERNAL || s->reserved)
+			return bad("segment %u has an unknown role", i);
+		at = s->addr + s->size;
+	}
+	return 0;
+}
+
+static int chunks_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_segment *s = m->segments;
+	const struct fdry_mf_chunk *c = m->chunks;
+	uint64_t at = 0;
+	uint32_t i, k = 0;
+
+	for (i = 0; i < m->n_chunks; i++, c++) {
+		if (c->addr < at || !c->size || c->size > FDRY_MF_CHUNK_MAX || c->addr + c->size < c->addr)
+			return bad("chunk %u is out of order or of a bad size", i);
+		while (k < m->n_segments && s[k].addr + s[k].size <= c->addr)
+			k++;
+		if (k == m->n_segments || s[k].role != FDRY_ROLE_CONTENT || c->addr < s[k].addr ||
+		    c->addr + c->size > s[k].addr + s[k].size)
+			return bad("chunk %u does not lie in content", i);
+		at = c->addr + c->size;
+	}
+	return 0;
+}
+
+static int hosts_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	if (m->n_hosts > FDRY_HOST_SEGMENTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, %u are allowed", m->n_hosts, FDRY_HOST_SEGMENTS_MAX);
+	for (i = 0; i < m->n_hosts; i++) {
+		const struct fdry_mf_host *h = &m->hosts[i];
+
+		if (!h->size || h->size > FDRY_HOST_SIZE_MAX || h->reserved)
+			return bad("host segment %u has a bad size", i);
+		if (!h->align || h->align > FDRY_MF_HOST_ALIGN_MAX || h->align & (h->align - 1))
+			return bad("host segment %u has an alignment of %u", i, h->align);
+	}
+	return 0;
+}
+
+static bool host_holds(const struct fdry_manifest *m, uint64_t place, uint64_t bytes)
+{
+	uint64_t segment = fdry_host_segment(place), offset = fdry_host_offset(place);
+
+	return segment < m->n_hosts && offset < m->hosts[segment].size && bytes <= m->hosts[segment].size - offset;
+}
+
+static int host_chunks_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_host_chunk *c = m->host_chunks;
+	uint32_t i;
+
+	for (i = 0; i < m->n_host_chunks; i++, c++) {
+		if (!c->size || c->size > FDRY_MF_CHUNK_MAX || c->reserved || c->offset >= FDRY_HOST_SIZE_MAX ||
+		    c->segment >= m->n_hosts || !host_holds(m, fdry_host_place(c->segment, c->offset), c->size))
+			return bad("host chunk %u does not lie in a host segment", i);
+		if (i && (c[-1].segment > c->segment || (c[-1].segment == c->segment && c[-1].offset + c[-1].size > c->offset)))
+			return bad("host chunk %u is out of order", i);
+	}
+	return 0;
+}
+
+static int graphs_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	if (m->n_graphs > FDRY_MF_GRAPHS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, %u are allowed", m->n_graphs, FDRY_MF_GRAPHS_MAX);
+	for (i = 0; i < m->n_graphs; i++)
+		if (!str_ok(m, m->graphs[i].name) || (i && m->graphs[i - 1].key >= m->graphs[i].key))
+			return bad("graph %u is out of order or has a bad name", i);
+	return 0;
+}
+
+static int kernels_check(const struct fdry_manifest *m)
+{
+	uint64_t params = 0;
+	uint32_t i;
+
+	for (i = 0; i < m->n_kernels; i++) {
+		const struct fdry_mf_kernel *k = &m->kernels[i];
+
+		if (!str_ok(m, k->name) || !str_ok(m, k->whole_reason) || k->object >= m->n_objects || k->attrs[3])
+			return bad("kernel %u names what is not there", i);
+		if (k->param_first > m->n_params || k->param_count > m->n_params - k->param_first ||
+		    k->param_count > FDRY_KERNEL_PARAMS_MAX || k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
+			return bad("kernel %u has parameters that are not there", i);
+		params += k->param_count;
+		if (params > m->n_params)
+			return bad("kernel %u shares its parameters with another", i);
+	}
+	return 0;
+}
+
+static int attrs_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_attr *a = m->attrs;
+	uint32_t i;
+
+	for (i = 0; i < m->n_attrs; i++, a++) {
+		if (i && (a[-1].kernel > a->kernel || (a[-1].kernel == a->kernel && a[-1].id >= a->id)))
+			return bad("function attribute %u is out of order", i);
+		if (a->kernel >= m->n_kernels || a->id < FDRY_MF_KERNEL_ATTRS || !a->value || a->reserved)
+			return bad("function attribute %u belongs to no kernel or is none", i);
+		if (a->id >= FDRY_FUNC_ATTR_COUNT)
+			return fdry_fail(FDRY_E_VERSION, "the image relies on a function attribute %u that this library "
+					 "does not know; use a newer library", a->id);
+	}
+	return 0;
+}
+
+void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret)
+{
+	*ret = (struct fdry_tensor){
+		.name = fdry_manifest_str(m, t->name), .addr = t->addr, .dtype = t->dtype,
+		.use = t->use, .flags = t->flags, .rank = t->rank,
+	};
+	memcpy(ret->shape, t->shape, sizeof(ret->shape));
+	memcpy(ret->stride, t->stride, sizeof(ret->stride));
+}
+
+/* The first segment that ends behind @addr. */
+static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
+{
+	uint32_t lo = 0, hi = m->n_segments, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (m->segments[mid].addr + m->segments[mid].size <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* How far memory reaches without a gap from each segment on: all of it, and external memory alone (0: it is none). */
+struct extent {
+	uint64_t any, external;
+};
+
+static int extents_make(const struct fdry_manifest *m, struct extent **ret)
+{
+	struct extent *e = calloc((size_t)m->n_segments + 1, sizeof(*e));
+	const struct fdry_mf_segment *s;
+	bool joined;
+	uint32_t i;
+
+	if (!e)
+		return fdry_nomem();
+	for (i = m->n_segments; i--; ) {
+		s = &m->segments[i];
+		joined = i + 1 < m->n_segments && s[1].addr == s->addr + s->size;
+		e[i].any = joined ? e[i + 1].any : s->addr + s->size;
+		if (s->role == FDRY_ROLE_EXTERNAL)
+			e[i].external = joined && e[i + 1].external ? e[i + 1].external : s->addr + s->size;
+	}
+	*ret = e;
+	return 0;
+}
+
+/* Every byte of a tensor lies in memory; of an external one, in external memory. */
+static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e, const struct fdry_mf_tensor *t, uint64_t bytes)
+{
+	uint32_t k = segment_find(m, t->addr);
+
+	if (!bytes)
+		return true;
+	return k < m->n_segments && m->segments[k].addr <= t->addr &&
+	       (t->flags & FDRY_TENSOR_EXTERNAL ? e[k].external : e[k].any) >= t->addr + bytes;
+}
+
+static int host_tensor_check(const struct fdry_manifest *m, uint32_t i, uint64_t bytes)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[i];
+
+	if (!fdry_host_is(t->addr) || !host_holds(m, t->addr, bytes))
+		return bad("tensor %u does not lie in a host segment", i);
+	if (t->use == FDRY_USE_INPUT && !(t->flags & FDRY_TENSOR_EXTERNAL))
+		return bad("tensor %u is an input in host memory and not external", i);
+	return 0;
+}
+
+static int tensor_check(const struct fdry_manifest *m, const struct extent *e, uint32_t i)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[i];
+	struct fdry_tensor desc;
+	uint64_t bytes;
+	uint32_t d;
+
+	if (!str_ok(m, t->name) || !*fdry_manifest_str(m, t->name) || t->reserved ||
+	    (i && strcmp(fdry_manifest_str(m, t[-1].name), fdry_manifest_str(m, t->name)) >= 0))
+		return bad("tensor %u is out of order or has no name", i);
+	fdry_manifest_tensor_get(m, t, &desc);
+	if (fdry_tensor_extent(&desc, &bytes))
+		return bad("tensor %u: %s", i, fdry_last_error());
+	for (d = t->rank; d < FDRY_RANK_MAX; d++)
+		if (t->shape[d] || t->stride[d])
+			return bad("tensor %u has dimensions beyond its rank", i);
+	if (t->flags & FDRY_TENSOR_HOST)
+		return host_tensor_check(m, i, bytes);
+	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
+		return bad("tensor %u leaves the region", i);
+	if (!tensor_backed(m, e, t, bytes))
+		return bad("tensor %u does not lie in memory of its kind", i);
+	return 0;
+}
+
+static int tensors_check(const struct fdry_manifest *m)
+{
+	struct extent *e = NULL;
+	uint32_t i;
+	int err = m->n_tensors ? extents_make(m, &e) : 0;
+
+	if (err || !m->n_tensors)
+		return err;
+	for (i = 0; i < m->n_tensors && !err; i++)
+		err = tensor_check(m, e, i);
+	free(e);
+	return err;
+}
+
+/* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next one begins behind the room. */
+static bool room_ok(const struct fdry_manifest *m, const struct fdry_mf_room *r)
+{
+	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
+	struct fdry_tensor desc;
+	uint64_t bytes, end;
+	uint32_t k;
+
+	fdry_manifest_tensor_get(m, t, &desc);
+	if (fdry_tensor_extent(&desc, &bytes) || !fdry_tensor_extendable(&desc) ||
+	    !(t->flags & FDRY_TENSOR_EXTERNAL) || t->flags & FDRY_TENSOR_HOST)
+		return false;
+	if (t->addr % FDRY_ALLOC_BLOCK || bytes % FDRY_ALLOC_BLOCK || r->max % FDRY_ALLOC_BLOCK || r->max <= bytes ||
+	    r->max > m->header->end - t->addr)
+		return false;
+	end = t->addr + bytes;
+	k = segment_find(m, end - 1);
+	return m->segments[k].addr + m->segments[k].size == end &&
+	       (k + 1 == m->n_segments || m->segments[k + 1].addr >= t->addr + r->max);
+}
+
+static int rooms_check(const struct fdry_manifest *m)
+{
+	uint32_t i;
+
+	if (m->n_rooms > FDRY_MF_ROOMS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed", m->n_rooms, FDRY_MF_ROOMS_MAX);
+	for (i = 0; i < m->n_rooms; i++)
+		if (m->rooms[i].tensor >= m->n_tensors || (i && m->rooms[i - 1].tensor >= m->rooms[i].tensor) ||
+		    m->rooms[i].reserved || !room_ok(m, &m->rooms[i]))
+			return bad("room %u is not that of a tensor, or not free", i);
+	return 0;
+}
+
+/* They may lie in any order, so that whoever allocates them finds out whether two overlap. */
+static int allocs_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_alloc *a = m->allocs;
+	uint32_t i;
+
+	for (i = 0; i < m->n_allocs; i++)
+		if (!a[i].size || a[i].addr < m->header->base || a[i].addr > m->header->end ||
+		    a[i].size > m->header->end - a[i].addr)
+			return bad("allocation %u leaves the region", i);
+	return 0;
+}
+
+static int generators_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_generator *g = m->generators;
+	uint32_t i;
+
+	if (m->n_generators > FDRY_MF_GENERATORS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, %u are allowed", m->n_generators, FDRY_MF_GENERATORS_MAX);
+	for (i = 0; i < m->n_generators; i++, g++) {
+		if (g->kind != FDRY_MF_GENERATOR_COUNTER)
+			return fdry_fail(FDRY_E_VERSION, "the image has random numbers of a kind %u that this library does not know; "
+					 "use a newer library", g->kind);
+		if (!str_ok(m, g->name) || !*fdry_manifest_str(m, g->name) ||
+		    (i && strcmp(fdry_manifest_str(m, g[-1].name), fdry_manifest_str(m, g->name)) >= 0))
+			return bad("generator %u is out of order or has no name", i);
+	}
+	return 0;
+}
+
+/* 8 bytes that are always backed, whatever the loader does. */
+static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
+{
+	uint32_t k = segment_find(m, addr);
+	const struct fdry_mf_segment *s = &m->segments[k];
+
+	return addr % 8 == 0 && k < m->n_segments && addr >= s->addr && s->size >= 8 && addr - s->addr <= s->size - 8 &&
+	       s->role != FDRY_ROLE_EXTERNAL;
+}
+
+/* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph were checked. */
+static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_draw *d)
+{
+	const struct fdry_mf_draw *o;
+
+	if (d->seed == d->offset)
+		return false;
+	for (o = d; o > m->draws && o[-1].graph == d->graph; o--)
+		if (o[-1].seed == d->seed || o[-1].seed == d->offset || o[-1].offset == d->seed || o[-1].offset == d->offset)
+			return false;
+	return true;
+}
+
+static int draws_check(const struct fdry_manifest *m)
+{
+	const struct fdry_mf_draw *d = m->draws;
+	uint32_t i;
+
+	for (i = 0; i < m->n_draws; i++, d++) {
+		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
+			return bad("draw %u names what is not there", i);
+		if (i && (d[-1].graph > d->graph || (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
+			return bad("draw %u is out of order", i);
+		if (!cell_ok(m, d->seed) || !cell_ok(m, d->offset) || !cells_apart(m, d))
+			return bad("draw %u has cells that are no memory of the image, or another's", i);
+	}
+	return 0;
+}
+
+int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
+{
+	static int (*const checks[])(const struct fdry_manifest *) = {
+		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
+		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check, allocs_check,
+		generators_check, draws_check, text_check,
+	};
+	struct fdry_manifest m = { 0 };
+	size_t i;
+	int err;
+
+	if ((uintptr_t)bytes.data & 7)
+		return fdry_bug("a manifest's bytes are not aligned");
+	if (bytes.len > FDRY_MF_SIZE_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "a manifest of %zu bytes is too large", bytes.len);
+	m.header = fdry_span_at(bytes, 0, sizeof(*m.header));
+	if (!m.header)
+		return bad("%zu bytes are too few", bytes.len);
+	err = header_check(bytes, m.header);
+	if (!err)
+		err = directory_check(bytes, &m);
+	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !err; i++)
+		err = checks[i](&m);
+	if (!err)
+		*ret = m;
+	return err;
+}
+
+struct key {
+	const struct fdry_manifest *m;
+	const char *name;
+};
+
+static int tensor_cmp(const void *key, const void *entry)
+{
+	const struct key *k = key;
+
+	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_tensor *)entry)->name));
+}
+
+static int fact_cmp(const void *key, const void *entry)
+{
+	const struct key *k = key;
+
+	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_fact *)entry)->key));
+}
+
+static int graph_cmp(const void *key, const void *entry)
+{
+	uint64_t a = *(const uint64_t *)key, b = ((const struct fdry_mf_graph *)entry)->key;
+
+	return (a > b) - (a < b);
+}
+
+const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name)
+{
+	struct key k = { m, name };
+
+	return m->n_tensors ? bsearch(&k, m->tensors, m->n_tensors, sizeof(*m->tensors), tensor_cmp) : NULL;
+}
+
+const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key)
+{
+	return m->n_graphs ? bsearch(&key, m->graphs, m->n_graphs, sizeof(*m->graphs), graph_cmp) : NULL;
+}
+
+const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
+{
+	struct key k = { m, key };
+	const struct fdry_mf_fact *f;
+
+	f = m->n_facts ? bsearch(&k, m->facts, m->n_facts, sizeof(*f), fact_cmp) : NULL;
+	return f ? fdry_manifest_str(m, f->value) : NULL;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * manifest_format.h - image manifests on disk; frozen.
+ * Documentation/format/manifest.rst says what each byte means.
+ *
+ * Header, section directory, sections. Everything is little endian. A section starts at
+ * the next multiple of 8 after the one before it, in the order of ids; a section without
+ * entries is left out; padding and reserved bytes are zero. New data is a new section or
+ * a new incompat bit: no field ever changes its meaning, no number is used twice.
+ */
+#ifndef FDRY_IMAGE_MANIFEST_FORMAT_H
+#define FDRY_IMAGE_MANIFEST_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "foundry.h"
+#include "lib/oid.h"
+#include "lib/sections.h"
+#include "graph/host.h"
+
+#define FDRY_MF_MAGIC "FDRYIMG\x1a"
+#define FDRY_MF_VERSION 1u
+#define FDRY_MF_INCOMPAT_KNOWN 0u /* bits that this reader understands */
+
+/* Limits: a size or count beyond them is refused before anything is computed from it. */
+#define FDRY_MF_SIZE_MAX (1ull << 32)
+#define FDRY_MF_SECTIONS_MAX 64u
+#define FDRY_MF_CHUNK_MAX (2ull << 20) /* bytes of one chunk */
+#define FDRY_MF_GRAPHS_MAX (1u << 20)
+#define FDRY_MF_HOST_ALIGN_MAX 4096u
+#define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
+#define FDRY_MF_ROOMS_MAX 4096u
+/* Text of all entries, a string counted once for each that names it: so many times the manifest's bytes, and so many more. */
+#define FDRY_MF_TEXT_TIMES 16u
+#define FDRY_MF_TEXT_FREE (16ull << 20)
+
+struct fdry_mf_header {
+	uint8_t magic[8];  /* FDRY_MF_MAGIC */
+	uint32_t version;  /* FDRY_MF_VERSION */
+	uint32_t sections; /* entries of the directory that follows */
+	uint32_t incompat; /* an unknown bit: the reader must refuse the image */
+	uint32_t compat;   /* an unknown bit: the reader may go on */
+	uint64_t size;     /* of the whole manifest, bytes; a multiple of 8 */
+	uint64_t base;     /* first device address of the region, a multiple of 2 MiB */
+	uint64_t end;      /* one past the last address that was handed out */
+	uint8_t reserved[16];
+};
+
+/* Strings are offsets into the string section, each terminated; 0 is "". */
+
+/* What the image was made for, by ascending key. */
+struct fdry_mf_fact {
+	uint32_t key;
+	uint32_t value;
+};
+
+/* A range of device memory; ascending, not overlapping, inside [base, end). */
+struct fdry_mf_segment {
+	uint64_t addr;
+	uint64_t size;     /* bytes, at least 1 */
+	uint32_t role;     /* of enum fdry_role (mm/region.h) */
+	uint32_t reserved;
+};
+
+/* Content; ascending, not overlapping, each inside a content segment. Content bytes in no chunk are zero. */
+struct fdry_mf_chunk {
+	uint64_t addr;
+	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+};
+
+/* A kernel object. */
+struct fdry_mf_object {
+	struct fdry_oid oid;
+};
+
+/* A parameter of a kernel, as struct fdry_param. */
+struct fdry_mf_param {
+	uint16_t offset;
+	uint16_t size;
+};
+
+/* A kernel; graph objects name it by its index here. */
+struct fdry_mf_kernel {
+	uint32_t name;         /* entry name in its object */
+	uint32_t object;       /* index into the objects */
+	uint32_t param_first;  /* index into the params ... */
+	uint32_t param_count;  /* ... and how many are its own */
+	uint32_t param_bytes;  /* of the parameter buffer */
+	uint32_t whole_reason; /* why the object is a whole cubin; 0: it is a slice */
+	int32_t attrs[4];      /* the first FDRY_MF_KERNEL_ATTRS of FDRY_FUNC_ATTRS; the last is zero */
+};
+
+#define FDRY_MF_KERNEL_ATTRS 3u
+
+/* A further function attribute that is not 0; ascending kernels, of each ascending ids. */
+struct fdry_mf_attr {
+	uint32_t kernel;   /* index into the kernels */
+	uint32_t id;       /* as FDRY_FUNC_ATTRS, from FDRY_MF_KERNEL_ATTRS on */
+	int32_t value;
+	uint32_t reserved;
+};
+
+/* A graph, by ascending key. */
+struct fdry_mf_graph {
+	uint64_t key;
+	uint32_t name;
+	uint32_t nodes;
+	struct fdry_oid oid;
+};
+
+/* A host segment: host memory that copies of the graphs read or write. Graph objects and tensors name it by its index here. */
+struct fdry_mf_host {
+	uint64_t size;     /* bytes, at least 1, at most FDRY_HOST_SIZE_MAX */
+	uint32_t align;    /* of its first byte in the loading process: a power of two, at most FDRY_MF_HOST_ALIGN_MAX */
+	uint32_t reserved;
+};
+
+/* Content of a host segment, zeros included; ascending, not overlapping. */
+struct fdry_mf_host_chunk {
+	uint32_t segment;
+	uint32_t reserved;
+	uint64_t offset;
+	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
+	struct fdry_oid oid; /* of the chunk object */
+};
+
+/* A tensor, by ascending name. */
+struct fdry_mf_tensor {
+	uint32_t name;
+	uint32_t dtype;  /* of enum fdry_dtype */
+	uint32_t use;    /* of enum fdry_use */
+	uint32_t flags;  /* of enum fdry_tensor_flags */
+	uint32_t rank;
+	uint32_t reserved;
+	uint64_t addr;   /* of a host tensor its place (graph/host.h) */
+	int64_t shape[FDRY_RANK_MAX];  /* zero beyond rank */
+	int64_t stride[FDRY_RANK_MAX]; /* zero beyond rank */
+};
+
+/* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its own. It ends a segment. */
+struct fdry_mf_room {
+	uint32_t tensor;   /* index into the tensors */
+	uint32_t reserved;
+	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
+};
+
+/* An allocation that was alive, in the order in which they were made; anywhere in [base, end), none across another. */
+struct fdry_mf_alloc {
+	uint64_t addr;
+	uint64_t size;     /* bytes, as asked for, at least 1 */
+};
+
+/* A random number generator, whose state is a seed and an offset; by ascending name. */
+struct fdry_mf_generator {
+	uint32_t name;
+	uint32_t kind;     /* FDRY_MF_GENERATOR_COUNTER */
+};
+
+/* 8 bytes each: a seed, and an offset that counts what was drawn. */
+#define FDRY_MF_GENERATOR_COUNTER 0u
+
+/* What a graph draws from a generator: by ascending graph, of each by ascending generator. */
+struct fdry_mf_draw {
+	uint32_t graph;     /* index into the graphs */
+	uint32_t generator; /* index into the generators */
+	uint64_t seed;      /* address of 8 bytes that the seed is written to before each launch, a multiple of 8 */
+	uint64_t offset;    /* the same for the offset */
+	uint64_t increment; /* what a launch adds to the offset */
+};
+
+/* A context limit that the kernels rely on: at least this much. */
+struct fdry_mf_limit {
+	uint32_t limit;    /* a CUlimit: CU_LIMIT_STACK_SIZE */
+	uint32_t reserved;
+	uint64_t value;
+};
+
+/* X(id, NAME, member of view and writer, type of an entry) */
+#define FDRY_MF_SECTIONS(X) \
+	X(1, STRINGS, strings, char) \
+	X(2, FACTS, facts, struct fdry_mf_fact) \
+	X(3, LIMITS, limits, struct fdry_mf_limit) \
+	X(4, SEGMENTS, segments, struct fdry_mf_segment) \
+	X(5, CHUNKS, chunks, struct fdry_mf_chunk) \
+	X(6, TENSORS, tensors, struct fdry_mf_tensor) \
+	X(7, GRAPHS, graphs, struct fdry_mf_graph) \
+	X(8, KERNELS, kernels, struct fdry_mf_kernel) \
+	X(9, PARAMS, params, struct fdry_mf_param) \
+	X(10, OBJECTS, objects, struct fdry_mf_object) \
+	X(11, ATTRS, attrs, struct fdry_mf_attr) \
+	X(12, HOSTS, hosts, struct fdry_mf_host) \
+	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk) \
+	X(14, ROOMS, rooms, struct fdry_mf_room) \
+	X(15, ALLOCS, allocs, struct fdry_mf_alloc) \
+	X(16, GENERATORS, generators, struct fdry_mf_generator) \
+	X(17, DRAWS, draws, struct fdry_mf_draw)
+
+#define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
+#define FDRY_MF_FROZEN_AT(type, field, at) \
+	_Static_assert(offsetof(struct type, field) == (at), #type "." #field " is frozen")
+
+FDRY_MF_FROZEN(fdry_mf_header, 64);
+FDRY_MF_FROZEN_AT(fdry_mf_header, version, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_header, sections, 12);
+FDRY_MF_FROZEN_AT(fdry_mf_header, incompat, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_header, compat, 20);
+FDRY_MF_FROZEN_AT(fdry_mf_header, size, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_header, base, 32);
+FDRY_MF_FROZEN_AT(fdry_mf_header, end, 40);
+FDRY_MF_FROZEN(fdry_mf_fact, 8);
+FDRY_MF_FROZEN(fdry_mf_segment, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_segment, role, 16);
+FDRY_MF_FROZEN(fdry_mf_chunk, 48);
+FDRY_MF_FROZEN_AT(fdry_mf_chunk, oid, 16);
+FDRY_MF_FROZEN(fdry_mf_object, 32);
+FDRY_MF_FROZEN(fdry_mf_param, 4);
+FDRY_MF_FROZEN(fdry_mf_kernel, 40);
+FDRY_MF_FROZEN_AT(fdry_mf_kernel, attrs, 24);
+FDRY_MF_FROZEN(fdry_mf_attr, 16);
+FDRY_MF_FROZEN(fdry_mf_graph, 48);
+FDRY_MF_FROZEN_AT(fdry_mf_graph, oid, 16);
+FDRY_MF_FROZEN(fdry_mf_tensor, 160);
+FDRY_MF_FROZEN_AT(fdry_mf_tensor, addr, 24);
+FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
+FDRY_MF_FROZEN(fdry_mf_alloc, 16);
+FDRY_MF_FROZEN(fdry_mf_limit, 16);
+FDRY_MF_FROZEN(fdry_mf_generator, 8);
+FDRY_MF_FROZEN(fdry_mf_draw, 32);
+FDRY_MF_FROZEN_AT(fdry_mf_draw, seed, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_draw, increment, 24);
+FDRY_MF_FROZEN(fdry_mf_room, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_room, max, 8);
+FDRY_MF_FROZEN(fdry_mf_host, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
+FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);
+FDRY_MF_FROZEN_AT(fdry_mf_host_chunk, offset, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_host_chunk, oid, 24);
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * names.c - naming images: the store holds names, but only a manifest says what its image is for.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "foundry.h"
+#include "lib/opts.h"
+#include "image/pick.h"
+
+static int image_check(struct fdry_store *s, const struct fdry_oid *id)
+{
+	struct fdry_object_info info;
+	int err = fdry_store_info(s, id, &info);
+
+	if (!err && info.kind != FDRY_OBJECT_MANIFEST)
+		err = fdry_fail(FDRY_E_INVAL, "it is no image; only images can be named");
+	return err;
+}
+
+static int identity_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_oid *ret)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	int err = fdry_get_object(get, id, &bytes);
+
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (!err)
+		err = fdry_identity_digest(&m, ret);
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+/* What @image means, each with its identity; the oldest first, so that the order stays when they are named one by one. */
+static int images_read(struct fdry_store *s, const char *image, struct fdry_ref **ret, size_t *count)
+{
+	struct fdry_ref *refs = NULL, swap;
+	struct fdry_get *get;
+	size_t i, n = 0;
+	int err = fdry_get_begin(s, &get);
+
+	if (err)
+		return err;
+	err = fdry_get_images(get, image, &refs, &n);
+	for (i = 0; i < n && !err; i++) {
+		err = image_check(s, &refs[i].oid);
+		if (!err)
+			err = identity_read(get, &refs[i].oid, &refs[i].identity);
+	}
+	fdry_get_end(get);
+	if (err) {
+		free(refs);
+		return fdry_fail_at(err, "image '%.100s'", image);
+	}
+	for (i = 0; i < n / 2; i++) {
+		swap = refs[i];
+		refs[i] = refs[n - 1 - i];
+		refs[n - 1 - i] = swap;
+	}
+	*ret = refs;
+	*count = n;
+	return 0;
+}
+
+int fdry_image_tag(struct fdry_store *store, const char *image, const char *ref)
+{
+	struct fdry_ref *refs = NULL;
+	size_t i, n = 0;
+	int err;
+
+	err = fdry_need(store);
+	if (!err)
+		err = fdry_need(image);
+	if (!err)
+		err = fdry_need(ref);
+	if (!err)
+		err = fdry_ref_check(ref);
+	if (!err)
+		err = images_read(store, image, &refs, &n);
+	for (i = 0; i < n && !err; i++)
+		err = fdry_ref_set(store, ref, &refs[i].oid, &refs[i].identity);
+	free(refs);
+	return err;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * needs.c - what a load will take, asked of a store; see fdry_image_needs().
+ *
+ * The answer is one block of memory: the struct, the externals, their names.
+ */
+#include "image/needs.h"
+
+#include <stdlib.h>
+
+#include "image/image_host.h"
+#include "lib/opts.h"
+#include "image/pick.h"
+#include "image/plan.h"
+#include "image/tensor.h"
+#include "lib/printable.h"
+
+/* Externals are few: names are copied behind them. */
+struct size {
+	size_t externals, text;
+};
+
+static struct size size_of(const struct fdry_manifest *m)
+{
+	struct size r = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < m->n_tensors; i++)
+		if (m->tensors[i].flags & FDRY_TENSOR_EXTERNAL) {
+			r.externals++;
+			r.text += strlen(fdry_manifest_str(m, m->tensors[i].name)) + 1;
+		}
+	return r;
+}
+
+static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i, char *name,
+			 struct fdry_needs_external *ret)
+{
+	const struct fdry_room *room = fdry_room_of(&plan->rooms, i);
+	struct fdry_tensor t;
+	int err;
+
+	fdry_manifest_tensor_get(m, &m->tensors[i], &t);
+	memcpy(name, t.name, strlen(t.name) + 1);
+	ret->name = name;
+	ret->addr = t.flags & FDRY_TENSOR_HOST ? 0 : t.addr;
+	err = fdry_tensor_extent(&t, &ret->bytes);
+	if (room)
+		ret->bytes = room->bytes;
+	ret->max_bytes = room ? room->max : ret->bytes;
+	return err;
+}
+
+static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, struct fdry_needs *n)
+{
+	struct fdry_needs_external *e = (struct fdry_needs_external *)(n + 1);
+	char *name = (char *)(e + n->nexternals);
+	uint32_t i;
+	int err = 0;
+
+	n->externals = e;
+	for (i = 0; i < m->n_tensors && !err; i++) {
+		if (!(m->tensors[i].flags & FDRY_TENSOR_EXTERNAL))
+			continue;
+		err = external_fill(m, plan, i, name, e++);
+		name += strlen(name) + 1;
+	}
+	return err;
+}
+
+static int kernels_sum(struct fdry_store *s, const struct fdry_manifest *m, uint64_t *ret)
+{
+	struct fdry_object_info info;
+	uint64_t sum = 0;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < m->n_objects && !err; i++) {
+		err = fdry_store_info(s, &m->objects[i].oid, &info);
+		sum += err ? 0 : info.size;
+	}
+	if (!err)
+		*ret = sum;
+	return err;
+}
+
+static void plan_fill(const struct fdry_plan *p, struct fdry_needs *n)
+{
+	n->base = p->base;
+	n->address_bytes = p->size;
+	n->mapped_bytes = p->mapped;
+	n->content_bytes = p->role[FDRY_ROLE_CONTENT];
+	n->scratch_bytes = p->role[FDRY_ROLE_SCRATCH];
+	n->external_bytes = p->role[FDRY_ROLE_EXTERNAL];
+	n->copied_bytes = p->copied;
+	n->nodes = p->nodes;
+	n->exec_bytes = p->nodes * FDRY_NODE_EXEC_BYTES;
+}
+
+static void hosts_fill(const struct fdry_manifest *m, struct fdry_needs *n)
+{
+	uint32_t i;
+
+	n->host_bytes = fdry_manifest_hosts_place(m, 0, NULL);
+	for (i = 0; i < m->n_host_chunks; i++)
+		n->copied_bytes += m->host_chunks[i].size;
+}
+
+static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_plan *plan,
+		      struct fdry_needs **ret)
+{
+	struct size size = size_of(m);
+	struct fdry_needs *n;
+	int err;
+
+	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_needs_external) + size.text);
+	if (!n)
+		return fdry_nomem();
+	n->nexternals = size.externals;
+	n->graphs = m->n_graphs;
+	n->kernels = m->n_kernels;
+	plan_fill(plan, n);
+	hosts_fill(m, n);
+	err = externals_fill(m, plan, n);
+	if (!err)
+		err = kernels_sum(s, m, &n->kernel_bytes);
+	if (err)
+		free(n);
+	else
+		*ret = n;
+	return err;
+}
+
+int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_needs **ret)
+{
+	struct fdry_plan plan;
+	int err = fdry_plan_make(m, o, &plan);
+
+	if (err)
+		return err;
+	err = needs_make(s, m, &plan, ret);
+	fdry_plan_release(&plan);
+	return err;
+}
+
+static int external_text(const struct fdry_needs_external *e, struct fdry_buf *out)
+{
+	int err = fdry_buf_printf(out, "needs ");
+
+	if (!err)
+		err = fdry_buf_printable(out, e->name);
+	if (!err)
+		err = fdry_buf_printf(out, " filled, %llu bytes", (unsigned long long)e->bytes);
+	if (!err && e->max_bytes > e->bytes)
+		err = fdry_buf_printf(out, ", with room for %llu", (unsigned long long)e->max_bytes);
+	return err ? err : fdry_buf_printf(out, "\n");
+}
+
+int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out)
+{
+	size_t i;
+	int err;
+
+	err = fdry_buf_printf(out, "needs %llu bytes of device memory at %#llx, %llu of them copied; about %llu more for %llu graphs "
+			      "with %llu nodes, %llu for %llu kernels\n", (unsigned long long)n->mapped_bytes, n->base,
+			      (unsigned long long)n->copied_bytes, (unsigned long long)n->exec_bytes,
+			      (unsigned long long)n->graphs, (unsigned long long)n->nodes,
+			      (unsigned long long)n->kernel_bytes, (unsigned long long)n->kernels);
+	if (!err && n->host_bytes)
+		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n", (unsigned long long)n->host_bytes);
+	for (i = 0; i < n->nexternals && !err; i++)
+		err = external_text(&n->externals[i], out);
+	return err;
+}
+
+/* What is asked of a store: which image, and how it will be loaded. */
+struct question {
+	const char *name;
+	struct fdry_load_opts opts;
+};
+
+static int needs(struct fdry_store *s, struct fdry_get *get, const struct question *q, struct fdry_needs **ret)
+{
+	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
+	struct fdry_pick pick = { .bytes = { 0 } };
+	int err;
+
+	err = fdry_pick_one(get, q->name, &w, &pick);
+	if (!err)
+		err = fdry_needs_of(s, &pick.m, &q->opts, ret);
+	if (err)
+		fdry_fail_at(err, "image '%.100s'", q->name);
+	fdry_buf_release(&pick.bytes);
+	return err;
+}
+
+int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_needs **ret)
+{
+	struct question q = { .name = name };
+	struct fdry_get *get;
+	int err;
+
+	err = fdry_need(store);
+	if (!err)
+		err = fdry_need(name);
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_opts_take(opts, &q.opts, sizeof(q.opts));
+	if (!err)
+		err = fdry_get_begin(store, &get);
+	if (err)
+		return err;
+	err = needs(store, get, &q, ret);
+	fdry_get_end(get);
+	return err;
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/* objects.c - see objects.h. */
+#include "image/objects.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "image/pool.h"
+#include "lib/threads.h"
+
+/* More threads than this wait for memory and for each other. */
+#define THREADS_MAX 8
+/* Objects for which a further thread pays: each takes a fraction of a millisecond. */
+#define OBJECTS_A_THREAD 4
+
+struct fdry_objects {
+	struct fdry_image *img;
+	struct fdry_pool *pool;
+	struct fdry_buf *code; /* kernel objects, by position in m.objects */
+	uint32_t *by_id;       /* these positions, sorted by id */
+	uint32_t *first;       /* for each graph the first with its object, which alone is read */
+	uint64_t bytes;        /* read so far */
+	pthread_mutex_t lock;  /* of bytes */
+	double start_ms;
+};
+
+/* --- the kernel table --- */
+
+static int kernel_table(struct fdry_image *img)
+{
+	uint32_t i;
+
+	img->kernels = calloc(img->m.n_kernels ? img->m.n_kernels : 1, sizeof(*img->kernels));
+	if (!img->kernels)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_kernels; i++) {
+		const struct fdry_mf_kernel *k = &img->m.kernels[i];
+
+		img->kernels[i] = (struct fdry_kernel){
+			.name = fdry_manifest_str(&img->m, k->name),
+			.object = img->m.objects[k->object].oid,
+			.nparams = k->param_count,
+			.param_bytes = k->param_bytes,
+			.params = k->param_count ? (const struct fdry_param *)(img->m.params + k->param_first) : NULL,
+			.whole = k->whole_reason != 0,
+			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
+		};
+		memcpy(img->kernels[i].attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
+	}
+	for (i = 0; i < img->m.n_attrs; i++)
+		img->kernels[img->m.attrs[i].kernel].attrs[img->m.attrs[i].id] = img->m.attrs[i].value;
+	return 0;
+}
+
+/* --- the order of graphs --- */
+
+static int order_named(struct fdry_image *img, const struct fdry_objects_opts *opts, bool *taken, uint32_t *count)
+{
+	const struct fdry_mf_graph *g;
+	size_t i;
+
+	for (i = 0; i < opts->norder; i++) {
+		g = fdry_manifest_graph(&img->m, opts->order[i]);
+		if (!g)
+			return fdry_fail(FDRY_E_NOKEY, "the order names graph %llu, which the image does not have; "
+					 "fdry_image_describe() lists them", (unsigned long long)opts->order[i]);
+		if (taken[g - img->m.graphs])
+			return fdry_fail(FDRY_E_EXISTS, "the order names graph %llu twice; name each once",
+					 (unsigned long long)opts->order[i]);
+		taken[g - img->m.graphs] = true;
+		img->order[(*count)++] = (uint32_t)(g - img->m.graphs);
+	}
+	return 0;
+}
+
+/* Those that the caller names, then the others as they were sealed. */
+static int order_make(struct fdry_image *img, const struct fdry_objects_opts *opts)
+{
+	uint32_t i, count = 0, n = img->m.n_graphs;
+	bool *taken = calloc(n + 1, sizeof(*taken));
+	int err;
+
+	img->order = calloc(n + 1, sizeof(*img->order));
+	if (!img->order || !taken) {
+		free(taken);
+		return fdry_nomem();
+	}
+	err = order_named(img, opts, taken, &count);
+	for (i = 0; i < n && !err; i++)
+		if (!taken[i])
+			img->order[count++] = i;
+	free(taken);
+	return err;
+}
+
+/* --- reading --- */
+
+/* Its memory is counted before it is taken: a few stored bytes may become any number. */
+static int object_get(struct fdry_image *img, struct fdry_get *get, const struct fdry_oid *oid, struct fdry_buf *ret)
+{
+	uint64_t size;
+	int err = fdry_get_size(get, oid, &size);
+
+	if (!err)
+		err = fdry_budget_take(&img->budget, size, "kernels and graphs");
+	return err ? err : fdry_get_object(get, oid, ret);
+}
+
+static int nodes_check(const struct fdry_image *img, uint32_t i)
+{
+	const struct fdry_graph_view *v = &img->execs[i].view;
+
+	if (v->header.nodes == img->m.graphs[i].nodes)
+		return 0;
+	return fdry_fail(FDRY_E_BADIMAGE, "it has %u nodes, the manifest says %u; seal the image anew", v->header.nodes,
+			 img->m.graphs[i].nodes);
+}
+
+static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
+{
+	struct fdry_image_exec *x = &img->execs[i];
+	int err = object_get(img, get, &img->m.graphs[i].oid, &x->bytes);
+
+	if (!err)
+		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
+	if (!err)
+		err = nodes_check(img, i);
+	if (!err)
+		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes, "the arguments of a graph's kernels");
+	if (!err)
+		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
+	if (!err)
+		err = fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
+	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
+}
+
+static int object_read(void *arg, struct fdry_get *get, size_t i)
+{
+	struct fdry_objects *o = arg;
+	struct fdry_image *img = o->img;
+	struct fdry_buf *buf;
+	uint32_t graph;
+	int err;
+
+	if (i < img->m.n_objects) {
+		buf = &o->code[i];
+		err = object_get(img, get, &img->m.objects[i].oid, buf);
+	} else {
+		graph = o->first[img->order[i - img->m.n_objects]];
+		if (graph != img->order[i - img->m.n_objects])
+			return 0;
+		buf = &img->execs[graph].bytes;
+		err = graph_read(img, get, graph);
+	}
+	pthread_mutex_lock(&o->lock);
+	o->bytes += buf->len;
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+/* One at least, since what the rest of a load waits for is mostly not the processor. */
+static unsigned int threads_for(size_t objects, unsigned int most)
+{
+	unsigned int n = fdry_cores() - 1;
+
+	if (most)
+		return most - 1;
+	if (n > THREADS_MAX)
+		n = THREADS_MAX;
+	if (n > objects / OBJECTS_A_THREAD)
+		n = (unsigned int)(objects / OBJECTS_A_THREAD);
+	return n ? n : 1;
+}
+
+static int pool_start(struct fdry_objects *o, struct fdry_get *get, unsigned int threads)
+{
+	const struct fdry_manifest *m = &o->img->m;
+	const struct fdry_pool_opts opts = {
+		.store = o->img->store,
+		.get = get,
+		.fn = object_read,
+		.arg = o,
+		.count = (size_t)m->n_objects + m->n_graphs,
+		.threads = threads_for((size_t)m->n_objects + m->n_graphs, threads),
+		.name = "fdry-objects",
+	};
+
+	o->start_ms = fdry_now_ms();
+	return fdry_pool_start(&opts, &o->pool);
+}
+
+static int by_id(const void *a, const void *b, void *m)
+{
+	const struct fdry_mf_object *objects = ((const struct fdry_manifest *)m)->objects;
+
+	return memcmp(&objects[*(const uint32_t *)a].oid, &objects[*(const uint32_t *)b].oid, sizeof(objects->oid));
+}
+
+static int objects_index(struct fdry_objects *o)
+{
+	struct fdry_manifest *m = &o->img->m;
+	uint32_t i;
+
+	o->by_id = calloc((size_t)m->n_objects + 1, sizeof(*o->by_id));
+	o->code = calloc((size_t)m->n_objects + 1, sizeof(*o->code));
+	if (!o->by_id || !o->code)
+		return fdry_nomem();
+	for (i = 0; i < m->n_objects; i++)
+		o->by_id[i] = i;
+	qsort_r(o->by_id, m->n_objects, sizeof(*o->by_id), by_id, m);
+	return fdry_manifest_graphs_first(m, &o->first);
+}
+
+int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struct fdry_objects_opts *opts,
+		       struct fdry_objects **ret)
+{
+	struct fdry_objects *o;
+	int err = kernel_table(img);
+
+	if (!err)
+		err = order_make(img, opts);
+	if (err)
+		return err;
+	img->execs = calloc((size_t)img->m.n_graphs + 1, sizeof(*img->execs));
+	o = calloc(1, sizeof(*o));
+	if (!img->execs || !o) {
+		free(o);
+		return fdry_nomem();
+	}
+	pthread_mutex_init(&o->lock, NULL);
+	o->img = img;
+	err = objects_index(o);
+	if (!err)
+		err = pool_start(o, get, opts->threads);
+	if (err) {
+		fdry_objects_free(o);
+		return err;
+	}
+	*ret = o;
+	return 0;
+}
+
+int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct fdry_objects *o = arg;
+	const struct fdry_manifest *m = &o->img->m;
+	uint32_t low = 0, high = m->n_objects, mid, i;
+	int err;
+
+	while (low < high) { /* the first that is not below @oid */
+		mid = low + (high - low) / 2;
+		if (memcmp(&m->objects[o->by_id[mid]].oid, oid, sizeof(*oid)) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
+		return fdry_bug("a kernel has an object that the manifest does not list");
+	i = o->by_id[low];
+	err = fdry_pool_wait(o->pool, i);
+	if (!err)
+		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
+	return err;
+}
+
+/* Graphs of one object have one view of it; the first of them owns its bytes. */
+static int graphs_share(struct fdry_objects *o)
+{
+	struct fdry_image *img = o->img;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < img->m.n_graphs && !err; i++) {
+		if (o->first[i] == i)
+			continue;
+		img->execs[i].view = img->execs[o->first[i]].view;
+		err = nodes_check(img, i);
+		if (err)
+			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+	}
+	return err;
+}
+
+int fdry_objects_finish(struct fdry_objects *o)
+{
+	struct fdry_load_report *r = &o->img->report;
+	double mark = fdry_now_ms();
+	struct fdry_pool_stats stats;
+	int err = fdry_pool_wait_all(o->pool);
+
+	if (!err)
+		err = graphs_share(o);
+	r->wait_ms = fdry_lap_ms(&mark);
+	fdry_pool_stats(o->pool, &stats);
+	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
+	r->objects_cpu_ms = stats.cpu_ms;
+	r->object_bytes = o->bytes;
+	r->threads = stats.threads;
+	if (!err)
+		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
+	return err;
+}
+
+void fdry_objects_free(struct fdry_objects *o)
+{
+	uint32_t i;
+
+	if (!o)
+		return;
+	fdry_pool_free(o->pool);
+	for (i = 0; o->code && i < o->img->m.n_objects; i++)
+		fdry_buf_release(&o->code[i]);
+	free(o->code);
+	free(o->by_id);
+	free(o->first);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * own.c - launches from a context of the image's own, in the order of the caller's stream.
+ *
+ * One stream of the own context takes all launches of the image. The caller's stream
+ * hands over by an event of the primary context and takes back by one of the own. An
+ * event stands for its last record, so the five calls of a launch are made under a lock.
+ */
+#include "image/own.h"
+
+#include <stdlib.h>
+
+#include "arch/stream.h"
+
+struct fdry_own {
+	pthread_mutex_t lock;
+	CUstream stream;
+	CUevent begun; /* of the primary context */
+	CUevent ended; /* of the own */
+};
+
+/* What belongs to the own context. */
+static int own_make(struct fdry_image *img, struct fdry_own *o)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuStreamCreate, &o->stream, CU_STREAM_NON_BLOCKING);
+	if (!err)
+		err = fdry_call(img->drv, cuEventCreate, &o->ended, CU_EVENT_DISABLE_TIMING);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+static int primary_make(struct fdry_image *img, struct fdry_own *o)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter_primary(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuEventCreate, &o->begun, CU_EVENT_DISABLE_TIMING);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_own_new(struct fdry_image *img)
+{
+	struct fdry_own *o = calloc(1, sizeof(*o));
+	int err;
+
+	if (!o)
+		return fdry_nomem();
+	pthread_mutex_init(&o->lock, NULL);
+	img->own = o;
+	err = own_make(img, o);
+	return err ? err : primary_make(img, o);
+}
+
+/* NULL is the primary context's stream, which has to be current for that. */
+static int stream_begun(struct fdry_image *img, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter_primary(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuEventRecord, img->own->begun, stream);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+static int stream_ends(struct fdry_image *img, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter_primary(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuStreamWaitEvent, stream, img->own->ended, 0);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched)
+{
+	struct fdry_own *o = img->own;
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuStreamWaitEvent, o->stream, o->begun, 0);
+	if (!err)
+		err = fdry_call(img->drv, cuGraphLaunch, exec, o->stream);
+	*launched = !err;
+	if (!err)
+		err = fdry_call(img->drv, cuEventRecord, o->ended, o->stream);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+/* The graph runs, and its end could not be put before what the caller's stream is given next: that is awaited instead. */
+static int launch_over(struct fdry_image *img)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_stream_wait(img->drv, img->own->stream);
+	fdry_image_leave(img, &mode);
+	return err;
+}
+
+int fdry_own_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
+{
+	struct fdry_own *o = img->own;
+	bool launched = false;
+	int err;
+
+	pthread_mutex_lock(&o->lock);
+	err = stream_begun(img, stream);
+	if (!err)
+		err = graph_launch(img, exec, &launched);
+	if (!err)
+		err = stream_ends(img, stream);
+	if (err && launched)
+		err = launch_over(img);
+	pthread_mutex_unlock(&o->lock);
+	return err;
+}
+
+void fdry_own_free(struct fdry_image *img)
+{
+	struct fdry_own *o = img->own;
+
+	if (!o)
+		return;
+	if (o->begun)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, o->begun);
+	if (o->ended)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, o->ended);
+	if (o->stream)
+		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, o->stream);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+	img->own = NULL;
+}

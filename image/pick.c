@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/* pick.c - which of the images under one name is meant; see pick.h. */
+#include "image/pick.h"
+
+#include <stdlib.h>
+
+#include "lib/log.h"
+
+#define SAID_MAX 8 /* images that an error names */
+
+static struct fdry_pick *list(const struct fdry_picks *p)
+{
+	return (struct fdry_pick *)p->list.data;
+}
+
+size_t fdry_picks_count(const struct fdry_picks *p)
+{
+	return p->list.len / sizeof(struct fdry_pick);
+}
+
+/* --- reading --- */
+
+static int pick_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_pick *ret)
+{
+	struct fdry_pick pick = { .id = *id };
+	int err = fdry_get_object(get, id, &pick.bytes);
+
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ pick.bytes.data, pick.bytes.len }, &pick.m);
+	if (err)
+		fdry_buf_release(&pick.bytes);
+	else
+		*ret = pick;
+	return err;
+}
+
+static int pick_add(struct fdry_get *get, const struct fdry_ref *ref, struct fdry_picks *p)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_pick pick;
+	int err = pick_read(get, &ref->oid, &pick);
+
+	if (!err) {
+		err = fdry_buf_put(&p->list, &pick, sizeof(pick));
+		if (err)
+			fdry_buf_release(&pick.bytes);
+		return err;
+	}
+	if (p->found == 1 || err == -FDRY_E_NOMEM)
+		return err;
+	fdry_warn("of the images '%s' one is passed over: %s", p->name, fdry_last_error());
+	if (!p->broken)
+		p->broken = err;
+	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex), fdry_error_meaning(err));
+}
+
+int fdry_picks_read(struct fdry_get *get, const char *name, struct fdry_picks *ret)
+{
+	struct fdry_picks p = { .name = name };
+	struct fdry_ref *refs = NULL;
+	size_t i;
+	int err = fdry_get_images(get, name, &refs, &p.found);
+
+	for (i = 0; !err && i < p.found; i++)
+		err = pick_add(get, &refs[i], &p);
+	free(refs);
+	if (!err && !fdry_picks_count(&p))
+		err = fdry_fail((enum fdry_errcode)-p.broken, "none of %zu images can be read%s; see foundry-store verify", p.found, p.why.data);
+	if (err)
+		fdry_picks_release(&p);
+	else
+		*ret = p;
+	return err;
+}
+
+/* --- comparing --- */
+
+static int why_add(struct fdry_picks *p, const struct fdry_pick *pick, const struct fdry_mismatch *mm, size_t nr)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	if (nr > SAID_MAX)
+		return 0;
+	if (nr == SAID_MAX)
+		return fdry_buf_printf(&p->why, "; and others");
+	return fdry_buf_printf(&p->why, "; %.12s has %.64s '%.40s' ('%.40s' here)", fdry_oid_hex(&pick->id, hex), mm->field, mm->found,
+			       mm->wanted);
+}
+
+static int none_fits(struct fdry_picks *p)
+{
+	if (p->broken)
+		return fdry_fail((enum fdry_errcode)-p->broken, "none of %zu images can be used%s; see foundry-store verify", p->found,
+				 p->why.data);
+	return fdry_fail(FDRY_E_IDENTITY, "none of %zu images was made for this%s; seal one for this", p->found, p->why.data);
+}
+
+/* One alone is left to whoever compares it in full, and says so better. */
+int fdry_picks_fit(struct fdry_picks *p, const struct fdry_wanted *w, struct fdry_mismatch *ret)
+{
+	struct fdry_mismatch first = { .field = "" }, mm;
+	size_t i, left = 0, out = 0, n = fdry_picks_count(p);
+	struct fdry_pick *pick = list(p), drop;
+	int err = 0;
+
+	if (p->found == 1)
+		return 0;
+	for (i = 0; i < n && !err; i++) {
+		mm.field[0] = '\0';
+		err = fdry_identity_compare(&pick[i].m, w->here, w->facts, w->nfacts, &mm);
+		if (!err) {
+			drop = pick[left];
+			pick[left++] = pick[i];
+			pick[i] = drop;
+		} else if (err == -FDRY_E_IDENTITY) {
+			first = out ? first : mm;
+			err = why_add(p, &pick[i], &mm, out++);
+		}
+	}
+	if (err)
+		return err;
+	while (n > left)
+		fdry_buf_release(&pick[--n].bytes);
+	p->list.len = left * sizeof(*pick);
+	if (left)
+		return 0;
+	if (ret)
+		*ret = first;
+	return none_fits(p);
+}
+
+/* --- taking --- */
+
+struct fdry_pick fdry_picks_take(struct fdry_picks *p)
+{
+	struct fdry_pick pick = list(p)[0];
+
+	memset(&list(p)[0].bytes, 0, sizeof(pick.bytes));
+	return pick;
+}
+
+void fdry_picks_release(struct fdry_picks *p)
+{
+	size_t i;
+
+	for (i = 0; i < fdry_picks_count(p); i++)
+		fdry_buf_release(&list(p)[i].bytes);
+	fdry_buf_release(&p->list);
+	fdry_buf_release(&p->why);
+}
+
+int fdry_pick_one(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_pick *ret)
+{
+	struct fdry_picks p = { .name = name };
+	int err = fdry_picks_read(get, name, &p);
+
+	if (err)
+		return err;
+	err = fdry_picks_fit(&p, w, NULL);
+	if (!err)
+		*ret = fdry_picks_take(&p);
+	fdry_picks_release(&p);
+	return err;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * random.c - random numbers of a loaded image; see image/random.h.
+ *
+ * A cell is written by two memsets of 32 bits: the driver takes the value with the call, so that
+ * there is no memory to keep until the stream gets there, however many launches are under
+ * way, and they are in the order of the stream as any work is. A stream waits for the launch
+ * that drew before on another one: the driver orders launches of one graph, but not the cells of
+ * the next behind the launch that still reads them.
+ */
+#include "image/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/exec.h"
+#include "lib/opts.h"
+
+struct fdry_random {
+	pthread_mutex_t lock;
+	uint32_t *first; /* by graph and one more: its first draw in the manifest */
+	CUevent ended;   /* behind the last launch that drew; NULL: not made yet */
+	bool launched;   /* there was one */
+	bool turn;       /* the stream that is written to is behind that */
+	struct fdry_random_state states[];
+};
+
+int fdry_random_new(struct fdry_image *img)
+{
+	const struct fdry_manifest *m = &img->m;
+	struct fdry_random *r;
+	uint32_t i, d = 0;
+
+	if (!m->n_generators)
+		return 0;
+	r = calloc(1, sizeof(*r) + m->n_generators * sizeof(r->states[0]));
+	if (!r)
+		return fdry_nomem();
+	r->first = calloc((size_t)m->n_graphs + 1, sizeof(*r->first));
+	if (!r->first) {
+		free(r);
+		return fdry_nomem();
+	}
+	for (i = 0; i <= m->n_graphs; i++) {
+		r->first[i] = d;
+		while (d < m->n_draws && m->draws[d].graph == i)
+			d++;
+	}
+	for (i = 0; i < m->n_generators; i++)
+		r->states[i].seed = FDRY_RANDOM_SEED;
+	pthread_mutex_init(&r->lock, NULL);
+	img->random = r;
+	return 0;
+}
+
+void fdry_random_end(struct fdry_image *img)
+{
+	struct fdry_random *r = img->random;
+
+	if (r && r->ended)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, r->ended);
+	if (r)
+		r->ended = NULL;
+}
+
+void fdry_random_free(struct fdry_image *img)
+{
+	if (!img->random)
+		return;
+	pthread_mutex_destroy(&img->random->lock);
+	free(img->random->first);
+	free(img->random);
+	img->random = NULL;
+}
+
+/* --- launches --- */
+
+static int word_write(struct fdry_image *img, uint64_t addr, uint32_t value, CUstream stream)
+{
+	return fdry_call(img->drv, cuMemsetD32Async, addr, value, 1, stream);
+}
+
+static int cell_write(struct fdry_image *img, uint64_t addr, uint64_t value, CUstream stream)
+{
+	int err = word_write(img, addr, (uint32_t)value, stream);
+
+	return err ? err : word_write(img, addr + 4, (uint32_t)(value >> 32), stream);
+}
+
+static bool draws(const struct fdry_random *r, uint32_t graph)
+{
+	return r && r->first[graph] != r->first[graph + 1];
+}
+
+/* Also where the handle is that of the last launch: streams that are gone leave theirs to others, while their work goes on. */
+static int turn_wait(struct fdry_image *img, CUstream stream)
+{
+	struct fdry_random *r = img->random;
+	int err = 0;
+
+	if (!r->ended)
+		err = fdry_call(img->drv, cuEventCreate, &r->ended, CU_EVENT_DISABLE_TIMING);
+	else if (r->launched)
+		err = fdry_call(img->drv, cuStreamWaitEvent, stream, r->ended, 0);
+	r->turn = !err;
+	return err;
+}
+
+int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
+{
+	const struct fdry_random *r = img->random;
+	const struct fdry_random_state *states, *s;
+	const struct fdry_mf_draw *d;
+	uint32_t i;
+	int err;
+
+	if (!draws(r, l->graph))
+		return 0;
+	err = turn_wait(img, l->stream);
+	states = l->states ? l->states : r->states;
+	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err; i++) {
+		d = &img->m.draws[i];
+		s = &states[d->generator];
+		err = cell_write(img, d->seed, s->seed, l->stream);
+		if (!err)
+			err = cell_write(img, d->offset, s->offset, l->stream);
+	}
+	return err;
+}
+
+void fdry_random_written(struct fdry_image *img, const struct fdry_launch *l)
+{
+	struct fdry_random *r = img->random;
+
+	if (!draws(r, l->graph) || !r->turn)
+		return;
+	r->turn = false;
+	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, l->stream);
+	if (!r->launched)
+		(void)fdry_call_raw(img->drv, cuStreamSynchronize, l->stream);
+}
+
+int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
+		       int (*fn)(struct fdry_image *img, const struct fdry_launch *l))
+{
+	struct fdry_random *r = img->random;
+	uint32_t i;
+	int err;
+
+	if (!draws(r, l->graph))
+		return fn(img, l);
+	pthread_mutex_lock(&r->lock);
+	err = fn(img, l);
+	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err && !l->states; i++)
+		r->states[img->m.draws[i].generator].offset += img->m.draws[i].increment;
+	pthread_mutex_unlock(&r->lock);
+	return err;
+}
+
+/* --- states --- */
+
+static const char *generator_name(const struct fdry_image *img, uint32_t i)
+{
+	return fdry_manifest_str(&img->m, img->m.generators[i].name);
+}
+
+static int generator_find(const struct fdry_image *img, const char *name, uint32_t *ret)
+{
+	uint32_t i;
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(name);
+	if (err)
+		return err;
+	for (i = 0; i < img->m.n_generators; i++)
+		if (!strcmp(generator_name(img, i), name)) {
+			*ret = i;
+			return 0;
+		}
+	return fdry_fail(FDRY_E_NOKEY, "the image has no generator '%.100s'; it has %u, fdry_image_generator() names them", name,
+			 img->m.n_generators);
+}
+
+size_t fdry_image_generator_count(const struct fdry_image *img)
+{
+	return img ? img->m.n_generators : 0;
+}
+
+int fdry_image_generator(const struct fdry_image *img, size_t i, const char **name)
+{
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(name);
+	if (err)
+		return err;
+	if (i >= img->m.n_generators)
+		return fdry_fail(FDRY_E_NOKEY, "the image has %u generators, and no number %zu", img->m.n_generators, i);
+	*name = generator_name(img, (uint32_t)i);
+	return 0;
+}
+
+int fdry_image_draw(const struct fdry_image *img, uint64_t key, size_t i, struct fdry_draw *ret)
+{
+	const struct fdry_mf_draw *d;
+	uint32_t graph = 0, n = 0, first = 0;
+	int err = fdry_image_check(img);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_exec_index(img, key, &graph);
+	if (err)
+		return err;
+	if (img->random) {
+		first = img->random->first[graph];
+		n = img->random->first[graph + 1] - first;
+	}
+	if (i >= n)
+		return fdry_fail(FDRY_E_NOKEY, "graph %llu draws from %u generators, and from no number %zu", (unsigned long long)key, n, i);
+	d = &img->m.draws[first + i];
+	*ret = (struct fdry_draw){ generator_name(img, d->generator), d->seed, d->offset, d->increment };
+	return 0;
+}
+
+static void state_set(struct fdry_image *img, uint32_t i, struct fdry_random_state state)
+{
+	pthread_mutex_lock(&img->random->lock);
+	img->random->states[i] = state;
+	pthread_mutex_unlock(&img->random->lock);
+}
+
+int fdry_image_seed(struct fdry_image *img, const char *generator, uint64_t seed)
+{
+	const struct fdry_random_state state = { .seed = seed };
+	uint32_t i = 0;
+	int err;
+
+	if (!generator) {
+		err = fdry_image_check(img);
+		for (i = 0; !err && i < img->m.n_generators; i++)
+			state_set(img, i, state);
+		return err;
+	}
+	err = generator_find(img, generator, &i);
+	if (!err)
+		state_set(img, i, state);
+	return err;
+}
+
+int fdry_image_random_get(struct fdry_image *img, const char *generator, struct fdry_random_state *ret)
+{
+	uint32_t i = 0;
+	int err = generator_find(img, generator, &i);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
+	pthread_mutex_lock(&img->random->lock);
+	*ret = img->random->states[i];
+	pthread_mutex_unlock(&img->random->lock);
+	return 0;
+}
+
+int fdry_image_random_set(struct fdry_image *img, const char *generator, const struct fdry_random_state *state)
+{
+	uint32_t i = 0;
+	int err = generator_find(img, generator, &i);
+
+	if (!err)
+		err = fdry_need(state);
+	if (!err)
+		state_set(img, i, *state);
+	return err;
+}
+
+int fdry_image_random_advance(struct fdry_image *img, const char *generator, uint64_t count)
+{
+	uint32_t i = 0;
+	int err = generator_find(img, generator, &i);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&img->random->lock);
+	img->random->states[i].offset += count;
+	pthread_mutex_unlock(&img->random->lock);
+	return 0;
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * region.c - what a capture holds; see foundry/region.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/capture/capture.h"
+#include "lib/opts.h"
+
+static int alloc_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+
+	return (x > y) - (x < y);
+}
+
+static int memory_copy(struct fdry_alloc *made, size_t n, struct fdry_memory **ret)
+{
+	struct fdry_memory *copy = NULL;
+	size_t i;
+
+	if (n) {
+		copy = calloc(n, sizeof(*copy));
+		if (!copy)
+			return fdry_nomem();
+		qsort(made, n, sizeof(*made), alloc_cmp);
+	}
+	for (i = 0; i < n; i++)
+		copy[i] = (struct fdry_memory){ made[i].addr, made[i].size };
+	*ret = copy;
+	return 0;
+}
+
+int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count)
+{
+	struct fdry_alloc *made = NULL;
+	CUdeviceptr base;
+	uint64_t size;
+	size_t n = 0;
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_need(count);
+	if (!err)
+		err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &made, &n));
+	if (!err)
+		err = memory_copy(made, n, ret);
+	if (!err)
+		*count = n;
+	free(made);
+	return err;
+}
+
+/* What graph @key draws. */
+static void draws_drop(struct fdry_capture *cap, uint64_t key)
+{
+	struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
+	size_t n = fdry_array_count(cap->draws, struct fdry_capture_draw), i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		if (d[i].key == key)
+			free((char *)d[i].desc.generator);
+		else
+			d[kept++] = d[i];
+	}
+	cap->draws.len = kept * sizeof(*d);
+}
+
+/* Lock held. */
+static int graph_drop(struct fdry_capture *cap, uint64_t key)
+{
+	struct fdry_capture_graph *g = fdry_array(cap->graphs, struct fdry_capture_graph);
+	size_t n = fdry_array_count(cap->graphs, struct fdry_capture_graph), i;
+
+	for (i = 0; i < n && g[i].key != key; i++)
+		;
+	if (i == n)
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)key);
+	draws_drop(cap, key);
+	free(g[i].name);
+	memmove(&g[i], &g[i + 1], (n - i - 1) * sizeof(*g));
+	cap->graphs.len -= sizeof(*g);
+	return 0;
+}
+
+int fdry_capture_drop(struct fdry_capture *cap, uint64_t key)
+{
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	err = graph_drop(cap, key);
+	pthread_mutex_unlock(&cap->lock);
+	return err;
+}

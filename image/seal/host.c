@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seal_host.c - host memory of copies: host tensors become host segments.
+ *
+ * Tensors that share bytes share a segment; others do not, even where they touch, since
+ * whose memory lies beside whose is chance. Segments are numbered by the names of their
+ * tensors: the same tensors give the same segments in every process. A segment begins at
+ * a multiple of FDRY_HOST_ALIGN, so that what was aligned stays so.
+ *
+ * Constants and state have content, all of it in chunks. Inputs are rewritten by the
+ * program before every replay, outputs by the graphs: their bytes now mean nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/capture/host.h"
+#include "lib/peek.h"
+#include "image/seal/seal.h"
+
+/* Of a segment's first byte, in the loading process. */
+#define SEGMENT_ALIGN 256u
+
+/* A host tensor, by address; and a host segment. */
+struct span {
+	uint64_t addr, end;
+	const struct fdry_tensor *tensor; /* of a segment the first by name */
+	uint32_t index;                   /* of a segment: its number in the image */
+};
+
+static int addr_cmp(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	if (x->addr != y->addr)
+		return x->addr < y->addr ? -1 : 1;
+	return (x->end > y->end) - (x->end < y->end);
+}
+
+static int name_cmp(const void *a, const void *b)
+{
+	return strcmp(((const struct span *)a)->tensor->name, ((const struct span *)b)->tensor->name);
+}
+
+static void spans_sort(struct fdry_buf *spans, int (*cmp)(const void *, const void *))
+{
+	if (spans->len)
+		qsort(spans->data, fdry_array_count(*spans, struct span), sizeof(struct span), cmp);
+}
+
+/* The host tensors, each of which must still be what was named. */
+static int tensors_list(const struct fdry_seal *s, struct fdry_buf *ret)
+{
+	const struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++) {
+		struct span add = { t[i].desc.addr, t[i].desc.addr + t[i].extent, &t[i].desc, 0 };
+
+		if (!(t[i].desc.flags & FDRY_TENSOR_HOST))
+			continue;
+		err = fdry_capture_host_still(s->cap, &t[i]);
+		if (!err)
+			err = fdry_buf_put(ret, &add, sizeof(add));
+	}
+	spans_sort(ret, addr_cmp);
+	return err;
+}
+
+static int segments_join(const struct fdry_buf *tensors, struct fdry_buf *ret)
+{
+	const struct span *t = fdry_array(*tensors, struct span);
+	struct span *last = NULL;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < fdry_array_count(*tensors, struct span) && !err; i++) {
+		if (!last || t[i].addr >= last->end) {
+			err = fdry_buf_put(ret, &t[i], sizeof(t[i]));
+			last = fdry_array(*ret, struct span) + fdry_array_count(*ret, struct span) - 1;
+			continue;
+		}
+		if (t[i].end > last->end)
+			last->end = t[i].end;
+		if (strcmp(t[i].tensor->name, last->tensor->name) < 0)
+			last->tensor = t[i].tensor;
+	}
+	return err;
+}
+
+/* Where a segment begins. */
+static uint64_t segment_start(const struct span *s)
+{
+	return s->addr & ~(uint64_t)(FDRY_HOST_ALIGN - 1);
+}
+
+/* Into the manifest by name; then back into the order of addresses, in which they are searched. */
+static int segments_put(struct fdry_seal *s)
+{
+	struct span *seg = fdry_array(s->hosts, struct span);
+	size_t i, n = fdry_array_count(s->hosts, struct span);
+	int err = 0;
+
+	if (n > FDRY_HOST_SEGMENTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the host tensors lie in %zu places, more than the limit of %u; use fewer allocations",
+				 n, FDRY_HOST_SEGMENTS_MAX);
+	spans_sort(&s->hosts, name_cmp);
+	for (i = 0; i < n && !err; i++) {
+		struct fdry_mf_host h = { .size = seg[i].end - segment_start(&seg[i]), .align = SEGMENT_ALIGN };
+
+		seg[i].index = (uint32_t)i;
+		if (h.size > FDRY_HOST_SIZE_MAX)
+			return fdry_fail(FDRY_E_LIMIT, "host tensor '%s' and those that share bytes with it have %llu bytes, more than "
+					 "the limit of %llu", seg[i].tensor->name, (unsigned long long)h.size, FDRY_HOST_SIZE_MAX);
+		err = fdry_buf_put(&s->w.hosts, &h, sizeof(h));
+	}
+	spans_sort(&s->hosts, addr_cmp);
+	return err;
+}
+
+int fdry_seal_hosts(struct fdry_seal *s)
+{
+	int err = tensors_list(s, &s->host_tensors);
+
+	if (!err)
+		err = segments_join(&s->host_tensors, &s->hosts);
+	return err ? err : segments_put(s);
+}
+
+/* The segment that holds the byte at @addr; NULL where there is none. */
+static const struct span *segment_find(const struct fdry_seal *s, uint64_t addr)
+{
+	const struct span *seg = fdry_array(s->hosts, struct span);
+	size_t lo = 0, hi = fdry_array_count(s->hosts, struct span), mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (seg[mid].end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < fdry_array_count(s->hosts, struct span) && seg[lo].addr <= addr ? &seg[lo] : NULL;
+}
+
+void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
+{
+	const struct span *seg = segment_find(arg, addr);
+
+	if (seg && bytes <= seg->end - addr)
+		*ret = fdry_host_place(seg->index, addr - segment_start(seg));
+}
+
+int fdry_seal_hosts_still(const struct fdry_seal *s)
+{
+	struct fdry_buf again = { 0 };
+	int err = tensors_list(s, &again);
+
+	fdry_buf_release(&again);
+	return err;
+}
+
+/* --- content --- */
+
+static bool kept(const struct fdry_tensor *t)
+{
+	return (t->use == FDRY_USE_CONST || t->use == FDRY_USE_STATE) && !(t->flags & FDRY_TENSOR_EXTERNAL);
+}
+
+/* From @at on, up to where another tensor begins or ends at the latest: whether those bytes are content, and how far. As with
+ * device memory, what an external tensor covers is none, whatever else lies there. */
+static bool content_at(const struct fdry_seal *s, uint64_t at, uint64_t *end)
+{
+	const struct span *t = fdry_array(s->host_tensors, struct span);
+	bool content = false, external = false;
+	size_t i;
+
+	for (i = 0; i < fdry_array_count(s->host_tensors, struct span); i++) {
+		if (t[i].addr > at && t[i].addr < *end)
+			*end = t[i].addr;
+		if (t[i].addr > at || t[i].end <= at)
+			continue;
+		if (t[i].end < *end)
+			*end = t[i].end;
+		content |= kept(t[i].tensor);
+		external |= (t[i].tensor->flags & FDRY_TENSOR_EXTERNAL) != 0;
+	}
+	return content && !external;
+}
+
+/* A segment whose content is stored. */
+struct storing {
+	struct fdry_seal *s;
+	const struct span *seg;
+	struct fdry_peek peek;
+	uint8_t *room; /* for one chunk */
+};
+
+static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
+{
+	struct fdry_seal *s = st->s;
+	int err = fdry_peek(&st->peek, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+
+	if (!err)
+		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+	if (err == -FDRY_E_RANGE)
+		return fdry_fail(FDRY_E_STATE, "the host memory of tensor '%s' was freed while the seal ran; keep it allocated",
+				 st->seg->tensor->name);
+	if (!err)
+		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, st->room, (size_t)c->size, NULL, 0, &c->oid);
+	s->report.content_bytes += c->size;
+	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
+}
+
+/* [@at, @end) is content: chunks end at multiples of FDRY_MF_CHUNK_MAX in the segment. */
+static int range_put(struct storing *st, uint64_t at, uint64_t end)
+{
+	uint64_t start = segment_start(st->seg), room;
+	int err = 0;
+
+	while (at < end && !err) {
+		struct fdry_mf_host_chunk c = { .segment = st->seg->index, .offset = at - start };
+
+		room = FDRY_MF_CHUNK_MAX - c.offset % FDRY_MF_CHUNK_MAX;
+		c.size = room < end - at ? room : end - at;
+		err = chunk_put(st, &c);
+		at += c.size;
+	}
+	return err;
+}
+
+static int segment_content(struct storing *st)
+{
+	uint64_t at, end, from = st->seg->addr;
+	int err = 0;
+
+	for (at = from; at < st->seg->end && !err; at = end) {
+		end = st->seg->end;
+		if (content_at(st->s, at, &end))
+			continue;
+		err = range_put(st, from, at);
+		from = end;
+	}
+	return err ? err : range_put(st, from, st->seg->end);
+}
+
+static int segments_content(struct storing *st)
+{
+	struct fdry_seal *s = st->s;
+	size_t i;
+	int err = 0;
+
+	spans_sort(&s->hosts, name_cmp);
+	for (i = 0; i < fdry_array_count(s->hosts, struct span) && !err; i++) {
+		st->seg = &fdry_array(s->hosts, struct span)[i];
+		err = segment_content(st);
+	}
+	spans_sort(&s->hosts, addr_cmp);
+	return err;
+}
+
+int fdry_seal_host_content(struct fdry_seal *s)
+{
+	struct storing st = { .s = s };
+	int err;
+
+	if (!s->hosts.len)
+		return 0;
+	err = fdry_peek_open(&st.peek);
+	if (err)
+		return err;
+	st.room = malloc(FDRY_MF_CHUNK_MAX);
+	err = st.room ? segments_content(&st) : fdry_nomem();
+	free(st.room);
+	fdry_peek_close(&st.peek);
+	return err;
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seal_pointers.c - words of content that point to what an image does not hold.
+ *
+ * A pointer that a program stored in memory, to a module variable, say, is as dead in another
+ * process as one in a kernel's arguments. Content has no types, so every word at a multiple
+ * of 8 is looked at, in three steps, each for the few that the one before let through: could
+ * it be an address at all (the upper half of a number between 1 and 2^15 - 1: no bf16, fp16
+ * or fp8 number that is finite, no fp32 number that is not denormal, no count below 2^32);
+ * does the process have something mapped there; does the driver know memory there.
+ *
+ * What is left may still be a number. It is taken for a pointer, and the seal refused, where
+ * a number would hardly hit: it points into something small, as variables are; or it is a
+ * multiple of 256, as what allocators give is; or another one close by points close by. A
+ * single word that points somewhere into something large is counted in the report.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "image/seal/seal.h"
+#include "mm/maps.h"
+
+#define HALVES (1u << 15)    /* upper halves of addresses: 47 bits */
+#define SMALL (1ull << 20)   /* bytes of a small thing */
+#define ROUND 256u
+#define CLOSE 64u            /* bytes between words that belong together */
+#define BLOCK 64u            /* words looked at in one go */
+#define CACHE 4096u
+
+struct fdry_pointers {
+	struct fdry_maps_range *maps; /* of the process, ascending */
+	size_t nmaps;
+	uint64_t halves[HALVES / 64]; /* a bit for each upper half that has something mapped */
+	uint64_t numbers[CACHE];      /* words that the driver knows nothing of, by hash */
+	uint64_t at, word;            /* the last one that was only counted */
+};
+
+static void half_mark(struct fdry_pointers *p, uint64_t start, uint64_t end)
+{
+	uint64_t half;
+
+	for (half = start >> 32; half <= (end - 1) >> 32 && half < HALVES; half++)
+		p->halves[half / 64] |= 1ull << half % 64;
+}
+
+int fdry_pointers_new(struct fdry_pointers **ret)
+{
+	struct fdry_pointers *p = calloc(1, sizeof(*p));
+	size_t i;
+	int err;
+
+	if (!p)
+		return fdry_nomem();
+	err = fdry_maps_list(&p->maps, &p->nmaps);
+	if (err) {
+		free(p);
+		return err;
+	}
+	for (i = 0; i < p->nmaps; i++)
+		half_mark(p, p->maps[i].start, p->maps[i].end);
+	*ret = p;
+	return 0;
+}
+
+void fdry_pointers_free(struct fdry_pointers *p)
+{
+	if (!p)
+		return;
+	free(p->maps);
+	free(p);
+}
+
+static bool is_mapped(const struct fdry_pointers *p, uint64_t word)
+{
+	size_t lo = 0, hi = p->nmaps, mid;
+
+	if (!(p->halves[(word >> 32) / 64] & 1ull << (word >> 32) % 64))
+		return false;
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (p->maps[mid].end <= word)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < p->nmaps && word >= p->maps[lo].start;
+}
+
+/* Is there little that a number could have hit by chance? */
+static bool is_meant(const struct fdry_seal *s, uint64_t at, uint64_t word)
+{
+	const struct fdry_pointers *p = s->pointers;
+	CUdeviceptr start = 0;
+	size_t size = 0;
+
+	if (word % ROUND == 0 || (p->word >> 32 == word >> 32 && at - p->at <= CLOSE))
+		return true;
+	return word % 4 == 0 && !fdry_call_raw(s->cap->drv, cuMemGetAddressRange_v2, &start, &size, word) && size <= SMALL;
+}
+
+/* The tensor that holds the byte at @at, or "". */
+static const char *tensor_at(const struct fdry_seal *s, uint64_t at)
+{
+	const struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	size_t i;
+
+	for (i = 0; i < fdry_array_count(s->cap->tensors, struct fdry_capture_tensor); i++)
+		if (at >= t[i].desc.addr && at - t[i].desc.addr < t[i].extent)
+			return t[i].desc.name;
+	return "";
+}
+
+static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const char *what)
+{
+	const struct fdry_alloc *a = fdry_layout_find(&s->layout, at);
+	const char *tensor = tensor_at(s, at);
+
+	uint64_t start = a ? a->addr : at; /* no allocation: host memory */
+
+	return fdry_fail(FDRY_E_REFUSED, "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64 "%s%s%s is 0x%" PRIx64 ", which points "
+			 "to %s; keep such pointers out of memory which the image holds, or make that memory an external "
+			 "tensor, which the loader fills",
+			 at - start, a ? "allocation" : "host memory", start, *tensor ? " (tensor '" : "", tensor,
+			 *tensor ? "')" : "", word, what);
+}
+
+/* Memory that comes back at the same place, or is none of the program's. In the region there is also what the program has
+ * mapped there and no image can hold. */
+static bool is_own(const struct fdry_seal *s, uint64_t word)
+{
+	if (word - s->layout.base < s->layout.size)
+		return !fdry_layout_shared(&s->layout, word);
+	return fdry_mem_reader_holds(s->reader, word);
+}
+
+/* A word that could be an address, at which the process has something mapped. */
+static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
+{
+	struct fdry_pointers *p = s->pointers;
+	uint64_t *number = &p->numbers[word * 0x9E3779B97F4A7C15ull >> 52];
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	const char *what = "";
+	int err;
+
+	if (*number == word)
+		return 0;
+	err = fdry_seal_where(s, word, 0, &where, &what);
+	if (err)
+		return err;
+	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION) {
+		*number = word;
+		return 0;
+	}
+	if (is_meant(s, at, word))
+		return refuse(s, at, word, what);
+	p->at = at;
+	p->word = word;
+	s->report.pointer_words++;
+	return 0;
+}
+
+static bool is_candidate(uint64_t word)
+{
+	return (uint32_t)(word >> 32) - 1 < HALVES - 1;
+}
+
+/* A word, and where it is. */
+struct word {
+	uint64_t at, word;
+};
+
+static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t n, struct fdry_buf *words)
+{
+	struct word w = { .at = at };
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++, w.at += 8) {
+		w.word = fdry_get64(bytes + 8 * i);
+		if (is_candidate(w.word) && !is_own(s, w.word) && is_mapped(s->pointers, w.word))
+			err = fdry_buf_put(words, &w, sizeof(w));
+	}
+	return err;
+}
+
+/* Most content has no candidate: a whole block is passed over without a branch. */
+static bool block_has(const uint8_t *bytes)
+{
+	unsigned int i, any = 0;
+
+	for (i = 0; i < BLOCK; i++)
+		any |= is_candidate(fdry_get64(bytes + 8 * i));
+	return any;
+}
+
+int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len, struct fdry_buf *words)
+{
+	size_t skip = -addr & 7, left, n;
+	int err = 0;
+
+	if (len < skip)
+		return 0;
+	addr += skip;
+	bytes += skip;
+	for (left = (len - skip) / 8; left && !err; left -= n, addr += 8 * n, bytes += 8 * n) {
+		n = left < BLOCK ? left : BLOCK;
+		if (n < BLOCK || block_has(bytes))
+			err = block_find(s, addr, bytes, n, words);
+	}
+	return err;
+}
+
+int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words)
+{
+	const struct word *w = fdry_array(*words, struct word);
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < fdry_array_count(*words, struct word) && !err; i++)
+		err = word_look(s, w[i].at, w[i].word);
+	return err;
+}
+
+int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len)
+{
+	struct fdry_buf words = { 0 };
+	int err = fdry_pointers_find(s, addr, bytes, len, &words);
+
+	if (!err)
+		err = fdry_pointers_judge(s, &words);
+	fdry_buf_release(&words);
+	return err;
+}

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seal.c - the one place where an image is put together.
+ *
+ * Phases, in this order: look at what is alive, lay out memory, read the graphs (which
+ * interns kernels), slice the kernels, store content, see that nothing moved meanwhile,
+ * store manifest and ref. Objects go to the store as they are made, the manifest last: a
+ * seal that fails leaves objects that nothing refers to, for gc. The capture is locked
+ * throughout.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "image/identity.h"
+#include "lib/opts.h"
+#include "image/seal/seal.h"
+#include "lib/telemetry.h"
+
+/* --- what is alive --- */
+
+static int live_check(const struct fdry_hook_live *live)
+{
+	if (live->captures)
+		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before the seal",
+				 (unsigned long long)live->captures);
+	if (live->textures || live->surfaces)
+		return fdry_fail(FDRY_E_REFUSED, "%llu texture and %llu surface objects are alive, and a graph's "
+				 "arguments may hold them; destroy them before the seal",
+				 (unsigned long long)live->textures, (unsigned long long)live->surfaces);
+	if (live->unwrapped)
+		return fdry_fail(FDRY_E_REFUSED, "the driver gave the program %llu function(s) in a version that the "
+				 "stand-in does not know, so it may not have seen all; use a newer Foundry",
+				 (unsigned long long)live->unwrapped);
+	return 0;
+}
+
+/* What was read must still be what is there: neither memory nor replays may have come in between. */
+static int still_check(const struct fdry_seal *s)
+{
+	struct fdry_hook_live now;
+	int err;
+
+	s->cap->hook->live(&now);
+	err = live_check(&now);
+	if (!err && now.graph_launches != s->live.graph_launches)
+		err = fdry_fail(FDRY_E_STATE, "graphs were launched while the seal ran; "
+				"let the program's other threads wait for it");
+	if (!err)
+		err = fdry_layout_still(&s->layout, s->cap);
+	return err ? err : fdry_seal_hosts_still(s);
+}
+
+static int graphs_there(const struct fdry_seal *s)
+{
+	if (!s->cap->graphs.len)
+		return fdry_fail(FDRY_E_STATE, "there is no graph to seal; add one with fdry_capture_graph()");
+	return 0;
+}
+
+/* --- graphs --- */
+
+static int graph_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_capture_graph *)a)->key;
+	uint64_t y = ((const struct fdry_capture_graph *)b)->key;
+
+	return (x > y) - (x < y);
+}
+
+static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, struct fdry_span bytes)
+{
+	struct fdry_mf_graph mf = { .key = g->key };
+	struct fdry_graph_view view;
+	int err;
+
+	err = fdry_graph_view_open(bytes, &view);
+	if (!err)
+		err = fdry_seal_draws(s, g, &view);
+	if (!err)
+		err = fdry_put_object(s->put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0, &mf.oid);
+	if (!err)
+		err = fdry_manifest_add_str(&s->w, g->name, &mf.name);
+	if (err)
+		return err;
+	mf.nodes = view.header.nodes;
+	s->report.graphs++;
+	s->report.nodes += mf.nodes;
+	s->report.graph_bytes += bytes.len;
+	return fdry_buf_put(&s->w.graphs, &mf, sizeof(mf));
+}
+
+static int graphs_seal(struct fdry_seal *s)
+{
+	struct fdry_graph_reader rd = { .drv = s->cap->drv, .kernels = s->kernels, .where = fdry_seal_where, .where_arg = s,
+					.host = fdry_seal_host };
+	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
+	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
+	int err = 0;
+
+	qsort(g, n, sizeof(*g), graph_cmp);
+	for (i = 0; i < n && !err; i++) {
+		struct fdry_buf bytes = { 0 };
+
+		err = fdry_graph_read(&rd, g[i].graph, &bytes);
+		if (!err)
+			err = graph_put(s, &g[i], (struct fdry_span){ bytes.data, bytes.len });
+		if (err)
+			fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g[i].key, g[i].name);
+		fdry_buf_release(&bytes);
+	}
+	fdry_graph_reader_release(&rd);
+	return err;
+}
+
+/* --- kernels --- */
+
+/* The attributes of the kernel that is added next which have no place in its entry. */
+static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
+{
+	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels, struct fdry_mf_kernel) };
+	int err = 0;
+
+	for (mf.id = FDRY_MF_KERNEL_ATTRS; mf.id < FDRY_FUNC_ATTR_COUNT && !err; mf.id++) {
+		mf.value = k->attrs[mf.id];
+
+		if (mf.value)
+			err = fdry_buf_put(&s->w.attrs, &mf, sizeof(mf));
+	}
+	return err;
+}
+
+static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
+{
+	struct fdry_mf_kernel mf = { .param_count = k->nparams, .param_bytes = k->param_bytes };
+	const struct fdry_mf_object *o = fdry_array(s->w.objects, struct fdry_mf_object);
+	uint32_t i, n = (uint32_t)fdry_array_count(s->w.objects, struct fdry_mf_object);
+	int err;
+
+	for (i = 0; i < n && !fdry_oid_eq(&o[i].oid, &k->object); i++)
+		;
+	if (i == n)
+		return fdry_bug("kernel %s has an object that is not in its set", k->name);
+	mf.object = i;
+	mf.param_first = (uint32_t)fdry_array_count(s->w.params, struct fdry_mf_param);
+	memcpy(mf.attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
+	err = fdry_manifest_add_str(&s->w, k->name, &mf.name);
+	if (!err)
+		err = fdry_manifest_add_str(&s->w, k->whole && k->whole_reason ? k->whole_reason : "", &mf.whole_reason);
+	if (!err)
+		err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
+	if (!err)
+		err = attrs_add(s, k);
+	s->report.kernels++;
+	s->report.kernels_whole += k->whole;
+	return err ? err : fdry_buf_put(&s->w.kernels, &mf, sizeof(mf));
+}
+
+_Static_assert(sizeof(struct fdry_param) == sizeof(struct fdry_mf_param),
+	       "parameters are copied as they are");
+
+static int kernels_seal(struct fdry_seal *s)
+{
+	struct fdry_mf_object o;
+	struct fdry_span bytes;
+	struct fdry_oid oid;
+	uint32_t i;
+	int err;
+
+	err = fdry_kernel_set_slice(s->kernels);
+	for (i = 0; !err && i < fdry_kernel_set_object_count(s->kernels); i++) {
+		bytes = fdry_kernel_set_object(s->kernels, i, &o.oid);
+		err = fdry_put_object(s->put, FDRY_OBJECT_KERNEL, bytes.data, bytes.len, NULL, 0, &oid);
+		if (!err && !fdry_oid_eq(&oid, &o.oid))
+			err = fdry_bug("a kernel object's id is not its hash");
+		if (!err)
+			err = fdry_buf_put(&s->w.objects, &o, sizeof(o));
+		s->report.kernel_bytes += bytes.len;
+	}
+	for (i = 0; !err && i < fdry_kernel_set_count(s->kernels); i++)
+		err = kernel_add(s, fdry_kernel_set_get(s->kernels, i));
+	s->report.whole_bytes = fdry_kernel_set_whole_bytes(s->kernels);
+	return err;
+}
+
+/* --- names, facts, limits --- */
+
+static int tensor_cmp(const void *a, const void *b)
+{
+	const struct fdry_capture_tensor *x = a, *y = b;
+
+	return strcmp(x->desc.name, y->desc.name);
+}
+
+/* It must lie where it lay when it was named, in the same memory. */
+static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_tensor *t)
+{
+	bool shared;
+
+	if (t->desc.flags & FDRY_TENSOR_HOST)
+		return 0; /* seal_host.c looked */
+	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, t->desc.addr, t->extent, &shared) == t->serial)
+		return 0;
+	return fdry_fail(FDRY_E_STATE, "the memory of tensor '%s' was freed before the seal; keep it alive",
+			 t->desc.name);
+}
+
+static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t extent)
+{
+	struct fdry_mf_tensor mf = { .dtype = d->dtype, .use = d->use, .flags = d->flags, .rank = d->rank,
+				     .addr = d->addr };
+	int err = fdry_manifest_add_str(&s->w, d->name, &mf.name);
+
+	if (d->flags & FDRY_TENSOR_HOST)
+		fdry_seal_host(s, d->addr, extent, &mf.addr);
+	memcpy(mf.shape, d->shape, sizeof(mf.shape));
+	memcpy(mf.stride, d->stride, sizeof(mf.stride));
+	return err ? err : fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
+}
+
+static int room_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_capture_tensor *t)
+{
+	struct fdry_mf_room mf = { .tensor = tensor, .max = t->room };
+
+	if (!t->room)
+		return 0;
+	if (s->w.end < t->desc.addr + t->room)
+		s->w.end = t->desc.addr + t->room;
+	return fdry_buf_put(&s->w.rooms, &mf, sizeof(mf));
+}
+
+static int tensors_seal(struct fdry_seal *s)
+{
+	struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
+	int err = 0;
+
+	if (n)
+		qsort(t, n, sizeof(*t), tensor_cmp);
+	for (i = 0; i < n && !err; i++) {
+		err = tensor_check(s, &t[i]);
+		if (!err)
+			err = tensor_put(s, &t[i].desc, t[i].extent);
+		if (!err)
+			err = room_put(s, (uint32_t)i, &t[i]);
+	}
+	return err;
+}
+
+static int fact_cmp(const void *a, const void *b)
+{
+	return strcmp(((const struct fdry_fact *)a)->key, ((const struct fdry_fact *)b)->key);
+}
+
+static int facts_put(struct fdry_seal *s, struct fdry_fact *facts, size_t n)
+{
+	struct fdry_mf_fact mf;
+	size_t i;
+	int err = 0;
+
+	qsort(facts, n, sizeof(*facts), fact_cmp);
+	for (i = 0; i < n && !err; i++) {
+		err = fdry_manifest_add_str(&s->w, facts[i].key, &mf.key);
+		if (!err)
+			err = fdry_manifest_add_str(&s->w, facts[i].value, &mf.value);
+		if (!err)
+			err = fdry_buf_put(&s->w.facts, &mf, sizeof(mf));
+	}
+	return err;
+}
+
+static int facts_seal(struct fdry_seal *s)
+{
+	const struct fdry_capture_fact *f = fdry_array(s->cap->facts, struct fdry_capture_fact);
+	size_t i, n = fdry_array_count(s->cap->facts, struct fdry_capture_fact);
+	struct fdry_identity id;
+	struct fdry_fact *facts;
+	int err;
+
+	err = fdry_identity_of(s->cap->drv, s->cap->device, &id);
+	if (err)
+		return err;
+	facts = calloc(n + FDRY_IDENTITY_FACTS, sizeof(*facts));
+	if (!facts)
+		return fdry_nomem();
+	for (i = 0; i < n; i++)
+		facts[i] = (struct fdry_fact){ f[i].key, f[i].value };
+	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
+		facts[n + i] = (struct fdry_fact){ id.fact[i].key, id.fact[i].value };
+	err = facts_put(s, facts, n + FDRY_IDENTITY_FACTS);
+	free(facts);
+	return err;
+}
+
+static int alloc_cmp(const void *a, const void *b)
+{
+	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+
+	return (x > y) - (x < y);
+}
+
+/* For processes that make the same allocations before they load: see fdry_load_opts.into. */
+static int allocs_seal(struct fdry_seal *s)
+{
+	size_t i, n = s->layout.n_ledger;
+	struct fdry_alloc *made = malloc((n ? n : 1) * sizeof(*made));
+	int err = 0;
+
+	if (!made)
+		return fdry_nomem();
+	if (n)
+		memcpy(made, s->layout.ledger, n * sizeof(*made));
+	qsort(made, n, sizeof(*made), alloc_cmp);
+	for (i = 0; i < n && !err; i++)
+		if (made[i].kind != FDRY_KIND_SHARED)
+			err = fdry_buf_put(&s->w.allocs, &(struct fdry_mf_alloc){ made[i].addr, made[i].size },
+					   sizeof(struct fdry_mf_alloc));
+	free(made);
+	return err;
+}
+
+static int limits_seal(struct fdry_seal *s)
+{
+	struct fdry_mf_limit mf = { .limit = CU_LIMIT_STACK_SIZE };
+	size_t value;
+	int err = fdry_call(s->cap->drv, cuCtxGetLimit, &value, CU_LIMIT_STACK_SIZE);
+
+	if (err)
+		return err;
+	mf.value = value;
+	return fdry_buf_put(&s->w.limits, &mf, sizeof(mf));
+}
+
+/* --- the whole --- */
+
+static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
+{
+	struct fdry_put *put = s->put;
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	struct fdry_oid *links;
+	struct fdry_put_stats stats = { 0 };
+	struct fdry_oid identity;
+	size_t n;
+	int err;
+
+	err = fdry_manifest_encode(&s->w, &bytes);
+	if (err)
+		return err;
+	s->report.manifest_bytes = bytes.len;
+	err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (!err)
+		err = fdry_identity_digest(&m, &identity);
+	if (!err)
+		err = fdry_manifest_links(&m, &links, &n);
+	if (err)
+		goto out_release;
+	fdry_put_identity(put, &identity);
+	s->put = NULL; /* the commit ends the session, also when it fails */
+	err = fdry_put_commit(put, bytes.data, bytes.len, links, n, ref, ret, &stats);
+	s->report.objects_new = stats.objects_new;
+	s->report.objects_known = stats.objects_known;
+	s->report.stored_new = stats.stored_new;
+	free(links);
+out_release:
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int commit_phase(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
+{
+	int err = tensors_seal(s);
+
+	if (!err)
+		err = facts_seal(s);
+	if (!err)
+		err = limits_seal(s);
+	if (!err)
+		err = allocs_seal(s);
+	return err ? err : commit(s, ref, ret);
+}
+
+static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
+{
+	double mark = fdry_now_ms(), layout;
+	int err;
+
+	err = fdry_layout_make(s->cap, s->reader, &s->layout);
+	if (!err)
+		err = fdry_seal_generators(s);
+	if (!err)
+		err = fdry_seal_hosts(s);
+	layout = fdry_lap_ms(&mark);
+	if (!err)
+		err = graphs_seal(s);
+	s->report.graphs_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = kernels_seal(s);
+	s->report.kernels_ms = fdry_lap_ms(&mark);
+	if (!err)
+		err = fdry_seal_content(s);
+	if (!err)
+		err = fdry_seal_host_content(s);
+	if (!err)
+		err = still_check(s);
+	s->report.content_ms = layout + fdry_lap_ms(&mark);
+	if (!err)
+		err = commit_phase(s, ref, ret);
+	s->report.commit_ms = fdry_lap_ms(&mark);
+	return err;
+}
+
+static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_code_image *ret)
+{
+	struct fdry_capture *cap = arg;
+	struct fdry_code code;
+	int err = cap->hook->code_find(library, module, &code);
+
+	if (err)
+		return fdry_standin_result(cap->hook, err);
+	if (code.jit_symbols)
+		return fdry_fail(FDRY_E_REFUSED, "the code was linked with symbols of the program's own, "
+				 "which cannot be brought back");
+	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit, code.jit_values };
+	return 0;
+}
+
+static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+{
+	const struct fdry_driver *drv = s->cap->drv;
+	int err;
+
+	err = fdry_call(drv, cuCtxSynchronize);
+	if (!err)
+		err = fdry_mem_reader_new(drv, FDRY_SEAL_BLOCKS, &s->reader);
+	if (!err)
+		err = fdry_pointers_new(&s->pointers);
+	if (!err)
+		err = fdry_kernel_set_new(drv, s->cap->device, code_find, s->cap, &s->kernels);
+	if (!err)
+		fdry_kernel_set_adopt(s->kernels, &s->cap->codes);
+	if (!err)
+		err = fdry_put_begin(store, &s->put);
+	if (!err)
+		err = phases(s, ref, ret);
+	fdry_put_abort(s->put);
+	if (s->kernels)
+		fdry_kernel_set_yield(s->kernels, &s->cap->codes);
+	fdry_kernel_set_free(s->kernels);
+	fdry_pointers_free(s->pointers);
+	fdry_mem_reader_free(s->reader);
+	fdry_layout_release(&s->layout);
+	fdry_buf_release(&s->host_tensors);
+	fdry_buf_release(&s->hosts);
+	fdry_manifest_writer_release(&s->w);
+	return err;
+}
+
+static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+{
+	const struct fdry_driver *drv = s->cap->drv;
+	CUcontext popped;
+	int err;
+
+	s->cap->hook->live(&s->live);
+	err = live_check(&s->live);
+	if (!err)
+		err = graphs_there(s);
+	if (!err)
+		err = fdry_capture_wait(s->cap);
+	if (!err)
+		err = fdry_call(drv, cuCtxPushCurrent_v2, s->cap->ctx);
+	if (err)
+		return err;
+	err = seal_run(s, store, ref, ret);
+	(void)fdry_call_raw(drv, cuCtxPopCurrent_v2, &popped);
+	return err;
+}
+
+/* What the caller got wrong is found before anything is done. */
+static int args_check(const struct fdry_capture *cap, const char *ref, const struct fdry_seal_report *report)
+{
+	int err = fdry_capture_check(cap);
+
+	if (!err)
+		err = fdry_report_check(report);
+	if (!err && ref)
+		err = fdry_ref_check(ref);
+	return err;
+}
+
+int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref, char *id,
+		      struct fdry_seal_report *report)
+{
+	struct fdry_seal s = { .cap = cap, .store = store };
+	double start = fdry_now_ms();
+	struct fdry_oid oid;
+	int err;
+
+	err = args_check(cap, ref, report);
+	if (!err)
+		err = fdry_need(store);
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	err = seal_in_context(&s, store, ref, &oid);
+	pthread_mutex_unlock(&cap->lock);
+	if (err)
+		return err;
+	s.report.total_ms = fdry_now_ms() - start;
+	fdry_count(FDRY_METRIC_SEALS, 1);
+	fdry_count_ms(FDRY_METRIC_SEAL_NS, s.report.total_ms);
+	if (id)
+		fdry_oid_hex(&oid, id);
+	return fdry_report_give(&s.report, sizeof(s.report), report);
+}

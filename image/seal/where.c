@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seal_where.c - what an address in a graph points at.
+ *
+ * In the region the ledger knows. Beyond what the region ever handed out there is nothing:
+ * a word that looks like such an address is a number. Everywhere else the driver is asked,
+ * and whatever it knows is memory that an image does not hold.
+ */
+#include "image/seal/seal.h"
+
+/* What physical memory it is that the program mapped somewhere itself; NULL where it is not that. */
+static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
+{
+	CUmemGenericAllocationHandle handle;
+	const char *ret;
+
+	if (fdry_call_raw(cap->drv, cuMemRetainAllocationHandle, &handle, (void *)(uintptr_t)addr))
+		return NULL;
+	ret = cap->hook->origin(handle);
+	(void)fdry_call_raw(cap->drv, cuMemRelease, handle);
+	return ret;
+}
+
+/* For messages. */
+static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type, bool managed)
+{
+	const char *mapped;
+
+	if (managed)
+		return "managed memory";
+	if (type == CU_MEMORYTYPE_HOST)
+		return "pinned host memory";
+	mapped = cap->hook->origin_at(addr);
+	if (!mapped)
+		mapped = mapped_name(cap, addr);
+	return mapped ? mapped : "device memory outside the capture's region: a module variable, memory from before "
+				 "fdry_capture_begin(), or memory of another process or API";
+}
+
+static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_where *ret, const char **what)
+{
+	const struct fdry_driver *drv = cap->drv;
+	unsigned int type = 0, managed = 0;
+	CUresult res;
+
+	res = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
+	if (res == CUDA_ERROR_INVALID_VALUE) {
+		*ret = FDRY_WHERE_NOTHING;
+		return 0;
+	}
+	if (res != CUDA_SUCCESS)
+		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
+	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+	*ret = type == CU_MEMORYTYPE_HOST && !managed ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
+	*what = outside_name(cap, addr, type, managed);
+	return 0;
+}
+
+/* Memory of the region that was freed, and the rest of its unit too, so that nothing is mapped there. */
+static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
+{
+	unsigned int type;
+
+	return fdry_call_raw(s->cap->drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ==
+	       CUDA_ERROR_INVALID_VALUE;
+}
+
+int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
+{
+	const struct fdry_seal *s = arg;
+	const struct fdry_layout *l = &s->layout;
+	bool live = bytes ? fdry_layout_holds(l, addr, bytes) : fdry_layout_points(l, addr);
+
+	if (addr < l->base || addr - l->base >= l->size)
+		return outside(s->cap, addr, ret, what);
+	*what = fdry_layout_shared(l, addr) ? mapped_name(s->cap, addr) : NULL;
+	if (!*what)
+		*what = "memory of the region that was freed";
+	if (live)
+		*ret = FDRY_WHERE_REGION;
+	else if (addr >= l->used)
+		*ret = FDRY_WHERE_NOTHING;
+	else
+		*ret = is_gone(s, addr) ? FDRY_WHERE_FREED : FDRY_WHERE_OUTSIDE;
+	return 0;
+}

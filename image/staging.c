@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * staging.c - copies by way of pinned memory; see staging.h.
+ *
+ * A ring of slots of pinned memory, each with an event. A slot is taken again when its
+ * event says that the stream is done with it, so an update that comes faster than the
+ * launches that use it waits; no bytes are overwritten that a copy still reads.
+ *
+ * To device memory a copy is enqueued. A copy from host to host memory would make the
+ * driver wait for the stream: there a function is enqueued, which the driver calls.
+ *
+ * In a slot elements lie packed, in the order of the tensor's memory: the processor puts them
+ * into that order, and the driver steps over a tensor's gaps.
+ */
+#include "image/staging.h"
+#include "arch/stream.h"
+#include "lib/telemetry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS 64u
+#define SLOT_BYTES ((size_t)64 << 10)
+
+struct slot {
+	uint8_t *bytes; /* SLOT_BYTES */
+	CUevent done;
+	bool busy;      /* since it was used nobody waited for @done */
+	void *host;     /* of a write to host memory, which ... */
+	struct fdry_strided how; /* ... is done so; of a read how the slot is emptied */
+};
+
+struct fdry_staging {
+	uint8_t *block;
+	uint32_t next;
+	struct slot slots[SLOTS];
+};
+
+static void staging_release(const struct fdry_driver *drv, struct fdry_staging *st)
+{
+	uint32_t i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (st->slots[i].busy)
+			(void)fdry_call_raw(drv, cuEventSynchronize, st->slots[i].done);
+		if (st->slots[i].done)
+			(void)fdry_call_raw(drv, cuEventDestroy_v2, st->slots[i].done);
+	}
+	if (st->block)
+		(void)fdry_call_raw(drv, cuMemFreeHost, st->block);
+	free(st);
+}
+
+static int staging_make(const struct fdry_driver *drv, struct fdry_staging **ret)
+{
+	struct fdry_staging *st = calloc(1, sizeof(*st));
+	uint32_t i;
+	int err;
+
+	if (!st)
+		return fdry_nomem();
+	err = fdry_call(drv, cuMemHostAlloc, (void **)&st->block, SLOTS * SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+	for (i = 0; i < SLOTS && !err; i++) {
+		st->slots[i].bytes = st->block + i * SLOT_BYTES;
+		err = fdry_call(drv, cuEventCreate, &st->slots[i].done, CU_EVENT_DISABLE_TIMING);
+	}
+	if (err)
+		staging_release(drv, st);
+	else
+		*ret = st;
+	return err;
+}
+
+static struct fdry_place slot_place(const struct slot *s)
+{
+	return (struct fdry_place){ (uintptr_t)s->bytes, true };
+}
+
+static int slot_wait(const struct fdry_driver *drv, struct slot *s)
+{
+	int err = s->busy ? fdry_event_wait(drv, s->done) : 0;
+
+	if (!err)
+		s->busy = false;
+	return err;
+}
+
+/* What the pieces of one copy share. */
+struct staged {
+	const struct fdry_driver *drv;
+	struct fdry_staging *st;
+	const struct fdry_staged *c;
+	struct fdry_strided repeats; /* of a read */
+	uint32_t filled;             /* slots that a read has filled and not emptied */
+};
+
+/* --- writes --- */
+
+/* Called by the driver, which must not be called from here. */
+static void CUDA_CB host_write(void *arg)
+{
+	const struct slot *s = arg;
+
+	fdry_strided_host(&s->how, s->host, s->bytes);
+}
+
+/* @how: from the slot to the tensor, whose piece is at @addr. */
+static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdry_strided *how, uint64_t addr)
+{
+	int err;
+
+	fdry_count_copy(TO, fdry_strided_bytes(how));
+	if (g->c->tensor.host) {
+		s->host = (void *)(uintptr_t)addr;
+		s->how = *how;
+		return fdry_call(g->drv, cuLaunchHostFunc, g->c->stream, host_write, s);
+	}
+	err = fdry_strided_device(g->drv, how, (struct fdry_place){ addr, false }, slot_place(s), g->c->stream);
+	/* It may have enqueued some of it, which reads the slot. */
+	if (err)
+		(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
+	return err;
+}
+
+/* At most SLOT_BYTES. */
+static int piece_write(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
+{
+	const struct staged *g = arg;
+	struct fdry_staging *st = g->st;
+	struct slot *s = &st->slots[st->next];
+	struct fdry_strided in = *piece, out = *piece;
+	int err = slot_wait(g->drv, s);
+
+	if (err)
+		return err;
+	fdry_strided_pack_dst(&in);
+	fdry_strided_host(&in, s->bytes, (const uint8_t *)g->c->data + src);
+	fdry_strided_pack_src(&out);
+	err = slot_enqueue(g, s, &out, g->c->tensor.addr + (uint64_t)dst);
+	if (err)
+		return err;
+	s->busy = !fdry_call_raw(g->drv, cuEventRecord, s->done, g->c->stream);
+	st->next = (st->next + 1) % SLOTS;
+	/* If nothing will say when the slot is free the stream is waited for: the bytes are on their way. */
+	return s->busy ? 0 : fdry_stream_wait(g->drv, g->c->stream);
+}
+
+/* --- reads --- */
+
+static int slots_empty(struct staged *g)
+{
+	int err = fdry_stream_wait(g->drv, g->c->stream);
+	uint32_t i;
+
+	for (i = 0; i < g->filled && !err; i++)
+		fdry_strided_host(&g->st->slots[i].how, g->st->slots[i].host, g->st->slots[i].bytes);
+	g->filled = 0;
+	return err;
+}
+
+/* At most SLOT_BYTES. */
+static int piece_read(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src)
+{
+	struct fdry_strided in = *piece;
+	struct staged *g = arg;
+	struct slot *s = &g->st->slots[g->filled];
+	int err = slot_wait(g->drv, s);
+
+	if (err)
+		return err;
+	fdry_strided_pack_dst(&in);
+	s->how = *piece;
+	fdry_strided_pack_src(&s->how);
+	fdry_strided_join(&s->how, &g->repeats);
+	s->host = (uint8_t *)g->c->data + dst;
+	g->filled++;
+	fdry_count_copy(FROM, fdry_strided_bytes(&in));
+	err = fdry_strided_device(g->drv, &in, slot_place(s), (struct fdry_place){ g->c->tensor.addr + (uint64_t)src, false },
+				  g->c->stream);
+	return !err && g->filled == SLOTS ? slots_empty(g) : err;
+}
+
+static int pieces_read(struct staged *g)
+{
+	struct fdry_strided once = *g->c->how;
+	int err;
+
+	/* An element that the tensor repeats is read once. */
+	fdry_strided_split(&once, &g->repeats);
+	err = fdry_strided_pieces(&once, SLOT_BYTES, piece_read, g);
+	if (!err)
+		return slots_empty(g);
+	/* Copies into the slots may be under way. */
+	(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
+	return err;
+}
+
+static int staged_do(struct fdry_image *img, const struct fdry_staged *c, bool write)
+{
+	struct staged g = { .drv = img->drv, .c = c };
+	int err = 0;
+
+	pthread_mutex_lock(&img->staging_lock);
+	if (!img->staging)
+		err = staging_make(img->drv, &img->staging);
+	g.st = img->staging;
+	if (!err)
+		err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g) : pieces_read(&g);
+	pthread_mutex_unlock(&img->staging_lock);
+	return err;
+}
+
+int fdry_staging_write(struct fdry_image *img, const struct fdry_staged *w)
+{
+	return staged_do(img, w, true);
+}
+
+int fdry_staging_read(struct fdry_image *img, const struct fdry_staged *r)
+{
+	/* What was launched before is waited for without the lock. */
+	int err = fdry_stream_wait(img->drv, r->stream);
+
+	return err ? err : staged_do(img, r, false);
+}
+
+void fdry_staging_free(struct fdry_image *img)
+{
+	if (img->staging)
+		staging_release(img->drv, img->staging);
+	img->staging = NULL;
+}

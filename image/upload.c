@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * upload.c - blocks of pinned memory; see upload.h.
+ *
+ * Blocks lie in huge pages of our own, which are registered with the driver one by one:
+ * pinned memory of the driver's takes it ten times as long to make, and longer than all
+ * of the copying. A block that the driver does not register is copied from all the same;
+ * the driver then takes the bytes through memory of its own, while the thread waits.
+ *
+ * Free blocks wait in the order in which they were given to the driver, so the one in
+ * front is the one that the device has first.
+ */
+#include "image/upload.h"
+#include "arch/stream.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* More threads than this, each with a block, are slower: they wait for memory, for the device, and for each other. */
+#define HELD_MAX 8
+
+struct block {
+	struct block *next; /* that is free */
+	uint8_t *bytes;
+	CUevent copied;
+	bool made; /* it was used before */
+	bool registered;
+};
+
+struct fdry_upload {
+	const struct fdry_driver *drv;
+	CUstream stream;
+	uint8_t *map; /* what blocks lie in, with room to align them */
+	size_t map_len;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t freed, opened;
+	bool open, abandoned;
+	struct block *first, **last; /* the free ones */
+	unsigned int held;
+	unsigned int nblocks;
+	struct block blocks[];
+};
+
+/* --- free blocks --- */
+
+static void block_give(struct fdry_upload *u, struct block *b)
+{
+	pthread_mutex_lock(&u->lock);
+	b->next = NULL;
+	*u->last = b;
+	u->last = &b->next;
+	u->held--;
+	pthread_cond_signal(&u->freed);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static struct block *block_take(struct fdry_upload *u)
+{
+	struct block *b;
+
+	pthread_mutex_lock(&u->lock);
+	while (!u->first || u->held == HELD_MAX)
+		pthread_cond_wait(&u->freed, &u->lock);
+	u->held++;
+	b = u->first;
+	u->first = b->next;
+	if (!u->first)
+		u->last = &u->first;
+	pthread_mutex_unlock(&u->lock);
+	return b;
+}
+
+/* --- making them --- */
+
+/* Whole huge pages, where the system has some to give. A child of a fork has no use for them. */
+static int map_make(struct fdry_upload *u)
+{
+	uintptr_t at;
+	unsigned int i;
+
+	u->map_len = u->nblocks * FDRY_UPLOAD_BLOCK + HUGE_PAGE;
+	u->map = mmap(NULL, u->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (u->map == MAP_FAILED) {
+		u->map = NULL;
+		return fdry_nomem();
+	}
+	(void)madvise(u->map, u->map_len, MADV_HUGEPAGE);
+	(void)madvise(u->map, u->map_len, MADV_DONTFORK);
+	at = ((uintptr_t)u->map + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	for (i = 0; i < u->nblocks; i++)
+		u->blocks[i].bytes = (uint8_t *)at + i * FDRY_UPLOAD_BLOCK;
+	return 0;
+}
+
+int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks, struct fdry_upload **ret)
+{
+	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
+	unsigned int i;
+	int err;
+
+	if (!u)
+		return fdry_nomem();
+	u->drv = drv;
+	u->stream = stream;
+	u->nblocks = blocks;
+	u->held = blocks; /* until each is given */
+	u->last = &u->first;
+	pthread_mutex_init(&u->lock, NULL);
+	pthread_cond_init(&u->freed, NULL);
+	pthread_cond_init(&u->opened, NULL);
+	err = map_make(u);
+	for (i = 0; i < blocks && !err; i++) {
+		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
+		if (!err)
+			block_give(u, &u->blocks[i]);
+	}
+	if (err)
+		fdry_upload_free(u);
+	else
+		*ret = u;
+	return err;
+}
+
+/* Nothing is on its way from it any more. The first time its pages are made, by the thread that will fill them. */
+static int block_ready(struct fdry_upload *u, struct block *b)
+{
+	size_t at;
+
+	if (b->made)
+		return fdry_event_wait(u->drv, b->copied);
+	b->made = true;
+	for (at = 0; at < FDRY_UPLOAD_BLOCK; at += HUGE_PAGE)
+		((volatile uint8_t *)b->bytes)[at] = 0;
+	b->registered = !fdry_call_raw(u->drv, cuMemHostRegister_v2, b->bytes, FDRY_UPLOAD_BLOCK, 0);
+	return 0;
+}
+
+/* --- copying --- */
+
+void fdry_upload_open(struct fdry_upload *u)
+{
+	pthread_mutex_lock(&u->lock);
+	u->open = true;
+	pthread_cond_broadcast(&u->opened);
+	pthread_mutex_unlock(&u->lock);
+}
+
+void fdry_upload_abandon(struct fdry_upload *u)
+{
+	pthread_mutex_lock(&u->lock);
+	u->abandoned = true;
+	pthread_cond_broadcast(&u->opened);
+	pthread_mutex_unlock(&u->lock);
+}
+
+static int open_wait(struct fdry_upload *u)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&u->lock);
+	while (!u->open && !u->abandoned)
+		pthread_cond_wait(&u->opened, &u->lock);
+	abandoned = u->abandoned;
+	pthread_mutex_unlock(&u->lock);
+	return abandoned ? fdry_fail(FDRY_E_STATE, "there is nothing to copy to any more") : 0;
+}
+
+/* How many of them follow each other on the device, and so are one copy. */
+static size_t run_length(const struct fdry_piece *pieces, size_t n, size_t *len)
+{
+	size_t i;
+
+	*len = pieces[0].bytes.len;
+	for (i = 1; i < n && pieces[i].addr == pieces[0].addr + *len; i++)
+		*len += pieces[i].bytes.len;
+	return i;
+}
+
+static void block_fill(struct block *b, const struct fdry_piece *pieces, size_t n)
+{
+	size_t i, at = 0;
+
+	for (i = 0; i < n; i++) {
+		memcpy(b->bytes + at, pieces[i].bytes.data, pieces[i].bytes.len);
+		at += pieces[i].bytes.len;
+	}
+}
+
+static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_piece *pieces, size_t n)
+{
+	size_t i, k, len, at = 0;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i += k, at += len) {
+		k = run_length(pieces + i, n - i, &len);
+		fdry_count_copy(TO, len);
+		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len, u->stream);
+	}
+	return err ? err : fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
+}
+
+int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n)
+{
+	struct block *b = block_take(u);
+	int err = block_ready(u, b);
+
+	if (!err) {
+		block_fill(b, pieces, n);
+		err = open_wait(u);
+	}
+	if (!err)
+		err = block_send(u, b, pieces, n);
+	block_give(u, b);
+	return err;
+}
+
+int fdry_upload_finish(struct fdry_upload *u)
+{
+	return fdry_stream_wait(u->drv, u->stream);
+}
+
+/* False: the driver keeps it. */
+static bool block_free(struct fdry_upload *u, struct block *b)
+{
+	if (b->copied)
+		(void)fdry_call_raw(u->drv, cuEventDestroy_v2, b->copied);
+	return !b->registered || !fdry_call_raw(u->drv, cuMemHostUnregister, b->bytes);
+}
+
+void fdry_upload_free(struct fdry_upload *u)
+{
+	bool ours = true;
+	unsigned int i;
+
+	if (!u)
+		return;
+	(void)fdry_call_raw(u->drv, cuStreamSynchronize, u->stream);
+	for (i = 0; i < u->nblocks; i++)
+		ours &= block_free(u, &u->blocks[i]);
+	/* Pages that are still registered must not become somebody else's. */
+	if (u->map && ours)
+		munmap(u->map, u->map_len);
+	pthread_cond_destroy(&u->opened);
+	pthread_cond_destroy(&u->freed);
+	pthread_mutex_destroy(&u->lock);
+	free(u);
+}
