@@ -62,6 +62,21 @@ if [ -e store/lmdb.c ]; then
 	t "LMDB is seen by five files" prints "$(printf 'store/env_info.c\nstore/env_map.c\nstore/env_open.c\nstore/lmdb.c\nstore/walk.c')" includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
 	t "through one header" prints store/db.h includers '[<"]lmdb[.]h' '[!t]*.c' '[!t]*.h'
 fi
+# Groups of files that need each other. Such a group may lose files; a new one, or a file that joins one, needs a reason.
+cat >"$TMP/groups" <<'E'
+cycle: graph/codec.c graph/edge.c graph/encode.c graph/listing.c graph/node.c graph/node_event.c graph/node_kernel.c graph/node_memcpy.c graph/node_memset.c graph/read.c
+cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/standin.c
+cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c
+cycle: mm/async.c mm/mapping.c mm/region.c
+cycle: run/cudagraph.c run/cudagraph_exec.c
+cycle: run/device.c run/pool.c run/resident.c run/sync.c
+cycle: run/kernel.c run/kernel_ahead.c run/kernel_compile.c run/kernel_key.c run/kernel_launch.c run/kernel_nvrtc.c run/kernel_store.c run/kernel_table.c
+cycle: run/replay.c run/slots.c
+cycle: store/claim.c store/dead.c store/env_info.c store/env_map.c store/env_open.c store/gate.c store/gc.c store/latest.c store/lease.c store/lmdb.c store/lock.c store/make.c store/mark.c store/object.c store/path.c store/reach.c store/ref.c store/resolve.c store/seen.c store/share.c store/store.c store/sweep.c store/tail.c store/walk.c
+cycle: store/verify.c store/verify_child.c
+E
+t "no symbol comes from above, and no files need each other but these" diff "$TMP/groups" \
+	<(python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' image run api)
 t "the store knows nothing of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
 t "nobody includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
 t "nothing but the stand-in's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the pools that graphs share, and of the blocks that they are cut into. */
-#include "api/run/blocks.h"
+#include "run/blocks.h"
 #include "tests/unit/run_vectors.h"
 
 START_TEST(pool_ids)

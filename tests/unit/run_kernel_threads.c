@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "api/run/kernel_cache.h"
+#include "run/kernel_cache.h"
 #include "tests/unit/kernels.h"
 
 /* --- threads --- */

@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "api/run/device.h"
+#include "run/device.h"
 #include "lib/telemetry.h"
 #include "tests/unit/device.h"
 

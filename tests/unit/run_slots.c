@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/run/profile.h"
+#include "run/profile.h"
 #include "lib/telemetry.h"
 
 /* --- failing drivers --- */

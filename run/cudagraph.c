@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * cudagraph.c - streams captured into graphs that callers hold; see foundry/graph.h.
+ *
+ * A capture that was begun is ended in every case, so that its stream is usable again: by
+ * end, by reset or by free. Only where the driver refuses to end it (it belongs to another
+ * thread) does it go on.
+ */
+#include "run/cudagraph.h"
+
+#include <stdlib.h>
+
+#include "lib/opts.h"
+#include "lib/live.h"
+#include "arch/stream.h"
+
+static _Thread_local CUstream current;
+
+CUstream fdry_stream_current(void)
+{
+	return current;
+}
+
+CUstream fdry_stream_make_current(CUstream stream)
+{
+	CUstream was = current;
+
+	current = stream;
+	return was;
+}
+
+int fdry_cudagraph_check(const struct fdry_cudagraph *g)
+{
+	int err = g ? fdry_live_check(g, "the graph") :
+		      fdry_fail(FDRY_E_INVAL, "no graph was given (NULL); fdry_cudagraph_new() makes one");
+
+	return err ? err : fdry_primary_check(&g->on, "the graph");
+}
+
+int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what)
+{
+	static const char *const has[] = {
+		[FDRY_CUDAGRAPH_EMPTY] = "nothing is captured; fdry_cudagraph_begin() captures",
+		[FDRY_CUDAGRAPH_CAPTURING] = "a capture goes on; fdry_cudagraph_end() ends it",
+		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured and not instantiated; fdry_cudagraph_instantiate() makes it "
+					     "launchable, fdry_cudagraph_reset() empties it"),
+		[FDRY_CUDAGRAPH_READY] = "it is instantiated already; fdry_cudagraph_reset() empties it",
+	};
+	const char *why = g->state == FDRY_CUDAGRAPH_EMPTY && g->was_reset ?
+			  "the graph was reset and nothing captured since; capture again" : has[g->state];
+
+	return fdry_fail(FDRY_E_STATE, "cannot %s the graph: %s", what, why);
+}
+
+int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudagraph **ret)
+{
+	struct fdry_cudagraph_opts o;
+	struct fdry_cudagraph *g;
+	int err = fdry_need(ret);
+
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return fdry_nomem();
+	err = fdry_primary_open(o.driver, o.device, &g->on);
+	if (err)
+		goto out_free;
+	err = fdry_graphpool_own(&g->on, &g->own);
+	if (err)
+		goto out_close;
+	g->pool = g->own;
+	pthread_mutex_init(&g->lock, NULL);
+	fdry_live_add(g);
+	*ret = g;
+	return 0;
+
+out_close:
+	fdry_primary_close(&g->on);
+out_free:
+	free(g);
+	return err;
+}
+
+/* --- begin --- */
+
+static const CUstreamCaptureMode modes[] = {
+	[FDRY_CAPTURE_DEFAULT] = CU_STREAM_CAPTURE_MODE_RELAXED,
+	[FDRY_CAPTURE_GLOBAL] = CU_STREAM_CAPTURE_MODE_GLOBAL,
+	[FDRY_CAPTURE_THREAD_LOCAL] = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+	[FDRY_CAPTURE_RELAXED] = CU_STREAM_CAPTURE_MODE_RELAXED,
+};
+
+/* In the context: the capture begun on the caller's stream, or on one that is borrowed. */
+static int stream_capture(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
+{
+	CUstream stream = o->stream;
+	int err = stream ? fdry_primary_stream(&g->on, stream, "a capture") : fdry_stream_borrow(g->on.drv, &stream);
+
+	if (err)
+		return err;
+	err = fdry_call(g->on.drv, cuStreamBeginCapture_v2, stream, modes[o->mode]);
+	if (err) {
+		if (!o->stream)
+			fdry_stream_return(g->on.drv, stream);
+		return err;
+	}
+	g->stream = stream;
+	g->side = !o->stream;
+	g->bound = g->side || modes[o->mode] != CU_STREAM_CAPTURE_MODE_RELAXED;
+	g->thread = pthread_self();
+	return 0;
+}
+
+static int begin_entered(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&g->on, &mode);
+
+	if (err)
+		return err;
+	err = stream_capture(g, o);
+	fdry_primary_leave(&g->on, &mode);
+	return err;
+}
+
+/* The lock is held. */
+static int capture_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
+{
+	struct fdry_graphpool *pool = o->pool ? o->pool : g->own;
+	int err;
+
+	if (g->state != FDRY_CUDAGRAPH_EMPTY)
+		return fdry_cudagraph_state_fail(g, "begin a capture into");
+	err = fdry_graphpool_join(pool, &g->on);
+	if (err)
+		return err;
+	err = begin_entered(g, o);
+	if (err) {
+		fdry_graphpool_captured(pool);
+		fdry_graphpool_leave(pool);
+		return err;
+	}
+	g->pool = pool;
+	g->state = FDRY_CUDAGRAPH_CAPTURING;
+	if (g->side)
+		g->current = fdry_stream_make_current(g->stream);
+	return 0;
+}
+
+int fdry_cudagraph_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *opts)
+{
+	struct fdry_cudagraph_begin_opts o;
+	int err = fdry_cudagraph_check(g);
+
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (!err && o.mode >= sizeof(modes) / sizeof(modes[0]))
+		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_capture_mode", o.mode);
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	err = capture_begin(g, &o);
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+/* --- end --- */
+
+static int thread_check(const struct fdry_cudagraph *g)
+{
+	if (!g->bound || pthread_equal(g->thread, pthread_self()))
+		return 0;
+	return fdry_fail(FDRY_E_STATE, "the capture was begun by another thread, %s; end it there",
+			 g->side ? "whose side stream is its own" : "and its mode is not relaxed");
+}
+
+/* Whether the stream is out of the capture; where nobody can say, it is taken to be. */
+static bool stream_free(const struct fdry_cudagraph *g)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return fdry_call_raw(g->on.drv, cuStreamIsCapturing, g->stream, &status) || status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* In the context: the stream no longer captures, and @ret is what came of it; or it still does. */
+static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
+{
+	CUgraph graph = NULL;
+	int err = fdry_call(g->on.drv, cuStreamEndCapture, g->stream, &graph);
+
+	if (err) {
+		err = fdry_fail_at(err, "the capture gave no graph");
+		if (!stream_free(g))
+			return err;
+	} else if (!graph) {
+		err = fdry_fail(FDRY_E_STATE, "the capture gave no graph, and the driver no reason; capture again");
+	}
+	if (g->side) {
+		fdry_stream_return(g->on.drv, g->stream);
+		(void)fdry_stream_make_current(g->current);
+	}
+	g->stream = NULL;
+	*ret = graph;
+	return err;
+}
+
+static int end_entered(struct fdry_cudagraph *g, CUgraph *ret)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&g->on, &mode);
+
+	if (err)
+		return err;
+	err = stream_end(g, ret);
+	fdry_primary_leave(&g->on, &mode);
+	return err;
+}
+
+/* What it held is gone, and its pool is its own. The lock is held. */
+static void become_empty(struct fdry_cudagraph *g)
+{
+	g->state = FDRY_CUDAGRAPH_EMPTY;
+	fdry_graphpool_leave(g->pool);
+	g->pool = g->own;
+}
+
+/* The lock is held. On failure the graph is empty, or still captures. */
+static int capture_end(struct fdry_cudagraph *g)
+{
+	int err;
+
+	if (g->state != FDRY_CUDAGRAPH_CAPTURING)
+		return fdry_fail(FDRY_E_STATE, "no capture goes on in the graph; fdry_cudagraph_begin() begins one");
+	err = thread_check(g);
+	if (!err)
+		err = end_entered(g, &g->graph);
+	if (g->stream)
+		return err;
+	fdry_graphpool_captured(g->pool);
+	g->state = FDRY_CUDAGRAPH_CAPTURED;
+	if (!err)
+		return 0;
+	g->graph = NULL;
+	become_empty(g);
+	return err;
+}
+
+int fdry_cudagraph_end(struct fdry_cudagraph *g)
+{
+	int err = fdry_cudagraph_check(g);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	err = capture_end(g);
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+/* --- reset, free --- */
+
+/* The driver's things of a graph that does not capture; the lock is held. */
+static int handles_drop(struct fdry_cudagraph *g)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&g->on, &mode);
+
+	if (err)
+		return err;
+	err = fdry_cudagraph_exec_drop(g);
+	if (!err) {
+		(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
+		g->graph = NULL;
+	}
+	fdry_primary_leave(&g->on, &mode);
+	return err;
+}
+
+/* The lock is held. */
+static int graph_reset(struct fdry_cudagraph *g)
+{
+	int err = 0;
+
+	if (g->state == FDRY_CUDAGRAPH_CAPTURING) {
+		err = capture_end(g);
+		if (g->state == FDRY_CUDAGRAPH_CAPTURING)
+			return err;
+	}
+	g->was_reset = true;
+	if (g->state == FDRY_CUDAGRAPH_EMPTY)
+		return 0; /* also where the capture had gone wrong: what it gave was to be thrown away */
+	err = handles_drop(g);
+	if (err)
+		return err;
+	become_empty(g);
+	return 0;
+}
+
+int fdry_cudagraph_reset(struct fdry_cudagraph *g)
+{
+	int err = fdry_cudagraph_check(g);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	err = graph_reset(g);
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+/* Where waiting fails the context is lost: what the driver has goes with it. */
+static void rest_drop(struct fdry_cudagraph *g)
+{
+	CUstreamCaptureMode mode;
+
+	if (g->state == FDRY_CUDAGRAPH_EMPTY)
+		return;
+	if (!fdry_primary_enter(&g->on, &mode)) {
+		fdry_cudagraph_exec_destroy(g);
+		if (g->graph)
+			(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
+		fdry_primary_leave(&g->on, &mode);
+	}
+	if (g->state == FDRY_CUDAGRAPH_CAPTURING)
+		fdry_graphpool_captured(g->pool);
+	fdry_graphpool_leave(g->pool);
+}
+
+void fdry_cudagraph_free(struct fdry_cudagraph *g)
+{
+	if (!g || fdry_live_end(g, "the graph"))
+		return;
+	if (!fdry_primary_check(&g->on, "the graph")) {
+		(void)graph_reset(g);
+		rest_drop(g);
+		fdry_graphpool_free(g->own);
+		fdry_primary_close(&g->on);
+	}
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
+/* --- asked --- */
+
+int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
+{
+	int err = fdry_cudagraph_check(g);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	if (g->state == FDRY_CUDAGRAPH_CAPTURING)
+		*ret = g->stream;
+	else
+		err = fdry_fail(FDRY_E_STATE, "no capture goes on in the graph, so it has no stream");
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret)
+{
+	int err = fdry_cudagraph_check(g);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	*ret = g->pool;
+	pthread_mutex_unlock(&g->lock);
+	return 0;
+}
+
+int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret)
+{
+	int err = fdry_cudagraph_check(g);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (err)
+		return err;
+	pthread_mutex_lock(&g->lock);
+	if (g->graph)
+		*ret = g->graph;
+	else
+		err = fdry_cudagraph_state_fail(g, "give the driver's handle of");
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}

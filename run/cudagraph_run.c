@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * cudagraph_run.c - warm up, wait, capture one run of a function, make it launchable.
+ *
+ * What is waited for is the streams in question and never the device: a context that
+ * somebody else captures in cannot be waited for.
+ */
+#include "run/cudagraph.h"
+
+#include "lib/opts.h"
+#include "arch/stream.h"
+#include "lib/threads.h"
+
+static int fn_call(const struct fdry_cudagraph_run_opts *o, CUstream stream)
+{
+	int ret = o->fn(o->arg, stream);
+
+	if (ret <= 0)
+		return ret;
+	return fdry_fail(FDRY_E_CALLBACK, "the function that was to be captured failed with %d", ret);
+}
+
+/* Without a context of ours entered: the function has the thread as its caller had it. */
+static int warm_up(const struct fdry_cudagraph_run_opts *o, CUstream stream)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < o->warmups && !err; i++) {
+		err = fn_call(o, stream);
+		if (err)
+			err = fdry_fail_at(err, "warm-up run %u of %u", i + 1, o->warmups);
+	}
+	return err;
+}
+
+/* A stream that can be captured; with @wait, what it was given is over. */
+static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&g->on, &mode);
+
+	if (err)
+		return err;
+	err = fdry_primary_stream(&g->on, stream, "a warm-up run");
+	if (!err && wait)
+		err = fdry_stream_wait(g->on.drv, stream);
+	fdry_primary_leave(&g->on, &mode);
+	return err;
+}
+
+static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+{
+	struct fdry_cudagraph_begin_opts begin = { .sz = sizeof(begin), .stream = stream, .pool = o->pool, .mode = o->mode };
+	struct fdry_outcome outcome = { 0 };
+	int err = fdry_cudagraph_begin(g, &begin);
+
+	if (err)
+		return err;
+	err = fn_call(o, stream);
+	if (!err)
+		return fdry_cudagraph_end(g);
+	fdry_outcome_keep(&outcome, err);
+	(void)fdry_cudagraph_reset(g);
+	return fdry_outcome_tell(&outcome);
+}
+
+static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+{
+	struct fdry_outcome outcome = { 0 };
+	int err = fdry_cudagraph_instantiate(g, o->flags);
+
+	if (!err)
+		err = fdry_cudagraph_upload(g, stream);
+	if (!err)
+		return 0;
+	fdry_outcome_keep(&outcome, err);
+	(void)fdry_cudagraph_reset(g);
+	return fdry_outcome_tell(&outcome);
+}
+
+/* The stream is complete before the capture and behind the upload. */
+static int run_on(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+{
+	int err = stream_ready(g, stream, false); /* else the warm-up runs would come into another capture */
+
+	if (!err)
+		err = warm_up(o, stream);
+	if (!err)
+		err = stream_ready(g, stream, true);
+	if (!err)
+		err = capture_once(g, o, stream);
+	return err ? err : make_ready(g, o, stream);
+}
+
+static int borrow(struct fdry_cudagraph *g, CUstream *ret)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&g->on, &mode);
+
+	if (err)
+		return err;
+	err = fdry_stream_borrow(g->on.drv, ret);
+	fdry_primary_leave(&g->on, &mode);
+	return err;
+}
+
+static void give_back(struct fdry_cudagraph *g, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+
+	if (fdry_primary_enter(&g->on, &mode))
+		return;
+	(void)fdry_call_raw(g->on.drv, cuStreamSynchronize, stream);
+	fdry_stream_return(g->on.drv, stream);
+	fdry_primary_leave(&g->on, &mode);
+}
+
+static int run_aside(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o)
+{
+	CUstream stream, was;
+	int err = stream_ready(g, fdry_stream_current(), true);
+
+	if (!err)
+		err = borrow(g, &stream);
+	if (err)
+		return err;
+	was = fdry_stream_make_current(stream);
+	err = run_on(g, o, stream);
+	(void)fdry_stream_make_current(was);
+	give_back(g, stream);
+	return err;
+}
+
+static int empty_check(struct fdry_cudagraph *g)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&g->lock);
+	if (g->state != FDRY_CUDAGRAPH_EMPTY)
+		err = fdry_cudagraph_state_fail(g, "capture into");
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+int fdry_cudagraph_run(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *opts)
+{
+	struct fdry_cudagraph_run_opts o;
+	int err = fdry_cudagraph_check(g);
+
+	if (!err)
+		err = fdry_need(opts);
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (!err && !o.fn)
+		err = fdry_fail(FDRY_E_INVAL, "no function to capture was given; set fn");
+	if (!err)
+		err = empty_check(g);
+	if (err)
+		return err;
+	return o.stream ? run_on(g, &o, o.stream) : run_aside(g, &o);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * jit.c - the driver's own cache of compiled code: on, where it belongs, and large enough.
+ *
+ * The driver reads CUDA_CACHE_* once, when it starts. What an operator set stays: nothing is
+ * done where the cache is off or its path is given. This is the one place that changes the
+ * environment, as there is no other way to tell the driver.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "run/device.h"
+#include "lib/config.h"
+#include "lib/log.h"
+
+/* The most that drivers take; unset, some take a quarter of a gigabyte. */
+#define MAXSIZE "4294967296"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool done;
+
+/* The directory and those above it. The driver does without a cache where it cannot be made. */
+static void folder_make(char *path)
+{
+	char *slash = path;
+
+	while (slash) {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
+		if (mkdir(path, 0700) && errno != EEXIST)
+			fdry_warn("the cache of compiled code cannot be made: %s: %m; set FOUNDRY_JIT_CACHE to a directory", path);
+		if (slash)
+			*slash = '/';
+	}
+}
+
+/* An empty value is as good as none, to the driver too. */
+static int set_unless(enum fdry_config id, const char *value)
+{
+	const char *there = NULL;
+	int err = fdry_config_path(id, &there);
+
+	if (!err && !there && setenv(fdry_config_vars[id].name, value, 1))
+		err = fdry_nomem();
+	return err;
+}
+
+static int set_up(void)
+{
+	const char *off = NULL, *path = NULL;
+	struct fdry_buf own = { 0 };
+	int err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_DISABLE, &off);
+
+	if (!err)
+		err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_PATH, &path);
+	if (!err && !(off && strcmp(off, "0")) && !path) {
+		err = fdry_config_cache(FDRY_CONFIG_JIT_CACHE, "jit", &own);
+		if (!err)
+			folder_make((char *)own.data);
+		if (!err)
+			err = set_unless(FDRY_CONFIG_CUDA_CACHE_MAXSIZE, MAXSIZE);
+		if (!err)
+			err = set_unless(FDRY_CONFIG_CUDA_CACHE_PATH, (const char *)own.data);
+	}
+	fdry_buf_release(&own);
+	return err;
+}
+
+int fdry_jit_cache_set_up(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	if (!done)
+		err = set_up();
+	done = !err;
+	pthread_mutex_unlock(&lock);
+	return err;
+}

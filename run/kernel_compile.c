@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_compile.c - PTX and source to cubins, and what a compiler says about them.
+ *
+ * PTX goes through the driver's linker, which gives the cubin that it would have loaded:
+ * bytes that can be kept. What the driver itself caches of modules (CUDA_CACHE_PATH) is not
+ * touched and not needed for it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/kernel_cache.h"
+#include "lib/telemetry.h"
+
+#define LOG_SIZE (64u << 10)
+#define SAID_SIZE 640 /* of the log in a sentence */
+
+/* The first lines as one, and where all of it is. */
+static void said_make(const char *log, char said[SAID_SIZE])
+{
+	size_t n = 0;
+	bool gap = false;
+
+	for (; *log && n < SAID_SIZE - 8; log++) {
+		if (*log == '\n' || *log == '\r' || *log == '\t' || *log == ' ') {
+			gap = n > 0;
+			continue;
+		}
+		if (gap)
+			said[n++] = ' ';
+		gap = false;
+		said[n++] = *log;
+	}
+	said[n] = 0;
+	if (*log)
+		snprintf(said + n, 8, " ...");
+}
+
+int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, const char *what, const char *log)
+{
+	char said[SAID_SIZE];
+	char *copy = strdup(log); /* where there is no memory the sentence has to do */
+
+	said_make(log, said);
+	pthread_mutex_lock(&k->lock);
+	free(k->log);
+	k->log = copy;
+	pthread_mutex_unlock(&k->lock);
+	return fdry_fail(code, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes", what, u->title, u->target,
+			 *said ? said : "it does not say why", strlen(log));
+}
+
+/* --- PTX --- */
+
+/* A link in progress, with the options that must stay until it ends. */
+struct link {
+	CUlinkState state;
+	CUjit_option options[FDRY_KERNEL_OPTIONS_MAX + 3];
+	void *values[FDRY_KERNEL_OPTIONS_MAX + 3];
+	unsigned int count;
+	char *log;
+};
+
+static void option_add(struct link *l, CUjit_option option, uintptr_t value)
+{
+	l->options[l->count] = option;
+	l->values[l->count++] = (void *)value;
+}
+
+static void options_add(struct link *l, const struct fdry_kernel_unit *u)
+{
+	CUjit_option option;
+	uintptr_t value;
+	size_t i;
+
+	option_add(l, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)l->log);
+	option_add(l, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_SIZE - 1);
+	for (i = 0; !u->source && i < u->src.noptions; i++)
+		if (fdry_kernel_jit_option(u->src.options[i], &option, &value))
+			option_add(l, option, value);
+}
+
+/* The text with a terminator, which parsers look for whatever length they are told. */
+static int text_copy(struct fdry_span text, struct fdry_buf *ret)
+{
+	int err = fdry_buf_put(ret, text.data, text.len);
+
+	if (!err && (!text.len || text.data[text.len - 1]))
+		err = fdry_buf_put(ret, "", 1);
+	return err;
+}
+
+/* What the driver answers to text that is at fault, as against a failure of its own. */
+static bool at_fault(CUresult res, const char *log)
+{
+	return res == CUDA_ERROR_INVALID_PTX || res == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || res == CUDA_ERROR_INVALID_SOURCE ||
+	       res == CUDA_ERROR_NO_BINARY_FOR_GPU || (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && *log);
+}
+
+static int link_result(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct link *l, enum fdry_driver_fn fn, CUresult res)
+{
+	if (at_fault(res, l->log))
+		return fdry_kernel_refused(k, u, FDRY_E_COMPILE, "the driver's compiler", l->log);
+	return fdry_driver_result(k->drv, fn, res);
+}
+
+static int link_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct link *l, const struct fdry_buf *text,
+		    struct fdry_buf *ret)
+{
+	const struct fdry_driver *drv = k->drv;
+	void *cubin = NULL;
+	size_t len = 0;
+	CUresult res = fdry_call_raw(drv, cuLinkAddData_v2, l->state, CU_JIT_INPUT_PTX, text->data, text->len, "ptx", 0, NULL, NULL);
+	int err = link_result(k, u, l, FDRY_DRV_cuLinkAddData_v2, res);
+
+	if (err)
+		return err;
+	res = fdry_call_raw(drv, cuLinkComplete, l->state, &cubin, &len);
+	err = link_result(k, u, l, FDRY_DRV_cuLinkComplete, res);
+	if (!err && (!cubin || !len))
+		err = fdry_fail(FDRY_E_DRIVER, "%s: the driver's linker gave no code and no error", u->title);
+	return err ? err : fdry_buf_put(ret, cubin, len);
+}
+
+static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span ptx, struct fdry_buf *ret)
+{
+	struct link l = { .log = calloc(1, LOG_SIZE) };
+	struct fdry_buf text = { 0 };
+	double begin = fdry_now_ms();
+	int err = l.log ? text_copy(ptx, &text) : fdry_nomem();
+
+	if (err)
+		goto out_free;
+	options_add(&l, u);
+	err = fdry_call(k->drv, cuLinkCreate_v2, l.count, l.options, l.values, &l.state);
+	if (err)
+		goto out_free;
+	err = link_run(k, u, &l, &text, ret);
+	(void)fdry_call_raw(k->drv, cuLinkDestroy, l.state);
+	fdry_count(FDRY_METRIC_COMPILES_DRIVER, 1);
+	fdry_kernels_add(k, ptx_compilations, 1);
+	fdry_kernels_trace(k, u->title, "ptx to cubin", fdry_now_ms() - begin, ret->len);
+out_free:
+	fdry_buf_release(&text);
+	free(l.log);
+	return err;
+}
+
+/* --- source --- */
+
+static int source_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret)
+{
+	struct fdry_buf out = { 0 };
+	double begin = fdry_now_ms();
+	bool ptx = false;
+	int err = fdry_nvrtc_compile(k, u, &out, &ptx);
+
+	fdry_count(FDRY_METRIC_COMPILES_NVRTC, 1);
+	fdry_kernels_add(k, source_compilations, 1);
+	fdry_kernels_trace(k, u->title, ptx ? "source to ptx" : "source to cubin", fdry_now_ms() - begin, out.len);
+	if (!err && ptx)
+		err = ptx_compile(k, u, (struct fdry_span){ out.data, out.len }, ret);
+	else if (!err)
+		err = fdry_buf_put(ret, out.data, out.len);
+	fdry_buf_release(&out);
+	return err;
+}
+
+int fdry_kernel_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret)
+{
+	double begin = fdry_now_ms(), took;
+	int err = u->source ? source_compile(k, u, ret) : ptx_compile(k, u, u->code.bytes, ret);
+
+	took = fdry_now_ms() - begin;
+	fdry_count_ms(FDRY_METRIC_COMPILE_NS, took);
+	fdry_kernels_add(k, compile_ms, took);
+	return err;
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_store.c - compiled code in a store, for every process of the host.
+ *
+ * What was compiled is an image like any other, with one kernel object and no memory or
+ * graphs, under the ref kernels/CONTENT and with the key for its identity
+ * (Documentation/design/kernels.rst). So refs keep it, collections, limits, packs and checks
+ * know it, and nothing here writes to disk by itself. Bytes are believed only as the store's
+ * readers verify them: an id is a hash.
+ *
+ * A store is a help and no need: whatever fails here is counted, and code is compiled.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image/identity.h"
+#include "image/manifest.h"
+#include "run/kernel_cache.h"
+#include "lib/log.h"
+#include "store/store.h"
+
+#define CLAIM_WAIT_MS 60000u
+
+static void ref_make(const struct fdry_kernel_unit *u, char ref[FDRY_REF_NAME_MAX + 1])
+{
+	snprintf(ref, FDRY_REF_NAME_MAX + 1, FDRY_KERNELS_REF "%s", u->content);
+}
+
+/* --- reading --- */
+
+/* The image under the ref whose identity is the key; *@found, false where there is none. */
+static int image_find(struct fdry_get *g, const struct fdry_kernel_unit *u, struct fdry_oid *ret, bool *found)
+{
+	char ref[FDRY_REF_NAME_MAX + 1];
+	struct fdry_ref *refs = NULL;
+	size_t count = 0, i;
+	int err;
+
+	*found = false;
+	ref_make(u, ref);
+	err = fdry_get_images(g, ref, &refs, &count);
+	if (err == -FDRY_E_NOENT)
+		return 0;
+	for (i = 0; i < count && !err && !*found; i++) {
+		*found = fdry_oid_eq(&refs[i].identity, &u->key);
+		*ret = refs[i].oid;
+	}
+	free(refs);
+	return err;
+}
+
+/* The kernel object of an image that says of itself that it is the key's. */
+static int object_find(struct fdry_get *g, const struct fdry_kernel_unit *u, const struct fdry_oid *image, struct fdry_oid *ret)
+{
+	struct fdry_buf bytes = { 0 };
+	struct fdry_manifest m;
+	struct fdry_oid identity;
+	int err = fdry_get_object(g, image, &bytes);
+
+	if (!err)
+		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (!err)
+		err = fdry_identity_digest(&m, &identity);
+	if (!err && (!fdry_oid_eq(&identity, &u->key) || m.n_objects != 1))
+		err = fdry_fail(FDRY_E_CORRUPT, "the image under " FDRY_KERNELS_REF "%s is not what its ref says", u->content);
+	if (!err)
+		*ret = m.objects[0].oid;
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int cubin_get(struct fdry_get *g, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found)
+{
+	struct fdry_oid image, object;
+	int err = image_find(g, u, &image, found);
+
+	if (err || !*found)
+		return err;
+	err = object_find(g, u, &image, &object);
+	if (!err)
+		err = fdry_get_object(g, &object, ret);
+	if (!err)
+		fdry_get_used(g, &image);
+	return err;
+}
+
+/* Damage and what is missing are one thing, a store that does not work another, which is counted. Whether it is the first. */
+static bool trouble(struct fdry_kernels *k, const char *doing, int err)
+{
+	fdry_info("kernels: %s: %s", doing, fdry_last_error());
+	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE || err == -FDRY_E_NOENT || err == -FDRY_E_VERSION)
+		return true;
+	fdry_kernels_add(k, store_errors, 1);
+	return false;
+}
+
+void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
+{
+	double begin = fdry_now_ms(), took;
+	struct fdry_get *g = NULL;
+	int err;
+
+	*found = false;
+	if (!k->store || !u->keep)
+		return;
+	err = fdry_get_begin(k->store, &g);
+	if (!err)
+		err = cubin_get(g, u, ret, found);
+	fdry_get_end(g);
+	if (err) {
+		*found = false;
+		*damaged = trouble(k, "the store cannot give compiled code", err) || *damaged;
+	}
+	took = fdry_now_ms() - begin;
+	fdry_kernels_add(k, store_ms, took);
+	fdry_kernels_trace(k, u->title, *found ? "found in the store" : "not in the store", took, ret->len);
+}
+
+/* --- writing --- */
+
+static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernel_unit *u)
+{
+	struct fdry_mf_fact mf;
+	size_t i;
+	int err = 0;
+
+	for (i = 0; i < u->nfacts && !err; i++) {
+		err = fdry_manifest_add_str(w, u->facts[i].key, &mf.key);
+		if (!err)
+			err = fdry_manifest_add_str(w, u->facts[i].value, &mf.value);
+		if (!err)
+			err = fdry_buf_put(&w->facts, &mf, sizeof(mf));
+	}
+	return err;
+}
+
+static int manifest_make(const struct fdry_kernel_unit *u, const struct fdry_oid *object, struct fdry_buf *ret)
+{
+	struct fdry_manifest_writer w = { .base = 0 };
+	struct fdry_mf_object mf = { .oid = *object };
+	int err = facts_add(&w, u);
+
+	if (!err)
+		err = fdry_buf_put(&w.objects, &mf, sizeof(mf));
+	if (!err)
+		err = fdry_manifest_encode(&w, ret);
+	fdry_manifest_writer_release(&w);
+	return err;
+}
+
+static int commit(struct fdry_put *put, const struct fdry_kernel_unit *u, const struct fdry_oid *object)
+{
+	char ref[FDRY_REF_NAME_MAX + 1];
+	struct fdry_buf manifest = { 0 };
+	struct fdry_oid image;
+	int err = manifest_make(u, object, &manifest);
+
+	ref_make(u, ref);
+	if (err) {
+		fdry_put_abort(put);
+	} else {
+		fdry_put_identity(put, &u->key);
+		err = fdry_put_commit(put, manifest.data, manifest.len, object, 1, ref, &image, NULL);
+	}
+	fdry_buf_release(&manifest);
+	return err;
+}
+
+static int put_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin)
+{
+	struct fdry_oid object;
+	struct fdry_put *put;
+	int err = fdry_put_begin(k->store, &put);
+
+	if (err)
+		return err;
+	err = fdry_put_object(put, FDRY_OBJECT_KERNEL, cubin.data, cubin.len, NULL, 0, &object);
+	if (!err)
+		return commit(put, u, &object);
+	fdry_put_abort(put);
+	return err;
+}
+
+void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin)
+{
+	double begin = fdry_now_ms(), took;
+	int err;
+
+	if (!k->store || !u->keep)
+		return;
+	err = put_run(k, u, cubin);
+	took = fdry_now_ms() - begin;
+	fdry_kernels_add(k, store_ms, took);
+	if (err == -FDRY_E_RACED)
+		return; /* somebody else has compiled the same */
+	if (err) {
+		if (trouble(k, "the store does not take compiled code", err))
+			fdry_kernels_add(k, store_damaged, 1);
+		return;
+	}
+	fdry_kernels_add(k, store_saves, 1);
+	fdry_kernels_add(k, store_bytes, cubin.len);
+	fdry_kernels_trace(k, u->title, "saved in the store", took, cubin.len);
+}
+
+struct fdry_claim *fdry_kernel_store_claim(struct fdry_kernels *k, const struct fdry_kernel_unit *u)
+{
+	struct fdry_claim *claim = NULL;
+	bool waited;
+
+	if (!k->store || !u->keep)
+		return NULL;
+	if (fdry_claim_take(k->store, &u->key, sizeof(u->key), CLAIM_WAIT_MS, &waited, &claim))
+		fdry_debug("kernels: no claim: %s", fdry_last_error());
+	return claim;
+}

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kernel_table.c - modules in memory: a table by key, and who loads what.
+ *
+ * A key that nobody has loaded gets a module that its first asker loads without the lock,
+ * while others wait for it. One that fails leaves the table at once, and the last of those
+ * who waited frees it. A call that looks at a module without the lock counts as busy, and
+ * unloading waits until nobody is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/opts.h"
+#include "run/kernel_cache.h"
+#include "lib/telemetry.h"
+#include "graph/module.h"
+#include "store/store.h"
+
+static struct fdry_kernel_module **bucket_of(struct fdry_kernels *k, const struct fdry_oid *key)
+{
+	return &k->modules[fdry_get32(key->b) % FDRY_KERNELS_BUCKETS];
+}
+
+static struct fdry_kernel_func **bucket_of_func(struct fdry_kernels *k, CUfunction func)
+{
+	return &k->funcs[((uintptr_t)func >> 4 ^ (uintptr_t)func >> 14) % FDRY_KERNELS_BUCKETS];
+}
+
+static struct fdry_kernel_module *module_find(struct fdry_kernels *k, const struct fdry_oid *key)
+{
+	struct fdry_kernel_module *m;
+
+	for (m = *bucket_of(k, key); m && !fdry_oid_eq(&m->key, key); m = m->next)
+		;
+	return m;
+}
+
+static struct fdry_kernel_func *func_find(const struct fdry_kernel_module *m, const char *name)
+{
+	struct fdry_kernel_func *f;
+
+	for (f = m->funcs; f && strcmp(f->name, name); f = f->next)
+		;
+	return f;
+}
+
+struct fdry_kernel_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func)
+{
+	struct fdry_kernel_func *f;
+
+	pthread_mutex_lock(&k->lock);
+	for (f = *bucket_of_func(k, func); f && f->func != func; f = f->by_func)
+		;
+	pthread_mutex_unlock(&k->lock);
+	return f;
+}
+
+static void func_free(struct fdry_kernel_func *f)
+{
+	free(f->name);
+	free(f->params);
+	free(f);
+}
+
+/* --- in and out; with the lock --- */
+
+/* Nothing is being unloaded, and nothing will be until busy_leave(). */
+static void busy_enter(struct fdry_kernels *k)
+{
+	while (k->clearing)
+		pthread_cond_wait(&k->changed, &k->lock);
+	k->busy++;
+}
+
+static void busy_leave(struct fdry_kernels *k)
+{
+	if (!--k->busy)
+		pthread_cond_broadcast(&k->changed);
+}
+
+static void module_remove(struct fdry_kernels *k, struct fdry_kernel_module *m)
+{
+	struct fdry_kernel_module **at = bucket_of(k, &m->key);
+
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+}
+
+static void module_leave(struct fdry_kernel_module *m)
+{
+	if (!--m->users && m->state == FDRY_MODULE_FAILED)
+		free(m);
+}
+
+/* --- loading --- */
+
+/* What is no code to this driver, as against a failure that has to do with something else. */
+static bool is_useless(CUresult res)
+{
+	return res == CUDA_ERROR_INVALID_IMAGE || res == CUDA_ERROR_NO_BINARY_FOR_GPU || res == CUDA_ERROR_INVALID_SOURCE ||
+	       res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+}
+
+static int module_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span code, CUmodule *ret, CUresult *res)
+{
+	double begin = fdry_now_ms(), took;
+	int err = fdry_module_load(k->drv, code, ret, res);
+
+	took = fdry_now_ms() - begin;
+	fdry_kernels_add(k, load_ms, took);
+	fdry_kernels_trace(k, u->title, err ? "not loaded" : "loaded", took, code.len);
+	return err ? fdry_fail_at(err, "%s", u->title) : 0;
+}
+
+/* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged becomes true. */
+static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m, bool *found, bool *damaged)
+{
+	struct fdry_buf code = { 0 };
+	CUresult res;
+	int err = 0;
+
+	fdry_kernel_store_get(k, u, &code, found, damaged);
+	if (*found) {
+		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module, &res);
+		if (err && is_useless(res)) {
+			*found = false;
+			err = 0;
+		}
+		m->bytes = code.len;
+		if (*found)
+			fdry_count(FDRY_METRIC_KERNEL_STORED, 1);
+		if (!*found)
+			*damaged = true;
+		else
+			fdry_kernels_add(k, store_hits, 1);
+	}
+	fdry_buf_release(&code);
+	return err;
+}
+
+static int compile_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+{
+	struct fdry_buf code = { 0 };
+	struct fdry_span bytes;
+	CUresult res;
+	int err = fdry_kernel_compile(k, u, &code);
+
+	if (err)
+		goto out_release;
+	bytes = (struct fdry_span){ code.data, code.len };
+	err = module_load(k, u, bytes, &m->module, &res);
+	m->bytes = code.len;
+	if (!err)
+		fdry_kernel_store_put(k, u, bytes); /* only what loads is worth keeping */
+out_release:
+	fdry_buf_release(&code);
+	return err;
+}
+
+/* One process of the host compiles, and the others find it in the store. */
+static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+{
+	struct fdry_claim *claim;
+	bool found, damaged = false;
+	int err = stored_load(k, u, m, &found, &damaged);
+
+	if (err || found)
+		return err;
+	claim = fdry_kernel_store_claim(k, u);
+	if (claim) /* it may have been compiled since the store was asked, also where nobody had to be waited for */
+		err = stored_load(k, u, m, &found, &damaged);
+	fdry_kernels_add(k, store_damaged, damaged); /* once, however often it was looked at */
+	if (!err && !found) {
+		if (k->store && u->keep)
+			fdry_kernels_add(k, store_misses, 1);
+		err = compile_load(k, u, m);
+	}
+	fdry_claim_drop(claim);
+	return err;
+}
+
+static int module_fill(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+{
+	CUstreamCaptureMode mode;
+	CUresult res;
+	int err = fdry_driver_enter(k->drv, k->ctx, &mode);
+
+	if (err)
+		return err;
+	if (u->compiled) {
+		err = compiled_load(k, u, m);
+	} else {
+		err = module_load(k, u, u->code.bytes, &m->module, &res);
+		m->bytes = u->code.bytes.len;
+	}
+	fdry_driver_leave(k->drv, &mode);
+	return err;
+}
+
+/* --- asked for --- */
+
+/* A new one, which this caller is to load; with the lock. */
+static struct fdry_kernel_module *module_begin(struct fdry_kernels *k, const struct fdry_oid *key)
+{
+	struct fdry_kernel_module *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->key = *key;
+	m->users = 1;
+	m->next = *bucket_of(k, key);
+	*bucket_of(k, key) = m;
+	return m;
+}
+
+/* With the lock. */
+static void module_end(struct fdry_kernels *k, struct fdry_kernel_module *m, int err)
+{
+	m->state = err ? FDRY_MODULE_FAILED : FDRY_MODULE_READY;
+	if (err) {
+		fdry_outcome_keep(&m->outcome, err);
+		module_remove(k, m);
+	} else {
+		fdry_gauge(FDRY_METRIC_KERNEL_MODULES, 1);
+		k->count++;
+		k->bytes += m->bytes;
+	}
+	pthread_cond_broadcast(&k->changed);
+}
+
+static void asked_count(struct fdry_kernels *k, const struct fdry_kernel_unit *u, bool hit)
+{
+	fdry_count(hit ? FDRY_METRIC_KERNEL_HITS : FDRY_METRIC_KERNEL_MISSES, 1);
+	k->stats.hits += hit;
+	k->stats.misses += !hit;
+	k->stats.source_hits += u->source && hit;
+	k->stats.source_misses += u->source && !hit;
+}
+
+/* A module of the unit with one user more; busy. @err is that of whoever loaded it. */
+static int module_need(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module **ret)
+{
+	struct fdry_kernel_module *m = module_find(k, &u->key);
+	int err = 0;
+
+	asked_count(k, u, m != NULL);
+	if (m) {
+		m->users++;
+		while (m->state == FDRY_MODULE_LOADING)
+			pthread_cond_wait(&k->changed, &k->lock);
+		err = fdry_outcome_tell(&m->outcome);
+	} else {
+		m = module_begin(k, &u->key);
+		if (!m)
+			return fdry_nomem();
+		pthread_mutex_unlock(&k->lock);
+		err = module_fill(k, u, m);
+		pthread_mutex_lock(&k->lock);
+		module_end(k, m, err);
+	}
+	if (err)
+		module_leave(m);
+	else
+		*ret = m;
+	return err;
+}
+
+/* --- functions --- */
+
+static int func_make(struct fdry_kernels *k, const struct fdry_kernel_module *m, const char *entry, struct fdry_kernel_func *f)
+{
+	CUresult res = fdry_call_raw(k->drv, cuModuleGetFunction, &f->func, m->module, entry);
+
+	if (res == CUDA_ERROR_NOT_FOUND)
+		return fdry_fail(FDRY_E_NOENT, "the code has no kernel '%s'; names are mangled unless they are declared extern \"C\"", entry);
+	if (res)
+		return fdry_driver_result(k->drv, FDRY_DRV_cuModuleGetFunction, res);
+	return fdry_kernel_func_read(k, f);
+}
+
+static int func_new(struct fdry_kernels *k, const struct fdry_kernel_module *m, const char *entry, struct fdry_kernel_func **ret)
+{
+	struct fdry_kernel_func *f = calloc(1, sizeof(*f));
+	CUstreamCaptureMode mode;
+	int err;
+
+	if (!f)
+		return fdry_nomem();
+	f->name = strdup(entry);
+	err = f->name ? fdry_driver_enter(k->drv, k->ctx, &mode) : fdry_nomem();
+	if (!err) {
+		err = func_make(k, m, entry, f);
+		fdry_driver_leave(k->drv, &mode);
+	}
+	if (err)
+		func_free(f);
+	else
+		*ret = f;
+	return err;
+}
+
+/* With the lock, which is given up for as long as the driver looks for it. */
+static int func_need(struct fdry_kernels *k, struct fdry_kernel_module *m, const char *entry, CUfunction *ret)
+{
+	struct fdry_kernel_func *f = func_find(m, entry), *made = NULL;
+	int err;
+
+	if (f) {
+		*ret = f->func;
+		return 0;
+	}
+	pthread_mutex_unlock(&k->lock);
+	err = func_new(k, m, entry, &made);
+	pthread_mutex_lock(&k->lock);
+	if (err)
+		return err;
+	f = func_find(m, entry);
+	if (f) {
+		func_free(made); /* somebody was faster, and got the same from the driver */
+	} else {
+		f = made;
+		f->next = m->funcs;
+		m->funcs = f;
+		f->by_func = *bucket_of_func(k, f->func);
+		*bucket_of_func(k, f->func) = f;
+	}
+	*ret = f->func;
+	return 0;
+}
+
+static int entry_check(const char *entry, const CUfunction *ret)
+{
+	if (entry && !ret)
+		return fdry_fail(FDRY_E_INVAL, "there is no place for the function (NULL)");
+	return 0;
+}
+
+static int unit_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, const char *entry, CUfunction *ret)
+{
+	struct fdry_kernel_module *m = NULL;
+	CUfunction func = NULL;
+	int err;
+
+	pthread_mutex_lock(&k->lock);
+	busy_enter(k);
+	err = module_need(k, u, &m);
+	if (!err) {
+		err = entry ? func_need(k, m, entry, &func) : 0;
+		if (err)
+			fdry_fail_at(err, "%s", u->title);
+		module_leave(m);
+	}
+	k->stats.failures += err != 0;
+	busy_leave(k);
+	pthread_mutex_unlock(&k->lock);
+	if (!err && ret)
+		*ret = func;
+	return err;
+}
+
+int fdry_kernels_get(struct fdry_kernels *k, const struct fdry_kernel_source *source, const char *entry, CUfunction *ret)
+{
+	struct fdry_kernel_unit u;
+	int err = fdry_kernels_check(k);
+
+	if (!err)
+		err = entry_check(entry, ret);
+	if (err)
+		return err;
+	err = fdry_kernel_unit_make(k, source, &u);
+	if (err) {
+		fdry_kernels_add(k, failures, 1);
+		return err;
+	}
+	err = unit_get(k, &u, entry, ret);
+	fdry_kernel_unit_release(&u);
+	return err;
+}
+
+int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernel_source *source, struct fdry_kernel_key *ret)
+{
+	struct fdry_kernel_unit u;
+	int err = fdry_kernels_check(k);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_kernel_unit_make(k, source, &u);
+	if (err)
+		return err;
+	memcpy(ret->bytes, u.key.b, sizeof(ret->bytes));
+	fdry_kernel_unit_release(&u);
+	return 0;
+}
+
+/* With the lock, busy. */
+static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry, CUfunction *ret)
+{
+	struct fdry_kernel_module *m = module_find(k, key);
+	int err;
+
+	if (!m || m->state != FDRY_MODULE_READY)
+		return fdry_fail(FDRY_E_NOKEY, "no code with that key is loaded; get it by its source");
+	fdry_count(FDRY_METRIC_KERNEL_HITS, 1);
+	k->stats.hits++;
+	if (!entry)
+		return 0;
+	m->users++;
+	err = func_need(k, m, entry, ret);
+	module_leave(m);
+	return err;
+}
+
+int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernel_key *key, const char *entry, CUfunction *ret)
+{
+	CUfunction func = NULL;
+	struct fdry_oid oid;
+	int err = fdry_kernels_check(k);
+
+	if (!err)
+		err = fdry_need(key);
+	if (!err)
+		err = entry_check(entry, ret);
+	if (err)
+		return err;
+	memcpy(oid.b, key->bytes, sizeof(oid.b));
+	pthread_mutex_lock(&k->lock);
+	busy_enter(k);
+	err = known_find(k, &oid, entry, &func);
+	busy_leave(k);
+	pthread_mutex_unlock(&k->lock);
+	if (!err && ret)
+		*ret = func;
+	return err;
+}
+
+/* --- unloaded --- */
+
+/* The first failure of the driver; what it does not unload is forgotten all the same. */
+static int module_unload(struct fdry_kernels *k, struct fdry_kernel_module *m, int err)
+{
+	struct fdry_kernel_func *f;
+	int unload = fdry_call(k->drv, cuModuleUnload, m->module);
+
+	while ((f = m->funcs)) {
+		m->funcs = f->next;
+		func_free(f);
+	}
+	free(m);
+	return err ? err : unload;
+}
+
+static int modules_unload(struct fdry_kernels *k)
+{
+	struct fdry_kernel_module *m;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < FDRY_KERNELS_BUCKETS; i++)
+		while ((m = k->modules[i])) {
+			k->modules[i] = m->next;
+			err = module_unload(k, m, err);
+		}
+	memset(k->funcs, 0, sizeof(k->funcs));
+	fdry_gauge(FDRY_METRIC_KERNEL_MODULES, -(int64_t)k->count);
+	k->count = 0;
+	k->bytes = 0;
+	return err;
+}
+
+int fdry_kernels_unload(struct fdry_kernels *k)
+{
+	CUstreamCaptureMode mode;
+	int err;
+
+	pthread_mutex_lock(&k->lock);
+	while (k->clearing)
+		pthread_cond_wait(&k->changed, &k->lock);
+	k->clearing = true;
+	while (k->busy)
+		pthread_cond_wait(&k->changed, &k->lock);
+	err = fdry_driver_enter(k->drv, k->ctx, &mode);
+	if (!err) {
+		err = modules_unload(k);
+		fdry_driver_leave(k->drv, &mode);
+	}
+	k->clearing = false;
+	pthread_cond_broadcast(&k->changed);
+	pthread_mutex_unlock(&k->lock);
+	return err;
+}

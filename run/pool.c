@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pool.c - memory that is used again; see foundry/pool.h.
+ *
+ * Sizes are rounded up to classes, and what is kept is found by class. What is given back
+ * carries an event behind its last use: it is handed out when that has happened, or to the
+ * same stream, whose order then does the rest. Streams are told apart by the driver's number
+ * for each, as their handles come again. The lock is not held while the driver makes, waits or frees.
+ */
+#include <stdlib.h>
+
+#include "lib/opts.h"
+#include "run/device.h"
+#include "lib/config.h"
+#include "lib/log.h"
+#include "arch/stream.h"
+#include "lib/telemetry.h"
+
+#define GRAIN 512
+#define SMALL 4096 /* up to here classes are multiples of GRAIN, above there are eight to each doubling */
+#define LARGE (1ull << 47)
+
+static const struct {
+	const char *name;
+	enum fdry_config limit;
+	enum fdry_metric_id hits, misses, cached, used;
+} kinds[] = {
+	[FDRY_TRANSIENT_DEVICE] = { "device", FDRY_CONFIG_POOL_DEVICE, FDRY_METRIC_POOL_HITS_DEVICE, FDRY_METRIC_POOL_MISSES_DEVICE,
+		FDRY_METRIC_POOL_CACHED_DEVICE, FDRY_METRIC_POOL_USED_DEVICE },
+	[FDRY_TRANSIENT_PINNED] = { "pinned", FDRY_CONFIG_POOL_PINNED, FDRY_METRIC_POOL_HITS_PINNED, FDRY_METRIC_POOL_MISSES_PINNED,
+		FDRY_METRIC_POOL_CACHED_PINNED, FDRY_METRIC_POOL_USED_PINNED },
+};
+
+/* The class of @bytes, which become as many as it has. */
+static unsigned int size_class(size_t *bytes)
+{
+	unsigned int log;
+	size_t step, n;
+
+	if (*bytes <= SMALL) {
+		n = (*bytes + GRAIN - 1) / GRAIN;
+		*bytes = n * GRAIN;
+		return (unsigned int)n;
+	}
+	log = 63 - (unsigned int)__builtin_clzll(*bytes - 1); /* 2^log < bytes <= 2^(log + 1) */
+	step = (size_t)1 << (log - 3);
+	n = (*bytes - ((size_t)1 << log) + step - 1) / step;
+	*bytes = ((size_t)1 << log) + n * step;
+	return SMALL / GRAIN + (log - 12) * 8 + (unsigned int)n;
+}
+
+int fdry_transient_begin(struct fdry_transient *p, struct fdry_device *dev, enum fdry_transient_kind kind)
+{
+	p->dev = dev;
+	p->kind = kind;
+	p->stats.sz = sizeof(p->stats);
+	pthread_mutex_init(&p->lock, NULL);
+	return fdry_config_number(kinds[kind].limit, &p->stats.limit);
+}
+
+/* --- what is kept; the lock is held --- */
+
+static void kept_link(struct fdry_transient *p, struct fdry_spare *b)
+{
+	size_t bytes = b->bytes;
+	struct fdry_spare **head = &p->kept[size_class(&bytes)];
+
+	b->prev = NULL;
+	b->next = *head;
+	if (b->next)
+		b->next->prev = b;
+	*head = b;
+	b->newer = NULL;
+	b->older = p->newest;
+	*(p->newest ? &p->newest->newer : &p->oldest) = b;
+	p->newest = b;
+	p->stats.cached += b->bytes;
+	p->stats.cached_count++;
+	fdry_gauge(kinds[p->kind].cached, (int64_t)b->bytes);
+}
+
+static void kept_unlink(struct fdry_transient *p, struct fdry_spare *b)
+{
+	size_t bytes = b->bytes;
+
+	*(b->prev ? &b->prev->next : &p->kept[size_class(&bytes)]) = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+	*(b->newer ? &b->newer->older : &p->newest) = b->older;
+	*(b->older ? &b->older->newer : &p->oldest) = b->newer;
+	p->stats.cached -= b->bytes;
+	p->stats.cached_count--;
+	fdry_gauge(kinds[p->kind].cached, -(int64_t)b->bytes);
+}
+
+/* What must go so that @keep bytes are left, chained by next. */
+static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
+{
+	struct fdry_spare *list = NULL, *b;
+
+	while (p->stats.cached > keep) {
+		b = p->oldest;
+		kept_unlink(p, b);
+		b->next = list;
+		list = b;
+	}
+	return list;
+}
+
+/* How many that other streams may still use are asked about, before the driver is asked for memory. */
+#define LOOKS 16
+
+/* CUDA_ERROR_NOT_READY where another stream may still use @b, as far as is known. */
+static CUresult spare_state(const struct fdry_transient *p, const struct fdry_spare *b, unsigned long long stream, bool ask)
+{
+	if (!b->done || (stream && b->stream == stream))
+		return CUDA_SUCCESS;
+	return ask ? fdry_call_raw(p->dev->drv, cuEventQuery, b->done) : CUDA_ERROR_NOT_READY;
+}
+
+static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long long stream, struct fdry_spare **ret)
+{
+	struct fdry_spare *b;
+	CUresult res = CUDA_SUCCESS;
+	int looks = 0;
+
+	for (b = p->kept[class]; b; b = b->next, looks++) {
+		res = spare_state(p, b, stream, looks < LOOKS);
+		if (res != CUDA_ERROR_NOT_READY)
+			break;
+	}
+	if (res && res != CUDA_ERROR_NOT_READY)
+		return fdry_driver_result(p->dev->drv, FDRY_DRV_cuEventQuery, res);
+	*ret = b;
+	p->stats.busy += looks > 0;
+	return 0;
+}
+
+/* --- what is in use; the lock is held, and room in the table reserved --- */
+
+static void used_add(struct fdry_transient *p, struct fdry_spare *b)
+{
+	fdry_map_put(&p->used, b->addr, b);
+	p->stats.used += b->bytes;
+	p->stats.used_count++;
+	if (p->stats.used > p->stats.peak)
+		p->stats.peak = p->stats.used;
+	fdry_gauge(kinds[p->kind].used, (int64_t)b->bytes);
+}
+
+static void used_remove(struct fdry_transient *p, struct fdry_spare *b)
+{
+	(void)fdry_map_take(&p->used, b->addr);
+	p->stats.used -= b->bytes;
+	p->stats.used_count--;
+	fdry_gauge(kinds[p->kind].used, -(int64_t)b->bytes);
+}
+
+/* --- the driver; the lock is not held --- */
+
+static int memory_make(const struct fdry_transient *p, size_t bytes, uint64_t *ret)
+{
+	CUdeviceptr addr = 0;
+	void *host = NULL;
+	int err;
+
+	if (p->kind == FDRY_TRANSIENT_DEVICE)
+		err = fdry_call(p->dev->drv, cuMemAlloc_v2, &addr, bytes);
+	else
+		err = fdry_call(p->dev->drv, cuMemHostAlloc, &host, bytes, CU_MEMHOSTALLOC_PORTABLE);
+	if (!err)
+		*ret = p->kind == FDRY_TRANSIENT_DEVICE ? addr : (uint64_t)(uintptr_t)host;
+	return err;
+}
+
+static int memory_free(const struct fdry_transient *p, uint64_t addr)
+{
+	if (p->kind == FDRY_TRANSIENT_DEVICE)
+		return fdry_call(p->dev->drv, cuMemFree_v2, addr);
+	return fdry_call(p->dev->drv, cuMemFreeHost, (void *)(uintptr_t)addr);
+}
+
+static void event_back(struct fdry_transient *p, struct fdry_spare *b)
+{
+	if (b->done)
+		(void)fdry_syncs_give(&p->dev->syncs[FDRY_SYNC_EVENT], b->done);
+	b->done = NULL;
+}
+
+/* Free a chain; the first error. Where waiting fails the context is lost, and all memory with it. */
+static int blocks_free(struct fdry_transient *p, struct fdry_spare *list)
+{
+	struct fdry_spare *b;
+	int err = 0, one;
+
+	while ((b = list)) {
+		list = b->next;
+		one = b->done ? fdry_event_wait(p->dev->drv, b->done) : 0;
+		if (!one)
+			one = memory_free(p, b->addr);
+		event_back(p, b);
+		free(b);
+		err = err ? err : one;
+	}
+	return err;
+}
+
+int fdry_transient_trim(struct fdry_transient *p, uint64_t keep)
+{
+	struct fdry_spare *list;
+
+	pthread_mutex_lock(&p->lock);
+	list = kept_cut(p, keep);
+	pthread_mutex_unlock(&p->lock);
+	return blocks_free(p, list);
+}
+
+static int memory_short(struct fdry_transient *p, size_t bytes)
+{
+	size_t room = 0, total = 0;
+	uint64_t used;
+
+	(void)fdry_call_raw(p->dev->drv, cuMemGetInfo_v2, &room, &total);
+	pthread_mutex_lock(&p->lock);
+	used = p->stats.used;
+	pthread_mutex_unlock(&p->lock);
+	if (p->kind == FDRY_TRANSIENT_PINNED)
+		return fdry_fail(FDRY_E_NOMEM, "there are no %zu bytes of pinned memory, %llu are in use and all that was kept is released; "
+				 "give some back, or raise the limit of locked memory", bytes, (unsigned long long)used);
+	return fdry_fail(FDRY_E_NODEVMEM, "there are no %zu bytes of device memory: %zu of %zu are free, this pool has %llu in use and released "
+			 "all that it kept; give some back, or use a larger GPU", bytes, room, total, (unsigned long long)used);
+}
+
+/* Once more where the driver has none, when all that is kept is released. */
+static int block_make(struct fdry_transient *p, size_t bytes, struct fdry_spare **ret)
+{
+	struct fdry_spare *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b)
+		return fdry_nomem();
+	b->bytes = bytes;
+	err = memory_make(p, bytes, &b->addr);
+	if (err == -FDRY_E_NODEVMEM) {
+		(void)fdry_transient_trim(&p->dev->pools[FDRY_TRANSIENT_DEVICE], 0);
+		(void)fdry_transient_trim(&p->dev->pools[FDRY_TRANSIENT_PINNED], 0);
+		pthread_mutex_lock(&p->lock);
+		p->stats.retries++;
+		pthread_mutex_unlock(&p->lock);
+		err = memory_make(p, bytes, &b->addr);
+	}
+	if (err == -FDRY_E_NODEVMEM)
+		err = memory_short(p, bytes);
+	if (err)
+		free(b);
+	else
+		*ret = b;
+	return err;
+}
+
+/* --- getting --- */
+
+/* One that is kept, or NULL; it is in use then. */
+static int take_kept(struct fdry_transient *p, unsigned int class, unsigned long long stream, struct fdry_spare **ret)
+{
+	int err;
+
+	pthread_mutex_lock(&p->lock);
+	err = fdry_map_reserve(&p->used);
+	if (!err)
+		err = kept_find(p, class, stream, ret);
+	if (!err && *ret) {
+		kept_unlink(p, *ret);
+		used_add(p, *ret);
+		p->stats.hits++;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return err;
+}
+
+static int take_new(struct fdry_transient *p, size_t bytes, struct fdry_spare **ret)
+{
+	struct fdry_spare *b = NULL;
+	int err = block_make(p, bytes, &b);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&p->lock);
+	err = fdry_map_reserve(&p->used);
+	if (!err) {
+		used_add(p, b);
+		p->stats.misses++;
+		*ret = b;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (err) {
+		(void)memory_free(p, b->addr);
+		free(b);
+	}
+	return err;
+}
+
+/* 0: FDRY_STREAM_NONE. */
+static int stream_number(const struct fdry_device *dev, CUstream stream, const char *doing, unsigned long long *ret)
+{
+	int err;
+
+	*ret = 0;
+	if (stream == FDRY_STREAM_NONE)
+		return 0;
+	err = fdry_device_not_capturing(dev, stream, doing);
+	return err ? err : fdry_stream_number(dev->drv, stream, ret);
+}
+
+static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uint64_t *ret)
+{
+	unsigned int class = size_class(&bytes);
+	struct fdry_spare *b = NULL;
+	unsigned long long number;
+	int err = stream_number(p->dev, stream, "get memory for a graph before its capture begins, and keep it as long as the graph",
+				&number);
+
+	if (!err)
+		err = take_kept(p, class, number, &b);
+	if (err)
+		return err;
+	fdry_count(b ? kinds[p->kind].hits : kinds[p->kind].misses, 1);
+	if (b)
+		event_back(p, b);
+	else
+		err = take_new(p, bytes, &b);
+	if (!err)
+		*ret = b->addr;
+	return err;
+}
+
+/* --- giving back --- */
+
+/* Only one caller can give it back. */
+static int leave_begin(struct fdry_transient *p, uint64_t addr, struct fdry_spare **ret)
+{
+	struct fdry_spare *b;
+
+	pthread_mutex_lock(&p->lock);
+	b = fdry_map_get(&p->used, addr);
+	if (b && b->leaving)
+		b = NULL;
+	if (b)
+		b->leaving = true;
+	pthread_mutex_unlock(&p->lock);
+	*ret = b;
+	return b ? 0 : fdry_fail(FDRY_E_STALE, "no memory of the %s pool that is in use begins at %#llx: it was given back before, or is not "
+				 "the pool's; give back once, and to its own pool, what fdry_transient_get() gave", kinds[p->kind].name,
+				 (unsigned long long)addr);
+}
+
+static int mark_done(struct fdry_transient *p, struct fdry_spare *b, CUstream stream)
+{
+	struct fdry_syncs *events = &p->dev->syncs[FDRY_SYNC_EVENT];
+	void *event = NULL;
+	int err = stream_number(p->dev, stream, "what its graph uses must stay as long as the graph: give memory back behind that", &b->stream);
+
+	if (err || stream == FDRY_STREAM_NONE)
+		return err;
+	err = fdry_syncs_take(events, &event);
+	if (err)
+		return err;
+	err = fdry_call(p->dev->drv, cuEventRecord, event, stream);
+	b->done = event;
+	if (err)
+		event_back(p, b);
+	return err;
+}
+
+static int pool_put(struct fdry_transient *p, uint64_t addr, CUstream stream)
+{
+	struct fdry_spare *b = NULL, *over = NULL;
+	int err = leave_begin(p, addr, &b);
+
+	if (err)
+		return err;
+	err = mark_done(p, b, stream);
+	pthread_mutex_lock(&p->lock);
+	b->leaving = false;
+	if (!err) {
+		used_remove(p, b);
+		kept_link(p, b);
+		over = kept_cut(p, p->stats.limit);
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (blocks_free(p, over)) /* given back it is */
+		fdry_warn("memory that a pool had too much of could not be released: %s", fdry_last_error());
+	return err;
+}
+
+/* --- the end --- */
+
+void fdry_transient_end(struct fdry_transient *p)
+{
+	size_t i;
+
+	(void)fdry_transient_trim(p, 0);
+	fdry_gauge(kinds[p->kind].used, -(int64_t)p->stats.used);
+	for (i = 0; i < p->used.room; i++)
+		free(p->used.slots[i].value);
+	fdry_map_release(&p->used);
+	pthread_mutex_destroy(&p->lock);
+}
+
+/* --- for callers --- */
+
+static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind kind)
+{
+	int err = fdry_device_check(dev);
+
+	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
+		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of memory; use one of enum fdry_transient_kind", (int)kind);
+	return err;
+}
+
+static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind, CUstreamCaptureMode *mode)
+{
+	int err = kind_check(dev, kind);
+
+	return err ? err : fdry_device_enter(dev, mode);
+}
+
+int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, size_t bytes, CUstream stream, uint64_t *ret)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_need(ret);
+
+	if (!err && !bytes)
+		err = fdry_fail(FDRY_E_INVAL, "no bytes were asked for; ask for 1 at least");
+	if (!err && bytes > LARGE)
+		err = fdry_fail(FDRY_E_NODEVMEM, "%zu bytes are more than any device has; ask for less", bytes);
+	if (!err)
+		err = kind_enter(dev, kind, &mode);
+	if (err)
+		return err;
+	err = pool_get(&dev->pools[kind], bytes, stream, ret);
+	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+int fdry_transient_put(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t addr, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = kind_enter(dev, kind, &mode);
+
+	if (err)
+		return err;
+	err = pool_put(&dev->pools[kind], addr, stream);
+	fdry_device_leave(dev, &mode);
+	return err;
+}
+
+int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind, struct fdry_transient_stats *ret)
+{
+	struct fdry_transient_stats now;
+	struct fdry_transient *p;
+	int err = kind_check(dev, kind);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_report_check(ret);
+	if (err)
+		return err;
+	p = (struct fdry_transient *)&dev->pools[kind];
+	pthread_mutex_lock(&p->lock);
+	now = p->stats;
+	pthread_mutex_unlock(&p->lock);
+	return fdry_report_give(&now, sizeof(now), ret);
+}
+
+int fdry_transient_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes)
+{
+	CUstreamCaptureMode mode;
+	int err = kind_enter(dev, kind, &mode);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&dev->pools[kind].lock);
+	dev->pools[kind].stats.limit = bytes;
+	pthread_mutex_unlock(&dev->pools[kind].lock);
+	err = fdry_transient_trim(&dev->pools[kind], bytes);
+	fdry_device_leave(dev, &mode);
+	return err;
+}

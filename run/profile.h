@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * profile.h - times of replays, counted by many threads without a lock.
+ *
+ * A histogram's places are a sixteenth of an octave wide, so that what is read out of it is exact to
+ * that; counting is one addition. Any thread may add, read and reset at the same time.
+ */
+#ifndef FDRY_RUN_PROFILE_H
+#define FDRY_RUN_PROFILE_H
+
+#include "foundry.h"
+#include "lib/err.h"
+
+struct fdry_profile;
+
+/* Nanoseconds of a clock that only goes forward. */
+uint64_t fdry_profile_now(void);
+
+int fdry_profile_new(const struct fdry_slots_profile_opts *opts, struct fdry_profile **ret) __must_check;
+/* Nobody uses it any more. NULL is fine. */
+void fdry_profile_free(struct fdry_profile *p);
+/* Count a call; numbers it, logs it and tells of it where that is due. */
+void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call);
+/* Fill all of @ret but @sz. */
+void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_times *ret);
+/* @unused is there for the caller's sake. */
+void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_times *unused);
+
+#endif

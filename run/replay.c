@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * replay.c - slots launched, and their launches waited for.
+ *
+ * A slot has an event for each stream that it was ever launched on, recorded behind the last launch there: whoever
+ * empties the slot waits for these, and asks nothing of the streams, which may be gone: a driver crashes that is asked.
+ * Launches of one executable graph end in their order, so the last on a stream will do.
+ */
+#include <stdlib.h>
+
+#include "lib/opts.h"
+#include "run/slots.h"
+#include "lib/log.h"
+#include "arch/stream.h"
+
+/* Calls of a user's function that this thread is in. */
+static _Thread_local unsigned int inside;
+
+bool fdry_slots_inside(void)
+{
+	return inside != 0;
+}
+
+/* --- which streams --- */
+
+/* What tells threads apart whose default streams have one handle. */
+static const void *thread_of(CUstream stream)
+{
+	static _Thread_local char here;
+
+	return stream == CU_STREAM_PER_THREAD ? &here : NULL;
+}
+
+/* Its capture, or that of one that its work waits for. */
+static bool is_capturing(const struct fdry_slots *t, CUstream stream)
+{
+	CUstreamCaptureStatus status;
+
+	return fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct fdry_slot_stream **ret)
+{
+	struct fdry_slot_stream *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return fdry_nomem();
+	err = fdry_call(t->drv, cuEventCreate, &s->done, CU_EVENT_DISABLE_TIMING);
+	if (err) {
+		free(s);
+		return err;
+	}
+	s->stream = stream;
+	s->thread = thread_of(stream);
+	s->next = atomic_load_explicit(&slot->streams, memory_order_relaxed);
+	/* What the list's reader finds in it was written before. */
+	while (!atomic_compare_exchange_weak_explicit(&slot->streams, &s->next, s, memory_order_release, memory_order_relaxed))
+		;
+	*ret = s;
+	return 0;
+}
+
+int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct fdry_slot_stream **ret)
+{
+	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_acquire);
+
+	if (is_capturing(t, stream))
+		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part of that, or it is not one that is "
+				 "alive; use another stream, or end the capture");
+	for (; s; s = s->next) {
+		if (s->stream == stream && s->thread == thread_of(stream)) {
+			*ret = s;
+			return 0;
+		}
+	}
+	return stream_note(t, slot, stream, ret);
+}
+
+/* Behind a launch. One that cannot be marked is waited for with all of the context. */
+static void launch_mark(const struct fdry_slots *t, struct fdry_slot_stream *s)
+{
+	if (fdry_call_raw(t->drv, cuEventRecord, s->done, s->stream))
+		atomic_store_explicit(&s->lost, true, memory_order_relaxed);
+}
+
+void fdry_slot_wait(const struct fdry_slots *t, struct fdry_slot *slot)
+{
+	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_acquire);
+	bool lost = false;
+
+	for (; s; s = s->next) {
+		lost = lost || atomic_load_explicit(&s->lost, memory_order_relaxed);
+		fdry_count(FDRY_METRIC_SYNCS, 1);
+		if (fdry_call_raw(t->drv, cuEventSynchronize, s->done))
+			fdry_info("slot %llu: a launch ended with an error", (unsigned long long)slot->key);
+		(void)fdry_call_raw(t->drv, cuEventDestroy_v2, s->done);
+	}
+	if (lost && fdry_call_raw(t->drv, cuCtxSynchronize))
+		fdry_info("slot %llu: the context ended with an error", (unsigned long long)slot->key);
+}
+
+/* --- the context --- */
+
+struct entered {
+	CUstreamCaptureMode mode;
+	bool pushed;
+};
+
+/* A launch alone breaks no capture elsewhere, so where the context is current nothing need be changed for it. */
+static int context_enter(const struct fdry_slots *t, struct entered *e)
+{
+	CUcontext ctx;
+	int err;
+
+	e->pushed = false;
+	if (!t->upload && !t->sync && !fdry_call_raw(t->drv, cuCtxGetCurrent, &ctx) && ctx == t->ctx)
+		return 0;
+	err = fdry_driver_enter(t->drv, t->ctx, &e->mode);
+	e->pushed = !err;
+	return err;
+}
+
+static void context_leave(const struct fdry_slots *t, struct entered *e)
+{
+	if (e->pushed)
+		fdry_driver_leave(t->drv, &e->mode);
+}
+
+/* --- replay --- */
+
+/* A replay's times: all zero where nobody asks. */
+struct timer {
+	bool on;
+	uint64_t start, mark;
+	struct fdry_slots_call call;
+};
+
+static void timer_start(const struct fdry_slots *t, struct timer *c, uint64_t key)
+{
+	c->on = atomic_load_explicit(&t->profile, memory_order_relaxed);
+	if (!c->on)
+		return;
+	c->call = (struct fdry_slots_call){ .key = key };
+	c->start = c->mark = fdry_profile_now();
+}
+
+static void timer_lap(struct timer *c, uint64_t *ns)
+{
+	uint64_t now;
+
+	if (!c->on)
+		return;
+	now = fdry_profile_now();
+	if (ns)
+		*ns = now - c->mark;
+	c->mark = now;
+}
+
+/* An image counts its launches itself. */
+static int exec_launch(const struct fdry_slots *t, const struct fdry_slot *slot, CUstream stream)
+{
+	int err;
+
+	if (!slot->exec)
+		return fdry_image_launch(slot->img, slot->img_key, stream);
+	err = fdry_call(t->drv, cuGraphLaunch, slot->exec, stream);
+	if (!err)
+		fdry_count(FDRY_METRIC_LAUNCHES_CAPTURED, 1);
+	return err;
+}
+
+static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct timer *c)
+{
+	struct fdry_slot_stream *s;
+	int err = fdry_slot_note(t, slot, stream, &s);
+
+	timer_lap(c, NULL);
+	if (!err && t->upload && slot->exec) {
+		err = fdry_call(t->drv, cuGraphUpload, slot->exec, stream);
+		timer_lap(c, &c->call.upload_ns);
+	}
+	if (err)
+		return err;
+	err = exec_launch(t, slot, stream);
+	if (!err)
+		launch_mark(t, s);
+	timer_lap(c, &c->call.launch_ns);
+	return err;
+}
+
+/* The slot is held by being among the readers alone: it is not destroyed before the launch is on its stream. Waiting for the launch
+ * is outside, so that nobody who empties a slot waits for other slots' launches. */
+static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struct timer *c, int *found)
+{
+	_Atomic uint64_t *in = fdry_readers_enter(&t->readers);
+	struct fdry_slot *slot = fdry_slot_map_find(atomic_load(&t->map), key);
+	struct entered e;
+	int err = 0;
+
+	*found = slot != NULL;
+	if (slot)
+		err = context_enter(t, &e);
+	if (slot && !err) {
+		err = slot_launch(t, slot, stream, c);
+		context_leave(t, &e);
+	}
+	fdry_readers_leave(in);
+	return err;
+}
+
+static int stream_sync(const struct fdry_slots *t, CUstream stream, struct timer *c)
+{
+	struct entered e;
+	int err = context_enter(t, &e);
+
+	if (err)
+		return err;
+	timer_lap(c, NULL);
+	err = fdry_stream_wait(t->drv, stream);
+	timer_lap(c, &c->call.sync_ns);
+	context_leave(t, &e);
+	return err;
+}
+
+/* Profiling may have been turned off or on meanwhile. */
+static void timer_stop(struct fdry_slots *t, struct timer *c)
+{
+	_Atomic uint64_t *in;
+	struct fdry_profile *profile;
+
+	c->call.total_ns = fdry_profile_now() - c->start;
+	in = fdry_readers_enter(&t->readers);
+	profile = atomic_load(&t->profile);
+	inside++;
+	if (profile)
+		fdry_profile_add(profile, &c->call);
+	inside--;
+	fdry_readers_leave(in);
+}
+
+int fdry_slots_replay(struct fdry_slots *t, uint64_t key, CUstream stream, int *launched)
+{
+	struct timer c;
+	int found = 0, err = fdry_slots_check(t);
+
+	if (!err)
+		err = fdry_need(launched);
+	if (err)
+		return err;
+	timer_start(t, &c, key);
+	err = key_launch(t, key, stream, &c, &found);
+	if (!err && found && t->sync)
+		err = stream_sync(t, stream, &c);
+	if (err)
+		return fdry_fail_at(err, "slot %llu", (unsigned long long)key);
+	if (found && c.on)
+		timer_stop(t, &c);
+	*launched = found;
+	return 0;
+}
+
+/* --- looking --- */
+
+int fdry_slots_has(struct fdry_slots *t, uint64_t key)
+{
+	_Atomic uint64_t *in;
+	int found;
+
+	if (fdry_slots_check(t))
+		return 0;
+	in = fdry_readers_enter(&t->readers);
+	found = fdry_slot_map_find(atomic_load(&t->map), key) != NULL;
+	fdry_readers_leave(in);
+	return found;
+}
+
+int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t room, size_t *count)
+{
+	const struct fdry_slot_map *map;
+	_Atomic uint64_t *in;
+	size_t i, n = 0;
+	int err = fdry_slots_check(t);
+
+	if (!err)
+		err = fdry_need(count);
+	if (err)
+		return err;
+	in = fdry_readers_enter(&t->readers);
+	map = atomic_load(&t->map);
+	for (i = 0; keys && i < (size_t)1 << map->bits && n < room; i++)
+		if (map->places[i])
+			keys[n++] = map->places[i]->key;
+	*count = map->count;
+	fdry_readers_leave(in);
+	return 0;
+}
+
+/* --- profiling --- */
+
+int fdry_slots_profile(struct fdry_slots *t, const struct fdry_slots_profile_opts *opts)
+{
+	struct fdry_slots_profile_opts o;
+	struct fdry_profile *profile = NULL, *old;
+	int err = fdry_slots_check_outside(t);
+
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (!err && opts)
+		err = fdry_profile_new(&o, &profile);
+	if (err)
+		return err;
+	pthread_mutex_lock(&t->lock);
+	old = atomic_exchange(&t->profile, profile);
+	fdry_readers_wait(&t->readers);
+	pthread_mutex_unlock(&t->lock);
+	fdry_profile_free(old);
+	return 0;
+}
+
+static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, struct fdry_slots_times *), struct fdry_slots_times *times)
+{
+	_Atomic uint64_t *in;
+	struct fdry_profile *profile;
+	int err = fdry_slots_check(t);
+
+	if (err)
+		return err;
+	in = fdry_readers_enter(&t->readers);
+	profile = atomic_load(&t->profile);
+	if (profile)
+		fn(profile, times);
+	else
+		err = fdry_fail(FDRY_E_STATE, "replays of this table are not timed; call fdry_slots_profile() first");
+	fdry_readers_leave(in);
+	return err;
+}
+
+int fdry_slots_times(struct fdry_slots *t, struct fdry_slots_times *ret)
+{
+	struct fdry_slots_times times = { .sz = sizeof(times) };
+	int err = fdry_need(ret);
+
+	if (!err)
+		err = fdry_report_check(ret);
+	if (!err)
+		err = profile_do(t, fdry_profile_times, &times);
+	return err ? err : fdry_report_give(&times, sizeof(times), ret);
+}
+
+int fdry_slots_times_reset(struct fdry_slots *t)
+{
+	return profile_do(t, fdry_profile_reset, NULL);
+}

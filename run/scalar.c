@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * scalar.c - numbers in device memory, updated in a stream's order; see foundry/scalar.h.
+ *
+ * Each scalar has a cell of 8 bytes, so that any run of them is one copy. A copy is made from a
+ * ring of slots in pinned memory, each with an event: from there the driver copies without
+ * waiting for anything, and a slot is used again when its event says that it was read.
+ * A fill (cuMemsetD32Async) carries its value and needs no staging, but takes two calls for 8 bytes
+ * and one more for each further scalar, which a launch of another thread can come between;
+ * stream memory operations take one, but not on every device. Documentation/design/running.rst.
+ */
+#include "foundry/scalar.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "foundry.h"
+#include "lib/opts.h"
+#include "run/primary.h"
+#include "lib/live.h"
+#include "arch/stream.h"
+
+#define SLOTS 64u
+#define CELL sizeof(union fdry_scalar_value)
+
+struct slot {
+	uint8_t *bytes;
+	CUevent done;
+	bool busy; /* nobody has waited for @done since it was used */
+};
+
+struct fdry_scalars {
+	struct fdry_primary on;
+	pthread_mutex_t lock; /* guards the ring */
+	fdry_devptr addr;
+	bool own;             /* the memory there */
+	uint32_t count;
+	uint32_t next;
+	void *block;          /* pinned */
+	struct slot slots[SLOTS];
+	uint32_t dtypes[];
+};
+
+static int scalars_check(const struct fdry_scalars *s)
+{
+	int err = s ? fdry_live_check(s, "the array of scalars") :
+		      fdry_fail(FDRY_E_INVAL, "no scalars were given (NULL); fdry_scalars_new() makes some");
+
+	return err ? err : fdry_primary_check(&s->on, "the scalars");
+}
+
+/* --- made and freed --- */
+
+static int opts_check(const struct fdry_scalars_opts *o)
+{
+	uint32_t i;
+
+	if (!o->count || o->count > FDRY_SCALARS_MAX || !o->dtypes)
+		return fdry_fail(FDRY_E_INVAL, "%u scalars cannot be made%s; ask for 1 to %d, each with its type", o->count,
+				 o->dtypes ? "" : " without types", FDRY_SCALARS_MAX);
+	if (o->addr % CELL)
+		return fdry_fail(FDRY_E_INVAL, "scalars cannot lie at %#llx; give a multiple of %zu", o->addr, CELL);
+	for (i = 0; i < o->count; i++)
+		if (!fdry_dtype_size(o->dtypes[i]) || fdry_dtype_size(o->dtypes[i]) > CELL)
+			return fdry_fail(FDRY_E_INVAL, "type %u of scalar %u has %zu bytes; use one of enum fdry_dtype with 1, 2, 4 "
+					 "or 8", o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
+	return 0;
+}
+
+/* In the context. */
+static void ring_drop(struct fdry_scalars *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SLOTS; i++) {
+		if (s->slots[i].busy)
+			(void)fdry_call_raw(s->on.drv, cuEventSynchronize, s->slots[i].done);
+		if (s->slots[i].done)
+			(void)fdry_call_raw(s->on.drv, cuEventDestroy_v2, s->slots[i].done);
+	}
+	if (s->block)
+		(void)fdry_call_raw(s->on.drv, cuMemFreeHost, s->block);
+	if (s->own)
+		(void)fdry_call_raw(s->on.drv, cuMemFree_v2, s->addr);
+}
+
+static int ring_make(struct fdry_scalars *s)
+{
+	size_t each = s->count * CELL;
+	void *block;
+	uint32_t i;
+	int err = fdry_call(s->on.drv, cuMemHostAlloc, &block, SLOTS * each, CU_MEMHOSTALLOC_PORTABLE);
+
+	if (err)
+		return err;
+	s->block = block;
+	for (i = 0; i < SLOTS && !err; i++) {
+		s->slots[i].bytes = (uint8_t *)block + i * each;
+		err = fdry_call(s->on.drv, cuEventCreate, &s->slots[i].done, CU_EVENT_DISABLE_TIMING);
+	}
+	if (err)
+		s->slots[i - 1].done = NULL;
+	return err;
+}
+
+static int memory_make(struct fdry_scalars *s)
+{
+	CUdeviceptr addr;
+	int err;
+
+	if (s->addr)
+		return 0;
+	err = fdry_call(s->on.drv, cuMemAlloc_v2, &addr, s->count * CELL);
+	if (err)
+		return err;
+	s->addr = addr;
+	s->own = true;
+	return 0;
+}
+
+/* --- updates --- */
+
+/* The slot is nobody's any more. */
+static int slot_wait(struct fdry_scalars *s, struct slot *t)
+{
+	int err = t->busy ? fdry_event_wait(s->on.drv, t->done) : 0;
+
+	if (!err)
+		t->busy = false;
+	return err;
+}
+
+/* A cell is its value and zeros, whatever else the caller's union holds. */
+static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+		       uint8_t *to)
+{
+	uint32_t i;
+
+	memset(to, 0, count * CELL);
+	for (i = 0; values && i < count; i++)
+		memcpy(to + i * CELL, values[i].bytes, fdry_dtype_size(s->dtypes[first + i]));
+}
+
+/* In the context, the lock held. The slot is taken only once something reads it. */
+static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, size_t len, CUstream stream)
+{
+	int err = fdry_call(s->on.drv, cuMemcpyHtoDAsync_v2, to, t->bytes, len, stream);
+
+	if (err)
+		return err;
+	fdry_count_copy(TO, len);
+	s->next = (s->next + 1) % SLOTS;
+	if (!fdry_call_raw(s->on.drv, cuEventRecord, t->done, stream)) {
+		t->busy = true;
+		return 0;
+	}
+	return fdry_stream_wait(s->on.drv, stream); /* nothing else would say when the slot is free */
+}
+
+static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+		  CUstream stream)
+{
+	struct slot *t;
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	t = &s->slots[s->next];
+	err = slot_wait(s, t);
+	if (!err) {
+		cells_fill(s, first, count, values, t->bytes);
+		err = ring_copy(s, t, s->addr + first * CELL, count * CELL, stream);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+			  CUstream stream)
+{
+	int err = fdry_primary_stream(&s->on, stream, "an update");
+
+	return err ? err : update(s, first, count, values, stream);
+}
+
+int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+			CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = scalars_check(s);
+
+	if (!err)
+		err = fdry_need(values);
+	if (!err && (!count || first >= s->count || count > s->count - first))
+		err = fdry_fail(FDRY_E_RANGE, "there are no %u scalars from %u on; there are %u in all", count, first, s->count);
+	if (!err)
+		err = fdry_primary_enter(&s->on, &mode);
+	if (err)
+		return err;
+	err = update_checked(s, first, count, values, stream);
+	fdry_primary_leave(&s->on, &mode);
+	return err;
+}
+
+/* --- the rest --- */
+
+static int first_values(struct fdry_scalars *s, const struct fdry_scalars_opts *o)
+{
+	CUstream stream;
+	int err;
+
+	if (!s->own && !o->values)
+		return 0;
+	err = fdry_stream_shared(s->on.drv, FDRY_STREAM_MEMORY, &stream);
+	if (!err)
+		err = update(s, 0, s->count, o->values, stream);
+	return err ? err : fdry_stream_wait(s->on.drv, stream);
+}
+
+static int scalars_make(struct fdry_scalars *s, const struct fdry_scalars_opts *o)
+{
+	CUstreamCaptureMode mode;
+	int err = fdry_primary_enter(&s->on, &mode);
+
+	if (err)
+		return err;
+	err = memory_make(s);
+	if (!err)
+		err = ring_make(s);
+	if (!err)
+		err = first_values(s, o);
+	if (err)
+		ring_drop(s);
+	fdry_primary_leave(&s->on, &mode);
+	return err;
+}
+
+int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars **ret)
+{
+	struct fdry_scalars_opts o;
+	struct fdry_scalars *s;
+	int err = fdry_need(ret);
+
+	if (!err)
+		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (!err)
+		err = opts_check(&o);
+	if (err)
+		return err;
+	s = calloc(1, sizeof(*s) + o.count * sizeof(s->dtypes[0]));
+	if (!s)
+		return fdry_nomem();
+	s->count = o.count;
+	s->addr = o.addr;
+	memcpy(s->dtypes, o.dtypes, o.count * sizeof(s->dtypes[0]));
+	pthread_mutex_init(&s->lock, NULL);
+	err = fdry_primary_open(o.driver, o.device, &s->on);
+	if (err)
+		goto out_free;
+	err = scalars_make(s, &o);
+	if (err)
+		goto out_close;
+	fdry_live_add(s);
+	*ret = s;
+	return 0;
+
+out_close:
+	fdry_primary_close(&s->on);
+out_free:
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	return err;
+}
+
+void fdry_scalars_free(struct fdry_scalars *s)
+{
+	CUstreamCaptureMode mode;
+
+	if (!s || fdry_live_end(s, "the array of scalars"))
+		return;
+	if (!fdry_primary_check(&s->on, "the scalars") && !fdry_primary_enter(&s->on, &mode)) {
+		ring_drop(s);
+		fdry_primary_leave(&s->on, &mode);
+	}
+	fdry_primary_close(&s->on);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static int index_check(const struct fdry_scalars *s, uint32_t i)
+{
+	int err = scalars_check(s);
+
+	if (!err && i >= s->count)
+		err = fdry_fail(FDRY_E_RANGE, "there is no scalar %u; there are %u", i, s->count);
+	return err;
+}
+
+int fdry_scalars_addr(const struct fdry_scalars *s, uint32_t i, fdry_devptr *ret)
+{
+	int err = index_check(s, i);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		*ret = s->addr + i * CELL;
+	return err;
+}
+
+size_t fdry_scalars_count(const struct fdry_scalars *s)
+{
+	return s ? s->count : 0;
+}
+
+int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
+{
+	int err = index_check(s, i);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		*ret = s->dtypes[i];
+	return err;
+}
+
+/* In the context. */
+static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream)
+{
+	union fdry_scalar_value cell = { 0 };
+	size_t size = fdry_dtype_size(s->dtypes[i]);
+	int err = fdry_primary_stream(&s->on, stream, "a read");
+
+	if (!err)
+		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, size, stream);
+	if (err)
+		return err;
+	fdry_count_copy(FROM, size);
+	err = fdry_stream_wait(s->on.drv, stream);
+	if (!err)
+		*ret = cell;
+	return err;
+}
+
+int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream)
+{
+	CUstreamCaptureMode mode;
+	int err = index_check(s, i);
+
+	if (!err)
+		err = fdry_need(ret);
+	if (!err)
+		err = fdry_primary_enter(&s->on, &mode);
+	if (err)
+		return err;
+	err = read_cell(s, i, ret, stream);
+	fdry_primary_leave(&s->on, &mode);
+	return err;
+}
