@@ -4,12 +4,12 @@
  * slots_both.h, the one with many threads last. Lines that begin with "note" are for people.
  */
 #define SLOTS_ON_GPU
-#include "tests/unit/seed004.h"
+#include "tests/unit/run_slots_rows.h"
 
 int main(void)
 {
 	Suite *s = suite_create("slots");
-	TCase *seed = tcase_create("seed004"), *both = tcase_create("slots");
+	TCase *seed = tcase_create("run_slots_rows"), *both = tcase_create("slots");
 	CUcontext kept;
 	SRunner *sr;
 	int failed;
@@ -21,7 +21,7 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	tcase_add_checked_fixture(seed, fixture_open, fixture_close);
-	seed004_add(seed);
+	rows_add(seed);
 	suite_add_tcase(s, seed);
 	tcase_add_checked_fixture(both, fixture_open, fixture_close);
 	both_add(both);

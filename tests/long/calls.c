@@ -11,7 +11,7 @@
 
 #include "api/cmd/cmd.h"
 #include "tests/crash/io.h"
-#include "tests/unit/api.h"
+#include "tests/unit/image.h"
 
 #include "tests/long/long.h"
 

@@ -7,7 +7,7 @@
  * numbers that were sealed. Some cases also verify the store, or repair it from one that is whole: what a repair
  * reports as sound must load.
  */
-#include "tests/unit/api.h"
+#include "tests/unit/image.h"
 
 #include "tests/long/long.h"
 

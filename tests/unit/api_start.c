@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "tests/unit/api.h"
+#include "tests/unit/image.h"
 
 /* A workload: what it captures, how it ends, and what it did; shared by the processes of a test. */
 struct job {

@@ -10,7 +10,7 @@
 
 #include "image/identity.h"
 #include "image/manifest.h"
-#include "tests/unit/api.h"
+#include "tests/unit/image.h"
 
 struct handmade {
 	struct fdry_store *store;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of slot tables that hold graphs of loaded images. */
-#include "tests/unit/api.h"
+#include "tests/unit/image.h"
 
 static bool replay(struct fdry_slots *t, uint64_t key)
 {

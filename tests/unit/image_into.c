@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of images placed among the allocations of a live capture: what the process
+ * keeps, and what the image brings. Allocations that differ: api_into_compare.c.
+ */
+#include "tests/unit/image_into.h"
+
+START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	begin(&w, _i, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 1, _i > 0 ? 40 : 7, _i > 1 ? 40 : 100);
+	sum_is(img, 2, _i > 0 ? 40 : 7, 1000);
+	tensor_is(img, "d", 1000);
+	tensor_is(img, "end", 1000);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+static void CUDA_CB takes_long(void *arg)
+{
+	usleep(*(useconds_t *)arg);
+}
+
+/* What the process does there, in a context of its own, is over before content is written. */
+START_TEST(nothing_is_kept_where_nothing_is_named)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct fdry_memory none;
+	useconds_t us = 100000;
+	CUcontext own;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	begin(&w, 3, 40);
+	if (_i) {
+		cuda_ok(cuCtxCreate_v4, &own, NULL, 0, 0);
+		cuda_ok(cuLaunchHostFunc, NULL, takes_long, &us);
+		cuda_ok(cuMemsetD8Async, w.b, 0x55, BYTES, NULL);
+	}
+	opts = into(&w);
+	opts.keep = &none;
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	if (_i)
+		cuda_ok(cuCtxSynchronize);
+	sum_is(img, 1, 7, 100);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+/* Ranges inside of allocations, unsorted, overlapping, empty, and beyond everything. */
+START_TEST(ranges_are_kept_to_the_byte)
+{
+	struct fdry_memory keep[5];
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+	float v[N];
+	int i;
+
+	test_child(seal_into, NULL);
+	begin(&w, 2, 40);
+	opts = into(&w);
+	keep[0] = (struct fdry_memory){ w.b + 8, 40 };
+	keep[1] = (struct fdry_memory){ w.a + 400, 4 };
+	keep[2] = (struct fdry_memory){ w.b + 24, 8 };
+	keep[3] = (struct fdry_memory){ w.b + BYTES - 4, UINT64_MAX };
+	keep[4] = (struct fdry_memory){ w.a, 0 };
+	opts.keep = keep;
+	opts.nkeep = 5;
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
+	for (i = 0; i < N; i++)
+		ck_assert_msg(v[i] == value(i, i == 100 ? 40 : 7), "a[%d] is %g", i, (double)v[i]);
+	cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
+	for (i = 0; i < N; i++)
+		ck_assert_msg(v[i] == value(i, (i >= 2 && i < 12) || i == N - 1 ? 40 : 100), "b[%d] is %g", i, (double)v[i]);
+
+	/* Restoring respects them, too. */
+	vector_fill(v, 5);
+	cuda_ok(cuMemcpyHtoD_v2, w.a, v, BYTES);
+	ok(fdry_image_restore(img, NULL));
+	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
+	for (i = 0; i < N; i++)
+		ck_assert_msg(v[i] == value(i, i == 100 ? 5 : 7), "a[%d] is %g then", i, (double)v[i]);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(poison_spares_what_is_kept)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	begin(&w, 3, 40);
+	opts = into(&w);
+	opts.flags = FDRY_LOAD_POISON;
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	tensor_is(img, "c", 40);
+	sum_is(img, 1, 40, 40);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+/* What was claimed is free again, and nothing else is. */
+START_TEST(unloading_gives_the_claims_back)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+	CUdeviceptr p, again;
+	int round;
+	float v[N];
+
+	test_child(seal_into, NULL);
+	begin(&w, 2, 40);
+	opts = into(&w);
+	for (round = 0; round < 3; round++) {
+		ok(fdry_image_load(w.store, "img", &opts, &img));
+		cuda_ok(cuMemAlloc_v2, &p, 64);
+		sum_is(img, 1, 40, 40);
+		cuda_ok(cuMemFree_v2, p);
+		fdry_image_unload(img);
+	}
+	cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
+	ck_assert(v[1] == value(1, 40));
+	cuda_ok(cuMemAlloc_v2, &again, BYTES); /* where c was */
+	ck_assert_uint_eq(again, w.b + (w.b - w.a));
+	work_end(&w);
+}
+END_TEST
+
+/* The capture may end before the image does, as the region lives as long as memory in it. */
+START_TEST(the_capture_may_end_first)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	begin(&w, 2, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	fdry_capture_end(w.cap);
+	w.cap = NULL;
+	sum_is(img, 1, 40, 40);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(two_images_share_a_region)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img, *again;
+	CUdeviceptr p;
+	struct work w;
+	float v[N];
+
+	test_child(seal_into, NULL);
+	begin(&w, 2, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	ok(fdry_image_load(w.store, "img", &opts, &again));
+	sum_is(img, 1, 40, 40);
+	sum_is(again, 2, 40, 1000);
+	fdry_image_unload(img); /* what both claimed stays */
+	cuda_ok(cuMemAlloc_v2, &p, BIG);
+	vector_fill(v, 3);
+	cuda_ok(cuMemcpyHtoD_v2, p, v, BYTES);
+	sum_is(again, 2, 40, 1000);
+	tensor_is(again, "end", 1000);
+	cuda_ok(cuMemFree_v2, p);
+	fdry_image_unload(again);
+	cuda_ok(cuMemAlloc_v2, &p, BYTES); /* where c was */
+	ck_assert_uint_eq(p, w.b + (w.b - w.a));
+	work_end(&w);
+}
+END_TEST
+
+/* A first image, then more of the same process: an allocation of its own, graph 3: c = a + it, and the second image. */
+static void seal_twice(void *unused)
+{
+	CUdeviceptr gone, late;
+	struct work w;
+	float v[N];
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &gone, BIG);
+	graph_add(&w, 1);
+	ok(work_seal(&w, "img"));
+	cuda_ok(cuMemFree_v2, gone);
+	cuda_ok(cuMemAlloc_v2, &late, BYTES);
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(&w);
+	launch_add(&w, w.a, late, w.c);
+	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	tensor_add(&w, "late", late, FDRY_USE_CONST, 0);
+	ok(work_seal(&w, "more"));
+	work_end(&w);
+}
+
+/* @_i: whether the process makes the late allocation as well, after it has loaded the first image. */
+START_TEST(images_of_one_process_follow_each_other)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img, *more;
+	CUdeviceptr late = 0;
+	struct work w;
+	float v[N];
+
+	test_child(seal_twice, NULL);
+	begin(&w, 1, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	if (_i) {
+		cuda_ok(cuMemAlloc_v2, &late, BYTES);
+		vector_fill(v, 60);
+		cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	}
+	ok(fdry_image_load(w.store, "more", &opts, &more));
+	sum_is(more, 3, 40, _i ? 60 : 500);
+	fdry_image_unload(img);
+	sum_is(more, 3, 40, _i ? 60 : 500);
+	fdry_image_unload(more);
+	work_end(&w);
+}
+END_TEST
+
+/* The same allocations twice, the last with other bytes at the second seal. */
+static void seal_changed(void *unused)
+{
+	CUdeviceptr late;
+	struct work w;
+	float v[N];
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &late, BYTES);
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(&w);
+	launch_add(&w, w.a, late, w.c);
+	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	vector_fill(v, 600);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	ok(work_seal(&w, "more"));
+	work_end(&w);
+}
+
+/* What an image before it has claimed is no allocation of the process', which would be kept. */
+START_TEST(of_two_contents_the_later_one_counts)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img, *more;
+	struct work w;
+
+	test_child(seal_changed, NULL);
+	begin(&w, 1, 40);
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, 40, 500);
+	ok(fdry_image_load(w.store, "more", &opts, &more));
+	sum_is(more, 3, 40, 600);
+	fdry_image_unload(img);
+	fdry_image_unload(more);
+	work_end(&w);
+}
+END_TEST
+
+/* What lies where something was freed was allocated last, and lies before others. */
+static void seal_reused(void *unused)
+{
+	CUdeviceptr gone, big, late;
+	struct work w;
+	float v[N];
+
+	(void)unused;
+	work_make(&w);
+	cuda_ok(cuMemAlloc_v2, &gone, BIG);
+	cuda_ok(cuMemAlloc_v2, &big, BIG);
+	cuda_ok(cuMemFree_v2, gone);
+	graph_add(&w, 1);
+	ok(work_seal(&w, "first"));
+	cuda_ok(cuMemAlloc_v2, &late, BIG);
+	ck_assert_uint_eq(late, gone);
+	vector_fill(v, 500);
+	cuda_ok(cuMemcpyHtoD_v2, late, v, BYTES);
+	capture_start(&w);
+	launch_add(&w, w.a, late, w.c);
+	ok(fdry_capture_graph(w.cap, 3, "late", capture_stop(&w)));
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* @_i: how many of the allocations the process makes itself; all that it makes it makes as the other did. */
+START_TEST(addresses_that_were_freed_and_used_again)
+{
+	struct fdry_load_opts opts;
+	CUdeviceptr gone, big;
+	struct fdry_image *first, *img;
+	struct work w;
+
+	test_child(seal_reused, NULL);
+	begin(&w, _i, 40);
+	if (_i > 3) {
+		cuda_ok(cuMemAlloc_v2, &gone, BIG);
+		cuda_ok(cuMemAlloc_v2, &big, BIG);
+		cuda_ok(cuMemFree_v2, gone);
+	}
+	opts = into(&w);
+	ok(fdry_image_load(w.store, "first", &opts, &first));
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, _i > 0 ? 40 : 7, 500);
+	fdry_image_unload(first);
+	fdry_image_unload(img);
+	ok(fdry_image_load(w.store, "img", &opts, &img));
+	sum_is(img, 3, _i > 0 ? 40 : 7, 500);
+	fdry_image_unload(img);
+	work_end(&w);
+}
+END_TEST
+START_TEST(another_region_is_refused)
+{
+	struct fdry_capture_opts c = { .sz = sizeof(c), .base = TEST_CAPTURE_BASE + (1ull << 36), .size = 1ull << 30 };
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+
+	test_child(seal_into, NULL);
+	begin(&w, 0, 0);
+	fdry_capture_end(w.cap);
+	ok(fdry_capture_begin(&c, &w.cap));
+	opts = into(&w);
+	fails(LAYOUT, "use the same base", fdry_image_load(w.store, "img", &opts, &img));
+	fdry_capture_end(w.cap);
+	c.base = TEST_CAPTURE_BASE;
+	c.size = 4u << 20;
+	ok(fdry_capture_begin(&c, &w.cap));
+	opts = into(&w);
+	fails(LAYOUT, "make it as large", fdry_image_load(w.store, "img", &opts, &img));
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(options_that_make_no_sense_are_refused)
+{
+	struct fdry_external external = { 0 };
+	struct fdry_load_opts opts;
+	struct fdry_memory keep = { 0 };
+	struct fdry_image *img;
+	struct work w;
+
+	ok(setenv("FDRY_SIM_DEVICES", "2", 1));
+	test_child(seal_into, NULL);
+	begin(&w, 3, 40);
+	opts = into(&w);
+	opts.nkeep = 2;
+	fails(OPTS, "2 ranges to keep at NULL", fdry_image_load(w.store, "img", &opts, &img));
+	opts = into(&w);
+	opts.externals = &external;
+	opts.nexternals = 1;
+	fails(OPTS, "as large as they were captured", fdry_image_load(w.store, "img", &opts, &img));
+	opts = into(&w);
+	opts.device = 1;
+	fails(OPTS, "use one device", fdry_image_load(w.store, "img", &opts, &img));
+	opts = into(&w);
+	opts.into = NULL;
+	opts.keep = &keep;
+	fails(OPTS, "no capture is named", fdry_image_load(w.store, "img", &opts, &img));
+	opts = into(&w);
+	capture_start(&w);
+	fails(STATE, "capturing", fdry_image_load(w.store, "img", &opts, &img));
+	work_end(&w);
+}
+END_TEST
+
+/* Whatever call fails, nothing is claimed afterwards and the process has its bytes. */
+START_TEST(every_driver_call_fails_in_turn)
+{
+	struct fdry_load_opts opts;
+	struct fdry_image *img;
+	struct work w;
+	uint64_t before, after;
+	char spec[32];
+	float v[N];
+	int n, failed = 0, err = 1;
+
+	test_child(seal_into, NULL);
+	begin(&w, 2, 40);
+	opts = into(&w);
+	ok(fdry_capture_offset(w.cap, &before));
+	for (n = 1; err && n < 500; n++) {
+		snprintf(spec, sizeof(spec), "*:%d:%d", n, CUDA_ERROR_OUT_OF_MEMORY);
+		test_sim_fail(spec);
+		err = fdry_image_load(w.store, "img", &opts, &img);
+		failed += err != 0;
+		if (!err && test_sim_failed()) /* a failure that a load does without */
+			err = 1, fdry_image_unload(img);
+		test_sim_fail(NULL);
+		if (!err)
+			break;
+		cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
+		ck_assert(v[1] == value(1, 40));
+	}
+	ck_assert_int_eq(err, 0);
+	ck_assert_int_gt(failed, 10);
+	sum_is(img, 2, 40, 1000);
+	fdry_image_unload(img);
+	ok(fdry_capture_set_offset(w.cap, before)); /* nothing lives behind it */
+	ok(fdry_capture_offset(w.cap, &after));
+	ck_assert_uint_eq(after, before);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(a_capture_tells_its_allocations)
+{
+	struct fdry_memory *m = NULL;
+	struct work w;
+	size_t n = 7;
+
+	begin(&w, 0, 0);
+	ok(fdry_capture_allocs(w.cap, &m, &n));
+	ck_assert(!m && !n);
+	fails(INVAL, "", fdry_capture_allocs(w.cap, NULL, &n));
+	work_end(&w);
+	begin(&w, 3, 1);
+	cuda_ok(cuMemFree_v2, w.b);
+	cuda_ok(cuMemAlloc_v2, &w.b, 100); /* lies before c, and was made after it */
+	ok(fdry_capture_allocs(w.cap, &m, &n));
+	ck_assert_uint_eq(n, 3);
+	ck_assert(m[0].addr == w.a && m[1].addr == w.c && m[2].addr == w.b);
+	ck_assert(m[0].bytes == BYTES && m[2].bytes == 100);
+	free(m);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(a_graph_that_is_dropped_is_not_sealed)
+{
+	struct fdry_seal_report report = { .sz = sizeof(report) };
+	struct fdry_draw draw = { .generator = "g", .increment = 4 };
+	CUgraph gone;
+	struct work w;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	capture_start(&w);
+	launch_add(&w, w.a, w.b, w.c);
+	gone = capture_stop(&w);
+	ok(fdry_capture_graph(w.cap, 2, "gone", gone));
+	draw.seed = w.a;
+	draw.offset = w.a + 8;
+	ok(fdry_capture_generator(w.cap, 2, &draw));
+	fails(NOKEY, "no graph with key 3", fdry_capture_drop(w.cap, 3));
+	ok(fdry_capture_drop(w.cap, 2));
+	fails(NOKEY, "no graph with key 2", fdry_capture_drop(w.cap, 2));
+	cuda_ok(cuGraphDestroy, gone);
+	ok(fdry_capture_seal(w.cap, w.store, NULL, NULL, &report));
+	ck_assert_uint_eq(report.graphs, 1);
+	graph_add(&w, 2); /* its key is free */
+	ok(fdry_capture_seal(w.cap, w.store, NULL, NULL, &report));
+	ck_assert_uint_eq(report.graphs, 2);
+	work_end(&w);
+}
+END_TEST
+
+START_TEST(memory_is_mapped_ahead_and_given_back)
+{
+	struct work w;
+
+	begin(&w, 1, 1);
+	fails(STATE, "no preallocated memory", fdry_capture_free_preallocated(w.cap));
+	ok(fdry_capture_preallocate(w.cap, 64u << 20));
+	ok(fdry_capture_free_preallocated(w.cap));
+	fails(RANGE, "reserve a larger one", fdry_capture_preallocate(w.cap, 1ull << 40));
+	work_end(&w);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("image_into");
+	TCase *tc = tcase_create("into");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image, 0, 4);
+	tcase_add_loop_test(tc, nothing_is_kept_where_nothing_is_named, 0, 2);
+	tcase_add_test(tc, ranges_are_kept_to_the_byte);
+	tcase_add_test(tc, poison_spares_what_is_kept);
+	tcase_add_test(tc, unloading_gives_the_claims_back);
+	tcase_add_test(tc, the_capture_may_end_first);
+	tcase_add_test(tc, two_images_share_a_region);
+	tcase_add_loop_test(tc, images_of_one_process_follow_each_other, 0, 2);
+	tcase_add_test(tc, of_two_contents_the_later_one_counts);
+	tcase_add_loop_test(tc, addresses_that_were_freed_and_used_again, 0, 5);
+	tcase_add_test(tc, another_region_is_refused);
+	tcase_add_test(tc, options_that_make_no_sense_are_refused);
+	tcase_add_test(tc, every_driver_call_fails_in_turn);
+	tcase_add_test(tc, a_capture_tells_its_allocations);
+	tcase_add_test(tc, a_graph_that_is_dropped_is_not_sealed);
+	tcase_add_test(tc, memory_is_mapped_ahead_and_given_back);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of graphs built in the background, by launches and up front, and of launching them. */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "image/image.h"
+#include "tests/unit/image.h"
+
+#define GRAPHS 8
+
+/* Graphs 1 to GRAPHS, all of them c = a + b. */
+static void seal_many(void *arg)
+{
+	struct work w;
+	uint64_t key;
+
+	(void)arg;
+	work_make(&w);
+	for (key = 1; key <= GRAPHS; key++)
+		graph_add(&w, key);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* What a caller hears; @hold makes it wait in the middle of being told that so many graphs are built. */
+struct heard {
+	_Atomic uint64_t graphs;
+	_Atomic uint64_t hold;
+	_Atomic uint32_t phases; /* bit n: phase n came to its end */
+	_Atomic bool inside, twice;
+	_Atomic uint64_t backwards;
+	useconds_t slow;
+	double last_ms;
+};
+
+static void hear(void *arg, int phase, uint64_t done, uint64_t total, double ms)
+{
+	struct heard *h = arg;
+
+	if (atomic_exchange(&h->inside, true))
+		atomic_store(&h->twice, true);
+	if (ms < h->last_ms || done > total)
+		atomic_fetch_add(&h->backwards, 1);
+	h->last_ms = ms;
+	if (done == total)
+		atomic_fetch_or(&h->phases, 1u << phase);
+	if (phase == FDRY_PHASE_GRAPHS) {
+		if (done != atomic_load(&h->graphs) + 1 || total != GRAPHS)
+			atomic_fetch_add(&h->backwards, 1);
+		atomic_store(&h->graphs, done);
+		while (atomic_load(&h->hold) == done)
+			usleep(100);
+	}
+	if (h->slow)
+		usleep(h->slow);
+	atomic_store(&h->inside, false);
+}
+
+static void graphs_wait(struct heard *h, uint64_t count)
+{
+	int i;
+
+	for (i = 0; i < 20000 && atomic_load(&h->graphs) < count; i++)
+		usleep(500);
+	ck_assert_uint_ge(atomic_load(&h->graphs), count);
+}
+
+static struct fdry_image *load(uint32_t flags, struct heard *h)
+{
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags, .progress = h ? hear : NULL, .progress_arg = h };
+	struct fdry_image *img = NULL;
+
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	return img;
+}
+
+static struct fdry_load_report report_of(struct fdry_image *img)
+{
+	struct fdry_load_report r = { .sz = sizeof(r) };
+
+	ok(fdry_image_report(img, &r));
+	return r;
+}
+
+static unsigned long instantiated(void)
+{
+	return test_sim_calls("cuGraphInstantiateWithFlags");
+}
+
+/* c = a + b, on a stream of one's own. */
+static void launch_check(struct fdry_image *img, uint64_t key, float salt, CUstream stream)
+{
+	float v[N], c[N];
+
+	vector_fill(v, salt);
+	ok(fdry_image_write(img, "a", v, BYTES, stream));
+	ok(fdry_image_launch(img, key, stream));
+	ok(fdry_image_read(img, "c", c, BYTES, stream));
+	ck_assert(c[5] == value(5, salt) + value(5, 100));
+}
+
+/* --- in the background --- */
+
+START_TEST(all_are_built)
+{
+	struct heard h = { .hold = 0 };
+	struct fdry_load_report r;
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	img = load(FDRY_LOAD_BACKGROUND, &h);
+	ok(fdry_image_wait(img));
+	r = report_of(img);
+	ck_assert_uint_eq(r.graphs_built, GRAPHS);
+	ck_assert_uint_eq(instantiated(), GRAPHS);
+	ck_assert(r.first_ms > 0 && r.first_ms < r.all_ms && r.build_ms > 0);
+	launch_check(img, 3, 5, NULL);
+	ck_assert_uint_eq(instantiated(), GRAPHS);
+	graphs_wait(&h, GRAPHS);
+	ck_assert_uint_eq(h.phases, (1u << (FDRY_PHASE_GRAPHS + 1)) - 1);
+	ck_assert(!h.twice);
+	ck_assert_uint_eq(h.backwards, 0);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(in_the_order_asked_for)
+{
+	static const uint64_t order[] = { 6, 2 };
+	struct heard h = { .hold = 2 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND, .order = order, .norder = 2,
+				       .progress = hear, .progress_arg = &h };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	graphs_wait(&h, 2);
+	launch_check(img, 6, 4, NULL);
+	launch_check(img, 2, 5, NULL);
+	ck_assert_uint_eq(instantiated(), 2);
+	atomic_store(&h.hold, 0);
+	ok(fdry_image_wait(img));
+	ck_assert_uint_eq(instantiated(), GRAPHS);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* The others are built at their first launch. */
+START_TEST(only_those_that_are_named)
+{
+	static const uint64_t order[] = { 6, 2 };
+	struct heard h = { .hold = 0 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND | FDRY_LOAD_ORDERED, .order = order, .norder = 2,
+				       .progress = hear, .progress_arg = &h };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	ok(fdry_image_load(load_store(), "img", &opts, &img));
+	graphs_wait(&h, 2);
+	ok(fdry_image_build_stop(img)); /* waits for the thread, which has nothing left to do */
+	ck_assert_uint_eq(instantiated(), 2);
+	launch_check(img, 3, 4, NULL);
+	ck_assert_uint_eq(instantiated(), 3);
+	fdry_image_unload(img);
+}
+END_TEST
+
+struct launcher {
+	struct fdry_image *img;
+	uint64_t key;
+	_Atomic bool done;
+};
+
+static void *launch_one(void *arg)
+{
+	struct launcher *l = arg;
+
+	launch_check(l->img, l->key, 7, NULL);
+	atomic_store(&l->done, true);
+	return NULL;
+}
+
+/* A launch does not wait for graphs that nobody has begun. */
+START_TEST(a_launch_goes_first)
+{
+	struct heard h = { .hold = 1 };
+	struct launcher l = { .key = GRAPHS };
+	pthread_t t;
+
+	test_child(seal_many, NULL);
+	l.img = load(FDRY_LOAD_BACKGROUND, &h);
+	graphs_wait(&h, 1);
+	ck_assert(!pthread_create(&t, NULL, launch_one, &l));
+	while (report_of(l.img).graphs_built < 2)
+		usleep(100);
+	ck_assert_uint_eq(instantiated(), 2);
+	atomic_store(&h.hold, 0);
+	ck_assert(!pthread_join(t, NULL));
+	ok(fdry_image_wait(l.img));
+	ck_assert_uint_eq(instantiated(), GRAPHS);
+	fdry_image_unload(l.img);
+}
+END_TEST
+
+START_TEST(unloaded_half_built)
+{
+	struct heard h = { .slow = 300 };
+	struct fdry_image *img;
+	long before;
+	int i;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	test_sim();
+	before = live_before();
+	for (i = 0; i < 20; i++) {
+		img = load(FDRY_LOAD_BACKGROUND, i % 2 ? &h : NULL);
+		usleep((useconds_t)i * 100);
+		fdry_image_unload(img);
+		ck_assert_int_eq(live_objects(), before);
+		h.graphs = 0;
+		h.last_ms = 0;
+	}
+}
+END_TEST
+
+START_TEST(stopped)
+{
+	struct heard h = { .slow = 2000 };
+	struct fdry_image *img;
+	uint64_t built;
+
+	test_child(seal_many, NULL);
+	img = load(FDRY_LOAD_BACKGROUND, &h);
+	ok(fdry_image_build_stop(img));
+	ok(fdry_image_build_stop(img));
+	built = report_of(img).graphs_built;
+	ck_assert_uint_lt(built, GRAPHS);
+	launch_check(img, GRAPHS, 5, NULL);
+	ck_assert_uint_eq(report_of(img).graphs_built, built + 1);
+	ok(fdry_image_wait(img));
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	fdry_image_unload(img);
+	img = load(0, NULL);
+	ok(fdry_image_build_stop(img)); /* there is no such thread */
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* Graphs that fail are passed over, and tried again when they are wanted. */
+START_TEST(a_graph_that_fails)
+{
+	struct heard h = { .hold = 0 };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	test_sim();
+	test_sim_fail("cuGraphInstantiateWithFlags:2");
+	img = load(FDRY_LOAD_BACKGROUND, &h);
+	graphs_wait(&h, GRAPHS - 1);
+	ck_assert_uint_eq(test_sim_failed(), 1);
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS - 1);
+	launch_check(img, 2, 5, NULL);
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(no_memory_for_a_graph)
+{
+	struct heard h = { .hold = 3 };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	test_sim();
+	img = load(FDRY_LOAD_BACKGROUND, &h);
+	graphs_wait(&h, 3);
+	test_sim_fail("cuGraphInstantiateWithFlags:1+:2");
+	atomic_store(&h.hold, 0);
+	fails(NODEVMEM, "graph 4: its 1 nodes take about 3 KiB of device memory", fdry_image_wait(img));
+	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "3 graphs are built"));
+	/* Once in the background, which leaves it at that, and once for the wait. */
+	ck_assert_uint_eq(test_sim_failed(), 2);
+	fails(NODEVMEM, "graph 7: its 1 nodes", fdry_image_launch(img, 7, NULL));
+	launch_check(img, 2, 5, NULL);
+	test_sim_fail(NULL);
+	launch_check(img, 7, 6, NULL);
+	ok(fdry_image_wait(img));
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* By this very thread, in the strictest mode. */
+START_TEST(a_capture_elsewhere_is_not_broken)
+{
+	const struct fdry_driver *drv;
+	struct fdry_image *img;
+	CUstream stream;
+	CUgraph graph;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	drv = test_sim();
+	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	img = load(FDRY_LOAD_BACKGROUND, NULL);
+	ok(fdry_image_wait(img));
+	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+	fdry_image_unload(img);
+}
+END_TEST
+
+static void *launch_many(void *arg)
+{
+	struct launcher *l = arg;
+	uint64_t i;
+
+	for (i = 0; i < 3 * GRAPHS; i++)
+		ok(fdry_image_launch(l->img, 1 + (l->key + i) % GRAPHS, NULL));
+	return NULL;
+}
+
+START_TEST(launched_by_several_threads)
+{
+	struct launcher l[4];
+	struct fdry_image *img;
+	pthread_t t[4];
+	int i;
+
+	test_child(seal_many, NULL);
+	img = load(FDRY_LOAD_BACKGROUND, NULL);
+	for (i = 0; i < 4; i++) {
+		l[i] = (struct launcher){ .img = img, .key = (uint64_t)i * 2 };
+		ck_assert(!pthread_create(&t[i], NULL, launch_many, &l[i]));
+	}
+	for (i = 0; i < 4; i++)
+		ck_assert(!pthread_join(t[i], NULL));
+	ok(fdry_image_wait(img));
+	ck_assert_uint_eq(instantiated(), GRAPHS);
+	launch_check(img, 1, 3, NULL);
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* --- the end of the process --- */
+
+static void exits_while_building(void *arg)
+{
+	static struct heard h = { .slow = 3000 };
+	struct fdry_image *img = load(FDRY_LOAD_BACKGROUND, &h);
+
+	(void)arg;
+	ck_assert_uint_lt(report_of(img).graphs_built, GRAPHS);
+	exit(0);
+}
+
+START_TEST(the_process_ends_first)
+{
+	test_child(seal_many, NULL);
+	test_child(exits_while_building, NULL);
+}
+END_TEST
+
+static void leaves(void *arg)
+{
+	fails(FORKED, "fork", fdry_image_wait(arg));
+	fails(FORKED, "fork", fdry_image_build_stop(arg));
+	fdry_image_unload(arg);
+	if (TEST_SANITIZED)
+		_exit(0); /* what belongs to the driver stays where it is in a child, which leak checkers would tell */
+	exit(0);
+}
+
+START_TEST(a_forked_child_has_no_such_thread)
+{
+	struct heard h = { .slow = 3000 };
+	struct fdry_image *img;
+
+	test_child(seal_many, NULL);
+	img = load(FDRY_LOAD_BACKGROUND, &h);
+	test_child(leaves, img);
+	ok(fdry_image_wait(img));
+	fdry_image_unload(img);
+}
+END_TEST
+
+/* --- up front --- */
+
+START_TEST(built_before_the_load_returns)
+{
+	struct heard h = { .hold = 0 };
+	struct fdry_image *img;
+	long before;
+
+	test_child(seal_many, NULL);
+	(void)load_store();
+	test_sim();
+	before = live_before();
+	img = load(FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND, &h);
+	ck_assert_uint_eq(report_of(img).graphs_built, GRAPHS);
+	ck_assert_uint_eq(h.graphs, GRAPHS);
+	fdry_image_unload(img);
+	test_sim_fail("cuGraphUpload:5:2");
+	fails(NODEVMEM, "graph 5", fdry_image_load(load_store(), "img",
+						    &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts), .flags = FDRY_LOAD_BUILD }, &img));
+	test_sim_fail(NULL);
+	ck_assert_int_eq(live_objects(), before);
+}
+END_TEST
+
+/* Graph 1 comes from a stream of high priority, graph 2 from a usual one. */
+static void seal_prior(void *arg)
+{
+	struct work w;
+
+	(void)arg;
+	work_make(&w);
+	graph_add(&w, 2);
+	cuda_ok(cuStreamCreateWithPriority, &w.stream, CU_STREAM_NON_BLOCKING, -1);
+	graph_add(&w, 1);
+	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
+	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+/* A driver goes by the priorities of nodes where it is told to; without any the launch's stream has the say. */
+START_TEST(priorities_of_nodes_count)
+{
+	CUresult (*get_flags)(CUgraphExec, cuuint64_t *);
+	cuuint64_t flags = 0;
+	struct fdry_image *img;
+
+	test_child(seal_prior, NULL);
+	img = load(FDRY_LOAD_BUILD, NULL);
+	test_sim();
+	*(void **)&get_flags = test_sim_symbol("cuGraphExecGetFlags");
+	ck_assert_int_eq(get_flags(img->execs[0].exec, &flags), CUDA_SUCCESS);
+	ck_assert_uint_eq(flags, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+	ck_assert_int_eq(get_flags(img->execs[1].exec, &flags), CUDA_SUCCESS);
+	ck_assert_uint_eq(flags, 0);
+	launch_check(img, 1, 5, NULL);
+	fdry_image_unload(img);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("image_launch");
+	TCase *tc = tcase_create("launch");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, all_are_built);
+	tcase_add_test(tc, in_the_order_asked_for);
+	tcase_add_test(tc, only_those_that_are_named);
+	tcase_add_test(tc, a_launch_goes_first);
+	tcase_add_test(tc, unloaded_half_built);
+	tcase_add_test(tc, stopped);
+	tcase_add_test(tc, a_graph_that_fails);
+	tcase_add_test(tc, no_memory_for_a_graph);
+	tcase_add_test(tc, a_capture_elsewhere_is_not_broken);
+	tcase_add_test(tc, launched_by_several_threads);
+	tcase_add_test(tc, the_process_ends_first);
+	tcase_add_test(tc, a_forked_child_has_no_such_thread);
+	tcase_add_test(tc, built_before_the_load_returns);
+	tcase_add_test(tc, priorities_of_nodes_count);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of what is asked before a load: that it is what the load then takes, without a driver. */
+#include "tests/unit/image.h"
+
+#define MIB (1ull << 20)
+
+static struct fdry_needs *needs_of(const char *name)
+{
+	struct fdry_needs *n = NULL;
+
+	ok(fdry_image_needs(load_store(), name, NULL, &n));
+	return n;
+}
+
+START_TEST(asked_without_a_driver)
+{
+	struct fdry_needs *n;
+
+	test_child(seal_external, NULL);
+	load_store();
+	ok(setenv("FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", 1));
+	ok(fdry_image_needs(load_store(), "img", NULL, &n));
+	ck_assert_uint_eq(n->base, TEST_CAPTURE_BASE);
+	ck_assert_uint_eq(n->address_bytes, 2 * MIB);
+	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB);
+	/* Three vectors of 4,096 bytes; of what is kept, only a is not zero: c was never written. */
+	ck_assert_uint_eq(n->content_bytes, 3 * 4096 - BYTES);
+	ck_assert_uint_eq(n->external_bytes, BYTES);
+	ck_assert_uint_eq(n->scratch_bytes, 0);
+	ck_assert_uint_eq(n->copied_bytes, 4096);
+	ck_assert_uint_eq(n->graphs, 2);
+	ck_assert_uint_eq(n->nodes, 2);
+	ck_assert_uint_eq(n->exec_bytes, 2 * 3072);
+	ck_assert_uint_eq(n->kernels, 1);
+	ck_assert_uint_gt(n->kernel_bytes, 1000);
+	ck_assert_uint_eq(n->nexternals, 1);
+	ck_assert_str_eq(n->externals[0].name, "b");
+	ck_assert_uint_eq(n->externals[0].addr, TEST_CAPTURE_BASE + 4096);
+	ck_assert_uint_eq(n->externals[0].bytes, BYTES);
+	free(n);
+}
+END_TEST
+
+START_TEST(what_cannot_be_asked)
+{
+	struct fdry_load_opts opts = { .sz = 3 };
+	struct fdry_needs *n = (struct fdry_needs *)&opts;
+
+	test_child(seal_plain, NULL);
+	fails(NOENT, "no ref 'imh'", fdry_image_needs(load_store(), "imh", NULL, &n));
+	fails(OPTS, "3 bytes", fdry_image_needs(load_store(), "img", &opts, &n));
+	fails(INVAL, "store", fdry_image_needs(NULL, "img", NULL, &n));
+	fails(INVAL, "name", fdry_image_needs(load_store(), NULL, NULL, &n));
+	fails(INVAL, "ret", fdry_image_needs(load_store(), "img", NULL, NULL));
+	ck_assert_ptr_eq(n, &opts);
+}
+END_TEST
+
+/* Memory apart: a small hole is mapped along, a large one is not. */
+static void seal_spread(void *unused)
+{
+	static const uint64_t holes[] = { 62 * MIB, 66 * MIB };
+	struct work w;
+	CUdeviceptr p;
+	uint64_t at;
+	size_t i;
+
+	(void)unused;
+	work_make(&w);
+	graph_add(&w, 1);
+	for (i = 0; i < 2; i++) {
+		ok(fdry_capture_offset(w.cap, &at));
+		at = (at + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+		ok(fdry_capture_set_offset(w.cap, at + holes[i]));
+		cuda_ok(cuMemAlloc_v2, &p, 2 * MIB);
+	}
+	ok(work_seal(&w, "img"));
+	work_end(&w);
+}
+
+START_TEST(holes)
+{
+	struct fdry_load_report report = { .sz = sizeof(report) };
+	struct fdry_image *img;
+	struct fdry_needs *n;
+
+	test_child(seal_spread, NULL);
+	n = needs_of("img");
+	ck_assert_uint_eq(n->address_bytes, (2 + 62 + 2 + 66 + 2) * MIB);
+	ck_assert_uint_eq(n->mapped_bytes, (2 + 62 + 2 + 2) * MIB);
+	ok(fdry_image_load(load_store(), "img", NULL, &img));
+	ok(fdry_image_report(img, &report));
+	ck_assert_uint_eq(report.mapped_bytes, n->mapped_bytes);
+	ck_assert_uint_eq(report.content_bytes, n->copied_bytes);
+	fdry_image_unload(img);
+	free(n);
+}
+END_TEST
+
+/* Other work took memory since: the load says so before it maps anything. */
+START_TEST(memory_that_shrank)
+{
+	const struct fdry_driver *drv;
+	struct fdry_image *img = NULL;
+	CUdeviceptr p;
+	char text[200];
+	size_t free_bytes, total;
+	long before;
+
+	test_child(seal_plain, NULL);
+	load_store();
+	drv = test_sim();
+	ck_assert_int_eq(drv->cuMemGetInfo_v2(&free_bytes, &total), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, free_bytes - MIB), CUDA_SUCCESS);
+	before = live_before();
+	snprintf(text, sizeof(text), "needs %llu bytes of device memory, and the device has %llu of %zu free", 2 * MIB, MIB, total);
+	fails(NODEVMEM, text, fdry_image_load(load_store(), "img", NULL, &img));
+	ck_assert_int_eq(live_objects(), before);
+	ck_assert_int_eq(drv->cuMemFree_v2(p), CUDA_SUCCESS);
+	ok(fdry_image_load(load_store(), "img", NULL, &img));
+	image_check(img, 1, 3, 100);
+	fdry_image_unload(img);
+}
+END_TEST
+
+START_TEST(described)
+{
+	char *text;
+
+	test_child(seal_external, NULL);
+	ok(fdry_image_describe(load_store(), "img", &text));
+	ck_assert_ptr_nonnull(strstr(text, "needs 2097152 bytes of device memory at 0x"));
+	ck_assert_ptr_nonnull(strstr(text, "needs b filled, 4000 bytes\n"));
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("image_needs");
+	TCase *tc = tcase_create("needs");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, asked_without_a_driver);
+	tcase_add_test(tc, what_cannot_be_asked);
+	tcase_add_test(tc, holes);
+	tcase_add_test(tc, memory_that_shrank);
+	tcase_add_test(tc, described);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}

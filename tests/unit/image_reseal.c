@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of seals that follow each other in one capture: what did not change is neither hashed nor stored again,
+ * and the image has memory as it is, whatever happened to memory or to the store meanwhile.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "image/manifest.h"
+#include "tests/unit/image.h"
+
+#define MIB (1ull << 20)
+#define BIG (31 * MIB) /* some pieces of a seal, and a part of one */
+
+static struct work w;
+static CUdeviceptr big;
+static uint8_t *mine; /* what is in it */
+
+static void big_write(uint64_t at, uint64_t len)
+{
+	cuda_ok(cuMemcpyHtoD_v2, big + at, mine + at, len);
+}
+
+/* Numbers that are no pointers, with zeros in two places. */
+static void begin(void)
+{
+	uint64_t i;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	mine = malloc(BIG);
+	ck_assert_ptr_nonnull(mine);
+	for (i = 0; i < BIG; i++)
+		mine[i] = (uint8_t)(1 + (i * 2654435761u >> 13) % 255);
+	memset(mine + 5 * MIB, 0, 3 * MIB);
+	memset(mine + 20 * MIB, 0, 100000);
+	cuda_ok(cuMemAlloc_v2, &big, BIG);
+	big_write(0, BIG);
+}
+
+static void end(void)
+{
+	work_end(&w);
+	free(mine);
+}
+
+/* The image has memory as it is, and everything in the store is what its id says. */
+static void image_is_memory(struct fdry_store *store)
+{
+	struct fdry_buf bytes = { 0 }, chunk = { 0 };
+	uint8_t *seen = calloc(1, BIG);
+	struct fdry_manifest m;
+	struct fdry_get *get;
+	struct fdry_oid id;
+	uint32_t i;
+
+	ck_assert_ptr_nonnull(seen);
+	ok(fdry_store_resolve(store, "img", &id));
+	ok(fdry_get_begin(store, &get));
+	ok(fdry_get_object(get, &id, &bytes));
+	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	for (i = 0; i < m.n_chunks; i++) {
+		if (m.chunks[i].addr - big >= BIG)
+			continue;
+		chunk.len = 0;
+		ok(fdry_get_object(get, &m.chunks[i].oid, &chunk));
+		ck_assert_uint_eq(chunk.len, m.chunks[i].size);
+		memcpy(seen + (m.chunks[i].addr - big), chunk.data, chunk.len);
+	}
+	ck_assert(!memcmp(seen, mine, BIG));
+	fdry_get_end(get);
+	fdry_buf_release(&chunk);
+	fdry_buf_release(&bytes);
+	free(seen);
+}
+
+/* Seal; how many bytes of content were not known before. */
+static uint64_t reseal(struct fdry_store *store)
+{
+	struct fdry_seal_report r = { .sz = sizeof(r) };
+
+	ok(fdry_capture_seal(w.cap, store, "img", NULL, &r));
+	image_is_memory(store);
+	ck_assert_uint_ge(r.content_bytes, BIG - 6 * MIB);
+	ck_assert_uint_le(r.unchanged_bytes, r.content_bytes);
+	return r.content_bytes - r.unchanged_bytes;
+}
+
+START_TEST(a_seal_knows_what_did_not_change)
+{
+	struct fdry_seal_report r = { .sz = sizeof(r) }, s = { .sz = sizeof(s) };
+	char first[FDRY_ID_SIZE], again[FDRY_ID_SIZE];
+
+	begin();
+	ck_assert_uint_ge(reseal(w.store), BIG - 4 * MIB);
+	ok(fdry_capture_seal(w.cap, w.store, "img", first, &r));
+	ck_assert_uint_eq(reseal(w.store), 0);
+	ok(fdry_capture_seal(w.cap, w.store, "img", again, &s));
+	ck_assert_str_eq(first, again);
+	ck_assert_uint_eq(r.whole_bytes, s.whole_bytes);
+	ck_assert_uint_gt(s.whole_bytes, 0);
+	end();
+}
+END_TEST
+
+/* Single bytes, at both ends of chunks and in zeros; what a kernel writes counts like what the host copies. */
+START_TEST(every_byte_that_changes_is_sealed)
+{
+	static const uint64_t at[] = { 0, 2 * MIB - 1, 2 * MIB, 6 * MIB, 20 * MIB + 50000, BIG - 1 };
+	uint64_t i;
+
+	begin();
+	reseal(w.store);
+	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		mine[at[i]] ^= 0x5a;
+		big_write(at[i], 1);
+		ck_assert_uint_le(reseal(w.store), 4 * MIB);
+	}
+	memset(mine + 10 * MIB, 0, 2 * MIB); /* content becomes zero, */
+	big_write(10 * MIB, 2 * MIB);
+	reseal(w.store);
+	cuda_ok(cuMemsetD8_v2, big + 12 * MIB, 0x33, 3 * MIB); /* and other content */
+	memset(mine + 12 * MIB, 0x33, 3 * MIB);
+	ck_assert_uint_le(reseal(w.store), 6 * MIB);
+	memmove(mine + 15 * MIB, mine + 17 * MIB, 2 * MIB); /* what another chunk was before */
+	big_write(15 * MIB, 2 * MIB);
+	reseal(w.store);
+	ck_assert_uint_eq(reseal(w.store), 0);
+	end();
+}
+END_TEST
+
+/* Code is kept from seal to seal: what a kernel of a graph that was dropped came from counts no more. */
+START_TEST(code_of_other_graphs_is_not_counted)
+{
+	struct fdry_seal_report one = { .sz = sizeof(one) }, two = { .sz = sizeof(two) }, again = { .sz = sizeof(again) };
+	float factor = 1.0f;
+	int n = 64;
+	void *args[] = { &w.a, &factor, &n };
+	CUfunction other;
+	CUmodule module;
+	void *cubin;
+	size_t len;
+
+	begin();
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &one));
+	cubin = test_sim_cubin("kernels", &len);
+	cuda_ok(cuModuleLoadData, &module, cubin); /* equal code, loaded once more */
+	cuda_ok(cuModuleGetFunction, &other, module, "scale");
+	capture_start(&w);
+	cuda_ok(cuLaunchKernel, other, 1, 1, 1, 64, 1, 1, 0, w.stream, args, NULL);
+	ok(fdry_capture_graph(w.cap, 2, "scale", capture_stop(&w)));
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &two));
+	ck_assert_uint_eq(two.kernels, 2);
+	ck_assert_uint_eq(two.whole_bytes, one.whole_bytes);
+	ok(fdry_capture_drop(w.cap, 2));
+	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &again));
+	ck_assert_uint_eq(again.kernels, 1);
+	ck_assert_uint_eq(again.whole_bytes, one.whole_bytes);
+	free(cubin);
+	end();
+}
+END_TEST
+
+/* Other cells: a tensor that is named between two seals is cut out. */
+START_TEST(content_that_is_cut_anew)
+{
+	struct fdry_tensor t = { .name = "t", .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1, .shape = { 3 * MIB }, .stride = { 1 } };
+
+	begin();
+	reseal(w.store);
+	t.addr = big + MIB / 2;
+	ok(fdry_capture_tensor(w.cap, &t));
+	reseal(w.store);
+	ck_assert_uint_eq(reseal(w.store), 0);
+	end();
+}
+END_TEST
+
+START_TEST(another_store_gets_all_of_it)
+{
+	struct fdry_store *other;
+	char name[400];
+
+	begin();
+	reseal(w.store);
+	snprintf(name, sizeof(name), "%s/other", path);
+	ok(fdry_store_open(name, FDRY_STORE_CREATE, &other));
+	ck_assert_uint_ge(reseal(other), BIG - 4 * MIB);
+	ck_assert_uint_eq(reseal(other), 0);
+	fdry_store_close(other);
+	end();
+}
+END_TEST
+
+/* The store lost content between two seals, or has it damaged: it is stored again. */
+START_TEST(what_the_store_lost_is_stored_again)
+{
+	struct fdry_gc_report gone;
+	char file[400];
+	struct stat st;
+	uint8_t *map, *at;
+	int fd;
+
+	begin();
+	reseal(w.store);
+	if (_i) {
+		snprintf(file, sizeof(file), "%s/data.mdb", path);
+		fd = open(file, O_RDWR);
+		ck_assert(fd >= 0 && !fstat(fd, &st));
+		map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		ck_assert_ptr_ne(map, MAP_FAILED);
+		at = memmem(map, (size_t)st.st_size, mine + 8 * MIB + 777, 64);
+		ck_assert_ptr_nonnull(at);
+		at[5] ^= 1;
+		munmap(map, (size_t)st.st_size);
+		close(fd);
+	} else {
+		ok(fdry_ref_delete(w.store, "img"));
+		ok(fdry_store_gc(w.store, false, &gone));
+	}
+	ck_assert_uint_gt(reseal(w.store), 0);
+	ck_assert_uint_eq(reseal(w.store), 0);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("image_reseal");
+	TCase *tc = tcase_create("reseal");
+
+	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_seal_knows_what_did_not_change);
+	tcase_add_test(tc, every_byte_that_changes_is_sealed);
+	tcase_add_test(tc, code_of_other_graphs_is_not_counted);
+	tcase_add_test(tc, content_that_is_cut_anew);
+	tcase_add_test(tc, another_store_gets_all_of_it);
+	tcase_add_loop_test(tc, what_the_store_lost_is_stored_again, 0, 2);
+	suite_add_tcase(s, tc);
+	return test_main(s);
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of uploads: several threads, few blocks, a slow device, blocks that are not pinned, failures. */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "image/upload.h"
+#include "tests/unit/sim.h"
+
+#define BYTES ((size_t)12 << 20)
+#define HOLE 4096u /* between pieces that do not follow each other on the device */
+#define CALLS_MAX 200
+
+static struct {
+	const struct fdry_driver *drv;
+	CUcontext ctx;
+	CUstream stream;
+	CUdeviceptr dev;
+	uint8_t *host, *back;
+	struct fdry_upload *up;
+} t;
+
+static void drv_ok(CUresult res)
+{
+	ck_assert_int_eq(res, CUDA_SUCCESS);
+}
+
+static void ok(int err)
+{
+	ck_assert_msg(!err, "%s", fdry_last_error());
+}
+
+static void setup(void)
+{
+	size_t i;
+
+	t.drv = test_sim();
+	drv_ok(t.drv->cuCtxGetCurrent(&t.ctx));
+	drv_ok(t.drv->cuMemAlloc_v2(&t.dev, BYTES));
+	drv_ok(t.drv->cuMemsetD8Async(t.dev, 0xEE, BYTES, NULL));
+	drv_ok(t.drv->cuStreamSynchronize(NULL));
+	ok(fdry_stream_shared(t.drv, FDRY_STREAM_MEMORY, &t.stream));
+	t.host = malloc(BYTES);
+	t.back = malloc(BYTES);
+	for (i = 0; i < BYTES; i++)
+		t.host[i] = (uint8_t)(i * 0x9E3779B97F4A7C15ull >> 56);
+}
+
+static void teardown(void)
+{
+	free(t.host);
+	free(t.back);
+}
+
+static struct fdry_piece piece(size_t at, size_t len)
+{
+	return (struct fdry_piece){ t.dev + at, { t.host + at, len } };
+}
+
+/* [@at, @at + @len) arrived, and nothing before or behind it was touched. */
+static void arrived(size_t at, size_t len)
+{
+	ck_assert_msg(!memcmp(t.back + at, t.host + at, len), "wrong bytes in [%zu, %zu)", at, at + len);
+}
+
+static void untouched(size_t at, size_t len)
+{
+	size_t i;
+
+	for (i = at; i < at + len && t.back[i] == 0xEE; i++)
+		;
+	ck_assert_uint_eq(i, at + len);
+}
+
+static void read_back(void)
+{
+	drv_ok(t.drv->cuMemcpyDtoHAsync_v2(t.back, t.dev, BYTES, t.stream));
+	drv_ok(t.drv->cuStreamSynchronize(t.stream));
+}
+
+static void sleep_ms(void *ms)
+{
+	struct timespec ts = { .tv_nsec = (long)(intptr_t)ms * 1000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+/* Every fourth slice of a megabyte, one after the other: a whole one, and one in pieces with holes. */
+static void *slices_put(void *arg)
+{
+	struct fdry_piece p[4];
+	size_t at, i;
+
+	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
+	for (at = (size_t)(uintptr_t)arg << 20; at < BYTES; at += 4u << 20) {
+		if (at >> 20 & 4) {
+			p[0] = piece(at, 1u << 20);
+			ok(fdry_upload_put(t.up, p, 1));
+			continue;
+		}
+		for (i = 0; i < 4; i++) /* the first two touch */
+			p[i] = piece(at + (i << 18), (1u << 18) - (i ? HOLE : 0));
+		ok(fdry_upload_put(t.up, p, 4));
+	}
+	return NULL;
+}
+
+static void slices_check(void)
+{
+	size_t at, i;
+
+	read_back();
+	for (at = 0; at < BYTES; at += 1u << 20) {
+		if (at >> 20 & 4) {
+			arrived(at, 1u << 20);
+			continue;
+		}
+		for (i = 0; i < 4; i++)
+			arrived(at + (i << 18), (1u << 18) - (i ? HOLE : 0));
+		for (i = 1; i < 4; i++)
+			untouched(at + ((i + 1) << 18) - HOLE, HOLE);
+	}
+}
+
+/* Four threads, one block to many; nothing is copied until it may be. In the second half of the runs nothing can be
+ * registered. */
+START_TEST(several_threads)
+{
+	static const unsigned int blocks[] = { 1, 3, 9 };
+	pthread_t threads[4];
+	uintptr_t i;
+
+	if (_i >= 3)
+		test_sim_fail("cuMemHostRegister_v2:1+:801");
+	ok(fdry_upload_new(t.drv, t.stream, blocks[_i % 3], &t.up));
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, slices_put, (void *)i), 0);
+	sleep_ms((void *)10);
+	read_back();
+	untouched(0, BYTES);
+	fdry_upload_open(t.up);
+	for (i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ok(fdry_upload_finish(t.up));
+	slices_check();
+	ck_assert_int_eq(test_sim_failed() != 0, _i >= 3);
+	fdry_upload_free(t.up);
+}
+END_TEST
+
+/* What the device has not read yet is not written over, and the caller's bytes may go at once. */
+START_TEST(slow_device)
+{
+	uint8_t *bytes = malloc(FDRY_UPLOAD_BLOCK);
+	struct fdry_piece p = { .bytes = { bytes, FDRY_UPLOAD_BLOCK } };
+	size_t at;
+
+	ok(fdry_upload_new(t.drv, t.stream, 2, &t.up));
+	fdry_upload_open(t.up);
+	for (at = 0; at < BYTES; at += FDRY_UPLOAD_BLOCK) {
+		drv_ok(t.drv->cuLaunchHostFunc(t.stream, sleep_ms, (void *)20));
+		memcpy(bytes, t.host + at, FDRY_UPLOAD_BLOCK);
+		p.addr = t.dev + at;
+		ok(fdry_upload_put(t.up, &p, 1));
+		memset(bytes, 0, FDRY_UPLOAD_BLOCK);
+	}
+	ok(fdry_upload_finish(t.up));
+	read_back();
+	arrived(0, BYTES);
+	fdry_upload_free(t.up);
+	free(bytes);
+}
+END_TEST
+
+/* Neighbours on the device are one copy, and a block that nobody needed is not made. */
+START_TEST(few_calls)
+{
+	unsigned long copies = test_sim_calls("cuMemcpyHtoDAsync_v2"), pinned = test_sim_calls("cuMemHostRegister_v2");
+	struct fdry_piece p[3];
+
+	p[0] = piece(0, 1000);
+	p[1] = piece(1000, 3000);
+	p[2] = piece(8000, 500);
+	ok(fdry_upload_new(t.drv, t.stream, 8, &t.up));
+	fdry_upload_open(t.up);
+	ok(fdry_upload_put(t.up, p, 3));
+	ok(fdry_upload_finish(t.up));
+	fdry_upload_free(t.up);
+	ck_assert_uint_eq(test_sim_calls("cuMemcpyHtoDAsync_v2") - copies, 2);
+	ck_assert_uint_eq(test_sim_calls("cuMemHostRegister_v2") - pinned, 1);
+	read_back();
+	arrived(0, 4000);
+	untouched(4000, 4000);
+	arrived(8000, 500);
+}
+END_TEST
+
+static void *put_in_vain(void *arg)
+{
+	struct fdry_piece p = piece(0, 1000);
+
+	(void)arg;
+	drv_ok(t.drv->cuCtxSetCurrent(t.ctx));
+	ck_assert_int_eq(fdry_upload_put(t.up, &p, 1), -FDRY_E_STATE);
+	return NULL;
+}
+
+/* Who waits is sent away, with or without a block, and so is who comes later. */
+START_TEST(abandoned)
+{
+	pthread_t threads[3];
+	int i;
+
+	ok(fdry_upload_new(t.drv, t.stream, 2, &t.up));
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, put_in_vain, NULL), 0);
+	sleep_ms((void *)10);
+	fdry_upload_abandon(t.up);
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	(void)put_in_vain(NULL);
+	fdry_upload_free(t.up);
+	read_back();
+	untouched(0, BYTES);
+}
+END_TEST
+
+static int all_of_it(void)
+{
+	struct fdry_piece p;
+	size_t at;
+	int err = fdry_upload_new(t.drv, t.stream, 2, &t.up);
+
+	if (err)
+		return err;
+	fdry_upload_open(t.up);
+	for (at = 0; at < BYTES && !err; at += FDRY_UPLOAD_BLOCK) {
+		p = piece(at, FDRY_UPLOAD_BLOCK);
+		err = fdry_upload_put(t.up, &p, 1);
+	}
+	if (!err)
+		err = fdry_upload_finish(t.up);
+	fdry_upload_free(t.up);
+	return err;
+}
+
+START_TEST(every_call_failing)
+{
+	long live, before = test_sim_live(NULL);
+	bool reached = true;
+	char spec[32];
+	int n, err = 0;
+
+	for (n = 1; n < CALLS_MAX && reached; n++) {
+		snprintf(spec, sizeof(spec), "*:%d:999", n);
+		test_sim_fail(spec);
+		err = all_of_it();
+		reached = test_sim_failed() != 0;
+		test_sim_fail(NULL);
+		live = test_sim_live(NULL);
+		if (err) {
+			ck_assert_int_eq(err, -FDRY_E_DRIVER);
+			ck_assert_int_eq(live, before);
+			continue;
+		}
+		/* What failed was pinning a block, or giving something back, which the driver then keeps. */
+		ck_assert_int_le(live, before + 1);
+		before = live;
+		read_back();
+		arrived(0, BYTES);
+	}
+	ck_assert_int_gt(n, 15);
+	ck_assert_int_lt(n, CALLS_MAX);
+	ok(err);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("image_upload");
+	TCase *tc = tcase_create("upload");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, several_threads, 0, 6);
+	tcase_add_test(tc, slow_device);
+	tcase_add_test(tc, few_calls);
+	tcase_add_test(tc, abandoned);
+	tcase_add_test(tc, every_call_failing);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_NORMAL);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
