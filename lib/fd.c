@@ -82,12 +82,17 @@ static void after_fork_child(void)
 {
 	users = 0;
 	clear();
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+static void handlers_register(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork_child);
+}
+
+void fdry_fd_watch_forks(void)
+{
+	pthread_once(&once, handlers_register);
 }
 
 /* --- entering --- */
@@ -100,7 +105,7 @@ bool fdry_fd_enter(void)
 		errno = saved;
 		return false;
 	}
-	pthread_once(&once, watch_forks);
+	fdry_fd_watch_forks();
 	pthread_mutex_lock(&lock);
 	users++;
 	fill();

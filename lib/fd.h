@@ -36,6 +36,12 @@
 bool fdry_fd_enter(void) __must_check;
 void fdry_fd_leave(bool entered);
 
+/*
+ * A fork waits for whoever has entered. fdry_fd_enter() sees to that itself; a caller that enters while it holds a lock
+ * which its own fork handlers take calls this before it registers them, so that the order of the locks is the same.
+ */
+void fdry_fd_watch_forks(void);
+
 /* What is open as 0, 1 and 2. */
 struct fdry_fd_low {
 	dev_t dev[FDRY_FD_LOW];

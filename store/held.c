@@ -43,7 +43,7 @@ void fdry_held_after_fork_child(void)
 		free(h);
 	}
 	forks++;
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	fdry_held_leave(); /* fdry_held_enter() was called before the fork */
 }
 
 unsigned int fdry_held_forks(void)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/config.h"
+#include "lib/fd.h"
 #include "lib/live.h"
 #include "lib/log.h"
 #include "store/lease.h"
@@ -57,8 +58,10 @@ static void after_fork_child(void)
 	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */
 }
 
+/* A fork takes locks in the opposite order of this: ours, then the one that is taken inside of ours. */
 static void watch_forks(void)
 {
+	fdry_fd_watch_forks();
 	pthread_atfork(before_fork, after_fork, after_fork_child);
 }
 
