@@ -287,6 +287,7 @@ int fdry_objects_finish(struct fdry_objects *o)
 	struct fdry_load_report *r = &o->img->report;
 	double mark = fdry_now_ms();
 	struct fdry_pool_stats stats;
+	uint64_t bytes;
 	int err = fdry_pool_wait_all(o->pool);
 
 	if (!err)
@@ -295,10 +296,13 @@ int fdry_objects_finish(struct fdry_objects *o)
 	fdry_pool_stats(o->pool, &stats);
 	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
 	r->objects_cpu_ms = stats.cpu_ms;
-	r->object_bytes = o->bytes;
+	pthread_mutex_lock(&o->lock); /* after a failure threads may still be reading */
+	bytes = o->bytes;
+	pthread_mutex_unlock(&o->lock);
+	r->object_bytes = bytes;
 	r->threads = stats.threads;
 	if (!err)
-		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
+		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, bytes, bytes);
 	return err;
 }
 

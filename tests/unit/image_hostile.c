@@ -302,7 +302,7 @@ START_TEST(lists_that_are_empty)
 	handmade_add(&h, graphs, { .key = 0, .oid = graph_put(&h, 0) });
 	handmade_install(&h, "graph");
 	handmade_begin(&h);
-	h.w.base = 0x4fda00000000ull;
+	h.w.base = TEST_BASE;
 	h.w.end = h.w.base + 4096;
 	handmade_add(&h, segments, { .addr = h.w.base, .size = 4096, .role = FDRY_ROLE_CONTENT });
 	handmade_add(&h, tensors, { .name = handmade_str(&h, "nothing"), .dtype = FDRY_F32, .rank = 1, .addr = h.w.base });
