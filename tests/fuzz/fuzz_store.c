@@ -9,8 +9,10 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "lib/printable.h"
 #include "store/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
@@ -49,9 +51,14 @@ static void ref(struct fdry_span value)
 /* Nothing that a terminal obeys. */
 static bool is_harmless(const char *sentence)
 {
-	for (; *sentence; sentence++)
-		if (*sentence < ' ' || *sentence > '~')
+	size_t n, len = strlen(sentence);
+	uint32_t c;
+
+	for (; len; sentence += n, len -= n) {
+		n = fdry_utf8_next(sentence, len, &c);
+		if (!n || !fdry_is_printable(c))
 			return false;
+	}
 	return true;
 }
 
