@@ -307,6 +307,7 @@ def main():
     if os.path.exists(at):
         with open(at, encoding="ascii") as f:
             res = json.load(f)
+    os.makedirs(args.out, exist_ok=True)
     with tempfile.TemporaryDirectory() as tmp:
         args.tmp, args.store = tmp, os.environ.get("FOUNDRY_STORE") or os.path.join(tmp, "store")
         for name in [n for n in args.parts.split(",") if n]:
