@@ -80,8 +80,7 @@ static void unlock_all(int fd)
 	(void)fcntl(fd, F_OFD_SETLK, &l);
 }
 
-/* Whoever has this process' byte is in this process: every other has another byte. Where a kernel has no such locks nothing is
- * claimed. */
+/* Every process has a byte of its own, so a lock on it was taken in this process. If the kernel has no such locks, nothing is claimed. */
 static enum fdry_gate_answer claim_process(const struct fdry_gate *t)
 {
 	off_t at = own_byte();

@@ -165,7 +165,7 @@ static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 /*
  * A place among LMDB's readers cannot always be had: a process with our id in another PID namespace has it, all are taken,
  * or this process has its share of them. The writers' lock does not care about places: short views under it are
- * right, if slower. Whoever may not write can only wait.
+ * right, if slower. A process that may not write can only wait.
  */
 static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 {

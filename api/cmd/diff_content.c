@@ -59,7 +59,7 @@ static int piece_read(struct diff *d, struct piece *p)
 
 /* --- what is inside --- */
 
-/* Where a tensor of device memory lies, and how far those that begin no later reach. */
+/* The place of a tensor of device memory, and how far the tensors that begin no later reach. */
 struct place {
 	uint64_t at, end, reach;
 	const char *name;

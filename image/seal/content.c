@@ -57,7 +57,7 @@ struct content {
 	struct fdry_get *get;  /* what the store has; NULL where nothing was sealed before */
 };
 
-/* Where a piece lies. */
+/* The addresses of a piece. */
 struct spot {
 	uint64_t addr;
 	size_t len;
@@ -329,7 +329,7 @@ static size_t sealed_from(const struct fdry_capture *cap, uint64_t addr)
 	return lo;
 }
 
-/* Where the store has chunks of the last seal: what it lacks, or has otherwise, is sealed as if it were new. */
+/* List the chunks of the last seal that the store still has. A chunk that it lacks is sealed as if it were new. */
 static int before_list(const struct content *c, struct piece *p)
 {
 	const struct fdry_mf_chunk *k = fdry_array(c->s->cap->sealed, struct fdry_mf_chunk);

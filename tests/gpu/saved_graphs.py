@@ -180,7 +180,7 @@ def known(folder):
 
 
 def shown(images):
-    """Where the time of the first and the last load went."""
+    """The phases of the first and the last load, in milliseconds."""
     images = list(images)
     for img in images[:1] + images[1:][-1:]:
         r = img.report

@@ -864,7 +864,7 @@ class Function:
 
     @staticmethod
     def _wrong(given, error):
-        """What ctypes has against an argument, as Python says such things."""
+        """The complaint of ctypes about an argument, in the words of Python."""
         found = re.match(r"argument (\d+): ", str(error))
         value = given[int(found[1]) - 1] if found else None
         return TypeError(f"{argument(value)}{value!r} is of a wrong type, {type(value).__name__}")

@@ -35,7 +35,7 @@ def changed(path, module):
 
 @functools.lru_cache(maxsize=None)
 def place(path):
-    """Where a file lies: in the standard library, in an installed package, in this package, or outside of all."""
+    """The kind of place a file lies in: the standard library, an installed package, this package, or none of these."""
     if not path or path.startswith("<frozen "):
         return STANDARD
     path = os.path.abspath(path)
@@ -47,7 +47,7 @@ def place(path):
 
 
 def place_of(module):
-    """Where a module's file lies, by the module's name."""
+    """The path of a module's file, by the module's name."""
     top = module.partition(".")[0]
     if top in sys.builtin_module_names or top in getattr(sys, "stdlib_module_names", ()):
         return STANDARD

@@ -19,7 +19,7 @@ def covered(facts):
 
 
 def _range(raw):
-    """Where a named tensor lies: (first address, its end)."""
+    """The addresses of a named tensor: (the first, its end)."""
     n = 1 + sum((size - 1) * step for size, step in zip(raw.shape[:raw.rank], raw.stride[:raw.rank]))
     return raw.addr, raw.addr + (n if 0 not in raw.shape[:raw.rank] else 0) * DTYPES[raw.dtype][1]
 

@@ -27,7 +27,7 @@ BYTES = 1 << 20        # of one array that are compared
 
 CODE, VALUE, PACKAGE = "py.code.", "py.value.", "py.package."
 
-# Where a module or class comes from, not what it does; some of it differs between hosts.
+# Attributes that say where a module or class comes from, not what it does. Some differ between hosts.
 _MODULE_OWN = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__", "__cached__",
                "__builtins__"}
 _CLASS_OWN = {"__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__",
