@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "image/into.h"
+#include "image/place.h"
 #include "image/pool.h"
 #include "image/upload.h"
 #include "lib/threads.h"
@@ -138,7 +138,7 @@ static int batch_fn(void *arg, struct fdry_get *get, size_t i)
 	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
 		err = chunk_find(c, get, g.chunk, &g.bytes);
 		if (!err)
-			err = fdry_into_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
+			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
 	}
 	return err ? err : gather_put(&g);
 }
@@ -262,6 +262,6 @@ int fdry_content_zero(struct fdry_image *img)
 
 	for (i = 0; i < img->m.n_segments && !err; i++)
 		if (s[i].role == FDRY_ROLE_CONTENT)
-			err = fdry_into_pieces(img, s[i].addr, s[i].size, piece_zero, img);
+			err = fdry_placement_pieces(img, s[i].addr, s[i].size, piece_zero, img);
 	return err;
 }

@@ -80,7 +80,7 @@ static int context_make(const struct fdry_image *img, CUcontext *ret)
 	return 0;
 }
 
-int fdry_context_own(struct fdry_image *img)
+int fdry_context_private(struct fdry_image *img)
 {
 	int err = context_make(img, &img->ctx);
 

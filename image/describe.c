@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "image/manifest.h"
-#include "image/needs.h"
+#include "image/requirements.h"
 #include "lib/opts.h"
 #include "lib/printable.h"
 #include "graph/codec.h"
@@ -111,11 +111,11 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr
 
 static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
-	const struct fdry_mf_draw *d = m->draws;
+	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < m->n_draws && !err; i++, d++)
+	for (i = 0; i < m->n_rng_uses && !err; i++, d++)
 		err = fdry_buf_line(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
 				      (unsigned long long)m->graphs[d->graph].key, (unsigned long long)d->increment,
 				      fdry_manifest_str(m, m->generators[d->generator].name), (unsigned long long)d->seed,
@@ -213,14 +213,14 @@ static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fd
 	struct fdry_needs *n;
 	int err;
 
-	err = fdry_needs_of(s, m, &defaults, &n);
+	err = fdry_requirements_of(s, m, &defaults, &n);
 	if (err)
 		return err;
 	err = fdry_manifest_to_text(m, &out);
 	if (!err)
 		err = graphs_text(get, m, &out);
 	if (!err)
-		err = fdry_needs_text(n, &out);
+		err = fdry_requirements_text(n, &out);
 	free(n);
 	if (err)
 		fdry_buf_release(&out);

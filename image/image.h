@@ -51,10 +51,10 @@ struct fdry_image {
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
-	const struct fdry_hook *into; /* NULL, or whose region it was placed into: there is no @region then, */
+	const struct fdry_hook *place_hook; /* NULL, or whose region it was placed into: there is no @region then, */
 	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
 	struct fdry_buf kept;      /* struct fdry_memory, ascending: what the process keeps its own bytes in */
-	struct fdry_buf rooms;     /* of struct fdry_room: sizes of tensors that have room */
+	struct fdry_buf capacities;     /* of struct fdry_capacity: sizes of tensors that have room */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
@@ -63,7 +63,7 @@ struct fdry_image {
 	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
 	struct fdry_turn turn;
 	struct fdry_builder *builder; /* NULL: none was started */
-	struct fdry_own *own;      /* NULL: the context is the primary one */
+	struct fdry_private_ctx *private_ctx;      /* NULL: the context is the primary one */
 	struct fdry_overlap *overlap; /* NULL: launches are not checked */
 	struct fdry_random *random;   /* NULL: no graph draws random numbers */
 	_Atomic uint64_t launches;

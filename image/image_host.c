@@ -2,7 +2,7 @@
 /* image_host.c - host segments of a loaded image; see image_host.h. */
 #include "image/image_host.h"
 
-#include "image/room.h"
+#include "image/capacity.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,11 +103,11 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struc
 
 void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret)
 {
-	const struct fdry_room *room = fdry_room_of(&img->rooms, i);
+	const struct fdry_capacity *room = fdry_capacity_of(&img->capacities, i);
 
 	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
 	if (room)
-		fdry_room_shape(room, ret);
+		fdry_capacity_shape(room, ret);
 	if (ret->flags & FDRY_TENSOR_HOST)
 		ret->addr = img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);
 }

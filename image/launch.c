@@ -9,7 +9,7 @@
 #include "image/image_host.h"
 #include "image/overlap.h"
 #include "lib/opts.h"
-#include "image/own.h"
+#include "image/private_ctx.h"
 #include "image/random.h"
 #include "lib/telemetry.h"
 
@@ -74,12 +74,12 @@ static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 	CUgraphExec exec = atomic_load(&img->execs[l->graph].exec);
 	int err;
 
-	if (img->overlap && !img->own)
+	if (img->overlap && !img->private_ctx)
 		return fdry_overlap_launch(img, l);
 	err = fdry_random_write(img, l);
 	if (err)
 		return err;
-	return img->own ? fdry_own_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
+	return img->private_ctx ? fdry_private_ctx_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
 }
 
 /* In the primary context. */

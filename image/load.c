@@ -21,12 +21,12 @@
 #include "image/exec.h"
 #include "image/identity.h"
 #include "image/image_host.h"
-#include "image/into.h"
+#include "image/place.h"
 #include "image/objects.h"
 #include "lib/opts.h"
 #include "image/overlap.h"
-#include "image/own.h"
-#include "image/pick.h"
+#include "image/private_ctx.h"
+#include "image/select.h"
 #include "image/plan.h"
 #include "image/random.h"
 #include "image/staging.h"
@@ -39,38 +39,38 @@
 /* --- manifest and identity --- */
 
 /* Of several images that the facts leave the device decides; only then is the driver needed for it. */
-static int picks_fit(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_picks *p)
+static int candidates_filter(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_candidates *p)
 {
 	struct fdry_wanted w = { .facts = o->facts, .nfacts = o->nfacts };
 	struct fdry_identity here;
-	int err = fdry_picks_fit(p, &w, img->mismatch);
+	int err = fdry_candidates_filter(p, &w, img->mismatch);
 
-	if (err || (fdry_picks_count(p) == 1 && !p->broken))
+	if (err || (fdry_candidates_count(p) == 1 && !p->broken))
 		return err;
 	err = fdry_context_start(img, o);
 	if (!err)
 		err = fdry_identity_of(img->drv, img->device, &here);
 	w.here = &here;
-	return err ? err : fdry_picks_fit(p, &w, img->mismatch);
+	return err ? err : fdry_candidates_filter(p, &w, img->mismatch);
 }
 
-static int manifest_get(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
+static int manifest_select(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
 {
-	struct fdry_picks picks = { .name = name };
-	struct fdry_pick pick;
+	struct fdry_candidates picks = { .name = name };
+	struct fdry_candidate pick;
 	int err;
 
-	err = fdry_picks_read(get, name, &picks);
+	err = fdry_candidates_read(get, name, &picks);
 	if (!err)
-		err = picks_fit(img, o, &picks);
+		err = candidates_filter(img, o, &picks);
 	if (!err) {
-		pick = fdry_picks_take(&picks);
+		pick = fdry_candidates_select(&picks);
 		img->id = pick.id;
 		img->bytes = pick.bytes;
 		img->m = pick.m;
 		fdry_get_used(get, &img->id);
 	}
-	fdry_picks_release(&picks);
+	fdry_candidates_release(&picks);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
 
@@ -105,7 +105,7 @@ static int memory_plan(struct fdry_image *img, const struct fdry_load_opts *o, s
 	int err = fdry_plan_make(&img->m, o, plan);
 
 	if (!err && o->into)
-		return fdry_into_place(img, o);
+		return fdry_placement_make(img, o);
 	if (!err && plan->size)
 		err = fdry_plan_check(plan, img->drv);
 	return !err && plan->size ? memory_reserve(img, plan) : err;
@@ -139,7 +139,7 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 
 	for (i = 0; i < img->m.n_segments && !err; i++)
 		if (s[i].role != FDRY_ROLE_CONTENT)
-			err = fdry_into_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]), poison_fill, img);
+			err = fdry_placement_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]), poison_fill, img);
 	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
@@ -178,7 +178,7 @@ static int content_copy(struct load *l)
 	double mark = fdry_now_ms();
 	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
 
-	if (!err && l->img->into)
+	if (!err && l->img->place_hook)
 		err = fdry_content_zero(l->img);
 	if (!err)
 		err = fdry_content_copy(l->content, &sum);
@@ -274,7 +274,7 @@ static int phases_in_context(struct load *l)
 	err = fdry_stream_shared(img->drv, FDRY_STREAM_MEMORY, &img->stream);
 	if (!err)
 		err = fdry_context_limits(img);
-	if (!err && l->overlap && !img->own)
+	if (!err && l->overlap && !img->private_ctx)
 		err = fdry_overlap_new(img);
 	if (err)
 		return err;
@@ -290,21 +290,21 @@ static int phases_in_context(struct load *l)
 }
 
 /* Graphs must not use what the caller leaves out of a room. */
-static int rooms_check(struct load *l)
+static int capacities_check(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	uint32_t i;
 	int err = 0;
 
 	for (i = 0; i < img->m.n_graphs && !err; i++) {
-		err = fdry_rooms_check(&img->m, &l->plan.rooms, &img->execs[i].view);
+		err = fdry_capacities_check(&img->m, &l->plan.capacities, &img->execs[i].view);
 		if (err)
 			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
 	}
 	if (err)
 		return err;
-	img->rooms = l->plan.rooms;
-	memset(&l->plan.rooms, 0, sizeof(l->plan.rooms));
+	img->capacities = l->plan.capacities;
+	memset(&l->plan.capacities, 0, sizeof(l->plan.capacities));
 	return 0;
 }
 
@@ -331,9 +331,9 @@ static int own_start(struct load *l)
 	if (!(l->opts->flags & FDRY_LOAD_OWN_CONTEXT))
 		return 0;
 	fdry_lap_ms(&l->mark);
-	err = fdry_context_own(img);
+	err = fdry_context_private(img);
 	if (!err)
-		err = fdry_own_new(img);
+		err = fdry_private_ctx_new(img);
 	img->report.driver_ms += fdry_lap_ms(&l->mark);
 	return err;
 }
@@ -357,7 +357,7 @@ static int phases(struct load *l)
 	if (!err)
 		err = fdry_objects_finish(l->objects);
 	if (!err)
-		err = rooms_check(l);
+		err = capacities_check(l);
 	fdry_image_leave(img, &mode);
 	return err ? err : externals_count(img);
 }
@@ -366,7 +366,7 @@ static int phases(struct load *l)
 static int load_in_session(struct load *l, const char *name)
 {
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
-	int err = manifest_get(l->img, l->get, name, l->opts);
+	int err = manifest_select(l->img, l->get, name, l->opts);
 
 	if (!err)
 		err = fdry_image_hosts_plan(l->img);
@@ -416,7 +416,7 @@ static int opts_check(const struct fdry_load_opts *o)
 		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given an order of %zu graphs at NULL", o->norder);
 	if (o->reserved)
 		return fdry_fail(FDRY_E_OPTS, "the reserved field of struct fdry_load_opts is %u; set it to 0", o->reserved);
-	return fdry_into_check(o);
+	return fdry_placement_check(o);
 }
 
 static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
@@ -509,11 +509,11 @@ static void device_release(struct fdry_image *img)
 		fdry_exec_destroy(img, i);
 	fdry_overlap_free(img);
 	fdry_random_end(img);
-	fdry_own_free(img);
+	fdry_private_ctx_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);
 	fdry_region_park(img->region);
-	fdry_into_free(img);
+	fdry_placement_release(img);
 	fdry_image_hosts_free(img);
 	fdry_image_leave(img, &mode);
 	fdry_context_end(img);
@@ -550,7 +550,7 @@ void fdry_image_unload(struct fdry_image *img)
 	free(img->kernels);
 	free(img->execs);
 	free(img->order);
-	fdry_buf_release(&img->rooms);
+	fdry_buf_release(&img->capacities);
 	fdry_random_free(img);
 	free(img->filled);
 	free(img);

@@ -111,8 +111,8 @@ static int text_check(const struct fdry_manifest *m)
 		left = text_take(m, m->graphs[i].name, left);
 	for (i = 0; i < m->n_kernels && left; i++)
 		left = text_take(m, m->kernels[i].whole_reason, text_take(m, m->kernels[i].name, left));
-	for (i = 0; i < m->n_draws && left; i++)
-		left = text_take(m, m->generators[m->draws[i].generator].name, left);
+	for (i = 0; i < m->n_rng_uses && left; i++)
+		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
 		return 0;
 	return fdry_fail(FDRY_E_LIMIT, "the manifest's entries share so much text that it would grow to more than %u times its size; "
@@ -385,7 +385,7 @@ static int tensors_check(const struct fdry_manifest *m)
 }
 
 /* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next one begins behind the room. */
-static bool room_ok(const struct fdry_manifest *m, const struct fdry_mf_room *r)
+static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capacity *r)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
 	struct fdry_tensor desc;
@@ -405,15 +405,15 @@ static bool room_ok(const struct fdry_manifest *m, const struct fdry_mf_room *r)
 	       (k + 1 == m->n_segments || m->segments[k + 1].addr >= t->addr + r->max);
 }
 
-static int rooms_check(const struct fdry_manifest *m)
+static int capacities_check(const struct fdry_manifest *m)
 {
 	uint32_t i;
 
-	if (m->n_rooms > FDRY_MF_ROOMS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed", m->n_rooms, FDRY_MF_ROOMS_MAX);
-	for (i = 0; i < m->n_rooms; i++)
-		if (m->rooms[i].tensor >= m->n_tensors || (i && m->rooms[i - 1].tensor >= m->rooms[i].tensor) ||
-		    m->rooms[i].reserved || !room_ok(m, &m->rooms[i]))
+	if (m->n_capacities > FDRY_MF_CAPACITIES_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed", m->n_capacities, FDRY_MF_CAPACITIES_MAX);
+	for (i = 0; i < m->n_capacities; i++)
+		if (m->capacities[i].tensor >= m->n_tensors || (i && m->capacities[i - 1].tensor >= m->capacities[i].tensor) ||
+		    m->capacities[i].reserved || !capacity_ok(m, &m->capacities[i]))
 			return bad("room %u is not that of a tensor, or not free", i);
 	return 0;
 }
@@ -460,24 +460,24 @@ static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
 }
 
 /* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph were checked. */
-static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_draw *d)
+static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_use *d)
 {
-	const struct fdry_mf_draw *o;
+	const struct fdry_mf_rng_use *o;
 
 	if (d->seed == d->offset)
 		return false;
-	for (o = d; o > m->draws && o[-1].graph == d->graph; o--)
+	for (o = d; o > m->rng_uses && o[-1].graph == d->graph; o--)
 		if (o[-1].seed == d->seed || o[-1].seed == d->offset || o[-1].offset == d->seed || o[-1].offset == d->offset)
 			return false;
 	return true;
 }
 
-static int draws_check(const struct fdry_manifest *m)
+static int rng_uses_check(const struct fdry_manifest *m)
 {
-	const struct fdry_mf_draw *d = m->draws;
+	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
 
-	for (i = 0; i < m->n_draws; i++, d++) {
+	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
 			return bad("draw %u names what is not there", i);
 		if (i && (d[-1].graph > d->graph || (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
@@ -492,8 +492,8 @@ int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
-		graphs_check, kernels_check, attrs_check, tensors_check, rooms_check, allocs_check,
-		generators_check, draws_check, text_check,
+		graphs_check, kernels_check, attrs_check, tensors_check, capacities_check, allocs_check,
+		generators_check, rng_uses_check, text_check,
 	};
 	struct fdry_manifest m = { 0 };
 	size_t i;

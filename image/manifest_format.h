@@ -30,7 +30,7 @@
 #define FDRY_MF_GRAPHS_MAX (1u << 20)
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
 #define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
-#define FDRY_MF_ROOMS_MAX 4096u
+#define FDRY_MF_CAPACITIES_MAX 4096u
 /* Text of all entries, a string counted once for each that names it: so many times the manifest's bytes, and so many more. */
 #define FDRY_MF_TEXT_TIMES 16u
 #define FDRY_MF_TEXT_FREE (16ull << 20)
@@ -140,7 +140,7 @@ struct fdry_mf_tensor {
 };
 
 /* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its own. It ends a segment. */
-struct fdry_mf_room {
+struct fdry_mf_capacity {
 	uint32_t tensor;   /* index into the tensors */
 	uint32_t reserved;
 	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
@@ -162,7 +162,7 @@ struct fdry_mf_generator {
 #define FDRY_MF_GENERATOR_COUNTER 0u
 
 /* What a graph draws from a generator: by ascending graph, of each by ascending generator. */
-struct fdry_mf_draw {
+struct fdry_mf_rng_use {
 	uint32_t graph;     /* index into the graphs */
 	uint32_t generator; /* index into the generators */
 	uint64_t seed;      /* address of 8 bytes that the seed is written to before each launch, a multiple of 8 */
@@ -192,10 +192,10 @@ struct fdry_mf_limit {
 	X(11, ATTRS, attrs, struct fdry_mf_attr) \
 	X(12, HOSTS, hosts, struct fdry_mf_host) \
 	X(13, HOST_CHUNKS, host_chunks, struct fdry_mf_host_chunk) \
-	X(14, ROOMS, rooms, struct fdry_mf_room) \
+	X(14, CAPACITIES, capacities, struct fdry_mf_capacity) \
 	X(15, ALLOCS, allocs, struct fdry_mf_alloc) \
 	X(16, GENERATORS, generators, struct fdry_mf_generator) \
-	X(17, DRAWS, draws, struct fdry_mf_draw)
+	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -227,11 +227,11 @@ FDRY_MF_FROZEN_AT(fdry_mf_tensor, stride, 96);
 FDRY_MF_FROZEN(fdry_mf_alloc, 16);
 FDRY_MF_FROZEN(fdry_mf_limit, 16);
 FDRY_MF_FROZEN(fdry_mf_generator, 8);
-FDRY_MF_FROZEN(fdry_mf_draw, 32);
-FDRY_MF_FROZEN_AT(fdry_mf_draw, seed, 8);
-FDRY_MF_FROZEN_AT(fdry_mf_draw, increment, 24);
-FDRY_MF_FROZEN(fdry_mf_room, 16);
-FDRY_MF_FROZEN_AT(fdry_mf_room, max, 8);
+FDRY_MF_FROZEN(fdry_mf_rng_use, 32);
+FDRY_MF_FROZEN_AT(fdry_mf_rng_use, seed, 8);
+FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
+FDRY_MF_FROZEN(fdry_mf_capacity, 16);
+FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
 FDRY_MF_FROZEN(fdry_mf_host, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
 FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);

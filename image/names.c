@@ -7,7 +7,7 @@
 
 #include "foundry.h"
 #include "lib/opts.h"
-#include "image/pick.h"
+#include "image/select.h"
 
 static int image_check(struct fdry_store *s, const struct fdry_oid *id)
 {

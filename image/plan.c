@@ -32,7 +32,7 @@ static int range_add(struct fdry_plan *p, uint64_t addr, uint64_t end)
 
 uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segment *s)
 {
-	const struct fdry_room *r = fdry_room_in(&p->rooms, s->addr, s->size);
+	const struct fdry_capacity *r = fdry_capacity_in(&p->capacities, s->addr, s->size);
 
 	return r ? r->addr + r->bytes - s->addr : s->size;
 }
@@ -50,7 +50,7 @@ static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 	from = s[0].addr;
 	end = s[0].addr + fdry_plan_segment(p, &s[0]);
 	for (i = 1; i < m->n_segments && !err; i++) {
-		if (s[i].addr - end > HOLE_MAX || fdry_room_in(&p->rooms, s[i - 1].addr, s[i - 1].size)) {
+		if (s[i].addr - end > HOLE_MAX || fdry_capacity_in(&p->capacities, s[i - 1].addr, s[i - 1].size)) {
 			err = range_add(p, from, end);
 			from = s[i].addr;
 		}
@@ -78,7 +78,7 @@ int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o
 
 	if (m->n_segments)
 		p.size = block_up(m->header->end - m->header->base);
-	err = fdry_rooms_make(m, o, &p.rooms);
+	err = fdry_capacities_make(m, o, &p.capacities);
 	if (err)
 		return err;
 	sums_make(&p, m);
@@ -93,7 +93,7 @@ int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o
 void fdry_plan_release(struct fdry_plan *p)
 {
 	fdry_buf_release(&p->ranges);
-	fdry_buf_release(&p->rooms);
+	fdry_buf_release(&p->capacities);
 	memset(p, 0, sizeof(*p));
 }
 

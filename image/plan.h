@@ -7,7 +7,7 @@
 #ifndef FDRY_IMAGE_PLAN_H
 #define FDRY_IMAGE_PLAN_H
 
-#include "image/room.h"
+#include "image/capacity.h"
 #include "mm/region.h"
 
 /* What a node takes on the device once its graph is built: seen on driver 580, for kernel nodes. */
@@ -21,7 +21,7 @@ struct fdry_plan_range {
 
 struct fdry_plan {
 	uint64_t base, size;    /* addresses to reserve: multiples of FDRY_ALLOC_BLOCK; size 0: none */
-	struct fdry_buf rooms;  /* of struct fdry_room */
+	struct fdry_buf capacities;  /* of struct fdry_capacity */
 	struct fdry_buf ranges; /* of struct fdry_plan_range, ascending, apart */
 	uint64_t mapped;        /* bytes in them */
 	uint64_t role[FDRY_ROLE_EXTERNAL + 1]; /* bytes of segments, by role */
@@ -32,7 +32,7 @@ struct fdry_plan {
 #define fdry_plan_count(plan) ((plan)->ranges.len / sizeof(struct fdry_plan_range))
 #define fdry_plan_range(plan, i) (&((const struct fdry_plan_range *)(plan)->ranges.data)[i])
 
-/* Work it out, with rooms sized as @o says; release in any case but failure. Errors as fdry_rooms_make(). */
+/* Work it out, with rooms sized as @o says; release in any case but failure. Errors as fdry_capacities_make(). */
 int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_plan *ret) __must_check;
 void fdry_plan_release(struct fdry_plan *p);
 

@@ -43,7 +43,7 @@ int fdry_random_new(struct fdry_image *img)
 	}
 	for (i = 0; i <= m->n_graphs; i++) {
 		r->first[i] = d;
-		while (d < m->n_draws && m->draws[d].graph == i)
+		while (d < m->n_rng_uses && m->rng_uses[d].graph == i)
 			d++;
 	}
 	for (i = 0; i < m->n_generators; i++)
@@ -110,7 +110,7 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 {
 	const struct fdry_random *r = img->random;
 	const struct fdry_random_state *states, *s;
-	const struct fdry_mf_draw *d;
+	const struct fdry_mf_rng_use *d;
 	uint32_t i;
 	int err;
 
@@ -119,7 +119,7 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 	err = turn_wait(img, l->stream);
 	states = l->states ? l->states : r->states;
 	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err; i++) {
-		d = &img->m.draws[i];
+		d = &img->m.rng_uses[i];
 		s = &states[d->generator];
 		err = cell_write(img, d->seed, s->seed, l->stream);
 		if (!err)
@@ -152,7 +152,7 @@ int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
 	pthread_mutex_lock(&r->lock);
 	err = fn(img, l);
 	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err && !l->states; i++)
-		r->states[img->m.draws[i].generator].offset += img->m.draws[i].increment;
+		r->states[img->m.rng_uses[i].generator].offset += img->m.rng_uses[i].increment;
 	pthread_mutex_unlock(&r->lock);
 	return err;
 }
@@ -203,7 +203,7 @@ int fdry_image_generator(const struct fdry_image *img, size_t i, const char **na
 
 int fdry_image_draw(const struct fdry_image *img, uint64_t key, size_t i, struct fdry_draw *ret)
 {
-	const struct fdry_mf_draw *d;
+	const struct fdry_mf_rng_use *d;
 	uint32_t graph = 0, n = 0, first = 0;
 	int err = fdry_image_check(img);
 
@@ -219,7 +219,7 @@ int fdry_image_draw(const struct fdry_image *img, uint64_t key, size_t i, struct
 	}
 	if (i >= n)
 		return fdry_fail(FDRY_E_NOKEY, "graph %llu draws from %u generators, and from no number %zu", (unsigned long long)key, n, i);
-	d = &img->m.draws[first + i];
+	d = &img->m.rng_uses[first + i];
 	*ret = (struct fdry_draw){ generator_name(img, d->generator), d->seed, d->offset, d->increment };
 	return 0;
 }

@@ -246,19 +246,19 @@ static int tensor_found(struct diff *d, int64_t i, int64_t j)
 
 /* --- random numbers --- */
 
-static const char *draw_generator(const struct cmd_image *im, const struct fdry_mf_draw *d)
+static const char *draw_generator(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
 {
 	return fdry_manifest_str(&im->m, im->m.generators[d->generator].name);
 }
 
-static uint64_t draw_key(const struct cmd_image *im, const struct fdry_mf_draw *d)
+static uint64_t draw_key(const struct cmd_image *im, const struct fdry_mf_rng_use *d)
 {
 	return im->m.graphs[d->graph].key;
 }
 
 static int draw_order(const struct diff *d, uint32_t i, uint32_t j)
 {
-	const struct fdry_mf_draw *a = &d->im[0].m.draws[i], *b = &d->im[1].m.draws[j];
+	const struct fdry_mf_rng_use *a = &d->im[0].m.rng_uses[i], *b = &d->im[1].m.rng_uses[j];
 	uint64_t x = draw_key(&d->im[0], a), y = draw_key(&d->im[1], b);
 
 	return x != y ? (x > y) - (x < y) : strcmp(draw_generator(&d->im[0], a), draw_generator(&d->im[1], b));
@@ -268,13 +268,13 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 {
 	char name[320] = "", text[2][128] = { "", "" };
 	const int64_t at[2] = { i, j };
-	const struct fdry_mf_draw *draw;
+	const struct fdry_mf_rng_use *draw;
 	int k;
 
 	for (k = 0; k < 2; k++) {
 		if (at[k] < 0)
 			continue;
-		draw = &d->im[k].m.draws[at[k]];
+		draw = &d->im[k].m.rng_uses[at[k]];
 		snprintf(name, sizeof(name), "graph %llu from %s", (unsigned long long)draw_key(&d->im[k], draw),
 			 draw_generator(&d->im[k], draw));
 		snprintf(text[k], sizeof(text[k]), "%llu, seed at %#llx, offset at %#llx", (unsigned long long)draw->increment,
@@ -296,7 +296,7 @@ static int diff_lists(struct diff *d)
 		LIST("segments", segments, segment),
 		LIST("host segments", hosts, host),
 		LIST("tensors", tensors, tensor),
-		LIST("draws", draws, draw),
+		LIST("draws", rng_uses, draw),
 	};
 	size_t i;
 	int err = region(d);

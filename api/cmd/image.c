@@ -101,16 +101,16 @@ const char *cmd_use_name(uint32_t use)
 
 uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor)
 {
-	uint32_t low = 0, high = m->n_rooms, mid;
+	uint32_t low = 0, high = m->n_capacities, mid;
 
 	while (low < high) {
 		mid = low + (high - low) / 2;
-		if (m->rooms[mid].tensor < tensor)
+		if (m->capacities[mid].tensor < tensor)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low < m->n_rooms && m->rooms[low].tensor == tensor ? m->rooms[low].max : 0;
+	return low < m->n_capacities && m->capacities[low].tensor == tensor ? m->capacities[low].max : 0;
 }
 
 uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel)

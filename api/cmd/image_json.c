@@ -100,11 +100,11 @@ static void graphs(struct json *j, const struct fdry_manifest *m)
 
 static void draws(struct json *j, const struct fdry_manifest *m)
 {
-	const struct fdry_mf_draw *d = m->draws;
+	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
 
 	json_open(j, "draws", '[');
-	for (i = 0; i < m->n_draws; i++, d++) {
+	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		json_open(j, NULL, '{');
 		json_number(j, "graph", m->graphs[d->graph].key);
 		json_string(j, "generator", fdry_manifest_str(m, m->generators[d->generator].name));

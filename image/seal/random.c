@@ -200,10 +200,10 @@ static uint32_t generator_index(const struct fdry_seal *s, const char *name)
 
 static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_draw *d)
 {
-	struct fdry_mf_draw mf = { .graph = graph, .generator = generator_index(s, d->generator), .seed = d->seed,
+	struct fdry_mf_rng_use mf = { .graph = graph, .generator = generator_index(s, d->generator), .seed = d->seed,
 				   .offset = d->offset, .increment = d->increment };
 
-	return fdry_buf_put(&s->w.draws, &mf, sizeof(mf));
+	return fdry_buf_put(&s->w.rng_uses, &mf, sizeof(mf));
 }
 
 int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, const struct fdry_graph_view *view)

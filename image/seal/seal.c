@@ -220,13 +220,13 @@ static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t
 
 static int room_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_capture_tensor *t)
 {
-	struct fdry_mf_room mf = { .tensor = tensor, .max = t->room };
+	struct fdry_mf_capacity mf = { .tensor = tensor, .max = t->room };
 
 	if (!t->room)
 		return 0;
 	if (s->w.end < t->desc.addr + t->room)
 		s->w.end = t->desc.addr + t->room;
-	return fdry_buf_put(&s->w.rooms, &mf, sizeof(mf));
+	return fdry_buf_put(&s->w.capacities, &mf, sizeof(mf));
 }
 
 static int tensors_seal(struct fdry_seal *s)

@@ -388,10 +388,10 @@ static void fill_room(struct fdry_manifest_writer *w)
 						 .stride = { 1 } });
 	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "w"), .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
 						 .addr = BASE + 4 * block, .shape = { block }, .stride = { 1 } });
-	put(w->rooms, (struct fdry_mf_room){ .tensor = 0, .max = 4 * block });
+	put(w->capacities, (struct fdry_mf_capacity){ .tensor = 0, .max = 4 * block });
 }
 
-#define room(i) entry(w, rooms, struct fdry_mf_room, i)
+#define room(i) entry(w, capacities, struct fdry_mf_capacity, i)
 #define segment(i) entry(w, segments, struct fdry_mf_segment, i)
 DAMAGE(room_of_nothing, room(0).tensor = 2)
 DAMAGE(room_reserved, room(0).reserved = 1)
@@ -406,7 +406,7 @@ DAMAGE(room_of_an_odd_size, tensor(0).shape[0] -= 1; segment(0).size -= 1)
 DAMAGE(room_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20; segment(0).size -= (2 << 20) - 4096)
 DAMAGE(room_of_rank_0, tensor(0).rank = 0; tensor(0).shape[0] = tensor(0).stride[0] = 0)
 DAMAGE(room_with_gaps, tensor(0).stride[0] = 2; tensor(0).shape[0] /= 2)
-DAMAGE(room_twice, struct fdry_mf_room r = room(0); put(w->rooms, r))
+DAMAGE(room_twice, struct fdry_mf_capacity r = room(0); put(w->capacities, r))
 
 static void (*const room_damages[])(struct fdry_manifest_writer *w) = {
 	room_of_nothing, room_reserved, room_of_content, room_not_larger, room_askew, room_over_another, room_beyond_the_end,
@@ -429,8 +429,8 @@ START_TEST(every_room_field_is_checked)
 	if ((size_t)_i == ROOM_DAMAGES) {
 		ok(err);
 		ok(open_it(&b, &m));
-		ck_assert_uint_eq(m.n_rooms, 1);
-		ck_assert_uint_eq(m.rooms[0].max, 8 << 20);
+		ck_assert_uint_eq(m.n_capacities, 1);
+		ck_assert_uint_eq(m.capacities[0].max, 8 << 20);
 	} else {
 		ck_assert_int_eq(err, -FDRY_E_BADIMAGE);
 		ck_assert_msg(strstr(fdry_last_error(), "room ") != NULL, "%s", fdry_last_error());

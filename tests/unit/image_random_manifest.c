@@ -11,7 +11,7 @@ static void writer_make(struct fdry_manifest_writer *w)
 	struct fdry_mf_segment s[] = { { BASE, 4096, FDRY_ROLE_CONTENT, 0 }, { BASE + 4096, 4096, FDRY_ROLE_EXTERNAL, 0 } };
 	struct fdry_mf_graph g[] = { { .key = 1 }, { .key = 2 } };
 	struct fdry_mf_generator gen[2] = { { 0 } };
-	struct fdry_mf_draw d[] = { { 0, 0, BASE, BASE + 8, 4 }, { 0, 1, BASE + 16, BASE + 24, 4 }, { 1, 1, BASE + 4088, BASE, 0 } };
+	struct fdry_mf_rng_use d[] = { { 0, 0, BASE, BASE + 8, 4 }, { 0, 1, BASE + 16, BASE + 24, 4 }, { 1, 1, BASE + 4088, BASE, 0 } };
 
 	memset(w, 0, sizeof(*w));
 	w->base = BASE;
@@ -21,11 +21,11 @@ static void writer_make(struct fdry_manifest_writer *w)
 	ok(fdry_buf_put(&w->segments, s, sizeof(s)));
 	ok(fdry_buf_put(&w->graphs, g, sizeof(g)));
 	ok(fdry_buf_put(&w->generators, gen, sizeof(gen)));
-	ok(fdry_buf_put(&w->draws, d, sizeof(d)));
+	ok(fdry_buf_put(&w->rng_uses, d, sizeof(d)));
 }
 
 #define gen(i) ((struct fdry_mf_generator *)(void *)w->generators.data)[i]
-#define draw(i) ((struct fdry_mf_draw *)(void *)w->draws.data)[i]
+#define draw(i) ((struct fdry_mf_rng_use *)(void *)w->rng_uses.data)[i]
 #define DAMAGE(fn, what) static void fn(struct fdry_manifest_writer *w) { what; }
 DAMAGE(none, (void)w)
 DAMAGE(gen_order, uint32_t n = gen(0).name; gen(0).name = gen(1).name; gen(1).name = n)

@@ -137,7 +137,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("image_needs");
+	Suite *s = suite_create("image_requirements");
 	TCase *tc = tcase_create("needs");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);

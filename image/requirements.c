@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * needs.c - what a load will take, asked of a store; see fdry_image_needs().
+ * requirements.c - what a load will take, asked of a store; see fdry_image_needs().
  *
  * The answer is one block of memory: the struct, the externals, their names.
  */
-#include "image/needs.h"
+#include "image/requirements.h"
 
 #include <stdlib.h>
 
 #include "image/image_host.h"
 #include "lib/opts.h"
-#include "image/pick.h"
+#include "image/select.h"
 #include "image/plan.h"
 #include "image/tensor.h"
 #include "lib/printable.h"
@@ -36,7 +36,7 @@ static struct size size_of(const struct fdry_manifest *m)
 static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i, char *name,
 			 struct fdry_needs_external *ret)
 {
-	const struct fdry_room *room = fdry_room_of(&plan->rooms, i);
+	const struct fdry_capacity *room = fdry_capacity_of(&plan->capacities, i);
 	struct fdry_tensor t;
 	int err;
 
@@ -131,7 +131,7 @@ static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const
 	return err;
 }
 
-int fdry_needs_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_needs **ret)
+int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_needs **ret)
 {
 	struct fdry_plan plan;
 	int err = fdry_plan_make(m, o, &plan);
@@ -156,7 +156,7 @@ static int external_text(const struct fdry_needs_external *e, struct fdry_buf *o
 	return err ? err : fdry_buf_printf(out, "\n");
 }
 
-int fdry_needs_text(const struct fdry_needs *n, struct fdry_buf *out)
+int fdry_requirements_text(const struct fdry_needs *n, struct fdry_buf *out)
 {
 	size_t i;
 	int err;
@@ -182,12 +182,12 @@ struct question {
 static int needs(struct fdry_store *s, struct fdry_get *get, const struct question *q, struct fdry_needs **ret)
 {
 	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
-	struct fdry_pick pick = { .bytes = { 0 } };
+	struct fdry_candidate pick = { .bytes = { 0 } };
 	int err;
 
-	err = fdry_pick_one(get, q->name, &w, &pick);
+	err = fdry_select_image(get, q->name, &w, &pick);
 	if (!err)
-		err = fdry_needs_of(s, &pick.m, &q->opts, ret);
+		err = fdry_requirements_of(s, &pick.m, &q->opts, ret);
 	if (err)
 		fdry_fail_at(err, "image '%.100s'", q->name);
 	fdry_buf_release(&pick.bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pick.c - which of the images under one name is meant; see pick.h. */
-#include "image/pick.h"
+/* select.c - which of the images under one name is meant; see select.h. */
+#include "image/select.h"
 
 #include <stdlib.h>
 
@@ -8,21 +8,21 @@
 
 #define SAID_MAX 8 /* images that an error names */
 
-static struct fdry_pick *list(const struct fdry_picks *p)
+static struct fdry_candidate *list(const struct fdry_candidates *p)
 {
-	return (struct fdry_pick *)p->list.data;
+	return (struct fdry_candidate *)p->list.data;
 }
 
-size_t fdry_picks_count(const struct fdry_picks *p)
+size_t fdry_candidates_count(const struct fdry_candidates *p)
 {
-	return p->list.len / sizeof(struct fdry_pick);
+	return p->list.len / sizeof(struct fdry_candidate);
 }
 
 /* --- reading --- */
 
-static int pick_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_pick *ret)
+static int candidate_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_candidate *ret)
 {
-	struct fdry_pick pick = { .id = *id };
+	struct fdry_candidate pick = { .id = *id };
 	int err = fdry_get_object(get, id, &pick.bytes);
 
 	if (!err)
@@ -34,11 +34,11 @@ static int pick_read(struct fdry_get *get, const struct fdry_oid *id, struct fdr
 	return err;
 }
 
-static int pick_add(struct fdry_get *get, const struct fdry_ref *ref, struct fdry_picks *p)
+static int candidate_add(struct fdry_get *get, const struct fdry_ref *ref, struct fdry_candidates *p)
 {
 	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_pick pick;
-	int err = pick_read(get, &ref->oid, &pick);
+	struct fdry_candidate pick;
+	int err = candidate_read(get, &ref->oid, &pick);
 
 	if (!err) {
 		err = fdry_buf_put(&p->list, &pick, sizeof(pick));
@@ -54,20 +54,20 @@ static int pick_add(struct fdry_get *get, const struct fdry_ref *ref, struct fdr
 	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex), fdry_error_meaning(err));
 }
 
-int fdry_picks_read(struct fdry_get *get, const char *name, struct fdry_picks *ret)
+int fdry_candidates_read(struct fdry_get *get, const char *name, struct fdry_candidates *ret)
 {
-	struct fdry_picks p = { .name = name };
+	struct fdry_candidates p = { .name = name };
 	struct fdry_ref *refs = NULL;
 	size_t i;
 	int err = fdry_get_images(get, name, &refs, &p.found);
 
 	for (i = 0; !err && i < p.found; i++)
-		err = pick_add(get, &refs[i], &p);
+		err = candidate_add(get, &refs[i], &p);
 	free(refs);
-	if (!err && !fdry_picks_count(&p))
+	if (!err && !fdry_candidates_count(&p))
 		err = fdry_fail((enum fdry_errcode)-p.broken, "none of %zu images can be read%s; see foundry-store verify", p.found, p.why.data);
 	if (err)
-		fdry_picks_release(&p);
+		fdry_candidates_release(&p);
 	else
 		*ret = p;
 	return err;
@@ -75,7 +75,7 @@ int fdry_picks_read(struct fdry_get *get, const char *name, struct fdry_picks *r
 
 /* --- comparing --- */
 
-static int why_add(struct fdry_picks *p, const struct fdry_pick *pick, const struct fdry_mismatch *mm, size_t nr)
+static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick, const struct fdry_mismatch *mm, size_t nr)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
@@ -87,7 +87,7 @@ static int why_add(struct fdry_picks *p, const struct fdry_pick *pick, const str
 			       mm->wanted);
 }
 
-static int none_fits(struct fdry_picks *p)
+static int none_fits(struct fdry_candidates *p)
 {
 	if (p->broken)
 		return fdry_fail((enum fdry_errcode)-p->broken, "none of %zu images can be used%s; see foundry-store verify", p->found,
@@ -96,11 +96,11 @@ static int none_fits(struct fdry_picks *p)
 }
 
 /* One alone is left to whoever compares it in full, and says so better. */
-int fdry_picks_fit(struct fdry_picks *p, const struct fdry_wanted *w, struct fdry_mismatch *ret)
+int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w, struct fdry_mismatch *ret)
 {
 	struct fdry_mismatch first = { .field = "" }, mm;
-	size_t i, left = 0, out = 0, n = fdry_picks_count(p);
-	struct fdry_pick *pick = list(p), drop;
+	size_t i, left = 0, out = 0, n = fdry_candidates_count(p);
+	struct fdry_candidate *pick = list(p), drop;
 	int err = 0;
 
 	if (p->found == 1)
@@ -131,34 +131,34 @@ int fdry_picks_fit(struct fdry_picks *p, const struct fdry_wanted *w, struct fdr
 
 /* --- taking --- */
 
-struct fdry_pick fdry_picks_take(struct fdry_picks *p)
+struct fdry_candidate fdry_candidates_select(struct fdry_candidates *p)
 {
-	struct fdry_pick pick = list(p)[0];
+	struct fdry_candidate pick = list(p)[0];
 
 	memset(&list(p)[0].bytes, 0, sizeof(pick.bytes));
 	return pick;
 }
 
-void fdry_picks_release(struct fdry_picks *p)
+void fdry_candidates_release(struct fdry_candidates *p)
 {
 	size_t i;
 
-	for (i = 0; i < fdry_picks_count(p); i++)
+	for (i = 0; i < fdry_candidates_count(p); i++)
 		fdry_buf_release(&list(p)[i].bytes);
 	fdry_buf_release(&p->list);
 	fdry_buf_release(&p->why);
 }
 
-int fdry_pick_one(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_pick *ret)
+int fdry_select_image(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_candidate *ret)
 {
-	struct fdry_picks p = { .name = name };
-	int err = fdry_picks_read(get, name, &p);
+	struct fdry_candidates p = { .name = name };
+	int err = fdry_candidates_read(get, name, &p);
 
 	if (err)
 		return err;
-	err = fdry_picks_fit(&p, w, NULL);
+	err = fdry_candidates_filter(&p, w, NULL);
 	if (!err)
-		*ret = fdry_picks_take(&p);
-	fdry_picks_release(&p);
+		*ret = fdry_candidates_select(&p);
+	fdry_candidates_release(&p);
 	return err;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pick.h - which of the images under one name is meant.
+ * select.h - which of the images under one name is meant.
  *
  * A ref holds images by identity. Of those that fit, the one that was named last is taken;
  * where none fits, the error says what there is. Images that cannot be read are passed over
  * as long as another fits.
  */
-#ifndef FDRY_IMAGE_PICK_H
-#define FDRY_IMAGE_PICK_H
+#ifndef FDRY_IMAGE_SELECT_H
+#define FDRY_IMAGE_SELECT_H
 
 #include "image/identity.h"
 #include "store/store.h"
@@ -20,30 +20,30 @@ struct fdry_wanted {
 };
 
 /* The images that are left, newest first. Zero it to start. */
-struct fdry_picks {
+struct fdry_candidates {
 	const char *name;     /* the caller's */
-	struct fdry_buf list; /* of struct fdry_pick */
+	struct fdry_buf list; /* of struct fdry_candidate */
 	size_t found;         /* how many there were */
 	struct fdry_buf why;  /* why others do not fit, as text */
 	int broken;           /* the first that could not be read: its code */
 };
-struct fdry_pick {
+struct fdry_candidate {
 	struct fdry_oid id;
 	struct fdry_buf bytes;  /* the manifest ... */
 	struct fdry_manifest m; /* ... and a view of it */
 };
 
 /* Read all that @name may mean. Where that is one image alone, it must be readable. */
-int fdry_picks_read(struct fdry_get *get, const char *name, struct fdry_picks *ret) __must_check;
+int fdry_candidates_read(struct fdry_get *get, const char *name, struct fdry_candidates *ret) __must_check;
 /* Leave out what does not fit. FDRY_E_IDENTITY where nothing is left, with the newest one's difference in @ret (may be NULL). */
-int fdry_picks_fit(struct fdry_picks *p, const struct fdry_wanted *w, struct fdry_mismatch *ret) __must_check;
+int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w, struct fdry_mismatch *ret) __must_check;
 /* How many are left. */
-size_t fdry_picks_count(const struct fdry_picks *p);
+size_t fdry_candidates_count(const struct fdry_candidates *p);
 /* The first, which is the caller's now; only where one is left. */
-struct fdry_pick fdry_picks_take(struct fdry_picks *p);
-void fdry_picks_release(struct fdry_picks *p);
+struct fdry_candidate fdry_candidates_select(struct fdry_candidates *p);
+void fdry_candidates_release(struct fdry_candidates *p);
 
 /* All of it, for whoever has no device to compare with: the newest whose facts fit. */
-int fdry_pick_one(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_pick *ret) __must_check;
+int fdry_select_image(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_candidate *ret) __must_check;
 
 #endif

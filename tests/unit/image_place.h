@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_into.h - an image, and a process that makes some of its allocations, for tests of fdry_load_opts.into. */
+/* image_place.h - an image, and a process that makes some of its allocations, for tests of fdry_load_opts.into. */
 #ifndef FDRY_TESTS_UNIT_IMAGE_INTO_H
 #define FDRY_TESTS_UNIT_IMAGE_INTO_H
 

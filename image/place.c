@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * into.c - an image placed among the allocations of a live capture; see into.h.
+ * place.c - an image placed among the allocations of a live capture; see place.h.
  */
-#include "image/into.h"
+#include "image/place.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/capture/capture.h"
 #include "lib/opts.h"
-#include "image/stakes.h"
+#include "image/va_claims.h"
 
 /* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the
  * primary one, and refuses what captures. */
@@ -21,7 +21,7 @@ static int program_wait(const struct fdry_capture *cap)
 	return live.captures ? 0 : fdry_capture_wait(cap);
 }
 
-int fdry_into_check(const struct fdry_load_opts *o)
+int fdry_placement_check(const struct fdry_load_opts *o)
 {
 	int err = o->into ? fdry_capture_check(o->into) : 0;
 
@@ -62,7 +62,7 @@ static void keep_sort(struct fdry_image *img)
 		qsort(img->kept.data, img->kept.len / sizeof(struct fdry_memory), sizeof(struct fdry_memory), memory_cmp);
 }
 
-int fdry_into_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size, fdry_into_fn fn, void *arg)
+int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size, fdry_placement_fn fn, void *arg)
 {
 	const struct fdry_memory *k = (const struct fdry_memory *)img->kept.data;
 	size_t i, n = img->kept.len / sizeof(*k);
@@ -94,7 +94,7 @@ static size_t allocs_own(struct fdry_alloc *made, size_t n)
 
 	qsort(made, n, sizeof(*made), serial_cmp);
 	for (i = 0; i < n; i++)
-		if (!fdry_stake_held(made[i].addr, made[i].size))
+		if (!fdry_va_claim_exists(made[i].addr, made[i].size))
 			made[own++] = made[i];
 	return own;
 }
@@ -236,7 +236,7 @@ static int claim(struct fdry_image *img, size_t k)
 
 	if (err)
 		return err;
-	err = fdry_stake_take(img->into, a->addr, a->size);
+	err = fdry_va_claim_get(img->place_hook, a->addr, a->size);
 	if (err)
 		img->claimed.len -= sizeof(addr);
 	if (err != -FDRY_E_INVAL)
@@ -250,7 +250,7 @@ static int quiet(const struct fdry_image *img)
 {
 	struct fdry_hook_live live;
 
-	img->into->live(&live);
+	img->place_hook->live(&live);
 	if (live.captures)
 		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before an image is loaded into the region",
 				 (unsigned long long)live.captures);
@@ -288,7 +288,7 @@ static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, 
 	return err;
 }
 
-int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o)
+int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 {
 	struct fdry_alloc *made = NULL;
 	uint64_t size = 0;
@@ -296,13 +296,13 @@ int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o)
 	size_t n;
 	int err;
 
-	img->into = o->into->hook;
+	img->place_hook = o->into->hook;
 	if (img->device != o->into->device)
 		return fdry_fail(FDRY_E_OPTS, "the image is to be loaded on device %d, and the capture is on another; use one device",
 				 o->device);
 	err = quiet(img);
 	if (!err)
-		err = fdry_standin_result(img->into, img->into->region_ledger(&base, &size, &made, &n));
+		err = fdry_standin_result(img->place_hook, img->place_hook->region_ledger(&base, &size, &made, &n));
 	if (err)
 		return err;
 	err = region_compare(&img->m, base, size);
@@ -312,13 +312,13 @@ int fdry_into_place(struct fdry_image *img, const struct fdry_load_opts *o)
 	return err;
 }
 
-void fdry_into_free(struct fdry_image *img)
+void fdry_placement_release(struct fdry_image *img)
 {
 	const CUdeviceptr *addr = (const CUdeviceptr *)img->claimed.data;
 	size_t i;
 
 	for (i = img->claimed.len / sizeof(*addr); i; i--)
-		fdry_stake_drop(img->into, addr[i - 1]);
+		fdry_va_claim_put(img->place_hook, addr[i - 1]);
 	fdry_buf_release(&img->claimed);
 	fdry_buf_release(&img->kept);
 }

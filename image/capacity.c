@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* room.c - see room.h. */
-#include "image/room.h"
+/* capacity.c - see capacity.h. */
+#include "image/capacity.h"
 
 #include <string.h>
 
@@ -31,9 +31,9 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 		t = fdry_manifest_tensor(m, o->externals[i].name);
 		if (!t)
 			return fdry_fail(FDRY_E_NOKEY, "the image has no tensor named '%.80s' to size", o->externals[i].name);
-		for (k = 0; k < m->n_rooms && &m->tensors[m->rooms[k].tensor] != t; k++)
+		for (k = 0; k < m->n_capacities && &m->tensors[m->capacities[k].tensor] != t; k++)
 			;
-		if (k == m->n_rooms)
+		if (k == m->n_capacities)
 			return fdry_fail(FDRY_E_STATE, "tensor '%s' has the size that it was captured with: no room was left for it; "
 					 "capture it with fdry_capture_room()", o->externals[i].name);
 		for (k = 0; k < i; k++)
@@ -43,7 +43,7 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 	return 0;
 }
 
-static int room_size(struct fdry_room *r, const struct fdry_tensor *t, uint64_t bytes)
+static int capacity_size(struct fdry_capacity *r, const struct fdry_tensor *t, uint64_t bytes)
 {
 	uint64_t row = row_bytes(t);
 
@@ -56,7 +56,7 @@ static int room_size(struct fdry_room *r, const struct fdry_tensor *t, uint64_t 
 }
 
 /* Another tensor must not lie in what is cut off. */
-static int cut_check(const struct fdry_manifest *m, const struct fdry_room *r, const struct fdry_tensor *t)
+static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *r, const struct fdry_tensor *t)
 {
 	struct fdry_tensor other;
 	uint64_t bytes;
@@ -75,67 +75,67 @@ static int cut_check(const struct fdry_manifest *m, const struct fdry_room *r, c
 	return err;
 }
 
-static int room_make(const struct fdry_manifest *m, const struct fdry_mf_room *mf, const struct fdry_load_opts *o,
-		     struct fdry_room *ret)
+static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_capacity *mf, const struct fdry_load_opts *o,
+		     struct fdry_capacity *ret)
 {
 	struct fdry_tensor t;
 	size_t i;
 	int err;
 
 	fdry_manifest_tensor_get(m, &m->tensors[mf->tensor], &t);
-	*ret = (struct fdry_room){ .tensor = mf->tensor, .addr = t.addr, .max = mf->max };
+	*ret = (struct fdry_capacity){ .tensor = mf->tensor, .addr = t.addr, .max = mf->max };
 	err = fdry_tensor_extent(&t, &ret->captured);
 	ret->bytes = ret->captured;
 	for (i = 0; i < o->nexternals && !err; i++)
 		if (!strcmp(o->externals[i].name, t.name))
-			err = room_size(ret, &t, o->externals[i].bytes);
+			err = capacity_size(ret, &t, o->externals[i].bytes);
 	return err ? err : cut_check(m, ret, &t);
 }
 
-int fdry_rooms_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_buf *ret)
+int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_buf *ret)
 {
-	struct fdry_buf rooms = { 0 };
-	struct fdry_room r;
+	struct fdry_buf capacities = { 0 };
+	struct fdry_capacity r;
 	uint32_t i;
 	int err = opts_check(m, o);
 
-	for (i = 0; i < m->n_rooms && !err; i++) {
-		err = room_make(m, &m->rooms[i], o, &r);
+	for (i = 0; i < m->n_capacities && !err; i++) {
+		err = capacity_make(m, &m->capacities[i], o, &r);
 		if (!err)
-			err = fdry_buf_put(&rooms, &r, sizeof(r));
+			err = fdry_buf_put(&capacities, &r, sizeof(r));
 	}
 	if (err)
-		fdry_buf_release(&rooms);
+		fdry_buf_release(&capacities);
 	else
-		*ret = rooms;
+		*ret = capacities;
 	return err;
 }
 
-const struct fdry_room *fdry_room_of(const struct fdry_buf *rooms, uint32_t i)
+const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, uint32_t i)
 {
-	size_t low = 0, high = fdry_room_count(rooms), mid;
+	size_t low = 0, high = fdry_capacity_count(capacities), mid;
 
 	while (low < high) {
 		mid = low + (high - low) / 2;
-		if (fdry_room_array(rooms)[mid].tensor < i)
+		if (fdry_capacity_array(capacities)[mid].tensor < i)
 			low = mid + 1;
 		else
 			high = mid;
 	}
-	return low < fdry_room_count(rooms) && fdry_room_array(rooms)[low].tensor == i ? &fdry_room_array(rooms)[low] : NULL;
+	return low < fdry_capacity_count(capacities) && fdry_capacity_array(capacities)[low].tensor == i ? &fdry_capacity_array(capacities)[low] : NULL;
 }
 
-const struct fdry_room *fdry_room_in(const struct fdry_buf *rooms, uint64_t addr, uint64_t size)
+const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr, uint64_t size)
 {
 	size_t k;
 
-	for (k = 0; k < fdry_room_count(rooms); k++)
-		if (fdry_room_array(rooms)[k].addr >= addr && fdry_room_array(rooms)[k].addr - addr < size)
-			return &fdry_room_array(rooms)[k];
+	for (k = 0; k < fdry_capacity_count(capacities); k++)
+		if (fdry_capacity_array(capacities)[k].addr >= addr && fdry_capacity_array(capacities)[k].addr - addr < size)
+			return &fdry_capacity_array(capacities)[k];
 	return NULL;
 }
 
-void fdry_room_shape(const struct fdry_room *room, struct fdry_tensor *t)
+void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t)
 {
 	t->shape[0] = (int64_t)(room->bytes / row_bytes(t));
 	t->stride[0] = (int64_t)(row_bytes(t) / fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
@@ -144,25 +144,25 @@ void fdry_room_shape(const struct fdry_room *room, struct fdry_tensor *t)
 /* --- what graphs do with what is not backed --- */
 
 /* The room in whose cut part one of @bytes bytes at @addr lies; NULL: none does. */
-static const struct fdry_room *cut_at(const struct fdry_buf *rooms, uint64_t addr, uint64_t bytes)
+static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uint64_t addr, uint64_t bytes)
 {
-	const struct fdry_room *r = fdry_room_array(rooms);
+	const struct fdry_capacity *r = fdry_capacity_array(capacities);
 	size_t k;
 
-	for (k = 0; k < fdry_room_count(rooms); k++)
+	for (k = 0; k < fdry_capacity_count(capacities); k++)
 		if (r[k].bytes < r[k].captured && addr < r[k].addr + r[k].captured && addr + bytes > r[k].addr + r[k].bytes)
 			return &r[k];
 	return NULL;
 }
 
 /* At every multiple of 4, as when the graph was read: packed structs exist. */
-static const struct fdry_room *kernel_cut(const struct fdry_buf *rooms, struct fdry_span args)
+static const struct fdry_capacity *kernel_cut(const struct fdry_buf *capacities, struct fdry_span args)
 {
-	const struct fdry_room *r = NULL;
+	const struct fdry_capacity *r = NULL;
 	size_t at;
 
 	for (at = 0; at + 8 <= args.len && !r; at += 4)
-		r = cut_at(rooms, fdry_get64(args.data + at), 1);
+		r = cut_at(capacities, fdry_get64(args.data + at), 1);
 	return r;
 }
 
@@ -171,64 +171,64 @@ static uint64_t copy_span(const struct fdry_graph_memcpy *c, uint64_t pitch, uin
 	return ((c->depth - 1) * height + c->height - 1) * pitch + c->width;
 }
 
-static const struct fdry_room *copy_cut(const struct fdry_buf *rooms, const struct fdry_graph_memcpy *c)
+static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities, const struct fdry_graph_memcpy *c)
 {
-	const struct fdry_room *r = NULL;
+	const struct fdry_capacity *r = NULL;
 
 	if (!fdry_host_is(c->src))
-		r = cut_at(rooms, c->src, copy_span(c, c->src_pitch, c->src_height));
+		r = cut_at(capacities, c->src, copy_span(c, c->src_pitch, c->src_height));
 	if (!r && !fdry_host_is(c->dst))
-		r = cut_at(rooms, c->dst, copy_span(c, c->dst_pitch, c->dst_height));
+		r = cut_at(capacities, c->dst, copy_span(c, c->dst_pitch, c->dst_height));
 	return r;
 }
 
-static const struct fdry_room *node_cut(const struct fdry_buf *rooms, const struct fdry_node *n)
+static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities, const struct fdry_node *n)
 {
 	const struct fdry_graph_memset *s = &n->memset;
 
 	switch (n->kind) {
 	case FDRY_NODE_KERNEL:
-		return kernel_cut(rooms, n->kernel.args);
+		return kernel_cut(capacities, n->kernel.args);
 	case FDRY_NODE_MEMSET:
-		return cut_at(rooms, s->dst, (s->height - 1) * s->pitch + s->width * s->element_size);
+		return cut_at(capacities, s->dst, (s->height - 1) * s->pitch + s->width * s->element_size);
 	case FDRY_NODE_MEMCPY:
-		return copy_cut(rooms, &n->memcpy);
+		return copy_cut(capacities, &n->memcpy);
 	default:
 		return NULL;
 	}
 }
 
-static int cut_fail(const struct fdry_manifest *m, const struct fdry_room *r, uint32_t node)
+static int cut_fail(const struct fdry_manifest *m, const struct fdry_capacity *r, uint32_t node)
 {
 	return fdry_fail(FDRY_E_RANGE, "node %u uses memory of tensor '%s' beyond the %llu bytes that are to be backed; back %llu",
 			 node, fdry_manifest_str(m, m->tensors[r->tensor].name), (unsigned long long)r->bytes,
 			 (unsigned long long)r->captured);
 }
 
-static bool any_cut(const struct fdry_buf *rooms)
+static bool any_cut(const struct fdry_buf *capacities)
 {
 	size_t k;
 
-	for (k = 0; k < fdry_room_count(rooms); k++)
-		if (fdry_room_array(rooms)[k].bytes < fdry_room_array(rooms)[k].captured)
+	for (k = 0; k < fdry_capacity_count(capacities); k++)
+		if (fdry_capacity_array(capacities)[k].bytes < fdry_capacity_array(capacities)[k].captured)
 			return true;
 	return false;
 }
 
-int fdry_rooms_check(const struct fdry_manifest *m, const struct fdry_buf *rooms, const struct fdry_graph_view *view)
+int fdry_capacities_check(const struct fdry_manifest *m, const struct fdry_buf *capacities, const struct fdry_graph_view *view)
 {
-	const struct fdry_room *r = NULL;
+	const struct fdry_capacity *r = NULL;
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
 	int err;
 
-	if (!any_cut(rooms))
+	if (!any_cut(capacities))
 		return 0;
 	err = fdry_graph_walk(view, &c);
 	if (err)
 		return err;
 	while (!r && fdry_graph_next(&c, &node))
-		r = node_cut(rooms, &node);
+		r = node_cut(capacities, &node);
 	if (r)
 		err = cut_fail(m, r, c.node - 1);
 	fdry_graph_walk_end(&c);

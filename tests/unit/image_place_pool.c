@@ -50,7 +50,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("image_into_pool");
+	Suite *s = suite_create("image_place_pool");
 	TCase *tc = tcase_create("pool");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * own.c - launches from a context of the image's own, in the order of the caller's stream.
+ * private_ctx.c - launches from a context of the image's own, in the order of the caller's stream.
  *
  * One stream of the own context takes all launches of the image. The caller's stream
  * hands over by an event of the primary context and takes back by one of the own. An
  * event stands for its last record, so the five calls of a launch are made under a lock.
  */
-#include "image/own.h"
+#include "image/private_ctx.h"
 
 #include <stdlib.h>
 
 #include "arch/stream.h"
 
-struct fdry_own {
+struct fdry_private_ctx {
 	pthread_mutex_t lock;
 	CUstream stream;
 	CUevent begun; /* of the primary context */
@@ -20,7 +20,7 @@ struct fdry_own {
 };
 
 /* What belongs to the own context. */
-static int own_make(struct fdry_image *img, struct fdry_own *o)
+static int own_make(struct fdry_image *img, struct fdry_private_ctx *o)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter(img, &mode);
@@ -34,7 +34,7 @@ static int own_make(struct fdry_image *img, struct fdry_own *o)
 	return err;
 }
 
-static int primary_make(struct fdry_image *img, struct fdry_own *o)
+static int primary_make(struct fdry_image *img, struct fdry_private_ctx *o)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter_primary(img, &mode);
@@ -46,15 +46,15 @@ static int primary_make(struct fdry_image *img, struct fdry_own *o)
 	return err;
 }
 
-int fdry_own_new(struct fdry_image *img)
+int fdry_private_ctx_new(struct fdry_image *img)
 {
-	struct fdry_own *o = calloc(1, sizeof(*o));
+	struct fdry_private_ctx *o = calloc(1, sizeof(*o));
 	int err;
 
 	if (!o)
 		return fdry_nomem();
 	pthread_mutex_init(&o->lock, NULL);
-	img->own = o;
+	img->private_ctx = o;
 	err = own_make(img, o);
 	return err ? err : primary_make(img, o);
 }
@@ -67,7 +67,7 @@ static int stream_begun(struct fdry_image *img, CUstream stream)
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuEventRecord, img->own->begun, stream);
+	err = fdry_call(img->drv, cuEventRecord, img->private_ctx->begun, stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -79,14 +79,14 @@ static int stream_ends(struct fdry_image *img, CUstream stream)
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuStreamWaitEvent, stream, img->own->ended, 0);
+	err = fdry_call(img->drv, cuStreamWaitEvent, stream, img->private_ctx->ended, 0);
 	fdry_image_leave(img, &mode);
 	return err;
 }
 
 static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched)
 {
-	struct fdry_own *o = img->own;
+	struct fdry_private_ctx *o = img->private_ctx;
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter(img, &mode);
 
@@ -110,14 +110,14 @@ static int launch_over(struct fdry_image *img)
 
 	if (err)
 		return err;
-	err = fdry_stream_wait(img->drv, img->own->stream);
+	err = fdry_stream_wait(img->drv, img->private_ctx->stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }
 
-int fdry_own_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
+int fdry_private_ctx_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
 {
-	struct fdry_own *o = img->own;
+	struct fdry_private_ctx *o = img->private_ctx;
 	bool launched = false;
 	int err;
 
@@ -133,9 +133,9 @@ int fdry_own_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
 	return err;
 }
 
-void fdry_own_free(struct fdry_image *img)
+void fdry_private_ctx_free(struct fdry_image *img)
 {
-	struct fdry_own *o = img->own;
+	struct fdry_private_ctx *o = img->private_ctx;
 
 	if (!o)
 		return;
@@ -147,5 +147,5 @@ void fdry_own_free(struct fdry_image *img)
 		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, o->stream);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
-	img->own = NULL;
+	img->private_ctx = NULL;
 }

@@ -226,7 +226,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("image_pick");
+	Suite *suite = suite_create("image_select");
 	TCase *tc = tcase_create("pick");
 
 	tcase_add_checked_fixture(tc, setup, dir_teardown);

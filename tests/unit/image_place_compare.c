@@ -3,7 +3,7 @@
  * Unit tests of images placed among allocations that are not those of the sealing process: what touches nothing of
  * the image stays the process' own, and what is in the way is named.
  */
-#include "tests/unit/image_into.h"
+#include "tests/unit/image_place.h"
 
 /* Other allocations: how many, how large, where. */
 static const struct { int n; uint64_t more; const char *says; } other[] = {
@@ -259,7 +259,7 @@ START_TEST(an_allocation_in_the_way_is_named)
 END_TEST
 int main(void)
 {
-	Suite *s = suite_create("image_into_compare");
+	Suite *s = suite_create("image_place_compare");
 	TCase *tc = tcase_create("compare");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);

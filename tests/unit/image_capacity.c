@@ -425,7 +425,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("image_room");
+	Suite *s = suite_create("image_capacity");
 	TCase *tc = tcase_create("room");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);

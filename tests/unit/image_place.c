@@ -3,7 +3,7 @@
  * Unit tests of images placed among the allocations of a live capture: what the process
  * keeps, and what the image brings. Allocations that differ: api_into_compare.c.
  */
-#include "tests/unit/image_into.h"
+#include "tests/unit/image_place.h"
 
 START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
 {
@@ -500,7 +500,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("image_into");
+	Suite *s = suite_create("image_place");
 	TCase *tc = tcase_create("into");
 
 	tcase_add_checked_fixture(tc, dir_setup, dir_teardown);
