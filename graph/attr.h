@@ -55,7 +55,7 @@ int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t id
 /**
  * fdry_attrs_diff() - What of a node's attributes differs from a fresh node's.
  * @fresh: read from a node of the same kernel that was just added
- * @ret, @count: room for FDRY_ATTR_IDS attributes; how many there are
+ * @ret, @count: memory for FDRY_ATTR_IDS attributes; how many there are
  *
  * FDRY_E_REFUSED: an attribute that cannot be restored, or that this version does not know.
  */

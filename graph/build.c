@@ -48,7 +48,7 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err = fdry_graph_walk(b->view, &c);
+	int err = fdry_graph_cursor_init(b->view, &c);
 
 	if (err)
 		return err;
@@ -57,7 +57,7 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 		if (err)
 			err = fdry_fail_at(err, "node %u", c.node - 1);
 	}
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return err;
 }
 
@@ -187,7 +187,7 @@ static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_v
 int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view, const struct fdry_graph_built *b)
 {
 	struct fdry_listing l = { 0 };
-	int err = fdry_listing_get(drv, b->graph, &l);
+	int err = fdry_listing_init(drv, b->graph, &l);
 
 	if (!err && (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)))
 		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes and %u edges where %u and %u were added", l.nnodes, l.nedges,

@@ -197,7 +197,7 @@ static int kinds_check(const struct fdry_graph_view *v)
 	return 0;
 }
 
-int fdry_graph_view_open(struct fdry_span bytes, struct fdry_graph_view *ret)
+int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret)
 {
 	struct fdry_graph_view v = { .bytes = bytes };
 	const void *p = fdry_span_at(bytes, 0, sizeof(v.header));
@@ -253,17 +253,17 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct 
 	return err;
 }
 
-int fdry_graph_walk(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret)
+int fdry_graph_cursor_init(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret)
 {
-	uint8_t *room = malloc(v->header.arg_bytes + sizeof(*ret->starts) * (size_t)v->header.kernel_nodes + 1);
+	uint8_t *memory = malloc(v->header.arg_bytes + sizeof(*ret->starts) * (size_t)v->header.kernel_nodes + 1);
 
-	if (!room)
+	if (!memory)
 		return fdry_nomem();
-	*ret = (struct fdry_graph_cursor){ .v = v, .blocks = room, .starts = (uint32_t *)(room + v->header.arg_bytes) };
+	*ret = (struct fdry_graph_cursor){ .v = v, .blocks = memory, .starts = (uint32_t *)(memory + v->header.arg_bytes) };
 	return 0;
 }
 
-void fdry_graph_walk_end(struct fdry_graph_cursor *c)
+void fdry_graph_cursor_release(struct fdry_graph_cursor *c)
 {
 	free(c->blocks);
 	c->blocks = NULL;

@@ -35,13 +35,13 @@ struct fdry_graph_view {
 };
 
 /**
- * fdry_graph_view_open() - Check the bytes of a graph object and make a view of them.
+ * fdry_graph_view_init() - Check the bytes of a graph object and make a view of them.
  * @bytes: the whole object, at any alignment; must outlive the view
  *
  * Errors: FDRY_E_BADIMAGE names the field or section, FDRY_E_VERSION an unknown version,
  * feature, section, node kind or attribute, FDRY_E_LIMIT a count. Allocates nothing.
  */
-int fdry_graph_view_open(struct fdry_span bytes, struct fdry_graph_view *ret) __must_check;
+int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret) __must_check;
 
 /**
  * fdry_graph_view_check_kernels() - Check a view against the image's kernel table.
@@ -112,10 +112,10 @@ struct fdry_graph_cursor {
 };
 /* Start: takes memory for all argument blocks at once (header.arg_bytes and 4 bytes a kernel node). Needs an end where it
  * worked. */
-int fdry_graph_walk(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret) __must_check;
+int fdry_graph_cursor_init(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret) __must_check;
 /* False after the last node. @ret points into the view's bytes and the cursor's blocks, which stay until the end. */
 bool fdry_graph_next(struct fdry_graph_cursor *c, struct fdry_node *ret);
-void fdry_graph_walk_end(struct fdry_graph_cursor *c);
+void fdry_graph_cursor_release(struct fdry_graph_cursor *c);
 
 /* --- writing --- */
 

@@ -47,17 +47,17 @@ int fdry_graph_args_differ(const struct fdry_graph_view *a, const struct fdry_gr
 
 	if (!fdry_graph_same_shape(a, b))
 		return fdry_fail(FDRY_E_INVAL, "the graphs differ in more than the arguments of their kernels");
-	err = fdry_graph_walk(a, &x);
+	err = fdry_graph_cursor_init(a, &x);
 	if (err)
 		return err;
-	err = fdry_graph_walk(b, &y);
+	err = fdry_graph_cursor_init(b, &y);
 	if (err)
 		goto out_end;
 	err = nodes_compare(&x, &y, ret);
 	if (err)
 		ret->len = before;
-	fdry_graph_walk_end(&y);
+	fdry_graph_cursor_release(&y);
 out_end:
-	fdry_graph_walk_end(&x);
+	fdry_graph_cursor_release(&x);
 	return err;
 }

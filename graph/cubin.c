@@ -3,7 +3,7 @@
  * cubin.c - what a cubin holds; see cubin.h.
  *
  * Sections are told apart by name and type, from one table; what the table does not have
- * makes the cubin odd, never an error. A function's sections are found by their sh_info,
+ * makes the cubin unsliceable, never an error. A function's sections are found by their sh_info,
  * which must agree with their names.
  */
 #include "graph/cubin.h"
@@ -60,10 +60,10 @@ static int cubin_bad(const char *what)
 	return fdry_fail(FDRY_E_BADCODE, "malformed cubin: %s; rebuild the library it came from", what);
 }
 
-static void odd(struct fdry_cubin *c, const char *what, const char *name)
+static void unsliceable(struct fdry_cubin *c, const char *what, const char *name)
 {
-	if (!c->odd[0])
-		snprintf(c->odd, sizeof(c->odd), what, name);
+	if (!c->unsliceable[0])
+		snprintf(c->unsliceable, sizeof(c->unsliceable), what, name);
 }
 
 /* ".nv.constant3" is the module's, ".nv.constant2.K" is K's. */
@@ -75,7 +75,7 @@ static enum fdry_section_kind constant_kind(const struct fdry_elf_section *s, in
 	for (digits = 0; digits < 2 && *p >= '0' && *p <= '9'; digits++)
 		nr = nr * 10 + *p++ - '0';
 	if (!digits || s->h.type != FDRY_SHT_PROGBITS || (*p && *p != '.'))
-		return FDRY_SECTION_ODD;
+		return FDRY_SECTION_UNKNOWN;
 	if (*p == '.')
 		return FDRY_SECTION_OWNED;
 	*bank = nr;
@@ -95,14 +95,14 @@ static enum fdry_section_kind section_kind(const struct fdry_elf_section *s, int
 		if ((r->prefix ? starts(s->name, r->name) : !strcmp(s->name, r->name)) &&
 		    (r->type == ANY_TYPE || r->type == s->h.type))
 			return r->kind;
-	return FDRY_SECTION_ODD;
+	return FDRY_SECTION_UNKNOWN;
 }
 
 /* Mark an only section of its kind. */
 static void only(struct fdry_cubin *c, uint32_t *slot, uint32_t i)
 {
 	if (*slot)
-		odd(c, "there are two sections named %s", c->elf.sections[i].name);
+		unsliceable(c, "there are two sections named %s", c->elf.sections[i].name);
 	*slot = i;
 }
 
@@ -122,8 +122,8 @@ static void section_classify(struct fdry_cubin *c, uint32_t i)
 	case FDRY_SECTION_PROTOTYPE:
 		only(c, &c->prototype, i);
 		break;
-	case FDRY_SECTION_ODD:
-		odd(c, starts(s->name, ".nv.merc") || starts(s->name, ".nv.capmerc") ?
+	case FDRY_SECTION_UNKNOWN:
+		unsliceable(c, starts(s->name, ".nv.merc") || starts(s->name, ".nv.capmerc") ?
 		    "it holds Mercury code (section %.120s)" : "section %.120s is of an unknown kind", s->name);
 		break;
 	default:
@@ -146,8 +146,8 @@ static void section_own(struct fdry_cubin *c, uint32_t i)
 
 	if (owner >= c->elf.nsections || c->sections[owner].kind != FDRY_SECTION_TEXT ||
 	    !names_agree(c->elf.sections[i].name, c->elf.sections[owner].name)) {
-		cs->kind = FDRY_SECTION_ODD;
-		odd(c, "section %.120s belongs to no function", c->elf.sections[i].name);
+		cs->kind = FDRY_SECTION_UNKNOWN;
+		unsliceable(c, "section %.120s belongs to no function", c->elf.sections[i].name);
 		return;
 	}
 	text = &c->sections[owner];
@@ -163,15 +163,15 @@ static void section_patch(struct fdry_cubin *c, uint32_t i)
 
 	if (h->link != c->elf.symtab) {
 		/* Tools that take relocations away leave empty sections with links to anything behind. */
-		cs->kind = h->size ? FDRY_SECTION_ODD : FDRY_SECTION_DEBUG;
+		cs->kind = h->size ? FDRY_SECTION_UNKNOWN : FDRY_SECTION_DEBUG;
 		if (h->size)
-			odd(c, "section %.120s has relocations by no symbols", c->elf.sections[i].name);
+			unsliceable(c, "section %.120s has relocations by no symbols", c->elf.sections[i].name);
 		return;
 	}
 	if (target->kind != FDRY_SECTION_TEXT && target->kind != FDRY_SECTION_OWNED &&
 	    target->kind != FDRY_SECTION_DATA) {
-		cs->kind = FDRY_SECTION_ODD;
-		odd(c, "section %.120s patches no code and no data", c->elf.sections[i].name);
+		cs->kind = FDRY_SECTION_UNKNOWN;
+		unsliceable(c, "section %.120s patches no code and no data", c->elf.sections[i].name);
 		return;
 	}
 	cs->owner = c->elf.sections[i].h.info;
@@ -187,7 +187,7 @@ static int sections_classify(struct fdry_cubin *c)
 	if (!c->sections)
 		return fdry_nomem();
 	if (c->elf.h.type != FDRY_ET_EXEC)
-		odd(c, "it is a relocatable object, no executable%s", "");
+		unsliceable(c, "it is a relocatable object, no executable%s", "");
 	for (i = 1; i < c->elf.nsections; i++)
 		section_classify(c, i);
 	for (i = c->elf.nsections - 1; i; i--) /* chains are built from their ends */
@@ -410,7 +410,7 @@ static void symbols_classify(struct fdry_cubin *c)
 	for (i = 1; i < c->elf.nsymbols; i++) {
 		kind = c->sections[fdry_cubin_symbol_section(c, i)].kind;
 		if (kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB || kind == FDRY_SECTION_RELOC)
-			odd(c, "symbol %.120s lies in a table", c->elf.symbols[i].name);
+			unsliceable(c, "symbol %.120s lies in a table", c->elf.symbols[i].name);
 	}
 }
 
@@ -435,14 +435,14 @@ static int cubin_load(struct fdry_cubin *c)
 	return err ? err : variables_load(c);
 }
 
-int fdry_cubin_parse(struct fdry_span image, struct fdry_cubin **ret)
+int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret)
 {
 	struct fdry_cubin *c = calloc(1, sizeof(*c));
 	int err;
 
 	if (!c)
 		return fdry_nomem();
-	err = fdry_elf_parse(image, &c->elf);
+	err = fdry_elf_init(image, &c->elf);
 	if (!err)
 		err = cubin_load(c);
 	if (err) {

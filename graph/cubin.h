@@ -4,10 +4,10 @@
  *
  * A cubin is parsed once and read many times; everything here points into its bytes,
  * which must outlive it. What the parser does not recognise is not an error: it is kept
- * as a reason why nothing may be sliced out (@odd). The rules, section by section, are in
+ * as a reason why nothing may be sliced out (@unsliceable). The rules, section by section, are in
  * Documentation/format/kernel-object.rst.
  *
- * Locking: read-only after fdry_cubin_parse(); any thread may read.
+ * Locking: read-only after fdry_cubin_new(); any thread may read.
  */
 #ifndef FDRY_GRAPH_CUBIN_H
 #define FDRY_GRAPH_CUBIN_H
@@ -34,7 +34,7 @@ enum fdry_section_kind {
 	FDRY_SECTION_TEXT,      /* .text.K: one function, or a kernel and its own functions */
 	FDRY_SECTION_OWNED,     /* .nv.constantN.K, .nv.shared.K, .nv.local.K: go with .text.K */
 	FDRY_SECTION_OWNED_INFO, /* .nv.info.K */
-	FDRY_SECTION_ODD,       /* anything else */
+	FDRY_SECTION_UNKNOWN,       /* anything else */
 };
 
 struct fdry_cubin_section {
@@ -76,11 +76,11 @@ struct fdry_cubin {
 	struct fdry_cubin_variable *variables; /* by section, offset, symbol */
 	uint32_t nvariables;
 	uint32_t info, callgraph, prototype; /* section indices; 0: none */
-	char odd[200];       /* why nothing may be sliced out; "" where it may */
+	char unsliceable[200];       /* why nothing may be sliced out; "" where it may */
 };
 
 /* @image: the cubin; must outlive @ret. Errors: FDRY_E_BADCODE (malformed), FDRY_E_LIMIT, FDRY_E_NOMEM. */
-int fdry_cubin_parse(struct fdry_span image, struct fdry_cubin **ret) __must_check;
+int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret) __must_check;
 void fdry_cubin_free(struct fdry_cubin *c);
 
 /* The kernel of that name; NULL where there is none or the name occurs twice. */
@@ -146,7 +146,7 @@ enum fdry_attr_symbols {
 	FDRY_ATTR_PLAIN, /* none */
 	FDRY_ATTR_FIRST, /* the first */
 	FDRY_ATTR_ALL,   /* every one */
-	FDRY_ATTR_ODD,   /* not known */
+	FDRY_ATTR_UNKNOWN,   /* not known */
 };
 enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a);
 /* Bytes at the beginning of a record's payload that are symbol indices, of four bytes each. */

@@ -8,7 +8,7 @@
  */
 #include "graph/cubin.h"
 
-/* Attributes with a payload, and where in it symbols are. The rest is FDRY_ATTR_ODD. */
+/* Attributes with a payload, and where in it symbols are. The rest is FDRY_ATTR_UNKNOWN. */
 static const uint8_t sized[256] = {
 	[FDRY_EIATTR_PARAM_CBANK] = FDRY_ATTR_FIRST + 1,
 	[FDRY_EIATTR_EXTERNS] = FDRY_ATTR_ALL + 1,
@@ -62,11 +62,11 @@ static const uint8_t halves[256] = {
 enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a)
 {
 	if (a->format == FDRY_EIFMT_HALF)
-		return halves[a->id] ? FDRY_ATTR_PLAIN : FDRY_ATTR_ODD;
+		return halves[a->id] ? FDRY_ATTR_PLAIN : FDRY_ATTR_UNKNOWN;
 	if (a->format != FDRY_EIFMT_SIZED)
 		return FDRY_ATTR_PLAIN;
 	if (!sized[a->id] || (sized[a->id] != FDRY_ATTR_PLAIN + 1 && (a->data.len < 4 || a->data.len % 4)))
-		return FDRY_ATTR_ODD;
+		return FDRY_ATTR_UNKNOWN;
 	return (enum fdry_attr_symbols)(sized[a->id] - 1);
 }
 

@@ -48,7 +48,7 @@ static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 	const struct fdry_node_ops *ops;
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err = fdry_graph_walk(v, &c);
+	int err = fdry_graph_cursor_init(v, &c);
 
 	if (err)
 		return err;
@@ -60,7 +60,7 @@ static int nodes_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 		if (!err)
 			err = fdry_buf_printf(out, "\n");
 	}
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return err;
 }
 

@@ -81,17 +81,17 @@ static uint32_t order_list(struct order *o, uint32_t nodes, uint32_t *order)
 int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes, uint32_t *order)
 {
 	struct order o = { 0 };
-	uint32_t *room = calloc(3 * (size_t)nodes + nedges + 2, sizeof(*room)), n;
+	uint32_t *memory = calloc(3 * (size_t)nodes + nedges + 2, sizeof(*memory)), n;
 
-	if (!room)
+	if (!memory)
 		return fdry_nomem();
-	o.first = room;
+	o.first = memory;
 	o.missing = o.first + nodes + 1;
 	o.heap = o.missing + nodes;
 	o.to = o.heap + nodes;
 	successors_fill(&o, edges, nedges, nodes);
 	n = order_list(&o, nodes, order);
-	free(room);
+	free(memory);
 	if (n != nodes)
 		return fdry_fail(FDRY_E_REFUSED, "%u nodes of the graph depend on each other in a circle; remove an edge", nodes - n);
 	return 0;
@@ -131,7 +131,7 @@ static const char *edge_data_fault(const CUgraphEdgeData *d)
 	return NULL;
 }
 
-int fdry_edge_data_known(const CUgraphEdgeData *d)
+int fdry_edge_data_check(const CUgraphEdgeData *d)
 {
 	const char *fault = edge_data_fault(d);
 

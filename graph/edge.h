@@ -25,7 +25,7 @@ struct fdry_edge {
 /**
  * fdry_edges_order() - Find the canonical order of nodes.
  * @edges: between nodes numbered in order of creation
- * @order: room for @nodes numbers: the node that comes i-th
+ * @order: memory for @nodes numbers: the node that comes i-th
  *
  * FDRY_E_REFUSED where the edges make a cycle.
  */
@@ -38,6 +38,6 @@ struct fdry_graph_view;
 /* The edge columns hold what the format allows: FDRY_E_BADIMAGE, FDRY_E_VERSION. */
 int fdry_graph_edges_check(const struct fdry_graph_view *v) __must_check;
 /* Edge data that this version knows: FDRY_E_REFUSED. */
-int fdry_edge_data_known(const CUgraphEdgeData *d) __must_check;
+int fdry_edge_data_check(const CUgraphEdgeData *d) __must_check;
 
 #endif

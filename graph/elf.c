@@ -213,7 +213,7 @@ static int elf_load(struct fdry_elf *elf)
 	return err;
 }
 
-int fdry_elf_parse(struct fdry_span image, struct fdry_elf *ret)
+int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret)
 {
 	struct fdry_elf elf = { .image = image };
 	int err;

@@ -2,7 +2,7 @@
 /*
  * elf.h - the ELF that device code comes in: on-disk structs and checked access.
  *
- * Names, sections and symbols are checked once, by fdry_elf_parse(); afterwards every
+ * Names, sections and symbols are checked once, by fdry_elf_init(); afterwards every
  * index, name and byte range in struct fdry_elf lies inside the file. Nothing is copied:
  * the bytes must outlive the parsed view. <elf.h> is not used, since what CUDA writes
  * differs from it in many constants.
@@ -137,18 +137,18 @@ static inline unsigned int fdry_elf_sym_bind(const struct fdry_elf_sym *s)
 uint16_t fdry_elf_machine(struct fdry_span image);
 
 /**
- * fdry_elf_parse() - Check an ELF and index its sections and symbols.
+ * fdry_elf_init() - Check an ELF and index its sections and symbols.
  * @image: the file; must outlive @ret
  *
  * Overlapping sections are allowed (code without relocations shares bytes), sections that
  * leave the file, names without an end and symbols of no section are not.
  * Errors: FDRY_E_BADCODE, FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
-int fdry_elf_parse(struct fdry_span image, struct fdry_elf *ret) __must_check;
+int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret) __must_check;
 void fdry_elf_release(struct fdry_elf *elf);
 
 /* How many relocations section @index holds, and one of them; a record of SHT_REL has addend 0.
- * The section must be of type SHT_RELA or SHT_REL, which fdry_elf_parse() has checked. */
+ * The section must be of type SHT_RELA or SHT_REL, which fdry_elf_init() has checked. */
 uint32_t fdry_elf_reloc_count(const struct fdry_elf *elf, uint32_t index);
 struct fdry_elf_rela fdry_elf_reloc(const struct fdry_elf *elf, uint32_t index, uint32_t i);
 

@@ -231,7 +231,7 @@ int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 		goto out_release;
 	fdry_set32(out.data + offsetof(struct fdry_graph_header, sections), sections);
 	fdry_set64(out.data + offsetof(struct fdry_graph_header, size), out.len);
-	err = fdry_graph_view_open((struct fdry_span){ out.data, out.len }, &v);
+	err = fdry_graph_view_init((struct fdry_span){ out.data, out.len }, &v);
 	if (err)
 		goto out_release;
 	*ret = out;

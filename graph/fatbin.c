@@ -57,7 +57,7 @@ static int fatbin_bad(const char *what)
 	return fdry_fail(FDRY_E_BADCODE, "malformed fatbin: %s; rebuild the library it came from", what);
 }
 
-int fdry_fatbin_open(struct fdry_span bytes, struct fdry_fatbin_iter *ret)
+int fdry_fatbin_init(struct fdry_span bytes, struct fdry_fatbin_iter *ret)
 {
 	const void *p = fdry_span_at(bytes, 0, sizeof(struct header));
 	struct header h;
@@ -264,7 +264,7 @@ static int fatbin_find(struct fdry_span bytes, unsigned int cc, struct fdry_devc
 	bool more;
 	int err;
 
-	err = fdry_fatbin_open(bytes, &it);
+	err = fdry_fatbin_init(bytes, &it);
 	if (err)
 		return err;
 	while (!(err = fdry_fatbin_next(&it, &e, &more)) && more)
@@ -326,7 +326,7 @@ static int bare_find(struct fdry_span bytes, struct fdry_devcode *ret)
 	return 0;
 }
 
-int fdry_devcode_find(const void *data, size_t len, unsigned int cc, struct fdry_devcode *ret)
+int fdry_devcode_init(const void *data, size_t len, unsigned int cc, struct fdry_devcode *ret)
 {
 	struct fdry_span bytes = { data, len };
 	uint32_t magic;

@@ -60,14 +60,14 @@ struct fdry_fatbin_iter {
 };
 
 /* @bytes: a fatbin, and possibly more behind it. FDRY_E_BADCODE where it is none or leaves @bytes. */
-int fdry_fatbin_open(struct fdry_span bytes, struct fdry_fatbin_iter *ret) __must_check;
+int fdry_fatbin_init(struct fdry_span bytes, struct fdry_fatbin_iter *ret) __must_check;
 /* The next entry into @ret with *@more true, or *@more false behind the last. */
 int fdry_fatbin_next(struct fdry_fatbin_iter *it, struct fdry_fatbin_entry *ret, bool *more) __must_check;
 /* An entry's bytes; release @ret with fdry_devcode_release(), it may point into the fatbin. */
 int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *ret) __must_check;
 
 /**
- * fdry_devcode_find() - The code that the driver runs, out of what a library was loaded from.
+ * fdry_devcode_init() - The code that the driver runs, out of what a library was loaded from.
  * @data: a fatbin wrapper, fatbin, cubin, PTX text or object of the software driver
  * @len: bytes at @data; 0 for a wrapper, whose pointer is only right in the process that was linked with it, and
  *       allowed for a fatbin, whose header says how long it is
@@ -83,7 +83,7 @@ int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *r
  * relocatable object, which the driver links while it loads it), FDRY_E_NOENT (no
  * entry suits), FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
-int fdry_devcode_find(const void *data, size_t len, unsigned int cc, struct fdry_devcode *ret) __must_check;
+int fdry_devcode_init(const void *data, size_t len, unsigned int cc, struct fdry_devcode *ret) __must_check;
 void fdry_devcode_release(struct fdry_devcode *code);
 
 #endif

@@ -7,7 +7,7 @@
  * table. Equal graphs give equal bytes, whatever process, machine or driver they come
  * from: nodes stand in canonical order (edge.h), nothing holds a handle or a default.
  *
- * A loader: fdry_graph_view_open() once (it checks everything), fdry_graph_build() when
+ * A loader: fdry_graph_view_init() once (it checks everything), fdry_graph_build() when
  * the graph is needed, fdry_graph_built_release() when its exec is made or gone.
  *
  * Locking: none; objects are the caller's. The driver is called in the current context.
@@ -40,7 +40,7 @@ typedef int (*fdry_where_fn)(void *arg, CUdeviceptr addr, uint64_t bytes, enum f
 typedef void (*fdry_host_fn)(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 
 /* What was found out once, and holds for every graph that the same reader reads. No handles are in it. */
-struct fdry_graph_known {
+struct fdry_graph_memo {
 	struct fdry_intern words;     /* argument words that are numbers, or point into the region */
 	struct fdry_intern kernels;   /* kernel indices, by place in ... */
 	struct fdry_buf fresh;        /* ... what a fresh node of each has */
@@ -54,7 +54,7 @@ struct fdry_graph_reader {
 	fdry_where_fn where;
 	void *where_arg;   /* of both */
 	fdry_host_fn host; /* asked for what copies read and write outside of the region; NULL: the image has no host memory */
-	struct fdry_graph_known known; /* zero it to start */
+	struct fdry_graph_memo memo; /* zero it to start */
 };
 
 /**
@@ -68,7 +68,7 @@ struct fdry_graph_reader {
  * events of the application, attributes that cannot be set again.
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
-/* Forget what is known. */
+/* Release the memo. */
 void fdry_graph_reader_release(struct fdry_graph_reader *rd);
 
 /* A built graph; it belongs to the caller until released. */

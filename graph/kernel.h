@@ -106,7 +106,7 @@ int fdry_kernel_loads(const struct fdry_kernel *kernels, uint32_t n, uint32_t *l
 struct fdry_kernel_bank;
 typedef int (*fdry_object_get_fn)(void *arg, const struct fdry_oid *oid, struct fdry_span *ret);
 /* @get: gives an object's bytes, valid until the call returns. FDRY_E_BADIMAGE where an entry or its parameter layout differs. */
-int fdry_kernel_bank_load(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
+int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
 			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret) __must_check;
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index);
 void fdry_kernel_bank_free(struct fdry_kernel_bank *bank);

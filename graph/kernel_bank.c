@@ -166,7 +166,7 @@ static int kernel_load(struct fdry_kernel_bank *bank, const struct fdry_kernel *
 	return err;
 }
 
-int fdry_kernel_bank_load(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
+int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
 			  fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret)
 {
 	struct fdry_kernel_bank *bank = calloc(1, sizeof(*bank));

@@ -192,7 +192,7 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 {
 	int err;
 
-	err = fdry_devcode_find(image->data, image->len, set->cc, &code->found);
+	err = fdry_devcode_init(image->data, image->len, set->cc, &code->found);
 	if (err)
 		return err;
 	code->bytes = code->found.bytes;
@@ -201,7 +201,7 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 		code->bytes = (struct fdry_span){ code->linked.data, code->linked.len };
 	}
 	if (!err && code->found.kind != FDRY_DEVCODE_HOST)
-		err = fdry_cubin_parse(code->bytes, &code->cubin);
+		err = fdry_cubin_new(code->bytes, &code->cubin);
 	return err;
 }
 

@@ -61,12 +61,12 @@ static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
 	return (uint32_t)(set->codes.len / sizeof(struct fdry_set_code));
 }
 
-struct fdry_reach;
+struct fdry_code_reach;
 
 /* kernel_vars.c: compare every variable that a kernel reaches, in each load of its module, with what was compiled in.
  * FDRY_E_REFUSED names the variable that differs or cannot be read. */
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
-			     const struct fdry_reach *reach) __must_check;
+			     const struct fdry_code_reach *reach) __must_check;
 /* The same for an object of the software driver, all of whose variables count. */
 int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e) __must_check;
 

@@ -12,7 +12,7 @@
 
 #include "graph/kernel_set.h"
 #include "graph/module.h"
-#include "graph/reach.h"
+#include "graph/code_reach.h"
 #include "graph/slice.h"
 
 /* One kernel of the cubin at hand. */
@@ -20,7 +20,7 @@ struct part {
 	struct fdry_set_entry *e;
 	uint32_t kernel; /* index in the cubin */
 	uint32_t group;  /* index of the first part that it must stay with */
-	struct fdry_reach reach;
+	struct fdry_code_reach reach;
 };
 
 struct parts {
@@ -87,7 +87,7 @@ static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, co
 /* --- one cubin's kernels --- */
 
 /* Could both write it, or one read what the other wrote? */
-static bool shares_written(const struct fdry_cubin *c, const struct fdry_reach *a, const struct fdry_reach *b)
+static bool shares_written(const struct fdry_cubin *c, const struct fdry_code_reach *a, const struct fdry_code_reach *b)
 {
 	uint32_t i;
 
@@ -160,7 +160,7 @@ static int part_look(struct parts *ps, struct fdry_set_entry *e)
 	p->e = e;
 	p->kernel = (uint32_t)(k - c->kernels);
 	p->group = ps->n;
-	err = fdry_reach_of(c, &p->kernel, 1, &p->reach);
+	err = fdry_code_reach_init(c, &p->kernel, 1, &p->reach);
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", e->k.name);
 	ps->n++;
@@ -174,13 +174,13 @@ static int part_look(struct parts *ps, struct fdry_set_entry *e)
 /* The slice of @kernels, or FDRY_E_NOSLICE. */
 static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n, struct fdry_buf *ret)
 {
-	struct fdry_reach all;
-	int err = fdry_reach_of(c, kernels, n, &all);
+	struct fdry_code_reach all;
+	int err = fdry_code_reach_init(c, kernels, n, &all);
 
 	if (err)
 		return err;
 	err = fdry_slice(&all, ret);
-	fdry_reach_release(&all);
+	fdry_code_reach_release(&all);
 	return err;
 }
 
@@ -253,7 +253,7 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 	if (!err)
 		err = parts_slice(&ps);
 	for (i = 0; i < ps.n; i++)
-		fdry_reach_release(&ps.p[i].reach);
+		fdry_code_reach_release(&ps.p[i].reach);
 	free(ps.p);
 	return err;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "graph/kernel_set.h"
-#include "graph/reach.h"
+#include "graph/code_reach.h"
 
 #define REMEDY "pass it as an argument in device memory instead, or leave the kernel out of what is captured"
 
@@ -181,7 +181,7 @@ int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struc
 	struct fdry_elf elf;
 	int err;
 
-	err = fdry_elf_parse(((const struct fdry_set_code *)set->codes.data)[e->code].bytes, &elf);
+	err = fdry_elf_init(((const struct fdry_set_code *)set->codes.data)[e->code].bytes, &elf);
 	if (err)
 		return err;
 	for (i = 0; i < n && !err; i++) {
@@ -193,7 +193,7 @@ int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struc
 }
 
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
-			     const struct fdry_reach *reach)
+			     const struct fdry_code_reach *reach)
 {
 	const struct fdry_set_owner *owners = (const struct fdry_set_owner *)e->owners.data;
 	struct look l = { .drv = set->drv, .c = reach->cubin };

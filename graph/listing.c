@@ -52,7 +52,7 @@ static int edges_number(const struct raw_edges *raw, const struct fdry_intern *n
 		if (!fdry_intern_find(numbers, &raw->from[i], sizeof(raw->from[i]), &e->from) ||
 		    !fdry_intern_find(numbers, &raw->to[i], sizeof(raw->to[i]), &e->to))
 			return fdry_fail(FDRY_E_REFUSED, "edge %u of the graph ends at a node that is not in it; use another driver", i);
-		err = fdry_edge_data_known(&e->data);
+		err = fdry_edge_data_check(&e->data);
 		if (err)
 			return fdry_fail_at(err, "edge %u", i);
 	}
@@ -97,7 +97,7 @@ static int edges_list(const struct fdry_driver *drv, CUgraph graph, struct fdry_
 	return n ? edges_get(drv, graph, n, l) : 0;
 }
 
-int fdry_listing_get(const struct fdry_driver *drv, CUgraph graph, struct fdry_listing *ret)
+int fdry_listing_init(const struct fdry_driver *drv, CUgraph graph, struct fdry_listing *ret)
 {
 	int err = nodes_list(drv, graph, ret);
 

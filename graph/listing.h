@@ -16,7 +16,7 @@ struct fdry_listing {
 };
 
 /* FDRY_E_LIMIT, FDRY_E_REFUSED where an edge carries what this version does not know. */
-int fdry_listing_get(const struct fdry_driver *drv, CUgraph graph, struct fdry_listing *ret) __must_check;
+int fdry_listing_init(const struct fdry_driver *drv, CUgraph graph, struct fdry_listing *ret) __must_check;
 void fdry_listing_release(struct fdry_listing *l);
 
 #endif

@@ -47,7 +47,7 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 	if (!machine || (machine != FDRY_EM_CUDA && !drv->software))
 		return fdry_fail(FDRY_E_BADCODE, "the code to load is no cubin%s; seal or build it anew",
 				 drv->software ? " and no object of the software driver" : "");
-	err = fdry_elf_parse(code, &elf);
+	err = fdry_elf_init(code, &elf);
 	if (err)
 		return err;
 	err = segments_check(&elf);

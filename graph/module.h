@@ -17,7 +17,7 @@
  * @code: a cubin, or an object of the software driver if @drv is that
  *
  * Section table, sections, names, symbols, relocations and program headers must lie inside
- * @code. Fatbins, their wrappers and PTX are refused: fdry_devcode_find() takes a fatbin apart,
+ * @code. Fatbins, their wrappers and PTX are refused: fdry_devcode_init() takes a fatbin apart,
  * and PTX is compiled with its length (cuLinkAddData).
  *
  * Errors: FDRY_E_BADCODE, FDRY_E_LIMIT, FDRY_E_NOMEM.

@@ -64,14 +64,14 @@ static int args_read(struct fdry_read *rd, const struct fdry_kernel *k, const CU
 {
 	uint8_t *args;
 	uint32_t i;
-	void *room;
+	void *added;
 	int err;
 
 	rd->args.len = 0;
-	err = fdry_buf_grow(&rd->args, k->param_bytes, &room);
+	err = fdry_buf_grow(&rd->args, k->param_bytes, &added);
 	if (err)
 		return err;
-	args = room;
+	args = added;
 	if (!p->kernelParams)
 		return args_from_buffer(k, p->extra, args);
 	for (i = 0; i < k->nparams; i++)

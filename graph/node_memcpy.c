@@ -22,12 +22,12 @@ struct side {
 /* The bytes from the first to the last that are touched at @addr; false where that overflows, in host memory its segment. */
 static bool copy_extent(const struct fdry_graph_memcpy *m, uint64_t addr, uint64_t pitch, uint64_t height, uint64_t *ret)
 {
-	uint64_t room = fdry_host_is(addr) ? FDRY_HOST_SIZE_MAX - fdry_host_offset(addr) : FDRY_HOST_PLACE - addr, rows;
+	uint64_t limit = fdry_host_is(addr) ? FDRY_HOST_SIZE_MAX - fdry_host_offset(addr) : FDRY_HOST_PLACE - addr, rows;
 
 	return !__builtin_mul_overflow(m->depth - 1, height, &rows) &&
 	       !__builtin_add_overflow(rows, m->height - 1, &rows) &&
 	       !__builtin_mul_overflow(rows, pitch, ret) &&
-	       !__builtin_add_overflow(*ret, m->width, ret) && *ret <= room;
+	       !__builtin_add_overflow(*ret, m->width, ret) && *ret <= limit;
 }
 
 /* What is wrong with a record in canonical form, or NULL. */

@@ -31,7 +31,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char *
 	int err;
 
 	*what = NULL;
-	if (fdry_intern_find(&rd->in->known.words, &word, sizeof(word), &index))
+	if (fdry_intern_find(&rd->in->memo.words, &word, sizeof(word), &index))
 		return 0;
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
@@ -39,7 +39,7 @@ int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char *
 	if (where == FDRY_WHERE_FREED && !whole)
 		return 0;
 	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION)
-		return fdry_intern(&rd->in->known.words, &word, sizeof(word), &index, NULL);
+		return fdry_intern(&rd->in->memo.words, &word, sizeof(word), &index, NULL);
 	*what = name;
 	return 0;
 }
@@ -89,11 +89,11 @@ int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use
 {
 	bool is_new = false;
 	uint32_t index = 0;
-	void *room;
+	void *added;
 	int err = fdry_intern(&rd->events, &event, sizeof(event), &index, &is_new);
 
 	if (!err && is_new)
-		err = fdry_buf_grow(&rd->event_uses, 1, &room);
+		err = fdry_buf_grow(&rd->event_uses, 1, &added);
 	if (err)
 		return err;
 	rd->event_uses.data[index] |= (uint8_t)use;
@@ -124,26 +124,26 @@ struct kernel_attrs {
 /* Look at a fresh node of a kernel, and at the first one that is read. */
 static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel)
 {
-	struct fdry_graph_known *known = &rd->in->known;
+	struct fdry_graph_memo *memo = &rd->in->memo;
 	struct fdry_attr_values now;
 	struct kernel_attrs *k;
 	CUgraphNode fresh;
 	uint32_t index;
-	void *room;
+	void *added;
 	int err = rehearsal_node(rd, params, &fresh);
 
 	if (!err)
-		err = fdry_buf_grow(&known->fresh, sizeof(*k), &room);
+		err = fdry_buf_grow(&memo->fresh, sizeof(*k), &added);
 	if (err)
 		return err;
-	k = room;
+	k = added;
 	err = fdry_attrs_read(rd->drv, fresh, FDRY_ATTRS_ALL, &k->fresh);
 	if (!err)
 		err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &now);
 	if (!err)
-		err = fdry_intern(&known->kernels, &kernel, sizeof(kernel), &index, NULL);
+		err = fdry_intern(&memo->kernels, &kernel, sizeof(kernel), &index, NULL);
 	if (err)
-		known->fresh.len -= sizeof(*k);
+		memo->fresh.len -= sizeof(*k);
 	else
 		k->ids = k->fresh.readable | now.readable;
 	return err;
@@ -153,14 +153,14 @@ static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_K
 static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
 			    const struct kernel_attrs **ret)
 {
-	const struct fdry_graph_known *known = &rd->in->known;
-	uint32_t index = known->kernels.count;
+	const struct fdry_graph_memo *memo = &rd->in->memo;
+	uint32_t index = memo->kernels.count;
 	int err = 0;
 
-	if (!fdry_intern_find(&known->kernels, &kernel, sizeof(kernel), &index))
+	if (!fdry_intern_find(&memo->kernels, &kernel, sizeof(kernel), &index))
 		err = kernel_attrs_new(rd, node, params, kernel);
 	if (!err)
-		*ret = (const struct kernel_attrs *)known->fresh.data + index;
+		*ret = (const struct kernel_attrs *)memo->fresh.data + index;
 	return err;
 }
 
@@ -191,7 +191,7 @@ static int attrs_verify(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNE
 			uint32_t count)
 {
 	struct fdry_span attrs = { (const uint8_t *)rd->attrs, count * sizeof(rd->attrs[0]) };
-	struct fdry_intern *rehearsed = &rd->in->known.rehearsed;
+	struct fdry_intern *rehearsed = &rd->in->memo.rehearsed;
 	struct fdry_attr_values all;
 	uint32_t index;
 	int err;
@@ -239,7 +239,7 @@ int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NO
 
 /* --- the graph --- */
 
-/* Renumber nodes and edges: node order[i] comes i-th. @place: room for the reverse of @order. */
+/* Renumber nodes and edges: node order[i] comes i-th. @place: memory for the reverse of @order. */
 static void listing_apply(struct fdry_listing *l, CUgraphNode *nodes, const uint32_t *order, uint32_t *place)
 {
 	uint32_t i;
@@ -360,7 +360,7 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 {
 	struct fdry_read rd = { .in = in, .drv = in->drv };
 	struct fdry_listing l = { 0 };
-	int err = fdry_listing_get(in->drv, graph, &l);
+	int err = fdry_listing_init(in->drv, graph, &l);
 
 	if (!err)
 		err = listing_order(&l);
@@ -373,8 +373,8 @@ int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf
 
 void fdry_graph_reader_release(struct fdry_graph_reader *rd)
 {
-	fdry_intern_release(&rd->known.words);
-	fdry_intern_release(&rd->known.kernels);
-	fdry_buf_release(&rd->known.fresh);
-	fdry_intern_release(&rd->known.rehearsed);
+	fdry_intern_release(&rd->memo.words);
+	fdry_intern_release(&rd->memo.kernels);
+	fdry_buf_release(&rd->memo.fresh);
+	fdry_intern_release(&rd->memo.rehearsed);
 }

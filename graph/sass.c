@@ -32,7 +32,7 @@ struct insn {
 	uint64_t lo, hi;
 };
 
-bool fdry_sass_known(unsigned int arch)
+bool fdry_sass_supported(unsigned int arch)
 {
 	static const uint16_t known[] = { 75, 80, 86, 89, 90, 100, 103, 110, 120, 121 };
 	size_t i;
@@ -285,7 +285,7 @@ int fdry_sass_reads(const struct fdry_sass_code *code, fdry_sass_read_fn fn, voi
 	uint32_t i;
 	int ret;
 
-	if (!fdry_sass_known(code->arch))
+	if (!fdry_sass_supported(code->arch))
 		return fdry_fail(FDRY_E_NOSLICE, "its instructions, for sm_%u, are not known", code->arch);
 	if (code->bytes.len % SIZE || code->bytes.len > UINT32_MAX)
 		return fdry_fail(FDRY_E_NOSLICE, "its code ends within an instruction");

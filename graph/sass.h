@@ -36,7 +36,7 @@ struct fdry_sass_code {
 };
 
 /* Is the instruction set of @arch (10 * major + minor) one whose constant operands are known? */
-bool fdry_sass_known(unsigned int arch);
+bool fdry_sass_supported(unsigned int arch);
 
 /**
  * fdry_sass_reads() - Report the constants that a function's code may read.

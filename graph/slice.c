@@ -12,7 +12,7 @@
 
 struct slice {
 	const struct fdry_cubin *c;
-	const struct fdry_reach *r;
+	const struct fdry_code_reach *r;
 	uint32_t *sections;  /* old index to new; 0: left out */
 	uint32_t *symbols;   /* old index to new; 0: left out */
 	uint32_t nsections, nsymbols;
@@ -36,7 +36,7 @@ static bool reloc_kept(const struct slice *s, uint32_t section)
 	uint32_t i, n = fdry_elf_reloc_count(&s->c->elf, section), owner = s->c->sections[section].owner;
 
 	for (i = 0; i < n; i++)
-		if (fdry_reach_keeps(s->r, owner, fdry_elf_reloc(&s->c->elf, section, i).offset))
+		if (fdry_code_reach_keeps(s->r, owner, fdry_elf_reloc(&s->c->elf, section, i).offset))
 			return true;
 	return false;
 }
@@ -136,7 +136,7 @@ static int info_words(const struct slice *s, uint32_t text, const struct fdry_cu
 	uint64_t i, n = fdry_cubin_attr_words(a);
 	uint32_t symbol;
 
-	if (fdry_cubin_attr_symbols(a) == FDRY_ATTR_ODD)
+	if (fdry_cubin_attr_symbols(a) == FDRY_ATTR_UNKNOWN)
 		return fdry_fail(FDRY_E_NOSLICE, "its info attribute 0x%02x of form %u is not known", a->id, a->format);
 	*keep = true;
 	for (i = 0; i < n; i += 4) {
@@ -181,7 +181,7 @@ static int relocs_put(struct slice *s, uint32_t section)
 
 	for (i = 0; !err && i < n; i++) {
 		r = fdry_elf_reloc(elf, section, i);
-		if (!fdry_reach_keeps(s->r, s->c->sections[section].owner, r.offset))
+		if (!fdry_code_reach_keeps(s->r, s->c->sections[section].owner, r.offset))
 			continue;
 		symbol = (uint32_t)(r.info >> 32);
 		if (symbol && !s->symbols[symbol])
@@ -276,11 +276,11 @@ static int symbols_put(struct slice *s)
 /* Texture and surface slots, and addresses in the process-wide unified table, depend on more than this cubin. */
 static bool reloc_known(uint32_t type)
 {
-	static const uint8_t odd[] = { 6, 7, 8, 9, 19, 20, 21, 22, 23, 26, 29, 30, 51, 52, 65 };
+	static const uint8_t process_wide[] = { 6, 7, 8, 9, 19, 20, 21, 22, 23, 26, 29, 30, 51, 52, 65 };
 	size_t i;
 
-	for (i = 0; i < sizeof(odd); i++)
-		if (type == odd[i])
+	for (i = 0; i < sizeof(process_wide); i++)
+		if (type == process_wide[i])
 			return false;
 	return type <= 100 || (type >= 114 && type <= 116);
 }
@@ -473,13 +473,13 @@ static int slice_make(struct slice *s)
 	return err ? err : file_put(s);
 }
 
-int fdry_slice(const struct fdry_reach *r, struct fdry_buf *ret)
+int fdry_slice(const struct fdry_code_reach *r, struct fdry_buf *ret)
 {
 	struct slice s = { .c = r->cubin, .r = r, .out = ret };
 	int err;
 
-	if (r->odd[0])
-		return fdry_fail(FDRY_E_NOSLICE, "%s", r->odd);
+	if (r->unsliceable[0])
+		return fdry_fail(FDRY_E_NOSLICE, "%s", r->unsliceable);
 	err = slice_make(&s);
 	free(s.sections);
 	free(s.symbols);

@@ -9,7 +9,7 @@
 #define FDRY_GRAPH_SLICE_H
 
 #include "lib/buf.h"
-#include "graph/reach.h"
+#include "graph/code_reach.h"
 
 /**
  * fdry_slice() - Cut what is reached out of its cubin, and check the result.
@@ -19,9 +19,9 @@
  * Errors: FDRY_E_NOSLICE, whose sentence says why not (keep the whole cubin), FDRY_E_NOMEM,
  * FDRY_E_BADCODE (malformed), FDRY_E_BUG (the slice differs from the cubin).
  */
-int fdry_slice(const struct fdry_reach *r, struct fdry_buf *ret) __must_check;
+int fdry_slice(const struct fdry_code_reach *r, struct fdry_buf *ret) __must_check;
 
 /* Read a slice and compare everything in it with the cubin that it was cut from; FDRY_E_BUG names what differs. */
-int fdry_slice_check(const struct fdry_reach *r, struct fdry_span slice) __must_check;
+int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice) __must_check;
 
 #endif

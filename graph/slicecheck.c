@@ -11,7 +11,7 @@
 #include "graph/slice.h"
 
 struct check {
-	const struct fdry_reach *r;
+	const struct fdry_code_reach *r;
 	const struct fdry_cubin *old, *new;
 	uint32_t *sections; /* old index to new; 0: not in the slice */
 };
@@ -138,7 +138,7 @@ static int relocs_check(const struct check *k, uint32_t old, uint32_t new)
 		return fdry_fail(FDRY_E_NOSLICE, "section %.120s is patched twice", a->sections[old].name);
 	for (i = 0; i < n; i++) {
 		x = fdry_elf_reloc(a, s, i);
-		if (!fdry_reach_keeps(k->r, old, x.offset))
+		if (!fdry_code_reach_keeps(k->r, old, x.offset))
 			continue;
 		if (j == m)
 			return differs("the relocations", a->sections[old].name);
@@ -333,7 +333,7 @@ static int check_all(const struct check *k)
 {
 	int err;
 
-	if (k->new->odd[0] || k->old->arch != k->new->arch || k->old->elf.h.flags != k->new->elf.h.flags ||
+	if (k->new->unsliceable[0] || k->old->arch != k->new->arch || k->old->elf.h.flags != k->new->elf.h.flags ||
 	    memcmp(k->old->elf.h.ident, k->new->elf.h.ident, sizeof(k->new->elf.h.ident)))
 		return differs("the file's header", "it");
 	err = sections_match(k);
@@ -346,13 +346,13 @@ static int check_all(const struct check *k)
 	return err ? err : kernels_check(k);
 }
 
-int fdry_slice_check(const struct fdry_reach *r, struct fdry_span slice)
+int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice)
 {
 	struct check k = { .r = r, .old = r->cubin };
 	struct fdry_cubin *c;
 	int err;
 
-	err = fdry_cubin_parse(slice, &c);
+	err = fdry_cubin_new(slice, &c);
 	if (err)
 		return fdry_fail(FDRY_E_BUG, "a slice cannot be read: %s", fdry_last_error());
 	k.new = c;

@@ -224,13 +224,13 @@ int fdry_capacities_check(const struct fdry_manifest *m, const struct fdry_buf *
 
 	if (!any_cut(capacities))
 		return 0;
-	err = fdry_graph_walk(view, &c);
+	err = fdry_graph_cursor_init(view, &c);
 	if (err)
 		return err;
 	while (!r && fdry_graph_next(&c, &node))
 		r = node_cut(capacities, &node);
 	if (r)
 		err = cut_fail(m, r, c.node - 1);
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return err;
 }

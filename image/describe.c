@@ -165,7 +165,7 @@ static int holds_read(struct fdry_get *get, const struct fdry_oid *oid, struct h
 	int err = fdry_get_object(get, oid, &bytes);
 
 	if (!err)
-		err = fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &view);
+		err = fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &view);
 	if (err)
 		goto out_release;
 	for (i = 0; i < view.header.nodes; i++)

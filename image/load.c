@@ -251,7 +251,7 @@ static int kernels_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
-	int err = fdry_kernel_bank_load(img->drv, img->kernels, img->m.n_kernels, fdry_objects_kernel, l->objects,
+	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels, fdry_objects_kernel, l->objects,
 					&img->bank);
 
 	img->report.kernels_ms = fdry_lap_ms(&mark);

@@ -123,7 +123,7 @@ static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
 	int err = object_get(img, get, &img->m.graphs[i].oid, &x->bytes);
 
 	if (!err)
-		err = fdry_graph_view_open((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
+		err = fdry_graph_view_init((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
 	if (!err)
 		err = nodes_check(img, i);
 	if (!err)

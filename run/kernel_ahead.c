@@ -88,7 +88,7 @@ static void options_copy(struct job *j, bool *ok)
 	j->source.options = j->options;
 }
 
-/* A fatbin's length is in its header; what has none is what fdry_devcode_find() takes without a copy. */
+/* A fatbin's length is in its header; what has none is what fdry_devcode_init() takes without a copy. */
 static void data_copy(struct job *j, bool *ok)
 {
 	if (!j->source.len)

@@ -173,7 +173,7 @@ static int code_take(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
 
 	if (u->src.target)
 		return fdry_fail(FDRY_E_INVAL, "%s: a target is for source; code says itself what it is for", u->title);
-	err = fdry_devcode_find(u->src.data, u->src.len, k->cc, &u->code);
+	err = fdry_devcode_init(u->src.data, u->src.len, k->cc, &u->code);
 	u->compiled = !err && u->code.kind == FDRY_DEVCODE_PTX;
 	if (!err && !u->compiled)
 		err = fdry_module_check(k->drv, u->code.bytes);

@@ -150,16 +150,16 @@ static int nodes_walk(struct pair *p, struct fdry_graph_cursor *a, struct fdry_g
 static int nodes_compare(struct pair *p)
 {
 	struct fdry_graph_cursor a, b;
-	int err = fdry_graph_walk(&p->g[0].view, &a);
+	int err = fdry_graph_cursor_init(&p->g[0].view, &a);
 
 	if (err)
 		return err;
-	err = fdry_graph_walk(&p->g[1].view, &b);
+	err = fdry_graph_cursor_init(&p->g[1].view, &b);
 	if (!err) {
 		err = nodes_walk(p, &a, &b);
-		fdry_graph_walk_end(&b);
+		fdry_graph_cursor_release(&b);
 	}
-	fdry_graph_walk_end(&a);
+	fdry_graph_cursor_release(&a);
 	return err;
 }
 

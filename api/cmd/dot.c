@@ -102,7 +102,7 @@ static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_vie
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node n;
-	int err = fdry_graph_walk(v, &c);
+	int err = fdry_graph_cursor_init(v, &c);
 
 	if (err)
 		return err;
@@ -113,7 +113,7 @@ static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_vie
 		if (!err)
 			err = fdry_buf_printf(out, "\"]\n");
 	}
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return err;
 }
 

@@ -58,7 +58,7 @@ static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
 {
 	struct fdry_buf text = { 0 }, again = { 0 };
 	struct fdry_graph_view view;
-	int err = fdry_graph_view_open((struct fdry_span){ bytes->data, bytes->len }, &view);
+	int err = fdry_graph_view_init((struct fdry_span){ bytes->data, bytes->len }, &view);
 
 	if (!err && grows(&view))
 		err = fdry_fail(FDRY_E_LIMIT, "the graph is too large as text");

@@ -41,7 +41,7 @@ int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_
 	int err = fdry_get_object(get, oid, &g.bytes);
 
 	if (!err)
-		err = fdry_graph_view_open((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);
+		err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);
 	if (!err)
 		err = arguments_check(&g.view);
 	if (err)

@@ -20,7 +20,7 @@ static size_t pages(size_t size)
 
 static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind kind, CUdeviceptr *ret)
 {
-	struct sim_range r = { .size = size, .room = pages(size), .kind = kind, .dev = ctx->dev,
+	struct sim_range r = { .size = size, .extent = pages(size), .kind = kind, .dev = ctx->dev,
 			       .ctx = ctx->handle, .read = true, .write = true };
 	bool host = kind == SIM_MEM_PINNED;
 	CUresult res;
@@ -28,9 +28,9 @@ static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind ki
 	if (!size || size > SIZE_MAX / 2)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!host)
-		SIM_TRY(sim_memory_take(ctx->dev, r.room));
+		SIM_TRY(sim_memory_charge(ctx->dev, r.extent));
 	res = CUDA_ERROR_OUT_OF_MEMORY;
-	r.start = (CUdeviceptr)(uintptr_t)sim_memory_map(r.room);
+	r.start = (CUdeviceptr)(uintptr_t)sim_memory_map(r.extent);
 	if (!r.start)
 		goto out_give;
 	res = sim_range_add(&r);
@@ -40,10 +40,10 @@ static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind ki
 	return CUDA_SUCCESS;
 
 out_unmap:
-	munmap((void *)(uintptr_t)r.start, r.room);
+	munmap((void *)(uintptr_t)r.start, r.extent);
 out_give:
 	if (!host)
-		sim_memory_give(ctx->dev, r.room);
+		sim_memory_uncharge(ctx->dev, r.extent);
 	return res;
 }
 
@@ -55,11 +55,11 @@ static void range_free(const struct sim_range *range)
 	sim_pool_freed(&r);
 	if (r.kind == SIM_MEM_REGISTERED)
 		return;
-	munmap((void *)(uintptr_t)r.start, r.room);
+	munmap((void *)(uintptr_t)r.start, r.extent);
 	if (r.exported)
 		close(r.exported - 1);
 	if (r.kind != SIM_MEM_PINNED)
-		sim_memory_give(r.dev, r.room);
+		sim_memory_uncharge(r.dev, r.extent);
 }
 
 /* The range that starts at @addr and is one of the kinds in @mask. */
@@ -226,7 +226,7 @@ static CUresult register_check(const void *p, size_t size, unsigned int flags)
 
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 {
-	struct sim_range r = { .start = (CUdeviceptr)(uintptr_t)p, .size = size, .room = size,
+	struct sim_range r = { .start = (CUdeviceptr)(uintptr_t)p, .size = size, .extent = size,
 			       .kind = SIM_MEM_REGISTERED, .flags = flags, .read = true };
 	struct sim_ctx *ctx;
 

@@ -49,7 +49,7 @@ CUresult sim_capture_enter(struct sim_capture *c, struct sim_stream *s, struct s
 	struct capture_stream *cs = calloc(1, sizeof(*cs));
 
 	if (!cs) {
-		sim_edges_clear(deps);
+		sim_edges_release(deps);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	cs->stream = s;
@@ -70,7 +70,7 @@ void sim_capture_leave(struct sim_stream *s)
 	*p = cs->next;
 	s->capture = NULL;
 	s->capture_data = NULL;
-	sim_edges_clear(&cs->deps);
+	sim_edges_release(&cs->deps);
 	free(cs->nodes);
 	free(cs->data);
 	free(cs);
@@ -99,7 +99,7 @@ void sim_capture_abort(struct sim_capture *c)
 
 	capture_end(c);
 	if (g)
-		sim_graph_destroy(g);
+		sim_graph_free(g);
 }
 
 static CUresult begin_check(const struct sim_stream *s, CUstreamCaptureMode mode)
@@ -118,7 +118,7 @@ static CUresult capture_begin(struct sim_stream *s, CUstreamCaptureMode mode, st
 	CUresult res;
 
 	if (!c) {
-		sim_edges_clear(deps);
+		sim_edges_release(deps);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	res = sim_capture_enter(c, s, deps);
@@ -152,7 +152,7 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	SIM_TRY(sim_graph_new(&g));
 	res = capture_begin(s, mode, g, &none);
 	if (res)
-		sim_graph_destroy(g);
+		sim_graph_free(g);
 	else
 		s->capture->own = true;
 	return res;
@@ -174,7 +174,7 @@ static CUresult deps_read(const struct sim_graph *g, const CUgraphNode *nodes, c
 			res = sim_edges_put(&deps, n, data ? &data[i] : &sim_edge_none);
 	}
 	if (res) {
-		sim_edges_clear(&deps);
+		sim_edges_release(&deps);
 		return res;
 	}
 	*ret = deps;
@@ -394,11 +394,11 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *node
 	SIM_TRY(deps_read(s->capture->graph, nodes, data, count, &deps));
 	cs = s->capture_data;
 	if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
-		sim_edges_clear(&cs->deps);
+		sim_edges_release(&cs->deps);
 		cs->deps = deps;
 		return CUDA_SUCCESS;
 	}
 	res = sim_edges_merge(&cs->deps, &deps);
-	sim_edges_clear(&deps);
+	sim_edges_release(&deps);
 	return res;
 }

@@ -84,7 +84,7 @@ CUresult sim_edges_copy(const struct sim_edges *e, struct sim_edges *ret)
 	return CUDA_SUCCESS;
 }
 
-void sim_edges_clear(struct sim_edges *e)
+void sim_edges_release(struct sim_edges *e)
 {
 	free(e->v);
 	*e = (struct sim_edges){ 0 };
@@ -135,8 +135,8 @@ void sim_edges_cut(struct sim_node *node)
 		edge_cut(node->in.v[node->in.count - 1].node, node);
 	while (node->out.count)
 		edge_cut(node, node->out.v[node->out.count - 1].node);
-	sim_edges_clear(&node->in);
-	sim_edges_clear(&node->out);
+	sim_edges_release(&node->in);
+	sim_edges_release(&node->out);
 }
 
 /* cuGraphAddDependencies_v2 of drivers 580 to 610 gives every edge of a call the data of
@@ -234,11 +234,11 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, co
 	return edge_list_remove(&l);
 }
 
-/* The caller's arrays for edges. @room: how many fit; out: how many there are. */
+/* The caller's arrays for edges. @capacity: how many fit; out: how many there are. */
 struct edge_query {
 	CUgraphNode *from, *to;
 	CUgraphEdgeData *data;
-	size_t room, seen;
+	size_t capacity, seen;
 };
 
 static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from, const struct sim_node *to,
@@ -248,7 +248,7 @@ static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from
 
 	if (!q->data && !sim_edge_plain(data))
 		return CUDA_ERROR_LOSSY_QUERY;
-	if (i >= q->room)
+	if (i >= q->capacity)
 		return CUDA_SUCCESS;
 	if (q->from)
 		q->from[i] = SIM_HANDLE(CUgraphNode, from);
@@ -262,7 +262,7 @@ static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from
 /* What is left of the arrays becomes NULL; *@count becomes how many entries were filled. */
 static void edge_query_end(struct edge_query *q, size_t *count)
 {
-	for (size_t i = q->seen; i < q->room; i++) {
+	for (size_t i = q->seen; i < q->capacity; i++) {
 		if (q->from)
 			q->from[i] = NULL;
 		if (q->to)
@@ -270,7 +270,7 @@ static void edge_query_end(struct edge_query *q, size_t *count)
 		if (q->data)
 			q->data[i] = sim_edge_none;
 	}
-	*count = q->seen < q->room ? q->seen : q->room;
+	*count = q->seen < q->capacity ? q->seen : q->capacity;
 }
 
 CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
@@ -289,7 +289,7 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, C
 		*count = total;
 		return CUDA_SUCCESS;
 	}
-	q.room = *count;
+	q.capacity = *count;
 	for (size_t i = 0; i < g->count; i++) {
 		const struct sim_node *n = g->nodes[i];
 
@@ -310,7 +310,7 @@ static CUresult neighbours(const struct sim_edges *e, CUgraphNode *nodes, CUgrap
 		*count = e->count;
 		return CUDA_SUCCESS;
 	}
-	q.room = *count;
+	q.capacity = *count;
 	for (size_t i = 0; i < e->count; i++)
 		SIM_TRY(edge_query_put(&q, e->v[i].node, NULL, &e->v[i].data));
 	edge_query_end(&q, count);

@@ -46,10 +46,10 @@ CUresult sim_graph_new(struct sim_graph **ret)
 	return CUDA_SUCCESS;
 }
 
-void sim_graph_destroy(struct sim_graph *g)
+void sim_graph_free(struct sim_graph *g)
 {
 	while (g->count)
-		sim_node_destroy(g->nodes[g->count - 1]);
+		sim_node_free(g->nodes[g->count - 1]);
 	free(g->nodes);
 	sim_users_drop(g);
 	sim_obj_close(&g->obj);
@@ -92,7 +92,7 @@ CUresult sim_node_new(struct sim_graph *g, CUgraphNodeType type, struct sim_node
 	return CUDA_SUCCESS;
 }
 
-void sim_node_destroy(struct sim_node *node)
+void sim_node_free(struct sim_node *node)
 {
 	struct sim_graph *g = node->graph;
 
@@ -102,7 +102,7 @@ void sim_node_destroy(struct sim_node *node)
 	for (size_t i = node->index; i < g->count; i++)
 		g->nodes[i]->index = i;
 	if (node->child)
-		sim_graph_destroy(node->child);
+		sim_graph_free(node->child);
 	sim_node_clear(node);
 	sim_obj_close(&node->obj);
 }
@@ -130,7 +130,7 @@ CUresult sim_node_place(const struct sim_place *at, CUgraphNodeType type, struct
 	SIM_TRY(sim_node_new(g, type, &n));
 	res = node_depend(n, at);
 	if (res) {
-		sim_node_destroy(n);
+		sim_node_free(n);
 		return res;
 	}
 	*ret = n;
@@ -174,7 +174,7 @@ CUresult sim_graph_clone(const struct sim_graph *g, struct sim_graph **ret)
 	if (!res)
 		res = sim_users_copy(g, to);
 	if (res) {
-		sim_graph_destroy(to);
+		sim_graph_free(to);
 		return res;
 	}
 	*ret = to;
@@ -201,7 +201,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 	SIM_TRY(sim_graph_find(graph, &g));
 	if (g->parent || g->capture)
 		return CUDA_ERROR_INVALID_VALUE;
-	sim_graph_destroy(g);
+	sim_graph_free(g);
 	return CUDA_SUCCESS;
 }
 
@@ -250,22 +250,22 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *ret)
 static CUresult graph_list(CUgraph graph, CUgraphNode *nodes, size_t *count, bool roots)
 {
 	struct sim_graph *g;
-	size_t seen = 0, room;
+	size_t seen = 0, capacity;
 
 	SIM_TRY(sim_graph_find(graph, &g));
 	if (!count)
 		return CUDA_ERROR_INVALID_VALUE;
-	room = nodes ? *count : 0;
+	capacity = nodes ? *count : 0;
 	for (size_t i = 0; i < g->count; i++) {
 		if (roots && g->nodes[i]->in.count)
 			continue;
-		if (seen < room)
+		if (seen < capacity)
 			nodes[seen] = SIM_HANDLE(CUgraphNode, g->nodes[i]);
 		seen++;
 	}
-	for (size_t i = seen; i < room; i++)
+	for (size_t i = seen; i < capacity; i++)
 		nodes[i] = NULL;
-	*count = nodes && room < seen ? room : seen;
+	*count = nodes && capacity < seen ? capacity : seen;
 	return CUDA_SUCCESS;
 }
 
@@ -289,6 +289,6 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 	SIM_TRY(sim_node_find(node, &n));
 	if (n->graph->capture || n->graph->nmem)
 		return CUDA_ERROR_INVALID_VALUE;
-	sim_node_destroy(n);
+	sim_node_free(n);
 	return CUDA_SUCCESS;
 }

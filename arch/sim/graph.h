@@ -69,20 +69,20 @@ void sim_edges_cut(struct sim_node *node);
 CUresult sim_edges_put(struct sim_edges *e, struct sim_node *node, const CUgraphEdgeData *data);
 CUresult sim_edges_merge(struct sim_edges *to, const struct sim_edges *from);
 CUresult sim_edges_copy(const struct sim_edges *e, struct sim_edges *ret);
-void sim_edges_clear(struct sim_edges *e);
+void sim_edges_release(struct sim_edges *e);
 
 /* graph.c */
 
 CUresult sim_graph_new(struct sim_graph **ret);
 CUresult sim_graph_clone(const struct sim_graph *g, struct sim_graph **ret);
-void sim_graph_destroy(struct sim_graph *g);
+void sim_graph_free(struct sim_graph *g);
 /* INVALID_VALUE where the handle is not that of a graph or a node. */
 CUresult sim_graph_find(CUgraph handle, struct sim_graph **ret);
 CUresult sim_node_find(CUgraphNode handle, struct sim_node **ret);
 /* A node of @type without work or edges, at the end of @g. */
 CUresult sim_node_new(struct sim_graph *g, CUgraphNodeType type, struct sim_node **ret);
 /* Take @node and its edges out of its graph and free it. */
-void sim_node_destroy(struct sim_node *node);
+void sim_node_free(struct sim_node *node);
 
 /* Where a new node goes. */
 struct sim_place {

@@ -18,7 +18,7 @@
 
 static struct {
 	struct sim_obj **slots;
-	size_t room; /* a power of two */
+	size_t capacity; /* a power of two */
 	size_t used; /* objects and marks */
 } table;
 static uint64_t next_id = ID_FIRST;
@@ -27,7 +27,7 @@ static unsigned long counts[SIM_TYPE_COUNT];
 
 static size_t slot_of(uint64_t id)
 {
-	return (size_t)(id / ID_STEP * 0x9e3779b97f4a7c15u >> 20) & (table.room - 1);
+	return (size_t)(id / ID_STEP * 0x9e3779b97f4a7c15u >> 20) & (table.capacity - 1);
 }
 
 static void table_put(struct sim_obj *obj)
@@ -35,7 +35,7 @@ static void table_put(struct sim_obj *obj)
 	size_t i = slot_of(obj->id);
 
 	while (table.slots[i])
-		i = (i + 1) & (table.room - 1);
+		i = (i + 1) & (table.capacity - 1);
 	table.slots[i] = obj;
 	table.used++;
 }
@@ -44,23 +44,23 @@ static void table_put(struct sim_obj *obj)
 static bool table_grow(void)
 {
 	struct sim_obj **old = table.slots;
-	size_t i, old_room = table.room, live = 0;
+	size_t i, old_capacity = table.capacity, live = 0;
 
-	if (old && table.used < table.room / 2)
+	if (old && table.used < table.capacity / 2)
 		return true;
 	for (i = 0; i < SIM_TYPE_COUNT; i++)
 		live += counts[i];
-	table.room = 1024;
-	while (table.room < 4 * live)
-		table.room *= 2;
-	table.slots = calloc(table.room, sizeof(*table.slots));
+	table.capacity = 1024;
+	while (table.capacity < 4 * live)
+		table.capacity *= 2;
+	table.slots = calloc(table.capacity, sizeof(*table.slots));
 	if (!table.slots) {
 		table.slots = old;
-		table.room = old_room;
+		table.capacity = old_capacity;
 		return false;
 	}
 	table.used = 0;
-	for (i = 0; i < old_room; i++)
+	for (i = 0; i < old_capacity; i++)
 		if (old[i] && old[i] != GONE)
 			table_put(old[i]);
 	free(old);
@@ -73,7 +73,7 @@ static struct sim_obj **table_find(uint64_t id)
 
 	if (!table.slots || id < ID_FIRST || id >= next_id)
 		return NULL;
-	for (i = slot_of(id); table.slots[i]; i = (i + 1) & (table.room - 1))
+	for (i = slot_of(id); table.slots[i]; i = (i + 1) & (table.capacity - 1))
 		if (table.slots[i] != GONE && table.slots[i]->id == id)
 			return &table.slots[i];
 	return NULL;

@@ -244,7 +244,7 @@ CUresult sim_file_read(const char *path, void **ret, size_t *size_ret)
 	if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || (size_t)size > IMAGE_MAX || fseek(f, 0, SEEK_SET))
 		goto out_close;
 	res = CUDA_ERROR_OUT_OF_MEMORY;
-	data = calloc(1, (size_t)size + sizeof(Elf64_Ehdr)); /* room to look for any header */
+	data = calloc(1, (size_t)size + sizeof(Elf64_Ehdr)); /* at least the length of a header */
 	if (!data)
 		goto out_close;
 	res = CUDA_ERROR_INVALID_IMAGE;

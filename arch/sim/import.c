@@ -39,8 +39,8 @@ static int make_shared(const struct sim_range *r)
 
 	if (fd < 0)
 		return -1;
-	if (!fdry_pwrite(fd, addr_ptr(r->start), r->room, 0) &&
-	    mmap(addr_ptr(r->start), r->room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
+	if (!fdry_pwrite(fd, addr_ptr(r->start), r->extent, 0) &&
+	    mmap(addr_ptr(r->start), r->extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
 		return fd;
 	close(fd);
 	return -1;
@@ -71,22 +71,22 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 /* Map the @size bytes of a file from @offset on. @ipc: cuIpcCloseMemHandle takes it away again, else cuMemFree. */
 static CUresult map_file(struct sim_ctx *ctx, int fd, off_t offset, size_t size, bool ipc, CUdeviceptr *ret)
 {
-	struct sim_range r = { .size = size, .room = (size + PAGE - 1) / PAGE * PAGE, .kind = SIM_MEM_DEVICE, .dev = ctx->dev,
+	struct sim_range r = { .size = size, .extent = (size + PAGE - 1) / PAGE * PAGE, .kind = SIM_MEM_DEVICE, .dev = ctx->dev,
 			       .ctx = ctx->handle, .read = true, .write = true, .imported = true, .ipc = ipc };
 	CUresult res;
 	void *p;
 
-	SIM_TRY(sim_memory_take(r.dev, r.room)); /* not of this process's, but given back as all else is */
-	p = mmap(NULL, r.room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+	SIM_TRY(sim_memory_charge(r.dev, r.extent)); /* not of this process's, but given back as all else is */
+	p = mmap(NULL, r.extent, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	if (p == MAP_FAILED) {
-		sim_memory_give(r.dev, r.room);
+		sim_memory_uncharge(r.dev, r.extent);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	r.start = (CUdeviceptr)(uintptr_t)p;
 	res = sim_range_add(&r);
 	if (res) {
-		munmap(p, r.room);
-		sim_memory_give(r.dev, r.room);
+		munmap(p, r.extent);
+		sim_memory_uncharge(r.dev, r.extent);
 		return res;
 	}
 	*ret = r.start;

@@ -194,7 +194,7 @@ CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *a, s
 	if (!res)
 		res = attrs_take(a, l);
 	if (res)
-		sim_op_clear(&op);
+		sim_op_release(&op);
 	else
 		*ret = op;
 	return res;

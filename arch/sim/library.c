@@ -322,16 +322,16 @@ CUresult cuLibraryGetKernelCount(unsigned int *ret, CUlibrary handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned int room, CUlibrary handle)
+CUresult cuLibraryEnumerateKernels(CUkernel *ret, unsigned int capacity, CUlibrary handle)
 {
 	struct sim_library *lib;
 	size_t i;
 
 	SIM_ENTER(cuLibraryEnumerateKernels);
-	if (!ret || !room)
+	if (!ret || !capacity)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(library_find(handle, &lib));
-	for (i = 0; i < lib->nkerns && i < room; i++)
+	for (i = 0; i < lib->nkerns && i < capacity; i++)
 		ret[i] = SIM_HANDLE(CUkernel, lib->kerns[i]);
 	return CUDA_SUCCESS;
 }

@@ -19,7 +19,7 @@ struct sim_gmem {
 	struct sim_gmem *next; /* in mems */
 	int refs;
 	CUdeviceptr addr;
-	size_t size, room;
+	size_t size, extent;
 	CUdevice dev;
 	bool has_free; /* a node of some graph frees it */
 	bool live;     /* a launch allocated it, nothing has freed it since */
@@ -55,8 +55,8 @@ void sim_gmem_put(struct sim_gmem *m)
 		p = &(*p)->next;
 	*p = m->next;
 	sim_range_remove(m->addr);
-	munmap((void *)(uintptr_t)m->addr, m->room);
-	sim_memory_give(m->dev, m->room);
+	munmap((void *)(uintptr_t)m->addr, m->extent);
+	sim_memory_uncharge(m->dev, m->extent);
 	free(m);
 }
 
@@ -72,12 +72,12 @@ static bool params_ok(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 /* Memory at an address of its own. */
 static CUresult mem_map(struct sim_gmem *m)
 {
-	struct sim_range r = { .size = m->size, .room = m->room, .kind = SIM_MEM_GRAPH, .dev = m->dev,
+	struct sim_range r = { .size = m->size, .extent = m->extent, .kind = SIM_MEM_GRAPH, .dev = m->dev,
 			       .read = true, .write = true };
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
-	SIM_TRY(sim_memory_take(m->dev, m->room));
-	r.start = (CUdeviceptr)(uintptr_t)sim_memory_map(m->room);
+	SIM_TRY(sim_memory_charge(m->dev, m->extent));
+	r.start = (CUdeviceptr)(uintptr_t)sim_memory_map(m->extent);
 	if (!r.start)
 		goto out_give;
 	res = sim_range_add(&r);
@@ -87,9 +87,9 @@ static CUresult mem_map(struct sim_gmem *m)
 	return CUDA_SUCCESS;
 
 out_unmap:
-	munmap((void *)(uintptr_t)r.start, m->room);
+	munmap((void *)(uintptr_t)r.start, m->extent);
 out_give:
-	sim_memory_give(m->dev, m->room);
+	sim_memory_uncharge(m->dev, m->extent);
 	return res;
 }
 
@@ -105,7 +105,7 @@ CUresult sim_gmem_new(const CUDA_MEM_ALLOC_NODE_PARAMS *p, struct sim_gmem **ret
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->refs = 1;
 	m->size = p->bytesize;
-	m->room = (p->bytesize + BLOCK - 1) / BLOCK * BLOCK;
+	m->extent = (p->bytesize + BLOCK - 1) / BLOCK * BLOCK;
 	m->dev = p->poolProps.location.id;
 	res = mem_map(m);
 	if (res) {

@@ -19,7 +19,7 @@
 #define SOIL_PAGES 256u
 
 static struct sim_range *ranges;
-static size_t range_count, range_room;
+static size_t range_count, range_capacity;
 static uint64_t next_id = 1;
 static size_t used[SIM_DEVICES_MAX];
 
@@ -41,16 +41,16 @@ static size_t range_index(CUdeviceptr addr)
 
 static bool ranges_grow(void)
 {
-	size_t room = range_room ? 2 * range_room : 64;
+	size_t capacity = range_capacity ? 2 * range_capacity : 64;
 	struct sim_range *p;
 
-	if (range_count < range_room)
+	if (range_count < range_capacity)
 		return true;
-	p = reallocarray(ranges, room, sizeof(*ranges));
+	p = reallocarray(ranges, capacity, sizeof(*ranges));
 	if (!p)
 		return false;
 	ranges = p;
-	range_room = room;
+	range_capacity = capacity;
 	return true;
 }
 
@@ -123,7 +123,7 @@ unsigned long sim_range_count(unsigned int kinds)
 	return n;
 }
 
-CUresult sim_memory_take(CUdevice dev, size_t size)
+CUresult sim_memory_charge(CUdevice dev, size_t size)
 {
 	if (size > sim_device_memory() - used[dev])
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -131,12 +131,12 @@ CUresult sim_memory_take(CUdevice dev, size_t size)
 	return CUDA_SUCCESS;
 }
 
-void sim_memory_give(CUdevice dev, size_t size)
+void sim_memory_uncharge(CUdevice dev, size_t size)
 {
 	used[dev] -= size;
 }
 
-size_t sim_soil_next(size_t size, size_t at)
+size_t sim_poison_next(size_t size, size_t at)
 {
 	size_t step = 16 * PAGE;
 
@@ -147,12 +147,12 @@ size_t sim_soil_next(size_t size, size_t at)
 	return at + step;
 }
 
-void sim_memory_soil(void *p, size_t size)
+void sim_memory_poison(void *p, size_t size)
 {
 	size_t at;
 
-	for (at = 0; at < size; at = sim_soil_next(size, at))
-		memset((unsigned char *)p + at, SIM_SOIL, size - at < PAGE ? size - at : PAGE);
+	for (at = 0; at < size; at = sim_poison_next(size, at))
+		memset((unsigned char *)p + at, SIM_POISON, size - at < PAGE ? size - at : PAGE);
 }
 
 void *sim_memory_map(size_t size)
@@ -162,7 +162,7 @@ void *sim_memory_map(size_t size)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	sim_memory_soil(p, size);
+	sim_memory_poison(p, size);
 	return p;
 }
 

@@ -277,16 +277,16 @@ CUresult cuModuleGetFunctionCount(unsigned int *ret, CUmodule handle)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuModuleEnumerateFunctions(CUfunction *ret, unsigned int room, CUmodule handle)
+CUresult cuModuleEnumerateFunctions(CUfunction *ret, unsigned int capacity, CUmodule handle)
 {
 	struct sim_module *m;
 	size_t i;
 
 	SIM_ENTER(cuModuleEnumerateFunctions);
-	if (!ret || !room)
+	if (!ret || !capacity)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(module_find(handle, &m));
-	for (i = 0; i < m->nfuncs && i < room; i++)
+	for (i = 0; i < m->nfuncs && i < capacity; i++)
 		ret[i] = SIM_HANDLE(CUfunction, m->funcs[i]);
 	return CUDA_SUCCESS;
 }

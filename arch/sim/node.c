@@ -9,7 +9,7 @@
 
 void sim_node_clear(struct sim_node *n)
 {
-	sim_op_clear(&n->op);
+	sim_op_release(&n->op);
 	sim_gmem_node_clear(n);
 	free(n->params);
 	n->params = NULL;
@@ -45,7 +45,7 @@ CUresult sim_node_add(const struct sim_place *at, CUgraphNodeType type, struct s
 	CUresult res = ret ? sim_node_place(at, type, &n) : CUDA_ERROR_INVALID_VALUE;
 
 	if (res) {
-		sim_op_clear(op);
+		sim_op_release(op);
 		return res;
 	}
 	n->op = *op;
@@ -356,7 +356,7 @@ static CUresult child_add(const struct sim_place *at, CUgraph child, bool move, 
 	res = sim_node_place(at, CU_GRAPH_NODE_TYPE_GRAPH, &n);
 	if (res) {
 		if (!move)
-			sim_graph_destroy(g);
+			sim_graph_free(g);
 		return res;
 	}
 	child_adopt(n, g);

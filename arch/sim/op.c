@@ -164,7 +164,7 @@ static CUresult kernel_run(const struct sim_op *op)
 
 	if (size && posix_memalign(&shared, 64, size))
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-	sim_memory_soil(shared, size);
+	sim_memory_poison(shared, size);
 	res = guarded_run(op, shared);
 	free(shared);
 	return res;
@@ -242,7 +242,7 @@ CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
 	return CUDA_SUCCESS;
 }
 
-void sim_op_clear(struct sim_op *op)
+void sim_op_release(struct sim_op *op)
 {
 	switch (op->kind) {
 	case SIM_OP_KERNEL:

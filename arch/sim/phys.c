@@ -83,9 +83,9 @@ static bool bytes_soil(const struct sim_mem *mem)
 	bool ok = true;
 	size_t at;
 
-	memset(page, SIM_SOIL, sizeof(page));
+	memset(page, SIM_POISON, sizeof(page));
 	fdry_xfsz_hold(&x);
-	for (at = 0; at < mem->size && ok; at = sim_soil_next(mem->size, at))
+	for (at = 0; at < mem->size && ok; at = sim_poison_next(mem->size, at))
 		ok = pwrite(mem->fd, page, sizeof(page), mem->offset + (off_t)at) == sizeof(page);
 	fdry_xfsz_release(&x);
 	return ok;
@@ -103,7 +103,7 @@ static void mem_release(struct sim_obj *obj)
 	if (mem->bound)
 		sim_obj_put(&mem->bound->obj);
 	if (!mem->imported && !mem->multicast)
-		sim_memory_give(mem->prop.location.id, mem->size);
+		sim_memory_uncharge(mem->prop.location.id, mem->size);
 	free(mem);
 }
 
@@ -140,10 +140,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 	if (!ret || !size || !sim_granular(size) || flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(prop_check(prop));
-	SIM_TRY(sim_memory_take(prop->location.id, size));
+	SIM_TRY(sim_memory_charge(prop->location.id, size));
 	mem = sim_mem_new(size, prop);
 	if (!mem) {
-		sim_memory_give(prop->location.id, size);
+		sim_memory_uncharge(prop->location.id, size);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	if (!(prop->requestedHandleTypes ? bytes_own(mem) : bytes_common(mem)) || !bytes_soil(mem)) {

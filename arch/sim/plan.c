@@ -15,7 +15,7 @@
 
 static void step_clear(struct sim_step *s)
 {
-	sim_op_clear(&s->op);
+	sim_op_release(&s->op);
 	if (s->child)
 		sim_plan_put(s->child);
 	sim_gmem_put(s->mem);

@@ -53,10 +53,10 @@ static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool ear
 	if (!res)
 		res = sim_edges_put(&deps, n, &sim_edge_none);
 	if (res) {
-		sim_node_destroy(n);
+		sim_node_free(n);
 		return res;
 	}
-	sim_edges_clear(&cs->deps);
+	sim_edges_release(&cs->deps);
 	cs->deps = deps;
 	*ret = n;
 	return CUDA_SUCCESS;
@@ -68,7 +68,7 @@ static CUresult event_set(struct sim_event *ev, struct sim_capture *c, struct si
 	struct sim_edges *kept = malloc(sizeof(*kept));
 
 	if (!kept) {
-		sim_edges_clear(deps);
+		sim_edges_release(deps);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	sim_capture_event_gone(ev);
@@ -183,7 +183,7 @@ CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op)
 {
 	CUresult res = capture_any(s, op);
 
-	sim_op_clear(op);
+	sim_op_release(op);
 	return res;
 }
 
@@ -289,7 +289,7 @@ void sim_capture_event_gone(struct sim_event *ev)
 {
 	if (!ev->capture)
 		return;
-	sim_edges_clear(ev->capture_data);
+	sim_edges_release(ev->capture_data);
 	free(ev->capture_data);
 	sim_capture_put(ev->capture);
 	ev->capture = NULL;

@@ -186,7 +186,7 @@ enum sim_mem_kind {
 struct sim_range {
 	CUdeviceptr start;
 	size_t size;       /* as asked for */
-	size_t room;       /* as mapped */
+	size_t extent;       /* as mapped */
 	enum sim_mem_kind kind;
 	CUdevice dev;
 	uint64_t ctx;      /* the context's handle, 0: none */
@@ -216,13 +216,13 @@ static inline bool sim_range_host(const struct sim_range *r)
 }
 
 /* Bytes for @dev: OUT_OF_MEMORY where its memory does not suffice. */
-CUresult sim_memory_take(CUdevice dev, size_t size);
-void sim_memory_give(CUdevice dev, size_t size);
+CUresult sim_memory_charge(CUdevice dev, size_t size);
+void sim_memory_uncharge(CUdevice dev, size_t size);
 /* Fresh memory holds no zeros: fill it, or of much memory its beginning and pages here and there. */
-#define SIM_SOIL 0xdb
-void sim_memory_soil(void *p, size_t size);
+#define SIM_POISON 0xdb
+void sim_memory_poison(void *p, size_t size);
 /* The page to soil after the one at @at, of @size bytes; beyond them when all are. */
-size_t sim_soil_next(size_t size, size_t at);
+size_t sim_poison_next(size_t size, size_t at);
 /* Fresh memory at any address, soiled; NULL where there is none. */
 void *sim_memory_map(size_t size);
 
@@ -322,7 +322,7 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx);
 bool sim_op_in_callback(void);
 /* A second one that owns what it owns. SIM_OP_CALL cannot be copied. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret);
-void sim_op_clear(struct sim_op *op); /* gives back what it owns; NONE afterwards */
+void sim_op_release(struct sim_op *op); /* gives back what it owns; NONE afterwards */
 
 /* copy.c */
 

@@ -137,7 +137,7 @@ static void task_free(struct sim_task *t)
 
 	fences_release(&before);
 	sim_fence_put(t->done);
-	sim_op_clear(&t->op);
+	sim_op_release(&t->op);
 	free(t);
 }
 
@@ -354,7 +354,7 @@ CUresult sim_stream_submit(struct sim_stream *s, struct sim_op *op, struct sim_f
 	if (op->kind == SIM_OP_EVENT_WAIT && !op->event.fence && op->event.event->fence)
 		op->event.fence = sim_fence_get(op->event.event->fence);
 	res = submit(s, op, done);
-	sim_op_clear(op);
+	sim_op_release(op);
 	return res;
 }
 

@@ -198,7 +198,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 /* @op, which is consumed, becomes what @s does. */
 static CUresult step_set(struct sim_step *s, struct sim_op *op)
 {
-	sim_op_clear(&s->op);
+	sim_op_release(&s->op);
 	s->op = *op;
 	return CUDA_SUCCESS;
 }
@@ -207,7 +207,7 @@ static CUresult step_set(struct sim_step *s, struct sim_op *op)
 static CUresult step_change(struct sim_step *s, struct sim_op *op)
 {
 	if (op_change(&s->op, op, 0)) {
-		sim_op_clear(op);
+		sim_op_release(op);
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return step_set(s, op);

@@ -147,7 +147,7 @@ CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
 CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
-	struct sim_range r = { .start = addr, .size = size, .room = size, .kind = SIM_MEM_MAPPED };
+	struct sim_range r = { .start = addr, .size = size, .extent = size, .kind = SIM_MEM_MAPPED };
 	const struct sim_mem *bytes;
 	struct sim_mem *mem;
 	CUresult res;

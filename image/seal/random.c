@@ -161,13 +161,13 @@ static int uses_find(struct uses *u, const struct fdry_graph_view *view)
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err = fdry_graph_walk(view, &c);
+	int err = fdry_graph_cursor_init(view, &c);
 
 	if (err)
 		return err;
 	while (fdry_graph_next(&c, &node))
 		node_uses(u, &node);
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return 0;
 }
 

@@ -74,7 +74,7 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 	struct fdry_graph_view view;
 	int err;
 
-	err = fdry_graph_view_open(bytes, &view);
+	err = fdry_graph_view_init(bytes, &view);
 	if (!err)
 		err = fdry_seal_draws(s, g, &view);
 	if (!err)

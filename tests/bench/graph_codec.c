@@ -191,20 +191,20 @@ static int do_encode(void)
 
 static int do_open(void)
 {
-	return fdry_graph_view_open((struct fdry_span){ object.data, object.len }, &view);
+	return fdry_graph_view_init((struct fdry_span){ object.data, object.len }, &view);
 }
 
 static int do_walk(void)
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node n;
-	int err = fdry_graph_walk(&view, &c);
+	int err = fdry_graph_cursor_init(&view, &c);
 
 	if (err)
 		return err;
 	while (fdry_graph_next(&c, &n))
 		touched = n.kind;
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	return 0;
 }
 

@@ -120,7 +120,7 @@ static void add_graph(uint64_t key, const char *name, const char *file)
 	struct fdry_graph_view v;
 
 	need(fdry_graph_from_text(read_file(file), &bytes));
-	need(fdry_graph_view_open((struct fdry_span){ bytes.data, bytes.len }, &v));
+	need(fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &v));
 	need(fdry_put_object(put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0, &g.oid));
 	g.nodes = v.header.nodes;
 	need(fdry_buf_put(&w.graphs, &g, sizeof(g)));

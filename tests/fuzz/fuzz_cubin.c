@@ -14,14 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 static void slice(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n)
 {
 	struct fdry_buf b = { 0 };
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 
-	if (fdry_reach_of(c, kernels, n, &r))
+	if (fdry_code_reach_init(c, kernels, n, &r))
 		return;
 	if (fdry_slice(&r, &b) == -FDRY_E_BUG)
 		abort();
 	fdry_buf_release(&b);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (!fdry_module_check(&drv, bytes) && !fdry_elf_machine(bytes))
 		abort();
 
-	if (fdry_cubin_parse(bytes, &c))
+	if (fdry_cubin_new(bytes, &c))
 		return 0;
 	for (i = 0; i < c->nkernels && i < 8; i++) {
 		k[i] = i;

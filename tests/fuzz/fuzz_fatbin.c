@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	size_t i;
 
 	for (i = 0; i < sizeof(ccs) / sizeof(ccs[0]); i++)
-		if (len && !fdry_devcode_find(data, len, ccs[i], &code))
+		if (len && !fdry_devcode_init(data, len, ccs[i], &code))
 			fdry_devcode_release(&code);
 	return 0;
 }

@@ -49,12 +49,12 @@ static void walk(const struct fdry_graph_view *v)
 	uint64_t sum = 0;
 	size_t i;
 
-	must(!fdry_graph_walk(v, &c));
+	must(!fdry_graph_cursor_init(v, &c));
 	while (fdry_graph_next(&c, &n))
 		for (i = 0; n.kind == FDRY_NODE_KERNEL && i < n.kernel.args.len; i++)
 			sum += n.kernel.args.data[i];
 	must(c.node == v->header.nodes && c.args == v->header.arg_bytes && c.patch == v->header.patches && sum < UINT64_MAX);
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	for (; fdry_graph_edge_next(&edges, &e); count++)
 		must(e.from < e.to && e.to < v->header.nodes && e.index <= v->header.edge_data);
 	must(count == fdry_graph_edge_count(v));
@@ -67,7 +67,7 @@ static void same_text(const struct fdry_buf *text, const struct fdry_buf *object
 	struct fdry_graph_view v;
 	struct fdry_buf second = { 0 }, third = { 0 };
 
-	must(!fdry_graph_view_open((struct fdry_span){ object->data, object->len }, &v));
+	must(!fdry_graph_view_init((struct fdry_span){ object->data, object->len }, &v));
 	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &second));
 	must(!strcmp(strstr((char *)text->data, " bytes\n"), strstr((char *)second.data, " bytes\n")));
 	must(!fdry_graph_from_text((struct fdry_span){ second.data, second.len }, &third));
@@ -81,7 +81,7 @@ static void try_object(struct fdry_span object)
 	struct fdry_graph_view v;
 	struct fdry_buf text = { 0 }, again = { 0 };
 
-	if (fdry_graph_view_open(object, &v))
+	if (fdry_graph_view_init(object, &v))
 		return;
 	walk(&v);
 	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS) || fdry_graph_view_check_hosts(&v, test_hosts, 2))

@@ -7,7 +7,7 @@
  * CUPTI, the driver's profiling interface, hands out the cubin of every module that is
  * loaded. Each fatbin in the files (shared libraries and fatbins; the golden ones if none
  * is named) is given to the driver, and what CUPTI reports is compared, byte for byte,
- * with what fdry_devcode_find() picks; PTX with what the driver's linker makes of it.
+ * with what fdry_devcode_init() picks; PTX with what the driver's linker makes of it.
  */
 #include "cupti.h"
 #include "devcode.h"
@@ -67,9 +67,9 @@ static bool code_same(struct fdry_span x, struct fdry_span y)
 	struct fdry_elf a, b;
 	bool same;
 
-	if (fdry_elf_parse(x, &a))
+	if (fdry_elf_init(x, &a))
 		return false;
-	if (fdry_elf_parse(y, &b)) {
+	if (fdry_elf_init(y, &b)) {
 		fdry_elf_release(&a);
 		return false;
 	}
@@ -137,7 +137,7 @@ static bool is_object(struct fdry_span bytes)
 	struct fdry_devcode code;
 	bool more, object = false;
 
-	if (fdry_fatbin_open(bytes, &it))
+	if (fdry_fatbin_init(bytes, &it))
 		return false;
 	while (!fdry_fatbin_next(&it, &e, &more) && more) {
 		if (e.kind != FDRY_FATBIN_ELF || e.arch != cc || fdry_fatbin_unpack(&e, &code))
@@ -165,7 +165,7 @@ static void fatbin_check(const char *file, struct fdry_span bytes)
 		t.objects++;
 		return;
 	}
-	err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
+	err = fdry_devcode_init(bytes.data, bytes.len, cc, &code);
 	seen = driver_load(bytes.data, &lib, &res);
 	t.fatbins++;
 	if (err == -FDRY_E_NOENT && !seen && res) {

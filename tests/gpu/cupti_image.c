@@ -47,7 +47,7 @@ static void cubin_read(const char *path)
 	while ((n = fread(part, 1, sizeof(part), f)))
 		must(fdry_buf_put(&c->bytes, part, n), path);
 	fclose(f);
-	must(fdry_elf_parse((struct fdry_span){ c->bytes.data, c->bytes.len }, &c->elf), path);
+	must(fdry_elf_init((struct fdry_span){ c->bytes.data, c->bytes.len }, &c->elf), path);
 	ncubins++;
 }
 
@@ -113,7 +113,7 @@ static bool kernel_check(struct fdry_get *get, const struct fdry_manifest *m, ui
 	bool ok;
 
 	must(fdry_get_object(get, &m->objects[m->kernels[i].object].oid, &bytes), name);
-	must(fdry_elf_parse((struct fdry_span){ bytes.data, bytes.len }, &elf), name);
+	must(fdry_elf_init((struct fdry_span){ bytes.data, bytes.len }, &elf), name);
 	ok = ran(&elf);
 	if (!ok)
 		printf("FAIL %.150s: no module that was loaded holds its code\n", name);

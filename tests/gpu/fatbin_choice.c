@@ -4,7 +4,7 @@
  *
  * Puts fatbins together from cubins and PTX that each say a number of their own, has the driver
  * load them (as a library, inside a wrapper, as a module), runs what it chose, and compares with
- * what fdry_devcode_find() picks, which may refuse to say which of two equal texts it is, or what
+ * what fdry_devcode_init() picks, which may refuse to say which of two equal texts it is, or what
  * becomes of a relocatable object.
  */
 #include <stdbool.h>
@@ -166,7 +166,7 @@ static int picked(const struct made *m)
 	struct fdry_devcode code;
 	char text[24];
 	uint32_t i, mark, found = 0;
-	int err = fdry_devcode_find(m->b.data, m->b.len, cc, &code);
+	int err = fdry_devcode_init(m->b.data, m->b.len, cc, &code);
 
 	if (err)
 		return err;

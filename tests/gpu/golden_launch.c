@@ -136,19 +136,19 @@ static struct fdry_buf slice(const struct job *j, const struct fdry_buf *whole)
 	const struct fdry_cubin_kernel *k;
 	struct fdry_buf b = { 0 };
 	struct fdry_cubin *c;
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	uint32_t kernels[3], n;
 
-	must(fdry_cubin_parse(bytes, &c));
+	must(fdry_cubin_new(bytes, &c));
 	for (n = 0; n < 3 && j->kernels[n]; n++) {
 		k = fdry_cubin_kernel_find(c, j->kernels[n]);
 		if (!k)
 			exit(EXIT_FAILURE);
 		kernels[n] = (uint32_t)(k - c->kernels);
 	}
-	must(fdry_reach_of(c, kernels, n, &r));
+	must(fdry_code_reach_init(c, kernels, n, &r));
 	must(fdry_slice(&r, &b));
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	fdry_cubin_free(c);
 	return b;
 }

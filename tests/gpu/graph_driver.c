@@ -137,7 +137,7 @@ START_TEST(cost)
 	t[0] = now_us();
 	object = graph_object(g);
 	t[1] = now_us();
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	t[2] = now_us();
 	ok(fdry_graph_build(&fx.builder, &v, &b));
 	t[3] = now_us();

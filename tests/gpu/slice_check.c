@@ -139,7 +139,7 @@ static int load(struct fdry_span bytes, CUlibrary *ret)
 	return fdry_call(drv, cuLibraryLoadData, ret, bytes.data, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-static bool has_data(const struct fdry_cubin *c, const struct fdry_reach *r)
+static bool has_data(const struct fdry_cubin *c, const struct fdry_code_reach *r)
 {
 	uint32_t i;
 
@@ -156,7 +156,7 @@ static void sum_add(struct sum *s, double load_ms, double function_ms)
 	s->function_ms += function_ms;
 }
 
-static void times_add(const struct fdry_reach *r, double load_ms, double function_ms)
+static void times_add(const struct fdry_code_reach *r, double load_ms, double function_ms)
 {
 	bool data = has_data(r->cubin, r);
 
@@ -165,7 +165,7 @@ static void times_add(const struct fdry_reach *r, double load_ms, double functio
 	t.left_out += !data && has_data(r->cubin, NULL);
 }
 
-static void slice_compare(const char *file, const struct fdry_reach *r, const char *name, CUfunction whole, struct fdry_span slice)
+static void slice_compare(const char *file, const struct fdry_code_reach *r, const char *name, CUfunction whole, struct fdry_span slice)
 {
 	const char *differ;
 	CUfunction func;
@@ -192,7 +192,7 @@ static void slice_compare(const char *file, const struct fdry_reach *r, const ch
 }
 
 /* Can the variables that a kernel reaches be read by their names? */
-static void variables_count(const struct fdry_reach *r, CUlibrary lib)
+static void variables_count(const struct fdry_code_reach *r, CUlibrary lib)
 {
 	const struct fdry_cubin_variable *v;
 	CUdeviceptr addr;
@@ -214,12 +214,12 @@ static void kernel_check(const char *file, const struct fdry_cubin *c, uint32_t 
 {
 	const char *name = c->kernels[k].name;
 	struct fdry_buf slice = { 0 };
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	CUfunction whole;
 	int err;
 
 	t.kernels++;
-	if (function_get(lib, name, &whole) || fdry_reach_of(c, &k, 1, &r)) {
+	if (function_get(lib, name, &whole) || fdry_code_reach_init(c, &k, 1, &r)) {
 		failed(file, name, fdry_last_error());
 		return;
 	}
@@ -238,7 +238,7 @@ static void kernel_check(const char *file, const struct fdry_cubin *c, uint32_t 
 		slice_compare(file, &r, name, whole, (struct fdry_span){ slice.data, slice.len });
 	}
 	fdry_buf_release(&slice);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 }
 
 static void cubin_check(const char *file, struct fdry_span bytes)
@@ -248,7 +248,7 @@ static void cubin_check(const char *file, struct fdry_span bytes)
 	CUlibrary lib;
 	double start;
 
-	if (fdry_cubin_parse(bytes, &c)) {
+	if (fdry_cubin_new(bytes, &c)) {
 		failed(file, "cubin", fdry_last_error());
 		return;
 	}
@@ -276,7 +276,7 @@ static void code_check(const char *file, struct fdry_span bytes)
 
 	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA && ((const struct fdry_elf_ehdr *)(const void *)bytes.data)->type != FDRY_ET_EXEC)
 		return; /* a relocatable object */
-	err = fdry_devcode_find(bytes.data, bytes.len, cc, &code);
+	err = fdry_devcode_init(bytes.data, bytes.len, cc, &code);
 	if (err == -FDRY_E_NOENT)
 		return;
 	if (err) {

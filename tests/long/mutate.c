@@ -264,7 +264,7 @@ static int graph_case(struct fdry_buf *m)
 
 	must(fdry_buf_put(&g, graphs[i].data, graphs[i].len));
 	mutate(&g, 64);
-	if (!fdry_graph_view_open((struct fdry_span){ g.data, g.len }, &view)) {
+	if (!fdry_graph_view_init((struct fdry_span){ g.data, g.len }, &view)) {
 		must(fdry_manifest_open((struct fdry_span){ m->data, m->len }, &mv));
 		must(fdry_oid_of(g.data, g.len, &((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].oid));
 		((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].nodes = view.header.nodes;

@@ -22,7 +22,7 @@ static struct fdry_buf args_finish(struct fdry_graph_enc *enc, struct fdry_graph
 	struct fdry_buf o = { 0 };
 
 	ck_assert_msg(!fdry_graph_enc_finish(enc, &o), "%s", fdry_last_error());
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), v), 0);
 	fdry_graph_enc_release(enc);
 	return o;
 }
@@ -47,14 +47,14 @@ START_TEST(arguments_like_earlier_ones)
 	for (i = 0; i < 7; i++)
 		args_node(&enc, 0, seeds[i]);
 	o = args_finish(&enc, &v);
-	ck_assert_int_eq(fdry_graph_walk(&v, &c), 0);
+	ck_assert_int_eq(fdry_graph_cursor_init(&v, &c), 0);
 	for (i = 0; i < 7; i++) {
 		stored_as(&v, i, expect[i][0], expect[i][1]);
 		ck_assert(fdry_graph_next(&c, &n));
 		ck_assert_uint_eq(fdry_get32(n.kernel.args.data), seeds[i]);
 		ck_assert_uint_eq(fdry_get32(n.kernel.args.data + 12), seeds[i] ? seeds[i] + 3 : 0);
 	}
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -131,7 +131,7 @@ START_TEST(edges_beside_the_chain)
 	struct fdry_graph_view v;
 	uint32_t i;
 
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
 	ck_assert_uint_eq(fdry_graph_edge_count(&v), 5);
 	ck_assert_uint_eq(v.header.edges, 3);
 	ck_assert_uint_eq(v.header.breaks, 2);

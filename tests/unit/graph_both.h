@@ -56,11 +56,11 @@ START_TEST(launch_configuration)
 	p.sharedMemBytes = 4096;
 	ok(fx.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
 	o = graph_object(g);
-	ok(fdry_graph_view_open(span_of(&o), &v));
-	ok(fdry_graph_walk(&v, &c));
+	ok(fdry_graph_view_init(span_of(&o), &v));
+	ok(fdry_graph_cursor_init(&v, &c));
 	ck_assert(fdry_graph_next(&c, &node));
 	ck_assert_mem_eq(&node.kernel.launch, (&(struct fdry_graph_launch){ { 7, 6, 5 }, { 32, 3, 2 }, 4096 }), sizeof(node.kernel.launch));
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	fdry_buf_release(&o);
 	ok(fx.drv.cuGraphDestroy(g));
 }
@@ -390,7 +390,7 @@ START_TEST(host_memory_that_is_not_there)
 	struct fdry_graph_built b = { 0 };
 	struct fdry_graph_view v;
 
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	fx.builder.nhosts = 1;
 	fails(FDRY_E_BADIMAGE, "memcpy node 1 leaves the image's 1 host segments", fdry_graph_build(&fx.builder, &v, &b));
 	ck_assert_ptr_null(b.graph);

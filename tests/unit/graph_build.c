@@ -48,7 +48,7 @@ START_TEST(calls_to_the_driver)
 	struct fdry_graph_view v;
 	struct fdry_graph_built b;
 
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	test_sim_fail(NULL);
 	ok(fdry_graph_build(&fx.builder, &v, &b));
 	ck_assert_uint_eq(test_sim_calls("cuGraphAddKernelNode_v2"), 5);
@@ -88,7 +88,7 @@ START_TEST(wrong_kernel_table)
 
 	memset(&b, 0x5a, sizeof(b));
 	untouched = b;
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	fx.kernels[STEP].param_bytes = 16;
 	test_sim_fail(NULL);
 	fails(FDRY_E_BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20", fdry_graph_build(&fx.builder, &v, &b));
@@ -113,7 +113,7 @@ START_TEST(every_call_fails)
 
 	memset(&b, 0x5a, sizeof(b));
 	untouched = b;
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
@@ -142,7 +142,7 @@ START_TEST(failure_names_the_node)
 	struct fdry_graph_view v;
 	struct fdry_graph_built b;
 
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	test_sim_fail("cuGraphAddKernelNode_v2:2");
 	fails(FDRY_E_DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed", fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail("cuGraphAddMemsetNode:1");
@@ -194,7 +194,7 @@ START_TEST(check_finds_what_differs)
 	for (i = 1; i < 5; i++)
 		edge_add(g, n[i], n[i + 1], (CUgraphEdgeData){ 0 });
 	object = graph_object(g);
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	real_add = fx.drv.cuGraphAddDependencies_v2;
 	fx.drv.cuGraphAddDependencies_v2 = quirky_add;
 	quirk = _i;
@@ -214,7 +214,7 @@ START_TEST(check_hands_up_failures)
 	struct fdry_graph_view v;
 	struct fdry_graph_built b;
 
-	ok(fdry_graph_view_open(span_of(&object), &v));
+	ok(fdry_graph_view_init(span_of(&object), &v));
 	ok(fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail(specs[_i]);
 	fails(FDRY_E_DRIVER, "CUDA_ERROR_UNKNOWN", fdry_graph_built_check(&fx.drv, &v, &b));

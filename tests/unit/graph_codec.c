@@ -52,7 +52,7 @@ START_TEST(written_by_hand)
 	struct fdry_buf hex = golden_file("by-hand", ".hex"), hand = unhex(&hex), ours = golden_object("by-hand");
 	struct fdry_graph_view v;
 
-	ck_assert_msg(!fdry_graph_view_open(span_of(&hand), &v), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_graph_view_init(span_of(&hand), &v), "%s", fdry_last_error());
 	ck_assert_uint_eq(hand.len, ours.len);
 	ck_assert_mem_eq(hand.data, ours.data, hand.len);
 	fdry_buf_release(&hex);
@@ -70,8 +70,8 @@ START_TEST(view_says_what_is_there)
 	struct fdry_graph_view v;
 	struct fdry_node n;
 
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
-	ck_assert_int_eq(fdry_graph_walk(&v, &c), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_cursor_init(&v, &c), 0);
 	ck_assert(fdry_graph_next(&c, &n));
 	ck_assert_uint_eq(n.kind, FDRY_NODE_KERNEL);
 	ck_assert_uint_eq(n.kernel.kernel, 2);
@@ -87,7 +87,7 @@ START_TEST(view_says_what_is_there)
 	ck_assert_uint_eq(n.memset.value, 0xabcd);
 	ck_assert(!fdry_graph_next(&c, &n));
 	ck_assert(!fdry_graph_next(&c, &n));
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -99,7 +99,7 @@ START_TEST(view_at_any_alignment)
 	struct fdry_graph_view v;
 
 	memcpy(room + 1, o.data, o.len);
-	ck_assert_int_eq(fdry_graph_view_open((struct fdry_span){ room + 1, o.len }, &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ room + 1, o.len }, &v), 0);
 	ck_assert_int_eq(fdry_graph_to_text(&v, NULL, 0, &again), 0);
 	ck_assert_str_eq((char *)text.data, (char *)again.data);
 	free(room);
@@ -116,7 +116,7 @@ START_TEST(view_untouched_on_failure)
 
 	memset(&v, 0x5a, sizeof(v));
 	before = v;
-	ck_assert_int_eq(fdry_graph_view_open((struct fdry_span){ zeros, sizeof(zeros) }, &v), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ zeros, sizeof(zeros) }, &v), -FDRY_E_BADIMAGE);
 	ck_assert_mem_eq(&v, &before, sizeof(v));
 }
 END_TEST
@@ -132,7 +132,7 @@ START_TEST(every_cut_is_refused)
 	for (n = 0; n < o.len; n++) {
 		exact = malloc(n + !n);
 		memcpy(exact, o.data, n);
-		err = fdry_graph_view_open((struct fdry_span){ exact, n }, &v);
+		err = fdry_graph_view_init((struct fdry_span){ exact, n }, &v);
 		ck_assert_msg(err == -FDRY_E_BADIMAGE, "%zu bytes of %zu: %d", n, o.len, err);
 		free(exact);
 	}
@@ -163,7 +163,7 @@ START_TEST(every_byte_matters)
 	for (i = 0; i < o.len; i++)
 		for (m = 0; m < sizeof(masks); m++) {
 			o.data[i] ^= masks[m];
-			if (!fdry_graph_view_open(span_of(&o), &v)) {
+			if (!fdry_graph_view_init(span_of(&o), &v)) {
 				other = text_of(&o);
 				ck_assert_msg(strcmp((char *)other.data, (char *)text.data) != 0, "byte %zu ^ 0x%x changes nothing", i, masks[m]);
 				again = object_of(span_of(&other));
@@ -347,7 +347,7 @@ START_TEST(damage_is_named)
 		at += section_of(&o, d->section);
 	ck_assert_uint_le(at + (d->size & 0xff), o.len);
 	memcpy(o.data + at, &d->value, d->size & 0xff);
-	fails_as(d, fdry_graph_view_open(span_of(&o), &v));
+	fails_as(d, fdry_graph_view_init(span_of(&o), &v));
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -378,7 +378,7 @@ START_TEST(host_damage_is_named)
 	struct fdry_graph_view v;
 
 	memcpy(o.data + d->at + (d->section ? section_of(&o, d->section) : 0), &d->value, d->size);
-	fails_as(d, fdry_graph_view_open(span_of(&o), &v));
+	fails_as(d, fdry_graph_view_init(span_of(&o), &v));
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -390,7 +390,7 @@ START_TEST(host_segments)
 	struct fdry_buf o = host_object(), plain = golden_object("all-kinds");
 	struct fdry_graph_view v;
 
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
 	ck_assert_uint_eq(v.header.incompat, FDRY_GRAPH_INCOMPAT_HOST);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
@@ -402,9 +402,9 @@ START_TEST(host_segments)
 	fdry_buf_release(&o);
 	o = object_of_string("foundry-graph 1\nnode 0 memcpy src 0x500000000000 src_pitch 8 src_height 1 dst host 0 0x0 dst_pitch 8 "
 			     "dst_height 1 width 8 height 1 depth 1\n");
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&plain), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&plain), &v), 0);
 	ck_assert_uint_eq(v.header.incompat, 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, NULL, 0), 0);
 	fdry_buf_release(&o);
@@ -419,7 +419,7 @@ START_TEST(bytes_behind_the_end)
 
 	ck_assert_int_eq(fdry_buf_put_u64(&o, 0), 0);
 	fdry_set64(o.data + offsetof(struct fdry_graph_header, size), o.len);
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), -FDRY_E_BADIMAGE);
 	ck_assert(strstr(fdry_last_error(), "8 bytes follow its last section"));
 	fdry_buf_release(&o);
 }
@@ -432,7 +432,7 @@ START_TEST(attributes_in_no_set)
 	struct fdry_graph_view v;
 
 	fdry_set32(o.data + section_of(&o, FDRY_GSEC_ATTR_SET), 1);
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), -FDRY_E_BADIMAGE);
 	ck_assert(strstr(fdry_last_error(), "1 attributes are in no attribute set"));
 	fdry_buf_release(&o);
 }
@@ -447,7 +447,7 @@ START_TEST(kernel_table)
 	struct fdry_kernel table[TEST_KERNELS];
 	struct fdry_graph_view v;
 
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&o), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
 	memcpy(table, test_kernels, sizeof(table));
 	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), 0);
 	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, 2), -FDRY_E_BADIMAGE);

@@ -23,7 +23,7 @@ static void pair(const char *a, const char *b)
 	object[0] = object_of_string(a);
 	object[1] = object_of_string(b);
 	for (i = 0; i < 2; i++)
-		ck_assert_int_eq(fdry_graph_view_open(span_of(&object[i]), &view[i]), 0);
+		ck_assert_int_eq(fdry_graph_view_init(span_of(&object[i]), &view[i]), 0);
 }
 
 static void pair_release(void)

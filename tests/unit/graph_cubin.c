@@ -2,7 +2,7 @@
 /* Unit tests of cubins: kernels, parameters, variables, what kernels reach, damage. */
 #include "golden.h"
 
-#include "graph/reach.h"
+#include "graph/code_reach.h"
 #include "graph/sass.h"
 
 struct open {
@@ -14,7 +14,7 @@ static struct open cubin_open(const char *name)
 {
 	struct open o = { .bytes = golden_read(name) };
 
-	ck_assert_msg(!fdry_cubin_parse(o.bytes, &o.c), "%s: %s", name, fdry_last_error());
+	ck_assert_msg(!fdry_cubin_new(o.bytes, &o.c), "%s: %s", name, fdry_last_error());
 	return o;
 }
 
@@ -24,15 +24,15 @@ static void cubin_close(struct open *o)
 	golden_free(o->bytes);
 }
 
-static struct fdry_reach reach(const struct open *o, const char *kernel)
+static struct fdry_code_reach reach(const struct open *o, const char *kernel)
 {
 	const struct fdry_cubin_kernel *k = fdry_cubin_kernel_find(o->c, kernel);
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	uint32_t i;
 
 	ck_assert_msg(k != NULL, "no kernel %s", kernel);
 	i = (uint32_t)(k - o->c->kernels);
-	ck_assert_msg(!fdry_reach_of(o->c, &i, 1, &r), "%s: %s", kernel, fdry_last_error());
+	ck_assert_msg(!fdry_code_reach_init(o->c, &i, 1, &r), "%s: %s", kernel, fdry_last_error());
 	return r;
 }
 
@@ -40,14 +40,14 @@ static struct fdry_reach reach(const struct open *o, const char *kernel)
 static const char *reached(const struct open *o, const char *kernel)
 {
 	static char names[2000];
-	struct fdry_reach r = reach(o, kernel);
+	struct fdry_code_reach r = reach(o, kernel);
 	uint32_t i;
 
 	names[0] = '\0';
 	for (i = 0; i < o->c->nvariables; i++)
 		if (r.variables[i])
 			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s,", o->c->variables[i].name);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	return names;
 }
 
@@ -81,7 +81,7 @@ START_TEST(kernels_and_parameters)
 	static const struct fdry_param scale[] = { { 0, 8 }, { 8, 16 }, { 24, 1 }, { 28, 4 } };
 
 	ck_assert_uint_eq(o.c->arch, _i ? 90 : 80);
-	ck_assert_str_eq(o.c->odd, "");
+	ck_assert_str_eq(o.c->unsliceable, "");
 	ck_assert_uint_eq(o.c->nkernels, 3);
 	k = fdry_cubin_kernel_find(o.c, "scale");
 	ck_assert_ptr_nonnull(k);
@@ -104,7 +104,7 @@ START_TEST(every_golden_cubin_is_understood)
 					     "axpy.triton.cubin" };
 	struct open o = cubin_open(names[_i]);
 
-	ck_assert_str_eq(o.c->odd, "");
+	ck_assert_str_eq(o.c->unsliceable, "");
 	ck_assert_uint_gt(o.c->nkernels, 0);
 	cubin_close(&o);
 }
@@ -115,10 +115,10 @@ START_TEST(odd_ones_say_why)
 	struct open o = cubin_open("vars.100.cubin");
 
 	ck_assert_uint_eq(o.c->arch, 100);
-	ck_assert_ptr_nonnull(strstr(o.c->odd, "Mercury"));
+	ck_assert_ptr_nonnull(strstr(o.c->unsliceable, "Mercury"));
 	cubin_close(&o);
 	o = cubin_open("launches.rel.cubin");
-	ck_assert_ptr_nonnull(strstr(o.c->odd, "relocatable"));
+	ck_assert_ptr_nonnull(strstr(o.c->unsliceable, "relocatable"));
 	cubin_close(&o);
 }
 END_TEST
@@ -204,21 +204,21 @@ static uint32_t text_of(const struct open *o, const char *name)
 START_TEST(functions_reached)
 {
 	struct open o = cubin_open("linked.90.cubin");
-	struct fdry_reach r = reach(&o, "direct");
+	struct fdry_code_reach r = reach(&o, "direct");
 
 	ck_assert(r.sections[text_of(&o, "_Z4cubei")]);
 	ck_assert(r.sections[text_of(&o, "_Z6squarei")]); /* by way of cube */
 	ck_assert(!r.sections[text_of(&o, "__cuda_sm20_div_s64")]);
 	ck_assert(!r.sections[text_of(&o, "indirect")]);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	r = reach(&o, "indirect"); /* through a table of pointers */
 	ck_assert(r.sections[text_of(&o, "_Z4cubei")]);
 	ck_assert(r.sections[text_of(&o, "_Z6squarei")]);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	r = reach(&o, "divide");
 	ck_assert(r.sections[text_of(&o, "__cuda_sm20_div_s64")]);
 	ck_assert(!r.sections[text_of(&o, "_Z6squarei")]);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	cubin_close(&o);
 }
 END_TEST
@@ -233,7 +233,7 @@ START_TEST(pointers_reach_what_looks_right)
 	uint8_t *to = (uint8_t *)bytes.data;
 	struct fdry_cubin_call call;
 	struct fdry_elf_rela r;
-	struct fdry_reach reached_now;
+	struct fdry_code_reach reached_now;
 
 	for (i = 0; i < fdry_cubin_call_count(o.c); i++) {
 		ck_assert_int_eq(fdry_cubin_call_get(o.c, i, &part, &call), 0);
@@ -252,11 +252,11 @@ START_TEST(pointers_reach_what_looks_right)
 	}
 	cubin_close(&o);
 	o.bytes = bytes;
-	ck_assert_int_eq(fdry_cubin_parse(bytes, &o.c), 0);
+	ck_assert_int_eq(fdry_cubin_new(bytes, &o.c), 0);
 	reached_now = reach(&o, "indirect");
 	ck_assert(reached_now.sections[text_of(&o, "_Z4cubei")]);
 	ck_assert(reached_now.sections[text_of(&o, "_Z6squarei")]);
-	fdry_reach_release(&reached_now);
+	fdry_code_reach_release(&reached_now);
 	cubin_close(&o);
 }
 END_TEST
@@ -285,13 +285,13 @@ static const struct {
 START_TEST(refused_calls)
 {
 	struct open o = cubin_open(refusals[_i].file);
-	struct fdry_reach r = reach(&o, refusals[_i].kernel);
+	struct fdry_code_reach r = reach(&o, refusals[_i].kernel);
 
 	if (refusals[_i].why[0])
 		ck_assert_msg(strstr(r.refused, refusals[_i].why) == r.refused, "%s: '%s'", refusals[_i].kernel, r.refused);
 	else
 		ck_assert_str_eq(r.refused, "");
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	cubin_close(&o);
 }
 END_TEST
@@ -300,7 +300,7 @@ END_TEST
 START_TEST(asserts_reach_their_strings_only)
 {
 	struct open o = both_open("syscalls", _i);
-	struct fdry_reach r = reach(&o, "checks");
+	struct fdry_code_reach r = reach(&o, "checks");
 	uint32_t i, n = 0;
 
 	for (i = 0; i < o.c->nvariables; i++) {
@@ -308,7 +308,7 @@ START_TEST(asserts_reach_their_strings_only)
 		ck_assert(!r.variables[i] || o.c->variables[i].literal);
 	}
 	ck_assert_uint_eq(n, 3); /* condition, file, function */
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	cubin_close(&o);
 }
 END_TEST
@@ -391,7 +391,7 @@ START_TEST(unknown_code_is_said_so)
 	struct fdry_sass_code c = { .arch = 70 };
 	struct reads rs = { 0 };
 
-	ck_assert(!fdry_sass_known(70));
+	ck_assert(!fdry_sass_supported(70));
 	ck_assert_int_eq(fdry_sass_reads(&c, read_note, &rs), -FDRY_E_NOSLICE);
 	c.arch = 90;
 	c.bytes = (struct fdry_span){ (const uint8_t *)nop, 15 };
@@ -404,18 +404,18 @@ END_TEST
 static void parse_any(struct fdry_span bytes)
 {
 	struct fdry_cubin *c;
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	uint32_t i;
-	int err = fdry_cubin_parse(bytes, &c);
+	int err = fdry_cubin_new(bytes, &c);
 
 	ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err, fdry_last_error());
 	if (err)
 		return;
 	for (i = 0; i < c->nkernels; i++) {
-		err = fdry_reach_of(c, &i, 1, &r);
+		err = fdry_code_reach_init(c, &i, 1, &r);
 		ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err, fdry_last_error());
 		if (!err)
-			fdry_reach_release(&r);
+			fdry_code_reach_release(&r);
 	}
 	fdry_cubin_free(c);
 }

@@ -33,7 +33,7 @@ START_TEST(names_are_comments)
 	struct fdry_buf object = golden_object("by-hand"), text = { 0 }, again;
 	struct fdry_graph_view v;
 
-	ck_assert_int_eq(fdry_graph_view_open(span_of(&object), &v), 0);
+	ck_assert_int_eq(fdry_graph_view_init(span_of(&object), &v), 0);
 	ck_assert_int_eq(fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &text), 0);
 	ck_assert_ptr_nonnull(strstr((char *)text.data, "\n# kernel 2 is gap\n"));
 	again = object_of(span_of(&text));

@@ -19,7 +19,7 @@ START_TEST(walks_to_the_end)
 	bool more;
 	int err;
 
-	ck_assert_int_eq(fdry_fatbin_open(f, &it), 0);
+	ck_assert_int_eq(fdry_fatbin_init(f, &it), 0);
 	while (!(err = fdry_fatbin_next(&it, &e, &more)) && more) {
 		ck_assert_int_eq(fdry_fatbin_unpack(&e, &code), 0);
 		ck_assert_uint_eq(!!(e.flags & FDRY_FATBIN_LZ4), _i == 1);
@@ -52,7 +52,7 @@ START_TEST(chooses_as_the_driver_does)
 	size_t i;
 
 	for (i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
-		ck_assert_int_eq(fdry_devcode_find(f.data, f.len, choices[i].cc, &code), 0);
+		ck_assert_int_eq(fdry_devcode_init(f.data, f.len, choices[i].cc, &code), 0);
 		if (choices[i].flags) {
 			ck_assert_int_eq(code.kind, FDRY_DEVCODE_CUBIN);
 			h = (const void *)code.bytes.data;
@@ -64,7 +64,7 @@ START_TEST(chooses_as_the_driver_does)
 		}
 		fdry_devcode_release(&code);
 	}
-	ck_assert_int_eq(fdry_devcode_find(f.data, f.len, 75, &code), -FDRY_E_NOENT);
+	ck_assert_int_eq(fdry_devcode_init(f.data, f.len, 75, &code), -FDRY_E_NOENT);
 	golden_free(f);
 }
 END_TEST
@@ -76,7 +76,7 @@ START_TEST(compression_changes_nothing)
 	unsigned int cc;
 
 	for (cc = 80; cc <= 120; cc += 10) {
-		ck_assert_int_eq(fdry_devcode_find(a.data, a.len, cc, &x), fdry_devcode_find(b.data, b.len, cc, &y));
+		ck_assert_int_eq(fdry_devcode_init(a.data, a.len, cc, &x), fdry_devcode_init(b.data, b.len, cc, &y));
 		/* Compiled apart, yet equal byte for byte. */
 		ck_assert_uint_eq(x.bytes.len, y.bytes.len);
 		ck_assert_mem_eq(x.bytes.data, y.bytes.data, x.bytes.len);
@@ -125,7 +125,7 @@ static void made_entry(struct made *m, uint16_t kind, uint32_t arch, uint64_t fl
 static int made_choice(const struct made *m, unsigned int cc)
 {
 	struct fdry_devcode code;
-	int ret = fdry_devcode_find(m->b.data, m->b.len, cc, &code);
+	int ret = fdry_devcode_init(m->b.data, m->b.len, cc, &code);
 
 	if (ret)
 		return ret;
@@ -307,19 +307,19 @@ START_TEST(wrappers)
 	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
 	w.data = m.b.data;
 	for (w.version = 1; w.version <= 2; w.version++) {
-		ck_assert_int_eq(fdry_devcode_find(&w, 0, 90, &code), 0);
+		ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), 0);
 		ck_assert_ptr_eq(code.bytes.data, m.b.data + 80);
 		/* With a length it may come from a file, and the pointer from anywhere. */
-		ck_assert_int_eq(fdry_devcode_find(&w, sizeof(w), 90, &code), -FDRY_E_BADCODE);
-		ck_assert_int_eq(fdry_devcode_find(&w, sizeof(w) - 1, 90, &code), -FDRY_E_BADCODE);
+		ck_assert_int_eq(fdry_devcode_init(&w, sizeof(w), 90, &code), -FDRY_E_BADCODE);
+		ck_assert_int_eq(fdry_devcode_init(&w, sizeof(w) - 1, 90, &code), -FDRY_E_BADCODE);
 	}
-	ck_assert_int_eq(fdry_devcode_find(&w, 0, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
 	w.version = 1;
 	w.data = NULL;
-	ck_assert_int_eq(fdry_devcode_find(&w, 0, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
 	w.data = "no fatbin at all, just text";
-	ck_assert_int_eq(fdry_devcode_find(&w, 0, 90, &code), -FDRY_E_BADCODE);
-	ck_assert_int_eq(fdry_devcode_find(m.b.data, 0, 90, &code), 0); /* a fatbin knows its length */
+	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init(m.b.data, 0, 90, &code), 0); /* a fatbin knows its length */
 	fdry_buf_release(&m.b);
 }
 END_TEST
@@ -331,19 +331,19 @@ START_TEST(bare_code)
 	struct fdry_span cubin = golden_read("plain.90.cubin");
 	struct fdry_devcode code;
 
-	ck_assert_int_eq(fdry_devcode_find(cubin.data, cubin.len, 90, &code), 0);
+	ck_assert_int_eq(fdry_devcode_init(cubin.data, cubin.len, 90, &code), 0);
 	ck_assert_int_eq(code.kind, FDRY_DEVCODE_CUBIN);
 	ck_assert_uint_eq(code.bytes.len, cubin.len);
-	ck_assert_int_eq(fdry_devcode_find(cubin.data, 0, 90, &code), -FDRY_E_BADCODE);
-	ck_assert_int_eq(fdry_devcode_find(ptx, sizeof(ptx), 90, &code), 0);
+	ck_assert_int_eq(fdry_devcode_init(cubin.data, 0, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init(ptx, sizeof(ptx), 90, &code), 0);
 	ck_assert_int_eq(code.kind, FDRY_DEVCODE_PTX);
 	ck_assert_uint_eq(code.bytes.len, strlen(ptx));
 	fdry_set16(host + 18, 62);
-	ck_assert_int_eq(fdry_devcode_find(host, sizeof(host), 90, &code), 0);
+	ck_assert_int_eq(fdry_devcode_init(host, sizeof(host), 90, &code), 0);
 	ck_assert_int_eq(code.kind, FDRY_DEVCODE_HOST);
-	ck_assert_int_eq(fdry_devcode_find("neither of them", 15, 90, &code), -FDRY_E_BADCODE);
-	ck_assert_int_eq(fdry_devcode_find(NULL, 0, 90, &code), -FDRY_E_BADCODE);
-	ck_assert_int_eq(fdry_devcode_find("ab", 2, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init("neither of them", 15, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init(NULL, 0, 90, &code), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_devcode_init("ab", 2, 90, &code), -FDRY_E_BADCODE);
 	golden_free(cubin);
 }
 END_TEST
@@ -357,7 +357,7 @@ static void find_any(struct fdry_span bytes)
 	int err;
 
 	for (cc = 80; cc <= 100; cc += 10) {
-		err = bytes.len ? fdry_devcode_find(bytes.data, bytes.len, cc, &code) : -FDRY_E_BADCODE;
+		err = bytes.len ? fdry_devcode_init(bytes.data, bytes.len, cc, &code) : -FDRY_E_BADCODE;
 		if (!err)
 			fdry_devcode_release(&code);
 		else

@@ -294,7 +294,7 @@ static inline void built_of(const struct fdry_buf *object, struct fdry_graph_bui
 {
 	struct fdry_graph_view v;
 
-	ck_assert_msg(!fdry_graph_view_open(span_of(object), &v), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_graph_view_init(span_of(object), &v), "%s", fdry_last_error());
 	ck_assert_msg(!fdry_graph_build(&fx.builder, &v, ret), "%s", fdry_last_error());
 	ck_assert_msg(!fdry_graph_built_check(&fx.drv, &v, ret), "%s", fdry_last_error());
 }

@@ -51,7 +51,7 @@ START_TEST(code_of_the_same_length)
 	paper_begin();
 	l = load_file("plain.90.cubin");
 	other = load_file("plain.90.cubin");
-	ck_assert_int_eq(fdry_cubin_parse((struct fdry_span){ other->bytes.data, other->bytes.len }, &cubin), 0);
+	ck_assert_int_eq(fdry_cubin_new((struct fdry_span){ other->bytes.data, other->bytes.len }, &cubin), 0);
 	for (i = 0; i < cubin->elf.nsections && strcmp(cubin->elf.sections[i].name, ".text.scale"); i++)
 		;
 	ck_assert_uint_lt(i, cubin->elf.nsections);
@@ -324,7 +324,7 @@ START_TEST(bank_brings_back_kernels)
 	slice(set);
 	n = table(set, k);
 	before = paper.nloads;
-	ck_assert_msg(!fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), "%s", fdry_last_error());
 	ck_assert_uint_eq(paper.nloads - before, 3); /* the counter's, alone's, and alone's again for its attributes */
 	f = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 0);
 	g = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 2);
@@ -366,22 +366,22 @@ START_TEST(bank_compares)
 	memcpy(params, k[0].params, k[0].nparams * sizeof(*params));
 	k[0].params = params;
 	params[2].size = 4;
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
 	params[2].size = 1;
 	k[0].nparams = 3;
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
 	k[0].nparams = 4;
 	k[0].name = "scaled";
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
 	k[0].name = "scale";
 	k[0].object.b[0] ^= 1;
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_NOENT);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_NOENT);
 	k[0].object.b[0] ^= 1;
 	ck_assert_ptr_null(bank);
 	ck_assert_uint_eq(paper.unloaded, 3);
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, n, object_get, set, &bank), 0);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), 0);
 	fdry_kernel_bank_free(bank);
-	ck_assert_int_eq(fdry_kernel_bank_load(&paper.drv, k, 0, object_get, set, &bank), 0); /* of nothing */
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 0, object_get, set, &bank), 0); /* of nothing */
 	fdry_kernel_bank_free(bank);
 	fdry_kernel_bank_free(NULL);
 	fdry_kernel_set_free(set);
@@ -409,7 +409,7 @@ static int whole_path(struct load *l)
 	if (!err)
 		err = fdry_kernel_set_slice(set);
 	if (!err)
-		err = fdry_kernel_bank_load(&paper.drv, k, table(set, k), object_get, set, &bank);
+		err = fdry_kernel_bank_new(&paper.drv, k, table(set, k), object_get, set, &bank);
 	if (!err)
 		fdry_kernel_bank_free(bank);
 	fdry_kernel_set_free(set);

@@ -116,7 +116,7 @@ static int print(void)
 {
 	struct fdry_graph_view v;
 	struct fdry_buf out = { 0 };
-	int err = fdry_graph_view_open(span_of(&object), &v);
+	int err = fdry_graph_view_init(span_of(&object), &v);
 
 	if (!err)
 		err = fdry_graph_to_text(&v, NULL, 0, &out);
@@ -135,7 +135,7 @@ static int build_graph(void)
 {
 	struct fdry_graph_view v;
 	struct fdry_graph_built b = { 0 };
-	int err = fdry_graph_view_open(span_of(&object), &v);
+	int err = fdry_graph_view_init(span_of(&object), &v);
 
 	if (!err)
 		err = fdry_graph_build(&fx.builder, &v, &b);

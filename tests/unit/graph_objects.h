@@ -69,7 +69,7 @@ static inline struct fdry_buf text_of(const struct fdry_buf *object)
 	struct fdry_graph_view v;
 	struct fdry_buf text = { 0 };
 
-	ck_assert_msg(!fdry_graph_view_open(span_of(object), &v), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_graph_view_init(span_of(object), &v), "%s", fdry_last_error());
 	ck_assert_msg(!fdry_graph_to_text(&v, NULL, 0, &text), "%s", fdry_last_error());
 	return text;
 }

@@ -9,7 +9,7 @@ static struct fdry_cubin *parse(struct fdry_span bytes)
 {
 	struct fdry_cubin *c;
 
-	ck_assert_msg(!fdry_cubin_parse(bytes, &c), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_cubin_new(bytes, &c), "%s", fdry_last_error());
 	return c;
 }
 
@@ -24,15 +24,15 @@ static uint32_t kernel_index(const struct fdry_cubin *c, const char *name)
 /* The slice of up to three kernels, or the error. */
 static int cut(const struct fdry_cubin *c, const char *const names[3], struct fdry_buf *ret)
 {
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	uint32_t k[3], n;
 	int err;
 
 	for (n = 0; n < 3 && names[n]; n++)
 		k[n] = kernel_index(c, names[n]);
-	ck_assert_int_eq(fdry_reach_of(c, k, n, &r), 0);
+	ck_assert_int_eq(fdry_code_reach_init(c, k, n, &r), 0);
 	err = fdry_slice(&r, ret);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	return err;
 }
 
@@ -97,18 +97,18 @@ START_TEST(all_kernels_together)
 	struct fdry_cubin *c = parse(bytes), *s;
 	uint32_t k[64], i;
 	struct fdry_buf b = { 0 };
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 
 	ck_assert_uint_le(c->nkernels, 64);
 	for (i = 0; i < c->nkernels; i++)
 		k[i] = i;
-	ck_assert_int_eq(fdry_reach_of(c, k, c->nkernels, &r), 0);
+	ck_assert_int_eq(fdry_code_reach_init(c, k, c->nkernels, &r), 0);
 	ck_assert_msg(!fdry_slice(&r, &b), "%s", fdry_last_error());
 	s = parse(span(&b));
 	ck_assert_uint_eq(s->nkernels, c->nkernels);
 	fdry_cubin_free(s);
 	fdry_buf_release(&b);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	fdry_cubin_free(c);
 	golden_free(bytes);
 }
@@ -240,7 +240,7 @@ START_TEST(odd_cubins_stay_whole)
 	struct fdry_buf b = { 0 };
 
 	ck_assert_int_eq(cut(c, kernels[_i], &b), -FDRY_E_NOSLICE);
-	ck_assert_str_eq(fdry_last_error(), c->odd);
+	ck_assert_str_eq(fdry_last_error(), c->unsliceable);
 	ck_assert_ptr_null(b.data);
 	fdry_cubin_free(c);
 	golden_free(bytes);
@@ -346,15 +346,15 @@ START_TEST(unknown_code_reaches_everything)
 	struct fdry_cubin *c;
 	struct fdry_buf b;
 	uint32_t i, k;
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 
 	fdry_set32((uint8_t *)bytes.data + offsetof(struct fdry_elf_ehdr, flags), 0x06007f04);
 	c = parse(bytes);
 	k = kernel_index(c, "alone");
-	ck_assert_int_eq(fdry_reach_of(c, &k, 1, &r), 0);
+	ck_assert_int_eq(fdry_code_reach_init(c, &k, 1, &r), 0);
 	for (i = 0; i < c->nvariables; i++)
 		ck_assert(r.variables[i]);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	b = cut_one(c, "alone");
 	fdry_buf_release(&b);
 	fdry_cubin_free(c);
@@ -383,10 +383,10 @@ START_TEST(check_notices_changes)
 	struct fdry_buf b = cut_one(c, which[_i].kernel);
 	uint32_t k = kernel_index(c, which[_i].kernel), i;
 	const struct fdry_elf_section *es;
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	size_t at;
 
-	ck_assert_int_eq(fdry_reach_of(c, &k, 1, &r), 0);
+	ck_assert_int_eq(fdry_code_reach_init(c, &k, 1, &r), 0);
 	ck_assert_int_eq(fdry_slice_check(&r, span(&b)), 0);
 	s = parse(span(&b));
 	bad = golden_cut(span(&b), b.len);
@@ -401,7 +401,7 @@ START_TEST(check_notices_changes)
 	ck_assert_int_eq(fdry_slice_check(&r, bad), 0);
 	golden_free(bad);
 	fdry_cubin_free(s);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	fdry_buf_release(&b);
 	fdry_cubin_free(c);
 	golden_free(bytes);
@@ -414,11 +414,11 @@ START_TEST(check_wants_the_same_kernel)
 	struct fdry_cubin *c = parse(bytes);
 	struct fdry_buf b = cut_one(c, "add");
 	uint32_t k = kernel_index(c, "none");
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 
-	ck_assert_int_eq(fdry_reach_of(c, &k, 1, &r), 0);
+	ck_assert_int_eq(fdry_code_reach_init(c, &k, 1, &r), 0);
 	ck_assert_int_eq(fdry_slice_check(&r, span(&b)), -FDRY_E_BUG);
-	fdry_reach_release(&r);
+	fdry_code_reach_release(&r);
 	fdry_buf_release(&b);
 	fdry_cubin_free(c);
 	golden_free(bytes);
@@ -431,20 +431,20 @@ static void slice_any(struct fdry_span bytes)
 {
 	struct fdry_buf b = { 0 };
 	struct fdry_cubin *c;
-	struct fdry_reach r;
+	struct fdry_code_reach r;
 	uint32_t i;
 	int err;
 
-	if (fdry_cubin_parse(bytes, &c))
+	if (fdry_cubin_new(bytes, &c))
 		return;
 	for (i = 0; i < c->nkernels; i++) {
-		if (fdry_reach_of(c, &i, 1, &r))
+		if (fdry_code_reach_init(c, &i, 1, &r))
 			continue;
 		err = fdry_slice(&r, &b);
 		ck_assert_msg(!err || err == -FDRY_E_NOSLICE || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s",
 			      err, fdry_last_error());
 		fdry_buf_release(&b);
-		fdry_reach_release(&r);
+		fdry_code_reach_release(&r);
 	}
 	fdry_cubin_free(c);
 }

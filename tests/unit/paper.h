@@ -86,7 +86,7 @@ static inline struct load *load_new(struct fdry_span bytes)
 	uint32_t i;
 
 	l->bytes = golden_cut(bytes, bytes.len);
-	ck_assert_msg(!fdry_cubin_parse(l->bytes, &l->c), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_cubin_new(l->bytes, &l->c), "%s", fdry_last_error());
 	ck_assert_uint_le(l->c->nkernels, KERNELS_MAX);
 	for (i = 0; i < l->c->nkernels; i++)
 		l->kernels[i] = (struct paper_kernel){ l, &l->c->kernels[i], { 49152, -1 }, { 49152, -1 } };

@@ -132,7 +132,7 @@ static int graph_lay(struct graph *g, const struct fdry_graph_view *v, const str
 	uint32_t i, nedges = fdry_graph_edge_count(v);
 	struct fdry_graph_cursor c;
 	struct fdry_node node;
-	int err = fdry_graph_walk(v, &c);
+	int err = fdry_graph_cursor_init(v, &c);
 
 	if (err)
 		return err;
@@ -144,7 +144,7 @@ static int graph_lay(struct graph *g, const struct fdry_graph_view *v, const str
 	g->edges = room(v->header.edge_data + 1, sizeof(*g->edges));
 	while (!err && fdry_graph_next(&c, &node))
 		err = node_lay(&g->nodes[g->nnodes++], &node, img);
-	fdry_graph_walk_end(&c);
+	fdry_graph_cursor_release(&c);
 	for (i = 0; i <= v->header.edge_data; i++)
 		edges_lay(g, v, i);
 	return err;

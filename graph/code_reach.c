@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reach.c - what some kernels of a cubin need; see reach.h.
+ * code_reach.c - what some kernels of a cubin need; see code_reach.h.
  *
  * Code leads to other code, to data and to the driver's functions in four ways: by
  * relocations, by the call graph (calls through pointers included), by the list of
@@ -9,7 +9,7 @@
  * data are remembered in words of four. A list of what is still to be looked at keeps
  * the depth of calls bounded.
  */
-#include "graph/reach.h"
+#include "graph/code_reach.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,20 +19,20 @@
 
 #define WORD 4u
 
-static void odd(struct fdry_reach *r, const char *what, const char *name)
+static void unsliceable(struct fdry_code_reach *r, const char *what, const char *name)
 {
-	if (!r->odd[0])
-		snprintf(r->odd, sizeof(r->odd), what, name);
+	if (!r->unsliceable[0])
+		snprintf(r->unsliceable, sizeof(r->unsliceable), what, name);
 }
 
-static void refuse(struct fdry_reach *r, const char *name, const char *why)
+static void refuse(struct fdry_code_reach *r, const char *name, const char *why)
 {
 	if (!r->refused[0])
 		snprintf(r->refused, sizeof(r->refused), "calls %.120s (%s)", name, why);
 }
 
 /* A function that the module does not hold is the driver's. */
-static void extern_reached(struct fdry_reach *r, const char *name)
+static void extern_reached(struct fdry_code_reach *r, const char *name)
 {
 	const char *why = fdry_devcall_refused(name);
 
@@ -45,7 +45,7 @@ static void extern_reached(struct fdry_reach *r, const char *name)
 enum work { WORK_TEXT, WORK_DATA, WORK_VARIABLE, WORK_KINDS };
 
 /* Everything is put on the list once, when its flag is set; so the list never overflows. */
-static void work_add(struct fdry_reach *r, uint8_t *flags, uint32_t i, enum work kind)
+static void work_add(struct fdry_code_reach *r, uint8_t *flags, uint32_t i, enum work kind)
 {
 	if (flags[i])
 		return;
@@ -53,7 +53,7 @@ static void work_add(struct fdry_reach *r, uint8_t *flags, uint32_t i, enum work
 	r->work[r->nwork++] = (uint64_t)i * WORK_KINDS + kind;
 }
 
-static void undefined_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
+static void undefined_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_code)
 {
 	const struct fdry_elf_symbol *y = &r->cubin->elf.symbols[symbol];
 	unsigned int type = fdry_elf_sym_type(&y->s);
@@ -61,12 +61,12 @@ static void undefined_reached(struct fdry_reach *r, uint32_t symbol, bool by_cod
 	if (fdry_cubin_symbol_reserved(y->name))
 		return;
 	if (y->s.shndx != FDRY_SHN_UNDEF || (type != FDRY_STT_FUNC && type != FDRY_STT_NOTYPE))
-		odd(r, "it refers to symbol %.120s, which is of an unknown kind", y->name);
+		unsliceable(r, "it refers to symbol %.120s, which is of an unknown kind", y->name);
 	else if (by_code)
 		extern_reached(r, y->name);
 }
 
-static void data_symbol_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
+static void data_symbol_reached(struct fdry_code_reach *r, uint32_t symbol, uint32_t section)
 {
 	const struct fdry_elf_sym *s = &r->cubin->elf.symbols[symbol].s;
 
@@ -76,7 +76,7 @@ static void data_symbol_reached(struct fdry_reach *r, uint32_t symbol, uint32_t 
 		work_add(r, r->variables, fdry_cubin_variable_of(r->cubin, symbol), WORK_VARIABLE);
 }
 
-static void function_reached(struct fdry_reach *r, uint32_t symbol, uint32_t section)
+static void function_reached(struct fdry_code_reach *r, uint32_t symbol, uint32_t section)
 {
 	const char *name = r->cubin->elf.symbols[symbol].name;
 	if (fdry_devcall_known(name)) /* the device runtime is linked in */
@@ -85,7 +85,7 @@ static void function_reached(struct fdry_reach *r, uint32_t symbol, uint32_t sec
 }
 
 /* @by_code: that it is named means that it is called, which an entry in a table of addresses does not. */
-static void symbol_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
+static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_code)
 {
 	uint32_t section = fdry_cubin_symbol_section(r->cubin, symbol);
 
@@ -106,12 +106,12 @@ static void symbol_reached(struct fdry_reach *r, uint32_t symbol, bool by_code)
 	case FDRY_SECTION_MODULE:
 		break;
 	default:
-		odd(r, "it refers to symbol %.120s in a section of another kind", r->cubin->elf.symbols[symbol].name);
+		unsliceable(r, "it refers to symbol %.120s in a section of another kind", r->cubin->elf.symbols[symbol].name);
 	}
 }
 
 /* The relocations of a section that patch words [@from, @to]; each patches up to two. */
-static void relocs_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+static void relocs_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	const struct fdry_cubin *c = r->cubin;
 	bool by_code = c->sections[section].kind != FDRY_SECTION_DATA;
@@ -129,7 +129,7 @@ static void relocs_reached(struct fdry_reach *r, uint32_t section, uint64_t from
 }
 
 /* Whoever reads part of a variable, or holds its address, may use all of it. */
-static void variables_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+static void variables_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	const struct fdry_cubin_variable *v = r->cubin->variables;
 	uint32_t i;
@@ -140,7 +140,7 @@ static void variables_reached(struct fdry_reach *r, uint32_t section, uint64_t f
 }
 
 /* Bytes [@from, @to) of a data section; does nothing where all of them were reached before. */
-static void data_reached(struct fdry_reach *r, uint32_t section, uint64_t from, uint64_t to)
+static void data_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	uint64_t size = r->cubin->elf.sections[section].h.size, w;
 	uint8_t *touched = r->touched + r->data_at[section];
@@ -163,7 +163,7 @@ static void data_reached(struct fdry_reach *r, uint32_t section, uint64_t from, 
 
 /* --- what code says --- */
 
-static int externs_walk(struct fdry_reach *r, const struct fdry_cubin_attr *a)
+static int externs_walk(struct fdry_code_reach *r, const struct fdry_cubin_attr *a)
 {
 	uint64_t i;
 	uint32_t symbol;
@@ -224,7 +224,7 @@ static int targets_walk(struct jumps *j, const struct fdry_cubin_attr *a)
 	return 0;
 }
 
-static int info_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+static int info_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *j)
 {
 	struct fdry_cubin_attr a;
 	uint64_t pos = 0;
@@ -244,7 +244,7 @@ static int info_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
 }
 
 /* Functions whose address is taken and that look like what is called through a pointer. */
-static int pointer_walk(struct fdry_reach *r, uint32_t prototype)
+static int pointer_walk(struct fdry_code_reach *r, uint32_t prototype)
 {
 	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
 	struct fdry_cubin_call call;
@@ -260,7 +260,7 @@ static int pointer_walk(struct fdry_reach *r, uint32_t prototype)
 	return 0;
 }
 
-static int calls_walk(struct fdry_reach *r, uint32_t section)
+static int calls_walk(struct fdry_code_reach *r, uint32_t section)
 {
 	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
 	struct fdry_cubin_call call;
@@ -287,7 +287,7 @@ static int calls_walk(struct fdry_reach *r, uint32_t section)
 
 static int constant_read(void *arg, const struct fdry_sass_read *read)
 {
-	struct fdry_reach *r = arg;
+	struct fdry_code_reach *r = arg;
 	uint32_t i;
 
 	for (i = 1; i < r->cubin->elf.nsections; i++) {
@@ -301,7 +301,7 @@ static int constant_read(void *arg, const struct fdry_sass_read *read)
 	return 0;
 }
 
-static void constants_all(struct fdry_reach *r)
+static void constants_all(struct fdry_code_reach *r)
 {
 	struct fdry_sass_read read = { .all = true };
 
@@ -310,7 +310,7 @@ static void constants_all(struct fdry_reach *r)
 }
 
 /* Return addresses are relocated: the function's own symbol and the distance. */
-static int returns_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+static int returns_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *j)
 {
 	const struct fdry_cubin *c = r->cubin;
 	struct fdry_elf_rela rel;
@@ -342,14 +342,14 @@ static bool has_banks(const struct fdry_cubin *c)
 	return false;
 }
 
-static int code_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
+static int code_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *j)
 {
 	struct fdry_sass_code code = { .bytes = r->cubin->elf.sections[section].data, .arch = r->cubin->arch };
 	int err;
 
 	if (!has_banks(r->cubin))
 		return 0;
-	if (!fdry_sass_known(code.arch)) {
+	if (!fdry_sass_supported(code.arch)) {
 		constants_all(r);
 		return 0;
 	}
@@ -362,12 +362,12 @@ static int code_walk(struct fdry_reach *r, uint32_t section, struct jumps *j)
 	err = fdry_sass_reads(&code, constant_read, r);
 	if (err != -FDRY_E_NOSLICE)
 		return err;
-	odd(r, "%s", fdry_last_error());
+	unsliceable(r, "%s", fdry_last_error());
 	constants_all(r);
 	return 0;
 }
 
-static void variable_walk(struct fdry_reach *r, uint32_t i)
+static void variable_walk(struct fdry_code_reach *r, uint32_t i)
 {
 	const struct fdry_cubin_variable *v = &r->cubin->variables[i];
 
@@ -375,7 +375,7 @@ static void variable_walk(struct fdry_reach *r, uint32_t i)
 	data_reached(r, v->section, v->offset, v->offset + v->size);
 }
 
-static int text_walk(struct fdry_reach *r, uint32_t section)
+static int text_walk(struct fdry_code_reach *r, uint32_t section)
 {
 	const struct fdry_cubin_section *cs = r->cubin->sections;
 	struct jumps j = { 0 };
@@ -397,7 +397,7 @@ static int text_walk(struct fdry_reach *r, uint32_t section)
 	return err;
 }
 
-static int work_do(struct fdry_reach *r)
+static int work_do(struct fdry_code_reach *r)
 {
 	uint64_t item = r->work[--r->nwork];
 	uint32_t i = (uint32_t)(item / WORK_KINDS);
@@ -412,7 +412,7 @@ static int work_do(struct fdry_reach *r)
 }
 
 /* A byte for every word of data, and two more, since relocations span two; where the data of each section begins. */
-static int touched_make(struct fdry_reach *r)
+static int touched_make(struct fdry_code_reach *r)
 {
 	const struct fdry_cubin *c = r->cubin;
 	uint64_t total = 0;
@@ -435,7 +435,7 @@ static int touched_make(struct fdry_reach *r)
 	return r->touched ? 0 : fdry_nomem();
 }
 
-static int reach_alloc(struct fdry_reach *r)
+static int reach_alloc(struct fdry_code_reach *r)
 {
 	const struct fdry_cubin *c = r->cubin;
 
@@ -449,26 +449,26 @@ static int reach_alloc(struct fdry_reach *r)
 	return touched_make(r);
 }
 
-int fdry_reach_of(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count, struct fdry_reach *ret)
+int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count, struct fdry_code_reach *ret)
 {
-	struct fdry_reach r = { .cubin = c };
+	struct fdry_code_reach r = { .cubin = c };
 	uint32_t i;
 	int err = reach_alloc(&r);
 
-	snprintf(r.odd, sizeof(r.odd), "%s", c->odd);
+	snprintf(r.unsliceable, sizeof(r.unsliceable), "%s", c->unsliceable);
 	for (i = 0; !err && i < count; i++)
 		symbol_reached(&r, c->kernels[kernels[i]].symbol, true);
 	while (!err && r.nwork)
 		err = work_do(&r);
 	if (err) {
-		fdry_reach_release(&r);
+		fdry_code_reach_release(&r);
 		return err;
 	}
 	*ret = r;
 	return 0;
 }
 
-void fdry_reach_release(struct fdry_reach *r)
+void fdry_code_reach_release(struct fdry_code_reach *r)
 {
 	free(r->sections);
 	free(r->symbols);
@@ -480,7 +480,7 @@ void fdry_reach_release(struct fdry_reach *r)
 	memset(r, 0, sizeof(*r));
 }
 
-bool fdry_reach_keeps(const struct fdry_reach *r, uint32_t target, uint64_t offset)
+bool fdry_code_reach_keeps(const struct fdry_code_reach *r, uint32_t target, uint64_t offset)
 {
 	const struct fdry_elf_section *s = &r->cubin->elf.sections[target];
 	const uint8_t *touched;
