@@ -50,15 +50,15 @@ static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
 {
 	int err = 0;
 
-	fdry_held_enter();
+	fdry_lockfd_lock();
 	t->fd = fdry_file_open(d, t->name, O_RDWR);
 	if (t->fd < 0) {
 		err = claim_fail("make");
-	} else if (fdry_held_add(t->fd)) {
+	} else if (fdry_lockfd_add(t->fd)) {
 		close(t->fd);
 		err = fdry_nomem();
 	}
-	fdry_held_leave();
+	fdry_lockfd_unlock();
 	return err;
 }
 
@@ -76,12 +76,12 @@ static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
 	while (rc && errno == EINTR);
 	if (rc && errno != EWOULDBLOCK) {
 		rc = claim_fail("lock");
-		fdry_held_close(t->fd);
+		fdry_lockfd_close(t->fd);
 		return rc;
 	}
 	*got = !rc && fdry_claim_is_named(t->dir, t->name, t->fd);
 	if (!*got)
-		fdry_held_close(t->fd);
+		fdry_lockfd_close(t->fd);
 	return 0;
 }
 
@@ -136,7 +136,7 @@ int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t 
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return fdry_nomem();
-	t->forks = fdry_held_forks();
+	t->forks = fdry_lockfd_forks();
 	err = claim_name(t, key, len);
 	if (err)
 		goto out_free;
@@ -161,9 +161,9 @@ void fdry_claim_drop(struct fdry_claim *t)
 {
 	if (!t)
 		return;
-	if (t->forks == fdry_held_forks()) {
+	if (t->forks == fdry_lockfd_forks()) {
 		(void)unlinkat(t->dir, t->name, 0);
-		fdry_held_close(t->fd);
+		fdry_lockfd_close(t->fd);
 	}
 	close(t->dir);
 	free(t);

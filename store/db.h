@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
-#include "store/gate.h"
+#include "store/wlock.h"
 #include "store/guard.h"
 #include "store/lmdb.h"
 #include "store/place.h"
@@ -25,7 +25,7 @@ struct fdry_db {
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
 	const struct fdry_dir *home; /* the directory, if others use it, too; else NULL */
-	struct fdry_gate gate;
+	struct fdry_wlock wlock;
 	struct fdry_place place; /* of the files that are open; empty until they are */
 	char dir[];
 };

@@ -53,17 +53,17 @@ static bool kept(const struct fdry_evict_how *o, const struct fdry_ref *ref)
 static int refs_rank(struct fdry_store *s, struct fdry_txn *t, const struct fdry_evict_how *o, struct fdry_buf *ret)
 {
 	struct fdry_buf refs = { 0 }, used = { 0 };
-	const struct fdry_used *u;
+	const struct fdry_atime *u;
 	const struct fdry_ref *ref;
 	struct ranked r;
 	size_t i;
 	int err = fdry_ref_images(t, NULL, &refs);
 
 	if (!err)
-		err = fdry_used_read(s->env, &used);
+		err = fdry_atime_read(s->env, &used);
 	ref = (const void *)refs.data;
 	for (i = 0; i < refs.len / sizeof(*ref) && !err; i++) {
-		u = fdry_used_find(&used, &ref[i].oid);
+		u = fdry_atime_find(&used, &ref[i].oid);
 		r = (struct ranked){ .ref = ref[i], .used = u ? u->order : 0, .time = u ? u->time : 0, .must_stay = kept(o, &ref[i]) };
 		err = fdry_buf_put(ret, &r, sizeof(r));
 	}

@@ -63,22 +63,22 @@ enum fdry_ref_flags {
 };
 
 /* The file "used" beside the environment: a line for each load or seal, "ID TIME\n". */
-#define FDRY_USED_DIGITS 10 /* of the time: seconds since 1970 */
-#define FDRY_USED_LINE (64 + 1 + FDRY_USED_DIGITS + 1)
+#define FDRY_ATIME_DIGITS 10 /* of the time: seconds since 1970 */
+#define FDRY_ATIME_LINE (64 + 1 + FDRY_ATIME_DIGITS + 1)
 
 /* The file "verified" beside the environment: mapped objects that were checked during this boot. */
-#define FDRY_SEEN_MAGIC "FDRYSEEN"
-#define FDRY_SEEN_VERSION 2
-#define FDRY_SEEN_AT_VERSION 8 /* u32, then a zero u32 */
-#define FDRY_SEEN_AT_BOOT 16   /* 16 bytes: the kernel's boot id */
-#define FDRY_SEEN_AT_STORE 32  /* 16 bytes: the store's id */
-#define FDRY_SEEN_AT_DEV 48    /* u64: device ... */
-#define FDRY_SEEN_AT_INO 56    /* u64: ... and inode of data.mdb, so that copies do not count */
-#define FDRY_SEEN_AT_COUNT 64  /* u64 */
-#define FDRY_SEEN_AT_CHANGED 72 /* u64: nanoseconds since 1970 when data.mdb was changed last ... */
-#define FDRY_SEEN_AT_TXN 80    /* u64: ... and its latest transaction */
-#define FDRY_SEEN_AT_EPOCH 88  /* u32 of whoever cancelled the note last, and its complement */
-#define FDRY_SEEN_AT_IDS 96    /* ids, ascending */
+#define FDRY_VERIFIED_MAGIC "FDRYSEEN"
+#define FDRY_VERIFIED_VERSION 2
+#define FDRY_VERIFIED_AT_VERSION 8 /* u32, then a zero u32 */
+#define FDRY_VERIFIED_AT_BOOT 16   /* 16 bytes: the kernel's boot id */
+#define FDRY_VERIFIED_AT_STORE 32  /* 16 bytes: the store's id */
+#define FDRY_VERIFIED_AT_DEV 48    /* u64: device ... */
+#define FDRY_VERIFIED_AT_INO 56    /* u64: ... and inode of data.mdb, so that copies do not count */
+#define FDRY_VERIFIED_AT_COUNT 64  /* u64 */
+#define FDRY_VERIFIED_AT_CHANGED 72 /* u64: nanoseconds since 1970 when data.mdb was changed last ... */
+#define FDRY_VERIFIED_AT_TXN 80    /* u64: ... and its latest transaction */
+#define FDRY_VERIFIED_AT_EPOCH 88  /* u32 of whoever cancelled the note last, and its complement */
+#define FDRY_VERIFIED_AT_IDS 96    /* ids, ascending */
 
 /* A file in the folder "leases": a head, and ids in the order in which they were noted. */
 #define FDRY_LEASE_MAGIC "FDRYLEAS"

@@ -15,7 +15,7 @@
 
 #include "lib/log.h"
 #include "lib/telemetry.h"
-#include "store/dead.h"
+#include "store/sweep_list.h"
 
 #define SWEEP_NS 10000000ull      /* of a transaction, before it commits */
 #define SWEEP_FINISH_NS 5000000ull /* of these, for marking at most */
@@ -27,7 +27,7 @@ struct gc {
 	struct fdry_store *s;
 	const struct fdry_gc_opts *opts;
 	struct fdry_mark mark;
-	struct fdry_deads dead;
+	struct fdry_sweep_list list;
 	size_t at;              /* in the list of the dead */
 	enum fdry_gc_phase phase;
 	uint64_t total;
@@ -114,7 +114,7 @@ static int gc_phase(struct gc *gc, enum fdry_gc_phase phase, uint64_t total)
 
 /* --- sweeping --- */
 
-static void report_dead(struct fdry_gc_report *r, const struct fdry_dead *d)
+static void report_dead(struct fdry_gc_report *r, const struct fdry_sweep_entry *d)
 {
 	unsigned int kind = d->kinds ? 31 - (unsigned int)__builtin_clz(d->kinds) : 0;
 
@@ -127,7 +127,7 @@ static void report_dead(struct fdry_gc_report *r, const struct fdry_dead *d)
 	r->kinds[kind].stored += d->stored;
 }
 
-static int dead_delete(struct fdry_txn *t, const struct fdry_dead *d)
+static int dead_delete(struct fdry_txn *t, const struct fdry_sweep_entry *d)
 {
 	int err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&d->oid));
 
@@ -137,8 +137,8 @@ static int dead_delete(struct fdry_txn *t, const struct fdry_dead *d)
 /* Deletes until the turn is over; @r and @at are what they will be if this is committed. */
 static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn, struct fdry_gc_report *r, size_t *at)
 {
-	const struct fdry_dead *d = (const void *)gc->dead.list.data;
-	size_t count = gc->dead.list.len / sizeof(*d);
+	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
+	size_t count = gc->list.entries.len / sizeof(*d);
 	size_t end = fdry_sweep_objects_max ? *at + fdry_sweep_objects_max : count;
 	uint64_t bytes = 0;
 	int err = 0;
@@ -200,13 +200,13 @@ static void nap(void)
 
 static int sweep(struct gc *gc)
 {
-	size_t count = gc->dead.list.len / sizeof(struct fdry_dead);
+	size_t count = gc->list.entries.len / sizeof(struct fdry_sweep_entry);
 	unsigned int try = 0;
 	bool done = false;
 	int err = gc_phase(gc, FDRY_GC_SWEEP, count);
 
 	if (!err && count)
-		fdry_seen_forget(&gc->s->env->dir);
+		fdry_verified_forget(&gc->s->env->dir);
 	while (!err && gc->at < count) {
 		err = fdry_mark_update(&gc->mark, NULL, NULL);
 		if (!err)
@@ -224,10 +224,10 @@ static int sweep(struct gc *gc)
 
 static void report_all(struct gc *gc)
 {
-	const struct fdry_dead *d = (const void *)gc->dead.list.data;
+	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
 	size_t i;
 
-	for (i = 0; i < gc->dead.list.len / sizeof(*d); i++)
+	for (i = 0; i < gc->list.entries.len / sizeof(*d); i++)
 		report_dead(&gc->report, &d[i]);
 }
 
@@ -240,8 +240,8 @@ static int find(struct gc *gc)
 	if (!err)
 		err = gc_phase(gc, FDRY_GC_LIST, gc->mark.live.count);
 	if (!err)
-		err = fdry_deads_list(&gc->dead, &gc->mark, gc_tick, gc);
-	gc->report.live = gc->dead.live;
+		err = fdry_sweep_list_fill(&gc->list, &gc->mark, gc_tick, gc);
+	gc->report.live = gc->list.live;
 	gc->report.leases = gc->mark.leases.held;
 	return err;
 }
@@ -319,7 +319,7 @@ int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_g
 	}
 	if (!err)
 		*ret = gc.report;
-	fdry_buf_release(&gc.dead.list);
+	fdry_buf_release(&gc.list.entries);
 	fdry_mark_release(&gc.mark);
 	return err;
 }

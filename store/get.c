@@ -32,7 +32,7 @@ struct fdry_get {
 	bool held;   /* txn is open from begin to end */
 	bool used;   /* something came out of the view: it stays */
 	struct fdry_lease *lease; /* NULL: nothing to note yet */
-	struct fdry_seen seen;
+	struct fdry_verified verified;
 	struct fdry_unpacker unpacker;
 	struct copy *copies; /* for spans, where the view is not held */
 };
@@ -385,14 +385,14 @@ int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 
 	if (err)
 		return err;
-	due = !fdry_seen_has(&g->seen, g->s->env, oid) || always;
+	due = !fdry_verified_has(&g->verified, g->s->env, oid) || always;
 	if (due) {
 		err = fdry_object_verify(oid, data);
 		if (err == -FDRY_E_CORRUPT)
-			fdry_seen_forget(&g->s->env->dir);
+			fdry_verified_forget(&g->s->env->dir);
 		if (err)
 			return err;
-		fdry_seen_add(&g->seen, oid);
+		fdry_verified_add(&g->verified, oid);
 	}
 	if (hashed)
 		*hashed = due;
@@ -402,7 +402,7 @@ int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_
 void fdry_get_used(struct fdry_get *g, const struct fdry_oid *image)
 {
 	if (!fdry_store_check(g->s))
-		fdry_used_note(g->s->env, image);
+		fdry_atime_note(g->s->env, image);
 }
 
 void fdry_get_end(struct fdry_get *g)
@@ -411,12 +411,12 @@ void fdry_get_end(struct fdry_get *g)
 		return;
 	if (!fdry_store_check(g->s)) {
 		view_close(g);
-		fdry_seen_end(&g->seen, g->s->env);
+		fdry_verified_end(&g->verified, g->s->env);
 		fdry_lease_end(g->lease, false);
 	} else {
 		fdry_lease_forget(g->lease);
 	}
-	fdry_seen_release(&g->seen);
+	fdry_verified_release(&g->verified);
 	fdry_unpacker_release(&g->unpacker);
 	copies_free(g);
 	free(g);

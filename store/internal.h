@@ -36,12 +36,12 @@ void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
 /* The name of a network file system by its number from statfs(), NULL for any other. */
 const char *fdry_fs_refused(unsigned long type);
 
-/* --- share.c --- */
+/* --- perm.c --- */
 
 #define FDRY_FILE_TEMP ".file-" /* and a number: before it gets its name */
 /* May this process trust who can write there, and have LMDB's files the rights that the directory promises? FDRY_E_PERM,
  * FDRY_E_NOSTORE, FDRY_E_ENV. */
-int fdry_share_check(const struct fdry_dir *d, const char *path) __must_check;
+int fdry_perm_check(const struct fdry_dir *d, const char *path) __must_check;
 /* Give a file or folder that this process has made the store's mode and group, whatever the umask; 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
 /*
@@ -63,7 +63,7 @@ int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must
 /* Make a folder of the store unless it is there; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
 
-/* --- make.c --- */
+/* --- create.c --- */
 
 #define FDRY_NEW_FOLDER ".new-" /* and a number: where a store is made before it gets its name */
 /* Before data.mdb is opened: with @create, make a store that is not there; and see that its name is durable. */
@@ -120,18 +120,18 @@ void fdry_dir_leave(int fd);
 /* Between the two: put a new lock.mdb in place of one that live processes use with another data.mdb. */
 void fdry_lock_renew(const struct fdry_dir *d);
 
-/* --- held.c --- */
+/* --- lockfd.c --- */
 
 /* From opening to adding, and around fork(). */
-void fdry_held_enter(void);
-void fdry_held_leave(void);
-void fdry_held_after_fork_child(void);
+void fdry_lockfd_lock(void);
+void fdry_lockfd_unlock(void);
+void fdry_lockfd_after_fork_child(void);
 /* The child of a fork() closes it from now on; 0 or ENOMEM. */
-int fdry_held_add(int fd) __must_check;
+int fdry_lockfd_add(int fd) __must_check;
 /* How many there were: what was added before another one is closed. */
-unsigned int fdry_held_forks(void);
+unsigned int fdry_lockfd_forks(void);
 /* Unlock and close it, added or not. */
-void fdry_held_close(int fd);
+void fdry_lockfd_close(int fd);
 
 /* --- object.c --- */
 
@@ -246,42 +246,42 @@ int fdry_dir_sweep(const struct fdry_dir *dir) __must_check;
  * there. */
 int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid) __must_check;
 
-/* --- seen.c --- */
+/* --- verified.c --- */
 
-#define FDRY_SEEN_TEMP "verified." /* and a number: before it is put in place */
+#define FDRY_VERIFIED_TEMP "verified." /* and a number: before it is put in place */
 
 /* Ids of objects that were verified during this boot, as a session sees them. */
-struct fdry_seen {
+struct fdry_verified {
 	bool loaded;
-	uint8_t head[FDRY_SEEN_AT_IDS]; /* of the state of data.mdb when the session began */
+	uint8_t head[FDRY_VERIFIED_AT_IDS]; /* of the state of data.mdb when the session began */
 	uint64_t epoch; /* of the note then; 0: this session notes nothing */
 	struct fdry_buf old;   /* ids from the file, ascending */
 	struct fdry_buf added; /* ids of this session */
 };
 /* To be asked before the object is hashed, also if the answer does not matter: what is noted is what was hashed from then on. */
-bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid);
-void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid);
+bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const struct fdry_oid *oid);
+void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid);
 /* Write what was added, if anything. Failing costs only a check at the next load. */
-void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env);
-void fdry_seen_release(struct fdry_seen *seen);
+void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env);
+void fdry_verified_release(struct fdry_verified *v);
 /* Cancel it: damage was found, or objects are going. Sessions that began before add nothing any more. The last error stays. */
-void fdry_seen_forget(const struct fdry_dir *dir);
+void fdry_verified_forget(const struct fdry_dir *dir);
 /* A writer of ours has changed data.mdb, and nobody else: what counted before counts on. */
-void fdry_seen_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to);
+void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to);
 
-/* --- used.c --- */
+/* --- atime.c --- */
 
-struct fdry_used {
+struct fdry_atime {
 	struct fdry_oid oid;
 	uint64_t order; /* the higher, the later */
 	uint64_t time;  /* seconds since 1970 */
 };
 /* Note that an image is used. Failing costs only that it may be evicted sooner. */
-void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid);
+void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid);
 /* All that were noted, each once, by id; nothing if there is no file. FDRY_E_IO if it cannot be read. */
-int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
+int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
 /* One of them; NULL where it was not noted. */
-const struct fdry_used *fdry_used_find(const struct fdry_buf *all, const struct fdry_oid *oid);
+const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid);
 
 /* --- limit.c --- */
 
@@ -295,11 +295,11 @@ uint64_t fdry_record_cost(const struct fdry_record *rec);
  * the caller's is open. */
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count);
 
-/* --- full.c --- */
+/* --- enospc.c --- */
 
 struct fdry_lease;
 /*
- * fdry_full_relieve() - What can be done where the disk or the map is full.
+ * fdry_enospc_relieve() - What can be done where the disk or the map is full.
  * @need: bytes that are to be written
  * @own: the caller's lease: what it noted stays
  *
@@ -308,7 +308,7 @@ struct fdry_lease;
  *
  * Return: whether trying again has a chance. The last error is as it was where it has none.
  */
-bool fdry_full_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
+bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
 
 /* --- ref.c --- */
 

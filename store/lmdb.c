@@ -63,7 +63,7 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 	size_t i;
 
 	if (is_damage(rc) && db->home)
-		fdry_seen_forget(db->home);
+		fdry_verified_forget(db->home);
 	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
 		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
@@ -106,7 +106,7 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 	int rc;
 
 	fdry_step(exclusive ? FDRY_STEP_WRITE : FDRY_STEP_READ);
-	rc = turn ? fdry_gate_take(&db->gate) : 0;
+	rc = turn ? fdry_wlock_lock(&db->wlock) : 0;
 	if (rc)
 		return rc;
 	fdry_db_pin(db);
@@ -118,7 +118,7 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 			fdry_xfsz_release(&xfsz);
 		fdry_db_unpin(db);
 		if (turn)
-			fdry_gate_give(&db->gate);
+			fdry_wlock_unlock(&db->wlock);
 		return rc;
 	}
 	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn, .xfsz = xfsz };
@@ -233,10 +233,10 @@ static void state_carry(const struct fdry_txn *t)
 {
 	struct fdry_db_state now;
 
-	if (!t->exclusive || !t->db->home || t->db->gate.fd < 0 || !t->before.ino || !fdry_db_state(t->db, &now))
+	if (!t->exclusive || !t->db->home || t->db->wlock.fd < 0 || !t->before.ino || !fdry_db_state(t->db, &now))
 		return;
 	if (now.changed != t->before.changed || now.txn != t->before.txn)
-		fdry_seen_carry(t->db->home, &t->before, &now);
+		fdry_verified_carry(t->db->home, &t->before, &now);
 }
 
 static void txn_over(struct fdry_txn *t)
@@ -249,7 +249,7 @@ static void txn_over(struct fdry_txn *t)
 		fdry_xfsz_release(&t->xfsz);
 	fdry_db_unpin(t->db);
 	if (t->turn)
-		fdry_gate_give(&t->db->gate);
+		fdry_wlock_unlock(&t->db->wlock);
 	if (t->exclusive)
 		fdry_step(FDRY_STEP_WRITE_DONE);
 }
@@ -296,14 +296,14 @@ int fdry_txn_commit(struct fdry_txn *t)
 	else
 		txn_over(t);
 	if (!rc && t->exclusive)
-		fdry_tail_fill(t->db);
+		fdry_truncated_extend(t->db);
 	return rc ? fdry_db_fail(t->db, rc, "commit") : 0;
 }
 
 void fdry_txn_damaged(const struct fdry_txn *t)
 {
 	if (t->db->home)
-		fdry_seen_forget(t->db->home);
+		fdry_verified_forget(t->db->home);
 }
 
 /* --- entries --- */
@@ -404,7 +404,7 @@ static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 	struct fdry_extent x;
 	int err = fdry_db_extent(db, &x);
 
-	if (err || x.file_bytes >= x.used_bytes || fdry_tail_is_free(o))
+	if (err || x.file_bytes >= x.used_bytes || fdry_truncated_is_free(o))
 		return err;
 	return fdry_fail(FDRY_E_CORRUPT, "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back from a copy, "
 			 "or remove it and seal anew", db->dir, (unsigned long long)x.file_bytes,
@@ -499,12 +499,12 @@ static bool is_shared(const struct fdry_db_opts *opts)
 	return !opts->bare && (!opts->fixed || opts->readonly);
 }
 
-static int gate_fail(const struct fdry_db *db, enum fdry_gate_answer answer)
+static int wlock_fail(const struct fdry_db *db, enum fdry_wlock_answer answer)
 {
-	if (answer == FDRY_GATE_OWN)
+	if (answer == FDRY_WLOCK_OWN)
 		return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
 				 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
-	if (answer == FDRY_GATE_OTHER_DATA)
+	if (answer == FDRY_WLOCK_OTHER_DATA)
 		return fdry_fail(FDRY_E_LOCKED, "lock.mdb of the store %s is in use with another data.mdb, and could not be replaced; remove "
 				 "lock.mdb, and try again", db->dir);
 	return fdry_fail(FDRY_E_LOCKED, "live processes have data.mdb of the store %s open with a lock.mdb that was removed or replaced; "
@@ -512,27 +512,27 @@ static int gate_fail(const struct fdry_db *db, enum fdry_gate_answer answer)
 }
 
 /* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
-static int gate_open(struct fdry_db *db, const struct fdry_db_opts *opts)
+static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
-	enum fdry_gate_answer answer;
+	enum fdry_wlock_answer answer;
 
-	db->gate.fd = db->gate.lock_fd = -1;
+	db->wlock.fd = db->wlock.lock_fd = -1;
 	if (!is_shared(opts))
 		return 0;
-	answer = fdry_gate_open(&db->gate, opts->dir, opts->fixed);
-	if (answer == FDRY_GATE_OTHER_DATA && opts->entered) {
+	answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
+	if (answer == FDRY_WLOCK_OTHER_DATA && opts->entered) {
 		fdry_info("store %s: data.mdb was replaced while processes have it open; they keep the old lock.mdb", db->dir);
 		fdry_lock_renew(opts->entered);
-		answer = fdry_gate_open(&db->gate, opts->dir, opts->fixed);
+		answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
 	}
-	return answer == FDRY_GATE_OPEN ? 0 : gate_fail(db, answer);
+	return answer == FDRY_WLOCK_OPEN ? 0 : wlock_fail(db, answer);
 }
 
 /* From here on the names must lead to what LMDB has open; what came in between is noticed at once. */
 static int place_take(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
 	struct stat data, lock;
-	bool locked = db->gate.lock_fd >= 0 && !fstat(db->gate.lock_fd, &lock);
+	bool locked = db->wlock.lock_fd >= 0 && !fstat(db->wlock.lock_fd, &lock);
 	int rc;
 
 	if (!is_shared(opts))
@@ -554,7 +554,7 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 	pthread_mutex_init(&db->lock, NULL);
 	db->readonly = opts->readonly;
 	db->home = opts->entered;
-	err = gate_open(db, opts);
+	err = wlock_open(db, opts);
 	if (!err)
 		err = env_ready(db, opts);
 	if (!err)
@@ -577,13 +577,13 @@ void fdry_db_close(struct fdry_db *db)
 		return;
 	if (db->env)
 		mdb_env_close(db->env);
-	fdry_gate_close(&db->gate);
+	fdry_wlock_close(&db->wlock);
 	fdry_db_forget(db);
 }
 
 void fdry_db_forked(struct fdry_db *db)
 {
-	fdry_gate_forget(&db->gate);
+	fdry_wlock_forget(&db->wlock);
 }
 
 void fdry_db_forget(struct fdry_db *db)

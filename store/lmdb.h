@@ -168,13 +168,13 @@ enum fdry_inner {
 };
 int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg) __must_check;
 
-/* --- tail.c --- */
+/* --- truncated.c --- */
 
 /* Where the file ends before the last page: is everything that it lacks free? */
-bool fdry_tail_is_free(const struct fdry_db_opts *opts);
+bool fdry_truncated_is_free(const struct fdry_db_opts *opts);
 /* After a commit: close the gap between the file's end and the last page, if there is one. No transaction of the caller's is open. */
-void fdry_tail_fill(struct fdry_db *db);
+void fdry_truncated_extend(struct fdry_db *db);
 /* After a transaction that found the disk full: give back what it had made the file longer by. No transaction of the caller's is open. */
-void fdry_tail_trim(struct fdry_db *db);
+void fdry_truncated_trim(struct fdry_db *db);
 
 #endif

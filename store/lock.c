@@ -150,16 +150,16 @@ static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 {
 	int fd;
 
-	fdry_held_enter();
+	fdry_lockfd_lock();
 	fd = fdry_openat(env->dir.fd, ".", O_RDONLY | O_DIRECTORY, 0);
-	*e = fd < 0 ? errno : fdry_held_add(fd);
-	fdry_held_leave();
+	*e = fd < 0 ? errno : fdry_lockfd_add(fd);
+	fdry_lockfd_unlock();
 	if (!*e)
 		*e = flock_wait(fd, op, ms);
 	if (!*e)
 		return fd;
 	if (fd >= 0)
-		fdry_held_close(fd);
+		fdry_lockfd_close(fd);
 	return -1;
 }
 
@@ -193,7 +193,7 @@ int fdry_env_try(struct fdry_env *env)
 void fdry_env_unexclude(int fd)
 {
 	if (fd >= 0)
-		fdry_held_close(fd);
+		fdry_lockfd_close(fd);
 }
 
 static int data_open(const struct fdry_dir *d, bool create)

@@ -149,7 +149,7 @@ static int dir_check(const char *path, struct fdry_dir *d)
 	d->ino = st.st_ino;
 	d->fixed = vfs.f_flag & ST_RDONLY;
 	dir_users(d, &st);
-	return fdry_share_check(d, path);
+	return fdry_perm_check(d, path);
 }
 
 /* Make an empty directory, which is its owner's, the group's. */

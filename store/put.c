@@ -203,11 +203,11 @@ static int write_all(struct fdry_put *p, uint64_t room, uint64_t cost, write_fn 
 	if (err)
 		return err;
 	err = write_once(p, room, fn, arg);
-	if (err != -FDRY_E_FULL || !fdry_full_relieve(p->s, cost, p->lease))
+	if (err != -FDRY_E_FULL || !fdry_enospc_relieve(p->s, cost, p->lease))
 		return err;
 	err = write_once(p, room, fn, arg);
 	if (err == -FDRY_E_FULL)
-		fdry_tail_trim(p->s->env->db);
+		fdry_truncated_trim(p->s->env->db);
 	return err;
 }
 
@@ -503,7 +503,7 @@ static void sealed(struct fdry_store *s, uint64_t limit, const struct fdry_oid *
 	size_t i;
 
 	for (i = 0; i < count; i++)
-		fdry_used_note(s->env, &images[i]);
+		fdry_atime_note(s->env, &images[i]);
 	if (limit)
 		fdry_evict_after(s, images, count);
 }

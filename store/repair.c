@@ -414,7 +414,7 @@ static int repair(struct repair *r)
 	if (!err)
 		err = leave_all(r);
 	if (!err && r->wants.len && !r->opts->dry_run)
-		fdry_seen_forget(&r->s->env->dir); /* it may vouch for what was damaged after it was seen */
+		fdry_verified_forget(&r->s->env->dir); /* it may vouch for what was damaged after it was seen */
 	return err ? err : fdry_ref_each(r->s, ref_check, r);
 }
 

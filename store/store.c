@@ -33,12 +33,12 @@ static void before_fork(void)
 {
 	pthread_mutex_lock(&registry);
 	fdry_leases_before_fork();
-	fdry_held_enter();
+	fdry_lockfd_lock();
 }
 
 static void after_fork(void)
 {
-	fdry_held_leave();
+	fdry_lockfd_unlock();
 	fdry_leases_after_fork();
 	pthread_mutex_unlock(&registry);
 }
@@ -52,7 +52,7 @@ static void after_fork_child(void)
 		fdry_db_forked(env->db);
 	}
 	fdry_leases_after_fork_child();
-	fdry_held_after_fork_child();
+	fdry_lockfd_after_fork_child();
 	envs = NULL;
 	generation++;
 	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */

@@ -35,7 +35,7 @@ static const struct {
 } kinds[] = {
 	{ FDRY_NEW_FOLDER, fdry_new_remove },
 	{ FDRY_CLAIM_FILE, claim_remove },
-	{ FDRY_SEEN_TEMP, plain_remove },
+	{ FDRY_VERIFIED_TEMP, plain_remove },
 	{ FDRY_FILE_TEMP, plain_remove },
 };
 

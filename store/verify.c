@@ -47,7 +47,7 @@ static void notes_forget(const char *path)
 
 	if (fdry_dir_open(path, 0, &d))
 		return;
-	fdry_seen_forget(&d);
+	fdry_verified_forget(&d);
 	fdry_dir_close(&d, path, false);
 }
 

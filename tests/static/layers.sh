@@ -72,7 +72,7 @@ cycle: run/cudagraph.c run/cudagraph_exec.c
 cycle: run/device.c run/pool.c run/resident.c run/sync.c
 cycle: run/kernel.c run/kernel_ahead.c run/kernel_compile.c run/kernel_key.c run/kernel_launch.c run/kernel_nvrtc.c run/kernel_store.c run/kernel_table.c
 cycle: run/replay.c run/slots.c
-cycle: store/claim.c store/dead.c store/env_info.c store/env_map.c store/env_open.c store/gate.c store/gc.c store/latest.c store/lease.c store/lmdb.c store/lock.c store/make.c store/mark.c store/object.c store/path.c store/reach.c store/ref.c store/resolve.c store/seen.c store/share.c store/store.c store/sweep.c store/tail.c store/walk.c
+cycle: store/claim.c store/create.c store/env_info.c store/env_map.c store/env_open.c store/gc.c store/latest.c store/lease.c store/lmdb.c store/lock.c store/mark.c store/object.c store/path.c store/perm.c store/reach.c store/ref.c store/resolve.c store/store.c store/sweep.c store/sweep_list.c store/truncated.c store/verified.c store/walk.c store/wlock.c
 cycle: store/verify.c store/verify_child.c
 E
 t "no symbol comes from above, and no files need each other but these" diff "$TMP/groups" \

@@ -51,7 +51,7 @@ done
 # What damage may crash is done in child processes, which have to end.
 # The driver takes the place of its cache of compiled code from the environment alone.
 t "the layers call nothing that is banned" prints "run/jit.o: setenv
-store/tail.o: _exit
+store/truncated.o: _exit
 store/verify.o: _exit" calls "$banned"
 t "only the log knows standard output and error" prints "lib/log.o: stderr" calls 'stdout|stderr'
 t_done

@@ -89,7 +89,7 @@ static int everything(void)
 		return 2;
 	if (fdry_ref_get(s, "m", &image.oid) || fdry_get_begin(s, &get) || !say())
 		return 3;
-	fdry_used_note(s->env, &image.oid);
+	fdry_atime_note(s->env, &image.oid);
 	fdry_get_end(get);
 	if (fdry_claim_take(s, "x", 1, 0, &waited, &claim) || !say())
 		return 4;

@@ -368,7 +368,7 @@ START_TEST(bad_lines_do_not_count)
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000011\n",
 		"0123456789abcdef", /* torn, and the next one with it */
 	};
-	const struct fdry_used *ua, *ub;
+	const struct fdry_atime *ua, *ub;
 	struct fdry_buf all = { 0 };
 	char name[320];
 	size_t i;
@@ -382,15 +382,15 @@ START_TEST(bad_lines_do_not_count)
 	fclose(f);
 	load("b"); /* the torn line takes this one along */
 	load("a");
-	ok(fdry_used_read(s->env, &all));
-	ck_assert_uint_eq(all.len, 2 * sizeof(struct fdry_used));
-	ua = fdry_used_find(&all, &a);
-	ub = fdry_used_find(&all, &b);
+	ok(fdry_atime_read(s->env, &all));
+	ck_assert_uint_eq(all.len, 2 * sizeof(struct fdry_atime));
+	ua = fdry_atime_find(&all, &a);
+	ub = fdry_atime_find(&all, &b);
 	ck_assert(ua && ub);
 	ck_assert_uint_gt(ua->order, ub->order);
 	ck_assert_uint_ge(ua->time, 1);
 	a = oid_of("nobody", 6);
-	ck_assert_ptr_null(fdry_used_find(&all, &a));
+	ck_assert_ptr_null(fdry_atime_find(&all, &a));
 	fdry_buf_release(&all);
 }
 END_TEST
@@ -407,18 +407,18 @@ START_TEST(the_file_does_not_grow_for_ever)
 	used_path(name);
 	for (i = 0; i < 40000; i++) {
 		many = i % 3 ? a : oid_of(&i, sizeof(i));
-		fdry_used_note(s->env, &many);
+		fdry_atime_note(s->env, &many);
 		ck_assert(!stat(name, &st));
 		largest = st.st_size > largest ? st.st_size : largest;
 	}
-	fdry_used_note(s->env, &b);
+	fdry_atime_note(s->env, &b);
 	ck_assert_int_lt(largest, (1 << 20) + 200);
-	ok(fdry_used_read(s->env, &all));
-	ck_assert_uint_gt(all.len / sizeof(struct fdry_used), 4000); /* of the latest ids most are still there */
-	ck_assert_uint_gt(fdry_used_find(&all, &b)->order, fdry_used_find(&all, &a)->order);
+	ok(fdry_atime_read(s->env, &all));
+	ck_assert_uint_gt(all.len / sizeof(struct fdry_atime), 4000); /* of the latest ids most are still there */
+	ck_assert_uint_gt(fdry_atime_find(&all, &b)->order, fdry_atime_find(&all, &a)->order);
 	i = 39999;
 	many = oid_of(&i, sizeof(i));
-	ck_assert_ptr_nonnull(fdry_used_find(&all, &many));
+	ck_assert_ptr_nonnull(fdry_atime_find(&all, &many));
 	fdry_buf_release(&all);
 }
 END_TEST
@@ -441,14 +441,14 @@ START_TEST(processes_note_at_once)
 			uint32_t nr = k << 16 | i;
 
 			oid = oid_of(&nr, sizeof(nr));
-			fdry_used_note(s->env, &oid);
+			fdry_atime_note(s->env, &oid);
 		}
 		_exit(0);
 	}
 	while (wait(&status) > 0)
 		ck_assert_int_eq(status, 0);
-	ok(fdry_used_read(s->env, &all));
-	ck_assert_uint_eq(all.len / sizeof(struct fdry_used), 2000);
+	ok(fdry_atime_read(s->env, &all));
+	ck_assert_uint_eq(all.len / sizeof(struct fdry_atime), 2000);
 	fdry_buf_release(&all);
 }
 END_TEST

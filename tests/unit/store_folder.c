@@ -143,7 +143,7 @@ static void get_all(const struct fdry_oid *image)
 	ok(fdry_get_object(g, image, &b));
 	fdry_get_end(g);
 	fdry_buf_release(&b);
-	fdry_used_note(s->env, image);
+	fdry_atime_note(s->env, image);
 }
 
 /* Notes that are in the way cost a note; what says what is in use stops a collection, and is named. */

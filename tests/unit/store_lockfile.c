@@ -158,7 +158,7 @@ static int small_limit(void)
 		return 2;
 	if (fdry_store_set_limit(s, 1 << 30) != -FDRY_E_FULL || !strstr(fdry_last_error(), "ulimit -f"))
 		return 3;
-	fdry_used_note(s->env, &oid);
+	fdry_atime_note(s->env, &oid);
 	fdry_store_close(s);
 	return 0;
 }

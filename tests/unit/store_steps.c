@@ -16,7 +16,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include "store/dead.h"
+#include "store/sweep_list.h"
 #include "tests/unit/steps.h"
 #include "tests/unit/store_test.h"
 

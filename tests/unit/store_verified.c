@@ -81,7 +81,7 @@ START_TEST(what_was_verified_is_remembered)
 	verify_chunk(false, true);
 	seal(s, 50, 1, 5000, NULL);
 	ok(fdry_store_gc(s, false, &r));
-	ck_assert_msg(file_size(file) == FDRY_SEEN_AT_IDS, "a collection keeps the notes");
+	ck_assert_msg(file_size(file) == FDRY_VERIFIED_AT_IDS, "a collection keeps the notes");
 }
 END_TEST
 
@@ -89,7 +89,7 @@ END_TEST
 START_TEST(notes_of_a_copy_do_not_count)
 {
 	char command[1000], copy[300];
-	struct fdry_seen seen = { 0 };
+	struct fdry_verified seen = { 0 };
 	struct fdry_store *other;
 	struct fdry_oid chunk;
 	uint8_t data[5000];
@@ -102,8 +102,8 @@ START_TEST(notes_of_a_copy_do_not_count)
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
 	ok(fdry_store_open(copy, 0, &other));
-	ck_assert(!fdry_seen_has(&seen, other->env, &chunk));
-	fdry_seen_release(&seen);
+	ck_assert(!fdry_verified_has(&seen, other->env, &chunk));
+	fdry_verified_release(&seen);
 	fdry_store_close(other);
 }
 END_TEST
@@ -111,7 +111,7 @@ END_TEST
 /* Every byte of the header, and every length: a wrong note never counts, and never fails. */
 START_TEST(a_damaged_note_costs_a_check)
 {
-	uint8_t bytes[FDRY_SEEN_AT_IDS + FDRY_OID_SIZE];
+	uint8_t bytes[FDRY_VERIFIED_AT_IDS + FDRY_OID_SIZE];
 	char file[400];
 	int fd, at;
 
@@ -122,8 +122,8 @@ START_TEST(a_damaged_note_costs_a_check)
 	fd = open(file, O_RDWR);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(pread(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-	for (at = 0; at < (int)sizeof(bytes); at += at < FDRY_SEEN_AT_IDS ? 1 : 7) {
-		struct fdry_seen seen = { 0 };
+	for (at = 0; at < (int)sizeof(bytes); at += at < FDRY_VERIFIED_AT_IDS ? 1 : 7) {
+		struct fdry_verified seen = { 0 };
 		struct fdry_oid chunk;
 		uint8_t data[5000];
 
@@ -131,13 +131,13 @@ START_TEST(a_damaged_note_costs_a_check)
 		chunk = oid_of(data, sizeof(data));
 		bytes[at] ^= 0x40;
 		ck_assert_int_eq(pwrite(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-		ck_assert_msg(!fdry_seen_has(&seen, s->env, &chunk), "byte %d was not looked at", at);
-		fdry_seen_release(&seen);
+		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk), "byte %d was not looked at", at);
+		fdry_verified_release(&seen);
 		bytes[at] ^= 0x40;
 		ck_assert(!ftruncate(fd, at));
-		seen = (struct fdry_seen){ 0 };
-		ck_assert_msg(!fdry_seen_has(&seen, s->env, &chunk), "%d bytes were enough", at);
-		fdry_seen_release(&seen);
+		seen = (struct fdry_verified){ 0 };
+		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk), "%d bytes were enough", at);
+		fdry_verified_release(&seen);
 	}
 	close(fd);
 	verify_chunk(false, true);
@@ -146,14 +146,14 @@ END_TEST
 
 static void check_remembered(uint64_t seed, bool want)
 {
-	struct fdry_seen seen = { 0 };
+	struct fdry_verified seen = { 0 };
 	struct fdry_oid chunk;
 	uint8_t data[5000];
 
 	noise(seed, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
-	ck_assert_int_eq(fdry_seen_has(&seen, s->env, &chunk), want);
-	fdry_seen_release(&seen);
+	ck_assert_int_eq(fdry_verified_has(&seen, s->env, &chunk), want);
+	fdry_verified_release(&seen);
 }
 
 /* Whatever ends a transaction carries the note on: commits, an abort, a collection of nothing. */
@@ -200,7 +200,7 @@ END_TEST
 /* A session that hashed an object before it was damaged must not note it after somebody has found the damage. */
 START_TEST(damage_cancels_what_others_are_about_to_note)
 {
-	struct fdry_seen before = { 0 };
+	struct fdry_verified before = { 0 };
 	struct fdry_oid chunk;
 	uint8_t data[5000];
 	int i;
@@ -209,12 +209,12 @@ START_TEST(damage_cancels_what_others_are_about_to_note)
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
 	for (i = 0; i < 2; i++) { /* without a note, and with one */
-		before = (struct fdry_seen){ 0 };
-		ck_assert(!fdry_seen_has(&before, s->env, &chunk));
-		fdry_seen_add(&before, &chunk);
-		fdry_seen_forget(&s->env->dir);
-		fdry_seen_end(&before, s->env);
-		fdry_seen_release(&before);
+		before = (struct fdry_verified){ 0 };
+		ck_assert(!fdry_verified_has(&before, s->env, &chunk));
+		fdry_verified_add(&before, &chunk);
+		fdry_verified_forget(&s->env->dir);
+		fdry_verified_end(&before, s->env);
+		fdry_verified_release(&before);
 		check_remembered(1, false);
 	}
 	verify_chunk(false, true);
@@ -264,7 +264,7 @@ static void note_renew(void)
 	note_path(file, sizeof(file));
 	fd = open(file, O_WRONLY);
 	ck_assert_int_ge(fd, 0);
-	ck_assert_int_eq(pwrite(fd, bytes, 16, FDRY_SEEN_AT_CHANGED), 16);
+	ck_assert_int_eq(pwrite(fd, bytes, 16, FDRY_VERIFIED_AT_CHANGED), 16);
 	close(fd);
 }
 
@@ -326,7 +326,7 @@ START_TEST(notes_of_several_sessions_add_up)
 	}
 	fdry_get_end(g[0]);
 	fdry_get_end(g[1]);
-	ck_assert_int_eq(file_size(file), FDRY_SEEN_AT_IDS + 2 * FDRY_OID_SIZE);
+	ck_assert_int_eq(file_size(file), FDRY_VERIFIED_AT_IDS + 2 * FDRY_OID_SIZE);
 }
 END_TEST
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dead.h - what was not marked, in an order in which it can go.
+ * sweep_list.h - what was not marked, in an order in which it can go.
  */
-#ifndef FDRY_STORE_DEAD_H
-#define FDRY_STORE_DEAD_H
+#ifndef FDRY_STORE_SWEEP_LIST_H
+#define FDRY_STORE_SWEEP_LIST_H
 
 #include "store/mark.h"
 
-struct fdry_dead {
+struct fdry_sweep_entry {
 	struct fdry_oid oid;
 	uint32_t kinds;  /* 0: bytes without a record */
 	uint32_t nlinks;
@@ -17,8 +17,8 @@ struct fdry_dead {
 };
 
 /* Zero it to start. */
-struct fdry_deads {
-	struct fdry_buf list; /* struct fdry_dead each */
+struct fdry_sweep_list {
+	struct fdry_buf entries; /* struct fdry_sweep_entry each */
 	uint64_t live;        /* objects that were marked */
 };
 
@@ -26,7 +26,7 @@ struct fdry_deads {
  * Everything that @m has not marked, ordered by level and, within one, by id. @tick as for fdry_mark_update().
  * FDRY_E_CORRUPT where the table does not hold what its root counts: what was lost may be what kept the rest alive.
  */
-int fdry_deads_list(struct fdry_deads *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg) __must_check;
+int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg) __must_check;
 
 /* --- gc.c --- */
 

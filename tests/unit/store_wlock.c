@@ -653,7 +653,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store_gate");
+	Suite *suite = suite_create("store_wlock");
 	TCase *tc = tcase_create("gate");
 
 	tcase_add_checked_fixture(tc, setup, teardown);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gate.c - whose turn it is to write, that a process has a store open once, and that lock.mdb belongs to data.mdb.
+ * wlock.c - whose turn it is to write, that a process has a store open once, and that lock.mdb belongs to data.mdb.
  *
  * LMDB's lock for writers is a robust mutex: it knows its owner by the thread's number, and
  * such numbers repeat between PID namespaces. If a thread dies that waits for it, and the owner,
@@ -21,7 +21,7 @@
  * ends them with the process, whatever its number, read-only descriptors can share them, and no
  * other descriptor that is closed drops them, as it would LMDB's. Where a kernel has none, LMDB is alone.
  */
-#include "store/gate.h"
+#include "store/wlock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,7 +49,7 @@ static int byte_lock(int fd, int op, short type, off_t at)
 	return rc ? errno : 0;
 }
 
-static int turn_lock(const struct fdry_gate *t, int op, short type, off_t at)
+static int turn_lock(const struct fdry_wlock *t, int op, short type, off_t at)
 {
 	return byte_lock(t->fd, op, type, at);
 }
@@ -81,13 +81,13 @@ static void unlock_all(int fd)
 }
 
 /* Every process has a byte of its own, so a lock on it was taken in this process. If the kernel has no such locks, nothing is claimed. */
-static enum fdry_gate_answer claim_process(const struct fdry_gate *t)
+static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 {
 	off_t at = own_byte();
 
 	if (!at || turn_lock(t, F_OFD_SETLK, F_RDLCK, at))
-		return FDRY_GATE_OPEN;
-	return is_taken(t->fd, at, 1) ? FDRY_GATE_OWN : FDRY_GATE_OPEN;
+		return FDRY_WLOCK_OPEN;
+	return is_taken(t->fd, at, 1) ? FDRY_WLOCK_OWN : FDRY_WLOCK_OPEN;
 }
 
 /* --- lock.mdb and data.mdb --- */
@@ -121,40 +121,40 @@ static bool is_paired_otherwise(int fd, off_t at)
 }
 
 /* Marks first and looks then: of two processes that come at once with different pairs one sees the other's mark. */
-static enum fdry_gate_answer claim_pair(struct fdry_gate *t, const char *dir)
+static enum fdry_wlock_answer claim_pair(struct fdry_wlock *t, const char *dir)
 {
 	struct stat data, lock;
 
 	t->lock_fd = file_open(dir, "lock.mdb", O_RDONLY);
 	if (t->lock_fd < 0 || fstat(t->fd, &data) || fstat(t->lock_fd, &lock))
-		return FDRY_GATE_OPEN; /* LMDB says why, or makes it */
+		return FDRY_WLOCK_OPEN; /* LMDB says why, or makes it */
 	if (byte_lock(t->fd, F_OFD_SETLK, F_RDLCK, pair_byte(&lock)) ||
 	    byte_lock(t->lock_fd, F_OFD_SETLK, F_RDLCK, pair_byte(&data)))
-		return FDRY_GATE_OPEN;
+		return FDRY_WLOCK_OPEN;
 	if (is_paired_otherwise(t->fd, pair_byte(&lock)))
-		return FDRY_GATE_OTHER_LOCK;
+		return FDRY_WLOCK_OTHER_LOCK;
 	if (!is_paired_otherwise(t->lock_fd, pair_byte(&data)))
-		return FDRY_GATE_OPEN;
-	return is_named(t->fd, dir, "data.mdb") && is_named(t->lock_fd, dir, "lock.mdb") ? FDRY_GATE_OTHER_DATA : FDRY_GATE_OTHER_LOCK;
+		return FDRY_WLOCK_OPEN;
+	return is_named(t->fd, dir, "data.mdb") && is_named(t->lock_fd, dir, "lock.mdb") ? FDRY_WLOCK_OTHER_DATA : FDRY_WLOCK_OTHER_LOCK;
 }
 
 /* --- opening --- */
 
-enum fdry_gate_answer fdry_gate_open(struct fdry_gate *t, const char *dir, bool shared)
+enum fdry_wlock_answer fdry_wlock_open(struct fdry_wlock *t, const char *dir, bool shared)
 {
-	enum fdry_gate_answer answer;
+	enum fdry_wlock_answer answer;
 
-	*t = (struct fdry_gate){ .fd = -1, .lock_fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER };
+	*t = (struct fdry_wlock){ .fd = -1, .lock_fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER };
 	t->fd = file_open(dir, "data.mdb", O_RDWR);
 	if (t->fd < 0)
 		t->fd = file_open(dir, "data.mdb", O_RDONLY);
 	if (t->fd < 0 || shared)
-		return FDRY_GATE_OPEN; /* if it is missing LMDB will say why, or makes it: then nobody else has it open */
+		return FDRY_WLOCK_OPEN; /* if it is missing LMDB will say why, or makes it: then nobody else has it open */
 	answer = claim_process(t); /* before lock.mdb: closing that drops the locks that another copy of LMDB in this process has on it */
-	if (answer == FDRY_GATE_OPEN)
+	if (answer == FDRY_WLOCK_OPEN)
 		answer = claim_pair(t, dir);
-	if (answer != FDRY_GATE_OPEN)
-		fdry_gate_close(t);
+	if (answer != FDRY_WLOCK_OPEN)
+		fdry_wlock_close(t);
 	return answer;
 }
 
@@ -165,23 +165,23 @@ static void fd_close(int *fd)
 	*fd = -1;
 }
 
-void fdry_gate_close(struct fdry_gate *t)
+void fdry_wlock_close(struct fdry_wlock *t)
 {
 	if (t->fd >= 0)
 		unlock_all(t->fd);
 	if (t->lock_fd >= 0)
 		unlock_all(t->lock_fd);
-	fdry_gate_forget(t);
+	fdry_wlock_forget(t);
 }
 
-void fdry_gate_forget(struct fdry_gate *t)
+void fdry_wlock_forget(struct fdry_wlock *t)
 {
 	fd_close(&t->fd);
 	fd_close(&t->lock_fd);
 }
 
 /* All threads of a process share the open file: those that read count themselves, those that write go one by one. */
-int fdry_gate_take(struct fdry_gate *t)
+int fdry_wlock_lock(struct fdry_wlock *t)
 {
 	int e = 0;
 
@@ -198,7 +198,7 @@ int fdry_gate_take(struct fdry_gate *t)
 	return e;
 }
 
-void fdry_gate_give(struct fdry_gate *t)
+void fdry_wlock_unlock(struct fdry_wlock *t)
 {
 	if (t->fd < 0)
 		return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * used.c - when images were last loaded or sealed, for whoever must choose what goes first.
+ * atime.c - when images were last loaded or sealed, for whoever must choose what goes first.
  *
  * A file beside the environment to which each load appends one line: no transaction, no
  * lock, no waiting. What comes later in it was used later, whatever the clock says. It is
@@ -19,20 +19,20 @@
 #include "lib/log.h"
 #include "store/internal.h"
 
-#define USED_FILE "used"
-#define USED_TEMP "used.new"
-#define LINE (FDRY_USED_LINE)
+#define ATIME_FILE "used"
+#define ATIME_TEMP "used.new"
+#define LINE (FDRY_ATIME_LINE)
 #define SIZE_MAX_KEPT (1u << 20) /* bytes of the file: longer, and it is shortened */
 #define IDS_MAX 4096u            /* that a shortened one has */
 
 /* --- reading --- */
 
-static bool line_parse(const char *line, struct fdry_used *ret)
+static bool line_parse(const char *line, struct fdry_atime *ret)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	const char *digits = line + FDRY_OID_HEX_SIZE;
 
-	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' || strspn(digits, "0123456789") != FDRY_USED_DIGITS)
+	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' || strspn(digits, "0123456789") != FDRY_ATIME_DIGITS)
 		return false;
 	memcpy(hex, line, sizeof(hex));
 	hex[sizeof(hex) - 1] = '\0';
@@ -44,7 +44,7 @@ static bool line_parse(const char *line, struct fdry_used *ret)
 
 static int lines_parse(const char *text, size_t len, struct fdry_buf *ret)
 {
-	struct fdry_used u = { .order = 0 };
+	struct fdry_atime u = { .order = 0 };
 	const char *end;
 	size_t at = 0;
 	int err = 0;
@@ -63,9 +63,9 @@ static int lines_parse(const char *text, size_t len, struct fdry_buf *ret)
 }
 
 /* By id, then the latest first. */
-static int used_cmp(const void *a, const void *b)
+static int atime_cmp(const void *a, const void *b)
 {
-	const struct fdry_used *x = a, *y = b;
+	const struct fdry_atime *x = a, *y = b;
 	int order = memcmp(&x->oid, &y->oid, sizeof(x->oid));
 
 	if (order)
@@ -75,11 +75,11 @@ static int used_cmp(const void *a, const void *b)
 
 static void latest_only(struct fdry_buf *all)
 {
-	struct fdry_used *u = (void *)all->data;
+	struct fdry_atime *u = (void *)all->data;
 	size_t i, n = all->len / sizeof(*u), out = 0;
 
 	if (n)
-		qsort(u, n, sizeof(*u), used_cmp);
+		qsort(u, n, sizeof(*u), atime_cmp);
 	for (i = 0; i < n; i++)
 		if (!out || !fdry_oid_eq(&u[i].oid, &u[out - 1].oid))
 			u[out++] = u[i];
@@ -88,7 +88,7 @@ static void latest_only(struct fdry_buf *all)
 
 static int read_fail(void)
 {
-	return fdry_fail(FDRY_E_IO, "cannot read the store's file " USED_FILE ": %s", fdry_file_text(errno));
+	return fdry_fail(FDRY_E_IO, "cannot read the store's file " ATIME_FILE ": %s", fdry_file_text(errno));
 }
 
 static int fd_read(int fd, struct fdry_buf *text)
@@ -115,10 +115,10 @@ static int fd_read(int fd, struct fdry_buf *text)
 	return err;
 }
 
-int fdry_used_read(const struct fdry_env *env, struct fdry_buf *ret)
+int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 {
 	struct fdry_buf text = { 0 };
-	int fd = fdry_file_get(env->dir.fd, USED_FILE, O_RDONLY);
+	int fd = fdry_file_get(env->dir.fd, ATIME_FILE, O_RDONLY);
 	int err;
 
 	if (fd < 0)
@@ -138,11 +138,11 @@ static int by_oid(const void *key, const void *entry)
 	return memcmp(key, entry, FDRY_OID_SIZE); /* the id comes first */
 }
 
-const struct fdry_used *fdry_used_find(const struct fdry_buf *all, const struct fdry_oid *oid)
+const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid)
 {
 	if (!all->len)
 		return NULL;
-	return bsearch(oid, all->data, all->len / sizeof(struct fdry_used), sizeof(struct fdry_used), by_oid);
+	return bsearch(oid, all->data, all->len / sizeof(struct fdry_atime), sizeof(struct fdry_atime), by_oid);
 }
 
 /* --- writing --- */
@@ -151,20 +151,20 @@ static void line_make(char line[LINE + 1], const struct fdry_oid *oid, uint64_t 
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	snprintf(line, LINE + 1, "%s %0*llu\n", fdry_oid_hex(oid, hex), FDRY_USED_DIGITS,
+	snprintf(line, LINE + 1, "%s %0*llu\n", fdry_oid_hex(oid, hex), FDRY_ATIME_DIGITS,
 		 (unsigned long long)(when % 10000000000ull));
 }
 
 static int by_order(const void *a, const void *b)
 {
-	const struct fdry_used *x = a, *y = b;
+	const struct fdry_atime *x = a, *y = b;
 
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
 static bool lines_write(int fd, const struct fdry_buf *all)
 {
-	struct fdry_used *u = (void *)all->data;
+	struct fdry_atime *u = (void *)all->data;
 	size_t i, n = all->len / sizeof(*u);
 	struct fdry_buf text = { 0 };
 	char line[LINE + 1];
@@ -190,17 +190,17 @@ static void shorten(const struct fdry_env *env, int used)
 
 	if (flock(used, LOCK_EX | LOCK_NB))
 		return;
-	(void)unlinkat(env->dir.fd, USED_TEMP, 0); /* of somebody who died, perhaps another user */
-	fd = fdry_openat(env->dir.fd, USED_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
-	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_used_read(env, &all) && lines_write(fd, &all);
+	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0); /* of somebody who died, perhaps another user */
+	fd = fdry_openat(env->dir.fd, ATIME_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
+	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_read(env, &all) && lines_write(fd, &all);
 	if (fd >= 0)
-		ok = !close(fd) && ok && !renameat(env->dir.fd, USED_TEMP, env->dir.fd, USED_FILE);
+		ok = !close(fd) && ok && !renameat(env->dir.fd, ATIME_TEMP, env->dir.fd, ATIME_FILE);
 	if (fd >= 0 && !ok)
-		(void)unlinkat(env->dir.fd, USED_TEMP, 0);
+		(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);
 	fdry_buf_release(&all);
 }
 
-void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid)
+void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid)
 {
 	char line[LINE + 1];
 	struct stat st;
@@ -208,7 +208,7 @@ void fdry_used_note(const struct fdry_env *env, const struct fdry_oid *oid)
 
 	if (env->dir.fixed)
 		return;
-	fd = fdry_file_open(&env->dir, USED_FILE, O_WRONLY | O_APPEND);
+	fd = fdry_file_open(&env->dir, ATIME_FILE, O_WRONLY | O_APPEND);
 	if (fd < 0) {
 		fdry_debug("no note of what was used: %s", fdry_file_text(errno));
 		return;

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dead.c - listing what is to go, objects before what they link to.
+ * sweep_list.c - listing what is to go, objects before what they link to.
  *
  * Whatever is deleted first, at every moment an object that is there must lead to nothing
  * that is not: a session may find it and rely on it. So an object goes after all that
  * links to it: its level is above theirs. Within a level ids ascend, so that neighbours in
  * the trees go together. Links that go in circles have no order; what is in one goes last.
  */
-#include "store/dead.h"
+#include "store/sweep_list.h"
 
 #include <stdlib.h>
 
 #define STEPS 4096 /* objects in one view */
 
-struct dead_walk {
+struct list_walk {
 	struct fdry_txn t;
-	struct fdry_deads *d;
+	struct fdry_sweep_list *d;
 	struct fdry_mark *m;
 	uint64_t walked;
 	size_t ordered; /* with a record: ids ascend up to here */
 };
 
-static struct fdry_dead *deads(struct fdry_deads *d)
+static struct fdry_sweep_entry *entries(struct fdry_sweep_list *d)
 {
-	return (void *)d->list.data;
+	return (void *)d->entries.data;
 }
 
 /* --- the list --- */
 
-static int dead_put(struct dead_walk *w, const struct fdry_oid *oid, const struct fdry_record *rec)
+static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
-	struct fdry_dead dead = {
+	struct fdry_sweep_entry dead = {
 		.oid = *oid, .kinds = rec->kinds, .nlinks = rec->nlinks, .size = rec->size, .stored = rec->stored,
 	};
 
-	return fdry_buf_put(&w->d->list, &dead, sizeof(dead));
+	return fdry_buf_put(&w->d->entries, &dead, sizeof(dead));
 }
 
 static int key_oid(struct fdry_span key, struct fdry_oid *ret)
@@ -47,7 +47,7 @@ static int key_oid(struct fdry_span key, struct fdry_oid *ret)
 
 static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
 {
-	struct dead_walk *w = arg;
+	struct list_walk *w = arg;
 	struct fdry_record rec;
 	struct fdry_oid oid;
 	int err = fdry_record_parse(value, &rec);
@@ -58,7 +58,7 @@ static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
 		return err;
 	w->walked++;
 	if (!fdry_idset_has(&w->m->live, &oid))
-		return dead_put(w, &oid, &rec);
+		return entry_put(w, &oid, &rec);
 	w->d->live++;
 	return 0;
 }
@@ -67,23 +67,23 @@ static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
 static int walk_data(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct fdry_record none = { .size = value.len, .stored = value.len }, rec;
-	struct dead_walk *w = arg;
+	struct list_walk *w = arg;
 	struct fdry_oid oid;
 	bool found = false;
 	int err = key_oid(key, &oid);
 
 	if (!err)
 		err = fdry_record_get(&w->t, &oid, &found, &rec);
-	return err || found ? err : dead_put(w, &oid, &none);
+	return err || found ? err : entry_put(w, &oid, &none);
 }
 
-static int walk_in(struct dead_walk *w)
+static int walk_in(struct list_walk *w)
 {
 	struct fdry_span all = { 0 };
 	uint64_t count = 0;
 	int err = fdry_txn_each(&w->t, FDRY_TABLE_OBJECTS, all, walk_object, w);
 
-	w->ordered = w->d->list.len / sizeof(struct fdry_dead);
+	w->ordered = w->d->entries.len / sizeof(struct fdry_sweep_entry);
 	if (!err)
 		err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
 	if (!err && count != w->walked)
@@ -93,7 +93,7 @@ static int walk_in(struct dead_walk *w)
 }
 
 /* One view for all of it, or the count would say nothing: some 0.3 s for a million objects. */
-static int walk(struct dead_walk *w)
+static int walk(struct list_walk *w)
 {
 	int err = fdry_txn_read(w->m->env->db, &w->t);
 
@@ -111,16 +111,16 @@ static int oid_cmp(const void *a, const void *b)
 	return memcmp(a, b, FDRY_OID_SIZE); /* the id comes first in both */
 }
 
-static struct fdry_dead *dead_find(struct dead_walk *w, const struct fdry_oid *oid)
+static struct fdry_sweep_entry *entry_find(struct list_walk *w, const struct fdry_oid *oid)
 {
-	return bsearch(oid, w->d->list.data, w->ordered, sizeof(struct fdry_dead), oid_cmp);
+	return bsearch(oid, w->d->entries.data, w->ordered, sizeof(struct fdry_sweep_entry), oid_cmp);
 }
 
 /* @fn for each dead object that @dead links to. */
-static int children(struct dead_walk *w, struct fdry_dead *dead,
-		    int (*fn)(struct fdry_dead *dead, struct fdry_dead *child, struct fdry_buf *next), struct fdry_buf *next)
+static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
+		    int (*fn)(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next), struct fdry_buf *next)
 {
-	struct fdry_dead *child;
+	struct fdry_sweep_entry *child;
 	struct fdry_record rec;
 	struct fdry_oid link;
 	bool found = false;
@@ -129,14 +129,14 @@ static int children(struct dead_walk *w, struct fdry_dead *dead,
 
 	for (i = 0; !err && found && i < rec.nlinks; i++) {
 		link = fdry_record_link(&rec, i);
-		child = dead_find(w, &link);
+		child = entry_find(w, &link);
 		if (child)
 			err = fn(dead, child, next);
 	}
 	return err;
 }
 
-static int child_count(struct fdry_dead *dead, struct fdry_dead *child, struct fdry_buf *next)
+static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next)
 {
 	(void)dead, (void)next;
 	child->parents++;
@@ -144,7 +144,7 @@ static int child_count(struct fdry_dead *dead, struct fdry_dead *child, struct f
 }
 
 /* The last of its parents has a level: so has it. */
-static int child_place(struct fdry_dead *dead, struct fdry_dead *child, struct fdry_buf *next)
+static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next)
 {
 	if (child->level <= dead->level)
 		child->level = dead->level + 1;
@@ -154,9 +154,9 @@ static int child_place(struct fdry_dead *dead, struct fdry_dead *child, struct f
 }
 
 /* Every dead object that has links, in views of STEPS objects; the list itself does not move any more. */
-static int count_parents(struct dead_walk *w, int (*tick)(void *arg), void *arg)
+static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
 {
-	struct fdry_dead *d = deads(w->d);
+	struct fdry_sweep_entry *d = entries(w->d);
 	size_t i = 0, end;
 	int err = 0;
 
@@ -174,9 +174,9 @@ static int count_parents(struct dead_walk *w, int (*tick)(void *arg), void *arg)
 	return err;
 }
 
-static int tops_put(struct dead_walk *w, struct fdry_buf *next)
+static int tops_put(struct list_walk *w, struct fdry_buf *next)
 {
-	struct fdry_dead *d = deads(w->d), *top;
+	struct fdry_sweep_entry *d = entries(w->d), *top;
 	size_t i;
 	int err = 0;
 
@@ -189,7 +189,7 @@ static int tops_put(struct dead_walk *w, struct fdry_buf *next)
 }
 
 /* From those that nothing links to, downwards. @next is a queue that is never taken from. */
-static int place(struct dead_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
+static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
 {
 	size_t at = 0, end;
 	int err = 0;
@@ -199,7 +199,7 @@ static int place(struct dead_walk *w, struct fdry_buf *next, int (*tick)(void *a
 		if (err)
 			return err;
 		for (end = at + STEPS * sizeof(void *); at < end && at < next->len && !err; at += sizeof(void *)) {
-			struct fdry_dead *dead;
+			struct fdry_sweep_entry *dead;
 
 			memcpy(&dead, next->data + at, sizeof(dead));
 			err = children(w, dead, child_place, next);
@@ -211,9 +211,9 @@ static int place(struct dead_walk *w, struct fdry_buf *next, int (*tick)(void *a
 	return err;
 }
 
-static int dead_cmp(const void *a, const void *b)
+static int entry_cmp(const void *a, const void *b)
 {
-	const struct fdry_dead *x = a, *y = b;
+	const struct fdry_sweep_entry *x = a, *y = b;
 
 	if (!x->parents != !y->parents) /* in a circle, or below one */
 		return x->parents ? 1 : -1;
@@ -222,9 +222,9 @@ static int dead_cmp(const void *a, const void *b)
 	return oid_cmp(&x->oid, &y->oid);
 }
 
-int fdry_deads_list(struct fdry_deads *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg)
+int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
-	struct dead_walk w = { .d = d, .m = m };
+	struct list_walk w = { .d = d, .m = m };
 	struct fdry_buf next = { 0 };
 	int err = walk(&w);
 
@@ -235,7 +235,7 @@ int fdry_deads_list(struct fdry_deads *d, struct fdry_mark *m, int (*tick)(void 
 	if (!err)
 		err = place(&w, &next, tick, arg);
 	fdry_buf_release(&next);
-	if (!err && d->list.len)
-		qsort(deads(d), d->list.len / sizeof(struct fdry_dead), sizeof(struct fdry_dead), dead_cmp);
+	if (!err && d->entries.len)
+		qsort(entries(d), d->entries.len / sizeof(struct fdry_sweep_entry), sizeof(struct fdry_sweep_entry), entry_cmp);
 	return err;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * held.c - descriptors whose locks end with this process, also where a child of fork() lives on.
+ * lockfd.c - descriptors whose locks end with this process, also where a child of fork() lives on.
  *
  * flock() is of the open file, which a child inherits: the lock would last as long as either of them.
  * So the child closes what is listed here, and whoever gives one up unlocks it first, for children that
@@ -14,28 +14,28 @@
 
 #include "store/internal.h"
 
-struct held {
-	struct held *next;
+struct lockfd {
+	struct lockfd *next;
 	int fd;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct held *all;
+static struct lockfd *all;
 static unsigned int forks; /* written only by a child that has one thread */
 
-void fdry_held_enter(void)
+void fdry_lockfd_lock(void)
 {
 	pthread_mutex_lock(&lock);
 }
 
-void fdry_held_leave(void)
+void fdry_lockfd_unlock(void)
 {
 	pthread_mutex_unlock(&lock);
 }
 
-void fdry_held_after_fork_child(void)
+void fdry_lockfd_after_fork_child(void)
 {
-	struct held *h;
+	struct lockfd *h;
 
 	while ((h = all)) {
 		all = h->next;
@@ -43,30 +43,30 @@ void fdry_held_after_fork_child(void)
 		free(h);
 	}
 	forks++;
-	fdry_held_leave(); /* fdry_held_enter() was called before the fork */
+	fdry_lockfd_unlock(); /* fdry_lockfd_lock() was called before the fork */
 }
 
-unsigned int fdry_held_forks(void)
+unsigned int fdry_lockfd_forks(void)
 {
 	return forks;
 }
 
-int fdry_held_add(int fd)
+int fdry_lockfd_add(int fd)
 {
-	struct held *h = malloc(sizeof(*h));
+	struct lockfd *h = malloc(sizeof(*h));
 
 	if (!h)
 		return ENOMEM;
-	*h = (struct held){ .next = all, .fd = fd };
+	*h = (struct lockfd){ .next = all, .fd = fd };
 	all = h;
 	return 0;
 }
 
-void fdry_held_close(int fd)
+void fdry_lockfd_close(int fd)
 {
-	struct held **p, *h;
+	struct lockfd **p, *h;
 
-	fdry_held_enter();
+	fdry_lockfd_lock();
 	for (p = &all; *p && (*p)->fd != fd; p = &(*p)->next)
 		;
 	h = *p;
@@ -75,5 +75,5 @@ void fdry_held_close(int fd)
 	free(h);
 	(void)flock(fd, LOCK_UN);
 	close(fd);
-	fdry_held_leave();
+	fdry_lockfd_unlock();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seen.c - which mapped objects were verified since the machine was started.
+ * verified.c - which mapped objects were verified since the machine was started.
  *
  * A file beside the environment, replaced as a whole by rename. It is only a note: where it is missing, damaged,
  * of another boot or of another state of data.mdb, objects are hashed once more. What it cannot tell is damage that
@@ -28,8 +28,8 @@
 #include "lib/log.h"
 #include "store/internal.h"
 
-#define SEEN_FILE "verified"
-#define SEEN_COUNT_MAX (1u << 24)
+#define VERIFIED_FILE "verified"
+#define VERIFIED_COUNT_MAX (1u << 24)
 #define LOCK_TRIES 200
 #define LOCK_NAP_NS 1000000
 
@@ -58,27 +58,27 @@ static bool boot_id(uint8_t ret[16])
 }
 
 /* What the file must begin with to count, but for the number of ids and the epoch. */
-static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_SEEN_AT_IDS])
+static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_VERIFIED_AT_IDS])
 {
 	struct fdry_db_state state;
 
-	memset(head, 0, FDRY_SEEN_AT_IDS);
-	memcpy(head, FDRY_SEEN_MAGIC, 8);
-	fdry_set32(head + FDRY_SEEN_AT_VERSION, FDRY_SEEN_VERSION);
-	memcpy(head + FDRY_SEEN_AT_STORE, env->id, FDRY_FORMAT_ID_SIZE);
-	if (!boot_id(head + FDRY_SEEN_AT_BOOT) || !fdry_db_state(env->db, &state))
+	memset(head, 0, FDRY_VERIFIED_AT_IDS);
+	memcpy(head, FDRY_VERIFIED_MAGIC, 8);
+	fdry_set32(head + FDRY_VERIFIED_AT_VERSION, FDRY_VERIFIED_VERSION);
+	memcpy(head + FDRY_VERIFIED_AT_STORE, env->id, FDRY_FORMAT_ID_SIZE);
+	if (!boot_id(head + FDRY_VERIFIED_AT_BOOT) || !fdry_db_state(env->db, &state))
 		return false;
-	fdry_set64(head + FDRY_SEEN_AT_DEV, state.dev);
-	fdry_set64(head + FDRY_SEEN_AT_INO, state.ino);
-	fdry_set64(head + FDRY_SEEN_AT_CHANGED, state.changed);
-	fdry_set64(head + FDRY_SEEN_AT_TXN, state.txn);
+	fdry_set64(head + FDRY_VERIFIED_AT_DEV, state.dev);
+	fdry_set64(head + FDRY_VERIFIED_AT_INO, state.ino);
+	fdry_set64(head + FDRY_VERIFIED_AT_CHANGED, state.changed);
+	fdry_set64(head + FDRY_VERIFIED_AT_TXN, state.txn);
 	return true;
 }
 
 /* Half of it is the other half's complement: a flipped bit shows. 0: none. */
-static uint64_t epoch_of(const uint8_t head[FDRY_SEEN_AT_IDS])
+static uint64_t epoch_of(const uint8_t head[FDRY_VERIFIED_AT_IDS])
 {
-	uint64_t epoch = fdry_get64(head + FDRY_SEEN_AT_EPOCH);
+	uint64_t epoch = fdry_get64(head + FDRY_VERIFIED_AT_EPOCH);
 
 	return (uint32_t)(epoch >> 32) == (uint32_t)~epoch ? epoch : 0;
 }
@@ -110,9 +110,9 @@ static bool read_all(int fd, void *to, size_t len)
 }
 
 /* Append the ids of an open file to @ret, if they count; returns its epoch in any case. */
-static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
+static uint64_t file_read(int fd, const uint8_t want[FDRY_VERIFIED_AT_IDS], struct fdry_buf *ret)
 {
-	uint8_t head[FDRY_SEEN_AT_IDS];
+	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	size_t before = ret->len;
 	uint64_t count, epoch;
 	struct stat st;
@@ -120,14 +120,14 @@ static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct f
 
 	if (fstat(fd, &st) || !read_all(fd, head, sizeof(head)))
 		return 0;
-	count = fdry_get64(head + FDRY_SEEN_AT_COUNT);
+	count = fdry_get64(head + FDRY_VERIFIED_AT_COUNT);
 	epoch = epoch_of(head);
 	if (!epoch)
 		return 0;
-	fdry_set64(head + FDRY_SEEN_AT_COUNT, 0);
-	fdry_set64(head + FDRY_SEEN_AT_EPOCH, 0);
-	if (memcmp(head, want, sizeof(head)) || count > SEEN_COUNT_MAX ||
-	    (uint64_t)st.st_size != FDRY_SEEN_AT_IDS + count * FDRY_OID_SIZE)
+	fdry_set64(head + FDRY_VERIFIED_AT_COUNT, 0);
+	fdry_set64(head + FDRY_VERIFIED_AT_EPOCH, 0);
+	if (memcmp(head, want, sizeof(head)) || count > VERIFIED_COUNT_MAX ||
+	    (uint64_t)st.st_size != FDRY_VERIFIED_AT_IDS + count * FDRY_OID_SIZE)
 		return epoch;
 	if (fdry_buf_grow(ret, count * FDRY_OID_SIZE, &p) || !read_all(fd, p, count * FDRY_OID_SIZE))
 		ret->len = before;
@@ -136,7 +136,7 @@ static uint64_t file_read(int fd, const uint8_t want[FDRY_SEEN_AT_IDS], struct f
 
 static int plain_open(const struct fdry_dir *dir)
 {
-	return fdry_file_get(dir->fd, SEEN_FILE, O_RDWR);
+	return fdry_file_get(dir->fd, VERIFIED_FILE, O_RDWR);
 }
 
 static int oid_cmp(const void *a, const void *b)
@@ -144,9 +144,9 @@ static int oid_cmp(const void *a, const void *b)
 	return memcmp(a, b, FDRY_OID_SIZE);
 }
 
-void fdry_seen_add(struct fdry_seen *seen, const struct fdry_oid *oid)
+void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid)
 {
-	if (fdry_buf_put(&seen->added, oid, sizeof(*oid)))
+	if (fdry_buf_put(&v->added, oid, sizeof(*oid)))
 		fdry_debug("an object that was verified is not noted: %s", fdry_last_error());
 }
 
@@ -166,25 +166,25 @@ static void ids_sort(struct fdry_buf *ids)
 
 /* --- replacing the file --- */
 
-/* The file that has the name, locked; -1 and errno if that cannot be had. fdry_held_close() ends it, in a child of fork() too. */
+/* The file that has the name, locked; -1 and errno if that cannot be had. fdry_lockfd_close() ends it, in a child of fork() too. */
 static int locked_open(const struct fdry_dir *dir)
 {
 	struct timespec nap = { 0, LOCK_NAP_NS };
 	int i, fd;
 
 	for (i = 0; i < LOCK_TRIES; i++) {
-		fdry_held_enter();
-		fd = fdry_file_open(dir, SEEN_FILE, O_RDWR);
-		if (fd >= 0 && fdry_held_add(fd)) {
+		fdry_lockfd_lock();
+		fd = fdry_file_open(dir, VERIFIED_FILE, O_RDWR);
+		if (fd >= 0 && fdry_lockfd_add(fd)) {
 			close(fd);
 			fd = -1;
 		}
-		fdry_held_leave();
+		fdry_lockfd_unlock();
 		if (fd < 0)
 			return -1;
-		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir->fd, SEEN_FILE, fd))
+		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir->fd, VERIFIED_FILE, fd))
 			return fd;
-		fdry_held_close(fd);
+		fdry_lockfd_close(fd);
 		nanosleep(&nap, NULL);
 	}
 	errno = EWOULDBLOCK;
@@ -196,7 +196,7 @@ static int temp_open(const struct fdry_dir *dir, char name[64])
 	int fd, i;
 
 	for (i = 0; i < 8; i++) {
-		if (fdry_temp_name(FDRY_SEEN_TEMP, name, 64))
+		if (fdry_temp_name(FDRY_VERIFIED_TEMP, name, 64))
 			return -1;
 		fd = fdry_openat(dir->fd, name, O_WRONLY | O_CREAT | O_EXCL, dir->file_mode);
 		if (fd >= 0 || errno != EEXIST)
@@ -205,7 +205,7 @@ static int temp_open(const struct fdry_dir *dir, char name[64])
 	return -1;
 }
 
-static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_SEEN_AT_IDS], const struct fdry_buf *ids)
+static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_VERIFIED_AT_IDS], const struct fdry_buf *ids)
 {
 	char name[64];
 	int fd = temp_open(dir, name);
@@ -213,8 +213,8 @@ static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_SEE
 
 	if (fd < 0)
 		return false;
-	ok = !fdry_file_adopt(dir, fd) && !fdry_write(fd, head, FDRY_SEEN_AT_IDS) && !fdry_write(fd, ids->data, ids->len);
-	ok = !close(fd) && ok && !renameat(dir->fd, name, dir->fd, SEEN_FILE);
+	ok = !fdry_file_adopt(dir, fd) && !fdry_write(fd, head, FDRY_VERIFIED_AT_IDS) && !fdry_write(fd, ids->data, ids->len);
+	ok = !close(fd) && ok && !renameat(dir->fd, name, dir->fd, VERIFIED_FILE);
 	if (!ok)
 		(void)unlinkat(dir->fd, name, 0);
 	return ok;
@@ -223,19 +223,19 @@ static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_SEE
 /* An empty note with a new epoch, which it returns; 0 if it cannot be made. */
 static uint64_t file_begin(const struct fdry_dir *dir)
 {
-	uint8_t head[FDRY_SEEN_AT_IDS] = FDRY_SEEN_MAGIC;
+	uint8_t head[FDRY_VERIFIED_AT_IDS] = FDRY_VERIFIED_MAGIC;
 	uint64_t epoch = epoch_make();
 	struct fdry_buf none = { 0 };
 
-	fdry_set32(head + FDRY_SEEN_AT_VERSION, FDRY_SEEN_VERSION);
-	fdry_set64(head + FDRY_SEEN_AT_EPOCH, epoch);
+	fdry_set32(head + FDRY_VERIFIED_AT_VERSION, FDRY_VERIFIED_VERSION);
+	fdry_set64(head + FDRY_VERIFIED_AT_EPOCH, epoch);
 	return file_replace(dir, head, &none) ? epoch : 0;
 }
 
 /* --- a session --- */
 
 /* The first session of all makes a note, so that it has an epoch to compare with. */
-static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_SEEN_AT_IDS], struct fdry_buf *ret)
+static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_VERIFIED_AT_IDS], struct fdry_buf *ret)
 {
 	int fd = locked_open(dir);
 	uint64_t epoch;
@@ -245,75 +245,75 @@ static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_
 	epoch = file_read(fd, want, ret); /* somebody else may have been faster */
 	if (!epoch)
 		epoch = file_begin(dir);
-	fdry_held_close(fd);
+	fdry_lockfd_close(fd);
 	return epoch;
 }
 
 /* What counts now. The file is opened for writing: whoever may not write could not cancel it. */
-static void seen_load(struct fdry_seen *seen, struct fdry_env *env)
+static void note_load(struct fdry_verified *v, struct fdry_env *env)
 {
 	int fd;
 
-	seen->loaded = true;
-	if (env->dir.fixed || !header_make(env, seen->head))
+	v->loaded = true;
+	if (env->dir.fixed || !header_make(env, v->head))
 		return;
 	fd = plain_open(&env->dir);
 	if (fd >= 0) {
-		seen->epoch = file_read(fd, seen->head, &seen->old);
+		v->epoch = file_read(fd, v->head, &v->old);
 		close(fd);
 	}
-	if (!seen->epoch && (fd >= 0 || errno == ENOENT))
-		seen->epoch = epoch_begin(&env->dir, seen->head, &seen->old);
+	if (!v->epoch && (fd >= 0 || errno == ENOENT))
+		v->epoch = epoch_begin(&env->dir, v->head, &v->old);
 }
 
-bool fdry_seen_has(struct fdry_seen *seen, struct fdry_env *env, const struct fdry_oid *oid)
+bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const struct fdry_oid *oid)
 {
-	if (!seen->loaded)
-		seen_load(seen, env);
-	return seen->old.len &&
-	       bsearch(oid, seen->old.data, seen->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
+	if (!v->loaded)
+		note_load(v, env);
+	return v->old.len &&
+	       bsearch(oid, v->old.data, v->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
 }
 
 /* With the lock: add what the session hashed to what others have added, unless somebody cancelled the note since it began. */
-static bool ids_add(const struct fdry_seen *seen, const struct fdry_dir *dir, int fd)
+static bool ids_add(const struct fdry_verified *v, const struct fdry_dir *dir, int fd)
 {
-	uint8_t head[FDRY_SEEN_AT_IDS];
+	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	struct fdry_buf ids = { 0 };
 	bool ok = true;
 
-	if (file_read(fd, seen->head, &ids) == seen->epoch && !fdry_buf_put(&ids, seen->added.data, seen->added.len)) {
+	if (file_read(fd, v->head, &ids) == v->epoch && !fdry_buf_put(&ids, v->added.data, v->added.len)) {
 		ids_sort(&ids);
-		memcpy(head, seen->head, sizeof(head));
-		fdry_set64(head + FDRY_SEEN_AT_COUNT, ids.len / FDRY_OID_SIZE);
-		fdry_set64(head + FDRY_SEEN_AT_EPOCH, seen->epoch);
+		memcpy(head, v->head, sizeof(head));
+		fdry_set64(head + FDRY_VERIFIED_AT_COUNT, ids.len / FDRY_OID_SIZE);
+		fdry_set64(head + FDRY_VERIFIED_AT_EPOCH, v->epoch);
 		ok = file_replace(dir, head, &ids);
 	}
 	fdry_buf_release(&ids);
 	return ok;
 }
 
-void fdry_seen_end(struct fdry_seen *seen, struct fdry_env *env)
+void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env)
 {
-	uint8_t head[FDRY_SEEN_AT_IDS];
+	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	int fd;
 
 	/* Something was committed meanwhile, or worse: which state was hashed cannot be told. */
-	if (!seen->added.len || !seen->epoch || !header_make(env, head) || memcmp(head, seen->head, sizeof(head)))
+	if (!v->added.len || !v->epoch || !header_make(env, head) || memcmp(head, v->head, sizeof(head)))
 		return;
 	fd = locked_open(&env->dir);
-	if (fd < 0 || !ids_add(seen, &env->dir, fd))
+	if (fd < 0 || !ids_add(v, &env->dir, fd))
 		fdry_debug("no note of what was verified: %s", strerror(errno));
 	if (fd >= 0)
-		fdry_held_close(fd);
+		fdry_lockfd_close(fd);
 }
 
-void fdry_seen_release(struct fdry_seen *seen)
+void fdry_verified_release(struct fdry_verified *v)
 {
-	fdry_buf_release(&seen->old);
-	fdry_buf_release(&seen->added);
+	fdry_buf_release(&v->old);
+	fdry_buf_release(&v->added);
 }
 
-void fdry_seen_forget(const struct fdry_dir *dir)
+void fdry_verified_forget(const struct fdry_dir *dir)
 {
 	int fd;
 
@@ -321,24 +321,24 @@ void fdry_seen_forget(const struct fdry_dir *dir)
 		return;
 	fd = locked_open(dir);
 	if (fd < 0 || !file_begin(dir))
-		(void)unlinkat(dir->fd, SEEN_FILE, 0); /* a full disk, or somebody who is stopped */
+		(void)unlinkat(dir->fd, VERIFIED_FILE, 0); /* a full disk, or somebody who is stopped */
 	if (fd >= 0)
-		fdry_held_close(fd);
+		fdry_lockfd_close(fd);
 }
 
-void fdry_seen_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to)
+void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to)
 {
-	uint8_t head[FDRY_SEEN_AT_IDS];
+	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	int fd = plain_open(dir);
 
 	if (fd < 0)
 		return;
-	if (read_all(fd, head, sizeof(head)) && fdry_get64(head + FDRY_SEEN_AT_DEV) == from->dev &&
-	    fdry_get64(head + FDRY_SEEN_AT_INO) == from->ino && fdry_get64(head + FDRY_SEEN_AT_CHANGED) == from->changed &&
-	    fdry_get64(head + FDRY_SEEN_AT_TXN) == from->txn) {
-		fdry_set64(head + FDRY_SEEN_AT_CHANGED, to->changed);
-		fdry_set64(head + FDRY_SEEN_AT_TXN, to->txn);
-		if (fdry_pwrite(fd, head + FDRY_SEEN_AT_CHANGED, 16, FDRY_SEEN_AT_CHANGED))
+	if (read_all(fd, head, sizeof(head)) && fdry_get64(head + FDRY_VERIFIED_AT_DEV) == from->dev &&
+	    fdry_get64(head + FDRY_VERIFIED_AT_INO) == from->ino && fdry_get64(head + FDRY_VERIFIED_AT_CHANGED) == from->changed &&
+	    fdry_get64(head + FDRY_VERIFIED_AT_TXN) == from->txn) {
+		fdry_set64(head + FDRY_VERIFIED_AT_CHANGED, to->changed);
+		fdry_set64(head + FDRY_VERIFIED_AT_TXN, to->txn);
+		if (fdry_pwrite(fd, head + FDRY_VERIFIED_AT_CHANGED, 16, FDRY_VERIFIED_AT_CHANGED))
 			fdry_debug("no note of what was verified: %s", strerror(errno));
 	}
 	close(fd);

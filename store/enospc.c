@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * full.c - what a session does where the disk, or the map, is full.
+ * enospc.c - what a session does where the disk, or the map, is full.
  *
  * A transaction that did not fit has changed nothing but the file's length, which is given
  * back. More is done where there is a limit, since that says that the store is a cache: what no ref
@@ -90,13 +90,13 @@ static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease 
 	return evict(s, need, own);
 }
 
-bool fdry_full_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
+bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
 {
 	char why[FDRY_SENTENCE_MAX];
 	int err;
 
 	snprintf(why, sizeof(why), "%s", fdry_last_error());
-	fdry_tail_trim(s->env->db);
+	fdry_truncated_trim(s->env->db);
 	err = fdry_lease_noted(own) ? relieve(s, need, own) : -FDRY_E_LOCKED;
 	if (err) {
 		fdry_debug("store %s: it is full, and no room can be made: %s", s->path, fdry_error_meaning(err));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * make.c - a new store appears at once and whole, and its name is durable before anything is put.
+ * create.c - a new store appears at once and whole, and its name is durable before anything is put.
  *
  * LMDB writes the first pages of data.mdb in place and reads both meta pages: a power cut in between
  * would leave a file that nobody opens. So it is made under another name, in a folder beside, and then

@@ -118,7 +118,7 @@ START_TEST(a_shortened_note_keeps_its_mode)
 	ok(fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_GROUP, &s));
 	snprintf(file, sizeof(file), "%s/used", path);
 	for (i = 0; i < 20000 && (!i || st.st_size > 1000 || i < 100); i++) {
-		fdry_used_note(s->env, &oid);
+		fdry_atime_note(s->env, &oid);
 		ck_assert(!stat(file, &st));
 	}
 	ck_assert_int_lt(i, 20000);
@@ -451,7 +451,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store_share");
+	Suite *suite = suite_create("store_perm");
 	TCase *tc = tcase_create("share");
 
 	tcase_add_checked_fixture(tc, setup, teardown);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tail.c - was a file that ends before its last page cut short, or never longer?
+ * truncated.c - was a file that ends before its last page cut short, or never longer?
  *
  * LMDB does not write pages that a transaction took and gave back: such a page may be the
  * last one, and then the file ends before it (the gap is filled after each commit,
@@ -17,18 +17,18 @@
 #include "lib/log.h"
 #include "store/lmdb.h"
 
-#define TAIL_PAGES_MAX (1u << 20)
+#define MISSING_PAGES_MAX (1u << 20)
 
-struct tail {
+struct missing {
 	uint64_t first, count; /* pages behind the end */
 	uint8_t *is_free;
 };
 
-static int tail_mark(void *arg, struct fdry_span key, struct fdry_span value)
+static int missing_mark(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	const uint8_t *p = fdry_span_at(value, 0, 8);
 	uint64_t i, pgno, count = p ? fdry_get64(p) : 0;
-	struct tail *tail = arg;
+	struct missing *missing = arg;
 
 	(void)key;
 	for (i = 1; i <= count && i <= value.len; i++) {
@@ -36,41 +36,41 @@ static int tail_mark(void *arg, struct fdry_span key, struct fdry_span value)
 		if (!p)
 			break;
 		pgno = fdry_get64(p);
-		if (pgno >= tail->first && pgno - tail->first < tail->count)
-			tail->is_free[pgno - tail->first] = 1;
+		if (pgno >= missing->first && pgno - missing->first < missing->count)
+			missing->is_free[pgno - missing->first] = 1;
 	}
 	return 0;
 }
 
-static bool tail_check(struct fdry_db *db, const struct fdry_extent *x)
+static bool missing_check(struct fdry_db *db, const struct fdry_extent *x)
 {
-	struct tail tail = { .first = x->file_bytes / x->page_size };
+	struct missing missing = { .first = x->file_bytes / x->page_size };
 	struct fdry_txn t;
 	uint64_t i = 0;
 
-	tail.count = x->used_bytes / x->page_size - tail.first;
-	tail.is_free = tail.count <= TAIL_PAGES_MAX ? calloc(tail.count, 1) : NULL;
-	if (!tail.is_free || fdry_txn_read(db, &t) || fdry_txn_each_inner(&t, FDRY_INNER_FREE, tail_mark, &tail))
+	missing.count = x->used_bytes / x->page_size - missing.first;
+	missing.is_free = missing.count <= MISSING_PAGES_MAX ? calloc(missing.count, 1) : NULL;
+	if (!missing.is_free || fdry_txn_read(db, &t) || fdry_txn_each_inner(&t, FDRY_INNER_FREE, missing_mark, &missing))
 		return false;
-	while (i < tail.count && tail.is_free[i])
+	while (i < missing.count && missing.is_free[i])
 		i++;
-	return i == tail.count;
+	return i == missing.count;
 }
 
 /* Nothing is freed or closed: the process ends here. */
-static __attribute__((noreturn)) void tail_child(struct fdry_db_opts o, bool *is_free)
+static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_free)
 {
 	struct fdry_extent x;
 	struct fdry_db *db;
 
 	o.readonly = o.bare = true;
 	if (!fdry_db_open(&o, NULL, &db) && !fdry_db_extent(db, &x))
-		*is_free = x.file_bytes >= x.used_bytes /* somebody wrote meanwhile */ || tail_check(db, &x);
+		*is_free = x.file_bytes >= x.used_bytes /* somebody wrote meanwhile */ || missing_check(db, &x);
 	_exit(0);
 }
 
 /* The answer lies in memory that is shared: a program that ignores its children, or reaps them all, keeps their status from us. */
-bool fdry_tail_is_free(const struct fdry_db_opts *opts)
+bool fdry_truncated_is_free(const struct fdry_db_opts *opts)
 {
 	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
@@ -79,7 +79,7 @@ bool fdry_tail_is_free(const struct fdry_db_opts *opts)
 		return false;
 	pid = fork();
 	if (!pid)
-		tail_child(*opts, is_free);
+		child_run(*opts, is_free);
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	ret = *is_free;
@@ -92,7 +92,7 @@ bool fdry_tail_is_free(const struct fdry_db_opts *opts)
  * file may end before its last page; whoever opens it would have to find out that nothing
  * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
  */
-void fdry_tail_fill(struct fdry_db *db)
+void fdry_truncated_extend(struct fdry_db *db)
 {
 	struct fdry_extent x;
 	struct fdry_txn t;
@@ -112,7 +112,7 @@ void fdry_tail_fill(struct fdry_db *db)
  * fitted: nobody reads them, and others want the room. With the writers' lock nobody is writing
  * there, and no view, however old, reaches further than the latest one.
  */
-void fdry_tail_trim(struct fdry_db *db)
+void fdry_truncated_trim(struct fdry_db *db)
 {
 	struct fdry_extent x;
 	struct fdry_txn t;

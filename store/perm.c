@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * share.c - whose a store is: its owner's alone, or a group's.
+ * perm.c - whose a store is: its owner's alone, or a group's.
  *
  * The directory says it: writable for its group, it is the group's store, else its owner's.
  * Every file gets the directory's group and 0660 then, else 0600, whatever the umask of who
@@ -131,7 +131,7 @@ static int links_check(const struct fdry_dir *d, const char *path)
 			 "unseen; make a copy of its own (cp without -l), or remove the others", path);
 }
 
-int fdry_share_check(const struct fdry_dir *d, const char *path)
+int fdry_perm_check(const struct fdry_dir *d, const char *path)
 {
 	int err = dir_check(d, path);
 

@@ -102,7 +102,7 @@ static void use(const char *name)
 	struct fdry_oid oid;
 
 	ok(fdry_ref_get(s, name, &oid));
-	fdry_used_note(s->env, &oid);
+	fdry_atime_note(s->env, &oid);
 }
 
 /* Images n/0, n/1 ... until one fails; how many there are. */
@@ -491,7 +491,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store_full");
+	Suite *suite = suite_create("store_enospc");
 	TCase *tc = tcase_create("full");
 
 	tcase_add_checked_fixture(tc, setup, dir_teardown);

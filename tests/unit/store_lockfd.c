@@ -5,7 +5,7 @@
  */
 #include <signal.h>
 
-#include "store/gate.h"
+#include "store/wlock.h"
 #include "store/step.h"
 #include "tests/unit/store_test.h"
 
@@ -23,7 +23,7 @@ static void teardown(void)
 START_TEST(a_child_unlocks_nothing)
 {
 	struct fdry_store *s = store_make();
-	struct fdry_gate gate;
+	struct fdry_wlock gate;
 	int status = -1;
 	pid_t pid = fork();
 
@@ -31,10 +31,10 @@ START_TEST(a_child_unlocks_nothing)
 		_exit(0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(fdry_gate_open(&gate, path, false), FDRY_GATE_OWN);
+	ck_assert_int_eq(fdry_wlock_open(&gate, path, false), FDRY_WLOCK_OWN);
 	fdry_store_close(s);
-	ck_assert_int_eq(fdry_gate_open(&gate, path, false), FDRY_GATE_OPEN);
-	fdry_gate_close(&gate);
+	ck_assert_int_eq(fdry_wlock_open(&gate, path, false), FDRY_WLOCK_OPEN);
+	fdry_wlock_close(&gate);
 }
 END_TEST
 
@@ -163,7 +163,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("store_held");
+	Suite *suite = suite_create("store_lockfd");
 	TCase *tc = tcase_create("held");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
