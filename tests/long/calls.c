@@ -138,7 +138,7 @@ static int in_child(const char *const *args, const struct io_hooks *with)
 	fflush(NULL);
 	pid = fork();
 	if (!pid) {
-		alarm(30);
+		long_limit(30);
 		if (!long_alone)
 			stderr = fopen("/dev/null", "w");
 		if (!stderr || !freopen("/dev/null", "w", stdout))

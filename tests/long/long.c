@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +137,20 @@ void long_write_store(const char *path, const void *data, size_t len)
 
 /* --- the server --- */
 
+void long_limit(uint32_t seconds)
+{
+	struct itimerval t = { .it_value.tv_sec = seconds };
+
+	setitimer(ITIMER_PROF, &t, NULL);
+	alarm(10 * seconds);
+}
+
+/* A signal of long_limit(). */
+static bool timed_out(int signal)
+{
+	return signal == SIGALRM || signal == SIGPROF;
+}
+
 /* Wait for a child; false after a signal or another status than 0, which @how gets told. */
 static bool ended_well(pid_t pid, char how[64])
 {
@@ -144,7 +159,8 @@ static bool ended_well(pid_t pid, char how[64])
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFSIGNALED(status))
-		snprintf(how, 64, WTERMSIG(status) == SIGALRM ? "hung" : "was ended by signal %d", WTERMSIG(status));
+		snprintf(how, 64, timed_out(WTERMSIG(status)) ? "hung" : "was ended by signal %d",
+			 WTERMSIG(status));
 	else
 		snprintf(how, 64, "ended with status %d", WEXITSTATUS(status));
 	return WIFEXITED(status) && !WEXITSTATUS(status);
@@ -157,7 +173,7 @@ static void cases_run(const struct long_test *t, uint64_t seed, uint64_t end)
 	if (t->begin)
 		t->begin();
 	for (; shm->at < end; shm->at++) {
-		alarm(t->seconds);
+		long_limit(t->seconds);
 		random_begin(seed, shm->at);
 		got = t->run(shm->at);
 		if (got == LONG_FAULT) {

@@ -23,7 +23,7 @@ struct long_test {
 	const char *name;
 	uint64_t sample, all; /* cases */
 	uint32_t together;    /* cases in one process */
-	uint32_t seconds;     /* that a case may take */
+	uint32_t seconds;     /* of processor time that a case may take */
 	void (*prepare)(void); /* once, in a process of its own; or NULL */
 	void (*begin)(void);   /* in each process, before its first case; or NULL */
 	int (*run)(uint64_t nr); /* one case; gives the number of its end, or LONG_FAULT */
@@ -39,6 +39,12 @@ extern bool long_alone;
 uint64_t long_random(void);
 /* Below @n. */
 uint64_t long_below(uint64_t n);
+
+/*
+ * End this process if it takes @seconds of processor time, or ten times as long by the clock: a
+ * loop without end, or a wait without end. A busy machine makes no case fail.
+ */
+void long_limit(uint32_t seconds);
 
 /* Run @fn, which uses Check's assertions; ends the process if one fails. */
 void long_checked(void (*fn)(void));

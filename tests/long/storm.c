@@ -118,7 +118,7 @@ static pid_t start(uint32_t nr, uint64_t sessions, uint64_t seed, bool stays)
 
 	if (pid)
 		return pid;
-	alarm(60);
+	long_limit(60);
 	_exit(nr ? reader(sessions, seed, stays) : writer(seed));
 }
 
