@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/codec.h"
-
 _Static_assert(sizeof(CUgraphEdgeData) == sizeof(struct fdry_graph_edge_data), "edge data is stored as the driver has it");
 
 /* --- order --- */
@@ -93,7 +91,7 @@ int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t no
 	n = order_list(&o, nodes, order);
 	free(memory);
 	if (n != nodes)
-		return fdry_fail(FDRY_E_REFUSED, "%u nodes of the graph depend on each other in a circle; remove an edge", nodes - n);
+		return fdry_fail(FDRY_E_REFUSED, "%u nodes of the graph depend on each other in a cycle; remove an edge", nodes - n);
 	return 0;
 }
 

@@ -106,7 +106,7 @@ def capture(store):
         try:
             cap.seal(store, "refused")
         except foundry.Error as e:
-            assert e.name == "FDRY_E_REFUSED" and "is pinned host memory that no one host tensor holds" in str(e), e
+            assert e.name == "FDRY_E_REFUSED" and "is pinned host memory that no single host tensor holds" in str(e), e
             print("refused:", e)
         else:
             raise AssertionError("undeclared host memory was sealed")

@@ -64,7 +64,6 @@ if [ -e store/lmdb.c ]; then
 fi
 # Groups of files that need each other. Such a group may lose files; a new one, or a file that joins one, needs a reason.
 cat >"$TMP/groups" <<'E'
-cycle: graph/codec.c graph/edge.c graph/encode.c graph/listing.c graph/node.c graph/node_event.c graph/node_kernel.c graph/node_memcpy.c graph/node_memset.c graph/read.c
 cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/standin.c
 cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c
 cycle: mm/async.c mm/mapping.c mm/region.c

@@ -588,7 +588,7 @@ START_TEST(order_refuses_circles)
 	uint32_t order[3];
 
 	ck_assert_int_eq(fdry_edges_order(edges, 3, 3, order), -FDRY_E_REFUSED);
-	ck_assert(strstr(fdry_last_error(), "2 nodes of the graph depend on each other in a circle"));
+	ck_assert(strstr(fdry_last_error(), "2 nodes of the graph depend on each other in a cycle"));
 }
 END_TEST
 

@@ -90,7 +90,7 @@ START_TEST(attribute_that_does_not_stay)
 
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	fx.drv.cuGraphKernelNodeSetAttribute = forgetful_set;
-	graph_refused(g, "its attributes read differently after they were set again");
+	graph_refused(g, "its attributes have other values after they were set again");
 }
 END_TEST
 
@@ -201,7 +201,7 @@ START_TEST(copy_from_host)
 	p.srcMemoryType = CU_MEMORYTYPE_HOST;
 	p.srcHost = host;
 	memcpy_add(g, NULL, p);
-	graph_refused(g, "is pageable host memory that no one host tensor holds; keep it allocated and declare it with fdry_capture_tensor()");
+	graph_refused(g, "is pageable host memory that no single host tensor holds; keep it allocated and declare it with fdry_capture_tensor()");
 }
 END_TEST
 
@@ -249,7 +249,7 @@ START_TEST(copy_under_unified_addressing)
 		 "width 64 height 1 depth 1\n");
 	p.srcDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its source, 64 bytes at");
-	graph_refused(graph_with_copy(p), "is pinned host memory that no one host tensor holds");
+	graph_refused(graph_with_copy(p), "is pinned host memory that no single host tensor holds");
 	p.srcDevice = fx.mem;
 	p.dstDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its destination, 64 bytes at");

@@ -115,12 +115,12 @@ static const struct refusal {
 	void (*prepare)(struct host_work *h);
 } refusals[] = {
 	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, not_named },
-	{ "is pinned host memory that no one host tensor holds; keep it allocated and declare it with fdry_capture_tensor() "
+	{ "is pinned host memory that no single host tensor holds; keep it allocated and declare it with fdry_capture_tensor() "
 	  "and FDRY_TENSOR_HOST", FDRY_E_REFUSED, not_named },
 	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, named_in_part },
 	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, named_in_two_halves },
 	{ "graph 9 'nine': node 0: memcpy: its destination, 4 bytes at 0x", FDRY_E_REFUSED, pageable_not_named },
-	{ "is pageable host memory that no one host tensor holds", FDRY_E_REFUSED, pageable_not_named },
+	{ "is pageable host memory that no single host tensor holds", FDRY_E_REFUSED, pageable_not_named },
 	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated", FDRY_E_STATE, freed },
 	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated", FDRY_E_STATE, freed_and_taken_again },
 	{ "the host memory of tensor 'registered' was freed before the seal", FDRY_E_STATE, unregistered },

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * read_node.c - what the kinds of nodes share when they are read; see read.h.
+ *
+ * Attributes are compared with those of a fresh node of the same kernel. Each new set of
+ * attributes is also tried on a fresh node, in a graph of our own that is never instantiated:
+ * the rehearsal. So a seal finds a set that the driver would refuse when a graph is built.
+ *
+ * Most of the cost of reading is queries to the driver. Every possible attribute is queried on
+ * three nodes of a kernel: a fresh one, the first that is read, and the first with each set of
+ * attributes. On all others, only the attributes that one of the first two nodes has.
+ */
+#include "graph/read.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what)
+{
+	enum fdry_where where = FDRY_WHERE_OUTSIDE;
+	const char *name = "memory that an image does not hold";
+	uint32_t index;
+	int err;
+
+	*what = NULL;
+	if (fdry_intern_find(&rd->in->memo.words, &word, sizeof(word), &index))
+		return 0;
+	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
+	if (err)
+		return err;
+	if (where == FDRY_WHERE_FREED && !whole)
+		return 0;
+	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION)
+		return fdry_intern(&rd->in->memo.words, &word, sizeof(word), &index, NULL);
+	*what = name;
+	return 0;
+}
+
+int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes)
+{
+	const char *name = NULL;
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	int err = rd->in->where(rd->in->where_arg, addr, bytes, &where, &name);
+
+	if (err || where == FDRY_WHERE_REGION)
+		return err;
+	if (where == FDRY_WHERE_NOTHING || !name)
+		name = "no memory that the driver knows";
+	return fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
+			 what, bytes, addr, name);
+}
+
+static int place_refuse(const char *what, CUdeviceptr addr, uint64_t bytes, bool pageable)
+{
+	return fdry_fail(FDRY_E_REFUSED,
+			 "%s, %" PRIu64 " bytes at 0x%llx, is %s that no single host tensor holds; keep it "
+			 "allocated and declare it with fdry_capture_tensor() and FDRY_TENSOR_HOST",
+			 what, bytes, addr, pageable ? "pageable host memory" : "pinned host memory");
+}
+
+int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr)
+{
+	enum fdry_where where = FDRY_WHERE_NOTHING;
+	uint64_t place = *addr;
+	const char *name;
+	int err = rd->in->where(rd->in->where_arg, *addr, bytes, &where, &name);
+
+	if (err || where == FDRY_WHERE_REGION)
+		return err;
+	if (rd->in->host)
+		rd->in->host(rd->in->where_arg, *addr, bytes, &place);
+	if (fdry_host_is(place)) {
+		*addr = place;
+		return 0;
+	}
+	if (where == FDRY_WHERE_HOST || (where == FDRY_WHERE_NOTHING && type != CU_MEMORYTYPE_DEVICE))
+		return place_refuse(what, *addr, bytes, where == FDRY_WHERE_NOTHING);
+	return fdry_read_range(rd, what, *addr, bytes);
+}
+
+int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret)
+{
+	bool is_new = false;
+	uint32_t index = 0;
+	int err = fdry_intern(&rd->events, &event, sizeof(event), &index, &is_new);
+
+	if (err)
+		return err;
+	if (is_new) {
+		err = fdry_buf_grow(&rd->event_uses, 1, NULL);
+		if (err)
+			return err;
+	}
+	rd->event_uses.data[index] |= (uint8_t)use;
+	*ret = index;
+	return 0;
+}
+
+/* --- attributes --- */
+
+/* Add a fresh node with @params to the rehearsal. */
+static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, CUgraphNode *ret)
+{
+	int err = rd->rehearsal ? 0 : fdry_call(rd->drv, cuGraphCreate, &rd->rehearsal, 0);
+
+	return err ? err : fdry_call(rd->drv, cuGraphAddKernelNode_v2, ret, rd->rehearsal, NULL, 0, params);
+}
+
+/* The attributes of one kernel's nodes. */
+struct kernel_attrs {
+	struct fdry_attr_values fresh;
+	uint32_t ids; /* bit i: the fresh node or the first node that was read has attribute i */
+};
+
+/* Query a fresh node of a kernel, and @node, the first one that is read. */
+static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+			    uint32_t kernel)
+{
+	struct fdry_graph_memo *memo = &rd->in->memo;
+	struct fdry_attr_values now;
+	struct kernel_attrs k;
+	CUgraphNode fresh;
+	uint32_t index;
+	int err = rehearsal_node(rd, params, &fresh);
+
+	if (err)
+		return err;
+	err = fdry_attrs_read(rd->drv, fresh, FDRY_ATTRS_ALL, &k.fresh);
+	if (err)
+		return err;
+	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &now);
+	if (err)
+		return err;
+	k.ids = k.fresh.readable | now.readable;
+	err = fdry_buf_put(&memo->fresh, &k, sizeof(k));
+	if (err)
+		return err;
+	err = fdry_intern(&memo->kernels, &kernel, sizeof(kernel), &index, NULL);
+	if (err)
+		memo->fresh.len -= sizeof(k);
+	return err;
+}
+
+/* *ret is valid until the next call. */
+static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+			    uint32_t kernel, const struct kernel_attrs **ret)
+{
+	const struct fdry_graph_memo *memo = &rd->in->memo;
+	uint32_t index = memo->kernels.count;
+	int err;
+
+	if (!fdry_intern_find(&memo->kernels, &kernel, sizeof(kernel), &index)) {
+		err = kernel_attrs_new(rd, node, params, kernel);
+		if (err)
+			return err;
+	}
+	*ret = (const struct kernel_attrs *)memo->fresh.data + index;
+	return 0;
+}
+
+/* Set @attrs on a fresh node: it must then read as @now does. */
+static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, struct fdry_span attrs,
+			  const struct fdry_attr_values *now)
+{
+	struct fdry_attr_values again;
+	CUgraphNode node;
+	int err = rehearsal_node(rd, params, &node);
+
+	if (err)
+		return err;
+	err = fdry_attrs_set(rd->drv, node, attrs);
+	if (err)
+		return err;
+	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &again);
+	if (err)
+		return err;
+	if (memcmp(again.value, now->value, sizeof(again.value)))
+		return fdry_fail(FDRY_E_REFUSED, "its attributes have other values after they were set again; "
+				 "use another driver");
+	return 0;
+}
+
+/* Rehearse the attributes @attrs of @node, once for each kernel that has them. */
+static int attrs_verify(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+			uint32_t kernel, struct fdry_span attrs)
+{
+	struct fdry_intern *rehearsed = &rd->in->memo.rehearsed;
+	struct fdry_attr_values all;
+	uint32_t index;
+	int err;
+
+	rd->key.len = 0;
+	err = fdry_buf_put_u32(&rd->key, kernel);
+	if (err)
+		return err;
+	err = fdry_buf_put(&rd->key, attrs.data, attrs.len);
+	if (err)
+		return err;
+	if (fdry_intern_find(rehearsed, rd->key.data, rd->key.len, &index))
+		return 0;
+	err = fdry_attrs_read(rd->drv, node, FDRY_ATTRS_ALL, &all);
+	if (err)
+		return err;
+	err = attrs_rehearse(rd, params, attrs, &all);
+	if (err)
+		return err;
+	return fdry_intern(rehearsed, rd->key.data, rd->key.len, &index, NULL);
+}
+
+/* An access policy window must lie in the region. */
+static int window_check(struct fdry_read *rd, uint32_t count)
+{
+	const struct fdry_graph_attr *a;
+	uint64_t bytes;
+
+	for (a = rd->attrs; a < rd->attrs + count; a++) {
+		bytes = fdry_get64(a->value + 8);
+		if (a->id == FDRY_ATTR_ACCESS_POLICY_WINDOW && bytes)
+			return fdry_read_range(rd, "its access policy window", fdry_get64(a->value), bytes);
+	}
+	return 0;
+}
+
+int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+		    uint32_t kernel, uint32_t *count)
+{
+	const struct kernel_attrs *k;
+	struct fdry_attr_values now;
+	struct fdry_span attrs;
+	int err = kernel_attrs_get(rd, node, params, kernel, &k);
+
+	if (err)
+		return err;
+	err = fdry_attrs_read(rd->drv, node, k->ids, &now);
+	if (err)
+		return err;
+	err = fdry_attrs_diff(&k->fresh, &now, rd->attrs, count);
+	if (err || !*count)
+		return err;
+	err = window_check(rd, *count);
+	if (err)
+		return err;
+	attrs = (struct fdry_span){ (const uint8_t *)rd->attrs, *count * sizeof(rd->attrs[0]) };
+	return attrs_verify(rd, node, params, kernel, attrs);
+}
