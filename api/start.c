@@ -29,7 +29,7 @@ struct start {
 	struct fdry_load_opts load;
 	struct fdry_capture_opts capture;
 	const char *ref;
-	struct fdry_outcome standin; /* why nothing can be captured */
+	struct fdry_saved_err standin; /* why nothing can be captured */
 	struct fdry_buf unused;      /* of struct fdry_unused; strings are malloc'ed */
 	struct fdry_start *ret;
 };
@@ -62,12 +62,12 @@ static void unused_clear(struct start *s)
 static int unused_add(struct start *s, const char *name, int code, const struct fdry_mismatch *mm)
 {
 	char hex[FDRY_OID_HEX_SIZE] = "";
-	struct fdry_outcome why;
+	struct fdry_saved_err why;
 	struct fdry_oid id;
 	struct fdry_unused u;
 	int err;
 
-	fdry_outcome_keep(&why, code);
+	fdry_saved_err_set(&why, code);
 	if (!fdry_store_resolve(s->store, name, &id))
 		fdry_oid_hex(&id, hex);
 	u = (struct fdry_unused){ strdup(name), strdup(hex), strdup(mm->field), strdup(mm->wanted), strdup(mm->found),
@@ -78,7 +78,7 @@ static int unused_add(struct start *s, const char *name, int code, const struct 
 		unused_release(&u);
 		return err;
 	}
-	return fdry_outcome_tell(&why);
+	return fdry_saved_err_restore(&why);
 }
 
 /* --- loading --- */
@@ -148,7 +148,7 @@ static int load_any(struct start *s)
 		if (!err || !capture_helps(err))
 			break;
 	}
-	s->ret->load_ms += fdry_lap_ms(&mark);
+	s->ret->load_ms += fdry_elapsed_ms(&mark);
 	return err && capture_helps(err) ? none_fail(s) : err;
 }
 
@@ -180,11 +180,11 @@ static int callback_run(const struct start *s, struct fdry_capture *cap)
 /* A seal that fails does not spoil what was captured: it is told, and may be tried again. */
 static int seal_run(struct start *s, struct fdry_capture *cap)
 {
-	struct fdry_outcome o;
+	struct fdry_saved_err o;
 	double mark = fdry_now_ms();
 
-	fdry_outcome_keep(&o, fdry_capture_seal(cap, s->store, s->ref, s->ret->id, NULL));
-	s->ret->seal_ms = fdry_lap_ms(&mark);
+	fdry_saved_err_set(&o, fdry_capture_seal(cap, s->store, s->ref, s->ret->id, NULL));
+	s->ret->seal_ms = fdry_elapsed_ms(&mark);
 	s->ret->seal_code = o.err;
 	s->ret->seal_why = strdup(o.why);
 	s->ret->name = strdup(s->ref);
@@ -201,7 +201,7 @@ static int seal_run(struct start *s, struct fdry_capture *cap)
 static int capture_run(struct start *s)
 {
 	struct fdry_capture *cap;
-	struct fdry_outcome o;
+	struct fdry_saved_err o;
 	double mark = fdry_now_ms();
 	int err;
 
@@ -211,16 +211,16 @@ static int capture_run(struct start *s)
 	err = facts_state(s, cap);
 	if (!err)
 		err = callback_run(s, cap);
-	s->ret->capture_ms = fdry_lap_ms(&mark);
+	s->ret->capture_ms = fdry_elapsed_ms(&mark);
 	s->ret->captured = 1;
 	if (!err)
 		err = seal_run(s, cap);
 	if (!err)
 		return 0;
-	fdry_outcome_keep(&o, err);
+	fdry_saved_err_set(&o, err);
 	fdry_capture_end(cap);
 	s->ret->capture = NULL;
-	return fdry_outcome_tell(&o);
+	return fdry_saved_err_restore(&o);
 }
 
 /* --- one process at a time --- */
@@ -252,7 +252,7 @@ static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
 		none = fdry_claim_take(s->store, key.data, key.len, s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
 	fdry_buf_release(&key);
 	if (*waited || none == -FDRY_E_LOCKED)
-		s->ret->wait_ms = fdry_lap_ms(&mark);
+		s->ret->wait_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
 
@@ -275,7 +275,7 @@ static int capture_alone(struct start *s)
 
 static int standin_fail(const struct start *s)
 {
-	int err = fdry_outcome_tell(&s->standin);
+	int err = fdry_saved_err_restore(&s->standin);
 
 	return fdry_fail_at(err, "'%s' cannot be loaded (%s), and not be captured", s->ref, unused_array(s)[0].why);
 }
@@ -286,7 +286,7 @@ static int run(struct start *s)
 	int err;
 
 	if (!strict)
-		fdry_outcome_keep(&s->standin, fdry_hook_install(NULL));
+		fdry_saved_err_set(&s->standin, fdry_hook_install(NULL));
 	err = load_any(s);
 	if (!err || strict || !capture_helps(err))
 		return err;
@@ -427,13 +427,13 @@ static int opts_take(struct start *s, const struct fdry_start_opts *opts)
 /* It failed: undo it, which must not cover up why. */
 static int start_undo(struct start *s, int err)
 {
-	struct fdry_outcome o;
+	struct fdry_saved_err o;
 
-	fdry_outcome_keep(&o, err);
+	fdry_saved_err_set(&o, err);
 	fdry_image_unload(s->ret->image);
 	fdry_capture_end(s->ret->capture);
 	fdry_start_free(s->ret);
-	return fdry_outcome_tell(&o);
+	return fdry_saved_err_restore(&o);
 }
 
 int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start **ret)

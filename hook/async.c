@@ -3,7 +3,7 @@
  * async.c - cuMemAllocAsync, cuMemFreeAsync: memory in the order of a stream.
  *
  * The region hands addresses out and takes them back at the call; that order is kept
- * rests on its rule for what may be used again (mm/pool.h). In a stream that captures the
+ * rests on its rule for what may be used again (mm/stream_pool.h). In a stream that captures the
  * driver would make nodes that allocate at every launch. From the region the graph gets
  * memory of its own instead, at the same addresses in every process, and no node.
  */
@@ -38,7 +38,7 @@ static CUresult stream_of(CUstream stream, struct fdry_async *a)
 	cuuint64_t capture = 0;
 	CUresult res;
 
-	a->flags = fdry_steer_flags();
+	a->flags = fdry_dispatch_flags();
 	if (!a->flags)
 		return number_of(stream, false, &a->stream);
 	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL, NULL);
@@ -86,8 +86,8 @@ static CUresult alloc_from(struct fdry_region *r, struct fdry_async *a, CUstream
 		return res;
 	err = fdry_region_alloc_async(r, a, ret);
 	if (!err && !a->graph)
-		fdry_pool_count((CUmemoryPool)(uintptr_t)a->owner, (int64_t)a->size);
-	return fdry_steer_alloc_result(err);
+		fdry_mempool_count((CUmemoryPool)(uintptr_t)a->owner, (int64_t)a->size);
+	return fdry_dispatch_alloc_result(err);
 }
 
 /* False: the driver is to be asked. */
@@ -95,19 +95,19 @@ static bool alloc(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream str
 {
 	struct fdry_async a = { .size = size };
 	struct fdry_region *r;
-	int err = ret && size ? fdry_steer_current(&r) : FDRY_FOREIGN;
+	int err = ret && size ? fdry_dispatch_current(&r) : FDRY_FOREIGN;
 	bool ours;
 
 	if (err == FDRY_FOREIGN)
 		return false;
-	*res = fdry_steer_alloc_result(err);
+	*res = fdry_dispatch_alloc_result(err);
 	if (err)
 		return true;
-	ours = !is_foreign(stream, fdry_region_device(r)) && fdry_pool_steered(fdry_region_device(r), &pool);
+	ours = !is_foreign(stream, fdry_region_device(r)) && fdry_mempool_in_region(fdry_region_device(r), &pool);
 	a.owner = (uintptr_t)pool;
 	if (ours)
 		*res = alloc_from(r, &a, stream, ret);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	return ours;
 }
 
@@ -119,18 +119,18 @@ static bool release(CUdeviceptr addr, CUstream stream, CUresult *res)
 	struct fdry_region *r;
 	int err = 0;
 
-	if (fdry_steer_holder(addr, &r)) {
+	if (fdry_dispatch_holder(addr, &r)) {
 		fdry_import_gone(addr);
 		return false;
 	}
 	*res = stream_of(stream, &by);
 	if (!*res) {
 		err = fdry_region_free_async(r, addr, &by, &gone);
-		*res = fdry_steer_free_result(err);
+		*res = fdry_dispatch_free_result(err);
 	}
 	if (!*res && gone.kind == FDRY_KIND_POOL && !gone.capturing)
-		fdry_pool_count((CUmemoryPool)(uintptr_t)gone.owner, -(int64_t)gone.size);
-	fdry_steer_put(!*res);
+		fdry_mempool_count((CUmemoryPool)(uintptr_t)gone.owner, -(int64_t)gone.size);
+	fdry_dispatch_put(!*res);
 	return true;
 }
 

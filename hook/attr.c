@@ -49,7 +49,7 @@ static void answer(const struct fdry_alloc *a, CUcontext ctx, CUpointer_attribut
 static int holder(CUdeviceptr addr, struct fdry_alloc *a, CUcontext *ctx)
 {
 	struct fdry_region *r;
-	int err = fdry_steer_holder(addr, &r);
+	int err = fdry_dispatch_holder(addr, &r);
 
 	if (err)
 		return err;
@@ -58,7 +58,7 @@ static int holder(CUdeviceptr addr, struct fdry_alloc *a, CUcontext *ctx)
 		err = -FDRY_E_NOKEY;
 	else if (a->kind == FDRY_KIND_MAP || a->kind == FDRY_KIND_SHARED)
 		fdry_region_reserved(r, addr, &a->addr, &a->size);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	return err;
 }
 

@@ -66,7 +66,7 @@ static void note_end(CUstream stream)
 	pthread_mutex_unlock(&lock);
 	free(c);
 	if (last)
-		fdry_steer_captured();
+		fdry_dispatch_captured();
 }
 
 /* The handle under which the variants for the per-thread default stream know stream 0. */
@@ -141,7 +141,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 static CUresult forgets(CUresult res, unsigned int flags)
 {
 	if (!res && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
-		fdry_steer_forget();
+		fdry_dispatch_forget();
 	return res;
 }
 
@@ -171,7 +171,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode 
 static CUresult gone(CUresult res, CUstream stream)
 {
 	if (!res && fdry_capture_count()) {
-		fdry_steer_forget();
+		fdry_dispatch_forget();
 		note_end(stream);
 	}
 	return res;

@@ -29,7 +29,7 @@
 #define TABLE_MAX (UINT16_MAX * sizeof(Elf64_Shdr))
 
 /* The @n entries at @at of the ELF file at @image, if the kernel can read them; free() it. */
-static void *peek(int fd, const void *image, uint64_t at, size_t n, size_t entry)
+static void *table_read(int fd, const void *image, uint64_t at, size_t n, size_t entry)
 {
 	size_t len = n * entry;
 	void *ret = len <= TABLE_MAX ? malloc(len + 1) : NULL;
@@ -43,8 +43,8 @@ static void *peek(int fd, const void *image, uint64_t at, size_t n, size_t entry
 /* Where the ELF file ends; 0: it makes no sense. */
 static size_t length(int fd, const Elf64_Ehdr *eh, const void *image)
 {
-	void *sections = peek(fd, image, eh->e_shoff, eh->e_shnum, eh->e_shentsize);
-	void *segments = peek(fd, image, eh->e_phoff, eh->e_phnum, eh->e_phentsize);
+	void *sections = table_read(fd, image, eh->e_shoff, eh->e_shnum, eh->e_shentsize);
+	void *segments = table_read(fd, image, eh->e_phoff, eh->e_phnum, eh->e_phentsize);
 	size_t ret = sections && segments ? fdry_code_elf_len(eh, sections, segments) : 0;
 
 	free(sections);

@@ -36,10 +36,10 @@
 #undef HOOK
 __attribute__((visibility("default"))) const struct fdry_hook *fdry_hook_table(void);
 
-/* slot.c, jump.S */
+/* resolve.c, jump.S */
 
-enum fdry_slot {
-#define JUMP(nr, symbol) FDRY_SLOT_##symbol = nr,
+enum fdry_jump {
+#define JUMP(nr, symbol) FDRY_JUMP_##symbol = nr,
 #define HOOKED JUMP
 #include "hook/symbols.inc"
 #undef JUMP
@@ -47,17 +47,17 @@ enum fdry_slot {
 };
 
 /* Where each symbol's calls go; see jump.S. Read and written atomically. */
-extern void *fdry_slots[];
+extern void *fdry_jumps[];
 
 /* The driver's own function: res = fdry_real(cuMemFree_v2)(addr). It answers even where there is none. */
 #define fdry_real(symbol) \
-	((__typeof__(&symbol))__atomic_load_n(&fdry_slots[FDRY_SLOT_##symbol], __ATOMIC_ACQUIRE))
+	((__typeof__(&symbol))__atomic_load_n(&fdry_jumps[FDRY_JUMP_##symbol], __ATOMIC_ACQUIRE))
 
 /* Where a call through slot @nr shall go: the driver's function, which the slot then holds, or an
  * answer of ours. Called by the stubs. errno is preserved. */
-void *fdry_slot_resolve(unsigned int nr);
+void *fdry_jump_resolve(unsigned int nr);
 /* The driver's function for @nr as dlsym() gives it, or NULL; the slot is left alone. */
-void *fdry_slot_lookup(enum fdry_slot nr);
+void *fdry_jump_lookup(enum fdry_jump nr);
 
 /* find.c */
 
@@ -91,12 +91,12 @@ void *fdry_dynsym(void *handle, const char *name);
 /* The SONAME of the object with that base and dynamic section; "" where it has none. */
 const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic);
 
-/* reach.c */
+/* bypass.c */
 
 /* FDRY_E_HIDDEN, naming the library, where calls that a program makes do not come to the stand-in. */
-int fdry_reach_check(void);
+int fdry_bypass_check(void);
 /* For the functions that are tried: true where this call is such a try, which goes no further. */
-bool fdry_reach_arrived(void);
+bool fdry_bypass_probing(void);
 
 /* ldconf.c */
 
@@ -109,31 +109,31 @@ bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), 
 #define FDRY_FOREIGN 1
 
 /* @limit: the largest address that the caller can hold. */
-int fdry_steer_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret);
-int fdry_steer_free(CUdeviceptr addr);
+int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret);
+int fdry_dispatch_free(CUdeviceptr addr);
 /* The allocation that holds @addr; FDRY_E_NOKEY where @addr is ours but in none. */
-int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret);
+int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret);
 
 /* Take hold of the region that new memory for the current context comes from, or of the one that @addr lies in:
- * 0, FDRY_FOREIGN or an error. Held until fdry_steer_put(), by which nothing of the region's may be freed. */
-int fdry_steer_current(struct fdry_region **ret);
-int fdry_steer_holder(CUdeviceptr addr, struct fdry_region **ret);
+ * 0, FDRY_FOREIGN or an error. Held until fdry_dispatch_put(), by which nothing of the region's may be freed. */
+int fdry_dispatch_current(struct fdry_region **ret);
+int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret);
 /* @freed: something was, and the region may have ended with it. */
-void fdry_steer_put(bool freed);
+void fdry_dispatch_put(bool freed);
 /* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */
-unsigned int fdry_steer_flags(void);
+unsigned int fdry_dispatch_flags(void);
 /* What the driver would answer: @err is that of an allocation, or of a free. */
-CUresult fdry_steer_alloc_result(int err);
-CUresult fdry_steer_free_result(int err);
+CUresult fdry_dispatch_alloc_result(int err);
+CUresult fdry_dispatch_free_result(int err);
 
 /* What captures have freed so far is not handed out again. */
-void fdry_steer_forget(void);
+void fdry_dispatch_forget(void);
 
 /* The last capture in progress has ended: what was freed meanwhile can go. */
-void fdry_steer_captured(void);
+void fdry_dispatch_captured(void);
 
 /* Let @dev use the memory of every region of @owner's, or no longer; 0 or an error, which leaves all as it was. */
-int fdry_steer_open(CUdevice owner, CUdevice dev, bool open);
+int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open);
 
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
 int fdry_hook_region_move(CUdeviceptr base, uint64_t size);
@@ -151,12 +151,12 @@ int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc
 /* pool.c: which pools the region stands in for, and what they hold */
 
 /* Does memory from @pool (NULL: the current one, which it then gets) on @dev come from the region? */
-bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool);
+bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool);
 /* An allocation of @size bytes from @pool was made, or freed where it is negative. */
-void fdry_pool_count(CUmemoryPool pool, int64_t size);
+void fdry_mempool_count(CUmemoryPool pool, int64_t size);
 
 /* The device of a pool that a region may stand in for; CUDA_ERROR_NOT_FOUND where it is none, or the driver's error. */
-CUresult fdry_pool_device(CUmemoryPool pool, CUdevice *ret);
+CUresult fdry_mempool_device(CUmemoryPool pool, CUdevice *ret);
 
 /* peer.c: which devices may use another's memory */
 

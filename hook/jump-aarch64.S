@@ -5,8 +5,8 @@
  */
 	.macro jump nr
 	hint #34		/* bti c */
-	adrp x16, fdry_slots + 8 * \nr
-	add x16, x16, :lo12:fdry_slots + 8 * \nr
+	adrp x16, fdry_jumps + 8 * \nr
+	add x16, x16, :lo12:fdry_jumps + 8 * \nr
 	ldar x16, [x16]
 	br x16
 	.endm
@@ -14,13 +14,13 @@
 	.macro stub nr
 	hint #34
 	mov w17, #\nr
-	b fdry_slot_enter
+	b fdry_jump_enter
 	.endm
 
 	.text
 	.balign 16
-	.type fdry_slot_enter, %function
-fdry_slot_enter:
+	.type fdry_jump_enter, %function
+fdry_jump_enter:
 	.cfi_startproc
 	stp x29, x30, [sp, #-224]!
 	.cfi_def_cfa_offset 224
@@ -37,7 +37,7 @@ fdry_slot_enter:
 	stp q4, q5, [sp, #160]
 	stp q6, q7, [sp, #192]
 	mov w0, w17
-	bl fdry_slot_resolve
+	bl fdry_jump_resolve
 	mov x16, x0
 	ldp q6, q7, [sp, #192]
 	ldp q4, q5, [sp, #160]
@@ -52,4 +52,4 @@ fdry_slot_enter:
 	.cfi_def_cfa_offset 0
 	br x16
 	.cfi_endproc
-	.size fdry_slot_enter, . - fdry_slot_enter
+	.size fdry_jump_enter, . - fdry_jump_enter

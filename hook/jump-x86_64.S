@@ -6,19 +6,19 @@
  */
 	.macro jump nr
 	endbr64
-	jmp *fdry_slots + 8 * \nr(%rip)
+	jmp *fdry_jumps + 8 * \nr(%rip)
 	.endm
 
 	.macro stub nr
 	endbr64
 	push $\nr
-	jmp fdry_slot_enter
+	jmp fdry_jump_enter
 	.endm
 
 	.text
 	.balign 16
-	.type fdry_slot_enter, %function
-fdry_slot_enter:
+	.type fdry_jump_enter, %function
+fdry_jump_enter:
 	.cfi_startproc
 	.cfi_def_cfa_offset 16	/* return address, slot number */
 	sub $192, %rsp
@@ -35,7 +35,7 @@ fdry_slot_enter:
 	movups %xmm\n, 16 * \n(%rsp)
 	.endr
 	mov 192(%rsp), %rdi
-	call fdry_slot_resolve
+	call fdry_jump_resolve
 	mov %rax, %r11
 	.irp n, 0, 1, 2, 3, 4, 5, 6, 7
 	movups 16 * \n(%rsp), %xmm\n
@@ -52,4 +52,4 @@ fdry_slot_enter:
 	.cfi_adjust_cfa_offset -200
 	jmp *%r11
 	.cfi_endproc
-	.size fdry_slot_enter, . - fdry_slot_enter
+	.size fdry_jump_enter, . - fdry_jump_enter

@@ -9,8 +9,8 @@
  *
  * How a jump, a stub and the look-up are written differs by machine: jump-MACHINE.S has
  *	jump nr, symbol		load slot @nr and go there
- *	stub nr			go to fdry_slot_enter with @nr
- *	fdry_slot_enter		save, fdry_slot_resolve(nr), restore, go where it says
+ *	stub nr			go to fdry_jump_enter with @nr
+ *	fdry_jump_enter		save, fdry_jump_resolve(nr), restore, go where it says
  */
 #if defined(__x86_64__)
 #include "hook/jump-x86_64.S"
@@ -40,13 +40,13 @@ symbol:	jump nr;				\
 
 	.data
 	.balign 8
-	.globl fdry_slots
-	.hidden fdry_slots
-	.type fdry_slots, %object
-fdry_slots:
+	.globl fdry_jumps
+	.hidden fdry_jumps
+	.type fdry_jumps, %object
+fdry_jumps:
 #define JUMP(nr, symbol) .quad .Lstub##nr;
 #define HOOKED JUMP
 #include "hook/symbols.inc"
-	.size fdry_slots, . - fdry_slots
+	.size fdry_jumps, . - fdry_jumps
 
 	.section .note.GNU-stack, "", %progbits

@@ -60,7 +60,7 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 	struct scan *s = arg;
 
 	(void)size;
-	if (segment_of(info, fdry_slots, 1))
+	if (segment_of(info, fdry_jumps, 1))
 		return s->before;
 	if (!has_driver_name(info) || s->skip--)
 		return 0;

@@ -5,7 +5,7 @@
  * Addresses come from the region, unless the program asks for certain ones; memory stays
  * the program's, at the driver. What is mapped for the first time is filled when it is
  * made accessible, as all new memory of a region is. Memory that an image cannot hold is
- * told apart: mapped twice, handed to another process, or made before the region began
+ * reported apart: mapped twice, handed to another process, or made before the region began
  * or by somebody else, in short: whatever is not mapped once from a handle that was
  * seen to be created here.
  *
@@ -87,27 +87,27 @@ static void phys_put(struct phys *p)
 CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
 {
 	struct fdry_region *r;
-	int err = ret && !hint && !flags ? fdry_steer_current(&r) : FDRY_FOREIGN;
+	int err = ret && !hint && !flags ? fdry_dispatch_current(&r) : FDRY_FOREIGN;
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAddressReserve)(ret, size, align, hint, flags);
 	if (err)
-		return fdry_steer_alloc_result(err);
+		return fdry_dispatch_alloc_result(err);
 	err = fdry_region_reserve(r, size, align, ret);
-	fdry_steer_put(false);
-	return fdry_steer_alloc_result(err);
+	fdry_dispatch_put(false);
+	return fdry_dispatch_alloc_result(err);
 }
 
 CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
 {
 	struct fdry_region *r;
-	int err = fdry_steer_holder(addr, &r);
+	int err = fdry_dispatch_holder(addr, &r);
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAddressFree)(addr, size);
 	err = fdry_region_unreserve(r, addr, size);
-	fdry_steer_put(!err);
-	return fdry_steer_free_result(err);
+	fdry_dispatch_put(!err);
+	return fdry_dispatch_free_result(err);
 }
 
 /* --- handles --- */
@@ -119,10 +119,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 	struct fdry_region *r;
 	bool ours;
 
-	if (res || fdry_steer_current(&r))
+	if (res || fdry_dispatch_current(&r))
 		return res;
 	ours = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == fdry_region_device(r);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	if (!ours)
 		return res;
 	pthread_mutex_lock(&lock);
@@ -216,9 +216,9 @@ static void phys_share(struct phys *p)
 
 	p->shared = true;
 	fdry_ranges_each(n, &mappings, 0, UINT64_MAX)
-		if (((struct mapping *)n)->phys == p && !fdry_steer_holder(n->start, &r)) {
+		if (((struct mapping *)n)->phys == p && !fdry_dispatch_holder(n->start, &r)) {
 			fdry_region_share(r, n->start);
-			fdry_steer_put(false);
+			fdry_dispatch_put(false);
 		}
 }
 
@@ -271,9 +271,9 @@ static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, siz
 	int err;
 
 	/* First, since it is the one that can be undone; to the driver the whole region is one reservation. */
-	err = fdry_region_map(r, addr, size, p && !p->used, fdry_steer_flags());
+	err = fdry_region_map(r, addr, size, p && !p->used, fdry_dispatch_flags());
 	if (err)
-		return fdry_steer_free_result(err);
+		return fdry_dispatch_free_result(err);
 	res = fdry_real(cuMemMap)(addr, size, offset, handle, 0);
 	if (res) {
 		fdry_region_unmap(r, addr, size);
@@ -297,10 +297,10 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	if (flags || fdry_find_forked())
 		return fdry_real(cuMemMap)(addr, size, offset, handle, flags);
 	pthread_mutex_lock(&lock);
-	err = fdry_steer_holder(addr, &r);
+	err = fdry_dispatch_holder(addr, &r);
 	if (!err) {
 		res = map_in(r, addr, size, offset, handle);
-		fdry_steer_put(false);
+		fdry_dispatch_put(false);
 	} else {
 		res = fdry_real(cuMemMap)(addr, size, offset, handle, flags);
 		p = res ? NULL : phys_of(handle);
@@ -328,14 +328,14 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 	struct fdry_region *r;
 	int err = 0;
 
-	if (res || fdry_steer_holder(addr, &r))
+	if (res || fdry_dispatch_holder(addr, &r))
 		return res;
 	if (is_writable(r, desc, count))
 		err = fdry_region_fill(r, addr, size);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	if (err)
 		fdry_warn("stand-in: cuMemSetAccess: %s", fdry_last_error());
-	return fdry_steer_alloc_result(err);
+	return fdry_dispatch_alloc_result(err);
 }
 
 static void mappings_drop(CUdeviceptr addr, size_t size)
@@ -363,9 +363,9 @@ CUresult cuMemUnmap(CUdeviceptr addr, size_t size)
 	res = fdry_real(cuMemUnmap)(addr, size);
 	if (!res) {
 		mappings_drop(addr, size);
-		if (!fdry_steer_holder(addr, &r)) {
+		if (!fdry_dispatch_holder(addr, &r)) {
 			fdry_region_unmap(r, addr, size);
-			fdry_steer_put(true);
+			fdry_dispatch_put(true);
 		}
 	}
 	pthread_mutex_unlock(&lock);

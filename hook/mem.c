@@ -10,7 +10,7 @@
 
 #include "lib/log.h"
 
-CUresult fdry_steer_alloc_result(int err)
+CUresult fdry_dispatch_alloc_result(int err)
 {
 	if (!err)
 		return CUDA_SUCCESS;
@@ -21,28 +21,28 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
 {
 	int err;
 
-	if (fdry_reach_arrived())
+	if (fdry_bypass_probing())
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	err = fdry_steer_alloc(size, UINT64_MAX, ret);
+	err = fdry_dispatch_alloc(size, UINT64_MAX, ret);
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAlloc_v2)(ret, size);
-	return fdry_steer_alloc_result(err);
+	return fdry_dispatch_alloc_result(err);
 }
 
 CUresult cuMemAlloc(unsigned int *ret, unsigned int size)
 {
 	CUdeviceptr addr;
-	int err = fdry_steer_alloc(size, UINT32_MAX, ret ? &addr : NULL);
+	int err = fdry_dispatch_alloc(size, UINT32_MAX, ret ? &addr : NULL);
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAlloc)(ret, size);
 	if (err)
-		return fdry_steer_alloc_result(err);
+		return fdry_dispatch_alloc_result(err);
 	*ret = (unsigned int)addr;
 	return CUDA_SUCCESS;
 }
 
-CUresult fdry_steer_free_result(int err)
+CUresult fdry_dispatch_free_result(int err)
 {
 	if (!err)
 		return CUDA_SUCCESS;
@@ -51,19 +51,19 @@ CUresult fdry_steer_free_result(int err)
 
 CUresult cuMemFree_v2(CUdeviceptr addr)
 {
-	int err = fdry_steer_free(addr);
+	int err = fdry_dispatch_free(addr);
 
 	if (err != FDRY_FOREIGN)
-		return fdry_steer_free_result(err);
+		return fdry_dispatch_free_result(err);
 	fdry_import_gone(addr); /* before the driver gives the addresses to somebody else */
 	return fdry_real(cuMemFree_v2)(addr);
 }
 
 CUresult cuMemFree(unsigned int addr)
 {
-	int err = fdry_steer_free(addr);
+	int err = fdry_dispatch_free(addr);
 
-	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : fdry_steer_free_result(err);
+	return err == FDRY_FOREIGN ? fdry_real(cuMemFree)(addr) : fdry_dispatch_free_result(err);
 }
 
 /* Rows begin at multiples of this: what the driver gives, and textures want. */
@@ -83,34 +83,34 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
 	/* The driver says what is wrong with the rest. */
 	if (!pitch_ok(ret, pitch, row, height, element))
 		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
-	err = fdry_steer_alloc(row * height, UINT64_MAX, ret);
+	err = fdry_dispatch_alloc(row * height, UINT64_MAX, ret);
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
 	if (!err)
 		*pitch = row;
-	return fdry_steer_alloc_result(err);
+	return fdry_dispatch_alloc_result(err);
 }
 
 CUresult cuMemAllocPitch(unsigned int *ret, unsigned int *pitch, unsigned int width, unsigned int height,
 			 unsigned int element)
 {
 	CUdeviceptr addr;
-	int err = ret && pitch ? fdry_steer_alloc(1, UINT32_MAX, &addr) : FDRY_FOREIGN;
+	int err = ret && pitch ? fdry_dispatch_alloc(1, UINT32_MAX, &addr) : FDRY_FOREIGN;
 
 	/* No region has addresses that short. */
 	return err == FDRY_FOREIGN ? fdry_real(cuMemAllocPitch)(ret, pitch, width, height, element) :
-				     fdry_steer_alloc_result(err);
+				     fdry_dispatch_alloc_result(err);
 }
 
 /* A handle of this kind is made for memory of cuMemAlloc alone, which a region's is not to the driver. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 {
 	struct fdry_region *r;
-	int err = fdry_steer_holder(addr, &r);
+	int err = fdry_dispatch_holder(addr, &r);
 
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuIpcGetMemHandle)(ret, addr);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	fdry_fail(FDRY_E_STATE, "cuIpcGetMemHandle: the memory at %#llx is the capture's and cannot be shared with another "
 		  "process; allocate what is shared while the capture is paused", addr);
 	fdry_warn("stand-in: %s", fdry_last_error());
@@ -121,7 +121,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 static int find_own(CUdeviceptr addr, struct fdry_alloc *ret)
 {
 	struct fdry_alloc a;
-	int err = fdry_steer_find(addr, &a);
+	int err = fdry_dispatch_find(addr, &a);
 
 	if (err)
 		return err;

@@ -20,7 +20,7 @@ CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 	struct fdry_copy copy;
 	CUresult res;
 
-	if (fdry_reach_arrived())
+	if (fdry_bypass_probing())
 		return CUDA_ERROR_INVALID_IMAGE;
 	fdry_copy_begin(image, &copy);
 	res = fdry_real(cuModuleLoadData)(ret, image);
@@ -59,7 +59,7 @@ CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *opti
 	struct fdry_copy copy;
 	CUresult res;
 
-	if (fdry_reach_arrived())
+	if (fdry_bypass_probing())
 		return CUDA_ERROR_INVALID_IMAGE;
 	fdry_copy_begin(image, &copy);
 	res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);

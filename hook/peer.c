@@ -54,7 +54,7 @@ static int apply(CUdevice owner, CUdevice dev)
 	if (!!(was & bit) == open)
 		return 0;
 	__atomic_store_n(&peers[owner], was ^ bit, __ATOMIC_RELAXED);
-	err = fdry_steer_open(owner, dev, open);
+	err = fdry_dispatch_open(owner, dev, open);
 	if (err && open)
 		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
 	else if (err)
@@ -158,7 +158,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return CUDA_SUCCESS;
 	fdry_warn("stand-in: cuCtxEnablePeerAccess: %s", fdry_last_error());
 	fdry_real(cuCtxDisablePeerAccess)(peer);
-	return fdry_steer_alloc_result(err);
+	return fdry_dispatch_alloc_result(err);
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peer)
@@ -252,7 +252,7 @@ static int pool_set(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *ma
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
 	CUdevice owner;
-	CUresult known = fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_pool_device(pool, &owner);
+	CUresult known = fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_mempool_device(pool, &owner);
 	CUresult res = known && known != CUDA_ERROR_NOT_FOUND ? known : fdry_real(cuMemPoolSetAccess)(pool, map, count);
 	int err;
 
@@ -261,7 +261,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 	err = pool_set(pool, owner, map, count);
 	if (err)
 		fdry_warn("stand-in: cuMemPoolSetAccess: %s", fdry_last_error());
-	return fdry_steer_alloc_result(err);
+	return fdry_dispatch_alloc_result(err);
 }
 
 void fdry_peer_pool_gone(CUmemoryPool pool)

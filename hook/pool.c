@@ -77,7 +77,7 @@ static CUmemoryPool current_pool(CUdevice dev)
 	return first_dev == dev ? first : default_pool(dev);
 }
 
-bool fdry_pool_steered(CUdevice dev, CUmemoryPool *pool)
+bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool)
 {
 	struct pool *p;
 	bool is;
@@ -106,7 +106,7 @@ static CUresult defaults_note(void)
 	return res;
 }
 
-CUresult fdry_pool_device(CUmemoryPool pool, CUdevice *ret)
+CUresult fdry_mempool_device(CUmemoryPool pool, CUdevice *ret)
 {
 	CUresult res = CUDA_SUCCESS;
 	struct pool *p;
@@ -121,7 +121,7 @@ CUresult fdry_pool_device(CUmemoryPool pool, CUdevice *ret)
 	return res || p ? res : CUDA_ERROR_NOT_FOUND;
 }
 
-void fdry_pool_count(CUmemoryPool pool, int64_t size)
+void fdry_mempool_count(CUmemoryPool pool, int64_t size)
 {
 	struct pool *p;
 
@@ -190,11 +190,11 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	CUresult res = fdry_real(cuMemPoolTrimTo)(pool, keep);
 	struct fdry_region *r;
 
-	if (res || !pool || fdry_capture_count() || fdry_steer_current(&r))
+	if (res || !pool || fdry_capture_count() || fdry_dispatch_current(&r))
 		return res;
-	if (fdry_pool_steered(fdry_region_device(r), &pool) && fdry_region_trim_pool(r, keep))
+	if (fdry_mempool_in_region(fdry_region_device(r), &pool) && fdry_region_trim_pool(r, keep))
 		fdry_warn("stand-in: cuMemPoolTrimTo: %s", fdry_last_error());
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	return res;
 }
 
@@ -204,10 +204,10 @@ static uint64_t slab_bytes(void)
 	struct fdry_region_stats stats;
 	struct fdry_region *r;
 
-	if (fdry_steer_current(&r))
+	if (fdry_dispatch_current(&r))
 		return 0;
 	fdry_region_stats(r, &stats);
-	fdry_steer_put(false);
+	fdry_dispatch_put(false);
 	return stats.slab_bytes;
 }
 

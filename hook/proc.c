@@ -22,10 +22,10 @@ static const struct hook {
 	const char *name;
 	int since;
 	int stream;
-	enum fdry_slot slot;
+	enum fdry_jump slot;
 	void *ours;
 } hooks[] = {
-#define HOOK(symbol, name, since, stream, params) { #name, since, stream, FDRY_SLOT_##symbol, (void *)symbol },
+#define HOOK(symbol, name, since, stream, params) { #name, since, stream, FDRY_JUMP_##symbol, (void *)symbol },
 #include "hook/hooks.def"
 #undef HOOK
 };
@@ -36,7 +36,7 @@ static const struct hook {
  * a hook without stream variants is asked with the flags of each. Learnt
  * without a lock, for the reason that find.c gives: threads may learn the same side by side. */
 static void *exported[HOOKS];
-static void *told[HOOKS][2];
+static void *reported[HOOKS][2];
 static bool learnt;
 static uint64_t unwrapped;
 
@@ -45,7 +45,7 @@ static void *ask(const struct hook *h, int stream)
 	CUdriverProcAddressQueryResult status;
 	void *ret = NULL;
 
-	if (fdry_slot_lookup(FDRY_SLOT_cuGetProcAddress_v2)) {
+	if (fdry_jump_lookup(FDRY_JUMP_cuGetProcAddress_v2)) {
 		if (fdry_real(cuGetProcAddress_v2)(h->name, &ret, h->since, stream, &status))
 			ret = NULL;
 	} else if (fdry_real(cuGetProcAddress)(h->name, &ret, h->since, stream)) {
@@ -59,9 +59,9 @@ static void learn(void)
 	size_t i;
 
 	for (i = 0; i < HOOKS; i++) {
-		__atomic_store_n(&exported[i], fdry_slot_lookup(hooks[i].slot), __ATOMIC_RELAXED);
-		__atomic_store_n(&told[i][0], ask(&hooks[i], hooks[i].stream), __ATOMIC_RELAXED);
-		__atomic_store_n(&told[i][1], ask(&hooks[i], hooks[i].stream ? hooks[i].stream : PER_THREAD), __ATOMIC_RELAXED);
+		__atomic_store_n(&exported[i], fdry_jump_lookup(hooks[i].slot), __ATOMIC_RELAXED);
+		__atomic_store_n(&reported[i][0], ask(&hooks[i], hooks[i].stream), __ATOMIC_RELAXED);
+		__atomic_store_n(&reported[i][1], ask(&hooks[i], hooks[i].stream ? hooks[i].stream : PER_THREAD), __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&learnt, true, __ATOMIC_RELEASE);
 }
@@ -75,8 +75,8 @@ static void *ours_for(void *real)
 		if (__atomic_load_n(&exported[i], __ATOMIC_RELAXED) == real)
 			return hooks[i].ours;
 	for (i = 0; i < HOOKS; i++)
-		if (__atomic_load_n(&told[i][0], __ATOMIC_RELAXED) == real ||
-		    __atomic_load_n(&told[i][1], __ATOMIC_RELAXED) == real)
+		if (__atomic_load_n(&reported[i][0], __ATOMIC_RELAXED) == real ||
+		    __atomic_load_n(&reported[i][1], __ATOMIC_RELAXED) == real)
 			return hooks[i].ours;
 	return NULL;
 }

@@ -75,7 +75,7 @@ static int gives(void)
 	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
 
-unsigned int fdry_steer_flags(void)
+unsigned int fdry_dispatch_flags(void)
 {
 	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
 }
@@ -91,10 +91,10 @@ static int alloc_locked(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (current->base + current->size - 1 > limit)
 		return fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
 				 "at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
-	return fdry_region_alloc(current->region, size, fdry_steer_flags(), ret);
+	return fdry_region_alloc(current->region, size, fdry_dispatch_flags(), ret);
 }
 
-int fdry_steer_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
+int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 {
 	int err;
 
@@ -118,7 +118,7 @@ static void release_ended(void)
 	pthread_rwlock_unlock(&lock);
 }
 
-void fdry_steer_captured(void)
+void fdry_dispatch_captured(void)
 {
 	int err = 0, i;
 
@@ -134,7 +134,7 @@ void fdry_steer_captured(void)
 		fdry_warn("stand-in: %s", fdry_last_error()); /* it is tried again with the next free */
 }
 
-void fdry_steer_forget(void)
+void fdry_dispatch_forget(void)
 {
 	int i;
 
@@ -147,7 +147,7 @@ void fdry_steer_forget(void)
 	pthread_rwlock_unlock(&lock);
 }
 
-int fdry_steer_current(struct fdry_region **ret)
+int fdry_dispatch_current(struct fdry_region **ret)
 {
 	int err;
 
@@ -162,7 +162,7 @@ int fdry_steer_current(struct fdry_region **ret)
 	return err;
 }
 
-int fdry_steer_holder(CUdeviceptr addr, struct fdry_region **ret)
+int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret)
 {
 	struct place *p;
 
@@ -178,7 +178,7 @@ int fdry_steer_holder(CUdeviceptr addr, struct fdry_region **ret)
 	return 0;
 }
 
-void fdry_steer_put(bool freed)
+void fdry_dispatch_put(bool freed)
 {
 	bool ended = freed && (!current || __atomic_load_n(&used, __ATOMIC_RELAXED) > 1);
 
@@ -187,23 +187,23 @@ void fdry_steer_put(bool freed)
 		release_ended();
 }
 
-int fdry_steer_free(CUdeviceptr addr)
+int fdry_dispatch_free(CUdeviceptr addr)
 {
 	struct fdry_alloc a = { 0 };
 	struct fdry_region *r;
-	int err = fdry_steer_holder(addr, &r);
+	int err = fdry_dispatch_holder(addr, &r);
 
 	if (err)
 		return err;
 	fdry_region_find(r, addr, &a);
-	err = fdry_region_dealloc(r, addr, fdry_steer_flags());
+	err = fdry_region_dealloc(r, addr, fdry_dispatch_flags());
 	if (!err && a.kind == FDRY_KIND_POOL && !a.capturing)
-		fdry_pool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
-	fdry_steer_put(!err);
+		fdry_mempool_count((CUmemoryPool)(uintptr_t)a.owner, -(int64_t)a.size);
+	fdry_dispatch_put(!err);
 	return err;
 }
 
-int fdry_steer_find(CUdeviceptr addr, struct fdry_alloc *ret)
+int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret)
 {
 	int err = FDRY_FOREIGN;
 	struct place *p;
@@ -236,7 +236,7 @@ static int open_until(const struct place *end, CUdevice owner, CUdevice dev, boo
 	return 0;
 }
 
-int fdry_steer_open(CUdevice owner, CUdevice dev, bool open)
+int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 {
 	const struct place *failed = NULL;
 	int err;
@@ -299,10 +299,10 @@ static int begin_again(const struct fdry_driver *drv, struct place *want)
 {
 	uint64_t offset = fdry_region_offset(current->region);
 	struct place old = *current;
-	struct fdry_outcome why;
+	struct fdry_saved_err why;
 
 	fdry_region_free(old.region);
-	fdry_outcome_keep(&why, region_new(drv, want));
+	fdry_saved_err_set(&why, region_new(drv, want));
 	if (!why.err) {
 		*current = *want;
 		paused = false;
@@ -315,7 +315,7 @@ static int begin_again(const struct fdry_driver *drv, struct place *want)
 		__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
 		current = NULL;
 	}
-	return fdry_outcome_tell(&why);
+	return fdry_saved_err_restore(&why);
 }
 
 /* Lock held for writing. @move: the region that there is ends then. */
@@ -449,7 +449,7 @@ int fdry_hook_region_free_preallocated(void)
 {
 	int err = current_get();
 
-	return err ? err : current_put(fdry_region_free_preallocated(current->region, fdry_steer_flags()));
+	return err ? err : current_put(fdry_region_free_preallocated(current->region, fdry_dispatch_flags()));
 }
 
 int fdry_hook_region_offset(uint64_t *ret)
@@ -478,7 +478,7 @@ int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size)
 
 int fdry_hook_region_free(CUdeviceptr addr)
 {
-	int err = fdry_find_forked() ? no_region() : fdry_steer_free(addr);
+	int err = fdry_find_forked() ? no_region() : fdry_dispatch_free(addr);
 
 	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
 }

@@ -53,10 +53,10 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 	bool built = false;
 	int err;
 
-	if (!fdry_turn_take_patiently(&img->turn))
+	if (!fdry_ticket_take_idle(&img->ticket))
 		return false;
 	err = fdry_exec_build(img, i, &built);
-	fdry_turn_leave(&img->turn);
+	fdry_ticket_return(&img->ticket);
 	if (err)
 		fdry_info("in the background: %s", fdry_last_error());
 	if (built)
@@ -111,7 +111,7 @@ static void at_exit(void)
 		return;
 	pthread_mutex_lock(&list_lock);
 	for (b = list; b; b = b->next) {
-		fdry_turn_stop(&b->img->turn);
+		fdry_ticket_stop(&b->img->ticket);
 		if (!pthread_equal(b->thread, pthread_self())) /* a caller's progress function may end the process */
 			b->joined = !pthread_join(b->thread, NULL);
 	}
@@ -170,7 +170,7 @@ void fdry_builder_stop(struct fdry_image *img)
 {
 	if (!img->builder)
 		return;
-	fdry_turn_stop(&img->turn);
+	fdry_ticket_stop(&img->ticket);
 	end_wait(img->builder);
 }
 

@@ -92,7 +92,7 @@ static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 	x->built.graph = NULL;
 	atomic_store(&x->exec, exec);
 	after = memory_free(img);
-	built_report(img, x, fdry_lap_ms(&mark), before > after ? before - after : 0);
+	built_report(img, x, fdry_elapsed_ms(&mark), before > after ? before - after : 0);
 	return 0;
 }
 
@@ -124,9 +124,9 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	fdry_turn_take(&img->turn);
+	fdry_ticket_take(&img->ticket);
 	err = fdry_exec_build(img, i, &built);
-	fdry_turn_leave(&img->turn);
+	fdry_ticket_return(&img->ticket);
 	fdry_image_leave(img, &mode);
 	if (built)
 		fdry_image_tell_built(img);

@@ -61,7 +61,7 @@ struct fdry_image {
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */
 	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
-	struct fdry_turn turn;
+	struct fdry_ticket ticket;
 	struct fdry_builder *builder; /* NULL: none was started */
 	struct fdry_private_ctx *private_ctx;      /* NULL: the context is the primary one */
 	struct fdry_overlap *overlap; /* NULL: launches are not checked */

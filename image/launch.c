@@ -223,10 +223,10 @@ int fdry_image_restore(struct fdry_image *img, CUstream stream)
 
 	if (err)
 		return err;
-	fdry_turn_take(&img->turn);
+	fdry_ticket_take(&img->ticket);
 	err = fdry_image_synchronize(img, stream);
 	if (!err)
 		err = restore_in_context(img);
-	fdry_turn_leave(&img->turn);
+	fdry_ticket_return(&img->ticket);
 	return err;
 }

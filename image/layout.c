@@ -100,7 +100,7 @@ static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, cons
 		     const struct fdry_buf *externals)
 {
 	const struct external *e = fdry_array(*externals, struct external);
-	uint64_t at = a->addr, end = a->addr + a->room, to;
+	uint64_t at = a->addr, end = a->addr + a->extent, to;
 	size_t i;
 	int err = 0;
 
@@ -133,8 +133,8 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
 	last = ret->n_ledger ? &ret->ledger[ret->n_ledger - 1] : NULL;
-	if (!err && last && last->addr + last->room > ret->used)
-		ret->used = last->addr + last->room; /* what the program maps may lie behind the cursor */
+	if (!err && last && last->addr + last->extent > ret->used)
+		ret->used = last->addr + last->extent; /* what the program maps may lie behind the cursor */
 	return err;
 }
 
@@ -153,7 +153,7 @@ int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, s
 		if (l.ledger[i].kind == FDRY_KIND_SHARED)
 			continue; /* refused where a graph uses it */
 		err = alloc_add(&l, reader, &l.ledger[i], &externals);
-		l.end = l.ledger[i].addr + l.ledger[i].room;
+		l.end = l.ledger[i].addr + l.ledger[i].extent;
 	}
 	fdry_buf_release(&externals);
 	if (err) {
@@ -208,7 +208,7 @@ const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t 
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
 
-	return a && addr - a->addr < a->room && a->kind != FDRY_KIND_SHARED ? a : NULL;
+	return a && addr - a->addr < a->extent && a->kind != FDRY_KIND_SHARED ? a : NULL;
 }
 
 bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes)
@@ -217,9 +217,9 @@ bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t byte
 	uint64_t room;
 
 	for (; a && a < l->ledger + l->n_ledger; a++) {
-		if (addr < a->addr || addr - a->addr >= a->room || a->kind == FDRY_KIND_SHARED)
+		if (addr < a->addr || addr - a->addr >= a->extent || a->kind == FDRY_KIND_SHARED)
 			return false;
-		room = a->room - (addr - a->addr);
+		room = a->extent - (addr - a->addr);
 		if (bytes <= room)
 			return true;
 		addr += room;
@@ -232,14 +232,14 @@ bool fdry_layout_shared(const struct fdry_layout *l, uint64_t addr)
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
 
-	return a && a->kind == FDRY_KIND_SHARED && addr - a->addr < a->room;
+	return a && a->kind == FDRY_KIND_SHARED && addr - a->addr < a->extent;
 }
 
 /* Was memory between @a and the next live allocation handed out, and freed? */
 static bool freed_behind(const struct fdry_layout *l, const struct fdry_alloc *a)
 {
 	if (a + 1 == l->ledger + l->n_ledger)
-		return l->used > a->addr + a->room;
+		return l->used > a->addr + a->extent;
 	return a[1].serial != a->serial + 1;
 }
 
@@ -247,7 +247,7 @@ bool fdry_layout_points(const struct fdry_layout *l, uint64_t addr)
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
 
-	if (!a || addr - a->addr > a->room || a->kind == FDRY_KIND_SHARED)
+	if (!a || addr - a->addr > a->extent || a->kind == FDRY_KIND_SHARED)
 		return false;
-	return addr - a->addr < a->room || !freed_behind(l, a);
+	return addr - a->addr < a->extent || !freed_behind(l, a);
 }

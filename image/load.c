@@ -186,7 +186,7 @@ static int content_copy(struct load *l)
 		err = fdry_image_hosts_content(l->img, l->session, &sum);
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
-	r->content_ms = fdry_lap_ms(&mark);
+	r->content_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
 
@@ -195,7 +195,7 @@ static int memory_place(struct load *l)
 	double mark = fdry_now_ms();
 	int err = memory_plan(l->img, l->opts, &l->plan);
 
-	l->img->report.memory_ms = fdry_lap_ms(&mark);
+	l->img->report.memory_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
 
@@ -207,7 +207,7 @@ static int memory_make(struct load *l)
 
 	if (!err)
 		err = fdry_image_hosts_make(l->img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
-	r->memory_ms += fdry_lap_ms(&mark);
+	r->memory_ms += fdry_elapsed_ms(&mark);
 	if (!err)
 		fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
 	return err;
@@ -254,7 +254,7 @@ static int kernels_load(struct load *l)
 	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels, fdry_objects_kernel, l->objects,
 					&img->bank);
 
-	img->report.kernels_ms = fdry_lap_ms(&mark);
+	img->report.kernels_ms = fdry_elapsed_ms(&mark);
 	if (!err)
 		fdry_image_tell(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
 	return err;
@@ -267,7 +267,7 @@ static int kernels_load(struct load *l)
 static int phases_in_context(struct load *l)
 {
 	struct fdry_image *img = l->img;
-	struct fdry_outcome kernels;
+	struct fdry_saved_err kernels;
 	struct fdry_task memory;
 	int err;
 
@@ -279,10 +279,10 @@ static int phases_in_context(struct load *l)
 	if (err)
 		return err;
 	fdry_task_start(&memory, "fdry-memory", memory_load, l);
-	fdry_outcome_keep(&kernels, kernels_load(l));
+	fdry_saved_err_set(&kernels, kernels_load(l));
 	err = fdry_task_finish(&memory);
 	if (!err)
-		err = fdry_outcome_tell(&kernels);
+		err = fdry_saved_err_restore(&kernels);
 	if (!err)
 		err = content_copy(l);
 	content_end(l);
@@ -313,12 +313,12 @@ static int driver_start(struct load *l)
 	struct fdry_image *img = l->img;
 	int err = img->ctx ? 0 : fdry_context_start(img, l->opts);
 
-	img->report.driver_ms = fdry_lap_ms(&l->mark);
+	img->report.driver_ms = fdry_elapsed_ms(&l->mark);
 	if (!err)
 		fdry_image_tell(img, FDRY_PHASE_DRIVER, 1, 1);
 	if (!err)
 		err = identity_check(img, l->opts);
-	img->report.manifest_ms += fdry_lap_ms(&l->mark);
+	img->report.manifest_ms += fdry_elapsed_ms(&l->mark);
 	return err;
 }
 
@@ -330,11 +330,11 @@ static int own_start(struct load *l)
 
 	if (!(l->opts->flags & FDRY_LOAD_OWN_CONTEXT))
 		return 0;
-	fdry_lap_ms(&l->mark);
+	fdry_elapsed_ms(&l->mark);
 	err = fdry_context_private(img);
 	if (!err)
 		err = fdry_private_ctx_new(img);
-	img->report.driver_ms += fdry_lap_ms(&l->mark);
+	img->report.driver_ms += fdry_elapsed_ms(&l->mark);
 	return err;
 }
 
@@ -374,7 +374,7 @@ static int load_in_session(struct load *l, const char *name)
 		err = fdry_random_new(l->img);
 	if (!err)
 		err = fdry_objects_start(l->img, l->get, &opts, &l->objects);
-	l->img->report.manifest_ms = fdry_lap_ms(&l->mark);
+	l->img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
 	if (err)
 		return err;
 	fdry_image_tell(l->img, FDRY_PHASE_MANIFEST, 1, 1);
@@ -432,15 +432,15 @@ static int args_check(const struct fdry_store *store, const char *name, struct f
 static int load_undo(struct fdry_image *img, int err)
 {
 	CUstreamCaptureMode mode;
-	struct fdry_outcome o;
+	struct fdry_saved_err o;
 
-	fdry_outcome_keep(&o, err);
+	fdry_saved_err_set(&o, err);
 	if (img->ctx && !fdry_image_enter(img, &mode)) {
 		fdry_context_limits_undo(img);
 		fdry_image_leave(img, &mode);
 	}
 	fdry_image_unload(img);
-	return fdry_outcome_tell(&o);
+	return fdry_saved_err_restore(&o);
 }
 
 int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
@@ -462,7 +462,7 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 	if (!img)
 		return fdry_nomem();
 	fdry_live_add(img);
-	fdry_turn_init(&img->turn);
+	fdry_ticket_init(&img->ticket);
 	pthread_mutex_init(&img->lock, NULL);
 	pthread_mutex_init(&img->staging_lock, NULL);
 	pthread_mutex_init(&img->telling, NULL);
@@ -512,7 +512,7 @@ static void device_release(struct fdry_image *img)
 	fdry_private_ctx_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);
-	fdry_region_park(img->region);
+	fdry_region_free_to_cache(img->region);
 	fdry_placement_release(img);
 	fdry_image_hosts_free(img);
 	fdry_image_leave(img, &mode);
@@ -542,7 +542,7 @@ void fdry_image_unload(struct fdry_image *img)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);
 	fdry_buf_release(&img->bytes);
-	fdry_turn_destroy(&img->turn);
+	fdry_ticket_release(&img->ticket);
 	pthread_mutex_destroy(&img->telling);
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);

@@ -292,7 +292,7 @@ int fdry_objects_finish(struct fdry_objects *o)
 
 	if (!err)
 		err = graphs_share(o);
-	r->wait_ms = fdry_lap_ms(&mark);
+	r->wait_ms = fdry_elapsed_ms(&mark);
 	fdry_pool_stats(o->pool, &stats);
 	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
 	r->objects_cpu_ms = stats.cpu_ms;

@@ -191,13 +191,13 @@ static int small_capacity(size_t i, const struct fdry_alloc *a)
 {
 	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
 			 "process that sealed the image for more; make it in the same way, from a pool or not", i,
-			 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->room);
+			 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->extent);
 }
 
 /* Allocation @i of the process' own is one of the image's, or touches none of them and none of the image's memory. */
 static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *a)
 {
-	uint64_t end = a->addr + a->room;
+	uint64_t end = a->addr + a->extent;
 	uint32_t k = expected_behind(e, a->addr);
 	const struct fdry_mf_alloc *found = expected_at(e, k), *next;
 	const struct fdry_mf_segment *s;
@@ -265,7 +265,7 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, con
 	for (i = 0; i < (o->keep ? o->nkeep : 0) && !err; i++)
 		err = keep_add(img, o->keep[i].addr, o->keep[i].bytes);
 	for (i = 0; i < n && !o->keep && !err; i++)
-		err = keep_add(img, made[i].addr, made[i].room);
+		err = keep_add(img, made[i].addr, made[i].extent);
 	keep_sort(img);
 	return err;
 }

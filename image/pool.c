@@ -21,7 +21,7 @@ struct fdry_pool {
 	size_t next;            /* the first item that nobody has begun */
 	size_t ndone;
 	bool stop;              /* nothing more is to be begun */
-	struct fdry_outcome failed;
+	struct fdry_saved_err failed;
 	double cpu_ms, done_ms;
 	unsigned int nworkers;
 	struct worker workers[FDRY_POOL_THREADS_MAX];
@@ -54,7 +54,7 @@ static void item_do(struct fdry_pool *p, struct fdry_get *get, size_t i)
 	if (p->ndone == p->opts.count)
 		p->done_ms = fdry_now_ms();
 	if (err && !p->failed.err) {
-		fdry_outcome_keep(&p->failed, err);
+		fdry_saved_err_set(&p->failed, err);
 		p->stop = true;
 	}
 	pthread_cond_broadcast(&p->changed);
@@ -118,7 +118,7 @@ int fdry_pool_wait(struct fdry_pool *p, size_t i)
 			pthread_cond_wait(&p->changed, &p->lock);
 	}
 	if (!p->done[i])
-		err = fdry_outcome_tell(&p->failed);
+		err = fdry_saved_err_restore(&p->failed);
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }

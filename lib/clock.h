@@ -23,7 +23,7 @@ static inline double fdry_thread_ms(void)
 }
 
 /* Milliseconds since *@mark, which moves to now. */
-static inline double fdry_lap_ms(double *mark)
+static inline double fdry_elapsed_ms(double *mark)
 {
 	double now = fdry_now_ms(), lap = now - *mark;
 

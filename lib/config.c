@@ -126,7 +126,7 @@ int fdry_config_number(enum fdry_config id, uint64_t *ret)
 	return wrong(v, s);
 }
 
-bool fdry_config_peek(enum fdry_config id, uint64_t *ret)
+bool fdry_config_try(enum fdry_config id, uint64_t *ret)
 {
 	const struct fdry_config_var *v = &fdry_config_vars[id];
 	const char *s = value(v);

@@ -48,7 +48,7 @@ extern const struct fdry_config_var fdry_config_vars[FDRY_CONFIG_COUNT];
  */
 int fdry_config_number(enum fdry_config id, uint64_t *ret) __must_check;
 /* The same where nobody can be told: false, and @ret untouched, where the value is not allowed or there is none. */
-bool fdry_config_peek(enum fdry_config id, uint64_t *ret);
+bool fdry_config_try(enum fdry_config id, uint64_t *ret);
 
 /**
  * fdry_config_path() - The value of a FILE, CODE, DIR, BASE or TEXT.

@@ -23,7 +23,7 @@ static void read_env(void)
 	uint64_t level;
 
 	/* What is wrong with the value, those calls say that begin to use a store or a driver. */
-	if (fdry_config_peek(FDRY_CONFIG_LOG, &level))
+	if (fdry_config_try(FDRY_CONFIG_LOG, &level))
 		env_level = (int)level;
 }
 

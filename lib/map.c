@@ -11,7 +11,7 @@
 
 static size_t home(const struct fdry_map *m, uint64_t key)
 {
-	return (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & (m->room - 1);
+	return (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & (m->capacity - 1);
 }
 
 /* Where @key is, or would be. */
@@ -20,21 +20,21 @@ static size_t find(const struct fdry_map *m, uint64_t key)
 	size_t i = home(m, key);
 
 	while (m->slots[i].key && m->slots[i].key != key)
-		i = (i + 1) & (m->room - 1);
+		i = (i + 1) & (m->capacity - 1);
 	return i;
 }
 
 int fdry_map_reserve(struct fdry_map *m)
 {
-	struct fdry_map more = { .room = m->room ? 2 * m->room : 64 };
+	struct fdry_map more = { .capacity = m->capacity ? 2 * m->capacity : 64 };
 	size_t i;
 
-	if (m->room && m->count + 1 <= m->room / 4 * 3)
+	if (m->capacity && m->count + 1 <= m->capacity / 4 * 3)
 		return 0;
-	more.slots = calloc(more.room, sizeof(*more.slots));
+	more.slots = calloc(more.capacity, sizeof(*more.slots));
 	if (!more.slots)
 		return fdry_nomem();
-	for (i = 0; i < m->room; i++)
+	for (i = 0; i < m->capacity; i++)
 		if (m->slots[i].key)
 			fdry_map_put(&more, m->slots[i].key, m->slots[i].value);
 	free(m->slots);
@@ -50,7 +50,7 @@ void fdry_map_put(struct fdry_map *m, uint64_t key, void *value)
 
 void *fdry_map_get(const struct fdry_map *m, uint64_t key)
 {
-	return m->room && key ? m->slots[find(m, key)].value : NULL;
+	return m->capacity && key ? m->slots[find(m, key)].value : NULL;
 }
 
 /* May what lies at @i fill the hole at @hole? Only where its own way from home leads past there. */
@@ -58,7 +58,7 @@ static int may_fill(const struct fdry_map *m, size_t hole, size_t i)
 {
 	size_t from = home(m, m->slots[i].key);
 
-	return ((i - from) & (m->room - 1)) >= ((i - hole) & (m->room - 1));
+	return ((i - from) & (m->capacity - 1)) >= ((i - hole) & (m->capacity - 1));
 }
 
 void *fdry_map_take(struct fdry_map *m, uint64_t key)
@@ -66,13 +66,13 @@ void *fdry_map_take(struct fdry_map *m, uint64_t key)
 	size_t hole, i;
 	void *value;
 
-	if (!m->room || !key)
+	if (!m->capacity || !key)
 		return NULL;
 	hole = find(m, key);
 	value = m->slots[hole].value;
 	if (!m->slots[hole].key)
 		return NULL;
-	for (i = (hole + 1) & (m->room - 1); m->slots[i].key; i = (i + 1) & (m->room - 1))
+	for (i = (hole + 1) & (m->capacity - 1); m->slots[i].key; i = (i + 1) & (m->capacity - 1))
 		if (may_fill(m, hole, i)) {
 			m->slots[hole] = m->slots[i];
 			hole = i;

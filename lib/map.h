@@ -20,11 +20,11 @@ struct fdry_map_slot {
 /* Zero it to start. */
 struct fdry_map {
 	struct fdry_map_slot *slots;
-	size_t room; /* a power of two */
+	size_t capacity; /* a power of two */
 	size_t count;
 };
 
-/* Make room for one more, so that the next fdry_map_put() cannot fail. FDRY_E_NOMEM. */
+/* Make capacity for one more, so that the next fdry_map_put() cannot fail. FDRY_E_NOMEM. */
 int fdry_map_reserve(struct fdry_map *m) __must_check;
 /* Behind fdry_map_reserve(); @key is not in it, nor 0. */
 void fdry_map_put(struct fdry_map *m, uint64_t key, void *value);

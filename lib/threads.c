@@ -6,13 +6,13 @@
 #include <signal.h>
 #include <stdio.h>
 
-void fdry_outcome_keep(struct fdry_outcome *o, int err)
+void fdry_saved_err_set(struct fdry_saved_err *o, int err)
 {
 	o->err = err;
 	snprintf(o->why, sizeof(o->why), "%s", err ? fdry_last_error() : "");
 }
 
-int fdry_outcome_tell(const struct fdry_outcome *o)
+int fdry_saved_err_restore(const struct fdry_saved_err *o)
 {
 	return o->err ? fdry_fail((enum fdry_errcode)-o->err, "%s", o->why) : 0;
 }
@@ -46,7 +46,7 @@ static void *task_run(void *arg)
 {
 	struct fdry_task *t = arg;
 
-	fdry_outcome_keep(&t->outcome, t->fn(t->arg));
+	fdry_saved_err_set(&t->saved_err, t->fn(t->arg));
 	return NULL;
 }
 
@@ -63,25 +63,25 @@ int fdry_task_finish(struct fdry_task *t)
 	else
 		(void)task_run(t);
 	t->started = false;
-	return fdry_outcome_tell(&t->outcome);
+	return fdry_saved_err_restore(&t->saved_err);
 }
 
 /* --- turns --- */
 
-void fdry_turn_init(struct fdry_turn *t)
+void fdry_ticket_init(struct fdry_ticket *t)
 {
-	*t = (struct fdry_turn){ .waiting = 0 };
+	*t = (struct fdry_ticket){ .waiting = 0 };
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->changed, NULL);
 }
 
-void fdry_turn_destroy(struct fdry_turn *t)
+void fdry_ticket_release(struct fdry_ticket *t)
 {
 	pthread_cond_destroy(&t->changed);
 	pthread_mutex_destroy(&t->lock);
 }
 
-void fdry_turn_take(struct fdry_turn *t)
+void fdry_ticket_take(struct fdry_ticket *t)
 {
 	pthread_mutex_lock(&t->lock);
 	t->waiting++;
@@ -92,7 +92,7 @@ void fdry_turn_take(struct fdry_turn *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-bool fdry_turn_take_patiently(struct fdry_turn *t)
+bool fdry_ticket_take_idle(struct fdry_ticket *t)
 {
 	bool got;
 
@@ -106,7 +106,7 @@ bool fdry_turn_take_patiently(struct fdry_turn *t)
 	return got;
 }
 
-void fdry_turn_leave(struct fdry_turn *t)
+void fdry_ticket_return(struct fdry_ticket *t)
 {
 	pthread_mutex_lock(&t->lock);
 	t->taken = false;
@@ -114,7 +114,7 @@ void fdry_turn_leave(struct fdry_turn *t)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void fdry_turn_stop(struct fdry_turn *t)
+void fdry_ticket_stop(struct fdry_ticket *t)
 {
 	pthread_mutex_lock(&t->lock);
 	t->stopped = true;

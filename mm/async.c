@@ -4,10 +4,10 @@
  *
  * They lie in slabs, which are allocations of the region and bring memory with them, and
  * stand in a ledger of their own. The pool says which addresses of the slabs are free
- * (pool.h); a capture has a pool and slabs of its own, so that no replay meets memory of
+ * (stream_pool.h); a capture has a pool and slabs of its own, so that no replay meets memory of
  * anything but its own graph.
  */
-#include "mm/inside.h"
+#include "mm/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static struct fdry_graph_pool *graph_pool(const struct fdry_region *r, uint64_t 
 	return g;
 }
 
-static struct fdry_pool *pool_of(struct fdry_region *r, uint64_t graph)
+static struct fdry_stream_pool *pool_of(struct fdry_region *r, uint64_t graph)
 {
 	struct fdry_graph_pool *g = graph ? graph_pool(r, graph) : NULL;
 
@@ -50,18 +50,18 @@ static struct fdry_pool *pool_of(struct fdry_region *r, uint64_t graph)
 static void slab_drop(struct fdry_region *r, const struct fdry_alloc *slab)
 {
 	r->slabs--;
-	r->slab_bytes -= slab->room;
+	r->slab_bytes -= slab->extent;
 	fdry_region_drop(r, slab, true);
 }
 
-static int slab_new(struct fdry_region *r, struct fdry_pool *p, uint64_t room, bool graph)
+static int slab_new(struct fdry_region *r, struct fdry_stream_pool *p, uint64_t extent, bool graph)
 {
 	struct fdry_alloc slab = { .capturing = graph, .kind = graph ? FDRY_KIND_GRAPH : FDRY_KIND_SLAB };
-	int ret = fdry_round_up(room, FDRY_ALLOC_BLOCK, &slab.size);
+	int ret = fdry_round_up(extent, FDRY_ALLOC_BLOCK, &slab.size);
 
 	if (ret)
 		return ret;
-	if (slab.size - room < GUARD)
+	if (slab.size - extent < GUARD)
 		slab.size += FDRY_ALLOC_BLOCK;
 	if (slab.size < SLAB)
 		slab.size = SLAB;
@@ -69,12 +69,12 @@ static int slab_new(struct fdry_region *r, struct fdry_pool *p, uint64_t room, b
 	if (ret)
 		return ret;
 	r->slabs++;
-	r->slab_bytes += slab.room;
-	ret = fdry_pool_grow(p, slab.addr, slab.addr + slab.room - GUARD);
+	r->slab_bytes += slab.extent;
+	ret = fdry_stream_pool_grow(p, slab.addr, slab.addr + slab.extent - GUARD);
 	if (ret)
 		slab_drop(r, &slab);
 	else if (graph)
-		r->graph_bytes += slab.room;
+		r->graph_bytes += slab.extent;
 	return ret;
 }
 
@@ -87,7 +87,7 @@ void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep)
 		const struct fdry_alloc slab = *fdry_ledger_entry(n);
 
 		below = slab.addr - 1;
-		if (slab.kind == FDRY_KIND_SLAB && fdry_pool_shrink(&r->pool, slab.addr, slab.addr + slab.room - GUARD))
+		if (slab.kind == FDRY_KIND_SLAB && fdry_stream_pool_shrink(&r->pool, slab.addr, slab.addr + slab.extent - GUARD))
 			slab_drop(r, &slab);
 	}
 }
@@ -109,28 +109,28 @@ int fdry_region_trim_pool(struct fdry_region *r, uint64_t keep)
 
 static int piece_new(struct fdry_region *r, const struct fdry_async *want, struct fdry_alloc *a)
 {
-	struct fdry_pool *p = pool_of(r, want->graph);
+	struct fdry_stream_pool *p = pool_of(r, want->graph);
 	uint64_t addr;
 	int ret;
 
 	if (!p)
 		return fdry_nomem();
-	if (!fdry_pool_take(p, want->stream, a->room, FDRY_ALLOC_ALIGN, &addr)) {
-		ret = slab_new(r, p, a->room, want->graph);
+	if (!fdry_stream_pool_take(p, want->stream, a->extent, FDRY_ALLOC_ALIGN, &addr)) {
+		ret = slab_new(r, p, a->extent, want->graph);
 		if (ret)
 			return ret;
-		if (!fdry_pool_take(p, want->stream, a->room, FDRY_ALLOC_ALIGN, &addr))
+		if (!fdry_stream_pool_take(p, want->stream, a->extent, FDRY_ALLOC_ALIGN, &addr))
 			return fdry_nomem();
 	}
 	a->addr = addr;
 	ret = fdry_region_note(r, &r->pieces, a);
 	if (ret)
-		fdry_pool_give(p, want->stream, addr, addr + a->room, r->frees);
+		fdry_stream_pool_give(p, want->stream, addr, addr + a->extent, r->frees);
 	return ret;
 }
 
 /* Would most of the pool be free if somebody waited? */
-static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *want, uint64_t room)
+static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *want, uint64_t extent)
 {
 	uint64_t foreign, at;
 	bool worth;
@@ -138,11 +138,11 @@ static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *wan
 	if (want->graph || want->flags & FDRY_ALLOC_CAPTURING)
 		return false;
 	fdry_region_lock(r);
-	foreign = fdry_pool_foreign(&r->pool, want->stream);
+	foreign = fdry_stream_pool_foreign(&r->pool, want->stream);
 	worth = foreign >= WORTH_WAITING && foreign / 7 >= (r->pool.slabs - foreign);
-	if (worth && fdry_pool_take(&r->pool, want->stream, room, FDRY_ALLOC_ALIGN, &at)) {
+	if (worth && fdry_stream_pool_take(&r->pool, want->stream, extent, FDRY_ALLOC_ALIGN, &at)) {
 		worth = false; /* it needs none of that */
-		fdry_pool_give(&r->pool, want->stream, at, at + room, r->frees);
+		fdry_stream_pool_give(&r->pool, want->stream, at, at + extent, r->frees);
 	}
 	fdry_region_unlock(r);
 	return worth;
@@ -156,8 +156,8 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 
 	if (!want->size)
 		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
-	err = fdry_round_up(want->size, FDRY_ALLOC_ALIGN, &a.room);
-	if (!err && is_worth_waiting(r, want, a.room))
+	err = fdry_round_up(want->size, FDRY_ALLOC_ALIGN, &a.extent);
+	if (!err && is_worth_waiting(r, want, a.extent))
 		err = fdry_region_settle(r);
 	if (err)
 		return err;
@@ -175,7 +175,7 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 /* --- freeing --- */
 
 /* Where the addresses of @a go: to its capture alone, and nowhere once that has ended. */
-static struct fdry_pool *home_of(struct fdry_region *r, const struct fdry_alloc *a)
+static struct fdry_stream_pool *home_of(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	struct fdry_graph_pool *g = a->capturing ? graph_pool(r, a->owner) : NULL;
 
@@ -187,26 +187,26 @@ static struct fdry_pool *home_of(struct fdry_region *r, const struct fdry_alloc 
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited)
 {
 	const struct fdry_alloc gone = *a;
-	struct fdry_pool *p = gone.capturing ? NULL : &r->pool;
+	struct fdry_stream_pool *p = gone.capturing ? NULL : &r->pool;
 
 	fdry_ledger_del(&r->pieces, gone.addr);
 	if (p && waited)
-		fdry_pool_return(p, gone.addr, gone.addr + gone.room);
+		fdry_stream_pool_return(p, gone.addr, gone.addr + gone.extent);
 	else if (p)
-		fdry_pool_give(p, FDRY_STREAM_NONE, gone.addr, gone.addr + gone.room, ++r->frees);
+		fdry_stream_pool_give(p, FDRY_STREAM_NONE, gone.addr, gone.addr + gone.extent, ++r->frees);
 }
 
 static int piece_free(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)
 {
 	const struct fdry_alloc gone = *a;
-	struct fdry_pool *p = home_of(r, a);
+	struct fdry_stream_pool *p = home_of(r, a);
 
 	if (by->graph && !(gone.capturing && gone.owner == by->graph))
 		return fdry_fail(FDRY_E_INVAL, "a stream that captures can free what its capture allocated, not %#llx; "
 				 "free that after the capture", gone.addr);
 	fdry_ledger_del(&r->pieces, gone.addr);
 	if (p && (by->graph || !gone.capturing))
-		fdry_pool_give(p, by->stream, gone.addr, gone.addr + gone.room, ++r->frees);
+		fdry_stream_pool_give(p, by->stream, gone.addr, gone.addr + gone.extent, ++r->frees);
 	return 0;
 }
 
@@ -245,7 +245,7 @@ void fdry_region_graphs_end(struct fdry_region *r)
 
 	while ((g = r->graphs)) {
 		r->graphs = g->next;
-		fdry_pool_release(&g->pool);
+		fdry_stream_pool_release(&g->pool);
 		free(g);
 	}
 }
@@ -256,7 +256,7 @@ void fdry_region_forget_graphs(struct fdry_region *r)
 
 	fdry_region_lock(r);
 	for (g = r->graphs; g; g = g->next)
-		fdry_pool_forget(&g->pool);
+		fdry_stream_pool_forget(&g->pool);
 	fdry_region_unlock(r);
 }
 
@@ -272,8 +272,8 @@ static int check_slabs(const struct fdry_region *r)
 		if (a->kind != FDRY_KIND_SLAB && a->kind != FDRY_KIND_GRAPH)
 			continue;
 		count++;
-		bytes += a->room;
-		graphs += a->kind == FDRY_KIND_GRAPH ? a->room : 0;
+		bytes += a->extent;
+		graphs += a->kind == FDRY_KIND_GRAPH ? a->extent : 0;
 	}
 	if (count != r->slabs || bytes != r->slab_bytes || graphs != r->graph_bytes)
 		return fdry_bug("%zu slabs of %" PRIu64 " bytes, and the counts say %zu and %" PRIu64, count, bytes,
@@ -288,13 +288,13 @@ int fdry_region_async_check(const struct fdry_region *r)
 	int ret = check_slabs(r);
 
 	if (!ret)
-		ret = fdry_pool_check(&r->pool);
+		ret = fdry_stream_pool_check(&r->pool);
 	for (g = r->graphs; g && !ret; g = g->next)
-		ret = fdry_pool_check(&g->pool);
+		ret = fdry_stream_pool_check(&g->pool);
 	if (!ret)
 		ret = fdry_ledger_check(&r->pieces, r->bump.base, fdry_region_cursor(r));
 	fdry_ranges_each(n, &r->pieces.entries, 0, UINT64_MAX)
-		if (!ret && (fdry_holes_overlap(&r->pool.settled, n->start, n->end) ||
+		if (!ret && (fdry_free_ranges_overlap(&r->pool.settled, n->start, n->end) ||
 			     !fdry_ledger_find(&r->ledger, n->start, &(struct fdry_alloc){ 0 })))
 			ret = fdry_bug("the allocation at %#" PRIx64 " lies in free memory, or in no slab", n->start);
 	return ret;
@@ -303,6 +303,6 @@ int fdry_region_async_check(const struct fdry_region *r)
 void fdry_region_async_release(struct fdry_region *r)
 {
 	fdry_region_graphs_end(r);
-	fdry_pool_release(&r->pool);
+	fdry_stream_pool_release(&r->pool);
 	fdry_ledger_release(&r->pieces);
 }

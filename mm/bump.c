@@ -53,7 +53,7 @@ static int exhausted(const struct fdry_bump *b, uint64_t size)
 int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, struct fdry_place *ret)
 {
 	uint64_t step = size < b->block ? b->unit : b->block;
-	uint64_t addr = 0, room = 0, end;
+	uint64_t addr = 0, extent = 0, end;
 
 	if (!size)
 		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
@@ -61,16 +61,16 @@ int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, st
 		return fdry_fail(FDRY_E_INVAL, "an alignment of %" PRIu64 " bytes; it must be a power of two, "
 				 "or 0 for the default", align);
 	if (fdry_round_up(b->base + b->cursor, align > step ? align : step, &addr) ||
-	    fdry_round_up(size, step, &room) ||
-	    __builtin_add_overflow(addr, room, &end) || end > b->base + b->size)
+	    fdry_round_up(size, step, &extent) ||
+	    __builtin_add_overflow(addr, extent, &end) || end > b->base + b->size)
 		return exhausted(b, size);
-	*ret = (struct fdry_place){ .addr = addr, .room = room };
+	*ret = (struct fdry_place){ .addr = addr, .extent = extent };
 	return 0;
 }
 
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p)
 {
-	b->cursor = p->addr + p->room - b->base;
+	b->cursor = p->addr + p->extent - b->base;
 	if (b->touched < b->cursor)
 		b->touched = b->cursor;
 }

@@ -41,7 +41,7 @@ struct fdry_bump {
 /* Where an allocation would lie. */
 struct fdry_place {
 	uint64_t addr;
-	uint64_t room; /* bytes it occupies: the size rounded up */
+	uint64_t extent; /* bytes it occupies: the size rounded up */
 };
 
 /* FDRY_E_INVAL where an invariant would not hold, FDRY_E_RANGE where base + size overflows. */

@@ -5,23 +5,23 @@
 #include <inttypes.h>
 
 #include "lib/log.h"
-#include "mm/inside.h"
+#include "mm/internal.h"
 
 /* Addresses that a claim took from below the cursor, apart by what they were. */
 struct claimed {
-	struct fdry_holes small, large, skipped;
+	struct fdry_free_ranges small, large, skipped;
 };
 
 /* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
 static void claimed_give(struct fdry_region *r, struct claimed *c)
 {
-	struct fdry_holes *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
+	struct fdry_free_ranges *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		if (fdry_holes_move(to[i], from[i]))
+		if (fdry_free_ranges_move(to[i], from[i]))
 			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes, fdry_last_error());
-		fdry_holes_release(from[i]);
+		fdry_free_ranges_release(from[i]);
 	}
 }
 
@@ -29,12 +29,12 @@ static void claimed_give(struct fdry_region *r, struct claimed *c)
 static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
 {
 	struct claimed c = { 0 };
-	int err = fdry_holes_extract(&r->small, start, end, &c.small);
+	int err = fdry_free_ranges_extract(&r->small, start, end, &c.small);
 
 	if (!err)
-		err = fdry_holes_extract(&r->large, start, end, &c.large);
+		err = fdry_free_ranges_extract(&r->large, start, end, &c.large);
 	if (!err)
-		err = fdry_holes_extract(&r->skipped, start, end, &c.skipped);
+		err = fdry_free_ranges_extract(&r->skipped, start, end, &c.skipped);
 	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
 		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#" PRIx64 " are in use, or were used for something else before",
 				end - start, start);
@@ -48,23 +48,23 @@ static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, str
 /* Where an allocation of @size bytes at @addr lies, if one can begin there. */
 static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size, struct fdry_place *ret)
 {
-	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, room;
+	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, extent;
 	int err = fdry_region_check_inside(r, addr, size);
 
 	if (err)
 		return err;
-	if (addr % step || fdry_round_up(size, step, &room))
+	if (addr % step || fdry_round_up(size, step, &extent))
 		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", size, addr);
-	err = fdry_region_check_inside(r, addr, room);
+	err = fdry_region_check_inside(r, addr, extent);
 	if (!err)
-		*ret = (struct fdry_place){ .addr = addr, .room = room };
+		*ret = (struct fdry_place){ .addr = addr, .extent = extent };
 	return err;
 }
 
 /* The cursor moves behind a claim, and what it passes over is for other claims. */
 static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
-	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->room;
+	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->extent;
 	struct claimed c = { 0 };
 	int err = 0;
 
@@ -77,9 +77,9 @@ static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct f
 		claimed_give(r, &c);
 	else if (p->addr > cursor)
 		fdry_region_give(&r->skipped, cursor, p->addr - cursor);
-	fdry_holes_release(&c.small);
-	fdry_holes_release(&c.large);
-	fdry_holes_release(&c.skipped);
+	fdry_free_ranges_release(&c.small);
+	fdry_free_ranges_release(&c.large);
+	fdry_free_ranges_release(&c.skipped);
 	return err;
 }
 

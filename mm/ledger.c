@@ -25,14 +25,14 @@ int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a)
 	struct fdry_range *next = fdry_ranges_from(&l->entries, a->addr);
 	struct entry *e;
 
-	if (next && next->start < a->addr + a->room)
+	if (next && next->start < a->addr + a->extent)
 		return fdry_bug("an allocation of %" PRIu64 " bytes at %#llx overlaps the live one at %#" PRIx64,
-				a->room, a->addr, next->start);
+				a->extent, a->addr, next->start);
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return fdry_nomem();
 	e->range.start = a->addr;
-	e->range.end = a->addr + a->room;
+	e->range.end = a->addr + a->extent;
 	e->alloc = *a;
 	e->alloc.serial = ++l->serial;
 	l->bytes += a->size;
@@ -128,7 +128,7 @@ int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdevicept
 		if (n->start < start || n->end > end || n->end <= n->start)
 			return fdry_bug("the allocation at %#" PRIx64 " overlaps another, or leaves what was "
 					"handed out", n->start);
-		if (a->addr != n->start || a->room != n->end - n->start || a->size > a->room || a->serial > l->serial)
+		if (a->addr != n->start || a->extent != n->end - n->start || a->size > a->extent || a->serial > l->serial)
 			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself", n->start);
 		start = n->end;
 		bytes += a->size;

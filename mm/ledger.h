@@ -16,12 +16,12 @@
 
 /* Zero it to start; fdry_ledger_release() at the end. */
 struct fdry_ledger {
-	struct fdry_ranges entries; /* by room, so that entries may touch but not overlap */
+	struct fdry_ranges entries; /* by extent, so that entries may touch but not overlap */
 	uint64_t serial;            /* of the last allocation made */
 	uint64_t bytes;             /* as asked for, of what lives */
 };
 
-/* Note the next allocation: a's addr, size, room and capturing; its serial is set here. FDRY_E_NOMEM;
+/* Note the next allocation: a's addr, size, extent and capturing; its serial is set here. FDRY_E_NOMEM;
  * FDRY_E_BUG where it overlaps a live one. */
 int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
 /* Forget the allocation at @addr as if it had never been made; it is the last one added. */

@@ -10,7 +10,7 @@
  * what it maps where. So the region remembers where anything was ever mapped while nothing
  * captured: memory there is content, whenever it is mapped.
  */
-#include "mm/inside.h"
+#include "mm/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 		err = fdry_bump_place(&b, size, align, &p);
 		if (err)
 			return err;
-		clear = fdry_backing_clear_of(&r->backing, p.addr, p.room);
+		clear = fdry_backing_clear_of(&r->backing, p.addr, p.extent);
 		if (clear == p.addr)
 			break;
 		err = fdry_bump_set(&b, clear - b.base);
@@ -79,7 +79,7 @@ static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, uint
 {
 	struct fdry_place p;
 
-	if (fdry_holes_take(&r->unreserved, size, align, ret))
+	if (fdry_free_ranges_take(&r->unreserved, size, align, ret))
 		return 0;
 	if (!is_modest(r, size) && !place_behind(r, size, align, ret))
 		return 0;
@@ -135,7 +135,7 @@ static int unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
 	fdry_ranges_del(&r->reservations, n);
 	free(n);
-	if (fdry_holes_add(&r->unreserved, addr, addr + size))
+	if (fdry_free_ranges_add(&r->unreserved, addr, addr + size))
 		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
 	return 0;
 }
@@ -176,15 +176,15 @@ static int map(struct fdry_region *r, struct fdry_alloc *a)
 				 "reserved", a->size, a->addr);
 	if (m && m->start < a->addr + a->size)
 		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
-	if (fdry_holes_overlap(&r->plain, a->addr, a->addr + a->size))
+	if (fdry_free_ranges_overlap(&r->plain, a->addr, a->addr + a->size))
 		a->capturing = false;
-	ret = a->capturing ? 0 : fdry_holes_add(&r->plain, a->addr, a->addr + a->size);
+	ret = a->capturing ? 0 : fdry_free_ranges_add(&r->plain, a->addr, a->addr + a->size);
 	return ret ? ret : fdry_region_note(r, &r->maps, a);
 }
 
 int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank, unsigned int flags)
 {
-	struct fdry_alloc a = { .addr = addr, .size = size, .room = size, .kind = FDRY_KIND_MAP, .blank = blank,
+	struct fdry_alloc a = { .addr = addr, .size = size, .extent = size, .kind = FDRY_KIND_MAP, .blank = blank,
 				.capturing = blank && flags & FDRY_ALLOC_CAPTURING };
 	int ret;
 
@@ -207,7 +207,7 @@ static int fill(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr end)
 		const struct fdry_alloc *a = fdry_ledger_entry(n);
 
 		if (!ret && a->blank)
-			ret = fdry_vmm_fill(v, a->addr, a->room, a->capturing ? FDRY_STAMP : 0);
+			ret = fdry_vmm_fill(v, a->addr, a->extent, a->capturing ? FDRY_STAMP : 0);
 	}
 	if (ret)
 		fdry_vmm_quiesce(v);
@@ -272,17 +272,17 @@ CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
 int fdry_region_mapping_check(const struct fdry_region *r)
 {
 	struct fdry_range *n;
-	int ret = fdry_holes_check(&r->unreserved);
+	int ret = fdry_free_ranges_check(&r->unreserved);
 
 	if (!ret)
-		ret = fdry_holes_check(&r->plain);
+		ret = fdry_free_ranges_check(&r->plain);
 	if (!ret)
 		ret = fdry_ledger_check(&r->maps, r->bump.base, r->backing.vmm.base + r->backing.vmm.size);
 	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
 		if (!ret && !reservation_of(r, n->start, n->end - n->start))
 			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved", n->start);
 	fdry_ranges_each(n, &r->reservations, 0, UINT64_MAX)
-		if (!ret && fdry_holes_overlap(&r->unreserved, n->start, n->end))
+		if (!ret && fdry_free_ranges_overlap(&r->unreserved, n->start, n->end))
 			ret = fdry_bug("the reservation at %#" PRIx64 " lies in free addresses", n->start);
 	return ret;
 }
@@ -296,7 +296,7 @@ void fdry_region_mapping_release(struct fdry_region *r)
 		fdry_ranges_del(&r->reservations, n);
 		free(n);
 	}
-	fdry_holes_release(&r->unreserved);
-	fdry_holes_release(&r->plain);
+	fdry_free_ranges_release(&r->unreserved);
+	fdry_free_ranges_release(&r->plain);
 	fdry_ledger_release(&r->maps);
 }

@@ -35,10 +35,10 @@ void fdry_maps_describe(uint64_t start, uint64_t end, char *text, size_t len)
 {
 	FILE *f = fdry_fopen_read("/proc/self/maps");
 	char *line = NULL;
-	size_t room = 0;
+	size_t capacity = 0;
 
 	snprintf(text, len, "nothing that the kernel lists");
-	while (f && getline(&line, &room, f) > 0)
+	while (f && getline(&line, &capacity, f) > 0)
 		if (line_overlaps(line, start, end, text, len))
 			break;
 	free(line);
@@ -61,10 +61,10 @@ static int lines_put(FILE *f, struct fdry_buf *list)
 {
 	char *line = NULL;
 	uint64_t from, to;
-	size_t room = 0;
+	size_t capacity = 0;
 	int err = 0;
 
-	while (!err && getline(&line, &room, f) > 0)
+	while (!err && getline(&line, &capacity, f) > 0)
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
 			err = range_put(list, from, to);
 	if (!err && ferror(f))

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "lib/log.h"
-#include "mm/inside.h"
+#include "mm/internal.h"
 
 int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size,
 		    struct fdry_region **ret)
@@ -40,7 +40,7 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 }
 
 /* Allocations go on at the cursor: what was freed below it is forgotten. */
-static void forget_holes(struct fdry_region *r)
+static void forget_free(struct fdry_region *r)
 {
 	struct fdry_freed *f;
 
@@ -48,10 +48,10 @@ static void forget_holes(struct fdry_region *r)
 		r->freed = f->next;
 		free(f);
 	}
-	fdry_holes_release(&r->small);
-	fdry_holes_release(&r->large);
-	fdry_holes_release(&r->unreserved);
-	fdry_holes_release(&r->skipped);
+	fdry_free_ranges_release(&r->small);
+	fdry_free_ranges_release(&r->large);
+	fdry_free_ranges_release(&r->unreserved);
+	fdry_free_ranges_release(&r->skipped);
 }
 
 void fdry_region_free(struct fdry_region *r)
@@ -59,7 +59,7 @@ void fdry_region_free(struct fdry_region *r)
 	if (!r)
 		return;
 	fdry_backing_release(&r->backing);
-	forget_holes(r);
+	forget_free(r);
 	fdry_region_async_release(r);
 	fdry_region_mapping_release(r);
 	fdry_ledger_release(&r->ledger);
@@ -67,10 +67,10 @@ void fdry_region_free(struct fdry_region *r)
 	free(r);
 }
 
-void fdry_region_park(struct fdry_region *r)
+void fdry_region_free_to_cache(struct fdry_region *r)
 {
 	if (r)
-		r->backing.vmm.park = true;
+		r->backing.vmm.keep_va = true;
 	fdry_region_free(r);
 }
 
@@ -89,7 +89,7 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 }
 
 /* The holes for allocations like @a. Capturing ones have none: their addresses were never anything else's. */
-static struct fdry_holes *holes_for(struct fdry_region *r, const struct fdry_alloc *a)
+static struct fdry_free_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	if (a->capturing)
 		return NULL;
@@ -99,18 +99,18 @@ static struct fdry_holes *holes_for(struct fdry_region *r, const struct fdry_all
 /* Where an allocation shall lie. */
 struct spot {
 	struct fdry_place place;
-	struct fdry_holes *from; /* what it was taken out of; NULL: it is at or behind the cursor */
+	struct fdry_free_ranges *from; /* what it was taken out of; NULL: it is at or behind the cursor */
 };
 
 /* Where @a shall lie: in a hole, else at the cursor. */
 static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct spot *ret)
 {
 	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
-	struct spot s = { .from = holes_for(r, a) };
+	struct spot s = { .from = free_for(r, a) };
 
 	if (s.from && a->size && a->size <= r->bump.size) {
-		s.place.room = (a->size + step - 1) / step * step;
-		if (fdry_holes_take(s.from, s.place.room, step, &s.place.addr)) {
+		s.place.extent = (a->size + step - 1) / step * step;
+		if (fdry_free_ranges_take(s.from, s.place.extent, step, &s.place.addr)) {
 			*ret = s;
 			return 0;
 		}
@@ -119,25 +119,25 @@ static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct 
 	return fdry_bump_place(&r->bump, a->size, 0, &ret->place);
 }
 
-void fdry_region_give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size)
+void fdry_region_give(struct fdry_free_ranges *holes, CUdeviceptr addr, uint64_t size)
 {
-	if (holes && size && fdry_holes_add(holes, addr, addr + size))
+	if (holes && size && fdry_free_ranges_add(holes, addr, addr + size))
 		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
 }
 
 /* Make what @a had a hole for allocations like it. */
-static void hole_add(struct fdry_region *r, const struct fdry_alloc *a)
+static void free_add(struct fdry_region *r, const struct fdry_alloc *a)
 {
-	fdry_region_give(holes_for(r, a), a->addr, a->room);
+	fdry_region_give(free_for(r, a), a->addr, a->extent);
 }
 
 /* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
 static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_place *p, bool capturing)
 {
 	uint64_t dirty = r->bump.base + r->bump.touched;
-	struct fdry_fill f = { .addr = p->addr, .size = p->room, .pattern = capturing ? FDRY_STAMP : 0 };
+	struct fdry_fill f = { .addr = p->addr, .size = p->extent, .pattern = capturing ? FDRY_STAMP : 0 };
 
-	if (!capturing && dirty < p->addr + p->room)
+	if (!capturing && dirty < p->addr + p->extent)
 		f.size = dirty > p->addr ? dirty - p->addr : 0;
 	return f;
 }
@@ -148,14 +148,14 @@ int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct
 	int ret;
 
 	a->addr = p->addr;
-	a->room = p->room;
+	a->extent = p->extent;
 	ret = fdry_region_note(r, &r->ledger, a);
 	if (ret)
 		goto out;
-	ret = fdry_backing_take(&r->backing, p->addr, p->room, &fill);
+	ret = fdry_backing_take(&r->backing, p->addr, p->extent, &fill);
 	if (ret)
 		goto out_note;
-	if (p->addr + p->room > fdry_region_cursor(r))
+	if (p->addr + p->extent > fdry_region_cursor(r))
 		fdry_bump_take(&r->bump, p);
 	assert(!fdry_bump_check(&r->bump));
 	return 0;
@@ -175,7 +175,7 @@ int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 		return ret;
 	ret = fdry_region_put_at(r, &s.place, a);
 	if (ret)
-		fdry_region_give(s.from, s.place.addr, s.place.room);
+		fdry_region_give(s.from, s.place.addr, s.place.extent);
 	return ret;
 }
 
@@ -208,10 +208,10 @@ void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool wa
 	const struct fdry_alloc gone = *a;
 
 	fdry_ledger_del(&r->ledger, gone.addr);
-	fdry_backing_put(&r->backing, gone.addr, gone.room, waited);
+	fdry_backing_put(&r->backing, gone.addr, gone.extent, waited);
 	if (waited)
-		hole_add(r, &gone);
-	else if (holes_for(r, &gone))
+		free_add(r, &gone);
+	else if (free_for(r, &gone))
 		freed_note(r, &gone);
 }
 
@@ -239,13 +239,13 @@ static void settled(struct fdry_region *r, uint64_t clock, uint64_t frees)
 	struct fdry_freed **link = &r->freed, *f;
 
 	fdry_backing_settle(&r->backing, clock);
-	fdry_pool_settle(&r->pool, frees);
+	fdry_stream_pool_settle(&r->pool, frees);
 	while ((f = *link)) {
 		if (f->clock > clock) {
 			link = &f->next;
 			continue;
 		}
-		hole_add(r, &f->alloc);
+		free_add(r, &f->alloc);
 		*link = f->next;
 		free(f);
 	}
@@ -451,7 +451,7 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 	int ret;
 
 	if (offset < r->bump.cursor && fdry_ledger_last(&r->ledger, &last) &&
-	    last.addr + last.room - r->bump.base > offset)
+	    last.addr + last.extent - r->bump.base > offset)
 		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the live allocation "
 				 "of %" PRIu64 " bytes at %#llx; free it first", offset, last.size, last.addr);
 	if (offset < r->bump.cursor && fdry_region_reserved_end(r) - r->bump.base > offset)
@@ -463,7 +463,7 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 	ret = fdry_bump_set(&r->bump, offset);
 	assert(!fdry_bump_check(&r->bump));
 	if (!ret) {
-		forget_holes(r);
+		forget_free(r);
 		fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 	}
 	return ret;
@@ -533,13 +533,13 @@ static int by_address(const void *a, const void *b)
 static int copy(const struct fdry_region *r, struct fdry_alloc **ret, size_t *count)
 {
 	const struct fdry_ledger *all[] = { &r->ledger, &r->pieces, &r->maps };
-	size_t i, n = 0, room = 1;
+	size_t i, n = 0, capacity = 1;
 	struct fdry_alloc *list;
 	struct fdry_range *e;
 
 	for (i = 0; i < 3; i++)
-		room += all[i]->entries.count;
-	list = calloc(room, sizeof(*list));
+		capacity += all[i]->entries.count;
+	list = calloc(capacity, sizeof(*list));
 	if (!list)
 		return fdry_nomem();
 	for (i = 0; i < 3; i++)
@@ -580,13 +580,13 @@ void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret)
 }
 
 /* Nothing that lives lies in what was freed. */
-static int check_holes(const struct fdry_region *r, const struct fdry_holes *holes)
+static int check_free(const struct fdry_region *r, const struct fdry_free_ranges *holes)
 {
 	struct fdry_range *n;
-	int ret = fdry_holes_check(holes);
+	int ret = fdry_free_ranges_check(holes);
 
 	fdry_ranges_each(n, &r->ledger.entries, 0, UINT64_MAX)
-		if (!ret && fdry_holes_overlap(holes, n->start, n->end))
+		if (!ret && fdry_free_ranges_overlap(holes, n->start, n->end))
 			ret = fdry_bug("the allocation at %#" PRIx64 " lies in a hole", n->start);
 	return ret;
 }
@@ -600,11 +600,11 @@ static int check(const struct fdry_region *r)
 	if (!ret)
 		ret = fdry_backing_check(&r->backing, &r->ledger.entries);
 	if (!ret)
-		ret = check_holes(r, &r->small);
+		ret = check_free(r, &r->small);
 	if (!ret)
-		ret = check_holes(r, &r->large);
+		ret = check_free(r, &r->large);
 	if (!ret)
-		ret = check_holes(r, &r->skipped);
+		ret = check_free(r, &r->skipped);
 	if (!ret)
 		ret = fdry_region_async_check(r);
 	if (!ret)

@@ -2,7 +2,7 @@
 /*
  * region.h - a fixed range of device addresses, and the memory in it.
  *
- * A region is reserved once. Memory is handed out from what was freed (holes.h), else by a
+ * A region is reserved once. Memory is handed out from what was freed (free_ranges.h), else by a
  * bump cursor (bump.h), so the same calls give the same addresses in every process. A
  * part of it can be mapped ahead in one piece (the arena): allocation there is pointer
  * arithmetic. The ledger remembers every live allocation. Running out, overlap and driver
@@ -60,7 +60,7 @@ enum fdry_alloc_kind {
 struct fdry_alloc {
 	CUdeviceptr addr;
 	uint64_t size;    /* as asked for, in bytes */
-	uint64_t room;    /* what it occupies: size rounded up, in bytes */
+	uint64_t extent;    /* what it occupies: size rounded up, in bytes */
 	uint64_t serial;  /* 1 for the region's first allocation, counting every one ever made */
 	uint64_t owner;   /* the caller's: which graph's or whose pool's it is */
 	enum fdry_alloc_kind kind;
@@ -87,15 +87,15 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 		    struct fdry_region **ret) __must_check;
 /* Wait for work in flight, then unmap and release everything. Not while a stream captures. NULL is fine. */
 void fdry_region_free(struct fdry_region *r);
-/* The same, but keep the addresses reserved for the next region of this object that begins there: see parked.h. */
-void fdry_region_park(struct fdry_region *r);
+/* The same, but keep the addresses reserved for the next region of this object that begins there: see va_cache.h. */
+void fdry_region_free_to_cache(struct fdry_region *r);
 
 /**
  * fdry_region_alloc() - Hand out memory: the lowest freed addresses that hold it, else those at the cursor.
  * @size: bytes; 0 is FDRY_E_INVAL, as for cuMemAlloc
  * @flags: enum fdry_alloc_flags
  *
- * The memory is zero, or FDRY_STAMP up to the end of its room, when the call returns. Capturing
+ * The memory is zero, or FDRY_STAMP up to the end of its extent, when the call returns. Capturing
  * allocations take no freed addresses. Allocations under 2 MiB and others have freed addresses of their own.
  *
  * Errors: FDRY_E_RANGE where the region is used up; FDRY_E_NODEVMEM; FDRY_E_STATE where the

@@ -15,7 +15,7 @@
 #include "lib/log.h"
 #include "arch/stream.h"
 #include "mm/maps.h"
-#include "mm/parked.h"
+#include "mm/va_cache.h"
 #include "mm/region.h"
 
 int fdry_vmm_enter(const struct fdry_vmm *v, CUstreamCaptureMode *mode)
@@ -211,11 +211,11 @@ static int reserve(struct fdry_vmm *v)
 	bool found;
 	int ret;
 
-	if (fdry_parked_take(v->drv, v->base, v->size, &v->reserved[0])) {
+	if (fdry_va_cache_take(v->drv, v->base, v->size, &v->reserved[0])) {
 		v->parts = 1;
 		return 0;
 	}
-	fdry_parked_clear(v->base, size);
+	fdry_va_cache_clear(v->base, size);
 	ret = reserve_once(v, v->base, size, &found);
 	if (ret)
 		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
@@ -273,8 +273,8 @@ static void give_up(struct fdry_vmm *v)
 	while (v->parts) {
 		at = reserved_end(v) - v->reserved[v->parts - 1];
 		v->parts--;
-		if (v->park) {
-			fdry_parked_add(&(struct fdry_parked){ v->drv, at, v->reserved[v->parts] });
+		if (v->keep_va) {
+			fdry_va_cache_add(&(struct fdry_va_cached){ v->drv, at, v->reserved[v->parts] });
 			continue;
 		}
 		res = fdry_call_raw(v->drv, cuMemAddressFree, at, v->reserved[v->parts]);

@@ -33,7 +33,7 @@ struct fdry_vmm {
 	uint64_t reserved[FDRY_VMM_PARTS]; /* bytes of each reservation; they follow one another, and may go behind size */
 	unsigned int parts;
 	uint64_t peers;   /* other devices that new memory is made accessible to, a bit for each ordinal */
-	bool park;        /* on release the addresses stay reserved, for the next region there */
+	bool keep_va;        /* on release the addresses stay reserved, for the next region there */
 	uint64_t granule; /* what memory is mapped in, bytes: the driver's granularity, at least FDRY_ALLOC_BLOCK */
 };
 
@@ -43,7 +43,7 @@ int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice de
 /* Reserve @size bytes more, right behind the end, and give that end. What is mapped may not lie on both sides of it.
  * FDRY_E_TAKEN, naming what lies there; FDRY_E_LIMIT, FDRY_E_RANGE. Between enter and leave. */
 int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret) __must_check;
-/* Everything is unmapped; free the addresses, or park them. */
+/* Everything is unmapped; free the addresses, or keep_va them. */
 void fdry_vmm_release(struct fdry_vmm *v);
 
 /* To be called before and after the others below. Leaving keeps the sentence of the last failure. */

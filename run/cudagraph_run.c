@@ -52,7 +52,7 @@ static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
 static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {
 	struct fdry_cudagraph_begin_opts begin = { .sz = sizeof(begin), .stream = stream, .pool = o->pool, .mode = o->mode };
-	struct fdry_outcome outcome = { 0 };
+	struct fdry_saved_err saved_err = { 0 };
 	int err = fdry_cudagraph_begin(g, &begin);
 
 	if (err)
@@ -60,23 +60,23 @@ static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_ru
 	err = fn_call(o, stream);
 	if (!err)
 		return fdry_cudagraph_end(g);
-	fdry_outcome_keep(&outcome, err);
+	fdry_saved_err_set(&saved_err, err);
 	(void)fdry_cudagraph_reset(g);
-	return fdry_outcome_tell(&outcome);
+	return fdry_saved_err_restore(&saved_err);
 }
 
 static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {
-	struct fdry_outcome outcome = { 0 };
+	struct fdry_saved_err saved_err = { 0 };
 	int err = fdry_cudagraph_instantiate(g, o->flags);
 
 	if (!err)
 		err = fdry_cudagraph_upload(g, stream);
 	if (!err)
 		return 0;
-	fdry_outcome_keep(&outcome, err);
+	fdry_saved_err_set(&saved_err, err);
 	(void)fdry_cudagraph_reset(g);
-	return fdry_outcome_tell(&outcome);
+	return fdry_saved_err_restore(&saved_err);
 }
 
 /* The stream is complete before the capture and behind the upload. */

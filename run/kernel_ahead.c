@@ -32,7 +32,7 @@ struct fdry_kernel_crew {
 	pthread_t threads[THREADS_MAX];
 	unsigned int nthreads;    /* to be joined ... */
 	unsigned int running;     /* ... of which these look for work */
-	struct fdry_outcome outcome; /* the first failure since the last wait */
+	struct fdry_saved_err saved_err; /* the first failure since the last wait */
 };
 
 /* --- jobs --- */
@@ -161,8 +161,8 @@ static void work(struct fdry_kernel_crew *c)
 		err = fdry_kernels_get(c->k, &j->source, j->entry, &func);
 		job_free(j);
 		pthread_mutex_lock(&c->lock);
-		if (err && !c->outcome.err)
-			fdry_outcome_keep(&c->outcome, err);
+		if (err && !c->saved_err.err)
+			fdry_saved_err_set(&c->saved_err, err);
 	}
 	if (!--c->working)
 		pthread_cond_broadcast(&c->idle);
@@ -277,7 +277,7 @@ int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernel_ask *a
 
 int fdry_kernels_wait(struct fdry_kernels *k)
 {
-	struct fdry_outcome outcome = { .err = 0 };
+	struct fdry_saved_err saved_err = { .err = 0 };
 	struct fdry_kernel_crew *c;
 	int err = fdry_kernels_check(k);
 
@@ -290,10 +290,10 @@ int fdry_kernels_wait(struct fdry_kernels *k)
 	work(c);
 	while (c->first || c->working)
 		pthread_cond_wait(&c->idle, &c->lock);
-	outcome = c->outcome;
-	c->outcome.err = 0;
+	saved_err = c->saved_err;
+	c->saved_err.err = 0;
 	pthread_mutex_unlock(&c->lock);
-	return fdry_outcome_tell(&outcome);
+	return fdry_saved_err_restore(&saved_err);
 }
 
 void fdry_kernel_crew_free(struct fdry_kernels *k)

@@ -49,7 +49,7 @@ struct fdry_kernel_module {
 	CUmodule module;
 	uint64_t bytes;
 	struct fdry_kernel_func *funcs;
-	struct fdry_outcome outcome;     /* of one that failed */
+	struct fdry_saved_err saved_err;     /* of one that failed */
 };
 
 struct fdry_nvrtc;

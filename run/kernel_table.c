@@ -219,7 +219,7 @@ static void module_end(struct fdry_kernels *k, struct fdry_kernel_module *m, int
 {
 	m->state = err ? FDRY_MODULE_FAILED : FDRY_MODULE_READY;
 	if (err) {
-		fdry_outcome_keep(&m->outcome, err);
+		fdry_saved_err_set(&m->saved_err, err);
 		module_remove(k, m);
 	} else {
 		fdry_gauge(FDRY_METRIC_KERNEL_MODULES, 1);
@@ -249,7 +249,7 @@ static int module_need(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 		m->users++;
 		while (m->state == FDRY_MODULE_LOADING)
 			pthread_cond_wait(&k->changed, &k->lock);
-		err = fdry_outcome_tell(&m->outcome);
+		err = fdry_saved_err_restore(&m->saved_err);
 	} else {
 		m = module_begin(k, &u->key);
 		if (!m)

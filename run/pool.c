@@ -401,7 +401,7 @@ void fdry_transient_end(struct fdry_transient *p)
 
 	(void)fdry_transient_trim(p, 0);
 	fdry_gauge(kinds[p->kind].used, -(int64_t)p->stats.used);
-	for (i = 0; i < p->used.room; i++)
+	for (i = 0; i < p->used.capacity; i++)
 		free(p->used.slots[i].value);
 	fdry_map_release(&p->used);
 	pthread_mutex_destroy(&p->lock);

@@ -103,11 +103,11 @@ int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret
 	}
 	pthread_mutex_unlock(&r->lock);
 	if (err) {
-		struct fdry_outcome o;
+		struct fdry_saved_err o;
 
-		fdry_outcome_keep(&o, err);
+		fdry_saved_err_set(&o, err);
 		(void)fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, addr, FDRY_STREAM_NONE);
-		return fdry_outcome_tell(&o);
+		return fdry_saved_err_restore(&o);
 	}
 	fdry_gauge(FDRY_METRIC_RESIDENT, 1);
 	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, (int64_t)bytes);

@@ -19,7 +19,7 @@ static struct fdry_job *job_take(struct fdry_crew *c)
 static void job_do(struct fdry_crew *c, struct fdry_job *job, unsigned int worker)
 {
 	pthread_mutex_unlock(&c->lock);
-	fdry_outcome_keep(&job->outcome, job->fn(job, worker));
+	fdry_saved_err_set(&job->saved_err, job->fn(job, worker));
 	pthread_mutex_lock(&c->lock);
 	job->done = true;
 	pthread_cond_signal(&c->done);
@@ -97,5 +97,5 @@ int fdry_crew_wait(struct fdry_crew *c, struct fdry_job *job)
 			pthread_cond_wait(&c->done, &c->lock);
 	}
 	pthread_mutex_unlock(&c->lock);
-	return fdry_outcome_tell(&job->outcome);
+	return fdry_saved_err_restore(&job->saved_err);
 }

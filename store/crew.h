@@ -18,7 +18,7 @@ struct fdry_job {
 	/* @worker: below FDRY_CREW_MAX, another one for each thread: what it works with can be kept for each. */
 	int (*fn)(struct fdry_job *job, unsigned int worker);
 	struct fdry_job *next;
-	struct fdry_outcome outcome;
+	struct fdry_saved_err saved_err;
 	bool done;
 };
 

@@ -15,7 +15,7 @@
 #include "image/capture/host.h"
 #include "lib/opts.h"
 #include "image/tensor.h"
-#include "mm/parked.h"
+#include "mm/va_cache.h"
 #include "lib/live.h"
 #include "lib/telemetry.h"
 #include "graph/kernel.h"
@@ -66,7 +66,7 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
-	fdry_parked_clear(p->base, p->size); /* of images that were unloaded */
+	fdry_va_cache_clear(p->base, p->size); /* of images that were unloaded */
 	err = fdry_standin_result(cap->hook, begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size && p->size > FDRY_REGION_SIZE_MIN) {
 		p->size /= 2;

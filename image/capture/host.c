@@ -8,21 +8,21 @@
  */
 #include "image/capture/host.h"
 
-#include "lib/peek.h"
+#include "lib/safe_read.h"
 #include "graph/host.h"
 
 static int pageable_look(const struct fdry_capture_tensor *t, uint64_t *serial)
 {
-	struct fdry_peek p;
+	struct fdry_safe_read p;
 	char byte;
-	int err = fdry_peek_open(&p);
+	int err = fdry_safe_read_init(&p);
 
 	if (err)
 		return err;
-	err = fdry_peek(&p, t->desc.addr, &byte, 1);
+	err = fdry_safe_read(&p, t->desc.addr, &byte, 1);
 	if (!err)
-		err = fdry_peek(&p, t->desc.addr + t->extent - 1, &byte, 1);
-	fdry_peek_close(&p);
+		err = fdry_safe_read(&p, t->desc.addr + t->extent - 1, &byte, 1);
+	fdry_safe_read_release(&p);
 	if (!err)
 		*serial = 0;
 	return err ? fdry_fail_at(err, "host tensor '%s'", t->desc.name) : 0;

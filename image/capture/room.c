@@ -44,11 +44,11 @@ static int room_check(const struct fdry_capture_tensor *t, uint64_t max)
 /* Its allocation holds nothing else, and nothing was handed out behind it. */
 static int alloc_check(const struct fdry_capture_tensor *t, const struct fdry_alloc *a, uint64_t cursor)
 {
-	if (a->addr != t->desc.addr || a->room != t->extent || t->desc.addr % FDRY_ALLOC_BLOCK || t->extent % FDRY_ALLOC_BLOCK)
+	if (a->addr != t->desc.addr || a->extent != t->extent || t->desc.addr % FDRY_ALLOC_BLOCK || t->extent % FDRY_ALLOC_BLOCK)
 		return fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not fill its allocation (%llu at %#llx) in whole units "
 				 "of 2 MiB; allocate it by itself, a multiple of 2 MiB", t->desc.name,
-				 (unsigned long long)t->extent, t->desc.addr, (unsigned long long)a->room, a->addr);
-	if (a->addr + a->room != cursor)
+				 (unsigned long long)t->extent, t->desc.addr, (unsigned long long)a->extent, a->addr);
+	if (a->addr + a->extent != cursor)
 		return fdry_fail(FDRY_E_STATE, "memory behind tensor '%s' was handed out already, so there is no room; "
 				 "ask for it right after the tensor was allocated, in fresh addresses", t->desc.name);
 	return 0;

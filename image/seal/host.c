@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "image/capture/host.h"
-#include "lib/peek.h"
+#include "lib/safe_read.h"
 #include "image/seal/seal.h"
 
 /* Of a segment's first byte, in the loading process. */
@@ -192,14 +192,14 @@ static bool content_at(const struct fdry_seal *s, uint64_t at, uint64_t *end)
 struct storing {
 	struct fdry_seal *s;
 	const struct span *seg;
-	struct fdry_peek peek;
+	struct fdry_safe_read reader;
 	uint8_t *room; /* for one chunk */
 };
 
 static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 {
 	struct fdry_seal *s = st->s;
-	int err = fdry_peek(&st->peek, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+	int err = fdry_safe_read(&st->reader, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
 
 	if (!err)
 		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
@@ -266,12 +266,12 @@ int fdry_seal_host_content(struct fdry_seal *s)
 
 	if (!s->hosts.len)
 		return 0;
-	err = fdry_peek_open(&st.peek);
+	err = fdry_safe_read_init(&st.reader);
 	if (err)
 		return err;
 	st.room = malloc(FDRY_MF_CHUNK_MAX);
 	err = st.room ? segments_content(&st) : fdry_nomem();
 	free(st.room);
-	fdry_peek_close(&st.peek);
+	fdry_safe_read_release(&st.reader);
 	return err;
 }

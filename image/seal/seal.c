@@ -390,23 +390,23 @@ static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 		err = fdry_seal_generators(s);
 	if (!err)
 		err = fdry_seal_hosts(s);
-	layout = fdry_lap_ms(&mark);
+	layout = fdry_elapsed_ms(&mark);
 	if (!err)
 		err = graphs_seal(s);
-	s->report.graphs_ms = fdry_lap_ms(&mark);
+	s->report.graphs_ms = fdry_elapsed_ms(&mark);
 	if (!err)
 		err = kernels_seal(s);
-	s->report.kernels_ms = fdry_lap_ms(&mark);
+	s->report.kernels_ms = fdry_elapsed_ms(&mark);
 	if (!err)
 		err = fdry_seal_content(s);
 	if (!err)
 		err = fdry_seal_host_content(s);
 	if (!err)
 		err = still_check(s);
-	s->report.content_ms = layout + fdry_lap_ms(&mark);
+	s->report.content_ms = layout + fdry_elapsed_ms(&mark);
 	if (!err)
 		err = commit_phase(s, ref, ret);
-	s->report.commit_ms = fdry_lap_ms(&mark);
+	s->report.commit_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
 

@@ -22,13 +22,13 @@ calls() { grep -E ": ($1)\$" "$TMP/calls" || true; }
 # dups: who makes another descriptor of an open file by itself
 dups() { tree_files '*.c' '*.h' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
 
-# peek.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB and glob() open files themselves.
+# safe_read.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB and glob() open files themselves.
 t "descriptors are made in one place" prints "hook/ldconf.c: glob
 lib/fd.c: memfd_create
 lib/fd.c: open
 lib/fd.c: openat
 lib/fd.c: pipe2
-lib/peek.c: syscall
+lib/safe_read.c: syscall
 store/env_open.c: mdb_env_open" calls "$makers"
 t "and none is copied elsewhere" prints lib/fd.c dups
 t "what opens files itself is between enter and leave" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&

@@ -18,7 +18,7 @@
 #include "tests/unit/sim.h"
 
 /* What these files use of the others. */
-void *fdry_slots[1];
+void *fdry_jumps[1];
 bool fdry_find_forked(void)
 {
 	return false;

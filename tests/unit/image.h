@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "foundry.h"
-#include "mm/parked.h"
+#include "mm/va_cache.h"
 #include "tests/unit/hook.h"
 #include "tests/unit/store_test.h"
 
@@ -52,13 +52,13 @@ static int work_device;                           /* its ordinal */
 /* Objects of the software driver that somebody holds; addresses that stay reserved for images that were unloaded are nobody's. */
 static inline long live_objects(void)
 {
-	return test_sim_live(NULL) - (long)fdry_parked_count();
+	return test_sim_live(NULL) - (long)fdry_va_cache_count();
 }
 
 /* The same, before what is to leave nothing behind. */
 static inline long live_before(void)
 {
-	return test_sim_before() - (long)fdry_parked_count();
+	return test_sim_before() - (long)fdry_va_cache_count();
 }
 
 /* Its primary context current. */

@@ -64,9 +64,9 @@ START_TEST(flags_and_choices)
 	n = 77; /* no word is the default: nothing is said of it */
 	ck_assert_int_eq(fdry_config_number(FDRY_CONFIG_LOG, &n), 0);
 	ck_assert_uint_eq(n, 77);
-	ck_assert(!fdry_config_peek(FDRY_CONFIG_LOG, &n));
+	ck_assert(!fdry_config_try(FDRY_CONFIG_LOG, &n));
 	set("FOUNDRY_LOG", "warn");
-	ck_assert(fdry_config_peek(FDRY_CONFIG_LOG, &n));
+	ck_assert(fdry_config_try(FDRY_CONFIG_LOG, &n));
 	ck_assert_uint_eq(n, FDRY_LOG_WARN);
 	set("FOUNDRY_LOG", "debug");
 	ck_assert_int_eq(fdry_config_number(FDRY_CONFIG_LOG, &n), 0);

@@ -136,7 +136,7 @@ START_TEST(graphs_have_memory_of_their_own)
 	ok(fdry_region_ledger(region, &all_of_them, &count));
 	ck_assert_uint_eq(count, 3); /* again, and two slabs */
 	ck_assert_int_eq(all_of_them[1].kind, FDRY_KIND_GRAPH);
-	ck_assert(all_of_them[1].capturing && all_of_them[1].addr == a && all_of_them[1].room == SLAB);
+	ck_assert(all_of_them[1].capturing && all_of_them[1].addr == a && all_of_them[1].extent == SLAB);
 	free(all_of_them);
 	ok(fdry_region_trim(region)); /* the captures have ended */
 	ok(release(b, 2, 0));

@@ -73,12 +73,12 @@ static int step_alloc(struct fdry_bump *b, struct model *m, const struct op *op)
 	bool bad = !op->arg || op->align == 3;
 	int ret = fdry_bump_place(b, op->arg, op->align, &got);
 
-	if (ret != (fits ? 0 : bad ? -FDRY_E_INVAL : -FDRY_E_RANGE) || got.addr != want.addr || got.room != want.room)
+	if (ret != (fits ? 0 : bad ? -FDRY_E_INVAL : -FDRY_E_RANGE) || got.addr != want.addr || got.extent != want.extent)
 		return -1;
 	if (!fits)
 		return 0;
 	fdry_bump_take(b, &got);
-	m->cursor = want.addr + want.room - BASE;
+	m->cursor = want.addr + want.extent - BASE;
 	m->touched = m->cursor > m->touched ? m->cursor : m->touched;
 	return 0;
 }
@@ -176,7 +176,7 @@ START_TEST(nothing_wraps)
 		ck_assert_int_eq(fdry_bump_place(&b, UINT64_MAX - i, 0, &p), -FDRY_E_RANGE);
 		ck_assert_int_eq(fdry_bump_place(&b, 1 + i, 1ull << 63, &p), -FDRY_E_RANGE);
 	}
-	ck_assert(p.addr == 1 && p.room == 1);
+	ck_assert(p.addr == 1 && p.extent == 1);
 	ck_assert_int_eq(fdry_bump_place(&b, 63 * block, 0, &p), 0);
 	fdry_bump_take(&b, &p);
 	ck_assert_int_eq(fdry_bump_check(&b), 0);

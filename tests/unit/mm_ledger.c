@@ -108,9 +108,9 @@ END_TEST
 
 static struct fdry_ledger ledger;
 
-static void add(CUdeviceptr addr, uint64_t size, uint64_t room, bool capturing)
+static void add(CUdeviceptr addr, uint64_t size, uint64_t extent, bool capturing)
 {
-	struct fdry_alloc a = { .addr = addr, .size = size, .room = room, .capturing = capturing };
+	struct fdry_alloc a = { .addr = addr, .size = size, .extent = extent, .capturing = capturing };
 
 	ck_assert_int_eq(fdry_ledger_add(&ledger, &a), 0);
 }
@@ -132,7 +132,7 @@ START_TEST(find_holds_what_was_asked_for)
 	struct fdry_alloc a = { .addr = 1 };
 
 	ck_assert(fdry_ledger_find(&ledger, 0x1000, &a));
-	ck_assert(a.addr == 0x1000 && a.size == 100 && a.room == 512 && a.serial == 1 && !a.capturing);
+	ck_assert(a.addr == 0x1000 && a.size == 100 && a.extent == 512 && a.serial == 1 && !a.capturing);
 	ck_assert(fdry_ledger_find(&ledger, 0x1063, &a));
 	ck_assert(fdry_ledger_find(&ledger, 0x13ff, &a));
 	ck_assert(a.addr == 0x1200 && a.serial == 2 && a.capturing);
@@ -203,7 +203,7 @@ END_TEST
 #ifdef NDEBUG /* a broken invariant stops a debug build */
 START_TEST(check_sees_what_is_broken)
 {
-	struct fdry_alloc a = { .addr = 0x1100, .size = 512, .room = 512 };
+	struct fdry_alloc a = { .addr = 0x1100, .size = 512, .extent = 512 };
 
 	ck_assert_int_eq(fdry_ledger_add(&ledger, &a), -FDRY_E_BUG);
 	a.addr = 0xf00;

@@ -74,7 +74,7 @@ START_TEST(addresses_do_not_depend_on_preallocation)
 		ck_assert_uint_eq(other, count);
 		for (k = 0; k < count; k++)
 			ck_assert(got[k].addr == want[k].addr && got[k].size == want[k].size &&
-				  got[k].room == want[k].room && got[k].serial == want[k].serial &&
+				  got[k].extent == want[k].extent && got[k].serial == want[k].serial &&
 				  got[k].capturing == want[k].capturing);
 		free(got);
 	}
@@ -97,8 +97,8 @@ START_TEST(memory_is_zero_or_stamped)
 		addr = get_with(sizes[i / 4], i % 2 ? FDRY_ALLOC_CAPTURING : 0);
 		ck_assert(fdry_region_find(region, addr, &a));
 		ck_assert(a.capturing == i % 2);
-		ck_assert_msg(all(addr, a.room, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
-		soil(addr, a.room);
+		ck_assert_msg(all(addr, a.extent, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
+		soil(addr, a.extent);
 	}
 }
 END_TEST

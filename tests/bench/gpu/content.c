@@ -47,7 +47,7 @@ static double copies(const struct fdry_driver *drv, CUdeviceptr dev, const char 
 	for (at = 0; at < 4 * PINNED; at += piece)
 		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED, piece, NULL));
 	check(fdry_call(drv, cuStreamSynchronize, NULL));
-	return 4.0 * PINNED / fdry_lap_ms(&mark) / 1e6;
+	return 4.0 * PINNED / fdry_elapsed_ms(&mark) / 1e6;
 }
 
 static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
@@ -85,11 +85,11 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	mark = fdry_now_ms();
 	if (restored) {
 		check(fdry_image_restore(img, NULL));
-		*restored = (double)rep.content_bytes / fdry_lap_ms(&mark) / 1e6;
+		*restored = (double)rep.content_bytes / fdry_elapsed_ms(&mark) / 1e6;
 	}
 	fdry_image_unload(img);
 	fdry_store_close(store);
-	parts[CLOSE] = fdry_lap_ms(&mark);
+	parts[CLOSE] = fdry_elapsed_ms(&mark);
 }
 
 static void load(const char *dir, const char *ref, uint32_t flags, double parts[PARTS], double *restored)
@@ -149,7 +149,7 @@ static double disk(const char *file)
 	for (i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	close(readers.fd);
-	return (double)st.st_blocks * 512 / fdry_lap_ms(&mark) / 1e6;
+	return (double)st.st_blocks * 512 / fdry_elapsed_ms(&mark) / 1e6;
 }
 
 enum value { PINNED_WHOLE, PINNED_PIECES, WARM, VERIFIED, RESTORED, COLD, DISK, VALUES };

@@ -267,7 +267,7 @@ int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, doubl
 		return err;
 	err = graph_make(&f->graphs[i], img, graph, &exec);
 	(void)fdry_call_raw(img->drv, cuGraphDestroy, graph);
-	*ret = fdry_lap_ms(&mark);
+	*ret = fdry_elapsed_ms(&mark);
 	if (exec)
 		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	return err;
@@ -288,7 +288,7 @@ int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret)
 		err = graph_make(&f->graphs[i], img, graph, &execs[i]);
 		(void)fdry_call_raw(img->drv, cuGraphDestroy, graph);
 	}
-	*ret = fdry_lap_ms(&mark);
+	*ret = fdry_elapsed_ms(&mark);
 	for (i = 0; i < f->ngraphs; i++)
 		if (execs[i])
 			(void)fdry_call_raw(img->drv, cuGraphExecDestroy, execs[i]);
@@ -315,7 +315,7 @@ int floor_kernels(struct floor *f, const struct fdry_image *img, double *ret)
 
 	for (i = 0; i < f->nobjects && !err; i++)
 		err = object_load(&f->objects[i], img);
-	*ret = fdry_lap_ms(&mark);
+	*ret = fdry_elapsed_ms(&mark);
 	for (i = 0; i < f->nobjects; i++) {
 		if (f->objects[i].module)
 			(void)fdry_call_raw(img->drv, cuModuleUnload, f->objects[i].module);

@@ -66,7 +66,7 @@ static void graphs_start(struct run *r, struct fdry_image *img, double start, in
 	r->values[FIRST][round] = mark - start;
 	for (i = 1; i < fdry_image_graph_count(img); i++)
 		check(fdry_image_build(img, key_at(img, i)));
-	r->values[BUILD][round] = fdry_lap_ms(&mark);
+	r->values[BUILD][round] = fdry_elapsed_ms(&mark);
 	r->values[ALL][round] = mark - start;
 	check(fdry_image_synchronize(img, NULL));
 }
@@ -170,9 +170,9 @@ static int launches(struct fdry_image *img, struct latencies *l, int n)
 			position_reset(img);
 		mark = fdry_now_ms();
 		check(fdry_image_launch(img, key, NULL));
-		l->launch[i] = fdry_lap_ms(&mark);
+		l->launch[i] = fdry_elapsed_ms(&mark);
 		check(fdry_image_synchronize(img, NULL));
-		l->step[i] = l->launch[i] + fdry_lap_ms(&mark);
+		l->step[i] = l->launch[i] + fdry_elapsed_ms(&mark);
 		check(fdry_image_report(img, &rep));
 		if (n == LATENCIES_MAX && rep.all_ms > 0)
 			return i + 1;
@@ -240,9 +240,9 @@ static void device_hold(const struct run *r)
 	CUcontext ctx;
 
 	check(fdry_driver_open(r->opts.driver, &drv));
-	printf("driver %.3f\n", fdry_lap_ms(&mark));
+	printf("driver %.3f\n", fdry_elapsed_ms(&mark));
 	check(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0));
-	printf("context %.3f\n", fdry_lap_ms(&mark));
+	printf("context %.3f\n", fdry_elapsed_ms(&mark));
 }
 
 static void values_print(const struct run *r)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slot.c - looks a driver function up at its first call.
+ * resolve.c - looks a driver function up at its first call.
  *
  * A slot changes once, from its stub to the driver's function, whoever gets there first:
  * all write the same. Where there is no driver, or it lacks the function, the slot keeps
@@ -65,26 +65,26 @@ static CUresult error_string(CUresult err, const char **ret)
 static void *answer_without_driver(unsigned int nr)
 {
 	switch (nr) {
-	case FDRY_SLOT_cuDriverGetVersion:
-	case FDRY_SLOT_cuDeviceGetCount:
+	case FDRY_JUMP_cuDriverGetVersion:
+	case FDRY_JUMP_cuDeviceGetCount:
 		return (void *)none_of_it;
-	case FDRY_SLOT_cuGetErrorName:
+	case FDRY_JUMP_cuGetErrorName:
 		return (void *)error_name;
-	case FDRY_SLOT_cuGetErrorString:
+	case FDRY_JUMP_cuGetErrorString:
 		return (void *)error_string;
 	default:
 		return (void *)no_device;
 	}
 }
 
-void *fdry_slot_lookup(enum fdry_slot nr)
+void *fdry_jump_lookup(enum fdry_jump nr)
 {
 	void *driver = fdry_find_driver();
 
 	return driver ? fdry_dynsym(driver, names[nr]) : NULL;
 }
 
-void *fdry_slot_resolve(unsigned int nr)
+void *fdry_jump_resolve(unsigned int nr)
 {
 	int saved = errno;
 	void *fn;
@@ -94,9 +94,9 @@ void *fdry_slot_resolve(unsigned int nr)
 	} else if (!fdry_find_driver()) {
 		fn = answer_without_driver(nr);
 	} else {
-		fn = fdry_slot_lookup(nr);
+		fn = fdry_jump_lookup(nr);
 		if (fn) {
-			__atomic_store_n(&fdry_slots[nr], fn, __ATOMIC_RELEASE);
+			__atomic_store_n(&fdry_jumps[nr], fn, __ATOMIC_RELEASE);
 		} else {
 			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver", fdry_find_path(), names[nr]);
 			if (!__atomic_exchange_n(&lacking[nr], true, __ATOMIC_RELAXED))

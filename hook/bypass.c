@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reach.c - whether the calls of a program arrive at the stand-in.
+ * bypass.c - whether the calls of a program arrive at the stand-in.
  *
  * Other libraries wrap CUDA too. One that passes calls on is welcome, in front or behind.
  * One that takes them to the driver itself would leave captures with nothing to see, so
@@ -14,7 +14,7 @@
 
 static __thread bool probing, arrived;
 
-bool fdry_reach_arrived(void)
+bool fdry_bypass_probing(void)
 {
 	arrived |= probing;
 	return probing;
@@ -118,7 +118,7 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 			 info.dli_fname ? info.dli_fname : "an unknown library");
 }
 
-int fdry_reach_check(void)
+int fdry_bypass_check(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW); /* as programs do: some libraries pass RTLD_NOLOAD on and nothing else */
 	size_t i, k;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mm/holes.h"
-#include "mm/pool.h"
+#include "mm/free_ranges.h"
+#include "mm/stream_pool.h"
 
 enum { UNITS = 512, UNIT = 16, BASE = 4096 };
 
@@ -17,7 +17,7 @@ static uint64_t addr_of(int unit)
 	return BASE + (uint64_t)unit * UNIT;
 }
 
-static struct fdry_holes holes;
+static struct fdry_free_ranges holes;
 static uint8_t model[UNITS]; /* 1: a hole */
 
 static int model_find(int n, int align)
@@ -42,11 +42,11 @@ static void model_same(void)
 	for (i = 0; i < UNITS; i++) {
 		bytes += model[i] * (uint64_t)UNIT;
 		runs += model[i] && !(i && model[i - 1]);
-		ck_assert(fdry_holes_overlap(&holes, addr_of(i) + 3, addr_of(i) + 4) == model[i]);
+		ck_assert(fdry_free_ranges_overlap(&holes, addr_of(i) + 3, addr_of(i) + 4) == model[i]);
 	}
 	ck_assert_uint_eq(holes.bytes, bytes);
 	ck_assert_uint_eq(holes.count, runs);
-	ck_assert_int_eq(fdry_holes_check(&holes), 0);
+	ck_assert_int_eq(fdry_free_ranges_check(&holes), 0);
 }
 
 static void take(int n, int align)
@@ -54,7 +54,7 @@ static void take(int n, int align)
 	int want = model_find(n, align);
 	uint64_t got = 0;
 
-	ck_assert(fdry_holes_take(&holes, (uint64_t)n * UNIT, (uint64_t)align * UNIT, &got) == (want >= 0));
+	ck_assert(fdry_free_ranges_take(&holes, (uint64_t)n * UNIT, (uint64_t)align * UNIT, &got) == (want >= 0));
 	if (want < 0)
 		return;
 	ck_assert_uint_eq(got, addr_of(want));
@@ -65,7 +65,7 @@ static void cut(int start, int n)
 {
 	bool all = !memchr(model + start, 0, (size_t)n);
 
-	ck_assert(fdry_holes_remove(&holes, addr_of(start), addr_of(start + n)) == all);
+	ck_assert(fdry_free_ranges_remove(&holes, addr_of(start), addr_of(start + n)) == all);
 	if (all)
 		memset(model + start, 0, (size_t)n);
 }
@@ -82,7 +82,7 @@ START_TEST(lowest_first)
 		if (n > UNITS - start)
 			n = UNITS - start;
 		if (step % 3 == 0) {
-			ck_assert_int_eq(fdry_holes_add(&holes, addr_of(start), addr_of(start + n)), 0);
+			ck_assert_int_eq(fdry_free_ranges_add(&holes, addr_of(start), addr_of(start + n)), 0);
 			memset(model + start, 1, (size_t)n);
 		} else if (step % 3 == 1) {
 			take(n, 1 << rand_r(&seed) % 4);
@@ -93,62 +93,62 @@ START_TEST(lowest_first)
 			model_same();
 	}
 	model_same();
-	fdry_holes_release(&holes);
+	fdry_free_ranges_release(&holes);
 	ck_assert_uint_eq(holes.bytes, 0);
 }
 END_TEST
 
 START_TEST(moving_joins)
 {
-	struct fdry_holes from = { 0 };
+	struct fdry_free_ranges from = { 0 };
 
-	ck_assert_int_eq(fdry_holes_add(&holes, 100, 200), 0);
-	ck_assert_int_eq(fdry_holes_add(&holes, 300, 400), 0);
-	ck_assert_int_eq(fdry_holes_add(&from, 200, 300), 0);
-	ck_assert_int_eq(fdry_holes_add(&from, 500, 600), 0);
-	ck_assert_int_eq(fdry_holes_move(&holes, &from), 0);
+	ck_assert_int_eq(fdry_free_ranges_add(&holes, 100, 200), 0);
+	ck_assert_int_eq(fdry_free_ranges_add(&holes, 300, 400), 0);
+	ck_assert_int_eq(fdry_free_ranges_add(&from, 200, 300), 0);
+	ck_assert_int_eq(fdry_free_ranges_add(&from, 500, 600), 0);
+	ck_assert_int_eq(fdry_free_ranges_move(&holes, &from), 0);
 	ck_assert_uint_eq(from.count, 0);
 	ck_assert_uint_eq(holes.count, 2);
-	ck_assert(fdry_holes_remove(&holes, 100, 400));
-	ck_assert(!fdry_holes_remove(&holes, 550, 601));
-	ck_assert(!fdry_holes_remove(&holes, 499, 550));
-	fdry_holes_release(&holes);
+	ck_assert(fdry_free_ranges_remove(&holes, 100, 400));
+	ck_assert(!fdry_free_ranges_remove(&holes, 550, 601));
+	ck_assert(!fdry_free_ranges_remove(&holes, 499, 550));
+	fdry_free_ranges_release(&holes);
 }
 END_TEST
 
 /* --- the pool --- */
 
-static struct fdry_pool pool;
+static struct fdry_stream_pool pool;
 
-static uint64_t get(uint64_t stream, uint64_t room)
+static uint64_t get(uint64_t stream, uint64_t extent)
 {
 	uint64_t at = 0;
 
-	return fdry_pool_take(&pool, stream, room, UNIT, &at) ? at : 0;
+	return fdry_stream_pool_take(&pool, stream, extent, UNIT, &at) ? at : 0;
 }
 
 START_TEST(only_its_own_stream_or_all)
 {
 	uint64_t a, b;
 
-	ck_assert_int_eq(fdry_pool_grow(&pool, BASE, BASE + 256), 0);
+	ck_assert_int_eq(fdry_stream_pool_grow(&pool, BASE, BASE + 256), 0);
 	a = get(1, 64);
 	b = get(2, 64);
 	ck_assert_uint_eq(a, BASE);
 	ck_assert_uint_eq(b, BASE + 64);
-	fdry_pool_give(&pool, 1, a, a + 64, 1);
-	fdry_pool_give(&pool, 1, b, b + 64, 2); /* whoever frees it decides, not who allocated it */
+	fdry_stream_pool_give(&pool, 1, a, a + 64, 1);
+	fdry_stream_pool_give(&pool, 1, b, b + 64, 2); /* whoever frees it decides, not who allocated it */
 	ck_assert_uint_eq(get(2, 32), BASE + 128);
 	ck_assert_uint_eq(get(1, 128), BASE);
-	fdry_pool_give(&pool, 1, BASE, BASE + 128, 3);
-	ck_assert_uint_eq(fdry_pool_foreign(&pool, 1), 0);
-	ck_assert_uint_eq(fdry_pool_foreign(&pool, 2), 128);
-	fdry_pool_settle(&pool, 2); /* that was before */
+	fdry_stream_pool_give(&pool, 1, BASE, BASE + 128, 3);
+	ck_assert_uint_eq(fdry_stream_pool_foreign(&pool, 1), 0);
+	ck_assert_uint_eq(fdry_stream_pool_foreign(&pool, 2), 128);
+	fdry_stream_pool_settle(&pool, 2); /* that was before */
 	ck_assert_uint_eq(get(2, 128), 0);
-	fdry_pool_settle(&pool, 3);
+	fdry_stream_pool_settle(&pool, 3);
 	ck_assert_uint_eq(get(2, 128), BASE);
-	ck_assert_int_eq(fdry_pool_check(&pool), 0);
-	fdry_pool_release(&pool);
+	ck_assert_int_eq(fdry_stream_pool_check(&pool), 0);
+	fdry_stream_pool_release(&pool);
 }
 END_TEST
 
@@ -156,28 +156,28 @@ START_TEST(unknown_streams_share_nothing)
 {
 	uint64_t a;
 
-	ck_assert_int_eq(fdry_pool_grow(&pool, BASE, BASE + 64), 0);
+	ck_assert_int_eq(fdry_stream_pool_grow(&pool, BASE, BASE + 64), 0);
 	a = get(FDRY_STREAM_NONE, 64);
 	ck_assert_uint_eq(a, BASE);
-	fdry_pool_give(&pool, FDRY_STREAM_NONE, a, a + 64, 1);
+	fdry_stream_pool_give(&pool, FDRY_STREAM_NONE, a, a + 64, 1);
 	ck_assert_uint_eq(get(FDRY_STREAM_NONE, 64), 0);
 	ck_assert_uint_eq(get(5, 64), 0);
-	ck_assert_uint_eq(fdry_pool_foreign(&pool, FDRY_STREAM_NONE), 64);
-	ck_assert(!fdry_pool_shrink(&pool, BASE, BASE + 64));
-	fdry_pool_settle(&pool, 1);
+	ck_assert_uint_eq(fdry_stream_pool_foreign(&pool, FDRY_STREAM_NONE), 64);
+	ck_assert(!fdry_stream_pool_shrink(&pool, BASE, BASE + 64));
+	fdry_stream_pool_settle(&pool, 1);
 	ck_assert_uint_eq(get(5, 32), BASE);
-	ck_assert(!fdry_pool_shrink(&pool, BASE, BASE + 64));
-	fdry_pool_return(&pool, BASE, BASE + 32);
-	ck_assert(fdry_pool_shrink(&pool, BASE, BASE + 64));
+	ck_assert(!fdry_stream_pool_shrink(&pool, BASE, BASE + 64));
+	fdry_stream_pool_return(&pool, BASE, BASE + 32);
+	ck_assert(fdry_stream_pool_shrink(&pool, BASE, BASE + 64));
 	ck_assert_uint_eq(pool.slabs, 0);
-	ck_assert_int_eq(fdry_pool_check(&pool), 0);
-	fdry_pool_release(&pool);
+	ck_assert_int_eq(fdry_stream_pool_check(&pool), 0);
+	fdry_stream_pool_release(&pool);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("mm_holes");
+	Suite *s = suite_create("mm_free_ranges");
 	TCase *tc = tcase_create("holes");
 	SRunner *sr;
 	int failed;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inside.h - what region.c, async.c and mapping.c share: the inside of a region.
+ * internal.h - what region.c, async.c and mapping.c share: the inside of a region.
  *
  * Locking: everything here is called with the region's lock held, except where said.
  */
-#ifndef FDRY_MM_INSIDE_H
-#define FDRY_MM_INSIDE_H
+#ifndef FDRY_MM_INTERNAL_H
+#define FDRY_MM_INTERNAL_H
 
 #include <pthread.h>
 
 #include "mm/backing.h"
 #include "mm/bump.h"
-#include "mm/holes.h"
+#include "mm/free_ranges.h"
 #include "mm/ledger.h"
-#include "mm/pool.h"
+#include "mm/stream_pool.h"
 #include "mm/region.h"
 
 /* Freed, and not waited for yet. */
@@ -27,7 +27,7 @@ struct fdry_freed {
 struct fdry_graph_pool {
 	struct fdry_graph_pool *next;
 	uint64_t graph;
-	struct fdry_pool pool;
+	struct fdry_stream_pool pool;
 };
 
 struct fdry_region {
@@ -37,13 +37,13 @@ struct fdry_region {
 	struct fdry_ledger ledger;  /* allocations and slabs: what blocks are counted for */
 	bool arena;                 /* preallocated, and not freed since */
 
-	struct fdry_holes small;    /* freed, under FDRY_ALLOC_BLOCK */
-	struct fdry_holes large;
-	struct fdry_holes skipped;  /* by claims, for which alone they are */
+	struct fdry_free_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
+	struct fdry_free_ranges large;
+	struct fdry_free_ranges skipped;  /* by claims, for which alone they are */
 	struct fdry_freed *freed;   /* to become holes */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
-	struct fdry_pool pool;
+	struct fdry_stream_pool pool;
 	uint64_t frees;             /* counts what was freed into pools */
 	struct fdry_graph_pool *graphs; /* of the captures going on */
 	size_t slabs;               /* entries of the ledger that are slabs, */
@@ -51,9 +51,9 @@ struct fdry_region {
 	uint64_t graph_bytes;       /* and those of graphs among them */
 
 	struct fdry_ranges reservations;
-	struct fdry_holes unreserved;
+	struct fdry_free_ranges unreserved;
 	struct fdry_ledger maps;
-	struct fdry_holes plain;    /* where memory was ever mapped while nothing captured */
+	struct fdry_free_ranges plain;    /* where memory was ever mapped while nothing captured */
 };
 
 static inline void fdry_region_lock(struct fdry_region *r)
@@ -79,10 +79,10 @@ int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_al
 /* Map and note @a at @p, and move the cursor behind it. */
 int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a) __must_check;
 /* Make these addresses free for what @holes are for, if any. Addresses for which host memory runs out are not used again. */
-void fdry_region_give(struct fdry_holes *holes, CUdeviceptr addr, uint64_t size);
+void fdry_region_give(struct fdry_free_ranges *holes, CUdeviceptr addr, uint64_t size);
 /* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
 int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
-/* Map and note @a (size, kind and flags are set) where @a's room, kind and the rule want it; sets addr. */
+/* Map and note @a (size, kind and flags are set) where @a's extent, kind and the rule want it; sets addr. */
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a) __must_check;
 /* End the allocation @a of r->ledger; @waited as in fdry_backing_put(). */
 void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);

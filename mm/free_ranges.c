@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * holes.c - the treap behind holes.h.
+ * free_ranges.c - the treap behind free_ranges.h.
  *
  * A range is taken out and put back to be changed, so that only two functions know how
  * the tree is built. What a change needs is allocated before anything is changed.
  */
-#include "mm/holes.h"
+#include "mm/free_ranges.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-struct fdry_hole {
+struct fdry_free_range {
 	uint64_t start;
 	uint64_t end;
 	uint64_t most; /* bytes of the largest range of this subtree */
-	struct fdry_hole *kid[2];
+	struct fdry_free_range *kid[2];
 };
 
 /* A node's place in the heap order: the finaliser of a 64-bit mixing hash over its start. */
-static uint64_t rank(const struct fdry_hole *n)
+static uint64_t rank(const struct fdry_free_range *n)
 {
 	uint64_t v = n->start;
 
@@ -27,12 +27,12 @@ static uint64_t rank(const struct fdry_hole *n)
 	return v ^ v >> 33;
 }
 
-static uint64_t size_of(const struct fdry_hole *n)
+static uint64_t size_of(const struct fdry_free_range *n)
 {
 	return n->end - n->start;
 }
 
-static struct fdry_hole *measured(struct fdry_hole *n)
+static struct fdry_free_range *measured(struct fdry_free_range *n)
 {
 	int i;
 
@@ -44,7 +44,7 @@ static struct fdry_hole *measured(struct fdry_hole *n)
 }
 
 /* What starts below @at to @less, the rest to @more. */
-static void split(struct fdry_hole *n, uint64_t at, struct fdry_hole **less, struct fdry_hole **more)
+static void split(struct fdry_free_range *n, uint64_t at, struct fdry_free_range **less, struct fdry_free_range **more)
 {
 	if (!n) {
 		*less = *more = NULL;
@@ -58,7 +58,7 @@ static void split(struct fdry_hole *n, uint64_t at, struct fdry_hole **less, str
 }
 
 /* Everything in @a lies below everything in @b. */
-static struct fdry_hole *join(struct fdry_hole *a, struct fdry_hole *b)
+static struct fdry_free_range *join(struct fdry_free_range *a, struct fdry_free_range *b)
 {
 	if (!a || !b)
 		return a ? a : b;
@@ -70,11 +70,11 @@ static struct fdry_hole *join(struct fdry_hole *a, struct fdry_hole *b)
 	return measured(b);
 }
 
-static void put(struct fdry_holes *h, struct fdry_hole *n, uint64_t start, uint64_t end)
+static void put(struct fdry_free_ranges *h, struct fdry_free_range *n, uint64_t start, uint64_t end)
 {
-	struct fdry_hole *less, *more;
+	struct fdry_free_range *less, *more;
 
-	*n = (struct fdry_hole){ .start = start, .end = end };
+	*n = (struct fdry_free_range){ .start = start, .end = end };
 	split(h->root, start, &less, &more);
 	h->root = join(join(less, measured(n)), more);
 	h->count++;
@@ -82,9 +82,9 @@ static void put(struct fdry_holes *h, struct fdry_hole *n, uint64_t start, uint6
 }
 
 /* Take out the node that starts at @start, which there is; it is the caller's then. */
-static struct fdry_hole *out(struct fdry_holes *h, uint64_t start)
+static struct fdry_free_range *out(struct fdry_free_ranges *h, uint64_t start)
 {
-	struct fdry_hole *less, *n, *more;
+	struct fdry_free_range *less, *n, *more;
 
 	split(h->root, start, &less, &more);
 	split(more, start + 1, &n, &more);
@@ -95,9 +95,9 @@ static struct fdry_hole *out(struct fdry_holes *h, uint64_t start)
 }
 
 /* The first range that ends at @addr or above. */
-static struct fdry_hole *reaching(const struct fdry_holes *h, uint64_t addr)
+static struct fdry_free_range *reaching(const struct fdry_free_ranges *h, uint64_t addr)
 {
-	struct fdry_hole *n = h->root, *best = NULL;
+	struct fdry_free_range *n = h->root, *best = NULL;
 
 	while (n) {
 		if (n->end >= addr)
@@ -107,9 +107,9 @@ static struct fdry_hole *reaching(const struct fdry_holes *h, uint64_t addr)
 	return best;
 }
 
-int fdry_holes_add(struct fdry_holes *h, uint64_t start, uint64_t end)
+int fdry_free_ranges_add(struct fdry_free_ranges *h, uint64_t start, uint64_t end)
 {
-	struct fdry_hole *n = calloc(1, sizeof(*n)), *near;
+	struct fdry_free_range *n = calloc(1, sizeof(*n)), *near;
 
 	if (!n)
 		return fdry_nomem();
@@ -124,34 +124,34 @@ int fdry_holes_add(struct fdry_holes *h, uint64_t start, uint64_t end)
 	return 0;
 }
 
-static bool fits(const struct fdry_hole *n, uint64_t room, uint64_t align, uint64_t *ret)
+static bool fits(const struct fdry_free_range *n, uint64_t extent, uint64_t align, uint64_t *ret)
 {
 	uint64_t skip = -n->start & (align - 1);
 
-	if (skip >= size_of(n) || size_of(n) - skip < room)
+	if (skip >= size_of(n) || size_of(n) - skip < extent)
 		return false;
 	*ret = n->start + skip;
 	return true;
 }
 
 /* The lowest range that fits. */
-static struct fdry_hole *lowest(struct fdry_hole *n, uint64_t room, uint64_t align, uint64_t *ret)
+static struct fdry_free_range *lowest(struct fdry_free_range *n, uint64_t extent, uint64_t align, uint64_t *ret)
 {
-	struct fdry_hole *found;
+	struct fdry_free_range *found;
 
-	if (!n || n->most < room)
+	if (!n || n->most < extent)
 		return NULL;
-	found = lowest(n->kid[0], room, align, ret);
+	found = lowest(n->kid[0], extent, align, ret);
 	if (found)
 		return found;
-	return fits(n, room, align, ret) ? n : lowest(n->kid[1], room, align, ret);
+	return fits(n, extent, align, ret) ? n : lowest(n->kid[1], extent, align, ret);
 }
 
 /* Take [@start, @end) out of @n, which holds it. */
-static bool carve(struct fdry_holes *h, struct fdry_hole *n, uint64_t start, uint64_t end)
+static bool carve(struct fdry_free_ranges *h, struct fdry_free_range *n, uint64_t start, uint64_t end)
 {
 	uint64_t below = n->start, above = n->end;
-	struct fdry_hole *spare = NULL;
+	struct fdry_free_range *spare = NULL;
 
 	if (below < start && end < above) {
 		spare = calloc(1, sizeof(*spare));
@@ -170,34 +170,34 @@ static bool carve(struct fdry_holes *h, struct fdry_hole *n, uint64_t start, uin
 	return true;
 }
 
-bool fdry_holes_take(struct fdry_holes *h, uint64_t room, uint64_t align, uint64_t *ret)
+bool fdry_free_ranges_take(struct fdry_free_ranges *h, uint64_t extent, uint64_t align, uint64_t *ret)
 {
 	uint64_t at = 0;
-	struct fdry_hole *n = lowest(h->root, room, align, &at);
+	struct fdry_free_range *n = lowest(h->root, extent, align, &at);
 
-	if (!n || !carve(h, n, at, at + room))
+	if (!n || !carve(h, n, at, at + extent))
 		return false;
 	*ret = at;
 	return true;
 }
 
-bool fdry_holes_remove(struct fdry_holes *h, uint64_t start, uint64_t end)
+bool fdry_free_ranges_remove(struct fdry_free_ranges *h, uint64_t start, uint64_t end)
 {
-	struct fdry_hole *n = reaching(h, end);
+	struct fdry_free_range *n = reaching(h, end);
 
 	return n && n->start <= start && carve(h, n, start, end);
 }
 
-int fdry_holes_extract(struct fdry_holes *h, uint64_t start, uint64_t end, struct fdry_holes *to)
+int fdry_free_ranges_extract(struct fdry_free_ranges *h, uint64_t start, uint64_t end, struct fdry_free_ranges *to)
 {
-	struct fdry_hole *n;
+	struct fdry_free_range *n;
 	uint64_t from, until;
 	int err;
 
 	while ((n = reaching(h, start + 1)) && n->start < end) {
 		from = n->start > start ? n->start : start;
 		until = n->end < end ? n->end : end;
-		err = fdry_holes_add(to, from, until);
+		err = fdry_free_ranges_add(to, from, until);
 		if (err)
 			return err;
 		if (!carve(h, n, from, until))
@@ -206,26 +206,26 @@ int fdry_holes_extract(struct fdry_holes *h, uint64_t start, uint64_t end, struc
 	return 0;
 }
 
-bool fdry_holes_overlap(const struct fdry_holes *h, uint64_t start, uint64_t end)
+bool fdry_free_ranges_overlap(const struct fdry_free_ranges *h, uint64_t start, uint64_t end)
 {
-	const struct fdry_hole *n = reaching(h, start + 1);
+	const struct fdry_free_range *n = reaching(h, start + 1);
 
 	return n && n->start < end;
 }
 
-int fdry_holes_move(struct fdry_holes *h, struct fdry_holes *from)
+int fdry_free_ranges_move(struct fdry_free_ranges *h, struct fdry_free_ranges *from)
 {
 	int ret = 0;
 
 	while (from->root && !ret) {
-		ret = fdry_holes_add(h, from->root->start, from->root->end);
+		ret = fdry_free_ranges_add(h, from->root->start, from->root->end);
 		if (!ret)
 			free(out(from, from->root->start));
 	}
 	return ret;
 }
 
-static int check(const struct fdry_hole *n, struct fdry_holes *sum, uint64_t *end)
+static int check(const struct fdry_free_range *n, struct fdry_free_ranges *sum, uint64_t *end)
 {
 	int ret = 0;
 
@@ -240,9 +240,9 @@ static int check(const struct fdry_hole *n, struct fdry_holes *sum, uint64_t *en
 	return ret ? ret : check(n->kid[1], sum, end);
 }
 
-int fdry_holes_check(const struct fdry_holes *h)
+int fdry_free_ranges_check(const struct fdry_free_ranges *h)
 {
-	struct fdry_holes sum = { 0 };
+	struct fdry_free_ranges sum = { 0 };
 	uint64_t end = 0;
 	int ret = check(h->root, &sum, &end);
 
@@ -251,7 +251,7 @@ int fdry_holes_check(const struct fdry_holes *h)
 	return ret;
 }
 
-void fdry_holes_release(struct fdry_holes *h)
+void fdry_free_ranges_release(struct fdry_free_ranges *h)
 {
 	while (h->root)
 		free(out(h, h->root->start));

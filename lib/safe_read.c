@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * peek.c - host memory read through a pipe; see peek.h.
+ * safe_read.c - host memory read through a pipe; see safe_read.h.
  *
  * Nothing says whether memory that a program named an hour ago is still there, and a
  * fault in a library is not an answer. A write to a pipe reads the memory in the kernel,
  * needs no privilege and is in every sandbox.
  */
-#include "lib/peek.h"
+#include "lib/safe_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,20 +18,20 @@
 
 #define PIECE 4096u /* fits any pipe */
 
-int fdry_peek_open(struct fdry_peek *ret)
+int fdry_safe_read_init(struct fdry_safe_read *ret)
 {
 	if (fdry_pipe(ret->fd, O_NONBLOCK))
 		return fdry_fail(FDRY_E_IO, "a pipe cannot be opened: %s", strerror(errno));
 	return 0;
 }
 
-void fdry_peek_close(struct fdry_peek *p)
+void fdry_safe_read_release(struct fdry_safe_read *p)
 {
 	close(p->fd[0]);
 	close(p->fd[1]);
 }
 
-int fdry_peek(struct fdry_peek *p, uint64_t addr, void *to, size_t len)
+int fdry_safe_read(struct fdry_safe_read *p, uint64_t addr, void *to, size_t len)
 {
 	char *out = to;
 	long n;

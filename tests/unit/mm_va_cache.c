@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of addresses that stay reserved after their region: taken again, cleared, and not without end. */
-#include "mm/parked.h"
+#include "mm/va_cache.h"
 #include "tests/unit/region.h"
 
 /* Whether somebody else can have [@at, @at + @size). */
@@ -18,7 +18,7 @@ static bool can_have(CUdeviceptr at, uint64_t size)
 START_TEST(parked_addresses_are_nobodys)
 {
 	ck_assert_uint_eq(get(3 * MiB), BASE);
-	fdry_region_park(region);
+	fdry_region_free_to_cache(region);
 	region = NULL;
 	ck_assert_int_eq(test_sim_live("memory"), 0);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
@@ -31,14 +31,14 @@ END_TEST
 
 START_TEST(a_smaller_region_takes_them_a_larger_one_makes_them_anew)
 {
-	fdry_region_park(region);
+	fdry_region_free_to_cache(region);
 	region = region_at(BASE, SIZE / 2);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
-	fdry_region_park(region);
+	fdry_region_free_to_cache(region);
 	region = region_at(BASE, 2 * SIZE); /* clears what is in the way */
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
 	ck_assert_uint_eq(get(SIZE), BASE);
-	fdry_region_park(region);
+	fdry_region_free_to_cache(region);
 	region = region_at(BASE - SIZE, 2 * SIZE);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
 }
@@ -46,11 +46,11 @@ END_TEST
 
 START_TEST(what_is_cleared_is_free)
 {
-	fdry_region_park(region);
-	fdry_parked_clear(BASE + SIZE, SIZE);
-	fdry_parked_clear(BASE - SIZE, SIZE);
+	fdry_region_free_to_cache(region);
+	fdry_va_cache_clear(BASE + SIZE, SIZE);
+	fdry_va_cache_clear(BASE - SIZE, SIZE);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
-	fdry_parked_clear(BASE + SIZE - 1, 1);
+	fdry_va_cache_clear(BASE + SIZE - 1, 1);
 	ck_assert_int_eq(test_sim_live("reservation"), 0);
 	ck_assert(can_have(BASE, SIZE));
 	region = region_at(BASE, SIZE);
@@ -64,11 +64,11 @@ START_TEST(the_oldest_of_many_go)
 
 	fdry_region_free(region);
 	for (i = 0; i < 70; i++)
-		fdry_region_park(region_at(BASE + i * size, size));
+		fdry_region_free_to_cache(region_at(BASE + i * size, size));
 	ck_assert_int_eq(test_sim_live("reservation"), 64);
 	ck_assert(can_have(BASE, 6 * size));
 	ck_assert(!can_have(BASE + 6 * size, size));
-	fdry_parked_clear(BASE, 70 * size);
+	fdry_va_cache_clear(BASE, 70 * size);
 	ck_assert_int_eq(test_sim_live("reservation"), 0);
 	region = region_at(BASE, SIZE);
 }
@@ -76,7 +76,7 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("mm_parked");
+	Suite *s = suite_create("mm_va_cache");
 	TCase *tc = tcase_create("parked");
 	SRunner *sr;
 	int failed;
