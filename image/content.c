@@ -68,17 +68,18 @@ static void bring(struct fdry_span bytes)
 }
 
 /* Where it lies, verified. */
-static int chunk_find(struct fdry_content *c, struct fdry_get *get, const struct fdry_mf_chunk *chunk, struct fdry_span *ret)
+static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
+		      const struct fdry_mf_chunk *chunk, struct fdry_span *ret)
 {
 	struct fdry_span bytes;
 	bool hashed = false;
-	int err = fdry_get_map(get, &chunk->oid, &bytes);
+	int err = fdry_reader_map(reader, &chunk->oid, &bytes);
 
 	if (!err && bytes.len != chunk->size)
 		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew",
 				bytes.len, (unsigned long long)chunk->size);
 	if (!err)
-		err = fdry_get_verify(get, &chunk->oid, bytes, c->img->verify, &hashed);
+		err = fdry_reader_verify(reader, &chunk->oid, bytes, c->img->verify, &hashed);
 	if (err)
 		return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
 	if (hashed)
@@ -127,7 +128,7 @@ static int gather_piece(void *arg, uint64_t addr, uint64_t size)
 	return ++g->n == PIECES_MAX ? gather_put(g) : 0;
 }
 
-static int batch_fn(void *arg, struct fdry_get *get, size_t i)
+static int batch_fn(void *arg, struct fdry_reader *reader, size_t i)
 {
 	struct fdry_content *c = arg;
 	const struct batch *b = &c->batches[i];
@@ -136,7 +137,7 @@ static int batch_fn(void *arg, struct fdry_get *get, size_t i)
 	int err = 0;
 
 	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
-		err = chunk_find(c, get, g.chunk, &g.bytes);
+		err = chunk_find(c, reader, g.chunk, &g.bytes);
 		if (!err)
 			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
 	}
@@ -180,9 +181,13 @@ static unsigned int threads_for(uint64_t bytes, unsigned int most)
 	return n ? (unsigned int)n : 1;
 }
 
-static int content_begin(struct fdry_content *c, struct fdry_get *get, unsigned int threads)
+static int content_begin(struct fdry_content *c, struct fdry_reader *reader, unsigned int threads)
 {
-	struct fdry_pool_opts opts = { .store = c->img->store, .get = get, .fn = batch_fn, .arg = c, .name = "fdry-content" };
+	struct fdry_pool_opts opts = { .store = c->img->store,
+				       .reader = reader,
+				       .fn = batch_fn,
+				       .arg = c,
+				       .name = "fdry-content" };
 	int err = batches_make(c);
 
 	if (err)
@@ -195,7 +200,8 @@ static int content_begin(struct fdry_content *c, struct fdry_get *get, unsigned 
 	return fdry_pool_start(&opts, &c->pool);
 }
 
-int fdry_content_begin(struct fdry_image *img, struct fdry_get *get, unsigned int threads, struct fdry_content **ret)
+int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
+		       struct fdry_content **ret)
 {
 	struct fdry_content *c = calloc(1, sizeof(*c));
 	int err;
@@ -203,7 +209,7 @@ int fdry_content_begin(struct fdry_image *img, struct fdry_get *get, unsigned in
 	if (!c)
 		return fdry_nomem();
 	c->img = img;
-	err = content_begin(c, get, threads);
+	err = content_begin(c, reader, threads);
 	if (err)
 		fdry_content_end(c);
 	else

@@ -155,14 +155,14 @@ struct holds {
 	uint32_t edges, with_data;
 };
 
-static int holds_read(struct fdry_get *get, const struct fdry_oid *oid, struct holds *ret)
+static int holds_read(struct fdry_reader *reader, const struct fdry_oid *oid, struct holds *ret)
 {
 	struct fdry_graph_view view;
 	struct fdry_graph_edges e = { .v = &view };
 	struct fdry_graph_edge edge;
 	struct fdry_buf bytes = { 0 };
 	uint32_t i;
-	int err = fdry_get_object(get, oid, &bytes);
+	int err = fdry_reader_copy(reader, oid, &bytes);
 
 	if (!err)
 		err = fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &view);
@@ -189,7 +189,8 @@ static int graph_text(const struct holds *h, uint64_t key, struct fdry_buf *out)
 	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges, h->with_data);
 }
 
-static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *out)
+static int graphs_text(struct fdry_reader *reader, const struct fdry_manifest *m,
+		       struct fdry_buf *out)
 {
 	struct holds *h = calloc((size_t)m->n_graphs + 1, sizeof(*h));
 	uint32_t i, *first = NULL;
@@ -197,7 +198,7 @@ static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, stru
 
 	for (i = 0; i < m->n_graphs && !err; i++) {
 		if (first[i] == i)
-			err = holds_read(get, &m->graphs[i].oid, &h[i]);
+			err = holds_read(reader, &m->graphs[i].oid, &h[i]);
 		if (!err)
 			err = graph_text(&h[first[i]], m->graphs[i].key, out);
 	}
@@ -206,7 +207,8 @@ static int graphs_text(struct fdry_get *get, const struct fdry_manifest *m, stru
 	return err;
 }
 
-static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fdry_manifest *m, struct fdry_buf *ret)
+static int text_make(struct fdry_store *s, struct fdry_reader *reader,
+		     const struct fdry_manifest *m, struct fdry_buf *ret)
 {
 	const struct fdry_load_opts defaults = { .sz = sizeof(defaults) };
 	struct fdry_buf out = { 0 };
@@ -218,7 +220,7 @@ static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fd
 		return err;
 	err = fdry_manifest_to_text(m, &out);
 	if (!err)
-		err = graphs_text(get, m, &out);
+		err = graphs_text(reader, m, &out);
 	if (!err)
 		err = fdry_requirements_text(n, &out);
 	free(n);
@@ -229,27 +231,28 @@ static int text_make(struct fdry_store *s, struct fdry_get *get, const struct fd
 	return err;
 }
 
-static int describe(struct fdry_store *s, struct fdry_get *get, const char *name, struct fdry_buf *ret)
+static int describe(struct fdry_store *s, struct fdry_reader *reader, const char *name,
+		    struct fdry_buf *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_oid id;
 	int err;
 
-	err = fdry_get_resolve(get, name, &id);
+	err = fdry_reader_resolve(reader, name, &id);
 	if (!err)
-		err = fdry_get_object(get, &id, &bytes);
+		err = fdry_reader_copy(reader, &id, &bytes);
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
-		err = text_make(s, get, &m, ret);
+		err = text_make(s, reader, &m, ret);
 	fdry_buf_release(&bytes);
 	return err;
 }
 
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 {
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_buf text = { 0 };
 	int err;
 
@@ -259,11 +262,11 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)
-		err = fdry_get_begin(store, &get);
+		err = fdry_reader_begin(store, &reader);
 	if (err)
 		return err;
-	err = describe(store, get, name, &text);
-	fdry_get_end(get);
+	err = describe(store, reader, name, &text);
+	fdry_reader_end(reader);
 	if (!err)
 		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
 	return err;

@@ -117,12 +117,13 @@ struct fdry_content_sum {
 
 /**
  * fdry_content_begin() - Find, verify and read content, as far as that goes without device memory.
- * @get: the caller's session, which outlives the content
+ * @reader: the caller's session, which outlives the content
  * @threads: that do it and copy, at most; 0: as many as pay
  *
  * Needs an end, whatever comes of it.
  */
-int fdry_content_begin(struct fdry_image *img, struct fdry_get *get, unsigned int threads, struct fdry_content **ret) __must_check;
+int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
+		       struct fdry_content **ret) __must_check;
 /* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived. Adds to @sum. */
 int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
 /* Also where nothing was copied. The sentence of the last failure stays. NULL is fine. */

@@ -70,23 +70,25 @@ void fdry_image_hosts_free(struct fdry_image *img)
 	img->host = NULL;
 }
 
-static int chunk_write(struct fdry_image *img, struct fdry_get *get, const struct fdry_mf_host_chunk *c, bool *hashed)
+static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
+		       const struct fdry_mf_host_chunk *c, bool *hashed)
 {
 	struct fdry_span bytes;
-	int err = fdry_get_map(get, &c->oid, &bytes);
+	int err = fdry_reader_map(reader, &c->oid, &bytes);
 
 	if (!err && bytes.len != c->size)
 		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew", bytes.len,
 				(unsigned long long)c->size);
 	if (!err)
-		err = fdry_get_verify(get, &c->oid, bytes, img->verify, hashed);
+		err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, hashed);
 	if (err)
 		return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment, (unsigned long long)c->offset);
 	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
 	return 0;
 }
 
-int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content_sum *sum)
+int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,
+			     struct fdry_content_sum *sum)
 {
 	uint32_t i;
 	int err = 0;
@@ -94,7 +96,7 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struc
 	for (i = 0; i < img->m.n_host_chunks && !err; i++) {
 		bool hashed = false;
 
-		err = chunk_write(img, get, &img->m.host_chunks[i], &hashed);
+		err = chunk_write(img, reader, &img->m.host_chunks[i], &hashed);
 		sum->bytes += img->m.host_chunks[i].size;
 		sum->hashed += hashed ? img->m.host_chunks[i].size : 0;
 	}

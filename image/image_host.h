@@ -15,7 +15,8 @@ int fdry_image_hosts_plan(struct fdry_image *img) __must_check;
 /* Allocate them, each byte @fill. FDRY_E_NOMEM where so much cannot be pinned. */
 int fdry_image_hosts_make(struct fdry_image *img, int fill) __must_check;
 /* Write their content, verified; whatever copies from them must have ended. */
-int fdry_image_hosts_content(struct fdry_image *img, struct fdry_get *get, struct fdry_content_sum *sum) __must_check;
+int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,
+			     struct fdry_content_sum *sum) __must_check;
 /* Undo the making; nothing may be copying. */
 void fdry_image_hosts_free(struct fdry_image *img);
 

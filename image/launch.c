@@ -141,11 +141,11 @@ int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stre
 	return err ? err : launch(img, key, &l);
 }
 
-static int content_restore(struct fdry_image *img, struct fdry_get *get)
+static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 {
 	struct fdry_content_sum sum = { 0 };
 	struct fdry_content *c;
-	int err = fdry_content_begin(img, get, 0, &c);
+	int err = fdry_content_begin(img, reader, 0, &c);
 
 	if (err)
 		return err;
@@ -154,35 +154,35 @@ static int content_restore(struct fdry_image *img, struct fdry_get *get)
 	if (!err)
 		err = fdry_content_copy(c, &sum);
 	if (!err)
-		err = fdry_image_hosts_content(img, get, &sum);
+		err = fdry_image_hosts_content(img, reader, &sum);
 	if (!err)
 		atomic_store(&img->torn, false);
 	fdry_content_end(c);
 	return err;
 }
 
-static int chunks_find(struct fdry_image *img, struct fdry_get *get)
+static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 {
 	struct fdry_span bytes;
 	uint32_t i;
 	int err = 0;
 
 	for (i = 0; i < img->m.n_chunks && !err; i++)
-		err = fdry_get_map(get, &img->m.chunks[i].oid, &bytes);
+		err = fdry_reader_map(reader, &img->m.chunks[i].oid, &bytes);
 	for (i = 0; i < img->m.n_host_chunks && !err; i++)
-		err = fdry_get_map(get, &img->m.host_chunks[i].oid, &bytes);
+		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
 	return err;
 }
 
 /* Before anything changes: what a restore needs is there, and stays for as long as the session, for its threads, too. */
-static int content_hold(struct fdry_image *img, struct fdry_get *get)
+static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_oid id;
-	int err = fdry_get_resolve(get, fdry_oid_hex(&img->id, hex), &id);
+	int err = fdry_reader_resolve(reader, fdry_oid_hex(&img->id, hex), &id);
 
 	if (!err)
-		err = chunks_find(img, get);
+		err = chunks_find(img, reader);
 	if (err == -FDRY_E_NOENT)
 		return fdry_fail(FDRY_E_NOENT, "image %s cannot be restored: it was removed from the store after it was loaded; its memory is "
 				 "unchanged, and its graphs can be launched; seal it anew and load that", hex);
@@ -193,15 +193,15 @@ static int content_hold(struct fdry_image *img, struct fdry_get *get)
  * meanwhile. */
 static int restore_in_session(struct fdry_image *img)
 {
-	struct fdry_get *get;
-	int err = fdry_get_begin(img->store, &get);
+	struct fdry_reader *reader;
+	int err = fdry_reader_begin(img->store, &reader);
 
 	if (err)
 		return err;
-	err = content_hold(img, get);
+	err = content_hold(img, reader);
 	if (!err)
-		err = content_restore(img, get);
-	fdry_get_end(get);
+		err = content_restore(img, reader);
+	fdry_reader_end(reader);
 	return err;
 }
 

@@ -54,13 +54,14 @@ static int candidates_filter(struct fdry_image *img, const struct fdry_load_opts
 	return err ? err : fdry_candidates_filter(p, &w, img->mismatch);
 }
 
-static int manifest_select(struct fdry_image *img, struct fdry_get *get, const char *name, const struct fdry_load_opts *o)
+static int manifest_select(struct fdry_image *img, struct fdry_reader *reader, const char *name,
+			   const struct fdry_load_opts *o)
 {
 	struct fdry_candidates picks = { .name = name };
 	struct fdry_candidate pick;
 	int err;
 
-	err = fdry_candidates_read(get, name, &picks);
+	err = fdry_candidates_read(reader, name, &picks);
 	if (!err)
 		err = candidates_filter(img, o, &picks);
 	if (!err) {
@@ -68,7 +69,7 @@ static int manifest_select(struct fdry_image *img, struct fdry_get *get, const c
 		img->id = pick.id;
 		img->bytes = pick.bytes;
 		img->m = pick.m;
-		fdry_get_used(get, &img->id);
+		fdry_reader_note_use(reader, &img->id);
 	}
 	fdry_candidates_release(&picks);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
@@ -162,8 +163,8 @@ static int externals_count(struct fdry_image *img)
 struct load {
 	struct fdry_image *img;
 	const struct fdry_load_opts *opts;
-	struct fdry_get *get; /* of the thread that loads */
-	struct fdry_get *session; /* for content, of one thread after the other; or NULL */
+	struct fdry_reader *reader; /* of the thread that loads */
+	struct fdry_reader *session; /* for content, of one thread after the other; or NULL */
 	struct fdry_content *content; /* NULL: not begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
@@ -228,7 +229,7 @@ static int in_context(struct load *l, int (*phase)(struct load *l))
 
 static int content_begin(struct load *l)
 {
-	int err = fdry_get_begin(l->img->store, &l->session);
+	int err = fdry_reader_begin(l->img->store, &l->session);
 
 	return err ? err : fdry_content_begin(l->img, l->session, l->opts->threads, &l->content);
 }
@@ -236,7 +237,7 @@ static int content_begin(struct load *l)
 static void content_end(struct load *l)
 {
 	fdry_content_end(l->content);
-	fdry_get_end(l->session);
+	fdry_reader_end(l->session);
 }
 
 /* By a thread of its own: memory, and meanwhile content is read. */
@@ -366,14 +367,14 @@ static int phases(struct load *l)
 static int load_in_session(struct load *l, const char *name)
 {
 	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
-	int err = manifest_select(l->img, l->get, name, l->opts);
+	int err = manifest_select(l->img, l->reader, name, l->opts);
 
 	if (!err)
 		err = fdry_image_hosts_plan(l->img);
 	if (!err)
 		err = fdry_random_new(l->img);
 	if (!err)
-		err = fdry_objects_start(l->img, l->get, &opts, &l->objects);
+		err = fdry_objects_start(l->img, l->reader, &opts, &l->objects);
 	l->img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
 	if (err)
 		return err;
@@ -392,11 +393,11 @@ static int load_all(struct fdry_image *img, const char *name, const struct fdry_
 
 	l.overlap |= (o->flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
 	if (!err)
-		err = fdry_get_begin(img->store, &l.get);
+		err = fdry_reader_begin(img->store, &l.reader);
 	if (err)
 		return err;
 	err = load_in_session(&l, name);
-	fdry_get_end(l.get);
+	fdry_reader_end(l.reader);
 	for (i = 0; !err && o->flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
 		err = fdry_exec_need(img, img->order[i]);
 	return err;

@@ -19,11 +19,12 @@ static int image_check(struct fdry_store *s, const struct fdry_oid *id)
 	return err;
 }
 
-static int identity_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_oid *ret)
+static int identity_read(struct fdry_reader *reader, const struct fdry_oid *id,
+			 struct fdry_oid *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
-	int err = fdry_get_object(get, id, &bytes);
+	int err = fdry_reader_copy(reader, id, &bytes);
 
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
@@ -37,19 +38,19 @@ static int identity_read(struct fdry_get *get, const struct fdry_oid *id, struct
 static int images_read(struct fdry_store *s, const char *image, struct fdry_ref **ret, size_t *count)
 {
 	struct fdry_ref *refs = NULL, swap;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	size_t i, n = 0;
-	int err = fdry_get_begin(s, &get);
+	int err = fdry_reader_begin(s, &reader);
 
 	if (err)
 		return err;
-	err = fdry_get_images(get, image, &refs, &n);
+	err = fdry_reader_images(reader, image, &refs, &n);
 	for (i = 0; i < n && !err; i++) {
 		err = image_check(s, &refs[i].oid);
 		if (!err)
-			err = identity_read(get, &refs[i].oid, &refs[i].identity);
+			err = identity_read(reader, &refs[i].oid, &refs[i].identity);
 	}
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 	if (err) {
 		free(refs);
 		return fdry_fail_at(err, "image '%.100s'", image);

@@ -97,14 +97,15 @@ static int order_make(struct fdry_image *img, const struct fdry_objects_opts *op
 /* --- reading --- */
 
 /* Its memory is counted before it is taken: a few stored bytes may become any number. */
-static int object_get(struct fdry_image *img, struct fdry_get *get, const struct fdry_oid *oid, struct fdry_buf *ret)
+static int object_get(struct fdry_image *img, struct fdry_reader *reader,
+		      const struct fdry_oid *oid, struct fdry_buf *ret)
 {
 	uint64_t size;
-	int err = fdry_get_size(get, oid, &size);
+	int err = fdry_reader_size(reader, oid, &size);
 
 	if (!err)
 		err = fdry_budget_take(&img->budget, size, "kernels and graphs");
-	return err ? err : fdry_get_object(get, oid, ret);
+	return err ? err : fdry_reader_copy(reader, oid, ret);
 }
 
 static int nodes_check(const struct fdry_image *img, uint32_t i)
@@ -117,10 +118,10 @@ static int nodes_check(const struct fdry_image *img, uint32_t i)
 			 img->m.graphs[i].nodes);
 }
 
-static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
+static int graph_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
 {
 	struct fdry_image_exec *x = &img->execs[i];
-	int err = object_get(img, get, &img->m.graphs[i].oid, &x->bytes);
+	int err = object_get(img, reader, &img->m.graphs[i].oid, &x->bytes);
 
 	if (!err)
 		err = fdry_graph_view_init((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
@@ -135,7 +136,7 @@ static int graph_read(struct fdry_image *img, struct fdry_get *get, uint32_t i)
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
 }
 
-static int object_read(void *arg, struct fdry_get *get, size_t i)
+static int object_read(void *arg, struct fdry_reader *reader, size_t i)
 {
 	struct fdry_objects *o = arg;
 	struct fdry_image *img = o->img;
@@ -145,13 +146,13 @@ static int object_read(void *arg, struct fdry_get *get, size_t i)
 
 	if (i < img->m.n_objects) {
 		buf = &o->code[i];
-		err = object_get(img, get, &img->m.objects[i].oid, buf);
+		err = object_get(img, reader, &img->m.objects[i].oid, buf);
 	} else {
 		graph = o->first[img->order[i - img->m.n_objects]];
 		if (graph != img->order[i - img->m.n_objects])
 			return 0;
 		buf = &img->execs[graph].bytes;
-		err = graph_read(img, get, graph);
+		err = graph_read(img, reader, graph);
 	}
 	pthread_mutex_lock(&o->lock);
 	o->bytes += buf->len;
@@ -173,12 +174,12 @@ static unsigned int threads_for(size_t objects, unsigned int most)
 	return n ? n : 1;
 }
 
-static int pool_start(struct fdry_objects *o, struct fdry_get *get, unsigned int threads)
+static int pool_start(struct fdry_objects *o, struct fdry_reader *reader, unsigned int threads)
 {
 	const struct fdry_manifest *m = &o->img->m;
 	const struct fdry_pool_opts opts = {
 		.store = o->img->store,
-		.get = get,
+		.reader = reader,
 		.fn = object_read,
 		.arg = o,
 		.count = (size_t)m->n_objects + m->n_graphs,
@@ -212,8 +213,8 @@ static int objects_index(struct fdry_objects *o)
 	return fdry_manifest_graphs_first(m, &o->first);
 }
 
-int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struct fdry_objects_opts *opts,
-		       struct fdry_objects **ret)
+int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
+		       const struct fdry_objects_opts *opts, struct fdry_objects **ret)
 {
 	struct fdry_objects *o;
 	int err = kernel_table(img);
@@ -232,7 +233,7 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struc
 	o->img = img;
 	err = objects_index(o);
 	if (!err)
-		err = pool_start(o, get, opts->threads);
+		err = pool_start(o, reader, opts->threads);
 	if (err) {
 		fdry_objects_free(o);
 		return err;

@@ -23,12 +23,13 @@ struct fdry_objects_opts {
 /**
  * fdry_objects_start() - Begin to read.
  * @img: its manifest is open; gets kernel table, order, and room for execs
- * @get: the load's session, which outlives the reading
+ * @reader: the load's session, which outlives the reading
  *
  * Errors: FDRY_E_NOKEY where @opts->order names a graph that is not there, FDRY_E_EXISTS where it
  * names one twice.
  */
-int fdry_objects_start(struct fdry_image *img, struct fdry_get *get, const struct fdry_objects_opts *opts,
+int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
+		       const struct fdry_objects_opts *opts,
 		       struct fdry_objects **ret) __must_check;
 /* A fdry_object_get_fn, whose @arg is a struct fdry_objects: waits for the object; its bytes live until
  * fdry_objects_free(). */

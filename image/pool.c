@@ -11,7 +11,7 @@
 struct worker {
 	struct fdry_pool *pool;
 	pthread_t thread;
-	struct fdry_get *get; /* NULL: none could be had, and the thread ended at once */
+	struct fdry_reader *reader; /* NULL: none could be had, and the thread ended at once */
 };
 
 struct fdry_pool {
@@ -38,14 +38,14 @@ static bool item_take(struct fdry_pool *p, size_t *ret)
 }
 
 /* With the lock, which is given up meanwhile. */
-static void item_do(struct fdry_pool *p, struct fdry_get *get, size_t i)
+static void item_do(struct fdry_pool *p, struct fdry_reader *reader, size_t i)
 {
 	double cpu;
 	int err;
 
 	pthread_mutex_unlock(&p->lock);
 	cpu = fdry_thread_ms();
-	err = p->opts.fn(p->opts.arg, get, i);
+	err = p->opts.fn(p->opts.arg, reader, i);
 	cpu = fdry_thread_ms() - cpu;
 	pthread_mutex_lock(&p->lock);
 	p->cpu_ms += cpu;
@@ -66,13 +66,13 @@ static void *worker_run(void *arg)
 	struct fdry_pool *p = w->pool;
 	size_t i;
 
-	if (fdry_get_begin(p->opts.store, &w->get)) {
+	if (fdry_reader_begin(p->opts.store, &w->reader)) {
 		fdry_debug("a thread less reads the store: %s", fdry_last_error());
 		return NULL;
 	}
 	pthread_mutex_lock(&p->lock);
 	while (item_take(p, &i))
-		item_do(p, w->get, i);
+		item_do(p, w->reader, i);
 	pthread_mutex_unlock(&p->lock);
 	return NULL;
 }
@@ -113,7 +113,7 @@ int fdry_pool_wait(struct fdry_pool *p, size_t i)
 	pthread_mutex_lock(&p->lock);
 	while (!p->done[i] && !p->failed.err) {
 		if (p->next <= i && item_take(p, &own))
-			item_do(p, p->opts.get, own);
+			item_do(p, p->opts.reader, own);
 		else
 			pthread_cond_wait(&p->changed, &p->lock);
 	}
@@ -153,7 +153,7 @@ void fdry_pool_free(struct fdry_pool *p)
 		(void)pthread_join(p->workers[i].thread, NULL);
 	/* One after another: each adds to the note of what was verified. */
 	for (i = 0; i < p->nworkers; i++)
-		fdry_get_end(p->workers[i].get);
+		fdry_reader_end(p->workers[i].reader);
 	pthread_cond_destroy(&p->changed);
 	pthread_mutex_destroy(&p->lock);
 	free(p);

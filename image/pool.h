@@ -24,12 +24,12 @@
 
 struct fdry_pool;
 
-/* Item @i, by a thread whose session is @get. What the items share, the function locks. */
-typedef int (*fdry_pool_fn)(void *arg, struct fdry_get *get, size_t i);
+/* Item @i, by a thread whose session is @reader. What the items share, the function locks. */
+typedef int (*fdry_pool_fn)(void *arg, struct fdry_reader *reader, size_t i);
 
 struct fdry_pool_opts {
 	struct fdry_store *store;
-	struct fdry_get *get; /* the caller's, for what it does itself */
+	struct fdry_reader *reader; /* the caller's, for what it does itself */
 	fdry_pool_fn fn;
 	void *arg;
 	size_t count;         /* items */

@@ -179,13 +179,14 @@ struct question {
 	struct fdry_load_opts opts;
 };
 
-static int needs(struct fdry_store *s, struct fdry_get *get, const struct question *q, struct fdry_needs **ret)
+static int needs(struct fdry_store *s, struct fdry_reader *reader, const struct question *q,
+		 struct fdry_needs **ret)
 {
 	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
 	struct fdry_candidate pick = { .bytes = { 0 } };
 	int err;
 
-	err = fdry_select_image(get, q->name, &w, &pick);
+	err = fdry_select_image(reader, q->name, &w, &pick);
 	if (!err)
 		err = fdry_requirements_of(s, &pick.m, &q->opts, ret);
 	if (err)
@@ -197,7 +198,7 @@ static int needs(struct fdry_store *s, struct fdry_get *get, const struct questi
 int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_needs **ret)
 {
 	struct question q = { .name = name };
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	int err;
 
 	err = fdry_need(store);
@@ -208,10 +209,10 @@ int fdry_image_needs(struct fdry_store *store, const char *name, const struct fd
 	if (!err)
 		err = fdry_opts_take(opts, &q.opts, sizeof(q.opts));
 	if (!err)
-		err = fdry_get_begin(store, &get);
+		err = fdry_reader_begin(store, &reader);
 	if (err)
 		return err;
-	err = needs(store, get, &q, ret);
-	fdry_get_end(get);
+	err = needs(store, reader, &q, ret);
+	fdry_reader_end(reader);
 	return err;
 }

@@ -20,10 +20,11 @@ size_t fdry_candidates_count(const struct fdry_candidates *p)
 
 /* --- reading --- */
 
-static int candidate_read(struct fdry_get *get, const struct fdry_oid *id, struct fdry_candidate *ret)
+static int candidate_read(struct fdry_reader *reader, const struct fdry_oid *id,
+			  struct fdry_candidate *ret)
 {
 	struct fdry_candidate pick = { .id = *id };
-	int err = fdry_get_object(get, id, &pick.bytes);
+	int err = fdry_reader_copy(reader, id, &pick.bytes);
 
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ pick.bytes.data, pick.bytes.len }, &pick.m);
@@ -34,11 +35,12 @@ static int candidate_read(struct fdry_get *get, const struct fdry_oid *id, struc
 	return err;
 }
 
-static int candidate_add(struct fdry_get *get, const struct fdry_ref *ref, struct fdry_candidates *p)
+static int candidate_add(struct fdry_reader *reader, const struct fdry_ref *ref,
+			 struct fdry_candidates *p)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_candidate pick;
-	int err = candidate_read(get, &ref->oid, &pick);
+	int err = candidate_read(reader, &ref->oid, &pick);
 
 	if (!err) {
 		err = fdry_buf_put(&p->list, &pick, sizeof(pick));
@@ -54,15 +56,15 @@ static int candidate_add(struct fdry_get *get, const struct fdry_ref *ref, struc
 	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex), fdry_error_meaning(err));
 }
 
-int fdry_candidates_read(struct fdry_get *get, const char *name, struct fdry_candidates *ret)
+int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fdry_candidates *ret)
 {
 	struct fdry_candidates p = { .name = name };
 	struct fdry_ref *refs = NULL;
 	size_t i;
-	int err = fdry_get_images(get, name, &refs, &p.found);
+	int err = fdry_reader_images(reader, name, &refs, &p.found);
 
 	for (i = 0; !err && i < p.found; i++)
-		err = candidate_add(get, &refs[i], &p);
+		err = candidate_add(reader, &refs[i], &p);
 	free(refs);
 	if (!err && !fdry_candidates_count(&p))
 		err = fdry_fail((enum fdry_errcode)-p.broken, "none of %zu images can be read%s; see foundry-store verify", p.found, p.why.data);
@@ -149,10 +151,11 @@ void fdry_candidates_release(struct fdry_candidates *p)
 	fdry_buf_release(&p->why);
 }
 
-int fdry_select_image(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_candidate *ret)
+int fdry_select_image(struct fdry_reader *reader, const char *name, const struct fdry_wanted *w,
+		      struct fdry_candidate *ret)
 {
 	struct fdry_candidates p = { .name = name };
-	int err = fdry_candidates_read(get, name, &p);
+	int err = fdry_candidates_read(reader, name, &p);
 
 	if (err)
 		return err;

@@ -34,7 +34,8 @@ struct fdry_candidate {
 };
 
 /* Read all that @name may mean. Where that is one image alone, it must be readable. */
-int fdry_candidates_read(struct fdry_get *get, const char *name, struct fdry_candidates *ret) __must_check;
+int fdry_candidates_read(struct fdry_reader *reader, const char *name,
+			 struct fdry_candidates *ret) __must_check;
 /* Leave out what does not fit. FDRY_E_IDENTITY where nothing is left, with the newest one's difference in @ret (may be NULL). */
 int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w, struct fdry_mismatch *ret) __must_check;
 /* How many are left. */
@@ -44,6 +45,7 @@ struct fdry_candidate fdry_candidates_select(struct fdry_candidates *p);
 void fdry_candidates_release(struct fdry_candidates *p);
 
 /* All of it, for whoever has no device to compare with: the newest whose facts fit. */
-int fdry_select_image(struct fdry_get *get, const char *name, const struct fdry_wanted *w, struct fdry_candidate *ret) __must_check;
+int fdry_select_image(struct fdry_reader *reader, const char *name, const struct fdry_wanted *w,
+		      struct fdry_candidate *ret) __must_check;
 
 #endif

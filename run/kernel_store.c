@@ -30,7 +30,8 @@ static void ref_make(const struct fdry_kernel_unit *u, char ref[FDRY_REF_NAME_MA
 /* --- reading --- */
 
 /* The image under the ref whose identity is the key; *@found, false where there is none. */
-static int image_find(struct fdry_get *g, const struct fdry_kernel_unit *u, struct fdry_oid *ret, bool *found)
+static int image_find(struct fdry_reader *g, const struct fdry_kernel_unit *u, struct fdry_oid *ret,
+		      bool *found)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
 	struct fdry_ref *refs = NULL;
@@ -39,7 +40,7 @@ static int image_find(struct fdry_get *g, const struct fdry_kernel_unit *u, stru
 
 	*found = false;
 	ref_make(u, ref);
-	err = fdry_get_images(g, ref, &refs, &count);
+	err = fdry_reader_images(g, ref, &refs, &count);
 	if (err == -FDRY_E_NOENT)
 		return 0;
 	for (i = 0; i < count && !err && !*found; i++) {
@@ -51,12 +52,13 @@ static int image_find(struct fdry_get *g, const struct fdry_kernel_unit *u, stru
 }
 
 /* The kernel object of an image that says of itself that it is the key's. */
-static int object_find(struct fdry_get *g, const struct fdry_kernel_unit *u, const struct fdry_oid *image, struct fdry_oid *ret)
+static int object_find(struct fdry_reader *g, const struct fdry_kernel_unit *u,
+		       const struct fdry_oid *image, struct fdry_oid *ret)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_oid identity;
-	int err = fdry_get_object(g, image, &bytes);
+	int err = fdry_reader_copy(g, image, &bytes);
 
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
@@ -70,7 +72,8 @@ static int object_find(struct fdry_get *g, const struct fdry_kernel_unit *u, con
 	return err;
 }
 
-static int cubin_get(struct fdry_get *g, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found)
+static int cubin_get(struct fdry_reader *g, const struct fdry_kernel_unit *u, struct fdry_buf *ret,
+		     bool *found)
 {
 	struct fdry_oid image, object;
 	int err = image_find(g, u, &image, found);
@@ -79,9 +82,9 @@ static int cubin_get(struct fdry_get *g, const struct fdry_kernel_unit *u, struc
 		return err;
 	err = object_find(g, u, &image, &object);
 	if (!err)
-		err = fdry_get_object(g, &object, ret);
+		err = fdry_reader_copy(g, &object, ret);
 	if (!err)
-		fdry_get_used(g, &image);
+		fdry_reader_note_use(g, &image);
 	return err;
 }
 
@@ -98,16 +101,16 @@ static bool trouble(struct fdry_kernels *k, const char *doing, int err)
 void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
 {
 	double begin = fdry_now_ms(), took;
-	struct fdry_get *g = NULL;
+	struct fdry_reader *g = NULL;
 	int err;
 
 	*found = false;
 	if (!k->store || !u->keep)
 		return;
-	err = fdry_get_begin(k->store, &g);
+	err = fdry_reader_begin(k->store, &g);
 	if (!err)
 		err = cubin_get(g, u, ret, found);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	if (err) {
 		*found = false;
 		*damaged = trouble(k, "the store cannot give compiled code", err) || *damaged;
@@ -149,7 +152,8 @@ static int manifest_make(const struct fdry_kernel_unit *u, const struct fdry_oid
 	return err;
 }
 
-static int commit(struct fdry_put *put, const struct fdry_kernel_unit *u, const struct fdry_oid *object)
+static int commit(struct fdry_writer *writer, const struct fdry_kernel_unit *u,
+		  const struct fdry_oid *object)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
 	struct fdry_buf manifest = { 0 };
@@ -158,10 +162,11 @@ static int commit(struct fdry_put *put, const struct fdry_kernel_unit *u, const 
 
 	ref_make(u, ref);
 	if (err) {
-		fdry_put_abort(put);
+		fdry_writer_abort(writer);
 	} else {
-		fdry_put_identity(put, &u->key);
-		err = fdry_put_commit(put, manifest.data, manifest.len, object, 1, ref, &image, NULL);
+		fdry_writer_set_identity(writer, &u->key);
+		err = fdry_writer_commit(writer, manifest.data, manifest.len, object, 1, ref,
+					 &image, NULL);
 	}
 	fdry_buf_release(&manifest);
 	return err;
@@ -170,15 +175,16 @@ static int commit(struct fdry_put *put, const struct fdry_kernel_unit *u, const 
 static int put_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin)
 {
 	struct fdry_oid object;
-	struct fdry_put *put;
-	int err = fdry_put_begin(k->store, &put);
+	struct fdry_writer *writer;
+	int err = fdry_writer_begin(k->store, &writer);
 
 	if (err)
 		return err;
-	err = fdry_put_object(put, FDRY_OBJECT_KERNEL, cubin.data, cubin.len, NULL, 0, &object);
+	err = fdry_writer_add_object(writer, FDRY_OBJECT_KERNEL, cubin.data, cubin.len, NULL, 0,
+				     &object);
 	if (!err)
-		return commit(put, u, &object);
-	fdry_put_abort(put);
+		return commit(writer, u, &object);
+	fdry_writer_abort(writer);
 	return err;
 }
 

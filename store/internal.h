@@ -204,16 +204,19 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 /* FDRY_E_NOENT where a link of the item leads nowhere. */
 int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must_check;
 
-/* --- put.c, for who brings objects whose ids are checked already --- */
+/* --- writer.c, for who brings objects whose ids are checked already --- */
 
 /* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what a collection may be
  * taking at this moment it does not find. */
-int fdry_put_has(struct fdry_put *p, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
-/* fdry_put_object() of an item: takes its links over, and copies @data, or the item's frame. */
-int fdry_put_item(struct fdry_put *p, struct fdry_item *it, struct fdry_span data) __must_check;
+int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool *bytes,
+			 bool *all) __must_check;
+/* fdry_writer_add_object() of an item: takes its links over, and copies @data, or the item's frame.
+ */
+int fdry_writer_add_item(struct fdry_writer *w, struct fdry_item *it,
+			 struct fdry_span data) __must_check;
 
 /* An image that is there at the end of a session. */
-struct fdry_put_image {
+struct fdry_writer_image {
 	struct fdry_oid oid;
 	const char *ref;     /* NULL: not to be named */
 	struct fdry_oid identity; /* for its ref */
@@ -221,13 +224,14 @@ struct fdry_put_image {
 	struct fdry_oid was; /* ... this one */
 };
 /*
- * fdry_put_finish() - fdry_put_commit() of several images whose manifests were put.
+ * fdry_writer_finish() - fdry_writer_commit() of several images whose manifests were put.
  * @more: @nmore items whose bytes are there, which get the kinds and links that these name
  *
  * One transaction; ends the session, also on failure. FDRY_E_NOENT and FDRY_E_INVAL where an image is not there, or is none.
  */
-int fdry_put_finish(struct fdry_put *p, struct fdry_put_image *images, size_t count, const struct fdry_item *more,
-		    size_t nmore, struct fdry_put_stats *stats) __must_check;
+int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
+		       const struct fdry_item *more, size_t nmore,
+		       struct fdry_writer_stats *stats) __must_check;
 
 /* --- claim.c --- */
 
@@ -333,7 +337,8 @@ int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref) __must_check
 
 /* --- resolve.c --- */
 
-/* What @name may mean, appended as struct fdry_ref, newest first; checks the name. See fdry_get_images(). */
+/* What @name may mean, appended as struct fdry_ref, newest first; checks the name. See
+ * fdry_reader_images(). */
 int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* fdry_store_resolve() in a transaction: the first of them. */
 int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;

@@ -38,9 +38,9 @@ const struct fdry_idset *fdry_lease_noted(const struct fdry_lease *l);
 void fdry_lease_end(struct fdry_lease *l, bool wrote);
 /* In a forked child, which inherited it: only its memory. NULL is fine. */
 void fdry_lease_forget(struct fdry_lease *l);
-/* For tests: what dying does to it (the lock goes, the file stays), and a put session's. */
+/* For tests: what dying does to it (the lock goes, the file stays), and a writer's. */
 void fdry_lease_crash(struct fdry_lease *l);
-struct fdry_lease *fdry_put_lease(struct fdry_put *p);
+struct fdry_lease *fdry_writer_lease(struct fdry_writer *w);
 
 /* Around fork(): no lease is half made meanwhile, and the child gives up its copies of the locked files. */
 void fdry_leases_before_fork(void);

@@ -126,13 +126,13 @@ typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *imag
  * @s: in a dry run NULL for a store that is still to be made
  * @image: told each image when all is done; may be NULL
  *
- * Objects that the store has are passed over, neither decompressed nor checked, and not read if the options can skip. The last
- * transaction sets the refs: before it nothing refers to anything new, and what an import
- * that failed has put is for a collection to remove. Takes some 200 MiB with eight threads. Reads exactly the pack, nothing behind it.
- * Errors: FDRY_E_BADIMAGE (not a pack, cut short, or against the format), FDRY_E_CORRUPT (an
- * object does not match its id), FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT (an object is
- * needed that neither the pack nor the store has), FDRY_E_RACED as fdry_put_commit(), FDRY_E_FULL,
- * and what @read gives.
+ * Objects that the store has are passed over, neither decompressed nor checked, and not read if the
+ * options can skip. The last transaction sets the refs: before it nothing refers to anything new,
+ * and what an import that failed has put is for a collection to remove. Takes some 200 MiB with
+ * eight threads. Reads exactly the pack, nothing behind it. Errors: FDRY_E_BADIMAGE (not a pack,
+ * cut short, or against the format), FDRY_E_CORRUPT (an object does not match its id),
+ * FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT (an object is needed that neither the pack nor the
+ * store has), FDRY_E_RACED as fdry_writer_commit(), FDRY_E_FULL, and what @read gives.
  */
 int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
 		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret) __must_check;

@@ -3,7 +3,7 @@
  * pack_import.c - a pack into a store; see pack.h.
  *
  * The calling thread reads and puts, in the pack's order; workers decompress and check in
- * between. A put session keeps what was found or put until the end. Nothing that the store
+ * between. A writer keeps what it found or added until its end. Nothing that the store
  * had changes before the last transaction: what a pack adds to an object that is there
  * (it may be of another kind as well, with links of that) waits for it.
  */
@@ -26,7 +26,7 @@ struct in_job {
 };
 
 struct importer {
-	struct fdry_put *put; /* NULL in a dry run */
+	struct fdry_writer *writer; /* NULL in a dry run */
 	struct fdry_store *s;
 	struct fdry_pack_opts opts;
 	struct fdry_pack_reader r;
@@ -81,7 +81,8 @@ static int job_put(struct importer *im, struct in_job *j)
 
 	if (j->o.codec == FDRY_CODEC_ZSTD)
 		it.frame = (struct fdry_span){ j->body.data, j->body.len };
-	err = fdry_put_item(im->put, &it, (struct fdry_span){ j->plain.data, j->plain.len });
+	err = fdry_writer_add_item(im->writer, &it,
+				   (struct fdry_span){ j->plain.data, j->plain.len });
 	fdry_item_release(&it);
 	return err;
 }
@@ -98,7 +99,7 @@ static int window_put(struct importer *im)
 	struct in_job *j = &im->jobs[im->first++ % WINDOW_JOBS];
 	int err = fdry_crew_wait(&im->crew, &j->job);
 
-	if (!err && im->put)
+	if (!err && im->writer)
 		err = job_put(im, j);
 	else if (!err)
 		count_new(im, j);
@@ -142,8 +143,8 @@ static int lookup(struct importer *im, const struct fdry_item *it, bool *bytes, 
 
 	if (!im->s)
 		return 0;
-	if (im->put)
-		return fdry_put_has(im->put, it, bytes, all);
+	if (im->writer)
+		return fdry_writer_has_item(im->writer, it, bytes, all);
 	err = fdry_txn_read(im->s->env->db, &t);
 	if (err)
 		return err;
@@ -171,7 +172,7 @@ static int known_take(struct importer *im, const struct fdry_pack_object *o, str
 {
 	int err = fdry_pack_skip(&im->r, o);
 
-	if (!err && !all && im->put)
+	if (!err && !all && im->writer)
 		err = more_add(im, it);
 	if (!err)
 		tell(im);
@@ -212,27 +213,32 @@ static int objects_take(struct importer *im)
 	return err ? err : fdry_pack_end(&im->r, &im->report.id);
 }
 
-static int finish(struct importer *im, struct fdry_put_image *images)
+static int finish(struct importer *im, struct fdry_writer_image *images)
 {
-	struct fdry_put_stats st = { 0 };
-	struct fdry_put *put = im->put;
+	struct fdry_writer_stats st = { 0 };
+	struct fdry_writer *writer = im->writer;
 	size_t i;
 	int err;
 
 	for (i = 0; i < im->r.nimages; i++)
-		images[i] = (struct fdry_put_image){ .oid = im->r.images[i].oid, .identity = im->r.images[i].identity,
-						     .ref = im->opts.nameless ? NULL : im->r.images[i].name };
-	if (!put)
+		images[i] = (struct fdry_writer_image){ .oid = im->r.images[i].oid,
+							.identity = im->r.images[i].identity,
+							.ref = im->opts.nameless
+								       ? NULL
+								       : im->r.images[i].name };
+	if (!writer)
 		return 0;
-	im->put = NULL;
-	err = fdry_put_finish(put, images, im->r.nimages, (void *)im->more.data, im->more.len / sizeof(struct fdry_item), &st);
+	im->writer = NULL;
+	err = fdry_writer_finish(writer, images, im->r.nimages, (void *)im->more.data,
+				 im->more.len / sizeof(struct fdry_item), &st);
 	im->report.objects_new = st.objects_new;
 	im->report.bytes_new = st.bytes_new;
 	im->report.stored_new = st.stored_new;
 	return err;
 }
 
-static void tell_images(struct importer *im, const struct fdry_put_image *images, fdry_pack_image_fn fn, void *arg)
+static void tell_images(struct importer *im, const struct fdry_writer_image *images,
+			fdry_pack_image_fn fn, void *arg)
 {
 	struct fdry_pack_image image;
 	size_t i;
@@ -250,13 +256,13 @@ static void tell_images(struct importer *im, const struct fdry_put_image *images
 
 static int import_opened(struct importer *im, fdry_pack_image_fn fn, void *arg)
 {
-	struct fdry_put_image *images = calloc(im->r.nimages, sizeof(*images));
+	struct fdry_writer_image *images = calloc(im->r.nimages, sizeof(*images));
 	int err = 0;
 
 	if (!images)
 		return fdry_nomem();
 	if (!im->opts.dry_run)
-		err = fdry_put_begin(im->s, &im->put);
+		err = fdry_writer_begin(im->s, &im->writer);
 	if (!err)
 		err = objects_take(im);
 	if (!err)
@@ -280,7 +286,7 @@ static void importer_release(struct importer *im)
 	for (i = 0; i < FDRY_CREW_MAX; i++)
 		fdry_unpacker_release(&im->unpackers[i]);
 	fdry_buf_release(&im->more);
-	fdry_put_abort(im->put);
+	fdry_writer_abort(im->writer);
 	free(im);
 }
 

@@ -13,7 +13,7 @@ struct store_source {
 
 struct asking {
 	struct fdry_store *s;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	fdry_supply_fn fn;
 	void *arg;
 };
@@ -23,7 +23,7 @@ static int give(struct asking *a, const struct fdry_oid *oid, struct fdry_buf *b
 	struct fdry_object_info info;
 	struct fdry_oid *links = NULL;
 	struct fdry_supply supply = { .oid = *oid };
-	int err = fdry_get_object(a->get, oid, bytes);
+	int err = fdry_reader_copy(a->reader, oid, bytes);
 
 	if (!err)
 		err = fdry_store_info(a->s, oid, &info);
@@ -47,7 +47,7 @@ static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted
 	struct asking a = { .s = ss->s, .fn = fn, .arg = arg };
 	struct fdry_buf bytes = { 0 };
 	size_t i;
-	int err = fdry_get_begin(ss->s, &a.get);
+	int err = fdry_reader_begin(ss->s, &a.reader);
 
 	if (err)
 		return err;
@@ -56,7 +56,7 @@ static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted
 		if (wanted->used[i])
 			err = give(&a, &wanted->slots[i], &bytes);
 	}
-	fdry_get_end(a.get);
+	fdry_reader_end(a.reader);
 	fdry_buf_release(&bytes);
 	return err;
 }

@@ -4,7 +4,7 @@
  *
  * Objects are named by the SHA-256 of their bytes; a ref names a manifest and is a root
  * for garbage collection. The store does not know what objects mean: whoever puts one
- * says which others it links to. What a put session (sealing) or a get session (loading)
+ * says which others it links to. What a writer (a seal) or a reader (a load)
  * was told exists stays until it ends, although collections run beside it.
  *
  * Locking: a store may be used from any thread; a session by one thread at a time.
@@ -94,8 +94,8 @@ int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret) __must_ch
 
 /* --- writing --- */
 
-struct fdry_put;
-struct fdry_put_stats {
+struct fdry_writer;
+struct fdry_writer_stats {
 	uint64_t objects_new, objects_known; /* by put */
 	uint64_t bytes_new;                  /* uncompressed bytes of new objects */
 	uint64_t stored_new;                 /* what they take at rest */
@@ -103,10 +103,10 @@ struct fdry_put_stats {
 
 /* Begin to seal. Where this process can make no lease (store/lease.h) it waits for a collection to end: FDRY_E_LOCKED if
  * that takes longer than half a minute. FDRY_E_PERM if the store is open read-only. */
-int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret) __must_check;
+int fdry_writer_begin(struct fdry_store *s, struct fdry_writer **ret) __must_check;
 
 /**
- * fdry_put_object() - Store bytes unless they are there.
+ * fdry_writer_add_object() - Store bytes unless they are there.
  * @data: @len bytes, at most FDRY_OBJECT_SIZE_MAX; the caller's again when this returns
  * @links: the objects that this one refers to, put before; kept as a set
  *
@@ -115,59 +115,68 @@ int fdry_put_begin(struct fdry_store *s, struct fdry_put **ret) __must_check;
  * Errors: FDRY_E_LIMIT, FDRY_E_NOENT (a link to what is not there), FDRY_E_FULL. After
  * FDRY_E_FULL and the like what was collected is lost: the session can only be ended.
  */
-int fdry_put_object(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len,
-		    const struct fdry_oid *links, size_t nlinks, struct fdry_oid *ret) __must_check;
+int fdry_writer_add_object(struct fdry_writer *w, enum fdry_object_kind kind, const void *data,
+			   size_t len, const struct fdry_oid *links, size_t nlinks,
+			   struct fdry_oid *ret) __must_check;
 
 /* The same for content (FDRY_OBJECT_CHUNK) whose id @oid the caller computed with fdry_oid_of(). */
-int fdry_put_chunk(struct fdry_put *p, const void *data, size_t len, const struct fdry_oid *oid) __must_check;
+int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
+			  const struct fdry_oid *oid) __must_check;
 /* The same for content of which the caller has seen in the store, in place, that it still has all @len bytes. *ret: whether it is
  * there; if not, a collection may have taken it, and the caller must put it. */
-int fdry_put_chunk_seen(struct fdry_put *p, size_t len, const struct fdry_oid *oid, bool *ret) __must_check;
+int fdry_writer_has_chunk(struct fdry_writer *w, size_t len, const struct fdry_oid *oid,
+			  bool *ret) __must_check;
 
 /* What the image is for: its ref replaces the one of the same identity. Not called: none is said. */
-void fdry_put_identity(struct fdry_put *p, const struct fdry_oid *identity);
+void fdry_writer_set_identity(struct fdry_writer *w, const struct fdry_oid *identity);
 
 /**
- * fdry_put_commit() - Last: the manifest and, if @ref is not NULL, the ref.
+ * fdry_writer_commit() - Last: the manifest and, if @ref is not NULL, the ref.
  * @stats: what the session put, the manifest included; may be NULL
  *
  * One transaction, durable when it returns. Ends the session, also on failure.
  * FDRY_E_RACED: somebody set the ref to another image of this identity since the session began (two seals
  * under one name); FDRY_E_NAME: not a ref's name; FDRY_E_NOENT: a link to what is not there.
  */
-int fdry_put_commit(struct fdry_put *p, const void *manifest, size_t len, const struct fdry_oid *links, size_t nlinks,
-		    const char *ref, struct fdry_oid *ret, struct fdry_put_stats *stats) __must_check;
+int fdry_writer_commit(struct fdry_writer *w, const void *manifest, size_t len,
+		       const struct fdry_oid *links, size_t nlinks, const char *ref,
+		       struct fdry_oid *ret, struct fdry_writer_stats *stats) __must_check;
 /* Store what was put so far; the session goes on, and keeps it from gc. */
-int fdry_put_flush(struct fdry_put *p) __must_check;
+int fdry_writer_flush(struct fdry_writer *w) __must_check;
 /* End the session without a manifest; what was stored stays for gc. NULL is fine. */
-void fdry_put_abort(struct fdry_put *p);
+void fdry_writer_abort(struct fdry_writer *w);
 
 /* --- reading --- */
 
-struct fdry_get;
+struct fdry_reader;
 
-/* Begin to load: one consistent view of the store. May wait for a collection as fdry_put_begin() does. */
-int fdry_get_begin(struct fdry_store *s, struct fdry_get **ret) __must_check;
+/* Begin to load: one consistent view of the store. May wait for a collection as fdry_writer_begin()
+ * does. */
+int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret) __must_check;
 /* fdry_store_resolve(): what it finds, and all that leads from there, this session and those that begin before it ends
  * can get. The session's view is of the moment of its first success. */
-int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret) __must_check;
+int fdry_reader_resolve(struct fdry_reader *r, const char *name, struct fdry_oid *ret) __must_check;
 /* All that @name may mean: every image of a ref, newest first, or the one that anything else means; at least one. What is
  * not a ref has an empty name. free() it. */
-int fdry_get_images(struct fdry_get *g, const char *name, struct fdry_ref **ret, size_t *count) __must_check;
-/* How many bytes fdry_get_object() would append, without reading them. FDRY_E_NOENT. */
-int fdry_get_size(struct fdry_get *g, const struct fdry_oid *oid, uint64_t *ret) __must_check;
+int fdry_reader_images(struct fdry_reader *r, const char *name, struct fdry_ref **ret,
+		       size_t *count) __must_check;
+/* How many bytes fdry_reader_copy() would append, without reading them. FDRY_E_NOENT. */
+int fdry_reader_size(struct fdry_reader *r, const struct fdry_oid *oid, uint64_t *ret) __must_check;
 /* A verified copy, decompressed, appended to @ret, which is as it was on failure. FDRY_E_NOENT, FDRY_E_CORRUPT. */
-int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret) __must_check;
-/* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid until fdry_get_end().
- * Not verified, and at any alignment. */
-int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span *ret) __must_check;
+int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid,
+		     struct fdry_buf *ret) __must_check;
+/* The bytes in place where the object is stored uncompressed (chunks are), else FDRY_E_STATE; valid
+ * until fdry_reader_end(). Not verified, and at any alignment. */
+int fdry_reader_map(struct fdry_reader *r, const struct fdry_oid *oid,
+		    struct fdry_span *ret) __must_check;
 /* Check a mapped object against its id; remembered for the rest of the boot (a shared note beside the store), unless @always.
  * @hashed (may be NULL) tells whether it was hashed now. */
-int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed) __must_check;
+int fdry_reader_verify(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span data,
+		       bool always, bool *hashed) __must_check;
 /* The image is being loaded: what is used is evicted last. A note beside the store, without a transaction. */
-void fdry_get_used(struct fdry_get *g, const struct fdry_oid *image);
+void fdry_reader_note_use(struct fdry_reader *r, const struct fdry_oid *image);
 /* NULL is fine. */
-void fdry_get_end(struct fdry_get *g);
+void fdry_reader_end(struct fdry_reader *r);
 
 struct fdry_object_info {
 	struct fdry_oid oid;

@@ -121,21 +121,22 @@ static void offer_keys(const struct typed *t)
 {
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid oid;
 	char text[24];
 	uint32_t i;
 
-	if (!t->image || fdry_get_begin(t->s, &get))
+	if (!t->image || fdry_reader_begin(t->s, &reader))
 		return;
-	if (!fdry_get_resolve(get, t->image, &oid) && !fdry_get_object(get, &oid, &bytes) &&
+	if (!fdry_reader_resolve(reader, t->image, &oid) &&
+	    !fdry_reader_copy(reader, &oid, &bytes) &&
 	    !fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m))
 		for (i = 0; i < m.n_graphs; i++) {
 			snprintf(text, sizeof(text), "%llu", (unsigned long long)m.graphs[i].key);
 			offer(t, text);
 		}
 	fdry_buf_release(&bytes);
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 }
 
 static void offer_commands(const struct typed *t)

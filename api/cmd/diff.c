@@ -359,11 +359,11 @@ static void tail(struct diff *d)
 
 static int diff_images(struct diff *d)
 {
-	int err = cmd_image_open(d->get, &d->im[0].oid, &d->im[0]);
+	int err = cmd_image_open(d->reader, &d->im[0].oid, &d->im[0]);
 
 	if (err)
 		return err;
-	err = cmd_image_open(d->get, &d->im[1].oid, &d->im[1]);
+	err = cmd_image_open(d->reader, &d->im[1].oid, &d->im[1]);
 	if (!err) {
 		head(d);
 		if (!same_ids(d))
@@ -383,11 +383,11 @@ int cmd_diff(const struct cmd_args *a, struct fdry_store *s)
 	if (!err)
 		err = cmd_resolve(s, a->argv[1], true, &d.im[1].oid);
 	if (!err)
-		err = fdry_get_begin(s, &d.get);
+		err = fdry_reader_begin(s, &d.reader);
 	if (err)
 		return cmd_fail(err);
 	err = diff_images(&d);
-	fdry_get_end(d.get);
+	fdry_reader_end(d.reader);
 	if (err)
 		return cmd_fail(err);
 	return same_ids(&d) ? CMD_OK : CMD_FOUND;

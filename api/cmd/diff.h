@@ -18,7 +18,7 @@ struct diff_kernels {
 
 struct diff {
 	const struct cmd_args *a;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct cmd_image im[2];
 	struct diff_kernels kernels[2];
 	const char *part; /* that is compared; its headline is printed with the first difference */

@@ -49,7 +49,7 @@ static void piece_next(struct pieces *p)
 
 static int piece_read(struct diff *d, struct piece *p)
 {
-	int err = p->bytes.len ? 0 : fdry_get_object(d->get, p->oid, &p->bytes);
+	int err = p->bytes.len ? 0 : fdry_reader_copy(d->reader, p->oid, &p->bytes);
 
 	if (!err && p->bytes.len != p->size)
 		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk has %zu bytes where its manifest says %llu", p->bytes.len,

@@ -256,11 +256,11 @@ static int pair_compare(struct pair *p)
 static int graph_both(struct diff *d, const struct fdry_mf_graph *a, const struct fdry_mf_graph *b)
 {
 	struct pair p = { .d = d, .entry = { a, b } };
-	int err = cmd_graph_open(d->get, &a->oid, &p.g[0]);
+	int err = cmd_graph_open(d->reader, &a->oid, &p.g[0]);
 
 	if (err)
 		return err;
-	err = cmd_graph_open(d->get, &b->oid, &p.g[1]);
+	err = cmd_graph_open(d->reader, &b->oid, &p.g[1]);
 	if (!err) {
 		err = pair_compare(&p);
 		cmd_graph_close(&p.g[1]);

@@ -19,7 +19,7 @@
 struct dump {
 	const struct cmd_args *a;
 	struct fdry_store *s;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	FILE *f;
 	const char *path; /* for sentences */
 	struct fdry_buf objects; /* struct fdry_object_info */
@@ -104,7 +104,7 @@ static int object_print(struct dump *d)
 {
 	struct fdry_buf bytes = { 0 };
 	bool done = false;
-	int err = fdry_get_object(d->get, &d->now->oid, &bytes);
+	int err = fdry_reader_copy(d->reader, &d->now->oid, &bytes);
 
 	if (!err)
 		err = head_print(d);
@@ -224,7 +224,7 @@ static int objects_print(struct dump *d)
 
 static int dump_to(struct dump *d)
 {
-	int err = fdry_get_begin(d->s, &d->get);
+	int err = fdry_reader_begin(d->s, &d->reader);
 
 	if (err)
 		return err;
@@ -232,7 +232,7 @@ static int dump_to(struct dump *d)
 		cmd_progress_begin(&d->progress, d->a, "objects", false);
 	err = objects_print(d);
 	cmd_progress_end(&d->progress);
-	fdry_get_end(d->get);
+	fdry_reader_end(d->reader);
 	fdry_buf_release(&d->objects);
 	return err;
 }

@@ -57,15 +57,15 @@ static int form_make(struct picture *p, const struct fdry_graph_view *v)
 	return cmd_dot(&p->im.m, v, title, &p->text);
 }
 
-static int picture_make(struct picture *p, struct fdry_get *get)
+static int picture_make(struct picture *p, struct fdry_reader *reader)
 {
 	struct cmd_graph_object g;
-	int err = cmd_image_open(get, &p->image, &p->im);
+	int err = cmd_image_open(reader, &p->image, &p->im);
 
 	if (!err)
 		err = graph_find(p);
 	if (!err)
-		err = cmd_graph_open(get, &p->entry->oid, &g);
+		err = cmd_graph_open(reader, &p->entry->oid, &g);
 	if (err)
 		return err;
 	err = form_make(p, &g.view);
@@ -116,17 +116,17 @@ static int file_write(const struct picture *p, const char *path)
 static int graph_write(struct picture *p, struct fdry_store *s)
 {
 	const char *path = cmd_value(p->a, OUTPUT);
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	int err = cmd_parse_number(p->a->argv[1], "a graph's key", &p->key);
 
 	if (!err)
 		err = cmd_resolve(s, p->a->argv[0], true, &p->image);
 	if (!err)
-		err = fdry_get_begin(s, &get);
+		err = fdry_reader_begin(s, &reader);
 	if (err)
 		return err;
-	err = picture_make(p, get);
-	fdry_get_end(get);
+	err = picture_make(p, reader);
+	fdry_reader_end(reader);
 	if (err)
 		return err;
 	return file_write(p, path);

@@ -7,10 +7,10 @@
 
 #include "image/budget.h"
 
-int cmd_image_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_image *ret)
+int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid, struct cmd_image *ret)
 {
 	struct cmd_image im = { .oid = *oid };
-	int err = fdry_get_object(get, oid, &im.bytes);
+	int err = fdry_reader_copy(reader, oid, &im.bytes);
 
 	if (!err)
 		err = fdry_manifest_open((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
@@ -35,10 +35,11 @@ static int arguments_check(const struct fdry_graph_view *v)
 	return err ? err : fdry_budget_fits(&b, 4 * v->header.arg_bytes, "the arguments of a graph's kernels");
 }
 
-int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_graph_object *ret)
+int cmd_graph_open(struct fdry_reader *reader, const struct fdry_oid *oid,
+		   struct cmd_graph_object *ret)
 {
 	struct cmd_graph_object g = { .oid = *oid };
-	int err = fdry_get_object(get, oid, &g.bytes);
+	int err = fdry_reader_copy(reader, oid, &g.bytes);
 
 	if (!err)
 		err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);

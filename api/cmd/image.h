@@ -13,7 +13,8 @@ struct cmd_image {
 	struct fdry_buf bytes;
 	struct fdry_manifest m;
 };
-int cmd_image_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_image *ret) __must_check;
+int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid,
+		   struct cmd_image *ret) __must_check;
 void cmd_image_close(struct cmd_image *im);
 /* Nodes of all graphs. */
 uint64_t cmd_image_nodes(const struct fdry_manifest *m);
@@ -40,7 +41,8 @@ struct cmd_graph_object {
 	struct fdry_buf bytes;
 	struct fdry_graph_view view;
 };
-int cmd_graph_open(struct fdry_get *get, const struct fdry_oid *oid, struct cmd_graph_object *ret) __must_check;
+int cmd_graph_open(struct fdry_reader *reader, const struct fdry_oid *oid,
+		   struct cmd_graph_object *ret) __must_check;
 void cmd_graph_close(struct cmd_graph_object *g);
 
 #endif

@@ -22,7 +22,7 @@ struct row {
 struct ls {
 	const struct cmd_args *a;
 	struct fdry_usage usage;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_buf rows; /* struct row */
 };
 
@@ -44,7 +44,7 @@ static void row_read(struct ls *ls, struct row *r)
 	struct cmd_image im;
 	const char *arch;
 
-	if (cmd_image_open(ls->get, &r->oid, &im)) {
+	if (cmd_image_open(ls->reader, &r->oid, &im)) {
 		r->broken = true;
 		return;
 	}
@@ -264,11 +264,11 @@ static int ls_refs(struct ls *ls, struct fdry_store *s)
 	err = fdry_store_usage(s, cmd_progress_step, &p, &ls->usage);
 	cmd_progress_end(&p);
 	if (!err)
-		err = fdry_get_begin(s, &ls->get);
+		err = fdry_reader_begin(s, &ls->reader);
 	if (err)
 		return err;
 	err = fdry_ref_each(s, row_put, ls);
-	fdry_get_end(ls->get);
+	fdry_reader_end(ls->reader);
 	if (err)
 		return err;
 	rows_sort(ls);

@@ -72,7 +72,7 @@ static int links_stored(struct plan *p, const struct plan_object *o, bool *ret)
 static int bytes_stored(struct plan *p, const struct fdry_oid *oid, bool *ret)
 {
 	struct fdry_buf bytes = { 0 };
-	int err = fdry_get_object(p->get, oid, &bytes);
+	int err = fdry_reader_copy(p->reader, oid, &bytes);
 
 	fdry_buf_release(&bytes);
 	*ret = !err;

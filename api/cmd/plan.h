@@ -13,7 +13,7 @@
 /* Zero it to start. */
 struct plan {
 	struct fdry_store *s; /* NULL: there is none yet */
-	struct fdry_get *get; /* of @s; NULL with it */
+	struct fdry_reader *reader; /* of @s; NULL with it */
 	void *brought;        /* a tree of what the store has not */
 };
 

@@ -100,15 +100,15 @@ static int show_json(struct show *show, struct fdry_store *s)
 static int show_image(struct show *show, struct fdry_store *s)
 {
 	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	int err = fdry_image_describe(s, fdry_oid_hex(&show->info.oid, hex), &show->text);
 
 	if (!err)
-		err = fdry_get_begin(s, &get);
+		err = fdry_reader_begin(s, &reader);
 	if (err)
 		return err;
-	err = cmd_image_open(get, &show->info.oid, &show->im);
-	fdry_get_end(get);
+	err = cmd_image_open(reader, &show->info.oid, &show->im);
+	fdry_reader_end(reader);
 	return err;
 }
 

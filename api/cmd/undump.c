@@ -20,7 +20,7 @@
 struct undump {
 	const struct cmd_args *a;
 	struct fdry_store *s;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	struct plan plan;
 	FILE *f;
 	char *line;
@@ -172,7 +172,8 @@ static int object_put(struct undump *u)
 
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST && !err; kind++)
 		if (u->kinds & 1u << kind)
-			err = fdry_put_object(u->put, (enum fdry_object_kind)kind, u->bytes.data, u->bytes.len, links, n, &oid);
+			err = fdry_writer_add_object(u->writer, (enum fdry_object_kind)kind,
+						     u->bytes.data, u->bytes.len, links, n, &oid);
 	return err;
 }
 
@@ -203,14 +204,14 @@ static int object_end(struct undump *u)
 	if (!u->any && !fdry_oid_eq(&oid, &u->oid))
 		return bad(u, "the object has the id %s and not %s; write - for its id if it was changed on purpose",
 			   fdry_oid_hex(&oid, hex), fdry_oid_hex(&u->oid, want));
-	err = u->put ? object_put(u) : object_plan(u, &oid);
+	err = u->writer ? object_put(u) : object_plan(u, &oid);
 	if (err)
 		return err;
 	u->objects++;
 	u->images += u->kinds >> FDRY_OBJECT_MANIFEST & 1;
 	if (u->any && cmd_has(u->a, JSON))
 		json_oid(&u->j, NULL, &oid);
-	else if (u->any && u->put)
+	else if (u->any && u->writer)
 		cmd_say(u->a, "stored %s\n", fdry_oid_hex(&oid, hex));
 	return 0;
 }
@@ -249,7 +250,7 @@ static int object_read(struct undump *u)
 static int ref_set(struct undump *u, const struct fdry_ref *ref)
 {
 	char one[FDRY_REF_NAME_MAX + 20], hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_put_flush(u->put);
+	int err = fdry_writer_flush(u->writer);
 
 	if (!err)
 		err = fdry_ref_set(u->s, ref->name, &ref->oid, &ref->identity);
@@ -281,7 +282,7 @@ static int ref_plan(struct undump *u, const struct fdry_ref *ref)
 
 static int ref_store(struct undump *u, const struct fdry_ref *ref)
 {
-	int err = u->put ? ref_set(u, ref) : ref_plan(u, ref);
+	int err = u->writer ? ref_set(u, ref) : ref_plan(u, ref);
 
 	u->refs += !err;
 	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
@@ -342,26 +343,26 @@ static int all_read(struct undump *u)
 
 static int undump_from(struct undump *u)
 {
-	int err = fdry_put_begin(u->s, &u->put);
+	int err = fdry_writer_begin(u->s, &u->writer);
 
 	if (err)
 		return err;
 	err = all_read(u);
 	if (!err)
-		err = fdry_put_flush(u->put);
-	fdry_put_abort(u->put);
+		err = fdry_writer_flush(u->writer);
+	fdry_writer_abort(u->writer);
 	return err;
 }
 
 static int plan_from(struct undump *u)
 {
-	int err = u->s ? fdry_get_begin(u->s, &u->plan.get) : 0;
+	int err = u->s ? fdry_reader_begin(u->s, &u->plan.reader) : 0;
 
 	if (err)
 		return err;
 	u->plan.s = u->s;
 	err = all_read(u);
-	fdry_get_end(u->plan.get);
+	fdry_reader_end(u->plan.reader);
 	plan_release(&u->plan);
 	return err;
 }

@@ -54,7 +54,7 @@ struct content {
 	struct fdry_seal *s;
 	struct fdry_buf runs;  /* ascending, apart */
 	struct fdry_buf spots; /* of struct spot: all pieces, in order */
-	struct fdry_get *get;  /* what the store has; NULL where nothing was sealed before */
+	struct fdry_reader *reader;  /* what the store has; NULL where nothing was sealed before */
 };
 
 /* The addresses of a piece. */
@@ -339,8 +339,9 @@ static int before_list(const struct content *c, struct piece *p)
 	int err = 0;
 
 	p->before.len = 0;
-	for (i = sealed_from(c->s->cap, p->spot.addr); c->get && i < n && k[i].addr < p->spot.addr + p->spot.len && !err; i++) {
-		if (fdry_get_map(c->get, &k[i].oid, &bytes) || bytes.len != k[i].size)
+	for (i = sealed_from(c->s->cap, p->spot.addr);
+	     c->reader && i < n && k[i].addr < p->spot.addr + p->spot.len && !err; i++) {
+		if (fdry_reader_map(c->reader, &k[i].oid, &bytes) || bytes.len != k[i].size)
 			continue;
 		b = (struct before){ &k[i], bytes.data };
 		err = fdry_buf_put(&p->before, &b, sizeof(b));
@@ -374,7 +375,8 @@ static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
 		return err;
 	err = fdry_mem_wait(s->reader, block, &bytes);
 	if (!err)
-		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL, 0, &chunk->oid);
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, bytes, chunk->size, NULL,
+					     0, &chunk->oid);
 	fdry_mem_end(s->reader, block);
 	return err;
 }
@@ -385,9 +387,9 @@ static int chunk_put(struct fdry_seal *s, struct found *f, const uint8_t *bytes)
 	int err;
 
 	if (f->known)
-		err = fdry_put_chunk_seen(s->put, f->chunk.size, &f->chunk.oid, &there);
+		err = fdry_writer_has_chunk(s->writer, f->chunk.size, &f->chunk.oid, &there);
 	else
-		err = fdry_put_chunk(s->put, bytes, f->chunk.size, &f->chunk.oid);
+		err = fdry_writer_add_chunk(s->writer, bytes, f->chunk.size, &f->chunk.oid);
 	if (!err && !there)
 		err = chunk_again(s, &f->chunk);
 	s->report.content_bytes += f->chunk.size;
@@ -492,10 +494,10 @@ int fdry_seal_content(struct fdry_seal *s)
 	for (i = 0; i < n && !err; i++)
 		err = range_cut(&c, &r[i]);
 	if (!err && s->cap->sealed.len)
-		err = fdry_get_begin(s->store, &c.get);
+		err = fdry_reader_begin(s->store, &c.reader);
 	if (!err)
 		err = pieces_seal(&c);
-	fdry_get_end(c.get);
+	fdry_reader_end(c.reader);
 	if (!err)
 		err = sealed_keep(s);
 	fdry_buf_release(&c.runs);

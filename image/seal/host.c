@@ -207,7 +207,8 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 		return fdry_fail(FDRY_E_STATE, "the host memory of tensor '%s' was freed while the seal ran; keep it allocated",
 				 st->seg->tensor->name);
 	if (!err)
-		err = fdry_put_object(s->put, FDRY_OBJECT_CHUNK, st->room, (size_t)c->size, NULL, 0, &c->oid);
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->room,
+					     (size_t)c->size, NULL, 0, &c->oid);
 	s->report.content_bytes += c->size;
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
 }

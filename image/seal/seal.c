@@ -78,7 +78,8 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 	if (!err)
 		err = fdry_seal_draws(s, g, &view);
 	if (!err)
-		err = fdry_put_object(s->put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0, &mf.oid);
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len,
+					     NULL, 0, &mf.oid);
 	if (!err)
 		err = fdry_manifest_add_str(&s->w, g->name, &mf.name);
 	if (err)
@@ -170,7 +171,8 @@ static int kernels_seal(struct fdry_seal *s)
 	err = fdry_kernel_set_slice(s->kernels);
 	for (i = 0; !err && i < fdry_kernel_set_object_count(s->kernels); i++) {
 		bytes = fdry_kernel_set_object(s->kernels, i, &o.oid);
-		err = fdry_put_object(s->put, FDRY_OBJECT_KERNEL, bytes.data, bytes.len, NULL, 0, &oid);
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_KERNEL, bytes.data, bytes.len,
+					     NULL, 0, &oid);
 		if (!err && !fdry_oid_eq(&oid, &o.oid))
 			err = fdry_bug("a kernel object's id is not its hash");
 		if (!err)
@@ -335,11 +337,11 @@ static int limits_seal(struct fdry_seal *s)
 
 static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
-	struct fdry_put *put = s->put;
+	struct fdry_writer *writer = s->writer;
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_oid *links;
-	struct fdry_put_stats stats = { 0 };
+	struct fdry_writer_stats stats = { 0 };
 	struct fdry_oid identity;
 	size_t n;
 	int err;
@@ -355,9 +357,9 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 		err = fdry_manifest_links(&m, &links, &n);
 	if (err)
 		goto out_release;
-	fdry_put_identity(put, &identity);
-	s->put = NULL; /* the commit ends the session, also when it fails */
-	err = fdry_put_commit(put, bytes.data, bytes.len, links, n, ref, ret, &stats);
+	fdry_writer_set_identity(writer, &identity);
+	s->writer = NULL; /* the commit ends the session, also when it fails */
+	err = fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, ret, &stats);
 	s->report.objects_new = stats.objects_new;
 	s->report.objects_known = stats.objects_known;
 	s->report.stored_new = stats.stored_new;
@@ -440,10 +442,10 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	if (!err)
 		fdry_kernel_set_adopt(s->kernels, &s->cap->codes);
 	if (!err)
-		err = fdry_put_begin(store, &s->put);
+		err = fdry_writer_begin(store, &s->writer);
 	if (!err)
 		err = phases(s, ref, ret);
-	fdry_put_abort(s->put);
+	fdry_writer_abort(s->writer);
 	if (s->kernels)
 		fdry_kernel_set_yield(s->kernels, &s->cap->codes);
 	fdry_kernel_set_free(s->kernels);

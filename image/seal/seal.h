@@ -14,7 +14,7 @@
 struct fdry_seal {
 	struct fdry_capture *cap;      /* locked */
 	struct fdry_store *store;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
 	struct fdry_pointers *pointers;

@@ -216,15 +216,15 @@ static void do_put(void)
 {
 	struct fdry_oid *links = calloc(count, sizeof(*links)), oid;
 	struct fdry_store *s = store_in("s");
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t i;
 
-	need(fdry_put_begin(s, &p), "begin");
+	need(fdry_writer_begin(s, &p), "begin");
 	for (i = 0; i < count; i++) {
 		object_make(i);
-		need(fdry_put_object(p, kind, object, size, NULL, 0, &links[i]), "put");
+		need(fdry_writer_add_object(p, kind, object, size, NULL, 0, &links[i]), "put");
 	}
-	need(fdry_put_commit(p, "m", 1, links, count, "bench", &oid, NULL), "commit");
+	need(fdry_writer_commit(p, "m", 1, links, count, "bench", &oid, NULL), "commit");
 	fdry_store_close(s);
 	free(links);
 }

@@ -199,28 +199,29 @@ static void unpack_all(struct work *w, const void *packed, size_t room)
 
 static void seal_all(struct work *w, struct fdry_store *s)
 {
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_oid oid;
 	size_t i;
 
-	need(fdry_put_begin(s, &p), "put");
+	need(fdry_writer_begin(s, &p), "put");
 	for (i = 0; i < w->n; i++)
-		need(fdry_put_object(p, w->kind, bytes + i * w->len, w->len, NULL, 0, &oid), "put");
-	need(fdry_put_commit(p, "m", 1, w->ids, w->n, "r", &oid, NULL), "commit");
+		need(fdry_writer_add_object(p, w->kind, bytes + i * w->len, w->len, NULL, 0, &oid),
+		     "put");
+	need(fdry_writer_commit(p, "m", 1, w->ids, w->n, "r", &oid, NULL), "commit");
 }
 
 static void get_all(struct work *w, struct fdry_store *s)
 {
 	struct fdry_buf b = { 0 };
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t i;
 
-	need(fdry_get_begin(s, &g), "get");
+	need(fdry_reader_begin(s, &g), "get");
 	for (i = 0; i < w->n; i++) {
 		b.len = 0;
-		need(fdry_get_object(g, &w->ids[i], &b), "get");
+		need(fdry_reader_copy(g, &w->ids[i], &b), "get");
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_buf_release(&b);
 }
 
@@ -228,16 +229,16 @@ static void get_all(struct work *w, struct fdry_store *s)
 static void map_all(struct work *w, struct fdry_store *s, int verify)
 {
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t i;
 
-	need(fdry_get_begin(s, &g), "get");
+	need(fdry_reader_begin(s, &g), "get");
 	for (i = 0; i < w->n; i++) {
-		need(fdry_get_map(g, &w->ids[i], &span), "map");
+		need(fdry_reader_map(g, &w->ids[i], &span), "map");
 		if (verify)
-			need(fdry_get_verify(g, &w->ids[i], span, verify == 2, NULL), "verify");
+			need(fdry_reader_verify(g, &w->ids[i], span, verify == 2, NULL), "verify");
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 }
 
 static void store_round(struct work *w, int round)

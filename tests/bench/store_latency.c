@@ -105,30 +105,34 @@ static void seal_image(struct fdry_store *s, struct fdry_oid *ids)
 {
 	static uint8_t kernel[KERNEL_BYTES];
 	struct fdry_oid image;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int i;
 
-	need(fdry_put_begin(s, &p), "begin");
+	need(fdry_writer_begin(s, &p), "begin");
 	for (i = 0; i < KERNELS; i++) {
 		fill(kernel, sizeof(kernel), (uint64_t)i + 1);
-		need(fdry_put_object(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel), NULL, 0, &ids[i]), "put");
+		need(fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel), NULL, 0,
+					    &ids[i]),
+		     "put");
 	}
-	need(fdry_put_commit(p, ids, KERNELS * sizeof(*ids), ids, KERNELS, "image", &image, NULL), "commit");
+	need(fdry_writer_commit(p, ids, KERNELS * sizeof(*ids), ids, KERNELS, "image", &image,
+				NULL),
+	     "commit");
 }
 
 static void load(struct fdry_store *s, const struct fdry_oid *ids, struct fdry_buf *b)
 {
 	struct fdry_oid image;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	int i;
 
 	b->len = 0;
-	need(fdry_get_begin(s, &g), "begin");
-	need(fdry_get_resolve(g, "image", &image), "resolve");
-	need(fdry_get_object(g, &image, b), "get");
+	need(fdry_reader_begin(s, &g), "begin");
+	need(fdry_reader_resolve(g, "image", &image), "resolve");
+	need(fdry_reader_copy(g, &image, b), "get");
 	for (i = 0; i < KERNELS; i++)
-		need(fdry_get_object(g, &ids[i], b), "get");
-	fdry_get_end(g);
+		need(fdry_reader_copy(g, &ids[i], b), "get");
+	fdry_reader_end(g);
 }
 
 static void reader(const struct fdry_oid *ids)
@@ -174,17 +178,21 @@ static void seal_chunks_of(struct fdry_store *s, uint64_t seed, const char *ref,
 {
 	struct fdry_oid *ids = calloc(seal_chunks + small, sizeof(*ids)), image;
 	uint8_t *chunk = malloc(CHUNK);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t i;
 
-	need(fdry_put_begin(s, &p), "begin");
+	need(fdry_writer_begin(s, &p), "begin");
 	fill(chunk, CHUNK, seed);
 	for (i = 0; i < seal_chunks + small; i++) {
 		memcpy(chunk, &seed, sizeof(seed));
 		memcpy(chunk + 8, &i, sizeof(i));
-		need(fdry_put_object(p, FDRY_OBJECT_CHUNK, chunk, i < seal_chunks ? CHUNK : 200, NULL, 0, &ids[i]), "put");
+		need(fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, chunk,
+					    i < seal_chunks ? CHUNK : 200, NULL, 0, &ids[i]),
+		     "put");
 	}
-	need(fdry_put_commit(p, ids, (seal_chunks + small) * sizeof(*ids), ids, seal_chunks + small, ref, &image, NULL), "commit");
+	need(fdry_writer_commit(p, ids, (seal_chunks + small) * sizeof(*ids), ids,
+				seal_chunks + small, ref, &image, NULL),
+	     "commit");
 	free(ids);
 	free(chunk);
 }

@@ -186,16 +186,16 @@ static void seal_image(struct fdry_store *s, size_t first)
 	size_t i, n = count - first < IMAGE ? count - first : IMAGE, len;
 	uint8_t b[LEN_MIN + LEN_SPAN];
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char name[32];
 
-	need(fdry_put_begin(s, &p), "put");
+	need(fdry_writer_begin(s, &p), "put");
 	for (i = 0; i < n; i++) {
 		len = object(first + i, b);
-		need(fdry_put_object(p, FDRY_OBJECT_CHUNK, b, len, NULL, 0, &oid), "put");
+		need(fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, b, len, NULL, 0, &oid), "put");
 	}
 	snprintf(name, sizeof(name), "i/%zu", first / IMAGE);
-	need(fdry_put_commit(p, name, strlen(name), ids + first, n, name, &oid, NULL), "commit");
+	need(fdry_writer_commit(p, name, strlen(name), ids + first, n, name, &oid, NULL), "commit");
 }
 
 static void seal_all(struct fdry_store *s)
@@ -209,15 +209,15 @@ static void seal_all(struct fdry_store *s)
 static void get_all(struct fdry_store *s)
 {
 	struct fdry_buf b = { 0 };
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t i;
 
-	need(fdry_get_begin(s, &g), "get");
+	need(fdry_reader_begin(s, &g), "get");
 	for (i = 0; i < count; i++) {
 		b.len = 0;
-		need(fdry_get_object(g, &ids[i], &b), "get");
+		need(fdry_reader_copy(g, &ids[i], &b), "get");
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_buf_release(&b);
 }
 

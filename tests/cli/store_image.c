@@ -38,14 +38,15 @@ static size_t read_file(const char *name, void *to, size_t len)
 	return n;
 }
 
-static void add_content(struct fdry_manifest_writer *w, struct fdry_put *put, int i, const char *file)
+static void add_content(struct fdry_manifest_writer *w, struct fdry_writer *writer, int i,
+			const char *file)
 {
 	static uint8_t bytes[ROOM];
 	size_t n = read_file(file, bytes, sizeof(bytes));
 	struct fdry_mf_segment segment = { BASE + (uint64_t)i * ROOM, ROOM, FDRY_ROLE_CONTENT, 0 };
 	struct fdry_mf_chunk chunk = { BASE + (uint64_t)i * ROOM, n, { { 0 } } };
 
-	need(fdry_put_object(put, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &chunk.oid));
+	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, n, NULL, 0, &chunk.oid));
 	need(fdry_buf_put(&w->segments, &segment, sizeof(segment)));
 	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
@@ -73,23 +74,24 @@ int main(int argc, char **argv)
 	struct fdry_manifest m;
 	struct fdry_store *s;
 	struct fdry_oid id, identity, *links;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	size_t n;
 	int i;
 
 	if (argc < 3 || argc > 64)
 		return 2;
 	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
-	need(fdry_put_begin(s, &put));
+	need(fdry_writer_begin(s, &writer));
 	for (i = 3; i < argc; i++)
-		add_content(&w, put, i - 3, argv[i]);
+		add_content(&w, writer, i - 3, argv[i]);
 	add_fact(&w, getenv("STORE_IMAGE_FACT"));
 	need(fdry_manifest_encode(&w, &bytes));
 	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_identity_digest(&m, &identity));
-	fdry_put_identity(put, &identity);
+	fdry_writer_set_identity(writer, &identity);
 	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, argv[2][0] == '-' ? NULL : argv[2], &id, NULL));
+	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n,
+				argv[2][0] == '-' ? NULL : argv[2], &id, NULL));
 	printf("%s\n", fdry_oid_hex(&id, hex));
 	free(links);
 	fdry_buf_release(&bytes);

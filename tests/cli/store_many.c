@@ -23,13 +23,15 @@ static void need(int err)
 	exit(1);
 }
 
-static void add_chunk(struct fdry_manifest_writer *w, struct fdry_put *put, uint64_t at, unsigned int seed)
+static void add_chunk(struct fdry_manifest_writer *w, struct fdry_writer *writer, uint64_t at,
+		      unsigned int seed)
 {
 	struct fdry_mf_chunk chunk = { at, BYTES, { { 0 } } };
 	uint8_t bytes[BYTES] = { 1 };
 
 	fdry_set32(bytes + 4, seed);
-	need(fdry_put_object(put, FDRY_OBJECT_CHUNK, bytes, sizeof(bytes), NULL, 0, &chunk.oid));
+	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes, sizeof(bytes), NULL, 0,
+				    &chunk.oid));
 	need(fdry_buf_put(&w->chunks, &chunk, sizeof(chunk)));
 }
 
@@ -40,19 +42,19 @@ static void seal(struct fdry_store *s, unsigned int i)
 	struct fdry_buf bytes = { 0 };
 	struct fdry_oid id, *links;
 	struct fdry_manifest m;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	char name[32];
 	size_t n;
 
 	snprintf(name, sizeof(name), "many/%u", i);
-	need(fdry_put_begin(s, &put));
+	need(fdry_writer_begin(s, &writer));
 	need(fdry_buf_put(&w.segments, &segment, sizeof(segment)));
-	add_chunk(&w, put, BASE, 0);
-	add_chunk(&w, put, BASE + ROOM / 2, i + 1);
+	add_chunk(&w, writer, BASE, 0);
+	add_chunk(&w, writer, BASE + ROOM / 2, i + 1);
 	need(fdry_manifest_encode(&w, &bytes));
 	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, name, &id, NULL));
+	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, name, &id, NULL));
 	free(links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&w);

@@ -25,7 +25,7 @@
 #define ROOM 0x100000ull
 
 static struct fdry_manifest_writer w = { .base = BASE, .end = BASE + 64 * ROOM };
-static struct fdry_put *put;
+static struct fdry_writer *writer;
 static uint32_t contents;
 
 static void need(int err)
@@ -84,7 +84,8 @@ static void add_content(const char *file)
 	struct fdry_mf_chunk c = { .addr = BASE + (contents - 1) * ROOM };
 	struct fdry_span bytes = read_file(file);
 
-	need(fdry_put_object(put, FDRY_OBJECT_CHUNK, bytes.data, bytes.len, NULL, 0, &c.oid));
+	need(fdry_writer_add_object(writer, FDRY_OBJECT_CHUNK, bytes.data, bytes.len, NULL, 0,
+				    &c.oid));
 	c.size = bytes.len;
 	w.segments.len = 0;
 	need(fdry_buf_put(&w.segments, &s, sizeof(s)));
@@ -107,7 +108,8 @@ static void add_kernel(const char *name, const char *code, uint32_t bytes)
 	struct fdry_mf_param p = { 0, (uint16_t)bytes };
 	struct fdry_mf_object o;
 
-	need(fdry_put_object(put, FDRY_OBJECT_KERNEL, code, strlen(code), NULL, 0, &o.oid));
+	need(fdry_writer_add_object(writer, FDRY_OBJECT_KERNEL, code, strlen(code), NULL, 0,
+				    &o.oid));
 	need(fdry_buf_put(&w.objects, &o, sizeof(o)));
 	need(fdry_buf_put(&w.params, &p, sizeof(p)));
 	need(fdry_buf_put(&w.kernels, &k, sizeof(k)));
@@ -121,7 +123,8 @@ static void add_graph(uint64_t key, const char *name, const char *file)
 
 	need(fdry_graph_from_text(read_file(file), &bytes));
 	need(fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &v));
-	need(fdry_put_object(put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0, &g.oid));
+	need(fdry_writer_add_object(writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len, NULL, 0,
+				    &g.oid));
 	g.nodes = v.header.nodes;
 	need(fdry_buf_put(&w.graphs, &g, sizeof(g)));
 	fdry_buf_release(&bytes);
@@ -156,7 +159,7 @@ static struct fdry_oid seal(const char *ref)
 	need(fdry_manifest_encode(&w, &bytes));
 	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_manifest_links(&m, &links, &n));
-	need(fdry_put_commit(put, bytes.data, bytes.len, links, n, ref, &id, NULL));
+	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, &id, NULL));
 	free(links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&w);
@@ -172,7 +175,7 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	need(fdry_store_open(argv[1], FDRY_STORE_CREATE, &s));
-	need(fdry_put_begin(s, &put));
+	need(fdry_writer_begin(s, &writer));
 	while (fgets(line, sizeof(line), stdin))
 		if (!add_line(line)) {
 			fprintf(stderr, "store_seal: what is this? %s", line);

@@ -14,7 +14,7 @@
 struct check {
 	const char *path;
 	struct fdry_store *s;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	struct work_notes *all;
 	uint32_t count;
 	struct work_check *r;
@@ -34,7 +34,7 @@ static int hash_object(void *arg, const struct fdry_object_info *info)
 	struct check *c = arg;
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid;
-	int err = fdry_get_object(c->g, &info->oid, &b);
+	int err = fdry_reader_copy(c->g, &info->oid, &b);
 
 	if (!err)
 		err = fdry_oid_of(b.data, b.len, &oid);
@@ -48,14 +48,14 @@ static int hash_object(void *arg, const struct fdry_object_info *info)
 static int load(struct check *c, const char *ref)
 {
 	struct fdry_oid oid;
-	int err = fdry_get_begin(c->s, &c->g);
+	int err = fdry_reader_begin(c->s, &c->g);
 
 	if (err)
 		return err;
-	err = fdry_get_resolve(c->g, ref, &oid);
+	err = fdry_reader_resolve(c->g, ref, &oid);
 	if (!err)
 		err = fdry_store_reach(c->s, &oid, hash_object, c);
-	fdry_get_end(c->g);
+	fdry_reader_end(c->g);
 	c->r->images++;
 	return err;
 }

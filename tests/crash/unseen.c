@@ -71,13 +71,13 @@ static void seals(struct fdry_store *own)
 {
 	uint8_t data[5000];
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
 	noise(1, data, sizeof(data));
-	if (!fdry_put_begin(own, &p) &&
-	    !fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid) &&
-	    !fdry_put_object(p, FDRY_OBJECT_GRAPH, data, sizeof(data), NULL, 0, &oid))
-		(void)!fdry_put_commit(p, "image", 5, &oid, 1, "r", &oid, NULL);
+	if (!fdry_writer_begin(own, &p) &&
+	    !fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid) &&
+	    !fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, data, sizeof(data), NULL, 0, &oid))
+		(void)!fdry_writer_commit(p, "image", 5, &oid, 1, "r", &oid, NULL);
 }
 
 /* What a dead collector removed is not taken for known. */
@@ -85,23 +85,23 @@ START_TEST(a_put_after_a_collector_that_died)
 {
 	struct fdry_oid kernel, graph, image;
 	uint8_t data[3000], other[100];
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 
 	noise(1, data, sizeof(data));
 	noise(2, other, sizeof(other));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	kernel = put(p, FDRY_OBJECT_KERNEL, data, sizeof(data));
-	ok(fdry_put_commit(p, "old", 3, &kernel, 1, NULL, &image, NULL));
+	ok(fdry_writer_commit(p, "old", 3, &kernel, 1, NULL, &image, NULL));
 	dies_in_commit(1, collects);
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	kernel = put(p, FDRY_OBJECT_KERNEL, data, sizeof(data));
-	ok(fdry_put_object(p, FDRY_OBJECT_GRAPH, other, sizeof(other), &kernel, 1, &graph));
-	ok(fdry_put_commit(p, "new", 3, &graph, 1, "r", &image, NULL));
+	ok(fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, other, sizeof(other), &kernel, 1, &graph));
+	ok(fdry_writer_commit(p, "new", 3, &graph, 1, "r", &image, NULL));
 	check_sound(s);
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	check_object(g, &kernel, data, sizeof(data));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 }
 END_TEST
 
@@ -110,7 +110,7 @@ START_TEST(a_collection_after_a_seal_that_died)
 {
 	struct fdry_gc_report r;
 	struct fdry_oid oid;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint8_t data[5000];
 
 	dies_in_commit(2, seals);
@@ -119,9 +119,9 @@ START_TEST(a_collection_after_a_seal_that_died)
 	ok(fdry_ref_get(s, "r", &oid));
 	noise(1, data, sizeof(data));
 	oid = oid_of(data, sizeof(data));
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	check_object(g, &oid, data, sizeof(data));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 }
 END_TEST
 

@@ -153,14 +153,14 @@ static size_t links_of(const struct plan *p, enum fdry_object_kind kind, struct 
 	return n;
 }
 
-static int put_part(struct fdry_put *put, const struct plan *p, size_t i, uint8_t *room)
+static int put_part(struct fdry_writer *writer, const struct plan *p, size_t i, uint8_t *room)
 {
 	const struct part *part = &p->part[i];
 	struct fdry_oid links[PARTS_MAX], oid;
 	size_t n = part->kind == FDRY_OBJECT_GRAPH ? links_of(p, FDRY_OBJECT_KERNEL, links) : 0;
 
 	part_fill(part, room);
-	return fdry_put_object(put, part->kind, room, part->len, links, n, &oid);
+	return fdry_writer_add_object(writer, part->kind, room, part->len, links, n, &oid);
 }
 
 /* What is put twice before it was written ends a transaction: some seals are several. */
@@ -168,39 +168,39 @@ static int put_plan(struct worker *w, const struct plan *p, uint8_t *room, const
 {
 	uint64_t twice = work_random(&w->random) / 2 % 16;
 	struct fdry_oid links[PARTS_MAX], oid;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	size_t i, n;
-	int err = fdry_put_begin(w->s, &put);
+	int err = fdry_writer_begin(w->s, &writer);
 
 	if (err)
 		return err;
 	for (i = 0; i < p->count && !err; i++) {
-		err = put_part(put, p, i, room);
+		err = put_part(writer, p, i, room);
 		if (!err && i == twice)
-			err = put_part(put, p, i, room);
+			err = put_part(writer, p, i, room);
 	}
 	if (err) {
-		fdry_put_abort(put);
+		fdry_writer_abort(writer);
 		return err;
 	}
 	n = links_of(p, FDRY_OBJECT_MANIFEST, links);
-	return fdry_put_commit(put, p->text, strlen(p->text), links, n, ref, &oid, NULL);
+	return fdry_writer_commit(writer, p->text, strlen(p->text), links, n, ref, &oid, NULL);
 }
 
 /* --- loading --- */
 
 struct loading {
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint64_t objects;
 };
 
 /* As content is loaded: in place, and hashed once a boot. */
-static int load_mapped(struct fdry_get *g, const struct fdry_oid *oid)
+static int load_mapped(struct fdry_reader *g, const struct fdry_oid *oid)
 {
 	struct fdry_span span;
-	int err = fdry_get_map(g, oid, &span);
+	int err = fdry_reader_map(g, oid, &span);
 
-	return err ? err : fdry_get_verify(g, oid, span, false, NULL);
+	return err ? err : fdry_reader_verify(g, oid, span, false, NULL);
 }
 
 static int load_object(void *arg, const struct fdry_object_info *info)
@@ -211,7 +211,7 @@ static int load_object(void *arg, const struct fdry_object_info *info)
 	int err = info->kind == FDRY_OBJECT_CHUNK ? load_mapped(l->g, &info->oid) : 0;
 
 	if (!err)
-		err = fdry_get_object(l->g, &info->oid, &b);
+		err = fdry_reader_copy(l->g, &info->oid, &b);
 	if (!err)
 		err = fdry_oid_of(b.data, b.len, &oid);
 	if (!err && !fdry_oid_eq(&oid, &info->oid))
@@ -225,14 +225,14 @@ static int load_object(void *arg, const struct fdry_object_info *info)
 static int load(struct fdry_store *s, const char *name, uint64_t *objects, struct fdry_oid *ret)
 {
 	struct loading l = { 0 };
-	int err = fdry_get_begin(s, &l.g);
+	int err = fdry_reader_begin(s, &l.g);
 
 	if (err)
 		return err;
-	err = fdry_get_resolve(l.g, name, ret);
+	err = fdry_reader_resolve(l.g, name, ret);
 	if (!err)
 		err = fdry_store_reach(s, ret, load_object, &l);
-	fdry_get_end(l.g);
+	fdry_reader_end(l.g);
 	*objects += l.objects;
 	return err;
 }

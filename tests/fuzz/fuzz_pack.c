@@ -58,12 +58,13 @@ static struct fdry_oid seal(struct fdry_store *s)
 {
 	static const char text[] = "kernel kernel kernel kernel kernel kernel kernel kernel kernel kernel";
 	struct fdry_oid links[2], oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	must(!fdry_put_begin(s, &p));
-	must(!fdry_put_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), NULL, 0, &links[0]));
-	must(!fdry_put_object(p, FDRY_OBJECT_GRAPH, "graph", 5, links, 1, &links[1]));
-	must(!fdry_put_commit(p, "manifest", 8, links, 2, NULL, &oid, NULL));
+	must(!fdry_writer_begin(s, &p));
+	must(!fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), NULL, 0,
+				     &links[0]));
+	must(!fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, "graph", 5, links, 1, &links[1]));
+	must(!fdry_writer_commit(p, "manifest", 8, links, 2, NULL, &oid, NULL));
 	return oid;
 }
 

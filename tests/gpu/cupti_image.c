@@ -105,14 +105,14 @@ static bool ran(const struct fdry_elf *object)
 	return false;
 }
 
-static bool kernel_check(struct fdry_get *get, const struct fdry_manifest *m, uint32_t i)
+static bool kernel_check(struct fdry_reader *reader, const struct fdry_manifest *m, uint32_t i)
 {
 	const char *name = fdry_manifest_str(m, m->kernels[i].name);
 	struct fdry_buf bytes = { 0 };
 	struct fdry_elf elf;
 	bool ok;
 
-	must(fdry_get_object(get, &m->objects[m->kernels[i].object].oid, &bytes), name);
+	must(fdry_reader_copy(reader, &m->objects[m->kernels[i].object].oid, &bytes), name);
 	must(fdry_elf_init((struct fdry_span){ bytes.data, bytes.len }, &elf), name);
 	ok = ran(&elf);
 	if (!ok)
@@ -127,20 +127,20 @@ static uint32_t image_check(const char *path, const char *ref, uint32_t *count)
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
 	struct fdry_store *s;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid oid;
 	uint32_t i, bad = 0;
 
 	must(fdry_store_open(path, 0, &s), path);
-	must(fdry_get_begin(s, &get), path);
-	must(fdry_get_resolve(get, ref, &oid), ref);
-	must(fdry_get_object(get, &oid, &bytes), ref);
+	must(fdry_reader_begin(s, &reader), path);
+	must(fdry_reader_resolve(reader, ref, &oid), ref);
+	must(fdry_reader_copy(reader, &oid, &bytes), ref);
 	must(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m), ref);
 	for (i = 0; i < m.n_kernels; i++)
-		bad += !kernel_check(get, &m, i);
+		bad += !kernel_check(reader, &m, i);
 	*count = m.n_kernels;
 	fdry_buf_release(&bytes);
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 	fdry_store_close(s);
 	return bad;
 }

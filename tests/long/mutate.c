@@ -93,7 +93,7 @@ static void begin(void)
 	struct rlimit r = { MEMORY_MAX, MEMORY_MAX };
 	struct fdry_manifest m;
 	struct fdry_oid id;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint32_t i;
 
 	if (setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1) || (!TEST_SANITIZED && setrlimit(RLIMIT_DATA, &r)))
@@ -108,14 +108,14 @@ static void begin(void)
 		free(bytes);
 	}
 	must(fdry_store_open(path, 0, &s));
-	must(fdry_get_begin(s, &g));
+	must(fdry_reader_begin(s, &g));
 	must(fdry_store_resolve(s, "img", &id));
-	must(fdry_get_object(g, &id, &manifest));
+	must(fdry_reader_copy(g, &id, &manifest));
 	must(fdry_manifest_open((struct fdry_span){ manifest.data, manifest.len }, &m));
 	base = m.header->base;
 	for (i = 0; i < m.n_graphs && i < GRAPHS; i++)
-		must(fdry_get_object(g, &m.graphs[i].oid, &graphs[i]));
-	fdry_get_end(g);
+		must(fdry_reader_copy(g, &m.graphs[i].oid, &graphs[i]));
+	fdry_reader_end(g);
 }
 
 /* --- mutations --- */
@@ -237,18 +237,19 @@ static int load(const struct fdry_oid *id)
 static int put_and_load(const struct fdry_manifest *m, struct fdry_span bytes, const struct fdry_buf *graph)
 {
 	struct fdry_oid *links = NULL, id;
-	struct fdry_put *p = NULL;
+	struct fdry_writer *p = NULL;
 	size_t n;
 	int err = fdry_manifest_links(m, &links, &n);
 
 	if (!err)
-		err = fdry_put_begin(s, &p);
+		err = fdry_writer_begin(s, &p);
 	if (!err && graph)
-		err = fdry_put_object(p, FDRY_OBJECT_GRAPH, graph->data, graph->len, NULL, 0, &id);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, graph->data, graph->len, NULL, 0,
+					     &id);
 	if (err && p)
-		fdry_put_abort(p);
+		fdry_writer_abort(p);
 	else if (!err)
-		err = fdry_put_commit(p, bytes.data, bytes.len, links, n, "fuzz", &id, NULL);
+		err = fdry_writer_commit(p, bytes.data, bytes.len, links, n, "fuzz", &id, NULL);
 	free(links);
 	return err ? NOT_STORED : load(&id);
 }

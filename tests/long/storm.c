@@ -47,7 +47,7 @@ static int told(const char *what)
 	return 1;
 }
 
-static int session_read(struct fdry_store *s, struct fdry_get *g, uint64_t seed)
+static int session_read(struct fdry_store *s, struct fdry_reader *g, uint64_t seed)
 {
 	uint8_t want[BYTES];
 	struct fdry_buf got = { 0 };
@@ -55,7 +55,7 @@ static int session_read(struct fdry_store *s, struct fdry_get *g, uint64_t seed)
 	int bad;
 
 	noise(seed, want, BYTES);
-	if (fdry_oid_of(want, BYTES, &oid) || fdry_get_object(g, &oid, &got))
+	if (fdry_oid_of(want, BYTES, &oid) || fdry_reader_copy(g, &oid, &got))
 		return told("an object cannot be read");
 	bad = got.len != BYTES || memcmp(got.data, want, BYTES);
 	fdry_buf_release(&got);
@@ -67,7 +67,7 @@ static int session_read(struct fdry_store *s, struct fdry_get *g, uint64_t seed)
 /* All sessions open at the same time. */
 static int reader(uint64_t sessions, uint64_t seed, bool stays)
 {
-	struct fdry_get *g[SESSIONS_MAX];
+	struct fdry_reader *g[SESSIONS_MAX];
 	struct fdry_store *s;
 	uint64_t i;
 	int bad = 0;
@@ -75,12 +75,13 @@ static int reader(uint64_t sessions, uint64_t seed, bool stays)
 	if (fdry_store_open(place, 0, &s))
 		return told("the store cannot be opened");
 	for (i = 0; i < sessions && !bad; i++)
-		bad = fdry_get_begin(s, &g[i]) ? told("a session cannot begin") : session_read(s, g[i], 1 + (seed + i) % 8);
+		bad = fdry_reader_begin(s, &g[i]) ? told("a session cannot begin")
+						  : session_read(s, g[i], 1 + (seed + i) % 8);
 	if (stays)
 		pause();
 	while (i--)
 		if (!bad)
-			fdry_get_end(g[i]);
+			fdry_reader_end(g[i]);
 	if (!bad)
 		fdry_store_close(s);
 	return bad;
@@ -92,17 +93,18 @@ static int writer(uint64_t seed)
 	struct fdry_store *s;
 	uint8_t data[3000];
 	struct fdry_oid link, oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int i, err;
 
 	if (fdry_store_open(place, 0, &s))
 		return told("the store cannot be opened");
 	for (i = 0; i < 6; i++) {
 		noise(seed + (uint64_t)i, data, sizeof(data));
-		if (fdry_put_begin(s, &p))
+		if (fdry_writer_begin(s, &p))
 			return told("a seal cannot begin");
-		if (fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &link) ||
-		    fdry_put_commit(p, data, 20, &link, 1, "new", &oid, NULL))
+		if (fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					   &link) ||
+		    fdry_writer_commit(p, data, 20, &link, 1, "new", &oid, NULL))
 			return told("a seal fails");
 		err = fdry_store_gc(s, false, &r);
 		if (err && err != -FDRY_E_LOCKED)

@@ -14,7 +14,7 @@
 
 struct handmade {
 	struct fdry_store *store;
-	struct fdry_put *put;
+	struct fdry_writer *writer;
 	struct fdry_manifest_writer w;
 };
 
@@ -48,7 +48,7 @@ static inline void handmade_begin(struct handmade *h)
 	memset(h, 0, sizeof(*h));
 	ok(setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
 	h->store = store_make();
-	ok(fdry_put_begin(h->store, &h->put));
+	ok(fdry_writer_begin(h->store, &h->writer));
 	drv = test_sim_open();
 	ok(fdry_identity_of(drv, 0, &here));
 	fdry_driver_close(drv);
@@ -59,7 +59,7 @@ static inline void handmade_begin(struct handmade *h)
 /* A kernel object, the next in the manifest's list. */
 static inline void handmade_object(struct handmade *h, const void *data, size_t len)
 {
-	struct fdry_mf_object o = { put(h->put, FDRY_OBJECT_KERNEL, data, len) };
+	struct fdry_mf_object o = { put(h->writer, FDRY_OBJECT_KERNEL, data, len) };
 
 	ok(fdry_buf_put(&h->w.objects, &o, sizeof(o)));
 }
@@ -97,8 +97,9 @@ static inline void handmade_install(struct handmade *h, const char *ref)
 		for (i = 0; i < b[k]->len; i += step[k])
 			handmade_put(&links, b[k]->data + i + at[k], sizeof(oid));
 	handmade_bytes(h, &bytes);
-	ok(fdry_put_commit(h->put, bytes.data, bytes.len, (const struct fdry_oid *)(const void *)links.data, links.len / sizeof(oid), ref,
-			   &oid, NULL));
+	ok(fdry_writer_commit(h->writer, bytes.data, bytes.len,
+			      (const struct fdry_oid *)(const void *)links.data,
+			      links.len / sizeof(oid), ref, &oid, NULL));
 	fdry_buf_release(&links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&h->w);

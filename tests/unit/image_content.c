@@ -43,16 +43,16 @@ struct sealed {
 
 static void seal_take(struct work *w, struct sealed *s)
 {
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid id;
 
 	*s = (struct sealed){ .report.sz = sizeof(s->report) };
 	ok(fdry_capture_seal(w->cap, w->store, "img", NULL, &s->report));
 	ok(fdry_store_resolve(w->store, "img", &id));
-	ok(fdry_get_begin(w->store, &get));
-	ok(fdry_get_object(get, &id, &s->bytes));
+	ok(fdry_reader_begin(w->store, &reader));
+	ok(fdry_reader_copy(reader, &id, &s->bytes));
 	ok(fdry_manifest_open((struct fdry_span){ s->bytes.data, s->bytes.len }, &s->m));
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 }
 
 /* The chunks from @from on, up to @to; @sizes ends with 0. */

@@ -365,14 +365,14 @@ static void chunks_check(void)
 	};
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid id;
 	uint32_t i;
 
-	ok(fdry_get_begin(load_store(), &get));
-	ok(fdry_get_resolve(get, "img", &id));
-	ok(fdry_get_object(get, &id, &bytes));
-	fdry_get_end(get);
+	ok(fdry_reader_begin(load_store(), &reader));
+	ok(fdry_reader_resolve(reader, "img", &id));
+	ok(fdry_reader_copy(reader, &id, &bytes));
+	fdry_reader_end(reader);
 	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	ck_assert_uint_eq(m.n_host_chunks, 4);
 	for (i = 0; i < 4; i++) {

@@ -114,7 +114,7 @@ static struct fdry_oid graph_put(struct handmade *h, uint32_t nodes)
 		if (fdry_buf_printf(&text, "node %u empty\n", i))
 			ck_abort_msg("%s", fdry_last_error());
 	ok(fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &bytes));
-	oid = put(h->put, FDRY_OBJECT_GRAPH, bytes.data, bytes.len);
+	oid = put(h->writer, FDRY_OBJECT_GRAPH, bytes.data, bytes.len);
 	fdry_buf_release(&text);
 	fdry_buf_release(&bytes);
 	return oid;

@@ -451,21 +451,21 @@ START_TEST(nodes_that_are_not_there)
 	struct fdry_oid id, *links;
 	struct fdry_manifest m;
 	struct fdry_store *s;
-	struct fdry_get *get;
-	struct fdry_put *put;
+	struct fdry_reader *reader;
+	struct fdry_writer *writer;
 	size_t n;
 
 	test_child(seal_plain, NULL);
 	s = load_store();
 	ok(fdry_ref_get(s, "img", &id));
-	ok(fdry_get_begin(s, &get));
-	ok(fdry_get_object(get, &id, &bytes));
-	fdry_get_end(get);
+	ok(fdry_reader_begin(s, &reader));
+	ok(fdry_reader_copy(reader, &id, &bytes));
+	fdry_reader_end(reader);
 	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	((struct fdry_mf_graph *)m.graphs)[1].nodes++;
 	ok(fdry_manifest_links(&m, &links, &n));
-	ok(fdry_put_begin(s, &put));
-	ok(fdry_put_commit(put, bytes.data, bytes.len, links, n, "bad", &id, NULL));
+	ok(fdry_writer_begin(s, &writer));
+	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "bad", &id, NULL));
 	fails(BADIMAGE, "graph 2: it has 1 nodes, the manifest says 2", fdry_image_load(s, "bad", NULL, &img));
 	free(links);
 	fdry_buf_release(&bytes);

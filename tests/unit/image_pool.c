@@ -121,7 +121,7 @@ END_TEST
 
 struct items {
 	struct fdry_store *store;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	_Atomic uint32_t done[ITEMS];
 	_Atomic uint32_t others; /* done by other threads than the test's */
 	_Atomic size_t began;
@@ -130,11 +130,11 @@ struct items {
 	useconds_t slow;
 };
 
-static int item(void *arg, struct fdry_get *get, size_t i)
+static int item(void *arg, struct fdry_reader *reader, size_t i)
 {
 	struct items *it = arg;
 
-	ck_assert_ptr_nonnull(get);
+	ck_assert_ptr_nonnull(reader);
 	atomic_fetch_add(&it->began, 1);
 	if (it->slow)
 		usleep(it->slow);
@@ -153,9 +153,9 @@ static struct fdry_pool *pool(struct items *it, size_t count, unsigned int threa
 
 	it->test = pthread_self();
 	ok(fdry_store_open(path, FDRY_STORE_CREATE, &it->store));
-	ok(fdry_get_begin(it->store, &it->get));
+	ok(fdry_reader_begin(it->store, &it->reader));
 	opts.store = it->store;
-	opts.get = it->get;
+	opts.reader = it->reader;
 	ok(fdry_pool_start(&opts, &p));
 	return p;
 }
@@ -163,7 +163,7 @@ static struct fdry_pool *pool(struct items *it, size_t count, unsigned int threa
 static void items_end(struct items *it, struct fdry_pool *p)
 {
 	fdry_pool_free(p);
-	fdry_get_end(it->get);
+	fdry_reader_end(it->reader);
 	fdry_store_close(it->store);
 }
 

@@ -50,25 +50,25 @@ static void image_is_memory(struct fdry_store *store)
 	struct fdry_buf bytes = { 0 }, chunk = { 0 };
 	uint8_t *seen = calloc(1, BIG);
 	struct fdry_manifest m;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid id;
 	uint32_t i;
 
 	ck_assert_ptr_nonnull(seen);
 	ok(fdry_store_resolve(store, "img", &id));
-	ok(fdry_get_begin(store, &get));
-	ok(fdry_get_object(get, &id, &bytes));
+	ok(fdry_reader_begin(store, &reader));
+	ok(fdry_reader_copy(reader, &id, &bytes));
 	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
 	for (i = 0; i < m.n_chunks; i++) {
 		if (m.chunks[i].addr - big >= BIG)
 			continue;
 		chunk.len = 0;
-		ok(fdry_get_object(get, &m.chunks[i].oid, &chunk));
+		ok(fdry_reader_copy(reader, &m.chunks[i].oid, &chunk));
 		ck_assert_uint_eq(chunk.len, m.chunks[i].size);
 		memcpy(seen + (m.chunks[i].addr - big), chunk.data, chunk.len);
 	}
 	ck_assert(!memcmp(seen, mine, BIG));
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 	fdry_buf_release(&chunk);
 	fdry_buf_release(&bytes);
 	free(seen);

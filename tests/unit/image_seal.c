@@ -172,15 +172,15 @@ struct want {
 /* The manifest of a seal; release @bytes. */
 static void seal_manifest(struct work *w, struct fdry_buf *bytes, struct fdry_manifest *m)
 {
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct fdry_oid id;
 
 	ok(work_seal(w, "img"));
 	ok(fdry_store_resolve(w->store, "img", &id));
-	ok(fdry_get_begin(w->store, &get));
-	ok(fdry_get_object(get, &id, bytes));
+	ok(fdry_reader_begin(w->store, &reader));
+	ok(fdry_reader_copy(reader, &id, bytes));
 	ok(fdry_manifest_open((struct fdry_span){ bytes->data, bytes->len }, m));
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 }
 
 static void check_segments(struct work *w, const struct want *want, uint32_t n)

@@ -83,10 +83,10 @@ static inline struct fdry_oid seal_mixed(struct fdry_store *s, unsigned int seed
 {
 	struct fdry_oid links[6], oid;
 	uint8_t *data = malloc(chunk + 4000);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	unsigned int i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 2; i++) {
 		noise(seed * 10 + i, data, chunk);
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, chunk);
@@ -95,9 +95,10 @@ static inline struct fdry_oid seal_mixed(struct fdry_store *s, unsigned int seed
 	memset(data, (int)seed, chunk);
 	links[4] = put(p, FDRY_OBJECT_CHUNK, data, chunk);
 	snprintf((char *)data, 100, "a graph of image %u", seed);
-	ok(fdry_put_object(p, FDRY_OBJECT_GRAPH, data, strlen((char *)data), links + 2, 2, &links[5]));
+	ok(fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, data, strlen((char *)data), links + 2, 2,
+				  &links[5]));
 	snprintf((char *)data, 100, "the manifest of image %u", seed);
-	ok(fdry_put_commit(p, data, strlen((char *)data), links, 6, ref, &oid, NULL));
+	ok(fdry_writer_commit(p, data, strlen((char *)data), links, 6, ref, &oid, NULL));
 	free(data);
 	return oid;
 }

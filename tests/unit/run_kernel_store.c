@@ -164,15 +164,15 @@ static void usurp(void)
 	struct fdry_ref *refs;
 	struct fdry_oid id = oid_of(ptx, ptx_len), other;
 	char name[300], hex[FDRY_OID_HEX_SIZE];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t n;
 
 	snprintf(name, sizeof(name), "kernels/%s", fdry_oid_hex(&id, hex));
 	ok(fdry_ref_list(s, name, &refs, &n));
 	ck_assert_uint_eq(n, 1);
-	ok(fdry_put_begin(s, &p));
-	fdry_put_identity(p, &refs[0].identity);
-	ok(fdry_put_commit(p, "no manifest", 11, NULL, 0, name, &other, NULL));
+	ok(fdry_writer_begin(s, &p));
+	fdry_writer_set_identity(p, &refs[0].identity);
+	ok(fdry_writer_commit(p, "no manifest", 11, NULL, 0, name, &other, NULL));
 	free(refs);
 	fdry_store_close(s);
 }

@@ -71,20 +71,20 @@ static inline int share_seal(struct fdry_store *s, uint64_t seed, size_t n, size
 {
 	struct fdry_oid *links = calloc(n, sizeof(*links)), oid;
 	uint8_t *data = malloc(len);
-	struct fdry_put *p = NULL;
+	struct fdry_writer *p = NULL;
 	char text[64];
 	size_t i;
-	int err = fdry_put_begin(s, &p);
+	int err = fdry_writer_begin(s, &p);
 
 	for (i = 0; i < n && !err; i++) {
 		noise(seed + i, data, len);
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
 	}
 	snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
 	if (!err)
-		err = fdry_put_commit(p, text, strlen(text), links, n, ref, &oid, NULL);
+		err = fdry_writer_commit(p, text, strlen(text), links, n, ref, &oid, NULL);
 	else
-		fdry_put_abort(p);
+		fdry_writer_abort(p);
 	free(links);
 	free(data);
 	return err;
@@ -96,28 +96,28 @@ static inline int share_load(struct fdry_store *s, uint64_t seed, size_t n, size
 	uint8_t *data = malloc(len);
 	struct fdry_oid image, oid;
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t i;
-	int err = fdry_get_begin(s, &g);
+	int err = fdry_reader_begin(s, &g);
 
 	if (err) {
 		free(data);
 		return err;
 	}
-	err = fdry_get_resolve(g, ref, &image);
+	err = fdry_reader_resolve(g, ref, &image);
 	for (i = 0; i < n && !err; i++) {
 		noise(seed + i, data, len);
 		err = fdry_oid_of(data, len, &oid);
 		if (!err)
-			err = fdry_get_map(g, &oid, &span);
+			err = fdry_reader_map(g, &oid, &span);
 		if (!err)
-			err = fdry_get_verify(g, &oid, span, false, NULL);
+			err = fdry_reader_verify(g, &oid, span, false, NULL);
 		if (!err && (span.len != len || memcmp(span.data, data, len)))
 			err = -FDRY_E_CORRUPT;
 	}
 	if (!err)
-		fdry_get_used(g, &image);
-	fdry_get_end(g);
+		fdry_reader_note_use(g, &image);
+	fdry_reader_end(g);
 	free(data);
 	return err;
 }

@@ -56,18 +56,18 @@ static void setup(void)
 {
 	uint8_t data[CHUNK_LEN];
 	struct fdry_store *s;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int i;
 
 	dir_setup_in("/dev/shm");
 	s = store_make();
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < CHUNKS; i++) {
 		noise(i, data, sizeof(data));
 		oids[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
 	oids[i] = put(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel));
-	ok(fdry_put_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oids[CHUNKS + 1], NULL));
+	ok(fdry_writer_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oids[CHUNKS + 1], NULL));
 	fdry_store_close(s);
 	keep_bytes();
 }
@@ -104,7 +104,7 @@ static int use(void)
 	struct fdry_store *s;
 	struct fdry_span span;
 	struct fdry_oid oid;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	int i, result = GOOD;
 
 	if (fdry_store_open(path, 0, &s))
@@ -113,11 +113,11 @@ static int use(void)
 		return REFUSED;
 	if (!fdry_oid_eq(&oid, &oids[CHUNKS + 1]))
 		result = WRONG;
-	if (fdry_get_begin(s, &g))
+	if (fdry_reader_begin(s, &g))
 		return REFUSED;
 	for (i = 0; i < CHUNKS + 2 && result != WRONG; i++) {
 		b.len = 0;
-		if (fdry_get_object(g, &oids[i], &b))
+		if (fdry_reader_copy(g, &oids[i], &b))
 			result = REFUSED;
 		else if (i < CHUNKS) {
 			noise(i, data, sizeof(data));
@@ -125,11 +125,12 @@ static int use(void)
 				result = WRONG;
 		} else if (i == CHUNKS && (b.len != sizeof(kernel) || memcmp(b.data, kernel, b.len)))
 			result = WRONG;
-		if (i < CHUNKS && !fdry_get_map(g, &oids[i], &span) && !fdry_get_verify(g, &oids[i], span, true, NULL) &&
+		if (i < CHUNKS && !fdry_reader_map(g, &oids[i], &span) &&
+		    !fdry_reader_verify(g, &oids[i], span, true, NULL) &&
 		    (span.len != sizeof(data) || memcmp(span.data, data, span.len)))
 			result = WRONG;
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	/* Writing goes through the trees and free pages on other ways; whether it succeeds does not matter. */
 	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_ref_delete(s, "written"))
 		result = result == WRONG ? WRONG : REFUSED;
@@ -340,7 +341,7 @@ START_TEST(sealing_again_heals)
 	struct fdry_span stored;
 	uint8_t data[CHUNK_LEN];
 	struct fdry_store *s;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_oid oid;
 	struct fdry_txn t;
 	size_t at[3];
@@ -360,13 +361,13 @@ START_TEST(sealing_again_heals)
 	ck_assert_int_eq(verify(), 4); /* and the ref */
 
 	ok(fdry_store_open(path, 0, &s));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < CHUNKS; i++) {
 		noise(i, data, sizeof(data));
 		put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
 	put(p, FDRY_OBJECT_KERNEL, kernel, sizeof(kernel));
-	ok(fdry_put_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oid, NULL));
+	ok(fdry_writer_commit(p, "manifest", 8, oids, CHUNKS + 1, "ref", &oid, NULL));
 	ok(fdry_store_info(s, &oids[CHUNKS], &info));
 	ck_assert_uint_lt(info.stored, info.size);
 	fdry_store_close(s);

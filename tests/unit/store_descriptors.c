@@ -53,15 +53,16 @@ static int put_image(struct fdry_store *s, uint64_t seed, const char *ref, struc
 {
 	uint8_t data[20000];
 	struct fdry_oid link;
-	struct fdry_put *p;
-	int err = fdry_put_begin(s, &p);
+	struct fdry_writer *p;
+	int err = fdry_writer_begin(s, &p);
 
 	noise(seed, data, sizeof(data));
 	if (!err)
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &link);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					     &link);
 	if (!err && !say())
 		return 1;
-	return err ? err : fdry_put_commit(p, &seed, sizeof(seed), &link, 1, ref, ret, NULL);
+	return err ? err : fdry_writer_commit(p, &seed, sizeof(seed), &link, 1, ref, ret, NULL);
 }
 
 static int no_write(void *arg, const void *data, size_t len)
@@ -80,17 +81,17 @@ static int everything(void)
 	struct fdry_claim *claim;
 	struct fdry_store *s;
 	unsigned int findings = 0;
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	bool waited;
 
 	if (fdry_store_open(path, FDRY_STORE_CREATE, &s) || !say())
 		return 1;
 	if (put_image(s, 1, "m", &image.oid) || !say() || put_image(s, 2, NULL, &image.oid) || !say())
 		return 2;
-	if (fdry_ref_get(s, "m", &image.oid) || fdry_get_begin(s, &get) || !say())
+	if (fdry_ref_get(s, "m", &image.oid) || fdry_reader_begin(s, &reader) || !say())
 		return 3;
 	fdry_atime_note(s->env, &image.oid);
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 	if (fdry_claim_take(s, "x", 1, 0, &waited, &claim) || !say())
 		return 4;
 	fdry_claim_drop(claim);

@@ -67,19 +67,20 @@ static int seal_two_mib(uint64_t seed, const char *ref)
 {
 	struct fdry_oid links[8], oid;
 	static uint8_t data[CHUNK];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t i;
-	int err = fdry_put_begin(s, &p);
+	int err = fdry_writer_begin(s, &p);
 
 	if (err)
 		return err;
 	for (i = 0; i < 8 && !err; i++) {
 		noise(seed * 100 + i, data, sizeof(data));
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &links[i]);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					     &links[i]);
 	}
 	if (!err)
-		return fdry_put_commit(p, &seed, sizeof(seed), links, 8, ref, &oid, NULL);
-	fdry_put_abort(p);
+		return fdry_writer_commit(p, &seed, sizeof(seed), links, 8, ref, &oid, NULL);
+	fdry_writer_abort(p);
 	return err;
 }
 
@@ -199,17 +200,17 @@ static void too_large(void)
 	unsigned int i, n;
 	struct fdry_oid oid;
 	static uint8_t data[1u << 20];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int err = 0;
 
 	ok(fdry_store_set_limit(s, 1u << 30));
 	n = fill(4, &err);
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 30; i++) {
 		noise(5000 + i, data, sizeof(data));
 		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
-	fails(FULL, "f", fdry_put_commit(p, "m", 1, &oid, 1, "large", &oid, NULL));
+	fails(FULL, "f", fdry_writer_commit(p, "m", 1, &oid, 1, "large", &oid, NULL));
 	ck_assert_uint_eq(count_there(n), n);
 	check_tail();
 	check_sound(s);
@@ -276,25 +277,25 @@ static void own_stays(void)
 	uint64_t manifest = 4;
 	unsigned int n;
 	static uint8_t data[CHUNK];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int err;
 	size_t i;
 
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	noise(0, data, sizeof(data)); /* n/0's, which goes first */
 	links[0] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	for (i = 1; i < 3; i++) {
 		noise(7000 + i, data, sizeof(data));
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-		ok(fdry_put_flush(p));
+		ok(fdry_writer_flush(p));
 	}
 	for (i = 0; i < 8; i++) {
 		noise(7100 + i, data, sizeof(data));
 		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
-	ok(fdry_put_commit(p, &manifest, sizeof(manifest), links, 3, "own", &oid, NULL));
+	ok(fdry_writer_commit(p, &manifest, sizeof(manifest), links, 3, "own", &oid, NULL));
 	ck_assert(there("own") && !there("n/0"));
 	ck_assert_uint_ge(count_there(n), n - 3);
 	check_sound(s);
@@ -313,13 +314,13 @@ static void own_makes_no_room(void)
 	uint64_t manifest = 5;
 	unsigned int n;
 	static uint8_t data[CHUNK];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int err;
 	size_t i;
 
 	n = fill(100, &err);
 	ok(fdry_store_set_limit(s, 1u << 30));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 24; i++) {
 		noise(i / 8 * 100 + i % 8, data, sizeof(data));
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
@@ -328,7 +329,7 @@ static void own_makes_no_room(void)
 		noise(7200 + i, data, sizeof(data));
 		oid = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
-	ok(fdry_put_commit(p, &manifest, sizeof(manifest), links, 24, "own", &oid, NULL));
+	ok(fdry_writer_commit(p, &manifest, sizeof(manifest), links, 24, "own", &oid, NULL));
 	ck_assert(there("own") && !there("n/2") && !there("n/3"));
 	ck_assert_uint_ge(count_there(n), n - 5);
 	check_sound(s);
@@ -403,14 +404,14 @@ END_TEST
 START_TEST(the_environment_is_checked)
 {
 	static const char *const bad[] = { "much", "-1", "8Q", "8M M", "none", "9999T" };
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	uint64_t limit;
 	size_t i;
 
 	s = store_make();
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		setenv("FOUNDRY_STORE_LIMIT", bad[i], 1);
-		fails(ENV, "FOUNDRY_STORE_LIMIT is", fdry_put_begin(s, &p));
+		fails(ENV, "FOUNDRY_STORE_LIMIT is", fdry_writer_begin(s, &p));
 		fails(ENV, "a number of bytes (K, M, G or T may follow) from 0 to 8191T", fdry_store_limit(s, &limit, NULL));
 	}
 	unsetenv("FOUNDRY_STORE_LIMIT");

@@ -41,12 +41,12 @@ static uint64_t in_use(void)
 static void load(const char *name)
 {
 	struct fdry_oid oid;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_resolve(g, name, &oid));
-	fdry_get_used(g, &oid);
-	fdry_get_end(g);
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_resolve(g, name, &oid));
+	fdry_reader_note_use(g, &oid);
+	fdry_reader_end(g);
 }
 
 static void note_evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
@@ -231,15 +231,15 @@ START_TEST(what_is_held_counts_and_stays)
 	struct fdry_idset held = { 0 };
 	struct fdry_evict_report r;
 	static uint8_t data[CHUNK];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
 	seal(s, 1, 1, CHUNK, "a");
 	seal(s, 2, 1, CHUNK, "b");
 	seal(s, 3, 1, CHUNK, "c");
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	noise(50, data, sizeof(data));
 	put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
-	ok(fdry_put_flush(p));
+	ok(fdry_writer_flush(p));
 	ck_assert_uint_eq(room(&held).refs, 1);
 	hold(&held, 50);
 	ck_assert_uint_eq(room(&held).refs, 1);
@@ -247,7 +247,7 @@ START_TEST(what_is_held_counts_and_stays)
 	r = room(&held);
 	ck_assert_uint_eq(r.refs, 2);
 	ck_assert_uint_gt(r.after, 3 * CHUNK);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	fdry_idset_release(&held);
 }
 END_TEST
@@ -326,24 +326,25 @@ START_TEST(what_is_larger_than_the_limit_fails)
 {
 	struct fdry_oid oid, other = seal(s, 1, 1, CHUNK, "a");
 	static uint8_t data[8u << 20];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t i;
 	int err = 0;
 
 	ok(fdry_store_set_limit(s, 48u << 20));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 16 && !err; i++) {
 		noise(i, data, sizeof(data));
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					     &oid);
 	}
 	fails(FULL, "alone takes more", err);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	ck_assert(there("a"));
 	ok(fdry_store_set_limit(s, CHUNK));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	noise(77, data, 2 * CHUNK);
 	oid = put(p, FDRY_OBJECT_CHUNK, data, 2 * CHUNK);
-	fails(FULL, "alone takes more", fdry_put_commit(p, "m", 1, &oid, 1, "b", &oid, NULL));
+	fails(FULL, "alone takes more", fdry_writer_commit(p, "m", 1, &oid, 1, "b", &oid, NULL));
 	ck_assert(there("a") && !there("b"));
 	ok(fdry_ref_get(s, "a", &oid));
 	ck_assert(fdry_oid_eq(&oid, &other));

@@ -122,20 +122,22 @@ static int seal_some(struct fdry_store *s, struct fdry_oid chunks[3])
 {
 	struct fdry_oid oid;
 	uint8_t data[9000];
-	struct fdry_put *p;
-	int i, err = fdry_put_begin(s, &p);
+	struct fdry_writer *p;
+	int i, err = fdry_writer_begin(s, &p);
 
 	if (err)
 		return err;
 	for (i = 0; i < 3 && !err; i++) {
 		noise(50 + (uint64_t)i, data, sizeof(data));
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &chunks[i]);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					     &chunks[i]);
 	}
 	if (!err)
-		err = fdry_put_object(p, FDRY_OBJECT_KERNEL, kernel_bytes, sizeof(kernel_bytes), chunks, 1, &oid);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, kernel_bytes,
+					     sizeof(kernel_bytes), chunks, 1, &oid);
 	if (!err)
-		return fdry_put_commit(p, "new", 3, chunks, 3, "new", &oid, NULL);
-	fdry_put_abort(p);
+		return fdry_writer_commit(p, "new", 3, chunks, 3, "new", &oid, NULL);
+	fdry_writer_abort(p);
 	return err;
 }
 
@@ -143,22 +145,22 @@ static int load_some(struct fdry_store *s, const struct fdry_oid chunks[3])
 {
 	struct fdry_buf b = { 0 };
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	struct fdry_oid oid;
-	int err = fdry_get_begin(s, &g);
+	int err = fdry_reader_begin(s, &g);
 
 	if (err)
 		return err;
 	err = fdry_store_resolve(s, "new", &oid);
 	if (!err)
-		err = fdry_get_object(g, &oid, &b);
+		err = fdry_reader_copy(g, &oid, &b);
 	if (!err && (b.len != 3 || memcmp(b.data, "new", 3)))
 		err = 1;
 	if (!err)
-		err = fdry_get_map(g, &chunks[1], &span);
+		err = fdry_reader_map(g, &chunks[1], &span);
 	if (!err)
-		err = fdry_get_verify(g, &chunks[1], span, false, NULL);
-	fdry_get_end(g);
+		err = fdry_reader_verify(g, &chunks[1], span, false, NULL);
+	fdry_reader_end(g);
 	fdry_buf_release(&b);
 	return err;
 }

@@ -26,7 +26,7 @@ static void teardown(void)
 	dir_teardown();
 }
 
-static struct fdry_oid put_noise(struct fdry_put *p, uint64_t seed)
+static struct fdry_oid put_noise(struct fdry_writer *p, uint64_t seed)
 {
 	uint8_t data[100];
 
@@ -67,11 +67,11 @@ START_TEST(leases_unreadable)
 	struct fdry_gc_report r;
 	struct fdry_oid chunk, image;
 	char leases[400];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
 	snprintf(leases, sizeof(leases), "%s/leases", path);
 	seal(s, 7, 2, 100, "other");
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	chunk = put_noise(p, 1);
 	failing = leases;
 	failing_with = errors[_i];
@@ -80,7 +80,7 @@ START_TEST(leases_unreadable)
 	passed = 0;
 	fails(IO, "cannot list the store's folder leases", fdry_store_gc(s, true, &r));
 	failing = NULL;
-	ok(fdry_put_commit(p, "m", 1, &chunk, 1, "m", &image, NULL));
+	ok(fdry_writer_commit(p, "m", 1, &chunk, 1, "m", &image, NULL));
 	check_sound(s);
 	ok(fdry_store_gc(s, false, &r));
 }
@@ -137,11 +137,11 @@ static void make_odd(const char *name, int kind)
 static void get_all(const struct fdry_oid *image)
 {
 	struct fdry_buf b = { 0 };
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_object(g, image, &b));
-	fdry_get_end(g);
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_copy(g, image, &b));
+	fdry_reader_end(g);
 	fdry_buf_release(&b);
 	fdry_atime_note(s->env, image);
 }
@@ -222,19 +222,19 @@ END_TEST
 START_TEST(plan_is_the_deed)
 {
 	struct fdry_gc_report plan, deed;
-	struct fdry_put *dead, *alive;
+	struct fdry_writer *dead, *alive;
 	struct fdry_oid chunk;
 	int i;
 
 	seal(s, 1, 3, 100, "m");
-	ok(fdry_put_begin(s, &alive));
+	ok(fdry_writer_begin(s, &alive));
 	chunk = put_noise(alive, 50);
-	ok(fdry_put_begin(s, &dead));
+	ok(fdry_writer_begin(s, &dead));
 	for (i = 0; i < 20; i++)
 		put_noise(dead, 100 + (uint64_t)i);
-	ok(fdry_put_flush(dead));
-	ok(fdry_put_flush(alive));
-	fdry_lease_crash(fdry_put_lease(dead));
+	ok(fdry_writer_flush(dead));
+	ok(fdry_writer_flush(alive));
+	fdry_lease_crash(fdry_writer_lease(dead));
 	ok(fdry_store_gc(s, true, &plan));
 	ok(fdry_store_gc(s, false, &deed));
 	ck_assert_uint_eq(deed.dead, 20);
@@ -244,9 +244,9 @@ START_TEST(plan_is_the_deed)
 	ck_assert_uint_eq(plan.leases, deed.leases);
 	ck_assert_uint_eq(plan.reclaimed, 1);
 	ck_assert_uint_eq(deed.reclaimed, 1);
-	ok(fdry_put_commit(alive, "a", 1, &chunk, 1, "a", &chunk, NULL));
+	ok(fdry_writer_commit(alive, "a", 1, &chunk, 1, "a", &chunk, NULL));
 	check_sound(s);
-	fdry_put_abort(dead);
+	fdry_writer_abort(dead);
 }
 END_TEST
 

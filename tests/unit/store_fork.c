@@ -46,8 +46,8 @@ static int child(int (*fn)(void *arg), void *arg)
 
 struct inherited {
 	struct fdry_store *s;
-	struct fdry_put *put;
-	struct fdry_get *get;
+	struct fdry_writer *writer;
+	struct fdry_reader *reader;
 	struct fdry_oid oid;
 };
 
@@ -73,18 +73,18 @@ static int use_inherited(void *arg)
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid, *links;
 	struct fdry_span span;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	unsigned int n = 0;
 	size_t count, i;
 	int got[] = {
-		fdry_put_begin(in->s, &p),
-		fdry_put_object(in->put, FDRY_OBJECT_CHUNK, "x", 1, NULL, 0, &oid),
-		fdry_get_begin(in->s, &g),
-		fdry_get_object(in->get, &in->oid, &b),
-		fdry_get_map(in->get, &in->oid, &span),
-		fdry_get_resolve(in->get, "r", &oid),
-		fdry_get_verify(in->get, &in->oid, (struct fdry_span){ 0 }, false, NULL),
+		fdry_writer_begin(in->s, &p),
+		fdry_writer_add_object(in->writer, FDRY_OBJECT_CHUNK, "x", 1, NULL, 0, &oid),
+		fdry_reader_begin(in->s, &g),
+		fdry_reader_copy(in->reader, &in->oid, &b),
+		fdry_reader_map(in->reader, &in->oid, &span),
+		fdry_reader_resolve(in->reader, "r", &oid),
+		fdry_reader_verify(in->reader, &in->oid, (struct fdry_span){ 0 }, false, NULL),
 		fdry_store_info(in->s, &in->oid, &info),
 		fdry_store_links(in->s, &in->oid, &links, &count),
 		fdry_store_each(in->s, ignore_object, NULL),
@@ -96,7 +96,7 @@ static int use_inherited(void *arg)
 		fdry_store_resolve(in->s, "r", &oid),
 		fdry_store_gc(in->s, false, &gr),
 		fdry_verify(in->s, count_finding, &n, &vr),
-		fdry_put_commit(in->put, "m", 1, NULL, 0, NULL, &oid, NULL),
+		fdry_writer_commit(in->writer, "m", 1, NULL, 0, NULL, &oid, NULL),
 	};
 
 	for (i = 0; i < sizeof(got) / sizeof(got[0]); i++)
@@ -113,8 +113,8 @@ static int open_in_child(void *arg)
 	struct fdry_gc_report r;
 	struct fdry_oid oid;
 
-	fdry_get_end(in->get);
-	fdry_put_abort(in->put);
+	fdry_reader_end(in->reader);
+	fdry_writer_abort(in->writer);
 	fdry_store_close(in->s);
 	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
 		return 1;
@@ -141,16 +141,16 @@ START_TEST(a_child_opens_its_own)
 
 	in.oid = seal(in.s, 1, 1, 100, "r");
 	seal(in.s, 2, 1, 100, NULL);
-	ok(fdry_put_begin(in.s, &in.put));
+	ok(fdry_writer_begin(in.s, &in.writer));
 	noise(2, data, sizeof(data));
-	put(in.put, FDRY_OBJECT_CHUNK, data, sizeof(data));
-	ok(fdry_get_begin(in.s, &in.get));
+	put(in.writer, FDRY_OBJECT_CHUNK, data, sizeof(data));
+	ok(fdry_reader_begin(in.s, &in.reader));
 	ck_assert_int_eq(child(use_inherited, &in), 0);
 	ck_assert_int_eq(child(open_in_child, &in), 0);
-	ok(fdry_get_object(in.get, &in.oid, &b));
+	ok(fdry_reader_copy(in.reader, &in.oid, &b));
 	gc_gives(in.s, 3, 0);
-	fdry_get_end(in.get);
-	fdry_put_abort(in.put);
+	fdry_reader_end(in.reader);
+	fdry_writer_abort(in.writer);
 	gc_gives(in.s, 2, 1);
 	fdry_buf_release(&b);
 	fdry_store_close(in.s);
@@ -174,10 +174,10 @@ START_TEST(a_lease_ends_with_the_process_that_took_it)
 	pid = fork();
 	if (!pid) {
 		struct fdry_oid oid;
-		struct fdry_put *p;
+		struct fdry_writer *p;
 
-		if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p) ||
-		    fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid))
+		if (fdry_store_open(path, 0, &s) || fdry_writer_begin(s, &p) ||
+		    fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid))
 			_exit(1);
 		if (fdry_store_gc(s, false, &r) || r.live != 1 || r.dead != 1 || r.leases != 1)
 			_exit(2);
@@ -264,7 +264,7 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	struct fdry_oid image = seal(s, 1, 20, 100000, "r"), oid, chunk;
 	struct fdry_verify_report vr;
 	struct fdry_span span[20];
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint8_t data[100000];
 	unsigned int n = 0;
 	struct fdry_txn t;
@@ -278,16 +278,16 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	ok(fdry_txn_read(s->env->db, &t));
 	ck_assert(t.exclusive);
 	fdry_txn_abort(&t);
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	for (i = 0; i < 20; i++) {
 		noise(1 + i, data, sizeof(data));
 		chunk = oid_of(data, sizeof(data));
-		ok(fdry_get_map(g, &chunk, &span[i]));
+		ok(fdry_reader_map(g, &chunk, &span[i]));
 	}
 	/* Writers are not kept out, and what was mapped stays right while they write, and while it is collected. */
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
-	ok(fdry_get_resolve(g, "r", &oid));
+	ok(fdry_reader_resolve(g, "r", &oid));
 	ok(fdry_ref_delete(s, "r"));
 	gc_gives(s, 21 + 21, 4 * 21);
 	for (i = 0; i < 5; i++)
@@ -297,7 +297,7 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 		ck_assert(!memcmp(span[i].data, data, sizeof(data)));
 	}
 	check_object(g, &image, "image 1 20 100000", 17);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	gc_gives(s, 21, 21 + 5 * 21);
 	ok(fdry_verify(s, count_finding, &n, &vr));
 	ck_assert_uint_eq(n, 0);
@@ -325,15 +325,16 @@ static int load_and_wait(void *arg)
 {
 	struct fdry_oid oid;
 	struct fdry_store *s;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	int *pipes = arg;
 	char c;
 
-	if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) || fdry_get_resolve(g, "r", &oid))
+	if (fdry_store_open(path, 0, &s) || fdry_reader_begin(s, &g) ||
+	    fdry_reader_resolve(g, "r", &oid))
 		return 1;
 	if (write(pipes[3], "x", 1) != 1 || read(pipes[0], &c, 1))
 		return 2;
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_store_close(s);
 	return 0;
 }
@@ -343,17 +344,18 @@ static int load_and_seal(void *arg)
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid;
 	struct fdry_store *s;
-	struct fdry_get *g;
-	struct fdry_put *p;
+	struct fdry_reader *g;
+	struct fdry_writer *p;
 
 	(void)arg;
-	if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) || fdry_get_resolve(g, "r", &oid))
+	if (fdry_store_open(path, 0, &s) || fdry_reader_begin(s, &g) ||
+	    fdry_reader_resolve(g, "r", &oid))
 		return 1;
-	if (fdry_get_object(g, &oid, &b) || fdry_put_begin(s, &p))
+	if (fdry_reader_copy(g, &oid, &b) || fdry_writer_begin(s, &p))
 		return 2;
-	if (fdry_put_commit(p, "sealed beside", 13, NULL, 0, "beside", &oid, NULL))
+	if (fdry_writer_commit(p, "sealed beside", 13, NULL, 0, "beside", &oid, NULL))
 		return 3;
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_store_close(s);
 	return 0;
 }
@@ -406,8 +408,8 @@ START_TEST(reading_in_turns_pins_the_map)
 	struct fdry_store *s;
 	struct fdry_oid chunk, oid;
 	struct fdry_span span;
-	struct fdry_get *g;
-	struct fdry_put *p;
+	struct fdry_reader *g;
+	struct fdry_writer *p;
 	uint8_t *data = malloc(4 << 20);
 	pid_t other;
 	int i, err = 0;
@@ -418,18 +420,18 @@ START_TEST(reading_in_turns_pins_the_map)
 	noise(1, data, 5000);
 	chunk = oid_of(data, 5000);
 	seal(s, 1, 1, 5000, "r");
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &chunk, &span));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 40 && !err; i++) {
 		noise(100 + (uint64_t)i, data, 4 << 20);
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
 	}
 	ck_assert_int_eq(err, -FDRY_E_LOCKED);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	noise(1, data, 5000);
 	ck_assert(!memcmp(span.data, data, 5000));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	seal(s, 200, 6, 4 << 20, "q");
 	check_sound(s);
 	fdry_store_close(s);
@@ -444,7 +446,7 @@ START_TEST(reading_in_turns_keeps_small_bytes)
 	struct fdry_store *s;
 	struct fdry_oid chunk;
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint8_t data[100];
 	pid_t other;
 	uint64_t i;
@@ -455,13 +457,13 @@ START_TEST(reading_in_turns_keeps_small_bytes)
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
 	seal(s, 1, 1, sizeof(data), "r");
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
-	ok(fdry_get_verify(g, &chunk, span, true, NULL));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &chunk, &span));
+	ok(fdry_reader_verify(g, &chunk, span, true, NULL));
 	for (i = 0; i < 20; i++)
 		seal(s, 100 + 10 * i, 5, sizeof(data), "q");
 	ck_assert(span.len == sizeof(data) && !memcmp(span.data, data, sizeof(data)));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_store_close(s);
 	kill(other, SIGKILL);
 }
@@ -478,10 +480,12 @@ static int reader_line(const char *line, void *arg)
 static int die_reading(void *arg)
 {
 	struct fdry_store *s;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	(void)arg;
-	return fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g) ? 1 : 0; /* neither ended nor closed */
+	return fdry_store_open(path, 0, &s) || fdry_reader_begin(s, &g)
+		       ? 1
+		       : 0; /* neither ended nor closed */
 }
 
 static uint64_t used_bytes(struct fdry_store *s)
@@ -600,19 +604,19 @@ END_TEST
 static int seal_much(void *arg)
 {
 	struct fdry_store *s;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_oid oid;
 	uint8_t *data = malloc(4 << 20);
 	int i, bad = 0;
 
 	(void)arg;
-	if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p))
+	if (fdry_store_open(path, 0, &s) || fdry_writer_begin(s, &p))
 		return 1;
 	for (i = 0; i < 20; i++) {
 		noise(5000 + i, data, 4 << 20);
-		bad |= fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+		bad |= fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
 	}
-	bad |= fdry_put_commit(p, "much", 4, NULL, 0, "much", &oid, NULL);
+	bad |= fdry_writer_commit(p, "much", 4, NULL, 0, "much", &oid, NULL);
 	fdry_store_close(s);
 	return bad ? 1 : 0;
 }
@@ -642,8 +646,8 @@ START_TEST(a_small_map_grows)
 {
 	struct fdry_store *s, *t;
 	struct fdry_oid oid;
-	struct fdry_get *g;
-	struct fdry_put *p;
+	struct fdry_reader *g;
+	struct fdry_writer *p;
 	uint8_t *data = malloc(4 << 20);
 	int i, err = 0;
 
@@ -654,17 +658,18 @@ START_TEST(a_small_map_grows)
 	check_sound(s);
 
 	/* not while a session maps it; what was collected is lost then, and said to be */
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	ok(fdry_store_open(path, 0, &t));
-	ok(fdry_put_begin(t, &p));
+	ok(fdry_writer_begin(t, &p));
 	for (i = 0; i < 300 && !err; i++) {
 		noise(9000 + i, data, 4 << 20);
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, 4 << 20, NULL, 0, &oid);
 	}
 	ck_assert_int_eq(err, -FDRY_E_LOCKED);
-	fails(LOCKED, "an earlier put", fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &oid));
-	fails(LOCKED, "an earlier put", fdry_put_commit(p, "m", 1, NULL, 0, NULL, &oid, NULL));
-	fdry_get_end(g);
+	fails(LOCKED, "an earlier put",
+	      fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &oid));
+	fails(LOCKED, "an earlier put", fdry_writer_commit(p, "m", 1, NULL, 0, NULL, &oid, NULL));
+	fdry_reader_end(g);
 	fdry_store_close(t);
 	check_sound(s);
 	fdry_store_close(s);

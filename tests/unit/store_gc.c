@@ -97,24 +97,24 @@ END_TEST
 START_TEST(links_are_followed_through_every_kind)
 {
 	struct fdry_oid oid, image;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char text[32];
 	int i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	oid = put(p, FDRY_OBJECT_CHUNK, "deep", 4);
 	for (i = 0; i < 500; i++) {
 		snprintf(text, sizeof(text), "level %d", i);
-		ok(fdry_put_object(p, 1 + i % 4, text, strlen(text), &oid, 1, &oid));
+		ok(fdry_writer_add_object(p, 1 + i % 4, text, strlen(text), &oid, 1, &oid));
 	}
-	ok(fdry_put_commit(p, "m", 1, &oid, 1, "r", &image, NULL));
+	ok(fdry_writer_commit(p, "m", 1, &oid, 1, "r", &image, NULL));
 	gc(false, 502, 0);
 	ok(fdry_ref_delete(s, "r"));
 	gc(false, 0, 502);
 }
 END_TEST
 
-static struct fdry_oid put_noise(struct fdry_put *p, uint64_t seed)
+static struct fdry_oid put_noise(struct fdry_writer *p, uint64_t seed)
 {
 	uint8_t data[100];
 
@@ -143,16 +143,16 @@ START_TEST(what_a_session_was_told_of_stays)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk, got;
 	struct fdry_gc_report r;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	chunk = put_noise(p, 2);
 	ck_assert_uint_eq(lease_files(), 1);
 	ok(fdry_store_gc(s, true, &r));
 	ck_assert_uint_eq(r.dead, 3);
 	ck_assert_uint_eq(r.leases, 1);
 	gc(false, 1, 3);
-	ok(fdry_put_commit(p, "m", 1, &chunk, 1, "r", &got, NULL));
+	ok(fdry_writer_commit(p, "m", 1, &chunk, 1, "r", &got, NULL));
 	ck_assert_uint_eq(lease_files(), 0);
 	gc(false, 2, 0);
 	check_sound(s);
@@ -160,11 +160,11 @@ START_TEST(what_a_session_was_told_of_stays)
 	/* a manifest that is put again keeps its chunks, though nobody named those */
 	ok(fdry_ref_delete(s, "r"));
 	image = seal(s, 1, 3, 100, NULL);
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	got = put(p, FDRY_OBJECT_MANIFEST, "image 1 3 100", 13);
 	ck_assert(fdry_oid_eq(&got, &image));
 	gc(false, 4, 1);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	gc(false, 0, 4);
 	ck_assert_uint_eq(lease_files(), 0);
 }
@@ -174,18 +174,18 @@ END_TEST
 START_TEST(what_a_session_wrote_stays)
 {
 	struct fdry_oid links[40], oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	static uint8_t big[1 << 20];
 	int i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 40; i++) {
 		noise(1 + i, big, sizeof(big));
 		links[i] = put(p, FDRY_OBJECT_CHUNK, big, sizeof(big));
 	}
 	ck_assert_uint_ge(objects(), 32); /* a batch has gone out */
 	gc(false, objects(), 0);
-	ok(fdry_put_commit(p, "m", 1, links, 40, "r", &oid, NULL));
+	ok(fdry_writer_commit(p, "m", 1, links, 40, "r", &oid, NULL));
 	gc(false, 41, 0);
 	check_sound(s);
 }
@@ -195,19 +195,19 @@ END_TEST
 START_TEST(what_was_resolved_stays)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, "r"), got;
-	struct fdry_get *g, *h;
+	struct fdry_reader *g, *h;
 
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_resolve(g, "r", &got));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_resolve(g, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &image));
 	ok(fdry_ref_delete(s, "r"));
 	gc(false, 4, 0);
-	ok(fdry_get_begin(s, &h));
+	ok(fdry_reader_begin(s, &h));
 	check_object(h, &image, "image 1 3 100", 13);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	gc(false, 0, 4);
 	check_object(h, &image, "image 1 3 100", 13); /* its own view */
-	fdry_get_end(h);
+	fdry_reader_end(h);
 	ck_assert_uint_eq(lease_files(), 0);
 }
 END_TEST
@@ -216,7 +216,7 @@ END_TEST
 START_TEST(who_is_in_the_way_is_named)
 {
 	struct fdry_gc_report r;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char pid[32];
 	int fd;
 
@@ -227,13 +227,13 @@ START_TEST(who_is_in_the_way_is_named)
 	fails(LOCKED, pid, fdry_store_gc(s, true, &r));
 	fdry_env_unexclude(fd);
 	s->env->dir.fixed = true; /* as if the folder could not be written */
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	ck_assert_uint_eq(lease_files(), 0);
 	s->env->dir.fixed = false;
 	put_noise(p, 1);
 	fails(LOCKED, pid, fdry_store_gc(s, false, &r));
 	ok(fdry_store_gc(s, true, &r));
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	gc(false, 0, 3);
 }
 END_TEST
@@ -302,30 +302,30 @@ static bool announced(void)
 /* A collection that died is forgotten by the next seal; until then nothing is taken for known unseen. */
 START_TEST(a_collection_that_died)
 {
-	struct fdry_put_stats st;
+	struct fdry_writer_stats st;
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_txn t;
 	int fd;
 
 	seal(s, 1, 2, 100, "r");
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_put(&t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"collecting", 10 },
 			(struct fdry_span){ (const uint8_t *)"\1", 1 }));
 	ok(fdry_txn_commit(&t));
 	oid = put_noise(p, 1);
-	ok(fdry_put_commit(p, "m", 1, &oid, 1, "q", &oid, &st));
+	ok(fdry_writer_commit(p, "m", 1, &oid, 1, "q", &oid, &st));
 	ck_assert_uint_eq(st.objects_known, 1);
 	ck_assert_uint_eq(st.objects_new, 1);
 	ck_assert_uint_eq(lease_files(), 1); /* it may have been alive */
 	ok(fdry_env_exclude(s->env, &fd));
-	ok(fdry_put_begin(s, &p)); /* it is */
-	fdry_put_abort(p);
+	ok(fdry_writer_begin(s, &p)); /* it is */
+	fdry_writer_abort(p);
 	ck_assert(announced());
 	fdry_env_unexclude(fd);
-	ok(fdry_put_begin(s, &p));
-	fdry_put_abort(p);
+	ok(fdry_writer_begin(s, &p));
+	fdry_writer_abort(p);
 	ck_assert(!announced());
 	gc(false, 4, 0);
 	ck_assert(!announced());
@@ -354,18 +354,21 @@ START_TEST(a_lease_without_room)
 		struct fdry_oid chunk[2];
 		struct fdry_store *own;
 		uint8_t data[2] = "ab";
-		struct fdry_put *p;
+		struct fdry_writer *p;
 
 		signal(SIGXFSZ, SIG_IGN);
-		if (fdry_store_open(path, 0, &own) || fdry_put_begin(own, &p) || setrlimit(RLIMIT_FSIZE, &limit))
+		if (fdry_store_open(path, 0, &own) || fdry_writer_begin(own, &p) ||
+		    setrlimit(RLIMIT_FSIZE, &limit))
 			_exit(1);
-		if (fdry_put_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &chunk[0]) || !access_exclusive(own))
+		if (fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, 1, NULL, 0, &chunk[0]) ||
+		    !access_exclusive(own))
 			_exit(2);
-		if (fdry_put_object(p, FDRY_OBJECT_CHUNK, data + 1, 1, NULL, 0, &chunk[1]) || access_exclusive(own))
+		if (fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data + 1, 1, NULL, 0, &chunk[1]) ||
+		    access_exclusive(own))
 			_exit(3);
 		if (fdry_store_gc(own, false, &r) != -FDRY_E_LOCKED)
 			_exit(4);
-		fdry_put_abort(p);
+		fdry_writer_abort(p);
 		_exit(!access_exclusive(own));
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);

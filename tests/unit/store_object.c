@@ -24,23 +24,23 @@ START_TEST(objects_come_back)
 	enum { N = sizeof(sizes) / sizeof(sizes[0]) };
 	uint8_t *data = malloc(4 << 20);
 	struct fdry_oid oid[N][2], image;
-	struct fdry_put_stats st;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer_stats st;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	size_t i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < N; i++) {
 		noise(i, data, sizes[i]);
 		oid[i][0] = put(p, FDRY_OBJECT_CHUNK, data, sizes[i]);
 		memset(data, 'a' + (int)i, sizes[i] + i + 1);
 		oid[i][1] = put(p, FDRY_OBJECT_KERNEL, data, sizes[i] + i + 1);
 	}
-	ok(fdry_put_commit(p, "m", 1, oid[0], 2 * N, NULL, &image, &st));
+	ok(fdry_writer_commit(p, "m", 1, oid[0], 2 * N, NULL, &image, &st));
 	ck_assert_uint_eq(st.objects_new, 2 * N + 1);
 	ck_assert_uint_eq(st.objects_known, 0);
 
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	for (i = 0; i < N; i++) {
 		noise(i, data, sizes[i]);
 		check_object(g, &oid[i][0], data, sizes[i]);
@@ -48,7 +48,7 @@ START_TEST(objects_come_back)
 		check_object(g, &oid[i][1], data, sizes[i] + i + 1);
 	}
 	check_object(g, &image, "m", 1);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	free(data);
 	check_sound(s);
 }
@@ -56,20 +56,20 @@ END_TEST
 
 START_TEST(equal_bytes_are_stored_once)
 {
-	struct fdry_put_stats st;
+	struct fdry_writer_stats st;
 	struct fdry_object_info info;
 	struct fdry_oid a, b, image;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	uint8_t data[5000];
 	int round;
 
 	noise(7, data, sizeof(data));
 	for (round = 0; round < 2; round++) {
-		ok(fdry_put_begin(s, &p));
+		ok(fdry_writer_begin(s, &p));
 		a = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 		b = put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 		ck_assert(fdry_oid_eq(&a, &b));
-		ok(fdry_put_commit(p, "m", 1, &a, 1, "r", &image, &st));
+		ok(fdry_writer_commit(p, "m", 1, &a, 1, "r", &image, &st));
 		ck_assert_uint_eq(st.objects_new, round ? 0 : 2);
 		ck_assert_uint_eq(st.objects_known, round ? 3 : 1);
 		ck_assert_uint_eq(st.bytes_new, round ? 0 : 5001);
@@ -87,27 +87,27 @@ START_TEST(code_is_packed_chunks_are_not)
 	struct fdry_object_info info;
 	struct fdry_oid chunk, kernel, image;
 	struct fdry_span span;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	chunk = put(p, FDRY_OBJECT_CHUNK, data, 100000);
 	data[0] = 1;
 	kernel = put(p, FDRY_OBJECT_KERNEL, data, 100000);
-	ok(fdry_put_commit(p, "m", 1, NULL, 0, NULL, &image, NULL));
+	ok(fdry_writer_commit(p, "m", 1, NULL, 0, NULL, &image, NULL));
 	ok(fdry_store_info(s, &chunk, &info));
 	ck_assert_uint_eq(info.stored, 100000);
 	ok(fdry_store_info(s, &kernel, &info));
 	ck_assert_uint_lt(info.stored, 1000);
 
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &chunk, &span));
 	ck_assert_uint_eq(span.len, 100000);
 	data[0] = 0;
 	ck_assert(!memcmp(span.data, data, 100000));
-	ok(fdry_get_verify(g, &chunk, span, true, NULL));
-	fails(STATE, "compressed", fdry_get_map(g, &kernel, &span));
-	fdry_get_end(g);
+	ok(fdry_reader_verify(g, &chunk, span, true, NULL));
+	fails(STATE, "compressed", fdry_reader_map(g, &kernel, &span));
+	fdry_reader_end(g);
 	free(data);
 }
 END_TEST
@@ -118,17 +118,18 @@ START_TEST(one_object_of_several_kinds)
 	struct fdry_object_info info;
 	struct fdry_oid a, child[2], image, *links;
 	struct fdry_span span;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	size_t n;
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		ok(fdry_put_begin(s, &p));
+		ok(fdry_writer_begin(s, &p));
 		child[i] = put(p, FDRY_OBJECT_CHUNK, &i, sizeof(i));
 		/* first packed, as a kernel, then plain, as a chunk; each time with another link */
-		ok(fdry_put_object(p, i ? FDRY_OBJECT_CHUNK : FDRY_OBJECT_KERNEL, bytes, sizeof(bytes), &child[i], 1, &a));
-		ok(fdry_put_commit(p, "m", 1, &a, 1, NULL, &image, NULL));
+		ok(fdry_writer_add_object(p, i ? FDRY_OBJECT_CHUNK : FDRY_OBJECT_KERNEL, bytes,
+					  sizeof(bytes), &child[i], 1, &a));
+		ok(fdry_writer_commit(p, "m", 1, &a, 1, NULL, &image, NULL));
 	}
 	ok(fdry_store_info(s, &a, &info));
 	ck_assert_uint_eq(info.kinds, 1u << FDRY_OBJECT_CHUNK | 1u << FDRY_OBJECT_KERNEL);
@@ -138,19 +139,19 @@ START_TEST(one_object_of_several_kinds)
 	ck_assert_int_lt(memcmp(&links[0], &links[1], sizeof(links[0])), 0);
 	ck_assert(fdry_oid_eq(&links[0], &child[0]) || fdry_oid_eq(&links[0], &child[1]));
 	free(links);
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &a, &span));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &a, &span));
 	ck_assert(!memcmp(span.data, bytes, sizeof(bytes)));
 	check_object(g, &a, bytes, sizeof(bytes));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 
 	/* and the other way round what is plain stays so */
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	put(p, FDRY_OBJECT_GRAPH, bytes, sizeof(bytes));
-	ok(fdry_put_commit(p, "m", 1, &a, 1, NULL, &image, NULL));
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &a, &span));
-	fdry_get_end(g);
+	ok(fdry_writer_commit(p, "m", 1, &a, 1, NULL, &image, NULL));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &a, &span));
+	fdry_reader_end(g);
 	check_sound(s);
 }
 END_TEST
@@ -159,24 +160,25 @@ START_TEST(links_are_a_set_and_must_lead_somewhere)
 {
 	struct fdry_oid a, b, nowhere, image, twice[3], *links;
 	struct fdry_object_info info;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t n;
 
 	nowhere = oid_of("nowhere", 7);
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	a = put(p, FDRY_OBJECT_CHUNK, "a", 1);
 	b = put(p, FDRY_OBJECT_CHUNK, "b", 1);
 	twice[0] = a, twice[1] = b, twice[2] = a;
-	ok(fdry_put_object(p, FDRY_OBJECT_GRAPH, "g", 1, twice, 3, &image));
-	fails(NOENT, "a link", fdry_put_object(p, FDRY_OBJECT_GRAPH, "h", 1, &nowhere, 1, &image));
-	ok(fdry_put_commit(p, "m", 1, &image, 1, NULL, &image, NULL));
+	ok(fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, "g", 1, twice, 3, &image));
+	fails(NOENT, "a link",
+	      fdry_writer_add_object(p, FDRY_OBJECT_GRAPH, "h", 1, &nowhere, 1, &image));
+	ok(fdry_writer_commit(p, "m", 1, &image, 1, NULL, &image, NULL));
 	a = oid_of("g", 1);
 	ok(fdry_store_links(s, &a, &links, &n));
 	ck_assert_uint_eq(n, 2);
 	free(links);
 
-	ok(fdry_put_begin(s, &p));
-	fails(NOENT, "a link", fdry_put_commit(p, "n", 1, &nowhere, 1, "ref", &image, NULL));
+	ok(fdry_writer_begin(s, &p));
+	fails(NOENT, "a link", fdry_writer_commit(p, "n", 1, &nowhere, 1, "ref", &image, NULL));
 	a = oid_of("n", 1);
 	fails(NOENT, "no object", fdry_store_info(s, &a, &info));
 	fails(NOENT, "no ref", fdry_ref_get(s, "ref", &image));
@@ -187,24 +189,25 @@ START_TEST(bad_arguments_are_refused)
 {
 	struct fdry_oid oid, untouched;
 	struct fdry_buf b = { 0 };
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 
 	memset(&oid, 0x5A, sizeof(oid));
 	untouched = oid;
-	ok(fdry_put_begin(s, &p));
-	fails(INVAL, "kind", fdry_put_object(p, 0, "x", 1, NULL, 0, &oid));
-	fails(INVAL, "kind", fdry_put_object(p, 5, "x", 1, NULL, 0, &oid));
-	fails(LIMIT, "links", fdry_put_object(p, 1, "x", 1, &oid, FDRY_OBJECT_LINKS_MAX + 1ul, &oid));
-	fails(NAME, "name", fdry_put_commit(p, "m", 1, NULL, 0, "a//b", &oid, NULL));
+	ok(fdry_writer_begin(s, &p));
+	fails(INVAL, "kind", fdry_writer_add_object(p, 0, "x", 1, NULL, 0, &oid));
+	fails(INVAL, "kind", fdry_writer_add_object(p, 5, "x", 1, NULL, 0, &oid));
+	fails(LIMIT, "links",
+	      fdry_writer_add_object(p, 1, "x", 1, &oid, FDRY_OBJECT_LINKS_MAX + 1ul, &oid));
+	fails(NAME, "name", fdry_writer_commit(p, "m", 1, NULL, 0, "a//b", &oid, NULL));
 	ck_assert(fdry_oid_eq(&oid, &untouched));
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	ok(fdry_buf_put(&b, "before", 6));
-	fails(NOENT, "no object", fdry_get_object(g, &oid, &b));
+	fails(NOENT, "no object", fdry_reader_copy(g, &oid, &b));
 	ck_assert_uint_eq(b.len, 6);
-	fdry_get_end(g);
-	fdry_get_end(NULL);
-	fdry_put_abort(NULL);
+	fdry_reader_end(g);
+	fdry_reader_end(NULL);
+	fdry_writer_abort(NULL);
 	fdry_buf_release(&b);
 	ck_assert_str_eq(fdry_object_kind_name(FDRY_OBJECT_MANIFEST), "manifest");
 	ck_assert_str_eq(fdry_object_kind_name(17), "?");
@@ -218,23 +221,23 @@ START_TEST(long_sessions_write_in_turns)
 	struct fdry_object_info info;
 	struct fdry_oid oid[N];
 	uint8_t *data = malloc(LEN);
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	int i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < N; i++) {
 		noise(i, data, LEN);
 		oid[i] = put(p, FDRY_OBJECT_CHUNK, data, LEN);
 	}
 	ok(fdry_store_info(s, &oid[0], &info)); /* gone out already */
 	fails(NOENT, "no object", fdry_store_info(s, &oid[N - 1], &info));
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	fails(NOENT, "no object", fdry_store_info(s, &oid[N - 1], &info));
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	noise(3, data, LEN);
 	check_object(g, &oid[3], data, LEN);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	free(data);
 }
 END_TEST

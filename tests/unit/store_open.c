@@ -404,11 +404,11 @@ START_TEST(a_reader_writes_nothing)
 	struct fdry_store *s = store_make();
 	struct fdry_gc_report r;
 	struct fdry_oid oid = seal(s, 1, 1, 100, "r");
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
-	fails(PERM, "reading only", fdry_put_begin(s, &p));
+	fails(PERM, "reading only", fdry_writer_begin(s, &p));
 	fails(PERM, "reading only", fdry_ref_set(s, "q", &oid, NULL));
 	fails(PERM, "reading only", fdry_ref_delete(s, "r"));
 	fails(PERM, "reading only", fdry_store_gc(s, false, &r));

@@ -175,17 +175,17 @@ START_TEST(what_a_pack_adds_waits_for_the_end)
 	struct fdry_oid links[2], oid, before, after;
 	struct fdry_object_info info;
 	struct fdry_pack_report r;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct mem m;
 	size_t len;
 
-	ok(fdry_put_begin(to, &p));
+	ok(fdry_writer_begin(to, &p));
 	links[0] = put(p, FDRY_OBJECT_CHUNK, "same", 4);
-	ok(fdry_put_commit(p, "x", 1, links, 1, "x", &oid, NULL));
-	ok(fdry_put_begin(from, &p));
+	ok(fdry_writer_commit(p, "x", 1, links, 1, "x", &oid, NULL));
+	ok(fdry_writer_begin(from, &p));
 	links[0] = put(p, FDRY_OBJECT_KERNEL, "other", 5);
-	ok(fdry_put_object(p, FDRY_OBJECT_KERNEL, "same", 4, links, 1, &links[1]));
-	ok(fdry_put_commit(p, "y", 1, &links[1], 1, "y", &oid, NULL));
+	ok(fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, "same", 4, links, 1, &links[1]));
+	ok(fdry_writer_commit(p, "y", 1, &links[1], 1, "y", &oid, NULL));
 	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "y" } }, 1, NULL, NULL);
 	before = see(to);
 	len = m.b.len;
@@ -304,7 +304,7 @@ START_TEST(what_is_needed_must_be_there)
 	uint8_t end[FDRY_PACK_END_SIZE] = FDRY_PACK_END_MAGIC;
 	struct fdry_oid id = oid_of("m", 1), leaf = oid_of("leaf", 4);
 	struct mem m = { 0 };
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
 	head[FDRY_PACK_AT_VERSION] = head[FDRY_PACK_AT_IMAGES] = head[FDRY_PACK_AT_OBJECTS] = head[FDRY_PACK_AT_BYTES] = 1;
 	memcpy(image, &id, sizeof(id));
@@ -322,9 +322,9 @@ START_TEST(what_is_needed_must_be_there)
 	memcpy(end + FDRY_PACK_END_AT_ID, &id, sizeof(id));
 	ok(fdry_buf_put(&m.b, end, sizeof(end)));
 	fails(NOENT, "a link", import_mem(to, &m, NULL, &r));
-	ok(fdry_put_begin(to, &p));
+	ok(fdry_writer_begin(to, &p));
 	put(p, FDRY_OBJECT_CHUNK, "leaf", 4);
-	ok(fdry_put_finish(p, NULL, 0, NULL, 0, &(struct fdry_put_stats){ 0 }));
+	ok(fdry_writer_finish(p, NULL, 0, NULL, 0, &(struct fdry_writer_stats){ 0 }));
 	ok(import_mem(to, &m, NULL, &r));
 	check_sound(to);
 	fdry_buf_release(&m.b);
@@ -595,17 +595,17 @@ START_TEST(long_packs_go_through_a_window)
 	struct fdry_pack_report r;
 	struct fdry_oid links[60], oid;
 	uint8_t *data = malloc(80 << 20);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct mem m;
 	int i;
 
-	ok(fdry_put_begin(from, &p));
+	ok(fdry_writer_begin(from, &p));
 	memset(data, 0, 80 << 20);
 	for (i = 0; i < 60; i++) {
 		memcpy(data, &i, sizeof(i));
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, i == 30 ? 80 << 20 : 2 << 20);
 	}
-	ok(fdry_put_commit(p, "m", 1, links, 60, "long", &oid, NULL));
+	ok(fdry_writer_commit(p, "m", 1, links, 60, "long", &oid, NULL));
 	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "long" } }, 1, NULL, &r);
 	ck_assert_uint_lt(r.packed, 1 << 20);
 	ok(import_mem(to, &m, NULL, &r));

@@ -68,7 +68,7 @@ static void check_made_under(mode_t mask, unsigned int flags, mode_t directory, 
 {
 	struct fdry_claim *claim;
 	struct fdry_store *s;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct stat st;
 	bool waited;
 
@@ -77,11 +77,11 @@ static void check_made_under(mode_t mask, unsigned int flags, mode_t directory, 
 	ok(share_seal(s, 1, 3, 1000, "r"));
 	ok(share_load(s, 1, 3, 1000, "r"));
 	ok(fdry_claim_take(s, "key", 3, 0, &waited, &claim));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	ck_assert(!stat(path, &st));
 	ck_assert_uint_eq(st.st_uid, geteuid());
 	check_modes(directory, file, st.st_gid, 8);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	fdry_claim_drop(claim);
 	check_sound(s);
 	fdry_store_close(s);
@@ -312,19 +312,20 @@ static int member_holds(void *arg)
 {
 	int *pipes = arg;
 	struct fdry_store *s;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_oid oid;
 	char c;
 
 	umask(077);
 	if (become(MEMBER, true))
 		return NOT_ALLOWED;
-	if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p) ||
-	    fdry_put_object(p, FDRY_OBJECT_CHUNK, "held", 4, NULL, 0, &oid) || fdry_put_flush(p))
+	if (fdry_store_open(path, 0, &s) || fdry_writer_begin(s, &p) ||
+	    fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, "held", 4, NULL, 0, &oid) ||
+	    fdry_writer_flush(p))
 		return share_say(1);
 	if (write(pipes[1], "x", 1) != 1 || read(pipes[2], &c, 1) != 1)
 		return share_say(2);
-	if (fdry_put_commit(p, "m", 1, &oid, 1, "held", &oid, NULL))
+	if (fdry_writer_commit(p, "m", 1, &oid, 1, "held", &oid, NULL))
 		return share_say(3);
 	fdry_store_close(s);
 	return 0;

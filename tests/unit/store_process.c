@@ -45,19 +45,19 @@ static int seal_plain(struct fdry_store *s, uint64_t seed, int n, size_t len, co
 {
 	struct fdry_oid *links = calloc((size_t)n, sizeof(*links)), oid;
 	uint8_t *data = malloc(len);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char text[64];
-	int i, err = fdry_put_begin(s, &p);
+	int i, err = fdry_writer_begin(s, &p);
 
 	for (i = 0; i < n && !err; i++) {
 		noise(seed + (uint64_t)i, data, len);
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, len, NULL, 0, &links[i]);
 		if (err)
-			fdry_put_abort(p);
+			fdry_writer_abort(p);
 	}
 	snprintf(text, sizeof(text), "image %llu", (unsigned long long)seed);
 	if (!err)
-		err = fdry_put_commit(p, text, strlen(text), links, (size_t)n, ref, &oid, NULL);
+		err = fdry_writer_commit(p, text, strlen(text), links, (size_t)n, ref, &oid, NULL);
 	free(links);
 	free(data);
 	return err;
@@ -78,17 +78,18 @@ START_TEST(of_many_processes_under_one_name_one_wins)
 		for (i = 0; i < N; i++) {
 			pids[i] = fork();
 			if (!pids[i]) {
-				struct fdry_put *p;
+				struct fdry_writer *p;
 				struct fdry_oid oid;
 
 				/* All have begun before any commits. */
 				close(go[1]);
-				if (fdry_store_open(path, 0, &s) || fdry_put_begin(s, &p))
+				if (fdry_store_open(path, 0, &s) || fdry_writer_begin(s, &p))
 					_exit(3);
 				if (write(ready[1], "r", 1) != 1 || read(go[0], &c, 1) != 0)
 					_exit(4);
 				got = round * N + i;
-				got = fdry_put_commit(p, &got, sizeof(got), NULL, 0, "name", &oid, NULL);
+				got = fdry_writer_commit(p, &got, sizeof(got), NULL, 0, "name",
+							 &oid, NULL);
 				_exit(!got ? 0 : got == -FDRY_E_RACED ? 1 : 2);
 			}
 		}
@@ -283,7 +284,7 @@ static int use_fixed(void)
 	struct fdry_verify_report r;
 	struct fdry_store *s;
 	struct fdry_oid oid;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	struct fdry_buf b = { 0 };
 	struct stat st;
 	unsigned int n = 0;
@@ -293,9 +294,9 @@ static int use_fixed(void)
 		return 1;
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_store_resolve(s, "r", &oid))
 		return 2;
-	if (fdry_get_begin(s, &g) || fdry_get_object(g, &oid, &b))
+	if (fdry_reader_begin(s, &g) || fdry_reader_copy(g, &oid, &b))
 		return 3;
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	if (fdry_verify(s, count_finding, &n, &r) || n)
 		return 4;
 	snprintf(file, sizeof(file), "%s/lock.mdb", path);
@@ -335,34 +336,34 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	struct fdry_oid image, *links = NULL;
 	struct fdry_buf b = { 0 };
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t n = 0, i;
-	int err = fdry_get_begin(s, &g);
+	int err = fdry_reader_begin(s, &g);
 
 	if (err)
 		return err;
 	err = fdry_store_resolve(s, ref, &image);
 	if (err == -FDRY_E_NOENT) {
-		fdry_get_end(g);
+		fdry_reader_end(g);
 		return 0;
 	}
 	/* No collection can come between: the session shares the lock. */
 	if (!err)
 		err = fdry_store_links(s, &image, &links, &n);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	if (err)
 		return err == -FDRY_E_NOENT ? 0 : err;
-	err = fdry_get_begin(s, &g);
+	err = fdry_reader_begin(s, &g);
 	if (!err && fdry_store_resolve(s, ref, &image))
 		n = 0;
 	for (i = 0; i < n && !err; i++) {
-		err = fdry_get_map(g, &links[i], &span);
+		err = fdry_reader_map(g, &links[i], &span);
 		if (!err)
-			err = fdry_get_verify(g, &links[i], span, i & 1, NULL);
+			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
 		if (err == -FDRY_E_NOENT) /* the ref was set anew, and the old image collected, in between */
 			err = 0;
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	free(links);
 	fdry_buf_release(&b);
 	return err;

@@ -62,7 +62,7 @@ static void end(pid_t pid)
 /* Every chunk, by two sessions at once, as a loader's threads do; 0, or where it failed. */
 static int load(unsigned int flags)
 {
-	struct fdry_get *g[2] = { NULL };
+	struct fdry_reader *g[2] = { NULL };
 	struct fdry_oid image, *links = NULL;
 	struct fdry_store *s;
 	struct fdry_span span;
@@ -70,16 +70,18 @@ static int load(unsigned int flags)
 
 	if (fdry_store_open(path, flags, &s))
 		return 1;
-	if (fdry_get_begin(s, &g[0]) || fdry_get_resolve(g[0], "img", &image) || fdry_get_begin(s, &g[1]))
+	if (fdry_reader_begin(s, &g[0]) || fdry_reader_resolve(g[0], "img", &image) ||
+	    fdry_reader_begin(s, &g[1]))
 		return 2;
 	if (fdry_store_links(s, &image, &links, &n) || n != CHUNKS)
 		return 3;
 	for (i = 0; i < n; i++)
-		if (fdry_get_map(g[i % 2], &links[i], &span) || span.len != LEN || fdry_get_verify(g[i % 2], &links[i], span, true, NULL))
+		if (fdry_reader_map(g[i % 2], &links[i], &span) || span.len != LEN ||
+		    fdry_reader_verify(g[i % 2], &links[i], span, true, NULL))
 			return 4;
 	free(links);
-	fdry_get_end(g[1]);
-	fdry_get_end(g[0]);
+	fdry_reader_end(g[1]);
+	fdry_reader_end(g[0]);
 	fdry_store_close(s);
 	return 0;
 }
@@ -173,7 +175,7 @@ END_TEST
 START_TEST(one_process_takes_a_share)
 {
 	enum { N = FDRY_DB_READERS_MAX / 8 + 50 };
-	static struct fdry_get *g[N];
+	static struct fdry_reader *g[N];
 	struct fdry_buf b = { 0 };
 	struct fdry_oid image;
 	struct fdry_store *s;
@@ -181,14 +183,14 @@ START_TEST(one_process_takes_a_share)
 
 	ok(fdry_store_open(path, 0, &s));
 	for (i = 0; i < N; i++)
-		ok(fdry_get_begin(s, &g[i]));
+		ok(fdry_reader_begin(s, &g[i]));
 	ck_assert_uint_le(fdry_db_readers(s->env->db), FDRY_DB_READERS_MAX / 8);
-	ok(fdry_get_resolve(g[N - 1], "img", &image));
-	ok(fdry_get_object(g[N - 1], &image, &b));
-	ok(fdry_get_object(g[0], &image, &b));
+	ok(fdry_reader_resolve(g[N - 1], "img", &image));
+	ok(fdry_reader_copy(g[N - 1], &image, &b));
+	ok(fdry_reader_copy(g[0], &image, &b));
 	ck_assert_uint_eq(load_at_once(2), 0);
 	for (i = 0; i < N; i++)
-		fdry_get_end(g[i]);
+		fdry_reader_end(g[i]);
 	ck_assert_uint_eq(fdry_db_readers(s->env->db), 0);
 	fdry_buf_release(&b);
 	fdry_store_close(s);
@@ -198,7 +200,7 @@ END_TEST
 START_TEST(places_of_the_dead_are_given_up)
 {
 	struct fdry_store *s;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	pid_t pid = few_places(8, 0), dying;
 	int i, ready[2];
 	char c;
@@ -221,9 +223,9 @@ START_TEST(places_of_the_dead_are_given_up)
 	ck_assert_int_eq(read(ready[0], &c, 1), 1);
 	ok(fdry_store_open(path, 0, &s));
 	end(dying);
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	ck_assert_uint_eq(fdry_db_readers(s->env->db), 1);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_store_close(s);
 	end(pid);
 }

@@ -157,7 +157,7 @@ static void seal_twins(struct fdry_oid twins[2])
 {
 	static uint16_t first[65536]; /* number + 1 of the image whose id begins so */
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char text[32];
 	uint16_t head;
 	int i, k;
@@ -173,8 +173,8 @@ static void seal_twins(struct fdry_oid twins[2])
 	}
 	for (k = 0; k < 2; k++) {
 		snprintf(text, sizeof(text), "twin %d", k ? i : first[head] - 1);
-		ok(fdry_put_begin(s, &p));
-		ok(fdry_put_commit(p, text, strlen(text), NULL, 0, NULL, &twins[k], NULL));
+		ok(fdry_writer_begin(s, &p));
+		ok(fdry_writer_commit(p, text, strlen(text), NULL, 0, NULL, &twins[k], NULL));
 	}
 }
 
@@ -182,7 +182,7 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 {
 	struct fdry_oid twins[2], got, chunk;
 	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	size_t i;
 
 	seal_twins(twins);
@@ -206,9 +206,9 @@ START_TEST(images_are_found_by_ref_id_and_prefix)
 	ck_assert(fdry_oid_eq(&got, &twins[0]));
 
 	/* only images by prefix, anything by its whole id */
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	chunk = put(p, FDRY_OBJECT_CHUNK, "chunk", 5);
-	ok(fdry_put_commit(p, "m", 1, &chunk, 1, NULL, &got, NULL));
+	ok(fdry_writer_commit(p, "m", 1, &chunk, 1, NULL, &got, NULL));
 	ok(fdry_store_resolve(s, fdry_oid_hex(&chunk, hex), &got));
 	hex[12] = '\0';
 	fails(NOENT, hex, fdry_store_resolve(s, hex, &got));
@@ -228,22 +228,22 @@ END_TEST
 START_TEST(a_session_resolves_in_its_own_view)
 {
 	struct fdry_oid old = seal(s, 1, 1, 100, "r"), new, got;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
-	ok(fdry_get_begin(s, &g));
-	fails(NOENT, "'nothing'", fdry_get_resolve(g, "nothing", &got));
-	ok(fdry_get_resolve(g, "r", &got));
+	ok(fdry_reader_begin(s, &g));
+	fails(NOENT, "'nothing'", fdry_reader_resolve(g, "nothing", &got));
+	ok(fdry_reader_resolve(g, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &old));
 	new = seal(s, 10, 1, 100, "r");
 	seal(s, 20, 1, 100, "later");
 	ok(fdry_store_resolve(s, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &new));
-	ok(fdry_get_resolve(g, "r", &got));
+	ok(fdry_reader_resolve(g, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &old));
 	check_object(g, &got, "image 1 1 100", 13);
-	fails(NOENT, "'later'", fdry_get_resolve(g, "later", &got));
-	fails(NAME, "'a b'", fdry_get_resolve(g, "a b", &got));
-	fdry_get_end(g);
+	fails(NOENT, "'later'", fdry_reader_resolve(g, "later", &got));
+	fails(NAME, "'a b'", fdry_reader_resolve(g, "a b", &got));
+	fdry_reader_end(g);
 }
 END_TEST
 
@@ -251,34 +251,34 @@ END_TEST
 START_TEST(a_ref_that_moves_is_followed)
 {
 	struct fdry_oid new, got;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	seal(s, 1, 1, 100, "r");
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	new = seal(s, 10, 1, 100, "r");
-	ok(fdry_get_resolve(g, "r", &got));
+	ok(fdry_reader_resolve(g, "r", &got));
 	ck_assert(fdry_oid_eq(&got, &new));
 	check_object(g, &got, "image 10 1 100", 14);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 }
 END_TEST
 
-static int commit(struct fdry_put *p, const char *text, struct fdry_oid *ret)
+static int commit(struct fdry_writer *p, const char *text, struct fdry_oid *ret)
 {
-	return fdry_put_commit(p, text, strlen(text), NULL, 0, "name", ret, NULL);
+	return fdry_writer_commit(p, text, strlen(text), NULL, 0, "name", ret, NULL);
 }
 
 START_TEST(of_two_seals_under_one_name_one_wins)
 {
 	struct fdry_object_info info;
-	struct fdry_put *a, *b, *c;
+	struct fdry_writer *a, *b, *c;
 	struct fdry_oid oid, got;
 	int round;
 
 	for (round = 0; round < 2; round++) { /* the ref is new, then is there */
-		ok(fdry_put_begin(s, &a));
-		ok(fdry_put_begin(s, &b));
-		ok(fdry_put_begin(s, &c));
+		ok(fdry_writer_begin(s, &a));
+		ok(fdry_writer_begin(s, &b));
+		ok(fdry_writer_begin(s, &c));
 		ok(commit(a, round ? "first again" : "first", &oid));
 		fails(RACED, "'name'", commit(b, round ? "second again" : "second", &got));
 		ok(fdry_ref_get(s, "name", &got));
@@ -290,14 +290,14 @@ START_TEST(of_two_seals_under_one_name_one_wins)
 		ck_assert(fdry_oid_eq(&got, &oid));
 	}
 	/* whoever begins afterwards replaces it */
-	ok(fdry_put_begin(s, &a));
+	ok(fdry_writer_begin(s, &a));
 	ok(commit(a, "third", &got));
 	/* and so does one whose ref was not the one that changed */
-	ok(fdry_put_begin(s, &a));
+	ok(fdry_writer_begin(s, &a));
 	ok(fdry_ref_set(s, "other", &got, NULL));
 	ok(commit(a, "fourth", &got));
 	/* set to something else and back is a change too */
-	ok(fdry_put_begin(s, &a));
+	ok(fdry_writer_begin(s, &a));
 	ok(fdry_ref_set(s, "name", &oid, NULL));
 	ok(fdry_ref_set(s, "name", &got, NULL));
 	fails(RACED, "'name'", commit(a, "fifth", &oid));

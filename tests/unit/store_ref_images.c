@@ -26,11 +26,11 @@ static struct fdry_oid identity(unsigned int n)
 static struct fdry_oid seal_for(unsigned int n, const char *text)
 {
 	struct fdry_oid oid, id = identity(n);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	ok(fdry_put_begin(s, &p));
-	fdry_put_identity(p, &id);
-	ok(fdry_put_commit(p, text, strlen(text), NULL, 0, "name", &oid, NULL));
+	ok(fdry_writer_begin(s, &p));
+	fdry_writer_set_identity(p, &id);
+	ok(fdry_writer_commit(p, text, strlen(text), NULL, 0, "name", &oid, NULL));
 	return oid;
 }
 
@@ -100,17 +100,17 @@ START_TEST(one_of_several_is_picked_by_its_id)
 	struct fdry_oid a = seal_for(1, "a"), b = seal_for(2, "b"), got, id = identity(9);
 	char sel[80], hex[FDRY_OID_HEX_SIZE];
 	const struct fdry_oid *only[] = { &b };
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	snprintf(sel, sizeof(sel), "name:%.8s", fdry_oid_hex(&a, hex));
 	ok(fdry_store_resolve(s, sel, &got));
 	ck_assert(fdry_oid_eq(&got, &a));
 	ok(fdry_ref_get(s, sel, &got));
 	ck_assert(fdry_oid_eq(&got, &a));
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_resolve(g, sel, &got));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_resolve(g, sel, &got));
 	ck_assert(fdry_oid_eq(&got, &a));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	ok(fdry_ref_set(s, "name", &a, &id)); /* under two identities it is still one image */
 	ok(fdry_ref_delete(s, sel));
 	check_images(only, 1);
@@ -163,17 +163,17 @@ END_TEST
 START_TEST(seals_of_two_identities_do_not_race)
 {
 	struct fdry_oid got, id[2] = { identity(1), identity(2) };
-	struct fdry_put *a, *b, *c;
+	struct fdry_writer *a, *b, *c;
 
-	ok(fdry_put_begin(s, &a));
-	ok(fdry_put_begin(s, &b));
-	ok(fdry_put_begin(s, &c));
-	fdry_put_identity(a, &id[0]);
-	fdry_put_identity(b, &id[1]);
-	fdry_put_identity(c, &id[1]);
-	ok(fdry_put_commit(a, "a", 1, NULL, 0, "name", &got, NULL));
-	ok(fdry_put_commit(b, "b", 1, NULL, 0, "name", &got, NULL));
-	fails(RACED, "'name'", fdry_put_commit(c, "c", 1, NULL, 0, "name", &got, NULL));
+	ok(fdry_writer_begin(s, &a));
+	ok(fdry_writer_begin(s, &b));
+	ok(fdry_writer_begin(s, &c));
+	fdry_writer_set_identity(a, &id[0]);
+	fdry_writer_set_identity(b, &id[1]);
+	fdry_writer_set_identity(c, &id[1]);
+	ok(fdry_writer_commit(a, "a", 1, NULL, 0, "name", &got, NULL));
+	ok(fdry_writer_commit(b, "b", 1, NULL, 0, "name", &got, NULL));
+	fails(RACED, "'name'", fdry_writer_commit(c, "c", 1, NULL, 0, "name", &got, NULL));
 }
 END_TEST
 

@@ -198,7 +198,7 @@ START_TEST(what_cannot_be_had_is_never_served)
 	struct fdry_object_info info;
 	struct fdry_gc_report gc;
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	first_chunk();
 	spoil(&chunk);
@@ -211,10 +211,10 @@ START_TEST(what_cannot_be_had_is_never_served)
 	ck_assert_uint_eq(r.quarantined, 2);
 	ck_assert_uint_eq(r.refs_broken, 1);
 	ck_assert_str_eq(ref_told, "one");
-	ok(fdry_get_begin(s, &g));
-	fails(CORRUPT, "quarantine", fdry_get_object(g, &kernel, &b));
-	fails(CORRUPT, "quarantine", fdry_get_map(g, &chunk, &span));
-	fdry_get_end(g);
+	ok(fdry_reader_begin(s, &g));
+	fails(CORRUPT, "quarantine", fdry_reader_copy(g, &kernel, &b));
+	fails(CORRUPT, "quarantine", fdry_reader_map(g, &chunk, &span));
+	fdry_reader_end(g);
 	ok(fdry_store_info(s, &chunk, &info));
 	ck_assert_uint_eq(info.stored, 0);
 	ok(fdry_store_gc(s, false, &gc)); /* and what needs it is kept */
@@ -289,28 +289,28 @@ START_TEST(what_it_was_it_stays)
 	struct fdry_object_info info;
 	struct fdry_repair_report r;
 	struct fdry_span span;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	char text[4000];
 
 	memset(text, 'a', sizeof(text));
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	oid = put(p, FDRY_OBJECT_CHUNK, text, sizeof(text));
-	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
-	ok(fdry_put_begin(good, &p));
+	ok(fdry_writer_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	ok(fdry_writer_begin(good, &p));
 	link = put(p, FDRY_OBJECT_CHUNK, "nowhere else", 12);
-	ok(fdry_put_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), &link, 1, &oid));
-	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	ok(fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, text, sizeof(text), &link, 1, &oid));
+	ok(fdry_writer_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
 	spoil(&oid);
 	r = repair_from(good_place, false);
 	ck_assert_uint_eq(r.back, 1);
 	ok(fdry_store_info(s, &oid, &info));
 	ck_assert_uint_eq(info.kinds, 1u << FDRY_OBJECT_CHUNK);
 	ck_assert_uint_eq(info.nlinks, 0);
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &oid, &span));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &oid, &span));
 	ck_assert(span.len == sizeof(text) && !memcmp(span.data, text, sizeof(text)));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	check_sound(s);
 }
 END_TEST
@@ -320,13 +320,13 @@ START_TEST(an_empty_object_is_told_of)
 {
 	struct fdry_repair_report r;
 	struct fdry_oid oid, other;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_txn t;
 	int i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	oid = put(p, FDRY_OBJECT_CHUNK, "", 0);
-	ok(fdry_put_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
+	ok(fdry_writer_commit(p, "three", 5, &oid, 1, "three", &other, NULL));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_DATA, fdry_oid_span(&oid)));
 	ok(fdry_txn_commit(&t));

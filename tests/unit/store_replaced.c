@@ -45,7 +45,7 @@ static int elsewhere(const char *there, const char *absent, const char *add)
 	unsigned int findings = 0;
 	struct fdry_store *s;
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	int err = fdry_store_open(path, 0, &s);
 
 	if (err)
@@ -54,7 +54,8 @@ static int elsewhere(const char *there, const char *absent, const char *add)
 		return 1;
 	if (absent && fdry_ref_get(s, absent, &oid) != -FDRY_E_NOENT)
 		return 2;
-	if (add && (fdry_put_begin(s, &p) || fdry_put_commit(p, add, strlen(add), NULL, 0, add, &oid, NULL)))
+	if (add && (fdry_writer_begin(s, &p) ||
+		    fdry_writer_commit(p, add, strlen(add), NULL, 0, add, &oid, NULL)))
 		return 3;
 	if (fdry_verify(s, count_finding, &findings, &r) || findings)
 		return 4;
@@ -79,11 +80,11 @@ static void check_stale(struct fdry_store *s, const char *text)
 {
 	struct fdry_gc_report r;
 	struct fdry_oid oid = oid_of("x", 1);
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 
-	fails(STALE, text, fdry_get_begin(s, &g));
-	fails(STALE, text, fdry_put_begin(s, &p));
+	fails(STALE, text, fdry_reader_begin(s, &g));
+	fails(STALE, text, fdry_writer_begin(s, &p));
 	fails(STALE, text, fdry_ref_get(s, "old", &oid));
 	fails(STALE, text, fdry_ref_set(s, "lost", &oid, NULL));
 	fails(STALE, text, fdry_ref_delete(s, "old"));
@@ -146,12 +147,12 @@ START_TEST(what_was_begun_before_is_not_lost_in_silence)
 {
 	struct fdry_store *s = store_and_backup(1);
 	struct fdry_oid oid;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	put(p, FDRY_OBJECT_CHUNK, "some bytes", 10);
 	run_shell("mv %s/backup %s/data.mdb", dir, path);
-	fails(STALE, "replaced", fdry_put_commit(p, "m", 1, NULL, 0, "lost", &oid, NULL));
+	fails(STALE, "replaced", fdry_writer_commit(p, "m", 1, NULL, 0, "lost", &oid, NULL));
 	fdry_store_close(s);
 	check_elsewhere(0, "old", "lost", "third");
 }
@@ -178,15 +179,15 @@ START_TEST(a_view_that_is_open_stays_whole)
 	struct fdry_store *s = store_and_backup(1);
 	struct fdry_oid chunk;
 	uint8_t data[5000];
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	noise(10, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	run_shell("mv %s/backup %s/data.mdb", dir, path);
 	check_elsewhere(0, "old", "new0", "third");
 	check_object(g, &chunk, data, sizeof(data));
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	check_stale(s, "replaced");
 	fdry_store_close(s);
 }

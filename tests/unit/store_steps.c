@@ -41,14 +41,15 @@ static struct fdry_oid id(const char *text)
 	return oid_of(text, strlen(text));
 }
 
-static int put_text(struct fdry_put *p, enum fdry_object_kind kind, const char *text, const struct fdry_oid *links, size_t n)
+static int put_text(struct fdry_writer *p, enum fdry_object_kind kind, const char *text,
+		    const struct fdry_oid *links, size_t n)
 {
 	struct fdry_oid oid;
 
-	return fdry_put_object(p, kind, text, strlen(text), links, n, &oid);
+	return fdry_writer_add_object(p, kind, text, strlen(text), links, n, &oid);
 }
 
-static int put_parts(struct fdry_put *p)
+static int put_parts(struct fdry_writer *p)
 {
 	struct fdry_oid chunks[2] = { id(C1), id(C2) };
 	int err = put_text(p, FDRY_OBJECT_CHUNK, C1, NULL, 0);
@@ -58,18 +59,18 @@ static int put_parts(struct fdry_put *p)
 	return err ? err : put_text(p, FDRY_OBJECT_GRAPH, GRAPH, chunks, 2);
 }
 
-static int put_image(struct fdry_put *p, const char *manifest, const char *ref)
+static int put_image(struct fdry_writer *p, const char *manifest, const char *ref)
 {
 	struct fdry_oid graph = id(GRAPH), oid;
 
-	return fdry_put_commit(p, manifest, strlen(manifest), &graph, 1, ref, &oid, NULL);
+	return fdry_writer_commit(p, manifest, strlen(manifest), &graph, 1, ref, &oid, NULL);
 }
 
 static void prefill(const char *ref)
 {
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	ok(put_parts(p));
 	ok(put_image(p, MANIFEST, ref));
 }
@@ -77,7 +78,7 @@ static void prefill(const char *ref)
 /* --- actors --- */
 
 struct seal {
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	const char *ref;
 	bool twice; /* a batch goes out in between */
 	bool abort; /* no manifest at the end */
@@ -88,7 +89,7 @@ static void sealer(void *arg)
 {
 	struct seal *seal = arg;
 
-	seal->err = fdry_put_begin(s, &seal->p);
+	seal->err = fdry_writer_begin(s, &seal->p);
 	if (seal->err)
 		return;
 	seal->err = put_parts(seal->p);
@@ -104,7 +105,7 @@ static void sealer(void *arg)
 			seal->err = put_text(seal->p, FDRY_OBJECT_GRAPH, "parent", &chunk, 1);
 	}
 	if (seal->err || seal->abort)
-		fdry_put_abort(seal->p);
+		fdry_writer_abort(seal->p);
 	else
 		seal->err = put_image(seal->p, MANIFEST, seal->ref);
 	seal->p = NULL;
@@ -115,16 +116,17 @@ static void truster(void *arg)
 {
 	struct seal *seal = arg;
 
-	seal->err = fdry_put_begin(s, &seal->p);
+	seal->err = fdry_writer_begin(s, &seal->p);
 	if (seal->err)
 		return;
 	seal->err = put_text(seal->p, FDRY_OBJECT_GRAPH, "parent", NULL, 0);
 	if (!seal->err) {
 		struct fdry_oid links[1] = { id("parent") }, oid;
 
-		seal->err = fdry_put_commit(seal->p, "trusting", 8, links, 1, seal->ref, &oid, NULL);
+		seal->err =
+			fdry_writer_commit(seal->p, "trusting", 8, links, 1, seal->ref, &oid, NULL);
 	} else {
-		fdry_put_abort(seal->p);
+		fdry_writer_abort(seal->p);
 	}
 	seal->p = NULL;
 }
@@ -136,7 +138,7 @@ static void linker(void *arg)
 	struct seal *seal = arg;
 	int err;
 
-	err = fdry_put_begin(s, &seal->p);
+	err = fdry_writer_begin(s, &seal->p);
 	if (err) {
 		seal->err = err;
 		return;
@@ -145,10 +147,11 @@ static void linker(void *arg)
 	if (err) { /* it was gone by then */
 		seal->err = err == -FDRY_E_NOENT ? 0 : err;
 		seal->abort = true;
-		fdry_put_abort(seal->p);
+		fdry_writer_abort(seal->p);
 	} else {
 		link = id("linker");
-		seal->err = fdry_put_commit(seal->p, "linking", 7, &link, 1, seal->ref, &oid, NULL);
+		seal->err =
+			fdry_writer_commit(seal->p, "linking", 7, &link, 1, seal->ref, &oid, NULL);
 	}
 	seal->p = NULL;
 }
@@ -159,53 +162,54 @@ struct load {
 	int err;
 };
 
-static int read_it(struct fdry_get *g, const char *text)
+static int read_it(struct fdry_reader *g, const char *text)
 {
 	struct fdry_oid oid = id(text);
 	struct fdry_buf b = { 0 };
-	int err = fdry_get_object(g, &oid, &b);
+	int err = fdry_reader_copy(g, &oid, &b);
 
 	fdry_buf_release(&b);
 	return err;
 }
 
 /* What was mapped stays as it is to the end of the session. */
-static int read_all(struct fdry_get *g, struct fdry_get *h)
+static int read_all(struct fdry_reader *g, struct fdry_reader *h)
 {
 	struct fdry_oid chunks[2] = { id(C1), id(C2) };
 	struct fdry_span spans[2];
 	int i, err = read_it(h, GRAPH);
 
 	for (i = 0; i < 2 && !err; i++)
-		err = fdry_get_map(i ? g : h, &chunks[i], &spans[i]);
+		err = fdry_reader_map(i ? g : h, &chunks[i], &spans[i]);
 	for (i = 0; i < 2 && !err; i++)
 		err = read_it(h, i ? C1 : C2);
 	for (i = 0; i < 2 && !err; i++)
-		err = fdry_get_verify(i ? g : h, &chunks[i], spans[i], true, NULL);
+		err = fdry_reader_verify(i ? g : h, &chunks[i], spans[i], true, NULL);
 	return err;
 }
 
 /* One session resolves; another, which begins later, reads what that leads to. */
 static void loader(void *arg)
 {
-	struct fdry_get *g = NULL, *h = NULL;
+	struct fdry_reader *g = NULL, *h = NULL;
 	struct load *load = arg;
 	struct fdry_oid oid;
 
-	load->err = fdry_get_begin(s, &g);
+	load->err = fdry_reader_begin(s, &g);
 	if (!load->err)
-		load->err = load->name ? fdry_get_resolve(g, load->name, &oid) : read_it(g, MANIFEST);
+		load->err = load->name ? fdry_reader_resolve(g, load->name, &oid)
+				       : read_it(g, MANIFEST);
 	load->found = !load->err;
 	if (load->err == -FDRY_E_NOENT)
 		load->err = 0;
 	if (load->found)
-		load->err = fdry_get_begin(s, &h);
+		load->err = fdry_reader_begin(s, &h);
 	if (load->found && !load->err)
 		load->err = read_it(h, MANIFEST);
 	if (load->found && !load->err)
 		load->err = read_all(g, h);
-	fdry_get_end(h);
-	fdry_get_end(g);
+	fdry_reader_end(h);
+	fdry_reader_end(g);
 }
 
 static void tagger(void *arg)
@@ -545,7 +549,7 @@ static struct seal dying;
 static void die_sealing(void)
 {
 	if (dying.p)
-		fdry_lease_crash(fdry_put_lease(dying.p));
+		fdry_lease_crash(fdry_writer_lease(dying.p));
 }
 
 /* A seal dies at each of its steps, beside a collection and another seal. */

@@ -89,11 +89,12 @@ static inline struct fdry_oid oid_of(const void *data, size_t len)
 	return oid;
 }
 
-static inline struct fdry_oid put(struct fdry_put *p, enum fdry_object_kind kind, const void *data, size_t len)
+static inline struct fdry_oid put(struct fdry_writer *p, enum fdry_object_kind kind,
+				  const void *data, size_t len)
 {
 	struct fdry_oid oid;
 
-	ok(fdry_put_object(p, kind, data, len, NULL, 0, &oid));
+	ok(fdry_writer_add_object(p, kind, data, len, NULL, 0, &oid));
 	return oid;
 }
 
@@ -102,28 +103,29 @@ static inline struct fdry_oid seal(struct fdry_store *s, uint64_t seed, size_t n
 {
 	struct fdry_oid *links = calloc(n, sizeof(*links)), oid;
 	uint8_t *data = malloc(len);
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	char text[64];
 	size_t i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < n; i++) {
 		noise(seed + i, data, len);
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, len);
 	}
 	snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
-	ok(fdry_put_commit(p, text, strlen(text), links, n, ref, &oid, NULL));
+	ok(fdry_writer_commit(p, text, strlen(text), links, n, ref, &oid, NULL));
 	free(data);
 	free(links);
 	return oid;
 }
 
 /* The object is there, whole, and equal. */
-static inline void check_object(struct fdry_get *g, const struct fdry_oid *oid, const void *want, size_t len)
+static inline void check_object(struct fdry_reader *g, const struct fdry_oid *oid, const void *want,
+				size_t len)
 {
 	struct fdry_buf b = { 0 };
 
-	ok(fdry_get_object(g, oid, &b));
+	ok(fdry_reader_copy(g, oid, &b));
 	ck_assert_uint_eq(b.len, len);
 	ck_assert(!memcmp(b.data, want, len));
 	fdry_buf_release(&b);

@@ -35,25 +35,26 @@ static int seal_one(struct fdry_store *s, unsigned int seed, const char *ref)
 {
 	struct fdry_oid links[4], oid;
 	uint8_t data[20000];
-	struct fdry_put *p;
-	int i, err = fdry_put_begin(s, &p);
+	struct fdry_writer *p;
+	int i, err = fdry_writer_begin(s, &p);
 
 	for (i = 0; i < 4 && !err; i++) {
 		noise(seed + (unsigned int)i, data, sizeof(data));
-		err = fdry_put_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &links[i]);
+		err = fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0,
+					     &links[i]);
 		if (err)
-			fdry_put_abort(p);
+			fdry_writer_abort(p);
 	}
-	return err ? err : fdry_put_commit(p, &seed, sizeof(seed), links, 4, ref, &oid, NULL);
+	return err ? err : fdry_writer_commit(p, &seed, sizeof(seed), links, 4, ref, &oid, NULL);
 }
 
 static int load_one(struct fdry_store *s, const char *ref)
 {
 	struct fdry_oid image, *links = NULL;
 	struct fdry_span span;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	size_t n = 0, i;
-	int err = fdry_get_begin(s, &g);
+	int err = fdry_reader_begin(s, &g);
 
 	if (err)
 		return err;
@@ -61,11 +62,11 @@ static int load_one(struct fdry_store *s, const char *ref)
 	if (!err)
 		err = fdry_store_links(s, &image, &links, &n);
 	for (i = 0; i < n && !err; i++) {
-		err = fdry_get_map(g, &links[i], &span);
+		err = fdry_reader_map(g, &links[i], &span);
 		if (!err)
-			err = fdry_get_verify(g, &links[i], span, i & 1, NULL);
+			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	free(links);
 	return err;
 }
@@ -134,27 +135,27 @@ END_TEST
 /* A session begun by one thread may go on in another. */
 static void *end_session(void *arg)
 {
-	struct fdry_get *g = arg;
+	struct fdry_reader *g = arg;
 	struct fdry_oid oid;
 	struct fdry_buf b = { 0 };
 	int err = fdry_store_resolve(shared, "r", &oid);
 
 	if (!err)
-		err = fdry_get_object(g, &oid, &b);
+		err = fdry_reader_copy(g, &oid, &b);
 	fdry_buf_release(&b);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	return (void *)(uintptr_t)(err != 0);
 }
 
 START_TEST(a_session_moves_between_threads)
 {
 	struct fdry_gc_report r;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	pthread_t thread;
 	void *bad;
 
 	seal(shared, 1, 2, 5000, "r");
-	ok(fdry_get_begin(shared, &g));
+	ok(fdry_reader_begin(shared, &g));
 	ck_assert(!pthread_create(&thread, NULL, end_session, g));
 	ck_assert(!pthread_join(thread, &bad));
 	ck_assert_ptr_null(bad);

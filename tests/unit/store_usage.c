@@ -180,17 +180,17 @@ END_TEST
 
 static void put_many(size_t n)
 {
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	struct fdry_oid id;
 	uint8_t data[32];
 	size_t i;
 
-	ok(fdry_put_begin(s, &p));
+	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < n; i++) {
 		noise(i, data, sizeof(data));
 		put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	}
-	ok(fdry_put_commit(p, "m", 1, NULL, 0, "many", &id, NULL));
+	ok(fdry_writer_commit(p, "m", 1, NULL, 0, "many", &id, NULL));
 }
 
 /* More objects than one step looks at, each counted once. */
@@ -217,7 +217,7 @@ START_TEST(the_file_is_counted)
 	struct fdry_store_stat before, after;
 	struct fdry_gc_report report;
 	struct stat file;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	char name[320];
 
 	seal(s, 1, 20, 100000, "a");
@@ -237,10 +237,10 @@ START_TEST(the_file_is_counted)
 	ck_assert_uint_ge(after.file.longest_run, 100000 / after.file.page_size);
 	ck_assert_uint_lt(after.file.free_pages, after.file.pages);
 	seal(s, 1, 1, 100, "b");
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	ok(fdry_store_stat(s, NULL, NULL, &after));
 	ck_assert_uint_eq(after.file.readers, 1);
-	fdry_get_end(g);
+	fdry_reader_end(g);
 }
 END_TEST
 
@@ -250,19 +250,19 @@ START_TEST(what_is_flushed_stays)
 {
 	struct fdry_object_info info;
 	struct fdry_oid first, second;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 
-	ok(fdry_put_begin(s, &p));
-	ok(fdry_put_flush(p)); /* of nothing */
+	ok(fdry_writer_begin(s, &p));
+	ok(fdry_writer_flush(p)); /* of nothing */
 	first = put(p, FDRY_OBJECT_CHUNK, "first", 5);
 	fails(NOENT, "no object", fdry_store_info(s, &first, &info));
-	ok(fdry_put_flush(p));
+	ok(fdry_writer_flush(p));
 	ok(fdry_store_info(s, &first, &info));
 	second = put(p, FDRY_OBJECT_CHUNK, "second", 6);
-	ok(fdry_put_flush(p));
-	ok(fdry_put_flush(p));
+	ok(fdry_writer_flush(p));
+	ok(fdry_writer_flush(p));
 	put(p, FDRY_OBJECT_CHUNK, "third", 5);
-	fdry_put_abort(p);
+	fdry_writer_abort(p);
 	ok(fdry_store_info(s, &second, &info));
 	second = oid_of("third", 5);
 	fails(NOENT, "no object", fdry_store_info(s, &second, &info));

@@ -22,24 +22,24 @@ static void verify_chunk(bool always, bool good)
 {
 	struct fdry_span span, other;
 	struct fdry_oid chunk;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 	uint8_t data[5000];
 
 	noise(1, data, sizeof(data));
 	chunk = oid_of(data, sizeof(data));
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &chunk, &span));
 	/* Hand in other bytes: only who hashes them notices. */
 	data[17] ^= 1;
 	other = (struct fdry_span){ data, span.len };
-	ok(fdry_get_verify(g, &chunk, span, always, NULL));
-	fdry_get_end(g);
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_verify(g, &chunk, span, always, NULL));
+	fdry_reader_end(g);
+	ok(fdry_reader_begin(s, &g));
 	if (good)
-		ok(fdry_get_verify(g, &chunk, other, always, NULL));
+		ok(fdry_reader_verify(g, &chunk, other, always, NULL));
 	else
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, other, always, NULL));
-	fdry_get_end(g);
+		fails(CORRUPT, "do not match", fdry_reader_verify(g, &chunk, other, always, NULL));
+	fdry_reader_end(g);
 }
 
 static void note_path(char *file, size_t len)
@@ -69,14 +69,14 @@ START_TEST(what_was_verified_is_remembered)
 	{
 		struct fdry_span bytes = { (const uint8_t *)"x", 1 };
 		struct fdry_oid chunk;
-		struct fdry_get *g;
+		struct fdry_reader *g;
 		uint8_t data[5000];
 
 		noise(1, data, sizeof(data));
 		chunk = oid_of(data, sizeof(data));
-		ok(fdry_get_begin(s, &g));
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, bytes, false, NULL));
-		fdry_get_end(g);
+		ok(fdry_reader_begin(s, &g));
+		fails(CORRUPT, "do not match", fdry_reader_verify(g, &chunk, bytes, false, NULL));
+		fdry_reader_end(g);
 	}
 	verify_chunk(false, true);
 	seal(s, 50, 1, 5000, NULL);
@@ -276,7 +276,7 @@ START_TEST(what_verify_and_loads_find_cancels_the_notes)
 	struct fdry_span span;
 	struct fdry_oid chunk;
 	uint8_t data[5000];
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	seal(s, 1, 2, 5000, "r");
 	noise(1, data, sizeof(data));
@@ -288,26 +288,26 @@ START_TEST(what_verify_and_loads_find_cancels_the_notes)
 	if (_i == 0)
 		ok(fdry_verify(s, count_finding, &findings, &r));
 	ck_assert_uint_eq(findings, _i ? 0 : 2);
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_reader_begin(s, &g));
 	if (_i == 1)
-		fails(CORRUPT, "do not match", fdry_get_object(g, &chunk, &b));
+		fails(CORRUPT, "do not match", fdry_reader_copy(g, &chunk, &b));
 	if (_i == 2) {
-		ok(fdry_get_map(g, &chunk, &span));
-		fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, span, true, NULL));
+		ok(fdry_reader_map(g, &chunk, &span));
+		fails(CORRUPT, "do not match", fdry_reader_verify(g, &chunk, span, true, NULL));
 	}
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	check_remembered(1, false);
-	ok(fdry_get_begin(s, &g));
-	ok(fdry_get_map(g, &chunk, &span));
-	fails(CORRUPT, "do not match", fdry_get_verify(g, &chunk, span, false, NULL));
-	fdry_get_end(g);
+	ok(fdry_reader_begin(s, &g));
+	ok(fdry_reader_map(g, &chunk, &span));
+	fails(CORRUPT, "do not match", fdry_reader_verify(g, &chunk, span, false, NULL));
+	fdry_reader_end(g);
 	fdry_buf_release(&b);
 }
 END_TEST
 
 START_TEST(notes_of_several_sessions_add_up)
 {
-	struct fdry_get *g[2];
+	struct fdry_reader *g[2];
 	struct fdry_span span;
 	struct fdry_oid chunk;
 	uint8_t data[5000];
@@ -317,15 +317,15 @@ START_TEST(notes_of_several_sessions_add_up)
 	note_path(file, sizeof(file));
 	seal(s, 1, 2, 5000, "r");
 	for (i = 0; i < 2; i++) {
-		ok(fdry_get_begin(s, &g[i]));
+		ok(fdry_reader_begin(s, &g[i]));
 		noise(1 + i, data, sizeof(data));
 		chunk = oid_of(data, sizeof(data));
-		ok(fdry_get_map(g[i], &chunk, &span));
-		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
-		ok(fdry_get_verify(g[i], &chunk, span, false, NULL));
+		ok(fdry_reader_map(g[i], &chunk, &span));
+		ok(fdry_reader_verify(g[i], &chunk, span, false, NULL));
+		ok(fdry_reader_verify(g[i], &chunk, span, false, NULL));
 	}
-	fdry_get_end(g[0]);
-	fdry_get_end(g[1]);
+	fdry_reader_end(g[0]);
+	fdry_reader_end(g[1]);
 	ck_assert_int_eq(file_size(file), FDRY_VERIFIED_AT_IDS + 2 * FDRY_OID_SIZE);
 }
 END_TEST

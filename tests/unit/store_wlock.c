@@ -178,14 +178,14 @@ struct reader {
 };
 
 /* What the manifest of share_seal() says is all there. */
-static int load_by_manifest(struct fdry_get *g, const struct fdry_oid *image)
+static int load_by_manifest(struct fdry_reader *g, const struct fdry_oid *image)
 {
 	unsigned long long seed, i, n, len;
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid;
 	struct fdry_span span;
 	uint8_t data[20000];
-	int err = fdry_get_object(g, image, &b);
+	int err = fdry_reader_copy(g, image, &b);
 
 	if (!err && (fdry_buf_put(&b, "", 1) || sscanf((char *)b.data, "image %llu %llu %llu", &seed, &n, &len) != 3 ||
 		     len > sizeof(data)))
@@ -194,9 +194,9 @@ static int load_by_manifest(struct fdry_get *g, const struct fdry_oid *image)
 		noise(seed + i, data, len);
 		err = fdry_oid_of(data, len, &oid);
 		if (!err)
-			err = fdry_get_map(g, &oid, &span);
+			err = fdry_reader_map(g, &oid, &span);
 		if (!err)
-			err = fdry_get_verify(g, &oid, span, true, NULL);
+			err = fdry_reader_verify(g, &oid, span, true, NULL);
 	}
 	fdry_buf_release(&b);
 	return err;
@@ -205,21 +205,21 @@ static int load_by_manifest(struct fdry_get *g, const struct fdry_oid *image)
 static int load_once(struct fdry_store *s, struct reader *r)
 {
 	struct fdry_oid image;
-	struct fdry_get *g;
-	int err = fdry_get_begin(s, &g);
+	struct fdry_reader *g;
+	int err = fdry_reader_begin(s, &g);
 	char c;
 
 	if (err)
 		return err;
-	err = fdry_get_resolve(g, "r", &image);
+	err = fdry_reader_resolve(g, "r", &image);
 	/* others write in between */
 	if (!err && r && (write(r->said[1], "x", 1) != 1 || read(r->go[0], &c, 1) != 1))
 		err = -FDRY_E_IO;
 	if (!err)
 		err = load_by_manifest(g, &image);
 	if (!err)
-		fdry_get_used(g, &image);
-	fdry_get_end(g);
+		fdry_reader_note_use(g, &image);
+	fdry_reader_end(g);
 	return err;
 }
 
@@ -227,10 +227,10 @@ static int refuses_to_write(struct fdry_store *s)
 {
 	struct fdry_gc_report r;
 	struct fdry_claim *claim;
-	struct fdry_put *p;
+	struct fdry_writer *p;
 	bool waited;
 
-	return !refused(fdry_put_begin(s, &p), FDRY_E_PERM, "reading only") ||
+	return !refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
 	       !refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
 	       !refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
 	       !refused(fdry_claim_take(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
@@ -520,7 +520,7 @@ static int with_another_copy(void *arg)
 	const char *(*other_error)(void);
 	void (*other_close)(struct fdry_store *s);
 	struct fdry_store *s, *t;
-	struct fdry_get *g;
+	struct fdry_reader *g;
 
 	(void)arg;
 	if (!lib) {
@@ -532,11 +532,11 @@ static int with_another_copy(void *arg)
 	*(void **)&other_error = dlsym(lib, "fdry_last_error");
 	if (!other_open || !other_close || !other_error || other_open == fdry_store_open)
 		return 2;
-	if (fdry_store_open(path, 0, &s) || fdry_get_begin(s, &g))
+	if (fdry_store_open(path, 0, &s) || fdry_reader_begin(s, &g))
 		return share_say(3);
 	if (other_open(path, 0, &t) != -FDRY_E_STATE || !strstr(other_error(), "another copy"))
 		return 4;
-	fdry_get_end(g);
+	fdry_reader_end(g);
 	fdry_store_close(s);
 	if (other_open(path, 0, &t))
 		return 5;
@@ -580,16 +580,16 @@ START_TEST(programs_inherit_nothing)
 	char script[400] = "! ls -l /proc/self/fd | grep -F ", *const argv[] = { "sh", "-c", script, NULL };
 	struct fdry_store *s = store_make();
 	struct fdry_claim *claim;
-	struct fdry_put *p;
-	struct fdry_get *g;
+	struct fdry_writer *p;
+	struct fdry_reader *g;
 	struct fdry_txn t;
 	bool waited;
 	pid_t pid;
 
 	snprintf(script + strlen(script), sizeof(script) - strlen(script), "%s/", dir);
 	ok(share_seal(s, 1, 2, 100, "r"));
-	ok(fdry_put_begin(s, &p));
-	ok(fdry_get_begin(s, &g));
+	ok(fdry_writer_begin(s, &p));
+	ok(fdry_reader_begin(s, &g));
 	ok(fdry_claim_take(s, "k", 1, 0, &waited, &claim));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ck_assert_int_ge(fds_below(dir), 7);
@@ -597,8 +597,8 @@ START_TEST(programs_inherit_nothing)
 	ck_assert_int_eq(share_wait(pid), 0);
 	fdry_txn_abort(&t);
 	fdry_claim_drop(claim);
-	fdry_get_end(g);
-	fdry_put_abort(p);
+	fdry_reader_end(g);
+	fdry_writer_abort(p);
 	fdry_store_close(s);
 	ck_assert_int_eq(fds_below(dir), 0);
 }

@@ -163,10 +163,10 @@ static struct object *object_at(struct floor *f, const struct fdry_oid *oid)
 
 static int objects_lay(struct floor *f, const struct fdry_image *img)
 {
-	struct fdry_get *get;
+	struct fdry_reader *reader;
 	struct object *o;
 	uint32_t i;
-	int err = fdry_get_begin(img->store, &get);
+	int err = fdry_reader_begin(img->store, &reader);
 
 	if (err)
 		return err;
@@ -175,11 +175,11 @@ static int objects_lay(struct floor *f, const struct fdry_image *img)
 		o = object_at(f, &img->kernels[i].object);
 		if (!o->names) {
 			o->names = room(img->m.n_kernels, sizeof(*o->names));
-			err = fdry_get_object(get, &o->oid, &o->bytes);
+			err = fdry_reader_copy(reader, &o->oid, &o->bytes);
 		}
 		o->names[o->nnames++] = strdup(img->kernels[i].name);
 	}
-	fdry_get_end(get);
+	fdry_reader_end(reader);
 	return err;
 }
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * get.c - loading: one consistent view, verified copies, and content in place.
+ * reader.c - loading: one consistent view, verified copies, and content in place.
  *
  * A session keeps one read transaction for its life, so that LMDB lets go of nothing that
  * it sees, whatever a collection deletes. What it resolves it notes in a lease, so that
  * sessions that begin later (a loader's other threads) find it too.
  *
- * If LMDB cannot give this session a place among its readers (its process id is taken in another PID namespace, all
- * places are taken, or they cannot be written) a transaction keeps every writer out:
- * then each call takes a short one. Whatever is asked for is noted in the lease first. Mapped spans stay right
- * between the turns because bytes that are stored plain and have pages of their own are never moved, only
- * collected, and because the map is pinned; of smaller ones the session keeps copies.
+ * If LMDB cannot give this session a place among its readers (its process id is taken in another
+ * PID namespace, all places are taken, or they cannot be written) a transaction keeps every writer
+ * out: then each call takes a short one. Whatever is asked for is noted in the lease first. Mapped
+ * spans stay right between the turns because bytes that are stored plain and have pages of their
+ * own are never moved, only collected, and because the map is pinned; of smaller ones the session
+ * keeps copies.
  */
 #include <stdlib.h>
 
@@ -26,7 +27,7 @@ struct copy {
 	uint8_t bytes[];
 };
 
-struct fdry_get {
+struct fdry_reader {
 	struct fdry_store *s;
 	struct fdry_txn txn;
 	bool held;   /* txn is open from begin to end */
@@ -37,80 +38,81 @@ struct fdry_get {
 	struct copy *copies; /* for spans, where the view is not held */
 };
 
-static int lease_need(struct fdry_get *g)
+static int lease_need(struct fdry_reader *r)
 {
-	return g->lease ? 0 : fdry_lease_begin(g->s->env, &g->lease);
+	return r->lease ? 0 : fdry_lease_begin(r->s->env, &r->lease);
 }
 
-static int view_open(struct fdry_get *g)
+static int view_open(struct fdry_reader *r)
 {
-	int err = fdry_txn_read(g->s->env->db, &g->txn);
+	int err = fdry_txn_read(r->s->env->db, &r->txn);
 
 	if (err)
 		return err;
-	g->held = !g->txn.turn;
-	if (g->held)
+	r->held = !r->txn.turn;
+	if (r->held)
 		return 0;
-	fdry_txn_abort(&g->txn);
-	err = lease_need(g);
+	fdry_txn_abort(&r->txn);
+	err = lease_need(r);
 	if (err)
 		return err;
-	fdry_db_pin(g->s->env->db);
-	if (!g->s->env->readonly)
-		fdry_info("store %s: no place among LMDB's readers; reading in short turns", g->s->path);
+	fdry_db_pin(r->s->env->db);
+	if (!r->s->env->readonly)
+		fdry_info("store %s: no place among LMDB's readers; reading in short turns",
+			  r->s->path);
 	return 0;
 }
 
-static void view_close(struct fdry_get *g)
+static void view_close(struct fdry_reader *r)
 {
-	if (g->held)
-		fdry_txn_abort(&g->txn);
+	if (r->held)
+		fdry_txn_abort(&r->txn);
 	else
-		fdry_db_unpin(g->s->env->db);
+		fdry_db_unpin(r->s->env->db);
 }
 
-int fdry_get_begin(struct fdry_store *s, struct fdry_get **ret)
+int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret)
 {
-	struct fdry_get *g;
+	struct fdry_reader *r;
 	int err = fdry_store_check(s);
 
 	if (err)
 		return err;
-	g = calloc(1, sizeof(*g));
-	if (!g)
+	r = calloc(1, sizeof(*r));
+	if (!r)
 		return fdry_nomem();
-	g->s = s;
-	err = view_open(g);
+	r->s = s;
+	err = view_open(r);
 	if (err) {
-		fdry_lease_end(g->lease, false);
-		free(g);
+		fdry_lease_end(r->lease, false);
+		free(r);
 		return err;
 	}
-	*ret = g;
+	*ret = r;
 	return 0;
 }
 
-static int turn_begin(struct fdry_get *g)
+static int turn_begin(struct fdry_reader *r)
 {
-	int err = fdry_store_check(g->s);
+	int err = fdry_store_check(r->s);
 
-	return err || g->held ? err : fdry_txn_read(g->s->env->db, &g->txn);
+	return err || r->held ? err : fdry_txn_read(r->s->env->db, &r->txn);
 }
 
-static void turn_end(struct fdry_get *g)
+static void turn_end(struct fdry_reader *r)
 {
-	if (!g->held)
-		fdry_txn_abort(&g->txn);
+	if (!r->held)
+		fdry_txn_abort(&r->txn);
 }
 
 /* Without a view that is held, an object stays because it was noted before it was looked up. */
-static int turn_begin_at(struct fdry_get *g, const struct fdry_oid *oid)
+static int turn_begin_at(struct fdry_reader *r, const struct fdry_oid *oid)
 {
-	int err = fdry_store_check(g->s);
+	int err = fdry_store_check(r->s);
 
-	if (!err && !g->held)
-		err = fdry_lease_note(g->lease, oid, 1);
-	return err ? err : turn_begin(g);
+	if (!err && !r->held)
+		err = fdry_lease_note(r->lease, oid, 1);
+	return err ? err : turn_begin(r);
 }
 
 /* --- resolving --- */
@@ -151,11 +153,11 @@ static int view_tells(struct fdry_txn *t, const struct fdry_ref *image, bool *re
 	return err;
 }
 
-static int there_for_sure(struct fdry_get *g, const struct fdry_oid *oid, bool *ret)
+static int there_for_sure(struct fdry_reader *r, const struct fdry_oid *oid, bool *ret)
 {
 	struct fdry_record rec;
 	struct fdry_txn t;
-	int err = fdry_txn_write(g->s->env->db, 0, &t);
+	int err = fdry_txn_write(r->s->env->db, 0, &t);
 
 	if (err)
 		return err;
@@ -176,13 +178,14 @@ static bool same_images(const struct fdry_buf *a, const struct fdry_buf *b)
 }
 
 /* In a new view: does @name still mean @images, and do they stay? */
-static int resolve_again(struct fdry_get *g, const char *name, const struct fdry_buf *images, bool *ret)
+static int resolve_again(struct fdry_reader *r, const char *name, const struct fdry_buf *images,
+			 bool *ret)
 {
 	const struct fdry_ref *first = (const void *)images->data;
 	struct fdry_buf now = { 0 };
 	bool told = false;
 	struct fdry_txn t;
-	int err = fdry_txn_read_latest(g->s->env->db, &t);
+	int err = fdry_txn_read_latest(r->s->env->db, &t);
 
 	if (err)
 		return err;
@@ -195,90 +198,91 @@ static int resolve_again(struct fdry_get *g, const char *name, const struct fdry
 	if (err == -FDRY_E_NOENT || err == -FDRY_E_AMBIGUOUS)
 		return 0; /* gone: the new view will say so */
 	if (!err && *ret && !told)
-		err = g->s->env->readonly ? 0 : there_for_sure(g, &first->oid, ret);
+		err = r->s->env->readonly ? 0 : there_for_sure(r, &first->oid, ret);
 	return err;
 }
 
-static int images_note(struct fdry_get *g, const struct fdry_buf *images)
+static int images_note(struct fdry_reader *r, const struct fdry_buf *images)
 {
 	const struct fdry_ref *refs = (const void *)images->data;
 	size_t i;
 	int err = 0;
 
 	for (i = 0; i < images->len / sizeof(*refs) && !err; i++)
-		err = fdry_lease_note(g->lease, &refs[i].oid, 1);
+		err = fdry_lease_note(r->lease, &refs[i].oid, 1);
 	return err;
 }
 
-static int view_renew(struct fdry_get *g)
+static int view_renew(struct fdry_reader *r)
 {
 	struct fdry_txn t;
-	int err = fdry_txn_read(g->s->env->db, &t);
+	int err = fdry_txn_read(r->s->env->db, &t);
 
 	if (err)
 		return err;
-	fdry_txn_abort(&g->txn);
-	g->txn = t;
+	fdry_txn_abort(&r->txn);
+	r->txn = t;
 	return 0;
 }
 
-static int resolve_held(struct fdry_get *g, const char *name, struct fdry_buf *ret)
+static int resolve_held(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
 {
 	bool stays = false;
-	int i, err = lease_need(g);
+	int i, err = lease_need(r);
 
 	for (i = 0; i < RESOLVE_TRIES && !err && !stays; i++) {
 		ret->len = 0;
 		if (i)
-			err = view_renew(g);
+			err = view_renew(r);
 		if (!err)
-			err = fdry_ref_resolve_all(&g->txn, name, ret);
+			err = fdry_ref_resolve_all(&r->txn, name, ret);
 		if (!err)
-			err = images_note(g, ret);
+			err = images_note(r, ret);
 		if (!err)
-			err = resolve_again(g, name, ret, &stays);
-		if (g->used) /* this session has them in any case */
+			err = resolve_again(r, name, ret, &stays);
+		if (r->used) /* this session has them in any case */
 			break;
 	}
 	return err;
 }
 
 /* While writers are kept out no collection can come between. */
-static int resolve_in_turn(struct fdry_get *g, const char *name, struct fdry_buf *ret)
+static int resolve_in_turn(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
 {
-	int err = turn_begin(g);
+	int err = turn_begin(r);
 
 	if (err)
 		return err;
-	err = fdry_ref_resolve_all(&g->txn, name, ret);
+	err = fdry_ref_resolve_all(&r->txn, name, ret);
 	if (!err)
-		err = images_note(g, ret);
-	turn_end(g);
+		err = images_note(r, ret);
+	turn_end(r);
 	return err;
 }
 
-int fdry_get_images(struct fdry_get *g, const char *name, struct fdry_ref **ret, size_t *count)
+int fdry_reader_images(struct fdry_reader *r, const char *name, struct fdry_ref **ret,
+		       size_t *count)
 {
 	struct fdry_buf all = { 0 };
-	int err = fdry_store_check(g->s);
+	int err = fdry_store_check(r->s);
 
 	if (!err)
-		err = g->held ? resolve_held(g, name, &all) : resolve_in_turn(g, name, &all);
+		err = r->held ? resolve_held(r, name, &all) : resolve_in_turn(r, name, &all);
 	if (err) {
 		fdry_buf_release(&all);
 		return err;
 	}
-	g->used = true;
+	r->used = true;
 	*ret = (struct fdry_ref *)all.data;
 	*count = all.len / sizeof(**ret);
 	return 0;
 }
 
-int fdry_get_resolve(struct fdry_get *g, const char *name, struct fdry_oid *ret)
+int fdry_reader_resolve(struct fdry_reader *r, const char *name, struct fdry_oid *ret)
 {
 	struct fdry_ref *images = NULL;
 	size_t count;
-	int err = fdry_get_images(g, name, &images, &count);
+	int err = fdry_reader_images(r, name, &images, &count);
 
 	if (err)
 		return err;
@@ -295,28 +299,28 @@ static void count_got(size_t len)
 	fdry_count(FDRY_METRIC_STORE_GOT_BYTES, len);
 }
 
-int fdry_get_object(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_buf *ret)
+int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_buf *ret)
 {
-	int err = turn_begin_at(g, oid);
+	int err = turn_begin_at(r, oid);
 
 	if (err)
 		return err;
-	err = fdry_object_read(&g->txn, oid, &g->unpacker, ret);
-	turn_end(g);
+	err = fdry_object_read(&r->txn, oid, &r->unpacker, ret);
+	turn_end(r);
 	if (!err)
 		count_got(ret->len);
-	g->used |= !err;
+	r->used |= !err;
 	return err;
 }
 
-int fdry_get_size(struct fdry_get *g, const struct fdry_oid *oid, uint64_t *ret)
+int fdry_reader_size(struct fdry_reader *r, const struct fdry_oid *oid, uint64_t *ret)
 {
-	int err = turn_begin_at(g, oid);
+	int err = turn_begin_at(r, oid);
 
 	if (err)
 		return err;
-	err = fdry_object_size(&g->txn, oid, ret);
-	turn_end(g);
+	err = fdry_object_size(&r->txn, oid, ret);
+	turn_end(r);
 	return err;
 }
 
@@ -327,97 +331,99 @@ static int object_map(struct fdry_txn *t, const struct fdry_oid *oid, struct fdr
 	int err = fdry_record_need(t, oid, &rec);
 
 	if (!err && rec.codec == FDRY_CODEC_ZSTD)
-		err = fdry_fail(FDRY_E_STATE, "object %s is stored compressed and cannot be mapped; copy it out",
+		err = fdry_fail(FDRY_E_STATE,
+				"object %s is stored compressed and cannot be mapped; copy it out",
 				fdry_oid_hex(oid, hex));
 	return err ? err : fdry_object_stored(t, oid, &rec, ret);
 }
 
-static int span_keep(struct fdry_get *g, struct fdry_span *span)
+static int span_keep(struct fdry_reader *r, struct fdry_span *span)
 {
 	struct copy *c;
 
-	if (g->held || span->len > fdry_db_small_max(g->s->env->db))
+	if (r->held || span->len > fdry_db_small_max(r->s->env->db))
 		return 0;
 	c = malloc(sizeof(*c) + span->len);
 	if (!c)
 		return fdry_nomem();
 	if (span->len)
 		memcpy(c->bytes, span->data, span->len);
-	c->next = g->copies;
-	g->copies = c;
+	c->next = r->copies;
+	r->copies = c;
 	span->data = c->bytes;
 	return 0;
 }
 
-int fdry_get_map(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span *ret)
+int fdry_reader_map(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span *ret)
 {
 	struct fdry_span span = { 0 };
-	int err = turn_begin_at(g, oid);
+	int err = turn_begin_at(r, oid);
 
 	if (err)
 		return err;
-	err = object_map(&g->txn, oid, &span);
+	err = object_map(&r->txn, oid, &span);
 	if (!err)
-		err = span_keep(g, &span);
-	turn_end(g);
+		err = span_keep(r, &span);
+	turn_end(r);
 	if (err)
 		return err;
 	count_got(span.len);
-	g->used = true;
+	r->used = true;
 	*ret = span;
 	return 0;
 }
 
-static void copies_free(struct fdry_get *g)
+static void copies_free(struct fdry_reader *r)
 {
 	struct copy *c;
 
-	while ((c = g->copies)) {
-		g->copies = c->next;
+	while ((c = r->copies)) {
+		r->copies = c->next;
 		free(c);
 	}
 }
 
-int fdry_get_verify(struct fdry_get *g, const struct fdry_oid *oid, struct fdry_span data, bool always, bool *hashed)
+int fdry_reader_verify(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span data,
+		       bool always, bool *hashed)
 {
-	int err = fdry_store_check(g->s);
+	int err = fdry_store_check(r->s);
 	bool due;
 
 	if (err)
 		return err;
-	due = !fdry_verified_has(&g->verified, g->s->env, oid) || always;
+	due = !fdry_verified_has(&r->verified, r->s->env, oid) || always;
 	if (due) {
 		err = fdry_object_verify(oid, data);
 		if (err == -FDRY_E_CORRUPT)
-			fdry_verified_forget(&g->s->env->dir);
+			fdry_verified_forget(&r->s->env->dir);
 		if (err)
 			return err;
-		fdry_verified_add(&g->verified, oid);
+		fdry_verified_add(&r->verified, oid);
 	}
 	if (hashed)
 		*hashed = due;
 	return 0;
 }
 
-void fdry_get_used(struct fdry_get *g, const struct fdry_oid *image)
+void fdry_reader_note_use(struct fdry_reader *r, const struct fdry_oid *image)
 {
-	if (!fdry_store_check(g->s))
-		fdry_atime_note(g->s->env, image);
+	if (!fdry_store_check(r->s))
+		fdry_atime_note(r->s->env, image);
 }
 
-void fdry_get_end(struct fdry_get *g)
+void fdry_reader_end(struct fdry_reader *r)
 {
-	if (!g)
+	if (!r)
 		return;
-	if (!fdry_store_check(g->s)) {
-		view_close(g);
-		fdry_verified_end(&g->verified, g->s->env);
-		fdry_lease_end(g->lease, false);
+	if (!fdry_store_check(r->s)) {
+		view_close(r);
+		fdry_verified_end(&r->verified, r->s->env);
+		fdry_lease_end(r->lease, false);
 	} else {
-		fdry_lease_forget(g->lease);
+		fdry_lease_forget(r->lease);
 	}
-	fdry_verified_release(&g->verified);
-	fdry_unpacker_release(&g->unpacker);
-	copies_free(g);
-	free(g);
+	fdry_verified_release(&r->verified);
+	fdry_unpacker_release(&r->unpacker);
+	copies_free(r);
+	free(r);
 }
