@@ -98,9 +98,8 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
 /* Bytes of the whole cubins that the objects were sliced from, each counted once: what slicing saved. */
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
 
-/* Which module each of @n kernels is in once they are loaded, from 0 on, and how many modules that takes. FDRY_E_LIMIT beyond
- * FDRY_KERNEL_LOADS_MAX sets of attributes; seals ask, too. */
-int fdry_kernel_loads(const struct fdry_kernel *kernels, uint32_t n, uint32_t *loads, uint32_t *count) __must_check;
+/* FDRY_E_LIMIT: one of @n kernels has more than FDRY_KERNEL_LOADS_MAX sets of attributes. Seals ask, too. */
+int fdry_kernel_attrs_check(const struct fdry_kernel *kernels, uint32_t n) __must_check;
 
 /* Kernels brought back: functions of the current context by index, with their attributes set. Freed with that context current. */
 struct fdry_kernel_bank;

@@ -259,17 +259,17 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 }
 
 /* What a load would refuse. */
-static int loads_check(const struct fdry_kernel_set *set)
+static int attrs_check(const struct fdry_kernel_set *set)
 {
-	uint32_t i, n = fdry_kernel_set_count(set), count, *loads = calloc((size_t)n + 1, sizeof(*loads));
+	uint32_t i, n = fdry_kernel_set_count(set);
 	struct fdry_kernel *k = calloc((size_t)n + 1, sizeof(*k));
-	int err = k && loads ? 0 : fdry_nomem();
+	int err;
 
-	for (i = 0; i < n && !err; i++)
+	if (!k)
+		return fdry_nomem();
+	for (i = 0; i < n; i++)
 		k[i] = entry_of(set, i)->k;
-	if (!err)
-		err = fdry_kernel_loads(k, n, loads, &count);
-	free(loads);
+	err = fdry_kernel_attrs_check(k, n);
 	free(k);
 	return err;
 }
@@ -291,5 +291,5 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 		if (j == i)
 			err = cubin_slice(set, i);
 	}
-	return err ? err : loads_check(set);
+	return err ? err : attrs_check(set);
 }

@@ -4,6 +4,8 @@
 
 #include "graph/elf.h"
 
+enum { SHF_WRITE = 1, SHN_COMMON = 0xfff2 };
+
 struct segment {
 	uint32_t type;
 	uint32_t flags;
@@ -53,6 +55,39 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 	err = segments_check(&elf);
 	fdry_elf_release(&elf);
 	return err;
+}
+
+/*
+ * Writable sections that are no variables: shared and local memory of blocks and threads, and what the linker of a
+ * software driver's object writes there for the loader of programs. Constant banks are not writable.
+ */
+static bool section_is_variables(const struct fdry_elf_section *s)
+{
+	static const char *const others[] = { ".nv.shared.", ".nv.local.", ".data.rel.ro", ".dynamic", ".got", "sim_kernels" };
+	size_t i;
+
+	if (!s->h.size || !(s->h.flags & SHF_WRITE))
+		return !strncmp(s->name, ".nv.global", strlen(".nv.global")) && s->h.size;
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strncmp(s->name, others[i], strlen(others[i])))
+			return false;
+	return true;
+}
+
+bool fdry_module_has_variables(struct fdry_span code)
+{
+	struct fdry_elf elf;
+	bool found = false;
+	uint32_t i;
+
+	if (fdry_elf_init(code, &elf))
+		return true;
+	for (i = 1; i < elf.nsections && !found; i++)
+		found = section_is_variables(&elf.sections[i]);
+	for (i = 0; i < elf.nsymbols && !found; i++)
+		found = elf.symbols[i].s.shndx == SHN_COMMON;
+	fdry_elf_release(&elf);
+	return found;
 }
 
 int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret, CUresult *res)

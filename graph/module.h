@@ -24,6 +24,9 @@
  */
 int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code) __must_check;
 
+/* Whether code of a loaded module can write memory that lasts from launch to launch; true if @code is malformed. */
+bool fdry_module_has_variables(struct fdry_span code);
+
 /**
  * fdry_module_load() - Check @code, then load it as a module of the current context.
  * @code: as in fdry_module_check(); the driver copies it

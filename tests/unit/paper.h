@@ -39,6 +39,7 @@ static struct paper {
 	struct fdry_driver drv;
 	struct load *loads[LOADS_MAX];
 	unsigned int nloads, unloaded;
+	unsigned long long context;  /* the number of the current one */
 	unsigned int calls, fail_at; /* fail that call, counted from 1; 0: none */
 	bool hide_names;             /* no variable is known by name */
 	struct fdry_span ptx_cubin;  /* what "linking" gives ... */
@@ -314,6 +315,21 @@ static inline CUresult link_destroy(CUlinkState link)
 	return CUDA_SUCCESS;
 }
 
+static inline CUresult ctx_current(CUcontext *ret)
+{
+	CALL();
+	*ret = (CUcontext)&paper;
+	return CUDA_SUCCESS;
+}
+
+static inline CUresult ctx_id(CUcontext ctx, unsigned long long *ret)
+{
+	(void)ctx;
+	CALL();
+	*ret = paper.context;
+	return CUDA_SUCCESS;
+}
+
 static inline CUresult error_name(CUresult res, const char **ret)
 {
 	(void)res;
@@ -324,7 +340,7 @@ static inline CUresult error_name(CUresult res, const char **ret)
 static inline void paper_begin(void)
 {
 	static const struct fdry_driver fns = {
-		.version = 13000,
+		.version = 13000, .cuCtxGetCurrent = ctx_current, .cuCtxGetId = ctx_id,
 		.cuDeviceGetAttribute = get_attribute, .cuKernelGetLibrary = kernel_library,
 		.cuKernelGetFunction = kernel_function, .cuFuncGetModule = func_module, .cuFuncGetName = func_name,
 		.cuFuncGetAttribute = func_get_attr, .cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Unit tests of loaded kernel objects that several banks share, on a driver on paper that counts loads. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "graph/module.h"
+#include "graph/module_table.h"
+#include "tests/unit/paper.h"
+
+/* Kernels of two files: "plain" has no variables, "vars" has some that its kernels write. */
+struct kernels {
+	struct fdry_kernel_set *set;
+	struct fdry_kernel k[4];
+	uint32_t n;
+};
+
+enum { SCALE, BUMP, BUMP_BY };
+
+static int object_get(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	struct fdry_kernel_set *set = arg;
+	struct fdry_oid at;
+	uint32_t i;
+
+	for (i = 0; i < fdry_kernel_set_object_count(set); i++) {
+		*ret = fdry_kernel_set_object(set, i, &at);
+		if (fdry_oid_eq(&at, oid))
+			return 0;
+	}
+	return fdry_fail(FDRY_E_NOENT, "no such object");
+}
+
+static void kernel_add(struct kernels *ks, struct load *l, const char *name)
+{
+	struct paper_kernel *k = kernel_of(l, name);
+	uint32_t index;
+
+	ck_assert_msg(!fdry_kernel_set_intern(ks->set, (CUkernel)k, (CUfunction)k, &index), "%s", fdry_last_error());
+	ck_assert_uint_eq(index, ks->n++);
+}
+
+static void kernels_make(struct kernels *ks)
+{
+	struct load *vars = load_file("vars.90.cubin");
+	uint32_t i;
+
+	memset(ks, 0, sizeof(*ks));
+	ks->set = set_new();
+	kernel_add(ks, load_file("plain.90.cubin"), "scale");
+	kernel_add(ks, vars, "bump");
+	kernel_add(ks, vars, "bump_by");
+	ck_assert_msg(!fdry_kernel_set_slice(ks->set), "%s", fdry_last_error());
+	for (i = 0; i < ks->n; i++)
+		ks->k[i] = *fdry_kernel_set_get(ks->set, i);
+}
+
+static struct kernels ks;
+
+static void setup(void)
+{
+	paper_begin();
+	kernels_make(&ks);
+}
+
+static void teardown(void)
+{
+	fdry_kernel_set_free(ks.set);
+	paper_end();
+}
+
+/* A bank of @n kernels from number @first on; how many modules the driver loaded for it. */
+static unsigned int bank_new(uint32_t first, uint32_t n, struct fdry_kernel_bank **ret)
+{
+	unsigned int before = paper.nloads;
+
+	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, &ks.k[first], n, object_get, ks.set, ret), "%s", fdry_last_error());
+	return paper.nloads - before;
+}
+
+/* How many modules the driver unloaded with it. */
+static unsigned int bank_free(struct fdry_kernel_bank *bank)
+{
+	unsigned int before = paper.unloaded;
+
+	fdry_kernel_bank_free(bank);
+	return paper.unloaded - before;
+}
+
+START_TEST(banks_share_a_module_until_the_last_goes)
+{
+	struct fdry_kernel_bank *bank[3];
+
+	ck_assert(!fdry_module_is_shared(&ks.k[SCALE].object));
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[0]), 1);
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[1]), 0);
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[2]), 0);
+	ck_assert(fdry_module_is_shared(&ks.k[SCALE].object));
+	ck_assert_ptr_eq(fdry_kernel_bank_get(bank[0], 0), fdry_kernel_bank_get(bank[1], 0));
+	ck_assert_uint_eq(bank_free(bank[1]), 0);
+	ck_assert_uint_eq(bank_free(bank[0]), 0);
+	ck_assert_uint_eq(bank_free(bank[2]), 1);
+	ck_assert(!fdry_module_is_shared(&ks.k[SCALE].object));
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[0]), 1); /* the next one begins anew */
+	ck_assert_uint_eq(bank_free(bank[0]), 1);
+}
+END_TEST
+
+/* What a kernel of one image wrote would be there for another one's. */
+START_TEST(a_module_with_variables_is_one_banks_own)
+{
+	struct fdry_kernel_bank *bank[2];
+
+	ck_assert_uint_eq(bank_new(SCALE, 3, &bank[0]), 2);
+	ck_assert_uint_eq(bank_new(SCALE, 3, &bank[1]), 1);
+	ck_assert_ptr_eq(fdry_kernel_bank_get(bank[0], SCALE), fdry_kernel_bank_get(bank[1], SCALE));
+	ck_assert_ptr_ne(fdry_kernel_bank_get(bank[0], BUMP), fdry_kernel_bank_get(bank[1], BUMP));
+	ck_assert_ptr_eq(((struct paper_kernel *)fdry_kernel_bank_get(bank[1], BUMP))->l,
+			 ((struct paper_kernel *)fdry_kernel_bank_get(bank[1], BUMP_BY))->l);
+	ck_assert(!fdry_module_is_shared(&ks.k[BUMP].object));
+	ck_assert_uint_eq(bank_free(bank[0]), 1);
+	ck_assert_uint_eq(bank_free(bank[1]), 2);
+}
+END_TEST
+
+/* A function has one set of attributes. */
+START_TEST(other_attributes_take_a_load_of_their_own)
+{
+	struct fdry_kernel_bank *plain, *large, *other;
+
+	ck_assert_uint_eq(bank_new(SCALE, 1, &plain), 1);
+	ks.k[SCALE].attrs[0] = 100000;
+	ck_assert_uint_eq(bank_new(SCALE, 1, &large), 1);
+	ck_assert_uint_eq(bank_new(SCALE, 1, &other), 0);
+	ck_assert_ptr_eq(fdry_kernel_bank_get(large, 0), fdry_kernel_bank_get(other, 0));
+	ck_assert_int_eq(((struct paper_kernel *)fdry_kernel_bank_get(plain, 0))->attrs[0], 49152);
+	ck_assert_int_eq(((struct paper_kernel *)fdry_kernel_bank_get(large, 0))->attrs[0], 100000);
+	ck_assert_uint_eq(bank_free(large), 0);
+	ck_assert_uint_eq(bank_free(plain), 1);
+	ck_assert_uint_eq(bank_free(other), 1);
+}
+END_TEST
+
+START_TEST(another_context_has_its_own)
+{
+	struct fdry_kernel_bank *bank[3];
+
+	paper.context = 1;
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[0]), 1);
+	paper.context = 2;
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[1]), 1);
+	paper.context = 1;
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank[2]), 0);
+	ck_assert_ptr_eq(fdry_kernel_bank_get(bank[0], 0), fdry_kernel_bank_get(bank[2], 0));
+	ck_assert_uint_eq(bank_free(bank[0]), 0);
+	ck_assert_uint_eq(bank_free(bank[1]), 1);
+	ck_assert_uint_eq(bank_free(bank[2]), 1);
+}
+END_TEST
+
+START_TEST(a_child_has_its_own)
+{
+	struct fdry_kernel_bank *bank, *again;
+	pid_t pid;
+	int status;
+
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank), 1);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		ck_assert(!fdry_module_is_shared(&ks.k[SCALE].object));
+		_exit(bank_new(SCALE, 1, &again) != 1 || bank_free(again) != 1);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
+	ck_assert_uint_eq(bank_free(bank), 1);
+}
+END_TEST
+
+/* Parameters are compared with a shared function's as with the driver's. */
+START_TEST(a_shared_kernel_is_compared)
+{
+	struct fdry_kernel_bank *bank, *none = NULL;
+	struct fdry_kernel k = ks.k[SCALE];
+	struct fdry_param params[8];
+
+	ck_assert_uint_eq(bank_new(SCALE, 1, &bank), 1);
+	memcpy(params, k.params, k.nparams * sizeof(*params));
+	k.params = params;
+	params[2].size = 4;
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	k = ks.k[SCALE];
+	k.nparams--;
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	k.nparams = 0;
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	k = ks.k[SCALE];
+	k.name = "scaled";
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_ptr_null(none);
+	ck_assert_uint_eq(bank_free(bank), 1);
+}
+END_TEST
+
+/* A kernel that was refused leaves nothing that a good one of its name and object would meet. */
+START_TEST(a_refused_kernel_leaves_nothing)
+{
+	struct fdry_kernel_bank *bank, *none = NULL;
+	struct fdry_kernel two[2] = { ks.k[BUMP], ks.k[SCALE] };
+	struct fdry_param params[8];
+
+	memcpy(params, two[1].params, two[1].nparams * sizeof(*params));
+	two[1].params = params;
+	params[0].size = 1;
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, two, 2, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_uint_eq(paper.unloaded, 2);
+	ck_assert_uint_eq(bank_new(SCALE, 3, &bank), 2);
+	ck_assert_uint_eq(bank_free(bank), 2);
+}
+END_TEST
+
+START_TEST(a_load_that_fails_leaves_other_banks_as_they_are)
+{
+	struct fdry_kernel_bank *first, *again = NULL;
+	unsigned int i, loads, failed = 0;
+
+	ck_assert_uint_eq(bank_new(SCALE, 1, &first), 1);
+	for (i = 1; !again; i++) {
+		loads = paper.nloads;
+		paper.unloaded = 0;
+		paper.fail_at = paper.calls + i;
+		failed += fdry_kernel_bank_new(&paper.drv, ks.k, ks.n, object_get, ks.set, &again) != 0;
+		if (!again)
+			ck_assert_uint_eq(paper.unloaded, paper.nloads - loads);
+		paper.fail_at = 0;
+	}
+	ck_assert_uint_ge(failed, 4);
+	ck_assert_ptr_eq(fdry_kernel_bank_get(first, SCALE), fdry_kernel_bank_get(again, SCALE));
+	ck_assert_uint_eq(bank_free(first), 0);
+	ck_assert_uint_eq(bank_free(again), 2);
+}
+END_TEST
+
+static const struct code {
+	const char *name;
+	bool variables;
+} codes[] = {
+	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false }, { "who.90a.cubin", false },
+	{ "vars.80.cubin", true }, { "vars.90.cubin", true }, { "vars.100.cubin", true },
+};
+
+START_TEST(variables_are_seen)
+{
+	struct fdry_span bytes = golden_read(codes[_i].name);
+
+	ck_assert_msg(fdry_module_has_variables(bytes) == codes[_i].variables, "%s", codes[_i].name);
+	ck_assert(fdry_module_has_variables((struct fdry_span){ bytes.data, bytes.len / 2 })); /* nobody knows */
+	golden_free(bytes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_module_table");
+	TCase *tc = tcase_create("modules");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, banks_share_a_module_until_the_last_goes);
+	tcase_add_test(tc, a_module_with_variables_is_one_banks_own);
+	tcase_add_test(tc, other_attributes_take_a_load_of_their_own);
+	tcase_add_test(tc, another_context_has_its_own);
+	tcase_add_test(tc, a_child_has_its_own);
+	tcase_add_test(tc, a_shared_kernel_is_compared);
+	tcase_add_test(tc, a_refused_kernel_leaves_nothing);
+	tcase_add_test(tc, a_load_that_fails_leaves_other_banks_as_they_are);
+	tcase_add_loop_test(tc, variables_are_seen, 0, sizeof(codes) / sizeof(codes[0]));
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
