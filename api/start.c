@@ -30,16 +30,16 @@ struct start {
 	struct fdry_capture_opts capture;
 	const char *ref;
 	struct fdry_saved_err standin; /* why nothing can be captured */
-	struct fdry_buf unused;      /* of struct fdry_unused; strings are malloc'ed */
-	struct fdry_start *ret;
+	struct fdry_buf unused;      /* of struct fdry_start_unused; strings are malloc'ed */
+	struct fdry_start_report *ret;
 };
 
-#define unused_array(s) ((struct fdry_unused *)(s)->unused.data)
-#define unused_count(s) ((s)->unused.len / sizeof(struct fdry_unused))
+#define unused_array(s) ((struct fdry_start_unused *)(s)->unused.data)
+#define unused_count(s) ((s)->unused.len / sizeof(struct fdry_start_unused))
 
 /* --- what was not used --- */
 
-static void unused_release(struct fdry_unused *u)
+static void unused_release(struct fdry_start_unused *u)
 {
 	free((char *)u->name);
 	free((char *)u->id);
@@ -64,13 +64,13 @@ static int unused_add(struct start *s, const char *name, int code, const struct 
 	char hex[FDRY_OID_HEX_SIZE] = "";
 	struct fdry_saved_err why;
 	struct fdry_oid id;
-	struct fdry_unused u;
+	struct fdry_start_unused u;
 	int err;
 
 	fdry_saved_err_set(&why, code);
 	if (!fdry_store_resolve(s->store, name, &id))
 		fdry_oid_hex(&id, hex);
-	u = (struct fdry_unused){ strdup(name), strdup(hex), strdup(mm->field), strdup(mm->wanted), strdup(mm->found),
+	u = (struct fdry_start_unused){ strdup(name), strdup(hex), strdup(mm->field), strdup(mm->wanted), strdup(mm->found),
 				  strdup(why.why), code };
 	err = u.name && u.id && u.field && u.wanted && u.found && u.why ? fdry_buf_put(&s->unused, &u, sizeof(u)) :
 									    fdry_nomem();
@@ -118,7 +118,7 @@ static int load_one(struct start *s, const char *name)
 /* Of several reasons the first that is not for want of the image. */
 static int none_fail(struct start *s)
 {
-	const struct fdry_unused *u = unused_array(s);
+	const struct fdry_start_unused *u = unused_array(s);
 	struct fdry_buf text = { 0 };
 	size_t i, n = unused_count(s);
 	int err = 0, code = u[0].code;
@@ -295,7 +295,7 @@ static int run(struct start *s)
 
 /* --- the report --- */
 
-static int text_head(const struct fdry_start *r, struct fdry_buf *out)
+static int text_head(const struct fdry_start_report *r, struct fdry_buf *out)
 {
 	int err = 0;
 
@@ -313,13 +313,13 @@ static int text_head(const struct fdry_start *r, struct fdry_buf *out)
 	return fdry_buf_printf(out, "sealed as image %.12s in %.1f ms\n", r->id, r->seal_ms);
 }
 
-static int text_make(const struct fdry_start *r, struct fdry_buf *out)
+static int text_make(const struct fdry_start_report *r, struct fdry_buf *out)
 {
 	size_t i;
 	int err = text_head(r, out);
 
 	for (i = 0; i < r->nunused && !err; i++) {
-		const struct fdry_unused *u = &r->unused[i];
+		const struct fdry_start_unused *u = &r->unused[i];
 
 		err = fdry_buf_printf(out, "not used: '%s'%s%.12s: %s\n", u->name, *u->id ? " image " : "", u->id, u->why);
 	}
@@ -328,7 +328,7 @@ static int text_make(const struct fdry_start *r, struct fdry_buf *out)
 
 static int report_make(struct start *s)
 {
-	struct fdry_start *r = s->ret;
+	struct fdry_start_report *r = s->ret;
 	struct fdry_buf text = { 0 };
 	int err;
 
@@ -340,14 +340,14 @@ static int report_make(struct start *s)
 	return err;
 }
 
-void fdry_start_free(struct fdry_start *r)
+void fdry_start_report_free(struct fdry_start_report *r)
 {
 	size_t i;
 
 	if (!r)
 		return;
 	for (i = 0; i < r->nunused; i++)
-		unused_release((struct fdry_unused *)&r->unused[i]);
+		unused_release((struct fdry_start_unused *)&r->unused[i]);
 	free((void *)r->unused);
 	free((char *)r->name);
 	free((char *)r->seal_why);
@@ -432,11 +432,11 @@ static int start_undo(struct start *s, int err)
 	fdry_saved_err_set(&o, err);
 	fdry_image_unload(s->ret->image);
 	fdry_capture_end(s->ret->capture);
-	fdry_start_free(s->ret);
+	fdry_start_report_free(s->ret);
 	return fdry_saved_err_restore(&o);
 }
 
-int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start **ret)
+int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start_report **ret)
 {
 	struct start s = { .store = store };
 	int err;

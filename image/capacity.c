@@ -35,7 +35,7 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 			;
 		if (k == m->n_capacities)
 			return fdry_fail(FDRY_E_STATE, "tensor '%s' has the size that it was captured with: no room was left for it; "
-					 "capture it with fdry_capture_room()", o->externals[i].name);
+					 "capture it with fdry_capture_capacity()", o->externals[i].name);
 		for (k = 0; k < i; k++)
 			if (!strcmp(o->externals[k].name, o->externals[i].name))
 				return fdry_fail(FDRY_E_OPTS, "external tensor '%s' is given twice", o->externals[i].name);

@@ -212,7 +212,7 @@ static int text_make(struct fdry_store *s, struct fdry_reader *reader,
 {
 	const struct fdry_load_opts defaults = { .sz = sizeof(defaults) };
 	struct fdry_buf out = { 0 };
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 	int err;
 
 	err = fdry_requirements_of(s, m, &defaults, &n);

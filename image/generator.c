@@ -36,13 +36,13 @@ static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr,
 	return 0;
 }
 
-static bool shares(const struct fdry_draw *a, const struct fdry_draw *b)
+static bool shares(const struct fdry_rng_use *a, const struct fdry_rng_use *b)
 {
 	return a->seed == b->seed || a->seed == b->offset || a->offset == b->seed || a->offset == b->offset;
 }
 
 /* Among what was declared before. */
-static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct fdry_draw *draw)
+static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
 {
 	const struct fdry_capture_draw *d = fdry_array(cap->draws, struct fdry_capture_draw);
 	size_t i;
@@ -76,7 +76,7 @@ static int draw_add(struct fdry_capture *cap, struct fdry_capture_draw add)
 	return err;
 }
 
-int fdry_capture_generator(struct fdry_capture *cap, uint64_t key, const struct fdry_draw *draw)
+int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
 {
 	struct fdry_capture_draw add = { .key = key };
 	int err = fdry_capture_check(cap);
@@ -217,7 +217,7 @@ static int graph_look(struct search *s, CUgraph graph)
 	return err;
 }
 
-static int cells_read(struct search *s, CUgraph graph, struct fdry_cell *cells, size_t max, size_t *ret)
+static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max, size_t *ret)
 {
 	const uint64_t *a;
 	size_t i, n = 0;
@@ -237,7 +237,7 @@ static int cells_read(struct search *s, CUgraph graph, struct fdry_cell *cells, 
 	return err;
 }
 
-static int cells_in_context(struct search *s, CUgraph graph, struct fdry_cell *cells, size_t max, size_t *ret)
+static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max, size_t *ret)
 {
 	struct fdry_capture *cap = s->cap;
 	struct fdry_hook_live live;
@@ -259,7 +259,7 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_cell *c
 	return err;
 }
 
-int fdry_capture_cells(struct fdry_capture *cap, uint64_t key, struct fdry_cell *cells, size_t max, size_t *ret)
+int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *cells, size_t max, size_t *ret)
 {
 	struct search s = { .cap = cap };
 	const struct fdry_capture_graph *g;

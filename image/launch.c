@@ -127,8 +127,8 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
 	return err ? err : launch(img, key, &l);
 }
 
-int fdry_image_launch_random(struct fdry_image *img, uint64_t key, CUstream stream,
-			     const struct fdry_random_state *states, size_t n)
+int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
+			     const struct fdry_rng_state *states, size_t n)
 {
 	struct fdry_launch l = { .stream = stream, .states = states };
 	int err = fdry_image_check(img);

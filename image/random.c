@@ -22,7 +22,7 @@ struct fdry_random {
 	CUevent ended;   /* behind the last launch that drew; NULL: not made yet */
 	bool launched;   /* there was one */
 	bool turn;       /* the stream that is written to is behind that */
-	struct fdry_random_state states[];
+	struct fdry_rng_state states[];
 };
 
 int fdry_random_new(struct fdry_image *img)
@@ -47,7 +47,7 @@ int fdry_random_new(struct fdry_image *img)
 			d++;
 	}
 	for (i = 0; i < m->n_generators; i++)
-		r->states[i].seed = FDRY_RANDOM_SEED;
+		r->states[i].seed = FDRY_RNG_SEED;
 	pthread_mutex_init(&r->lock, NULL);
 	img->random = r;
 	return 0;
@@ -109,7 +109,7 @@ static int turn_wait(struct fdry_image *img, CUstream stream)
 int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 {
 	const struct fdry_random *r = img->random;
-	const struct fdry_random_state *states, *s;
+	const struct fdry_rng_state *states, *s;
 	const struct fdry_mf_rng_use *d;
 	uint32_t i;
 	int err;
@@ -178,16 +178,16 @@ static int generator_find(const struct fdry_image *img, const char *name, uint32
 			*ret = i;
 			return 0;
 		}
-	return fdry_fail(FDRY_E_NOKEY, "the image has no generator '%.100s'; it has %u, fdry_image_generator() names them", name,
+	return fdry_fail(FDRY_E_NOKEY, "the image has no generator '%.100s'; it has %u, fdry_image_rng() names them", name,
 			 img->m.n_generators);
 }
 
-size_t fdry_image_generator_count(const struct fdry_image *img)
+size_t fdry_image_rng_count(const struct fdry_image *img)
 {
 	return img ? img->m.n_generators : 0;
 }
 
-int fdry_image_generator(const struct fdry_image *img, size_t i, const char **name)
+int fdry_image_rng(const struct fdry_image *img, size_t i, const char **name)
 {
 	int err = fdry_image_check(img);
 
@@ -201,7 +201,7 @@ int fdry_image_generator(const struct fdry_image *img, size_t i, const char **na
 	return 0;
 }
 
-int fdry_image_draw(const struct fdry_image *img, uint64_t key, size_t i, struct fdry_draw *ret)
+int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i, struct fdry_rng_use *ret)
 {
 	const struct fdry_mf_rng_use *d;
 	uint32_t graph = 0, n = 0, first = 0;
@@ -220,20 +220,20 @@ int fdry_image_draw(const struct fdry_image *img, uint64_t key, size_t i, struct
 	if (i >= n)
 		return fdry_fail(FDRY_E_NOKEY, "graph %llu draws from %u generators, and from no number %zu", (unsigned long long)key, n, i);
 	d = &img->m.rng_uses[first + i];
-	*ret = (struct fdry_draw){ generator_name(img, d->generator), d->seed, d->offset, d->increment };
+	*ret = (struct fdry_rng_use){ generator_name(img, d->generator), d->seed, d->offset, d->increment };
 	return 0;
 }
 
-static void state_set(struct fdry_image *img, uint32_t i, struct fdry_random_state state)
+static void state_set(struct fdry_image *img, uint32_t i, struct fdry_rng_state state)
 {
 	pthread_mutex_lock(&img->random->lock);
 	img->random->states[i] = state;
 	pthread_mutex_unlock(&img->random->lock);
 }
 
-int fdry_image_seed(struct fdry_image *img, const char *generator, uint64_t seed)
+int fdry_image_rng_seed(struct fdry_image *img, const char *generator, uint64_t seed)
 {
-	const struct fdry_random_state state = { .seed = seed };
+	const struct fdry_rng_state state = { .seed = seed };
 	uint32_t i = 0;
 	int err;
 
@@ -249,7 +249,7 @@ int fdry_image_seed(struct fdry_image *img, const char *generator, uint64_t seed
 	return err;
 }
 
-int fdry_image_random_get(struct fdry_image *img, const char *generator, struct fdry_random_state *ret)
+int fdry_image_rng_state(struct fdry_image *img, const char *generator, struct fdry_rng_state *ret)
 {
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);
@@ -264,7 +264,7 @@ int fdry_image_random_get(struct fdry_image *img, const char *generator, struct 
 	return 0;
 }
 
-int fdry_image_random_set(struct fdry_image *img, const char *generator, const struct fdry_random_state *state)
+int fdry_image_rng_set_state(struct fdry_image *img, const char *generator, const struct fdry_rng_state *state)
 {
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);
@@ -276,7 +276,7 @@ int fdry_image_random_set(struct fdry_image *img, const char *generator, const s
 	return err;
 }
 
-int fdry_image_random_advance(struct fdry_image *img, const char *generator, uint64_t count)
+int fdry_image_rng_advance(struct fdry_image *img, const char *generator, uint64_t count)
 {
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);

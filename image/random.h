@@ -16,7 +16,7 @@
 struct fdry_launch {
 	uint32_t graph;
 	CUstream stream;
-	const struct fdry_random_state *states;
+	const struct fdry_rng_state *states;
 };
 
 /* The manifest is there; makes nothing where no graph draws. */

@@ -86,7 +86,7 @@ static int graph_drop(struct fdry_capture *cap, uint64_t key)
 	return 0;
 }
 
-int fdry_capture_drop(struct fdry_capture *cap, uint64_t key)
+int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key)
 {
 	int err = fdry_capture_check(cap);
 

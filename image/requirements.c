@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * requirements.c - what a load will take, asked of a store; see fdry_image_needs().
+ * requirements.c - what a load will take, asked of a store; see fdry_image_requirements().
  *
  * The answer is one block of memory: the struct, the externals, their names.
  */
@@ -34,7 +34,7 @@ static struct size size_of(const struct fdry_manifest *m)
 }
 
 static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i, char *name,
-			 struct fdry_needs_external *ret)
+			 struct fdry_requirements_external *ret)
 {
 	const struct fdry_capacity *room = fdry_capacity_of(&plan->capacities, i);
 	struct fdry_tensor t;
@@ -51,9 +51,9 @@ static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *
 	return err;
 }
 
-static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, struct fdry_needs *n)
+static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, struct fdry_requirements *n)
 {
-	struct fdry_needs_external *e = (struct fdry_needs_external *)(n + 1);
+	struct fdry_requirements_external *e = (struct fdry_requirements_external *)(n + 1);
 	char *name = (char *)(e + n->nexternals);
 	uint32_t i;
 	int err = 0;
@@ -84,7 +84,7 @@ static int kernels_sum(struct fdry_store *s, const struct fdry_manifest *m, uint
 	return err;
 }
 
-static void plan_fill(const struct fdry_plan *p, struct fdry_needs *n)
+static void plan_fill(const struct fdry_plan *p, struct fdry_requirements *n)
 {
 	n->base = p->base;
 	n->address_bytes = p->size;
@@ -97,7 +97,7 @@ static void plan_fill(const struct fdry_plan *p, struct fdry_needs *n)
 	n->exec_bytes = p->nodes * FDRY_NODE_EXEC_BYTES;
 }
 
-static void hosts_fill(const struct fdry_manifest *m, struct fdry_needs *n)
+static void hosts_fill(const struct fdry_manifest *m, struct fdry_requirements *n)
 {
 	uint32_t i;
 
@@ -107,13 +107,13 @@ static void hosts_fill(const struct fdry_manifest *m, struct fdry_needs *n)
 }
 
 static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_plan *plan,
-		      struct fdry_needs **ret)
+		      struct fdry_requirements **ret)
 {
 	struct size size = size_of(m);
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 	int err;
 
-	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_needs_external) + size.text);
+	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_requirements_external) + size.text);
 	if (!n)
 		return fdry_nomem();
 	n->nexternals = size.externals;
@@ -131,7 +131,7 @@ static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const
 	return err;
 }
 
-int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_needs **ret)
+int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_requirements **ret)
 {
 	struct fdry_plan plan;
 	int err = fdry_plan_make(m, o, &plan);
@@ -143,7 +143,7 @@ int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, co
 	return err;
 }
 
-static int external_text(const struct fdry_needs_external *e, struct fdry_buf *out)
+static int external_text(const struct fdry_requirements_external *e, struct fdry_buf *out)
 {
 	int err = fdry_buf_printf(out, "needs ");
 
@@ -156,7 +156,7 @@ static int external_text(const struct fdry_needs_external *e, struct fdry_buf *o
 	return err ? err : fdry_buf_printf(out, "\n");
 }
 
-int fdry_requirements_text(const struct fdry_needs *n, struct fdry_buf *out)
+int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *out)
 {
 	size_t i;
 	int err;
@@ -180,7 +180,7 @@ struct question {
 };
 
 static int needs(struct fdry_store *s, struct fdry_reader *reader, const struct question *q,
-		 struct fdry_needs **ret)
+		 struct fdry_requirements **ret)
 {
 	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
 	struct fdry_candidate pick = { .bytes = { 0 } };
@@ -195,7 +195,7 @@ static int needs(struct fdry_store *s, struct fdry_reader *reader, const struct 
 	return err;
 }
 
-int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_needs **ret)
+int fdry_image_requirements(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_requirements **ret)
 {
 	struct question q = { .name = name };
 	struct fdry_reader *reader;

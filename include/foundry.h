@@ -55,7 +55,7 @@ extern "C" {
 #endif
 
 #define FDRY_VERSION_MAJOR 0
-#define FDRY_VERSION_MINOR 1
+#define FDRY_VERSION_MINOR 2
 #define FDRY_VERSION_PATCH 0
 
 /* ------------------------------------------------------------ errors, version --- */
@@ -69,7 +69,7 @@ const char *fdry_error_name(int code);
 const char *fdry_error_meaning(int code);
 /* The errno value of the code's class. */
 int fdry_error_errno(int code);
-/* "0.1.0"; a static string. */
+/* "0.2.0"; a static string. */
 const char *fdry_version(void);
 /* Send debug messages of @level and below to @fn instead of where FOUNDRY_LOG says; NULL
  * undoes it. Call it before other threads use the library. */
@@ -243,7 +243,7 @@ int fdry_capture_free_preallocated(struct fdry_capture *cap);
  * FDRY_E_NAME, FDRY_E_RANGE. */
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
 /**
- * fdry_capture_room() - Leave addresses behind an external tensor, for loaders to size it.
+ * fdry_capture_capacity() - Leave addresses behind an external tensor, for loaders to size it.
  * @name: an external tensor in device memory, named before; its first dimension is the outermost in memory; in an
  *        allocation of its own, a multiple of 2 MiB, that was the last one made
  * @max_bytes: how many bytes a loader may give it; rounded up to 2 MiB
@@ -260,7 +260,7 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
  * or is given a pointer into it. Kernels that work their way there from the tensor's
  * beginning are the caller's to prevent: the access ends the context, as any wild one does.
  */
-int fdry_capture_room(struct fdry_capture *cap, const char *name, uint64_t max_bytes);
+int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t max_bytes);
 /* State a fact that loads can compare: model revision, engine version, rank, ... Both are
  * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. Keys that start
  * with "py." are those of the Python package, which states them of the code that captures. */
@@ -272,9 +272,9 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
  * @graph: as stream capture gave it; must stay alive and unchanged until the seal
  */
 int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph);
-/* Say that graph @key draws random numbers: the seal is refused, by name, unless fdry_capture_generator()
+/* Say that graph @key draws random numbers: the seal is refused, by name, unless fdry_capture_rng_use()
  * (foundry/random.h) says from where. */
-int fdry_capture_random(struct fdry_capture *cap, uint64_t key);
+int fdry_capture_rng(struct fdry_capture *cap, uint64_t key);
 
 /**
  * fdry_capture_hold() - Make graph launches of this thread do nothing for a while.
@@ -408,7 +408,7 @@ struct fdry_memory {
  *        and as the process may use at the same time. One more starts the memory on its way
  * @reserved: zero
  * @progress: NULL, or what is told of the load's progress, with @progress_arg
- * @externals: sizes of @nexternals external tensors that have room (fdry_capture_room());
+ * @externals: sizes of @nexternals external tensors that have room (fdry_capture_capacity());
  *        others have the size that they were captured with
  * @into: NULL, or a capture of this process, in whose region the image is to lie: see below
  * @keep: with @into, @nkeep ranges of device memory that keep the bytes they have; NULL:
@@ -668,7 +668,7 @@ struct fdry_start_opts {
 };
 
 /**
- * struct fdry_unused - An image that was looked for and is not used.
+ * struct fdry_start_unused - An image that was looked for and is not used.
  * @name: as it was asked for
  * @id: of the image found; "" where there is none
  * @field, @wanted, @found: the fact that differs, its value here and in the image, where
@@ -676,13 +676,13 @@ struct fdry_start_opts {
  * @why: the sentence
  * @code: -FDRY_E_NOENT, -FDRY_E_IDENTITY, ...
  */
-struct fdry_unused {
+struct fdry_start_unused {
 	const char *name, *id, *field, *wanted, *found, *why;
 	int code;
 };
 
 /**
- * struct fdry_start - How a workload started.
+ * struct fdry_start_report - How a workload started.
  * @image: what was loaded; yours until fdry_image_unload(). NULL where it was captured.
  * @captured: 1 where it was
  * @name, @id: of the image that was loaded or sealed; @id is "" where sealing failed
@@ -694,20 +694,20 @@ struct fdry_unused {
  * @text: all of it for people, some lines
  * @wait_ms: waited for another process
  */
-struct fdry_start {
+struct fdry_start_report {
 	struct fdry_image *image;
 	struct fdry_capture *capture;
 	int captured, seal_code;
 	const char *name, *seal_why, *text;
 	char id[FDRY_ID_SIZE];
-	const struct fdry_unused *unused;
+	const struct fdry_start_unused *unused;
 	size_t nunused;
 	double load_ms, wait_ms, capture_ms, seal_ms;
 };
 
 /**
  * fdry_load_or_capture() - Load an image, or capture the workload and seal it.
- * @ret: what came of it, yours until fdry_start_free()
+ * @ret: what came of it, yours until fdry_start_report_free()
  *
  * Tries the names in order. Where none can be loaded (there is none, it was made for
  * something else, it is damaged, does not fit, its addresses are taken) it captures with
@@ -729,14 +729,14 @@ struct fdry_start {
  * A seal that fails is told in @ret. Errors beside those: FDRY_E_CALLBACK, FDRY_E_OPTS,
  * FDRY_E_NAME, those of fdry_capture_begin(); with FDRY_START_STRICT why nothing was loaded.
  */
-int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start **ret);
+int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start_report **ret);
 /* Free the report; image and capture stay. NULL is fine. */
-void fdry_start_free(struct fdry_start *start);
+void fdry_start_report_free(struct fdry_start_report *start);
 
 /* ------------------------------------------------------------ before loading --- */
 
 /* An external tensor, which whoever loads fills; @addr is 0 for host memory. */
-struct fdry_needs_external {
+struct fdry_requirements_external {
 	const char *name;
 	fdry_devptr addr;
 	uint64_t bytes;     /* with the sizes that were asked with */
@@ -744,7 +744,7 @@ struct fdry_needs_external {
 };
 
 /**
- * struct fdry_needs - What a load of an image will take.
+ * struct fdry_requirements - What a load of an image will take.
  * @base: the first of @address_bytes device addresses that it lies at
  * @mapped_bytes: device memory that the load maps, in whole units of 2 MiB, small holes
  *        included; a device with less of it free refuses the load (FDRY_E_NODEVMEM)
@@ -755,27 +755,27 @@ struct fdry_needs_external {
  * @externals: @nexternals of them, by name
  * @host_bytes: pinned host memory that the load allocates for host tensors
  */
-struct fdry_needs {
+struct fdry_requirements {
 	fdry_devptr base;
 	uint64_t address_bytes;
 	uint64_t mapped_bytes, content_bytes, scratch_bytes, external_bytes;
 	uint64_t copied_bytes, exec_bytes, kernel_bytes;
 	uint64_t graphs, nodes, kernels;
-	const struct fdry_needs_external *externals;
+	const struct fdry_requirements_external *externals;
 	size_t nexternals;
 	uint64_t host_bytes;
 };
 
 /**
- * fdry_image_needs() - Ask what a load will take, without a GPU or a driver.
+ * fdry_image_requirements() - Ask what a load will take, without a GPU or a driver.
  * @name: as for fdry_image_load()
  * @opts: as the load will get them; NULL for the defaults
  * @ret: one block of memory, yours to free()
  *
  * Reads the manifest alone. Errors: FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_OPTS.
  */
-int fdry_image_needs(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-		     struct fdry_needs **ret);
+int fdry_image_requirements(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+		     struct fdry_requirements **ret);
 
 /**
  * fdry_image_describe() - Describe an image without loading it.

@@ -193,7 +193,7 @@ void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, b
 	if (p && waited)
 		fdry_stream_pool_return(p, gone.addr, gone.addr + gone.extent);
 	else if (p)
-		fdry_stream_pool_give(p, FDRY_STREAM_NONE, gone.addr, gone.addr + gone.extent, ++r->frees);
+		fdry_stream_pool_give(p, FDRY_STREAM_UNKNOWN, gone.addr, gone.addr + gone.extent, ++r->frees);
 }
 
 static int piece_free(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)

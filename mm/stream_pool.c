@@ -42,7 +42,7 @@ bool fdry_stream_pool_shrink(struct fdry_stream_pool *p, uint64_t start, uint64_
 
 bool fdry_stream_pool_take(struct fdry_stream_pool *p, uint64_t stream, uint64_t extent, uint64_t align, uint64_t *ret)
 {
-	struct fdry_stream_queue *q = stream != FDRY_STREAM_NONE ? queue_of(p, stream) : NULL;
+	struct fdry_stream_queue *q = stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
 
 	if (q && fdry_free_ranges_take(&q->freed, extent, align, ret))
 		p->waiting -= extent;
@@ -112,7 +112,7 @@ void fdry_stream_pool_settle(struct fdry_stream_pool *p, uint64_t clock)
 
 uint64_t fdry_stream_pool_foreign(const struct fdry_stream_pool *p, uint64_t stream)
 {
-	const struct fdry_stream_queue *q = stream != FDRY_STREAM_NONE ? queue_of(p, stream) : NULL;
+	const struct fdry_stream_queue *q = stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
 
 	return p->waiting - (q ? q->freed.bytes : 0);
 }

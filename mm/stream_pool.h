@@ -23,7 +23,7 @@
 #include "mm/free_ranges.h"
 
 /* The stream of an allocation whose stream is not known: it shares with none. */
-#define FDRY_STREAM_NONE 0
+#define FDRY_STREAM_UNKNOWN 0
 
 struct fdry_stream_queue;
 

@@ -87,10 +87,10 @@ out_free:
 /* --- begin --- */
 
 static const CUstreamCaptureMode modes[] = {
-	[FDRY_CAPTURE_DEFAULT] = CU_STREAM_CAPTURE_MODE_RELAXED,
-	[FDRY_CAPTURE_GLOBAL] = CU_STREAM_CAPTURE_MODE_GLOBAL,
-	[FDRY_CAPTURE_THREAD_LOCAL] = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-	[FDRY_CAPTURE_RELAXED] = CU_STREAM_CAPTURE_MODE_RELAXED,
+	[FDRY_CUDAGRAPH_MODE_DEFAULT] = CU_STREAM_CAPTURE_MODE_RELAXED,
+	[FDRY_CUDAGRAPH_MODE_GLOBAL] = CU_STREAM_CAPTURE_MODE_GLOBAL,
+	[FDRY_CUDAGRAPH_MODE_THREAD_LOCAL] = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+	[FDRY_CUDAGRAPH_MODE_RELAXED] = CU_STREAM_CAPTURE_MODE_RELAXED,
 };
 
 /* In the context: the capture begun on the caller's stream, or on one that is borrowed. */
@@ -158,7 +158,7 @@ int fdry_cudagraph_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_b
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err && o.mode >= sizeof(modes) / sizeof(modes[0]))
-		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_capture_mode", o.mode);
+		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_cudagraph_mode", o.mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -336,7 +336,7 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g)
 	if (!fdry_primary_check(&g->on, "the graph")) {
 		(void)graph_reset(g);
 		rest_drop(g);
-		fdry_graphpool_free(g->own);
+		fdry_graphpool_put(g->own);
 		fdry_primary_close(&g->on);
 	}
 	pthread_mutex_destroy(&g->lock);

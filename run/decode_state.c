@@ -12,7 +12,7 @@ enum { TOKEN, POSITION, LENGTH, CELLS };
 struct fdry_decode_state {
 	struct fdry_scalars *cells;
 	pthread_mutex_t lock; /* guards @args, and that they go with the cells */
-	struct fdry_decode_args args;
+	struct fdry_decode_state_args args;
 };
 
 static int addresses(struct fdry_decode_state *d)
@@ -24,10 +24,10 @@ static int addresses(struct fdry_decode_state *d)
 	return err ? err : fdry_scalars_addr(d->cells, LENGTH, &d->args.length_addr);
 }
 
-static int state_make(struct fdry_decode_state *d, const struct fdry_decode_opts *o)
+static int state_make(struct fdry_decode_state *d, const struct fdry_decode_state_opts *o)
 {
 	static const uint32_t dtypes[CELLS] = { [TOKEN] = FDRY_U32, [POSITION] = FDRY_I32, [LENGTH] = FDRY_I32 };
-	const union fdry_scalar_value values[CELLS] = { [LENGTH] = { .i32 = 1 } };
+	const union fdry_scalars_value values[CELLS] = { [LENGTH] = { .i32 = 1 } };
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = o->driver, .device = o->device, .count = CELLS,
 					.dtypes = dtypes, .values = values, .addr = o->addr };
 	int err = fdry_scalars_new(&so, &d->cells);
@@ -36,9 +36,9 @@ static int state_make(struct fdry_decode_state *d, const struct fdry_decode_opts
 	return err ? err : addresses(d);
 }
 
-int fdry_decode_state_new(const struct fdry_decode_opts *opts, struct fdry_decode_state **ret)
+int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry_decode_state **ret)
 {
-	struct fdry_decode_opts o;
+	struct fdry_decode_state_opts o;
 	struct fdry_decode_state *d;
 	int err = fdry_need(ret);
 
@@ -77,7 +77,7 @@ static int state_check(const struct fdry_decode_state *d)
 
 int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step, CUstream stream)
 {
-	union fdry_scalar_value v[CELLS] = { [TOKEN] = { .u32 = token } };
+	union fdry_scalars_value v[CELLS] = { [TOKEN] = { .u32 = token } };
 	int err = state_check(d);
 
 	if (!err && step >= INT32_MAX)
@@ -102,8 +102,8 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 {
 	int err = state_check(d);
 
-	if (!err && source > FDRY_DECODE_DEVICE)
-		err = fdry_fail(FDRY_E_INVAL, "%u is no source of a decode state; see enum fdry_decode_source", source);
+	if (!err && source > FDRY_DECODE_STATE_DEVICE)
+		err = fdry_fail(FDRY_E_INVAL, "%u is no source of a decode state; see enum fdry_decode_state_source", source);
 	if (err)
 		return err;
 	pthread_mutex_lock(&d->lock);
@@ -112,7 +112,7 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 	return 0;
 }
 
-int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_args *ret)
+int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_state_args *ret)
 {
 	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
 	int err = state_check(d);

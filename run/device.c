@@ -168,7 +168,7 @@ static int acquire(int ordinal, struct fdry_device **ret)
 	return 0;
 }
 
-int fdry_device_acquire(int ordinal, struct fdry_device **ret)
+int fdry_device_get(int ordinal, struct fdry_device **ret)
 {
 	int err = fdry_need(ret);
 
@@ -199,7 +199,7 @@ static void device_end(struct fdry_device *dev)
 	free(dev);
 }
 
-void fdry_device_release(struct fdry_device *dev)
+void fdry_device_put(struct fdry_device *dev)
 {
 	struct fdry_device **p;
 	bool last;
@@ -264,7 +264,7 @@ int fdry_device_clean_up(struct fdry_device *dev)
 
 /* --- cooperative launches --- */
 
-static int cooperative_args(const struct fdry_cooperative *l)
+static int cooperative_args(const struct fdry_device_launch_opts *l)
 {
 	int i, err = fdry_need(l);
 
@@ -283,7 +283,7 @@ static int cooperative_args(const struct fdry_cooperative *l)
 }
 
 /* All blocks at a time: the driver would only say that it is too large. */
-static int cooperative_fits(const struct fdry_device *dev, const struct fdry_cooperative *l)
+static int cooperative_fits(const struct fdry_device *dev, const struct fdry_device_launch_opts *l)
 {
 	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2], grid = 0;
 	int each = 0, err;
@@ -299,7 +299,7 @@ static int cooperative_fits(const struct fdry_device *dev, const struct fdry_coo
 			 (unsigned long long)each * (unsigned long long)dev->caps.multiprocessors, each, dev->caps.multiprocessors);
 }
 
-static int launch(const struct fdry_device *dev, const struct fdry_cooperative *l)
+static int launch(const struct fdry_device *dev, const struct fdry_device_launch_opts *l)
 {
 	int err = cooperative_fits(dev, l);
 
@@ -311,7 +311,7 @@ static int launch(const struct fdry_device *dev, const struct fdry_cooperative *
 	return err;
 }
 
-int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_cooperative *l)
+int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_device_launch_opts *l)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_device_check(dev);

@@ -103,7 +103,7 @@ int fdry_graphpool_own(const struct fdry_primary *on, struct fdry_graphpool **re
 	return err;
 }
 
-int fdry_graphpool_find(const struct fdry_graphpool_id *id, struct fdry_graphpool **ret)
+int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool **ret)
 {
 	struct fdry_graphpool *p;
 	int err = fdry_need(id);
@@ -123,7 +123,7 @@ int fdry_graphpool_find(const struct fdry_graphpool_id *id, struct fdry_graphpoo
 				 "or never was", (unsigned long long)id->hi, (unsigned long long)id->lo);
 	err = fdry_primary_check(&p->on, "the pool");
 	if (err)
-		fdry_graphpool_free(p);
+		fdry_graphpool_put(p);
 	else
 		*ret = p;
 	return err;
@@ -164,7 +164,7 @@ static bool last_put(struct fdry_graphpool *pool)
 	return last;
 }
 
-void fdry_graphpool_free(struct fdry_graphpool *pool)
+void fdry_graphpool_put(struct fdry_graphpool *pool)
 {
 	if (!pool || fdry_live_check(pool, "the pool") || !last_put(pool) || fdry_live_end(pool, "the pool"))
 		return;
@@ -271,7 +271,7 @@ static int block_take(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
 	return err;
 }
 
-int fdry_graphpool_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret)
+int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret)
 {
 	int err = pool_check(pool);
 
@@ -287,7 +287,7 @@ int fdry_graphpool_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr
 	return err;
 }
 
-int fdry_graphpool_release(struct fdry_graphpool *pool, fdry_devptr addr)
+int fdry_graphpool_mem_free(struct fdry_graphpool *pool, fdry_devptr addr)
 {
 	bool known;
 	int err = pool_check(pool);
@@ -398,5 +398,5 @@ void fdry_graphpool_leave(struct fdry_graphpool *pool)
 	if (!--pool->graphs)
 		fdry_blocks_untouch(&pool->blocks);
 	pthread_mutex_unlock(&pool->lock);
-	fdry_graphpool_free(pool);
+	fdry_graphpool_put(pool);
 }

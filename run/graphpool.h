@@ -6,7 +6,7 @@
 #include "foundry/graph.h"
 #include "run/primary.h"
 
-/* A graph's own pool, on the same device. To be given back with fdry_graphpool_free(). */
+/* A graph's own pool, on the same device. To be given back with fdry_graphpool_put(). */
 int fdry_graphpool_own(const struct fdry_primary *on, struct fdry_graphpool **ret) __must_check;
 
 /* A capture of this thread with the pool begins on @on: FDRY_E_STATE where it is sealed or another uses it,

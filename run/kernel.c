@@ -110,7 +110,7 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 	return err;
 }
 
-int fdry_kernels_open(const struct fdry_kernels_opts *opts, struct fdry_kernels **ret)
+int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels **ret)
 {
 	struct fdry_kernels_opts o;
 	struct fdry_kernels *k;
@@ -140,11 +140,11 @@ int fdry_kernels_open(const struct fdry_kernels_opts *opts, struct fdry_kernels 
 	return 0;
 }
 
-void fdry_kernels_close(struct fdry_kernels *k)
+void fdry_kernels_free(struct fdry_kernels *k)
 {
 	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() || fdry_live_end(k, "the cache of kernels"))
 		return; /* a child has nothing of it but memory */
-	fdry_kernel_crew_free(k);
+	fdry_kernels_workers_free(k);
 	if (fdry_kernels_unload(k))
 		fdry_warn("modules of kernels could not be unloaded: %s", fdry_last_error());
 	(void)fdry_call_raw(k->drv, cuDevicePrimaryCtxRelease_v2, k->dev);
@@ -226,9 +226,9 @@ int fdry_kernels_log(struct fdry_kernels *k, char *text, size_t len, size_t *nee
 	return 0;
 }
 
-int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernel_target *ret)
+int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernels_target *ret)
 {
-	struct fdry_kernel_target t = { 0 };
+	struct fdry_kernels_target t = { 0 };
 	int err = fdry_kernels_check(k);
 
 	if (!err)

@@ -2,7 +2,7 @@
 /*
  * kernel_ahead.c - compiling and loading before anybody asks: a list of work, and threads.
  *
- * Each piece is a copy of what was asked for, and is done by fdry_kernels_get(): what it
+ * Each piece is a copy of what was asked for, and is done by fdry_kernels_function(): what it
  * finds done, or being done, it does not do again. Whoever waits works on the list as well,
  * so that nothing depends on there being threads.
  */
@@ -16,14 +16,14 @@
 
 struct job {
 	struct job *next;
-	struct fdry_kernel_source source;
+	struct fdry_kernels_source source;
 	char *entry;
 	const char **options;
 	void *data;
 	char *name, *target, *version;
 };
 
-struct fdry_kernel_crew {
+struct fdry_kernels_workers {
 	struct fdry_kernels *k;
 	pthread_mutex_t lock;
 	pthread_cond_t idle;      /* nothing is left and nobody works */
@@ -102,7 +102,7 @@ static void data_copy(struct job *j, bool *ok)
 	j->source.data = j->data;
 }
 
-static int job_check(const struct fdry_kernel_source *s)
+static int job_check(const struct fdry_kernels_source *s)
 {
 	if (!s->data || s->len > FDRY_KERNEL_TEXT_MAX)
 		return fdry_fail(FDRY_E_INVAL, "a source to prepare has no bytes, or more than %u", FDRY_KERNEL_TEXT_MAX);
@@ -111,7 +111,7 @@ static int job_check(const struct fdry_kernel_source *s)
 	return 0;
 }
 
-static int job_new(const struct fdry_kernel_ask *ask, struct job **ret)
+static int job_new(const struct fdry_kernels_request *ask, struct job **ret)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	bool ok = true;
@@ -146,7 +146,7 @@ static int job_new(const struct fdry_kernel_ask *ask, struct job **ret)
 /* --- working --- */
 
 /* Do what there is; with the lock, which is given up meanwhile. */
-static void work(struct fdry_kernel_crew *c)
+static void work(struct fdry_kernels_workers *c)
 {
 	CUfunction func;
 	struct job *j;
@@ -158,7 +158,7 @@ static void work(struct fdry_kernel_crew *c)
 		if (!c->first)
 			c->last = &c->first;
 		pthread_mutex_unlock(&c->lock);
-		err = fdry_kernels_get(c->k, &j->source, j->entry, &func);
+		err = fdry_kernels_function(c->k, &j->source, j->entry, &func);
 		job_free(j);
 		pthread_mutex_lock(&c->lock);
 		if (err && !c->saved_err.err)
@@ -170,7 +170,7 @@ static void work(struct fdry_kernel_crew *c)
 
 static void *worker(void *arg)
 {
-	struct fdry_kernel_crew *c = arg;
+	struct fdry_kernels_workers *c = arg;
 
 	pthread_mutex_lock(&c->lock);
 	work(c);
@@ -180,14 +180,14 @@ static void *worker(void *arg)
 }
 
 /* Those that have ended make room; with the lock, and nobody running. */
-static void threads_join(struct fdry_kernel_crew *c)
+static void threads_join(struct fdry_kernels_workers *c)
 {
 	while (c->nthreads)
 		pthread_join(c->threads[--c->nthreads], NULL);
 }
 
 /* With the lock. */
-static void threads_start(struct fdry_kernel_crew *c, unsigned int want)
+static void threads_start(struct fdry_kernels_workers *c, unsigned int want)
 {
 	if (!c->running)
 		threads_join(c);
@@ -200,9 +200,9 @@ static void threads_start(struct fdry_kernel_crew *c, unsigned int want)
 
 /* --- the crew --- */
 
-static int crew_need(struct fdry_kernels *k, struct fdry_kernel_crew **ret)
+static int crew_need(struct fdry_kernels *k, struct fdry_kernels_workers **ret)
 {
-	struct fdry_kernel_crew *c;
+	struct fdry_kernels_workers *c;
 	int err = 0;
 
 	pthread_mutex_lock(&k->setup_lock);
@@ -223,9 +223,9 @@ static int crew_need(struct fdry_kernels *k, struct fdry_kernel_crew **ret)
 	return err;
 }
 
-static struct fdry_kernel_crew *crew_peek(struct fdry_kernels *k)
+static struct fdry_kernels_workers *crew_peek(struct fdry_kernels *k)
 {
-	struct fdry_kernel_crew *c;
+	struct fdry_kernels_workers *c;
 
 	pthread_mutex_lock(&k->setup_lock);
 	c = k->crew;
@@ -233,7 +233,7 @@ static struct fdry_kernel_crew *crew_peek(struct fdry_kernels *k)
 	return c;
 }
 
-static int jobs_make(const struct fdry_kernel_ask *asks, size_t count, struct job **first, struct job ***last)
+static int jobs_make(const struct fdry_kernels_request *asks, size_t count, struct job **first, struct job ***last)
 {
 	size_t i;
 	int err = 0;
@@ -247,10 +247,10 @@ static int jobs_make(const struct fdry_kernel_ask *asks, size_t count, struct jo
 	return err;
 }
 
-int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernel_ask *asks, size_t count, uint32_t threads)
+int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, uint32_t threads)
 {
 	struct job *first = NULL, **last;
-	struct fdry_kernel_crew *c;
+	struct fdry_kernels_workers *c;
 	int err = fdry_kernels_check(k);
 
 	if (!err && count)
@@ -278,7 +278,7 @@ int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernel_ask *a
 int fdry_kernels_wait(struct fdry_kernels *k)
 {
 	struct fdry_saved_err saved_err = { .err = 0 };
-	struct fdry_kernel_crew *c;
+	struct fdry_kernels_workers *c;
 	int err = fdry_kernels_check(k);
 
 	if (err)
@@ -296,9 +296,9 @@ int fdry_kernels_wait(struct fdry_kernels *k)
 	return fdry_saved_err_restore(&saved_err);
 }
 
-void fdry_kernel_crew_free(struct fdry_kernels *k)
+void fdry_kernels_workers_free(struct fdry_kernels *k)
 {
-	struct fdry_kernel_crew *c = k->crew;
+	struct fdry_kernels_workers *c = k->crew;
 	struct job *left;
 
 	if (!c)

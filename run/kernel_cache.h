@@ -28,9 +28,9 @@
 #define FDRY_KERNEL_FACTS 8
 
 /* A function that was asked for. Never changes once it is in its module's list, but for what it is allowed. */
-struct fdry_kernel_func {
-	struct fdry_kernel_func *next;    /* of its module */
-	struct fdry_kernel_func *by_func; /* of its bucket */
+struct fdry_kernels_func {
+	struct fdry_kernels_func *next;    /* of its module */
+	struct fdry_kernels_func *by_func; /* of its bucket */
 	CUfunction func;
 	char *name;
 	_Atomic uint32_t shared; /* bytes of dynamic shared memory that it is allowed; raised with the lock */
@@ -41,19 +41,19 @@ struct fdry_kernel_func {
 
 enum fdry_module_state { FDRY_MODULE_LOADING, FDRY_MODULE_READY, FDRY_MODULE_FAILED };
 
-struct fdry_kernel_module {
-	struct fdry_kernel_module *next; /* of its bucket */
+struct fdry_kernels_module {
+	struct fdry_kernels_module *next; /* of its bucket */
 	struct fdry_oid key;
 	enum fdry_module_state state;
 	unsigned int users;              /* calls that look at it without the lock */
 	CUmodule module;
 	uint64_t bytes;
-	struct fdry_kernel_func *funcs;
+	struct fdry_kernels_func *funcs;
 	struct fdry_saved_err saved_err;     /* of one that failed */
 };
 
 struct fdry_nvrtc;
-struct fdry_kernel_crew;
+struct fdry_kernels_workers;
 
 struct fdry_kernels {
 	const struct fdry_driver *drv;
@@ -68,12 +68,12 @@ struct fdry_kernels {
 	char *nvrtc_path;          /* NULL: wherever it is */
 	pthread_mutex_t setup_lock; /* of the two that follow */
 	struct fdry_nvrtc *nvrtc;  /* once it is open, never changes */
-	struct fdry_kernel_crew *crew;
+	struct fdry_kernels_workers *crew;
 
 	pthread_mutex_t lock;      /* of all that follows */
 	pthread_cond_t changed;    /* a module is no longer loading, nobody is busy, or clearing is over */
-	struct fdry_kernel_module *modules[FDRY_KERNELS_BUCKETS];
-	struct fdry_kernel_func *funcs[FDRY_KERNELS_BUCKETS];
+	struct fdry_kernels_module *modules[FDRY_KERNELS_BUCKETS];
+	struct fdry_kernels_func *funcs[FDRY_KERNELS_BUCKETS];
 	size_t count;              /* modules that are ready ... */
 	uint64_t bytes;            /* ... and bytes of their code */
 	unsigned int busy;         /* calls that look at a module without the lock */
@@ -100,12 +100,12 @@ void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const c
 /* --- kernel_table.c --- */
 
 /* The function that the cache gave out under that handle; NULL: none. Valid until modules are unloaded. */
-struct fdry_kernel_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func);
+struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func);
 
 /* --- kernel_key.c --- */
 
-struct fdry_kernel_unit {
-	struct fdry_kernel_source src;  /* the caller's, as large as ours */
+struct fdry_kernels_unit {
+	struct fdry_kernels_source src;  /* the caller's, as large as ours */
 	struct fdry_devcode code;       /* what of it is used: PTX, a cubin; of source its text, and kind PTX */
 	bool source;                    /* CUDA C++ */
 	bool compiled;                  /* else it is loaded as it is */
@@ -120,17 +120,17 @@ struct fdry_kernel_unit {
 	struct fdry_oid key;
 };
 /* Check a source and make its key; opens NVRTC for source. Release @ret if it succeeds. */
-int fdry_kernel_unit_make(struct fdry_kernels *k, const struct fdry_kernel_source *source, struct fdry_kernel_unit *ret) __must_check;
-void fdry_kernel_unit_release(struct fdry_kernel_unit *u);
+int fdry_kernels_unit_make(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_unit *ret) __must_check;
+void fdry_kernels_unit_release(struct fdry_kernels_unit *u);
 /* An option of PTX as the driver's JIT has it; false for one that there is not. */
-bool fdry_kernel_jit_option(const char *option, CUjit_option *ret, uintptr_t *value);
+bool fdry_kernels_jit_option(const char *option, CUjit_option *ret, uintptr_t *value);
 
 /* --- kernel_compile.c --- */
 
 /* Compile @u, which is PTX or source, to a cubin. In the cache's context. FDRY_E_COMPILE, FDRY_E_DRIVER, ... */
-int fdry_kernel_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret) __must_check;
+int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret) __must_check;
 /* What a compiler said (@log, terminated, may be damaged or empty) as an error @code, and kept for fdry_kernels_log(). */
-int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, const char *what, const char *log);
+int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u, enum fdry_errcode code, const char *what, const char *log);
 
 /* --- kernel_nvrtc.c --- */
 
@@ -141,7 +141,7 @@ void fdry_nvrtc_version(const struct fdry_nvrtc *n, int *major, int *minor);
 /* The target for a device: its own, else the highest that NVRTC knows below it, as PTX. FDRY_E_UNABLE. */
 int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24]) __must_check;
 /* Compile source; *@ptx tells whether what comes out is PTX (with a NUL, counted), else it is a cubin. */
-int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *ptx) __must_check;
+int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *ptx) __must_check;
 
 /* --- kernel_store.c --- */
 
@@ -149,20 +149,20 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 
 /* What the store has for a unit: *@found, and a cubin, verified. *@damaged becomes true where what is there is of no use.
  * Whatever else goes wrong is counted and no error. */
-void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged);
+void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *found, bool *damaged);
 /* Put a cubin there. Whatever goes wrong is counted and no error. */
-void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin);
+void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin);
 /* Be the only process that compiles a unit; NULL where that cannot be had. Drop it with fdry_claim_drop(). */
-struct fdry_claim *fdry_kernel_store_claim(struct fdry_kernels *k, const struct fdry_kernel_unit *u);
+struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct fdry_kernels_unit *u);
 
 /* --- kernel_ahead.c --- */
 
 /* End the background work that is begun, forget the rest; for closing. */
-void fdry_kernel_crew_free(struct fdry_kernels *k);
+void fdry_kernels_workers_free(struct fdry_kernels *k);
 
 /* --- kernel_launch.c --- */
 
 /* Ask the driver for a function's parameters, and what it is allowed. In the cache's context. */
-int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func *f) __must_check;
+int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_func *f) __must_check;
 
 #endif

@@ -37,7 +37,7 @@ static void said_make(const char *log, char said[SAID_SIZE])
 		snprintf(said + n, 8, " ...");
 }
 
-int fdry_kernel_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, const char *what, const char *log)
+int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u, enum fdry_errcode code, const char *what, const char *log)
 {
 	char said[SAID_SIZE];
 	char *copy = strdup(log); /* where there is no memory the sentence has to do */
@@ -68,7 +68,7 @@ static void option_add(struct link *l, CUjit_option option, uintptr_t value)
 	l->values[l->count++] = (void *)value;
 }
 
-static void options_add(struct link *l, const struct fdry_kernel_unit *u)
+static void options_add(struct link *l, const struct fdry_kernels_unit *u)
 {
 	CUjit_option option;
 	uintptr_t value;
@@ -77,7 +77,7 @@ static void options_add(struct link *l, const struct fdry_kernel_unit *u)
 	option_add(l, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)l->log);
 	option_add(l, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_SIZE - 1);
 	for (i = 0; !u->source && i < u->src.noptions; i++)
-		if (fdry_kernel_jit_option(u->src.options[i], &option, &value))
+		if (fdry_kernels_jit_option(u->src.options[i], &option, &value))
 			option_add(l, option, value);
 }
 
@@ -98,14 +98,14 @@ static bool at_fault(CUresult res, const char *log)
 	       res == CUDA_ERROR_NO_BINARY_FOR_GPU || (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && *log);
 }
 
-static int link_result(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct link *l, enum fdry_driver_fn fn, CUresult res)
+static int link_result(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l, enum fdry_driver_fn fn, CUresult res)
 {
 	if (at_fault(res, l->log))
-		return fdry_kernel_refused(k, u, FDRY_E_COMPILE, "the driver's compiler", l->log);
+		return fdry_kernels_refused(k, u, FDRY_E_COMPILE, "the driver's compiler", l->log);
 	return fdry_driver_result(k->drv, fn, res);
 }
 
-static int link_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct link *l, const struct fdry_buf *text,
+static int link_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l, const struct fdry_buf *text,
 		    struct fdry_buf *ret)
 {
 	const struct fdry_driver *drv = k->drv;
@@ -123,7 +123,7 @@ static int link_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, st
 	return err ? err : fdry_buf_put(ret, cubin, len);
 }
 
-static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span ptx, struct fdry_buf *ret)
+static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span ptx, struct fdry_buf *ret)
 {
 	struct link l = { .log = calloc(1, LOG_SIZE) };
 	struct fdry_buf text = { 0 };
@@ -149,7 +149,7 @@ out_free:
 
 /* --- source --- */
 
-static int source_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret)
+static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	double begin = fdry_now_ms();
@@ -167,7 +167,7 @@ static int source_compile(struct fdry_kernels *k, const struct fdry_kernel_unit 
 	return err;
 }
 
-int fdry_kernel_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret)
+int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret)
 {
 	double begin = fdry_now_ms(), took;
 	int err = u->source ? source_compile(k, u, ret) : ptx_compile(k, u, u->code.bytes, ret);

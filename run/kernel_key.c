@@ -44,7 +44,7 @@ static bool registers_parse(const char *text, uintptr_t *ret)
 	return true;
 }
 
-bool fdry_kernel_jit_option(const char *option, CUjit_option *ret, uintptr_t *value)
+bool fdry_kernels_jit_option(const char *option, CUjit_option *ret, uintptr_t *value)
 {
 	size_t i, len;
 
@@ -59,7 +59,7 @@ bool fdry_kernel_jit_option(const char *option, CUjit_option *ret, uintptr_t *va
 	return false;
 }
 
-static int option_check(const struct fdry_kernel_unit *u, const char *option)
+static int option_check(const struct fdry_kernels_unit *u, const char *option)
 {
 	CUjit_option jit;
 	uintptr_t value;
@@ -68,13 +68,13 @@ static int option_check(const struct fdry_kernel_unit *u, const char *option)
 		return fdry_fail(FDRY_E_INVAL, "%s: an option of the compiler is NULL, empty or of several lines", u->title);
 	if (u->source && (strstr(option, "gpu-architecture") || !strncmp(option, "-arch", 5)))
 		return fdry_fail(FDRY_E_INVAL, "%s: the option '%s' says what the target is for; set target instead", u->title, option);
-	if (!u->source && !fdry_kernel_jit_option(option, &jit, &value))
+	if (!u->source && !fdry_kernels_jit_option(option, &jit, &value))
 		return fdry_fail(FDRY_E_INVAL, "%s: PTX has no option '%s'; there are -O0 to -O4, --maxrregcount=1 to 255, "
 				 "--generate-line-info and --device-debug", u->title, option);
 	return 0;
 }
 
-static int options_take(struct fdry_kernel_unit *u)
+static int options_take(struct fdry_kernels_unit *u)
 {
 	size_t i, n = u->src.noptions;
 	int err = 0;
@@ -137,7 +137,7 @@ static bool mentions(struct fdry_span text, const char *word)
 }
 
 /* What the compiler reads beside the text is in no key, nor are names and times. */
-static bool looks_around(const struct fdry_kernel_unit *u)
+static bool looks_around(const struct fdry_kernels_unit *u)
 {
 	static const char *const words[] = { "include", "embed", "__FILE__", "__DATE__", "__TIME" };
 	bool found = false;
@@ -153,7 +153,7 @@ static bool looks_around(const struct fdry_kernel_unit *u)
 	return found;
 }
 
-static int source_take(struct fdry_kernel_unit *u)
+static int source_take(struct fdry_kernels_unit *u)
 {
 	const char *text = u->src.data;
 	size_t len = u->src.len;
@@ -167,7 +167,7 @@ static int source_take(struct fdry_kernel_unit *u)
 	return 0;
 }
 
-static int code_take(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
+static int code_take(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	int err;
 
@@ -183,7 +183,7 @@ static int code_take(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
 	return 0;
 }
 
-static void title_make(struct fdry_kernel_unit *u)
+static void title_make(struct fdry_kernels_unit *u)
 {
 	if (u->src.name && *u->src.name)
 		snprintf(u->title, sizeof(u->title), "'%s'", u->src.name);
@@ -193,7 +193,7 @@ static void title_make(struct fdry_kernel_unit *u)
 
 /* --- targets --- */
 
-static int target_unable(const struct fdry_kernels *k, const struct fdry_kernel_unit *u, const char *target)
+static int target_unable(const struct fdry_kernels *k, const struct fdry_kernels_unit *u, const char *target)
 {
 	const char *why = strchr(target, 'a') && target[strlen(target) - 1] == 'a' ? "runs on exactly that architecture" :
 			  target[strlen(target) - 1] == 'f' ? "runs on that family of architectures from it on" :
@@ -204,7 +204,7 @@ static int target_unable(const struct fdry_kernels *k, const struct fdry_kernel_
 }
 
 /* What the driver would refuse in fewer words. */
-static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernel_unit *u)
+static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernels_unit *u)
 {
 	struct fdry_ptx_head head;
 	struct fdry_target t;
@@ -223,7 +223,7 @@ static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernel_unit
 			 fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10);
 }
 
-static int source_target(struct fdry_kernels *k, struct fdry_kernel_unit *u)
+static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	const struct fdry_nvrtc *n;
 	struct fdry_target t;
@@ -247,7 +247,7 @@ static int source_target(struct fdry_kernels *k, struct fdry_kernel_unit *u)
 	return 0;
 }
 
-static int target_take(struct fdry_kernels *k, struct fdry_kernel_unit *u)
+static int target_take(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	if (u->source)
 		return source_target(k, u);
@@ -258,12 +258,12 @@ static int target_take(struct fdry_kernels *k, struct fdry_kernel_unit *u)
 
 /* --- the key --- */
 
-static void fact(struct fdry_kernel_unit *u, const char *key, const char *value)
+static void fact(struct fdry_kernels_unit *u, const char *key, const char *value)
 {
 	u->facts[u->nfacts++] = (struct fdry_fact){ key, value };
 }
 
-static int key_make(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
+static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	struct fdry_hash h = { 0 };
 	struct fdry_oid content;
@@ -292,9 +292,9 @@ static int key_make(const struct fdry_kernels *k, struct fdry_kernel_unit *u)
 	return err;
 }
 
-static int source_check(const struct fdry_kernel_source *s)
+static int source_check(const struct fdry_kernels_source *s)
 {
-	if (s->reserved || s->form > FDRY_KERNEL_SOURCE)
+	if (s->reserved || s->form > FDRY_KERNELS_SOURCE)
 		return fdry_fail(FDRY_E_OPTS, "a source's form is %u and its reserved field %u; forms are 0 (code) and 1 (source)", s->form,
 				 s->reserved);
 	if (!s->data)
@@ -306,7 +306,7 @@ static int source_check(const struct fdry_kernel_source *s)
 	return 0;
 }
 
-int fdry_kernel_unit_make(struct fdry_kernels *k, const struct fdry_kernel_source *source, struct fdry_kernel_unit *ret)
+int fdry_kernels_unit_make(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_unit *ret)
 {
 	int err;
 
@@ -318,7 +318,7 @@ int fdry_kernel_unit_make(struct fdry_kernels *k, const struct fdry_kernel_sourc
 		err = source_check(&ret->src);
 	if (err)
 		return err;
-	ret->source = ret->src.form == FDRY_KERNEL_SOURCE;
+	ret->source = ret->src.form == FDRY_KERNELS_SOURCE;
 	title_make(ret);
 	err = ret->source ? source_take(ret) : code_take(k, ret);
 	if (!err)
@@ -330,11 +330,11 @@ int fdry_kernel_unit_make(struct fdry_kernels *k, const struct fdry_kernel_sourc
 	if (!err)
 		err = key_make(k, ret);
 	if (err)
-		fdry_kernel_unit_release(ret);
+		fdry_kernels_unit_release(ret);
 	return err;
 }
 
-void fdry_kernel_unit_release(struct fdry_kernel_unit *u)
+void fdry_kernels_unit_release(struct fdry_kernels_unit *u)
 {
 	fdry_devcode_release(&u->code);
 	fdry_buf_release(&u->options);

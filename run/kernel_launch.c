@@ -27,7 +27,7 @@ static int param_add(struct fdry_buf *params, size_t offset, size_t size)
 }
 
 /* The list ends with CUDA_ERROR_INVALID_VALUE. */
-static int params_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
+static int params_read(const struct fdry_kernels *k, struct fdry_kernels_func *f)
 {
 	struct fdry_buf params = { 0 };
 	size_t offset, size;
@@ -55,7 +55,7 @@ static int params_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
 	return 0;
 }
 
-int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func *f)
+int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_func *f)
 {
 	int shared = 0;
 	int err = fdry_call(k->drv, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f->func);
@@ -66,7 +66,7 @@ int fdry_kernel_func_read(const struct fdry_kernels *k, struct fdry_kernel_func 
 	return params_read(k, f);
 }
 
-static int args_check(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_arg *args, size_t nargs)
+static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_arg *args, size_t nargs)
 {
 	size_t i;
 
@@ -97,7 +97,7 @@ static uint64_t product(const uint32_t d[3])
 	return __builtin_mul_overflow(n, d[2] ? d[2] : 1, &n) ? UINT64_MAX : n;
 }
 
-static int grid_check(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o)
+static int grid_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o)
 {
 	uint64_t blocks = product(o->grid), threads = product(o->block);
 	int per_sm = 0, sms = 0;
@@ -116,7 +116,7 @@ static int grid_check(const struct fdry_kernels *k, const struct fdry_kernel_fun
 			 (int)k->dev, per_sm * sms, per_sm, sms);
 }
 
-static int cooperative_check(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o)
+static int cooperative_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o)
 {
 	int can = 0;
 	int err = fdry_call(k->drv, cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, k->dev);
@@ -131,7 +131,7 @@ static int cooperative_check(const struct fdry_kernels *k, const struct fdry_ker
 
 /* --- launching --- */
 
-static int launch(const struct fdry_kernels *k, const struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o, void **params)
+static int launch(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o, void **params)
 {
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE };
 	CUlaunchConfig c = {
@@ -141,7 +141,7 @@ static int launch(const struct fdry_kernels *k, const struct fdry_kernel_func *f
 	};
 
 	attr.value.cooperative = 1;
-	c.numAttrs = o->flags & FDRY_KERNEL_COOPERATIVE ? 1 : 0;
+	c.numAttrs = o->flags & FDRY_KERNELS_COOPERATIVE ? 1 : 0;
 	if (c.numAttrs)
 		return fdry_call(k->drv, cuLaunchKernelEx, &c, f->func, params, NULL);
 	return fdry_call(k->drv, cuLaunchKernel, f->func, c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ,
@@ -149,7 +149,7 @@ static int launch(const struct fdry_kernels *k, const struct fdry_kernel_func *f
 }
 
 /* Only ever raised: another thread may be about to launch with what it was given. */
-static int shared_raise(struct fdry_kernels *k, struct fdry_kernel_func *f, uint32_t shared)
+static int shared_raise(struct fdry_kernels *k, struct fdry_kernels_func *f, uint32_t shared)
 {
 	int err = 0;
 
@@ -163,7 +163,7 @@ static int shared_raise(struct fdry_kernels *k, struct fdry_kernel_func *f, uint
 	return err ? fdry_fail_at(err, "%u bytes of dynamic shared memory", shared) : 0;
 }
 
-static int launch_in_context(struct fdry_kernels *k, struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
+static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o,
 			     void **params)
 {
 	CUcontext now = NULL, popped;
@@ -174,19 +174,19 @@ static int launch_in_context(struct fdry_kernels *k, struct fdry_kernel_func *f,
 	if (err)
 		return err;
 	err = o->shared > atomic_load(&f->shared) ? shared_raise(k, f, o->shared) : 0;
-	if (!err && o->flags & FDRY_KERNEL_COOPERATIVE)
+	if (!err && o->flags & FDRY_KERNELS_COOPERATIVE)
 		err = cooperative_check(k, f, o);
 	if (!err)
 		err = launch(k, f, o, params);
 	if (!err)
-		fdry_count(o->flags & FDRY_KERNEL_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE : FDRY_METRIC_LAUNCHES_KERNEL, 1);
+		fdry_count(o->flags & FDRY_KERNELS_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE : FDRY_METRIC_LAUNCHES_KERNEL, 1);
 	if (now != k->ctx)
 		(void)fdry_call_raw(k->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
 }
 
-static int launch_with(struct fdry_kernels *k, struct fdry_kernel_func *f, const struct fdry_kernel_launch_opts *o,
-		       const struct fdry_kernel_arg *args, size_t nargs)
+static int launch_with(struct fdry_kernels *k, struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o,
+		       const struct fdry_kernels_arg *args, size_t nargs)
 {
 	void *near[ARGS_NEAR], **params = near;
 	size_t i;
@@ -205,18 +205,18 @@ static int launch_with(struct fdry_kernels *k, struct fdry_kernel_func *f, const
 	return err;
 }
 
-int fdry_kernel_launch(struct fdry_kernels *k, CUfunction function, const struct fdry_kernel_launch_opts *opts,
-		       const struct fdry_kernel_arg *args, size_t nargs)
+int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function, const struct fdry_kernels_launch_opts *opts,
+		       const struct fdry_kernels_arg *args, size_t nargs)
 {
-	struct fdry_kernel_launch_opts o;
-	struct fdry_kernel_func *f;
+	struct fdry_kernels_launch_opts o;
+	struct fdry_kernels_func *f;
 	int err = fdry_kernels_check(k);
 
 	if (!err)
 		err = fdry_need(opts);
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err && o.flags & ~(uint32_t)FDRY_KERNEL_COOPERATIVE)
+	if (!err && o.flags & ~(uint32_t)FDRY_KERNELS_COOPERATIVE)
 		err = fdry_fail(FDRY_E_OPTS, "launch flags %#x are not known; use a newer library", o.flags);
 	if (err)
 		return err;

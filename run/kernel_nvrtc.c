@@ -180,7 +180,7 @@ int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24])
 
 /* --- compiling --- */
 
-static int log_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u, enum fdry_errcode code, nvrtc_program prog)
+static int log_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u, enum fdry_errcode code, nvrtc_program prog)
 {
 	const struct fdry_nvrtc *n = k->nvrtc;
 	size_t len = 0;
@@ -191,7 +191,7 @@ static int log_refused(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 		log = calloc(1, len + 1);
 	if (log && n->nvrtcGetProgramLog(prog, log))
 		*log = 0;
-	err = fdry_kernel_refused(k, u, code, "NVRTC", log ? log : "");
+	err = fdry_kernels_refused(k, u, code, "NVRTC", log ? log : "");
 	free(log);
 	return err;
 }
@@ -214,7 +214,7 @@ static int output_take(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx,
 	return err;
 }
 
-static int program_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, nvrtc_program prog, struct fdry_buf *ret, bool ptx)
+static int program_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, nvrtc_program prog, struct fdry_buf *ret, bool ptx)
 {
 	const char *options[FDRY_KERNEL_OPTIONS_MAX + 1];
 	const struct fdry_nvrtc *n = k->nvrtc;
@@ -234,7 +234,7 @@ static int program_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 	return output_take(n, prog, ptx, ret);
 }
 
-int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *ptx)
+int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *ptx)
 {
 	struct fdry_buf text = { 0 };
 	nvrtc_program prog = NULL;

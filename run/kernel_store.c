@@ -22,7 +22,7 @@
 
 #define CLAIM_WAIT_MS 60000u
 
-static void ref_make(const struct fdry_kernel_unit *u, char ref[FDRY_REF_NAME_MAX + 1])
+static void ref_make(const struct fdry_kernels_unit *u, char ref[FDRY_REF_NAME_MAX + 1])
 {
 	snprintf(ref, FDRY_REF_NAME_MAX + 1, FDRY_KERNELS_REF "%s", u->content);
 }
@@ -30,7 +30,7 @@ static void ref_make(const struct fdry_kernel_unit *u, char ref[FDRY_REF_NAME_MA
 /* --- reading --- */
 
 /* The image under the ref whose identity is the key; *@found, false where there is none. */
-static int image_find(struct fdry_reader *g, const struct fdry_kernel_unit *u, struct fdry_oid *ret,
+static int image_find(struct fdry_reader *g, const struct fdry_kernels_unit *u, struct fdry_oid *ret,
 		      bool *found)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
@@ -52,7 +52,7 @@ static int image_find(struct fdry_reader *g, const struct fdry_kernel_unit *u, s
 }
 
 /* The kernel object of an image that says of itself that it is the key's. */
-static int object_find(struct fdry_reader *g, const struct fdry_kernel_unit *u,
+static int object_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 		       const struct fdry_oid *image, struct fdry_oid *ret)
 {
 	struct fdry_buf bytes = { 0 };
@@ -72,7 +72,7 @@ static int object_find(struct fdry_reader *g, const struct fdry_kernel_unit *u,
 	return err;
 }
 
-static int cubin_get(struct fdry_reader *g, const struct fdry_kernel_unit *u, struct fdry_buf *ret,
+static int cubin_get(struct fdry_reader *g, const struct fdry_kernels_unit *u, struct fdry_buf *ret,
 		     bool *found)
 {
 	struct fdry_oid image, object;
@@ -98,7 +98,7 @@ static bool trouble(struct fdry_kernels *k, const char *doing, int err)
 	return false;
 }
 
-void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
+void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
 {
 	double begin = fdry_now_ms(), took;
 	struct fdry_reader *g = NULL;
@@ -122,7 +122,7 @@ void fdry_kernel_store_get(struct fdry_kernels *k, const struct fdry_kernel_unit
 
 /* --- writing --- */
 
-static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernel_unit *u)
+static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernels_unit *u)
 {
 	struct fdry_mf_fact mf;
 	size_t i;
@@ -138,7 +138,7 @@ static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernel_un
 	return err;
 }
 
-static int manifest_make(const struct fdry_kernel_unit *u, const struct fdry_oid *object, struct fdry_buf *ret)
+static int manifest_make(const struct fdry_kernels_unit *u, const struct fdry_oid *object, struct fdry_buf *ret)
 {
 	struct fdry_manifest_writer w = { .base = 0 };
 	struct fdry_mf_object mf = { .oid = *object };
@@ -152,7 +152,7 @@ static int manifest_make(const struct fdry_kernel_unit *u, const struct fdry_oid
 	return err;
 }
 
-static int commit(struct fdry_writer *writer, const struct fdry_kernel_unit *u,
+static int commit(struct fdry_writer *writer, const struct fdry_kernels_unit *u,
 		  const struct fdry_oid *object)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
@@ -172,7 +172,7 @@ static int commit(struct fdry_writer *writer, const struct fdry_kernel_unit *u,
 	return err;
 }
 
-static int put_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin)
+static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin)
 {
 	struct fdry_oid object;
 	struct fdry_writer *writer;
@@ -188,7 +188,7 @@ static int put_run(struct fdry_kernels *k, const struct fdry_kernel_unit *u, str
 	return err;
 }
 
-void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span cubin)
+void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin)
 {
 	double begin = fdry_now_ms(), took;
 	int err;
@@ -210,7 +210,7 @@ void fdry_kernel_store_put(struct fdry_kernels *k, const struct fdry_kernel_unit
 	fdry_kernels_trace(k, u->title, "saved in the store", took, cubin.len);
 }
 
-struct fdry_claim *fdry_kernel_store_claim(struct fdry_kernels *k, const struct fdry_kernel_unit *u)
+struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct fdry_kernels_unit *u)
 {
 	struct fdry_claim *claim = NULL;
 	bool waited;

@@ -16,37 +16,37 @@
 #include "graph/module.h"
 #include "store/store.h"
 
-static struct fdry_kernel_module **bucket_of(struct fdry_kernels *k, const struct fdry_oid *key)
+static struct fdry_kernels_module **bucket_of(struct fdry_kernels *k, const struct fdry_oid *key)
 {
 	return &k->modules[fdry_get32(key->b) % FDRY_KERNELS_BUCKETS];
 }
 
-static struct fdry_kernel_func **bucket_of_func(struct fdry_kernels *k, CUfunction func)
+static struct fdry_kernels_func **bucket_of_func(struct fdry_kernels *k, CUfunction func)
 {
 	return &k->funcs[((uintptr_t)func >> 4 ^ (uintptr_t)func >> 14) % FDRY_KERNELS_BUCKETS];
 }
 
-static struct fdry_kernel_module *module_find(struct fdry_kernels *k, const struct fdry_oid *key)
+static struct fdry_kernels_module *module_find(struct fdry_kernels *k, const struct fdry_oid *key)
 {
-	struct fdry_kernel_module *m;
+	struct fdry_kernels_module *m;
 
 	for (m = *bucket_of(k, key); m && !fdry_oid_eq(&m->key, key); m = m->next)
 		;
 	return m;
 }
 
-static struct fdry_kernel_func *func_find(const struct fdry_kernel_module *m, const char *name)
+static struct fdry_kernels_func *func_find(const struct fdry_kernels_module *m, const char *name)
 {
-	struct fdry_kernel_func *f;
+	struct fdry_kernels_func *f;
 
 	for (f = m->funcs; f && strcmp(f->name, name); f = f->next)
 		;
 	return f;
 }
 
-struct fdry_kernel_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func)
+struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func)
 {
-	struct fdry_kernel_func *f;
+	struct fdry_kernels_func *f;
 
 	pthread_mutex_lock(&k->lock);
 	for (f = *bucket_of_func(k, func); f && f->func != func; f = f->by_func)
@@ -55,7 +55,7 @@ struct fdry_kernel_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction fu
 	return f;
 }
 
-static void func_free(struct fdry_kernel_func *f)
+static void func_free(struct fdry_kernels_func *f)
 {
 	free(f->name);
 	free(f->params);
@@ -78,16 +78,16 @@ static void busy_leave(struct fdry_kernels *k)
 		pthread_cond_broadcast(&k->changed);
 }
 
-static void module_remove(struct fdry_kernels *k, struct fdry_kernel_module *m)
+static void module_remove(struct fdry_kernels *k, struct fdry_kernels_module *m)
 {
-	struct fdry_kernel_module **at = bucket_of(k, &m->key);
+	struct fdry_kernels_module **at = bucket_of(k, &m->key);
 
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
 }
 
-static void module_leave(struct fdry_kernel_module *m)
+static void module_leave(struct fdry_kernels_module *m)
 {
 	if (!--m->users && m->state == FDRY_MODULE_FAILED)
 		free(m);
@@ -102,7 +102,7 @@ static bool is_useless(CUresult res)
 	       res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
-static int module_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_span code, CUmodule *ret, CUresult *res)
+static int module_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span code, CUmodule *ret, CUresult *res)
 {
 	double begin = fdry_now_ms(), took;
 	int err = fdry_module_load(k->drv, code, ret, res);
@@ -114,13 +114,13 @@ static int module_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 }
 
 /* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged becomes true. */
-static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m, bool *found, bool *damaged)
+static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m, bool *found, bool *damaged)
 {
 	struct fdry_buf code = { 0 };
 	CUresult res;
 	int err = 0;
 
-	fdry_kernel_store_get(k, u, &code, found, damaged);
+	fdry_kernels_store_get(k, u, &code, found, damaged);
 	if (*found) {
 		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module, &res);
 		if (err && is_useless(res)) {
@@ -139,12 +139,12 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 	return err;
 }
 
-static int compile_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
 {
 	struct fdry_buf code = { 0 };
 	struct fdry_span bytes;
 	CUresult res;
-	int err = fdry_kernel_compile(k, u, &code);
+	int err = fdry_kernels_compile(k, u, &code);
 
 	if (err)
 		goto out_release;
@@ -152,14 +152,14 @@ static int compile_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u
 	err = module_load(k, u, bytes, &m->module, &res);
 	m->bytes = code.len;
 	if (!err)
-		fdry_kernel_store_put(k, u, bytes); /* only what loads is worth keeping */
+		fdry_kernels_store_put(k, u, bytes); /* only what loads is worth keeping */
 out_release:
 	fdry_buf_release(&code);
 	return err;
 }
 
 /* One process of the host compiles, and the others find it in the store. */
-static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
 {
 	struct fdry_claim *claim;
 	bool found, damaged = false;
@@ -167,7 +167,7 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *
 
 	if (err || found)
 		return err;
-	claim = fdry_kernel_store_claim(k, u);
+	claim = fdry_kernels_store_claim(k, u);
 	if (claim) /* it may have been compiled since the store was asked, also where nobody had to be waited for */
 		err = stored_load(k, u, m, &found, &damaged);
 	fdry_kernels_add(k, store_damaged, damaged); /* once, however often it was looked at */
@@ -180,7 +180,7 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernel_unit *
 	return err;
 }
 
-static int module_fill(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module *m)
+static int module_fill(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
 {
 	CUstreamCaptureMode mode;
 	CUresult res;
@@ -201,9 +201,9 @@ static int module_fill(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 /* --- asked for --- */
 
 /* A new one, which this caller is to load; with the lock. */
-static struct fdry_kernel_module *module_begin(struct fdry_kernels *k, const struct fdry_oid *key)
+static struct fdry_kernels_module *module_begin(struct fdry_kernels *k, const struct fdry_oid *key)
 {
-	struct fdry_kernel_module *m = calloc(1, sizeof(*m));
+	struct fdry_kernels_module *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return NULL;
@@ -215,7 +215,7 @@ static struct fdry_kernel_module *module_begin(struct fdry_kernels *k, const str
 }
 
 /* With the lock. */
-static void module_end(struct fdry_kernels *k, struct fdry_kernel_module *m, int err)
+static void module_end(struct fdry_kernels *k, struct fdry_kernels_module *m, int err)
 {
 	m->state = err ? FDRY_MODULE_FAILED : FDRY_MODULE_READY;
 	if (err) {
@@ -229,7 +229,7 @@ static void module_end(struct fdry_kernels *k, struct fdry_kernel_module *m, int
 	pthread_cond_broadcast(&k->changed);
 }
 
-static void asked_count(struct fdry_kernels *k, const struct fdry_kernel_unit *u, bool hit)
+static void asked_count(struct fdry_kernels *k, const struct fdry_kernels_unit *u, bool hit)
 {
 	fdry_count(hit ? FDRY_METRIC_KERNEL_HITS : FDRY_METRIC_KERNEL_MISSES, 1);
 	k->stats.hits += hit;
@@ -239,9 +239,9 @@ static void asked_count(struct fdry_kernels *k, const struct fdry_kernel_unit *u
 }
 
 /* A module of the unit with one user more; busy. @err is that of whoever loaded it. */
-static int module_need(struct fdry_kernels *k, const struct fdry_kernel_unit *u, struct fdry_kernel_module **ret)
+static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module **ret)
 {
-	struct fdry_kernel_module *m = module_find(k, &u->key);
+	struct fdry_kernels_module *m = module_find(k, &u->key);
 	int err = 0;
 
 	asked_count(k, u, m != NULL);
@@ -268,7 +268,7 @@ static int module_need(struct fdry_kernels *k, const struct fdry_kernel_unit *u,
 
 /* --- functions --- */
 
-static int func_make(struct fdry_kernels *k, const struct fdry_kernel_module *m, const char *entry, struct fdry_kernel_func *f)
+static int func_make(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry, struct fdry_kernels_func *f)
 {
 	CUresult res = fdry_call_raw(k->drv, cuModuleGetFunction, &f->func, m->module, entry);
 
@@ -276,12 +276,12 @@ static int func_make(struct fdry_kernels *k, const struct fdry_kernel_module *m,
 		return fdry_fail(FDRY_E_NOENT, "the code has no kernel '%s'; names are mangled unless they are declared extern \"C\"", entry);
 	if (res)
 		return fdry_driver_result(k->drv, FDRY_DRV_cuModuleGetFunction, res);
-	return fdry_kernel_func_read(k, f);
+	return fdry_kernels_func_read(k, f);
 }
 
-static int func_new(struct fdry_kernels *k, const struct fdry_kernel_module *m, const char *entry, struct fdry_kernel_func **ret)
+static int func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry, struct fdry_kernels_func **ret)
 {
-	struct fdry_kernel_func *f = calloc(1, sizeof(*f));
+	struct fdry_kernels_func *f = calloc(1, sizeof(*f));
 	CUstreamCaptureMode mode;
 	int err;
 
@@ -301,9 +301,9 @@ static int func_new(struct fdry_kernels *k, const struct fdry_kernel_module *m, 
 }
 
 /* With the lock, which is given up for as long as the driver looks for it. */
-static int func_need(struct fdry_kernels *k, struct fdry_kernel_module *m, const char *entry, CUfunction *ret)
+static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, const char *entry, CUfunction *ret)
 {
-	struct fdry_kernel_func *f = func_find(m, entry), *made = NULL;
+	struct fdry_kernels_func *f = func_find(m, entry), *made = NULL;
 	int err;
 
 	if (f) {
@@ -336,9 +336,9 @@ static int entry_check(const char *entry, const CUfunction *ret)
 	return 0;
 }
 
-static int unit_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, const char *entry, CUfunction *ret)
+static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, const char *entry, CUfunction *ret)
 {
-	struct fdry_kernel_module *m = NULL;
+	struct fdry_kernels_module *m = NULL;
 	CUfunction func = NULL;
 	int err;
 
@@ -359,45 +359,45 @@ static int unit_get(struct fdry_kernels *k, const struct fdry_kernel_unit *u, co
 	return err;
 }
 
-int fdry_kernels_get(struct fdry_kernels *k, const struct fdry_kernel_source *source, const char *entry, CUfunction *ret)
+int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_source *source, const char *entry, CUfunction *ret)
 {
-	struct fdry_kernel_unit u;
+	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
 
 	if (!err)
 		err = entry_check(entry, ret);
 	if (err)
 		return err;
-	err = fdry_kernel_unit_make(k, source, &u);
+	err = fdry_kernels_unit_make(k, source, &u);
 	if (err) {
 		fdry_kernels_add(k, failures, 1);
 		return err;
 	}
 	err = unit_get(k, &u, entry, ret);
-	fdry_kernel_unit_release(&u);
+	fdry_kernels_unit_release(&u);
 	return err;
 }
 
-int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernel_source *source, struct fdry_kernel_key *ret)
+int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_key *ret)
 {
-	struct fdry_kernel_unit u;
+	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
 
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)
-		err = fdry_kernel_unit_make(k, source, &u);
+		err = fdry_kernels_unit_make(k, source, &u);
 	if (err)
 		return err;
 	memcpy(ret->bytes, u.key.b, sizeof(ret->bytes));
-	fdry_kernel_unit_release(&u);
+	fdry_kernels_unit_release(&u);
 	return 0;
 }
 
 /* With the lock, busy. */
 static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry, CUfunction *ret)
 {
-	struct fdry_kernel_module *m = module_find(k, key);
+	struct fdry_kernels_module *m = module_find(k, key);
 	int err;
 
 	if (!m || m->state != FDRY_MODULE_READY)
@@ -412,7 +412,7 @@ static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const 
 	return err;
 }
 
-int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernel_key *key, const char *entry, CUfunction *ret)
+int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key, const char *entry, CUfunction *ret)
 {
 	CUfunction func = NULL;
 	struct fdry_oid oid;
@@ -438,9 +438,9 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernel_key *key,
 /* --- unloaded --- */
 
 /* The first failure of the driver; what it does not unload is forgotten all the same. */
-static int module_unload(struct fdry_kernels *k, struct fdry_kernel_module *m, int err)
+static int module_unload(struct fdry_kernels *k, struct fdry_kernels_module *m, int err)
 {
-	struct fdry_kernel_func *f;
+	struct fdry_kernels_func *f;
 	int unload = fdry_call(k->drv, cuModuleUnload, m->module);
 
 	while ((f = m->funcs)) {
@@ -453,7 +453,7 @@ static int module_unload(struct fdry_kernels *k, struct fdry_kernel_module *m, i
 
 static int modules_unload(struct fdry_kernels *k)
 {
-	struct fdry_kernel_module *m;
+	struct fdry_kernels_module *m;
 	unsigned int i;
 	int err = 0;
 

@@ -474,7 +474,7 @@ int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind
 	return fdry_report_give(&now, sizeof(now), ret);
 }
 
-int fdry_transient_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes)
+int fdry_transient_set_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes)
 {
 	CUstreamCaptureMode mode;
 	int err = kind_enter(dev, kind, &mode);

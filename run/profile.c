@@ -144,7 +144,7 @@ void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call)
 		p->fn(p->arg, call);
 }
 
-void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_times *ret)
+void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_stats *ret)
 {
 	struct fdry_slots_phase *const to[PHASES] = { &ret->upload, &ret->launch, &ret->sync, &ret->total };
 	int i;
@@ -153,7 +153,7 @@ void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_times *ret)
 		histogram_read(&p->phases[i], to[i]);
 }
 
-void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_times *unused)
+void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_stats *unused)
 {
 	unsigned int i, k;
 

@@ -22,8 +22,8 @@ void fdry_profile_free(struct fdry_profile *p);
 /* Count a call; numbers it, logs it and tells of it where that is due. */
 void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call);
 /* Fill all of @ret but @sz. */
-void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_times *ret);
+void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_stats *ret);
 /* @unused is there for the caller's sake. */
-void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_times *unused);
+void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_stats *unused);
 
 #endif

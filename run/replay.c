@@ -318,7 +318,7 @@ int fdry_slots_profile(struct fdry_slots *t, const struct fdry_slots_profile_opt
 	return 0;
 }
 
-static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, struct fdry_slots_times *), struct fdry_slots_times *times)
+static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, struct fdry_slots_stats *), struct fdry_slots_stats *times)
 {
 	_Atomic uint64_t *in;
 	struct fdry_profile *profile;
@@ -336,9 +336,9 @@ static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, st
 	return err;
 }
 
-int fdry_slots_times(struct fdry_slots *t, struct fdry_slots_times *ret)
+int fdry_slots_stats(struct fdry_slots *t, struct fdry_slots_stats *ret)
 {
-	struct fdry_slots_times times = { .sz = sizeof(times) };
+	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	int err = fdry_need(ret);
 
 	if (!err)
@@ -348,7 +348,7 @@ int fdry_slots_times(struct fdry_slots *t, struct fdry_slots_times *ret)
 	return err ? err : fdry_report_give(&times, sizeof(times), ret);
 }
 
-int fdry_slots_times_reset(struct fdry_slots *t)
+int fdry_slots_stats_reset(struct fdry_slots *t)
 {
 	return profile_do(t, fdry_profile_reset, NULL);
 }

@@ -33,7 +33,7 @@ static int slot_find(const struct fdry_residents *r, fdry_resident handle, struc
 	}
 	if (s && generation && generation < s->generation)
 		return fdry_fail(FDRY_E_STALE, "the resident buffer %#llx is gone; it was dropped, make another one", (unsigned long long)handle);
-	return fdry_fail(FDRY_E_NOKEY, "no resident buffer ever had the handle %#llx; use one that fdry_resident_make() gave, on its device",
+	return fdry_fail(FDRY_E_NOKEY, "no resident buffer ever had the handle %#llx; use one that fdry_resident_new() gave, on its device",
 			 (unsigned long long)handle);
 }
 
@@ -81,7 +81,7 @@ static void slot_free(struct fdry_residents *r, uint32_t i, uint32_t last)
 	r->first_free = i + 1;
 }
 
-int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
+int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 {
 	struct fdry_residents *r;
 	uint64_t addr = 0;
@@ -167,7 +167,7 @@ static void slot_left(struct fdry_residents *r, uint32_t i, const struct fdry_re
 	pthread_mutex_unlock(&r->lock);
 }
 
-int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream)
+int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream stream)
 {
 	struct fdry_resident_slot was;
 	uint32_t i;

@@ -22,7 +22,7 @@
 #include "arch/stream.h"
 
 #define SLOTS 64u
-#define CELL sizeof(union fdry_scalar_value)
+#define CELL sizeof(union fdry_scalars_value)
 
 struct slot {
 	uint8_t *bytes;
@@ -132,7 +132,7 @@ static int slot_wait(struct fdry_scalars *s, struct slot *t)
 }
 
 /* A cell is its value and zeros, whatever else the caller's union holds. */
-static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
 		       uint8_t *to)
 {
 	uint32_t i;
@@ -158,7 +158,7 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 	return fdry_stream_wait(s->on.drv, stream); /* nothing else would say when the slot is free */
 }
 
-static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
 		  CUstream stream)
 {
 	struct slot *t;
@@ -175,7 +175,7 @@ static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const 
 	return err;
 }
 
-static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
 			  CUstream stream)
 {
 	int err = fdry_primary_stream(&s->on, stream, "an update");
@@ -183,7 +183,7 @@ static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count
 	return err ? err : update(s, first, count, values, stream);
 }
 
-int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalar_value *values,
+int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
 			CUstream stream)
 {
 	CUstreamCaptureMode mode;
@@ -324,9 +324,9 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 }
 
 /* In the context. */
-static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream)
+static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret, CUstream stream)
 {
-	union fdry_scalar_value cell = { 0 };
+	union fdry_scalars_value cell = { 0 };
 	size_t size = fdry_dtype_size(s->dtypes[i]);
 	int err = fdry_primary_stream(&s->on, stream, "a read");
 
@@ -341,7 +341,7 @@ static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value
 	return err;
 }
 
-int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream)
+int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret, CUstream stream)
 {
 	CUstreamCaptureMode mode;
 	int err = index_check(s, i);

@@ -176,9 +176,9 @@ static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 	CUresult exec = CUDA_SUCCESS, graph = CUDA_SUCCESS;
 
 	fdry_slot_wait(t, slot);
-	if (slot->owned & FDRY_SLOT_OWN_EXEC)
+	if (slot->owned & FDRY_SLOTS_OWN_EXEC)
 		exec = fdry_call_raw(t->drv, cuGraphExecDestroy, slot->exec);
-	if (slot->owned & FDRY_SLOT_OWN_GRAPH)
+	if (slot->owned & FDRY_SLOTS_OWN_GRAPH)
 		graph = fdry_call_raw(t->drv, cuGraphDestroy, slot->graph);
 	if (exec || graph)
 		fdry_warn("slot %llu: what was in it could not be destroyed (%d, %d)", (unsigned long long)slot->key, (int)exec,
@@ -221,8 +221,8 @@ static bool shares(const struct fdry_slot *s, const struct fdry_slot *slot)
 {
 	uint32_t passes = s->key == slot->key ? 0 : slot->owned; /* what replaces a slot may own what that did not */
 
-	return (slot->exec && s->exec == slot->exec && (s->owned | passes) & FDRY_SLOT_OWN_EXEC) ||
-	       (slot->graph && s->graph == slot->graph && s->owned & slot->owned & FDRY_SLOT_OWN_GRAPH);
+	return (slot->exec && s->exec == slot->exec && (s->owned | passes) & FDRY_SLOTS_OWN_EXEC) ||
+	       (slot->graph && s->graph == slot->graph && s->owned & slot->owned & FDRY_SLOTS_OWN_GRAPH);
 }
 
 /* Under the lock. */
@@ -300,7 +300,7 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 
 	if (!err)
 		err = fdry_need(exec);
-	if (!err && (flags & ~(uint32_t)(FDRY_SLOT_OWN_EXEC | FDRY_SLOT_OWN_GRAPH) || (flags & FDRY_SLOT_OWN_GRAPH && !graph)))
+	if (!err && (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) || (flags & FDRY_SLOTS_OWN_GRAPH && !graph)))
 		err = fdry_fail(FDRY_E_INVAL, "flags %#x are not those of a slot, or own a graph and name none", flags);
 	if (!err)
 		err = fdry_driver_enter(t->drv, t->ctx, &mode);
@@ -318,7 +318,7 @@ static int graph_put(struct fdry_slots *t, struct fdry_slot *slot, uint64_t inst
 
 	if (err)
 		return fdry_fail_at(err, "slot %llu", (unsigned long long)slot->key);
-	slot->owned |= FDRY_SLOT_OWN_EXEC;
+	slot->owned |= FDRY_SLOTS_OWN_EXEC;
 	err = slot_put(t, slot);
 	if (err)
 		(void)fdry_call_raw(t->drv, cuGraphExecDestroy, slot->exec);
@@ -333,8 +333,8 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph, 
 
 	if (!err)
 		err = fdry_need(graph);
-	if (!err && flags & ~(uint32_t)FDRY_SLOT_OWN_GRAPH)
-		err = fdry_fail(FDRY_E_INVAL, "flags %#x: only FDRY_SLOT_OWN_GRAPH can be said of a graph", flags);
+	if (!err && flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)
+		err = fdry_fail(FDRY_E_INVAL, "flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph", flags);
 	if (!err)
 		err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
@@ -364,7 +364,7 @@ static int capture_end(const struct fdry_slots *t, CUstream stream, CUgraph *ret
 
 int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream, uint64_t instantiate)
 {
-	struct fdry_slot slot = { .key = key, .owned = FDRY_SLOT_OWN_GRAPH };
+	struct fdry_slot slot = { .key = key, .owned = FDRY_SLOTS_OWN_GRAPH };
 	CUstreamCaptureMode mode;
 	int err = fdry_slots_check_outside(t);
 
@@ -550,7 +550,7 @@ static int table_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	return p.profile ? fdry_slots_profile(t, &profile) : 0;
 }
 
-int fdry_slots_create(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
+int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
 {
 	struct fdry_slots_opts o;
 	struct fdry_slots *t;

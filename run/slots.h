@@ -31,9 +31,9 @@ struct fdry_slot_stream {
 
 struct fdry_slot {
 	uint64_t key;
-	CUgraph graph;          /* NULL unless FDRY_SLOT_OWN_GRAPH */
+	CUgraph graph;          /* NULL unless FDRY_SLOTS_OWN_GRAPH */
 	CUgraphExec exec;       /* NULL for a graph of an image */
-	uint32_t owned;         /* of enum fdry_slot_flags */
+	uint32_t owned;         /* of enum fdry_slots_flags */
 	struct fdry_image *img; /* or NULL */
 	uint64_t img_key;
 	_Atomic(struct fdry_slot_stream *) streams; /* noted before the first launch there */

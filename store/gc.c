@@ -135,7 +135,7 @@ static int dead_delete(struct fdry_txn *t, const struct fdry_sweep_entry *d)
 }
 
 /* Deletes until the turn is over; @r and @at are what they will be if this is committed. */
-static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn, struct fdry_gc_report *r, size_t *at)
+static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn, struct fdry_gc_report *r, size_t *at)
 {
 	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
 	size_t count = gc->list.entries.len / sizeof(*d);
@@ -143,7 +143,7 @@ static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn, s
 	uint64_t bytes = 0;
 	int err = 0;
 
-	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !err && !fdry_turn_over(turn); ++*at) {
+	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !err && !fdry_timeslice_over(turn); ++*at) {
 		if (fdry_idset_has(&gc->mark.live, &d[*at].oid)) {
 			r->spared++;
 			continue;
@@ -155,7 +155,7 @@ static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn, s
 	return err;
 }
 
-static int sweep_commit(struct gc *gc, struct fdry_txn *t, struct fdry_turn *turn)
+static int sweep_commit(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn)
 {
 	struct fdry_gc_report report = gc->report;
 	size_t at = gc->at;
@@ -176,14 +176,14 @@ static int sweep_commit(struct gc *gc, struct fdry_txn *t, struct fdry_turn *tur
 /* One transaction. @try: how often marking has been too long for one. */
 static int sweep_once(struct gc *gc, unsigned int try, bool *done)
 {
-	struct fdry_turn turn, finish;
+	struct fdry_timeslice turn, finish;
 	struct fdry_txn t;
 	int err = fdry_txn_write(gc->s->env->db, 0, &t);
 
 	if (err)
 		return err;
-	turn = fdry_turn(SWEEP_NS);
-	finish = fdry_turn(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
+	turn = fdry_timeslice(SWEEP_NS);
+	finish = fdry_timeslice(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
 	err = fdry_mark_finish(&gc->mark, &t, &finish, done);
 	if (!err && *done)
 		return sweep_commit(gc, &t, &turn);

@@ -21,12 +21,12 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
-struct fdry_turn fdry_turn(uint64_t ns)
+struct fdry_timeslice fdry_timeslice(uint64_t ns)
 {
-	return (struct fdry_turn){ .until_ns = ns ? now_ns() + ns : 0 };
+	return (struct fdry_timeslice){ .until_ns = ns ? now_ns() + ns : 0 };
 }
 
-bool fdry_turn_over(struct fdry_turn *turn)
+bool fdry_timeslice_over(struct fdry_timeslice *turn)
 {
 	if (!turn->until_ns || ++turn->steps % CLOCK_STEPS)
 		return false;
@@ -75,18 +75,18 @@ static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
 }
 
 /* Until nothing is left or the turn is over. */
-static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_turn *turn)
+static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *turn)
 {
 	int err = 0;
 
-	while (!err && m->stack.len && !fdry_turn_over(turn))
+	while (!err && m->stack.len && !fdry_timeslice_over(turn))
 		err = mark_step(m, t);
 	return err;
 }
 
 static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
-	struct fdry_turn turn;
+	struct fdry_timeslice turn;
 	struct fdry_txn t;
 	int err = 0;
 
@@ -94,7 +94,7 @@ static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void
 		err = fdry_txn_read(m->env->db, &t);
 		if (err)
 			return err;
-		turn = fdry_turn(VIEW_NS);
+		turn = fdry_timeslice(VIEW_NS);
 		err = mark_drain(m, &t, &turn);
 		fdry_txn_abort(&t);
 		if (!err && tick)
@@ -199,7 +199,7 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 	return err ? err : mark_drain_in_views(m, tick, arg);
 }
 
-int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_turn *turn, bool *done)
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *turn, bool *done)
 {
 	struct fdry_buf found = { 0 };
 	const struct root *r;

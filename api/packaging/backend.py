@@ -30,7 +30,7 @@ PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
 
 # In the wheel: from the build folder. Both names of the stand-in; of the software driver the one that FOUNDRY_DRIVER names.
 LIBRARIES = {
-    "foundry/lib/libfoundry.so.0": "libfoundry.so.0",
+    "foundry/lib/libfoundry.so.0.2": "libfoundry.so.0.2",
     "foundry/lib/foundry/hook/libcuda.so.1": "foundry/hook/libcuda.so.1",
     "foundry/lib/foundry/hook/libcuda.so": "foundry/hook/libcuda.so",
     "foundry/lib/foundry/sim/libcuda.so.1": "foundry/sim/libcuda.so.1",

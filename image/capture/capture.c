@@ -474,7 +474,7 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 	return err;
 }
 
-int fdry_capture_random(struct fdry_capture *cap, uint64_t key)
+int fdry_capture_rng(struct fdry_capture *cap, uint64_t key)
 {
 	struct fdry_capture_graph *g;
 	int err = fdry_capture_check(cap);

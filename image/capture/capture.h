@@ -35,7 +35,7 @@ struct fdry_capture_graph {
 /* What a graph draws from a generator. */
 struct fdry_capture_draw {
 	uint64_t key;          /* of the graph */
-	struct fdry_draw desc; /* desc.generator is malloc'ed */
+	struct fdry_rng_use desc; /* desc.generator is malloc'ed */
 	uint64_t serial[2];    /* of the allocations that seed and offset lie in */
 };
 

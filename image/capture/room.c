@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture_room.c - addresses left free behind an external tensor; see fdry_capture_room().
+ * capture_room.c - addresses left free behind an external tensor; see fdry_capture_capacity().
  *
  * The cursor steps over them, so that nothing is ever handed out there. That can only be
  * done while the tensor's allocation is the last one below the cursor. The allocation must
@@ -80,7 +80,7 @@ static int room_take(struct fdry_capture *cap, struct fdry_capture_tensor *t, ui
 	return err;
 }
 
-int fdry_capture_room(struct fdry_capture *cap, const char *name, uint64_t max_bytes)
+int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t max_bytes)
 {
 	uint64_t max = max_bytes + FDRY_ALLOC_BLOCK - 1;
 	struct fdry_capture_tensor *t;

@@ -171,7 +171,7 @@ static int uses_find(struct uses *u, const struct fdry_graph_view *view)
 	return 0;
 }
 
-static int uses_check(const struct fdry_draw *d, const struct fdry_graph_view *view)
+static int uses_check(const struct fdry_rng_use *d, const struct fdry_graph_view *view)
 {
 	struct uses u = { .cell = { d->seed, d->offset } };
 	int err = uses_find(&u, view);
@@ -198,7 +198,7 @@ static uint32_t generator_index(const struct fdry_seal *s, const char *name)
 	return i;
 }
 
-static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_draw *d)
+static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_rng_use *d)
 {
 	struct fdry_mf_rng_use mf = { .graph = graph, .generator = generator_index(s, d->generator), .seed = d->seed,
 				   .offset = d->offset, .increment = d->increment };
@@ -223,7 +223,7 @@ int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, con
 			err = draw_put(s, graph, &d[i].desc);
 	}
 	if (!err && g->random && !found)
-		err = fdry_fail(FDRY_E_REFUSED, "it draws random numbers, and no fdry_capture_generator() says where its generator's seed and "
+		err = fdry_fail(FDRY_E_REFUSED, "it draws random numbers, and no fdry_capture_rng_use() says where its generator's seed and "
 				"offset lie; say so, or draw them outside of the graph");
 	return err;
 }

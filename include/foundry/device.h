@@ -51,9 +51,9 @@ struct fdry_device_caps {
 };
 
 /**
- * fdry_device_acquire() - Get a device, its primary context and its pools.
+ * fdry_device_get() - Get a device, its primary context and its pools.
  * @ordinal: which of those that the process sees, from 0
- * @ret: yours until fdry_device_release(); the same device is the same handle, counted
+ * @ret: yours until fdry_device_put(); the same device is the same handle, counted
  *
  * Capabilities are asked once. In a process with the stand-in, memory comes through it, so that captures see it.
  * The first call of a process also sets up the driver's cache of compiled code, unless CUDA_CACHE_PATH says
@@ -63,10 +63,10 @@ struct fdry_device_caps {
  * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (also: no device of that number), FDRY_E_ENV and FDRY_E_NOHOME (no
  * place for that cache; the sentence says what to set), FDRY_E_FORKED, FDRY_E_DRIVER, FDRY_E_NOMEM.
  */
-int fdry_device_acquire(int ordinal, struct fdry_device **ret);
+int fdry_device_get(int ordinal, struct fdry_device **ret);
 /* Give it back; NULL is fine. With the last one all that it cached goes; what is still in use then stays, and is
  * lost to the pools: give everything back first. */
-void fdry_device_release(struct fdry_device *dev);
+void fdry_device_put(struct fdry_device *dev);
 
 /* Errors: FDRY_E_OPTS (@ret->sz), FDRY_E_INVAL. */
 int fdry_device_caps(const struct fdry_device *dev, struct fdry_device_caps *ret);
@@ -83,13 +83,13 @@ int fdry_device_warm_up(struct fdry_device *dev);
 int fdry_device_clean_up(struct fdry_device *dev);
 
 /**
- * struct fdry_cooperative - A launch whose blocks all run at a time.
- * @sz: set by the caller: sizeof(struct fdry_cooperative)
+ * struct fdry_device_launch_opts - A launch whose blocks all run at a time.
+ * @sz: set by the caller: sizeof(struct fdry_device_launch_opts)
  * @function: a CUfunction of the device's primary context
  * @shared: dynamic shared memory of a block, in bytes
  * @params: as for cuLaunchKernel
  */
-struct fdry_cooperative {
+struct fdry_device_launch_opts {
 	size_t sz;
 	struct CUfunc_st *function;
 	uint32_t grid[3], block[3];
@@ -105,7 +105,7 @@ struct fdry_cooperative {
  * cooperative launches), or not so many blocks (how many were asked for, how many fit); FDRY_E_INVAL,
  * FDRY_E_OPTS, FDRY_E_FORKED, FDRY_E_DRIVER.
  */
-int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_cooperative *launch);
+int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_device_launch_opts *launch);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,7 @@ CUstream fdry_stream_make_current(CUstream stream);
  * makes no node in a graph, and calls the driver only where nothing that is free fits.
  *
  * Who keeps memory alive: the pool does, until it was given back by everybody who has it
- * (fdry_graphpool_new(), _find()) and every graph that was captured with it was
+ * (fdry_graphpool_new(), _get()) and every graph that was captured with it was
  * reset or freed. Then all its memory goes, also what was never freed. So a buffer that was
  * used in a capture outlives the graph while somebody has the pool, and lives at least as
  * long as the graph in any case. Memory that comes from elsewhere is its owner's to keep while a graph uses it.
@@ -77,9 +77,9 @@ struct fdry_graphpool_opts {
 /* FDRY_E_NODRIVER, FDRY_E_NOGPU, FDRY_E_FORKED. Takes no memory. */
 int fdry_graphpool_new(const struct fdry_graphpool_opts *opts, struct fdry_graphpool **ret);
 /* The pool of that id, to be given back. FDRY_E_NOKEY where none is alive. */
-int fdry_graphpool_find(const struct fdry_graphpool_id *id, struct fdry_graphpool **ret);
+int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool **ret);
 /* Give it back. Waits for launches in flight where memory goes. NULL is fine. */
-void fdry_graphpool_free(struct fdry_graphpool *pool);
+void fdry_graphpool_put(struct fdry_graphpool *pool);
 /* The same for its whole life. */
 int fdry_graphpool_id(const struct fdry_graphpool *pool, struct fdry_graphpool_id *ret);
 
@@ -93,7 +93,7 @@ int fdry_graphpool_unseal(struct fdry_graphpool *pool);
 int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret);
 
 /**
- * fdry_graphpool_alloc() - Take memory of a pool.
+ * fdry_graphpool_mem_alloc() - Take memory of a pool.
  * @size: at least 1; rounded up to 512
  * @ret: the address, a multiple of 512
  *
@@ -102,10 +102,10 @@ int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret);
  * What was there before is still there. New memory comes in pieces of 2 MiB.
  * Errors: FDRY_E_STATE (sealed), FDRY_E_RANGE (@size is 0 or absurd), FDRY_E_NODEVMEM.
  */
-int fdry_graphpool_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret);
+int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret);
 /* Give an allocation back to the pool: at once, so what is put on streams later may find it
  * used again. FDRY_E_RANGE where there is none at @addr. */
-int fdry_graphpool_release(struct fdry_graphpool *pool, fdry_devptr addr);
+int fdry_graphpool_mem_free(struct fdry_graphpool *pool, fdry_devptr addr);
 /* Give the driver back whole pieces in which nothing is allocated. FDRY_E_STATE while a graph uses the pool or a capture with it goes on. */
 int fdry_graphpool_trim(struct fdry_graphpool *pool);
 
@@ -135,11 +135,11 @@ struct fdry_cudagraph_opts {
 };
 
 /* What the driver forbids meanwhile. */
-enum fdry_capture_mode {
-	FDRY_CAPTURE_DEFAULT = 0,      /* relaxed */
-	FDRY_CAPTURE_GLOBAL = 1,       /* no thread may make calls that could break it, such as cuMemAlloc */
-	FDRY_CAPTURE_THREAD_LOCAL = 2, /* this thread may not */
-	FDRY_CAPTURE_RELAXED = 3,      /* all may */
+enum fdry_cudagraph_mode {
+	FDRY_CUDAGRAPH_MODE_DEFAULT = 0,      /* relaxed */
+	FDRY_CUDAGRAPH_MODE_GLOBAL = 1,       /* no thread may make calls that could break it, such as cuMemAlloc */
+	FDRY_CUDAGRAPH_MODE_THREAD_LOCAL = 2, /* this thread may not */
+	FDRY_CUDAGRAPH_MODE_RELAXED = 3,      /* all may */
 };
 
 /* Flags for instantiation, as the driver has them; others are handed on as they are. */
@@ -155,7 +155,7 @@ enum fdry_instantiate_flags {
  * @stream: to capture, of the device's primary context and not the default one; NULL: a side stream,
  *          which is current to this thread until the end, when the one before is so again
  * @pool: for what is allocated meanwhile; NULL: the graph's own
- * @mode: of enum fdry_capture_mode
+ * @mode: of enum fdry_cudagraph_mode
  */
 struct fdry_cudagraph_begin_opts {
 	size_t sz;
@@ -217,7 +217,7 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g);
 /* The stream that it captures; FDRY_E_STATE outside of a capture. */
 int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret);
 /* The pool of its last capture, until the graph is reset, else its own. It lives as long as that is so; for longer take another
- * reference: fdry_graphpool_find(). */
+ * reference: fdry_graphpool_get(). */
 int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret);
 /* The driver's handles, which the graph keeps: FDRY_E_STATE where there is none yet. */
 int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret);

@@ -3,10 +3,10 @@
  * kernel.h - kernels without graphs: code to functions, through a cache in memory and one in
  * a store. Part of foundry.h, whose rules for errors, threads and units hold here.
  *
- *   fdry_kernels_open()       a cache for one device, with or without a store
+ *   fdry_kernels_new()        a cache for one device, with or without a store
  *   fdry_kernels_prepare()    compile and load ahead, in the background
- *   fdry_kernels_get()        code and an entry's name to a CUfunction
- *   fdry_kernel_launch()      a launch whose arguments are counted and measured
+ *   fdry_kernels_function()   code and an entry's name to a CUfunction
+ *   fdry_kernels_launch()     a launch whose arguments are counted and measured
  *
  * What is compiled is kept by a key: the SHA-256 of content, target, options and the version
  * of what compiles. In memory each key is compiled and loaded once, however many threads
@@ -48,27 +48,27 @@ struct fdry_kernels_opts {
 };
 
 /**
- * fdry_kernels_open() - Open a cache of kernels for a device.
+ * fdry_kernels_new() - Open a cache of kernels for a device.
  * @opts: NULL for the defaults
- * @ret: the cache, yours until fdry_kernels_close()
+ * @ret: the cache, yours until fdry_kernels_free()
  *
  * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU, FDRY_E_FORKED, FDRY_E_ENV (FOUNDRY_TRACE), FDRY_E_DRIVER.
  */
-int fdry_kernels_open(const struct fdry_kernels_opts *opts, struct fdry_kernels **ret);
+int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels **ret);
 /* Wait for what is prepared in the background, unload every module, release the context. Functions
  * are gone with it, so nothing may use them any more. NULL is fine. */
-void fdry_kernels_close(struct fdry_kernels *k);
+void fdry_kernels_free(struct fdry_kernels *k);
 
 /* What a source is. */
-enum fdry_kernel_form {
-	FDRY_KERNEL_CODE = 0,   /* PTX, a cubin, a fatbin or its wrapper: told apart by their first bytes */
-	FDRY_KERNEL_SOURCE = 1, /* CUDA C++, for NVRTC */
+enum fdry_kernels_form {
+	FDRY_KERNELS_CODE = 0,   /* PTX, a cubin, a fatbin or its wrapper: told apart by their first bytes */
+	FDRY_KERNELS_SOURCE = 1, /* CUDA C++, for NVRTC */
 };
 
 /**
- * struct fdry_kernel_source - Code, and how it is compiled.
- * @sz: sizeof(struct fdry_kernel_source)
- * @form: of enum fdry_kernel_form
+ * struct fdry_kernels_source - Code, and how it is compiled.
+ * @sz: sizeof(struct fdry_kernels_source)
+ * @form: of enum fdry_kernels_form
  * @reserved: zero
  * @data: @len bytes; of text a terminating NUL may be counted or not. @len may be 0 for a fatbin, whose header
  *        says how long it is. It must be 0 for a wrapper: the pointer in it is right only in the process that was
@@ -82,7 +82,7 @@ enum fdry_kernel_form {
  *        includes, of its @name or of the time. So source that mentions "include", __FILE__, __DATE__ or __TIME__, or has
  *        options that name files, is kept in memory alone, unless this says which version of those it is
  */
-struct fdry_kernel_source {
+struct fdry_kernels_source {
 	size_t sz;
 	uint32_t form;
 	uint32_t reserved;
@@ -96,14 +96,14 @@ struct fdry_kernel_source {
 };
 
 /* A key, in binary. */
-struct fdry_kernel_key {
+struct fdry_kernels_key {
 	uint8_t bytes[32];
 };
 
 /**
- * fdry_kernels_get() - The function of an entry, compiled and loaded where it is not yet.
+ * fdry_kernels_function() - The function of an entry, compiled and loaded where it is not yet.
  * @entry: name of the kernel, as the code has it (mangled, unless extern "C"); NULL: only load the code
- * @ret: the function, valid until fdry_kernels_clear() or fdry_kernels_close(); NULL with @entry NULL
+ * @ret: the function, valid until fdry_kernels_clear() or fdry_kernels_free(); NULL with @entry NULL
  *
  * From memory; else from the store; else compiled, and kept in both. Of several threads that ask for the
  * same at once one compiles and the others wait for it; of several processes with one store, too. A
@@ -116,15 +116,15 @@ struct fdry_kernel_key {
  * names both versions); FDRY_E_NONVRTC; FDRY_E_BADCODE; FDRY_E_NOENT (no such entry; or a fatbin without code for the device);
  * FDRY_E_INVAL (options); FDRY_E_DRIVER; FDRY_E_NODEVMEM; FDRY_E_FORKED.
  */
-int fdry_kernels_get(struct fdry_kernels *k, const struct fdry_kernel_source *source, const char *entry, CUfunction *ret);
-/* The key of a source, for fdry_kernels_find(). Nothing is compiled. Errors as fdry_kernels_get(). */
-int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernel_source *source, struct fdry_kernel_key *ret);
-/* The same as fdry_kernels_get() for what is in memory: without hashing the source, so faster. FDRY_E_NOKEY where it is not. */
-int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernel_key *key, const char *entry, CUfunction *ret);
+int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_source *source, const char *entry, CUfunction *ret);
+/* The key of a source, for fdry_kernels_find(). Nothing is compiled. Errors as fdry_kernels_function(). */
+int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_key *ret);
+/* The same as fdry_kernels_function() for what is in memory: without hashing the source, so faster. FDRY_E_NOKEY where it is not. */
+int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key, const char *entry, CUfunction *ret);
 
 /* One of many to be prepared. @entry may be NULL. */
-struct fdry_kernel_ask {
-	const struct fdry_kernel_source *source;
+struct fdry_kernels_request {
+	const struct fdry_kernels_source *source;
 	const char *entry;
 };
 /**
@@ -133,10 +133,10 @@ struct fdry_kernel_ask {
  *        fdry_kernels_wait() at least
  * @threads: how many may work on it; 0: as many as the process may use at the same time
  *
- * Returns at once. fdry_kernels_get() meanwhile finds what is done, waits for what is being done,
+ * Returns at once. fdry_kernels_function() meanwhile finds what is done, waits for what is being done,
  * and does itself what nobody has begun. Errors: FDRY_E_INVAL, FDRY_E_OPTS, FDRY_E_NOMEM: nothing is prepared then.
  */
-int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernel_ask *asks, size_t count, uint32_t threads);
+int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, uint32_t threads);
 /* Wait until all that was to be prepared is. The first failure since the last wait, with its sentence; 0: none. */
 int fdry_kernels_wait(struct fdry_kernels *k);
 
@@ -182,15 +182,15 @@ int fdry_kernels_stats_reset(struct fdry_kernels *k);
 int fdry_kernels_log(struct fdry_kernels *k, char *text, size_t len, size_t *need);
 
 /**
- * struct fdry_kernel_target - What code for a cache's device may be.
- * @sz: set by the caller: sizeof(struct fdry_kernel_target)
+ * struct fdry_kernels_target - What code for a cache's device may be.
+ * @sz: set by the caller: sizeof(struct fdry_kernels_target)
  * @arch: the device's own target, such as "sm_90". Targets below it that end in neither a nor f run, too
  * @exact: the one with the features of exactly this architecture, "sm_90a"; "" where there is none
  * @cc: 10 * major + minor compute capability
  * @driver: CUDA version of the driver, 13000 is 13.0
  * @ptx: the highest version of PTX that the driver compiles, as far as this library knows: 90 is .version 9.0
  */
-struct fdry_kernel_target {
+struct fdry_kernels_target {
 	size_t sz;
 	char arch[16];
 	char exact[16];
@@ -200,30 +200,30 @@ struct fdry_kernel_target {
 	uint32_t reserved;
 };
 /* The target to compile for on the cache's device: what is chosen by it loads. */
-int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernel_target *ret);
+int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernels_target *ret);
 
 /* ------------------------------------------------------------ launching --- */
 
-enum fdry_kernel_launch_flags {
-	FDRY_KERNEL_COOPERATIVE = 1 << 0, /* all blocks at the same time, so that they can wait for each other */
+enum fdry_kernels_launch_flags {
+	FDRY_KERNELS_COOPERATIVE = 1 << 0, /* all blocks at the same time, so that they can wait for each other */
 };
 
 /* One argument: its bytes are copied by the launch. */
-struct fdry_kernel_arg {
+struct fdry_kernels_arg {
 	const void *data;
 	size_t size;
 };
 
 /**
- * struct fdry_kernel_launch_opts - How to launch.
- * @sz: sizeof(struct fdry_kernel_launch_opts)
+ * struct fdry_kernels_launch_opts - How to launch.
+ * @sz: sizeof(struct fdry_kernels_launch_opts)
  * @grid: blocks; a zero counts as 1
  * @block: threads of a block; a zero counts as 1
  * @shared: bytes of dynamic shared memory. Where the function is allowed less, it is allowed as much first, and stays so
- * @flags: of enum fdry_kernel_launch_flags
+ * @flags: of enum fdry_kernels_launch_flags
  * @stream: of the primary context; NULL is its legacy default stream. It may capture
  */
-struct fdry_kernel_launch_opts {
+struct fdry_kernels_launch_opts {
 	size_t sz;
 	uint32_t grid[3];
 	uint32_t block[3];
@@ -233,7 +233,7 @@ struct fdry_kernel_launch_opts {
 };
 
 /**
- * fdry_kernel_launch() - Launch a function that the cache gave.
+ * fdry_kernels_launch() - Launch a function that the cache gave.
  * @opts: not NULL
  * @args: @nargs arguments in order
  *
@@ -243,8 +243,8 @@ struct fdry_kernel_launch_opts {
  * Errors: also FDRY_E_NOKEY (not a function of this cache), FDRY_E_NOFUNC (before CUDA 12.4 parameters cannot be asked
  * for), FDRY_E_DRIVER.
  */
-int fdry_kernel_launch(struct fdry_kernels *k, CUfunction function, const struct fdry_kernel_launch_opts *opts,
-		       const struct fdry_kernel_arg *args, size_t nargs);
+int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function, const struct fdry_kernels_launch_opts *opts,
+		       const struct fdry_kernels_arg *args, size_t nargs);
 
 #ifdef __cplusplus
 }

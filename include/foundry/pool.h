@@ -70,7 +70,7 @@ struct fdry_transient_stats {
 /* Errors: FDRY_E_OPTS (@ret->sz), FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind, struct fdry_transient_stats *ret);
 /* Keep @bytes at most from now on; 0: nothing. What is over goes, what was kept longest first, and its work is waited for. */
-int fdry_transient_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes);
+int fdry_transient_set_limit(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t bytes);
 
 /* ------------------------------------------------------------ streams, events --- */
 
@@ -115,13 +115,13 @@ size_t fdry_sync_count(const struct fdry_device *dev);
 typedef uint64_t fdry_resident;
 
 /* Device memory under a handle, from the device's pool. Errors: those of fdry_transient_get(), FDRY_E_LIMIT. */
-int fdry_resident_make(struct fdry_device *dev, size_t bytes, fdry_resident *ret);
+int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret);
 /* Its address, and the bytes that were asked for; either may be NULL. Errors: FDRY_E_NOKEY (no buffer ever had this
  * handle), FDRY_E_STALE (the buffer it named is gone). */
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr, size_t *bytes);
 /* It is gone behind the work of @stream (as fdry_transient_put() has it), and behind the copies that other threads make of it.
  * Errors: those of fdry_resident_view() and fdry_transient_put(). */
-int fdry_resident_drop(struct fdry_device *dev, fdry_resident handle, CUstream stream);
+int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream stream);
 /* Copy @len bytes at @offset of it, in the order of @stream (FDRY_STREAM_NONE: of none), and wait. Errors: FDRY_E_RANGE (both
  * sizes are said), FDRY_E_STATE (@stream is capturing), those of fdry_resident_view(), FDRY_E_DRIVER. */
 int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream);

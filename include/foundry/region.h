@@ -30,13 +30,13 @@ struct fdry_memory;
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);
 
 /**
- * fdry_capture_drop() - Take a graph out of a capture again.
+ * fdry_capture_graph_remove() - Take a graph out of a capture again.
  * @key: as it was added with fdry_capture_graph(); FDRY_E_NOKEY
  *
  * To be called before the CUgraph is destroyed, where the capture is to be sealed afterwards.
  * Images that were sealed with it keep it. Its key is free for another graph.
  */
-int fdry_capture_drop(struct fdry_capture *cap, uint64_t key);
+int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key);
 
 #ifdef __cplusplus
 }

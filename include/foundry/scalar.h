@@ -24,7 +24,7 @@ extern "C" {
 #define FDRY_SCALARS_MAX 512
 
 /* A value of any type; the member that goes with the type is used. 16-bit and 8-bit floats go by their bits. */
-union fdry_scalar_value {
+union fdry_scalars_value {
 	uint64_t u64;
 	int64_t i64;
 	uint32_t u32;
@@ -57,7 +57,7 @@ struct fdry_scalars_opts {
 	int32_t device;
 	uint32_t count;
 	const uint32_t *dtypes;
-	const union fdry_scalar_value *values;
+	const union fdry_scalars_value *values;
 	fdry_devptr addr;
 };
 
@@ -84,9 +84,9 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret);
  * FDRY_E_INVAL (not a stream of the device's primary context).
  */
 int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
-			const union fdry_scalar_value *values, CUstream stream);
+			const union fdry_scalars_value *values, CUstream stream);
 /* What scalar @i is when everything that @stream was given is done; waits for that. */
-int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalar_value *ret, CUstream stream);
+int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret, CUstream stream);
 
 /* ------------------------------------------------------------ decode state --- */
 
@@ -97,20 +97,20 @@ int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalar_valu
 struct fdry_decode_state;
 
 /* Where code takes it from. */
-enum fdry_decode_source {
-	FDRY_DECODE_ARGS = 0,   /* from arguments: a graph keeps the values of its capture */
-	FDRY_DECODE_DEVICE = 1, /* from device memory: the same graph does every step */
+enum fdry_decode_state_source {
+	FDRY_DECODE_STATE_ARGS = 0,   /* from arguments: a graph keeps the values of its capture */
+	FDRY_DECODE_STATE_DEVICE = 1, /* from device memory: the same graph does every step */
 };
 
 /**
- * struct fdry_decode_args - What to give to kernels.
+ * struct fdry_decode_state_args - What to give to kernels.
  * @token_addr, @position_addr, @length_addr: in device memory, the same for ever: u32, i32, i32
  * @token, @position, @length: as they were set last
- * @source: of enum fdry_decode_source
+ * @source: of enum fdry_decode_state_source
  *
  * Can be a kernel's argument as it is: n = a.source ? *a.position_addr : a.position.
  */
-struct fdry_decode_args {
+struct fdry_decode_state_args {
 	fdry_devptr token_addr, position_addr, length_addr;
 	uint32_t token;
 	int32_t position, length;
@@ -118,12 +118,12 @@ struct fdry_decode_args {
 };
 
 /**
- * struct fdry_decode_opts - Where the state lies.
- * @sz: sizeof(struct fdry_decode_opts)
+ * struct fdry_decode_state_opts - Where the state lies.
+ * @sz: sizeof(struct fdry_decode_state_opts)
  * @driver, @device: as for fdry_cudagraph_new()
  * @addr: 24 bytes of the caller's, a multiple of 8; 0: memory of its own
  */
-struct fdry_decode_opts {
+struct fdry_decode_state_opts {
 	size_t sz;
 	const char *driver;
 	int32_t device;
@@ -132,7 +132,7 @@ struct fdry_decode_opts {
 };
 
 /* Token 0 at step 0, from arguments. Errors as for fdry_scalars_new(). */
-int fdry_decode_state_new(const struct fdry_decode_opts *opts, struct fdry_decode_state **ret);
+int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry_decode_state **ret);
 /* NULL is fine. */
 void fdry_decode_state_free(struct fdry_decode_state *d);
 /**
@@ -142,9 +142,9 @@ void fdry_decode_state_free(struct fdry_decode_state *d);
  * Errors: those, and FDRY_E_RANGE for a step whose length no i32 holds.
  */
 int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step, CUstream stream);
-/* Choose where code that asks takes it from: of enum fdry_decode_source, else FDRY_E_INVAL. */
+/* Choose where code that asks takes it from: of enum fdry_decode_state_source, else FDRY_E_INVAL. */
 int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source);
-int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_args *ret);
+int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode_state_args *ret);
 
 #ifdef __cplusplus
 }

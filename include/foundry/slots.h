@@ -62,44 +62,44 @@ struct fdry_slots_opts {
 };
 
 /**
- * fdry_slots_create() - Make an empty table.
+ * fdry_slots_new() - Make an empty table.
  * @opts: NULL for the defaults
  * @ret: the table, yours until fdry_slots_free()
  *
  * Retains the device's primary context. Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU, FDRY_E_OPTS,
  * FDRY_E_ENV (FOUNDRY_SLOTS_UPLOAD, _SYNC or _PROFILE has a value that is not allowed).
  */
-int fdry_slots_create(const struct fdry_slots_opts *opts, struct fdry_slots **ret);
+int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret);
 /* Wait for launches in flight, destroy what the table owns, free it. NULL is fine. Not while another
  * thread uses the table. From within its callback nothing happens: fdry_last_error() says so. */
 void fdry_slots_free(struct fdry_slots *slots);
 
-enum fdry_slot_flags {
-	FDRY_SLOT_OWN_EXEC = 1 << 0,  /* the table destroys the executable graph */
-	FDRY_SLOT_OWN_GRAPH = 1 << 1, /* the table destroys the graph */
+enum fdry_slots_flags {
+	FDRY_SLOTS_OWN_EXEC = 1 << 0,  /* the table destroys the executable graph */
+	FDRY_SLOTS_OWN_GRAPH = 1 << 1, /* the table destroys the graph */
 };
 
 /**
  * fdry_slots_install() - Put an executable graph into a slot.
  * @key: of the slot; what is in it is replaced
- * @graph: what @exec was made of, for FDRY_SLOT_OWN_GRAPH; NULL where it is not to be kept
+ * @graph: what @exec was made of, for FDRY_SLOTS_OWN_GRAPH; NULL where it is not to be kept
  * @exec: instantiated in the table's context
- * @flags: of enum fdry_slot_flags; what the table does not own outlives the slot
+ * @flags: of enum fdry_slots_flags; what the table does not own outlives the slot
  *
  * Uploads @exec and waits for that. Replays that begin after the return launch the new graph; the
  * old one is destroyed, where the table owns it, when its launches have ended: the call waits.
  *
  * Ownership passes when the call succeeds; what is in the slot stays where it fails.
- * Errors: FDRY_E_INVAL (@exec is NULL, FDRY_SLOT_OWN_GRAPH without a graph; a slot has @exec already, and one of
+ * Errors: FDRY_E_INVAL (@exec is NULL, FDRY_SLOTS_OWN_GRAPH without a graph; a slot has @exec already, and one of
  * the two owns it; a slot owns @graph already), FDRY_E_DRIVER and
  * FDRY_E_NODEVMEM (uploading), FDRY_E_NOMEM, FDRY_E_STATE (from the table's callback), FDRY_E_FORKED.
  */
 int fdry_slots_install(struct fdry_slots *slots, uint64_t key, CUgraph graph, CUgraphExec exec, uint32_t flags);
 /**
  * fdry_slots_install_graph() - Instantiate a graph and put it into a slot.
- * @graph: stays yours unless @flags has FDRY_SLOT_OWN_GRAPH
+ * @graph: stays yours unless @flags has FDRY_SLOTS_OWN_GRAPH
  * @instantiate: flags of cuGraphInstantiateWithFlags(), handed on
- * @flags: 0 or FDRY_SLOT_OWN_GRAPH; the executable graph is the table's
+ * @flags: 0 or FDRY_SLOTS_OWN_GRAPH; the executable graph is the table's
  *
  * As fdry_slots_install(). Where instantiating, uploading or anything else fails, what was
  * instantiated is destroyed. FDRY_E_INVAL for a graph that is NULL.
@@ -201,16 +201,16 @@ struct fdry_slots_phase {
 	uint64_t total_ns, p50_ns, p90_ns, p99_ns, max_ns;
 };
 
-/* Set @sz to sizeof(struct fdry_slots_times). Calls that failed, or found nothing, do not count. */
-struct fdry_slots_times {
+/* Set @sz to sizeof(struct fdry_slots_stats). Calls that failed, or found nothing, do not count. */
+struct fdry_slots_stats {
 	size_t sz;
 	struct fdry_slots_phase upload, launch, sync, total;
 };
 
 /* What was timed so far. FDRY_E_STATE where profiling is off. Calls that end meanwhile may be in it or not. */
-int fdry_slots_times(struct fdry_slots *slots, struct fdry_slots_times *ret);
+int fdry_slots_stats(struct fdry_slots *slots, struct fdry_slots_stats *ret);
 /* Begin anew. FDRY_E_STATE where profiling is off. */
-int fdry_slots_times_reset(struct fdry_slots *slots);
+int fdry_slots_stats_reset(struct fdry_slots *slots);
 
 #ifdef __cplusplus
 }

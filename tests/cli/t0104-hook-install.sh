@@ -33,7 +33,7 @@ for to in usr:/usr/lib local:/usr/local/lib multi:/usr/lib/x86_64-linux-gnu; do
 	t "install, $lib" install_to "$name" PREFIX=$prefix LIBDIR="$lib" PYTHONDIR=$prefix/lib/python3/dist-packages
 	t "the stand-in and its twin are there, $lib" test -s "$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
 	t "ldconfig finds no libcuda, $lib" prints "" listed "$name" /usr/local/lib /usr/lib/x86_64-linux-gnu "$lib"
-	t "but it finds libfoundry, $lib" grep -q "libfoundry.so.0 .*=> $lib/libfoundry.so.0" "$name.cache"
+	t "but it finds libfoundry, $lib" grep -q "libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
 done
 t "this check would see it" fails "libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
 	"mkdir -p usr/etc && echo /usr/lib/foundry/hook >usr/etc/ld.so.conf && ldconfig -r '$TMP/usr' && ldconfig -r '$TMP/usr' -p; exit 1"

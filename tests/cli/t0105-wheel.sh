@@ -23,7 +23,7 @@ t "the wheel is built" build
 wheel=$(ls wheels/foundry-*-py3-none-*linux_*.whl)
 # What a tag promises: a library that not every Linux has makes it a tag that promises nothing.
 tag_is_true() {
-	if readelf -d "$BUILD/libfoundry.so.0" | grep NEEDED | grep -qvE '\[(libc|libm|libdl|libpthread|ld-linux[^]]*)[.]so'; then
+	if readelf -d "$BUILD/libfoundry.so.0.2" | grep NEEDED | grep -qvE '\[(libc|libm|libdl|libpthread|ld-linux[^]]*)[.]so'; then
 		[[ $wheel == *-linux_* ]]
 	else
 		[[ $wheel == *-manylinux_2_* ]]
@@ -32,7 +32,7 @@ tag_is_true() {
 t "its tag promises no more than is true" tag_is_true
 t "its version is the library's" prints "$(foundry-store --version | grep -oE '[0-9]+[.][0-9.]+')" \
 	sed -E 's/^[^-]*-([0-9.]*)-.*/\1/' <<<"${wheel##*/}"
-for name in __init__.py __init__.pyi py.typed lib/libfoundry.so.0 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
+for name in __init__.py __init__.pyi py.typed lib/libfoundry.so.0.2 lib/foundry/hook/libcuda.so.1 lib/foundry/hook/libcuda.so \
 	lib/foundry/sim/libcuda.so.1; do
 	t "it holds $name" has "foundry/$name"
 done
@@ -57,7 +57,7 @@ t "foundry-store is there" env/bin/foundry-store --version
 lib=$(env/bin/python -c 'import foundry, os; print(os.path.join(os.path.dirname(foundry.__file__), "lib"))')
 t "the package is the one that was installed" test "${lib#"$TMP/env/"}" != "$lib"
 export FOUNDRY_DRIVER=$lib/foundry/sim/libcuda.so.1
-t "the library is the wheel's" prints "$lib/libfoundry.so.0" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
+t "the library is the wheel's" prints "$lib/libfoundry.so.0.2" env/bin/python -c 'from foundry import _lib; print(_lib.path())'
 
 # The workload of the example, sealed by a program of the tree, loaded by the wheel alone.
 t "an image" "$BUILD/examples/vecadd" -s "$TMP/store" -m "$BUILD/sim/kernels.cubin" capture

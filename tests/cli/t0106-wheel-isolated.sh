@@ -40,7 +40,7 @@ case " \$* " in
 esac
 make -s --no-print-directory -C "$TMP/src" "BUILD=$TMP/src/build-wheel" cuda-home >"$TMP/home"
 grep -q . "$TMP/home" || { echo "no cuda.h"; exit 1; } >&2
-mkdir -p "$TMP/src/build-wheel" && cp -rL "$BUILD/libfoundry.so.0" "$BUILD/foundry" "$BUILD/foundry-store" "$TMP/src/build-wheel/"
+mkdir -p "$TMP/src/build-wheel" && cp -rL "$BUILD/libfoundry.so.0.2" "$BUILD/foundry" "$BUILD/foundry-store" "$TMP/src/build-wheel/"
 END
 chmod +x bin/make
 export PATH=$TMP/bin:$PATH

@@ -10,7 +10,7 @@ export FOUNDRY_STORE=$TMP/s
 # --- usage ---
 
 t "help" foundry-store --help
-t "version" prints "foundry-store 0.1.0" foundry-store --version
+t "version" prints "foundry-store 0.2.0" foundry-store --version
 t "no command" exits 2 foundry-store
 t "no such command" exits 2 foundry-store frob
 t "no such option" exits 2 foundry-store --frob ls

@@ -9,7 +9,7 @@
 python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null ||
 	t_skip "no GPU, or none with PyTorch and transformers"
 
-export FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0 PYTHONPATH=$ROOT/api/python
+export FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 PYTHONPATH=$ROOT/api/python
 # The one that PyTorch brings with it.
 CUPTI=$(python3 -c 'import glob, os, site
 print(next(iter(p for s in site.getsitepackages() for p in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libcupti.so*"))), ""))')

@@ -10,7 +10,7 @@
 python3 -c 'import torch, transformers; assert torch.cuda.is_available()' 2>/dev/null ||
 	t_skip "no GPU, or none with PyTorch and transformers"
 
-export FOUNDRY_STORE=$TMP/store FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0
+export FOUNDRY_STORE=$TMP/store FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2
 export PYTHONPATH=$ROOT/api/python
 decode=(python3 "$ROOT/api/examples/decode.py")
 prompts=("A tale of two cities" "Call me Ishmael")

@@ -106,13 +106,13 @@ def capture(folder):
                 outputs[key] = work(torch, name, x, other)
             graphs[key] = graph
             after = torch.cuda.default_generators[0].get_offset(), other.get_offset()
-            found = {g: (by, hex(seed), hex(offset)) for g, (by, seed, offset) in cap.draws[key].items()}
+            found = {g: (by, hex(seed), hex(offset)) for g, (by, seed, offset) in cap.rng_uses[key].items()}
             print(f"graph {key} {name}: {found}, offsets {before} -> {after}, {1000 * (time.monotonic() - began):.1f} ms", flush=True)
             cap.tensor(f"y{key}", outputs[key], use="output")
         cap.tensor("x", x, use="const")
         sealed = cap.seal(os.path.join(folder, "store"), "draws")
         print("sealed", sealed.id[:12], sealed.nodes, "nodes", flush=True)
-        recognised = [set(cap.draws[key]) == DRAWN.get(name, {"default"}) for key, name in NAMES.items()]
+        recognised = [set(cap.rng_uses[key]) == DRAWN.get(name, {"default"}) for key, name in NAMES.items()]
         assert all(recognised), recognised
 
         def replay(key):
@@ -122,7 +122,7 @@ def capture(folder):
         for i, seed in enumerate(SEEDS):
             for eager in (False, True):
                 save(folder, f"want{i}{int(eager)}", sequence(torch, replay, seed, other, eager))
-        increments = {key: {g: by for g, (by, _, _) in found.items()} for key, found in cap.draws.items()}
+        increments = {key: {g: by for g, (by, _, _) in found.items()} for key, found in cap.rng_uses.items()}
         with open(os.path.join(folder, "facts"), "w", encoding="ascii") as f:
             json.dump({"bytes": {k: v.numel() * v.element_size() for k, v in outputs.items()}, "increments": increments}, f)
 
@@ -146,7 +146,7 @@ def load_with_torch(folder):
     import torch
     torch.cuda.init()
     other = torch.Generator(device="cuda")
-    print("generators", img.generators(), "state", img.random_state())
+    print("generators", img.generators(), "state", img.rng_state())
     if "generator0" in img.generators():
         img.generator("generator0", other)
     views = {key: torch.from_dlpack(img[f"y{key}"]) for key in NAMES}
@@ -204,9 +204,9 @@ def load_without_torch(folder):
     results = []
     with foundry.load("draws", store=os.path.join(folder, "store"), poison=True) as img:
         def seed_all(seed, other):
-            img.set_random_state(seed)
+            img.set_rng_state(seed)
             if other is not None and "generator0" in img.generators():
-                img.set_random_state(other, name="generator0")
+                img.set_rng_state(other, name="generator0")
 
         for i, seed in enumerate(SEEDS):
             got = plain_sequence(img.launch, lambda key: bytes(img.read(f"y{key}")), seed_all, seed)
@@ -240,9 +240,9 @@ def load_as_c(folder):
     call("fdry_image_load", store, b"draws", None, ctypes.byref(img))
 
     def seed_all(seed, other):
-        call("fdry_image_seed", img, b"default", ctypes.c_uint64(seed))
+        call("fdry_image_rng_seed", img, b"default", ctypes.c_uint64(seed))
         if other is not None:
-            call("fdry_image_seed", img, b"generator0", ctypes.c_uint64(other))
+            call("fdry_image_rng_seed", img, b"generator0", ctypes.c_uint64(other))
 
     def read(key):
         data = ctypes.create_string_buffer(sizes[key])
@@ -267,14 +267,14 @@ def unknown(folder):
         try:
             with cap.graph(1, stream=stream):
                 torch.rand(100, device="cuda", generator=hidden)
-            print("a generator that was not named: torch captured it, draws", cap.draws)
+            print("a generator that was not named: torch captured it, draws", cap.rng_uses)
         except RuntimeError as e:
             print("a generator that was not named: torch says:", str(e).splitlines()[0][:150])
         torch.cuda.synchronize()
         kept = []
         with cap.graph(2, stream=stream):
             kept.append(torch.ones(100, device="cuda"))
-        foundry.capture.lib.fdry_capture_random(cap._handle, 2)
+        foundry.capture.lib.fdry_capture_rng(cap._handle, 2)
         try:
             cap.seal(os.path.join(folder, "refused"), "unknown")
         except foundry.Error as e:

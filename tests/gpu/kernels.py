@@ -122,7 +122,7 @@ def use(store_path, what):
         opened = time.perf_counter()
         how = {"source": True} if what.startswith("cuda") else {}
         code = {"ptx": PTX.format(target="sm_80"), "cuda": CUDA, "cuda-large": CUDA_LARGE}[what]
-        function = kernels.get(code, "scale", **how)
+        function = kernels.function(code, "scale", **how)
         got = time.perf_counter()
         Driver().check_scale(function)
         stats = kernels.stats()
@@ -147,7 +147,7 @@ def pair(store, what):
 def refused(kernels, says, code, **how):
     import foundry
     try:
-        kernels.get(code, "scale", **how)
+        kernels.function(code, "scale", **how)
     except foundry.Error as e:
         print(f"  {e.name}: {e}", flush=True)
         assert all(word in str(e) for word in says), f"it does not say {says}"
@@ -172,8 +172,8 @@ def errors():
         # What target() says does load.
         highest = PTX.format(target=target.exact or target.arch).replace(
             ".version 8.0", f".version {target.ptx // 10}.{target.ptx % 10}")
-        Driver().check_scale(kernels.get(highest, "scale"))
-        function = kernels.get(PTX.format(target="sm_80"), "scale", options=["-O1", "--maxrregcount=32"])
+        Driver().check_scale(kernels.function(highest, "scale"))
+        function = kernels.function(PTX.format(target="sm_80"), "scale", options=["-O1", "--maxrregcount=32"])
         Driver().check_scale(function)
         for args in ([], [ctypes.c_uint64(), ctypes.c_double(), ctypes.c_int()]):
             try:
@@ -196,7 +196,7 @@ def errors_of_source():
         assert e.name == "FDRY_E_COMPILE"
         for how in ({"target": kernels.target().exact}, {"target": "compute_80"}, {"options": ["--use_fast_math", "-DX=1"]}):
             if how.get("target") != "":
-                Driver().check_scale(kernels.get(CUDA, "scale", source=True, **how))
+                Driver().check_scale(kernels.function(CUDA, "scale", source=True, **how))
         print(f"  {kernels.stats()}", flush=True)
 
 
@@ -210,7 +210,7 @@ def ahead():
         kernels.wait()
         ready = time.perf_counter() - start
         start = time.perf_counter()
-        Driver().check_scale(kernels.get(codes[3], "scale"))
+        Driver().check_scale(kernels.function(codes[3], "scale"))
         print(f"  4 sources on 4 threads: returned in {1e3 * returned:.2f} ms, ready in {1e3 * ready:.1f}; spent compiling "
               f"{kernels.stats().compile_ms:.1f}; first use {1e3 * (time.perf_counter() - start):.2f}", flush=True)
         assert kernels.stats().source_compilations == 4
@@ -223,14 +223,14 @@ def costs():
     driver = Driver()
     with foundry.Kernels() as kernels:
         code = foundry.Code(PTX.format(target="sm_80"))
-        handle = kernels.get(code, "scale").handle
+        handle = kernels.function(code, "scale").handle
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         driver.do("cuFuncGetModule", ctypes.byref(module), ctypes.c_void_p(handle))
-        key = _lib.KernelKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
+        key = _lib.KernelsKey((ctypes.c_ubyte * 32)(*kernels.key(code)))
         ways = {
             "cuModuleGetFunction": lambda: driver.cuda.cuModuleGetFunction(ctypes.byref(function), module, b"scale"),
             "fdry_kernels_find": lambda: _lib.lib.fdry_kernels_find(kernels._handle, ctypes.byref(key), b"scale", ctypes.byref(function)),
-            "fdry_kernels_get": lambda: _lib.lib.fdry_kernels_get(kernels._handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
+            "fdry_kernels_function": lambda: _lib.lib.fdry_kernels_function(kernels._handle, ctypes.byref(code.raw), b"scale", ctypes.byref(function)),
         }
         for name, way in ways.items():
             start = time.perf_counter()

@@ -132,9 +132,9 @@ static void device(void)
 	pthread_t thread;
 	bool warmed = false;
 
-	need(ok(fdry_device_acquire(0, &again)) && ok(fdry_device_caps(dev, &c)));
+	need(ok(fdry_device_get(0, &again)) && ok(fdry_device_caps(dev, &c)));
 	check(again == dev);
-	fdry_device_release(again);
+	fdry_device_put(again);
 	caps_compare(&c);
 	cu(cuDeviceGetName, name, (int)sizeof(name), 0);
 	cu(cuDeviceTotalMem_v2, &memory, 0);
@@ -142,7 +142,7 @@ static void device(void)
 	cu(cuDeviceGetCount, &count);
 	check(!strcmp(c.name, name) && c.memory == memory && c.driver == version && c.ordinal == 0);
 	snprintf(text, sizeof(text), "there is no device %d; this process sees %d", count, count);
-	fails(NOGPU, text, fdry_device_acquire(count, &again));
+	fails(NOGPU, text, fdry_device_get(count, &again));
 	pthread_create(&thread, NULL, warm, &warmed);
 	pthread_join(thread, NULL);
 	check(warmed);
@@ -268,17 +268,17 @@ static void limit_of(enum fdry_transient_kind kind)
 	ok(fdry_device_clean_up(dev));
 	for (i = 0; i < 4; i++)
 		need((a[i] = get(kind, MIB, NONE)));
-	ok(fdry_transient_limit(dev, kind, 2 * MIB));
+	ok(fdry_transient_set_limit(dev, kind, 2 * MIB));
 	for (i = 0; i < 4; i++)
 		ok(fdry_transient_put(dev, kind, a[i], NONE));
 	check(pool(kind).cached == 2 * MIB && pool(kind).cached_count == 2);
 	check(get(kind, MIB, NONE) == a[3] && get(kind, MIB, NONE) == a[2]);
 	ok(fdry_transient_put(dev, kind, a[2], NONE));
-	ok(fdry_transient_limit(dev, kind, 0));
+	ok(fdry_transient_set_limit(dev, kind, 0));
 	check(!pool(kind).cached);
 	ok(fdry_transient_put(dev, kind, a[3], NONE));
 	check(!pool(kind).cached);
-	ok(fdry_transient_limit(dev, kind, before));
+	ok(fdry_transient_set_limit(dev, kind, before));
 }
 
 static void limits(void)
@@ -294,7 +294,7 @@ static void none_left(void)
 	uint64_t limit = pool(DEV).limit, retries = pool(DEV).retries, a, r = 77;
 
 	ok(fdry_device_clean_up(dev));
-	need(ok(fdry_transient_limit(dev, DEV, UINT64_MAX)) && cu(cuMemGetInfo_v2, &room, &total));
+	need(ok(fdry_transient_set_limit(dev, DEV, UINT64_MAX)) && cu(cuMemGetInfo_v2, &room, &total));
 	while (4 * piece <= room)
 		piece *= 2;
 	most = (size_t)(0.9 * (double)room) / (piece / 4) * (piece / 4); /* a size of the pool's own, more than is left beside the piece */
@@ -308,9 +308,9 @@ static void none_left(void)
 	check(r == 77);
 	cu(cuMemsetD8Async, a + most - 64, 1, 64, NULL);
 	ok(fdry_transient_put(dev, DEV, a, NULL));
-	ok(fdry_transient_limit(dev, DEV, 0)); /* it goes, behind that memset */
+	ok(fdry_transient_set_limit(dev, DEV, 0)); /* it goes, behind that memset */
 	check(!pool(DEV).cached);
-	ok(fdry_transient_limit(dev, DEV, limit));
+	ok(fdry_transient_set_limit(dev, DEV, limit));
 	cu(cuMemGetInfo_v2, &now, &total);
 	check(now + piece / 8 >= room);
 }
@@ -405,7 +405,7 @@ static void residents(void)
 	for (i = 0; i < 256; i++)
 		in[i] = (uint32_t)(i * 2654435761u);
 	fails(NOKEY, "ever had", fdry_resident_view(dev, 0, &addr, &bytes));
-	need(ok(fdry_resident_make(dev, sizeof(in), &h)) && ok(fdry_resident_view(dev, h, &addr, &bytes)));
+	need(ok(fdry_resident_new(dev, sizeof(in), &h)) && ok(fdry_resident_view(dev, h, &addr, &bytes)));
 	check(addr && bytes == sizeof(in) && fdry_resident_count(dev) == 1);
 	ok(fdry_resident_write(dev, h, 0, in, sizeof(in), NULL));
 	ok(fdry_resident_read(dev, h, 40, out, sizeof(in) - 40, NULL));
@@ -416,14 +416,14 @@ static void residents(void)
 	ok(fdry_device_clean_up(dev)); /* it is in use */
 	ok(fdry_resident_read(dev, h, 0, out, 4, NULL));
 	check(out[0] == in[0]);
-	ok(fdry_resident_drop(dev, h, NULL));
+	ok(fdry_resident_free(dev, h, NULL));
 	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
 	fails(STALE, "is gone", fdry_resident_write(dev, h, 0, in, 4, NULL));
-	fails(STALE, "is gone", fdry_resident_drop(dev, h, NULL));
-	need(ok(fdry_resident_make(dev, 64, &again)));
+	fails(STALE, "is gone", fdry_resident_free(dev, h, NULL));
+	need(ok(fdry_resident_new(dev, 64, &again)));
 	check(again != h);
 	fails(STALE, "is gone", fdry_resident_read(dev, h, 0, out, 4, NULL));
-	ok(fdry_resident_drop(dev, again, NULL));
+	ok(fdry_resident_free(dev, again, NULL));
 	check(!fdry_resident_count(dev));
 }
 
@@ -449,7 +449,7 @@ static const char meet_ptx[] =
 /* The kernel; on the software driver, whose blocks run one after another, one that waits for none. */
 static CUfunction meet_load(struct fdry_kernels *k, const char *built)
 {
-	struct fdry_kernel_source s = { .sz = sizeof(s), .data = meet_ptx, .len = sizeof(meet_ptx) };
+	struct fdry_kernels_source s = { .sz = sizeof(s), .data = meet_ptx, .len = sizeof(meet_ptx) };
 	static char text[1 << 20];
 	CUfunction f = NULL;
 	char path[4096];
@@ -464,7 +464,7 @@ static CUfunction meet_load(struct fdry_kernels *k, const char *built)
 		s.data = text;
 		fclose(file);
 	}
-	ok(fdry_kernels_get(k, &s, drv->software ? "nothing" : "meet", &f));
+	ok(fdry_kernels_function(k, &s, drv->software ? "nothing" : "meet", &f));
 	return f;
 }
 
@@ -486,16 +486,16 @@ static void met(CUdeviceptr arrived, CUdeviceptr out, uint32_t blocks)
 /* As many blocks as fit at a time, by the driver's word; and one more. */
 static void cooperative(void)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 }, .flags = FDRY_KERNEL_COOPERATIVE };
-	struct fdry_cooperative l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 }, .flags = FDRY_KERNELS_COOPERATIVE };
+	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
 	CUdeviceptr arrived = mem(4), out = mem(MIB);
-	struct fdry_kernel_arg args[] = { { &arrived, 8 }, { &out, 8 } };
+	struct fdry_kernels_arg args[] = { { &arrived, 8 }, { &out, 8 } };
 	void *params[] = { &arrived, &out };
 	struct fdry_kernels *k = NULL;
 	int each = 0, sms = 0, can = 0;
 	uint32_t most;
 
-	need(arrived && out && ok(fdry_kernels_open(NULL, &k)) && (l.function = meet_load(k, getenv("BUILD"))));
+	need(arrived && out && ok(fdry_kernels_new(NULL, &k)) && (l.function = meet_load(k, getenv("BUILD"))));
 	cu(cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0);
 	cu(cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
 	cu(cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l.function, 1, 0);
@@ -505,15 +505,15 @@ static void cooperative(void)
 	l.grid[0] = o.grid[0] = most;
 	if (ok(fdry_device_launch_cooperative(dev, &l)))
 		met(arrived, out, most);
-	if (ok(fdry_kernel_launch(k, l.function, &o, args, drv->software ? 0 : 2)))
+	if (ok(fdry_kernels_launch(k, l.function, &o, args, drv->software ? 0 : 2)))
 		met(arrived, out, most);
 	l.grid[0] = o.grid[0] = most + 1;
 	fails(UNABLE, "fit at a time", fdry_device_launch_cooperative(dev, &l));
-	fails(UNABLE, "at once", fdry_kernel_launch(k, l.function, &o, args, drv->software ? 0 : 2));
-	fails(INVAL, "3 were given", fdry_kernel_launch(k, l.function, &o, args, 3));
+	fails(UNABLE, "at once", fdry_kernels_launch(k, l.function, &o, args, drv->software ? 0 : 2));
+	fails(INVAL, "3 were given", fdry_kernels_launch(k, l.function, &o, args, 3));
 	cu(cuStreamSynchronize, NULL);
 	printf("cooperative: %u blocks met, on %d multiprocessors\n", most, sms);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	cu(cuMemFree_v2, arrived);
 	cu(cuMemFree_v2, out);
 }
@@ -603,8 +603,8 @@ int main(int argc, char **argv)
 	if (argc > 1 ? setenv("FOUNDRY_DRIVER", argv[1], 1) : unsetenv("FOUNDRY_DRIVER"))
 		return EXIT_FAILURE;
 	setenv("CUDA_CACHE_DISABLE", "1", 1); /* nothing to set up for it */
-	if (parts_begin(argc > 1 ? argv[1] : NULL) && ok(fdry_device_acquire(0, &dev)))
+	if (parts_begin(argc > 1 ? argv[1] : NULL) && ok(fdry_device_get(0, &dev)))
 		parts_run(parts, sizeof(parts) / sizeof(parts[0]));
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 	return gpu_end(checks, failures);
 }

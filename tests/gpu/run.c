@@ -98,7 +98,7 @@ static void scalars(void)
 	o.stream = stream;
 	need(ok(fdry_cudagraph_run(g, &o)));
 	for (i = 0; i < REPLAYS; i++) {
-		union fdry_scalar_value v = { .f32 = alpha_of(i) };
+		union fdry_scalars_value v = { .f32 = alpha_of(i) };
 
 		need(ok(fdry_scalars_update(s, 0, 1, &v, stream)) && ok(fdry_cudagraph_launch(g, stream)));
 	}
@@ -119,7 +119,7 @@ static void scalars(void)
 }
 
 struct decoding {
-	struct fdry_decode_args a;
+	struct fdry_decode_state_args a;
 	CUfunction fn;
 	CUdeviceptr log;
 };
@@ -168,14 +168,14 @@ static void pools(void)
 
 	need(ok(fdry_graphpool_new(NULL, &p)) && ok(fdry_cudagraph_new(NULL, &g)));
 	o.pool = p;
-	for (mode = FDRY_CAPTURE_DEFAULT; mode <= FDRY_CAPTURE_RELAXED; mode++) {
+	for (mode = FDRY_CUDAGRAPH_MODE_DEFAULT; mode <= FDRY_CUDAGRAPH_MODE_RELAXED; mode++) {
 		o.mode = mode;
 		need(ok(fdry_cudagraph_begin(g, &o)));
-		ok(fdry_graphpool_alloc(p, BYTES, &at));
+		ok(fdry_graphpool_mem_alloc(p, BYTES, &at));
 		check(!first || at == first);
 		first = at;
 		cu(cuMemsetD8Async, at, (unsigned char)mode, BYTES, fdry_stream_current());
-		ok(fdry_graphpool_release(p, at));
+		ok(fdry_graphpool_mem_free(p, at));
 		ok(fdry_cudagraph_end(g));
 		ok(fdry_cudagraph_instantiate(g, 0));
 		ok(fdry_cudagraph_launch(g, NULL));
@@ -183,15 +183,15 @@ static void pools(void)
 	}
 	ok(fdry_graphpool_seal(p));
 	fails(STATE, "is sealed", fdry_cudagraph_begin(g, &o));
-	fails(STATE, "is sealed", fdry_graphpool_alloc(p, 8, &at));
+	fails(STATE, "is sealed", fdry_graphpool_mem_alloc(p, 8, &at));
 	fdry_cudagraph_free(g);
-	fdry_graphpool_free(p);
+	fdry_graphpool_put(p);
 }
 
 /* The driver's rules that the library rests on, and what it makes of them. */
 static void errors(void)
 {
-	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CAPTURE_GLOBAL };
+	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CUDAGRAPH_MODE_GLOBAL };
 	struct fdry_cudagraph_run_opts r = { .sz = sizeof(r), .fn = axpy_fn, .warmups = 1 };
 	struct fdry_cudagraph *g = NULL, *ready = NULL;
 	struct axpy w;
@@ -274,7 +274,7 @@ static void *capture_beside(void *arg)
 		if (!err)
 			err = fdry_cudagraph_pool(g, &pool);
 		if (!err)
-			err = fdry_graphpool_alloc(pool, 3 << 20, &extra);
+			err = fdry_graphpool_mem_alloc(pool, 3 << 20, &extra);
 		if (!err)
 			err = axpy_fn(&c->w, fdry_stream_current());
 		pthread_barrier_wait(c->both);
@@ -294,9 +294,9 @@ static void *capture_beside(void *arg)
 
 static void two_threads(void)
 {
-	static const uint32_t modes[][2] = { { FDRY_CAPTURE_RELAXED, FDRY_CAPTURE_RELAXED },
-					     { FDRY_CAPTURE_GLOBAL, FDRY_CAPTURE_GLOBAL },
-					     { FDRY_CAPTURE_THREAD_LOCAL, FDRY_CAPTURE_GLOBAL } };
+	static const uint32_t modes[][2] = { { FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
+					     { FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
+					     { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL } };
 	struct capturer c[2];
 	pthread_barrier_t both;
 	int i, k;

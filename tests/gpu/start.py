@@ -26,7 +26,7 @@ def build(capture):
     import torch
     cache = torch.zeros(ROWS, D, device="cuda")
     capture.tensor("cache", cache, use="state", external=True)
-    capture.room("cache", ROOM)
+    capture.capacity("cache", ROOM)
     x, y = torch.zeros(1, D, device="cuda"), torch.zeros(1, D, device="cuda")
     at = torch.zeros(1, dtype=torch.int64, device="cuda")
     stream = torch.cuda.Stream()
@@ -82,7 +82,7 @@ def load(store, rows):
     import foundry
     how = start(store, "1", int(rows))
     assert how.image, str(how)
-    needs = foundry.Store(store).needs("start/test", externals={"cache": int(rows) * D * 4})
+    needs = foundry.Store(store).requirements("start/test", externals={"cache": int(rows) * D * 4})
     assert how.image.report().mapped_bytes == needs.mapped_bytes
     check(how.image, int(rows))
 

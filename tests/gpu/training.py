@@ -155,7 +155,7 @@ def capture(folder):
             for i, tensor in enumerate(work.state()):
                 cap.tensor(f"{which}.state{i}", tensor, use="state")
         sealed = cap.seal(os.path.join(folder, "store"), "training")
-        print("sealed", sealed.id[:12], sealed.nodes, "nodes, draws", {k: sorted(v) for k, v in cap.draws.items()}, flush=True)
+        print("sealed", sealed.id[:12], sealed.nodes, "nodes, draws", {k: sorted(v) for k, v in cap.rng_uses.items()}, flush=True)
         good = [reference(torch, folder, which, works[key], graphs[key], losses[key]) for key, which in MODELS.items()]
     assert all(good), good
 
@@ -188,10 +188,10 @@ def load_without_torch(folder):
     results = []
     with foundry.load("training", store=os.path.join(folder, "store"), poison=True) as img:
         for turn in ("first", "after restore()"):
-            img.set_random_state(SEED)
+            img.set_rng_state(SEED)
             for key, which in MODELS.items():
                 rows, losses = saved(folder, which, "batches"), []
-                img.set_random_state(SEED)
+                img.set_rng_state(SEED)
                 for i in range(STEPS):
                     img.write(f"{which}.x", rows[2 * i])
                     img.write(f"{which}.t", rows[2 * i + 1])

@@ -12,13 +12,13 @@ flags=(-std=gnu11 -O2 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE '-DFDRY_V
 
 symbols() { readelf -sW jump.o | awk '$4 == "FUNC" && $5 == "GLOBAL" { print $8 }' | LC_ALL=C sort; }
 jumps() { sed -n 's/^JUMP([0-9]*, \(.*\))$/\1/p' gen/hook/symbols.inc | LC_ALL=C sort; }
-slots() { readelf -sW jump.o | awk '$8 == "fdry_slots" { print $3 }'; }
+slots() { readelf -sW jump.o | awk '$8 == "fdry_jumps" { print $3 }'; }
 
 t "clang assembles it" clang --target=aarch64-linux-gnu "${flags[@]}" -Wall -Werror -c -o jump.o "$ROOT/hook/jump.S"
 t "for that machine" sh -c "readelf -h jump.o | grep -q 'Machine:.*AArch64'"
 t "every symbol that is not hooked has its jump" diff <(jumps) <(symbols)
 t "every symbol has a slot" prints $((8 * $(wc -l <"$ROOT/hook/symbols.list"))) slots
-t "nothing but the slots and the resolver is referred to" prints "fdry_slot_resolve" sh -c \
+t "nothing but the slots and the resolver is referred to" prints "fdry_jump_resolve" sh -c \
 	"readelf -sW jump.o | awk '\$7 == \"UND\" && \$8 { print \$8 }'"
 
 cross() { aarch64-linux-gnu-gcc "$@"; }

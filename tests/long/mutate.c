@@ -62,7 +62,7 @@ static void seal_image(void)
 	t = (struct fdry_tensor){ .name = "kv", .addr = kv, .dtype = FDRY_F32, .use = FDRY_USE_STATE, .flags = FDRY_TENSOR_EXTERNAL,
 				  .rank = 2, .shape = { 2, 1 << 18 }, .stride = { 1 << 18, 1 } };
 	ok(fdry_capture_tensor(w.cap, &t));
-	ok(fdry_capture_room(w.cap, "kv", 32ull << 20));
+	ok(fdry_capture_capacity(w.cap, "kv", 32ull << 20));
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
 	t = (struct fdry_tensor){ .name = "columns", .addr = w.b, .dtype = FDRY_F32, .use = FDRY_USE_STATE, .rank = 2, .shape = { 20, 9 },

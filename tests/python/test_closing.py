@@ -109,10 +109,10 @@ class Closing(unittest.TestCase):
         """What a method of the class is given for a parameter."""
         values = {
             "Capture": {"name": lambda: "t", "graph": lambda: 4096, "tensor": Array},
-            "Device": {"handle": lambda: subject.make(4096), "what": lambda: subject.get_sync(), "addr": lambda: subject.get(4096), "data": lambda: b"12"},
+            "Device": {"handle": lambda: subject.new(4096), "what": lambda: subject.get_sync(), "addr": lambda: subject.get(4096), "data": lambda: b"12"},
             "Image": {"data": lambda: bytes(subject["a"].nbytes), "name": lambda: "a", "nbytes": lambda: subject["a"].nbytes,
                       "src": lambda: subject["out"].addr},
-            "Kernels": {"code": lambda: foundry.Code(self.code), "key": lambda: bytes(32), "asks": lambda: [foundry.Code(self.code)]},
+            "Kernels": {"code": lambda: foundry.Code(self.code), "key": lambda: bytes(32), "requests": lambda: [foundry.Code(self.code)]},
             "Slots": {"image": lambda: subject.image, "graph": lambda: 1},
             "Store": {"name": lambda: "vecadd", "names": lambda: ["vecadd"], "image": lambda: "vecadd",
                       "file": lambda: self.pack},
@@ -163,7 +163,7 @@ class Closing(unittest.TestCase):
                 "fact(str)": (lambda capture, _: capture.fact("key", "value"), none),
                 "load(into=)": (lambda capture, _: foundry.load("vecadd", store=self.store, into=capture), none)},
             "Slots": {"invalidate(key)": (lambda slots, _: slots.invalidate(1), none)},
-            "Kernels": {"Function.launch()": (lambda kernels, given: kernels.get(self.code, "nothing").launch(1, 1, **given), {"stream": None})},
+            "Kernels": {"Function.launch()": (lambda kernels, given: kernels.function(self.code, "nothing").launch(1, 1, **given), {"stream": None})},
         }
 
     @staticmethod
@@ -384,9 +384,9 @@ if sys.argv[3] == "early":
 MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
 # What none of these methods calls: it is called when the object is made, needs torch, or is for C.
 NEVER = {name for name in _lib.SIGNATURES if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {
-    "fdry_device_caps", "fdry_image_generator_count", "fdry_scalars_addr", "fdry_capture_allocs", "fdry_capture_drop", "fdry_capture_cells", "fdry_capture_free_preallocated", "fdry_capture_generator", "fdry_capture_hold",
-    "fdry_capture_preallocate", "fdry_capture_random", "fdry_device_launch_cooperative", "fdry_image_draw", "fdry_image_generator",
-    "fdry_image_host", "fdry_image_launch_random", "fdry_image_random_advance", "fdry_image_seed", "fdry_resident_count",
+    "fdry_device_caps", "fdry_image_rng_count", "fdry_scalars_addr", "fdry_capture_allocs", "fdry_capture_graph_remove", "fdry_capture_rng_slots", "fdry_capture_free_preallocated", "fdry_capture_rng_use", "fdry_capture_hold",
+    "fdry_capture_preallocate", "fdry_capture_rng", "fdry_device_launch_cooperative", "fdry_image_rng_use", "fdry_image_rng",
+    "fdry_image_host", "fdry_image_launch_rng", "fdry_image_rng_advance", "fdry_image_rng_seed", "fdry_resident_count",
     "fdry_scalars_count", "fdry_scalars_dtype", "fdry_sync_count"}
 
 

@@ -41,7 +41,7 @@ class Devices(unittest.TestCase):
             self.fails("FDRY_E_STALE", "given back before", self.dev.put, addr, "none", kind)
             self.assertEqual(self.dev.get(1000, "none", kind), addr)
             self.dev.put(addr, None, kind)
-            self.dev.limit(0, kind)
+            self.dev.set_limit(0, kind)
             self.assertEqual(self.dev.pool(kind)["cached"], 0)
 
     def test_pinned_memory_is_the_hosts_at_once(self):
@@ -67,7 +67,7 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.dev.syncs("stream")["kept"], 0)
 
     def test_buffers_by_handle(self):
-        handle = self.dev.make(8)
+        handle = self.dev.new(8)
         self.dev.write(handle, b"abcdefgh")
         self.assertEqual(self.dev.read(handle, 4, 2), b"cdef")
         self.assertEqual(self.dev.view(handle)[1], 8)
@@ -79,13 +79,13 @@ class Devices(unittest.TestCase):
         self.assertEqual(self.dev.read(handle, 3, 5, "none"), b"fxy")
         for data in (5, "text", [1, 2]):  # of which bytes() makes something else, or nothing
             self.assertRaises(TypeError, self.dev.write, handle, data)
-        self.dev.drop(handle)
+        self.dev.free(handle)
         self.fails("FDRY_E_STALE", "is gone", self.dev.view, handle)
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
 
     def test_kinds_that_are_none(self):
         for call in (lambda kind: self.dev.get(8, kind=kind), lambda kind: self.dev.put(8, kind=kind), self.dev.pool,
-                     lambda kind: self.dev.limit(8, kind)):
+                     lambda kind: self.dev.set_limit(8, kind)):
             self.assertRaisesRegex(ValueError, "kind is one of device, pinned, not 'host'", call, "host")
         for call in (self.dev.get_sync, lambda kind: self.dev.put_sync(8, kind), self.dev.syncs):
             self.assertRaisesRegex(ValueError, "kind is one of stream, event, timer, not 'streams'", call, "streams")

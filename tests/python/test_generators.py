@@ -188,10 +188,10 @@ def capture(store, layout):
             graph.draw(kernel, outs[1], other)
         with cap.graph(4, generators=[other]) as graph:
             cuda("cuMemsetD8Async", ctypes.c_uint64(outs[0]), ctypes.c_ubyte(0), ctypes.c_size_t(8), graph.stream)
-        assert {k: {g: d[0] for g, d in found.items()} for k, found in cap.draws.items()} == {
-            1: {"default": 8}, 2: {"default": 4}, 3: {"default": 4, "generator0": 4}, 4: {}}, cap.draws
-        shared = cap.draws[1]["default"][1:] == cap.draws[2]["default"][1:]
-        assert shared == (layout == "eager"), cap.draws
+        assert {k: {g: d[0] for g, d in found.items()} for k, found in cap.rng_uses.items()} == {
+            1: {"default": 8}, 2: {"default": 4}, 3: {"default": 4, "generator0": 4}, 4: {}}, cap.rng_uses
+        shared = cap.rng_uses[1]["default"][1:] == cap.rng_uses[2]["default"][1:]
+        assert shared == (layout == "eager"), cap.rng_uses
         assert (default.get_state(), other.get_state()) == ((77, 400), (SEED, 0))
         cap.seal(store, "draws")
 
@@ -204,7 +204,7 @@ def blind(cap, torch, kernel, out, store):
         with cap.graph(1) as graph:
             graph.draw(kernel, out, torch.cuda.default_generators[0])
     assert len(said) == 1 and "'default', whose state was not recognised" in str(said[0].message), said
-    assert cap.draws == {1: {}}
+    assert cap.rng_uses == {1: {}}
     try:
         cap.seal(store, "draws")
     except foundry.Error as e:
@@ -260,25 +260,25 @@ class Generators(unittest.TestCase):
             with self.subTest(layout):
                 img = self.load(layout)
                 self.assertEqual(img.generators(), ["default", "generator0"])
-                self.assertEqual(img.random_state(), (SEED, 0))
-                img.set_random_state(1234)
+                self.assertEqual(img.rng_state(), (SEED, 0))
+                img.set_rng_state(1234)
                 at = self.hundred(img, 1234)
-                self.assertEqual(img.random_state(), (1234, at))
+                self.assertEqual(img.rng_state(), (1234, at))
                 img.close()
 
     def test_state_is_kept(self):
         img = self.load("eager")
-        img.set_random_state(1 << 63 | 5, WRAP - 3)
+        img.set_rng_state(1 << 63 | 5, WRAP - 3)
         img.launch(1)
         self.assertEqual(self.numbers(img, "a"), drawn(1 << 63 | 5, WRAP - 3))
         self.assertEqual(self.numbers(img, "b"), drawn(1 << 63 | 5, 0))
-        self.assertEqual(img.random_state(), (1 << 63 | 5, 4))
-        img.set_random_state(-5)
-        self.assertEqual(img.random_state(), (WRAP - 4, 0))
+        self.assertEqual(img.rng_state(), (1 << 63 | 5, 4))
+        img.set_rng_state(-5)
+        self.assertEqual(img.rng_state(), (WRAP - 4, 0))
         for seed in (WRAP + 1, -(1 << 63) - 1):
             with self.assertRaisesRegex(OverflowError, "out of range"):
-                img.set_random_state(seed)
-        self.assertEqual(img.random_state(), (WRAP - 4, 0))
+                img.set_rng_state(seed)
+        self.assertEqual(img.rng_state(), (WRAP - 4, 0))
         with self.assertRaises(KeyError):
             img.generator("nobody", None)
 
@@ -291,8 +291,8 @@ class Generators(unittest.TestCase):
         default.manual_seed(99)
         at = self.hundred(img, 99, default.draw)
         self.assertEqual(default.get_state(), (99, at))
-        self.assertEqual(img.random_state(), (99, at))
-        img.set_random_state(3)
+        self.assertEqual(img.rng_state(), (99, at))
+        img.set_rng_state(3)
         self.assertEqual(default.get_state(), (3, 0))
         mine = Generator()
         mine.manual_seed(8)

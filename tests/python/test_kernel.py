@@ -27,14 +27,14 @@ OTHER = """
 import foundry, sys
 with foundry.Store(sys.argv[1], create=True) as store, foundry.Kernels(store) as kernels:
     with open(sys.argv[2], encoding="ascii") as f:
-        kernels.get(f.read(), "vecadd")
+        kernels.function(f.read(), "vecadd")
     print(kernels.stats().ptx_compilations, kernels.stats().store_hits)
 """
 # A process with a device too old for it: prints the error of a cooperative launch.
 UNABLE = """
 import foundry, sys
 with foundry.Kernels() as kernels, open(sys.argv[1], "rb") as f:
-    nothing = kernels.get(f.read(), "nothing")
+    nothing = kernels.function(f.read(), "nothing")
     nothing.launch(2, 64)
     try:
         nothing.launch(2, 64, cooperative=True)
@@ -52,7 +52,7 @@ class Buffer:
     """N floats in device memory, and what arrays offer kernels: torch's by default, else CuPy's."""
 
     def __init__(self, device, values, how="data_ptr"):
-        self.dev, self.handle = device, device.make(4 * N)
+        self.dev, self.handle = device, device.new(4 * N)
         device.write(self.handle, struct.pack(f"{N}f", *values))
         self.addr = device.view(self.handle)[0]
         if how == "data_ptr":
@@ -85,7 +85,7 @@ class KernelTests(unittest.TestCase):
         driver = ctypes.CDLL(SIM)
         address = ctypes.c_uint64()
         with foundry.Kernels() as kernels:
-            scale = kernels.get(ptx(), "scale", name="kernels.ptx")
+            scale = kernels.function(ptx(), "scale", name="kernels.ptx")
             context = ctypes.c_void_p()
             self.assertEqual(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), 0)
             self.assertEqual(driver.cuCtxSetCurrent(context), 0)
@@ -100,7 +100,7 @@ class KernelTests(unittest.TestCase):
     def test_arguments_and_streams_of_every_kind(self):
         numbers = [float(i) for i in range(N)]
         with foundry.Kernels() as kernels, foundry.Device() as device:
-            vecadd, stream = kernels.get(ptx(), "vecadd"), device.get_sync("stream")
+            vecadd, stream = kernels.function(ptx(), "vecadd"), device.get_sync("stream")
             before = telemetry.snapshot()[COOPERATIVE]
             streams = [None, 0, stream, types.SimpleNamespace(cuda_stream=stream), types.SimpleNamespace(ptr=stream)]
             for where in streams:
@@ -111,7 +111,7 @@ class KernelTests(unittest.TestCase):
                     device.read(c.handle, 0, stream=stream)
                     self.assertEqual(c.values(), [2 * n for n in numbers])
             self.assertEqual(telemetry.snapshot()[COOPERATIVE] - before, len(streams))
-            nothing = kernels.get(ptx(), "nothing")
+            nothing = kernels.function(ptx(), "nothing")
             for where in streams[2:]:
                 self.assertEqual(captured(stream, lambda where=where: nothing.launch(1, 1, stream=where)), 1)
             device.put_sync(stream)
@@ -121,15 +121,15 @@ class KernelTests(unittest.TestCase):
             _fields_ = [("d", ctypes.c_double), ("s", ctypes.c_short)]
 
         with foundry.Kernels() as kernels, foundry.Device() as device:
-            out = device.make(9 * 8)
-            kernels.get(ptx(), "odd").launch(1, 1, [
+            out = device.new(9 * 8)
+            kernels.function(ptx(), "odd").launch(1, 1, [
                 ctypes.c_char(1), ctypes.c_short(-2), bytes((3, 4, 5)), ctypes.c_longlong(-(1 << 40)), Mixed(0.5, -7), b"\xfe",
                 ctypes.c_void_p(device.view(out)[0]), ctypes.c_float(1.25), b"\x09"])
             self.assertEqual(struct.unpack("9d", device.read(out, 72)), (1, -2, 543, -(1 << 40), 0.5, -7, 254, 1.25, 9))
 
     def test_what_a_launch_refuses(self):
         with foundry.Kernels() as kernels:
-            scale, nothing = kernels.get(ptx(), "scale"), kernels.get(ptx(), "nothing")
+            scale, nothing = kernels.function(ptx(), "scale"), kernels.function(ptx(), "nothing")
             x, by, n = ctypes.c_uint64(), ctypes.c_float(1), ctypes.c_int(0)
             for cooperative in (False, True):
                 with self.assertRaisesRegex(foundry.Error, "'scale' takes 3 arguments and 1 were given"):
@@ -166,9 +166,9 @@ class KernelTests(unittest.TestCase):
 
     def test_functions_are_gone_with_their_cache(self):
         with foundry.Kernels() as kernels:
-            gone, other_gone = kernels.get(ptx(), "nothing"), kernels.get(ptx(), "fill")
+            gone, other_gone = kernels.function(ptx(), "nothing"), kernels.function(ptx(), "fill")
             kernels.clear()
-            again = [kernels.get(ptx(), name) for name in ("fill", "nothing")]
+            again = [kernels.function(ptx(), name) for name in ("fill", "nothing")]
             other_gone.handle = again[1].handle  # as if the driver had given it again, for another kernel
             for function in (gone, other_gone):
                 with self.assertRaisesRegex(foundry.Error, "cleared since; get it anew") as caught:
@@ -181,10 +181,10 @@ class KernelTests(unittest.TestCase):
     def test_keys_and_counters(self):
         with foundry.Kernels() as kernels:
             code = foundry.Code(CUDA, source=True, options=["-DX=1"], name="mine.cu")
-            first = kernels.get(code, "vecadd")
+            first = kernels.function(code, "vecadd")
             self.assertEqual(kernels.find(kernels.key(code), "vecadd").handle, first.handle)
-            self.assertEqual(kernels.get(CUDA, "vecadd", source=True, options=["-DX=1"]).handle, first.handle)
-            self.assertEqual(kernels.get(CUDA, "vecadd", source=True, options="-DX=1").handle, first.handle)
+            self.assertEqual(kernels.function(CUDA, "vecadd", source=True, options=["-DX=1"]).handle, first.handle)
+            self.assertEqual(kernels.function(CUDA, "vecadd", source=True, options="-DX=1").handle, first.handle)
             kernels.load(ptx())
             self.assertEqual(len(kernels), 2)
             stats = kernels.stats()
@@ -197,13 +197,13 @@ class KernelTests(unittest.TestCase):
                 kernels.find(kernels.key(code), "vecadd")
             self.assertEqual(caught.exception.name, "FDRY_E_NOKEY")
             with self.assertRaises(TypeError):
-                kernels.get(code, "vecadd", name="other")
+                kernels.function(code, "vecadd", name="other")
 
     def test_errors(self):
         with foundry.Kernels() as kernels:
             self.assertEqual(kernels.log(), "")
             with self.assertRaisesRegex(foundry.Error, "'bad.cu'.*syntax error"):
-                kernels.get("syntax error\n" * 100, "x", source=True, name="bad.cu")
+                kernels.function("syntax error\n" * 100, "x", source=True, name="bad.cu")
             self.assertEqual(kernels.log().count("\n"), 100)
             with self.assertRaisesRegex(foundry.Error, "PTX version 99.0"):
                 kernels.load(".version 99.0\n.target sm_90\n")

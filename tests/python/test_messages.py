@@ -22,9 +22,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("BUILD", "build")
 # What only C has, and what the package calls where no message of it can be seen.
 FOR_C = re.compile(r"fdry_(cudagraph|graphpool|stream|telemetry|error|last|log|version|dtype|start)(_|$)")
-INNER = {"fdry_capture_allocs", "fdry_capture_cells", "fdry_capture_drop", "fdry_capture_hold", "fdry_capture_seal_fd",
-         "fdry_device_launch_cooperative", "fdry_image_draw", "fdry_image_graph_count", "fdry_image_tensor_count",
-         "fdry_image_generator_count", "fdry_image_random_advance", "fdry_image_seed", "fdry_kernels_count", "fdry_scalars_count",
+INNER = {"fdry_capture_allocs", "fdry_capture_rng_slots", "fdry_capture_graph_remove", "fdry_capture_hold", "fdry_capture_seal_fd",
+         "fdry_device_launch_cooperative", "fdry_image_rng_use", "fdry_image_graph_count", "fdry_image_tensor_count",
+         "fdry_image_rng_count", "fdry_image_rng_advance", "fdry_image_rng_seed", "fdry_kernels_count", "fdry_scalars_count",
          "fdry_scalars_dtype", "fdry_slots_capture_end", "fdry_slots_has", "fdry_sync_count", "fdry_resident_count"}
 
 
@@ -69,12 +69,12 @@ class Words(unittest.TestCase):
         needed = set(re.findall(r"NEEDED.*\[(.*)\]", needed))
         self.assertEqual(needed - set(words.PACKAGES), {n for n in needed if re.match(r"lib(c|m|dl|pthread|rt|gcc_s|asan|ubsan|tsan)\.so|ld-linux", n)})
         why = "liblmdb.so.0: cannot open shared object file: No such file or directory"
-        self.assertRegex(words.not_loaded("/x/libfoundry.so.0", why), "needs liblmdb.so.0, .*apt install liblmdb0")
-        self.assertIn("FOUNDRY_LIBRARY", words.not_loaded("libfoundry.so.0", "libfoundry.so.0: cannot open shared object file"))
+        self.assertRegex(words.not_loaded("/x/libfoundry.so.0.2", why), "needs liblmdb.so.0, .*apt install liblmdb0")
+        self.assertIn("FOUNDRY_LIBRARY", words.not_loaded("libfoundry.so.0.2", "libfoundry.so.0.2: cannot open shared object file"))
 
     def test_without_them_each_command_says_so(self):
         with tempfile.TemporaryDirectory() as folder:
-            broken = os.path.join(folder, "libfoundry.so.0")
+            broken = os.path.join(folder, "libfoundry.so.0.2")
             with open(_lib.path(), "rb") as f, open(broken, "wb") as to:
                 to.write(f.read().replace(b"liblmdb.so.0\0", b"liblmdx.so.0\0"))
             for args, code, says in ((["-m", "foundry", "doctor"], 1, r"FAIL +foundry +\S* needs liblmdx.so.0"),
@@ -128,8 +128,8 @@ class Objects(unittest.TestCase):
         with foundry.Store(test_closing.Closing.store) as store, self.closing.load() as image, foundry.Kernels() as kernels, foundry.Slots() as slots:
             slots.profile()
             code = foundry.Code(self.closing.code, name="vectors")
-            for each in (store.needs("vecadd"), store.collect(dry_run=True), store.evict(1 << 40, dry_run=True), image.report(), image["a"], code,
-                         store.export("vecadd", test_closing.Closing.pack + "3"), kernels.get(code, "nothing"), slots.times(), slots.times().total,
+            for each in (store.requirements("vecadd"), store.collect(dry_run=True), store.evict(1 << 40, dry_run=True), image.report(), image["a"], code,
+                         store.export("vecadd", test_closing.Closing.pack + "3"), kernels.function(code, "nothing"), slots.stats(), slots.stats().total,
                          kernels.stats(), kernels.target(), foundry.CUDAGraph(), foundry.variables()[0], foundry.verify(test_closing.Closing.store),
                          foundry.repair(store=test_closing.Closing.store, dry_run=True)):
                 self.plain(each)

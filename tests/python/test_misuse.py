@@ -135,10 +135,10 @@ class Misuse(unittest.TestCase):
         capture.end()
         for what, calls in (
                 ("image", (lambda: image.launch(1), lambda: image.id, image.graphs, image.tensors, lambda: image["a"], lambda: image.read("out"),
-                           image.report, image.synchronize, image.restore, image.wait, lambda: image.build(1), image.random_state,
+                           image.report, image.synchronize, image.restore, image.wait, lambda: image.build(1), image.rng_state,
                            image.generators, tensor.__dlpack__, lambda: foundry.Slots().install_image(1, image, 1))),
-                ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots), lambda: 1 in slots, slots.invalidate, slots.times)),
-                ("device", (device.pool, device.warm_up, lambda: device.get(4), lambda: device.make(4), device.syncs)),
+                ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots), lambda: 1 in slots, slots.invalidate, slots.stats)),
+                ("device", (device.pool, device.warm_up, lambda: device.get(4), lambda: device.new(4), device.syncs)),
                 ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.collect, lambda: foundry.load("vecadd", store=store),
                            lambda: foundry.Kernels(store=store), lambda: foundry.telemetry.text(store))),
                 ("capture", (capture.seal, capture.pause, lambda: capture.offset, lambda: capture.add_graph(1, 1)))):
@@ -258,7 +258,7 @@ with foundry.Slots() as slots:
         with foundry.Kernels(store=store) as kernels:
             store.close()
             with foundry.Store(paths[1], create=True):  # its handle may lie where the first one lay
-                self.assertTrue(kernels.get(code, "nothing").handle)
+                self.assertTrue(kernels.function(code, "nothing").handle)
                 self.assertEqual(kernels.stats().store_saves, 1)
         self.assertEqual([foundry.verify(path).objects for path in paths], [2, 0])
 
@@ -320,7 +320,7 @@ with foundry.Slots() as slots:
             self.assertEqual(capture.offset, 0)
 
     def test_a_library_that_is_not_there_or_another(self):
-        for library, says in (("/nowhere/libfoundry.so.0", "cannot be loaded.*FOUNDRY_LIBRARY"), ("libc.so.6", "of another version")):
+        for library, says in (("/nowhere/libfoundry.so.0.2", "cannot be loaded.*FOUNDRY_LIBRARY"), ("libc.so.6", "of another version")):
             done = subprocess.run([sys.executable, "-c", "import foundry"], env={**os.environ, "FOUNDRY_LIBRARY": library},
                                   capture_output=True, text=True, check=False)
             self.assertRegex(done.stderr.splitlines()[-1], f"ImportError: .*{says}")

@@ -106,7 +106,7 @@ def capture(store):
         if "room" in sys.argv:
             kv = cuda.room(4 << 20)
             cap.tensor("kv", Array(kv, 1 << 20), use="state", external=True)
-            cap.room("kv", 64 << 20)
+            cap.capacity("kv", 64 << 20)
         sealed = cap.seal(store, "adder")
         assert cap.offset > 0 and sealed.graphs == 1 and sealed.nodes == 1 and sealed.kernels == 1
         print(sealed.id)
@@ -235,13 +235,13 @@ class Roundtrip(unittest.TestCase):
         import foundry
         child(self.store, "external")
         with foundry.Store(self.store) as store:
-            needs = store.needs("adder")
+            needs = store.requirements("adder")
             self.assertEqual((needs.graphs, needs.nodes, needs.kernels), (1, 1, 1))
             self.assertEqual(needs.mapped_bytes, 2 << 20)
             self.assertEqual(needs.external_bytes, 4 * N)
             self.assertEqual(needs.externals, {"b": 4 * N})
             with self.assertRaises(foundry.Error) as e:
-                store.needs("nobody")
+                store.requirements("nobody")
             self.assertEqual(e.exception.name, "FDRY_E_NOENT")
 
     def test_packs(self):
@@ -341,9 +341,9 @@ class Roundtrip(unittest.TestCase):
         import foundry
         child(self.store, "room")
         with foundry.Store(self.store) as store:
-            self.assertEqual(store.needs("adder").externals["kv"], 4 << 20)
-            needs = store.needs("adder", externals={"kv": 16 << 20})
-            self.assertEqual((needs.externals["kv"], needs.rooms["kv"]), (16 << 20, 64 << 20))
+            self.assertEqual(store.requirements("adder").externals["kv"], 4 << 20)
+            needs = store.requirements("adder", externals={"kv": 16 << 20})
+            self.assertEqual((needs.externals["kv"], needs.capacities["kv"]), (16 << 20, 64 << 20))
             with foundry.load("adder", store=store, externals={"kv": 16 << 20}) as img:
                 self.assertEqual(img["kv"].shape, (4 << 20,))
                 self.assertEqual(img.report().mapped_bytes, needs.mapped_bytes)
@@ -358,10 +358,10 @@ class Roundtrip(unittest.TestCase):
         import foundry
         child(self.store)
         with foundry.Store(self.store) as store:
-            self.assertEqual(store.needs("adder").base, foundry.base_for_name())
+            self.assertEqual(store.requirements("adder").base, foundry.base_for_name())
             default = foundry.load("adder", store=store)
             child(self.store, "named")
-            self.assertEqual(store.needs("adder").base, foundry.base_for_name("adder"))
+            self.assertEqual(store.requirements("adder").base, foundry.base_for_name("adder"))
             with foundry.load("adder", store=store) as img:
                 for each in (default, img):
                     self.assertEqual(self.numbers(each, 3.0), [3.0 + 2 * i for i in range(N)])

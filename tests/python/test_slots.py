@@ -129,21 +129,21 @@ class SlotTable(unittest.TestCase):
         s, calls = foundry.Slots(upload="always", sync=True), []
         self.addCleanup(s.close)
         with self.assertRaisesRegex(foundry.Error, "not timed"):
-            s.times()
+            s.stats()
         s.install_graph(4, self.gpu.graph(0, 3))
         s.profile(every=3, callback=calls.append)
         for _ in range(10):
             s.replay(4, self.gpu.stream.value)
         self.assertEqual([(c.key, c.nr) for c in calls], [(4, 3), (4, 6), (4, 9)])
         self.assertGreaterEqual(calls[0].total_ns, calls[0].upload_ns + calls[0].launch_ns + calls[0].sync_ns)
-        times = s.times()
+        times = s.stats()
         self.assertEqual([p.calls for p in (times.upload, times.launch, times.sync, times.total)], [10] * 4)
         self.assertLessEqual(times.launch.p50_ns, times.launch.p99_ns)
-        s.times_reset()
-        self.assertEqual(s.times().total.calls, 0)
+        s.reset_stats()
+        self.assertEqual(s.stats().total.calls, 0)
         s.profile_stop()
         with self.assertRaisesRegex(foundry.Error, "not timed"):
-            s.times()
+            s.stats()
 
     def test_threads(self):
         found, stop, failed = [0] * 4, threading.Event(), []

@@ -21,10 +21,10 @@ STUB = os.path.join(os.path.dirname(foundry.__file__), "__init__.pyi")
 RECORDS = {"Sealed": (_lib.SealReport, {"id"}, {"sz"}), "Report": (_lib.LoadReport, set(), {"sz"}),
            "Pack": (_lib.PackInfo, set(), {"sz"}), "Eviction": (_lib.EvictInfo, set(), {"sz"}),
            "Collection": (_lib.CollectInfo, set(), {"sz"}), "Verification": (_lib.VerifyInfo, set(), {"sz"}),
-           "Repair": (_lib.RepairInfo, {"told"}, {"sz"}), "Needs": (_lib.Needs, {"rooms"}, {"nexternals"}),
-           "Unused": (_lib.Unused, {"error"}, {"code"}),
+           "Repair": (_lib.RepairInfo, {"told"}, {"sz"}), "Requirements": (_lib.Requirements, {"capacities"}, {"nexternals"}),
+           "Unused": (_lib.StartUnused, {"error"}, {"code"}),
            "SlotCall": (_lib.SlotsCall, set(), set()), "SlotPhase": (_lib.SlotsPhase, set(), set()),
-           "SlotTimes": (_lib.SlotsTimes, set(), {"sz"})}
+           "SlotStats": (_lib.SlotsStats, set(), {"sz"})}
 
 
 def stub():

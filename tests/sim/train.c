@@ -47,7 +47,7 @@ SIM_KERNEL(axpy_at, (const float *, alpha), (const float *, x), (float *, y), (i
 		y[i] += *alpha * x[i];
 }
 
-/* As struct fdry_decode_args. */
+/* As struct fdry_decode_state_args. */
 struct decode {
 	const uint32_t *token_at;
 	const int32_t *position_at, *length_at;

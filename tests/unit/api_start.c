@@ -93,15 +93,15 @@ static struct fdry_capture_opts capture_opts = { .sz = sizeof(capture_opts), .ba
 static struct fdry_start_opts opts = { .sz = sizeof(opts), .names = img_name, .nnames = 1, .load = &load_opts,
 				       .capture = &capture_opts, .fn = capture_fn };
 
-static int start_try(struct fdry_store *s, struct fdry_start **ret)
+static int start_try(struct fdry_store *s, struct fdry_start_report **ret)
 {
 	opts.arg = job;
 	return fdry_load_or_capture(s, &opts, ret);
 }
 
-static struct fdry_start *start(struct fdry_store *s)
+static struct fdry_start_report *start(struct fdry_store *s)
 {
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 
 	ok(start_try(s, &r));
 	return r;
@@ -123,7 +123,7 @@ static void graph_check(void)
 static void start_and_capture(void *unused)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = start(s);
+	struct fdry_start_report *r = start(s);
 
 	(void)unused;
 	ck_assert_int_eq(r->captured, 1);
@@ -133,27 +133,27 @@ static void start_and_capture(void *unused)
 	ck_assert_uint_eq(strlen(r->id), 64);
 	ck_assert_str_eq(r->name, "img");
 	graph_check();
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 
 static void start_and_load(void *unused)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = start(s);
+	struct fdry_start_report *r = start(s);
 
 	(void)unused;
 	ck_assert_int_eq(r->captured, 0);
 	image_check(r->image, 1, 3, 100);
 	fdry_image_unload(r->image);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 
 START_TEST(captured_once_then_loaded)
 {
 	struct fdry_store *s;
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 
 	test_child(start_and_capture, NULL);
 	ck_assert_int_eq(job->runs, 1);
@@ -167,8 +167,8 @@ START_TEST(captured_once_then_loaded)
 	ck_assert(!strncmp(r->text, "loaded 'img' (image ", 20));
 	image_check(r->image, 1, 3, 100);
 	fdry_image_unload(r->image);
-	fdry_start_free(r);
-	fdry_start_free(NULL);
+	fdry_start_report_free(r);
+	fdry_start_report_free(NULL);
 	fdry_store_close(s);
 }
 END_TEST
@@ -176,7 +176,7 @@ END_TEST
 START_TEST(says_what_was_not_there)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = start(s);
+	struct fdry_start_report *r = start(s);
 
 	ck_assert_uint_eq(r->nunused, 1);
 	ck_assert_str_eq(r->unused[0].name, "img");
@@ -188,7 +188,7 @@ START_TEST(says_what_was_not_there)
 	ck_assert_ptr_nonnull(strstr(r->text, "\nsealed as image "));
 	ck_assert_ptr_nonnull(strstr(r->text, "\nnot used: 'img': "));
 	ck_assert(!(r->wait_ms > 0));
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -198,7 +198,7 @@ START_TEST(says_which_field_differs)
 {
 	static const char *const names[] = { "nobody", "img" };
 	struct fdry_store *s;
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 	char id[FDRY_ID_SIZE];
 	struct fdry_oid oid;
 
@@ -220,7 +220,7 @@ START_TEST(says_which_field_differs)
 	ck_assert_str_eq(r->unused[1].wanted, "multiplier");
 	ck_assert_str_eq(r->unused[1].found, "adder");
 	ck_assert_ptr_nonnull(strstr(r->text, "another 'model': 'adder' there, 'multiplier' here"));
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	ok(fdry_ref_get(s, "new", &oid));
 	fdry_store_close(s);
 }
@@ -237,7 +237,7 @@ static void start_other_revision(void *unused)
 START_TEST(facts_are_stated)
 {
 	struct fdry_store *s;
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 	const char *value;
 
 	test_child(start_and_capture, NULL);
@@ -250,7 +250,7 @@ START_TEST(facts_are_stated)
 	ok(fdry_image_fact(r->image, "model", &value));
 	ck_assert_str_eq(value, "multiplier");
 	fdry_image_unload(r->image);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -259,7 +259,7 @@ END_TEST
 START_TEST(other_machine)
 {
 	struct fdry_store *s;
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 
 	test_child(start_and_capture, NULL);
 	ok(setenv("FDRY_SIM_CC", "8.0", 1));
@@ -269,7 +269,7 @@ START_TEST(other_machine)
 	ck_assert_str_eq(r->unused[0].field, "fdry.gpu.arch");
 	ck_assert_str_eq(r->unused[0].wanted, "sm_80");
 	ck_assert_str_eq(r->unused[0].found, "sm_90");
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -277,7 +277,7 @@ END_TEST
 START_TEST(strict)
 {
 	static const char *const names[] = { "nobody", "img", "none" };
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 	struct fdry_store *s;
 
 	test_child(start_and_capture, NULL);
@@ -287,7 +287,7 @@ START_TEST(strict)
 	r = start(s);
 	ck_assert_int_eq(r->captured, 0);
 	fdry_image_unload(r->image);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	r = NULL;
 	model.value = "multiplier";
 	fails(IDENTITY, "another 'model': 'adder' there, 'multiplier' here", start_try(s, &r));
@@ -308,7 +308,7 @@ END_TEST
 
 START_TEST(too_late)
 {
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 	struct fdry_store *s;
 	void *cuda;
 
@@ -340,7 +340,7 @@ END_TEST
 START_TEST(no_standin)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 
 	ok(setenv("FOUNDRY_HOOK", "/nowhere/libcuda.so.1", 1));
 	fails(NOHOOK, "/nowhere/libcuda.so.1", start_try(s, &r));
@@ -361,7 +361,7 @@ static int count_object(void *arg, const struct fdry_object_info *info)
 START_TEST(a_failed_capture_leaves_nothing)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 	int objects = 0;
 
 	job->ret = 42;
@@ -380,7 +380,7 @@ START_TEST(a_failed_capture_leaves_nothing)
 	r = start(s);
 	ck_assert_int_eq(r->captured, 1);
 	ck_assert_int_eq(job->runs, 3);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -388,7 +388,7 @@ END_TEST
 START_TEST(a_failed_seal_is_told)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 	struct fdry_oid oid;
 	CUdeviceptr p;
 
@@ -407,14 +407,14 @@ START_TEST(a_failed_seal_is_told)
 	ck_assert(p < TEST_CAPTURE_BASE || p >= TEST_CAPTURE_BASE + (1ull << 34));
 	fails(REFUSED, "graph 1", fdry_capture_seal(r->capture, s, "img", NULL, NULL));
 	fdry_capture_end(r->capture);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
 
 START_TEST(a_store_that_cannot_be_written)
 {
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 	struct fdry_store *s = store_at_hand();
 
 	fdry_store_close(s);
@@ -424,7 +424,7 @@ START_TEST(a_store_that_cannot_be_written)
 	ck_assert_int_eq(r->seal_code, -FDRY_E_PERM);
 	graph_check();
 	fdry_capture_end(r->capture);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -432,7 +432,7 @@ END_TEST
 /* What ails the driver would meet a capture too. */
 START_TEST(driver_failures_are_errors)
 {
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 	struct fdry_store *s;
 
 	test_child(start_and_capture, NULL);
@@ -447,7 +447,7 @@ START_TEST(driver_failures_are_errors)
 	r = start(s);
 	ck_assert_int_eq(r->captured, 0);
 	fdry_image_unload(r->image);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 }
 END_TEST
@@ -461,7 +461,7 @@ static int answer_only(void *arg, struct fdry_capture *cap)
 /* Every driver call of a start that loads, and of one that begins to capture, fails in turn: nothing is left. */
 START_TEST(every_driver_call_failing)
 {
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 	struct fdry_store *s;
 	char spec[32];
 	long before;
@@ -488,7 +488,7 @@ START_TEST(every_driver_call_failing)
 		test_sim_fail(NULL);
 		if (!err) {
 			fdry_image_unload(r->image);
-			fdry_start_free(r);
+			fdry_start_report_free(r);
 		}
 		/* What failed may have been giving something back, which the driver then keeps. */
 		ck_assert_msg(live_objects() <= before + (!err || err == -FDRY_E_CALLBACK), "call %d left %ld behind: %s", n,
@@ -501,7 +501,7 @@ START_TEST(every_driver_call_failing)
 	if (_i) {
 		image_check(r->image, 1, 3, 100);
 		fdry_image_unload(r->image);
-		fdry_start_free(r);
+		fdry_start_report_free(r);
 	}
 	fdry_store_close(s);
 }
@@ -511,7 +511,7 @@ START_TEST(wrong_arguments)
 {
 	static const char *const none[] = { NULL };
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = NULL;
+	struct fdry_start_report *r = NULL;
 
 	fails(INVAL, "store", start_try(NULL, &r));
 	fails(INVAL, "opts", fdry_load_or_capture(s, NULL, &r));
@@ -553,7 +553,7 @@ END_TEST
 static void start_either(void)
 {
 	struct fdry_store *s = store_at_hand();
-	struct fdry_start *r = start(s);
+	struct fdry_start_report *r = start(s);
 
 	if (r->image)
 		image_check(r->image, 1, 3, 100);
@@ -563,7 +563,7 @@ static void start_either(void)
 		ck_assert_ptr_nonnull(strstr(r->text, "waited "));
 	fdry_image_unload(r->image);
 	fdry_capture_end(r->capture);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 }
 
 static void start_many(void)
@@ -620,7 +620,7 @@ END_TEST
 /* A process that hangs while it captures, and one that dies. */
 START_TEST(a_wait_that_takes_too_long)
 {
-	struct fdry_start *r;
+	struct fdry_start_report *r;
 	struct fdry_store *s;
 	pid_t pid;
 
@@ -644,7 +644,7 @@ START_TEST(a_wait_that_takes_too_long)
 	if (!_i)
 		ck_assert(r->wait_ms >= 100);
 	ck_assert_int_eq(job->runs, 2);
-	fdry_start_free(r);
+	fdry_start_report_free(r);
 	fdry_store_close(s);
 	(void)kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

@@ -27,7 +27,7 @@ static inline void device_setup(void)
 	ck_assert(!setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
 	ck_assert(!setenv("CUDA_CACHE_DISABLE", "1", 1)); /* nothing to set up */
 	drv = test_sim();
-	ok(fdry_device_acquire(0, &dev));
+	ok(fdry_device_get(0, &dev));
 }
 
 static inline void device_teardown(void)
@@ -35,7 +35,7 @@ static inline void device_teardown(void)
 	long before = test_sim_live("context");
 
 	test_sim_fail(NULL);
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
 	ck_assert_int_eq(test_sim_live("host"), 0);
 	ck_assert_int_eq(test_sim_live("event"), 0);

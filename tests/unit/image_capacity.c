@@ -97,7 +97,7 @@ static void seal_kv(void *unused)
 	(void)unused;
 	work_make(&w);
 	kv = kv_alloc(&w);
-	ok(fdry_capture_room(w.cap, "kv", ROOM - 1));
+	ok(fdry_capture_capacity(w.cap, "kv", ROOM - 1));
 	cuda_ok(cuMemAlloc_v2, &behind, 2 * MIB);
 	ck_assert_uint_eq(behind, kv + ROOM);
 	cuda_ok(cuMemsetD32_v2, behind, 7, 2 * MIB / 4);
@@ -170,7 +170,7 @@ START_TEST(any_size)
 	uint64_t bytes = some[_i] ? some[_i] : ROWS * MIB, blocks = (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img = NULL;
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 	long before;
 
 	far_kind = some[_i] == MIB ? 6 : 0; /* graph 9 sets the last word of the first row or of the second */
@@ -180,7 +180,7 @@ START_TEST(any_size)
 	before = live_before();
 	opts.nexternals = some[_i] != 0;
 	img = load_kv(bytes);
-	ok(fdry_image_needs(load_store(), "img", &opts, &n));
+	ok(fdry_image_requirements(load_store(), "img", &opts, &n));
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB + blocks + 2 * MIB);
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB + ROOM + 2 * MIB);
 	ck_assert_uint_eq(n->external_bytes, bytes + BYTES);
@@ -205,7 +205,7 @@ static void seal_last(void *unused)
 	(void)unused;
 	work_make(&w);
 	(void)kv_alloc(&w);
-	ok(fdry_capture_room(w.cap, "kv", ROOM));
+	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
@@ -215,13 +215,13 @@ static void seal_last(void *unused)
 START_TEST(room_at_the_end)
 {
 	struct fdry_image *img;
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 	uint8_t *bytes = calloc(1, ROOM);
 
 	test_child(seal_last, NULL);
 	img = load_kv(ROOM);
 	ok(fdry_image_write(img, "kv", bytes, ROOM, NULL));
-	ok(fdry_image_needs(load_store(), "img", &opts, &n));
+	ok(fdry_image_requirements(load_store(), "img", &opts, &n));
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB + ROOM);
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB + ROOM);
 	fdry_image_unload(img);
@@ -273,7 +273,7 @@ END_TEST
 START_TEST(sizes_that_do_not_fit)
 {
 	struct fdry_image *img = NULL;
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 	size_t i;
 	static const uint64_t bad[] = { 0, 1, MIB + 1, ROOM + MIB, 3 * MIB / 2, -MIB };
 
@@ -282,7 +282,7 @@ START_TEST(sizes_that_do_not_fit)
 		sizes[0].bytes = bad[i];
 		fails(RANGE, "give a multiple of 1048576, its rows, from 1 to 67108864", fdry_image_load(load_store(), "img", &opts, &img));
 	}
-	fails(RANGE, "tensor 'kv' cannot have", fdry_image_needs(load_store(), "img", &opts, &n));
+	fails(RANGE, "tensor 'kv' cannot have", fdry_image_requirements(load_store(), "img", &opts, &n));
 	sizes[0].bytes = sizes[1].bytes = MIB;
 	opts.nexternals = 2;
 	fails(OPTS, "'kv' is given twice", fdry_image_load(load_store(), "img", &opts, &img));
@@ -320,25 +320,25 @@ START_TEST(room_that_cannot_be_had)
 	CUdeviceptr kv, p;
 
 	work_make(&w);
-	fails(NOKEY, "no tensor was named 'kv'", fdry_capture_room(w.cap, "kv", ROOM));
-	fails(INVAL, "name", fdry_capture_room(w.cap, NULL, ROOM));
+	fails(NOKEY, "no tensor was named 'kv'", fdry_capture_capacity(w.cap, "kv", ROOM));
+	fails(INVAL, "name", fdry_capture_capacity(w.cap, NULL, ROOM));
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	fails(STATE, "'c' is not an external one", fdry_capture_room(w.cap, "c", ROOM));
+	fails(STATE, "'c' is not an external one", fdry_capture_capacity(w.cap, "c", ROOM));
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, FDRY_TENSOR_EXTERNAL);
-	fails(RANGE, "'b' (4000 bytes", fdry_capture_room(w.cap, "b", ROOM));
+	fails(RANGE, "'b' (4000 bytes", fdry_capture_capacity(w.cap, "b", ROOM));
 	kv = kv_alloc(&w);
-	fails(RANGE, "ask for more", fdry_capture_room(w.cap, "kv", ROWS * MIB));
-	fails(RANGE, "than there are addresses", fdry_capture_room(w.cap, "kv", -1ull));
-	fails(RANGE, "", fdry_capture_room(w.cap, "kv", 1ull << 40));
-	ok(fdry_capture_room(w.cap, "kv", ROOM));
-	fails(EXISTS, "has room for 67108864 bytes already", fdry_capture_room(w.cap, "kv", 2 * ROOM));
+	fails(RANGE, "ask for more", fdry_capture_capacity(w.cap, "kv", ROWS * MIB));
+	fails(RANGE, "than there are addresses", fdry_capture_capacity(w.cap, "kv", -1ull));
+	fails(RANGE, "", fdry_capture_capacity(w.cap, "kv", 1ull << 40));
+	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
+	fails(EXISTS, "has room for 67108864 bytes already", fdry_capture_capacity(w.cap, "kv", 2 * ROOM));
 	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
 	ck_assert_uint_eq(p, kv + ROOM);
 	t = kv_tensor(p, FDRY_TENSOR_EXTERNAL);
 	t.name = "late";
 	ok(fdry_capture_tensor(w.cap, &t));
 	cuda_ok(cuMemAlloc_v2, &p, BYTES);
-	fails(STATE, "memory behind tensor 'late' was handed out already", fdry_capture_room(w.cap, "late", ROOM));
+	fails(STATE, "memory behind tensor 'late' was handed out already", fdry_capture_capacity(w.cap, "late", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, NULL));
 	work_end(&w);
@@ -359,7 +359,7 @@ static void seal_row(void *unused)
 	t.shape[1] = ROWS * ROW_FLOATS;
 	t.stride[0] = 3;
 	ok(fdry_capture_tensor(w.cap, &t));
-	ok(fdry_capture_room(w.cap, "kv", ROOM));
+	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
@@ -399,13 +399,13 @@ START_TEST(dimensions_in_another_order)
 	t.stride[0] = 1;
 	t.stride[1] = ROWS;
 	ok(fdry_capture_tensor(w.cap, &t));
-	fails(STATE, "first dimension of tensor 'kv' is not its outermost", fdry_capture_room(w.cap, "kv", ROOM));
+	fails(STATE, "first dimension of tensor 'kv' is not its outermost", fdry_capture_capacity(w.cap, "kv", ROOM));
 	t.name = "nchw";
 	t.rank = 4;
 	memcpy(t.shape, (int64_t[]){ ROWS, 4, 256, 256, 0, 0, 0, 0 }, sizeof(t.shape));
 	memcpy(t.stride, (int64_t[]){ ROW_FLOATS, 1, 1024, 4, 0, 0, 0, 0 }, sizeof(t.stride));
 	ok(fdry_capture_tensor(w.cap, &t));
-	ok(fdry_capture_room(w.cap, "nchw", ROOM));
+	ok(fdry_capture_capacity(w.cap, "nchw", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, NULL));
 	work_end(&w);
@@ -418,7 +418,7 @@ START_TEST(memory_that_was_freed)
 
 	work_make(&w);
 	cuda_ok(cuMemFree_v2, kv_alloc(&w));
-	fails(STATE, "the memory of tensor 'kv' was freed", fdry_capture_room(w.cap, "kv", ROOM));
+	fails(STATE, "the memory of tensor 'kv' was freed", fdry_capture_capacity(w.cap, "kv", ROOM));
 	work_end(&w);
 }
 END_TEST

@@ -28,7 +28,7 @@ START_TEST(an_image)
 	struct fdry_image *img = image_load(NULL);
 	struct fdry_slots *t = NULL;
 
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	fdry_image_unload(img);
 	fails(STALE, "the image was closed or freed", fdry_image_launch(img, 1, NULL));
 	fails(STALE, "the image", fdry_image_report(img, &report));
@@ -58,7 +58,7 @@ END_TEST
 START_TEST(what_needs_a_device)
 {
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = 1, .dtypes = (const uint32_t[]){ FDRY_U32 } };
-	struct fdry_decode_args args;
+	struct fdry_decode_state_args args;
 	struct fdry_graphpool_id id;
 	struct fdry_device_caps caps = { .sz = sizeof(caps) };
 	struct fdry_slots *t = NULL;
@@ -70,14 +70,14 @@ START_TEST(what_needs_a_device)
 	struct fdry_device *dev = NULL, *again = NULL;
 
 	ok(setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1));
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	fdry_slots_free(t);
 	fails(STALE, "the table of slots", fdry_slots_invalidate(t, 1));
 	says("the table of slots", fdry_slots_free(t));
-	ok(fdry_kernels_open(NULL, &k));
-	fdry_kernels_close(k);
+	ok(fdry_kernels_new(NULL, &k));
+	fdry_kernels_free(k);
 	fails(STALE, "the cache of kernels", fdry_kernels_clear(k));
-	says("the cache of kernels", fdry_kernels_close(k));
+	says("the cache of kernels", fdry_kernels_free(k));
 	ok(fdry_scalars_new(&so, &s));
 	fdry_scalars_free(s);
 	fails(STALE, "the array of scalars", fdry_scalars_addr(s, 0, &(fdry_devptr){ 0 }));
@@ -91,16 +91,16 @@ START_TEST(what_needs_a_device)
 	fails(STALE, "the graph", fdry_cudagraph_reset(g));
 	says("the graph", fdry_cudagraph_free(g));
 	ok(fdry_graphpool_new(NULL, &p));
-	fdry_graphpool_free(p);
+	fdry_graphpool_put(p);
 	fails(STALE, "the pool", fdry_graphpool_id(p, &id));
-	says("the pool", fdry_graphpool_free(p));
-	ok(fdry_device_acquire(0, &dev));
-	ok(fdry_device_acquire(0, &again));
-	fdry_device_release(dev);
+	says("the pool", fdry_graphpool_put(p));
+	ok(fdry_device_get(0, &dev));
+	ok(fdry_device_get(0, &again));
+	fdry_device_put(dev);
 	ok(fdry_device_caps(again, &caps));
-	fdry_device_release(again);
+	fdry_device_put(again);
 	fails(STALE, "the device", fdry_device_caps(dev, &caps));
-	says("the device", fdry_device_release(dev));
+	says("the device", fdry_device_put(dev));
 }
 END_TEST
 
@@ -117,7 +117,7 @@ static void captures_child(void *arg)
 	const char *const name = "lent";
 	struct fdry_capture_opts place = { .sz = sizeof(place), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
 	struct fdry_start_opts opts = { .sz = sizeof(opts), .names = &name, .nnames = 1, .capture = &place, .fn = capture_ends };
-	struct fdry_start *start = NULL;
+	struct fdry_start_report *start = NULL;
 	struct fdry_capture *cap = NULL;
 	struct fdry_store *s = NULL;
 

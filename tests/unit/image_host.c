@@ -278,10 +278,10 @@ START_TEST(needs_are_what_the_load_takes)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img;
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 
 	test_child(seal_host, NULL);
-	ok(fdry_image_needs(load_store(), "img", NULL, &n));
+	ok(fdry_image_requirements(load_store(), "img", NULL, &n));
 	img = load(0);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_eq(n->host_bytes, 4 * 4096 + BYTES);

@@ -266,11 +266,11 @@ END_TEST
 
 static void look(const char *ref)
 {
-	struct fdry_needs *needs = NULL;
+	struct fdry_requirements *needs = NULL;
 	char *text = NULL;
 
 	ok(fdry_image_describe(load_store(), ref, &text));
-	ok(fdry_image_needs(load_store(), ref, NULL, &needs));
+	ok(fdry_image_requirements(load_store(), ref, NULL, &needs));
 	free(text);
 	free(needs);
 }

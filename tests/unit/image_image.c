@@ -467,7 +467,7 @@ static void use_inherited_capture(void *arg)
 	fails(FORKED, "fork", fdry_capture_tensor(w->cap, &t));
 	fails(FORKED, "fork", fdry_capture_fact(w->cap, "k", "v"));
 	fails(FORKED, "fork", fdry_capture_graph(w->cap, 9, NULL, (CUgraph)1));
-	fails(FORKED, "fork", fdry_capture_random(w->cap, 1));
+	fails(FORKED, "fork", fdry_capture_rng(w->cap, 1));
 	fails(FORKED, "fork", fdry_capture_hold(w->cap, 1));
 	fails(FORKED, "fork", fdry_capture_pause(w->cap));
 	fails(FORKED, "fork", fdry_capture_resume(w->cap));

@@ -459,7 +459,7 @@ END_TEST
 START_TEST(a_graph_that_is_dropped_is_not_sealed)
 {
 	struct fdry_seal_report report = { .sz = sizeof(report) };
-	struct fdry_draw draw = { .generator = "g", .increment = 4 };
+	struct fdry_rng_use draw = { .generator = "g", .increment = 4 };
 	CUgraph gone;
 	struct work w;
 
@@ -471,10 +471,10 @@ START_TEST(a_graph_that_is_dropped_is_not_sealed)
 	ok(fdry_capture_graph(w.cap, 2, "gone", gone));
 	draw.seed = w.a;
 	draw.offset = w.a + 8;
-	ok(fdry_capture_generator(w.cap, 2, &draw));
-	fails(NOKEY, "no graph with key 3", fdry_capture_drop(w.cap, 3));
-	ok(fdry_capture_drop(w.cap, 2));
-	fails(NOKEY, "no graph with key 2", fdry_capture_drop(w.cap, 2));
+	ok(fdry_capture_rng_use(w.cap, 2, &draw));
+	fails(NOKEY, "no graph with key 3", fdry_capture_graph_remove(w.cap, 3));
+	ok(fdry_capture_graph_remove(w.cap, 2));
+	fails(NOKEY, "no graph with key 2", fdry_capture_graph_remove(w.cap, 2));
 	cuda_ok(cuGraphDestroy, gone);
 	ok(fdry_capture_seal(w.cap, w.store, NULL, NULL, &report));
 	ck_assert_uint_eq(report.graphs, 1);

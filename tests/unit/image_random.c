@@ -69,9 +69,9 @@ static void draw_add(struct drawing *d, int cells, uint32_t within, int half)
 	kernel_add(d, d->draw, cells, within, half);
 }
 
-static struct fdry_draw draw_of(const struct drawing *d, const char *name, int cells, uint64_t increment)
+static struct fdry_rng_use draw_of(const struct drawing *d, const char *name, int cells, uint64_t increment)
 {
-	return (struct fdry_draw){ name, d->g[cells], d->g[cells + 1], increment };
+	return (struct fdry_rng_use){ name, d->g[cells], d->g[cells + 1], increment };
 }
 
 /*
@@ -81,7 +81,7 @@ static struct fdry_draw draw_of(const struct drawing *d, const char *name, int c
 static void drawing_seal(void *arg)
 {
 	static struct drawing d;
-	struct fdry_draw draw;
+	struct fdry_rng_use draw;
 
 	(void)arg;
 	drawing_make(&d);
@@ -89,27 +89,27 @@ static void drawing_seal(void *arg)
 	draw_add(&d, 0, 0, 0);
 	draw_add(&d, 0, 4, 1);
 	ok(fdry_capture_graph(d.w.cap, 1, "twice", capture_stop(&d.w)));
-	ok(fdry_capture_random(d.w.cap, 1));
+	ok(fdry_capture_rng(d.w.cap, 1));
 	draw = draw_of(&d, "g", 0, 8);
-	ok(fdry_capture_generator(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	capture_start(&d.w);
 	draw_add(&d, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 2, "once", capture_stop(&d.w)));
 	draw.increment = 4;
-	ok(fdry_capture_generator(d.w.cap, 2, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 2, &draw));
 	capture_start(&d.w);
 	draw_add(&d, 2, 0, 0);
 	draw_add(&d, 0, 0, 1);
 	ok(fdry_capture_graph(d.w.cap, 3, "both", capture_stop(&d.w)));
 	draw = draw_of(&d, "h", 2, 12);
-	ok(fdry_capture_generator(d.w.cap, 3, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 3, &draw));
 	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_generator(d.w.cap, 3, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 3, &draw));
 	graph_add(&d.w, 4);
 	capture_start(&d.w);
 	kernel_add(&d, d.tally, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 5, "tally", capture_stop(&d.w)));
-	ok(fdry_capture_generator(d.w.cap, 5, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 5, &draw));
 	ok(work_seal(&d.w, "img"));
 	work_end(&d.w);
 }
@@ -136,9 +136,9 @@ static void half_is(struct fdry_image *img, int half, uint64_t seed, uint64_t of
 
 static void state_is(struct fdry_image *img, const char *name, uint64_t seed, uint64_t offset)
 {
-	struct fdry_random_state s = { 0 };
+	struct fdry_rng_state s = { 0 };
 
-	ok(fdry_image_random_get(img, name, &s));
+	ok(fdry_image_rng_state(img, name, &s));
 	ck_assert_uint_eq(s.seed, seed);
 	ck_assert_uint_eq(s.offset, offset);
 }
@@ -149,7 +149,7 @@ static void state_is(struct fdry_image *img, const char *name, uint64_t seed, ui
 START_TEST(a_hundred_launches)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
-	uint64_t seed = FDRY_RANDOM_SEED, g = 0;
+	uint64_t seed = FDRY_RNG_SEED, g = 0;
 	struct fdry_image *img;
 	int i;
 
@@ -158,7 +158,7 @@ START_TEST(a_hundred_launches)
 	for (i = 0; i < LAUNCHES; i++) {
 		if (i % 37 == 36) {
 			seed = 0xfedcba9876543210u + (uint64_t)i;
-			ok(fdry_image_seed(img, i % 2 ? "g" : NULL, seed));
+			ok(fdry_image_rng_seed(img, i % 2 ? "g" : NULL, seed));
 			g = 0;
 		}
 		ok(fdry_image_launch(img, 1, NULL));
@@ -189,7 +189,7 @@ START_TEST(launches_faster_than_the_stream)
 	img = load(0);
 	test_sim();
 	*(void **)&query = test_sim_symbol("cuStreamQuery");
-	ok(fdry_image_seed(img, NULL, 5));
+	ok(fdry_image_rng_seed(img, NULL, 5));
 	for (i = 0; i < LAUNCHES; i++)
 		ok(fdry_image_launch(img, 2, stream));
 	half_is(img, 0, 5, 4 * (LAUNCHES - 1));
@@ -226,7 +226,7 @@ static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
 	ok(fdry_image_read(img, "out", v, sizeof(v), stream));
 	for (i = 0; i < DRAWN; i++) {
 		for (want = 0, k = 0; k < launches; k++)
-			want += drawn(FDRY_RANDOM_SEED, 4 * k, i);
+			want += drawn(FDRY_RNG_SEED, 4 * k, i);
 		ck_assert_uint_eq(v[i], want);
 	}
 }
@@ -301,18 +301,18 @@ END_TEST
 
 START_TEST(states_are_set_and_wrap)
 {
-	const struct fdry_random_state last = { 1ull << 63 | 9, UINT64_MAX - 3 };
+	const struct fdry_rng_state last = { 1ull << 63 | 9, UINT64_MAX - 3 };
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
 	img = load(0);
-	state_is(img, "h", FDRY_RANDOM_SEED, 0);
-	ok(fdry_image_random_set(img, "g", &last));
+	state_is(img, "h", FDRY_RNG_SEED, 0);
+	ok(fdry_image_rng_set_state(img, "g", &last));
 	ok(fdry_image_launch(img, 1, NULL));
 	half_is(img, 0, last.seed, last.offset);
 	half_is(img, 1, last.seed, 0);
 	state_is(img, "g", last.seed, 4);
-	ok(fdry_image_random_advance(img, "g", 100));
+	ok(fdry_image_rng_advance(img, "g", 100));
 	ok(fdry_image_launch(img, 2, NULL));
 	half_is(img, 0, last.seed, 104);
 	ok(fdry_image_launch(img, 4, NULL));
@@ -325,17 +325,17 @@ END_TEST
 
 START_TEST(states_of_the_callers)
 {
-	struct fdry_random_state s[2] = { { 3, 40 }, { 4, 80 } };
+	struct fdry_rng_state s[2] = { { 3, 40 }, { 4, 80 } };
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
 	img = load(0);
-	ok(fdry_image_launch_random(img, 3, NULL, s, 2));
+	ok(fdry_image_launch_rng(img, 3, NULL, s, 2));
 	half_is(img, 0, 4, 80);
 	half_is(img, 1, 3, 40);
-	state_is(img, "g", FDRY_RANDOM_SEED, 0);
-	fails(INVAL, "the image has 2 generators and was given the states of 1", fdry_image_launch_random(img, 3, NULL, s, 1));
-	fails(INVAL, "NULL", fdry_image_launch_random(img, 3, NULL, NULL, 2));
+	state_is(img, "g", FDRY_RNG_SEED, 0);
+	fails(INVAL, "the image has 2 generators and was given the states of 1", fdry_image_launch_rng(img, 3, NULL, s, 1));
+	fails(INVAL, "NULL", fdry_image_launch_rng(img, 3, NULL, NULL, 2));
 	fdry_image_unload(img);
 }
 END_TEST
@@ -344,24 +344,24 @@ START_TEST(what_an_image_says)
 {
 	struct fdry_image *img;
 	const char *name = NULL;
-	struct fdry_draw d = { 0 };
-	struct fdry_random_state s;
+	struct fdry_rng_use d = { 0 };
+	struct fdry_rng_state s;
 	char *text = NULL;
 
 	test_child(drawing_seal, NULL);
 	img = load(0);
-	ck_assert_uint_eq(fdry_image_generator_count(img), 2);
-	ok(fdry_image_generator(img, 1, &name));
+	ck_assert_uint_eq(fdry_image_rng_count(img), 2);
+	ok(fdry_image_rng(img, 1, &name));
 	ck_assert_str_eq(name, "h");
-	ok(fdry_image_draw(img, 3, 1, &d));
+	ok(fdry_image_rng_use(img, 3, 1, &d));
 	ck_assert_str_eq(d.generator, "h");
 	ck_assert_uint_eq(d.increment, 12);
-	fails(NOKEY, "2 generators", fdry_image_draw(img, 3, 2, &d));
-	fails(NOKEY, "0 generators", fdry_image_draw(img, 4, 0, &d));
-	fails(NOKEY, "no graph with key 9", fdry_image_draw(img, 9, 0, &d));
-	fails(NOKEY, "no number 2", fdry_image_generator(img, 2, &name));
-	fails(NOKEY, "no generator 'x'", fdry_image_seed(img, "x", 1));
-	fails(NOKEY, "no generator 'x'", fdry_image_random_get(img, "x", &s));
+	fails(NOKEY, "2 generators", fdry_image_rng_use(img, 3, 2, &d));
+	fails(NOKEY, "0 generators", fdry_image_rng_use(img, 4, 0, &d));
+	fails(NOKEY, "no graph with key 9", fdry_image_rng_use(img, 9, 0, &d));
+	fails(NOKEY, "no number 2", fdry_image_rng(img, 2, &name));
+	fails(NOKEY, "no generator 'x'", fdry_image_rng_seed(img, "x", 1));
+	fails(NOKEY, "no generator 'x'", fdry_image_rng_state(img, "x", &s));
 	ok(fdry_image_describe(load_store(), "img", &text));
 	ck_assert_ptr_nonnull(strstr(text, "graph 1 draws 8 from 'g', seed at 0x"));
 	free(text);
@@ -385,11 +385,11 @@ START_TEST(a_launch_that_fails_draws_nothing)
 	ck_assert_int_ne(fdry_image_launch(img, 2, NULL), 0);
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);
-	state_is(img, "g", FDRY_RANDOM_SEED, 4);
+	state_is(img, "g", FDRY_RNG_SEED, 4);
 	ok(fdry_image_launch(img, 2, NULL));
-	half_is(img, 0, FDRY_RANDOM_SEED, 4);
+	half_is(img, 0, FDRY_RNG_SEED, 4);
 	fails(NOKEY, "key 9", fdry_image_launch(img, 9, NULL));
-	state_is(img, "g", FDRY_RANDOM_SEED, 8);
+	state_is(img, "g", FDRY_RNG_SEED, 8);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -411,10 +411,10 @@ START_TEST(a_launch_that_was_made_draws)
 	ok(fdry_image_launch(img, 2, NULL));
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);
-	half_is(img, 0, FDRY_RANDOM_SEED, 4);
-	state_is(img, "g", FDRY_RANDOM_SEED, 8);
+	half_is(img, 0, FDRY_RNG_SEED, 4);
+	state_is(img, "g", FDRY_RNG_SEED, 8);
 	ok(fdry_image_launch(img, 2, NULL));
-	half_is(img, 0, FDRY_RANDOM_SEED, 8);
+	half_is(img, 0, FDRY_RNG_SEED, 8);
 	fdry_image_unload(img);
 }
 END_TEST
@@ -466,7 +466,7 @@ START_TEST(threads_draw_their_own)
 	ok(fdry_image_read(l.img, "out", v, sizeof(v), NULL));
 	for (i = 0; i < DRAWN; i++) {
 		for (sum = 0, k = 0; k < 40 * LAUNCHES; k++)
-			sum += drawn(FDRY_RANDOM_SEED, 4 * k, i);
+			sum += drawn(FDRY_RNG_SEED, 4 * k, i);
 		ck_assert_uint_eq(v[i], sum);
 	}
 	fdry_image_unload(l.img);
@@ -485,8 +485,8 @@ START_TEST(many_threads)
 	launch_by_four(&l);
 	for (i = 0; i < LAUNCHES; i++)
 		g += i % 3 ? 4 : 8;
-	state_is(l.img, "g", FDRY_RANDOM_SEED, 4 * g);
-	state_is(l.img, "h", FDRY_RANDOM_SEED, 4ull * 12 * (LAUNCHES / 3));
+	state_is(l.img, "g", FDRY_RNG_SEED, 4 * g);
+	state_is(l.img, "h", FDRY_RNG_SEED, 4ull * 12 * (LAUNCHES / 3));
 	fdry_image_unload(l.img);
 }
 END_TEST
@@ -496,36 +496,36 @@ END_TEST
 static void refusals(void *arg)
 {
 	static struct drawing d;
-	struct fdry_draw draw;
+	struct fdry_rng_use draw;
 	CUdeviceptr freed;
 
 	(void)arg;
 	drawing_make(&d);
 	cuda_ok(cuMemAlloc_v2, &freed, 4096);
 	draw = draw_of(&d, "g", 0, 4);
-	fails(NOKEY, "no graph with key 1", fdry_capture_generator(d.w.cap, 1, &draw));
+	fails(NOKEY, "no graph with key 1", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	capture_start(&d.w);
 	draw_add(&d, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
 	draw.generator = "a b";
-	fails(NAME, "a b", fdry_capture_generator(d.w.cap, 1, &draw));
+	fails(NAME, "a b", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw = draw_of(&d, "g", 0, 4);
 	draw.seed += 4;
-	fails(RANGE, "seed at", fdry_capture_generator(d.w.cap, 1, &draw));
+	fails(RANGE, "seed at", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw = draw_of(&d, "g", 0, 4);
 	draw.offset = d.w.before;
-	fails(RANGE, "offset at", fdry_capture_generator(d.w.cap, 1, &draw));
+	fails(RANGE, "offset at", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw.offset = draw.seed;
-	fails(INVAL, "one address", fdry_capture_generator(d.w.cap, 1, &draw));
-	ok(fdry_capture_random(d.w.cap, 1));
+	fails(INVAL, "one address", fdry_capture_rng_use(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng(d.w.cap, 1));
 	fails(REFUSED, "graph 1 'once': it draws random numbers", work_seal(&d.w, "img"));
 	draw.seed = freed;
 	draw.offset = d.g[1];
-	ok(fdry_capture_generator(d.w.cap, 1, &draw));
-	fails(EXISTS, "said before", fdry_capture_generator(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
+	fails(EXISTS, "said before", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	draw.generator = "k";
 	draw.seed = d.g[0];
-	fails(EXISTS, "one of generator 'g' too", fdry_capture_generator(d.w.cap, 1, &draw));
+	fails(EXISTS, "one of generator 'g' too", fdry_capture_rng_use(d.w.cap, 1, &draw));
 	fails(REFUSED, "none of its kernels is given the address of the seed of generator 'g'", work_seal(&d.w, "img"));
 	cuda_ok(cuMemFree_v2, freed);
 	fails(STATE, "of the seed of generator 'g' was freed", work_seal(&d.w, "img"));
@@ -542,7 +542,7 @@ END_TEST
 static void touched(void *arg)
 {
 	static struct drawing d;
-	struct fdry_draw draw;
+	struct fdry_rng_use draw;
 
 	(void)arg;
 	drawing_make(&d);
@@ -554,7 +554,7 @@ static void touched(void *arg)
 	draw_add(&d, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
 	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_generator(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	fails(REFUSED, "copies or sets the state of generator 'g'", work_seal(&d.w, "img"));
 	work_end(&d.w);
 }
@@ -564,7 +564,7 @@ static void outside(void *arg)
 {
 	struct fdry_tensor t = { .name = "state", .dtype = FDRY_U64, .flags = FDRY_TENSOR_EXTERNAL };
 	static struct drawing d;
-	struct fdry_draw draw;
+	struct fdry_rng_use draw;
 
 	(void)arg;
 	drawing_make(&d);
@@ -572,7 +572,7 @@ static void outside(void *arg)
 	draw_add(&d, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
 	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_generator(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	t.addr = d.g[1];
 	ok(fdry_capture_tensor(d.w.cap, &t));
 	fails(REFUSED, "graph 1: the offset of generator 'g' lies in an external tensor", work_seal(&d.w, "img"));
@@ -595,7 +595,7 @@ END_TEST
 static void search(void *arg)
 {
 	static struct drawing d;
-	struct fdry_cell cells[16];
+	struct fdry_rng_slot cells[16];
 	size_t i, n = 0, seeds = 0;
 
 	(void)arg;
@@ -604,7 +604,7 @@ static void search(void *arg)
 	draw_add(&d, 0, 0, 0);
 	draw_add(&d, 0, 4, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
-	ok(fdry_capture_cells(d.w.cap, 1, cells, 16, &n));
+	ok(fdry_capture_rng_slots(d.w.cap, 1, cells, 16, &n));
 	ck_assert_uint_eq(n, 3); /* seed, offset, out */
 	for (i = 0; i < n; i++) {
 		ck_assert(!i || cells[i].addr > cells[i - 1].addr);
@@ -616,11 +616,11 @@ static void search(void *arg)
 	}
 	ck_assert_uint_eq(seeds, 1);
 	n = 0;
-	ok(fdry_capture_cells(d.w.cap, 1, NULL, 0, &n));
+	ok(fdry_capture_rng_slots(d.w.cap, 1, NULL, 0, &n));
 	ck_assert_uint_eq(n, 3);
-	fails(NOKEY, "key 2", fdry_capture_cells(d.w.cap, 2, cells, 16, &n));
+	fails(NOKEY, "key 2", fdry_capture_rng_slots(d.w.cap, 2, cells, 16, &n));
 	capture_start(&d.w);
-	fails(STATE, "capturing", fdry_capture_cells(d.w.cap, 1, cells, 16, &n));
+	fails(STATE, "capturing", fdry_capture_rng_slots(d.w.cap, 1, cells, 16, &n));
 	(void)capture_stop(&d.w);
 	work_end(&d.w);
 }
@@ -635,7 +635,7 @@ END_TEST
 static void seal_with(void *id)
 {
 	static struct drawing d;
-	struct fdry_draw draw;
+	struct fdry_rng_use draw;
 	char *text = id;
 
 	drawing_make(&d);
@@ -643,7 +643,7 @@ static void seal_with(void *id)
 	draw_add(&d, 0, 0, 0);
 	ok(fdry_capture_graph(d.w.cap, 1, "once", capture_stop(&d.w)));
 	draw = draw_of(&d, "g", 0, 4);
-	ok(fdry_capture_generator(d.w.cap, 1, &draw));
+	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	cuda_ok(cuMemsetD8Async, d.g[0], (unsigned char)text[0], 8, d.w.stream);
 	cuda_ok(cuStreamSynchronize, d.w.stream);
 	ok(fdry_capture_seal(d.w.cap, d.w.store, text[0] == 'a' ? "a" : "b", NULL, NULL));

@@ -14,7 +14,7 @@ static void no_graph(struct work *w)
 static void random_graph(struct work *w)
 {
 	graph_add(w, 5);
-	ok(fdry_capture_random(w->cap, 5));
+	ok(fdry_capture_rng(w->cap, 5));
 }
 
 static void texture_alive(struct work *w)
@@ -495,7 +495,7 @@ START_TEST(facts_and_keys)
 	graph_add(&w, 1);
 	fails(INVAL, "graph 2 is NULL", fdry_capture_graph(w.cap, 2, NULL, NULL));
 	fails(EXISTS, "key 1 was added before", fdry_capture_graph(w.cap, 1, NULL, (CUgraph)1));
-	fails(NOKEY, "key 3", fdry_capture_random(w.cap, 3));
+	fails(NOKEY, "key 3", fdry_capture_rng(w.cap, 3));
 	fails(NAME, "ref", work_seal(&w, "../up"));
 }
 END_TEST

@@ -4,22 +4,22 @@
 
 #define MIB (1ull << 20)
 
-static struct fdry_needs *needs_of(const char *name)
+static struct fdry_requirements *needs_of(const char *name)
 {
-	struct fdry_needs *n = NULL;
+	struct fdry_requirements *n = NULL;
 
-	ok(fdry_image_needs(load_store(), name, NULL, &n));
+	ok(fdry_image_requirements(load_store(), name, NULL, &n));
 	return n;
 }
 
 START_TEST(asked_without_a_driver)
 {
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 
 	test_child(seal_external, NULL);
 	load_store();
 	ok(setenv("FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", 1));
-	ok(fdry_image_needs(load_store(), "img", NULL, &n));
+	ok(fdry_image_requirements(load_store(), "img", NULL, &n));
 	ck_assert_uint_eq(n->base, TEST_CAPTURE_BASE);
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB);
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB);
@@ -44,14 +44,14 @@ END_TEST
 START_TEST(what_cannot_be_asked)
 {
 	struct fdry_load_opts opts = { .sz = 3 };
-	struct fdry_needs *n = (struct fdry_needs *)&opts;
+	struct fdry_requirements *n = (struct fdry_requirements *)&opts;
 
 	test_child(seal_plain, NULL);
-	fails(NOENT, "no ref 'imh'", fdry_image_needs(load_store(), "imh", NULL, &n));
-	fails(OPTS, "3 bytes", fdry_image_needs(load_store(), "img", &opts, &n));
-	fails(INVAL, "store", fdry_image_needs(NULL, "img", NULL, &n));
-	fails(INVAL, "name", fdry_image_needs(load_store(), NULL, NULL, &n));
-	fails(INVAL, "ret", fdry_image_needs(load_store(), "img", NULL, NULL));
+	fails(NOENT, "no ref 'imh'", fdry_image_requirements(load_store(), "imh", NULL, &n));
+	fails(OPTS, "3 bytes", fdry_image_requirements(load_store(), "img", &opts, &n));
+	fails(INVAL, "store", fdry_image_requirements(NULL, "img", NULL, &n));
+	fails(INVAL, "name", fdry_image_requirements(load_store(), NULL, NULL, &n));
+	fails(INVAL, "ret", fdry_image_requirements(load_store(), "img", NULL, NULL));
 	ck_assert_ptr_eq(n, &opts);
 }
 END_TEST
@@ -82,7 +82,7 @@ START_TEST(holes)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img;
-	struct fdry_needs *n;
+	struct fdry_requirements *n;
 
 	test_child(seal_spread, NULL);
 	n = needs_of("img");

@@ -153,7 +153,7 @@ START_TEST(code_of_other_graphs_is_not_counted)
 	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &two));
 	ck_assert_uint_eq(two.kernels, 2);
 	ck_assert_uint_eq(two.whole_bytes, one.whole_bytes);
-	ok(fdry_capture_drop(w.cap, 2));
+	ok(fdry_capture_graph_remove(w.cap, 2));
 	ok(fdry_capture_seal(w.cap, w.store, "img", NULL, &again));
 	ck_assert_uint_eq(again.kernels, 1);
 	ck_assert_uint_eq(again.whole_bytes, one.whole_bytes);

@@ -154,15 +154,15 @@ START_TEST(facts_are_compared_without_a_driver)
 	};
 	struct fdry_fact fact = { "rank", "2" };
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .facts = &fact, .nfacts = 1, .driver = "/nowhere/libcuda.so.1" };
-	struct fdry_needs *needs = NULL;
+	struct fdry_requirements *needs = NULL;
 	struct fdry_image *img;
 
 	seal_all(seals, 2);
 	fails(IDENTITY, "none of 2", fdry_image_load(load_store(), "img", &opts, &img));
-	fails(IDENTITY, "none of 2", fdry_image_needs(load_store(), "img", &opts, &needs));
+	fails(IDENTITY, "none of 2", fdry_image_requirements(load_store(), "img", &opts, &needs));
 	fact.value = "1";
 	fails(NODRIVER, "", fdry_image_load(load_store(), "img", &opts, &img));
-	ok(fdry_image_needs(load_store(), "img", &opts, &needs));
+	ok(fdry_image_requirements(load_store(), "img", &opts, &needs));
 	free(needs);
 	opts.nfacts = 0; /* two are left, and only a device can tell */
 	fails(NODRIVER, "", fdry_image_load(load_store(), "img", &opts, &img));

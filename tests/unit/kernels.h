@@ -34,21 +34,21 @@ static inline void kernels_teardown(void)
 	dir_teardown();
 }
 
-static inline struct fdry_kernel_source code_of(const void *data, size_t len)
+static inline struct fdry_kernels_source code_of(const void *data, size_t len)
 {
-	return (struct fdry_kernel_source){ .sz = sizeof(struct fdry_kernel_source), .data = data, .len = len };
+	return (struct fdry_kernels_source){ .sz = sizeof(struct fdry_kernels_source), .data = data, .len = len };
 }
 
-static inline struct fdry_kernel_source ptx_source(void)
+static inline struct fdry_kernels_source ptx_source(void)
 {
 	return code_of(ptx, ptx_len);
 }
 
-static inline struct fdry_kernel_source cuda_source(void)
+static inline struct fdry_kernels_source cuda_source(void)
 {
-	struct fdry_kernel_source s = code_of(cuda_text, sizeof(cuda_text));
+	struct fdry_kernels_source s = code_of(cuda_text, sizeof(cuda_text));
 
-	s.form = FDRY_KERNEL_SOURCE;
+	s.form = FDRY_KERNELS_SOURCE;
 	return s;
 }
 
@@ -57,7 +57,7 @@ static inline struct fdry_kernels *kernels_open(struct fdry_store *store)
 	struct fdry_kernels_opts o = { .sz = sizeof(o), .store = store };
 	struct fdry_kernels *k = NULL;
 
-	ok(fdry_kernels_open(&o, &k));
+	ok(fdry_kernels_new(&o, &k));
 	return k;
 }
 
@@ -74,12 +74,12 @@ static inline struct fdry_kernels_stats stats_of(struct fdry_kernels *k)
 /* c = a + b by the kernel vecadd of tests/sim/kernels.c, and is. */
 static inline void vecadd_check(struct fdry_kernels *k, CUfunction f)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .grid = { 1 }, .block = { N } };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .grid = { 1 }, .block = { N } };
 	const struct fdry_driver *drv = test_sim();
 	float v[N], out[N];
 	CUdeviceptr a, b, c;
 	int i, n = N;
-	struct fdry_kernel_arg args[] = { ARG(a), ARG(b), ARG(c), ARG(n) };
+	struct fdry_kernels_arg args[] = { ARG(a), ARG(b), ARG(c), ARG(n) };
 
 	for (i = 0; i < N; i++)
 		v[i] = (float)i;
@@ -88,7 +88,7 @@ static inline void vecadd_check(struct fdry_kernels *k, CUfunction f)
 	ck_assert_int_eq(drv->cuMemAlloc_v2(&c, sizeof(v)), 0);
 	ck_assert_int_eq(drv->cuMemcpyHtoD_v2(a, v, sizeof(v)), 0);
 	ck_assert_int_eq(drv->cuMemcpyHtoD_v2(b, v, sizeof(v)), 0);
-	ok(fdry_kernel_launch(k, f, &o, args, 4));
+	ok(fdry_kernels_launch(k, f, &o, args, 4));
 	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
 	ck_assert_int_eq(drv->cuMemcpyDtoH_v2(out, c, sizeof(out)), 0);
 	for (i = 0; i < N; i++)

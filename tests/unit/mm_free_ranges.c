@@ -157,12 +157,12 @@ START_TEST(unknown_streams_share_nothing)
 	uint64_t a;
 
 	ck_assert_int_eq(fdry_stream_pool_grow(&pool, BASE, BASE + 64), 0);
-	a = get(FDRY_STREAM_NONE, 64);
+	a = get(FDRY_STREAM_UNKNOWN, 64);
 	ck_assert_uint_eq(a, BASE);
-	fdry_stream_pool_give(&pool, FDRY_STREAM_NONE, a, a + 64, 1);
-	ck_assert_uint_eq(get(FDRY_STREAM_NONE, 64), 0);
+	fdry_stream_pool_give(&pool, FDRY_STREAM_UNKNOWN, a, a + 64, 1);
+	ck_assert_uint_eq(get(FDRY_STREAM_UNKNOWN, 64), 0);
 	ck_assert_uint_eq(get(5, 64), 0);
-	ck_assert_uint_eq(fdry_stream_pool_foreign(&pool, FDRY_STREAM_NONE), 64);
+	ck_assert_uint_eq(fdry_stream_pool_foreign(&pool, FDRY_STREAM_UNKNOWN), 64);
 	ck_assert(!fdry_stream_pool_shrink(&pool, BASE, BASE + 64));
 	fdry_stream_pool_settle(&pool, 1);
 	ck_assert_uint_eq(get(5, 32), BASE);

@@ -43,7 +43,7 @@ static struct fdry_device *acquire(int ordinal)
 {
 	struct fdry_device *dev = NULL;
 
-	ok(fdry_device_acquire(ordinal, &dev));
+	ok(fdry_device_get(ordinal, &dev));
 	return dev;
 }
 
@@ -81,11 +81,11 @@ START_TEST(capabilities_once)
 	ck_assert_int_eq(old.ordinal, 0);
 	fails(OPTS, "", fdry_device_caps(dev, &(struct fdry_device_caps){ .sz = 0 }));
 	fails(INVAL, "NULL", fdry_device_caps(NULL, &c));
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 	ck_assert_int_eq(test_sim_live("context"), 1);
-	fdry_device_release(again);
+	fdry_device_put(again);
 	ck_assert_int_eq(test_sim_live("context"), 0);
-	fdry_device_release(NULL);
+	fdry_device_put(NULL);
 }
 END_TEST
 
@@ -93,9 +93,9 @@ START_TEST(numbers_that_are_none)
 {
 	struct fdry_device *dev = NULL;
 
-	fails(NOGPU, "there is no device 1; this process sees 1", fdry_device_acquire(1, &dev));
-	fails(NOGPU, "there is no device -1", fdry_device_acquire(-1, &dev));
-	fails(INVAL, "NULL", fdry_device_acquire(0, NULL));
+	fails(NOGPU, "there is no device 1; this process sees 1", fdry_device_get(1, &dev));
+	fails(NOGPU, "there is no device -1", fdry_device_get(-1, &dev));
+	fails(INVAL, "NULL", fdry_device_get(0, NULL));
 	ck_assert_ptr_null(dev);
 }
 END_TEST
@@ -105,13 +105,13 @@ START_TEST(no_driver_and_no_gpu)
 	struct fdry_device *dev = NULL;
 
 	setenv("FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", 1);
-	fails(NODRIVER, "set FOUNDRY_DRIVER", fdry_device_acquire(0, &dev));
+	fails(NODRIVER, "set FOUNDRY_DRIVER", fdry_device_get(0, &dev));
 	/* What is there and no driver. */
-	ck_assert_int_eq(setenv("FOUNDRY_DRIVER", test_built("libfoundry.so.0"), 1), 0);
-	fails(NODRIVER, "has no cuInit", fdry_device_acquire(0, &dev));
+	ck_assert_int_eq(setenv("FOUNDRY_DRIVER", test_built("libfoundry.so.0.2"), 1), 0);
+	fails(NODRIVER, "has no cuInit", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1);
 	setenv("FDRY_SIM_DEVICES", "0", 1);
-	fails(NOGPU, "", fdry_device_acquire(0, &dev));
+	fails(NOGPU, "", fdry_device_get(0, &dev));
 	ck_assert_ptr_null(dev);
 }
 END_TEST
@@ -126,12 +126,12 @@ START_TEST(each_call_fails)
 	for (n = 1; n < 60; n++) {
 		snprintf(spec, sizeof(spec), "*:%d:999", n);
 		test_sim_fail(spec);
-		if (fdry_device_acquire(0, &dev)) {
+		if (fdry_device_get(0, &dev)) {
 			failed++;
 			ck_assert_int_eq(test_sim_live("context"), 0);
 		} else {
 			test_sim_fail(NULL);
-			fdry_device_release(dev);
+			fdry_device_put(dev);
 		}
 		test_sim_fail(NULL);
 	}
@@ -145,15 +145,15 @@ START_TEST(wrong_limits)
 	struct fdry_device *dev = NULL;
 
 	setenv("FOUNDRY_POOL_DEVICE", "lots", 1);
-	fails(ENV, "FOUNDRY_POOL_DEVICE is 'lots'; set it to a number of bytes", fdry_device_acquire(0, &dev));
+	fails(ENV, "FOUNDRY_POOL_DEVICE is 'lots'; set it to a number of bytes", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_POOL_DEVICE", "1M", 1);
 	setenv("FOUNDRY_POOL_KEPT", "-1", 1);
-	fails(ENV, "FOUNDRY_POOL_KEPT is '-1'; set it to a whole number from 0 to 65536", fdry_device_acquire(0, &dev));
+	fails(ENV, "FOUNDRY_POOL_KEPT is '-1'; set it to a whole number from 0 to 65536", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_POOL_KEPT", "0", 1);
 	dev = acquire(0);
 	ok(fdry_transient_stats(dev, FDRY_TRANSIENT_DEVICE, &st));
 	ck_assert_uint_eq(st.limit, 1 << 20);
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 }
 END_TEST
 
@@ -167,7 +167,7 @@ static void *acquire_release(void *arg)
 		dev = acquire(0);
 		ok(fdry_device_warm_up(dev));
 		ok(fdry_device_clean_up(dev));
-		fdry_device_release(dev);
+		fdry_device_put(dev);
 	}
 	return NULL;
 }
@@ -196,12 +196,12 @@ START_TEST(not_in_a_forked_child)
 		if (fdry_device_warm_up(dev) != -FDRY_E_FORKED || fdry_device_clean_up(dev) != -FDRY_E_FORKED ||
 		    fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, 1, NULL, &addr) != -FDRY_E_FORKED)
 			_exit(1);
-		fdry_device_release(dev);
+		fdry_device_put(dev);
 		_exit(!strstr(fdry_last_error(), "before fork()"));
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 }
 END_TEST
 
@@ -212,7 +212,7 @@ START_TEST(the_cache_is_set_up)
 	char path[128];
 	struct stat st;
 
-	fdry_device_release(acquire(0));
+	fdry_device_put(acquire(0));
 	snprintf(path, sizeof(path), "%s/.cache/foundry/jit", home);
 	ck_assert_str_eq(getenv("CUDA_CACHE_PATH"), path);
 	ck_assert_str_eq(getenv("CUDA_CACHE_MAXSIZE"), "4294967296");
@@ -227,7 +227,7 @@ START_TEST(its_own_variable)
 
 	snprintf(path, sizeof(path), "%s/own/jit", home);
 	setenv("FOUNDRY_JIT_CACHE", path, 1);
-	fdry_device_release(acquire(0));
+	fdry_device_put(acquire(0));
 	ck_assert_str_eq(getenv("CUDA_CACHE_PATH"), path);
 	ck_assert(!access(path, W_OK));
 }
@@ -243,7 +243,7 @@ START_TEST(operators_are_not_overridden)
 	setenv(set[_i].name, set[_i].value, 1);
 	if (_i < 2)
 		unsetenv("HOME"); /* no place is needed */
-	fdry_device_release(acquire(0));
+	fdry_device_put(acquire(0));
 	ck_assert_str_eq(getenv(set[_i].name), set[_i].value);
 	path = getenv("CUDA_CACHE_PATH");
 	ck_assert(_i == 1 ? !path : path != NULL);
@@ -255,14 +255,14 @@ START_TEST(no_place_for_it)
 	struct fdry_device *dev = NULL;
 
 	unsetenv("HOME");
-	fails(NOHOME, "no place for the jit is known; set FOUNDRY_JIT_CACHE, XDG_CACHE_HOME or HOME", fdry_device_acquire(0, &dev));
+	fails(NOHOME, "no place for the jit is known; set FOUNDRY_JIT_CACHE, XDG_CACHE_HOME or HOME", fdry_device_get(0, &dev));
 	setenv("FOUNDRY_JIT_CACHE", "", 1);
-	fails(ENV, "FOUNDRY_JIT_CACHE is set but empty", fdry_device_acquire(0, &dev));
+	fails(ENV, "FOUNDRY_JIT_CACHE is set but empty", fdry_device_get(0, &dev));
 	ck_assert_ptr_null(getenv("CUDA_CACHE_PATH"));
 	ck_assert_ptr_null(dev);
 	unsetenv("FOUNDRY_JIT_CACHE"); /* put right, it works */
 	setenv("XDG_CACHE_HOME", home, 1);
-	fdry_device_release(acquire(0));
+	fdry_device_put(acquire(0));
 }
 END_TEST
 
@@ -292,7 +292,7 @@ START_TEST(warm_up_binds_the_thread)
 	test_sim_fail("cuMemGetInfo_v2:1:700");
 	fails(DRIVER, "start the process anew", fdry_device_warm_up(dev));
 	test_sim_fail(NULL);
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 }
 END_TEST
 
@@ -333,7 +333,7 @@ START_TEST(launched_cooperatively)
 	uint64_t salt = 5;
 	uint32_t spins = 0;
 	void *params[] = { &co.x, &salt, &spins };
-	struct fdry_cooperative l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .params = params };
+	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .params = params };
 	struct fdry_device_caps c = { .sz = sizeof(c) };
 	uint64_t values[FDRY_METRICS];
 
@@ -357,19 +357,19 @@ START_TEST(launched_cooperatively)
 	fails(OPTS, "then set sz", fdry_device_launch_cooperative(co.dev, &l));
 	fails(INVAL, "NULL", fdry_device_launch_cooperative(co.dev, NULL));
 	ck_assert_uint_eq(step_result(), 5);
-	fdry_device_release(co.dev);
+	fdry_device_put(co.dev);
 }
 END_TEST
 
 START_TEST(refused_with_both_facts)
 {
-	struct fdry_cooperative l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .function = (void *)1 };
+	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .function = (void *)1 };
 
 	setenv("FDRY_SIM_CC", "5.2", 1);
 	co.dev = acquire(0);
 	fails(UNABLE, "its compute capability is 5.2, and the driver says cooperative launch: 0",
 	      fdry_device_launch_cooperative(co.dev, &l));
-	fdry_device_release(co.dev);
+	fdry_device_put(co.dev);
 }
 END_TEST
 

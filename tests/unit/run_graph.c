@@ -183,7 +183,7 @@ START_TEST(spoilt_captures_end)
 	vectors();
 	s = stream_new();
 	g = graph_new();
-	o = begin_opts(s, NULL, FDRY_CAPTURE_GLOBAL);
+	o = begin_opts(s, NULL, FDRY_CUDAGRAPH_MODE_GLOBAL);
 	ok(fdry_cudagraph_begin(g, &o));
 	ck_assert_int_ne(drv->cuStreamSynchronize(s), CUDA_SUCCESS);
 	fails(DRIVER, "the capture gave no graph", fdry_cudagraph_end(g));
@@ -201,8 +201,8 @@ START_TEST(modes_forbid_what_they_say)
 	static const struct {
 		uint32_t mode;
 		bool allowed;
-	} modes[] = { { FDRY_CAPTURE_DEFAULT, true }, { FDRY_CAPTURE_RELAXED, true }, { FDRY_CAPTURE_GLOBAL, false },
-		      { FDRY_CAPTURE_THREAD_LOCAL, false } };
+	} modes[] = { { FDRY_CUDAGRAPH_MODE_DEFAULT, true }, { FDRY_CUDAGRAPH_MODE_RELAXED, true }, { FDRY_CUDAGRAPH_MODE_GLOBAL, false },
+		      { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, false } };
 	struct fdry_cudagraph_begin_opts o;
 	struct fdry_cudagraph *g;
 	CUstreamCaptureMode relaxed;
@@ -265,7 +265,7 @@ START_TEST(other_threads_end_only_relaxed_ones)
 	ck_assert_ptr_null(ret);
 	ok(fdry_cudagraph_end(g)); /* it had gone on */
 	ok(fdry_cudagraph_reset(g));
-	o = begin_opts(s, NULL, FDRY_CAPTURE_RELAXED);
+	o = begin_opts(s, NULL, FDRY_CUDAGRAPH_MODE_RELAXED);
 	ok(fdry_cudagraph_begin(g, &o));
 	ck_assert_int_eq(pthread_create(&t, NULL, end_relaxed, g), 0);
 	pthread_join(t, &ret);
@@ -428,7 +428,7 @@ static void *capture_beside(void *arg)
 		must(fdry_cudagraph_begin(g, &o));
 		pthread_barrier_wait(w->both);
 		must(fdry_cudagraph_pool(g, &pool));
-		must(fdry_graphpool_alloc(pool, 1000, &extra));
+		must(fdry_graphpool_mem_alloc(pool, 1000, &extra));
 		must(drv->cuLaunchKernel(kernel("step"), 1, 1, 1, 1, 1, 1, 0, fdry_stream_current(), args, NULL));
 		pthread_barrier_wait(w->both);
 		must(fdry_cudagraph_end(g));
@@ -443,9 +443,9 @@ static void *capture_beside(void *arg)
 
 START_TEST(two_threads_capture_at_once)
 {
-	static const uint32_t modes[][2] = { { FDRY_CAPTURE_RELAXED, FDRY_CAPTURE_RELAXED },
-					     { FDRY_CAPTURE_GLOBAL, FDRY_CAPTURE_GLOBAL },
-					     { FDRY_CAPTURE_THREAD_LOCAL, FDRY_CAPTURE_GLOBAL } };
+	static const uint32_t modes[][2] = { { FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
+					     { FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
+					     { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL } };
 	struct capturer w[2];
 	pthread_barrier_t both;
 	int i;

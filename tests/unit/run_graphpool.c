@@ -19,17 +19,17 @@ START_TEST(pool_ids)
 	ok(fdry_graphpool_id(own, &z));
 	ck_assert(x.hi || x.lo);
 	ck_assert(!x.hi && !y.hi && !z.lo && x.lo != y.lo && z.hi);
-	ok(fdry_graphpool_find(&x, &again));
+	ok(fdry_graphpool_get(&x, &again));
 	ck_assert_ptr_eq(again, p);
-	fdry_graphpool_free(p);
-	ok(fdry_graphpool_find(&x, &p)); /* the other reference keeps it */
-	fdry_graphpool_free(p);
-	fdry_graphpool_free(again);
-	fails(NOKEY, "there is no pool", fdry_graphpool_find(&x, &p));
-	fails(NOKEY, "(77, 77)", fdry_graphpool_find(&none, &p));
+	fdry_graphpool_put(p);
+	ok(fdry_graphpool_get(&x, &p)); /* the other reference keeps it */
+	fdry_graphpool_put(p);
+	fdry_graphpool_put(again);
+	fails(NOKEY, "there is no pool", fdry_graphpool_get(&x, &p));
+	fails(NOKEY, "(77, 77)", fdry_graphpool_get(&none, &p));
 	fails(INVAL, "no pool", fdry_graphpool_id(NULL, &x));
-	fdry_graphpool_free(q);
-	fdry_graphpool_free(NULL);
+	fdry_graphpool_put(q);
+	fdry_graphpool_put(NULL);
 	fdry_cudagraph_free(g);
 	vectors_end();
 }
@@ -53,17 +53,17 @@ START_TEST(sealed_pools_refuse)
 	ok(fdry_graphpool_sealed(p, &sealed));
 	ck_assert_uint_eq(sealed, 1);
 	fails(STATE, "is sealed", fdry_cudagraph_begin(g, &o));
-	fails(STATE, "is sealed", fdry_graphpool_alloc(p, 16, &addr));
+	fails(STATE, "is sealed", fdry_graphpool_mem_alloc(p, 16, &addr));
 	ck_assert_uint_eq(addr, 7);
 	ck_assert_ptr_null(fdry_stream_current());
 	ok(fdry_graphpool_unseal(p));
-	ok(fdry_graphpool_alloc(p, 16, &addr));
+	ok(fdry_graphpool_mem_alloc(p, 16, &addr));
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_graphpool_seal(p)); /* in the middle: nothing more is given */
-	fails(STATE, "is sealed", fdry_graphpool_alloc(p, 16, &addr));
+	fails(STATE, "is sealed", fdry_graphpool_mem_alloc(p, 16, &addr));
 	ok(fdry_cudagraph_end(g));
 	fdry_cudagraph_free(g);
-	fdry_graphpool_free(p);
+	fdry_graphpool_put(p);
 	vectors_end();
 }
 END_TEST
@@ -80,19 +80,19 @@ START_TEST(pools_are_shared)
 
 	vectors();
 	p = pool_new();
-	o = begin_opts(NULL, p, FDRY_CAPTURE_GLOBAL);
+	o = begin_opts(NULL, p, FDRY_CUDAGRAPH_MODE_GLOBAL);
 	for (i = 0; i < 2; i++) {
 		g[i] = graph_new();
 		ok(fdry_cudagraph_begin(g[i], &o));
-		ok(fdry_graphpool_alloc(p, BYTES, i ? &second : &first));
+		ok(fdry_graphpool_mem_alloc(p, BYTES, i ? &second : &first));
 		add(fdry_stream_current(), a, b, i ? second : first);
 		add(fdry_stream_current(), i ? second : first, b, c);
-		ok(fdry_graphpool_release(p, i ? second : first));
+		ok(fdry_graphpool_mem_free(p, i ? second : first));
 		ok(fdry_cudagraph_end(g[i]));
 		ok(fdry_cudagraph_instantiate(g[i], 0));
 	}
 	ck_assert_uint_eq(first, second);
-	ok(fdry_graphpool_alloc(p, BYTES, &outside));
+	ok(fdry_graphpool_mem_alloc(p, BYTES, &outside));
 	ck_assert_uint_ne(outside, first);
 	ok(fdry_graphpool_info(p, &info));
 	ck_assert_uint_eq(info.graphs, 2);
@@ -104,21 +104,21 @@ START_TEST(pools_are_shared)
 		floats_are(c, 5, NULL);
 		fdry_cudagraph_free(g[i]);
 	}
-	ok(fdry_graphpool_alloc(p, BYTES, &after)); /* no graph can use it any more */
+	ok(fdry_graphpool_mem_alloc(p, BYTES, &after)); /* no graph can use it any more */
 	ck_assert_uint_eq(after, first);
-	ok(fdry_graphpool_release(p, after));
+	ok(fdry_graphpool_mem_free(p, after));
 	ok(fdry_graphpool_trim(p));
 	ok(fdry_graphpool_info(p, &info));
 	ck_assert_uint_eq(info.reserved_bytes, 2 << 20); /* one allocation is left in it */
-	ok(fdry_graphpool_release(p, outside));
-	fails(RANGE, "no allocation", fdry_graphpool_release(p, outside));
+	ok(fdry_graphpool_mem_free(p, outside));
+	fails(RANGE, "no allocation", fdry_graphpool_mem_free(p, outside));
 	ok(fdry_graphpool_trim(p));
 	ok(fdry_graphpool_info(p, &info));
 	ck_assert_uint_eq(info.reserved_bytes, 0);
-	fails(RANGE, "0 bytes", fdry_graphpool_alloc(p, 0, &after));
-	fails(RANGE, "bytes", fdry_graphpool_alloc(p, UINT64_MAX, &after));
-	fails(NODEVMEM, "", fdry_graphpool_alloc(p, 1ull << 40, &after));
-	fdry_graphpool_free(p);
+	fails(RANGE, "0 bytes", fdry_graphpool_mem_alloc(p, 0, &after));
+	fails(RANGE, "bytes", fdry_graphpool_mem_alloc(p, UINT64_MAX, &after));
+	fails(NODEVMEM, "", fdry_graphpool_mem_alloc(p, 1ull << 40, &after));
+	fdry_graphpool_put(p);
 	vectors_end();
 }
 END_TEST
@@ -136,11 +136,11 @@ START_TEST(buffers_outlive)
 	g = graph_new();
 	o = begin_opts(NULL, p, 0);
 	ok(fdry_cudagraph_begin(g, &o));
-	ok(fdry_graphpool_alloc(p, BYTES, &buf));
+	ok(fdry_graphpool_mem_alloc(p, BYTES, &buf));
 	add(fdry_stream_current(), a, b, buf);
 	ok(fdry_cudagraph_end(g));
 	ok(fdry_cudagraph_instantiate(g, 0));
-	fdry_graphpool_free(p); /* the graph has it still */
+	fdry_graphpool_put(p); /* the graph has it still */
 	ok(fdry_cudagraph_launch(g, NULL));
 	floats_are(buf, 3, NULL);
 	ok(fdry_cudagraph_pool(g, &p));
@@ -176,7 +176,7 @@ START_TEST(one_capture_a_pool)
 	fails(STATE, "no capture goes on", fdry_cudagraph_end(other));
 	fdry_cudagraph_free(g);
 	fdry_cudagraph_free(other);
-	fdry_graphpool_free(p);
+	fdry_graphpool_put(p);
 	cu(cuStreamDestroy_v2, s);
 	vectors_end();
 }

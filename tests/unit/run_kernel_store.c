@@ -7,15 +7,15 @@
 /* One process: get vecadd from PTX and from source, check what was done for it. */
 static void use_store(uint64_t ptx_compilations, uint64_t source_compilations, uint64_t store_hits)
 {
-	struct fdry_kernel_source p = ptx_source(), s = cuda_source();
+	struct fdry_kernels_source p = ptx_source(), s = cuda_source();
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
 	struct fdry_kernels_stats st;
 	CUfunction f = NULL;
 
-	ok(fdry_kernels_get(k, &p, "vecadd", &f));
+	ok(fdry_kernels_function(k, &p, "vecadd", &f));
 	vecadd_check(k, f);
-	ok(fdry_kernels_get(k, &s, "vecadd", &f));
+	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	vecadd_check(k, f);
 	st = stats_of(k);
 	ck_assert_uint_eq(st.ptx_compilations, ptx_compilations);
@@ -23,7 +23,7 @@ static void use_store(uint64_t ptx_compilations, uint64_t source_compilations, u
 	ck_assert_uint_eq(st.store_hits, store_hits);
 	ck_assert_uint_eq(st.store_saves, ptx_compilations + source_compilations);
 	ck_assert_uint_eq(st.store_damaged + st.store_errors, 0);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	fdry_store_close(store);
 }
 
@@ -134,17 +134,17 @@ static void damage(void)
 /* It is compiled anew, and replaced: what was damaged is never loaded. */
 static void mends(void)
 {
-	struct fdry_kernel_source p = ptx_source();
+	struct fdry_kernels_source p = ptx_source();
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
 	CUfunction f = NULL;
 
-	ok(fdry_kernels_get(k, &p, "vecadd", &f));
+	ok(fdry_kernels_function(k, &p, "vecadd", &f));
 	vecadd_check(k, f);
 	ck_assert_uint_eq(stats_of(k).ptx_compilations, 1);
 	ck_assert_uint_eq(stats_of(k).store_damaged, 1);
 	ck_assert_uint_eq(stats_of(k).store_saves, 1);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	fdry_store_close(store);
 }
 
@@ -223,22 +223,22 @@ END_TEST
 
 static void readonly(void)
 {
-	struct fdry_kernel_source p = ptx_source(), s = cuda_source();
+	struct fdry_kernels_source p = ptx_source(), s = cuda_source();
 	struct fdry_store *store;
 	struct fdry_kernels *k;
 	CUfunction f = NULL;
 
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &store));
 	k = kernels_open(store);
-	ok(fdry_kernels_get(k, &p, "vecadd", &f));
+	ok(fdry_kernels_function(k, &p, "vecadd", &f));
 	s.version = "never seen";
-	ok(fdry_kernels_get(k, &s, "vecadd", &f));
+	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	vecadd_check(k, f);
 	ck_assert_uint_eq(stats_of(k).store_hits, 1);
 	ck_assert_uint_eq(stats_of(k).source_compilations, 1);
 	ck_assert_uint_eq(stats_of(k).store_saves, 0);
 	ck_assert_uint_eq(stats_of(k).store_errors, 1);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	fdry_store_close(store);
 }
 
@@ -258,20 +258,20 @@ static void with_includes(void)
 					     "const char *on = __DATE__ __TIME__;\n#pragma object kernels\n" };
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
-	struct fdry_kernel_source s;
+	struct fdry_kernels_source s;
 	CUfunction f = NULL;
 	int i;
 
 	for (i = 0; i < 5; i++) {
 		s = code_of(texts[i], strlen(texts[i]));
-		s.form = FDRY_KERNEL_SOURCE;
-		ok(fdry_kernels_get(k, &s, "vecadd", &f));
+		s.form = FDRY_KERNELS_SOURCE;
+		ok(fdry_kernels_function(k, &s, "vecadd", &f));
 		ck_assert_uint_eq(stats_of(k).store_saves + stats_of(k).store_misses, 0);
 	}
 	s.version = "mine.h as of today";
-	ok(fdry_kernels_get(k, &s, "vecadd", &f));
+	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	ck_assert_uint_eq(stats_of(k).store_saves, 1);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	fdry_store_close(store);
 }
 
@@ -295,13 +295,13 @@ START_TEST(processes_at_once_compile_once)
 	for (i = 0; i < 6; i++) {
 		pids[i] = fork();
 		if (!pids[i]) {
-			struct fdry_kernel_source s = cuda_source();
+			struct fdry_kernels_source s = cuda_source();
 			struct fdry_store *store = store_make();
 			struct fdry_kernels *k = kernels_open(store);
 			CUfunction f;
 
-			ok(fdry_kernels_get(k, &s, "vecadd", &f));
-			fdry_kernels_close(k);
+			ok(fdry_kernels_function(k, &s, "vecadd", &f));
+			fdry_kernels_free(k);
 			_exit(0);
 		}
 	}
@@ -318,8 +318,8 @@ END_TEST
 
 START_TEST(failing_calls_leave_nothing)
 {
-	struct fdry_kernel_source p = ptx_source();
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .flags = FDRY_KERNEL_COOPERATIVE };
+	struct fdry_kernels_source p = ptx_source();
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .flags = FDRY_KERNELS_COOPERATIVE };
 	struct fdry_kernels_opts ko = { .sz = sizeof(ko) };
 	struct fdry_kernels *k;
 	unsigned long failed = 1;
@@ -335,19 +335,19 @@ START_TEST(failing_calls_leave_nothing)
 		test_sim_fail(spec);
 		k = NULL;
 		p.version = spec; /* another key each time */
-		ret = fdry_kernels_open(&ko, &k);
+		ret = fdry_kernels_new(&ko, &k);
 		if (!ret)
-			ret = fdry_kernels_get(k, &p, "nothing", &f);
+			ret = fdry_kernels_function(k, &p, "nothing", &f);
 		if (!ret)
-			ret = fdry_kernel_launch(k, f, &o, NULL, 0);
+			ret = fdry_kernels_launch(k, f, &o, NULL, 0);
 		failed = test_sim_failed();
 		test_sim_fail(NULL);
 		bad += ret != 0;
 		if (k && ret) { /* it works again */
-			ok(fdry_kernels_get(k, &p, "nothing", &f));
-			ok(fdry_kernel_launch(k, f, &o, NULL, 0));
+			ok(fdry_kernels_function(k, &p, "nothing", &f));
+			ok(fdry_kernels_launch(k, f, &o, NULL, 0));
 		}
-		fdry_kernels_close(k);
+		fdry_kernels_free(k);
 		if (!ret)
 			stays = test_sim_live(NULL); /* it was a clean-up that failed */
 		ck_assert_msg(test_sim_live(NULL) == stays, "the %dth call failed and %ld objects stayed", n, test_sim_live(NULL));
@@ -361,21 +361,21 @@ END_TEST
 /* A driver that does not take what is stored: compiled again. */
 START_TEST(what_the_driver_refuses_is_compiled_anew)
 {
-	struct fdry_kernel_source p = ptx_source();
+	struct fdry_kernels_source p = ptx_source();
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
 	CUfunction f = NULL;
 
-	ok(fdry_kernels_get(k, &p, "vecadd", &f));
+	ok(fdry_kernels_function(k, &p, "vecadd", &f));
 	ok(fdry_kernels_clear(k));
 	ok(fdry_kernels_stats_reset(k));
 	test_sim_fail("cuModuleLoadDataEx:1:209");
-	ok(fdry_kernels_get(k, &p, "vecadd", &f));
+	ok(fdry_kernels_function(k, &p, "vecadd", &f));
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);
 	vecadd_check(k, f);
 	ck_assert_uint_eq(stats_of(k).store_damaged, 1);
-	fdry_kernels_close(k);
+	fdry_kernels_free(k);
 	fdry_store_close(store);
 }
 END_TEST

@@ -16,14 +16,14 @@ static pthread_barrier_t barrier;
 static void *ask(void *arg)
 {
 	static const char *const entries[] = { "vecadd", "scale", "nothing", "count" };
-	struct fdry_kernel_source p = ptx_source(), s = cuda_source();
+	struct fdry_kernels_source p = ptx_source(), s = cuda_source();
 	CUfunction *f = arg;
 	int i;
 
 	pthread_barrier_wait(&barrier);
-	ok(fdry_kernels_get(shared, &p, "vecadd", f));
+	ok(fdry_kernels_function(shared, &p, "vecadd", f));
 	for (i = 0; i < 40; i++)
-		ok(fdry_kernels_get(shared, i % 2 ? &p : &s, entries[i % 4], &f[1]));
+		ok(fdry_kernels_function(shared, i % 2 ? &p : &s, entries[i % 4], &f[1]));
 	return NULL;
 }
 
@@ -47,7 +47,7 @@ START_TEST(threads_at_once_compile_once)
 	ck_assert_uint_eq(stats_of(shared).misses, 2);
 	ck_assert_uint_eq(stats_of(shared).hits, THREADS * 41 - 2);
 	vecadd_check(shared, f[0][0]);
-	fdry_kernels_close(shared);
+	fdry_kernels_free(shared);
 	fdry_store_close(store);
 }
 END_TEST
@@ -55,14 +55,14 @@ END_TEST
 static void *ask_bad(void *arg)
 {
 	static const char bad[] = ".version 8.0\n.target sm_90\nnonsense\n";
-	struct fdry_kernel_source s = code_of(bad, sizeof(bad));
+	struct fdry_kernels_source s = code_of(bad, sizeof(bad));
 	CUfunction f;
 	int i;
 
 	(void)arg;
 	pthread_barrier_wait(&barrier);
 	for (i = 0; i < 20; i++)
-		fails(COMPILE, "refuses", fdry_kernels_get(shared, &s, "x", &f));
+		fails(COMPILE, "refuses", fdry_kernels_function(shared, &s, "x", &f));
 	return NULL;
 }
 
@@ -94,7 +94,7 @@ START_TEST(failures_and_clearing_beside_asks)
 	ck_assert_uint_eq(stats_of(shared).failures, 40);
 	ok(fdry_kernels_clear(shared));
 	ck_assert_int_eq(test_sim_live("module"), 0);
-	fdry_kernels_close(shared);
+	fdry_kernels_free(shared);
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }
 END_TEST
@@ -137,8 +137,8 @@ static void *clear_beside(void *arg)
 
 START_TEST(clearing_waits_for_what_is_being_loaded)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o) };
-	struct fdry_kernel_source s = ptx_source();
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o) };
+	struct fdry_kernels_source s = ptx_source();
 	CUfunction f = NULL;
 	pthread_t t;
 
@@ -147,14 +147,14 @@ START_TEST(clearing_waits_for_what_is_being_loaded)
 	pthread_barrier_init(&barrier, NULL, 2);
 	fdry_log_set(hear_loaded, NULL, FDRY_LOG_ERROR);
 	ck_assert(!pthread_create(&t, NULL, clear_beside, NULL));
-	ok(fdry_kernels_get(shared, &s, "nothing", &f));
+	ok(fdry_kernels_function(shared, &s, "nothing", &f));
 	pthread_join(t, NULL);
 	fdry_log_set(NULL, NULL, 0);
 	ck_assert(atomic_load(&cleared));
 	ck_assert_uint_eq(fdry_kernels_count(shared), 0);
 	ck_assert_int_eq(test_sim_live("module"), 0);
-	fails(NOKEY, "cleared since", fdry_kernel_launch(shared, f, &o, NULL, 0));
-	fdry_kernels_close(shared);
+	fails(NOKEY, "cleared since", fdry_kernels_launch(shared, f, &o, NULL, 0));
+	fdry_kernels_free(shared);
 }
 END_TEST
 
@@ -165,12 +165,12 @@ START_TEST(prepared_ahead_is_there)
 	static const char bad[] = ".version 8.0\n.target sm_90\nnonsense\n";
 	static const char *const options[] = { "-DX=1", "--use_fast_math" };
 	char *text = strdup(cuda_text);
-	struct fdry_kernel_source s[4] = { ptx_source(), cuda_source(), code_of(text, strlen(text)), code_of(bad, sizeof(bad)) };
-	struct fdry_kernel_ask asks[] = { { &s[0], "vecadd" }, { &s[1], NULL }, { &s[2], "scale" }, { &s[3], NULL }, { &s[0], "scale" } };
+	struct fdry_kernels_source s[4] = { ptx_source(), cuda_source(), code_of(text, strlen(text)), code_of(bad, sizeof(bad)) };
+	struct fdry_kernels_request asks[] = { { &s[0], "vecadd" }, { &s[1], NULL }, { &s[2], "scale" }, { &s[3], NULL }, { &s[0], "scale" } };
 	struct fdry_kernels *k = kernels_open(NULL);
 	CUfunction f = NULL;
 
-	s[2].form = FDRY_KERNEL_SOURCE;
+	s[2].form = FDRY_KERNELS_SOURCE;
 	s[2].options = options;
 	s[2].noptions = 2;
 	s[3].name = "bad.ptx";
@@ -182,7 +182,7 @@ START_TEST(prepared_ahead_is_there)
 	ck_assert_uint_eq(fdry_kernels_count(k), 3);
 	ck_assert_uint_eq(stats_of(k).misses, 4);
 	ok(fdry_kernels_stats_reset(k));
-	ok(fdry_kernels_get(k, &s[0], "vecadd", &f));
+	ok(fdry_kernels_function(k, &s[0], "vecadd", &f));
 	vecadd_check(k, f);
 	ck_assert_uint_eq(stats_of(k).misses, 0);
 	memcpy(text, cuda_text, strlen(cuda_text));
@@ -191,7 +191,7 @@ START_TEST(prepared_ahead_is_there)
 	fails(INVAL, "no asks", fdry_kernels_prepare(k, NULL, 2, 0));
 	asks[1].source = NULL;
 	fails(INVAL, "source", fdry_kernels_prepare(k, asks, 2, 0));
-	fdry_kernels_close(k); /* beside what is under way */
+	fdry_kernels_free(k); /* beside what is under way */
 	free(text);
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }

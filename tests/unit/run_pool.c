@@ -48,7 +48,7 @@ START_TEST(size_classes)
 	size_t i, k, bytes;
 	uint64_t addr;
 
-	ok(fdry_transient_limit(dev, DEV, 0));
+	ok(fdry_transient_set_limit(dev, DEV, 0));
 	for (i = 9; i < 30; i++)
 		for (k = 0; k < 8; k++) {
 			bytes = ((size_t)1 << i) + more[k];
@@ -136,7 +136,7 @@ START_TEST(a_stream_that_comes_again)
 	ok(fdry_transient_put(dev, DEV, b, t));
 	ok(fdry_device_clean_up(dev)); /* waits for the work of the stream that is gone */
 	ck_assert_int_eq(test_sim_live("allocation"), 0);
-	fdry_device_release(dev);
+	fdry_device_put(dev);
 	_exit(0); /* the streams of this test are the driver's to keep */
 }
 END_TEST
@@ -149,7 +149,7 @@ START_TEST(the_limit)
 
 	for (i = 0; i < 4; i++)
 		a[i] = get(_i, 1 << 20, NONE);
-	ok(fdry_transient_limit(dev, _i, 2 << 20));
+	ok(fdry_transient_set_limit(dev, _i, 2 << 20));
 	for (i = 0; i < 4; i++)
 		ok(fdry_transient_put(dev, _i, a[i], NONE));
 	st = stats(_i);
@@ -162,7 +162,7 @@ START_TEST(the_limit)
 	a[0] = get(_i, 3 << 20, NONE); /* larger than the limit: not kept, nor are the others then */
 	ok(fdry_transient_put(dev, _i, a[0], NONE));
 	ck_assert_uint_eq(stats(_i).cached, 0);
-	ok(fdry_transient_limit(dev, _i, 0));
+	ok(fdry_transient_set_limit(dev, _i, 0));
 	a[0] = get(_i, 100, NONE);
 	ok(fdry_transient_put(dev, _i, a[0], NONE));
 	ck_assert_uint_eq(stats(_i).cached, 0);
@@ -457,7 +457,7 @@ START_TEST(numbers_of_pools)
 
 	ok(fdry_transient_put(dev, DEV, a, NONE));
 	a = get(DEV, 4096, NONE);
-	ok(fdry_resident_make(dev, 100, &h));
+	ok(fdry_resident_new(dev, 100, &h));
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_HITS_DEVICE), 1);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_MISSES_DEVICE), 2);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_USED_DEVICE), 4096 + 512);
@@ -469,7 +469,7 @@ START_TEST(numbers_of_pools)
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_USED_PINNED), 0);
 	ck_assert_uint_eq(value(FDRY_METRIC_RESIDENT), 1);
 	ck_assert_uint_eq(value(FDRY_METRIC_RESIDENT_BYTES), 100);
-	ok(fdry_resident_drop(dev, h, NONE));
+	ok(fdry_resident_free(dev, h, NONE));
 	ok(fdry_transient_put(dev, DEV, a, NONE));
 	ok(fdry_device_clean_up(dev));
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_CACHED_DEVICE), 0);

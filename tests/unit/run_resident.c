@@ -16,7 +16,7 @@ START_TEST(residents)
 
 	fails(NOKEY, "ever had the handle 0", fdry_resident_view(dev, 0, &addr, &bytes));
 	fails(NOKEY, "ever had", fdry_resident_view(dev, 1ull << 32 | 1, &addr, &bytes));
-	ok(fdry_resident_make(dev, 16, &h));
+	ok(fdry_resident_new(dev, 16, &h));
 	ok(fdry_resident_view(dev, h, &addr, &bytes));
 	ck_assert_uint_eq(bytes, 16);
 	ok(fdry_resident_view(dev, h, NULL, NULL));
@@ -30,16 +30,16 @@ START_TEST(residents)
 	ok(fdry_device_clean_up(dev)); /* it is in use */
 	ok(fdry_resident_read(dev, h, 0, out, 16, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 1);
-	ok(fdry_resident_drop(dev, h, NULL));
+	ok(fdry_resident_free(dev, h, NULL));
 	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
-	fails(STALE, "is gone", fdry_resident_drop(dev, h, NULL));
+	fails(STALE, "is gone", fdry_resident_free(dev, h, NULL));
 	fails(STALE, "is gone", fdry_resident_read(dev, h, 0, out, 4, NULL));
-	ok(fdry_resident_make(dev, 16, &again)); /* the same slot, another buffer */
+	ok(fdry_resident_new(dev, 16, &again)); /* the same slot, another buffer */
 	ck_assert_uint_eq((uint32_t)again, (uint32_t)h);
 	ck_assert_uint_ne(again, h);
 	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
 	fails(NOKEY, "ever had", fdry_resident_view(dev, again + (1ull << 32), &addr, &bytes));
-	ok(fdry_resident_drop(dev, again, NULL));
+	ok(fdry_resident_free(dev, again, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
 }
 END_TEST
@@ -50,12 +50,12 @@ START_TEST(given_back_though_nothing_can_be_released)
 	uint64_t a = get(DEV, 100, NONE);
 	fdry_resident h = 0;
 
-	ok(fdry_resident_make(dev, 16, &h));
-	ok(fdry_transient_limit(dev, DEV, 0));
+	ok(fdry_resident_new(dev, 16, &h));
+	ok(fdry_transient_set_limit(dev, DEV, 0));
 	test_sim_fail("cuMemFree_v2:1+:999");
 	ok(fdry_transient_put(dev, DEV, a, NONE));
 	fails(STALE, "given back before", fdry_transient_put(dev, DEV, a, NONE));
-	ok(fdry_resident_drop(dev, h, NONE));
+	ok(fdry_resident_free(dev, h, NONE));
 	ck_assert_uint_eq(test_sim_failed(), 2);
 	fails(STALE, "is gone", fdry_resident_view(dev, h, NULL, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
@@ -74,7 +74,7 @@ static void *drop_it(void *arg)
 {
 	const struct drop *d = arg;
 
-	ok(fdry_resident_drop(dev, d->handle, d->stream));
+	ok(fdry_resident_free(dev, d->handle, d->stream));
 	return NULL;
 }
 
@@ -86,9 +86,9 @@ START_TEST(others_while_a_drop_waits)
 	pthread_t thread;
 	struct gate g;
 
-	ok(fdry_resident_make(dev, 1 << 20, &d.handle));
-	ok(fdry_resident_make(dev, 16, &other));
-	ok(fdry_transient_limit(dev, DEV, 0));
+	ok(fdry_resident_new(dev, 1 << 20, &d.handle));
+	ok(fdry_resident_new(dev, 16, &other));
+	ok(fdry_transient_set_limit(dev, DEV, 0));
 	gate_shut(&g, d.stream);
 	ck_assert(!pthread_create(&thread, NULL, drop_it, &d));
 	while (stats(DEV).used_count == 2)
@@ -100,7 +100,7 @@ START_TEST(others_while_a_drop_waits)
 	ck_assert_uint_eq(fdry_resident_count(dev), 1);
 	gate_open(&g, d.stream);
 	ck_assert(!pthread_join(thread, NULL));
-	ok(fdry_resident_drop(dev, other, NONE));
+	ok(fdry_resident_free(dev, other, NONE));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, d.stream));
 }
 END_TEST
@@ -129,7 +129,7 @@ static void *drop_beside(void *arg)
 {
 	struct dropper *d = arg;
 
-	ok(fdry_resident_drop(dev, d->what.handle, d->what.stream));
+	ok(fdry_resident_free(dev, d->what.handle, d->what.stream));
 	d->found = d->opened;
 	return NULL;
 }
@@ -151,7 +151,7 @@ START_TEST(a_drop_waits_for_copies)
 	uint64_t before = copies_to();
 	struct gate g;
 
-	ok(fdry_resident_make(dev, 4, &c.handle));
+	ok(fdry_resident_new(dev, 4, &c.handle));
 	d.what.handle = c.handle;
 	gate_shut(&g, c.stream);
 	ck_assert(!pthread_create(&copier, NULL, copy_it, &c));
@@ -178,20 +178,20 @@ START_TEST(a_drop_that_fails)
 	uint32_t value = 7, got = 0;
 	int i;
 
-	ok(fdry_resident_make(dev, 4, &h));
+	ok(fdry_resident_new(dev, 4, &h));
 	ok(fdry_resident_write(dev, h, 0, &value, 4, NULL));
 	test_sim_fail("cuEventRecord:1:999");
-	fails(DRIVER, "cuEventRecord", fdry_resident_drop(dev, h, s));
+	fails(DRIVER, "cuEventRecord", fdry_resident_free(dev, h, s));
 	test_sim_fail(NULL);
 	for (i = 0; i < 80; i++) /* none of which gets its place */
-		ok(fdry_resident_make(dev, 4, &more[i]));
+		ok(fdry_resident_new(dev, 4, &more[i]));
 	ok(fdry_resident_read(dev, h, 0, &got, 4, NULL));
 	ck_assert_uint_eq(got, 7);
 	ck_assert_uint_eq(fdry_resident_count(dev), 81);
-	ok(fdry_resident_drop(dev, h, s));
-	fails(STALE, "is gone", fdry_resident_drop(dev, h, s));
+	ok(fdry_resident_free(dev, h, s));
+	fails(STALE, "is gone", fdry_resident_free(dev, h, s));
 	for (i = 0; i < 80; i++)
-		ok(fdry_resident_drop(dev, more[i], NONE));
+		ok(fdry_resident_free(dev, more[i], NONE));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
 }
 END_TEST
@@ -207,12 +207,12 @@ START_TEST(no_copies_while_capturing)
 	CUresult (*count)(CUgraph, CUgraphNode *, size_t *);
 
 	*(void **)&count = test_sim_symbol("cuGraphGetNodes");
-	ok(fdry_resident_make(dev, 4, &h));
+	ok(fdry_resident_new(dev, 4, &h));
 	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
 	fails(STATE, "is capturing", fdry_resident_write(dev, h, 0, &in, 4, s));
 	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, &out, 4, s));
 	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, NULL, 0, s));
-	fails(STATE, "is capturing", fdry_resident_drop(dev, h, s));
+	fails(STATE, "is capturing", fdry_resident_free(dev, h, s));
 	ok(fdry_resident_write(dev, h, 0, &in, 4, NULL));
 	ck_assert_int_eq(drv->cuStreamEndCapture(s, &graph), CUDA_SUCCESS);
 	ck_assert_int_eq(count(graph, NULL, &nodes), CUDA_SUCCESS);
@@ -220,7 +220,7 @@ START_TEST(no_copies_while_capturing)
 	ck_assert_int_eq(drv->cuGraphDestroy(graph), CUDA_SUCCESS);
 	ok(fdry_resident_read(dev, h, 0, &out, 4, s));
 	ck_assert_uint_eq(out, 7);
-	ok(fdry_resident_drop(dev, h, s));
+	ok(fdry_resident_free(dev, h, s));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
 }
 END_TEST
@@ -233,15 +233,15 @@ START_TEST(copies_behind_no_stream)
 	fdry_resident h;
 	struct gate g;
 
-	ok(fdry_resident_make(dev, 4, &h));
+	ok(fdry_resident_new(dev, 4, &h));
 	gate_shut(&g, s);
 	ok(fdry_resident_write(dev, h, 0, &in, 4, NONE));
 	ok(fdry_resident_read(dev, h, 0, &out, 4, NONE));
 	ck_assert_uint_eq(out, 7);
 	gate_open(&g, s);
-	ok(fdry_resident_drop(dev, h, NONE));
+	ok(fdry_resident_free(dev, h, NONE));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
-	fdry_device_release(dev); /* the library's own stream stays with the context */
+	fdry_device_put(dev); /* the library's own stream stays with the context */
 }
 END_TEST
 
@@ -260,9 +260,9 @@ START_TEST(many_residents)
 	int i;
 
 	for (i = 0; i < 1000; i++)
-		ok(fdry_resident_make(dev, 8 + (size_t)i, &h[i]));
+		ok(fdry_resident_new(dev, 8 + (size_t)i, &h[i]));
 	for (i = 0; i < 1000; i += 2)
-		ok(fdry_resident_drop(dev, h[i], NONE));
+		ok(fdry_resident_free(dev, h[i], NONE));
 	for (i = 0; i < 1000; i += 2)
 		fails(STALE, "is gone", fdry_resident_view(dev, h[i], NULL, NULL));
 	for (i = 1; i < 1000; i += 2) {
@@ -270,10 +270,10 @@ START_TEST(many_residents)
 		ck_assert_uint_eq(bytes, 8 + (size_t)i);
 	}
 	for (i = 1; i < 1000; i += 2)
-		ok(fdry_resident_drop(dev, h[i], NONE));
+		ok(fdry_resident_free(dev, h[i], NONE));
 	test_sim_fail("cuMemAlloc_v2:1+:2");
 	ok(fdry_device_clean_up(dev));
-	ck_assert_int_eq(fdry_resident_make(dev, 1 << 20, &h[0]), -FDRY_E_NODEVMEM);
+	ck_assert_int_eq(fdry_resident_new(dev, 1 << 20, &h[0]), -FDRY_E_NODEVMEM);
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
 }
 END_TEST

@@ -3,7 +3,7 @@
 #include "lib/telemetry.h"
 #include "tests/unit/run.h"
 
-static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalar_value *values)
+static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalars_value *values)
 {
 	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values };
 	struct fdry_scalars *s = NULL;
@@ -33,10 +33,10 @@ static const uint32_t kinds[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64 };
 
 START_TEST(values_of_every_size)
 {
-	const union fdry_scalar_value first[] = { { .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 } };
+	const union fdry_scalars_value first[] = { { .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 } };
 	/* What else the union holds does not come along. */
-	const union fdry_scalar_value dirty[] = { { .u64 = ~0ull << 8 | 3 }, { .u64 = ~0ull << 16 | 4 }, { .u64 = ~0ull << 32 | 5 } };
-	union fdry_scalar_value got;
+	const union fdry_scalars_value dirty[] = { { .u64 = ~0ull << 8 | 3 }, { .u64 = ~0ull << 16 | 4 }, { .u64 = ~0ull << 32 | 5 } };
+	union fdry_scalars_value got;
 	struct fdry_scalars *s;
 	uint64_t copies, bytes;
 	uint32_t dtype;
@@ -94,7 +94,7 @@ START_TEST(updates_outrun_launches)
 	s = scalars_new(1, &u32, NULL);
 	ok(fdry_scalars_addr(s, 0, &addr));
 	for (i = 0; i < 500; i++) {
-		union fdry_scalar_value v = { .u32 = i * 3 + 1 };
+		union fdry_scalars_value v = { .u32 = i * 3 + 1 };
 
 		ok(fdry_scalars_update(s, 0, 1, &v, stream));
 		memset(&v, 0xEE, sizeof(v)); /* not needed any more */
@@ -120,7 +120,7 @@ END_TEST
 START_TEST(updates_do_not_wait)
 {
 	static const uint32_t u32 = FDRY_U32;
-	union fdry_scalar_value v = { .u32 = 77 };
+	union fdry_scalars_value v = { .u32 = 77 };
 	struct fdry_scalars *s;
 	CUdeviceptr slow;
 	CUstream stream;
@@ -148,7 +148,7 @@ END_TEST
 START_TEST(captures_refuse_updates)
 {
 	static const uint32_t u32 = FDRY_U32;
-	union fdry_scalar_value v = { .u32 = 77 };
+	union fdry_scalars_value v = { .u32 = 77 };
 	struct fdry_cudagraph *g;
 	struct fdry_scalars *s;
 	CUstream stream, gone;
@@ -175,7 +175,7 @@ START_TEST(scalars_are_checked)
 {
 	static const uint32_t wide = FDRY_C128, odd = 99;
 	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 1, .dtypes = &wide };
-	union fdry_scalar_value v = { 0 };
+	union fdry_scalars_value v = { 0 };
 	struct fdry_scalars *s = NULL;
 	fdry_devptr p;
 
@@ -216,7 +216,7 @@ END_TEST
 START_TEST(memory_of_the_caller)
 {
 	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = 4, .dtypes = kinds };
-	union fdry_scalar_value v = { .u8 = 9 };
+	union fdry_scalars_value v = { .u8 = 9 };
 	struct fdry_scalars *s = NULL;
 	fdry_devptr p;
 
@@ -266,9 +266,9 @@ START_TEST(every_failing_call_is_undone)
 	ok(err);
 	/* An update that fails takes no slot and changes nothing; a lost record is waited for. */
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
-	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalar_value){ .u8 = 1 }, NULL), -FDRY_E_DRIVER);
+	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL), -FDRY_E_DRIVER);
 	test_sim_fail("cuEventRecord:1");
-	ok(fdry_scalars_update(s, 0, 1, &(union fdry_scalar_value){ .u8 = 2 }, NULL));
+	ok(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 2 }, NULL));
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);
 	ck_assert_uint_eq(cell(s, 0), 2);
@@ -288,7 +288,7 @@ struct updater {
 static void *update_often(void *arg)
 {
 	struct updater *u = arg;
-	union fdry_scalar_value v;
+	union fdry_scalars_value v;
 	int i;
 
 	for (i = 1; i <= 300; i++) {
@@ -335,7 +335,7 @@ struct decoding {
 static int decode_fn(void *arg, CUstream stream)
 {
 	struct decoding *w = arg;
-	struct fdry_decode_args a;
+	struct fdry_decode_state_args a;
 	int n = STEPS;
 	int err = fdry_decode_state_args(w->d, &a);
 
@@ -357,7 +357,7 @@ START_TEST(one_graph_does_every_step)
 	stream = stream_new();
 	ok(fdry_decode_state_new(NULL, &w.d));
 	w.log = mem(sizeof(log));
-	ok(fdry_decode_state_use(w.d, FDRY_DECODE_DEVICE));
+	ok(fdry_decode_state_use(w.d, FDRY_DECODE_STATE_DEVICE));
 	g = graph_new();
 	o.arg = &w;
 	ok(fdry_cudagraph_run(g, &o));
@@ -379,7 +379,7 @@ END_TEST
 
 START_TEST(arguments_keep_their_step)
 {
-	struct fdry_decode_args a;
+	struct fdry_decode_state_args a;
 	struct decoding w;
 	struct fdry_decode_state *none = NULL;
 	uint64_t log[STEPS];
@@ -389,7 +389,7 @@ START_TEST(arguments_keep_their_step)
 	ok(fdry_decode_state_new(NULL, &w.d));
 	w.log = mem(sizeof(log));
 	ok(fdry_decode_state_args(w.d, &a));
-	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 && a.source == FDRY_DECODE_ARGS);
+	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 && a.source == FDRY_DECODE_STATE_ARGS);
 	ck_assert_uint_eq((uint32_t)word(a.length_addr), 1);
 	for (i = 0; i < STEPS; i++) { /* eager code, which takes them from arguments */
 		ok(fdry_decode_state_set(w.d, i + 5, i, NULL));

@@ -74,7 +74,7 @@ START_TEST(T1_replay_loop)
 	o.stream = stream;
 	ok(fdry_cudagraph_run(g, &o));
 	for (i = 0; i < REPLAYS; i++) {
-		ok(fdry_scalars_update(alpha, 0, 1, &(union fdry_scalar_value){ .f32 = alpha_of(i) }, stream));
+		ok(fdry_scalars_update(alpha, 0, 1, &(union fdry_scalars_value){ .f32 = alpha_of(i) }, stream));
 		ok(fdry_cudagraph_launch(g, stream));
 	}
 	cu(cuStreamSynchronize, stream);
@@ -101,10 +101,10 @@ START_TEST(T1_sizes_and_types)
 	static const uint32_t dtypes[] = { FDRY_I8, FDRY_U8, FDRY_I16, FDRY_F16, FDRY_I32, FDRY_U32, FDRY_F32, FDRY_I64, FDRY_U64,
 					   FDRY_F64 };
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = sizeof(dtypes) / sizeof(dtypes[0]), .dtypes = dtypes };
-	union fdry_scalar_value v[10] = { { .i8 = -3 }, { .u8 = 200 }, { .i16 = -300 }, { .u16 = 0x3c00 }, { .i32 = -70000 },
+	union fdry_scalars_value v[10] = { { .i8 = -3 }, { .u8 = 200 }, { .i16 = -300 }, { .u16 = 0x3c00 }, { .i32 = -70000 },
 					  { .u32 = 4000000000u }, { .f32 = 0.1f }, { .i64 = -5000000000 }, { .u64 = ~0ull },
 					  { .f64 = 0.1 } };
-	union fdry_scalar_value got;
+	union fdry_scalars_value got;
 	struct fdry_scalars *s = NULL;
 	fdry_devptr a, b;
 	uint32_t i;
@@ -171,7 +171,7 @@ START_TEST(T3_sealed_pools)
 	pool = pool_new();
 	g = graph_new();
 	o.pool = pool;
-	ok(fdry_graphpool_alloc(pool, BYTES, &p));
+	ok(fdry_graphpool_mem_alloc(pool, BYTES, &p));
 	ok(fdry_graphpool_sealed(pool, &sealed));
 	ck_assert_uint_eq(sealed, 0);
 	ok(fdry_graphpool_seal(pool));
@@ -179,12 +179,12 @@ START_TEST(T3_sealed_pools)
 	ck_assert_uint_eq(sealed, 1);
 	fails(STATE, "no capture can begin: the pool (0, ", fdry_cudagraph_begin(g, &o));
 	fails(STATE, ") is sealed; call fdry_graphpool_unseal()", fdry_cudagraph_begin(g, &o));
-	fails(STATE, "is sealed", fdry_graphpool_alloc(pool, 8, &p));
+	fails(STATE, "is sealed", fdry_graphpool_mem_alloc(pool, 8, &p));
 	ok(fdry_graphpool_unseal(pool));
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_cudagraph_end(g));
 	fdry_cudagraph_free(g);
-	fdry_graphpool_free(pool);
+	fdry_graphpool_put(pool);
 	run_close();
 }
 END_TEST
@@ -205,12 +205,12 @@ START_TEST(T3_buffers_outlive_the_graph)
 		g = graph_new();
 		ok(fdry_cudagraph_begin(g, &o));
 		if (!i)
-			ok(fdry_graphpool_alloc(pool, BYTES, &p));
+			ok(fdry_graphpool_mem_alloc(pool, BYTES, &p));
 		cu(cuMemsetD8Async, p, (unsigned char)(i + 1), BYTES, fdry_stream_current());
 		ok(fdry_cudagraph_end(g));
 		ok(fdry_cudagraph_instantiate(g, 0));
 		if (i)
-			fdry_graphpool_free(pool);
+			fdry_graphpool_put(pool);
 		ok(fdry_cudagraph_launch(g, NULL));
 		ok(fdry_cudagraph_synchronize(g));
 		ck_assert_uint_eq(word(p) & 0xff, i + 1u);
@@ -247,7 +247,7 @@ END_TEST
 /* A capture that was spoilt, or that nobody began, yields no graph. */
 START_TEST(T4_no_graph)
 {
-	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CAPTURE_THREAD_LOCAL };
+	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CUDAGRAPH_MODE_THREAD_LOCAL };
 	struct fdry_cudagraph *g;
 	CUstream side;
 	CUgraph graph;

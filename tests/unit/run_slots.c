@@ -22,14 +22,14 @@ static int everything(struct fdry_slots **t)
 {
 	struct fdry_slots_opts opts = { .sz = sizeof(opts), .upload = FDRY_SLOTS_UPLOAD_ALWAYS, .sync = FDRY_SLOTS_SYNC_ALWAYS };
 	CUgraph graph;
-	int launched, err = fdry_slots_create(&opts, t);
+	int launched, err = fdry_slots_new(&opts, t);
 
 	if (err)
 		return err;
 	/* One of the driver's own calls may fail: then there is nothing to put into a slot. */
 	if (fx.drv->cuGraphCreate(&graph, 0))
 		return 0;
-	err = fdry_slots_install_graph(*t, 1, graph, 0, FDRY_SLOT_OWN_GRAPH);
+	err = fdry_slots_install_graph(*t, 1, graph, 0, FDRY_SLOTS_OWN_GRAPH);
 	if (err) {
 		ck_assert(!fdry_slots_has(*t, 1));
 		if (fx.drv->cuGraphDestroy(graph))
@@ -86,7 +86,7 @@ START_TEST(upload_failing)
 	slot_make(fx.t, 1, 0, 3);
 	g = graph_make(1, 5, 0);
 	test_sim_fail(calls[_i]);
-	fails(DRIVER, "slot 1", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOT_OWN_GRAPH));
+	fails(DRIVER, "slot 1", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ck_assert_int_eq(test_sim_live("exec"), 1);
 	cu(cuGraphDestroy, g);
 	capture_start(fx.stream);
@@ -142,7 +142,7 @@ START_TEST(calls_of_policies)
 		setenv("FOUNDRY_SLOTS_UPLOAD", ways[_i].upload, 1);
 		setenv("FOUNDRY_SLOTS_SYNC", ways[_i].sync, 1);
 	}
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	test_sim_fail(NULL);
 	slot_make(t, 1, 0, 3);
 	ck_assert_uint_eq(test_sim_calls("cuGraphUpload"), 1);
@@ -172,7 +172,7 @@ START_TEST(wrong_environment)
 	struct fdry_slots *t = NULL;
 
 	setenv(wrong[_i][0], wrong[_i][1], 1);
-	fails(ENV, wrong[_i][0], fdry_slots_create(NULL, &t));
+	fails(ENV, wrong[_i][0], fdry_slots_new(NULL, &t));
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), wrong[_i][2]));
 	ck_assert_ptr_null(t);
 }
@@ -183,19 +183,19 @@ START_TEST(wrong_options)
 	struct fdry_slots_opts opts = { .sz = sizeof(opts), .device = 1 };
 	struct fdry_slots *t = NULL;
 
-	fails(NOGPU, "no device 1", fdry_slots_create(&opts, &t));
+	fails(NOGPU, "no device 1", fdry_slots_new(&opts, &t));
 	opts.device = -1;
-	fails(NOGPU, "no device -1", fdry_slots_create(&opts, &t));
+	fails(NOGPU, "no device -1", fdry_slots_new(&opts, &t));
 	opts.device = 0;
 	opts.upload = 3;
-	fails(OPTS, "upload 3", fdry_slots_create(&opts, &t));
+	fails(OPTS, "upload 3", fdry_slots_new(&opts, &t));
 	opts.upload = 0;
 	opts.sz = 3;
-	fails(OPTS, "3 bytes", fdry_slots_create(&opts, &t));
+	fails(OPTS, "3 bytes", fdry_slots_new(&opts, &t));
 	opts.sz = sizeof(opts);
 	opts.driver = "/nowhere/libcuda.so.1";
-	fails(NODRIVER, "/nowhere", fdry_slots_create(&opts, &t));
-	fails(INVAL, "ret", fdry_slots_create(NULL, NULL));
+	fails(NODRIVER, "/nowhere", fdry_slots_new(&opts, &t));
+	fails(INVAL, "ret", fdry_slots_new(NULL, NULL));
 	ck_assert_ptr_null(t);
 	fdry_slots_free(NULL);
 }
@@ -212,21 +212,21 @@ static void log_keep(void *arg, int level, const char *text)
 
 START_TEST(logged)
 {
-	struct fdry_slots_times times = { .sz = sizeof(times) };
+	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	char line[256] = "";
 	struct fdry_slots *t;
 	int i;
 
 	fdry_log_set(log_keep, line, FDRY_LOG_INFO);
 	setenv("FOUNDRY_SLOTS_PROFILE", "4", 1);
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	slot_make(t, 77, 0, 3);
 	for (i = 0; i < 3; i++)
 		ck_assert(replay(t, 77));
 	ck_assert_str_eq(line, "");
 	ck_assert(replay(t, 77));
 	ck_assert_msg(!strncmp(line, "slots: call 4, key 77: upload 0.0 us, launch ", 45), "%s", line);
-	ok(fdry_slots_times(t, &times));
+	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.total, 4) && phase_is(&times.launch, 4));
 	ck_assert_uint_eq(times.upload.calls + times.sync.calls, 0);
 	fdry_log_set(NULL, NULL, 0);
@@ -255,7 +255,7 @@ static void calls_add(struct fdry_profile *p, uint64_t from, uint64_t to, uint64
 START_TEST(percentiles)
 {
 	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts) };
-	struct fdry_slots_times t = { .sz = sizeof(t) };
+	struct fdry_slots_stats t = { .sz = sizeof(t) };
 	struct fdry_profile *p;
 
 	ok(fdry_profile_new(&opts, &p));
@@ -345,10 +345,10 @@ START_TEST(context_of_ones_own)
 	int launched;
 
 	cu(cuCtxCreate_v4, &opts.ctx, NULL, 0, 0);
-	ok(fdry_slots_create(&opts, &t));
+	ok(fdry_slots_new(&opts, &t));
 	s = stream_make();
 	cu(cuGraphCreate, &g, 0);
-	ok(fdry_slots_install_graph(t, 1, g, 0, FDRY_SLOT_OWN_GRAPH));
+	ok(fdry_slots_install_graph(t, 1, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ok(fdry_slots_replay(t, 1, s, &launched));
 	ck_assert_int_eq(launched, 1);
 	fdry_slots_free(t);

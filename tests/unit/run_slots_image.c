@@ -31,7 +31,7 @@ START_TEST(of_an_image)
 	ok(fdry_image_load(load_store(), "img", &opts, &img));
 	test_sim();
 	before = live_before();
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	fails(NOKEY, "no graph with key 5", fdry_slots_install_image(t, 8, img, 5));
 	ck_assert(!fdry_slots_has(t, 8));
 	ok(fdry_slots_install_image(t, 8, img, 2));
@@ -66,13 +66,13 @@ START_TEST(with_its_errors)
 	ok(setenv("FDRY_SIM_DEVICES", "2", 1));
 	ok(fdry_image_load(load_store(), "img", NULL, &img));
 	test_sim();
-	ok(fdry_slots_create(NULL, &t));
+	ok(fdry_slots_new(NULL, &t));
 	ok(fdry_slots_install_image(t, 8, img, 1));
 	fails(UNBOUND, "slot 8: 1 external tensor", fdry_slots_replay(t, 8, NULL, &launched));
 	ck_assert_int_eq(launched, 5);
 	ok(fdry_image_filled(img, NULL));
 	ck_assert(replay(t, 8));
-	ok(fdry_slots_create(&elsewhere, &other));
+	ok(fdry_slots_new(&elsewhere, &other));
 	fails(INVAL, "the image is on device 0", fdry_slots_install_image(other, 8, img, 1));
 	fails(INVAL, "img", fdry_slots_install_image(t, 8, NULL, 1));
 	fdry_slots_free(other);

@@ -56,7 +56,7 @@ START_TEST(r3_two_calls)
 	cu(cuStreamEndCapture, fx.stream, &g);
 	ck_assert_ptr_nonnull(g);
 	ok(fdry_slots_install_graph(fx.t, 1, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 0));
-	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOT_OWN_GRAPH));
+	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ck_assert(replay(fx.t, 1) && replay(fx.t, 2));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
 }
@@ -67,7 +67,7 @@ START_TEST(r4_upload_and_sync)
 {
 	struct fdry_slots *both = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 
-	ok(fdry_slots_install(both, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(both, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(both, 1));
 	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
 	fdry_slots_free(both);
@@ -84,7 +84,7 @@ START_TEST(r5_profile)
 {
 	uint64_t told = 0;
 	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &told };
-	struct fdry_slots_times times = { .sz = sizeof(times) };
+	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	struct fdry_slots *both = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 	int i;
 
@@ -92,7 +92,7 @@ START_TEST(r5_profile)
 	ok(fdry_slots_profile(both, &opts));
 	for (i = 0; i < 130; i++)
 		ck_assert(replay(both, 1));
-	ok(fdry_slots_times(both, &times));
+	ok(fdry_slots_stats(both, &times));
 	ck_assert_uint_eq(told, 64128);
 	ck_assert(phase_is(&times.upload, 130) && phase_is(&times.launch, 130) && phase_is(&times.sync, 130));
 	printf("note: upload %llu ns, launch %llu, synchronise %llu, all %llu (p50); all p99 %llu\n",
@@ -152,7 +152,7 @@ START_TEST(r7_destroyed_after_its_launches)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		ok(fdry_slots_install(t, (uint64_t)i, NULL, exec_make(i, 3, LONG / 2), FDRY_SLOT_OWN_EXEC));
+		ok(fdry_slots_install(t, (uint64_t)i, NULL, exec_make(i, 3, LONG / 2), FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(t, 0));
 	slot_make(t, 0, 5, 1);
 	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG / 2 + 1));
@@ -162,7 +162,7 @@ START_TEST(r7_destroyed_after_its_launches)
 	ck_assert(replay(t, 2));
 	ok(fdry_slots_invalidate_all(t));
 	ck_assert_uint_eq(number_now(2), stepped(0, 3, LONG / 2 + 1));
-	ok(fdry_slots_install(t, 3, NULL, exec_make(3, 3, LONG / 2), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(t, 3, NULL, exec_make(3, 3, LONG / 2), FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(t, 3));
 	fdry_slots_free(t);
 	ck_assert_uint_eq(number_now(3), stepped(0, 3, LONG / 2 + 1));

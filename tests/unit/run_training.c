@@ -190,8 +190,8 @@ START_TEST(L1_pools)
 		ok(fdry_cudagraph_begin(g[i], &o));
 		ok(fdry_cudagraph_pool(g[i], &found));
 		ck_assert_ptr_eq(found, pool);
-		ok(fdry_graphpool_alloc(pool, 100, &p[i]));
-		ok(fdry_graphpool_release(pool, p[i]));
+		ok(fdry_graphpool_mem_alloc(pool, 100, &p[i]));
+		ok(fdry_graphpool_mem_free(pool, p[i]));
 		ok(fdry_cudagraph_end(g[i]));
 	}
 	ck_assert_uint_eq(p[0], p[1]); /* memory is shared */
@@ -202,7 +202,7 @@ START_TEST(L1_pools)
 	fdry_cudagraph_free(alone);
 	fdry_cudagraph_free(g[0]);
 	fdry_cudagraph_free(g[1]);
-	fdry_graphpool_free(pool);
+	fdry_graphpool_put(pool);
 }
 END_TEST
 
@@ -214,8 +214,8 @@ START_TEST(L2_modes)
 	uint32_t mode;
 
 	start();
-	for (mode = FDRY_CAPTURE_DEFAULT; mode <= FDRY_CAPTURE_RELAXED; mode++) {
-		bool relaxed = mode == FDRY_CAPTURE_DEFAULT || mode == FDRY_CAPTURE_RELAXED;
+	for (mode = FDRY_CUDAGRAPH_MODE_DEFAULT; mode <= FDRY_CUDAGRAPH_MODE_RELAXED; mode++) {
+		bool relaxed = mode == FDRY_CUDAGRAPH_MODE_DEFAULT || mode == FDRY_CUDAGRAPH_MODE_RELAXED;
 		CUstreamCaptureMode thread = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
 		g = graph_new();

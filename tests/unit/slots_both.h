@@ -84,7 +84,7 @@ static inline void fixture_open(void)
 	cu(cuMemAlloc_v2, &fx.x, NUMBERS * sizeof(uint64_t));
 	cu(cuMemsetD8Async, fx.x, 0, NUMBERS * sizeof(uint64_t), fx.stream);
 	cu(cuStreamSynchronize, fx.stream);
-	ok(fdry_slots_create(NULL, &fx.t));
+	ok(fdry_slots_new(NULL, &fx.t));
 }
 
 static inline void fixture_close(void)
@@ -172,7 +172,7 @@ static inline CUgraphExec exec_make(int i, uint64_t salt, uint32_t spins)
 
 static inline void slot_make(struct fdry_slots *t, uint64_t key, int i, uint64_t salt)
 {
-	ok(fdry_slots_install_graph(t, key, graph_make(i, salt, 0), 0, FDRY_SLOT_OWN_GRAPH));
+	ok(fdry_slots_install_graph(t, key, graph_make(i, salt, 0), 0, FDRY_SLOTS_OWN_GRAPH));
 }
 
 static inline bool replay(struct fdry_slots *t, uint64_t key)
@@ -214,7 +214,7 @@ START_TEST(replaced)
 {
 	uint64_t old;
 
-	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(fx.t, 4));
 	slot_make(fx.t, 4, 1, 5);
 	old = number_now(0);
@@ -231,18 +231,18 @@ START_TEST(what_is_owned_already)
 	CUgraphExec x = exec_make(0, 3, 0), y = exec_make(1, 5, 0), z = exec_make(2, 7, 0);
 	CUgraph g = graph_make(3, 9, 0);
 
-	ok(fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_EXEC));
-	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_EXEC));
+	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_EXEC));
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, 0));
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 2, NULL, x, 0));
 	ok(fdry_slots_install(fx.t, 3, NULL, y, 0));
-	ok(fdry_slots_install(fx.t, 3, NULL, y, FDRY_SLOT_OWN_EXEC)); /* it passes */
+	ok(fdry_slots_install(fx.t, 3, NULL, y, FDRY_SLOTS_OWN_EXEC)); /* it passes */
 	ok(fdry_slots_install(fx.t, 4, NULL, z, 0));
 	ok(fdry_slots_install(fx.t, 5, NULL, z, 0)); /* the caller's */
-	fails(INVAL, "is in slot", fdry_slots_install(fx.t, 4, NULL, z, FDRY_SLOT_OWN_EXEC));
-	ok(fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOT_OWN_GRAPH));
-	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOT_OWN_GRAPH));
-	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 7, g, 0, FDRY_SLOT_OWN_GRAPH));
+	fails(INVAL, "is in slot", fdry_slots_install(fx.t, 4, NULL, z, FDRY_SLOTS_OWN_EXEC));
+	ok(fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 7, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ok(fdry_slots_install_graph(fx.t, 7, g, 0, 0));
 	ck_assert(replay(fx.t, 1) && replay(fx.t, 3) && replay(fx.t, 4) && replay(fx.t, 5) && replay(fx.t, 6) && replay(fx.t, 7));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
@@ -260,7 +260,7 @@ START_TEST(invalidated)
 
 	for (i = 0; i < 40; i++)
 		slot_make(fx.t, (uint64_t)i << 32, i, (uint64_t)i + 1);
-	ok(fdry_slots_install(fx.t, 7, NULL, exec_make(100, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 7, NULL, exec_make(100, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_invalidate(fx.t, 3ull << 32));
 	ok(fdry_slots_invalidate(fx.t, 3ull << 32));
 	ok(fdry_slots_invalidate(fx.t, 12345));
@@ -297,7 +297,7 @@ START_TEST(emptied_by_two)
 	pthread_t thread;
 	int all = _i & 1;
 
-	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 4, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(fx.t, 4));
 	ck_assert(!pthread_create(&thread, NULL, empty_beside, &all));
 	while (fdry_slots_has(fx.t, 4))
@@ -314,13 +314,13 @@ START_TEST(freed_in_flight)
 	CUstream s[3] = { stream_make(), NULL, CU_STREAM_PER_THREAD };
 	int launched;
 
-	ok(fdry_slots_install(fx.t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_replay(fx.t, 1, s[_i], &launched));
 	if (s[_i] && s[_i] != CU_STREAM_PER_THREAD)
 		cu(cuStreamDestroy_v2, s[_i]);
 	fdry_slots_free(fx.t);
 	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
-	ok(fdry_slots_create(NULL, &fx.t));
+	ok(fdry_slots_new(NULL, &fx.t));
 	if (_i)
 		cu(cuStreamDestroy_v2, s[0]);
 }
@@ -339,13 +339,13 @@ START_TEST(ownership)
 	ok(fdry_slots_invalidate(fx.t, 1));
 	cu(cuGraphLaunch, x, fx.stream); /* both are still the caller's */
 	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
-	ok(fdry_slots_install(fx.t, 1, g, x, FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(fx.t, 1, g, x, FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_install_graph(fx.t, 1, g, 0, 0));
 	ck_assert(replay(fx.t, 1));
-	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOT_OWN_GRAPH));
-	fails(INVAL, "flags", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOT_OWN_GRAPH));
+	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(INVAL, "flags", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_GRAPH));
 	fails(INVAL, "flags", fdry_slots_install(fx.t, 1, NULL, x, 4));
-	fails(INVAL, "flags", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOT_OWN_EXEC));
+	fails(INVAL, "flags", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOTS_OWN_EXEC));
 	fails(INVAL, "exec", fdry_slots_install(fx.t, 1, g, NULL, 0));
 	fails(INVAL, "graph", fdry_slots_install_graph(fx.t, 1, NULL, 0, 0));
 	fails(INVAL, "t", fdry_slots_replay(NULL, 1, NULL, NULL));
@@ -416,7 +416,7 @@ static struct fdry_slots *table_with(uint32_t upload, uint32_t sync)
 	struct fdry_slots_opts opts = { .sz = sizeof(opts), .upload = upload, .sync = sync };
 	struct fdry_slots *t = NULL;
 
-	ok(fdry_slots_create(&opts, &t));
+	ok(fdry_slots_new(&opts, &t));
 	return t;
 }
 
@@ -425,7 +425,7 @@ START_TEST(policies)
 	struct fdry_slots *t = table_with(1 + (_i & 1), 1 + (_i >> 1));
 	int launched, i;
 
-	ok(fdry_slots_install(t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOT_OWN_EXEC));
+	ok(fdry_slots_install(t, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
 	slot_make(t, 2, 1, 5);
 	ok(fdry_slots_replay(t, 1, fx.stream, &launched));
 	if (_i >> 1)
@@ -459,28 +459,28 @@ START_TEST(profiled)
 {
 	uint64_t seen[3] = { 0 };
 	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts), .every = 10, .fn = count_call, .arg = seen };
-	struct fdry_slots_times times = { .sz = sizeof(times) };
+	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 	int i;
 
 	slot_make(t, 1, 0, 3);
-	fails(STATE, "not timed", fdry_slots_times(t, &times));
-	fails(STATE, "not timed", fdry_slots_times_reset(t));
+	fails(STATE, "not timed", fdry_slots_stats(t, &times));
+	fails(STATE, "not timed", fdry_slots_stats_reset(t));
 	ok(fdry_slots_profile(t, &opts));
 	for (i = 0; i < 105; i++)
 		ck_assert(replay(t, 1) && !replay(t, 2));
 	ck_assert_uint_eq(seen[0], 10);
 	ck_assert_uint_eq(seen[1], 100);
 	ck_assert_uint_eq(seen[2], 10);
-	ok(fdry_slots_times(t, &times));
+	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.upload, 105) && phase_is(&times.launch, 105));
 	ck_assert(phase_is(&times.sync, 105) && phase_is(&times.total, 105));
 	ck_assert_uint_ge(times.total.total_ns, times.upload.total_ns + times.launch.total_ns + times.sync.total_ns);
-	ok(fdry_slots_times_reset(t));
-	ok(fdry_slots_times(t, &times));
+	ok(fdry_slots_stats_reset(t));
+	ok(fdry_slots_stats(t, &times));
 	ck_assert_uint_eq(times.total.calls + times.total.max_ns + times.total.total_ns + times.total.p99_ns, 0);
 	ck_assert(replay(t, 1));
-	ok(fdry_slots_times(t, &times));
+	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.total, 1));
 	ok(fdry_slots_profile(t, NULL));
 	ck_assert(replay(t, 1));

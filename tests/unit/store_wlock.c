@@ -515,7 +515,7 @@ END_TEST
 static int with_another_copy(void *arg)
 {
 	const char *file = getenv("FOUNDRY_LIBRARY");
-	void *lib = dlopen(file ? file : "build/libfoundry.so.0", RTLD_NOW | RTLD_LOCAL);
+	void *lib = dlopen(file ? file : "build/libfoundry.so.0.2", RTLD_NOW | RTLD_LOCAL);
 	int (*other_open)(const char *path, unsigned int flags, struct fdry_store **ret);
 	const char *(*other_error)(void);
 	void (*other_close)(struct fdry_store *s);

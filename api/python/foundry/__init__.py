@@ -21,14 +21,14 @@ from .identity import Identity, NotCompared, identify
 from .image import Image, load
 from .kernel import Code, Function, Kernels, KernelStats, KernelTarget
 from .scalar import DecodeState, DeviceScalar
-from .slots import SlotCall, SlotPhase, Slots, SlotTimes
+from .slots import SlotCall, SlotPhase, Slots, SlotStats
 from .start import Start, Unused, load_or_capture
-from .store import Collection, Eviction, Needs, Pack, Store
+from .store import Collection, Eviction, Requirements, Pack, Store
 from .variables import Variable, check_variables, variables
 
 __all__ = ["Capture", "Code", "Collection", "DecodeState", "Device", "DeviceScalar", "Error", "Eviction", "Fault", "Function",
-           "Identity", "Image", "KernelStats", "KernelTarget", "Kernels", "Needs", "NotCompared", "Pack", "Repair", "Repaired", "Sealed",
-           "SlotCall", "SlotPhase", "SlotTimes", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
+           "Identity", "Image", "KernelStats", "KernelTarget", "Kernels", "Requirements", "NotCompared", "Pack", "Repair", "Repaired", "Sealed",
+           "SlotCall", "SlotPhase", "SlotStats", "Slots", "Start", "Store", "Unused", "Variable", "Verification",
            "activate", "base_for_name", "check_variables", "environment", "identify", "load", "load_or_capture", "repair",
            "telemetry", "variables", "verify"]
 __version__ = lib.fdry_version().decode() if not missing else "0"

@@ -211,7 +211,7 @@ def default_store():
 
 def _holds(store, image):
     try:
-        store.needs(image)
+        store.requirements(image)
     except Error as e:
         if e.name == "FDRY_E_NOENT":
             return False

@@ -157,12 +157,12 @@ STORE = _object("STORE", "fdry_store_close", "the store is closed; open it again
 CAPTURE = _object("CAPTURE", "fdry_capture_end", "the capture has ended; begin another one")
 IMAGE = _object("IMAGE", "fdry_image_unload", "the image is closed; load it again")
 SLOTS = _object("SLOTS", "fdry_slots_free", "the slots are closed; make others")
-KERNELS = _object("KERNELS", "fdry_kernels_close", "this Kernels is closed; make another one")
+KERNELS = _object("KERNELS", "fdry_kernels_free", "this Kernels is closed; make another one")
 SCALARS = _object("SCALARS", "fdry_scalars_free", "the scalar is closed; make another one")
 DECODE = _object("DECODE", "fdry_decode_state_free", "the decode state is closed; make another one")
-DEVICE = _object("DEVICE", "fdry_device_release", "the device is closed; open it again")
+DEVICE = _object("DEVICE", "fdry_device_put", "the device is closed; open it again")
 CUDAGRAPH = _object("CUDAGRAPH", "fdry_cudagraph_free", "the graph is freed; make another one")
-POOL = _object("POOL", "fdry_graphpool_free", "the pool is freed; make another one")
+POOL = _object("POOL", "fdry_graphpool_put", "the pool is freed; make another one")
 # Handles of the driver's are plain pointers.
 GRAPH = STREAM = GRAPH_EXEC = FUNCTION = c_void_p
 
@@ -328,7 +328,7 @@ class DeviceCaps(Struct):
                 ("driver", c_int32)] + [(n, c_int32) for n in CAPS]
 
 
-class Cooperative(Struct):
+class DeviceLaunchOpts(Struct):
     _fields_ = [("sz", c_size_t), ("function", c_void_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
                 ("shared", c_uint32), ("reserved", c_uint32), ("params", POINTER(c_void_p)), ("stream", c_void_p)]
 
@@ -396,15 +396,15 @@ class ImportOpts(Struct):
     _fields_ = ExportOpts._fields_ + [("image", IMPORTED_FN), ("image_arg", c_void_p)]
 
 
-class RandomState(Struct):
+class RngState(Struct):
     _fields_ = [("seed", c_uint64), ("offset", c_uint64)]
 
 
-class Draw(Struct):
+class RngUse(Struct):
     _fields_ = [("generator", c_char_p), ("seed", c_uint64), ("offset", c_uint64), ("increment", c_uint64)]
 
 
-class Cell(Struct):
+class RngSlot(Struct):
     _fields_ = [("addr", c_uint64), ("value", c_uint64)]
 
 
@@ -464,15 +464,15 @@ class LoadReport(Struct):
             (n, c_uint64) for n in ("object_bytes", "threads", "exec_bytes")]
 
 
-class NeedsExternal(Struct):
+class RequirementsExternal(Struct):
     _fields_ = [("name", c_char_p), ("addr", c_uint64), ("bytes", c_uint64), ("max_bytes", c_uint64)]
 
 
-class Needs(Struct):
+class Requirements(Struct):
     _fields_ = [(n, c_uint64) for n in (
         "base", "address_bytes", "mapped_bytes", "content_bytes", "scratch_bytes", "external_bytes", "copied_bytes",
         "exec_bytes", "kernel_bytes", "graphs", "nodes", "kernels")] + [
-            ("externals", POINTER(NeedsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
+            ("externals", POINTER(RequirementsExternal)), ("nexternals", c_size_t), ("host_bytes", c_uint64)]
 
 
 class StartOpts(Struct):
@@ -481,14 +481,14 @@ class StartOpts(Struct):
                 ("flags", c_uint32), ("wait_ms", c_uint32)]
 
 
-class Unused(Struct):
+class StartUnused(Struct):
     _fields_ = [(n, c_char_p) for n in ("name", "id", "field", "wanted", "found", "why")] + [("code", c_int)]
 
 
-class Start(Struct):
+class StartReport(Struct):
     _fields_ = [("image", c_void_p), ("capture", c_void_p), ("captured", c_int), ("seal_code", c_int),
                 ("name", c_char_p), ("seal_why", c_char_p), ("text", c_char_p), ("id", c_char * ID_SIZE),
-                ("unused", POINTER(Unused)), ("nunused", c_size_t)] + [
+                ("unused", POINTER(StartUnused)), ("nunused", c_size_t)] + [
                     (n, c_double) for n in ("load_ms", "wait_ms", "capture_ms", "seal_ms")]
 
 
@@ -505,7 +505,7 @@ class SlotsPhase(Struct):
     _fields_ = [(n, c_uint64) for n in ("calls", "total_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
 
 
-class SlotsTimes(Struct):
+class SlotsStats(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, SlotsPhase) for n in ("upload", "launch", "sync", "total")]
 
 
@@ -521,18 +521,18 @@ class KernelsOpts(Struct):
                 ("driver", c_char_p), ("nvrtc", c_char_p)]
 
 
-class KernelSource(Struct):
+class KernelsSource(Struct):
     _fields_ = [("sz", c_size_t), ("form", c_uint32), ("reserved", c_uint32), ("data", c_char_p), ("len", c_size_t),
                 ("name", c_char_p), ("target", c_char_p), ("options", POINTER(c_char_p)), ("noptions", c_size_t),
                 ("version", c_char_p)]
 
 
-class KernelKey(Struct):
+class KernelsKey(Struct):
     _fields_ = [("bytes", c_ubyte * 32)]
 
 
-class KernelAsk(Struct):
-    _fields_ = [("source", POINTER(KernelSource)), ("entry", c_char_p)]
+class KernelsRequest(Struct):
+    _fields_ = [("source", POINTER(KernelsSource)), ("entry", c_char_p)]
 
 
 class KernelsStats(Struct):
@@ -542,16 +542,16 @@ class KernelsStats(Struct):
         "store_damaged", "store_errors")] + [(n, c_double) for n in ("compile_ms", "store_ms", "load_ms")]
 
 
-class KernelTarget(Struct):
+class KernelsTarget(Struct):
     _fields_ = [("sz", c_size_t), ("arch", c_char * 16), ("exact", c_char * 16), ("cc", c_uint32), ("driver", c_int32),
                 ("ptx", c_uint32), ("reserved", c_uint32)]
 
 
-class KernelArg(Struct):
+class KernelsArg(Struct):
     _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
 
-class KernelLaunchOpts(Struct):
+class KernelsLaunchOpts(Struct):
     _fields_ = [("sz", c_size_t), ("grid", c_uint32 * 3), ("block", c_uint32 * 3), ("shared", c_uint32),
                 ("flags", c_uint32), ("stream", c_void_p)]
 
@@ -590,11 +590,11 @@ class ScalarsOpts(Struct):
                 ("dtypes", POINTER(c_uint32)), ("values", POINTER(c_uint64)), ("addr", c_uint64)]
 
 
-class DecodeOpts(Struct):
+class DecodeStateOpts(Struct):
     _fields_ = CudagraphOpts._fields_ + [("addr", c_uint64)]
 
 
-class DecodeArgs(Struct):
+class DecodeStateArgs(Struct):
     _fields_ = [(n, c_uint64) for n in ("token_addr", "position_addr", "length_addr")] + [
         ("token", c_uint32), ("position", c_int32), ("length", c_int32), ("source", c_uint32)]
 
@@ -616,42 +616,42 @@ CHECKED = {
     "fdry_store_collect": [STORE, POINTER(CollectOpts), POINTER(CollectInfo)],
     "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyInfo)],
     "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairInfo)],
-    "fdry_device_acquire": [c_int, POINTER(DEVICE)],
+    "fdry_device_get": [c_int, POINTER(DEVICE)],
     "fdry_device_caps": [DEVICE, POINTER(DeviceCaps)],
     "fdry_device_warm_up": [DEVICE],
     "fdry_device_clean_up": [DEVICE],
-    "fdry_device_launch_cooperative": [DEVICE, POINTER(Cooperative)],
+    "fdry_device_launch_cooperative": [DEVICE, POINTER(DeviceLaunchOpts)],
     "fdry_transient_get": [DEVICE, c_int, c_size_t, STREAM, POINTER(c_uint64)],
     "fdry_transient_put": [DEVICE, c_int, c_uint64, STREAM],
     "fdry_transient_stats": [DEVICE, c_int, POINTER(TransientStats)],
-    "fdry_transient_limit": [DEVICE, c_int, c_uint64],
+    "fdry_transient_set_limit": [DEVICE, c_int, c_uint64],
     "fdry_sync_get": [DEVICE, c_int, POINTER(c_void_p)],
     "fdry_sync_put": [DEVICE, c_int, c_void_p],
     "fdry_sync_stats": [DEVICE, c_int, POINTER(SyncStats)],
-    "fdry_resident_make": [DEVICE, c_size_t, POINTER(c_uint64)],
+    "fdry_resident_new": [DEVICE, c_size_t, POINTER(c_uint64)],
     "fdry_resident_view": [DEVICE, c_uint64, POINTER(c_uint64), POINTER(c_size_t)],
-    "fdry_resident_drop": [DEVICE, c_uint64, STREAM],
+    "fdry_resident_free": [DEVICE, c_uint64, STREAM],
     "fdry_resident_write": [DEVICE, c_uint64, c_size_t, c_void_p, c_size_t, STREAM],
     "fdry_resident_read": [DEVICE, c_uint64, c_size_t, c_void_p, c_size_t, STREAM],
     "fdry_variable_at": [c_size_t, POINTER(Variable)],
     "fdry_variable_check": [c_char_p],
-    "fdry_kernels_open": [POINTER(KernelsOpts), POINTER(KERNELS)],
-    "fdry_kernels_get": [KERNELS, POINTER(KernelSource), c_char_p, POINTER(FUNCTION)],
-    "fdry_kernels_key": [KERNELS, POINTER(KernelSource), POINTER(KernelKey)],
-    "fdry_kernels_find": [KERNELS, POINTER(KernelKey), c_char_p, POINTER(FUNCTION)],
-    "fdry_kernels_prepare": [KERNELS, POINTER(KernelAsk), c_size_t, c_uint32],
+    "fdry_kernels_new": [POINTER(KernelsOpts), POINTER(KERNELS)],
+    "fdry_kernels_function": [KERNELS, POINTER(KernelsSource), c_char_p, POINTER(FUNCTION)],
+    "fdry_kernels_key": [KERNELS, POINTER(KernelsSource), POINTER(KernelsKey)],
+    "fdry_kernels_find": [KERNELS, POINTER(KernelsKey), c_char_p, POINTER(FUNCTION)],
+    "fdry_kernels_prepare": [KERNELS, POINTER(KernelsRequest), c_size_t, c_uint32],
     "fdry_kernels_wait": [KERNELS],
     "fdry_kernels_clear": [KERNELS],
     "fdry_kernels_stats": [KERNELS, POINTER(KernelsStats)],
     "fdry_kernels_stats_reset": [KERNELS],
     "fdry_kernels_log": [KERNELS, POINTER(c_char), c_size_t, POINTER(c_size_t)],
-    "fdry_kernels_target": [KERNELS, POINTER(KernelTarget)],
-    "fdry_kernel_launch": [KERNELS, FUNCTION, POINTER(KernelLaunchOpts), POINTER(KernelArg), c_size_t],
+    "fdry_kernels_target": [KERNELS, POINTER(KernelsTarget)],
+    "fdry_kernels_launch": [KERNELS, FUNCTION, POINTER(KernelsLaunchOpts), POINTER(KernelsArg), c_size_t],
     "fdry_hook_install": [c_char_p],
     "fdry_hook_path": [POINTER(c_char), c_size_t],
     "fdry_capture_begin": [POINTER(CaptureOpts), POINTER(CAPTURE)],
     "fdry_capture_allocs": [CAPTURE, POINTER(POINTER(Memory)), POINTER(c_size_t)],
-    "fdry_capture_drop": [CAPTURE, c_uint64],
+    "fdry_capture_graph_remove": [CAPTURE, c_uint64],
     "fdry_capture_pause": [CAPTURE],
     "fdry_capture_resume": [CAPTURE],
     "fdry_capture_offset": [CAPTURE, POINTER(c_uint64)],
@@ -661,11 +661,11 @@ CHECKED = {
     "fdry_capture_tensor": [CAPTURE, POINTER(Tensor)],
     "fdry_capture_fact": [CAPTURE, c_char_p, c_char_p],
     "fdry_capture_graph": [CAPTURE, c_uint64, c_char_p, GRAPH],
-    "fdry_capture_random": [CAPTURE, c_uint64],
+    "fdry_capture_rng": [CAPTURE, c_uint64],
     "fdry_capture_hold": [CAPTURE, c_int],
-    "fdry_capture_generator": [CAPTURE, c_uint64, POINTER(Draw)],
-    "fdry_capture_cells": [CAPTURE, c_uint64, POINTER(Cell), c_size_t, POINTER(c_size_t)],
-    "fdry_capture_room": [CAPTURE, c_char_p, c_uint64],
+    "fdry_capture_rng_use": [CAPTURE, c_uint64, POINTER(RngUse)],
+    "fdry_capture_rng_slots": [CAPTURE, c_uint64, POINTER(RngSlot), c_size_t, POINTER(c_size_t)],
+    "fdry_capture_capacity": [CAPTURE, c_char_p, c_uint64],
     "fdry_capture_seal": [CAPTURE, STORE, c_char_p, POINTER(c_char), POINTER(SealReport)],
     "fdry_image_load": [STORE, c_char_p, POINTER(LoadOpts), POINTER(IMAGE)],
     "fdry_image_graph": [IMAGE, c_size_t, POINTER(c_uint64), POINTER(c_char_p), POINTER(c_uint32)],
@@ -684,22 +684,22 @@ CHECKED = {
     "fdry_image_build_stop": [IMAGE],
     "fdry_image_wait": [IMAGE],
     "fdry_image_launch": [IMAGE, c_uint64, STREAM],
-    "fdry_image_launch_random": [IMAGE, c_uint64, STREAM, POINTER(RandomState), c_size_t],
-    "fdry_image_generator": [IMAGE, c_size_t, POINTER(c_char_p)],
-    "fdry_image_draw": [IMAGE, c_uint64, c_size_t, POINTER(Draw)],
-    "fdry_image_seed": [IMAGE, c_char_p, c_uint64],
-    "fdry_image_random_get": [IMAGE, c_char_p, POINTER(RandomState)],
-    "fdry_image_random_set": [IMAGE, c_char_p, POINTER(RandomState)],
-    "fdry_image_random_advance": [IMAGE, c_char_p, c_uint64],
+    "fdry_image_launch_rng": [IMAGE, c_uint64, STREAM, POINTER(RngState), c_size_t],
+    "fdry_image_rng": [IMAGE, c_size_t, POINTER(c_char_p)],
+    "fdry_image_rng_use": [IMAGE, c_uint64, c_size_t, POINTER(RngUse)],
+    "fdry_image_rng_seed": [IMAGE, c_char_p, c_uint64],
+    "fdry_image_rng_state": [IMAGE, c_char_p, POINTER(RngState)],
+    "fdry_image_rng_set_state": [IMAGE, c_char_p, POINTER(RngState)],
+    "fdry_image_rng_advance": [IMAGE, c_char_p, c_uint64],
     "fdry_image_refresh": [IMAGE],
     "fdry_image_restore": [IMAGE, STREAM],
     "fdry_image_synchronize": [IMAGE, STREAM],
     "fdry_image_report": [IMAGE, POINTER(LoadReport)],
-    "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(Start))],
-    "fdry_image_needs": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Needs))],
+    "fdry_load_or_capture": [STORE, POINTER(StartOpts), POINTER(POINTER(StartReport))],
+    "fdry_image_requirements": [STORE, c_char_p, POINTER(LoadOpts), POINTER(POINTER(Requirements))],
     "fdry_image_describe": [STORE, c_char_p, POINTER(c_void_p)],
     "fdry_image_tag": [STORE, c_char_p, c_char_p],
-    "fdry_slots_create": [POINTER(SlotsOpts), POINTER(SLOTS)],
+    "fdry_slots_new": [POINTER(SlotsOpts), POINTER(SLOTS)],
     "fdry_slots_install": [SLOTS, c_uint64, GRAPH, GRAPH_EXEC, c_uint32],
     "fdry_slots_install_graph": [SLOTS, c_uint64, GRAPH, c_uint64, c_uint32],
     "fdry_slots_install_image": [SLOTS, c_uint64, IMAGE, c_uint64],
@@ -709,8 +709,8 @@ CHECKED = {
     "fdry_slots_replay": [SLOTS, c_uint64, STREAM, POINTER(c_int)],
     "fdry_slots_keys": [SLOTS, POINTER(c_uint64), c_size_t, POINTER(c_size_t)],
     "fdry_slots_profile": [SLOTS, POINTER(SlotsProfileOpts)],
-    "fdry_slots_times": [SLOTS, POINTER(SlotsTimes)],
-    "fdry_slots_times_reset": [SLOTS],
+    "fdry_slots_stats": [SLOTS, POINTER(SlotsStats)],
+    "fdry_slots_stats_reset": [SLOTS],
     "fdry_cudagraph_begin": [CUDAGRAPH, POINTER(CudagraphBeginOpts)],
     "fdry_cudagraph_end": [CUDAGRAPH],
     "fdry_cudagraph_exec": [CUDAGRAPH, POINTER(c_void_p)],
@@ -724,12 +724,12 @@ CHECKED = {
     "fdry_cudagraph_stream": [CUDAGRAPH, POINTER(STREAM)],
     "fdry_cudagraph_synchronize": [CUDAGRAPH],
     "fdry_cudagraph_upload": [CUDAGRAPH, STREAM],
-    "fdry_graphpool_alloc": [POOL, c_uint64, POINTER(c_uint64)],
-    "fdry_graphpool_find": [POINTER(GraphpoolId), POINTER(POOL)],
+    "fdry_graphpool_mem_alloc": [POOL, c_uint64, POINTER(c_uint64)],
+    "fdry_graphpool_get": [POINTER(GraphpoolId), POINTER(POOL)],
     "fdry_graphpool_id": [POOL, POINTER(GraphpoolId)],
     "fdry_graphpool_info": [POOL, POINTER(GraphpoolInfo)],
     "fdry_graphpool_new": [POINTER(GraphpoolOpts), POINTER(POOL)],
-    "fdry_graphpool_release": [POOL, c_uint64],
+    "fdry_graphpool_mem_free": [POOL, c_uint64],
     "fdry_graphpool_seal": [POOL],
     "fdry_graphpool_sealed": [POOL, POINTER(c_uint32)],
     "fdry_graphpool_trim": [POOL],
@@ -739,8 +739,8 @@ CHECKED = {
     "fdry_scalars_new": [POINTER(ScalarsOpts), POINTER(SCALARS)],
     "fdry_scalars_read": [SCALARS, c_uint32, POINTER(c_uint64), STREAM],
     "fdry_scalars_update": [SCALARS, c_uint32, c_uint32, POINTER(c_uint64), STREAM],
-    "fdry_decode_state_args": [DECODE, POINTER(DecodeArgs)],
-    "fdry_decode_state_new": [POINTER(DecodeOpts), POINTER(DECODE)],
+    "fdry_decode_state_args": [DECODE, POINTER(DecodeStateArgs)],
+    "fdry_decode_state_new": [POINTER(DecodeStateOpts), POINTER(DECODE)],
     "fdry_decode_state_set": [DECODE, c_uint32, c_uint32, STREAM],
     "fdry_decode_state_use": [DECODE, c_uint32],
 }
@@ -753,7 +753,7 @@ OTHERS = {
     "fdry_error_errno": (c_int, [c_int]),
     "fdry_version": (c_char_p, []),
     "fdry_log_set": (None, [LOG_FN, c_void_p, c_int]),
-    "fdry_device_release": (None, [DEVICE]),
+    "fdry_device_put": (None, [DEVICE]),
     "fdry_sync_count": (c_size_t, [DEVICE]),
     "fdry_resident_count": (c_size_t, [DEVICE]),
     "fdry_telemetry_reset": (None, []),
@@ -761,18 +761,18 @@ OTHERS = {
     "fdry_dtype_size": (c_size_t, [c_uint32]),
     "fdry_slots_free": (None, [SLOTS]),
     "fdry_slots_has": (c_int, [SLOTS, c_uint64]),
-    "fdry_kernels_close": (None, [KERNELS]),
+    "fdry_kernels_free": (None, [KERNELS]),
     "fdry_kernels_count": (c_size_t, [KERNELS]),
-    "fdry_start_free": (None, [POINTER(Start)]),
+    "fdry_start_report_free": (None, [POINTER(StartReport)]),
     "fdry_store_close": (None, [STORE]),
     "fdry_capture_end": (None, [CAPTURE]),
     "fdry_image_unload": (None, [IMAGE]),
     "fdry_image_id": (None, [IMAGE, POINTER(c_char)]),
     "fdry_image_graph_count": (c_size_t, [IMAGE]),
     "fdry_image_tensor_count": (c_size_t, [IMAGE]),
-    "fdry_image_generator_count": (c_size_t, [IMAGE]),
+    "fdry_image_rng_count": (c_size_t, [IMAGE]),
     "fdry_cudagraph_free": (None, [CUDAGRAPH]),
-    "fdry_graphpool_free": (None, [POOL]),
+    "fdry_graphpool_put": (None, [POOL]),
     "fdry_scalars_free": (None, [SCALARS]),
     "fdry_scalars_count": (c_size_t, [SCALARS]),
     "fdry_decode_state_free": (None, [DECODE]),
@@ -819,8 +819,8 @@ def _checker(result, _function, _arguments):
 
 def path():
     """FOUNDRY_LIBRARY, else the library that lies in the package, else the loader's own search."""
-    beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0")
-    return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0")
+    beside = os.path.join(os.path.dirname(__file__), "lib", "libfoundry.so.0.2")
+    return os.environ.get("FOUNDRY_LIBRARY") or (beside if os.path.exists(beside) else "libfoundry.so.0.2")
 
 
 class Function:

@@ -64,7 +64,7 @@ class Capture(_lib.Closing):
         self.named = []  # every tensor that was named, as _lib.Tensor
         self._pool = None
         self._names = Names()
-        self.draws = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
+        self.rng_uses = {}  # of the graphs that were captured here: key -> {generator: (increment, seed's address, offset's)}
 
     @classmethod
     def adopt(cls, pointer, device):
@@ -92,13 +92,13 @@ class Capture(_lib.Closing):
         if raw.flags & HOST:
             self._tensors.append(tensor)
 
-    def room(self, name, nbytes):
+    def capacity(self, name, nbytes):
         """Leave addresses behind external tensor `name`, so that a load can back up to `nbytes` of it.
 
         The tensor has an allocation of its own, a multiple of 2 MiB, and was allocated last. Its first
         dimension is what a load makes longer or shorter: load(..., externals={name: bytes}).
         """
-        lib.fdry_capture_room(self._handle, _lib.text(name), nbytes)
+        lib.fdry_capture_capacity(self._handle, _lib.text(name), nbytes)
 
     def fact(self, key, value):
         """State a fact that loads can compare: model revision, engine version, rank, ..."""
@@ -116,7 +116,7 @@ class Capture(_lib.Closing):
 
         Graphs of one capture share a memory pool unless `pool` says otherwise. generators: those besides torch's
         default ones that the block may draw from, a sequence or {name: generator}. What it draws goes into
-        `draws`; where that cannot be recognised, a warning says so and the seal is refused.
+        `rng_uses`; where that cannot be recognised, a warning says so and the seal is refused.
         """
         torch = _torch.module()
         generators = generators if hasattr(generators, "items") else list(generators)
@@ -130,9 +130,9 @@ class Capture(_lib.Closing):
         self.add_graph(key, graph, name)
         try:
             graph.instantiate()
-            self.draws[key] = recognise(self._handle, key, graph, watched)
+            self.rng_uses[key] = recognise(self._handle, key, graph, watched)
         except BaseException:
-            lib.fdry_capture_drop(self._handle, key)  # it may draw, and nobody would know
+            lib.fdry_capture_graph_remove(self._handle, key)  # it may draw, and nobody would know
             if graph in self._graphs:
                 self._graphs.remove(graph)
             raise

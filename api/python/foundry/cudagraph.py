@@ -21,7 +21,7 @@ def _forget(where, key):
     """The driver's graph is about to be destroyed."""
     with region.lock:
         if where.graphs.pop(key, None) and where.capture._handle:
-            lib.fdry_capture_drop(where.capture._handle, key)
+            lib.fdry_capture_graph_remove(where.capture._handle, key)
 
 
 class CUDAGraph(_lib.Single):
@@ -97,7 +97,7 @@ class CUDAGraph(_lib.Single):
         """Have the graph draw from this torch.Generator too, besides torch's default ones. Before it is captured.
 
         A loaded graph draws torch's numbers: those of the default generator from it, so that manual_seed() counts; of others from
-        what foundry.Image.set_random_state() sets.
+        what foundry.Image.set_rng_state() sets.
         """
         self._make().register_generator_state(generator)
         self._generators.append(generator)

@@ -35,7 +35,7 @@ class Device(_lib.Closing):
 
     def __init__(self, ordinal=0):
         raw = _lib.DEVICE()
-        lib.fdry_device_acquire(ordinal, ctypes.byref(raw))
+        lib.fdry_device_get(ordinal, ctypes.byref(raw))
         self._handle = _lib.Handle(raw)
         caps = _lib.DeviceCaps(sz=ctypes.sizeof(_lib.DeviceCaps))
         lib.fdry_device_caps(self._handle, ctypes.byref(caps))
@@ -71,9 +71,9 @@ class Device(_lib.Closing):
         lib.fdry_transient_stats(self._handle, _kind(_MEMORY, kind), ctypes.byref(stats))
         return _fields(stats)
 
-    def limit(self, nbytes, kind="device"):
+    def set_limit(self, nbytes, kind="device"):
         """Keep this many bytes at most from now on."""
-        lib.fdry_transient_limit(self._handle, _kind(_MEMORY, kind), nbytes)
+        lib.fdry_transient_set_limit(self._handle, _kind(_MEMORY, kind), nbytes)
 
     def get_sync(self, kind="stream"):
         """A CUstream, or a CUevent ("event", or "timer": with timing), as an int."""
@@ -91,10 +91,10 @@ class Device(_lib.Closing):
         lib.fdry_sync_stats(self._handle, _kind(_SYNC, kind), ctypes.byref(stats))
         return _fields(stats)
 
-    def make(self, nbytes):
+    def new(self, nbytes):
         """The handle of a new buffer of device memory, which names no other one ever."""
         handle = ctypes.c_uint64()
-        lib.fdry_resident_make(self._handle, nbytes, ctypes.byref(handle))
+        lib.fdry_resident_new(self._handle, nbytes, ctypes.byref(handle))
         return handle.value
 
     def view(self, handle):
@@ -114,6 +114,6 @@ class Device(_lib.Closing):
         lib.fdry_resident_read(self._handle, handle, offset, data, nbytes, _where(stream))
         return data.raw
 
-    def drop(self, handle, stream=None):
+    def free(self, handle, stream=None):
         """The buffer is gone behind what `stream` has now."""
-        lib.fdry_resident_drop(self._handle, handle, _where(stream))
+        lib.fdry_resident_free(self._handle, handle, _where(stream))

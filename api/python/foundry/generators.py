@@ -47,8 +47,8 @@ def _cells(capture, key):
     """[(address, value)] of what the arguments of a graph's kernels point to."""
     count, room = ctypes.c_size_t(), 1024
     while True:
-        cells = (_lib.Cell * room)()
-        lib.fdry_capture_cells(capture, key, cells, room, count)
+        cells = (_lib.RngSlot * room)()
+        lib.fdry_capture_rng_slots(capture, key, cells, room, count)
         if count.value <= room:
             return [(cell.addr, cell.value) for cell in cells[:count.value]]
         room = count.value
@@ -91,7 +91,7 @@ def recognise(capture, key, graph, generators):
         first = _probe(capture, key, graph, generators)
         if not first:
             return {}
-        lib.fdry_capture_random(capture, key)
+        lib.fdry_capture_rng(capture, key)
         second = _probe(capture, key, graph, generators)
     finally:
         for name, generator in generators.items():
@@ -107,7 +107,7 @@ def recognise(capture, key, graph, generators):
             return {}
         found[name] = (by, both[0][0], both[1][0])
     for name, (by, seed, offset) in found.items():
-        lib.fdry_capture_generator(capture, key, ctypes.byref(_lib.Draw(_lib.text(name), seed, offset, by)))
+        lib.fdry_capture_rng_use(capture, key, ctypes.byref(_lib.RngUse(_lib.text(name), seed, offset, by)))
     return found
 
 
@@ -121,17 +121,17 @@ class Source:
         self._bound = {}  # name -> a generator, or None for the image's own state
         name = ctypes.c_char_p()
         self.names = []
-        for i in range(lib.fdry_image_generator_count(handle)):
-            lib.fdry_image_generator(handle, i, name)
+        for i in range(lib.fdry_image_rng_count(handle)):
+            lib.fdry_image_rng(handle, i, name)
             self.names.append(_lib.foreign(name.value))
 
     def draws(self, key):
         """[(position of the generator, increment)] of graph `key`."""
         if key not in self._draws:
-            raw, found = _lib.Draw(), []
+            raw, found = _lib.RngUse(), []
             while True:
                 try:
-                    lib.fdry_image_draw(self._handle, key, len(found), ctypes.byref(raw))
+                    lib.fdry_image_rng_use(self._handle, key, len(found), ctypes.byref(raw))
                 except _lib.Error as e:
                     if e.name != "FDRY_E_NOKEY" or key not in self._keys():
                         raise
@@ -167,8 +167,8 @@ class Source:
         generator = self.bound(name)
         if generator is not None:
             return generator.initial_seed() & _WRAP, generator.get_offset() & _WRAP
-        raw = _lib.RandomState()
-        lib.fdry_image_random_get(self._handle, _lib.named(name), ctypes.byref(raw))
+        raw = _lib.RngState()
+        lib.fdry_image_rng_state(self._handle, _lib.named(name), ctypes.byref(raw))
         return raw.seed, raw.offset
 
     def set(self, name, seed, offset=0):
@@ -178,13 +178,13 @@ class Source:
             generator.set_offset(offset)
         else:
             seed = _lib.fit(ctypes.c_int64 if seed < 0 else ctypes.c_uint64, seed) & _WRAP
-            lib.fdry_image_random_set(self._handle, _lib.named(name), ctypes.byref(_lib.RandomState(seed, offset)))
+            lib.fdry_image_rng_set_state(self._handle, _lib.named(name), ctypes.byref(_lib.RngState(seed, offset)))
 
     def _move(self, name, before, after):
         """From one offset to another, unless somebody has moved it meanwhile."""
         generator = self.bound(name)
         if generator is None:
-            lib.fdry_image_random_advance(self._handle, _lib.text(name), (after - before) & _WRAP)
+            lib.fdry_image_rng_advance(self._handle, _lib.text(name), (after - before) & _WRAP)
         elif generator.get_offset() & _WRAP == before:
             generator.set_offset(after)
 
@@ -198,15 +198,15 @@ class Source:
 
     def _launch_from(self, key, stream, draws):
         """Numbers are taken one draw after the other before any is made, so that no two get the same, and put back if none was."""
-        states = (_lib.RandomState * len(self.names))()
+        states = (_lib.RngState * len(self.names))()
         moves = []
         for i, by in draws:
             seed, offset = self.get(self.names[i])
-            states[i] = _lib.RandomState(seed, offset)
+            states[i] = _lib.RngState(seed, offset)
             moves.append((self.names[i], offset, (offset + by) & _WRAP))
             self._move(*moves[-1])
         try:
-            lib.fdry_image_launch_random(self._handle, key, stream, states, len(states))
+            lib.fdry_image_launch_rng(self._handle, key, stream, states, len(states))
         except _lib.Error:
             for name, before, after in reversed(moves):
                 self._move(name, after, before)

@@ -172,12 +172,12 @@ class Image(_lib.Closing):
         """Take the state of `name` from `generator`, a torch.Generator of this device; None: from the image's own state."""
         self._source.bind(name, generator)
 
-    def random_state(self, name="default"):
+    def rng_state(self, name="default"):
         """(seed, offset) that the next launch draws from: that of torch's generator where that one counts."""
         return self._source.get(name)
 
-    def set_random_state(self, seed, offset=0, name="default"):
-        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where random_state() was."""
+    def set_rng_state(self, seed, offset=0, name="default"):
+        """Seed a generator, as torch.cuda.manual_seed() does, or put it back where rng_state() was."""
         self._source.set(name, seed, offset)
 
     def restore(self, stream=None):

@@ -38,8 +38,8 @@ class Code:
         self._name = name
         options = [_lib.text(option) for option in ([options] if isinstance(options, str) else options)]
         self._options = (ctypes.c_char_p * len(options))(*options)
-        self.raw = _lib.KernelSource(
-            ctypes.sizeof(_lib.KernelSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
+        self.raw = _lib.KernelsSource(
+            ctypes.sizeof(_lib.KernelsSource), int(source), 0, self._data, len(self._data), _text(name), _text(target),
             self._options, len(options), _text(version))
 
     def __repr__(self):
@@ -112,13 +112,13 @@ class Function:
         that is not pinned; ValueError for a grid, block or shared that is no such number, and where the Kernels is closed.
         """
         _lib.fit(ctypes.c_uint32, shared)
-        opts = _lib.KernelLaunchOpts(ctypes.sizeof(_lib.KernelLaunchOpts), _three("grid", grid), _three("block", block), shared,
+        opts = _lib.KernelsLaunchOpts(ctypes.sizeof(_lib.KernelsLaunchOpts), _three("grid", grid), _three("block", block), shared,
                                      _COOPERATIVE if cooperative else 0, _stream(stream))
         packed = [_packed(a) for a in args]
-        raw = (_lib.KernelArg * len(packed))(*((address, size) for _, address, size in packed))
+        raw = (_lib.KernelsArg * len(packed))(*((address, size) for _, address, size in packed))
         if self._cleared != self._kernels._cleared:  # perhaps while an argument was asked where it lies
             raise _lib.Error(_lib.NOKEY, "the function's Kernels was cleared since; get it anew")
-        lib.fdry_kernel_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw, len(packed))
+        lib.fdry_kernels_launch(self._kernels._handle, self.handle, ctypes.byref(opts), raw, len(packed))
 
 
 class Kernels(_lib.Closing):
@@ -135,7 +135,7 @@ class Kernels(_lib.Closing):
         if store is not None:
             opts.store = store._handle
             kept.append(_lib.Hold(store._handle, "kernels"))  # open as long as this is
-        lib.fdry_kernels_open(ctypes.byref(opts), ctypes.byref(raw))
+        lib.fdry_kernels_new(ctypes.byref(opts), ctypes.byref(raw))
         self._handle = _lib.Handle(raw, keeps=[kept])
         self._shown = f" of device {device}"
 
@@ -144,34 +144,34 @@ class Kernels(_lib.Closing):
         """The struct fdry_kernels as an int; an error where it is closed."""
         return self._handle.raw
 
-    def get(self, code, entry, **how):
+    def function(self, code, entry, **how):
         """The Function of an entry, compiled and loaded where it is not yet. code: a Code, or what makes one."""
         function = FUNCTION()
-        lib.fdry_kernels_get(self._handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
+        lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
     def load(self, code, **how):
         """Compile and load code without asking for a function."""
-        lib.fdry_kernels_get(self._handle, ctypes.byref(_code(code, how).raw), None, None)
+        lib.fdry_kernels_function(self._handle, ctypes.byref(_code(code, how).raw), None, None)
 
     def key(self, code, **how):
         """The key of code, 32 bytes, for find()."""
-        key = _lib.KernelKey()
+        key = _lib.KernelsKey()
         lib.fdry_kernels_key(self._handle, ctypes.byref(_code(code, how).raw), ctypes.byref(key))
         return bytes(key.bytes)
 
     def find(self, key, entry):
-        """As get() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
-        function, raw = FUNCTION(), _lib.KernelKey((ctypes.c_ubyte * 32)(*key))
+        """As function() for what is in memory, without hashing it. Error (FDRY_E_NOKEY) where it is not."""
+        function, raw = FUNCTION(), _lib.KernelsKey((ctypes.c_ubyte * 32)(*key))
         lib.fdry_kernels_find(self._handle, ctypes.byref(raw), _lib.text(entry), ctypes.byref(function))
         return Function(self, function.value)
 
-    def prepare(self, asks, threads=0):
-        """Compile and load in the background. asks: each a Code, or a pair of a Code and an entry's name."""
-        asks = [ask if isinstance(ask, tuple) else (ask, None) for ask in asks]
-        raw = (_lib.KernelAsk * len(asks))(*(
-            (ctypes.pointer(code.raw), _text(entry)) for code, entry in asks))
-        lib.fdry_kernels_prepare(self._handle, raw, len(asks), threads)
+    def prepare(self, requests, threads=0):
+        """Compile and load in the background. requests: each a Code, or a pair of a Code and an entry's name."""
+        requests = [request if isinstance(request, tuple) else (request, None) for request in requests]
+        raw = (_lib.KernelsRequest * len(requests))(*(
+            (ctypes.pointer(code.raw), _text(entry)) for code, entry in requests))
+        lib.fdry_kernels_prepare(self._handle, raw, len(requests), threads)
 
     def wait(self):
         """Wait for what is being prepared; raises the first failure since the last wait."""
@@ -205,7 +205,7 @@ class Kernels(_lib.Closing):
 
     def target(self):
         """What code for this device may be: a KernelTarget (arch, exact, cc, driver, ptx)."""
-        raw = _lib.KernelTarget(ctypes.sizeof(_lib.KernelTarget))
+        raw = _lib.KernelsTarget(ctypes.sizeof(_lib.KernelsTarget))
         lib.fdry_kernels_target(self._handle, ctypes.byref(raw))
         return KernelTarget(raw.arch.decode(), raw.exact.decode(), raw.cc, raw.driver, raw.ptx)
 

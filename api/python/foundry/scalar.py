@@ -77,7 +77,7 @@ class DecodeState(_lib.Closing):
     """
 
     def __init__(self, device=0, addr=0, driver=None):
-        opts = _lib.DecodeOpts(sz=ctypes.sizeof(_lib.DecodeOpts), device=device, addr=addr,
+        opts = _lib.DecodeStateOpts(sz=ctypes.sizeof(_lib.DecodeStateOpts), device=device, addr=addr,
                                driver=_lib.file_name(driver) if driver else None)
         raw = _lib.DECODE()
         lib.fdry_decode_state_new(opts, raw)
@@ -87,7 +87,7 @@ class DecodeState(_lib.Closing):
         self._shown = f" at {self.token_addr:#x}"
 
     def _args(self):
-        args = _lib.DecodeArgs()
+        args = _lib.DecodeStateArgs()
         lib.fdry_decode_state_args(self._handle, args)
         return args
 

@@ -34,11 +34,11 @@ class SlotPhase(_lib.Record):
             setattr(self, name, getattr(raw, name))
 
 
-class SlotTimes(_lib.Record):
+class SlotStats(_lib.Record):
     """What was timed: upload, launch, sync and total, each a SlotPhase."""
 
     def __init__(self, raw):
-        for name, _ in _lib.SlotsTimes._fields_[1:]:
+        for name, _ in _lib.SlotsStats._fields_[1:]:
             setattr(self, name, SlotPhase(getattr(raw, name)))
 
 
@@ -70,7 +70,7 @@ class Slots(_lib.Closing):
         opts = _lib.SlotsOpts(sz=ctypes.sizeof(_lib.SlotsOpts), device=device, upload=_number("upload", _UPLOADS, upload),
                               sync=_number("sync", _SYNCS, sync), driver=_lib.file_name(driver) if driver else None)
         raw = _lib.SLOTS()
-        lib.fdry_slots_create(ctypes.byref(opts), ctypes.byref(raw))
+        lib.fdry_slots_new(ctypes.byref(opts), ctypes.byref(raw))
         self._handle = _lib.Handle(raw, keeps=(self._held, self._told, self._fn))
         self._shown = f" of device {device}"
 
@@ -199,15 +199,15 @@ class Slots(_lib.Closing):
             lib.fdry_slots_profile(self._handle, None)
             self._told.clear()
 
-    def times(self):
-        """What was timed so far, as SlotTimes; Error where replays are not timed."""
-        raw = _lib.SlotsTimes(sz=ctypes.sizeof(_lib.SlotsTimes))
-        lib.fdry_slots_times(self._handle, ctypes.byref(raw))
-        return SlotTimes(raw)
+    def stats(self):
+        """What was timed so far, as SlotStats; Error where replays are not timed."""
+        raw = _lib.SlotsStats(sz=ctypes.sizeof(_lib.SlotsStats))
+        lib.fdry_slots_stats(self._handle, ctypes.byref(raw))
+        return SlotStats(raw)
 
-    def times_reset(self):
+    def reset_stats(self):
         """Begin to count anew."""
-        lib.fdry_slots_times_reset(self._handle)
+        lib.fdry_slots_stats_reset(self._handle)
 
     def close(self):
         """Wait for launches in flight and free the table; it cannot be used afterwards.

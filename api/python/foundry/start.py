@@ -153,7 +153,7 @@ def load_or_capture(ref, capture=None, facts=None, strict=False, store=None, sea
 
 
 def _start(store, opts, device, taken):
-    raw = ctypes.POINTER(_lib.Start)()
+    raw = ctypes.POINTER(_lib.StartReport)()
     try:
         with taken.load.calls:
             lib.fdry_load_or_capture(store._handle, ctypes.byref(opts), ctypes.byref(raw))
@@ -161,7 +161,7 @@ def _start(store, opts, device, taken):
         if raw:  # it went well, but for what progress() raised
             _lib.Handle(_lib.IMAGE(raw.contents.image)).close()
             _lib.Handle(_lib.CAPTURE(raw.contents.capture)).close()
-            lib.fdry_start_free(raw)
+            lib.fdry_start_report_free(raw)
         taken.settle(False)
         if taken.raised:
             raise taken.raised from None
@@ -170,7 +170,7 @@ def _start(store, opts, device, taken):
     try:
         return Start(raw.contents, device, taken)
     finally:
-        lib.fdry_start_free(raw)
+        lib.fdry_start_report_free(raw)
 
 
 def _checked(start, taken, strict):

@@ -15,17 +15,17 @@ _EVICT_DRY_RUN = _COLLECT_DRY_RUN = 1
 _PHASES = ("mark", "list", "sweep")
 
 
-class Needs(_lib.Record):
-    """What a load will take: the fields of fdry_needs; `externals`, {name: bytes}; `rooms`, the same of the
+class Requirements(_lib.Record):
+    """What a load will take: the fields of fdry_requirements; `externals`, {name: bytes}; `capacities`, the same of the
     most that those may have.
     """
 
     def __init__(self, raw):
-        for name, _ in _lib.Needs._fields_:
+        for name, _ in _lib.Requirements._fields_:
             if not name.endswith("externals"):
                 setattr(self, name, getattr(raw, name))
         self.externals = {_lib.foreign(e.name): e.bytes for e in raw.externals[:raw.nexternals]}
-        self.rooms = {_lib.foreign(e.name): e.max_bytes for e in raw.externals[:raw.nexternals]}
+        self.capacities = {_lib.foreign(e.name): e.max_bytes for e in raw.externals[:raw.nexternals]}
 
 
 class Pack(_lib.Record):
@@ -156,18 +156,18 @@ class Store(_lib.Closing):
         finally:
             libc.free(text)
 
-    def needs(self, name, externals=None):
-        """What a load of the image `name` will take, as a Needs; asks neither a GPU nor a driver.
+    def requirements(self, name, externals=None):
+        """What a load of the image `name` will take, as a Requirements; asks neither a GPU nor a driver.
 
         externals: as for load().
         """
         sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
         opts = _lib.LoadOpts(sz=ctypes.sizeof(_lib.LoadOpts), externals=(_lib.External * len(sizes))(*sizes),
                              nexternals=len(sizes))
-        raw = ctypes.POINTER(_lib.Needs)()
-        lib.fdry_image_needs(self._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
+        raw = ctypes.POINTER(_lib.Requirements)()
+        lib.fdry_image_requirements(self._handle, _lib.text(name), ctypes.byref(opts), ctypes.byref(raw))
         try:
-            return Needs(raw.contents)
+            return Requirements(raw.contents)
         finally:
             libc.free(raw)
 

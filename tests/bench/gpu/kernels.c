@@ -27,8 +27,8 @@ static const char empty[] = ".version 8.0\n.target sm_80\n.address_size 64\n.vis
 static struct bench {
 	const struct fdry_driver *drv;
 	struct fdry_kernels *k;
-	struct fdry_kernel_source small, large;
-	struct fdry_kernel_key key;
+	struct fdry_kernels_source small, large;
+	struct fdry_kernels_key key;
 	const char *entry;
 	CUmodule module;
 	CUfunction func;
@@ -61,14 +61,14 @@ static void by_source(void)
 {
 	CUfunction f;
 
-	check(fdry_kernels_get(b.k, &b.small, b.entry, &f));
+	check(fdry_kernels_function(b.k, &b.small, b.entry, &f));
 }
 
 static void by_large_source(void)
 {
 	CUfunction f;
 
-	check(fdry_kernels_get(b.k, &b.large, b.entry, &f));
+	check(fdry_kernels_function(b.k, &b.large, b.entry, &f));
 }
 
 static void launch_driver(void)
@@ -78,9 +78,9 @@ static void launch_driver(void)
 
 static void launch_checked(void)
 {
-	struct fdry_kernel_launch_opts o = { .sz = sizeof(o), .block = { 32 } };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 32 } };
 
-	check(fdry_kernel_launch(b.k, b.func, &o, NULL, 0));
+	check(fdry_kernels_launch(b.k, b.func, &o, NULL, 0));
 }
 
 static const struct {
@@ -110,9 +110,9 @@ static double measure(size_t way)
 	return 1e6 * took / (double)n;
 }
 
-static struct fdry_kernel_source file_read(const char *path)
+static struct fdry_kernels_source file_read(const char *path)
 {
-	struct fdry_kernel_source s = { .sz = sizeof(s), .data = empty, .len = sizeof(empty) - 1 };
+	struct fdry_kernels_source s = { .sz = sizeof(s), .data = empty, .len = sizeof(empty) - 1 };
 	FILE *f = path ? fopen(path, "rb") : NULL;
 	char *data;
 
@@ -130,9 +130,9 @@ static struct fdry_kernel_source file_read(const char *path)
 }
 
 /* The same behind a long comment. */
-static struct fdry_kernel_source lengthened(const struct fdry_kernel_source *from)
+static struct fdry_kernels_source lengthened(const struct fdry_kernels_source *from)
 {
-	struct fdry_kernel_source s = *from;
+	struct fdry_kernels_source s = *from;
 	char *data = malloc(LARGE + from->len);
 
 	if (!data)
@@ -155,9 +155,9 @@ static void start(const char *path)
 	check(fdry_call(b.drv, cuCtxSetCurrent, ctx));
 	b.small = file_read(path);
 	b.large = lengthened(&b.small);
-	check(fdry_kernels_open(NULL, &b.k));
-	check(fdry_kernels_get(b.k, &b.small, b.entry, &b.func));
-	check(fdry_kernels_get(b.k, &b.large, b.entry, &f));
+	check(fdry_kernels_new(NULL, &b.k));
+	check(fdry_kernels_function(b.k, &b.small, b.entry, &b.func));
+	check(fdry_kernels_function(b.k, &b.large, b.entry, &f));
 	check(fdry_kernels_key(b.k, &b.small, &b.key));
 	check(fdry_call(b.drv, cuFuncGetModule, &b.module, b.func));
 }
@@ -191,6 +191,6 @@ int main(int argc, char **argv)
 			printf(" %.1f", ns[way][i]);
 		printf("\n");
 	}
-	fdry_kernels_close(b.k);
+	fdry_kernels_free(b.k);
 	return 0;
 }

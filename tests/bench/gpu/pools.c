@@ -219,7 +219,7 @@ static void *symbol(const struct fdry_driver *drv, const char *name)
 
 static void make(struct bench *b)
 {
-	must(fdry_device_acquire(0, &b->dev), "fdry_device_acquire");
+	must(fdry_device_get(0, &b->dev), "fdry_device_get");
 	must(fdry_device_warm_up(b->dev), "fdry_device_warm_up");
 	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
 	*(void **)&alloc_async = symbol(b->drv, "cuMemAllocAsync");
@@ -264,6 +264,6 @@ int main(int argc, char **argv)
 			ns[w][r] = round_ns(&b, &ways[w]);
 	print(ns);
 	must(fdry_call(b.drv, cuStreamDestroy_v2, b.stream), "cuStreamDestroy");
-	fdry_device_release(b.dev);
+	fdry_device_put(b.dev);
 	return EXIT_SUCCESS;
 }

@@ -23,7 +23,7 @@ BUILD = os.environ.get("BUILD") or os.path.join(ROOT, "build")
 
 def program(*command):
     """Lines "name value ..." of a process, as {name: [values]}."""
-    env = dict(os.environ, FOUNDRY_LIBRARY=os.path.join(BUILD, "libfoundry.so.0"))
+    env = dict(os.environ, FOUNDRY_LIBRARY=os.path.join(BUILD, "libfoundry.so.0.2"))
     out = subprocess.run([str(c) for c in command], env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
     ret = {}
     for line in out.splitlines():
@@ -67,7 +67,7 @@ def part_inside(args):
 def part_second(args):
     """A second model of the same framework, weights outside, into a store that has the first."""
     test = os.path.join(ROOT, "tests", "gpu", "second_model.py")
-    env = dict(os.environ, FOUNDRY_LIBRARY=os.path.join(BUILD, "libfoundry.so.0"))
+    env = dict(os.environ, FOUNDRY_LIBRARY=os.path.join(BUILD, "libfoundry.so.0.2"))
     folder, ret = os.path.join(args.tmp, "second"), {}
     os.mkdir(folder)
     for family in ("qwen3", "llama"):
@@ -79,7 +79,7 @@ def part_second(args):
 
 def part_content(args):
     decode = os.path.join(ROOT, "api", "examples", "decode.py")
-    env = {**os.environ, "FOUNDRY_LIBRARY": os.path.join(BUILD, "libfoundry.so.0"), "PYTHONPATH": os.path.join(ROOT, "api", "python")}
+    env = {**os.environ, "FOUNDRY_LIBRARY": os.path.join(BUILD, "libfoundry.so.0.2"), "PYTHONPATH": os.path.join(ROOT, "api", "python")}
     subprocess.run([sys.executable, decode, "capture", "--store", args.store + "-content", "--ref", "bench", "--batches", "1"],
                    env=env, check=True, stdout=subprocess.DEVNULL)
     return bench("content", "-s", args.store + "-content", "-n", 3)

@@ -26,7 +26,7 @@ struct bench {
 	struct fdry_decode_state *decode;
 	struct fdry_cudagraph *graph;
 	CUgraphExec exec;
-	union fdry_scalar_value v[COUNT];
+	union fdry_scalars_value v[COUNT];
 };
 
 static int plain_pageable(struct bench *b)
@@ -143,7 +143,7 @@ static void make(struct bench *b, const char *driver)
 {
 	static const uint32_t dtypes[COUNT] = { FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64 };
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = driver, .count = COUNT, .dtypes = dtypes };
-	struct fdry_decode_opts d = { .sz = sizeof(d), .driver = driver };
+	struct fdry_decode_state_opts d = { .sz = sizeof(d), .driver = driver };
 	struct fdry_cudagraph_opts go = { .sz = sizeof(go), .driver = driver };
 	struct fdry_cudagraph_run_opts ro = { .sz = sizeof(ro), .fn = one_node, .arg = b };
 	CUcontext ctx;

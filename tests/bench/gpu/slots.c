@@ -167,7 +167,7 @@ int main(void)
 		drv = gpu_driver();
 	must((int)drv->cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
 	must((int)drv->cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
-	must(fdry_slots_create(NULL, &table), "fdry_slots_create");
+	must(fdry_slots_new(NULL, &table), "fdry_slots_new");
 	graph = graph_make();
 	for (i = 0; i < THREADS_MAX; i++) {
 		must((int)drv->cuGraphInstantiateWithFlags(&workers[i].exec, graph, 0), "cuGraphInstantiateWithFlags");
