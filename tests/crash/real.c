@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* real.c - captures on the software driver, sealed again and again, and loaded; see work.h. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #include "tests/crash/work.h"
 

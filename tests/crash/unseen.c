@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 
 #include "tests/crash/io.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static int commits; /* until the child ends itself */
 
@@ -151,5 +151,5 @@ int main(void)
 	tcase_add_test(tc, a_collection_after_a_seal_that_died);
 	tcase_add_test(tc, a_load_after_a_seal_that_died);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

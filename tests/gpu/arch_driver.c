@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "tests/gpu/gpu.h"
+#include "tests/lib/gpu.h"
 
 static const struct fdry_driver *drv;
 

@@ -9,8 +9,8 @@
  * is named) is given to the driver, and what CUPTI reports is compared, byte for byte,
  * with what fdry_devcode_init() picks; PTX with what the driver's linker makes of it.
  */
-#include "cupti.h"
-#include "devcode.h"
+#include "tests/lib/cupti.h"
+#include "tests/lib/devcode.h"
 #include "graph/elf.h"
 
 static const struct fdry_driver *drv;

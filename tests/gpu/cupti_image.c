@@ -15,7 +15,7 @@
 #include "image/manifest.h"
 #include "graph/elf.h"
 #include "store/store.h"
-#include "tests/gpu/gpu.h"
+#include "tests/lib/gpu.h"
 
 #define CUBINS_MAX 4096
 

@@ -9,7 +9,7 @@
  */
 #include <stdbool.h>
 
-#include "devcode.h"
+#include "tests/lib/devcode.h"
 
 #define MARK 0x5a5a0000u
 #define ENTRIES_MAX 6

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "gpu.h"
+#include "tests/lib/gpu.h"
 #include "graph/slice.h"
 
 #define WORDS 4096u /* of the buffer */

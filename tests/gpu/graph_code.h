@@ -6,7 +6,7 @@
 #ifndef FDRY_TESTS_GPU_GRAPH_CODE_H
 #define FDRY_TESTS_GPU_GRAPH_CODE_H
 
-#include "tests/gpu/gpu.h"
+#include "tests/lib/gpu.h"
 
 #define TEST_BASE 0x500000000000ull
 

@@ -3,7 +3,7 @@
  * The stand-in in front of the machine's own driver: it finds it, every hooked function
  * is what cuGetProcAddress answers, and memory, captures and code go through it.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <string.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Launching on a GPU: on streams that fit and streams that do not, in the background, from a context of the image's own. */
-#include "tests/gpu/vecadd.h"
+#include "tests/lib/vecadd.h"
 
 #define ROUNDS 50
 

@@ -3,7 +3,7 @@
  * Loading and unloading on a GPU a thousand times: free device memory and the process's own memory
  * are what they were. The image is the one that the example vecadd seals.
  */
-#include "tests/gpu/vecadd.h"
+#include "tests/lib/vecadd.h"
 
 #define TIMES 1000
 #define WARM 60 /* after these, what is made once has been made */

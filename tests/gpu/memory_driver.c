@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules of memory_both.h on the machine's own driver; what memory costs there, as notes. */
-#include "tests/gpu/gpu.h"
+#include "tests/lib/gpu.h"
 
 #include <check.h>
 #include <dlfcn.h>

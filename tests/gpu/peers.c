@@ -3,7 +3,7 @@
  * Two GPUs: a kernel on one writes to a region on the other, where the program has let it,
  * by cuCtxEnablePeerAccess or cuMemPoolSetAccess, before the memory was there or after.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #define MIB (1ull << 20)
 #define BASE 0x530000000000ull

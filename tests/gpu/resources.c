@@ -13,7 +13,7 @@
 #include <semaphore.h>
 #include <stddef.h>
 
-#include "tests/gpu/parts.h"
+#include "tests/lib/parts.h"
 
 #define DEV FDRY_TRANSIENT_DEVICE
 #define PIN FDRY_TRANSIENT_PINNED
@@ -229,7 +229,7 @@ static void across_of(enum fdry_transient_kind kind, CUstream s, CUstream t)
 static void across_streams(void)
 {
 	CUstream s = sync_get(FDRY_SYNC_STREAM), t = sync_get(FDRY_SYNC_STREAM);
-	CUdeviceptr first = mem(64);
+	CUdeviceptr first = part_mem(64);
 
 	need(s && t && first);
 	cu(cuMemsetD8Async, first, 1, 64, s);
@@ -488,7 +488,7 @@ static void cooperative(void)
 {
 	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 }, .flags = FDRY_KERNELS_COOPERATIVE };
 	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
-	CUdeviceptr arrived = mem(4), out = mem(MIB);
+	CUdeviceptr arrived = part_mem(4), out = part_mem(MIB);
 	struct fdry_kernels_arg args[] = { { &arrived, 8 }, { &out, 8 } };
 	void *params[] = { &arrived, &out };
 	struct fdry_kernels *k = NULL;

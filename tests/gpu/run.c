@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
-#include "tests/gpu/parts.h"
+#include "tests/lib/parts.h"
 
 #define N 64
 #define BYTES (N * sizeof(float))
@@ -68,7 +68,7 @@ static bool axpy_make(struct axpy *w)
 
 	for (i = 0; i < N; i++)
 		x[i] = (float)i / 8;
-	*w = (struct axpy){ .fn = kernel("axpy"), .alpha = mem(8), .x = mem(BYTES), .y = mem(BYTES) };
+	*w = (struct axpy){ .fn = kernel("axpy"), .alpha = part_mem(8), .x = part_mem(BYTES), .y = part_mem(BYTES) };
 	return w->fn && w->alpha && w->x && w->y && cu(cuMemcpyHtoD_v2, w->x, x, BYTES);
 }
 
@@ -91,7 +91,7 @@ static void scalars(void)
 	fdry_devptr own;
 	int i;
 
-	need(axpy_make(&w) && axpy_make(&eager) && (stream = stream_new()));
+	need(axpy_make(&w) && axpy_make(&eager) && (stream = part_stream()));
 	need(ok(fdry_scalars_new(&so, &s)) && ok(fdry_scalars_addr(s, 0, &own)) && ok(fdry_cudagraph_new(NULL, &g)));
 	w.alpha = own;
 	o.arg = &w;
@@ -134,12 +134,12 @@ static int decode_fn(void *arg, CUstream stream)
 
 static void decode(void)
 {
-	struct decoding w = { .fn = kernel("decode"), .log = mem(REPLAYS * 8) };
+	struct decoding w = { .fn = kernel("decode"), .log = part_mem(REPLAYS * 8) };
 	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = decode_fn, .arg = &w, .warmups = 2 };
 	struct fdry_decode_state *d = NULL;
 	struct fdry_cudagraph *g = NULL;
 	uint64_t log[REPLAYS];
-	CUstream stream = stream_new();
+	CUstream stream = part_stream();
 	int i, bad = 0;
 
 	need(ok(fdry_decode_state_new(NULL, &d)) && ok(fdry_decode_state_args(d, &w.a)));
@@ -197,7 +197,7 @@ static void errors(void)
 	struct axpy w;
 	CUresult res;
 
-	need(axpy_make(&w) && (o.stream = stream_new()));
+	need(axpy_make(&w) && (o.stream = part_stream()));
 	need(ok(fdry_cudagraph_new(NULL, &g)) && ok(fdry_cudagraph_new(NULL, &ready)));
 	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
 	need(ok(fdry_cudagraph_begin(g, &o)));
@@ -324,20 +324,20 @@ static void two_threads(void)
 static void handles(void)
 {
 	enum { TURNS = 100, NEW = 16, FILLS = 8 };
-	CUdeviceptr big = mem(1u << 30);
+	CUdeviceptr big = part_mem(1u << 30);
 	CUstream old, now[NEW];
 	CUevent done;
 	int turn, i, busy = 0, again = 0, early = 0;
 
 	need(big && cu(cuEventCreate, &done, CU_EVENT_DISABLE_TIMING));
 	for (turn = 0; turn < TURNS; turn++) {
-		old = stream_new();
+		old = part_stream();
 		for (i = 0; i < FILLS; i++)
 			cu(cuMemsetD8Async, big, (unsigned char)i, 1u << 30, old);
 		cu(cuEventRecord, done, old);
 		cu(cuStreamDestroy_v2, old);
 		for (i = 0; i < NEW; i++)
-			again += (now[i] = stream_new()) == old;
+			again += (now[i] = part_stream()) == old;
 		if (fdry_call_raw(drv, cuEventQuery, done) == CUDA_ERROR_NOT_READY) {
 			busy++;
 			for (i = 0; i < NEW; i++)

@@ -13,7 +13,7 @@
  */
 #include <time.h>
 
-#include "devcode.h"
+#include "tests/lib/devcode.h"
 #include "graph/slice.h"
 
 #define REASONS_MAX 64

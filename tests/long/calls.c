@@ -11,7 +11,7 @@
 
 #include "api/cmd/cmd.h"
 #include "tests/crash/io.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #include "tests/long/long.h"
 
@@ -130,7 +130,7 @@ static int command_run(const char *const *args, const struct io_hooks *with)
 }
 
 /* Gives what command_run() gave, or -1 if the child did not end by itself. */
-static int in_child(const char *const *args, const struct io_hooks *with)
+static int in_process(const char *const *args, const struct io_hooks *with)
 {
 	int status = 0;
 	pid_t pid;
@@ -154,7 +154,7 @@ static void dump_to(const char *name)
 {
 	const char *args[] = { "dump", "-o", name, NULL };
 
-	if (in_child(args, NULL))
+	if (in_process(args, NULL))
 		(void)unlink(name);
 }
 
@@ -216,9 +216,9 @@ static void seal_images(void)
 	ok(work_seal(&w, "packed"));
 	fdry_store_close(w.store);
 	snprintf(place, sizeof(place), "%s/store", long_dir);
-	ck_assert_int_eq(in_child(pack_args, NULL), 0);
-	ck_assert_int_eq(in_child(text_args, NULL), 0);
-	ck_assert_int_eq(in_child(rm_args, NULL), 0);
+	ck_assert_int_eq(in_process(pack_args, NULL), 0);
+	ck_assert_int_eq(in_process(text_args, NULL), 0);
+	ck_assert_int_eq(in_process(rm_args, NULL), 0);
 }
 
 static void place_set(void)
@@ -242,7 +242,7 @@ static void make(void)
 		snprintf(name, sizeof(name), "%s.before", commands[i].name);
 		dump_to(file_of(name));
 		fault.seen->calls = 0;
-		if (in_child(commands[i].args, &hooks))
+		if (in_process(commands[i].args, &hooks))
 			_exit(3);
 		counted[i] = fault.seen->calls;
 		snprintf(name, sizeof(name), "%s.out", commands[i].name);
@@ -322,7 +322,7 @@ static int run_case(uint64_t nr)
 	if (long_alone)
 		dprintf(2, "%s, call %llu%s, %s\n", c->name, (unsigned long long)fault.left, fault.on ? " and all behind it" : "",
 			strerror(fault.error));
-	status = in_child(c->args, &hooks);
+	status = in_process(c->args, &hooks);
 	if (status < 0) {
 		dprintf(2, "%s crashed or hung\n", c->name);
 		return LONG_FAULT;

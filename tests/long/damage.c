@@ -7,7 +7,7 @@
  * numbers that were sealed. Some cases also verify the store, or repair it from one that is whole: what a repair
  * reports as sound must load.
  */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #include "tests/long/long.h"
 
@@ -180,7 +180,7 @@ static bool numbers_right(struct fdry_image *img, int *end)
 		return true;
 	*end = EQUAL;
 	for (i = 0; i < N; i++)
-		if (c[i] != value(i, 3) + value(i, 100))
+		if (c[i] != vector_value(i, 3) + vector_value(i, 100))
 			return false;
 	noise(9, want, LARGE / 2);
 	noise(10, want, 1000);

@@ -10,7 +10,7 @@
 
 #include "image/manifest.h"
 #include "graph/codec.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #include "tests/long/long.h"
 

@@ -9,7 +9,7 @@
 #include <signal.h>
 
 #include "foundry.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #include "tests/long/long.h"
 

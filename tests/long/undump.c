@@ -6,7 +6,7 @@
  * store verifies without a fault: what an undump stores is whole. To be run under sanitizers (make check-long does).
  */
 #include "api/cmd/cmd.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #include "tests/long/long.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what stays in a store, by the public functions: pins, the limit, eviction, collection, verifying and repairing. */
 #include "foundry.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #define CHUNK 100000u
 
@@ -231,5 +231,5 @@ int main(void)
 	tcase_add_test(tc, damage_is_found_and_repaired);
 	tcase_add_test(tc, verifying_is_refused);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

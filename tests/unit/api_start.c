@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* A workload: what it captures, how it ends, and what it did; shared by the processes of a test. */
 struct job {
@@ -117,7 +117,7 @@ static void graph_check(void)
 	cuda_ok(cuGraphLaunch, exec, w.stream);
 	cuda_ok(cuStreamSynchronize, w.stream);
 	cuda_ok(cuMemcpyDtoH_v2, c, w.c, BYTES);
-	ck_assert(c[5] == value(5, 7) + value(5, 100));
+	ck_assert(c[5] == vector_value(5, 7) + vector_value(5, 100));
 }
 
 static void start_and_capture(void *unused)

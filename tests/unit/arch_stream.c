@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the streams that a context's users share. */
 #include "arch/stream.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 static CUstream shared(const struct fdry_driver *drv, enum fdry_stream_use use)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of how graph objects store arguments and edges: which block is taken for each, where the chain breaks. */
-#include "tests/unit/graph_objects.h"
+#include "tests/lib/graph_objects.h"
 
 /* --- arguments --- */
 

@@ -3,7 +3,7 @@
 #ifndef FDRY_TESTS_GRAPH_CODE_H
 #define FDRY_TESTS_GRAPH_CODE_H
 
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 /* A function of the driver that is not in driver.def. */
 #define SIM(fn) ((__typeof__(&fn))test_sim_symbol(#fn))

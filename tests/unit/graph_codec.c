@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the format of graph objects: golden bytes, every field damaged in turn, limits. */
-#include "tests/unit/graph_objects.h"
+#include "tests/lib/graph_objects.h"
 
 #include "graph/intern.h"
 #include "tests/unit/graph_kernels.h"

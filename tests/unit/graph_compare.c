@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what two graph objects differ in. */
 #include "graph/compare.h"
-#include "tests/unit/graph_objects.h"
+#include "tests/lib/graph_objects.h"
 
 #define KERNEL(node, k, grid, attr, args) \
 	"node " #node " kernel " #k " grid " #grid " 1 1 block 1 1 1 shared 0 " attr "args " args "\n"

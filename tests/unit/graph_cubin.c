@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of cubins: kernels, parameters, variables, what kernels reach, damage. */
-#include "golden.h"
+#include "tests/lib/golden.h"
 
 #include "graph/code_reach.h"
 #include "graph/sass.h"
@@ -451,5 +451,5 @@ int main(void)
 	tcase_add_loop_test(tc, damage, 0, 6);
 	tcase_set_timeout(tc, 60);
 	suite_add_tcase(s, tc);
-	return golden_main(s);
+	return test_main(s);
 }

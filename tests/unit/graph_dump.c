@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the text form of graph objects: complete both ways, stable, every mistake named with its line. */
-#include "tests/unit/graph_objects.h"
+#include "tests/lib/graph_objects.h"
 #include "tests/unit/graph_kernels.h"
 
 START_TEST(text_is_stable)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of fatbins: which entry is chosen, compression, wrappers, damage. */
-#include "golden.h"
+#include "tests/lib/golden.h"
 
 #include "graph/elf.h"
 #include "graph/fatbin.h"
@@ -393,5 +393,5 @@ int main(void)
 	tcase_add_test(tc, bare_code);
 	tcase_add_loop_test(tc, damage, 0, 3);
 	suite_add_tcase(s, tc);
-	return golden_main(s);
+	return test_main(s);
 }

@@ -10,7 +10,7 @@
 #define FDRY_TESTS_GRAPH_FIXTURE_H
 
 #include "mm/region.h"
-#include "tests/unit/graph_objects.h"
+#include "tests/lib/graph_objects.h"
 #ifdef GRAPH_ON_GPU
 #include "tests/gpu/graph_code.h"
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of kernel sets and banks, with a driver on paper: interning, bringing back, every call failing once. */
-#include "paper.h"
+#include "tests/lib/paper.h"
 
 #include "graph/fatbin.h"
 
@@ -461,5 +461,5 @@ int main(void)
 	tcase_add_test(tc, bank_compares);
 	tcase_add_test(tc, every_call_fails_once);
 	suite_add_tcase(s, tc);
-	return golden_main(s);
+	return test_main(s);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what becomes of the kernels of a set, with a driver on paper: objects, variables, refusals. */
-#include "paper.h"
+#include "tests/lib/paper.h"
 
 /* --- slicing --- */
 
@@ -234,5 +234,5 @@ int main(void)
 	tcase_add_loop_test(tc, refused_kernels, 0, 5);
 	tcase_add_test(tc, whole_with_a_reason);
 	suite_add_tcase(s, tc);
-	return golden_main(s);
+	return test_main(s);
 }

@@ -9,8 +9,8 @@
 #include "graph/elf.h"
 #include "graph/fatbin.h"
 #include "graph/module.h"
-#include "tests/unit/golden.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/golden.h"
+#include "tests/lib/sim.h"
 
 #define ROOM ((size_t)4 << 20)
 

@@ -5,7 +5,7 @@
 
 #include "graph/module.h"
 #include "graph/module_table.h"
-#include "tests/unit/paper.h"
+#include "tests/lib/paper.h"
 
 /* Kernels of two files: "plain" has no variables, "vars" has some that its kernels write. */
 struct kernels {

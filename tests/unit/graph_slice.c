@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of slices: what is in them, that they are checked, the same bytes again, damage. */
-#include "golden.h"
+#include "tests/lib/golden.h"
 
 #include "lib/oid.h"
 #include "graph/slice.h"
@@ -480,5 +480,5 @@ int main(void)
 	tcase_add_loop_test(tc, damage, 0, 6);
 	tcase_set_timeout(tc, 60);
 	suite_add_tcase(s, tc);
-	return golden_main(s);
+	return test_main(s);
 }

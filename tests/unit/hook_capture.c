@@ -3,7 +3,7 @@
  * Unit tests of what the stand-in knows about captures and launches of graphs:
  * which allocations are made while capturing, however a capture ends.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <pthread.h>
 #include <string.h>

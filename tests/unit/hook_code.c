@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 /* What these files use of the others. */
 void *fdry_jumps[1];

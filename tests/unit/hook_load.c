@@ -3,7 +3,7 @@
  * Unit tests of noting device code in front of the software driver: what was kept of
  * every way of loading loads and runs again, after the caller's copy is gone.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <elf.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * Unit tests of memory that does not come from cuMemAlloc, under the stand-in: in the
  * order of a stream, from pools, by pitch, mapped by the program; and what is asked about it.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -3,7 +3,7 @@
  * Unit tests of other devices' access to a region's memory, under the stand-in: it follows
  * what the program sets of contexts and pools, as the memory of cuMemAlloc would.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <string.h>
 

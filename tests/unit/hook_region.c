@@ -3,7 +3,7 @@
  * Unit tests of device memory under the stand-in: native without a region, else the same
  * addresses in every process and never a native one, whatever fails.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * had only opened the driver; where the parent had started it, everything in the child is an
  * error by name, whatever locks other threads held at the fork.
  */
-#include "tests/unit/hook.h"
+#include "tests/lib/hook.h"
 
 #include <pthread.h>
 #include <string.h>

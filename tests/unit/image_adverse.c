@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* --- a driver that is too old --- */
 

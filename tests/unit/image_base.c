@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define GIB (1ull << 30)
 

@@ -4,7 +4,7 @@
  * small, loaded at any size, and what graphs must then not touch.
  */
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
 #define ROWS 4            /* of 1 MiB, when captured */
@@ -156,7 +156,7 @@ static void kv_check(struct fdry_image *img, uint64_t bytes)
 	ok(fdry_image_launch(img, 2, NULL));
 	ok(fdry_image_launch(img, 3, NULL));
 	ok(fdry_image_read(img, "c", b, BYTES, NULL));
-	ck_assert(b[5] == value(5, 3) + 1);
+	ck_assert(b[5] == vector_value(5, 3) + 1);
 	ok(fdry_image_read(img, "behind", behind, BYTES, NULL));
 	ck_assert_int_eq(behind[N - 1], 7);
 	free(v);

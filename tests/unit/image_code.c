@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what a seal makes of code: which bytes a kernel comes from, and what was set of its functions. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* --- attributes --- */
 

@@ -4,7 +4,7 @@
  * stored once wherever they lie.
  */
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define KIB (1ull << 10)
 #define MIB (1ull << 20)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests: every driver call that a seal or a load makes fails in turn, and nothing is left half done. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define CALLS_MAX 2000
 
@@ -50,7 +50,7 @@ static struct fdry_image *load_and_run(struct fdry_store *s, uint32_t flags, int
 		*err = fdry_image_launch(img, 1, NULL);
 	if (!*err)
 		*err = fdry_image_read(img, "c", v, BYTES, NULL);
-	if (!*err && v[3] != value(3, 9) + value(3, 100))
+	if (!*err && v[3] != vector_value(3, 9) + vector_value(3, 100))
 		ck_abort_msg("a wrong number came out");
 	return img;
 }

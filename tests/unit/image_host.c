@@ -4,7 +4,7 @@
 
 #include "image/manifest.h"
 #include "lib/telemetry.h"
-#include "tests/unit/image_host.h"
+#include "tests/lib/image_host.h"
 
 static void seal_host(void *id)
 {
@@ -43,7 +43,7 @@ static void sum_check(const float *v, int n, float a, float b)
 	int i;
 
 	for (i = 0; i < n; i++)
-		ck_assert_msg(v[i] == value(i, a) + value(i, b), "[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, a) + vector_value(i, b), "[%d] is %g", i, (double)v[i]);
 }
 
 /* --- loading --- */
@@ -71,7 +71,7 @@ START_TEST(inputs_are_rewritten_before_every_launch)
 		ok(fdry_image_read(img, "out", v, BYTES, NULL));
 		sum_check(v, N / 2, (float)(i + 20), 1000);
 		sum_check(v + N / 2, 0, 0, 0);
-		ck_assert(v[N - 1] == value(N - 1, (float)(i + 10)) + value(N - 1, 1000));
+		ck_assert(v[N - 1] == vector_value(N - 1, (float)(i + 10)) + vector_value(N - 1, 1000));
 	}
 	fdry_image_unload(img);
 }
@@ -129,7 +129,7 @@ START_TEST(state_goes_on_and_is_restored)
 		ok(fdry_image_launch(img, 3, NULL));
 	ok(fdry_image_read(img, "state", v, BYTES, NULL));
 	for (i = 0; i < N; i++)
-		ck_assert(v[i] == value(i, 2000) + value(i, 1000) + value(i, 1000));
+		ck_assert(v[i] == vector_value(i, 2000) + vector_value(i, 1000) + vector_value(i, 1000));
 	memset(host_of(img, "table"), 0xff, BYTES);
 	vector_fill(host_of(img, "in"), 5);
 	ok(fdry_image_restore(img, NULL));
@@ -308,7 +308,7 @@ START_TEST(content_is_kept_and_verified)
 	img = load(FDRY_LOAD_VERIFY);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_eq(report.verified_bytes, report.content_bytes);
-	ck_assert(host_of(img, "table")[5] == value(5, 1000));
+	ck_assert(host_of(img, "table")[5] == vector_value(5, 1000));
 	fdry_image_unload(img);
 }
 END_TEST

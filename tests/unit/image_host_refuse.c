@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "tests/unit/image_host.h"
+#include "tests/lib/image_host.h"
 
 static struct host_work kept;
 

@@ -2,7 +2,7 @@
 /* Unit tests of images with right hashes that no seal made: loads refuse them, and take no more than what is stored. */
 #include "graph/elf.h"
 #include "graph/graph.h"
-#include "tests/unit/handmade.h"
+#include "tests/lib/handmade.h"
 
 static void setup(void)
 {

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define SLOW 3      /* key of a graph that takes long */
 #define SPINS 30000000u

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "image/image.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define GRAPHS 8
 
@@ -98,7 +98,7 @@ static void launch_check(struct fdry_image *img, uint64_t key, float salt, CUstr
 	ok(fdry_image_write(img, "a", v, BYTES, stream));
 	ok(fdry_image_launch(img, key, stream));
 	ok(fdry_image_read(img, "c", c, BYTES, stream));
-	ck_assert(c[5] == value(5, salt) + value(5, 100));
+	ck_assert(c[5] == vector_value(5, salt) + vector_value(5, 100));
 }
 
 /* --- in the background --- */

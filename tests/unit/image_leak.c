@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <malloc.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define TIMES 1000
 #define WARM 100 /* after these, what is made once has been made */

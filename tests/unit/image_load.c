@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 static struct fdry_image *load(struct fdry_store *s, const struct fdry_load_opts *opts)
 {
@@ -64,10 +64,10 @@ START_TEST(content_is_restored)
 	ok(fdry_image_write(img, "b", zeros, BYTES, NULL));
 	ok(fdry_image_launch(img, 1, NULL));
 	ok(fdry_image_read(img, "c", v, BYTES, NULL));
-	ck_assert(v[5] == value(5, 7)); /* a as it was sealed, and nothing */
+	ck_assert(v[5] == vector_value(5, 7)); /* a as it was sealed, and nothing */
 	ok(fdry_image_restore(img, NULL));
 	ok(fdry_image_read(img, "b", v, BYTES, NULL));
-	ck_assert(v[5] == value(5, 100));
+	ck_assert(v[5] == vector_value(5, 100));
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);
 }

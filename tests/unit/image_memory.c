@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
 
@@ -104,7 +104,7 @@ static void vector_is(struct fdry_image *img, const char *name, float a_salt, fl
 	ok(fdry_image_tensor_find(img, name, &t));
 	ck_assert_int_eq(drv->cuMemcpyDtoH_v2(v, t.addr, BYTES), 0);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, a_salt) + twice * value(i, b_salt), "%s[%d] is %f", name, i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, a_salt) + twice * vector_value(i, b_salt), "%s[%d] is %f", name, i, (double)v[i]);
 }
 
 START_TEST(every_kind_of_memory_comes_back)

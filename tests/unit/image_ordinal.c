@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define APART (1ull << 35)
 

@@ -3,7 +3,7 @@
  * Unit tests of images placed among the allocations of a live capture: what the process
  * keeps, and what the image brings. Allocations that differ: api_into_compare.c.
  */
-#include "tests/unit/image_place.h"
+#include "tests/lib/image_place.h"
 
 START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
 {
@@ -12,7 +12,7 @@ START_TEST(a_prefix_keeps_its_bytes_and_the_rest_comes_from_the_image)
 	struct work w;
 
 	test_child(seal_into, NULL);
-	begin(&w, _i, 40);
+	into_begin(&w, _i, 40);
 	opts = into(&w);
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	sum_is(img, 1, _i > 0 ? 40 : 7, _i > 1 ? 40 : 100);
@@ -40,7 +40,7 @@ START_TEST(nothing_is_kept_where_nothing_is_named)
 	struct work w;
 
 	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	if (_i) {
 		cuda_ok(cuCtxCreate_v4, &own, NULL, 0, 0);
 		cuda_ok(cuLaunchHostFunc, NULL, takes_long, &us);
@@ -68,7 +68,7 @@ START_TEST(ranges_are_kept_to_the_byte)
 	int i;
 
 	test_child(seal_into, NULL);
-	begin(&w, 2, 40);
+	into_begin(&w, 2, 40);
 	opts = into(&w);
 	keep[0] = (struct fdry_memory){ w.b + 8, 40 };
 	keep[1] = (struct fdry_memory){ w.a + 400, 4 };
@@ -80,10 +80,10 @@ START_TEST(ranges_are_kept_to_the_byte)
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, i == 100 ? 40 : 7), "a[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 40 : 7), "a[%d] is %g", i, (double)v[i]);
 	cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, (i >= 2 && i < 12) || i == N - 1 ? 40 : 100), "b[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, (i >= 2 && i < 12) || i == N - 1 ? 40 : 100), "b[%d] is %g", i, (double)v[i]);
 
 	/* Restoring respects them, too. */
 	vector_fill(v, 5);
@@ -91,7 +91,7 @@ START_TEST(ranges_are_kept_to_the_byte)
 	ok(fdry_image_restore(img, NULL));
 	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == value(i, i == 100 ? 5 : 7), "a[%d] is %g then", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 5 : 7), "a[%d] is %g then", i, (double)v[i]);
 	fdry_image_unload(img);
 	work_end(&w);
 }
@@ -104,7 +104,7 @@ START_TEST(poison_spares_what_is_kept)
 	struct work w;
 
 	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	opts = into(&w);
 	opts.flags = FDRY_LOAD_POISON;
 	ok(fdry_image_load(w.store, "img", &opts, &img));
@@ -126,7 +126,7 @@ START_TEST(unloading_gives_the_claims_back)
 	float v[N];
 
 	test_child(seal_into, NULL);
-	begin(&w, 2, 40);
+	into_begin(&w, 2, 40);
 	opts = into(&w);
 	for (round = 0; round < 3; round++) {
 		ok(fdry_image_load(w.store, "img", &opts, &img));
@@ -136,7 +136,7 @@ START_TEST(unloading_gives_the_claims_back)
 		fdry_image_unload(img);
 	}
 	cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
-	ck_assert(v[1] == value(1, 40));
+	ck_assert(v[1] == vector_value(1, 40));
 	cuda_ok(cuMemAlloc_v2, &again, BYTES); /* where c was */
 	ck_assert_uint_eq(again, w.b + (w.b - w.a));
 	work_end(&w);
@@ -151,7 +151,7 @@ START_TEST(the_capture_may_end_first)
 	struct work w;
 
 	test_child(seal_into, NULL);
-	begin(&w, 2, 40);
+	into_begin(&w, 2, 40);
 	opts = into(&w);
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	fdry_capture_end(w.cap);
@@ -171,7 +171,7 @@ START_TEST(two_images_share_a_region)
 	float v[N];
 
 	test_child(seal_into, NULL);
-	begin(&w, 2, 40);
+	into_begin(&w, 2, 40);
 	opts = into(&w);
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	ok(fdry_image_load(w.store, "img", &opts, &again));
@@ -226,7 +226,7 @@ START_TEST(images_of_one_process_follow_each_other)
 	float v[N];
 
 	test_child(seal_twice, NULL);
-	begin(&w, 1, 40);
+	into_begin(&w, 1, 40);
 	opts = into(&w);
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	if (_i) {
@@ -274,7 +274,7 @@ START_TEST(of_two_contents_the_later_one_counts)
 	struct work w;
 
 	test_child(seal_changed, NULL);
-	begin(&w, 1, 40);
+	into_begin(&w, 1, 40);
 	opts = into(&w);
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	sum_is(img, 3, 40, 500);
@@ -321,7 +321,7 @@ START_TEST(addresses_that_were_freed_and_used_again)
 	struct work w;
 
 	test_child(seal_reused, NULL);
-	begin(&w, _i, 40);
+	into_begin(&w, _i, 40);
 	if (_i > 3) {
 		cuda_ok(cuMemAlloc_v2, &gone, BIG);
 		cuda_ok(cuMemAlloc_v2, &big, BIG);
@@ -347,7 +347,7 @@ START_TEST(another_region_is_refused)
 	struct work w;
 
 	test_child(seal_into, NULL);
-	begin(&w, 0, 0);
+	into_begin(&w, 0, 0);
 	fdry_capture_end(w.cap);
 	ok(fdry_capture_begin(&c, &w.cap));
 	opts = into(&w);
@@ -372,7 +372,7 @@ START_TEST(options_that_make_no_sense_are_refused)
 
 	ok(setenv("FDRY_SIM_DEVICES", "2", 1));
 	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	opts = into(&w);
 	opts.nkeep = 2;
 	fails(OPTS, "2 ranges to keep at NULL", fdry_image_load(w.store, "img", &opts, &img));
@@ -406,7 +406,7 @@ START_TEST(every_driver_call_fails_in_turn)
 	int n, failed = 0, err = 1;
 
 	test_child(seal_into, NULL);
-	begin(&w, 2, 40);
+	into_begin(&w, 2, 40);
 	opts = into(&w);
 	ok(fdry_capture_offset(w.cap, &before));
 	for (n = 1; err && n < 500; n++) {
@@ -420,7 +420,7 @@ START_TEST(every_driver_call_fails_in_turn)
 		if (!err)
 			break;
 		cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
-		ck_assert(v[1] == value(1, 40));
+		ck_assert(v[1] == vector_value(1, 40));
 	}
 	ck_assert_int_eq(err, 0);
 	ck_assert_int_gt(failed, 10);
@@ -439,12 +439,12 @@ START_TEST(a_capture_tells_its_allocations)
 	struct work w;
 	size_t n = 7;
 
-	begin(&w, 0, 0);
+	into_begin(&w, 0, 0);
 	ok(fdry_capture_allocs(w.cap, &m, &n));
 	ck_assert(!m && !n);
 	fails(INVAL, "", fdry_capture_allocs(w.cap, NULL, &n));
 	work_end(&w);
-	begin(&w, 3, 1);
+	into_begin(&w, 3, 1);
 	cuda_ok(cuMemFree_v2, w.b);
 	cuda_ok(cuMemAlloc_v2, &w.b, 100); /* lies before c, and was made after it */
 	ok(fdry_capture_allocs(w.cap, &m, &n));
@@ -489,7 +489,7 @@ START_TEST(memory_is_mapped_ahead_and_given_back)
 {
 	struct work w;
 
-	begin(&w, 1, 1);
+	into_begin(&w, 1, 1);
 	fails(STATE, "no preallocated memory", fdry_capture_free_preallocated(w.cap));
 	ok(fdry_capture_preallocate(w.cap, 64u << 20));
 	ok(fdry_capture_free_preallocated(w.cap));

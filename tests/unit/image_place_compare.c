@@ -3,7 +3,7 @@
  * Unit tests of images placed among allocations that are not those of the sealing process: what touches nothing of
  * the image stays the process' own, and what is in the way is named.
  */
-#include "tests/unit/image_place.h"
+#include "tests/lib/image_place.h"
 
 /* Other allocations: how many, how large, where. */
 static const struct { int n; uint64_t more; const char *says; } other[] = {
@@ -21,7 +21,7 @@ START_TEST(the_first_allocation_that_differs_is_named)
 	uint64_t before, after;
 
 	test_child(seal_into, NULL);
-	begin(&w, other[_i].n, 40);
+	into_begin(&w, other[_i].n, 40);
 	cuda_ok(cuMemAlloc_v2, &p, other[_i].more);
 	opts = into(&w);
 	ok(fdry_capture_offset(w.cap, &before));
@@ -41,7 +41,7 @@ static float *pattern(uint64_t size, float salt)
 
 	ck_assert_ptr_nonnull(v);
 	for (i = 0; i < size / sizeof(*v); i++)
-		v[i] = value((int)(i % N), salt);
+		v[i] = vector_value((int)(i % N), salt);
 	return v;
 }
 
@@ -152,7 +152,7 @@ START_TEST(allocations_that_touch_nothing_stay_their_own)
 	int round;
 
 	test_child(_i == REUSED ? seal_half : seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	extra = extra_make((enum extra)_i, &size);
 	fill_all(extra, size, 70);
 	opts = into(&w);
@@ -179,7 +179,7 @@ START_TEST(a_hole_in_the_middle_is_filled)
 	CUdeviceptr p;
 
 	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	cuda_ok(cuMemFree_v2, w.b);
 	opts = into(&w);
 	if (_i) {
@@ -220,7 +220,7 @@ START_TEST(an_allocation_of_a_pool_has_less_room)
 	struct work w;
 
 	test_child(seal_big, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	cuda_ok(cuMemAllocAsync, &p, BIG, w.stream);
 	cuda_ok(cuMemAllocAsync, &next, 1 << 20, w.stream);
 	ck_assert_uint_eq(next, p + BIG);
@@ -241,7 +241,7 @@ START_TEST(an_allocation_in_the_way_is_named)
 	CUdeviceptr p[4];
 
 	test_child(seal_into, NULL);
-	begin(&w, 3, 40);
+	into_begin(&w, 3, 40);
 	cuda_ok(cuMemAlloc_v2, &p[0], BIG);
 	cuda_ok(cuMemAlloc_v2, &p[1], BIG);
 	cuda_ok(cuMemAlloc_v2, &p[2], BYTES);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of images with stream-ordered memory, placed among a process' allocations that lack it. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define BIG (3u << 20)
 

@@ -3,7 +3,7 @@
  * Unit tests of what a seal takes for pointers in content: to what, where they stand, and
  * which numbers it must leave alone.
  */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 static void word_set(CUdeviceptr at, uint64_t word)
 {

@@ -7,8 +7,8 @@
 
 #include "image/pool.h"
 #include "lib/threads.h"
-#include "tests/unit/sim.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/sim.h"
+#include "tests/lib/store.h"
 
 #define ITEMS 200
 
@@ -268,5 +268,5 @@ int main(void)
 	tcase_add_test(tc, freed_before_it_is_done);
 	tcase_add_test(tc, nothing_to_do);
 	suite_add_tcase(s, tc);
-	return run(s);
+	return test_main(s);
 }

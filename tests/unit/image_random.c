@@ -4,7 +4,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define DRAWN 16 /* numbers that a kernel draws */
 #define LAUNCHES 100

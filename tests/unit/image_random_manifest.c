@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of manifests whose generators and draws are damaged. */
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define BASE 0x500000000000ull
 

@@ -2,7 +2,7 @@
 /* Unit tests of captures: what a seal refuses, by name, and what it is told wrongly. */
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* --- graphs that cannot be restored exactly --- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what is asked before a load: that it is what the load then takes, without a driver. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
 

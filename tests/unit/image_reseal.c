@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
 #define BIG (31 * MIB) /* some pieces of a seal, and a part of one */

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "image/manifest.h"
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* --- addresses --- */
 

@@ -6,7 +6,7 @@
  */
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 /* An image to seal, or a machine and facts to load for, and what to expect of it. */
 struct job {

@@ -2,7 +2,7 @@
 /* Unit tests of writes that nobody waits for: stream order, updates faster than launches, failures. */
 #include <pthread.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define SPINS 300000u /* about a millisecond of the software driver's */
 #define LARGE (200u << 10)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of where the library says that its stand-in lies. */
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #include <limits.h>
 #include <string.h>

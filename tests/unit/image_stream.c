@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define ADD 1
 #define SLOW 3 /* key of a graph that takes long */
@@ -89,7 +89,7 @@ static void add_check(struct fdry_image *img, CUstream stream, float salt)
 	ok(fdry_image_write(img, "a", v, BYTES, stream));
 	ok(fdry_image_launch(img, ADD, stream));
 	ok(fdry_image_read(img, "c", c, BYTES, stream));
-	ck_assert(c[7] == value(7, salt) + value(7, 100));
+	ck_assert(c[7] == vector_value(7, salt) + vector_value(7, 100));
 }
 
 /* Whatever takes a stream refuses this one. */

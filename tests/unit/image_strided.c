@@ -3,7 +3,7 @@
  * Unit tests of tensors whose elements lie in any order: written and read by bytes and by arrays, on the host and on
  * the device, against a copy element by element. Bytes that belong to no element must stay.
  */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define BUF (1u << 20)
 #define RANDOM 60 /* tensors of random layouts */

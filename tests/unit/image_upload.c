@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "image/upload.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #define BYTES ((size_t)12 << 20)
 #define HOLE 4096u /* between pieces that do not follow each other on the device */

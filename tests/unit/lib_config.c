@@ -7,7 +7,7 @@
 #include "lib/config.h"
 #include "arch/driver.h"
 #include "lib/log.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #define fails(code, text, call) do { \
 	ck_assert_int_eq(call, -FDRY_E_##code); \

@@ -8,7 +8,7 @@
 #include "foundry.h"
 #include "lib/err.h"
 #include "lib/telemetry.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 static uint64_t value(enum fdry_metric_id id)
 {

@@ -2,7 +2,7 @@
 /*
  * Stream-ordered allocations of a region, and what programs map in it themselves.
  */
-#include "tests/unit/region.h"
+#include "tests/lib/region.h"
 
 #define SLAB (32 * MiB)
 
@@ -33,19 +33,19 @@ START_TEST(order_of_streams)
 
 	ck_assert_uint_eq(a, BASE);
 	ck_assert_uint_eq(b, BASE + 1024);
-	ck_assert(all(a, SLAB, 0));
-	soil(a, 1024);
+	ck_assert(region_all(a, SLAB, 0));
+	region_soil(a, 1024);
 	ok(release(a, 1, 0));
 	ck_assert_uint_eq(async(1000, 2, 0), BASE + 2048);
 	ck_assert_uint_eq(async(600, 1, 0), a);
-	ck_assert(!all(a, 1024, 0)); /* as it was: the stream's order is all there is */
+	ck_assert(!region_all(a, 1024, 0)); /* as it was: the stream's order is all there is */
 	ok(release(a, 2, 0)); /* another stream frees it: now it is that one's */
 	ck_assert_uint_eq(async(600, 1, 0), a + 3072);
 	ck_assert_uint_eq(async(600, 2, 0), a);
 	ck_assert_int_eq(release(a + 512, 1, 0), -FDRY_E_INVAL);
 	ck_assert_int_eq(release(b + 5, 1, 0), -FDRY_E_INVAL);
-	ck_assert_uint_eq(stats().allocs, 4);
-	ck_assert_uint_eq(stats().blocks, 1);
+	ck_assert_uint_eq(region_stats().allocs, 4);
+	ck_assert_uint_eq(region_stats().blocks, 1);
 }
 END_TEST
 
@@ -67,13 +67,13 @@ END_TEST
 /* cuMemFree waits for the device: everything that was freed before is free for all. */
 START_TEST(a_wait_settles)
 {
-	CUdeviceptr a = async(MiB, 1, 0), b = async(MiB, 2, 0), other = get(100);
+	CUdeviceptr a = async(MiB, 1, 0), b = async(MiB, 2, 0), other = region_get(100);
 
 	ok(release(a, 1, 0));
 	ck_assert_uint_eq(async(MiB, 3, 0), b + MiB);
-	put(other);
+	region_put(other);
 	ck_assert_uint_eq(async(MiB, 3, 0), a);
-	put(b); /* a stream-ordered allocation, freed by waiting */
+	region_put(b); /* a stream-ordered allocation, freed by waiting */
 	ck_assert_uint_eq(async(MiB, 3, 0), b);
 	ck_assert_int_eq(fdry_region_dealloc(region, b + 512, 0), -FDRY_E_INVAL);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "512 bytes into the allocation of 1048576"));
@@ -84,19 +84,19 @@ START_TEST(slabs_go_back)
 {
 	CUdeviceptr a = async(20 * MiB, 1, 0), b = async(20 * MiB, 1, 0), c = async(50 * MiB, 1, 0);
 
-	ck_assert_uint_eq(stats().slab_bytes, 2 * SLAB + 52 * MiB); /* a little more than was asked for */
-	ck_assert_uint_eq(stats().pool_bytes, 90 * MiB);
+	ck_assert_uint_eq(region_stats().slab_bytes, 2 * SLAB + 52 * MiB); /* a little more than was asked for */
+	ck_assert_uint_eq(region_stats().pool_bytes, 90 * MiB);
 	ok(release(a, 1, 0));
 	ok(release(c, 1, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 2 * SLAB + 52 * MiB);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 2 * SLAB + 52 * MiB);
 	ok(fdry_region_trim_pool(region, 2 * SLAB)); /* the highest first */
-	ck_assert_uint_eq(stats().mapped_bytes, 2 * SLAB);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 2 * SLAB);
 	ok(fdry_region_trim_pool(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, SLAB);
+	ck_assert_uint_eq(region_stats().mapped_bytes, SLAB);
 	ok(fdry_region_check(region));
 	ok(release(b, 1, 0));
 	ok(fdry_region_trim_pool(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
 	ck_assert(fdry_region_unused(region));
 	ck_assert_uint_eq(async(1, 9, 0), a); /* addresses of slabs are used again, too */
 }
@@ -108,9 +108,9 @@ START_TEST(pressure_frees_slabs)
 	CUdeviceptr a = async(60 * MiB, 1, 0);
 
 	ok(release(a, 1, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 62 * MiB);
-	get(110 * MiB); /* of 160 */
-	ck_assert_uint_eq(stats().slab_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 62 * MiB);
+	region_get(110 * MiB); /* of 160 */
+	ck_assert_uint_eq(region_stats().slab_bytes, 0);
 	ok(fdry_region_check(region));
 }
 END_TEST
@@ -125,7 +125,7 @@ START_TEST(graphs_have_memory_of_their_own)
 	a = async(1000, 1, 5);
 	b = async(1000, 2, 5);
 	ck_assert_uint_ge(a, plain + SLAB);
-	ck_assert(all(a, SLAB, FDRY_STAMP));
+	ck_assert(region_all(a, SLAB, FDRY_STAMP));
 	ok(release(a, 1, 5));
 	ck_assert_uint_eq(async(500, 1, 5), a); /* in the order of its stream */
 	ck_assert_uint_ge(async(1000, 1, 6), a + SLAB); /* another capture */
@@ -178,7 +178,7 @@ START_TEST(fails_clean)
 		a.flags = FDRY_ALLOC_CAPTURING;
 	}
 	for (n = 1;; n++) {
-		before = stats();
+		before = region_stats();
 		snprintf(spec, sizeof(spec), "*:%d", n);
 		test_sim_fail(spec);
 		ret = fdry_region_alloc_async(region, &a, &addr);
@@ -186,7 +186,7 @@ START_TEST(fails_clean)
 			break;
 		test_sim_fail("");
 		ok(fdry_region_check(region));
-		after = stats();
+		after = region_stats();
 		if (ret)
 			ck_assert_mem_eq(&before, &after, sizeof(before));
 		else
@@ -244,12 +244,12 @@ START_TEST(reservations)
 	CUdeviceptr a, b, c, start = 0;
 	uint64_t size = 0;
 
-	get(100);
+	region_get(100);
 	a = reserve(16 * MiB, 0);
 	b = reserve(8 * MiB, 32 * MiB);
 	ck_assert_uint_eq(a, BASE + 2 * MiB);
 	ck_assert_uint_eq(b, BASE + 32 * MiB);
-	ck_assert_uint_eq(get(4 * MiB), BASE + 40 * MiB);
+	ck_assert_uint_eq(region_get(4 * MiB), BASE + 40 * MiB);
 	ck_assert(fdry_region_reserved(region, a + 15 * MiB, &start, &size) && start == a && size == 16 * MiB);
 	ck_assert(!fdry_region_reserved(region, a + 16 * MiB, &start, &size));
 	ck_assert_int_eq(fdry_region_reserve(region, 3 * MiB, 0, &c), -FDRY_E_INVAL);
@@ -278,10 +278,10 @@ START_TEST(reservations_beyond_the_end)
 	c = reserve(SIZE * 16, 0);
 	ck_assert_uint_ge(c, b + SIZE / 2);
 	ck_assert_uint_ge(fdry_region_size(region), c + SIZE * 16 - BASE);
-	ck_assert_uint_eq(get(4 * MiB), BASE + SIZE / 2);
+	ck_assert_uint_eq(region_get(4 * MiB), BASE + SIZE / 2);
 	map_at(b, 2 * MiB, 0);
 	map_at(c + SIZE * 16 - 2 * MiB, 2 * MiB, 0);
-	ck_assert(all(b, 2 * MiB, 0));
+	ck_assert(region_all(b, 2 * MiB, 0));
 	unmap_at(b, 2 * MiB);
 	unmap_at(c + SIZE * 16 - 2 * MiB, 2 * MiB);
 	ok(fdry_region_unreserve(region, b, SIZE / 2));
@@ -316,7 +316,7 @@ START_TEST(something_behind_the_end)
 	ck_assert_uint_eq(reserve(SIZE - 64 * MiB, 0), BASE);
 	ck_assert_int_eq(fdry_region_reserve(region, SIZE, 0, &a), -FDRY_E_TAKEN);
 	ck_assert_uint_eq(a, 1);
-	ck_assert_uint_eq(get(64 * MiB), BASE + SIZE - 64 * MiB);
+	ck_assert_uint_eq(region_get(64 * MiB), BASE + SIZE - 64 * MiB);
 	ck_assert_int_eq(drv->cuMemAddressFree(block, 2048 * MiB), 0);
 }
 END_TEST
@@ -329,9 +329,9 @@ START_TEST(what_is_mapped)
 
 	ck_assert_int_eq(fdry_region_map(region, a + 63 * MiB, 2 * MiB, true, 0), -FDRY_E_INVAL);
 	map_at(a + 4 * MiB, 4 * MiB, 0);
-	ck_assert(all(a + 4 * MiB, 4 * MiB, 0));
+	ck_assert(region_all(a + 4 * MiB, 4 * MiB, 0));
 	map_at(a, 2 * MiB, FDRY_ALLOC_CAPTURING);
-	ck_assert(all(a, 2 * MiB, FDRY_STAMP));
+	ck_assert(region_all(a, 2 * MiB, FDRY_STAMP));
 	ck_assert_int_eq(fdry_region_map(region, a + 6 * MiB, 4 * MiB, true, 0), -FDRY_E_INVAL);
 	ok(fdry_region_map(region, a + 32 * MiB, 2 * MiB, true, 0)); /* no access yet */
 	ok(fdry_region_ledger(region, &ledger, &count));
@@ -360,7 +360,7 @@ START_TEST(what_was_content_stays_content)
 	unmap_at(a, 4 * MiB);
 	map_at(a + 2 * MiB, 4 * MiB, FDRY_ALLOC_CAPTURING);
 	ck_assert(fdry_region_find(region, a + 2 * MiB, &m) && !m.capturing);
-	ck_assert(all(a + 2 * MiB, 4 * MiB, 0));
+	ck_assert(region_all(a + 2 * MiB, 4 * MiB, 0));
 	unmap_at(a + 2 * MiB, 4 * MiB);
 	ok(fdry_region_unreserve(region, a, 64 * MiB));
 	ck_assert_uint_eq(reserve(64 * MiB, 0), a);
@@ -372,7 +372,7 @@ START_TEST(what_was_content_stays_content)
 	unmap_at(a + 6 * MiB, 2 * MiB);
 	map_at(a + 6 * MiB, 2 * MiB, FDRY_ALLOC_CAPTURING);
 	ck_assert(fdry_region_find(region, a + 6 * MiB, &m) && m.capturing);
-	ck_assert(all(a + 6 * MiB, 2 * MiB, FDRY_STAMP));
+	ck_assert(region_all(a + 6 * MiB, 2 * MiB, FDRY_STAMP));
 	unmap_at(a + 6 * MiB, 2 * MiB);
 }
 END_TEST
@@ -388,11 +388,11 @@ START_TEST(only_blank_memory_is_filled)
 
 	ck_assert_int_eq(drv->cuMemMap(a, 2 * MiB, 0, h, 0), 0);
 	ck_assert_int_eq(drv->cuMemSetAccess(a, 2 * MiB, &access, 1), 0);
-	soil(a, 2 * MiB);
+	region_soil(a, 2 * MiB);
 	ok(fdry_region_map(region, a, 2 * MiB, false, FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_fill(region, a, 2 * MiB));
 	ck_assert(fdry_region_find(region, a, &m) && !m.capturing);
-	ck_assert(all(a, 2 * MiB, 0xc3c3c3c3));
+	ck_assert(region_all(a, 2 * MiB, 0xc3c3c3c3));
 	unmap_at(a, 2 * MiB);
 	ck_assert_int_eq(drv->cuMemRelease(h), 0);
 }

@@ -3,7 +3,7 @@
  * Regions on the software driver: where allocations lie, what is in them, when memory
  * goes back, what is refused.
  */
-#include "tests/unit/region.h"
+#include "tests/lib/region.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 
 START_TEST(addresses_by_the_rule)
 {
-	ck_assert_uint_eq(get(1), BASE);
-	ck_assert_uint_eq(get(513), BASE + 512);
-	ck_assert_uint_eq(get(BLOCK - 1), BASE + 1536);
-	ck_assert_uint_eq(get(BLOCK), BASE + 2 * BLOCK);
-	ck_assert_uint_eq(get(BLOCK + 1), BASE + 3 * BLOCK);
-	ck_assert_uint_eq(get(512), BASE + 5 * BLOCK);
-	ck_assert_uint_eq(get_with(100, FDRY_ALLOC_CAPTURING), BASE + 5 * BLOCK + 512);
+	ck_assert_uint_eq(region_get(1), BASE);
+	ck_assert_uint_eq(region_get(513), BASE + 512);
+	ck_assert_uint_eq(region_get(BLOCK - 1), BASE + 1536);
+	ck_assert_uint_eq(region_get(BLOCK), BASE + 2 * BLOCK);
+	ck_assert_uint_eq(region_get(BLOCK + 1), BASE + 3 * BLOCK);
+	ck_assert_uint_eq(region_get(512), BASE + 5 * BLOCK);
+	ck_assert_uint_eq(region_get_with(100, FDRY_ALLOC_CAPTURING), BASE + 5 * BLOCK + 512);
 	ck_assert_uint_eq(fdry_region_offset(region), 5 * BLOCK + 1024);
 }
 END_TEST
@@ -38,9 +38,9 @@ static void script(uint64_t ahead)
 		ok(fdry_region_preallocate(region, ahead));
 	for (i = 0; i < 60; i++) {
 		size = (size * 48271 + 11) % (i % 8 ? 70000 : 3 * MiB) + 1;
-		kept[i] = get_with(size, i % 5 == 3 ? FDRY_ALLOC_CAPTURING : 0);
+		kept[i] = region_get_with(size, i % 5 == 3 ? FDRY_ALLOC_CAPTURING : 0);
 		if (i % 3 == 2)
-			put(kept[i - 1]);
+			region_put(kept[i - 1]);
 		if (i == 30 && ahead % 2)
 			ok(fdry_region_preallocate(region, 5 * MiB));
 		if (i == 45 && ahead)
@@ -94,11 +94,11 @@ START_TEST(memory_is_zero_or_stamped)
 	if (_i)
 		ok(fdry_region_preallocate(region, 11 * MiB));
 	for (i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
-		addr = get_with(sizes[i / 4], i % 2 ? FDRY_ALLOC_CAPTURING : 0);
+		addr = region_get_with(sizes[i / 4], i % 2 ? FDRY_ALLOC_CAPTURING : 0);
 		ck_assert(fdry_region_find(region, addr, &a));
 		ck_assert(a.capturing == i % 2);
-		ck_assert_msg(all(addr, a.extent, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
-		soil(addr, a.extent);
+		ck_assert_msg(region_all(addr, a.extent, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
+		region_soil(addr, a.extent);
 	}
 }
 END_TEST
@@ -110,20 +110,20 @@ START_TEST(memory_handed_out_again_is_fresh)
 
 	if (_i)
 		ok(fdry_region_preallocate(region, 16 * MiB));
-	first = get(4096);
-	addr = get(3 * MiB);
-	soil(addr, 3 * MiB);
-	put(addr);
-	addr = get(5000);
-	soil(addr, 5000);
-	put(addr);
+	first = region_get(4096);
+	addr = region_get(3 * MiB);
+	region_soil(addr, 3 * MiB);
+	region_put(addr);
+	addr = region_get(5000);
+	region_soil(addr, 5000);
+	region_put(addr);
 	ok(fdry_region_set_offset(region, 4096));
-	ck_assert_uint_eq(get(8192), first + 4096);
-	ck_assert(all(first + 4096, 8192, 0));
-	ck_assert_uint_eq(get_with(4 * MiB, FDRY_ALLOC_CAPTURING), first + BLOCK);
-	ck_assert(all(first + BLOCK, 4 * MiB, FDRY_STAMP));
-	ck_assert_uint_eq(get(12 * MiB), first + BLOCK + 4 * MiB);
-	ck_assert(all(first + BLOCK + 4 * MiB, 12 * MiB, 0));
+	ck_assert_uint_eq(region_get(8192), first + 4096);
+	ck_assert(region_all(first + 4096, 8192, 0));
+	ck_assert_uint_eq(region_get_with(4 * MiB, FDRY_ALLOC_CAPTURING), first + BLOCK);
+	ck_assert(region_all(first + BLOCK, 4 * MiB, FDRY_STAMP));
+	ck_assert_uint_eq(region_get(12 * MiB), first + BLOCK + 4 * MiB);
+	ck_assert(region_all(first + BLOCK + 4 * MiB, 12 * MiB, 0));
 }
 END_TEST
 
@@ -135,16 +135,16 @@ START_TEST(arena_needs_no_driver_call)
 	int i;
 
 	ok(fdry_region_preallocate(region, 80 * MiB));
-	ck_assert_uint_eq(stats().blocks, 1);
-	ck_assert_uint_eq(stats().mapped_bytes, 80 * MiB);
+	ck_assert_uint_eq(region_stats().blocks, 1);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 80 * MiB);
 	test_sim_fail("*:1+"); /* nothing of the driver works */
 	for (i = 0; i < 100; i++)
-		addr = get(i % 10 ? 4000 : 6 * MiB - 7);
+		addr = region_get(i % 10 ? 4000 : 6 * MiB - 7);
 	ck_assert_uint_eq(test_sim_calls(NULL), 0);
 	test_sim_fail("");
-	put(addr);
-	ck_assert_uint_eq(stats().mapped_bytes, 80 * MiB);
-	ck_assert_uint_eq(stats().idle_bytes, 0);
+	region_put(addr);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 80 * MiB);
+	ck_assert_uint_eq(region_stats().idle_bytes, 0);
 }
 END_TEST
 
@@ -153,25 +153,25 @@ START_TEST(arena_end_is_straddled)
 	CUdeviceptr a, b;
 
 	ok(fdry_region_preallocate(region, 4 * MiB));
-	get(1000);
-	a = get(6 * MiB);
+	region_get(1000);
+	a = region_get(6 * MiB);
 	ck_assert_uint_eq(a, BASE + 2 * MiB);
-	ck_assert_uint_eq(stats().blocks, 2);
-	ck_assert_uint_eq(stats().mapped_bytes, 8 * MiB);
-	ck_assert(all(a, 6 * MiB, 0));
-	soil(a, 6 * MiB);
-	put(a);
-	ck_assert_uint_eq(stats().mapped_bytes, 4 * MiB);
+	ck_assert_uint_eq(region_stats().blocks, 2);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 8 * MiB);
+	ck_assert(region_all(a, 6 * MiB, 0));
+	region_soil(a, 6 * MiB);
+	region_put(a);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 4 * MiB);
 	/* A small one across the end of another arena: 2 of its 3 granules are ahead. */
 	ok(fdry_region_preallocate(region, 2 * BLOCK));
-	get(BLOCK - 512);
-	get(BLOCK - 512);
-	b = get_with(BLOCK / 2, FDRY_ALLOC_CAPTURING);
+	region_get(BLOCK - 512);
+	region_get(BLOCK - 512);
+	b = region_get_with(BLOCK / 2, FDRY_ALLOC_CAPTURING);
 	ck_assert_uint_eq(b, BASE + 8 * MiB + 2 * BLOCK - 1024);
-	ck_assert(all(b, BLOCK / 2, FDRY_STAMP));
-	ck_assert_uint_eq(stats().mapped_bytes, 4 * MiB + 3 * BLOCK);
-	put(b);
-	ck_assert_uint_eq(stats().blocks, 3); /* the cursor is in the third */
+	ck_assert(region_all(b, BLOCK / 2, FDRY_STAMP));
+	ck_assert_uint_eq(region_stats().mapped_bytes, 4 * MiB + 3 * BLOCK);
+	region_put(b);
+	ck_assert_uint_eq(region_stats().blocks, 3); /* the cursor is in the third */
 }
 END_TEST
 
@@ -183,18 +183,18 @@ START_TEST(arena_goes_when_freed)
 	ck_assert_int_eq(fdry_region_preallocate(region, 0), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_region_preallocate(region, SIZE + 1), -FDRY_E_RANGE);
 	ok(fdry_region_preallocate(region, 32 * MiB));
-	a = get(6 * MiB);
-	put(get(4 * MiB));
+	a = region_get(6 * MiB);
+	region_put(region_get(4 * MiB));
 	ok(fdry_region_free_preallocated(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 32 * MiB); /* one piece, and a lives in it */
-	put(a);
-	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 32 * MiB); /* one piece, and a lives in it */
+	region_put(a);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
 	ck_assert_int_eq(test_sim_live("memory"), 0);
 	ck_assert_int_eq(fdry_region_free_preallocated(region, 0), -FDRY_E_STATE);
 	ck_assert_uint_eq(fdry_region_offset(region), 10 * MiB);
 	ok(fdry_region_preallocate(region, 32 * MiB));
 	ok(fdry_region_free_preallocated(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
 }
 END_TEST
 
@@ -206,18 +206,18 @@ START_TEST(freed_memory_is_the_drivers_again)
 	int i;
 
 	for (i = 0; i < 15; i++) { /* 120 MiB altogether, of 100 */
-		a = get(8 * MiB);
+		a = region_get(8 * MiB);
 		ck_assert_uint_eq(a, BASE);
-		put(a);
-		ck_assert_uint_eq(stats().free_bytes, 8 * MiB);
+		region_put(a);
+		ck_assert_uint_eq(region_stats().free_bytes, 8 * MiB);
 	}
 	ck_assert_int_eq(test_sim_live("memory"), 0);
-	a = get(8 * MiB);
+	a = region_get(8 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 94 * MiB, 0, &b), -FDRY_E_NODEVMEM);
 	ck_assert_uint_eq(b, 0);
 	ck_assert_uint_eq(fdry_region_offset(region), 8 * MiB);
-	put(a);
-	ck_assert_uint_eq(get(8 * MiB), BASE);
+	region_put(a);
+	ck_assert_uint_eq(region_get(8 * MiB), BASE);
 }
 END_TEST
 
@@ -228,27 +228,27 @@ START_TEST(addresses_are_used_again)
 	int i;
 
 	for (i = 0; i < 6; i++) {
-		small[i] = get(1000);
-		large[i] = get(4 * MiB);
+		small[i] = region_get(1000);
+		large[i] = region_get(4 * MiB);
 	}
-	put(large[3]);
-	put(large[1]);
-	put(small[4]);
-	put(small[1]);
-	ck_assert_uint_eq(stats().free_bytes, 8 * MiB + 2048);
-	ck_assert_uint_gt(get_with(1000, FDRY_ALLOC_CAPTURING), large[5]);
-	ck_assert_uint_gt(get_with(4 * MiB, FDRY_ALLOC_CAPTURING), large[5]);
-	ck_assert_uint_gt(get(6 * MiB), large[5]); /* no hole is as large */
-	ck_assert_uint_eq(get(3 * MiB), large[1]);
-	ck_assert_uint_eq(get(2 * MiB), large[3]);
-	ck_assert_uint_eq(get(2 * MiB), large[3] + 2 * MiB);
-	ck_assert_uint_eq(get(600), small[1]);
-	ck_assert_uint_eq(get(1), small[4]);
-	ck_assert_uint_eq(get(1), small[4] + 512);
-	ck_assert_uint_eq(stats().free_bytes, 0);
-	put(large[5]);
+	region_put(large[3]);
+	region_put(large[1]);
+	region_put(small[4]);
+	region_put(small[1]);
+	ck_assert_uint_eq(region_stats().free_bytes, 8 * MiB + 2048);
+	ck_assert_uint_gt(region_get_with(1000, FDRY_ALLOC_CAPTURING), large[5]);
+	ck_assert_uint_gt(region_get_with(4 * MiB, FDRY_ALLOC_CAPTURING), large[5]);
+	ck_assert_uint_gt(region_get(6 * MiB), large[5]); /* no hole is as large */
+	ck_assert_uint_eq(region_get(3 * MiB), large[1]);
+	ck_assert_uint_eq(region_get(2 * MiB), large[3]);
+	ck_assert_uint_eq(region_get(2 * MiB), large[3] + 2 * MiB);
+	ck_assert_uint_eq(region_get(600), small[1]);
+	ck_assert_uint_eq(region_get(1), small[4]);
+	ck_assert_uint_eq(region_get(1), small[4] + 512);
+	ck_assert_uint_eq(region_stats().free_bytes, 0);
+	region_put(large[5]);
 	ok(fdry_region_set_offset(region, fdry_region_offset(region))); /* forgets what was freed */
-	ck_assert_uint_gt(get(4 * MiB), large[5]);
+	ck_assert_uint_gt(region_get(4 * MiB), large[5]);
 }
 END_TEST
 
@@ -258,45 +258,45 @@ START_TEST(memory_at_used_addresses_is_fresh)
 
 	if (_i)
 		ok(fdry_region_preallocate(region, 16 * MiB));
-	keep = get(4096); /* holds the granule */
-	a = get(4096);
-	b = get(2 * MiB);
-	soil(a, 4096);
-	soil(b, 2 * MiB);
-	put(a);
-	put(b);
-	ck_assert_uint_eq(get(4000), a);
-	ck_assert(all(a, 4096, 0));
-	ck_assert_uint_eq(get(2 * MiB), b);
-	ck_assert(all(b, 2 * MiB, 0));
-	put(keep);
+	keep = region_get(4096); /* holds the granule */
+	a = region_get(4096);
+	b = region_get(2 * MiB);
+	region_soil(a, 4096);
+	region_soil(b, 2 * MiB);
+	region_put(a);
+	region_put(b);
+	ck_assert_uint_eq(region_get(4000), a);
+	ck_assert(region_all(a, 4096, 0));
+	ck_assert_uint_eq(region_get(2 * MiB), b);
+	ck_assert(region_all(b, 2 * MiB, 0));
+	region_put(keep);
 }
 END_TEST
 
 /* What a capture allocated is nobody else's, not even the next capture's. */
 START_TEST(addresses_of_captures_are_not_used_again)
 {
-	CUdeviceptr a = get_with(1000, FDRY_ALLOC_CAPTURING), b = get_with(4 * MiB, FDRY_ALLOC_CAPTURING);
+	CUdeviceptr a = region_get_with(1000, FDRY_ALLOC_CAPTURING), b = region_get_with(4 * MiB, FDRY_ALLOC_CAPTURING);
 
-	put(a);
-	put(b);
-	ck_assert_uint_eq(stats().free_bytes, 0);
-	ck_assert_uint_gt(get(1000), b);
-	ck_assert_uint_gt(get(4 * MiB), b);
-	ck_assert_uint_gt(get_with(1000, FDRY_ALLOC_CAPTURING), b);
+	region_put(a);
+	region_put(b);
+	ck_assert_uint_eq(region_stats().free_bytes, 0);
+	ck_assert_uint_gt(region_get(1000), b);
+	ck_assert_uint_gt(region_get(4 * MiB), b);
+	ck_assert_uint_gt(region_get_with(1000, FDRY_ALLOC_CAPTURING), b);
 }
 END_TEST
 
 /* What was freed while a stream captured may be at work: its addresses wait until somebody has waited. */
 START_TEST(addresses_freed_in_a_capture_wait)
 {
-	CUdeviceptr a = get(4 * MiB);
+	CUdeviceptr a = region_get(4 * MiB);
 
 	ok(fdry_region_dealloc(region, a, FDRY_ALLOC_CAPTURING));
-	ck_assert_uint_gt(get(4 * MiB), a);
+	ck_assert_uint_gt(region_get(4 * MiB), a);
 	ok(fdry_region_trim(region));
-	ck_assert_uint_eq(get(4 * MiB), a);
-	ck_assert(all(a, 4 * MiB, 0));
+	ck_assert_uint_eq(region_get(4 * MiB), a);
+	ck_assert(region_all(a, 4 * MiB, 0));
 }
 END_TEST
 
@@ -307,13 +307,13 @@ START_TEST(each_large_allocation_goes_by_itself)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		seg[i] = get(6 * MiB + 1);
-	ck_assert_uint_eq(stats().mapped_bytes, 32 * MiB);
-	put(seg[1]);
-	ck_assert_uint_eq(stats().mapped_bytes, 24 * MiB);
-	put(seg[3]);
-	ck_assert_uint_eq(stats().mapped_bytes, 16 * MiB);
-	ck_assert_uint_eq(stats().alloc_bytes, 12 * MiB + 2);
+		seg[i] = region_get(6 * MiB + 1);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 32 * MiB);
+	region_put(seg[1]);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 24 * MiB);
+	region_put(seg[3]);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 16 * MiB);
+	ck_assert_uint_eq(region_stats().alloc_bytes, 12 * MiB + 2);
 	ck_assert_int_eq(test_sim_live("memory"), 2);
 }
 END_TEST
@@ -325,13 +325,13 @@ START_TEST(small_allocations_share)
 
 	test_sim_fail("");
 	for (i = 0; i < 10000; i++)
-		get(4096);
+		region_get(4096);
 	ck_assert_uint_eq(test_sim_calls("cuMemCreate"), 20);
 	for (i = 0; i < 512; i++) {
-		ck_assert_uint_eq(stats().blocks, 20);
-		put(first + i * 4096ull);
+		ck_assert_uint_eq(region_stats().blocks, 20);
+		region_put(first + i * 4096ull);
 	}
-	ck_assert_uint_eq(stats().blocks, 19);
+	ck_assert_uint_eq(region_stats().blocks, 19);
 }
 END_TEST
 
@@ -342,12 +342,12 @@ START_TEST(cursor_keeps_its_granule)
 
 	test_sim_fail("");
 	for (i = 0; i < 100; i++)
-		put(get(4096));
+		region_put(region_get(4096));
 	ck_assert_uint_eq(test_sim_calls("cuMemCreate"), 1);
-	ck_assert_uint_eq(stats().idle_bytes, BLOCK);
-	get(BLOCK);
-	ck_assert_uint_eq(stats().idle_bytes, 0);
-	ck_assert_uint_eq(stats().mapped_bytes, BLOCK);
+	ck_assert_uint_eq(region_stats().idle_bytes, BLOCK);
+	region_get(BLOCK);
+	ck_assert_uint_eq(region_stats().idle_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, BLOCK);
 }
 END_TEST
 
@@ -361,7 +361,7 @@ START_TEST(bad_sizes_and_addresses)
 	ck_assert_int_eq(fdry_region_alloc(region, SIZE + 1, 0, &b), -FDRY_E_RANGE);
 	ck_assert_int_eq(fdry_region_alloc(region, UINT64_MAX, 0, &b), -FDRY_E_RANGE);
 	ck_assert_uint_eq(b, 7);
-	a = get(5000);
+	a = region_get(5000);
 	test_sim_fail("");
 	ck_assert_int_eq(fdry_region_dealloc(region, a + 512, 0), -FDRY_E_INVAL);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "512 bytes into the allocation of 5000 bytes"));
@@ -369,7 +369,7 @@ START_TEST(bad_sizes_and_addresses)
 	ck_assert_int_eq(fdry_region_dealloc(region, 0, 0), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_region_dealloc(region, BASE + SIZE, 0), -FDRY_E_INVAL);
 	ck_assert_uint_eq(test_sim_calls(NULL), 0); /* nothing was waited for */
-	put(a);
+	region_put(a);
 	ck_assert_int_eq(fdry_region_dealloc(region, a, 0), -FDRY_E_INVAL);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "no live allocation"));
 }
@@ -377,7 +377,7 @@ END_TEST
 
 START_TEST(the_offset_stays_above_what_lives)
 {
-	CUdeviceptr a = get(5000);
+	CUdeviceptr a = region_get(5000);
 
 	ck_assert_int_eq(fdry_region_set_offset(region, 4096), -FDRY_E_STATE);
 	ck_assert_int_eq(fdry_region_set_offset(region, SIZE + 1), -FDRY_E_RANGE);
@@ -386,12 +386,12 @@ START_TEST(the_offset_stays_above_what_lives)
 	ok(fdry_region_set_offset(region, SIZE));
 	ck_assert_int_eq(fdry_region_alloc(region, 1, 0, &a), -FDRY_E_RANGE);
 	ok(fdry_region_set_offset(region, 3 * MiB + 1));
-	ck_assert_uint_eq(get(1), BASE + 3 * MiB + 512);
-	put(BASE);
-	put(BASE + 3 * MiB + 512);
+	ck_assert_uint_eq(region_get(1), BASE + 3 * MiB + 512);
+	region_put(BASE);
+	region_put(BASE + 3 * MiB + 512);
 	ok(fdry_region_set_offset(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 0);
-	ck_assert_uint_eq(get(1), BASE);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
+	ck_assert_uint_eq(region_get(1), BASE);
 }
 END_TEST
 
@@ -473,10 +473,10 @@ START_TEST(backed_ranges)
 	CUdeviceptr a = 1;
 
 	ok(fdry_region_back(region, BASE + 8 * MiB + 512, 5 * MiB));
-	ck_assert_uint_eq(stats().mapped_bytes, 6 * MiB);
-	ck_assert_uint_eq(stats().blocks, 1);
-	ck_assert(all(BASE + 8 * MiB, 6 * MiB, 0));
-	soil(BASE + 8 * MiB, 6 * MiB);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 6 * MiB);
+	ck_assert_uint_eq(region_stats().blocks, 1);
+	ck_assert(region_all(BASE + 8 * MiB, 6 * MiB, 0));
+	region_soil(BASE + 8 * MiB, 6 * MiB);
 	ck_assert_int_eq(fdry_region_back(region, BASE + 12 * MiB, 4 * MiB), -FDRY_E_STATE);
 	ck_assert_int_eq(fdry_region_back(region, BASE + 8 * MiB, 1), -FDRY_E_STATE);
 	ck_assert_int_eq(fdry_region_back(region, BASE - 1, 2), -FDRY_E_RANGE);
@@ -485,14 +485,14 @@ START_TEST(backed_ranges)
 	ck_assert_int_eq(fdry_region_back(region, BASE, 0), -FDRY_E_INVAL);
 	ok(fdry_region_back(region, BASE + SIZE - 1, 1));
 	/* The cursor comes to a stop in front of it. */
-	get(7 * MiB);
+	region_get(7 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 1, 0, &a), -FDRY_E_STATE);
 	ck_assert_int_eq(fdry_region_preallocate(region, 1), -FDRY_E_STATE);
 	ck_assert_uint_eq(fdry_region_offset(region), 8 * MiB);
-	ck_assert_uint_eq(stats().allocs, 1);
+	ck_assert_uint_eq(region_stats().allocs, 1);
 	ck_assert_int_eq(fdry_region_back(region, BASE, 1), -FDRY_E_STATE);
 	ok(fdry_region_set_offset(region, 14 * MiB));
-	ck_assert_uint_eq(get(1), BASE + 14 * MiB);
+	ck_assert_uint_eq(region_get(1), BASE + 14 * MiB);
 }
 END_TEST
 
@@ -501,7 +501,7 @@ END_TEST
 /* In any order; what they skip is theirs, and no other allocation's. */
 START_TEST(claims_skip_addresses_for_claims_alone)
 {
-	CUdeviceptr first = get(100);
+	CUdeviceptr first = region_get(100);
 
 	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB));
 	ok(fdry_region_claim(region, BASE + 4 * MiB, 3 * MiB));
@@ -510,11 +510,11 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 	ck_assert_int_eq(fdry_region_claim(region, first, 100), -FDRY_E_TAKEN);
 	ck_assert_int_eq(fdry_region_claim(region, BASE + 6 * MiB, 2 * MiB), -FDRY_E_TAKEN);
 	ok(fdry_region_check(region));
-	ck_assert_uint_eq(get(512), BASE + 10 * MiB);
-	ck_assert_uint_eq(get(2 * MiB), BASE + 12 * MiB);
+	ck_assert_uint_eq(region_get(512), BASE + 10 * MiB);
+	ck_assert_uint_eq(region_get(2 * MiB), BASE + 12 * MiB);
 	ok(fdry_region_claim(region, BASE + 2 * MiB, 2 * MiB));
-	put(BASE + 4 * MiB); /* what was claimed and is freed is a hole like any */
-	ck_assert_uint_eq(get(4 * MiB), BASE + 4 * MiB);
+	region_put(BASE + 4 * MiB); /* what was claimed and is freed is a hole like any */
+	ck_assert_uint_eq(region_get(4 * MiB), BASE + 4 * MiB);
 	ok(fdry_region_check(region));
 }
 END_TEST
@@ -522,26 +522,26 @@ END_TEST
 /* A claim lies across addresses that small and large allocations freed, that other claims skipped and that are new. */
 START_TEST(a_claim_joins_free_addresses_of_every_kind)
 {
-	CUdeviceptr small = get(100), kept = get(512), large = get(2 * MiB), p;
+	CUdeviceptr small = region_get(100), kept = region_get(512), large = region_get(2 * MiB), p;
 
 	ck_assert_uint_eq(large, BASE + 2 * MiB);
-	put(small);
-	put(large);
+	region_put(small);
+	region_put(large);
 	ok(fdry_region_claim(region, BASE + 8 * MiB, 2 * MiB)); /* skips from 4 to 8 MiB */
-	put(BASE + 8 * MiB);
+	region_put(BASE + 8 * MiB);
 	ck_assert_int_eq(fdry_region_claim(region, BASE, 2 * MiB), -FDRY_E_TAKEN);
 	ok(fdry_region_check(region));
-	p = get(100); /* the claim that failed changed nothing */
+	p = region_get(100); /* the claim that failed changed nothing */
 	ck_assert_uint_eq(p, small);
-	put(p);
-	put(kept);
+	region_put(p);
+	region_put(kept);
 	ok(fdry_region_claim(region, BASE + 512, 100)); /* out of two that became one */
 	ok(fdry_region_claim(region, BASE + 2 * MiB, 12 * MiB)); /* freed, skipped, freed, new */
 	ok(fdry_region_check(region));
 	ck_assert_uint_eq(fdry_region_offset(region), 14 * MiB);
-	ck_assert_uint_eq(get(2 * MiB), BASE + 14 * MiB);
-	put(BASE + 2 * MiB);
-	ck_assert_uint_eq(get(12 * MiB), BASE + 2 * MiB);
+	ck_assert_uint_eq(region_get(2 * MiB), BASE + 14 * MiB);
+	region_put(BASE + 2 * MiB);
+	ck_assert_uint_eq(region_get(12 * MiB), BASE + 2 * MiB);
 	ok(fdry_region_check(region));
 }
 END_TEST
@@ -557,7 +557,7 @@ START_TEST(a_claim_that_fails_gives_its_addresses_back)
 	ck_assert_int_lt(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB), 0);
 	test_sim_fail(NULL);
 	ok(fdry_region_check(region));
-	ck_assert_uint_eq(get(2 * MiB), BASE + 10 * MiB);
+	ck_assert_uint_eq(region_get(2 * MiB), BASE + 10 * MiB);
 	ok(fdry_region_claim(region, BASE + 4 * MiB, 2 * MiB));
 }
 END_TEST

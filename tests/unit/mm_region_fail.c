@@ -4,7 +4,7 @@
  * sentence and has changed nothing, or has succeeded; either way the region is sound and
  * a later try succeeds.
  */
-#include "tests/unit/region.h"
+#include "tests/lib/region.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ struct view {
 
 static struct view view_take(void)
 {
-	struct view v = { .stats = stats(), .offset = fdry_region_offset(region), .live = test_sim_live(NULL) };
+	struct view v = { .stats = region_stats(), .offset = fdry_region_offset(region), .live = test_sim_live(NULL) };
 
 	ok(fdry_region_ledger(region, &v.ledger, &v.count));
 	return v;
@@ -44,11 +44,11 @@ static CUdeviceptr small, large, straddles;
 static void prepare(void)
 {
 	ok(fdry_region_preallocate(region, 6 * MiB));
-	small = get(1000);
-	large = get(2 * MiB);
-	straddles = get(3 * MiB); /* 4 .. 8 MiB */
-	get_with(700, FDRY_ALLOC_CAPTURING);
-	ok(fdry_region_dealloc(region, get(2 * MiB), FDRY_ALLOC_CAPTURING));
+	small = region_get(1000);
+	large = region_get(2 * MiB);
+	straddles = region_get(3 * MiB); /* 4 .. 8 MiB */
+	region_get_with(700, FDRY_ALLOC_CAPTURING);
+	ok(fdry_region_dealloc(region, region_get(2 * MiB), FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_back(region, BASE + 128 * MiB, 2 * MiB));
 }
 
@@ -67,7 +67,7 @@ static int do_alloc_large(void)
 	int ret = fdry_region_alloc(region, 3 * MiB, 0, &addr);
 
 	ck_assert((addr == 1) == !!ret);
-	return ret ? ret : all(addr, 3 * MiB, 0) ? 0 : -1;
+	return ret ? ret : region_all(addr, 3 * MiB, 0) ? 0 : -1;
 }
 
 static int do_alloc_capturing(void)
@@ -75,7 +75,7 @@ static int do_alloc_capturing(void)
 	CUdeviceptr addr = 1;
 	int ret = fdry_region_alloc(region, 3 * MiB, FDRY_ALLOC_CAPTURING, &addr);
 
-	return ret ? ret : all(addr, 4 * MiB, FDRY_STAMP) ? 0 : -1;
+	return ret ? ret : region_all(addr, 4 * MiB, FDRY_STAMP) ? 0 : -1;
 }
 
 static int do_dealloc_small(void)
@@ -160,7 +160,7 @@ static void make(void)
 static void unmake(void)
 {
 	ok(fdry_region_trim(region));
-	ck_assert_uint_eq(stats().idle_bytes, 0);
+	ck_assert_uint_eq(region_stats().idle_bytes, 0);
 	fdry_region_free(region);
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }
@@ -227,14 +227,14 @@ END_TEST
 START_TEST(refused_unmapping_is_tried_again)
 {
 	region = region_at(BASE, SIZE);
-	large = get(4 * MiB);
+	large = region_get(4 * MiB);
 	test_sim_fail("cuMemUnmap:1");
 	ok(fdry_region_dealloc(region, large, 0));
-	ck_assert_uint_eq(stats().allocs, 0);
-	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB);
+	ck_assert_uint_eq(region_stats().allocs, 0);
+	ck_assert_uint_eq(region_stats().idle_bytes, 4 * MiB);
 	ck_assert_int_eq(fdry_region_dealloc(region, large, 0), -FDRY_E_INVAL);
-	get(1);
-	ck_assert_uint_eq(stats().idle_bytes, 0);
+	region_get(1);
+	ck_assert_uint_eq(region_stats().idle_bytes, 0);
 	ck_assert_int_eq(test_sim_live("memory"), 1);
 	fdry_region_free(region);
 	ck_assert_int_eq(test_sim_live(NULL), 0);
@@ -248,9 +248,9 @@ START_TEST(device_memory_runs_out)
 
 	region = region_at(BASE, SIZE);
 	prepare();
-	ck_assert_uint_eq(stats().idle_bytes, 2 * MiB);
+	ck_assert_uint_eq(region_stats().idle_bytes, 2 * MiB);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
-	ck_assert_uint_eq(stats().idle_bytes, 0); /* it went back before that was said */
+	ck_assert_uint_eq(region_stats().idle_bytes, 0); /* it went back before that was said */
 	before = view_take();
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr), -FDRY_E_NODEVMEM);

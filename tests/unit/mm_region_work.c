@@ -3,7 +3,7 @@
  * Regions among other work of the process: other contexts, captures, work in flight,
  * several threads.
  */
-#include "tests/unit/region.h"
+#include "tests/lib/region.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -93,13 +93,13 @@ static void do_everything(void)
 	CUdeviceptr a;
 
 	ok(fdry_region_new(&watched, 0, BASE + SIZE, 64 * MiB, &region));
-	a = get(3 * MiB);
-	ck_assert(all(a, 3 * MiB, 0));
-	get_with(1, FDRY_ALLOC_CAPTURING);
+	a = region_get(3 * MiB);
+	ck_assert(region_all(a, 3 * MiB, 0));
+	region_get_with(1, FDRY_ALLOC_CAPTURING);
 	ok(fdry_region_preallocate(region, 3 * MiB));
 	ok(fdry_region_back(region, BASE + SIZE + 32 * MiB, 3 * MiB));
-	put(a);
-	ok(fdry_region_dealloc(region, get(2 * MiB), FDRY_ALLOC_CAPTURING));
+	region_put(a);
+	ok(fdry_region_dealloc(region, region_get(2 * MiB), FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_trim(region));
 	ok(fdry_region_free_preallocated(region, 0));
 	fdry_region_free(region);
@@ -135,7 +135,7 @@ START_TEST(a_dead_context_is_no_obstacle)
 	ck_assert_int_eq(ctx_create(&ctx, 0, 0), 0);
 	ck_assert_int_eq(drv->cuCtxPushCurrent_v2(ctx), 0);
 	ck_assert_int_eq(ctx_destroy(ctx), 0);
-	put(get(3 * MiB));
+	region_put(region_get(3 * MiB));
 }
 END_TEST
 
@@ -167,23 +167,23 @@ START_TEST(captures_go_on)
 
 	primary_up();
 	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
-	before = get(3 * MiB);
+	before = region_get(3 * MiB);
 	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, modes[_i]), 0);
-	during = get_with(5 * MiB, FDRY_ALLOC_CAPTURING);
-	ck_assert(all(during, 6 * MiB, FDRY_STAMP));
+	during = region_get_with(5 * MiB, FDRY_ALLOC_CAPTURING);
+	ck_assert(region_all(during, 6 * MiB, FDRY_STAMP));
 	ok(fdry_region_preallocate(region, 16 * MiB));
 	ok(fdry_region_free_preallocated(region, FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_dealloc(region, before, FDRY_ALLOC_CAPTURING));
-	ok(fdry_region_dealloc(region, get_with(100, FDRY_ALLOC_CAPTURING), FDRY_ALLOC_CAPTURING));
-	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB + 16 * MiB);
+	ok(fdry_region_dealloc(region, region_get_with(100, FDRY_ALLOC_CAPTURING), FDRY_ALLOC_CAPTURING));
+	ck_assert_uint_eq(region_stats().idle_bytes, 4 * MiB + 16 * MiB);
 	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), 0);
 	ck_assert_int_eq(drv->cuGraphGetNodes(graph, NULL, &nodes), 0);
 	ck_assert_uint_eq(nodes, 0);
 	/* Work may still be on it: not handed out again, not unmapped, until somebody waited. */
-	get(1);
-	ck_assert_uint_eq(stats().idle_bytes, 4 * MiB);
+	region_get(1);
+	ck_assert_uint_eq(region_stats().idle_bytes, 4 * MiB);
 	ok(fdry_region_trim(region));
-	ck_assert_uint_eq(stats().idle_bytes, 0);
+	ck_assert_uint_eq(region_stats().idle_bytes, 0);
 	drv->cuGraphDestroy(graph);
 	drv->cuStreamDestroy_v2(stream);
 	primary_down();
@@ -195,7 +195,7 @@ static atomic_int done;
 static void slow(void *arg)
 {
 	usleep(100000);
-	soil(*(CUdeviceptr *)arg, 4 * MiB);
+	region_soil(*(CUdeviceptr *)arg, 4 * MiB);
 	atomic_store(&done, 1);
 }
 
@@ -220,13 +220,13 @@ START_TEST(freeing_waits)
 	CUstream stream;
 
 	ok(fdry_region_preallocate(region, 8 * MiB));
-	a = get(4 * MiB);
+	a = region_get(4 * MiB);
 	primary_up();
 	if (_i)
 		ck_assert_int_eq(ctx_create(&own, 0, 0), 0);
 	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
 	ck_assert_int_eq(launch_host(stream, slow, &a), 0);
-	put(a);
+	region_put(a);
 	ck_assert_int_eq(atomic_load(&done), 1);
 	drv->cuStreamDestroy_v2(stream);
 	if (own)
@@ -253,8 +253,8 @@ START_TEST(allocating_does_not_wait)
 {
 	primary_up();
 	ck_assert_int_eq(launch_host(NULL, until_told, NULL), 0);
-	get(4 * MiB);
-	get_with(100, FDRY_ALLOC_CAPTURING);
+	region_get(4 * MiB);
+	region_get_with(100, FDRY_ALLOC_CAPTURING);
 	atomic_store(&told, 1);
 	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
 	ck_assert_int_eq(atomic_load(&done), 1);
@@ -265,7 +265,7 @@ END_TEST
 /* What was freed while capturing is waited for before it is unmapped, or handed out again. */
 START_TEST(late_freeing_waits)
 {
-	CUdeviceptr a = get(4 * MiB), b = get(4 * MiB);
+	CUdeviceptr a = region_get(4 * MiB), b = region_get(4 * MiB);
 	CUstream stream;
 
 	primary_up();
@@ -279,9 +279,9 @@ START_TEST(late_freeing_waits)
 	else if (_i == 1)
 		ok(fdry_region_set_offset(region, 0));
 	else
-		put(get(1));
+		region_put(region_get(1));
 	ck_assert_int_eq(atomic_load(&done), 1);
-	ck_assert_uint_eq(stats().idle_bytes, _i == 2 ? BLOCK : 0);
+	ck_assert_uint_eq(region_stats().idle_bytes, _i == 2 ? BLOCK : 0);
 	drv->cuStreamDestroy_v2(stream);
 	primary_down();
 }
@@ -308,20 +308,20 @@ START_TEST(freed_during_a_wait)
 	watched = *drv;
 	watched.cuCtxSynchronize = sync_and_free;
 	ok(fdry_region_new(&watched, 0, BASE + SIZE, 64 * MiB, &region));
-	a = get(2 * MiB);
-	b = meanwhile = get(2 * MiB);
-	put(a);
-	ck_assert_uint_eq(stats().idle_bytes, 2 * MiB); /* b's, not a's */
-	ck_assert_uint_eq(stats().mapped_bytes, 2 * MiB);
-	meanwhile = get(2 * MiB);
+	a = region_get(2 * MiB);
+	b = meanwhile = region_get(2 * MiB);
+	region_put(a);
+	ck_assert_uint_eq(region_stats().idle_bytes, 2 * MiB); /* b's, not a's */
+	ck_assert_uint_eq(region_stats().mapped_bytes, 2 * MiB);
+	meanwhile = region_get(2 * MiB);
 	ck_assert_uint_eq(meanwhile, a);
 	ck_assert_int_eq(fdry_region_set_offset(region, 0), -FDRY_E_STATE);
 	ck_assert_uint_eq(fdry_region_offset(region), 4 * MiB);
 	ok(fdry_region_set_offset(region, 0));
-	ck_assert_uint_eq(stats().mapped_bytes, 0);
+	ck_assert_uint_eq(region_stats().mapped_bytes, 0);
 	ck_assert(!fdry_region_find(region, b, &(struct fdry_alloc){ 0 }));
 	/* the same address, freed twice at the same time */
-	meanwhile = a = get(2 * MiB);
+	meanwhile = a = region_get(2 * MiB);
 	ck_assert_int_eq(fdry_region_dealloc(region, a, 0), -FDRY_E_INVAL);
 	ok(fdry_region_check(region));
 	fdry_region_free(region);
@@ -402,8 +402,8 @@ START_TEST(threads_do_not_meet)
 		pthread_join(w[i].thread, NULL);
 		ck_assert_int_eq(w[i].failures, 0);
 	}
-	ck_assert_uint_eq(stats().allocs, 0);
-	ck_assert_uint_eq(get_with(1, FDRY_ALLOC_CAPTURING), BASE + fdry_region_offset(region) - 512);
+	ck_assert_uint_eq(region_stats().allocs, 0);
+	ck_assert_uint_eq(region_get_with(1, FDRY_ALLOC_CAPTURING), BASE + fdry_region_offset(region) - 512);
 	ck_assert(fdry_region_find(region, BASE + fdry_region_offset(region) - 512, &(struct fdry_alloc){ 0 }));
 }
 END_TEST
@@ -422,14 +422,14 @@ START_TEST(threads_free_once)
 	int i;
 
 	for (i = 0; i < 100; i++) {
-		addr = get(i % 4 ? 100 : 3 * MiB);
+		addr = region_get(i % 4 ? 100 : 3 * MiB);
 		ck_assert_int_eq(pthread_create(&other, NULL, free_one, &addr), 0);
 		a = free_one(&addr);
 		pthread_join(other, &b);
 		if (!a == !b)
 			ck_abort_msg("%s freed it", a ? "both" : "nobody");
 	}
-	ck_assert_uint_eq(stats().allocs, 0);
+	ck_assert_uint_eq(region_stats().allocs, 0);
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of addresses that stay reserved after their region: taken again, cleared, and not without end. */
 #include "mm/va_cache.h"
-#include "tests/unit/region.h"
+#include "tests/lib/region.h"
 
 /* Whether somebody else can have [@at, @at + @size). */
 static bool can_have(CUdeviceptr at, uint64_t size)
@@ -17,7 +17,7 @@ static bool can_have(CUdeviceptr at, uint64_t size)
 
 START_TEST(parked_addresses_are_nobodys)
 {
-	ck_assert_uint_eq(get(3 * MiB), BASE);
+	ck_assert_uint_eq(region_get(3 * MiB), BASE);
 	fdry_region_free_to_cache(region);
 	region = NULL;
 	ck_assert_int_eq(test_sim_live("memory"), 0);
@@ -25,7 +25,7 @@ START_TEST(parked_addresses_are_nobodys)
 	ck_assert(!can_have(BASE, SIZE));
 	region = region_at(BASE, SIZE);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
-	ck_assert_uint_eq(get(3 * MiB), BASE);
+	ck_assert_uint_eq(region_get(3 * MiB), BASE);
 }
 END_TEST
 
@@ -37,7 +37,7 @@ START_TEST(a_smaller_region_takes_them_a_larger_one_makes_them_anew)
 	fdry_region_free_to_cache(region);
 	region = region_at(BASE, 2 * SIZE); /* clears what is in the way */
 	ck_assert_int_eq(test_sim_live("reservation"), 1);
-	ck_assert_uint_eq(get(SIZE), BASE);
+	ck_assert_uint_eq(region_get(SIZE), BASE);
 	fdry_region_free_to_cache(region);
 	region = region_at(BASE - SIZE, 2 * SIZE);
 	ck_assert_int_eq(test_sim_live("reservation"), 1);

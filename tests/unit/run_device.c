@@ -8,7 +8,7 @@
 
 #include "foundry.h"
 #include "lib/telemetry.h"
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
 #define fails(code, text, call) do { \

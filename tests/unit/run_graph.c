@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of graphs that C callers capture: what they do, every refusal, every call of the driver that fails. */
-#include "tests/unit/run_vectors.h"
+#include "tests/lib/run_vectors.h"
 
 START_TEST(captured_and_launched)
 {
@@ -9,7 +9,7 @@ START_TEST(captured_and_launched)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	capture_add(g, s);
 	floats_are(c, 0, s); /* recorded, not done */
 	ok(fdry_cudagraph_instantiate(g, 0));
@@ -34,7 +34,7 @@ START_TEST(side_stream_is_current_until_the_end)
 	vectors();
 	mine = stream_new();
 	ck_assert_ptr_null(fdry_stream_make_current(mine));
-	g = graph_new();
+	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &side));
 	ck_assert_ptr_nonnull(side);
@@ -62,7 +62,7 @@ START_TEST(side_streams_are_used_again)
 	int i;
 
 	vectors();
-	g = graph_new();
+	g = cudagraph_new();
 	for (i = 0; i < 20; i++) {
 		ok(fdry_cudagraph_begin(g, NULL));
 		ok(fdry_cudagraph_end(g));
@@ -83,7 +83,7 @@ START_TEST(states_are_named)
 	CUgraph graph;
 
 	vectors();
-	g = graph_new();
+	g = cudagraph_new();
 	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
 	fails(STATE, "nothing is captured", fdry_cudagraph_launch(g, NULL));
 	fails(STATE, "nothing is captured", fdry_cudagraph_instantiate(g, 0));
@@ -120,7 +120,7 @@ START_TEST(arguments_are_checked)
 	struct fdry_cudagraph *g, *none = NULL;
 
 	vectors();
-	g = graph_new();
+	g = cudagraph_new();
 	fails(INVAL, "no graph", fdry_cudagraph_begin(NULL, NULL));
 	fails(INVAL, "no graph", fdry_cudagraph_end(NULL));
 	fails(INVAL, "no graph", fdry_cudagraph_launch(NULL, NULL));
@@ -147,8 +147,8 @@ START_TEST(streams_that_cannot)
 	s = stream_new();
 	gone = stream_new();
 	cu(cuStreamDestroy_v2, gone);
-	g = graph_new();
-	other = graph_new();
+	g = cudagraph_new();
+	other = cudagraph_new();
 	o = begin_opts(gone, NULL, 0);
 	fails(INVAL, "alive", fdry_cudagraph_begin(g, &o));
 	o = begin_opts(s, NULL, 0);
@@ -182,7 +182,7 @@ START_TEST(spoilt_captures_end)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o = begin_opts(s, NULL, FDRY_CUDAGRAPH_MODE_GLOBAL);
 	ok(fdry_cudagraph_begin(g, &o));
 	ck_assert_int_ne(drv->cuStreamSynchronize(s), CUDA_SUCCESS);
@@ -210,7 +210,7 @@ START_TEST(modes_forbid_what_they_say)
 	size_t i;
 
 	vectors();
-	g = graph_new();
+	g = cudagraph_new();
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		o = begin_opts(NULL, NULL, modes[i].mode);
 		/* The thread's own mode is global, so that the capture's decides only where it is not relaxed. */
@@ -258,7 +258,7 @@ START_TEST(other_threads_end_only_relaxed_ones)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ck_assert_int_eq(pthread_create(&t, NULL, end_elsewhere, g), 0);
 	pthread_join(t, &ret);
@@ -292,7 +292,7 @@ START_TEST(freeing_waits_for_launches)
 	s = stream_new();
 	for (i = 0; i < 2; i++) {
 		cu(cuMemcpyHtoD_v2, x, &(uint64_t){ 0 }, 8);
-		g = graph_new();
+		g = cudagraph_new();
 		o = begin_opts(s, NULL, 0);
 		ok(fdry_cudagraph_begin(g, &o));
 		step(s, x, 1, 100000000);
@@ -324,7 +324,7 @@ START_TEST(streams_may_go_first)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	capture_add(g, s);
 	ok(fdry_cudagraph_instantiate(g, 0));
 	ok(fdry_cudagraph_launch(g, s));
@@ -370,7 +370,7 @@ START_TEST(many_threads_launch_one_graph)
 	vectors();
 	x = mem(8);
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o = begin_opts(s, NULL, 0);
 	ok(fdry_cudagraph_begin(g, &o));
 	step(s, x, 1, 0);
@@ -506,7 +506,7 @@ static void forked(void)
 START_TEST(after_a_fork)
 {
 	vectors();
-	inherited = graph_new();
+	inherited = cudagraph_new();
 	in_child(forked);
 	ok(fdry_cudagraph_begin(inherited, NULL));
 	ok(fdry_cudagraph_end(inherited));

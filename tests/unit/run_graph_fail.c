@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of capturing a function, of driver calls that fail meanwhile, and of graphs that allocate. */
-#include "tests/unit/run_vectors.h"
+#include "tests/lib/run_vectors.h"
 
 struct work {
 	int calls, fail_at, with;
@@ -37,7 +37,7 @@ START_TEST(helper_warms_up_and_captures)
 	mine = stream_new();
 	for (k = 0; k < 2; k++) {
 		w = (struct work){ 0 };
-		g = graph_new();
+		g = cudagraph_new();
 		floats_set(a, 1);
 		o = run_opts(&w, k ? mine : NULL, 3);
 		ok(fdry_cudagraph_run(g, &o));
@@ -69,7 +69,7 @@ START_TEST(helper_gives_back_a_callback_s_error)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	for (k = 0; k < 2; k++) {
 		w = (struct work){ .fail_at = 1, .with = 42 };
 		o = run_opts(&w, k ? s : NULL, 2);
@@ -106,7 +106,7 @@ START_TEST(helper_leaves_a_capturing_stream_alone)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o = run_opts(&w, s, 2);
 	cu(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	fails(STATE, "the stream captures", fdry_cudagraph_run(g, &o));
@@ -118,7 +118,7 @@ START_TEST(helper_leaves_a_capturing_stream_alone)
 	ok(fdry_cudagraph_run(g, &o));
 	fdry_cudagraph_free(g);
 	cu(cuStreamDestroy_v2, s);
-	fails(INVAL, "alive", fdry_cudagraph_run(g = graph_new(), &o));
+	fails(INVAL, "alive", fdry_cudagraph_run(g = cudagraph_new(), &o));
 	ck_assert_int_eq(w.calls, 3);
 	fdry_cudagraph_free(g);
 	vectors_end();
@@ -137,7 +137,7 @@ START_TEST(every_failing_call_is_undone)
 	int i, err, failures = 0;
 
 	vectors();
-	g = graph_new();
+	g = cudagraph_new();
 	w = (struct work){ 0 };
 	o = run_opts(&w, NULL, 0);
 	ok(fdry_cudagraph_run(g, &o)); /* what stays with the context is there */
@@ -193,7 +193,7 @@ START_TEST(failing_instantiate_and_upload_leave_the_capture)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	capture_add(g, s);
 	test_sim_fail("cuGraphInstantiateWithFlags:1");
 	fails(DRIVER, "cannot be instantiated", fdry_cudagraph_instantiate(g, 0));
@@ -237,7 +237,7 @@ START_TEST(a_capture_without_a_graph)
 
 	vectors();
 	changed = (struct fdry_driver *)drv;
-	g = graph_new();
+	g = cudagraph_new();
 	was = drv->cuStreamEndCapture;
 	changed->cuStreamEndCapture = end_nothing;
 	ok(fdry_cudagraph_begin(g, NULL));
@@ -272,7 +272,7 @@ START_TEST(auto_free_on_launch)
 
 	vectors();
 	s = stream_new();
-	g = graph_new();
+	g = cudagraph_new();
 	capture_alloc(g, s, &p);
 	ok(fdry_cudagraph_instantiate(g, 0));
 	ok(fdry_cudagraph_launch(g, s));
@@ -300,5 +300,5 @@ int main(void)
 	tests[n++] = failing_instantiate_and_upload_leave_the_capture;
 	tests[n++] = a_capture_without_a_graph;
 	tests[n++] = auto_free_on_launch;
-	return run_main("run_graph_fail", tests, n);
+	return test_list("run_graph_fail", tests, n);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the pools that graphs share, and of the blocks that they are cut into. */
 #include "run/blocks.h"
-#include "tests/unit/run_vectors.h"
+#include "tests/lib/run_vectors.h"
 
 START_TEST(pool_ids)
 {
@@ -12,7 +12,7 @@ START_TEST(pool_ids)
 	vectors();
 	p = pool_new();
 	q = pool_new();
-	g = graph_new();
+	g = cudagraph_new();
 	ok(fdry_cudagraph_pool(g, &own));
 	ok(fdry_graphpool_id(p, &x));
 	ok(fdry_graphpool_id(q, &y));
@@ -45,7 +45,7 @@ START_TEST(sealed_pools_refuse)
 
 	vectors();
 	p = pool_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o = begin_opts(NULL, p, 0);
 	ok(fdry_graphpool_sealed(p, &sealed));
 	ck_assert_uint_eq(sealed, 0);
@@ -82,7 +82,7 @@ START_TEST(pools_are_shared)
 	p = pool_new();
 	o = begin_opts(NULL, p, FDRY_CUDAGRAPH_MODE_GLOBAL);
 	for (i = 0; i < 2; i++) {
-		g[i] = graph_new();
+		g[i] = cudagraph_new();
 		ok(fdry_cudagraph_begin(g[i], &o));
 		ok(fdry_graphpool_mem_alloc(p, BYTES, i ? &second : &first));
 		add(fdry_stream_current(), a, b, i ? second : first);
@@ -133,7 +133,7 @@ START_TEST(buffers_outlive)
 
 	vectors();
 	p = pool_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o = begin_opts(NULL, p, 0);
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_graphpool_mem_alloc(p, BYTES, &buf));
@@ -162,8 +162,8 @@ START_TEST(one_capture_a_pool)
 	vectors();
 	s = stream_new();
 	p = pool_new();
-	g = graph_new();
-	other = graph_new();
+	g = cudagraph_new();
+	other = cudagraph_new();
 	o = begin_opts(NULL, p, 0);
 	ok(fdry_cudagraph_begin(g, &o));
 	o = begin_opts(s, p, 0);
@@ -235,5 +235,5 @@ int main(void)
 	tests[n++] = buffers_outlive;
 	tests[n++] = one_capture_a_pool;
 	tests[n++] = blocks_never_overlap;
-	return run_main("run_graphpool", tests, n);
+	return test_list("run_graphpool", tests, n);
 }

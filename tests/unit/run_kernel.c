@@ -2,7 +2,7 @@
 /* Unit tests of kernels without graphs: the cache in memory, errors, source, launches, the trace. */
 #include <sys/mman.h>
 
-#include "tests/unit/kernels.h"
+#include "tests/lib/kernels.h"
 
 /* --- in memory --- */
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of compiled code in a store: other processes, collections, damage, stores that cannot be written. */
-#include "tests/unit/kernels.h"
+#include "tests/lib/kernels.h"
 
 /* --- in the store --- */
 

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "run/kernel_cache.h"
-#include "tests/unit/kernels.h"
+#include "tests/lib/kernels.h"
 
 /* --- threads --- */
 

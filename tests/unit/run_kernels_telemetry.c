@@ -6,7 +6,7 @@
 #define SIM_DRIVER /* the text of the mark alone */
 #include "arch/sim/kernel.h"
 #undef SIM_DRIVER
-#include "tests/unit/kernels.h"
+#include "tests/lib/kernels.h"
 
 extern char **environ;
 

@@ -3,14 +3,14 @@
 #include "foundry.h"
 #include "lib/map.h"
 #include "lib/telemetry.h"
-#include "tests/unit/device.h"
+#include "tests/lib/device.h"
 
 /* --- memory --- */
 
 START_TEST(memory_comes_again)
 {
-	uint64_t a = get(_i, 1000, NONE), b = get(_i, 1000, NONE), c;
-	struct fdry_transient_stats st = stats(_i);
+	uint64_t a = transient_get(_i, 1000, NONE), b = transient_get(_i, 1000, NONE), c;
+	struct fdry_transient_stats st = transient_stats(_i);
 
 	ck_assert(a != b);
 	ck_assert_uint_eq(st.used, 2048);
@@ -19,21 +19,21 @@ START_TEST(memory_comes_again)
 	ck_assert_uint_eq(st.misses, 2);
 	ck_assert_uint_eq(st.limit, _i == DEV ? 256u << 20 : 128u << 20);
 	ok(fdry_transient_put(dev, _i, a, NONE));
-	st = stats(_i);
+	st = transient_stats(_i);
 	ck_assert_uint_eq(st.cached, 1024);
 	ck_assert_uint_eq(st.cached_count, 1);
 	ck_assert_uint_eq(st.used, 1024);
-	c = get(_i, 1024, NONE); /* the same class */
+	c = transient_get(_i, 1024, NONE); /* the same class */
 	ck_assert_uint_eq(c, a);
-	st = stats(_i);
+	st = transient_stats(_i);
 	ck_assert_uint_eq(st.hits, 1);
 	ck_assert_uint_eq(st.peak, 2048);
 	ck_assert_uint_eq(st.cached, 0);
 	ok(fdry_transient_put(dev, _i, c, NONE));
-	ck_assert_uint_ne(get(_i, 1025, NONE), a); /* another class */
+	ck_assert_uint_ne(transient_get(_i, 1025, NONE), a); /* another class */
 	ok(fdry_transient_put(dev, _i, b, NONE));
 	ok(fdry_device_clean_up(dev));
-	st = stats(_i);
+	st = transient_stats(_i);
 	ck_assert_uint_eq(st.cached, 0);
 	ck_assert_uint_eq(st.used_count, 1); /* what is in use stays */
 	ck_assert_int_eq(test_sim_live(_i == DEV ? "allocation" : "host"), 1);
@@ -52,33 +52,33 @@ START_TEST(size_classes)
 	for (i = 9; i < 30; i++)
 		for (k = 0; k < 8; k++) {
 			bytes = ((size_t)1 << i) + more[k];
-			addr = get(DEV, bytes, NONE);
-			st = stats(DEV);
+			addr = transient_get(DEV, bytes, NONE);
+			st = transient_stats(DEV);
 			ck_assert_msg(st.used >= bytes && st.used < bytes + bytes / 8 + 512, "%zu became %zu", bytes, (size_t)st.used);
 			ok(fdry_transient_put(dev, DEV, addr, NONE));
 		}
-	ck_assert_uint_eq(stats(DEV).cached, 0);
+	ck_assert_uint_eq(transient_stats(DEV).cached, 0);
 }
 END_TEST
 
 START_TEST(not_before_the_work_is_done)
 {
 	CUstream s = stream_get(), t = stream_get();
-	uint64_t a = get(_i, 5000, s), b, c, d;
+	uint64_t a = transient_get(_i, 5000, s), b, c, d;
 	struct gate g;
 
 	gate_shut(&g, s);
 	ok(fdry_transient_put(dev, _i, a, s));
-	b = get(_i, 5000, t);
+	b = transient_get(_i, 5000, t);
 	ck_assert_uint_ne(b, a); /* another stream */
-	c = get(_i, 5000, NONE);
+	c = transient_get(_i, 5000, NONE);
 	ck_assert_uint_ne(c, a); /* the host */
-	ck_assert_uint_eq(stats(_i).busy, 2);
-	d = get(_i, 5000, s);
+	ck_assert_uint_eq(transient_stats(_i).busy, 2);
+	d = transient_get(_i, 5000, s);
 	ck_assert_uint_eq(d, a); /* the stream itself, whose order keeps them apart */
 	ok(fdry_transient_put(dev, _i, d, s));
 	gate_open(&g, s);
-	ck_assert_uint_eq(get(_i, 5000, t), a);
+	ck_assert_uint_eq(transient_get(_i, 5000, t), a);
 	ok(fdry_transient_put(dev, _i, a, NONE));
 	ok(fdry_transient_put(dev, _i, b, NONE));
 	ok(fdry_transient_put(dev, _i, c, NONE));
@@ -92,19 +92,19 @@ START_TEST(its_own_comes_at_once)
 {
 	CUstream s = stream_get(), t = stream_get();
 	struct gate g, h;
-	uint64_t mine = get(_i, 5000, s), others[40], again;
+	uint64_t mine = transient_get(_i, 5000, s), others[40], again;
 	int i;
 
 	for (i = 0; i < 40; i++)
-		others[i] = get(_i, 5000, t);
+		others[i] = transient_get(_i, 5000, t);
 	gate_shut(&g, s);
 	gate_shut(&h, t);
 	ok(fdry_transient_put(dev, _i, mine, s));
 	for (i = 0; i < 40; i++)
 		ok(fdry_transient_put(dev, _i, others[i], t));
-	again = get(_i, 5000, s);
+	again = transient_get(_i, 5000, s);
 	ck_assert_uint_eq(again, mine);
-	ck_assert_uint_eq(stats(_i).busy, 1); /* it passed over the others */
+	ck_assert_uint_eq(transient_stats(_i).busy, 1); /* it passed over the others */
 	ok(fdry_transient_put(dev, _i, again, s));
 	gate_open(&g, s);
 	gate_open(&h, t);
@@ -122,13 +122,13 @@ START_TEST(a_stream_that_comes_again)
 	int i;
 
 	ck_assert_int_eq(drv->cuStreamCreate(&s, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	a = get(DEV, 5000, s);
+	a = transient_get(DEV, 5000, s);
 	gate_shut(&g, s);
 	ok(fdry_transient_put(dev, DEV, a, s));
 	ck_assert_int_eq(drv->cuStreamDestroy_v2(s), CUDA_SUCCESS);
 	for (i = 0; i < 64 && t != s; i++)
 		ck_assert_int_eq(drv->cuStreamCreate(&t, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	b = get(DEV, 5000, t);
+	b = transient_get(DEV, 5000, t);
 	ck_assert_uint_ne(a, b);
 	pthread_mutex_lock(&g.lock);
 	g.open = true;
@@ -148,31 +148,31 @@ START_TEST(the_limit)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		a[i] = get(_i, 1 << 20, NONE);
+		a[i] = transient_get(_i, 1 << 20, NONE);
 	ok(fdry_transient_set_limit(dev, _i, 2 << 20));
 	for (i = 0; i < 4; i++)
 		ok(fdry_transient_put(dev, _i, a[i], NONE));
-	st = stats(_i);
+	st = transient_stats(_i);
 	ck_assert_uint_eq(st.cached, 2 << 20);
 	ck_assert_uint_eq(st.cached_count, 2);
-	ck_assert_uint_eq(get(_i, 1 << 20, NONE), a[3]); /* what came first went first */
-	ck_assert_uint_eq(get(_i, 1 << 20, NONE), a[2]);
+	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[3]); /* what came first went first */
+	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[2]);
 	ok(fdry_transient_put(dev, _i, a[3], NONE));
 	ok(fdry_transient_put(dev, _i, a[2], NONE));
-	a[0] = get(_i, 3 << 20, NONE); /* larger than the limit: not kept, nor are the others then */
+	a[0] = transient_get(_i, 3 << 20, NONE); /* larger than the limit: not kept, nor are the others then */
 	ok(fdry_transient_put(dev, _i, a[0], NONE));
-	ck_assert_uint_eq(stats(_i).cached, 0);
+	ck_assert_uint_eq(transient_stats(_i).cached, 0);
 	ok(fdry_transient_set_limit(dev, _i, 0));
-	a[0] = get(_i, 100, NONE);
+	a[0] = transient_get(_i, 100, NONE);
 	ok(fdry_transient_put(dev, _i, a[0], NONE));
-	ck_assert_uint_eq(stats(_i).cached, 0);
+	ck_assert_uint_eq(transient_stats(_i).cached, 0);
 	ck_assert_int_eq(test_sim_live(_i == DEV ? "allocation" : "host"), 0);
 }
 END_TEST
 
 START_TEST(wrong_addresses)
 {
-	uint64_t a = get(DEV, 100, NONE), r = 77;
+	uint64_t a = transient_get(DEV, 100, NONE), r = 77;
 
 	fails(STALE, "given back before", fdry_transient_put(dev, DEV, a + 512, NONE));
 	fails(STALE, "pinned pool", fdry_transient_put(dev, PIN, a, NONE));
@@ -192,7 +192,7 @@ END_TEST
 START_TEST(not_while_capturing)
 {
 	CUstream s = stream_get();
-	uint64_t a = get(DEV, 100, s), r = 77;
+	uint64_t a = transient_get(DEV, 100, s), r = 77;
 	CUgraph graph;
 
 	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
@@ -200,7 +200,7 @@ START_TEST(not_while_capturing)
 	fails(STATE, "is capturing", fdry_transient_put(dev, DEV, a, s));
 	fails(STATE, "is capturing", fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
 	ck_assert_uint_eq(r, 77);
-	r = get(DEV, 100, NONE); /* others are not kept from it, and the capture lives */
+	r = transient_get(DEV, 100, NONE); /* others are not kept from it, and the capture lives */
 	ck_assert_int_eq(drv->cuStreamEndCapture(s, &graph), CUDA_SUCCESS);
 	ck_assert_int_eq(drv->cuGraphDestroy(graph), CUDA_SUCCESS);
 	ok(fdry_transient_put(dev, DEV, r, NONE));
@@ -211,18 +211,18 @@ END_TEST
 
 START_TEST(none_left)
 {
-	uint64_t a = get(_i, 1 << 20, NONE), b, r = 77;
+	uint64_t a = transient_get(_i, 1 << 20, NONE), b, r = 77;
 	const char *call = _i == DEV ? "cuMemAlloc_v2" : "cuMemHostAlloc";
 	char spec[64];
 
 	ok(fdry_transient_put(dev, _i, a, NONE));
-	b = get(_i, 2 << 20, NONE);
+	b = transient_get(_i, 2 << 20, NONE);
 	snprintf(spec, sizeof(spec), "%s:1:2", call); /* CUDA_ERROR_OUT_OF_MEMORY once: what is kept goes, and it works */
 	test_sim_fail(spec);
-	a = get(_i, 4 << 20, NONE);
+	a = transient_get(_i, 4 << 20, NONE);
 	ck_assert_uint_eq(test_sim_failed(), 1);
-	ck_assert_uint_eq(stats(_i).cached, 0);
-	ck_assert_uint_eq(stats(_i).retries, 1);
+	ck_assert_uint_eq(transient_stats(_i).cached, 0);
+	ck_assert_uint_eq(transient_stats(_i).retries, 1);
 	snprintf(spec, sizeof(spec), "%s:1+:2", call);
 	test_sim_fail(spec);
 	if (_i == DEV)
@@ -244,7 +244,7 @@ START_TEST(each_call_fails)
 	char spec[32];
 	int n, failed = 0;
 
-	a = get(DEV, 5000, s);
+	a = transient_get(DEV, 5000, s);
 	ok(fdry_transient_put(dev, DEV, a, s));
 	for (n = 1; n < 40; n++) {
 		snprintf(spec, sizeof(spec), "*:%d:999", n);
@@ -252,16 +252,16 @@ START_TEST(each_call_fails)
 		a = 0;
 		if (!fdry_transient_get(dev, DEV, 5000, s, &a) && fdry_transient_put(dev, DEV, a, s)) {
 			failed++;
-			ck_assert_uint_eq(stats(DEV).used_count, 1); /* still in use */
+			ck_assert_uint_eq(transient_stats(DEV).used_count, 1); /* still in use */
 			test_sim_fail(NULL);
 			ok(fdry_transient_put(dev, DEV, a, s));
 		}
 		test_sim_fail(NULL);
-		ck_assert_uint_eq(stats(DEV).used_count, 0);
-		ck_assert_uint_le(stats(DEV).cached_count, 2);
+		ck_assert_uint_eq(transient_stats(DEV).used_count, 0);
+		ck_assert_uint_le(transient_stats(DEV).cached_count, 2);
 	}
 	ck_assert_int_ge(failed, 2);
-	b = get(DEV, 5000, s);
+	b = transient_get(DEV, 5000, s);
 	ok(fdry_transient_put(dev, DEV, b, s));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
 }
@@ -309,9 +309,9 @@ START_TEST(many_threads)
 		ck_assert(!pthread_create(&threads[i], NULL, churn, (void *)(i + 1)));
 	for (i = 0; i < THREADS; i++)
 		ck_assert(!pthread_join(threads[i], NULL));
-	ck_assert_uint_eq(stats(PIN).used_count, 0);
-	ck_assert_uint_eq(stats(PIN).used, 0);
-	ck_assert_uint_eq(stats(PIN).hits + stats(PIN).misses, THREADS * TURNS);
+	ck_assert_uint_eq(transient_stats(PIN).used_count, 0);
+	ck_assert_uint_eq(transient_stats(PIN).used, 0);
+	ck_assert_uint_eq(transient_stats(PIN).hits + transient_stats(PIN).misses, THREADS * TURNS);
 }
 END_TEST
 
@@ -328,7 +328,7 @@ START_TEST(two_give_back_the_same)
 	int i, k;
 
 	for (i = 0; i < 50; i++) {
-		a = get(DEV, 100, NONE);
+		a = transient_get(DEV, 100, NONE);
 		for (k = 0; k < 2; k++)
 			ck_assert(!pthread_create(&t[k], NULL, put_once, &a));
 		for (k = 0; k < 2; k++)
@@ -452,11 +452,11 @@ static uint64_t value(enum fdry_metric_id id)
 
 START_TEST(numbers_of_pools)
 {
-	uint64_t a = get(DEV, 4096, NONE), b = get(PIN, 512, NONE);
+	uint64_t a = transient_get(DEV, 4096, NONE), b = transient_get(PIN, 512, NONE);
 	fdry_resident h;
 
 	ok(fdry_transient_put(dev, DEV, a, NONE));
-	a = get(DEV, 4096, NONE);
+	a = transient_get(DEV, 4096, NONE);
 	ok(fdry_resident_new(dev, 100, &h));
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_HITS_DEVICE), 1);
 	ck_assert_uint_eq(value(FDRY_METRIC_POOL_MISSES_DEVICE), 2);

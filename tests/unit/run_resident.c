@@ -5,7 +5,7 @@
 
 #include "run/device.h"
 #include "lib/telemetry.h"
-#include "tests/unit/device.h"
+#include "tests/lib/device.h"
 
 START_TEST(residents)
 {
@@ -47,7 +47,7 @@ END_TEST
 /* What a pool is over its limit by cannot be released: that is no failure of who gives back. */
 START_TEST(given_back_though_nothing_can_be_released)
 {
-	uint64_t a = get(DEV, 100, NONE);
+	uint64_t a = transient_get(DEV, 100, NONE);
 	fdry_resident h = 0;
 
 	ok(fdry_resident_new(dev, 16, &h));
@@ -59,7 +59,7 @@ START_TEST(given_back_though_nothing_can_be_released)
 	ck_assert_uint_eq(test_sim_failed(), 2);
 	fails(STALE, "is gone", fdry_resident_view(dev, h, NULL, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
-	ck_assert_uint_eq(stats(DEV).used_count, 0);
+	ck_assert_uint_eq(transient_stats(DEV).used_count, 0);
 	test_sim_fail(NULL);
 	ck_assert_int_eq(test_sim_live("allocation"), 2); /* the driver's to explain */
 }
@@ -91,7 +91,7 @@ START_TEST(others_while_a_drop_waits)
 	ok(fdry_transient_set_limit(dev, DEV, 0));
 	gate_shut(&g, d.stream);
 	ck_assert(!pthread_create(&thread, NULL, drop_it, &d));
-	while (stats(DEV).used_count == 2)
+	while (transient_stats(DEV).used_count == 2)
 		sched_yield();
 	ck_assert_int_eq(pthread_mutex_trylock(&dev->residents.lock), 0);
 	pthread_mutex_unlock(&dev->residents.lock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of numbers in device memory that are updated on a stream, and of decode states. */
 #include "lib/telemetry.h"
-#include "tests/unit/run.h"
+#include "tests/lib/run.h"
 
 static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalars_value *values)
 {
@@ -155,7 +155,7 @@ START_TEST(captures_refuse_updates)
 
 	run_open();
 	s = scalars_new(1, &u32, NULL);
-	g = graph_new();
+	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &stream));
 	fails(STATE, "the stream captures, and an update cannot be a part", fdry_scalars_update(s, 0, 1, &v, stream));
@@ -358,7 +358,7 @@ START_TEST(one_graph_does_every_step)
 	ok(fdry_decode_state_new(NULL, &w.d));
 	w.log = mem(sizeof(log));
 	ok(fdry_decode_state_use(w.d, FDRY_DECODE_STATE_DEVICE));
-	g = graph_new();
+	g = cudagraph_new();
 	o.arg = &w;
 	ok(fdry_cudagraph_run(g, &o));
 	for (i = 0; i < STEPS; i++) {
@@ -451,5 +451,5 @@ int main(void)
 	tests[n++] = one_graph_does_every_step;
 	tests[n++] = arguments_keep_their_step;
 	tests[n++] = without_a_gpu;
-	return run_main("run_scalar", tests, n);
+	return test_list("run_scalar", tests, n);
 }

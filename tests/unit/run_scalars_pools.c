@@ -3,7 +3,7 @@
  * What users of ferrotorch have, row by row of Documentation's table: numbers in device memory, graphs that
  * allocate, pools that are sealed, and errors where there is no driver.
  */
-#include "tests/unit/run.h"
+#include "tests/lib/run.h"
 
 #define REPLAYS 100
 
@@ -69,7 +69,7 @@ START_TEST(T1_replay_loop)
 	}
 	ramp_set(p[1]);
 	ramp_set(q[1]);
-	g = graph_new();
+	g = cudagraph_new();
 	o.arg = p;
 	o.stream = stream;
 	ok(fdry_cudagraph_run(g, &o));
@@ -143,7 +143,7 @@ START_TEST(T2_auto_free_on_launch)
 	int i;
 
 	run_open();
-	g = graph_new();
+	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &side));
 	ck_assert_int_eq(alloc_async(&p, BYTES, side), CUDA_SUCCESS);
@@ -169,7 +169,7 @@ START_TEST(T3_sealed_pools)
 
 	run_open();
 	pool = pool_new();
-	g = graph_new();
+	g = cudagraph_new();
 	o.pool = pool;
 	ok(fdry_graphpool_mem_alloc(pool, BYTES, &p));
 	ok(fdry_graphpool_sealed(pool, &sealed));
@@ -202,7 +202,7 @@ START_TEST(T3_buffers_outlive_the_graph)
 	pool = pool_new();
 	o.pool = pool;
 	for (i = 0; i < 2; i++) {
-		g = graph_new();
+		g = cudagraph_new();
 		ok(fdry_cudagraph_begin(g, &o));
 		if (!i)
 			ok(fdry_graphpool_mem_alloc(pool, BYTES, &p));
@@ -253,7 +253,7 @@ START_TEST(T4_no_graph)
 	CUgraph graph;
 
 	run_open();
-	g = graph_new();
+	g = cudagraph_new();
 	fails(STATE, "no capture goes on", fdry_cudagraph_end(g));
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_cudagraph_stream(g, &side));
@@ -278,5 +278,5 @@ int main(void)
 	tests[n++] = T3_buffers_outlive_the_graph;
 	tests[n++] = T4_no_cuda;
 	tests[n++] = T4_no_graph;
-	return run_main("run_scalars_pools", tests, n);
+	return test_list("run_scalars_pools", tests, n);
 }

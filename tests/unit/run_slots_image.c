@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of slot tables that hold graphs of loaded images. */
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 static bool replay(struct fdry_slots *t, uint64_t key)
 {
@@ -15,7 +15,7 @@ static void sum_check(struct fdry_image *img, float a_salt)
 	float c[N];
 
 	ok(fdry_image_read(img, "c", c, BYTES, NULL));
-	ck_assert(c[7] == value(7, a_salt) + value(7, 100));
+	ck_assert(c[7] == vector_value(7, a_salt) + vector_value(7, 100));
 }
 
 START_TEST(of_an_image)

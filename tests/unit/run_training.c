@@ -6,7 +6,7 @@
  */
 #include <sys/mman.h>
 
-#include "tests/unit/image.h"
+#include "tests/lib/image.h"
 
 #define SAMPLES 8
 #define REPLAYS 100

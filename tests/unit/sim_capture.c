@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Stream capture in the software driver: what becomes a node, what it depends on, what joins. */
-#include "tests/unit/sim_capture.h"
+#include "tests/lib/sim_capture.h"
 
 /* Launch @g, which is destroyed, with the first number at @from; what it is then. */
 static uint64_t run(CUgraph g, uint64_t from)
 {
 	CUgraphExec x;
 
-	value_set(0, from);
+	number_set(0, from);
 	ok(CU(cuGraphInstantiate)(&x, g, 0));
 	ok(CU(cuGraphDestroy)(g));
 	ok(CU(cuGraphLaunch)(x, fx.stream));
 	ok(CU(cuGraphExecDestroy)(x));
-	return value(0);
+	return number(0);
 }
 
 static size_t node_count(CUgraph g)
@@ -41,15 +41,15 @@ START_TEST(chain_is_captured_not_run)
 	CUgraph g;
 	int i;
 
-	value_set(0, 11);
-	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
-	begin(GLOBAL);
-	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	number_set(0, 11);
+	ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	capture_begin(GLOBAL);
+	ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	for (i = 0; i < 3; i++)
 		ok(step_launch(fx.stream, 0, salts[i]));
-	g = end();
-	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
-	ck_assert_uint_eq(value(0), 11);
+	g = capture_end();
+	ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_uint_eq(number(0), 11);
 	ck_assert_uint_eq(node_count(g), 3);
 	ck_assert_uint_eq(run(g, 2), stepped(2, salts, 3));
 }
@@ -60,12 +60,12 @@ START_TEST(every_kind_of_work)
 	static uint64_t src = 9, dst;
 	CUgraph g;
 
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuMemsetD8Async)(at(0), 1, 8, fx.stream));
 	ok(CU(cuMemcpyHtoDAsync)(at(1), &src, 8, fx.stream));
 	ok(CU(cuMemcpyDtoDAsync)(at(2), at(1), 8, fx.stream));
 	ok(CU(cuMemcpyDtoHAsync)(&dst, at(2), 8, fx.stream));
-	g = end();
+	g = capture_end();
 	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_MEMSET);
 	ck_assert_int_eq(node_type(g, 1), CU_GRAPH_NODE_TYPE_MEMCPY);
 	ck_assert_uint_eq(node_count(g), 4);
@@ -85,10 +85,10 @@ START_TEST(host_functions)
 	int calls = 0;
 	CUgraph g;
 
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuLaunchHostFunc)(fx.stream, host_add, &calls));
 	ok(step_launch(fx.stream, 0, 1));
-	g = end();
+	g = capture_end();
 	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_HOST);
 	run(g, 0);
 	ck_assert_int_eq(calls, 1);
@@ -98,29 +98,29 @@ END_TEST
 /* Two streams work side by side and meet again. */
 START_TEST(fork_and_join)
 {
-	CUstream side = stream_new();
+	CUstream side = capture_stream();
 	CUevent fork = event_new(), join = event_new();
 	CUgraphNode from[8], to[8];
 	CUgraphEdgeData data[8];
 	size_t count = 8;
 	CUgraph g;
 
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuEventRecord)(fork, fx.stream));
 	ok(CU(cuStreamWaitEvent)(side, fork, 0));
-	ck_assert_int_eq(status(side), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(capture_status(side), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	ok(CU(cuMemcpyDtoDAsync)(at(1), at(0), 8, side));
 	ok(step_launch(side, 1, 2));
 	ok(CU(cuEventRecord)(join, side));
 	ok(CU(cuStreamWaitEvent)(fx.stream, join, 0));
 	ok(step_launch(fx.stream, 0, 3));
-	g = end();
-	ck_assert_int_eq(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
+	g = capture_end();
+	ck_assert_int_eq(capture_status(side), CU_STREAM_CAPTURE_STATUS_NONE);
 	ok(CU(cuGraphGetEdges)(g, from, to, data, &count));
 	ck_assert_uint_eq(count, 4); /* 1-copy, copy-2, 1-3, 2-3 */
 	ck_assert_uint_eq(run(g, 6), (6 * STEP + 1) * STEP + 3);
-	ck_assert_uint_eq(value(1), (6 * STEP + 1) * STEP + 2);
+	ck_assert_uint_eq(number(1), (6 * STEP + 1) * STEP + 2);
 	ok(step_launch(side, 0, 0)); /* an ordinary stream again */
 	ok(CU(cuStreamDestroy)(side));
 	ok(CU(cuEventDestroy)(fork));
@@ -130,24 +130,24 @@ END_TEST
 
 START_TEST(unjoined_work)
 {
-	CUstream side = stream_new();
+	CUstream side = capture_stream();
 	CUevent fork = event_new();
 	CUgraph g;
 
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuEventRecord)(fork, fx.stream));
 	ok(CU(cuStreamWaitEvent)(side, fork, 0));
 	ok(step_launch(side, 1, 2));
 	is(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, CU(cuStreamEndCapture)(side, &g));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-	ck_assert_int_eq(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	ck_assert_int_eq(capture_status(side), CU_STREAM_CAPTURE_STATUS_NONE);
 	/* Only forked, with no work of its own: nothing to join. */
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuEventRecord)(fork, fx.stream));
 	ok(CU(cuStreamWaitEvent)(side, fork, 0));
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 	ok(CU(cuStreamDestroy)(side));
 	ok(CU(cuEventDestroy)(fork));
 }
@@ -173,13 +173,13 @@ START_TEST(programmatic_launches)
 	size_t count = 4;
 	CUgraph g;
 
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(step_early(fx.stream, 0, 1)); /* nothing in front of it */
 	ok(step_early(fx.stream, 0, 2));
 	ok(step_launch(fx.stream, 0, 3));
 	ok(CU(cuMemsetD8Async)(at(1), 1, 8, fx.stream));
 	ok(step_early(fx.stream, 0, 4)); /* behind a memset */
-	g = end();
+	g = capture_end();
 	is(CUDA_ERROR_LOSSY_QUERY, CU(cuGraphGetEdges)(g, from, to, NULL, &count));
 	ok(CU(cuGraphGetEdges)(g, from, to, data, &count));
 	ck_assert_uint_eq(count, 4);
@@ -197,7 +197,7 @@ END_TEST
 START_TEST(programmatic_events)
 {
 	CUevent early = event_new(), join = event_new();
-	CUstream side = stream_new();
+	CUstream side = capture_stream();
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT };
 	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
 			       .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr, .numAttrs = 1 };
@@ -207,7 +207,7 @@ START_TEST(programmatic_events)
 	size_t count;
 
 	attr.value.programmaticEvent.event = early;
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuLaunchKernelEx)(&cfg, fx.step, step_params(0, 1)->kernelParams, NULL));
 	ok(CU(cuStreamWaitEvent)(side, early, 0));
 	is(CUDA_ERROR_LOSSY_QUERY, CU(cuStreamGetCaptureInfo)(side, &st, NULL, NULL, &deps, NULL, &count));
@@ -218,7 +218,7 @@ START_TEST(programmatic_events)
 	ok(step_launch(side, 1, 1));
 	ok(CU(cuEventRecord)(join, side));
 	ok(CU(cuStreamWaitEvent)(fx.stream, join, 0));
-	run(end(), 0);
+	run(capture_end(), 0);
 	ok(CU(cuStreamDestroy)(side));
 	ok(CU(cuEventDestroy)(early));
 	ok(CU(cuEventDestroy)(join));
@@ -229,7 +229,7 @@ END_TEST
 START_TEST(programmatic_only_where_it_can_be)
 {
 	CUevent early = event_new(), join = event_new();
-	CUstream side = stream_new();
+	CUstream side = capture_stream();
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT };
 	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
 			       .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr, .numAttrs = 1 };
@@ -239,7 +239,7 @@ START_TEST(programmatic_only_where_it_can_be)
 	CUgraph g;
 
 	attr.value.launchCompletionEvent.event = early;
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuLaunchKernelEx)(&cfg, fx.step, step_params(0, 1)->kernelParams, NULL));
 	ok(CU(cuStreamWaitEvent)(side, early, 0));
 	ok(CU(cuMemsetD8Async)(at(1), 1, 8, side));
@@ -254,7 +254,7 @@ START_TEST(programmatic_only_where_it_can_be)
 	ok(CU(cuEventRecord)(join, side));
 	ok(CU(cuStreamWaitEvent)(fx.stream, join, 0));
 	ok(step_early(fx.stream, 0, 2));
-	g = end();
+	g = capture_end();
 	ok(CU(cuGraphGetEdges)(g, from, to, data, &count));
 	ck_assert_uint_eq(count, 7);
 	for (i = 0; i < count; i++)
@@ -277,17 +277,17 @@ START_TEST(memory_in_stream_order)
 	ok(CU(cuMemsetD8Async)(p, 3, 8, fx.stream));
 	ok(CU(cuMemcpyDtoDAsync)(at(0), p, 8, fx.stream));
 	ok(CU(cuMemFreeAsync)(p, fx.stream));
-	ck_assert_uint_eq(value(0), 0x0303030303030303u);
+	ck_assert_uint_eq(number(0), 0x0303030303030303u);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(p, fx.stream));
 	ck_assert_int_eq(test_sim_live("allocation"), 1);
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuMemAllocAsync)(&q, 64, fx.stream));
 	ok(CU(cuMemsetD8Async)(q, 4, 8, fx.stream));
 	ok(CU(cuMemcpyDtoDAsync)(at(0), q, 8, fx.stream));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(at(0), fx.stream));
 	ok(CU(cuMemFreeAsync)(q, fx.stream));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuMemFreeAsync)(q, fx.stream));
-	g = end();
+	g = capture_end();
 	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_MEM_ALLOC);
 	ck_assert_int_eq(node_type(g, 3), CU_GRAPH_NODE_TYPE_MEM_FREE);
 	ck_assert_uint_eq(run(g, 0), 0x0404040404040404u);
@@ -302,11 +302,11 @@ START_TEST(external_events)
 
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuEventRecordWithFlags)(a, fx.stream, CU_EVENT_RECORD_EXTERNAL));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamWaitEvent)(fx.stream, a, CU_EVENT_WAIT_EXTERNAL));
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuStreamWaitEvent)(fx.stream, a, CU_EVENT_WAIT_EXTERNAL));
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuEventRecordWithFlags)(b, fx.stream, CU_EVENT_RECORD_EXTERNAL));
-	g = end();
+	g = capture_end();
 	ck_assert_int_eq(node_type(g, 0), CU_GRAPH_NODE_TYPE_WAIT_EVENT);
 	ck_assert_int_eq(node_type(g, 2), CU_GRAPH_NODE_TYPE_EVENT_RECORD);
 	ok(CU(cuEventSynchronize)(b));
@@ -349,7 +349,7 @@ START_TEST(capture_info)
 
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, NULL, NULL, NULL, NULL, NULL));
 	ck_assert_int_eq(st, CU_STREAM_CAPTURE_STATUS_NONE);
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, &first, &g, &deps, &data, &count));
 	ck_assert_int_eq(st, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	ck_assert_uint_eq(count, 0);
@@ -366,14 +366,14 @@ START_TEST(capture_info)
 	ok(step_launch(fx.stream, 0, 3));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphDestroyNode)(node));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphDestroy)(g));
-	got = end();
+	got = capture_end();
 	ck_assert_ptr_eq(got, g);
 	ck_assert_uint_eq(run(got, 1), stepped(1, (const uint64_t[]){ 1, 2, 3 }, 3));
 	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, NULL, NULL, 0, 0));
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, &second, NULL, NULL, NULL, NULL));
 	ck_assert_uint_ne(first, second);
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 }
 END_TEST
 
@@ -384,7 +384,7 @@ START_TEST(added_dependencies)
 	CUgraph g, other;
 	size_t count;
 
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, NULL, &g, NULL, NULL, NULL));
 	ok(CU(cuGraphAddEmptyNode)(&node, g, NULL, 0));
@@ -397,7 +397,7 @@ START_TEST(added_dependencies)
 	foreign = step_add(other, NULL, 0, 0, 1);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, &foreign, NULL, 1, 0));
 	ok(CU(cuGraphDestroy)(other));
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 }
 END_TEST
 
@@ -412,14 +412,14 @@ START_TEST(into_a_graph)
 	ok(CU(cuStreamBeginCaptureToGraph)(fx.stream, g, &first, NULL, 1, RELAXED));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&x, g, 0));
 	ok(step_launch(fx.stream, 0, 2));
-	got = end();
+	got = capture_end();
 	ck_assert_ptr_eq(got, g);
 	ck_assert_uint_eq(run(got, 1), stepped(1, (const uint64_t[]){ 1, 2 }, 2));
 	/* What breaks leaves the caller's graph alone. */
 	ok(CU(cuGraphCreate)(&g, 0));
 	ok(CU(cuStreamBeginCaptureToGraph)(fx.stream, g, NULL, NULL, 0, GLOBAL));
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamSynchronize)(fx.stream));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ok(CU(cuGraphDestroy)(g));
 }
 END_TEST

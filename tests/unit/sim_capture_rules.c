@@ -2,7 +2,7 @@
 /* Stream capture in the software driver: what does not go with it, and what is left then. */
 #include <pthread.h>
 
-#include "tests/unit/sim_capture.h"
+#include "tests/lib/sim_capture.h"
 
 START_TEST(beginning_is_checked)
 {
@@ -13,9 +13,9 @@ START_TEST(beginning_is_checked)
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamBeginCapture)(fx.stream, (CUstreamCaptureMode)3));
 	is(CUDA_ERROR_INVALID_HANDLE, CU(cuStreamBeginCapture)((CUstream)0x1230, GLOBAL));
 	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamEndCapture)(fx.stream, &g));
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamBeginCapture)(fx.stream, GLOBAL));
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 }
 END_TEST
 
@@ -26,20 +26,20 @@ START_TEST(synchronising_invalidates)
 	CUdeviceptr p;
 
 	for (mode = GLOBAL; mode <= RELAXED; mode++) {
-		begin(mode);
+		capture_begin(mode);
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamSynchronize)(fx.stream));
-		ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+		ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, step_launch(fx.stream, 0, 1));
 		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuMemAllocAsync)(&p, 64, fx.stream));
 		is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamSynchronize)(fx.stream));
-		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-		begin(mode);
+		capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		capture_begin(mode);
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamQuery)(fx.stream));
-		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		ok(step_launch(fx.stream, 0, 1));
-		begin(mode);
+		capture_begin(mode);
 		is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuCtxSynchronize)());
-		end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	}
 }
 END_TEST
@@ -51,10 +51,10 @@ START_TEST(no_graph_is_launched_into_a_capture)
 
 	step_add(g, NULL, 0, 0, 1);
 	x = exec_new(g);
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuGraphLaunch)(x, fx.stream));
 	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuGraphLaunch)(x, fx.stream));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ok(CU(cuGraphExecDestroy)(x));
 	ok(CU(cuGraphDestroy)(g));
 }
@@ -101,28 +101,28 @@ START_TEST(unsafe_calls_invalidate)
 	u.cubin = test_sim_cubin("kernels", &len);
 	for (mode = GLOBAL; mode <= THREAD_LOCAL; mode++)
 		for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
-			begin(mode);
+			capture_begin(mode);
 			ck_assert_msg(calls[i]() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "call %zu, mode %d", i, mode);
-			end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+			capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		}
 	ok(CU(cuEventDestroy)(u.event));
 	ok(CU(cuGraphExecDestroy)(u.exec));
 	ok(CU(cuGraphDestroy)(u.graph));
 	free(u.cubin);
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuMemAlloc)(&p, 64));
 	ok(CU(cuMemFree)(p));
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 	/* The thread may say that it knows what it does. */
 	mode = RELAXED;
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuThreadExchangeStreamCaptureMode)(&mode));
 	ck_assert_int_eq(mode, GLOBAL);
 	ok(CU(cuMemAlloc)(&p, 64));
 	ok(CU(cuMemFree)(p));
 	ok(CU(cuThreadExchangeStreamCaptureMode)(&mode));
 	ck_assert_int_eq(mode, RELAXED);
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 	mode = (CUstreamCaptureMode)3;
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuThreadExchangeStreamCaptureMode)(&mode));
 }
@@ -167,21 +167,21 @@ static CUresult from_elsewhere(CUstreamCaptureMode mode, bool finish)
 
 START_TEST(other_threads)
 {
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(from_elsewhere(THREAD_LOCAL, false));
 	ok(from_elsewhere(RELAXED, false));
 	is(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, from_elsewhere(GLOBAL, true));
-	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, from_elsewhere(GLOBAL, false));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	begin(THREAD_LOCAL);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_begin(THREAD_LOCAL);
 	ok(from_elsewhere(GLOBAL, false));
 	is(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, from_elsewhere(GLOBAL, true));
-	ok(CU(cuGraphDestroy)(end()));
-	begin(RELAXED);
+	ok(CU(cuGraphDestroy)(capture_end()));
+	capture_begin(RELAXED);
 	ok(from_elsewhere(GLOBAL, false));
 	ok(from_elsewhere(GLOBAL, true));
-	ck_assert_int_eq(status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(capture_status(fx.stream), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 END_TEST
 
@@ -194,17 +194,17 @@ START_TEST(legacy_stream)
 	ok(CU(cuStreamCreate)(&blocking, CU_STREAM_DEFAULT));
 	ok(CU(cuStreamBeginCapture)(blocking, RELAXED));
 	is(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CU(cuStreamIsCapturing)(NULL, &st));
-	ck_assert_int_eq(status(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(capture_status(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	is(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, step_launch(NULL, 0, 1));
-	ck_assert_int_eq(status(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(capture_status(blocking), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(blocking, &g));
 	/* Streams that do not block know nothing of the legacy stream. */
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuStreamIsCapturing)(NULL, &st));
 	ck_assert_int_eq(st, CU_STREAM_CAPTURE_STATUS_NONE);
 	ok(step_launch(NULL, 0, 1));
 	ok(CU(cuStreamSynchronize)(NULL));
-	ok(CU(cuGraphDestroy)(end()));
+	ok(CU(cuGraphDestroy)(capture_end()));
 	ok(CU(cuStreamDestroy)(blocking));
 }
 END_TEST
@@ -212,35 +212,35 @@ END_TEST
 START_TEST(events_across_the_border)
 {
 	CUevent outside = event_new(), inside = event_new(), never = event_new();
-	CUstream other = stream_new();
+	CUstream other = capture_stream();
 	CUgraph g;
 
 	ok(CU(cuEventRecord)(outside, other));
-	begin(GLOBAL);
+	capture_begin(GLOBAL);
 	ok(CU(cuStreamWaitEvent)(fx.stream, never, 0)); /* stands for no work at all */
 	is(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CU(cuStreamWaitEvent)(fx.stream, outside, 0));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	begin(GLOBAL);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_begin(GLOBAL);
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuEventRecord)(inside, fx.stream));
 	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventQuery)(inside));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuEventSynchronize)(inside));
 	is(CUDA_ERROR_CAPTURED_EVENT, CU(cuStreamWaitEvent)(other, inside, 0));
 	ok(CU(cuEventRecord)(inside, other)); /* an ordinary event again */
 	ok(CU(cuEventSynchronize)(inside));
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuEventRecord)(inside, fx.stream));
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamWaitEvent)(NULL, inside, 0));
 	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamWaitEvent)(other, inside, 0));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	/* Two captures may not meet. */
-	begin(RELAXED);
+	capture_begin(RELAXED);
 	ok(CU(cuStreamBeginCapture)(other, RELAXED));
 	ok(CU(cuEventRecord)(inside, fx.stream));
 	is(CUDA_ERROR_STREAM_CAPTURE_MERGE, CU(cuStreamWaitEvent)(other, inside, 0));
 	is(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CU(cuStreamEndCapture)(other, &g));
-	end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	ok(CU(cuStreamDestroy)(other));
 	ok(CU(cuEventDestroy)(outside));
 	ok(CU(cuEventDestroy)(inside));
@@ -251,7 +251,7 @@ END_TEST
 START_TEST(streams_that_go_away)
 {
 	CUevent ev = event_new();
-	CUstream origin = stream_new(), side = stream_new();
+	CUstream origin = capture_stream(), side = capture_stream();
 	CUgraph g;
 
 	ok(CU(cuStreamBeginCapture)(origin, GLOBAL));
@@ -259,8 +259,8 @@ START_TEST(streams_that_go_away)
 	ok(CU(cuEventRecord)(ev, origin));
 	ok(CU(cuStreamWaitEvent)(side, ev, 0));
 	ok(CU(cuStreamDestroy)(origin));
-	ck_assert_int_eq(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
-	begin(GLOBAL);
+	ck_assert_int_eq(capture_status(side), CU_STREAM_CAPTURE_STATUS_NONE);
+	capture_begin(GLOBAL);
 	ok(CU(cuEventRecord)(ev, fx.stream));
 	ok(CU(cuStreamWaitEvent)(side, ev, 0));
 	ok(CU(cuStreamDestroy)(side));

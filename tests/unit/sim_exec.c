@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Executable graphs of the software driver: what they compute, in which order, how they change. */
-#include "tests/unit/sim_cu.h"
+#include "tests/lib/sim_cu.h"
 
 #include <pthread.h>
 
@@ -15,7 +15,7 @@ START_TEST(chain_computes)
 	CUgraphExec x;
 
 	step_add(g, &b, 1, 0, 7);
-	value_set(0, 11);
+	number_set(0, 11);
 	x = exec_new(g);
 	ok(CU(cuGraphUpload)(x, fx.stream));
 	ck_assert_uint_eq(exec_value(x, 0), stepped(11, salts, 3));
@@ -33,10 +33,10 @@ START_TEST(missing_edge_shows)
 	CUgraphNode a = step_add(g, NULL, 0, 0, 3), b = step_add(g, &a, 1, 0, 5), c = step_add(g, &b, 1, 0, 7);
 
 	ok(CU(cuGraphRemoveDependencies)(g, &b, &c, NULL, 1));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(graph_value(g, 0), stepped(1, wrong, 3));
 	ok(CU(cuGraphAddDependencies)(g, &b, &c, NULL, 1));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(graph_value(g, 0), stepped(1, right, 3));
 	ok(CU(cuGraphDestroy)(g));
 }
@@ -55,9 +55,9 @@ START_TEST(order_follows_seed)
 	for (i = 0; i < 16; i++) {
 		snprintf(seed, sizeof(seed), "%d", i);
 		setenv("FDRY_SIM_ORDER", seed, 1);
-		value_set(0, 0);
+		number_set(0, 0);
 		seen[i] = graph_value(g, 0);
-		value_set(0, 0);
+		number_set(0, 0);
 		again = graph_value(g, 0);
 		ck_assert_uint_eq(again, seen[i]);
 		distinct += !i || seen[i] != seen[i - 1];
@@ -86,12 +86,12 @@ START_TEST(order_respects_edges)
 	for (i = 0; i < 16; i++) {
 		snprintf(seed, sizeof(seed), "%d", i);
 		setenv("FDRY_SIM_ORDER", seed, 1);
-		value_set(0, 2);
-		value_set(1, 0);
-		value_set(2, 0);
+		number_set(0, 2);
+		number_set(1, 0);
+		number_set(2, 0);
 		ck_assert_uint_eq(graph_value(g, 2), 2 * STEP + 1);
-		ck_assert_uint_eq(value(1), (2 * STEP + 1) * STEP + 4);
-		ck_assert_uint_eq(value(0), (2 * STEP + 1) * STEP + 9);
+		ck_assert_uint_eq(number(1), (2 * STEP + 1) * STEP + 4);
+		ck_assert_uint_eq(number(0), (2 * STEP + 1) * STEP + 9);
 	}
 	unsetenv("FDRY_SIM_ORDER");
 	ok(CU(cuGraphDestroy)(g));
@@ -129,10 +129,10 @@ static void random_graph(int nodes)
 		want[x] = want[x] * STEP + (uint64_t)i;
 	}
 	for (i = 0; i < 8; i++)
-		value_set(i, 0);
+		number_set(i, 0);
 	ck_assert_uint_eq(graph_value(g, 0), want[0]);
 	for (i = 1; i < 8; i++)
-		ck_assert_uint_eq(value(i), want[i]);
+		ck_assert_uint_eq(number(i), want[i]);
 	ok(CU(cuGraphDestroy)(g));
 }
 
@@ -183,7 +183,7 @@ static void *worker(void *arg)
 		ok(CU(cuGraphDestroy)(g));
 	}
 	ok(CU(cuStreamSynchronize)(s));
-	ck_assert_uint_eq(value(me), v);
+	ck_assert_uint_eq(number(me), v);
 	ok(CU(cuStreamDestroy)(s));
 	return NULL;
 }
@@ -208,15 +208,15 @@ START_TEST(exec_keeps_its_own)
 	CUgraphExec x = exec_new(g);
 
 	ok(CU(cuGraphKernelNodeSetParams)(a, step_params(0, 100)));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 1) * STEP + 2);
 	ok(CU(cuGraphExecKernelNodeSetParams)(x, b, step_params(0, 7)));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 1) * STEP + 7);
 	ok(CU(cuGraphDestroyNode)(b));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecKernelNodeSetParams)(x, b, step_params(0, 7)));
 	ok(CU(cuGraphDestroy)(g));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 1) * STEP + 7);
 	ok(CU(cuGraphExecDestroy)(x));
 }
@@ -236,7 +236,7 @@ START_TEST(launches_keep_their_parameters)
 	CUgraphNode n = step_add(g, NULL, 0, 0, 3);
 	CUgraphExec x = exec_new(g);
 
-	value_set(0, 1);
+	number_set(0, 1);
 	ok(CU(cuLaunchHostFunc)(fx.stream, gate_wait, &gate));
 	ok(CU(cuGraphLaunch)(x, fx.stream));
 	ok(CU(cuGraphExecKernelNodeSetParams)(x, n, step_params(0, 4)));
@@ -245,7 +245,7 @@ START_TEST(launches_keep_their_parameters)
 	ok(CU(cuGraphDestroy)(g));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphLaunch)(x, fx.stream));
 	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
-	ck_assert_uint_eq(value(0), (STEP + 3) * STEP + 4);
+	ck_assert_uint_eq(number(0), (STEP + 3) * STEP + 4);
 }
 END_TEST
 
@@ -263,14 +263,14 @@ START_TEST(launches_never_overlap)
 	ok(CU(cuGraphAddHostNode)(&n, g, NULL, 0, &host));
 	step_add(g, &n, 1, 0, 3);
 	x = exec_new(g);
-	value_set(0, 1);
+	number_set(0, 1);
 	ok(CU(cuGraphLaunch)(x, fx.stream));
 	ok(CU(cuGraphLaunch)(x, s));
 	is(CUDA_ERROR_NOT_READY, CU(cuStreamQuery)(s));
 	__atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
 	ok(CU(cuStreamSynchronize)(s));
 	is(CUDA_SUCCESS, CU(cuStreamQuery)(fx.stream));
-	ck_assert_uint_eq(value(0), (STEP + 3) * STEP + 3);
+	ck_assert_uint_eq(number(0), (STEP + 3) * STEP + 3);
 	ok(CU(cuStreamDestroy)(s));
 	ok(CU(cuGraphExecDestroy)(x));
 	ok(CU(cuGraphDestroy)(g));
@@ -289,10 +289,10 @@ START_TEST(nodes_switched_off)
 	ok(CU(cuGraphNodeSetEnabled)(x, a, 0));
 	ok(CU(cuGraphNodeGetEnabled)(x, a, &on));
 	ck_assert_uint_eq(on, 0);
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), STEP + 2);
 	ok(CU(cuGraphNodeSetEnabled)(x, a, 1));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 1) * STEP + 2);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphNodeSetEnabled)(x, empty, 0));
 	ok(CU(cuGraphExecDestroy)(x));
@@ -381,7 +381,7 @@ START_TEST(kernels_of_libraries)
 	ck_assert_ptr_null(p.func);
 	ck_assert_ptr_eq(p.kern, kern);
 	ck_assert_ptr_eq(p.ctx, fx.ctx);
-	value_set(0, 2);
+	number_set(0, 2);
 	ck_assert_uint_eq(graph_value(g, 0), 2 * STEP + 1);
 	ok(CU(cuGraphDestroy)(g));
 	ok(CU(cuLibraryUnload)(lib));
@@ -399,12 +399,12 @@ START_TEST(update_takes_new_parameters)
 	step_add(h, &c, 1, 0, 12);
 	ok(CU(cuGraphExecUpdate)(x, h, &info));
 	ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 11) * STEP + 12);
 	/* Its nodes are still known by those that it was made of. */
 	ok(CU(cuGraphExecKernelNodeSetParams)(x, b, step_params(0, 13)));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecKernelNodeSetParams)(x, c, step_params(0, 13)));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 11) * STEP + 13);
 	ok(CU(cuGraphExecDestroy)(x));
 	ok(CU(cuGraphDestroy)(g));
@@ -419,7 +419,7 @@ static void update_fails(CUgraphExec x, CUgraph h, CUgraphExecUpdateResult why, 
 	is(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, CU(cuGraphExecUpdate)(x, h, &info));
 	ck_assert_int_eq(info.result, why);
 	ck_assert_ptr_eq(info.errorNode, at_node);
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 1) * STEP + 2); /* and nothing was changed */
 	ok(CU(cuGraphDestroy)(h));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Graphs of the software driver: nodes of every kind, their parameters and attributes, edges. */
-#include "tests/unit/sim_cu.h"
+#include "tests/lib/sim_cu.h"
 
 START_TEST(kernel_params_belong_to_the_node)
 {
@@ -53,7 +53,7 @@ START_TEST(kernel_params_packed)
 	ck_assert_uint_eq(*(size_t *)p.extra[3], size);
 	ck_assert_ptr_eq(p.extra[4], CU_LAUNCH_PARAM_END);
 	ck_assert_uint_eq(((uint64_t *)p.extra[1])[1], 21);
-	value_set(0, 4);
+	number_set(0, 4);
 	ck_assert_uint_eq(graph_value(g, 0), 4 * STEP + 21);
 	ok(CU(cuGraphKernelNodeSetParams)(n, step_params(0, 8)));
 	ok(CU(cuGraphKernelNodeGetParams)(n, &p));
@@ -421,7 +421,7 @@ START_TEST(child_graphs)
 	ok(CU(cuGraphGetNodes)(seen, NULL, &count));
 	ck_assert_uint_eq(count, 2);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphDestroy)(seen));
-	value_set(0, 5);
+	number_set(0, 5);
 	ck_assert_uint_eq(graph_value(g, 0), stepped(5, salts, 4));
 	ok(CU(cuGraphDestroy)(g));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphGetNodes)(seen, NULL, &count));
@@ -445,7 +445,7 @@ START_TEST(child_graph_moved)
 	p.graph.graph = g; /* into itself, or into what it holds */
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&n, g, NULL, NULL, 0, &p));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&n, inner, NULL, NULL, 0, &p));
-	value_set(0, 5);
+	number_set(0, 5);
 	ck_assert_uint_eq(graph_value(g, 0), 5 * STEP + 9);
 	ok(CU(cuGraphDestroy)(g));
 }
@@ -466,14 +466,14 @@ START_TEST(generic_nodes)
 	ok(CU(cuGraphAddNode)(&b, g, &a, &programmatic, 1, &p));
 	ok(CU(cuGraphNodeGetDependencies)(b, &a, &got, &count));
 	ck_assert_uint_eq(got.from_port, 1);
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(graph_value(g, 0), (STEP + 6) * STEP + 6);
 	step_params(0, 8); /* k's pointers lead there */
 	ok(CU(cuGraphNodeSetParams)(b, &p));
 	x = exec_new(g);
 	step_params(0, 10);
 	ok(CU(cuGraphExecNodeSetParams)(x, a, &p));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), (STEP + 10) * STEP + 8);
 	p.reserved2 = 1;
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddNode)(&a, g, NULL, NULL, 0, &p));
@@ -508,7 +508,7 @@ START_TEST(clones_are_apart)
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphNodeFindInClone)(&found, from[0], clone));
 	ok(CU(cuGraphKernelNodeSetParams)(a, step_params(0, 50)));
 	ok(CU(cuGraphDestroyNode)(b));
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(graph_value(clone, 0), (STEP + 1) * STEP + 2);
 	ok(CU(cuGraphDestroy)(g));
 	ok(CU(cuGraphDestroy)(clone));

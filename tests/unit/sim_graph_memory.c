@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Graphs of the software driver: nodes that allocate, user objects, graphs as text. */
-#include "tests/unit/sim_cu.h"
+#include "tests/lib/sim_cu.h"
 
 static const CUgraphEdgeData programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
 						     .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
@@ -50,7 +50,7 @@ START_TEST(memory_nodes)
 	x = exec_new(g);
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&y, g, 0));
 	ck_assert_uint_eq(exec_value(x, 0), 0x0707070707070707u);
-	value_set(0, 1);
+	number_set(0, 1);
 	ck_assert_uint_eq(exec_value(x, 0), 0x0707070707070707u);
 	ok(CU(cuGraphExecDestroy)(x));
 	x = exec_new(g);

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #define MIB ((size_t)1 << 20)
 #define BLOCK (2 * MIB)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The rules of memory_both.h on the software driver. */
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 static const struct fdry_driver *drv;
 

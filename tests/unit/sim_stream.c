@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "tests/unit/sim.h"
+#include "tests/lib/sim.h"
 
 #define ok(call) ck_assert_int_eq(call, CUDA_SUCCESS)
 #define fails(call, error) ck_assert_int_eq(call, error)

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #define LONG_MS 20000
 
@@ -333,5 +333,5 @@ int main(void)
 	tcase_add_test(tc, links_are_not_followed);
 	tcase_add_test(tc, leftovers_are_swept);
 	suite_add_tcase(s, tc);
-	return run(s);
+	return test_main(s);
 }

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 /* Sanitizers make processes slow to start: fewer of them, other places all the same. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -664,5 +664,5 @@ int main(void)
 	tcase_add_test(tc, a_verify_that_is_killed_finds_nothing);
 	tcase_add_test(tc, verify_does_not_wait_for_others);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

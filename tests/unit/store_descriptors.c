@@ -7,7 +7,7 @@
 #include <stdarg.h>
 
 #include "store/pack.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -246,5 +246,5 @@ int main(void)
 	tcase_add_loop_test(tc, another_thread, 0, 3);
 	tcase_add_test(tc, input_is_the_store);
 	suite_add_tcase(s, tc);
-	return run(s);
+	return test_main(s);
 }

@@ -11,7 +11,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-#include "tests/unit/pack_test.h"
+#include "tests/lib/pack.h"
 
 #define DISK (24u << 20)
 #define CHUNK (256u << 10)
@@ -509,5 +509,5 @@ int main(void)
 	tcase_add_test(tc, the_environment_is_checked);
 	tcase_add_test(tc, a_full_map_is_as_a_full_disk);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

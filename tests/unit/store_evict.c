@@ -2,7 +2,7 @@
 /* Unit tests of limits: what is noted as used, what eviction would take, takes and leaves, and what it costs a seal. */
 #include <sys/mman.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #define CHUNK 100000u
 
@@ -477,5 +477,5 @@ int main(void)
 	tcase_add_test(tc, the_file_does_not_grow_for_ever);
 	tcase_add_test(tc, processes_note_at_once);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

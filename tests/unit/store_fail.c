@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#include "tests/unit/pack_test.h"
+#include "tests/lib/pack.h"
 
 /* --- failing --- */
 
@@ -392,5 +392,5 @@ int main(void)
 	tcase_add_test(tc, every_allocation_fails_for_ever);
 	tcase_add_test(tc, every_call_fails_while_a_store_is_made);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

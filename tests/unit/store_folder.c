@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 #include "store/lease.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -265,5 +265,5 @@ int main(void)
 	tcase_add_loop_test(tc, odd_database, 0, KINDS);
 	tcase_add_test(tc, plan_is_the_deed);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

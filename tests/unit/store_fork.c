@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -696,5 +696,5 @@ int main(void)
 	tcase_add_test(tc, few_addresses_are_enough);
 	tcase_add_test(tc, a_small_map_grows);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "store/lease.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -506,5 +506,5 @@ int main(void)
 	tcase_add_test(tc, damage_stops_a_collection);
 	tcase_add_test(tc, sealing_again_heals);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -7,7 +7,7 @@
 
 #include "store/wlock.h"
 #include "store/step.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -173,5 +173,5 @@ int main(void)
 	tcase_add_test(tc, opening_ends_beside_a_child);
 	tcase_add_loop_test(tc, a_collection_ends_with_the_process_that_ran_it, 0, WAYS);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

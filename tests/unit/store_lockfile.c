@@ -9,7 +9,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #define NO_MOUNT 77
 #define READERS 100 /* more than a page of lock.mdb has places for */
@@ -40,7 +40,7 @@ static bool is_allocated(void)
 }
 
 /* In a child, which may not use Check: it answers with the number of the line that failed. */
-static void in_child(int (*fn)(void))
+static void in_process(int (*fn)(void))
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -119,7 +119,7 @@ START_TEST(used_meanwhile)
 	fd = open(file, O_RDWR);
 	ck_assert(fd >= 0 && !fcntl(fd, F_SETLK, &l)); /* as LMDB does */
 	ck_assert(!ftruncate(fd, 4096) && !ftruncate(fd, 65664) && !is_allocated());
-	in_child(sparse_beside);
+	in_process(sparse_beside);
 	close(fd);
 }
 END_TEST
@@ -197,7 +197,7 @@ static void lockless(void)
 START_TEST(limited)
 {
 	lockless();
-	in_child(small_limit);
+	in_process(small_limit);
 	sound();
 	ck_assert(is_allocated());
 }
@@ -206,7 +206,7 @@ END_TEST
 START_TEST(no_lock_file)
 {
 	lockless();
-	in_child(no_room);
+	in_process(no_room);
 	sound();
 }
 END_TEST
@@ -280,8 +280,8 @@ static int full_sparse(void)
 
 START_TEST(full_disk)
 {
-	in_child(full_without);
-	in_child(full_sparse);
+	in_process(full_without);
+	in_process(full_sparse);
 }
 END_TEST
 
@@ -298,5 +298,5 @@ int main(void)
 	tcase_add_test(tc, no_lock_file);
 	tcase_add_test(tc, full_disk);
 	suite_add_tcase(s, tc);
-	return run(s);
+	return test_main(s);
 }

@@ -2,7 +2,7 @@
 /* Unit tests of putting and getting objects: equal bytes, kinds, links, packing, limits. */
 #include <endian.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -344,5 +344,5 @@ int main(void)
 	tcase_add_test(tc, a_walk_sees_every_object);
 	tcase_add_test(tc, links_that_add_up_have_a_limit);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -8,7 +8,7 @@
 
 #include "store/internal.h"
 #include "store/step.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -465,5 +465,5 @@ int main(void)
 	tcase_add_test(tc, a_reader_writes_nothing);
 	tcase_add_test(tc, a_store_replaced_under_us_is_noticed);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

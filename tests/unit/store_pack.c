@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <zstd.h>
 
-#include "tests/unit/pack_stores.h"
+#include "tests/lib/pack_stores.h"
 
 static void check_equal(const struct mem *a, const struct mem *b)
 {
@@ -621,7 +621,7 @@ int main(void)
 	Suite *suite = suite_create("store_pack");
 	TCase *tc = tcase_create("pack");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, pack_setup, pack_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, images_travel);
 	tcase_add_test(tc, equal_images_give_equal_packs);
@@ -646,5 +646,5 @@ int main(void)
 	tcase_add_test(tc, a_file_is_read_for_what_is_missing);
 	tcase_add_test(tc, long_packs_go_through_a_window);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

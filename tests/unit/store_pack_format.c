@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the format of packs: each rule broken alone, in a pack whose id is right all the same. */
-#include "tests/unit/pack_stores.h"
+#include "tests/lib/pack_stores.h"
 
 /* Where object number @n begins. */
 static size_t object_at(const struct mem *m, unsigned int n)
@@ -177,12 +177,12 @@ int main(void)
 	Suite *suite = suite_create("store_pack_format");
 	TCase *tc = tcase_create("format");
 
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, pack_setup, pack_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, fields_are_checked);
 	tcase_add_test(tc, lists_ascend);
 	tcase_add_test(tc, a_body_is_one_frame);
 	tcase_add_test(tc, only_images_are_named);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -3,7 +3,7 @@
  * Unit tests of whose a store is: modes of all its files whatever the umask, a group's store
  * among several users, rights that do not fit together, directories of others.
  */
-#include "tests/unit/share.h"
+#include "tests/lib/share.h"
 
 static void setup(void)
 {
@@ -338,9 +338,9 @@ static int stranger_tries(void *arg)
 	(void)arg;
 	if (become(STRANGER, false))
 		return NOT_ALLOWED;
-	if (!refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, path) ||
-	    !refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM, path) ||
-	    !refused(fdry_store_open(path, FDRY_STORE_CREATE, &s), FDRY_E_PERM, path))
+	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, path) ||
+	    !share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM, path) ||
+	    !share_refused(fdry_store_open(path, FDRY_STORE_CREATE, &s), FDRY_E_PERM, path))
 		return 1;
 	return 0;
 }
@@ -401,10 +401,10 @@ static int opens_anothers(void *arg)
 	(void)arg;
 	if (become(STRANGER, false))
 		return NOT_ALLOWED;
-	if (!refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 54321"))
+	if (!share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 54321"))
 		return 1;
 	return setenv("FOUNDRY_STORE_ANY_OWNER", "maybe", 1) ||
-	       !refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_ENV, "FOUNDRY_STORE_ANY_OWNER");
+	       !share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_ENV, "FOUNDRY_STORE_ANY_OWNER");
 }
 
 START_TEST(somebody_elses_directory)
@@ -435,11 +435,11 @@ static int in_own_namespace(void *arg)
 	(void)arg;
 	if (!geteuid() && become(STRANGER, false))
 		return NOT_ALLOWED;
-	if (!refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_NOSTORE, "not a store"))
+	if (!share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_NOSTORE, "not a store"))
 		return 1;
 	if (unshare_as_root(0))
 		return NOT_ALLOWED;
-	return !refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 65534");
+	return !share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 65534");
 }
 
 START_TEST(users_of_other_namespaces)
@@ -470,5 +470,5 @@ int main(void)
 	tcase_add_test(tc, somebody_elses_directory);
 	tcase_add_test(tc, users_of_other_namespaces);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -450,5 +450,5 @@ int main(void)
 	tcase_add_test(tc, read_only_media);
 	tcase_add_test(tc, many_processes_at_once);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -6,7 +6,7 @@
 #include <lmdb.h>
 #include <signal.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 enum { CHUNKS = 4, LEN = 20000 };
 
@@ -246,5 +246,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, one_process_takes_a_share);
 	tcase_add_test(tc, places_of_the_dead_are_given_up);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of refs, of finding images by name, and of two seals under one name. */
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -321,5 +321,5 @@ int main(void)
 	tcase_add_test(tc, a_ref_that_moves_is_followed);
 	tcase_add_test(tc, of_two_seals_under_one_name_one_wins);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of names that hold several images, by identity; of pins; and of damaged refs. */
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -336,5 +336,5 @@ int main(void)
 	tcase_add_test(tc, damaged_refs_are_refused_and_can_be_removed);
 	tcase_add_test(tc, damaged_keys_are_findings);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 
 #include "store/repair.h"
-#include "tests/unit/pack_test.h"
+#include "tests/lib/pack.h"
 
 #define CHUNK 5000
 
@@ -356,5 +356,5 @@ int main(void)
 	tcase_add_test(tc, what_it_was_it_stays);
 	tcase_add_test(tc, an_empty_object_is_told_of);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

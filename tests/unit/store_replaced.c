@@ -5,7 +5,7 @@
  */
 #include <fcntl.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static void setup(void)
 {
@@ -278,5 +278,5 @@ int main(void)
 	tcase_add_loop_test(tc, an_older_copy_written_over_it_is_noticed, 0, 2);
 	tcase_add_test(tc, a_relative_path_is_that_of_the_opening);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -17,8 +17,8 @@
 #include <signal.h>
 
 #include "store/sweep_list.h"
-#include "tests/unit/steps.h"
-#include "tests/unit/store_test.h"
+#include "tests/lib/steps.h"
+#include "tests/lib/store.h"
 
 /* Runs in one thread and leaves coroutines where they died. */
 int __lsan_is_turned_off(void);
@@ -683,5 +683,5 @@ int main(void)
 	tcase_add_test(tc, a_collection_dies);
 	tcase_add_test(tc, load_in_turns);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 #define THREADS 6
 
@@ -173,5 +173,5 @@ int main(void)
 	tcase_add_test(tc, many_threads_at_once);
 	tcase_add_test(tc, a_session_moves_between_threads);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

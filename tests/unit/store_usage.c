@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what a store says it holds. */
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -284,5 +284,5 @@ int main(void)
 	tcase_add_test(tc, the_file_is_counted);
 	tcase_add_test(tc, what_is_flushed_stays);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -2,7 +2,7 @@
 /* Unit tests of the notes of what was verified: what they count for, and what ends them. */
 #include <fcntl.h>
 
-#include "tests/unit/store_test.h"
+#include "tests/lib/store.h"
 
 static struct fdry_store *s;
 
@@ -345,5 +345,5 @@ int main(void)
 	tcase_add_test(tc, a_damaged_note_costs_a_check);
 	tcase_add_test(tc, notes_of_several_sessions_add_up);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -12,7 +12,7 @@
 #include <spawn.h>
 #include <sys/mman.h>
 
-#include "tests/unit/share.h"
+#include "tests/lib/share.h"
 
 static void setup(void)
 {
@@ -230,10 +230,10 @@ static int refuses_to_write(struct fdry_store *s)
 	struct fdry_writer *p;
 	bool waited;
 
-	return !refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
-	       !refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
-	       !refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
-	       !refused(fdry_claim_take(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
+	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
+	       !share_refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
+	       !share_refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
+	       !share_refused(fdry_claim_take(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
 }
 
 static int reads_beside_writers(void *arg)
@@ -245,7 +245,7 @@ static int reads_beside_writers(void *arg)
 
 	if (rc)
 		return rc;
-	if (!refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, r->fixed ? "read-only media" : "denied"))
+	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, r->fixed ? "read-only media" : "denied"))
 		return 1;
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_store_sharing(s, &sh) || !sh.readonly || sh.fixed != r->fixed)
 		return share_say(2);
@@ -347,7 +347,7 @@ static int reads_its_own(void *arg)
 	(void)arg;
 	if (enter_stranger())
 		return NOT_ALLOWED;
-	if (!refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, "denied"))
+	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, "denied"))
 		return 1;
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || load_once(s, NULL) || refuses_to_write(s))
 		return share_say(2);
@@ -409,7 +409,7 @@ static int overlays(void *arg)
 		return share_say(1);
 	if (fdry_store_open(one, 0, &a) || share_load(a, 1, 3, 1000, "r") || share_seal(a, 10, 3, 1000, "own"))
 		return share_say(2);
-	if (fdry_store_open(two, 0, &b) || !refused(fdry_ref_get(b, "own", &oid), FDRY_E_NOENT, "own") || a->env == b->env)
+	if (fdry_store_open(two, 0, &b) || !share_refused(fdry_ref_get(b, "own", &oid), FDRY_E_NOENT, "own") || a->env == b->env)
 		return share_say(3);
 	if (share_load(r, 1, 3, 1000, "r") || share_seal(b, 20, 3, 1000, "other") || share_load(b, 20, 3, 1000, "other"))
 		return share_say(4);
@@ -445,8 +445,8 @@ static int open_elsewhere(void *arg)
 {
 	struct fdry_store *s;
 
-	if (!refused(fdry_store_open(arg, 0, &s), FDRY_E_STATE, "open already") ||
-	    !refused(fdry_store_open(arg, FDRY_STORE_CREATE, &s), FDRY_E_STATE, "open already"))
+	if (!share_refused(fdry_store_open(arg, 0, &s), FDRY_E_STATE, "open already") ||
+	    !share_refused(fdry_store_open(arg, FDRY_STORE_CREATE, &s), FDRY_E_STATE, "open already"))
 		return 1;
 	return 0;
 }
@@ -670,5 +670,5 @@ int main(void)
 	tcase_add_test(tc, programs_inherit_nothing);
 	tcase_add_test(tc, a_fork_in_a_transaction);
 	suite_add_tcase(suite, tc);
-	return run(suite);
+	return test_main(suite);
 }

@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "foundry.h"
-#include "tests/gpu/gpu.h"
+#include "tests/lib/gpu.h"
 
 #define ROUNDS 15
 #define BATCH 20 /* timed together; the stream is idle before and after */

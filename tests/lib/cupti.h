@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cupti.h - what tests use of CUPTI, the driver's profiling interface: the cubin of every
+ * module that is loaded. Its own headers are not on every machine.
+ */
+#ifndef FDRY_TESTS_LIB_CUPTI_H
+#define FDRY_TESTS_LIB_CUPTI_H
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { CUPTI_DOMAIN_RESOURCE = 3, CUPTI_MODULE_LOADED = 6 };
+
+struct cupti_module {
+	uint32_t id;
+	size_t size;
+	const uint8_t *cubin;
+};
+typedef void (*cupti_fn)(void *arg, int domain, uint32_t id, const void *data);
+
+/* @fn is called, by any thread, inside the call that loads a module. False where CUPTI (the environment's CUPTI, or where it
+ * usually is) is not there, or has a subscriber. */
+bool cupti_subscribe(cupti_fn fn);
+
+/* The module that a callback is about, or NULL. */
+const struct cupti_module *cupti_module_of(int domain, uint32_t id, const void *data);
+
+#endif

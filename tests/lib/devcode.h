@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devcode.h - device code for tests on a GPU: that in files, and the context that runs it.
+ */
+#ifndef FDRY_TESTS_LIB_DEVCODE_H
+#define FDRY_TESTS_LIB_DEVCODE_H
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/lib/gpu.h"
+#include "graph/elf.h"
+#include "graph/fatbin.h"
+
+/* @bytes: a cubin, or a place where a fatbin begins with all that follows it in the file. */
+typedef void (*devcode_fn)(const char *file, struct fdry_span bytes);
+
+/* Every piece of device code in a shared library, fatbin or cubin; non-zero where there is no such file. */
+int devcode_file(const char *path, devcode_fn fn);
+
+/* Device 0's primary context becomes current; gives 10 * major + minor. Ends the program where that fails. */
+unsigned int devcode_context(const struct fdry_driver *drv);
+
+#endif

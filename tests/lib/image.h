@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * image.h - a capturing process and a loading one, for unit tests, on the software driver.
+ *
+ * A capture keeps its addresses, so what loads is another process: test_child() runs a
+ * function in one. Neither may touch CUDA before the fork.
+ */
+#ifndef FDRY_TESTS_LIB_IMAGE_H
+#define FDRY_TESTS_LIB_IMAGE_H
+
+#include <string.h>
+
+#include "foundry.h"
+#include "mm/va_cache.h"
+#include "tests/lib/hook.h"
+#include "tests/lib/store.h"
+
+#define N 1000
+#define BYTES (N * sizeof(float))
+
+/* Free under every sanitizer, which the default base is not. */
+#define TEST_CAPTURE_BASE (TEST_BASE + (1ull << 32))
+
+/* What a program has: vectors, code, a stream; and the capture that it all goes into. A test that
+ * leaves it open keeps it static, where leak checkers see it. */
+struct work {
+	struct fdry_capture *cap;
+	struct fdry_store *store;
+	CUstream stream;
+	CUmodule module;
+	CUfunction vecadd, count, scale;
+	void *cubin;
+	CUdeviceptr a, b, c, before; /* before: from before the capture began */
+};
+
+float vector_value(int i, float salt);
+void vector_fill(float *v, float salt);
+extern CUdeviceptr work_base; /* of the next work's region */
+extern int work_device; /* its ordinal */
+
+/* Objects of the software driver that somebody holds; addresses that stay reserved for images that were unloaded are nobody's. */
+long live_objects(void);
+
+/* The same, before what is to leave nothing behind. */
+long live_before(void);
+
+/* Its primary context current. */
+void device_use(int ordinal);
+
+/* The stand-in in place, a store, a capture begun; a, b and c allocated, b and a set. */
+void work_make(struct work *w);
+
+/* The end of what work_make() began. */
+void work_end(struct work *w);
+void capture_start(struct work *w);
+
+CUgraph capture_stop(struct work *w);
+
+void launch_add(struct work *w, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
+
+/* c = a + b, as graph @key. */
+void graph_add(struct work *w, uint64_t key);
+struct fdry_tensor vector(const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
+void tensor_add(struct work *w, const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags);
+int work_seal(struct work *w, const char *ref);
+void seal_plain(void *id);
+void seal_external(void *id);
+
+/* What loads needs no stand-in. One handle for all of a test, which stays open. */
+struct fdry_store *load_store(void);
+
+/* c of the image is a + b for an a of @a_salt and a b of @b_salt. */
+void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_salt);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.h - what the tests of graphs, pools and scalars in one process share: the software
+ * driver as the library opens it, device memory, kernels of tests/sim by name, launches.
+ *
+ * run_open() inside each test, run_close() at its end; what the library made must be gone by then.
+ */
+#ifndef FDRY_TESTS_LIB_RUN_H
+#define FDRY_TESTS_LIB_RUN_H
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "foundry.h"
+#include "tests/lib/sim.h"
+#include "tests/lib/test.h"
+#include "tests/lib/drv.h"
+
+#define cu(fn, ...) ck_assert_int_eq(drv->fn(__VA_ARGS__), CUDA_SUCCESS)
+
+#define N 64
+#define BYTES (N * sizeof(float))
+
+void run_open(void);
+
+/* Streams that are lent stay with the context. */
+void run_close(void);
+
+CUfunction kernel(const char *name);
+
+#define launch(name, stream, ...) \
+	do { \
+		void *launch_args[] = { __VA_ARGS__ }; \
+		cu(cuLaunchKernel, kernel(name), 1, 1, 1, N, 1, 1, 0, stream, launch_args, NULL); \
+	} while (0)
+
+CUdeviceptr mem(size_t bytes);
+
+void mem_free(CUdeviceptr p);
+
+CUstream stream_new(void);
+
+void floats_set(CUdeviceptr p, float v);
+
+/* All N are @v once @stream is done. */
+void floats_are(CUdeviceptr p, float v, CUstream stream);
+
+/* c = a + b */
+void add(CUstream stream, CUdeviceptr a, CUdeviceptr b, CUdeviceptr c);
+
+/* x = x * 6364136223846793005 + salt; slow where @spins is large */
+void step(CUstream stream, CUdeviceptr x, uint64_t salt, uint32_t spins);
+uint64_t word(CUdeviceptr p);
+struct fdry_cudagraph *cudagraph_new(void);
+struct fdry_graphpool *pool_new(void);
+struct fdry_cudagraph_begin_opts begin_opts(CUstream stream, struct fdry_graphpool *pool, uint32_t mode);
+
+#endif

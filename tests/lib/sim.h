@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.h - the software driver, for unit tests.
+ *
+ * Call test_sim() inside each test and not before: Check forks one process a test, and
+ * the threads of a driver do not come along. Everything here ends the test on failure.
+ */
+#ifndef FDRY_TESTS_LIB_SIM_H
+#define FDRY_TESTS_LIB_SIM_H
+
+#include <check.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arch/driver.h"
+#include "arch/stream.h"
+
+/*
+ * A device address that is free under every sanitizer and in every process; 64 gigabytes
+ * follow. The thread sanitizer leaves programs few addresses: these lie below where Linux puts
+ * their code, and no library and no store's map, small under that sanitizer, comes near.
+ */
+#ifdef __SANITIZE_THREAD__
+#define TEST_BASE 0x551000000000ull
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TEST_BASE 0x551000000000ull
+#endif
+#endif
+#ifdef TEST_BASE
+#define TEST_SANITIZED_THREAD 1
+#else
+#define TEST_SANITIZED_THREAD 0
+#define TEST_BASE 0x500000000000ull
+#endif
+
+/* Under a sanitizer a crash ends in its report, not in the signal. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
+/* A file of the build folder, which tests/run names. */
+const char *test_built(const char *name);
+const struct fdry_driver *test_sim_open(void);
+
+/* The software driver, with device 0's primary context retained and current to this thread. */
+const struct fdry_driver *test_sim(void);
+
+/* A function that the software driver exports, as a pointer of any function type. */
+void *test_sim_symbol(const char *name);
+
+/* Control of the software driver: arch/sim/control.h says what each does. */
+void test_sim_fail(const char *spec);
+unsigned long test_sim_failed(void);
+unsigned long test_sim_calls(const char *function);
+long test_sim_live(const char *what);
+
+/* All that is alive where the caller keeps device 0's primary context, whose shared streams are made here: they stay with it. */
+long test_sim_before(void);
+
+/* tests/sim/NAME.c as device code; free() it. */
+void *test_sim_cubin(const char *name, size_t *len);
+
+/* The same as PTX, which the software driver compiles to exactly these bytes; free() it. */
+char *test_sim_ptx(const char *name, size_t *len);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps.h - coroutines that take turns at the store's steps, in every order.
+ *
+ * A test adds actors and calls go(); then choices_next() says whether there is another
+ * order to try, and the test does the same again from the same state.
+ */
+#ifndef FDRY_TESTS_LIB_STEPS_H
+#define FDRY_TESTS_LIB_STEPS_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "store/step.h"
+
+#define ACTORS 4
+#define STACK (256 << 10)
+#define DEPTH 1000
+
+struct actor {
+	void (*fn)(void *arg);
+	void *arg;
+	ucontext_t context;
+	bool done, wants; /* wants: the writers' lock */
+	unsigned int steps;
+};
+
+extern struct actor actors[ACTORS];
+extern unsigned int nactors;
+void actor_add(void (*fn)(void *arg), void *arg);
+
+/* The next list of choices; false when there is none. */
+bool choices_next(void);
+
+/* What a person needs to find the fault again. */
+extern char trace[DEPTH + 1];
+
+/* @crash: the actor that dies at its step @crash_step; NULL for none. Gives whether it did. */
+bool go(struct actor *crash, unsigned int crash_step, void (*die)(void));
+unsigned int more(void);
+
+/* All orders with at most so many preemptions, from the first one. */
+void explore_begin(unsigned int preempts);
+
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* store.c - see store_test.h. */
+#include "tests/lib/store.h"
+
+char dir[256];
+char path[300];
+
+int rm_one(const char *p, const struct stat *st, int type, struct FTW *f)
+{
+	(void)st, (void)type, (void)f;
+	return remove(p);
+}
+
+void dir_setup_in(const char *base)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(dir, sizeof(dir), "%s/foundry-test-XXXXXX", base && !access(base, W_OK) ? base : tmp ? tmp : "/tmp");
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/store", dir);
+}
+
+void dir_setup(void)
+{
+	dir_setup_in(NULL);
+}
+
+void dir_teardown(void)
+{
+	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+struct fdry_store *store_make(void)
+{
+	struct fdry_store *s = NULL;
+
+	ok(fdry_store_open(path, FDRY_STORE_CREATE, &s));
+	return s;
+}
+
+void noise(uint64_t seed, void *to, size_t len)
+{
+	uint8_t *p = to;
+	uint64_t x = seed * 0x9E3779B97F4A7C15u + 1;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		p[i] = (uint8_t)(x >> 32);
+	}
+}
+
+struct fdry_oid oid_of(const void *data, size_t len)
+{
+	struct fdry_oid oid;
+
+	ok(fdry_oid_of(data, len, &oid));
+	return oid;
+}
+
+struct fdry_oid put(struct fdry_writer *p, enum fdry_object_kind kind, const void *data, size_t len)
+{
+	struct fdry_oid oid;
+
+	ok(fdry_writer_add_object(p, kind, data, len, NULL, 0, &oid));
+	return oid;
+}
+
+struct fdry_oid seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref)
+{
+	struct fdry_oid *links = calloc(n, sizeof(*links)), oid;
+	uint8_t *data = malloc(len);
+	struct fdry_writer *p;
+	char text[64];
+	size_t i;
+
+	ok(fdry_writer_begin(s, &p));
+	for (i = 0; i < n; i++) {
+		noise(seed + i, data, len);
+		links[i] = put(p, FDRY_OBJECT_CHUNK, data, len);
+	}
+	snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
+	ok(fdry_writer_commit(p, text, strlen(text), links, n, ref, &oid, NULL));
+	free(data);
+	free(links);
+	return oid;
+}
+
+void check_object(struct fdry_reader *g, const struct fdry_oid *oid, const void *want, size_t len)
+{
+	struct fdry_buf b = { 0 };
+
+	ok(fdry_reader_copy(g, oid, &b));
+	ck_assert_uint_eq(b.len, len);
+	ck_assert(!memcmp(b.data, want, len));
+	fdry_buf_release(&b);
+}
+
+void count_finding(void *arg, const struct fdry_oid *oid, const char *text)
+{
+	(void)oid, (void)text;
+	++*(unsigned int *)arg;
+}
+
+void check_sound(struct fdry_store *s)
+{
+	struct fdry_verify_report r;
+	unsigned int findings = 0;
+
+	ok(fdry_verify(s, count_finding, &findings, &r));
+	ck_assert_uint_eq(findings, 0);
+	ck_assert_uint_eq(r.damaged + r.missing + r.dangling_refs + r.crashes, 0);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - what the store's tests share: a directory that goes away, bytes that are
+ * the same every time, and short forms of putting and getting.
+ */
+#ifndef FDRY_TESTS_LIB_STORE_H
+#define FDRY_TESTS_LIB_STORE_H
+
+#include <check.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "store/internal.h"
+#include "tests/lib/test.h"
+
+/* A directory for one test, and a store's place in it. */
+extern char dir[256];
+extern char path[300];
+int rm_one(const char *p, const struct stat *st, int type, struct FTW *f);
+
+/* In memory where a test is small and writes often: waiting for a disk tells nothing there. */
+void dir_setup_in(const char *base);
+void dir_setup(void);
+void dir_teardown(void);
+struct fdry_store *store_make(void);
+
+/* The same bytes for the same seed, which do not compress. */
+void noise(uint64_t seed, void *to, size_t len);
+struct fdry_oid oid_of(const void *data, size_t len);
+struct fdry_oid put(struct fdry_writer *p, enum fdry_object_kind kind, const void *data, size_t len);
+
+/* An image of @n chunks of @len bytes of noise from @seed on, under @ref (may be NULL). */
+struct fdry_oid seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref);
+
+/* The object is there, whole, and equal. */
+void check_object(struct fdry_reader *g, const struct fdry_oid *oid, const void *want, size_t len);
+void count_finding(void *arg, const struct fdry_oid *oid, const char *text);
+
+/* Verify finds nothing. */
+void check_sound(struct fdry_store *s);
+
+#endif

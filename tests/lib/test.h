@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test.h - what every program of tests needs: calls that must succeed or fail, other processes, main(). */
+#ifndef FDRY_TESTS_LIB_TEST_H
+#define FDRY_TESTS_LIB_TEST_H
+
+#include <check.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "lib/err.h"
+
+/* The call succeeds, or the test ends with the error's sentence. */
+#define ok(call) do { \
+	int ret_ = (call); \
+	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
+} while (0)
+
+/* The call fails with this code and a sentence that contains @text. */
+#define fails(code, text, call) do { \
+	int ret_ = (call); \
+	ck_assert_msg(ret_ == -FDRY_E_##code, "%s returned %s: %s", #call, fdry_error_name(ret_), \
+		      fdry_last_error()); \
+	ck_assert_msg(strstr(fdry_last_error(), text) != NULL, "%s says: %s", #call, \
+		      fdry_last_error()); \
+} while (0)
+
+/* Run @fn in a child process. A check that fails in the child fails the test. */
+void test_child(void (*fn)(void *arg), void *arg);
+void in_child(void (*fn)(void));
+
+/* Run all tests of @s, which is freed; the result is main()'s. Check's environment variables apply. */
+int test_main(Suite *s);
+
+/* The same for @count tests in one case, which has the suite's name. */
+int test_list(const char *name, const TTest *const *tests, size_t count);
+
+#endif
