@@ -249,7 +249,7 @@ static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
 		return 0;
 	err = key_make(s, &key);
 	if (!err)
-		none = fdry_claim_take(s->store, key.data, key.len, s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
+		none = fdry_claim_begin(s->store, key.data, key.len, s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
 	fdry_buf_release(&key);
 	if (*waited || none == -FDRY_E_LOCKED)
 		s->ret->wait_ms = fdry_elapsed_ms(&mark);
@@ -269,7 +269,7 @@ static int capture_alone(struct start *s)
 		err = load_any(s);
 	if (!waited || capture_helps(err))
 		err = capture_run(s);
-	fdry_claim_drop(claim);
+	fdry_claim_end(claim);
 	return err;
 }
 

@@ -152,7 +152,7 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *found, bool *damaged);
 /* Put a cubin there. Whatever goes wrong is counted and no error. */
 void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin);
-/* Be the only process that compiles a unit; NULL where that cannot be had. Drop it with fdry_claim_drop(). */
+/* Be the only process that compiles a unit; NULL where that cannot be had. Drop it with fdry_claim_end(). */
 struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct fdry_kernels_unit *u);
 
 /* --- kernel_ahead.c --- */

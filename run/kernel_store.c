@@ -217,7 +217,7 @@ struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct
 
 	if (!k->store || !u->keep)
 		return NULL;
-	if (fdry_claim_take(k->store, &u->key, sizeof(u->key), CLAIM_WAIT_MS, &waited, &claim))
+	if (fdry_claim_begin(k->store, &u->key, sizeof(u->key), CLAIM_WAIT_MS, &waited, &claim))
 		fdry_debug("kernels: no claim: %s", fdry_last_error());
 	return claim;
 }

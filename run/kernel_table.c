@@ -176,7 +176,7 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit 
 			fdry_kernels_add(k, store_misses, 1);
 		err = compile_load(k, u, m);
 	}
-	fdry_claim_drop(claim);
+	fdry_claim_end(claim);
 	return err;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * claim.c - one process at a time does what many would do alike; see fdry_claim_take().
+ * claim.c - one process at a time does what many would do alike; see fdry_claim_begin().
  *
  * A claim is flock() on a file of its own beside LMDB's, .claim-HASH, which is removed when
  * the claim ends; the kernel ends it when its holder dies. Whoever got the lock of a file
@@ -38,14 +38,6 @@ static int claim_fail(const char *doing)
 			 fdry_file_text(e));
 }
 
-bool fdry_claim_is_named(int dir, const char *name, int fd)
-{
-	struct stat held, named;
-
-	return !fstat(fd, &held) && !fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) &&
-	       held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-}
-
 static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
 {
 	int err = 0;
@@ -79,7 +71,7 @@ static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
 		fdry_lockfd_close(t->fd);
 		return rc;
 	}
-	*got = !rc && fdry_claim_is_named(t->dir, t->name, t->fd);
+	*got = !rc && fdry_file_is_named(t->dir, t->name, t->fd);
 	if (!*got)
 		fdry_lockfd_close(t->fd);
 	return 0;
@@ -126,7 +118,7 @@ static int claim_name(struct fdry_claim *t, const void *key, size_t len)
 	return err;
 }
 
-int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited, struct fdry_claim **ret)
+int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_claim *t;
 	int err = fdry_store_check_write(s);
@@ -157,7 +149,7 @@ out_free:
 	return err;
 }
 
-void fdry_claim_drop(struct fdry_claim *t)
+void fdry_claim_end(struct fdry_claim *t)
 {
 	if (!t)
 		return;

@@ -33,8 +33,10 @@ struct fdry_db {
 /* mdb_env_open() for good: never as descriptor 0, 1 or 2. DB_LOW if another thread has changed one of these meanwhile, so that
  * LMDB may have got it. The caller closes the environment on failure. */
 int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode) __must_check;
-/* Open the environment, with as much address space as there is to have; 0, or LMDB's answer. @ret: untouched on failure. */
-int fdry_env_open(const struct fdry_db_opts *o, MDB_env **ret) __must_check;
+/* A handle without an environment; fdry_db_free() frees it. NULL if there is no memory. */
+struct fdry_db *fdry_db_new(const struct fdry_db_opts *o) __must_check;
+/* Open the environment of @db with as much address space as there is, and check nothing; 0, or LMDB's answer. */
+int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db) __must_check;
 
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing);

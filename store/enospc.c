@@ -96,7 +96,7 @@ bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_
 	int err;
 
 	snprintf(why, sizeof(why), "%s", fdry_last_error());
-	fdry_truncated_trim(s->env->db);
+	fdry_db_trim(s->env->db);
 	err = fdry_lease_noted(own) ? relieve(s, need, own) : -FDRY_E_LOCKED;
 	if (err) {
 		fdry_debug("store %s: it is full, and no room can be made: %s", s->path, fdry_error_meaning(err));

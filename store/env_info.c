@@ -99,18 +99,6 @@ bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret)
 	return true;
 }
 
-int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino)
-{
-	struct stat st = { 0 };
-	int rc = fdry_db_stat(db, &st);
-
-	if (rc)
-		return fdry_db_fail(db, rc, "look at its file");
-	*dev = st.st_dev;
-	*ino = st.st_ino;
-	return 0;
-}
-
 /* LMDB wants two entries at least in each page. */
 uint64_t fdry_db_small_max(const struct fdry_db *db)
 {

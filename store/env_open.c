@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -153,15 +155,41 @@ static int env_make(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **r
 	return rc;
 }
 
-/* With as much address space as there is to have. */
-int fdry_env_open(const struct fdry_db_opts *o, MDB_env **ret)
+int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db)
 {
 	uint64_t size = o->map_size ? o->map_size : FDRY_MAP_SIZE;
-	int rc = env_make(o, size, ret);
+	int rc = env_make(o, size, &db->env);
+	MDB_stat st = { 0 };
 
 	while (rc == ENOMEM && size > MAP_SIZE_MIN) {
 		size /= 4;
-		rc = env_make(o, size, ret);
+		rc = env_make(o, size, &db->env);
 	}
+	if (!rc)
+		rc = mdb_env_stat(db->env, &st);
+	db->page_size = st.ms_psize;
 	return rc;
+}
+
+/* --- the handle --- */
+
+struct fdry_db *fdry_db_new(const struct fdry_db_opts *o)
+{
+	struct fdry_db *db = calloc(1, sizeof(*db) + strlen(o->dir) + 1);
+
+	if (!db)
+		return NULL;
+	strcpy(db->dir, o->dir);
+	pthread_mutex_init(&db->lock, NULL);
+	db->readonly = o->readonly;
+	db->home = o->entered;
+	db->wlock.fd = db->wlock.lock_fd = -1;
+	return db;
+}
+
+void fdry_db_free(struct fdry_db *db)
+{
+	fdry_place_release(&db->place);
+	pthread_mutex_destroy(&db->lock);
+	free(db);
 }

@@ -41,21 +41,6 @@ unsigned int fdry_sweep_objects_max;
 
 /* --- the announcement --- */
 
-static struct fdry_span announcement_key(void)
-{
-	return (struct fdry_span){ (const uint8_t *)FDRY_META_COLLECTING, strlen(FDRY_META_COLLECTING) };
-}
-
-int fdry_gc_announced(struct fdry_txn *t, bool *ret)
-{
-	struct fdry_span value = { 0 };
-	int err = fdry_txn_get(t, FDRY_TABLE_META, announcement_key(), &value);
-
-	if (!err)
-		*ret = value.data != NULL;
-	return err;
-}
-
 /*
  * Set it or take it back. What a transaction frees, LMDB uses again from the second one
  * after it: taking it back is that one, so that the next seal finds the space even where
@@ -69,8 +54,7 @@ static int announce(struct fdry_env *env, bool on)
 
 	if (err)
 		return err;
-	err = on ? fdry_txn_put(&t, FDRY_TABLE_META, announcement_key(), (struct fdry_span){ &one, 1 }) :
-		   fdry_txn_delete(&t, FDRY_TABLE_META, announcement_key());
+	err = on ? fdry_meta_put(&t, FDRY_META_COLLECTING, &one, 1) : fdry_meta_delete(&t, FDRY_META_COLLECTING);
 	if (!err)
 		return fdry_txn_commit(&t);
 	fdry_txn_abort(&t);

@@ -38,10 +38,13 @@ const char *fdry_fs_refused(unsigned long type);
 
 /* --- perm.c --- */
 
-#define FDRY_FILE_TEMP ".file-" /* and a number: before it gets its name */
 /* May this process trust who can write there, and have LMDB's files the rights that the directory promises? FDRY_E_PERM,
  * FDRY_E_NOSTORE, FDRY_E_ENV. */
 int fdry_perm_check(const struct fdry_dir *d, const char *path) __must_check;
+
+/* --- file.c --- */
+
+#define FDRY_FILE_TEMP ".file-" /* and a number: before it gets its name */
 /* Give a file or folder that this process has made the store's mode and group, whatever the umask; 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
 /*
@@ -62,6 +65,8 @@ const char *fdry_file_text(int e);
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
 /* Make a folder of the store unless it is there; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
+/* Is the open file still the one of that name in the directory @dir? */
+bool fdry_file_is_named(int dir, const char *name, int fd);
 
 /* --- create.c --- */
 
@@ -236,8 +241,6 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 /* --- claim.c --- */
 
 #define FDRY_CLAIM_FILE ".claim-" /* and a hash */
-/* Whether the open file is still the one of that name. */
-bool fdry_claim_is_named(int dir, const char *name, int fd);
 
 /* --- sweep.c --- */
 
@@ -314,6 +317,15 @@ struct fdry_lease;
  */
 bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
 
+/* --- meta.c --- */
+
+/* A record of the table meta by its key; data is NULL if there is none. */
+int fdry_meta_get(struct fdry_txn *t, const char *key, struct fdry_span *ret) __must_check;
+int fdry_meta_put(struct fdry_txn *t, const char *key, const void *data, size_t len) __must_check;
+int fdry_meta_delete(struct fdry_txn *t, const char *key) __must_check;
+/* Is a collection under way, or was one when it died? */
+int fdry_gc_announced(struct fdry_txn *t, bool *ret) __must_check;
+
 /* --- ref.c --- */
 
 /* The value of the change counter; 0 in a new store. */
@@ -330,6 +342,10 @@ int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *i
 /* All that a name holds (NULL: every ref, by name), appended as struct fdry_ref, newest first; nothing where there is no
  * such name. */
 int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
+/* The same without reading their records: only names and identities, so that damaged records can be deleted. */
+int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
+/* Write a record as it is given; the change counter stays. */
+int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 /* Set or replace the image of that identity; a pin stays. */
 int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity) __must_check;
 /* Delete one; no error where it is not there. Raises the change counter. */
@@ -347,8 +363,6 @@ int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret) 
 
 /* --- gc.c --- */
 
-/* Is a collection under way, or was one when it died? */
-int fdry_gc_announced(struct fdry_txn *t, bool *ret) __must_check;
 /* Take back what a collection that died announced; nothing where one is alive. */
 void fdry_gc_recover(struct fdry_env *env);
 

@@ -36,8 +36,6 @@ struct fdry_lease {
 	struct fdry_idset noted;
 };
 
-void (*fdry_step_hook)(enum fdry_step step);
-
 /* Those of this process that have a file, for fork(). */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_lease *leases;

@@ -10,16 +10,11 @@
 
 #define NOT_SAID UINT64_MAX /* by the environment */
 
-static struct fdry_span text_span(const char *s)
-{
-	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
-}
-
 static int record_get(struct fdry_txn *t, uint64_t *ret)
 {
 	struct fdry_span value;
 	const void *p;
-	int err = fdry_txn_get(t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT), &value);
+	int err = fdry_meta_get(t, FDRY_META_LIMIT, &value);
 
 	if (err)
 		return err;
@@ -77,9 +72,9 @@ int fdry_store_set_limit(struct fdry_store *s, uint64_t bytes)
 		return err;
 	fdry_set64(value, bytes);
 	if (bytes)
-		err = fdry_txn_put(&t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT), (struct fdry_span){ value, sizeof(value) });
+		err = fdry_meta_put(&t, FDRY_META_LIMIT, value, sizeof(value));
 	else
-		err = fdry_txn_delete(&t, FDRY_TABLE_META, text_span(FDRY_META_LIMIT));
+		err = fdry_meta_delete(&t, FDRY_META_LIMIT);
 	if (!err)
 		return fdry_txn_commit(&t);
 	fdry_txn_abort(&t);

@@ -14,7 +14,6 @@
 #include "store/lmdb.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,57 +23,12 @@
 #include "lib/log.h"
 #include "store/db.h"
 #include "store/internal.h"
-#include "store/space.h"
 #include "store/step.h"
 
 #define FIT_TRIES 64
 #define PLACE_MS_MAX 60000 /* to wait for a place among the readers, if there is no other way to read */
 #define PLACE_MS_TURN 20   /* if there is */
 #define PLACE_NAP_MS_MAX 100
-
-static const char *const table_names[] = {
-#define X(NAME, name) [FDRY_TABLE_##NAME] = name,
-	FDRY_TABLES(X)
-#undef X
-};
-
-/* --- errors --- */
-
-struct db_error {
-	int rc;
-	enum fdry_errcode code;
-	const char *text;
-};
-
-static const struct db_error db_errors[] = {
-#define DB_ERROR(rc, code, text) { rc, FDRY_E_##code, text },
-#include "store/lmdb_errors.def"
-#undef DB_ERROR
-};
-
-static bool is_damage(int rc)
-{
-	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_PANIC || rc == MDB_BAD_TXN;
-}
-
-int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
-{
-	struct stat st;
-	size_t i;
-
-	if (is_damage(rc) && db->home)
-		fdry_verified_forget(db->home);
-	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
-		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
-	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
-		if (db_errors[i].rc == rc)
-			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
-	/* LMDB's other answers are not for what we ask, unless pages say what cannot be. */
-	if (rc >= MDB_KEYEXIST && rc <= MDB_LAST_ERRCODE)
-		return fdry_fail(FDRY_E_CORRUPT, "store %s: cannot %s: pages of data.mdb are damaged (%s); " FDRY_DAMAGE_ADVICE, db->dir, doing,
-				 mdb_strerror(rc));
-	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, strerror(rc));
-}
 
 /* --- transactions --- */
 
@@ -220,12 +174,33 @@ int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret)
 	return err;
 }
 
-bool fdry_txn_is_behind(const struct fdry_txn *t)
+/* Something was committed that @t does not see: since it began, or by a writer that died. */
+static bool is_behind(const struct fdry_txn *t)
 {
 	MDB_envinfo info = { 0 };
 
 	mdb_env_info(t->db->env, &info);
 	return !t->exclusive && !t->db->readonly && info.me_last_txnid > mdb_txn_id(t->txn);
+}
+
+/*
+ * A committing writer puts the meta page into the file and then the transaction's number where readers
+ * look for it. If it dies in between, readers go on seeing the state before, until the next writer
+ * begins and repairs the number. Such a view is whole, but a decision that is based on it is wrong.
+ */
+int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret)
+{
+	int err = fdry_txn_read(db, ret);
+	struct fdry_txn t;
+
+	if (err || !is_behind(ret))
+		return err;
+	fdry_txn_abort(ret);
+	err = fdry_txn_write(db, 0, &t);
+	if (err)
+		return err;
+	fdry_txn_abort(&t);
+	return fdry_txn_read(db, ret);
 }
 
 /* With the turn: nobody of ours has written since the transaction began. */
@@ -262,12 +237,82 @@ void fdry_txn_abort(struct fdry_txn *t)
 	txn_over(t);
 }
 
-int fdry_db_set_length(struct fdry_db *db, uint64_t size)
+/* --- the length of the file --- */
+
+int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
+{
+	struct stat st = { 0 };
+	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
+	int rc = fdry_db_stat(db, &st);
+
+	if (rc)
+		return fdry_db_fail(db, rc, "look at its file");
+	x.file_bytes = (uint64_t)st.st_size;
+	x.map_bytes = fdry_db_mapped(db);
+	*ret = x;
+	return 0;
+}
+
+int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino)
+{
+	struct stat st = { 0 };
+	int rc = fdry_db_stat(db, &st);
+
+	if (rc)
+		return fdry_db_fail(db, rc, "look at its file");
+	*dev = st.st_dev;
+	*ino = st.st_ino;
+	return 0;
+}
+
+static int length_set(struct fdry_db *db, uint64_t size)
 {
 	int fd = -1, rc = mdb_env_get_fd(db->env, &fd);
 
 	return rc ? rc : fdry_truncate(fd, size);
 }
+
+/*
+ * LMDB does not write pages that were taken and given back within a transaction, so the
+ * file may end before its last page; whoever opens it would have to find out that nothing
+ * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
+ */
+static void file_extend(struct fdry_db *db)
+{
+	struct fdry_extent x;
+	struct fdry_txn t;
+	int e = 0;
+
+	if (fdry_db_extent(db, &x) || x.file_bytes >= x.used_bytes || fdry_txn_write(db, 0, &t))
+		return;
+	if (!fdry_db_extent(db, &x) && x.file_bytes < x.used_bytes)
+		e = length_set(db, x.used_bytes);
+	if (e)
+		fdry_debug("the end of data.mdb is left open: %s", strerror(e));
+	fdry_txn_abort(&t);
+}
+
+/*
+ * A transaction that failed has written pages behind the last one in use, until nothing more
+ * fitted: nobody reads them, and others want the room. With the writers' lock nobody is writing
+ * there, and no view, however old, reaches further than the latest one.
+ */
+void fdry_db_trim(struct fdry_db *db)
+{
+	struct fdry_extent x;
+	struct fdry_txn t;
+	int e = 0;
+
+	if (fdry_txn_write(db, 0, &t))
+		return;
+	if (!fdry_db_extent(db, &x) && x.file_bytes > x.used_bytes)
+		e = length_set(db, x.used_bytes);
+	if (e)
+		fdry_debug("the end of data.mdb is left as it is: %s", strerror(e));
+	fdry_txn_abort(&t);
+}
+
+/* --- committing --- */
 
 /* Nothing may come in between: what was begun on a file that is no longer the store's would be reported and lost. */
 static int commit_check(const struct fdry_txn *t)
@@ -296,7 +341,7 @@ int fdry_txn_commit(struct fdry_txn *t)
 	else
 		txn_over(t);
 	if (!rc && t->exclusive)
-		fdry_truncated_extend(t->db);
+		file_extend(t->db);
 	return rc ? fdry_db_fail(t->db, rc, "commit") : 0;
 }
 
@@ -357,238 +402,4 @@ int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 	if (!rc)
 		*ret = pages * st.ms_psize;
 	return rc ? fdry_db_fail(t->db, rc, "count pages") : 0;
-}
-
-/* --- opening --- */
-
-/*
- * Readers that died keep pages from being used again. LMDB recognises them by their
- * process id, but takes those with our id to be ours: in containers that always start
- * with the same id they would stay for ever. Closing an environment that has read clears
- * every place under its process' id; nobody else can be alive under it if reading worked.
- */
-static int readers_clear(const struct fdry_db_opts *o, MDB_env **env)
-{
-	MDB_txn *txn = NULL;
-
-	if (o->fixed)
-		return 0;
-	fdry_readers_check(*env, o->dir);
-	if (!fdry_readers_are_ours(*env) || guarded(mdb_txn_begin(*env, NULL, MDB_RDONLY, &txn)))
-		return 0;
-	mdb_txn_abort(txn);
-	mdb_env_close(*env);
-	*env = NULL;
-	return fdry_env_open(o, env);
-}
-
-/* --- the end of the file --- */
-
-int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
-{
-	struct stat st = { 0 };
-	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
-	int rc = fdry_db_stat(db, &st);
-
-	if (rc)
-		return fdry_db_fail(db, rc, "look at its file");
-	x.file_bytes = (uint64_t)st.st_size;
-	x.map_bytes = fdry_db_mapped(db);
-	*ret = x;
-	return 0;
-}
-
-/* A file that was cut short would be a bus error later on. */
-static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
-{
-	struct fdry_extent x;
-	int err = fdry_db_extent(db, &x);
-
-	if (err || x.file_bytes >= x.used_bytes || fdry_truncated_is_free(o))
-		return err;
-	return fdry_fail(FDRY_E_CORRUPT, "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back from a copy, "
-			 "or remove it and seal anew", db->dir, (unsigned long long)x.file_bytes,
-			 (unsigned long long)x.used_bytes);
-}
-
-/* --- opening: tables --- */
-
-/* In a frame of its own, as walk_step(). */
-static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags, int i)
-{
-	return guarded(mdb_dbi_open(txn, table_names[i], flags, &db->tables[i]));
-}
-
-/* Opens all tables, or none: MDB_NOTFOUND. @flags: 0 or MDB_CREATE. */
-static int tables_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags)
-{
-	int i, rc = 0;
-
-	for (i = 0; i < FDRY_TABLE_COUNT && !rc; i++)
-		rc = table_open(db, txn, flags, i);
-	return rc;
-}
-
-static bool env_is_empty(MDB_txn *txn)
-{
-	MDB_stat st = { 0 };
-	MDB_dbi root;
-
-	return !mdb_dbi_open(txn, NULL, 0, &root) && !mdb_stat(txn, root, &st) && !st.ms_entries;
-}
-
-static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
-{
-	struct fdry_txn t;
-	int rc, err = fdry_txn_write(db, FDRY_MAP_SLACK, &t);
-
-	if (err)
-		return err;
-	rc = tables_open(db, t.txn, 0); /* somebody else may have been faster */
-	if (rc == MDB_NOTFOUND) {
-		rc = env_is_empty(t.txn) ? tables_open(db, t.txn, MDB_CREATE) : MDB_INCOMPATIBLE;
-		err = rc ? 0 : fresh(&t);
-	}
-	if (rc)
-		err = fdry_db_fail(db, rc, "make its tables");
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
-}
-
-static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry_txn *t))
-{
-	struct fdry_txn t;
-	int rc, err = fdry_txn_read(db, &t);
-	bool empty;
-
-	if (err)
-		return err;
-	rc = tables_open(db, t.txn, 0);
-	if (!rc)
-		return fdry_txn_commit(&t); /* keeps the tables open */
-	empty = env_is_empty(t.txn);
-	fdry_txn_abort(&t);
-	if (rc != MDB_NOTFOUND)
-		return fdry_db_fail(db, rc, "open its tables");
-	if (!empty)
-		return fdry_db_fail(db, MDB_INCOMPATIBLE, "open it");
-	if (create)
-		return tables_make(db, fresh);
-	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty: whoever made it was stopped; seal into it, or remove it", db->dir);
-}
-
-static int env_ready(struct fdry_db *db, const struct fdry_db_opts *opts)
-{
-	MDB_stat st = { 0 };
-	int rc = fdry_env_open(opts, &db->env);
-
-	db->unlisted = opts->fixed && opts->readonly && !opts->bare;
-	if (!rc && !opts->bare)
-		rc = readers_clear(opts, &db->env);
-	if (!rc)
-		rc = mdb_env_stat(db->env, &st);
-	db->page_size = st.ms_psize;
-	return rc ? fdry_db_fail(db, rc, "open it") : 0;
-}
-
-/* Not by who looks at damage, nor by who makes a store, alone. */
-static bool is_shared(const struct fdry_db_opts *opts)
-{
-	return !opts->bare && (!opts->fixed || opts->readonly);
-}
-
-static int wlock_fail(const struct fdry_db *db, enum fdry_wlock_answer answer)
-{
-	if (answer == FDRY_WLOCK_OWN)
-		return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
-				 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
-	if (answer == FDRY_WLOCK_OTHER_DATA)
-		return fdry_fail(FDRY_E_LOCKED, "lock.mdb of the store %s is in use with another data.mdb, and could not be replaced; remove "
-				 "lock.mdb, and try again", db->dir);
-	return fdry_fail(FDRY_E_LOCKED, "live processes have data.mdb of the store %s open with a lock.mdb that was removed or replaced; "
-			 "close the store in all of them, and try again", db->dir);
-}
-
-/* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
-static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
-{
-	enum fdry_wlock_answer answer;
-
-	db->wlock.fd = db->wlock.lock_fd = -1;
-	if (!is_shared(opts))
-		return 0;
-	answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
-	if (answer == FDRY_WLOCK_OTHER_DATA && opts->entered) {
-		fdry_info("store %s: data.mdb was replaced while processes have it open; they keep the old lock.mdb", db->dir);
-		fdry_lock_renew(opts->entered);
-		answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
-	}
-	return answer == FDRY_WLOCK_OPEN ? 0 : wlock_fail(db, answer);
-}
-
-/* From here on the names must lead to what LMDB has open; what came in between is noticed at once. */
-static int place_take(struct fdry_db *db, const struct fdry_db_opts *opts)
-{
-	struct stat data, lock;
-	bool locked = db->wlock.lock_fd >= 0 && !fstat(db->wlock.lock_fd, &lock);
-	int rc;
-
-	if (!is_shared(opts))
-		return 0;
-	rc = fdry_db_stat(db, &data);
-	if (!rc)
-		rc = fdry_place_init(&db->place, db->dir, &data, locked ? &lock : NULL);
-	return rc ? fdry_db_fail(db, rc, "look at its files") : fdry_place_check(&db->place, db->dir);
-}
-
-int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t), struct fdry_db **ret)
-{
-	struct fdry_db *db = calloc(1, sizeof(*db) + strlen(opts->dir) + 1);
-	int err;
-
-	if (!db)
-		return fdry_nomem();
-	strcpy(db->dir, opts->dir);
-	pthread_mutex_init(&db->lock, NULL);
-	db->readonly = opts->readonly;
-	db->home = opts->entered;
-	err = wlock_open(db, opts);
-	if (!err)
-		err = env_ready(db, opts);
-	if (!err)
-		err = place_take(db, opts);
-	if (!err && !opts->bare)
-		err = size_check(db, opts);
-	if (!err && !opts->bare)
-		err = tables_find(db, opts->create && !opts->readonly, fresh);
-	if (err) {
-		fdry_db_close(db);
-		return err;
-	}
-	*ret = db;
-	return 0;
-}
-
-void fdry_db_close(struct fdry_db *db)
-{
-	if (!db)
-		return;
-	if (db->env)
-		mdb_env_close(db->env);
-	fdry_wlock_close(&db->wlock);
-	fdry_db_forget(db);
-}
-
-void fdry_db_forked(struct fdry_db *db)
-{
-	fdry_wlock_forget(&db->wlock);
-}
-
-void fdry_db_forget(struct fdry_db *db)
-{
-	fdry_place_release(&db->place);
-	pthread_mutex_destroy(&db->lock);
-	free(db);
 }

@@ -43,7 +43,6 @@ struct fdry_db_opts {
 	bool readonly;       /* nothing may be written */
 	bool fixed;          /* no lock file, no readers' table: it cannot be written, or, unless @readonly, nobody else knows it */
 	mode_t mode;         /* of new files */
-	bool bare;           /* neither check the file nor look for tables: for whoever looks at damage */
 	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
 };
 
@@ -69,8 +68,8 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 void fdry_db_close(struct fdry_db *db);
 /* In a child, right after fork(): give up what would keep a lock of the parent's. */
 void fdry_db_forked(struct fdry_db *db);
-/* Give up the environment without touching it: what a forked child does. */
-void fdry_db_forget(struct fdry_db *db);
+/* Free the handle alone and leave the environment as it is: what a forked child does. */
+void fdry_db_free(struct fdry_db *db);
 
 /* Keep the map where it is although no transaction is open. */
 void fdry_db_pin(struct fdry_db *db);
@@ -106,8 +105,8 @@ uint32_t fdry_db_readers_max(const struct fdry_db *db);
 uint32_t fdry_db_readers(const struct fdry_db *db);
 /* Give up the places of those that died: what they saw is kept from being used again. */
 void fdry_db_clear_readers(struct fdry_db *db);
-/* Set the file's length, in a write transaction, and never to less than is used; 0 or errno. */
-int fdry_db_set_length(struct fdry_db *db, uint64_t size) __must_check;
+/* After a transaction that found the disk full: cut off what it appended to the file. The caller has no open transaction. */
+void fdry_db_trim(struct fdry_db *db);
 
 /*
  * Every transaction, when it begins, and every commit answer FDRY_E_STALE if data.mdb or lock.mdb was removed or replaced since
@@ -131,8 +130,6 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
 /* The same, and everything that was ever committed is in it, also where a writer died before it could say so
  * to others: for whoever decides what is written or removed by what is read. May wait for a writer. */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* Something was committed that @t does not see: since it began, or by a writer that died. False where nothing may be written. */
-bool fdry_txn_is_behind(const struct fdry_txn *t);
 /* Write: waits for other writers. At most @room bytes will be put; the map is grown beforehand if need be. Where it cannot
  * grow, what is free in it may still do: putting, or the commit, says FDRY_E_FULL where it does not. */
 int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret) __must_check;
@@ -172,9 +169,5 @@ int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn
 
 /* Where the file ends before the last page: is everything that it lacks free? */
 bool fdry_truncated_is_free(const struct fdry_db_opts *opts);
-/* After a commit: close the gap between the file's end and the last page, if there is one. No transaction of the caller's is open. */
-void fdry_truncated_extend(struct fdry_db *db);
-/* After a transaction that found the disk full: give back what it had made the file longer by. No transaction of the caller's is open. */
-void fdry_truncated_trim(struct fdry_db *db);
 
 #endif

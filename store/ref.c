@@ -33,18 +33,43 @@ static struct fdry_span key_of(struct key *k, const char *name, const struct fdr
 	return (struct fdry_span){ k->b, k->len };
 }
 
-/* --- the counter --- */
+/* --- names --- */
 
-static struct fdry_span text_span(const char *s)
+static bool component_valid(const char *s, size_t len)
 {
-	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
+	return len && !(len == 1 && *s == '.') && !(len == 2 && s[0] == '.' && s[1] == '.');
 }
+
+int fdry_ref_check(const char *name)
+{
+	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
+	size_t len = strlen(name), at = 0, n;
+
+	if (len > FDRY_REF_NAME_MAX)
+		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
+	if (strspn(name, allowed) != len)
+		return fdry_fail(FDRY_E_NAME, "'%.*s' is not a ref's name; use letters, digits and - _ . @ + / = only", FDRY_REF_NAME_MAX,
+				 name);
+	if (*name == '-')
+		return fdry_fail(FDRY_E_NAME, "'%s' would be taken for an option; begin a ref's name otherwise", name);
+	if (len == 2 * FDRY_OID_SIZE && strspn(name, "0123456789abcdef") == len)
+		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise", name);
+	do {
+		n = strcspn(name + at, "/");
+		if (!component_valid(name + at, n))
+			return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name: a part of it is empty, . or ..", name);
+		at += n + 1;
+	} while (at <= len);
+	return 0;
+}
+
+/* --- the counter --- */
 
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret)
 {
 	struct fdry_span value;
 	const void *p;
-	int err = fdry_txn_get(t, FDRY_TABLE_META, text_span(FDRY_META_CHANGES), &value);
+	int err = fdry_meta_get(t, FDRY_META_CHANGES, &value);
 
 	if (err)
 		return err;
@@ -58,7 +83,7 @@ static int changes_write(struct fdry_txn *t, uint64_t n)
 	uint8_t value[8];
 
 	fdry_set64(value, n);
-	return fdry_txn_put(t, FDRY_TABLE_META, text_span(FDRY_META_CHANGES), (struct fdry_span){ value, sizeof(value) });
+	return fdry_meta_put(t, FDRY_META_CHANGES, value, sizeof(value));
 }
 
 int fdry_ref_touch(struct fdry_txn *t)
@@ -193,7 +218,7 @@ int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 	return listing_make(t, &l, ret);
 }
 
-static int images_bare(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
 	struct listing l = { .bare = true };
 	struct key k;
@@ -204,7 +229,7 @@ static int images_bare(struct fdry_txn *t, const char *name, struct fdry_buf *re
 
 /* --- writing --- */
 
-static int record_write(struct fdry_txn *t, const struct fdry_ref *ref)
+int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref)
 {
 	uint8_t rec[FDRY_REF_SIZE] = { 0 };
 	struct key k;
@@ -262,178 +287,5 @@ int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *
 	if (identity)
 		ref.identity = *identity;
 	ref.pinned = found && old.pinned;
-	return record_write(t, &ref);
-}
-
-static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-
-	(void)arg;
-	if (rec)
-		return 0;
-	return fdry_fail(FDRY_E_NOENT, "it needs object %s, which is not in the store; seal it anew", fdry_oid_hex(oid, hex));
-}
-
-/* An image can be named while it is whole: half of it may be gone where a collection was interrupted. */
-static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
-{
-	struct fdry_idset seen = { 0 };
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_record rec;
-	int err = fdry_record_need(t, oid, &rec);
-
-	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named", fdry_oid_hex(oid, hex));
-	if (!err)
-		err = fdry_reach(t, oid, &seen, must_exist, NULL);
-	fdry_idset_release(&seen);
-	return err;
-}
-
-static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
-{
-	struct fdry_txn t;
-	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
-
-	if (err)
-		return err;
-	err = image_check(&t, oid);
-	if (!err)
-		err = fdry_ref_store(&t, name, oid, identity);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
-}
-
-int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
-{
-	int err = fdry_store_check_write(s);
-
-	if (!err)
-		err = fdry_ref_check(name);
-	return err ? err : ref_set(s, name, oid, identity); /* a collection sees it before it deletes anything more */
-}
-
-typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
-typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref);
-
-/* Do something to all that a ref names, in one transaction. */
-static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn)
-{
-	struct fdry_buf refs = { 0 };
-	struct fdry_txn t;
-	size_t i;
-	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
-
-	if (err)
-		return err;
-	err = select(&t, name, &refs);
-	for (i = 0; i < refs.len / sizeof(struct fdry_ref) && !err; i++)
-		err = fn(&t, (const struct fdry_ref *)refs.data + i);
-	fdry_buf_release(&refs);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
-}
-
-/* All of a name, damaged or not, or what a longer selector picks. */
-static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
-{
-	int err;
-
-	if (strchr(name, ':'))
-		return fdry_ref_select(t, name, ret);
-	err = fdry_ref_check(name);
-	if (!err)
-		err = images_bare(t, name, ret);
-	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which says that there is none */
-}
-
-int fdry_ref_delete(struct fdry_store *s, const char *name)
-{
-	int err = fdry_store_check_write(s);
-
-	return err ? err : each_selected(s, name, delete_select, fdry_ref_remove);
-}
-
-static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
-{
-	struct fdry_ref pinned = *ref;
-
-	pinned.pinned = true;
-	return record_write(t, &pinned);
-}
-
-static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
-{
-	struct fdry_ref unpinned = *ref;
-
-	unpinned.pinned = false;
-	return record_write(t, &unpinned);
-}
-
-int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned)
-{
-	int err = fdry_store_check_write(s);
-
-	return err ? err : each_selected(s, name, fdry_ref_select, pinned ? pin : unpin);
-}
-
-/* --- listing --- */
-
-int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret, size_t *count)
-{
-	struct fdry_buf all = { 0 };
-	struct fdry_txn t;
-	int err = fdry_store_check(s);
-
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
-	if (err)
-		return err;
-	err = fdry_ref_select(&t, name, &all);
-	fdry_txn_abort(&t);
-	if (err) {
-		fdry_buf_release(&all);
-		return err;
-	}
-	*ret = (struct fdry_ref *)all.data;
-	*count = all.len / sizeof(**ret);
-	return 0;
-}
-
-int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret)
-{
-	struct fdry_ref *refs = NULL;
-	size_t count;
-	int err = fdry_ref_list(s, name, &refs, &count);
-
-	if (!err)
-		*ret = refs->oid;
-	free(refs);
-	return err;
-}
-
-int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
-{
-	struct fdry_buf all = { 0 };
-	const struct fdry_ref *ref;
-	struct fdry_txn t;
-	size_t i;
-	int err = fdry_store_check(s);
-
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
-	if (err)
-		return err;
-	err = fdry_ref_images(&t, NULL, &all);
-	fdry_txn_abort(&t);
-	ref = (const void *)all.data;
-	for (i = 0; i < all.len / sizeof(*ref) && !err; i++)
-		err = fn(arg, &ref[i]);
-	fdry_buf_release(&all);
-	return err;
+	return fdry_ref_write(t, &ref);
 }

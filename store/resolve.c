@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resolve.c - which names there can be, and finding images by what a person types.
+ * resolve.c - finding images by what a person types.
  *
  * NAME is a ref, NAME:DIGITS one of the images that it holds, 64 digits an object, fewer the
  * beginning of an image's id. The colon keeps the second apart: refs may well be called
@@ -9,40 +9,11 @@
 #include "store/internal.h"
 
 #define PREFIX_MIN 4 /* digits of an abbreviated id */
+#define SHOWN FDRY_REF_NAME_MAX /* as much of a name as a sentence may hold */
 
 static bool is_hex(const char *s, size_t len)
 {
 	return len <= 2 * FDRY_OID_SIZE && strspn(s, "0123456789abcdef") == len;
-}
-
-static bool component_valid(const char *s, size_t len)
-{
-	return len && !(len == 1 && *s == '.') && !(len == 2 && s[0] == '.' && s[1] == '.');
-}
-
-#define SHOWN FDRY_REF_NAME_MAX /* as much of a name as a sentence may hold */
-
-int fdry_ref_check(const char *name)
-{
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
-	size_t len = strlen(name), at = 0, n;
-
-	if (len > FDRY_REF_NAME_MAX)
-		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
-	if (strspn(name, allowed) != len)
-		return fdry_fail(FDRY_E_NAME, "'%.*s' is not a ref's name; use letters, digits and - _ . @ + / = only", SHOWN,
-				 name);
-	if (*name == '-')
-		return fdry_fail(FDRY_E_NAME, "'%s' would be taken for an option; begin a ref's name otherwise", name);
-	if (len == 2 * FDRY_OID_SIZE && is_hex(name, len))
-		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise", name);
-	do {
-		n = strcspn(name + at, "/");
-		if (!component_valid(name + at, n))
-			return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name: a part of it is empty, . or ..", name);
-		at += n + 1;
-	} while (at <= len);
-	return 0;
 }
 
 /* --- refs --- */

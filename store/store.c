@@ -92,11 +92,6 @@ int fdry_store_check_write(const struct fdry_store *s)
 
 /* --- the format record --- */
 
-static struct fdry_span text_span(const char *s)
-{
-	return (struct fdry_span){ (const uint8_t *)s, strlen(s) };
-}
-
 static int format_write(struct fdry_txn *t)
 {
 	uint8_t rec[FDRY_FORMAT_SIZE] = { 0 };
@@ -105,7 +100,7 @@ static int format_write(struct fdry_txn *t)
 	fdry_set32(rec + FDRY_FORMAT_AT_VERSION, FDRY_FORMAT_VERSION);
 	if (getrandom(rec + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE, 0) != FDRY_FORMAT_ID_SIZE)
 		return fdry_fail(FDRY_E_IO, "the kernel gave no random bytes: %s", strerror(errno));
-	return fdry_txn_put(t, FDRY_TABLE_META, text_span(FDRY_META_FORMAT), (struct fdry_span){ rec, sizeof(rec) });
+	return fdry_meta_put(t, FDRY_META_FORMAT, rec, sizeof(rec));
 }
 
 static int format_check(const char *path, struct fdry_span rec, uint8_t id[FDRY_FORMAT_ID_SIZE])
@@ -139,7 +134,7 @@ static int format_read(struct fdry_env *env, const char *path)
 
 	if (err)
 		return err;
-	err = fdry_txn_get(&t, FDRY_TABLE_META, text_span(FDRY_META_FORMAT), &rec);
+	err = fdry_meta_get(&t, FDRY_META_FORMAT, &rec);
 	if (!err)
 		err = format_check(path, rec, env->id);
 	fdry_txn_abort(&t);
@@ -284,7 +279,7 @@ static void env_put(struct fdry_env *env)
 		if (*p)
 			*p = env->next;
 		if (env_inherited(env))
-			fdry_db_forget(env->db);
+			fdry_db_free(env->db);
 		else
 			env_close(env);
 		free(env);
@@ -422,6 +417,24 @@ const char *fdry_store_path(const struct fdry_store *s)
 }
 
 /* --- asking --- */
+
+int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret)
+{
+	const struct fdry_dir *d;
+	struct stat st;
+	int err = fdry_store_check(s);
+
+	if (err)
+		return err;
+	d = &s->env->dir;
+	if (fstat(d->fd, &st))
+		return fdry_fail(FDRY_E_IO, "cannot look at the directory of the store %s: %s", s->path, strerror(errno));
+	*ret = (struct fdry_sharing){
+		.uid = st.st_uid, .gid = st.st_gid, .mode = st.st_mode & 07777,
+		.group = d->group, .fixed = d->fixed, .readonly = s->env->readonly,
+	};
+	return 0;
+}
 
 int fdry_store_info(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_object_info *ret)
 {

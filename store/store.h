@@ -251,7 +251,7 @@ int fdry_store_metrics(struct fdry_store *s, struct fdry_buf *ret) __must_check;
 struct fdry_claim;
 
 /**
- * fdry_claim_take() - Be the only process that does something for a while.
+ * fdry_claim_begin() - Be the only process that does something for a while.
  * @key: @len bytes that say what: claims of different keys do not meet
  * @wait_ms: how long to wait for others to drop theirs
  * @waited: whether there was another; written on success
@@ -260,10 +260,10 @@ struct fdry_claim;
  * process that dies drops its claim. Errors: FDRY_E_LOCKED (it took longer than @wait_ms),
  * FDRY_E_PERM (also where the store is open read-only), FDRY_E_FULL, FDRY_E_IO.
  */
-int fdry_claim_take(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited,
+int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited,
 		   struct fdry_claim **ret) __must_check;
 /* Drop it. NULL is fine. Not in a forked child. */
-void fdry_claim_drop(struct fdry_claim *t);
+void fdry_claim_end(struct fdry_claim *t);
 
 /* --- refs --- */
 

@@ -24,7 +24,7 @@ static void claim_remove(int dir, const char *name)
 
 	if (fd < 0)
 		return;
-	if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir, name, fd))
+	if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_file_is_named(dir, name, fd))
 		(void)unlinkat(dir, name, 0);
 	close(fd);
 }

@@ -14,8 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/log.h"
-#include "store/lmdb.h"
+#include "store/db.h"
 
 #define MISSING_PAGES_MAX (1u << 20)
 
@@ -63,8 +62,9 @@ static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_
 	struct fdry_extent x;
 	struct fdry_db *db;
 
-	o.readonly = o.bare = true;
-	if (!fdry_db_open(&o, NULL, &db) && !fdry_db_extent(db, &x))
+	o.readonly = true;
+	db = fdry_db_new(&o);
+	if (db && !fdry_env_open(&o, db) && !fdry_db_extent(db, &x))
 		*is_free = x.file_bytes >= x.used_bytes /* somebody wrote meanwhile */ || missing_check(db, &x);
 	_exit(0);
 }
@@ -85,44 +85,4 @@ bool fdry_truncated_is_free(const struct fdry_db_opts *opts)
 	ret = *is_free;
 	munmap(is_free, sizeof(*is_free));
 	return ret;
-}
-
-/*
- * LMDB does not write pages that were taken and given back within a transaction, so the
- * file may end before its last page; whoever opens it would have to find out that nothing
- * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
- */
-void fdry_truncated_extend(struct fdry_db *db)
-{
-	struct fdry_extent x;
-	struct fdry_txn t;
-	int e = 0;
-
-	if (fdry_db_extent(db, &x) || x.file_bytes >= x.used_bytes || fdry_txn_write(db, 0, &t))
-		return;
-	if (!fdry_db_extent(db, &x) && x.file_bytes < x.used_bytes)
-		e = fdry_db_set_length(db, x.used_bytes);
-	if (e)
-		fdry_debug("the end of data.mdb is left open: %s", strerror(e));
-	fdry_txn_abort(&t);
-}
-
-/*
- * A transaction that failed has written pages behind the last one in use, until nothing more
- * fitted: nobody reads them, and others want the room. With the writers' lock nobody is writing
- * there, and no view, however old, reaches further than the latest one.
- */
-void fdry_truncated_trim(struct fdry_db *db)
-{
-	struct fdry_extent x;
-	struct fdry_txn t;
-	int e = 0;
-
-	if (fdry_txn_write(db, 0, &t))
-		return;
-	if (!fdry_db_extent(db, &x) && x.file_bytes > x.used_bytes)
-		e = fdry_db_set_length(db, x.used_bytes);
-	if (e)
-		fdry_debug("the end of data.mdb is left as it is: %s", strerror(e));
-	fdry_txn_abort(&t);
 }

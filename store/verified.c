@@ -182,7 +182,7 @@ static int locked_open(const struct fdry_dir *dir)
 		fdry_lockfd_unlock();
 		if (fd < 0)
 			return -1;
-		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_claim_is_named(dir->fd, VERIFIED_FILE, fd))
+		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_file_is_named(dir->fd, VERIFIED_FILE, fd))
 			return fd;
 		fdry_lockfd_close(fd);
 		nanosleep(&nap, NULL);

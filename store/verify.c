@@ -29,15 +29,6 @@ struct parent {
 	bool found; /* something was wrong */
 };
 
-bool fdry_verify_next(struct fdry_oid *oid, int byte)
-{
-	memset(oid->b + byte + 1, 0, (size_t)(FDRY_OID_SIZE - 1 - byte));
-	for (; byte >= 0; byte--)
-		if (++oid->b[byte])
-			return true;
-	return false;
-}
-
 /* --- findings --- */
 
 /* What a child has found it has cancelled itself; a child that crashed has not. */

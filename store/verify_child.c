@@ -29,6 +29,15 @@ struct child {
 	bool gone;
 };
 
+bool fdry_verify_next(struct fdry_oid *oid, int byte)
+{
+	memset(oid->b + byte + 1, 0, (size_t)(FDRY_OID_SIZE - 1 - byte));
+	for (; byte >= 0; byte--)
+		if (++oid->b[byte])
+			return true;
+	return false;
+}
+
 /* --- findings --- */
 
 static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_oid *oid, const struct fdry_oid *other,

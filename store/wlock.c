@@ -92,21 +92,21 @@ static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 
 /* --- lock.mdb and data.mdb --- */
 
+/* Is the file of this name in the directory the open one? */
+static bool is_named(int fd, const char *dir, const char *name)
+{
+	char file[4096 + 16];
+
+	snprintf(file, sizeof(file), "%s/%s", dir, name);
+	return fdry_file_is_named(AT_FDCWD, file, fd);
+}
+
 static int file_open(const char *dir, const char *name, int flags)
 {
 	char file[4096 + 16];
 
 	snprintf(file, sizeof(file), "%s/%s", dir, name);
 	return fdry_file_get(AT_FDCWD, file, flags);
-}
-
-static bool is_named(int fd, const char *dir, const char *name)
-{
-	char file[4096 + 16];
-	struct stat a, b;
-
-	snprintf(file, sizeof(file), "%s/%s", dir, name);
-	return !fstat(fd, &a) && !stat(file, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 static off_t pair_byte(const struct stat *other)

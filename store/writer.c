@@ -213,7 +213,7 @@ static int write_all(struct fdry_writer *w, uint64_t room, uint64_t cost, write_
 		return err;
 	err = write_once(w, room, fn, arg);
 	if (err == -FDRY_E_FULL)
-		fdry_truncated_trim(w->s->env->db);
+		fdry_db_trim(w->s->env->db);
 	return err;
 }
 

@@ -449,10 +449,10 @@ static int do_claim(struct worker *w)
 	char key = (char)('a' + work_random(&w->random) / 2 % 4);
 	struct fdry_claim *claim;
 	bool waited;
-	int err = fdry_claim_take(w->s, &key, 1, 10, &waited, &claim);
+	int err = fdry_claim_begin(w->s, &key, 1, 10, &waited, &claim);
 
 	if (!err)
-		fdry_claim_drop(claim);
+		fdry_claim_end(claim);
 	return err;
 }
 

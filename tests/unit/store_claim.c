@@ -34,14 +34,14 @@ static void claim_use(struct fdry_store *s, struct shared *sh, const char *key)
 	bool waited;
 	int now;
 
-	ok(fdry_claim_take(s, key, strlen(key), LONG_MS, &waited, &t));
+	ok(fdry_claim_begin(s, key, strlen(key), LONG_MS, &waited, &t));
 	now = __atomic_add_fetch(&sh->inside, 1, __ATOMIC_SEQ_CST);
 	if (now > __atomic_load_n(&sh->most, __ATOMIC_SEQ_CST))
 		__atomic_store_n(&sh->most, now, __ATOMIC_SEQ_CST);
 	nap(10);
 	__atomic_sub_fetch(&sh->inside, 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&sh->claims, 1, __ATOMIC_SEQ_CST);
-	fdry_claim_drop(t);
+	fdry_claim_end(t);
 }
 
 /* Files of claims in the store's directory. */
@@ -115,17 +115,17 @@ START_TEST(keys_do_not_meet)
 	struct fdry_store *s = store_make();
 	bool waited = true;
 
-	ok(fdry_claim_take(s, "one", 3, 0, &waited, &one));
+	ok(fdry_claim_begin(s, "one", 3, 0, &waited, &one));
 	ck_assert(!waited);
-	ok(fdry_claim_take(s, "two", 3, 0, &waited, &two));
-	fails(LOCKED, "within 0 ms", fdry_claim_take(s, "one", 3, 0, &waited, &none));
-	fails(LOCKED, "within 50 ms", fdry_claim_take(s, "two", 3, 50, &waited, &none));
+	ok(fdry_claim_begin(s, "two", 3, 0, &waited, &two));
+	fails(LOCKED, "within 0 ms", fdry_claim_begin(s, "one", 3, 0, &waited, &none));
+	fails(LOCKED, "within 50 ms", fdry_claim_begin(s, "two", 3, 50, &waited, &none));
 	ck_assert_int_eq(claim_files(), 2);
-	fdry_claim_drop(one);
-	ok(fdry_claim_take(s, "one", 3, 0, &waited, &one));
-	fdry_claim_drop(one);
-	fdry_claim_drop(two);
-	fdry_claim_drop(NULL);
+	fdry_claim_end(one);
+	ok(fdry_claim_begin(s, "one", 3, 0, &waited, &one));
+	fdry_claim_end(one);
+	fdry_claim_end(two);
+	fdry_claim_end(NULL);
 	fdry_store_close(s);
 }
 END_TEST
@@ -141,17 +141,17 @@ START_TEST(the_dead_hold_nothing)
 	fdry_store_close(store_make());
 	pid = fork();
 	if (!pid) {
-		ok(fdry_claim_take(store_make(), "key", 3, 0, &waited, &t));
+		ok(fdry_claim_begin(store_make(), "key", 3, 0, &waited, &t));
 		__atomic_store_n(&sh->ready, 1, __ATOMIC_SEQ_CST);
 		pause();
 	}
 	while (!__atomic_load_n(&sh->ready, __ATOMIC_SEQ_CST))
 		nap(1);
 	s = store_make();
-	fails(LOCKED, "", fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
 	ck_assert(!kill(pid, SIGKILL));
-	ok(fdry_claim_take(s, "key", 3, LONG_MS, &waited, &t));
-	fdry_claim_drop(t);
+	ok(fdry_claim_begin(s, "key", 3, LONG_MS, &waited, &t));
+	fdry_claim_end(t);
 	waitpid(pid, NULL, 0);
 	ck_assert_int_eq(claim_files(), 0);
 	fdry_store_close(s);
@@ -166,14 +166,14 @@ START_TEST(forked_workers_hold_nothing)
 	bool waited;
 	pid_t pid;
 
-	ok(fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
 	pid = fork();
 	if (!pid)
 		for (;;)
 			pause();
-	fdry_claim_drop(t);
-	ok(fdry_claim_take(s, "key", 3, 0, &waited, &t));
-	fdry_claim_drop(t);
+	fdry_claim_end(t);
+	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
+	fdry_claim_end(t);
 	ck_assert(!kill(pid, SIGKILL));
 	waitpid(pid, NULL, 0);
 	fdry_store_close(s);
@@ -193,7 +193,7 @@ START_TEST(workers_of_the_dead_hold_nothing)
 	fdry_store_close(store_make());
 	pid = fork();
 	if (!pid) {
-		ok(fdry_claim_take(store_make(), "key", 3, 0, &waited, &t));
+		ok(fdry_claim_begin(store_make(), "key", 3, 0, &waited, &t));
 		pid = fork();
 		if (pid)
 			_exit(0);
@@ -206,10 +206,10 @@ START_TEST(workers_of_the_dead_hold_nothing)
 	while (!__atomic_load_n(&sh->ready, __ATOMIC_SEQ_CST))
 		nap(1);
 	s = store_make();
-	err = fdry_claim_take(s, "key", 3, 0, &waited, &t);
+	err = fdry_claim_begin(s, "key", 3, 0, &waited, &t);
 	ck_assert(!kill(sh->ready, SIGKILL));
 	ck_assert_msg(!err, "%s", fdry_last_error());
-	fdry_claim_drop(t);
+	fdry_claim_end(t);
 	fdry_store_close(s);
 }
 END_TEST
@@ -222,16 +222,16 @@ START_TEST(a_worker_drops_nothing)
 	bool waited;
 	pid_t pid;
 
-	ok(fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	ok(fdry_claim_begin(s, "key", 3, 0, &waited, &t));
 	pid = fork();
 	if (!pid) {
-		fdry_claim_drop(t);
+		fdry_claim_end(t);
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	fails(LOCKED, "", fdry_claim_take(s, "key", 3, 0, &waited, &none));
-	fdry_claim_drop(t);
+	fails(LOCKED, "", fdry_claim_begin(s, "key", 3, 0, &waited, &none));
+	fdry_claim_end(t);
 	ck_assert_int_eq(claim_files(), 0);
 	fdry_store_close(s);
 }
@@ -245,7 +245,7 @@ START_TEST(stores_that_are_only_read)
 
 	fdry_store_close(store_make());
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
-	fails(PERM, "for reading only", fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	fails(PERM, "for reading only", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
 	fdry_store_close(s);
 }
 END_TEST
@@ -263,7 +263,7 @@ START_TEST(links_are_not_followed)
 	snprintf(name, sizeof(name), "%s/.claim-%.16s", path, fdry_oid_hex(&oid, hex));
 	snprintf(victim, sizeof(victim), "%s/victim", dir);
 	ck_assert(!symlink(victim, name));
-	fails(IO, "claim something", fdry_claim_take(s, "key", 3, 0, &waited, &t));
+	fails(IO, "claim something", fdry_claim_begin(s, "key", 3, 0, &waited, &t));
 	ck_assert(access(victim, F_OK));
 	fdry_store_close(s);
 }
@@ -297,7 +297,7 @@ START_TEST(leftovers_are_swept)
 	bool waited;
 	char dir_left[400];
 
-	ok(fdry_claim_take(s, "held", 4, LONG_MS, &waited, &t));
+	ok(fdry_claim_begin(s, "held", 4, LONG_MS, &waited, &t));
 	leave_file(".claim-0123456789abcdef");
 	leave_file("verified.0123");
 	leave_file(".others");
@@ -309,7 +309,7 @@ START_TEST(leftovers_are_swept)
 	ok(fdry_store_gc(s, false, &r));
 	ck_assert_int_eq(claim_files(), 1);
 	ck_assert(!is_left("verified.0123") && !is_left(".new-0123") && is_left(".others"));
-	fdry_claim_drop(t);
+	fdry_claim_end(t);
 	ck_assert_int_eq(claim_files(), 0);
 	fdry_store_close(s);
 }

@@ -92,9 +92,9 @@ static int everything(void)
 		return 3;
 	fdry_atime_note(s->env, &image.oid);
 	fdry_reader_end(reader);
-	if (fdry_claim_take(s, "x", 1, 0, &waited, &claim) || !say())
+	if (fdry_claim_begin(s, "x", 1, 0, &waited, &claim) || !say())
 		return 4;
-	fdry_claim_drop(claim);
+	fdry_claim_end(claim);
 	if (fdry_pack_export(s, &image, 1, NULL, no_write, NULL, &pack))
 		return 5;
 	if (fdry_store_gc(s, false, &gc) || !gc.dead || !say())

@@ -233,7 +233,7 @@ static int refuses_to_write(struct fdry_store *s)
 	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
-	       !share_refused(fdry_claim_take(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
+	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
 }
 
 static int reads_beside_writers(void *arg)
@@ -590,13 +590,13 @@ START_TEST(programs_inherit_nothing)
 	ok(share_seal(s, 1, 2, 100, "r"));
 	ok(fdry_writer_begin(s, &p));
 	ok(fdry_reader_begin(s, &g));
-	ok(fdry_claim_take(s, "k", 1, 0, &waited, &claim));
+	ok(fdry_claim_begin(s, "k", 1, 0, &waited, &claim));
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ck_assert_int_ge(fds_below(dir), 7);
 	ck_assert(!posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, environ));
 	ck_assert_int_eq(share_wait(pid), 0);
 	fdry_txn_abort(&t);
-	fdry_claim_drop(claim);
+	fdry_claim_end(claim);
 	fdry_reader_end(g);
 	fdry_writer_abort(p);
 	fdry_store_close(s);

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * refs.c - setting, deleting, pinning and listing refs: one transaction each.
+ */
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+/* --- setting --- */
+
+static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	(void)arg;
+	if (rec)
+		return 0;
+	return fdry_fail(FDRY_E_NOENT, "it needs object %s, which is not in the store; seal it anew", fdry_oid_hex(oid, hex));
+}
+
+/* An image can be named while it is whole: half of it may be gone where a collection was interrupted. */
+static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
+{
+	struct fdry_idset seen = { 0 };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_record rec;
+	int err = fdry_record_need(t, oid, &rec);
+
+	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named", fdry_oid_hex(oid, hex));
+	if (!err)
+		err = fdry_reach(t, oid, &seen, must_exist, NULL);
+	fdry_idset_release(&seen);
+	return err;
+}
+
+static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+{
+	struct fdry_txn t;
+	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+
+	if (err)
+		return err;
+	err = image_check(&t, oid);
+	if (!err)
+		err = fdry_ref_store(&t, name, oid, identity);
+	if (!err)
+		return fdry_txn_commit(&t);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+{
+	int err = fdry_store_check_write(s);
+
+	if (!err)
+		err = fdry_ref_check(name);
+	return err ? err : ref_set(s, name, oid, identity); /* a collection sees it before it deletes anything more */
+}
+
+typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
+typedef int (*change_fn)(struct fdry_txn *t, const struct fdry_ref *ref);
+
+/* Do something to all that a ref names, in one transaction. */
+static int each_selected(struct fdry_store *s, const char *name, select_fn select, change_fn fn)
+{
+	struct fdry_buf refs = { 0 };
+	struct fdry_txn t;
+	size_t i;
+	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+
+	if (err)
+		return err;
+	err = select(&t, name, &refs);
+	for (i = 0; i < refs.len / sizeof(struct fdry_ref) && !err; i++)
+		err = fn(&t, (const struct fdry_ref *)refs.data + i);
+	fdry_buf_release(&refs);
+	if (!err)
+		return fdry_txn_commit(&t);
+	fdry_txn_abort(&t);
+	return err;
+}
+
+/* All of a name, damaged or not, or what a longer selector picks. */
+static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
+{
+	int err;
+
+	if (strchr(name, ':'))
+		return fdry_ref_select(t, name, ret);
+	err = fdry_ref_check(name);
+	if (!err)
+		err = fdry_ref_images_unread(t, name, ret);
+	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which says that there is none */
+}
+
+int fdry_ref_delete(struct fdry_store *s, const char *name)
+{
+	int err = fdry_store_check_write(s);
+
+	return err ? err : each_selected(s, name, delete_select, fdry_ref_remove);
+}
+
+static int pin(struct fdry_txn *t, const struct fdry_ref *ref)
+{
+	struct fdry_ref pinned = *ref;
+
+	pinned.pinned = true;
+	return fdry_ref_write(t, &pinned);
+}
+
+static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
+{
+	struct fdry_ref unpinned = *ref;
+
+	unpinned.pinned = false;
+	return fdry_ref_write(t, &unpinned);
+}
+
+int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned)
+{
+	int err = fdry_store_check_write(s);
+
+	return err ? err : each_selected(s, name, fdry_ref_select, pinned ? pin : unpin);
+}
+
+/* --- listing --- */
+
+int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret, size_t *count)
+{
+	struct fdry_buf all = { 0 };
+	struct fdry_txn t;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_ref_select(&t, name, &all);
+	fdry_txn_abort(&t);
+	if (err) {
+		fdry_buf_release(&all);
+		return err;
+	}
+	*ret = (struct fdry_ref *)all.data;
+	*count = all.len / sizeof(**ret);
+	return 0;
+}
+
+int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret)
+{
+	struct fdry_ref *refs = NULL;
+	size_t count;
+	int err = fdry_ref_list(s, name, &refs, &count);
+
+	if (!err)
+		*ret = refs->oid;
+	free(refs);
+	return err;
+}
+
+int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
+{
+	struct fdry_buf all = { 0 };
+	const struct fdry_ref *ref;
+	struct fdry_txn t;
+	size_t i;
+	int err = fdry_store_check(s);
+
+	if (!err)
+		err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_ref_images(&t, NULL, &all);
+	fdry_txn_abort(&t);
+	ref = (const void *)all.data;
+	for (i = 0; i < all.len / sizeof(*ref) && !err; i++)
+		err = fn(arg, &ref[i]);
+	fdry_buf_release(&all);
+	return err;
+}
