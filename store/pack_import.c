@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 
-#include "store/crew.h"
+#include "lib/workqueue.h"
 #include "store/internal.h"
 #include "store/pack.h"
 
@@ -19,7 +19,8 @@
 
 struct importer;
 struct in_job {
-	struct fdry_job job;
+	struct fdry_work work;
+	struct fdry_saved_err saved_err;
 	struct importer *im;
 	struct fdry_pack_object o;
 	struct fdry_buf links, body, plain;
@@ -33,17 +34,17 @@ struct importer {
 	struct fdry_pack_report report;
 	struct fdry_buf more; /* struct fdry_item each */
 	uint64_t more_bytes;
-	struct fdry_crew crew;
-	struct fdry_unpacker unpackers[FDRY_CREW_MAX];
+	struct fdry_workqueue queue;
+	struct fdry_unpacker unpackers[FDRY_WORKERS_MAX];
 	struct in_job jobs[WINDOW_JOBS]; /* a ring: @first to @last, by their count */
 	uint64_t first, last, window;
 };
 
 /* --- one object --- */
 
-static int job_work(struct fdry_job *job, unsigned int worker)
+static int job_work(struct fdry_work *work, unsigned int worker)
 {
-	struct in_job *j = (struct in_job *)job;
+	struct in_job *j = (struct in_job *)work;
 	struct fdry_span body = { j->body.data, j->body.len };
 
 	return fdry_pack_unpack(&j->o, body, &j->im->unpackers[worker], &j->plain);
@@ -97,7 +98,7 @@ static void tell(const struct importer *im)
 static int window_put(struct importer *im)
 {
 	struct in_job *j = &im->jobs[im->first++ % WINDOW_JOBS];
-	int err = fdry_crew_wait(&im->crew, &j->job);
+	int err = fdry_workqueue_wait(&im->queue, &j->work);
 
 	if (!err && im->writer)
 		err = job_put(im, j);
@@ -121,7 +122,7 @@ static int window_add(struct importer *im, const struct fdry_pack_object *o, str
 	if (err)
 		return err;
 	j = &im->jobs[im->last % WINDOW_JOBS];
-	*j = (struct in_job){ .job.fn = job_work, .im = im, .o = *o, .links = *links };
+	*j = (struct in_job){ .work.fn = job_work, .im = im, .o = *o, .links = *links };
 	*links = (struct fdry_buf){ 0 };
 	err = fdry_pack_body(&im->r, o, &j->body);
 	if (err) {
@@ -130,7 +131,8 @@ static int window_add(struct importer *im, const struct fdry_pack_object *o, str
 	}
 	im->last++;
 	im->window += o->size;
-	fdry_crew_add(&im->crew, &j->job);
+	j->work.saved_err = &j->saved_err;
+	fdry_workqueue_add(&im->queue, &j->work);
 	return 0;
 }
 
@@ -278,12 +280,12 @@ static void importer_release(struct importer *im)
 	struct fdry_item *more = (void *)im->more.data;
 	size_t i;
 
-	fdry_crew_stop(&im->crew);
+	fdry_workqueue_release(&im->queue);
 	for (; im->first < im->last; im->first++)
 		job_release(&im->jobs[im->first % WINDOW_JOBS]);
 	for (i = 0; i < im->more.len / sizeof(*more); i++)
 		fdry_item_release(&more[i]);
-	for (i = 0; i < FDRY_CREW_MAX; i++)
+	for (i = 0; i < FDRY_WORKERS_MAX; i++)
 		fdry_unpacker_release(&im->unpackers[i]);
 	fdry_buf_release(&im->more);
 	fdry_writer_abort(im->writer);
@@ -293,6 +295,7 @@ static void importer_release(struct importer *im)
 int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
 		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret)
 {
+	static const struct fdry_workqueue_opts queue = { .name = "fdry-import", .help_all = true };
 	bool dry_run = opts && opts->dry_run;
 	struct importer *im;
 	int err = dry_run && !s ? 0 : dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
@@ -305,7 +308,8 @@ int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fd
 	im->s = s;
 	if (opts)
 		im->opts = *opts;
-	fdry_crew_start(&im->crew, im->opts.threads);
+	fdry_workqueue_init(&im->queue, &queue);
+	fdry_workqueue_start(&im->queue, fdry_worker_threads(im->opts.threads));
 	err = fdry_pack_open(&im->r, read, arg);
 	im->r.skip = im->opts.skip;
 	if (!err) {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "store/crew.h"
+#include "lib/workqueue.h"
 #include "store/lease.h"
 #include "store/pack.h"
 
@@ -34,7 +34,8 @@ struct entry {
 
 struct packer;
 struct out_job {
-	struct fdry_job job;
+	struct fdry_work work;
+	struct fdry_saved_err saved_err;
 	struct packer *p;
 	const struct entry *e;
 	struct fdry_buf out; /* head, links, body */
@@ -57,8 +58,8 @@ struct packer {
 	size_t nimages;
 	struct fdry_buf entries;
 	struct fdry_pack_report report;
-	struct fdry_crew crew;
-	struct tools tools[FDRY_CREW_MAX];
+	struct fdry_workqueue queue;
+	struct tools tools[FDRY_WORKERS_MAX];
 	struct out_job jobs[WINDOW_JOBS]; /* a ring: @first to @last, by their count */
 	uint64_t first, last, window;
 	uint64_t done;                    /* bytes of objects that were written */
@@ -318,9 +319,9 @@ static int body_pack(const struct entry *e, struct tools *tools, struct fdry_buf
 	return 0;
 }
 
-static int object_work(struct fdry_job *job, unsigned int worker)
+static int object_work(struct fdry_work *work, unsigned int worker)
 {
-	struct out_job *j = (struct out_job *)job;
+	struct out_job *j = (struct out_job *)work;
 	struct tools *tools = &j->p->tools[worker];
 	size_t links = (size_t)j->e->nlinks * FDRY_OID_SIZE;
 	enum fdry_codec codec = FDRY_CODEC_PLAIN;
@@ -362,7 +363,7 @@ static int object_hash(struct packer *p, const struct out_job *j)
 static int window_write(struct packer *p)
 {
 	struct out_job *j = &p->jobs[p->first++ % WINDOW_JOBS];
-	int err = fdry_crew_wait(&p->crew, &j->job);
+	int err = fdry_workqueue_wait(&p->queue, &j->work);
 
 	if (!err)
 		err = object_hash(p, j);
@@ -386,9 +387,10 @@ static int window_add(struct packer *p, const struct entry *e)
 	if (err)
 		return err;
 	j = &p->jobs[p->last++ % WINDOW_JOBS];
-	*j = (struct out_job){ .job.fn = object_work, .p = p, .e = e };
+	*j = (struct out_job){ .work.fn = object_work, .p = p, .e = e };
 	p->window += e->size;
-	fdry_crew_add(&p->crew, &j->job);
+	j->work.saved_err = &j->saved_err;
+	fdry_workqueue_add(&p->queue, &j->work);
 	return 0;
 }
 
@@ -409,10 +411,10 @@ static void packer_release(struct packer *p)
 {
 	unsigned int i;
 
-	fdry_crew_stop(&p->crew);
+	fdry_workqueue_release(&p->queue);
 	for (; p->first < p->last; p->first++)
 		fdry_buf_release(&p->jobs[p->first % WINDOW_JOBS].out);
-	for (i = 0; i < FDRY_CREW_MAX; i++) {
+	for (i = 0; i < FDRY_WORKERS_MAX; i++) {
 		fdry_unpacker_release(&p->tools[i].unpacker);
 		ZSTD_freeCCtx(p->tools[i].ctx);
 		fdry_buf_release(&p->tools[i].plain);
@@ -440,6 +442,7 @@ static int export_all(struct packer *p)
 int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count, const struct fdry_pack_opts *opts,
 		     fdry_pack_write_fn write, void *arg, struct fdry_pack_report *ret)
 {
+	static const struct fdry_workqueue_opts queue = { .name = "fdry-export", .help_all = true };
 	struct fdry_lease *lease = NULL;
 	struct packer *p;
 	int err = fdry_store_check(s);
@@ -454,7 +457,8 @@ int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images,
 	p->arg = arg;
 	if (opts)
 		p->opts = *opts;
-	fdry_crew_start(&p->crew, p->opts.threads);
+	fdry_workqueue_init(&p->queue, &queue);
+	fdry_workqueue_start(&p->queue, fdry_worker_threads(p->opts.threads));
 	err = images_take(p, images, count);
 	if (!err)
 		err = fdry_lease_begin(s->env, &lease);

@@ -2,7 +2,7 @@
 /*
  * verify_child.c - hashing everything again: one stage, in a process that may crash.
  *
- * Objects are listed in slices, and the slice's objects checked by a crew, each in a
+ * Objects are listed in slices, and the slice's objects checked by a work queue, each in a
  * transaction of its own: no view lasts long, so that a check of a large store beside its
  * writers does not make the file grow. What is collected meanwhile is no fault.
  * Findings are said, and counted, in the order of ids.
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "store/crew.h"
+#include "lib/workqueue.h"
 #include "store/verify.h"
 
 #define SLICE_BYTES (64u << 20)
@@ -215,7 +215,8 @@ static int check_tables(struct child *c)
 /* --- one object, on a worker --- */
 
 struct check {
-	struct fdry_job job;
+	struct fdry_work work;
+	struct fdry_saved_err saved_err;
 	struct slice *slice;
 	struct fdry_oid oid;
 	/* what came of it, beside an error */
@@ -226,9 +227,9 @@ struct check {
 
 struct slice {
 	struct child *c;
-	struct fdry_crew crew;
-	struct fdry_unpacker unpackers[FDRY_CREW_MAX];
-	struct fdry_buf copies[FDRY_CREW_MAX];
+	struct fdry_workqueue queue;
+	struct fdry_unpacker unpackers[FDRY_WORKERS_MAX];
+	struct fdry_buf copies[FDRY_WORKERS_MAX];
 	struct check checks[SLICE_OBJECTS];
 	size_t count;
 	uint64_t bytes;
@@ -270,9 +271,9 @@ static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
 	return err ? err : links;
 }
 
-static int check_work(struct fdry_job *job, unsigned int worker)
+static int check_work(struct fdry_work *work, unsigned int worker)
 {
-	struct check *k = (struct check *)job;
+	struct check *k = (struct check *)work;
 	struct fdry_txn t;
 	int err = fdry_txn_read(k->slice->c->s->env->db, &t);
 
@@ -300,7 +301,7 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 		return FDRY_EACH_STOP;
 	}
 	k = &sl->checks[sl->count++];
-	*k = (struct check){ .job.fn = check_work, .slice = sl };
+	*k = (struct check){ .work = { .fn = check_work, .saved_err = &k->saved_err }, .slice = sl };
 	memcpy(k->oid.b, key.data, FDRY_OID_SIZE);
 	sl->bytes += fdry_record_parse(value, &rec) ? 0 : rec.size;
 	return 0;
@@ -362,14 +363,14 @@ static int slice_check(struct slice *sl)
 	int err = 0, result;
 
 	for (i = 0; i < sl->count && !alone; i++)
-		fdry_crew_add(&sl->crew, &sl->checks[i].job);
+		fdry_workqueue_add(&sl->queue, &sl->checks[i].work);
 	for (i = 0; i < sl->count && !err; i++) {
 		k = &sl->checks[i];
 		sh->at = k->oid;
 		sh->inside = alone;
 		if (alone)
-			fdry_crew_add(&sl->crew, &k->job);
-		result = fdry_crew_wait(&sl->crew, &k->job);
+			fdry_workqueue_add(&sl->queue, &k->work);
+		result = fdry_workqueue_wait(&sl->queue, &k->work);
 		sh->inside = false;
 		err = check_done(sl->c, k, result);
 		fdry_buf_release(&k->missing);
@@ -379,6 +380,7 @@ static int slice_check(struct slice *sl)
 
 static int slice_run(struct slice *sl)
 {
+	static const struct fdry_workqueue_opts queue = { .name = "fdry-verify", .help_all = true };
 	struct fdry_verify_shared *sh = sl->c->shared;
 	int err = slice_list(sl);
 
@@ -386,9 +388,10 @@ static int slice_run(struct slice *sl)
 		return err;
 	if (!sh->alone)
 		sh->until = sl->checks[sl->count - 1].oid;
-	fdry_crew_start(&sl->crew, sh->alone ? 1 : sl->c->v->threads);
+	fdry_workqueue_init(&sl->queue, &queue);
+	fdry_workqueue_start(&sl->queue, fdry_worker_threads(sh->alone ? 1 : sl->c->v->threads));
 	err = slice_check(sl);
-	fdry_crew_stop(&sl->crew);
+	fdry_workqueue_release(&sl->queue);
 	sh->alone = sh->alone && memcmp(&sh->at, &sh->until, sizeof(sh->at)) < 0;
 	sl->more = sl->more && fdry_verify_next(&sh->at, FDRY_OID_SIZE - 1);
 	return err;

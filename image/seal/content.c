@@ -19,8 +19,7 @@
 
 #include <stdlib.h>
 
-#include "lib/threads.h"
-#include "store/crew.h"
+#include "lib/workqueue.h"
 
 /* Zeros shorter than this inside content are kept, so that content stays in few pieces. */
 #define ZERO_RUN_MIN (64u << 10)
@@ -33,7 +32,7 @@
 /* A piece of memory is as many cells as it has room for. */
 _Static_assert(FDRY_MEM_READ_PIECE >= FDRY_MF_CHUNK_MAX, "a piece holds a cell");
 /* Each thread reads one piece at a time, and layout.c none at that time. */
-_Static_assert(FDRY_SEAL_BLOCKS > FDRY_CREW_MAX, "no thread waits for a block");
+_Static_assert(FDRY_SEAL_BLOCKS > FDRY_WORKERS_MAX, "no thread waits for a block");
 
 /* Less content than this is not worth a thread. */
 #define PIECES_A_THREAD 4u
@@ -76,7 +75,8 @@ struct found {
 };
 
 struct piece {
-	struct fdry_job job;
+	struct fdry_work work;
+	struct fdry_saved_err saved_err;
 	const struct content *c;
 	struct spot spot;
 	struct fdry_buf before; /* of struct before, ascending */
@@ -298,9 +298,9 @@ static int piece_read(struct piece *p)
 	return err;
 }
 
-static int piece_fn(struct fdry_job *job, unsigned int worker)
+static int piece_fn(struct fdry_work *work, unsigned int worker)
 {
-	struct piece *p = (struct piece *)job; /* its first member */
+	struct piece *p = (struct piece *)work; /* its first member */
 	const struct fdry_capture *cap = p->c->s->cap;
 	CUcontext popped;
 	int err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
@@ -349,18 +349,19 @@ static int before_list(const struct content *c, struct piece *p)
 	return err;
 }
 
-static int piece_begin(const struct content *c, struct fdry_crew *crew, struct piece *p, size_t i)
+static int piece_begin(const struct content *c, struct fdry_workqueue *q, struct piece *p, size_t i)
 {
 	int err;
 
-	p->job.fn = piece_fn;
+	p->work.fn = piece_fn;
+	p->work.saved_err = &p->saved_err;
 	p->c = c;
 	p->spot = fdry_array(c->spots, struct spot)[i];
 	p->found.len = p->fresh.len = p->words.len = 0;
 	p->zeros = 0;
 	err = before_list(c, p);
 	if (!err)
-		fdry_crew_add(crew, &p->job);
+		fdry_workqueue_add(q, &p->work);
 	return err;
 }
 
@@ -415,19 +416,19 @@ static int piece_put(struct fdry_seal *s, const struct piece *p)
 }
 
 /* A window of pieces moves over all of them. */
-static int pieces_put(struct content *c, struct fdry_crew *crew, struct piece *window, size_t size)
+static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece *window, size_t size)
 {
 	size_t i, begun, n = fdry_array_count(c->spots, struct spot);
 	int err = 0;
 
 	for (begun = 0; begun < n && begun < size && !err; begun++)
-		err = piece_begin(c, crew, &window[begun], begun);
+		err = piece_begin(c, q, &window[begun], begun);
 	for (i = 0; i < n && !err; i++) {
-		err = fdry_crew_wait(crew, &window[i % size].job);
+		err = fdry_workqueue_wait(q, &window[i % size].work);
 		if (!err)
 			err = piece_put(c->s, &window[i % size]);
 		if (!err && begun < n) {
-			err = piece_begin(c, crew, &window[i % size], begun);
+			err = piece_begin(c, q, &window[i % size], begun);
 			begun++;
 		}
 	}
@@ -436,16 +437,20 @@ static int pieces_put(struct content *c, struct fdry_crew *crew, struct piece *w
 
 static int pieces_seal(struct content *c)
 {
+	static const struct fdry_workqueue_opts opts = { .name = "fdry-seal", .help_all = true };
 	size_t i, n = fdry_array_count(c->spots, struct spot), size;
-	struct fdry_crew crew;
+	struct fdry_workqueue queue;
 	struct piece *window;
+	unsigned int threads;
 	int err;
 
-	fdry_crew_start(&crew, n / PIECES_A_THREAD < FDRY_CREW_MAX ? (unsigned int)(1 + n / PIECES_A_THREAD) : 0);
-	size = (crew.count + 1) * AHEAD;
+	fdry_workqueue_init(&queue, &opts);
+	threads = n / PIECES_A_THREAD < FDRY_WORKERS_MAX ? (unsigned int)(1 + n / PIECES_A_THREAD) : 0;
+	threads = fdry_workqueue_start(&queue, fdry_worker_threads(threads));
+	size = (threads + 1) * AHEAD;
 	window = calloc(size, sizeof(*window));
-	err = window ? pieces_put(c, &crew, window, size) : fdry_nomem();
-	fdry_crew_stop(&crew);
+	err = window ? pieces_put(c, &queue, window, size) : fdry_nomem();
+	fdry_workqueue_release(&queue);
 	for (i = 0; window && i < size; i++) {
 		fdry_buf_release(&window[i].before);
 		fdry_buf_release(&window[i].found);
