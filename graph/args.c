@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * args.c - argument blocks in columns: which earlier block each is like, and what differs.
+ * args.c - argument blocks in columns: a similar earlier block for each, and the differences.
  *
- * Nodes of one kernel come again with a pointer or two changed, and PyTorch's have hundreds of
- * bytes that no one set besides, left over from other launches. So a block is stored as a
- * distance back to a block of the same kernel, or to one of zeros, and as the words of 4 bytes
- * that are not the same there. Of the last WINDOW blocks of the kernel and the zeros, the one
- * that leaves fewest words is taken; of equals the zeros, then the nearest. A decoder's 595
- * bytes a node become 26 (Documentation/design/graphs.rst).
+ * Nodes of one kernel repeat with one or two pointers changed. PyTorch's argument blocks also
+ * hold hundreds of uninitialised bytes from other launches. So a block is stored as the distance
+ * back to a block of the same kernel, or to a block of zeros, and as the 4-byte words that differ.
+ * The encoder compares the last WINDOW blocks of the kernel and the zeros, and chooses the one
+ * with the fewest differences; among equals the zeros, then the nearest block. In a decoder's
+ * graph, 595 bytes a node become 26 (Documentation/design/graphs.rst).
  */
 #include "graph/args.h"
 
@@ -17,9 +17,9 @@
 #define WORD 4u
 #define LIKE_MAX UINT16_MAX
 
-/* The kernel nodes of one kernel that came last. */
+/* The most recent nodes of one kernel. */
 struct recent {
-	uint32_t count; /* of all */
+	uint32_t count; /* of all nodes of the kernel */
 	uint32_t node[WINDOW];
 };
 
@@ -39,7 +39,8 @@ static int recent_get(struct fdry_graph_enc *enc, uint32_t kernel, struct recent
 
 #define CHUNK 64u
 
-/* How many words of a chunk differ; without a way out, so that compilers make vectors of it. */
+/* The number of words of a chunk that differ; no early exit, so that compilers vectorise the loop.
+ */
 static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
 {
 	uint32_t x[CHUNK / WORD], y[CHUNK / WORD], n = 0, i;
@@ -51,7 +52,8 @@ static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
 	return n;
 }
 
-/* How many words differ; where that is @enough or more, any number not below it. Lengths are multiples of 8. */
+/* The number of words that differ; any number from @enough on means @enough or more. @len is a
+ * multiple of 8. */
 static uint32_t words_differ(const uint8_t *a, const uint8_t *b, size_t len, uint32_t enough)
 {
 	uint32_t n = 0;
@@ -77,16 +79,21 @@ static uint32_t words_set(const uint8_t *a, size_t len)
 	return n;
 }
 
-/* How far back the block is that @block, which is the last of enc->blocks, is stored as; 0: zeros. */
-static uint32_t like_find(const struct fdry_graph_enc *enc, const struct recent *r, const uint8_t *block, size_t len)
+/* The distance back to the block that is most like @block, the last of enc->blocks; 0: the zeros.
+ */
+static uint32_t like_find(const struct fdry_graph_enc *enc, const struct recent *r,
+			  const uint8_t *block, size_t len)
 {
-	uint32_t self = (uint32_t)(enc->starts.len / 8) - 1, best = words_set(block, len), like = 0, i, n, node;
+	uint32_t self = (uint32_t)(enc->starts.len / 8) - 1, best = words_set(block, len), like = 0,
+		 i, n, node;
 
 	for (i = 1; i <= r->count && i <= WINDOW && best; i++) {
 		node = r->node[(r->count - i) % WINDOW];
 		if (self - node > LIKE_MAX)
 			break;
-		n = words_differ(block, enc->blocks.data + fdry_get64(enc->starts.data + 8 * (size_t)node), len, best);
+		n = words_differ(block,
+				 enc->blocks.data + fdry_get64(enc->starts.data + 8 * (size_t)node),
+				 len, best);
 		if (n < best) {
 			best = n;
 			like = self - node;
@@ -103,27 +110,31 @@ static int u16_put(struct fdry_buf *b, uint32_t v)
 	return fdry_buf_put(b, bytes, sizeof(bytes));
 }
 
-/* The words in which @block differs from @from (NULL: zeros). */
-static int patches_put(struct fdry_graph_enc *enc, const uint8_t *block, const uint8_t *from, size_t len, uint32_t *count)
+/* Store the words in which @block differs from @from (NULL: zeros). */
+static int patches_put(struct fdry_graph_enc *enc, const uint8_t *block, const uint8_t *from,
+		       size_t len, uint32_t *count)
 {
 	uint32_t word;
 	size_t i;
-	int err = 0;
+	int err;
 
 	*count = 0;
-	for (i = 0; i < len && !err; i += WORD) {
+	for (i = 0; i < len; i += WORD) {
 		word = fdry_get32(block + i);
 		if (word == (from ? fdry_get32(from + i) : 0))
 			continue;
 		err = u16_put(&enc->column[FDRY_GSEC_PATCH_AT], (uint32_t)(i / WORD));
-		if (!err)
-			err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_PATCH], word);
+		if (err)
+			return err;
+		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_PATCH], word);
+		if (err)
+			return err;
 		++*count;
 	}
-	return err;
+	return 0;
 }
 
-/* The block at the end of enc->blocks, whose start is known, into the columns. */
+/* Encode the block from @start to the end of enc->blocks. */
 static int block_put(struct fdry_graph_enc *enc, const struct recent *r, size_t start)
 {
 	const uint8_t *block = enc->blocks.data + start, *from = NULL;
@@ -134,11 +145,10 @@ static int block_put(struct fdry_graph_enc *enc, const struct recent *r, size_t 
 	if (like)
 		from = enc->blocks.data + fdry_get64(enc->starts.data + 8 * (self - like));
 	err = patches_put(enc, block, from, len, &count);
-	if (!err)
-		err = u16_put(&enc->column[FDRY_GSEC_NODE_LIKE], like);
-	if (!err)
-		err = u16_put(&enc->column[FDRY_GSEC_NODE_PATCHES], count);
-	return err;
+	if (err)
+		return err;
+	err = u16_put(&enc->column[FDRY_GSEC_NODE_LIKE], like);
+	return err ? err : u16_put(&enc->column[FDRY_GSEC_NODE_PATCHES], count);
 }
 
 int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span args)
@@ -147,43 +157,59 @@ int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span 
 	struct recent *r;
 	int err;
 
-	if (start + fdry_graph_padded(args.len) > FDRY_GRAPH_ARG_BYTES_MAX || args.len > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph's arguments take more than %" PRIu64 " bytes, or those of one node more than %u; "
-				 "split the graph", (uint64_t)FDRY_GRAPH_ARG_BYTES_MAX, FDRY_KERNEL_PARAM_BYTES_MAX);
+	if (start + fdry_graph_padded(args.len) > FDRY_GRAPH_ARG_BYTES_MAX ||
+	    args.len > FDRY_KERNEL_PARAM_BYTES_MAX)
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the graph's arguments take more than %" PRIu64
+				 " bytes, or those of one node more than %u; "
+				 "split the graph",
+				 (uint64_t)FDRY_GRAPH_ARG_BYTES_MAX, FDRY_KERNEL_PARAM_BYTES_MAX);
 	err = recent_get(enc, kernel, &r);
-	if (!err)
-		err = fdry_buf_put_u64(&enc->starts, start);
-	if (!err)
-		err = fdry_buf_put(&enc->blocks, args.data, args.len);
-	if (!err)
-		err = fdry_buf_align(&enc->blocks, FDRY_GRAPH_ALIGN);
-	if (!err)
-		err = block_put(enc, r, start);
-	if (!err)
-		r->node[r->count++ % WINDOW] = (uint32_t)(enc->starts.len / 8) - 1;
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put_u64(&enc->starts, start);
+	if (err)
+		return err;
+	err = fdry_buf_put(&enc->blocks, args.data, args.len);
+	if (err)
+		return err;
+	err = fdry_buf_align(&enc->blocks, FDRY_GRAPH_ALIGN);
+	if (err)
+		return err;
+	err = block_put(enc, r, start);
+	if (err)
+		return err;
+	r->node[r->count++ % WINDOW] = (uint32_t)(enc->starts.len / 8) - 1;
+	return 0;
 }
 
 /* --- checking --- */
 
 static uint32_t kernel_of(const struct fdry_graph_view *v, uint32_t node)
 {
-	return fdry_graph_u32(v, FDRY_GSEC_CONFIG_KERNEL, fdry_graph_u16(v, FDRY_GSEC_NODE_CONFIG, node));
+	return fdry_graph_u32(v, FDRY_GSEC_CONFIG_KERNEL,
+			      fdry_graph_u16(v, FDRY_GSEC_NODE_CONFIG, node));
 }
 
-/* Patches @from to @end belong to one block of @bytes bytes, which they neither leave nor touch twice. */
-static int patches_check(const struct fdry_graph_view *v, uint32_t node, uint32_t from, uint32_t end, uint32_t bytes)
+/* Patches [@from, @end) of one block of @bytes bytes must lie inside it, in ascending order, with
+ * zero padding. */
+static int patches_check(const struct fdry_graph_view *v, uint32_t node, uint32_t from,
+			 uint32_t end, uint32_t bytes)
 {
 	uint32_t i, at, after = UINT32_MAX, over;
 
 	for (i = from; i < end; i++, after = at) {
 		at = fdry_graph_u16(v, FDRY_GSEC_PATCH_AT, i);
 		if (at + 1 <= after + 1 || at * WORD >= bytes)
-			return fdry_fail(FDRY_E_BADIMAGE, "patch %u, at word %u of the %u bytes of kernel node %u, is out of order or outside",
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "patch %u, at word %u of the %u bytes of kernel node %u, "
+					 "is out of order or outside",
 					 i, at, bytes, node);
 		over = at * WORD + WORD > bytes ? at * WORD + WORD - bytes : 0;
 		if (over && fdry_graph_u32(v, FDRY_GSEC_PATCH, i) >> 8 * (WORD - over))
-			return fdry_fail(FDRY_E_BADIMAGE, "padding after the arguments of kernel node %u is not zero", node);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"padding after the arguments of kernel node %u is not zero", node);
 	}
 	return 0;
 }
@@ -193,7 +219,10 @@ static int like_check(const struct fdry_graph_view *v, uint32_t node, uint32_t k
 	uint32_t like = fdry_graph_u16(v, FDRY_GSEC_NODE_LIKE, node);
 
 	if (like && (like > node || kernel_of(v, node - like) != kernel))
-		return fdry_fail(FDRY_E_BADIMAGE, "kernel node %u is like the one %u before it, which is none of its kernel", node, like);
+		return fdry_fail(
+			FDRY_E_BADIMAGE,
+			"kernel node %u refers to the node %u before it, which has another kernel",
+			node, like);
 	return 0;
 }
 
@@ -210,8 +239,10 @@ int fdry_args_check(const struct fdry_graph_view *v)
 		at += fdry_graph_padded(bytes);
 		n = fdry_graph_u16(v, FDRY_GSEC_NODE_PATCHES, i);
 		if (at > h->arg_bytes || n > h->patches - patch)
-			return fdry_fail(FDRY_E_BADIMAGE, "the arguments of kernel node %u end at %" PRIu64 " of %" PRIu64 " bytes, its patches at %"
-					 PRIu64 " of %u", i, at, h->arg_bytes, (uint64_t)patch + n, h->patches);
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "the arguments of kernel node %u end at %" PRIu64
+					 " of %" PRIu64 " bytes, its patches at %" PRIu64 " of %u",
+					 i, at, h->arg_bytes, (uint64_t)patch + n, h->patches);
 		err = like_check(v, i, k);
 		if (!err)
 			err = patches_check(v, i, patch, patch + n, bytes);
@@ -219,8 +250,9 @@ int fdry_args_check(const struct fdry_graph_view *v)
 			return err;
 	}
 	if (at != h->arg_bytes || patch != h->patches)
-		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes of arguments and %u patches belong to no node", h->arg_bytes - at,
-				 h->patches - patch);
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "%" PRIu64 " bytes of arguments and %u patches belong to no node",
+				 h->arg_bytes - at, h->patches - patch);
 	return 0;
 }
 
@@ -229,7 +261,8 @@ int fdry_args_check(const struct fdry_graph_view *v)
 const uint8_t *fdry_args_get(struct fdry_graph_cursor *c, uint32_t i, uint32_t bytes)
 {
 	const struct fdry_graph_view *v = c->v;
-	uint32_t like = fdry_graph_u16(v, FDRY_GSEC_NODE_LIKE, i), end = c->patch + fdry_graph_u16(v, FDRY_GSEC_NODE_PATCHES, i);
+	uint32_t like = fdry_graph_u16(v, FDRY_GSEC_NODE_LIKE, i),
+		 end = c->patch + fdry_graph_u16(v, FDRY_GSEC_NODE_PATCHES, i);
 	size_t len = fdry_graph_padded(bytes);
 	uint8_t *block = c->blocks + c->args;
 

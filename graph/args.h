@@ -7,11 +7,14 @@
 
 #include "graph/codec.h"
 
-/* Append the arguments of the next kernel node. @kernel: index in the graph's kernels, whose nodes all have @args.len bytes. */
+/* Append the arguments of the next kernel node. @kernel: an index into the graph's kernels; all
+ * nodes of a kernel have @args.len bytes. */
 int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span args) __must_check;
-/* The columns hold what the format allows; those of configurations are checked. FDRY_E_BADIMAGE. */
+/* Check the columns of arguments; those of configurations must be checked already. FDRY_E_BADIMAGE.
+ */
 int fdry_args_check(const struct fdry_graph_view *v) __must_check;
-/* Put the block of kernel node @i together, which must be the next; @bytes: of its kernel. */
+/* Decode the argument block of kernel node @i, which must be the next. @bytes: of its kernel's
+ * parameters. */
 const uint8_t *fdry_args_get(struct fdry_graph_cursor *c, uint32_t i, uint32_t bytes);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * attr.c - attributes of kernel nodes; see attr.h.
  *
- * Which attributes a node has differs from driver to driver and from device to device, so
- * all ids are tried (read.c says on which nodes) and the answers compared with those of a
- * fresh node: that is what building starts from.
+ * The attributes of a node depend on the driver and the device. So the reader queries all ids
+ * (read_node.c says on which nodes) and compares the values with those of a fresh node, since a
+ * built graph starts from fresh nodes.
  */
 #include "graph/attr.h"
 
@@ -24,7 +24,7 @@ static const struct attr_info infos[FDRY_ATTR_IDS] = {
 #undef X
 };
 
-/* How a field is laid out and written; by the letter in the table. */
+/* The size of a field and its format in text, by its letter in the table. */
 struct field {
 	char letter;
 	uint8_t size;
@@ -60,7 +60,7 @@ static uint32_t value_size(const struct attr_info *info)
 	return n;
 }
 
-/* Bring a value as the driver gives it into canonical encoding. */
+/* Convert a value of the driver to canonical encoding. */
 static void value_canonical(uint32_t id, uint8_t value[FDRY_GRAPH_ATTR_VALUE])
 {
 	const struct attr_info *info = &infos[id];
@@ -68,13 +68,14 @@ static void value_canonical(uint32_t id, uint8_t value[FDRY_GRAPH_ATTR_VALUE])
 
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		fdry_set32(value, fdry_get32(value) != 0);
-	/* A window of no bytes is no window, whatever its other fields say. */
+	/* A window without bytes is no window; its other fields have no effect. */
 	if (id == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && !fdry_get64(value + 8))
 		size = 0;
 	memset(value + size, 0, FDRY_GRAPH_ATTR_VALUE - size);
 }
 
-static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t id, struct fdry_attr_values *ret)
+static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t id,
+		     struct fdry_attr_values *ret)
 {
 	CUlaunchAttributeValue v;
 	CUresult res;
@@ -92,7 +93,8 @@ static int attr_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t i
 	return 0;
 }
 
-int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids, struct fdry_attr_values *ret)
+int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids,
+		    struct fdry_attr_values *ret)
 {
 	int err = 0;
 
@@ -102,16 +104,19 @@ int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t id
 	return err;
 }
 
-/* Attribute @id differs: may it be kept? */
+/* Refuse attribute @id, which differs from a fresh node's, if it cannot be restored. */
 static int attr_keep(uint32_t id, const struct fdry_attr_values *now)
 {
 	const struct attr_info *info = &infos[id];
 
 	if (!info->name)
-		return fdry_fail(FDRY_E_REFUSED, "it has attribute %u, which this version does not know; "
-				 "use a newer version", id);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "it has attribute %u, which this version does not know; "
+				 "use a newer version",
+				 id);
 	if (!(now->readable & 1u << id))
-		return fdry_fail(FDRY_E_REFUSED, "its attribute %s cannot be read; use another driver", info->name);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its attribute %s cannot be read; use another driver", info->name);
 	if (info->refused)
 		return fdry_fail(FDRY_E_REFUSED, "it has attribute %s and %s; capture without it",
 				 info->name, info->refused);
@@ -139,15 +144,20 @@ int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr
 	return 0;
 }
 
-static int attr_set(const struct fdry_driver *drv, CUgraphNode node, const struct fdry_graph_attr *a)
+static int attr_set(const struct fdry_driver *drv, CUgraphNode node,
+		    const struct fdry_graph_attr *a)
 {
 	CUlaunchAttributeValue v;
 	CUresult res;
 
 	memcpy(&v, a->value, sizeof(v));
-	res = fdry_call_raw(drv, cuGraphKernelNodeSetAttribute, node, (CUlaunchAttributeID)a->id, &v);
+	res = fdry_call_raw(drv, cuGraphKernelNodeSetAttribute, node, (CUlaunchAttributeID)a->id,
+			    &v);
 	if (res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_NOT_SUPPORTED)
-		return fdry_fail(FDRY_E_REFUSED, "the driver does not take its attribute %s back; capture without it", infos[a->id].name);
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"the driver does not accept its attribute %s again; capture without it",
+			infos[a->id].name);
 	return fdry_driver_result(drv, FDRY_DRV_cuGraphKernelNodeSetAttribute, res);
 }
 
@@ -170,15 +180,19 @@ static int attr_check(const struct fdry_graph_attr *a, uint32_t after)
 	const struct attr_info *info;
 
 	if (a->id >= FDRY_ATTR_IDS || !infos[a->id].name || infos[a->id].refused)
-		return fdry_fail(FDRY_E_VERSION, "attribute %u is not understood; use a newer version", a->id);
+		return fdry_fail(FDRY_E_VERSION, "attribute %u is unknown; use a newer version",
+				 a->id);
 	info = &infos[a->id];
 	if (a->id <= after)
-		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s does not stand in ascending order", info->name);
+		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s is not in ascending order",
+				 info->name);
 	if (a->size != value_size(info))
-		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s has %u bytes, not %u", info->name, a->size, value_size(info));
+		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s has %u bytes, not %u", info->name,
+				 a->size, value_size(info));
 	value_canonical(a->id, c.value);
 	if (memcmp(c.value, a->value, sizeof(c.value)))
-		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s is not in canonical encoding", info->name);
+		return fdry_fail(FDRY_E_BADIMAGE, "attribute %s is not in canonical encoding",
+				 info->name);
 	return 0;
 }
 
@@ -233,7 +247,8 @@ int fdry_attrs_to_text(struct fdry_span attrs, struct fdry_buf *ret)
 	return err;
 }
 
-static int field_from_text(struct fdry_words *w, const struct field *f, const char *name, uint8_t *p)
+static int field_from_text(struct fdry_words *w, const struct field *f, const char *name,
+			   uint8_t *p)
 {
 	uint64_t v = 0;
 	int32_t i = 0;
@@ -243,7 +258,8 @@ static int field_from_text(struct fdry_words *w, const struct field *f, const ch
 		err = fdry_word_i32(w, name, &i);
 		v = (uint32_t)i;
 	} else {
-		err = fdry_word_u64(w, name, f->size == 8 ? UINT64_MAX : (1ull << 8 * f->size) - 1, &v);
+		err = fdry_word_u64(w, name, f->size == 8 ? UINT64_MAX : (1ull << 8 * f->size) - 1,
+				    &v);
 	}
 	memcpy(p, &v, f->size);
 	return err;
@@ -261,7 +277,7 @@ static int attr_from_text(struct fdry_words *w, struct fdry_graph_attr *ret)
 		if (infos[id].name && fdry_word_is(w, infos[id].name))
 			break;
 	if (id == FDRY_ATTR_IDS)
-		return fdry_fail(FDRY_E_INVAL, "an attribute has a name that is not known");
+		return fdry_fail(FDRY_E_INVAL, "an attribute has an unknown name");
 	ret->id = id;
 	ret->size = value_size(&infos[id]);
 	for (f = infos[id].fields; *f && !err; p += field_of(*f++)->size)

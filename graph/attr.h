@@ -2,10 +2,10 @@
 /*
  * attr.h - attributes of kernel nodes, as one table over CUlaunchAttributeID.
  *
- * A graph object holds only what differs from a fresh node of the same kernel, in
- * canonical encoding: the bytes of the value's fields as CUlaunchAttributeValue has them,
- * then zeros. Ids are the driver's and part of the format; they are spelled as numbers
- * because older cuda.h files lack the newer names.
+ * A graph object holds only the attributes that differ from a fresh node of the same kernel.
+ * In canonical encoding, a value is the bytes of its fields as in CUlaunchAttributeValue, then
+ * zeros. Ids are the driver's and part of the format; they are written as numbers because older
+ * cuda.h files lack the newer names.
  */
 #ifndef FDRY_GRAPH_ATTR_H
 #define FDRY_GRAPH_ATTR_H
@@ -15,9 +15,9 @@
 #include "graph/format.h"
 
 /*
- * X(id, name, fields, why refused). Fields, one letter each: u and i 32 bits without and with sign,
- * x 32 bits as hex (a float's), b 8 bits, p 64 bits as hex (an address), q 64 bits. An attribute with
- * a reason cannot be restored: a node that has it is refused.
+ * X(id, name, fields, why refused). Each letter is a field: u and i have 32 bits without and with
+ * sign, x 32 bits in hex (of a float), b 8 bits, p 64 bits in hex (an address), q 64 bits. A node
+ * with an attribute that has a reason is refused, since the attribute cannot be restored.
  */
 #define FDRY_ATTRS(X) \
 	X(1, access_policy_window, "pqxuu", NULL) \
@@ -38,40 +38,46 @@
 
 #define FDRY_ATTR_ACCESS_POLICY_WINDOW 1u
 
-/* Every id from 1 to below this can be asked for, also those that no cuda.h names yet. */
+/* Ids from 1 to below this are queried, including ids that no cuda.h names yet. */
 #define FDRY_ATTR_IDS 32u
 #define FDRY_ATTRS_ALL (~1u)
 
-/* What the driver says about one node, in canonical encoding. */
+/* The attributes of one node, in canonical encoding. */
 struct fdry_attr_values {
 	uint32_t readable; /* bit i: attribute i can be read */
 	uint8_t value[FDRY_ATTR_IDS][FDRY_GRAPH_ATTR_VALUE];
 };
 
-/* Read the attributes @ids of a node, bit i for attribute i. One that the driver refuses (INVALID_VALUE, NOT_SUPPORTED)
- * is left out, as are those that were not asked for: they count as zero. */
-int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids, struct fdry_attr_values *ret) __must_check;
+/* Read the attributes @ids of a node, bit i for attribute i. All others count as zero, and so does
+ * an attribute that the driver refuses (INVALID_VALUE, NOT_SUPPORTED). */
+int fdry_attrs_read(const struct fdry_driver *drv, CUgraphNode node, uint32_t ids,
+		    struct fdry_attr_values *ret) __must_check;
 
 /**
- * fdry_attrs_diff() - What of a node's attributes differs from a fresh node's.
+ * fdry_attrs_diff() - List the attributes of a node that differ from a fresh node's.
  * @fresh: read from a node of the same kernel that was just added
- * @ret, @count: memory for FDRY_ATTR_IDS attributes; how many there are
+ * @ret: memory for FDRY_ATTR_IDS attributes
+ * @count: how many of them are filled
  *
  * FDRY_E_REFUSED: an attribute that cannot be restored, or that this version does not know.
  */
 int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr_values *now,
 		    struct fdry_graph_attr *ret, uint32_t *count) __must_check;
 
-/* Set an attribute set on a node just added; @attrs is checked, at any alignment. FDRY_E_REFUSED where the driver does
- * not take an attribute (INVALID_VALUE, NOT_SUPPORTED). */
-int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node, struct fdry_span attrs) __must_check;
+/* Set attributes on a fresh node. @attrs is checked and may be unaligned. FDRY_E_REFUSED if the
+ * driver does not accept an attribute (INVALID_VALUE, NOT_SUPPORTED). */
+int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node,
+		   struct fdry_span attrs) __must_check;
 
-/* An attribute set as the format allows it: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION. */
+/* Check an attribute set: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION.
+ */
 int fdry_attrs_check(struct fdry_span attrs) __must_check;
 
 struct fdry_words;
-/* " attr name value..." for each attribute of a set, and back; the words up to the next that is not "attr". */
+/* " attr name value..." for each attribute of a set, and back. The parser stops at the first word
+ * that does not begin an attribute. */
 int fdry_attrs_to_text(struct fdry_span attrs, struct fdry_buf *ret) __must_check;
-int fdry_attrs_from_text(struct fdry_words *w, struct fdry_graph_attr *ret, uint32_t *count) __must_check;
+int fdry_attrs_from_text(struct fdry_words *w, struct fdry_graph_attr *ret,
+			 uint32_t *count) __must_check;
 
 #endif

@@ -2,12 +2,11 @@
 /*
  * code_reach.c - what some kernels of a cubin need; see code_reach.h.
  *
- * Code leads to other code, to data and to the driver's functions in four ways: by
- * relocations, by the call graph (calls through pointers included), by the list of
- * external symbols in its info, and by reading constants, whose bank 4 holds addresses.
- * Data leads on by the relocations inside the bytes that are reached. Reached bytes of
- * data are remembered in words of four. A list of what is still to be looked at keeps
- * the depth of calls bounded.
+ * Code reaches other code, data and functions of the driver in four ways: by relocations,
+ * by the call graph (including calls through pointers), by the list of external symbols in its
+ * info, and by reading constants, whose bank 4 holds addresses. Data reaches more by the
+ * relocations inside its reached bytes. Reached data is recorded in words of four bytes. A work
+ * list in place of recursion bounds the depth of calls.
  */
 #include "graph/code_reach.h"
 
@@ -31,7 +30,7 @@ static void refuse(struct fdry_code_reach *r, const char *name, const char *why)
 		snprintf(r->refused, sizeof(r->refused), "calls %.120s (%s)", name, why);
 }
 
-/* A function that the module does not hold is the driver's. */
+/* A function that the module does not hold belongs to the driver. */
 static void extern_reached(struct fdry_code_reach *r, const char *name)
 {
 	const char *why = fdry_devcall_refused(name);
@@ -44,7 +43,7 @@ static void extern_reached(struct fdry_code_reach *r, const char *name)
 
 enum work { WORK_TEXT, WORK_DATA, WORK_VARIABLE, WORK_KINDS };
 
-/* Everything is put on the list once, when its flag is set; so the list never overflows. */
+/* Each item enters the list once, when its flag is set, so the list never overflows. */
 static void work_add(struct fdry_code_reach *r, uint8_t *flags, uint32_t i, enum work kind)
 {
 	if (flags[i])
@@ -79,12 +78,14 @@ static void data_symbol_reached(struct fdry_code_reach *r, uint32_t symbol, uint
 static void function_reached(struct fdry_code_reach *r, uint32_t symbol, uint32_t section)
 {
 	const char *name = r->cubin->elf.symbols[symbol].name;
+
 	if (fdry_devcall_known(name)) /* the device runtime is linked in */
 		extern_reached(r, name);
 	work_add(r, r->sections, section, WORK_TEXT);
 }
 
-/* @by_code: that it is named means that it is called, which an entry in a table of addresses does not. */
+/* @by_code: code refers to the symbol, so it may call it; an entry in a table of addresses is no
+ * call. */
 static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_code)
 {
 	uint32_t section = fdry_cubin_symbol_section(r->cubin, symbol);
@@ -106,11 +107,13 @@ static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_c
 	case FDRY_SECTION_MODULE:
 		break;
 	default:
-		unsliceable(r, "it refers to symbol %.120s in a section of another kind", r->cubin->elf.symbols[symbol].name);
+		unsliceable(r, "it refers to symbol %.120s in a section of another kind",
+			    r->cubin->elf.symbols[symbol].name);
 	}
 }
 
-/* The relocations of a section that patch words [@from, @to]; each patches up to two. */
+/* Follow the relocations that patch words [@from, @to] of a section; each patches up to two words.
+ */
 static void relocs_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	const struct fdry_cubin *c = r->cubin;
@@ -128,8 +131,9 @@ static void relocs_reached(struct fdry_code_reach *r, uint32_t section, uint64_t
 	}
 }
 
-/* Whoever reads part of a variable, or holds its address, may use all of it. */
-static void variables_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
+/* Code that reads part of a variable, or has its address, may use all of it. */
+static void variables_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from,
+			      uint64_t to)
 {
 	const struct fdry_cubin_variable *v = r->cubin->variables;
 	uint32_t i;
@@ -139,12 +143,12 @@ static void variables_reached(struct fdry_code_reach *r, uint32_t section, uint6
 			work_add(r, r->variables, i, WORK_VARIABLE);
 }
 
-/* Bytes [@from, @to) of a data section; does nothing where all of them were reached before. */
+/* Bytes [@from, @to) of a data section are reached. */
 static void data_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {
 	uint64_t size = r->cubin->elf.sections[section].h.size, w;
 	uint8_t *touched = r->touched + r->data_at[section];
-	bool seen = r->sections[section];
+	bool done = r->sections[section];
 
 	r->sections[section] = 1;
 	if (to > size)
@@ -152,16 +156,16 @@ static void data_reached(struct fdry_code_reach *r, uint32_t section, uint64_t f
 	if (from >= to)
 		return;
 	for (w = from / WORD; w <= (to - 1) / WORD; w++) {
-		seen = seen && touched[w];
+		done = done && touched[w];
 		touched[w] = 1;
 	}
-	if (seen)
+	if (done)
 		return;
 	variables_reached(r, section, from, to);
 	relocs_reached(r, section, from / WORD, (to - 1) / WORD);
 }
 
-/* --- what code says --- */
+/* --- code --- */
 
 static int externs_walk(struct fdry_code_reach *r, const struct fdry_cubin_attr *a)
 {
@@ -171,7 +175,8 @@ static int externs_walk(struct fdry_code_reach *r, const struct fdry_cubin_attr 
 	for (i = 0; i + 4 <= a->data.len; i += 4) {
 		symbol = fdry_get32(a->data.data + i);
 		if (symbol >= r->cubin->elf.nsymbols)
-			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an external function that is no symbol");
+			return fdry_fail(FDRY_E_BADCODE,
+					 "malformed cubin: an external function that is no symbol");
 		symbol_reached(r, symbol, true);
 	}
 	return 0;
@@ -243,7 +248,7 @@ static int info_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *
 	return got;
 }
 
-/* Functions whose address is taken and that look like what is called through a pointer. */
+/* A call through a pointer may reach any function with that prototype whose address is used. */
 static int pointer_walk(struct fdry_code_reach *r, uint32_t prototype)
 {
 	uint32_t i, part = 0, n = fdry_cubin_call_count(r->cubin);
@@ -291,7 +296,8 @@ static int constant_read(void *arg, const struct fdry_sass_read *read)
 	uint32_t i;
 
 	for (i = 1; i < r->cubin->elf.nsections; i++) {
-		if (r->cubin->sections[i].kind != FDRY_SECTION_DATA || r->cubin->sections[i].bank != (int)read->bank)
+		if (r->cubin->sections[i].kind != FDRY_SECTION_DATA ||
+		    r->cubin->sections[i].bank != (int)read->bank)
 			continue;
 		if (read->all)
 			work_add(r, r->whole, i, WORK_DATA);
@@ -309,7 +315,7 @@ static void constants_all(struct fdry_code_reach *r)
 		(void)constant_read(r, &read);
 }
 
-/* Return addresses are relocated: the function's own symbol and the distance. */
+/* A return address is a relocation: the function's own symbol and an offset. */
 static int returns_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *j)
 {
 	const struct fdry_cubin *c = r->cubin;
@@ -344,7 +350,8 @@ static bool has_banks(const struct fdry_cubin *c)
 
 static int code_walk(struct fdry_code_reach *r, uint32_t section, struct jumps *j)
 {
-	struct fdry_sass_code code = { .bytes = r->cubin->elf.sections[section].data, .arch = r->cubin->arch };
+	struct fdry_sass_code code = { .bytes = r->cubin->elf.sections[section].data,
+				       .arch = r->cubin->arch };
 	int err;
 
 	if (!has_banks(r->cubin))
@@ -380,19 +387,21 @@ static int text_walk(struct fdry_code_reach *r, uint32_t section)
 	const struct fdry_cubin_section *cs = r->cubin->sections;
 	struct jumps j = { 0 };
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	relocs_reached(r, section, 0, UINT64_MAX);
-	for (i = cs[section].owned; !err && i; i = cs[i].next_owned) {
+	for (i = cs[section].owned; i; i = cs[i].next_owned) {
 		r->sections[i] = 1;
 		relocs_reached(r, i, 0, UINT64_MAX);
-		if (cs[i].kind == FDRY_SECTION_OWNED_INFO)
-			err = info_walk(r, i, &j);
+		err = cs[i].kind == FDRY_SECTION_OWNED_INFO ? info_walk(r, i, &j) : 0;
+		if (err)
+			goto out_free;
 	}
-	if (!err)
-		err = calls_walk(r, section);
-	if (!err)
-		err = code_walk(r, section, &j);
+	err = calls_walk(r, section);
+	if (err)
+		goto out_free;
+	err = code_walk(r, section, &j);
+out_free:
 	free(j.at);
 	return err;
 }
@@ -411,7 +420,8 @@ static int work_do(struct fdry_code_reach *r)
 	return 0;
 }
 
-/* A byte for every word of data, and two more, since relocations span two; where the data of each section begins. */
+/* Allocate a byte for each word of data, and two more for each section, since a relocation spans
+ * two words. */
 static int touched_make(struct fdry_code_reach *r)
 {
 	const struct fdry_cubin *c = r->cubin;
@@ -426,10 +436,12 @@ static int touched_make(struct fdry_code_reach *r)
 			continue;
 		r->data_at[i] = (uint32_t)total;
 		if (c->elf.sections[i].h.size > UINT32_MAX)
-			return fdry_fail(FDRY_E_LIMIT, "device code with variables of more than 4 GiB");
+			return fdry_fail(FDRY_E_LIMIT,
+					 "device code with variables of more than 4 GiB");
 		total += c->elf.sections[i].h.size / WORD + 2;
 		if (total > UINT32_MAX)
-			return fdry_fail(FDRY_E_LIMIT, "device code with variables of more than 4 GiB");
+			return fdry_fail(FDRY_E_LIMIT,
+					 "device code with variables of more than 4 GiB");
 	}
 	r->touched = calloc(total + 1, 1);
 	return r->touched ? 0 : fdry_nomem();
@@ -449,23 +461,29 @@ static int reach_alloc(struct fdry_code_reach *r)
 	return touched_make(r);
 }
 
-int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count, struct fdry_code_reach *ret)
+int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t count,
+			 struct fdry_code_reach *ret)
 {
 	struct fdry_code_reach r = { .cubin = c };
 	uint32_t i;
 	int err = reach_alloc(&r);
 
+	if (err)
+		goto out_release;
 	snprintf(r.unsliceable, sizeof(r.unsliceable), "%s", c->unsliceable);
-	for (i = 0; !err && i < count; i++)
+	for (i = 0; i < count; i++)
 		symbol_reached(&r, c->kernels[kernels[i]].symbol, true);
-	while (!err && r.nwork)
+	while (r.nwork) {
 		err = work_do(&r);
-	if (err) {
-		fdry_code_reach_release(&r);
-		return err;
+		if (err)
+			goto out_release;
 	}
 	*ret = r;
 	return 0;
+
+out_release:
+	fdry_code_reach_release(&r);
+	return err;
 }
 
 void fdry_code_reach_release(struct fdry_code_reach *r)

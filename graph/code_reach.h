@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code_reach.h - what some kernels of a cubin need: code, data, and the driver's own functions.
+ * code_reach.h - what some kernels of a cubin need: code, data, functions of the driver.
  *
- * The answer is never too small: what cannot be told counts as reached. What makes a slice
- * impossible is a reason (@unsliceable), not an error, since the whole cubin can still be kept.
+ * The answer is never too small: anything uncertain counts as reached. Code that cannot be
+ * sliced is no error, since the whole cubin can still be kept; @unsliceable says why.
  */
 #ifndef FDRY_GRAPH_CODE_REACH_H
 #define FDRY_GRAPH_CODE_REACH_H
@@ -15,22 +15,23 @@
 
 struct fdry_code_reach {
 	const struct fdry_cubin *cubin;
-	uint8_t *sections;  /* by section: code, what belongs to it, and data that is reached */
-	uint8_t *symbols;   /* by symbol: referred to by code or data that is reached */
+	uint8_t *sections;  /* by section: reached code with its sections, and reached data */
+	uint8_t *symbols;   /* by symbol: reached code or data refers to it */
 	uint8_t *variables; /* by variable: may be read or written */
 	uint8_t *touched;   /* by byte / 4 of data sections, at data_at[section] */
 	uint32_t *data_at;
-	uint8_t *whole;     /* by section: data of which every byte is reached */
-	uint64_t *work;     /* sections and variables still to look at */
+	uint8_t *whole;     /* by section: every byte of this data is reached */
+	uint64_t *work;     /* the work list: sections and variables */
 	uint32_t nwork;
-	char refused[200];  /* "calls vprintf (device printf)": why it cannot be restored; "" where it can */
-	char unsliceable[200];      /* why it cannot be sliced; "" where it can */
+	char refused[200]; /* "calls vprintf (device printf)": why the code cannot be restored; ""
+			      if it can */
+	char unsliceable[200]; /* why the code cannot be sliced; "" if it can */
 };
 
 /**
- * fdry_code_reach_init() - Find what kernels reach.
+ * fdry_code_reach_init() - Find everything that kernels reach.
  * @kernels: indices into @c->kernels
- * @ret: release it with fdry_code_reach_release(); needs @c
+ * @ret: points to @c; release it with fdry_code_reach_release()
  *
  * Errors: FDRY_E_BADCODE (malformed), FDRY_E_NOMEM.
  */
@@ -38,7 +39,7 @@ int fdry_code_reach_init(const struct fdry_cubin *c, const uint32_t *kernels, ui
 		  struct fdry_code_reach *ret) __must_check;
 void fdry_code_reach_release(struct fdry_code_reach *r);
 
-/* Is a relocation of section @target (code, owned or data) at @offset part of what is reached? */
+/* Whether a relocation at @offset of section @target (code, owned or data) is reached. */
 bool fdry_code_reach_keeps(const struct fdry_code_reach *r, uint32_t target, uint64_t offset);
 
 #endif

@@ -21,13 +21,17 @@ static int kinds_check(const struct fdry_graph_view *v)
 		unsigned int kind = v->section[FDRY_GSEC_KIND][i];
 
 		if (!fdry_node_ops(kind))
-			return fdry_fail(FDRY_E_VERSION, "node %u is of kind %u, which is not understood; "
-					 "use a newer version", i, kind);
+			return fdry_fail(FDRY_E_VERSION,
+					 "node %u is of kind %u, which is not understood; "
+					 "use a newer version",
+					 i, kind);
 		n[kind]++;
 	}
 	if (n[FDRY_NODE_KERNEL] != h->kernel_nodes || n[FDRY_NODE_MEMSET] != h->memset_nodes ||
-	    n[FDRY_NODE_MEMCPY] != h->memcpy_nodes || n[FDRY_NODE_RECORD] + n[FDRY_NODE_WAIT] != h->event_nodes)
-		return fdry_fail(FDRY_E_BADIMAGE, "its node kinds do not add up to the counts of its header");
+	    n[FDRY_NODE_MEMCPY] != h->memcpy_nodes ||
+	    n[FDRY_NODE_RECORD] + n[FDRY_NODE_WAIT] != h->event_nodes)
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "its node kinds do not add up to the counts of its header");
 	return 0;
 }
 
@@ -59,16 +63,21 @@ static int kernel_check(const struct fdry_graph_kernel *g, const struct fdry_ker
 	uint32_t i;
 
 	if (g->param_bytes != k->param_bytes)
-		return fdry_fail(FDRY_E_BADIMAGE, "kernel %u (%.100s) takes %u bytes of arguments, and the graph has %u",
-				 g->index, k->name, k->param_bytes, g->param_bytes);
+		return fdry_fail(
+			FDRY_E_BADIMAGE,
+			"kernel %u (%.100s) takes %u bytes of arguments, and the graph has %u",
+			g->index, k->name, k->param_bytes, g->param_bytes);
 	for (i = 0; i < k->nparams; i++)
 		if ((uint32_t)k->params[i].offset + k->params[i].size > k->param_bytes)
-			return fdry_fail(FDRY_E_BADIMAGE, "parameter %u of kernel %u (%.100s) lies outside of its %u bytes",
-					 i, g->index, k->name, k->param_bytes);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"parameter %u of kernel %u (%.100s) lies outside of its %u bytes",
+				i, g->index, k->name, k->param_bytes);
 	return 0;
 }
 
-int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, uint32_t count)
+int fdry_graph_view_check_kernels(const struct fdry_graph_view *v,
+				  const struct fdry_kernel *kernels, uint32_t count)
 {
 	struct fdry_graph_kernel g;
 	uint32_t i;
@@ -77,7 +86,9 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct 
 	for (i = 0; i < v->header.kernels && !err; i++) {
 		g = fdry_graph_kernel_at(v, i);
 		if (g.index >= count)
-			return fdry_fail(FDRY_E_BADIMAGE, "the graph uses kernel %u, and the image has %u", g.index, count);
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "the graph uses kernel %u, and the image has %u", g.index,
+					 count);
 		err = kernel_check(&g, &kernels[g.index]);
 	}
 	return err;
@@ -85,11 +96,14 @@ int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct 
 
 int fdry_graph_cursor_init(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret)
 {
-	uint8_t *memory = malloc(v->header.arg_bytes + sizeof(*ret->starts) * (size_t)v->header.kernel_nodes + 1);
+	uint8_t *memory = malloc(v->header.arg_bytes +
+				 sizeof(*ret->starts) * (size_t)v->header.kernel_nodes + 1);
 
 	if (!memory)
 		return fdry_nomem();
-	*ret = (struct fdry_graph_cursor){ .v = v, .blocks = memory, .starts = (uint32_t *)(memory + v->header.arg_bytes) };
+	*ret = (struct fdry_graph_cursor){ .v = v,
+					   .blocks = memory,
+					   .starts = (uint32_t *)(memory + v->header.arg_bytes) };
 	return 0;
 }
 

@@ -37,12 +37,13 @@ int fdry_graph_view_init(struct fdry_span bytes, struct fdry_graph_view *ret) __
  * Every kernel is in the table, its parameters lie in its parameter buffer, and the
  * buffer is as long as the graph's argument blocks for it. FDRY_E_BADIMAGE otherwise.
  */
-int fdry_graph_view_check_kernels(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
-				  uint32_t count) __must_check;
+int fdry_graph_view_check_kernels(const struct fdry_graph_view *v,
+				  const struct fdry_kernel *kernels, uint32_t count) __must_check;
 
-/* Check that every place in host memory lies in the image's host segments. FDRY_E_BADIMAGE otherwise. */
-int fdry_graph_view_check_hosts(const struct fdry_graph_view *v, const struct fdry_host_segment *hosts,
-				uint32_t count) __must_check;
+/* Check that every place in host memory lies in the image's host segments. FDRY_E_BADIMAGE
+ * otherwise. */
+int fdry_graph_view_check_hosts(const struct fdry_graph_view *v,
+				const struct fdry_host_segment *hosts, uint32_t count) __must_check;
 
 /*
  * Walks the nodes of a view in order. Its own memory holds the argument blocks, which it
@@ -51,14 +52,16 @@ int fdry_graph_view_check_hosts(const struct fdry_graph_view *v, const struct fd
 struct fdry_graph_cursor {
 	const struct fdry_graph_view *v;
 	uint32_t node;                  /* the next node */
-	uint32_t next[FDRY_NODE_KINDS]; /* the next entry of each kind's columns; record and wait nodes share one */
+	uint32_t next[FDRY_NODE_KINDS]; /* the next entry of each kind's columns; record and wait
+					   nodes share one */
 	uint64_t args;                  /* the next argument block */
 	uint32_t patch;                 /* the next patch */
 	uint8_t *blocks;                /* arg_bytes bytes; those before @args are decoded */
-	uint32_t *starts;               /* offset of each kernel node's block, in units of FDRY_GRAPH_ALIGN */
+	uint32_t *starts; /* offset of each kernel node's block, in units of FDRY_GRAPH_ALIGN */
 };
 /* Allocate memory for all argument blocks: header.arg_bytes, and 4 bytes for each kernel node. */
-int fdry_graph_cursor_init(const struct fdry_graph_view *v, struct fdry_graph_cursor *ret) __must_check;
+int fdry_graph_cursor_init(const struct fdry_graph_view *v,
+			   struct fdry_graph_cursor *ret) __must_check;
 /* False after the last node. @ret points into the view's bytes and into the cursor's blocks, which
  * stay until the cursor is released. */
 bool fdry_graph_next(struct fdry_graph_cursor *c, struct fdry_node *ret);
@@ -70,17 +73,19 @@ void fdry_graph_cursor_release(struct fdry_graph_cursor *c);
 struct fdry_graph_enc {
 	struct fdry_intern kernels, launches, attr_sets, edge_data;
 	struct fdry_intern configs;            /* struct fdry_graph_config */
-	struct fdry_buf column[FDRY_GSEC_END]; /* the sections that are not tables of distinct records */
+	struct fdry_buf
+		column[FDRY_GSEC_END]; /* the sections that are not tables of distinct records */
 	struct fdry_buf blocks;                /* argument blocks, padded */
 	struct fdry_buf starts;                /* u64 for each kernel node: offset of its block */
-	struct fdry_buf recent;                /* for each kernel, its most recent nodes; see args.c */
-	struct fdry_buf optional;              /* unknown sections: directory entry and bytes each */
+	struct fdry_buf recent;	  /* for each kernel, its most recent nodes; see args.c */
+	struct fdry_buf optional; /* unknown sections: directory entry and bytes each */
 	uint32_t compat;
 	uint32_t events;
 	bool linked;                           /* the edges were appended */
 };
 
-/* A configuration of kernel nodes, as in the columns CONFIG_...: indices into the graph's tables. */
+/* A configuration of kernel nodes, as in the columns CONFIG_...: indices into the graph's tables.
+ */
 struct fdry_graph_config {
 	uint32_t kernel;
 	uint32_t launch;
@@ -91,9 +96,12 @@ struct fdry_graph_config {
 int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node) __must_check;
 /* Append all edges, once, after the nodes; sorts @edges. FDRY_E_INVAL if an edge does not lead to a
  * later node, or occurs twice. */
-int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count) __must_check;
-/* A section that this version does not know (@id with FDRY_SECTION_OPTIONAL), in ascending order of ids. */
-int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry_span data) __must_check;
+int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges,
+			 uint32_t count) __must_check;
+/* A section that this version does not know (@id with FDRY_SECTION_OPTIONAL), in ascending order of
+ * ids. */
+int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id,
+			    struct fdry_span data) __must_check;
 /* The finished object, checked as by a reader; @ret must be empty and is untouched on failure. */
 int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret) __must_check;
 void fdry_graph_enc_release(struct fdry_graph_enc *enc);

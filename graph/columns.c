@@ -17,8 +17,9 @@ struct section_info {
 };
 
 static const struct section_info infos[FDRY_GSEC_END] = {
-#define X(id, NAME, name, size, count) [id] = { name, size, offsetof(struct fdry_graph_header, count), \
-						sizeof(((struct fdry_graph_header *)0)->count) == 8 },
+#define X(id, NAME, name, size, count) \
+	[id] = { name, size, offsetof(struct fdry_graph_header, count), \
+		 sizeof(((struct fdry_graph_header *)0)->count) == 8 },
 	FDRY_GRAPH_SECTIONS(X)
 #undef X
 };
@@ -66,11 +67,15 @@ static int header_version(const struct fdry_graph_header *h)
 	if (memcmp(h->magic, FDRY_GRAPH_MAGIC, sizeof(h->magic)))
 		return fdry_fail(FDRY_E_BADIMAGE, "it does not begin like a graph object");
 	if (h->version != FDRY_GRAPH_VERSION)
-		return fdry_fail(FDRY_E_VERSION, "it has format version %u and this version reads %u; "
-				 "use a newer version or seal again", h->version, FDRY_GRAPH_VERSION);
+		return fdry_fail(FDRY_E_VERSION,
+				 "it has format version %u and this version reads %u; "
+				 "use a newer version or seal again",
+				 h->version, FDRY_GRAPH_VERSION);
 	if (h->incompat & ~FDRY_GRAPH_INCOMPAT_KNOWN)
-		return fdry_fail(FDRY_E_VERSION, "it needs features 0x%x, which this version lacks; use a newer version",
-				 h->incompat & ~FDRY_GRAPH_INCOMPAT_KNOWN);
+		return fdry_fail(
+			FDRY_E_VERSION,
+			"it needs features 0x%x, which this version lacks; use a newer version",
+			h->incompat & ~FDRY_GRAPH_INCOMPAT_KNOWN);
 	return 0;
 }
 
@@ -83,13 +88,16 @@ static int header_check(const struct fdry_graph_header *h, size_t len)
 		uint64_t v = header_field(h, limits[i].at, limits[i].wide);
 
 		if (v > limits[i].max)
-			err = fdry_fail(FDRY_E_LIMIT, "header field %s is %" PRIu64 ", more than the limit of %" PRIu64,
+			err = fdry_fail(FDRY_E_LIMIT,
+					"header field %s is %" PRIu64
+					", more than the limit of %" PRIu64,
 					limits[i].name, v, limits[i].max);
 	}
 	if (err)
 		return err;
 	if (h->size != len)
-		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64, len, h->size);
+		return fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, and its header says %" PRIu64,
+				 len, h->size);
 	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
 		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of its header are not zero");
 	return 0;
@@ -103,11 +111,14 @@ static int section_place(struct fdry_graph_view *v, uint32_t id, struct fdry_spa
 	if (id & FDRY_SECTION_OPTIONAL)
 		return 0;
 	if (!id || id >= FDRY_GSEC_END || !infos[id].name)
-		return fdry_fail(FDRY_E_VERSION, "section %u is not understood; use a newer version", id);
+		return fdry_fail(FDRY_E_VERSION,
+				 "section %u is not understood; use a newer version", id);
 	info = &infos[id];
 	count = header_field(&v->header, info->count_at, info->wide);
 	if (data.len != count * info->entry)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) has %zu bytes, and %" PRIu64 " entries need %" PRIu64,
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "section %u (%s) has %zu bytes, and %" PRIu64
+				 " entries need %" PRIu64,
 				 id, info->name, data.len, count, count * info->entry);
 	v->section[id] = data.data;
 	return 0;
@@ -134,8 +145,10 @@ static int sections_complete(const struct fdry_graph_view *v)
 	uint32_t id;
 
 	for (id = 1; id < FDRY_GSEC_END; id++)
-		if (infos[id].name && !v->section[id] && header_field(&v->header, infos[id].count_at, infos[id].wide))
-			return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) is missing", id, infos[id].name);
+		if (infos[id].name && !v->section[id] &&
+		    header_field(&v->header, infos[id].count_at, infos[id].wide))
+			return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) is missing", id,
+					 infos[id].name);
 	return 0;
 }
 
@@ -145,7 +158,9 @@ struct fdry_span fdry_graph_section(const struct fdry_graph_view *v, enum fdry_g
 
 	if (!v->section[id])
 		return (struct fdry_span){ 0 };
-	return (struct fdry_span){ v->section[id], header_field(&v->header, info->count_at, info->wide) * info->entry };
+	return (struct fdry_span){
+		v->section[id], header_field(&v->header, info->count_at, info->wide) * info->entry
+	};
 }
 
 static uint32_t index_at(const uint8_t *p, uint32_t size)
@@ -155,7 +170,8 @@ static uint32_t index_at(const uint8_t *p, uint32_t size)
 	return size == 2 ? fdry_get16(p) : fdry_get32(p);
 }
 
-int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_section_id id, uint32_t base, uint32_t total)
+int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_section_id id,
+			   uint32_t base, uint32_t total)
 {
 	const struct section_info *info = &infos[id];
 	uint64_t i, count = header_field(&v->header, info->count_at, info->wide);
@@ -164,12 +180,17 @@ int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_sect
 	for (i = 0; i < count; i++) {
 		index = index_at(v->section[id] + i * info->entry, info->entry);
 		if (index > seen || index >= total + base)
-			return fdry_fail(FDRY_E_BADIMAGE, "entry %" PRIu64 " of section %u (%s) is %u, and at most %u can stand there",
-					 i, id, info->name, index, seen < total + base ? seen : total + base - 1);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"entry %" PRIu64
+				" of section %u (%s) is %u, and at most %u can stand there",
+				i, id, info->name, index,
+				seen < total + base ? seen : total + base - 1);
 		seen += index == seen;
 	}
 	if (seen != total + base)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) uses %u of %u records", id, info->name, seen - base, total);
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u (%s) uses %u of %u records", id,
+				 info->name, seen - base, total);
 	return 0;
 }
 
@@ -180,7 +201,8 @@ int fdry_graph_columns_init(struct fdry_span bytes, struct fdry_graph_view *ret)
 	int err;
 
 	if (!p)
-		return fdry_fail(FDRY_E_BADIMAGE, "%zu bytes are too few for a graph object", bytes.len);
+		return fdry_fail(FDRY_E_BADIMAGE, "%zu bytes are too few for a graph object",
+				 bytes.len);
 	memcpy(&v.header, p, sizeof(v.header));
 	err = header_check(&v.header, bytes.len);
 	if (err)

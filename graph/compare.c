@@ -2,14 +2,15 @@
 /*
  * compare.c - two graph objects, section by section; see compare.h.
  *
- * Objects are canonical, so that equal nodes give equal sections; only how arguments are
- * stored depends on the arguments themselves.
+ * Objects are canonical, so equal nodes give equal sections. Only the sections of arguments
+ * depend on the values of the arguments.
  */
 #include "graph/compare.h"
 
 static bool is_args(uint32_t id)
 {
-	return id == FDRY_GSEC_NODE_LIKE || id == FDRY_GSEC_NODE_PATCHES || id == FDRY_GSEC_PATCH_AT || id == FDRY_GSEC_PATCH;
+	return id == FDRY_GSEC_NODE_LIKE || id == FDRY_GSEC_NODE_PATCHES ||
+	       id == FDRY_GSEC_PATCH_AT || id == FDRY_GSEC_PATCH;
 }
 
 bool fdry_graph_same_shape(const struct fdry_graph_view *a, const struct fdry_graph_view *b)
@@ -27,7 +28,8 @@ bool fdry_graph_same_shape(const struct fdry_graph_view *a, const struct fdry_gr
 }
 
 /* Nodes of the same kinds and kernels. */
-static int nodes_compare(struct fdry_graph_cursor *a, struct fdry_graph_cursor *b, struct fdry_buf *ret)
+static int nodes_compare(struct fdry_graph_cursor *a, struct fdry_graph_cursor *b,
+			 struct fdry_buf *ret)
 {
 	struct fdry_node x, y;
 	int err = 0;
@@ -39,25 +41,27 @@ static int nodes_compare(struct fdry_graph_cursor *a, struct fdry_graph_cursor *
 	return err;
 }
 
-int fdry_graph_args_differ(const struct fdry_graph_view *a, const struct fdry_graph_view *b, struct fdry_buf *ret)
+int fdry_graph_args_differ(const struct fdry_graph_view *a, const struct fdry_graph_view *b,
+			   struct fdry_buf *ret)
 {
 	struct fdry_graph_cursor x, y;
 	size_t before = ret->len;
 	int err;
 
 	if (!fdry_graph_same_shape(a, b))
-		return fdry_fail(FDRY_E_INVAL, "the graphs differ in more than the arguments of their kernels");
+		return fdry_fail(FDRY_E_INVAL,
+				 "the graphs differ in more than the arguments of their kernels");
 	err = fdry_graph_cursor_init(a, &x);
 	if (err)
 		return err;
 	err = fdry_graph_cursor_init(b, &y);
 	if (err)
-		goto out_end;
+		goto out_release;
 	err = nodes_compare(&x, &y, ret);
 	if (err)
 		ret->len = before;
 	fdry_graph_cursor_release(&y);
-out_end:
+out_release:
 	fdry_graph_cursor_release(&x);
 	return err;
 }

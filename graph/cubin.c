@@ -2,9 +2,9 @@
 /*
  * cubin.c - what a cubin holds; see cubin.h.
  *
- * Sections are told apart by name and type, from one table; what the table does not have
- * makes the cubin unsliceable, never an error. A function's sections are found by their sh_info,
- * which must agree with their names.
+ * A section's name and type give its kind, by one table. A section that the table does not have
+ * makes the cubin unsliceable; it is no error. The sh_info of a function's sections names the
+ * function, and must agree with their names.
  */
 #include "graph/cubin.h"
 
@@ -13,7 +13,7 @@
 
 struct rule {
 	const char *name;
-	bool prefix; /* @name is only how it begins */
+	bool prefix; /* @name is the beginning of the name */
 	uint32_t type;
 	enum fdry_section_kind kind;
 };
@@ -57,7 +57,8 @@ static bool starts(const char *s, const char *with)
 
 static int cubin_bad(const char *what)
 {
-	return fdry_fail(FDRY_E_BADCODE, "malformed cubin: %s; rebuild the library it came from", what);
+	return fdry_fail(FDRY_E_BADCODE, "malformed cubin: %s; rebuild the library it came from",
+			 what);
 }
 
 static void unsliceable(struct fdry_cubin *c, const char *what, const char *name)
@@ -98,7 +99,7 @@ static enum fdry_section_kind section_kind(const struct fdry_elf_section *s, int
 	return FDRY_SECTION_UNKNOWN;
 }
 
-/* Mark an only section of its kind. */
+/* Note the section of a kind that occurs once. */
 static void only(struct fdry_cubin *c, uint32_t *slot, uint32_t i)
 {
 	if (*slot)
@@ -123,15 +124,18 @@ static void section_classify(struct fdry_cubin *c, uint32_t i)
 		only(c, &c->prototype, i);
 		break;
 	case FDRY_SECTION_UNKNOWN:
-		unsliceable(c, starts(s->name, ".nv.merc") || starts(s->name, ".nv.capmerc") ?
-		    "it holds Mercury code (section %.120s)" : "section %.120s is of an unknown kind", s->name);
+		unsliceable(c,
+			    starts(s->name, ".nv.merc") || starts(s->name, ".nv.capmerc")
+				    ? "it holds Mercury code (section %.120s)"
+				    : "section %.120s is of an unknown kind",
+			    s->name);
 		break;
 	default:
 		break;
 	}
 }
 
-/* Does an owned section's name end in the code's? */
+/* Whether the name of an owned section ends with the name of the code. */
 static bool names_agree(const char *owned, const char *text)
 {
 	size_t n = strlen(owned), m = strlen(text + strlen(".text"));
@@ -158,20 +162,23 @@ static void section_own(struct fdry_cubin *c, uint32_t i)
 
 static void section_patch(struct fdry_cubin *c, uint32_t i)
 {
-	struct fdry_cubin_section *cs = &c->sections[i], *target = &c->sections[c->elf.sections[i].h.info];
+	struct fdry_cubin_section *cs = &c->sections[i],
+				  *target = &c->sections[c->elf.sections[i].h.info];
 	const struct fdry_elf_shdr *h = &c->elf.sections[i].h;
 
 	if (h->link != c->elf.symtab) {
-		/* Tools that take relocations away leave empty sections with links to anything behind. */
+		/* Tools that remove relocations leave empty sections with arbitrary links. */
 		cs->kind = h->size ? FDRY_SECTION_UNKNOWN : FDRY_SECTION_DEBUG;
 		if (h->size)
-			unsliceable(c, "section %.120s has relocations by no symbols", c->elf.sections[i].name);
+			unsliceable(c, "section %.120s has relocations by no symbols",
+				    c->elf.sections[i].name);
 		return;
 	}
 	if (target->kind != FDRY_SECTION_TEXT && target->kind != FDRY_SECTION_OWNED &&
 	    target->kind != FDRY_SECTION_DATA) {
 		cs->kind = FDRY_SECTION_UNKNOWN;
-		unsliceable(c, "section %.120s patches no code and no data", c->elf.sections[i].name);
+		unsliceable(c, "section %.120s patches no code and no data",
+			    c->elf.sections[i].name);
 		return;
 	}
 	cs->owner = c->elf.sections[i].h.info;
@@ -191,7 +198,8 @@ static int sections_classify(struct fdry_cubin *c)
 	for (i = 1; i < c->elf.nsections; i++)
 		section_classify(c, i);
 	for (i = c->elf.nsections - 1; i; i--) /* chains are built from their ends */
-		if (c->sections[i].kind == FDRY_SECTION_OWNED || c->sections[i].kind == FDRY_SECTION_OWNED_INFO)
+		if (c->sections[i].kind == FDRY_SECTION_OWNED ||
+		    c->sections[i].kind == FDRY_SECTION_OWNED_INFO)
 			section_own(c, i);
 	for (i = c->elf.nsections - 1; i; i--)
 		if (c->sections[i].kind == FDRY_SECTION_RELOC)
@@ -245,18 +253,18 @@ static int kernel_attr(struct fdry_cubin_kernel *k, const struct fdry_cubin_attr
 	return 0;
 }
 
-/* Parameters lie one behind the other inside the buffer, and none is missing. */
+/* Parameters lie one after the other in the buffer, and none is missing. */
 static int params_check(const struct fdry_cubin_kernel *k)
 {
 	uint32_t i, end = 0;
 
 	for (i = 0; i < k->nparams; i++) {
 		if (!k->params[i].size || k->params[i].offset < end)
-			return cubin_bad("a kernel's parameters overlap or lack one");
+			return cubin_bad("a kernel's parameters overlap, or one is missing");
 		end = k->params[i].offset + (uint32_t)k->params[i].size;
 	}
 	if (end > k->param_bytes || k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return cubin_bad("a kernel's parameters leave their buffer");
+		return cubin_bad("a kernel's parameters end beyond their buffer");
 	return 0;
 }
 
@@ -305,7 +313,8 @@ static int kernels_load(struct fdry_cubin *c)
 
 /* --- variables --- */
 
-/* Strings and unnamed constants get these names; C gives them to nothing else that a program could write. */
+/* Compilers give these names to strings and unnamed constants, and to nothing that a program could
+ * write. */
 static bool is_literal(const struct fdry_elf_symbol *y)
 {
 	static const char *const names[] = { "$str", "__unnamed_", "__cudart_" };
@@ -338,10 +347,11 @@ static int variable_load(const struct fdry_cubin *c, uint32_t symbol, struct fdr
 	v->offset = y->s.value;
 	v->size = y->s.size;
 	v->constant = c->sections[v->section].bank >= 0;
-	v->literal = !v->constant && c->elf.sections[v->section].h.type == FDRY_SHT_PROGBITS && is_literal(y);
+	v->literal = !v->constant && c->elf.sections[v->section].h.type == FDRY_SHT_PROGBITS &&
+		     is_literal(y);
 	h = &c->elf.sections[v->section].h;
 	if (v->offset > h->size || v->size > h->size - v->offset)
-		return cubin_bad("a variable leaves its section");
+		return cubin_bad("a variable ends beyond its section");
 	return 0;
 }
 
@@ -358,7 +368,8 @@ static int by_place(const void *a, const void *b)
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp((*(struct fdry_cubin_variable *const *)a)->name, (*(struct fdry_cubin_variable *const *)b)->name);
+	return strcmp((*(struct fdry_cubin_variable *const *)a)->name,
+		      (*(struct fdry_cubin_variable *const *)b)->name);
 }
 
 static int variables_name(struct fdry_cubin *c)
@@ -401,7 +412,7 @@ static int variables_load(struct fdry_cubin *c)
 	return variables_name(c);
 }
 
-/* Symbols name code, data and what describes them; not tables of symbols. */
+/* A symbol lies in code, data or a description of them, but not in a table of names or symbols. */
 static void symbols_classify(struct fdry_cubin *c)
 {
 	enum fdry_section_kind kind;
@@ -409,30 +420,19 @@ static void symbols_classify(struct fdry_cubin *c)
 
 	for (i = 1; i < c->elf.nsymbols; i++) {
 		kind = c->sections[fdry_cubin_symbol_section(c, i)].kind;
-		if (kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB || kind == FDRY_SECTION_RELOC)
+		if (kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB ||
+		    kind == FDRY_SECTION_RELOC)
 			unsliceable(c, "symbol %.120s lies in a table", c->elf.symbols[i].name);
 	}
 }
 
-/* Until CUDA 12 the low byte of e_flags, with an ABI of its own; since then the second. */
+/* Up to CUDA 12 the architecture is the low byte of e_flags, with an ABI of its own; later it is
+ * the second byte. */
 static unsigned int arch_of(const struct fdry_elf_ehdr *h)
 {
-	return h->ident[7] == 0x33 ? h->flags & 0xff : h->ident[7] == 0x41 ? h->flags >> 8 & 0xff : 0;
-}
-
-static int cubin_load(struct fdry_cubin *c)
-{
-	int err;
-
-	if (c->elf.h.machine != FDRY_EM_CUDA || !c->elf.symtab)
-		return cubin_bad("it is no ELF for a GPU, or has no symbols");
-	c->arch = arch_of(&c->elf.h);
-	err = sections_classify(c);
-	if (err)
-		return err;
-	symbols_classify(c);
-	err = kernels_load(c);
-	return err ? err : variables_load(c);
+	return h->ident[7] == 0x33   ? h->flags & 0xff
+	       : h->ident[7] == 0x41 ? h->flags >> 8 & 0xff
+				     : 0;
 }
 
 int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret)
@@ -443,14 +443,29 @@ int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret)
 	if (!c)
 		return fdry_nomem();
 	err = fdry_elf_init(image, &c->elf);
-	if (!err)
-		err = cubin_load(c);
-	if (err) {
-		fdry_cubin_free(c);
-		return err;
+	if (err)
+		goto out_free;
+	if (c->elf.h.machine != FDRY_EM_CUDA || !c->elf.symtab) {
+		err = cubin_bad("it is no ELF for a GPU, or has no symbols");
+		goto out_free;
 	}
+	c->arch = arch_of(&c->elf.h);
+	err = sections_classify(c);
+	if (err)
+		goto out_free;
+	symbols_classify(c);
+	err = kernels_load(c);
+	if (err)
+		goto out_free;
+	err = variables_load(c);
+	if (err)
+		goto out_free;
 	*ret = c;
 	return 0;
+
+out_free:
+	fdry_cubin_free(c);
+	return err;
 }
 
 void fdry_cubin_free(struct fdry_cubin *c)

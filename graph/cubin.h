@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cubin.h - what a cubin holds: kernels, functions, variables, and who reaches what.
+ * cubin.h - what a cubin holds: sections, kernels, variables, calls.
  *
- * A cubin is parsed once and read many times; everything here points into its bytes,
- * which must outlive it. What the parser does not recognise is not an error: it is kept
- * as a reason why nothing may be sliced out (@unsliceable). The rules, section by section, are in
+ * A cubin is parsed once and read many times. The result points into its bytes, which must
+ * outlive it. Content that the parser does not recognise is no error: the parser records it as
+ * the reason why the cubin cannot be sliced (@unsliceable). The rules for each section are in
  * Documentation/format/kernel-object.rst.
  *
  * Locking: read-only after fdry_cubin_new(); any thread may read.
@@ -19,31 +19,33 @@
 #include "graph/elf.h"
 #include "graph/kernel.h"
 
-/* What a section is to a slicer. */
+/* Kinds of sections, by what the slicer does with them. */
 enum fdry_section_kind {
 	FDRY_SECTION_NULL,
-	FDRY_SECTION_NAMES,     /* .shstrtab, .strtab: written anew */
-	FDRY_SECTION_SYMTAB,    /* written anew */
-	FDRY_SECTION_DEBUG,     /* dropped */
-	FDRY_SECTION_MODULE,    /* copied: notes, compatibility, relocation actions, reserved shared memory */
-	FDRY_SECTION_INFO,      /* .nv.info: records about functions */
+	FDRY_SECTION_NAMES,  /* .shstrtab, .strtab: rewritten */
+	FDRY_SECTION_SYMTAB, /* rewritten */
+	FDRY_SECTION_DEBUG,  /* dropped */
+	FDRY_SECTION_MODULE, /* copied: notes, compatibility, relocation actions, reserved shared
+				memory */
+	FDRY_SECTION_INFO,   /* .nv.info: records about functions */
 	FDRY_SECTION_CALLGRAPH,
 	FDRY_SECTION_PROTOTYPE,
 	FDRY_SECTION_RELOC,
-	FDRY_SECTION_DATA,      /* variables: .nv.global, .nv.global.init, .nv.constantN */
-	FDRY_SECTION_TEXT,      /* .text.K: one function, or a kernel and its own functions */
-	FDRY_SECTION_OWNED,     /* .nv.constantN.K, .nv.shared.K, .nv.local.K: go with .text.K */
+	FDRY_SECTION_DATA,	 /* variables: .nv.global, .nv.global.init, .nv.constantN */
+	FDRY_SECTION_TEXT,	 /* .text.K: one function, or a kernel and its own functions */
+	FDRY_SECTION_OWNED,	 /* .nv.constantN.K, .nv.shared.K, .nv.local.K: go with .text.K */
 	FDRY_SECTION_OWNED_INFO, /* .nv.info.K */
-	FDRY_SECTION_UNKNOWN,       /* anything else */
+	FDRY_SECTION_UNKNOWN,	 /* anything else */
 };
 
 struct fdry_cubin_section {
 	enum fdry_section_kind kind;
-	uint32_t owner; /* TEXT, OWNED*: index of the code section; RELOC: of the section that it patches */
+	uint32_t owner; /* TEXT, OWNED*: index of the code section; RELOC: of the section that it
+			   patches */
 	int bank;       /* constant bank of DATA, or -1 */
 	/* Chains of section indices, each ended by 0, in ascending order. */
-	uint32_t owned, next_owned; /* a TEXT's sections */
-	uint32_t relocs, next_reloc; /* what patches a TEXT, OWNED or DATA */
+	uint32_t owned, next_owned; /* the sections of a TEXT */
+	uint32_t relocs, next_reloc; /* the relocations of a TEXT, OWNED or DATA */
 };
 
 struct fdry_cubin_kernel {
@@ -63,42 +65,46 @@ struct fdry_cubin_variable {
 	uint64_t offset;  /* in its section */
 	uint64_t size;
 	bool constant;    /* in a constant bank: no device code can write it */
-	bool literal;     /* made by the compiler for a string or a table of its library: never written */
+	bool literal;     /* a string, or a table of the compiler's library: never written */
 	bool unique;      /* no other variable has this name */
 };
 
 struct fdry_cubin {
 	struct fdry_elf elf;
-	unsigned int arch;   /* 10 * major + minor; 0 where the header does not say */
+	unsigned int arch;   /* 10 * major + minor; 0: the header does not say */
 	struct fdry_cubin_section *sections;
 	struct fdry_cubin_kernel *kernels; /* in order of their symbols */
 	uint32_t nkernels;
 	struct fdry_cubin_variable *variables; /* by section, offset, symbol */
 	uint32_t nvariables;
 	uint32_t info, callgraph, prototype; /* section indices; 0: none */
-	char unsliceable[200];       /* why nothing may be sliced out; "" where it may */
+	char unsliceable[200]; /* why the cubin cannot be sliced; "" if it can */
 };
 
-/* @image: the cubin; must outlive @ret. Errors: FDRY_E_BADCODE (malformed), FDRY_E_LIMIT, FDRY_E_NOMEM. */
+/* @image: the cubin; must outlive @ret. Errors: FDRY_E_BADCODE (malformed), FDRY_E_LIMIT,
+ * FDRY_E_NOMEM. */
 int fdry_cubin_new(struct fdry_span image, struct fdry_cubin **ret) __must_check;
 void fdry_cubin_free(struct fdry_cubin *c);
 
-/* The kernel of that name; NULL where there is none or the name occurs twice. */
-const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c, const char *name);
+/* The kernel of that name; NULL if there is none, or the name occurs twice. */
+const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c,
+						       const char *name);
 
-/* The index of the variable that is symbol @symbol; UINT32_MAX where that is none. */
+/* The index of the variable that is symbol @symbol; UINT32_MAX if the symbol is no variable. */
 uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol);
 
-/* A variable's initial bytes; zeroes (@ret->data NULL) where the file holds none. */
-struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c, const struct fdry_cubin_variable *v);
+/* A variable's initial bytes; data is NULL if the file holds none, which means zeros. */
+struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c,
+				    const struct fdry_cubin_variable *v);
 
-/* The symbol of the function that code section @section is made of, or 0. cuBLAS rewrites cubins in memory and leaves
- * the number in sh_info as it was, so that is asked only first. */
+/* The symbol of the function in code section @section, or 0. cuBLAS rewrites cubins in memory
+ * without updating the number in sh_info, so all symbols are searched if that number is wrong. */
 uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section);
-/* The symbol that stands for section @section, or 0. */
+/* The section symbol of section @section, or 0. */
 uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section);
 
-#define FDRY_CUBIN_SYMBOL_BITS 0xffffffu /* of a code section's sh_info; the number of registers lies above */
+#define FDRY_CUBIN_SYMBOL_BITS \
+	0xffffffu /* of a code section's sh_info; the bits above are the number of registers */
 
 /* The section that holds code or data, or 0. */
 static inline uint32_t fdry_cubin_symbol_section(const struct fdry_cubin *c, uint32_t symbol)
@@ -108,7 +114,7 @@ static inline uint32_t fdry_cubin_symbol_section(const struct fdry_cubin *c, uin
 	return at < FDRY_SHN_LORESERVE ? at : 0;
 }
 
-/* Symbols for shared memory that the driver reserves: undefined, and always kept. */
+/* Whether a symbol is for shared memory that the driver reserves: undefined, and always kept. */
 static inline bool fdry_cubin_symbol_reserved(const char *name)
 {
 	return !strncmp(name, ".nv.reservedSmem.", sizeof(".nv.reservedSmem.") - 1);
@@ -118,8 +124,8 @@ static inline bool fdry_cubin_symbol_reserved(const char *name)
 struct fdry_cubin_attr {
 	uint8_t format;
 	uint8_t id;
-	uint16_t value;         /* of formats without a payload */
-	struct fdry_span data;  /* of those with one */
+	uint16_t value;         /* of a format without payload */
+	struct fdry_span data;  /* the payload of the others */
 };
 enum {
 	FDRY_EIFMT_NONE = 1,
@@ -146,24 +152,29 @@ enum fdry_attr_symbols {
 	FDRY_ATTR_PLAIN, /* none */
 	FDRY_ATTR_FIRST, /* the first */
 	FDRY_ATTR_ALL,   /* every one */
-	FDRY_ATTR_UNKNOWN,   /* not known */
+	FDRY_ATTR_UNKNOWN, /* not known */
 };
 enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a);
-/* Bytes at the beginning of a record's payload that are symbol indices, of four bytes each. */
+/* The number of bytes at the beginning of a record's payload that are symbol indices of four bytes.
+ */
 uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a);
-/* The symbol at byte @i of them. @text: the code that the record is about, or 0. A parameter bank whose number is
- * no longer its symbol's (cuBLAS again) is taken for the code's own. UINT32_MAX where it is no symbol. */
-uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text, const struct fdry_cubin_attr *a, uint64_t i);
+/* The symbol at byte @i of them; UINT32_MAX if it is no symbol. @text: the code that the record
+ * describes, or 0. A parameter bank with an outdated number (cuBLAS again) counts as the bank of
+ * that code. */
+uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
+				const struct fdry_cubin_attr *a, uint64_t i);
 
-/* The record at *@pos of an info section, *@pos moved behind it; 1, 0 at the end, -FDRY_E_BADCODE. */
-int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos, struct fdry_cubin_attr *ret) __must_check;
+/* The record at *@pos of an info section; moves *@pos after it. 1, 0 at the end, -FDRY_E_BADCODE.
+ */
+int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos,
+			 struct fdry_cubin_attr *ret) __must_check;
 
 /* The call graph: pairs in four parts, each begun by a pair (0, -part). */
 enum fdry_call {
 	FDRY_CALL_DIRECT = 1,   /* caller, callee */
-	FDRY_CALL_TAKEN = 2,    /* function whose address is taken, its prototype */
+	FDRY_CALL_TAKEN = 2,    /* function whose address is used, its prototype */
 	FDRY_CALL_POINTER = 3,  /* caller through a pointer, prototype */
-	FDRY_CALL_RESOLVED = 4, /* caller, callee of such a call */
+	FDRY_CALL_RESOLVED = 4, /* caller, callee of a call through a pointer */
 };
 struct fdry_cubin_call {
 	enum fdry_call part;
@@ -172,7 +183,8 @@ struct fdry_cubin_call {
 	uint32_t to;     /* symbol, or offset of the prototype in .strtab */
 };
 uint32_t fdry_cubin_call_count(const struct fdry_cubin *c);
-/* Pair @i, for @i that counts up from 0; *@part is the caller's memory between calls, 0 to start. */
-int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part, struct fdry_cubin_call *ret) __must_check;
+/* Pair @i; callers must count @i up from 0. *@part holds state between calls and starts at 0. */
+int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part,
+			struct fdry_cubin_call *ret) __must_check;
 
 #endif

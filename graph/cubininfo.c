@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cubininfo.c - looking things up in a cubin, the records of .nv.info, the pairs of
- * .nv.callgraph; see cubin.h.
+ * cubininfo.c - look-ups in a cubin, the records of .nv.info, the pairs of .nv.callgraph;
+ * see cubin.h.
  *
- * A record whose payload may hold a symbol index in a place that is not known here cannot
- * be copied into a slice, where symbols have other indices: hence the two lists.
+ * Symbols have other indices in a slice. So a record can be copied into a slice only if it is
+ * known which words of its payload are symbol indices. The two lists say so.
  */
 #include "graph/cubin.h"
 
-/* Attributes with a payload, and where in it symbols are. The rest is FDRY_ATTR_UNKNOWN. */
+/* Attributes with a payload, and the symbols in it. All others are FDRY_ATTR_UNKNOWN. */
 static const uint8_t sized[256] = {
 	[FDRY_EIATTR_PARAM_CBANK] = FDRY_ATTR_FIRST + 1,
 	[FDRY_EIATTR_EXTERNS] = FDRY_ATTR_ALL + 1,
@@ -65,7 +65,8 @@ enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a)
 		return halves[a->id] ? FDRY_ATTR_PLAIN : FDRY_ATTR_UNKNOWN;
 	if (a->format != FDRY_EIFMT_SIZED)
 		return FDRY_ATTR_PLAIN;
-	if (!sized[a->id] || (sized[a->id] != FDRY_ATTR_PLAIN + 1 && (a->data.len < 4 || a->data.len % 4)))
+	if (!sized[a->id] ||
+	    (sized[a->id] != FDRY_ATTR_PLAIN + 1 && (a->data.len < 4 || a->data.len % 4)))
 		return FDRY_ATTR_UNKNOWN;
 	return (enum fdry_attr_symbols)(sized[a->id] - 1);
 }
@@ -77,7 +78,7 @@ uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a)
 	return which == FDRY_ATTR_ALL ? a->data.len : which == FDRY_ATTR_FIRST ? 4 : 0;
 }
 
-/* .nv.constant0.K, where the driver puts K's parameters. */
+/* .nv.constant0.K, which holds the parameters of K. */
 static uint32_t parameter_bank(const struct fdry_cubin *c, uint32_t text)
 {
 	static const char prefix[] = ".nv.constant0.";
@@ -89,7 +90,8 @@ static uint32_t parameter_bank(const struct fdry_cubin *c, uint32_t text)
 	return 0;
 }
 
-uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text, const struct fdry_cubin_attr *a, uint64_t i)
+uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
+				const struct fdry_cubin_attr *a, uint64_t i)
 {
 	uint32_t symbol = fdry_get32(a->data.data + i), at, bank;
 
@@ -108,14 +110,17 @@ int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos, struct fdry_cubin
 	if (*pos == info.len)
 		return 0;
 	if (!p || p[0] < FDRY_EIFMT_NONE || p[0] > FDRY_EIFMT_SIZED)
-		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an info record of an unknown form; rebuild the library");
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"malformed cubin: an info record of an unknown form; rebuild the library");
 	ret->format = p[0];
 	ret->id = p[1];
 	ret->value = fdry_get16(p + 2);
 	ret->data.len = p[0] == FDRY_EIFMT_SIZED ? ret->value : 0;
 	ret->data.data = fdry_span_at(info, *pos + 4, ret->data.len);
 	if (!ret->data.data)
-		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an info record leaves its section; rebuild the library");
+		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: an info record ends beyond its "
+						 "section; rebuild the library");
 	*pos += 4 + ret->data.len;
 	return 1;
 }
@@ -127,7 +132,8 @@ uint32_t fdry_cubin_call_count(const struct fdry_cubin *c)
 	return len / 8 > UINT32_MAX ? UINT32_MAX : (uint32_t)(len / 8);
 }
 
-int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part, struct fdry_cubin_call *ret)
+int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part,
+			struct fdry_cubin_call *ret)
 {
 	const uint8_t *p = fdry_span_at(c->elf.sections[c->callgraph].data, 8ull * i, 8);
 	bool symbol;
@@ -144,11 +150,13 @@ int fdry_cubin_call_get(const struct fdry_cubin *c, uint32_t i, uint32_t *part, 
 		return 0;
 	symbol = *part == FDRY_CALL_DIRECT || *part == FDRY_CALL_RESOLVED;
 	if (!*part || ret->from >= c->elf.nsymbols || (symbol && ret->to >= c->elf.nsymbols))
-		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: a call between no functions; rebuild the library");
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"malformed cubin: a call between no functions; rebuild the library");
 	return 0;
 }
 
-/* --- looking up --- */
+/* --- look-ups --- */
 
 const struct fdry_cubin_kernel *fdry_cubin_kernel_find(const struct fdry_cubin *c, const char *name)
 {
@@ -183,7 +191,8 @@ uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section)
 		return i;
 	for (i = c->elf.nsymbols; i-- > 1;) {
 		s = &c->elf.symbols[i].s;
-		if (fdry_elf_sym_type(s) == FDRY_STT_FUNC && !s->value && fdry_cubin_symbol_section(c, i) == section &&
+		if (fdry_elf_sym_type(s) == FDRY_STT_FUNC && !s->value &&
+		    fdry_cubin_symbol_section(c, i) == section &&
 		    (!found || s->other & FDRY_STO_ENTRY))
 			found = i;
 	}
@@ -201,8 +210,9 @@ uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section)
 	return 0;
 }
 
-/* By section, offset and symbol, which is how variables are sorted. */
-static bool lies_before(const struct fdry_cubin_variable *v, uint32_t section, uint64_t offset, uint32_t symbol)
+/* Variables are sorted by section, offset and symbol. */
+static bool lies_before(const struct fdry_cubin_variable *v, uint32_t section, uint64_t offset,
+			uint32_t symbol)
 {
 	if (v->section != section)
 		return v->section < section;

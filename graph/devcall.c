@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * devcall.c - what kernels call besides their own code; see devcall.h.
+ * devcall.c - functions that kernels call besides their own code; see devcall.h.
  *
- * What prints, allocates or launches has effects or state outside of everything that an
- * image holds. A failing assertion only ends the context, so that a kernel which may call
- * it is the same kernel as long as its program is right.
+ * A function that prints, allocates or launches has effects or state that an image does not
+ * hold. A failed assertion ends the context, so a kernel with assertions can be restored: the
+ * call has no effect in a correct program.
  */
 #include "graph/devcall.h"
 
@@ -12,7 +12,7 @@
 
 struct devcall {
 	const char *name;
-	bool prefix;     /* @name is only how it begins */
+	bool prefix;     /* @name is the beginning of the name */
 	const char *why; /* NULL: harmless */
 };
 
@@ -48,5 +48,5 @@ const char *fdry_devcall_refused(const char *name)
 {
 	const struct devcall *d = devcall_find(name);
 
-	return d ? d->why : "a function of the driver's that is not known";
+	return d ? d->why : "an unknown function of the driver";
 }

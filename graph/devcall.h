@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* devcall.h - functions that kernels call and the driver or the device runtime brings, by name. */
+/* devcall.h - functions of the driver or the device runtime that kernels call, by name. */
 #ifndef FDRY_GRAPH_DEVCALL_H
 #define FDRY_GRAPH_DEVCALL_H
 
 #include <stdbool.h>
 
-/* Is it one that is known here? */
+/* Whether the list has that function. */
 bool fdry_devcall_known(const char *name);
-/* Why a kernel that calls it cannot be restored exactly ("device printf"); NULL where it can. Static strings. */
+/* Why a kernel that calls it cannot be restored exactly ("device printf"); NULL if it can. A static
+ * string. */
 const char *fdry_devcall_refused(const char *name);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * dump.c - graph objects as text, and back.
  *
- * One line for the format, one a node, one an edge, one a section that we do not know.
- * Everything in the object is in the text, so the text gives the same bytes again;
- * tables and counts follow from the nodes and are not written. '#' starts a comment.
+ * The first line names the format. Each node, edge and unknown section has a line of its own.
+ * The text holds everything in the object, so it converts back to the same bytes. Tables and
+ * counts follow from the nodes and are not written. '#' starts a comment.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,16 +20,17 @@
 static int head_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 {
 	const struct fdry_graph_header *h = &v->header;
-	int err = fdry_buf_printf(out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n", FDRY_GRAPH_TEXT_VERSION,
-				  h->nodes, fdry_graph_edge_count(v), h->kernels, h->size);
+	int err = fdry_buf_printf(
+		out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n",
+		FDRY_GRAPH_TEXT_VERSION, h->nodes, fdry_graph_edge_count(v), h->kernels, h->size);
 
 	if (!err && h->compat)
 		err = fdry_buf_printf(out, "compat 0x%x\n", h->compat);
 	return err;
 }
 
-static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, uint32_t nkernels,
-			   struct fdry_buf *out)
+static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
+			   uint32_t nkernels, struct fdry_buf *out)
 {
 	struct fdry_graph_kernel k;
 	uint32_t i;
@@ -37,8 +38,9 @@ static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_ke
 
 	for (i = 0; i < v->header.kernels && !err; i++) {
 		k = fdry_graph_kernel_at(v, i);
-		if (k.index < nkernels) /* a name must not become a line of its own */
-			err = fdry_buf_line(out, "# kernel %u is %s", k.index, kernels[k.index].name);
+		if (k.index < nkernels) /* fdry_buf_line() escapes a line break in the name */
+			err = fdry_buf_line(out, "# kernel %u is %s", k.index,
+					    kernels[k.index].name);
 	}
 	return err;
 }
@@ -75,7 +77,8 @@ static int edges_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 		d = fdry_graph_edge_data_at(v, e.index);
 		err = fdry_buf_printf(out, "edge %u %u", e.from, e.to);
 		if (!err && e.index)
-			err = fdry_buf_printf(out, " from_port %u to_port %u type %u", d.from_port, d.to_port, d.type);
+			err = fdry_buf_printf(out, " from_port %u to_port %u type %u", d.from_port,
+					      d.to_port, d.type);
 		if (!err)
 			err = fdry_buf_printf(out, "\n");
 	}
@@ -94,15 +97,16 @@ static int optional_to_text(const struct fdry_graph_view *v, struct fdry_buf *ou
 			continue;
 		err = fdry_buf_printf(out, "section 0x%x", s.id);
 		if (!err)
-			err = fdry_bytes_to_text((struct fdry_span){ v->bytes.data + s.offset, s.length }, out);
+			err = fdry_bytes_to_text(
+				(struct fdry_span){ v->bytes.data + s.offset, s.length }, out);
 		if (!err)
 			err = fdry_buf_printf(out, "\n");
 	}
 	return err;
 }
 
-int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels, uint32_t nkernels,
-		       struct fdry_buf *ret)
+int fdry_graph_to_text(const struct fdry_graph_view *view, const struct fdry_kernel *kernels,
+		       uint32_t nkernels, struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	int err = head_to_text(view, &out);
@@ -141,8 +145,8 @@ static int node_line(struct parse *p)
 
 	memset(&node, 0, sizeof(node));
 	if (!err && index != p->enc.column[FDRY_GSEC_KIND].len)
-		err = fdry_fail(FDRY_E_INVAL, "node %" PRIu64 " stands where node %zu should", index,
-				p->enc.column[FDRY_GSEC_KIND].len);
+		err = fdry_fail(FDRY_E_INVAL, "node %" PRIu64 " stands where node %zu should",
+				index, p->enc.column[FDRY_GSEC_KIND].len);
 	if (!err && !fdry_word(&p->text.w, &name))
 		err = fdry_fail(FDRY_E_INVAL, "the line ends where the node's kind should stand");
 	if (!err)
@@ -198,7 +202,8 @@ static int section_line(struct parse *p)
 	if (!err)
 		err = fdry_bytes_from_text(&p->text.w, &p->text.args);
 	if (!err)
-		err = fdry_graph_enc_optional(&p->enc, id, (struct fdry_span){ p->text.args.data, p->text.args.len });
+		err = fdry_graph_enc_optional(
+			&p->enc, id, (struct fdry_span){ p->text.args.data, p->text.args.len });
 	return err;
 }
 
@@ -210,7 +215,9 @@ static int first_line(struct parse *p)
 	if (!err)
 		err = fdry_word_u64(&p->text.w, "the version", UINT32_MAX, &version);
 	if (!err && version != FDRY_GRAPH_TEXT_VERSION)
-		err = fdry_fail(FDRY_E_INVAL, "it has format version %" PRIu64 ", and this version writes %u", version, FDRY_GRAPH_TEXT_VERSION);
+		err = fdry_fail(FDRY_E_INVAL,
+				"it has format version %" PRIu64 ", and this version writes %u",
+				version, FDRY_GRAPH_TEXT_VERSION);
 	p->begun = !err;
 	return err;
 }
@@ -256,7 +263,8 @@ static int lines_parse(struct parse *p, struct fdry_span text)
 		at = newline ? newline + 1 : end;
 	}
 	if (!p->begun)
-		return fdry_fail(FDRY_E_INVAL, "the text does not begin with '" FIRST_LINE " %u'", FDRY_GRAPH_TEXT_VERSION);
+		return fdry_fail(FDRY_E_INVAL, "the text does not begin with '" FIRST_LINE " %u'",
+				 FDRY_GRAPH_TEXT_VERSION);
 	return 0;
 }
 

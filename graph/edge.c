@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(CUgraphEdgeData) == sizeof(struct fdry_graph_edge_data), "edge data is stored as the driver has it");
+_Static_assert(sizeof(CUgraphEdgeData) == sizeof(struct fdry_graph_edge_data),
+	       "edge data is stored as the driver has it");
 
 /* --- order --- */
 
@@ -42,7 +43,8 @@ static uint32_t heap_pop(struct order *o)
 	return top;
 }
 
-static void successors_fill(struct order *o, const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes)
+static void successors_fill(struct order *o, const struct fdry_edge *edges, uint32_t nedges,
+			    uint32_t nodes)
 {
 	uint32_t i;
 
@@ -76,7 +78,8 @@ static uint32_t order_list(struct order *o, uint32_t nodes, uint32_t *order)
 	return n;
 }
 
-int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes, uint32_t *order)
+int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes,
+		     uint32_t *order)
 {
 	struct order o = { 0 };
 	uint32_t *memory = calloc(3 * (size_t)nodes + nedges + 2, sizeof(*memory)), n;
@@ -91,7 +94,10 @@ int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t no
 	n = order_list(&o, nodes, order);
 	free(memory);
 	if (n != nodes)
-		return fdry_fail(FDRY_E_REFUSED, "%u nodes of the graph depend on each other in a cycle; remove an edge", nodes - n);
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"%u nodes of the graph depend on each other in a cycle; remove an edge",
+			nodes - n);
 	return 0;
 }
 
@@ -134,8 +140,11 @@ int fdry_edge_data_check(const CUgraphEdgeData *d)
 	const char *fault = edge_data_fault(d);
 
 	if (fault)
-		return fdry_fail(FDRY_E_REFUSED, "it has %s that this version does not know (from_port %u, to_port %u, type %u); "
-				 "use a newer version", fault, d->from_port, d->to_port, d->type);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "it has %s that this version does not know (from_port %u, to_port "
+				 "%u, type %u); "
+				 "use a newer version",
+				 fault, d->from_port, d->to_port, d->type);
 	return 0;
 }
 
@@ -153,7 +162,8 @@ uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v)
 	return v->header.edges + (v->header.nodes ? v->header.nodes - 1 - v->header.breaks : 0);
 }
 
-/* The edge of the chain out of e->node, if there is one. It is the first that leads out of a node. */
+/* The edge of the chain out of e->node, if there is one. It is the first that leads out of a node.
+ */
 static bool chain_next(struct fdry_graph_edges *e, struct fdry_graph_edge *ret)
 {
 	const struct fdry_graph_view *v = e->v;
@@ -176,7 +186,8 @@ bool fdry_graph_edge_next(struct fdry_graph_edges *e, struct fdry_graph_edge *re
 	for (; e->node < v->header.nodes; e->node++, e->linked = false) {
 		if (!e->linked && chain_next(e, ret))
 			return true;
-		if (e->stored < v->header.edges && fdry_graph_u32(v, FDRY_GSEC_EDGE_FROM, e->stored) == e->node) {
+		if (e->stored < v->header.edges &&
+		    fdry_graph_u32(v, FDRY_GSEC_EDGE_FROM, e->stored) == e->node) {
 			*ret = stored_at(v, e->stored++);
 			return true;
 		}
@@ -189,7 +200,8 @@ CUgraphEdgeData fdry_graph_edge_data_at(const struct fdry_graph_view *v, uint32_
 	CUgraphEdgeData d = { 0 };
 
 	if (index)
-		memcpy(&d, v->section[FDRY_GSEC_EDGE_DATA] + sizeof(d) * (size_t)(index - 1), sizeof(d));
+		memcpy(&d, v->section[FDRY_GSEC_EDGE_DATA] + sizeof(d) * (size_t)(index - 1),
+		       sizeof(d));
 	return d;
 }
 
@@ -204,9 +216,13 @@ static int data_check(const struct fdry_graph_view *v)
 		d = fdry_graph_edge_data_at(v, i);
 		fault = edge_data_fault(&d);
 		if (fault)
-			return fdry_fail(FDRY_E_VERSION, "edge data %u has %s that is not understood; use a newer version", i, fault);
+			return fdry_fail(
+				FDRY_E_VERSION,
+				"edge data %u has %s that is not understood; use a newer version",
+				i, fault);
 		if (!memcmp(&d, &plain, sizeof(d)))
-			return fdry_fail(FDRY_E_BADIMAGE, "edge data %u is the default, which is not stored", i);
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "edge data %u is the default, which is not stored", i);
 	}
 	return 0;
 }
@@ -225,7 +241,10 @@ static int breaks_check(const struct fdry_graph_view *v)
 	for (i = 0; i < v->header.breaks; i++, from = brk + 1) {
 		brk = fdry_graph_u32(v, FDRY_GSEC_BREAK, i);
 		if (brk < from || (uint64_t)brk + 1 >= v->header.nodes)
-			return fdry_fail(FDRY_E_BADIMAGE, "break %u, after node %u of %u, is out of order or outside", i, brk, v->header.nodes);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"break %u, after node %u of %u, is out of order or outside", i, brk,
+				v->header.nodes);
 	}
 	return 0;
 }
@@ -245,12 +264,17 @@ int fdry_graph_edges_check(const struct fdry_graph_view *v)
 	for (i = 0; i < v->header.edges; i++) {
 		e = edge_with_data(v, i);
 		if (e.from >= e.to || e.to >= v->header.nodes)
-			return fdry_fail(FDRY_E_BADIMAGE, "edge %u leads from node %u to node %u of %u; it must lead forward",
-					 i, e.from, e.to, v->header.nodes);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"edge %u leads from node %u to node %u of %u; it must lead forward",
+				i, e.from, e.to, v->header.nodes);
 		if (e.to == e.from + 1 && !v->section[FDRY_GSEC_EDGE_INDEX][i])
-			return fdry_fail(FDRY_E_BADIMAGE, "edge %u leads from node %u to the next without data, which is not stored", i, e.from);
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "edge %u leads from node %u to the next without data, "
+					 "which is not stored",
+					 i, e.from);
 		if (i && edge_compare(&before, &e) >= 0)
-			return fdry_fail(FDRY_E_BADIMAGE, "edge %u does not stand in ascending order", i);
+			return fdry_fail(FDRY_E_BADIMAGE, "edge %u is not in ascending order", i);
 		before = e;
 	}
 	return 0;

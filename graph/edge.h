@@ -28,7 +28,8 @@ struct fdry_edge {
  *
  * FDRY_E_REFUSED if the edges make a cycle.
  */
-int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes, uint32_t *order) __must_check;
+int fdry_edges_order(const struct fdry_edge *edges, uint32_t nedges, uint32_t nodes,
+		     uint32_t *order) __must_check;
 
 /* Sort by (from, to, data). */
 void fdry_edges_sort(struct fdry_edge *edges, uint32_t count);
@@ -46,7 +47,8 @@ struct fdry_graph_edge {
 CUgraphEdgeData fdry_graph_edge_data_at(const struct fdry_graph_view *v, uint32_t index);
 uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v);
 
-/* Walks the edges of a checked view, sorted by from, to and data. Set @v, zero the rest to start. */
+/* Walks the edges of a checked view, sorted by from, to and data. Set @v, zero the rest to start.
+ */
 struct fdry_graph_edges {
 	const struct fdry_graph_view *v;
 	uint32_t node;   /* the node whose edges come next ... */

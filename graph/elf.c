@@ -2,9 +2,8 @@
 /*
  * elf.c - reads the ELF of device code; see elf.h.
  *
- * Every field is checked here against the file's size, so that those who use the parsed
- * view need no checks of their own. Headers are copied out, since a cubin inside a fatbin
- * need not be aligned.
+ * Every field is checked here against the file's size, so that users of the parsed view need
+ * no checks of their own. Headers are copied, since a cubin inside a fatbin may be unaligned.
  */
 #include "graph/elf.h"
 
@@ -13,7 +12,8 @@
 
 static int elf_bad(const char *what)
 {
-	return fdry_fail(FDRY_E_BADCODE, "malformed device code: %s; rebuild the library it came from", what);
+	return fdry_fail(FDRY_E_BADCODE,
+			 "malformed device code: %s; rebuild the library it came from", what);
 }
 
 uint16_t fdry_elf_machine(struct fdry_span image)
@@ -26,8 +26,9 @@ uint16_t fdry_elf_machine(struct fdry_span image)
 	return fdry_get16(p + offsetof(struct fdry_elf_ehdr, machine));
 }
 
-/* A table of strings begins with an empty one, for whatever has no name. What follows its last NUL is no string of it. */
-static bool strings_take(struct fdry_span s, struct fdry_span *ret)
+/* A table of strings begins with an empty string, the name of everything without a name. It ends at
+ * its last NUL. */
+static bool strings_of(struct fdry_span s, struct fdry_span *ret)
 {
 	const uint8_t *last;
 
@@ -43,24 +44,25 @@ static const char *name_at(struct fdry_span strings, uint32_t off)
 	return off < strings.len ? (const char *)strings.data + off : NULL;
 }
 
-/* The last two: variables and shared memory of relocatable objects. */
-static bool takes_no_room(uint32_t type)
+/* The last two types are variables and shared memory of relocatable objects. */
+static bool has_no_bytes(uint32_t type)
 {
-	return type == FDRY_SHT_NULL || type == FDRY_SHT_NOBITS || type == 0x70000007 || type == 0x7000000a;
+	return type == FDRY_SHT_NULL || type == FDRY_SHT_NOBITS || type == 0x70000007 ||
+	       type == 0x7000000a;
 }
 
 static int section_data(const struct fdry_elf *elf, struct fdry_elf_section *s)
 {
 	const struct fdry_elf_shdr *h = &s->h;
 
-	if (takes_no_room(h->type))
+	if (has_no_bytes(h->type))
 		return 0;
 	s->data.data = fdry_span_at(elf->image, h->offset, h->size);
 	s->data.len = h->size;
-	return s->data.data ? 0 : elf_bad("a section leaves the file");
+	return s->data.data ? 0 : elf_bad("a section ends beyond the file");
 }
 
-/* The fields that index something, and those that counts are computed from. */
+/* Check the fields that are indices, and those from which counts are computed. */
 static int section_check(const struct fdry_elf *elf, const struct fdry_elf_shdr *h)
 {
 	if (h->link >= elf->nsections)
@@ -71,12 +73,15 @@ static int section_check(const struct fdry_elf *elf, const struct fdry_elf_shdr 
 		return 0;
 	if (h->info >= elf->nsections)
 		return elf_bad("relocations of no section");
-	if (h->entsize != (h->type == FDRY_SHT_RELA ? sizeof(struct fdry_elf_rela) : FDRY_ELF_REL_SIZE))
+	if (h->entsize !=
+	    (h->type == FDRY_SHT_RELA ? sizeof(struct fdry_elf_rela) : FDRY_ELF_REL_SIZE))
 		return elf_bad("relocations of an unknown size");
 	if (h->size % h->entsize)
-		return elf_bad("half a relocation");
+		return elf_bad("a relocation that is cut off");
 	if (h->size / h->entsize > FDRY_ELF_RELOCS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a section of device code has more than %u relocations", FDRY_ELF_RELOCS_MAX);
+		return fdry_fail(FDRY_E_LIMIT,
+				 "a section of device code has more than %u relocations",
+				 FDRY_ELF_RELOCS_MAX);
 	return 0;
 }
 
@@ -88,7 +93,7 @@ static int sections_load(struct fdry_elf *elf)
 	int err;
 
 	if (!table)
-		return elf_bad("the section table leaves the file");
+		return elf_bad("the section table ends beyond the file");
 	elf->nsections = elf->h.shnum;
 	elf->sections = calloc(elf->nsections, sizeof(*elf->sections));
 	if (!elf->sections)
@@ -114,7 +119,7 @@ static int sections_check(struct fdry_elf *elf)
 	uint32_t i;
 	int err;
 
-	if (!strings_take(elf->sections[elf->h.shstrndx].data, &names))
+	if (!strings_of(elf->sections[elf->h.shstrndx].data, &names))
 		return elf_bad("the section names are no strings");
 	for (i = 0; i < elf->nsections; i++) {
 		elf->sections[i].name = i ? name_at(names, elf->sections[i].h.name) : "";
@@ -127,7 +132,8 @@ static int sections_check(struct fdry_elf *elf)
 	return 0;
 }
 
-static int symbol_load(const struct fdry_elf *elf, struct fdry_span names, struct fdry_elf_symbol *y)
+static int symbol_load(const struct fdry_elf *elf, struct fdry_span names,
+		       struct fdry_elf_symbol *y)
 {
 	y->name = name_at(names, y->s.name);
 	if (!y->name)
@@ -137,7 +143,7 @@ static int symbol_load(const struct fdry_elf *elf, struct fdry_span names, struc
 	return 0;
 }
 
-/* Symbol 0 stands for none wherever a symbol's number is. */
+/* Symbol number 0 means no symbol. */
 static bool symbol_null(const struct fdry_elf *elf)
 {
 	static const struct fdry_elf_sym none;
@@ -154,12 +160,14 @@ static int symbols_load(struct fdry_elf *elf)
 
 	if (!elf->symtab)
 		return 0;
-	if (!strings_take(elf->sections[tab->h.link].data, &names))
+	if (!strings_of(elf->sections[tab->h.link].data, &names))
 		return elf_bad("the symbol names are no strings");
-	if (tab->h.entsize != sizeof(struct fdry_elf_sym) || tab->h.size % sizeof(struct fdry_elf_sym))
+	if (tab->h.entsize != sizeof(struct fdry_elf_sym) ||
+	    tab->h.size % sizeof(struct fdry_elf_sym))
 		return elf_bad("symbols of an unknown size");
 	if (tab->h.size / sizeof(struct fdry_elf_sym) > FDRY_ELF_SYMBOLS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u symbols", FDRY_ELF_SYMBOLS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u symbols",
+				 FDRY_ELF_SYMBOLS_MAX);
 	elf->nsymbols = (uint32_t)(tab->h.size / sizeof(struct fdry_elf_sym));
 	elf->symbols = calloc(elf->nsymbols + 1, sizeof(*elf->symbols));
 	if (!elf->symbols)
@@ -192,27 +200,6 @@ static int relocs_check(const struct fdry_elf *elf)
 	return 0;
 }
 
-static int elf_load(struct fdry_elf *elf)
-{
-	int err;
-
-	memcpy(&elf->h, elf->image.data, sizeof(elf->h));
-	if (elf->h.shentsize != sizeof(struct fdry_elf_shdr) || !elf->h.shnum)
-		return elf_bad("no section table");
-	if (elf->h.shnum > FDRY_ELF_SECTIONS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u sections", FDRY_ELF_SECTIONS_MAX);
-	if (elf->h.shstrndx >= elf->h.shnum)
-		return elf_bad("no section names");
-	err = sections_load(elf);
-	if (!err)
-		err = sections_check(elf);
-	if (!err)
-		err = symbols_load(elf);
-	if (!err)
-		err = relocs_check(elf);
-	return err;
-}
-
 int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret)
 {
 	struct fdry_elf elf = { .image = image };
@@ -220,13 +207,32 @@ int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret)
 
 	if (!fdry_elf_machine(image))
 		return elf_bad("no 64-bit ELF");
-	err = elf_load(&elf);
-	if (err) {
-		fdry_elf_release(&elf);
-		return err;
-	}
+	memcpy(&elf.h, image.data, sizeof(elf.h));
+	if (elf.h.shentsize != sizeof(struct fdry_elf_shdr) || !elf.h.shnum)
+		return elf_bad("no section table");
+	if (elf.h.shnum > FDRY_ELF_SECTIONS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "device code with more than %u sections",
+				 FDRY_ELF_SECTIONS_MAX);
+	if (elf.h.shstrndx >= elf.h.shnum)
+		return elf_bad("no section names");
+	err = sections_load(&elf);
+	if (err)
+		goto out_release;
+	err = sections_check(&elf);
+	if (err)
+		goto out_release;
+	err = symbols_load(&elf);
+	if (err)
+		goto out_release;
+	err = relocs_check(&elf);
+	if (err)
+		goto out_release;
 	*ret = elf;
 	return 0;
+
+out_release:
+	fdry_elf_release(&elf);
+	return err;
 }
 
 void fdry_elf_release(struct fdry_elf *elf)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elf.h - the ELF that device code comes in: on-disk structs and checked access.
+ * elf.h - the ELF files of device code: on-disk structs and checked access.
  *
- * Names, sections and symbols are checked once, by fdry_elf_init(); afterwards every
- * index, name and byte range in struct fdry_elf lies inside the file. Nothing is copied:
- * the bytes must outlive the parsed view. <elf.h> is not used, since what CUDA writes
- * differs from it in many constants.
+ * fdry_elf_init() checks names, sections and symbols once. After that, every index, name and
+ * byte range in struct fdry_elf lies inside the file. The view points into the bytes, which must
+ * outlive it. <elf.h> is not used, since CUDA differs from it in many constants.
  */
 #ifndef FDRY_GRAPH_ELF_H
 #define FDRY_GRAPH_ELF_H
@@ -97,7 +96,7 @@ _Static_assert(sizeof(struct fdry_elf_sym) == 24, "as on disk");
 struct fdry_elf_rela {
 	uint64_t offset;
 	uint64_t info; /* symbol << 32 | type */
-	int64_t addend; /* not there in SHT_REL */
+	int64_t addend; /* SHT_REL has none */
 };
 _Static_assert(sizeof(struct fdry_elf_rela) == 24, "as on disk");
 #define FDRY_ELF_REL_SIZE 16u
@@ -133,22 +132,22 @@ static inline unsigned int fdry_elf_sym_bind(const struct fdry_elf_sym *s)
 	return s->info >> 4;
 }
 
-/* Does @image begin like a 64-bit little-endian ELF? Its machine (0 where it does not). */
+/* The machine of a 64-bit little-endian ELF; 0 if @image is none. */
 uint16_t fdry_elf_machine(struct fdry_span image);
 
 /**
  * fdry_elf_init() - Check an ELF and index its sections and symbols.
  * @image: the file; must outlive @ret
  *
- * Overlapping sections are allowed (code without relocations shares bytes), sections that
- * leave the file, names without an end and symbols of no section are not.
+ * Sections may overlap, since code without relocations shares bytes. Sections that end beyond
+ * the file, names without an end and symbols of no section are refused.
  * Errors: FDRY_E_BADCODE, FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
 int fdry_elf_init(struct fdry_span image, struct fdry_elf *ret) __must_check;
 void fdry_elf_release(struct fdry_elf *elf);
 
-/* How many relocations section @index holds, and one of them; a record of SHT_REL has addend 0.
- * The section must be of type SHT_RELA or SHT_REL, which fdry_elf_init() has checked. */
+/* The number of relocations in section @index, and relocation @i of it, whose addend is 0 if the
+ * section is SHT_REL. fdry_elf_reloc() needs a section of type SHT_RELA or SHT_REL. */
 uint32_t fdry_elf_reloc_count(const struct fdry_elf *elf, uint32_t index);
 struct fdry_elf_rela fdry_elf_reloc(const struct fdry_elf *elf, uint32_t index, uint32_t i);
 

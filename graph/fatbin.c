@@ -2,9 +2,8 @@
 /*
  * fatbin.c - reads containers of device code; see fatbin.h.
  *
- * Everything is found by offsets that are checked against the length in the fatbin's own
- * header. The one pointer that is followed unchecked is a wrapper's, which the process
- * itself was linked with.
+ * The reader finds everything by offsets, which it checks against the length in the fatbin's
+ * own header. It follows one pointer unchecked: a wrapper's, which the linker of the process wrote.
  */
 #include "graph/fatbin.h"
 
@@ -18,14 +17,14 @@ struct wrapper {
 	uint32_t magic;
 	uint32_t version;  /* 1: data is the fatbin; 2: data is the fatbin that linking made */
 	const void *data;
-	void *more;        /* version 2: the fatbins that went into linking */
+	void *more;        /* version 2: the fatbins that were linked */
 };
 
 struct header {
 	uint32_t magic;
 	uint16_t version;
 	uint16_t header_size;
-	uint64_t size; /* of what follows */
+	uint64_t size; /* of the entries that follow */
 };
 _Static_assert(sizeof(struct header) == 16, "as on disk");
 
@@ -33,8 +32,8 @@ struct entry_header {
 	uint16_t kind;
 	uint16_t version;
 	uint32_t header_size;
-	uint64_t size;        /* of what follows, with padding */
-	uint32_t packed_size; /* of what is compressed; 0 where nothing is */
+	uint64_t size;        /* of the payload that follows, with padding */
+	uint32_t packed_size; /* of the compressed payload; 0: it is not compressed */
 	uint32_t options;     /* offset of text or attributes in a longer header */
 	uint16_t minor;       /* version of ELF or PTX */
 	uint16_t major;
@@ -49,12 +48,13 @@ _Static_assert(sizeof(struct entry_header) == 64, "as on disk");
 
 #define HEADER_VERSION 1
 #define ENTRY_VERSION 0x101
-/* What cannot be understood must not be guessed at: flags of compressions besides these two. */
+/* The two compressions that this reader knows. */
 #define PACKED (FDRY_FATBIN_LZ4 | FDRY_FATBIN_ZSTD)
 
 static int fatbin_bad(const char *what)
 {
-	return fdry_fail(FDRY_E_BADCODE, "malformed fatbin: %s; rebuild the library it came from", what);
+	return fdry_fail(FDRY_E_BADCODE, "malformed fatbin: %s; rebuild the library it came from",
+			 what);
 }
 
 int fdry_fatbin_init(struct fdry_span bytes, struct fdry_fatbin_iter *ret)
@@ -66,12 +66,12 @@ int fdry_fatbin_init(struct fdry_span bytes, struct fdry_fatbin_iter *ret)
 		return fatbin_bad("it is shorter than its header");
 	memcpy(&h, p, sizeof(h));
 	if (h.magic != FDRY_FATBIN_MAGIC)
-		return fatbin_bad("it does not begin like one");
+		return fatbin_bad("it lacks the magic number");
 	if (h.version != HEADER_VERSION || h.header_size != sizeof(h))
 		return fatbin_bad("its version is unknown");
 	p = fdry_span_at(bytes, sizeof(h), h.size);
 	if (!p)
-		return fatbin_bad("its length leaves the file");
+		return fatbin_bad("it ends beyond the file");
 	memset(ret, 0, sizeof(*ret));
 	ret->entries.data = p;
 	ret->entries.len = h.size;
@@ -86,20 +86,11 @@ static int entry_check(const struct entry_header *h)
 		return fatbin_bad("an entry is compressed twice");
 	if (h->flags & PACKED ? !h->packed_size || h->packed_size > h->size : h->packed_size != 0)
 		return fatbin_bad("an entry's compressed size is wrong");
-	if (h->size > FDRY_FATBIN_CODE_MAX || (h->flags & PACKED && h->unpacked_size > FDRY_FATBIN_CODE_MAX))
+	if (h->size > FDRY_FATBIN_CODE_MAX ||
+	    (h->flags & PACKED && h->unpacked_size > FDRY_FATBIN_CODE_MAX))
 		return fdry_fail(FDRY_E_LIMIT, "device code of more than %llu bytes",
 				 (unsigned long long)FDRY_FATBIN_CODE_MAX);
 	return 0;
-}
-
-static void entry_fill(const struct entry_header *h, const uint8_t *payload, struct fdry_fatbin_entry *ret)
-{
-	ret->kind = h->kind;
-	ret->arch = h->arch;
-	ret->flags = h->flags;
-	ret->packed.data = payload;
-	ret->packed.len = h->flags & PACKED ? h->packed_size : h->size;
-	ret->size = h->flags & PACKED ? h->unpacked_size : h->size;
 }
 
 int fdry_fatbin_next(struct fdry_fatbin_iter *it, struct fdry_fatbin_entry *ret, bool *more)
@@ -115,36 +106,41 @@ int fdry_fatbin_next(struct fdry_fatbin_iter *it, struct fdry_fatbin_entry *ret,
 	if (!p)
 		return fatbin_bad("an entry is shorter than its header");
 	if (++it->count > FDRY_FATBIN_ENTRIES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a fatbin with more than %u entries", FDRY_FATBIN_ENTRIES_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "a fatbin with more than %u entries",
+				 FDRY_FATBIN_ENTRIES_MAX);
 	memcpy(&h, p, sizeof(h));
 	err = entry_check(&h);
 	if (err)
 		return err;
 	payload = fdry_span_at(it->entries, it->pos + h.header_size, h.size);
 	if (!payload)
-		return fatbin_bad("an entry leaves it");
-	entry_fill(&h, payload, ret);
+		return fatbin_bad("an entry ends beyond it");
+	*ret = (struct fdry_fatbin_entry){
+		.kind = h.kind, .arch = h.arch, .flags = h.flags,
+		.packed = { payload, h.flags & PACKED ? h.packed_size : h.size },
+		.size = h.flags & PACKED ? h.unpacked_size : h.size,
+	};
 	it->pos += h.header_size + h.size;
 	*more = true;
 	return 0;
 }
 
-/* Refuse sizes that the data cannot have before memory is taken for them. */
-static int unpack_check(const struct fdry_fatbin_entry *e)
+static int unpack_into(const struct fdry_fatbin_entry *e, struct fdry_buf *ret)
 {
+	void *to;
+	size_t n;
+	int err;
+
+	/* Refuse a size that the data cannot have before memory is allocated for it. */
 	if (e->flags & FDRY_FATBIN_LZ4 ? e->size / 256 > e->packed.len :
 	    ZSTD_getFrameContentSize(e->packed.data, e->packed.len) != e->size)
 		return fatbin_bad("an entry's size is not that of its data");
-	return 0;
-}
-
-static int unpack_into(const struct fdry_fatbin_entry *e, void *to)
-{
-	size_t n;
-
+	err = fdry_buf_grow(ret, e->size, &to);
+	if (err)
+		return err;
 	if (e->flags & FDRY_FATBIN_LZ4) {
-		if (LZ4_decompress_safe((const char *)e->packed.data, to, (int)e->packed.len, (int)e->size) !=
-		    (int)e->size)
+		if (LZ4_decompress_safe((const char *)e->packed.data, to, (int)e->packed.len,
+					(int)e->size) != (int)e->size)
 			return fatbin_bad("an entry's LZ4 data is damaged");
 		return 0;
 	}
@@ -152,7 +148,7 @@ static int unpack_into(const struct fdry_fatbin_entry *e, void *to)
 	return ZSTD_isError(n) || n != e->size ? fatbin_bad("an entry's zstd data is damaged") : 0;
 }
 
-/* Text ends at its NUL, which a driver's loader needs and an id must not depend on. */
+/* Cut text at its NUL: the driver needs the NUL, but the id of the code must not depend on it. */
 static void text_trim(struct fdry_devcode *code)
 {
 	if (code->kind == FDRY_DEVCODE_PTX)
@@ -169,15 +165,10 @@ static enum fdry_devcode_kind kind_of(struct fdry_span bytes, uint16_t kind)
 int fdry_fatbin_unpack(const struct fdry_fatbin_entry *e, struct fdry_devcode *ret)
 {
 	struct fdry_devcode code = { .bytes = e->packed };
-	void *to;
 	int err;
 
 	if (e->flags & PACKED) {
-		err = unpack_check(e);
-		if (!err)
-			err = fdry_buf_grow(&code.unpacked, e->size, &to);
-		if (!err)
-			err = unpack_into(e, to);
+		err = unpack_into(e, &code.unpacked);
 		if (err) {
 			fdry_buf_release(&code.unpacked);
 			return err;
@@ -197,13 +188,14 @@ void fdry_devcode_release(struct fdry_devcode *code)
 	memset(code, 0, sizeof(*code));
 }
 
-/* 10.1 was a family of its own, named 11.0 later. */
+/* Compute capability 10.1 was a family of its own, which was renamed to 11.0. */
 static bool same_family(uint32_t arch, unsigned int cc)
 {
 	return arch / 10 == cc / 10 && arch <= cc && (arch == 101) == (cc == 101);
 }
 
-/* 0: not for this device; of two entries that are, the driver takes the higher. */
+/* 0: the entry is not for this device. Of two entries that are, the driver uses the one with the
+ * higher score. */
 static uint32_t entry_score(const struct fdry_fatbin_entry *e, unsigned int cc)
 {
 	if (e->arch > 10000)
@@ -220,7 +212,7 @@ static uint32_t entry_score(const struct fdry_fatbin_entry *e, unsigned int cc)
 struct choice {
 	struct fdry_fatbin_entry best;
 	uint32_t score;
-	bool twice;
+	bool twice; /* two PTX entries have this score */
 };
 
 static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, unsigned int cc)
@@ -229,7 +221,8 @@ static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, un
 
 	if (e->kind == FDRY_FATBIN_ELF || e->kind == FDRY_FATBIN_PTX)
 		score = entry_score(e, cc);
-	/* Of two cubins that suit equally well the driver takes the first; of two texts, now the one, now the other. */
+	/* Of two cubins with one score the driver uses the first; of two texts, sometimes the one,
+	 * sometimes the other. */
 	if (!score || score < c->score || (score == c->score && e->kind == FDRY_FATBIN_ELF))
 		return;
 	c->twice = score == c->score;
@@ -237,7 +230,8 @@ static void choice_offer(struct choice *c, const struct fdry_fatbin_entry *e, un
 	c->best = *e;
 }
 
-/* The driver links a relocatable object when it is loaded; what came out is not known here. */
+/* Refuse a relocatable object: the driver links it while it loads it, and the result is not known
+ * here. */
 static int choice_unpack(const struct choice *c, struct fdry_devcode *ret)
 {
 	struct fdry_devcode code;
@@ -249,8 +243,11 @@ static int choice_unpack(const struct choice *c, struct fdry_devcode *ret)
 	type = fdry_span_at(code.bytes, offsetof(struct fdry_elf_ehdr, type), sizeof(uint16_t));
 	if (code.kind == FDRY_DEVCODE_CUBIN && type && fdry_get16(type) == FDRY_ET_REL) {
 		fdry_devcode_release(&code);
-		return fdry_fail(FDRY_E_BADCODE, "the fatbin's code for sm_%u is an object that was not linked; link it (nvcc -dlink) "
-				 "before it is loaded", c->best.arch);
+		return fdry_fail(FDRY_E_BADCODE,
+				 "the fatbin's code for sm_%u is an object that was not linked; "
+				 "link it (nvcc -dlink) "
+				 "before it is loaded",
+				 c->best.arch);
 	}
 	*ret = code;
 	return 0;
@@ -272,24 +269,30 @@ static int fatbin_find(struct fdry_span bytes, unsigned int cc, struct fdry_devc
 	if (err)
 		return err;
 	if (!c.score)
-		return fdry_fail(FDRY_E_NOENT, "the fatbin holds no code for compute capability %u.%u; rebuild the "
-				 "library for it", cc / 10, cc % 10);
+		return fdry_fail(
+			FDRY_E_NOENT,
+			"the fatbin holds no code for compute capability %u.%u; rebuild the "
+			"library for it",
+			cc / 10, cc % 10);
 	if (c.twice)
-		return fdry_fail(FDRY_E_BADCODE, "the fatbin holds two PTX entries for compute_%u; which one the driver "
-				 "uses is unknown, so rebuild the library with one", c.best.arch);
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"the fatbin holds two PTX entries for compute_%u; which one the driver "
+			"uses is unknown, so rebuild the library with one",
+			c.best.arch);
 	return choice_unpack(&c, ret);
 }
 
-/* A fatbin in memory of the process: as long as its header says. */
+/* A fatbin in memory of the process: its header holds its length. */
 static int fatbin_in_memory(const void *data, struct fdry_span *ret)
 {
 	struct header h;
 
 	memcpy(&h, data, sizeof(h));
 	if (h.magic != FDRY_FATBIN_MAGIC)
-		return fatbin_bad("it does not begin like one");
+		return fatbin_bad("it lacks the magic number");
 	if (h.size > FDRY_FATBIN_CODE_MAX * 16)
-		return fatbin_bad("its length is absurd");
+		return fatbin_bad("its length is impossible");
 	ret->data = data;
 	ret->len = sizeof(h) + h.size;
 	return 0;
@@ -320,7 +323,8 @@ static int bare_find(struct fdry_span bytes, struct fdry_devcode *ret)
 		code.kind = FDRY_DEVCODE_PTX;
 		text_trim(&code);
 	} else {
-		return fdry_fail(FDRY_E_BADCODE, "device code of an unknown kind: neither fatbin, cubin nor PTX");
+		return fdry_fail(FDRY_E_BADCODE,
+				 "device code of an unknown kind: neither fatbin, cubin nor PTX");
 	}
 	*ret = code;
 	return 0;
@@ -337,8 +341,11 @@ int fdry_devcode_init(const void *data, size_t len, unsigned int cc, struct fdry
 	magic = fdry_get32(data);
 	if (magic == FDRY_FATBIN_WRAPPER_MAGIC) {
 		if (len)
-			return fdry_fail(FDRY_E_BADCODE, "bytes with a length cannot be a fatbin wrapper, which holds a pointer of its "
-					 "process; give the fatbin that it points at, or length 0 if this process was linked with it");
+			return fdry_fail(FDRY_E_BADCODE, "bytes with a length cannot be a fatbin "
+							 "wrapper, which holds a pointer of its "
+							 "process; pass the fatbin that it points "
+							 "to, or length 0 if this process was "
+							 "linked with it");
 		return wrapper_find(data, cc, ret);
 	}
 	if (magic == FDRY_FATBIN_MAGIC) {

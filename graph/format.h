@@ -19,7 +19,8 @@
 #define FDRY_GRAPH_MAGIC "FDRYGRF\x1a"
 #define FDRY_GRAPH_VERSION 2u
 #define FDRY_GRAPH_TEXT_VERSION 1u /* of the text form */
-#define FDRY_GRAPH_INCOMPAT_HOST (1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
+#define FDRY_GRAPH_INCOMPAT_HOST \
+	(1u << 0) /* some memcpy node has a place in host memory (host.h) for an address */
 #define FDRY_GRAPH_INCOMPAT_KNOWN FDRY_GRAPH_INCOMPAT_HOST /* bits that this reader understands */
 
 /* Limits: a count beyond them is refused before anything is computed from it. */
@@ -57,7 +58,8 @@ struct fdry_graph_header {
 	uint32_t attrs;        /* attributes in all of them */
 	uint32_t edges;        /* besides those of the chain */
 	uint32_t edge_data;    /* distinct edge data that is not the default */
-	uint64_t arg_bytes;    /* of all argument blocks, padding included, once they are put together */
+	uint64_t arg_bytes; /* of all argument blocks, padding included, once they are put together
+			     */
 	uint32_t configs;      /* distinct configurations of kernel nodes */
 	uint32_t patches;      /* in all argument blocks together */
 	uint32_t breaks;       /* of the chain */
@@ -67,7 +69,8 @@ struct fdry_graph_header {
 /* One kernel of the graph; configurations name it by its index here. */
 struct fdry_graph_kernel {
 	uint32_t index;       /* in the image's kernel table */
-	uint32_t param_bytes; /* of its parameter buffer: the length of its nodes' argument blocks */
+	uint32_t
+		param_bytes; /* of its parameter buffer: the length of its nodes' argument blocks */
 };
 
 struct fdry_graph_launch {
@@ -112,7 +115,8 @@ struct fdry_graph_edge_data {
 	uint8_t reserved[5];
 };
 
-/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). 6 to 9 were version 1's. */
+/* X(id, NAME, name for people, bytes of an entry, header field that counts the entries). 6 to 9
+ * were version 1's. */
 #define FDRY_GRAPH_SECTIONS(X) \
 	X(1, KIND, "node kinds", 1, nodes) \
 	X(2, KERNEL, "kernels", 8, kernels) \

@@ -2,9 +2,9 @@
 /*
  * host.h - places in host memory, as graph objects and manifests name them.
  *
- * Host memory lies elsewhere in every process. What copies read and write of it is cut
- * into the image's host segments, and a place is a segment and an offset in it, in 64
- * bits that no device address looks like: the highest one is set.
+ * Host memory has other addresses in every process. The image has a host segment for each range
+ * that copies read or write. A place is a segment and an offset in it, in 64 bits. Its highest bit
+ * is set, so no device address looks like a place.
  */
 #ifndef FDRY_GRAPH_HOST_H
 #define FDRY_GRAPH_HOST_H
@@ -16,9 +16,10 @@
 #define FDRY_HOST_SHIFT 40                  /* bits of the offset; the segment's stand above */
 #define FDRY_HOST_SIZE_MAX (1ull << FDRY_HOST_SHIFT) /* bytes of one segment */
 #define FDRY_HOST_SEGMENTS_MAX (1u << 20)
-#define FDRY_HOST_ALIGN 16u /* an address in a segment is a multiple of this if, and only if, it was one when captured */
+#define FDRY_HOST_ALIGN \
+	16u /* an address is a multiple of this exactly if it was one when captured */
 
-/* Where a host segment is in this process. */
+/* A host segment in this process. */
 struct fdry_host_segment {
 	uint64_t addr;
 	uint64_t size; /* bytes */
@@ -30,13 +31,13 @@ static inline uint64_t fdry_host_place(uint32_t segment, uint64_t offset)
 	return FDRY_HOST_PLACE | (uint64_t)segment << FDRY_HOST_SHIFT | offset;
 }
 
-/* A place in host memory, or a device address? */
+/* Whether it is a place in host memory, and no device address. */
 static inline bool fdry_host_is(uint64_t place)
 {
 	return place & FDRY_HOST_PLACE;
 }
 
-/* May be any number below 2^23 in a place that nobody checked. */
+/* Any number below 2^23 if the place is unchecked. */
 static inline uint32_t fdry_host_segment(uint64_t place)
 {
 	return (uint32_t)((place & ~FDRY_HOST_PLACE) >> FDRY_HOST_SHIFT);
@@ -48,11 +49,13 @@ static inline uint64_t fdry_host_offset(uint64_t place)
 }
 
 /* Whether @bytes bytes at @place lie in one of @count segments. */
-static inline bool fdry_host_holds(const struct fdry_host_segment *segments, uint32_t count, uint64_t place, uint64_t bytes)
+static inline bool fdry_host_holds(const struct fdry_host_segment *segments, uint32_t count,
+				   uint64_t place, uint64_t bytes)
 {
 	uint32_t i = fdry_host_segment(place);
 
-	return i < count && fdry_host_offset(place) <= segments[i].size && bytes <= segments[i].size - fdry_host_offset(place);
+	return i < count && fdry_host_offset(place) <= segments[i].size &&
+	       bytes <= segments[i].size - fdry_host_offset(place);
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_set.h - the inside of a kernel set: kernel_set.c fills it, kernel_slice.c makes objects of it. */
+/* kernel_set.h - the fields of a kernel set: kernel_set.c fills it, kernel_slice.c makes its
+ * objects. */
 #ifndef FDRY_GRAPH_KERNEL_SET_H
 #define FDRY_GRAPH_KERNEL_SET_H
 
@@ -7,20 +8,20 @@
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
 
-/* What was loaded, for this device. */
+/* Code that was loaded, for this device. */
 struct fdry_set_code {
-	struct fdry_code_image image; /* as the stand-in noted it: tells codes apart */
+	struct fdry_code_image image; /* the interposer's record; identifies the code */
 	struct fdry_devcode found; /* the entry for this device */
-	struct fdry_buf linked;    /* the driver's cubin, where that was PTX */
+	struct fdry_buf linked;    /* the driver's cubin, if the entry is PTX */
 	struct fdry_span bytes;    /* the cubin, or the software driver's object */
-	struct fdry_cubin *cubin;  /* NULL for the software driver's */
-	uint32_t first;            /* of the codes with the same bytes, the first: its index */
-	bool used;                 /* by a kernel of this set; others are of the set that the codes came from */
+	struct fdry_cubin *cubin;  /* NULL for the software driver's object */
+	uint32_t first;            /* index of the first code with the same bytes */
+	bool used;                 /* by a kernel of this set, not only of an earlier one */
 };
 
-/* One load of a kernel's code: it has variables of its own. */
+/* One load of a kernel's code, with its own variables. */
 struct fdry_set_owner {
-	CUlibrary library; /* NULL where it was loaded as a module */
+	CUlibrary library; /* NULL: it was loaded as a module */
 	CUmodule module;   /* in the current context */
 	uint32_t code;
 };
@@ -63,11 +64,12 @@ static inline uint32_t fdry_set_ncodes(const struct fdry_kernel_set *set)
 
 struct fdry_code_reach;
 
-/* kernel_vars.c: compare every variable that a kernel reaches, in each load of its module, with what was compiled in.
- * FDRY_E_REFUSED names the variable that differs or cannot be read. */
+/* kernel_vars.c: compare every variable that a kernel reaches, in each load of its module, with its
+ * initial bytes. FDRY_E_REFUSED names a variable that differs or cannot be read. */
 int fdry_set_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
 			     const struct fdry_code_reach *reach) __must_check;
-/* The same for an object of the software driver, all of whose variables count. */
-int fdry_set_host_variables_check(const struct fdry_kernel_set *set, const struct fdry_set_entry *e) __must_check;
+/* The same for all variables of an object of the software driver. */
+int fdry_set_host_variables_check(const struct fdry_kernel_set *set,
+				  const struct fdry_set_entry *e) __must_check;
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_slice.c - kernel objects out of a kernel set.
+ * kernel_slice.c - makes the kernel objects of a kernel set.
  *
- * The kernels of one cubin are taken together. Those that can reach a variable in common
- * which could be written stay in one object; every other kernel gets an object of its
- * own. Where the slicer says no, those kernels keep the whole cubin, with its reason.
+ * Kernels of one cubin that reach a common writable variable stay in one object. Every other
+ * kernel gets an object of its own. If the slicer refuses, the kernels keep the whole cubin, with
+ * the slicer's reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,11 @@
 #include "graph/code_reach.h"
 #include "graph/slice.h"
 
-/* One kernel of the cubin at hand. */
+/* One kernel of a cubin. */
 struct part {
 	struct fdry_set_entry *e;
 	uint32_t kernel; /* index in the cubin */
-	uint32_t group;  /* index of the first part that it must stay with */
+	uint32_t group;  /* index of the first part that must stay in the same object */
 	struct fdry_code_reach reach;
 };
 
@@ -30,7 +30,8 @@ struct parts {
 	uint32_t n;
 };
 
-static struct fdry_set_code *code_of(const struct fdry_kernel_set *set, const struct fdry_set_entry *e)
+static struct fdry_set_code *code_of(const struct fdry_kernel_set *set,
+				     const struct fdry_set_entry *e)
 {
 	return &((struct fdry_set_code *)set->codes.data)[e->code];
 }
@@ -42,26 +43,35 @@ static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32
 
 /* --- objects --- */
 
-/* Takes @owned over, also where the object is there already. @bytes may lie in it. */
-static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned, struct fdry_oid *ret)
+/* Add an object unless the set has it. Releases or keeps @owned in any case; @bytes may lie in it.
+ */
+static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned,
+		      struct fdry_oid *ret)
 {
 	const struct fdry_set_object *o = (struct fdry_set_object *)set->objects.data;
 	struct fdry_set_object add = { .bytes = bytes, .owned = *owned };
 	uint32_t i, n = fdry_kernel_set_object_count(set);
 	int err = fdry_oid_of(bytes.data, bytes.len, &add.oid);
 
-	for (i = 0; !err && i < n; i++)
-		if (fdry_oid_eq(&o[i].oid, &add.oid))
-			break;
-	if (!err && i == n)
-		err = fdry_module_check(set->drv, bytes); /* what a load refuses is never sealed */
-	if (!err && i == n)
-		err = fdry_buf_put(&set->objects, &add, sizeof(add));
-	if (err || i < n)
-		fdry_buf_release(owned);
-	memset(owned, 0, sizeof(*owned));
-	if (!err)
-		*ret = add.oid;
+	if (err)
+		goto out_release;
+	for (i = 0; i < n; i++)
+		if (fdry_oid_eq(&o[i].oid, &add.oid)) {
+			*ret = add.oid;
+			goto out_release;
+		}
+	err = fdry_module_check(set->drv, bytes); /* a seal never stores code that a load refuses */
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&set->objects, &add, sizeof(add));
+	if (err)
+		goto out_release;
+	*owned = (struct fdry_buf){ 0 };
+	*ret = add.oid;
+	return 0;
+
+out_release:
+	fdry_buf_release(owned);
 	return err;
 }
 
@@ -86,13 +96,15 @@ static int entry_whole(struct fdry_kernel_set *set, struct fdry_set_entry *e, co
 
 /* --- one cubin's kernels --- */
 
-/* Could both write it, or one read what the other wrote? */
-static bool shares_written(const struct fdry_cubin *c, const struct fdry_code_reach *a, const struct fdry_code_reach *b)
+/* Whether both kernels reach a variable that one of them could write. */
+static bool shares_written(const struct fdry_cubin *c, const struct fdry_code_reach *a,
+			   const struct fdry_code_reach *b)
 {
 	uint32_t i;
 
 	for (i = 0; i < c->nvariables; i++)
-		if (a->variables[i] && b->variables[i] && !c->variables[i].constant && !c->variables[i].literal)
+		if (a->variables[i] && b->variables[i] && !c->variables[i].constant &&
+		    !c->variables[i].literal)
 			return true;
 	return false;
 }
@@ -106,7 +118,8 @@ static void group_join(struct parts *ps, uint32_t a, uint32_t b)
 			ps->p[i].group = low;
 }
 
-/* Each load of a module has variables of its own; one object could not stand for two. */
+/* Refuse kernels of two loads of a module: each load has its own variables, and one object has one
+ * set of them. */
 static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 {
 	const struct fdry_set_owner *x = (const struct fdry_set_owner *)ps->p[a].e->owners.data;
@@ -115,18 +128,26 @@ static int group_loads(const struct parts *ps, uint32_t a, uint32_t b)
 
 	for (i = 0; i < n; i++)
 		if (x->module != y[i].module)
-			return fdry_fail(FDRY_E_REFUSED, "kernel %.200s: its module was loaded twice, and each load has variables "
-					 "of its own that kernels write; load it once", ps->p[b].e->k.name);
+			return fdry_fail(FDRY_E_REFUSED,
+					 "kernel %.200s: its module was loaded twice, and each "
+					 "load has its own "
+					 "variables, which kernels write; load it once",
+					 ps->p[b].e->k.name);
 	return 0;
 }
 
-/* A kernel with two sets of attributes is loaded twice, and each load has variables of its own. */
+/* Refuse a kernel with two sets of attributes: it would be loaded twice, and each load has its own
+ * variables. */
 static int group_attrs(const struct parts *ps, uint32_t a, uint32_t b)
 {
 	if (a == b || ps->p[a].kernel != ps->p[b].kernel)
 		return 0;
-	return fdry_fail(FDRY_E_REFUSED, "kernel %.200s: it is launched as a kernel and as a function, which have other attributes, and "
-			 "writes variables of its module; set the same attributes of both", ps->p[a].e->k.name);
+	return fdry_fail(
+		FDRY_E_REFUSED,
+		"kernel %.200s: it is launched as a kernel and as a function, which have different "
+		"attributes, and it writes variables of its module; set the same attributes on "
+		"both",
+		ps->p[a].e->k.name);
 }
 
 static int parts_group(struct parts *ps)
@@ -139,8 +160,9 @@ static int parts_group(struct parts *ps)
 			if (!shares_written(ps->code->cubin, &ps->p[i].reach, &ps->p[j].reach))
 				continue;
 			err = group_loads(ps, i, j);
-			if (!err)
-				err = group_attrs(ps, i, j);
+			if (err)
+				return err;
+			err = group_attrs(ps, i, j);
 			if (err)
 				return err;
 			group_join(ps, i, j);
@@ -148,7 +170,7 @@ static int parts_group(struct parts *ps)
 	return 0;
 }
 
-static int part_look(struct parts *ps, struct fdry_set_entry *e)
+static int part_add(struct parts *ps, struct fdry_set_entry *e)
 {
 	const struct fdry_cubin *c = ps->code->cubin;
 	const struct fdry_cubin_kernel *k = fdry_cubin_kernel_find(c, e->k.name);
@@ -165,14 +187,17 @@ static int part_look(struct parts *ps, struct fdry_set_entry *e)
 		return fdry_fail_at(err, "kernel %.200s", e->k.name);
 	ps->n++;
 	if (p->reach.refused[0])
-		return fdry_fail(FDRY_E_REFUSED, "kernel %.200s %s, which cannot be restored exactly; leave it out of what "
-				 "is captured", e->k.name, p->reach.refused);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "kernel %.200s %s, which cannot be restored exactly; do not "
+				 "capture it",
+				 e->k.name, p->reach.refused);
 	err = fdry_set_variables_check(ps->set, e, &p->reach);
 	return err ? fdry_fail_at(err, "kernel %.200s", e->k.name) : 0;
 }
 
 /* The slice of @kernels, or FDRY_E_NOSLICE. */
-static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n, struct fdry_buf *ret)
+static int slice_make(const struct fdry_cubin *c, const uint32_t *kernels, uint32_t n,
+		      struct fdry_buf *ret)
 {
 	struct fdry_code_reach all;
 	int err = fdry_code_reach_init(c, kernels, n, &all);
@@ -211,7 +236,8 @@ static int group_slice(struct parts *ps, uint32_t group, uint32_t *kernels)
 	if (err == -FDRY_E_NOSLICE)
 		return group_whole(ps, group);
 	if (!err)
-		err = object_add(ps->set, (struct fdry_span){ slice.data, slice.len }, &slice, &oid);
+		err = object_add(ps->set, (struct fdry_span){ slice.data, slice.len }, &slice,
+				 &oid);
 	if (err)
 		return fdry_fail_at(err, "kernel %.200s", ps->p[group].e->k.name);
 	for (i = group; i < ps->n; i++)
@@ -237,7 +263,7 @@ static bool same_code(const struct fdry_kernel_set *set, uint32_t i, uint32_t j)
 	return code_of(set, entry_of(set, i))->first == code_of(set, entry_of(set, j))->first;
 }
 
-/* All kernels of the cubin that entry @first is the first of. */
+/* Slice all kernels of one cubin; @first is the first of them. */
 static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 {
 	struct parts ps = { .set = set, .code = code_of(set, entry_of(set, first)) };
@@ -249,7 +275,7 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 		return fdry_nomem();
 	for (i = first; !err && i < n; i++)
 		if (same_code(set, first, i))
-			err = part_look(&ps, entry_of(set, i));
+			err = part_add(&ps, entry_of(set, i));
 	if (!err)
 		err = parts_slice(&ps);
 	for (i = 0; i < ps.n; i++)
@@ -258,7 +284,7 @@ static int cubin_slice(struct fdry_kernel_set *set, uint32_t first)
 	return err;
 }
 
-/* What a load would refuse. */
+/* Refuse kernels that a load would refuse. */
 static int attrs_check(const struct fdry_kernel_set *set)
 {
 	uint32_t i, n = fdry_kernel_set_count(set);
@@ -277,19 +303,22 @@ static int attrs_check(const struct fdry_kernel_set *set)
 int fdry_kernel_set_slice(struct fdry_kernel_set *set)
 {
 	uint32_t i, j, n = fdry_kernel_set_count(set);
-	int err = 0;
+	struct fdry_set_entry *e;
+	int err;
 
-	for (i = 0; !err && i < n; i++) {
-		if (!code_of(set, entry_of(set, i))->cubin) {
-			err = fdry_set_host_variables_check(set, entry_of(set, i));
-			if (!err)
-				err = entry_whole(set, entry_of(set, i), "software driver object");
-			continue;
-		}
+	for (i = 0; i < n; i++) {
+		e = entry_of(set, i);
 		for (j = 0; j < i && !same_code(set, j, i); j++)
 			;
-		if (j == i)
-			err = cubin_slice(set, i);
+		if (code_of(set, e)->cubin) {
+			err = j == i ? cubin_slice(set, i) : 0;
+		} else {
+			err = fdry_set_host_variables_check(set, e);
+			if (!err)
+				err = entry_whole(set, e, "software driver object");
+		}
+		if (err)
+			return err;
 	}
-	return err ? err : attrs_check(set);
+	return attrs_check(set);
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_vars.c - are a module's variables what they were when it was loaded?
+ * kernel_vars.c - checks that a module's variables still have their initial values.
  *
- * A kernel object brings a variable back with the bytes that the compiler gave it. A
- * program may have changed them, so they are read from the device and compared, in every
- * load of the module that graphs launch kernels of. What cannot be read is refused,
- * except what nothing can have written.
+ * A kernel object restores a variable with the bytes in the cubin. The program may have changed
+ * them. So a seal reads the variables from the device and compares them, in every load of the
+ * module whose kernels the graphs launch. It refuses a variable that it cannot read, unless
+ * nothing can have written it.
  */
 #include <stdlib.h>
 
 #include "graph/kernel_set.h"
 #include "graph/code_reach.h"
 
-#define REMEDY "pass it as an argument in device memory instead, or leave the kernel out of what is captured"
+#define REMEDY "pass it as an argument in device memory instead, or do not capture the kernel"
 
 struct look {
 	const struct fdry_driver *drv;
@@ -22,24 +22,28 @@ struct look {
 
 static int changed(const struct fdry_cubin_variable *v, const char *what)
 {
-	return fdry_fail(FDRY_E_REFUSED, "variable %.200s of its module %s; " REMEDY, v->name, what);
+	return fdry_fail(FDRY_E_REFUSED, "variable %.200s of its module %s; " REMEDY, v->name,
+			 what);
 }
 
-/* Where a variable lies in this load of the module. */
-static int variable_address(const struct look *l, const struct fdry_cubin_variable *v, CUdeviceptr *ret)
+/* The address of a variable in this load of the module. */
+static int variable_address(const struct look *l, const struct fdry_cubin_variable *v,
+			    CUdeviceptr *ret)
 {
 	CUdeviceptr addr = 0;
 	size_t size = 0;
 	CUresult res;
 
 	if (!v->name[0] || !v->unique)
-		return changed(v, "has no name of its own, so that it cannot be read");
+		return changed(v, "has no unique name, so it cannot be read");
 	if (l->owner->library)
-		res = fdry_call_raw(l->drv, cuLibraryGetGlobal, &addr, &size, l->owner->library, v->name);
+		res = fdry_call_raw(l->drv, cuLibraryGetGlobal, &addr, &size, l->owner->library,
+				    v->name);
 	else
-		res = fdry_call_raw(l->drv, cuModuleGetGlobal_v2, &addr, &size, l->owner->module, v->name);
+		res = fdry_call_raw(l->drv, cuModuleGetGlobal_v2, &addr, &size, l->owner->module,
+				    v->name);
 	if (res == CUDA_ERROR_NOT_FOUND)
-		return changed(v, "is not known to the driver, so that it cannot be read");
+		return changed(v, "is unknown to the driver, so it cannot be read");
 	if (res)
 		return fdry_driver_result(l->drv, l->owner->library ? FDRY_DRV_cuLibraryGetGlobal :
 					  FDRY_DRV_cuModuleGetGlobal_v2, res);
@@ -51,25 +55,27 @@ static int variable_address(const struct look *l, const struct fdry_cubin_variab
 
 enum { R_CUDA_64 = 2, R_CUDA_G64 = 4 };
 
-/* Write the address that the driver puts there into @bytes, the variable's initial content. */
-static int address_expect(const struct look *l, const struct fdry_cubin_variable *v, const struct fdry_elf_rela *r,
-			  uint8_t *bytes)
+/* Write the address that the driver relocates there into @bytes, the variable's initial content. */
+static int address_expect(const struct look *l, const struct fdry_cubin_variable *v,
+			  const struct fdry_elf_rela *r, uint8_t *bytes)
 {
 	uint32_t to = fdry_cubin_variable_of(l->c, (uint32_t)(r->info >> 32));
 	uint32_t type = (uint32_t)r->info;
 	CUdeviceptr addr;
 	int err;
 
-	if (to == UINT32_MAX || (type != R_CUDA_64 && type != R_CUDA_G64) || r->offset < v->offset ||
-	    v->size < 8 || r->offset - v->offset > v->size - 8)
+	if (to == UINT32_MAX || (type != R_CUDA_64 && type != R_CUDA_G64) ||
+	    r->offset < v->offset || v->size < 8 || r->offset - v->offset > v->size - 8)
 		return changed(v, "holds an address that cannot be compared");
 	err = variable_address(l, &l->c->variables[to], &addr);
-	if (!err)
-		fdry_set64(bytes + (r->offset - v->offset), addr + (uint64_t)r->addend);
-	return err;
+	if (err)
+		return err;
+	fdry_set64(bytes + (r->offset - v->offset), addr + (uint64_t)r->addend);
+	return 0;
 }
 
-static int addresses_expect(const struct look *l, const struct fdry_cubin_variable *v, uint8_t *bytes)
+static int addresses_expect(const struct look *l, const struct fdry_cubin_variable *v,
+			    uint8_t *bytes)
 {
 	const struct fdry_cubin_section *cs = l->c->sections;
 	struct fdry_elf_rela r;
@@ -80,7 +86,8 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 		n = fdry_elf_reloc_count(&l->c->elf, s);
 		for (i = 0; i < n; i++) {
 			r = fdry_elf_reloc(&l->c->elf, s, i);
-			if (r.offset >= v->offset + v->size || (r.offset < v->offset && v->offset - r.offset >= 8))
+			if (r.offset >= v->offset + v->size ||
+			    (r.offset < v->offset && v->offset - r.offset >= 8))
 				continue;
 			err = address_expect(l, v, &r, bytes);
 			if (err)
@@ -90,8 +97,21 @@ static int addresses_expect(const struct look *l, const struct fdry_cubin_variab
 	return 0;
 }
 
-static int bytes_compare(const struct look *l, const struct fdry_cubin_variable *v, CUdeviceptr addr,
-			 uint8_t *expect, uint8_t *found)
+/* Compare a variable on the device with @expect; @found is memory for its bytes. */
+static int device_compare(const struct look *l, const struct fdry_cubin_variable *v,
+			  CUdeviceptr addr, const uint8_t *expect, uint8_t *found)
+{
+	int err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v->size);
+
+	if (err)
+		return err;
+	return memcmp(expect, found, v->size)
+		       ? changed(v, "no longer has the value that it was compiled with")
+		       : 0;
+}
+
+static int bytes_compare(const struct look *l, const struct fdry_cubin_variable *v,
+			 CUdeviceptr addr, uint8_t *expect, uint8_t *found)
 {
 	struct fdry_span initial = fdry_cubin_initial(l->c, v);
 	int err;
@@ -99,11 +119,7 @@ static int bytes_compare(const struct look *l, const struct fdry_cubin_variable 
 	if (initial.data)
 		memcpy(expect, initial.data, v->size);
 	err = addresses_expect(l, v, expect);
-	if (!err)
-		err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v->size);
-	if (err)
-		return err;
-	return memcmp(expect, found, v->size) ? changed(v, "no longer has the value that it was compiled with") : 0;
+	return err ? err : device_compare(l, v, addr, expect, found);
 }
 
 static int variable_check(const struct look *l, const struct fdry_cubin_variable *v)
@@ -129,14 +145,16 @@ static int variable_check(const struct look *l, const struct fdry_cubin_variable
 
 enum { STB_GLOBAL = 1, STT_OBJECT = 1, SHF_WRITE = 1 };
 
-/* A variable that device code may write; what the object's maker keeps there is no variable. */
+/* Whether a symbol is a variable that device code may write, not private data of the object. */
 static bool host_variable(const struct fdry_elf *elf, const struct fdry_elf_symbol *s)
 {
-	return fdry_elf_sym_type(&s->s) == STT_OBJECT && fdry_elf_sym_bind(&s->s) == STB_GLOBAL && s->s.size &&
-	       s->s.shndx < elf->nsections && elf->sections[s->s.shndx].h.flags & SHF_WRITE;
+	return fdry_elf_sym_type(&s->s) == STT_OBJECT && fdry_elf_sym_bind(&s->s) == STB_GLOBAL &&
+	       s->s.size && s->s.shndx < elf->nsections &&
+	       elf->sections[s->s.shndx].h.flags & SHF_WRITE;
 }
 
-static int host_variable_check(const struct look *l, const struct fdry_elf *elf, const struct fdry_elf_symbol *s)
+static int host_variable_check(const struct look *l, const struct fdry_elf *elf,
+			       const struct fdry_elf_symbol *s)
 {
 	const struct fdry_elf_section *section = &elf->sections[s->s.shndx];
 	const struct fdry_cubin_variable v = { .name = s->name, .size = s->s.size, .unique = true };
@@ -150,13 +168,14 @@ static int host_variable_check(const struct look *l, const struct fdry_elf *elf,
 		return err;
 	expect = calloc(1, v.size);
 	found = malloc(v.size);
-	err = expect && found ? 0 : fdry_nomem();
-	if (!err && initial)
+	if (!expect || !found) {
+		err = fdry_nomem();
+		goto out_free;
+	}
+	if (initial)
 		memcpy(expect, initial, v.size);
-	if (!err)
-		err = fdry_call(l->drv, cuMemcpyDtoH_v2, found, addr, v.size);
-	if (!err && memcmp(expect, found, v.size))
-		err = changed(&v, "no longer has the value that it was compiled with");
+	err = device_compare(l, &v, addr, expect, found);
+out_free:
 	free(expect);
 	free(found);
 	return err;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* listing.c - what cuGraphGetNodes and cuGraphGetEdges_v2 say, with numbers for handles; see listing.h. */
+/* listing.c - nodes and edges of a driver graph, with numbers in place of handles; see listing.h.
+ */
 #include "graph/listing.h"
 
 #include <stdlib.h>
@@ -15,7 +16,9 @@ static int nodes_list(const struct fdry_driver *drv, CUgraph graph, struct fdry_
 	if (err)
 		return err;
 	if (n > FDRY_GRAPH_NODES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu nodes, more than the limit of %u; split it", n, FDRY_GRAPH_NODES_MAX);
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the graph has %zu nodes, more than the limit of %u; split it", n,
+				 FDRY_GRAPH_NODES_MAX);
 	l->nodes = calloc(n + 1, sizeof(*l->nodes));
 	if (!l->nodes)
 		return fdry_nomem();
@@ -23,24 +26,14 @@ static int nodes_list(const struct fdry_driver *drv, CUgraph graph, struct fdry_
 	return n ? fdry_call(drv, cuGraphGetNodes, graph, l->nodes, &n) : 0;
 }
 
-/* Numbers for the handles of nodes. */
-static int handles_number(const struct fdry_listing *l, struct fdry_intern *numbers)
-{
-	uint32_t i, index;
-	int err = 0;
-
-	for (i = 0; i < l->nnodes && !err; i++)
-		err = fdry_intern(numbers, &l->nodes[i], sizeof(l->nodes[i]), &index, NULL);
-	return err;
-}
-
-/* What cuGraphGetEdges_v2 fills. */
+/* The arrays that cuGraphGetEdges_v2 fills. */
 struct raw_edges {
 	CUgraphNode *from, *to;
 	CUgraphEdgeData *data;
 };
 
-static int edges_number(const struct raw_edges *raw, const struct fdry_intern *numbers, struct fdry_listing *l)
+static int edges_number(const struct raw_edges *raw, const struct fdry_intern *numbers,
+			struct fdry_listing *l)
 {
 	struct fdry_edge *e;
 	uint32_t i;
@@ -51,7 +44,10 @@ static int edges_number(const struct raw_edges *raw, const struct fdry_intern *n
 		e->data = raw->data[i];
 		if (!fdry_intern_find(numbers, &raw->from[i], sizeof(raw->from[i]), &e->from) ||
 		    !fdry_intern_find(numbers, &raw->to[i], sizeof(raw->to[i]), &e->to))
-			return fdry_fail(FDRY_E_REFUSED, "edge %u of the graph ends at a node that is not in it; use another driver", i);
+			return fdry_fail(FDRY_E_REFUSED,
+					 "edge %u of the graph ends at a node that is not in it; "
+					 "use another driver",
+					 i);
 		err = fdry_edge_data_check(&e->data);
 		if (err)
 			return fdry_fail_at(err, "edge %u", i);
@@ -63,21 +59,29 @@ static int edges_get(const struct fdry_driver *drv, CUgraph graph, size_t n, str
 {
 	struct fdry_intern numbers = { 0 };
 	struct raw_edges raw = {
-		calloc(n, sizeof(*raw.from)), calloc(n, sizeof(*raw.to)), calloc(n, sizeof(*raw.data)),
+		calloc(n, sizeof(*raw.from)),
+		calloc(n, sizeof(*raw.to)),
+		calloc(n, sizeof(*raw.data)),
 	};
-	int err = 0;
+	uint32_t i, index;
+	int err;
 
 	l->edges = calloc(n, sizeof(*l->edges));
-	if (!raw.from || !raw.to || !raw.data || !l->edges)
+	if (!raw.from || !raw.to || !raw.data || !l->edges) {
 		err = fdry_nomem();
-	if (!err)
-		err = fdry_call(drv, cuGraphGetEdges_v2, graph, raw.from, raw.to, raw.data, &n);
-	if (!err)
-		err = handles_number(l, &numbers);
-	if (!err) {
-		l->nedges = (uint32_t)n;
-		err = edges_number(&raw, &numbers, l);
+		goto out_free;
 	}
+	err = fdry_call(drv, cuGraphGetEdges_v2, graph, raw.from, raw.to, raw.data, &n);
+	if (err)
+		goto out_free;
+	for (i = 0; i < l->nnodes; i++) {
+		err = fdry_intern(&numbers, &l->nodes[i], sizeof(l->nodes[i]), &index, NULL);
+		if (err)
+			goto out_free;
+	}
+	l->nedges = (uint32_t)n;
+	err = edges_number(&raw, &numbers, l);
+out_free:
 	fdry_intern_release(&numbers);
 	free(raw.from);
 	free(raw.to);
@@ -93,7 +97,9 @@ static int edges_list(const struct fdry_driver *drv, CUgraph graph, struct fdry_
 	if (err)
 		return err;
 	if (n > FDRY_GRAPH_EDGES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has %zu edges, more than the limit of %u; split it", n, FDRY_GRAPH_EDGES_MAX);
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the graph has %zu edges, more than the limit of %u; split it", n,
+				 FDRY_GRAPH_EDGES_MAX);
 	return n ? edges_get(drv, graph, n, l) : 0;
 }
 

@@ -44,8 +44,10 @@ int fdry_node_kind_of(CUgraphNodeType type, enum fdry_node_kind *ret)
 		*ret = t->kind;
 		return 0;
 	}
-	return fdry_fail(FDRY_E_REFUSED, "it is a node of type %d, which this version does not know; "
-			 "use a newer version", (int)type);
+	return fdry_fail(FDRY_E_REFUSED,
+			 "it is a node of type %d, which this version does not know; "
+			 "use a newer version",
+			 (int)type);
 }
 
 int fdry_node_kind_named(struct fdry_span name, enum fdry_node_kind *ret)
@@ -53,9 +55,11 @@ int fdry_node_kind_named(struct fdry_span name, enum fdry_node_kind *ret)
 	unsigned int k;
 
 	for (k = 1; k < FDRY_NODE_KINDS; k++)
-		if (kinds[k] && strlen(kinds[k]->name) == name.len && !memcmp(kinds[k]->name, name.data, name.len)) {
+		if (kinds[k] && strlen(kinds[k]->name) == name.len &&
+		    !memcmp(kinds[k]->name, name.data, name.len)) {
 			*ret = k;
 			return 0;
 		}
-	return fdry_fail(FDRY_E_INVAL, "'%.*s' is no kind of node", (int)(name.len < 40 ? name.len : 40), name.data);
+	return fdry_fail(FDRY_E_INVAL, "'%.*s' is no kind of node",
+			 (int)(name.len < 40 ? name.len : 40), name.data);
 }

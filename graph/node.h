@@ -2,9 +2,9 @@
 /*
  * node.h - kinds of nodes: one list (node.def), one ops table a kind, one file a kind.
  *
- * struct fdry_node is the one plain form that everything goes through: driver -> node ->
- * columns when a graph is read, columns -> node -> driver when it is built, and node <->
- * text. It owns nothing: its spans point into a view, or into whoever filled it.
+ * All conversions go through struct fdry_node: driver -> node -> columns when a graph is read,
+ * columns -> node -> driver when it is built, and node <-> text. It owns nothing: its spans point
+ * into a view, or into memory of the reader that filled it.
  */
 #ifndef FDRY_GRAPH_NODE_H
 #define FDRY_GRAPH_NODE_H
@@ -50,17 +50,21 @@ struct fdry_text;          /* text.h */
 
 struct fdry_node_ops {
 	const char *name;     /* in text and messages */
-	/* driver -> node; spans stay valid until the next read. FDRY_E_REFUSED gives the reason, the caller adds the place. */
+	/* driver -> node; spans stay valid until the next read. FDRY_E_REFUSED; the caller adds the
+	 * node's number. */
 	int (*read)(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret);
-	/* node -> columns, valid or FDRY_E_LIMIT, FDRY_E_INVAL; the kind column is the caller's. NULL: nothing but the kind. */
+	/* node -> columns except the kind, which the caller stores. FDRY_E_LIMIT, FDRY_E_INVAL.
+	 * NULL: no columns. */
 	int (*put)(struct fdry_graph_enc *enc, const struct fdry_node *node);
-	/* All columns of this kind hold what the format allows; called once for a view. NULL: nothing to check. */
+	/* Check all columns of this kind; called once for a view. NULL: nothing to check. */
 	int (*check)(const struct fdry_graph_view *v);
-	/* Columns -> node: the cursor's next one of this kind, of a checked view. NULL: nothing but the kind. */
+	/* columns -> node: the cursor's next node of this kind, of a checked view. NULL: no
+	 * columns. */
 	void (*get)(struct fdry_graph_cursor *c, struct fdry_node *ret);
-	/* node -> driver. */
+	/* node -> driver */
 	int (*build)(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret);
-	/* What stands behind the kind's name on its line, each word with a space in front. NULL: nothing. */
+	/* node <-> the words after the kind's name on its line, each after a space. NULL: no words.
+	 */
 	int (*to_text)(const struct fdry_node *node, struct fdry_buf *ret);
 	int (*from_text)(struct fdry_text *t, struct fdry_node *ret);
 };
@@ -71,9 +75,9 @@ struct fdry_node_ops {
 #undef FDRY_NODE
 #undef FDRY_NODE_REFUSED
 
-/* The ops of a kind; NULL where there is no such kind. */
+/* The ops of a kind; NULL if there is no such kind. */
 const struct fdry_node_ops *fdry_node_ops(unsigned int kind);
-/* The kind that holds nodes of the driver's @type. FDRY_E_REFUSED names type and remedy where there is none. */
+/* The kind for the driver's @type. If there is none, FDRY_E_REFUSED names type and remedy. */
 int fdry_node_kind_of(CUgraphNodeType type, enum fdry_node_kind *ret) __must_check;
 /* The kind of a name in text. FDRY_E_INVAL. */
 int fdry_node_kind_named(struct fdry_span name, enum fdry_node_kind *ret) __must_check;

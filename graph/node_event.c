@@ -2,9 +2,9 @@
 /*
  * node_event.c - nodes that record an event or wait for one.
  *
- * A node names its event by index. The events are private to the graph and made when it
- * is built, so every event must be recorded and waited for within the graph; any other
- * belongs to the application, which nobody could tell about the new one.
+ * A node names its event by index. The events are private to the graph and are created when it
+ * is built. So the graph must both record every event and wait for it; any other event belongs to
+ * the application, which could not use the new one.
  */
 #include "graph/build.h"
 #include "graph/read.h"
@@ -29,13 +29,14 @@ static int wait_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node 
 static int event_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
 {
 	if (node->event >= FDRY_GRAPH_EVENTS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph uses more than %u events; use fewer", FDRY_GRAPH_EVENTS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the graph uses more than %u events; use fewer",
+				 FDRY_GRAPH_EVENTS_MAX);
 	if (node->event >= enc->events)
 		enc->events = node->event + 1;
 	return fdry_buf_put_u32(&enc->column[FDRY_GSEC_EVENT], node->event);
 }
 
-/* Both uses of each event, as bits: there is nothing to allocate them from. */
+/* Both uses of each event, as bits on the stack, since a check allocates nothing. */
 struct uses {
 	uint8_t recorded[FDRY_GRAPH_EVENTS_MAX / 8];
 	uint8_t awaited[FDRY_GRAPH_EVENTS_MAX / 8];
@@ -70,7 +71,8 @@ static int event_check(const struct fdry_graph_view *v)
 	uses_gather(v, &u);
 	for (i = 0; i < v->header.events; i++)
 		if (!(u.recorded[i / 8] & u.awaited[i / 8] & 1u << i % 8))
-			return fdry_fail(FDRY_E_BADIMAGE, "event %u is not both recorded and waited for", i);
+			return fdry_fail(FDRY_E_BADIMAGE,
+					 "event %u is not both recorded and waited for", i);
 	return 0;
 }
 
@@ -81,12 +83,14 @@ static void event_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 
 static int record_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
 {
-	return fdry_call(b->drv, cuGraphAddEventRecordNode, ret, b->graph, NULL, 0, b->events[node->event]);
+	return fdry_call(b->drv, cuGraphAddEventRecordNode, ret, b->graph, NULL, 0,
+			 b->events[node->event]);
 }
 
 static int wait_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
 {
-	return fdry_call(b->drv, cuGraphAddEventWaitNode, ret, b->graph, NULL, 0, b->events[node->event]);
+	return fdry_call(b->drv, cuGraphAddEventWaitNode, ret, b->graph, NULL, 0,
+			 b->events[node->event]);
 }
 
 static int event_to_text(const struct fdry_node *node, struct fdry_buf *ret)

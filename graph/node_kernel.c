@@ -2,10 +2,9 @@
 /*
  * node_kernel.c - kernel nodes.
  *
- * A node is a configuration (kernel, launch configuration, attribute set), of which a
- * graph has few, and an argument block: the kernel's parameter buffer, padded to a
- * multiple of 8. args.c says how blocks are stored; no offset is, so a node's block is
- * found by walking.
+ * A node is a configuration (kernel, launch configuration, attribute set) and an argument block:
+ * the kernel's parameter buffer, padded to a multiple of 8. A graph has few configurations.
+ * args.c encodes the blocks without offsets, so a reader finds a node's block by walking.
  */
 #include <inttypes.h>
 
@@ -15,7 +14,7 @@
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* No device or host memory lies below this, nor at or above 1 << ADDRESS_BITS. */
+/* All device and host memory lies from this address to below 1 << ADDRESS_BITS. */
 #define ADDRESS_MIN 65536u
 #define ADDRESS_BITS 57
 
@@ -33,8 +32,10 @@ static int extra_find(void *const *extra, const uint8_t **ret, size_t *len)
 		else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
 			size = *(const size_t *)extra[1];
 		else
-			return fdry_fail(FDRY_E_REFUSED, "its arguments come in a form that this version does not know; "
-					 "use a newer version");
+			return fdry_fail(
+				FDRY_E_REFUSED,
+				"its arguments come in a form that this version does not know; "
+				"use a newer version");
 	}
 	*ret = buffer;
 	*len = size;
@@ -52,15 +53,19 @@ static int args_from_buffer(const struct fdry_kernel *k, void *const *extra, uin
 	for (i = 0; i < k->nparams && !err; i++) {
 		p = &k->params[i];
 		if (!buffer || (size_t)p->offset + p->size > len)
-			return fdry_fail(FDRY_E_REFUSED, "the driver gives %zu bytes of arguments, and parameter %u ends at %u; "
-					 "launch it with all of its arguments", buffer ? len : 0, i, p->offset + p->size);
+			return fdry_fail(FDRY_E_REFUSED,
+					 "the driver reports %zu bytes of arguments, and parameter "
+					 "%u ends at %u; "
+					 "launch it with all of its arguments",
+					 buffer ? len : 0, i, p->offset + p->size);
 		memcpy(args + p->offset, buffer + p->offset, p->size);
 	}
 	return err;
 }
 
 /* Pack the node's arguments as the parameter buffer, with zeros between the parameters. */
-static int args_read(struct fdry_read *rd, const struct fdry_kernel *k, const CUDA_KERNEL_NODE_PARAMS *p)
+static int args_read(struct fdry_read *rd, const struct fdry_kernel *k,
+		     const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	uint8_t *args;
 	uint32_t i;
@@ -79,7 +84,7 @@ static int args_read(struct fdry_read *rd, const struct fdry_kernel *k, const CU
 	return 0;
 }
 
-/* The parameter that byte @at belongs to. */
+/* The parameter that byte @at is part of. */
 static uint32_t param_at(const struct fdry_kernel *k, uint32_t at)
 {
 	uint32_t i = 0;
@@ -100,13 +105,15 @@ static int args_refuse(const struct fdry_kernel *k, uint32_t at, uint64_t word, 
 {
 	uint32_t i = param_at(k, at);
 
-	return fdry_fail(FDRY_E_REFUSED, "byte %u of its parameter %u is 0x%" PRIx64 ", which points to %s; "
-			 "pass memory of the region instead", at - k->params[i].offset, i, word, what);
+	return fdry_fail(FDRY_E_REFUSED,
+			 "byte %u of its parameter %u is 0x%" PRIx64 ", which points to %s; "
+			 "pass memory of the region instead",
+			 at - k->params[i].offset, i, word, what);
 }
 
 /*
- * Look for pointers out of the region at every multiple of 4: packed structs exist, and a
- * pointer that is missed is a wrong result in another process.
+ * Look for pointers out of the region at every multiple of 4, since structs may be packed. A
+ * missed pointer would give wrong results in another process.
  */
 static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 {
@@ -131,7 +138,8 @@ static int args_check(struct fdry_read *rd, const struct fdry_kernel *k)
 static int context_check(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p)
 {
 	if (p->ctx && rd->ctx && p->ctx != rd->ctx)
-		return fdry_fail(FDRY_E_REFUSED, "it runs in another context than the kernels before it; "
+		return fdry_fail(FDRY_E_REFUSED,
+				 "it runs in another context than the kernels before it; "
 				 "capture graphs of one context only");
 	if (p->ctx)
 		rd->ctx = p->ctx;
@@ -145,20 +153,26 @@ static int kernel_fill(struct fdry_read *rd, CUgraphNode handle, const CUDA_KERN
 	uint32_t nattrs = 0;
 	int err = args_read(rd, k, p);
 
-	if (!err)
-		err = args_check(rd, k);
-	if (!err)
-		err = fdry_read_attrs(rd, handle, p, ret->kernel, &nattrs);
 	if (err)
-		return fdry_fail_at(err, "kernel %.120s", k->name);
+		goto out_fail;
+	err = args_check(rd, k);
+	if (err)
+		goto out_fail;
+	err = fdry_read_attrs(rd, handle, p, ret->kernel, &nattrs);
+	if (err)
+		goto out_fail;
 	ret->launch = (struct fdry_graph_launch){
 		.grid = { p->gridDimX, p->gridDimY, p->gridDimZ },
 		.block = { p->blockDimX, p->blockDimY, p->blockDimZ },
 		.shared = p->sharedMemBytes,
 	};
 	ret->args = (struct fdry_span){ rd->args.data, rd->args.len };
-	ret->attrs = (struct fdry_span){ (const uint8_t *)rd->attrs, nattrs * sizeof(rd->attrs[0]) };
+	ret->attrs =
+		(struct fdry_span){ (const uint8_t *)rd->attrs, nattrs * sizeof(rd->attrs[0]) };
 	return 0;
+
+out_fail:
+	return fdry_fail_at(err, "kernel %.120s", k->name);
 }
 
 static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_node *ret)
@@ -168,13 +182,13 @@ static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 
 	memset(&p, 0, sizeof(p));
 	err = fdry_call(rd->drv, cuGraphKernelNodeGetParams_v2, handle, &p);
-	if (!err)
-		err = context_check(rd, &p);
-	if (!err)
-		err = fdry_kernel_set_intern(rd->in->kernels, p.kern, p.func, &ret->kernel.kernel);
-	if (!err)
-		err = kernel_fill(rd, handle, &p, &ret->kernel);
-	return err;
+	if (err)
+		return err;
+	err = context_check(rd, &p);
+	if (err)
+		return err;
+	err = fdry_kernel_set_intern(rd->in->kernels, p.kern, p.func, &ret->kernel.kernel);
+	return err ? err : kernel_fill(rd, handle, &p, &ret->kernel);
 }
 
 /* --- node -> columns --- */
@@ -185,10 +199,15 @@ static int config_put(struct fdry_graph_enc *enc, const struct fdry_graph_config
 	uint8_t column[2];
 	int err = fdry_intern(&enc->configs, c, sizeof(*c), &index, NULL);
 
-	if (!err && index >= FDRY_GRAPH_CONFIGS_MAX)
-		err = fdry_fail(FDRY_E_LIMIT, "the graph's kernel nodes have more than %u configurations; split it", FDRY_GRAPH_CONFIGS_MAX);
+	if (err)
+		return err;
+	if (index >= FDRY_GRAPH_CONFIGS_MAX)
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"the graph's kernel nodes have more than %u configurations; split it",
+			FDRY_GRAPH_CONFIGS_MAX);
 	fdry_set16(column, (uint16_t)index);
-	return err ? err : fdry_buf_put(&enc->column[FDRY_GSEC_NODE_CONFIG], column, sizeof(column));
+	return fdry_buf_put(&enc->column[FDRY_GSEC_NODE_CONFIG], column, sizeof(column));
 }
 
 static int kernel_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
@@ -198,14 +217,18 @@ static int kernel_put(struct fdry_graph_enc *enc, const struct fdry_node *node)
 	struct fdry_graph_config c = { 0 };
 	int err = fdry_intern(&enc->kernels, &k, sizeof(k), &c.kernel, NULL);
 
-	if (!err)
-		err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &c.launch, NULL);
-	if (!err && n->attrs.len) {
+	if (err)
+		return err;
+	err = fdry_intern(&enc->launches, &n->launch, sizeof(n->launch), &c.launch, NULL);
+	if (err)
+		return err;
+	if (n->attrs.len) {
 		err = fdry_intern(&enc->attr_sets, n->attrs.data, n->attrs.len, &c.attrs, NULL);
+		if (err)
+			return err;
 		c.attrs++; /* 0 is the empty set */
 	}
-	if (!err)
-		err = config_put(enc, &c);
+	err = config_put(enc, &c);
 	return err ? err : fdry_args_put(enc, c.kernel, n->args);
 }
 
@@ -225,7 +248,8 @@ static struct fdry_span attr_set_at(const struct fdry_graph_view *v, uint32_t i)
 	size_t from = i ? fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i - 1) : 0;
 	size_t end = fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i);
 
-	return (struct fdry_span){ v->section[FDRY_GSEC_ATTR] + from * sizeof(struct fdry_graph_attr),
+	return (struct fdry_span){ v->section[FDRY_GSEC_ATTR] +
+					   from * sizeof(struct fdry_graph_attr),
 				   (end - from) * sizeof(struct fdry_graph_attr) };
 }
 
@@ -238,7 +262,8 @@ static int launches_check(const struct fdry_graph_view *v)
 		l = launch_at(v, i);
 		for (d = 0; d < 3; d++)
 			if (!l.grid[d] || !l.block[d])
-				return fdry_fail(FDRY_E_BADIMAGE, "launch configuration %u has a size of 0", i);
+				return fdry_fail(FDRY_E_BADIMAGE,
+						 "launch configuration %u has a size of 0", i);
 	}
 	return 0;
 }
@@ -251,14 +276,17 @@ static int attr_sets_check(const struct fdry_graph_view *v)
 	for (i = 0; i < v->header.attr_sets; i++, from = end) {
 		end = fdry_graph_u32(v, FDRY_GSEC_ATTR_SET, i);
 		if (end <= from || end > v->header.attrs || end - from > FDRY_GRAPH_ATTR_SET_MAX)
-			return fdry_fail(FDRY_E_BADIMAGE, "attribute set %u ends at attribute %u of %u and begins at %u",
-					 i, end, v->header.attrs, from);
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"attribute set %u ends at attribute %u of %u and begins at %u", i,
+				end, v->header.attrs, from);
 		err = fdry_attrs_check(attr_set_at(v, i));
 		if (err)
 			return fdry_fail_at(err, "attribute set %u", i);
 	}
 	if (from != v->header.attrs)
-		return fdry_fail(FDRY_E_BADIMAGE, "%u attributes are in no attribute set", v->header.attrs - from);
+		return fdry_fail(FDRY_E_BADIMAGE, "%u attributes are in no attribute set",
+				 v->header.attrs - from);
 	return 0;
 }
 
@@ -269,7 +297,9 @@ static int kernels_check(const struct fdry_graph_view *v)
 	for (i = 0; i < v->header.kernels; i++) {
 		bytes = fdry_graph_kernel_at(v, i).param_bytes;
 		if (bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
-			return fdry_fail(FDRY_E_LIMIT, "kernel %u of the graph takes %u bytes of arguments, more than the limit of %u",
+			return fdry_fail(FDRY_E_LIMIT,
+					 "kernel %u of the graph takes %u bytes of arguments, more "
+					 "than the limit of %u",
 					 i, bytes, FDRY_KERNEL_PARAM_BYTES_MAX);
 	}
 	return 0;
@@ -280,21 +310,25 @@ static int kernel_check(const struct fdry_graph_view *v)
 	const struct fdry_graph_header *h = &v->header;
 	int err = kernels_check(v);
 
-	if (!err)
-		err = launches_check(v);
-	if (!err)
-		err = attr_sets_check(v);
-	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_KERNEL, 0, h->kernels);
-	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_LAUNCH, 0, h->launches);
-	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_ATTRS, 1, h->attr_sets);
-	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_NODE_CONFIG, 0, h->configs);
-	if (!err)
-		err = fdry_args_check(v);
-	return err;
+	if (err)
+		return err;
+	err = launches_check(v);
+	if (err)
+		return err;
+	err = attr_sets_check(v);
+	if (err)
+		return err;
+	err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_KERNEL, 0, h->kernels);
+	if (err)
+		return err;
+	err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_LAUNCH, 0, h->launches);
+	if (err)
+		return err;
+	err = fdry_graph_index_check(v, FDRY_GSEC_CONFIG_ATTRS, 1, h->attr_sets);
+	if (err)
+		return err;
+	err = fdry_graph_index_check(v, FDRY_GSEC_NODE_CONFIG, 0, h->configs);
+	return err ? err : fdry_args_check(v);
 }
 
 static void kernel_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
@@ -303,7 +337,8 @@ static void kernel_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 	struct fdry_node_kernel *n = &ret->kernel;
 	uint32_t i = c->next[FDRY_NODE_KERNEL]++;
 	uint32_t config = fdry_graph_u16(v, FDRY_GSEC_NODE_CONFIG, i);
-	struct fdry_graph_kernel k = fdry_graph_kernel_at(v, fdry_graph_u32(v, FDRY_GSEC_CONFIG_KERNEL, config));
+	struct fdry_graph_kernel k =
+		fdry_graph_kernel_at(v, fdry_graph_u32(v, FDRY_GSEC_CONFIG_KERNEL, config));
 	uint32_t attrs = fdry_graph_u32(v, FDRY_GSEC_CONFIG_ATTRS, config);
 
 	n->kernel = k.index;
@@ -322,15 +357,19 @@ static int kernel_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 	const struct fdry_kernel *k = &b->in->kernels[n->kernel];
 	CUDA_KERNEL_NODE_PARAMS p = {
 		.func = fdry_kernel_bank_get(b->in->bank, n->kernel),
-		.gridDimX = n->launch.grid[0], .gridDimY = n->launch.grid[1], .gridDimZ = n->launch.grid[2],
-		.blockDimX = n->launch.block[0], .blockDimY = n->launch.block[1], .blockDimZ = n->launch.block[2],
+		.gridDimX = n->launch.grid[0],
+		.gridDimY = n->launch.grid[1],
+		.gridDimZ = n->launch.grid[2],
+		.blockDimX = n->launch.block[0],
+		.blockDimY = n->launch.block[1],
+		.blockDimZ = n->launch.block[2],
 		.sharedMemBytes = n->launch.shared,
 		.kernelParams = b->params,
 	};
 	uint32_t i;
 	int err;
 
-	/* The driver only reads through these; its prototype predates const. */
+	/* The driver only reads through these pointers; its prototype lacks const. */
 	for (i = 0; i < k->nparams; i++)
 		b->params[i] = (void *)(n->args.data + k->params[i].offset);
 	err = fdry_call(b->drv, cuGraphAddKernelNode_v2, ret, b->graph, NULL, 0, &p);
@@ -347,8 +386,9 @@ static int kernel_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 {
 	const struct fdry_node_kernel *n = &node->kernel;
 	const struct fdry_graph_launch *l = &n->launch;
-	int err = fdry_buf_printf(ret, " %u grid %u %u %u block %u %u %u shared %u", n->kernel, l->grid[0], l->grid[1],
-				  l->grid[2], l->block[0], l->block[1], l->block[2], l->shared);
+	int err = fdry_buf_printf(ret, " %u grid %u %u %u block %u %u %u shared %u", n->kernel,
+				  l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+				  l->block[2], l->shared);
 
 	if (!err)
 		err = fdry_attrs_to_text(n->attrs, ret);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * node_memcpy.c - memcpy nodes: one record a node; between device memory of the region and
+ * node_memcpy.c - memcpy nodes: one record a node. Copies may use device memory of the region and
  * host memory that the image has segments for.
  *
- * The driver's x, y and z offsets are folded into the addresses, and what it ignores
- * (pitches of a single row, slice heights of a single slice) has one fixed value.
+ * A record's addresses include the driver's x, y and z offsets. Fields that the driver ignores
+ * (pitches of a single row, slice heights of a single slice) have one fixed value.
  */
 #include <inttypes.h>
 
@@ -19,18 +19,22 @@ struct side {
 	uint64_t addr, pitch, height, x, y, z, lod;
 };
 
-/* The bytes from the first to the last that are touched at @addr; false where that overflows, in host memory its segment. */
-static bool copy_extent(const struct fdry_graph_memcpy *m, uint64_t addr, uint64_t pitch, uint64_t height, uint64_t *ret)
+/* The bytes from the first to the last that a side of the copy touches. False if they overflow the
+ * address space, or in host memory the segment. */
+static bool copy_extent(const struct fdry_graph_memcpy *m, uint64_t addr, uint64_t pitch,
+			uint64_t height, uint64_t *ret)
 {
-	uint64_t limit = fdry_host_is(addr) ? FDRY_HOST_SIZE_MAX - fdry_host_offset(addr) : FDRY_HOST_PLACE - addr, rows;
+	uint64_t rows, limit = FDRY_HOST_PLACE - addr;
 
+	if (fdry_host_is(addr))
+		limit = FDRY_HOST_SIZE_MAX - fdry_host_offset(addr);
 	return !__builtin_mul_overflow(m->depth - 1, height, &rows) &&
 	       !__builtin_add_overflow(rows, m->height - 1, &rows) &&
 	       !__builtin_mul_overflow(rows, pitch, ret) &&
 	       !__builtin_add_overflow(*ret, m->width, ret) && *ret <= limit;
 }
 
-/* What is wrong with a record in canonical form, or NULL. */
+/* The fault of a record in canonical form, or NULL. */
 static const char *memcpy_fault(const struct fdry_graph_memcpy *m)
 {
 	bool row = m->height == 1 && m->depth == 1;
@@ -38,7 +42,8 @@ static const char *memcpy_fault(const struct fdry_graph_memcpy *m)
 
 	if (!m->width || !m->height || !m->depth)
 		return "a size of 0";
-	if (m->src_pitch < m->width || m->dst_pitch < m->width || (row && (m->src_pitch != m->width || m->dst_pitch != m->width)))
+	if (m->src_pitch < m->width || m->dst_pitch < m->width ||
+	    (row && (m->src_pitch != m->width || m->dst_pitch != m->width)))
 		return "a pitch that does not fit its width";
 	if (m->src_height < m->height || m->dst_height < m->height ||
 	    (m->depth == 1 && (m->src_height != m->height || m->dst_height != m->height)))
@@ -52,9 +57,14 @@ static const char *memcpy_fault(const struct fdry_graph_memcpy *m)
 static int side_refuse(const struct side *s)
 {
 	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return fdry_fail(FDRY_E_REFUSED, "its %s is a CUDA array, which is not kept; use linear device memory", s->name);
-	return fdry_fail(FDRY_E_REFUSED, "its %s is memory of type %d, which this version does not know; "
-			 "use a newer version", s->name, (int)s->type);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its %s is a CUDA array, which an image cannot hold; use linear "
+				 "device memory",
+				 s->name);
+	return fdry_fail(FDRY_E_REFUSED,
+			 "its %s is memory of type %d, which this version does not know; "
+			 "use a newer version",
+			 s->name, (int)s->type);
 }
 
 /* Fold the offsets into the address. */
@@ -62,18 +72,22 @@ static int side_fold(struct side *s)
 {
 	uint64_t off;
 
-	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE && s->type != CU_MEMORYTYPE_UNIFIED)
+	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE &&
+	    s->type != CU_MEMORYTYPE_UNIFIED)
 		return side_refuse(s);
 	if (s->lod)
-		return fdry_fail(FDRY_E_REFUSED, "its %s has a level of detail, which only arrays have", s->name);
-	if (__builtin_mul_overflow(s->z, s->height, &off) || __builtin_add_overflow(off, s->y, &off) ||
-	    __builtin_mul_overflow(off, s->pitch, &off) || __builtin_add_overflow(off, s->x, &off) ||
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its %s has a level of detail, which only arrays have", s->name);
+	if (__builtin_mul_overflow(s->z, s->height, &off) ||
+	    __builtin_add_overflow(off, s->y, &off) ||
+	    __builtin_mul_overflow(off, s->pitch, &off) ||
+	    __builtin_add_overflow(off, s->x, &off) ||
 	    __builtin_add_overflow(off, s->addr, &s->addr) || fdry_host_is(s->addr))
 		return fdry_fail(FDRY_E_REFUSED, "its %s lies beyond the address space", s->name);
 	return 0;
 }
 
-/* Of the driver's two fields for an address, the memory's type says which one counts. */
+/* The driver has two fields for an address; the type of the memory selects one. */
 static uint64_t side_addr(CUmemorytype type, CUdeviceptr device, const void *host)
 {
 	return type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)host : device;
@@ -83,15 +97,21 @@ static int sides_fold(const CUDA_MEMCPY3D *p, struct side *src, struct side *dst
 {
 	int err;
 
-	*src = (struct side){ "source", p->srcMemoryType, side_addr(p->srcMemoryType, p->srcDevice, p->srcHost), p->srcPitch,
-			      p->srcHeight, p->srcXInBytes, p->srcY, p->srcZ, p->srcLOD };
-	*dst = (struct side){ "destination", p->dstMemoryType, side_addr(p->dstMemoryType, p->dstDevice, p->dstHost), p->dstPitch,
-			      p->dstHeight, p->dstXInBytes, p->dstY, p->dstZ, p->dstLOD };
+	*src = (struct side){
+		"source", p->srcMemoryType, side_addr(p->srcMemoryType, p->srcDevice, p->srcHost),
+		p->srcPitch, p->srcHeight, p->srcXInBytes, p->srcY, p->srcZ, p->srcLOD,
+	};
+	*dst = (struct side){
+		"destination", p->dstMemoryType,
+		side_addr(p->dstMemoryType, p->dstDevice, p->dstHost),
+		p->dstPitch, p->dstHeight, p->dstXInBytes, p->dstY, p->dstZ, p->dstLOD,
+	};
 	err = side_fold(src);
 	return err ? err : side_fold(dst);
 }
 
-static struct fdry_graph_memcpy memcpy_canonical(const CUDA_MEMCPY3D *p, const struct side *src, const struct side *dst)
+static struct fdry_graph_memcpy memcpy_canonical(const CUDA_MEMCPY3D *p, const struct side *src,
+						 const struct side *dst)
 {
 	bool row = p->Height == 1 && p->Depth == 1;
 
@@ -135,7 +155,8 @@ static int memcpy_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 	ret->memcpy = memcpy_canonical(&p, &src, &dst);
 	fault = memcpy_fault(&ret->memcpy);
 	if (fault)
-		return fdry_fail(FDRY_E_REFUSED, "it has %s; remove it or copy with a kernel", fault);
+		return fdry_fail(FDRY_E_REFUSED, "it has %s; remove it or copy with a kernel",
+				 fault);
 	return memcpy_places(rd, &p, &ret->memcpy);
 }
 
@@ -152,8 +173,9 @@ static void memcpy_at(const struct fdry_graph_view *v, uint32_t i, struct fdry_g
 static int host_check(uint32_t i, uint64_t place)
 {
 	if (fdry_host_is(place) && fdry_host_segment(place) >= FDRY_HOST_SEGMENTS_MAX)
-		return fdry_fail(FDRY_E_BADIMAGE, "memcpy node %u names host segment %u, more than the limit of %u", i,
-				 fdry_host_segment(place), FDRY_HOST_SEGMENTS_MAX);
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "memcpy node %u names host segment %u, more than the limit of %u",
+				 i, fdry_host_segment(place), FDRY_HOST_SEGMENTS_MAX);
 	return 0;
 }
 
@@ -178,16 +200,20 @@ static int memcpy_check(const struct fdry_graph_view *v)
 		found |= fdry_host_is(m.src) || fdry_host_is(m.dst);
 	}
 	if (found != host)
-		return fdry_fail(FDRY_E_BADIMAGE, "its copies %s host memory, and its header says otherwise", found ? "use" : "do not use");
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "its copies %s host memory, but its header says otherwise",
+				 found ? "use" : "do not use");
 	return 0;
 }
 
-static bool side_held(const struct fdry_host_segment *hosts, uint32_t count, uint64_t place, uint64_t bytes)
+static bool side_is_inside(const struct fdry_host_segment *hosts, uint32_t count, uint64_t place,
+			   uint64_t bytes)
 {
 	return !fdry_host_is(place) || fdry_host_holds(hosts, count, place, bytes);
 }
 
-int fdry_graph_view_check_hosts(const struct fdry_graph_view *v, const struct fdry_host_segment *hosts, uint32_t count)
+int fdry_graph_view_check_hosts(const struct fdry_graph_view *v,
+				const struct fdry_host_segment *hosts, uint32_t count)
 {
 	struct fdry_graph_memcpy m;
 	uint64_t src = 0, dst = 0;
@@ -197,8 +223,12 @@ int fdry_graph_view_check_hosts(const struct fdry_graph_view *v, const struct fd
 		memcpy_at(v, i, &m);
 		copy_extent(&m, m.src, m.src_pitch, m.src_height, &src);
 		copy_extent(&m, m.dst, m.dst_pitch, m.dst_height, &dst);
-		if (!side_held(hosts, count, m.src, src) || !side_held(hosts, count, m.dst, dst))
-			return fdry_fail(FDRY_E_BADIMAGE, "memcpy node %u leaves the image's %u host segments", i, count);
+		if (!side_is_inside(hosts, count, m.src, src) ||
+		    !side_is_inside(hosts, count, m.dst, dst))
+			return fdry_fail(
+				FDRY_E_BADIMAGE,
+				"memcpy node %u copies beyond the image's %u host segments", i,
+				count);
 	}
 	return 0;
 }
@@ -208,21 +238,30 @@ static void memcpy_get(struct fdry_graph_cursor *c, struct fdry_node *ret)
 	memcpy_at(c->v, c->next[FDRY_NODE_MEMCPY]++, &ret->memcpy);
 }
 
-/* Where a checked place in host memory is in this process; NULL for a device address. */
+/* The address of a checked place in host memory; NULL for a device address. */
 static void *host_pointer(const struct fdry_graph_builder *in, uint64_t place)
 {
 	if (!fdry_host_is(place))
 		return NULL;
-	return (void *)(uintptr_t)(in->hosts[fdry_host_segment(place)].addr + fdry_host_offset(place));
+	return (void *)(uintptr_t)(in->hosts[fdry_host_segment(place)].addr +
+				   fdry_host_offset(place));
 }
 
 static int memcpy_build(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret)
 {
 	const struct fdry_graph_memcpy *m = &node->memcpy;
 	CUDA_MEMCPY3D p = {
-		.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = m->src, .srcPitch = m->src_pitch, .srcHeight = m->src_height,
-		.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = m->dst, .dstPitch = m->dst_pitch, .dstHeight = m->dst_height,
-		.WidthInBytes = m->width, .Height = m->height, .Depth = m->depth,
+		.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+		.srcDevice = m->src,
+		.srcPitch = m->src_pitch,
+		.srcHeight = m->src_height,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = m->dst,
+		.dstPitch = m->dst_pitch,
+		.dstHeight = m->dst_height,
+		.WidthInBytes = m->width,
+		.Height = m->height,
+		.Depth = m->depth,
 	};
 
 	p.srcHost = host_pointer(b->in, m->src);
@@ -243,7 +282,8 @@ static int memcpy_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 static int place_to_text(const char *name, uint64_t place, struct fdry_buf *ret)
 {
 	if (fdry_host_is(place))
-		return fdry_buf_printf(ret, " %s host %u 0x%" PRIx64, name, fdry_host_segment(place), fdry_host_offset(place));
+		return fdry_buf_printf(ret, " %s host %u 0x%" PRIx64, name,
+				       fdry_host_segment(place), fdry_host_offset(place));
 	return fdry_buf_printf(ret, " %s 0x%" PRIx64, name, place);
 }
 
@@ -264,9 +304,10 @@ static int place_from_text(struct fdry_words *w, const char *name, uint64_t *ret
 	return err;
 }
 
-/* The fields in the order in which text has them. */
+/* The fields in their order in text. */
 #define FIELDS(PLACE, X) \
-	PLACE(src) X(src_pitch) X(src_height) PLACE(dst) X(dst_pitch) X(dst_height) X(width) X(height) X(depth)
+	PLACE(src) X(src_pitch) X(src_height) PLACE(dst) X(dst_pitch) X(dst_height) \
+	X(width) X(height) X(depth)
 
 static int memcpy_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* node_memset.c - memset nodes: one record a node; device memory of the region only. */
+/* node_memset.c - memset nodes: one record a node, for device memory of the region. */
 #include <inttypes.h>
 
 #include "graph/build.h"
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* The bytes from the first to the last that are written; false where that overflows. */
+/* The bytes from the first to the last that are written; false if they overflow the address space.
+ */
 static bool memset_extent(const struct fdry_graph_memset *m, uint64_t *ret)
 {
 	uint64_t row, rows;
@@ -17,7 +18,7 @@ static bool memset_extent(const struct fdry_graph_memset *m, uint64_t *ret)
 	       (m->height == 1 || m->pitch >= row);
 }
 
-/* What is wrong with a record in canonical form, or NULL. */
+/* The fault of a record in canonical form, or NULL. */
 static const char *memset_fault(const struct fdry_graph_memset *m)
 {
 	uint64_t extent;
@@ -48,13 +49,17 @@ static int memset_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 	if (err)
 		return err;
 	m = (struct fdry_graph_memset){
-		.dst = p.dst, .pitch = p.height == 1 ? 0 : p.pitch, .width = p.width, .height = p.height,
+		.dst = p.dst,
+		.pitch = p.height == 1 ? 0 : p.pitch,
+		.width = p.width,
+		.height = p.height,
 		.value = p.elementSize < 4 ? p.value & ((1u << 8 * p.elementSize) - 1) : p.value,
 		.element_size = p.elementSize,
 	};
 	fault = memset_fault(&m);
 	if (fault)
-		return fdry_fail(FDRY_E_REFUSED, "it has %s; remove it or write it with a kernel", fault);
+		return fdry_fail(FDRY_E_REFUSED, "it has %s; remove it or write it with a kernel",
+				 fault);
 	memset_extent(&m, &extent);
 	ret->memset = m;
 	return fdry_read_range(rd, "what it sets", m.dst, extent);
@@ -94,8 +99,12 @@ static int memset_build(struct fdry_build *b, const struct fdry_node *node, CUgr
 {
 	const struct fdry_graph_memset *m = &node->memset;
 	CUDA_MEMSET_NODE_PARAMS p = {
-		.dst = m->dst, .width = m->width, .height = m->height, .value = m->value, .elementSize = m->element_size,
-		/* Of one row the pitch is not used; any driver takes the row's length. */
+		.dst = m->dst,
+		.width = m->width,
+		.height = m->height,
+		.value = m->value,
+		.elementSize = m->element_size,
+		/* The pitch of a single row is not used; every driver accepts the row's length. */
 		.pitch = m->height == 1 ? m->width * m->element_size : m->pitch,
 	};
 
@@ -106,7 +115,9 @@ static int memset_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 {
 	const struct fdry_graph_memset *m = &node->memset;
 
-	return fdry_buf_printf(ret, " dst 0x%" PRIx64 " pitch %" PRIu64 " value 0x%x element %u width %" PRIu64 " height %" PRIu64,
+	return fdry_buf_printf(ret,
+			       " dst 0x%" PRIx64 " pitch %" PRIu64
+			       " value 0x%x element %u width %" PRIu64 " height %" PRIu64,
 			       m->dst, m->pitch, m->value, m->element_size, m->width, m->height);
 }
 

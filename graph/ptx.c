@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which CUDA brought which PTX: X(PTX, CUDA), ascending. */
+/* PTX versions and the CUDA versions that introduced them: X(PTX, CUDA), ascending. */
 #define PTX_VERSIONS(X) \
-	X(60, 9000) X(61, 9010) X(62, 9020) X(63, 10000) X(64, 10010) X(65, 10020) X(70, 11000) X(71, 11010) \
-	X(72, 11020) X(73, 11030) X(74, 11040) X(75, 11050) X(76, 11060) X(77, 11070) X(78, 11080) X(80, 12000) \
-	X(81, 12010) X(82, 12020) X(83, 12030) X(84, 12040) X(85, 12050) X(86, 12070) X(87, 12080) X(88, 12090) \
-	X(90, 13000) X(91, 13010) X(92, 13020) X(93, 13030) X(94, 13040)
+	X(60, 9000) \
+	X(61, 9010) X(62, 9020) X(63, 10000) X(64, 10010) X(65, 10020) X(70, 11000) X(71, 11010) \
+		X(72, 11020) X(73, 11030) X(74, 11040) X(75, 11050) X(76, 11060) X(77, 11070) \
+			X(78, 11080) X(80, 12000) X(81, 12010) X(82, 12020) X(83, 12030) \
+				X(84, 12040) X(85, 12050) X(86, 12070) X(87, 12080) X(88, 12090) \
+					X(90, 13000) X(91, 13010) X(92, 13020) X(93, 13030) \
+						X(94, 13040)
 
 static const struct {
 	uint32_t ptx;
@@ -80,7 +83,7 @@ bool fdry_target_has_exact(uint32_t cc)
 
 /* --- the head --- */
 
-/* Behind blanks and comments; the end where a comment has none. */
+/* The first character after blanks and comments; @end if a comment does not end. */
 static const char *blanks_skip(const char *p, const char *end)
 {
 	const char *q;
@@ -101,7 +104,7 @@ static const char *blanks_skip(const char *p, const char *end)
 	return p;
 }
 
-/* The next word, cut to @len bytes; where it ends. */
+/* Read the next word, cut to @len bytes; returns its end. */
 static const char *word_read(const char *p, const char *end, char *word, size_t len)
 {
 	size_t n = 0;

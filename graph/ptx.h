@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ptx.h - what PTX says at its head, and which targets a device runs.
+ * ptx.h - version and target of PTX, and which targets a device runs.
  *
- * PTX begins with .version and .target. A driver compiles the versions up to its own, and a
- * device runs a target by one of three rules (sm_90, sm_90a, sm_100f). Asked before anything
- * is compiled, so that an error can name both sides.
+ * PTX begins with .version and .target. A driver compiles all versions up to its own, and a
+ * device runs a target by one of three rules (sm_90, sm_90a, sm_100f). Callers check both before
+ * they compile, so that an error names the PTX and the device.
  */
 #ifndef FDRY_GRAPH_PTX_H
 #define FDRY_GRAPH_PTX_H
@@ -16,26 +16,29 @@
 
 struct fdry_target {
 	uint32_t arch; /* 90 */
-	char suffix;   /* 'a': this architecture alone; 'f': its family, from it on; 0: it and all above */
+	char suffix;   /* 'a': only this architecture; 'f': its family, from it on; 0: it and all
+			  above */
 };
 
 /* "sm_90a" or "compute_90a"; false for anything else. */
 bool fdry_target_parse(const char *name, struct fdry_target *ret);
-/* Does a device of compute capability @cc (10 * major + minor) run it? */
+/* Whether a device of compute capability @cc (10 * major + minor) runs it. */
 bool fdry_target_runs(const struct fdry_target *t, uint32_t cc);
-/* Whether there is a target for exactly that architecture, sm_90a. */
+/* Whether the architecture has a target for itself alone, like sm_90a. */
 bool fdry_target_has_exact(uint32_t cc);
 
 struct fdry_ptx_head {
-	uint32_t version;  /* 10 * major + minor: 90 is .version 9.0; 0: there is none where it must be */
-	char target[24];   /* "sm_90a", without what may follow it; "": none */
+	uint32_t version; /* 10 * major + minor: 90 is .version 9.0; 0: the text does not begin with
+			     one */
+	char target[24];   /* "sm_90a", without the options after it; "": none */
 };
-/* Never fails: text that does not begin like PTX is for the compiler to judge. */
+/* Never fails: the compiler refuses text that is no PTX. */
 void fdry_ptx_head_read(struct fdry_span text, struct fdry_ptx_head *ret);
 
-/* The CUDA version (13000 is 13.0) that brought a version of PTX; for one that is newer than this list, the least that it can be. */
+/* The CUDA version (13000 is 13.0) that introduced a version of PTX. If the list does not have it
+ * yet, the lowest possible one. */
 int fdry_ptx_needs(uint32_t version);
-/* The highest version of PTX that a driver of that CUDA version is known to compile. */
+/* The highest version of PTX that a driver of that CUDA version compiles. */
 uint32_t fdry_ptx_of_driver(int cuda);
 
 #endif

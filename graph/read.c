@@ -13,10 +13,12 @@
 #include "graph/codec.h"
 #include "graph/listing.h"
 
-/* Put nodes and edges into canonical order: node order[i] comes i-th, so node n comes place[n]-th. */
+/* Put nodes and edges into canonical order: node order[i] comes i-th, so node n comes place[n]-th.
+ */
 static int listing_order(struct fdry_listing *l)
 {
-	uint32_t *order = calloc(2 * (size_t)l->nnodes + 1, sizeof(*order)), *place = order + l->nnodes, i;
+	uint32_t *order = calloc(2 * (size_t)l->nnodes + 1, sizeof(*order)),
+		 *place = order + l->nnodes, i;
 	CUgraphNode *nodes = calloc(l->nnodes + 1, sizeof(*nodes));
 	int err;
 
@@ -65,7 +67,8 @@ static int node_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_graph
 /* The node that uses event @index, for messages. */
 static uint32_t event_user(const struct fdry_graph_enc *enc, uint32_t index)
 {
-	const struct fdry_buf *kinds = &enc->column[FDRY_GSEC_KIND], *events = &enc->column[FDRY_GSEC_EVENT];
+	const struct fdry_buf *kinds = &enc->column[FDRY_GSEC_KIND],
+			      *events = &enc->column[FDRY_GSEC_EVENT];
 	uint32_t i, n = 0;
 
 	for (i = 0; i < kinds->len; i++) {
@@ -83,11 +86,14 @@ static int events_check(const struct fdry_read *rd, const struct fdry_graph_enc 
 
 	for (i = 0; i < rd->events.count; i++)
 		if (rd->event_uses.data[i] != (FDRY_EVENT_RECORDED | FDRY_EVENT_AWAITED))
-			return fdry_fail(FDRY_E_REFUSED,
-					 "node %u: its event is %s within the graph, so it belongs to the "
-					 "application; record it and wait for it outside of the graph",
-					 event_user(enc, i), rd->event_uses.data[i] & FDRY_EVENT_RECORDED ?
-					 "recorded but not waited for" : "waited for but not recorded");
+			return fdry_fail(
+				FDRY_E_REFUSED,
+				"node %u: its event is %s within the graph, so it belongs to the "
+				"application; record it and wait for it outside of the graph",
+				event_user(enc, i),
+				rd->event_uses.data[i] & FDRY_EVENT_RECORDED
+					? "recorded but not waited for"
+					: "waited for but not recorded");
 	return 0;
 }
 

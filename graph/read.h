@@ -8,7 +8,7 @@
 #include "graph/attr.h"
 #include "graph/graph.h"
 
-/* What one event of the graph is used for. */
+/* Uses of an event within the graph. */
 enum fdry_event_use {
 	FDRY_EVENT_RECORDED = 1 << 0,
 	FDRY_EVENT_AWAITED = 1 << 1,
@@ -17,31 +17,39 @@ enum fdry_event_use {
 struct fdry_read {
 	struct fdry_graph_reader *in;
 	const struct fdry_driver *drv;
-	CUcontext ctx;              /* of the kernels so far; NULL: none said */
+	CUcontext ctx;              /* of the kernels so far; NULL: not known yet */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
-	CUgraph rehearsal;          /* where fresh nodes are tried; NULL until needed */
-	struct fdry_buf key;        /* of a set of attributes */
-	struct fdry_buf args;       /* of the node that is being read */
+	CUgraph rehearsal;          /* holds the fresh nodes; NULL until needed */
+	struct fdry_buf key;        /* kernel and attribute set, for the memo */
+	struct fdry_buf args;       /* of the current node */
 	struct fdry_graph_attr attrs[FDRY_ATTR_IDS];
 };
 
-/* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region; @what names them. FDRY_E_REFUSED. */
-int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, uint64_t bytes) __must_check;
-/* The same for a side of a copy, which may also lie in a host segment: *addr is then made the place there. @type is what the
- * driver calls it. */
-int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr) __must_check;
+/* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region. @what names
+ * them in the message. FDRY_E_REFUSED. */
+int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr,
+		    uint64_t bytes) __must_check;
+/* The same for a side of a copy, which may also lie in a host segment; *addr then becomes the place
+ * there.
+ * @type: the driver's type of the memory. */
+int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
+		    uint64_t *addr) __must_check;
 /*
- * Whether @word is a pointer to memory outside the region: *@what names that memory, else it is NULL. @whole: the word is
- * all of a parameter. In the gaps of structures lies what the host's stack held, old pointers too; one to where there is
- * no memory any more is a number there, since a kernel that followed it would fault today.
+ * If @word is a pointer to memory outside the region, *@what names that memory, else *@what is
+ * NULL.
+ * @whole: the word is all of a parameter. The padding of structures holds old bytes of the host's
+ * stack, including old pointers. A pointer to freed memory is only a number there, since a kernel
+ * that followed it would fault.
  */
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what) __must_check;
-/* The index of an event, noting that the graph uses it so. */
-int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret) __must_check;
+/* The index of an event; records that the graph uses the event that way. */
+int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
+		    uint32_t *ret) __must_check;
 
-/* The attributes in which a kernel node differs from a fresh one, into rd->attrs; seen to work on a fresh node. */
-int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
-		    uint32_t *count) __must_check;
+/* Read the attributes in which a kernel node differs from a fresh one into rd->attrs, and try them
+ * on a fresh node. */
+int fdry_read_attrs(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
+		    uint32_t kernel, uint32_t *count) __must_check;
 
 #endif

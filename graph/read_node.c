@@ -46,19 +46,22 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, ui
 		return err;
 	if (where == FDRY_WHERE_NOTHING || !name)
 		name = "no memory that the driver knows";
-	return fdry_fail(FDRY_E_REFUSED, "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region",
-			 what, bytes, addr, name);
+	return fdry_fail(FDRY_E_REFUSED,
+			 "%s, %" PRIu64 " bytes at 0x%llx, is %s; use memory of the region", what,
+			 bytes, addr, name);
 }
 
 static int place_refuse(const char *what, CUdeviceptr addr, uint64_t bytes, bool pageable)
 {
-	return fdry_fail(FDRY_E_REFUSED,
-			 "%s, %" PRIu64 " bytes at 0x%llx, is %s that no single host tensor holds; keep it "
-			 "allocated and declare it with fdry_capture_tensor() and FDRY_TENSOR_HOST",
-			 what, bytes, addr, pageable ? "pageable host memory" : "pinned host memory");
+	return fdry_fail(
+		FDRY_E_REFUSED,
+		"%s, %" PRIu64 " bytes at 0x%llx, is %s that no single host tensor holds; keep it "
+		"allocated and declare it with fdry_capture_tensor() and FDRY_TENSOR_HOST",
+		what, bytes, addr, pageable ? "pageable host memory" : "pinned host memory");
 }
 
-int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes, uint64_t *addr)
+int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
+		    uint64_t *addr)
 {
 	enum fdry_where where = FDRY_WHERE_NOTHING;
 	uint64_t place = *addr;
@@ -73,7 +76,8 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
 		*addr = place;
 		return 0;
 	}
-	if (where == FDRY_WHERE_HOST || (where == FDRY_WHERE_NOTHING && type != CU_MEMORYTYPE_DEVICE))
+	if (where == FDRY_WHERE_HOST ||
+	    (where == FDRY_WHERE_NOTHING && type != CU_MEMORYTYPE_DEVICE))
 		return place_refuse(what, *addr, bytes, where == FDRY_WHERE_NOTHING);
 	return fdry_read_range(rd, what, *addr, bytes);
 }
@@ -99,11 +103,14 @@ int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use
 /* --- attributes --- */
 
 /* Add a fresh node with @params to the rehearsal. */
-static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, CUgraphNode *ret)
+static int rehearsal_node(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params,
+			  CUgraphNode *ret)
 {
 	int err = rd->rehearsal ? 0 : fdry_call(rd->drv, cuGraphCreate, &rd->rehearsal, 0);
 
-	return err ? err : fdry_call(rd->drv, cuGraphAddKernelNode_v2, ret, rd->rehearsal, NULL, 0, params);
+	return err ? err
+		   : fdry_call(rd->drv, cuGraphAddKernelNode_v2, ret, rd->rehearsal, NULL, 0,
+			       params);
 }
 
 /* The attributes of one kernel's nodes. */
@@ -113,8 +120,8 @@ struct kernel_attrs {
 };
 
 /* Query a fresh node of a kernel, and @node, the first one that is read. */
-static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
-			    uint32_t kernel)
+static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node,
+			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel)
 {
 	struct fdry_graph_memo *memo = &rd->in->memo;
 	struct fdry_attr_values now;
@@ -142,8 +149,9 @@ static int kernel_attrs_new(struct fdry_read *rd, CUgraphNode node, const CUDA_K
 }
 
 /* *ret is valid until the next call. */
-static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
-			    uint32_t kernel, const struct kernel_attrs **ret)
+static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node,
+			    const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			    const struct kernel_attrs **ret)
 {
 	const struct fdry_graph_memo *memo = &rd->in->memo;
 	uint32_t index = memo->kernels.count;
@@ -159,8 +167,8 @@ static int kernel_attrs_get(struct fdry_read *rd, CUgraphNode node, const CUDA_K
 }
 
 /* Set @attrs on a fresh node: it must then read as @now does. */
-static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params, struct fdry_span attrs,
-			  const struct fdry_attr_values *now)
+static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *params,
+			  struct fdry_span attrs, const struct fdry_attr_values *now)
 {
 	struct fdry_attr_values again;
 	CUgraphNode node;
@@ -175,14 +183,16 @@ static int attrs_rehearse(struct fdry_read *rd, const CUDA_KERNEL_NODE_PARAMS *p
 	if (err)
 		return err;
 	if (memcmp(again.value, now->value, sizeof(again.value)))
-		return fdry_fail(FDRY_E_REFUSED, "its attributes have other values after they were set again; "
+		return fdry_fail(FDRY_E_REFUSED,
+				 "its attributes have other values after they were set again; "
 				 "use another driver");
 	return 0;
 }
 
 /* Rehearse the attributes @attrs of @node, once for each kernel that has them. */
-static int attrs_verify(struct fdry_read *rd, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params,
-			uint32_t kernel, struct fdry_span attrs)
+static int attrs_verify(struct fdry_read *rd, CUgraphNode node,
+			const CUDA_KERNEL_NODE_PARAMS *params, uint32_t kernel,
+			struct fdry_span attrs)
 {
 	struct fdry_intern *rehearsed = &rd->in->memo.rehearsed;
 	struct fdry_attr_values all;
@@ -216,7 +226,8 @@ static int window_check(struct fdry_read *rd, uint32_t count)
 	for (a = rd->attrs; a < rd->attrs + count; a++) {
 		bytes = fdry_get64(a->value + 8);
 		if (a->id == FDRY_ATTR_ACCESS_POLICY_WINDOW && bytes)
-			return fdry_read_range(rd, "its access policy window", fdry_get64(a->value), bytes);
+			return fdry_read_range(rd, "its access policy window", fdry_get64(a->value),
+					       bytes);
 	}
 	return 0;
 }

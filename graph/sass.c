@@ -2,15 +2,15 @@
 /*
  * sass.c - which constants machine code reads; see sass.h.
  *
- * Since Volta every instruction has 16 bytes, and a constant operand its bank in bits 54
- * to 58 and its byte offset in bits 38 to 53 (37 to 53 in one load of Blackwell's). Bits 9
- * to 11 say which operand is a constant. This was compared with a disassembler's output
- * for libraries' code of each architecture in known[], up to four million instructions.
+ * Since Volta every instruction has 16 bytes. Bits 54 to 58 of a constant operand are its bank,
+ * bits 38 to 53 its byte offset (37 to 53 in one load of Blackwell). Bits 9 to 11 say which
+ * operand is a constant. This was compared with a disassembler's output for libraries' code of
+ * each architecture in archs[], up to four million instructions.
  *
- * A load with a register as index reads anywhere in its bank, unless the register was set
- * to a number a few instructions before, with nothing between that writes it or that any
- * jump could land on. Where jumps may land is over-estimated: every number that code puts
- * into a register counts as an address, every distance is read in all the ways known.
+ * A load with a register as index may read anywhere in its bank. The offset is certain only if a
+ * few instructions before, the register was set to a number, and nothing in between writes it or
+ * is the target of a jump. The set of jump targets is over-estimated: every number that code puts
+ * into a register counts as an address, and every distance is read in all known ways.
  */
 #include "graph/sass.h"
 
@@ -34,18 +34,19 @@ struct insn {
 
 bool fdry_sass_supported(unsigned int arch)
 {
-	static const uint16_t known[] = { 75, 80, 86, 89, 90, 100, 103, 110, 120, 121 };
+	static const uint16_t archs[] = { 75, 80, 86, 89, 90, 100, 103, 110, 120, 121 };
 	size_t i;
 
-	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i] == arch)
+	for (i = 0; i < sizeof(archs) / sizeof(archs[0]); i++)
+		if (archs[i] == arch)
 			return true;
 	return false;
 }
 
 static struct insn insn_at(struct fdry_span code, uint32_t i)
 {
-	struct insn in = { fdry_get64(code.data + (size_t)i * SIZE), fdry_get64(code.data + (size_t)i * SIZE + 8) };
+	struct insn in = { fdry_get64(code.data + (size_t)i * SIZE),
+			   fdry_get64(code.data + (size_t)i * SIZE + 8) };
 
 	return in;
 }
@@ -77,7 +78,7 @@ uint32_t fdry_sass_tables(struct fdry_span code)
 	return found;
 }
 
-/* --- where jumps may land --- */
+/* --- targets of jumps --- */
 
 struct marks {
 	uint8_t *at; /* by instruction */
@@ -96,7 +97,7 @@ static bool is_control(struct insn in)
 	return (op(in) & 0x1e0) == 0x140;
 }
 
-/* Instructions that can put a 32-bit number into a register, such as a return address. */
+/* Whether an instruction can put a 32-bit number into a register, such as a return address. */
 static bool is_number(struct insn in)
 {
 	static const uint16_t ops[] = { OP_MOV_IMM, 0x882, 0x424, 0x427, 0x431, 0x435, 0x824 };
@@ -108,11 +109,12 @@ static bool is_number(struct insn in)
 	return false;
 }
 
-/* Distances have 48 or 30 bits, counted in units of 4 bytes, or of 1 KiB with eight more bits below. */
+/* Distances have 48 or 30 bits, in units of 4 bytes, or of 1 KiB with eight more bits below. */
 static void mark_insn(struct marks *m, struct insn in, uint32_t i)
 {
 	int64_t next = ((int64_t)i + 1) * SIZE;
-	int64_t far = sign_extend(in.lo >> 34 | in.hi << 30, 48), near = sign_extend(in.lo >> 34, 30);
+	int64_t far = sign_extend(in.lo >> 34 | in.hi << 30, 48),
+		near = sign_extend(in.lo >> 34, 30);
 	int64_t low = dest(in) << 2;
 
 	if (is_number(in))
@@ -143,23 +145,30 @@ static int marks_make(const struct fdry_sass_code *code, struct marks *ret)
 	return 0;
 }
 
-/* --- what an index register holds --- */
+/* --- values of index registers --- */
 
-/* How many registers an instruction writes that goes on to the next one, from dest() on; -1: not known, or it does not. */
+/* The number of registers that an instruction writes, from dest() on; -1: unknown, or the next
+ * instruction may not follow. */
 static int writes(unsigned int o)
 {
 	static const struct {
 		uint16_t op;
 		int8_t registers;
 	} simple[] = {
-		{ 0x202, 1 }, { 0x802, 1 }, { 0xa02, 1 }, { 0xc02, 1 }, /* MOV */
-		{ 0x224, 1 }, { 0x424, 1 }, { 0x624, 1 }, { 0x824, 1 }, { 0xe24, 1 }, /* IMAD as a move */
-		{ 0x435, 1 }, { 0x431, 1 }, /* HFMA2 as a move */
-		{ 0x212, 1 }, { 0x812, 1 }, { 0x210, 1 }, { 0x810, 1 }, { 0xc10, 1 }, /* LOP3, IADD3 */
-		{ 0x805, 2 }, /* CS2R */
-		{ 0xb82, 4 }, /* LDC */
-		{ 0x882, 0 }, { 0xab9, 0 }, { 0x7ac, 0 }, { 0x290, 0 }, /* UMOV, ULDC, LDCU, UIADD3: uniform registers */
-		{ 0x91a, 0 }, { 0x918, 0 }, /* DEPBAR, NOP */
+		/* MOV */
+		{ 0x202, 1 }, { 0x802, 1 }, { 0xa02, 1 }, { 0xc02, 1 },
+		/* IMAD as a move */
+		{ 0x224, 1 }, { 0x424, 1 }, { 0x624, 1 }, { 0x824, 1 }, { 0xe24, 1 },
+		/* HFMA2 as a move */
+		{ 0x435, 1 }, { 0x431, 1 },
+		/* LOP3, IADD3 */
+		{ 0x212, 1 }, { 0x812, 1 }, { 0x210, 1 }, { 0x810, 1 }, { 0xc10, 1 },
+		/* CS2R, LDC */
+		{ 0x805, 2 }, { 0xb82, 4 },
+		/* UMOV, ULDC, LDCU, UIADD3: uniform registers */
+		{ 0x882, 0 }, { 0xab9, 0 }, { 0x7ac, 0 }, { 0x290, 0 },
+		/* DEPBAR, NOP */
+		{ 0x91a, 0 }, { 0x918, 0 },
 	};
 	size_t i;
 
@@ -169,7 +178,7 @@ static int writes(unsigned int o)
 	return -1;
 }
 
-/* MOV of a number, unconditional, into all of the register. */
+/* Whether it is an unconditional MOV of a number into a whole register. */
 static bool is_mov_imm(struct insn in)
 {
 	return op(in) == OP_MOV_IMM && (in.lo >> 12 & 15) == 7 && (in.hi >> 8 & 15) == 15;
@@ -199,7 +208,7 @@ static bool index_value(struct fdry_span code, const struct marks *m, uint32_t i
 
 /* --- reads --- */
 
-/* Bytes that the load's type has: 1, 1, 2, 2, 4, 8, 16 and, to be sure, 16. */
+/* The size of the load's type: 1, 1, 2, 2, 4, 8, 16 bytes, and 16 for the unknown type 7. */
 static uint32_t load_width(struct insn in)
 {
 	static const uint8_t bytes[8] = { 1, 1, 2, 2, 4, 8, 16, 16 };
@@ -217,7 +226,8 @@ static void read_fixed(struct fdry_sass_read *r, uint64_t from, uint32_t width)
 	r->to = (uint32_t)from + width;
 }
 
-static void read_ldc(struct fdry_span code, const struct marks *m, uint32_t i, struct fdry_sass_read *r)
+static void read_ldc(struct fdry_span code, const struct marks *m, uint32_t i,
+		     struct fdry_sass_read *r)
 {
 	struct insn in = insn_at(code, i);
 	uint32_t index = 0;
@@ -228,8 +238,9 @@ static void read_ldc(struct fdry_span code, const struct marks *m, uint32_t i, s
 		read_fixed(r, (in.lo >> 38 & 0xffff) + (uint64_t)index, load_width(in));
 }
 
-/* Does instruction @i read a constant, and which? */
-static bool read_of(struct fdry_span code, const struct marks *m, uint32_t i, struct fdry_sass_read *r)
+/* Whether instruction @i reads a constant, and which bytes. */
+static bool read_of(struct fdry_span code, const struct marks *m, uint32_t i,
+		    struct fdry_sass_read *r)
 {
 	struct insn in = insn_at(code, i);
 	unsigned int form = op(in) >> 9 & 7;
@@ -260,7 +271,7 @@ static bool read_of(struct fdry_span code, const struct marks *m, uint32_t i, st
 	return true;
 }
 
-/* An LDC in which the register chooses the bank too. */
+/* Whether it is an LDC whose register also selects the bank. */
 static bool any_bank(struct insn in)
 {
 	return op(in) == OP_LDC && (in.hi >> 14 & 3);
@@ -286,7 +297,8 @@ int fdry_sass_reads(const struct fdry_sass_code *code, fdry_sass_read_fn fn, voi
 	int ret;
 
 	if (!fdry_sass_supported(code->arch))
-		return fdry_fail(FDRY_E_NOSLICE, "its instructions, for sm_%u, are not known", code->arch);
+		return fdry_fail(FDRY_E_NOSLICE, "its instructions, for sm_%u, are not known",
+				 code->arch);
 	if (code->bytes.len % SIZE || code->bytes.len > UINT32_MAX)
 		return fdry_fail(FDRY_E_NOSLICE, "its code ends within an instruction");
 	ret = marks_make(code, &m);

@@ -2,9 +2,9 @@
 /*
  * slice.c - writes a smaller cubin; see slice.h.
  *
- * Sections and symbols keep their order and get new numbers; every place that holds a
- * number is rewritten, and a place that is not known to hold one or not makes the slice
- * impossible. Debug sections and program headers go; the driver needs neither.
+ * Sections and symbols keep their order and get new numbers. Every field that holds such a number
+ * is rewritten; a field that might hold one makes the slice impossible. Debug sections and program
+ * headers are left out; the driver needs neither.
  */
 #include "graph/slice.h"
 
@@ -13,8 +13,8 @@
 struct slice {
 	const struct fdry_cubin *c;
 	const struct fdry_code_reach *r;
-	uint32_t *sections;  /* old index to new; 0: left out */
-	uint32_t *symbols;   /* old index to new; 0: left out */
+	uint32_t *sections;  /* new index by old index; 0: left out */
+	uint32_t *symbols;   /* new index by old index; 0: left out */
 	uint32_t nsections, nsymbols;
 	uint32_t symtab_info; /* new sh_info of the symbol table */
 	struct fdry_elf_shdr *headers; /* by new index */
@@ -33,10 +33,12 @@ static int noslice(const char *what, const char *name)
 
 static bool reloc_kept(const struct slice *s, uint32_t section)
 {
-	uint32_t i, n = fdry_elf_reloc_count(&s->c->elf, section), owner = s->c->sections[section].owner;
+	uint32_t i, n = fdry_elf_reloc_count(&s->c->elf, section),
+		    owner = s->c->sections[section].owner;
 
 	for (i = 0; i < n; i++)
-		if (fdry_code_reach_keeps(s->r, owner, fdry_elf_reloc(&s->c->elf, section, i).offset))
+		if (fdry_code_reach_keeps(s->r, owner,
+					  fdry_elf_reloc(&s->c->elf, section, i).offset))
 			return true;
 	return false;
 }
@@ -67,8 +69,8 @@ static bool symbol_kept(const struct slice *s, uint32_t i)
 		return s->r->symbols[i] || fdry_cubin_symbol_reserved(y->name);
 	if (!s->sections[at])
 		return false;
-	return s->c->sections[at].kind != FDRY_SECTION_DATA || fdry_elf_sym_type(&y->s) == FDRY_STT_SECTION ||
-	       s->r->symbols[i];
+	return s->c->sections[at].kind != FDRY_SECTION_DATA ||
+	       fdry_elf_sym_type(&y->s) == FDRY_STT_SECTION || s->r->symbols[i];
 }
 
 static void choose(struct slice *s)
@@ -100,28 +102,31 @@ static int strings_make(struct slice *s)
 		if (!s->symbols[i] || !elf->symbols[i].name[0])
 			continue;
 		s->name_at[s->symbols[i]] = (uint32_t)s->strings.len;
-		err = fdry_buf_put(&s->strings, elf->symbols[i].name, strlen(elf->symbols[i].name) + 1);
+		err = fdry_buf_put(&s->strings, elf->symbols[i].name,
+				   strlen(elf->symbols[i].name) + 1);
 	}
 	return err;
 }
 
-/* The new place of a prototype, which lies in .strtab beside the names; 0 stays 0. */
+/* The new offset of a prototype, which lies in .strtab beside the names; 0 stays 0. */
 static int prototype_put(struct slice *s, uint32_t old, uint32_t *ret)
 {
 	const struct fdry_elf *elf = &s->c->elf;
 	struct fdry_span from = elf->sections[elf->sections[elf->symtab].h.link].data;
 	const char *text = fdry_span_at(from, old, 1);
 	size_t len = text ? strnlen(text, from.len - old) : 0;
-	const void *known;
+	const void *found;
 
 	*ret = 0;
 	if (!old)
 		return 0;
 	if (!text || len == from.len - old)
-		return fdry_fail(FDRY_E_BADCODE, "malformed cubin: a prototype without an end; rebuild the library");
-	known = memmem(s->strings.data, s->strings.len, text, len + 1);
-	if (known) {
-		*ret = (uint32_t)((const uint8_t *)known - s->strings.data);
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"malformed cubin: a prototype without an end; rebuild the library");
+	found = memmem(s->strings.data, s->strings.len, text, len + 1);
+	if (found) {
+		*ret = (uint32_t)((const uint8_t *)found - s->strings.data);
 		return 0;
 	}
 	*ret = (uint32_t)s->strings.len;
@@ -130,19 +135,25 @@ static int prototype_put(struct slice *s, uint32_t old, uint32_t *ret)
 
 /* --- sections that are rewritten --- */
 
-/* @text: the code that the info is about, of which everything must stay; 0: the module's, about functions of which some go. */
-static int info_words(const struct slice *s, uint32_t text, const struct fdry_cubin_attr *a, uint8_t *to, bool *keep)
+/* @text: the code that the info describes, all of which must stay; 0: the info of the module, some
+ * of whose functions go. */
+static int info_words(const struct slice *s, uint32_t text, const struct fdry_cubin_attr *a,
+		      uint8_t *to, bool *keep)
 {
 	uint64_t i, n = fdry_cubin_attr_words(a);
 	uint32_t symbol;
 
 	if (fdry_cubin_attr_symbols(a) == FDRY_ATTR_UNKNOWN)
-		return fdry_fail(FDRY_E_NOSLICE, "its info attribute 0x%02x of form %u is not known", a->id, a->format);
+		return fdry_fail(FDRY_E_NOSLICE,
+				 "its info attribute 0x%02x of form %u is not known", a->id,
+				 a->format);
 	*keep = true;
 	for (i = 0; i < n; i += 4) {
 		symbol = fdry_cubin_attr_symbol(s->c, text, a, i);
 		if (symbol == UINT32_MAX)
-			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: info about no symbol; rebuild the library");
+			return fdry_fail(
+				FDRY_E_BADCODE,
+				"malformed cubin: info about no symbol; rebuild the library");
 		*keep = *keep && (!symbol || s->symbols[symbol]);
 		fdry_set32(to + i, s->symbols[symbol]);
 	}
@@ -165,7 +176,7 @@ static int info_put(struct slice *s, struct fdry_span info, uint32_t text)
 		if (err)
 			return err;
 		if (!keep && text)
-			return noslice("%s", "its info names a symbol that nothing else does");
+			return noslice("%s", "its info names a symbol that nothing else names");
 		if (!keep)
 			s->out->len = before;
 	}
@@ -185,7 +196,8 @@ static int relocs_put(struct slice *s, uint32_t section)
 			continue;
 		symbol = (uint32_t)(r.info >> 32);
 		if (symbol && !s->symbols[symbol])
-			return noslice("it is patched with %.100s, which nothing reaches", elf->symbols[symbol].name);
+			return noslice("it is patched with %.100s, which nothing reaches",
+				       elf->symbols[symbol].name);
 		r.info = (uint64_t)s->symbols[symbol] << 32 | (uint32_t)r.info;
 		err = fdry_buf_put(s->out, &r, elf->sections[section].h.entsize);
 	}
@@ -210,8 +222,9 @@ static int call_put(struct slice *s, const struct fdry_cubin_call *call)
 		return 0;
 	if (call->part == FDRY_CALL_DIRECT || call->part == FDRY_CALL_RESOLVED) {
 		to = s->symbols[call->to];
-		return to ? pair_put(s, s->symbols[call->from], to) :
-			    noslice("it calls %.100s, which nothing reaches", s->c->elf.symbols[call->to].name);
+		return to ? pair_put(s, s->symbols[call->from], to)
+			  : noslice("it calls %.100s, which nothing reaches",
+				    s->c->elf.symbols[call->to].name);
 	}
 	err = prototype_put(s, call->to, &to);
 	return err ? err : pair_put(s, s->symbols[call->from], to);
@@ -221,14 +234,17 @@ static int calls_put(struct slice *s)
 {
 	uint32_t i, part = 0, n = fdry_cubin_call_count(s->c);
 	struct fdry_cubin_call call;
-	int err = 0;
+	int err;
 
-	for (i = 0; !err && i < n; i++) {
+	for (i = 0; i < n; i++) {
 		err = fdry_cubin_call_get(s->c, i, &part, &call);
-		if (!err)
-			err = call_put(s, &call);
+		if (err)
+			return err;
+		err = call_put(s, &call);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* Pairs of an external function and its prototype. */
@@ -236,19 +252,24 @@ static int prototypes_put(struct slice *s, struct fdry_span pairs)
 {
 	uint64_t i;
 	uint32_t symbol, to;
-	int err = 0;
+	int err;
 
-	for (i = 0; !err && i + 8 <= pairs.len; i += 8) {
+	for (i = 0; i + 8 <= pairs.len; i += 8) {
 		symbol = fdry_get32(pairs.data + i);
 		if (symbol >= s->c->elf.nsymbols)
-			return fdry_fail(FDRY_E_BADCODE, "malformed cubin: a prototype of no symbol; rebuild the library");
+			return fdry_fail(
+				FDRY_E_BADCODE,
+				"malformed cubin: a prototype of no symbol; rebuild the library");
 		if (!s->symbols[symbol])
 			continue;
 		err = prototype_put(s, fdry_get32(pairs.data + i + 4), &to);
-		if (!err)
-			err = pair_put(s, s->symbols[symbol], to);
+		if (err)
+			return err;
+		err = pair_put(s, s->symbols[symbol], to);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int symbols_put(struct slice *s)
@@ -273,10 +294,12 @@ static int symbols_put(struct slice *s)
 
 /* --- headers --- */
 
-/* Texture and surface slots, and addresses in the process-wide unified table, depend on more than this cubin. */
-static bool reloc_known(uint32_t type)
+/* Relocations to texture and surface slots, and to the unified table of the process, depend on more
+ * than this cubin. */
+static bool reloc_is_local(uint32_t type)
 {
-	static const uint8_t process_wide[] = { 6, 7, 8, 9, 19, 20, 21, 22, 23, 26, 29, 30, 51, 52, 65 };
+	static const uint8_t process_wide[] = { 6,  7,	8,  9,	19, 20, 21, 22,
+						23, 26, 29, 30, 51, 52, 65 };
 	size_t i;
 
 	for (i = 0; i < sizeof(process_wide); i++)
@@ -285,46 +308,49 @@ static bool reloc_known(uint32_t type)
 	return type <= 100 || (type >= 114 && type <= 116);
 }
 
-static int relocs_known(const struct slice *s, uint32_t section)
+static int relocs_check(const struct slice *s, uint32_t section)
 {
 	uint32_t i, n = fdry_elf_reloc_count(&s->c->elf, section), type;
 
 	for (i = 0; i < n; i++) {
 		type = (uint32_t)fdry_elf_reloc(&s->c->elf, section, i).info;
-		if (!reloc_known(type))
-			return fdry_fail(FDRY_E_NOSLICE, "relocation type %u depends on more than its cubin", type);
+		if (!reloc_is_local(type))
+			return fdry_fail(FDRY_E_NOSLICE,
+					 "relocation type %u depends on more than its cubin", type);
 	}
 	return 0;
 }
 
-/* Code names its function's symbol. */
+/* The sh_info of code is the symbol of its function. */
 static int text_header(const struct slice *s, uint32_t old, struct fdry_elf_shdr *h)
 {
 	uint32_t symbol = fdry_cubin_function(s->c, old);
 
 	if (!(h->info & FDRY_CUBIN_SYMBOL_BITS))
-		return 0; /* cuBLAS's Hopper kernels name none, and the driver asks for none */
+		return 0; /* cuBLAS's Hopper kernels have none, and the driver needs none */
 	if (!symbol || !s->symbols[symbol])
-		return noslice("section %.120s names no function of its own", s->c->elf.sections[old].name);
+		return noslice("section %.120s names no function of its own",
+			       s->c->elf.sections[old].name);
 	h->info = (h->info & ~FDRY_CUBIN_SYMBOL_BITS) | s->symbols[symbol];
 	return 0;
 }
 
-/* sh_link and sh_info of a section that is copied as it is. */
+/* sh_link and sh_info of a section that is copied unchanged. */
 static int module_header(const struct slice *s, uint32_t old, struct fdry_elf_shdr *h)
 {
 	bool info = h->flags & FDRY_SHF_INFO_LINK;
 
 	if ((h->link && !s->sections[h->link]) ||
 	    (info ? h->info >= s->c->elf.nsections || !s->sections[h->info] : h->info != 0))
-		return noslice("section %.120s refers to a section that goes", s->c->elf.sections[old].name);
+		return noslice("section %.120s refers to a section that is left out",
+			       s->c->elf.sections[old].name);
 	h->link = s->sections[h->link];
 	if (info)
 		h->info = s->sections[h->info];
 	return 0;
 }
 
-/* What sh_link and sh_info become, by what the section is. */
+/* Renumber sh_link and sh_info, by the kind of the section. */
 static int header_renumber(const struct slice *s, uint32_t old, struct fdry_elf_shdr *h)
 {
 	const struct fdry_cubin_section *cs = &s->c->sections[old];
@@ -339,7 +365,7 @@ static int header_renumber(const struct slice *s, uint32_t old, struct fdry_elf_
 	case FDRY_SECTION_OWNED_INFO:
 		h->link = symtab;
 		h->info = s->sections[cs->owner];
-		return cs->kind == FDRY_SECTION_RELOC ? relocs_known(s, old) : 0;
+		return cs->kind == FDRY_SECTION_RELOC ? relocs_check(s, old) : 0;
 	case FDRY_SECTION_TEXT:
 		h->link = symtab;
 		return text_header(s, old, h);
@@ -355,7 +381,8 @@ static int header_renumber(const struct slice *s, uint32_t old, struct fdry_elf_
 		return module_header(s, old, h);
 	}
 	if (cs->kind == FDRY_SECTION_OWNED ? h->link != 0 : h->info != 0)
-		return noslice("section %.120s refers to another in an unknown way", s->c->elf.sections[old].name);
+		return noslice("section %.120s refers to another in an unknown way",
+			       s->c->elf.sections[old].name);
 	return 0;
 }
 
@@ -367,8 +394,9 @@ static int content_put(struct slice *s, uint32_t old)
 
 	switch (s->c->sections[old].kind) {
 	case FDRY_SECTION_NAMES:
-		return old == s->c->elf.h.shstrndx ? fdry_buf_put(s->out, s->names.data, s->names.len) :
-						     fdry_buf_put(s->out, s->strings.data, s->strings.len);
+		return old == s->c->elf.h.shstrndx
+			       ? fdry_buf_put(s->out, s->names.data, s->names.len)
+			       : fdry_buf_put(s->out, s->strings.data, s->strings.len);
 	case FDRY_SECTION_SYMTAB:
 		return symbols_put(s);
 	case FDRY_SECTION_INFO:
@@ -393,21 +421,27 @@ static int section_put(struct slice *s, uint32_t old)
 
 	*h = s->c->elf.sections[old].h;
 	err = header_renumber(s, old, h);
-	if (!err)
-		err = fdry_buf_align(s->out, h->addralign ? h->addralign : 1);
+	if (err)
+		return err;
+	err = fdry_buf_align(s->out, h->addralign ? h->addralign : 1);
 	if (err)
 		return err;
 	h->name = (uint32_t)s->names.len;
 	h->offset = s->out->len;
 	err = fdry_buf_put(&s->names, name, strlen(name) + 1);
-	if (!err && s->c->sections[old].kind != FDRY_SECTION_NAMES)
+	if (err)
+		return err;
+	if (s->c->sections[old].kind != FDRY_SECTION_NAMES) {
 		err = content_put(s, old);
+		if (err)
+			return err;
+	}
 	if (h->type != FDRY_SHT_NOBITS)
 		h->size = s->out->len - h->offset;
-	return err;
+	return 0;
 }
 
-/* The string tables come last, since writing the rest fills them. */
+/* Write the string tables last, since writing the other sections fills them. */
 static int names_put(struct slice *s)
 {
 	struct fdry_elf_shdr *h;
@@ -434,15 +468,20 @@ static int file_put(struct slice *s)
 	int err;
 
 	err = fdry_buf_grow(s->out, sizeof(h), NULL);
-	if (!err)
-		err = fdry_buf_put(&s->names, "", 1);
-	for (i = 1; !err && i < s->c->elf.nsections; i++)
-		if (s->sections[i])
-			err = section_put(s, i);
-	if (!err)
-		err = names_put(s);
-	if (!err)
-		err = fdry_buf_align(s->out, 8);
+	if (err)
+		return err;
+	err = fdry_buf_put(&s->names, "", 1);
+	if (err)
+		return err;
+	for (i = 1; i < s->c->elf.nsections; i++) {
+		err = s->sections[i] ? section_put(s, i) : 0;
+		if (err)
+			return err;
+	}
+	err = names_put(s);
+	if (err)
+		return err;
+	err = fdry_buf_align(s->out, 8);
 	if (err)
 		return err;
 	h.phoff = h.phentsize = h.phnum = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slice.h - a smaller cubin that holds some kernels and what they reach.
+ * slice.h - a smaller cubin with some kernels and everything that they reach.
  *
- * The same kernels of the same cubin always give the same bytes. What a slice may leave
- * out, and what makes a slice impossible, is in Documentation/format/kernel-object.rst.
+ * The same kernels of the same cubin always give the same bytes.
+ * Documentation/format/kernel-object.rst says what a slice may leave out, and what makes a slice
+ * impossible.
  */
 #ifndef FDRY_GRAPH_SLICE_H
 #define FDRY_GRAPH_SLICE_H
@@ -12,16 +13,16 @@
 #include "graph/code_reach.h"
 
 /**
- * fdry_slice() - Cut what is reached out of its cubin, and check the result.
- * @r: what the kernels reach
+ * fdry_slice() - Copy the reached parts of a cubin into a slice, and check the slice.
+ * @r: the parts that the kernels reach
  * @ret: gets the slice; must be empty
  *
- * Errors: FDRY_E_NOSLICE, whose sentence says why not (keep the whole cubin), FDRY_E_NOMEM,
+ * Errors: FDRY_E_NOSLICE (the message says why; keep the whole cubin), FDRY_E_NOMEM,
  * FDRY_E_BADCODE (malformed), FDRY_E_BUG (the slice differs from the cubin).
  */
 int fdry_slice(const struct fdry_code_reach *r, struct fdry_buf *ret) __must_check;
 
-/* Read a slice and compare everything in it with the cubin that it was cut from; FDRY_E_BUG names what differs. */
+/* Compare all content of a slice with its cubin. FDRY_E_BUG names the first difference. */
 int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice) __must_check;
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slicecheck.c - compares a slice with the cubin that it was cut from; see slice.h.
+ * slicecheck.c - compares a slice with its cubin; see slice.h.
  *
- * It shares nothing with the writer but the parser: what must be in a slice follows from
- * what is reached, sections keep their order and names, and whatever holds a symbol's
- * number must mean the same symbol in both.
+ * This file shares no code with slice.c but the parser. A slice must hold everything that is
+ * reached. Its sections keep their order and names, and every number of a symbol must mean the
+ * same symbol in both files.
  */
 #include <stdlib.h>
 
@@ -13,12 +13,14 @@
 struct check {
 	const struct fdry_code_reach *r;
 	const struct fdry_cubin *old, *new;
-	uint32_t *sections; /* old index to new; 0: not in the slice */
+	uint32_t *sections; /* new index by old index; 0: not in the slice */
 };
 
 static int differs(const char *what, const char *name)
 {
-	return fdry_fail(FDRY_E_BUG, "a slice differs from its cubin in %s of %.200s; please report it", what, name);
+	return fdry_fail(FDRY_E_BUG,
+			 "a slice differs from its cubin in %s of %.200s; please report it", what,
+			 name);
 }
 
 static const struct fdry_elf_symbol *symbol_of(const struct fdry_cubin *c, uint32_t i)
@@ -29,7 +31,8 @@ static const struct fdry_elf_symbol *symbol_of(const struct fdry_cubin *c, uint3
 static bool same_symbol(const struct check *k, uint32_t a, uint32_t b)
 {
 	const struct fdry_elf_symbol *x = symbol_of(k->old, a), *y = symbol_of(k->new, b);
-	uint32_t at = fdry_cubin_symbol_section(k->old, a), to = fdry_cubin_symbol_section(k->new, b);
+	uint32_t at = fdry_cubin_symbol_section(k->old, a),
+		 to = fdry_cubin_symbol_section(k->new, b);
 
 	return !strcmp(x->name, y->name) && x->s.info == y->s.info && x->s.other == y->s.other &&
 	       x->s.value == y->s.value && x->s.size == y->s.size &&
@@ -41,7 +44,7 @@ static bool bytes_same(struct fdry_span a, struct fdry_span b)
 	return a.len == b.len && (!a.len || !memcmp(a.data, b.data, a.len));
 }
 
-/* Is a section one of those that a slice must have? */
+/* Whether a slice must have a section. */
 static bool stays(const struct check *k, uint32_t i)
 {
 	switch (k->old->sections[i].kind) {
@@ -55,7 +58,7 @@ static bool stays(const struct check *k, uint32_t i)
 	}
 }
 
-/* Is a symbol one of those? Variables that nothing reaches go, though their section stays. */
+/* Whether a slice must have a symbol. Unreached variables go even if their section stays. */
 static bool symbol_stays(const struct check *k, uint32_t symbol)
 {
 	uint32_t at = fdry_cubin_symbol_section(k->old, symbol);
@@ -70,7 +73,7 @@ static bool symbol_stays(const struct check *k, uint32_t symbol)
 
 /* --- info --- */
 
-/* The info of code @old and of code @new, or of the module where both are 0. */
+/* The info of code @old and of code @new; if both are 0, of the module. */
 struct info {
 	struct fdry_span old_bytes, new_bytes;
 	uint32_t old, new;
@@ -95,8 +98,9 @@ static bool words_same(const struct check *k, const struct info *n, const struct
 	return !memcmp(a->data.data + words, b->data.data + words, a->data.len - words);
 }
 
-/* Are all functions that a record is about among those that stay? */
-static bool record_stays(const struct check *k, const struct info *n, const struct fdry_cubin_attr *a)
+/* Whether all functions that a record describes stay. */
+static bool record_stays(const struct check *k, const struct info *n,
+			 const struct fdry_cubin_attr *a)
 {
 	uint64_t i, words = fdry_cubin_attr_words(a);
 	uint32_t symbol;
@@ -135,7 +139,8 @@ static int relocs_check(const struct check *k, uint32_t old, uint32_t new)
 	struct fdry_elf_rela x, y;
 
 	if ((s && k->old->sections[s].next_reloc) || (t && k->new->sections[t].next_reloc))
-		return fdry_fail(FDRY_E_NOSLICE, "section %.120s is patched twice", a->sections[old].name);
+		return fdry_fail(FDRY_E_NOSLICE, "section %.120s is patched twice",
+				 a->sections[old].name);
 	for (i = 0; i < n; i++) {
 		x = fdry_elf_reloc(a, s, i);
 		if (!fdry_code_reach_keeps(k->r, old, x.offset))
@@ -143,7 +148,8 @@ static int relocs_check(const struct check *k, uint32_t old, uint32_t new)
 		if (j == m)
 			return differs("the relocations", a->sections[old].name);
 		y = fdry_elf_reloc(b, t, j++);
-		if (x.offset != y.offset || x.addend != y.addend || (uint32_t)x.info != (uint32_t)y.info ||
+		if (x.offset != y.offset || x.addend != y.addend ||
+		    (uint32_t)x.info != (uint32_t)y.info ||
 		    !same_symbol(k, (uint32_t)(x.info >> 32), (uint32_t)(y.info >> 32)))
 			return differs("a relocation", a->sections[old].name);
 	}
@@ -157,8 +163,9 @@ static bool headers_same(const struct check *k, uint32_t i, uint32_t j)
 	const struct fdry_elf_shdr *a = &k->old->elf.sections[i].h, *b = &k->new->elf.sections[j].h;
 	const struct fdry_cubin_section *x = &k->old->sections[i], *y = &k->new->sections[j];
 
-	return a->type == b->type && a->flags == b->flags && a->addr == b->addr && a->addralign == b->addralign &&
-	       a->entsize == b->entsize && (a->type != FDRY_SHT_NOBITS || a->size == b->size) && x->kind == y->kind &&
+	return a->type == b->type && a->flags == b->flags && a->addr == b->addr &&
+	       a->addralign == b->addralign && a->entsize == b->entsize &&
+	       (a->type != FDRY_SHT_NOBITS || a->size == b->size) && x->kind == y->kind &&
 	       x->bank == y->bank && k->sections[x->owner] == y->owner;
 }
 
@@ -169,7 +176,8 @@ static bool text_same(const struct check *k, uint32_t i, uint32_t j)
 
 	if (!(a & FDRY_CUBIN_SYMBOL_BITS))
 		return a == b;
-	return !((a ^ b) & ~FDRY_CUBIN_SYMBOL_BITS) && x && y < k->new->elf.nsymbols && same_symbol(k, x, y);
+	return !((a ^ b) & ~FDRY_CUBIN_SYMBOL_BITS) && x &&
+	       y < k->new->elf.nsymbols &&same_symbol(k, x, y);
 }
 
 static int content_check(const struct check *k, uint32_t i, uint32_t j)
@@ -180,7 +188,7 @@ static int content_check(const struct check *k, uint32_t i, uint32_t j)
 	switch (k->old->sections[i].kind) {
 	case FDRY_SECTION_CALLGRAPH:
 	case FDRY_SECTION_PROTOTYPE:
-		return 0; /* by calls_check() */
+		return 0; /* calls_check() and prototypes_check() compare them */
 	case FDRY_SECTION_INFO:
 	case FDRY_SECTION_OWNED_INFO:
 		n.old = k->old->sections[i].owner;
@@ -202,10 +210,11 @@ static bool is_table(const struct fdry_cubin *c, uint32_t i)
 {
 	enum fdry_section_kind kind = c->sections[i].kind;
 
-	return kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB || kind == FDRY_SECTION_RELOC;
+	return kind == FDRY_SECTION_NAMES || kind == FDRY_SECTION_SYMTAB ||
+	       kind == FDRY_SECTION_RELOC;
 }
 
-/* Tables apart, a slice has those sections that stay, in their order, and no others. */
+/* Besides tables, a slice has exactly the sections that stay, in their order. */
 static int sections_match(const struct check *k)
 {
 	uint32_t i, j = 1;
@@ -215,7 +224,8 @@ static int sections_match(const struct check *k)
 			continue;
 		while (j < k->new->elf.nsections && is_table(k->new, j))
 			j++;
-		if (j >= k->new->elf.nsections || strcmp(k->old->elf.sections[i].name, k->new->elf.sections[j].name))
+		if (j >= k->new->elf.nsections ||
+		    strcmp(k->old->elf.sections[i].name, k->new->elf.sections[j].name))
 			return differs("the name", k->old->elf.sections[i].name);
 		k->sections[i] = j++;
 	}
@@ -258,7 +268,8 @@ static bool prototype_same(const struct check *k, uint32_t a, uint32_t b)
 	return x && y && !strcmp(x, y);
 }
 
-static bool call_same(const struct check *k, const struct fdry_cubin_call *a, const struct fdry_cubin_call *b)
+static bool call_same(const struct check *k, const struct fdry_cubin_call *a,
+		      const struct fdry_cubin_call *b)
 {
 	if (a->mark != b->mark || a->part != b->part)
 		return false;
@@ -266,13 +277,15 @@ static bool call_same(const struct check *k, const struct fdry_cubin_call *a, co
 		return a->to == b->to;
 	if (!same_symbol(k, a->from, b->from))
 		return false;
-	return a->part == FDRY_CALL_DIRECT || a->part == FDRY_CALL_RESOLVED ? same_symbol(k, a->to, b->to) :
-									      prototype_same(k, a->to, b->to);
+	return a->part == FDRY_CALL_DIRECT || a->part == FDRY_CALL_RESOLVED
+		       ? same_symbol(k, a->to, b->to)
+		       : prototype_same(k, a->to, b->to);
 }
 
 static int calls_check(const struct check *k)
 {
-	uint32_t i, j = 0, n = fdry_cubin_call_count(k->old), m = fdry_cubin_call_count(k->new), p = 0, q = 0;
+	uint32_t i, j = 0, n = fdry_cubin_call_count(k->old), m = fdry_cubin_call_count(k->new),
+		    p = 0, q = 0;
 	struct fdry_cubin_call a, b;
 	int err = 0;
 
@@ -322,28 +335,22 @@ static int kernels_check(const struct check *k)
 		if (!k->r->sections[a->section])
 			continue;
 		b = j < k->new->nkernels ? &k->new->kernels[j++] : NULL;
-		if (!b || !same_symbol(k, a->symbol, b->symbol) || a->param_bytes != b->param_bytes ||
-		    a->nparams != b->nparams || (a->nparams && memcmp(a->params, b->params, a->nparams * sizeof(*a->params))))
+		if (!b || !same_symbol(k, a->symbol, b->symbol) ||
+		    a->param_bytes != b->param_bytes || a->nparams != b->nparams ||
+		    (a->nparams && memcmp(a->params, b->params, a->nparams * sizeof(*a->params))))
 			return differs("the kernel", a->name);
 	}
 	return j == k->new->nkernels ? 0 : differs("the kernels", "it");
 }
 
-static int check_all(const struct check *k)
+static int header_check(const struct check *k)
 {
-	int err;
+	const struct fdry_elf_ehdr *a = &k->old->elf.h, *b = &k->new->elf.h;
 
-	if (k->new->unsliceable[0] || k->old->arch != k->new->arch || k->old->elf.h.flags != k->new->elf.h.flags ||
-	    memcmp(k->old->elf.h.ident, k->new->elf.h.ident, sizeof(k->new->elf.h.ident)))
+	if (k->new->unsliceable[0] || k->old->arch != k->new->arch || a->flags != b->flags ||
+	    memcmp(a->ident, b->ident, sizeof(b->ident)))
 		return differs("the file's header", "it");
-	err = sections_match(k);
-	if (!err)
-		err = sections_check(k);
-	if (!err)
-		err = calls_check(k);
-	if (!err)
-		err = prototypes_check(k);
-	return err ? err : kernels_check(k);
+	return 0;
 }
 
 int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice)
@@ -357,7 +364,27 @@ int fdry_slice_check(const struct fdry_code_reach *r, struct fdry_span slice)
 		return fdry_fail(FDRY_E_BUG, "a slice cannot be read: %s", fdry_last_error());
 	k.new = c;
 	k.sections = calloc(r->cubin->elf.nsections, sizeof(*k.sections));
-	err = k.sections ? check_all(&k) : fdry_nomem();
+	if (!k.sections) {
+		err = fdry_nomem();
+		goto out_free;
+	}
+	err = header_check(&k);
+	if (err)
+		goto out_free;
+	err = sections_match(&k);
+	if (err)
+		goto out_free;
+	err = sections_check(&k);
+	if (err)
+		goto out_free;
+	err = calls_check(&k);
+	if (err)
+		goto out_free;
+	err = prototypes_check(&k);
+	if (err)
+		goto out_free;
+	err = kernels_check(&k);
+out_free:
 	free(k.sections);
 	fdry_cubin_free(c);
 	return err;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* text.c - words and numbers of a line; see text.h. Nothing here needs a terminator behind the text. */
+/* text.c - words and numbers of a line; see text.h. The text needs no terminating NUL. */
 #include "graph/text.h"
 
 #include <inttypes.h>
 
-/* Enough of a word to recognise it in a message. */
+/* The beginning of a word, for messages. */
 #define SHOWN(s) (int)((s).len < 40 ? (s).len : 40), (s).data
 
 static bool is_space(char c)
@@ -71,7 +71,8 @@ static bool number(const uint8_t *p, size_t len, unsigned int base, uint64_t *re
 	for (i = 0; i < len; i++) {
 		unsigned int d = digit((char)p[i]);
 
-		if (d >= base || __builtin_mul_overflow(v, base, &v) || __builtin_add_overflow(v, d, &v))
+		if (d >= base || __builtin_mul_overflow(v, base, &v) ||
+		    __builtin_add_overflow(v, d, &v))
 			return false;
 	}
 	*ret = v;
@@ -89,8 +90,9 @@ int fdry_word_u64(struct fdry_words *w, const char *what, uint64_t max, uint64_t
 	hex = s.len > 2 && s.data[0] == '0' && s.data[1] == 'x';
 	ok = hex ? number(s.data + 2, s.len - 2, 16, &v) : number(s.data, s.len, 10, &v);
 	if (!ok || v > max)
-		return fdry_fail(FDRY_E_INVAL, "%s is '%.*s'; it must be a number from 0 to %" PRIu64,
-				 what, SHOWN(s), max);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s is '%.*s'; it must be a number from 0 to %" PRIu64, what,
+				 SHOWN(s), max);
 	*ret = v;
 	return 0;
 }
@@ -119,8 +121,9 @@ int fdry_word_i32(struct fdry_words *w, const char *what, int32_t *ret)
 		return err;
 	}
 	if (!number(s.data + 1, s.len - 1, 10, &v) || v > (uint64_t)INT32_MAX + 1 || !v)
-		return fdry_fail(FDRY_E_INVAL, "%s is '%.*s'; it must be a number of 32 bits with sign",
-				 what, SHOWN(s));
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s is '%.*s'; it must be a number of 32 bits with sign", what,
+				 SHOWN(s));
 	*w = next;
 	*ret = (int32_t)-(int64_t)v;
 	return 0;
@@ -166,7 +169,8 @@ int fdry_bytes_from_text(struct fdry_words *w, struct fdry_buf *ret)
 
 	while (!err && fdry_word(w, &s)) {
 		if (last || s.len > 16 || s.len & 1 || !number(s.data, s.len, 16, &v))
-			return fdry_fail(FDRY_E_INVAL, "'%.*s' is not 16 hexadecimal digits, or fewer at the end",
+			return fdry_fail(FDRY_E_INVAL,
+					 "'%.*s' is not 16 hexadecimal digits, or fewer at the end",
 					 SHOWN(s));
 		last = s.len < 16;
 		err = fdry_buf_put(ret, &v, s.len / 2);

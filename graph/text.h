@@ -2,8 +2,8 @@
 /*
  * text.h - the words of one line of a graph object's text form.
  *
- * Words are separated by spaces; '#' starts a comment. Errors are FDRY_E_INVAL and say
- * what was expected; whoever reads lines adds the line's number.
+ * Words are separated by spaces; '#' starts a comment. Errors are FDRY_E_INVAL and name the
+ * expected word; the reader of lines adds the number of the line.
  */
 #ifndef FDRY_GRAPH_TEXT_H
 #define FDRY_GRAPH_TEXT_H
@@ -19,7 +19,7 @@ struct fdry_words {
 	const char *end; /* of the line */
 };
 
-/* A line that becomes a node, and what the node's spans point into until the next line. */
+/* A line that becomes a node, and the memory for the node's spans until the next line. */
 struct fdry_text {
 	struct fdry_words w;
 	struct fdry_buf args;
@@ -28,7 +28,7 @@ struct fdry_text {
 
 /* The next word, or false at the end of the line. */
 bool fdry_word(struct fdry_words *w, struct fdry_span *ret);
-/* Take the next word if it is @word. */
+/* Skip the next word if it is @word, and return true. */
 bool fdry_word_is(struct fdry_words *w, const char *word);
 int fdry_word_expect(struct fdry_words *w, const char *word) __must_check;
 /* The next word as a number from 0 to @max: decimal, or hexadecimal with 0x. @what names it. */
@@ -39,7 +39,8 @@ int fdry_word_i32(struct fdry_words *w, const char *what, int32_t *ret) __must_c
 int fdry_named_u64(struct fdry_words *w, const char *name, uint64_t *ret) __must_check;
 int fdry_words_end(struct fdry_words *w) __must_check;
 
-/* Bytes as little-endian numbers of up to 8 bytes, in full hexadecimal width, each with a space in front; and back, up to the line's end. */
+/* Bytes as little-endian numbers of up to 8 bytes, in full hexadecimal width, each after a space;
+ * and back, up to the end of the line. */
 int fdry_bytes_to_text(struct fdry_span bytes, struct fdry_buf *ret) __must_check;
 int fdry_bytes_from_text(struct fdry_words *w, struct fdry_buf *ret) __must_check;
 

@@ -392,7 +392,7 @@ START_TEST(host_memory_that_is_not_there)
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	fx.builder.nhosts = 1;
-	fails(FDRY_E_BADIMAGE, "memcpy node 1 leaves the image's 1 host segments", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_BADIMAGE, "memcpy node 1 copies beyond the image's 1 host segments", fdry_graph_build(&fx.builder, &v, &b));
 	ck_assert_ptr_null(b.graph);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));

@@ -148,7 +148,7 @@ START_TEST(failure_names_the_node)
 	test_sim_fail("cuGraphAddMemsetNode:1");
 	fails(FDRY_E_DRIVER, "node 3: cuGraphAddMemsetNode failed", fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail("cuGraphKernelNodeSetAttribute:1:1");
-	fails(FDRY_E_REFUSED, "node 2: kernel step: the driver does not take its attribute priority back", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_REFUSED, "node 2: kernel step: the driver does not accept its attribute priority again", fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail(NULL);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));

@@ -259,14 +259,14 @@ static const struct damage {
 	{ IN(LAUNCH, 8, 4), 0, FDRY_E_BADIMAGE, "launch configuration 0 has a size of 0" },
 	{ IN(LAUNCH, 28 + 12, 4), 0, FDRY_E_BADIMAGE, "launch configuration 1 has a size of 0" },
 	{ IN(ATTR_SET, 0, 4), 0, FDRY_E_BADIMAGE, "attribute set 0 ends at attribute 0" },
-	{ IN(ATTR_SET, 0, 4), 8, FDRY_E_BADIMAGE, "attribute access_policy_window does not stand" },
+	{ IN(ATTR_SET, 0, 4), 8, FDRY_E_BADIMAGE, "attribute access_policy_window is not in" },
 	{ IN(ATTR_SET, 4, 4), 2, FDRY_E_BADIMAGE, "attribute set 1 ends at attribute 2 of 9 and begins at 2" },
 	{ IN(ATTR_SET, 8, 4), 10, FDRY_E_BADIMAGE, "attribute set 2 ends at attribute 10 of 9" },
-	{ IN(ATTR, 0, 4), 13, FDRY_E_VERSION, "attribute set 0: attribute 13 is not understood" },
-	{ IN(ATTR, 0, 4), 0, FDRY_E_VERSION, "attribute 0 is not understood" },
-	{ IN(ATTR, 0, 4), 15, FDRY_E_VERSION, "attribute 15 is not understood" },
-	{ IN(ATTR, 0, 4), UINT32_MAX, FDRY_E_VERSION, "attribute 4294967295 is not understood" },
-	{ IN(ATTR, 0, 4), 8, FDRY_E_BADIMAGE, "attribute priority does not stand in ascending order" },
+	{ IN(ATTR, 0, 4), 13, FDRY_E_VERSION, "attribute set 0: attribute 13 is unknown" },
+	{ IN(ATTR, 0, 4), 0, FDRY_E_VERSION, "attribute 0 is unknown" },
+	{ IN(ATTR, 0, 4), 15, FDRY_E_VERSION, "attribute 15 is unknown" },
+	{ IN(ATTR, 0, 4), UINT32_MAX, FDRY_E_VERSION, "attribute 4294967295 is unknown" },
+	{ IN(ATTR, 0, 4), 8, FDRY_E_BADIMAGE, "attribute priority is not in ascending order" },
 	{ IN(ATTR, 4, 4), 8, FDRY_E_BADIMAGE, "attribute cooperative has 8 bytes, not 4" },
 	{ IN(ATTR, 8, 4), 2, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
 	{ IN(ATTR, 8 + 63, 1), 1, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
@@ -281,9 +281,9 @@ static const struct damage {
 	{ IN(NODE_CONFIG, 0, 2), 1, FDRY_E_BADIMAGE, "entry 0 of section 20 (configuration of kernel nodes) is 1, and at most 0" },
 	{ IN(NODE_CONFIG, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE, "entry 1 of section 20" },
 	{ IN(NODE_CONFIG, 8, 2), 0, FDRY_E_BADIMAGE, "section 20 (configuration of kernel nodes) uses 4 of 5" },
-	{ IN(NODE_LIKE, 0, 2), 1, FDRY_E_BADIMAGE, "kernel node 0 is like the one 1 before it, which is none of its kernel" },
-	{ IN(NODE_LIKE, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE, "kernel node 1 is like the one 65535 before it" },
-	{ IN(NODE_LIKE, 6, 2), 1, FDRY_E_BADIMAGE, "kernel node 3 is like the one 1 before it, which is none of its kernel" },
+	{ IN(NODE_LIKE, 0, 2), 1, FDRY_E_BADIMAGE, "kernel node 0 refers to the node 1 before it, which has another kernel" },
+	{ IN(NODE_LIKE, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE, "kernel node 1 refers to the node 65535 before it" },
+	{ IN(NODE_LIKE, 6, 2), 1, FDRY_E_BADIMAGE, "kernel node 3 refers to the node 1 before it, which has another kernel" },
 	{ IN(NODE_PATCHES, 8, 2), 2, FDRY_E_BADIMAGE, "the arguments of kernel node 4 end at 80 of 80 bytes, its patches at 13 of 12" },
 	{ IN(NODE_PATCHES, 8, 2), 0, FDRY_E_BADIMAGE, "0 bytes of arguments and 1 patches belong to no node" },
 	{ IN(PATCH_AT, 2, 2), 0, FDRY_E_BADIMAGE, "patch 1, at word 0 of the 24 bytes of kernel node 0, is out of order or outside" },
@@ -318,7 +318,7 @@ static const struct damage {
 	{ IN(EDGE_FROM, 4, 4), UINT32_MAX, FDRY_E_BADIMAGE, "edge 1 leads from node 4294967295" },
 	{ IN(EDGE_TO, 48, 4), 14, FDRY_E_BADIMAGE, "edge 12 leads from node 12 to node 14 of 14" },
 	{ IN(EDGE_TO, 4, 4), 1, FDRY_E_BADIMAGE, "edge 1 leads from node 0 to the next without data, which is not stored" },
-	{ IN(EDGE_FROM, 20, 4), 2, FDRY_E_BADIMAGE, "edge 5 does not stand in ascending order" },
+	{ IN(EDGE_FROM, 20, 4), 2, FDRY_E_BADIMAGE, "edge 5 is not in ascending order" },
 	{ IN(EDGE_INDEX, 0, 1), 2, FDRY_E_BADIMAGE, "entry 0 of section 15 (edge data of edges) is 2, and at most 1" },
 	{ IN(EDGE_INDEX, 12, 1), 3, FDRY_E_BADIMAGE, "entry 12 of section 15" },
 	{ IN(EDGE_DATA, 0, 1), 3, FDRY_E_VERSION, "edge data 1 has an outgoing port" },
@@ -362,8 +362,8 @@ static struct fdry_buf host_object(void)
 
 /* In the object above; 0: the header. */
 static const struct damage host_damages[] = {
-	{ HEADER(incompat), 0, FDRY_E_BADIMAGE, "its copies use host memory, and its header says otherwise" },
-	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE, "its copies do not use host memory, and its header says" },
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE, "its copies use host memory, but its header says otherwise" },
+	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE, "its copies do not use host memory, but its header says" },
 	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | 1ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 1048576, more than" },
 	{ IN(MEMCPY, 24, 8), UINT64_MAX, FDRY_E_BADIMAGE, "a size that does not fit the address space" },
 	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 7ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 7340032" },
@@ -394,7 +394,7 @@ START_TEST(host_segments)
 	ck_assert_uint_eq(v.header.incompat, FDRY_GRAPH_INCOMPAT_HOST);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
-	ck_assert_str_eq(fdry_last_error(), "memcpy node 0 leaves the image's 1 host segments");
+	ck_assert_str_eq(fdry_last_error(), "memcpy node 0 copies beyond the image's 1 host segments");
 	hosts[1].size = 167;
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
 	hosts[1].size = 15;

@@ -121,7 +121,7 @@ START_TEST(two_sets_of_attributes_and_a_variable)
 	intern(set, kernel_of(l, "bump"), true);
 	slice(set);
 	ck_assert_uint_eq(intern(set, &bump, false), 4);
-	slice_refused(set, "other attributes", "bump");
+	slice_refused(set, "different attributes", "bump");
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -166,7 +166,7 @@ START_TEST(unreadable_variables)
 	l = load_file("vars.90.cubin");
 	intern(set, kernel_of(l, "bump"), true);
 	paper.hide_names = true;
-	slice_refused(set, "not known to the driver", "counter");
+	slice_refused(set, "unknown to the driver", "counter");
 	fdry_kernel_set_free(set);
 	paper_end();
 }

@@ -48,8 +48,8 @@ static const struct lie {
 	{ 15, CUDA_SUCCESS, "it has attribute 15, which this version does not know" },
 	{ 31, CUDA_SUCCESS, "it has attribute 31, which this version does not know" },
 	/* The software driver does not take these of nodes. */
-	{ 3, CUDA_SUCCESS, "the driver does not take its attribute synchronization_policy back" },
-	{ 6, CUDA_SUCCESS, "the driver does not take its attribute programmatic_stream_serialization back" },
+	{ 3, CUDA_SUCCESS, "the driver does not accept its attribute synchronization_policy again" },
+	{ 6, CUDA_SUCCESS, "the driver does not accept its attribute programmatic_stream_serialization again" },
 	/* What a fresh node answers this node does not. */
 	{ 9, CUDA_ERROR_INVALID_VALUE, "its attribute mem_sync_domain_map cannot be read" },
 	{ 14, CUDA_ERROR_NOT_SUPPORTED, "its attribute preferred_shared_memory_carveout cannot be read" },
@@ -561,10 +561,10 @@ START_TEST(arguments_incomplete)
 	void *strange[] = { (void *)77, buffer, CU_LAUNCH_PARAM_END };
 
 	lie_extra = small;
-	graph_refused(graph_with_lying_params(), "node 1: kernel: kernel step: the driver gives 19 bytes of arguments, and parameter 2 ends at 20");
+	graph_refused(graph_with_lying_params(), "node 1: kernel: kernel step: the driver reports 19 bytes of arguments, and parameter 2 ends at 20");
 	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = none;
-	graph_refused(graph_with_lying_params(), "the driver gives 0 bytes of arguments, and parameter 0 ends at 8");
+	graph_refused(graph_with_lying_params(), "the driver reports 0 bytes of arguments, and parameter 0 ends at 8");
 	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = strange;
 	graph_refused(graph_with_lying_params(), "its arguments come in a form that this version does not know");
