@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * generator.c - the capturing side of random numbers: cells of graphs, told by the caller or
- * looked for among the arguments of a graph's kernels. See foundry/random.h.
+ * looked for among the arguments of a graph's kernels. See foundry/rng.h.
  */
 #include <stdlib.h>
 #include <string.h>

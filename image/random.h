@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * random.h - random numbers of a loaded image: states of its generators, and the cells that are
- * written before a launch. foundry/random.h has what callers see.
+ * written before a launch. foundry/rng.h has what callers see.
  *
  * Locking: the lock of struct fdry_random guards the states, and is held from before a launch's cells
  * are written until it was launched: nothing comes between the two on a stream. It is taken

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - what a capture holds; see foundry/region.h.
+ * region.c - what a capture holds; see foundry/capture.h.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* config.c - the list of environment variables for callers; see foundry/config.h. */
 #include "lib/config.h"
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/opts.h"
 
 int fdry_variable_at(size_t i, struct fdry_variable *ret)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cudagraph.c - streams captured into graphs that callers hold; see foundry/graph.h.
+ * cudagraph.c - streams captured into graphs that callers hold; see foundry/run/cudagraph.h.
  *
  * A capture that was begun is ended in every case, so that its stream is usable again: by
  * end, by reset or by free. Only where the driver refuses to end it (it belongs to another

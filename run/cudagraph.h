@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "foundry/graph.h"
+#include "foundry/run/cudagraph.h"
 #include "run/graphpool.h"
 #include "run/primary.h"
 

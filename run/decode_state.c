@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* decode_state.c - where a decoder is, in device memory and as arguments; see foundry/scalar.h. */
+/* decode_state.c - where a decoder is, in device memory and as arguments; see foundry/run/scalars.h. */
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/opts.h"
 #include "lib/live.h"
 

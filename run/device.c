@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - devices by number; see foundry/device.h.
+ * device.c - devices by number; see foundry/run/device.h.
  *
  * A device is made when it is acquired first and stays until it is released as often. The
  * lock here is held while one is made, so that two threads make one.

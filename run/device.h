@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "arch/driver.h"
 #include "lib/map.h"
 

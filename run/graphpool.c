@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graphpool.c - device memory that graphs share; see foundry/graph.h.
+ * graphpool.c - device memory that graphs share; see foundry/run/cudagraph.h.
  *
  * Memory comes from cuMemAlloc and not from the driver's own pools: what those give a
  * stream that captures are nodes, which no pool owns, which graphs cannot share,

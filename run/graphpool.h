@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graphpool.h - pools, as graphs use them; foundry/graph.h has what callers see. */
+/* graphpool.h - pools, as graphs use them; foundry/run/cudagraph.h has what callers see. */
 #ifndef FDRY_RUN_GRAPHPOOL_H
 #define FDRY_RUN_GRAPHPOOL_H
 
-#include "foundry/graph.h"
+#include "foundry/run/cudagraph.h"
 #include "run/primary.h"
 
 /* A graph's own pool, on the same device. To be given back with fdry_graphpool_put(). */

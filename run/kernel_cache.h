@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel_cache.h - what the files behind foundry/kernel.h share, grouped by the file that defines it.
+ * kernel_cache.h - what the files behind foundry/run/kernels.h share, grouped by the file that defines it.
  *
  * A unit is one source as it was asked for, checked, with its key. A module is what became of
  * a key in this process. Units never outlive the call (or the background work) that made them.
@@ -13,7 +13,8 @@
 #include <sys/types.h>
 
 #include "lib/clock.h"
-#include "foundry.h"
+#include "foundry/image.h"
+#include "foundry/run.h"
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "lib/oid.h"

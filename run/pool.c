@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pool.c - memory that is used again; see foundry/pool.h.
+ * pool.c - memory that is used again; see foundry/run/pool.h.
  *
  * Sizes are rounded up to classes, and what is kept is found by class. What is given back
  * carries an event behind its last use: it is handed out when that has happened, or to the

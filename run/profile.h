@@ -8,7 +8,7 @@
 #ifndef FDRY_RUN_PROFILE_H
 #define FDRY_RUN_PROFILE_H
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/err.h"
 
 struct fdry_profile;

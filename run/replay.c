@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "lib/opts.h"
+#include "foundry/image.h"
 #include "run/slots.h"
 #include "lib/log.h"
 #include "arch/stream.h"

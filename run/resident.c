@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resident.c - buffers by handle; see foundry/pool.h.
+ * resident.c - buffers by handle; see foundry/run/pool.h.
  *
  * A handle is a slot's number and the generation of what is in it. The generation grows when
  * a buffer goes, and a slot whose generations are used up is not used again: so no handle

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * scalar.c - numbers in device memory, updated in a stream's order; see foundry/scalar.h.
+ * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
  * Each scalar has a cell of 8 bytes, so that any run of them is one copy. A copy is made from a
  * ring of slots in pinned memory, each with an event: from there the driver copies without
@@ -9,13 +9,13 @@
  * and one more for each further scalar, which a launch of another thread can come between;
  * stream memory operations take one, but not on every device. Documentation/design/running.rst.
  */
-#include "foundry/scalar.h"
+#include "foundry/run/scalars.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/opts.h"
 #include "run/primary.h"
 #include "lib/live.h"

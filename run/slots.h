@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slots.h - a table of executable graphs by key; foundry/slots.h says what it is for.
+ * slots.h - a table of executable graphs by key; foundry/run/slots.h says what it is for.
  *
  * What replays read is a map that never changes: a writer makes another one, publishes it, waits until
  * no reader can hold the old one (readers.h), and frees that. So a replay takes no lock, and what it
@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "run/profile.h"
 #include "run/readers.h"
 #include "arch/driver.h"

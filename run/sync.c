@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sync.c - streams and events that are used again; see foundry/pool.h. */
+/* sync.c - streams and events that are used again; see foundry/run/pool.h. */
 #include <stdlib.h>
 
 #include "lib/opts.h"

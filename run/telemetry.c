@@ -2,7 +2,7 @@
 /* telemetry.c - counters for callers; see foundry/telemetry.h. */
 #include "lib/telemetry.h"
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/opts.h"
 #include "store/store.h"
 

@@ -13,6 +13,7 @@
 #include <semaphore.h>
 #include <stddef.h>
 
+#include "foundry/run.h"
 #include "tests/lib/parts.h"
 
 #define DEV FDRY_TRANSIENT_DEVICE

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "foundry/run.h"
 #include "tests/lib/parts.h"
 
 #define N 64

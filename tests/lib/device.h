@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/test.h"
 #include "tests/lib/drv.h"

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/store.h"
 

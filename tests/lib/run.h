@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "tests/lib/sim.h"
 #include "tests/lib/test.h"
 #include "tests/lib/drv.h"

@@ -20,7 +20,7 @@ def compile_c(text, *flags):
 
 def declarations():
     """name -> (result, [parameter, ...]) as foundry.h declares them, comments and macros gone."""
-    text = compile_c("#include <foundry.h>\n", "-E", "-P").stdout
+    text = compile_c("#include <foundry.h>\n#include <foundry/run.h>\n", "-E", "-P").stdout
     found = {}
     for result, name, params in re.findall(r"([\w ]+?[ *]+)(fdry_\w+)\(([^()]*)\)\s*;", text):
         params = [] if params.strip() == "void" else [p.strip() for p in params.split(",")]
@@ -89,7 +89,7 @@ class Tables(unittest.TestCase):
                 self.assertIn(name, _lib.CHECKED)
 
     def test_structs(self):
-        lines = ["#include <stddef.h>", "#include <foundry.h>"]
+        lines = ["#include <stddef.h>", "#include <foundry.h>", "#include <foundry/run.h>"]
         for name, cls in structs().items():
             c = "struct fdry_" + re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
             lines.append(f'_Static_assert(sizeof({c}) == {ctypes.sizeof(cls)}, "size of {c}");')
@@ -103,6 +103,7 @@ class Tables(unittest.TestCase):
 
     def test_constants(self):
         text = f"""#include <foundry.h>
+#include <foundry/run.h>
             _Static_assert(FDRY_RANK_MAX == {_lib.RANK_MAX}, "");
             _Static_assert(FDRY_ID_SIZE == {_lib.ID_SIZE}, "");
             """

@@ -16,8 +16,9 @@ done < <(tree_files '*.h' | grep -v '^tests/')
 
 # As users see them: only this folder, in the tree as installed.
 public=(-Iinclude -Wpedantic)
-t "foundry.h as installed, strict C11" compiles c foundry.h -std=c11 "${public[@]}"
-echo '#include <cuda.h>' >"$TMP/both.c"
-echo '#include <foundry.h>' >>"$TMP/both.c"
-t "foundry.h beside cuda.h" "$CC" "${strict[@]}" "${public[@]}" -isystem "$CUDA_INC" "$TMP/both.c"
+for header in foundry.h foundry/run.h; do
+	t "$header as installed, strict C11" compiles c "$header" -std=c11 "${public[@]}"
+	printf "#include <%s>\\n" cuda.h "$header" >"$TMP/both.c"
+	t "$header beside cuda.h" "$CC" "${strict[@]}" "${public[@]}" -isystem "$CUDA_INC" "$TMP/both.c"
+done
 t_done

@@ -10,7 +10,7 @@ defined() { nm -g --defined-only "$BUILD/libfoundry.a" 2>/dev/null | awk 'NF == 
 mapped() { sed -n '/^global:/,/^local:/s/^[[:space:]]*\([a-z0-9_]*\);.*/\1/p' api/libfoundry.map | sort -u; }
 # Names followed by a parenthesis, comments and macros gone.
 declared() {
-	echo '#include <foundry.h>' | "${CC:-cc}" -E -P -Iinclude -x c - |
+	printf '#include <%s>\n' foundry.h foundry/run.h | "${CC:-cc}" -E -P -Iinclude -x c - |
 		grep -oE '\bfdry_[a-z0-9_]+[[:space:]]*\(' | tr -d ' (' | sort -u
 }
 # without REGEX FILE: its lines that do not fit
@@ -36,8 +36,8 @@ defined >"$TMP/defined"
 exported "$BUILD/libfoundry.so" >"$TMP/exported"
 
 t "every global name of the library begins with fdry_" prints "" without '^(fdry_|__asan_|__odr_asan)' "$TMP/defined"
-t "the map is what foundry.h declares" diff "$TMP/declared" "$TMP/mapped"
-t "foundry.h declares something" test -s "$TMP/declared"
+t "the map is what the public headers declare" diff "$TMP/declared" "$TMP/mapped"
+t "the headers declare something" test -s "$TMP/declared"
 t "the shared library exports only the map" prints "" comm -23 "$TMP/exported" "$TMP/mapped"
 if grep -qx fdry_image_load "$TMP/defined"; then
 	t "and all of it" prints "" comm -13 "$TMP/exported" "$TMP/mapped"

@@ -2,6 +2,7 @@
 /* Unit tests of what was closed: given again it is an error, and what waits for itself is refused. */
 #include <sys/mman.h>
 
+#include "foundry/run.h"
 #include "tests/lib/image.h"
 
 static const struct fdry_load_opts in_background = { .sz = sizeof(in_background), .flags = FDRY_LOAD_BACKGROUND };

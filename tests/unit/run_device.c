@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/telemetry.h"
 #include "tests/lib/sim.h"
 

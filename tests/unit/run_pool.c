@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of memory, streams and events that are used again. */
-#include "foundry.h"
+#include "foundry/run.h"
 #include "lib/map.h"
 #include "lib/telemetry.h"
 #include "tests/lib/device.h"

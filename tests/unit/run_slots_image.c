@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of slot tables that hold graphs of loaded images. */
+#include "foundry/run.h"
 #include "tests/lib/image.h"
 
 static bool replay(struct fdry_slots *t, uint64_t key)

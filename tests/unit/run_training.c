@@ -6,6 +6,7 @@
  */
 #include <sys/mman.h>
 
+#include "foundry/run.h"
 #include "tests/lib/image.h"
 
 #define SAMPLES 8

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "arch/driver.h"
 #ifdef SLOTS_ON_GPU
 #include "tests/gpu/graph_code.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "lib/clock.h"
-#include "foundry.h"
+#include "foundry/run.h"
 #include "arch/driver.h"
 
 #define LAUNCHES 1000

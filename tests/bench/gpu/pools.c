@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "tests/lib/gpu.h"
 
 #define ROUNDS 15

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "arch/driver.h"
 
 #define ROUNDS 15

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "foundry.h"
+#include "foundry/run.h"
 #include "tests/gpu/graph_code.h"
 
 #define THREADS_MAX 8

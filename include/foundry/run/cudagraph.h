@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * graph.h - capture CUDA graphs and launch them, in the process that captured them. Part
- * of foundry.h, whose rules for errors, threads and units hold here.
+ * cudagraph.h - capture CUDA graphs and launch them, in the process that captured them. Part
+ * of foundry/run.h, whose rules for errors, threads and units hold here.
  *
  * Works on any driver, and needs neither stand-in nor store. A graph that was captured
  * this way while a fdry_capture was going on can be sealed: give fdry_cudagraph_graph()
@@ -14,8 +14,8 @@
  *	fdry_cudagraph_instantiate()
  *	fdry_cudagraph_launch()
  */
-#ifndef FOUNDRY_GRAPH_H
-#define FOUNDRY_GRAPH_H
+#ifndef FOUNDRY_RUN_CUDAGRAPH_H
+#define FOUNDRY_RUN_CUDAGRAPH_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - graphs that draw random numbers. Part of foundry.h, whose rules for errors,
+ * rng.h - graphs that draw random numbers. Part of foundry.h, whose rules for errors,
  * threads and units hold here.
  *
  * A kernel that draws reads a seed and an offset, 8 bytes each, from two cells of device
@@ -16,8 +16,8 @@
  *
  * Documentation/design/random.rst says how it is done.
  */
-#ifndef FOUNDRY_RANDOM_H
-#define FOUNDRY_RANDOM_H
+#ifndef FOUNDRY_RNG_H
+#define FOUNDRY_RNG_H
 
 #include <stddef.h>
 #include <stdint.h>

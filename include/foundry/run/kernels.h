@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel.h - kernels without graphs: code to functions, through a cache in memory and one in
- * a store. Part of foundry.h, whose rules for errors, threads and units hold here.
+ * kernels.h - kernels without graphs: code to functions, through a cache in memory and one in
+ * a store. Part of foundry/run.h, whose rules for errors, threads and units hold here.
  *
  *   fdry_kernels_new()        a cache for one device, with or without a store
  *   fdry_kernels_prepare()    compile and load ahead, in the background
@@ -12,8 +12,8 @@
  * of what compiles. In memory each key is compiled and loaded once, however many threads
  * ask; with a store, once for all processes of the host, until the driver changes.
  */
-#ifndef FOUNDRY_KERNEL_H
-#define FOUNDRY_KERNEL_H
+#ifndef FOUNDRY_RUN_KERNELS_H
+#define FOUNDRY_RUN_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scalar.h - numbers in device memory that change between launches of a graph. Part of
+ * scalars.h - numbers in device memory that change between launches of a graph. Part of
  * foundry.h, whose rules for errors, threads and units hold here.
  *
  * A graph keeps the addresses that its kernels were given, not what lies there. What
  * changes from launch to launch (a position, a token, a learning rate) is put into device
  * memory before the capture, and updated on the stream before each launch.
  */
-#ifndef FOUNDRY_SCALAR_H
-#define FOUNDRY_SCALAR_H
+#ifndef FOUNDRY_RUN_SCALARS_H
+#define FOUNDRY_RUN_SCALARS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "foundry/tensor.h"
 #include "foundry/types.h"
 
 #ifdef __cplusplus

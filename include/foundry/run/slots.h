@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slots.h - executable graphs in slots, found by a 64-bit key. Part of foundry.h, whose rules for
+ * slots.h - executable graphs in slots, found by a 64-bit key. Part of foundry/run.h, whose rules for
  * errors, threads and units hold here.
  *
  * A program captures one graph for each shape it serves, keeps them all, and launches by key. A slot
@@ -8,8 +8,8 @@
  * graph or the new one, and the old one is destroyed when no thread uses it any more and its
  * launches have ended.
  */
-#ifndef FOUNDRY_SLOTS_H
-#define FOUNDRY_SLOTS_H
+#ifndef FOUNDRY_RUN_SLOTS_H
+#define FOUNDRY_RUN_SLOTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device.h - a device by its number: what it can do, its context, launches that need all of
- * its multiprocessors at a time. Part of foundry.h, whose rules for errors, threads and units hold here.
+ * its multiprocessors at a time. Part of foundry/run.h, whose rules for errors, threads and units hold here.
  */
-#ifndef FOUNDRY_DEVICE_H
-#define FOUNDRY_DEVICE_H
+#ifndef FOUNDRY_RUN_DEVICE_H
+#define FOUNDRY_RUN_DEVICE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pool.h - memory, streams and events that are used again instead of made anew; buffers by
- * handle. Part of foundry.h, whose rules for errors, threads and units hold here.
+ * handle. Part of foundry/run.h, whose rules for errors, threads and units hold here.
  *
  * Every call may come from any thread. What one gives back, another may get.
  */
-#ifndef FOUNDRY_POOL_H
-#define FOUNDRY_POOL_H
+#ifndef FOUNDRY_RUN_POOL_H
+#define FOUNDRY_RUN_POOL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "foundry/device.h"
+#include "foundry/run/device.h"
 
 #ifdef __cplusplus
 extern "C" {
