@@ -6,7 +6,7 @@
  * when content is restored later.
  *
  * Chunks that follow each other are handled together, as many as go into a block of
- * upload.h, by a pool of threads: found in the map, hashed where that is due, brought into
+ * upload.h, by the threads of a work queue: found in the map, hashed where that is due, brought into
  * memory where they are not there yet, copied. So hashing and copying are spread over
  * processors, and a disk is read by several threads, which it wants.
  */
@@ -16,12 +16,11 @@
 #include <unistd.h>
 
 #include "image/place.h"
-#include "image/pool.h"
+#include "image/readers.h"
 #include "image/upload.h"
-#include "lib/threads.h"
 
 /* Copying takes a dozen processors, and hashing as many as there are. */
-#define THREADS_MAX FDRY_POOL_THREADS_MAX
+#define THREADS_MAX FDRY_READERS_MAX
 #define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
 #define BLOCKS 10u                  /* two or three for the device, and as many threads as keep it busy fill the others */
 #define PIECES_MAX 256u             /* of one block */
@@ -29,13 +28,15 @@
 
 /* Chunks of the manifest that are handled together. */
 struct batch {
+	struct fdry_work work;
+	struct fdry_content *c;
 	uint32_t first, count;
 };
 
 struct fdry_content {
 	struct fdry_image *img;
 	struct fdry_upload *up;
-	struct fdry_pool *pool;
+	struct fdry_readers readers;
 	struct batch *batches;
 	uint32_t nbatches;
 	uint64_t bytes;
@@ -128,16 +129,16 @@ static int gather_piece(void *arg, uint64_t addr, uint64_t size)
 	return ++g->n == PIECES_MAX ? gather_put(g) : 0;
 }
 
-static int batch_fn(void *arg, struct fdry_reader *reader, size_t i)
+static int batch_fn(struct fdry_work *work, unsigned int worker)
 {
-	struct fdry_content *c = arg;
-	const struct batch *b = &c->batches[i];
+	const struct batch *b = (struct batch *)work; /* its first member */
+	struct fdry_content *c = b->c;
 	const struct fdry_mf_chunk *first = &c->img->m.chunks[b->first];
 	struct gather g = { .c = c };
 	int err = 0;
 
 	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
-		err = chunk_find(c, reader, g.chunk, &g.bytes);
+		err = chunk_find(c, c->readers.reader[worker], g.chunk, &g.bytes);
 		if (!err)
 			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
 	}
@@ -157,6 +158,8 @@ static int batches_make(struct fdry_content *c)
 	for (i = 0; i < m->n_chunks; i++) {
 		if (!b || m->chunks[i].size > room || b->count == PIECES_MAX) {
 			b = &c->batches[c->nbatches++];
+			b->work.fn = batch_fn;
+			b->c = c;
 			b->first = i;
 			room = FDRY_UPLOAD_BLOCK;
 		}
@@ -181,23 +184,19 @@ static unsigned int threads_for(uint64_t bytes, unsigned int most)
 	return n ? (unsigned int)n : 1;
 }
 
-static int content_begin(struct fdry_content *c, struct fdry_reader *reader, unsigned int threads)
+static int content_begin(struct fdry_content *c, unsigned int threads)
 {
-	struct fdry_pool_opts opts = { .store = c->img->store,
-				       .reader = reader,
-				       .fn = batch_fn,
-				       .arg = c,
-				       .name = "fdry-content" };
+	uint32_t i;
 	int err = batches_make(c);
 
+	if (!err)
+		err = fdry_upload_new(c->img->drv, c->img->stream, c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
 	if (err)
 		return err;
-	err = fdry_upload_new(c->img->drv, c->img->stream, c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
-	if (err)
-		return err;
-	opts.count = c->nbatches;
-	opts.threads = threads_for(c->bytes, threads);
-	return fdry_pool_start(&opts, &c->pool);
+	for (i = 0; i < c->nbatches; i++)
+		fdry_workqueue_add(&c->readers.queue, &c->batches[i].work);
+	fdry_readers_start(&c->readers, threads_for(c->bytes, threads), c->nbatches);
+	return 0;
 }
 
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
@@ -209,7 +208,8 @@ int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsig
 	if (!c)
 		return fdry_nomem();
 	c->img = img;
-	err = content_begin(c, reader, threads);
+	fdry_readers_init(&c->readers, img->store, reader, "fdry-content");
+	err = content_begin(c, threads);
 	if (err)
 		fdry_content_end(c);
 	else
@@ -226,7 +226,7 @@ int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
 
 	fdry_upload_open(c->up);
 	for (i = 0; i < c->nbatches && !err; i++) {
-		err = fdry_pool_wait(c->pool, i);
+		err = fdry_workqueue_wait(&c->readers.queue, &c->batches[i].work);
 		for (k = 0; k < c->batches[i].count; k++)
 			done += img->m.chunks[c->batches[i].first + k].size;
 		if (!err && done < c->bytes)
@@ -247,7 +247,7 @@ void fdry_content_end(struct fdry_content *c)
 		return;
 	if (c->up)
 		fdry_upload_abandon(c->up);
-	fdry_pool_free(c->pool);
+	fdry_readers_release(&c->readers);
 	fdry_upload_free(c->up);
 	free(c->batches);
 	free(c);

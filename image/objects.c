@@ -5,24 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image/readers.h"
 #include "lib/clock.h"
-#include "image/pool.h"
-#include "lib/threads.h"
 
 /* More threads than this wait for memory and for each other. */
 #define THREADS_MAX 8
 /* Objects for which a further thread pays: each takes a fraction of a millisecond. */
 #define OBJECTS_A_THREAD 4
 
+/* Reading one object: kernels by their position in the manifest, then graphs in their order. */
+struct reading {
+	struct fdry_work work;
+	struct fdry_objects *o;
+};
+
 struct fdry_objects {
 	struct fdry_image *img;
-	struct fdry_pool *pool;
+	struct fdry_readers readers;
+	struct reading *readings;
+	size_t count;
+	unsigned int threads;  /* that were started */
 	struct fdry_buf *code; /* kernel objects, by position in m.objects */
 	uint32_t *by_id;       /* these positions, sorted by id */
 	uint32_t *first;       /* for each graph the first with its object, which alone is read */
+	pthread_mutex_t lock;  /* of these: */
 	uint64_t bytes;        /* read so far */
-	pthread_mutex_t lock;  /* of bytes */
-	double start_ms;
+	size_t ndone;          /* objects that were read */
+	double cpu_ms;         /* processor time of all threads */
+	double start_ms, done_ms;
 };
 
 /* --- the kernel table --- */
@@ -136,9 +146,9 @@ static int graph_read(struct fdry_image *img, struct fdry_reader *reader, uint32
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
 }
 
-static int object_read(void *arg, struct fdry_reader *reader, size_t i)
+/* Read object @i; *@len becomes its length. */
+static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_t i, size_t *len)
 {
-	struct fdry_objects *o = arg;
 	struct fdry_image *img = o->img;
 	struct fdry_buf *buf;
 	uint32_t graph;
@@ -154,8 +164,25 @@ static int object_read(void *arg, struct fdry_reader *reader, size_t i)
 		buf = &img->execs[graph].bytes;
 		err = graph_read(img, reader, graph);
 	}
+	*len = buf->len;
+	return err;
+}
+
+static int reading_fn(struct fdry_work *work, unsigned int worker)
+{
+	struct reading *r = (struct reading *)work; /* its first member */
+	struct fdry_objects *o = r->o;
+	double cpu_ms = fdry_thread_ms();
+	size_t len = 0;
+	int err = object_read(o, o->readers.reader[worker], (size_t)(r - o->readings), &len);
+
+	cpu_ms = fdry_thread_ms() - cpu_ms;
 	pthread_mutex_lock(&o->lock);
-	o->bytes += buf->len;
+	o->bytes += len;
+	o->cpu_ms += cpu_ms;
+	o->ndone += !err;
+	if (o->ndone == o->count)
+		o->done_ms = fdry_now_ms();
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }
@@ -174,21 +201,21 @@ static unsigned int threads_for(size_t objects, unsigned int most)
 	return n ? n : 1;
 }
 
-static int pool_start(struct fdry_objects *o, struct fdry_reader *reader, unsigned int threads)
+static int readings_start(struct fdry_objects *o, unsigned int threads)
 {
-	const struct fdry_manifest *m = &o->img->m;
-	const struct fdry_pool_opts opts = {
-		.store = o->img->store,
-		.reader = reader,
-		.fn = object_read,
-		.arg = o,
-		.count = (size_t)m->n_objects + m->n_graphs,
-		.threads = threads_for((size_t)m->n_objects + m->n_graphs, threads),
-		.name = "fdry-objects",
-	};
+	size_t i;
 
+	o->readings = calloc(o->count + 1, sizeof(*o->readings));
+	if (!o->readings)
+		return fdry_nomem();
 	o->start_ms = fdry_now_ms();
-	return fdry_pool_start(&opts, &o->pool);
+	for (i = 0; i < o->count; i++) {
+		o->readings[i].work.fn = reading_fn;
+		o->readings[i].o = o;
+		fdry_workqueue_add(&o->readers.queue, &o->readings[i].work);
+	}
+	o->threads = fdry_readers_start(&o->readers, threads_for(o->count, threads), o->count);
+	return 0;
 }
 
 static int by_id(const void *a, const void *b, void *m)
@@ -230,10 +257,12 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
 		return fdry_nomem();
 	}
 	pthread_mutex_init(&o->lock, NULL);
+	fdry_readers_init(&o->readers, img->store, reader, "fdry-objects");
 	o->img = img;
+	o->count = (size_t)img->m.n_objects + img->m.n_graphs;
 	err = objects_index(o);
 	if (!err)
-		err = pool_start(o, reader, opts->threads);
+		err = readings_start(o, opts->threads);
 	if (err) {
 		fdry_objects_free(o);
 		return err;
@@ -259,7 +288,7 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
 		return fdry_bug("a kernel has an object that the manifest does not list");
 	i = o->by_id[low];
-	err = fdry_pool_wait(o->pool, i);
+	err = fdry_workqueue_wait(&o->readers.queue, &o->readings[i].work);
 	if (!err)
 		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
 	return err;
@@ -287,23 +316,17 @@ int fdry_objects_finish(struct fdry_objects *o)
 {
 	struct fdry_load_report *r = &o->img->report;
 	double mark = fdry_now_ms();
-	struct fdry_pool_stats stats;
-	uint64_t bytes;
-	int err = fdry_pool_wait_all(o->pool);
+	int err = fdry_workqueue_drain(&o->readers.queue);
 
 	if (!err)
 		err = graphs_share(o);
 	r->wait_ms = fdry_elapsed_ms(&mark);
-	fdry_pool_stats(o->pool, &stats);
-	r->objects_ms = stats.done_ms ? stats.done_ms - o->start_ms : 0;
-	r->objects_cpu_ms = stats.cpu_ms;
-	pthread_mutex_lock(&o->lock); /* after a failure threads may still be reading */
-	bytes = o->bytes;
-	pthread_mutex_unlock(&o->lock);
-	r->object_bytes = bytes;
-	r->threads = stats.threads;
+	r->objects_ms = o->done_ms ? o->done_ms - o->start_ms : 0;
+	r->objects_cpu_ms = o->cpu_ms;
+	r->object_bytes = o->bytes;
+	r->threads = o->threads;
 	if (!err)
-		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, bytes, bytes);
+		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
 	return err;
 }
 
@@ -313,7 +336,8 @@ void fdry_objects_free(struct fdry_objects *o)
 
 	if (!o)
 		return;
-	fdry_pool_free(o->pool);
+	fdry_readers_release(&o->readers);
+	free(o->readings);
 	for (i = 0; o->code && i < o->img->m.n_objects; i++)
 		fdry_buf_release(&o->code[i]);
 	free(o->code);
