@@ -144,7 +144,7 @@ void fdry_kernels_free(struct fdry_kernels *k)
 {
 	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() || fdry_live_end(k, "the cache of kernels"))
 		return; /* a child has nothing of it but memory */
-	fdry_kernels_workers_free(k);
+	fdry_kernels_ahead_free(k);
 	if (fdry_kernels_unload(k))
 		fdry_warn("modules of kernels could not be unloaded: %s", fdry_last_error());
 	(void)fdry_call_raw(k->drv, cuDevicePrimaryCtxRelease_v2, k->dev);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_ahead.c - compiling and loading before anybody asks: a list of work, and threads.
+ * kernel_ahead.c - compile and load kernels before a program asks for them: a work queue.
  *
- * Each piece is a copy of what was asked for, and is done by fdry_kernels_function(): what it
- * finds done, or being done, it does not do again. Whoever waits works on the list as well,
- * so that nothing depends on there being threads.
+ * Each piece of work is a copy of a request, and fdry_kernels_function() does it. That function
+ * repeats nothing that is done already or that another thread is doing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,27 +11,15 @@
 #include "lib/opts.h"
 #include "run/kernel_cache.h"
 
-#define THREADS_MAX 64u
-
 struct job {
+	struct fdry_work work;
 	struct job *next;
+	struct fdry_kernels *k;
 	struct fdry_kernels_source source;
 	char *entry;
 	const char **options;
 	void *data;
 	char *name, *target, *version;
-};
-
-struct fdry_kernels_workers {
-	struct fdry_kernels *k;
-	pthread_mutex_t lock;
-	pthread_cond_t idle;      /* nothing is left and nobody works */
-	struct job *first, **last;
-	unsigned int working;
-	pthread_t threads[THREADS_MAX];
-	unsigned int nthreads;    /* to be joined ... */
-	unsigned int running;     /* ... of which these look for work */
-	struct fdry_saved_err saved_err; /* the first failure since the last wait */
 };
 
 /* --- jobs --- */
@@ -52,6 +39,11 @@ static void job_free(struct job *j)
 	free(j->target);
 	free(j->version);
 	free(j);
+}
+
+static void job_release(struct fdry_work *work)
+{
+	job_free((struct job *)work); /* its first member */
 }
 
 static void jobs_free(struct job *j)
@@ -143,175 +135,101 @@ static int job_new(const struct fdry_kernels_request *ask, struct job **ret)
 	return 0;
 }
 
-/* --- working --- */
-
-/* Do what there is; with the lock, which is given up meanwhile. */
-static void work(struct fdry_kernels_workers *c)
+static int job_compile(struct fdry_work *work, unsigned int worker)
 {
+	struct job *j = (struct job *)work;
 	CUfunction func;
-	struct job *j;
+
+	(void)worker;
+	return fdry_kernels_function(j->k, &j->source, j->entry, &func);
+}
+
+/* --- the queue --- */
+
+/* The queue of @k, which the first call makes. NULL if there is no memory. */
+static struct fdry_workqueue *queue_need(struct fdry_kernels *k)
+{
+	static const struct fdry_workqueue_opts opts = {
+		.name = "fdry-compile", .end_idle = true, .help_all = true, .release = job_release
+	};
+	struct fdry_workqueue *q;
+
+	pthread_mutex_lock(&k->setup_lock);
+	if (!k->ahead) {
+		k->ahead = calloc(1, sizeof(*k->ahead));
+		if (k->ahead)
+			fdry_workqueue_init(k->ahead, &opts);
+	}
+	q = k->ahead;
+	pthread_mutex_unlock(&k->setup_lock);
+	return q;
+}
+
+/* Copies of all that is asked for, in a list. */
+static int jobs_make(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, struct job **ret)
+{
+	struct job *first = NULL, **last = &first;
+	size_t i;
 	int err;
 
-	c->working++;
-	while ((j = c->first)) {
-		c->first = j->next;
-		if (!c->first)
-			c->last = &c->first;
-		pthread_mutex_unlock(&c->lock);
-		err = fdry_kernels_function(c->k, &j->source, j->entry, &func);
-		job_free(j);
-		pthread_mutex_lock(&c->lock);
-		if (err && !c->saved_err.err)
-			fdry_saved_err_set(&c->saved_err, err);
-	}
-	if (!--c->working)
-		pthread_cond_broadcast(&c->idle);
-}
-
-static void *worker(void *arg)
-{
-	struct fdry_kernels_workers *c = arg;
-
-	pthread_mutex_lock(&c->lock);
-	work(c);
-	c->running--;
-	pthread_mutex_unlock(&c->lock);
-	return NULL;
-}
-
-/* Those that have ended make room; with the lock, and nobody running. */
-static void threads_join(struct fdry_kernels_workers *c)
-{
-	while (c->nthreads)
-		pthread_join(c->threads[--c->nthreads], NULL);
-}
-
-/* With the lock. */
-static void threads_start(struct fdry_kernels_workers *c, unsigned int want)
-{
-	if (!c->running)
-		threads_join(c);
-	for (; c->running < want && c->nthreads < THREADS_MAX; c->running++)
-		if (!fdry_thread_start(&c->threads[c->nthreads], "fdry-compile", worker, c))
-			return;
-		else
-			c->nthreads++;
-}
-
-/* --- the crew --- */
-
-static int crew_need(struct fdry_kernels *k, struct fdry_kernels_workers **ret)
-{
-	struct fdry_kernels_workers *c;
-	int err = 0;
-
-	pthread_mutex_lock(&k->setup_lock);
-	if (!k->crew) {
-		c = calloc(1, sizeof(*c));
-		if (c) {
-			c->k = k;
-			c->last = &c->first;
-			pthread_mutex_init(&c->lock, NULL);
-			pthread_cond_init(&c->idle, NULL);
+	for (i = 0; i < count; i++) {
+		err = job_new(&asks[i], last);
+		if (err) {
+			jobs_free(first);
+			return err;
 		}
-		k->crew = c;
+		(*last)->work.fn = job_compile;
+		(*last)->k = k;
+		last = &(*last)->next;
 	}
-	*ret = k->crew;
-	if (!k->crew)
-		err = fdry_nomem();
-	pthread_mutex_unlock(&k->setup_lock);
-	return err;
-}
-
-static struct fdry_kernels_workers *crew_peek(struct fdry_kernels *k)
-{
-	struct fdry_kernels_workers *c;
-
-	pthread_mutex_lock(&k->setup_lock);
-	c = k->crew;
-	pthread_mutex_unlock(&k->setup_lock);
-	return c;
-}
-
-static int jobs_make(const struct fdry_kernels_request *asks, size_t count, struct job **first, struct job ***last)
-{
-	size_t i;
-	int err = 0;
-
-	*last = first;
-	for (i = 0; i < count && !err; i++) {
-		err = job_new(&asks[i], *last);
-		if (!err)
-			*last = &(**last)->next;
-	}
-	return err;
+	*ret = first;
+	return 0;
 }
 
 int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, uint32_t threads)
 {
-	struct job *first = NULL, **last;
-	struct fdry_kernels_workers *c;
+	struct fdry_workqueue *q;
+	struct job *j, *next;
 	int err = fdry_kernels_check(k);
 
 	if (!err && count)
 		err = fdry_need(asks);
-	if (!err)
-		err = crew_need(k, &c);
-	if (!err)
-		err = jobs_make(asks, count, &first, &last);
-	if (err || !count) {
-		jobs_free(first);
+	if (err)
 		return err;
+	q = queue_need(k);
+	if (!q)
+		return fdry_nomem();
+	err = jobs_make(k, asks, count, &j);
+	if (err)
+		return err;
+	for (; j; j = next) {
+		next = j->next;
+		fdry_workqueue_add(q, &j->work);
 	}
 	if (!threads)
 		threads = fdry_cores();
-	if (threads > count)
-		threads = (uint32_t)count;
-	pthread_mutex_lock(&c->lock);
-	*c->last = first;
-	c->last = last;
-	threads_start(c, threads);
-	pthread_mutex_unlock(&c->lock);
+	fdry_workqueue_start(q, threads < count ? threads : (unsigned int)count);
 	return 0;
 }
 
 int fdry_kernels_wait(struct fdry_kernels *k)
 {
-	struct fdry_saved_err saved_err = { .err = 0 };
-	struct fdry_kernels_workers *c;
+	struct fdry_workqueue *q;
 	int err = fdry_kernels_check(k);
 
 	if (err)
 		return err;
-	c = crew_peek(k);
-	if (!c)
-		return 0;
-	pthread_mutex_lock(&c->lock);
-	work(c);
-	while (c->first || c->working)
-		pthread_cond_wait(&c->idle, &c->lock);
-	saved_err = c->saved_err;
-	c->saved_err.err = 0;
-	pthread_mutex_unlock(&c->lock);
-	return fdry_saved_err_restore(&saved_err);
+	pthread_mutex_lock(&k->setup_lock);
+	q = k->ahead;
+	pthread_mutex_unlock(&k->setup_lock);
+	return q ? fdry_workqueue_drain(q) : 0;
 }
 
-void fdry_kernels_workers_free(struct fdry_kernels *k)
+void fdry_kernels_ahead_free(struct fdry_kernels *k)
 {
-	struct fdry_kernels_workers *c = k->crew;
-	struct job *left;
-
-	if (!c)
+	if (!k->ahead)
 		return;
-	pthread_mutex_lock(&c->lock);
-	left = c->first;
-	c->first = NULL;
-	c->last = &c->first;
-	pthread_mutex_unlock(&c->lock);
-	threads_join(c); /* nobody calls any more, so that nothing else starts one */
-	jobs_free(left);
-	pthread_cond_destroy(&c->idle);
-	pthread_mutex_destroy(&c->lock);
-	free(c);
-	k->crew = NULL;
+	fdry_workqueue_release(k->ahead);
+	free(k->ahead);
+	k->ahead = NULL;
 }

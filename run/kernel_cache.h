@@ -18,7 +18,7 @@
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "lib/oid.h"
-#include "lib/threads.h"
+#include "lib/workqueue.h"
 #include "graph/fatbin.h"
 #include "graph/kernel.h"
 #include "graph/ptx.h"
@@ -54,7 +54,6 @@ struct fdry_kernels_module {
 };
 
 struct fdry_nvrtc;
-struct fdry_kernels_workers;
 
 struct fdry_kernels {
 	const struct fdry_driver *drv;
@@ -69,7 +68,7 @@ struct fdry_kernels {
 	char *nvrtc_path;          /* NULL: wherever it is */
 	pthread_mutex_t setup_lock; /* of the two that follow */
 	struct fdry_nvrtc *nvrtc;  /* once it is open, never changes */
-	struct fdry_kernels_workers *crew;
+	struct fdry_workqueue *ahead;
 
 	pthread_mutex_t lock;      /* of all that follows */
 	pthread_cond_t changed;    /* a module is no longer loading, nobody is busy, or clearing is over */
@@ -158,8 +157,8 @@ struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct
 
 /* --- kernel_ahead.c --- */
 
-/* End the background work that is begun, forget the rest; for closing. */
-void fdry_kernels_workers_free(struct fdry_kernels *k);
+/* Wait for the work that was begun and drop the rest; for closing. */
+void fdry_kernels_ahead_free(struct fdry_kernels *k);
 
 /* --- kernel_launch.c --- */
 
