@@ -9,13 +9,13 @@
 
 /* Addresses that a claim took from below the cursor, apart by what they were. */
 struct claimed {
-	struct fdry_free_ranges small, large, skipped;
+	struct fdry_ranges small, large, skipped;
 };
 
 /* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
 static void claimed_give(struct fdry_region *r, struct claimed *c)
 {
-	struct fdry_free_ranges *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
+	struct fdry_ranges *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
 	int i;
 
 	for (i = 0; i < 3; i++) {

@@ -2,52 +2,45 @@
 /*
  * free_ranges.h - address ranges that were freed and may be handed out again.
  *
- * Ranges that touch become one, and an allocation takes the lowest addresses that hold
- * it. Both depend on nothing but the ranges, so the same calls give the same addresses.
+ * Ranges that touch become one, and an allocation takes the lowest addresses that hold it. Both
+ * depend on the ranges alone, so the same calls give the same addresses.
  *
- * A treap as in range.h, in which every node knows the largest range below it: adding and
- * taking are O(log n). Locking: the owner's.
+ * The set is that of range.h. These functions allocate and free its nodes, so a set that they
+ * change has no other nodes. Zero a set to start, and call fdry_free_ranges_release() at the end.
+ *
+ * Locking: the owner's.
  */
 #ifndef FDRY_MM_FREE_RANGES_H
 #define FDRY_MM_FREE_RANGES_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "lib/err.h"
+#include "mm/range.h"
 
-struct fdry_free_range;
+/* Add the bytes of [@start, @end), which is not empty, that are not in the set. FDRY_E_NOMEM:
+ * perhaps a part was added. */
+int fdry_free_ranges_add(struct fdry_ranges *s, uint64_t start, uint64_t end) __must_check;
 
-/* Zero it to start; fdry_free_ranges_release() at the end. */
-struct fdry_free_ranges {
-	struct fdry_free_range *root;
-	size_t count;
-	uint64_t bytes;
-};
+/* Take @extent bytes at the lowest multiple of @align, a power of two, at which they are free. False
+ * if there is none, or no host memory to note the rest of the range. */
+bool fdry_free_ranges_take(struct fdry_ranges *s, uint64_t extent, uint64_t align, uint64_t *ret);
 
-/* Add what is not yet there of [@start, @end), which is not empty. FDRY_E_NOMEM: perhaps a part of it was added. */
-int fdry_free_ranges_add(struct fdry_free_ranges *h, uint64_t start, uint64_t end) __must_check;
+/* Take [@start, @end). False if a byte of it is not in the set, or if there is no host memory to
+ * note the rest of the range. */
+bool fdry_free_ranges_remove(struct fdry_ranges *s, uint64_t start, uint64_t end);
 
-/* Take @extent bytes at the lowest multiple of @align, a power of two, that has them; false where
- * none has, or no memory for what remains. */
-bool fdry_free_ranges_take(struct fdry_free_ranges *h, uint64_t extent, uint64_t align, uint64_t *ret);
+/* Move the bytes of [@start, @end) that are in the set to @to. FDRY_E_NOMEM: perhaps a part was moved. */
+int fdry_free_ranges_extract(struct fdry_ranges *s, uint64_t start, uint64_t end,
+			     struct fdry_ranges *to) __must_check;
 
-/* Take [@start, @end) where all of it is there; false where not, or no memory for what remains. */
-bool fdry_free_ranges_remove(struct fdry_free_ranges *h, uint64_t start, uint64_t end);
+/* True if a byte of [@start, @end) is in the set. */
+bool fdry_free_ranges_overlap(const struct fdry_ranges *s, uint64_t start, uint64_t end);
 
-/* Move what of [@start, @end) is there to @to. FDRY_E_NOMEM: perhaps a part of it was moved. */
-int fdry_free_ranges_extract(struct fdry_free_ranges *h, uint64_t start, uint64_t end, struct fdry_free_ranges *to) __must_check;
+/* Move all ranges of @from, which is empty afterwards. FDRY_E_NOMEM: perhaps a part was moved. */
+int fdry_free_ranges_move(struct fdry_ranges *s, struct fdry_ranges *from) __must_check;
 
-/* Is any byte of [@start, @end) there? */
-bool fdry_free_ranges_overlap(const struct fdry_free_ranges *h, uint64_t start, uint64_t end);
+/* FDRY_E_BUG if ranges overlap, touch or disagree with the counts. */
+int fdry_free_ranges_check(const struct fdry_ranges *s) __must_check;
 
-/* Move everything from @from, which is empty then, unless memory runs out: FDRY_E_NOMEM. */
-int fdry_free_ranges_move(struct fdry_free_ranges *h, struct fdry_free_ranges *from) __must_check;
-
-/* FDRY_E_BUG where ranges overlap, touch or disagree with the counts. */
-int fdry_free_ranges_check(const struct fdry_free_ranges *h) __must_check;
-
-void fdry_free_ranges_release(struct fdry_free_ranges *h);
+void fdry_free_ranges_release(struct fdry_ranges *s);
 
 #endif

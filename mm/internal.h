@@ -37,9 +37,9 @@ struct fdry_region {
 	struct fdry_ledger ledger;  /* allocations and slabs: what blocks are counted for */
 	bool arena;                 /* preallocated, and not freed since */
 
-	struct fdry_free_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
-	struct fdry_free_ranges large;
-	struct fdry_free_ranges skipped;  /* by claims, for which alone they are */
+	struct fdry_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
+	struct fdry_ranges large;
+	struct fdry_ranges skipped;  /* by claims, for which alone they are */
 	struct fdry_freed *freed;   /* to become holes */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
@@ -51,9 +51,9 @@ struct fdry_region {
 	uint64_t graph_bytes;       /* and those of graphs among them */
 
 	struct fdry_ranges reservations;
-	struct fdry_free_ranges unreserved;
+	struct fdry_ranges unreserved;
 	struct fdry_ledger maps;
-	struct fdry_free_ranges plain;    /* where memory was ever mapped while nothing captured */
+	struct fdry_ranges plain;    /* where memory was ever mapped while nothing captured */
 };
 
 static inline void fdry_region_lock(struct fdry_region *r)
@@ -79,7 +79,7 @@ int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_al
 /* Map and note @a at @p, and move the cursor behind it. */
 int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a) __must_check;
 /* Make these addresses free for what @holes are for, if any. Addresses for which host memory runs out are not used again. */
-void fdry_region_give(struct fdry_free_ranges *holes, CUdeviceptr addr, uint64_t size);
+void fdry_region_give(struct fdry_ranges *holes, CUdeviceptr addr, uint64_t size);
 /* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
 int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
 /* Map and note @a (size, kind and flags are set) where @a's extent, kind and the rule want it; sets addr. */

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* range.c - the treap behind range.h. */
+/*
+ * range.c - the treap behind range.h.
+ *
+ * Every change splits the tree and joins its parts again, so only split() and join() know how
+ * the tree is built. Both follow one path, whose length is O(log n).
+ */
 #include "mm/range.h"
 
 /* A node's place in the heap order: the finaliser of a 64-bit mixing hash over its start. */
@@ -12,61 +17,65 @@ static uint64_t rank(const struct fdry_range *n)
 	return v ^ v >> 33;
 }
 
-/* Take the tree @n apart: what starts below @at goes to kid[0] of @ret, the rest to kid[1]. */
-static void split(struct fdry_range *n, uint64_t at, struct fdry_range *ret)
+/* Set the largest size of the subtree @n from its two children. */
+static struct fdry_range *measure(struct fdry_range *n)
 {
-	struct fdry_range **less = &ret->kid[0], **more = &ret->kid[1];
+	int i;
 
-	while (n) {
-		if (n->start < at) {
-			*less = n;
-			less = &n->kid[1];
-			n = *less;
-		} else {
-			*more = n;
-			more = &n->kid[0];
-			n = *more;
-		}
-	}
-	*less = *more = NULL;
+	n->largest = n->end - n->start;
+	for (i = 0; i < 2; i++)
+		if (n->kid[i] && n->kid[i]->largest > n->largest)
+			n->largest = n->kid[i]->largest;
+	return n;
 }
 
-/* Join two trees, everything in @a below everything in @b, at @link. */
-static void join(struct fdry_range *a, struct fdry_range *b, struct fdry_range **link)
+/* Ranges that start below @at go to @less, the others to @more. */
+static void split(struct fdry_range *n, uint64_t at, struct fdry_range **less, struct fdry_range **more)
 {
-	while (a && b) {
-		if (rank(a) >= rank(b)) {
-			*link = a;
-			link = &a->kid[1];
-			a = *link;
-		} else {
-			*link = b;
-			link = &b->kid[0];
-			b = *link;
-		}
+	if (!n) {
+		*less = *more = NULL;
+	} else if (n->start < at) {
+		split(n->kid[1], at, &n->kid[1], more);
+		*less = measure(n);
+	} else {
+		split(n->kid[0], at, less, &n->kid[0]);
+		*more = measure(n);
 	}
-	*link = a ? a : b;
+}
+
+/* Everything in @a lies below everything in @b. */
+static struct fdry_range *join(struct fdry_range *a, struct fdry_range *b)
+{
+	if (!a || !b)
+		return a ? a : b;
+	if (rank(a) >= rank(b)) {
+		a->kid[1] = join(a->kid[1], b);
+		return measure(a);
+	}
+	b->kid[0] = join(a, b->kid[0]);
+	return measure(b);
 }
 
 void fdry_ranges_add(struct fdry_ranges *s, struct fdry_range *n)
 {
-	struct fdry_range **link = &s->root;
+	struct fdry_range *less, *more;
 
-	while (*link && rank(*link) >= rank(n))
-		link = &(*link)->kid[n->start > (*link)->start];
-	split(*link, n->start, n);
-	*link = n;
+	n->kid[0] = n->kid[1] = NULL;
+	split(s->root, n->start, &less, &more);
+	s->root = join(join(less, measure(n)), more);
 	s->count++;
+	s->bytes += n->end - n->start;
 }
 
 void fdry_ranges_del(struct fdry_ranges *s, struct fdry_range *n)
 {
-	struct fdry_range **link = &s->root;
+	struct fdry_range *less, *more;
 
-	while (*link != n)
-		link = &(*link)->kid[n->start > (*link)->start];
-	join(n->kid[0], n->kid[1], link);
+	split(s->root, n->start, &less, &more);
+	split(more, n->start + 1, &n, &more);
+	s->root = join(less, more);
 	s->count--;
+	s->bytes -= n->end - n->start;
 }
 
 struct fdry_range *fdry_ranges_floor(const struct fdry_ranges *s, uint64_t addr)
@@ -91,4 +100,31 @@ struct fdry_range *fdry_ranges_from(const struct fdry_ranges *s, uint64_t addr)
 		n = n->kid[n->end <= addr];
 	}
 	return best;
+}
+
+static bool fits(const struct fdry_range *n, uint64_t size, uint64_t align, uint64_t *ret)
+{
+	uint64_t skip = -n->start & (align - 1), all = n->end - n->start;
+
+	if (skip >= all || all - skip < size)
+		return false;
+	*ret = n->start + skip;
+	return true;
+}
+
+static struct fdry_range *lowest(struct fdry_range *n, uint64_t size, uint64_t align, uint64_t *ret)
+{
+	struct fdry_range *found;
+
+	if (!n || n->largest < size)
+		return NULL;
+	found = lowest(n->kid[0], size, align, ret);
+	if (found)
+		return found;
+	return fits(n, size, align, ret) ? n : lowest(n->kid[1], size, align, ret);
+}
+
+struct fdry_range *fdry_ranges_fit(const struct fdry_ranges *s, uint64_t size, uint64_t align, uint64_t *ret)
+{
+	return lowest(s->root, size, align, ret);
 }

@@ -89,7 +89,7 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 }
 
 /* The holes for allocations like @a. Capturing ones have none: their addresses were never anything else's. */
-static struct fdry_free_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
+static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	if (a->capturing)
 		return NULL;
@@ -99,7 +99,7 @@ static struct fdry_free_ranges *free_for(struct fdry_region *r, const struct fdr
 /* Where an allocation shall lie. */
 struct spot {
 	struct fdry_place place;
-	struct fdry_free_ranges *from; /* what it was taken out of; NULL: it is at or behind the cursor */
+	struct fdry_ranges *from; /* what it was taken out of; NULL: it is at or behind the cursor */
 };
 
 /* Where @a shall lie: in a hole, else at the cursor. */
@@ -119,7 +119,7 @@ static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct 
 	return fdry_bump_place(&r->bump, a->size, 0, &ret->place);
 }
 
-void fdry_region_give(struct fdry_free_ranges *holes, CUdeviceptr addr, uint64_t size)
+void fdry_region_give(struct fdry_ranges *holes, CUdeviceptr addr, uint64_t size)
 {
 	if (holes && size && fdry_free_ranges_add(holes, addr, addr + size))
 		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
@@ -580,7 +580,7 @@ void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret)
 }
 
 /* Nothing that lives lies in what was freed. */
-static int check_free(const struct fdry_region *r, const struct fdry_free_ranges *holes)
+static int check_free(const struct fdry_region *r, const struct fdry_ranges *holes)
 {
 	struct fdry_range *n;
 	int ret = fdry_free_ranges_check(holes);

@@ -11,7 +11,7 @@ struct fdry_stream_queue {
 	struct fdry_stream_queue *next;
 	uint64_t stream;
 	uint64_t clock; /* of the last free in it */
-	struct fdry_free_ranges freed;
+	struct fdry_ranges freed;
 };
 
 static struct fdry_stream_queue *queue_of(const struct fdry_stream_pool *p, uint64_t stream)

@@ -29,7 +29,7 @@ struct fdry_stream_queue;
 
 /* Zero it to start; fdry_stream_pool_release() at the end. */
 struct fdry_stream_pool {
-	struct fdry_free_ranges settled;
+	struct fdry_ranges settled;
 	struct fdry_stream_queue *queues; /* one for each stream that has freed something since */
 	uint64_t waiting;          /* bytes in queues */
 	uint64_t slabs;            /* bytes in slabs */

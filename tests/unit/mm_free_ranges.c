@@ -17,7 +17,7 @@ static uint64_t addr_of(int unit)
 	return BASE + (uint64_t)unit * UNIT;
 }
 
-static struct fdry_free_ranges holes;
+static struct fdry_ranges holes;
 static uint8_t model[UNITS]; /* 1: a hole */
 
 static int model_find(int n, int align)
@@ -100,7 +100,7 @@ END_TEST
 
 START_TEST(moving_joins)
 {
-	struct fdry_free_ranges from = { 0 };
+	struct fdry_ranges from = { 0 };
 
 	ck_assert_int_eq(fdry_free_ranges_add(&holes, 100, 200), 0);
 	ck_assert_int_eq(fdry_free_ranges_add(&holes, 300, 400), 0);
