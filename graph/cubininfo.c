@@ -7,6 +7,7 @@
  * known which words of its payload are symbol indices. The two lists say so.
  */
 #include "graph/cubin.h"
+#include "lib/search.h"
 
 /* Attributes with a payload, and the symbols in it. All others are FDRY_ATTR_UNKNOWN. */
 static const uint8_t sized[256] = {
@@ -221,15 +222,8 @@ static bool lies_before(const struct fdry_cubin_variable *v, uint32_t section, u
 
 uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol)
 {
-	uint32_t section = fdry_cubin_symbol_section(c, symbol), lo = 0, hi = c->nvariables, mid;
+	uint32_t section = fdry_cubin_symbol_section(c, symbol);
 	uint64_t offset = c->elf.symbols[symbol].s.value;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (lies_before(&c->variables[mid], section, offset, symbol))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < c->nvariables && c->variables[lo].symbol == symbol ? lo : UINT32_MAX;
+	size_t lo = fdry_lower_bound(i, c->nvariables, lies_before(&c->variables[i], section, offset, symbol));
+	return lo < c->nvariables && c->variables[lo].symbol == symbol ? (uint32_t)lo : UINT32_MAX;
 }

@@ -8,6 +8,7 @@
  * a lock of the loader's.
  */
 #include "hook/internal.h"
+#include "lib/search.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -251,16 +252,7 @@ static void list_renew(void)
 static const struct segment *segment_at(const void *data, size_t len)
 {
 	uintptr_t at = (uintptr_t)data;
-	size_t lo = 0, hi = current.nsegments;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (current.segments[mid].end <= at)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, current.nsegments, current.segments[i].end <= at);
 	if (lo == current.nsegments || current.segments[lo].start > at || len > current.segments[lo].end - at)
 		return NULL;
 	return &current.segments[lo];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "image/tensor.h"
+#include "lib/search.h"
 
 /* --- how large --- */
 
@@ -113,15 +114,8 @@ int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_o
 
 const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, uint32_t i)
 {
-	size_t low = 0, high = fdry_capacity_count(capacities), mid;
-
-	while (low < high) {
-		mid = low + (high - low) / 2;
-		if (fdry_capacity_array(capacities)[mid].tensor < i)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	size_t low = fdry_lower_bound(k, fdry_capacity_count(capacities),
+				      fdry_capacity_array(capacities)[k].tensor < i);
 	return low < fdry_capacity_count(capacities) && fdry_capacity_array(capacities)[low].tensor == i ? &fdry_capacity_array(capacities)[low] : NULL;
 }
 

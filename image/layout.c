@@ -8,6 +8,7 @@
  * memory gives the same ranges in every process.
  */
 #include "image/layout.h"
+#include "lib/search.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,15 +193,7 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 /* The last allocation that begins at or below @addr; NULL where there is none. */
 static const struct fdry_alloc *alloc_below(const struct fdry_layout *l, uint64_t addr)
 {
-	size_t lo = 0, hi = l->n_ledger, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (l->ledger[mid].addr <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, l->n_ledger, l->ledger[i].addr <= addr);
 	return lo ? &l->ledger[lo - 1] : NULL;
 }
 

@@ -13,6 +13,7 @@
 #include "image/tensor.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
+#include "lib/search.h"
 
 #define bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
 
@@ -286,16 +287,7 @@ void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_m
 /* The first segment that ends behind @addr. */
 static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
 {
-	uint32_t lo = 0, hi = m->n_segments, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (m->segments[mid].addr + m->segments[mid].size <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)fdry_lower_bound(i, m->n_segments, m->segments[i].addr + m->segments[i].size <= addr);
 }
 
 /* How far memory reaches without a gap from each segment on: all of it, and external memory alone (0: it is none). */

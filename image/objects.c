@@ -7,6 +7,7 @@
 
 #include "image/readers.h"
 #include "lib/clock.h"
+#include "lib/search.h"
 
 /* More threads than this wait for memory and for each other. */
 #define THREADS_MAX 8
@@ -275,16 +276,11 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 {
 	struct fdry_objects *o = arg;
 	const struct fdry_manifest *m = &o->img->m;
-	uint32_t low = 0, high = m->n_objects, mid, i;
+	size_t low;
+	uint32_t i;
 	int err;
 
-	while (low < high) { /* the first that is not below @oid */
-		mid = low + (high - low) / 2;
-		if (memcmp(&m->objects[o->by_id[mid]].oid, oid, sizeof(*oid)) < 0)
-			low = mid + 1;
-		else
-			high = mid;
-	}
+	low = fdry_lower_bound(k, m->n_objects, memcmp(&m->objects[o->by_id[k]].oid, oid, sizeof(*oid)) < 0);
 	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
 		return fdry_bug("a kernel has an object that the manifest does not list");
 	i = o->by_id[low];

@@ -9,6 +9,7 @@
 
 #include "image/capture/capture.h"
 #include "lib/opts.h"
+#include "lib/search.h"
 #include "image/va_claims.h"
 
 /* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the
@@ -138,16 +139,7 @@ static void expected_release(struct expected *e)
 static uint32_t expected_behind(const struct expected *e, uint64_t addr)
 {
 	const struct fdry_mf_alloc *a = e->m->allocs;
-	uint32_t lo = 0, hi = e->m->n_allocs, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (a[e->by_addr[mid]].addr + a[e->by_addr[mid]].size <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)fdry_lower_bound(i, e->m->n_allocs, a[e->by_addr[i]].addr + a[e->by_addr[i]].size <= addr);
 }
 
 static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_t i)
@@ -159,15 +151,7 @@ static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_
 static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr, uint64_t end)
 {
 	const struct fdry_mf_segment *s = m->segments;
-	uint32_t lo = 0, hi = m->n_segments, mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (s[mid].addr + s[mid].size <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, m->n_segments, s[i].addr + s[i].size <= addr);
 	return lo < m->n_segments && s[lo].addr < end ? &s[lo] : NULL;
 }
 

@@ -19,6 +19,7 @@
 
 #include <stdlib.h>
 
+#include "lib/search.h"
 #include "lib/workqueue.h"
 
 /* Zeros shorter than this inside content are kept, so that content stays in few pieces. */
@@ -133,15 +134,7 @@ static int runs_list(const struct fdry_capture *cap, struct fdry_buf *ret)
 static const struct run *run_behind(const struct fdry_buf *runs, uint64_t addr)
 {
 	const struct run *r = fdry_array(*runs, struct run);
-	size_t lo = 0, hi = fdry_array_count(*runs, struct run), mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (r[mid].to <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, fdry_array_count(*runs, struct run), r[i].to <= addr);
 	return lo < fdry_array_count(*runs, struct run) ? &r[lo] : NULL;
 }
 
@@ -218,15 +211,7 @@ static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 static bool chunk_known(const struct piece *p, struct fdry_mf_chunk *chunk, const uint8_t *bytes)
 {
 	const struct before *b = fdry_array(p->before, struct before);
-	size_t lo = 0, hi = fdry_array_count(p->before, struct before), mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (b[mid].chunk->addr < chunk->addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, fdry_array_count(p->before, struct before), b[i].chunk->addr < chunk->addr);
 	if (lo == fdry_array_count(p->before, struct before) || b[lo].chunk->addr != chunk->addr ||
 	    b[lo].chunk->size != chunk->size || memcmp(b[lo].bytes, bytes, chunk->size))
 		return false;
@@ -317,16 +302,7 @@ static int piece_fn(struct fdry_work *work, unsigned int worker)
 static size_t sealed_from(const struct fdry_capture *cap, uint64_t addr)
 {
 	const struct fdry_mf_chunk *k = fdry_array(cap->sealed, struct fdry_mf_chunk);
-	size_t lo = 0, hi = fdry_array_count(cap->sealed, struct fdry_mf_chunk), mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (k[mid].addr < addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return fdry_lower_bound(i, fdry_array_count(cap->sealed, struct fdry_mf_chunk), k[i].addr < addr);
 }
 
 /* List the chunks of the last seal that the store still has. A chunk that it lacks is sealed as if it were new. */

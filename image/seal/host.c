@@ -15,6 +15,7 @@
 
 #include "image/capture/host.h"
 #include "lib/safe_read.h"
+#include "lib/search.h"
 #include "image/seal/seal.h"
 
 /* Of a segment's first byte, in the loading process. */
@@ -131,15 +132,7 @@ int fdry_seal_hosts(struct fdry_seal *s)
 static const struct span *segment_find(const struct fdry_seal *s, uint64_t addr)
 {
 	const struct span *seg = fdry_array(s->hosts, struct span);
-	size_t lo = 0, hi = fdry_array_count(s->hosts, struct span), mid;
-
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (seg[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	size_t lo = fdry_lower_bound(i, fdry_array_count(s->hosts, struct span), seg[i].end <= addr);
 	return lo < fdry_array_count(s->hosts, struct span) && seg[lo].addr <= addr ? &seg[lo] : NULL;
 }
 

@@ -19,6 +19,7 @@
 
 #include "image/seal/seal.h"
 #include "mm/maps.h"
+#include "lib/search.h"
 
 #define HALVES (1u << 15)    /* upper halves of addresses: 47 bits */
 #define SMALL (1ull << 20)   /* bytes of a small thing */
@@ -72,17 +73,11 @@ void fdry_pointers_free(struct fdry_pointers *p)
 
 static bool is_mapped(const struct fdry_pointers *p, uint64_t word)
 {
-	size_t lo = 0, hi = p->nmaps, mid;
+	size_t lo;
 
 	if (!(p->halves[(word >> 32) / 64] & 1ull << (word >> 32) % 64))
 		return false;
-	while (lo < hi) {
-		mid = lo + (hi - lo) / 2;
-		if (p->maps[mid].end <= word)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
+	lo = fdry_lower_bound(i, p->nmaps, p->maps[i].end <= word);
 	return lo < p->nmaps && word >= p->maps[lo].start;
 }
 

@@ -8,6 +8,7 @@
 #include "lib/err.h"
 #include "lib/oid.h"
 #include "lib/printable.h"
+#include "lib/search.h"
 
 START_TEST(err_keeps_sentence_and_errno)
 {
@@ -157,6 +158,21 @@ START_TEST(oid_known_answers)
 }
 END_TEST
 
+START_TEST(lower_bound_is_the_first_not_below)
+{
+	static const int items[] = { 1, 3, 3, 3, 7, 9 };
+	size_t n, want;
+	int key;
+
+	for (n = 0; n <= 6; n++)
+		for (key = 0; key <= 10; key++) {
+			for (want = 0; want < n && items[want] < key; want++)
+				;
+			ck_assert_uint_eq(fdry_lower_bound(i, n, items[i] < key), want);
+		}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("lib_base");
@@ -171,6 +187,7 @@ int main(void)
 	tcase_add_test(tc, buf_grows_zeroed_and_aligned);
 	tcase_add_test(tc, span_checks_every_bound);
 	tcase_add_test(tc, oid_known_answers);
+	tcase_add_test(tc, lower_bound_is_the_first_not_below);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
