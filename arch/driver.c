@@ -2,9 +2,9 @@
 /*
  * driver.c - opens libcuda and fills the table.
  *
- * A driver stays mapped once opened: libcuda keeps threads and thread-local storage that
- * do not survive dlclose, so closing only counts. The table of a driver is filled once
- * under the lock and is constant afterwards.
+ * An opened driver stays mapped: libcuda has threads and thread-local storage that do not survive
+ * dlclose(), so closing does nothing. The table of a driver is filled once, under the lock, and is
+ * constant afterwards.
  */
 #include "arch/driver.h"
 
@@ -19,7 +19,7 @@
 #include "lib/config.h"
 #include "lib/log.h"
 
-/* Exported by the software driver alone. */
+/* A symbol that only the software driver exports. */
 #define SOFTWARE_MARK "fdry_sim_version"
 
 #define DRIVERS_MAX 8
@@ -53,8 +53,10 @@ static void *fn_resolve(void *handle, get_proc_fn get_proc, const struct driver_
 
 	if (!get_proc)
 		return fdry_driver_lookup(handle, fn->symbol);
-	/* What it does not know is missing, even where a symbol of that name is there. */
-	return get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ? NULL : p;
+	/* A function that cuGetProcAddress does not know is missing, even if the library exports
+	 * its name. */
+	return get_proc(fn->name, &p, fn->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ? NULL
+											     : p;
 }
 
 static void table_fill(struct fdry_driver *drv)
@@ -75,11 +77,18 @@ static int driver_start(struct fdry_driver *drv)
 	int ret;
 
 	if (res == CUDA_ERROR_NO_DEVICE)
-		return fdry_fail(FDRY_E_NOGPU, "%s finds no CUDA device; check nvidia-smi and CUDA_VISIBLE_DEVICES, "
-				 "or set FOUNDRY_DRIVER to the software driver", drv->path);
+		return fdry_fail(
+			FDRY_E_NOGPU,
+			"%s finds no CUDA device; check nvidia-smi and CUDA_VISIBLE_DEVICES, "
+			"or set FOUNDRY_DRIVER to the software driver",
+			drv->path);
 	if (res == FDRY_CUDA_MISSING)
-		return fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s has no cuInit(), so no NVIDIA driver is behind it; install the "
-				 "NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1", drv->path);
+		return fdry_fail(
+			FDRY_E_NODRIVER,
+			"no CUDA driver: %s has no cuInit(), so it leads to no NVIDIA driver; "
+			"install the "
+			"NVIDIA driver, or set FOUNDRY_DRIVER to the path of a libcuda.so.1",
+			drv->path);
 	ret = fdry_driver_result(drv, FDRY_DRV_cuInit, res);
 	if (!ret)
 		ret = fdry_call(drv, cuDriverGetVersion, &drv->version);
@@ -102,7 +111,8 @@ static int driver_new(void *handle, const char *path, struct fdry_driver **ret)
 		free(drv);
 		return err;
 	}
-	fdry_info("driver %s, version %d%s", path, drv->version, drv->software ? ", in software" : "");
+	fdry_info("driver %s, version %d%s", path, drv->version,
+		  drv->software ? ", in software" : "");
 	*ret = drv;
 	return 0;
 }
@@ -114,13 +124,18 @@ static int driver_find(void *handle, const char *path, struct fdry_driver **ret)
 	for (i = 0; i < DRIVERS_MAX && drivers[i]; i++)
 		if (drivers[i]->handle == handle) {
 			if (drivers[i]->pid != getpid())
-				return fdry_fail(FDRY_E_FORKED, "%s was started before fork() and does not work in the child; "
-						 "fork before anything uses CUDA, or start a new program", drivers[i]->path);
+				return fdry_fail(
+					FDRY_E_FORKED,
+					"%s was started before fork() and does not work in the "
+					"child; "
+					"fork before anything uses CUDA, or start a new program",
+					drivers[i]->path);
 			*ret = drivers[i];
 			return 0;
 		}
 	if (i == DRIVERS_MAX)
-		return fdry_fail(FDRY_E_STATE, "%d different drivers are open already; close some", i);
+		return fdry_fail(FDRY_E_STATE, "%d different drivers are open already; close some",
+				 i);
 	err = driver_new(handle, path, &drivers[i]);
 	if (!err)
 		*ret = drivers[i];
@@ -141,8 +156,10 @@ int fdry_driver_open(const char *path, const struct fdry_driver **ret)
 		path = "libcuda.so.1";
 	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		return fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s; install the NVIDIA driver, or set "
-				 "FOUNDRY_DRIVER to the path of a libcuda.so.1", dlerror());
+		return fdry_fail(FDRY_E_NODRIVER,
+				 "no CUDA driver: %s; install the NVIDIA driver, or set "
+				 "FOUNDRY_DRIVER to the path of a libcuda.so.1",
+				 dlerror());
 	pthread_mutex_lock(&lock);
 	err = driver_find(handle, path, &drv);
 	pthread_mutex_unlock(&lock);
@@ -154,16 +171,19 @@ int fdry_driver_open(const char *path, const struct fdry_driver **ret)
 
 void fdry_driver_close(const struct fdry_driver *drv)
 {
-	(void)drv; /* stays mapped, see above */
+	(void)drv; /* stays mapped; see the head of this file */
 }
 
 int fdry_driver_check(const struct fdry_driver *drv)
 {
 	if (drv->version >= FDRY_DRIVER_LEAST)
 		return 0;
-	return fdry_fail(FDRY_E_NOFUNC, "the driver %s is of CUDA %d.%d, and Foundry captures with %d.%d and newer; install release "
-			 FDRY_DRIVER_LEAST_RELEASE " of the NVIDIA driver, or a newer one", drv->path, drv->version / 1000,
-			 drv->version % 1000 / 10, FDRY_DRIVER_LEAST / 1000, FDRY_DRIVER_LEAST % 1000 / 10);
+	return fdry_fail(FDRY_E_NOFUNC,
+			 "the driver %s is of CUDA %d.%d, and Foundry captures with %d.%d and "
+			 "newer; install release " FDRY_DRIVER_LEAST_RELEASE
+			 " of the NVIDIA driver, or a newer one",
+			 drv->path, drv->version / 1000, drv->version % 1000 / 10,
+			 FDRY_DRIVER_LEAST / 1000, FDRY_DRIVER_LEAST % 1000 / 10);
 }
 
 static const char *remedy(CUresult res)
@@ -173,7 +193,7 @@ static const char *remedy(CUresult res)
 		return "free device memory or use a larger GPU";
 	case CUDA_ERROR_ILLEGAL_ADDRESS:
 	case CUDA_ERROR_LAUNCH_FAILED:
-		return "the context is lost; start the process anew";
+		return "the context is lost; restart the process";
 	case CUDA_ERROR_NO_BINARY_FOR_GPU:
 		return "use an image made for this GPU's architecture";
 	default:
@@ -190,11 +210,15 @@ int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CU
 	if (res == CUDA_SUCCESS)
 		return 0;
 	if (res == FDRY_CUDA_MISSING)
-		return fdry_fail(FDRY_E_NOFUNC, "the driver (CUDA %d.%d) lacks %s; it came with CUDA %d.%d, install a newer driver",
-				 drv->version / 1000, drv->version % 1000 / 10, f->name, f->since / 1000, f->since % 1000 / 10);
+		return fdry_fail(FDRY_E_NOFUNC,
+				 "the driver (CUDA %d.%d) lacks %s, which CUDA %d.%d introduced; "
+				 "install a newer driver",
+				 drv->version / 1000, drv->version % 1000 / 10, f->name,
+				 f->since / 1000, f->since % 1000 / 10);
 	if (drv->cuGetErrorName)
 		drv->cuGetErrorName(res, &name);
-	return fdry_fail(code, "%s failed with %s (%d); %s", f->symbol, name ? name : "an unknown error", (int)res, remedy(res));
+	return fdry_fail(code, "%s failed with %s (%d); %s", f->symbol,
+			 name ? name : "an unknown error", (int)res, remedy(res));
 }
 
 int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCaptureMode *mode)
@@ -211,7 +235,7 @@ int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCapt
 	return err;
 }
 
-/* What was done in between stands, so failing here is worth a message and no more. */
+/* The work in between was done, so a failure here only causes a warning. */
 void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode)
 {
 	CUcontext ctx;
@@ -219,5 +243,6 @@ void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode)
 	CUresult back = fdry_call_raw(drv, cuThreadExchangeStreamCaptureMode, mode);
 
 	if (pop || back)
-		fdry_warn("the thread's context or capture mode could not be put back (%d, %d)", (int)pop, (int)back);
+		fdry_warn("the thread's context or capture mode could not be restored (%d, %d)",
+			  (int)pop, (int)back);
 }

@@ -3,9 +3,9 @@
  * driver.h - the CUDA driver as one typed table, opened at run time.
  *
  * The real driver and the software driver (arch/sim) fill the same table by the same
- * dlopen. A function that the driver lacks stays NULL and becomes an error, naming the
- * function and the version that brought it, when it is needed: fdry_call() is the one
- * place where a CUresult turns into an error of ours.
+ * dlopen(). A function that the driver lacks stays NULL; calling it fails with an error that
+ * names the function and the CUDA version that introduced it. Only fdry_call() turns a CUresult
+ * into an error of ours.
  */
 #ifndef FDRY_ARCH_DRIVER_H
 #define FDRY_ARCH_DRIVER_H
@@ -23,16 +23,16 @@ enum fdry_driver_fn {
 };
 
 /*
- * The oldest driver that captures and loads are for: the CUDA version, and the first release with it. It is the
- * oldest that has every function of driver.def, as tests/static/driver.sh says again.
+ * The oldest driver that captures and loads support: the CUDA version, and the first release with
+ * it. It is the oldest driver with all functions of driver.def; tests/static/driver.sh checks that.
  */
 #define FDRY_DRIVER_LEAST 12050
 #define FDRY_DRIVER_LEAST_RELEASE "555"
 
 struct fdry_driver {
 	void *handle;
-	int version;   /* as cuDriverGetVersion says: 13000 is CUDA 13.0 */
-	int pid;       /* of the process that started it: it does not work in a forked child */
+	int version;   /* of cuDriverGetVersion: 13000 is CUDA 13.0 */
+	int pid;       /* of the process that started it; it does not work in a forked child */
 	bool software; /* the software driver of arch/sim */
 	char path[512];
 #define FDRY_DRIVER_FN(symbol, name, since) __typeof__(&symbol) symbol;
@@ -40,15 +40,15 @@ struct fdry_driver {
 #undef FDRY_DRIVER_FN
 };
 
-/* How a driver's symbols are found: dlsym(), unless the stand-in, which dlsym() may lead back to,
- * has put a function of its own here before any driver is opened. */
+/* Finds a driver's symbols. It is dlsym(), unless the interposer replaces it before a driver is
+ * opened, since dlsym() may return the interposer's own functions. */
 extern void *(*fdry_driver_lookup)(void *handle, const char *symbol);
 
 /**
  * fdry_driver_open() - Open a driver and initialise it.
- * @path: full path of a libcuda, or NULL: FOUNDRY_DRIVER where set, else libcuda.so.1
+ * @path: full path of a libcuda; NULL: FOUNDRY_DRIVER if it is set, else libcuda.so.1
  *
- * The same driver is opened once in a process; each open needs a close.
+ * A process initialises each driver once; each open needs a close.
  * Errors: FDRY_E_NODRIVER, FDRY_E_NOGPU (cuInit found none), FDRY_E_FORKED, FDRY_E_DRIVER,
  * FDRY_E_ENV (FOUNDRY_LOG is none of its values).
  * Context: any thread.
@@ -58,20 +58,21 @@ void fdry_driver_close(const struct fdry_driver *drv);
 
 /**
  * fdry_driver_result() - Turn a CUresult into an error of ours.
- * @fn: the function that answered @res, or was missing
+ * @fn: the function that returned @res, or is missing
  *
  * CUDA_ERROR_OUT_OF_MEMORY becomes FDRY_E_NODEVMEM, a missing function FDRY_E_NOFUNC,
- * anything else FDRY_E_DRIVER; the sentence names function, error and remedy.
+ * anything else FDRY_E_DRIVER; the message names function, error and remedy.
  */
 int fdry_driver_result(const struct fdry_driver *drv, enum fdry_driver_fn fn, CUresult res);
 
-/* FDRY_E_NOFUNC where the driver is older than FDRY_DRIVER_LEAST: told before work is begun that could not be ended. */
+/* FDRY_E_NOFUNC if the driver is older than FDRY_DRIVER_LEAST; checked before work that it could
+ * not end. */
 int fdry_driver_check(const struct fdry_driver *drv) __must_check;
 
-/* What a missing function answers: no driver uses this number. */
+/* The result of a missing function; no driver uses this number. */
 #define FDRY_CUDA_MISSING ((CUresult)-1)
 
-/* The CUresult of a call, for the rare caller that must tell results apart. */
+/* The CUresult of a call, for the rare caller that must distinguish results. */
 #define fdry_call_raw(drv, symbol, ...) \
 	((drv)->symbol ? (drv)->symbol(__VA_ARGS__) : FDRY_CUDA_MISSING)
 /* 0 or -FDRY_E_...: int ret = fdry_call(drv, cuMemMap, ptr, size, 0, handle, 0); */
@@ -80,12 +81,13 @@ int fdry_driver_check(const struct fdry_driver *drv) __must_check;
 
 /**
  * fdry_driver_enter() - Make @ctx current to this thread, and its capture mode relaxed.
- * @mode: what fdry_driver_leave() is to be given
+ * @mode: to be passed to fdry_driver_leave()
  *
- * Whatever is done until then breaks no capture elsewhere in the process.
+ * Calls before fdry_driver_leave() break no capture elsewhere in the process.
  */
-int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx, CUstreamCaptureMode *mode) __must_check;
-/* Put back what was before. The sentence of the last failure stays. */
+int fdry_driver_enter(const struct fdry_driver *drv, CUcontext ctx,
+		      CUstreamCaptureMode *mode) __must_check;
+/* Restore context and capture mode. The message of the last failure stays. */
 void fdry_driver_leave(const struct fdry_driver *drv, CUstreamCaptureMode *mode);
 
 #endif

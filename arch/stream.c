@@ -2,9 +2,9 @@
 /*
  * stream.c - see stream.h.
  *
- * Contexts are told apart by the number that the driver gives each, since handles of those
- * that are gone come again. What is remembered of a context that goes unsaid is a few bytes,
- * and is used for the next one at its place.
+ * The driver's number identifies a context, since the handle of a destroyed context may be reused.
+ * The entry of a context that was destroyed without fdry_stream_forget() takes a few bytes, and the
+ * next context with the same handle reuses it.
  */
 #include "arch/stream.h"
 
@@ -21,14 +21,14 @@ struct shared {
 	pid_t pid;
 	unsigned long long id; /* of the context */
 	CUstream streams[FDRY_STREAM_USES];
-	CUstream spares[SPARES_MAX]; /* lent to nobody */
+	CUstream spares[SPARES_MAX]; /* not borrowed */
 	unsigned int nspares;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shared *all;
 
-/* Where the entry of @ctx hangs, or the end of the list. */
+/* The link to the entry of @ctx, or the end of the list. */
 static struct shared **entry_at(const struct fdry_driver *drv, CUcontext ctx)
 {
 	struct shared **p;
@@ -38,7 +38,7 @@ static struct shared **entry_at(const struct fdry_driver *drv, CUcontext ctx)
 	return p;
 }
 
-/* A context at the same place as one that is gone takes its entry over. */
+/* A new context with the handle of a destroyed one reuses its entry. */
 static struct shared *entry_of(const struct fdry_driver *drv, CUcontext ctx, unsigned long long id)
 {
 	struct shared *s = *entry_at(drv, ctx);
@@ -51,19 +51,22 @@ static struct shared *entry_of(const struct fdry_driver *drv, CUcontext ctx, uns
 		all = s;
 	}
 	if (s->drv != drv || s->id != id || s->pid != getpid())
-		*s = (struct shared){ .next = s->next, .drv = drv, .ctx = ctx, .pid = getpid(), .id = id };
+		*s = (struct shared){
+			.next = s->next, .drv = drv, .ctx = ctx, .pid = getpid(), .id = id
+		};
 	return s;
 }
 
-/* With the lock. */
+/* Call it with the lock held. */
 static int current_entry(const struct fdry_driver *drv, struct shared **ret)
 {
 	unsigned long long id;
 	CUcontext ctx;
 	int err = fdry_call(drv, cuCtxGetCurrent, &ctx);
 
-	if (!err)
-		err = fdry_call(drv, cuCtxGetId, ctx, &id);
+	if (err)
+		return err;
+	err = fdry_call(drv, cuCtxGetId, ctx, &id);
 	if (err)
 		return err;
 	*ret = entry_of(drv, ctx, id);
@@ -107,7 +110,7 @@ void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx)
 	free(s);
 }
 
-static int spare_take(const struct fdry_driver *drv, CUstream *ret)
+static int spare_get(const struct fdry_driver *drv, CUstream *ret)
 {
 	struct shared *s;
 	int err = current_entry(drv, &s);
@@ -125,12 +128,12 @@ int fdry_stream_borrow(const struct fdry_driver *drv, CUstream *ret)
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = spare_take(drv, ret);
+	err = spare_get(drv, ret);
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
-/* Whoever cannot say which context this is destroys it. */
+/* If the current context is unknown, the stream is destroyed. */
 void fdry_stream_return(const struct fdry_driver *drv, CUstream stream)
 {
 	unsigned long long id;
@@ -151,8 +154,10 @@ int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontex
 {
 	CUresult res = fdry_call_raw(drv, cuStreamGetCtx, stream, ret);
 
-	if (res == CUDA_ERROR_INVALID_HANDLE || res == CUDA_ERROR_INVALID_CONTEXT || res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return fdry_fail(FDRY_E_INVAL, "the stream is not one that is alive; it was destroyed, or its context was");
+	if (res == CUDA_ERROR_INVALID_HANDLE || res == CUDA_ERROR_INVALID_CONTEXT ||
+	    res == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return fdry_fail(FDRY_E_INVAL,
+				 "the stream is not alive; it was destroyed, or its context was");
 	return fdry_driver_result(drv, FDRY_DRV_cuStreamGetCtx, res);
 }
 
@@ -170,8 +175,11 @@ int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, co
 	bool captures;
 	int err = fdry_stream_is_capturing(drv, stream, &captures);
 
-	if (!err && captures)
-		err = fdry_fail(FDRY_E_STATE, "the stream captures, and %s cannot be a part of that; use another stream, or end the capture",
-				what);
-	return err;
+	if (err || !captures)
+		return err;
+	return fdry_fail(
+		FDRY_E_STATE,
+		"the stream captures, and %s cannot be part of a capture; use another stream, or "
+		"end the capture",
+		what);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.h - the streams that everything of ours in a context shares.
+ * stream.h - streams that all images in a context share.
  *
- * A context that has used 15 streams replays graphs 15 % slower for ever, also when those
- * streams are destroyed: seen on driver 580, where eight loads with two streams each were
- * enough. So a context gets one stream of each use, however many images come and go in it,
- * and they go with the context.
+ * On driver 580, a context that has used 15 streams replays graphs 15 % slower for the rest of its
+ * life, even after those streams are destroyed; eight loads with two streams each were enough. So a
+ * context gets one stream for each use, for any number of images. The streams are destroyed with
+ * the context.
  */
 #ifndef FDRY_ARCH_STREAM_H
 #define FDRY_ARCH_STREAM_H
@@ -14,22 +14,23 @@
 #include "lib/telemetry.h"
 
 enum fdry_stream_use {
-	FDRY_STREAM_MEMORY, /* memory filled, content copied */
-	FDRY_STREAM_GRAPHS, /* graphs uploaded; not behind another image's content */
+	FDRY_STREAM_MEMORY, /* filling memory, copying content */
+	FDRY_STREAM_GRAPHS, /* uploading graphs, without waiting for the content of other images */
 	FDRY_STREAM_USES
 };
 
 /**
  * fdry_stream_shared() - The current context's stream for a use.
- * @ret: a non-blocking stream, the same at every call; never destroyed by the caller
+ * @ret: a non-blocking stream, the same at every call; the caller never destroys it
  *
- * Whoever waits for it waits for what others in the process put there, too.
+ * Waiting for it also waits for the work of other threads of the process on it.
  * Errors: those of the driver. Context: any thread with a current context.
  */
-int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret) __must_check;
+int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use,
+		       CUstream *ret) __must_check;
 
-/* @ctx is about to be destroyed, and its streams with it: nothing is remembered of it. A context that goes without this costs
- * a few bytes, until one comes at its place. */
+/* Free the entry of @ctx, which is about to be destroyed together with its streams. Without this
+ * call the entry takes a few bytes until a context with the same handle reuses it. */
 void fdry_stream_forget(const struct fdry_driver *drv, CUcontext ctx);
 
 /* Wait for a stream or an event, and count that. Errors: those of the driver. */
@@ -44,27 +45,32 @@ static inline __must_check int fdry_event_wait(const struct fdry_driver *drv, CU
 	return fdry_call(drv, cuEventSynchronize, event);
 }
 
-/* The context of a stream; FDRY_E_INVAL where, as far as the driver tells, the stream is not alive. */
-int fdry_stream_context(const struct fdry_driver *drv, CUstream stream, CUcontext *ret) __must_check;
-int fdry_stream_is_capturing(const struct fdry_driver *drv, CUstream stream, bool *ret) __must_check;
-/* FDRY_E_STATE where it captures; @what was to be put on it, for the sentence: "a launch". */
-int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream, const char *what) __must_check;
+/* The context of a stream; FDRY_E_INVAL if the driver reports that the stream is not alive. */
+int fdry_stream_context(const struct fdry_driver *drv, CUstream stream,
+			CUcontext *ret) __must_check;
+int fdry_stream_is_capturing(const struct fdry_driver *drv, CUstream stream,
+			     bool *ret) __must_check;
+/* FDRY_E_STATE if the stream captures. @what names the intended work in the message: "a launch". */
+int fdry_stream_not_capturing(const struct fdry_driver *drv, CUstream stream,
+			      const char *what) __must_check;
 
-/* The number of a stream, which no other ever gets; a handle comes again at once when its stream is destroyed, while that one's work
- * goes on. The stream does not capture, and the thread's capture mode is relaxed: the question breaks captures (driver 580). */
-static inline __must_check int fdry_stream_number(const struct fdry_driver *drv, CUstream stream, unsigned long long *ret)
+/* The number of a stream, which is never reused. A handle is reused as soon as its stream is
+ * destroyed, even while the work of that stream continues. The stream must not capture, and the
+ * thread's capture mode must be relaxed, since the query breaks captures (driver 580). */
+static inline __must_check int fdry_stream_number(const struct fdry_driver *drv, CUstream stream,
+						  unsigned long long *ret)
 {
 	return fdry_call(drv, cuStreamGetId, stream, ret);
 }
 
 /**
  * fdry_stream_borrow() - A stream of the current context for one user at a time.
- * @ret: a non-blocking stream; given back with fdry_stream_return() in the same context
+ * @ret: a non-blocking stream; return it with fdry_stream_return() in the same context
  *
- * What was given back is lent again, so that there are no more than were in use at once.
+ * Returned streams are reused, so a context has no more than were in use at once.
  */
 int fdry_stream_borrow(const struct fdry_driver *drv, CUstream *ret) __must_check;
-/* Nothing captures on it. The sentence of the last failure stays. */
+/* The stream must not capture. The message of the last failure stays. */
 void fdry_stream_return(const struct fdry_driver *drv, CUstream stream);
 
 #endif

@@ -39,7 +39,8 @@ static int recent_get(struct fdry_graph_enc *enc, uint32_t kernel, struct recent
 
 #define CHUNK 64u
 
-/* The number of words of a chunk that differ; no early exit, so that compilers vectorise the loop.
+/*
+ * The number of words of a chunk that differ; no early exit, so that compilers vectorise the loop.
  */
 static uint32_t chunk_differ(const uint8_t *a, const uint8_t *b)
 {
@@ -79,7 +80,8 @@ static uint32_t words_set(const uint8_t *a, size_t len)
 	return n;
 }
 
-/* The distance back to the block that is most like @block, the last of enc->blocks; 0: the zeros.
+/*
+ * The distance back to the block that is most like @block, the last of enc->blocks; 0: the zeros.
  */
 static uint32_t like_find(const struct fdry_graph_enc *enc, const struct recent *r,
 			  const uint8_t *block, size_t len)

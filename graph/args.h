@@ -10,7 +10,8 @@
 /* Append the arguments of the next kernel node. @kernel: an index into the graph's kernels; all
  * nodes of a kernel have @args.len bytes. */
 int fdry_args_put(struct fdry_graph_enc *enc, uint32_t kernel, struct fdry_span args) __must_check;
-/* Check the columns of arguments; those of configurations must be checked already. FDRY_E_BADIMAGE.
+/*
+ * Check the columns of arguments; those of configurations must be checked already. FDRY_E_BADIMAGE.
  */
 int fdry_args_check(const struct fdry_graph_view *v) __must_check;
 /* Decode the argument block of kernel node @i, which must be the next. @bytes: of its kernel's

@@ -69,7 +69,8 @@ int fdry_attrs_diff(const struct fdry_attr_values *fresh, const struct fdry_attr
 int fdry_attrs_set(const struct fdry_driver *drv, CUgraphNode node,
 		   struct fdry_span attrs) __must_check;
 
-/* Check an attribute set: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION.
+/*
+ * Check an attribute set: known ids, ascending, canonical values. FDRY_E_BADIMAGE, FDRY_E_VERSION.
  */
 int fdry_attrs_check(struct fdry_span attrs) __must_check;
 

@@ -112,7 +112,8 @@ static void symbol_reached(struct fdry_code_reach *r, uint32_t symbol, bool by_c
 	}
 }
 
-/* Follow the relocations that patch words [@from, @to] of a section; each patches up to two words.
+/*
+ * Follow the relocations that patch words [@from, @to] of a section; each patches up to two words.
  */
 static void relocs_reached(struct fdry_code_reach *r, uint32_t section, uint64_t from, uint64_t to)
 {

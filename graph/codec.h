@@ -84,7 +84,8 @@ struct fdry_graph_enc {
 	bool linked;                           /* the edges were appended */
 };
 
-/* A configuration of kernel nodes, as in the columns CONFIG_...: indices into the graph's tables.
+/*
+ * A configuration of kernel nodes, as in the columns CONFIG_...: indices into the graph's tables.
  */
 struct fdry_graph_config {
 	uint32_t kernel;

@@ -155,7 +155,8 @@ enum fdry_attr_symbols {
 	FDRY_ATTR_UNKNOWN, /* not known */
 };
 enum fdry_attr_symbols fdry_cubin_attr_symbols(const struct fdry_cubin_attr *a);
-/* The number of bytes at the beginning of a record's payload that are symbol indices of four bytes.
+/*
+ * The number of bytes at the beginning of a record's payload that are symbol indices of four bytes.
  */
 uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a);
 /* The symbol at byte @i of them; UINT32_MAX if it is no symbol. @text: the code that the record
@@ -164,7 +165,8 @@ uint64_t fdry_cubin_attr_words(const struct fdry_cubin_attr *a);
 uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
 				const struct fdry_cubin_attr *a, uint64_t i);
 
-/* The record at *@pos of an info section; moves *@pos after it. 1, 0 at the end, -FDRY_E_BADCODE.
+/*
+ * The record at *@pos of an info section; moves *@pos after it. 1, 0 at the end, -FDRY_E_BADCODE.
  */
 int fdry_cubin_attr_next(struct fdry_span info, uint64_t *pos,
 			 struct fdry_cubin_attr *ret) __must_check;

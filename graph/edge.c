@@ -12,7 +12,7 @@ _Static_assert(sizeof(CUgraphEdgeData) == sizeof(struct fdry_graph_edge_data),
 
 /* Successors of each node, and how many of its predecessors are not listed yet. */
 struct order {
-	uint32_t *first;   /* nodes + 1: where a node's successors begin in @to */
+	uint32_t *first;   /* nodes + 1: index of a node's first successor in @to */
 	uint32_t *to;
 	uint32_t *missing;
 	uint32_t *heap;    /* nodes that may come next, the one created first on top */
@@ -162,7 +162,8 @@ uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v)
 	return v->header.edges + (v->header.nodes ? v->header.nodes - 1 - v->header.breaks : 0);
 }
 
-/* The edge of the chain out of e->node, if there is one. It is the first that leads out of a node.
+/*
+ * The edge of the chain out of e->node, if there is one. It is the first that leads out of a node.
  */
 static bool chain_next(struct fdry_graph_edges *e, struct fdry_graph_edge *ret)
 {

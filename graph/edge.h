@@ -47,7 +47,8 @@ struct fdry_graph_edge {
 CUgraphEdgeData fdry_graph_edge_data_at(const struct fdry_graph_view *v, uint32_t index);
 uint32_t fdry_graph_edge_count(const struct fdry_graph_view *v);
 
-/* Walks the edges of a checked view, sorted by from, to and data. Set @v, zero the rest to start.
+/*
+ * Walks the edges of a checked view, sorted by from, to and data. Set @v, zero the rest to start.
  */
 struct fdry_graph_edges {
 	const struct fdry_graph_view *v;

@@ -58,8 +58,7 @@ struct fdry_graph_header {
 	uint32_t attrs;        /* attributes in all of them */
 	uint32_t edges;        /* besides those of the chain */
 	uint32_t edge_data;    /* distinct edge data that is not the default */
-	uint64_t arg_bytes; /* of all argument blocks, padding included, once they are put together
-			     */
+	uint64_t arg_bytes;    /* of all decoded argument blocks, with padding */
 	uint32_t configs;      /* distinct configurations of kernel nodes */
 	uint32_t patches;      /* in all argument blocks together */
 	uint32_t breaks;       /* of the chain */
@@ -88,7 +87,7 @@ struct fdry_graph_attr {
 
 struct fdry_graph_memset {
 	uint64_t dst;
-	uint64_t pitch;        /* bytes from row to row; 0 where height is 1 */
+	uint64_t pitch;        /* bytes from row to row; 0 if height is 1 */
 	uint64_t width;        /* elements in a row, at least 1 */
 	uint64_t height;       /* rows, at least 1 */
 	uint32_t value;        /* its low element_size bytes; the others are zero */
@@ -97,8 +96,8 @@ struct fdry_graph_memset {
 
 struct fdry_graph_memcpy {
 	uint64_t src;        /* a device address, or a place in host memory */
-	uint64_t src_pitch;  /* bytes from row to row; the width where there is one row */
-	uint64_t src_height; /* rows from slice to slice; the height where depth is 1 */
+	uint64_t src_pitch;  /* bytes from row to row; the width if there is one row */
+	uint64_t src_height; /* rows from slice to slice; the height if depth is 1 */
 	uint64_t dst;        /* as src */
 	uint64_t dst_pitch;
 	uint64_t dst_height;

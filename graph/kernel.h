@@ -101,7 +101,8 @@ int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
 uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set);
 struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i,
 					struct fdry_oid *ret);
-/* Total size of the whole cubins of the objects, each counted once; shows how much slicing saved.
+/*
+ * Total size of the whole cubins of the objects, each counted once; shows how much slicing saved.
  */
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
 

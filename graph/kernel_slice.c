@@ -43,7 +43,8 @@ static struct fdry_set_entry *entry_of(const struct fdry_kernel_set *set, uint32
 
 /* --- objects --- */
 
-/* Add an object unless the set has it. Releases or keeps @owned in any case; @bytes may lie in it.
+/*
+ * Add an object unless the set has it. Releases or keeps @owned in any case; @bytes may lie in it.
  */
 static int object_add(struct fdry_kernel_set *set, struct fdry_span bytes, struct fdry_buf *owned,
 		      struct fdry_oid *ret)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* listing.c - nodes and edges of a driver graph, with numbers in place of handles; see listing.h.
+/*
+ * listing.c - nodes and edges of a driver graph, with numbers in place of handles; see listing.h.
  */
 #include "graph/listing.h"
 

@@ -63,7 +63,8 @@ struct fdry_node_ops {
 	void (*get)(struct fdry_graph_cursor *c, struct fdry_node *ret);
 	/* node -> driver */
 	int (*build)(struct fdry_build *b, const struct fdry_node *node, CUgraphNode *ret);
-	/* node <-> the words after the kind's name on its line, each after a space. NULL: no words.
+	/*
+	 * node <-> the words after the kind's name on its line, each after a space. NULL: no words.
 	 */
 	int (*to_text)(const struct fdry_node *node, struct fdry_buf *ret);
 	int (*from_text)(struct fdry_text *t, struct fdry_node *ret);

@@ -6,7 +6,8 @@
 #include "graph/read.h"
 #include "graph/text.h"
 
-/* The bytes from the first to the last that are written; false if they overflow the address space.
+/*
+ * The bytes from the first to the last that are written; false if they overflow the address space.
  */
 static bool memset_extent(const struct fdry_graph_memset *m, uint64_t *ret)
 {

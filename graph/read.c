@@ -13,7 +13,8 @@
 #include "graph/codec.h"
 #include "graph/listing.h"
 
-/* Put nodes and edges into canonical order: node order[i] comes i-th, so node n comes place[n]-th.
+/*
+ * Put nodes and edges into canonical order: node order[i] comes i-th, so node n comes place[n]-th.
  */
 static int listing_order(struct fdry_listing *l)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * alloc.c - cuMemAlloc and its like, and pinned host memory.
+ * alloc.c - cuMemAlloc and similar functions, and pinned host memory.
  *
- * Every allocation has pages of its own, so a stale or overrun pointer soon meets
- * nothing at all. Freeing waits for the device's work in flight, as the real driver does.
+ * Every allocation has pages of its own, so a stale or overrun pointer soon faults. Freeing waits
+ * for the device's running work, as in the real driver.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +18,8 @@ static size_t pages(size_t size)
 	return (size + PAGE - 1) / PAGE * PAGE;
 }
 
-static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind kind, CUdeviceptr *ret)
+static CUresult range_new(struct sim_ctx *ctx, size_t size, enum sim_mem_kind kind,
+			  CUdeviceptr *ret)
 {
 	struct sim_range r = { .size = size, .extent = pages(size), .kind = kind, .dev = ctx->dev,
 			       .ctx = ctx->handle, .read = true, .write = true };
@@ -84,14 +85,15 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t size)
 	return range_new(ctx, size, SIM_MEM_DEVICE, ret);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height,
+			    unsigned int element)
 {
 	struct sim_ctx *ctx;
 	size_t row;
 
 	SIM_ENTER(cuMemAllocPitch_v2);
-	if (!ret || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) ||
-	    width > SIZE_MAX / 4)
+	if (!ret || !pitch || !width || !height ||
+	    (element != 4 && element != 8 && element != 16) || width > SIZE_MAX / 4)
 		return CUDA_ERROR_INVALID_VALUE;
 	row = (width + PITCH_ALIGN - 1) / PITCH_ALIGN * PITCH_ALIGN;
 	if (height > SIZE_MAX / 4 / row)
@@ -220,7 +222,8 @@ static CUresult register_check(const void *p, size_t size, unsigned int flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sim_range_from(start);
 	if (r && r->start < start + size)
-		return sim_range_host(r) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+		return sim_range_host(r) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+					 : CUDA_ERROR_INVALID_VALUE;
 	return host_mapped(start, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -2,8 +2,8 @@
 /*
  * async.c - memory allocated and freed in the order of a stream.
  *
- * Allocating has nothing to wait for and happens at once; freeing waits for its turn. In
- * a stream that captures both become nodes.
+ * An allocation waits for nothing and happens at once; freeing waits for the work before it in the
+ * stream. In a stream that captures, both become nodes.
  */
 #include "arch/sim/graph.h"
 
@@ -13,7 +13,8 @@ static CUresult capture_alloc(struct sim_stream *s, size_t size, CUdeviceptr *re
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = {
 		.poolProps = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->ctx->dev } },
+			       .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+					     .id = s->ctx->dev } },
 		.bytesize = size,
 	};
 	struct sim_gmem *m;

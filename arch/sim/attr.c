@@ -2,8 +2,8 @@
 /*
  * attr.c - attributes of kernel nodes.
  *
- * A node keeps the attributes that differ from a fresh node's with its launch, in the
- * order of node_attrs[]; what is not there has its default.
+ * A node's launch holds the attributes that differ from a fresh node's, in the order of
+ * node_attrs[]. All others have their defaults.
  */
 #include "arch/sim/graph.h"
 
@@ -17,7 +17,8 @@ static bool window_ok(const CUlaunchAttributeValue *v)
 {
 	const CUaccessPolicyWindow *w = &v->accessPolicyWindow;
 
-	return w->hitRatio >= 0 && w->hitRatio <= 1 && (unsigned int)w->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
+	return w->hitRatio >= 0 && w->hitRatio <= 1 &&
+	       (unsigned int)w->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
 	       (unsigned int)w->missProp <= CU_ACCESS_PROPERTY_STREAMING;
 }
 
@@ -33,7 +34,8 @@ static bool cluster_ok(const CUlaunchAttributeValue *v)
 
 static bool scheduling_ok(const CUlaunchAttributeValue *v)
 {
-	return (unsigned int)v->clusterSchedulingPolicyPreference <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+	return (unsigned int)v->clusterSchedulingPolicyPreference <=
+	       CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
 }
 
 static bool any_ok(const CUlaunchAttributeValue *v)
@@ -72,30 +74,64 @@ struct node_attr {
 	CUlaunchAttributeID id;
 	size_t size; /* bytes of the value that mean something */
 	bool (*ok)(const CUlaunchAttributeValue *v);
-	CUlaunchAttributeValue fresh; /* what a new node has */
-	bool write_only; /* seen on the real driver: it can be set and not be asked for */
+	CUlaunchAttributeValue fresh; /* of a new node */
+	bool write_only; /* in the real driver it can be set but not read */
 };
 
 #define MEMBER_SIZE(member) sizeof(((CUlaunchAttributeValue *)0)->member)
 
 static const struct node_attr node_attrs[] = {
-	{ CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, MEMBER_SIZE(accessPolicyWindow), window_ok, { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_COOPERATIVE, MEMBER_SIZE(cooperative), cooperative_ok, { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, MEMBER_SIZE(clusterDim), cluster_ok, { { 0 } }, false },
+	{ CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+	  MEMBER_SIZE(accessPolicyWindow),
+	  window_ok,
+	  { { 0 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+	  MEMBER_SIZE(cooperative),
+	  cooperative_ok,
+	  { { 0 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+	  MEMBER_SIZE(clusterDim),
+	  cluster_ok,
+	  { { 0 } },
+	  false },
 	{ CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
-	  MEMBER_SIZE(clusterSchedulingPolicyPreference), scheduling_ok, { { 0 } }, false },
+	  MEMBER_SIZE(clusterSchedulingPolicyPreference),
+	  scheduling_ok,
+	  { { 0 } },
+	  false },
 	{ CU_LAUNCH_ATTRIBUTE_PRIORITY, MEMBER_SIZE(priority), any_ok, { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, MEMBER_SIZE(memSyncDomainMap), domain_map_ok,
-	  { .memSyncDomainMap = { 0, 1 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, MEMBER_SIZE(memSyncDomain), domain_ok, { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION, MEMBER_SIZE(preferredClusterDim), cluster_ok,
-	  { { 0 } }, true },
-	{ CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, MEMBER_SIZE(deviceUpdatableKernelNode), updatable_ok,
-	  { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, MEMBER_SIZE(sharedMemCarveout), carveout_ok,
-	  { { 0 } }, false },
-	{ CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING, MEMBER_SIZE(nvlinkUtilCentricScheduling), nvlink_ok,
-	  { { 0 } }, true },
+	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
+	  MEMBER_SIZE(memSyncDomainMap),
+	  domain_map_ok,
+	  { .memSyncDomainMap = { 0, 1 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
+	  MEMBER_SIZE(memSyncDomain),
+	  domain_ok,
+	  { { 0 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+	  MEMBER_SIZE(preferredClusterDim),
+	  cluster_ok,
+	  { { 0 } },
+	  true },
+	{ CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+	  MEMBER_SIZE(deviceUpdatableKernelNode),
+	  updatable_ok,
+	  { { 0 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+	  MEMBER_SIZE(sharedMemCarveout),
+	  carveout_ok,
+	  { { 0 } },
+	  false },
+	{ CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING,
+	  MEMBER_SIZE(nvlinkUtilCentricScheduling),
+	  nvlink_ok,
+	  { { 0 } },
+	  true },
 };
 
 #define NODE_ATTRS (sizeof(node_attrs) / sizeof(*node_attrs))
@@ -109,7 +145,8 @@ static const struct node_attr *attr_find(CUlaunchAttributeID id)
 }
 
 /* The last one counts, as for a launch. */
-static const CUlaunchAttributeValue *attr_value(const struct sim_launch *l, const struct node_attr *a)
+static const CUlaunchAttributeValue *attr_value(const struct sim_launch *l,
+						const struct node_attr *a)
 {
 	for (unsigned int i = l->nattrs; i--;)
 		if (l->attrs[i].id == a->id)
@@ -126,7 +163,7 @@ void sim_attr_get(const struct sim_launch *l, CUlaunchAttributeID id, CUlaunchAt
 	memcpy(ret, v, a->size);
 }
 
-/* Give @l these values, one for each of node_attrs[]. */
+/* Set these values on @l, one for each of node_attrs[]. */
 static CUresult attrs_store(struct sim_launch *l, const CUlaunchAttributeValue *values)
 {
 	CUlaunchAttribute *attrs = calloc(NODE_ATTRS, sizeof(*attrs));
@@ -170,9 +207,13 @@ CUresult sim_attrs_settle(struct sim_launch *l, int priority)
 	for (size_t i = 0; i < NODE_ATTRS; i++) {
 		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY && !prioritised)
 			values[i].priority = priority;
-		/* Seen on the real driver: a captured launch says what a node that was added leaves open. */
-		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && !scheduled)
-			values[i].clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
+		/*
+		 * In the real driver, a captured launch has this attribute, an added node has not.
+		 */
+		if (node_attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
+		    !scheduled)
+			values[i].clusterSchedulingPolicyPreference =
+				CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
 	}
 	return attrs_store(l, values);
 }
@@ -183,7 +224,8 @@ static CUresult kernel_find(CUgraphNode node, struct sim_node **ret)
 	return (*ret)->type == CU_GRAPH_NODE_TYPE_KERNEL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeAttrValue *ret)
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
+				       CUkernelNodeAttrValue *ret)
 {
 	struct sim_node *n;
 
@@ -195,7 +237,8 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID id, 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *value)
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID id,
+				       const CUkernelNodeAttrValue *value)
 {
 	const struct node_attr *a = attr_find(id);
 	CUlaunchAttributeValue values[NODE_ATTRS];

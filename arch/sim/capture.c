@@ -3,9 +3,9 @@
  * capture.c - streams whose work becomes a graph.
  *
  * A capture begins on one stream and spreads to every stream that waits for an event
- * recorded in it. Each stream knows the nodes that its next node will depend on; an
- * event knows those of its stream when it was recorded. A call that breaks the rules
- * invalidates every capture that it touches; only its end takes the streams out again.
+ * recorded in it. Each stream has the nodes that its next node will depend on; an event has
+ * those of its stream at the time of the record. A call that breaks the rules invalidates every
+ * capture that it touches; the streams leave an invalidated capture only when it ends.
  */
 #include "arch/sim/capture.h"
 
@@ -34,7 +34,7 @@ void sim_capture_invalidate(struct sim_capture *c)
 		c->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
 }
 
-/* What to answer to a call that breaks the rules: @error the first time. */
+/* The result of a call that breaks the rules: @error the first time. */
 CUresult sim_capture_spoil(struct sim_capture *c, CUresult error)
 {
 	if (c->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
@@ -76,7 +76,7 @@ void sim_capture_leave(struct sim_stream *s)
 	free(cs);
 }
 
-/* Every stream leaves; the graph stays. Events keep what is left of @c. */
+/* Every stream leaves; the graph stays. Events hold references to @c. */
 static void capture_end(struct sim_capture *c)
 {
 	struct sim_capture **p = &sim_captures;
@@ -112,7 +112,8 @@ static CUresult begin_check(const struct sim_stream *s, CUstreamCaptureMode mode
 }
 
 /* Capture @s into @g; @deps are consumed. */
-static CUresult capture_begin(struct sim_stream *s, CUstreamCaptureMode mode, struct sim_graph *g, struct sim_edges *deps)
+static CUresult capture_begin(struct sim_stream *s, CUstreamCaptureMode mode, struct sim_graph *g,
+			      struct sim_edges *deps)
 {
 	struct sim_capture *c = calloc(1, sizeof(*c));
 	CUresult res;
@@ -158,9 +159,9 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	return res;
 }
 
-/* Dependencies as a caller gives them. */
-static CUresult deps_read(const struct sim_graph *g, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
-			  struct sim_edges *ret)
+/* Dependencies from the caller's arrays. */
+static CUresult deps_read(const struct sim_graph *g, const CUgraphNode *nodes,
+			  const CUgraphEdgeData *data, size_t count, struct sim_edges *ret)
 {
 	struct sim_edges deps = { 0 };
 	struct sim_node *n;
@@ -182,7 +183,8 @@ static CUresult deps_read(const struct sim_graph *g, const CUgraphNode *nodes, c
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-				     const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
+				     const CUgraphEdgeData *data, size_t count,
+				     CUstreamCaptureMode mode)
 {
 	struct sim_edges deps;
 	struct sim_stream *s;
@@ -258,7 +260,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != sim_capture_thread())
 		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	*ret = NULL;
-	res = c->status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? joined(c) : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	res = c->status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? joined(c)
+							   : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (res) {
 		sim_capture_abort(c);
 		return res;
@@ -345,8 +348,9 @@ static bool deps_plain(const struct sim_edges *deps)
 	return true;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-				   const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *count)
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+				   CUgraph *graph, const CUgraphNode **nodes,
+				   const CUgraphEdgeData **data, size_t *count)
 {
 	struct capture_stream *cs;
 	struct sim_stream *s;
@@ -375,8 +379,9 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *statu
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *data,
-					      size_t count, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *nodes,
+					      const CUgraphEdgeData *data, size_t count,
+					      unsigned int flags)
 {
 	struct capture_stream *cs;
 	struct sim_edges deps;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.h - captures under way, between capture.c and record.c. */
+/* capture.h - captures in progress, shared by capture.c and record.c. */
 #ifndef FDRY_ARCH_SIM_CAPTURE_H
 #define FDRY_ARCH_SIM_CAPTURE_H
 
@@ -10,7 +10,7 @@ struct capture_stream {
 	struct capture_stream *next;
 	struct sim_stream *stream;
 	struct sim_edges deps;
-	CUgraphNode *nodes;    /* what cuStreamGetCaptureInfo showed last */
+	CUgraphNode *nodes;    /* the arrays that cuStreamGetCaptureInfo returned last */
 	CUgraphEdgeData *data;
 };
 
@@ -30,16 +30,17 @@ struct sim_capture {
 extern struct sim_capture *sim_captures; /* those that have not ended */
 extern _Thread_local CUstreamCaptureMode sim_capture_mode; /* of this thread */
 
-/* Names the calling thread. */
+/* Identifies the calling thread. */
 const void *sim_capture_thread(void);
 void sim_capture_put(struct sim_capture *c);
 void sim_capture_invalidate(struct sim_capture *c);
-/* Invalidate @c and answer @error, or what an invalidated capture answers where it was that before. */
+/* Invalidate @c. Returns @error, or if it was invalid before, the error of an invalidated capture.
+ */
 CUresult sim_capture_spoil(struct sim_capture *c, CUresult error);
 /* Make @s a stream of @c, depending on @deps, which are consumed. */
 CUresult sim_capture_enter(struct sim_capture *c, struct sim_stream *s, struct sim_edges *deps);
 void sim_capture_leave(struct sim_stream *s);
-/* End @c and destroy the graph where it was made for it. */
+/* End @c, and destroy the graph if it was made for @c. */
 void sim_capture_abort(struct sim_capture *c);
 /* A capture that has a stream of @ctx which is ordered with the legacy stream, or NULL. */
 struct sim_capture *sim_capture_blocking(const struct sim_ctx *ctx);

@@ -2,9 +2,9 @@
 /*
  * code.c - an object of ours, loaded: a file in memory for the dynamic linker.
  *
- * Each load is a file of its own, so each has variables of its own. The linker also
- * takes a name that it has seen for the object it has seen, and the numbers of file
- * descriptors come again, so every load spells the same path in another way.
+ * Each load is a file of its own, so each has variables of its own. The linker returns a loaded
+ * object again for the same path, and numbers of file descriptors are reused. So every load
+ * spells the path in another way.
  */
 #include <dlfcn.h>
 #include <link.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* code.h - device code: recognised, loaded, and what modules, libraries and functions are made of. */
+/* code.h - device code: recognising and loading it; modules, libraries and functions. */
 #ifndef FDRY_ARCH_SIM_CODE_H
 #define FDRY_ARCH_SIM_CODE_H
 
@@ -7,21 +7,22 @@
 
 /* image.c */
 
-/* A shared object of ours, inside of what the caller gave. */
+/* A shared object of ours, inside the caller's bytes. */
 struct sim_image {
 	const unsigned char *data;
 	size_t size;
-	void *owned; /* the bytes, where they are not the caller's */
+	void *owned; /* the bytes, if they are not the caller's */
 };
 
-/* Find it in an object, a fatbin or its wrapper, or text (ptx.c). NO_BINARY_FOR_GPU where there is code for
- * something else, INVALID_PTX for text that holds none, INVALID_IMAGE for anything else. */
+/* Find it in an object, a fatbin or its wrapper, or text (ptx.c). NO_BINARY_FOR_GPU if there is
+ * code for something else, INVALID_PTX for text that holds none, INVALID_IMAGE for anything else.
+ */
 CUresult sim_image_find(const void *data, struct sim_image *ret);
 void sim_image_release(struct sim_image *image);
 /* The same for an object of at most @most bytes. */
 CUresult sim_image_elf(const unsigned char *data, size_t most, struct sim_image *ret);
 
-/* A module variable as the object's symbols have it. */
+/* A module variable, from the object's symbols. */
 struct sim_symbol {
 	const char *name; /* in the image */
 	uint64_t value, size;
@@ -29,7 +30,8 @@ struct sim_symbol {
 /* The variables of an object, one by one from *@at = 0; false after the last. */
 bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_symbol *ret);
 
-/* A whole file in memory, with zeros behind it; FILE_NOT_FOUND. free() it. @size_ret may be NULL. */
+/* Read a whole file into memory, followed by zeros; FILE_NOT_FOUND. free() it. @size_ret may be
+ * NULL. */
 CUresult sim_file_read(const char *path, void **ret, size_t *size_ret);
 
 /* ptx.c: PTX with an object of ours in its comments; the bytes are owned. */
@@ -94,21 +96,24 @@ struct sim_kern {
 	struct sim_func_attrs attrs[SIM_DEVICES_MAX];
 };
 
-/* The instance of @lib in @ctx, loaded when first asked for. */
+/* The instance of @lib in @ctx, loaded at the first call. */
 CUresult sim_library_module(struct sim_library *lib, struct sim_ctx *ctx, struct sim_module **ret);
 void sim_library_forget(struct sim_library *lib, const struct sim_module *m);
 
 /* function.c */
 
-/* Nothing set yet. */
+/* The attributes of a kernel before any is set. */
 struct sim_func_attrs sim_func_attrs_initial(const struct sim_kernel_record *record);
-/* How many blocks of it fit one SM. */
+/* The number of its blocks that fit one SM. */
 unsigned int sim_occupancy(const struct sim_kernel_record *record, size_t threads, size_t shared);
 
 /* link.c */
 
-#define SIM_PTX_REFUSED "the software driver cannot compile PTX; give it PTX with an object of its own inside (arch/sim/ptx.c)"
-/* Leave @text in the error log that the JIT options name, if they name one. */
-void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values, const char *text);
+#define SIM_PTX_REFUSED \
+	"the software driver cannot compile PTX; pass it PTX with an object of its own inside " \
+	"(arch/sim/ptx.c)"
+/* Write @text to the error log that the JIT options name, if they name one. */
+void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values,
+		 const char *text);
 
 #endif

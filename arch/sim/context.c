@@ -4,7 +4,7 @@
  *
  * A stack holds handles, not objects: a context may be destroyed while it is current to
  * other threads, which then see CONTEXT_IS_DESTROYED. A primary context gets a new
- * handle each time it comes to life.
+ * handle each time it is created.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static __thread struct {
 } stack;
 
 static struct {
-	struct sim_ctx *ctx; /* NULL where it is not active */
+	struct sim_ctx *ctx; /* NULL if it is not active */
 	unsigned int flags;
 } primaries[SIM_DEVICES_MAX];
 
@@ -114,7 +114,7 @@ out_free:
 	return res;
 }
 
-/* Everything that belongs to the context goes with it, once its work is done. */
+/* Destroy everything that belongs to the context, once its work is done. */
 static void ctx_destroy(struct sim_ctx *ctx)
 {
 	sim_obj_get(&ctx->obj);
@@ -228,7 +228,8 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev)
 	return ctx_create(ret, flags, dev);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned int flags, CUdevice dev)
+CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned int flags,
+			CUdevice dev)
 {
 	SIM_ENTER(cuCtxCreate_v3);
 	if (params || count)

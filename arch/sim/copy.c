@@ -2,10 +2,10 @@
 /*
  * copy.c - copies, all as one 3D form.
  *
- * Host memory that the driver does not know is pageable: an asynchronous copy out of it
- * takes the bytes at the call, one into it has finished when the call returns. Pinned
- * memory is read and written when the stream gets there, as is the memory of a copy that
- * is captured. A copy between device memory does not make the host wait.
+ * Host memory that the driver does not know is pageable. An asynchronous copy from it reads the
+ * bytes during the call; a copy to it has finished when the call returns. Pinned memory, and the
+ * memory of a captured copy, is read and written when the stream runs the copy. A copy between
+ * device memory does not make the host wait.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,14 @@ static struct side side_src(const CUDA_MEMCPY3D *p)
 {
 	return (struct side){
 		p->srcMemoryType,
-		p->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->srcHost : p->srcDevice,
-		p->srcXInBytes, p->srcY, p->srcZ, p->srcLOD, p->srcPitch, p->srcHeight,
+		p->srcMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->srcHost
+						       : p->srcDevice,
+		p->srcXInBytes,
+		p->srcY,
+		p->srcZ,
+		p->srcLOD,
+		p->srcPitch,
+		p->srcHeight,
 	};
 }
 
@@ -34,8 +40,14 @@ static struct side side_dst(const CUDA_MEMCPY3D *p)
 {
 	return (struct side){
 		p->dstMemoryType,
-		p->dstMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->dstHost : p->dstDevice,
-		p->dstXInBytes, p->dstY, p->dstZ, p->dstLOD, p->dstPitch, p->dstHeight,
+		p->dstMemoryType == CU_MEMORYTYPE_HOST ? (CUdeviceptr)(uintptr_t)p->dstHost
+						       : p->dstDevice,
+		p->dstXInBytes,
+		p->dstY,
+		p->dstZ,
+		p->dstLOD,
+		p->dstPitch,
+		p->dstHeight,
 	};
 }
 
@@ -78,9 +90,10 @@ static bool shape_ok(const struct side *s, const CUDA_MEMCPY3D *p)
 	if (!rows)
 		return true;
 	return s->pitch <= PITCH_MAX && p->WidthInBytes + s->x <= PITCH_MAX &&
-	       (!s->pitch || s->pitch >= p->WidthInBytes + s->x) &&
-	       p->Height <= PITCH_MAX && p->Depth <= PITCH_MAX && s->y <= PITCH_MAX && s->z <= PITCH_MAX &&
-	       s->height <= PITCH_MAX && (!s->height || p->Depth <= 1 || s->height >= p->Height + s->y);
+	       (!s->pitch || s->pitch >= p->WidthInBytes + s->x) && p->Height <= PITCH_MAX &&
+	       p->Depth <= PITCH_MAX && s->y <= PITCH_MAX && s->z <= PITCH_MAX &&
+	       s->height <= PITCH_MAX &&
+	       (!s->height || p->Depth <= 1 || s->height >= p->Height + s->y);
 }
 
 /* From the first byte to the last. */
@@ -107,7 +120,8 @@ static CUresult side_check(const struct side *s, const CUDA_MEMCPY3D *p, bool wr
 		return CUDA_ERROR_INVALID_VALUE;
 	if (s->type == CU_MEMORYTYPE_HOST || side_pageable(s, p))
 		return CUDA_SUCCESS;
-	return sim_range_ok(plane.base, plane_extent(&plane, p), write) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return sim_range_ok(plane.base, plane_extent(&plane, p), write) ? CUDA_SUCCESS
+									: CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_copy_check(const CUDA_MEMCPY3D *p)
@@ -126,7 +140,7 @@ CUresult sim_copy_check(const CUDA_MEMCPY3D *p)
 	return side_check(&dst, p, true);
 }
 
-/* Take the source's bytes now and let the copy read them from there. */
+/* Copy the source's bytes now; the operation reads them from the copy. */
 static CUresult copy_stage(struct sim_copy *c)
 {
 	CUDA_MEMCPY3D *p = &c->p;
@@ -217,7 +231,8 @@ static CUresult copy_sync(const CUDA_MEMCPY3D *p)
 }
 
 /* A plain copy. The types say which of the addresses are host pointers. */
-static CUDA_MEMCPY3D linear(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type, CUdeviceptr src, size_t size)
+static CUDA_MEMCPY3D linear(CUmemorytype dst_type, CUdeviceptr dst, CUmemorytype src_type,
+			    CUdeviceptr src, size_t size)
 {
 	CUDA_MEMCPY3D p = { .dstMemoryType = dst_type, .srcMemoryType = src_type,
 			    .WidthInBytes = size, .Height = 1, .Depth = 1 };
@@ -275,7 +290,8 @@ static CUresult contexts_check(CUcontext a, CUcontext b)
 	return sim_ctx_find(b, &ctx);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size)
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx,
+		      size_t size)
 {
 	CUDA_MEMCPY3D p = linear(DEVICE, dst, DEVICE, src, size);
 
@@ -284,8 +300,8 @@ CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcon
 	return copy_sync(&p);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size,
-			   CUstream stream)
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx,
+			   size_t size, CUstream stream)
 {
 	CUDA_MEMCPY3D p = linear(DEVICE, dst, DEVICE, src, size);
 
@@ -297,11 +313,23 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, 
 static CUDA_MEMCPY3D flat(const CUDA_MEMCPY2D *q)
 {
 	return (CUDA_MEMCPY3D){
-		.srcXInBytes = q->srcXInBytes, .srcY = q->srcY, .srcMemoryType = q->srcMemoryType,
-		.srcHost = q->srcHost, .srcDevice = q->srcDevice, .srcArray = q->srcArray, .srcPitch = q->srcPitch,
-		.dstXInBytes = q->dstXInBytes, .dstY = q->dstY, .dstMemoryType = q->dstMemoryType,
-		.dstHost = q->dstHost, .dstDevice = q->dstDevice, .dstArray = q->dstArray, .dstPitch = q->dstPitch,
-		.WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = 1,
+		.srcXInBytes = q->srcXInBytes,
+		.srcY = q->srcY,
+		.srcMemoryType = q->srcMemoryType,
+		.srcHost = q->srcHost,
+		.srcDevice = q->srcDevice,
+		.srcArray = q->srcArray,
+		.srcPitch = q->srcPitch,
+		.dstXInBytes = q->dstXInBytes,
+		.dstY = q->dstY,
+		.dstMemoryType = q->dstMemoryType,
+		.dstHost = q->dstHost,
+		.dstDevice = q->dstDevice,
+		.dstArray = q->dstArray,
+		.dstPitch = q->dstPitch,
+		.WidthInBytes = q->WidthInBytes,
+		.Height = q->Height,
+		.Depth = 1,
 	};
 }
 

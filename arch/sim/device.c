@@ -2,7 +2,7 @@
 /*
  * device.c - the devices, all alike, as the environment describes them.
  *
- * What the environment says is read once, at the first cuInit.
+ * The first cuInit reads the environment, once.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -121,12 +121,14 @@ static bool count_parse(const char *s)
 static CUresult environment_read(void)
 {
 	const char *devices = getenv("FDRY_SIM_DEVICES"), *cc = getenv("FDRY_SIM_CC");
-	const char *memory = getenv("FDRY_SIM_MEMORY"), *version = getenv("FDRY_SIM_DRIVER_VERSION");
+	const char *memory = getenv("FDRY_SIM_MEMORY"),
+		   *version = getenv("FDRY_SIM_DRIVER_VERSION");
 	unsigned long long n;
 
 	if (version && (!number(&version, INT_MAX, &n) || *version || !n))
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((devices && !count_parse(devices)) || (cc && !cc_parse(cc)) || (memory && !memory_parse(memory)))
+	if ((devices && !count_parse(devices)) || (cc && !cc_parse(cc)) ||
+	    (memory && !memory_parse(memory)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * edge.c - dependencies between the nodes of a graph, and what they carry.
+ * edge.c - dependencies between the nodes of a graph, with their data.
  *
- * Every edge is kept twice, at both of its ends, in the order in which it was added.
+ * Every edge is stored twice, at both of its ends, in the order of creation.
  */
 #include "arch/sim/graph.h"
 
@@ -91,7 +91,8 @@ void sim_edges_release(struct sim_edges *e)
 }
 
 /* Only kernels have ports, and a programmatic edge joins two kernels. */
-CUresult sim_edge_check(const struct sim_node *from, const struct sim_node *to, const CUgraphEdgeData *data)
+CUresult sim_edge_check(const struct sim_node *from, const struct sim_node *to,
+			const CUgraphEdgeData *data)
 {
 	static const unsigned char zero[sizeof(data->reserved)];
 	bool kernel = from->type == CU_GRAPH_NODE_TYPE_KERNEL;
@@ -101,8 +102,9 @@ CUresult sim_edge_check(const struct sim_node *from, const struct sim_node *to, 
 	if (data->from_port > (kernel ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER : 0))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
-		return data->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ? CUDA_ERROR_INVALID_VALUE :
-										     CUDA_SUCCESS;
+		return data->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+			       ? CUDA_ERROR_INVALID_VALUE
+			       : CUDA_SUCCESS;
 	if (data->type != CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC || !data->from_port ||
 	    to->type != CU_GRAPH_NODE_TYPE_KERNEL)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -157,7 +159,8 @@ struct edge_list {
 	bool same_data;
 };
 
-static CUresult edge_list_at(const struct edge_list *l, size_t i, struct sim_node *ends[2], CUgraphEdgeData *data)
+static CUresult edge_list_at(const struct edge_list *l, size_t i, struct sim_node *ends[2],
+			     CUgraphEdgeData *data)
 {
 	SIM_TRY(sim_node_find(l->from[i], &ends[0]));
 	SIM_TRY(sim_node_find(l->to[i], &ends[1]));
@@ -241,8 +244,8 @@ struct edge_query {
 	size_t capacity, seen;
 };
 
-static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from, const struct sim_node *to,
-			       const CUgraphEdgeData *data)
+static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from,
+			       const struct sim_node *to, const CUgraphEdgeData *data)
 {
 	size_t i = q->seen++;
 
@@ -259,7 +262,7 @@ static CUresult edge_query_put(struct edge_query *q, const struct sim_node *from
 	return CUDA_SUCCESS;
 }
 
-/* What is left of the arrays becomes NULL; *@count becomes how many entries were filled. */
+/* Fill the rest of the arrays with NULL, and set *@count to the number of entries. */
 static void edge_query_end(struct edge_query *q, size_t *count)
 {
 	for (size_t i = q->seen; i < q->capacity; i++) {
@@ -273,7 +276,8 @@ static void edge_query_end(struct edge_query *q, size_t *count)
 	*count = q->seen < q->capacity ? q->seen : q->capacity;
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
+			    CUgraphEdgeData *data, size_t *count)
 {
 	struct edge_query q = { from, to, data, 0, 0 };
 	struct sim_graph *g;
@@ -300,7 +304,8 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, C
 	return CUDA_SUCCESS;
 }
 
-static CUresult neighbours(const struct sim_edges *e, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+static CUresult neighbours(const struct sim_edges *e, CUgraphNode *nodes, CUgraphEdgeData *data,
+			   size_t *count)
 {
 	struct edge_query q = { nodes, NULL, data, 0, 0 };
 
@@ -317,7 +322,8 @@ static CUresult neighbours(const struct sim_edges *e, CUgraphNode *nodes, CUgrap
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *data,
+				       size_t *count)
 {
 	struct sim_node *n;
 
@@ -326,7 +332,8 @@ CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *deps, CUgr
 	return neighbours(&n->in, deps, data, count);
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *data,
+					 size_t *count)
 {
 	struct sim_node *n;
 

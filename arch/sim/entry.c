@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * entry.c - the table of exported functions, how they are found, the one lock.
+ * entry.c - the table of exported functions, their look-up, and the one lock.
  *
  * Every variant for the per-thread default stream is the same function: a NULL stream
  * then means the legacy stream, which orders more and never less.
@@ -32,7 +32,7 @@ static const struct sim_entry entries[SIM_FNS] = {
 #undef SIM_FN
 };
 
-/* The variants are jumps, as an alias would have to lie in the file of what it stands for. */
+/* The variants are jumps, since an alias must lie in the same file as its function. */
 #if defined(__x86_64__)
 #define JUMP "jmp "
 #elif defined(__aarch64__)
@@ -54,7 +54,8 @@ static const struct sim_entry entries[SIM_FNS] = {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
-static bool forked; /* a child of the process that was initialised: it has neither threads nor device */
+static bool
+	forked; /* a child of the process that was initialised: it has neither threads nor device */
 
 void sim_lock(void)
 {
@@ -206,7 +207,7 @@ static const struct {
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Kernels, functions and nodes go with what they belong to. */
+/* Kernels, functions and nodes are not counted: they are destroyed with their owners. */
 static bool live_counts(enum sim_type type)
 {
 	return type != SIM_KERNEL && type != SIM_FUNC && type != SIM_NODE;

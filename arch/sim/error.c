@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* error.c - names of results, and sentences made of the names. */
+/* error.c - names and descriptions of results. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * event.c - events: each record is a fence of its own, which the event remembers.
+ * event.c - events: each record is a fence of its own, and the event holds the last one.
  *
- * Waiting for an event means waiting for the record that was its last when the wait was
- * made, so later records and the event's destruction change nothing for it.
+ * A wait for an event waits for the last record before the wait. Later records and the
+ * destruction of the event do not affect it.
  */
 #include <stdlib.h>
 
@@ -102,7 +102,8 @@ CUresult cuEventDestroy_v2(CUevent handle)
 	return CUDA_SUCCESS;
 }
 
-static CUresult event_submit(enum sim_op_kind kind, struct sim_stream *s, struct sim_event *ev, bool external)
+static CUresult event_submit(enum sim_op_kind kind, struct sim_stream *s, struct sim_event *ev,
+			     bool external)
 {
 	struct sim_op op = { .kind = kind, .event = { .event = ev, .external = external } };
 
@@ -201,7 +202,8 @@ static CUresult elapsed(float *ms, CUevent start, CUevent end)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_event_find(start, &a));
 	SIM_TRY(sim_event_find(end, &b));
-	if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING || !a->fence || !b->fence || a->ctx != b->ctx)
+	if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING || !a->fence || !b->fence ||
+	    a->ctx != b->ctx)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!a->fence->done || !b->fence->done)
 		return CUDA_ERROR_NOT_READY;

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * exec.c - graphs that can be launched.
+ * exec.c - executable graphs.
  *
- * A launch is one operation of its stream: it waits until the launch before it of the
- * same executable graph is over, then runs the plan node by node on the stream's thread.
- * What the graph's event nodes record or wait for is settled when the launch is called,
- * as for a record or wait that is called on a stream. A stream that captures takes no
- * launch, and making or freeing executable graphs is unsafe while one captures.
+ * A launch is one operation of its stream. It waits for the end of the last launch of the same
+ * executable graph, then runs the plan node by node on the stream's thread. The call of the
+ * launch fixes the fences of the graph's event nodes, as cuEventRecord and cuStreamWaitEvent do.
+ * A stream that captures refuses launches, and instantiating or destroying executable graphs is
+ * unsafe during a capture.
  */
 #include "arch/sim/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define EXEC_FLAGS                                                                          \
-	((cuuint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |                     \
-		      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | \
+#define EXEC_FLAGS \
+	((cuuint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | \
+		      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
+		      CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | \
 		      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY))
 
 /* One launch under way. */
 struct launch {
 	struct sim_plan *plan;    /* held */
 	struct sim_fence *before; /* held, or NULL */
-	struct sim_fence **events; /* of the event nodes in the order of the plan; held; NULL: nothing to wait for */
+	struct sim_fence **events; /* of the event nodes in the order of the plan; held; NULL:
+				      nothing to wait for */
 	size_t nevents;
 };
 
@@ -50,14 +52,16 @@ static void exec_release(struct sim_obj *obj)
 	free(x);
 }
 
-/* Device launch and upload are for whoever has a device that can do it. */
+/* Device launch and upload need a real device. */
 static CUresult flags_check(cuuint64_t flags)
 {
-	cuuint64_t both = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
+	cuuint64_t both = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+			  CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
 
 	if (flags & ~EXEC_FLAGS || (flags & both) == both)
 		return CUDA_ERROR_INVALID_VALUE;
-	return flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+	return flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? CUDA_ERROR_NOT_SUPPORTED
+								 : CUDA_SUCCESS;
 }
 
 /* Does the graph, or one inside it, allocate or free? */
@@ -118,7 +122,8 @@ static CUresult stream_check(CUstream stream, struct sim_stream **ret)
 	return (*ret)->capture ? sim_capture_sync(*ret) : CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph graph,
+				      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	struct sim_stream *s;
 	struct sim_exec *x;
@@ -190,14 +195,16 @@ static size_t events_count(const struct sim_plan *p)
 	size_t n = 0;
 
 	for (size_t i = 0; i < p->count; i++)
-		n += p->steps[i].child ? events_count(p->steps[i].child) : is_event(&p->steps[i].op);
+		n += p->steps[i].child ? events_count(p->steps[i].child)
+				       : is_event(&p->steps[i].op);
 	return n;
 }
 
 /* Work whose module is gone cannot run. */
 static CUresult step_ready(const struct sim_step *s)
 {
-	return s->op.kind == SIM_OP_KERNEL && !s->op.launch.func->module ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+	return s->op.kind == SIM_OP_KERNEL && !s->op.launch.func->module ? CUDA_ERROR_INVALID_HANDLE
+									 : CUDA_SUCCESS;
 }
 
 /* Record and look up the events of a plan in the order in which it runs. */
@@ -212,8 +219,9 @@ static CUresult events_arm(struct launch *l, const struct sim_plan *p)
 		if (!is_event(&s->op))
 			continue;
 		if (s->op.kind == SIM_OP_EVENT_WAIT) {
-			l->events[l->nevents++] = s->op.event.event->fence ? sim_fence_get(s->op.event.event->fence) :
-									     NULL;
+			l->events[l->nevents++] = s->op.event.event->fence
+							  ? sim_fence_get(s->op.event.event->fence)
+							  : NULL;
 			continue;
 		}
 		l->events[l->nevents] = sim_event_arm(s->op.event.event);
@@ -267,7 +275,8 @@ static CUresult step_run(const struct sim_step *s, struct sim_fence *event, stru
 	return sim_op_run(&op, ctx);
 }
 
-static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_t *at, struct sim_ctx *ctx)
+static CUresult plan_run(const struct launch *l, const struct sim_plan *p, size_t *at,
+			 struct sim_ctx *ctx)
 {
 	for (size_t i = 0; i < p->count; i++) {
 		const struct sim_step *s = &p->steps[p->order[i]];
@@ -317,7 +326,8 @@ static CUresult launch_new(struct sim_exec *x, struct launch **ret)
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-	struct sim_op op = { .kind = SIM_OP_CALL, .call = { .run = launch_run, .release = launch_release } };
+	struct sim_op op = { .kind = SIM_OP_CALL,
+			     .call = { .run = launch_run, .release = launch_release } };
 	struct sim_fence *done;
 	struct sim_stream *s;
 	struct sim_exec *x;
@@ -328,7 +338,8 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 	SIM_TRY(sim_stream_find(stream, &s));
 	if (s->capture)
 		return sim_capture_sync(s);
-	SIM_TRY(sim_gmem_launch(x->plan, x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+	SIM_TRY(sim_gmem_launch(x->plan,
+				x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
 	SIM_TRY(launch_new(x, &l));
 	op.call.data = l;
 	SIM_TRY(sim_stream_submit(s, &op, &done));

@@ -2,8 +2,8 @@
 /*
  * fault.c - counts calls and makes the Nth fail.
  *
- * Has a lock of its own, so that a call can be made to fail before anything of the
- * driver is touched, and so that a test can arm it from any thread.
+ * It has a lock of its own, so a call can fail before it touches the driver, and a test can
+ * request failures from any thread.
  */
 #include "arch/sim/fault.h"
 
@@ -27,7 +27,7 @@ static struct fault fault;
 static unsigned long calls[SIM_FNS], calls_all, failed;
 static bool started;
 
-/* A number of 1 or more in front of @end's characters; 0 where there is none. */
+/* A number of 1 or more before @end; 0 if there is none. */
 static unsigned long number(const char *s, char **end)
 {
 	unsigned long n;
@@ -92,7 +92,7 @@ static int fault_set(const char *spec)
 	return ret;
 }
 
-/* What the environment asks for; a typing error must not pass for "nothing fails". */
+/* The request in the environment; a typing error must not mean "nothing fails". */
 static bool environment_ok(void)
 {
 	if (started)

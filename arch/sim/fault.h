@@ -6,10 +6,10 @@
 #include "arch/sim/control.h"
 #include "arch/sim/sim.h"
 
-/* Count a call of @fn. CUDA_SUCCESS, or the error with which it is to fail. */
+/* Count a call of @fn. CUDA_SUCCESS, or the error that the call must return. */
 CUresult sim_fault(enum sim_fn fn);
 
-/* The number of the exported function called by the @len bytes at @symbol, -2 where there is none. */
+/* The number of the exported function named by the @len bytes at @symbol; -2 if there is none. */
 int sim_fn_index(const char *symbol, size_t len);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * function.c - what can be asked and set of kernels and functions.
+ * function.c - attributes and properties of kernels and functions.
  *
- * A kernel has its attributes per device, a function its own. A launch by CUfunction goes
- * by the function's alone, a launch by CUkernel by the kernel's, unless any were set on
- * the function: so whoever sets only one of the two is found out, as on the real driver.
+ * A kernel has attributes for each device, a function its own. A launch by CUfunction uses only
+ * those of the function. A launch by CUkernel uses the kernel's, unless any were set on the
+ * function. So a program that sets only one of the two behaves as on the real driver.
  */
 #include "arch/sim/code.h"
 
@@ -41,7 +41,8 @@ static int fixed(CUfunction_attribute attr, const struct sim_kernel_record *reco
 	case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
 		return sim_device_cc();
 	default:
-		return 0; /* constant and local memory, caching, cluster size that was compiled in */
+		return 0; /* constant and local memory, caching, cluster size that was compiled in
+			   */
 	}
 }
 
@@ -63,8 +64,8 @@ static CUresult attr_get(CUfunction_attribute attr, const struct sim_kernel_reco
 	}
 }
 
-static CUresult attr_set(CUfunction_attribute attr, int value, const struct sim_kernel_record *record,
-			 struct sim_func_attrs *attrs)
+static CUresult attr_set(CUfunction_attribute attr, int value,
+			 const struct sim_kernel_record *record, struct sim_func_attrs *attrs)
 {
 	if (attr == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
 	    value > SIM_SHARED_MAX - (int)record->static_shared)
@@ -85,7 +86,7 @@ static CUresult attr_set(CUfunction_attribute attr, int value, const struct sim_
 	return CUDA_SUCCESS;
 }
 
-/* A CUkernel, cast, stands for its function in the current context. */
+/* A CUkernel, cast, means its function in the current context. */
 static CUresult func_find(CUfunction handle, struct sim_func **ret)
 {
 	struct sim_func *f = sim_find(handle, SIM_FUNC);
@@ -155,7 +156,7 @@ CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 	SIM_ENTER(cuFuncSetCacheConfig);
 	if ((unsigned int)config > CU_FUNC_CACHE_PREFER_EQUAL)
 		return CUDA_ERROR_INVALID_VALUE;
-	return func_find(handle, &f); /* a hint, of which nothing can be asked */
+	return func_find(handle, &f); /* a hint, which cannot be read */
 }
 
 CUresult cuFuncGetName(const char **ret, CUfunction handle)
@@ -214,7 +215,8 @@ CUresult cuKernelGetName(const char **ret, CUkernel handle)
 	return CUDA_SUCCESS;
 }
 
-static CUresult param_info(const struct sim_kernel_record *record, size_t index, size_t *offset, size_t *size)
+static CUresult param_info(const struct sim_kernel_record *record, size_t index, size_t *offset,
+			   size_t *size)
 {
 	if (!offset || index >= record->nparams)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -242,7 +244,8 @@ CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, siz
 	return param_info(k->record, index, offset, size);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction handle, int threads, size_t shared)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction handle, int threads,
+						     size_t shared)
 {
 	struct sim_func *f;
 
@@ -250,19 +253,23 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction handle
 	if (!ret || threads <= 0 || shared > SIM_SHARED_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(func_find(handle, &f));
-	*ret = threads > SIM_THREADS_MAX ? 0 : (int)sim_occupancy(f->record, (size_t)threads, shared);
+	*ret = threads > SIM_THREADS_MAX ? 0
+					 : (int)sim_occupancy(f->record, (size_t)threads, shared);
 	return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfunction handle, int threads, size_t shared,
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfunction handle,
+							      int threads, size_t shared,
 							      unsigned int flags)
 {
 	struct sim_func *f;
 
 	SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
-	if (!ret || threads <= 0 || shared > SIM_SHARED_MAX || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
+	if (!ret || threads <= 0 || shared > SIM_SHARED_MAX ||
+	    flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(func_find(handle, &f));
-	*ret = threads > SIM_THREADS_MAX ? 0 : (int)sim_occupancy(f->record, (size_t)threads, shared);
+	*ret = threads > SIM_THREADS_MAX ? 0
+					 : (int)sim_occupancy(f->record, (size_t)threads, shared);
 	return CUDA_SUCCESS;
 }

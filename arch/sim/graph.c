@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph.c - graphs and their nodes, whatever the nodes do.
+ * graph.c - graphs and their nodes of all kinds.
  *
- * A graph lists its nodes in the order in which they were made; destroying one closes
- * the gap. A child graph belongs to its node and is destroyed with it alone.
+ * A graph lists its nodes in the order of creation, without gaps. A child graph belongs to its
+ * node and is destroyed only with it.
  */
 #include "arch/sim/graph.h"
 
@@ -97,7 +97,8 @@ void sim_node_free(struct sim_node *node)
 	struct sim_graph *g = node->graph;
 
 	sim_edges_cut(node);
-	memmove(&g->nodes[node->index], &g->nodes[node->index + 1], (g->count - node->index - 1) * sizeof(*g->nodes));
+	memmove(&g->nodes[node->index], &g->nodes[node->index + 1],
+		(g->count - node->index - 1) * sizeof(*g->nodes));
 	g->count--;
 	for (size_t i = node->index; i < g->count; i++)
 		g->nodes[i]->index = i;

@@ -2,10 +2,10 @@
 /*
  * handle.c - handles are numbers; this is the table behind them.
  *
- * A number is given once in a process, but for streams: the next one gets that of the last that is gone, whose work
- * may go on (seen on driver 580; tests/gpu/run.c). It is a multiple of 16, so that it also passes
- * for an aligned pointer, and starts above what a small integer or flag could be. The
- * table is open-addressed by number; a closed one leaves a mark that growing clears.
+ * A process uses a number once, except for streams: a new stream gets the number of the last
+ * destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). A number is a
+ * multiple of 16, like an aligned pointer, and larger than any small integer or flag. The table is
+ * open-addressed by number; a closed handle leaves a mark, which growing the table clears.
  */
 #include "arch/sim/sim.h"
 

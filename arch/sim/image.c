@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * image.c - what an image of device code is, and where in it the object of ours lies.
+ * image.c - recognises images of device code, and finds the object of ours in them.
  *
- * The driver's interface gives a pointer without a length, so the length comes from the
- * object's own headers; within it every access is checked.
+ * The driver's interface has a pointer without a length, so the length comes from the object's
+ * own headers; every access inside it is checked.
  */
 #include <elf.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ struct wrapper {
 struct fatbin_head {
 	uint32_t magic;
 	uint16_t version, head_size;
-	uint64_t size; /* of what follows */
+	uint64_t size; /* of the entries that follow */
 };
 
 struct fatbin_entry {
@@ -73,7 +73,7 @@ static bool section(const struct sim_image *image, unsigned int i, Elf64_Shdr *r
 	       image_read(image, e.e_shoff + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret));
 }
 
-/* The end of the section headers, or of the last section behind them; 0 where that is beyond @most. */
+/* The end of the section headers, or of the last section behind them; 0 if that is beyond @most. */
 static size_t elf_size(const Elf64_Ehdr *e, const unsigned char *data, size_t most)
 {
 	struct sim_image image = { .data = data };
@@ -96,8 +96,9 @@ static bool note_ours(const struct sim_image *image, const Elf64_Shdr *s)
 	struct sim_note n;
 
 	return s->sh_size >= sizeof(n) && image_read(image, s->sh_offset, &n, sizeof(n)) &&
-	       n.namesz == sizeof(SIM_NOTE_NAME) && n.descsz == sizeof(n.abi) && n.type == SIM_NOTE_TYPE &&
-	       !memcmp(n.name, SIM_NOTE_NAME, sizeof(SIM_NOTE_NAME)) && n.abi == SIM_ABI;
+	       n.namesz == sizeof(SIM_NOTE_NAME) && n.descsz == sizeof(n.abi) &&
+	       n.type == SIM_NOTE_TYPE && !memcmp(n.name, SIM_NOTE_NAME, sizeof(SIM_NOTE_NAME)) &&
+	       n.abi == SIM_ABI;
 }
 
 static bool image_ours(const struct sim_image *image)
@@ -142,8 +143,9 @@ static CUresult fatbin_find(const unsigned char *data, struct sim_image *ret)
 		return CUDA_ERROR_INVALID_IMAGE;
 	all.size = head.head_size + head.size;
 	for (at = head.head_size; at < all.size; at += entry.head_size + entry.size) {
-		if (!image_read(&all, at, &entry, sizeof(entry)) || entry.head_size < sizeof(entry) ||
-		    entry.size > IMAGE_MAX || !image_at(&all, at + entry.head_size, entry.size))
+		if (!image_read(&all, at, &entry, sizeof(entry)) ||
+		    entry.head_size < sizeof(entry) || entry.size > IMAGE_MAX ||
+		    !image_at(&all, at + entry.head_size, entry.size))
 			return CUDA_ERROR_INVALID_IMAGE;
 		if (entry.kind == FATBIN_ELF && !(entry.flags & FATBIN_COMPRESSED) &&
 		    !sim_image_elf(data + at + entry.head_size, entry.size, ret))
@@ -157,7 +159,8 @@ static bool looks_like_text(const unsigned char *p)
 {
 	while (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')
 		p++;
-	return (p[0] == '/' && (p[1] == '/' || p[1] == '*')) || (p[0] == '.' && p[1] >= 'a' && p[1] <= 'z');
+	return (p[0] == '/' && (p[1] == '/' || p[1] == '*')) ||
+	       (p[0] == '.' && p[1] >= 'a' && p[1] <= 'z');
 }
 
 CUresult sim_image_find(const void *data, struct sim_image *ret)
@@ -203,8 +206,8 @@ static const char *string_at(const struct sim_image *image, unsigned int link, u
 
 static bool symbol_variable(const Elf64_Sym *sym)
 {
-	return ELF64_ST_TYPE(sym->st_info) == STT_OBJECT && sym->st_shndx != SHN_UNDEF && sym->st_size &&
-	       ELF64_ST_VISIBILITY(sym->st_other) == STV_DEFAULT;
+	return ELF64_ST_TYPE(sym->st_info) == STT_OBJECT && sym->st_shndx != SHN_UNDEF &&
+	       sym->st_size && ELF64_ST_VISIBILITY(sym->st_other) == STV_DEFAULT;
 }
 
 bool sim_image_variable(const struct sim_image *image, size_t *at, struct sim_symbol *ret)
@@ -241,7 +244,8 @@ CUresult sim_file_read(const char *path, void **ret, size_t *size_ret)
 
 	if (!f)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || (size_t)size > IMAGE_MAX || fseek(f, 0, SEEK_SET))
+	if (fseek(f, 0, SEEK_END) || (size = ftell(f)) < 0 || (size_t)size > IMAGE_MAX ||
+	    fseek(f, 0, SEEK_SET))
 		goto out_close;
 	res = CUDA_ERROR_OUT_OF_MEMORY;
 	data = calloc(1, (size_t)size + sizeof(Elf64_Ehdr)); /* at least the length of a header */

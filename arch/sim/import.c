@@ -2,9 +2,8 @@
 /*
  * import.c - memory of other processes and of other APIs: IPC handles, external memory.
  *
- * What is exported moves into a file in memory, at the same addresses. The handle says where
- * another process finds that file; there it is mapped, and so are files that external memory
- * is made of.
+ * Exported memory moves into a file in memory, at the same addresses. The handle names that file,
+ * and another process maps it. The files of external memory are mapped, too.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #define PAGE 4096u
 #define MAGIC 0x43504946u
 
-/* What is in the bytes of a CUipcMemHandle. */
+/* The bytes of a CUipcMemHandle. */
 struct exported {
 	uint32_t magic;
 	int32_t pid, fd, dev;
@@ -40,7 +39,8 @@ static int make_shared(const struct sim_range *r)
 	if (fd < 0)
 		return -1;
 	if (!fdry_pwrite(fd, addr_ptr(r->start), r->extent, 0) &&
-	    mmap(addr_ptr(r->start), r->extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED)
+	    mmap(addr_ptr(r->start), r->extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		 0) != MAP_FAILED)
 		return fd;
 	close(fd);
 	return -1;
@@ -68,15 +68,25 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 	return CUDA_SUCCESS;
 }
 
-/* Map the @size bytes of a file from @offset on. @ipc: cuIpcCloseMemHandle takes it away again, else cuMemFree. */
-static CUresult map_file(struct sim_ctx *ctx, int fd, off_t offset, size_t size, bool ipc, CUdeviceptr *ret)
+/* Map the @size bytes of a file from @offset on. @ipc: cuIpcCloseMemHandle unmaps it, else
+ * cuMemFree. */
+static CUresult map_file(struct sim_ctx *ctx, int fd, off_t offset, size_t size, bool ipc,
+			 CUdeviceptr *ret)
 {
-	struct sim_range r = { .size = size, .extent = (size + PAGE - 1) / PAGE * PAGE, .kind = SIM_MEM_DEVICE, .dev = ctx->dev,
-			       .ctx = ctx->handle, .read = true, .write = true, .imported = true, .ipc = ipc };
+	struct sim_range r = { .size = size,
+			       .extent = (size + PAGE - 1) / PAGE * PAGE,
+			       .kind = SIM_MEM_DEVICE,
+			       .dev = ctx->dev,
+			       .ctx = ctx->handle,
+			       .read = true,
+			       .write = true,
+			       .imported = true,
+			       .ipc = ipc };
 	CUresult res;
 	void *p;
 
-	SIM_TRY(sim_memory_charge(r.dev, r.extent)); /* not of this process's, but given back as all else is */
+	SIM_TRY(sim_memory_charge(r.dev,
+				  r.extent)); /* not this process's memory, but uncharged like it */
 	p = mmap(NULL, r.extent, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	if (p == MAP_FAILED) {
 		sim_memory_uncharge(r.dev, r.extent);
@@ -150,7 +160,7 @@ static void external_release(struct sim_obj *obj)
 	free(obj);
 }
 
-/* The descriptor is the driver's where this succeeds. */
+/* On success, the driver owns the descriptor. */
 CUresult cuImportExternalMemory(CUexternalMemory *ret, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
 	struct sim_external *e;
@@ -189,8 +199,8 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret, CUexternalMemory hand
 	e = sim_find(handle, SIM_EXTERNAL);
 	if (!e)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (!ret || !desc || desc->flags || !desc->size || desc->offset % PAGE || desc->offset > e->size ||
-	    desc->size > e->size - desc->offset)
+	if (!ret || !desc || desc->flags || !desc->size || desc->offset % PAGE ||
+	    desc->offset > e->size || desc->size > e->size - desc->offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	return map_file(ctx, e->fd, (off_t)desc->offset, desc->size, false, ret);
 }

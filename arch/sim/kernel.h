@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel.h - device code for the software driver: how it is written, what the driver sees.
+ * kernel.h - device code for the software driver: macros to write it, records for the driver.
  *
  * A "cubin" of the software driver is a shared object for this machine, compiled from C
- * that includes this header. It must be linked with -Bsymbolic. It is recognised by an
- * ELF note (name "Foundry", type SIM_NOTE_TYPE) and holds one struct sim_module_record
- * under the name fdry_sim_module. Each kernel is also a dynamic function symbol of its
+ * that includes this header. It must be linked with -Bsymbolic. An ELF note (name "Foundry",
+ * type SIM_NOTE_TYPE) identifies it, and it holds one struct sim_module_record under the name
+ * fdry_sim_module. Each kernel is also a dynamic function symbol of its
  * own name, each module variable (SIM_VARIABLE) a dynamic data symbol.
  *
- * Parameters lie in the parameter buffer as members of a C struct do, which is how CUDA
- * lays them out: each at a multiple of its alignment, in order, nothing after the last.
+ * Parameters lie in the parameter buffer like members of a C struct, as in CUDA: each at a
+ * multiple of its alignment, in order, nothing after the last.
  *
  *	SIM_KERNEL(saxpy, (float, a), (const float *, x), (float *, y), (int, n))
  *	{
@@ -19,10 +19,10 @@
  *			y[i] += a * x[i];
  *	}
  *
- * A SIM_KERNEL body runs once for each thread, one after the other, so threads of a
- * block cannot wait for each other; a SIM_BLOCK_KERNEL body runs once for each block,
- * loops over its threads itself and finds its shared memory in SIM_SHARED: static bytes
- * first, then the launch's dynamic ones; it is not cleared.
+ * A SIM_KERNEL body runs once for each thread, one after the other, so threads of a block
+ * cannot wait for each other. A SIM_BLOCK_KERNEL body runs once for each block and loops over
+ * its threads itself. SIM_SHARED is its shared memory: static bytes first, then the launch's
+ * dynamic ones; it is not cleared.
  */
 #ifndef FDRY_ARCH_SIM_KERNEL_H
 #define FDRY_ARCH_SIM_KERNEL_H
@@ -75,7 +75,8 @@ struct sim_module_record {
 };
 
 #define SIM_EXPORT __attribute__((visibility("default")))
-/* In front of a module variable: SIM_VARIABLE int counter = 7; never const, the host may write it. */
+/* Before a module variable: SIM_VARIABLE int counter = 7; not const, since the host may write it.
+ */
 #define SIM_VARIABLE __attribute__((visibility("default"), used))
 
 /* Inside a SIM_KERNEL: this thread's place in the whole grid, along one axis. */
@@ -123,6 +124,9 @@ struct sim_module_record {
 	static const struct sim_kernel_record *const kernel##_entry                               \
 		__attribute__((section("sim_kernels"), used)) = &kernel##_record
 
+#define SIM_UP_TO_(axis) \
+	for (thread_.index.axis = 0; thread_.index.axis < block_->dim.axis; thread_.index.axis++)
+
 #define SIM_KERNEL(kernel, ...)                                                                   \
 	SIM_DESCRIBE_(kernel, 0, __VA_ARGS__);                                                    \
 	static void kernel##_thread(const struct sim_thread *sim                                  \
@@ -133,10 +137,10 @@ struct sim_module_record {
 		struct sim_thread thread_ = { block_, { 0, 0, 0 } };                              \
 	\
 		(void)params_;                                                                    \
-		for (thread_.index.z = 0; thread_.index.z < block_->dim.z; thread_.index.z++)     \
-			for (thread_.index.y = 0; thread_.index.y < block_->dim.y; thread_.index.y++) \
-				for (thread_.index.x = 0; thread_.index.x < block_->dim.x; thread_.index.x++) \
-					kernel##_thread(&thread_ SIM_EACH_(SIM_ACTUAL_, kernel, __VA_ARGS__)); \
+		SIM_UP_TO_(z)                                                                     \
+		SIM_UP_TO_(y)                                                                     \
+		SIM_UP_TO_(x)                                                                     \
+		kernel##_thread(&thread_ SIM_EACH_(SIM_ACTUAL_, kernel, __VA_ARGS__));            \
 	}                                                                                         \
 	static void kernel##_thread(const struct sim_thread *sim                                  \
 				    SIM_EACH_(SIM_FORMAL_, kernel, __VA_ARGS__))
@@ -155,7 +159,7 @@ struct sim_module_record {
 	static void kernel##_block(const struct sim_block *sim                                    \
 				   SIM_EACH_(SIM_FORMAL_, kernel, __VA_ARGS__))
 
-/* The note by which an object is recognised. */
+/* The note that identifies an object. */
 struct sim_note {
 	uint32_t namesz, descsz, type;
 	char name[8];
@@ -164,12 +168,15 @@ struct sim_note {
 
 #ifndef SIM_DRIVER /* compiling device code */
 
-__attribute__((section(".note.foundry.sim"), used, aligned(4))) static const struct sim_note sim_note = {
+__attribute__((section(".note.foundry.sim"), used, aligned(4)))
+static const struct sim_note sim_note = {
 	sizeof(SIM_NOTE_NAME), sizeof(uint32_t), SIM_NOTE_TYPE, SIM_NOTE_NAME, SIM_ABI
 };
 
-extern const struct sim_kernel_record *const __start_sim_kernels[] __attribute__((visibility("hidden"), weak));
-extern const struct sim_kernel_record *const __stop_sim_kernels[] __attribute__((visibility("hidden"), weak));
+extern const struct sim_kernel_record *const __start_sim_kernels[]
+	__attribute__((visibility("hidden"), weak));
+extern const struct sim_kernel_record *const __stop_sim_kernels[]
+	__attribute__((visibility("hidden"), weak));
 
 SIM_EXPORT extern const struct sim_module_record fdry_sim_module;
 __attribute__((weak)) const struct sim_module_record fdry_sim_module = {

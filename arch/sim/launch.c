@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * launch.c - launches: checked, their arguments copied, handed to the stream.
+ * launch.c - launches: checks them, copies their arguments, submits them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "arch/sim/code.h"
 
 /* Attributes that go by the launch and not by the function: one of them, or NULL. */
-static const CUlaunchAttributeValue *attr_find(const struct sim_launch_args *a, CUlaunchAttributeID id)
+static const CUlaunchAttributeValue *attr_find(const struct sim_launch_args *a,
+					       CUlaunchAttributeID id)
 {
 	unsigned int i;
 
@@ -26,11 +27,13 @@ static size_t threads_of(const struct sim_launch_args *a)
 static bool shape_ok(const struct sim_launch_args *a)
 {
 	static const unsigned int grid_max[3] = { SIM_GRID_X_MAX, SIM_GRID_Y_MAX, SIM_GRID_Z_MAX };
-	static const unsigned int block_max[3] = { SIM_BLOCK_X_MAX, SIM_BLOCK_Y_MAX, SIM_BLOCK_Z_MAX };
+	static const unsigned int block_max[3] = { SIM_BLOCK_X_MAX, SIM_BLOCK_Y_MAX,
+						   SIM_BLOCK_Z_MAX };
 	int i;
 
 	for (i = 0; i < 3; i++)
-		if (!a->grid[i] || a->grid[i] > grid_max[i] || !a->block[i] || a->block[i] > block_max[i])
+		if (!a->grid[i] || a->grid[i] > grid_max[i] || !a->block[i] ||
+		    a->block[i] > block_max[i])
 			return false;
 	return threads_of(a) <= SIM_THREADS_MAX;
 }
@@ -40,7 +43,8 @@ static CUresult cluster_check(const struct sim_launch_args *a, const struct sim_
 	const CUlaunchAttributeValue *v = attr_find(a, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 	unsigned int c[3] = { (unsigned int)f->cluster_width, (unsigned int)f->cluster_height,
 			      (unsigned int)f->cluster_depth };
-	unsigned int most = f->non_portable_cluster ? SIM_CLUSTER_NON_PORTABLE_MAX : SIM_CLUSTER_MAX;
+	unsigned int most =
+		f->non_portable_cluster ? SIM_CLUSTER_NON_PORTABLE_MAX : SIM_CLUSTER_MAX;
 	int i;
 
 	if (v) {
@@ -56,7 +60,8 @@ static CUresult cluster_check(const struct sim_launch_args *a, const struct sim_
 	return c[0] * c[1] * c[2] <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-static CUresult cooperative_check(const struct sim_launch_args *a, const struct sim_kernel_record *record)
+static CUresult cooperative_check(const struct sim_launch_args *a,
+				  const struct sim_kernel_record *record)
 {
 	const CUlaunchAttributeValue *v = attr_find(a, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 	uint64_t blocks = (uint64_t)a->grid[0] * a->grid[1] * a->grid[2];
@@ -74,12 +79,14 @@ static bool attrs_ok(const struct sim_launch_args *a)
 	if (a->nattrs && !a->attrs)
 		return false;
 	for (i = 0; i < a->nattrs; i++)
-		if ((unsigned int)a->attrs[i].id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
+		if ((unsigned int)a->attrs[i].id >
+		    CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
 			return false;
 	return true;
 }
 
-/* The attributes that count: the function's, or the kernel's if it was named and nothing set on the function. */
+/* The attributes that count: the function's, or the kernel's if it was named and nothing set on the
+ * function. */
 static const struct sim_func_attrs *attrs_of(const struct sim_func *f, CUkernel kern)
 {
 	const struct sim_kern *k = kern && !f->attrs.set ? sim_find(kern, SIM_KERNEL) : NULL;
@@ -87,7 +94,8 @@ static const struct sim_func_attrs *attrs_of(const struct sim_func *f, CUkernel 
 	return k ? &k->attrs[f->ctx->dev] : &f->attrs;
 }
 
-static CUresult launch_check(const struct sim_launch_args *a, const struct sim_func *f, CUkernel kern)
+static CUresult launch_check(const struct sim_launch_args *a, const struct sim_func *f,
+			     CUkernel kern)
 {
 	const struct sim_func_attrs *attrs = attrs_of(f, kern);
 
@@ -140,7 +148,8 @@ static CUresult args_pack(const struct sim_launch_args *a, const struct sim_kern
 	if (!ret->args)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (i = 0; i < record->nparams; i++)
-		memcpy((char *)ret->args + record->params[i].offset, a->params[i], record->params[i].size);
+		memcpy((char *)ret->args + record->params[i].offset, a->params[i],
+		       record->params[i].size);
 	return CUDA_SUCCESS;
 }
 
@@ -200,7 +209,9 @@ CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *a, s
 	return res;
 }
 
-/* An event that the launch names is recorded behind it; where it is captured, the graph's edges say so. */
+/*
+ * An event of the launch is recorded after it; if the launch is captured, the graph's edges say so.
+ */
 static CUresult event_after(struct sim_stream *s, const struct sim_launch_args *a)
 {
 	const CUlaunchAttributeValue *v = attr_find(a, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT);
@@ -229,9 +240,9 @@ static CUresult launch(CUstream stream, const struct sim_launch_args *a)
 	return event_after(s, a);
 }
 
-CUresult cuLaunchKernel(CUfunction func, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-			unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params,
-			void **extra)
+CUresult cuLaunchKernel(CUfunction func, unsigned int gx, unsigned int gy, unsigned int gz,
+			unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
+			CUstream stream, void **params, void **extra)
 {
 	struct sim_launch_args a = { .func = func, .grid = { gx, gy, gz }, .block = { bx, by, bz },
 				     .shared = shared, .params = params, .extra = extra };
@@ -259,13 +270,20 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction func, void **param
 	return launch(c->hStream, &a);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction func, unsigned int gx, unsigned int gy, unsigned int gz,
-				   unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-				   CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction func, unsigned int gx, unsigned int gy,
+				   unsigned int gz, unsigned int bx, unsigned int by,
+				   unsigned int bz, unsigned int shared, CUstream stream,
+				   void **params)
 {
-	CUlaunchAttribute cooperative = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = { .cooperative = 1 } };
-	struct sim_launch_args a = { .func = func, .grid = { gx, gy, gz }, .block = { bx, by, bz }, .shared = shared,
-				     .params = params, .attrs = &cooperative, .nattrs = 1 };
+	CUlaunchAttribute cooperative = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+					  .value = { .cooperative = 1 } };
+	struct sim_launch_args a = { .func = func,
+				     .grid = { gx, gy, gz },
+				     .block = { bx, by, bz },
+				     .shared = shared,
+				     .params = params,
+				     .attrs = &cooperative,
+				     .nattrs = 1 };
 
 	SIM_ENTER(cuLaunchCooperativeKernel);
 	return launch(stream, &a);

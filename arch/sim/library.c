@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * library.c - libraries: device code of no context, loaded into each one that uses it.
+ * library.c - libraries: device code without a context, loaded into each context that uses it.
  *
- * The first context to use it gets the copy that was loaded to read the kernels from;
- * every other, also a later one in the same place, gets a fresh copy with fresh
- * variables. Without CU_LIBRARY_BINARY_IS_PRESERVED the image is copied; with it the
- * caller's bytes are read whenever a context comes.
+ * The first context gets the copy that was loaded to list the kernels. Every other context gets a
+ * fresh copy with fresh variables, also one with the handle of a destroyed context. Without
+ * CU_LIBRARY_BINARY_IS_PRESERVED the image is copied; with it, each new context reads the
+ * caller's bytes again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct instance {
 
 struct sim_library {
 	struct sim_obj obj;
-	struct sim_code *code; /* held: what the kernels are read from */
+	struct sim_code *code; /* held: the copy that lists the kernels */
 	bool code_used;        /* some context has it */
 	struct sim_image image;
 	struct sim_kern **kerns;
@@ -114,8 +114,9 @@ static CUresult library_load(CUlibrary *ret, const void *data, bool preserved)
 	return res;
 }
 
-/* CUDA_SUCCESS, and whether the image stays where it is. */
-static CUresult options_read(const CUlibraryOption *options, void *const *values, unsigned int count, bool *preserved)
+/* CUDA_SUCCESS, and whether the caller preserves the image. */
+static CUresult options_read(const CUlibraryOption *options, void *const *values,
+			     unsigned int count, bool *preserved)
 {
 	unsigned int i;
 
@@ -131,8 +132,9 @@ static CUresult options_read(const CUlibraryOption *options, void *const *values
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *ret, const void *data, CUjit_option *jit, void **jit_values, unsigned int njit,
-			   CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadData(CUlibrary *ret, const void *data, CUjit_option *jit, void **jit_values,
+			   unsigned int njit, CUlibraryOption *options, void **values,
+			   unsigned int count)
 {
 	bool preserved;
 	CUresult res;
@@ -147,8 +149,9 @@ CUresult cuLibraryLoadData(CUlibrary *ret, const void *data, CUjit_option *jit, 
 	return res;
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit, void **jit_values,
-			       unsigned int njit, CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *jit,
+			       void **jit_values, unsigned int njit, CUlibraryOption *options,
+			       void **values, unsigned int count)
 {
 	bool preserved;
 	CUresult res;
@@ -346,7 +349,8 @@ static CUresult kern_find(CUkernel handle, struct sim_kern **ret)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func **ret, CUkernel *kern_ret)
+CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func **ret,
+		       CUkernel *kern_ret)
 {
 	struct sim_func *f = sim_find(handle, SIM_FUNC);
 	struct sim_module *m;

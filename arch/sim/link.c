@@ -2,9 +2,8 @@
 /*
  * link.c - the driver's linker: one object of ours in, the same object out.
  *
- * PTX that brings its object along (ptx.c) is the way a program compiles; any other is
- * refused, with a sentence in the error log of whoever asked for one. Two objects cannot
- * become one.
+ * A program "compiles" PTX that holds its object (ptx.c). Any other PTX is refused, with a message
+ * in the error log if the caller passed one. Two objects cannot be linked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,8 @@ struct linker {
 	size_t size;
 };
 
-void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values, const char *text)
+void sim_jit_log(unsigned int count, const CUjit_option *options, void *const *values,
+		 const char *text)
 {
 	char *log = NULL;
 	size_t size = 0;
@@ -47,7 +47,8 @@ static void linker_release(struct sim_obj *obj)
 	free(l);
 }
 
-static CUresult options_keep(struct linker *l, unsigned int count, const CUjit_option *options, void *const *values)
+static CUresult options_keep(struct linker *l, unsigned int count, const CUjit_option *options,
+			     void *const *values)
 {
 	if (!count)
 		return CUDA_SUCCESS;
@@ -84,7 +85,7 @@ CUresult cuLinkCreate_v2(unsigned int count, CUjit_option *options, void **value
 	return res;
 }
 
-/* PTX need not end in a NUL here: its length is given. */
+/* PTX need not end in a NUL here: the caller passes its length. */
 static CUresult input_ptx(const void *data, size_t size, struct sim_image *ret)
 {
 	char *text = strndup(data, size);
@@ -94,7 +95,8 @@ static CUresult input_ptx(const void *data, size_t size, struct sim_image *ret)
 	return res;
 }
 
-static CUresult input_find(CUjitInputType type, const void *data, size_t size, struct sim_image *ret)
+static CUresult input_find(CUjitInputType type, const void *data, size_t size,
+			   struct sim_image *ret)
 {
 	if (type == CU_JIT_INPUT_PTX)
 		return input_ptx(data, size, ret);
@@ -139,21 +141,23 @@ static CUresult linker_find(CUlinkState handle, struct linker **ret)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t size, const char *name,
-			  unsigned int count, CUjit_option *options, void **values)
+CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t size,
+			  const char *name, unsigned int count, CUjit_option *options,
+			  void **values)
 {
 	struct linker *l;
 
 	(void)name;
 	SIM_ENTER(cuLinkAddData_v2);
-	if (!data || !size || (count && (!options || !values)) || (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
+	if (!data || !size || (count && (!options || !values)) ||
+	    (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(linker_find(handle, &l));
 	return linker_add(l, type, data, size);
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path, unsigned int count,
-			  CUjit_option *options, void **values)
+CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path,
+			  unsigned int count, CUjit_option *options, void **values)
 {
 	struct linker *l;
 	CUresult res;
@@ -161,7 +165,8 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 	size_t size;
 
 	SIM_ENTER(cuLinkAddFile_v2);
-	if (!path || (count && (!options || !values)) || (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
+	if (!path || (count && (!options || !values)) ||
+	    (unsigned int)type >= CU_JIT_NUM_INPUT_TYPES)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(linker_find(handle, &l));
 	SIM_TRY(sim_file_read(path, &data, &size));
@@ -170,7 +175,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *p
 	return res;
 }
 
-/* The result belongs to the link and goes with it. */
+/* The result belongs to the link and is freed with it. */
 CUresult cuLinkComplete(CUlinkState handle, void **data, size_t *size)
 {
 	struct linker *l;

@@ -2,10 +2,10 @@
 /*
  * memnode.c - nodes that allocate and free memory.
  *
- * An allocation node has its address and its memory from the start and for as long as the
- * node or an executable graph made of it exists; what running it changes is whether the
- * allocation counts as live. A graph with such nodes can be neither cloned nor thinned
- * out, and has one executable graph at a time.
+ * An allocation node has its address and memory from its creation, for as long as the node or an
+ * executable graph of it exists. Running the node only makes the allocation live. A graph with
+ * such nodes cannot be cloned, its nodes cannot be removed, and it has one executable graph at a
+ * time.
  */
 #include "arch/sim/graph.h"
 
@@ -62,18 +62,23 @@ void sim_gmem_put(struct sim_gmem *m)
 
 static bool params_ok(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
-	return p && p->bytesize && p->bytesize <= SIZE_MAX / 4 && p->accessDescCount <= SIM_DEVICES_MAX &&
-	       (!p->accessDescCount || p->accessDescs) &&
+	return p && p->bytesize && p->bytesize <= SIZE_MAX / 4 &&
+	       p->accessDescCount <= SIM_DEVICES_MAX && (!p->accessDescCount || p->accessDescs) &&
 	       p->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
 	       p->poolProps.handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
-	       p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && sim_device_ok(p->poolProps.location.id);
+	       p->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       sim_device_ok(p->poolProps.location.id);
 }
 
 /* Memory at an address of its own. */
 static CUresult mem_map(struct sim_gmem *m)
 {
-	struct sim_range r = { .size = m->size, .extent = m->extent, .kind = SIM_MEM_GRAPH, .dev = m->dev,
-			       .read = true, .write = true };
+	struct sim_range r = { .size = m->size,
+			       .extent = m->extent,
+			       .kind = SIM_MEM_GRAPH,
+			       .dev = m->dev,
+			       .read = true,
+			       .write = true };
 	CUresult res = CUDA_ERROR_OUT_OF_MEMORY;
 
 	SIM_TRY(sim_memory_charge(m->dev, m->extent));
@@ -146,7 +151,7 @@ void sim_gmem_attach(struct sim_node *n, struct sim_gmem *m)
 		m->has_free = true;
 }
 
-/* Graphs inside others have no such nodes of their own. */
+/* Child graphs cannot have such nodes. */
 static CUresult place_check(const struct sim_place *at)
 {
 	struct sim_graph *g;
@@ -155,7 +160,8 @@ static CUresult place_check(const struct sim_place *at)
 	return g->parent ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params, CUgraphNode *ret)
+CUresult sim_gmem_alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS *params,
+			    CUgraphNode *ret)
 {
 	struct sim_gmem *m;
 	struct sim_node *n;
@@ -226,7 +232,7 @@ static CUresult plan_allocs(const struct sim_plan *p, bool freeing)
 	return CUDA_SUCCESS;
 }
 
-/* What is live once the plan has run. */
+/* Mark the allocations that are live after the plan has run. */
 static void plan_mark(const struct sim_plan *p)
 {
 	for (size_t i = 0; i < p->count; i++) {
@@ -256,8 +262,8 @@ bool sim_gmem_free(CUdeviceptr addr)
 	return true;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-				CUDA_MEM_ALLOC_NODE_PARAMS *params)
+CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				size_t ndeps, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
 	SIM_ENTER(cuGraphAddMemAllocNode);
 	return sim_gmem_alloc_add(&(struct sim_place){ graph, deps, NULL, ndeps }, params, ret);
@@ -275,7 +281,8 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARA
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemFreeNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps, CUdeviceptr addr)
+CUresult cuGraphAddMemFreeNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			       size_t ndeps, CUdeviceptr addr)
 {
 	SIM_ENTER(cuGraphAddMemFreeNode);
 	return sim_gmem_free_add(&(struct sim_place){ graph, deps, NULL, ndeps }, addr, ret);

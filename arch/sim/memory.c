@@ -2,9 +2,8 @@
 /*
  * memory.c - every range of memory that the driver knows, by address; pointer attributes.
  *
- * Device memory is host memory, so an address means the same to kernels, copies and the
- * test that looks at it. The ranges lie in one array sorted by address and never
- * overlap.
+ * Device memory is host memory, so an address means the same to kernels, copies and tests. The
+ * ranges lie in one array, sorted by address, and never overlap.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,8 @@
 #include "arch/sim/sim.h"
 
 #define PAGE 4096u
-/* So much of fresh memory is soiled, then a page in 16 or fewer: touching pages takes time. */
+/* Fresh memory is poisoned up to this size, then one page in 16 or fewer, since touching pages
+ * takes time. */
 #define SOIL_ALL ((size_t)256 << 10)
 #define SOIL_PAGES 256u
 
@@ -196,13 +196,14 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	return CUDA_SUCCESS;
 }
 
-/* What one attribute is, and how many bytes of @value the caller gets. */
+/* The value of one attribute, and the number of its bytes for the caller. */
 struct answer {
 	uint64_t value;
 	size_t size;
 };
 
-static CUresult answer_range(CUpointer_attribute attr, const struct sim_range *r, CUdeviceptr addr, struct answer *a)
+static CUresult answer_range(CUpointer_attribute attr, const struct sim_range *r, CUdeviceptr addr,
+			     struct answer *a)
 {
 	CUdeviceptr start = r->start;
 	size_t size = r->size;
@@ -230,7 +231,8 @@ static unsigned int access_flags(const struct sim_range *r)
 			  CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r, CUdeviceptr addr, struct answer *a)
+static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r, CUdeviceptr addr,
+			     struct answer *a)
 {
 	bool host = sim_range_host(r);
 
@@ -239,7 +241,8 @@ static CUresult answer_known(CUpointer_attribute attr, const struct sim_range *r
 		*a = (struct answer){ r->pool ? 0 : r->ctx, sizeof(CUcontext) };
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-		*a = (struct answer){ host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, sizeof(int) };
+		*a = (struct answer){ host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+				      sizeof(int) };
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
 		*a = (struct answer){ addr, sizeof(CUdeviceptr) };
@@ -299,7 +302,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attr, CUdeviceptr
 	return CUDA_SUCCESS;
 }
 
-/* How much of *data an attribute takes, where nothing is known of the address. */
+/* The size of an attribute of an unknown address. */
 static size_t answer_size(CUpointer_attribute attr)
 {
 	static const struct sim_range any = { .size = 1 };
@@ -309,7 +312,8 @@ static size_t answer_size(CUpointer_attribute attr)
 	return a.size;
 }
 
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attrs, void **data, CUdeviceptr addr)
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attrs, void **data,
+				CUdeviceptr addr)
 {
 	struct answer a;
 	unsigned int i;
@@ -322,7 +326,9 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attrs, 
 			return CUDA_ERROR_INVALID_VALUE;
 	for (i = 0; i < count; i++) {
 		if (answer(attrs[i], addr, &a))
-			a = (struct answer){ attrs[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? (uint64_t)CU_DEVICE_INVALID : 0,
+			a = (struct answer){ attrs[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+						     ? (uint64_t)CU_DEVICE_INVALID
+						     : 0,
 					     answer_size(attrs[i]) };
 		memcpy(data[i], &a.value, a.size);
 	}

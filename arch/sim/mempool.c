@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mempool.c - memory pools: what is set of them, and what they count.
+ * mempool.c - memory pools: their attributes and counters.
  *
- * Memory of a pool is taken from the device at once and given back when its turn to be
- * freed has come, so nothing is reserved beyond what is used, and no address is reused in
- * the order of a stream.
+ * A pool allocates device memory at once, and frees it when the stream runs the free. So a pool
+ * reserves no more than is used, and no address is reused in the order of a stream.
  */
 #include <stdlib.h>
 
@@ -99,7 +98,8 @@ void sim_pool_freed(const struct sim_range *r)
 
 static CUresult props_check(const CUmemPoolProps *props)
 {
-	if (!props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || props->win32SecurityAttributes)
+	if (!props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	    props->win32SecurityAttributes)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    (props->handleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
@@ -120,7 +120,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 	return CUDA_SUCCESS;
 }
 
-/* What is allocated lives on. */
+/* Live allocations stay. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
 	struct sim_pool *p;
@@ -148,13 +148,15 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 
 	SIM_ENTER(cuMemPoolGetAttribute);
 	SIM_TRY(pool_find(pool, &p));
-	if (!value || attr < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES || attr > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+	if (!value || attr < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+	    attr > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attr < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		*(int *)value = p->reuse[attr];
 	else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		*(cuuint64_t *)value = p->threshold;
-	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+	else if (attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+		 attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 		*(cuuint64_t *)value = p->used;
 	else
 		*(cuuint64_t *)value = p->high;
@@ -169,11 +171,13 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 	SIM_TRY(pool_find(pool, &p));
 	if (!value)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES && attr < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+	if (attr >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+	    attr < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		p->reuse[attr] = *(int *)value;
 	else if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
 		p->threshold = *(cuuint64_t *)value;
-	else if ((attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) &&
+	else if ((attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ||
+		  attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) &&
 		 !*(cuuint64_t *)value)
 		p->high = p->used;
 	else
@@ -187,10 +191,12 @@ static CUresult access_check(const struct sim_pool *p, const CUmemAccessDesc *de
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!sim_device_ok(desc->location.id))
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+	if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+	    desc->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* The pool's own device keeps its access. */
-	return desc->location.id == p->props.location.id && !desc->flags ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+	return desc->location.id == p->props.location.id && !desc->flags ? CUDA_ERROR_INVALID_DEVICE
+									 : CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
@@ -219,7 +225,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!sim_device_ok(location->id))
 		return CUDA_ERROR_INVALID_DEVICE;
-	*flags = location->id == p->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : p->access[location->id];
+	*flags = location->id == p->props.location.id ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+						      : p->access[location->id];
 	return CUDA_SUCCESS;
 }
 

@@ -2,9 +2,8 @@
 /*
  * module.c - modules: device code in one context, and its functions.
  *
- * A function keeps the code that it is part of, so an operation that was queued, or is
- * part of a graph, runs even if its module has been unloaded meanwhile; the handle is
- * gone then.
+ * A function holds its code. So an operation that is queued or part of a graph runs even if its
+ * module was unloaded meanwhile; the handle is invalid then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,8 @@ static void func_release(struct sim_obj *obj)
 	free(f);
 }
 
-static CUresult func_new(struct sim_module *m, const struct sim_kernel_record *record, struct sim_func **ret)
+static CUresult func_new(struct sim_module *m, const struct sim_kernel_record *record,
+			 struct sim_func **ret)
 {
 	struct sim_func *f = calloc(1, sizeof(*f));
 	CUresult res;
@@ -75,9 +75,13 @@ static CUresult vars_enter(struct sim_module *m)
 	size_t i;
 
 	for (i = 0; i < m->code->nvars; i++) {
-		struct sim_range r = { .start = m->code->vars[i].addr, .size = m->code->vars[i].size,
-				       .kind = SIM_MEM_MODULE, .dev = m->ctx->dev, .ctx = m->ctx->handle,
-				       .read = true, .write = true };
+		struct sim_range r = { .start = m->code->vars[i].addr,
+				       .size = m->code->vars[i].size,
+				       .kind = SIM_MEM_MODULE,
+				       .dev = m->ctx->dev,
+				       .ctx = m->ctx->handle,
+				       .read = true,
+				       .write = true };
 
 		res = sim_range_add(&r);
 		if (res) {
@@ -195,7 +199,8 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *data)
 	return module_load(ret, data);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *ret, const void *data, unsigned int count, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *data, unsigned int count,
+			    CUjit_option *options, void **values)
 {
 	CUresult res;
 
@@ -234,7 +239,7 @@ static CUresult module_find(CUmodule handle, struct sim_module **ret)
 	return CUDA_SUCCESS;
 }
 
-/* A library's instance goes with its library. */
+/* A library's instance is unloaded with its library. */
 CUresult cuModuleUnload(CUmodule handle)
 {
 	struct sim_module *m;

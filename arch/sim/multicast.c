@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * multicast.c - multicast objects, for one device: what is bound to one is seen through it.
+ * multicast.c - multicast objects, for one device.
  *
- * An object has no memory of its own. Where it is mapped, the bytes of what is bound lie,
- * which is what a multicast of one device comes to. More devices are refused.
+ * An object has no memory of its own. Its mapping shows the bytes of the bound memory, which
+ * equals a multicast to one device. More devices are refused.
  */
 #include "arch/sim/vmm.h"
 
@@ -21,10 +21,12 @@ static struct sim_mem *multicast_find(CUmemGenericAllocationHandle handle)
 	return mc && mc->multicast ? mc : NULL;
 }
 
-CUresult cuMulticastGetGranularity(size_t *ret, const CUmulticastObjectProp *prop, CUmulticastGranularity_flags option)
+CUresult cuMulticastGetGranularity(size_t *ret, const CUmulticastObjectProp *prop,
+				   CUmulticastGranularity_flags option)
 {
 	SIM_ENTER(cuMulticastGetGranularity);
-	if (!ret || (option != CU_MULTICAST_GRANULARITY_MINIMUM && option != CU_MULTICAST_GRANULARITY_RECOMMENDED))
+	if (!ret || (option != CU_MULTICAST_GRANULARITY_MINIMUM &&
+		     option != CU_MULTICAST_GRANULARITY_RECOMMENDED))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(prop_check(prop));
 	*ret = SIM_GRANULARITY;
@@ -64,30 +66,35 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice dev)
 }
 
 /* All of the object at once. */
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset, CUmemGenericAllocationHandle memory,
-			    size_t memory_offset, size_t size, unsigned long long flags)
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, size_t offset,
+			    CUmemGenericAllocationHandle memory, size_t memory_offset, size_t size,
+			    unsigned long long flags)
 {
 	struct sim_mem *mc, *mem;
 
 	SIM_ENTER(cuMulticastBindMem);
 	mc = multicast_find(handle);
 	mem = sim_mem_find(memory);
-	if (!mc || !mem || mem->multicast || flags || !mc->joined || mc->bound || size > mc->size || size > mem->size)
+	if (!mc || !mem || mem->multicast || flags || !mc->joined || mc->bound || size > mc->size ||
+	    size > mem->size)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (offset || memory_offset || size != mc->size || mem->prop.location.id != mc->prop.location.id)
+	if (offset || memory_offset || size != mc->size ||
+	    mem->prop.location.id != mc->prop.location.id)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	sim_obj_get(&mem->obj);
 	mc->bound = mem;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset, size_t size)
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice dev, size_t offset,
+			   size_t size)
 {
 	struct sim_mem *mc;
 
 	SIM_ENTER(cuMulticastUnbind);
 	mc = multicast_find(handle);
-	if (!mc || !mc->bound || mc->mappings || offset || size != mc->size || dev != mc->prop.location.id)
+	if (!mc || !mc->bound || mc->mappings || offset || size != mc->size ||
+	    dev != mc->prop.location.id)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_obj_put(&mc->bound->obj);
 	mc->bound = NULL;

@@ -15,7 +15,7 @@ void sim_node_clear(struct sim_node *n)
 	n->params = NULL;
 }
 
-/* @op, which is consumed, becomes what @n does. */
+/* @op, which is consumed, becomes the work of @n. */
 static void node_set(struct sim_node *n, struct sim_op *op)
 {
 	sim_node_clear(n);
@@ -39,7 +39,8 @@ CUresult sim_node_copy_work(const struct sim_node *from, struct sim_node *to)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_node_add(const struct sim_place *at, CUgraphNodeType type, struct sim_op *op, CUgraphNode *ret)
+CUresult sim_node_add(const struct sim_place *at, CUgraphNodeType type, struct sim_op *op,
+		      CUgraphNode *ret)
 {
 	struct sim_node *n;
 	CUresult res = ret ? sim_node_place(at, type, &n) : CUDA_ERROR_INVALID_VALUE;
@@ -78,8 +79,9 @@ static CUresult kernel_show(struct sim_node *n)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	n->extra_size = l->args_size;
 	if (l->packed) {
-		void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->args, CU_LAUNCH_PARAM_BUFFER_SIZE,
-				  &n->extra_size, CU_LAUNCH_PARAM_END };
+		void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->args,
+				  CU_LAUNCH_PARAM_BUFFER_SIZE, &n->extra_size,
+				  CU_LAUNCH_PARAM_END };
 
 		memcpy(n->params, extra, sizeof(extra));
 		return CUDA_SUCCESS;
@@ -89,8 +91,8 @@ static CUresult kernel_show(struct sim_node *n)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-				 const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				 size_t ndeps, const CUDA_KERNEL_NODE_PARAMS *params)
 {
 	struct sim_op op;
 
@@ -98,7 +100,8 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphN
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_kernel_make(params, NULL, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_KERNEL, &op, ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_KERNEL, &op, ret);
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *ret)
@@ -139,8 +142,8 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode node, const CUDA_KERNEL_NODE_
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-			      const CUDA_MEMCPY3D *params, CUcontext ctx)
+CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			      size_t ndeps, const CUDA_MEMCPY3D *params, CUcontext ctx)
 {
 	struct sim_op op;
 
@@ -148,7 +151,8 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_memcpy_make(params, ctx, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_MEMCPY, &op, ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_MEMCPY, &op, ret);
 }
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *ret)
@@ -177,8 +181,8 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *param
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-			      const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
+CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			      size_t ndeps, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	struct sim_ctx *c;
 	struct sim_op op;
@@ -188,7 +192,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_ctx_find(ctx, &c));
 	SIM_TRY(sim_memset_make(params, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_MEMSET, &op, ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_MEMSET, &op, ret);
 }
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *ret)
@@ -226,7 +231,8 @@ CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *
 	if (!params)
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(sim_host_make(params, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_HOST, &op, ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_HOST, &op, ret);
 }
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode node, CUDA_HOST_NODE_PARAMS *ret)
@@ -260,7 +266,8 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode 
 	struct sim_op op = { .kind = SIM_OP_NONE };
 
 	SIM_ENTER(cuGraphAddEmptyNode);
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_EMPTY, &op, ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_EMPTY, &op, ret);
 }
 
 static CUresult event_node_get(CUgraphNode node, CUgraphNodeType type, CUevent *ret)
@@ -285,15 +292,15 @@ static CUresult event_node_set(CUgraphNode node, CUgraphNodeType type, CUevent e
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-				   CUevent event)
+CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				   size_t ndeps, CUevent event)
 {
 	struct sim_op op;
 
 	SIM_ENTER(cuGraphAddEventRecordNode);
 	SIM_TRY(sim_event_make(event, SIM_OP_EVENT_RECORD, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op,
-			    ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op, ret);
 }
 
 CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent *ret)
@@ -308,15 +315,15 @@ CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
 	return event_node_set(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
 }
 
-CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-				 CUevent event)
+CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				 size_t ndeps, CUevent event)
 {
 	struct sim_op op;
 
 	SIM_ENTER(cuGraphAddEventWaitNode);
 	SIM_TRY(sim_event_make(event, SIM_OP_EVENT_WAIT, &op));
-	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps }, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &op,
-			    ret);
+	return sim_node_add(&(struct sim_place){ graph, deps, NULL, ndeps },
+			    CU_GRAPH_NODE_TYPE_WAIT_EVENT, &op, ret);
 }
 
 CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent *ret)
@@ -364,8 +371,8 @@ static CUresult child_add(const struct sim_place *at, CUgraph child, bool move, 
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, size_t ndeps,
-				  CUgraph child)
+CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+				  size_t ndeps, CUgraph child)
 {
 	SIM_ENTER(cuGraphAddChildGraphNode);
 	return child_add(&(struct sim_place){ graph, deps, NULL, ndeps }, child, false, ret);
@@ -383,17 +390,19 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *ret)
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p, CUgraphNode *ret)
+static CUresult alloc_add(const struct sim_place *at, CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p,
+			  CUgraphNode *ret)
 {
-	CUDA_MEM_ALLOC_NODE_PARAMS narrow = { p->poolProps, p->accessDescs, p->accessDescCount, p->bytesize, 0 };
+	CUDA_MEM_ALLOC_NODE_PARAMS narrow = { p->poolProps, p->accessDescs, p->accessDescCount,
+					      p->bytesize, 0 };
 
 	SIM_TRY(sim_gmem_alloc_add(at, &narrow, ret));
 	p->dptr = narrow.dptr;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *data,
-			   size_t ndeps, CUgraphNodeParams *params)
+CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *deps,
+			   const CUgraphEdgeData *data, size_t ndeps, CUgraphNodeParams *params)
 {
 	struct sim_place at = { graph, deps, data, ndeps };
 	struct sim_op op = { .kind = SIM_OP_NONE };
@@ -403,7 +412,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *d
 		return CUDA_ERROR_INVALID_VALUE;
 	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
 		return child_add(&at, params->graph.graph,
-				 params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE, ret);
+				 params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
+				 ret);
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		return alloc_add(&at, &params->alloc, ret);
 	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE)

@@ -19,7 +19,8 @@ struct object {
 static struct object *objects;
 static unsigned long long next_nr = 1;
 
-static CUresult object_new(const CUDA_RESOURCE_DESC *desc, enum sim_type type, unsigned long long *ret)
+static CUresult object_new(const CUDA_RESOURCE_DESC *desc, enum sim_type type,
+			   unsigned long long *ret)
 {
 	struct object *o;
 	struct sim_ctx *ctx;
@@ -76,8 +77,8 @@ static CUresult object_desc(CUDA_RESOURCE_DESC *ret, unsigned long long nr, enum
 	return CUDA_SUCCESS;
 }
 
-CUresult cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *desc, const CUDA_TEXTURE_DESC *texture,
-			   const CUDA_RESOURCE_VIEW_DESC *view)
+CUresult cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *desc,
+			   const CUDA_TEXTURE_DESC *texture, const CUDA_RESOURCE_VIEW_DESC *view)
 {
 	(void)view;
 	SIM_ENTER(cuTexObjectCreate);

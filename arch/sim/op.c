@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * op.c - operations: doing them, copying them, giving them back.
+ * op.c - operations: running, copying and releasing them.
  *
- * An operation runs on a thread that holds no lock. Touching memory that is not there,
- * in a kernel or in a copy, ends the operation with ILLEGAL_ADDRESS, as on a GPU: the
- * signal is caught while, and only while, a thread runs an operation. What it did until
- * then stays done.
+ * An operation runs on a thread that holds no lock. If a kernel or a copy touches unmapped memory,
+ * the operation ends with ILLEGAL_ADDRESS, as on a GPU: a signal handler catches the fault, but
+ * only while a thread runs an operation. The effects up to the fault stay.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -35,7 +34,8 @@ static void on_fault(int sig, siginfo_t *info, void *uc)
 
 static void guard_install(void)
 {
-	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK };
+	struct sigaction sa = { .sa_sigaction = on_fault,
+				.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK };
 
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGSEGV, &sa, &old_segv);
@@ -68,11 +68,12 @@ static CUresult copy_run(const struct sim_copy *c)
 
 	for (z = 0; z < p->Depth; z++)
 		for (y = 0; y < p->Height; y++)
-			memmove(sim_plane_row(&dst, y, z), sim_plane_row(&src, y, z), p->WidthInBytes);
+			memmove(sim_plane_row(&dst, y, z), sim_plane_row(&src, y, z),
+				p->WidthInBytes);
 	return CUDA_SUCCESS;
 }
 
-/* One element, then copies of what is there: a sanitizer checks each copy, so few large ones. */
+/* One element, then copies of the filled part: few large copies, since a sanitizer checks each. */
 static void row_set(unsigned char *row, const CUDA_MEMSET_NODE_PARAMS *p)
 {
 	size_t size = p->width * p->elementSize, done, part;
@@ -200,7 +201,7 @@ CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Bytes of one's own; NULL for none, and where memory is short. */
+/* A copy of the bytes; NULL if there are none, or memory is short. */
 static void *bytes_dup(const void *p, size_t size)
 {
 	void *q = NULL;
@@ -226,7 +227,7 @@ static CUresult launch_copy(const struct sim_launch *l, struct sim_op *ret)
 	return CUDA_SUCCESS;
 }
 
-/* A copied memcpy reads where the caller's source is, not what was staged of it. */
+/* A copied memcpy reads the caller's source, not the staged bytes. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret)
 {
 	if (op->kind == SIM_OP_CALL || (op->kind == SIM_OP_MEMCPY && op->copy.staged))

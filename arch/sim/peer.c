@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * peer.c - which contexts may use the memory of which others.
+ * peer.c - access of contexts to the memory of other contexts.
  *
- * It is kept and answered for, as the driver's rules are; host memory is open to all.
+ * The rules of the driver are recorded and reported, but host memory is accessible to all.
  */
 #include "arch/sim/sim.h"
 
-/* The place of @handle (0: a free one) among those that @ctx may use; NULL where there is none. */
+/* The place of @handle (0: a free one) among those that @ctx may use; NULL if there is none. */
 static uint64_t *peer_place(struct sim_ctx *ctx, uint64_t handle)
 {
 	int i;

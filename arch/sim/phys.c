@@ -2,10 +2,10 @@
 /*
  * phys.c - memory by handle: cuMemCreate, and handing it to other processes.
  *
- * It lies in one file in memory that only grows at its end; what a handle had is punched
- * out when the last use of it goes. One file for all keeps the number of descriptors
- * small, and a handle mapped twice shows the same bytes at both places. Memory that may
- * be shared has a file of its own, whose name says that it is ours and on which device.
+ * The memory lies in one file in memory that only grows at its end. After the last use of a handle
+ * its bytes are punched out. One file for all handles needs few descriptors, and a handle that is
+ * mapped twice shows the same bytes at both addresses. Memory that may be shared has a file of its
+ * own, whose name identifies the software driver and the device.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *p
 				       CUmemAllocationGranularity_flags option)
 {
 	SIM_ENTER(cuMemGetAllocationGranularity);
-	if (!ret || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+	if (!ret || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+		     option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
 		return CUDA_ERROR_INVALID_VALUE;
 	SIM_TRY(prop_check(prop));
 	*ret = SIM_GRANULARITY;
@@ -49,7 +50,8 @@ static bool file_grow(size_t size)
 {
 	if (file < 0)
 		file = fdry_memfd("foundry-device-memory");
-	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) && !fdry_truncate(file, (uint64_t)file_end + size);
+	return file >= 0 && size <= (size_t)(INT64_MAX - file_end) &&
+	       !fdry_truncate(file, (uint64_t)file_end + size);
 }
 
 /* A file of its own, for memory that may be shared. */
@@ -99,7 +101,8 @@ static void mem_release(struct sim_obj *obj)
 	if (mem->shared && mem->fd >= 0)
 		close(mem->fd);
 	else if (mem->fd >= 0)
-		(void)fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset, (off_t)mem->size);
+		(void)fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, mem->offset,
+				(off_t)mem->size);
 	if (mem->bound)
 		sim_obj_put(&mem->bound->obj);
 	if (!mem->imported && !mem->multicast)
@@ -131,8 +134,8 @@ struct sim_mem *sim_mem_new(size_t size, const CUmemAllocationProp *prop)
 	return mem;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
-		     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	struct sim_mem *mem;
 
@@ -146,7 +149,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 		sim_memory_uncharge(prop->location.id, size);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (!(prop->requestedHandleTypes ? bytes_own(mem) : bytes_common(mem)) || !bytes_soil(mem)) {
+	if (!(prop->requestedHandleTypes ? bytes_own(mem) : bytes_common(mem)) ||
+	    !bytes_soil(mem)) {
 		mem_release(&mem->obj);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -193,7 +197,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *ad
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+						CUmemGenericAllocationHandle handle)
 {
 	const struct sim_mem *mem;
 
@@ -207,15 +212,16 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmem
 
 
 /* The descriptor is the caller's to close; the bytes live on in it. */
-CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-				      unsigned long long flags)
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType type, unsigned long long flags)
 {
 	const struct sim_mem *mem;
 	int fd;
 
 	SIM_ENTER(cuMemExportToShareableHandle);
 	mem = sim_mem_find(handle);
-	if (!ret || !mem || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || !mem->shared)
+	if (!ret || !mem || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    !mem->shared)
 		return CUDA_ERROR_INVALID_VALUE;
 	fd = fdry_dup(mem->fd);
 	if (fd < 0)
@@ -236,12 +242,15 @@ static int shared_device(int fd)
 	if (n < (ssize_t)sizeof(prefix))
 		return -1;
 	name[n] = '\0';
-	return strncmp(name, prefix, sizeof(prefix) - 1) ? -1 : (int)strtol(name + sizeof(prefix) - 1, NULL, 10);
+	return strncmp(name, prefix, sizeof(prefix) - 1)
+		       ? -1
+		       : (int)strtol(name + sizeof(prefix) - 1, NULL, 10);
 }
 
 static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = SHARED_TYPES,
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = SHARED_TYPES,
 				     .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE } };
 	struct sim_mem *mem;
 	struct stat st;
@@ -263,7 +272,8 @@ static CUresult import(int fd, CUmemGenericAllocationHandle *ret)
 	return sim_mem_open(mem, ret);
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle, CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle,
+					CUmemAllocationHandleType type)
 {
 	SIM_ENTER(cuMemImportFromShareableHandle);
 	if (!ret || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)

@@ -2,11 +2,11 @@
 /*
  * plan.c - an executable graph's own copy of nodes, edges and work, and their order.
  *
- * The real driver runs independent nodes in any order. This one picks an order when the
- * graph is instantiated, chosen to bring out missing edges: of the nodes that may run,
- * the one that became ready last, so that a node that lost an edge runs before what it
- * should have waited for. FDRY_SIM_ORDER=N, N not 0, picks at random, the same for the
- * same N. Every edge, programmatic ones too, makes its upstream node finish first.
+ * The real driver runs independent nodes in any order. This one chooses an order when the graph is
+ * instantiated, such that missing edges show: the ready node that became ready last runs first, so
+ * a node that lost an edge runs before its former predecessor. FDRY_SIM_ORDER=N, N not 0, chooses
+ * at random, with the seed N. Every edge, programmatic ones too, makes its upstream node finish
+ * first.
  */
 #include "arch/sim/graph.h"
 
@@ -72,8 +72,9 @@ static size_t pick(struct picker *p)
 	return ret;
 }
 
-/* Fill p->order; answers how many nodes it holds: fewer than there are where edges form a cycle. */
-static size_t order_fill(const struct sim_graph *g, struct sim_plan *p, struct picker *pk, size_t *waits)
+/* Fill p->order; returns the number of nodes in it, fewer than all if edges form a cycle. */
+static size_t order_fill(const struct sim_graph *g, struct sim_plan *p, struct picker *pk,
+			 size_t *waits)
 {
 	size_t n = 0;
 
@@ -122,7 +123,8 @@ static CUresult step_make(const struct sim_node *n, struct sim_step *s, uint64_t
 			return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (; s->ndeps < n->in.count; s->ndeps++)
-		s->deps[s->ndeps] = (struct sim_step_dep){ n->in.v[s->ndeps].node->index, n->in.v[s->ndeps].data };
+		s->deps[s->ndeps] = (struct sim_step_dep){ n->in.v[s->ndeps].node->index,
+							   n->in.v[s->ndeps].data };
 	if (n->child)
 		return sim_plan_make(n->child, &s->child, bad);
 	if (n->op.kind == SIM_OP_KERNEL)

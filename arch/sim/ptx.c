@@ -2,10 +2,10 @@
 /*
  * ptx.c - "compiling" PTX.
  *
- * There is no compiler here. But what happens around one must be tested, so PTX may
- * bring its result along: lines of hexadecimal digits, each behind SIM_PTX_MARK, which
- * together are an object of ours. To anybody else they are comments. The build makes
- * such a .ptx of every .cubin. Any other PTX is refused.
+ * There is no compiler here. But the code around a compiler must be tested, so PTX may hold its
+ * own result: lines of hexadecimal digits, each after SIM_PTX_MARK, which together are an object
+ * of ours. To other readers they are comments. The build makes such a .ptx of every .cubin. Any
+ * other PTX is refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The digits of one line, as bytes; what is no digit ends them. */
+/* The digits of one line, as bytes, up to the first other character. */
 static size_t line_decode(const char *line, unsigned char *to)
 {
 	size_t n = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * record.c - what a capture makes of the calls of streams that are part of it.
+ * record.c - calls of streams that capture.
  *
- * Work becomes a node behind the stream's dependencies; waiting for an event of the same
- * capture adds to these. The rest of this file are calls that do not go with a capture.
+ * Work becomes a node after the stream's dependencies; a wait for an event of the same capture adds
+ * to these. The rest of this file handles calls that a capture forbids.
  */
 #include "arch/sim/capture.h"
 
@@ -20,7 +20,7 @@ static bool overlaps(const struct sim_op *op)
 	return yes;
 }
 
-/* Give @n the edges that the stream's dependencies stand for. */
+/* Add the edges of the stream's dependencies to @n. */
 static CUresult node_link(const struct capture_stream *cs, struct sim_node *n, bool early)
 {
 	const CUgraphEdgeData programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
@@ -41,7 +41,8 @@ static CUresult node_link(const struct capture_stream *cs, struct sim_node *n, b
 }
 
 /* A new node behind the stream's dependencies, on which alone it then depends. */
-static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool early, struct sim_node **ret)
+static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool early,
+			    struct sim_node **ret)
 {
 	struct capture_stream *cs = s->capture_data;
 	struct sim_edges deps = { 0 };
@@ -62,7 +63,7 @@ static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool ear
 	return CUDA_SUCCESS;
 }
 
-/* @ev stands for @deps, which are consumed, of capture @c. */
+/* @ev now means @deps, which are consumed, of capture @c. */
 static CUresult event_set(struct sim_event *ev, struct sim_capture *c, struct sim_edges *deps)
 {
 	struct sim_edges *kept = malloc(sizeof(*kept));
@@ -216,14 +217,15 @@ CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev)
 	return sim_capture_enter(c, s, &deps);
 }
 
-/* May this thread do what is unsafe, as far as @c is concerned? */
+/* Whether @c allows unsafe calls on this thread. */
 static bool forbids(const struct sim_capture *c)
 {
 	bool mine = c->thread == sim_capture_thread() && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 
 	if (sim_capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return false;
-	return mine || (sim_capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+	return mine || (sim_capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+			c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 CUresult sim_unsafe(void)

@@ -2,8 +2,8 @@
 /*
  * set.c - memsets, all as one 2D form.
  *
- * The synchronous ones run in the legacy stream and make the host wait only where they
- * write host memory, as cuda.h's section on synchronisation has it.
+ * The synchronous ones run in the legacy stream. The host waits only if they write host memory, as
+ * the section on synchronisation in cuda.h says.
  */
 #include "arch/sim/sim.h"
 
@@ -57,29 +57,32 @@ static CUresult set_sync(CUDA_MEMSET_NODE_PARAMS p)
 }
 
 /* Each width in four forms; cuda.h names the element's type. */
-#define SET(bits, type)                                                                            \
-	CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t n)                       \
-	{                                                                                          \
-		SIM_ENTER(cuMemsetD##bits##_v2);                                                   \
-		return set_sync((CUDA_MEMSET_NODE_PARAMS){ dst, 0, value, bits / 8, n, 1 });       \
-	}                                                                                          \
-	CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream stream)    \
-	{                                                                                          \
-		SIM_ENTER(cuMemsetD##bits##Async);                                                 \
-		return set_async((CUDA_MEMSET_NODE_PARAMS){ dst, 0, value, bits / 8, n, 1 }, stream); \
-	}                                                                                          \
-	CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width,   \
-					size_t height)                                             \
-	{                                                                                          \
-		SIM_ENTER(cuMemsetD2D##bits##_v2);                                                 \
-		return set_sync((CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, bits / 8, width, height }); \
-	}                                                                                          \
+#define SET(bits, type) \
+	CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t n) \
+	{ \
+		SIM_ENTER(cuMemsetD##bits##_v2); \
+		return set_sync((CUDA_MEMSET_NODE_PARAMS){ dst, 0, value, bits / 8, n, 1 }); \
+	} \
+	CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
+	{ \
+		SIM_ENTER(cuMemsetD##bits##Async); \
+		return set_async((CUDA_MEMSET_NODE_PARAMS){ dst, 0, value, bits / 8, n, 1 }, \
+				 stream); \
+	} \
+	CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, \
+					size_t height) \
+	{ \
+		SIM_ENTER(cuMemsetD2D##bits##_v2); \
+		return set_sync( \
+			(CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, bits / 8, width, height }); \
+	} \
 	CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, \
-					  size_t height, CUstream stream)                          \
-	{                                                                                          \
-		SIM_ENTER(cuMemsetD2D##bits##Async);                                               \
-		return set_async((CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, bits / 8, width, height }, \
-				 stream);                                                          \
+					  size_t height, CUstream stream) \
+	{ \
+		SIM_ENTER(cuMemsetD2D##bits##Async); \
+		return set_async( \
+			(CUDA_MEMSET_NODE_PARAMS){ dst, pitch, value, bits / 8, width, height }, \
+			stream); \
 	}
 
 SET(8, unsigned char)

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim.h - what the files of the software driver share.
+ * sim.h - declarations that the files of the software driver share.
  *
  * The software driver is a libcuda.so.1 that runs on any machine: device memory is host
  * memory, a kernel is a C function, a stream is a queue with a thread behind it. It is
- * an object of its own and shares nothing with the library: it fails like a driver, with
+ * an object of its own and shares no code with the library: it fails like a driver, with
  * a CUresult, and prints nothing.
  *
- * Locking: one lock for all of it, as the real driver has. SIM_ENTER() takes it until
- * the exported function returns; everything below is called with it held unless the
- * comment says otherwise. Threads of streams run operations without it. Waiting
- * (sim_fence_wait() and what uses it) gives it up meanwhile, so whatever was looked up
- * before must be looked up again or be held by a reference.
+ * Locking: one lock for the whole driver, as in the real one. SIM_ENTER() holds it until
+ * the exported function returns; callers of the functions below hold it unless the comment
+ * says otherwise. Threads of streams run operations without it. Waiting (sim_fence_wait() and
+ * its callers) releases it meanwhile, so objects found before a wait must be found again, or
+ * held by a reference.
  *
- * Handles are numbers that are never used twice, not addresses: a destroyed or foreign
- * handle is always recognised, and following one by mistake crashes at once.
+ * Handles are numbers, not addresses, and are never reused. So a destroyed or foreign handle is
+ * always recognised, and code that uses a handle as a pointer crashes at once.
  */
 #ifndef FDRY_ARCH_SIM_SIM_H
 #define FDRY_ARCH_SIM_SIM_H
 
-/* What cuda.h declares is what this object exports, when defined here. */
+/* This object exports the functions of cuda.h that it defines. */
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
@@ -34,16 +34,16 @@
 #define SIM_DRIVER /* kernel.h: no device code here */
 #include "arch/sim/kernel.h"
 
-/* Forms of functions that programs ask for by name and cuda.h no longer declares. */
+/* Old versions of functions that programs look up by name and cuda.h no longer declares. */
 #undef cuGetProcAddress
 #undef cuEventElapsedTime
 SIM_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags);
 SIM_EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end);
 SIM_EXPORT CUresult cuCtxCreate_v2(CUcontext *ret, unsigned int flags, CUdevice dev);
-SIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned int flags,
-				   CUdevice dev);
+SIM_EXPORT CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count,
+				   unsigned int flags, CUdevice dev);
 
-/* entry.c: exported functions, counting them, making them fail */
+/* entry.c: the exported functions; counts their calls and makes them fail */
 
 enum sim_fn {
 #define SIM_FN(symbol, name, since, kind) SIM_FN_##symbol,
@@ -62,8 +62,8 @@ static inline void sim_leave(const int *held)
 	sim_unlock();
 }
 
-/* First line of every exported function: counts the call, makes it fail if that was asked
- * for, checks that cuInit was called, and holds the lock until the function returns. */
+/* First line of every exported function: counts the call, makes it fail on request, checks that
+ * cuInit was called, and holds the lock until the function returns. */
 #define SIM_ENTER(fn)                                                \
 	do {                                                         \
 		CUresult enter_ = sim_enter(SIM_FN_##fn);            \
@@ -73,7 +73,7 @@ static inline void sim_leave(const int *held)
 	} while (0);                                                 \
 	const int held_ __attribute__((cleanup(sim_leave), unused)) = 0
 
-/* Return what @call answers unless that is CUDA_SUCCESS. */
+/* Return the result of @call unless it is CUDA_SUCCESS. */
 #define SIM_TRY(call)                      \
 	do {                               \
 		CUresult try_ = (call);    \
@@ -85,11 +85,11 @@ int sim_driver_version(void);
 
 /* handle.c: objects behind handles */
 
-#define SIM_TYPES(X)                                                                         \
+#define SIM_TYPES(X) \
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
-	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture)    \
-	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) X(POOL, mempool) \
-	X(EXTERNAL, external)
+	X(KERNEL, kernel) X(FUNC, function) X(MEM, memory) X(LINK, link) X(TEXTURE, texture) \
+	X(SURFACE, surface) X(GRAPH, graph) X(NODE, node) X(EXEC, exec) X(USEROBJ, userobject) \
+	X(POOL, mempool) X(EXTERNAL, external)
 
 enum sim_type {
 #define X(upper, lower) SIM_##upper,
@@ -106,13 +106,14 @@ struct sim_obj {
 	void (*release)(struct sim_obj *); /* frees the whole object at the last put */
 };
 
-/* Give @obj a handle and the first reference; @release may be NULL for free(). CUDA_ERROR_OUT_OF_MEMORY. */
+/* Give @obj a handle and the first reference; @release may be NULL for free().
+ * CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_obj_open(struct sim_obj *obj, enum sim_type type, void (*release)(struct sim_obj *));
-/* Take the handle back, so that it is not found any more, and drop its reference. */
+/* Invalidate the handle, and drop its reference. */
 void sim_obj_close(struct sim_obj *obj);
 struct sim_obj *sim_obj_get(struct sim_obj *obj);
 void sim_obj_put(struct sim_obj *obj); /* NULL is fine */
-/* The object of a handle, NULL where it is none of that type; valid while the lock is held. */
+/* The object of a handle, NULL if it is none of that type; valid while the lock is held. */
 void *sim_obj_find(uint64_t id, enum sim_type type);
 /* Objects of a type that have a handle. */
 unsigned long sim_obj_count(enum sim_type type);
@@ -155,20 +156,21 @@ struct sim_ctx {
 	unsigned int flags;
 	bool primary;
 	unsigned int retained; /* how often, of a primary context */
-	CUresult error;        /* what a kernel or copy broke it with, sticky */
+	CUresult error;        /* of the kernel or copy that broke it, sticky */
 	uint64_t handle;       /* stays when the context is closed */
 	unsigned long long nr; /* cuCtxGetId */
 	size_t limits[CU_LIMIT_MAX];
 	struct sim_stream *legacy; /* the NULL stream */
 	struct sim_module *modules;
-	uint64_t peers[SIM_DEVICES_MAX]; /* handles of the contexts whose memory it may use, 0: free */
+	uint64_t peers[SIM_DEVICES_MAX]; /* contexts whose memory it may use, by handle; 0: free */
 };
 
-/* The current context of this thread; INVALID_CONTEXT where there is none, CONTEXT_IS_DESTROYED, or its sticky error. */
+/* The current context of this thread; INVALID_CONTEXT if there is none, CONTEXT_IS_DESTROYED, or
+ * its sticky error. */
 CUresult sim_ctx_current(struct sim_ctx **ret);
 /* The context of a handle; NULL means the current one. */
 CUresult sim_ctx_find(CUcontext handle, struct sim_ctx **ret);
-/* Break @ctx: every later call in it answers @error. */
+/* Break @ctx: every later call in it returns @error. */
 void sim_ctx_break(struct sim_ctx *ctx, CUresult error);
 
 /* memory.c: every range of memory that the driver knows */
@@ -191,23 +193,25 @@ struct sim_range {
 	CUdevice dev;
 	uint64_t ctx;      /* the context's handle, 0: none */
 	uint64_t id;       /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-	bool read, write;  /* what kernels and copies may do, as cuMemSetAccess left it */
-	unsigned int peers_read, peers_write; /* SIM_MEM_MAPPED: the same of other devices, a bit for each */
+	bool read, write;  /* access of kernels and copies, set by cuMemSetAccess */
+	unsigned int peers_read, peers_write; /* SIM_MEM_MAPPED: of other devices, a bit each */
 	unsigned int flags; /* of cuMemHostAlloc or cuMemHostRegister */
-	struct sim_mem *mem; /* SIM_MEM_MAPPED: what is mapped here */
-	uint64_t pool;       /* SIM_MEM_DEVICE: the pool that it is from, 0: none */
+	struct sim_mem *mem; /* SIM_MEM_MAPPED: the memory that is mapped here */
+	uint64_t pool;       /* SIM_MEM_DEVICE: its pool, 0: none */
 	int exported;        /* the same: the file that it is in, plus 1; 0: none */
-	bool imported, ipc;  /* the same: another's memory; that goes by cuIpcCloseMemHandle alone */
+	bool imported, ipc;  /* the same: of another process; cuIpcCloseMemHandle frees @ipc */
 };
 
-/* Enter a range (@range->id is set here). ALREADY_MAPPED where it overlaps another one. */
+/* Enter a range (@range->id is set here). ALREADY_MAPPED if it overlaps another one. */
 CUresult sim_range_add(const struct sim_range *range);
 void sim_range_remove(CUdeviceptr start);
-/* The range that holds @addr, or NULL; valid while the lock is held and no range is added or removed. */
+/* The range that holds @addr, or NULL; valid while the lock is held and no range is added or
+ * removed. */
 struct sim_range *sim_range_find(CUdeviceptr addr);
 /* The range that holds or follows @addr, or NULL. */
 struct sim_range *sim_range_from(CUdeviceptr addr);
-/* May the device read (or write) all of [@addr, @addr + @size)? It may span adjacent ranges. */
+/* Whether the device may read (or write) all of [@addr, @addr + @size), which may span adjacent
+ * ranges. */
 bool sim_range_ok(CUdeviceptr addr, size_t size, bool write);
 unsigned long sim_range_count(unsigned int kinds); /* a bit for each kind that counts */
 static inline bool sim_range_host(const struct sim_range *r)
@@ -215,25 +219,25 @@ static inline bool sim_range_host(const struct sim_range *r)
 	return r->kind == SIM_MEM_PINNED || r->kind == SIM_MEM_REGISTERED;
 }
 
-/* Bytes for @dev: OUT_OF_MEMORY where its memory does not suffice. */
+/* Count @size bytes as used on @dev: OUT_OF_MEMORY if its memory does not suffice. */
 CUresult sim_memory_charge(CUdevice dev, size_t size);
 void sim_memory_uncharge(CUdevice dev, size_t size);
-/* Fresh memory holds no zeros: fill it, or of much memory its beginning and pages here and there. */
+/* Fresh memory must not be zero: fill it, or if it is large, its beginning and some pages. */
 #define SIM_POISON 0xdb
 void sim_memory_poison(void *p, size_t size);
-/* The page to soil after the one at @at, of @size bytes; beyond them when all are. */
+/* The next page to poison after the one at @at; beyond @size after the last. */
 size_t sim_poison_next(size_t size, size_t at);
-/* Fresh memory at any address, soiled; NULL where there is none. */
+/* Fresh poisoned memory at any address; NULL if there is none. */
 void *sim_memory_map(size_t size);
 
 /* alloc.c */
-/* What cuMemAlloc does, and what cuMemFree does without waiting for anybody. */
+/* cuMemAlloc, and cuMemFree without waiting for streams. */
 CUresult sim_alloc(struct sim_ctx *ctx, size_t size, CUdeviceptr *ret);
 bool sim_alloc_is(CUdeviceptr addr);
 void sim_alloc_free(CUdeviceptr addr);
 
 /* mempool.c */
-/* An allocation from a pool (NULL: the device's current one), which counts it; and the end of one. */
+/* Allocate from a pool (NULL: the device's current one), and count an allocation as freed. */
 CUresult sim_pool_alloc(struct sim_ctx *ctx, CUmemoryPool pool, size_t size, CUdeviceptr *ret);
 void sim_pool_freed(const struct sim_range *r);
 
@@ -242,7 +246,7 @@ void sim_pool_freed(const struct sim_range *r);
 bool sim_reservation_find(CUdeviceptr addr, CUdeviceptr *start, size_t *size);
 unsigned long sim_reservation_count(void);
 
-/* What goes with a context. */
+/* The parts of a context. */
 CUresult sim_ctx_streams_init(struct sim_ctx *ctx);
 void sim_ctx_streams_release(struct sim_ctx *ctx);
 void sim_events_release(struct sim_ctx *ctx);
@@ -250,10 +254,10 @@ void sim_modules_release(struct sim_ctx *ctx);
 void sim_memory_release(struct sim_ctx *ctx);
 
 /* memnode.c */
-/* cuMemFree of what a graph allocated and left live: false where @addr is not that. */
+/* cuMemFree of live memory that a graph allocated; false if @addr is no such memory. */
 bool sim_gmem_free(CUdeviceptr addr);
 
-/* op.c: what streams and graph nodes do */
+/* op.c: operations of streams and graph nodes */
 
 struct sim_func;
 struct sim_event;
@@ -273,7 +277,7 @@ enum sim_op_kind {
 /* A launch that passed all checks. The attributes and argument bytes are owned. */
 struct sim_launch {
 	struct sim_func *func; /* held */
-	CUkernel kern;         /* set where the launch named a CUkernel and not a CUfunction */
+	CUkernel kern;         /* set if the launch named a CUkernel, not a CUfunction */
 	unsigned int grid[3], block[3];
 	unsigned int shared;   /* dynamic shared memory, bytes */
 	CUlaunchAttribute *attrs;
@@ -289,15 +293,15 @@ struct sim_copy {
 	void *staged; /* owned copy of pageable source bytes; the source then points into it */
 };
 
-/* Event operations: @fence is what this one record signals, or what this one wait waits
- * for, held. NULL: taken from the event when it is run (event nodes of graphs). */
+/* Event operations. @fence is held: this record signals it, or this wait waits for it. NULL: the
+ * event's fence when the operation runs (event nodes of graphs). */
 struct sim_event_op {
 	struct sim_event *event; /* held */
 	struct sim_fence *fence;
-	bool external; /* CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL: a node where it is captured */
+	bool external; /* CU_EVENT_..._EXTERNAL: a node if it is captured */
 };
 
-/* A callback of ours on a stream's thread, without the lock: how a graph launch runs. */
+/* A callback of ours on a stream's thread, without the lock. Graph launches use it. */
 struct sim_call {
 	CUresult (*run)(void *data, struct sim_ctx *ctx);
 	void (*release)(void *data); /* called once, with the lock, run or not */
@@ -316,13 +320,13 @@ struct sim_op {
 	};
 };
 
-/* Do @op now, on the calling thread, WITHOUT the lock. Answers what broke, such as ILLEGAL_ADDRESS. */
+/* Run @op on the calling thread, WITHOUT the lock. Returns its fault, such as ILLEGAL_ADDRESS. */
 CUresult sim_op_run(const struct sim_op *op, struct sim_ctx *ctx);
-/* Is this thread in a host function that a stream called? Those may not call the driver. */
+/* Whether this thread is in a host function of a stream, which may not call the driver. */
 bool sim_op_in_callback(void);
-/* A second one that owns what it owns. SIM_OP_CALL cannot be copied. */
+/* A deep copy. SIM_OP_CALL cannot be copied. */
 CUresult sim_op_copy(const struct sim_op *op, struct sim_op *ret);
-void sim_op_release(struct sim_op *op); /* gives back what it owns; NONE afterwards */
+void sim_op_release(struct sim_op *op); /* makes it SIM_OP_NONE */
 
 /* copy.c */
 
@@ -346,7 +350,7 @@ CUresult sim_set_check(const CUDA_MEMSET_NODE_PARAMS *p);
 
 /* launch.c */
 
-/* What a launch says, before it is checked. */
+/* The parameters of a launch, before they are checked. */
 struct sim_launch_args {
 	CUfunction func; /* or a CUkernel, cast */
 	unsigned int grid[3], block[3];
@@ -357,12 +361,14 @@ struct sim_launch_args {
 	void **extra;  /* ... a packed buffer */
 };
 
-/* Check a launch in @ctx and make it an operation (kind KERNEL), which copies the arguments. */
-CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *args, struct sim_op *ret);
+/* Check a launch in @ctx and make it an operation (kind KERNEL) with a copy of the arguments. */
+CUresult sim_launch_make(struct sim_ctx *ctx, const struct sim_launch_args *args,
+			 struct sim_op *ret);
 
 /* module.c: code */
 
-/* What can be set of a function or kernel: SIM_FUNC_ATTRS(X): X(CUfunction_attribute's end, member, least, most). */
+/* Attributes of a function or kernel that can be set: X(suffix of the CUfunction_attribute, member,
+ * least, most). */
 #define SIM_FUNC_ATTRS(X)                                                       \
 	X(MAX_DYNAMIC_SHARED_SIZE_BYTES, max_dynamic_shared, 0, SIM_SHARED_MAX) \
 	X(PREFERRED_SHARED_MEMORY_CARVEOUT, carveout, -1, 100)                  \
@@ -376,7 +382,7 @@ struct sim_func_attrs {
 #define X(id, member, least, most) int member;
 	SIM_FUNC_ATTRS(X)
 #undef X
-	bool set; /* any of them, by a call */
+	bool set; /* a call has set one of them */
 };
 
 /* A kernel in one context; CUfunction. */
@@ -384,13 +390,15 @@ struct sim_func {
 	struct sim_obj obj;
 	struct sim_module *module; /* NULL once that is unloaded */
 	struct sim_ctx *ctx;
-	struct sim_code *code; /* held: what keeps the record and the kernel's code */
+	struct sim_code *code; /* held; owns the record and the kernel's code */
 	const struct sim_kernel_record *record;
 	struct sim_func_attrs attrs;
 };
 
-/* The function behind a CUfunction, or behind a CUkernel in @ctx (@kern_ret then gets it, else NULL). */
-CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func **ret, CUkernel *kern_ret);
+/* The function behind a CUfunction, or behind a CUkernel in @ctx (@kern_ret then gets it, else
+ * NULL). */
+CUresult sim_func_find(CUfunction handle, struct sim_ctx *ctx, struct sim_func **ret,
+		       CUkernel *kern_ret);
 
 /* stream.c */
 
@@ -405,7 +413,7 @@ struct sim_fence *sim_fence_new(void); /* NULL: out of memory */
 struct sim_fence *sim_fence_get(struct sim_fence *f);
 void sim_fence_put(struct sim_fence *f); /* NULL is fine */
 void sim_fence_signal(struct sim_fence *f);
-void sim_fence_wait(struct sim_fence *f); /* gives up the lock meanwhile; hold a reference */
+void sim_fence_wait(struct sim_fence *f); /* releases the lock meanwhile; hold a reference */
 
 struct sim_capture; /* simulated capture: capture.c */
 
@@ -428,16 +436,16 @@ struct sim_stream {
 /* The stream of a handle; NULL and CU_STREAM_LEGACY mean the current context's legacy
  * stream, CU_STREAM_PER_THREAD this thread's own. INVALID_HANDLE, or as sim_ctx_current(). */
 CUresult sim_stream_find(CUstream handle, struct sim_stream **ret);
-/* Hand @op, which is consumed also on failure, to the stream: to sim_capture_op() where it
- * captures, else to its thread. @done, if not NULL, gets a held fence that is signalled
- * when it has run (NULL where it was captured). */
+/* Submit @op, which is consumed also on failure, to sim_capture_op() if the stream captures, else
+ * to its thread. @done, if not NULL, gets a held fence that is signalled when @op has run; it gets
+ * NULL if @op was captured. */
 CUresult sim_stream_submit(struct sim_stream *s, struct sim_op *op, struct sim_fence **done);
-/* Wait for all that was submitted; gives up the lock meanwhile. */
+/* Wait for all submitted work; releases the lock meanwhile. */
 CUresult sim_stream_wait(struct sim_stream *s);
-/* Wait for all that every stream of a context, or every stream there is, has been given. */
+/* Wait for the submitted work of all streams of a context, or of all streams. */
 CUresult sim_ctx_wait(struct sim_ctx *ctx);
 CUresult sim_device_wait(void);
-/* Is the legacy stream's work ordered with this stream's? */
+/* Whether the legacy stream's work is ordered with this stream's. */
 static inline bool sim_stream_blocking(const struct sim_stream *s)
 {
 	return !(s->flags & CU_STREAM_NON_BLOCKING);
@@ -451,32 +459,39 @@ struct sim_event {
 	struct sim_ctx *ctx; /* NULL once it is destroyed */
 	unsigned int flags;
 	struct sim_fence *fence;     /* of the last record, held; NULL: never recorded */
-	struct sim_capture *capture; /* recorded last in a stream that captures; owned by capture.c */
+	struct sim_capture
+		*capture; /* recorded last in a stream that captures; owned by capture.c */
 	void *capture_data;          /* capture.c's, per event */
 };
 
 CUresult sim_event_find(CUevent handle, struct sim_event **ret); /* INVALID_HANDLE */
-/* Begin a new record: the event is pending from now until the returned (held) fence is signalled. NULL: out of memory. */
+/* Begin a new record: the event is pending from now until the returned (held) fence is signalled.
+ * NULL: out of memory. */
 struct sim_fence *sim_event_arm(struct sim_event *ev);
 
 /* record.c: calls into capture */
 
-/* An operation submitted to a stream with ->capture set; consumes it. Handles EVENT_RECORD and EVENT_WAIT too. */
+/* An operation submitted to a stream with ->capture set; consumes it. Handles EVENT_RECORD and
+ * EVENT_WAIT too. */
 CUresult sim_capture_op(struct sim_stream *s, struct sim_op *op);
-/* cuStreamWaitEvent by a stream that does not capture on an event with ->capture set: the stream joins. */
+/* cuStreamWaitEvent by a stream that does not capture on an event with ->capture set: the stream
+ * joins. */
 CUresult sim_capture_join(struct sim_stream *s, struct sim_event *ev);
-/* Called first by everything that is unsafe while capturing (allocation, synchronous copies, synchronisation
- * of a context, ...): STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or CUDA_SUCCESS. */
+/* Every function that is unsafe during a capture (allocation, synchronous copies, synchronisation
+ * of a context, ...) calls this first: STREAM_CAPTURE_UNSUPPORTED and an invalidated capture, or
+ * CUDA_SUCCESS. */
 CUresult sim_unsafe(void);
-/* Synchronisation, query or destruction of a stream with ->capture set, or a graph launched into it. */
+/* Synchronisation, query or destruction of a stream with ->capture set, or a graph launched into
+ * it. */
 CUresult sim_capture_sync(struct sim_stream *s);
 /* Synchronisation of a context: in no mode while one of its streams captures. */
 CUresult sim_capture_sync_ctx(const struct sim_ctx *ctx);
 /* Query or synchronisation of an event with ->capture set. */
 CUresult sim_capture_event(struct sim_event *ev);
-/* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams captures. */
+/* Work for the legacy stream of @ctx: STREAM_CAPTURE_IMPLICIT while one of its blocking streams
+ * captures. */
 CUresult sim_capture_legacy(struct sim_ctx *ctx);
-/* A stream (which may be capturing), an event or a context is about to go away: drop what is kept about it. */
+/* A stream (which may be capturing), an event or a context will be destroyed: forget it. */
 void sim_capture_stream_gone(struct sim_stream *s);
 void sim_capture_event_gone(struct sim_event *ev);
 void sim_capture_ctx_gone(struct sim_ctx *ctx);

@@ -2,13 +2,13 @@
 /*
  * stream.c - streams: queues of operations, each with a thread behind it.
  *
- * An operation starts when the one before it in its stream has run and the fences it was
- * given are done: those of the events it waits for, and those that the legacy stream
- * orders. An operation of the legacy stream waits for what all blocking streams of its
- * context have been given so far, and theirs wait for it.
+ * An operation starts when the one before it in its stream has run and its fences are done: those
+ * of the events that it waits for, and those of the ordering with the legacy stream. An operation
+ * of the legacy stream waits for all submitted work of the blocking streams of its context, and
+ * their later work waits for it.
  *
- * A destroyed stream has no handle any more, but stays in the list until its thread has
- * run what it was given.
+ * A destroyed stream has no handle, but stays in the list until its thread has run all submitted
+ * work.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -102,7 +102,7 @@ static void fences_add(struct fences *fs, struct sim_fence *f)
 		fs->list[fs->count++] = sim_fence_get(f);
 }
 
-/* What work given to @s now has to wait for in other streams. */
+/* The fences of other streams that new work on @s must wait for. */
 static CUresult fences_before(const struct sim_stream *s, struct fences *ret)
 {
 	const struct sim_stream *t;
@@ -206,7 +206,8 @@ static CUresult stream_start(struct sim_stream *s)
 	return CUDA_SUCCESS;
 }
 
-static CUresult stream_new(struct sim_ctx *ctx, unsigned int flags, int priority, struct sim_stream **ret)
+static CUresult stream_new(struct sim_ctx *ctx, unsigned int flags, int priority,
+			   struct sim_stream **ret)
 {
 	struct sim_stream *s = calloc(1, sizeof(*s));
 
@@ -230,7 +231,7 @@ static CUresult stream_new(struct sim_ctx *ctx, unsigned int flags, int priority
 	return CUDA_SUCCESS;
 }
 
-/* No more work will come: its thread ends when it has run what there is. */
+/* Accept no more work: the thread ends after it has run all submitted work. */
 static void stream_stop(struct sim_stream *s)
 {
 	s->stopping = true;
@@ -261,7 +262,7 @@ void sim_ctx_streams_release(struct sim_ctx *ctx)
 	ctx->legacy = NULL;
 }
 
-/* This thread's own default stream in @ctx, made when first asked for. */
+/* This thread's own default stream in @ctx, created at the first call. */
 static CUresult stream_per_thread(struct sim_ctx *ctx, struct sim_stream **ret)
 {
 	struct sim_stream *s;

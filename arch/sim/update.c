@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * update.c - changing a graph that can be launched.
+ * update.c - changes of an executable graph.
  *
- * Every change is made in a plan that no launch holds, so that launches under way keep
- * theirs. Nodes of cuGraphExecUpdate are paired in the order in which they were made.
+ * A change needs a plan that no launch holds, so running launches keep their plan.
+ * cuGraphExecUpdate pairs nodes in the order of their creation.
  */
 #include "arch/sim/graph.h"
 
@@ -26,7 +26,8 @@ static CUresult step_find(CUgraphExec exec, CUgraphNode node, struct sim_step **
 	return CUDA_SUCCESS;
 }
 
-static CUresult step_find_type(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, struct sim_step **ret)
+static CUresult step_find_type(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
+			       struct sim_step **ret)
 {
 	SIM_TRY(step_find(exec, node, ret));
 	return (*ret)->type == type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -48,8 +49,8 @@ static int priority(const struct sim_launch *l)
 	return v.priority;
 }
 
-static CUgraphExecUpdateResult kernel_change(const struct sim_launch *old, const struct sim_launch *new,
-					     cuuint64_t flags)
+static CUgraphExecUpdateResult kernel_change(const struct sim_launch *old,
+					     const struct sim_launch *new, cuuint64_t flags)
 {
 	if (old->func->ctx != new->func->ctx)
 		return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
@@ -62,12 +63,14 @@ static CUgraphExecUpdateResult kernel_change(const struct sim_launch *old, const
 
 static CUgraphExecUpdateResult copy_change(const CUDA_MEMCPY3D *old, const CUDA_MEMCPY3D *new)
 {
-	return old->srcMemoryType != new->srcMemoryType || old->dstMemoryType != new->dstMemoryType ?
-		       CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED : CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	return old->srcMemoryType != new->srcMemoryType || old->dstMemoryType != new->dstMemoryType
+		       ? CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
+		       : CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Of a flat memset its width may change, of one with rows only where and what. */
-static CUgraphExecUpdateResult set_change(const CUDA_MEMSET_NODE_PARAMS *old, const CUDA_MEMSET_NODE_PARAMS *new)
+/* The width of a flat memset may change; of one with rows only the address and the value. */
+static CUgraphExecUpdateResult set_change(const CUDA_MEMSET_NODE_PARAMS *old,
+					  const CUDA_MEMSET_NODE_PARAMS *new)
 {
 	bool same = old->height == new->height && old->elementSize == new->elementSize;
 
@@ -76,7 +79,8 @@ static CUgraphExecUpdateResult set_change(const CUDA_MEMSET_NODE_PARAMS *old, co
 	return same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-static CUgraphExecUpdateResult op_change(const struct sim_op *old, const struct sim_op *new, cuuint64_t flags)
+static CUgraphExecUpdateResult op_change(const struct sim_op *old, const struct sim_op *new,
+					 cuuint64_t flags)
 {
 	switch (old->kind) {
 	case SIM_OP_KERNEL:
@@ -90,15 +94,16 @@ static CUgraphExecUpdateResult op_change(const struct sim_op *old, const struct 
 	}
 }
 
-static void info_set(CUgraphExecUpdateResultInfo *info, CUgraphExecUpdateResult result, uint64_t node, uint64_t from)
+static void info_set(CUgraphExecUpdateResultInfo *info, CUgraphExecUpdateResult result,
+		     uint64_t node, uint64_t from)
 {
 	info->result = result;
 	info->errorNode = (CUgraphNode)(uintptr_t)node;
 	info->errorFromNode = (CUgraphNode)(uintptr_t)from;
 }
 
-static bool deps_same(const struct sim_step *old, const struct sim_plan *plan, const struct sim_step *new,
-		      CUgraphExecUpdateResultInfo *info)
+static bool deps_same(const struct sim_step *old, const struct sim_plan *plan,
+		      const struct sim_step *new, CUgraphExecUpdateResultInfo *info)
 {
 	uint64_t from = 0;
 	size_t i = 0;
@@ -118,8 +123,9 @@ static bool deps_same(const struct sim_step *old, const struct sim_plan *plan, c
 static bool plan_fits(const struct sim_plan *old, const struct sim_plan *new, cuuint64_t flags,
 		      CUgraphExecUpdateResultInfo *info);
 
-static bool step_fits(const struct sim_step *old, const struct sim_plan *plan, const struct sim_step *new,
-		      cuuint64_t flags, CUgraphExecUpdateResultInfo *info)
+static bool step_fits(const struct sim_step *old, const struct sim_plan *plan,
+		      const struct sim_step *new, cuuint64_t flags,
+		      CUgraphExecUpdateResultInfo *info)
 {
 	CUgraphExecUpdateResult res;
 
@@ -131,7 +137,8 @@ static bool step_fits(const struct sim_step *old, const struct sim_plan *plan, c
 		return false;
 	if (old->child)
 		return plan_fits(old->child, new->child, flags, info);
-	res = old->mem == new->mem ? op_change(&old->op, &new->op, flags) : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+	res = old->mem == new->mem ? op_change(&old->op, &new->op, flags)
+				   : CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	if (res)
 		info_set(info, res, new->node, 0);
 	return !res;
@@ -150,7 +157,7 @@ static bool plan_fits(const struct sim_plan *old, const struct sim_plan *new, cu
 	return true;
 }
 
-/* What stays when a plan takes the place of another: whose nodes they are, what is off, the order. */
+/* Keep these when a plan replaces another: the nodes' handles, disabled nodes, the order. */
 static void plan_inherit(const struct sim_plan *old, struct sim_plan *new)
 {
 	memcpy(new->order, old->order, old->count * sizeof(*old->order));
@@ -195,7 +202,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 	return CUDA_SUCCESS;
 }
 
-/* @op, which is consumed, becomes what @s does. */
+/* @op, which is consumed, becomes the work of @s. */
 static CUresult step_set(struct sim_step *s, struct sim_op *op)
 {
 	sim_op_release(&s->op);
@@ -203,7 +210,7 @@ static CUresult step_set(struct sim_step *s, struct sim_op *op)
 	return CUDA_SUCCESS;
 }
 
-/* The same, where the change is allowed. */
+/* The same, if the change is allowed. */
 static CUresult step_change(struct sim_step *s, struct sim_op *op)
 {
 	if (op_change(&s->op, op, 0)) {
@@ -213,7 +220,8 @@ static CUresult step_change(struct sim_step *s, struct sim_op *op)
 	return step_set(s, op);
 }
 
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+					   const CUDA_KERNEL_NODE_PARAMS *params)
 {
 	struct sim_step *s;
 	struct sim_op op;
@@ -241,7 +249,8 @@ static CUresult exec_memcpy(struct sim_step *s, const CUDA_MEMCPY3D *p, CUcontex
 	return step_change(s, &op);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx)
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMCPY3D *params, CUcontext ctx)
 {
 	struct sim_step *s;
 
@@ -250,8 +259,8 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
 	return params ? exec_memcpy(s, params, ctx) : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params,
-					CUcontext ctx)
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
+					const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx)
 {
 	struct sim_step *s;
 	struct sim_ctx *c;
@@ -266,7 +275,8 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
 	return step_change(s, &op);
 }
 
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *params)
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node,
+				      const CUDA_HOST_NODE_PARAMS *params)
 {
 	struct sim_step *s;
 	struct sim_op op;

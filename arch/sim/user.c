@@ -2,8 +2,8 @@
 /*
  * user.c - user objects: reference counts with a callback, which graphs may hold.
  *
- * A graph's references go to its clones too. An executable graph holds none of its own:
- * this driver's launches copy what they need and the caller keeps the rest.
+ * A graph's clones get its references, too. An executable graph holds none of its own: launches of
+ * this driver copy their operands, and the caller keeps the rest.
  */
 #include "arch/sim/graph.h"
 
@@ -17,7 +17,7 @@ struct sim_user {
 	unsigned long refs; /* of callers and graphs */
 };
 
-/* What one graph holds of one object. */
+/* The references of one graph to one object. */
 struct sim_user_ref {
 	struct sim_user_ref *next;
 	struct sim_user *user;
@@ -87,13 +87,15 @@ CUresult sim_users_copy(const struct sim_graph *from, struct sim_graph *to)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsigned int refs, unsigned int flags)
+CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsigned int refs,
+			    unsigned int flags)
 {
 	struct sim_user *u;
 	CUresult res;
 
 	SIM_ENTER(cuUserObjectCreate);
-	if (!ret || !destroy || !refs || refs > INT_MAX || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+	if (!ret || !destroy || !refs || refs > INT_MAX ||
+	    flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
 		return CUDA_ERROR_INVALID_VALUE;
 	u = calloc(1, sizeof(*u));
 	if (!u)
@@ -132,7 +134,8 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+				 unsigned int flags)
 {
 	struct sim_graph *g;
 	struct sim_user *u;

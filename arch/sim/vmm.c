@@ -57,12 +57,13 @@ unsigned long sim_reservation_count(void)
 /* Nothing may be read or written there, and nothing is kept of it. */
 static void *vacant(void *hint, size_t size, int flags)
 {
-	void *p = mmap(hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+	void *p = mmap(hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags,
+		       -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Anywhere: take more, give back both ends. */
+/* At any address: reserve more, and free both ends. */
 static void *vacant_aligned(size_t size, size_t align)
 {
 	uintptr_t raw, start;
@@ -91,7 +92,7 @@ static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
 
 	if (hint && hint % align == 0 && size >= hint_min())
 		p = vacant(addr_ptr(hint), size, MAP_FIXED_NOREPLACE);
-	if (p && p != addr_ptr(hint)) { /* a kernel that takes it for a mere hint */
+	if (p && p != addr_ptr(hint)) { /* an old kernel, for which it is only a hint */
 		munmap(p, size);
 		p = NULL;
 	}
@@ -100,7 +101,8 @@ static CUdeviceptr reserve(size_t size, size_t align, CUdeviceptr hint)
 	return (CUdeviceptr)(uintptr_t)p;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint,
+			     unsigned long long flags)
 {
 	struct reservation *v;
 
@@ -147,15 +149,17 @@ CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
 CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
 		  unsigned long long flags)
 {
-	struct sim_range r = { .start = addr, .size = size, .extent = size, .kind = SIM_MEM_MAPPED };
+	struct sim_range r = {
+		.start = addr, .size = size, .extent = size, .kind = SIM_MEM_MAPPED
+	};
 	const struct sim_mem *bytes;
 	struct sim_mem *mem;
 	CUresult res;
 
 	SIM_ENTER(cuMemMap);
 	mem = sim_mem_find(handle);
-	if (!mem || !size || !sim_granular(addr) || !sim_granular(size) || flags || size > mem->size ||
-	    !reservation_of(addr, size))
+	if (!mem || !size || !sim_granular(addr) || !sim_granular(size) || flags ||
+	    size > mem->size || !reservation_of(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (offset || size != mem->size)
 		return CUDA_ERROR_NOT_SUPPORTED; /* parts of a handle's memory */
@@ -167,7 +171,8 @@ CUresult cuMemMap(CUdeviceptr addr, size_t size, size_t offset, CUmemGenericAllo
 	res = sim_range_add(&r);
 	if (res)
 		return res == CUDA_ERROR_ALREADY_MAPPED ? CUDA_ERROR_INVALID_VALUE : res;
-	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, bytes->fd, bytes->offset) == MAP_FAILED) {
+	if (mmap(addr_ptr(addr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, bytes->fd,
+		 bytes->offset) == MAP_FAILED) {
 		sim_range_remove(addr);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -200,7 +205,8 @@ static bool whole(CUdeviceptr addr, size_t size)
 	const struct sim_range *r;
 	CUdeviceptr end = addr + size;
 
-	if (!size || end < addr || !sim_granular(addr) || !sim_granular(size) || !reservation_of(addr, size))
+	if (!size || end < addr || !sim_granular(addr) || !sim_granular(size) ||
+	    !reservation_of(addr, size))
 		return false;
 	for (r = sim_range_from(addr); r && r->start < end; r = sim_range_from(r->start + r->size))
 		if (r->start < addr || r->start + r->size > end)
@@ -242,17 +248,19 @@ static CUresult access_check(const CUmemAccessDesc *desc, size_t count)
 			return CUDA_ERROR_NOT_SUPPORTED;
 		if (!sim_device_ok(desc[i].location.id))
 			return CUDA_ERROR_INVALID_DEVICE;
-		if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+		if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+		    desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
 		    desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
 }
 
-/* What @dev may do with a mapping's memory. */
+/* The access of @dev to a mapping's memory. */
 static void access_set(struct sim_range *r, CUdevice dev, CUmemAccess_flags flags)
 {
-	bool read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE, write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	bool read = flags != CU_MEM_ACCESS_FLAGS_PROT_NONE,
+	     write = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
 	if (dev == r->dev) {
 		r->read = read;
@@ -263,10 +271,11 @@ static void access_set(struct sim_range *r, CUdevice dev, CUmemAccess_flags flag
 	r->peers_write = (r->peers_write & ~(1u << dev)) | (unsigned int)write << dev;
 }
 
-/* To the process a page is what any device may do with it. */
+/* The process's access to a page is that of all devices together. */
 static bool pages_open(const struct sim_range *r)
 {
-	int prot = (r->read || r->peers_read ? PROT_READ : PROT_NONE) | (r->write || r->peers_write ? PROT_WRITE : 0);
+	int prot = (r->read || r->peers_read ? PROT_READ : PROT_NONE) |
+		   (r->write || r->peers_write ? PROT_WRITE : 0);
 
 	return !mprotect(addr_ptr(r->start), r->size, prot);
 }
@@ -281,7 +290,8 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 	SIM_TRY(access_check(desc, count));
 	if (!sim_granular(addr) || !sim_granular(size) || !mapped(addr, size))
 		return CUDA_ERROR_INVALID_VALUE;
-	for (r = sim_range_from(addr); r && r->start < end; r = sim_range_from(r->start + r->size)) {
+	for (r = sim_range_from(addr); r && r->start < end;
+	     r = sim_range_from(r->start + r->size)) {
 		for (i = 0; i < count; i++)
 			access_set(r, desc[i].location.id, desc[i].flags);
 		if (!pages_open(r))

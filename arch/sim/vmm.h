@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm.h - memory by handle (phys.c), for those who map it (vmm.c). */
+/* vmm.h - memory by handle (phys.c), which vmm.c maps. */
 #ifndef FDRY_ARCH_SIM_VMM_H
 #define FDRY_ARCH_SIM_VMM_H
 
@@ -15,21 +15,21 @@ static inline bool sim_granular(uint64_t n)
 struct sim_mem {
 	struct sim_obj obj;
 	size_t size;
-	int fd;               /* where the bytes are: the file of all, or one of its own */
+	int fd;               /* the file with its bytes: the common one, or one of its own */
 	off_t offset;         /* in it */
 	bool shared;          /* has a file of its own */
-	bool imported;        /* another's memory: not taken from this process's device */
-	bool multicast;       /* no memory: stands for @bound ... */
-	struct sim_mem *bound; /* ... held, whose bytes are seen through it; NULL: nothing yet */
+	bool imported;        /* memory of another process; not counted on this process's device */
+	bool multicast;       /* no memory of its own: it shows the bytes of @bound ... */
+	struct sim_mem *bound; /* ... held; NULL: nothing yet */
 	bool joined;          /* its device was added */
 	unsigned int handles; /* cuMemCreate and cuMemRetainAllocationHandle less cuMemRelease */
 	unsigned int mappings;
 	CUmemAllocationProp prop;
 };
 
-/* NULL where the handle is none, or was released as often as it was given. */
+/* NULL if the handle is none, or was released as often as it was given. */
 struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle);
-/* A handle or a mapping went: with the last of both the memory goes too. */
+/* Call it after the end of a handle or a mapping: frees the memory after the last of both. */
 void sim_mem_unused(struct sim_mem *mem);
 /* Memory without bytes yet, and its handle. */
 struct sim_mem *sim_mem_new(size_t size, const CUmemAllocationProp *prop);

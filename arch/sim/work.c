@@ -19,7 +19,8 @@ static CUresult kernel_ctx(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_ctx **re
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_launch *attrs, struct sim_op *ret)
+CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_launch *attrs,
+			 struct sim_op *ret)
 {
 	struct sim_launch_args args = {
 		.func = p->func ? p->func : (CUfunction)p->kern,
@@ -44,8 +45,8 @@ CUresult sim_kernel_make(const CUDA_KERNEL_NODE_PARAMS *p, const struct sim_laun
 CUresult sim_kernel_check(const struct sim_launch *l, struct sim_op *ret)
 {
 	size_t size = l->args_size;
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
-			  CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, l->args, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &size, CU_LAUNCH_PARAM_END };
 	struct sim_launch_args args = {
 		.func = SIM_HANDLE(CUfunction, l->func),
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
@@ -71,7 +72,8 @@ CUresult sim_memcpy_make(const CUDA_MEMCPY3D *p, CUcontext ctx, struct sim_op *r
 
 	SIM_TRY(sim_ctx_find(ctx, &c));
 	SIM_TRY(sim_copy_check(p));
-	*ret = (struct sim_op){ .kind = SIM_OP_MEMCPY, .copy = { .p = *p, .ctx = (CUcontext)(uintptr_t)c->handle } };
+	*ret = (struct sim_op){ .kind = SIM_OP_MEMCPY,
+				.copy = { .p = *p, .ctx = (CUcontext)(uintptr_t)c->handle } };
 	return CUDA_SUCCESS;
 }
 
@@ -106,16 +108,20 @@ CUresult sim_event_make(CUevent event, enum sim_op_kind kind, struct sim_op *ret
 /* The wide memset parameters without their context. */
 static CUDA_MEMSET_NODE_PARAMS memset_narrow(const CUDA_MEMSET_NODE_PARAMS_v2 *p)
 {
-	return (CUDA_MEMSET_NODE_PARAMS){ p->dst, p->pitch, p->value, p->elementSize, p->width, p->height };
+	return (CUDA_MEMSET_NODE_PARAMS){ p->dst,	  p->pitch, p->value,
+					  p->elementSize, p->width, p->height };
 }
 
 static CUDA_KERNEL_NODE_PARAMS kernel_narrow(const CUDA_KERNEL_NODE_PARAMS_v3 *p)
 {
-	return (CUDA_KERNEL_NODE_PARAMS){ p->func, p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY,
-					  p->blockDimZ, p->sharedMemBytes, p->kernelParams, p->extra, p->kern, p->ctx };
+	return (CUDA_KERNEL_NODE_PARAMS){ p->func,	p->gridDimX,	   p->gridDimY,
+					  p->gridDimZ,	p->blockDimX,	   p->blockDimY,
+					  p->blockDimZ, p->sharedMemBytes, p->kernelParams,
+					  p->extra,	p->kern,	   p->ctx };
 }
 
-CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *attrs, struct sim_op *ret)
+CUresult sim_params_make(const CUgraphNodeParams *p, const struct sim_launch *attrs,
+			 struct sim_op *ret)
 {
 	CUDA_KERNEL_NODE_PARAMS kernel = kernel_narrow(&p->kernel);
 	CUDA_MEMSET_NODE_PARAMS set = memset_narrow(&p->memset);

@@ -257,7 +257,7 @@ START_TEST(functions_that_are_missing)
 	struct fdry_buf b = { 0 };
 
 	fx.drv.cuGraphGetEdges_v2 = NULL;
-	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges; it came with CUDA 12.3", graph_read(g, &b));
+	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges, which CUDA 12.3 introduced", graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST

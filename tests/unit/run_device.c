@@ -290,7 +290,7 @@ START_TEST(warm_up_binds_the_thread)
 	ck_assert(!pthread_join(t, &ctx));
 	ck_assert_ptr_nonnull(ctx);
 	test_sim_fail("cuMemGetInfo_v2:1:700");
-	fails(DRIVER, "start the process anew", fdry_device_warm_up(dev));
+	fails(DRIVER, "restart the process", fdry_device_warm_up(dev));
 	test_sim_fail(NULL);
 	fdry_device_put(dev);
 }
