@@ -19,7 +19,8 @@ static struct fdry_param params[KERNELS][80];
 static struct fdry_kernel kernels[KERNELS];
 
 /* In place of the files that know device code. */
-int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index)
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
+			   uint32_t *index)
 {
 	(void)set;
 	(void)kern;
@@ -80,7 +81,8 @@ static CUresult CUDAAPI null_memset(CUgraphNode *ret, CUgraph g, const CUgraphNo
 	return CUDA_SUCCESS;
 }
 
-static CUresult CUDAAPI null_attr(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *v)
+static CUresult CUDAAPI null_attr(CUgraphNode node, CUkernelNodeAttrID id,
+				  const CUkernelNodeAttrValue *v)
 {
 	(void)node;
 	touched = (uintptr_t)id + (uintptr_t)v->priority;
@@ -167,7 +169,9 @@ static int graph_encode(uint32_t nodes, struct fdry_buf *ret)
 		err = fdry_graph_enc_node(&enc, &n);
 	}
 	for (i = 0; i + 1 < nodes && !err; i++)
-		edges[i] = (struct fdry_edge){ i, i + 1, { .from_port = i % 62 == 5, .type = i % 62 == 5 } };
+		edges[i] = (struct fdry_edge){ i,
+					       i + 1,
+					       { .from_port = i % 62 == 5, .type = i % 62 == 5 } };
 	if (!err)
 		err = fdry_graph_enc_edges(&enc, edges, nodes - 1);
 	if (!err)
@@ -210,7 +214,8 @@ static int do_walk(void)
 
 static int do_build(void)
 {
-	struct fdry_graph_builder in = { .drv = &null_driver, .kernels = kernels, .nkernels = KERNELS };
+	struct fdry_graph_builder in = { .drv = &null_driver, .kernels = kernels,
+					 .nkernels = KERNELS };
 	struct fdry_graph_built b;
 	int err = fdry_graph_build(&in, &view, &b);
 
@@ -261,7 +266,8 @@ static void measure(const char *name, int (*step)(void), int rounds)
 		}
 	}
 	qsort(t, (size_t)rounds, sizeof(t[0]), compare);
-	printf("%-28s %9.1f  (%.1f to %.1f)\n", name, t[rounds / 2], t[rounds / 10], t[rounds - 1 - rounds / 10]);
+	printf("%-28s %9.1f  (%.1f to %.1f)\n", name, t[rounds / 2], t[rounds / 10],
+	       t[rounds - 1 - rounds / 10]);
 }
 
 int main(int argc, char **argv)
@@ -279,8 +285,8 @@ int main(int argc, char **argv)
 	measure("walk", do_walk, ROUNDS);
 	measure("build, driver does nothing", do_build, ROUNDS);
 	measure("to text and back", do_text, 11);
-	printf("%zu bytes, %.1f a node, of which arguments %.1f\n", object.len, (double)object.len / node_count,
-	       (double)view.header.arg_bytes / node_count);
+	printf("%zu bytes, %.1f a node, of which arguments %.1f\n", object.len,
+	       (double)object.len / node_count, (double)view.header.arg_bytes / node_count);
 	fdry_buf_release(&object);
 	return EXIT_SUCCESS;
 }

@@ -46,7 +46,8 @@ static void driver_open(void)
 
 	if (!fdry_driver_open(NULL, &drv))
 		return;
-	snprintf(path, sizeof(path), "%s/foundry/sim/libcuda.so.1", build && *build ? build : "build");
+	snprintf(path, sizeof(path), "%s/foundry/sim/libcuda.so.1",
+		 build && *build ? build : "build");
 	must(fdry_driver_open(path, &drv));
 }
 
@@ -89,7 +90,8 @@ static CUfunction function_load(const char *path, const char *name)
 }
 
 /* As a seal answers it: its own memory without the driver. */
-static int where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
+static int where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+		 const char **what)
 {
 	unsigned int type, *asked = arg;
 
@@ -99,23 +101,29 @@ static int where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *r
 	if (addr - memory < MEMORY)
 		return 0;
 	++*asked;
-	*ret = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ?
-		       FDRY_WHERE_NOTHING : FDRY_WHERE_OUTSIDE;
+	*ret = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+			     addr)
+		       ? FDRY_WHERE_NOTHING
+		       : FDRY_WHERE_OUTSIDE;
 	return 0;
 }
 
-/* A node with pointers in its parameters of 8 bytes, and numbers in the others; a tenth of the numbers look like addresses. */
+/* A node with pointers in its parameters of 8 bytes, and numbers in the others; a tenth of the
+ * numbers look like addresses. */
 static CUgraphNode node_add(CUgraph g, CUfunction f, const CUgraphNode *after, uint32_t i)
 {
 	static uint64_t values[64][8];
 	void *args[64];
-	CUDA_KERNEL_NODE_PARAMS p = { .func = f, .gridDimX = 1 + i % 100, .gridDimY = 1, .gridDimZ = 1,
-				      .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args };
+	CUDA_KERNEL_NODE_PARAMS p = { .func = f, .gridDimX = 1 + i % 100, .gridDimY = 1,
+				      .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1,
+				      .blockDimZ = 1, .kernelParams = args };
 	size_t offset, size, k;
 	CUgraphNode n = NULL;
 
 	for (k = 0; k < 64 && !fdry_call_raw(drv, cuFuncGetParamInfo, f, k, &offset, &size); k++) {
-		values[k][0] = size == 8 ? memory + 512 * ((i * 7 + k) % 1000) : i % 10 ? i : (1u << 20) + i;
+		values[k][0] = size == 8 ? memory + 512 * ((i * 7 + k) % 1000)
+			       : i % 10 ? i
+					 : (1u << 20) + i;
 		args[k] = values[k];
 	}
 	must(fdry_call(drv, cuGraphAddKernelNode_v2, &n, g, after, after != NULL, &p));
@@ -161,17 +169,20 @@ static CUresult attr_get(const struct probe *p)
 {
 	CUlaunchAttributeValue v;
 
-	return fdry_call_raw(drv, cuGraphKernelNodeGetAttribute, p->node, (CUlaunchAttributeID)p->id, &v);
+	return fdry_call_raw(drv, cuGraphKernelNodeGetAttribute, p->node,
+			     (CUlaunchAttributeID)p->id, &v);
 }
 
 static CUresult pointer_get(const struct probe *p)
 {
 	unsigned int type;
 
-	return fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p->addr);
+	return fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+			     p->addr);
 }
 
-static void call_measure(const char *name, CUresult (*call)(const struct probe *), const struct probe *p)
+static void call_measure(const char *name, CUresult (*call)(const struct probe *),
+			 const struct probe *p)
 {
 	enum { ROUNDS = 2000 };
 	double start = now_us();
@@ -194,7 +205,8 @@ static void calls_measure(CUgraphNode node)
 	for (id = 1; id < FDRY_ATTR_IDS; id++) {
 		char name[64];
 
-		snprintf(name, sizeof(name), "attribute %u, %s", id, v.readable & 1u << id ? "known" : "not known");
+		snprintf(name, sizeof(name), "attribute %u, %s", id,
+			 v.readable & 1u << id ? "known" : "not known");
 		if (v.readable & 1u << id || id == 3 || id == 31)
 			call_measure(name, attr_get, &(struct probe){ .node = node, .id = id });
 	}
@@ -207,7 +219,9 @@ static void calls_measure(CUgraphNode node)
 static void graphs_measure(CUgraph *graphs, uint32_t nodes, struct fdry_kernel_set *set)
 {
 	unsigned int asked = 0, before = 0;
-	struct fdry_graph_reader rd = { .drv = drv, .kernels = set, .where = where, .where_arg = &asked };
+	struct fdry_graph_reader rd = {
+		.drv = drv, .kernels = set, .where = where, .where_arg = &asked
+	};
 	int i;
 
 	for (i = 0; i < GRAPHS; i++) {
@@ -215,8 +229,9 @@ static void graphs_measure(CUgraph *graphs, uint32_t nodes, struct fdry_kernel_s
 		double start = now_us();
 
 		must(fdry_graph_read(&rd, graphs[i], &object));
-		printf("graph %d, each node                 %8.3f  (%u words looked up, %.1f bytes a node)\n", i,
-		       (now_us() - start) / nodes, asked - before, (double)object.len / nodes);
+		printf("graph %d, each node                 %8.3f  (%u words looked up, %.1f bytes "
+		       "a node)\n",
+		       i, (now_us() - start) / nodes, asked - before, (double)object.len / nodes);
 		before = asked;
 		fdry_buf_release(&object);
 	}

@@ -27,9 +27,12 @@
 
 /* In the order of the table; those that are parts first. */
 #define ROWS(X) \
-	X(SHA, "SHA-256") X(ZSTD, "zstd") X(UNZSTD, "zstd, back") X(RAW, "LMDB put, alone") X(CAT, "pack read") \
-	X(PUT, "put") X(VERIFY1, "verify, one thread") X(VERIFY, "verify") X(EXPORT1, "export, one thread") X(EXPORT, "export") \
-	X(PLAIN, "export, plain") X(IMPORT1, "import, one thread") X(IMPORT, "import") X(KNOWN, "import of what is there")
+	X(SHA, "SHA-256") \
+	X(ZSTD, "zstd") X(UNZSTD, "zstd, back") X(RAW, "LMDB put, alone") X(CAT, "pack read") \
+		X(PUT, "put") X(VERIFY1, "verify, one thread") X(VERIFY, "verify") \
+			X(EXPORT1, "export, one thread") X(EXPORT, "export") \
+				X(PLAIN, "export, plain") X(IMPORT1, "import, one thread") \
+					X(IMPORT, "import") X(KNOWN, "import of what is there")
 enum row {
 #define X(NAME, what) ROW_##NAME,
 	ROWS(X)
@@ -38,9 +41,13 @@ enum row {
 };
 #define BIT(NAME) (1u << ROW_##NAME)
 static unsigned int parts[ROW_COUNT] = {
-	[ROW_VERIFY1] = BIT(SHA) | BIT(UNZSTD), [ROW_VERIFY] = BIT(SHA) | BIT(UNZSTD),
-	[ROW_EXPORT1] = BIT(SHA) | BIT(ZSTD), [ROW_EXPORT] = BIT(SHA) | BIT(ZSTD), [ROW_PLAIN] = BIT(SHA),
-	[ROW_IMPORT1] = BIT(SHA) | BIT(UNZSTD) | BIT(RAW) | BIT(CAT), [ROW_IMPORT] = BIT(SHA) | BIT(UNZSTD) | BIT(RAW) | BIT(CAT),
+	[ROW_VERIFY1] = BIT(SHA) | BIT(UNZSTD),
+	[ROW_VERIFY] = BIT(SHA) | BIT(UNZSTD),
+	[ROW_EXPORT1] = BIT(SHA) | BIT(ZSTD),
+	[ROW_EXPORT] = BIT(SHA) | BIT(ZSTD),
+	[ROW_PLAIN] = BIT(SHA),
+	[ROW_IMPORT1] = BIT(SHA) | BIT(UNZSTD) | BIT(RAW) | BIT(CAT),
+	[ROW_IMPORT] = BIT(SHA) | BIT(UNZSTD) | BIT(RAW) | BIT(CAT),
 	[ROW_KNOWN] = BIT(CAT),
 };
 
@@ -55,7 +62,8 @@ static void need(int bad, const char *what)
 {
 	if (!bad)
 		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "", bad > 0 ? mdb_strerror(bad) : "");
+	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
+		bad > 0 ? mdb_strerror(bad) : "");
 	exit(1);
 }
 
@@ -124,7 +132,8 @@ static void do_zstd(void)
 
 	for (i = 0; i < count; i++) {
 		object_make(i);
-		ZSTD_compressCCtx(c, frame, ZSTD_compressBound(size), object, size, kind == FDRY_OBJECT_CHUNK ? 1 : 9);
+		ZSTD_compressCCtx(c, frame, ZSTD_compressBound(size), object, size,
+				  kind == FDRY_OBJECT_CHUNK ? 1 : 9);
 	}
 	ZSTD_freeCCtx(c);
 }
@@ -135,13 +144,15 @@ static void do_unzstd(void)
 	size_t i, n;
 
 	object_make(0);
-	n = ZSTD_compress(frame, ZSTD_compressBound(size), object, size, kind == FDRY_OBJECT_CHUNK ? 1 : 9);
+	n = ZSTD_compress(frame, ZSTD_compressBound(size), object, size,
+			  kind == FDRY_OBJECT_CHUNK ? 1 : 9);
 	for (i = 0; n < size && i < count; i++)
 		ZSTD_decompressDCtx(c, object, size, frame, n);
 	ZSTD_freeDCtx(c);
 }
 
-/* What the store writes: a record of 32 bytes, and the bytes; kernels compressed to what they come to. */
+/* What the store writes: a record of 32 bytes, and the bytes; kernels compressed to what they come
+ * to. */
 static void raw_put_all(MDB_env *env, MDB_dbi dbis[2], size_t len)
 {
 	MDB_txn *txn = NULL;
@@ -281,8 +292,8 @@ static void do_known(void) { import_into("t", 0); }
 /* --- rounds --- */
 
 static void (*const fns[ROW_COUNT])(void) = {
-	do_sha, do_zstd, do_unzstd, do_raw, do_cat, do_put, do_verify1, do_verify, do_export1, do_export, do_plain,
-	do_import1, do_import, do_known,
+	do_sha, do_zstd, do_unzstd, do_raw, do_cat, do_put, do_verify1,
+	do_verify, do_export1, do_export, do_plain, do_import1, do_import, do_known,
 };
 
 static void one_round(int n)
@@ -292,8 +303,10 @@ static void one_round(int n)
 	int row;
 
 	/* The store and the pack stand before the rows that read them. */
-	static const int order[ROW_COUNT] = { ROW_PUT, ROW_SHA, ROW_ZSTD, ROW_UNZSTD, ROW_RAW, ROW_VERIFY1, ROW_VERIFY, ROW_EXPORT1,
-					      ROW_EXPORT, ROW_PLAIN, ROW_CAT, ROW_IMPORT1, ROW_IMPORT, ROW_KNOWN };
+	static const int order[ROW_COUNT] = { ROW_PUT, ROW_SHA, ROW_ZSTD, ROW_UNZSTD,
+					      ROW_RAW, ROW_VERIFY1, ROW_VERIFY, ROW_EXPORT1,
+					      ROW_EXPORT, ROW_PLAIN, ROW_CAT, ROW_IMPORT1,
+					      ROW_IMPORT, ROW_KNOWN };
 	for (row = 0; row < ROW_COUNT; row++) {
 		snprintf(file, sizeof(file), "%s", place("pack"));
 		if (order[row] == ROW_CAT)
@@ -331,8 +344,9 @@ static void table(const char *title)
 	double mib = (double)count * (double)size / 1048576, sum;
 	int row, part;
 
-	printf("\n%s: %zu objects of %zu bytes, %.0f MiB, a pack of %.0f MiB\n%-26s %10s %10s %12s\n", title, count, size, mib,
-	       (double)packed / 1048576, "", "ms", "MiB/s", "over parts");
+	printf("\n%s: %zu objects of %zu bytes, %.0f MiB, a pack of %.0f MiB\n%-26s %10s %10s "
+	       "%12s\n",
+	       title, count, size, mib, (double)packed / 1048576, "", "ms", "MiB/s", "over parts");
 	for (row = 0; row < ROW_COUNT; row++) {
 		for (sum = 0, part = 0; part < row; part++)
 			sum += parts[row] >> part & 1 ? median(part) : 0;
@@ -359,14 +373,19 @@ static void measure(const char *title, enum fdry_object_kind k, size_t n, size_t
 
 int main(int argc, char **argv)
 {
-	size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) : 0, bytes = argc > 2 ? strtoul(argv[2], NULL, 10) : 4000;
+	size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) : 0,
+	       bytes = argc > 2 ? strtoul(argv[2], NULL, 10) : 4000;
 
-	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX", argc > 3 ? argv[3] : getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX",
+		 argc > 3 ? argv[3]
+		 : getenv("TMPDIR") ? getenv("TMPDIR")
+				    : "/tmp");
 	pool = malloc(POOL);
 	if (!pool || !mkdtemp(dir) || !bytes || bytes > POOL / 2)
 		return 1;
 	if (n)
-		measure("objects", bytes < 1 << 20 ? FDRY_OBJECT_KERNEL : FDRY_OBJECT_CHUNK, n, bytes);
+		measure("objects", bytes < 1 << 20 ? FDRY_OBJECT_KERNEL : FDRY_OBJECT_CHUNK, n,
+			bytes);
 	if (!n)
 		measure("chunks", FDRY_OBJECT_CHUNK, 100, 2 << 20);
 	if (!n)

@@ -57,7 +57,8 @@ static double run_ms(char **argv, char **env)
 	int status;
 	pid_t pid;
 
-	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, env) || waitpid(pid, &status, 0) < 0 || status) {
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, env) || waitpid(pid, &status, 0) < 0 ||
+	    status) {
 		fprintf(stderr, "%s cannot be run\n", argv[0]);
 		exit(1);
 	}
@@ -73,7 +74,8 @@ static int by_size(const void *a, const void *b)
 
 static void measure(const char *name, char **argv, int runs)
 {
-	double *t[2] = { calloc((size_t)runs, sizeof(double)), calloc((size_t)runs, sizeof(double)) };
+	double *t[2] = { calloc((size_t)runs, sizeof(double)),
+			 calloc((size_t)runs, sizeof(double)) };
 	int i, k;
 
 	for (i = 0; i < runs && t[0] && t[1]; i++) {
@@ -83,8 +85,9 @@ static void measure(const char *name, char **argv, int runs)
 	for (k = 0; k < 2 && t[0] && t[1]; k++)
 		qsort(t[k], (size_t)runs, sizeof(double), by_size);
 	if (t[0] && t[1])
-		printf("%-16s %8.3f %8.3f %8.3f   %8.3f %8.3f %8.3f   %+.3f\n", name, t[0][runs / 10], t[0][runs / 2],
-		       t[0][runs * 9 / 10], t[1][runs / 10], t[1][runs / 2], t[1][runs * 9 / 10], t[1][runs / 2] - t[0][runs / 2]);
+		printf("%-16s %8.3f %8.3f %8.3f   %8.3f %8.3f %8.3f   %+.3f\n", name,
+		       t[0][runs / 10], t[0][runs / 2], t[0][runs * 9 / 10], t[1][runs / 10],
+		       t[1][runs / 2], t[1][runs * 9 / 10], t[1][runs / 2] - t[0][runs / 2]);
 	free(t[0]);
 	free(t[1]);
 }
@@ -112,8 +115,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "standin [RUNS]\n");
 		return 1;
 	}
-	printf("start to end, ms     without the stand-in            LD_PRELOAD of it           median more\n");
-	printf("%-16s %8s %8s %8s   %8s %8s %8s\n", "", "p10", "median", "p90", "p10", "median", "p90");
+	printf("start to end, ms     without the stand-in            LD_PRELOAD of it           "
+	       "median more\n");
+	printf("%-16s %8s %8s %8s   %8s %8s %8s\n", "", "p10", "median", "p90", "p10", "median",
+	       "p90");
 	python[0] = python_path();
 	measure("/bin/true", nothing, runs);
 	measure("python3 -c pass", python, (runs + 4) / 5);

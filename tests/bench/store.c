@@ -29,7 +29,8 @@ static void need(int bad, const char *what)
 {
 	if (!bad)
 		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "", bad > 0 ? mdb_strerror(bad) : "");
+	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
+		bad > 0 ? mdb_strerror(bad) : "");
 	exit(1);
 }
 
@@ -115,7 +116,8 @@ static void raw_put(struct raw *r, size_t len, const struct fdry_oid *ids, size_
 	size_t i, batch = 0;
 
 	for (i = 0; i < n; i++) {
-		MDB_val k = { FDRY_OID_SIZE, (void *)(uintptr_t)ids[i].b }, v = { len, bytes + i * len };
+		MDB_val k = { FDRY_OID_SIZE, (void *)(uintptr_t)ids[i].b },
+			v = { len, bytes + i * len };
 
 		if (!txn)
 			need(mdb_txn_begin(r->env, NULL, 0, &txn), "begin");
@@ -149,10 +151,17 @@ static void raw_copy_out(struct raw *r, const struct fdry_oid *ids, size_t n, ui
 enum row { ZSTD, UNZSTD, SHA, RAW_PUT, PUT, PUT_KNOWN, RAW_GET, GET, MAP, VERIFY, SEEN, ROWS };
 
 static const char *const row_names[ROWS] = {
-	[ZSTD] = "zstd alone", [UNZSTD] = "unpacking alone", [SHA] = "SHA-256 alone", [RAW_PUT] = "LMDB put alone",
-	[PUT] = "put", [PUT_KNOWN] = "put of what is known",
-	[RAW_GET] = "LMDB get alone, and copy", [GET] = "get: copied and verified", [MAP] = "map",
-	[VERIFY] = "map and verify", [SEEN] = "map, verification remembered",
+	[ZSTD] = "zstd alone",
+	[UNZSTD] = "unpacking alone",
+	[SHA] = "SHA-256 alone",
+	[RAW_PUT] = "LMDB put alone",
+	[PUT] = "put",
+	[PUT_KNOWN] = "put of what is known",
+	[RAW_GET] = "LMDB get alone, and copy",
+	[GET] = "get: copied and verified",
+	[MAP] = "map",
+	[VERIFY] = "map and verify",
+	[SEEN] = "map, verification remembered",
 };
 
 struct work {
@@ -264,7 +273,8 @@ static void row_print(struct work *w, enum row row, double base)
 
 	if (m == 0)
 		return;
-	printf("%-30s %9.2f us %8.0f MB/s", row_names[row], m / (double)w->n * 1e6, (double)w->n * (double)w->len / m / 1e6);
+	printf("%-30s %9.2f us %8.0f MB/s", row_names[row], m / (double)w->n * 1e6,
+	       (double)w->n * (double)w->len / m / 1e6);
 	if (base > 0)
 		printf("   %.2f", m / base);
 	printf("\n");
@@ -292,7 +302,8 @@ static void beside(const char *what, enum fdry_object_kind kind, size_t len, siz
 		raw_close(&r);
 		store_round(&w, round);
 	}
-	printf("\n%s, %zu of them; the last column is the time over that of the parts it needs\n", what, n);
+	printf("\n%s, %zu of them; the last column is the time over that of the parts it needs\n",
+	       what, n);
 	row_print(&w, ZSTD, 0);
 	row_print(&w, UNZSTD, 0);
 	row_print(&w, SHA, 0);
@@ -338,7 +349,8 @@ static double put_sizes(struct raw *r, size_t len, const struct fdry_oid *ids, s
 	size_t i, batch = 0, all = 0;
 
 	for (i = 0; i < n; i++) {
-		MDB_val k = { FDRY_OID_SIZE, (void *)(uintptr_t)ids[i].b }, v = { i & 3 ? len : 1 + rnd() % len, bytes };
+		MDB_val k = { FDRY_OID_SIZE, (void *)(uintptr_t)ids[i].b },
+			v = { i & 3 ? len : 1 + rnd() % len, bytes };
 
 		if (!txn)
 			need(mdb_txn_begin(r->env, NULL, 0, &txn), "begin");
@@ -354,7 +366,8 @@ static double put_sizes(struct raw *r, size_t len, const struct fdry_oid *ids, s
 	return (double)all / 1e6 / (now() - start);
 }
 
-/* Deletes about half of the values, and moves the ids of what stays to the front: gives their number. */
+/* Deletes about half of the values, and moves the ids of what stays to the front: gives their
+ * number. */
 static size_t delete_half(struct raw *r, struct fdry_oid *ids, size_t n)
 {
 	MDB_txn *txn = NULL;
@@ -395,8 +408,8 @@ static void value_size(size_t len)
 		random_ids(ids + kept, n - kept);
 		worn[i] = put_sizes(&r, len, ids + kept, n - kept);
 	}
-	printf("%6zu KiB %10.0f %10.0f %12.2f %16.2f %10zu\n", len >> 10, fresh, median(worn), median(worn) / fresh,
-	       file_mb() / filled, ((size_t)8 << 30) / len);
+	printf("%6zu KiB %10.0f %10.0f %12.2f %16.2f %10zu\n", len >> 10, fresh, median(worn),
+	       median(worn) / fresh, file_mb() / filled, ((size_t)8 << 30) / len);
 	raw_close(&r);
 	free(ids);
 }
@@ -405,14 +418,18 @@ int main(int argc, char **argv)
 {
 	size_t len;
 
-	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX", argc > 1 ? argv[1] : getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX",
+		 argc > 1 ? argv[1]
+		 : getenv("TMPDIR") ? getenv("TMPDIR")
+				    : "/tmp");
 	bytes = malloc(TOTAL);
 	if (!bytes || !mkdtemp(dir))
 		return 1;
 	snprintf(path, sizeof(path), "%s/store", dir);
 	beside("chunks of 2 MiB", FDRY_OBJECT_CHUNK, 2 << 20, TOTAL >> 21);
 	beside("kernels of 20 KB", FDRY_OBJECT_KERNEL, 20000, 2000);
-	printf("\nLMDB by size of value: MB/s into a new file and into one where half was deleted at random\n"
+	printf("\nLMDB by size of value: MB/s into a new file and into one where half was deleted "
+	       "at random\n"
 	       "     value        new       worn   worn / new   file worn / new  per 8 GiB\n");
 	fill(false);
 	for (len = 256 << 10; len <= 8 << 20; len *= 2)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_latency.c - how long a load reads the store, and how long a small write takes, while nothing else
- * goes on, while another process seals, while one collects, and while both do.
+ * store_latency.c - how long a load reads the store, and how long a small write takes, while
+ * nothing else goes on, while another process seals, while one collects, and while both do.
  *
- * store_latency [DIR [GIB]]; GIB (default 1) is what each seal writes. A load resolves a name, and copies out and
- * verifies a manifest and 64 kernels. A write sets a ref. Each of them goes on in a process of its own, so do the
- * seal and the collection; the kinds of company take turns, so that their rows hold beside each other.
+ * store_latency [DIR [GIB]]; GIB (default 1) is what each seal writes. A load resolves a name, and
+ * copies out and verifies a manifest and 64 kernels. A write sets a ref. Each of them goes on in a
+ * process of its own, so do the seal and the collection; the kinds of company take turns, so that
+ * their rows hold beside each other.
  */
 #include <ftw.h>
 #include <stdatomic.h>
@@ -287,7 +288,8 @@ static double quantile(const struct samples *s, double q)
 
 static void table(const char *what, struct samples all[COMPANIES])
 {
-	static const char *const names[] = { "alone", "beside a seal", "beside a collection", "beside both" };
+	static const char *const names[] = { "alone", "beside a seal", "beside a collection",
+					     "beside both" };
 	double idle50, idle999;
 	int i;
 
@@ -295,11 +297,13 @@ static void table(const char *what, struct samples all[COMPANIES])
 		qsort(all[i].us, all[i].count, sizeof(float), float_cmp);
 	idle50 = quantile(&all[IDLE], 0.5);
 	idle999 = quantile(&all[IDLE], 0.999);
-	printf("%-22s %8s %10s %10s %10s %10s %8s %8s\n", what, "number", "p50 us", "p99 us", "p99.9 us", "most us", "p50", "p99.9");
+	printf("%-22s %8s %10s %10s %10s %10s %8s %8s\n", what, "number", "p50 us", "p99 us",
+	       "p99.9 us", "most us", "p50", "p99.9");
 	for (i = 0; i < COMPANIES; i++)
-		printf("%-22s %8u %10.0f %10.0f %10.0f %10.0f %7.2fx %7.2fx\n", names[i], all[i].count, quantile(&all[i], 0.5),
-		       quantile(&all[i], 0.99), quantile(&all[i], 0.999), quantile(&all[i], 1), quantile(&all[i], 0.5) / idle50,
-		       quantile(&all[i], 0.999) / idle999);
+		printf("%-22s %8u %10.0f %10.0f %10.0f %10.0f %7.2fx %7.2fx\n", names[i],
+		       all[i].count, quantile(&all[i], 0.5), quantile(&all[i], 0.99),
+		       quantile(&all[i], 0.999), quantile(&all[i], 1),
+		       quantile(&all[i], 0.5) / idle50, quantile(&all[i], 0.999) / idle999);
 	printf("\n");
 }
 
@@ -322,7 +326,8 @@ static pid_t start(void (*fn)(const struct fdry_oid *ids), const struct fdry_oid
 
 int main(int argc, char **argv)
 {
-	static void (*const roles[])(const struct fdry_oid *) = { reader, writer, sealer, collector };
+	static void (*const roles[])(const struct fdry_oid *) = { reader, writer, sealer,
+								  collector };
 	const char *base = argc > 1 ? argv[1] : getenv("TMPDIR");
 	static struct fdry_oid ids[KERNELS];
 	struct fdry_store *s;
@@ -350,7 +355,8 @@ int main(int argc, char **argv)
 	sh->company = -2;
 	for (i = 0; i < 4; i++)
 		bad |= waitpid(pids[i], &status, 0) != pids[i] || status;
-	printf("reading and writing a store beside others; %.1f GB sealed, %llu objects collected\n\n",
+	printf("reading and writing a store beside others; %.1f GB sealed, %llu objects "
+	       "collected\n\n",
 	       (double)sh->sealed_bytes * 1e-9, (unsigned long long)sh->collected);
 	table("a load, 64 kernels", sh->loads);
 	table("setting a ref", sh->writes);

@@ -2,9 +2,10 @@
 /*
  * store_many.c - what a store of many small objects costs beside what it cannot do without.
  *
- * store_many [COUNT [DIR]]: 10,000 objects of 200 to 2,000 bytes unless told otherwise, in images of 1,000. Beside each
- * row, measured in the same run: the same bytes hashed, put into and copied out of LMDB alone, deleted from
- * it, or the file copied as cat does. The last column is the time over that of the parts it needs.
+ * store_many [COUNT [DIR]]: 10,000 objects of 200 to 2,000 bytes unless told otherwise, in images
+ * of 1,000. Beside each row, measured in the same run: the same bytes hashed, put into and copied
+ * out of LMDB alone, deleted from it, or the file copied as cat does. The last column is the time
+ * over that of the parts it needs.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -33,7 +34,8 @@ static void need(int bad, const char *what)
 {
 	if (!bad)
 		return;
-	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "", bad > 0 ? mdb_strerror(bad) : "");
+	fprintf(stderr, "%s: %s %s\n", what, bad < 0 && bad > -1000 ? fdry_last_error() : "",
+		bad > 0 ? mdb_strerror(bad) : "");
 	exit(1);
 }
 
@@ -97,7 +99,8 @@ static void raw_open(struct raw *r)
 	need(mdb_txn_commit(txn), "commit");
 }
 
-/* Put every object, or delete those whose image is odd, an image in a transaction, as the store does. */
+/* Put every object, or delete those whose image is odd, an image in a transaction, as the store
+ * does. */
 static void raw_write(struct raw *r, int (*one)(struct raw *r, MDB_txn *txn, size_t i))
 {
 	MDB_txn *txn = NULL;
@@ -255,7 +258,8 @@ static int ref_add(void *arg, const struct fdry_ref *ref)
 {
 	struct refs *refs = arg;
 
-	refs->images[refs->count++] = (struct fdry_pack_image){ .oid = ref->oid, .identity = ref->identity,
+	refs->images[refs->count++] = (struct fdry_pack_image){ .oid = ref->oid,
+								.identity = ref->identity,
 								.name = strdup(ref->name) };
 	return 0;
 }
@@ -269,7 +273,8 @@ static void export_all(struct fdry_store *s)
 
 	need(fd < 0, "open");
 	need(fdry_ref_each(s, ref_add, &refs), "refs");
-	need(fdry_pack_export(s, refs.images, refs.count, &opts, fdry_pack_write_fd, &fd, &r), "export");
+	need(fdry_pack_export(s, refs.images, refs.count, &opts, fdry_pack_write_fd, &fd, &r),
+	     "export");
 	need(fsync(fd), "fsync");
 	close(fd);
 	while (refs.count)
@@ -390,12 +395,15 @@ static void store_run(struct plain *p)
 	row("put of what is known", timed(seal_all(s)), n, p->sha + p->get);
 	row("get: copied and verified", timed(get_all(s)), n, p->sha + p->get);
 	row("verify", timed(verify(s)), n, p->sha + p->get);
-	row("list of all (ls --objects)", timed(need(fdry_store_each(s, count_object, &stored), "list")), n, p->get);
+	row("list of all (ls --objects)",
+	    timed(need(fdry_store_each(s, count_object, &stored), "list")), n, p->get);
 	row("what images take (du)", timed(usage(s)), n, p->get);
 	pack_rows(s, p);
-	row("gc --dry-run, nothing dead", timed(need(fdry_store_gc(s, true, &gr), "gc")), n, p->get);
+	row("gc --dry-run, nothing dead", timed(need(fdry_store_gc(s, true, &gr), "gc")), n,
+	    p->get);
 	remove_half(s);
-	row("gc of half", timed(need(fdry_store_gc(s, false, &gr), "gc")), n / 2, p->get + p->remove);
+	row("gc of half", timed(need(fdry_store_gc(s, false, &gr), "gc")), n / 2,
+	    p->get + p->remove);
 	fdry_store_close(s);
 	row("open and close", timed(opens()), OPENS, p->open);
 }
@@ -406,7 +414,10 @@ int main(int argc, char **argv)
 	struct plain p = { 0 };
 
 	count = argc > 1 ? strtoul(argv[1], NULL, 10) : 10000;
-	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX", argc > 2 ? argv[2] : tmp ? tmp : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/foundry-bench-XXXXXX",
+		 argc > 2 ? argv[2]
+		 : tmp ? tmp
+			  : "/tmp");
 	ids = calloc(count, sizeof(*ids));
 	if (!count || !ids || !mkdtemp(dir))
 		return 1;
@@ -414,8 +425,9 @@ int main(int argc, char **argv)
 	snprintf(pack, sizeof(pack), "%s/pack", dir);
 	noise_make();
 	hash_all();
-	printf("\n%zu objects of %d to %d bytes, %.1f MB; the last column is the time over that of the parts it needs\n", count,
-	       LEN_MIN, LEN_MIN + LEN_SPAN - 1, (double)total / 1e6);
+	printf("\n%zu objects of %d to %d bytes, %.1f MB; the last column is the time over that of "
+	       "the parts it needs\n",
+	       count, LEN_MIN, LEN_MIN + LEN_SPAN - 1, (double)total / 1e6);
 	plain_run(&p);
 	store_run(&p);
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_image STORE REF FILE... - seal an image whose content is the files, and print its id. The fact in
- * STORE_IMAGE_FACT (KEY=VALUE), if any, is one of the image.
+ * store_image STORE REF FILE... - seal an image whose content is the files, and print its id. The
+ * fact in STORE_IMAGE_FACT (KEY=VALUE), if any, is one of the image.
  *
  * For tests of foundry-store: an image with chunks and a real manifest, without a GPU.
  * REF "-" is none.

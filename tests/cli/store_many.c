@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_many STORE N - seal N small images, many/0 and on, that share one chunk and have one each of their own.
+ * store_many STORE N - seal N small images, many/0 and on, that share one chunk and have one each
+ * of their own.
  *
  * For tests of foundry-store on stores that are not tiny: ids that begin alike, sums, listings.
  */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store_seal STORE REF - seal the image that lines on standard input describe, and print its id. REF "-" is none.
+ * store_seal STORE REF - seal the image that lines on standard input describe, and print its id.
+ *REF "-" is none.
  *
  * For tests of foundry-store: images with everything in them, without a GPU, of which one
  * line can be another. Facts, tensors and graphs must come in their order.
@@ -80,7 +81,8 @@ static void add_fact(const char *key, const char *value)
 
 static void add_content(const char *file)
 {
-	struct fdry_mf_segment s = { BASE, ++contents * ROOM, FDRY_ROLE_CONTENT, 0 }; /* neighbours are one */
+	struct fdry_mf_segment s = { BASE, ++contents * ROOM, FDRY_ROLE_CONTENT,
+				     0 }; /* neighbours are one */
 	struct fdry_mf_chunk c = { .addr = BASE + (contents - 1) * ROOM };
 	struct fdry_span bytes = read_file(file);
 
@@ -94,17 +96,21 @@ static void add_content(const char *file)
 
 static void add_tensor(const char *name, uint64_t at, int64_t count)
 {
-	struct fdry_mf_tensor t = { .name = str(name), .dtype = FDRY_F32, .use = FDRY_USE_CONST, .rank = 1,
-				    .addr = BASE + at, .shape = { count }, .stride = { 1 } };
+	struct fdry_mf_tensor t = { .name = str(name), .dtype = FDRY_F32, .use = FDRY_USE_CONST,
+				    .rank = 1, .addr = BASE + at, .shape = { count },
+				    .stride = { 1 } };
 
 	need(fdry_buf_put(&w.tensors, &t, sizeof(t)));
 }
 
 static void add_kernel(const char *name, const char *code, uint32_t bytes)
 {
-	struct fdry_mf_kernel k = { .name = str(name), .object = (uint32_t)(w.objects.len / sizeof(struct fdry_mf_object)),
-				    .param_first = (uint32_t)(w.params.len / sizeof(struct fdry_mf_param)), .param_count = 1,
-				    .param_bytes = bytes };
+	struct fdry_mf_kernel k = {
+		.name = str(name),
+		.object = (uint32_t)(w.objects.len / sizeof(struct fdry_mf_object)),
+		.param_first = (uint32_t)(w.params.len / sizeof(struct fdry_mf_param)),
+		.param_count = 1, .param_bytes = bytes
+	};
 	struct fdry_mf_param p = { 0, (uint16_t)bytes };
 	struct fdry_mf_object o;
 

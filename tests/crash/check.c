@@ -65,11 +65,13 @@ static bool is_told(const struct work_name *n, bool there, const struct fdry_oid
 	return there == n->there && (!there || fdry_oid_eq(oid, &n->told));
 }
 
-static bool is_wanted(const struct work_name *n, enum work_intent intent, bool there, const struct fdry_oid *oid)
+static bool is_wanted(const struct work_name *n, enum work_intent intent, bool there,
+		      const struct fdry_oid *oid)
 {
 	if (intent == INTENT_REMOVE)
 		return !there;
-	return there && (intent == INTENT_ANY || (intent == INTENT_SET && fdry_oid_eq(oid, &n->wanted)));
+	return there &&
+	       (intent == INTENT_ANY || (intent == INTENT_SET && fdry_oid_eq(oid, &n->wanted)));
 }
 
 /* @err is that the name went a moment ago, by one of the others who go on working. */
@@ -77,7 +79,8 @@ static bool was_evicted(struct check *c, const struct work_name *n, const char *
 {
 	struct fdry_oid oid;
 
-	return err == -FDRY_E_NOENT && work_may_go(n) && fdry_ref_get(c->s, ref, &oid) == -FDRY_E_NOENT;
+	return err == -FDRY_E_NOENT && work_may_go(n) &&
+	       fdry_ref_get(c->s, ref, &oid) == -FDRY_E_NOENT;
 }
 
 /* What was told of its pin holds; from now on what is there counts as told. */
@@ -91,8 +94,11 @@ static void check_pin(struct check *c, struct work_name *n, const char *ref, boo
 	if (*there && err) {
 		fault(c, ref, fdry_last_error());
 	} else if (*there) {
-		if (refs[0].pinned != n->pinned && !atomic_load(&n->pinning) && atomic_load(&n->intent) == INTENT_NONE)
-			fault(c, ref, n->pinned ? "it was told to be pinned and is not" : "it is pinned, which nobody was told");
+		if (refs[0].pinned != n->pinned && !atomic_load(&n->pinning) &&
+		    atomic_load(&n->intent) == INTENT_NONE)
+			fault(c, ref,
+			      n->pinned ? "it was told to be pinned and is not"
+					: "it is pinned, which nobody was told");
 		n->pinned = refs[0].pinned;
 		free(refs);
 	} else {
@@ -116,9 +122,11 @@ static void check_name(struct check *c, struct work_name *n, const char *ref)
 	}
 	if (intent != INTENT_NONE)
 		c->r->undecided++;
-	if (!is_told(n, there, &oid) && !is_wanted(n, intent, there, &oid) && (there || !work_may_go(n))) {
-		snprintf(text, sizeof(text), "%s; it was told to be %s%s", there ? "is another image" : "is lost",
-			 n->there ? "there" : "removed", intent ? ", and was being changed" : "");
+	if (!is_told(n, there, &oid) && !is_wanted(n, intent, there, &oid) &&
+	    (there || !work_may_go(n))) {
+		snprintf(text, sizeof(text), "%s; it was told to be %s%s",
+			 there ? "is another image" : "is lost", n->there ? "there" : "removed",
+			 intent ? ", and was being changed" : "");
 		fault(c, ref, text);
 	}
 	err = there ? load(c, ref) : 0;
@@ -145,8 +153,8 @@ static void check_names(struct check *c, uint32_t from, uint32_t to)
 }
 
 /*
- * A process that died between writing LMDB's meta page and saying so to the others leaves a change that
- * shows when the next writer begins. So that what is read now stays so, be that writer.
+ * A process that died between writing LMDB's meta page and saying so to the others leaves a change
+ * that shows when the next writer begins. So that what is read now stays so, be that writer.
  */
 static bool store_open(struct check *c)
 {
@@ -162,7 +170,8 @@ static bool store_open(struct check *c)
 	return false;
 }
 
-void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to, struct work_check *r)
+void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to,
+		      struct work_check *r)
 {
 	struct check c = { .path = path, .all = all, .r = r };
 
@@ -202,15 +211,16 @@ static void collect(struct check *c)
 	c->listed = r.live;
 }
 
-/* A name must be somebody's; its objects count once each, by marking what was seen in the list of all. */
+/* A name must be somebody's; its objects count once each, by marking what was seen in the list of
+ * all. */
 static int count_ref(void *arg, const struct fdry_ref *ref)
 {
 	unsigned int worker, nr;
 	struct check *c = arg;
 
 	c->refs++;
-	if (sscanf(ref->name, "w%u/%u", &worker, &nr) != 2 || worker >= c->count || nr >= WORK_NAMES ||
-	    !c->all[worker].name[nr].there)
+	if (sscanf(ref->name, "w%u/%u", &worker, &nr) != 2 || worker >= c->count ||
+	    nr >= WORK_NAMES || !c->all[worker].name[nr].there)
 		fault(c, ref->name, "a name that nobody made");
 	return 0;
 }
@@ -259,7 +269,8 @@ static void check_folder(struct check *c, const char *path, const char *const *k
 /* What crashes may leave, gc removes: only the store's own files are there, and no lease. */
 static void check_files(struct check *c)
 {
-	static const char *const known[] = { ".", "..", "data.mdb", "lock.mdb", "verified", "used", "leases" };
+	static const char *const known[] = { ".", "..", "data.mdb", "lock.mdb",
+					     "verified", "used", "leases" };
 	char leases[4200];
 
 	snprintf(leases, sizeof(leases), "%s/leases", c->path);
@@ -296,6 +307,7 @@ bool work_in_child(void (*fn)(void *arg), void *arg)
 		;
 	if (pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
 		return true;
-	fprintf(stderr, "fault: a check ended with status %#x%s\n", status, WIFSIGNALED(status) ? ", by a signal" : "");
+	fprintf(stderr, "fault: a check ended with status %#x%s\n", status,
+		WIFSIGNALED(status) ? ", by a signal" : "");
 	return false;
 }

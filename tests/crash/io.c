@@ -202,10 +202,13 @@ EXPORT int fdatasync(int fd)
 
 EXPORT int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned int flags)
 {
-	struct io_call c = { .op = IO_RENAME, .fd = from_dir, .fd2 = to_dir, .name = from, .name2 = to };
+	struct io_call c = {
+		.op = IO_RENAME, .fd = from_dir, .fd2 = to_dir, .name = from, .name2 = to
+	};
 
 	enter(&c);
-	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_renameat2, from_dir, from, to_dir, to, flags)));
+	return (int)leave(
+		&c, UNLESS_FAILED(c, syscall(SYS_renameat2, from_dir, from, to_dir, to, flags)));
 }
 
 EXPORT int renameat(int from_dir, const char *from, int to_dir, const char *to)
@@ -220,10 +223,12 @@ EXPORT int rename(const char *from, const char *to)
 
 EXPORT int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
 {
-	struct io_call c = { .op = IO_LINK, .fd = from_dir, .fd2 = to_dir, .name = from, .name2 = to, .flags = flags };
+	struct io_call c = { .op = IO_LINK, .fd = from_dir, .fd2 = to_dir, .name = from,
+			     .name2 = to, .flags = flags };
 
 	enter(&c);
-	return (int)leave(&c, UNLESS_FAILED(c, syscall(SYS_linkat, from_dir, from, to_dir, to, flags)));
+	return (int)leave(&c,
+			  UNLESS_FAILED(c, syscall(SYS_linkat, from_dir, from, to_dir, to, flags)));
 }
 
 EXPORT int link(const char *from, const char *to)

@@ -14,9 +14,20 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-enum io_op { IO_OPEN, IO_WRITE, IO_TRUNCATE, IO_SYNC, IO_RENAME, IO_LINK, IO_UNLINK, IO_MKDIR, IO_MAP };
+enum io_op {
+	IO_OPEN,
+	IO_WRITE,
+	IO_TRUNCATE,
+	IO_SYNC,
+	IO_RENAME,
+	IO_LINK,
+	IO_UNLINK,
+	IO_MKDIR,
+	IO_MAP
+};
 
-/* One call. Names are as the caller gave them, relative to the directories @fd and @fd2 (AT_FDCWD: its own). */
+/* One call. Names are as the caller gave them, relative to the directories @fd and @fd2 (AT_FDCWD:
+ * its own). */
 struct io_call {
 	enum io_op op;
 	int fd, fd2;
@@ -28,7 +39,8 @@ struct io_call {
 	int flags;   /* IO_OPEN: its flags. IO_UNLINK: AT_REMOVEDIR or 0 */
 	bool existed;  /* IO_OPEN with O_CREAT: the file was there */
 	uint64_t mark; /* for the hooks' own use */
-	int fail;      /* set by enter(): the call is not made, and fails with this errno; not of IO_MAP */
+	int fail; /* set by enter(): the call is not made, and fails with this errno; not of IO_MAP
+		   */
 };
 
 struct io_hooks {

@@ -4,11 +4,12 @@
  *
  * kill [-n KILLS] [-w WORKERS] [-s SEED] [-d DIR] [-r] [-e]
  *
- * Several processes work on one store (work.h). One after the other is killed: either by itself, inside
- * the Nth call from now that changes a file, with a part of what that call was to write; or from outside, at any
- * moment at which it is inside an operation. Then, beside the others, the victim's names are
- * checked; after some kills all stop and the whole store is. What each victim was doing, and inside
- * which call, is counted. -e: workers note success before they have it; that must be found out.
+ * Several processes work on one store (work.h). One after the other is killed: either by itself,
+ * inside the Nth call from now that changes a file, with a part of what that call was to write; or
+ * from outside, at any moment at which it is inside an operation. Then, beside the others, the
+ * victim's names are checked; after some kills all stop and the whole store is. What each victim
+ * was doing, and inside which call, is counted. -e: workers note success before they have it; that
+ * must be found out.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +36,9 @@
 
 /* PHASE(NAME, text): inside which call. */
 #define PHASES(X) \
-	X(CODE, "no call") X(PAGES, "pages") X(META, "meta page") X(SYNC, "sync") X(SIZE, "size") X(FILE, "other file") \
-	X(NAME, "names")
+	X(CODE, "no call") \
+	X(PAGES, "pages") X(META, "meta page") X(SYNC, "sync") X(SIZE, "size") \
+		X(FILE, "other file") X(NAME, "names")
 
 enum phase {
 #define X(NAME, text) PHASE_##NAME,
@@ -96,7 +98,8 @@ static bool is_stores(int fd)
 {
 	struct stat st;
 
-	return fd > 2 && !fstat(fd, &st) && st.st_dev == shm->dev && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode));
+	return fd > 2 && !fstat(fd, &st) && st.st_dev == shm->dev &&
+	       (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode));
 }
 
 /* PHASE_CODE: not a call that changes the store's files. */
@@ -118,7 +121,8 @@ static enum phase phase_of(const struct io_call *c)
 	}
 }
 
-/* The first pages of a write, as if the kernel had come no further: it looks for signals between two pages. */
+/* The first pages of a write, as if the kernel had come no further: it looks for signals between
+ * two pages. */
 static void write_part(const struct io_call *c, uint32_t part)
 {
 	int64_t at = c->at >= 0 ? c->at : syscall(SYS_lseek, c->fd, 0, SEEK_CUR);
@@ -217,8 +221,9 @@ static void work_for_ever(void *arg)
 
 static __attribute__((noreturn)) void worker_main(uint32_t nr, uint64_t random)
 {
-	struct worker w = { .path = path, .all = shm->work, .count = workers, .nr = nr, .random = random,
-			    .locked_fine = true, .forks = true, .real = real && nr == 0, .noted = early ? note_early : NULL };
+	struct worker w = { .path = path, .all = shm->work, .count = workers, .nr = nr,
+			    .random = random, .locked_fine = true, .forks = true,
+			    .real = real && nr == 0, .noted = early ? note_early : NULL };
 
 	self = &shm->victim[nr];
 	if (w.real)
@@ -376,8 +381,8 @@ static void table_print(uint64_t kills)
 		printf(" %10llu\n", (unsigned long long)sum);
 		all += sum;
 	}
-	printf("%llu kills, %llu of them inside an operation; seed %llu\n", (unsigned long long)kills,
-	       (unsigned long long)all, (unsigned long long)seed);
+	printf("%llu kills, %llu of them inside an operation; seed %llu\n",
+	       (unsigned long long)kills, (unsigned long long)all, (unsigned long long)seed);
 }
 
 static int rm_one(const char *p, const struct stat *st, int type, struct FTW *f)
@@ -430,7 +435,8 @@ int main(int argc, char **argv)
 	uint64_t kills = 150, i;
 
 	if (options(argc, argv, &kills, &where) || setup(where)) {
-		fprintf(stderr, "usage: kill [-n kills] [-w workers] [-s seed] [-d dir] [-r] [-e]\n");
+		fprintf(stderr,
+			"usage: kill [-n kills] [-w workers] [-s seed] [-d dir] [-r] [-e]\n");
 		return 2;
 	}
 	r = &shm->check;
@@ -446,11 +452,14 @@ int main(int argc, char **argv)
 		waitpid(shm->victim[i].pid, NULL, 0);
 	}
 	table_print(kills);
-	printf("%llu images and %llu objects loaded and hashed, %llu names were being changed, %llu objects collected; %llu faults\n",
-	       (unsigned long long)r->images, (unsigned long long)r->objects, (unsigned long long)r->undecided,
-	       (unsigned long long)r->collected, (unsigned long long)r->faults);
+	printf("%llu images and %llu objects loaded and hashed, %llu names were being changed, "
+	       "%llu objects collected; %llu faults\n",
+	       (unsigned long long)r->images, (unsigned long long)r->objects,
+	       (unsigned long long)r->undecided, (unsigned long long)r->collected,
+	       (unsigned long long)r->faults);
 	if (real)
-		printf("%llu times a capture was loaded and launched\n", (unsigned long long)launched);
+		printf("%llu times a capture was loaded and launched\n",
+		       (unsigned long long)launched);
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 	return r->faults != 0;
 }

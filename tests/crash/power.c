@@ -2,14 +2,16 @@
 /*
  * power.c - every state that a power cut could leave, and what the store has promised is there.
  *
- * power [-r ROUNDS] [-o OPS] [-w WORKERS] [-x EXHAUSTIVE] [-n SAMPLES] [-s SEED] [-d DIR] [-b sync|meta|dir]
+ * power [-r ROUNDS] [-o OPS] [-w WORKERS] [-x EXHAUSTIVE] [-n SAMPLES] [-s SEED] [-d DIR] [-b
+ * sync|meta|dir]
  *
- * In each round workers (work.h) do OPS operations each, and what they do to files is recorded (record.h).
- * Before every sync of the recording, when most is pending, the states are made in which any of the
- * pending changes have happened: all subsets where there are at most EXHAUSTIVE, else SAMPLES of them, among
- * them none, all, and all but one; with pages torn in sectors in every other sample. Each state is opened and checked as after
- * a kill. The next round goes on from one of the states, not yet repaired by anybody. -b: a disk
- * that forgets syncs of files, of LMDB's meta pages, or of directories; that must be found out.
+ * In each round workers (work.h) do OPS operations each, and what they do to files is recorded
+ * (record.h). Before every sync of the recording, when most is pending, the states are made in
+ * which any of the pending changes have happened: all subsets where there are at most EXHAUSTIVE,
+ * else SAMPLES of them, among them none, all, and all but one; with pages torn in sectors in every
+ * other sample. Each state is opened and checked as after a kill. The next round goes on from one
+ * of the states, not yet repaired by anybody. -b: a disk that forgets syncs of files, of LMDB's
+ * meta pages, or of directories; that must be found out.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -61,8 +63,8 @@ static void dir_clear(const char *path)
 static __attribute__((noreturn)) void work_some(uint32_t nr, uint64_t random)
 {
 	char path[300];
-	struct worker w = { .path = path, .all = shm->all, .count = config.workers, .nr = nr, .random = random,
-			    .locked_fine = true, .noted = rec_note };
+	struct worker w = { .path = path, .all = shm->all, .count = config.workers, .nr = nr,
+			    .random = random, .locked_fine = true, .noted = rec_note };
 	uint32_t i;
 	int err = 0;
 
@@ -116,11 +118,18 @@ static void state_tell(const struct rec_walk *w, const uint8_t *take)
 	char text[200];
 	size_t i;
 
-	fprintf(stderr, "in a state of seed %llu, before call %llu of %llu, with these of the pending changes:\n",
-		(unsigned long long)config.seed, (unsigned long long)w->at, (unsigned long long)w->count);
+	fprintf(stderr,
+		"in a state of seed %llu, before call %llu of %llu, with these of the pending "
+		"changes:\n",
+		(unsigned long long)config.seed, (unsigned long long)w->at,
+		(unsigned long long)w->count);
 	for (i = 0; i < w->nunits && i < 60; i++) {
 		rec_unit_text(w, &w->units[i], text, sizeof(text));
-		fprintf(stderr, "  %s %#04x  %s\n", take[i] == 0xFF ? "all " : take[i] ? "part" : "not ", take[i], text);
+		fprintf(stderr, "  %s %#04x  %s\n",
+			take[i] == 0xFF ? "all "
+			: take[i]	? "part"
+					: "not ",
+			take[i], text);
 	}
 }
 
@@ -304,8 +313,9 @@ int main(int argc, char **argv)
 	int err = 0;
 
 	if (options(argc, argv) || setup()) {
-		fprintf(stderr, "usage: power [-r rounds] [-o ops] [-w workers] [-x exhaustive] [-n samples] [-s seed] [-d dir] "
-			"[-b sync|meta|dir]\n");
+		fprintf(stderr, "usage: power [-r rounds] [-o ops] [-w workers] [-x exhaustive] "
+				"[-n samples] [-s seed] [-d dir] "
+				"[-b sync|meta|dir]\n");
 		return 2;
 	}
 	r = &shm->check;
@@ -314,13 +324,17 @@ int main(int argc, char **argv)
 			turn_over();
 		err = round_run();
 	}
-	printf("%llu calls recorded: %llu writes, %llu syncs, %llu names; %llu cuts, of %llu all subsets: %llu states; seed %llu\n",
-	       (unsigned long long)calls.calls, (unsigned long long)calls.writes, (unsigned long long)calls.syncs,
-	       (unsigned long long)calls.names, (unsigned long long)cuts, (unsigned long long)exhausted,
-	       (unsigned long long)states, (unsigned long long)config.seed);
-	printf("%llu images and %llu objects loaded and hashed, %llu names were being changed, %llu objects collected; %llu faults\n",
-	       (unsigned long long)r->images, (unsigned long long)r->objects, (unsigned long long)r->undecided,
-	       (unsigned long long)r->collected, (unsigned long long)r->faults);
+	printf("%llu calls recorded: %llu writes, %llu syncs, %llu names; %llu cuts, of %llu all "
+	       "subsets: %llu states; seed %llu\n",
+	       (unsigned long long)calls.calls, (unsigned long long)calls.writes,
+	       (unsigned long long)calls.syncs, (unsigned long long)calls.names,
+	       (unsigned long long)cuts, (unsigned long long)exhausted, (unsigned long long)states,
+	       (unsigned long long)config.seed);
+	printf("%llu images and %llu objects loaded and hashed, %llu names were being changed, "
+	       "%llu objects collected; %llu faults\n",
+	       (unsigned long long)r->images, (unsigned long long)r->objects,
+	       (unsigned long long)r->undecided, (unsigned long long)r->collected,
+	       (unsigned long long)r->faults);
 	nftw(base, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 	return err || r->faults;
 }

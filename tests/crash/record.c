@@ -2,9 +2,10 @@
 /*
  * record.c - the recording: one list in shared memory for all processes; see record.h.
  *
- * A call is listed after it has returned, a sync with the length that the list had before the call: so
- * nothing counts as durable that was not written when the sync began. Calls that change names are made and listed at
- * once: a directory would else be used by one process before another has listed it.
+ * A call is listed after it has returned, a sync with the length that the list had before the call:
+ * so nothing counts as durable that was not written when the sync began. Calls that change names
+ * are made and listed at once: a directory would else be used by one process before another has
+ * listed it.
  */
 #include "tests/crash/record.h"
 
@@ -65,8 +66,8 @@ static uint64_t keep(const void *data, size_t len)
 	return at;
 }
 
-/* Numbers of inodes are used again, also for another kind of file: when they were born tells them apart, where the file
- * system knows. */
+/* Numbers of inodes are used again, also for another kind of file: when they were born tells them
+ * apart, where the file system knows. */
 static bool look(int fd, const char *name, int flags, struct statx *ret)
 {
 	return !statx(fd, name, flags, STATX_TYPE | STATX_INO | STATX_BTIME, ret);
@@ -74,7 +75,9 @@ static bool look(int fd, const char *name, int flags, struct statx *ret)
 
 static uint64_t born(const struct statx *st)
 {
-	return st->stx_mask & STATX_BTIME ? (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec : 0;
+	return st->stx_mask & STATX_BTIME
+		       ? (uint64_t)st->stx_btime.tv_sec * 1000000000 + st->stx_btime.tv_nsec
+		       : 0;
 }
 
 /* 0: not one of ours. */
@@ -99,7 +102,8 @@ static uint32_t inode_add(const struct statx *st)
 	i = ++rec_log->inodes;
 	if (i == REC_INODES)
 		full("files");
-	rec_log->inode[i] = (struct rec_inode){ .ino = st->stx_ino, .born = born(st), .dir = S_ISDIR(st->stx_mode) };
+	rec_log->inode[i] = (struct rec_inode){ .ino = st->stx_ino, .born = born(st),
+						.dir = S_ISDIR(st->stx_mode) };
 	return i;
 }
 
@@ -208,7 +212,8 @@ static void written(const struct io_call *c, uint64_t len)
 		return;
 	r = append(REC_WRITE);
 	r->inode = inode;
-	r->at = c->at >= 0 ? (uint64_t)c->at : (uint64_t)syscall(SYS_lseek, c->fd, 0, SEEK_CUR) - len;
+	r->at = c->at >= 0 ? (uint64_t)c->at
+			   : (uint64_t)syscall(SYS_lseek, c->fd, 0, SEEK_CUR) - len;
 	r->len = len;
 	r->data = rec_log->used;
 	for (i = 0; i < c->niov && len; i++, len -= n) {
@@ -336,7 +341,8 @@ static void file_found(int dir, const char *name, uint32_t inode)
 	r->inode = inode;
 	r->len = (uint64_t)st.st_size;
 	r->data = rec_log->used;
-	if (r->len > REC_BYTES - rec_log->used || read(fd, rec_log->bytes + r->data, r->len) != (ssize_t)r->len)
+	if (r->len > REC_BYTES - rec_log->used ||
+	    read(fd, rec_log->bytes + r->data, r->len) != (ssize_t)r->len)
 		full("reading what is there");
 	rec_log->used += r->len;
 	appended();
@@ -352,7 +358,8 @@ static void tree_found(const char *path, uint32_t dir)
 	uint32_t inode;
 
 	while (d && (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !look(dirfd(d), e->d_name, 0, &st))
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+		    !look(dirfd(d), e->d_name, 0, &st))
 			continue;
 		inode = inode_add(&st);
 		name_set(&append(REC_ENTRY)->entry[0], dir, e->d_name, inode);
@@ -374,7 +381,8 @@ static int log_make(void)
 	pthread_mutexattr_t attr;
 
 	if (!rec_log) {
-		rec_log = mmap(NULL, sizeof(*rec_log), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		rec_log = mmap(NULL, sizeof(*rec_log), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (rec_log == MAP_FAILED)
 			return -1;
 	}

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - what processes do to the files below a directory, in order; and the states that a power cut could leave.
+ * record.h - what processes do to the files below a directory, in order; and the states that a
+ * power cut could leave.
  *
- * The model: a write, a change of size or of a directory may reach the disk at any time after it was made,
- * and must have reached it when a sync of that file or directory that began later has returned. Before that
- * any subset may be there, in any order between files, pages in parts of 512 bytes. A write
- * through a descriptor with O_DSYNC is a write and a sync. Names are synced by their directory alone. What was
- * written through a shared map may be anything.
+ * The model: a write, a change of size or of a directory may reach the disk at any time after it
+ * was made, and must have reached it when a sync of that file or directory that began later has
+ * returned. Before that any subset may be there, in any order between files, pages in parts of 512
+ * bytes. A write through a descriptor with O_DSYNC is a write and a sync. Names are synced by their
+ * directory alone. What was written through a shared map may be anything.
  */
 #ifndef FDRY_TESTS_CRASH_RECORD_H
 #define FDRY_TESTS_CRASH_RECORD_H
@@ -17,7 +18,8 @@
 /* Syncs that a broken disk forgets, to see that somebody notices. */
 enum rec_broken { REC_SOUND, REC_NO_SYNC, REC_NO_META, REC_NO_DIR };
 
-/* Begin: @root is a directory, what is below it counts as durable. Of this process and those that it forks. */
+/* Begin: @root is a directory, what is below it counts as durable. Of this process and those that
+ * it forks. */
 int rec_start(const char *root, enum rec_broken broken);
 /* Go on without recording. */
 void rec_stop(void);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* record_fs.c - from a recording to the states of files that a power cut could leave; see record.h. */
+/* record_fs.c - from a recording to the states of files that a power cut could leave; see record.h.
+ */
 #include "tests/crash/record_fs.h"
 
 #include <fcntl.h>
@@ -79,7 +80,8 @@ static void name_apply(struct rec_fs *fs, const struct rec_entry *e)
 }
 
 /* @take: parts of 512 bytes, counted from where the page begins that @u lies in. */
-static int write_apply(struct rec_fs *fs, const struct rec *r, const struct rec_unit *u, uint8_t take)
+static int write_apply(struct rec_fs *fs, const struct rec *r, const struct rec_unit *u,
+		       uint8_t take)
 {
 	uint64_t at, end, page = (r->at + u->from) / PAGE * PAGE;
 	int err = 0;
@@ -88,7 +90,8 @@ static int write_apply(struct rec_fs *fs, const struct rec *r, const struct rec_
 		end = (at / SECTOR + 1) * SECTOR;
 		end = end < r->at + u->to ? end : r->at + u->to;
 		if (take >> (at - page) / SECTOR & 1)
-			err = file_write(&fs->file[r->inode], at, rec_the_log()->bytes + r->data + (at - r->at), end - at);
+			err = file_write(&fs->file[r->inode], at,
+					 rec_the_log()->bytes + r->data + (at - r->at), end - at);
 	}
 	return err;
 }
@@ -159,7 +162,8 @@ static bool is_covered(const struct rec_unit *u, const struct rec *sync)
 	if (u->rec >= sync->begin)
 		return false;
 	if (r->type == REC_ENTRY)
-		return r->entry[0].dir == sync->inode && (!r->entry[1].dir || r->entry[1].dir == sync->inode);
+		return r->entry[0].dir == sync->inode &&
+		       (!r->entry[1].dir || r->entry[1].dir == sync->inode);
 	return r->inode == sync->inode;
 }
 
@@ -221,7 +225,8 @@ bool rec_walk_next(struct rec_walk *w)
 			return false;
 		w->at++;
 		r = &rec_the_log()->rec[w->at];
-	} while (w->at < w->count && (w->at < rec_the_log()->initial || r->type != REC_SYNC || !sync_matters(w, r)));
+	} while (w->at < w->count &&
+		 (w->at < rec_the_log()->initial || r->type != REC_SYNC || !sync_matters(w, r)));
 	if (w->at == w->count)
 		w->at++;
 	return true;
@@ -325,11 +330,15 @@ void rec_unit_text(const struct rec_walk *w, const struct rec_unit *u, char *tex
 
 	(void)w;
 	if (r->type == REC_WRITE)
-		snprintf(text, len, "%u: write %llu at %llu of %s", u->rec, (unsigned long long)(u->to - u->from),
+		snprintf(text, len, "%u: write %llu at %llu of %s", u->rec,
+			 (unsigned long long)(u->to - u->from),
 			 (unsigned long long)(r->at + u->from), inode_name(r->inode));
 	else if (r->type == REC_SIZE)
-		snprintf(text, len, "%u: size %llu of %s", u->rec, (unsigned long long)r->at, inode_name(r->inode));
+		snprintf(text, len, "%u: size %llu of %s", u->rec, (unsigned long long)r->at,
+			 inode_name(r->inode));
 	else
-		snprintf(text, len, "%u: name %s %s", u->rec, r->entry[0].name, r->entry[0].inode ? "made" :
-			 r->entry[1].dir ? r->entry[1].name : "removed");
+		snprintf(text, len, "%u: name %s %s", u->rec, r->entry[0].name,
+			 r->entry[0].inode ? "made"
+			 : r->entry[1].dir ? r->entry[1].name
+					   : "removed");
 }

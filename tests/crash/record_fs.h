@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_fs.h - the recording's form, shared by who writes it (record.c) and who reads it (record_fs.c). */
+/* record_fs.h - the recording's form, shared by who writes it (record.c) and who reads it
+ * (record_fs.c). */
 #ifndef FDRY_TESTS_CRASH_RECORD_FS_H
 #define FDRY_TESTS_CRASH_RECORD_FS_H
 

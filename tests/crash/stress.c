@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stress.c - many processes, or many threads of one, on one store, and everything checked at the end.
+ * stress.c - many processes, or many threads of one, on one store, and everything checked at the
+ * end.
  *
  * stress [-w WORKERS] [-t] [-T SECONDS] [-s SEED] [-d DIR]
  *
- * Workers as in work.h: what each was told of its own names must stay so while all others seal, tag,
- * remove, load and collect over the same objects. -t: threads of one process, half of them with a handle that all
- * share, half with handles of their own, opened and closed.
+ * Workers as in work.h: what each was told of its own names must stay so while all others seal,
+ * tag, remove, load and collect over the same objects. -t: threads of one process, half of them
+ * with a handle that all share, half with handles of their own, opened and closed.
  */
 #include <ftw.h>
 #include <pthread.h>
@@ -43,8 +44,9 @@ static double now(void)
 /* 0, or the worker met a fault. */
 static int work_until(uint32_t nr, struct fdry_store *shared)
 {
-	struct worker w = { .path = path, .all = shm->work, .count = workers, .nr = nr, .random = seed * 1000 + nr,
-			    .locked_fine = true, .s = shared, .keep = shared != NULL, .forks = !threads };
+	struct worker w = { .path = path, .all = shm->work, .count = workers, .nr = nr,
+			    .random = seed * 1000 + nr, .locked_fine = true, .s = shared,
+			    .keep = shared != NULL, .forks = !threads };
 	int err = 0;
 
 	while (!err && now() < until)
@@ -126,11 +128,12 @@ static void counts_print(void)
 			objects += op == WORK_LOAD ? shm->work[i].counts.objects : 0;
 		}
 		if (done + refused)
-			printf("%-8s %8llu done, %6llu refused\n", work_op_names[op], (unsigned long long)done,
-			       (unsigned long long)refused);
+			printf("%-8s %8llu done, %6llu refused\n", work_op_names[op],
+			       (unsigned long long)done, (unsigned long long)refused);
 	}
 	printf("%u %s, %.0f s, %llu objects loaded and hashed meanwhile; seed %llu\n", workers,
-	       threads ? "threads" : "processes", seconds, (unsigned long long)objects, (unsigned long long)seed);
+	       threads ? "threads" : "processes", seconds, (unsigned long long)objects,
+	       (unsigned long long)seed);
 }
 
 static int rm_one(const char *p, const struct stat *st, int type, struct FTW *f)
@@ -178,7 +181,8 @@ int main(int argc, char **argv)
 	uint32_t bad;
 
 	if (options(argc, argv, &where) || setup(where)) {
-		fprintf(stderr, "usage: stress [-w workers] [-t] [-T seconds] [-s seed] [-d dir]\n");
+		fprintf(stderr,
+			"usage: stress [-w workers] [-t] [-T seconds] [-s seed] [-d dir]\n");
 		return 2;
 	}
 	r = &shm->check;
@@ -186,9 +190,10 @@ int main(int argc, char **argv)
 	if (!work_in_child(check, NULL))
 		bad++;
 	counts_print();
-	printf("at the end %llu images and %llu objects loaded and hashed, %llu objects collected; %llu faults, %u workers failed\n",
-	       (unsigned long long)r->images, (unsigned long long)r->objects, (unsigned long long)r->collected,
-	       (unsigned long long)r->faults, bad);
+	printf("at the end %llu images and %llu objects loaded and hashed, %llu objects collected; "
+	       "%llu faults, %u workers failed\n",
+	       (unsigned long long)r->images, (unsigned long long)r->objects,
+	       (unsigned long long)r->collected, (unsigned long long)r->faults, bad);
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 	return bad || r->faults;
 }

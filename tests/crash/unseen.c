@@ -25,7 +25,8 @@ static void leave(struct io_call *c, long ret)
 
 static const struct io_hooks hooks = { NULL, leave };
 
-static struct fdry_store *s; /* open in the parent from before the child's end: nobody clears anything */
+static struct fdry_store
+	*s; /* open in the parent from before the child's end: nobody clears anything */
 
 static void setup(void)
 {

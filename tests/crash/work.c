@@ -39,7 +39,8 @@ void work_name(char text[32], uint32_t worker, uint32_t name)
 
 /* --- notes --- */
 
-void work_intend(struct worker *w, uint32_t name, enum work_intent intent, const struct fdry_oid *wanted)
+void work_intend(struct worker *w, uint32_t name, enum work_intent intent,
+		 const struct fdry_oid *wanted)
 {
 	struct work_name *n = &w->all[w->nr].name[name];
 
@@ -143,7 +144,8 @@ static int plan_make(uint64_t seed, uint8_t *room, struct plan *p)
 	return err ? err : fdry_oid_of(p->text, strlen(p->text), &p->oid);
 }
 
-static size_t links_of(const struct plan *p, enum fdry_object_kind kind, struct fdry_oid links[PARTS_MAX])
+static size_t links_of(const struct plan *p, enum fdry_object_kind kind,
+		       struct fdry_oid links[PARTS_MAX])
 {
 	size_t i, n = 0;
 
@@ -242,7 +244,8 @@ static int load(struct fdry_store *s, const char *name, uint64_t *objects, struc
 /* The sentence is lost with the next call; tell it now. */
 static int fault(struct worker *w, const char *what, int err)
 {
-	fprintf(stderr, "worker %u: %s: %s: %s\n", w->nr, what, fdry_error_name(err), fdry_last_error());
+	fprintf(stderr, "worker %u: %s: %s: %s\n", w->nr, what, fdry_error_name(err),
+		fdry_last_error());
 	return err;
 }
 
@@ -251,7 +254,8 @@ static int seal_one(struct worker *w, uint32_t name)
 	uint8_t *room = malloc(BYTES_MAX);
 	struct plan p;
 	char ref[32];
-	int err = room ? plan_make(work_random(&w->random) / 2 % (1u << 20), room, &p) : fdry_nomem();
+	int err =
+		room ? plan_make(work_random(&w->random) / 2 % (1u << 20), room, &p) : fdry_nomem();
 
 	work_name(ref, w->nr, name);
 	if (!err) {
@@ -376,7 +380,8 @@ static void none_pinned(void *arg, const struct fdry_ref *ref, uint64_t time)
 static int do_evict(struct worker *w)
 {
 	bool pinned = false;
-	struct fdry_evict_how how = { .dry_run = work_random(&w->random) / 2 % 4 == 0, .evicted = none_pinned, .arg = &pinned };
+	struct fdry_evict_how how = { .dry_run = work_random(&w->random) / 2 % 4 == 0,
+				      .evicted = none_pinned, .arg = &pinned };
 	struct fdry_evict_report r;
 	uint64_t used = 0;
 	int err = fdry_store_limit(w->s, NULL, &used);
@@ -406,10 +411,14 @@ static int do_repair(struct worker *w)
 
 	if (err || !w->forks)
 		return err;
-	if (r.found.damaged || r.found.missing || r.back || r.quarantined || r.lost || r.refs_broken)
-		return fdry_fail(FDRY_E_BUG, "a repair found something: %llu damaged, %llu missing, %llu lost, %llu refs broken",
-				 (unsigned long long)r.found.damaged, (unsigned long long)r.found.missing,
-				 (unsigned long long)r.lost, (unsigned long long)r.refs_broken);
+	if (r.found.damaged || r.found.missing || r.back || r.quarantined || r.lost ||
+	    r.refs_broken)
+		return fdry_fail(FDRY_E_BUG,
+				 "a repair found something: %llu damaged, %llu missing, %llu lost, "
+				 "%llu refs broken",
+				 (unsigned long long)r.found.damaged,
+				 (unsigned long long)r.found.missing, (unsigned long long)r.lost,
+				 (unsigned long long)r.refs_broken);
 	return 0;
 }
 
@@ -439,7 +448,8 @@ static int do_load(struct worker *w)
 	err = load(w->s, ref, &c->objects, &oid);
 	if (!err && n && !fdry_oid_eq(&oid, &n->told))
 		err = fdry_fail(FDRY_E_BUG, "%s is another image than was told", ref);
-	if (err == -FDRY_E_NOENT && n && !(work_may_go(n) && fdry_ref_get(w->s, ref, &oid) == -FDRY_E_NOENT))
+	if (err == -FDRY_E_NOENT && n &&
+	    !(work_may_go(n) && fdry_ref_get(w->s, ref, &oid) == -FDRY_E_NOENT))
 		err = fdry_fail(FDRY_E_BUG, "lost: %s (%s)", ref, fdry_last_error());
 	return err;
 }
@@ -470,9 +480,10 @@ static const struct {
 	unsigned int share; /* of 100 */
 	int (*run)(struct worker *w);
 } steps[] = {
-	{ WORK_OPEN, 4, do_open }, { WORK_CLAIM, 3, do_claim }, { WORK_GC, 9, do_gc }, { WORK_REMOVE, 10, do_remove },
-	{ WORK_TAG, 11, do_tag }, { WORK_PIN, 8, do_pin }, { WORK_EVICT, 4, do_evict }, { WORK_LIMIT, 2, do_limit },
-	{ WORK_REPAIR, 1, do_repair }, { WORK_LOAD, 18, do_load }, { WORK_SEAL, 30, do_seal },
+	{ WORK_OPEN, 4, do_open },	{ WORK_CLAIM, 3, do_claim }, { WORK_GC, 9, do_gc },
+	{ WORK_REMOVE, 10, do_remove }, { WORK_TAG, 11, do_tag },    { WORK_PIN, 8, do_pin },
+	{ WORK_EVICT, 4, do_evict },	{ WORK_LIMIT, 2, do_limit }, { WORK_REPAIR, 1, do_repair },
+	{ WORK_LOAD, 18, do_load },	{ WORK_SEAL, 30, do_seal },
 };
 
 /* What others may make of it. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.h - what the crash and stress tests do to a store, what it has promised them, and whether it kept that.
+ * work.h - what the crash and stress tests do to a store, what it has promised them, and whether it
+ * kept that.
  *
- * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come from
- * a pool that all share, so that putting what is known meets collecting. Before a worker changes a name
- * it notes what it wants, after the call has returned success what it was told: whatever happens to the
- * worker in between, a name must be what was told, or what was wanted if nothing was told yet. Notes lie
- * in memory that outlives the worker.
+ * Workers seal, tag, remove, load and collect at random, each under names of its own. Objects come
+ * from a pool that all share, so that putting what is known meets collecting. Before a worker
+ * changes a name it notes what it wants, after the call has returned success what it was told:
+ * whatever happens to the worker in between, a name must be what was told, or what was wanted if
+ * nothing was told yet. Notes lie in memory that outlives the worker.
  *
- * Workers also evict, and set a limit at which seals evict: a name that is not pinned may be gone at any
- * time, but is never another image. One whose pin was told stays.
+ * Workers also evict, and set a limit at which seals evict: a name that is not pinned may be gone
+ * at any time, but is never another image. One whose pin was told stays.
  */
 #ifndef FDRY_TESTS_CRASH_WORK_H
 #define FDRY_TESTS_CRASH_WORK_H
@@ -25,9 +26,10 @@
 
 /* WORK_OP(NAME, text): what a worker is doing. */
 #define WORK_OPS(X) \
-	X(IDLE, "between") X(OPEN, "open") X(SEAL, "seal") X(TAG, "tag") X(REMOVE, "remove") X(GC, "collect") \
-	X(LOAD, "load") X(CLAIM, "claim") X(REAL, "capture") X(PIN, "pin") X(EVICT, "evict") X(LIMIT, "limit") \
-	X(REPAIR, "repair")
+	X(IDLE, "between") \
+	X(OPEN, "open") X(SEAL, "seal") X(TAG, "tag") X(REMOVE, "remove") X(GC, "collect") \
+		X(LOAD, "load") X(CLAIM, "claim") X(REAL, "capture") X(PIN, "pin") \
+			X(EVICT, "evict") X(LIMIT, "limit") X(REPAIR, "repair")
 
 enum work_op {
 #define X(NAME, text) WORK_##NAME,
@@ -56,7 +58,8 @@ static inline bool work_may_go(const struct work_name *n)
 
 struct work_counts {
 	uint64_t done[WORK_OPS_COUNT];    /* calls that succeeded */
-	uint64_t refused[WORK_OPS_COUNT]; /* FDRY_E_LOCKED, and FDRY_E_NOENT of somebody else's name */
+	uint64_t refused[WORK_OPS_COUNT]; /* FDRY_E_LOCKED, and FDRY_E_NOENT of somebody else's name
+					   */
 	uint64_t objects;                 /* loaded */
 };
 
@@ -89,15 +92,17 @@ int work_step(struct worker *w);
 /* "w3/5" */
 void work_name(char text[32], uint32_t worker, uint32_t name);
 /* Note that a name is about to change, and what became of that. */
-void work_intend(struct worker *w, uint32_t name, enum work_intent intent, const struct fdry_oid *wanted);
+void work_intend(struct worker *w, uint32_t name, enum work_intent intent,
+		 const struct fdry_oid *wanted);
 void work_told(struct worker *w, uint32_t name, bool there, const struct fdry_oid *oid);
 void work_refused(struct worker *w, uint32_t name);
 
 /*
- * real.c: captures on the software driver. work_real_begin() captures once in this process, which no longer
- * forks; work_real_seal() puts new content and seals the capture. work_real_check() loads
+ * real.c: captures on the software driver. work_real_begin() captures once in this process, which
+ * no longer forks; work_real_seal() puts new content and seals the capture. work_real_check() loads
  * such an image as a program does, launches its graph and looks at what it
- * computed; in a process of its own. All this runs inside work_real_run(), which gives false where something failed.
+ * computed; in a process of its own. All this runs inside work_real_run(), which gives false where
+ * something failed.
  */
 bool work_real_run(void (*fn)(void *arg), void *arg);
 void work_real_begin(const char *path);
@@ -118,10 +123,11 @@ struct work_check {
  * In a process that has not opened the store. Names in the middle of a change are decided: what is
  * there from now on counts as told. Faults are told on standard error.
  */
-void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to, struct work_check *r);
+void work_check_names(const char *path, struct work_notes *all, uint32_t from, uint32_t to,
+		      struct work_check *r);
 /*
- * work_check_all() - The same of all workers, while nobody uses the store; then: verify finds nothing, gc
- * leaves what refs reach and nothing else, no file too many, and all is as before.
+ * work_check_all() - The same of all workers, while nobody uses the store; then: verify finds
+ * nothing, gc leaves what refs reach and nothing else, no file too many, and all is as before.
  */
 void work_check_all(const char *path, struct work_notes *all, uint32_t count, struct work_check *r);
 /* Run @fn(arg) in a child; false where it did not end well, which was told. */

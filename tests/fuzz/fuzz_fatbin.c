@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fuzz target: any bytes are taken for device code, and the code for a few devices is looked for. */
+/* Fuzz target: any bytes are taken for device code, and the code for a few devices is looked for.
+ */
 #include <stdlib.h>
 
 #include "graph/fatbin.h"

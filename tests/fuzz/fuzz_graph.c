@@ -12,16 +12,23 @@
 
 static const char base_text[] =
 	"foundry-graph 1\n"
-	"node 0 kernel 0 grid 132 1 1 block 256 1 1 shared 49152 args 0000500000000200 0000500000200000 3f80000000000010\n"
-	"node 1 kernel 0 grid 264 2 9 block 32 4 2 shared 0 attr cooperative 1 attr priority -5 args 0000500000000400 0000500000200200 0000000000000011\n"
-	"node 2 kernel 1 grid 8 1 1 block 128 1 1 shared 9 attr access_policy_window 0x500000000000 1048576 0x3f000000 1 2 args\n"
-	"node 3 memset dst 0x500000002000 pitch 1024 value 0xdeadbeef element 4 width 128 height 3\n"
-	"node 4 memcpy src 0x500000010000 src_pitch 256 src_height 16 dst 0x500000300000 dst_pitch 512 dst_height 8 width 200 height 8 depth 5\n"
+	"node 0 kernel 0 grid 132 1 1 block 256 1 1 shared 49152 args 0000500000000200 "
+	"0000500000200000 3f80000000000010\n"
+	"node 1 kernel 0 grid 264 2 9 block 32 4 2 shared 0 attr cooperative 1 attr priority -5 "
+	"args 0000500000000400 0000500000200200 0000000000000011\n"
+	"node 2 kernel 1 grid 8 1 1 block 128 1 1 shared 9 attr access_policy_window "
+	"0x500000000000 1048576 0x3f000000 1 2 args\n"
+	"node 3 memset dst 0x500000002000 pitch 1024 value 0xdeadbeef element 4 width 128 height "
+	"3\n"
+	"node 4 memcpy src 0x500000010000 src_pitch 256 src_height 16 dst 0x500000300000 dst_pitch "
+	"512 dst_height 8 width 200 height 8 depth 5\n"
 	"node 5 empty\n"
 	"node 6 record 0\n"
 	"node 7 wait 0\n"
-	"node 8 memcpy src host 1 0x40 src_pitch 64 src_height 1 dst host 0 0x0 dst_pitch 64 dst_height 1 width 64 height 1 depth 1\n"
-	"node 9 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 3039\n"
+	"node 8 memcpy src host 1 0x40 src_pitch 64 src_height 1 dst host 0 0x0 dst_pitch 64 "
+	"dst_height 1 width 64 height 1 depth 1\n"
+	"node 9 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args 0000000000000007 0000500000000200 "
+	"3039\n"
 	"edge 0 1 from_port 1 to_port 0 type 1\n"
 	"edge 0 3\n"
 	"edge 1 2 from_port 2 to_port 0 type 0\n"
@@ -53,15 +60,17 @@ static void walk(const struct fdry_graph_view *v)
 	while (fdry_graph_next(&c, &n))
 		for (i = 0; n.kind == FDRY_NODE_KERNEL && i < n.kernel.args.len; i++)
 			sum += n.kernel.args.data[i];
-	must(c.node == v->header.nodes && c.args == v->header.arg_bytes && c.patch == v->header.patches && sum < UINT64_MAX);
+	must(c.node == v->header.nodes && c.args == v->header.arg_bytes &&
+	     c.patch == v->header.patches && sum < UINT64_MAX);
 	fdry_graph_cursor_release(&c);
 	for (; fdry_graph_edge_next(&edges, &e); count++)
 		must(e.from < e.to && e.to < v->header.nodes && e.index <= v->header.edge_data);
 	must(count == fdry_graph_edge_count(v));
 }
 
-/* In an object that somebody else wrote, tables may hold an entry twice and arguments be stored in another way than ours: then
- * it comes back with other bytes, and those mean the same and come back as they are. */
+/* In an object that somebody else wrote, tables may hold an entry twice and arguments be stored in
+ * another way than ours: then it comes back with other bytes, and those mean the same and come back
+ * as they are. */
 static void same_text(const struct fdry_buf *text, const struct fdry_buf *object)
 {
 	struct fdry_graph_view v;
@@ -69,7 +78,8 @@ static void same_text(const struct fdry_buf *text, const struct fdry_buf *object
 
 	must(!fdry_graph_view_init((struct fdry_span){ object->data, object->len }, &v));
 	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &second));
-	must(!strcmp(strstr((char *)text->data, " bytes\n"), strstr((char *)second.data, " bytes\n")));
+	must(!strcmp(strstr((char *)text->data, " bytes\n"),
+		     strstr((char *)second.data, " bytes\n")));
 	must(!fdry_graph_from_text((struct fdry_span){ second.data, second.len }, &third));
 	must(third.len == object->len && !memcmp(third.data, object->data, third.len));
 	fdry_buf_release(&second);
@@ -84,7 +94,8 @@ static void try_object(struct fdry_span object)
 	if (fdry_graph_view_init(object, &v))
 		return;
 	walk(&v);
-	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS) || fdry_graph_view_check_hosts(&v, test_hosts, 2))
+	if (fdry_graph_view_check_kernels(&v, test_kernels, TEST_KERNELS) ||
+	    fdry_graph_view_check_hosts(&v, test_hosts, 2))
 		must(*fdry_last_error() != 0);
 	must(!fdry_graph_to_text(&v, test_kernels, TEST_KERNELS, &text));
 	must(!fdry_graph_from_text((struct fdry_span){ text.data, text.len }, &again));
@@ -109,7 +120,8 @@ static void try_patches(struct fdry_span patches)
 	struct fdry_buf object = { 0 };
 	size_t i;
 
-	must(!fdry_graph_from_text((struct fdry_span){ (const uint8_t *)base_text, sizeof(base_text) - 1 }, &object));
+	must(!fdry_graph_from_text(
+		(struct fdry_span){ (const uint8_t *)base_text, sizeof(base_text) - 1 }, &object));
 	for (i = 0; i + 3 <= patches.len; i += 3)
 		object.data[fdry_get16(patches.data + i) % object.len] = patches.data[i + 2];
 	try_object((struct fdry_span){ object.data, object.len });

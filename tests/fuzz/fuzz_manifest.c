@@ -38,15 +38,21 @@ static struct fdry_buf good(void)
 	put(w.facts, (struct fdry_mf_fact){ str(&w, "model"), str(&w, "m") });
 	put(w.limits, (struct fdry_mf_limit){ .limit = 0, .value = 1024 });
 	put(w.segments, (struct fdry_mf_segment){ BASE, 0x200000, FDRY_ROLE_CONTENT, 0 });
-	put(w.segments, (struct fdry_mf_segment){ BASE + 0x200000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
+	put(w.segments,
+	    (struct fdry_mf_segment){ BASE + 0x200000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
 	put(w.chunks, (struct fdry_mf_chunk){ .addr = BASE, .size = 4096 });
-	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "e"), .dtype = FDRY_F32, .rank = 2, .addr = BASE + 0x200000,
-						.flags = FDRY_TENSOR_EXTERNAL, .shape = { 3, 5 }, .stride = { 5, 1 } });
-	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "h"), .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1,
-						.addr = fdry_host_place(0, 8), .flags = FDRY_TENSOR_HOST,
-						.shape = { 4992 }, .stride = { 1 } });
+	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "e"), .dtype = FDRY_F32, .rank = 2,
+						.addr = BASE + 0x200000,
+						.flags = FDRY_TENSOR_EXTERNAL, .shape = { 3, 5 },
+						.stride = { 5, 1 } });
+	put(w.tensors, (struct fdry_mf_tensor){ .name = str(&w, "h"), .dtype = FDRY_U8,
+						.use = FDRY_USE_STATE, .rank = 1,
+						.addr = fdry_host_place(0, 8),
+						.flags = FDRY_TENSOR_HOST, .shape = { 4992 },
+						.stride = { 1 } });
 	put(w.graphs, (struct fdry_mf_graph){ .key = 8, .name = str(&w, "eight"), .nodes = 20 });
-	put(w.kernels, (struct fdry_mf_kernel){ .name = str(&w, "k"), .param_count = 1, .param_bytes = 8 });
+	put(w.kernels,
+	    (struct fdry_mf_kernel){ .name = str(&w, "k"), .param_count = 1, .param_bytes = 8 });
 	put(w.params, (struct fdry_mf_param){ 0, 8 });
 	put(w.objects, (struct fdry_mf_object){ .oid = { { 5 } } });
 	put(w.attrs, (struct fdry_mf_attr){ .kernel = 0, .id = FDRY_MF_KERNEL_ATTRS, .value = 2 });
@@ -68,10 +74,13 @@ static void hosts_walk(const struct fdry_manifest *m)
 		must(hosts[i].addr - (1 << 20) + m->hosts[i].size <= bytes);
 	for (i = 0; i < m->n_host_chunks; i++)
 		must(m->host_chunks[i].segment < m->n_hosts &&
-		     m->host_chunks[i].offset + m->host_chunks[i].size <= m->hosts[m->host_chunks[i].segment].size);
+		     m->host_chunks[i].offset + m->host_chunks[i].size <=
+			     m->hosts[m->host_chunks[i].segment].size);
 	for (i = 0; i < m->n_tensors; i++)
-		must(!(m->tensors[i].flags & FDRY_TENSOR_HOST) == !fdry_host_is(m->tensors[i].addr) &&
-		     (!fdry_host_is(m->tensors[i].addr) || fdry_host_segment(m->tensors[i].addr) < m->n_hosts));
+		must(!(m->tensors[i].flags & FDRY_TENSOR_HOST) ==
+			     !fdry_host_is(m->tensors[i].addr) &&
+		     (!fdry_host_is(m->tensors[i].addr) ||
+		      fdry_host_segment(m->tensors[i].addr) < m->n_hosts));
 	free(hosts);
 }
 
@@ -93,7 +102,8 @@ static void firsts_check(const struct fdry_manifest *m)
 
 	must(!fdry_manifest_graphs_first(m, &first));
 	for (i = 0; i < m->n_graphs; i++)
-		must(first[i] <= i && first[first[i]] == first[i] && fdry_oid_eq(&m->graphs[i].oid, &m->graphs[first[i]].oid));
+		must(first[i] <= i && first[first[i]] == first[i] &&
+		     fdry_oid_eq(&m->graphs[i].oid, &m->graphs[first[i]].oid));
 	free(first);
 }
 

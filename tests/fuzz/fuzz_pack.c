@@ -56,7 +56,8 @@ static struct fdry_store *store_in(const char *name)
 
 static struct fdry_oid seal(struct fdry_store *s)
 {
-	static const char text[] = "kernel kernel kernel kernel kernel kernel kernel kernel kernel kernel";
+	static const char text[] =
+		"kernel kernel kernel kernel kernel kernel kernel kernel kernel kernel";
 	struct fdry_oid links[2], oid;
 	struct fdry_writer *p;
 
@@ -73,13 +74,15 @@ static void begin(void)
 	struct fdry_pack_image images[2] = { { .name = NULL }, { .name = "a/name" } };
 	struct fdry_pack_report r;
 
-	snprintf(dir, sizeof(dir), "%s/foundry-fuzz-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+	snprintf(dir, sizeof(dir), "%s/foundry-fuzz-XXXXXX",
+		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
 	must(mkdtemp(dir) != NULL);
 	atexit(leave);
 	from = store_in("from");
 	to = store_in("to");
 	images[0].oid = images[1].oid = seal(from);
-	must(!fdry_pack_export(from, images, 2, &(struct fdry_pack_opts){ .threads = 1 }, append, &good, &r));
+	must(!fdry_pack_export(from, images, 2, &(struct fdry_pack_opts){ .threads = 1 }, append,
+			       &good, &r));
 }
 
 /* --- reading --- */
@@ -111,11 +114,13 @@ static int read_object(struct fdry_pack_reader *r)
 	int err = fdry_pack_next(r, &o, &links);
 
 	if (!err) {
-		must(links.len == (size_t)o.nlinks * FDRY_OID_SIZE && o.size <= FDRY_OBJECT_SIZE_MAX && o.kinds);
+		must(links.len == (size_t)o.nlinks * FDRY_OID_SIZE &&
+		     o.size <= FDRY_OBJECT_SIZE_MAX && o.kinds);
 		err = fdry_pack_body(r, &o, &body);
 	}
 	if (!err && !fdry_pack_unpack(&o, (struct fdry_span){ body.data, body.len }, &u, &plain))
-		must(plain.len == o.size && !fdry_oid_of(plain.data, plain.len, &oid) && fdry_oid_eq(&oid, &o.oid));
+		must(plain.len == o.size && !fdry_oid_of(plain.data, plain.len, &oid) &&
+		     fdry_oid_eq(&oid, &o.oid));
 	fdry_unpacker_release(&u);
 	fdry_buf_release(&plain);
 	fdry_buf_release(&body);

@@ -32,10 +32,12 @@ static void record(struct fdry_span value)
 
 	if (fdry_record_parse(value, &r))
 		return;
-	must(r.links.len == (size_t)r.nlinks * FDRY_OID_SIZE && r.stored <= r.size && r.size <= FDRY_OBJECT_SIZE_MAX);
+	must(r.links.len == (size_t)r.nlinks * FDRY_OID_SIZE && r.stored <= r.size &&
+	     r.size <= FDRY_OBJECT_SIZE_MAX);
 	for (i = 0; i < r.nlinks; i++) {
 		link = fdry_record_link(&r, i);
-		must(!memcmp(link.b, value.data + FDRY_RECORD_AT_LINKS + (size_t)i * FDRY_OID_SIZE, FDRY_OID_SIZE));
+		must(!memcmp(link.b, value.data + FDRY_RECORD_AT_LINKS + (size_t)i * FDRY_OID_SIZE,
+			     FDRY_OID_SIZE));
 	}
 	fdry_record_info(&link, &r, &info);
 	must(info.kinds & 1u << info.kind);
@@ -73,7 +75,8 @@ static void name(struct fdry_span value)
 	s[value.len] = '\0';
 	n = strlen(s);
 	if (!fdry_ref_check(s))
-		must(n && n <= FDRY_REF_NAME_MAX && s[0] != '/' && s[n - 1] != '/' && !strstr(s, "//") && !strstr(s, "/../"));
+		must(n && n <= FDRY_REF_NAME_MAX && s[0] != '/' && s[n - 1] != '/' &&
+		     !strstr(s, "//") && !strstr(s, "/../"));
 	else
 		must(is_harmless(fdry_last_error()));
 	free(s);
@@ -112,7 +115,8 @@ static void leave(void)
 
 static void begin(void)
 {
-	snprintf(dir, sizeof(dir), "%s/foundry-fuzz-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+	snprintf(dir, sizeof(dir), "%s/foundry-fuzz-XXXXXX",
+		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
 	must(mkdtemp(dir) != NULL);
 	atexit(leave);
 	must(!fdry_store_open(dir, FDRY_STORE_CREATE, &store));
@@ -130,7 +134,8 @@ static void wanted(struct fdry_span value)
 	if (value.len)
 		memcpy(s, value.data, value.len);
 	s[value.len] = '\0';
-	must(fdry_store_resolve(store, s, &oid) && is_harmless(fdry_last_error())); /* the store is empty */
+	must(fdry_store_resolve(store, s, &oid) &&
+	     is_harmless(fdry_last_error())); /* the store is empty */
 	free(s);
 }
 
@@ -177,7 +182,8 @@ static void object(struct fdry_span value)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	static void (*const ways[])(struct fdry_span) = { record, ref, name, object, entry, wanted };
+	static void (*const ways[])(
+		struct fdry_span) = { record, ref, name, object, entry, wanted };
 
 	if (len)
 		ways[data[0] % 6]((struct fdry_span){ data + 1, len - 1 });

@@ -11,7 +11,8 @@ static const struct fdry_driver *drv;
 START_TEST(every_function_of_its_version_is_there)
 {
 #define FDRY_DRIVER_FN(symbol, name, since) \
-	ck_assert_msg(drv->symbol || drv->version < since, "%s is missing in driver %d", #symbol, drv->version);
+	ck_assert_msg(drv->symbol || drv->version < since, "%s is missing in driver %d", #symbol, \
+		      drv->version);
 #include "arch/driver.def"
 #undef FDRY_DRIVER_FN
 }

@@ -56,7 +56,8 @@ static bool code_in(const struct fdry_elf *a, const struct fdry_elf *b)
 		if (strncmp(a->sections[i].name, ".text.", 6))
 			continue;
 		s = section_named(b, a->sections[i].name);
-		if (!s || s->data.len != a->sections[i].data.len || memcmp(s->data.data, a->sections[i].data.data, s->data.len))
+		if (!s || s->data.len != a->sections[i].data.len ||
+		    memcmp(s->data.data, a->sections[i].data.data, s->data.len))
 			return false;
 	}
 	return true;
@@ -89,7 +90,8 @@ static void compare(const char *file, size_t at, struct fdry_span ours)
 		t.code_same++;
 	} else {
 		t.differ++;
-		printf("FAIL %s: fatbin at %#zx: %zu bytes by us, %zu by CUPTI\n", file, at, ours.len, theirs.len);
+		printf("FAIL %s: fatbin at %#zx: %zu bytes by us, %zu by CUPTI\n", file, at,
+		       ours.len, theirs.len);
 	}
 }
 
@@ -103,7 +105,8 @@ static void compare_ptx(const char *file, size_t at, struct fdry_span text)
 	int err = copy ? fdry_call(drv, cuLinkCreate_v2, 0, NULL, NULL, &link) : -1;
 
 	if (!err)
-		err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, copy, text.len + 1, "", 0, NULL, NULL);
+		err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, copy, text.len + 1,
+				"", 0, NULL, NULL);
 	if (!err)
 		err = fdry_call(drv, cuLinkComplete, link, &cubin, &size);
 	if (!err) {
@@ -129,7 +132,8 @@ static bool driver_load(const void *fatbin, CUlibrary *lib, CUresult *res)
 	return modules == 1 && reported.len;
 }
 
-/* Is the code for this GPU an object that needs linking first? Libraries carry those for linkers, and nobody loads them. */
+/* Is the code for this GPU an object that needs linking first? Libraries carry those for linkers,
+ * and nobody loads them. */
 static bool is_object(struct fdry_span bytes)
 {
 	struct fdry_fatbin_entry e;
@@ -172,7 +176,8 @@ static void fatbin_check(const char *file, struct fdry_span bytes)
 		t.none++;
 	} else if (err || !seen) {
 		t.differ++;
-		printf("FAIL %s: fatbin %zu on: driver %d, modules %u; %s\n", file, (size_t)(bytes.data - first), (int)res, modules,
+		printf("FAIL %s: fatbin %zu on: driver %d, modules %u; %s\n", file,
+		       (size_t)(bytes.data - first), (int)res, modules,
 		       err ? fdry_last_error() : "we pick one");
 	} else if (code.kind == FDRY_DEVCODE_PTX) {
 		compare_ptx(file, (size_t)(bytes.data - first), code.bytes);
@@ -193,7 +198,8 @@ int main(int argc, char **argv)
 
 	drv = gpu_driver();
 	if (!cupti_subscribe(loaded)) {
-		printf("CUPTI is not there, or somebody else has subscribed\n100%%: Checks: 0, Failures: 0, Errors: 0\n");
+		printf("CUPTI is not there, or somebody else has subscribed\n100%%: Checks: 0, "
+		       "Failures: 0, Errors: 0\n");
 		return EXIT_SUCCESS;
 	}
 	cc = devcode_context(drv);
@@ -203,8 +209,8 @@ int main(int argc, char **argv)
 	}
 	for (i = 1; i < argc; i++)
 		ret |= devcode_file(argv[i], fatbin_check);
-	printf("fatbins %u and %u of objects: nothing for this GPU %u, equal %u, equal in code %u (from PTX %u), differ %u\n",
-	       t.fatbins, t.objects, t.none, t.same,
-	       t.code_same, t.texts, t.differ);
+	printf("fatbins %u and %u of objects: nothing for this GPU %u, equal %u, equal in code %u "
+	       "(from PTX %u), differ %u\n",
+	       t.fatbins, t.objects, t.none, t.same, t.code_same, t.texts, t.differ);
 	return gpu_end(t.fatbins, t.differ) || ret;
 }

@@ -81,7 +81,8 @@ static bool has(const struct fdry_elf *e, const struct fdry_elf_section *code)
 
 	for (i = 1; i < e->nsections; i++) {
 		s = &e->sections[i];
-		if (s->data.len == code->data.len && !strcmp(s->name, code->name) && !memcmp(s->data.data, code->data.data, s->data.len))
+		if (s->data.len == code->data.len && !strcmp(s->name, code->name) &&
+		    !memcmp(s->data.data, code->data.data, s->data.len))
 			return true;
 	}
 	return false;
@@ -149,7 +150,8 @@ int main(int argc, char **argv)
 {
 	uint32_t n = 0, bad;
 
-	if (argc != 4) { /* tests/run starts every program: this one needs what cupti_image.sh makes */
+	if (argc !=
+	    4) { /* tests/run starts every program: this one needs what cupti_image.sh makes */
 		printf("100%%: Checks: 0, Failures: 0, Errors: 0\n");
 		return EXIT_SUCCESS;
 	}

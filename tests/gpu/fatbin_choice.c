@@ -18,18 +18,21 @@ static const struct fdry_driver *drv;
 static unsigned int cc, checks, failures;
 static CUdeviceptr out;
 
-/* An entry: 8, 9, a: cubins for sm_80, sm_90, sm_90a; e: sm_90a, not flagged as such; o: a relocatable object for sm_90;
- * p, q, r: PTX for 80, 90, 90a. */
+/* An entry: 8, 9, a: cubins for sm_80, sm_90, sm_90a; e: sm_90a, not flagged as such; o: a
+ * relocatable object for sm_90; p, q, r: PTX for 80, 90, 90a. */
 static const char *const fatbins[] = {
-	"8", "9", "a", "p", "q", "r", "9a", "a9", "99", "aa", "pq", "qp", "pp", "qq", "qr", "rq", "rr", "9q", "q9", "9r", "r9", "aq",
-	"qa", "ar", "ra", "8q", "q8", "8r", "8pq", "9ar", "r9a", "89apqr", "rqpa98", "e", "9e", "e9", "ae", "ea", "999", "a9a", "9a9",
-	"o", "o9", "9o", "oa", "oq", "qo", "op", "o8p",
+	"8", "9", "a", "p", "q", "r", "9a", "a9", "99", "aa", "pq", "qp", "pp",
+	"qq", "qr", "rq", "rr", "9q", "q9", "9r", "r9", "aq", "qa", "ar", "ra", "8q",
+	"q8", "8r", "8pq", "9ar", "r9a", "89apqr", "rqpa98", "e", "9e", "e9", "ae", "ea", "999",
+	"a9a", "9a9", "o", "o9", "9o", "oa", "oq", "qo", "op", "o8p",
 };
 
 static const char *file_of(char what)
 {
-	return what == '8' ? "tests/golden/cubin/who.80.cubin" : what == '9' ? "tests/golden/cubin/who.90.cubin" :
-	       what == 'o' ? "tests/golden/cubin/who.rel.cubin" : "tests/golden/cubin/who.90a.cubin";
+	return what == '8'   ? "tests/golden/cubin/who.80.cubin"
+	       : what == '9' ? "tests/golden/cubin/who.90.cubin"
+	       : what == 'o' ? "tests/golden/cubin/who.rel.cubin"
+			     : "tests/golden/cubin/who.90a.cubin";
 }
 
 struct made {
@@ -67,9 +70,12 @@ static void ptx_put(struct fdry_buf *b, const char *target, uint32_t mark)
 {
 	char text[600] = { 0 };
 	int n = snprintf(text, sizeof(text),
-			 ".version 8.0\n.target %s\n.address_size 64\n.visible .entry who(.param .u64 p)\n{\n"
-			 ".reg .b32 %%r<2>;\n.reg .b64 %%d<3>;\nld.param.u64 %%d1, [p];\ncvta.to.global.u64 %%d2, %%d1;\n"
-			 "mov.u32 %%r1, %u;\nst.global.u32 [%%d2], %%r1;\nret;\n}\n", target, mark);
+			 ".version 8.0\n.target %s\n.address_size 64\n.visible .entry who(.param "
+			 ".u64 p)\n{\n"
+			 ".reg .b32 %%r<2>;\n.reg .b64 %%d<3>;\nld.param.u64 %%d1, "
+			 "[p];\ncvta.to.global.u64 %%d2, %%d1;\n"
+			 "mov.u32 %%r1, %u;\nst.global.u32 [%%d2], %%r1;\nret;\n}\n",
+			 target, mark);
 
 	put(b, text, ((size_t)n + 8) / 8 * 8);
 }
@@ -98,7 +104,8 @@ static void entry_put(struct made *m, char what)
 	fdry_set16(m->b.data + at + 24, p ? 0 : 8);
 	fdry_set16(m->b.data + at + 26, p ? 8 : 1);
 	fdry_set32(m->b.data + at + 28, arch);
-	fdry_set64(m->b.data + at + 40, 0x11 | (what == 'a' || what == 'r' ? FDRY_FATBIN_EXACT : 0));
+	fdry_set64(m->b.data + at + 40,
+		   0x11 | (what == 'a' || what == 'r' ? FDRY_FATBIN_EXACT : 0));
 }
 
 static struct made make(const char *entries)
@@ -131,7 +138,8 @@ static int library_run(const void *image)
 	CUlibrary lib;
 	CUfunction f;
 	CUkernel k;
-	CUresult r = fdry_call_raw(drv, cuLibraryLoadData, &lib, image, NULL, NULL, 0, NULL, NULL, 0);
+	CUresult r =
+		fdry_call_raw(drv, cuLibraryLoadData, &lib, image, NULL, NULL, 0, NULL, NULL, 0);
 	int ret;
 
 	if (r)
@@ -173,8 +181,9 @@ static int picked(const struct made *m)
 	for (i = 1; i <= m->n; i++) {
 		mark = MARK | i;
 		snprintf(text, sizeof(text), "%%r1, %u;", mark);
-		if (code.kind == FDRY_DEVCODE_PTX ? memmem(code.bytes.data, code.bytes.len, text, strlen(text)) :
-						    memmem(code.bytes.data, code.bytes.len, &mark, sizeof(mark)))
+		if (code.kind == FDRY_DEVCODE_PTX
+			    ? memmem(code.bytes.data, code.bytes.len, text, strlen(text))
+			    : memmem(code.bytes.data, code.bytes.len, &mark, sizeof(mark)))
 			found = i;
 	}
 	fdry_devcode_release(&code);
@@ -185,7 +194,8 @@ static int picked(const struct made *m)
 static bool may_refuse(const char *entries)
 {
 	return strchr(entries, 'o') ||
-	       (strchr("pqr", entries[0]) && strspn(entries, (char[2]){ entries[0] }) == strlen(entries) && entries[1]);
+	       (strchr("pqr", entries[0]) &&
+		strspn(entries, (char[2]){ entries[0] }) == strlen(entries) && entries[1]);
 }
 
 static void fatbin_check(const char *entries)
@@ -203,11 +213,13 @@ static void fatbin_check(const char *entries)
 	says[1] = library_run(&w);
 	says[2] = module_run(m.b.data);
 	same = says[0] == says[1] && says[0] == says[2] &&
-	       (us == -FDRY_E_BADCODE ? may_refuse(entries) : us > 0 ? us == says[0] : says[0] == -CUDA_ERROR_NO_BINARY_FOR_GPU);
+	       (us == -FDRY_E_BADCODE ? may_refuse(entries)
+		: us > 0 ? us == says[0]
+				      : says[0] == -CUDA_ERROR_NO_BINARY_FOR_GPU);
 	checks++;
 	failures += !same;
-	printf("%-8s library %d, wrapped %d, module %d; we pick %d%s\n", entries, says[0], says[1], says[2], us,
-	       same ? "" : "  DIFFERS");
+	printf("%-8s library %d, wrapped %d, module %d; we pick %d%s\n", entries, says[0], says[1],
+	       says[2], us, same ? "" : "  DIFFERS");
 	fdry_buf_release(&m.b);
 }
 

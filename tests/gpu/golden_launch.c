@@ -74,7 +74,8 @@ static struct fdry_buf file_read(const struct job *j)
 	long len;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", j->file, cc / 10 == 8 ? 80 : 90);
+	snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", j->file,
+		 cc / 10 == 8 ? 80 : 90);
 	f = fopen(path, "rb");
 	if (!f || fseek(f, 0, SEEK_END) || (len = ftell(f)) <= 0) {
 		perror(path);
@@ -99,7 +100,8 @@ static void launch(const struct job *j, CUlibrary lib, const char *name, unsigne
 	int value = number(round), second = number(round + 1);
 	/* divide() takes 64 bits: two numbers side by side, the second as the upper half */
 	long long wide = 3 + (long long)round;
-	void *args[3] = { &buffer, strcmp(name, "divide") ? (void *)&value : (void *)&wide, &second };
+	void *args[3] = { &buffer, strcmp(name, "divide") ? (void *)&value : (void *)&wide,
+			  &second };
 	CUfunction func;
 	CUkernel kern;
 
@@ -109,7 +111,8 @@ static void launch(const struct job *j, CUlibrary lib, const char *name, unsigne
 		value = (int)round; /* every case, and none */
 	must(fdry_call(drv, cuLibraryGetKernel, &kern, lib, name));
 	must(fdry_call(drv, cuKernelGetFunction, &func, kern));
-	must(fdry_call(drv, cuLaunchKernel, func, j->blocks, 1, 1, j->threads, 1, 1, j->shared, NULL, args, NULL));
+	must(fdry_call(drv, cuLaunchKernel, func, j->blocks, 1, 1, j->threads, 1, 1, j->shared,
+		       NULL, args, NULL));
 	must(fdry_call(drv, cuCtxSynchronize));
 }
 
@@ -162,7 +165,8 @@ static bool job_check(const struct job *j)
 	run(j, (struct fdry_span){ whole.data, whole.len }, a);
 	run(j, (struct fdry_span){ part.data, part.len }, b);
 	differ = memcmp(a, b, sizeof(a)) != 0;
-	printf("%s %s %s: %zu of %zu bytes\n", differ ? "FAIL" : "ok", j->file, j->kernels[0], part.len, whole.len);
+	printf("%s %s %s: %zu of %zu bytes\n", differ ? "FAIL" : "ok", j->file, j->kernels[0],
+	       part.len, whole.len);
 	fdry_buf_release(&whole);
 	fdry_buf_release(&part);
 	return differ;
@@ -175,8 +179,10 @@ static void context_make(void)
 	CUdevice dev;
 
 	must(fdry_call(drv, cuDeviceGet, &dev, 0));
-	must(fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev));
-	must(fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev));
+	must(fdry_call(drv, cuDeviceGetAttribute, &major,
+		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev));
+	must(fdry_call(drv, cuDeviceGetAttribute, &minor,
+		       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev));
 	must(fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev));
 	must(fdry_call(drv, cuCtxSetCurrent, ctx));
 	must(fdry_call(drv, cuMemAlloc_v2, &buffer, WORDS * sizeof(uint32_t)));

@@ -35,7 +35,9 @@ static const struct {
 	CUlaunchAttributeID id;
 	CUlaunchAttributeValue value;
 } values[] = {
-	{ 1, { .accessPolicyWindow = { (void *)TEST_BASE, 4096, 0.5f, CU_ACCESS_PROPERTY_PERSISTING, CU_ACCESS_PROPERTY_STREAMING } } },
+	{ 1,
+	  { .accessPolicyWindow = { (void *)TEST_BASE, 4096, 0.5f, CU_ACCESS_PROPERTY_PERSISTING,
+				    CU_ACCESS_PROPERTY_STREAMING } } },
 	{ 2, { .cooperative = 1 } },
 	{ 3, { .syncPolicy = CU_SYNC_POLICY_YIELD } },
 	{ 4, { .clusterDim = { 1, 1, 1 } } },
@@ -62,13 +64,15 @@ START_TEST(every_attribute)
 
 	if (res) {
 		fx.drv.cuGetErrorName(res, &name);
-		printf("note: attribute %d cannot be set on a node: %s\n", (int)values[_i].id, name);
+		printf("note: attribute %d cannot be set on a node: %s\n", (int)values[_i].id,
+		       name);
 		ok(fx.drv.cuGraphDestroy(g));
 		return;
 	}
 	object = graph_object(g);
 	again = text_of(&object);
-	printf("note: attribute %d set: %s", (int)values[_i].id, strstr((char *)again.data, "node 0"));
+	printf("note: attribute %d set: %s", (int)values[_i].id,
+	       strstr((char *)again.data, "node 0"));
 	fdry_buf_release(&again);
 	built_of(&object, &b);
 	again = graph_object(b.graph);
@@ -83,7 +87,9 @@ END_TEST
 /* Which edge data the driver takes, and whether one call keeps the data of each edge. */
 START_TEST(edge_data)
 {
-	static const CUgraphEdgeData data[] = { { 1, 0, 1, { 0 } }, { 2, 0, 1, { 0 } }, { 2, 0, 0, { 0 } }, { 0, 0, 1, { 0 } } };
+	static const CUgraphEdgeData data[] = {
+		{ 1, 0, 1, { 0 } }, { 2, 0, 1, { 0 } }, { 2, 0, 0, { 0 } }, { 0, 0, 1, { 0 } }
+	};
 	CUgraph g = graph_new();
 	CUgraphNode n[5], from[4], to[4], a[4], b[4];
 	CUgraphEdgeData got[4];
@@ -94,7 +100,8 @@ START_TEST(edge_data)
 		n[i] = step_add(g, NULL, (int)i, i);
 	for (i = 0; i < 4; i++) {
 		res = fx.drv.cuGraphAddDependencies_v2(g, &n[0], &n[i + 1], &data[i], 1);
-		printf("note: an edge with from_port %u and type %u: %d\n", data[i].from_port, data[i].type, (int)res);
+		printf("note: an edge with from_port %u and type %u: %d\n", data[i].from_port,
+		       data[i].type, (int)res);
 	}
 	ok(fx.drv.cuGraphDestroy(g));
 	g = graph_new();
@@ -102,11 +109,13 @@ START_TEST(edge_data)
 		n[i] = step_add(g, NULL, (int)i, i);
 	for (i = 0; i < 4; i++)
 		from[i] = n[i], to[i] = n[i + 1];
-	res = fx.drv.cuGraphAddDependencies_v2(g, from, to, (const CUgraphEdgeData[]){ data[0], { 0 }, data[0], { 0 } }, 4);
+	res = fx.drv.cuGraphAddDependencies_v2(
+		g, from, to, (const CUgraphEdgeData[]){ data[0], { 0 }, data[0], { 0 } }, 4);
 	ok(res);
 	ok(fx.drv.cuGraphGetEdges_v2(g, a, b, got, &count));
 	for (i = 0; i < count; i++)
-		printf("note: edge %zu of one call with data 1 0 1 0 has type %u\n", i, got[i].type);
+		printf("note: edge %zu of one call with data 1 0 1 0 has type %u\n", i,
+		       got[i].type);
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
@@ -141,8 +150,8 @@ START_TEST(cost)
 	t[2] = now_us();
 	ok(fdry_graph_build(&fx.builder, &v, &b));
 	t[3] = now_us();
-	printf("note: reading takes %.3f us a node, opening %.3f, building %.3f\n", (t[1] - t[0]) / NODES, (t[2] - t[1]) / NODES,
-	       (t[3] - t[2]) / NODES);
+	printf("note: reading takes %.3f us a node, opening %.3f, building %.3f\n",
+	       (t[1] - t[0]) / NODES, (t[2] - t[1]) / NODES, (t[3] - t[2]) / NODES);
 	fdry_graph_built_release(&fx.drv, &b);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));

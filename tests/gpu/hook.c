@@ -29,7 +29,8 @@ static const struct {
 
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
-static const char ptx[] = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
+static const char ptx[] =
+	".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\n\tret;\n}\n";
 
 static void *ask(const char *name, int version, unsigned long long flags)
 {
@@ -39,7 +40,8 @@ static void *ask(const char *name, int version, unsigned long long flags)
 	return cuda(cuGetProcAddress_v2, name, &p, version, flags, &status) ? NULL : p;
 }
 
-/* Every hooked function under its own version, and under the newest this driver has, with all flags. */
+/* Every hooked function under its own version, and under the newest this driver has, with all
+ * flags. */
 START_TEST(every_hook_is_answered)
 {
 	static const int streams[] = { ANY, LEGACY, PER_THREAD };
@@ -53,7 +55,8 @@ START_TEST(every_hook_is_answered)
 	for (i = 0; i < HOOKS; i++) {
 		if (hooks[i].since > version)
 			continue;
-		ck_assert_msg(dlsym(real, hooks[i].symbol) != NULL, "the driver does not export %s", hooks[i].symbol);
+		ck_assert_msg(dlsym(real, hooks[i].symbol) != NULL, "the driver does not export %s",
+			      hooks[i].symbol);
 		for (k = 0; k < 3; k++) {
 			if (hooks[i].stream && hooks[i].stream != streams[k])
 				continue;
@@ -63,13 +66,15 @@ START_TEST(every_hook_is_answered)
 			n++;
 			same += p == test_hook_symbol(hooks[i].symbol);
 			if (p != test_hook_symbol(hooks[i].symbol))
-				printf("%s, version %d, flags %d: another function\n", hooks[i].name, hooks[i].since, streams[k]);
+				printf("%s, version %d, flags %d: another function\n",
+				       hooks[i].name, hooks[i].since, streams[k]);
 			ask(hooks[i].name, version, (unsigned long long)streams[k]);
 		}
 	}
 	printf("%zu of %zu answers are the hook of that version\n", same, n);
 	hook->live(&live);
-	ck_assert_msg(live.unwrapped == 0, "%llu answers went out unwrapped", (unsigned long long)live.unwrapped);
+	ck_assert_msg(live.unwrapped == 0, "%llu answers went out unwrapped",
+		      (unsigned long long)live.unwrapped);
 }
 END_TEST
 
@@ -176,7 +181,8 @@ END_TEST
 
 START_TEST(memory_that_the_program_maps)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle h[2];
@@ -198,7 +204,8 @@ START_TEST(memory_that_the_program_maps)
 		cuda_ok(cuMemSetAccess, i ? far : p, 20 * MIB, &access, 1);
 		ck_assert_uint_eq(word_at((i ? far : p) + 20 * MIB - 4), 0);
 	}
-	cuda_ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, far + 5 * MIB);
+	cuda_ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		far + 5 * MIB);
 	cuda_ok(cuPointerGetAttribute, &range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, far + 5 * MIB);
 	ck_assert(start == far && range == 150ull << 30);
 	ck_assert_int_eq(hook->region_ledger(&base, &size, &all, &n), 0);
@@ -231,7 +238,8 @@ START_TEST(legacy_handles_for_other_processes)
 }
 END_TEST
 
-static int export_to; /* set in "hook export N": a process that says there where its memory is, and goes when its input ends */
+static int export_to; /* set in "hook export N": a process that says there where its memory is, and
+			 goes when its input ends */
 
 START_TEST(exporting)
 {
@@ -343,9 +351,10 @@ START_TEST(costs)
 		native[i] = cost(sizes[i / 2], i % 2 ? s : NULL, 200);
 	ck_assert_msg(!hook->region_begin(BASE2, SIZE), "%s", hook->last_error());
 	for (i = 0; i < 8; i++)
-		printf("note: %7zu KiB, %s: %8.3f us from the region, %8.3f natively\n", sizes[i / 2] >> 10,
-		       i % 2 ? "in the order of a stream" : "cuMemAlloc and cuMemFree", cost(sizes[i / 2], i % 2 ? s : NULL, 200),
-		       native[i]);
+		printf("note: %7zu KiB, %s: %8.3f us from the region, %8.3f natively\n",
+		       sizes[i / 2] >> 10,
+		       i % 2 ? "in the order of a stream" : "cuMemAlloc and cuMemFree",
+		       cost(sizes[i / 2], i % 2 ? s : NULL, 200), native[i]);
 	ck_assert_int_eq(hook->region_end(), 0);
 	cuda_ok(cuMemFreeAsync, p, s);
 	cuda_ok(cuStreamDestroy_v2, s);
@@ -365,7 +374,8 @@ static void capture(CUstreamCaptureMode mode)
 	cuda_ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
 	cuda_ok(cuMemAlloc_v2, &old, 64 * MIB);
 	cuda_ok(cuStreamBeginCapture_v2, s, mode);
-	ck_assert_msg(!cuda(cuMemAlloc_v2, &p, 64 * MIB), "mode %d: %s", (int)mode, hook->last_error());
+	ck_assert_msg(!cuda(cuMemAlloc_v2, &p, 64 * MIB), "mode %d: %s", (int)mode,
+		      hook->last_error());
 	cuda_ok(cuMemFree_v2, old);
 	cuda_ok(cuMemsetD32Async, p, 7, 4, s);
 	hook->live(&live);
@@ -418,7 +428,8 @@ START_TEST(a_fork_that_never_joins)
 	ck_assert_int_ne(res, CUDA_SUCCESS);
 	hook->live(&live);
 	cuda_ok(cuStreamIsCapturing, s, &status);
-	printf("an unjoined capture ends with %d; the stream's state is %d afterwards\n", (int)res, (int)status);
+	printf("an unjoined capture ends with %d; the stream's state is %d afterwards\n", (int)res,
+	       (int)status);
 	ck_assert_int_eq(live.captures != 0, status != CU_STREAM_CAPTURE_STATUS_NONE);
 	cuda_ok(cuStreamDestroy_v2, s);
 	cuda_ok(cuStreamDestroy_v2, t);
@@ -482,7 +493,8 @@ static void start(void)
 	test_hook_open();
 	res = cuda(cuInit, 0);
 	if (res == CUDA_ERROR_NO_DEVICE) {
-		printf("SKIP: no GPU: %s\n", hook->real_path() ? "cuInit finds none" : hook->last_error());
+		printf("SKIP: no GPU: %s\n",
+		       hook->real_path() ? "cuInit finds none" : hook->last_error());
 		exit(77);
 	}
 	ck_assert_int_eq(res, CUDA_SUCCESS);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Launching on a GPU: on streams that fit and streams that do not, in the background, from a context of the image's own. */
+/* Launching on a GPU: on streams that fit and streams that do not, in the background, from a
+ * context of the image's own. */
 #include "tests/lib/vecadd.h"
 
 #define ROUNDS 50
@@ -50,8 +51,12 @@ static CUstream stream_make(void)
 	return s;
 }
 
-static const uint32_t ways[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP, FDRY_LOAD_BACKGROUND,
-				 FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_BACKGROUND, FDRY_LOAD_BUILD };
+static const uint32_t ways[] = { 0,
+				 FDRY_LOAD_OWN_CONTEXT,
+				 FDRY_LOAD_CHECK_OVERLAP,
+				 FDRY_LOAD_BACKGROUND,
+				 FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_BACKGROUND,
+				 FDRY_LOAD_BUILD };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
 START_TEST(numbers_are_right)
@@ -100,7 +105,8 @@ START_TEST(streams_that_capture)
 	CUstream s = stream_make(), other = stream_make();
 	CUgraph graph = NULL;
 
-	ck_assert_int_eq(fdry_call(drv, cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL), 0);
+	ck_assert_int_eq(fdry_call(drv, cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 0);
 	fails(STATE, "captures", fdry_image_launch(img, KEY, s));
 	input_write(img, 5, other);
 	ok(fdry_image_launch(img, KEY, other)); /* built for it, beside the capture */

@@ -31,7 +31,8 @@ static size_t device_free(void)
 /* Another context costs a tenth of a second: now and then is enough. */
 static uint32_t flags_for(int i)
 {
-	static const uint32_t ways[] = { 0, FDRY_LOAD_BACKGROUND, FDRY_LOAD_BUILD, FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_POISON };
+	static const uint32_t ways[] = { 0, FDRY_LOAD_BACKGROUND, FDRY_LOAD_BUILD,
+					 FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_POISON };
 
 	return ways[i % 4] | (i % 30 == 7 ? FDRY_LOAD_OWN_CONTEXT : 0);
 }
@@ -82,7 +83,8 @@ START_TEST(a_thousand_times)
 	dev_after = device_free_again(dev_before);
 	mem_after = resident();
 	fdry_store_close(s);
-	printf("device memory free: %zu KiB before, %zu KiB after; resident: %zu KiB before, %zu KiB after\n",
+	printf("device memory free: %zu KiB before, %zu KiB after; resident: %zu KiB before, %zu "
+	       "KiB after\n",
 	       dev_before >> 10, dev_after >> 10, mem_before >> 10, mem_after >> 10);
 	ck_assert_uint_ge(dev_after, dev_before);
 	ck_assert_uint_lt(mem_after, mem_before + (8 << 20));

@@ -47,9 +47,11 @@ START_TEST(costs)
 	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
 	COST("cuStreamGetId", ok(cuStreamGetId, s, &id));
 	COST("cuCtxGetDevice", ok(cuCtxGetDevice, &dev));
-	COST("cuMemAllocAsync and cuMemFreeAsync", ok(cuMemAllocAsync, &p, 4096, s); ok(cuMemFreeAsync, p, s));
+	COST("cuMemAllocAsync and cuMemFreeAsync", ok(cuMemAllocAsync, &p, 4096, s);
+	     ok(cuMemFreeAsync, p, s));
 	COST("cuMemAlloc and cuMemFree of 4 KiB", ok(cuMemAlloc, &p, 4096); ok(cuMemFree, p));
-	COST("cuMemAlloc and cuMemFree of 20 MiB", ok(cuMemAlloc, &p, 20 * RULES_MIB); ok(cuMemFree, p));
+	COST("cuMemAlloc and cuMemFree of 20 MiB", ok(cuMemAlloc, &p, 20 * RULES_MIB);
+	     ok(cuMemFree, p));
 	ok(cuStreamDestroy, s);
 }
 END_TEST
@@ -62,7 +64,8 @@ int main(void)
 	int failed;
 
 	drv = gpu_driver();
-	if (drv->cuInit(0) || drv->cuDevicePrimaryCtxRetain(&rules_ctx, 0) || drv->cuCtxSetCurrent(rules_ctx))
+	if (drv->cuInit(0) || drv->cuDevicePrimaryCtxRetain(&rules_ctx, 0) ||
+	    drv->cuCtxSetCurrent(rules_ctx))
 		return EXIT_FAILURE;
 	rules_add(tc);
 	tcase_add_test(tc, costs);

@@ -95,7 +95,8 @@ END_TEST
 
 START_TEST(pools)
 {
-	CUmemAccessDesc map = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 1 }, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc map = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 1 },
+				.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemoryPool pool;
 	CUdeviceptr p;
 
@@ -128,7 +129,9 @@ static void start(void)
 	if (n > 1)
 		cuda_ok(cuDeviceCanAccessPeer, &can, 1, 0);
 	if (res || !can) {
-		printf("SKIP: no GPU, or %d, no two of which can use each other's memory; this needs two\n", n);
+		printf("SKIP: no GPU, or %d, no two of which can use each other's memory; this "
+		       "needs two\n",
+		       n);
 		exit(77);
 	}
 	for (i = 0; i < 2; i++)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A device, its pools of memory, streams and events, buffers by handle, and cooperative launches, on a GPU.
+ * A device, its pools of memory, streams and events, buffers by handle, and cooperative launches,
+ * on a GPU.
  *
  * By hand also on the software driver, which knows less of what a GPU does at the same time:
  * FDRY_SIM_MEMORY=256M resources $BUILD/foundry/sim/libcuda.so.1
  *
- * While a stream is held back here, nothing is freed, and nothing asked for that a pool does not keep: both
- * could make the driver wait for all work, which waits for the end of the test.
+ * While a stream is held back here, nothing is freed, and nothing asked for that a pool does not
+ * keep: both could make the driver wait for all work, which waits for the end of the test.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -76,28 +77,54 @@ static void gate_open(sem_t *gate, CUstream stream)
 
 /* --- the device --- */
 
-#define CAP(field, attribute) { #field, offsetof(struct fdry_device_caps, field), CU_DEVICE_ATTRIBUTE_##attribute }
+#define CAP(field, attribute) \
+	{ \
+#field, offsetof(struct fdry_device_caps, field), CU_DEVICE_ATTRIBUTE_##attribute \
+	}
 
 static const struct {
 	const char *name;
 	size_t at;
 	CUdevice_attribute attribute;
 } caps[] = {
-	CAP(cc_major, COMPUTE_CAPABILITY_MAJOR), CAP(cc_minor, COMPUTE_CAPABILITY_MINOR), CAP(multiprocessors, MULTIPROCESSOR_COUNT),
-	CAP(warp_size, WARP_SIZE), CAP(block_threads, MAX_THREADS_PER_BLOCK), CAP(block_x, MAX_BLOCK_DIM_X),
-	CAP(block_y, MAX_BLOCK_DIM_Y), CAP(block_z, MAX_BLOCK_DIM_Z), CAP(grid_x, MAX_GRID_DIM_X), CAP(grid_y, MAX_GRID_DIM_Y),
-	CAP(grid_z, MAX_GRID_DIM_Z), CAP(multiprocessor_threads, MAX_THREADS_PER_MULTIPROCESSOR),
-	CAP(multiprocessor_blocks, MAX_BLOCKS_PER_MULTIPROCESSOR), CAP(block_registers, MAX_REGISTERS_PER_BLOCK),
-	CAP(multiprocessor_registers, MAX_REGISTERS_PER_MULTIPROCESSOR), CAP(block_shared, MAX_SHARED_MEMORY_PER_BLOCK),
-	CAP(block_shared_optin, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN), CAP(block_shared_reserved, RESERVED_SHARED_MEMORY_PER_BLOCK),
-	CAP(multiprocessor_shared, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR), CAP(constant_memory, TOTAL_CONSTANT_MEMORY),
-	CAP(l2_cache, L2_CACHE_SIZE), CAP(clock_khz, CLOCK_RATE), CAP(memory_clock_khz, MEMORY_CLOCK_RATE),
-	CAP(memory_bus_bits, GLOBAL_MEMORY_BUS_WIDTH), CAP(copy_engines, ASYNC_ENGINE_COUNT),
-	CAP(concurrent_kernels, CONCURRENT_KERNELS), CAP(stream_priorities, STREAM_PRIORITIES_SUPPORTED),
-	CAP(unified_addressing, UNIFIED_ADDRESSING), CAP(managed_memory, MANAGED_MEMORY), CAP(map_host_memory, CAN_MAP_HOST_MEMORY),
-	CAP(virtual_memory, VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), CAP(memory_pools, MEMORY_POOLS_SUPPORTED),
-	CAP(cooperative_launch, COOPERATIVE_LAUNCH), CAP(cluster_launch, CLUSTER_LAUNCH), CAP(multicast, MULTICAST_SUPPORTED),
-	CAP(integrated, INTEGRATED), CAP(ecc, ECC_ENABLED), CAP(compute_mode, COMPUTE_MODE),
+	CAP(cc_major, COMPUTE_CAPABILITY_MAJOR),
+	CAP(cc_minor, COMPUTE_CAPABILITY_MINOR),
+	CAP(multiprocessors, MULTIPROCESSOR_COUNT),
+	CAP(warp_size, WARP_SIZE),
+	CAP(block_threads, MAX_THREADS_PER_BLOCK),
+	CAP(block_x, MAX_BLOCK_DIM_X),
+	CAP(block_y, MAX_BLOCK_DIM_Y),
+	CAP(block_z, MAX_BLOCK_DIM_Z),
+	CAP(grid_x, MAX_GRID_DIM_X),
+	CAP(grid_y, MAX_GRID_DIM_Y),
+	CAP(grid_z, MAX_GRID_DIM_Z),
+	CAP(multiprocessor_threads, MAX_THREADS_PER_MULTIPROCESSOR),
+	CAP(multiprocessor_blocks, MAX_BLOCKS_PER_MULTIPROCESSOR),
+	CAP(block_registers, MAX_REGISTERS_PER_BLOCK),
+	CAP(multiprocessor_registers, MAX_REGISTERS_PER_MULTIPROCESSOR),
+	CAP(block_shared, MAX_SHARED_MEMORY_PER_BLOCK),
+	CAP(block_shared_optin, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+	CAP(block_shared_reserved, RESERVED_SHARED_MEMORY_PER_BLOCK),
+	CAP(multiprocessor_shared, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+	CAP(constant_memory, TOTAL_CONSTANT_MEMORY),
+	CAP(l2_cache, L2_CACHE_SIZE),
+	CAP(clock_khz, CLOCK_RATE),
+	CAP(memory_clock_khz, MEMORY_CLOCK_RATE),
+	CAP(memory_bus_bits, GLOBAL_MEMORY_BUS_WIDTH),
+	CAP(copy_engines, ASYNC_ENGINE_COUNT),
+	CAP(concurrent_kernels, CONCURRENT_KERNELS),
+	CAP(stream_priorities, STREAM_PRIORITIES_SUPPORTED),
+	CAP(unified_addressing, UNIFIED_ADDRESSING),
+	CAP(managed_memory, MANAGED_MEMORY),
+	CAP(map_host_memory, CAN_MAP_HOST_MEMORY),
+	CAP(virtual_memory, VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
+	CAP(memory_pools, MEMORY_POOLS_SUPPORTED),
+	CAP(cooperative_launch, COOPERATIVE_LAUNCH),
+	CAP(cluster_launch, CLUSTER_LAUNCH),
+	CAP(multicast, MULTICAST_SUPPORTED),
+	CAP(integrated, INTEGRATED),
+	CAP(ecc, ECC_ENABLED),
+	CAP(compute_mode, COMPUTE_MODE),
 };
 
 static void caps_compare(const struct fdry_device_caps *c)
@@ -147,7 +174,8 @@ static void device(void)
 	pthread_create(&thread, NULL, warm, &warmed);
 	pthread_join(thread, NULL);
 	check(warmed);
-	printf("device: %s, %d.%d, %d multiprocessors, CUDA %d\n", c.name, c.cc_major, c.cc_minor, c.multiprocessors, c.driver);
+	printf("device: %s, %d.%d, %d multiprocessors, CUDA %d\n", c.name, c.cc_major, c.cc_minor,
+	       c.multiprocessors, c.driver);
 }
 
 /* --- memory --- */
@@ -163,10 +191,12 @@ static void memory_of(enum fdry_transient_kind kind)
 	cu(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, a);
 	check(type == (kind == DEV ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST));
 	st = pool(kind);
-	check(st.used - before.used == 2 * 5120 && st.used_count - before.used_count == 2 && st.misses - before.misses == 2);
+	check(st.used - before.used == 2 * 5120 && st.used_count - before.used_count == 2 &&
+	      st.misses - before.misses == 2);
 	ok(fdry_transient_put(dev, kind, a, NONE));
 	fails(STALE, "given back before", fdry_transient_put(dev, kind, a, NONE));
-	fails(STALE, "is not the pool's", fdry_transient_put(dev, kind == DEV ? PIN : DEV, b, NONE));
+	fails(STALE, "is not the pool's",
+	      fdry_transient_put(dev, kind == DEV ? PIN : DEV, b, NONE));
 	check(get(kind, 5120, NONE) == a && pool(kind).hits - before.hits == 1);
 	ok(fdry_transient_put(dev, kind, a, NONE));
 	ok(fdry_transient_put(dev, kind, b, NONE));
@@ -216,7 +246,8 @@ static void across_of(enum fdry_transient_kind kind, CUstream s, CUstream t)
 	need(a && b && a != b);
 	ok(fdry_transient_put(dev, kind, b, NONE));
 	need(gate_shut(&gate, s));
-	ok(fdry_transient_put(dev, kind, a, s)); /* what was given back last would be handed out first */
+	ok(fdry_transient_put(dev, kind, a,
+			      s)); /* what was given back last would be handed out first */
 	other = get(kind, 70000, t);
 	check(other == b);
 	check(get(kind, 70000, s) == a);
@@ -295,14 +326,17 @@ static void none_left(void)
 	uint64_t limit = pool(DEV).limit, retries = pool(DEV).retries, a, r = 77;
 
 	ok(fdry_device_clean_up(dev));
-	need(ok(fdry_transient_set_limit(dev, DEV, UINT64_MAX)) && cu(cuMemGetInfo_v2, &room, &total));
+	need(ok(fdry_transient_set_limit(dev, DEV, UINT64_MAX)) &&
+	     cu(cuMemGetInfo_v2, &room, &total));
 	while (4 * piece <= room)
 		piece *= 2;
-	most = (size_t)(0.9 * (double)room) / (piece / 4) * (piece / 4); /* a size of the pool's own, more than is left beside the piece */
+	most = (size_t)(0.9 * (double)room) / (piece / 4) *
+	       (piece / 4); /* a size of the pool's own, more than is left beside the piece */
 	need((a = get(DEV, piece, NONE)) && ok(fdry_transient_put(dev, DEV, a, NONE)));
 	cu(cuMemGetInfo_v2, &now, &total);
 	check(now <= room - piece && pool(DEV).cached == piece);
-	printf("none_left: %zu MiB free, %zu kept, %zu asked for\n", room >> 20, piece >> 20, most >> 20);
+	printf("none_left: %zu MiB free, %zu kept, %zu asked for\n", room >> 20, piece >> 20,
+	       most >> 20);
 	need((a = get(DEV, most, NONE)));
 	check(pool(DEV).retries == retries + 1 && !pool(DEV).cached && pool(DEV).used >= most);
 	fails(NODEVMEM, "bytes of device memory: ", fdry_transient_get(dev, DEV, most, NONE, &r));
@@ -331,7 +365,8 @@ static void come_again(enum fdry_sync_kind kind)
 	ok(fdry_sync_put(dev, kind, a));
 	ok(fdry_sync_put(dev, kind, b));
 	st = syncs(kind);
-	check(st.used == before.used && st.again + st.made - before.again - before.made == 3 && st.kept >= 2);
+	check(st.used == before.used && st.again + st.made - before.again - before.made == 3 &&
+	      st.kept >= 2);
 }
 
 static void events_limit(enum fdry_sync_kind kind)
@@ -352,7 +387,8 @@ static void times(void)
 {
 	CUresult (*elapsed)(float *, CUevent, CUevent);
 	CUstream s = sync_get(FDRY_SYNC_STREAM);
-	CUevent a = sync_get(FDRY_SYNC_TIMER), b = sync_get(FDRY_SYNC_TIMER), plain = sync_get(FDRY_SYNC_EVENT);
+	CUevent a = sync_get(FDRY_SYNC_TIMER), b = sync_get(FDRY_SYNC_TIMER),
+		plain = sync_get(FDRY_SYNC_EVENT);
 	float ms = -1;
 
 	*(void **)&elapsed = dlsym(drv->handle, "cuEventElapsedTime");
@@ -406,14 +442,16 @@ static void residents(void)
 	for (i = 0; i < 256; i++)
 		in[i] = (uint32_t)(i * 2654435761u);
 	fails(NOKEY, "ever had", fdry_resident_view(dev, 0, &addr, &bytes));
-	need(ok(fdry_resident_new(dev, sizeof(in), &h)) && ok(fdry_resident_view(dev, h, &addr, &bytes)));
+	need(ok(fdry_resident_new(dev, sizeof(in), &h)) &&
+	     ok(fdry_resident_view(dev, h, &addr, &bytes)));
 	check(addr && bytes == sizeof(in) && fdry_resident_count(dev) == 1);
 	ok(fdry_resident_write(dev, h, 0, in, sizeof(in), NULL));
 	ok(fdry_resident_read(dev, h, 40, out, sizeof(in) - 40, NULL));
 	check(!memcmp(out, in + 10, sizeof(in) - 40));
 	cu(cuMemcpyDtoH_v2, out, addr, sizeof(out));
 	check(!memcmp(out, in, sizeof(in)));
-	fails(RANGE, "do not fit into a resident buffer of 1024", fdry_resident_read(dev, h, 4, out, sizeof(in), NULL));
+	fails(RANGE, "do not fit into a resident buffer of 1024",
+	      fdry_resident_read(dev, h, 4, out, sizeof(in), NULL));
 	ok(fdry_device_clean_up(dev)); /* it is in use */
 	ok(fdry_resident_read(dev, h, 0, out, 4, NULL));
 	check(out[0] == in[0]);
@@ -430,27 +468,29 @@ static void residents(void)
 
 /* --- cooperative launches --- */
 
-static const char meet_ptx[] =
-	".version 7.0\n.target sm_60\n.address_size 64\n"
-	/* Each block waits until all have come, and tells how many there are: out[block] = blocks. */
-	".visible .entry meet(.param .u64 arrived, .param .u64 out)\n"
-	"{\n"
-	"	.reg .u64 %rd<5>; .reg .u32 %r<5>; .reg .pred %p<2>;\n"
-	"	ld.param.u64 %rd1, [arrived]; ld.param.u64 %rd2, [out];\n"
-	"	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x;\n"
-	"	mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd2, %rd3;\n"
-	"	atom.global.add.u32 %r3, [%rd1], 1;\n"
-	"again:\n"
-	"	ld.volatile.global.u32 %r4, [%rd1];\n"
-	"	setp.lt.u32 %p1, %r4, %r2;\n"
-	"	@%p1 bra again;\n"
-	"	st.global.u32 [%rd4], %r4; ret;\n"
-	"}\n";
+static const char meet_ptx[] = ".version 7.0\n.target sm_60\n.address_size 64\n"
+			       /* Each block waits until all have come, and tells how many there
+				  are: out[block] = blocks. */
+			       ".visible .entry meet(.param .u64 arrived, .param .u64 out)\n"
+			       "{\n"
+			       "	.reg .u64 %rd<5>; .reg .u32 %r<5>; .reg .pred %p<2>;\n"
+			       "	ld.param.u64 %rd1, [arrived]; ld.param.u64 %rd2, [out];\n"
+			       "	mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x;\n"
+			       "	mul.wide.u32 %rd3, %r1, 4; add.u64 %rd4, %rd2, %rd3;\n"
+			       "	atom.global.add.u32 %r3, [%rd1], 1;\n"
+			       "again:\n"
+			       "	ld.volatile.global.u32 %r4, [%rd1];\n"
+			       "	setp.lt.u32 %p1, %r4, %r2;\n"
+			       "	@%p1 bra again;\n"
+			       "	st.global.u32 [%rd4], %r4; ret;\n"
+			       "}\n";
 
-/* The kernel; on the software driver, whose blocks run one after another, one that waits for none. */
+/* The kernel; on the software driver, whose blocks run one after another, one that waits for none.
+ */
 static CUfunction meet_load(struct fdry_kernels *k, const char *built)
 {
-	struct fdry_kernels_source s = { .sz = sizeof(s), .data = meet_ptx, .len = sizeof(meet_ptx) };
+	struct fdry_kernels_source s = { .sz = sizeof(s), .data = meet_ptx,
+					 .len = sizeof(meet_ptx) };
 	static char text[1 << 20];
 	CUfunction f = NULL;
 	char path[4096];
@@ -487,8 +527,10 @@ static void met(CUdeviceptr arrived, CUdeviceptr out, uint32_t blocks)
 /* As many blocks as fit at a time, by the driver's word; and one more. */
 static void cooperative(void)
 {
-	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 }, .flags = FDRY_KERNELS_COOPERATIVE };
-	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 } };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 1, 1, 1 },
+					      .flags = FDRY_KERNELS_COOPERATIVE };
+	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 },
+					     .block = { 1, 1, 1 } };
 	CUdeviceptr arrived = part_mem(4), out = part_mem(MIB);
 	struct fdry_kernels_arg args[] = { { &arrived, 8 }, { &out, 8 } };
 	void *params[] = { &arrived, &out };
@@ -496,7 +538,8 @@ static void cooperative(void)
 	int each = 0, sms = 0, can = 0;
 	uint32_t most;
 
-	need(arrived && out && ok(fdry_kernels_new(NULL, &k)) && (l.function = meet_load(k, getenv("BUILD"))));
+	need(arrived && out && ok(fdry_kernels_new(NULL, &k)) &&
+	     (l.function = meet_load(k, getenv("BUILD"))));
 	cu(cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0);
 	cu(cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0);
 	cu(cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l.function, 1, 0);
@@ -510,7 +553,8 @@ static void cooperative(void)
 		met(arrived, out, most);
 	l.grid[0] = o.grid[0] = most + 1;
 	fails(UNABLE, "fit at a time", fdry_device_launch_cooperative(dev, &l));
-	fails(UNABLE, "at once", fdry_kernels_launch(k, l.function, &o, args, drv->software ? 0 : 2));
+	fails(UNABLE, "at once",
+	      fdry_kernels_launch(k, l.function, &o, args, drv->software ? 0 : 2));
 	fails(INVAL, "3 were given", fdry_kernels_launch(k, l.function, &o, args, 3));
 	cu(cuStreamSynchronize, NULL);
 	printf("cooperative: %u blocks met, on %d multiprocessors\n", most, sms);
@@ -595,9 +639,16 @@ static void threads(void)
 int main(int argc, char **argv)
 {
 	static const struct part parts[] = {
-		{ "device", device }, { "memory", memory }, { "sizes", sizes }, { "across_streams", across_streams },
-		{ "while_capturing", while_capturing }, { "limits", limits }, { "none_left", none_left },
-		{ "streams_and_events", streams_and_events }, { "residents", residents }, { "cooperative", cooperative },
+		{ "device", device },
+		{ "memory", memory },
+		{ "sizes", sizes },
+		{ "across_streams", across_streams },
+		{ "while_capturing", while_capturing },
+		{ "limits", limits },
+		{ "none_left", none_left },
+		{ "streams_and_events", streams_and_events },
+		{ "residents", residents },
+		{ "cooperative", cooperative },
 		{ "threads", threads },
 	};
 

@@ -31,10 +31,12 @@ static const char ptx[] =
 	".visible .entry decode(.param .u64 t, .param .u64 p, .param .u64 l, .param .u64 log)\n"
 	"{\n"
 	"	.reg .u64 %rd<10>; .reg .u32 %r<4>;\n"
-	"	ld.param.u64 %rd1, [t]; ld.param.u64 %rd2, [p]; ld.param.u64 %rd3, [l]; ld.param.u64 %rd4, [log];\n"
+	"	ld.param.u64 %rd1, [t]; ld.param.u64 %rd2, [p]; ld.param.u64 %rd3, [l]; "
+	"ld.param.u64 %rd4, [log];\n"
 	"	ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [%rd2]; ld.global.u32 %r3, [%rd3];\n"
 	"	mul.wide.u32 %rd5, %r2, 8; add.u64 %rd6, %rd4, %rd5;\n"
-	"	cvt.u64.u32 %rd7, %r1; shl.b64 %rd7, %rd7, 32; cvt.u64.u32 %rd8, %r3; or.b64 %rd7, %rd7, %rd8;\n"
+	"	cvt.u64.u32 %rd7, %r1; shl.b64 %rd7, %rd7, 32; cvt.u64.u32 %rd8, %r3; or.b64 %rd7, "
+	"%rd7, %rd8;\n"
 	"	st.global.u64 [%rd6], %rd7; ret;\n"
 	"}\n";
 
@@ -69,7 +71,8 @@ static bool axpy_make(struct axpy *w)
 
 	for (i = 0; i < N; i++)
 		x[i] = (float)i / 8;
-	*w = (struct axpy){ .fn = kernel("axpy"), .alpha = part_mem(8), .x = part_mem(BYTES), .y = part_mem(BYTES) };
+	*w = (struct axpy){ .fn = kernel("axpy"), .alpha = part_mem(8), .x = part_mem(BYTES),
+			    .y = part_mem(BYTES) };
 	return w->fn && w->alpha && w->x && w->y && cu(cuMemcpyHtoD_v2, w->x, x, BYTES);
 }
 
@@ -93,7 +96,8 @@ static void scalars(void)
 	int i;
 
 	need(axpy_make(&w) && axpy_make(&eager) && (stream = part_stream()));
-	need(ok(fdry_scalars_new(&so, &s)) && ok(fdry_scalars_addr(s, 0, &own)) && ok(fdry_cudagraph_new(NULL, &g)));
+	need(ok(fdry_scalars_new(&so, &s)) && ok(fdry_scalars_addr(s, 0, &own)) &&
+	     ok(fdry_cudagraph_new(NULL, &g)));
 	w.alpha = own;
 	o.arg = &w;
 	o.stream = stream;
@@ -101,7 +105,8 @@ static void scalars(void)
 	for (i = 0; i < REPLAYS; i++) {
 		union fdry_scalars_value v = { .f32 = alpha_of(i) };
 
-		need(ok(fdry_scalars_update(s, 0, 1, &v, stream)) && ok(fdry_cudagraph_launch(g, stream)));
+		need(ok(fdry_scalars_update(s, 0, 1, &v, stream)) &&
+		     ok(fdry_cudagraph_launch(g, stream)));
 	}
 	cu(cuStreamSynchronize, stream);
 	cu(cuMemcpyDtoH_v2, got, w.y, BYTES);
@@ -114,7 +119,8 @@ static void scalars(void)
 	}
 	cu(cuMemcpyDtoH_v2, want, eager.y, BYTES);
 	check(!memcmp(got, want, BYTES) && got[N - 1] != 0);
-	printf("scalars: y[%d] is %.9g, eagerly %.9g\n", N - 1, (double)got[N - 1], (double)want[N - 1]);
+	printf("scalars: y[%d] is %.9g, eagerly %.9g\n", N - 1, (double)got[N - 1],
+	       (double)want[N - 1]);
 	fdry_cudagraph_free(g);
 	fdry_scalars_free(s);
 }
@@ -136,7 +142,9 @@ static int decode_fn(void *arg, CUstream stream)
 static void decode(void)
 {
 	struct decoding w = { .fn = kernel("decode"), .log = part_mem(REPLAYS * 8) };
-	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = decode_fn, .arg = &w, .warmups = 2 };
+	struct fdry_cudagraph_run_opts o = {
+		.sz = sizeof(o), .fn = decode_fn, .arg = &w, .warmups = 2
+	};
 	struct fdry_decode_state *d = NULL;
 	struct fdry_cudagraph *g = NULL;
 	uint64_t log[REPLAYS];
@@ -192,7 +200,8 @@ static void pools(void)
 /* The driver's rules that the library rests on, and what it makes of them. */
 static void errors(void)
 {
-	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CUDAGRAPH_MODE_GLOBAL };
+	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o),
+					       .mode = FDRY_CUDAGRAPH_MODE_GLOBAL };
 	struct fdry_cudagraph_run_opts r = { .sz = sizeof(r), .fn = axpy_fn, .warmups = 1 };
 	struct fdry_cudagraph *g = NULL, *ready = NULL;
 	struct axpy w;
@@ -223,7 +232,8 @@ static void errors(void)
 	fdry_cudagraph_free(ready);
 }
 
-/* A graph that allocates: only with the flag can it be launched again while what it allocated is there. */
+/* A graph that allocates: only with the flag can it be launched again while what it allocated is
+ * there. */
 static void auto_free(void)
 {
 	CUresult (*alloc)(CUdeviceptr *, size_t, CUstream);
@@ -241,7 +251,8 @@ static void auto_free(void)
 		ok(fdry_cudagraph_instantiate(g, i ? FDRY_INSTANTIATE_AUTO_FREE : 0));
 		ok(fdry_cudagraph_launch(g, NULL));
 		again = fdry_cudagraph_launch(g, NULL);
-		printf("auto_free: second launch %s the flag: %s\n", i ? "with" : "without", again ? fdry_last_error() : "works");
+		printf("auto_free: second launch %s the flag: %s\n", i ? "with" : "without",
+		       again ? fdry_last_error() : "works");
 		check((again == 0) == (i == 1));
 		ok(fdry_cudagraph_synchronize(g));
 		ok(fdry_cudagraph_reset(g));
@@ -286,7 +297,8 @@ static void *capture_beside(void *arg)
 		if (!err)
 			err = fdry_cudagraph_launch(g, NULL);
 		if (err && !*c->why)
-			snprintf(c->why, sizeof(c->why), "round %d: %d: %s", i, err, fdry_last_error());
+			snprintf(c->why, sizeof(c->why), "round %d: %d: %s", i, err,
+				 fdry_last_error());
 		if (!err)
 			fdry_cudagraph_free(g);
 	}
@@ -295,9 +307,11 @@ static void *capture_beside(void *arg)
 
 static void two_threads(void)
 {
-	static const uint32_t modes[][2] = { { FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
-					     { FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
-					     { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL } };
+	static const uint32_t modes[][2] = {
+		{ FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
+		{ FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
+		{ FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL }
+	};
 	struct capturer c[2];
 	pthread_barrier_t both;
 	int i, k;
@@ -316,12 +330,14 @@ static void two_threads(void)
 			pthread_join(c[i].thread, NULL);
 		for (i = 0; i < 2; i++)
 			if (!check(!*c[i].why))
-				printf("two_threads: modes %u %u, thread %d: %s\n", c[0].mode, c[1].mode, i, c[i].why);
+				printf("two_threads: modes %u %u, thread %d: %s\n", c[0].mode,
+				       c[1].mode, i, c[i].why);
 		pthread_barrier_destroy(&both);
 	}
 }
 
-/* Whoever knows streams by their handles errs: driver 580 gives one again while work of the stream that had it is under way. */
+/* Whoever knows streams by their handles errs: driver 580 gives one again while work of the stream
+ * that had it is under way. */
 static void handles(void)
 {
 	enum { TURNS = 100, NEW = 16, FILLS = 8 };
@@ -348,8 +364,9 @@ static void handles(void)
 		for (i = 0; i < NEW; i++)
 			cu(cuStreamDestroy_v2, now[i]);
 	}
-	printf("handles: %d of %d streams gone with work under way; %d handles came again, %d of them before that ended\n", busy, TURNS, again,
-	       early);
+	printf("handles: %d of %d streams gone with work under way; %d handles came again, %d of "
+	       "them before that ended\n",
+	       busy, TURNS, again, early);
 	check(busy > TURNS / 2);
 	cu(cuEventDestroy_v2, done);
 	cu(cuMemFree_v2, big);
@@ -357,8 +374,11 @@ static void handles(void)
 
 int main(void)
 {
-	static const struct part parts[] = { { "scalars", scalars }, { "decode", decode }, { "pools", pools }, { "auto_free", auto_free },
-					     { "two_threads", two_threads }, { "errors", errors }, { "handles", handles } };
+	static const struct part parts[] = {
+		{ "scalars", scalars },	    { "decode", decode },	    { "pools", pools },
+		{ "auto_free", auto_free }, { "two_threads", two_threads }, { "errors", errors },
+		{ "handles", handles }
+	};
 
 	if (parts_begin(NULL) && cu(cuModuleLoadDataEx, &module, ptx, 0, NULL, NULL))
 		parts_run(parts, sizeof(parts) / sizeof(parts[0]));

@@ -55,7 +55,8 @@ static void reason_add(const char *text)
 {
 	unsigned int i;
 
-	for (i = 0; i < t.nreasons && strncmp(t.reasons[i].text, text, sizeof(t.reasons[i].text) - 1); i++)
+	for (i = 0;
+	     i < t.nreasons && strncmp(t.reasons[i].text, text, sizeof(t.reasons[i].text) - 1); i++)
 		;
 	if (i == REASONS_MAX)
 		return;
@@ -98,7 +99,8 @@ static const char *attrs_differ(CUfunction a, CUfunction b)
 		x = y = -1;
 		if (fdry_call_raw(drv, cuFuncGetAttribute, &x, attrs[i].attr, a) !=
 		    fdry_call_raw(drv, cuFuncGetAttribute, &y, attrs[i].attr, b) || x != y) {
-			snprintf(text, sizeof(text), "%s: %d in the cubin, %d in the slice", attrs[i].name, x, y);
+			snprintf(text, sizeof(text), "%s: %d in the cubin, %d in the slice",
+				 attrs[i].name, x, y);
 			return text;
 		}
 	}
@@ -165,7 +167,8 @@ static void times_add(const struct fdry_code_reach *r, double load_ms, double fu
 	t.left_out += !data && has_data(r->cubin, NULL);
 }
 
-static void slice_compare(const char *file, const struct fdry_code_reach *r, const char *name, CUfunction whole, struct fdry_span slice)
+static void slice_compare(const char *file, const struct fdry_code_reach *r, const char *name,
+			  CUfunction whole, struct fdry_span slice)
 {
 	const char *differ;
 	CUfunction func;
@@ -204,7 +207,8 @@ static void variables_count(const struct fdry_code_reach *r, CUlibrary lib)
 		v = &r->cubin->variables[i];
 		if (!r->variables[i])
 			continue;
-		named = !fdry_call_raw(drv, cuLibraryGetGlobal, &addr, &size, lib, v->name) && size == v->size;
+		named = !fdry_call_raw(drv, cuLibraryGetGlobal, &addr, &size, lib, v->name) &&
+			size == v->size;
 		*(v->literal ? &t.literals : &t.variables) += 1;
 		*(v->literal ? &t.literals_named : &t.variables_named) += named;
 	}
@@ -274,7 +278,8 @@ static void code_check(const char *file, struct fdry_span bytes)
 	struct fdry_devcode code;
 	int err;
 
-	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA && ((const struct fdry_elf_ehdr *)(const void *)bytes.data)->type != FDRY_ET_EXEC)
+	if (fdry_elf_machine(bytes) == FDRY_EM_CUDA &&
+	    ((const struct fdry_elf_ehdr *)(const void *)bytes.data)->type != FDRY_ET_EXEC)
 		return; /* a relocatable object */
 	err = fdry_devcode_init(bytes.data, bytes.len, cc, &code);
 	if (err == -FDRY_E_NOENT)
@@ -297,35 +302,40 @@ static int golden_check(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", names[i], cc >= 90 ? 90 : 80);
+		snprintf(path, sizeof(path), "tests/golden/cubin/%s.%u.cubin", names[i],
+			 cc >= 90 ? 90 : 80);
 		ret |= devcode_file(path, code_check);
 	}
 	if (cc >= 90)
-		ret |= devcode_file("tests/golden/cubin/linked.90.cubin", code_check) | devcode_file("tests/golden/cubin/axpy.triton.cubin", code_check);
+		ret |= devcode_file("tests/golden/cubin/linked.90.cubin", code_check) |
+		       devcode_file("tests/golden/cubin/axpy.triton.cubin", code_check);
 	return ret | devcode_file("tests/golden/cubin/plain.zstd.fatbin", code_check);
 }
 
 static void sum_print(const char *name, const struct sum *s)
 {
-	printf("  %-17s %6lu: %.3f ms to load, %.3f ms for the function\n", name, s->n, s->n ? s->load_ms / (double)s->n : 0.0,
-	       s->n ? s->function_ms / (double)s->n : 0.0);
+	printf("  %-17s %6lu: %.3f ms to load, %.3f ms for the function\n", name, s->n,
+	       s->n ? s->load_ms / (double)s->n : 0.0, s->n ? s->function_ms / (double)s->n : 0.0);
 }
 
 static void report(void)
 {
 	unsigned int i;
 
-	printf("cubins %lu, kernels %lu: sliced %lu (%.2f %%), whole %lu, would be refused %lu, failed %lu\n", t.cubins,
-	       t.kernels, t.sliced, t.kernels ? 100.0 * (double)t.sliced / (double)t.kernels : 0.0, t.whole, t.refused,
+	printf("cubins %lu, kernels %lu: sliced %lu (%.2f %%), whole %lu, would be refused %lu, "
+	       "failed %lu\n",
+	       t.cubins, t.kernels, t.sliced,
+	       t.kernels ? 100.0 * (double)t.sliced / (double)t.kernels : 0.0, t.whole, t.refused,
 	       t.failed);
-	printf("bytes: %.1f MB whole, %.1f MB in slices (%.1f KB each)\n", t.whole_bytes / 1e6, t.slice_bytes / 1e6,
-	       t.sliced ? t.slice_bytes / 1e3 / (double)t.sliced : 0.0);
+	printf("bytes: %.1f MB whole, %.1f MB in slices (%.1f KB each)\n", t.whole_bytes / 1e6,
+	       t.slice_bytes / 1e6, t.sliced ? t.slice_bytes / 1e3 / (double)t.sliced : 0.0);
 	printf("loading: %.3f ms a cubin\n", t.cubins ? t.whole_ms / (double)t.cubins : 0.0);
 	sum_print("slices", &t.slices);
 	sum_print("with module data", &t.data);
 	sum_print("without", &t.plain);
 	printf("  %lu of those without are of cubins with\n", t.left_out);
-	printf("variables reached: %lu, found by name %lu; strings: %lu, found by name %lu; constant memory smaller: %lu\n",
+	printf("variables reached: %lu, found by name %lu; strings: %lu, found by name %lu; "
+	       "constant memory smaller: %lu\n",
 	       t.variables, t.variables_named, t.literals, t.literals_named, t.const_smaller);
 	for (i = 0; i < t.nreasons; i++)
 		printf("whole %lu: %s\n", t.reasons[i].count, t.reasons[i].text);

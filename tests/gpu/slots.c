@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Slot tables on the machine's own driver: the rows of seed 004 with its replay loop, and the tests of
- * slots_both.h, the one with many threads last. Lines that begin with "note" are for people.
+ * Slot tables on the machine's own driver: the rows of seed 004 with its replay loop, and the tests
+ * of slots_both.h, the one with many threads last. Lines that begin with "note" are for people.
  */
 #define SLOTS_ON_GPU
 #include "tests/unit/run_slots_rows.h"

@@ -11,7 +11,8 @@ struct cupti_resource {
 bool cupti_subscribe(cupti_fn fn)
 {
 	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so",
-					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "/usr/local/cuda/lib64/libcupti.so" };
+					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
+					     "/usr/local/cuda/lib64/libcupti.so" };
 	int (*subscribe)(void **handle, cupti_fn fn, void *arg);
 	int (*enable)(uint32_t on, void *handle, int domain, uint32_t id);
 	const char *given = getenv("CUPTI");
@@ -24,7 +25,8 @@ bool cupti_subscribe(cupti_fn fn)
 		return false;
 	subscribe = (int (*)(void **, cupti_fn, void *))dlsym(lib, "cuptiSubscribe");
 	enable = (int (*)(uint32_t, void *, int, uint32_t))dlsym(lib, "cuptiEnableCallback");
-	return subscribe && enable && !subscribe(&handle, fn, NULL) && !enable(1, handle, CUPTI_DOMAIN_RESOURCE, CUPTI_MODULE_LOADED);
+	return subscribe && enable && !subscribe(&handle, fn, NULL) &&
+	       !enable(1, handle, CUPTI_DOMAIN_RESOURCE, CUPTI_MODULE_LOADED);
 }
 
 const struct cupti_module *cupti_module_of(int domain, uint32_t id, const void *data)

@@ -21,8 +21,8 @@ struct cupti_module {
 };
 typedef void (*cupti_fn)(void *arg, int domain, uint32_t id, const void *data);
 
-/* @fn is called, by any thread, inside the call that loads a module. False where CUPTI (the environment's CUPTI, or where it
- * usually is) is not there, or has a subscriber. */
+/* @fn is called, by any thread, inside the call that loads a module. False where CUPTI (the
+ * environment's CUPTI, or where it usually is) is not there, or has a subscriber. */
 bool cupti_subscribe(cupti_fn fn);
 
 /* The module that a callback is about, or NULL. */

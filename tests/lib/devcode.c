@@ -46,9 +46,11 @@ unsigned int devcode_context(const struct fdry_driver *drv)
 
 	err = fdry_call(drv, cuDeviceGet, &dev, 0);
 	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+		err = fdry_call(drv, cuDeviceGetAttribute, &major,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
 	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+		err = fdry_call(drv, cuDeviceGetAttribute, &minor,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
 	if (!err)
 		err = fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, dev);
 	if (!err)

@@ -18,10 +18,12 @@
 /* @bytes: a cubin, or a place where a fatbin begins with all that follows it in the file. */
 typedef void (*devcode_fn)(const char *file, struct fdry_span bytes);
 
-/* Every piece of device code in a shared library, fatbin or cubin; non-zero where there is no such file. */
+/* Every piece of device code in a shared library, fatbin or cubin; non-zero where there is no such
+ * file. */
 int devcode_file(const char *path, devcode_fn fn);
 
-/* Device 0's primary context becomes current; gives 10 * major + minor. Ends the program where that fails. */
+/* Device 0's primary context becomes current; gives 10 * major + minor. Ends the program where that
+ * fails. */
 unsigned int devcode_context(const struct fdry_driver *drv);
 
 #endif

@@ -15,7 +15,8 @@
 #include "lib/buf.h"
 #include "tests/lib/test.h"
 
-/* A file's bytes, in memory of exactly its size, so that sanitizers see reads beyond it; free() data. */
+/* A file's bytes, in memory of exactly its size, so that sanitizers see reads beyond it; free()
+ * data. */
 struct fdry_span golden_read(const char *name);
 void golden_free(struct fdry_span s);
 

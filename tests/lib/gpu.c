@@ -12,7 +12,8 @@ const struct fdry_driver *gpu_driver(void)
 		exit(77);
 	}
 	if (err || drv->software) {
-		fprintf(stderr, "%s\n", err ? fdry_last_error() : "libcuda.so.1 is the software driver");
+		fprintf(stderr, "%s\n",
+			err ? fdry_last_error() : "libcuda.so.1 is the software driver");
 		exit(EXIT_FAILURE);
 	}
 	return drv;
@@ -20,7 +21,7 @@ const struct fdry_driver *gpu_driver(void)
 
 int gpu_end(unsigned long checks, unsigned long failures)
 {
-	printf("%lu%%: Checks: %lu, Failures: %lu, Errors: 0\n", failures < checks ? 100 * (checks - failures) / checks : 0,
-	       checks, failures);
+	printf("%lu%%: Checks: %lu, Failures: %lu, Errors: 0\n",
+	       failures < checks ? 100 * (checks - failures) / checks : 0, checks, failures);
 	return failures || !checks ? EXIT_FAILURE : EXIT_SUCCESS;
 }

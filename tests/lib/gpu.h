@@ -14,7 +14,8 @@
 /* The machine's own driver. Ends the program with status 77 where there is none, or no GPU. */
 const struct fdry_driver *gpu_driver(void);
 
-/* What main() returns; says the result as tests/run wants it. A run without a check is no good one. */
+/* What main() returns; says the result as tests/run wants it. A run without a check is no good one.
+ */
 int gpu_end(unsigned long checks, unsigned long failures);
 
 #endif

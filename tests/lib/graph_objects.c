@@ -69,5 +69,6 @@ size_t entry_of(const struct fdry_buf *object, uint32_t id)
 
 size_t section_of(const struct fdry_buf *object, uint32_t id)
 {
-	return fdry_get64(object->data + entry_of(object, id) + offsetof(struct fdry_section, offset));
+	return fdry_get64(object->data + entry_of(object, id) +
+			  offsetof(struct fdry_section, offset));
 }

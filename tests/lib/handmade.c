@@ -30,7 +30,9 @@ void handmade_begin(struct handmade *h)
 	ok(fdry_identity_of(drv, 0, &here));
 	fdry_driver_close(drv);
 	for (i = 0; i < FDRY_IDENTITY_FACTS; i++)
-		handmade_add(h, facts, { handmade_str(h, here.fact[i].key), handmade_str(h, here.fact[i].value) });
+		handmade_add(
+			h, facts,
+			{ handmade_str(h, here.fact[i].key), handmade_str(h, here.fact[i].value) });
 }
 
 void handmade_object(struct handmade *h, const void *data, size_t len)
@@ -47,7 +49,8 @@ void handmade_bytes(struct handmade *h, struct fdry_buf *ret)
 		FDRY_MF_SECTIONS(X)
 #undef X
 	};
-	struct fdry_mf_header head = { .magic = FDRY_MF_MAGIC, .version = FDRY_MF_VERSION, .base = h->w.base, .end = h->w.end };
+	struct fdry_mf_header head = { .magic = FDRY_MF_MAGIC, .version = FDRY_MF_VERSION,
+				       .base = h->w.base, .end = h->w.end };
 
 	memset(ret, 0, sizeof(*ret));
 	ok(fdry_buf_put(ret, &head, sizeof(head)));
@@ -58,10 +61,12 @@ void handmade_bytes(struct handmade *h, struct fdry_buf *ret)
 
 void handmade_install(struct handmade *h, const char *ref)
 {
-	const struct fdry_buf *b[] = { &h->w.objects, &h->w.graphs, &h->w.chunks, &h->w.host_chunks };
-	const size_t step[] = { sizeof(struct fdry_mf_object), sizeof(struct fdry_mf_graph), sizeof(struct fdry_mf_chunk),
-				sizeof(struct fdry_mf_host_chunk) };
-	const size_t at[] = { 0, offsetof(struct fdry_mf_graph, oid), offsetof(struct fdry_mf_chunk, oid),
+	const struct fdry_buf *b[] = { &h->w.objects, &h->w.graphs, &h->w.chunks,
+				       &h->w.host_chunks };
+	const size_t step[] = { sizeof(struct fdry_mf_object), sizeof(struct fdry_mf_graph),
+				sizeof(struct fdry_mf_chunk), sizeof(struct fdry_mf_host_chunk) };
+	const size_t at[] = { 0, offsetof(struct fdry_mf_graph, oid),
+			      offsetof(struct fdry_mf_chunk, oid),
 			      offsetof(struct fdry_mf_host_chunk, oid) };
 	struct fdry_buf links = { 0 }, bytes;
 	struct fdry_oid oid;
@@ -71,8 +76,9 @@ void handmade_install(struct handmade *h, const char *ref)
 		for (i = 0; i < b[k]->len; i += step[k])
 			handmade_put(&links, b[k]->data + i + at[k], sizeof(oid));
 	handmade_bytes(h, &bytes);
-	ok(fdry_writer_commit(h->writer, bytes.data, bytes.len, (const struct fdry_oid *)(const void *)links.data, links.len / sizeof(oid), ref,
-			   &oid, NULL));
+	ok(fdry_writer_commit(h->writer, bytes.data, bytes.len,
+			      (const struct fdry_oid *)(const void *)links.data,
+			      links.len / sizeof(oid), ref, &oid, NULL));
 	fdry_buf_release(&links);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&h->w);

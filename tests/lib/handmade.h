@@ -28,7 +28,8 @@ void handmade_put(struct fdry_buf *b, const void *data, size_t len);
 	handmade_put(&(h)->w.section, &entry_, sizeof(entry_)); \
 } while (0)
 
-/* The facts of the software driver's device, and whatever @key (may be NULL) says; in order if @key sorts behind "fdry.". */
+/* The facts of the software driver's device, and whatever @key (may be NULL) says; in order if @key
+ * sorts behind "fdry.". */
 void handmade_begin(struct handmade *h);
 
 /* A kernel object, the next in the manifest's list. */

@@ -18,7 +18,8 @@ void *test_hook_symbol(const char *name);
 /* Call the stand-in's function of exactly that name, as a program would. */
 #define cuda(symbol, ...) (((__typeof__(&symbol))test_hook_symbol(#symbol))(__VA_ARGS__))
 /* The variant of @symbol for the per-thread default stream, which cuda.h does not declare. */
-#define cuda_ptsz(symbol, ...) (((__typeof__(&symbol))test_hook_symbol(#symbol "_ptsz"))(__VA_ARGS__))
+#define cuda_ptsz(symbol, ...) \
+	(((__typeof__(&symbol))test_hook_symbol(#symbol "_ptsz"))(__VA_ARGS__))
 #define cuda_ok(symbol, ...) ck_assert_int_eq(cuda(symbol, __VA_ARGS__), CUDA_SUCCESS)
 
 /* The stand-in loaded, whatever driver it will find. */

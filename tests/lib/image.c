@@ -38,8 +38,9 @@ void device_use(int ordinal)
 
 void work_make(struct work *w)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .device = work_device, .base = work_base,
-					  .size = 1ull << 34 };
+	struct fdry_capture_opts opts = {
+		.sz = sizeof(opts), .device = work_device, .base = work_base, .size = 1ull << 34
+	};
 	float v[N];
 	size_t len;
 
@@ -103,8 +104,8 @@ void graph_add(struct work *w, uint64_t key)
 
 struct fdry_tensor vector(const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags)
 {
-	return (struct fdry_tensor){ .name = name, .addr = addr, .dtype = FDRY_F32, .use = use, .flags = flags,
-				     .rank = 1, .shape = { N }, .stride = { 1 } };
+	return (struct fdry_tensor){ .name = name, .addr = addr, .dtype = FDRY_F32, .use = use,
+				     .flags = flags, .rank = 1, .shape = { N }, .stride = { 1 } };
 }
 
 void tensor_add(struct work *w, const char *name, CUdeviceptr addr, uint32_t use, uint32_t flags)
@@ -119,7 +120,8 @@ int work_seal(struct work *w, const char *ref)
 	return fdry_capture_seal(w->cap, w->store, ref, NULL, NULL);
 }
 
-/* The usual image, "img": graph 1 and 2 (c = a + b), inputs a and b (@b_flags), output c, a fact. */
+/* The usual image, "img": graph 1 and 2 (c = a + b), inputs a and b (@b_flags), output c, a fact.
+ */
 static void image_seal(uint32_t b_flags, char *id)
 {
 	struct work w;
@@ -167,5 +169,6 @@ void image_check(struct fdry_image *img, uint64_t key, float a_salt, float b_sal
 	ok(fdry_image_launch(img, key, NULL));
 	ok(fdry_image_read(img, "c", c, BYTES, NULL));
 	for (i = 0; i < N; i++)
-		ck_assert_msg(c[i] == vector_value(i, a_salt) + vector_value(i, b_salt), "c[%d] is %g", i, (double)c[i]);
+		ck_assert_msg(c[i] == vector_value(i, a_salt) + vector_value(i, b_salt),
+			      "c[%d] is %g", i, (double)c[i]);
 }

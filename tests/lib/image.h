@@ -38,7 +38,8 @@ void vector_fill(float *v, float salt);
 extern CUdeviceptr work_base; /* of the next work's region */
 extern int work_device; /* its ordinal */
 
-/* Objects of the software driver that somebody holds; addresses that stay reserved for images that were unloaded are nobody's. */
+/* Objects of the software driver that somebody holds; addresses that stay reserved for images that
+ * were unloaded are nobody's. */
 long live_objects(void);
 
 /* The same, before what is to leave nothing behind. */

@@ -16,15 +16,16 @@ void host_tensor(struct work *w, const char *name, const void *at, uint32_t use)
 }
 
 /*
- * Graph 1: a = in, b = table, c = a + b, out = c. Graph 2: the same by other calls, of the first half.
- * Graph 3: a = state, state = a + table. Graph 4: a = plain, c = a + b.
+ * Graph 1: a = in, b = table, c = a + b, out = c. Graph 2: the same by other calls, of the first
+ * half. Graph 3: a = state, state = a + table. Graph 4: a = plain, c = a + b.
  */
 static void graphs_capture(struct host_work *h)
 {
 	struct work *w = &h->w;
-	CUDA_MEMCPY2D rows = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h->in, .srcPitch = 400,
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = w->a, .dstPitch = 400,
-			       .WidthInBytes = 400, .Height = 5 };
+	CUDA_MEMCPY2D rows = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = h->in,
+			       .srcPitch = 400, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstDevice = w->a, .dstPitch = 400, .WidthInBytes = 400,
+			       .Height = 5 };
 
 	capture_start(w);
 	cuda_ok(cuMemcpyHtoDAsync_v2, w->a, h->in, BYTES, w->stream);

@@ -31,7 +31,8 @@ void seal_into(void *unused)
 
 void into_begin(struct work *w, int n, float salt)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_CAPTURE_BASE,
+					  .size = 1ull << 34 };
 	CUdeviceptr *p[] = { &w->a, &w->b, &w->c };
 	float v[N];
 	int i;
@@ -74,5 +75,6 @@ void sum_is(struct fdry_image *img, uint64_t key, float a, float b)
 	ok(fdry_image_launch(img, key, NULL));
 	ok(fdry_image_read(img, "c", v, BYTES, NULL));
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, a) + vector_value(i, b), "c[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, a) + vector_value(i, b), "c[%d] is %g", i,
+			      (double)v[i]);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image_place.h - an image, and a process that makes some of its allocations, for tests of fdry_load_opts.into. */
+/* image_place.h - an image, and a process that makes some of its allocations, for tests of
+ * fdry_load_opts.into. */
 #ifndef FDRY_TESTS_LIB_IMAGE_PLACE_H
 #define FDRY_TESTS_LIB_IMAGE_PLACE_H
 
@@ -7,7 +8,8 @@
 
 #define BIG (3u << 20)
 
-/* The image: a, b, c, one of 3 MiB, and d; some memory was freed between. Graph 1: c = a + b; 2: c = a + d. */
+/* The image: a, b, c, one of 3 MiB, and d; some memory was freed between. Graph 1: c = a + b; 2: c
+ * = a + d. */
 void seal_into(void *unused);
 
 /* A process that allocates the first @n of a, b and c, and fills what it has with @salt. */

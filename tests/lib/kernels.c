@@ -24,7 +24,8 @@ void kernels_teardown(void)
 
 struct fdry_kernels_source code_of(const void *data, size_t len)
 {
-	return (struct fdry_kernels_source){ .sz = sizeof(struct fdry_kernels_source), .data = data, .len = len };
+	return (struct fdry_kernels_source){ .sz = sizeof(struct fdry_kernels_source), .data = data,
+					     .len = len };
 }
 
 struct fdry_kernels_source ptx_source(void)

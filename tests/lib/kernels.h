@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.h - caches of kernels on the software driver: sources, a launch whose result is checked. */
+/* kernels.h - caches of kernels on the software driver: sources, a launch whose result is checked.
+ */
 #ifndef FDRY_TESTS_LIB_KERNELS_H
 #define FDRY_TESTS_LIB_KERNELS_H
 
@@ -15,7 +16,8 @@
 extern char *ptx;
 extern void *cubin;
 extern size_t ptx_len, cubin_len;
-static const char cuda_text[] = "#pragma object kernels\nextern \"C\" __global__ void scale(float *x, float by, int n);\n";
+static const char cuda_text[] =
+	"#pragma object kernels\nextern \"C\" __global__ void scale(float *x, float by, int n);\n";
 
 /* What every test begins with; the driver is not started, so that children can be. */
 void kernels_setup(void);

@@ -48,7 +48,8 @@ struct mem export_to_mem(struct fdry_store *s, const struct fdry_pack_image *ima
 	return m;
 }
 
-int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o, struct fdry_pack_report *ret)
+int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o,
+	       struct fdry_pack_report *ret)
 {
 	m->at = 0;
 	return fdry_pack_import(s, o, mem_read, m, NULL, NULL, ret);
@@ -59,7 +60,8 @@ size_t prose(unsigned int seed, char *to, size_t len)
 	size_t n = 0;
 
 	while (n + 40 < len)
-		n += (size_t)snprintf(to + n, len - n, "block %u of kernel %u does its part; ", (unsigned int)(n / 97), seed);
+		n += (size_t)snprintf(to + n, len - n, "block %u of kernel %u does its part; ",
+				      (unsigned int)(n / 97), seed);
 	return n;
 }
 
@@ -74,7 +76,8 @@ struct fdry_oid seal_mixed(struct fdry_store *s, unsigned int seed, size_t chunk
 	for (i = 0; i < 2; i++) {
 		noise(seed * 10 + i, data, chunk);
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, chunk);
-		links[2 + i] = put(p, FDRY_OBJECT_KERNEL, data, prose(seed * 2 + i, (char *)data, 4000));
+		links[2 + i] =
+			put(p, FDRY_OBJECT_KERNEL, data, prose(seed * 2 + i, (char *)data, 4000));
 	}
 	memset(data, (int)seed, chunk);
 	links[4] = put(p, FDRY_OBJECT_CHUNK, data, chunk);

@@ -21,8 +21,9 @@ int mem_read(void *arg, void *data, size_t len, size_t *got);
 struct fdry_store *store_at(const char *name);
 
 struct mem export_to_mem(struct fdry_store *s, const struct fdry_pack_image *images, size_t n,
-				       const struct fdry_pack_opts *o, struct fdry_pack_report *ret);
-int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o, struct fdry_pack_report *ret);
+			 const struct fdry_pack_opts *o, struct fdry_pack_report *ret);
+int import_mem(struct fdry_store *s, struct mem *m, const struct fdry_pack_opts *o,
+	       struct fdry_pack_report *ret);
 
 /* A text that compresses, another for each seed. */
 size_t prose(unsigned int seed, char *to, size_t len);

@@ -10,8 +10,10 @@ void pack_setup(void)
 	dir_setup_in("/dev/shm");
 	from = store_at("from");
 	to = store_at("to");
-	images[0] = (struct fdry_pack_image){ .oid = seal_mixed(from, 1, CHUNK, "one"), .name = "one" };
-	images[1] = (struct fdry_pack_image){ .oid = seal_mixed(from, 2, CHUNK, "two/b"), .name = "two/b" };
+	images[0] =
+		(struct fdry_pack_image){ .oid = seal_mixed(from, 1, CHUNK, "one"), .name = "one" };
+	images[1] = (struct fdry_pack_image){ .oid = seal_mixed(from, 2, CHUNK, "two/b"),
+					      .name = "two/b" };
 }
 
 void pack_teardown(void)

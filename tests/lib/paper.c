@@ -23,7 +23,8 @@ static void variables_make(struct load *l)
 	}
 }
 
-/* into_table = &table[2], as the driver's loader would do it; of the golden data no more is needed. */
+/* into_table = &table[2], as the driver's loader would do it; of the golden data no more is needed.
+ */
 static void addresses_make(struct load *l)
 {
 	uint32_t i, to = UINT32_MAX;
@@ -45,7 +46,8 @@ static struct load *load_new(struct fdry_span bytes)
 	ck_assert_msg(!fdry_cubin_new(l->bytes, &l->c), "%s", fdry_last_error());
 	ck_assert_uint_le(l->c->nkernels, KERNELS_MAX);
 	for (i = 0; i < l->c->nkernels; i++)
-		l->kernels[i] = (struct paper_kernel){ l, &l->c->kernels[i], { 49152, -1 }, { 49152, -1 } };
+		l->kernels[i] =
+			(struct paper_kernel){ l, &l->c->kernels[i], { 49152, -1 }, { 49152, -1 } };
 	variables_make(l);
 	addresses_make(l);
 	l->code.data = l->bytes.data;
@@ -196,14 +198,16 @@ static CUresult copy_back(void *to, CUdeviceptr from, size_t n)
 	return CUDA_SUCCESS;
 }
 
-static CUresult module_load(CUmodule *ret, const void *data, unsigned int nj, CUjit_option *jo, void **jv)
+static CUresult module_load(CUmodule *ret, const void *data, unsigned int nj, CUjit_option *jo,
+			    void **jv)
 {
 	const struct fdry_elf_ehdr *h = data;
 
 	CALL();
 	ck_assert(!jo && !jv && !nj);
 	/* No length is given: sections headers are what ends a slice, and a cubin here. */
-	*ret = (CUmodule)load_new((struct fdry_span){ data, h->shoff + h->shnum * sizeof(struct fdry_elf_shdr) });
+	*ret = (CUmodule)load_new(
+		(struct fdry_span){ data, h->shoff + h->shnum * sizeof(struct fdry_elf_shdr) });
 	return CUDA_SUCCESS;
 }
 
@@ -240,8 +244,8 @@ static CUresult link_create(unsigned int n, CUjit_option *o, void **v, CUlinkSta
 	return CUDA_SUCCESS;
 }
 
-static CUresult link_add(CUlinkState link, CUjitInputType type, void *data, size_t len, const char *name,
-			 unsigned int n, CUjit_option *o, void **v)
+static CUresult link_add(CUlinkState link, CUjitInputType type, void *data, size_t len,
+			 const char *name, unsigned int n, CUjit_option *o, void **v)
 {
 	(void)link;
 	(void)name;
@@ -254,7 +258,8 @@ static CUresult link_add(CUlinkState link, CUjitInputType type, void *data, size
 
 static CUresult link_complete(CUlinkState link, void **ret, size_t *len)
 {
-	const struct fdry_span *cubin = paper.registers == (void *)64 ? &paper.ptx_cubin_64 : &paper.ptx_cubin;
+	const struct fdry_span *cubin =
+		paper.registers == (void *)64 ? &paper.ptx_cubin_64 : &paper.ptx_cubin;
 
 	(void)link;
 	CALL();
@@ -297,13 +302,16 @@ void paper_begin(void)
 	static const struct fdry_driver fns = {
 		.version = 13000, .cuCtxGetCurrent = ctx_current, .cuCtxGetId = ctx_id,
 		.cuDeviceGetAttribute = get_attribute, .cuKernelGetLibrary = kernel_library,
-		.cuKernelGetFunction = kernel_function, .cuFuncGetModule = func_module, .cuFuncGetName = func_name,
-		.cuFuncGetAttribute = func_get_attr, .cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,
+		.cuKernelGetFunction = kernel_function, .cuFuncGetModule = func_module,
+		.cuFuncGetName = func_name, .cuFuncGetAttribute = func_get_attr,
+		.cuKernelGetAttribute = kernel_get_attr, .cuFuncSetAttribute = func_set_attr,
 		.cuFuncGetParamInfo = func_param,
 		.cuLibraryGetGlobal = library_global, .cuModuleGetGlobal_v2 = module_global,
-		.cuMemcpyDtoH_v2 = copy_back, .cuModuleLoadDataEx = module_load, .cuModuleGetFunction = module_function,
-		.cuModuleUnload = module_unload, .cuLinkCreate_v2 = link_create, .cuLinkAddData_v2 = link_add,
-		.cuLinkComplete = link_complete, .cuLinkDestroy = link_destroy, .cuGetErrorName = error_name,
+		.cuMemcpyDtoH_v2 = copy_back, .cuModuleLoadDataEx = module_load,
+		.cuModuleGetFunction = module_function, .cuModuleUnload = module_unload,
+		.cuLinkCreate_v2 = link_create, .cuLinkAddData_v2 = link_add,
+		.cuLinkComplete = link_complete, .cuLinkDestroy = link_destroy,
+		.cuGetErrorName = error_name,
 	};
 
 	memset(&paper, 0, sizeof(paper));
@@ -348,7 +356,8 @@ uint32_t intern(struct fdry_kernel_set *set, struct paper_kernel *k, bool librar
 {
 	uint32_t i = UINT32_MAX;
 
-	ck_assert_msg(!fdry_kernel_set_intern(set, library ? (CUkernel)k : NULL, (CUfunction)k, &i), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_kernel_set_intern(set, library ? (CUkernel)k : NULL, (CUfunction)k, &i),
+		      "%s", fdry_last_error());
 	return i;
 }
 
@@ -368,10 +377,12 @@ void slice(struct fdry_kernel_set *set)
 void slice_refused(struct fdry_kernel_set *set, const char *why, const char *who)
 {
 	ck_assert_int_eq(fdry_kernel_set_slice(set), -FDRY_E_REFUSED);
-	ck_assert_msg(strstr(fdry_last_error(), why) && strstr(fdry_last_error(), who), "%s", fdry_last_error());
+	ck_assert_msg(strstr(fdry_last_error(), why) && strstr(fdry_last_error(), who), "%s",
+		      fdry_last_error());
 }
 
 bool same_object(struct fdry_kernel_set *set, uint32_t a, uint32_t b)
 {
-	return fdry_oid_eq(&fdry_kernel_set_get(set, a)->object, &fdry_kernel_set_get(set, b)->object);
+	return fdry_oid_eq(&fdry_kernel_set_get(set, a)->object,
+			   &fdry_kernel_set_get(set, b)->object);
 }

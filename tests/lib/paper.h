@@ -59,7 +59,8 @@ void paper_end(void);
 int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_code_image *ret);
 struct fdry_kernel_set *set_new(void);
 
-/* A kernel launched as a library's kernel (with its function, as graph nodes give it), or as a module's function. */
+/* A kernel launched as a library's kernel (with its function, as graph nodes give it), or as a
+ * module's function. */
 uint32_t intern(struct fdry_kernel_set *set, struct paper_kernel *k, bool library);
 const struct fdry_kernel *sliced(struct fdry_kernel_set *set, uint32_t i);
 void slice(struct fdry_kernel_set *set);

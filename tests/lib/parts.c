@@ -20,7 +20,8 @@ bool part_refused(int ret, int code, const char *words, const char *file, int li
 	bool good = ret == -code && strstr(fdry_last_error(), words);
 
 	if (!good)
-		printf("%s:%d: gave %s, wanted %s with '%s'\n", file, line, fdry_error_name(ret), fdry_error_name(code), words);
+		printf("%s:%d: gave %s, wanted %s with '%s'\n", file, line, fdry_error_name(ret),
+		       fdry_error_name(code), words);
 	return check_(good, "refused by name", file, line);
 }
 
@@ -52,7 +53,8 @@ bool parts_begin(const char *path)
 		drv = gpu_driver();
 	else if (!ok(fdry_driver_open(path, &drv)))
 		return false;
-	return cu(cuDeviceGet, &dev, 0) && cu(cuDevicePrimaryCtxRetain, &ctx, dev) && cu(cuCtxSetCurrent, ctx);
+	return cu(cuDeviceGet, &dev, 0) && cu(cuDevicePrimaryCtxRetain, &ctx, dev) &&
+	       cu(cuCtxSetCurrent, ctx);
 }
 
 void parts_run(const struct part *parts, size_t n)

@@ -126,8 +126,9 @@ struct fdry_graphpool *pool_new(void)
 	return p;
 }
 
-struct fdry_cudagraph_begin_opts begin_opts(CUstream stream, struct fdry_graphpool *pool, uint32_t mode)
+struct fdry_cudagraph_begin_opts begin_opts(CUstream stream, struct fdry_graphpool *pool,
+					    uint32_t mode)
 {
-	return (struct fdry_cudagraph_begin_opts){ .sz = sizeof(struct fdry_cudagraph_begin_opts), .stream = stream,
-						   .pool = pool, .mode = mode };
+	return (struct fdry_cudagraph_begin_opts){ .sz = sizeof(struct fdry_cudagraph_begin_opts),
+						   .stream = stream, .pool = pool, .mode = mode };
 }

@@ -55,6 +55,7 @@ void step(CUstream stream, CUdeviceptr x, uint64_t salt, uint32_t spins);
 uint64_t word(CUdeviceptr p);
 struct fdry_cudagraph *cudagraph_new(void);
 struct fdry_graphpool *pool_new(void);
-struct fdry_cudagraph_begin_opts begin_opts(CUstream stream, struct fdry_graphpool *pool, uint32_t mode);
+struct fdry_cudagraph_begin_opts begin_opts(CUstream stream, struct fdry_graphpool *pool,
+					    uint32_t mode);
 
 #endif

@@ -40,7 +40,8 @@ bool share_refused(int err, enum fdry_errcode want, const char *text)
 {
 	if (err == -(int)want && strstr(fdry_last_error(), text))
 		return true;
-	fprintf(stderr, "child %d: got %s: %s\n", (int)getpid(), fdry_error_name(err), fdry_last_error());
+	fprintf(stderr, "child %d: got %s: %s\n", (int)getpid(), fdry_error_name(err),
+		fdry_last_error());
 	return false;
 }
 

@@ -39,7 +39,8 @@ int share_seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const 
 /* Get what share_seal() put, every byte of it, as a load does: 0 or an error. */
 int share_load(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref);
 
-/* Get new namespaces, a user's among them where this process is not root; nothing that is mounted there is seen outside. */
+/* Get new namespaces, a user's among them where this process is not root; nothing that is mounted
+ * there is seen outside. */
 int unshare_as_root(int flags);
 
 /* A namespace of mounts of its own: NOT_ALLOWED where that may not be. */

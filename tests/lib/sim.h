@@ -65,7 +65,8 @@ unsigned long test_sim_failed(void);
 unsigned long test_sim_calls(const char *function);
 long test_sim_live(const char *what);
 
-/* All that is alive where the caller keeps device 0's primary context, whose shared streams are made here: they stay with it. */
+/* All that is alive where the caller keeps device 0's primary context, whose shared streams are
+ * made here: they stay with it. */
 long test_sim_before(void);
 
 /* tests/sim/NAME.c as device code; free() it. */

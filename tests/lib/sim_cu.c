@@ -27,7 +27,8 @@ static void cu_open(void)
 	ok(CU(cuModuleGetFunction)(&fx.step, fx.module, "step"));
 	ok(CU(cuMemAlloc)(&fx.x, 8 * sizeof(uint64_t)));
 	ok(CU(cuMemsetD8)(fx.x, 0, 8 * sizeof(uint64_t)));
-	ok(CU(cuCtxSynchronize)()); /* that memset is the legacy stream's, which fx.stream does not wait for */
+	ok(CU(cuCtxSynchronize)()); /* that memset is the legacy stream's, which fx.stream does not
+				       wait for */
 }
 
 /* Nothing that a test made may be left over. */
@@ -82,7 +83,8 @@ CUDA_KERNEL_NODE_PARAMS *step_params(int i, uint64_t salt_)
 	x = at(i);
 	salt = salt_;
 	p = (CUDA_KERNEL_NODE_PARAMS){ .func = fx.step, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-				       .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args };
+				       .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+				       .kernelParams = args };
 	return &p;
 }
 

@@ -118,7 +118,8 @@ bool go(struct actor *crash, unsigned int crash_step, void (*die)(void))
 		current = NULL;
 		if (a != crash || a->done || died || a->steps < crash_step || holder == a)
 			continue;
-		died = a->done = true; /* its transaction would be undone: then it is as if it had died before */
+		died = a->done = true; /* its transaction would be undone: then it is as if it had
+					  died before */
 		die();
 	}
 	fdry_step_hook = NULL;

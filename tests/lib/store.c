@@ -15,7 +15,10 @@ void dir_setup_in(const char *base)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	snprintf(dir, sizeof(dir), "%s/foundry-test-XXXXXX", base && !access(base, W_OK) ? base : tmp ? tmp : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/foundry-test-XXXXXX",
+		 base && !access(base, W_OK) ? base
+		 : tmp ? tmp
+					     : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	snprintf(path, sizeof(path), "%s/store", dir);
 }

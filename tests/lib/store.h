@@ -32,7 +32,8 @@ struct fdry_store *store_make(void);
 /* The same bytes for the same seed, which do not compress. */
 void noise(uint64_t seed, void *to, size_t len);
 struct fdry_oid oid_of(const void *data, size_t len);
-struct fdry_oid put(struct fdry_writer *p, enum fdry_object_kind kind, const void *data, size_t len);
+struct fdry_oid put(struct fdry_writer *p, enum fdry_object_kind kind, const void *data,
+		    size_t len);
 
 /* An image of @n chunks of @len bytes of noise from @seed on, under @ref (may be NULL). */
 struct fdry_oid seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, const char *ref);

@@ -17,7 +17,8 @@ void test_child(void (*fn)(void *arg), void *arg)
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the child ended with %#x", status);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the child ended with %#x",
+		      status);
 }
 
 static void call(void *fn)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test.h - what every program of tests needs: calls that must succeed or fail, other processes, main(). */
+/* test.h - what every program of tests needs: calls that must succeed or fail, other processes,
+ * main(). */
 #ifndef FDRY_TESTS_LIB_TEST_H
 #define FDRY_TESTS_LIB_TEST_H
 
@@ -28,7 +29,8 @@
 void test_child(void (*fn)(void *arg), void *arg);
 void in_child(void (*fn)(void));
 
-/* Run all tests of @s, which is freed; the result is main()'s. Check's environment variables apply. */
+/* Run all tests of @s, which is freed; the result is main()'s. Check's environment variables apply.
+ */
 int test_main(Suite *s);
 
 /* The same for @count tests in one case, which has the suite's name. */

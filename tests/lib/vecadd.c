@@ -11,13 +11,14 @@ bool vecadd_make(void)
 	CUcontext ctx;
 
 	drv = gpu_driver();
-	snprintf(cmd, sizeof(cmd), "'%s/examples/vecadd' -s '%s' capture >/dev/null", build && *build ? build : "build",
-		 mkdtemp(vecadd_dir) ? vecadd_dir : "");
+	snprintf(cmd, sizeof(cmd), "'%s/examples/vecadd' -s '%s' capture >/dev/null",
+		 build && *build ? build : "build", mkdtemp(vecadd_dir) ? vecadd_dir : "");
 	if (system(cmd)) {
 		fprintf(stderr, "vecadd captures nothing\n");
 		return false;
 	}
-	if (fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) || fdry_call(drv, cuCtxSetCurrent, ctx)) {
+	if (fdry_call(drv, cuDevicePrimaryCtxRetain, &ctx, 0) ||
+	    fdry_call(drv, cuCtxSetCurrent, ctx)) {
 		fprintf(stderr, "%s\n", fdry_last_error());
 		return false;
 	}

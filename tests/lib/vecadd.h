@@ -21,8 +21,8 @@
 
 extern char vecadd_dir[64]; /* the store */
 
-/* Capturing takes a process of its own. The driver is open and device 0's context current afterwards, as in a program
- * that uses CUDA itself. */
+/* Capturing takes a process of its own. The driver is open and device 0's context current
+ * afterwards, as in a program that uses CUDA itself. */
 bool vecadd_make(void);
 
 /* Run @s in this process, which alone may use the driver; main()'s result. */

@@ -2,9 +2,10 @@
 /*
  * calls.c - foundry-store, command by command, while calls that change files fail.
  *
- * A case makes the Nth of those calls of a command fail, or it and all behind it, with ENOSPC or EIO. A command that
- * reports success has done what it does without failures. One that reports an error has left all as it was, or has done it
- * all the same. Either way the store verifies without a fault, and a file that was to be written is the old or the new one.
+ * A case makes the Nth of those calls of a command fail, or it and all behind it, with ENOSPC or
+ * EIO. A command that reports success has done what it does without failures. One that reports an
+ * error has left all as it was, or has done it all the same. Either way the store verifies without
+ * a fault, and a file that was to be written is the old or the new one.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,13 +21,20 @@
 
 enum { NOT_REACHED, SUCCEEDED, UNCHANGED, DONE_ALL_THE_SAME, PARTLY };
 
-/* COMMAND(name, with a store at first, may stop in between, arguments): @ stands for the test's directory. */
+/* COMMAND(name, with a store at first, may stop in between, arguments): @ stands for the test's
+ * directory. */
 #define COMMANDS(X) \
-	X(tag, true, false, "tag", "img", "x/y") X(rm, true, false, "rm", "-y", "img") X(gc, true, false, "gc", "-y") \
-	X(pin, true, false, "pin", "img") X(limit, true, false, "limit", "1G") X(evict, true, true, "evict", "-y", "1") \
-	X(import, true, false, "import", "@/pack") X(import_new, false, false, "import", "@/pack") \
-	X(export, true, false, "export", "img", "again", "-o", "@/out") X(dump, true, false, "dump", "-o", "@/out") \
-	X(verify, true, false, "verify") X(init, false, false, "init") X(undump, true, false, "undump", "@/text")
+	X(tag, true, false, "tag", "img", "x/y") \
+	X(rm, true, false, "rm", "-y", "img") X(gc, true, false, "gc", "-y") \
+		X(pin, true, false, "pin", "img") X(limit, true, false, "limit", \
+						    "1G") X(evict, true, true, "evict", "-y", "1") \
+			X(import, true, false, "import", "@/pack") X(import_new, false, false, \
+								     "import", "@/pack") \
+				X(export, true, false, "export", "img", "again", "-o", "@/out") \
+					X(dump, true, false, "dump", "-o", "@/out") \
+						X(verify, true, false, "verify") X(init, false, \
+										   false, "init") \
+							X(undump, true, false, "undump", "@/text")
 
 struct command {
 	const char *name;
@@ -69,7 +77,8 @@ static struct {
 
 static void seen_make(void)
 {
-	fault.seen = mmap(NULL, sizeof(*fault.seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	fault.seen = mmap(NULL, sizeof(*fault.seen), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (fault.seen == MAP_FAILED)
 		_exit(3);
 }
@@ -114,7 +123,8 @@ static int command_run(const char *const *args, const struct io_hooks *with)
 	int n, status, flags;
 
 	for (n = 0; args[n]; n++) {
-		snprintf(expanded[n], sizeof(expanded[n]), "%s%s", *args[n] == '@' ? long_dir : "", args[n] + (*args[n] == '@'));
+		snprintf(expanded[n], sizeof(expanded[n]), "%s%s", *args[n] == '@' ? long_dir : "",
+			 args[n] + (*args[n] == '@'));
 		argv[4 + n] = expanded[n];
 	}
 	optind = 1;
@@ -122,7 +132,9 @@ static int command_run(const char *const *args, const struct io_hooks *with)
 	status = cmd_args_parse(4 + n, argv, &a);
 	if (status < 0) {
 		flags = a.cmd->open;
-		status = flags >= 0 && fdry_store_open(a.store, (unsigned int)flags, &s) ? CMD_FAILED : a.cmd->fn(&a, s);
+		status = flags >= 0 && fdry_store_open(a.store, (unsigned int)flags, &s)
+				 ? CMD_FAILED
+				 : a.cmd->fn(&a, s);
 		fdry_store_close(s);
 	}
 	io_hooks = NULL;
@@ -199,7 +211,8 @@ static void place_make(const struct command *c)
 
 static void seal_images(void)
 {
-	static const char *const pack_args[] = { "export", "packed", "-o", "@/pack", NULL }, *const rm_args[] = { "rm", "-y", "packed", NULL },
+	static const char *const pack_args[] = { "export", "packed", "-o", "@/pack", NULL },
+				 *const rm_args[] = { "rm", "-y", "packed", NULL },
 				 *const text_args[] = { "dump", "packed", "-o", "@/text", NULL };
 	static struct work w;
 
@@ -263,7 +276,8 @@ static bool store_sound(void)
 		return true;
 	if (!fdry_store_verify(place, NULL, &info) && !info.faults)
 		return true;
-	dprintf(2, "the store has %llu faults: %s\n", (unsigned long long)info.faults, fdry_last_error());
+	dprintf(2, "the store has %llu faults: %s\n", (unsigned long long)info.faults,
+		fdry_last_error());
 	return false;
 }
 
@@ -278,7 +292,8 @@ static int judge(const struct command *c, bool succeeded)
 	dump_to(file_of("now"));
 	new = same(file_of("now"), file_of(after));
 	/* A command that makes the store may leave an empty one. */
-	old = same(file_of("now"), file_of(before)) || (!c->store && same(file_of("now"), file_of("init.after")));
+	old = same(file_of("now"), file_of(before)) ||
+	      (!c->store && same(file_of("now"), file_of("init.after")));
 	if (succeeded && (!new || !same(file_of("out"), file_of(out)))) {
 		dprintf(2, "%s reports success and has not done it\n", c->name);
 		return LONG_FAULT;
@@ -288,14 +303,16 @@ static int judge(const struct command *c, bool succeeded)
 	if (!same(file_of("out"), file_of(out))) {
 		long_write_file(file_of("old"), "old", 3);
 		if (!same(file_of("out"), file_of("old"))) {
-			dprintf(2, "%s left a file that is neither the old nor the new one\n", c->name);
+			dprintf(2, "%s left a file that is neither the old nor the new one\n",
+				c->name);
 			return LONG_FAULT;
 		}
 	}
 	if (old)
 		return UNCHANGED;
 	if (!new && !c->stops) {
-		dprintf(2, "%s failed, and the store is neither as it was nor as it should be\n", c->name);
+		dprintf(2, "%s failed, and the store is neither as it was nor as it should be\n",
+			c->name);
 		return LONG_FAULT;
 	}
 	return new ? DONE_ALL_THE_SAME : PARTLY;
@@ -303,7 +320,9 @@ static int judge(const struct command *c, bool succeeded)
 
 static int run_case(uint64_t nr)
 {
-	const uint64_t mixed = nr * 7919 % CASES; /* a sample has some of each command, early calls and late ones */
+	const uint64_t mixed =
+		nr * 7919 %
+		CASES; /* a sample has some of each command, early calls and late ones */
 	const struct command *c = &commands[mixed % COMMAND_COUNT];
 	uint64_t *counted;
 	size_t len;
@@ -320,8 +339,8 @@ static int run_case(uint64_t nr)
 	place_make(c);
 	seen_make();
 	if (long_alone)
-		dprintf(2, "%s, call %llu%s, %s\n", c->name, (unsigned long long)fault.left, fault.on ? " and all behind it" : "",
-			strerror(fault.error));
+		dprintf(2, "%s, call %llu%s, %s\n", c->name, (unsigned long long)fault.left,
+			fault.on ? " and all behind it" : "", strerror(fault.error));
 	status = in_process(c->args, &hooks);
 	if (status < 0) {
 		dprintf(2, "%s crashed or hung\n", c->name);
@@ -338,7 +357,8 @@ int main(int argc, char **argv)
 {
 	const struct long_test t = { .name = "calls", .sample = 600, .all = CASES, .together = 1,
 				     .seconds = 60, .prepare = make, .run = run_case,
-				     .ends = { "without a failure", "succeeded", "left as it was", "done all the same", "partly done" } };
+				     .ends = { "without a failure", "succeeded", "left as it was",
+					       "done all the same", "partly done" } };
 
 	return long_main(argc, argv, &t);
 }

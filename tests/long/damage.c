@@ -4,8 +4,8 @@
  *
  * A bit flipped anywhere or in the heads of the trees, the file cut, pages zeroed, put in other
  * places or back to what they were some transactions ago. A load must be refused or give the
- * numbers that were sealed. Some cases also verify the store, or repair it from one that is whole: what a repair
- * reports as sound must load.
+ * numbers that were sealed. Some cases also verify the store, or repair it from one that is whole:
+ * what a repair reports as sound must load.
  */
 #include "tests/lib/image.h"
 
@@ -40,13 +40,14 @@ static void keep_as(const char *what)
 	free(bytes);
 }
 
-/* Two images with content that compresses and content that does not; the file as it was before the last of them, and names that went, so
- * that there are free pages. */
+/* Two images with content that compresses and content that does not; the file as it was before the
+ * last of them, and names that went, so that there are free pages. */
 static void seal_images(void)
 {
 	static uint8_t bytes[LARGE];
 	static struct work w;
-	struct fdry_tensor t = { .name = "large", .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1, .shape = { LARGE }, .stride = { 1 } };
+	struct fdry_tensor t = { .name = "large", .dtype = FDRY_U8, .use = FDRY_USE_CONST,
+				 .rank = 1, .shape = { LARGE }, .stride = { 1 } };
 	struct fdry_gc_report r;
 	CUdeviceptr large;
 	int i;
@@ -63,7 +64,8 @@ static void seal_images(void)
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
 	for (i = 0; i < 6; i++) {
-		seal(w.store, (uint64_t)i * 10, 4, 9000 + (size_t)i * 3000, i % 2 ? "stays" : "goes");
+		seal(w.store, (uint64_t)i * 10, 4, 9000 + (size_t)i * 3000,
+		     i % 2 ? "stays" : "goes");
 		if (i == 4)
 			ok(work_seal(&w, "img"));
 	}
@@ -103,7 +105,8 @@ static size_t tree_page(const uint8_t *bytes, size_t len)
 	size_t pages = len / PAGE, at = long_below(pages), i;
 
 	for (i = 0; i < pages; i++, at = (at + 1) % pages)
-		if (fdry_get64(bytes + at * PAGE) == at && fdry_get16(bytes + at * PAGE + 10) & 0x0b &&
+		if (fdry_get64(bytes + at * PAGE) == at &&
+		    fdry_get16(bytes + at * PAGE + 10) & 0x0b &&
 		    !(fdry_get16(bytes + at * PAGE + 10) & ~0x1f))
 			return at;
 	return 0;
@@ -117,7 +120,8 @@ static void page_copy(uint8_t *to, size_t page, const uint8_t *from, size_t len,
 
 static void pages_damage(uint8_t *b)
 {
-	size_t page = long_below(2) ? tree_page(b, whole_len) : long_below(whole_len / PAGE), other, n;
+	size_t page = long_below(2) ? tree_page(b, whole_len) : long_below(whole_len / PAGE), other,
+	       n;
 
 	switch (long_below(5)) {
 	case 0:
@@ -128,7 +132,8 @@ static void pages_damage(uint8_t *b)
 		break;
 	case 2:
 		for (n = 2 + long_below(12); n; n--) {
-			page = long_below(2) ? tree_page(b, whole_len) : long_below(whole_len / PAGE);
+			page = long_below(2) ? tree_page(b, whole_len)
+					     : long_below(whole_len / PAGE);
 			page_copy(b, page, old, old_len, page);
 		}
 		break;
@@ -149,7 +154,8 @@ static size_t damage(uint8_t *b)
 {
 	switch (long_below(10)) {
 	case 0:
-		return long_below(4) ? whole_len / PAGE * long_below(PAGE) / PAGE * PAGE : long_below(whole_len);
+		return long_below(4) ? whole_len / PAGE * long_below(PAGE) / PAGE * PAGE
+				     : long_below(whole_len);
 	case 1:
 	case 2:
 	case 3:
@@ -157,7 +163,8 @@ static size_t damage(uint8_t *b)
 		break;
 	case 4:
 	case 5:
-		b[tree_page(b, whole_len) * PAGE + long_below(PAGE)] ^= (uint8_t)(1 << long_below(8));
+		b[tree_page(b, whole_len) * PAGE + long_below(PAGE)] ^=
+			(uint8_t)(1 << long_below(8));
 		break;
 	default:
 		b[long_below(whole_len)] ^= (uint8_t)(1 << long_below(8));
@@ -175,7 +182,8 @@ static bool numbers_right(struct fdry_image *img, int *end)
 
 	vector_fill(a, 3);
 	*end = LATE;
-	if (fdry_image_write(img, "a", a, BYTES, NULL) || fdry_image_launch(img, 1, NULL) || fdry_image_read(img, "c", c, BYTES, NULL) ||
+	if (fdry_image_write(img, "a", a, BYTES, NULL) || fdry_image_launch(img, 1, NULL) ||
+	    fdry_image_read(img, "c", c, BYTES, NULL) ||
 	    fdry_image_read(img, "large", bytes, LARGE, NULL))
 		return true;
 	*end = EQUAL;
@@ -220,7 +228,8 @@ static int repair_and_load(void)
 	if (end == EQUAL)
 		return REPAIRED;
 	if (end == REFUSED)
-		fprintf(stderr, "a repair reported no loss, and the image does not load: %s\n", fdry_last_error());
+		fprintf(stderr, "a repair reported no loss, and the image does not load: %s\n",
+			fdry_last_error());
 	return end == REFUSED ? LONG_FAULT : end;
 }
 
@@ -246,9 +255,11 @@ static int run_case(uint64_t nr)
 int main(int argc, char **argv)
 {
 	/* What a process remembers of one damaged store must not count for the next. */
-	const struct long_test t = { .name = "damage", .sample = 200, .all = 64640, .together = 1, .seconds = 60, .prepare = make,
-				     .begin = begin, .run = run_case,
-				     .ends = { "equal", "refused", "refused after the load", "repaired", "lost" } };
+	const struct long_test t = { .name = "damage", .sample = 200, .all = 64640, .together = 1,
+				     .seconds = 60, .prepare = make, .begin = begin,
+				     .run = run_case,
+				     .ends = { "equal", "refused", "refused after the load",
+					       "repaired", "lost" } };
 
 	return long_main(argc, argv, &t);
 }

@@ -178,8 +178,10 @@ static void cases_run(const struct long_test *t, uint64_t seed, uint64_t end)
 		got = t->run(shm->at);
 		if (got == LONG_FAULT) {
 			shm->faults++;
-			dprintf(STDERR_FILENO, "%s: FAULT in case %llu; to see it: -s %llu -c %llu\n", t->name, (unsigned long long)shm->at,
-				(unsigned long long)seed, (unsigned long long)shm->at);
+			dprintf(STDERR_FILENO,
+				"%s: FAULT in case %llu; to see it: -s %llu -c %llu\n", t->name,
+				(unsigned long long)shm->at, (unsigned long long)seed,
+				(unsigned long long)shm->at);
 		} else {
 			shm->ends[got]++;
 		}
@@ -222,8 +224,9 @@ static void serve(const struct long_test *t, uint64_t seed, uint64_t first, uint
 		if (pid > 0 && ended_well(pid, how))
 			continue;
 		shm->faults++;
-		fprintf(stderr, "%s: FAULT: case %llu %s; to see it: -s %llu -c %llu\n", t->name, (unsigned long long)shm->at, how,
-			(unsigned long long)seed, (unsigned long long)shm->at);
+		fprintf(stderr, "%s: FAULT: case %llu %s; to see it: -s %llu -c %llu\n", t->name,
+			(unsigned long long)shm->at, how, (unsigned long long)seed,
+			(unsigned long long)shm->at);
 		shm->at++;
 	}
 }
@@ -244,12 +247,13 @@ static void report(const struct long_test *t, uint64_t seed, uint64_t cases)
 {
 	int i;
 
-	fprintf(stderr, "%s: %llu cases, seed %llu:", t->name, (unsigned long long)cases, (unsigned long long)seed);
+	fprintf(stderr, "%s: %llu cases, seed %llu:", t->name, (unsigned long long)cases,
+		(unsigned long long)seed);
 	for (i = 0; i < LONG_ENDS && t->ends[i]; i++)
 		fprintf(stderr, " %llu %s%s", (unsigned long long)shm->ends[i], t->ends[i],
 			i + 1 < LONG_ENDS && t->ends[i + 1] ? "," : "\n");
-	printf("%d%%: Checks: %llu, Failures: %llu, Errors: 0\n", shm->faults ? 0 : 100, (unsigned long long)cases,
-	       (unsigned long long)shm->faults);
+	printf("%d%%: Checks: %llu, Failures: %llu, Errors: 0\n", shm->faults ? 0 : 100,
+	       (unsigned long long)cases, (unsigned long long)shm->faults);
 }
 
 int long_main(int argc, char **argv, const struct long_test *t)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * long.h - tests of very many cases: a sample of them in make check, all of them by make check-long.
+ * long.h - tests of very many cases: a sample of them in make check, all of them by make
+ * check-long.
  *
  * PROGRAM [-n CASES] [-s SEED] [-c CASE] [-d DIR]
  *
- * A case follows from the seed and its number alone, so that -s and -c repeat one. Cases run in processes that a
- * server forks, some in each: a case that crashes or hangs ends its process, is reported with its seed and
- * number, and the next process goes on behind it. The environment gives the same for all such tests: LONG, how
- * many percent of all cases (else the sample), and SEED.
+ * A case follows from the seed and its number alone, so that -s and -c repeat one. Cases run in
+ * processes that a server forks, some in each: a case that crashes or hangs ends its process, is
+ * reported with its seed and number, and the next process goes on behind it. The environment gives
+ * the same for all such tests: LONG, how many percent of all cases (else the sample), and SEED.
  */
 #ifndef FDRY_TESTS_LONG_LONG_H
 #define FDRY_TESTS_LONG_LONG_H

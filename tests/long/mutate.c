@@ -2,9 +2,10 @@
 /*
  * mutate.c - manifests and graphs that somebody changed and hashed anew, loaded.
  *
- * The hashes of such an image are right, so that nothing but the checks of its parts keeps a load from using them. It
- * is refused, or loads, builds its graphs, reads, writes and restores; no part of it may crash, hang or take more memory
- * than the process may have. To be run under sanitizers (make check-long does).
+ * The hashes of such an image are right, so that nothing but the checks of its parts keeps a load
+ * from using them. It is refused, or loads, builds its graphs, reads, writes and restores; no part
+ * of it may crash, hang or take more memory than the process may have. To be run under sanitizers
+ * (make check-long does).
  */
 #include <sys/resource.h>
 
@@ -59,13 +60,15 @@ static void seal_image(void)
 	launch_add(&w, w.c, w.b, w.c);
 	ok(fdry_capture_graph(w.cap, 9, "twice", capture_stop(&w)));
 	cuda_ok(cuMemAlloc_v2, &kv, 2ull << 20);
-	t = (struct fdry_tensor){ .name = "kv", .addr = kv, .dtype = FDRY_F32, .use = FDRY_USE_STATE, .flags = FDRY_TENSOR_EXTERNAL,
-				  .rank = 2, .shape = { 2, 1 << 18 }, .stride = { 1 << 18, 1 } };
+	t = (struct fdry_tensor){ .name = "kv", .addr = kv, .dtype = FDRY_F32,
+				  .use = FDRY_USE_STATE, .flags = FDRY_TENSOR_EXTERNAL, .rank = 2,
+				  .shape = { 2, 1 << 18 }, .stride = { 1 << 18, 1 } };
 	ok(fdry_capture_tensor(w.cap, &t));
 	ok(fdry_capture_capacity(w.cap, "kv", 32ull << 20));
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, 0);
-	t = (struct fdry_tensor){ .name = "columns", .addr = w.b, .dtype = FDRY_F32, .use = FDRY_USE_STATE, .rank = 2, .shape = { 20, 9 },
+	t = (struct fdry_tensor){ .name = "columns", .addr = w.b, .dtype = FDRY_F32,
+				  .use = FDRY_USE_STATE, .rank = 2, .shape = { 20, 9 },
 				  .stride = { 40, 2 } };
 	ok(fdry_capture_tensor(w.cap, &t));
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
@@ -96,7 +99,8 @@ static void begin(void)
 	struct fdry_reader *g;
 	uint32_t i;
 
-	if (setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1) || (!TEST_SANITIZED && setrlimit(RLIMIT_DATA, &r)))
+	if (setenv("FOUNDRY_DRIVER", test_built("foundry/sim/libcuda.so.1"), 1) ||
+	    (!TEST_SANITIZED && setrlimit(RLIMIT_DATA, &r)))
 		_exit(3);
 	snprintf(good, sizeof(good), "%s/good/data.mdb", long_dir);
 	snprintf(path, sizeof(path), "%s/store", long_dir);
@@ -123,10 +127,11 @@ static void begin(void)
 /* A number of the kinds that break things. */
 static uint64_t odd_number(void)
 {
-	static const uint64_t known[] = {
-		0, 1, 2, 3, 4, 7, 8, 16, 0xff, 0x100, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x200000, 0x1fffff,
-		INT64_MAX, 1ull << 63, UINT64_MAX
-	};
+	static const uint64_t known[] = { 0, 1, 2, 3, 4,
+					  7, 8, 16, 0xff, 0x100,
+					  0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff,
+					  0x100000000, 0x200000, 0x1fffff, INT64_MAX, 1ull << 63,
+					  UINT64_MAX };
 
 	switch (long_below(4)) {
 	case 0:
@@ -142,7 +147,8 @@ static uint64_t odd_number(void)
 
 static void mutate_once(uint8_t *b, size_t len, size_t from)
 {
-	size_t at = from + long_below(len - from), other = from + long_below(len - from), width = long_below(2) ? 8 : 4;
+	size_t at = from + long_below(len - from), other = from + long_below(len - from),
+	       width = long_below(2) ? 8 : 4;
 	uint64_t x;
 
 	if (long_below(3)) {
@@ -234,7 +240,8 @@ static int load(const struct fdry_oid *id)
 	return end;
 }
 
-static int put_and_load(const struct fdry_manifest *m, struct fdry_span bytes, const struct fdry_buf *graph)
+static int put_and_load(const struct fdry_manifest *m, struct fdry_span bytes,
+			const struct fdry_buf *graph)
 {
 	struct fdry_oid *links = NULL, id;
 	struct fdry_writer *p = NULL;
@@ -267,7 +274,8 @@ static int graph_case(struct fdry_buf *m)
 	mutate(&g, 64);
 	if (!fdry_graph_view_init((struct fdry_span){ g.data, g.len }, &view)) {
 		must(fdry_manifest_open((struct fdry_span){ m->data, m->len }, &mv));
-		must(fdry_oid_of(g.data, g.len, &((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].oid));
+		must(fdry_oid_of(g.data, g.len,
+				 &((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].oid));
 		((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].nodes = view.header.nodes;
 		end = put_and_load(&mv, (struct fdry_span){ m->data, m->len }, &g);
 	}
@@ -296,9 +304,11 @@ static int run_case(uint64_t nr)
 
 int main(int argc, char **argv)
 {
-	const struct long_test t = { .name = "mutate", .sample = 1500, .all = 1850000, .together = 1000, .seconds = 60, .prepare = make,
+	const struct long_test t = { .name = "mutate", .sample = 1500, .all = 1850000,
+				     .together = 1000, .seconds = 60, .prepare = make,
 				     .begin = begin, .run = run_case,
-				     .ends = { "unreadable", "not stored", "not loaded", "not built", "used" } };
+				     .ends = { "unreadable", "not stored", "not loaded",
+					       "not built", "used" } };
 
 	return long_main(argc, argv, &t);
 }

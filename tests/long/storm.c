@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * storm.c - many processes that read one store at the same time, some more than LMDB has places for, while another writes.
+ * storm.c - many processes that read one store at the same time, some more than LMDB has places
+ * for, while another writes.
  *
- * A case is one storm: each process opens the store, begins sessions, and in all of them reads an object whose bytes are known
- * and an image by its ref; meanwhile one process seals, renames and collects. Every session must begin and read right, and when
- * the storm is over a collection and a verification find nothing. Some readers are killed with their sessions open.
+ * A case is one storm: each process opens the store, begins sessions, and in all of them reads an
+ * object whose bytes are known and an image by its ref; meanwhile one process seals, renames and
+ * collects. Every session must begin and read right, and when the storm is over a collection and a
+ * verification find nothing. Some readers are killed with their sessions open.
  */
 #include <signal.h>
 
@@ -132,7 +134,8 @@ static bool sound_after(void)
 	bool good;
 
 	if (fdry_store_verify(place, NULL, &info) || info.faults) {
-		dprintf(2, "afterwards the store has %llu faults\n", (unsigned long long)info.faults);
+		dprintf(2, "afterwards the store has %llu faults\n",
+			(unsigned long long)info.faults);
 		return false;
 	}
 	if (fdry_store_open(place, 0, &s))
@@ -144,7 +147,8 @@ static bool sound_after(void)
 
 static int run_case(uint64_t nr)
 {
-	uint64_t readers = 1 + long_below(READERS_MAX), sessions = 1 + long_below(SESSIONS_MAX), seed = 1000 + long_below(1u << 20), i;
+	uint64_t readers = 1 + long_below(READERS_MAX), sessions = 1 + long_below(SESSIONS_MAX),
+		 seed = 1000 + long_below(1u << 20), i;
 	pid_t pids[READERS_MAX + 1];
 	bool killed[READERS_MAX + 1], bad = false;
 	int status;
@@ -172,9 +176,10 @@ static int run_case(uint64_t nr)
 
 int main(int argc, char **argv)
 {
-	const struct long_test t = { .name = "storm", .sample = 10, .all = 2000, .together = 1, .seconds = 120, .prepare = make,
-				     .begin = begin, .run = run_case,
-				     .ends = { "storms", "with more readers than LMDB has places for" } };
+	const struct long_test t = { .name = "storm", .sample = 10, .all = 2000, .together = 1,
+				     .seconds = 120, .prepare = make, .begin = begin,
+				     .run = run_case, .ends = { "storms",
+					       "with more readers than LMDB has places for" } };
 
 	return long_main(argc, argv, &t);
 }

@@ -2,8 +2,9 @@
 /*
  * undump.c - dumps of a store in which lines were changed, read by foundry-store undump.
  *
- * The command runs in this process. It fails with a sentence and the status of its manual, or succeeds, and then the
- * store verifies without a fault: what an undump stores is whole. To be run under sanitizers (make check-long does).
+ * The command runs in this process. It fails with a sentence and the status of its manual, or
+ * succeeds, and then the store verifies without a fault: what an undump stores is whole. To be run
+ * under sanitizers (make check-long does).
  */
 #include "api/cmd/cmd.h"
 #include "tests/lib/image.h"
@@ -21,10 +22,48 @@ static size_t nlines;
 static char place[300], file[300];
 
 static const char *const words[] = {
-	"object", "end", "link", "bytes", "text", "ref", "pinned", "identity", "chunk", "graph", "manifest", "kernel", "-", "node", "edge",
-	"memset", "memcpy", "args", "attr", "grid", "0", "4294967295", "18446744073709551615", "-1", "0x7fffffffffffffff",
-	"99999999999999999999999", "chunk,graph,manifest", "", "\xff", "\033[2J", "event", "record", "wait", "data", "1 0 1", "{", "}", "[",
-	"\"", "\"\\u0000\"", "1e999", "null",
+	"object",
+	"end",
+	"link",
+	"bytes",
+	"text",
+	"ref",
+	"pinned",
+	"identity",
+	"chunk",
+	"graph",
+	"manifest",
+	"kernel",
+	"-",
+	"node",
+	"edge",
+	"memset",
+	"memcpy",
+	"args",
+	"attr",
+	"grid",
+	"0",
+	"4294967295",
+	"18446744073709551615",
+	"-1",
+	"0x7fffffffffffffff",
+	"99999999999999999999999",
+	"chunk,graph,manifest",
+	"",
+	"\xff",
+	"\033[2J",
+	"event",
+	"record",
+	"wait",
+	"data",
+	"1 0 1",
+	"{",
+	"}",
+	"[",
+	"\"",
+	"\"\\u0000\"",
+	"1e999",
+	"null",
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
@@ -47,7 +86,8 @@ static void seal_images(void)
 	ok(work_seal(&w, "img"));
 	ok(fdry_image_tag(w.store, "img", "again"));
 	fdry_store_close(w.store);
-	snprintf(out, sizeof(out), "'%s' -q -s '%s' dump > '%s/dump'", test_built("foundry-store"), path, long_dir);
+	snprintf(out, sizeof(out), "'%s' -q -s '%s' dump > '%s/dump'", test_built("foundry-store"),
+		 path, long_dir);
 	ck_assert_int_eq(system(out), 0);
 }
 
@@ -56,7 +96,8 @@ static void make(void)
 	long_checked(seal_images);
 }
 
-/* Objects of many lines are digits of kernels, where changes find little: without them the rest refers to what the store lacks. */
+/* Objects of many lines are digits of kernels, where changes find little: without them the rest
+ * refers to what the store lacks. */
 static void lines_keep(char *line)
 {
 	static size_t begun;
@@ -159,7 +200,8 @@ static void dump_write(void)
 {
 	static char changed[5][LINE_MAX_OURS + 200];
 	FILE *f = fopen(file, "w");
-	size_t i, n = 1 + long_below(5), at[5], what[5], k, most = long_below(3) ? nlines : long_below(nlines);
+	size_t i, n = 1 + long_below(5), at[5], what[5], k,
+		  most = long_below(3) ? nlines : long_below(nlines);
 	bool forget = long_below(3);
 
 	if (!f)
@@ -169,7 +211,8 @@ static void dump_write(void)
 		what[k] = long_below(8);
 		line_change(changed[k], lines[at[k]]);
 	}
-	/* Ids of what was changed would be wrong: most dumps have none. Some end early, behind an object. */
+	/* Ids of what was changed would be wrong: most dumps have none. Some end early, behind an
+	 * object. */
 	for (i = 0; i < nlines && (i < most || (i && strcmp(lines[i - 1], "end"))); i++) {
 		for (k = 0; k < n && at[k] != i; k++)
 			;
@@ -221,15 +264,18 @@ static int run_case(uint64_t nr)
 		return LONG_FAULT;
 	if (status)
 		return REFUSED;
-	if (!long_below(20) && (fdry_store_verify(place, NULL, &info) || info.damaged || info.missing))
+	if (!long_below(20) &&
+	    (fdry_store_verify(place, NULL, &info) || info.damaged || info.missing))
 		return LONG_FAULT;
 	return STORED;
 }
 
 int main(int argc, char **argv)
 {
-	const struct long_test t = { .name = "undump", .sample = 1000, .all = 200000, .together = 100, .seconds = 60, .prepare = make,
-				     .begin = begin, .run = run_case, .ends = { "refused", "stored" } };
+	const struct long_test t = { .name = "undump", .sample = 1000, .all = 200000,
+				     .together = 100, .seconds = 60, .prepare = make,
+				     .begin = begin, .run = run_case,
+				     .ends = { "refused", "stored" } };
 
 	return long_main(argc, argv, &t);
 }

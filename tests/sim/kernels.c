@@ -45,7 +45,8 @@ SIM_KERNEL(scale, (float *, x), (float, factor), (int, n))
 /* One block's sum of n floats, as a tree in shared memory: blockDim.x floats of it, static. */
 #define REDUCE_THREADS 256
 
-SIM_BLOCK_KERNEL(reduce, REDUCE_THREADS * sizeof(float), (const float *, x), (float *, sum), (int, n))
+SIM_BLOCK_KERNEL(reduce, REDUCE_THREADS * sizeof(float), (const float *, x), (float *, sum),
+		 (int, n))
 {
 	float *part = (float *)(void *)SIM_SHARED;
 	int i, t, step;
@@ -135,8 +136,10 @@ SIM_KERNEL(step, (uint64_t *, x), (uint64_t, salt), (uint32_t, spins))
 		*x = *x * 6364136223846793005u + salt;
 }
 
-/* One step of a decoder, as far as its state goes: which token, where, how many keys there are by then. */
-SIM_KERNEL(decode, (const uint32_t *, token), (const int32_t *, position), (const int32_t *, length), (uint64_t *, out))
+/* One step of a decoder, as far as its state goes: which token, where, how many keys there are by
+ * then. */
+SIM_KERNEL(decode, (const uint32_t *, token), (const int32_t *, position),
+	   (const int32_t *, length), (uint64_t *, out))
 {
 	if (SIM_X)
 		return;
@@ -153,7 +156,8 @@ static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
 	return z ^ z >> 31;
 }
 
-/* What a framework hands to a kernel that draws: where seed and offset lie, and what the graph has drawn before. */
+/* What a framework hands to a kernel that draws: where seed and offset lie, and what the graph has
+ * drawn before. */
 struct draw_state {
 	const uint64_t *seed, *offset;
 	uint32_t within;
@@ -168,7 +172,8 @@ SIM_KERNEL(draw, (uint64_t *, out), (struct draw_state, state), (int, n))
 		out[i] = drawn(*state.seed, *state.offset + state.within, (uint64_t)i);
 }
 
-/* The sum of what was drawn does not depend on the order of launches, and tells when one was drawn twice. */
+/* The sum of what was drawn does not depend on the order of launches, and tells when one was drawn
+ * twice. */
 SIM_KERNEL(tally, (uint64_t *, sum), (struct draw_state, state), (int, n))
 {
 	int i = (int)SIM_X;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kernels for the software driver: one linear layer that is trained, and a decoder's bookkeeping. */
+/* Kernels for the software driver: one linear layer that is trained, and a decoder's bookkeeping.
+ */
 #include "arch/sim/kernel.h"
 
 /* y = x w + b over n samples; w and b lie side by side. */
@@ -12,8 +13,8 @@ SIM_KERNEL(linear, (const float *, w), (const float *, x), (float *, y), (int, n
 }
 
 /* Adds to the gradients of w and b of the mean squared error, and writes it. */
-SIM_KERNEL(mse_backward, (const float *, x), (const float *, y), (const float *, target), (float *, grad),
-	   (float *, loss), (int, n))
+SIM_KERNEL(mse_backward, (const float *, x), (const float *, y), (const float *, target),
+	   (float *, grad), (float *, loss), (int, n))
 {
 	float d, sum = 0;
 	int i;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what stays in a store, by the public functions: pins, the limit, eviction, collection, verifying and repairing. */
+/* Unit tests of what stays in a store, by the public functions: pins, the limit, eviction,
+ * collection, verifying and repairing. */
 #include "foundry.h"
 #include "tests/lib/store.h"
 
@@ -42,7 +43,8 @@ static void told_is(const char *want)
 
 START_TEST(pins_and_limit)
 {
-	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = 1, .evicted = note_evicted,
+	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = 1,
+				     .evicted = note_evicted,
 				     .evicted_arg = &told };
 	struct fdry_evict_info i = { .sz = sizeof(i) };
 	uint64_t limit = 1, used = 0;
@@ -53,7 +55,8 @@ START_TEST(pins_and_limit)
 	ok(fdry_store_evict(s, &o, &i));
 	told_is("b c ");
 	ck_assert_uint_eq(i.images, 2);
-	ck_assert(i.before == used && i.after < used && i.after > CHUNK && i.limit == 1 && !i.objects && !i.collected);
+	ck_assert(i.before == used && i.after < used && i.after > CHUNK && i.limit == 1 &&
+		  !i.objects && !i.collected);
 	o.flags = 0;
 	ok(fdry_store_unpin(s, "a"));
 	ok(fdry_store_pin(s, "b"));
@@ -105,8 +108,10 @@ START_TEST(collecting)
 
 	ok(fdry_ref_delete(s, "a"));
 	ok(fdry_store_collect(s, &o, &i));
-	ck_assert(i.live == 4 && i.dead == 2 && i.dead_bytes > CHUNK && i.dead_stored > CHUNK && !i.stopped);
-	o = (struct fdry_collect_opts){ .sz = sizeof(o), .progress = stop_at_sweep, .progress_arg = &phases };
+	ck_assert(i.live == 4 && i.dead == 2 && i.dead_bytes > CHUNK && i.dead_stored > CHUNK &&
+		  !i.stopped);
+	o = (struct fdry_collect_opts){ .sz = sizeof(o), .progress = stop_at_sweep,
+					.progress_arg = &phases };
 	ok(fdry_store_collect(s, &o, &i));
 	ck_assert(i.stopped == 1 && !i.dead);
 	ck_assert_uint_eq(phases, 7);
@@ -165,9 +170,11 @@ static void damage(uint64_t seed)
 START_TEST(damage_is_found_and_repaired)
 {
 	unsigned int steps = 0;
-	struct fdry_verify_opts v = { .sz = sizeof(v), .threads = 1, .fault = note_fault, .progress = note_bytes,
+	struct fdry_verify_opts v = { .sz = sizeof(v), .threads = 1, .fault = note_fault,
+				      .progress = note_bytes,
 				      .progress_arg = &steps };
-	struct fdry_repair_opts o = { .sz = sizeof(o), .flags = FDRY_REPAIR_DRY_RUN, .repaired = note_repaired };
+	struct fdry_repair_opts o = { .sz = sizeof(o), .flags = FDRY_REPAIR_DRY_RUN,
+				      .repaired = note_repaired };
 	struct fdry_verify_info i = { .sz = sizeof(i) };
 	struct fdry_repair_info r = { .sz = sizeof(r) };
 	char other[320];

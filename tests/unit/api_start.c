@@ -89,9 +89,11 @@ static struct fdry_store *store_at_hand(void)
 
 /* What tests change is in here. */
 static struct fdry_load_opts load_opts = { .sz = sizeof(load_opts), .facts = &model, .nfacts = 1 };
-static struct fdry_capture_opts capture_opts = { .sz = sizeof(capture_opts), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
-static struct fdry_start_opts opts = { .sz = sizeof(opts), .names = img_name, .nnames = 1, .load = &load_opts,
-				       .capture = &capture_opts, .fn = capture_fn };
+static struct fdry_capture_opts capture_opts = { .sz = sizeof(capture_opts),
+						 .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
+static struct fdry_start_opts opts = { .sz = sizeof(opts), .names = img_name, .nnames = 1,
+				       .load = &load_opts, .capture = &capture_opts,
+				       .fn = capture_fn };
 
 static int start_try(struct fdry_store *s, struct fdry_start_report **ret)
 {
@@ -293,7 +295,8 @@ START_TEST(strict)
 	fails(IDENTITY, "another 'model': 'adder' there, 'multiplier' here", start_try(s, &r));
 	opts.names = names;
 	opts.nnames = 3;
-	fails(IDENTITY, "none of 3 images can be used: 'nobody': image 'nobody': ", start_try(s, &r));
+	fails(IDENTITY,
+	      "none of 3 images can be used: 'nobody': image 'nobody': ", start_try(s, &r));
 	fails(IDENTITY, "; 'img': the image has another 'model'", start_try(s, &r));
 	opts.nnames = 1;
 	fails(NOENT, "no ref 'nobody'", start_try(s, &r));
@@ -325,7 +328,8 @@ END_TEST
 static void load_late(void *unused)
 {
 	(void)unused;
-	ck_assert_ptr_nonnull(dlopen(test_built("foundry/sim/libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL));
+	ck_assert_ptr_nonnull(
+		dlopen(test_built("foundry/sim/libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL));
 	start_and_load(NULL);
 }
 
@@ -458,7 +462,8 @@ static int answer_only(void *arg, struct fdry_capture *cap)
 	return 1;
 }
 
-/* Every driver call of a start that loads, and of one that begins to capture, fails in turn: nothing is left. */
+/* Every driver call of a start that loads, and of one that begins to capture, fails in turn:
+ * nothing is left. */
 START_TEST(every_driver_call_failing)
 {
 	struct fdry_start_report *r = NULL;
@@ -491,8 +496,9 @@ START_TEST(every_driver_call_failing)
 			fdry_start_report_free(r);
 		}
 		/* What failed may have been giving something back, which the driver then keeps. */
-		ck_assert_msg(live_objects() <= before + (!err || err == -FDRY_E_CALLBACK), "call %d left %ld behind: %s", n,
-			      live_objects() - before, fdry_last_error());
+		ck_assert_msg(live_objects() <= before + (!err || err == -FDRY_E_CALLBACK),
+			      "call %d left %ld behind: %s", n, live_objects() - before,
+			      fdry_last_error());
 		before = live_objects();
 	}
 	test_sim_fail(NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of making descriptors where 0, 1 or 2 is missing, of writing beyond the limit on a file's
- * length, and of directories that cannot be listed.
+ * Unit tests of making descriptors where 0, 1 or 2 is missing, of writing beyond the limit on a
+ * file's length, and of directories that cannot be listed.
  */
 #include <check.h>
 #include <dirent.h>
@@ -130,7 +130,8 @@ static int fork_inside(int missing)
 	entered = fdry_fd_enter();
 	pid = fork();
 	if (!pid)
-		_exit(!low_are_missing(missing) || fdry_memfd("test") < FDRY_FD_LOW || !low_are_missing(missing));
+		_exit(!low_are_missing(missing) || fdry_memfd("test") < FDRY_FD_LOW ||
+		      !low_are_missing(missing));
 	fdry_fd_leave(entered);
 	return waitpid(pid, &status, 0) == pid && !status ? 0 : 1;
 }
@@ -227,10 +228,12 @@ static int too_long(int kind)
 	if (kind == BLOCKED)
 		pthread_sigmask(SIG_BLOCK, &set, NULL);
 	fdry_xfsz_hold(&outer);
-	if (fdry_write(fd, bytes, LIMIT) || fdry_write(fd, bytes, 1) != EFBIG || fdry_pwrite(fd, bytes, LIMIT, 1) != EFBIG)
+	if (fdry_write(fd, bytes, LIMIT) || fdry_write(fd, bytes, 1) != EFBIG ||
+	    fdry_pwrite(fd, bytes, LIMIT, 1) != EFBIG)
 		return 2;
 	fdry_xfsz_release(&outer);
-	if (fdry_truncate(fd, LIMIT + 1) != EFBIG || fdry_allocate(fd, LIMIT + 1) != EFBIG || fdry_allocate(fd, LIMIT))
+	if (fdry_truncate(fd, LIMIT + 1) != EFBIG || fdry_allocate(fd, LIMIT + 1) != EFBIG ||
+	    fdry_allocate(fd, LIMIT))
 		return 3;
 	if (signals || (kind == BLOCKED && (sigpending(&set) || sigismember(&set, SIGXFSZ))))
 		return 4;
@@ -262,7 +265,10 @@ struct dirent *readdir(DIR *d)
 		return NULL;
 	}
 	fail_after--;
-	snprintf(e.d_name, sizeof(e.d_name), "%s", fail_after == 2 ? "." : fail_after == 1 ? ".." : "a");
+	snprintf(e.d_name, sizeof(e.d_name), "%s",
+		 fail_after == 2   ? "."
+		 : fail_after == 1 ? ".."
+				   : "a");
 	return &e;
 }
 

@@ -28,7 +28,8 @@ START_TEST(one_of_each_use)
 }
 END_TEST
 
-/* A primary context that went and came back is another one, at the same place, and has no streams yet. */
+/* A primary context that went and came back is another one, at the same place, and has no streams
+ * yet. */
 START_TEST(a_context_that_is_gone)
 {
 	const struct fdry_driver *drv = test_sim();
@@ -64,7 +65,8 @@ END_TEST
 
 START_TEST(failures_leave_nothing)
 {
-	static const char *const calls[] = { "cuCtxGetCurrent:1:999", "cuCtxGetId:1:999", "cuStreamCreate:1:999" };
+	static const char *const calls[] = { "cuCtxGetCurrent:1:999", "cuCtxGetId:1:999",
+					     "cuStreamCreate:1:999" };
 	const struct fdry_driver *drv = test_sim();
 	CUstream s = (CUstream)1;
 

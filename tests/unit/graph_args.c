@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of how graph objects store arguments and edges: which block is taken for each, where the chain breaks. */
+/* Unit tests of how graph objects store arguments and edges: which block is taken for each, where
+ * the chain breaks. */
 #include "tests/lib/graph_objects.h"
 
 /* --- arguments --- */
 
 #define ARG_WORDS 4
 
-/* A node of a kernel with four words of arguments: each @seed, and its own number unless @seed is 0. */
+/* A node of a kernel with four words of arguments: each @seed, and its own number unless @seed is
+ * 0. */
 static void args_node(struct fdry_graph_enc *enc, uint32_t kernel, uint32_t seed)
 {
-	uint32_t words[ARG_WORDS] = { seed, seed + (seed != 0), seed + 2 * (seed != 0), seed + 3 * (seed != 0) };
+	uint32_t words[ARG_WORDS] = { seed, seed + (seed != 0), seed + 2 * (seed != 0),
+				      seed + 3 * (seed != 0) };
 	struct fdry_node n = { .kind = FDRY_NODE_KERNEL };
 
-	n.kernel = (struct fdry_node_kernel){ .kernel = kernel, .launch = { { 1, 1, 1 }, { 1, 1, 1 }, 0 },
+	n.kernel = (struct fdry_node_kernel){ .kernel = kernel,
+					      .launch = { { 1, 1, 1 }, { 1, 1, 1 }, 0 },
 					      .args = { (const uint8_t *)words, sizeof(words) } };
 	ck_assert_int_eq(fdry_graph_enc_node(enc, &n), 0);
 }
@@ -27,7 +31,8 @@ static struct fdry_buf args_finish(struct fdry_graph_enc *enc, struct fdry_graph
 	return o;
 }
 
-static void stored_as(const struct fdry_graph_view *v, uint32_t node, uint32_t like, uint32_t patches)
+static void stored_as(const struct fdry_graph_view *v, uint32_t node, uint32_t like,
+		      uint32_t patches)
 {
 	ck_assert_uint_eq(fdry_graph_u16(v, FDRY_GSEC_NODE_LIKE, node), like);
 	ck_assert_uint_eq(fdry_graph_u16(v, FDRY_GSEC_NODE_PATCHES, node), patches);
@@ -36,7 +41,8 @@ static void stored_as(const struct fdry_graph_view *v, uint32_t node, uint32_t l
 START_TEST(arguments_like_earlier_ones)
 {
 	static const uint32_t seeds[] = { 100, 200, 0, 100, 100, 101, 200 };
-	static const uint32_t expect[][2] = { { 0, 4 }, { 0, 4 }, { 0, 0 }, { 3, 0 }, { 1, 0 }, { 0, 4 }, { 5, 0 } };
+	static const uint32_t expect[][2] = { { 0, 4 }, { 0, 4 }, { 0, 0 }, { 3, 0 },
+					      { 1, 0 }, { 0, 4 }, { 5, 0 } };
 	struct fdry_graph_enc enc = { 0 };
 	struct fdry_graph_cursor c;
 	struct fdry_graph_view v;
@@ -123,9 +129,13 @@ END_TEST
 /* Nodes without an edge to the next, with two, and what comes out in order. */
 START_TEST(edges_beside_the_chain)
 {
-	static const uint32_t expect[][3] = { { 0, 1, 0 }, { 0, 1, 1 }, { 0, 3, 0 }, { 2, 3, 0 }, { 2, 4, 0 } };
-	struct fdry_buf o = object_of_string("foundry-graph 1\nnode 0 empty\nnode 1 empty\nnode 2 empty\nnode 3 empty\nnode 4 empty\n"
-					     "edge 2 4\nedge 0 1\nedge 0 3\nedge 0 1 from_port 1 to_port 0 type 1\nedge 2 3\n");
+	static const uint32_t expect[][3] = {
+		{ 0, 1, 0 }, { 0, 1, 1 }, { 0, 3, 0 }, { 2, 3, 0 }, { 2, 4, 0 }
+	};
+	struct fdry_buf o = object_of_string(
+		"foundry-graph 1\nnode 0 empty\nnode 1 empty\nnode 2 empty\nnode 3 empty\nnode 4 "
+		"empty\n"
+		"edge 2 4\nedge 0 1\nedge 0 3\nedge 0 1 from_port 1 to_port 0 type 1\nedge 2 3\n");
 	struct fdry_graph_edges edges = { 0 };
 	struct fdry_graph_edge e;
 	struct fdry_graph_view v;
@@ -138,7 +148,8 @@ START_TEST(edges_beside_the_chain)
 	edges.v = &v;
 	for (i = 0; i < 5; i++) {
 		ck_assert(fdry_graph_edge_next(&edges, &e));
-		ck_assert(e.from == expect[i][0] && e.to == expect[i][1] && e.index == expect[i][2]);
+		ck_assert(e.from == expect[i][0] && e.to == expect[i][1] &&
+			  e.index == expect[i][2]);
 	}
 	ck_assert(!fdry_graph_edge_next(&edges, &e));
 	fdry_buf_release(&o);

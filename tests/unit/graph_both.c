@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of reading and building graphs: those that hold on every driver, on the software driver. */
+/* Unit tests of reading and building graphs: those that hold on every driver, on the software
+ * driver. */
 #include "tests/unit/graph_both.h"
 
 int main(void)

@@ -21,20 +21,27 @@ END_TEST
 START_TEST(kinds)
 {
 	ck_assert_uint_eq(fx.mem, TEST_BASE);
-	reads_as(graph_of_all(),
-		 "node 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000000 0000000000000003 00000000\n"
-		 "node 1 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000008 0000000000000005 00000000\n"
-		 "node 2 kernel 0 grid 1 1 1 block 1 1 1 shared 0 attr priority -5 args 0000500000000010 0000000000000007 00000000\n"
-		 "node 3 memset dst 0x500000000200 pitch 64 value 0x1234 element 2 width 16 height 4\n"
-		 "node 4 memcpy src 0x500000000000 src_pitch 64 src_height 1 dst 0x500000000400 dst_pitch 64 dst_height 1 "
-		 "width 64 height 1 depth 1\n"
-		 "node 5 empty\n"
-		 "node 6 record 0\n"
-		 "node 7 wait 0\n"
-		 "node 8 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000000 000000000000000b 00000000\n"
-		 "node 9 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args 0000500000000028 000000000000000d 00000000\n"
-		 "edge 0 1\nedge 0 2\nedge 1 3\nedge 2 4\nedge 3 5\nedge 4 5\nedge 5 6\nedge 6 7\nedge 7 8\n"
-		 "edge 8 9 from_port 1 to_port 0 type 1\n");
+	reads_as(graph_of_all(), "node 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
+				 "0000500000000000 0000000000000003 00000000\n"
+				 "node 1 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
+				 "0000500000000008 0000000000000005 00000000\n"
+				 "node 2 kernel 0 grid 1 1 1 block 1 1 1 shared 0 attr priority -5 "
+				 "args 0000500000000010 0000000000000007 00000000\n"
+				 "node 3 memset dst 0x500000000200 pitch 64 value 0x1234 element 2 "
+				 "width 16 height 4\n"
+				 "node 4 memcpy src 0x500000000000 src_pitch 64 src_height 1 dst "
+				 "0x500000000400 dst_pitch 64 dst_height 1 "
+				 "width 64 height 1 depth 1\n"
+				 "node 5 empty\n"
+				 "node 6 record 0\n"
+				 "node 7 wait 0\n"
+				 "node 8 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
+				 "0000500000000000 000000000000000b 00000000\n"
+				 "node 9 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
+				 "0000500000000028 000000000000000d 00000000\n"
+				 "edge 0 1\nedge 0 2\nedge 1 3\nedge 2 4\nedge 3 5\nedge 4 5\nedge "
+				 "5 6\nedge 6 7\nedge 7 8\n"
+				 "edge 8 9 from_port 1 to_port 0 type 1\n");
 }
 END_TEST
 
@@ -59,19 +66,24 @@ START_TEST(launch_configuration)
 	ok(fdry_graph_view_init(span_of(&o), &v));
 	ok(fdry_graph_cursor_init(&v, &c));
 	ck_assert(fdry_graph_next(&c, &node));
-	ck_assert_mem_eq(&node.kernel.launch, (&(struct fdry_graph_launch){ { 7, 6, 5 }, { 32, 3, 2 }, 4096 }), sizeof(node.kernel.launch));
+	ck_assert_mem_eq(&node.kernel.launch,
+			 (&(struct fdry_graph_launch){ { 7, 6, 5 }, { 32, 3, 2 }, 4096 }),
+			 sizeof(node.kernel.launch));
 	fdry_graph_cursor_release(&c);
 	fdry_buf_release(&o);
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
 
-/* The driver says of a captured launch how clusters are scheduled, and leaves that open in a node that was added. */
+/* The driver says of a captured launch how clusters are scheduled, and leaves that open in a node
+ * that was added. */
 static inline CUgraphNode as_captured(CUgraphNode n)
 {
-	CUlaunchAttributeValue v = { .clusterSchedulingPolicyPreference = CU_CLUSTER_SCHEDULING_POLICY_SPREAD };
+	CUlaunchAttributeValue v = { .clusterSchedulingPolicyPreference =
+					     CU_CLUSTER_SCHEDULING_POLICY_SPREAD };
 
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, &v));
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+		n, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, &v));
 	return n;
 }
 
@@ -93,9 +105,16 @@ START_TEST(captured)
 	ok(fx.drv.cuStreamEndCapture(fx.stream, &c));
 	n = as_captured(step_add(g, NULL, 0, 3));
 	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 512, 0, 0xab, 1, 100, 1 });
-	n = memcpy_add(g, &n, (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem,
-					       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 1024,
-					       .srcPitch = 256, .dstPitch = 256, .WidthInBytes = 256, .Height = 1, .Depth = 1 });
+	n = memcpy_add(g, &n,
+		       (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+					.srcDevice = fx.mem,
+					.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+					.dstDevice = fx.mem + 1024,
+					.srcPitch = 256,
+					.dstPitch = 256,
+					.WidthInBytes = 256,
+					.Height = 1,
+					.Depth = 1 });
 	as_captured(step_add(g, &n, 0, 3));
 	same_object(g, c);
 }
@@ -178,9 +197,15 @@ START_TEST(fork_and_join)
 {
 	CUgraph g = graph_new();
 	CUgraphNode a = step_add(g, NULL, 0, 1), b, c, d;
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem, .srcPitch = 8,
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 8, .dstPitch = 8,
-			       .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcDevice = fx.mem,
+			       .srcPitch = 8,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstDevice = fx.mem + 8,
+			       .dstPitch = 8,
+			       .WidthInBytes = 8,
+			       .Height = 1,
+			       .Depth = 1 };
 
 	b = memcpy_add(g, &a, copy);
 	copy.dstDevice = fx.mem + 16;
@@ -218,10 +243,23 @@ START_TEST(pitched_copies_and_sets)
 {
 	CUgraph g = graph_new();
 	CUgraphNode n;
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem, .srcPitch = 100, .srcHeight = 7,
-			       .srcXInBytes = 3, .srcY = 2, .srcZ = 1,
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 20000, .dstPitch = 64, .dstHeight = 5,
-			       .dstXInBytes = 1, .dstY = 1, .dstZ = 2, .WidthInBytes = 50, .Height = 3, .Depth = 4 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .srcDevice = fx.mem,
+			       .srcPitch = 100,
+			       .srcHeight = 7,
+			       .srcXInBytes = 3,
+			       .srcY = 2,
+			       .srcZ = 1,
+			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .dstDevice = fx.mem + 20000,
+			       .dstPitch = 64,
+			       .dstHeight = 5,
+			       .dstXInBytes = 1,
+			       .dstY = 1,
+			       .dstZ = 2,
+			       .WidthInBytes = 50,
+			       .Height = 3,
+			       .Depth = 4 };
 
 	n = memcpy_add(g, NULL, copy);
 	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 40000, 100, 0xbeef, 2, 33, 5 });
@@ -235,9 +273,15 @@ END_TEST
 
 static inline CUDA_MEMCPY3D copy_row(CUdeviceptr src, CUdeviceptr dst, size_t bytes)
 {
-	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = src, .srcPitch = bytes,
-				.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst, .dstPitch = bytes,
-				.WidthInBytes = bytes, .Height = 1, .Depth = 1 };
+	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				.srcDevice = src,
+				.srcPitch = bytes,
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				.dstDevice = dst,
+				.dstPitch = bytes,
+				.WidthInBytes = bytes,
+				.Height = 1,
+				.Depth = 1 };
 }
 
 static inline uint8_t *host_at(const struct fdry_host_segment *s, uint64_t offset)
@@ -245,7 +289,8 @@ static inline uint8_t *host_at(const struct fdry_host_segment *s, uint64_t offse
 	return (uint8_t *)(uintptr_t)(s->addr + offset);
 }
 
-static inline CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream stream)
+static inline CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len,
+					 CUstream stream)
 {
 	CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
 
@@ -257,7 +302,8 @@ static inline CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_
 /* 16 bytes in, a step, 8 bytes out, in every way that captures have. */
 static inline CUgraph graph_with_host(int way)
 {
-	CUdeviceptr in = (uintptr_t)host_at(&fx.hosts[0], 64), out = (uintptr_t)host_at(&fx.hosts[1], 92), x = fx.mem;
+	CUdeviceptr in = (uintptr_t)host_at(&fx.hosts[0], 64),
+		    out = (uintptr_t)host_at(&fx.hosts[1], 92), x = fx.mem;
 	uint64_t salt = 3;
 	uint32_t spins = 0;
 	void *args[] = { &x, &salt, &spins };
@@ -284,8 +330,11 @@ START_TEST(host_memory_by_place)
 
 	o = graph_object(g);
 	text = text_of(&o);
-	ck_assert_ptr_nonnull(strstr((char *)text.data, " memcpy src host 0 0x40 src_pitch 16 src_height 1 dst 0x"));
-	ck_assert_ptr_nonnull(strstr((char *)text.data, " dst host 1 0x5c dst_pitch 8 dst_height 1 width 8 height 1 depth 1\n"));
+	ck_assert_ptr_nonnull(strstr((char *)text.data,
+				     " memcpy src host 0 0x40 src_pitch 16 src_height 1 dst 0x"));
+	ck_assert_ptr_nonnull(
+		strstr((char *)text.data,
+		       " dst host 1 0x5c dst_pitch 8 dst_height 1 width 8 height 1 depth 1\n"));
 	fdry_buf_release(&text);
 	fdry_buf_release(&o);
 	same_object(g, graph_with_host(!_i));
@@ -331,7 +380,8 @@ static inline unsigned long long buffer_id(void *p)
 	return id;
 }
 
-/* An allocation has a number that no later one has, and a range that is as long as was asked for. */
+/* An allocation has a number that no later one has, and a range that is as long as was asked for.
+ */
 START_TEST(pinned_memory_has_a_number)
 {
 	unsigned long long id;
@@ -344,10 +394,13 @@ START_TEST(pinned_memory_has_a_number)
 	ck_assert_uint_ne(id, 0);
 	ck_assert_uint_ne(id, buffer_id(q));
 	ck_assert_uint_eq(id, buffer_id((char *)p + 4999));
-	ok(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p + 100));
+	ok(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+					(uintptr_t)p + 100));
 	ck_assert_uint_eq(size, 5000);
 	ok(fx.drv.cuMemFreeHost(p));
-	ck_assert_int_eq(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p),
+		CUDA_ERROR_INVALID_VALUE);
 	ok(fx.drv.cuMemAllocHost_v2(&p, 5000));
 	ck_assert_uint_ne(id, buffer_id(p));
 	ok(fx.drv.cuMemFreeHost(p));
@@ -392,7 +445,8 @@ START_TEST(host_memory_that_is_not_there)
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	fx.builder.nhosts = 1;
-	fails(FDRY_E_BADIMAGE, "memcpy node 1 copies beyond the image's 1 host segments", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_BADIMAGE, "memcpy node 1 copies beyond the image's 1 host segments",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	ck_assert_ptr_null(b.graph);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));
@@ -427,9 +481,12 @@ START_TEST(host_memory_pitched)
 		*host_at(&fx.moved[0], (uint64_t)i) = (uint8_t)(i * 7);
 	graph_run(b.graph);
 	for (i = 0; i < 10; i++) {
-		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(1 + i)), (uint8_t)((100 * 5 + 3 + i) * 7));
-		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(81 + i)), (uint8_t)((100 * 13 + 3 + i) * 7));
-		ck_assert_uint_eq(*host_at(&fx.moved[0], (uint64_t)(3000 + i)), (uint8_t)((100 * 5 + 3 + i) * 7));
+		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(1 + i)),
+				  (uint8_t)((100 * 5 + 3 + i) * 7));
+		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(81 + i)),
+				  (uint8_t)((100 * 13 + 3 + i) * 7));
+		ck_assert_uint_eq(*host_at(&fx.moved[0], (uint64_t)(3000 + i)),
+				  (uint8_t)((100 * 5 + 3 + i) * 7));
 	}
 	ck_assert_uint_eq(*host_at(&fx.moved[1], 11), 0);
 	fdry_graph_built_release(&fx.drv, &b);
@@ -444,7 +501,8 @@ START_TEST(packed_arguments)
 	const struct fdry_kernel *k = &fx.kernels[ODD];
 	uint8_t packed[128];
 	size_t size = k->param_bytes;
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &size, CU_LAUNCH_PARAM_END };
 	CUDA_KERNEL_NODE_PARAMS p = kernel_params(ODD, NULL);
 	CUgraph g = graph_new();
 	CUgraphNode n;
@@ -495,8 +553,10 @@ START_TEST(thousands_of_nodes)
 	int i;
 
 	for (i = 0; i < 1750; i++)
-		n = i % 50 ? step_add(g, &n, i % 1000, (uint64_t)i) :
-			     memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 8u * (unsigned int)i, 0, 7, 4, 2, 1 });
+		n = i % 50 ? step_add(g, &n, i % 1000, (uint64_t)i)
+			   : memset_add(g, &n,
+					(CUDA_MEMSET_NODE_PARAMS){ fx.mem + 8u * (unsigned int)i, 0,
+								   7, 4, 2, 1 });
 	round_trip(g);
 }
 END_TEST

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of building driver graphs on the software driver: failing calls; graph_both.h has the rest. */
+/* Unit tests of building driver graphs on the software driver: failing calls; graph_both.h has the
+ * rest. */
 #include "tests/unit/graph_fixture.h"
 
 START_TEST(attributes_are_set)
@@ -21,7 +22,8 @@ START_TEST(attributes_are_set)
 	v.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &v));
 	v = none;
-	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)fx.mem, 4096, 0.25f, CU_ACCESS_PROPERTY_PERSISTING,
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)fx.mem, 4096, 0.25f,
+						       CU_ACCESS_PROPERTY_PERSISTING,
 						       CU_ACCESS_PROPERTY_STREAMING };
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 	object = graph_object(g);
@@ -91,9 +93,11 @@ START_TEST(wrong_kernel_table)
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	fx.kernels[STEP].param_bytes = 16;
 	test_sim_fail(NULL);
-	fails(FDRY_E_BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	fx.builder.nkernels = 0;
-	fails(FDRY_E_BADIMAGE, "the graph uses kernel 0, and the image has 0", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_BADIMAGE, "the graph uses kernel 0, and the image has 0",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	ck_assert_uint_eq(test_sim_calls(NULL), 0);
 	ck_assert_mem_eq(&b, &untouched, sizeof(b));
 	fdry_buf_release(&object);
@@ -115,13 +119,16 @@ START_TEST(every_call_fails)
 	untouched = b;
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	for (n = 1;; n++) {
-		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+		snprintf(spec, sizeof(spec), "*:%u:%d", n,
+			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
 		err = fdry_graph_build(&fx.builder, &v, &b);
 		if (!test_sim_failed())
 			break;
-		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s", n, fdry_error_name(err));
-		ck_assert_ptr_nonnull(strstr(fdry_last_error(), _i ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_UNKNOWN"));
+		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s", n,
+			      fdry_error_name(err));
+		ck_assert_ptr_nonnull(strstr(fdry_last_error(), _i ? "CUDA_ERROR_OUT_OF_MEMORY"
+								   : "CUDA_ERROR_UNKNOWN"));
 		ck_assert_mem_eq(&b, &untouched, sizeof(b));
 		ck_assert_int_eq(test_sim_live("graph"), 1);
 		ck_assert_int_eq(test_sim_live("event"), 1);
@@ -144,11 +151,15 @@ START_TEST(failure_names_the_node)
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	test_sim_fail("cuGraphAddKernelNode_v2:2");
-	fails(FDRY_E_DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail("cuGraphAddMemsetNode:1");
-	fails(FDRY_E_DRIVER, "node 3: cuGraphAddMemsetNode failed", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_DRIVER, "node 3: cuGraphAddMemsetNode failed",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail("cuGraphKernelNodeSetAttribute:1:1");
-	fails(FDRY_E_REFUSED, "node 2: kernel step: the driver does not accept its attribute priority again", fdry_graph_build(&fx.builder, &v, &b));
+	fails(FDRY_E_REFUSED,
+	      "node 2: kernel step: the driver does not accept its attribute priority again",
+	      fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail(NULL);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));
@@ -157,10 +168,12 @@ END_TEST
 
 /* --- asking the driver what it built --- */
 
-static CUresult (*real_add)(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t);
+static CUresult (*real_add)(CUgraph, const CUgraphNode *, const CUgraphNode *,
+			    const CUgraphEdgeData *, size_t);
 static enum { LOSE_ONE, LOSE_DATA, TURN_ONE } quirk;
 
-static CUresult quirky_add(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n)
+static CUresult quirky_add(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+			   const CUgraphEdgeData *data, size_t n)
 {
 	CUgraphNode other[2] = { from[0], to[1 % n] };
 
@@ -208,7 +221,8 @@ END_TEST
 
 START_TEST(check_hands_up_failures)
 {
-	static const char *const specs[] = { "cuGraphGetNodes:1", "cuGraphGetNodes:2", "cuGraphGetEdges_v2:1", "cuGraphGetEdges_v2:2" };
+	static const char *const specs[] = { "cuGraphGetNodes:1", "cuGraphGetNodes:2",
+					     "cuGraphGetEdges_v2:1", "cuGraphGetEdges_v2:2" };
 	CUgraph g = graph_of_all();
 	struct fdry_buf object = graph_object(g);
 	struct fdry_graph_view v;

@@ -49,7 +49,8 @@ static struct fdry_buf unhex(const struct fdry_buf *text)
 
 START_TEST(written_by_hand)
 {
-	struct fdry_buf hex = golden_file("by-hand", ".hex"), hand = unhex(&hex), ours = golden_object("by-hand");
+	struct fdry_buf hex = golden_file("by-hand", ".hex"), hand = unhex(&hex),
+			ours = golden_object("by-hand");
 	struct fdry_graph_view v;
 
 	ck_assert_msg(!fdry_graph_view_init(span_of(&hand), &v), "%s", fdry_last_error());
@@ -116,7 +117,8 @@ START_TEST(view_untouched_on_failure)
 
 	memset(&v, 0x5a, sizeof(v));
 	before = v;
-	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ zeros, sizeof(zeros) }, &v), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_graph_view_init((struct fdry_span){ zeros, sizeof(zeros) }, &v),
+			 -FDRY_E_BADIMAGE);
 	ck_assert_mem_eq(&v, &before, sizeof(v));
 }
 END_TEST
@@ -140,7 +142,8 @@ START_TEST(every_cut_is_refused)
 }
 END_TEST
 
-/* There are several ways to store arguments, of which ours is one: the nodes and edges must be the same. */
+/* There are several ways to store arguments, of which ours is one: the nodes and edges must be the
+ * same. */
 static void same_meaning(const struct fdry_buf *a, const struct fdry_buf *b)
 {
 	struct fdry_buf x = text_of(a), y = text_of(b);
@@ -165,7 +168,8 @@ START_TEST(every_byte_matters)
 			o.data[i] ^= masks[m];
 			if (!fdry_graph_view_init(span_of(&o), &v)) {
 				other = text_of(&o);
-				ck_assert_msg(strcmp((char *)other.data, (char *)text.data) != 0, "byte %zu ^ 0x%x changes nothing", i, masks[m]);
+				ck_assert_msg(strcmp((char *)other.data, (char *)text.data) != 0,
+					      "byte %zu ^ 0x%x changes nothing", i, masks[m]);
 				again = object_of(span_of(&other));
 				same_meaning(&again, &o);
 				fdry_buf_release(&other);
@@ -180,7 +184,8 @@ END_TEST
 
 /* --- one field damaged at a time --- */
 
-#define HEADER(field) 0, offsetof(struct fdry_graph_header, field), sizeof(((struct fdry_graph_header *)0)->field)
+#define HEADER(field) \
+	0, offsetof(struct fdry_graph_header, field), sizeof(((struct fdry_graph_header *)0)->field)
 #define ENTRY(id, field) FDRY_GSEC_##id, offsetof(struct fdry_section, field), \
 			 sizeof(((struct fdry_section *)0)->field) | DIRECTORY
 #define IN(id, at, size) FDRY_GSEC_##id, at, size
@@ -195,7 +200,8 @@ static const struct damage {
 	enum fdry_errcode code;
 	const char *says;
 } damages[] = {
-	{ HEADER(magic), 0x1a46524759524447, FDRY_E_BADIMAGE, "does not begin like a graph object" },
+	{ HEADER(magic), 0x1a46524759524447, FDRY_E_BADIMAGE,
+	  "does not begin like a graph object" },
 	{ HEADER(version), 1, FDRY_E_VERSION, "format version 1 and this version reads 2" },
 	{ HEADER(version), 0, FDRY_E_VERSION, "format version 0" },
 	{ HEADER(incompat), 0x10, FDRY_E_VERSION, "needs features 0x10" },
@@ -204,14 +210,17 @@ static const struct damage {
 	{ HEADER(size), 0, FDRY_E_BADIMAGE, "its header says 0" },
 	{ HEADER(size), 1ull << 33, FDRY_E_LIMIT, "size is 8589934592" },
 	{ HEADER(nodes), 1u << 23, FDRY_E_LIMIT, "nodes is 8388608, more than the limit" },
-	{ HEADER(nodes), 13, FDRY_E_BADIMAGE, "section 1 (node kinds) has 14 bytes, and 13 entries need 13" },
+	{ HEADER(nodes), 13, FDRY_E_BADIMAGE,
+	  "section 1 (node kinds) has 14 bytes, and 13 entries need 13" },
 	{ HEADER(kernel_nodes), UINT32_MAX, FDRY_E_LIMIT, "kernel_nodes is 4294967295" },
-	{ HEADER(kernel_nodes), 4, FDRY_E_BADIMAGE, "section 20 (configuration of kernel nodes) has 10 bytes, and 4 entries need 8" },
+	{ HEADER(kernel_nodes), 4, FDRY_E_BADIMAGE,
+	  "section 20 (configuration of kernel nodes) has 10 bytes, and 4 entries need 8" },
 	{ HEADER(memset_nodes), 3, FDRY_E_BADIMAGE, "section 10 (memset nodes)" },
 	{ HEADER(memcpy_nodes), 1, FDRY_E_BADIMAGE, "section 11 (memcpy nodes)" },
 	{ HEADER(event_nodes), 5, FDRY_E_BADIMAGE, "section 12 (event of event nodes)" },
 	{ HEADER(events), 1, FDRY_E_BADIMAGE, "entry 1 of section 12 (event of event nodes) is 1" },
-	{ HEADER(events), 3, FDRY_E_BADIMAGE, "section 12 (event of event nodes) uses 2 of 3 records" },
+	{ HEADER(events), 3, FDRY_E_BADIMAGE,
+	  "section 12 (event of event nodes) uses 2 of 3 records" },
 	{ HEADER(events), 40000, FDRY_E_LIMIT, "events is 40000" },
 	{ HEADER(kernels), 2, FDRY_E_BADIMAGE, "section 2 (kernels)" },
 	{ HEADER(kernels), 1u << 17, FDRY_E_LIMIT, "kernels is 131072" },
@@ -223,8 +232,10 @@ static const struct damage {
 	{ HEADER(edges), 1u << 25, FDRY_E_LIMIT, "edges is 33554432" },
 	{ HEADER(edge_data), 1, FDRY_E_BADIMAGE, "section 16 (edge data)" },
 	{ HEADER(edge_data), 256, FDRY_E_LIMIT, "edge_data is 256" },
-	{ HEADER(arg_bytes), 8, FDRY_E_BADIMAGE, "the arguments of kernel node 0 end at 24 of 8 bytes" },
-	{ HEADER(arg_bytes), 88, FDRY_E_BADIMAGE, "8 bytes of arguments and 0 patches belong to no node" },
+	{ HEADER(arg_bytes), 8, FDRY_E_BADIMAGE,
+	  "the arguments of kernel node 0 end at 24 of 8 bytes" },
+	{ HEADER(arg_bytes), 88, FDRY_E_BADIMAGE,
+	  "8 bytes of arguments and 0 patches belong to no node" },
 	{ HEADER(arg_bytes), 1ull << 32, FDRY_E_LIMIT, "arg_bytes is 4294967296" },
 	{ HEADER(configs), 4, FDRY_E_BADIMAGE, "section 17 (kernel of configurations)" },
 	{ HEADER(configs), 1u << 17, FDRY_E_LIMIT, "configs is 131072" },
@@ -232,20 +243,26 @@ static const struct damage {
 	{ HEADER(patches), 1u << 30, FDRY_E_LIMIT, "patches is 1073741824" },
 	{ HEADER(breaks), 9, FDRY_E_BADIMAGE, "section 25 (breaks of the chain)" },
 	{ HEADER(breaks), 1u << 23, FDRY_E_LIMIT, "breaks is 8388608" },
-	{ 0, offsetof(struct fdry_graph_header, reserved), 1, 1, FDRY_E_BADIMAGE, "reserved bytes of its header" },
-	{ 0, sizeof(struct fdry_graph_header) - 1, 1, 1, FDRY_E_BADIMAGE, "reserved bytes of its header" },
+	{ 0, offsetof(struct fdry_graph_header, reserved), 1, 1, FDRY_E_BADIMAGE,
+	  "reserved bytes of its header" },
+	{ 0, sizeof(struct fdry_graph_header) - 1, 1, 1, FDRY_E_BADIMAGE,
+	  "reserved bytes of its header" },
 	{ ENTRY(KERNEL, id), 1, FDRY_E_BADIMAGE, "section 1 does not stand in ascending order" },
 	{ ENTRY(KIND, id), 0, FDRY_E_BADIMAGE, "section 0 does not stand in ascending order" },
 	{ ENTRY(BREAK, id), 26, FDRY_E_VERSION, "section 26 is not understood" },
 	{ ENTRY(MEMSET, id), 9, FDRY_E_VERSION, "section 9 is not understood" },
-	{ ENTRY(BREAK, id), 0x80000000, FDRY_E_BADIMAGE, "section 25 (breaks of the chain) is missing" },
+	{ ENTRY(BREAK, id), 0x80000000, FDRY_E_BADIMAGE,
+	  "section 25 (breaks of the chain) is missing" },
 	{ ENTRY(LAUNCH, reserved), 1, FDRY_E_BADIMAGE, "reserved bytes of section 3" },
 	{ ENTRY(LAUNCH, offset), 4, FDRY_E_BADIMAGE, "section 3 begins at 4, not at" },
-	{ ENTRY(LAUNCH, offset), UINT64_MAX, FDRY_E_BADIMAGE, "section 3 begins at 18446744073709551615" },
+	{ ENTRY(LAUNCH, offset), UINT64_MAX, FDRY_E_BADIMAGE,
+	  "section 3 begins at 18446744073709551615" },
 	{ ENTRY(LAUNCH, length), 0, FDRY_E_BADIMAGE, "section 3 has a length of 0" },
-	{ ENTRY(LAUNCH, length), UINT64_MAX, FDRY_E_BADIMAGE, "section 3 has a length of 18446744073709551615" },
+	{ ENTRY(LAUNCH, length), UINT64_MAX, FDRY_E_BADIMAGE,
+	  "section 3 has a length of 18446744073709551615" },
 	{ ENTRY(BREAK, length), 48, FDRY_E_BADIMAGE, "section 25 ends beyond the object" },
-	{ ENTRY(LAUNCH, length), 108, FDRY_E_BADIMAGE, "section 3 (launch configurations) has 108 bytes" },
+	{ ENTRY(LAUNCH, length), 108, FDRY_E_BADIMAGE,
+	  "section 3 (launch configurations) has 108 bytes" },
 	{ ENTRY(LAUNCH, length), 113, FDRY_E_BADIMAGE, "padding after section 3 is not zero" },
 	{ IN(KIND, 14, 1), 1, FDRY_E_BADIMAGE, "padding after section 1 is not zero" },
 	{ IN(KIND, 3, 1), 0, FDRY_E_VERSION, "node 3 is of kind 0" },
@@ -253,14 +270,18 @@ static const struct damage {
 	{ IN(KIND, 3, 1), 4, FDRY_E_BADIMAGE, "node kinds do not add up" },
 	{ IN(KIND, 8, 1), 6, FDRY_E_BADIMAGE, "event 0 is not both recorded and waited for" },
 	{ IN(KIND, 11, 1), 5, FDRY_E_BADIMAGE, "event 1 is not both recorded and waited for" },
-	{ IN(KERNEL, 4, 4), 32765, FDRY_E_LIMIT, "takes 32765 bytes of arguments, more than the limit" },
-	{ IN(KERNEL, 4, 4), 32, FDRY_E_BADIMAGE, "the arguments of kernel node 3 end at 96 of 80 bytes" },
-	{ IN(KERNEL, 20, 4), 0, FDRY_E_BADIMAGE, "patch 11, at word 0 of the 0 bytes of kernel node 4" },
+	{ IN(KERNEL, 4, 4), 32765, FDRY_E_LIMIT,
+	  "takes 32765 bytes of arguments, more than the limit" },
+	{ IN(KERNEL, 4, 4), 32, FDRY_E_BADIMAGE,
+	  "the arguments of kernel node 3 end at 96 of 80 bytes" },
+	{ IN(KERNEL, 20, 4), 0, FDRY_E_BADIMAGE,
+	  "patch 11, at word 0 of the 0 bytes of kernel node 4" },
 	{ IN(LAUNCH, 8, 4), 0, FDRY_E_BADIMAGE, "launch configuration 0 has a size of 0" },
 	{ IN(LAUNCH, 28 + 12, 4), 0, FDRY_E_BADIMAGE, "launch configuration 1 has a size of 0" },
 	{ IN(ATTR_SET, 0, 4), 0, FDRY_E_BADIMAGE, "attribute set 0 ends at attribute 0" },
 	{ IN(ATTR_SET, 0, 4), 8, FDRY_E_BADIMAGE, "attribute access_policy_window is not in" },
-	{ IN(ATTR_SET, 4, 4), 2, FDRY_E_BADIMAGE, "attribute set 1 ends at attribute 2 of 9 and begins at 2" },
+	{ IN(ATTR_SET, 4, 4), 2, FDRY_E_BADIMAGE,
+	  "attribute set 1 ends at attribute 2 of 9 and begins at 2" },
 	{ IN(ATTR_SET, 8, 4), 10, FDRY_E_BADIMAGE, "attribute set 2 ends at attribute 10 of 9" },
 	{ IN(ATTR, 0, 4), 13, FDRY_E_VERSION, "attribute set 0: attribute 13 is unknown" },
 	{ IN(ATTR, 0, 4), 0, FDRY_E_VERSION, "attribute 0 is unknown" },
@@ -268,40 +289,64 @@ static const struct damage {
 	{ IN(ATTR, 0, 4), UINT32_MAX, FDRY_E_VERSION, "attribute 4294967295 is unknown" },
 	{ IN(ATTR, 0, 4), 8, FDRY_E_BADIMAGE, "attribute priority is not in ascending order" },
 	{ IN(ATTR, 4, 4), 8, FDRY_E_BADIMAGE, "attribute cooperative has 8 bytes, not 4" },
-	{ IN(ATTR, 8, 4), 2, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
-	{ IN(ATTR, 8 + 63, 1), 1, FDRY_E_BADIMAGE, "attribute cooperative is not in canonical encoding" },
-	{ IN(ATTR, 2 * 72 + 8 + 8, 8), 0, FDRY_E_BADIMAGE, "attribute access_policy_window is not in canonical encoding" },
-	{ IN(CONFIG_KERNEL, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 17 (kernel of configurations) is 1, and at most 0" },
+	{ IN(ATTR, 8, 4), 2, FDRY_E_BADIMAGE,
+	  "attribute cooperative is not in canonical encoding" },
+	{ IN(ATTR, 8 + 63, 1), 1, FDRY_E_BADIMAGE,
+	  "attribute cooperative is not in canonical encoding" },
+	{ IN(ATTR, 2 * 72 + 8 + 8, 8), 0, FDRY_E_BADIMAGE,
+	  "attribute access_policy_window is not in canonical encoding" },
+	{ IN(CONFIG_KERNEL, 0, 4), 1, FDRY_E_BADIMAGE,
+	  "entry 0 of section 17 (kernel of configurations) is 1, and at most 0" },
 	{ IN(CONFIG_KERNEL, 4, 4), UINT32_MAX, FDRY_E_BADIMAGE, "entry 1 of section 17" },
-	{ IN(CONFIG_KERNEL, 16, 4), 0, FDRY_E_BADIMAGE, "section 17 (kernel of configurations) uses 2 of 3" },
+	{ IN(CONFIG_KERNEL, 16, 4), 0, FDRY_E_BADIMAGE,
+	  "section 17 (kernel of configurations) uses 2 of 3" },
 	{ IN(CONFIG_LAUNCH, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 18" },
-	{ IN(CONFIG_LAUNCH, 16, 4), 4, FDRY_E_BADIMAGE, "entry 4 of section 18 (launch of configurations) is 4, and at most 3" },
-	{ IN(CONFIG_ATTRS, 0, 4), 2, FDRY_E_BADIMAGE, "entry 0 of section 19 (attribute set of configurations) is 2, and at most 1" },
+	{ IN(CONFIG_LAUNCH, 16, 4), 4, FDRY_E_BADIMAGE,
+	  "entry 4 of section 18 (launch of configurations) is 4, and at most 3" },
+	{ IN(CONFIG_ATTRS, 0, 4), 2, FDRY_E_BADIMAGE,
+	  "entry 0 of section 19 (attribute set of configurations) is 2, and at most 1" },
 	{ IN(CONFIG_ATTRS, 16, 4), 4, FDRY_E_BADIMAGE, "entry 4 of section 19" },
-	{ IN(NODE_CONFIG, 0, 2), 1, FDRY_E_BADIMAGE, "entry 0 of section 20 (configuration of kernel nodes) is 1, and at most 0" },
+	{ IN(NODE_CONFIG, 0, 2), 1, FDRY_E_BADIMAGE,
+	  "entry 0 of section 20 (configuration of kernel nodes) is 1, and at most 0" },
 	{ IN(NODE_CONFIG, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE, "entry 1 of section 20" },
-	{ IN(NODE_CONFIG, 8, 2), 0, FDRY_E_BADIMAGE, "section 20 (configuration of kernel nodes) uses 4 of 5" },
-	{ IN(NODE_LIKE, 0, 2), 1, FDRY_E_BADIMAGE, "kernel node 0 refers to the node 1 before it, which has another kernel" },
-	{ IN(NODE_LIKE, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE, "kernel node 1 refers to the node 65535 before it" },
-	{ IN(NODE_LIKE, 6, 2), 1, FDRY_E_BADIMAGE, "kernel node 3 refers to the node 1 before it, which has another kernel" },
-	{ IN(NODE_PATCHES, 8, 2), 2, FDRY_E_BADIMAGE, "the arguments of kernel node 4 end at 80 of 80 bytes, its patches at 13 of 12" },
-	{ IN(NODE_PATCHES, 8, 2), 0, FDRY_E_BADIMAGE, "0 bytes of arguments and 1 patches belong to no node" },
-	{ IN(PATCH_AT, 2, 2), 0, FDRY_E_BADIMAGE, "patch 1, at word 0 of the 24 bytes of kernel node 0, is out of order or outside" },
-	{ IN(PATCH_AT, 10, 2), 6, FDRY_E_BADIMAGE, "patch 5, at word 6 of the 24 bytes of kernel node 0" },
-	{ IN(PATCH_AT, 22, 2), 1, FDRY_E_BADIMAGE, "patch 11, at word 1 of the 1 bytes of kernel node 4" },
-	{ IN(PATCH, 45, 1), 1, FDRY_E_BADIMAGE, "padding after the arguments of kernel node 4 is not zero" },
-	{ IN(PATCH, 47, 1), 128, FDRY_E_BADIMAGE, "padding after the arguments of kernel node 4 is not zero" },
-	{ IN(BREAK, 0, 4), 13, FDRY_E_BADIMAGE, "break 0, after node 13 of 14, is out of order or outside" },
+	{ IN(NODE_CONFIG, 8, 2), 0, FDRY_E_BADIMAGE,
+	  "section 20 (configuration of kernel nodes) uses 4 of 5" },
+	{ IN(NODE_LIKE, 0, 2), 1, FDRY_E_BADIMAGE,
+	  "kernel node 0 refers to the node 1 before it, which has another kernel" },
+	{ IN(NODE_LIKE, 2, 2), UINT16_MAX, FDRY_E_BADIMAGE,
+	  "kernel node 1 refers to the node 65535 before it" },
+	{ IN(NODE_LIKE, 6, 2), 1, FDRY_E_BADIMAGE,
+	  "kernel node 3 refers to the node 1 before it, which has another kernel" },
+	{ IN(NODE_PATCHES, 8, 2), 2, FDRY_E_BADIMAGE,
+	  "the arguments of kernel node 4 end at 80 of 80 bytes, its patches at 13 of 12" },
+	{ IN(NODE_PATCHES, 8, 2), 0, FDRY_E_BADIMAGE,
+	  "0 bytes of arguments and 1 patches belong to no node" },
+	{ IN(PATCH_AT, 2, 2), 0, FDRY_E_BADIMAGE,
+	  "patch 1, at word 0 of the 24 bytes of kernel node 0, is out of order or outside" },
+	{ IN(PATCH_AT, 10, 2), 6, FDRY_E_BADIMAGE,
+	  "patch 5, at word 6 of the 24 bytes of kernel node 0" },
+	{ IN(PATCH_AT, 22, 2), 1, FDRY_E_BADIMAGE,
+	  "patch 11, at word 1 of the 1 bytes of kernel node 4" },
+	{ IN(PATCH, 45, 1), 1, FDRY_E_BADIMAGE,
+	  "padding after the arguments of kernel node 4 is not zero" },
+	{ IN(PATCH, 47, 1), 128, FDRY_E_BADIMAGE,
+	  "padding after the arguments of kernel node 4 is not zero" },
+	{ IN(BREAK, 0, 4), 13, FDRY_E_BADIMAGE,
+	  "break 0, after node 13 of 14, is out of order or outside" },
 	{ IN(BREAK, 36, 4), UINT32_MAX, FDRY_E_BADIMAGE, "break 9, after node 4294967295 of 14" },
 	{ IN(BREAK, 4, 4), 0, FDRY_E_BADIMAGE, "break 1, after node 0 of 14, is out of order" },
 	{ IN(MEMSET, 8, 8), 1, FDRY_E_BADIMAGE, "memset node 0 has a pitch and only one row" },
 	{ IN(MEMSET, 16, 8), 0, FDRY_E_BADIMAGE, "memset node 0 has a size of 0" },
-	{ IN(MEMSET, 16, 8), UINT64_MAX - 100, FDRY_E_BADIMAGE, "memset node 0 has a size that does not fit" },
+	{ IN(MEMSET, 16, 8), UINT64_MAX - 100, FDRY_E_BADIMAGE,
+	  "memset node 0 has a size that does not fit" },
 	{ IN(MEMSET, 24, 8), 0, FDRY_E_BADIMAGE, "memset node 0 has a size of 0" },
-	{ IN(MEMSET, 32, 4), 256, FDRY_E_BADIMAGE, "memset node 0 has a value larger than its elements" },
+	{ IN(MEMSET, 32, 4), 256, FDRY_E_BADIMAGE,
+	  "memset node 0 has a value larger than its elements" },
 	{ IN(MEMSET, 36, 4), 3, FDRY_E_BADIMAGE, "memset node 0 has elements of neither" },
-	{ IN(MEMSET, 40 + 8, 8), 511, FDRY_E_BADIMAGE, "memset node 1 has a size that does not fit its pitch" },
-	{ IN(MEMSET, 40 + 24, 8), 1ull << 60, FDRY_E_BADIMAGE, "memset node 1 has a size that does not fit" },
+	{ IN(MEMSET, 40 + 8, 8), 511, FDRY_E_BADIMAGE,
+	  "memset node 1 has a size that does not fit its pitch" },
+	{ IN(MEMSET, 40 + 24, 8), 1ull << 60, FDRY_E_BADIMAGE,
+	  "memset node 1 has a size that does not fit" },
 	{ IN(MEMCPY, 8, 8), 4097, FDRY_E_BADIMAGE, "memcpy node 0 has a pitch" },
 	{ IN(MEMCPY, 16, 8), 2, FDRY_E_BADIMAGE, "memcpy node 0 has a slice height" },
 	{ IN(MEMCPY, 32, 8), 4097, FDRY_E_BADIMAGE, "memcpy node 0 has a pitch" },
@@ -311,15 +356,18 @@ static const struct damage {
 	{ IN(MEMCPY, 64, 8), 0, FDRY_E_BADIMAGE, "memcpy node 0 has a size of 0" },
 	{ IN(MEMCPY, 72 + 8, 8), 199, FDRY_E_BADIMAGE, "memcpy node 1 has a pitch" },
 	{ IN(MEMCPY, 72 + 40, 8), 7, FDRY_E_BADIMAGE, "memcpy node 1 has a slice height" },
-	{ IN(MEMCPY, 72 + 64, 8), 1ull << 62, FDRY_E_BADIMAGE, "memcpy node 1 has a size that does not fit" },
+	{ IN(MEMCPY, 72 + 64, 8), 1ull << 62, FDRY_E_BADIMAGE,
+	  "memcpy node 1 has a size that does not fit" },
 	{ IN(EVENT, 0, 4), 1, FDRY_E_BADIMAGE, "entry 0 of section 12" },
 	{ IN(EVENT, 12, 4), 0, FDRY_E_BADIMAGE, "event 1 is not both recorded and waited for" },
 	{ IN(EDGE_FROM, 0, 4), 1, FDRY_E_BADIMAGE, "edge 0 leads from node 1 to node 1" },
 	{ IN(EDGE_FROM, 4, 4), UINT32_MAX, FDRY_E_BADIMAGE, "edge 1 leads from node 4294967295" },
 	{ IN(EDGE_TO, 48, 4), 14, FDRY_E_BADIMAGE, "edge 12 leads from node 12 to node 14 of 14" },
-	{ IN(EDGE_TO, 4, 4), 1, FDRY_E_BADIMAGE, "edge 1 leads from node 0 to the next without data, which is not stored" },
+	{ IN(EDGE_TO, 4, 4), 1, FDRY_E_BADIMAGE,
+	  "edge 1 leads from node 0 to the next without data, which is not stored" },
 	{ IN(EDGE_FROM, 20, 4), 2, FDRY_E_BADIMAGE, "edge 5 is not in ascending order" },
-	{ IN(EDGE_INDEX, 0, 1), 2, FDRY_E_BADIMAGE, "entry 0 of section 15 (edge data of edges) is 2, and at most 1" },
+	{ IN(EDGE_INDEX, 0, 1), 2, FDRY_E_BADIMAGE,
+	  "entry 0 of section 15 (edge data of edges) is 2, and at most 1" },
 	{ IN(EDGE_INDEX, 12, 1), 3, FDRY_E_BADIMAGE, "entry 12 of section 15" },
 	{ IN(EDGE_DATA, 0, 1), 3, FDRY_E_VERSION, "edge data 1 has an outgoing port" },
 	{ IN(EDGE_DATA, 1, 1), 1, FDRY_E_VERSION, "edge data 1 has an incoming port" },
@@ -331,7 +379,8 @@ static const struct damage {
 static void fails_as(const struct damage *d, int err)
 {
 	ck_assert_msg(err == -(int)d->code && strstr(fdry_last_error(), d->says),
-		      "%s (%s), not '%s'", fdry_error_name(err), err ? fdry_last_error() : "opened", d->says);
+		      "%s (%s), not '%s'", fdry_error_name(err), err ? fdry_last_error() : "opened",
+		      d->says);
 }
 
 START_TEST(damage_is_named)
@@ -356,19 +405,27 @@ END_TEST
 
 static struct fdry_buf host_object(void)
 {
-	return object_of_string("foundry-graph 1\nnode 0 memcpy src host 1 0x10 src_pitch 16 src_height 4 dst 0x500000000000 dst_pitch 8 "
+	return object_of_string("foundry-graph 1\nnode 0 memcpy src host 1 0x10 src_pitch 16 "
+				"src_height 4 dst 0x500000000000 dst_pitch 8 "
 				"dst_height 2 width 8 height 2 depth 3\n");
 }
 
 /* In the object above; 0: the header. */
 static const struct damage host_damages[] = {
-	{ HEADER(incompat), 0, FDRY_E_BADIMAGE, "its copies use host memory, but its header says otherwise" },
-	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE, "its copies do not use host memory, but its header says" },
-	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | 1ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 1048576, more than" },
-	{ IN(MEMCPY, 24, 8), UINT64_MAX, FDRY_E_BADIMAGE, "a size that does not fit the address space" },
-	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 7ull << 60, FDRY_E_BADIMAGE, "memcpy node 0 names host segment 7340032" },
-	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | (FDRY_HOST_SIZE_MAX - 151), FDRY_E_BADIMAGE, "a size that does not fit the address" },
-	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE - 39, FDRY_E_BADIMAGE, "a size that does not fit the address space" },
+	{ HEADER(incompat), 0, FDRY_E_BADIMAGE,
+	  "its copies use host memory, but its header says otherwise" },
+	{ IN(MEMCPY, 0, 8), 0x500000000000, FDRY_E_BADIMAGE,
+	  "its copies do not use host memory, but its header says" },
+	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | 1ull << 60, FDRY_E_BADIMAGE,
+	  "memcpy node 0 names host segment 1048576, more than" },
+	{ IN(MEMCPY, 24, 8), UINT64_MAX, FDRY_E_BADIMAGE,
+	  "a size that does not fit the address space" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE | 7ull << 60, FDRY_E_BADIMAGE,
+	  "memcpy node 0 names host segment 7340032" },
+	{ IN(MEMCPY, 0, 8), FDRY_HOST_PLACE | (FDRY_HOST_SIZE_MAX - 151), FDRY_E_BADIMAGE,
+	  "a size that does not fit the address" },
+	{ IN(MEMCPY, 24, 8), FDRY_HOST_PLACE - 39, FDRY_E_BADIMAGE,
+	  "a size that does not fit the address space" },
 };
 
 START_TEST(host_damage_is_named)
@@ -394,13 +451,15 @@ START_TEST(host_segments)
 	ck_assert_uint_eq(v.header.incompat, FDRY_GRAPH_INCOMPAT_HOST);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
-	ck_assert_str_eq(fdry_last_error(), "memcpy node 0 copies beyond the image's 1 host segments");
+	ck_assert_str_eq(fdry_last_error(),
+			 "memcpy node 0 copies beyond the image's 1 host segments");
 	hosts[1].size = 167;
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
 	hosts[1].size = 15;
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 2), -FDRY_E_BADIMAGE);
 	fdry_buf_release(&o);
-	o = object_of_string("foundry-graph 1\nnode 0 memcpy src 0x500000000000 src_pitch 8 src_height 1 dst host 0 0x0 dst_pitch 8 "
+	o = object_of_string("foundry-graph 1\nnode 0 memcpy src 0x500000000000 src_pitch 8 "
+			     "src_height 1 dst host 0 0x0 dst_pitch 8 "
 			     "dst_height 1 width 8 height 1 depth 1\n");
 	ck_assert_int_eq(fdry_graph_view_init(span_of(&o), &v), 0);
 	ck_assert_int_eq(fdry_graph_view_check_hosts(&v, hosts, 1), -FDRY_E_BADIMAGE);
@@ -427,8 +486,9 @@ END_TEST
 
 START_TEST(attributes_in_no_set)
 {
-	struct fdry_buf o = object_of_string("foundry-graph 1\nnode 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 "
-					     "attr cooperative 1 attr priority 2 args\n");
+	struct fdry_buf o =
+		object_of_string("foundry-graph 1\nnode 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 "
+				 "attr cooperative 1 attr priority 2 args\n");
 	struct fdry_graph_view v;
 
 	fdry_set32(o.data + section_of(&o, FDRY_GSEC_ATTR_SET), 1);
@@ -454,12 +514,14 @@ START_TEST(kernel_table)
 	ck_assert_str_eq(fdry_last_error(), "the graph uses kernel 2, and the image has 2");
 	table[2].param_bytes = 24;
 	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), -FDRY_E_BADIMAGE);
-	ck_assert_str_eq(fdry_last_error(), "kernel 2 (gap) takes 24 bytes of arguments, and the graph has 18");
+	ck_assert_str_eq(fdry_last_error(),
+			 "kernel 2 (gap) takes 24 bytes of arguments, and the graph has 18");
 	table[2].param_bytes = 18;
 	table[2].params = beyond;
 	table[2].nparams = 2;
 	ck_assert_int_eq(fdry_graph_view_check_kernels(&v, table, TEST_KERNELS), -FDRY_E_BADIMAGE);
-	ck_assert_str_eq(fdry_last_error(), "parameter 1 of kernel 2 (gap) lies outside of its 18 bytes");
+	ck_assert_str_eq(fdry_last_error(),
+			 "parameter 1 of kernel 2 (gap) lies outside of its 18 bytes");
 	fdry_buf_release(&o);
 }
 END_TEST
@@ -477,9 +539,11 @@ START_TEST(encoder_refuses_bad_edges)
 	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), 0);
 	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, 2), 0);
 	ck_assert_int_eq(fdry_graph_enc_finish(&enc, &out), -FDRY_E_BADIMAGE);
-	ck_assert(strstr(fdry_last_error(), "edge 0 leads from node 0 to the next without data, which is not stored"));
+	ck_assert(strstr(fdry_last_error(),
+			 "edge 0 leads from node 0 to the next without data, which is not stored"));
 	ck_assert_ptr_null(out.data);
-	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, FDRY_GRAPH_EDGES_MAX + 1), -FDRY_E_LIMIT);
+	ck_assert_int_eq(fdry_graph_enc_edges(&enc, edges, FDRY_GRAPH_EDGES_MAX + 1),
+			 -FDRY_E_LIMIT);
 	fdry_graph_enc_release(&enc);
 }
 END_TEST
@@ -516,7 +580,8 @@ START_TEST(encoder_limits_nodes)
 	struct fdry_node node = { .kind = FDRY_NODE_EMPTY };
 	struct fdry_graph_enc enc = { 0 };
 
-	ck_assert_int_eq(fdry_buf_grow(&enc.column[FDRY_GSEC_KIND], FDRY_GRAPH_NODES_MAX - 1, NULL), 0);
+	ck_assert_int_eq(fdry_buf_grow(&enc.column[FDRY_GSEC_KIND], FDRY_GRAPH_NODES_MAX - 1, NULL),
+			 0);
 	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), 0);
 	ck_assert_int_eq(fdry_graph_enc_node(&enc, &node), -FDRY_E_LIMIT);
 	fdry_graph_enc_release(&enc);
@@ -539,7 +604,9 @@ END_TEST
 
 START_TEST(order_is_creation_where_that_is_topological)
 {
-	struct fdry_edge edges[] = { { .from = 0, .to = 2 }, { .from = 1, .to = 3 }, { .from = 2, .to = 3 } };
+	struct fdry_edge edges[] = { { .from = 0, .to = 2 },
+				     { .from = 1, .to = 3 },
+				     { .from = 2, .to = 3 } };
 	uint32_t order[5], i;
 
 	ck_assert_int_eq(fdry_edges_order(edges, 3, 5, order), 0);
@@ -551,7 +618,9 @@ END_TEST
 START_TEST(order_follows_edges)
 {
 	/* 4 -> 0, 3 -> 1, 1 -> 0; 2 alone */
-	struct fdry_edge edges[] = { { .from = 4, .to = 0 }, { .from = 3, .to = 1 }, { .from = 1, .to = 0 } };
+	struct fdry_edge edges[] = { { .from = 4, .to = 0 },
+				     { .from = 3, .to = 1 },
+				     { .from = 1, .to = 0 } };
 	static const uint32_t expect[] = { 2, 3, 1, 4, 0 };
 	uint32_t order[5];
 
@@ -576,7 +645,8 @@ START_TEST(order_of_a_shuffled_chain)
 		t = chain[i], chain[i] = chain[k], chain[k] = t;
 	}
 	for (i = 0; i + 1 < N; i++)
-		edges[(i * 7) % (N - 1)] = (struct fdry_edge){ .from = chain[i], .to = chain[i + 1] };
+		edges[(i * 7) % (N - 1)] =
+			(struct fdry_edge){ .from = chain[i], .to = chain[i + 1] };
 	ck_assert_int_eq(fdry_edges_order(edges, N - 1, N, order), 0);
 	ck_assert_mem_eq(order, chain, sizeof(chain));
 }
@@ -584,11 +654,14 @@ END_TEST
 
 START_TEST(order_refuses_circles)
 {
-	struct fdry_edge edges[] = { { .from = 0, .to = 1 }, { .from = 1, .to = 2 }, { .from = 2, .to = 1 } };
+	struct fdry_edge edges[] = { { .from = 0, .to = 1 },
+				     { .from = 1, .to = 2 },
+				     { .from = 2, .to = 1 } };
 	uint32_t order[3];
 
 	ck_assert_int_eq(fdry_edges_order(edges, 3, 3, order), -FDRY_E_REFUSED);
-	ck_assert(strstr(fdry_last_error(), "2 nodes of the graph depend on each other in a cycle"));
+	ck_assert(
+		strstr(fdry_last_error(), "2 nodes of the graph depend on each other in a cycle"));
 }
 END_TEST
 
@@ -636,7 +709,8 @@ int main(void)
 	tcase_add_loop_test(tc, every_cut_is_refused, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, every_byte_matters, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damages) / sizeof(damages[0]));
-	tcase_add_loop_test(tc, host_damage_is_named, 0, sizeof(host_damages) / sizeof(host_damages[0]));
+	tcase_add_loop_test(tc, host_damage_is_named, 0,
+			    sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_test(tc, host_segments);
 	tcase_add_test(tc, bytes_behind_the_end);
 	tcase_add_test(tc, attributes_in_no_set);

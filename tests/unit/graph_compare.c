@@ -4,13 +4,16 @@
 #include "tests/lib/graph_objects.h"
 
 #define KERNEL(node, k, grid, attr, args) \
-	"node " #node " kernel " #k " grid " #grid " 1 1 block 1 1 1 shared 0 " attr "args " args "\n"
-#define FILL(value) "node 1 memset dst 0x500000000000 pitch 0 value " #value " element 1 width 8 height 1\n"
+	"node " #node " kernel " #k " grid " #grid " 1 1 block 1 1 1 shared 0 " attr "args " args \
+	"\n"
+#define FILL(value) \
+	"node 1 memset dst 0x500000000000 pitch 0 value " #value " element 1 width 8 height 1\n"
 #define A "0000500000000200 0000000000000001"
 #define B "0000500000000400 0000000000000001"
 #define EDGES "edge 0 1\nedge 1 2\nedge 2 3\n"
 #define HEAD "foundry-graph 1\n"
-#define BASE HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES
+#define BASE \
+	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES
 
 /* The texts of two graphs as views. */
 static struct fdry_buf object[2];
@@ -37,9 +40,18 @@ static const struct {
 	uint32_t count, nodes[3];
 } same[] = {
 	{ BASE, 0, { 0 } },
-	{ HEAD KERNEL(0, 0, 1, "", B) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES, 1, { 0 } },
-	{ HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", B) KERNEL(3, 2, 1, "", "07") EDGES, 1, { 2 } },
-	{ HEAD KERNEL(0, 0, 1, "", B) FILL(1) KERNEL(2, 0, 1, "", B) KERNEL(3, 2, 1, "", "08") EDGES, 3, { 0, 2, 3 } },
+	{ HEAD KERNEL(0, 0, 1, "", B) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07")
+		  EDGES,
+	  1,
+	  { 0 } },
+	{ HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", B) KERNEL(3, 2, 1, "", "07")
+		  EDGES,
+	  1,
+	  { 2 } },
+	{ HEAD KERNEL(0, 0, 1, "", B) FILL(1) KERNEL(2, 0, 1, "", B) KERNEL(3, 2, 1, "", "08")
+		  EDGES,
+	  3,
+	  { 0, 2, 3 } },
 };
 
 START_TEST(arguments_alone)
@@ -62,13 +74,18 @@ static const char *const others[] = {
 	HEAD KERNEL(0, 1, 1, "", A) FILL(1) KERNEL(2, 1, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES,
 	HEAD KERNEL(0, 0, 2, "", A) FILL(1) KERNEL(2, 0, 2, "", A) KERNEL(3, 2, 2, "", "07") EDGES,
 	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 2, "", A) KERNEL(3, 2, 1, "", "07") EDGES,
-	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "attr priority 1 ", A) KERNEL(3, 2, 1, "", "07") EDGES,
+	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "attr priority 1 ", A)
+		KERNEL(3, 2, 1, "", "07") EDGES,
 	HEAD KERNEL(0, 0, 1, "", A) FILL(2) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES,
-	HEAD KERNEL(0, 0, 1, "", A) "node 1 empty\n" KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES,
-	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES "edge 0 3\n",
-	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") "edge 0 1\nedge 1 2\n",
-	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") "edge 0 1\nedge 1 2\n"
-	"edge 2 3 from_port 1 to_port 0 type 1\n",
+	HEAD KERNEL(0, 0, 1, "", A) "node 1 empty\n" KERNEL(2, 0, 1, "", A)
+		KERNEL(3, 2, 1, "", "07") EDGES,
+	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) KERNEL(3, 2, 1, "", "07") EDGES
+	"edge 0 3\n",
+	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A)
+		KERNEL(3, 2, 1, "", "07") "edge 0 1\nedge 1 2\n",
+	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A)
+		KERNEL(3, 2, 1, "", "07") "edge 0 1\nedge 1 2\n"
+					  "edge 2 3 from_port 1 to_port 0 type 1\n",
 	HEAD KERNEL(0, 0, 1, "", A) FILL(1) KERNEL(2, 0, 1, "", A) "edge 0 1\nedge 1 2\n",
 };
 

@@ -46,7 +46,8 @@ static const char *reached(const struct open *o, const char *kernel)
 	names[0] = '\0';
 	for (i = 0; i < o->c->nvariables; i++)
 		if (r.variables[i])
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s,", o->c->variables[i].name);
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s,",
+				 o->c->variables[i].name);
 	fdry_code_reach_release(&r);
 	return names;
 }
@@ -99,9 +100,10 @@ END_TEST
 
 START_TEST(every_golden_cubin_is_understood)
 {
-	static const char *const names[] = { "plain.90a.cubin", "calls.80.cubin", "calls.90.cubin", "shared.80.cubin",
-					     "shared.90.cubin", "linked.90.cubin", "vars.nvrtc.cubin",
-					     "axpy.triton.cubin" };
+	static const char *const names[] = { "plain.90a.cubin", "calls.80.cubin",
+					     "calls.90.cubin", "shared.80.cubin",
+					     "shared.90.cubin", "linked.90.cubin",
+					     "vars.nvrtc.cubin", "axpy.triton.cubin" };
 	struct open o = cubin_open(names[_i]);
 
 	ck_assert_str_eq(o.c->unsliceable, "");
@@ -163,7 +165,8 @@ END_TEST
 
 START_TEST(variables_reached)
 {
-	static const char *const files[] = { "vars.80.cubin", "vars.90.cubin", "vars.nvrtc.cubin", "vars.100.cubin" };
+	static const char *const files[] = { "vars.80.cubin", "vars.90.cubin", "vars.nvrtc.cubin",
+					     "vars.100.cubin" };
 	struct open o = cubin_open(files[_i]);
 
 	ck_assert_str_eq(reached(&o, "bump"), "counter,");
@@ -195,7 +198,8 @@ static uint32_t text_of(const struct open *o, const char *name)
 	uint32_t i;
 
 	for (i = 1; i < o->c->elf.nsections; i++)
-		if (!strncmp(o->c->elf.sections[i].name, ".text.", 6) && !strcmp(o->c->elf.sections[i].name + 6, name))
+		if (!strncmp(o->c->elf.sections[i].name, ".text.", 6) &&
+		    !strcmp(o->c->elf.sections[i].name + 6, name))
 			return i;
 	ck_abort_msg("no code of %s", name);
 	return 0;
@@ -223,7 +227,8 @@ START_TEST(functions_reached)
 }
 END_TEST
 
-/* A call through a pointer reaches whatever looks right and has its address taken, if nothing else tells. */
+/* A call through a pointer reaches whatever looks right and has its address taken, if nothing else
+ * tells. */
 START_TEST(pointers_reach_what_looks_right)
 {
 	struct fdry_span bytes = golden_read("linked.90.cubin");
@@ -288,7 +293,8 @@ START_TEST(refused_calls)
 	struct fdry_code_reach r = reach(&o, refusals[_i].kernel);
 
 	if (refusals[_i].why[0])
-		ck_assert_msg(strstr(r.refused, refusals[_i].why) == r.refused, "%s: '%s'", refusals[_i].kernel, r.refused);
+		ck_assert_msg(strstr(r.refused, refusals[_i].why) == r.refused, "%s: '%s'",
+			      refusals[_i].kernel, r.refused);
 	else
 		ck_assert_str_eq(r.refused, "");
 	fdry_code_reach_release(&r);
@@ -330,8 +336,9 @@ static int read_note(void *arg, const struct fdry_sass_read *read)
 }
 
 /* Instructions of sm_90 as a disassembler shows them. */
-static const uint64_t ldc_indexed[2] = { 0x0100000004047b82, 0x000e240000000a00 }; /* LDC.64 R4, c[0x4][R4] */
-static const uint64_t mov_imm[2] = { 0x0000001800047802, 0x000fe20000000f00 };     /* MOV R4, 0x18 */
+static const uint64_t ldc_indexed[2] = { 0x0100000004047b82,
+					 0x000e240000000a00 }; /* LDC.64 R4, c[0x4][R4] */
+static const uint64_t mov_imm[2] = { 0x0000001800047802, 0x000fe20000000f00 }; /* MOV R4, 0x18 */
 static const uint64_t nop[2] = { 0x0000000000007918, 0x000fc00000000000 };
 static const uint64_t exit_[2] = { 0x000000000000794d, 0x000fea0003800000 };
 
@@ -365,10 +372,14 @@ END_TEST
 
 START_TEST(index_is_not_known)
 {
-	static const uint64_t branch[2] = { 0xfffffffc00347947 - 0x30000000000, 0x000fea000383ffff }; /* BRA somewhere */
-	static const uint64_t back[2] = { 0xfffffffc00f47947, 0x000fc0000383ffff }; /* BRA to two before itself */
-	static const uint64_t other[2] = { 0x0000000500047c24, 0x000fe2000f8e02ff }; /* IMAD R4, ... */
-	static const uint64_t maybe[2] = { 0x0000001800040802, 0x000fe20000000f00 }; /* @P0 MOV R4, 0x18 */
+	static const uint64_t branch[2] = { 0xfffffffc00347947 - 0x30000000000,
+					    0x000fea000383ffff }; /* BRA somewhere */
+	static const uint64_t back[2] = { 0xfffffffc00f47947,
+					  0x000fc0000383ffff }; /* BRA to two before itself */
+	static const uint64_t other[2] = { 0x0000000500047c24,
+					   0x000fe2000f8e02ff }; /* IMAD R4, ... */
+	static const uint64_t maybe[2] = { 0x0000001800040802,
+					   0x000fe20000000f00 }; /* @P0 MOV R4, 0x18 */
 	const uint64_t (*start[])[2] = { &ldc_indexed };
 	const uint64_t (*jump[])[2] = { &mov_imm, &branch, &ldc_indexed };
 	const uint64_t (*landed[])[2] = { &mov_imm, &nop, &ldc_indexed, &nop, &back };
@@ -408,12 +419,14 @@ static void parse_any(struct fdry_span bytes)
 	uint32_t i;
 	int err = fdry_cubin_new(bytes, &c);
 
-	ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err, fdry_last_error());
+	ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err,
+		      fdry_last_error());
 	if (err)
 		return;
 	for (i = 0; i < c->nkernels; i++) {
 		err = fdry_code_reach_init(c, &i, 1, &r);
-		ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err, fdry_last_error());
+		ck_assert_msg(!err || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s", err,
+			      fdry_last_error());
 		if (!err)
 			fdry_code_reach_release(&r);
 	}
@@ -422,7 +435,8 @@ static void parse_any(struct fdry_span bytes)
 
 START_TEST(damage)
 {
-	static const char *const names[] = { "vars.90.cubin", "calls.80.cubin", "linked.90.cubin", "vars.100.cubin",
+	static const char *const names[] = { "vars.90.cubin", "calls.80.cubin",
+					     "linked.90.cubin", "vars.100.cubin",
 					     "axpy.triton.cubin", "launches.rel.cubin" };
 
 	golden_damage(names[_i], 200, 1500, parse_any);

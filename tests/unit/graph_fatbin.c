@@ -5,7 +5,8 @@
 #include "graph/elf.h"
 #include "graph/fatbin.h"
 
-static const char *const fatbins[] = { "plain.none.fatbin", "plain.lz4.fatbin", "plain.zstd.fatbin" };
+static const char *const fatbins[] = { "plain.none.fatbin", "plain.lz4.fatbin",
+				       "plain.zstd.fatbin" };
 
 /* --- the golden fatbins: sm_80, sm_90, sm_90a, sm_100f, PTX for 80 --- */
 
@@ -59,7 +60,8 @@ START_TEST(chooses_as_the_driver_does)
 			ck_assert_uint_eq(h->flags & 0xff00, choices[i].flags & 0xff00);
 		} else {
 			ck_assert_int_eq(code.kind, FDRY_DEVCODE_PTX);
-			ck_assert_ptr_nonnull(memmem(code.bytes.data, code.bytes.len, ".target sm_80", 13));
+			ck_assert_ptr_nonnull(
+				memmem(code.bytes.data, code.bytes.len, ".target sm_80", 13));
 			ck_assert_ptr_null(memchr(code.bytes.data, 0, code.bytes.len));
 		}
 		fdry_devcode_release(&code);
@@ -76,7 +78,8 @@ START_TEST(compression_changes_nothing)
 	unsigned int cc;
 
 	for (cc = 80; cc <= 120; cc += 10) {
-		ck_assert_int_eq(fdry_devcode_init(a.data, a.len, cc, &x), fdry_devcode_init(b.data, b.len, cc, &y));
+		ck_assert_int_eq(fdry_devcode_init(a.data, a.len, cc, &x),
+				 fdry_devcode_init(b.data, b.len, cc, &y));
 		/* Compiled apart, yet equal byte for byte. */
 		ck_assert_uint_eq(x.bytes.len, y.bytes.len);
 		ck_assert_mem_eq(x.bytes.data, y.bytes.data, x.bytes.len);
@@ -255,10 +258,21 @@ static const struct {
 	unsigned int at, size;
 	uint64_t value;
 } bad_fields[] = {
-	{ 0, 4, 1 }, { 4, 2, 2 }, { 6, 2, 64 }, { 8, 8, 1 << 20 }, { 8, 8, UINT64_MAX }, { 8, 8, 70 },
-	{ 18, 2, 0x102 }, { 20, 4, 63 }, { 20, 4, UINT32_MAX }, { 24, 8, 65 }, { 24, 8, UINT64_MAX },
+	{ 0, 4, 1 },
+	{ 4, 2, 2 },
+	{ 6, 2, 64 },
+	{ 8, 8, 1 << 20 },
+	{ 8, 8, UINT64_MAX },
+	{ 8, 8, 70 },
+	{ 18, 2, 0x102 },
+	{ 20, 4, 63 },
+	{ 20, 4, UINT32_MAX },
+	{ 24, 8, 65 },
+	{ 24, 8, UINT64_MAX },
 	{ 32, 4, 5 }, /* compressed size of what is not compressed */
-	{ 56, 8, FDRY_FATBIN_LZ4 | FDRY_FATBIN_ZSTD }, { 56, 8, FDRY_FATBIN_LZ4 }, { 56, 8, FDRY_FATBIN_ZSTD },
+	{ 56, 8, FDRY_FATBIN_LZ4 | FDRY_FATBIN_ZSTD },
+	{ 56, 8, FDRY_FATBIN_LZ4 },
+	{ 56, 8, FDRY_FATBIN_ZSTD },
 };
 
 START_TEST(bad_field)
@@ -270,7 +284,8 @@ START_TEST(bad_field)
 	made_entry(&m, FDRY_FATBIN_ELF, 90, 0, 'p');
 	memcpy(m.b.data + bad_fields[_i].at, &bad_fields[_i].value, bad_fields[_i].size);
 	err = made_choice(&m, 90);
-	ck_assert_msg(err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "field at %u: %d", bad_fields[_i].at, err);
+	ck_assert_msg(err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "field at %u: %d",
+		      bad_fields[_i].at, err);
 	fdry_buf_release(&m.b);
 }
 END_TEST
@@ -319,7 +334,8 @@ START_TEST(wrappers)
 	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
 	w.data = "no fatbin at all, just text";
 	ck_assert_int_eq(fdry_devcode_init(&w, 0, 90, &code), -FDRY_E_BADCODE);
-	ck_assert_int_eq(fdry_devcode_init(m.b.data, 0, 90, &code), 0); /* a fatbin knows its length */
+	ck_assert_int_eq(fdry_devcode_init(m.b.data, 0, 90, &code),
+			 0); /* a fatbin knows its length */
 	fdry_buf_release(&m.b);
 }
 END_TEST
@@ -357,12 +373,14 @@ static void find_any(struct fdry_span bytes)
 	int err;
 
 	for (cc = 80; cc <= 100; cc += 10) {
-		err = bytes.len ? fdry_devcode_init(bytes.data, bytes.len, cc, &code) : -FDRY_E_BADCODE;
+		err = bytes.len ? fdry_devcode_init(bytes.data, bytes.len, cc, &code)
+				: -FDRY_E_BADCODE;
 		if (!err)
 			fdry_devcode_release(&code);
 		else
-			ck_assert_msg(err == -FDRY_E_BADCODE || err == -FDRY_E_NOENT || err == -FDRY_E_LIMIT, "%d: %s",
-				      err, fdry_last_error());
+			ck_assert_msg(err == -FDRY_E_BADCODE || err == -FDRY_E_NOENT ||
+					      err == -FDRY_E_LIMIT,
+				      "%d: %s", err, fdry_last_error());
 	}
 }
 

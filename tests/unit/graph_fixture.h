@@ -22,8 +22,9 @@
 #define fails(code, words, call) \
 	do { \
 		int err_ = (call); \
-		ck_assert_msg(err_ == -(code) && strstr(fdry_last_error(), words), "%s: %s, not '%s'", \
-			      fdry_error_name(err_), err_ ? fdry_last_error() : "it worked", words); \
+		ck_assert_msg(err_ == -(code) && strstr(fdry_last_error(), words), \
+			      "%s: %s, not '%s'", fdry_error_name(err_), \
+			      err_ ? fdry_last_error() : "it worked", words); \
 	} while (0)
 
 #define REGION_SIZE (64ull << 20)
@@ -42,7 +43,8 @@ static struct {
 	struct fdry_kernel kernels[KERNELS];
 	struct fdry_region *region;
 	CUdeviceptr mem;        /* 64 KiB of it */
-	uint8_t *pinned;        /* the host segments as they were captured, and behind them as a loader has them */
+	uint8_t *pinned; /* the host segments as they were captured, and behind them as a loader has
+			    them */
 	struct fdry_host_segment hosts[2], moved[2];
 	struct fdry_graph_reader reader;
 	struct fdry_graph_builder builder;
@@ -55,7 +57,8 @@ static struct {
 
 /* --- in place of graph/kernel.c --- */
 
-int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index)
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
+			   uint32_t *index)
 {
 	uint32_t i;
 
@@ -82,7 +85,8 @@ CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t in
 
 /* --- the fixture --- */
 
-static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
+static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+		      const char **what)
 {
 	unsigned int type = 0;
 	struct fdry_alloc a;
@@ -100,7 +104,8 @@ static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_whe
 	if (fdry_region_find(fx.region, addr, &a) && bytes <= a.size - (addr - a.addr))
 		return 0;
 	*ret = FDRY_WHERE_NOTHING;
-	if (fx.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, bytes ? addr + bytes - 1 : addr))
+	if (fx.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					 bytes ? addr + bytes - 1 : addr))
 		return 0;
 	*ret = type == CU_MEMORYTYPE_HOST ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
 	*what = type == CU_MEMORYTYPE_HOST ? "host memory" : "device memory outside of the region";
@@ -118,7 +123,8 @@ static void test_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
 		for (k = 0; k < 2; k++) {
 			const struct fdry_host_segment *s = i ? &fx.moved[k] : &fx.hosts[k];
 
-			if (addr >= s->addr && addr - s->addr <= s->size && bytes <= s->size - (addr - s->addr))
+			if (addr >= s->addr && addr - s->addr <= s->size &&
+			    bytes <= s->size - (addr - s->addr))
 				*ret = fdry_host_place(k, addr - s->addr);
 		}
 }
@@ -133,7 +139,8 @@ static inline void hosts_make(void)
 	memset(fx.pinned, 0, 2 * HOST_ROOM);
 	for (i = 0; i < 2; i++) {
 		fx.hosts[i] = (struct fdry_host_segment){ (uintptr_t)fx.pinned + at[i], size[i] };
-		fx.moved[i] = (struct fdry_host_segment){ (uintptr_t)fx.pinned + HOST_ROOM + to[i], size[i] };
+		fx.moved[i] = (struct fdry_host_segment){ (uintptr_t)fx.pinned + HOST_ROOM + to[i],
+							  size[i] };
 	}
 }
 
@@ -169,11 +176,14 @@ static inline void fixture_open(void)
 	free(code);
 	for (i = 0; i < KERNELS; i++)
 		kernel_load(i);
-	ck_assert_msg(!fdry_region_new(drv, fx.dev, TEST_BASE, REGION_SIZE, &fx.region), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_region_new(drv, fx.dev, TEST_BASE, REGION_SIZE, &fx.region), "%s",
+		      fdry_last_error());
 	ok(fdry_region_alloc(fx.region, 65536, 0, &fx.mem));
-	fx.reader = (struct fdry_graph_reader){ .drv = &fx.drv, .where = test_where, .host = test_host };
+	fx.reader = (struct fdry_graph_reader){ .drv = &fx.drv, .where = test_where,
+						.host = test_host };
 	hosts_make();
-	fx.builder = (struct fdry_graph_builder){ &fx.drv, fx.ctx, fx.kernels, KERNELS, NULL, fx.moved, 2 };
+	fx.builder = (struct fdry_graph_builder){ &fx.drv, fx.ctx, fx.kernels, KERNELS,
+						  NULL, fx.moved, 2 };
 }
 
 /* Nothing that a test made may be left over. */
@@ -203,8 +213,9 @@ static inline CUgraph graph_new(void)
 
 static inline CUDA_KERNEL_NODE_PARAMS kernel_params(int i, void **args)
 {
-	return (CUDA_KERNEL_NODE_PARAMS){ .func = fx.func[i], .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-					  .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args };
+	return (CUDA_KERNEL_NODE_PARAMS){ .func = fx.func[i], .gridDimX = 1, .gridDimY = 1,
+					  .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+					  .blockDimZ = 1, .kernelParams = args };
 }
 
 static inline CUgraphNode kernel_add(CUgraph g, const CUgraphNode *after, int i, void **args)
@@ -313,15 +324,18 @@ static inline void graph_run(CUgraph g)
 static inline CUgraph graph_of_all(void)
 {
 	CUgraph g = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 3), b = step_add(g, &a, 1, 5), c = step_add(g, &a, 2, 7), d, e, f, h, i;
+	CUgraphNode a = step_add(g, NULL, 0, 3), b = step_add(g, &a, 1, 5),
+		    c = step_add(g, &a, 2, 7), d, e, f, h, i;
 	CUlaunchAttributeValue v = { .priority = -5 };
 	CUevent event = event_new();
 
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(c, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	d = memset_add(g, &b, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 512, 64, 0x1234, 2, 16, 4 });
-	e = memcpy_add(g, &c, (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem, .srcPitch = 64,
-					       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = fx.mem + 1024, .dstPitch = 64,
-					       .WidthInBytes = 64, .Height = 1, .Depth = 1 });
+	e = memcpy_add(g, &c,
+		       (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = fx.mem,
+					.srcPitch = 64, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+					.dstDevice = fx.mem + 1024, .dstPitch = 64,
+					.WidthInBytes = 64, .Height = 1, .Depth = 1 });
 	f = empty_add(g, &d);
 	edge_add(g, e, f, (CUgraphEdgeData){ 0 });
 	ok(fx.drv.cuGraphAddEventRecordNode(&h, g, &f, 1, event));
@@ -334,7 +348,8 @@ static inline CUgraph graph_of_all(void)
 
 /* --- comparing --- */
 
-/* The text of @g's object, without the two lines at its top, as if the region began at 0x500000000000. @g is destroyed. */
+/* The text of @g's object, without the two lines at its top, as if the region began at
+ * 0x500000000000. @g is destroyed. */
 static inline void reads_as(CUgraph g, const char *text)
 {
 	struct fdry_buf o = graph_object(g), t = text_of(&o);
@@ -383,7 +398,8 @@ static inline CUgraph odd_graph(uint8_t *packed, bool as_buffer)
 {
 	const struct fdry_kernel *k = &fx.kernels[ODD];
 	size_t size = k->param_bytes;
-	void *args[16], *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	void *args[16], *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed,
+				     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
 	CUDA_KERNEL_NODE_PARAMS p = kernel_params(ODD, args);
 	CUgraph g = graph_new();
 	CUgraphNode n;

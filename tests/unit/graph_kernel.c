@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of kernel sets and banks, with a driver on paper: interning, bringing back, every call failing once. */
+/* Unit tests of kernel sets and banks, with a driver on paper: interning, bringing back, every call
+ * failing once. */
 #include "tests/lib/paper.h"
 
 #include "graph/fatbin.h"
@@ -51,8 +52,11 @@ START_TEST(code_of_the_same_length)
 	paper_begin();
 	l = load_file("plain.90.cubin");
 	other = load_file("plain.90.cubin");
-	ck_assert_int_eq(fdry_cubin_new((struct fdry_span){ other->bytes.data, other->bytes.len }, &cubin), 0);
-	for (i = 0; i < cubin->elf.nsections && strcmp(cubin->elf.sections[i].name, ".text.scale"); i++)
+	ck_assert_int_eq(
+		fdry_cubin_new((struct fdry_span){ other->bytes.data, other->bytes.len }, &cubin),
+		0);
+	for (i = 0; i < cubin->elf.nsections && strcmp(cubin->elf.sections[i].name, ".text.scale");
+	     i++)
 		;
 	ck_assert_uint_lt(i, cubin->elf.nsections);
 	text = &cubin->elf.sections[i];
@@ -129,7 +133,8 @@ START_TEST(parameters)
 
 	paper_begin();
 	set = set_new();
-	k = fdry_kernel_set_get(set, intern(set, kernel_of(load_file("plain.90.cubin"), "scale"), true));
+	k = fdry_kernel_set_get(set,
+				intern(set, kernel_of(load_file("plain.90.cubin"), "scale"), true));
 	ck_assert_str_eq(k->name, "scale");
 	ck_assert_uint_eq(k->nparams, 4);
 	ck_assert_mem_eq(k->params, scale, sizeof(scale));
@@ -148,7 +153,8 @@ static void intern_refused(struct fdry_kernel_set *set, struct paper_kernel *k, 
 	ck_assert_uint_eq(i, 77);
 }
 
-/* A driver that tells other parameters than the code: as if another entry of the fatbin were in use. */
+/* A driver that tells other parameters than the code: as if another entry of the fatbin were in
+ * use. */
 START_TEST(parameters_must_agree)
 {
 	struct fdry_cubin_kernel lie;
@@ -194,7 +200,8 @@ START_TEST(unseen_code)
 	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, NULL, &i), -FDRY_E_REFUSED);
 	l->code.data = "no code at all; text of another kind";
 	l->code.len = 36;
-	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "add"), &i), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "add"), &i),
+			 -FDRY_E_BADCODE);
 	fdry_kernel_set_free(set);
 	paper_end();
 }
@@ -239,7 +246,8 @@ START_TEST(ptx_with_other_options_is_other_code)
 	vars = load_file("vars.90.cubin");
 	paper.ptx_cubin = plain->bytes;
 	paper.ptx_cubin_64 = vars->bytes;
-	plain->code = again->code = (struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &values[0] };
+	plain->code = again->code =
+		(struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &values[0] };
 	vars->code = (struct fdry_code_image){ ptx, strlen(ptx), 1, &option, &values[1] };
 	ck_assert_uint_eq(intern(set, kernel_of(plain, "add"), true), 0);
 	ck_assert_uint_eq(intern(set, kernel_of(vars, "alone"), true), 1);
@@ -324,8 +332,10 @@ START_TEST(bank_brings_back_kernels)
 	slice(set);
 	n = table(set, k);
 	before = paper.nloads;
-	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), "%s", fdry_last_error());
-	ck_assert_uint_eq(paper.nloads - before, 3); /* the counter's, alone's, and alone's again for its attributes */
+	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), "%s",
+		      fdry_last_error());
+	ck_assert_uint_eq(paper.nloads - before,
+			  3); /* the counter's, alone's, and alone's again for its attributes */
 	f = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 0);
 	g = (struct paper_kernel *)(void *)fdry_kernel_bank_get(bank, 2);
 	ck_assert_str_eq(f->k->name, "bump");
@@ -366,22 +376,27 @@ START_TEST(bank_compares)
 	memcpy(params, k[0].params, k[0].nparams * sizeof(*params));
 	k[0].params = params;
 	params[2].size = 4;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+			 -FDRY_E_BADIMAGE);
 	params[2].size = 1;
 	k[0].nparams = 3;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+			 -FDRY_E_BADIMAGE);
 	k[0].nparams = 4;
 	k[0].name = "scaled";
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+			 -FDRY_E_BADIMAGE);
 	k[0].name = "scale";
 	k[0].object.b[0] ^= 1;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), -FDRY_E_NOENT);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank),
+			 -FDRY_E_NOENT);
 	k[0].object.b[0] ^= 1;
 	ck_assert_ptr_null(bank);
 	ck_assert_uint_eq(paper.unloaded, 3);
 	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, n, object_get, set, &bank), 0);
 	fdry_kernel_bank_free(bank);
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 0, object_get, set, &bank), 0); /* of nothing */
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, k, 0, object_get, set, &bank),
+			 0); /* of nothing */
 	fdry_kernel_bank_free(bank);
 	fdry_kernel_bank_free(NULL);
 	fdry_kernel_set_free(set);
@@ -403,7 +418,8 @@ static int whole_path(struct load *l)
 	err = fdry_kernel_set_new(&paper.drv, 0, code_find, &paper, &set);
 	if (err)
 		return err;
-	err = fdry_kernel_set_intern(set, (CUkernel)kernel_of(l, "lookup"), (CUfunction)kernel_of(l, "lookup"), &i);
+	err = fdry_kernel_set_intern(set, (CUkernel)kernel_of(l, "lookup"),
+				     (CUfunction)kernel_of(l, "lookup"), &i);
 	if (!err)
 		err = fdry_kernel_set_intern(set, NULL, (CUfunction)kernel_of(l, "bump"), &i);
 	if (!err)

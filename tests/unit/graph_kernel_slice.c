@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what becomes of the kernels of a set, with a driver on paper: objects, variables, refusals. */
+/* Unit tests of what becomes of the kernels of a set, with a driver on paper: objects, variables,
+ * refusals. */
 #include "tests/lib/paper.h"
 
 /* --- slicing --- */
@@ -20,7 +21,8 @@ START_TEST(kernels_that_share_a_variable_stay_together)
 	affine = intern(set, kernel_of(l, "affine"), true);
 	slice(set);
 	ck_assert(same_object(set, bump, bump_by));
-	ck_assert(!same_object(set, bump, alone) && !same_object(set, alone, lookup) && !same_object(set, lookup, affine));
+	ck_assert(!same_object(set, bump, alone) && !same_object(set, alone, lookup) &&
+		  !same_object(set, lookup, affine));
 	ck_assert_uint_eq(fdry_kernel_set_object_count(set), 4);
 	for (more = 0; more < 5; more++)
 		sliced(set, more);
@@ -48,7 +50,8 @@ START_TEST(order_does_not_matter)
 	slice(a);
 	slice(b);
 	for (i = 0; i < 4; i++)
-		ck_assert(fdry_oid_eq(&fdry_kernel_set_get(a, i)->object, &fdry_kernel_set_get(b, 3 - i)->object));
+		ck_assert(fdry_oid_eq(&fdry_kernel_set_get(a, i)->object,
+				      &fdry_kernel_set_get(b, 3 - i)->object));
 	fdry_kernel_set_free(a);
 	fdry_kernel_set_free(b);
 	paper_end();
@@ -101,10 +104,12 @@ START_TEST(two_loads_with_a_variable_each)
 }
 END_TEST
 
-/* A function has one set of attributes, and a second load of its module would have variables of its own. */
+/* A function has one set of attributes, and a second load of its module would have variables of its
+ * own. */
 START_TEST(two_sets_of_attributes_and_a_variable)
 {
-	struct paper_kernel alone, bump; /* the context's functions, of which only the kernels had their attributes set */
+	struct paper_kernel alone, bump; /* the context's functions, of which only the kernels had
+					    their attributes set */
 	struct fdry_kernel_set *set;
 	struct load *l;
 
@@ -132,8 +137,9 @@ START_TEST(changed_variables)
 	static const struct {
 		const char *kernel, *variable;
 	} changes[] = {
-		{ "bump", "counter" }, { "lookup", "table" }, { "lookup", "into_table" }, { "affine", "weights" },
-		{ "affine", "biases" }, { "own_static", "_ZZ10own_staticE5calls" },
+		{ "bump", "counter" },	    { "lookup", "table" },
+		{ "lookup", "into_table" }, { "affine", "weights" },
+		{ "affine", "biases" },	    { "own_static", "_ZZ10own_staticE5calls" },
 	};
 	struct fdry_kernel_set *set;
 	struct load *l;

@@ -20,7 +20,8 @@ static const struct fdry_kernel test_kernels[] = {
 };
 #define TEST_KERNELS 3
 
-int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index)
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
+			   uint32_t *index)
 {
 	uintptr_t i = func ? (uintptr_t)func : (uintptr_t)kern;
 

@@ -18,7 +18,8 @@ static uint8_t *wall; /* the first byte that nobody may read */
 
 static void setup(void)
 {
-	uint8_t *map = mmap(NULL, ROOM + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *map =
+		mmap(NULL, ROOM + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	ck_assert_ptr_ne(map, MAP_FAILED);
 	wall = map + ROOM;
@@ -145,7 +146,8 @@ START_TEST(cut_anywhere)
 }
 END_TEST
 
-/* Whatever number is damaged, what the gate lets through the reader reads inside of. dlopen() would run it, so it is not loaded. */
+/* Whatever number is damaged, what the gate lets through the reader reads inside of. dlopen() would
+ * run it, so it is not loaded. */
 START_TEST(damaged_anywhere)
 {
 	const struct fdry_driver *drv = test_sim();
@@ -184,8 +186,10 @@ START_TEST(every_real_cubin_passes)
 		if (!strstr(e->d_name, ".cubin"))
 			continue;
 		code = golden_read(e->d_name);
-		ck_assert_msg(!fdry_module_check(&nvidia, code), "%s: %s", e->d_name, fdry_last_error());
-		ck_assert_msg(!fdry_module_check(drv, code), "%s: %s", e->d_name, fdry_last_error());
+		ck_assert_msg(!fdry_module_check(&nvidia, code), "%s: %s", e->d_name,
+			      fdry_last_error());
+		ck_assert_msg(!fdry_module_check(drv, code), "%s: %s", e->d_name,
+			      fdry_last_error());
 		n++;
 		golden_free(code);
 	}
@@ -200,7 +204,8 @@ START_TEST(ours_is_for_the_software_driver_alone)
 	struct fdry_driver nvidia = { .software = false };
 	struct object o = object_read();
 
-	ck_assert_int_eq(fdry_module_check(&nvidia, (struct fdry_span){ o.bytes, o.len }), -FDRY_E_BADCODE);
+	ck_assert_int_eq(fdry_module_check(&nvidia, (struct fdry_span){ o.bytes, o.len }),
+			 -FDRY_E_BADCODE);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "no cubin"));
 	free(o.bytes);
 }
@@ -208,7 +213,8 @@ END_TEST
 
 /* --- sizes --- */
 
-/* 60,000 sections with one name that ends at the end of 2 MB, and relocations that all of them share. */
+/* 60,000 sections with one name that ends at the end of 2 MB, and relocations that all of them
+ * share. */
 START_TEST(reading_is_linear)
 {
 	const uint32_t n = 60000, strings = 2 << 20, relocs = 20000, syms = 1;
@@ -217,20 +223,24 @@ START_TEST(reading_is_linear)
 	uint8_t *b = calloc(1, len);
 	struct fdry_elf_shdr *s = (struct fdry_elf_shdr *)(b + 64);
 	uint64_t at = 64 + (uint64_t)n * 64;
-	struct fdry_elf_ehdr h = { .ident = { 0x7f, 'E', 'L', 'F', 2, 1 }, .type = FDRY_ET_EXEC, .machine = FDRY_EM_CUDA, .shoff = 64,
+	struct fdry_elf_ehdr h = { .ident = { 0x7f, 'E', 'L', 'F', 2, 1 },
+				   .type = FDRY_ET_EXEC, .machine = FDRY_EM_CUDA, .shoff = 64,
 				   .shentsize = 64, .shnum = (uint16_t)n, .shstrndx = 1 };
 
 	ck_assert_ptr_nonnull(b);
 	memcpy(b, &h, sizeof(h));
 	memset(b + at + 1, 'a', strings - 2);
 	s[1] = (struct fdry_elf_shdr){ .type = FDRY_SHT_STRTAB, .offset = at, .size = strings };
-	s[2] = (struct fdry_elf_shdr){ .name = 1, .type = FDRY_SHT_SYMTAB, .offset = at + strings, .size = 24 * syms, .link = 1, .entsize = 24 };
+	s[2] = (struct fdry_elf_shdr){ .name = 1, .type = FDRY_SHT_SYMTAB, .offset = at + strings,
+				       .size = 24 * syms, .link = 1, .entsize = 24 };
 	for (i = 3; i < n; i++)
 		s[i] = (struct fdry_elf_shdr){ .name = 1, .type = FDRY_SHT_NOTE };
-	ck_assert_msg(!fdry_module_check(&nvidia, (struct fdry_span){ b, len }), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_module_check(&nvidia, (struct fdry_span){ b, len }), "%s",
+		      fdry_last_error());
 	for (i = 3; i < n; i++)
-		s[i] = (struct fdry_elf_shdr){ .name = 1, .type = FDRY_SHT_RELA, .offset = at + strings + 24, .size = relocs * 24, .link = 2,
-					       .info = 1, .entsize = 24 };
+		s[i] = (struct fdry_elf_shdr){ .name = 1, .type = FDRY_SHT_RELA,
+					       .offset = at + strings + 24, .size = relocs * 24,
+					       .link = 2, .info = 1, .entsize = 24 };
 	ck_assert_int_eq(fdry_module_check(&nvidia, (struct fdry_span){ b, len }), -FDRY_E_BADCODE);
 	free(b);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of loaded kernel objects that several banks share, on a driver on paper that counts loads. */
+/* Unit tests of loaded kernel objects that several banks share, on a driver on paper that counts
+ * loads. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +36,8 @@ static void kernel_add(struct kernels *ks, struct load *l, const char *name)
 	struct paper_kernel *k = kernel_of(l, name);
 	uint32_t index;
 
-	ck_assert_msg(!fdry_kernel_set_intern(ks->set, (CUkernel)k, (CUfunction)k, &index), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_kernel_set_intern(ks->set, (CUkernel)k, (CUfunction)k, &index), "%s",
+		      fdry_last_error());
 	ck_assert_uint_eq(index, ks->n++);
 }
 
@@ -73,7 +75,8 @@ static unsigned int bank_new(uint32_t first, uint32_t n, struct fdry_kernel_bank
 {
 	unsigned int before = paper.nloads;
 
-	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, &ks.k[first], n, object_get, ks.set, ret), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_kernel_bank_new(&paper.drv, &ks.k[first], n, object_get, ks.set, ret),
+		      "%s", fdry_last_error());
 	return paper.nloads - before;
 }
 
@@ -112,7 +115,8 @@ START_TEST(a_module_with_variables_is_one_banks_own)
 
 	ck_assert_uint_eq(bank_new(SCALE, 3, &bank[0]), 2);
 	ck_assert_uint_eq(bank_new(SCALE, 3, &bank[1]), 1);
-	ck_assert_ptr_eq(fdry_kernel_bank_get(bank[0], SCALE), fdry_kernel_bank_get(bank[1], SCALE));
+	ck_assert_ptr_eq(fdry_kernel_bank_get(bank[0], SCALE),
+			 fdry_kernel_bank_get(bank[1], SCALE));
 	ck_assert_ptr_ne(fdry_kernel_bank_get(bank[0], BUMP), fdry_kernel_bank_get(bank[1], BUMP));
 	ck_assert_ptr_eq(((struct paper_kernel *)fdry_kernel_bank_get(bank[1], BUMP))->l,
 			 ((struct paper_kernel *)fdry_kernel_bank_get(bank[1], BUMP_BY))->l);
@@ -187,15 +191,19 @@ START_TEST(a_shared_kernel_is_compared)
 	memcpy(params, k.params, k.nparams * sizeof(*params));
 	k.params = params;
 	params[2].size = 4;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+			 -FDRY_E_BADIMAGE);
 	k = ks.k[SCALE];
 	k.nparams--;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+			 -FDRY_E_BADIMAGE);
 	k.nparams = 0;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+			 -FDRY_E_BADIMAGE);
 	k = ks.k[SCALE];
 	k.name = "scaled";
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, &k, 1, object_get, ks.set, &none),
+			 -FDRY_E_BADIMAGE);
 	ck_assert_ptr_null(none);
 	ck_assert_uint_eq(bank_free(bank), 1);
 }
@@ -211,7 +219,8 @@ START_TEST(a_refused_kernel_leaves_nothing)
 	memcpy(params, two[1].params, two[1].nparams * sizeof(*params));
 	two[1].params = params;
 	params[0].size = 1;
-	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, two, 2, object_get, ks.set, &none), -FDRY_E_BADIMAGE);
+	ck_assert_int_eq(fdry_kernel_bank_new(&paper.drv, two, 2, object_get, ks.set, &none),
+			 -FDRY_E_BADIMAGE);
 	ck_assert_uint_eq(paper.unloaded, 2);
 	ck_assert_uint_eq(bank_new(SCALE, 3, &bank), 2);
 	ck_assert_uint_eq(bank_free(bank), 2);
@@ -228,7 +237,8 @@ START_TEST(a_load_that_fails_leaves_other_banks_as_they_are)
 		loads = paper.nloads;
 		paper.unloaded = 0;
 		paper.fail_at = paper.calls + i;
-		failed += fdry_kernel_bank_new(&paper.drv, ks.k, ks.n, object_get, ks.set, &again) != 0;
+		failed += fdry_kernel_bank_new(&paper.drv, ks.k, ks.n, object_get, ks.set,
+					       &again) != 0;
 		if (!again)
 			ck_assert_uint_eq(paper.unloaded, paper.nloads - loads);
 		paper.fail_at = 0;
@@ -244,16 +254,19 @@ static const struct code {
 	const char *name;
 	bool variables;
 } codes[] = {
-	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false }, { "who.90a.cubin", false },
-	{ "vars.80.cubin", true }, { "vars.90.cubin", true }, { "vars.100.cubin", true },
+	{ "plain.90.cubin", false }, { "shared.90.cubin", false }, { "axpy.triton.cubin", false },
+	{ "who.90a.cubin", false },  { "vars.80.cubin", true },	   { "vars.90.cubin", true },
+	{ "vars.100.cubin", true },
 };
 
 START_TEST(variables_are_seen)
 {
 	struct fdry_span bytes = golden_read(codes[_i].name);
 
-	ck_assert_msg(fdry_module_has_variables(bytes) == codes[_i].variables, "%s", codes[_i].name);
-	ck_assert(fdry_module_has_variables((struct fdry_span){ bytes.data, bytes.len / 2 })); /* nobody knows */
+	ck_assert_msg(fdry_module_has_variables(bytes) == codes[_i].variables, "%s",
+		      codes[_i].name);
+	ck_assert(fdry_module_has_variables(
+		(struct fdry_span){ bytes.data, bytes.len / 2 })); /* nobody knows */
 	golden_free(bytes);
 }
 END_TEST

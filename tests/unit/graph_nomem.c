@@ -14,8 +14,8 @@
 #endif
 #endif
 
-/* In this thread: the allocation that fails (0: none), those so far, and what is not freed. Volatile, since
- * compilers believe that allocating changes no variable. */
+/* In this thread: the allocation that fails (0: none), those so far, and what is not freed.
+ * Volatile, since compilers believe that allocating changes no variable. */
 static __thread volatile unsigned long fail_at, allocations;
 static __thread volatile long alive;
 
@@ -62,7 +62,8 @@ void free(void *p)
 }
 #endif
 
-/* Run @step with its n-th allocation failing, for every n. @alone: only we allocate, so all of it must be freed. */
+/* Run @step with its n-th allocation failing, for every n. @alone: only we allocate, so all of it
+ * must be freed. */
 static void every_allocation(int (*step)(void), bool alone)
 {
 	unsigned long n, made;
@@ -80,11 +81,13 @@ static void every_allocation(int (*step)(void), bool alone)
 		fail_at = 0;
 		if (made < n)
 			break;
-		ck_assert_msg(err == -FDRY_E_NOMEM || (!alone && err == -FDRY_E_NODEVMEM), "allocation %lu: %s", n, fdry_error_name(err));
+		ck_assert_msg(err == -FDRY_E_NOMEM || (!alone && err == -FDRY_E_NODEVMEM),
+			      "allocation %lu: %s", n, fdry_error_name(err));
 		if (alone)
 			ck_assert_msg(!left, "allocation %lu leaves %ld behind", n, left);
 		else
-			ck_assert_msg(test_sim_live("graph") <= 1, "allocation %lu leaves a graph behind", n);
+			ck_assert_msg(test_sim_live("graph") <= 1,
+				      "allocation %lu leaves a graph behind", n);
 	}
 	ok(err);
 #ifndef OWN_ALLOCATOR

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of reading driver graphs on the software driver: attributes, failing calls; graph_both.h has the rest. */
+/* Unit tests of reading driver graphs on the software driver: attributes, failing calls;
+ * graph_both.h has the rest. */
 #include "graph/attr.h"
 #include "tests/unit/graph_fixture.h"
 
@@ -52,15 +53,19 @@ START_TEST(attributes_differ_from_a_fresh_node)
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &v));
 	v = none;
 	v.sharedMemCarveout = 50;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+		n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
 	v.sharedMemCarveout = 100;
 	n = kernel_add(g, &n, NOTHING, NULL);
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+		n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
 	kernel_add(g, &n, NOTHING, NULL);
-	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr cooperative 1 attr cluster_dimension 2 1 1 "
-		 "attr mem_sync_domain_map 2 1 attr preferred_shared_memory_carveout 50 args\n"
-		 "node 1 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr preferred_shared_memory_carveout 100 args\n"
-		 "node 2 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\nedge 0 1\nedge 1 2\n");
+	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr cooperative 1 attr "
+		    "cluster_dimension 2 1 1 "
+		    "attr mem_sync_domain_map 2 1 attr preferred_shared_memory_carveout 50 args\n"
+		    "node 1 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr "
+		    "preferred_shared_memory_carveout 100 args\n"
+		    "node 2 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\nedge 0 1\nedge 1 2\n");
 }
 END_TEST
 
@@ -69,7 +74,8 @@ static void window_set(CUgraphNode n, CUdeviceptr base, size_t bytes)
 	CUlaunchAttributeValue v;
 
 	memset(&v, 0, sizeof(v));
-	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)base, bytes, 0.5f, CU_ACCESS_PROPERTY_STREAMING,
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)base, bytes, 0.5f,
+						       CU_ACCESS_PROPERTY_STREAMING,
 						       CU_ACCESS_PROPERTY_STREAMING };
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 }
@@ -92,7 +98,8 @@ START_TEST(access_policy_windows)
 	}));
 	g = graph_new();
 	window_set(kernel_add(g, NULL, NOTHING, NULL), fx.mem, 65537);
-	graph_refused(g, "node 0: kernel: kernel nothing: its access policy window, 65537 bytes at");
+	graph_refused(g,
+		      "node 0: kernel: kernel nothing: its access policy window, 65537 bytes at");
 	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
 	g = graph_new();
 	window_set(kernel_add(g, NULL, NOTHING, NULL), outside, 16);
@@ -149,7 +156,8 @@ START_TEST(attributes_asked_for)
 		step_add(many, NULL, i, 1);
 	read_with(&rd, one, 0);
 	known = all - refused_gets / 2;
-	ck_assert_uint_eq(gets, 2 * all + known); /* a fresh node, the first node; then as every node */
+	ck_assert_uint_eq(gets,
+			  2 * all + known); /* a fresh node, the first node; then as every node */
 	ck_assert_uint_gt(refused_gets, 10);
 	read_with(&rd, many, 0);
 	ck_assert_uint_eq(gets, 50 * known);
@@ -160,7 +168,8 @@ START_TEST(attributes_asked_for)
 }
 END_TEST
 
-/* An attribute that no cuda.h has yet, where only the first node of a kernel, or only one with attributes of its own, shows it. */
+/* An attribute that no cuda.h has yet, where only the first node of a kernel, or only one with
+ * attributes of its own, shows it. */
 START_TEST(attributes_of_a_newer_driver)
 {
 	CUlaunchAttributeValue v = { .priority = -1 };
@@ -170,13 +179,16 @@ START_TEST(attributes_of_a_newer_driver)
 	counting_begin();
 	liar = step_add(g, NULL, 0, 1);
 	read_with(&rd, g, -FDRY_E_REFUSED);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "attribute 20, which this version does not know"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "attribute 20, which this version does not know"));
 	fdry_graph_reader_release(&rd);
 	step_add(h, NULL, 0, 1);
 	liar = step_add(h, NULL, 1, 1);
 	ok(fx.drv.cuGraphKernelNodeSetAttribute(liar, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	read_with(&rd, h, -FDRY_E_REFUSED);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "node 1: kernel: kernel step: its attributes have other values after they were set again"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "node 1: kernel: kernel step: its attributes have other "
+					  "values after they were set again"));
 	fdry_graph_reader_release(&rd);
 	ok(fx.drv.cuGraphDestroy(g));
 	ok(fx.drv.cuGraphDestroy(h));
@@ -227,19 +239,22 @@ START_TEST(every_call_fails)
 	real_destroy = fx.drv.cuGraphDestroy;
 	fx.drv.cuGraphDestroy = stubborn_destroy;
 	for (n = 1;; n++) {
-		snprintf(spec, sizeof(spec), "*:%u:%d", n, _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+		snprintf(spec, sizeof(spec), "*:%u:%d", n,
+			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
 		err = graph_read(g, &b);
 		if (!test_sim_failed())
 			break;
 		test_sim_fail(NULL);
 		if (!err) {
-			/* Destroying the rehearsal failed, or asking about a number that is no pointer. */
+			/* Destroying the rehearsal failed, or asking about a number that is no
+			 * pointer. */
 			ck_assert_int_eq(test_sim_live("graph"), 1);
 			fdry_buf_release(&b);
 			continue;
 		}
-		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s: %s", n, fdry_error_name(err), fdry_last_error());
+		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s: %s", n,
+			      fdry_error_name(err), fdry_last_error());
 		ck_assert_ptr_null(b.data);
 		ck_assert_msg(test_sim_live("graph") == 1, "call %u leaves a graph behind", n);
 	}
@@ -257,7 +272,8 @@ START_TEST(functions_that_are_missing)
 	struct fdry_buf b = { 0 };
 
 	fx.drv.cuGraphGetEdges_v2 = NULL;
-	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges, which CUDA 12.3 introduced", graph_read(g, &b));
+	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges, which CUDA 12.3 introduced",
+	      graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST

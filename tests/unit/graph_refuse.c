@@ -7,7 +7,8 @@
 
 /* --- attributes --- */
 
-/* Answers of the driver that are not the software driver's own; each returns what the real function would otherwise. */
+/* Answers of the driver that are not the software driver's own; each returns what the real function
+ * would otherwise. */
 static CUresult (*real_get)(CUgraphNode, CUkernelNodeAttrID, CUkernelNodeAttrValue *);
 static CUgraphNode marked; /* the node about which it lies */
 static CUkernelNodeAttrID lie_id;
@@ -42,17 +43,22 @@ static const struct lie {
 	CUresult result;
 	const char *says;
 } lies[] = {
-	{ 13, CUDA_SUCCESS, "it has attribute device_updatable and kernels of the capturing process hold a handle" },
-	{ 7, CUDA_SUCCESS, "it has attribute programmatic_event and its event belongs to the application" },
+	{ 13, CUDA_SUCCESS,
+	  "it has attribute device_updatable and kernels of the capturing process hold a handle" },
+	{ 7, CUDA_SUCCESS,
+	  "it has attribute programmatic_event and its event belongs to the application" },
 	{ 12, CUDA_SUCCESS, "it has attribute launch_completion_event and its event belongs" },
 	{ 15, CUDA_SUCCESS, "it has attribute 15, which this version does not know" },
 	{ 31, CUDA_SUCCESS, "it has attribute 31, which this version does not know" },
 	/* The software driver does not take these of nodes. */
-	{ 3, CUDA_SUCCESS, "the driver does not accept its attribute synchronization_policy again" },
-	{ 6, CUDA_SUCCESS, "the driver does not accept its attribute programmatic_stream_serialization again" },
+	{ 3, CUDA_SUCCESS,
+	  "the driver does not accept its attribute synchronization_policy again" },
+	{ 6, CUDA_SUCCESS,
+	  "the driver does not accept its attribute programmatic_stream_serialization again" },
 	/* What a fresh node answers this node does not. */
 	{ 9, CUDA_ERROR_INVALID_VALUE, "its attribute mem_sync_domain_map cannot be read" },
-	{ 14, CUDA_ERROR_NOT_SUPPORTED, "its attribute preferred_shared_memory_carveout cannot be read" },
+	{ 14, CUDA_ERROR_NOT_SUPPORTED,
+	  "its attribute preferred_shared_memory_carveout cannot be read" },
 };
 
 START_TEST(attributes_that_cannot_be_restored)
@@ -74,7 +80,8 @@ START_TEST(attribute_failures_are_not_answers)
 END_TEST
 
 /* The driver takes the attribute and then says something else: what it holds is not what we set. */
-static CUresult forgetful_set(CUgraphNode node, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *v)
+static CUresult forgetful_set(CUgraphNode node, CUkernelNodeAttrID id,
+			      const CUkernelNodeAttrValue *v)
 {
 	(void)node;
 	(void)id;
@@ -108,7 +115,8 @@ START_TEST(host_node)
 	CUgraphNode a = empty_add(g, NULL), n;
 
 	ok(SIM(cuGraphAddHostNode)(&n, g, &a, 1, &p));
-	graph_refused(g, "node 1: its kind is host function: it calls code of the capturing process");
+	graph_refused(g,
+		      "node 1: its kind is host function: it calls code of the capturing process");
 }
 END_TEST
 
@@ -144,7 +152,8 @@ static const struct {
 	{ CU_GRAPH_NODE_TYPE_MEM_FREE, "node 0: its kind is memory free" },
 	{ CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, "node 0: its kind is batch memory operation" },
 	{ CU_GRAPH_NODE_TYPE_CONDITIONAL, "node 0: its kind is conditional" },
-	{ (CUgraphNodeType)99, "node 0: it is a node of type 99, which this version does not know" },
+	{ (CUgraphNodeType)99,
+	  "node 0: it is a node of type 99, which this version does not know" },
 };
 
 START_TEST(node_types)
@@ -166,7 +175,8 @@ START_TEST(event_recorded_only)
 	CUgraphNode a = empty_add(g, NULL), n;
 
 	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, &a, 1, event_new()));
-	graph_refused(g, "node 1: its event is recorded but not waited for within the graph, so it belongs to the application");
+	graph_refused(g, "node 1: its event is recorded but not waited for within the graph, so it "
+			 "belongs to the application");
 }
 END_TEST
 
@@ -187,9 +197,15 @@ END_TEST
 
 static CUDA_MEMCPY3D copy_of(CUdeviceptr src, CUdeviceptr dst)
 {
-	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = src, .srcPitch = 64,
-				.dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = dst, .dstPitch = 64,
-				.WidthInBytes = 64, .Height = 1, .Depth = 1 };
+	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				.srcDevice = src,
+				.srcPitch = 64,
+				.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				.dstDevice = dst,
+				.dstPitch = 64,
+				.WidthInBytes = 64,
+				.Height = 1,
+				.Depth = 1 };
 }
 
 START_TEST(copy_from_host)
@@ -201,7 +217,8 @@ START_TEST(copy_from_host)
 	p.srcMemoryType = CU_MEMORYTYPE_HOST;
 	p.srcHost = host;
 	memcpy_add(g, NULL, p);
-	graph_refused(g, "is pageable host memory that no single host tensor holds; keep it allocated and declare it with fdry_capture_tensor()");
+	graph_refused(g, "is pageable host memory that no single host tensor holds; keep it "
+			 "allocated and declare it with fdry_capture_tensor()");
 }
 END_TEST
 
@@ -244,9 +261,9 @@ START_TEST(copy_under_unified_addressing)
 
 	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
 	p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-	reads_as(graph_with_copy(p),
-		 "node 0 memcpy src 0x500000000000 src_pitch 64 src_height 1 dst 0x500000000040 dst_pitch 64 dst_height 1 "
-		 "width 64 height 1 depth 1\n");
+	reads_as(graph_with_copy(p), "node 0 memcpy src 0x500000000000 src_pitch 64 src_height 1 "
+				     "dst 0x500000000040 dst_pitch 64 dst_height 1 "
+				     "width 64 height 1 depth 1\n");
 	p.srcDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its source, 64 bytes at");
 	graph_refused(graph_with_copy(p), "is pinned host memory that no single host tensor holds");
@@ -262,10 +279,12 @@ START_TEST(copy_of_an_address_beyond)
 {
 	CUDA_MEMCPY3D p = copy_of(fdry_host_place(0, 64), fx.mem);
 
-	graph_refused(graph_with_copy(p), "node 0: memcpy: its source lies beyond the address space");
+	graph_refused(graph_with_copy(p),
+		      "node 0: memcpy: its source lies beyond the address space");
 	p = copy_of(fx.mem, FDRY_HOST_PLACE - 64);
 	p.dstXInBytes = 64;
-	graph_refused(graph_with_copy(p), "node 0: memcpy: its destination lies beyond the address space");
+	graph_refused(graph_with_copy(p),
+		      "node 0: memcpy: its destination lies beyond the address space");
 }
 END_TEST
 
@@ -311,7 +330,8 @@ START_TEST(copy_is_canonical)
 	p.Height = 2, p.Depth = 2;
 	memcpy_add(g, NULL, p);
 	p = copy_of(fx.mem + 16 + 6 * 128, fx.mem + 4096 + 256);
-	p.srcPitch = 128, p.srcHeight = 4, p.dstPitch = 256, p.dstHeight = 8, p.Height = 2, p.Depth = 2;
+	p.srcPitch = 128, p.srcHeight = 4, p.dstPitch = 256, p.dstHeight = 8, p.Height = 2,
+	p.Depth = 2;
 	memcpy_add(h, NULL, p);
 	same_object(g, h);
 }
@@ -375,7 +395,8 @@ START_TEST(memset_is_canonical)
 	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12, 1, 16, 1 });
 	{
 		struct fdry_buf a = graph_object(g), b;
-		CUgraph h = graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12121212, 1, 16, 1 });
+		CUgraph h = graph_with_set(
+			(CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12121212, 1, 16, 1 });
 
 		b = graph_object(h);
 		ck_assert_mem_eq(a.data, b.data, a.len);
@@ -394,13 +415,20 @@ START_TEST(memset_refused)
 	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
 	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }),
 		      "node 0: memset: what it sets, 16 bytes at");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }), "is device memory outside of the region");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }),
+		      "is device memory outside of the region");
 	ok(fx.drv.cuMemFree_v2(outside));
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ 0x1234567, 0, 0, 1, 16, 1 }), "is no memory that the driver knows");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem + 65536 - 16, 0, 0, 1, 17, 1 }), "what it sets, 17 bytes");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 3, 16, 1 }), "elements of neither 1, 2 nor 4 bytes");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 0, 1 }), "a size of 0");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 15, 0, 1, 16, 2 }), "a size that does not fit its pitch");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ 0x1234567, 0, 0, 1, 16, 1 }),
+		      "is no memory that the driver knows");
+	graph_refused(
+		graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem + 65536 - 16, 0, 0, 1, 17, 1 }),
+		"what it sets, 17 bytes");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 3, 16, 1 }),
+		      "elements of neither 1, 2 nor 4 bytes");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 0, 1 }),
+		      "a size of 0");
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 15, 0, 1, 16, 2 }),
+		      "a size that does not fit its pitch");
 }
 END_TEST
 
@@ -443,7 +471,9 @@ START_TEST(pointer_to_what_was_freed)
 	ok(graph_read(g, &b));
 	fdry_buf_release(&b);
 	ok(fx.drv.cuGraphDestroy(g));
-	graph_refused(odd_with(p[6].offset, fx.freed), "byte 0 of its parameter 6 is 0x7e0000001000, which points to memory that was freed");
+	graph_refused(odd_with(p[6].offset, fx.freed),
+		      "byte 0 of its parameter 6 is 0x7e0000001000, which points to memory that "
+		      "was freed");
 	graph_refused(odd_with(p[3].offset, fx.freed), "byte 0 of its parameter 3");
 }
 END_TEST
@@ -457,10 +487,15 @@ START_TEST(pointer_out_of_the_region)
 
 	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
 	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
-	snprintf(words, sizeof(words), "node 0: kernel: kernel odd: byte 0 of its parameter 6 is 0x%llx, which points to device memory", outside);
+	snprintf(words, sizeof(words),
+		 "node 0: kernel: kernel odd: byte 0 of its parameter 6 is 0x%llx, which points to "
+		 "device memory",
+		 outside);
 	graph_refused(odd_with(p[6].offset, outside), words);
-	graph_refused(odd_with(p[6].offset, (uintptr_t)host), "which points to host memory; pass memory of the region instead");
-	graph_refused(odd_with(p[6].offset, outside + 4095), "which points to device memory outside of the region");
+	graph_refused(odd_with(p[6].offset, (uintptr_t)host),
+		      "which points to host memory; pass memory of the region instead");
+	graph_refused(odd_with(p[6].offset, outside + 4095),
+		      "which points to device memory outside of the region");
 	graph_refused(odd_with(p[4].offset, outside), "byte 0 of its parameter 4");
 	graph_refused(odd_with(p[3].offset, outside), "byte 0 of its parameter 3");
 	/* A multiple of 4 that is not one of 8: as in a packed struct. */
@@ -475,7 +510,10 @@ END_TEST
 START_TEST(numbers_are_no_pointers)
 {
 	const struct fdry_param *p = fx.kernels[ODD].params;
-	static const uint64_t plain[] = { 0, 1, 65535, 0x3f8000003f800000, UINT64_MAX, 1ull << 57, 0x123456789a, TEST_BASE + REGION_SIZE / 2 };
+	static const uint64_t plain[] = {
+		0,	    1,		65535,	      0x3f8000003f800000,
+		UINT64_MAX, 1ull << 57, 0x123456789a, TEST_BASE + REGION_SIZE / 2
+	};
 	size_t i;
 	CUgraph g;
 	struct fdry_buf o;
@@ -512,7 +550,8 @@ START_TEST(failure_of_where_is_handed_up)
 
 	step_add(g, NULL, 7, 0);
 	fx.fail_where = fx.mem + 56;
-	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address", graph_read(g, &b));
+	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address",
+	      graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 	g = graph_new();
 	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 56, 0, 0, 1, 1, 1 });
@@ -556,18 +595,23 @@ START_TEST(arguments_incomplete)
 {
 	uint8_t buffer[64] = { 0 };
 	size_t size = 19;
-	void *small[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	void *small[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE,
+			  &size, CU_LAUNCH_PARAM_END };
 	void *none[] = { CU_LAUNCH_PARAM_END };
 	void *strange[] = { (void *)77, buffer, CU_LAUNCH_PARAM_END };
 
 	lie_extra = small;
-	graph_refused(graph_with_lying_params(), "node 1: kernel: kernel step: the driver reports 19 bytes of arguments, and parameter 2 ends at 20");
+	graph_refused(graph_with_lying_params(),
+		      "node 1: kernel: kernel step: the driver reports 19 bytes of arguments, and "
+		      "parameter 2 ends at 20");
 	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = none;
-	graph_refused(graph_with_lying_params(), "the driver reports 0 bytes of arguments, and parameter 0 ends at 8");
+	graph_refused(graph_with_lying_params(),
+		      "the driver reports 0 bytes of arguments, and parameter 0 ends at 8");
 	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = strange;
-	graph_refused(graph_with_lying_params(), "its arguments come in a form that this version does not know");
+	graph_refused(graph_with_lying_params(),
+		      "its arguments come in a form that this version does not know");
 }
 END_TEST
 
@@ -575,7 +619,8 @@ START_TEST(two_contexts)
 {
 	lie_extra = NULL;
 	lie_ctx = (CUcontext)(uintptr_t)0x1234;
-	graph_refused(graph_with_lying_params(), "node 1: kernel: it runs in another context than the kernels before it");
+	graph_refused(graph_with_lying_params(),
+		      "node 1: kernel: it runs in another context than the kernels before it");
 	lie_ctx = NULL;
 }
 END_TEST
@@ -586,7 +631,8 @@ static CUresult (*real_edges)(CUgraph, CUgraphNode *, CUgraphNode *, CUgraphEdge
 static CUgraphEdgeData lie_edge;
 static CUgraphNode lie_end;
 
-static CUresult lying_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
+static CUresult lying_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+			    size_t *n)
 {
 	CUresult res = real_edges(g, from, to, data, n);
 
@@ -600,11 +646,15 @@ static CUresult lying_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgra
 START_TEST(edge_data_unknown)
 {
 	static const CUgraphEdgeData data[] = {
-		{ .type = 2 }, { .from_port = 3 }, { .to_port = 1 }, { .reserved = { 0, 0, 1 } }, { 0 },
+		{ .type = 2 }, { .from_port = 3 }, { .to_port = 1 }, { .reserved = { 0, 0, 1 } },
+		{ 0 },
 	};
 	static const char *const says[] = {
-		"edge 0: it has a type that this version does not know (from_port 0, to_port 0, type 2)",
-		"it has an outgoing port", "it has an incoming port", "it has reserved bytes",
+		"edge 0: it has a type that this version does not know (from_port 0, to_port 0, "
+		"type 2)",
+		"it has an outgoing port",
+		"it has an incoming port",
+		"it has reserved bytes",
 		"edge 0 of the graph ends at a node that is not in it",
 	};
 	CUgraph g = graph_new();
@@ -630,7 +680,8 @@ static CUresult many_nodes(CUgraph g, CUgraphNode *nodes, size_t *n)
 	return CUDA_SUCCESS;
 }
 
-static CUresult many_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
+static CUresult many_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
+			   size_t *n)
 {
 	(void)g;
 	(void)from;
@@ -647,10 +698,12 @@ START_TEST(too_many)
 
 	fx.drv.cuGraphGetEdges_v2 = many_edges;
 	lie_count = FDRY_GRAPH_EDGES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216", graph_read(g, &b));
+	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216",
+	      graph_read(g, &b));
 	fx.drv.cuGraphGetNodes = many_nodes;
 	lie_count = FDRY_GRAPH_NODES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304", graph_read(g, &b));
+	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304",
+	      graph_read(g, &b));
 	ok(fx.drv.cuGraphDestroy(g));
 }
 END_TEST
@@ -663,7 +716,8 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
-	tcase_add_loop_test(tc, attributes_that_cannot_be_restored, 0, sizeof(lies) / sizeof(lies[0]));
+	tcase_add_loop_test(tc, attributes_that_cannot_be_restored, 0,
+			    sizeof(lies) / sizeof(lies[0]));
 	tcase_add_test(tc, attribute_failures_are_not_answers);
 	tcase_add_test(tc, attribute_that_does_not_stay);
 	tcase_add_test(tc, host_node);

@@ -63,9 +63,10 @@ static bool has_section(const struct fdry_cubin *c, const char *name)
 /* --- what is in a slice --- */
 
 static const char *const files[] = {
-	"plain.80.cubin", "plain.90.cubin", "plain.90a.cubin", "vars.80.cubin", "vars.90.cubin", "vars.nvrtc.cubin",
-	"calls.80.cubin", "calls.90.cubin", "shared.80.cubin", "shared.90.cubin", "syscalls.80.cubin",
-	"syscalls.90.cubin", "linked.90.cubin", "axpy.triton.cubin",
+	"plain.80.cubin", "plain.90.cubin", "plain.90a.cubin", "vars.80.cubin",
+	"vars.90.cubin", "vars.nvrtc.cubin", "calls.80.cubin", "calls.90.cubin",
+	"shared.80.cubin", "shared.90.cubin", "syscalls.80.cubin", "syscalls.90.cubin",
+	"linked.90.cubin", "axpy.triton.cubin",
 };
 
 START_TEST(every_kernel_alone)
@@ -124,14 +125,16 @@ START_TEST(leaves_out_what_is_not_reached)
 	ck_assert(!has_section(s, ".nv.global") && !has_section(s, ".nv.global.init") &&
 		  !has_section(s, ".nv.constant3") && !has_section(s, ".nv.constant4"));
 	ck_assert(has_section(s, ".text.alone") && has_section(s, ".nv.info.alone") &&
-		  has_section(s, ".nv.constant0.alone") && has_section(s, ".note.nv.cuinfo") && has_section(s, ".nv.compat"));
+		  has_section(s, ".nv.constant0.alone") && has_section(s, ".note.nv.cuinfo") &&
+		  has_section(s, ".nv.compat"));
 	ck_assert(!has_section(s, ".text.bump") && !has_section(s, ".debug_frame"));
 	ck_assert_uint_eq(s->nvariables, 0);
 	fdry_cubin_free(s);
 	fdry_buf_release(&b);
 	b = cut_one(c, "bump"); /* the counter is zeroes, so the initialised ones can go */
 	s = parse(span(&b));
-	ck_assert(has_section(s, ".nv.global") && has_section(s, ".nv.constant4") && !has_section(s, ".nv.global.init"));
+	ck_assert(has_section(s, ".nv.global") && has_section(s, ".nv.constant4") &&
+		  !has_section(s, ".nv.global.init"));
 	ck_assert_uint_eq(s->nvariables, 1);
 	ck_assert_str_eq(s->variables[0].name, "counter");
 	fdry_cubin_free(s);
@@ -181,7 +184,8 @@ START_TEST(same_again)
 }
 END_TEST
 
-/* A slice of a slice is that slice: nothing that it needs was left out, nothing that it does not was kept. */
+/* A slice of a slice is that slice: nothing that it needs was left out, nothing that it does not
+ * was kept. */
 START_TEST(slice_of_a_slice)
 {
 	struct fdry_span bytes = golden_read(files[_i]);
@@ -210,10 +214,14 @@ START_TEST(golden_hashes)
 	static const struct {
 		const char *file, *kernel, *hash;
 	} known[] = {
-		{ "plain.90.cubin", "scale", "81be29736206764dd92a100f5cdf097b36e22dde627dcd184be8ae654b48152e" },
-		{ "vars.90.cubin", "lookup", "6a65b00c25ddda4d5b68dddeb830944299757d023ed2a14f0efe0661a4c4de16" },
-		{ "calls.80.cubin", "jump", "e5fc6c0892c6c3716057364c3dfb3eb81f35a988fe07ea2d7276b6695f44de54" },
-		{ "linked.90.cubin", "indirect", "2343cf69021e7f0e3228988ebe31714e3125e92a0e28c4c52d5c10481cf47e16" },
+		{ "plain.90.cubin", "scale",
+		  "81be29736206764dd92a100f5cdf097b36e22dde627dcd184be8ae654b48152e" },
+		{ "vars.90.cubin", "lookup",
+		  "6a65b00c25ddda4d5b68dddeb830944299757d023ed2a14f0efe0661a4c4de16" },
+		{ "calls.80.cubin", "jump",
+		  "e5fc6c0892c6c3716057364c3dfb3eb81f35a988fe07ea2d7276b6695f44de54" },
+		{ "linked.90.cubin", "indirect",
+		  "2343cf69021e7f0e3228988ebe31714e3125e92a0e28c4c52d5c10481cf47e16" },
 	};
 	struct fdry_span bytes = golden_read(known[_i].file);
 	struct fdry_cubin *c = parse(bytes);
@@ -270,7 +278,9 @@ static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 
 	switch (which) {
 	case 0: /* a section of an unknown type */
-		fdry_set32(bytes + header_at(c, ".nv.compat") + offsetof(struct fdry_elf_shdr, type), 0x70000099);
+		fdry_set32(bytes + header_at(c, ".nv.compat") +
+				   offsetof(struct fdry_elf_shdr, type),
+			   0x70000099);
 		break;
 	case 1: /* an info record with a payload that is not known */
 		s = &c->elf.sections[section_at(c, ".nv.info.lookup")];
@@ -282,10 +292,13 @@ static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 		fdry_set32(bytes + s->h.offset + 8, 102);
 		break;
 	case 3: /* constants that belong to no function */
-		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") + offsetof(struct fdry_elf_shdr, info), 1);
+		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") +
+				   offsetof(struct fdry_elf_shdr, info),
+			   1);
 		break;
 	default: /* constants that belong to another function than their name says */
-		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") + offsetof(struct fdry_elf_shdr, info),
+		fdry_set32(bytes + header_at(c, ".nv.constant0.lookup") +
+				   offsetof(struct fdry_elf_shdr, info),
 			   section_at(c, ".text.bump"));
 		break;
 	}
@@ -294,7 +307,8 @@ static void make_odd(const struct fdry_cubin *c, uint8_t *bytes, int which)
 START_TEST(odd_things_keep_it_whole)
 {
 	static const char *const names[3] = { "lookup", NULL };
-	static const char *const why[] = { ".nv.compat", "0xee", "102", ".nv.constant0.lookup", ".nv.constant0.lookup" };
+	static const char *const why[] = { ".nv.compat", "0xee", "102", ".nv.constant0.lookup",
+					   ".nv.constant0.lookup" };
 	struct fdry_span bytes = golden_read("vars.90.cubin"), odd = golden_cut(bytes, bytes.len);
 	struct fdry_cubin *c = parse(bytes);
 	struct fdry_buf b = { 0 };
@@ -317,7 +331,8 @@ START_TEST(stale_numbers_are_put_right)
 	struct fdry_span bytes = golden_read("vars.90.cubin"), stale = golden_cut(bytes, bytes.len);
 	struct fdry_cubin *c = parse(bytes);
 	const struct fdry_elf_section *info = &c->elf.sections[section_at(c, ".nv.info.lookup")];
-	uint8_t *to = (uint8_t *)stale.data, *h = to + header_at(c, ".text.lookup") + offsetof(struct fdry_elf_shdr, info);
+	uint8_t *to = (uint8_t *)stale.data,
+		*h = to + header_at(c, ".text.lookup") + offsetof(struct fdry_elf_shdr, info);
 	struct fdry_buf a = cut_one(c, "lookup"), b;
 	struct fdry_cubin_attr at;
 	uint64_t pos = 0;
@@ -369,7 +384,8 @@ static bool is_compared(const struct fdry_cubin *c, uint32_t i)
 {
 	enum fdry_section_kind kind = c->sections[i].kind;
 
-	return c->elf.sections[i].data.data && kind != FDRY_SECTION_NAMES && kind != FDRY_SECTION_SYMTAB;
+	return c->elf.sections[i].data.data && kind != FDRY_SECTION_NAMES &&
+	       kind != FDRY_SECTION_SYMTAB;
 }
 
 /* Every byte of every section of a slice turned, one at a time. */
@@ -377,7 +393,9 @@ START_TEST(check_notices_changes)
 {
 	static const struct {
 		const char *file, *kernel;
-	} which[] = { { "vars.90.cubin", "lookup" }, { "linked.90.cubin", "direct" }, { "calls.80.cubin", "jump" } };
+	} which[] = { { "vars.90.cubin", "lookup" },
+		      { "linked.90.cubin", "direct" },
+		      { "calls.80.cubin", "jump" } };
 	struct fdry_span bytes = golden_read(which[_i].file), bad;
 	struct fdry_cubin *c = parse(bytes), *s;
 	struct fdry_buf b = cut_one(c, which[_i].kernel);
@@ -441,8 +459,9 @@ static void slice_any(struct fdry_span bytes)
 		if (fdry_code_reach_init(c, &i, 1, &r))
 			continue;
 		err = fdry_slice(&r, &b);
-		ck_assert_msg(!err || err == -FDRY_E_NOSLICE || err == -FDRY_E_BADCODE || err == -FDRY_E_LIMIT, "%d: %s",
-			      err, fdry_last_error());
+		ck_assert_msg(!err || err == -FDRY_E_NOSLICE || err == -FDRY_E_BADCODE ||
+				      err == -FDRY_E_LIMIT,
+			      "%d: %s", err, fdry_last_error());
 		fdry_buf_release(&b);
 		fdry_code_reach_release(&r);
 	}
@@ -451,7 +470,8 @@ static void slice_any(struct fdry_span bytes)
 
 START_TEST(damage)
 {
-	static const char *const names[] = { "vars.90.cubin", "calls.80.cubin", "linked.90.cubin", "syscalls.80.cubin",
+	static const char *const names[] = { "vars.90.cubin", "calls.80.cubin",
+					     "linked.90.cubin", "syscalls.80.cubin",
 					     "axpy.triton.cubin", "shared.90.cubin" };
 
 	golden_damage(names[_i], 100, 1500, slice_any);

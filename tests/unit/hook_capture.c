@@ -92,16 +92,20 @@ START_TEST(every_way_to_begin)
 
 	begin();
 	s = stream_new();
-	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED),
+			 CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 1);
 	ck_assert_int_eq(cuda_ptsz(cuStreamEndCapture, s, &graph), CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 0);
 	cuda_ok(cuGraphCreate, &graph, 0);
-	cuda_ok(cuStreamBeginCaptureToGraph, s, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED);
+	cuda_ok(cuStreamBeginCaptureToGraph, s, graph, NULL, NULL, 0,
+		CU_STREAM_CAPTURE_MODE_RELAXED);
 	ck_assert_uint_eq(live().captures, 1);
 	cuda_ok(cuStreamEndCapture, s, &graph);
 	ck_assert_uint_eq(live().captures, 0);
-	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCaptureToGraph, s, graph, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCaptureToGraph, s, graph, NULL, NULL, 0,
+				   CU_STREAM_CAPTURE_MODE_RELAXED),
+			 CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 1);
 	ck_assert_int_eq(cuda_ptsz(cuStreamEndCapture, s, &graph), CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 0);
@@ -118,7 +122,8 @@ START_TEST(two_captures)
 	b = stream_new();
 	cuda_ok(cuStreamBeginCapture_v2, a, CU_STREAM_CAPTURE_MODE_RELAXED);
 	cuda_ok(cuStreamBeginCapture_v2, b, CU_STREAM_CAPTURE_MODE_RELAXED);
-	ck_assert_int_ne(cuda(cuStreamBeginCapture_v2, b, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	ck_assert_int_ne(cuda(cuStreamBeginCapture_v2, b, CU_STREAM_CAPTURE_MODE_RELAXED),
+			 CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 2);
 	cuda_ok(cuStreamEndCapture, a, &graph);
 	ck_assert_uint_eq(live().captures, 1);
@@ -153,12 +158,14 @@ START_TEST(ends_that_fail)
 	cuda_ok(cuEventRecord, e, s);
 	cuda_ok(cuStreamWaitEvent, other, e, 0);
 	cuda_ok(cuMemsetD32Async, alloc(512), 7, 1, other);
-	ck_assert_int_eq(cuda(cuStreamEndCapture, other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+	ck_assert_int_eq(cuda(cuStreamEndCapture, other, &graph),
+			 CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	ck_assert_uint_eq(live().captures, 1);
 	ck_assert_int_ne(cuda(cuStreamEndCapture, s, &graph), CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 0);
 	test_sim_fail("cuStreamBeginCapture_v2:1");
-	ck_assert_int_ne(cuda(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+	ck_assert_int_ne(cuda(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED),
+			 CUDA_SUCCESS);
 	ck_assert_uint_eq(live().captures, 0);
 }
 END_TEST
@@ -185,7 +192,9 @@ static void *capture_own_stream(void *ctx)
 	CUgraph graph = NULL;
 
 	cuda_ok(cuCtxSetCurrent, ctx);
-	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCapture_v2, CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+	ck_assert_int_eq(cuda_ptsz(cuStreamBeginCapture_v2, CU_STREAM_PER_THREAD,
+				   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+			 CUDA_SUCCESS);
 	pthread_barrier_wait(&barrier);
 	ck_assert_uint_ge(live().captures, 1);
 	pthread_barrier_wait(&barrier);
@@ -310,7 +319,8 @@ START_TEST(launches_can_be_held)
 	hook->launches_hold(1);
 	cuda_ok(cuGraphLaunch, exec, s);
 	ck_assert_int_eq(cuda_ptsz(cuGraphLaunch, exec, s), CUDA_SUCCESS);
-	pthread_create(&t, NULL, launch, (void *)0x999); /* no such graph: this one gets to the driver */
+	pthread_create(&t, NULL, launch,
+		       (void *)0x999); /* no such graph: this one gets to the driver */
 	pthread_join(t, &res);
 	ck_assert_ptr_nonnull(res);
 	ck_assert_uint_eq(live().graph_launches, 1);

@@ -29,14 +29,18 @@ int fdry_start_forked(void)
 }
 
 static const char ptx[] = "//\n.version 8.0\n.target sm_90\n.visible .entry k() { ret; }\n";
-static const uint8_t fatbin[16 + 40] __attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 40, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3 };
+static const uint8_t fatbin[16 + 40]
+	__attribute__((aligned(8))) = { 0x50, 0xED, 0x55, 0xBA, 1, 0, 16, 0, 40, 0,
+					0, 0, 0, 0, 0, 0, 1, 2, 3 };
 
-/* An ELF file with two sections, one of them without bytes, and a segment; @end is where it ends. */
+/* An ELF file with two sections, one of them without bytes, and a segment; @end is where it ends.
+ */
 static size_t make_elf(uint8_t *at, bool sections_last)
 {
 	Elf64_Shdr sh[3] = { { 0 } };
-	Elf64_Ehdr eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 }, .e_shnum = 3, .e_shentsize = sizeof(sh[0]),
-			  .e_phnum = 1, .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(Elf64_Ehdr) };
+	Elf64_Ehdr eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 },
+			  .e_shnum = 3, .e_shentsize = sizeof(sh[0]), .e_phnum = 1,
+			  .e_phentsize = sizeof(Elf64_Phdr), .e_phoff = sizeof(Elf64_Ehdr) };
 	Elf64_Phdr ph = { .p_type = PT_LOAD, .p_offset = 128, .p_filesz = 72 };
 	uint64_t data = sections_last ? 200 : 400;
 
@@ -98,9 +102,11 @@ END_TEST
 /* An ELF file of @LARGE bytes, mapped. Tables and a section's bytes are at its end. */
 static uint8_t *large_elf(void)
 {
-	uint8_t *elf = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *elf =
+		mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	Elf64_Shdr sh = { .sh_type = SHT_PROGBITS, .sh_offset = 4096, .sh_size = LARGE - 8192 };
-	Elf64_Ehdr eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 }, .e_shnum = 1, .e_shentsize = sizeof(sh),
+	Elf64_Ehdr eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 },
+			  .e_shnum = 1, .e_shentsize = sizeof(sh),
 			  .e_shoff = LARGE - sizeof(sh) };
 	size_t i;
 
@@ -183,7 +189,9 @@ END_TEST
 
 START_TEST(what_is_not_copied_meanwhile)
 {
-	_Alignas(8) static const uint8_t in_program[LARGE] = { 0x7f, 'E', 'L', 'F', ELFCLASS64, [0x28 + 2] = 0x10 };
+	_Alignas(8) static const uint8_t in_program[LARGE] = {
+		0x7f, 'E', 'L', 'F', ELFCLASS64, [0x28 + 2] = 0x10
+	};
 	_Alignas(8) uint8_t small[600];
 	struct fdry_copy c;
 
@@ -406,7 +414,8 @@ START_TEST(the_newest_note_wins)
 	fdry_note(&(struct fdry_load){ .module = module_nr(1), .image = first });
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(1), &old), 0);
 	fdry_note(&(struct fdry_load){ .module = module_nr(1), .image = second });
-	fdry_note(&(struct fdry_load){ .module = module_nr(1), .image = third }); /* frees the second, which nobody saw */
+	fdry_note(&(struct fdry_load){ .module = module_nr(1),
+				       .image = third }); /* frees the second, which nobody saw */
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(1), &c), 0);
 	ck_assert_str_eq(c.data, third);
 	ck_assert_str_eq(old.data, first); /* who was shown it keeps it */
@@ -435,12 +444,14 @@ START_TEST(a_module_has_its_librarys_code)
 }
 END_TEST
 
-/* The driver gives both handles again: the module's older note must not answer for what is behind it now. */
+/* The driver gives both handles again: the module's older note must not answer for what is behind
+ * it now. */
 START_TEST(a_modules_older_code_does_not_answer)
 {
 	CUjit_option option = CU_JIT_MAX_REGISTERS;
 	void *few = (void *)32, *many = (void *)64;
-	struct fdry_load load = { .library = (CUlibrary)module_nr(6), .image = ptx, .n = 1, .options = &option, .values = &few };
+	struct fdry_load load = { .library = (CUlibrary)module_nr(6), .image = ptx, .n = 1,
+				  .options = &option, .values = &few };
 	struct fdry_code c;
 
 	/* the same code, which stays where it is, with other options */
@@ -462,12 +473,19 @@ END_TEST
 
 START_TEST(jit_options_are_copied_without_outputs)
 {
-	CUjit_option options[] = { CU_JIT_MAX_REGISTERS, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-				   CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_WALL_TIME, CU_JIT_TARGET };
+	CUjit_option options[] = { CU_JIT_MAX_REGISTERS,
+				   CU_JIT_INFO_LOG_BUFFER,
+				   CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+				   CU_JIT_ERROR_LOG_BUFFER,
+				   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+				   CU_JIT_WALL_TIME,
+				   CU_JIT_TARGET };
 	char log[16];
 	void *values[] = { (void *)32, log, (void *)16, log, (void *)16, NULL, (void *)90 };
 	CUjit_option symbols[] = { CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_COUNT };
-	struct fdry_load load = { .module = module_nr(1), .image = ptx, .n = 7, .options = options, .values = values };
+	struct fdry_load load = {
+		.module = module_nr(1), .image = ptx, .n = 7, .options = options, .values = values
+	};
 	struct fdry_code c;
 
 	fdry_note(&load);
@@ -481,7 +499,9 @@ START_TEST(jit_options_are_copied_without_outputs)
 	ck_assert_ptr_eq(c.jit_values[1], (void *)90);
 	ck_assert(!c.jit_symbols);
 
-	load = (struct fdry_load){ .module = module_nr(2), .image = ptx, .n = 2, .options = symbols, .values = values };
+	load = (struct fdry_load){
+		.module = module_nr(2), .image = ptx, .n = 2, .options = symbols, .values = values
+	};
 	fdry_note(&load);
 	ck_assert_int_eq(fdry_note_find(NULL, module_nr(2), &c), 0);
 	ck_assert_uint_eq(c.njit, 0);

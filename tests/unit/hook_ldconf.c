@@ -49,7 +49,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-	static const char *const names[] = { "ld.so.conf", "ld.so.conf.d/a.conf", "ld.so.conf.d/b.conf", "ld.so.conf.d", "" };
+	static const char *const names[] = { "ld.so.conf", "ld.so.conf.d/a.conf",
+					     "ld.so.conf.d/b.conf", "ld.so.conf.d", "" };
 	char path[512];
 	size_t i;
 
@@ -61,14 +62,16 @@ static void teardown(void)
 
 START_TEST(lines)
 {
-	put("ld.so.conf", "# comment\n/one\n  /two \t# more\n\nrelative/dir\nhwcap 1 nosegneg\n/old=libc5\n/last");
+	put("ld.so.conf", "# comment\n/one\n  /two \t# more\n\nrelative/dir\nhwcap 1 "
+			  "nosegneg\n/old=libc5\n/last");
 	ck_assert_str_eq(walk(NULL), "/one;/two;/old;/last;");
 }
 END_TEST
 
 START_TEST(includes)
 {
-	put("ld.so.conf", "/first\ninclude ld.so.conf.d/*.conf\n/after\nincluded\ninclude /nowhere/*.conf\n");
+	put("ld.so.conf",
+	    "/first\ninclude ld.so.conf.d/*.conf\n/after\nincluded\ninclude /nowhere/*.conf\n");
 	put("ld.so.conf.d/a.conf", "/a\n");
 	put("ld.so.conf.d/b.conf", "/b1\n/b2\n");
 	ck_assert_str_eq(walk(NULL), "/first;/a;/b1;/b2;/after;");

@@ -165,7 +165,10 @@ static uint8_t *make_fatbin(size_t *len)
 
 START_TEST(fatbins)
 {
-	struct { uint32_t magic, version; const void *data, *more; } *w = calloc(1, sizeof(*w)), got;
+	struct {
+		uint32_t magic, version;
+		const void *data, *more;
+	} *w = calloc(1, sizeof(*w)), got;
 	struct fdry_code c;
 	uint8_t *fatbin;
 	CUlibrary l, v;
@@ -230,7 +233,8 @@ START_TEST(the_linkers_output)
 	size_t len;
 
 	cuda_ok(cuLinkCreate_v2, 0, NULL, NULL, &link);
-	cuda_ok(cuLinkAddData_v2, link, CU_JIT_INPUT_CUBIN, cubin, cubin_len, "kernels", 0, NULL, NULL);
+	cuda_ok(cuLinkAddData_v2, link, CU_JIT_INPUT_CUBIN, cubin, cubin_len, "kernels", 0, NULL,
+		NULL);
 	cuda_ok(cuLinkComplete, link, &out, &len);
 	cuda_ok(cuModuleLoadData, &m, out);
 	cuda_ok(cuLinkDestroy, link);

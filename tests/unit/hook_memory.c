@@ -105,7 +105,9 @@ START_TEST(special_streams)
 	cuda_ok(cuMemFreeAsync, a, CU_STREAM_LEGACY);
 	b = async(512, CU_STREAM_PER_THREAD);
 	ck_assert_uint_ne(a, b);
-	ck_assert_int_eq(((CUresult(*)(CUdeviceptr, CUstream))test_hook_symbol("cuMemFreeAsync_ptsz"))(b, NULL), 0);
+	ck_assert_int_eq(((CUresult(*)(CUdeviceptr, CUstream))test_hook_symbol(
+				 "cuMemFreeAsync_ptsz"))(b, NULL),
+			 0);
 	ck_assert_uint_eq(async(512, CU_STREAM_PER_THREAD), b);
 	ck_assert_uint_eq(async(512, NULL), a);
 	s = stream_new();
@@ -191,7 +193,8 @@ START_TEST(in_a_capture)
 }
 END_TEST
 
-/* After its dependencies were set anew, a stream's nodes need not follow those that used what it freed. */
+/* After its dependencies were set anew, a stream's nodes need not follow those that used what it
+ * freed. */
 START_TEST(dependencies_set_anew)
 {
 	CUdeviceptr a, b;
@@ -206,9 +209,11 @@ START_TEST(dependencies_set_anew)
 	cuda_ok(cuMemFreeAsync, a, s);
 	ck_assert_uint_eq(async(512, s), a);
 	cuda_ok(cuMemFreeAsync, a, s);
-	ck_assert_int_eq(((CUresult(*)(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t, unsigned int))
-			  test_hook_symbol("cuStreamUpdateCaptureDependencies_v2"))(s, NULL, NULL, 0,
-										  CU_STREAM_SET_CAPTURE_DEPENDENCIES), 0);
+	ck_assert_int_eq(((CUresult(*)(CUstream, CUgraphNode *, const CUgraphEdgeData *, size_t,
+				       unsigned int))
+				  test_hook_symbol("cuStreamUpdateCaptureDependencies_v2"))(
+				 s, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+			 0);
 	b = async(512, s);
 	ck_assert_uint_ne(b, a);
 	cuda_ok(cuStreamEndCapture, s, &graph);
@@ -233,7 +238,8 @@ START_TEST(beside_a_capture)
 	cuda_ok(cuStreamEndCapture, s, &graph);
 	cuda_ok(cuStreamBeginCapture_v2, s, CU_STREAM_CAPTURE_MODE_RELAXED);
 	ck_assert_uint_ne(async(512, s), b);
-	ck_assert_int_eq(cuda(cuMemFreeAsync, b, s), CUDA_ERROR_INVALID_VALUE); /* the other capture's */
+	ck_assert_int_eq(cuda(cuMemFreeAsync, b, s),
+			 CUDA_ERROR_INVALID_VALUE); /* the other capture's */
 	cuda_ok(cuStreamEndCapture, s, &graph);
 }
 END_TEST
@@ -309,7 +315,8 @@ START_TEST(pitch)
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 700, 10, 5), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 0, 10, 4), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, NULL, 7, 10, 4), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 1, (1ull << 55) + 1, 4), CUDA_ERROR_INVALID_VALUE); /* 2^64 + 512 bytes */
+	ck_assert_int_eq(cuda(cuMemAllocPitch_v2, &q, &row, 1, (1ull << 55) + 1, 4),
+			 CUDA_ERROR_INVALID_VALUE); /* 2^64 + 512 bytes */
 	cuda_ok(cuMemFree_v2, q);
 	cuda_ok(cuMemFree_v2, p);
 }
@@ -352,14 +359,17 @@ START_TEST(attributes)
 	cuda_ok(cuPointerGetAttribute, &from, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, a);
 	ck_assert_ptr_null(from);
 	cuda_ok(cuMemFreeAsync, c, s);
-	ck_assert_int_eq(cuda(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, c), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuda(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, c),
+		CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuda(cuMemGetAddressRange_v2, &start, NULL, c), CUDA_ERROR_NOT_FOUND);
 }
 END_TEST
 
 START_TEST(nothing_is_there)
 {
-	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
 					CU_POINTER_ATTRIBUTE_CONTEXT };
 	unsigned int type = 7;
 	int ordinal = 7;
@@ -385,7 +395,7 @@ START_TEST(ipc_is_refused)
 
 	begin();
 	ck_assert_int_eq(cuda(cuIpcGetMemHandle, &h, alloc(100)), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_msg(strstr(hook->last_error(), "another process") != NULL, "%s", hook->last_error());
+	ck_assert_msg(strstr(hook->last_error(), "another process"), "%s", hook->last_error());
 }
 END_TEST
 
@@ -393,7 +403,8 @@ END_TEST
 
 static CUmemGenericAllocationHandle create(size_t size, int types)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = types,
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = types,
 				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemGenericAllocationHandle h;
 
@@ -451,7 +462,8 @@ START_TEST(a_segment_that_grows)
 	cuda_ok(cuStreamEndCapture, s, &graph);
 	ck_assert_uint_eq(word_at(p + 60 * MIB - 4), FDRY_STAMP);
 	ck_assert_uint_eq(ledger(&all), 3);
-	ck_assert(!all[1].capturing && all[2].capturing && all[2].addr == p + 40 * MIB && all[2].kind == FDRY_KIND_MAP);
+	ck_assert(!all[1].capturing && all[2].capturing && all[2].addr == p + 40 * MIB &&
+		  all[2].kind == FDRY_KIND_MAP);
 	free(all);
 	cuda_ok(cuPointerGetAttribute, &range, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + 30 * MIB);
 	ck_assert_uint_eq(range, p);
@@ -494,12 +506,14 @@ START_TEST(what_no_image_can_hold)
 	cuda_ok(cuMemMap, p + 6 * MIB, 2 * MIB, 0, out, 0);
 	grant(p, 8 * MIB);
 	cuda_ok(cuMemsetD32_v2, p, 77, 1);
-	cuda_ok(cuMemAddressReserve, &native, 32 * MIB, 0, TEST_BASE + (1ull << 40), 0); /* a hint: as natively */
+	cuda_ok(cuMemAddressReserve, &native, 32 * MIB, 0, TEST_BASE + (1ull << 40),
+		0); /* a hint: as natively */
 	ck_assert_uint_eq(native, TEST_BASE + (1ull << 40));
 	cuda_ok(cuMemMap, native, 2 * MIB, 0, twice, 0);
 	grant(native, 2 * MIB);
 	ck_assert_uint_eq(word_at(native), 77);
-	cuda_ok(cuMemExportToShareableHandle, &fd, out, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	cuda_ok(cuMemExportToShareableHandle, &fd, out, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		0);
 	close(fd);
 	ck_assert_uint_eq(ledger(&all), 4);
 	for (i = 0; i < 4; i++)
@@ -573,7 +587,9 @@ static void exporter(int out, int in)
 	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, 3 * MIB), 0);
 	ck_assert_int_eq(drv->cuMemsetD32Async(p, 0x1234, 4, NULL), 0);
 	ck_assert_int_eq(drv->cuCtxSynchronize(), 0);
-	ck_assert_int_eq(((CUresult(*)(CUipcMemHandle *, CUdeviceptr))test_sim_symbol("cuIpcGetMemHandle"))(&h, p), 0);
+	ck_assert_int_eq(((CUresult(*)(CUipcMemHandle *, CUdeviceptr))test_sim_symbol(
+				 "cuIpcGetMemHandle"))(&h, p),
+			 0);
 	ck_assert_int_eq(write(out, &h, sizeof(h)), sizeof(h));
 	(void)!read(in, &c, 1);
 	_exit(0);
@@ -594,7 +610,8 @@ START_TEST(memory_of_another_process)
 	ck_assert(!inside(p));
 	ck_assert_uint_eq(word_at(p + 12), 0x1234);
 	ck_assert_ptr_nonnull(hook->origin_at(p));
-	ck_assert(strstr(hook->origin_at(p + 3 * MIB - 1), "another process (cuIpcOpenMemHandle)") != NULL);
+	ck_assert(strstr(hook->origin_at(p + 3 * MIB - 1),
+			 "another process (cuIpcOpenMemHandle)") != NULL);
 	ck_assert_ptr_null(hook->origin_at(p + 3 * MIB));
 	ck_assert_ptr_null(hook->origin_at(p - 1));
 	ck_assert_int_eq(cuda(cuMemFree_v2, p), CUDA_ERROR_INVALID_VALUE);
@@ -608,7 +625,8 @@ END_TEST
 
 START_TEST(memory_of_another_api)
 {
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = MIB };
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						  .size = MIB };
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC part = { .offset = 4096, .size = 8192 };
 	CUexternalMemory all;
 	CUdeviceptr p;
@@ -626,7 +644,8 @@ START_TEST(memory_of_another_api)
 	cuda_ok(cuMemFreeAsync, p, NULL);
 	ck_assert_ptr_null(hook->origin_at(p));
 	part.size = 2 * MIB;
-	ck_assert_int_eq(cuda(cuExternalMemoryGetMappedBuffer, &p, all, &part), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuda(cuExternalMemoryGetMappedBuffer, &p, all, &part),
+			 CUDA_ERROR_INVALID_VALUE);
 	cuda_ok(cuDestroyExternalMemory, all);
 	cuda_ok(cuStreamSynchronize, NULL);
 	ck_assert_int_eq(test_sim_live(NULL) > 0 && test_sim_live("external") == 0, 1);

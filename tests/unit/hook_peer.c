@@ -148,7 +148,8 @@ END_TEST
 
 static CUmemAccessDesc desc(int dev, CUmemAccess_flags flags)
 {
-	return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev }, .flags = flags };
+	return (CUmemAccessDesc){ .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = dev },
+				  .flags = flags };
 }
 
 START_TEST(pools)
@@ -197,14 +198,16 @@ START_TEST(pools_of_other_devices)
 	cuda_ok(cuMemPoolSetAccess, other, &map, 1);
 	ck_assert_uint_eq(access_of(2, p), NONE);
 	ck_assert_int_eq(cuda(cuMemPoolSetAccess, other, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(cuda(cuMemPoolSetAccess, (CUmemoryPool)7, &map, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuda(cuMemPoolSetAccess, (CUmemoryPool)7, &map, 1),
+			 CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
 /* What the program maps in the region is its own to open. */
 START_TEST(memory_that_the_program_maps)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemAccessDesc own = desc(0, READWRITE);
 	CUmemGenericAllocationHandle h;
 	CUdeviceptr p;
@@ -225,7 +228,8 @@ END_TEST
 /* Every driver call fails in turn: all memory is open and the driver says so, or neither. */
 START_TEST(pool_fails_clean)
 {
-	CUmemAccessDesc open[2] = { desc(1, READWRITE), desc(2, READWRITE) }, closed[2] = { desc(1, NONE), desc(2, NONE) };
+	CUmemAccessDesc open[2] = { desc(1, READWRITE), desc(2, READWRITE) },
+			closed[2] = { desc(1, NONE), desc(2, NONE) };
 	CUmemAccess_flags set;
 	CUdeviceptr p[3], later;
 	CUmemoryPool all;
@@ -300,7 +304,8 @@ START_TEST(alloc_fails_clean)
 	ck_assert_int_eq(hook->region_preallocate(4 * MIB), 0);
 	ck_assert_uint_eq(access_of(1, TEST_BASE), READWRITE);
 	test_sim_fail("cuMemSetAccess:1");
-	ck_assert_int_eq(cuda(cuMemAlloc_v2, &(CUdeviceptr){ 0 }, 8 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(cuda(cuMemAlloc_v2, &(CUdeviceptr){ 0 }, 8 * MIB),
+			 CUDA_ERROR_OUT_OF_MEMORY);
 	test_sim_fail("");
 	ck_assert_uint_eq(access_of(1, alloc(8 * MIB)), READWRITE);
 }

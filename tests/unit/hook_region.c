@@ -210,7 +210,8 @@ END_TEST
 
 START_TEST(ranges_are_per_allocation)
 {
-	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+	CUpointer_attribute attrs[] = { CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+					CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 					CU_POINTER_ATTRIBUTE_RANGE_START_ADDR };
 	CUdeviceptr a, b, native, base = 0, start = 0;
 	size_t size = 0, range = 0;
@@ -229,7 +230,8 @@ START_TEST(ranges_are_per_allocation)
 	ck_assert_uint_eq(size, 1000);
 	cuda_ok(cuMemGetAddressRange_v2, &base, NULL, a + 5);
 	ck_assert_uint_eq(base, a);
-	ck_assert_int_eq(cuda(cuMemGetAddressRange_v2, &base, &size, b + 2000), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(cuda(cuMemGetAddressRange_v2, &base, &size, b + 2000),
+			 CUDA_ERROR_NOT_FOUND);
 	cuda_ok(cuMemGetAddressRange_v2, &base, &size, native + 1);
 	ck_assert_uint_eq(base, native);
 	ck_assert_uint_eq(size, 3000);
@@ -242,7 +244,9 @@ START_TEST(ranges_are_per_allocation)
 	ck_assert_uint_eq(range, 3000);
 	cuda_ok(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, b);
 	ck_assert_uint_eq(type, CU_MEMORYTYPE_DEVICE);
-	ck_assert_int_eq(cuda(cuPointerGetAttribute, &range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, b + 2000), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuda(cuPointerGetAttribute, &range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, b + 2000),
+		CUDA_ERROR_INVALID_VALUE);
 
 	range = start = type = 0;
 	cuda_ok(cuPointerGetAttributes, 3, attrs, data, a + 999);
@@ -320,7 +324,8 @@ START_TEST(another_region_beside_an_ended_one)
 	a = alloc(512);
 	ck_assert_int_eq(hook->region_end(), 0);
 	ck_assert_int_eq(hook->region_begin(TEST_BASE + SIZE, SIZE), 0);
-	cuda_ok(cuMemFree_v2, a); /* takes the ended region along, not the one that is still empty */
+	cuda_ok(cuMemFree_v2,
+		a); /* takes the ended region along, not the one that is still empty */
 	b = alloc(512);
 	ck_assert_uint_eq(b, TEST_BASE + SIZE);
 	cuda_ok(cuMemFree_v2, b);
@@ -437,7 +442,8 @@ START_TEST(all_threads_use_the_region)
 }
 END_TEST
 
-/* Every driver call of beginning a region fails in turn: the region works, or nothing of it stays. */
+/* Every driver call of beginning a region fails in turn: the region works, or nothing of it stays.
+ */
 START_TEST(begin_fails_clean)
 {
 	int n, err, failed = 0;
@@ -456,7 +462,8 @@ START_TEST(begin_fails_clean)
 		if (err) {
 			failed++;
 			ck_assert_str_ne(hook->last_error(), "");
-			ck_assert_msg(test_sim_live("reservation") == 0, "call %d: the region stays", n);
+			ck_assert_msg(test_sim_live("reservation") == 0,
+				      "call %d: the region stays", n);
 			ck_assert_int_eq(hook->region_pause(), -FDRY_E_STATE);
 		} else {
 			ck_assert_uint_eq(alloc(1), TEST_BASE);
@@ -471,7 +478,8 @@ START_TEST(begin_fails_clean)
 }
 END_TEST
 
-/* Every driver call of an allocation fails in turn: memory of the region, or an error and no trace; never native memory. */
+/* Every driver call of an allocation fails in turn: memory of the region, or an error and no trace;
+ * never native memory. */
 START_TEST(alloc_fails_clean)
 {
 	int n, kind, failed = 0;
@@ -483,7 +491,8 @@ START_TEST(alloc_fails_clean)
 	begin();
 	for (kind = 0; kind < 2; kind++)
 		for (n = 1;; n++) {
-			snprintf(spec, sizeof(spec), "*:%d:%d", n, kind ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
+			snprintf(spec, sizeof(spec), "*:%d:%d", n,
+				 kind ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 			test_sim_fail(spec);
 			p = 7;
 			res = cuda(cuMemAlloc_v2, &p, 4 * MIB);
@@ -494,7 +503,8 @@ START_TEST(alloc_fails_clean)
 				ck_assert_uint_eq(p, 7);
 				continue;
 			}
-			ck_assert_uint_eq(p, next); /* the failures before it have not moved the cursor */
+			ck_assert_uint_eq(
+				p, next); /* the failures before it have not moved the cursor */
 			next += 4 * MIB;
 			if (!test_sim_failed())
 				break;
@@ -558,8 +568,10 @@ START_TEST(forked_children_do_not_hang)
 
 		if (!pid) {
 			alarm(5);
-			_exit(hook->region_offset(&offset) != -FDRY_E_FORKED || hook->region_pause() != -FDRY_E_FORKED ||
-			      hook->region_end() != -FDRY_E_FORKED || !strstr(hook->last_error(), "forked"));
+			_exit(hook->region_offset(&offset) != -FDRY_E_FORKED ||
+			      hook->region_pause() != -FDRY_E_FORKED ||
+			      hook->region_end() != -FDRY_E_FORKED ||
+			      !strstr(hook->last_error(), "forked"));
 		}
 		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	}
@@ -613,7 +625,8 @@ START_TEST(too_late)
 	test_sim();
 	test_hook_load();
 	ck_assert_int_eq(hook->late(), -FDRY_E_LATE);
-	ck_assert_msg(strstr(hook->last_error(), "foundry/sim/libcuda.so.1") != NULL, "%s", hook->last_error());
+	ck_assert_msg(strstr(hook->last_error(), "foundry/sim/libcuda.so.1"), "%s",
+		      hook->last_error());
 	ck_assert_int_eq(hook->region_begin(TEST_BASE, SIZE), -FDRY_E_LATE);
 }
 END_TEST

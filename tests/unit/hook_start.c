@@ -122,7 +122,8 @@ END_TEST
 static bool stop;
 static CUcontext context;
 
-/* Whatever lock there is, somebody holds it much of the time. Not Check's own, which children need. */
+/* Whatever lock there is, somebody holds it much of the time. Not Check's own, which children need.
+ */
 static void *busy(void *arg)
 {
 	__typeof__(&cuMemAlloc_v2) mem_alloc = dlsym(test_hook_handle, "cuMemAlloc_v2");

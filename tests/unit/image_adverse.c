@@ -11,10 +11,15 @@
 
 /* --- a driver that is too old --- */
 
-/* Told before anything is captured, and not after all of it: a seal needs the layout of parameters (12.4) and libraries of kernels (12.5). */
-static const struct { const char *version, *says; } old[] = {
-	{ "12000", "is of CUDA 12.0, and Foundry captures with 12.5 and newer; install release 555" },
-	{ "12040", "is of CUDA 12.4, and Foundry captures with 12.5 and newer; install release 555" },
+/* Told before anything is captured, and not after all of it: a seal needs the layout of parameters
+ * (12.4) and libraries of kernels (12.5). */
+static const struct {
+	const char *version, *says;
+} old[] = {
+	{ "12000",
+	  "is of CUDA 12.0, and Foundry captures with 12.5 and newer; install release 555" },
+	{ "12040",
+	  "is of CUDA 12.4, and Foundry captures with 12.5 and newer; install release 555" },
 };
 
 START_TEST(captured_on_an_old_driver)
@@ -56,7 +61,8 @@ START_TEST(loaded_on_an_old_driver)
 	ok(setenv("FDRY_SIM_DRIVER_VERSION", "12050", 1));
 	test_child(seal_plain, NULL);
 	ok(setenv("FDRY_SIM_DRIVER_VERSION", "12040", 1));
-	fails(IDENTITY, "CUDA version of the driver: 12050 there, 12040 here", fdry_image_load(load_store(), "img", NULL, &img));
+	fails(IDENTITY, "CUDA version of the driver: 12050 there, 12040 here",
+	      fdry_image_load(load_store(), "img", NULL, &img));
 	ck_assert_ptr_null(img);
 }
 END_TEST
@@ -87,7 +93,8 @@ START_TEST(a_parameter_query_fails)
 	graph_add(&w, 1);
 	test_sim();
 	test_sim_fail("cuFuncGetParamInfo:3");
-	fails(DRIVER, "graph 1 'add': node 0: kernel: kernel vecadd: cuFuncGetParamInfo failed", work_seal(&w, "img"));
+	fails(DRIVER, "graph 1 'add': node 0: kernel: kernel vecadd: cuFuncGetParamInfo failed",
+	      work_seal(&w, "img"));
 	fails(NOENT, "no ref", fdry_ref_get(w.store, "img", &oid));
 	test_sim_fail(NULL);
 	ok(work_seal(&w, "img"));
@@ -228,7 +235,8 @@ START_TEST(two_processes_seal_under_one_name)
 		ck_assert_int_eq(read(r[i].result[0], &o[i], sizeof(o[i])), sizeof(o[i]));
 		ck_assert_int_eq(waitpid(pid[i], &status, 0), pid[i]);
 		ck_assert_int_eq(status, 0);
-		ck_assert_msg(!o[i].err || o[i].err == -FDRY_E_RACED, "%s", fdry_error_name(o[i].err));
+		ck_assert_msg(!o[i].err || o[i].err == -FDRY_E_RACED, "%s",
+			      fdry_error_name(o[i].err));
 		won += !o[i].err;
 	}
 	ck_assert_int_ge(won, 1);

@@ -26,8 +26,8 @@ START_TEST(bases_are_frozen)
 	size_t i;
 
 	for (i = 0; i < sizeof(golden) / sizeof(golden[0]); i++)
-		ck_assert_msg(fdry_base_for_name(golden[i].name) == golden[i].base, "%s: %#llx", golden[i].name,
-			      fdry_base_for_name(golden[i].name));
+		ck_assert_msg(fdry_base_for_name(golden[i].name) == golden[i].base, "%s: %#llx",
+			      golden[i].name, fdry_base_for_name(golden[i].name));
 }
 END_TEST
 
@@ -110,7 +110,9 @@ END_TEST
 
 static void occupy(uint64_t addr)
 {
-	ck_assert_ptr_ne(mmap((void *)addr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
+	ck_assert_ptr_ne(mmap((void *)addr, 4096, PROT_NONE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+			 MAP_FAILED);
 }
 
 /* What lies behind a base makes the region smaller, not impossible; addresses are the same. */
@@ -128,7 +130,8 @@ START_TEST(less_room_behind_a_base)
 	opts.size = 0;
 	ck_assert_uint_eq(first_address(&opts), base);
 	occupy(base + 50 * GIB);
-	snprintf(text, sizeof(text), "taken by anonymous (%#llx-%#llx)", base + 50 * GIB, base + 50 * GIB + 4096);
+	snprintf(text, sizeof(text), "taken by anonymous (%#llx-%#llx)", base + 50 * GIB,
+		 base + 50 * GIB + 4096);
 	fails(TAKEN, text, fdry_capture_begin(&opts, &cap));
 }
 END_TEST
@@ -143,8 +146,9 @@ START_TEST(what_is_there_is_named)
 
 	capture_init();
 	ck_assert_int_gt(readlink("/proc/self/exe", exe, sizeof(exe) - 1), 0);
-	ck_assert_ptr_ne(mmap((void *)fdry_base_for_name("some/model"), 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE,
-			      fileno(f), 0), MAP_FAILED);
+	ck_assert_ptr_ne(mmap((void *)fdry_base_for_name("some/model"), 4096, PROT_READ,
+			      MAP_PRIVATE | MAP_FIXED_NOREPLACE, fileno(f), 0),
+			 MAP_FAILED);
 	fclose(f);
 	fails(TAKEN, exe, fdry_capture_begin(&opts, &cap));
 }
@@ -218,7 +222,9 @@ START_TEST(a_capture_where_an_image_was)
 	cuda_ok(cuMemFree_v2, w.c);
 	ok(fdry_image_load(w.store, "img", NULL, &img));
 	fdry_image_unload(img);
-	ok(fdry_capture_begin(&(struct fdry_capture_opts){ .sz = sizeof(struct fdry_capture_opts), .base = work_base }, &w.cap));
+	ok(fdry_capture_begin(&(struct fdry_capture_opts){ .sz = sizeof(struct fdry_capture_opts),
+							   .base = work_base },
+			      &w.cap));
 	work_end(&w);
 }
 END_TEST
@@ -230,7 +236,8 @@ START_TEST(captures_are_named)
 
 	test_child(seal_plain, NULL);
 	work_make(&w);
-	fails(TAKEN, "a capture of this process lies there", fdry_image_load(w.store, "img", NULL, &img));
+	fails(TAKEN, "a capture of this process lies there",
+	      fdry_image_load(w.store, "img", NULL, &img));
 	work_end(&w);
 }
 END_TEST
@@ -257,13 +264,14 @@ static int start(const char *name)
 		return 3;
 	}
 	cu = dlopen("libcuda.so.1", RTLD_NOW);
-	if (symbol_of(cu, cuDevicePrimaryCtxRetain)(&ctx, 0) || symbol_of(cu, cuCtxSetCurrent)(ctx) ||
-	    symbol_of(cu, cuMemAlloc_v2)(&p, 100))
+	if (symbol_of(cu, cuDevicePrimaryCtxRetain)(&ctx, 0) ||
+	    symbol_of(cu, cuCtxSetCurrent)(ctx) || symbol_of(cu, cuMemAlloc_v2)(&p, 100))
 		return 4;
 	return p == fdry_base_for_name(name) ? 0 : 5;
 }
 
-/* Start this program again, in every second process as it would be without a limit on the stack: libraries then lie elsewhere. */
+/* Start this program again, in every second process as it would be without a limit on the stack:
+ * libraries then lie elsewhere. */
 static void start_again(int i)
 {
 	struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
@@ -280,7 +288,8 @@ static void start_again(int i)
 		_exit(126);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "start %d '%s' ended with %#x", i, name, status);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "start %d '%s' ended with %#x", i,
+		      name, status);
 }
 
 START_TEST(a_hundred_starts)

@@ -13,8 +13,9 @@
 
 static struct fdry_tensor kv_tensor(CUdeviceptr addr, uint32_t flags)
 {
-	return (struct fdry_tensor){ .name = "kv", .addr = addr, .dtype = FDRY_F32, .use = FDRY_USE_STATE, .flags = flags,
-				     .rank = 2, .shape = { ROWS, ROW_FLOATS }, .stride = { ROW_FLOATS, 1 } };
+	return (struct fdry_tensor){ .name = "kv", .addr = addr, .dtype = FDRY_F32,
+				     .use = FDRY_USE_STATE, .flags = flags, .rank = 2,
+				     .shape = { ROWS, ROW_FLOATS }, .stride = { ROW_FLOATS, 1 } };
 }
 
 /* A vector behind what was allocated before, so that the next one begins in a block of its own. */
@@ -39,7 +40,8 @@ static void graph_set(struct work *w, uint64_t key, CUdeviceptr p, size_t floats
 /* Which graph goes into the image beside the two that use the first row alone; see far_graph(). */
 static int far_kind;
 
-/* A kernel whose arguments have @p at a multiple of 4: byte 12, where halves of two parameters touch. */
+/* A kernel whose arguments have @p at a multiple of 4: byte 12, where halves of two parameters
+ * touch. */
 static void packed_launch(struct work *w, CUdeviceptr p)
 {
 	struct {
@@ -88,7 +90,8 @@ static void far_graph(struct work *w, CUdeviceptr kv)
 	ok(fdry_capture_graph(w->cap, 9, "far", capture_stop(w)));
 }
 
-/* Graph 1: c = a + b; 2: the cache's first row becomes ones; 3: c = a + its first row; 9: see above. */
+/* Graph 1: c = a + b; 2: the cache's first row becomes ones; 3: c = a + its first row; 9: see
+ * above. */
 static void seal_kv(void *unused)
 {
 	struct work w;
@@ -118,7 +121,9 @@ static void seal_kv(void *unused)
 }
 
 static struct fdry_external sizes[2] = { { "kv", 0 }, { "kv", 0 } };
-static struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON, .externals = sizes, .nexternals = 1 };
+static struct fdry_load_opts opts = {
+	.sz = sizeof(opts), .flags = FDRY_LOAD_POISON, .externals = sizes, .nexternals = 1
+};
 
 static struct fdry_image *load_kv(uint64_t bytes)
 {
@@ -129,7 +134,8 @@ static struct fdry_image *load_kv(uint64_t bytes)
 	return img;
 }
 
-/* All of the cache can be written and read, graphs use it, and what lies behind the room is as it was. */
+/* All of the cache can be written and read, graphs use it, and what lies behind the room is as it
+ * was. */
 static void kv_check(struct fdry_image *img, uint64_t bytes)
 {
 	float *v = malloc(bytes), b[N];
@@ -167,13 +173,16 @@ static const uint64_t some[] = { 0, 1 * MIB, 2 * MIB, 3 * MIB, 5 * MIB, 32 * MIB
 
 START_TEST(any_size)
 {
-	uint64_t bytes = some[_i] ? some[_i] : ROWS * MIB, blocks = (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+	uint64_t bytes = some[_i] ? some[_i] : ROWS * MIB,
+		 blocks = (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img = NULL;
 	struct fdry_requirements *n;
 	long before;
 
-	far_kind = some[_i] == MIB ? 6 : 0; /* graph 9 sets the last word of the first row or of the second */
+	far_kind = some[_i] == MIB
+			   ? 6
+			   : 0; /* graph 9 sets the last word of the first row or of the second */
 	test_child(seal_kv, NULL);
 	(void)load_store();
 	test_sim();
@@ -241,7 +250,8 @@ START_TEST(larger_than_the_device)
 	kv_check(img, 8 * MIB);
 	fdry_image_unload(img);
 	sizes[0].bytes = 32 * MIB;
-	fails(NODEVMEM, "needs 37748736 bytes of device memory, and the device has 20971520", fdry_image_load(load_store(), "img", &opts, &img));
+	fails(NODEVMEM, "needs 37748736 bytes of device memory, and the device has 20971520",
+	      fdry_image_load(load_store(), "img", &opts, &img));
 }
 END_TEST
 
@@ -258,7 +268,9 @@ START_TEST(what_is_not_backed_is_not_used)
 	before = live_before();
 	sizes[0].bytes = 2 * MIB;
 	if (_i == 5)
-		fails(RANGE, "with 2097152 bytes of 'kv' backed, tensor 'last' has no memory; back 4194304",
+		fails(RANGE,
+		      "with 2097152 bytes of 'kv' backed, tensor 'last' has no memory; back "
+		      "4194304",
 		      fdry_image_load(load_store(), "img", &opts, &img));
 	else
 		fails(RANGE, "graph 9: node 0 uses memory of tensor 'kv' beyond the 2097152 bytes",
@@ -280,9 +292,11 @@ START_TEST(sizes_that_do_not_fit)
 	test_child(seal_kv, NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		sizes[0].bytes = bad[i];
-		fails(RANGE, "give a multiple of 1048576, its rows, from 1 to 67108864", fdry_image_load(load_store(), "img", &opts, &img));
+		fails(RANGE, "give a multiple of 1048576, its rows, from 1 to 67108864",
+		      fdry_image_load(load_store(), "img", &opts, &img));
 	}
-	fails(RANGE, "tensor 'kv' cannot have", fdry_image_requirements(load_store(), "img", &opts, &n));
+	fails(RANGE, "tensor 'kv' cannot have",
+	      fdry_image_requirements(load_store(), "img", &opts, &n));
 	sizes[0].bytes = sizes[1].bytes = MIB;
 	opts.nexternals = 2;
 	fails(OPTS, "'kv' is given twice", fdry_image_load(load_store(), "img", &opts, &img));
@@ -290,7 +304,8 @@ START_TEST(sizes_that_do_not_fit)
 	sizes[0].name = "kw";
 	fails(NOKEY, "no tensor named 'kw'", fdry_image_load(load_store(), "img", &opts, &img));
 	sizes[0].name = "b";
-	fails(STATE, "'b' has the size that it was captured with", fdry_image_load(load_store(), "img", &opts, &img));
+	fails(STATE, "'b' has the size that it was captured with",
+	      fdry_image_load(load_store(), "img", &opts, &img));
 	sizes[0].name = NULL;
 	fails(OPTS, "has no name", fdry_image_load(load_store(), "img", &opts, &img));
 	opts.externals = NULL;
@@ -305,7 +320,8 @@ START_TEST(described)
 
 	test_child(seal_kv, NULL);
 	ok(fdry_image_describe(load_store(), "img", &text));
-	ck_assert_ptr_nonnull(strstr(text, "needs kv filled, 4194304 bytes, with room for 67108864\n"));
+	ck_assert_ptr_nonnull(
+		strstr(text, "needs kv filled, 4194304 bytes, with room for 67108864\n"));
 	ck_assert_ptr_nonnull(strstr(text, "needs b filled, 4000 bytes\n"));
 	free(text);
 }
@@ -331,14 +347,16 @@ START_TEST(room_that_cannot_be_had)
 	fails(RANGE, "than there are addresses", fdry_capture_capacity(w.cap, "kv", -1ull));
 	fails(RANGE, "", fdry_capture_capacity(w.cap, "kv", 1ull << 40));
 	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
-	fails(EXISTS, "has room for 67108864 bytes already", fdry_capture_capacity(w.cap, "kv", 2 * ROOM));
+	fails(EXISTS, "has room for 67108864 bytes already",
+	      fdry_capture_capacity(w.cap, "kv", 2 * ROOM));
 	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
 	ck_assert_uint_eq(p, kv + ROOM);
 	t = kv_tensor(p, FDRY_TENSOR_EXTERNAL);
 	t.name = "late";
 	ok(fdry_capture_tensor(w.cap, &t));
 	cuda_ok(cuMemAlloc_v2, &p, BYTES);
-	fails(STATE, "memory behind tensor 'late' was handed out already", fdry_capture_capacity(w.cap, "late", ROOM));
+	fails(STATE, "memory behind tensor 'late' was handed out already",
+	      fdry_capture_capacity(w.cap, "late", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, NULL));
 	work_end(&w);
@@ -399,7 +417,8 @@ START_TEST(dimensions_in_another_order)
 	t.stride[0] = 1;
 	t.stride[1] = ROWS;
 	ok(fdry_capture_tensor(w.cap, &t));
-	fails(STATE, "first dimension of tensor 'kv' is not its outermost", fdry_capture_capacity(w.cap, "kv", ROOM));
+	fails(STATE, "first dimension of tensor 'kv' is not its outermost",
+	      fdry_capture_capacity(w.cap, "kv", ROOM));
 	t.name = "nchw";
 	t.rank = 4;
 	memcpy(t.shape, (int64_t[]){ ROWS, 4, 256, 256, 0, 0, 0, 0 }, sizeof(t.shape));
@@ -418,7 +437,8 @@ START_TEST(memory_that_was_freed)
 
 	work_make(&w);
 	cuda_ok(cuMemFree_v2, kv_alloc(&w));
-	fails(STATE, "the memory of tensor 'kv' was freed", fdry_capture_capacity(w.cap, "kv", ROOM));
+	fails(STATE, "the memory of tensor 'kv' was freed",
+	      fdry_capture_capacity(w.cap, "kv", ROOM));
 	work_end(&w);
 }
 END_TEST

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what was closed: given again it is an error, and what waits for itself is refused. */
+/* Unit tests of what was closed: given again it is an error, and what waits for itself is refused.
+ */
 #include <sys/mman.h>
 
 #include "foundry/run.h"
 #include "tests/lib/image.h"
 
-static const struct fdry_load_opts in_background = { .sz = sizeof(in_background), .flags = FDRY_LOAD_BACKGROUND };
+static const struct fdry_load_opts in_background = { .sz = sizeof(in_background),
+						     .flags = FDRY_LOAD_BACKGROUND };
 
 static struct fdry_image *image_load(const struct fdry_load_opts *opts)
 {
@@ -58,7 +60,8 @@ END_TEST
 
 START_TEST(what_needs_a_device)
 {
-	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = 1, .dtypes = (const uint32_t[]){ FDRY_U32 } };
+	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = 1,
+					.dtypes = (const uint32_t[]){ FDRY_U32 } };
 	struct fdry_decode_state_args args;
 	struct fdry_graphpool_id id;
 	struct fdry_device_caps caps = { .sz = sizeof(caps) };
@@ -116,8 +119,10 @@ static int capture_ends(void *arg, struct fdry_capture *cap)
 static void captures_child(void *arg)
 {
 	const char *const name = "lent";
-	struct fdry_capture_opts place = { .sz = sizeof(place), .base = TEST_CAPTURE_BASE, .size = 1ull << 34 };
-	struct fdry_start_opts opts = { .sz = sizeof(opts), .names = &name, .nnames = 1, .capture = &place, .fn = capture_ends };
+	struct fdry_capture_opts place = { .sz = sizeof(place), .base = TEST_CAPTURE_BASE,
+					   .size = 1ull << 34 };
+	struct fdry_start_opts opts = { .sz = sizeof(opts), .names = &name, .nnames = 1,
+					.capture = &place, .fn = capture_ends };
 	struct fdry_start_report *start = NULL;
 	struct fdry_capture *cap = NULL;
 	struct fdry_store *s = NULL;

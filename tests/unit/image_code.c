@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what a seal makes of code: which bytes a kernel comes from, and what was set of its functions. */
+/* Unit tests of what a seal makes of code: which bytes a kernel comes from, and what was set of its
+ * functions. */
 #include "tests/lib/image.h"
 
 /* --- attributes --- */
 
-#define REVERSED 20000 /* floats: 80,000 bytes of shared memory, of which a fresh kernel may have 49,152 */
+#define REVERSED \
+	20000 /* floats: 80,000 bytes of shared memory, of which a fresh kernel may have 49,152 */
 
 static CUkernel library_kernel(struct work *w, const char *name)
 {
@@ -18,7 +20,9 @@ static CUkernel library_kernel(struct work *w, const char *name)
 
 static void reverse_add(struct work *w, CUfunction func)
 {
-	struct fdry_tensor t = { .dtype = FDRY_F32, .rank = 1, .shape = { REVERSED }, .stride = { 1 } };
+	struct fdry_tensor t = {
+		.dtype = FDRY_F32, .rank = 1, .shape = { REVERSED }, .stride = { 1 }
+	};
 	CUdeviceptr x, y;
 	int n = REVERSED;
 	void *args[] = { &x, &y, &n };
@@ -44,7 +48,8 @@ static void seal_set_on_the_kernel(void *arg)
 	(void)arg;
 	work_make(&w);
 	kern = library_kernel(&w, "reverse");
-	cuda_ok(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, REVERSED * 4, kern, 0);
+	cuda_ok(cuKernelSetAttribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, REVERSED * 4,
+		kern, 0);
 	reverse_add(&w, (CUfunction)kern);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
@@ -58,7 +63,8 @@ static void seal_set_on_the_function(void *arg)
 	(void)arg;
 	work_make(&w);
 	cuda_ok(cuKernelGetFunction, &func, library_kernel(&w, "reverse"));
-	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, REVERSED * 4);
+	cuda_ok(cuFuncSetAttribute, func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		REVERSED * 4);
 	reverse_add(&w, func);
 	ok(work_seal(&w, "img"));
 	work_end(&w);
@@ -92,8 +98,10 @@ static void seal_clusters(void *arg)
 	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2);
 	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1);
 	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1);
-	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 2);
-	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 25);
+	cuda_ok(cuFuncSetAttribute, w.vecadd,
+		CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 2);
+	cuda_ok(cuFuncSetAttribute, w.vecadd, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+		25);
 	graph_add(&w, 1);
 	tensor_add(&w, "a", w.a, FDRY_USE_INPUT, 0);
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
@@ -108,8 +116,10 @@ START_TEST(cluster_attributes)
 
 	test_child(seal_clusters, NULL);
 	ok(fdry_image_describe(load_store(), "img", &text));
-	ck_assert_msg(strstr(text, " attributes 49152 25 0, vecadd, required_cluster_width 2, required_cluster_height 1, "
-			     "required_cluster_depth 1, cluster_scheduling_policy 2"), "%s", text);
+	ck_assert_msg(strstr(text, " attributes 49152 25 0, vecadd, required_cluster_width 2, "
+				   "required_cluster_height 1, "
+				   "required_cluster_depth 1, cluster_scheduling_policy 2"),
+		      "%s", text);
 	ok(fdry_image_load(load_store(), "img", NULL, &img));
 	image_check(img, 1, 3, 100);
 	fdry_image_unload(img);

@@ -28,8 +28,9 @@ static void noise_put(CUdeviceptr at, uint64_t seed, size_t len)
 
 static void named(struct work *w, const char *name, CUdeviceptr addr, size_t bytes, uint32_t flags)
 {
-	struct fdry_tensor t = { .name = name, .addr = addr, .dtype = FDRY_U8, .use = FDRY_USE_CONST, .flags = flags,
-				 .rank = 1, .shape = { (int64_t)bytes }, .stride = { 1 } };
+	struct fdry_tensor t = { .name = name, .addr = addr, .dtype = FDRY_U8,
+				 .use = FDRY_USE_CONST, .flags = flags, .rank = 1,
+				 .shape = { (int64_t)bytes }, .stride = { 1 } };
 
 	ok(fdry_capture_tensor(w->cap, &t));
 }
@@ -66,10 +67,12 @@ static void check_chunks(const struct sealed *s, uint64_t from, uint64_t to, con
 
 		if (c->addr < from || c->addr >= to)
 			continue;
-		ck_assert_msg(c->addr == at, "a chunk begins at %#llx, not at %#llx", (unsigned long long)(c->addr - from),
+		ck_assert_msg(c->addr == at, "a chunk begins at %#llx, not at %#llx",
+			      (unsigned long long)(c->addr - from),
 			      (unsigned long long)(at - from));
-		ck_assert_msg(c->size == *sizes, "the chunk at %#llx has %llu bytes, not %llu", (unsigned long long)(at - from),
-			      (unsigned long long)c->size, (unsigned long long)*sizes);
+		ck_assert_msg(c->size == *sizes, "the chunk at %#llx has %llu bytes, not %llu",
+			      (unsigned long long)(at - from), (unsigned long long)c->size,
+			      (unsigned long long)*sizes);
 		at += c->size;
 		sizes++;
 	}
@@ -77,7 +80,8 @@ static void check_chunks(const struct sealed *s, uint64_t from, uint64_t to, con
 	ck_assert_uint_eq(at, to);
 }
 
-#define CHECK_CHUNKS(s, from, to, ...) check_chunks(s, from, to, (const uint64_t[]){ __VA_ARGS__, 0 })
+#define CHECK_CHUNKS(s, from, to, ...) \
+	check_chunks(s, from, to, (const uint64_t[]){ __VA_ARGS__, 0 })
 
 /* 8 MiB of noise, at a multiple of 2 MiB. */
 static CUdeviceptr start(struct work *w)
@@ -118,7 +122,8 @@ START_TEST(tensor_is_cut_out)
 
 	named(&w, "t", p + 1536, 3 * MIB + 16, 0);
 	seal_take(&w, &s);
-	CHECK_CHUNKS(&s, p, p + 8 * MIB, 1536, 2 * MIB, MIB + 16, MIB - 1536 - 16, 2 * MIB, 2 * MIB);
+	CHECK_CHUNKS(&s, p, p + 8 * MIB, 1536, 2 * MIB, MIB + 16, MIB - 1536 - 16, 2 * MIB,
+		     2 * MIB);
 	end(&w, &s);
 }
 END_TEST
@@ -133,7 +138,8 @@ START_TEST(tensors_that_touch)
 	named(&w, "second", p + 100 * KIB, 64 * KIB, 0);
 	named(&w, "first", p + 4096, 96 * KIB, 0);
 	seal_take(&w, &s);
-	CHECK_CHUNKS(&s, p, p + 8 * MIB, 4096, 96 * KIB, 64 * KIB, 2 * MIB - 164 * KIB, 2 * MIB, 2 * MIB, 2 * MIB);
+	CHECK_CHUNKS(&s, p, p + 8 * MIB, 4096, 96 * KIB, 64 * KIB, 2 * MIB - 164 * KIB, 2 * MIB,
+		     2 * MIB, 2 * MIB);
 	end(&w, &s);
 }
 END_TEST
@@ -155,7 +161,8 @@ START_TEST(tensors_that_are_not_cut_out)
 }
 END_TEST
 
-/* Of tensors that share bytes the first counts, of those that begin together the largest; views cut nothing. */
+/* Of tensors that share bytes the first counts, of those that begin together the largest; views cut
+ * nothing. */
 START_TEST(tensors_that_share_bytes)
 {
 	struct sealed s;
@@ -168,7 +175,8 @@ START_TEST(tensors_that_share_bytes)
 	named(&w, "over-its-end", p + MIB, 512 * KIB, 0);
 	named(&w, "behind", p + MIB + 4096, 64 * KIB, 0);
 	seal_take(&w, &s);
-	CHECK_CHUNKS(&s, p, p + 8 * MIB, 4096, MIB, 64 * KIB, 960 * KIB - 4096, 2 * MIB, 2 * MIB, 2 * MIB);
+	CHECK_CHUNKS(&s, p, p + 8 * MIB, 4096, MIB, 64 * KIB, 960 * KIB - 4096, 2 * MIB, 2 * MIB,
+		     2 * MIB);
 	end(&w, &s);
 }
 END_TEST
@@ -189,7 +197,8 @@ START_TEST(external_tensor_between)
 }
 END_TEST
 
-/* Zeros are counted from the tensor's begin, and do not make its last block part of what follows. */
+/* Zeros are counted from the tensor's begin, and do not make its last block part of what follows.
+ */
 START_TEST(zeros_in_a_tensor)
 {
 	struct sealed s;
@@ -197,7 +206,7 @@ START_TEST(zeros_in_a_tensor)
 	CUdeviceptr p = start(&w), t = p + 2 * MIB + 512;
 
 	named(&w, "t", t, MIB, 0);
-	cuda_ok(cuMemsetD8_v2, t + 4096, 0, 64 * KIB);            /* exactly the blocks that it takes */
+	cuda_ok(cuMemsetD8_v2, t + 4096, 0, 64 * KIB); /* exactly the blocks that it takes */
 	cuda_ok(cuMemsetD8_v2, t + MIB - 4096, 0, 4096 + 512);    /* behind its last byte, too */
 	seal_take(&w, &s);
 	CHECK_CHUNKS(&s, t, t + 4096, 4096);

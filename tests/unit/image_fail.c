@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests: every driver call that a seal or a load makes fails in turn, and nothing is left half done. */
+/* Unit tests: every driver call that a seal or a load makes fails in turn, and nothing is left half
+ * done. */
 #include "tests/lib/image.h"
 
 #define CALLS_MAX 2000
@@ -79,9 +80,11 @@ START_TEST(load_with_every_call_failing)
 			continue;
 		}
 		ck_assert_uint_gt(strlen(fdry_last_error()), 10);
-		ck_assert_msg(err == (ways[_i].error == CUDA_ERROR_OUT_OF_MEMORY ? -FDRY_E_NODEVMEM : -FDRY_E_DRIVER),
+		ck_assert_msg(err == (ways[_i].error == CUDA_ERROR_OUT_OF_MEMORY ? -FDRY_E_NODEVMEM
+										 : -FDRY_E_DRIVER),
 			      "call %d: %s", n, fdry_last_error());
-		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n, live_objects() - before, fdry_last_error());
+		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n,
+			      live_objects() - before, fdry_last_error());
 	}
 	ck_assert_int_gt(n, 40);
 	ck_assert_int_lt(n, CALLS_MAX);
@@ -114,7 +117,8 @@ START_TEST(seal_with_every_call_failing)
 			ok(fdry_ref_delete(w.store, "img"));
 			continue;
 		}
-		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n, live_objects() - before, fdry_last_error());
+		ck_assert_msg(live_objects() == before, "call %d left %ld behind: %s", n,
+			      live_objects() - before, fdry_last_error());
 		fails(NOENT, "no ref", fdry_ref_get(w.store, "img", &oid));
 	}
 	ck_assert_int_gt(n, 20);

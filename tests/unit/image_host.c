@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of host memory in copies: declared, sealed, loaded elsewhere; api_host_refuse.c has what is refused. */
+/* Unit tests of host memory in copies: declared, sealed, loaded elsewhere; api_host_refuse.c has
+ * what is refused. */
 #include <sys/mman.h>
 
 #include "image/manifest.h"
@@ -43,7 +44,8 @@ static void sum_check(const float *v, int n, float a, float b)
 	int i;
 
 	for (i = 0; i < n; i++)
-		ck_assert_msg(v[i] == vector_value(i, a) + vector_value(i, b), "[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, a) + vector_value(i, b), "[%d] is %g", i,
+			      (double)v[i]);
 }
 
 /* --- loading --- */
@@ -71,7 +73,8 @@ START_TEST(inputs_are_rewritten_before_every_launch)
 		ok(fdry_image_read(img, "out", v, BYTES, NULL));
 		sum_check(v, N / 2, (float)(i + 20), 1000);
 		sum_check(v + N / 2, 0, 0, 0);
-		ck_assert(v[N - 1] == vector_value(N - 1, (float)(i + 10)) + vector_value(N - 1, 1000));
+		ck_assert(v[N - 1] ==
+			  vector_value(N - 1, (float)(i + 10)) + vector_value(N - 1, 1000));
 	}
 	fdry_image_unload(img);
 }
@@ -106,7 +109,8 @@ START_TEST(pageable_memory_comes_back_pinned)
 	test_child(seal_host, NULL);
 	img = load(FDRY_LOAD_BUILD);
 	ck_assert_int_eq(test_sim()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-							   (uintptr_t)host_of(img, "plain")), CUDA_SUCCESS);
+							   (uintptr_t)host_of(img, "plain")),
+			 CUDA_SUCCESS);
 	ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
 	ok(fdry_image_filled(img, NULL));
 	ok(fdry_image_launch(img, 4, NULL));
@@ -129,7 +133,8 @@ START_TEST(state_goes_on_and_is_restored)
 		ok(fdry_image_launch(img, 3, NULL));
 	ok(fdry_image_read(img, "state", v, BYTES, NULL));
 	for (i = 0; i < N; i++)
-		ck_assert(v[i] == vector_value(i, 2000) + vector_value(i, 1000) + vector_value(i, 1000));
+		ck_assert(v[i] ==
+			  vector_value(i, 2000) + vector_value(i, 1000) + vector_value(i, 1000));
 	memset(host_of(img, "table"), 0xff, BYTES);
 	vector_fill(host_of(img, "in"), 5);
 	ok(fdry_image_restore(img, NULL));
@@ -152,7 +157,8 @@ START_TEST(inputs_must_be_filled)
 
 	test_child(seal_host, NULL);
 	img = load(0);
-	fails(UNBOUND, "1 external tensor(s) have no content yet, 'in' first", fdry_image_launch(img, 4, NULL));
+	fails(UNBOUND, "1 external tensor(s) have no content yet, 'in' first",
+	      fdry_image_launch(img, 4, NULL));
 	fails(STATE, "tensor 'out' is not external", fdry_image_filled(img, "out"));
 	fails(STATE, "tensor 'c' lies on the device", fdry_image_host(img, "c", &p));
 	fails(NOKEY, "no tensor named 'd'", fdry_image_host(img, "d", &p));
@@ -205,7 +211,8 @@ START_TEST(copies_wait_for_a_capture_to_end)
 	test_child(seal_host, NULL);
 	img = load(0);
 	ck_assert_int_eq(test_sim()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(test_sim()->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	fails(STATE, "the stream captures", fdry_image_write(img, "in", v, BYTES, stream));
 	fails(STATE, "the stream captures", fdry_image_read(img, "in", v, BYTES, stream));
 	ck_assert_int_eq(test_sim()->cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
@@ -215,7 +222,8 @@ END_TEST
 
 START_TEST(nothing_is_left_whatever_fails)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BUILD | FDRY_LOAD_POISON, .threads = 1 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts),
+				       .flags = FDRY_LOAD_BUILD | FDRY_LOAD_POISON, .threads = 1 };
 	struct fdry_image *img;
 	unsigned int n, failed = 0;
 	char spec[64];
@@ -226,14 +234,16 @@ START_TEST(nothing_is_left_whatever_fails)
 	test_sim();
 	before = live_before();
 	for (n = 1;; n++) {
-		snprintf(spec, sizeof(spec), "%s:%u:%d", _i ? "cuMemHostAlloc" : "cuGraphAddMemcpyNode", n,
+		snprintf(spec, sizeof(spec), "%s:%u:%d",
+			 _i ? "cuMemHostAlloc" : "cuGraphAddMemcpyNode", n,
 			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
 		if (!fdry_image_load(load_store(), "img", &opts, &img))
 			break;
 		failed++;
 		if (_i)
-			ck_assert_ptr_nonnull(strstr(fdry_last_error(), "of pinned host memory, which cannot be had"));
+			ck_assert_ptr_nonnull(strstr(fdry_last_error(),
+						     "of pinned host memory, which cannot be had"));
 		ck_assert_int_eq(live_objects(), before);
 	}
 	test_sim_fail(NULL);
@@ -329,7 +339,8 @@ START_TEST(it_is_described)
 }
 END_TEST
 
-/* Tensors that share bytes: an input in a constant; the segment takes its place by the input's name. */
+/* Tensors that share bytes: an input in a constant; the segment takes its place by the input's
+ * name. */
 static void seal_overlapping(void *arg)
 {
 	struct work w;
@@ -347,12 +358,24 @@ static void seal_overlapping(void *arg)
 	cuda_ok(cuMemcpyHtoDAsync_v2, w.b, p + 2500000, 4, w.stream);
 	cuda_ok(cuMemcpyHtoDAsync_v2, w.c, q + 3, 4, w.stream);
 	ok(fdry_capture_graph(w.cap, 1, NULL, capture_stop(&w)));
-	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "whole", .addr = (uintptr_t)p + 20, .dtype = FDRY_U8,
-		.use = FDRY_USE_CONST, .flags = FDRY_TENSOR_HOST, .rank = 1, .shape = { 2500000 }, .stride = { 1 } }));
-	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "hole", .addr = (uintptr_t)p + 1000, .dtype = FDRY_U8,
-		.use = FDRY_USE_INPUT, .flags = FDRY_TENSOR_HOST, .rank = 1, .shape = { 24 }, .stride = { 1 } }));
-	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "mm", .addr = (uintptr_t)q + 3, .dtype = FDRY_U8,
-		.use = FDRY_USE_STATE, .flags = FDRY_TENSOR_HOST, .rank = 1, .shape = { 4 }, .stride = { 1 } }));
+	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "whole",
+							     .addr = (uintptr_t)p + 20,
+							     .dtype = FDRY_U8,
+							     .use = FDRY_USE_CONST,
+							     .flags = FDRY_TENSOR_HOST, .rank = 1,
+							     .shape = { 2500000 },
+							     .stride = { 1 } }));
+	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "hole",
+							     .addr = (uintptr_t)p + 1000,
+							     .dtype = FDRY_U8,
+							     .use = FDRY_USE_INPUT,
+							     .flags = FDRY_TENSOR_HOST, .rank = 1,
+							     .shape = { 24 }, .stride = { 1 } }));
+	ok(fdry_capture_tensor(w.cap, &(struct fdry_tensor){ .name = "mm", .addr = (uintptr_t)q + 3,
+							     .dtype = FDRY_U8,
+							     .use = FDRY_USE_STATE,
+							     .flags = FDRY_TENSOR_HOST, .rank = 1,
+							     .shape = { 4 }, .stride = { 1 } }));
 	ok(work_seal(&w, "img"));
 	work_end(&w);
 }
@@ -360,8 +383,14 @@ static void seal_overlapping(void *arg)
 /* Content in chunks that end at the hole and at multiples of 2 MiB. */
 static void chunks_check(void)
 {
-	static const struct { uint32_t segment; uint64_t offset, size; } want[] = {
-		{ 0, 4, 980 }, { 0, 1008, (2 << 20) - 1008 }, { 0, 2 << 20, 2500004 - (2 << 20) }, { 1, 3, 4 },
+	static const struct {
+		uint32_t segment;
+		uint64_t offset, size;
+	} want[] = {
+		{ 0, 4, 980 },
+		{ 0, 1008, (2 << 20) - 1008 },
+		{ 0, 2 << 20, 2500004 - (2 << 20) },
+		{ 1, 3, 4 },
 	};
 	struct fdry_buf bytes = { 0 };
 	struct fdry_manifest m;

@@ -52,7 +52,9 @@ static void freed_and_taken_again(struct host_work *h)
 
 	tensors_name(h);
 	cuda_ok(cuMemFreeHost, h->out);
-	ck_assert_ptr_eq(mmap(h->out, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), h->out);
+	ck_assert_ptr_eq(mmap(h->out, PAGE, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+			 h->out);
 	again = h->out;
 	cuda_ok(cuMemHostRegister_v2, again, PAGE, 0);
 }
@@ -115,17 +117,27 @@ static const struct refusal {
 	void (*prepare)(struct host_work *h);
 } refusals[] = {
 	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, not_named },
-	{ "is pinned host memory that no single host tensor holds; keep it allocated and declare it with fdry_capture_tensor() "
-	  "and FDRY_TENSOR_HOST", FDRY_E_REFUSED, not_named },
-	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, named_in_part },
-	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED, named_in_two_halves },
-	{ "graph 9 'nine': node 0: memcpy: its destination, 4 bytes at 0x", FDRY_E_REFUSED, pageable_not_named },
-	{ "is pageable host memory that no single host tensor holds", FDRY_E_REFUSED, pageable_not_named },
-	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated", FDRY_E_STATE, freed },
-	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated", FDRY_E_STATE, freed_and_taken_again },
-	{ "the host memory of tensor 'registered' was freed before the seal", FDRY_E_STATE, unregistered },
+	{ "is pinned host memory that no single host tensor holds; keep it allocated and declare "
+	  "it with fdry_capture_tensor() "
+	  "and FDRY_TENSOR_HOST",
+	  FDRY_E_REFUSED, not_named },
+	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED,
+	  named_in_part },
+	{ "graph 1 '': node 0: memcpy: its source, 4000 bytes at 0x", FDRY_E_REFUSED,
+	  named_in_two_halves },
+	{ "graph 9 'nine': node 0: memcpy: its destination, 4 bytes at 0x", FDRY_E_REFUSED,
+	  pageable_not_named },
+	{ "is pageable host memory that no single host tensor holds", FDRY_E_REFUSED,
+	  pageable_not_named },
+	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated",
+	  FDRY_E_STATE, freed },
+	{ "the host memory of tensor 'out' was freed before the seal; keep it allocated",
+	  FDRY_E_STATE, freed_and_taken_again },
+	{ "the host memory of tensor 'registered' was freed before the seal", FDRY_E_STATE,
+	  unregistered },
 	{ "the host memory of tensor 'mapped' was freed before the seal", FDRY_E_STATE, unmapped },
-	{ "graph 9 'nine': node 0: memset: what it sets, 4 bytes at 0x", FDRY_E_REFUSED, memset_of_host },
+	{ "graph 9 'nine': node 0: memset: what it sets, 4 bytes at 0x", FDRY_E_REFUSED,
+	  memset_of_host },
 	{ "which points to pinned host memory", FDRY_E_REFUSED, kernel_of_host },
 	{ "is managed memory; use memory of the region", FDRY_E_REFUSED, managed_source },
 };
@@ -140,12 +152,14 @@ START_TEST(seal_refuses)
 	r->prepare(&kept);
 	err = work_seal(&kept.w, "ref");
 	ck_assert_msg(err == -r->code, "%s: %s", fdry_error_name(err), fdry_last_error());
-	ck_assert_msg(strstr(fdry_last_error(), r->says), "'%s' does not say '%s'", fdry_last_error(), r->says);
+	ck_assert_msg(strstr(fdry_last_error(), r->says), "'%s' does not say '%s'",
+		      fdry_last_error(), r->says);
 	fails(NOENT, "no ref", fdry_ref_get(kept.w.store, "ref", &oid));
 }
 END_TEST
 
-#define MUCH (32u << 20) /* of content: reading it takes long enough for a thread to come in between */
+#define MUCH \
+	(32u << 20) /* of content: reading it takes long enough for a thread to come in between */
 
 struct meanwhile {
 	unsigned long before;
@@ -182,7 +196,9 @@ START_TEST(freed_while_the_seal_runs)
 	free(bytes);
 	m.before = test_sim_calls("cuMemcpyDtoHAsync_v2");
 	ck_assert(!pthread_create(&t, NULL, free_meanwhile, &m));
-	fails(STATE, _i ? "the host memory of tensor 'out' was freed" : "the host memory of tensor 'table' was freed while",
+	fails(STATE,
+	      _i ? "the host memory of tensor 'out' was freed"
+		 : "the host memory of tensor 'table' was freed while",
 	      work_seal(&kept.w, "img"));
 	ck_assert(!pthread_join(t, NULL));
 }
@@ -197,7 +213,8 @@ START_TEST(tensors_that_cannot_be)
 
 	host_make(&kept, false);
 	t = vector("t", w->a, FDRY_USE_CONST, FDRY_TENSOR_HOST);
-	fails(RANGE, "host tensor 't' lies in device memory; name it without FDRY_TENSOR_HOST", fdry_capture_tensor(w->cap, &t));
+	fails(RANGE, "host tensor 't' lies in device memory; name it without FDRY_TENSOR_HOST",
+	      fdry_capture_tensor(w->cap, &t));
 	t = vector("t", (uintptr_t)kept.in, FDRY_USE_CONST, 0);
 	fails(RANGE, "or say FDRY_TENSOR_HOST of host memory", fdry_capture_tensor(w->cap, &t));
 	t.flags = FDRY_TENSOR_HOST;

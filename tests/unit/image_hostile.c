@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of images with right hashes that no seal made: loads refuse them, and take no more than what is stored. */
+/* Unit tests of images with right hashes that no seal made: loads refuse them, and take no more
+ * than what is stored. */
 #include "graph/elf.h"
 #include "graph/graph.h"
 #include "tests/lib/handmade.h"
@@ -24,18 +25,31 @@ static void kernel_image(const char *ref, const void *object, size_t len)
 
 START_TEST(kernel_objects_that_lie)
 {
-	const struct fdry_elf_ehdr far = { .ident = { 0x7f, 'E', 'L', 'F', 2, 1, 1 }, .type = FDRY_ET_DYN, .machine = 62, .version = 1,
-					   .shoff = 0x30000000, .ehsize = 64, .shentsize = 64, .shnum = 8 };
+	const struct fdry_elf_ehdr far = { .ident = { 0x7f, 'E', 'L', 'F', 2, 1, 1 },
+					   .type = FDRY_ET_DYN, .machine = 62, .version = 1,
+					   .shoff = 0x30000000, .ehsize = 64, .shentsize = 64,
+					   .shnum = 8 };
 	const uint64_t wrapper[] = { 0x1466243b1, 0x4141414141414000, 0 };
-	struct { const char *ref; const void *data; size_t len; } objects[] = {
-		{ "text", ".version 7.0", 12 }, { "far", &far, sizeof(far) }, { "short", "\x7f" "EL", 3 }, { "wrapper", wrapper, 24 },
+	struct {
+		const char *ref;
+		const void *data;
+		size_t len;
+	} objects[] = {
+		{ "text", ".version 7.0", 12 },
+		{ "far", &far, sizeof(far) },
+		{ "short",
+		  "\x7f"
+		  "EL",
+		  3 },
+		{ "wrapper", wrapper, 24 },
 	};
 	struct fdry_image *img;
 	size_t i;
 
 	for (i = 0; i < sizeof(objects) / sizeof(objects[0]); i++) {
 		kernel_image(objects[i].ref, objects[i].data, objects[i].len);
-		fails(BADCODE, "kernel 0 k: ", fdry_image_load(load_store(), objects[i].ref, NULL, &img));
+		fails(BADCODE,
+		      "kernel 0 k: ", fdry_image_load(load_store(), objects[i].ref, NULL, &img));
 	}
 }
 END_TEST
@@ -120,7 +134,8 @@ static struct fdry_oid graph_put(struct handmade *h, uint32_t nodes)
 	return oid;
 }
 
-/* 2,000 graphs of one object of 300 KB are read once: into a tenth of what 2,000 copies take. Each can be launched. */
+/* 2,000 graphs of one object of 300 KB are read once: into a tenth of what 2,000 copies take. Each
+ * can be launched. */
 START_TEST(graphs_share_their_object)
 {
 	struct handmade h;
@@ -225,8 +240,10 @@ START_TEST(parameters_are_not_shared)
 
 	handmade_add(&h, objects, { oid });
 	handmade_add(&h, params, { 0, 8 });
-	handmade_add(&h, kernels, { .name = handmade_str(&h, "k"), .param_count = 1, .param_bytes = 8 });
-	handmade_add(&h, kernels, { .name = handmade_str(&h, "l"), .param_count = 1, .param_bytes = 8 });
+	handmade_add(&h, kernels,
+		     { .name = handmade_str(&h, "k"), .param_count = 1, .param_bytes = 8 });
+	handmade_add(&h, kernels,
+		     { .name = handmade_str(&h, "l"), .param_count = 1, .param_bytes = 8 });
 	fails(BADIMAGE, "kernel 1 shares its parameters", opened(&h));
 }
 END_TEST
@@ -243,13 +260,19 @@ START_TEST(tensors_across_segments)
 		h.w.base = base;
 		h.w.end = base + (uint64_t)MANY * 4096;
 		for (i = 0; i < MANY; i++)
-			handmade_add(&h, segments, { .addr = base + (uint64_t)i * 4096, .size = 4096, .role = i ? role : FDRY_ROLE_EXTERNAL });
+			handmade_add(&h, segments,
+				     { .addr = base + (uint64_t)i * 4096, .size = 4096,
+				       .role = i ? role : FDRY_ROLE_EXTERNAL });
 		ok(fdry_buf_put(&h.w.strings, "", 1));
 		for (i = 0; i < MANY / 4; i++) {
-			struct fdry_mf_tensor t = { .dtype = FDRY_U8, .addr = base, .rank = 1, .shape = { (int64_t)MANY * 4096 }, .stride = { 1 },
+			struct fdry_mf_tensor t = { .dtype = FDRY_U8, .addr = base, .rank = 1,
+						    .shape = { (int64_t)MANY * 4096 },
+						    .stride = { 1 },
 						    .name = (uint32_t)h.w.strings.len };
 
-			t.flags = role == FDRY_ROLE_EXTERNAL || i + 1 == MANY / 4 ? FDRY_TENSOR_EXTERNAL : 0;
+			t.flags = role == FDRY_ROLE_EXTERNAL || i + 1 == MANY / 4
+					  ? FDRY_TENSOR_EXTERNAL
+					  : 0;
 			snprintf(name, sizeof(name), "t%07u", i);
 			handmade_put(&h.w.strings, name, strlen(name) + 1);
 			handmade_put(&h.w.tensors, &t, sizeof(t));
@@ -257,7 +280,8 @@ START_TEST(tensors_across_segments)
 		if (role == FDRY_ROLE_EXTERNAL)
 			ok(opened(&h));
 		else
-			fails(BADIMAGE, "tensor 99999 does not lie in memory of its kind", opened(&h));
+			fails(BADIMAGE, "tensor 99999 does not lie in memory of its kind",
+			      opened(&h));
 	}
 }
 END_TEST
@@ -275,12 +299,14 @@ static void look(const char *ref)
 	free(needs);
 }
 
-/* Images of which every list is empty once; undefined behaviour lies in sums with NULL and copies of 0 bytes. */
+/* Images of which every list is empty once; undefined behaviour lies in sums with NULL and copies
+ * of 0 bytes. */
 START_TEST(lists_that_are_empty)
 {
 	size_t len;
 	void *code = test_sim_cubin("kernels", &len);
-	struct fdry_load_opts o = { .sz = sizeof(o), .flags = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+	struct fdry_load_opts o = { .sz = sizeof(o), .flags =
+					    FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
 	const char *const refs[] = { "facts", "host", "object", "kernel", "graph", "memory" };
 	struct fdry_tensor t;
 	struct handmade h;
@@ -296,7 +322,8 @@ START_TEST(lists_that_are_empty)
 	handmade_install(&h, "object");
 	handmade_begin(&h);
 	handmade_object(&h, code, len);
-	handmade_add(&h, kernels, { .name = handmade_str(&h, "nothing"), .attrs = { 0, -1, 0, 0 } });
+	handmade_add(&h, kernels,
+		     { .name = handmade_str(&h, "nothing"), .attrs = { 0, -1, 0, 0 } });
 	handmade_install(&h, "kernel");
 	handmade_begin(&h);
 	handmade_add(&h, graphs, { .key = 0, .oid = graph_put(&h, 0) });
@@ -305,7 +332,9 @@ START_TEST(lists_that_are_empty)
 	h.w.base = TEST_BASE;
 	h.w.end = h.w.base + 4096;
 	handmade_add(&h, segments, { .addr = h.w.base, .size = 4096, .role = FDRY_ROLE_CONTENT });
-	handmade_add(&h, tensors, { .name = handmade_str(&h, "nothing"), .dtype = FDRY_F32, .rank = 1, .addr = h.w.base });
+	handmade_add(&h, tensors,
+		     { .name = handmade_str(&h, "nothing"), .dtype = FDRY_F32, .rank = 1,
+		       .addr = h.w.base });
 	handmade_install(&h, "memory");
 	for (i = 0; i < sizeof(refs) / sizeof(refs[0]); i++) {
 		look(refs[i]);

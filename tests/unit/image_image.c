@@ -173,7 +173,8 @@ static void *launch(void *arg)
 	return NULL;
 }
 
-/* Its graph is not built, so it comes when the restore has failed: content was whole when it was called, and is not now. */
+/* Its graph is not built, so it comes when the restore has failed: content was whole when it was
+ * called, and is not now. */
 START_TEST(a_launch_that_waits_for_a_restore)
 {
 	struct job r = { 0 }, l = { 0 };
@@ -239,7 +240,8 @@ START_TEST(too_little_memory)
 		image_check(img, 1, 3, 100);
 		fdry_image_unload(img);
 	} else {
-		fails(NODEVMEM, "needs 6291456 bytes of device memory, and the device has 5242880", fdry_image_load(load_store(), "img", NULL, &img));
+		fails(NODEVMEM, "needs 6291456 bytes of device memory, and the device has 5242880",
+		      fdry_image_load(load_store(), "img", NULL, &img));
 	}
 	ck_assert_int_eq(live_objects(), before);
 }
@@ -268,7 +270,8 @@ static size_t stack_limit(const struct fdry_driver *drv)
 /* While it loads, and when it builds its graphs behind that. */
 START_TEST(the_stack_is_as_deep_as_it_was)
 {
-	static const char *const calls[] = { "cuModuleLoadDataEx:1", "cuGraphInstantiateWithFlags:1" };
+	static const char *const calls[] = { "cuModuleLoadDataEx:1",
+					     "cuGraphInstantiateWithFlags:1" };
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BUILD };
 	const struct fdry_driver *drv;
 	struct fdry_image *img;
@@ -296,7 +299,8 @@ static CUstream capture_elsewhere(const struct fdry_driver *drv)
 	CUstream stream;
 
 	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	return stream;
 }
 
@@ -312,7 +316,8 @@ static void check_capture(const struct fdry_driver *drv, CUstream stream)
 /* By this very thread, in the strictest mode: everything but unloading goes on beside it. */
 START_TEST(a_capture_elsewhere_is_not_broken)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
+	struct fdry_load_opts opts = { .sz = sizeof(opts),
+				       .flags = FDRY_LOAD_POISON | FDRY_LOAD_BUILD };
 	const struct fdry_driver *drv;
 	struct fdry_image *img;
 	CUstream elsewhere, own;
@@ -362,7 +367,8 @@ START_TEST(copies_do_not_go_into_a_capture)
 	stream = capture_elsewhere(drv);
 	fails(STATE, "the stream captures", fdry_image_write(img, "a", v, BYTES, stream));
 	fails(STATE, "the stream captures", fdry_image_read(img, "a", v, BYTES, stream));
-	fails(STATE, "the stream captures", fdry_image_copy(img, "b", addr_of(img, "a"), BYTES, stream));
+	fails(STATE, "the stream captures",
+	      fdry_image_copy(img, "b", addr_of(img, "a"), BYTES, stream));
 	fails(STATE, "the stream captures", fdry_image_restore(img, stream));
 	fails(STATE, "the stream captures", fdry_image_synchronize(img, stream));
 	fails(UNBOUND, "'b'", fdry_image_launch(img, 1, NULL));
@@ -439,8 +445,10 @@ static void use_inherited(void *arg)
 	fails(FORKED, "fork", fdry_image_report(img, &report));
 	fails(FORKED, "fork", fdry_image_load(load_store(), "img", NULL, &other));
 	ok(fdry_store_open(path, 0, &s));
-	if (!TEST_SANITIZED) /* the thread sanitizer lets no child of a program with threads start any */
-		fails(FORKED, "fork before anything uses CUDA", fdry_image_load(s, "img", NULL, &other));
+	if (!TEST_SANITIZED) /* the thread sanitizer lets no child of a program with threads start
+				any */
+		fails(FORKED, "fork before anything uses CUDA",
+		      fdry_image_load(s, "img", NULL, &other));
 	ck_assert_uint_eq(fdry_image_graph_count(img), 2);
 	fdry_image_unload(img);
 }
@@ -557,7 +565,8 @@ START_TEST(nothing_given_to_a_capture)
 }
 END_TEST
 
-/* What is missing is told with the name of the function that was called, or with none: never with a helper's. */
+/* What is missing is told with the name of the function that was called, or with none: never with a
+ * helper's. */
 START_TEST(helpers_are_not_named)
 {
 	struct fdry_image *img = NULL;
@@ -567,7 +576,8 @@ START_TEST(helpers_are_not_named)
 	fails(INVAL, "the call was given no cap", fdry_capture_pause(NULL));
 	fails(INVAL, "the call was given no store", fdry_image_load(NULL, "img", NULL, &img));
 	fails(INVAL, "the call was given no img", fdry_image_tensor_find(NULL, "a", &t));
-	fails(INVAL, "fdry_image_tensor_find() was given no ret", fdry_image_tensor_find(NULL, "a", NULL));
+	fails(INVAL, "fdry_image_tensor_find() was given no ret",
+	      fdry_image_tensor_find(NULL, "a", NULL));
 	fails(INVAL, "the call was given no store", fdry_store_pin(NULL, "img"));
 }
 END_TEST

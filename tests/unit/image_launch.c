@@ -24,7 +24,8 @@ static void seal_many(void *arg)
 	work_end(&w);
 }
 
-/* What a caller hears; @hold makes it wait in the middle of being told that so many graphs are built. */
+/* What a caller hears; @hold makes it wait in the middle of being told that so many graphs are
+ * built. */
 struct heard {
 	_Atomic uint64_t graphs;
 	_Atomic uint64_t hold;
@@ -69,7 +70,9 @@ static void graphs_wait(struct heard *h, uint64_t count)
 
 static struct fdry_image *load(uint32_t flags, struct heard *h)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags, .progress = h ? hear : NULL, .progress_arg = h };
+	struct fdry_load_opts opts = {
+		.sz = sizeof(opts), .flags = flags, .progress = h ? hear : NULL, .progress_arg = h
+	};
 	struct fdry_image *img = NULL;
 
 	ok(fdry_image_load(load_store(), "img", &opts, &img));
@@ -130,8 +133,9 @@ START_TEST(in_the_order_asked_for)
 {
 	static const uint64_t order[] = { 6, 2 };
 	struct heard h = { .hold = 2 };
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND, .order = order, .norder = 2,
-				       .progress = hear, .progress_arg = &h };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND,
+				       .order = order, .norder = 2, .progress = hear,
+				       .progress_arg = &h };
 	struct fdry_image *img;
 
 	test_child(seal_many, NULL);
@@ -152,8 +156,10 @@ START_TEST(only_those_that_are_named)
 {
 	static const uint64_t order[] = { 6, 2 };
 	struct heard h = { .hold = 0 };
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_BACKGROUND | FDRY_LOAD_ORDERED, .order = order, .norder = 2,
-				       .progress = hear, .progress_arg = &h };
+	struct fdry_load_opts opts = { .sz = sizeof(opts),
+				       .flags = FDRY_LOAD_BACKGROUND | FDRY_LOAD_ORDERED,
+				       .order = order, .norder = 2, .progress = hear,
+				       .progress_arg = &h };
 	struct fdry_image *img;
 
 	test_child(seal_many, NULL);
@@ -281,7 +287,8 @@ START_TEST(no_memory_for_a_graph)
 	graphs_wait(&h, 3);
 	test_sim_fail("cuGraphInstantiateWithFlags:1+:2");
 	atomic_store(&h.hold, 0);
-	fails(NODEVMEM, "graph 4: its 1 nodes take about 3 KiB of device memory", fdry_image_wait(img));
+	fails(NODEVMEM, "graph 4: its 1 nodes take about 3 KiB of device memory",
+	      fdry_image_wait(img));
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "3 graphs are built"));
 	/* Once in the background, which leaves it at that, and once for the wait. */
 	ck_assert_uint_eq(test_sim_failed(), 2);
@@ -306,7 +313,8 @@ START_TEST(a_capture_elsewhere_is_not_broken)
 	(void)load_store();
 	drv = test_sim();
 	ck_assert_int_eq(drv->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	img = load(FDRY_LOAD_BACKGROUND, NULL);
 	ok(fdry_image_wait(img));
 	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
@@ -371,7 +379,8 @@ static void leaves(void *arg)
 	fails(FORKED, "fork", fdry_image_build_stop(arg));
 	fdry_image_unload(arg);
 	if (TEST_SANITIZED)
-		_exit(0); /* what belongs to the driver stays where it is in a child, which leak checkers would tell */
+		_exit(0); /* what belongs to the driver stays where it is in a child, which leak
+			     checkers would tell */
 	exit(0);
 }
 
@@ -405,8 +414,11 @@ START_TEST(built_before_the_load_returns)
 	ck_assert_uint_eq(h.graphs, GRAPHS);
 	fdry_image_unload(img);
 	test_sim_fail("cuGraphUpload:5:2");
-	fails(NODEVMEM, "graph 5", fdry_image_load(load_store(), "img",
-						    &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts), .flags = FDRY_LOAD_BUILD }, &img));
+	fails(NODEVMEM, "graph 5",
+	      fdry_image_load(load_store(), "img",
+			      &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts),
+							.flags = FDRY_LOAD_BUILD },
+			      &img));
 	test_sim_fail(NULL);
 	ck_assert_int_eq(live_objects(), before);
 }
@@ -428,7 +440,8 @@ static void seal_prior(void *arg)
 	work_end(&w);
 }
 
-/* A driver goes by the priorities of nodes where it is told to; without any the launch's stream has the say. */
+/* A driver goes by the priorities of nodes where it is told to; without any the launch's stream has
+ * the say. */
 START_TEST(priorities_of_nodes_count)
 {
 	CUresult (*get_flags)(CUgraphExec, cuuint64_t *);

@@ -7,7 +7,9 @@
 
 #define TIMES 1000
 #define WARM 100 /* after these, what is made once has been made */
-#define HEAP_MORE 16384 /* bytes: what the C library keeps for threads, those of the software driver among them; seen: 5,000 */
+#define HEAP_MORE \
+	16384 /* bytes: what the C library keeps for threads, those of the software driver among \
+		 them; seen: 5,000 */
 
 /* What a process holds: the software driver's objects, threads, files, memory of malloc. */
 struct held {
@@ -69,7 +71,8 @@ static const uint32_t ways[] = {
 
 static void load_once(struct fdry_store *s, unsigned int i)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = ways[i % WAYS], .threads = i % 4,
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = ways[i % WAYS],
+				       .threads = i % 4,
 				       .progress = i % 5 ? NULL : tell_nobody };
 	struct fdry_image *img = NULL;
 
@@ -100,8 +103,8 @@ static void *loads_run(void *arg)
 	return NULL;
 }
 
-/* In a thread that is gone when this returns: a thread keeps small blocks that it has freed, and the C library counts them
- * as in use. */
+/* In a thread that is gone when this returns: a thread keeps small blocks that it has freed, and
+ * the C library counts them as in use. */
 static void loads_do(struct fdry_store *s, unsigned int from, unsigned int to)
 {
 	struct loads l = { s, from, to };
@@ -128,7 +131,8 @@ START_TEST(a_thousand_times)
 	ck_assert_uint_eq(after.threads, before.threads);
 	/* Sanitizers have a heap, and a leak checker, of their own. */
 	if (!TEST_SANITIZED)
-		ck_assert_msg(after.heap < before.heap + HEAP_MORE, "%zu bytes more after %d loads", after.heap - before.heap, TIMES - WARM);
+		ck_assert_msg(after.heap < before.heap + HEAP_MORE, "%zu bytes more after %d loads",
+			      after.heap - before.heap, TIMES - WARM);
 }
 END_TEST
 

@@ -104,9 +104,11 @@ START_TEST(external_tensors)
 
 	test_child(seal_external, NULL);
 	img = load(load_store(), &opts);
-	fails(UNBOUND, "1 external tensor(s) have no content yet, 'b' first", fdry_image_launch(img, 1, NULL));
+	fails(UNBOUND, "1 external tensor(s) have no content yet, 'b' first",
+	      fdry_image_launch(img, 1, NULL));
 	fails(STATE, "'a' is not external", fdry_image_filled(img, "a"));
-	fails(RANGE, "has 4000 bytes, 3996 were given", fdry_image_write(img, "b", v, BYTES - 4, NULL));
+	fails(RANGE, "has 4000 bytes, 3996 were given",
+	      fdry_image_write(img, "b", v, BYTES - 4, NULL));
 	fails(UNBOUND, "'b' first", fdry_image_launch(img, 1, NULL));
 	vector_fill(v, 55);
 	ok(fdry_image_write(img, "b", v, BYTES, NULL));
@@ -170,7 +172,8 @@ END_TEST
 /* Content that several threads make ready, and whose copies wait for the kernels. */
 static void seal_much(void *arg)
 {
-	struct fdry_tensor t = { .name = "much", .dtype = FDRY_U32, .use = FDRY_USE_CONST, .rank = 1, .shape = { MUCH / 4 },
+	struct fdry_tensor t = { .name = "much", .dtype = FDRY_U32, .use = FDRY_USE_CONST,
+				 .rank = 1, .shape = { MUCH / 4 },
 				 .stride = { 1 } };
 	uint32_t *v = malloc(MUCH), i;
 	struct work w;
@@ -217,7 +220,8 @@ START_TEST(much_content)
 		opts.threads = (uint32_t)i;
 		test_sim_fail(i == 1 ? "cuModuleLoadDataEx:1" : NULL);
 		if (i == 1) {
-			fails(DRIVER, "kernel 0", fdry_image_load(load_store(), "img", &opts, &img));
+			fails(DRIVER, "kernel 0",
+			      fdry_image_load(load_store(), "img", &opts, &img));
 			ck_assert_int_eq(live_objects(), before);
 			continue;
 		}
@@ -268,7 +272,8 @@ START_TEST(orders_that_are_wrong)
 	fails(OPTS, "order of 2 graphs at NULL", fdry_image_load(load_store(), "img", &opts, &img));
 	opts.norder = 0;
 	opts.reserved = 7;
-	fails(OPTS, "reserved field of struct fdry_load_opts is 7", fdry_image_load(load_store(), "img", &opts, &img));
+	fails(OPTS, "reserved field of struct fdry_load_opts is 7",
+	      fdry_image_load(load_store(), "img", &opts, &img));
 }
 END_TEST
 
@@ -282,7 +287,9 @@ START_TEST(unknown_names)
 	test_child(seal_plain, NULL);
 	s = load_store();
 	fails(NOENT, "no ref 'imh'", fdry_image_load(s, "imh", NULL, &img));
-	fails(NOENT, "", fdry_image_load(s, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", NULL, &img));
+	fails(NOENT, "",
+	      fdry_image_load(s, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			      NULL, &img));
 	img = load(s, NULL);
 	fails(NOKEY, "no graph with key 3", fdry_image_launch(img, 3, NULL));
 	fails(NOKEY, "no graph with key 3", fdry_image_build(img, 3));
@@ -302,7 +309,8 @@ START_TEST(wrong_facts)
 	img = load(s, &opts);
 	fdry_image_unload(img);
 	fact.value = "multiplier";
-	fails(IDENTITY, "another 'model': 'adder' there, 'multiplier' here", fdry_image_load(s, "img", &opts, &img));
+	fails(IDENTITY, "another 'model': 'adder' there, 'multiplier' here",
+	      fdry_image_load(s, "img", &opts, &img));
 	fact.key = "rank";
 	fails(IDENTITY, "does not state the fact 'rank'", fdry_image_load(s, "img", &opts, &img));
 	opts.flags = 1u << 20;
@@ -314,12 +322,19 @@ START_TEST(wrong_facts)
 END_TEST
 
 /* Another machine, by the software driver's environment, and what the load must say. */
-static const struct { const char *var, *value; int code; const char *says; } machines[] = {
-	{ "FDRY_SIM_CC", "8.0", FDRY_E_IDENTITY, "another GPU architecture: sm_90 there, sm_80 here" },
-	{ "FDRY_SIM_DRIVER_VERSION", "12040", FDRY_E_IDENTITY, "another CUDA version of the driver: 13000 there, 12040 here" },
+static const struct {
+	const char *var, *value;
+	int code;
+	const char *says;
+} machines[] = {
+	{ "FDRY_SIM_CC", "8.0", FDRY_E_IDENTITY,
+	  "another GPU architecture: sm_90 there, sm_80 here" },
+	{ "FDRY_SIM_DRIVER_VERSION", "12040", FDRY_E_IDENTITY,
+	  "another CUDA version of the driver: 13000 there, 12040 here" },
 	{ "FDRY_SIM_DRIVER_VERSION", "11000", FDRY_E_IDENTITY, "CUDA version of the driver" },
 	{ "FDRY_SIM_DEVICES", "0", FDRY_E_NOGPU, "no CUDA device" },
-	{ "FDRY_SIM_MEMORY", "1M", FDRY_E_NODEVMEM, "needs 2097152 bytes of device memory, and the device has 1048576 of 1048576 free" },
+	{ "FDRY_SIM_MEMORY", "1M", FDRY_E_NODEVMEM,
+	  "needs 2097152 bytes of device memory, and the device has 1048576 of 1048576 free" },
 	{ "FOUNDRY_DRIVER", "/nowhere/libcuda.so.1", FDRY_E_NODRIVER, "no CUDA driver" },
 };
 
@@ -345,7 +360,9 @@ START_TEST(addresses_taken)
 
 	test_child(seal_plain, NULL);
 	s = load_store();
-	ck_assert_ptr_ne(mmap((void *)TEST_CAPTURE_BASE, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), MAP_FAILED);
+	ck_assert_ptr_ne(mmap((void *)TEST_CAPTURE_BASE, 4096, PROT_NONE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+			 MAP_FAILED);
 	fails(TAKEN, "taken by anonymous", fdry_image_load(s, "img", NULL, &img));
 	ok(munmap((void *)TEST_CAPTURE_BASE, 4096));
 	img = load(s, NULL);
@@ -443,7 +460,8 @@ START_TEST(sealed_when_the_programs_work_is_done)
 }
 END_TEST
 
-/* A manifest that says otherwise than its objects: nothing in it is told to callers before that was seen. */
+/* A manifest that says otherwise than its objects: nothing in it is told to callers before that was
+ * seen. */
 START_TEST(nodes_that_are_not_there)
 {
 	struct fdry_image *img = NULL;
@@ -466,7 +484,8 @@ START_TEST(nodes_that_are_not_there)
 	ok(fdry_manifest_links(&m, &links, &n));
 	ok(fdry_writer_begin(s, &writer));
 	ok(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, "bad", &id, NULL));
-	fails(BADIMAGE, "graph 2: it has 1 nodes, the manifest says 2", fdry_image_load(s, "bad", NULL, &img));
+	fails(BADIMAGE, "graph 2: it has 1 nodes, the manifest says 2",
+	      fdry_image_load(s, "bad", NULL, &img));
 	free(links);
 	fdry_buf_release(&bytes);
 }
@@ -540,8 +559,10 @@ END_TEST
 
 static void seal_several_kinds(void *arg)
 {
-	CUgraphEdgeData data = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
-	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1 };
+	CUgraphEdgeData data = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+				 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
+	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+				      .blockDimY = 1, .blockDimZ = 1 };
 	CUgraphNode n[2];
 	CUfunction f;
 	CUgraph graph;
@@ -571,8 +592,11 @@ START_TEST(graphs_described)
 
 	test_child(seal_several_kinds, NULL);
 	ok(fdry_image_describe(load_store(), "img", &text));
-	ck_assert_msg(strstr(text, "graph 7 holds 2 kernel, 1 memset, 2 edges, 0 of them with data\n") != NULL, "%s", text);
-	ck_assert_msg(strstr(text, "graph 8 holds 2 kernel, 1 edges, 1 of them with data\n") != NULL, "%s", text);
+	ck_assert_msg(
+		strstr(text, "graph 7 holds 2 kernel, 1 memset, 2 edges, 0 of them with data\n"),
+		"%s", text);
+	ck_assert_msg(strstr(text, "graph 8 holds 2 kernel, 1 edges, 1 of them with data\n"), "%s",
+		      text);
 	free(text);
 }
 END_TEST

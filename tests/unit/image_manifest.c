@@ -43,16 +43,20 @@ static void fill(struct fdry_manifest_writer *w)
 	put(w->limits, (struct fdry_mf_limit){ .limit = 0, .value = 1024 });
 	put(w->segments, (struct fdry_mf_segment){ BASE, 0x200000, FDRY_ROLE_CONTENT, 0 });
 	put(w->segments, (struct fdry_mf_segment){ BASE + 0x200000, 0x1000, FDRY_ROLE_SCRATCH, 0 });
-	put(w->segments, (struct fdry_mf_segment){ BASE + 0x400000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
+	put(w->segments,
+	    (struct fdry_mf_segment){ BASE + 0x400000, 0x200000, FDRY_ROLE_EXTERNAL, 0 });
 	put(w->chunks, (struct fdry_mf_chunk){ BASE, 4096, oid(1) });
 	put(w->chunks, (struct fdry_mf_chunk){ BASE + 8192, 100, oid(2) });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "in"), .dtype = FDRY_F32, .rank = 2, .addr = BASE,
-						 .shape = { 3, 5 }, .stride = { 5, 1 } });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "out"), .dtype = FDRY_I64, .use = FDRY_USE_OUTPUT,
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "in"), .dtype = FDRY_F32, .rank = 2,
+						 .addr = BASE, .shape = { 3, 5 },
+						 .stride = { 5, 1 } });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "out"), .dtype = FDRY_I64,
+						 .use = FDRY_USE_OUTPUT,
 						 .addr = BASE + 64 });
 	put(w->graphs, (struct fdry_mf_graph){ 1, str(w, ""), 10, oid(3) });
 	put(w->graphs, (struct fdry_mf_graph){ 8, str(w, "eight"), 20, oid(4) });
-	put(w->kernels, (struct fdry_mf_kernel){ .name = str(w, "k"), .param_count = 2, .param_bytes = 12,
+	put(w->kernels, (struct fdry_mf_kernel){ .name = str(w, "k"), .param_count = 2,
+						 .param_bytes = 12,
 						 .whole_reason = str(w, "because") });
 	put(w->params, (struct fdry_mf_param){ 0, 8 });
 	put(w->params, (struct fdry_mf_param){ 8, 4 });
@@ -108,7 +112,8 @@ START_TEST(golden_bytes)
 	ck_assert_uint_eq(b.len, again.len);
 	ck_assert_mem_eq(b.data, again.data, b.len);
 	ok(fdry_oid_of(b.data, b.len, &id));
-	ck_assert_str_eq(fdry_oid_hex(&id, hex), "54ec80e232596ae0579a2e08dcb1e177037b8aea5450aaf9c21ed8513c3a2015");
+	ck_assert_str_eq(fdry_oid_hex(&id, hex),
+			 "54ec80e232596ae0579a2e08dcb1e177037b8aea5450aaf9c21ed8513c3a2015");
 	fdry_buf_release(&b);
 	fdry_buf_release(&again);
 }
@@ -120,13 +125,19 @@ static void fill_hosts(struct fdry_manifest_writer *w)
 	fill(w);
 	put(w->hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
 	put(w->hosts, (struct fdry_mf_host){ .size = 3ull << 20, .align = 4096 });
-	put(w->host_chunks, (struct fdry_mf_host_chunk){ .segment = 1, .size = 2 << 20, .oid = oid(6) });
-	put(w->host_chunks, (struct fdry_mf_host_chunk){ .segment = 1, .offset = 2 << 20, .size = 1 << 20, .oid = oid(7) });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "p"), .dtype = FDRY_U8, .rank = 1, .addr = fdry_host_place(0, 8),
+	put(w->host_chunks,
+	    (struct fdry_mf_host_chunk){ .segment = 1, .size = 2 << 20, .oid = oid(6) });
+	put(w->host_chunks,
+	    (struct fdry_mf_host_chunk){
+		    .segment = 1, .offset = 2 << 20, .size = 1 << 20, .oid = oid(7) });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "p"), .dtype = FDRY_U8, .rank = 1,
+						 .addr = fdry_host_place(0, 8),
 						 .flags = FDRY_TENSOR_HOST | FDRY_TENSOR_EXTERNAL,
 						 .shape = { 4992 }, .stride = { 1 } });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "q"), .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
-						 .flags = FDRY_TENSOR_HOST, .addr = fdry_host_place(1, 0),
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "q"), .dtype = FDRY_U8,
+						 .use = FDRY_USE_CONST, .rank = 1,
+						 .flags = FDRY_TENSOR_HOST,
+						 .addr = fdry_host_place(1, 0),
 						 .shape = { 3 << 20 }, .stride = { 1 } });
 }
 
@@ -142,14 +153,16 @@ START_TEST(golden_bytes_with_hosts)
 	fill_hosts(&w);
 	ok(fdry_manifest_encode(&w, &b));
 	ok(fdry_oid_of(b.data, b.len, &id));
-	ck_assert_str_eq(fdry_oid_hex(&id, hex), "8c1b6fa9af5710ef9f1caebf95b1c776360eed09249596981e374956000e8227");
+	ck_assert_str_eq(fdry_oid_hex(&id, hex),
+			 "8c1b6fa9af5710ef9f1caebf95b1c776360eed09249596981e374956000e8227");
 	ok(open_it(&b, &m));
 	ok(fdry_manifest_links(&m, &links, &n));
 	ck_assert_uint_eq(n, 7);
 	free(links);
 	ok(fdry_manifest_to_text(&m, &text));
 	ck_assert_ptr_nonnull(strstr((char *)text.data, "host segment 1 3145728\n"));
-	ck_assert_ptr_nonnull(strstr((char *)text.data, "tensor p U8 input external host 0+0x8 [4992:1]\n"));
+	ck_assert_ptr_nonnull(
+		strstr((char *)text.data, "tensor p U8 input external host 0+0x8 [4992:1]\n"));
 	fdry_buf_release(&text);
 	fdry_buf_release(&b);
 	fdry_manifest_writer_release(&w);
@@ -211,7 +224,8 @@ DAMAGE(chunk_in_scratch, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE +
 DAMAGE(chunk_over_end, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE + 0x200000 - 50)
 DAMAGE(chunk_too_large, entry(w, chunks, struct fdry_mf_chunk, 0).size = FDRY_MF_CHUNK_MAX + 1)
 DAMAGE(chunk_order, entry(w, chunks, struct fdry_mf_chunk, 1).addr = BASE + 4095)
-DAMAGE(tensor_order, entry(w, tensors, struct fdry_mf_tensor, 1).name = entry(w, tensors, struct fdry_mf_tensor, 0).name)
+DAMAGE(tensor_order, entry(w, tensors, struct fdry_mf_tensor, 1).name =
+			     entry(w, tensors, struct fdry_mf_tensor, 0).name)
 DAMAGE(tensor_leaves, entry(w, tensors, struct fdry_mf_tensor, 0).shape[0] = 1 << 20)
 DAMAGE(tensor_negative, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = -5)
 DAMAGE(tensor_overflow, entry(w, tensors, struct fdry_mf_tensor, 0).stride[0] = INT64_MAX)
@@ -226,7 +240,8 @@ DAMAGE(kernel_object, entry(w, kernels, struct fdry_mf_kernel, 0).object = 1)
 DAMAGE(kernel_params, entry(w, kernels, struct fdry_mf_kernel, 0).param_count = 3)
 DAMAGE(kernel_params_wrap, entry(w, kernels, struct fdry_mf_kernel, 0).param_first = UINT32_MAX)
 DAMAGE(kernel_reserved, entry(w, kernels, struct fdry_mf_kernel, 0).attrs[3] = 1)
-static void attr_put(struct fdry_manifest_writer *w, uint32_t kernel, uint32_t id, int32_t value, uint32_t reserved)
+static void attr_put(struct fdry_manifest_writer *w, uint32_t kernel, uint32_t id, int32_t value,
+		     uint32_t reserved)
 {
 	put(w->attrs, (struct fdry_mf_attr){ kernel, id, value, reserved });
 }
@@ -238,7 +253,8 @@ DAMAGE(attr_reserved, attr_put(w, 0, 3, 1, 1))
 DAMAGE(attr_twice, attr_put(w, 0, 3, 1, 0); attr_put(w, 0, 3, 1, 0))
 DAMAGE(attr_order, attr_put(w, 0, 4, 1, 0); attr_put(w, 0, 3, 1, 0))
 DAMAGE(attr_unknown, attr_put(w, 0, FDRY_FUNC_ATTR_COUNT, 1, 0))
-DAMAGE(fact_order, entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
+DAMAGE(fact_order,
+	entry(w, facts, struct fdry_mf_fact, 1).key = entry(w, facts, struct fdry_mf_fact, 0).key)
 DAMAGE(fact_string, entry(w, facts, struct fdry_mf_fact, 1).value = 1u << 30)
 DAMAGE(limit_unknown, entry(w, limits, struct fdry_mf_limit, 0).limit = 1)
 DAMAGE(limit_reserved, entry(w, limits, struct fdry_mf_limit, 0).reserved = 1)
@@ -248,10 +264,12 @@ DAMAGE(region_askew, w->base += 4096)
 DAMAGE(tensor_in_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x300000)
 DAMAGE(tensor_into_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x201000 - 8)
 DAMAGE(tensor_up_to_a_hole, entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x201000 - 59)
-DAMAGE(tensor_external_in_content, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL)
-DAMAGE(tensor_external_half_in_scratch, entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL;
-	       entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
-	       entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
+DAMAGE(tensor_external_in_content,
+	entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL)
+DAMAGE(tensor_external_half_in_scratch,
+	entry(w, tensors, struct fdry_mf_tensor, 0).flags = FDRY_TENSOR_EXTERNAL;
+	entry(w, tensors, struct fdry_mf_tensor, 0).addr = BASE + 0x400000 - 8;
+	entry(w, segments, struct fdry_mf_segment, 1).size = 0x200000)
 DAMAGE(region_backward, w->end = BASE - 1)
 DAMAGE(region_around, w->end = UINT64_MAX)
 DAMAGE(region_over_the_end, w->end = (1ull << 63) + 1)
@@ -268,10 +286,13 @@ static const struct damage damages[] = {
 	{ "tensor 1 is out of order", FDRY_E_BADIMAGE, tensor_order },
 	{ "tensor 0 leaves the region", FDRY_E_BADIMAGE, tensor_leaves },
 	{ "tensor 0: tensor 'in' has a negative size or stride", FDRY_E_BADIMAGE, tensor_negative },
-	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE, tensor_overflow },
-	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE, tensor_around },
+	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE,
+	  tensor_overflow },
+	{ "tensor 0: tensor 'in' is larger than the address space", FDRY_E_BADIMAGE,
+	  tensor_around },
 	{ "tensor 0: tensor 'in' has an unknown type", FDRY_E_BADIMAGE, tensor_dtype },
-	{ "tensor 0: tensor 'in' has an unknown type, use, flag or a rank", FDRY_E_BADIMAGE, tensor_rank },
+	{ "tensor 0: tensor 'in' has an unknown type, use, flag or a rank", FDRY_E_BADIMAGE,
+	  tensor_rank },
 	{ "tensor 0 has dimensions beyond its rank", FDRY_E_BADIMAGE, tensor_beyond },
 	{ "tensor 0 leaves the region", FDRY_E_BADIMAGE, tensor_below },
 	{ "graph 1 is out of order", FDRY_E_BADIMAGE, graph_order },
@@ -297,8 +318,10 @@ static const struct damage damages[] = {
 	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_in_a_hole },
 	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_into_a_hole },
 	{ "tensor 0 does not lie in memory", FDRY_E_BADIMAGE, tensor_up_to_a_hole },
-	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_in_content },
-	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE, tensor_external_half_in_scratch },
+	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE,
+	  tensor_external_in_content },
+	{ "tensor 0 does not lie in memory of its kind", FDRY_E_BADIMAGE,
+	  tensor_external_half_in_scratch },
 	{ "its region ends before it begins", FDRY_E_BADIMAGE, region_backward },
 	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_around },
 	{ "its region ends beyond the address space", FDRY_E_BADIMAGE, region_over_the_end },
@@ -323,7 +346,8 @@ DAMAGE(host_chunk_beyond, host_chunk(1).offset = 3 << 20)
 DAMAGE(host_chunk_over, host_chunk(1).offset += 1)
 DAMAGE(host_chunk_wraps, host_chunk(1).offset = UINT64_MAX)
 DAMAGE(host_chunk_overlaps, host_chunk(1).offset -= 1)
-DAMAGE(host_chunk_order, host_chunk(1).segment = 0; host_chunk(1).offset = 0; host_chunk(1).size = 1)
+DAMAGE(host_chunk_order, host_chunk(1).segment = 0; host_chunk(1).offset = 0;
+	host_chunk(1).size = 1)
 DAMAGE(host_tensor_on_device, tensor(2).addr = BASE + 0x400000)
 DAMAGE(host_tensor_nowhere, tensor(2).addr = fdry_host_place(2, 8))
 DAMAGE(host_tensor_over, tensor(2).addr = fdry_host_place(0, 9))
@@ -354,7 +378,8 @@ static const struct damage host_damages[] = {
 	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_nowhere },
 	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_over },
 	{ "tensor 2 leaves the region", FDRY_E_BADIMAGE, host_tensor_without_flag },
-	{ "tensor 2 is an input in host memory and not external", FDRY_E_BADIMAGE, host_input_with_bytes },
+	{ "tensor 2 is an input in host memory and not external", FDRY_E_BADIMAGE,
+	  host_input_with_bytes },
 	{ "tensor 0 does not lie in a host segment", FDRY_E_BADIMAGE, device_tensor_with_flag },
 	{ "tensor 0: tensor 'in' has an unknown type, use, flag", FDRY_E_BADIMAGE, tensor_flag },
 };
@@ -368,7 +393,8 @@ START_TEST(every_host_field_is_checked)
 	fill_hosts(&w);
 	d->do_it(&w);
 	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
-	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'", fdry_last_error(), d->says);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
+		      fdry_last_error(), d->says);
 	ck_assert_ptr_null(b.data);
 	fdry_manifest_writer_release(&w);
 }
@@ -381,13 +407,18 @@ static void fill_room(struct fdry_manifest_writer *w)
 
 	w->base = BASE;
 	w->end = BASE + 5 * block;
-	put(w->segments, (struct fdry_mf_segment){ .addr = BASE, .size = 2 * block, .role = FDRY_ROLE_EXTERNAL });
-	put(w->segments, (struct fdry_mf_segment){ .addr = BASE + 4 * block, .size = block, .role = FDRY_ROLE_CONTENT });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "kv"), .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1,
-						 .addr = BASE, .flags = FDRY_TENSOR_EXTERNAL, .shape = { 2 * block },
+	put(w->segments, (struct fdry_mf_segment){
+				 .addr = BASE, .size = 2 * block, .role = FDRY_ROLE_EXTERNAL });
+	put(w->segments, (struct fdry_mf_segment){ .addr = BASE + 4 * block, .size = block,
+						   .role = FDRY_ROLE_CONTENT });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "kv"), .dtype = FDRY_U8,
+						 .use = FDRY_USE_STATE, .rank = 1, .addr = BASE,
+						 .flags = FDRY_TENSOR_EXTERNAL,
+						 .shape = { 2 * block }, .stride = { 1 } });
+	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "w"), .dtype = FDRY_U8,
+						 .use = FDRY_USE_CONST, .rank = 1,
+						 .addr = BASE + 4 * block, .shape = { block },
 						 .stride = { 1 } });
-	put(w->tensors, (struct fdry_mf_tensor){ .name = str(w, "w"), .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
-						 .addr = BASE + 4 * block, .shape = { block }, .stride = { 1 } });
 	put(w->capacities, (struct fdry_mf_capacity){ .tensor = 0, .max = 4 * block });
 }
 
@@ -403,14 +434,17 @@ DAMAGE(room_beyond_the_end, room(0).max = 1ull << 40)
 DAMAGE(room_wraps, room(0).max = -2ull << 20)
 DAMAGE(room_behind_part, tensor(0).shape[0] -= 2 << 20)
 DAMAGE(room_of_an_odd_size, tensor(0).shape[0] -= 1; segment(0).size -= 1)
-DAMAGE(room_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20; segment(0).size -= (2 << 20) - 4096)
+DAMAGE(room_of_an_odd_place, tensor(0).addr += 4096; tensor(0).shape[0] -= 2 << 20;
+	segment(0).size -= (2 << 20) - 4096)
 DAMAGE(room_of_rank_0, tensor(0).rank = 0; tensor(0).shape[0] = tensor(0).stride[0] = 0)
 DAMAGE(room_with_gaps, tensor(0).stride[0] = 2; tensor(0).shape[0] /= 2)
 DAMAGE(room_twice, struct fdry_mf_capacity r = room(0); put(w->capacities, r))
 
 static void (*const room_damages[])(struct fdry_manifest_writer *w) = {
-	room_of_nothing, room_reserved, room_of_content, room_not_larger, room_askew, room_over_another, room_beyond_the_end,
-	room_wraps, room_behind_part, room_of_an_odd_size, room_of_an_odd_place, room_of_rank_0, room_with_gaps, room_twice,
+	room_of_nothing, room_reserved, room_of_content, room_not_larger,
+	room_askew, room_over_another, room_beyond_the_end, room_wraps,
+	room_behind_part, room_of_an_odd_size, room_of_an_odd_place, room_of_rank_0,
+	room_with_gaps, room_twice,
 };
 #define ROOM_DAMAGES (sizeof(room_damages) / sizeof(room_damages[0]))
 
@@ -449,7 +483,8 @@ START_TEST(every_field_is_checked)
 	fill(&w);
 	d->do_it(&w);
 	ck_assert_int_eq(fdry_manifest_encode(&w, &b), -d->code);
-	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'", fdry_last_error(), d->says);
+	ck_assert_msg(strstr(fdry_last_error(), d->says), "'%s' does not say '%s'",
+		      fdry_last_error(), d->says);
 	ck_assert_ptr_null(b.data);
 	fdry_manifest_writer_release(&w);
 }
@@ -477,7 +512,8 @@ START_TEST(header_and_directory_are_checked)
 	ck_assert_uint_ne(b.data[bytes[_i].at], bytes[_i].to);
 	b.data[bytes[_i].at] = bytes[_i].to;
 	ck_assert_int_eq(open_it(&b, &m), -bytes[_i].code);
-	ck_assert_msg(strstr(fdry_last_error(), bytes[_i].says), "'%s' does not say '%s'", fdry_last_error(), bytes[_i].says);
+	ck_assert_msg(strstr(fdry_last_error(), bytes[_i].says), "'%s' does not say '%s'",
+		      fdry_last_error(), bytes[_i].says);
 	fdry_buf_release(&b);
 }
 END_TEST
@@ -520,9 +556,11 @@ int main(void)
 	tcase_add_loop_test(tc, every_room_field_is_checked, 0, ROOM_DAMAGES + 1);
 	tcase_add_test(tc, empty_is_valid);
 	tcase_add_test(tc, links_are_a_set);
-	tcase_add_loop_test(tc, every_host_field_is_checked, 0, sizeof(host_damages) / sizeof(host_damages[0]));
+	tcase_add_loop_test(tc, every_host_field_is_checked, 0,
+			    sizeof(host_damages) / sizeof(host_damages[0]));
 	tcase_add_loop_test(tc, every_field_is_checked, 0, sizeof(damages) / sizeof(damages[0]));
-	tcase_add_loop_test(tc, header_and_directory_are_checked, 0, sizeof(bytes) / sizeof(bytes[0]));
+	tcase_add_loop_test(tc, header_and_directory_are_checked, 0,
+			    sizeof(bytes) / sizeof(bytes[0]));
 	tcase_add_test(tc, every_length_and_every_bit);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_NORMAL);

@@ -23,7 +23,8 @@ static void setup(void)
 
 static void segment_grow(CUdeviceptr p, size_t size)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemAccessDesc access = { .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
 				   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUmemGenericAllocationHandle h;
@@ -43,7 +44,8 @@ static CUdeviceptr segment(size_t reserve, size_t size)
 	return p;
 }
 
-/* The vectors of @w anew: a mapped, b in the order of the stream, c of the capture's own (unless @kept). */
+/* The vectors of @w anew: a mapped, b in the order of the stream, c of the capture's own (unless
+ * @kept). */
 static void vectors_move(struct work *w)
 {
 	CUdeviceptr a = segment(SEGMENT, 2 * MIB), b = 0;
@@ -94,7 +96,8 @@ static void seal_all(void *id)
 	work_end(&w);
 }
 
-static void vector_is(struct fdry_image *img, const char *name, float a_salt, float b_salt, float twice)
+static void vector_is(struct fdry_image *img, const char *name, float a_salt, float b_salt,
+		      float twice)
 {
 	const struct fdry_driver *drv = test_sim();
 	struct fdry_tensor t;
@@ -104,7 +107,8 @@ static void vector_is(struct fdry_image *img, const char *name, float a_salt, fl
 	ok(fdry_image_tensor_find(img, name, &t));
 	ck_assert_int_eq(drv->cuMemcpyDtoH_v2(v, t.addr, BYTES), 0);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, a_salt) + twice * vector_value(i, b_salt), "%s[%d] is %f", name, i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, a_salt) + twice * vector_value(i, b_salt),
+			      "%s[%d] is %f", name, i, (double)v[i]);
 }
 
 START_TEST(every_kind_of_memory_comes_back)
@@ -136,8 +140,9 @@ END_TEST
 
 static struct fdry_tensor wide(CUdeviceptr addr)
 {
-	return (struct fdry_tensor){ .name = "wide", .addr = addr, .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
-				     .shape = { WIDE }, .stride = { 1 } };
+	return (struct fdry_tensor){ .name = "wide", .addr = addr, .dtype = FDRY_U8,
+				     .use = FDRY_USE_CONST, .rank = 1, .shape = { WIDE },
+				     .stride = { 1 } };
 }
 
 static void wide_content(uint8_t *bytes)
@@ -205,7 +210,8 @@ START_TEST(piece_of_a_tensor_was_replaced)
 	cuda_ok(cuMemUnmap, piece, 2 * MIB);
 	segment_grow(piece, 2 * MIB);
 	ck_assert_int_eq(work_seal(&w, "img"), -FDRY_E_STATE);
-	ck_assert_msg(strstr(fdry_last_error(), "tensor 'wide' was freed") != NULL, "%s", fdry_last_error());
+	ck_assert_msg(strstr(fdry_last_error(), "tensor 'wide' was freed"), "%s",
+		      fdry_last_error());
 	work_end(&w);
 }
 END_TEST
@@ -255,7 +261,8 @@ START_TEST(tensor_over_two_allocations)
 	ck_assert_uint_eq(q, p + 2 * MIB);
 	t = wide(p);
 	ck_assert_int_eq(fdry_capture_tensor(w.cap, &t), -FDRY_E_RANGE);
-	ck_assert_msg(strstr(fdry_last_error(), "does not lie in one live allocation") != NULL, "%s", fdry_last_error());
+	ck_assert_msg(strstr(fdry_last_error(), "does not lie in one live allocation"), "%s",
+		      fdry_last_error());
 	work_end(&w);
 }
 END_TEST
@@ -343,7 +350,8 @@ static void use_another_pool(void *arg)
 	refused(&w, a, "outside the capture's region");
 }
 
-static void (*const refusals[])(void *) = { map_again, use_freed, use_reserved, use_unmapped, use_another_pool };
+static void (*const refusals[])(void *) = { map_again, use_freed, use_reserved, use_unmapped,
+					    use_another_pool };
 
 START_TEST(what_no_image_can_hold)
 {

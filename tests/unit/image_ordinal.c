@@ -74,7 +74,8 @@ static void seal_1_apart(void *ref)
 
 static struct fdry_image *load_on(int device, const char *name)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .device = device, .flags = FDRY_LOAD_POISON };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .device = device,
+				       .flags = FDRY_LOAD_POISON };
 	struct fdry_image *img = NULL;
 
 	ok(fdry_image_load(load_store(), name, &opts, &img));
@@ -107,7 +108,9 @@ START_TEST(any_ordinal)
 	image_check(img, 1, 5, 100);
 	drv = test_sim();
 	ok(fdry_image_tensor_find(img, "c", &t));
-	ck_assert_int_eq(drv->cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, t.addr), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		drv->cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, t.addr),
+		CUDA_SUCCESS);
 	ck_assert_int_eq(device, loaded);
 	fdry_image_unload(img);
 }
@@ -170,8 +173,11 @@ START_TEST(two_devices_in_a_process)
 	for (i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	/* Addresses are one space for all devices. */
-	fails(TAKEN, "of this process lies there", fdry_image_load(load_store(), "zero", &(struct fdry_load_opts){
-		.sz = sizeof(struct fdry_load_opts), .device = 1 - _i }, &again));
+	fails(TAKEN, "of this process lies there",
+	      fdry_image_load(load_store(), "zero",
+			      &(struct fdry_load_opts){ .sz = sizeof(struct fdry_load_opts),
+							.device = 1 - _i },
+			      &again));
 	fdry_image_unload(img[0]);
 	image_check(img[1], 2, 7, 100);
 	img[0] = load_on(1 - _i, "zero");

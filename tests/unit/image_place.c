@@ -80,10 +80,12 @@ START_TEST(ranges_are_kept_to_the_byte)
 	ok(fdry_image_load(w.store, "img", &opts, &img));
 	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 40 : 7), "a[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 40 : 7), "a[%d] is %g", i,
+			      (double)v[i]);
 	cuda_ok(cuMemcpyDtoH_v2, v, w.b, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, (i >= 2 && i < 12) || i == N - 1 ? 40 : 100), "b[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, (i >= 2 && i < 12) || i == N - 1 ? 40 : 100),
+			      "b[%d] is %g", i, (double)v[i]);
 
 	/* Restoring respects them, too. */
 	vector_fill(v, 5);
@@ -91,7 +93,8 @@ START_TEST(ranges_are_kept_to_the_byte)
 	ok(fdry_image_restore(img, NULL));
 	cuda_ok(cuMemcpyDtoH_v2, v, w.a, BYTES);
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 5 : 7), "a[%d] is %g then", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, i == 100 ? 5 : 7), "a[%d] is %g then", i,
+			      (double)v[i]);
 	fdry_image_unload(img);
 	work_end(&w);
 }
@@ -191,7 +194,8 @@ START_TEST(two_images_share_a_region)
 }
 END_TEST
 
-/* A first image, then more of the same process: an allocation of its own, graph 3: c = a + it, and the second image. */
+/* A first image, then more of the same process: an allocation of its own, graph 3: c = a + it, and
+ * the second image. */
 static void seal_twice(void *unused)
 {
 	CUdeviceptr gone, late;
@@ -216,7 +220,8 @@ static void seal_twice(void *unused)
 	work_end(&w);
 }
 
-/* @_i: whether the process makes the late allocation as well, after it has loaded the first image. */
+/* @_i: whether the process makes the late allocation as well, after it has loaded the first image.
+ */
 START_TEST(images_of_one_process_follow_each_other)
 {
 	struct fdry_load_opts opts;
@@ -312,7 +317,8 @@ static void seal_reused(void *unused)
 	work_end(&w);
 }
 
-/* @_i: how many of the allocations the process makes itself; all that it makes it makes as the other did. */
+/* @_i: how many of the allocations the process makes itself; all that it makes it makes as the
+ * other did. */
 START_TEST(addresses_that_were_freed_and_used_again)
 {
 	struct fdry_load_opts opts;
@@ -341,7 +347,8 @@ START_TEST(addresses_that_were_freed_and_used_again)
 END_TEST
 START_TEST(another_region_is_refused)
 {
-	struct fdry_capture_opts c = { .sz = sizeof(c), .base = TEST_CAPTURE_BASE + (1ull << 36), .size = 1ull << 30 };
+	struct fdry_capture_opts c = { .sz = sizeof(c), .base = TEST_CAPTURE_BASE + (1ull << 36),
+				       .size = 1ull << 30 };
 	struct fdry_load_opts opts;
 	struct fdry_image *img;
 	struct work w;

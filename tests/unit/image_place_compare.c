@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of images placed among allocations that are not those of the sealing process: what touches nothing of
- * the image stays the process' own, and what is in the way is named.
+ * Unit tests of images placed among allocations that are not those of the sealing process: what
+ * touches nothing of the image stays the process' own, and what is in the way is named.
  */
 #include "tests/lib/image_place.h"
 
@@ -170,7 +170,8 @@ START_TEST(allocations_that_touch_nothing_stay_their_own)
 }
 END_TEST
 
-/* The process has a and c, and freed what lay between; @_i: it has used a part of that for something of its own. */
+/* The process has a and c, and freed what lay between; @_i: it has used a part of that for
+ * something of its own. */
 START_TEST(a_hole_in_the_middle_is_filled)
 {
 	struct fdry_load_opts opts;
@@ -185,7 +186,8 @@ START_TEST(a_hole_in_the_middle_is_filled)
 	if (_i) {
 		cuda_ok(cuMemAlloc_v2, &p, 100);
 		ck_assert_uint_eq(p, w.b);
-		fails(LAYOUT, "allocation 2 of this process has 100 bytes", fdry_image_load(w.store, "img", &opts, &img));
+		fails(LAYOUT, "allocation 2 of this process has 100 bytes",
+		      fdry_image_load(w.store, "img", &opts, &img));
 		cuda_ok(cuMemFree_v2, p);
 	}
 	ok(fdry_image_load(w.store, "img", &opts, &img));
@@ -211,7 +213,8 @@ static void seal_big(void *unused)
 	work_end(&w);
 }
 
-/* As large and at the same address, but what lies behind it is the pool's: the image would write there. */
+/* As large and at the same address, but what lies behind it is the pool's: the image would write
+ * there. */
 START_TEST(an_allocation_of_a_pool_has_less_room)
 {
 	struct fdry_load_opts opts;
@@ -226,8 +229,10 @@ START_TEST(an_allocation_of_a_pool_has_less_room)
 	ck_assert_uint_eq(next, p + BIG);
 	cuda_ok(cuMemFreeAsync, next, w.stream);
 	opts = into(&w);
-	fails(LAYOUT, "has room for 3145728 bytes, that of", fdry_image_load(w.store, "img", &opts, &img));
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "allocation 3 of this process (3145728 bytes at"));
+	fails(LAYOUT, "has room for 3145728 bytes, that of",
+	      fdry_image_load(w.store, "img", &opts, &img));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "allocation 3 of this process (3145728 bytes at"));
 	cuda_ok(cuMemFreeAsync, p, w.stream);
 	work_end(&w);
 }
@@ -251,9 +256,11 @@ START_TEST(an_allocation_in_the_way_is_named)
 	sum_is(img, 1, 40, 40);
 	fdry_image_unload(img);
 	cuda_ok(cuMemFree_v2, p[1]);
-	cuda_ok(cuMemAlloc_v2, &p[3], BIG * 2); /* it reaches from a hole into the image's next allocation */
+	cuda_ok(cuMemAlloc_v2, &p[3],
+		BIG * 2); /* it reaches from a hole into the image's next allocation */
 	ck_assert_uint_eq(p[3], p[0]);
-	fails(LAYOUT, "allocation 4 of this process has 6291456 bytes", fdry_image_load(w.store, "img", &opts, &img));
+	fails(LAYOUT, "allocation 4 of this process has 6291456 bytes",
+	      fdry_image_load(w.store, "img", &opts, &img));
 	work_end(&w);
 }
 END_TEST

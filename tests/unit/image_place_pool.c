@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of images with stream-ordered memory, placed among a process' allocations that lack it. */
+/* Unit tests of images with stream-ordered memory, placed among a process' allocations that lack
+ * it. */
 #include "tests/lib/image.h"
 
 #define BIG (3u << 20)
@@ -36,7 +37,8 @@ START_TEST(pools_are_the_process_own)
 	opts.into = w.cap;
 	cuda_ok(cuMemAllocAsync, &small, 100, w.stream);
 	if (_i) {
-		fails(LAYOUT, "allocation 4 of the image (3145728 bytes at 0x", fdry_image_load(w.store, "img", &opts, &img));
+		fails(LAYOUT, "allocation 4 of the image (3145728 bytes at 0x",
+		      fdry_image_load(w.store, "img", &opts, &img));
 		ck_assert_ptr_nonnull(strstr(fdry_last_error(), "from a pool"));
 	}
 	cuda_ok(cuMemAllocAsync, &big, BIG, w.stream);

@@ -160,8 +160,18 @@ END_TEST
 /* At every place where a piece, a chunk or a block of words begins or ends. */
 START_TEST(every_place)
 {
-	static const uint64_t places[] = { 0, 8, 504, 512, 4088, 4096, (2 << 20) - 8, 2 << 20, (4 << 20) + 8,
-					   (16 << 20) - 8, 16 << 20, (20 << 20) - 8 };
+	static const uint64_t places[] = { 0,
+					   8,
+					   504,
+					   512,
+					   4088,
+					   4096,
+					   (2 << 20) - 8,
+					   2 << 20,
+					   (4 << 20) + 8,
+					   (16 << 20) - 8,
+					   16 << 20,
+					   (20 << 20) - 8 };
 	CUdeviceptr p, v;
 	struct work w;
 	size_t i;
@@ -174,7 +184,8 @@ START_TEST(every_place)
 		char says[40];
 
 		word_set(p + places[i], v);
-		snprintf(says, sizeof(says), "the word at byte %llu of", (unsigned long long)places[i]);
+		snprintf(says, sizeof(says), "the word at byte %llu of",
+			 (unsigned long long)places[i]);
 		refused(&w, says);
 		word_set(p + places[i], 1);
 	}
@@ -186,7 +197,8 @@ END_TEST
 /* Content that begins at an odd address, behind an external tensor: words stay where they are. */
 START_TEST(behind_an_odd_end)
 {
-	struct fdry_tensor t = { .name = "odd", .dtype = FDRY_U8, .rank = 1, .shape = { 4093 }, .stride = { 1 },
+	struct fdry_tensor t = { .name = "odd", .dtype = FDRY_U8, .rank = 1, .shape = { 4093 },
+				 .stride = { 1 },
 				 .flags = FDRY_TENSOR_EXTERNAL };
 	struct work w;
 
@@ -264,7 +276,8 @@ static void numbers_fill(uint64_t *words, size_t n, int kind)
 		for (j = 0; j < 4; j++) {
 			uint32_t sixteen = (uint32_t)(r >> 16 * j) & 0xffff;
 
-			if (kind == 0) /* bf16 of less than 2 in size: sign, exponent up to 127, fraction */
+			if (kind ==
+			    0) /* bf16 of less than 2 in size: sign, exponent up to 127, fraction */
 				sixteen &= 0xbfff;
 			else if (kind == 1) /* fp16 that is finite */
 				sixteen &= (sixteen & 0x7c00) == 0x7c00 ? 0x83ff : 0xffff;
@@ -285,7 +298,8 @@ START_TEST(weights_and_indices)
 	CUdeviceptr p;
 	struct work w;
 
-	/* Where the thread sanitizer puts small things, 1, 2, 3, ... are addresses of some of them. */
+	/* Where the thread sanitizer puts small things, 1, 2, 3, ... are addresses of some of them.
+	 */
 	if (TEST_SANITIZED_THREAD && _i == 2)
 		return;
 	words = malloc(bytes);
@@ -295,7 +309,8 @@ START_TEST(weights_and_indices)
 	cuda_ok(cuMemAlloc_v2, &p, bytes);
 	numbers_fill(words, bytes / 8, _i);
 	cuda_ok(cuMemcpyHtoD_v2, p, words, bytes);
-	/* Of 0, 1, 2, ... a few name places in 4 GiB that are in use; they are no pointers for that. */
+	/* Of 0, 1, 2, ... a few name places in 4 GiB that are in use; they are no pointers for
+	 * that. */
 	if (_i == 2)
 		ok(work_seal(&w, NULL));
 	else

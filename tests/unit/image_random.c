@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of graphs that draw random numbers: sequences, failures, threads, what a seal refuses. */
+/* Unit tests of graphs that draw random numbers: sequences, failures, threads, what a seal refuses.
+ */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -27,7 +28,8 @@ static uint64_t drawn(uint64_t seed, uint64_t offset, uint64_t i)
 	return z ^ z >> 31;
 }
 
-/* A work with cells: g[0] and g[1] of one generator, g[2] and g[3] of another; out, two times DRAWN. */
+/* A work with cells: g[0] and g[1] of one generator, g[2] and g[3] of another; out, two times
+ * DRAWN. */
 struct drawing {
 	struct work w;
 	CUfunction draw, tally;
@@ -36,8 +38,8 @@ struct drawing {
 
 static void drawing_make(struct drawing *d)
 {
-	struct fdry_tensor out = { .name = "out", .dtype = FDRY_U64, .use = FDRY_USE_OUTPUT, .rank = 1,
-				   .shape = { 2 * DRAWN }, .stride = { 1 } };
+	struct fdry_tensor out = { .name = "out", .dtype = FDRY_U64, .use = FDRY_USE_OUTPUT,
+				   .rank = 1, .shape = { 2 * DRAWN }, .stride = { 1 } };
 	int i;
 
 	work_make(&d->w);
@@ -56,7 +58,9 @@ static void drawing_make(struct drawing *d)
 
 static void kernel_add(struct drawing *d, CUfunction kernel, int cells, uint32_t within, int half)
 {
-	struct draw_state state = { .seed = d->g[cells], .offset = d->g[cells + 1], .within = within, .captured = 1 };
+	struct draw_state state = {
+		.seed = d->g[cells], .offset = d->g[cells + 1], .within = within, .captured = 1
+	};
 	CUdeviceptr out = d->out + (CUdeviceptr)half * 8 * DRAWN;
 	int n = DRAWN;
 	void *args[] = { &out, &state, &n };
@@ -69,14 +73,16 @@ static void draw_add(struct drawing *d, int cells, uint32_t within, int half)
 	kernel_add(d, d->draw, cells, within, half);
 }
 
-static struct fdry_rng_use draw_of(const struct drawing *d, const char *name, int cells, uint64_t increment)
+static struct fdry_rng_use draw_of(const struct drawing *d, const char *name, int cells,
+				   uint64_t increment)
 {
 	return (struct fdry_rng_use){ name, d->g[cells], d->g[cells + 1], increment };
 }
 
 /*
- * Graph 1 draws twice from "g", 4 apart, in all 8; graph 2 once from "g" with the same cells, 4; graph 3 from
- * "g" and "h", whose cells are its own; graph 4 draws nothing; graph 5 adds up what it draws from "g".
+ * Graph 1 draws twice from "g", 4 apart, in all 8; graph 2 once from "g" with the same cells, 4;
+ * graph 3 from "g" and "h", whose cells are its own; graph 4 draws nothing; graph 5 adds up what it
+ * draws from "g".
  */
 static void drawing_seal(void *arg)
 {
@@ -130,8 +136,9 @@ static void half_is(struct fdry_image *img, int half, uint64_t seed, uint64_t of
 
 	ok(fdry_image_read(img, "out", v, sizeof(v), NULL));
 	for (i = 0; i < DRAWN; i++)
-		ck_assert_msg(v[half * DRAWN + i] == drawn(seed, offset, i), "number %d of half %d is not that of seed %#llx, offset %llu",
-			      (int)i, half, (unsigned long long)seed, (unsigned long long)offset);
+		ck_assert_msg(v[half * DRAWN + i] == drawn(seed, offset, i),
+			      "number %d of half %d is not that of seed %#llx, offset %llu", (int)i,
+			      half, (unsigned long long)seed, (unsigned long long)offset);
 }
 
 static void state_is(struct fdry_image *img, const char *name, uint64_t seed, uint64_t offset)
@@ -145,7 +152,8 @@ static void state_is(struct fdry_image *img, const char *name, uint64_t seed, ui
 
 /* --- sequences --- */
 
-/* Graphs that share a generator in turns, seeds between, in the primary context, one of its own, and checked for overlap. */
+/* Graphs that share a generator in turns, seeds between, in the primary context, one of its own,
+ * and checked for overlap. */
 START_TEST(a_hundred_launches)
 {
 	static const uint32_t flags[] = { 0, FDRY_LOAD_OWN_CONTEXT, FDRY_LOAD_CHECK_OVERLAP };
@@ -218,7 +226,8 @@ static CUstream stream_make(sem_t *go)
 	return s;
 }
 
-/* Graph 5 was launched so often, and each launch has added numbers of its own; read behind @stream. */
+/* Graph 5 was launched so often, and each launch has added numbers of its own; read behind @stream.
+ */
 static void sums_are(struct fdry_image *img, CUstream stream, uint64_t launches)
 {
 	uint64_t v[2 * DRAWN], want, i, k;
@@ -254,7 +263,8 @@ START_TEST(streams_take_turns)
 }
 END_TEST
 
-/* A stream that has the handle of one that is gone, whose launch goes on, is another stream, and waits as any other does. */
+/* A stream that has the handle of one that is gone, whose launch goes on, is another stream, and
+ * waits as any other does. */
 START_TEST(a_handle_that_comes_again)
 {
 	struct fdry_image *img;
@@ -334,7 +344,8 @@ START_TEST(states_of_the_callers)
 	half_is(img, 0, 4, 80);
 	half_is(img, 1, 3, 40);
 	state_is(img, "g", FDRY_RNG_SEED, 0);
-	fails(INVAL, "the image has 2 generators and was given the states of 1", fdry_image_launch_rng(img, 3, NULL, s, 1));
+	fails(INVAL, "the image has 2 generators and was given the states of 1",
+	      fdry_image_launch_rng(img, 3, NULL, s, 1));
 	fails(INVAL, "NULL", fdry_image_launch_rng(img, 3, NULL, NULL, 2));
 	fdry_image_unload(img);
 }
@@ -374,7 +385,8 @@ END_TEST
 /* The N-th of the writes, and the launch. */
 START_TEST(a_launch_that_fails_draws_nothing)
 {
-	static const char *const specs[] = { "cuMemsetD32Async:1", "cuMemsetD32Async:2", "cuMemsetD32Async:4", "cuGraphLaunch:1" };
+	static const char *const specs[] = { "cuMemsetD32Async:1", "cuMemsetD32Async:2",
+					     "cuMemsetD32Async:4", "cuGraphLaunch:1" };
 	struct fdry_image *img;
 
 	test_child(drawing_seal, NULL);
@@ -397,8 +409,12 @@ END_TEST
 /* What comes after the launch fails: the graph runs, so it has drawn, and the caller is told so. */
 START_TEST(a_launch_that_was_made_draws)
 {
-	static const struct { uint32_t flags; const char *spec; } ways[] = {
-		{ FDRY_LOAD_OWN_CONTEXT, "cuEventRecord:2" }, { FDRY_LOAD_OWN_CONTEXT, "cuStreamWaitEvent:3" },
+	static const struct {
+		uint32_t flags;
+		const char *spec;
+	} ways[] = {
+		{ FDRY_LOAD_OWN_CONTEXT, "cuEventRecord:2" },
+		{ FDRY_LOAD_OWN_CONTEXT, "cuStreamWaitEvent:3" },
 		{ FDRY_LOAD_CHECK_OVERLAP, "cuEventRecord:1" },
 	};
 	struct fdry_image *img;
@@ -526,7 +542,8 @@ static void refusals(void *arg)
 	draw.generator = "k";
 	draw.seed = d.g[0];
 	fails(EXISTS, "one of generator 'g' too", fdry_capture_rng_use(d.w.cap, 1, &draw));
-	fails(REFUSED, "none of its kernels is given the address of the seed of generator 'g'", work_seal(&d.w, "img"));
+	fails(REFUSED, "none of its kernels is given the address of the seed of generator 'g'",
+	      work_seal(&d.w, "img"));
 	cuda_ok(cuMemFree_v2, freed);
 	fails(STATE, "of the seed of generator 'g' was freed", work_seal(&d.w, "img"));
 	work_end(&d.w);
@@ -562,7 +579,8 @@ static void touched(void *arg)
 /* The image has no bytes there. */
 static void outside(void *arg)
 {
-	struct fdry_tensor t = { .name = "state", .dtype = FDRY_U64, .flags = FDRY_TENSOR_EXTERNAL };
+	struct fdry_tensor t = { .name = "state", .dtype = FDRY_U64,
+				 .flags = FDRY_TENSOR_EXTERNAL };
 	static struct drawing d;
 	struct fdry_rng_use draw;
 
@@ -575,7 +593,8 @@ static void outside(void *arg)
 	ok(fdry_capture_rng_use(d.w.cap, 1, &draw));
 	t.addr = d.g[1];
 	ok(fdry_capture_tensor(d.w.cap, &t));
-	fails(REFUSED, "graph 1: the offset of generator 'g' lies in an external tensor", work_seal(&d.w, "img"));
+	fails(REFUSED, "graph 1: the offset of generator 'g' lies in an external tensor",
+	      work_seal(&d.w, "img"));
 	work_end(&d.w);
 }
 

@@ -8,10 +8,13 @@
 /* Two graphs, two generators, content, then external memory. */
 static void writer_make(struct fdry_manifest_writer *w)
 {
-	struct fdry_mf_segment s[] = { { BASE, 4096, FDRY_ROLE_CONTENT, 0 }, { BASE + 4096, 4096, FDRY_ROLE_EXTERNAL, 0 } };
+	struct fdry_mf_segment s[] = { { BASE, 4096, FDRY_ROLE_CONTENT, 0 },
+				       { BASE + 4096, 4096, FDRY_ROLE_EXTERNAL, 0 } };
 	struct fdry_mf_graph g[] = { { .key = 1 }, { .key = 2 } };
 	struct fdry_mf_generator gen[2] = { { 0 } };
-	struct fdry_mf_rng_use d[] = { { 0, 0, BASE, BASE + 8, 4 }, { 0, 1, BASE + 16, BASE + 24, 4 }, { 1, 1, BASE + 4088, BASE, 0 } };
+	struct fdry_mf_rng_use d[] = { { 0, 0, BASE, BASE + 8, 4 },
+				       { 0, 1, BASE + 16, BASE + 24, 4 },
+				       { 1, 1, BASE + 4088, BASE, 0 } };
 
 	memset(w, 0, sizeof(*w));
 	w->base = BASE;
@@ -76,8 +79,9 @@ START_TEST(damaged_manifests)
 	writer_make(&w);
 	damages[_i].damage(&w);
 	err = fdry_manifest_encode(&w, &out);
-	ck_assert_msg(err == -damages[_i].code && (!err || strstr(fdry_last_error(), damages[_i].words)), "%d: %s, not '%s'", err,
-		      fdry_last_error(), damages[_i].words);
+	ck_assert_msg(err == -damages[_i].code &&
+			      (!err || strstr(fdry_last_error(), damages[_i].words)),
+		      "%d: %s, not '%s'", err, fdry_last_error(), damages[_i].words);
 	fdry_buf_release(&out);
 	fdry_manifest_writer_release(&w);
 }

@@ -136,7 +136,8 @@ static void memset_outside(struct work *w)
 
 static CUmemGenericAllocationHandle physical(CUmemAllocationHandleType type)
 {
-	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = type,
+	const CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					   .requestedHandleTypes = type,
 					   .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemGenericAllocationHandle h;
 
@@ -147,7 +148,8 @@ static CUmemGenericAllocationHandle physical(CUmemAllocationHandleType type)
 /* Mapped where the stand-in says, which is in the region; or, at a hint, outside of it. */
 static CUdeviceptr mapped(CUmemGenericAllocationHandle h, CUdeviceptr hint)
 {
-	const CUmemAccessDesc all = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	const CUmemAccessDesc all = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
+				      CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUdeviceptr p;
 
 	cuda_ok(cuMemAddressReserve, &p, 32u << 20, 0, hint, 0);
@@ -163,7 +165,8 @@ static CUmemGenericAllocationHandle imported(CUmemGenericAllocationHandle h)
 	int fd;
 
 	cuda_ok(cuMemExportToShareableHandle, &fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-	cuda_ok(cuMemImportFromShareableHandle, &again, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	cuda_ok(cuMemImportFromShareableHandle, &again, (void *)(intptr_t)fd,
+		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	close(fd);
 	return again;
 }
@@ -192,12 +195,14 @@ static void memory_imported(struct work *w)
 
 static void memory_imported_elsewhere(struct work *w)
 {
-	graph_of(w, mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), ELSEWHERE));
+	graph_of(w,
+		 mapped(imported(physical(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)), ELSEWHERE));
 }
 
 static void memory_of_another_api(struct work *w)
 {
-	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = SHARED };
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC file = { .type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
+						  .size = SHARED };
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC all = { .size = SHARED };
 	CUexternalMemory memory;
 	CUdeviceptr p;
@@ -349,7 +354,8 @@ static void changed_variable(struct work *w)
 
 static void code_behind_our_back(struct work *w)
 {
-	CUresult (*load)(CUmodule *, const void *), (*function)(CUfunction *, CUmodule, const char *);
+	CUresult (*load)(CUmodule *, const void *),
+		(*function)(CUfunction *, CUmodule, const char *);
 	void *real = dlopen(hook->real_path(), RTLD_NOW);
 	CUmodule module;
 
@@ -392,12 +398,17 @@ static const struct refusal {
 	{ "points to managed memory", FDRY_E_REFUSED, memory_managed },
 	{ "points to imported memory", FDRY_E_REFUSED, memory_imported },
 	{ "points to imported memory", FDRY_E_REFUSED, memory_imported_elsewhere },
-	{ "points to memory of another API (cuExternalMemoryGetMappedBuffer)", FDRY_E_REFUSED, memory_of_another_api },
+	{ "points to memory of another API (cuExternalMemoryGetMappedBuffer)", FDRY_E_REFUSED,
+	  memory_of_another_api },
 	{ "points to memory that was handed to other processes", FDRY_E_REFUSED, memory_exported },
-	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_twice },
-	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED, memory_mapped_elsewhere_too },
-	{ "points to memory that the program mapped outside of the capture's region", FDRY_E_REFUSED, memory_mapped_by_itself },
-	{ "created before fdry_capture_begin() or while the capture was paused", FDRY_E_REFUSED, memory_created_while_paused },
+	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED,
+	  memory_mapped_twice },
+	{ "points to memory that the program mapped at two places", FDRY_E_REFUSED,
+	  memory_mapped_elsewhere_too },
+	{ "points to memory that the program mapped outside of the capture's region",
+	  FDRY_E_REFUSED, memory_mapped_by_itself },
+	{ "created before fdry_capture_begin() or while the capture was paused", FDRY_E_REFUSED,
+	  memory_created_while_paused },
 	{ "points to multicast memory", FDRY_E_REFUSED, memory_multicast },
 	{ "points to multicast memory", FDRY_E_REFUSED, memory_multicast_elsewhere },
 	{ "byte 64 of the allocation", FDRY_E_REFUSED, pointer_to_imported_memory },
@@ -422,7 +433,8 @@ START_TEST(seal_refuses)
 	r->prepare(&w);
 	err = work_seal(&w, "ref");
 	ck_assert_msg(err == -r->code, "%s: %s", fdry_error_name(err), fdry_last_error());
-	ck_assert_msg(strstr(fdry_last_error(), r->says), "'%s' does not say '%s'", fdry_last_error(), r->says);
+	ck_assert_msg(strstr(fdry_last_error(), r->says), "'%s' does not say '%s'",
+		      fdry_last_error(), r->says);
 	fails(NOENT, "no ref", fdry_ref_get(w.store, "ref", &oid));
 }
 END_TEST
@@ -532,7 +544,8 @@ START_TEST(the_driver_came_first)
 {
 	struct fdry_capture *cap;
 
-	ck_assert_ptr_nonnull(dlopen(test_built("foundry/sim/libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL));
+	ck_assert_ptr_nonnull(
+		dlopen(test_built("foundry/sim/libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL));
 	fails(LATE, "before", fdry_hook_install(test_built("foundry/hook/libcuda.so.1")));
 	fails(LATE, "before", fdry_capture_begin(NULL, &cap));
 }
@@ -540,13 +553,15 @@ END_TEST
 
 START_TEST(base_taken)
 {
-	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_BASE, .size = 1ull << 30 };
+	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = TEST_BASE,
+					  .size = 1ull << 30 };
 	struct fdry_capture *cap;
 	static struct work w;
 
 	work_make(&w);
 	fdry_capture_end(w.cap);
-	ck_assert_ptr_eq(mmap((void *)TEST_BASE, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
+	ck_assert_ptr_eq(mmap((void *)TEST_BASE, 4096, PROT_NONE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0),
 			 (void *)TEST_BASE);
 	fails(TAKEN, "taken by", fdry_capture_begin(&opts, &cap));
 }

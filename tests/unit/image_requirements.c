@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of what is asked before a load: that it is what the load then takes, without a driver. */
+/* Unit tests of what is asked before a load: that it is what the load then takes, without a driver.
+ */
 #include "tests/lib/image.h"
 
 #define MIB (1ull << 20)
@@ -23,7 +24,8 @@ START_TEST(asked_without_a_driver)
 	ck_assert_uint_eq(n->base, TEST_CAPTURE_BASE);
 	ck_assert_uint_eq(n->address_bytes, 2 * MIB);
 	ck_assert_uint_eq(n->mapped_bytes, 2 * MIB);
-	/* Three vectors of 4,096 bytes; of what is kept, only a is not zero: c was never written. */
+	/* Three vectors of 4,096 bytes; of what is kept, only a is not zero: c was never written.
+	 */
 	ck_assert_uint_eq(n->content_bytes, 3 * 4096 - BYTES);
 	ck_assert_uint_eq(n->external_bytes, BYTES);
 	ck_assert_uint_eq(n->scratch_bytes, 0);
@@ -113,7 +115,9 @@ START_TEST(memory_that_shrank)
 	ck_assert_int_eq(drv->cuMemGetInfo_v2(&free_bytes, &total), CUDA_SUCCESS);
 	ck_assert_int_eq(drv->cuMemAlloc_v2(&p, free_bytes - MIB), CUDA_SUCCESS);
 	before = live_before();
-	snprintf(text, sizeof(text), "needs %llu bytes of device memory, and the device has %llu of %zu free", 2 * MIB, MIB, total);
+	snprintf(text, sizeof(text),
+		 "needs %llu bytes of device memory, and the device has %llu of %zu free", 2 * MIB,
+		 MIB, total);
 	fails(NODEVMEM, text, fdry_image_load(load_store(), "img", NULL, &img));
 	ck_assert_int_eq(live_objects(), before);
 	ck_assert_int_eq(drv->cuMemFree_v2(p), CUDA_SUCCESS);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of seals that follow each other in one capture: what did not change is neither hashed nor stored again,
- * and the image has memory as it is, whatever happened to memory or to the store meanwhile.
+ * Unit tests of seals that follow each other in one capture: what did not change is neither hashed
+ * nor stored again, and the image has memory as it is, whatever happened to memory or to the store
+ * meanwhile.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -103,10 +104,13 @@ START_TEST(a_seal_knows_what_did_not_change)
 }
 END_TEST
 
-/* Single bytes, at both ends of chunks and in zeros; what a kernel writes counts like what the host copies. */
+/* Single bytes, at both ends of chunks and in zeros; what a kernel writes counts like what the host
+ * copies. */
 START_TEST(every_byte_that_changes_is_sealed)
 {
-	static const uint64_t at[] = { 0, 2 * MIB - 1, 2 * MIB, 6 * MIB, 20 * MIB + 50000, BIG - 1 };
+	static const uint64_t at[] = {
+		0, 2 * MIB - 1, 2 * MIB, 6 * MIB, 20 * MIB + 50000, BIG - 1
+	};
 	uint64_t i;
 
 	begin();
@@ -130,10 +134,12 @@ START_TEST(every_byte_that_changes_is_sealed)
 }
 END_TEST
 
-/* Code is kept from seal to seal: what a kernel of a graph that was dropped came from counts no more. */
+/* Code is kept from seal to seal: what a kernel of a graph that was dropped came from counts no
+ * more. */
 START_TEST(code_of_other_graphs_is_not_counted)
 {
-	struct fdry_seal_report one = { .sz = sizeof(one) }, two = { .sz = sizeof(two) }, again = { .sz = sizeof(again) };
+	struct fdry_seal_report one = { .sz = sizeof(one) }, two = { .sz = sizeof(two) },
+				again = { .sz = sizeof(again) };
 	float factor = 1.0f;
 	int n = 64;
 	void *args[] = { &w.a, &factor, &n };
@@ -165,7 +171,8 @@ END_TEST
 /* Other cells: a tensor that is named between two seals is cut out. */
 START_TEST(content_that_is_cut_anew)
 {
-	struct fdry_tensor t = { .name = "t", .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1, .shape = { 3 * MIB }, .stride = { 1 } };
+	struct fdry_tensor t = { .name = "t", .dtype = FDRY_U8, .use = FDRY_USE_CONST, .rank = 1,
+				 .shape = { 3 * MIB }, .stride = { 1 } };
 
 	begin();
 	reseal(w.store);

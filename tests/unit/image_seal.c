@@ -191,11 +191,13 @@ static void check_segments(struct work *w, const struct want *want, uint32_t n)
 
 	seal_manifest(w, &bytes, &m);
 	for (i = 0; i < n && i < m.n_segments; i++) {
-		ck_assert_msg(m.segments[i].addr - m.header->base == want[i].addr, "segment %u begins at %#llx", i,
+		ck_assert_msg(m.segments[i].addr - m.header->base == want[i].addr,
+			      "segment %u begins at %#llx", i,
 			      (unsigned long long)(m.segments[i].addr - m.header->base));
 		ck_assert_msg(m.segments[i].size == want[i].size, "segment %u has %llu bytes", i,
 			      (unsigned long long)m.segments[i].size);
-		ck_assert_msg(m.segments[i].role == want[i].role, "segment %u is %u", i, m.segments[i].role);
+		ck_assert_msg(m.segments[i].role == want[i].role, "segment %u is %u", i,
+			      m.segments[i].role);
 	}
 	ck_assert_uint_eq(m.n_segments, n);
 	fdry_buf_release(&bytes);
@@ -246,17 +248,19 @@ START_TEST(touched_blocks_are_content)
 	work_make(&w);
 	p = scratch(&w, 8 * 4096 + 512);
 	set_byte(p + 2 * 4096 - 1, 1);
-	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 4096, SCRATCH }, { 12288 + 4096, 4096, CONTENT },
-		    { 12288 + 8192, 6 * 4096 + 512, SCRATCH });
+	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 4096, SCRATCH },
+		    { 12288 + 4096, 4096, CONTENT }, { 12288 + 8192, 6 * 4096 + 512, SCRATCH });
 	set_byte(p + 2 * 4096, 1);
 	set_byte(p + 8 * 4096 + 511, 1);
-	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 4096, SCRATCH }, { 12288 + 4096, 8192, CONTENT },
-		    { 12288 + 12288, 5 * 4096, SCRATCH }, { 12288 + 8 * 4096, 512, CONTENT });
+	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 4096, SCRATCH },
+		    { 12288 + 4096, 8192, CONTENT }, { 12288 + 12288, 5 * 4096, SCRATCH },
+		    { 12288 + 8 * 4096, 512, CONTENT });
 	work_end(&w);
 }
 END_TEST
 
-/* The same value as the stamp's byte there leaves no trace; any other one at any place of a word does. */
+/* The same value as the stamp's byte there leaves no trace; any other one at any place of a word
+ * does. */
 START_TEST(every_byte_of_the_stamp_counts)
 {
 	struct work w;
@@ -304,8 +308,8 @@ START_TEST(blocks_of_an_allocation_between_two)
 	set_byte(p + 4096 - 512 - 1, 1);
 	check_roles(&w, { 0, 12288 + 4096, CONTENT }, { 12288 + 4096, 3 * 4096 + 512, SCRATCH });
 	set_byte(p + 2 * 4096 - 512, 1);
-	check_roles(&w, { 0, 12288 + 4096, CONTENT }, { 12288 + 4096, 4096, SCRATCH }, { 12288 + 2 * 4096, 4096, CONTENT },
-		    { 12288 + 3 * 4096, 4096 + 512, SCRATCH });
+	check_roles(&w, { 0, 12288 + 4096, CONTENT }, { 12288 + 4096, 4096, SCRATCH },
+		    { 12288 + 2 * 4096, 4096, CONTENT }, { 12288 + 3 * 4096, 4096 + 512, SCRATCH });
 	work_end(&w);
 }
 END_TEST
@@ -325,8 +329,8 @@ START_TEST(blocks_shared_by_allocations)
 	ok(fdry_capture_graph(w.cap, 1, NULL, capture_stop(&w)));
 	ck_assert_uint_eq(q, p + 512);
 	set_byte(q + 1023, 1);
-	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 512, SCRATCH }, { 12288 + 512, 1024, CONTENT },
-		    { 12288 + 1536, 512, SCRATCH });
+	check_roles(&w, { 0, 12288, CONTENT }, { 12288, 512, SCRATCH },
+		    { 12288 + 512, 1024, CONTENT }, { 12288 + 1536, 512, SCRATCH });
 	work_end(&w);
 }
 END_TEST
@@ -339,13 +343,14 @@ START_TEST(externals_inside_scratch)
 
 	work_make(&w);
 	p = scratch(&w, 4 * 4096);
-	tensor_add(&w, "x", p + 100, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);          /* 100 to 4100 */
-	tensor_add(&w, "view", p + 200, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);       /* 200 to 4200 */
+	tensor_add(&w, "x", p + 100, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);    /* 100 to 4100 */
+	tensor_add(&w, "view", p + 200, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL); /* 200 to 4200 */
 	tensor_add(&w, "last", p + 4 * 4096 - BYTES, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);
 	set_byte(p + 50, 1);   /* content in front of it */
 	set_byte(p + 3000, 1); /* in it: not looked at */
 	check_roles(&w, { 0, 12288 + 100, CONTENT }, { 12288 + 100, 4100, EXTERNAL },
-		    { 12288 + 4200, 4 * 4096 - 4000 - 4200, SCRATCH }, { 12288 + 4 * 4096 - 4000, 4000, EXTERNAL });
+		    { 12288 + 4200, 4 * 4096 - 4000 - 4200, SCRATCH },
+		    { 12288 + 4 * 4096 - 4000, 4000, EXTERNAL });
 	work_end(&w);
 }
 END_TEST
@@ -357,7 +362,8 @@ START_TEST(external_over_content)
 	work_make(&w);
 	graph_add(&w, 1);
 	tensor_add(&w, "b", w.b, FDRY_USE_INPUT, FDRY_TENSOR_EXTERNAL);
-	check_roles(&w, { 0, 4096, CONTENT }, { 4096, 4000, EXTERNAL }, { 8096, 96 + 4096, CONTENT });
+	check_roles(&w, { 0, 4096, CONTENT }, { 4096, 4000, EXTERNAL },
+		    { 8096, 96 + 4096, CONTENT });
 	work_end(&w);
 }
 END_TEST
@@ -369,8 +375,8 @@ END_TEST
 /* Runs of zeros and of noise, of lengths around those that matter. */
 static uint8_t *pattern(void)
 {
-	static const size_t runs[] = { 1, 511, 4095, 4096, 4097, 8192, 65535, 65536, 65537, 70000, 131072,
-				       2097152, 2097153, 3000000 };
+	static const size_t runs[] = { 1, 511, 4095, 4096, 4097, 8192, 65535,
+				       65536, 65537, 70000, 131072, 2097152, 2097153, 3000000 };
 	const size_t n = sizeof(runs) / sizeof(runs[0]);
 	uint8_t *bytes = calloc(1, BIG);
 	size_t at = 0, i, len;
@@ -388,7 +394,9 @@ static uint8_t *pattern(void)
 static void seal_pattern(void *arg)
 {
 	struct fdry_seal_report report = { .sz = sizeof(report) };
-	struct fdry_tensor t = { .name = "big", .dtype = FDRY_U8, .rank = 1, .shape = { BIG }, .stride = { 1 } };
+	struct fdry_tensor t = {
+		.name = "big", .dtype = FDRY_U8, .rank = 1, .shape = { BIG }, .stride = { 1 }
+	};
 	uint8_t *bytes = pattern();
 	struct fdry_buf manifest = { 0 };
 	struct fdry_manifest m;
@@ -408,7 +416,8 @@ static void seal_pattern(void *arg)
 	ck_assert_uint_eq(report.zero_bytes + report.content_bytes, 20 * 1048576 + 12288);
 	seal_manifest(&w, &manifest, &m);
 	for (i = 0; i < m.n_chunks; i++)
-		ck_assert_uint_eq(m.chunks[i].addr >> 21, (m.chunks[i].addr + m.chunks[i].size - 1) >> 21);
+		ck_assert_uint_eq(m.chunks[i].addr >> 21,
+				  (m.chunks[i].addr + m.chunks[i].size - 1) >> 21);
 	fdry_buf_release(&manifest);
 	work_end(&w);
 	free(bytes);
@@ -497,7 +506,8 @@ static void check_beside(struct beside *b, const char *says)
 	err = work_seal(b->w, "img");
 	b->stop = true;
 	pthread_join(thread, NULL);
-	ck_assert_msg(err == -FDRY_E_STATE && strstr(fdry_last_error(), says), "%d: %s", err, fdry_last_error());
+	ck_assert_msg(err == -FDRY_E_STATE && strstr(fdry_last_error(), says), "%d: %s", err,
+		      fdry_last_error());
 	ok(work_seal(b->w, "img"));
 	free(bytes);
 }
@@ -553,7 +563,8 @@ START_TEST(out_parameters_are_untouched_on_failure)
 	ck_assert_uint_eq(report.graphs, 1);
 	ck_assert_uint_eq(report.kernels, 1);
 	ck_assert_uint_gt(report.total_ms, 0);
-	ck_assert(report.total_ms >= report.graphs_ms + report.kernels_ms + report.content_ms + report.commit_ms);
+	ck_assert(report.total_ms >=
+		  report.graphs_ms + report.kernels_ms + report.content_ms + report.commit_ms);
 	work_end(&w);
 }
 END_TEST

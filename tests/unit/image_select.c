@@ -52,7 +52,8 @@ static void load_job(void *arg)
 {
 	const struct job *j = arg;
 	struct fdry_fact fact = { "rank", j->rank };
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .facts = &fact, .nfacts = j->rank != NULL };
+	struct fdry_load_opts opts = { .sz = sizeof(opts), .facts = &fact,
+				       .nfacts = j->rank != NULL };
 	struct fdry_image *img = NULL;
 	struct fdry_store *s;
 	char id[FDRY_ID_SIZE];
@@ -63,7 +64,7 @@ static void load_job(void *arg)
 	err = fdry_image_load(s, j->name ? j->name : "img", &opts, &img);
 	ck_assert_msg(err == j->err, "%s: %s", fdry_error_name(err), fdry_last_error());
 	if (err) {
-		ck_assert_msg(strstr(fdry_last_error(), j->says) != NULL, "it says: %s", fdry_last_error());
+		ck_assert_msg(strstr(fdry_last_error(), j->says), "it says: %s", fdry_last_error());
 		return;
 	}
 	image_check(img, 1, 3, j->salt);
@@ -94,12 +95,17 @@ static void load_all(struct job *jobs, size_t n)
 
 START_TEST(a_load_takes_the_image_for_its_gpu)
 {
-	static const struct job seals[] = { { .cc = "9.0", .salt = 10 }, { .cc = "8.0", .salt = 20 } };
+	static const struct job seals[] = { { .cc = "9.0", .salt = 10 },
+					    { .cc = "8.0", .salt = 20 } };
 	struct job loads[] = {
-		{ .cc = "9.0", .salt = 10 }, { .cc = "8.0", .salt = 20 },
-		{ .cc = "7.5", .err = -FDRY_E_IDENTITY, .says = "image 'img': none of 2 images was made for this" },
-		{ .cc = "7.5", .err = -FDRY_E_IDENTITY, .says = "has fdry.gpu.arch 'sm_90' ('sm_75' here)" },
-		{ .cc = "7.5", .err = -FDRY_E_IDENTITY, .says = "has fdry.gpu.arch 'sm_80' ('sm_75' here)" },
+		{ .cc = "9.0", .salt = 10 },
+		{ .cc = "8.0", .salt = 20 },
+		{ .cc = "7.5", .err = -FDRY_E_IDENTITY,
+		  .says = "image 'img': none of 2 images was made for this" },
+		{ .cc = "7.5", .err = -FDRY_E_IDENTITY,
+		  .says = "has fdry.gpu.arch 'sm_90' ('sm_75' here)" },
+		{ .cc = "7.5", .err = -FDRY_E_IDENTITY,
+		  .says = "has fdry.gpu.arch 'sm_80' ('sm_75' here)" },
 	};
 
 	seal_all(seals, 2);
@@ -112,7 +118,9 @@ END_TEST
 START_TEST(a_new_seal_replaces_the_image_of_its_gpu)
 {
 	static const struct job seals[] = {
-		{ .cc = "9.0", .salt = 10 }, { .cc = "8.0", .salt = 20 }, { .cc = "9.0", .salt = 30 },
+		{ .cc = "9.0", .salt = 10 },
+		{ .cc = "8.0", .salt = 20 },
+		{ .cc = "9.0", .salt = 30 },
 	};
 	struct job loads[] = { { .cc = "9.0", .salt = 30 }, { .cc = "8.0", .salt = 20 } };
 	struct fdry_ref *refs;
@@ -134,11 +142,16 @@ START_TEST(facts_decide_and_then_the_newest)
 		{ .cc = "8.0", .rank = "1", .salt = 30 },
 	};
 	struct job loads[] = {
-		{ .cc = "9.0", .rank = "0", .salt = 10 }, { .cc = "9.0", .rank = "1", .salt = 20 },
-		{ .cc = "8.0", .rank = "1", .salt = 30 }, { .cc = "9.0", .salt = 20 }, { .cc = "8.0", .salt = 30 },
+		{ .cc = "9.0", .rank = "0", .salt = 10 },
+		{ .cc = "9.0", .rank = "1", .salt = 20 },
+		{ .cc = "8.0", .rank = "1", .salt = 30 },
+		{ .cc = "9.0", .salt = 20 },
+		{ .cc = "8.0", .salt = 30 },
 		/* one is left by its facts: the sentence of a single image */
-		{ .cc = "8.0", .rank = "0", .err = -FDRY_E_IDENTITY, .says = "another GPU architecture: sm_90 there, sm_80 here" },
-		{ .cc = "9.0", .rank = "2", .err = -FDRY_E_IDENTITY, .says = "has rank '0' ('2' here)" },
+		{ .cc = "8.0", .rank = "0", .err = -FDRY_E_IDENTITY,
+		  .says = "another GPU architecture: sm_90 there, sm_80 here" },
+		{ .cc = "9.0", .rank = "2", .err = -FDRY_E_IDENTITY,
+		  .says = "has rank '0' ('2' here)" },
 	};
 
 	seal_all(seals, 3);
@@ -153,7 +166,9 @@ START_TEST(facts_are_compared_without_a_driver)
 		{ .cc = "9.0", .rank = "0", .salt = 10 }, { .cc = "9.0", .rank = "1", .salt = 20 },
 	};
 	struct fdry_fact fact = { "rank", "2" };
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .facts = &fact, .nfacts = 1, .driver = "/nowhere/libcuda.so.1" };
+	struct fdry_load_opts opts = {
+		.sz = sizeof(opts), .facts = &fact, .nfacts = 1, .driver = "/nowhere/libcuda.so.1"
+	};
 	struct fdry_requirements *needs = NULL;
 	struct fdry_image *img;
 
@@ -183,7 +198,8 @@ static void damage(struct fdry_store *s, const char *id)
 /* Somebody else's image that is broken keeps nobody from loading. */
 START_TEST(a_broken_image_is_passed_over)
 {
-	static const struct job seals[] = { { .cc = "9.0", .salt = 10 }, { .cc = "8.0", .salt = 20 } };
+	static const struct job seals[] = { { .cc = "9.0", .salt = 10 },
+					    { .cc = "8.0", .salt = 20 } };
 	struct job fits = { .cc = "9.0", .salt = 10 };
 	struct job other = { .cc = "8.0", .err = -FDRY_E_NOENT, .says = "cannot be read" };
 	struct fdry_store *s;
@@ -200,10 +216,13 @@ END_TEST
 START_TEST(tagging_keeps_identities)
 {
 	static const struct job seals[] = {
-		{ .cc = "9.0", .salt = 10 }, { .cc = "8.0", .salt = 20 }, { .cc = "9.0", .name = "new", .salt = 30 },
+		{ .cc = "9.0", .salt = 10 },
+		{ .cc = "8.0", .salt = 20 },
+		{ .cc = "9.0", .name = "new", .salt = 30 },
 	};
 	struct job loads[] = {
-		{ .cc = "9.0", .name = "copy", .salt = 30 }, { .cc = "8.0", .name = "copy", .salt = 20 },
+		{ .cc = "9.0", .name = "copy", .salt = 30 },
+		{ .cc = "8.0", .name = "copy", .salt = 20 },
 		{ .cc = "9.0", .name = "one", .salt = 10 },
 		{ .cc = "8.0", .name = "one", .err = -FDRY_E_IDENTITY, .says = "sm_90 there" },
 	};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of writes that nobody waits for: stream order, updates faster than launches, failures. */
+/* Unit tests of writes that nobody waits for: stream order, updates faster than launches, failures.
+ */
 #include <pthread.h>
 
 #include "tests/lib/image.h"
@@ -11,7 +12,9 @@
 static void seal_sums(void *arg)
 {
 	struct fdry_tensor x = { .name = "x", .dtype = FDRY_U64, .use = FDRY_USE_STATE };
-	struct fdry_tensor large = { .name = "large", .dtype = FDRY_U8, .rank = 1, .shape = { LARGE }, .stride = { 1 } };
+	struct fdry_tensor large = {
+		.name = "large", .dtype = FDRY_U8, .rank = 1, .shape = { LARGE }, .stride = { 1 }
+	};
 	uint32_t spins = SPINS;
 	uint64_t salt = 5;
 	CUfunction step;
@@ -140,11 +143,13 @@ START_TEST(it_counts_as_filled)
 
 	all_set(v, 3);
 	fails(RANGE, "has 4000 bytes, 8 were given", fdry_image_write_async(img, "a", v, 8, NULL));
-	fails(INVAL, "the host memory is NULL", fdry_image_write_async(img, "a", NULL, BYTES, NULL));
+	fails(INVAL, "the host memory is NULL",
+	      fdry_image_write_async(img, "a", NULL, BYTES, NULL));
 	fails(NOKEY, "no tensor named", fdry_image_write_async(img, "b", v, BYTES, NULL));
 	fails(INVAL, "given no img", fdry_image_write_async(NULL, "a", v, BYTES, NULL));
 	ck_assert_int_eq(test_sim()->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-	ck_assert_int_eq(test_sim()->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	fails(STATE, "the stream captures", fdry_image_write_async(img, "a", v, BYTES, stream));
 	ok(fdry_image_write_async(img, "h", v, BYTES, NULL)); /* beside the capture */
 	ck_assert_int_eq(test_sim()->cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
@@ -181,8 +186,8 @@ START_TEST(unloaded_in_flight)
 }
 END_TEST
 
-static const char *const calls[] = { "cuMemHostAlloc", "cuEventCreate", "cuMemcpyHtoDAsync_v2", "cuLaunchHostFunc",
-				     "cuEventSynchronize" };
+static const char *const calls[] = { "cuMemHostAlloc", "cuEventCreate", "cuMemcpyHtoDAsync_v2",
+				     "cuLaunchHostFunc", "cuEventSynchronize" };
 
 /* Whatever fails, the next write works, and nothing is left at the end. */
 START_TEST(failures)
@@ -214,7 +219,8 @@ START_TEST(failures)
 }
 END_TEST
 
-/* No event says when the copy is over: it was made all the same, and the write goes on behind it. */
+/* No event says when the copy is over: it was made all the same, and the write goes on behind it.
+ */
 START_TEST(written_without_an_event)
 {
 	uint8_t *v = malloc(LARGE), *back = calloc(1, LARGE);

@@ -35,7 +35,8 @@ START_TEST(no_path)
 	char path[PATH_MAX] = "untouched";
 
 	ck_assert(!setenv("FOUNDRY_HOOK", "/nowhere/libcuda.so.1", 1));
-	fails(NOHOOK, "the stand-in is not there: /nowhere/libcuda.so.1", fdry_hook_path(path, sizeof(path)));
+	fails(NOHOOK, "the stand-in is not there: /nowhere/libcuda.so.1",
+	      fdry_hook_path(path, sizeof(path)));
 	fails(NOHOOK, "the stand-in is not there", fdry_hook_install(NULL));
 	ck_assert(!setenv("FOUNDRY_HOOK", test_built("foundry/hook/libcuda.so.1"), 1));
 	fails(INVAL, "given no path", fdry_hook_path(NULL, 10));

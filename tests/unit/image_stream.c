@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the streams that callers bring, of contexts of an image's own, and of launches that overlap. */
+/* Unit tests of the streams that callers bring, of contexts of an image's own, and of launches that
+ * overlap. */
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -283,7 +284,8 @@ START_TEST(the_own_context_goes_too)
 	drv_ok(cuCtxGetCurrent, &before);
 	live = live_objects();
 	for (i = 0; i < 3; i++) {
-		img = load(FDRY_LOAD_OWN_CONTEXT | (i == 1 ? FDRY_LOAD_BACKGROUND : 0) | (i == 2 ? FDRY_LOAD_BUILD : 0));
+		img = load(FDRY_LOAD_OWN_CONTEXT | (i == 1 ? FDRY_LOAD_BACKGROUND : 0) |
+			   (i == 2 ? FDRY_LOAD_BUILD : 0));
 		ck_assert_int_eq(test_sim_live("context"), 2);
 		drv_ok(cuCtxGetCurrent, &now);
 		ck_assert_ptr_eq(now, before);
@@ -369,7 +371,9 @@ START_TEST(overlaps_are_found)
 	ok(fdry_image_launch(img, ADD, a));
 	drv_ok(cuLaunchHostFunc, a, wait_for, &go); /* so that it is in flight for certain */
 	ok(fdry_image_launch(img, SLOW, a));
-	fails(STATE, "graph 3 'slow' is in flight on another stream, and nothing orders graph 1 'add' after it",
+	fails(STATE,
+	      "graph 3 'slow' is in flight on another stream, and nothing orders graph 1 'add' "
+	      "after it",
 	      fdry_image_launch(img, ADD, b));
 	sem_post(&go);
 	/* Ordered by an event. */
@@ -414,7 +418,8 @@ START_TEST(overlaps_of_per_thread_streams_are_found)
 	ck_assert(!sem_init(&h.go, 0, 0));
 	ck_assert(!pthread_create(&t, NULL, launch_held_up, &h));
 	ck_assert(!pthread_join(t, NULL));
-	fails(STATE, "graph 3 'slow' is in flight on another stream", fdry_image_launch(h.img, ADD, CU_STREAM_PER_THREAD));
+	fails(STATE, "graph 3 'slow' is in flight on another stream",
+	      fdry_image_launch(h.img, ADD, CU_STREAM_PER_THREAD));
 	sem_post(&h.go);
 	fdry_image_unload(h.img);
 }
@@ -450,7 +455,8 @@ START_TEST(debugging_is_asked_for_by_name)
 
 	test_child(seal_slow, NULL);
 	ok(setenv("FOUNDRY_DEBUG", "everything", 1));
-	fails(ENV, "FOUNDRY_DEBUG is 'everything'", fdry_image_load(load_store(), "img", NULL, &img));
+	fails(ENV, "FOUNDRY_DEBUG is 'everything'",
+	      fdry_image_load(load_store(), "img", NULL, &img));
 	ok(setenv("FOUNDRY_DEBUG", "", 1));
 	img = load(0);
 	ok(fdry_image_launch(img, SLOW, stream_make()));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of tensors whose elements lie in any order: written and read by bytes and by arrays, on the host and on
- * the device, against a copy element by element. Bytes that belong to no element must stay.
+ * Unit tests of tensors whose elements lie in any order: written and read by bytes and by arrays,
+ * on the host and on the device, against a copy element by element. Bytes that belong to no element
+ * must stay.
  */
 #include "tests/lib/image.h"
 
@@ -43,7 +44,8 @@ static uint64_t elements(const struct fdry_tensor *t)
 	return n;
 }
 
-/* Strides for the shape: dimensions in random order, with gaps in some places. Gives the elements from first to last. */
+/* Strides for the shape: dimensions in random order, with gaps in some places. Gives the elements
+ * from first to last. */
 static int64_t strides_draw(struct fdry_tensor *t)
 {
 	uint32_t order[FDRY_RANK_MAX], i, k;
@@ -64,7 +66,8 @@ static int64_t strides_draw(struct fdry_tensor *t)
 
 static struct fdry_tensor tensor_draw(const char *name)
 {
-	struct fdry_tensor t = { .name = name, .dtype = types[draw(5)], .use = FDRY_USE_STATE, .rank = (uint32_t)draw(6) };
+	struct fdry_tensor t = { .name = name, .dtype = types[draw(5)], .use = FDRY_USE_STATE,
+				 .rank = (uint32_t)draw(6) };
 	uint32_t d;
 
 	for (d = 0; d < t.rank; d++)
@@ -79,8 +82,10 @@ static struct fdry_tensor tensor_draw(const char *name)
 	return t;
 }
 
-/* An array of the same shape and type in SIDE bytes of memory, with strides of its own: negative ones, and 0 if it is only read. */
-static struct fdry_tensor array_draw(const struct fdry_tensor *t, uint64_t mem, uint32_t flags, bool repeats)
+/* An array of the same shape and type in SIDE bytes of memory, with strides of its own: negative
+ * ones, and 0 if it is only read. */
+static struct fdry_tensor array_draw(const struct fdry_tensor *t, uint64_t mem, uint32_t flags,
+				     bool repeats)
 {
 	struct fdry_tensor a = *t;
 	int64_t size = (int64_t)fdry_dtype_size(t->dtype);
@@ -104,8 +109,8 @@ static struct fdry_tensor array_draw(const struct fdry_tensor *t, uint64_t mem, 
 }
 
 /* Element by element: what all copies must be equal to. */
-static void reference(uint8_t *dst, const int64_t *dst_stride, const uint8_t *src, const int64_t *src_stride,
-		      const struct fdry_tensor *shape, uint32_t d)
+static void reference(uint8_t *dst, const int64_t *dst_stride, const uint8_t *src,
+		      const int64_t *src_stride, const struct fdry_tensor *shape, uint32_t d)
 {
 	size_t size = fdry_dtype_size(shape->dtype);
 	int64_t i;
@@ -115,8 +120,8 @@ static void reference(uint8_t *dst, const int64_t *dst_stride, const uint8_t *sr
 		return;
 	}
 	for (i = 0; i < shape->shape[d]; i++)
-		reference(dst + i * dst_stride[d] * (int64_t)size, dst_stride, src + i * src_stride[d] * (int64_t)size, src_stride,
-			  shape, d + 1);
+		reference(dst + i * dst_stride[d] * (int64_t)size, dst_stride,
+			  src + i * src_stride[d] * (int64_t)size, src_stride, shape, d + 1);
 }
 
 static void rows(const struct fdry_tensor *t, int64_t *ret)
@@ -133,7 +138,8 @@ static char names[RANDOM][8];
 static void seal_layouts(void *host)
 {
 	static struct work w;
-	struct fdry_tensor t = { .name = "buf", .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1, .shape = { BUF }, .stride = { 1 } };
+	struct fdry_tensor t = { .name = "buf", .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1,
+				 .shape = { BUF }, .stride = { 1 } };
 	CUdeviceptr side;
 	uint8_t *pinned;
 	CUdeviceptr base;
@@ -155,7 +161,8 @@ static void seal_layouts(void *host)
 	t.flags = host ? FDRY_TENSOR_HOST : 0;
 	ok(fdry_capture_tensor(w.cap, &t));
 	cuda_ok(cuMemAlloc_v2, &side, SIDE);
-	t = (struct fdry_tensor){ .name = "side", .addr = side, .dtype = FDRY_U8, .use = FDRY_USE_STATE, .rank = 1, .shape = { SIDE },
+	t = (struct fdry_tensor){ .name = "side", .addr = side, .dtype = FDRY_U8,
+				  .use = FDRY_USE_STATE, .rank = 1, .shape = { SIDE },
 				  .stride = { 1 } };
 	ok(fdry_capture_tensor(w.cap, &t));
 	for (i = 0; i < sizeof(known) / sizeof(known[0]) + RANDOM; i++) {
@@ -225,7 +232,8 @@ static bool refused(struct fdry_image *img, const struct fdry_tensor *t, uint64_
 		return false;
 	fails(INVAL, "share memory", fdry_image_write(img, t->name, theirs, bytes, NULL));
 	fails(INVAL, "share memory", fdry_image_write_async(img, t->name, theirs, bytes, NULL));
-	fails(INVAL, "share memory", fdry_image_copy(img, t->name, base_of(img, "side"), bytes, NULL));
+	fails(INVAL, "share memory",
+	      fdry_image_copy(img, t->name, base_of(img, "side"), bytes, NULL));
 	memory_is_wanted(img, t, "a refused write");
 	return true;
 }
@@ -309,10 +317,12 @@ START_TEST(bytes_come_row_by_row)
 END_TEST
 
 /* From the host, sync and async, and from the device. */
-static void array_written(struct fdry_image *img, const struct fdry_tensor *t, uint64_t base, int way)
+static void array_written(struct fdry_image *img, const struct fdry_tensor *t, uint64_t base,
+			  int way)
 {
 	uint64_t side = base_of(img, "side");
-	struct fdry_tensor a = array_draw(t, way == 2 ? side : (uintptr_t)theirs, way == 2 ? 0 : FDRY_TENSOR_HOST, true);
+	struct fdry_tensor a = array_draw(t, way == 2 ? side : (uintptr_t)theirs,
+					  way == 2 ? 0 : FDRY_TENSOR_HOST, true);
 	uint64_t offset = a.addr - (way == 2 ? side : (uintptr_t)theirs);
 
 	if (a.addr == t->addr)
@@ -346,14 +356,17 @@ START_TEST(arrays_are_written_element_by_element)
 }
 END_TEST
 
-static void array_read(struct fdry_image *img, const struct fdry_tensor *t, uint64_t base, bool device)
+static void array_read(struct fdry_image *img, const struct fdry_tensor *t, uint64_t base,
+		       bool device)
 {
 	uint64_t side = base_of(img, "side");
-	struct fdry_tensor a = array_draw(t, device ? side : (uintptr_t)theirs, device ? 0 : FDRY_TENSOR_HOST, false);
+	struct fdry_tensor a = array_draw(t, device ? side : (uintptr_t)theirs,
+					  device ? 0 : FDRY_TENSOR_HOST, false);
 	uint64_t offset = a.addr - (device ? side : (uintptr_t)theirs);
 	static uint8_t expected[SIDE];
 
-	if (a.addr == t->addr || (!strcmp(t->name, "windows") && a.stride[0] == 1 && a.stride[1] == 1))
+	if (a.addr == t->addr ||
+	    (!strcmp(t->name, "windows") && a.stride[0] == 1 && a.stride[1] == 1))
 		return;
 	fill(theirs, SIDE);
 	ok(fdry_image_write(img, "side", theirs, SIDE, NULL));
@@ -421,23 +434,27 @@ START_TEST(arrays_that_cannot_be)
 	ck_assert_int_eq(fdry_image_read_array(img, t.name, NULL, NULL), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_image_write_array(img, "no such", &a, 0, NULL), -FDRY_E_NOKEY);
 	a.shape[2] = 6;
-	fails(RANGE, "5 elements in dimension 2, the array has 6", fdry_image_write_array(img, t.name, &a, 0, NULL));
+	fails(RANGE, "5 elements in dimension 2, the array has 6",
+	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.shape[2] = 5;
 	a.rank = 3;
 	fails(RANGE, "4 dimensions, the array has 3", fdry_image_read_array(img, t.name, &a, NULL));
 	a.rank = 4;
 	a.dtype = FDRY_I32;
-	fails(INVAL, "elements of type 9, the array of type 5", fdry_image_write_array(img, t.name, &a, 0, NULL));
+	fails(INVAL, "elements of type 9, the array of type 5",
+	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.dtype = FDRY_F32;
 	a.flags |= FDRY_TENSOR_EXTERNAL;
 	fails(INVAL, "no flags but", fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.flags = FDRY_TENSOR_HOST;
 	a.stride[0] = INT64_MIN;
-	fails(INVAL, "larger than the address space", fdry_image_write_array(img, t.name, &a, 0, NULL));
+	fails(INVAL, "larger than the address space",
+	      fdry_image_write_array(img, t.name, &a, 0, NULL));
 	a.stride[0] = INT64_MAX / 2;
 	fails(INVAL, "larger than the address space", fdry_image_read_array(img, t.name, &a, NULL));
 	a.stride[0] = 0;
-	fails(INVAL, "array that tensor 'channels_last' is to be read into", fdry_image_read_array(img, t.name, &a, NULL));
+	fails(INVAL, "array that tensor 'channels_last' is to be read into",
+	      fdry_image_read_array(img, t.name, &a, NULL));
 	a.addr = 0;
 	fails(INVAL, "NULL", fdry_image_write_array(img, t.name, &a, 0, NULL));
 	fdry_image_unload(img);

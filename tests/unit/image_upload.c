@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of uploads: several threads, few blocks, a slow device, blocks that are not pinned, failures. */
+/* Unit tests of uploads: several threads, few blocks, a slow device, blocks that are not pinned,
+ * failures. */
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -60,7 +61,8 @@ static struct fdry_piece piece(size_t at, size_t len)
 /* [@at, @at + @len) arrived, and nothing before or behind it was touched. */
 static void arrived(size_t at, size_t len)
 {
-	ck_assert_msg(!memcmp(t.back + at, t.host + at, len), "wrong bytes in [%zu, %zu)", at, at + len);
+	ck_assert_msg(!memcmp(t.back + at, t.host + at, len), "wrong bytes in [%zu, %zu)", at,
+		      at + len);
 }
 
 static void untouched(size_t at, size_t len)
@@ -85,7 +87,8 @@ static void sleep_ms(void *ms)
 	nanosleep(&ts, NULL);
 }
 
-/* Every fourth slice of a megabyte, one after the other: a whole one, and one in pieces with holes. */
+/* Every fourth slice of a megabyte, one after the other: a whole one, and one in pieces with holes.
+ */
 static void *slices_put(void *arg)
 {
 	struct fdry_piece p[4];
@@ -122,8 +125,8 @@ static void slices_check(void)
 	}
 }
 
-/* Four threads, one block to many; nothing is copied until it may be. In the second half of the runs nothing can be
- * registered. */
+/* Four threads, one block to many; nothing is copied until it may be. In the second half of the
+ * runs nothing can be registered. */
 START_TEST(several_threads)
 {
 	static const unsigned int blocks[] = { 1, 3, 9 };
@@ -175,7 +178,8 @@ END_TEST
 /* Neighbours on the device are one copy, and a block that nobody needed is not made. */
 START_TEST(few_calls)
 {
-	unsigned long copies = test_sim_calls("cuMemcpyHtoDAsync_v2"), pinned = test_sim_calls("cuMemHostRegister_v2");
+	unsigned long copies = test_sim_calls("cuMemcpyHtoDAsync_v2"),
+		      pinned = test_sim_calls("cuMemHostRegister_v2");
 	struct fdry_piece p[3];
 
 	p[0] = piece(0, 1000);
@@ -263,7 +267,8 @@ START_TEST(every_call_failing)
 			ck_assert_int_eq(live, before);
 			continue;
 		}
-		/* What failed was pinning a block, or giving something back, which the driver then keeps. */
+		/* What failed was pinning a block, or giving something back, which the driver then
+		 * keeps. */
 		ck_assert_int_le(live, before + 1);
 		before = live;
 		read_back();

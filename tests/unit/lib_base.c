@@ -36,14 +36,23 @@ static const struct {
 	const char *from, *to;
 } texts[] = {
 	{ "", "" },
-	{ "plain text, with 'quotes' and \\ a backslash", "plain text, with 'quotes' and \\ a backslash" },
-	{ "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80" },
+	{ "plain text, with 'quotes' and \\ a backslash",
+	  "plain text, with 'quotes' and \\ a backslash" },
+	{ "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80",
+	  "gr\xc3\xbc\xc3\x9f \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80" },
 	{ "\x1b]0;t\a\nedge 0 2\r\t\x7f", "\\x1b]0;t\\x07\\nedge 0 2\\r\\t\\x7f" },
-	{ "\xc2\x9b" "31m \x9b" "31m", "\\u009b31m \\x9b31m" },          /* C1, as UTF-8 and as a byte */
-	{ "a\xe2\x80\xae" "b\xe2\x81\xa6" "c", "a\\u202eb\\u2066c" },   /* a line's direction turns */
+	{ "\xc2\x9b"
+	  "31m \x9b"
+	  "31m",
+	  "\\u009b31m \\x9b31m" }, /* C1, as UTF-8 and as a byte */
+	{ "a\xe2\x80\xae"
+	  "b\xe2\x81\xa6"
+	  "c",
+	  "a\\u202eb\\u2066c" }, /* a line's direction turns */
 	{ "\xe2\x80\xa8\xef\xbb\xbf\xc2\xad", "\\u2028\\ufeff\\u00ad" },
-	{ "\xf3\xa0\x81\x81", "\\U000e0041" },                           /* a tag, which nothing shows */
-	{ "\xc0\x9b \xed\xa0\x80 \xf5\x80\x80\x80 \xe6\x97", "\\xc0\\x9b \\xed\\xa0\\x80 \\xf5\\x80\\x80\\x80 \\xe6\\x97" },
+	{ "\xf3\xa0\x81\x81", "\\U000e0041" }, /* a tag, which nothing shows */
+	{ "\xc0\x9b \xed\xa0\x80 \xf5\x80\x80\x80 \xe6\x97",
+	  "\\xc0\\x9b \\xed\\xa0\\x80 \\xf5\\x80\\x80\\x80 \\xe6\\x97" },
 };
 
 START_TEST(text_becomes_printable)
@@ -53,7 +62,8 @@ START_TEST(text_becomes_printable)
 	size_t i, cap;
 
 	for (i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		ck_assert_uint_eq(fdry_printable(to, sizeof(to), texts[i].from), strlen(texts[i].to));
+		ck_assert_uint_eq(fdry_printable(to, sizeof(to), texts[i].from),
+				  strlen(texts[i].to));
 		ck_assert_str_eq(to, texts[i].to);
 		fdry_printable(to, sizeof(to), texts[i].to); /* which is printable already */
 		ck_assert_str_eq(to, texts[i].to);
@@ -67,7 +77,9 @@ START_TEST(text_becomes_printable)
 	ck_assert_int_eq(fdry_buf_line(&b, "%s|%s", "a\n", "b"), 0);
 	ck_assert_str_eq((char *)b.data, "a\\n|b\n");
 	for (cap = 1; cap <= sizeof(small); cap++) { /* no half of an escape or a character */
-		ck_assert_uint_eq(fdry_printable(small, cap, "\xe6\x97\xa5\x1b"), cap < 4 ? 0 : cap < 8 ? 3 : 7);
+		ck_assert_uint_eq(fdry_printable(small, cap, "\xe6\x97\xa5\x1b"), cap < 4   ? 0
+										  : cap < 8 ? 3
+											    : 7);
 		ck_assert_uint_eq(strlen(small), cap < 4 ? 0 : cap < 8 ? 3 : 7);
 	}
 	fdry_buf_release(&b);
@@ -143,7 +155,8 @@ START_TEST(oid_known_answers)
 
 	/* FIPS 180-2, appendix B.1 */
 	ck_assert_int_eq(fdry_oid_of("abc", 3, &a), 0);
-	ck_assert_str_eq(fdry_oid_hex(&a, hex), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	ck_assert_str_eq(fdry_oid_hex(&a, hex),
+			 "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 	ck_assert_int_eq(fdry_oid_parse(hex, &b), 0);
 	ck_assert(fdry_oid_eq(&a, &b));
 	ck_assert_int_eq(fdry_hash_update(&h, "a", 1), 0);

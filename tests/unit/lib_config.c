@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the environment variables: what is allowed, what is said of the rest, and where caches lie. */
+/* Unit tests of the environment variables: what is allowed, what is said of the rest, and where
+ * caches lie. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -9,10 +10,12 @@
 #include "lib/log.h"
 #include "tests/lib/sim.h"
 
-#define fails(code, text, call) do { \
-	ck_assert_int_eq(call, -FDRY_E_##code); \
-	ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, fdry_last_error()); \
-} while (0)
+#define fails(code, text, call) \
+	do { \
+		ck_assert_int_eq(call, -FDRY_E_##code); \
+		ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, \
+			      fdry_last_error()); \
+	} while (0)
 
 static void set(const char *name, const char *value)
 {
@@ -29,21 +32,41 @@ static void clear(void)
 
 START_TEST(numbers)
 {
-	static const struct { const char *text; bool units, good; uint64_t n; } cases[] = {
-		{ "0", false, true, 0 }, { "12", false, true, 12 }, { "007", false, true, 7 },
-		{ "18446744073709551615", false, true, UINT64_MAX }, { "18446744073709551616", false, false, 0 },
-		{ "99999999999999999999", false, false, 0 }, { "", false, false, 0 }, { "-1", false, false, 0 },
-		{ "+1", false, false, 0 }, { " 1", false, false, 0 }, { "1 ", false, false, 0 }, { "0x10", false, false, 0 },
-		{ "1K", false, false, 0 }, { "1K", true, true, 1024 }, { "3M", true, true, 3 << 20 }, { "1G", true, true, 1 << 30 },
-		{ "2T", true, true, 2ull << 40 }, { "1k", true, false, 0 }, { "1KB", true, false, 0 }, { "K", true, false, 0 },
-		{ "16777215T", true, true, 16777215ull << 40 }, { "16777216T", true, false, 0 },
+	static const struct {
+		const char *text;
+		bool units, good;
+		uint64_t n;
+	} cases[] = {
+		{ "0", false, true, 0 },
+		{ "12", false, true, 12 },
+		{ "007", false, true, 7 },
+		{ "18446744073709551615", false, true, UINT64_MAX },
+		{ "18446744073709551616", false, false, 0 },
+		{ "99999999999999999999", false, false, 0 },
+		{ "", false, false, 0 },
+		{ "-1", false, false, 0 },
+		{ "+1", false, false, 0 },
+		{ " 1", false, false, 0 },
+		{ "1 ", false, false, 0 },
+		{ "0x10", false, false, 0 },
+		{ "1K", false, false, 0 },
+		{ "1K", true, true, 1024 },
+		{ "3M", true, true, 3 << 20 },
+		{ "1G", true, true, 1 << 30 },
+		{ "2T", true, true, 2ull << 40 },
+		{ "1k", true, false, 0 },
+		{ "1KB", true, false, 0 },
+		{ "K", true, false, 0 },
+		{ "16777215T", true, true, 16777215ull << 40 },
+		{ "16777216T", true, false, 0 },
 	};
 	uint64_t n;
 	size_t i;
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		n = 77;
-		ck_assert_msg(fdry_parse_number(cases[i].text, cases[i].units, &n) == cases[i].good, "'%s'", cases[i].text);
+		ck_assert_msg(fdry_parse_number(cases[i].text, cases[i].units, &n) == cases[i].good,
+			      "'%s'", cases[i].text);
 		ck_assert_uint_eq(n, cases[i].good ? cases[i].n : 77);
 	}
 }
@@ -60,7 +83,8 @@ START_TEST(flags_and_choices)
 	ck_assert_int_eq(fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &n), 0);
 	ck_assert_uint_eq(n, 1);
 	set("FOUNDRY_STORE_ANY_FS", "yes");
-	fails(ENV, "FOUNDRY_STORE_ANY_FS is 'yes'; set it to 0 or 1, or unset it", fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &n));
+	fails(ENV, "FOUNDRY_STORE_ANY_FS is 'yes'; set it to 0 or 1, or unset it",
+	      fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &n));
 	n = 77; /* no word is the default: nothing is said of it */
 	ck_assert_int_eq(fdry_config_number(FDRY_CONFIG_LOG, &n), 0);
 	ck_assert_uint_eq(n, 77);
@@ -75,13 +99,15 @@ START_TEST(flags_and_choices)
 	ck_assert_int_eq(fdry_config_check(FDRY_CONFIG_LOG), 0);
 	for (n = 0; n < 4; n++) {
 		set("FOUNDRY_LOG", ((const char *[]){ "or", "warn,", "debu", "error, warn" })[n]);
-		fails(ENV, "set it to error, warn, info or debug", fdry_config_check(FDRY_CONFIG_LOG));
+		fails(ENV, "set it to error, warn, info or debug",
+		      fdry_config_check(FDRY_CONFIG_LOG));
 	}
 	clear();
 }
 END_TEST
 
-/* Whoever begins to use a driver or a store is told of a level that is none, since the log itself cannot fail. */
+/* Whoever begins to use a driver or a store is told of a level that is none, since the log itself
+ * cannot fail. */
 START_TEST(a_wrong_level_is_said)
 {
 	const struct fdry_driver *drv = NULL;
@@ -89,7 +115,8 @@ START_TEST(a_wrong_level_is_said)
 
 	clear();
 	set("FOUNDRY_LOG", "loud");
-	fails(ENV, "FOUNDRY_LOG is 'loud'", fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &drv));
+	fails(ENV, "FOUNDRY_LOG is 'loud'",
+	      fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &drv));
 	fails(ENV, "FOUNDRY_LOG is 'loud'", fdry_store_open("nowhere", 0, &s));
 	ck_assert_ptr_null(drv);
 	ck_assert_ptr_null(s);
@@ -119,12 +146,22 @@ START_TEST(paths)
 END_TEST
 
 /* What each of the three is; NULL: unset. want NULL: FDRY_E_NOHOME; "": FDRY_E_ENV */
-static const struct { const char *own, *cache, *home, *want; } places[] = {
-	{ "/own", "/c", "/h", "/own" }, { "own/relative", "/c", "/h", "own/relative" }, { "", "/c", "/h", "" },
-	{ "", NULL, NULL, "" }, { NULL, "/c", "/h", "/c/foundry/thing" }, { NULL, "/c", NULL, "/c/foundry/thing" },
-	{ NULL, "c", "/h", "/h/.cache/foundry/thing" }, { NULL, "./c", "/h", "/h/.cache/foundry/thing" },
-	{ NULL, "", "/h", "/h/.cache/foundry/thing" }, { NULL, NULL, "/h", "/h/.cache/foundry/thing" },
-	{ NULL, NULL, "", NULL }, { NULL, "c", NULL, NULL }, { NULL, NULL, NULL, NULL },
+static const struct {
+	const char *own, *cache, *home, *want;
+} places[] = {
+	{ "/own", "/c", "/h", "/own" },
+	{ "own/relative", "/c", "/h", "own/relative" },
+	{ "", "/c", "/h", "" },
+	{ "", NULL, NULL, "" },
+	{ NULL, "/c", "/h", "/c/foundry/thing" },
+	{ NULL, "/c", NULL, "/c/foundry/thing" },
+	{ NULL, "c", "/h", "/h/.cache/foundry/thing" },
+	{ NULL, "./c", "/h", "/h/.cache/foundry/thing" },
+	{ NULL, "", "/h", "/h/.cache/foundry/thing" },
+	{ NULL, NULL, "/h", "/h/.cache/foundry/thing" },
+	{ NULL, NULL, "", NULL },
+	{ NULL, "c", NULL, NULL },
+	{ NULL, NULL, NULL, NULL },
 };
 
 START_TEST(where_caches_lie)
@@ -137,11 +174,13 @@ START_TEST(where_caches_lie)
 	set("XDG_CACHE_HOME", places[_i].cache);
 	set("HOME", places[_i].home);
 	if (!places[_i].want) {
-		fails(NOHOME, "no place for the thing is known; set FOUNDRY_STORE, XDG_CACHE_HOME or HOME",
+		fails(NOHOME,
+		      "no place for the thing is known; set FOUNDRY_STORE, XDG_CACHE_HOME or HOME",
 		      fdry_config_cache(FDRY_CONFIG_STORE, "thing", &b));
 		ck_assert_ptr_null(b.data);
 	} else if (!*places[_i].want) {
-		fails(ENV, "FOUNDRY_STORE is set but empty", fdry_config_cache(FDRY_CONFIG_STORE, "thing", &b));
+		fails(ENV, "FOUNDRY_STORE is set but empty",
+		      fdry_config_cache(FDRY_CONFIG_STORE, "thing", &b));
 	} else {
 		ck_assert_int_eq(fdry_config_cache(FDRY_CONFIG_STORE, "thing", &b), 0);
 		ck_assert_str_eq((char *)b.data, places[_i].want);

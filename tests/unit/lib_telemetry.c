@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of counters: exact under threads that come and go, reset, what is printed, and what it costs. */
+/* Unit tests of counters: exact under threads that come and go, reset, what is printed, and what it
+ * costs. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -113,7 +114,8 @@ static void *look(void *arg)
 
 	while (!atomic_load((atomic_bool *)arg)) {
 		now = value(FDRY_METRIC_LAUNCHES_IMAGE);
-		ck_assert_msg(now >= before, "a counter went back from %llu to %llu", (unsigned long long)before, (unsigned long long)now);
+		ck_assert_msg(now >= before, "a counter went back from %llu to %llu",
+			      (unsigned long long)before, (unsigned long long)now);
 		before = now;
 	}
 	return NULL;
@@ -134,7 +136,8 @@ START_TEST(a_snapshot_never_goes_back)
 }
 END_TEST
 
-/* A snapshot beside resets shows what was counted since one of them, never a number from before zero. */
+/* A snapshot beside resets shows what was counted since one of them, never a number from before
+ * zero. */
 static void *reset_much(void *arg)
 {
 	while (!atomic_load((atomic_bool *)arg))
@@ -166,30 +169,38 @@ START_TEST(the_list_says_what_it_counts)
 	size_t len = strlen(m->name);
 	int i;
 
-	ck_assert(!strncmp(m->name, "foundry_", 8) && *m->help && m->help[strlen(m->help) - 1] == '.');
-	ck_assert_int_eq(m->kind == FDRY_METRIC_COUNTER, len > 6 && !strcmp(m->name + len - 6, "_total"));
+	ck_assert(!strncmp(m->name, "foundry_", 8) && *m->help &&
+		  m->help[strlen(m->help) - 1] == '.');
+	ck_assert_int_eq(m->kind == FDRY_METRIC_COUNTER,
+			 len > 6 && !strcmp(m->name + len - 6, "_total"));
 	ck_assert_msg(m->unit != FDRY_METRIC_BYTES || strstr(m->name, "_bytes"), "%s", m->name);
 	ck_assert_int_eq(m->unit == FDRY_METRIC_NS, strstr(m->name, "_seconds") != NULL);
 	for (i = 0; i < FDRY_METRICS; i++) {
 		if (i == _i || strcmp(m->name, fdry_metric_infos[i].name))
 			continue;
-		ck_assert_msg(strcmp(m->labels, fdry_metric_infos[i].labels), "%s stands twice", m->name);
-		ck_assert_msg(!strcmp(m->help, fdry_metric_infos[i].help), "%s has two helps", m->name);
-		ck_assert_msg(!strcmp(m->name, fdry_metric_infos[i < _i ? i + 1 : i - 1].name), "%s is torn apart", m->name);
+		ck_assert_msg(strcmp(m->labels, fdry_metric_infos[i].labels), "%s stands twice",
+			      m->name);
+		ck_assert_msg(!strcmp(m->help, fdry_metric_infos[i].help), "%s has two helps",
+			      m->name);
+		ck_assert_msg(!strcmp(m->name, fdry_metric_infos[i < _i ? i + 1 : i - 1].name),
+			      "%s is torn apart", m->name);
 	}
 }
 END_TEST
 
 START_TEST(what_is_printed)
 {
-	static const struct fdry_metric_info g = { FDRY_METRIC_GAUGE, FDRY_METRIC_ONE, "a", "", "Help." };
-	static const struct fdry_metric_info s = { FDRY_METRIC_COUNTER, FDRY_METRIC_NS, "a_seconds_total", "k=\"v\"", "More." };
+	static const struct fdry_metric_info g = { FDRY_METRIC_GAUGE, FDRY_METRIC_ONE, "a", "",
+						   "Help." };
+	static const struct fdry_metric_info s = { FDRY_METRIC_COUNTER, FDRY_METRIC_NS,
+						   "a_seconds_total", "k=\"v\"", "More." };
 	struct fdry_buf b = { 0 };
 
 	ck_assert_int_eq(fdry_metric_print(&b, &g, NULL, 7), 0);
 	ck_assert_int_eq(fdry_metric_print(&b, &s, &g, 1500000007), 0);
 	ck_assert_int_eq(fdry_metric_print(&b, &s, &s, UINT64_MAX), 0);
-	ck_assert_str_eq((char *)b.data, "# HELP a Help.\n# TYPE a gauge\na 7\n# HELP a_seconds_total More.\n"
+	ck_assert_str_eq((char *)b.data,
+			 "# HELP a Help.\n# TYPE a gauge\na 7\n# HELP a_seconds_total More.\n"
 			 "# TYPE a_seconds_total counter\na_seconds_total{k=\"v\"} 1.500000007\n"
 			 "a_seconds_total{k=\"v\"} 18446744073.709551615\n");
 	b.len = 0;

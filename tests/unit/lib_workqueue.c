@@ -87,9 +87,9 @@ static void all_done_once(void)
 		ck_assert_uint_eq(t.items[i].done, 1);
 }
 
-static const struct fdry_workqueue_opts kinds[] = {
-	{ .stop_at_error = true, .end_idle = true }, { .help_all = true }, { .end_idle = true, .help_all = true }
-};
+static const struct fdry_workqueue_opts kinds[] = { { .stop_at_error = true, .end_idle = true },
+						    { .help_all = true },
+						    { .end_idle = true, .help_all = true } };
 
 START_TEST(every_item_once)
 {
@@ -168,7 +168,8 @@ START_TEST(a_waiter_works_up_to_its_item)
 }
 END_TEST
 
-/* A thread is in the first item, so a waiter that helps with all of them does the others meanwhile. */
+/* A thread is in the first item, so a waiter that helps with all of them does the others meanwhile.
+ */
 START_TEST(a_waiter_helps_with_later_items)
 {
 	t.slow = 1000;
@@ -324,7 +325,8 @@ START_TEST(many_threads_add_start_and_drain)
 	for (i = 0; i < ITEMS; i++)
 		t.items[i].work.fn = counted;
 	for (i = 0; i < 3; i++)
-		ck_assert(!pthread_create(&threads[i], NULL, adder, (void *)(uintptr_t)(i * ITEMS / 4)));
+		ck_assert(!pthread_create(&threads[i], NULL, adder,
+					  (void *)(uintptr_t)(i * ITEMS / 4)));
 	adder((void *)(uintptr_t)(3 * ITEMS / 4));
 	for (i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
@@ -340,7 +342,8 @@ START_TEST(workers_are_counted_with_their_owner)
 	ck_assert_uint_eq(fdry_worker_threads(1), 0);
 	ck_assert_uint_eq(fdry_worker_threads(5), 4);
 	ck_assert_uint_eq(fdry_worker_threads(1000), FDRY_WORKERS_MAX - 1);
-	ck_assert_uint_eq(fdry_worker_threads(0), (cores < FDRY_WORKERS_MAX ? cores : FDRY_WORKERS_MAX) - 1);
+	ck_assert_uint_eq(fdry_worker_threads(0),
+			  (cores < FDRY_WORKERS_MAX ? cores : FDRY_WORKERS_MAX) - 1);
 }
 END_TEST
 

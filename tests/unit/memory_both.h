@@ -17,10 +17,11 @@
 #define RULES_NAME(fn) RULES_NAME2(fn)
 #define CALL(fn, ...) (((__typeof__(&fn))rules_symbol(RULES_NAME(fn)))(__VA_ARGS__))
 #define ok(fn, ...) ck_assert_msg(!CALL(fn, __VA_ARGS__), "%s fails", RULES_NAME(fn))
-#define gives(error, fn, ...)                                                                        \
-	do {                                                                                         \
-		int gives_ = CALL(fn, __VA_ARGS__);                                                  \
-		ck_assert_msg(gives_ == (int)(error), "%s gives %d, not " #error, RULES_NAME(fn), gives_); \
+#define gives(error, fn, ...) \
+	do { \
+		int gives_ = CALL(fn, __VA_ARGS__); \
+		ck_assert_msg(gives_ == (int)(error), "%s gives %d, not " #error, RULES_NAME(fn), \
+			      gives_); \
 	} while (0)
 
 #define RULES_MIB ((size_t)1 << 20)
@@ -30,7 +31,8 @@ static CUcontext rules_ctx;
 
 static CUmemGenericAllocationHandle rules_create(void)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemGenericAllocationHandle h = 0;
 
 	ok(cuMemCreate, &h, PIECE, &prop, 0);
@@ -51,7 +53,8 @@ START_TEST(reserving)
 
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 3 * RULES_MIB, 0, 0, 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 4096, 0, 0, 0);
-	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 64 * RULES_MIB, 3 * RULES_MIB, 0, 0);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 64 * RULES_MIB, 3 * RULES_MIB, 0,
+	      0);
 	ok(cuMemAddressReserve, &p, 64 * RULES_MIB, 4096, 0, 0);
 	ck_assert_uint_eq(p % (2 * RULES_MIB), 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p + 2 * RULES_MIB, 62 * RULES_MIB);
@@ -104,9 +107,12 @@ START_TEST(attributes_of_mapped_memory)
 
 	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
 	ok(cuMemMap, p + PIECE, PIECE, 0, h, 0);
-	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p);
-	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
-	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + PIECE);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
+	      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
+	      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
+	      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + PIECE);
 	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + PIECE);
 	ck_assert_int_eq(rules_access(p + PIECE, PIECE), 0);
 	ok(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + PIECE);
@@ -144,7 +150,8 @@ START_TEST(attributes_of_allocations)
 	ok(cuPointerGetAttribute, &id_q, CU_POINTER_ATTRIBUTE_BUFFER_ID, q);
 	ck_assert_uint_ne(id_p, id_q);
 	ck_assert_uint_lt(id_p, 1ull << 62);
-	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000);
+	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
+	      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000);
 	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + 1000);
 	ok(cuMemFree, q);
 	ok(cuMemFree, p);
@@ -293,9 +300,11 @@ START_TEST(pools_of_memory)
 	ok(cuMemFreeAsync, p, s);
 	ok(cuStreamSynchronize, s);
 	value = 5;
-	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+	      &value);
 	ok(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none);
-	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none);
+	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool,
+	      CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none);
 	ok(cuMemPoolTrimTo, pool, 0);
 	ok(cuStreamDestroy, s);
 }

@@ -19,7 +19,8 @@ static CUdeviceptr async(uint64_t size, uint64_t stream, uint64_t graph)
 
 static int release(CUdeviceptr addr, uint64_t stream, uint64_t graph)
 {
-	struct fdry_async a = { .stream = stream, .graph = graph, .flags = graph ? FDRY_ALLOC_CAPTURING : 0 };
+	struct fdry_async a = { .stream = stream, .graph = graph,
+				.flags = graph ? FDRY_ALLOC_CAPTURING : 0 };
 	struct fdry_alloc gone;
 	int ret = fdry_region_free_async(region, addr, &a, &gone);
 
@@ -76,7 +77,8 @@ START_TEST(a_wait_settles)
 	region_put(b); /* a stream-ordered allocation, freed by waiting */
 	ck_assert_uint_eq(async(MiB, 3, 0), b);
 	ck_assert_int_eq(fdry_region_dealloc(region, b + 512, 0), -FDRY_E_INVAL);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "512 bytes into the allocation of 1048576"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "512 bytes into the allocation of 1048576"));
 }
 END_TEST
 
@@ -84,7 +86,8 @@ START_TEST(slabs_go_back)
 {
 	CUdeviceptr a = async(20 * MiB, 1, 0), b = async(20 * MiB, 1, 0), c = async(50 * MiB, 1, 0);
 
-	ck_assert_uint_eq(region_stats().slab_bytes, 2 * SLAB + 52 * MiB); /* a little more than was asked for */
+	ck_assert_uint_eq(region_stats().slab_bytes,
+			  2 * SLAB + 52 * MiB); /* a little more than was asked for */
 	ck_assert_uint_eq(region_stats().pool_bytes, 90 * MiB);
 	ok(release(a, 1, 0));
 	ok(release(c, 1, 0));
@@ -132,11 +135,13 @@ START_TEST(graphs_have_memory_of_their_own)
 	ck_assert_int_eq(release(plain, 1, 5), -FDRY_E_INVAL);
 	again = async(1000, 1, 0);
 	ck_assert_uint_eq(again, plain);
-	ck_assert_int_eq(release(again, 1, 5), -FDRY_E_INVAL); /* natively not the graph's to free */
+	ck_assert_int_eq(release(again, 1, 5),
+			 -FDRY_E_INVAL); /* natively not the graph's to free */
 	ok(fdry_region_ledger(region, &all_of_them, &count));
 	ck_assert_uint_eq(count, 3); /* again, and two slabs */
 	ck_assert_int_eq(all_of_them[1].kind, FDRY_KIND_GRAPH);
-	ck_assert(all_of_them[1].capturing && all_of_them[1].addr == a && all_of_them[1].extent == SLAB);
+	ck_assert(all_of_them[1].capturing && all_of_them[1].addr == a &&
+		  all_of_them[1].extent == SLAB);
 	free(all_of_them);
 	ok(fdry_region_trim(region)); /* the captures have ended */
 	ok(release(b, 2, 0));
@@ -203,7 +208,8 @@ END_TEST
 
 static CUmemGenericAllocationHandle create(uint64_t size)
 {
-	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemGenericAllocationHandle h;
 
 	ck_assert_int_eq(drv->cuMemCreate(&h, size, &prop, 0), 0);
@@ -250,7 +256,8 @@ START_TEST(reservations)
 	ck_assert_uint_eq(a, BASE + 2 * MiB);
 	ck_assert_uint_eq(b, BASE + 32 * MiB);
 	ck_assert_uint_eq(region_get(4 * MiB), BASE + 40 * MiB);
-	ck_assert(fdry_region_reserved(region, a + 15 * MiB, &start, &size) && start == a && size == 16 * MiB);
+	ck_assert(fdry_region_reserved(region, a + 15 * MiB, &start, &size) && start == a &&
+		  size == 16 * MiB);
 	ck_assert(!fdry_region_reserved(region, a + 16 * MiB, &start, &size));
 	ck_assert_int_eq(fdry_region_reserve(region, 3 * MiB, 0, &c), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_region_reserve(region, 2 * MiB, 3 * MiB, &c), -FDRY_E_INVAL);
@@ -267,7 +274,8 @@ START_TEST(reservations)
 }
 END_TEST
 
-/* Frameworks reserve more than there is, for every stream: the region grows, and allocations go on where they were. */
+/* Frameworks reserve more than there is, for every stream: the region grows, and allocations go on
+ * where they were. */
 START_TEST(reservations_beyond_the_end)
 {
 	CUdeviceptr a = reserve(SIZE / 2, 0), b, c;
@@ -336,10 +344,12 @@ START_TEST(what_is_mapped)
 	ok(fdry_region_map(region, a + 32 * MiB, 2 * MiB, true, 0)); /* no access yet */
 	ok(fdry_region_ledger(region, &ledger, &count));
 	ck_assert_uint_eq(count, 2);
-	ck_assert(ledger[0].addr == a && ledger[0].capturing && ledger[1].addr == a + 4 * MiB && !ledger[1].capturing);
+	ck_assert(ledger[0].addr == a && ledger[0].capturing && ledger[1].addr == a + 4 * MiB &&
+		  !ledger[1].capturing);
 	free(ledger);
 	fdry_region_unmap(region, a + 32 * MiB, 2 * MiB);
-	ck_assert(fdry_region_find(region, a + 5 * MiB, &m) && m.kind == FDRY_KIND_MAP && m.addr == a + 4 * MiB);
+	ck_assert(fdry_region_find(region, a + 5 * MiB, &m) && m.kind == FDRY_KIND_MAP &&
+		  m.addr == a + 4 * MiB);
 	fdry_region_share(region, a + 4 * MiB);
 	ck_assert(fdry_region_find(region, a + 5 * MiB, &m) && m.kind == FDRY_KIND_SHARED);
 	ck_assert_int_eq(fdry_region_unreserve(region, a, 64 * MiB), -FDRY_E_INVAL);
@@ -350,7 +360,8 @@ START_TEST(what_is_mapped)
 }
 END_TEST
 
-/* An address that ever held what was written before a capture is content, whatever is mapped there later. */
+/* An address that ever held what was written before a capture is content, whatever is mapped there
+ * later. */
 START_TEST(what_was_content_stays_content)
 {
 	CUdeviceptr a = reserve(64 * MiB, 0);

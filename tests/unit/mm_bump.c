@@ -27,7 +27,8 @@ static uint64_t first_multiple(uint64_t from, uint64_t of)
 	return from;
 }
 
-static bool model_place(const struct model *m, uint64_t size, uint64_t align, struct fdry_place *ret)
+static bool model_place(const struct model *m, uint64_t size, uint64_t align,
+			struct fdry_place *ret)
 {
 	uint64_t step = size >= BLOCK ? BLOCK : UNIT, addr, i;
 
@@ -62,7 +63,8 @@ static struct op op_nr(size_t i)
 	size_t allocs = COUNT(sizes) * COUNT(aligns);
 
 	if (i < allocs)
-		return (struct op){ .arg = sizes[i / COUNT(aligns)], .align = aligns[i % COUNT(aligns)] };
+		return (struct op){ .arg = sizes[i / COUNT(aligns)],
+				    .align = aligns[i % COUNT(aligns)] };
 	return (struct op){ .set = true, .arg = i - allocs < SIZE + 2 ? i - allocs : UINT64_MAX };
 }
 
@@ -73,7 +75,10 @@ static int step_alloc(struct fdry_bump *b, struct model *m, const struct op *op)
 	bool bad = !op->arg || op->align == 3;
 	int ret = fdry_bump_place(b, op->arg, op->align, &got);
 
-	if (ret != (fits ? 0 : bad ? -FDRY_E_INVAL : -FDRY_E_RANGE) || got.addr != want.addr || got.extent != want.extent)
+	if (ret != (fits  ? 0
+		    : bad ? -FDRY_E_INVAL
+			  : -FDRY_E_RANGE) ||
+	    got.addr != want.addr || got.extent != want.extent)
 		return -1;
 	if (!fits)
 		return 0;
@@ -116,11 +121,15 @@ static void try_all(const struct fdry_bump *b)
 		struct op op = op_nr(i);
 		int ret = (op.set ? step_set : step_alloc)(&next, &m, &op);
 
-		if (ret || fdry_bump_check(&next) || next.cursor != m.cursor || next.touched != m.touched)
-			ck_abort_msg("%s(%lu, %lu) at cursor %lu, mark %lu: now %lu and %lu, the model says %lu and %lu",
-				     op.set ? "set" : "alloc", (unsigned long)op.arg, (unsigned long)op.align,
-				     (unsigned long)b->cursor, (unsigned long)b->touched, (unsigned long)next.cursor,
-				     (unsigned long)next.touched, (unsigned long)m.cursor, (unsigned long)m.touched);
+		if (ret || fdry_bump_check(&next) || next.cursor != m.cursor ||
+		    next.touched != m.touched)
+			ck_abort_msg("%s(%lu, %lu) at cursor %lu, mark %lu: now %lu and %lu, the "
+				     "model says %lu and %lu",
+				     op.set ? "set" : "alloc", (unsigned long)op.arg,
+				     (unsigned long)op.align, (unsigned long)b->cursor,
+				     (unsigned long)b->touched, (unsigned long)next.cursor,
+				     (unsigned long)next.touched, (unsigned long)m.cursor,
+				     (unsigned long)m.touched);
 		reach(&next);
 	}
 }
@@ -210,7 +219,9 @@ END_TEST
 #ifdef NDEBUG /* a broken invariant stops a debug build */
 START_TEST(check_sees_what_is_broken)
 {
-	static const struct fdry_bump good = { .base = 16, .size = 44, .cursor = 4, .touched = 8, .unit = 2, .block = 8 };
+	static const struct fdry_bump good = {
+		.base = 16, .size = 44, .cursor = 4, .touched = 8, .unit = 2, .block = 8
+	};
 	struct fdry_bump b = good;
 
 	ck_assert_int_eq(fdry_bump_check(&b), 0);

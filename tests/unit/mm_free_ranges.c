@@ -42,7 +42,8 @@ static void model_same(void)
 	for (i = 0; i < UNITS; i++) {
 		bytes += model[i] * (uint64_t)UNIT;
 		runs += model[i] && !(i && model[i - 1]);
-		ck_assert(fdry_free_ranges_overlap(&holes, addr_of(i) + 3, addr_of(i) + 4) == model[i]);
+		ck_assert(fdry_free_ranges_overlap(&holes, addr_of(i) + 3, addr_of(i) + 4) ==
+			  model[i]);
 	}
 	ck_assert_uint_eq(holes.bytes, bytes);
 	ck_assert_uint_eq(holes.count, runs);
@@ -54,7 +55,8 @@ static void take(int n, int align)
 	int want = model_find(n, align);
 	uint64_t got = 0;
 
-	ck_assert(fdry_free_ranges_take(&holes, (uint64_t)n * UNIT, (uint64_t)align * UNIT, &got) == (want >= 0));
+	ck_assert(fdry_free_ranges_take(&holes, (uint64_t)n * UNIT, (uint64_t)align * UNIT, &got) ==
+		  (want >= 0));
 	if (want < 0)
 		return;
 	ck_assert_uint_eq(got, addr_of(want));
@@ -82,7 +84,9 @@ START_TEST(lowest_first)
 		if (n > UNITS - start)
 			n = UNITS - start;
 		if (step % 3 == 0) {
-			ck_assert_int_eq(fdry_free_ranges_add(&holes, addr_of(start), addr_of(start + n)), 0);
+			ck_assert_int_eq(
+				fdry_free_ranges_add(&holes, addr_of(start), addr_of(start + n)),
+				0);
 			memset(model + start, 1, (size_t)n);
 		} else if (step % 3 == 1) {
 			take(n, 1 << rand_r(&seed) % 4);
@@ -137,7 +141,8 @@ START_TEST(only_its_own_stream_or_all)
 	ck_assert_uint_eq(a, BASE);
 	ck_assert_uint_eq(b, BASE + 64);
 	fdry_stream_pool_give(&pool, 1, a, a + 64, 1);
-	fdry_stream_pool_give(&pool, 1, b, b + 64, 2); /* whoever frees it decides, not who allocated it */
+	fdry_stream_pool_give(&pool, 1, b, b + 64,
+			      2); /* whoever frees it decides, not who allocated it */
 	ck_assert_uint_eq(get(2, 32), BASE + 128);
 	ck_assert_uint_eq(get(1, 128), BASE);
 	fdry_stream_pool_give(&pool, 1, BASE, BASE + 128, 3);

@@ -42,9 +42,11 @@ static void compare(const struct fdry_ranges *s)
 	uint64_t addr;
 
 	for (addr = 0; addr < STEP * SLOTS + 3; addr++)
-		if (fdry_ranges_floor(s, addr) != slow_floor(addr) || fdry_ranges_from(s, addr) != slow_from(addr))
+		if (fdry_ranges_floor(s, addr) != slow_floor(addr) ||
+		    fdry_ranges_from(s, addr) != slow_from(addr))
 			ck_abort_msg("at %lu the set answers otherwise", (unsigned long)addr);
-	if (fdry_ranges_floor(s, UINT64_MAX) != slow_floor(UINT64_MAX) || fdry_ranges_from(s, UINT64_MAX))
+	if (fdry_ranges_floor(s, UINT64_MAX) != slow_floor(UINT64_MAX) ||
+	    fdry_ranges_from(s, UINT64_MAX))
 		ck_abort_msg("at the last address the set answers otherwise");
 }
 
@@ -57,8 +59,10 @@ START_TEST(ranges_like_an_array)
 
 	for (k = 0; k < 1000; k++) {
 		i = rand_r(&seed) % SLOTS;
-		nodes[i].start = in_set[i] ? nodes[i].start : (uint64_t)(STEP * i + 1 + rand_r(&seed) % 4);
-		nodes[i].end = in_set[i] ? nodes[i].end : (uint64_t)(STEP * i + 5 + rand_r(&seed) % 5);
+		nodes[i].start =
+			in_set[i] ? nodes[i].start : (uint64_t)(STEP * i + 1 + rand_r(&seed) % 4);
+		nodes[i].end =
+			in_set[i] ? nodes[i].end : (uint64_t)(STEP * i + 5 + rand_r(&seed) % 5);
 		(in_set[i] ? fdry_ranges_del : fdry_ranges_add)(&s, &nodes[i]);
 		count += in_set[i] ? -1 : 1;
 		in_set[i] = !in_set[i];
@@ -110,7 +114,9 @@ static struct fdry_ledger ledger;
 
 static void add(CUdeviceptr addr, uint64_t size, uint64_t extent, bool capturing)
 {
-	struct fdry_alloc a = { .addr = addr, .size = size, .extent = extent, .capturing = capturing };
+	struct fdry_alloc a = {
+		.addr = addr, .size = size, .extent = extent, .capturing = capturing
+	};
 
 	ck_assert_int_eq(fdry_ledger_add(&ledger, &a), 0);
 }
@@ -132,7 +138,8 @@ START_TEST(find_holds_what_was_asked_for)
 	struct fdry_alloc a = { .addr = 1 };
 
 	ck_assert(fdry_ledger_find(&ledger, 0x1000, &a));
-	ck_assert(a.addr == 0x1000 && a.size == 100 && a.extent == 512 && a.serial == 1 && !a.capturing);
+	ck_assert(a.addr == 0x1000 && a.size == 100 && a.extent == 512 && a.serial == 1 &&
+		  !a.capturing);
 	ck_assert(fdry_ledger_find(&ledger, 0x1063, &a));
 	ck_assert(fdry_ledger_find(&ledger, 0x13ff, &a));
 	ck_assert(a.addr == 0x1200 && a.serial == 2 && a.capturing);
@@ -150,7 +157,8 @@ START_TEST(at_says_what_lies_there)
 	struct fdry_alloc a = { .addr = 1 };
 
 	ck_assert_int_eq(fdry_ledger_at(&ledger, 0x2010, &a), -FDRY_E_INVAL);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "16 bytes into the allocation of 4096 bytes at 0x2000"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "16 bytes into the allocation of 4096 bytes at 0x2000"));
 	ck_assert_int_eq(fdry_ledger_at(&ledger, 0x1500, &a), -FDRY_E_INVAL);
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "no live allocation"));
 	ck_assert_int_eq(fdry_ledger_at(&ledger, 0x10, &a), -FDRY_E_INVAL);
@@ -188,7 +196,8 @@ START_TEST(copy_is_in_address_order)
 	add(0x100, 5, 512, false); /* as after the offset was set back */
 	ck_assert_int_eq(fdry_ledger_copy(&ledger, &all, &count), 0);
 	ck_assert_uint_eq(count, 4);
-	ck_assert(all[0].addr == 0x100 && all[1].addr == 0x1000 && all[2].addr == 0x1200 && all[3].addr == 0x2000);
+	ck_assert(all[0].addr == 0x100 && all[1].addr == 0x1000 && all[2].addr == 0x1200 &&
+		  all[3].addr == 0x2000);
 	ck_assert(all[0].serial == 4 && all[3].serial == 3);
 	free(all);
 	fdry_ledger_release(&ledger);

@@ -41,7 +41,8 @@ START_TEST(bounds_are_exact)
 	uint64_t page = lone_page(_i ? PROT_NONE : PROT_READ);
 	char want[64];
 
-	snprintf(want, sizeof(want), "anonymous (%#lx-%#lx)", (unsigned long)page, (unsigned long)(page + PAGE));
+	snprintf(want, sizeof(want), "anonymous (%#lx-%#lx)", (unsigned long)page,
+		 (unsigned long)(page + PAGE));
 	ck_assert_str_eq(at(page, page + 1), want);
 	ck_assert_str_eq(at(page - PAGE, page + 1), want);
 	ck_assert_str_eq(at(page + PAGE - 1, page + 2 * PAGE), want);
@@ -57,10 +58,14 @@ START_TEST(a_file_and_the_first_of_two)
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
 	ck_assert_int_gt(readlink("/proc/self/exe", path, sizeof(path) - 1), 0);
-	ck_assert_ptr_ne(mmap((void *)(uintptr_t)(page + PAGE), PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), MAP_FAILED);
-	snprintf(want, sizeof(want), "%s (%#lx-%#lx)", path, (unsigned long)(page + PAGE), (unsigned long)(page + 2 * PAGE));
+	ck_assert_ptr_ne(mmap((void *)(uintptr_t)(page + PAGE), PAGE, PROT_READ,
+			      MAP_PRIVATE | MAP_FIXED, fd, 0),
+			 MAP_FAILED);
+	snprintf(want, sizeof(want), "%s (%#lx-%#lx)", path, (unsigned long)(page + PAGE),
+		 (unsigned long)(page + 2 * PAGE));
 	ck_assert_str_eq(at(page + PAGE, page + 2 * PAGE), want);
-	snprintf(want, sizeof(want), "anonymous (%#lx-%#lx)", (unsigned long)page, (unsigned long)(page + PAGE));
+	snprintf(want, sizeof(want), "anonymous (%#lx-%#lx)", (unsigned long)page,
+		 (unsigned long)(page + PAGE));
 	ck_assert_str_eq(at(page, page + 2 * PAGE), want);
 	close(fd);
 }
@@ -78,7 +83,8 @@ START_TEST(long_paths)
 	ck_assert_int_eq(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
 	memset(part, '7', sizeof(part) - 1);
 	for (i = 0; i < 4; i++) {
-		snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s", i ? "/" : "", part);
+		snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s", i ? "/" : "",
+			 part);
 		ck_assert(i == 3 || !mkdir(path, 0700));
 	}
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

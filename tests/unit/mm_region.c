@@ -74,7 +74,8 @@ START_TEST(addresses_do_not_depend_on_preallocation)
 		ck_assert_uint_eq(other, count);
 		for (k = 0; k < count; k++)
 			ck_assert(got[k].addr == want[k].addr && got[k].size == want[k].size &&
-				  got[k].extent == want[k].extent && got[k].serial == want[k].serial &&
+				  got[k].extent == want[k].extent &&
+				  got[k].serial == want[k].serial &&
 				  got[k].capturing == want[k].capturing);
 		free(got);
 	}
@@ -97,7 +98,8 @@ START_TEST(memory_is_zero_or_stamped)
 		addr = region_get_with(sizes[i / 4], i % 2 ? FDRY_ALLOC_CAPTURING : 0);
 		ck_assert(fdry_region_find(region, addr, &a));
 		ck_assert(a.capturing == i % 2);
-		ck_assert_msg(region_all(addr, a.extent, i % 2 ? FDRY_STAMP : 0), "allocation %zu", i);
+		ck_assert_msg(region_all(addr, a.extent, i % 2 ? FDRY_STAMP : 0), "allocation %zu",
+			      i);
 		region_soil(addr, a.extent);
 	}
 }
@@ -276,7 +278,8 @@ END_TEST
 /* What a capture allocated is nobody else's, not even the next capture's. */
 START_TEST(addresses_of_captures_are_not_used_again)
 {
-	CUdeviceptr a = region_get_with(1000, FDRY_ALLOC_CAPTURING), b = region_get_with(4 * MiB, FDRY_ALLOC_CAPTURING);
+	CUdeviceptr a = region_get_with(1000, FDRY_ALLOC_CAPTURING),
+		    b = region_get_with(4 * MiB, FDRY_ALLOC_CAPTURING);
 
 	region_put(a);
 	region_put(b);
@@ -287,7 +290,8 @@ START_TEST(addresses_of_captures_are_not_used_again)
 }
 END_TEST
 
-/* What was freed while a stream captured may be at work: its addresses wait until somebody has waited. */
+/* What was freed while a stream captured may be at work: its addresses wait until somebody has
+ * waited. */
 START_TEST(addresses_freed_in_a_capture_wait)
 {
 	CUdeviceptr a = region_get(4 * MiB);
@@ -364,7 +368,8 @@ START_TEST(bad_sizes_and_addresses)
 	a = region_get(5000);
 	test_sim_fail("");
 	ck_assert_int_eq(fdry_region_dealloc(region, a + 512, 0), -FDRY_E_INVAL);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "512 bytes into the allocation of 5000 bytes"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "512 bytes into the allocation of 5000 bytes"));
 	ck_assert_int_eq(fdry_region_dealloc(region, a + 8192, 0), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_region_dealloc(region, 0, 0), -FDRY_E_INVAL);
 	ck_assert_int_eq(fdry_region_dealloc(region, BASE + SIZE, 0), -FDRY_E_INVAL);
@@ -450,7 +455,8 @@ START_TEST(taken_addresses_name_who_has_them)
 {
 	void *there = (void *)(uintptr_t)(BASE + SIZE + 8 * MiB);
 	char self[4096] = "", anonymous[64];
-	void *p = mmap(there, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	void *p = mmap(there, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+		       -1, 0);
 	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 
 	ck_assert_ptr_eq(p, there);
@@ -519,7 +525,8 @@ START_TEST(claims_skip_addresses_for_claims_alone)
 }
 END_TEST
 
-/* A claim lies across addresses that small and large allocations freed, that other claims skipped and that are new. */
+/* A claim lies across addresses that small and large allocations freed, that other claims skipped
+ * and that are new. */
 START_TEST(a_claim_joins_free_addresses_of_every_kind)
 {
 	CUdeviceptr small = region_get(100), kept = region_get(512), large = region_get(2 * MiB), p;

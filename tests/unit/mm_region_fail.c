@@ -19,7 +19,8 @@ struct view {
 
 static struct view view_take(void)
 {
-	struct view v = { .stats = region_stats(), .offset = fdry_region_offset(region), .live = test_sim_live(NULL) };
+	struct view v = { .stats = region_stats(), .offset = fdry_region_offset(region),
+			  .live = test_sim_live(NULL) };
 
 	ok(fdry_region_ledger(region, &v.ledger, &v.count));
 	return v;
@@ -33,11 +34,13 @@ static void view_same(const struct view *a, const struct view *b)
 	ck_assert_uint_eq(a->offset, b->offset);
 	ck_assert_uint_eq(a->count, b->count);
 	for (i = 0; i < a->count; i++)
-		ck_assert(a->ledger[i].addr == b->ledger[i].addr && a->ledger[i].serial == b->ledger[i].serial);
+		ck_assert(a->ledger[i].addr == b->ledger[i].addr &&
+			  a->ledger[i].serial == b->ledger[i].serial);
 	ck_assert_int_eq(a->live, b->live);
 }
 
-/* --- what is done to a region that has live allocations, an arena that ends soon, and memory freed late --- */
+/* --- what is done to a region that has live allocations, an arena that ends soon, and memory freed
+ * late --- */
 
 static CUdeviceptr small, large, straddles;
 
@@ -119,8 +122,10 @@ static int do_set_offset(void)
 }
 
 static int (*const operations[])(void) = {
-	do_alloc, do_alloc_large, do_alloc_capturing, do_dealloc_small, do_dealloc_large, do_dealloc_straddling,
-	do_trim, do_preallocate, do_free_preallocated, do_back, do_set_offset,
+	do_alloc, do_alloc_large, do_alloc_capturing,
+	do_dealloc_small, do_dealloc_large, do_dealloc_straddling,
+	do_trim, do_preallocate, do_free_preallocated,
+	do_back, do_set_offset,
 };
 
 /* Fail the @nth driver call of an operation; false where it makes fewer. @ret: what it answered. */
@@ -165,7 +170,8 @@ static void unmake(void)
 	ck_assert_int_eq(test_sim_live(NULL), 0);
 }
 
-/* What failed has changed nothing, so the next failure, and in the end success, come in the same region. */
+/* What failed has changed nothing, so the next failure, and in the end success, come in the same
+ * region. */
 START_TEST(every_call_fails_once)
 {
 	bool more = true;
@@ -207,7 +213,8 @@ START_TEST(every_call_of_making_one_fails)
 }
 END_TEST
 
-/* Nothing works any more, as after a fault of the device: still no crash, and host memory is freed. */
+/* Nothing works any more, as after a fault of the device: still no crash, and host memory is freed.
+ */
 START_TEST(a_dead_driver)
 {
 	CUdeviceptr addr;
@@ -253,10 +260,12 @@ START_TEST(device_memory_runs_out)
 	ck_assert_uint_eq(region_stats().idle_bytes, 0); /* it went back before that was said */
 	before = view_take();
 	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, 0, &addr), -FDRY_E_NODEVMEM);
-	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr), -FDRY_E_NODEVMEM);
+	ck_assert_int_eq(fdry_region_alloc(region, 60 * MiB, FDRY_ALLOC_CAPTURING, &addr),
+			 -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_preallocate(region, 60 * MiB), -FDRY_E_NODEVMEM);
 	ck_assert_int_eq(fdry_region_back(region, BASE + 192 * MiB, 60 * MiB), -FDRY_E_NODEVMEM);
-	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "mapping 62914560 bytes of device memory at 0x"));
+	ck_assert_ptr_nonnull(
+		strstr(fdry_last_error(), "mapping 62914560 bytes of device memory at 0x"));
 	ck_assert_uint_eq(addr, 1);
 	after = view_take();
 	view_same(&before, &after);
@@ -281,7 +290,8 @@ int main(void)
 	setenv("FDRY_SIM_MEMORY", "64M", 1);
 	tcase_add_checked_fixture(tc, driver_up, NULL);
 	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, every_call_fails_once, 0, sizeof(operations) / sizeof(operations[0]));
+	tcase_add_loop_test(tc, every_call_fails_once, 0,
+			    sizeof(operations) / sizeof(operations[0]));
 	tcase_add_test(tc, every_call_of_making_one_fails);
 	tcase_add_test(tc, a_dead_driver);
 	tcase_add_test(tc, refused_unmapping_is_tried_again);

@@ -38,7 +38,8 @@ static CUstreamCaptureMode mode_set(CUstreamCaptureMode mode)
 	return mode;
 }
 
-/* A driver that sees to it that memory is only touched in the primary context and in relaxed mode. */
+/* A driver that sees to it that memory is only touched in the primary context and in relaxed mode.
+ */
 static struct fdry_driver watched;
 static CUcontext primary;
 static unsigned int watch_calls;
@@ -48,23 +49,31 @@ static void watch(const char *call)
 	CUstreamCaptureMode mode = mode_set(CU_STREAM_CAPTURE_MODE_RELAXED);
 
 	if (mode != CU_STREAM_CAPTURE_MODE_RELAXED || current() != primary)
-		ck_abort_msg("%s in mode %d, in %s context", call, (int)mode, current() == primary ? "the" : "another");
+		ck_abort_msg("%s in mode %d, in %s context", call, (int)mode,
+			     current() == primary ? "the" : "another");
 	watch_calls++;
 }
 
-#define WATCHED(X)                                                                                           \
-	X(cuMemAddressReserve, (CUdeviceptr *a, size_t b, size_t c, CUdeviceptr d, unsigned long long e), (a, b, c, d, e)) \
-	X(cuMemAddressFree, (CUdeviceptr a, size_t b), (a, b))                                               \
-	X(cuMemCreate, (CUmemGenericAllocationHandle *a, size_t b, const CUmemAllocationProp *c, unsigned long long d), \
-	  (a, b, c, d))                                                                                      \
-	X(cuMemMap, (CUdeviceptr a, size_t b, size_t c, CUmemGenericAllocationHandle d, unsigned long long e),   \
-	  (a, b, c, d, e))                                                                                   \
-	X(cuMemRelease, (CUmemGenericAllocationHandle a), (a))                                               \
-	X(cuMemSetAccess, (CUdeviceptr a, size_t b, const CUmemAccessDesc *c, size_t d), (a, b, c, d))       \
-	X(cuMemUnmap, (CUdeviceptr a, size_t b), (a, b))                                                     \
-	X(cuMemsetD32Async, (CUdeviceptr a, unsigned int b, size_t c, CUstream d), (a, b, c, d))             \
-	X(cuStreamCreate, (CUstream *a, unsigned int b), (a, b))                                             \
-	X(cuStreamDestroy_v2, (CUstream a), (a))                                                             \
+#define WATCHED(X) \
+	X(cuMemAddressReserve, \
+	  (CUdeviceptr * a, size_t b, size_t c, CUdeviceptr d, unsigned long long e), \
+	  (a, b, c, d, e)) \
+	X(cuMemAddressFree, (CUdeviceptr a, size_t b), (a, b)) \
+	X(cuMemCreate, \
+	  (CUmemGenericAllocationHandle * a, size_t b, const CUmemAllocationProp *c, \
+	   unsigned long long d), \
+	  (a, b, c, d)) \
+	X(cuMemMap, \
+	  (CUdeviceptr a, size_t b, size_t c, CUmemGenericAllocationHandle d, \
+	   unsigned long long e), \
+	  (a, b, c, d, e)) \
+	X(cuMemRelease, (CUmemGenericAllocationHandle a), (a)) \
+	X(cuMemSetAccess, (CUdeviceptr a, size_t b, const CUmemAccessDesc *c, size_t d), \
+	  (a, b, c, d)) \
+	X(cuMemUnmap, (CUdeviceptr a, size_t b), (a, b)) \
+	X(cuMemsetD32Async, (CUdeviceptr a, unsigned int b, size_t c, CUstream d), (a, b, c, d)) \
+	X(cuStreamCreate, (CUstream * a, unsigned int b), (a, b)) \
+	X(cuStreamDestroy_v2, (CUstream a), (a)) \
 	X(cuStreamSynchronize, (CUstream a), (a))
 
 #define X(name, parameters, arguments)        \
@@ -83,7 +92,8 @@ static void watch_up(void)
 	WATCHED(X)
 #undef X
 	ck_assert_int_eq(drv->cuDevicePrimaryCtxRetain(&primary, 0), 0);
-	ck_assert_int_eq(drv->cuDevicePrimaryCtxRelease_v2(0), 0); /* the fixture's region holds it */
+	ck_assert_int_eq(drv->cuDevicePrimaryCtxRelease_v2(0),
+			 0); /* the fixture's region holds it */
 }
 
 /* Everything that a region does, on a region of its own. */
@@ -106,8 +116,9 @@ static void do_everything(void)
 	region = mine;
 }
 
-/* Whatever context is current (none, one of this device, one of another), and whatever the thread's capture
- * mode is: memory is handled in the primary context in relaxed mode, and both are as they were afterwards. */
+/* Whatever context is current (none, one of this device, one of another), and whatever the thread's
+ * capture mode is: memory is handled in the primary context in relaxed mode, and both are as they
+ * were afterwards. */
 START_TEST(context_and_mode_are_put_back)
 {
 	CUcontext ctx = NULL;
@@ -119,7 +130,8 @@ START_TEST(context_and_mode_are_put_back)
 	mode_set(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	do_everything();
 	ck_assert_ptr_eq(current(), ctx);
-	ck_assert_int_eq(mode_set(CU_STREAM_CAPTURE_MODE_GLOBAL), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+	ck_assert_int_eq(mode_set(CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 	ck_assert_uint_gt(watch_calls, 30);
 	if (ctx)
 		ck_assert_int_eq(ctx_destroy(ctx), 0);
@@ -158,7 +170,8 @@ static void primary_down(void)
 /* In every mode: allocating and freeing neither break a capture nor become part of it. */
 START_TEST(captures_go_on)
 {
-	CUstreamCaptureMode modes[] = { CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+	CUstreamCaptureMode modes[] = { CU_STREAM_CAPTURE_MODE_GLOBAL,
+					CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
 					CU_STREAM_CAPTURE_MODE_RELAXED };
 	CUdeviceptr before, during;
 	CUstream stream;
@@ -174,7 +187,8 @@ START_TEST(captures_go_on)
 	ok(fdry_region_preallocate(region, 16 * MiB));
 	ok(fdry_region_free_preallocated(region, FDRY_ALLOC_CAPTURING));
 	ok(fdry_region_dealloc(region, before, FDRY_ALLOC_CAPTURING));
-	ok(fdry_region_dealloc(region, region_get_with(100, FDRY_ALLOC_CAPTURING), FDRY_ALLOC_CAPTURING));
+	ok(fdry_region_dealloc(region, region_get_with(100, FDRY_ALLOC_CAPTURING),
+			       FDRY_ALLOC_CAPTURING));
 	ck_assert_uint_eq(region_stats().idle_bytes, 4 * MiB + 16 * MiB);
 	ck_assert_int_eq(drv->cuStreamEndCapture(stream, &graph), 0);
 	ck_assert_int_eq(drv->cuGraphGetNodes(graph, NULL, &nodes), 0);
@@ -212,7 +226,8 @@ static void until_told(void *arg)
 	atomic_store(&done, atomic_load(&told));
 }
 
-/* Freeing waits for work in the region's context and in the current one, also where nothing is unmapped. */
+/* Freeing waits for work in the region's context and in the current one, also where nothing is
+ * unmapped. */
 START_TEST(freeing_waits)
 {
 	CUcontext own = NULL;
@@ -287,7 +302,8 @@ START_TEST(late_freeing_waits)
 }
 END_TEST
 
-/* A wait covers what was freed before it began: while it lasts somebody frees @meanwhile, with work still on it. */
+/* A wait covers what was freed before it began: while it lasts somebody frees @meanwhile, with work
+ * still on it. */
 static CUdeviceptr meanwhile;
 
 static CUresult sync_and_free(void)
@@ -349,7 +365,8 @@ static volatile uint8_t *byte(CUdeviceptr addr)
 /* First, middle and last byte of slot @k hold the worker's own mark. */
 static void slot_write(struct worker *w, int k, uint8_t mark)
 {
-	*byte(w->addr[k]) = *byte(w->addr[k] + w->size[k] / 2) = *byte(w->addr[k] + w->size[k] - 1) = mark;
+	*byte(w->addr[k]) = *byte(w->addr[k] + w->size[k] / 2) =
+		*byte(w->addr[k] + w->size[k] - 1) = mark;
 }
 
 static void slot_free(struct worker *w, int k, uint8_t mark)
@@ -378,7 +395,9 @@ static void *churn(void *arg)
 		if (i >= ROUNDS)
 			continue;
 		w->size[k] = (uint64_t)rand_r(&w->seed) % (i % 32 ? 9000 : 3 * MiB) + 1;
-		w->failures += fdry_region_alloc(region, w->size[k], i % 7 ? 0 : FDRY_ALLOC_CAPTURING, &w->addr[k]) != 0;
+		w->failures +=
+			fdry_region_alloc(region, w->size[k], i % 7 ? 0 : FDRY_ALLOC_CAPTURING,
+					  &w->addr[k]) != 0;
 		if (w->addr[k])
 			slot_write(w, k, mark);
 	}
@@ -403,8 +422,10 @@ START_TEST(threads_do_not_meet)
 		ck_assert_int_eq(w[i].failures, 0);
 	}
 	ck_assert_uint_eq(region_stats().allocs, 0);
-	ck_assert_uint_eq(region_get_with(1, FDRY_ALLOC_CAPTURING), BASE + fdry_region_offset(region) - 512);
-	ck_assert(fdry_region_find(region, BASE + fdry_region_offset(region) - 512, &(struct fdry_alloc){ 0 }));
+	ck_assert_uint_eq(region_get_with(1, FDRY_ALLOC_CAPTURING),
+			  BASE + fdry_region_offset(region) - 512);
+	ck_assert(fdry_region_find(region, BASE + fdry_region_offset(region) - 512,
+				   &(struct fdry_alloc){ 0 }));
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of devices by number: capabilities, the compiled-code cache, warm-up, clean-up, cooperative launches. */
+/* Unit tests of devices by number: capabilities, the compiled-code cache, warm-up, clean-up,
+ * cooperative launches. */
 #include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,10 +12,12 @@
 #include "tests/lib/sim.h"
 
 #define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
-#define fails(code, text, call) do { \
-	ck_assert_int_eq(call, -FDRY_E_##code); \
-	ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, fdry_last_error()); \
-} while (0)
+#define fails(code, text, call) \
+	do { \
+		ck_assert_int_eq(call, -FDRY_E_##code); \
+		ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, \
+			      fdry_last_error()); \
+	} while (0)
 
 static char home[64];
 
@@ -51,7 +54,8 @@ static struct fdry_device *acquire(int ordinal)
 
 START_TEST(capabilities_once)
 {
-	struct fdry_device_caps c = { .sz = sizeof(c) }, old = { .sz = offsetof(struct fdry_device_caps, ordinal) };
+	struct fdry_device_caps c = { .sz = sizeof(c) },
+				old = { .sz = offsetof(struct fdry_device_caps, ordinal) };
 	struct fdry_device *dev, *again;
 	unsigned long asked;
 
@@ -145,10 +149,12 @@ START_TEST(wrong_limits)
 	struct fdry_device *dev = NULL;
 
 	setenv("FOUNDRY_POOL_DEVICE", "lots", 1);
-	fails(ENV, "FOUNDRY_POOL_DEVICE is 'lots'; set it to a number of bytes", fdry_device_get(0, &dev));
+	fails(ENV, "FOUNDRY_POOL_DEVICE is 'lots'; set it to a number of bytes",
+	      fdry_device_get(0, &dev));
 	setenv("FOUNDRY_POOL_DEVICE", "1M", 1);
 	setenv("FOUNDRY_POOL_KEPT", "-1", 1);
-	fails(ENV, "FOUNDRY_POOL_KEPT is '-1'; set it to a whole number from 0 to 65536", fdry_device_get(0, &dev));
+	fails(ENV, "FOUNDRY_POOL_KEPT is '-1'; set it to a whole number from 0 to 65536",
+	      fdry_device_get(0, &dev));
 	setenv("FOUNDRY_POOL_KEPT", "0", 1);
 	dev = acquire(0);
 	ok(fdry_transient_stats(dev, FDRY_TRANSIENT_DEVICE, &st));
@@ -193,8 +199,10 @@ START_TEST(not_in_a_forked_child)
 	pid_t pid = fork();
 
 	if (!pid) {
-		if (fdry_device_warm_up(dev) != -FDRY_E_FORKED || fdry_device_clean_up(dev) != -FDRY_E_FORKED ||
-		    fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, 1, NULL, &addr) != -FDRY_E_FORKED)
+		if (fdry_device_warm_up(dev) != -FDRY_E_FORKED ||
+		    fdry_device_clean_up(dev) != -FDRY_E_FORKED ||
+		    fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, 1, NULL, &addr) !=
+			    -FDRY_E_FORKED)
 			_exit(1);
 		fdry_device_put(dev);
 		_exit(!strstr(fdry_last_error(), "before fork()"));
@@ -235,8 +243,12 @@ END_TEST
 
 START_TEST(operators_are_not_overridden)
 {
-	static const struct { const char *name, *value; } set[] = {
-		{ "CUDA_CACHE_PATH", "/theirs" }, { "CUDA_CACHE_DISABLE", "1" }, { "CUDA_CACHE_MAXSIZE", "1000" },
+	static const struct {
+		const char *name, *value;
+	} set[] = {
+		{ "CUDA_CACHE_PATH", "/theirs" },
+		{ "CUDA_CACHE_DISABLE", "1" },
+		{ "CUDA_CACHE_MAXSIZE", "1000" },
 	};
 	const char *path;
 
@@ -255,7 +267,9 @@ START_TEST(no_place_for_it)
 	struct fdry_device *dev = NULL;
 
 	unsetenv("HOME");
-	fails(NOHOME, "no place for the jit is known; set FOUNDRY_JIT_CACHE, XDG_CACHE_HOME or HOME", fdry_device_get(0, &dev));
+	fails(NOHOME,
+	      "no place for the jit is known; set FOUNDRY_JIT_CACHE, XDG_CACHE_HOME or HOME",
+	      fdry_device_get(0, &dev));
 	setenv("FOUNDRY_JIT_CACHE", "", 1);
 	fails(ENV, "FOUNDRY_JIT_CACHE is set but empty", fdry_device_get(0, &dev));
 	ck_assert_ptr_null(getenv("CUDA_CACHE_PATH"));
@@ -333,7 +347,9 @@ START_TEST(launched_cooperatively)
 	uint64_t salt = 5;
 	uint32_t spins = 0;
 	void *params[] = { &co.x, &salt, &spins };
-	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .params = params };
+	struct fdry_device_launch_opts l = {
+		.sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .params = params
+	};
 	struct fdry_device_caps c = { .sz = sizeof(c) };
 	uint64_t values[FDRY_METRICS];
 
@@ -347,7 +363,8 @@ START_TEST(launched_cooperatively)
 	fdry_telemetry_read(values);
 	ck_assert_uint_eq(values[FDRY_METRIC_LAUNCHES_COOPERATIVE], 1);
 	l.grid[0] = 1000000;
-	fails(UNABLE, "a cooperative launch of 1000000 blocks was asked for", fdry_device_launch_cooperative(co.dev, &l));
+	fails(UNABLE, "a cooperative launch of 1000000 blocks was asked for",
+	      fdry_device_launch_cooperative(co.dev, &l));
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "fit at a time"));
 	l.grid[0] = 0;
 	fails(INVAL, "none of these may be 0", fdry_device_launch_cooperative(co.dev, &l));
@@ -363,7 +380,9 @@ END_TEST
 
 START_TEST(refused_with_both_facts)
 {
-	struct fdry_device_launch_opts l = { .sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .function = (void *)1 };
+	struct fdry_device_launch_opts l = {
+		.sz = sizeof(l), .grid = { 1, 1, 1 }, .block = { 1, 1, 1 }, .function = (void *)1
+	};
 
 	setenv("FDRY_SIM_CC", "5.2", 1);
 	co.dev = acquire(0);

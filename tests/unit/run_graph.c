@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of graphs that C callers capture: what they do, every refusal, every call of the driver that fails. */
+/* Unit tests of graphs that C callers capture: what they do, every refusal, every call of the
+ * driver that fails. */
 #include "tests/lib/run_vectors.h"
 
 START_TEST(captured_and_launched)
@@ -127,7 +128,8 @@ START_TEST(arguments_are_checked)
 	fails(INVAL, "no capture mode", fdry_cudagraph_begin(g, &o));
 	fails(INVAL, "no function", fdry_cudagraph_run(g, &r));
 	fails(INVAL, "opts", fdry_cudagraph_run(g, NULL));
-	fails(INVAL, "fdry_cudagraph_upload", fdry_cudagraph_instantiate(g, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
+	fails(INVAL, "fdry_cudagraph_upload",
+	      fdry_cudagraph_instantiate(g, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
 	fails(NOGPU, "no device 7", fdry_cudagraph_new(&bad, &none));
 	ck_assert_ptr_null(none);
 	o.sz = 3;
@@ -201,7 +203,9 @@ START_TEST(modes_forbid_what_they_say)
 	static const struct {
 		uint32_t mode;
 		bool allowed;
-	} modes[] = { { FDRY_CUDAGRAPH_MODE_DEFAULT, true }, { FDRY_CUDAGRAPH_MODE_RELAXED, true }, { FDRY_CUDAGRAPH_MODE_GLOBAL, false },
+	} modes[] = { { FDRY_CUDAGRAPH_MODE_DEFAULT, true },
+		      { FDRY_CUDAGRAPH_MODE_RELAXED, true },
+		      { FDRY_CUDAGRAPH_MODE_GLOBAL, false },
 		      { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, false } };
 	struct fdry_cudagraph_begin_opts o;
 	struct fdry_cudagraph *g;
@@ -213,7 +217,8 @@ START_TEST(modes_forbid_what_they_say)
 	g = cudagraph_new();
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		o = begin_opts(NULL, NULL, modes[i].mode);
-		/* The thread's own mode is global, so that the capture's decides only where it is not relaxed. */
+		/* The thread's own mode is global, so that the capture's decides only where it is
+		 * not relaxed. */
 		ok(fdry_cudagraph_begin(g, &o));
 		relaxed = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 		cu(cuThreadExchangeStreamCaptureMode, &relaxed);
@@ -316,7 +321,8 @@ START_TEST(freeing_waits_for_launches)
 }
 END_TEST
 
-/* A stream that is gone by the time the graph is: the event behind the launch is what is waited for. */
+/* A stream that is gone by the time the graph is: the event behind the launch is what is waited
+ * for. */
 START_TEST(streams_may_go_first)
 {
 	struct fdry_cudagraph *g;
@@ -429,7 +435,8 @@ static void *capture_beside(void *arg)
 		pthread_barrier_wait(w->both);
 		must(fdry_cudagraph_pool(g, &pool));
 		must(fdry_graphpool_mem_alloc(pool, 1000, &extra));
-		must(drv->cuLaunchKernel(kernel("step"), 1, 1, 1, 1, 1, 1, 0, fdry_stream_current(), args, NULL));
+		must(drv->cuLaunchKernel(kernel("step"), 1, 1, 1, 1, 1, 1, 0, fdry_stream_current(),
+					 args, NULL));
 		pthread_barrier_wait(w->both);
 		must(fdry_cudagraph_end(g));
 		must(fdry_cudagraph_instantiate(g, 0));
@@ -443,9 +450,11 @@ static void *capture_beside(void *arg)
 
 START_TEST(two_threads_capture_at_once)
 {
-	static const uint32_t modes[][2] = { { FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
-					     { FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
-					     { FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL } };
+	static const uint32_t modes[][2] = {
+		{ FDRY_CUDAGRAPH_MODE_RELAXED, FDRY_CUDAGRAPH_MODE_RELAXED },
+		{ FDRY_CUDAGRAPH_MODE_GLOBAL, FDRY_CUDAGRAPH_MODE_GLOBAL },
+		{ FDRY_CUDAGRAPH_MODE_THREAD_LOCAL, FDRY_CUDAGRAPH_MODE_GLOBAL }
+	};
 	struct capturer w[2];
 	pthread_barrier_t both;
 	int i;

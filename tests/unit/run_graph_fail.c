@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of capturing a function, of driver calls that fail meanwhile, and of graphs that allocate. */
+/* Unit tests of capturing a function, of driver calls that fail meanwhile, and of graphs that
+ * allocate. */
 #include "tests/lib/run_vectors.h"
 
 struct work {
@@ -21,8 +22,9 @@ static int work_fn(void *arg, CUstream stream)
 
 static struct fdry_cudagraph_run_opts run_opts(struct work *w, CUstream stream, uint32_t warmups)
 {
-	return (struct fdry_cudagraph_run_opts){ .sz = sizeof(struct fdry_cudagraph_run_opts), .fn = work_fn, .arg = w,
-						 .stream = stream, .warmups = warmups };
+	return (struct fdry_cudagraph_run_opts){ .sz = sizeof(struct fdry_cudagraph_run_opts),
+						 .fn = work_fn, .arg = w, .stream = stream,
+						 .warmups = warmups };
 }
 
 START_TEST(helper_warms_up_and_captures)
@@ -73,7 +75,9 @@ START_TEST(helper_gives_back_a_callback_s_error)
 	for (k = 0; k < 2; k++) {
 		w = (struct work){ .fail_at = 1, .with = 42 };
 		o = run_opts(&w, k ? s : NULL, 2);
-		fails(CALLBACK, "warm-up run 1 of 2: the function that was to be captured failed with 42", fdry_cudagraph_run(g, &o));
+		fails(CALLBACK,
+		      "warm-up run 1 of 2: the function that was to be captured failed with 42",
+		      fdry_cudagraph_run(g, &o));
 		w = (struct work){ .fail_at = 3, .with = 43 };
 		fails(CALLBACK, "failed with 43", fdry_cudagraph_run(g, &o));
 		w = (struct work){ .fail_at = 3, .with = -FDRY_E_NOKEY };
@@ -164,7 +168,8 @@ START_TEST(every_failing_call_is_undone)
 				err = fdry_cudagraph_reset(g);
 		}
 		if (test_sim_failed() && err) {
-			ck_assert_msg(err == -FDRY_E_DRIVER || err == -FDRY_E_STATE, "call %d: %d: %s", i, err, fdry_last_error());
+			ck_assert_msg(err == -FDRY_E_DRIVER || err == -FDRY_E_STATE,
+				      "call %d: %d: %s", i, err, fdry_last_error());
 			failures++;
 		}
 		if (!test_sim_failed()) {
@@ -176,7 +181,8 @@ START_TEST(every_failing_call_is_undone)
 		mode = CU_STREAM_CAPTURE_MODE_GLOBAL; /* where putting it back was what failed */
 		cu(cuThreadExchangeStreamCaptureMode, &mode);
 		fdry_cudagraph_free(g);
-		ck_assert_msg(test_sim_live(NULL) <= live + 1, "call %d left something: %ld, not %ld", i, test_sim_live(NULL), live);
+		ck_assert_msg(test_sim_live(NULL) <= live + 1,
+			      "call %d left something: %ld, not %ld", i, test_sim_live(NULL), live);
 		live = test_sim_live(NULL);
 	}
 	ck_assert_int_gt(failures, 15);
@@ -276,7 +282,8 @@ START_TEST(auto_free_on_launch)
 	capture_alloc(g, s, &p);
 	ok(fdry_cudagraph_instantiate(g, 0));
 	ok(fdry_cudagraph_launch(g, s));
-	ck_assert_int_eq(fdry_cudagraph_launch(g, s), -FDRY_E_DRIVER); /* what the first allocated is still there */
+	ck_assert_int_eq(fdry_cudagraph_launch(g, s),
+			 -FDRY_E_DRIVER); /* what the first allocated is still there */
 	ok(fdry_cudagraph_reset(g));
 	capture_alloc(g, s, &p);
 	ok(fdry_cudagraph_instantiate(g, FDRY_INSTANTIATE_AUTO_FREE));

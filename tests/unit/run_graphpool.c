@@ -123,7 +123,8 @@ START_TEST(pools_are_shared)
 }
 END_TEST
 
-/* A buffer that was used in a capture lives as long as the graph, and longer while somebody has the pool. */
+/* A buffer that was used in a capture lives as long as the graph, and longer while somebody has the
+ * pool. */
 START_TEST(buffers_outlive)
 {
 	struct fdry_cudagraph_begin_opts o;

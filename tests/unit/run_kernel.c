@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of kernels without graphs: the cache in memory, errors, source, launches, the trace. */
+/* Unit tests of kernels without graphs: the cache in memory, errors, source, launches, the trace.
+ */
 #include <sys/mman.h>
 
 #include "tests/lib/kernels.h"
@@ -8,7 +9,8 @@
 
 START_TEST(code_of_each_kind_becomes_a_function)
 {
-	struct fdry_kernels_source forms[] = { code_of(ptx, ptx_len), code_of(ptx, ptx_len + 1), code_of(cubin, cubin_len), cuda_source() };
+	struct fdry_kernels_source forms[] = { code_of(ptx, ptx_len), code_of(ptx, ptx_len + 1),
+					       code_of(cubin, cubin_len), cuda_source() };
 	struct fdry_kernels *k = kernels_open(NULL);
 	CUfunction f = NULL;
 	size_t i;
@@ -111,9 +113,11 @@ END_TEST
 
 START_TEST(what_the_compiler_says_is_told)
 {
-	static const char bad[] = ".version 8.0\n.target sm_90\n.address_size 64\n.entry broken {\n";
+	static const char bad[] =
+		".version 8.0\n.target sm_90\n.address_size 64\n.entry broken {\n";
 	static const char lines[] = "int a;\nsyntax error\n\nsyntax error\n";
-	struct fdry_kernels_source s = code_of(bad, sizeof(bad)), many = code_of(lines, sizeof(lines));
+	struct fdry_kernels_source s = code_of(bad, sizeof(bad)),
+				   many = code_of(lines, sizeof(lines));
 	struct fdry_kernels *k = kernels_open(NULL);
 	CUfunction f = NULL;
 	char log[512];
@@ -122,15 +126,18 @@ START_TEST(what_the_compiler_says_is_told)
 	ok(fdry_kernels_log(k, NULL, 0, &need));
 	ck_assert_uint_eq(need, 1);
 	s.name = "bad.ptx";
-	fails(COMPILE, "the driver's compiler refuses 'bad.ptx' for sm_90: ", fdry_kernels_function(k, &s, "broken", &f));
+	fails(COMPILE, "the driver's compiler refuses 'bad.ptx' for sm_90: ",
+	      fdry_kernels_function(k, &s, "broken", &f));
 	ok(fdry_kernels_log(k, log, sizeof(log), &need));
 	ck_assert_uint_eq(need, strlen(log) + 1);
 	ck_assert_uint_gt(need, 10);
 	ck_assert(strstr(fdry_last_error(), log) != NULL);
 	many.form = FDRY_KERNELS_SOURCE;
-	fails(COMPILE, "source(2): error: a syntax error stands here source(4): error", fdry_kernels_function(k, &many, "x", &f));
+	fails(COMPILE, "source(2): error: a syntax error stands here source(4): error",
+	      fdry_kernels_function(k, &many, "x", &f));
 	ok(fdry_kernels_log(k, log, sizeof(log), NULL));
-	ck_assert_str_eq(log, "source(2): error: a syntax error stands here\nsource(4): error: a syntax error stands here\n");
+	ck_assert_str_eq(log, "source(2): error: a syntax error stands here\nsource(4): error: a "
+			      "syntax error stands here\n");
 	ck_assert_uint_eq(stats_of(k).failures, 2);
 	ck_assert_uint_eq(fdry_kernels_count(k), 0);
 	fails(COMPILE, "bad.ptx", fdry_kernels_function(k, &s, "broken", &f));
@@ -171,13 +178,17 @@ static const struct {
 	int code;
 	const char *says[2];
 } heads[] = {
-	{ HEAD("99.0", "sm_90"), FDRY_E_UNABLE, { "PTX version 99.0", "this driver is of CUDA 13.0" } },
+	{ HEAD("99.0", "sm_90"),
+	  FDRY_E_UNABLE,
+	  { "PTX version 99.0", "this driver is of CUDA 13.0" } },
 	{ HEAD("9.1", "sm_90"), FDRY_E_UNABLE, { "came with CUDA 13.1", "write .version 9.0" } },
 	{ HEAD("9.0", "sm_100"), FDRY_E_UNABLE, { "is for sm_100", "device 0 is sm_90" } },
 	{ HEAD("9.0", "sm_100a"), FDRY_E_UNABLE, { "exactly that architecture", "is sm_90" } },
 	{ HEAD("9.0", "sm_80a, debug"), FDRY_E_UNABLE, { "is for sm_80a", "exactly" } },
 	{ HEAD("9.0", "sm_100f"), FDRY_E_UNABLE, { "family", "sm_90" } },
-	{ "// .version 99.0\n/* .target sm_100 */ " HEAD("9.0", "sm_90a"), FDRY_E_COMPILE, { "refuses", "sm_90" } },
+	{ "// .version 99.0\n/* .target sm_100 */ " HEAD("9.0", "sm_90a"),
+	  FDRY_E_COMPILE,
+	  { "refuses", "sm_90" } },
 	{ HEAD("8.0", "sm_52, texmode_independent"), FDRY_E_COMPILE, { "refuses", "sm_90" } },
 	{ "nonsense .version", FDRY_E_COMPILE, { "refuses", "" } },
 	{ "/* without an end .version", FDRY_E_COMPILE, { "refuses", "" } },
@@ -191,8 +202,9 @@ START_TEST(the_head_of_ptx_is_read)
 	int ret = fdry_kernels_function(k, &s, "x", &f);
 
 	ck_assert_msg(ret == -heads[_i].code, "%s: %s", fdry_error_name(ret), fdry_last_error());
-	ck_assert_msg(strstr(fdry_last_error(), heads[_i].says[0]) && strstr(fdry_last_error(), heads[_i].says[1]), "it says: %s",
-		      fdry_last_error());
+	ck_assert_msg(strstr(fdry_last_error(), heads[_i].says[0]) &&
+			      strstr(fdry_last_error(), heads[_i].says[1]),
+		      "it says: %s", fdry_last_error());
 	fdry_kernels_free(k);
 }
 END_TEST
@@ -214,8 +226,11 @@ END_TEST
 
 START_TEST(arguments_of_the_calls_are_checked)
 {
-	static const char *const odd[] = { "-O9" }, *const two[] = { "a\nb" }, *const arch[] = { "-arch=sm_90" },
-		*const regs[] = { "--maxrregcount=32", "-O2", "--generate-line-info" }, *const many[] = { "--maxrregcount=999" };
+	static const char *const odd[] = { "-O9" }, *const two[] = { "a\nb" },
+				 *const arch[] = { "-arch=sm_90" },
+				 *const regs[] = { "--maxrregcount=32", "-O2",
+						   "--generate-line-info" },
+				 *const many[] = { "--maxrregcount=999" };
 	struct fdry_kernels_source s = ptx_source();
 	struct fdry_kernels *k = kernels_open(NULL);
 	CUfunction f = NULL;
@@ -257,11 +272,14 @@ START_TEST(arguments_of_the_calls_are_checked)
 }
 END_TEST
 
-/* A driver is told no length, and reads on where bytes of a cubin are missing: here into memory that is none. */
+/* A driver is told no length, and reads on where bytes of a cubin are missing: here into memory
+ * that is none. */
 START_TEST(a_cubin_that_is_cut_off)
 {
-	const size_t lens[] = { 64, 100, cubin_len / 2, cubin_len - 1 }, room = (cubin_len / 4096 + 1) * 4096;
-	uint8_t *map = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const size_t lens[] = { 64, 100, cubin_len / 2, cubin_len - 1 },
+		     room = (cubin_len / 4096 + 1) * 4096;
+	uint8_t *map =
+		mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct fdry_kernels *k = kernels_open(NULL);
 	struct fdry_kernels_source s;
 	CUfunction f = NULL;
@@ -334,7 +352,8 @@ START_TEST(source_is_compiled_once)
 	ck_assert_uint_eq(st.source_hits, 1);
 	ck_assert_uint_eq(st.source_misses, 4);
 	s.options = nonsense;
-	fails(INVAL, "unrecognized option --nonsense found", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(INVAL, "unrecognized option --nonsense found",
+	      fdry_kernels_function(k, &s, "vecadd", &f));
 	ok(fdry_kernels_log(k, log, sizeof(log), NULL));
 	ck_assert_str_eq(log, "nvrtc: error: unrecognized option --nonsense found\n");
 	s.noptions = 0;
@@ -398,11 +417,13 @@ START_TEST(arguments_of_a_launch_are_counted)
 	CUfunction f = NULL;
 
 	ok(fdry_kernels_function(k, &s, "vecadd", &f));
-	fails(INVAL, "'vecadd' takes 4 arguments and 5 were given", fdry_kernels_launch(k, f, &o, args, 5));
+	fails(INVAL, "'vecadd' takes 4 arguments and 5 were given",
+	      fdry_kernels_launch(k, f, &o, args, 5));
 	fails(INVAL, "takes 4 arguments and 0 were given", fdry_kernels_launch(k, f, &o, NULL, 0));
 	fails(INVAL, "are NULL", fdry_kernels_launch(k, f, &o, NULL, 4));
 	args[2].size = 4;
-	fails(INVAL, "argument 2 of the kernel 'vecadd' has 8 bytes and 4 were given", fdry_kernels_launch(k, f, &o, args, 4));
+	fails(INVAL, "argument 2 of the kernel 'vecadd' has 8 bytes and 4 were given",
+	      fdry_kernels_launch(k, f, &o, args, 4));
 	args[2] = (struct fdry_kernels_arg){ NULL, 8 };
 	fails(INVAL, "argument 2", fdry_kernels_launch(k, f, &o, args, 4));
 	args[2] = args[1];
@@ -411,7 +432,8 @@ START_TEST(arguments_of_a_launch_are_counted)
 	fails(OPTS, "launch flags 0x8", fdry_kernels_launch(k, f, &o, args, 4));
 	o.flags = 0;
 	o.shared = 1u << 30;
-	fails(DRIVER, "1073741824 bytes of dynamic shared memory", fdry_kernels_launch(k, f, &o, args, 4));
+	fails(DRIVER, "1073741824 bytes of dynamic shared memory",
+	      fdry_kernels_launch(k, f, &o, args, 4));
 	o.shared = 100u << 10;
 	ok(fdry_kernels_launch(k, f, &o, args, 4));
 	fails(NOKEY, "not one that this cache gave", fdry_kernels_launch(k, NULL, &o, args, 4));
@@ -427,7 +449,8 @@ static CUresult CUDAAPI endless(CUfunction f, size_t i, size_t *offset, size_t *
 	return i < 5000 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A part of the parameters would be counted for all of them, and the driver read what was not given. */
+/* A part of the parameters would be counted for all of them, and the driver read what was not
+ * given. */
 START_TEST(more_parameters_than_are_known)
 {
 	struct fdry_driver *drv = (struct fdry_driver *)test_sim();
@@ -446,11 +469,14 @@ static int allowed(CUfunction f)
 {
 	int bytes = 0;
 
-	ck_assert_int_eq(test_sim()->cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f), CUDA_SUCCESS);
+	ck_assert_int_eq(test_sim()->cuFuncGetAttribute(
+				 &bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f),
+			 CUDA_SUCCESS);
 	return bytes;
 }
 
-/* A function with static shared memory is allowed less from the start, and nothing is taken away from one that other threads launch. */
+/* A function with static shared memory is allowed less from the start, and nothing is taken away
+ * from one that other threads launch. */
 START_TEST(shared_memory_is_allowed_as_needed)
 {
 	struct fdry_kernels_launch_opts o = { .sz = sizeof(o) };
@@ -483,8 +509,9 @@ END_TEST
 
 static void cooperative_check(const char *cc, int code, uint64_t grid, const char *says)
 {
-	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .grid = { (uint32_t)grid, (uint32_t)(grid >> 32), 4 },
-					    .block = { 64 }, .flags = FDRY_KERNELS_COOPERATIVE };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o),
+					      .grid = { (uint32_t)grid, (uint32_t)(grid >> 32), 4 },
+					      .block = { 64 }, .flags = FDRY_KERNELS_COOPERATIVE };
 	struct fdry_kernels_source s = code_of(cubin, cubin_len);
 	struct fdry_kernels *k;
 	CUfunction f = NULL;
@@ -501,15 +528,19 @@ static void cooperative_check(const char *cc, int code, uint64_t grid, const cha
 
 START_TEST(a_cooperative_launch_needs_a_device_that_can)
 {
-	cooperative_check("5.2", FDRY_E_UNABLE, 2, "device 0 cannot: compute capability 5.2, cooperative launch 0");
+	cooperative_check("5.2", FDRY_E_UNABLE, 2,
+			  "device 0 cannot: compute capability 5.2, cooperative launch 0");
 }
 END_TEST
 
 START_TEST(and_a_grid_that_fits)
 {
 	cooperative_check("9.0", 0, 2, "");
-	cooperative_check("9.0", FDRY_E_UNABLE, 1u << 28, "with 1073741824 blocks of 64 threads: device 0 holds ");
-	cooperative_check("9.0", FDRY_E_INVAL, 1ull << 63 | 1u << 31, "a grid of 2147483648 x 2147483648 x 4 blocks is more than any device takes");
+	cooperative_check("9.0", FDRY_E_UNABLE, 1u << 28,
+			  "with 1073741824 blocks of 64 threads: device 0 holds ");
+	cooperative_check(
+		"9.0", FDRY_E_INVAL, 1ull << 63 | 1u << 31,
+		"a grid of 2147483648 x 2147483648 x 4 blocks is more than any device takes");
 }
 END_TEST
 
@@ -536,8 +567,11 @@ START_TEST(stages_are_traced)
 	k = kernels_open(store);
 	p.name = "kernels.ptx";
 	ok(fdry_kernels_function(k, &p, "vecadd", &f));
-	ck_assert_msg(strstr(heard, "compile: 'kernels.ptx': not in the store, ") && strstr(heard, "ptx to cubin, ") &&
-		      strstr(heard, "saved in the store, ") && strstr(heard, ": loaded, ") && strstr(heard, " ms, "), "%s", heard);
+	ck_assert_msg(strstr(heard, "compile: 'kernels.ptx': not in the store, ") &&
+			      strstr(heard, "ptx to cubin, ") &&
+			      strstr(heard, "saved in the store, ") &&
+			      strstr(heard, ": loaded, ") && strstr(heard, " ms, "),
+		      "%s", heard);
 	fdry_kernels_free(k);
 	fdry_log_set(NULL, NULL, 0);
 	ck_assert(!setenv("FOUNDRY_TRACE", "everything", 1));

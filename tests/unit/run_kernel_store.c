@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of compiled code in a store: other processes, collections, damage, stores that cannot be written. */
+/* Unit tests of compiled code in a store: other processes, collections, damage, stores that cannot
+ * be written. */
 #include "tests/lib/kernels.h"
 
 /* --- in the store --- */
@@ -125,7 +126,8 @@ static void damage(void)
 	noise_of = malloc(info.stored);
 	noise(7, noise_of, info.stored);
 	ok(fdry_txn_write(s->env->db, info.stored, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&id), (struct fdry_span){ noise_of, info.stored }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&id),
+			(struct fdry_span){ noise_of, info.stored }));
 	ok(fdry_txn_commit(&t));
 	free(noise_of);
 	fdry_store_close(s);
@@ -251,11 +253,13 @@ END_TEST
 
 static void with_includes(void)
 {
-	static const char *const texts[] = { "#include \"mine.h\"\n#pragma object kernels\n",
-					     "#inc\\\nlude \"mine.h\"\n#pragma object kernels\n", /* over the ends of lines */
-					     "#i\\\r\nnclud\\ \t\ne \"mine.h\"\n#pragma object kernels\n",
-					     "const char *at = __FILE__;\n#pragma object kernels\n",
-					     "const char *on = __DATE__ __TIME__;\n#pragma object kernels\n" };
+	static const char *const texts[] = {
+		"#include \"mine.h\"\n#pragma object kernels\n",
+		"#inc\\\nlude \"mine.h\"\n#pragma object kernels\n", /* over the ends of lines */
+		"#i\\\r\nnclud\\ \t\ne \"mine.h\"\n#pragma object kernels\n",
+		"const char *at = __FILE__;\n#pragma object kernels\n",
+		"const char *on = __DATE__ __TIME__;\n#pragma object kernels\n"
+	};
 	struct fdry_store *store = store_make();
 	struct fdry_kernels *k = kernels_open(store);
 	struct fdry_kernels_source s;
@@ -350,7 +354,9 @@ START_TEST(failing_calls_leave_nothing)
 		fdry_kernels_free(k);
 		if (!ret)
 			stays = test_sim_live(NULL); /* it was a clean-up that failed */
-		ck_assert_msg(test_sim_live(NULL) == stays, "the %dth call failed and %ld objects stayed", n, test_sim_live(NULL));
+		ck_assert_msg(test_sim_live(NULL) == stays,
+			      "the %dth call failed and %ld objects stayed", n,
+			      test_sim_live(NULL));
 	}
 	ck_assert_int_gt(bad, 12);
 	ck_assert_int_le(stays, 1); /* of cuLinkDestroy */

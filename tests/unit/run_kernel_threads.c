@@ -88,7 +88,11 @@ START_TEST(failures_and_clearing_beside_asks)
 	shared = kernels_open(NULL);
 	pthread_barrier_init(&barrier, NULL, 6);
 	for (i = 0; i < 6; i++)
-		ck_assert(!pthread_create(&t[i], NULL, i == 0 ? clear_often : i < 3 ? ask_bad : ask, i < 3 ? NULL : f[i - 3]));
+		ck_assert(!pthread_create(&t[i], NULL,
+					  i == 0  ? clear_often
+					  : i < 3 ? ask_bad
+						  : ask,
+					  i < 3 ? NULL : f[i - 3]));
 	for (i = 0; i < 6; i++)
 		pthread_join(t[i], NULL);
 	ck_assert_uint_eq(stats_of(shared).failures, 40);
@@ -165,8 +169,14 @@ START_TEST(prepared_ahead_is_there)
 	static const char bad[] = ".version 8.0\n.target sm_90\nnonsense\n";
 	static const char *const options[] = { "-DX=1", "--use_fast_math" };
 	char *text = strdup(cuda_text);
-	struct fdry_kernels_source s[4] = { ptx_source(), cuda_source(), code_of(text, strlen(text)), code_of(bad, sizeof(bad)) };
-	struct fdry_kernels_request asks[] = { { &s[0], "vecadd" }, { &s[1], NULL }, { &s[2], "scale" }, { &s[3], NULL }, { &s[0], "scale" } };
+	struct fdry_kernels_source s[4] = { ptx_source(), cuda_source(),
+					    code_of(text, strlen(text)),
+					    code_of(bad, sizeof(bad)) };
+	struct fdry_kernels_request asks[] = { { &s[0], "vecadd" },
+					       { &s[1], NULL },
+					       { &s[2], "scale" },
+					       { &s[3], NULL },
+					       { &s[0], "scale" } };
 	struct fdry_kernels *k = kernels_open(NULL);
 	CUfunction f = NULL;
 

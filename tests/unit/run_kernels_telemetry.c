@@ -39,7 +39,8 @@ START_TEST(v2_the_drivers_cache_is_the_operators)
 }
 END_TEST
 
-/* V3: the target that is chosen loads on the device; one step above does not, and the driver is not asked. */
+/* V3: the target that is chosen loads on the device; one step above does not, and the driver is not
+ * asked. */
 START_TEST(v3_the_target_is_one_that_loads)
 {
 	struct fdry_kernels_target t = { .sz = sizeof(t) };
@@ -56,13 +57,14 @@ START_TEST(v3_the_target_is_one_that_loads)
 	ck_assert_str_eq(t.arch, "sm_86");
 	ck_assert_str_eq(t.exact, "");
 	for (above = 0; above < 3; above++) {
-		sprintf(text, ".version %u.%u\n.target sm_%u\n.address_size 64\n%s", t.ptx / 10, t.ptx % 10 + (above == 1),
-			t.cc + (above == 2), strstr(ptx, SIM_PTX_MARK));
+		sprintf(text, ".version %u.%u\n.target sm_%u\n.address_size 64\n%s", t.ptx / 10,
+			t.ptx % 10 + (above == 1), t.cc + (above == 2), strstr(ptx, SIM_PTX_MARK));
 		s = code_of(text, strlen(text));
 		if (!above)
 			ok(fdry_kernels_function(k, &s, "vecadd", &f));
 		else
-			fails(UNABLE, above == 1 ? "8.5" : "sm_87", fdry_kernels_function(k, &s, "vecadd", &f));
+			fails(UNABLE, above == 1 ? "8.5" : "sm_87",
+			      fdry_kernels_function(k, &s, "vecadd", &f));
 	}
 	ck_assert_uint_eq(stats_of(k).ptx_compilations, 1);
 	fdry_kernels_free(k);
@@ -145,7 +147,8 @@ END_TEST
 /* V11: both facts. */
 START_TEST(v11_cooperative_launches_are_gated)
 {
-	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 32 }, .flags = FDRY_KERNELS_COOPERATIVE };
+	struct fdry_kernels_launch_opts o = { .sz = sizeof(o), .block = { 32 },
+					      .flags = FDRY_KERNELS_COOPERATIVE };
 	struct fdry_kernels_source s = code_of(cubin, cubin_len);
 	struct fdry_kernels *k;
 	CUfunction f = NULL;
@@ -153,7 +156,8 @@ START_TEST(v11_cooperative_launches_are_gated)
 	ck_assert(!setenv("FDRY_SIM_CC", "5.0", 1));
 	k = kernels_open(NULL);
 	ok(fdry_kernels_function(k, &s, "nothing", &f));
-	fails(UNABLE, "compute capability 5.0, cooperative launch 0", fdry_kernels_launch(k, f, &o, NULL, 0));
+	fails(UNABLE, "compute capability 5.0, cooperative launch 0",
+	      fdry_kernels_launch(k, f, &o, NULL, 0));
 	o.flags = 0;
 	ok(fdry_kernels_launch(k, f, &o, NULL, 0));
 	fdry_kernels_free(k);
@@ -163,9 +167,13 @@ END_TEST
 /* V13: what to do about it stands behind the last semicolon. */
 START_TEST(v13_errors_say_what_to_do)
 {
-	static const char newer[] = ".version 99.0\n.target sm_90\n", other[] = ".version 8.0\n.target sm_100\n";
-	struct fdry_kernels_source s[] = { code_of(newer, sizeof(newer)), code_of(other, sizeof(other)), cuda_source() };
-	static const char *const remedy[] = { "install a newer driver", "compile it for sm_90 or below", "set FOUNDRY_NVRTC" };
+	static const char newer[] = ".version 99.0\n.target sm_90\n",
+			  other[] = ".version 8.0\n.target sm_100\n";
+	struct fdry_kernels_source s[] = { code_of(newer, sizeof(newer)),
+					   code_of(other, sizeof(other)), cuda_source() };
+	static const char *const remedy[] = { "install a newer driver",
+					      "compile it for sm_90 or below",
+					      "set FOUNDRY_NVRTC" };
 	struct fdry_kernels *k;
 	CUfunction f = NULL;
 	int i;
@@ -174,7 +182,8 @@ START_TEST(v13_errors_say_what_to_do)
 	k = kernels_open(NULL);
 	for (i = 0; i < 3; i++) {
 		ck_assert_int_lt(fdry_kernels_function(k, &s[i], "x", &f), 0);
-		ck_assert_msg(strstr(fdry_last_error(), remedy[i]) != NULL, "it says: %s", fdry_last_error());
+		ck_assert_msg(strstr(fdry_last_error(), remedy[i]), "it says: %s",
+			      fdry_last_error());
 	}
 	fdry_kernels_free(k);
 }

@@ -54,7 +54,8 @@ START_TEST(size_classes)
 			bytes = ((size_t)1 << i) + more[k];
 			addr = transient_get(DEV, bytes, NONE);
 			st = transient_stats(DEV);
-			ck_assert_msg(st.used >= bytes && st.used < bytes + bytes / 8 + 512, "%zu became %zu", bytes, (size_t)st.used);
+			ck_assert_msg(st.used >= bytes && st.used < bytes + bytes / 8 + 512,
+				      "%zu became %zu", bytes, (size_t)st.used);
 			ok(fdry_transient_put(dev, DEV, addr, NONE));
 		}
 	ck_assert_uint_eq(transient_stats(DEV).cached, 0);
@@ -87,7 +88,8 @@ START_TEST(not_before_the_work_is_done)
 }
 END_TEST
 
-/* However much others have given back since: what this stream gave back it gets, without a wait and without the driver. */
+/* However much others have given back since: what this stream gave back it gets, without a wait and
+ * without the driver. */
 START_TEST(its_own_comes_at_once)
 {
 	CUstream s = stream_get(), t = stream_get();
@@ -159,7 +161,8 @@ START_TEST(the_limit)
 	ck_assert_uint_eq(transient_get(_i, 1 << 20, NONE), a[2]);
 	ok(fdry_transient_put(dev, _i, a[3], NONE));
 	ok(fdry_transient_put(dev, _i, a[2], NONE));
-	a[0] = transient_get(_i, 3 << 20, NONE); /* larger than the limit: not kept, nor are the others then */
+	a[0] = transient_get(_i, 3 << 20,
+			     NONE); /* larger than the limit: not kept, nor are the others then */
 	ok(fdry_transient_put(dev, _i, a[0], NONE));
 	ck_assert_uint_eq(transient_stats(_i).cached, 0);
 	ok(fdry_transient_set_limit(dev, _i, 0));
@@ -183,19 +186,22 @@ START_TEST(wrong_addresses)
 	fails(INVAL, "no kind", fdry_transient_get(dev, 2, 1, NONE, &r));
 	fails(INVAL, "NULL", fdry_transient_get(dev, DEV, 1, NONE, NULL));
 	fails(INVAL, "NULL", fdry_transient_get(NULL, DEV, 1, NONE, &r));
-	fails(NODEVMEM, "more than any device has", fdry_transient_get(dev, DEV, SIZE_MAX, NONE, &r));
+	fails(NODEVMEM, "more than any device has",
+	      fdry_transient_get(dev, DEV, SIZE_MAX, NONE, &r));
 	ck_assert_uint_eq(r, 77);
 }
 END_TEST
 
-/* What a graph uses must stay as long as the graph: neither comes nor goes on a stream that captures. */
+/* What a graph uses must stay as long as the graph: neither comes nor goes on a stream that
+ * captures. */
 START_TEST(not_while_capturing)
 {
 	CUstream s = stream_get();
 	uint64_t a = transient_get(DEV, 100, s), r = 77;
 	CUgraph graph;
 
-	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	fails(STATE, "is capturing", fdry_transient_get(dev, DEV, 100, s, &r));
 	fails(STATE, "is capturing", fdry_transient_put(dev, DEV, a, s));
 	fails(STATE, "is capturing", fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
@@ -217,7 +223,8 @@ START_TEST(none_left)
 
 	ok(fdry_transient_put(dev, _i, a, NONE));
 	b = transient_get(_i, 2 << 20, NONE);
-	snprintf(spec, sizeof(spec), "%s:1:2", call); /* CUDA_ERROR_OUT_OF_MEMORY once: what is kept goes, and it works */
+	snprintf(spec, sizeof(spec), "%s:1:2",
+		 call); /* CUDA_ERROR_OUT_OF_MEMORY once: what is kept goes, and it works */
 	test_sim_fail(spec);
 	a = transient_get(_i, 4 << 20, NONE);
 	ck_assert_uint_eq(test_sim_failed(), 1);
@@ -226,9 +233,11 @@ START_TEST(none_left)
 	snprintf(spec, sizeof(spec), "%s:1+:2", call);
 	test_sim_fail(spec);
 	if (_i == DEV)
-		fails(NODEVMEM, "there are no 8388608 bytes of device memory", fdry_transient_get(dev, DEV, 8 << 20, NONE, &r));
+		fails(NODEVMEM, "there are no 8388608 bytes of device memory",
+		      fdry_transient_get(dev, DEV, 8 << 20, NONE, &r));
 	else
-		fails(NOMEM, "there are no 8388608 bytes of pinned memory", fdry_transient_get(dev, PIN, 8 << 20, NONE, &r));
+		fails(NOMEM, "there are no 8388608 bytes of pinned memory",
+		      fdry_transient_get(dev, PIN, 8 << 20, NONE, &r));
 	ck_assert_uint_eq(r, 77);
 	test_sim_fail(NULL);
 	ok(fdry_transient_put(dev, _i, a, NONE));
@@ -250,7 +259,8 @@ START_TEST(each_call_fails)
 		snprintf(spec, sizeof(spec), "*:%d:999", n);
 		test_sim_fail(spec);
 		a = 0;
-		if (!fdry_transient_get(dev, DEV, 5000, s, &a) && fdry_transient_put(dev, DEV, a, s)) {
+		if (!fdry_transient_get(dev, DEV, 5000, s, &a) &&
+		    fdry_transient_put(dev, DEV, a, s)) {
 			failed++;
 			ck_assert_uint_eq(transient_stats(DEV).used_count, 1); /* still in use */
 			test_sim_fail(NULL);
@@ -288,7 +298,8 @@ static void *churn(void *arg)
 			ck_assert_msg(p[0] == me && p[60] == me, "two had the same memory");
 			ok(fdry_transient_put(dev, PIN, mine[k], i % 3 ? (CUstream)stream : NONE));
 		}
-		ok(fdry_transient_get(dev, PIN, 500 + 100 * (size_t)(i % 5), i % 2 ? (CUstream)stream : NONE, &mine[k]));
+		ok(fdry_transient_get(dev, PIN, 500 + 100 * (size_t)(i % 5),
+				      i % 2 ? (CUstream)stream : NONE, &mine[k]));
 		p = (uint64_t *)(uintptr_t)mine[k];
 		p[0] = p[60] = me;
 		if (i % 50 == 49 && me == 1)
@@ -333,7 +344,8 @@ START_TEST(two_give_back_the_same)
 			ck_assert(!pthread_create(&t[k], NULL, put_once, &a));
 		for (k = 0; k < 2; k++)
 			ck_assert(!pthread_join(t[k], &r[k]));
-		ck_assert_msg(!r[0] != !r[1], "%ld and %ld", (long)(intptr_t)r[0], (long)(intptr_t)r[1]);
+		ck_assert_msg(!r[0] != !r[1], "%ld and %ld", (long)(intptr_t)r[0],
+			      (long)(intptr_t)r[1]);
 		ck_assert_int_eq((int)(intptr_t)(r[0] ? r[0] : r[1]), -FDRY_E_STALE);
 	}
 }

@@ -24,7 +24,8 @@ START_TEST(residents)
 	ok(fdry_resident_read(dev, h, 4, out, 8, NULL));
 	ck_assert_uint_eq(out[0], 2);
 	ck_assert_uint_eq(out[1], 3);
-	fails(RANGE, "13 bytes at 4 do not fit into a resident buffer of 16", fdry_resident_read(dev, h, 4, out, 13, NULL));
+	fails(RANGE, "13 bytes at 4 do not fit into a resident buffer of 16",
+	      fdry_resident_read(dev, h, 4, out, 13, NULL));
 	fails(RANGE, "do not fit", fdry_resident_read(dev, h, SIZE_MAX, out, 2, NULL));
 	fails(INVAL, "NULL", fdry_resident_write(dev, h, 0, NULL, 1, NULL));
 	ok(fdry_device_clean_up(dev)); /* it is in use */
@@ -208,7 +209,8 @@ START_TEST(no_copies_while_capturing)
 
 	*(void **)&count = test_sim_symbol("cuGraphGetNodes");
 	ok(fdry_resident_new(dev, 4, &h));
-	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+	ck_assert_int_eq(drv->cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			 CUDA_SUCCESS);
 	fails(STATE, "is capturing", fdry_resident_write(dev, h, 0, &in, 4, s));
 	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, &out, 4, s));
 	fails(STATE, "is capturing", fdry_resident_read(dev, h, 0, NULL, 0, s));

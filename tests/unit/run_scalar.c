@@ -3,9 +3,12 @@
 #include "lib/telemetry.h"
 #include "tests/lib/run.h"
 
-static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes, const union fdry_scalars_value *values)
+static struct fdry_scalars *scalars_new(uint32_t count, const uint32_t *dtypes,
+					const union fdry_scalars_value *values)
 {
-	struct fdry_scalars_opts o = { .sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values };
+	struct fdry_scalars_opts o = {
+		.sz = sizeof(o), .count = count, .dtypes = dtypes, .values = values
+	};
 	struct fdry_scalars *s = NULL;
 
 	ok(fdry_scalars_new(&o, &s));
@@ -33,9 +36,13 @@ static const uint32_t kinds[] = { FDRY_U8, FDRY_BF16, FDRY_F32, FDRY_I64 };
 
 START_TEST(values_of_every_size)
 {
-	const union fdry_scalars_value first[] = { { .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 } };
+	const union fdry_scalars_value first[] = {
+		{ .u8 = 250 }, { .u16 = 0x3f80 }, { .f32 = 1.5f }, { .i64 = -5 }
+	};
 	/* What else the union holds does not come along. */
-	const union fdry_scalars_value dirty[] = { { .u64 = ~0ull << 8 | 3 }, { .u64 = ~0ull << 16 | 4 }, { .u64 = ~0ull << 32 | 5 } };
+	const union fdry_scalars_value dirty[] = { { .u64 = ~0ull << 8 | 3 },
+						   { .u64 = ~0ull << 16 | 4 },
+						   { .u64 = ~0ull << 32 | 5 } };
 	union fdry_scalars_value got;
 	struct fdry_scalars *s;
 	uint64_t copies, bytes;
@@ -158,7 +165,8 @@ START_TEST(captures_refuse_updates)
 	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &stream));
-	fails(STATE, "the stream captures, and an update cannot be a part", fdry_scalars_update(s, 0, 1, &v, stream));
+	fails(STATE, "the stream captures, and an update cannot be a part",
+	      fdry_scalars_update(s, 0, 1, &v, stream));
 	fails(STATE, "the stream captures", fdry_scalars_read(s, 0, &v, stream));
 	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* elsewhere it goes on */
 	ok(fdry_cudagraph_end(g));                  /* nothing was spoilt */
@@ -256,7 +264,8 @@ START_TEST(every_failing_call_is_undone)
 		if (!test_sim_failed())
 			break;
 		test_sim_fail(NULL);
-		cu(cuThreadExchangeStreamCaptureMode, &mode); /* where putting it back was what failed */
+		cu(cuThreadExchangeStreamCaptureMode,
+		   &mode); /* where putting it back was what failed */
 		mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 		ck_assert_msg(!err == !!s, "call %d", i);
 		fdry_scalars_free(s);
@@ -266,7 +275,8 @@ START_TEST(every_failing_call_is_undone)
 	ok(err);
 	/* An update that fails takes no slot and changes nothing; a lost record is waited for. */
 	test_sim_fail("cuMemcpyHtoDAsync_v2:1");
-	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL), -FDRY_E_DRIVER);
+	ck_assert_int_eq(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 1 }, NULL),
+			 -FDRY_E_DRIVER);
 	test_sim_fail("cuEventRecord:1");
 	ok(fdry_scalars_update(s, 0, 1, &(union fdry_scalars_value){ .u8 = 2 }, NULL));
 	ck_assert_uint_eq(test_sim_failed(), 1);
@@ -389,7 +399,8 @@ START_TEST(arguments_keep_their_step)
 	ok(fdry_decode_state_new(NULL, &w.d));
 	w.log = mem(sizeof(log));
 	ok(fdry_decode_state_args(w.d, &a));
-	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 && a.source == FDRY_DECODE_STATE_ARGS);
+	ck_assert(a.token == 0 && a.position == 0 && a.length == 1 &&
+		  a.source == FDRY_DECODE_STATE_ARGS);
 	ck_assert_uint_eq((uint32_t)word(a.length_addr), 1);
 	for (i = 0; i < STEPS; i++) { /* eager code, which takes them from arguments */
 		ok(fdry_decode_state_set(w.d, i + 5, i, NULL));

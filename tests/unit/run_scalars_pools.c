@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What users of ferrotorch have, row by row of Documentation's table: numbers in device memory, graphs that
- * allocate, pools that are sealed, and errors where there is no driver.
+ * What users of ferrotorch have, row by row of Documentation's table: numbers in device memory,
+ * graphs that allocate, pools that are sealed, and errors where there is no driver.
  */
 #include "tests/lib/run.h"
 
@@ -49,7 +49,8 @@ START_TEST(T1_replay_loop)
 {
 	static const uint32_t f32 = FDRY_F32;
 	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = 1, .dtypes = &f32 };
-	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = axpy_fn, .flags = FDRY_INSTANTIATE_AUTO_FREE };
+	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = axpy_fn,
+					     .flags = FDRY_INSTANTIATE_AUTO_FREE };
 	struct fdry_scalars *alpha = NULL;
 	struct fdry_cudagraph *g;
 	CUdeviceptr p[3], q[3];
@@ -74,7 +75,8 @@ START_TEST(T1_replay_loop)
 	o.stream = stream;
 	ok(fdry_cudagraph_run(g, &o));
 	for (i = 0; i < REPLAYS; i++) {
-		ok(fdry_scalars_update(alpha, 0, 1, &(union fdry_scalars_value){ .f32 = alpha_of(i) }, stream));
+		ok(fdry_scalars_update(alpha, 0, 1,
+				       &(union fdry_scalars_value){ .f32 = alpha_of(i) }, stream));
 		ok(fdry_cudagraph_launch(g, stream));
 	}
 	cu(cuStreamSynchronize, stream);
@@ -98,12 +100,16 @@ END_TEST
 
 START_TEST(T1_sizes_and_types)
 {
-	static const uint32_t dtypes[] = { FDRY_I8, FDRY_U8, FDRY_I16, FDRY_F16, FDRY_I32, FDRY_U32, FDRY_F32, FDRY_I64, FDRY_U64,
-					   FDRY_F64 };
-	struct fdry_scalars_opts so = { .sz = sizeof(so), .count = sizeof(dtypes) / sizeof(dtypes[0]), .dtypes = dtypes };
-	union fdry_scalars_value v[10] = { { .i8 = -3 }, { .u8 = 200 }, { .i16 = -300 }, { .u16 = 0x3c00 }, { .i32 = -70000 },
-					  { .u32 = 4000000000u }, { .f32 = 0.1f }, { .i64 = -5000000000 }, { .u64 = ~0ull },
-					  { .f64 = 0.1 } };
+	static const uint32_t dtypes[] = { FDRY_I8, FDRY_U8, FDRY_I16, FDRY_F16, FDRY_I32,
+					   FDRY_U32, FDRY_F32, FDRY_I64, FDRY_U64, FDRY_F64 };
+	struct fdry_scalars_opts so = { .sz = sizeof(so),
+					.count = sizeof(dtypes) / sizeof(dtypes[0]),
+					.dtypes = dtypes };
+	union fdry_scalars_value v[10] = { { .i8 = -3 },      { .u8 = 200 },
+					   { .i16 = -300 },   { .u16 = 0x3c00 },
+					   { .i32 = -70000 }, { .u32 = 4000000000u },
+					   { .f32 = 0.1f },   { .i64 = -5000000000 },
+					   { .u64 = ~0ull },  { .f64 = 0.1 } };
 	union fdry_scalars_value got;
 	struct fdry_scalars *s = NULL;
 	fdry_devptr a, b;
@@ -189,7 +195,8 @@ START_TEST(T3_sealed_pools)
 }
 END_TEST
 
-/* A buffer of the pool that a capture used is there as long as the graph, whoever gave the pool back. */
+/* A buffer of the pool that a capture used is there as long as the graph, whoever gave the pool
+ * back. */
 START_TEST(T3_buffers_outlive_the_graph)
 {
 	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o) };
@@ -247,7 +254,8 @@ END_TEST
 /* A capture that was spoilt, or that nobody began, yields no graph. */
 START_TEST(T4_no_graph)
 {
-	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o), .mode = FDRY_CUDAGRAPH_MODE_THREAD_LOCAL };
+	struct fdry_cudagraph_begin_opts o = { .sz = sizeof(o),
+					       .mode = FDRY_CUDAGRAPH_MODE_THREAD_LOCAL };
 	struct fdry_cudagraph *g;
 	CUstream side;
 	CUgraph graph;

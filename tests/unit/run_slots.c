@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of slot tables: those of slots_both.h, failing drivers, images' graphs, forks, the environment. */
+/* Unit tests of slot tables: those of slots_both.h, failing drivers, images' graphs, forks, the
+ * environment. */
 #include "tests/unit/slots_both.h"
 
 #include <sys/wait.h>
@@ -17,10 +18,12 @@ static long all_live(void)
 	return test_sim_live(NULL);
 }
 
-/* All that a table does; whatever fails is the caller's to tell. A table that was made is left in @t. */
+/* All that a table does; whatever fails is the caller's to tell. A table that was made is left in
+ * @t. */
 static int everything(struct fdry_slots **t)
 {
-	struct fdry_slots_opts opts = { .sz = sizeof(opts), .upload = FDRY_SLOTS_UPLOAD_ALWAYS, .sync = FDRY_SLOTS_SYNC_ALWAYS };
+	struct fdry_slots_opts opts = { .sz = sizeof(opts), .upload = FDRY_SLOTS_UPLOAD_ALWAYS,
+					.sync = FDRY_SLOTS_SYNC_ALWAYS };
 	CUgraph graph;
 	int launched, err = fdry_slots_new(&opts, t);
 
@@ -65,7 +68,8 @@ START_TEST(every_call_failing)
 		if (err)
 			ck_assert_uint_gt(strlen(fdry_last_error()), 10);
 		/* What fails to be given back, the driver keeps. */
-		ck_assert_msg(all_live() - before <= (err ? 0 : 1), "call %d (%s) left %ld behind", n, fdry_last_error(), all_live() - before);
+		ck_assert_msg(all_live() - before <= (err ? 0 : 1), "call %d (%s) left %ld behind",
+			      n, fdry_last_error(), all_live() - before);
 		before = all_live();
 	}
 	test_sim_fail(NULL);
@@ -80,7 +84,8 @@ END_TEST
 /* The slot's graph stays where what should replace it fails. */
 START_TEST(upload_failing)
 {
-	static const char *const calls[] = { "cuGraphUpload:1", "cuGraphInstantiateWithFlags:1", "cuStreamSynchronize:1" };
+	static const char *const calls[] = { "cuGraphUpload:1", "cuGraphInstantiateWithFlags:1",
+					     "cuStreamSynchronize:1" };
 	CUgraph g;
 
 	slot_make(fx.t, 1, 0, 3);
@@ -132,8 +137,12 @@ END_TEST
 
 START_TEST(calls_of_policies)
 {
-	static const struct { const char *upload, *sync; unsigned int uploads, syncs; } ways[] = {
-		{ NULL, NULL, 0, 0 }, { "first", "0", 0, 0 }, { "always", "1", 3, 3 }, { "", "", 0, 0 }, { "always", "0", 3, 0 },
+	static const struct {
+		const char *upload, *sync;
+		unsigned int uploads, syncs;
+	} ways[] = {
+		{ NULL, NULL, 0, 0 }, { "first", "0", 0, 0 },  { "always", "1", 3, 3 },
+		{ "", "", 0, 0 },     { "always", "0", 3, 0 },
 	};
 	struct fdry_slots *t;
 	int i;
@@ -158,7 +167,8 @@ START_TEST(calls_of_policies)
 	slot_make(t, 1, 0, 3);
 	test_sim_fail(NULL);
 	ck_assert(replay(t, 1));
-	ck_assert_uint_eq(test_sim_calls("cuGraphUpload") + test_sim_calls("cuStreamSynchronize"), 0);
+	ck_assert_uint_eq(test_sim_calls("cuGraphUpload") + test_sim_calls("cuStreamSynchronize"),
+			  0);
 	fdry_slots_free(t);
 }
 END_TEST
@@ -225,7 +235,8 @@ START_TEST(logged)
 		ck_assert(replay(t, 77));
 	ck_assert_str_eq(line, "");
 	ck_assert(replay(t, 77));
-	ck_assert_msg(!strncmp(line, "slots: call 4, key 77: upload 0.0 us, launch ", 45), "%s", line);
+	ck_assert_msg(!strncmp(line, "slots: call 4, key 77: upload 0.0 us, launch ", 45), "%s",
+		      line);
 	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.total, 4) && phase_is(&times.launch, 4));
 	ck_assert_uint_eq(times.upload.calls + times.sync.calls, 0);
@@ -234,11 +245,12 @@ START_TEST(logged)
 }
 END_TEST
 
-/* Known numbers: each percentile is the true one, or up to a sixteenth more, and never more than the largest. */
+/* Known numbers: each percentile is the true one, or up to a sixteenth more, and never more than
+ * the largest. */
 static void is_about(uint64_t got, uint64_t want)
 {
-	ck_assert_msg(want <= got && got <= want + want / 16, "%llu, and not about %llu", (unsigned long long)got,
-		      (unsigned long long)want);
+	ck_assert_msg(want <= got && got <= want + want / 16, "%llu, and not about %llu",
+		      (unsigned long long)got, (unsigned long long)want);
 }
 
 static void calls_add(struct fdry_profile *p, uint64_t from, uint64_t to, uint64_t scale)
@@ -296,7 +308,8 @@ static uint64_t counted(enum fdry_metric_id id)
 START_TEST(launches_and_waits_count)
 {
 	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_ALWAYS);
-	uint64_t launches = counted(FDRY_METRIC_LAUNCHES_CAPTURED), syncs = counted(FDRY_METRIC_SYNCS);
+	uint64_t launches = counted(FDRY_METRIC_LAUNCHES_CAPTURED),
+		 syncs = counted(FDRY_METRIC_SYNCS);
 	int i;
 
 	slot_make(t, 1, 0, 3);

@@ -21,7 +21,8 @@ static void sum_check(struct fdry_image *img, float a_salt)
 
 START_TEST(of_an_image)
 {
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = _i ? FDRY_LOAD_OWN_CONTEXT : 0 };
+	struct fdry_load_opts opts = { .sz = sizeof(opts),
+				       .flags = _i ? FDRY_LOAD_OWN_CONTEXT : 0 };
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_slots *t = NULL;
 	struct fdry_image *img = NULL;

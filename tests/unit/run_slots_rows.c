@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rows of seed 004 on the software driver, and its replay loop compared with what the host computes. */
+/* The rows of seed 004 on the software driver, and its replay loop compared with what the host
+ * computes. */
 #include "tests/unit/run_slots_rows.h"
 
 int main(void)

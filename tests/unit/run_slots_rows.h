@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_slots_rows.h - the rows of seed 004 (R1 to R8) in their order, on whichever driver slots_both.h has.
+ * run_slots_rows.h - the rows of seed 004 (R1 to R8) in their order, on whichever driver
+ * slots_both.h has.
  */
 #ifndef FDRY_TESTS_UNIT_RUN_SLOTS_ROWS_H
 #define FDRY_TESTS_UNIT_RUN_SLOTS_ROWS_H
@@ -55,7 +56,8 @@ START_TEST(r3_two_calls)
 	step_launch(fx.stream, 0, 3, 0);
 	cu(cuStreamEndCapture, fx.stream, &g);
 	ck_assert_ptr_nonnull(g);
-	ok(fdry_slots_install_graph(fx.t, 1, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 0));
+	ok(fdry_slots_install_graph(fx.t, 1, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
+				    0));
 	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ck_assert(replay(fx.t, 1) && replay(fx.t, 2));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
@@ -83,7 +85,9 @@ static void r5_call(void *arg, const struct fdry_slots_call *call)
 START_TEST(r5_profile)
 {
 	uint64_t told = 0;
-	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &told };
+	struct fdry_slots_profile_opts opts = {
+		.sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &told
+	};
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	struct fdry_slots *both = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 	int i;
@@ -94,8 +98,10 @@ START_TEST(r5_profile)
 		ck_assert(replay(both, 1));
 	ok(fdry_slots_stats(both, &times));
 	ck_assert_uint_eq(told, 64128);
-	ck_assert(phase_is(&times.upload, 130) && phase_is(&times.launch, 130) && phase_is(&times.sync, 130));
-	printf("note: upload %llu ns, launch %llu, synchronise %llu, all %llu (p50); all p99 %llu\n",
+	ck_assert(phase_is(&times.upload, 130) && phase_is(&times.launch, 130) &&
+		  phase_is(&times.sync, 130));
+	printf("note: upload %llu ns, launch %llu, synchronise %llu, all %llu (p50); all p99 "
+	       "%llu\n",
 	       (unsigned long long)times.upload.p50_ns, (unsigned long long)times.launch.p50_ns,
 	       (unsigned long long)times.sync.p50_ns, (unsigned long long)times.total.p50_ns,
 	       (unsigned long long)times.total.p99_ns);
@@ -106,7 +112,8 @@ END_TEST
 #define DECODE_STEPS 100
 #define DECODE_KEYS 3 /* as many batch shapes, which take turns */
 
-/* The state of each step has pinned memory of its own, so that no step overwrites what a copy still reads. */
+/* The state of each step has pinned memory of its own, so that no step overwrites what a copy still
+ * reads. */
 struct decode_state {
 	uint32_t token;
 	int32_t position, length;
@@ -122,7 +129,8 @@ static void decode_slot(uint64_t key, CUdeviceptr state, CUdeviceptr out)
 	ok(fdry_slots_capture_end(fx.t, key, fx.stream, 0));
 }
 
-/* R6 and the seed's loop: state in device memory is updated on the stream, then a graph is replayed by key, 100 times. */
+/* R6 and the seed's loop: state in device memory is updated on the stream, then a graph is replayed
+ * by key, 100 times. */
 START_TEST(r6_replay_loop)
 {
 	uint64_t want[DECODE_KEYS] = { 0 };
@@ -137,7 +145,8 @@ START_TEST(r6_replay_loop)
 		state[i] = (struct decode_state){ 1000u + 17u * (uint32_t)i, i, i + 1 };
 		cu(cuMemcpyHtoDAsync_v2, at(0), &state[i], sizeof(*state), fx.stream);
 		ck_assert(replay(fx.t, (uint64_t)k));
-		want[k] = want[k] * 31 + state[i].token + 7 * (uint64_t)i + 1000003 * (uint64_t)(i + 1);
+		want[k] = want[k] * 31 + state[i].token + 7 * (uint64_t)i +
+			  1000003 * (uint64_t)(i + 1);
 	}
 	for (k = 0; k < DECODE_KEYS; k++)
 		ck_assert_uint_eq(number(10 + k), want[k]);
@@ -145,14 +154,16 @@ START_TEST(r6_replay_loop)
 }
 END_TEST
 
-/* R7: what is in flight ends before a slot's graph is destroyed, one by one, all, and with the table. */
+/* R7: what is in flight ends before a slot's graph is destroyed, one by one, all, and with the
+ * table. */
 START_TEST(r7_destroyed_after_its_launches)
 {
 	struct fdry_slots *t = table_with(0, 0);
 	int i;
 
 	for (i = 0; i < 4; i++)
-		ok(fdry_slots_install(t, (uint64_t)i, NULL, exec_make(i, 3, LONG / 2), FDRY_SLOTS_OWN_EXEC));
+		ok(fdry_slots_install(t, (uint64_t)i, NULL, exec_make(i, 3, LONG / 2),
+				      FDRY_SLOTS_OWN_EXEC));
 	ck_assert(replay(t, 0));
 	slot_make(t, 0, 5, 1);
 	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG / 2 + 1));
@@ -169,7 +180,8 @@ START_TEST(r7_destroyed_after_its_launches)
 }
 END_TEST
 
-/* R8: an end without a begin and no graph are errors; what fails to instantiate leaves nothing, and the slot as it was. */
+/* R8: an end without a begin and no graph are errors; what fails to instantiate leaves nothing, and
+ * the slot as it was. */
 START_TEST(r8_errors)
 {
 	CUgraph empty;
@@ -179,7 +191,8 @@ START_TEST(r8_errors)
 	fails(INVAL, "no exec", fdry_slots_install(fx.t, 1, NULL, NULL, 0));
 	slot_make(fx.t, 1, 0, 3);
 	cu(cuGraphCreate, &empty, 0);
-	fails(DRIVER, "cuGraphInstantiate", fdry_slots_install_graph(fx.t, 1, empty, 1ull << 40, 0));
+	fails(DRIVER, "cuGraphInstantiate",
+	      fdry_slots_install_graph(fx.t, 1, empty, 1ull << 40, 0));
 	cu(cuGraphDestroy, empty);
 	ck_assert(replay(fx.t, 1));
 	ck_assert_uint_eq(number(0), 3);

@@ -88,7 +88,8 @@ static struct fdry_cudagraph *graph_new(void)
 #define run(m, stream, name, ...) \
 	do { \
 		void *run_args[] = { __VA_ARGS__ }; \
-		cu(cuLaunchKernel, kernel(m, name), 1, 1, 1, SAMPLES, 1, 1, 0, stream, run_args, NULL); \
+		cu(cuLaunchKernel, kernel(m, name), 1, 1, 1, SAMPLES, 1, 1, 0, stream, run_args, \
+		   NULL); \
 	} while (0)
 
 /* zero_grad, forward, loss, backward, optimiser step */
@@ -143,7 +144,9 @@ static int sum_fn(void *arg, CUstream stream)
 
 	if (drv->cuLaunchKernel(s->vecadd, 1, 1, 1, 4, 1, 1, 0, stream, args, NULL))
 		return 1;
-	return s->three && drv->cuLaunchKernel(s->vecadd, 1, 1, 1, 4, 1, 1, 0, stream, more, NULL) ? 2 : 0;
+	return s->three && drv->cuLaunchKernel(s->vecadd, 1, 1, 1, 4, 1, 1, 0, stream, more, NULL)
+		       ? 2
+		       : 0;
 }
 
 static void sums_are(const struct sums *s, float want)
@@ -216,7 +219,8 @@ START_TEST(L2_modes)
 
 	start();
 	for (mode = FDRY_CUDAGRAPH_MODE_DEFAULT; mode <= FDRY_CUDAGRAPH_MODE_RELAXED; mode++) {
-		bool relaxed = mode == FDRY_CUDAGRAPH_MODE_DEFAULT || mode == FDRY_CUDAGRAPH_MODE_RELAXED;
+		bool relaxed =
+			mode == FDRY_CUDAGRAPH_MODE_DEFAULT || mode == FDRY_CUDAGRAPH_MODE_RELAXED;
 		CUstreamCaptureMode thread = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 
 		g = graph_new();
@@ -271,7 +275,9 @@ static int counted(void *arg, CUstream stream)
 START_TEST(L4_capture_helper)
 {
 	int calls = 0;
-	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = counted, .arg = &calls, .warmups = 3 };
+	struct fdry_cudagraph_run_opts o = {
+		.sz = sizeof(o), .fn = counted, .arg = &calls, .warmups = 3
+	};
 	struct fdry_cudagraph *g;
 
 	start();
@@ -284,7 +290,8 @@ START_TEST(L4_capture_helper)
 }
 END_TEST
 
-/* 100 replays, each with a batch of its own, beside the same steps without a graph: the same to the bit. */
+/* 100 replays, each with a batch of its own, beside the same steps without a graph: the same to the
+ * bit. */
 START_TEST(L5_training_step)
 {
 	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = train_step, .warmups = 3 };
@@ -316,8 +323,9 @@ START_TEST(L5_training_step)
 		batch_write(&other, i + 1, stream);
 		ck_assert_int_eq(train_step(&other, stream), 0);
 		params(&other, eager, stream);
-		ck_assert_msg(!memcmp(graphed[i + 1], eager, sizeof(eager)), "replay %d: %g %g, not %g %g", i,
-			      (double)graphed[i + 1][0], (double)graphed[i + 1][1], (double)eager[0], (double)eager[1]);
+		ck_assert_msg(!memcmp(graphed[i + 1], eager, sizeof(eager)),
+			      "replay %d: %g %g, not %g %g", i, (double)graphed[i + 1][0],
+			      (double)graphed[i + 1][1], (double)eager[0], (double)eager[1]);
 		ck_assert_mem_ne(graphed[i + 1], graphed[i], sizeof(eager)); /* they moved */
 	}
 	ck_assert_float_eq_tol(eager[0], 2, 0.3f); /* and to where they should */
@@ -390,17 +398,19 @@ START_TEST(L8_side_stream)
 }
 END_TEST
 
-/* --- L5 and L7 through an image: a training step that one process captured goes on in another --- */
+/* --- L5 and L7 through an image: a training step that one process captured goes on in another ---
+ */
 
 /* What the capturing process trained to, after REPLAYS more steps: where the other must come. */
 struct trained {
 	float w[REPLAYS][2];
 };
 
-static void tensor_named(struct fdry_capture *cap, const char *name, CUdeviceptr addr, int64_t n, uint32_t use)
+static void tensor_named(struct fdry_capture *cap, const char *name, CUdeviceptr addr, int64_t n,
+			 uint32_t use)
 {
-	struct fdry_tensor t = { .name = name, .addr = addr, .dtype = FDRY_F32, .use = use, .rank = 1,
-				 .shape = { n }, .stride = { 1 } };
+	struct fdry_tensor t = { .name = name, .addr = addr, .dtype = FDRY_F32, .use = use,
+				 .rank = 1, .shape = { n }, .stride = { 1 } };
 
 	ok(fdry_capture_tensor(cap, &t));
 }
@@ -447,7 +457,8 @@ static void train_and_seal(void *arg)
 
 START_TEST(L5_L7_through_an_image)
 {
-	struct trained *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct trained *t =
+		mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	float x[SAMPLES], target[SAMPLES], w[2];
 	struct fdry_image *img;
 	int i;
@@ -461,8 +472,8 @@ START_TEST(L5_L7_through_an_image)
 		ok(fdry_image_write_async(img, "target", target, sizeof(target), NULL));
 		ok(fdry_image_launch(img, 1, NULL));
 		ok(fdry_image_read(img, "w", w, sizeof(w), NULL));
-		ck_assert_msg(!memcmp(w, t->w[i], sizeof(w)), "step %d: %g %g, not %g %g", i, (double)w[0], (double)w[1],
-			      (double)t->w[i][0], (double)t->w[i][1]);
+		ck_assert_msg(!memcmp(w, t->w[i], sizeof(w)), "step %d: %g %g, not %g %g", i,
+			      (double)w[0], (double)w[1], (double)t->w[i][0], (double)t->w[i][1]);
 	}
 	fdry_image_unload(img);
 	munmap(t, sizeof(*t));

@@ -157,8 +157,9 @@ static CUresult step_early(CUstream s, int i, uint64_t salt)
 {
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
 				   .value = { .programmaticStreamSerializationAllowed = 1 } };
-	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-			       .blockDimZ = 1, .hStream = s, .attrs = &attr, .numAttrs = 1 };
+	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			       .blockDimY = 1, .blockDimZ = 1, .hStream = s, .attrs = &attr,
+			       .numAttrs = 1 };
 	CUdeviceptr x = at(i);
 	uint32_t spins = 0;
 	void *args[] = { &x, &salt, &spins };
@@ -199,8 +200,9 @@ START_TEST(programmatic_events)
 	CUevent early = event_new(), join = event_new();
 	CUstream side = capture_stream();
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT };
-	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-			       .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr, .numAttrs = 1 };
+	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			       .blockDimY = 1, .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr,
+			       .numAttrs = 1 };
 	const CUgraphNode *deps;
 	const CUgraphEdgeData *data;
 	CUstreamCaptureStatus st;
@@ -210,7 +212,8 @@ START_TEST(programmatic_events)
 	capture_begin(RELAXED);
 	ok(CU(cuLaunchKernelEx)(&cfg, fx.step, step_params(0, 1)->kernelParams, NULL));
 	ok(CU(cuStreamWaitEvent)(side, early, 0));
-	is(CUDA_ERROR_LOSSY_QUERY, CU(cuStreamGetCaptureInfo)(side, &st, NULL, NULL, &deps, NULL, &count));
+	is(CUDA_ERROR_LOSSY_QUERY,
+	   CU(cuStreamGetCaptureInfo)(side, &st, NULL, NULL, &deps, NULL, &count));
 	ok(CU(cuStreamGetCaptureInfo)(side, &st, NULL, NULL, &deps, &data, &count));
 	ck_assert_uint_eq(count, 1);
 	ck_assert_uint_eq(data[0].from_port, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
@@ -225,14 +228,16 @@ START_TEST(programmatic_events)
 }
 END_TEST
 
-/* Where a programmatic edge cannot be, an ordinary one is: before what is no kernel, and at a join. */
+/* Where a programmatic edge cannot be, an ordinary one is: before what is no kernel, and at a join.
+ */
 START_TEST(programmatic_only_where_it_can_be)
 {
 	CUevent early = event_new(), join = event_new();
 	CUstream side = capture_stream();
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT };
-	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
-			       .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr, .numAttrs = 1 };
+	CUlaunchConfig cfg = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+			       .blockDimY = 1, .blockDimZ = 1, .hStream = fx.stream, .attrs = &attr,
+			       .numAttrs = 1 };
 	CUgraphNode from[8], to[8];
 	CUgraphEdgeData data[8];
 	size_t count = 8, i;
@@ -300,7 +305,8 @@ START_TEST(external_events)
 	CUevent a = event_new(), b = event_new();
 	CUgraph g;
 
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuEventRecordWithFlags)(a, fx.stream, CU_EVENT_RECORD_EXTERNAL));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuEventRecordWithFlags)(a, fx.stream, CU_EVENT_RECORD_EXTERNAL));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamWaitEvent)(fx.stream, a, CU_EVENT_WAIT_EXTERNAL));
 	capture_begin(GLOBAL);
 	ok(CU(cuStreamWaitEvent)(fx.stream, a, CU_EVENT_WAIT_EXTERNAL));
@@ -359,7 +365,8 @@ START_TEST(capture_info)
 	ck_assert_uint_eq(count, 1);
 	/* A node put in by hand becomes what the next one depends on. */
 	ok(CU(cuGraphAddKernelNode)(&node, g, deps, count, step_params(0, 2)));
-	ok(CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+	ok(CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1,
+						 CU_STREAM_SET_CAPTURE_DEPENDENCIES));
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, NULL, NULL, &deps, &data, &count));
 	ck_assert_uint_eq(count, 1);
 	ck_assert_ptr_eq(deps[0], node);
@@ -369,7 +376,8 @@ START_TEST(capture_info)
 	got = capture_end();
 	ck_assert_ptr_eq(got, g);
 	ck_assert_uint_eq(run(got, 1), stepped(1, (const uint64_t[]){ 1, 2, 3 }, 3));
-	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, NULL, NULL, 0, 0));
+	is(CUDA_ERROR_ILLEGAL_STATE,
+	   CU(cuStreamUpdateCaptureDependencies)(fx.stream, NULL, NULL, 0, 0));
 	capture_begin(GLOBAL);
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, &second, NULL, NULL, NULL, NULL));
 	ck_assert_uint_ne(first, second);
@@ -388,14 +396,18 @@ START_TEST(added_dependencies)
 	ok(step_launch(fx.stream, 0, 1));
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, NULL, &g, NULL, NULL, NULL));
 	ok(CU(cuGraphAddEmptyNode)(&node, g, NULL, 0));
-	ok(CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+	ok(CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1,
+						 CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
 	ok(CU(cuStreamGetCaptureInfo)(fx.stream, &st, NULL, NULL, NULL, NULL, &count));
 	ck_assert_uint_eq(count, 2);
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1, 2));
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, NULL, NULL, 1, 0));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuStreamUpdateCaptureDependencies)(fx.stream, &node, NULL, 1, 2));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuStreamUpdateCaptureDependencies)(fx.stream, NULL, NULL, 1, 0));
 	other = graph_new();
 	foreign = step_add(other, NULL, 0, 0, 1);
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamUpdateCaptureDependencies)(fx.stream, &foreign, NULL, 1, 0));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuStreamUpdateCaptureDependencies)(fx.stream, &foreign, NULL, 1, 0));
 	ok(CU(cuGraphDestroy)(other));
 	ok(CU(cuGraphDestroy)(capture_end()));
 }
@@ -427,10 +439,20 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		chain_is_captured_not_run, every_kind_of_work, host_functions, fork_and_join, unjoined_work,
-		programmatic_launches, programmatic_events, programmatic_only_where_it_can_be,
-		memory_in_stream_order, external_events, priority_comes_from_the_stream, capture_info,
-		added_dependencies, into_a_graph,
+		chain_is_captured_not_run,
+		every_kind_of_work,
+		host_functions,
+		fork_and_join,
+		unjoined_work,
+		programmatic_launches,
+		programmatic_events,
+		programmatic_only_where_it_can_be,
+		memory_in_stream_order,
+		external_events,
+		priority_comes_from_the_stream,
+		capture_info,
+		added_dependencies,
+		into_a_graph,
 	};
 
 	return cu_main("sim_capture", tests, sizeof(tests) / sizeof(*tests));

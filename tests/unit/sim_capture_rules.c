@@ -9,7 +9,8 @@ START_TEST(beginning_is_checked)
 	CUgraph g;
 
 	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamBeginCapture)(NULL, GLOBAL));
-	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CU(cuStreamBeginCapture)(CU_STREAM_LEGACY, GLOBAL));
+	is(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+	   CU(cuStreamBeginCapture)(CU_STREAM_LEGACY, GLOBAL));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuStreamBeginCapture)(fx.stream, (CUstreamCaptureMode)3));
 	is(CUDA_ERROR_INVALID_HANDLE, CU(cuStreamBeginCapture)((CUstream)0x1230, GLOBAL));
 	is(CUDA_ERROR_ILLEGAL_STATE, CU(cuStreamEndCapture)(fx.stream, &g));
@@ -80,7 +81,10 @@ static CUresult unsafe_set(void) { return CU(cuMemsetD8)(fx.x, 0, 8); }
 static CUresult unsafe_sync(void) { return CU(cuCtxSynchronize)(); }
 static CUresult unsafe_query(void) { return CU(cuEventQuery)(u.event); }
 static CUresult unsafe_wait(void) { return CU(cuEventSynchronize)(u.event); }
-static CUresult unsafe_module(void) { return CU(cuModuleLoadDataEx)(&u.module, u.cubin, 0, NULL, NULL); }
+static CUresult unsafe_module(void)
+{
+	return CU(cuModuleLoadDataEx)(&u.module, u.cubin, 0, NULL, NULL);
+}
 static CUresult unsafe_instantiate(void) { return CU(cuGraphInstantiate)(&u.exec, u.graph, 0); }
 static CUresult unsafe_upload(void) { return CU(cuGraphUpload)(u.exec, NULL); }
 static CUresult unsafe_exec(void) { return CU(cuGraphExecDestroy)(u.exec); }
@@ -88,8 +92,9 @@ static CUresult unsafe_exec(void) { return CU(cuGraphExecDestroy)(u.exec); }
 START_TEST(unsafe_calls_invalidate)
 {
 	CUresult (*const calls[])(void) = {
-		unsafe_alloc, unsafe_free, unsafe_host, unsafe_read, unsafe_write, unsafe_set, unsafe_sync,
-		unsafe_query, unsafe_wait, unsafe_module, unsafe_instantiate, unsafe_upload, unsafe_exec,
+		unsafe_alloc, unsafe_free, unsafe_host, unsafe_read, unsafe_write,
+		unsafe_set, unsafe_sync, unsafe_query, unsafe_wait, unsafe_module,
+		unsafe_instantiate, unsafe_upload, unsafe_exec,
 	};
 	CUstreamCaptureMode mode;
 	CUdeviceptr p = 0;
@@ -102,7 +107,8 @@ START_TEST(unsafe_calls_invalidate)
 	for (mode = GLOBAL; mode <= THREAD_LOCAL; mode++)
 		for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
 			capture_begin(mode);
-			ck_assert_msg(calls[i]() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "call %zu, mode %d", i, mode);
+			ck_assert_msg(calls[i]() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+				      "call %zu, mode %d", i, mode);
 			capture_end_fails(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 		}
 	ok(CU(cuEventDestroy)(u.event));
@@ -273,8 +279,14 @@ END_TEST
 START_TEST(calls_made_to_fail)
 {
 	static const char *const calls[] = {
-		"cuStreamBeginCapture_v2:1:2", "cuLaunchKernel:1:2", "cuLaunchKernel:2:719", "cuStreamEndCapture:1:2",
-		"cuGraphInstantiateWithFlags:1:2", "cuGraphLaunch:1:2", "cuGraphUpload:1:2", "cuGraphCreate:1:2",
+		"cuStreamBeginCapture_v2:1:2",
+		"cuLaunchKernel:1:2",
+		"cuLaunchKernel:2:719",
+		"cuStreamEndCapture:1:2",
+		"cuGraphInstantiateWithFlags:1:2",
+		"cuGraphLaunch:1:2",
+		"cuGraphUpload:1:2",
+		"cuGraphCreate:1:2",
 	};
 	size_t i;
 
@@ -313,8 +325,15 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		beginning_is_checked, synchronising_invalidates, no_graph_is_launched_into_a_capture, unsafe_calls_invalidate, other_threads,
-		legacy_stream, events_across_the_border, streams_that_go_away, calls_made_to_fail,
+		beginning_is_checked,
+		synchronising_invalidates,
+		no_graph_is_launched_into_a_capture,
+		unsafe_calls_invalidate,
+		other_threads,
+		legacy_stream,
+		events_across_the_border,
+		streams_that_go_away,
+		calls_made_to_fail,
 	};
 
 	return cu_main("sim_capture_rules", tests, sizeof(tests) / sizeof(*tests));

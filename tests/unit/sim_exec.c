@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 static const CUgraphEdgeData programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
-						     .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
+					      .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
 
 START_TEST(chain_computes)
 {
@@ -30,7 +30,8 @@ START_TEST(missing_edge_shows)
 {
 	const uint64_t right[] = { 3, 5, 7 }, wrong[] = { 7, 3, 5 };
 	CUgraph g = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 0, 3), b = step_add(g, &a, 1, 0, 5), c = step_add(g, &b, 1, 0, 7);
+	CUgraphNode a = step_add(g, NULL, 0, 0, 3), b = step_add(g, &a, 1, 0, 5),
+		    c = step_add(g, &b, 1, 0, 7);
 
 	ok(CU(cuGraphRemoveDependencies)(g, &b, &c, NULL, 1));
 	number_set(0, 1);
@@ -73,8 +74,9 @@ START_TEST(order_respects_edges)
 {
 	CUgraph g = graph_new();
 	CUgraphNode top = step_add(g, NULL, 0, 0, 1), sides[2], end;
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0), .dstDevice = at(1),
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0),
+			       .dstDevice = at(1), .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .WidthInBytes = 8, .Height = 1, .Depth = 1 };
 	char seed[8];
 	int i;
 
@@ -162,7 +164,9 @@ static void *worker(void *arg)
 	ok(CU(cuStreamCreate)(&s, CU_STREAM_NON_BLOCKING));
 	for (i = 0; i < 50; i++) {
 		CUgraph g = graph_new();
-		CUDA_KERNEL_NODE_PARAMS p = { .func = fx.step, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL };
+		CUDA_KERNEL_NODE_PARAMS p = {
+			.func = fx.step, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL, NULL
+		};
 		CUdeviceptr x = at(me);
 		uint64_t salt = (uint64_t)i;
 		uint32_t spins = 0;
@@ -302,17 +306,21 @@ END_TEST
 
 START_TEST(instantiate_flags)
 {
-	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-							  CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY };
+	CUDA_GRAPH_INSTANTIATE_PARAMS params = {
+		.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+			 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
+	};
 	CUgraph g = graph_new();
 	CUgraphExec x = NULL;
 	cuuint64_t flags;
 
 	step_add(g, NULL, 0, 0, 1);
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuGraphInstantiate)(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&x, g, 16));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&x, g, 5));
-	is(CUDA_ERROR_NOT_SUPPORTED, CU(cuGraphInstantiate)(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
+	is(CUDA_ERROR_NOT_SUPPORTED,
+	   CU(cuGraphInstantiate)(&x, g, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH));
 	params.hUploadStream = fx.stream;
 	ok(CU(cuGraphInstantiateWithParams)(&x, g, &params));
 	ck_assert_int_eq(params.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
@@ -483,9 +491,12 @@ END_TEST
 
 START_TEST(exec_set_params_rules)
 {
-	CUDA_MEMSET_NODE_PARAMS set = { .dst = at(0), .value = 1, .elementSize = 1, .width = 8, .height = 1 };
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0), .dstDevice = at(1),
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUDA_MEMSET_NODE_PARAMS set = {
+		.dst = at(0), .value = 1, .elementSize = 1, .width = 8, .height = 1
+	};
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at(0),
+			       .dstDevice = at(1), .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .WidthInBytes = 8, .Height = 1, .Depth = 1 };
 	CUgraph g = graph_new();
 	CUgraphNode a, b;
 	CUgraphExec x;
@@ -519,9 +530,21 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		chain_computes, missing_edge_shows, order_follows_seed, order_respects_edges, random_graphs,
-		threads, exec_keeps_its_own, launches_keep_their_parameters, launches_never_overlap,
-		nodes_switched_off, instantiate_flags, instantiate_checks_kernels, kernels_of_libraries, update_takes_new_parameters, update_refuses_another_shape,
+		chain_computes,
+		missing_edge_shows,
+		order_follows_seed,
+		order_respects_edges,
+		random_graphs,
+		threads,
+		exec_keeps_its_own,
+		launches_keep_their_parameters,
+		launches_never_overlap,
+		nodes_switched_off,
+		instantiate_flags,
+		instantiate_checks_kernels,
+		kernels_of_libraries,
+		update_takes_new_parameters,
+		update_refuses_another_shape,
 		exec_set_params_rules,
 	};
 

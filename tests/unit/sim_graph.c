@@ -100,10 +100,14 @@ START_TEST(attributes_of_a_fresh_node)
 		{ CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, { { 0 } } },
 		{ CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, { { 0 } } },
 	};
-	static const int none[] = { CU_LAUNCH_ATTRIBUTE_IGNORE, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,
+	static const int none[] = { CU_LAUNCH_ATTRIBUTE_IGNORE,
+				    CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,
 				    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
 				    CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
-				    CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, 15, 17, -1 };
+				    CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+				    15,
+				    17,
+				    -1 };
 	CUgraph g = graph_new();
 	CUgraphNode n = step_add(g, NULL, 0, 0, 0);
 	CUkernelNodeAttrValue v, zero = { { 0 } };
@@ -115,8 +119,10 @@ START_TEST(attributes_of_a_fresh_node)
 		ck_assert_mem_eq(&v, &all[i].fresh, sizeof(v));
 	}
 	for (i = 0; i < sizeof(none) / sizeof(*none); i++) {
-		is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeGetAttribute)(n, (CUkernelNodeAttrID)none[i], &v));
-		is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeSetAttribute)(n, (CUkernelNodeAttrID)none[i], &zero));
+		is(CUDA_ERROR_INVALID_VALUE,
+		   CU(cuGraphKernelNodeGetAttribute)(n, (CUkernelNodeAttrID)none[i], &v));
+		is(CUDA_ERROR_INVALID_VALUE,
+		   CU(cuGraphKernelNodeSetAttribute)(n, (CUkernelNodeAttrID)none[i], &zero));
 	}
 	ok(CU(cuGraphDestroy)(g));
 }
@@ -145,25 +151,30 @@ START_TEST(attributes_set_and_copied)
 	ok(CU(cuGraphKernelNodeGetAttribute)(c, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
 	ck_assert_uint_eq(v.clusterDim.y, 1);
 	v.clusterDim.y = 0;
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
 	memset(&v, 0, sizeof(v));
 	v.cooperative = 2;
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
 	v.deviceUpdatableKernelNode.deviceUpdatable = 1;
 	is(CUDA_ERROR_INVALID_VALUE,
-	   CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &v));
+	   CU(cuGraphKernelNodeSetAttribute)(a, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
+					     &v));
 	ok(CU(cuGraphDestroy)(g));
 	ok(CU(cuGraphDestroy)(clone));
 }
 END_TEST
 
-static const CUgraphEdgeData plain, programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
-						     .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
+static const CUgraphEdgeData plain,
+	programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+			 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
 
 START_TEST(edges_with_data)
 {
 	CUgraph g = graph_new();
-	CUgraphNode n[3] = { step_add(g, NULL, 0, 0, 1), step_add(g, NULL, 0, 0, 2), step_add(g, NULL, 0, 0, 3) };
+	CUgraphNode n[3] = { step_add(g, NULL, 0, 0, 1), step_add(g, NULL, 0, 0, 2),
+			     step_add(g, NULL, 0, 0, 3) };
 	CUgraphNode from[4], to[4], deps[4];
 	CUgraphEdgeData data[4];
 	size_t count = 4;
@@ -198,7 +209,8 @@ START_TEST(edges_with_data)
 	/* Removing asks for the data too. */
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], NULL, 1));
 	ok(CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], &programmatic, 1));
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], &programmatic, 1));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuGraphRemoveDependencies)(g, &n[0], &n[1], &programmatic, 1));
 	ok(CU(cuGraphGetEdges)(g, from, to, NULL, &count));
 	ck_assert_uint_eq(count, 1);
 	ok(CU(cuGraphDestroy)(g));
@@ -208,11 +220,13 @@ END_TEST
 START_TEST(edges_refused)
 {
 	static const CUgraphEdgeData bad[] = {
-		{ .from_port = 1 }, { .from_port = 3 }, { .to_port = 1 }, { .type = 1 }, { .type = 2 },
-		{ .from_port = 1, .type = 1, .reserved = { 0, 0, 0, 0, 1 } },
+		{ .from_port = 1 }, { .from_port = 3 },
+		{ .to_port = 1 },   { .type = 1 },
+		{ .type = 2 },	    { .from_port = 1, .type = 1, .reserved = { 0, 0, 0, 0, 1 } },
 	};
 	CUgraph g = graph_new(), other = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, NULL, 0, 0, 2), empty, far, pair[2];
+	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, NULL, 0, 0, 2), empty, far,
+		    pair[2];
 	CUgraphNode froms[2], tos[2];
 	size_t i, count;
 
@@ -245,7 +259,8 @@ static void bulk_edges(bool quirk)
 {
 	const CUgraphEdgeData data[2] = { programmatic, plain };
 	CUgraph g = graph_new();
-	CUgraphNode n[3] = { step_add(g, NULL, 0, 0, 1), step_add(g, NULL, 0, 0, 2), step_add(g, NULL, 0, 0, 3) };
+	CUgraphNode n[3] = { step_add(g, NULL, 0, 0, 1), step_add(g, NULL, 0, 0, 2),
+			     step_add(g, NULL, 0, 0, 3) };
 	CUgraphNode from[2], to[2];
 	CUgraphEdgeData got[2];
 	size_t count = 2;
@@ -253,7 +268,8 @@ static void bulk_edges(bool quirk)
 	ok(CU(cuGraphAddDependencies)(g, n, n + 1, data, 2));
 	ok(CU(cuGraphGetEdges)(g, from, to, got, &count));
 	ck_assert_uint_eq(got[0].type, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
-	ck_assert_uint_eq(got[1].type, quirk ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC : CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	ck_assert_uint_eq(got[1].type, quirk ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+					     : CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
 	ok(CU(cuGraphDestroy)(g));
 }
 
@@ -271,7 +287,8 @@ END_TEST
 START_TEST(nodes_listed_and_destroyed)
 {
 	CUgraph g = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, &a, 1, 0, 2), c = step_add(g, &b, 1, 0, 3);
+	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, &a, 1, 0, 2),
+		    c = step_add(g, &b, 1, 0, 3);
 	CUgraphNode list[5];
 	CUgraphNodeType type;
 	size_t count = 5;
@@ -321,13 +338,17 @@ END_TEST
 
 START_TEST(memset_and_memcpy)
 {
-	CUDA_MEMSET_NODE_PARAMS set = { .dst = at(0), .value = 0xab, .elementSize = 1, .width = 8, .height = 1 };
+	CUDA_MEMSET_NODE_PARAMS set = {
+		.dst = at(0), .value = 0xab, .elementSize = 1, .width = 8, .height = 1
+	};
 	CUDA_MEMSET_NODE_PARAMS got;
 	uint64_t src = 5, dst = 0;
-	CUDA_MEMCPY3D in = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = &src, .dstDevice = at(1),
-			     .dstMemoryType = CU_MEMORYTYPE_DEVICE, .WidthInBytes = 8, .Height = 1, .Depth = 1 };
-	CUDA_MEMCPY3D out = { .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = &dst, .srcDevice = at(1),
-			      .srcMemoryType = CU_MEMORYTYPE_DEVICE, .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUDA_MEMCPY3D in = { .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = &src,
+			     .dstDevice = at(1), .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			     .WidthInBytes = 8, .Height = 1, .Depth = 1 };
+	CUDA_MEMCPY3D out = { .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = &dst,
+			      .srcDevice = at(1), .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+			      .WidthInBytes = 8, .Height = 1, .Depth = 1 };
 	CUDA_MEMCPY3D read;
 	CUgraph g = graph_new();
 	CUgraphNode a, b, c;
@@ -494,7 +515,8 @@ END_TEST
 START_TEST(clones_are_apart)
 {
 	CUgraph g = graph_new(), clone;
-	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, NULL, 0, 0, 2), found, from[1], to[1];
+	CUgraphNode a = step_add(g, NULL, 0, 0, 1), b = step_add(g, NULL, 0, 0, 2), found, from[1],
+		    to[1];
 	CUgraphEdgeData data[1];
 	size_t count = 1;
 
@@ -535,7 +557,8 @@ START_TEST(destroyed_handles)
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphInstantiate)(&y, g, 0));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphAddEmptyNode)(&m, g, NULL, 0));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeGetParams)(n, &p));
-	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphKernelNodeGetAttribute)(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	is(CUDA_ERROR_INVALID_VALUE,
+	   CU(cuGraphKernelNodeGetAttribute)(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphLaunch)(x, fx.stream));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphUpload)(x, fx.stream));
 	is(CUDA_ERROR_INVALID_VALUE, CU(cuGraphExecUpdate)(x, g, &info));
@@ -549,10 +572,22 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {
-		kernel_params_belong_to_the_node, kernel_params_packed, kernel_params_checked,
-		attributes_of_a_fresh_node, attributes_set_and_copied, edges_with_data, edges_refused,
-		bulk_edges_take_the_first_data, nodes_listed_and_destroyed, cycles_are_refused, memset_and_memcpy,
-		host_and_events, child_graphs, child_graph_moved, generic_nodes, clones_are_apart,
+		kernel_params_belong_to_the_node,
+		kernel_params_packed,
+		kernel_params_checked,
+		attributes_of_a_fresh_node,
+		attributes_set_and_copied,
+		edges_with_data,
+		edges_refused,
+		bulk_edges_take_the_first_data,
+		nodes_listed_and_destroyed,
+		cycles_are_refused,
+		memset_and_memcpy,
+		host_and_events,
+		child_graphs,
+		child_graph_moved,
+		generic_nodes,
+		clones_are_apart,
 		destroyed_handles,
 	};
 

@@ -3,7 +3,7 @@
 #include "tests/lib/sim_cu.h"
 
 static const CUgraphEdgeData programmatic = { .from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
-						     .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
+					      .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC };
 
 static CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(void)
 {
@@ -16,11 +16,13 @@ static CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(void)
 
 START_TEST(memory_nodes)
 {
-	CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, fx.dev }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+	CUmemAccessDesc access = { { CU_MEM_LOCATION_TYPE_DEVICE, fx.dev },
+				   CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
 	CUDA_MEM_ALLOC_NODE_PARAMS p = alloc_params(), got;
 	CUDA_MEMSET_NODE_PARAMS set = { .value = 7, .elementSize = 1, .width = 8, .height = 1 };
-	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at(0), .WidthInBytes = 8,
-			       .dstMemoryType = CU_MEMORYTYPE_DEVICE, .Height = 1, .Depth = 1 };
+	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at(0),
+			       .WidthInBytes = 8, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+			       .Height = 1, .Depth = 1 };
 	CUgraph g = graph_new(), clone;
 	size_t before, after, total;
 	CUgraphNode a, b, c, d;
@@ -55,7 +57,8 @@ START_TEST(memory_nodes)
 	ok(CU(cuGraphExecDestroy)(x));
 	x = exec_new(g);
 	ok(CU(cuGraphDestroy)(g));
-	ck_assert_uint_eq(exec_value(x, 0), 0x0707070707070707u); /* the memory stays with the executable graph */
+	ck_assert_uint_eq(exec_value(x, 0),
+			  0x0707070707070707u); /* the memory stays with the executable graph */
 	ok(CU(cuMemGetInfo)(&after, &total));
 	ck_assert_uint_lt(after, before);
 	ok(CU(cuGraphExecDestroy)(x));

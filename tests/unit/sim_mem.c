@@ -60,7 +60,8 @@ START_TEST(device_facts)
 	ok(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
 	ck_assert_int_eq(n, 32);
 	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_MAX, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1), CUDA_ERROR_INVALID_DEVICE);
+	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1),
+	      CUDA_ERROR_INVALID_DEVICE);
 	ok(drv->cuDeviceTotalMem_v2(&total, 0));
 	ck_assert_uint_eq(total, (size_t)8 << 30);
 }
@@ -122,7 +123,8 @@ START_TEST(allocations)
 	fails(drv->cuMemGetAddressRange_v2(&base, &size, p + 1000), CUDA_ERROR_NOT_FOUND);
 	ok(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
 	ck_assert_uint_eq(byte, CU_MEMORYTYPE_DEVICE);
-	fails(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&byte),
+	fails(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					 (CUdeviceptr)(uintptr_t)&byte),
 	      CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuMemFree_v2(p));
@@ -161,7 +163,8 @@ START_TEST(copies_and_sets)
 	fails(drv->cuMemsetD32Async(q + 4, 0, 256, NULL), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuMemcpyHtoD_v2(p + 4, from, sizeof(from)), CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuMemcpyHtoD_v2(0, NULL, 0));
-	fails(drv->cuMemcpyDtoHAsync_v2(to, q, sizeof(to), (CUstream)(uintptr_t)0x51000000990), CUDA_ERROR_INVALID_HANDLE);
+	fails(drv->cuMemcpyDtoHAsync_v2(to, q, sizeof(to), (CUstream)(uintptr_t)0x51000000990),
+	      CUDA_ERROR_INVALID_HANDLE);
 }
 END_TEST
 
@@ -172,7 +175,8 @@ START_TEST(pinned)
 
 	drv = test_sim();
 	ok(drv->cuMemAllocHost_v2((void **)&p, 100));
-	ok(drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)p));
+	ok(drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				      (CUdeviceptr)(uintptr_t)p));
 	ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
 	fails(drv->cuMemFree_v2((CUdeviceptr)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuMemFreeHost(p));
@@ -180,10 +184,12 @@ START_TEST(pinned)
 	own = aligned_alloc(4096, 8192);
 	memset(own, 0, 8192);
 	ok(drv->cuMemHostRegister_v2(own, 8192, CU_MEMHOSTREGISTER_READ_ONLY));
-	fails(drv->cuMemHostRegister_v2(own + 4096, 4096, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	fails(drv->cuMemHostRegister_v2(own + 4096, 4096, 0),
+	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
 	fails(drv->cuMemHostUnregister(own + 4096), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 	ok(drv->cuMemHostUnregister(own));
-	fails(drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0),
+	      CUDA_ERROR_INVALID_VALUE);
 	free(own);
 	ck_assert_int_eq(test_sim_live("host"), 0);
 }
@@ -247,7 +253,8 @@ START_TEST(map_then_access)
 	fails(drv->cuMemUnmap(p, BLOCK / 2), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuMemUnmap(p, 8 * BLOCK), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuMemAddressFree(p, 4 * BLOCK), CUDA_ERROR_INVALID_VALUE);
-	ok(drv->cuMemUnmap(p, 2 * BLOCK)); /* seen on the real driver: what is not mapped does not matter */
+	ok(drv->cuMemUnmap(
+		p, 2 * BLOCK)); /* seen on the real driver: what is not mapped does not matter */
 	ok(drv->cuMemUnmap(p, BLOCK));
 	ck_assert_int_eq(test_sim_live("memory"), 1);
 	ok(drv->cuMemUnmap(p + 2 * BLOCK, BLOCK));
@@ -269,7 +276,8 @@ START_TEST(range_attributes)
 	ok(drv->cuMemAddressReserve(&p, 4 * BLOCK, 0, 0, 0));
 	h = create(BLOCK);
 	ok(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0));
-	ok(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + BLOCK + 5));
+	ok(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+				      p + BLOCK + 5));
 	ck_assert_uint_eq(start, p);
 	ok(drv->cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + BLOCK + 5));
 	ck_assert_uint_eq(size, 4 * BLOCK);
@@ -277,8 +285,10 @@ START_TEST(range_attributes)
 	ck_assert_int_eq(managed, 0);
 	ok(drv->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p + BLOCK));
 	ck_assert_int_eq(ordinal, 0);
-	/* seen on the real driver: without access there is no pointer, and where nothing is mapped there is nothing */
-	fails(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + BLOCK + 5),
+	/* seen on the real driver: without access there is no pointer, and where nothing is mapped
+	 * there is nothing */
+	fails(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+					 p + BLOCK + 5),
 	      CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5), CUDA_ERROR_NOT_FOUND);
 	grant(p + BLOCK, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -294,7 +304,8 @@ END_TEST
 
 START_TEST(memory_that_is_shared)
 {
-	CUresult (*export)(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long);
+	CUresult (*export)(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+			   unsigned long long);
 	CUresult (*import)(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType);
 	const CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	CUmemAllocationProp prop = on_device(0);
@@ -346,7 +357,8 @@ START_TEST(memory_through_multicast)
 {
 	CUresult (*make)(CUmemGenericAllocationHandle *, const CUmulticastObjectProp *);
 	CUresult (*join)(CUmemGenericAllocationHandle, CUdevice);
-	CUresult (*bind)(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t, size_t, unsigned long long);
+	CUresult (*bind)(CUmemGenericAllocationHandle, size_t, CUmemGenericAllocationHandle, size_t,
+			 size_t, unsigned long long);
 	CUresult (*unbind)(CUmemGenericAllocationHandle, CUdevice, size_t, size_t);
 	CUmulticastObjectProp prop = { .numDevices = 1, .size = BLOCK };
 	CUmemGenericAllocationHandle mc, h;
@@ -436,8 +448,11 @@ END_TEST
 
 START_TEST(malformed_failures)
 {
-	static const char *const specs[] = { "cuMemAlloc_v2", "nothing:1", "cuInit:0", "cuInit:x", "*:1:", "*:1:x",
-					     "*:1+2", ":1", "cuMem:1", "*:99999999999999999999" };
+	static const char *const specs[] = { "cuMemAlloc_v2", "nothing:1",
+					     "cuInit:0", "cuInit:x",
+					     "*:1:", "*:1:x",
+					     "*:1+2", ":1",
+					     "cuMem:1", "*:99999999999999999999" };
 	int (*arm)(const char *);
 	size_t i;
 
@@ -491,16 +506,23 @@ END_TEST
 START_TEST(the_environment)
 {
 	static const char *const bad[][2] = {
-		{ "FDRY_SIM_DEVICES", "17" }, { "FDRY_SIM_DEVICES", "" }, { "FDRY_SIM_CC", "9" }, { "FDRY_SIM_CC", "9.0a" },
-		{ "FDRY_SIM_MEMORY", "8X" }, { "FDRY_SIM_MEMORY", "0" }, { "FDRY_SIM_MEMORY", "-1" },
-		{ "FDRY_SIM_MEMORY", "99999999999999999999" }, { "FDRY_SIM_DRIVER_VERSION", "new" },
+		{ "FDRY_SIM_DEVICES", "17" },
+		{ "FDRY_SIM_DEVICES", "" },
+		{ "FDRY_SIM_CC", "9" },
+		{ "FDRY_SIM_CC", "9.0a" },
+		{ "FDRY_SIM_MEMORY", "8X" },
+		{ "FDRY_SIM_MEMORY", "0" },
+		{ "FDRY_SIM_MEMORY", "-1" },
+		{ "FDRY_SIM_MEMORY", "99999999999999999999" },
+		{ "FDRY_SIM_DRIVER_VERSION", "new" },
 		{ "FDRY_SIM_FAIL", "cuMemAlloc:1" }, /* the symbol has a _v2 */
 		{ "FDRY_SIM_FAIL", "cuInit:1:3" },
 	};
 	const struct fdry_driver *d;
 
 	setenv(bad[_i][0], bad[_i][1], 1);
-	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d), -FDRY_E_DRIVER);
+	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d),
+			 -FDRY_E_DRIVER);
 }
 END_TEST
 
@@ -509,7 +531,8 @@ START_TEST(no_device)
 	const struct fdry_driver *d;
 
 	setenv("FDRY_SIM_DEVICES", "0", 1);
-	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d), -FDRY_E_NOGPU);
+	ck_assert_int_eq(fdry_driver_open(test_built("foundry/sim/libcuda.so.1"), &d),
+			 -FDRY_E_NOGPU);
 }
 END_TEST
 

@@ -120,8 +120,8 @@ START_TEST(every_parameter_arrives)
 	CUdeviceptr out = device(NULL, 9 * sizeof(double));
 	void *params[] = { &a, &b, c, &d, &e, &f, &out, &g, &h };
 	static const double want[9] = { -5, -1234, 321, -123456789012345, 2.5, 77, 200, 0.25, 99 };
-	static const size_t layout[9][2] = { { 0, 1 }, { 2, 2 }, { 4, 3 }, { 8, 8 }, { 16, 16 }, { 32, 1 },
-					     { 40, 8 }, { 48, 4 }, { 52, 1 } };
+	static const size_t layout[9][2] = { { 0, 1 },	{ 2, 2 },  { 4, 3 },  { 8, 8 }, { 16, 16 },
+					     { 32, 1 }, { 40, 8 }, { 48, 4 }, { 52, 1 } };
 	CUfunction fn = function(module(), "odd");
 	size_t i, offset, size;
 	double got[9];
@@ -150,7 +150,8 @@ START_TEST(packed_parameters)
 		uint64_t n;
 	} args = { p, 0xabcdef01, 5 };
 	size_t size = sizeof(args);
-	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, &args, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+			  CU_LAUNCH_PARAM_END };
 	CUfunction f = function(module(), "fill");
 	void *params[] = { &args.dst, &args.value, &args.n };
 	uint32_t got[5] = { 0 };
@@ -159,9 +160,11 @@ START_TEST(packed_parameters)
 	ok(drv->cuMemcpyDtoH_v2(got, p, sizeof(got)));
 	ck_assert_uint_eq(got[0], 0xabcdef01);
 	ck_assert_uint_eq(got[4], 0xabcdef01);
-	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, extra), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, params, extra),
+	      CUDA_ERROR_INVALID_VALUE);
 	size = sizeof(args) - 1;
-	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, extra),
+	      CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -203,18 +206,25 @@ START_TEST(limits_of_a_launch)
 	ok(launch(f, 1, 1024, NULL));
 	fails(launch(f, 1, 1025, NULL), CUDA_ERROR_INVALID_VALUE);
 	fails(launch(f, 0, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuLaunchKernel(f, 1, 65536, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 32, 2, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 65536, 1, 1, 1, 1, 0, NULL, NULL, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 1, 1, 32, 32, 2, 0, NULL, NULL, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 48 << 10, NULL, NULL, NULL));
-	fails(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, (48 << 10) + 1, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, (48 << 10) + 1, NULL, NULL, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10));
 	ok(drv->cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f));
 	ck_assert_int_eq(value, 100 << 10);
 	ok(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 100 << 10, NULL, NULL, NULL));
-	fails(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 101 << 10, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 101 << 10, NULL, NULL, NULL),
+	      CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20),
+	      CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuModuleGetFunction(&g, mod, "reduce")); /* has 1 KiB of its own */
-	fails(drv->cuFuncSetAttribute(g, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 227 << 10), CUDA_ERROR_INVALID_VALUE);
+	fails(drv->cuFuncSetAttribute(g, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+				      227 << 10),
+	      CUDA_ERROR_INVALID_VALUE);
 	ok(drv->cuFuncSetAttribute(g, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 226 << 10));
 	fails(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 8), CUDA_ERROR_INVALID_VALUE);
 	fails(drv->cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX, f), CUDA_ERROR_INVALID_VALUE);
@@ -223,8 +233,8 @@ END_TEST
 
 static CUresult launch_ex(CUfunction f, unsigned int grid, CUlaunchAttribute *attr)
 {
-	CUlaunchConfig c = { .gridDimX = grid, .gridDimY = 4, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
-			     .blockDimZ = 1, .attrs = attr, .numAttrs = 1 };
+	CUlaunchConfig c = { .gridDimX = grid, .gridDimY = 4, .gridDimZ = 1, .blockDimX = 32,
+			     .blockDimY = 1, .blockDimZ = 1, .attrs = attr, .numAttrs = 1 };
 
 	return drv->cuLaunchKernelEx(&c, f, NULL, NULL);
 }
@@ -252,7 +262,8 @@ START_TEST(attributes_of_a_launch)
 	fails(launch_ex(f, 16, &attr), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 	ok(drv->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
 	ok(launch_ex(f, 16, &attr));
-	attr = (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = { .cooperative = 1 } };
+	attr = (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+				    .value = { .cooperative = 1 } };
 	ok(launch_ex(f, 32, &attr));
 	fails(launch_ex(f, 33, &attr), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 	attr.id = (CUlaunchAttributeID)99;
@@ -412,7 +423,8 @@ START_TEST(images_that_are_none)
 	memset(garbage, 0xa7, sizeof(garbage));
 	fails(load(garbage), CUDA_ERROR_INVALID_IMAGE);
 	fails(load(NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuModuleLoadDataEx(&mod, "// PTX\n.version 8.0\n.target sm_90\n", 2, options, values),
+	fails(drv->cuModuleLoadDataEx(&mod, "// PTX\n.version 8.0\n.target sm_90\n", 2, options,
+				      values),
 	      CUDA_ERROR_INVALID_PTX);
 	ck_assert_ptr_nonnull(strstr(log, "PTX"));
 	e->e_machine = 190;
@@ -462,8 +474,10 @@ START_TEST(linking_one_object)
 
 	ok(drv->cuLinkCreate_v2(0, NULL, NULL, &link));
 	fails(drv->cuLinkComplete(link, &data, &size), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, cubin, cubin_len, "x", 0, NULL, NULL), CUDA_ERROR_INVALID_PTX);
-	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, cubin, cubin_len - 1, "x", 0, NULL, NULL),
+	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, cubin, cubin_len, "x", 0, NULL, NULL),
+	      CUDA_ERROR_INVALID_PTX);
+	fails(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, cubin, cubin_len - 1, "x", 0, NULL,
+				    NULL),
 	      CUDA_ERROR_INVALID_IMAGE);
 	ok(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, cubin, cubin_len, "x", 0, NULL, NULL));
 	ok(drv->cuLinkComplete(link, &data, &size));
@@ -487,7 +501,8 @@ START_TEST(ptx_with_its_result)
 	ok(drv->cuModuleLoadDataEx(&mod, ptx, 0, NULL, NULL));
 	ok(drv->cuLibraryLoadData(&lib, ptx, NULL, NULL, 0, NULL, NULL, 0));
 	ok(drv->cuLinkCreate_v2(0, NULL, NULL, &link));
-	ok(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, bare, len, "x", 0, NULL, NULL)); /* no NUL */
+	ok(drv->cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, bare, len, "x", 0, NULL,
+				 NULL)); /* no NUL */
 	ok(drv->cuLinkComplete(link, &data, &size));
 	ck_assert_uint_eq(size, cubin_len);
 	ck_assert_mem_eq(data, cubin, size);
@@ -543,7 +558,8 @@ START_TEST(all_of_the_table)
 
 	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
 		ck_assert_msg(dlsym(drv->handle, symbols[i]), "%s is missing", symbols[i]);
-#define FDRY_DRIVER_FN(symbol, name, since) ck_assert_ptr_eq((void *)drv->symbol, dlsym(drv->handle, #symbol));
+#define FDRY_DRIVER_FN(symbol, name, since) \
+	ck_assert_ptr_eq((void *)drv->symbol, dlsym(drv->handle, #symbol));
 #include "arch/driver.def"
 #undef FDRY_DRIVER_FN
 	ck_assert_ptr_nonnull(dlsym(drv->handle, "cuLaunchKernel_ptsz"));
@@ -564,7 +580,8 @@ START_TEST(every_function_can_fail)
 #include "arch/sim/entry.def"
 #undef SIM_FN
 	};
-	CUresult (*call)(void *, void *, void *, void *, void *, void *, void *, void *, void *, void *, void *);
+	CUresult (*call)(void *, void *, void *, void *, void *, void *, void *, void *, void *,
+			 void *, void *);
 	char spec[128];
 	size_t i;
 
@@ -572,8 +589,9 @@ START_TEST(every_function_can_fail)
 		snprintf(spec, sizeof(spec), "%s:1:716", symbols[i]);
 		test_sim_fail(spec);
 		*(void **)&call = test_sim_symbol(symbols[i]);
-		ck_assert_msg(call(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) ==
-			      CUDA_ERROR_MISALIGNED_ADDRESS, "%s does not fail", symbols[i]);
+		ck_assert_msg(call(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+				   NULL) == CUDA_ERROR_MISALIGNED_ADDRESS,
+			      "%s does not fail", symbols[i]);
 		ck_assert_uint_eq(test_sim_calls(symbols[i]), 1);
 	}
 	ck_assert_uint_gt(i, 200);
@@ -595,19 +613,22 @@ START_TEST(functions_by_name_and_version)
 	CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 	void *old, *new, *none = &old;
 
-	ck_assert_int_eq(asked("cuGraphGetEdges", 12000, &old), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+	ck_assert_int_eq(asked("cuGraphGetEdges", 12000, &old),
+			 CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 	ck_assert_ptr_null(old);
 	ck_assert_int_eq(asked("cuCtxGetDevice", 12080, &old), CU_GET_PROC_ADDRESS_SUCCESS);
 	ck_assert_int_eq(asked("cuCtxGetDevice", 13000, &new), CU_GET_PROC_ADDRESS_SUCCESS);
 	ck_assert_ptr_ne(old, new);
-	ck_assert_int_eq(asked("cuMemAlloc_v2", 13000, &none), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	ck_assert_int_eq(asked("cuMemAlloc_v2", 13000, &none),
+			 CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 	ck_assert_ptr_null(none);
 	*(void **)&get = test_sim_symbol("cuGetProcAddress_v2");
 	fails(get("cuMemAlloc", &none, 14000, 0, NULL), CUDA_ERROR_INVALID_VALUE);
 	fails(get("cuMemAlloc", &none, 13000, 1 << 9, NULL), CUDA_ERROR_INVALID_VALUE);
 	setenv("FDRY_SIM_DRIVER_VERSION", "12000", 1);
 	ck_assert_int_eq(asked("cuCtxGetId", 12000, &old), CU_GET_PROC_ADDRESS_SUCCESS);
-	ck_assert_int_eq(asked("cuKernelGetName", 12000, &old), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+	ck_assert_int_eq(asked("cuKernelGetName", 12000, &old),
+			 CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 END_TEST
 
@@ -615,7 +636,8 @@ START_TEST(textures_are_small_integers)
 {
 	CUDA_RESOURCE_DESC desc = { .resType = CU_RESOURCE_TYPE_LINEAR };
 	CUDA_TEXTURE_DESC texture = { 0 };
-	CUresult (*create)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *, const void *);
+	CUresult (*create)(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
+			   const void *);
 	CUresult (*destroy)(CUtexObject), (*get)(CUDA_RESOURCE_DESC *, CUtexObject);
 	CUtexObject t, u;
 

@@ -329,8 +329,8 @@ static void *own_default_stream(void *arg)
 	CUcontext ctx;
 
 	*(void **)&id = test_sim_symbol("cuStreamGetId");
-	if (drv->cuDevicePrimaryCtxRetain(&ctx, 0) || drv->cuCtxSetCurrent(ctx) || id(CU_STREAM_PER_THREAD, &(*ids)[0]) ||
-	    id(CU_STREAM_LEGACY, &(*ids)[1]))
+	if (drv->cuDevicePrimaryCtxRetain(&ctx, 0) || drv->cuCtxSetCurrent(ctx) ||
+	    id(CU_STREAM_PER_THREAD, &(*ids)[0]) || id(CU_STREAM_LEGACY, &(*ids)[1]))
 		(*ids)[0] = 0;
 	return NULL;
 }
@@ -408,8 +408,8 @@ static void *worker(void *arg)
 		if (i % 10 == 0 && (drv->cuMemcpyDtoHAsync_v2(&got, x, 8, s) || got != want))
 			return NULL;
 	}
-	if (drv->cuStreamSynchronize(s) || peek(x) != want || drv->cuMemFree_v2(x) || drv->cuStreamDestroy_v2(s) ||
-	    drv->cuDevicePrimaryCtxRelease_v2(0))
+	if (drv->cuStreamSynchronize(s) || peek(x) != want || drv->cuMemFree_v2(x) ||
+	    drv->cuStreamDestroy_v2(s) || drv->cuDevicePrimaryCtxRelease_v2(0))
 		return NULL;
 	return arg;
 }

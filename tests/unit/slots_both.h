@@ -27,11 +27,14 @@
 	int ret_ = (call); \
 	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
 } while (0)
-#define fails(code, text, call) do { \
-	int ret_ = (call); \
-	ck_assert_msg(ret_ == -FDRY_E_##code, "%s gave %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
-	ck_assert_msg(strstr(fdry_last_error(), text) != NULL, "%s says: %s", #call, fdry_last_error()); \
-} while (0)
+#define fails(code, text, call) \
+	do { \
+		int ret_ = (call); \
+		ck_assert_msg(ret_ == -FDRY_E_##code, "%s gave %s: %s", #call, \
+			      fdry_error_name(ret_), fdry_last_error()); \
+		ck_assert_msg(strstr(fdry_last_error(), text), "%s says: %s", #call, \
+			      fdry_last_error()); \
+	} while (0)
 #define cu(fn, ...) do { \
 	int res_ = (int)fx.drv->fn(__VA_ARGS__); \
 	ck_assert_msg(!res_, "%s: %d", #fn, res_); \
@@ -197,7 +200,8 @@ START_TEST(keys_and_none)
 	slot_make(fx.t, 1ull << 63, 1, 5);
 	slot_make(fx.t, 0, 2, 7);
 	for (i = 0; i < 5; i++)
-		ck_assert(replay(fx.t, 1) && replay(fx.t, 1ull << 63) && replay(fx.t, 0) && !replay(fx.t, 2));
+		ck_assert(replay(fx.t, 1) && replay(fx.t, 1ull << 63) && replay(fx.t, 0) &&
+			  !replay(fx.t, 2));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 5));
 	ck_assert_uint_eq(number(1), stepped(0, 5, 5));
 	ck_assert_uint_eq(number(2), stepped(0, 7, 5));
@@ -232,7 +236,8 @@ START_TEST(what_is_owned_already)
 	CUgraph g = graph_make(3, 9, 0);
 
 	ok(fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_EXEC));
-	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_EXEC));
+	fails(INVAL, "is in slot 1 already",
+	      fdry_slots_install(fx.t, 1, NULL, x, FDRY_SLOTS_OWN_EXEC));
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 1, NULL, x, 0));
 	fails(INVAL, "is in slot 1 already", fdry_slots_install(fx.t, 2, NULL, x, 0));
 	ok(fdry_slots_install(fx.t, 3, NULL, y, 0));
@@ -241,10 +246,13 @@ START_TEST(what_is_owned_already)
 	ok(fdry_slots_install(fx.t, 5, NULL, z, 0)); /* the caller's */
 	fails(INVAL, "is in slot", fdry_slots_install(fx.t, 4, NULL, z, FDRY_SLOTS_OWN_EXEC));
 	ok(fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
-	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
-	fails(INVAL, "is in slot 6 already", fdry_slots_install_graph(fx.t, 7, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already",
+	      fdry_slots_install_graph(fx.t, 6, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(INVAL, "is in slot 6 already",
+	      fdry_slots_install_graph(fx.t, 7, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ok(fdry_slots_install_graph(fx.t, 7, g, 0, 0));
-	ck_assert(replay(fx.t, 1) && replay(fx.t, 3) && replay(fx.t, 4) && replay(fx.t, 5) && replay(fx.t, 6) && replay(fx.t, 7));
+	ck_assert(replay(fx.t, 1) && replay(fx.t, 3) && replay(fx.t, 4) && replay(fx.t, 5) &&
+		  replay(fx.t, 6) && replay(fx.t, 7));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
 	ck_assert_uint_eq(number(1), stepped(0, 5, 1));
 	ck_assert_uint_eq(number(2), stepped(0, 7, 2));
@@ -366,7 +374,8 @@ START_TEST(capture_ended_into_a_slot)
 	ck_assert_uint_eq(number(0), 0);
 	ck_assert(replay(fx.t, 1));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
-	/* Flags that no driver knows: nothing is left, and the stream and the slot are as they were. */
+	/* Flags that no driver knows: nothing is left, and the stream and the slot are as they
+	 * were. */
 	capture_start(fx.stream);
 	step_launch(fx.stream, 1, 3, 0);
 	fails(DRIVER, "slot 1", fdry_slots_capture_end(fx.t, 1, fx.stream, 1ull << 40));
@@ -443,7 +452,8 @@ static void count_call(void *arg, const struct fdry_slots_call *call)
 
 	seen[0]++;
 	seen[1] = call->nr;
-	seen[2] += call->key == 1 && call->total_ns >= call->upload_ns + call->launch_ns + call->sync_ns &&
+	seen[2] += call->key == 1 &&
+		   call->total_ns >= call->upload_ns + call->launch_ns + call->sync_ns &&
 		   call->launch_ns && call->upload_ns && call->sync_ns;
 	fails(STATE, "from within", fdry_slots_invalidate(fx.t, 1));
 	fails(STATE, "from within", fdry_slots_profile(fx.t, NULL));
@@ -451,14 +461,17 @@ static void count_call(void *arg, const struct fdry_slots_call *call)
 
 static bool phase_is(const struct fdry_slots_phase *p, uint64_t calls)
 {
-	return p->calls == calls && p->p50_ns && p->p50_ns <= p->p90_ns && p->p90_ns <= p->p99_ns && p->p99_ns <= p->max_ns &&
-	       p->max_ns <= p->total_ns && p->total_ns <= p->max_ns * calls;
+	return p->calls == calls && p->p50_ns && p->p50_ns <= p->p90_ns && p->p90_ns <= p->p99_ns &&
+	       p->p99_ns <= p->max_ns && p->max_ns <= p->total_ns &&
+	       p->total_ns <= p->max_ns * calls;
 }
 
 START_TEST(profiled)
 {
 	uint64_t seen[3] = { 0 };
-	struct fdry_slots_profile_opts opts = { .sz = sizeof(opts), .every = 10, .fn = count_call, .arg = seen };
+	struct fdry_slots_profile_opts opts = {
+		.sz = sizeof(opts), .every = 10, .fn = count_call, .arg = seen
+	};
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 	int i;
@@ -475,10 +488,13 @@ START_TEST(profiled)
 	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.upload, 105) && phase_is(&times.launch, 105));
 	ck_assert(phase_is(&times.sync, 105) && phase_is(&times.total, 105));
-	ck_assert_uint_ge(times.total.total_ns, times.upload.total_ns + times.launch.total_ns + times.sync.total_ns);
+	ck_assert_uint_ge(times.total.total_ns,
+			  times.upload.total_ns + times.launch.total_ns + times.sync.total_ns);
 	ok(fdry_slots_stats_reset(t));
 	ok(fdry_slots_stats(t, &times));
-	ck_assert_uint_eq(times.total.calls + times.total.max_ns + times.total.total_ns + times.total.p99_ns, 0);
+	ck_assert_uint_eq(times.total.calls + times.total.max_ns + times.total.total_ns +
+				  times.total.p99_ns,
+			  0);
 	ck_assert(replay(t, 1));
 	ok(fdry_slots_stats(t, &times));
 	ck_assert(phase_is(&times.total, 1));
@@ -564,7 +580,8 @@ START_TEST(storm)
 	atomic_store(&storm_launched, 0);
 	atomic_store(&storm_missed, 0);
 	for (i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, storm_replays, (void *)(uintptr_t)i), 0);
+		ck_assert_int_eq(
+			pthread_create(&threads[i], NULL, storm_replays, (void *)(uintptr_t)i), 0);
 	storm_install(settled);
 	atomic_store(&storm_over, true);
 	for (i = 0; i < THREADS; i++)
@@ -572,13 +589,14 @@ START_TEST(storm)
 	for (i = 0; i < ROUNDS; i++) {
 		uint64_t v = number(i);
 
-		ck_assert_msg(settled[i] == UINT64_MAX || settled[i] == v, "graph %d was launched after it was replaced", i);
+		ck_assert_msg(settled[i] == UINT64_MAX || settled[i] == v,
+			      "graph %d was launched after it was replaced", i);
 		sum += times_stepped(v);
 	}
 	ck_assert_uint_eq(sum, atomic_load(&storm_launched));
 	ck_assert_uint_gt(sum, 0);
-	printf("note: %lu replays by %d threads while %d graphs were installed, %lu found none\n", sum, THREADS, ROUNDS,
-	       atomic_load(&storm_missed));
+	printf("note: %lu replays by %d threads while %d graphs were installed, %lu found none\n",
+	       sum, THREADS, ROUNDS, atomic_load(&storm_missed));
 }
 END_TEST
 

@@ -17,7 +17,8 @@ struct shared {
 
 static struct shared *shared_new(void)
 {
-	struct shared *sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct shared *sh =
+		mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	ck_assert_ptr_ne(sh, MAP_FAILED);
 	return sh;
@@ -288,7 +289,8 @@ static bool is_left(const char *name)
 	return !access(file, F_OK);
 }
 
-/* A collection removes what processes that died left in the directory, and nothing of live ones or of others. */
+/* A collection removes what processes that died left in the directory, and nothing of live ones or
+ * of others. */
 START_TEST(leftovers_are_swept)
 {
 	struct fdry_store *s = store_make();

@@ -30,7 +30,8 @@ static uint8_t *whole;
 static size_t whole_len;
 static struct fdry_oid oids[CHUNKS + 2]; /* chunks, a kernel, the manifest */
 
-static const char kernel[] = "a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel";
+static const char kernel[] =
+	"a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel, a kernel";
 
 static void file_path(char file[400], const char *name)
 {
@@ -123,7 +124,8 @@ static int use(void)
 			noise(i, data, sizeof(data));
 			if (b.len != sizeof(data) || memcmp(b.data, data, b.len))
 				result = WRONG;
-		} else if (i == CHUNKS && (b.len != sizeof(kernel) || memcmp(b.data, kernel, b.len)))
+		} else if (i == CHUNKS &&
+			   (b.len != sizeof(kernel) || memcmp(b.data, kernel, b.len)))
 			result = WRONG;
 		if (i < CHUNKS && !fdry_reader_map(g, &oids[i], &span) &&
 		    !fdry_reader_verify(g, &oids[i], span, true, NULL) &&
@@ -131,14 +133,16 @@ static int use(void)
 			result = WRONG;
 	}
 	fdry_reader_end(g);
-	/* Writing goes through the trees and free pages on other ways; whether it succeeds does not matter. */
+	/* Writing goes through the trees and free pages on other ways; whether it succeeds does not
+	 * matter. */
 	if (fdry_ref_set(s, "written", &oids[CHUNKS + 1], NULL) || fdry_ref_delete(s, "written"))
 		result = result == WRONG ? WRONG : REFUSED;
 	fdry_store_close(s);
 	return result;
 }
 
-/* LMDB's assertions must come back as errors; an abort of the allocator's is a crash like any other. */
+/* LMDB's assertions must come back as errors; an abort of the allocator's is a crash like any
+ * other. */
 static bool asserted(const char *log)
 {
 	char text[4096];
@@ -150,7 +154,8 @@ static bool asserted(const char *log)
 	return strstr(text, "Assertion '") != NULL;
 }
 
-/* The thread sanitizer's: it marks all that memcpy() is told to copy, which damage makes 4 GiB, before the copy can crash. */
+/* The thread sanitizer's: it marks all that memcpy() is told to copy, which damage makes 4 GiB,
+ * before the copy can crash. */
 #ifdef __SANITIZE_THREAD__
 void AnnotateIgnoreReadsBegin(const char *file, int line);
 void AnnotateIgnoreReadsEnd(const char *file, int line);
@@ -163,7 +168,8 @@ void AnnotateIgnoreWritesEnd(const char *file, int line);
 #define AnnotateIgnoreWritesEnd(file, line)
 #endif
 
-/* A child that crashes does that at once: sanitizers would write a report, which takes them longer than the trial. */
+/* A child that crashes does that at once: sanitizers would write a report, which takes them longer
+ * than the trial. */
 static int use_or_crash(void)
 {
 	static const int crashes[] = { SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL };
@@ -216,7 +222,9 @@ START_TEST(cut_anywhere)
 
 	ck_assert_int_eq(use_in_child(), GOOD);
 	ck_assert_int_eq(verify(), 0);
-	for (at = 0; at < whole_len; at += at % PAGE ? PAGE - at % PAGE : at % 3 ? CUT_STEP * PAGE : 1234) {
+	for (at = 0; at < whole_len; at += at % PAGE ? PAGE - at % PAGE
+					   : at % 3  ? CUT_STEP * PAGE
+						     : 1234) {
 		write_store(whole, at);
 		got = use_in_child();
 		ck_assert_msg(got == REFUSED, "cut at %zu of %zu: %d", at, whole_len, got);
@@ -378,7 +386,8 @@ END_TEST
 
 static unsigned int outcomes[4];
 
-/* One flip: wrong bytes never pass, LMDB's assertions do not end the process, and whatever crashes is found. */
+/* One flip: wrong bytes never pass, LMDB's assertions do not end the process, and whatever crashes
+ * is found. */
 static void flip(size_t at, int bit, bool always_verify)
 {
 	int result, found = 1;
@@ -406,9 +415,11 @@ START_TEST(flips_anywhere)
 
 	for (page = 0; page < whole_len / PAGE; page++)
 		for (bit = 0; bit < FLIPS; bit++)
-			flip(page * PAGE + 8 + ((size_t)bit * 7 + page) % 40, (bit + (int)page) % 8, false);
+			flip(page * PAGE + 8 + ((size_t)bit * 7 + page) % 40, (bit + (int)page) % 8,
+			     false);
 	ck_assert_uint_gt(outcomes[REFUSED], 0);
-	fprintf(stderr, "flips: %u without effect, %u refused, %u crashed\n", outcomes[GOOD], outcomes[REFUSED], outcomes[CRASHED]);
+	fprintf(stderr, "flips: %u without effect, %u refused, %u crashed\n", outcomes[GOOD],
+		outcomes[REFUSED], outcomes[CRASHED]);
 }
 END_TEST
 
@@ -423,11 +434,13 @@ START_TEST(flips_in_heads_of_leaves)
 			for (bit = (int)page % (8 / FLIPS + 1); bit < 8; bit += 8 / FLIPS + 1)
 				flip(page * PAGE + at, bit, true);
 	ck_assert_uint_gt(outcomes[REFUSED], 0);
-	fprintf(stderr, "flips: %u without effect, %u refused, %u crashed\n", outcomes[GOOD], outcomes[REFUSED], outcomes[CRASHED]);
+	fprintf(stderr, "flips: %u without effect, %u refused, %u crashed\n", outcomes[GOOD],
+		outcomes[REFUSED], outcomes[CRASHED]);
 }
 END_TEST
 
-/* Where @table's root counts its entries: its name and what LMDB keeps behind it, wherever old pages have it too. */
+/* Where @table's root counts its entries: its name and what LMDB keeps behind it, wherever old
+ * pages have it too. */
 static void miscount(const char *table)
 {
 	size_t len = strlen(table), n = 0;
@@ -472,7 +485,8 @@ START_TEST(a_walk_never_goes_back)
 
 	for (page = 2; page < whole_len / PAGE; page++) {
 		p = whole + page * PAGE;
-		if (fdry_get16(p + 10) != 2 || fdry_get16(p + 12) != 16 + 2 * (CHUNKS + 2) || fdry_get16(p + 14) < 2000)
+		if (fdry_get16(p + 10) != 2 || fdry_get16(p + 12) != 16 + 2 * (CHUNKS + 2) ||
+		    fdry_get16(p + 14) < 2000)
 			continue; /* not a leaf with records of all objects */
 		memcpy(slots, p + 16, sizeof(slots));
 		memcpy(p + 16, &slots[1], 2);
@@ -488,14 +502,16 @@ START_TEST(a_walk_never_goes_back)
 }
 END_TEST
 
-/* An id in a leaf: in front of it LMDB's length and flags, behind it a record, or a page number (flags 1). */
+/* An id in a leaf: in front of it LMDB's length and flags, behind it a record, or a page number
+ * (flags 1). */
 static bool make_longer(uint8_t *id, uint8_t *value, uint64_t pages)
 {
 	const uint64_t longer = 100 << 20; /* than the file */
 
 	if (fdry_get16(id - 4) == 1 && fdry_get64(value) < pages)
 		fdry_set32(id - 8, (uint32_t)longer);
-	else if (fdry_get32(value) == 1u << FDRY_OBJECT_CHUNK && fdry_get64(value + FDRY_RECORD_AT_SIZE) == CHUNK_LEN) {
+	else if (fdry_get32(value) == 1u << FDRY_OBJECT_CHUNK &&
+		 fdry_get64(value + FDRY_RECORD_AT_SIZE) == CHUNK_LEN) {
 		fdry_set64(value + FDRY_RECORD_AT_SIZE, longer);
 		fdry_set64(value + FDRY_RECORD_AT_STORED, longer);
 	} else
@@ -519,7 +535,9 @@ START_TEST(verify_goes_on_behind_a_crash)
 	uint8_t *p;
 
 	for (i = 0; i < CHUNKS; i += 6)
-		for (p = whole; (p = memmem(p, whole_len - (size_t)(p - whole), oids[i].b, FDRY_OID_SIZE)); p++)
+		for (p = whole;
+		     (p = memmem(p, whole_len - (size_t)(p - whole), oids[i].b, FDRY_OID_SIZE));
+		     p++)
 			hit += make_longer(p, p + FDRY_OID_SIZE, whole_len / PAGE);
 	ck_assert_uint_ge(hit, 4);
 	write_store(whole, whole_len);
@@ -542,9 +560,13 @@ END_TEST
 /* An entry that is gone: from the list of objects, from the bytes, or from the refs' target. */
 START_TEST(lost_entries_are_found)
 {
-	static const struct { enum fdry_table table; int i; uint64_t damaged, missing, dangling; } cases[] = {
-		{ FDRY_TABLE_DATA, 3, 1, 0, 0 },             /* bytes of a chunk */
-		{ FDRY_TABLE_OBJECTS, 3, 1, 1, 1 },          /* record of a chunk; bytes without one */
+	static const struct {
+		enum fdry_table table;
+		int i;
+		uint64_t damaged, missing, dangling;
+	} cases[] = {
+		{ FDRY_TABLE_DATA, 3, 1, 0, 0 },    /* bytes of a chunk */
+		{ FDRY_TABLE_OBJECTS, 3, 1, 1, 1 }, /* record of a chunk; bytes without one */
 		{ FDRY_TABLE_OBJECTS, CHUNKS + 1, 1, 0, 1 }, /* record of the manifest */
 	};
 	struct fdry_verify_report r;
@@ -604,11 +626,13 @@ START_TEST(a_verify_that_is_killed_finds_nothing)
 	ok(fdry_txn_write(s->env->db, LOOSE * PAGE, &t));
 	for (i = 0; i < LOOSE; i++) {
 		oid = oid_of(&i, sizeof(i));
-		ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&oid), (struct fdry_span){ (void *)&i, sizeof(i) }));
+		ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&oid),
+				(struct fdry_span){ (void *)&i, sizeof(i) }));
 	}
 	ok(fdry_txn_commit(&t));
 	fdry_store_close(s);
-	looking = mmap(NULL, sizeof(*looking), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	looking = mmap(NULL, sizeof(*looking), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	ck_assert(looking != MAP_FAILED && !pthread_atfork(NULL, NULL, note_child));
 	fails(IO, "ended by signal 9", fdry_store_check_at(path, &opts, &r));
 	ck_assert_uint_lt(findings, LOOSE);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store in a process that has closed its standard input, output and error: none of the
- * store's files gets such a number, neither ours nor LMDB's, and what the program then prints harms none.
+ * Unit tests of a store in a process that has closed its standard input, output and error: none of
+ * the store's files gets such a number, neither ours nor LMDB's, and what the program then prints
+ * harms none.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -19,10 +20,12 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* What a program says on its standard output and error, as long as nobody has opened them: it goes nowhere. */
+/* What a program says on its standard output and error, as long as nobody has opened them: it goes
+ * nowhere. */
 static bool say(void)
 {
-	static const char text[] = "server: started, and says so at some length, so that a file would notice\n";
+	static const char text[] =
+		"server: started, and says so at some length, so that a file would notice\n";
 	int fd;
 
 	for (fd = 0; fd < FDRY_FD_LOW; fd++)
@@ -86,7 +89,8 @@ static int everything(void)
 
 	if (fdry_store_open(path, FDRY_STORE_CREATE, &s) || !say())
 		return 1;
-	if (put_image(s, 1, "m", &image.oid) || !say() || put_image(s, 2, NULL, &image.oid) || !say())
+	if (put_image(s, 1, "m", &image.oid) || !say() || put_image(s, 2, NULL, &image.oid) ||
+	    !say())
 		return 2;
 	if (fdry_ref_get(s, "m", &image.oid) || fdry_reader_begin(s, &reader) || !say())
 		return 3;
@@ -102,7 +106,8 @@ static int everything(void)
 	if (fdry_verify(s, count_finding, &findings, &v) || findings || !say())
 		return 7;
 	fdry_store_close(s);
-	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || !say() || fdry_ref_get(s, "m", &image.oid))
+	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || !say() ||
+	    fdry_ref_get(s, "m", &image.oid))
 		return 8;
 	fdry_store_close(s);
 	return say() ? 0 : 9;
@@ -175,7 +180,8 @@ static bool store_is_low(void)
 	for (i = 0; i < 2; i++) {
 		snprintf(file, sizeof(file), "%s/%s", path, names[i]);
 		for (fd = 0; fd < FDRY_FD_LOW; fd++)
-			if (!stat(file, &st) && !fstat(fd, &low) && st.st_dev == low.st_dev && st.st_ino == low.st_ino)
+			if (!stat(file, &st) && !fstat(fd, &low) && st.st_dev == low.st_dev &&
+			    st.st_ino == low.st_ino)
 				return true;
 	}
 	return false;
@@ -193,7 +199,8 @@ static int closed_meanwhile(void)
 	closings = 1000;
 	err = fdry_store_open(path, 0, &s);
 	closings = 0;
-	if (err != -FDRY_E_STATE || !strstr(fdry_last_error(), "another thread keeps closing") || store_is_low())
+	if (err != -FDRY_E_STATE || !strstr(fdry_last_error(), "another thread keeps closing") ||
+	    store_is_low())
 		return 2;
 	if (fdry_store_open(path, 0, &s) || store_is_low())
 		return 3;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store on a full disk, or in a full map: what a seal or an import does there with and without a limit.
+ * Unit tests of a store on a full disk, or in a full map: what a seal or an import does there with
+ * and without a limit.
  *
  * Each runs in a child with a limit on the size of files, and once more on a file system that
  * is really full, where mounting is allowed.
@@ -39,7 +40,8 @@ static void disk_make(int kind)
 		return;
 	}
 	snprintf(options, sizeof(options), "size=%u,mode=700", DISK);
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("tmpfs", dir, "tmpfs", 0, options))
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", dir, "tmpfs", 0, options))
 		_exit(NO_MOUNT);
 }
 
@@ -57,7 +59,9 @@ static void on_small_disk(int kind, void (*fn)(void))
 		_exit(0);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status) && (!WEXITSTATUS(status) || WEXITSTATUS(status) == NO_MOUNT), "status %#x", status);
+	ck_assert_msg(WIFEXITED(status) &&
+			      (!WEXITSTATUS(status) || WEXITSTATUS(status) == NO_MOUNT),
+		      "status %#x", status);
 }
 
 /* --- sealing --- */
@@ -307,7 +311,8 @@ START_TEST(what_the_session_relies_on_stays)
 }
 END_TEST
 
-/* Three images without their manifests: these go, being the oldest, and make no room. So others go as well. */
+/* Three images without their manifests: these go, being the oldest, and make no room. So others go
+ * as well. */
 static void own_makes_no_room(void)
 {
 	struct fdry_oid links[24], oid;
@@ -412,7 +417,8 @@ START_TEST(the_environment_is_checked)
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		setenv("FOUNDRY_STORE_LIMIT", bad[i], 1);
 		fails(ENV, "FOUNDRY_STORE_LIMIT is", fdry_writer_begin(s, &p));
-		fails(ENV, "a number of bytes (K, M, G or T may follow) from 0 to 8191T", fdry_store_limit(s, &limit, NULL));
+		fails(ENV, "a number of bytes (K, M, G or T may follow) from 0 to 8191T",
+		      fdry_store_limit(s, &limit, NULL));
 	}
 	unsetenv("FOUNDRY_STORE_LIMIT");
 	ok(fdry_store_set_limit(s, 12345678));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of limits: what is noted as used, what eviction would take, takes and leaves, and what it costs a seal. */
+/* Unit tests of limits: what is noted as used, what eviction would take, takes and leaves, and what
+ * it costs a seal. */
 #include <sys/mman.h>
 
 #include "tests/lib/store.h"
@@ -59,7 +60,9 @@ static void note_evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
 static struct fdry_evict_report evict(uint64_t limit, bool dry_run, const char *want)
 {
 	struct fdry_buf names = { 0 };
-	struct fdry_evict_how o = { .limit = limit, .dry_run = dry_run, .evicted = note_evicted, .arg = &names };
+	struct fdry_evict_how o = {
+		.limit = limit, .dry_run = dry_run, .evicted = note_evicted, .arg = &names
+	};
 	struct fdry_evict_report r;
 
 	ok(fdry_evict(s, &o, &r));
@@ -188,7 +191,8 @@ START_TEST(what_adds_nothing_stays)
 }
 END_TEST
 
-/* What pages take is less than what plans count: so many bytes less is less of the latter, whatever the former says. */
+/* What pages take is less than what plans count: so many bytes less is less of the latter, whatever
+ * the former says. */
 START_TEST(room_is_made_where_everything_fits)
 {
 	struct fdry_evict_how o = { .free = 1 };
@@ -225,7 +229,8 @@ static struct fdry_evict_report room(const struct fdry_idset *held)
 	return r;
 }
 
-/* What a session has put makes no difference. Letting go of an image whose objects it found makes no room: another goes, too. */
+/* What a session has put makes no difference. Letting go of an image whose objects it found makes
+ * no room: another goes, too. */
 START_TEST(what_is_held_counts_and_stays)
 {
 	struct fdry_idset held = { 0 };
@@ -363,7 +368,9 @@ START_TEST(bad_lines_do_not_count)
 {
 	struct fdry_oid a = seal(s, 1, 1, 10, "a"), b = seal(s, 2, 1, 10, "b");
 	static const char *const bad[] = {
-		"\n", "x\n", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeX 0000000001\n",
+		"\n",
+		"x\n",
+		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdeX 0000000001\n",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000x1\n",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef-0000000001\n",
 		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 00000000011\n",
@@ -415,7 +422,8 @@ START_TEST(the_file_does_not_grow_for_ever)
 	fdry_atime_note(s->env, &b);
 	ck_assert_int_lt(largest, (1 << 20) + 200);
 	ok(fdry_atime_read(s->env, &all));
-	ck_assert_uint_gt(all.len / sizeof(struct fdry_atime), 4000); /* of the latest ids most are still there */
+	ck_assert_uint_gt(all.len / sizeof(struct fdry_atime),
+			  4000); /* of the latest ids most are still there */
 	ck_assert_uint_gt(fdry_atime_find(&all, &b)->order, fdry_atime_find(&all, &a)->order);
 	i = 39999;
 	many = oid_of(&i, sizeof(i));

@@ -60,8 +60,10 @@ static bool fails_now(int what)
 
 REPLACED(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at), ENOSPC, -1)
 REPLACED(ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at), ENOSPC, -1)
-REPLACED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), ENOSPC, -1)
-REPLACED(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), ENOSPC, -1)
+REPLACED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at), ENOSPC,
+	 -1)
+REPLACED(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off_t at), (fd, v, n, at),
+	 ENOSPC, -1)
 REPLACED(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n), ENOSPC, -1)
 REPLACED(ssize_t, pread, (int fd, void *p, size_t n, off_t at), (fd, p, n, at), EIO, -1)
 REPLACED(ssize_t, pread64, (int fd, void *p, size_t n, off_t at), (fd, p, n, at), EIO, -1)
@@ -71,8 +73,10 @@ REPLACED(int, ftruncate, (int fd, off_t n), (fd, n), ENOSPC, -1)
 REPLACED(int, ftruncate64, (int fd, off_t n), (fd, n), ENOSPC, -1)
 REPLACED(int, renameat, (int a, const char *p, int b, const char *q), (a, p, b, q), EIO, -1)
 #ifndef __SANITIZE_THREAD__ /* which maps before it can look symbols up */
-REPLACED(void *, mmap, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
-REPLACED(void *, mmap64, (void *a, size_t n, int prot, int flags, int fd, off_t at), (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
+REPLACED(void *, mmap, (void *a, size_t n, int prot, int flags, int fd, off_t at),
+	 (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
+REPLACED(void *, mmap64, (void *a, size_t n, int prot, int flags, int fd, off_t at),
+	 (a, n, prot, flags, fd, at), ENOMEM, MAP_FAILED)
 #endif
 
 /* Unlocking does not fail. */
@@ -259,8 +263,8 @@ static int trial_in_child(int what, long nr, bool ever)
 		_exit(trial(what, nr, ever));
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_msg(WIFEXITED(status), "call %ld%s: the child was ended by signal %d", nr, ever ? " and all after it" : "",
-		      WTERMSIG(status));
+	ck_assert_msg(WIFEXITED(status), "call %ld%s: the child was ended by signal %d", nr,
+		      ever ? " and all after it" : "", WTERMSIG(status));
 	return WEXITSTATUS(status);
 }
 
@@ -273,8 +277,11 @@ static void every_one(int what, bool ever)
 
 	for (nr = 1; got != NOTHING_FAILED; nr++) {
 		got = trial_in_child(what, nr, ever);
-		ck_assert_msg(got <= NOTHING_FAILED, "call %ld%s: %s", nr, ever ? " and all after it" : "",
-			      got == NO_SENTENCE ? "no sentence" : got == LEFT_LOCKED ? "the lock is left" : "does not work afterwards");
+		ck_assert_msg(got <= NOTHING_FAILED, "call %ld%s: %s", nr,
+			      ever ? " and all after it" : "",
+			      got == NO_SENTENCE   ? "no sentence"
+			      : got == LEFT_LOCKED ? "the lock is left"
+						   : "does not work afterwards");
 		if (nr % 10)
 			continue;
 		ok(fdry_store_open(path, 0, &s));
@@ -284,7 +291,8 @@ static void every_one(int what, bool ever)
 		fdry_store_close(s);
 	}
 	ck_assert_int_gt(nr, 30); /* LMDB's calls are among them */
-	fprintf(stderr, "%ld %s made to fail%s\n", nr - 2, what == MEMORY ? "allocations" : "calls", ever ? " for ever" : "");
+	fprintf(stderr, "%ld %s made to fail%s\n", nr - 2, what == MEMORY ? "allocations" : "calls",
+		ever ? " for ever" : "");
 }
 
 static void setup(void)
@@ -368,10 +376,14 @@ START_TEST(every_call_fails_while_a_store_is_made)
 					_exit(status ? 2 : 1);
 				if (!status)
 					fdry_store_close(s);
-				_exit(fdry_store_open(path, FDRY_STORE_CREATE, &s) || seal_some(s, &(struct fdry_oid[3]){ 0 }[0]) ? 3 : 0);
+				_exit(fdry_store_open(path, FDRY_STORE_CREATE, &s) ||
+						      seal_some(s, &(struct fdry_oid[3]){ 0 }[0])
+					      ? 3
+					      : 0);
 			}
 			ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-			ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) < 2, "call %ld: status %#x", nr, status);
+			ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) < 2,
+				      "call %ld: status %#x", nr, status);
 			more = !WEXITSTATUS(status);
 		}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store's folder that is not as it should be: it cannot be listed, a file in it cannot be read
- * or is a FIFO, and sessions have died in it. Nothing waits, and nothing is removed that may be in use.
+ * Unit tests of a store's folder that is not as it should be: it cannot be listed, a file in it
+ * cannot be read or is a FIFO, and sessions have died in it. Nothing waits, and nothing is removed
+ * that may be in use.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -86,7 +87,8 @@ START_TEST(leases_unreadable)
 }
 END_TEST
 
-/* The store's own folder: a collection says so; a new store is not made in what may hold somebody's files. */
+/* The store's own folder: a collection says so; a new store is not made in what may hold somebody's
+ * files. */
 START_TEST(folder_unreadable)
 {
 	struct fdry_store *other = NULL;
@@ -146,7 +148,8 @@ static void get_all(const struct fdry_oid *image)
 	fdry_atime_note(s->env, image);
 }
 
-/* Notes that are in the way cost a note; what says what is in use stops a collection, and is named. */
+/* Notes that are in the way cost a note; what says what is in use stops a collection, and is named.
+ */
 START_TEST(odd_notes)
 {
 	struct fdry_oid image = seal(s, 1, 2, 100, "m");
@@ -173,7 +176,9 @@ START_TEST(odd_lease)
 	char file[400];
 
 	make_odd("leases/0123456789abcdef", _i);
-	fails(IO, "leases/0123456789abcdef in the store, which may keep objects: it is no regular file; remove it",
+	fails(IO,
+	      "leases/0123456789abcdef in the store, which may keep objects: it is no regular "
+	      "file; remove it",
 	      fdry_store_gc(s, false, &r));
 	get_all(&image);
 	snprintf(file, sizeof(file), "%s/leases/0123456789abcdef", path);

@@ -118,7 +118,8 @@ static int open_in_child(void *arg)
 	fdry_store_close(in->s);
 	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
 		return 1;
-	if (fdry_store_gc(own, false, &r) || r.live != 3 || r.dead != 1) /* the parent's session keeps what it was told of */
+	if (fdry_store_gc(own, false, &r) || r.live != 3 ||
+	    r.dead != 1) /* the parent's session keeps what it was told of */
 		return 2;
 	fdry_store_close(own);
 	return 0;
@@ -234,7 +235,8 @@ END_TEST
 
 /* --- process ids that repeat --- */
 
-/* Hold @pid's byte of LMDB's lock file, as a process of that id in another namespace does; signal, and wait. */
+/* Hold @pid's byte of LMDB's lock file, as a process of that id in another namespace does; signal,
+ * and wait. */
 static pid_t hold_reader_place(pid_t who)
 {
 	struct flock fl = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = who, .l_len = 1 };
@@ -284,7 +286,8 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 		chunk = oid_of(data, sizeof(data));
 		ok(fdry_reader_map(g, &chunk, &span[i]));
 	}
-	/* Writers are not kept out, and what was mapped stays right while they write, and while it is collected. */
+	/* Writers are not kept out, and what was mapped stays right while they write, and while it
+	 * is collected. */
 	for (i = 0; i < 5; i++)
 		seal(s, 1000 * (1 + i), 20, 50000, i & 1 ? "q" : NULL);
 	ok(fdry_reader_resolve(g, "r", &oid));
@@ -371,7 +374,8 @@ static int second_process_1(void *arg)
 	return as_process_1(load_and_seal, arg);
 }
 
-/* The same with namespaces, where this process may make some: two processes, each process 1 of its own. */
+/* The same with namespaces, where this process may make some: two processes, each process 1 of its
+ * own. */
 START_TEST(two_containers_share_a_store)
 {
 	struct fdry_store *s = store_make();
@@ -496,7 +500,8 @@ static uint64_t used_bytes(struct fdry_store *s)
 	return x.used_bytes;
 }
 
-/* A process that has the store open for long: what it collects can be used again, whoever died reading. */
+/* A process that has the store open for long: what it collects can be used again, whoever died
+ * reading. */
 START_TEST(a_collection_clears_readers_that_died)
 {
 	struct fdry_gc_report r;

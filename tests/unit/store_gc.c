@@ -138,7 +138,8 @@ static unsigned int lease_files(void)
 	return n;
 }
 
-/* What a session found there stays with it, and what that links to; until it ends, whichever way. */
+/* What a session found there stays with it, and what that links to; until it ends, whichever way.
+ */
 START_TEST(what_a_session_was_told_of_stays)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk, got;
@@ -258,7 +259,8 @@ static int tell(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t tot
 	return phase == t->stop_phase && done >= t->stop_at;
 }
 
-/* It tells how far it is; told to stop, it leaves a store that is sound, and the rest for the next one. */
+/* It tells how far it is; told to stop, it leaves a store that is sound, and the rest for the next
+ * one. */
 START_TEST(it_can_be_stopped)
 {
 	struct teller t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
@@ -299,7 +301,8 @@ static bool announced(void)
 	return ret;
 }
 
-/* A collection that died is forgotten by the next seal; until then nothing is taken for known unseen. */
+/* A collection that died is forgotten by the next seal; until then nothing is taken for known
+ * unseen. */
 START_TEST(a_collection_that_died)
 {
 	struct fdry_writer_stats st;
@@ -311,7 +314,8 @@ START_TEST(a_collection_that_died)
 	seal(s, 1, 2, 100, "r");
 	ok(fdry_writer_begin(s, &p));
 	ok(fdry_txn_write(s->env->db, 0, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_META, (struct fdry_span){ (const uint8_t *)"collecting", 10 },
+	ok(fdry_txn_put(&t, FDRY_TABLE_META,
+			(struct fdry_span){ (const uint8_t *)"collecting", 10 },
 			(struct fdry_span){ (const uint8_t *)"\1", 1 }));
 	ok(fdry_txn_commit(&t));
 	oid = put_noise(p, 1);
@@ -350,7 +354,8 @@ START_TEST(a_lease_without_room)
 	int status;
 
 	if (!pid) {
-		struct rlimit limit = { FDRY_LEASE_AT_IDS + FDRY_OID_SIZE, FDRY_LEASE_AT_IDS + FDRY_OID_SIZE };
+		struct rlimit limit = { FDRY_LEASE_AT_IDS + FDRY_OID_SIZE,
+					FDRY_LEASE_AT_IDS + FDRY_OID_SIZE };
 		struct fdry_oid chunk[2];
 		struct fdry_store *own;
 		uint8_t data[2] = "ab";
@@ -475,7 +480,8 @@ START_TEST(sealing_again_heals)
 	for (i = 0; i < 2; i++) {
 		noise(1 + i, data, sizeof(data));
 		chunk[i] = oid_of(data, sizeof(data));
-		ok(fdry_txn_delete(&t, i ? FDRY_TABLE_OBJECTS : FDRY_TABLE_DATA, fdry_oid_span(&chunk[i])));
+		ok(fdry_txn_delete(&t, i ? FDRY_TABLE_OBJECTS : FDRY_TABLE_DATA,
+				   fdry_oid_span(&chunk[i])));
 	}
 	ok(fdry_txn_commit(&t));
 	seal(s, 1, 3, 100, "r");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of locks of open files, which children inherit: they end with the process that took them, also where a
- * child of fork() lives on, or one that did not come through fork() and is about to execute another program.
+ * Unit tests of locks of open files, which children inherit: they end with the process that took
+ * them, also where a child of fork() lives on, or one that did not come through fork() and is about
+ * to execute another program.
  */
 #include <signal.h>
 
@@ -19,7 +20,8 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* What a child closes is its own copy: the parent still has the store open, as another copy of the library sees. */
+/* What a child closes is its own copy: the parent still has the store open, as another copy of the
+ * library sees. */
 START_TEST(a_child_unlocks_nothing)
 {
 	struct fdry_store *s = store_make();
@@ -38,7 +40,8 @@ START_TEST(a_child_unlocks_nothing)
 }
 END_TEST
 
-/* What is about to execute another program has all files open until then, and did not come through fork(). */
+/* What is about to execute another program has all files open until then, and did not come through
+ * fork(). */
 START_TEST(a_store_is_opened_again_beside_a_child)
 {
 	struct fdry_store *s = store_make();
@@ -96,7 +99,12 @@ START_TEST(opening_ends_beside_a_child)
 END_TEST
 
 static int told[2]; /* a pipe */
-static enum { GOES_ON, DIES, STARTS /* the child, without fork() */, WAYS } way; /* of who collects */
+static enum {
+	GOES_ON,
+	DIES,
+	STARTS /* the child, without fork() */,
+	WAYS
+} way; /* of who collects */
 
 /* In the middle of a collection: a child that lives on; who collects goes on, or dies. */
 static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of lock.mdb, which LMDB maps and writes: every byte of it is allocated, so that a full disk
- * is an answer and not a bus error; and of the limit on a file's length, which is no signal.
+ * Unit tests of lock.mdb, which LMDB maps and writes: every byte of it is allocated, so that a full
+ * disk is an answer and not a bus error; and of the limit on a file's length, which is no signal.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -36,7 +36,8 @@ static bool is_allocated(void)
 	struct stat st;
 
 	lock_path(file);
-	return !stat(file, &st) && st.st_size >= 4096 && (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
+	return !stat(file, &st) && st.st_size >= 4096 &&
+	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
 }
 
 /* In a child, which may not use Check: it answers with the number of the line that failed. */
@@ -50,7 +51,8 @@ static void in_process(int (*fn)(void))
 		_exit(fn());
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_msg(WIFEXITED(status), "the child was ended by signal %d", WTERMSIG(status));
-	ck_assert_msg(!WEXITSTATUS(status) || WEXITSTATUS(status) == NO_MOUNT, "%d", WEXITSTATUS(status));
+	ck_assert_msg(!WEXITSTATUS(status) || WEXITSTATUS(status) == NO_MOUNT, "%d",
+		      WEXITSTATUS(status));
 }
 
 static void sound(void)
@@ -156,7 +158,8 @@ static int small_limit(void)
 		return 1;
 	if (many_read(s, FEW) != FEW || fdry_ref_get(s, "m", &oid))
 		return 2;
-	if (fdry_store_set_limit(s, 1 << 30) != -FDRY_E_FULL || !strstr(fdry_last_error(), "ulimit -f"))
+	if (fdry_store_set_limit(s, 1 << 30) != -FDRY_E_FULL ||
+	    !strstr(fdry_last_error(), "ulimit -f"))
 		return 3;
 	fdry_atime_note(s->env, &oid);
 	fdry_store_close(s);
@@ -175,7 +178,8 @@ static int no_room(void)
 		return 1;
 	if (fdry_store_open(path, 0, &s) != -FDRY_E_FULL)
 		return 2;
-	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_ref_get(s, "m", &oid) || many_read(s, READERS) != READERS)
+	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_ref_get(s, "m", &oid) ||
+	    many_read(s, READERS) != READERS)
 		return 3;
 	if (fdry_verify(s, count_finding, &findings, &r) || findings)
 		return 4;
@@ -226,12 +230,14 @@ static int fill_disk(void)
 	return fd < 0 || close(fd);
 }
 
-/* As root, or in a namespace of its own: where neither may mount, the limits above are all that is tested. */
+/* As root, or in a namespace of its own: where neither may mount, the limits above are all that is
+ * tested. */
 static bool disk_mount(void)
 {
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return false;
-	return !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) && !mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=700");
+	return !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       !mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=700");
 }
 
 /* @sparse: what lock.mdb is like when the disk is full; 0: not there. */
@@ -262,7 +268,8 @@ static int on_full_disk(uint64_t sparse)
 		return 4;
 	fdry_store_close(s);
 	snprintf(file, sizeof(file), "%s/fill", dir);
-	if (truncate(file, 4096) || fdry_store_open(path, 0, &s) || !is_allocated() || many_read(s, READERS) != READERS)
+	if (truncate(file, 4096) || fdry_store_open(path, 0, &s) || !is_allocated() ||
+	    many_read(s, READERS) != READERS)
 		return 5;
 	fdry_store_close(s);
 	return 0;

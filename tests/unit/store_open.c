@@ -88,7 +88,8 @@ static mode_t mode_of(const char *file)
 	return st.st_mode & 0777;
 }
 
-/* Another process makes the store and collects, which takes away the folder in which this one is at it. */
+/* Another process makes the store and collects, which takes away the folder in which this one is at
+ * it. */
 static int somebody_was_faster(struct fdry_txn *t)
 {
 	char file[400];
@@ -148,7 +149,8 @@ START_TEST(bad_flags_and_paths)
 	int fd;
 
 	fails(INVAL, "flags", fdry_store_open(path, 1 << 7, &s));
-	fails(INVAL, "reading only", fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_READONLY, &s));
+	fails(INVAL, "reading only",
+	      fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_READONLY, &s));
 	fails(INVAL, "empty", fdry_store_open("", 0, &s));
 	ck_assert(!mkdir(path, 0700));
 	fails(NOSTORE, "no data.mdb", fdry_store_open(path, 0, &s));
@@ -264,7 +266,8 @@ START_TEST(foreign_environments_are_refused)
 		fails(NOSTORE, "another program", fdry_store_open(path, 0, &s));
 		fails(NOSTORE, "another program", fdry_store_open(path, FDRY_STORE_CREATE, &s));
 		ck_assert(!stat(file, &b));
-		ck_assert_msg(a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec,
+		ck_assert_msg(a.st_mtim.tv_sec == b.st_mtim.tv_sec &&
+				      a.st_mtim.tv_nsec == b.st_mtim.tv_nsec,
 			      "it was written to");
 		nftw(path, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 	}
@@ -344,7 +347,8 @@ START_TEST(versions_and_features)
 }
 END_TEST
 
-/* Whoever made it was stopped before the first commit: an environment without tables, or an empty file. */
+/* Whoever made it was stopped before the first commit: an environment without tables, or an empty
+ * file. */
 START_TEST(unfinished_stores)
 {
 	struct fdry_store *s;

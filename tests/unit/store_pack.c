@@ -58,7 +58,8 @@ static void repack(struct fdry_store *s, const struct fdry_oid *oid)
 	n = ZSTD_compress(packed, sizeof(packed), bytes.data, bytes.len, 1);
 	ck_assert_uint_ne(n, fdry_get64(rec + FDRY_RECORD_AT_STORED));
 	fdry_set64(rec + FDRY_RECORD_AT_STORED, n);
-	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ rec, value.len }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+			(struct fdry_span){ rec, value.len }));
 	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), (struct fdry_span){ packed, n }));
 	ok(fdry_txn_commit(&t));
 	fdry_unpacker_release(&u);
@@ -74,7 +75,8 @@ START_TEST(equal_images_give_equal_packs)
 	struct fdry_oid kernel;
 
 	seal_mixed(to, 3, CHUNK, "another");
-	ck_assert(!memcmp(&images[1].oid, (struct fdry_oid[]){ seal_mixed(to, 2, CHUNK, "two/b") }, 32));
+	ck_assert(!memcmp(&images[1].oid, (struct fdry_oid[]){ seal_mixed(to, 2, CHUNK, "two/b") },
+			  32));
 	seal_mixed(to, 1, CHUNK, "one");
 	kernel = oid_of(text, prose(2, text, sizeof(text)));
 	repack(to, &kernel);
@@ -91,7 +93,8 @@ START_TEST(identities_travel)
 {
 	const struct fdry_oid ids[] = { oid_of("a", 1), oid_of("b", 1), oid_of("c", 1) };
 	struct fdry_pack_image pair[] = {
-		{ .oid = images[0].oid, .name = "pair", .identity = ids[0] }, { .oid = images[1].oid, .name = "pair", .identity = ids[1] },
+		{ .oid = images[0].oid, .name = "pair", .identity = ids[0] },
+		{ .oid = images[1].oid, .name = "pair", .identity = ids[1] },
 	};
 	struct mem m = export_to_mem(from, pair, 2, NULL, NULL);
 	struct fdry_oid third = seal_mixed(to, 3, CHUNK, NULL);
@@ -105,8 +108,10 @@ START_TEST(identities_travel)
 	ok(fdry_ref_list(to, "pair", &refs, &n));
 	ck_assert_uint_eq(n, 3);
 	for (i = 0; i < n; i++)
-		ck_assert(fdry_oid_eq(&refs[i].oid, fdry_oid_eq(&refs[i].identity, &ids[0]) ? &images[0].oid :
-						    fdry_oid_eq(&refs[i].identity, &ids[1]) ? &images[1].oid : &third));
+		ck_assert(fdry_oid_eq(&refs[i].oid,
+				      fdry_oid_eq(&refs[i].identity, &ids[0])	? &images[0].oid
+				      : fdry_oid_eq(&refs[i].identity, &ids[1]) ? &images[1].oid
+										: &third));
 	free(refs);
 	fdry_buf_release(&m.b);
 }
@@ -116,7 +121,8 @@ START_TEST(a_plain_pack_means_the_same)
 {
 	struct fdry_pack_opts plain = { .plain = true };
 	struct fdry_pack_report packed, flat;
-	struct mem m = export_to_mem(from, images, 2, NULL, &packed), p = export_to_mem(from, images, 2, &plain, &flat);
+	struct mem m = export_to_mem(from, images, 2, NULL, &packed),
+		   p = export_to_mem(from, images, 2, &plain, &flat);
 
 	ck_assert(fdry_oid_eq(&packed.id, &flat.id));
 	ck_assert_uint_gt(flat.packed, flat.bytes);
@@ -186,7 +192,8 @@ START_TEST(what_a_pack_adds_waits_for_the_end)
 	links[0] = put(p, FDRY_OBJECT_KERNEL, "other", 5);
 	ok(fdry_writer_add_object(p, FDRY_OBJECT_KERNEL, "same", 4, links, 1, &links[1]));
 	ok(fdry_writer_commit(p, "y", 1, &links[1], 1, "y", &oid, NULL));
-	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "y" } }, 1, NULL, NULL);
+	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "y" } }, 1, NULL,
+			  NULL);
 	before = see(to);
 	len = m.b.len;
 	m.b.len--;
@@ -280,7 +287,8 @@ START_TEST(nothing_damaged_is_exported)
 
 	kernel = oid_of(text, prose(2, text, sizeof(text)));
 	ok(fdry_txn_write(from->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&kernel), (struct fdry_span){ (uint8_t *)text, 100 }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(&kernel),
+			(struct fdry_span){ (uint8_t *)text, 100 }));
 	ok(fdry_txn_commit(&t));
 	fails(CORRUPT, "damaged", fdry_pack_export(from, images, 1, NULL, mem_write, &m, &r));
 	fails(BADIMAGE, "ends early", import_mem(to, &m, NULL, &r));
@@ -300,13 +308,15 @@ END_TEST
 START_TEST(what_is_needed_must_be_there)
 {
 	struct fdry_pack_report r;
-	uint8_t head[FDRY_PACK_HEAD] = FDRY_PACK_MAGIC, image[FDRY_PACK_IMAGE_HEAD] = { 0 }, o[FDRY_PACK_OBJECT_HEAD + 33] = { 0 };
+	uint8_t head[FDRY_PACK_HEAD] = FDRY_PACK_MAGIC, image[FDRY_PACK_IMAGE_HEAD] = { 0 },
+		o[FDRY_PACK_OBJECT_HEAD + 33] = { 0 };
 	uint8_t end[FDRY_PACK_END_SIZE] = FDRY_PACK_END_MAGIC;
 	struct fdry_oid id = oid_of("m", 1), leaf = oid_of("leaf", 4);
 	struct mem m = { 0 };
 	struct fdry_writer *p;
 
-	head[FDRY_PACK_AT_VERSION] = head[FDRY_PACK_AT_IMAGES] = head[FDRY_PACK_AT_OBJECTS] = head[FDRY_PACK_AT_BYTES] = 1;
+	head[FDRY_PACK_AT_VERSION] = head[FDRY_PACK_AT_IMAGES] = head[FDRY_PACK_AT_OBJECTS] =
+		head[FDRY_PACK_AT_BYTES] = 1;
 	memcpy(image, &id, sizeof(id));
 	memcpy(o, &id, sizeof(id));
 	o[FDRY_PACK_OBJECT_AT_KINDS] = 1 << FDRY_OBJECT_MANIFEST;
@@ -317,7 +327,8 @@ START_TEST(what_is_needed_must_be_there)
 	ok(fdry_buf_put(&m.b, image, sizeof(image)));
 	ok(fdry_buf_put(&m.b, o, sizeof(o) - 1));
 	id = oid_of(m.b.data, m.b.len);
-	m.b.data[FDRY_PACK_HEAD + FDRY_PACK_IMAGE_HEAD + FDRY_PACK_OBJECT_AT_BODY] = 1; /* which is no part of the id */
+	m.b.data[FDRY_PACK_HEAD + FDRY_PACK_IMAGE_HEAD + FDRY_PACK_OBJECT_AT_BODY] =
+		1; /* which is no part of the id */
 	ok(fdry_buf_put(&m.b, "m", 1));
 	memcpy(end + FDRY_PACK_END_AT_ID, &id, sizeof(id));
 	ok(fdry_buf_put(&m.b, end, sizeof(end)));
@@ -351,8 +362,10 @@ START_TEST(names_travel_if_asked)
 	ok(fdry_ref_get(to, "one", &oid));
 	ck_assert(fdry_oid_eq(&oid, &images[0].oid));
 	fdry_buf_release(&m.b);
-	fails(NAME, "not a ref's name", fdry_pack_export(from, &(struct fdry_pack_image){ .oid = images[0].oid, .name = "a//b" }, 1, NULL,
-							 mem_write, &m, &r));
+	fails(NAME, "not a ref's name",
+	      fdry_pack_export(from,
+			       &(struct fdry_pack_image){ .oid = images[0].oid, .name = "a//b" }, 1,
+			       NULL, mem_write, &m, &r));
 }
 END_TEST
 
@@ -479,7 +492,8 @@ START_TEST(ends_may_fail_anywhere)
 
 	for (half.stop = 0; half.stop < m.b.len - FDRY_PACK_END_SIZE; half.stop += 61) {
 		half.b.len = 0;
-		fails(FULL, "the test's disk", fdry_pack_export(from, images, 1, NULL, mem_write, &half, &r));
+		fails(FULL, "the test's disk",
+		      fdry_pack_export(from, images, 1, NULL, mem_write, &half, &r));
 		m.fail = true;
 		m.stop = half.stop;
 		fails(IO, "the test's cable", import_mem(to, &m, NULL, &r));
@@ -499,7 +513,9 @@ START_TEST(wrong_arguments_are_refused)
 	fails(INVAL, "no image", fdry_pack_export(from, images, 0, NULL, mem_write, &m, &r));
 	memset(zero, 1, sizeof(zero));
 	chunk = oid_of(zero, sizeof(zero));
-	fails(INVAL, "not an image", fdry_pack_export(from, &(struct fdry_pack_image){ .oid = chunk }, 1, NULL, mem_write, &m, &r));
+	fails(INVAL, "not an image",
+	      fdry_pack_export(from, &(struct fdry_pack_image){ .oid = chunk }, 1, NULL, mem_write,
+			       &m, &r));
 	ok(fdry_buf_put(&m.b, zero, sizeof(zero)));
 	fails(BADIMAGE, "not a pack", import_mem(to, &m, NULL, &r));
 	fdry_buf_release(&m.b);
@@ -556,7 +572,8 @@ static int read_counted(void *arg, void *data, size_t len, size_t *got)
 	return err;
 }
 
-/* Bodies of what the store has are not read from a file; one that was cut short is found all the same. */
+/* Bodies of what the store has are not read from a file; one that was cut short is found all the
+ * same. */
 START_TEST(a_file_is_read_for_what_is_missing)
 {
 	struct fdry_pack_opts opts = { .skip = fdry_pack_skip_fd };
@@ -582,7 +599,8 @@ START_TEST(a_file_is_read_for_what_is_missing)
 	for (i = 0; i < 2; i++) {
 		ck_assert(!ftruncate(fd, (off_t)(i ? written.packed / 2 : written.packed - 1)));
 		ck_assert(!lseek(fd, 0, SEEK_SET));
-		fails(BADIMAGE, "cut short", fdry_pack_import(to, &opts, read_counted, &fd, NULL, NULL, &r));
+		fails(BADIMAGE, "cut short",
+		      fdry_pack_import(to, &opts, read_counted, &fd, NULL, NULL, &r));
 	}
 	close(fd);
 	check_sound(to);
@@ -606,7 +624,8 @@ START_TEST(long_packs_go_through_a_window)
 		links[i] = put(p, FDRY_OBJECT_CHUNK, data, i == 30 ? 80 << 20 : 2 << 20);
 	}
 	ok(fdry_writer_commit(p, "m", 1, links, 60, "long", &oid, NULL));
-	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "long" } }, 1, NULL, &r);
+	m = export_to_mem(from, (struct fdry_pack_image[]){ { .oid = oid, .name = "long" } }, 1,
+			  NULL, &r);
 	ck_assert_uint_lt(r.packed, 1 << 20);
 	ok(import_mem(to, &m, NULL, &r));
 	ck_assert_uint_eq(r.objects_new, 61);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of the format of packs: each rule broken alone, in a pack whose id is right all the same. */
+/* Unit tests of the format of packs: each rule broken alone, in a pack whose id is right all the
+ * same. */
 #include "tests/lib/pack_stores.h"
 
 /* Where object number @n begins. */
@@ -12,12 +13,14 @@ static size_t object_at(const struct mem *m, unsigned int n)
 	for (i = 0; i < fdry_get32(d + FDRY_PACK_AT_IMAGES); i++)
 		at += FDRY_PACK_IMAGE_HEAD + fdry_get16(d + at + FDRY_PACK_IMAGE_AT_LEN);
 	for (i = 0; i < n; i++)
-		at += FDRY_PACK_OBJECT_HEAD + fdry_get32(d + at + FDRY_PACK_OBJECT_AT_LINKS) * FDRY_OID_SIZE +
+		at += FDRY_PACK_OBJECT_HEAD +
+		      fdry_get32(d + at + FDRY_PACK_OBJECT_AT_LINKS) * FDRY_OID_SIZE +
 		      fdry_get64(d + at + FDRY_PACK_OBJECT_AT_BODY);
 	return at;
 }
 
-/* Give a pack that was changed the id that it should have then; the counts of the head are @objects. */
+/* Give a pack that was changed the id that it should have then; the counts of the head are
+ * @objects. */
 static void reseal(struct mem *m, unsigned int objects)
 {
 	struct fdry_hash h = { 0 };
@@ -34,7 +37,8 @@ static void reseal(struct mem *m, unsigned int objects)
 		head[FDRY_PACK_OBJECT_AT_CODEC] = 0;
 		fdry_set64(head + FDRY_PACK_OBJECT_AT_BODY, 0);
 		ok(fdry_hash_update(&h, head, sizeof(head)));
-		ok(fdry_hash_update(&h, m->b.data + at + sizeof(head), fdry_get32(head + FDRY_PACK_OBJECT_AT_LINKS) * FDRY_OID_SIZE));
+		ok(fdry_hash_update(&h, m->b.data + at + sizeof(head),
+				    fdry_get32(head + FDRY_PACK_OBJECT_AT_LINKS) * FDRY_OID_SIZE));
 	}
 	ok(fdry_hash_final(&h, &id));
 	memcpy(m->b.data + object_at(m, objects) + FDRY_PACK_END_AT_ID, &id, sizeof(id));
@@ -82,7 +86,8 @@ static unsigned int kernel_in(const struct mem *m)
 {
 	unsigned int i;
 
-	for (i = 0; m->b.data[object_at(m, i) + FDRY_PACK_OBJECT_AT_KINDS] != 1 << FDRY_OBJECT_KERNEL; i++)
+	for (i = 0;
+	     m->b.data[object_at(m, i) + FDRY_PACK_OBJECT_AT_KINDS] != 1 << FDRY_OBJECT_KERNEL; i++)
 		;
 	return i;
 }
@@ -105,8 +110,9 @@ START_TEST(fields_are_checked)
 		if (rules[i].field == FDRY_PACK_AT_BYTES + 1 && !rules[i].part)
 			reseal(&c, 7);
 		err = import_mem(to, &c, NULL, &r);
-		ck_assert_msg(err == -rules[i].err && strstr(fdry_last_error(), rules[i].text), "rule %zu: %s: %s", i,
-			      fdry_error_name(err), err ? fdry_last_error() : "");
+		ck_assert_msg(err == -rules[i].err && strstr(fdry_last_error(), rules[i].text),
+			      "rule %zu: %s: %s", i, fdry_error_name(err),
+			      err ? fdry_last_error() : "");
 		fdry_buf_release(&c.b);
 	}
 	fdry_buf_release(&m.b);
@@ -126,7 +132,8 @@ START_TEST(lists_ascend)
 {
 	struct mem m = export_to_mem(from, images, 1, NULL, NULL);
 	size_t at = object_at(&m, 6) + FDRY_PACK_OBJECT_HEAD; /* the manifest's links */
-	struct fdry_pack_image two[2] = { { .oid = images[0].oid, .name = "a" }, { .oid = images[0].oid, .name = "b" } };
+	struct fdry_pack_image two[2] = { { .oid = images[0].oid, .name = "a" },
+					  { .oid = images[0].oid, .name = "b" } };
 	struct fdry_pack_report r;
 
 	swap32(m.b.data + at, m.b.data + at + 32);
@@ -151,7 +158,8 @@ START_TEST(a_body_is_one_frame)
 	ok(fdry_buf_put(&c.b, m.b.data, end));
 	ok(fdry_buf_put(&c.b, "x", 1));
 	ok(fdry_buf_put(&c.b, m.b.data + end, m.b.len - end));
-	fdry_set64(c.b.data + at + FDRY_PACK_OBJECT_AT_BODY, fdry_get64(c.b.data + at + FDRY_PACK_OBJECT_AT_BODY) + 1);
+	fdry_set64(c.b.data + at + FDRY_PACK_OBJECT_AT_BODY,
+		   fdry_get64(c.b.data + at + FDRY_PACK_OBJECT_AT_BODY) + 1);
 	fails(CORRUPT, "not one frame", import_mem(to, &c, NULL, &r));
 	fdry_buf_release(&c.b);
 	fdry_buf_release(&m.b);

@@ -63,7 +63,8 @@ static void check_modes(mode_t directory, mode_t file, gid_t gid, unsigned int l
 	ck_assert_uint_ge(files_seen, least);
 }
 
-/* Everything that a store makes is there at the same time: both of LMDB's files, leases, a claim, the notes. */
+/* Everything that a store makes is there at the same time: both of LMDB's files, leases, a claim,
+ * the notes. */
 static void check_made_under(mode_t mask, unsigned int flags, mode_t directory, mode_t file)
 {
 	struct fdry_claim *claim;
@@ -150,7 +151,8 @@ START_TEST(what_becomes_a_groups_store)
 	struct fdry_sharing sh;
 
 	fails(INVAL, "FDRY_STORE_CREATE", fdry_store_open(path, FDRY_STORE_GROUP, &s));
-	fails(PERM, "its owner's alone", fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_GROUP, &s));
+	fails(PERM, "its owner's alone",
+	      fdry_store_open(path, FDRY_STORE_CREATE | FDRY_STORE_GROUP, &s));
 	ok(fdry_store_sharing(s, &sh));
 	ck_assert(!sh.group && !sh.fixed && !sh.readonly);
 	ck_assert_uint_eq(sh.mode, 0700);
@@ -260,8 +262,10 @@ static int maker_makes(void *arg)
 
 	umask(077);
 	if (*flags ? setgroups(0, NULL) || setgid(GROUP) || setuid(MAKER) : become(MAKER, true))
-		return NOT_ALLOWED; /* a new directory gets the group that the process has at that moment */
-	if (fdry_store_open(path, FDRY_STORE_CREATE | *flags, &s) || share_seal(s, 1, 3, 1000, "maker"))
+		return NOT_ALLOWED; /* a new directory gets the group that the process has at that
+				       moment */
+	if (fdry_store_open(path, FDRY_STORE_CREATE | *flags, &s) ||
+	    share_seal(s, 1, 3, 1000, "maker"))
 		return share_say(1);
 	fdry_store_close(s);
 	return 0;
@@ -279,11 +283,13 @@ static int member_uses(void *arg)
 	umask(077);
 	if (become(MEMBER, true))
 		return NOT_ALLOWED;
-	if (fdry_store_open(path, 0, &s) || share_load(s, 1, 3, 1000, "maker") || share_seal(s, 10, 3, 1000, "member"))
+	if (fdry_store_open(path, 0, &s) || share_load(s, 1, 3, 1000, "maker") ||
+	    share_seal(s, 10, 3, 1000, "member"))
 		return share_say(1);
 	if (share_seal(s, 20, 3, 1000, NULL) || fdry_store_gc(s, false, &r) || r.dead != 4)
 		return share_say(2);
-	if (fdry_claim_begin(s, "k", 1, 1000, &waited, &claim) || share_load(s, 10, 3, 1000, "member"))
+	if (fdry_claim_begin(s, "k", 1, 1000, &waited, &claim) ||
+	    share_load(s, 10, 3, 1000, "member"))
 		return share_say(3);
 	fdry_claim_end(claim);
 	fdry_store_close(s);
@@ -300,7 +306,8 @@ static int maker_uses(void *arg)
 	umask(077);
 	if (become(MAKER, true))
 		return NOT_ALLOWED;
-	if (fdry_store_open(path, 0, &s) || share_load(s, 10, 3, 1000, "member") || share_seal(s, 30, 2, 1000, "maker"))
+	if (fdry_store_open(path, 0, &s) || share_load(s, 10, 3, 1000, "member") ||
+	    share_seal(s, 30, 2, 1000, "maker"))
 		return share_say(1);
 	if (fdry_store_gc(s, false, &r) || r.live != 7 + 1 || r.dead != 4 || r.leases != 1)
 		return share_say(2);
@@ -401,10 +408,12 @@ static int opens_anothers(void *arg)
 	(void)arg;
 	if (become(STRANGER, false))
 		return NOT_ALLOWED;
-	if (!share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 54321"))
+	if (!share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_PERM,
+			   "belongs to user 54321"))
 		return 1;
 	return setenv("FOUNDRY_STORE_ANY_OWNER", "maybe", 1) ||
-	       !share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_ENV, "FOUNDRY_STORE_ANY_OWNER");
+	       !share_refused(fdry_store_open(path, FDRY_STORE_READONLY, &s), FDRY_E_ENV,
+			      "FOUNDRY_STORE_ANY_OWNER");
 }
 
 START_TEST(somebody_elses_directory)
@@ -435,11 +444,13 @@ static int in_own_namespace(void *arg)
 	(void)arg;
 	if (!geteuid() && become(STRANGER, false))
 		return NOT_ALLOWED;
-	if (!share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_NOSTORE, "not a store"))
+	if (!share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_NOSTORE,
+			   "not a store"))
 		return 1;
 	if (unshare_as_root(0))
 		return NOT_ALLOWED;
-	return !share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_PERM, "belongs to user 65534");
+	return !share_refused(fdry_store_open("/", FDRY_STORE_READONLY, &s), FDRY_E_PERM,
+			      "belongs to user 65534");
 }
 
 START_TEST(users_of_other_namespaces)

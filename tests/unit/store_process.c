@@ -221,7 +221,8 @@ END_TEST
 
 /* --- a full disk --- */
 
-/* Seal until it is full; then what was there is whole, and smaller things work again. 0, or where it went wrong. */
+/* Seal until it is full; then what was there is whole, and smaller things work again. 0, or where
+ * it went wrong. */
 static int fill(uint64_t seed)
 {
 	struct fdry_verify_report vr;
@@ -290,7 +291,8 @@ static int use_fixed(void)
 	unsigned int n = 0;
 	char file[400];
 
-	if (fdry_store_open(path, 0, &s) != -FDRY_E_PERM || !strstr(fdry_last_error(), "read-only media"))
+	if (fdry_store_open(path, 0, &s) != -FDRY_E_PERM ||
+	    !strstr(fdry_last_error(), "read-only media"))
 		return 1;
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_store_resolve(s, "r", &oid))
 		return 2;
@@ -360,7 +362,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 		err = fdry_reader_map(g, &links[i], &span);
 		if (!err)
 			err = fdry_reader_verify(g, &links[i], span, i & 1, NULL);
-		if (err == -FDRY_E_NOENT) /* the ref was set anew, and the old image collected, in between */
+		if (err == -FDRY_E_NOENT) /* the ref was set anew, and the old image collected, in
+					     between */
 			err = 0;
 	}
 	fdry_reader_end(g);
@@ -369,7 +372,8 @@ static int read_ref(struct fdry_store *s, const char *ref)
 	return err;
 }
 
-/* One of many: seals, reads, tags, deletes, collects, for a while. Exits with 0 if nothing unexpected came back. */
+/* One of many: seals, reads, tags, deletes, collects, for a while. Exits with 0 if nothing
+ * unexpected came back. */
 static int worker(unsigned int nr, double until)
 {
 	struct fdry_gc_report r;
@@ -408,7 +412,8 @@ static int worker(unsigned int nr, double until)
 		}
 	}
 	if (err)
-		fprintf(stderr, "process %u: %s: %s\n", nr, fdry_error_name(err), fdry_last_error());
+		fprintf(stderr, "process %u: %s: %s\n", nr, fdry_error_name(err),
+			fdry_last_error());
 	return err ? 2 : 0;
 }
 

@@ -25,7 +25,8 @@ static void teardown(void)
 	dir_teardown();
 }
 
-/* A process that keeps a lock.mdb of @places places in use, as one that another program made; @taken of them are taken. */
+/* A process that keeps a lock.mdb of @places places in use, as one that another program made;
+ * @taken of them are taken. */
 static pid_t few_places(unsigned int places, unsigned int taken)
 {
 	MDB_env *env;
@@ -38,7 +39,8 @@ static pid_t few_places(unsigned int places, unsigned int taken)
 	ck_assert(!unlink(file) && !pipe(ready));
 	pid = fork();
 	if (!pid) {
-		if (mdb_env_create(&env) || mdb_env_set_maxreaders(env, places) || mdb_env_open(env, path, MDB_NOTLS, 0600))
+		if (mdb_env_create(&env) || mdb_env_set_maxreaders(env, places) ||
+		    mdb_env_open(env, path, MDB_NOTLS, 0600))
 			_exit(1);
 		while (taken--)
 			if (mdb_txn_begin(env, NULL, MDB_RDONLY, &txn))

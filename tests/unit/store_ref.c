@@ -22,8 +22,17 @@ START_TEST(names_are_checked)
 		"a", "A.b", "qwen3-0.6b/decode@h200", "a/b/c", "x=1+2", "...", ".a", "a..", "abcd",
 	};
 	static const char *const bad[] = {
-		"", "/", "/a", "a/", "a//b", "a:b", ".", "..", "a/./b", "a/..", "../a", "a b", "a\n", "a\x7f", "a\x01", "\t", "\xc3\xa4", "a\\b", "*", "-", "-a",
-		"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		"", "/",
+		"/a", "a/",
+		"a//b", "a:b",
+		".", "..",
+		"a/./b", "a/..",
+		"../a", "a b",
+		"a\n", "a\x7f",
+		"a\x01", "\t",
+		"\xc3\xa4", "a\\b",
+		"*", "-",
+		"-a", "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 	};
 	char name[FDRY_REF_NAME_MAX + 2];
 	size_t i;
@@ -44,7 +53,8 @@ START_TEST(names_are_checked)
 }
 END_TEST
 
-/* What was asked for may hold anything; the sentence about it holds nothing that a terminal obeys. */
+/* What was asked for may hold anything; the sentence about it holds nothing that a terminal obeys.
+ */
 START_TEST(sentences_about_bad_names_are_harmless)
 {
 	struct fdry_oid oid;
@@ -79,7 +89,8 @@ START_TEST(names_in_the_store_are_checked)
 		memset(key, 0, sizeof(key));
 		memcpy(key, "good", 4);
 		ok(fdry_txn_write(s->env->db, 0, &t));
-		ok(fdry_txn_get(&t, FDRY_TABLE_REFS, (struct fdry_span){ key, 5 + FDRY_OID_SIZE }, &good));
+		ok(fdry_txn_get(&t, FDRY_TABLE_REFS, (struct fdry_span){ key, 5 + FDRY_OID_SIZE },
+				&good));
 		ck_assert_ptr_nonnull(good.data);
 		memset(key, 0, sizeof(key));
 		memcpy(key, bad[i], strlen(bad[i]));
@@ -247,7 +258,8 @@ START_TEST(a_session_resolves_in_its_own_view)
 }
 END_TEST
 
-/* It notes what it resolves before it looks for the last time: a ref that moved in between is followed. */
+/* It notes what it resolves before it looks for the last time: a ref that moved in between is
+ * followed. */
 START_TEST(a_ref_that_moves_is_followed)
 {
 	struct fdry_oid new, got;

@@ -252,7 +252,8 @@ static void put_raw(const void *key, size_t key_len, const uint8_t *rec, size_t 
 	struct fdry_txn t;
 
 	ok(fdry_txn_write(s->env->db, 1024, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_REFS, (struct fdry_span){ key, key_len }, (struct fdry_span){ rec, len }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_REFS, (struct fdry_span){ key, key_len },
+			(struct fdry_span){ rec, len }));
 	ok(fdry_txn_commit(&t));
 }
 
@@ -260,10 +261,17 @@ START_TEST(damaged_refs_are_refused_and_can_be_removed)
 {
 	struct fdry_oid a = seal_for(1, "a"), got;
 	uint8_t key[FDRY_REF_KEY_MAX] = "bad", rec[FDRY_REF_SIZE + 1] = { 0 };
-	static const struct { size_t at, len; uint8_t value; } cases[] = {
-		{ FDRY_REF_AT_FLAGS, FDRY_REF_SIZE, 2 }, { FDRY_REF_AT_FLAGS + 3, FDRY_REF_SIZE, 1 },
-		{ FDRY_REF_AT_ZERO, FDRY_REF_SIZE, 1 }, { FDRY_REF_SIZE - 1, FDRY_REF_SIZE, 1 },
-		{ 0, FDRY_REF_SIZE + 1, 0 }, { 0, FDRY_REF_SIZE - 1, 0 }, { 0, 0, 0 },
+	static const struct {
+		size_t at, len;
+		uint8_t value;
+	} cases[] = {
+		{ FDRY_REF_AT_FLAGS, FDRY_REF_SIZE, 2 },
+		{ FDRY_REF_AT_FLAGS + 3, FDRY_REF_SIZE, 1 },
+		{ FDRY_REF_AT_ZERO, FDRY_REF_SIZE, 1 },
+		{ FDRY_REF_SIZE - 1, FDRY_REF_SIZE, 1 },
+		{ 0, FDRY_REF_SIZE + 1, 0 },
+		{ 0, FDRY_REF_SIZE - 1, 0 },
+		{ 0, 0, 0 },
 	};
 	size_t i;
 

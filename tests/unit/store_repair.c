@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of repairing: what is damaged or missing comes back from stores and packs, or is never served. */
+/* Unit tests of repairing: what is damaged or missing comes back from stores and packs, or is never
+ * served. */
 #include <fcntl.h>
 
 #include "store/repair.h"
@@ -59,7 +60,8 @@ static void spoil(const struct fdry_oid *oid)
 	ck_assert(value.data && value.len <= sizeof(bytes));
 	memcpy(bytes, value.data, value.len);
 	bytes[value.len / 2] ^= 1;
-	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid), (struct fdry_span){ bytes, value.len }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_DATA, fdry_oid_span(oid),
+			(struct fdry_span){ bytes, value.len }));
 	ok(fdry_txn_commit(&t));
 }
 
@@ -68,7 +70,8 @@ static void spoil_record(const struct fdry_oid *oid)
 	struct fdry_txn t;
 
 	ok(fdry_txn_write(s->env->db, 1 << 20, &t));
-	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ oid->b, 5 }));
+	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+			(struct fdry_span){ oid->b, 5 }));
 	ok(fdry_txn_commit(&t));
 }
 
@@ -85,7 +88,8 @@ static void lose(const struct fdry_oid *oid)
 static unsigned int events[4];
 static char ref_told[256];
 
-static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid, const char *ref, const char *text)
+static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid,
+		 const char *ref, const char *text)
 {
 	(void)arg;
 	ck_assert_ptr_nonnull(oid);
@@ -98,7 +102,9 @@ static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid 
 
 static struct fdry_repair_report repair_from(const char *source, bool dry_run)
 {
-	struct fdry_repair_how o = { .sources = &source, .nsources = source ? 1 : 0, .dry_run = dry_run, .told = told };
+	struct fdry_repair_how o = {
+		.sources = &source, .nsources = source ? 1 : 0, .dry_run = dry_run, .told = told
+	};
 	struct fdry_repair_report r;
 
 	memset(events, 0, sizeof(events));
@@ -112,7 +118,8 @@ static struct fdry_repair_report repair_from(const char *source, bool dry_run)
 
 static void pack_write(void)
 {
-	struct mem m = export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	struct mem m =
+		export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
 	int fd = open(pack_place, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
 	ck_assert_int_eq(write(fd, m.b.data, m.b.len), (ssize_t)m.b.len);
@@ -132,7 +139,8 @@ START_TEST(a_sound_store_stays_as_it_is)
 }
 END_TEST
 
-/* Every sort of damage at once: bytes, compressed bytes, a record, and both gone, with what that led to. */
+/* Every sort of damage at once: bytes, compressed bytes, a record, and both gone, with what that
+ * led to. */
 static void spoil_all(void)
 {
 	first_chunk();
@@ -246,7 +254,8 @@ END_TEST
 
 START_TEST(an_import_heals_what_is_in_quarantine)
 {
-	struct mem m = export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
+	struct mem m =
+		export_to_mem(good, &(struct fdry_pack_image){ .oid = image }, 1, NULL, NULL);
 	struct fdry_pack_report in;
 
 	spoil(&kernel);
@@ -280,8 +289,8 @@ START_TEST(sources_are_not_believed)
 END_TEST
 
 /*
- * Elsewhere the same bytes are of another kind, stored in another way, with links of that: here the object is what it was,
- * and a chunk can be mapped again.
+ * Elsewhere the same bytes are of another kind, stored in another way, with links of that: here the
+ * object is what it was, and a chunk can be mapped again.
  */
 START_TEST(what_it_was_it_stays)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of a store that is removed, replaced or written over while processes have it open: nothing is wiped, nothing
- * is reported as done and lost, and whoever comes later uses what lies there now.
+ * Unit tests of a store that is removed, replaced or written over while processes have it open:
+ * nothing is wiped, nothing is reported as done and lost, and whoever comes later uses what lies
+ * there now.
  */
 #include <fcntl.h>
 
@@ -38,7 +39,8 @@ static void run_shell(const char *format, ...)
 	ck_assert_msg(!system(command), "%s", command);
 }
 
-/* In a process of its own, which has nothing open: is the ref there, and the store sound? Then seal an image as @add. */
+/* In a process of its own, which has nothing open: is the ref there, and the store sound? Then seal
+ * an image as @add. */
 static int elsewhere(const char *there, const char *absent, const char *add)
 {
 	struct fdry_verify_report r;
@@ -91,8 +93,8 @@ static void check_stale(struct fdry_store *s, const char *text)
 	fails(STALE, text, fdry_store_gc(s, false, &r));
 }
 
-/* A store with "old", a copy of it beside the store, and then @more images in the store: which of LMDB's two meta pages is
- * the newer one depends on their number. */
+/* A store with "old", a copy of it beside the store, and then @more images in the store: which of
+ * LMDB's two meta pages is the newer one depends on their number. */
 static struct fdry_store *store_and_backup(unsigned int more)
 {
 	struct fdry_store *s = store_make();
@@ -196,7 +198,10 @@ END_TEST
 START_TEST(what_was_removed_is_not_written_to)
 {
 	static const char *const how[] = {
-		"rm %s/data.mdb", "rm -r %s", "mv %s %s/moved", "mv %s %s/moved; mkdir -m 700 %s; cp %s/backup %s/data.mdb",
+		"rm %s/data.mdb",
+		"rm -r %s",
+		"mv %s %s/moved",
+		"mv %s %s/moved; mkdir -m 700 %s; cp %s/backup %s/data.mdb",
 	};
 	struct fdry_store *s = store_and_backup(2);
 	char command[1000];
@@ -213,7 +218,8 @@ START_TEST(what_was_removed_is_not_written_to)
 }
 END_TEST
 
-/* Two lists of readers for one data.mdb: a writer of one would use pages again that readers of the other look at. */
+/* Two lists of readers for one data.mdb: a writer of one would use pages again that readers of the
+ * other look at. */
 START_TEST(a_lock_file_is_not_replaced_under_its_users)
 {
 	struct fdry_store *s = store_and_backup(1);

@@ -284,10 +284,12 @@ static unsigned int lease_files(void)
 	return n;
 }
 
-#define must(call) do { \
-	int ret_ = (call); \
-	ck_assert_msg(!ret_, "%s: %s: %s, by the order %s", #call, fdry_error_name(ret_), fdry_last_error(), trace); \
-} while (0)
+#define must(call) \
+	do { \
+		int ret_ = (call); \
+		ck_assert_msg(!ret_, "%s: %s: %s, by the order %s", #call, fdry_error_name(ret_), \
+			      fdry_last_error(), trace); \
+	} while (0)
 #define must_be(what) ck_assert_msg(what, "not so: %s, by the order %s", #what, trace)
 
 static int drop_ref(void *arg, const struct fdry_ref *ref)
@@ -296,7 +298,8 @@ static int drop_ref(void *arg, const struct fdry_ref *ref)
 	return fdry_ref_delete(s, ref->name);
 }
 
-/* After a run: nothing is lost; after a collection nothing is left; and the store is empty again. */
+/* After a run: nothing is lost; after a collection nothing is left; and the store is empty again.
+ */
 static void settle(void)
 {
 	struct fdry_gc_report r;
@@ -403,7 +406,8 @@ START_TEST(seal_remove_collect)
 }
 END_TEST
 
-static void load_and_collect(const char *name, const char *ref, unsigned int preempts, const char *what)
+static void load_and_collect(const char *name, const char *ref, unsigned int preempts,
+			     const char *what)
 {
 	struct load load;
 	int gc, rm;
@@ -515,7 +519,8 @@ START_TEST(tag_seal_collect)
 }
 END_TEST
 
-/* A seal that gives up leaves an object whose link is old garbage; another seal believes that object. */
+/* A seal that gives up leaves an object whose link is old garbage; another seal believes that
+ * object. */
 START_TEST(give_up_trust_collect)
 {
 	struct seal one, two;
@@ -592,7 +597,8 @@ static void die_collecting(void)
 	for (fd = 3; fd < 100; fd++) {
 		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 		n = readlink(name, target, sizeof(target) - 1);
-		if (n > 0 && fd != s->env->dir.fd && (size_t)n == strlen(path) && !memcmp(target, path, (size_t)n))
+		if (n > 0 && fd != s->env->dir.fd && (size_t)n == strlen(path) &&
+		    !memcmp(target, path, (size_t)n))
 			close(fd);
 	}
 }

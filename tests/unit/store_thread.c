@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of one store under several threads: handles, sessions, refs and collections at once. */
+/* Unit tests of one store under several threads: handles, sessions, refs and collections at once.
+ */
 #include <pthread.h>
 #include <time.h>
 
@@ -111,7 +112,8 @@ static void *work(void *arg)
 		s = shared;
 	}
 	if (!expected(err))
-		fprintf(stderr, "thread %u: %s: %s\n", (unsigned int)(uintptr_t)arg, fdry_error_name(err), fdry_last_error());
+		fprintf(stderr, "thread %u: %s: %s\n", (unsigned int)(uintptr_t)arg,
+			fdry_error_name(err), fdry_last_error());
 	return (void *)(uintptr_t)!expected(err);
 }
 

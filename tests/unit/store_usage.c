@@ -74,7 +74,8 @@ static uint64_t size_of_image(uint64_t seed, size_t n, size_t len)
 {
 	char text[64];
 
-	return (uint64_t)snprintf(text, sizeof(text), "image %llu %zu %zu", (unsigned long long)seed, n, len);
+	return (uint64_t)snprintf(text, sizeof(text), "image %llu %zu %zu",
+				  (unsigned long long)seed, n, len);
 }
 
 static void check_sum(const struct fdry_sum *sum, uint64_t objects, uint64_t bytes)
@@ -97,8 +98,10 @@ static void count_step(void *arg, uint64_t done, uint64_t total)
 /* Chunks 1 to 5, 4 to 9 and 20: two are shared by two images. A second name shares nothing. */
 START_TEST(unique_and_shared_bytes)
 {
-	struct fdry_oid a = seal(s, 1, 5, 1000, "a"), b = seal(s, 4, 6, 1000, "b"), c = seal(s, 20, 1, 1000, "c");
-	uint64_t ma = size_of_image(1, 5, 1000), mb = size_of_image(4, 6, 1000), mc = size_of_image(20, 1, 1000), last[2] = { 0 };
+	struct fdry_oid a = seal(s, 1, 5, 1000, "a"), b = seal(s, 4, 6, 1000, "b"),
+			c = seal(s, 20, 1, 1000, "c");
+	uint64_t ma = size_of_image(1, 5, 1000), mb = size_of_image(4, 6, 1000),
+		 mc = size_of_image(20, 1, 1000), last[2] = { 0 };
 	struct fdry_oid loose = seal(s, 30, 3, 1000, NULL);
 	struct fdry_usage u;
 
@@ -135,7 +138,8 @@ START_TEST(shared_by_many)
 	ck_assert_uint_eq(u.count, 40);
 	ck_assert_uint_eq(u.reached.objects, 80);
 	for (i = 0; i < 40; i++) /* its own manifest; the longest also has its last chunk */
-		ck_assert_uint_eq(u.images[i].unique.objects, u.images[i].all.objects == 41 ? 2 : 1);
+		ck_assert_uint_eq(u.images[i].unique.objects,
+				  u.images[i].all.objects == 41 ? 2 : 1);
 	fdry_usage_release(&u);
 }
 END_TEST
@@ -231,7 +235,8 @@ START_TEST(the_file_is_counted)
 	ok(fdry_ref_delete(s, "a"));
 	ok(fdry_store_gc(s, false, &report));
 	ok(fdry_store_stat(s, NULL, NULL, &after));
-	ck_assert_uint_ge(after.file.free_pages, before.file.free_pages + 20 * 100000 / before.file.page_size);
+	ck_assert_uint_ge(after.file.free_pages,
+			  before.file.free_pages + 20 * 100000 / before.file.page_size);
 	ck_assert_uint_ge(after.file.free_runs, 1);
 	ck_assert_uint_le(after.file.longest_run, after.file.free_pages);
 	ck_assert_uint_ge(after.file.longest_run, 100000 / after.file.page_size);

@@ -131,12 +131,14 @@ START_TEST(a_damaged_note_costs_a_check)
 		chunk = oid_of(data, sizeof(data));
 		bytes[at] ^= 0x40;
 		ck_assert_int_eq(pwrite(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk), "byte %d was not looked at", at);
+		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk),
+			      "byte %d was not looked at", at);
 		fdry_verified_release(&seen);
 		bytes[at] ^= 0x40;
 		ck_assert(!ftruncate(fd, at));
 		seen = (struct fdry_verified){ 0 };
-		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk), "%d bytes were enough", at);
+		ck_assert_msg(!fdry_verified_has(&seen, s->env, &chunk), "%d bytes were enough",
+			      at);
 		fdry_verified_release(&seen);
 	}
 	close(fd);
@@ -187,8 +189,9 @@ START_TEST(a_copy_written_over_data_mdb_ends_the_notes)
 	verify_chunk(false, true);
 	check_remembered(1, true);
 	fdry_store_close(s);
-	snprintf(command, sizeof(command), "cp -p '%s/data.mdb' '%s/b' && sleep 0.02 && cp -p '%s/b' '%s/data.mdb'", path, dir, dir,
-		 path);
+	snprintf(command, sizeof(command),
+		 "cp -p '%s/data.mdb' '%s/b' && sleep 0.02 && cp -p '%s/b' '%s/data.mdb'", path,
+		 dir, dir, path);
 	ck_assert_int_eq(system(command), 0);
 	ok(fdry_store_open(path, 0, &s));
 	check_remembered(1, false);
@@ -197,7 +200,8 @@ START_TEST(a_copy_written_over_data_mdb_ends_the_notes)
 }
 END_TEST
 
-/* A session that hashed an object before it was damaged must not note it after somebody has found the damage. */
+/* A session that hashed an object before it was damaged must not note it after somebody has found
+ * the damage. */
 START_TEST(damage_cancels_what_others_are_about_to_note)
 {
 	struct fdry_verified before = { 0 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Unit tests of several containers over one directory: thread numbers that repeat, readers that
- * LMDB cannot list (read-only mounts, files that may only be read), and of a store that this process
- * has open already, unknown to this copy of the library.
+ * LMDB cannot list (read-only mounts, files that may only be read), and of a store that this
+ * process has open already, unknown to this copy of the library.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -107,8 +107,10 @@ static int waits_to_write(struct inside *in)
 	struct fdry_store *s;
 	struct fdry_txn t;
 
-	/* Opening reads, and since the number of the process is taken, under the writers' lock: it is killed there. */
-	if (write(in->said[1], "x", 1) != 1 || fdry_store_open(path, 0, &s) || fdry_txn_write(s->env->db, 0, &t))
+	/* Opening reads, and since the number of the process is taken, under the writers' lock: it
+	 * is killed there. */
+	if (write(in->said[1], "x", 1) != 1 || fdry_store_open(path, 0, &s) ||
+	    fdry_txn_write(s->env->db, 0, &t))
 		return share_say(1);
 	return 2;
 }
@@ -119,14 +121,16 @@ static int writes(void *arg)
 	struct fdry_store *s;
 	struct fdry_txn t;
 
-	if (fdry_store_open(path, 0, &s) || fdry_txn_write(s->env->db, 0, &t) || write(said[1], "x", 1) != 1)
+	if (fdry_store_open(path, 0, &s) || fdry_txn_write(s->env->db, 0, &t) ||
+	    write(said[1], "x", 1) != 1)
 		return share_say(1);
 	fdry_txn_abort(&t);
 	fdry_store_close(s);
 	return 0;
 }
 
-/* The thread that holds LMDB's lock for writers has the number of the one that dies waiting for it. */
+/* The thread that holds LMDB's lock for writers has the number of the one that dies waiting for it.
+ */
 START_TEST(a_dead_waiter_does_not_let_a_second_writer_in)
 {
 	struct inside holder, waiter;
@@ -187,7 +191,8 @@ static int load_by_manifest(struct fdry_reader *g, const struct fdry_oid *image)
 	uint8_t data[20000];
 	int err = fdry_reader_copy(g, image, &b);
 
-	if (!err && (fdry_buf_put(&b, "", 1) || sscanf((char *)b.data, "image %llu %llu %llu", &seed, &n, &len) != 3 ||
+	if (!err && (fdry_buf_put(&b, "", 1) ||
+		     sscanf((char *)b.data, "image %llu %llu %llu", &seed, &n, &len) != 3 ||
 		     len > sizeof(data)))
 		err = -FDRY_E_CORRUPT;
 	for (i = 0; !err && i < n; i++) {
@@ -233,7 +238,8 @@ static int refuses_to_write(struct fdry_store *s)
 	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
-	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM, "reading only");
+	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM,
+			      "reading only");
 }
 
 static int reads_beside_writers(void *arg)
@@ -245,9 +251,11 @@ static int reads_beside_writers(void *arg)
 
 	if (rc)
 		return rc;
-	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, r->fixed ? "read-only media" : "denied"))
+	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM,
+			   r->fixed ? "read-only media" : "denied"))
 		return 1;
-	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_store_sharing(s, &sh) || !sh.readonly || sh.fixed != r->fixed)
+	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_store_sharing(s, &sh) ||
+	    !sh.readonly || sh.fixed != r->fixed)
 		return share_say(2);
 	if (refuses_to_write(s))
 		return 3;
@@ -260,7 +268,8 @@ static int reads_beside_writers(void *arg)
 	return 0;
 }
 
-/* Seals and collections replace what the reader reads, first while its session waits, then all the time. */
+/* Seals and collections replace what the reader reads, first while its session waits, then all the
+ * time. */
 static void write_beside(struct reader *r, pid_t pid)
 {
 	struct fdry_gc_report report;
@@ -271,14 +280,16 @@ static void write_beside(struct reader *r, pid_t pid)
 	ok(fdry_store_open(path, 0, &s));
 	for (i = 0; i < 30; i++, seed += 100)
 		ok(share_seal(s, seed, 12, 2000, "r"));
-	ck_assert_int_eq(fdry_store_gc(s, false, &report), -FDRY_E_LOCKED); /* the session keeps it out */
+	ck_assert_int_eq(fdry_store_gc(s, false, &report),
+			 -FDRY_E_LOCKED); /* the session keeps it out */
 	ck_assert_int_eq(write(r->go[1], "x", 1), 1);
 	while (!(rc = waitpid(pid, &status, WNOHANG))) {
 		ok(share_seal(s, seed += 100, 12, 2000, "r"));
 		rc = fdry_store_gc(s, false, &report);
 		ck_assert(!rc || rc == -FDRY_E_LOCKED);
 	}
-	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the reader ended with %#x", status);
+	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the reader ended with %#x",
+		      status);
 	check_sound(s);
 	fdry_store_close(s);
 }
@@ -349,7 +360,8 @@ static int reads_its_own(void *arg)
 		return NOT_ALLOWED;
 	if (!share_refused(fdry_store_open(path, 0, &s), FDRY_E_PERM, "denied"))
 		return 1;
-	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || load_once(s, NULL) || refuses_to_write(s))
+	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || load_once(s, NULL) ||
+	    refuses_to_write(s))
 		return share_say(2);
 	fdry_store_close(s);
 	return 0;
@@ -389,7 +401,8 @@ static int overlay_at(const char *lower, int nr, char merged[400])
 	return mount("overlay", merged, "overlay", 0, opts) ? NOT_ALLOWED : 0;
 }
 
-/* Two containers of one image that holds a store: each loads what is in it, and what one writes is its own. */
+/* Two containers of one image that holds a store: each loads what is in it, and what one writes is
+ * its own. */
 static int overlays(void *arg)
 {
 	char one[400], two[400];
@@ -407,11 +420,14 @@ static int overlays(void *arg)
 		return rc;
 	if (fdry_store_open(two, FDRY_STORE_READONLY, &r) || share_load(r, 1, 3, 1000, "r"))
 		return share_say(1);
-	if (fdry_store_open(one, 0, &a) || share_load(a, 1, 3, 1000, "r") || share_seal(a, 10, 3, 1000, "own"))
+	if (fdry_store_open(one, 0, &a) || share_load(a, 1, 3, 1000, "r") ||
+	    share_seal(a, 10, 3, 1000, "own"))
 		return share_say(2);
-	if (fdry_store_open(two, 0, &b) || !share_refused(fdry_ref_get(b, "own", &oid), FDRY_E_NOENT, "own") || a->env == b->env)
+	if (fdry_store_open(two, 0, &b) ||
+	    !share_refused(fdry_ref_get(b, "own", &oid), FDRY_E_NOENT, "own") || a->env == b->env)
 		return share_say(3);
-	if (share_load(r, 1, 3, 1000, "r") || share_seal(b, 20, 3, 1000, "other") || share_load(b, 20, 3, 1000, "other"))
+	if (share_load(r, 1, 3, 1000, "r") || share_seal(b, 20, 3, 1000, "other") ||
+	    share_load(b, 20, 3, 1000, "other"))
 		return share_say(4);
 	fdry_store_close(a);
 	fdry_store_close(b);
@@ -446,7 +462,8 @@ static int open_elsewhere(void *arg)
 	struct fdry_store *s;
 
 	if (!share_refused(fdry_store_open(arg, 0, &s), FDRY_E_STATE, "open already") ||
-	    !share_refused(fdry_store_open(arg, FDRY_STORE_CREATE, &s), FDRY_E_STATE, "open already"))
+	    !share_refused(fdry_store_open(arg, FDRY_STORE_CREATE, &s), FDRY_E_STATE,
+			   "open already"))
 		return 1;
 	return 0;
 }
@@ -464,7 +481,8 @@ static int one_file_in_two_directories(void *arg)
 	file_path(from, "data.mdb");
 	if (own_mounts())
 		return NOT_ALLOWED;
-	if (mkdir(other, 0700) || (fd = open(to, O_WRONLY | O_CREAT, 0600)) < 0 || close(fd) || mount(from, to, NULL, MS_BIND, NULL))
+	if (mkdir(other, 0700) || (fd = open(to, O_WRONLY | O_CREAT, 0600)) < 0 || close(fd) ||
+	    mount(from, to, NULL, MS_BIND, NULL))
 		return 10;
 	if (fdry_store_open(path, 0, &s) || open_elsewhere(other))
 		return share_say(11);
@@ -494,8 +512,8 @@ static int directory_by_two_mounts(void *arg)
 	snprintf(other, sizeof(other), "%s/other", dir);
 	if (own_mounts())
 		return NOT_ALLOWED;
-	if (mkdir(other, 0700) || mount(path, other, NULL, MS_BIND, NULL) || fdry_store_open(path, 0, &a) ||
-	    fdry_store_open(other, 0, &b))
+	if (mkdir(other, 0700) || mount(path, other, NULL, MS_BIND, NULL) ||
+	    fdry_store_open(path, 0, &a) || fdry_store_open(other, 0, &b))
 		return share_say(1);
 	rc = a->env != b->env || share_seal(b, 1, 2, 100, "r") || share_load(a, 1, 2, 100, "r");
 	fdry_store_close(a);
@@ -577,7 +595,8 @@ static int fds_below(const char *below)
 /* While all kinds of files are open. */
 START_TEST(programs_inherit_nothing)
 {
-	char script[400] = "! ls -l /proc/self/fd | grep -F ", *const argv[] = { "sh", "-c", script, NULL };
+	char script[400] = "! ls -l /proc/self/fd | grep -F ", *const argv[] = { "sh", "-c", script,
+										 NULL };
 	struct fdry_store *s = store_make();
 	struct fdry_claim *claim;
 	struct fdry_writer *p;
@@ -609,7 +628,8 @@ static int writes_and_loads(void *arg)
 	struct fdry_store *s;
 
 	(void)arg;
-	if (fdry_store_open(path, 0, &s) || share_seal(s, 1, 2, 100, "r") || share_load(s, 1, 2, 100, "r"))
+	if (fdry_store_open(path, 0, &s) || share_seal(s, 1, 2, 100, "r") ||
+	    share_load(s, 1, 2, 100, "r"))
 		return share_say(1);
 	fdry_store_close(s);
 	return 0;

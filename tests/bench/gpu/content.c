@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * content.c - how fast content reaches the GPU, beside what pinned memory does and what the disk gives.
+ * content.c - how fast content reaches the GPU, beside what pinned memory does and what the disk
+ * gives.
  *
  *   content [-s STORE] [-r REF] [-n ROUNDS]
  *
@@ -8,9 +9,9 @@
  * pieces of 1 GiB and of 2 MiB; a load whose content was verified before; one that verifies; the
  * content restored once more, with no kernels beside it; a load whose store is not in the page
  * cache; and a read of the same file by as many threads as there are processors. Every load
- * opens the store anew, so that its map has not been touched. GB/s are of content_ms, which begins when
- * memory and kernels are there. Then, in milliseconds, what the first two loads consist of: memory
- * beside kernels, content; the whole; unload and close.
+ * opens the store anew, so that its map has not been touched. GB/s are of content_ms, which begins
+ * when memory and kernels are there. Then, in milliseconds, what the first two loads consist of:
+ * memory beside kernels, content; the whole; unload and close.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -45,7 +46,8 @@ static double copies(const struct fdry_driver *drv, CUdeviceptr dev, const char 
 	uint64_t at;
 
 	for (at = 0; at < 4 * PINNED; at += piece)
-		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED, piece, NULL));
+		check(fdry_call(drv, cuMemcpyHtoDAsync_v2, dev + at % PINNED, host + at % PINNED,
+				piece, NULL));
 	check(fdry_call(drv, cuStreamSynchronize, NULL));
 	return 4.0 * PINNED / fdry_elapsed_ms(&mark) / 1e6;
 }
@@ -68,7 +70,8 @@ static void pinned(const struct fdry_driver *drv, double *whole, double *pieces)
 /* One load, in milliseconds, with GB/s of its content first. */
 enum part { SPEED, MEMORY, CONTENT, KERNELS, WHOLE, CLOSE, PARTS };
 
-static void image_load(struct fdry_store *store, const char *ref, uint32_t flags, double parts[PARTS], double *restored)
+static void image_load(struct fdry_store *store, const char *ref, uint32_t flags,
+		       double parts[PARTS], double *restored)
 {
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = flags };
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
@@ -92,7 +95,8 @@ static void image_load(struct fdry_store *store, const char *ref, uint32_t flags
 	parts[CLOSE] = fdry_elapsed_ms(&mark);
 }
 
-static void load(const char *dir, const char *ref, uint32_t flags, double parts[PARTS], double *restored)
+static void load(const char *dir, const char *ref, uint32_t flags, double parts[PARTS],
+		 double *restored)
 {
 	struct fdry_store *store;
 
@@ -154,8 +158,11 @@ static double disk(const char *file)
 
 enum value { PINNED_WHOLE, PINNED_PIECES, WARM, VERIFIED, RESTORED, COLD, DISK, VALUES };
 
-static const char *const names[VALUES] = { "pinned", "pinned_2m", "warm", "warm_verified", "restored", "cold", "disk" };
-static const char *const part_names[PARTS] = { "", "memory", "content", "kernels", "load", "close" };
+static const char *const names[VALUES] = { "pinned", "pinned_2m", "warm", "warm_verified",
+					   "restored", "cold", "disk" };
+static const char *const part_names[PARTS] = {
+	"", "memory", "content", "kernels", "load", "close"
+};
 
 struct run {
 	const struct fdry_driver *drv;

@@ -66,16 +66,19 @@ static void *copy_of(const void *p, size_t len)
 
 /* --- laying out --- */
 
-static void kernel_lay(struct node *n, const struct fdry_node_kernel *in, const struct fdry_kernel *k)
+static void kernel_lay(struct node *n, const struct fdry_node_kernel *in,
+		       const struct fdry_kernel *k)
 {
 	uint32_t i;
 
 	n->kernel = in->kernel;
 	n->args = copy_of(in->args.data, in->args.len);
 	n->k = (CUDA_KERNEL_NODE_PARAMS){
-		.gridDimX = in->launch.grid[0], .gridDimY = in->launch.grid[1], .gridDimZ = in->launch.grid[2],
-		.blockDimX = in->launch.block[0], .blockDimY = in->launch.block[1], .blockDimZ = in->launch.block[2],
-		.sharedMemBytes = in->launch.shared, .kernelParams = room(k->nparams, sizeof(void *)),
+		.gridDimX = in->launch.grid[0], .gridDimY = in->launch.grid[1],
+		.gridDimZ = in->launch.grid[2], .blockDimX = in->launch.block[0],
+		.blockDimY = in->launch.block[1], .blockDimZ = in->launch.block[2],
+		.sharedMemBytes = in->launch.shared,
+		.kernelParams = room(k->nparams, sizeof(void *)),
 	};
 	for (i = 0; i < k->nparams; i++)
 		n->k.kernelParams[i] = n->args + k->params[i].offset;
@@ -94,19 +97,25 @@ static int node_lay(struct node *n, const struct fdry_node *in, const struct fdr
 		kernel_lay(n, &in->kernel, &img->kernels[in->kernel.kernel]);
 		return 0;
 	case FDRY_NODE_MEMSET:
-		n->set = (CUDA_MEMSET_NODE_PARAMS){ .dst = m->dst, .width = m->width, .height = m->height, .value = m->value,
-						    .elementSize = m->element_size, .pitch = m->width * m->element_size };
+		n->set = (CUDA_MEMSET_NODE_PARAMS){ .dst = m->dst, .width = m->width,
+						    .height = m->height, .value = m->value,
+						    .elementSize = m->element_size,
+						    .pitch = m->width * m->element_size };
 		return 0;
 	case FDRY_NODE_MEMCPY:
-		n->copy = (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = c->src, .srcPitch = c->src_pitch,
-					   .srcHeight = c->src_height, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = c->dst,
-					   .dstPitch = c->dst_pitch, .dstHeight = c->dst_height, .WidthInBytes = c->width,
+		n->copy = (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+					   .srcDevice = c->src, .srcPitch = c->src_pitch,
+					   .srcHeight = c->src_height,
+					   .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+					   .dstDevice = c->dst, .dstPitch = c->dst_pitch,
+					   .dstHeight = c->dst_height, .WidthInBytes = c->width,
 					   .Height = c->height, .Depth = c->depth };
 		return 0;
 	case FDRY_NODE_EMPTY:
 		return 0;
 	}
-	return fdry_fail(FDRY_E_INVAL, "the bench knows kernel, memset, memcpy and empty nodes; the image has a node of another kind");
+	return fdry_fail(FDRY_E_INVAL, "the bench knows kernel, memset, memcpy and empty nodes; "
+				       "the image has a node of another kind");
 }
 
 static void edges_lay(struct graph *g, const struct fdry_graph_view *v, uint32_t index)
@@ -210,25 +219,30 @@ void floor_functions(struct floor *f, const struct fdry_image *img)
 
 /* --- the calls --- */
 
-static int node_add(const struct fdry_image *img, CUgraph graph, const struct node *n, CUgraphNode *ret)
+static int node_add(const struct fdry_image *img, CUgraph graph, const struct node *n,
+		    CUgraphNode *ret)
 {
 	uint32_t i;
 	int err;
 
 	if (n->kind == FDRY_NODE_MEMSET)
-		return fdry_call(img->drv, cuGraphAddMemsetNode, ret, graph, NULL, 0, &n->set, img->ctx);
+		return fdry_call(img->drv, cuGraphAddMemsetNode, ret, graph, NULL, 0, &n->set,
+				 img->ctx);
 	if (n->kind == FDRY_NODE_MEMCPY)
-		return fdry_call(img->drv, cuGraphAddMemcpyNode, ret, graph, NULL, 0, &n->copy, img->ctx);
+		return fdry_call(img->drv, cuGraphAddMemcpyNode, ret, graph, NULL, 0, &n->copy,
+				 img->ctx);
 	if (n->kind == FDRY_NODE_EMPTY)
 		return fdry_call(img->drv, cuGraphAddEmptyNode, ret, graph, NULL, 0);
 	err = fdry_call(img->drv, cuGraphAddKernelNode_v2, ret, graph, NULL, 0, &n->k);
 	for (i = 0; i < n->nattrs && !err; i++)
-		err = fdry_call(img->drv, cuGraphKernelNodeSetAttribute, *ret, (CUkernelNodeAttrID)n->attrs[i].id,
+		err = fdry_call(img->drv, cuGraphKernelNodeSetAttribute, *ret,
+				(CUkernelNodeAttrID)n->attrs[i].id,
 				(const CUkernelNodeAttrValue *)n->attrs[i].value);
 	return err;
 }
 
-static int edges_add(const struct fdry_image *img, CUgraph graph, struct graph *g, const struct edges *e)
+static int edges_add(const struct fdry_image *img, CUgraph graph, struct graph *g,
+		     const struct edges *e)
 {
 	uint32_t i;
 
@@ -237,10 +251,13 @@ static int edges_add(const struct fdry_image *img, CUgraph graph, struct graph *
 		g->to[i] = g->handles[e->to[i]];
 		g->data[i] = e->data;
 	}
-	return e->n ? fdry_call(img->drv, cuGraphAddDependencies_v2, graph, g->from, g->to, g->data, e->n) : 0;
+	return e->n ? fdry_call(img->drv, cuGraphAddDependencies_v2, graph, g->from, g->to, g->data,
+				e->n)
+		    : 0;
 }
 
-static int graph_make(struct graph *g, const struct fdry_image *img, CUgraph graph, CUgraphExec *exec)
+static int graph_make(struct graph *g, const struct fdry_image *img, CUgraph graph,
+		      CUgraphExec *exec)
 {
 	uint32_t i;
 	int err = 0;

@@ -18,11 +18,13 @@ struct floor;
 int floor_new(struct fdry_image *img, struct floor **ret);
 /* Take the functions from @img, which is the same image, loaded again. */
 void floor_functions(struct floor *f, const struct fdry_image *img);
-/* Build, instantiate, upload and throw away every graph of @img; @ret: milliseconds, without throwing away. */
+/* Build, instantiate, upload and throw away every graph of @img; @ret: milliseconds, without
+ * throwing away. */
 int floor_graphs(struct floor *f, const struct fdry_image *img, double *ret);
 /* The same for graph @i alone. */
 int floor_graph(struct floor *f, const struct fdry_image *img, uint32_t i, double *ret);
-/* Load every kernel object and get its functions, in @img's context, and unload them; @ret: milliseconds, without unloading. */
+/* Load every kernel object and get its functions, in @img's context, and unload them; @ret:
+ * milliseconds, without unloading. */
 int floor_kernels(struct floor *f, const struct fdry_image *img, double *ret);
 void floor_free(struct floor *f);
 

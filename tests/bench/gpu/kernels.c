@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernels.c - what a function from the cache, and a checked launch, cost beside the driver's own calls.
+ * kernels.c - what a function from the cache, and a checked launch, cost beside the driver's own
+ * calls.
  *
  *   kernels [-p FILE.ptx -e ENTRY] [-n ROUNDS] [-c CALLS]
  *
  * ENTRY takes no arguments. Without -p it is an empty kernel; the software driver needs one with
  * an object of its own: -p build/sim/kernels.ptx -e nothing. Prints lines "name value value ...",
- * nanoseconds a call, one value a round: the driver's cuModuleGetFunction; the cache asked by key, by a
- * source of the file's size, and by one that a comment makes 256 KiB long (what hashing costs); a launch by the
- * driver and one by the cache, each round 1,000 of them and then a wait that is not counted.
+ * nanoseconds a call, one value a round: the driver's cuModuleGetFunction; the cache asked by key,
+ * by a source of the file's size, and by one that a comment makes 256 KiB long (what hashing
+ * costs); a launch by the driver and one by the cache, each round 1,000 of them and then a wait
+ * that is not counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,8 @@
 #define LAUNCHES 1000
 #define LARGE (256u << 10)
 
-static const char empty[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+static const char empty[] =
+	".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
 
 static struct bench {
 	const struct fdry_driver *drv;
@@ -99,7 +102,9 @@ static const struct {
 
 static double measure(size_t way)
 {
-	long i, n = ways[way].launch ? LAUNCHES : ways[way].fn == by_large_source ? b.calls / 100 + 1 : b.calls;
+	long i, n = ways[way].launch ? LAUNCHES
+		    : ways[way].fn == by_large_source ? b.calls / 100 + 1
+						      : b.calls;
 	double begin = fdry_now_ms(), took;
 
 	for (i = 0; i < n; i++)

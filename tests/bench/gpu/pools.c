@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What it costs to get memory, a stream or an event from a device's pools and give it back, beside the driver's
- * own calls that make and destroy it. Nanoseconds of the calling thread for both calls together, and how often the
- * first line's of its kind. Nothing uses what is got: a pool's way out is to hand out what it keeps.
+ * What it costs to get memory, a stream or an event from a device's pools and give it back, beside
+ * the driver's own calls that make and destroy it. Nanoseconds of the calling thread for both calls
+ * together, and how often the first line's of its kind. Nothing uses what is got: a pool's way out
+ * is to hand out what it keeps.
  *
  * pools [DRIVER]: also runs on the software driver, whose figures say nothing about a GPU.
  */
@@ -196,7 +197,8 @@ static double round_ns(struct bench *b, const struct way *w)
 	int i, k;
 
 	b->bytes = w->bytes;
-	must((int)pool_set(b->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps), "cuMemPoolSetAttribute");
+	must((int)pool_set(b->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps),
+	     "cuMemPoolSetAttribute");
 	must(w->fn(b), w->name);
 	for (i = 0; i < w->calls / BATCH; i++) {
 		must(fdry_call(b->drv, cuStreamSynchronize, b->stream), "waiting");
@@ -221,7 +223,8 @@ static void make(struct bench *b)
 {
 	must(fdry_device_get(0, &b->dev), "fdry_device_get");
 	must(fdry_device_warm_up(b->dev), "fdry_device_warm_up");
-	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+	must(fdry_call(b->drv, cuStreamCreate, &b->stream, CU_STREAM_NON_BLOCKING),
+	     "cuStreamCreate");
 	*(void **)&alloc_async = symbol(b->drv, "cuMemAllocAsync");
 	*(void **)&free_async = symbol(b->drv, "cuMemFreeAsync");
 	*(void **)&default_pool = symbol(b->drv, "cuDeviceGetDefaultMemPool");
@@ -239,7 +242,8 @@ static void print(double ns[WAYS][ROUNDS])
 		median = ns[w][ROUNDS / 2];
 		if (ways[w].first)
 			first = median;
-		printf("%-32s %9.0f %9.0f %9.0f %8.4f\n", ways[w].name, median, ns[w][0], ns[w][ROUNDS - 1], median / first);
+		printf("%-32s %9.0f %9.0f %9.0f %8.4f\n", ways[w].name, median, ns[w][0],
+		       ns[w][ROUNDS - 1], median / first);
 	}
 }
 
@@ -257,8 +261,9 @@ int main(int argc, char **argv)
 	else
 		b.drv = gpu_driver();
 	make(&b);
-	printf("%s; medians of %d rounds, in turns\n%-32s %9s %9s %9s %8s\n", b.drv->software ? "software driver" : "GPU", ROUNDS, "",
-	       "ns", "least", "most", "ratio");
+	printf("%s; medians of %d rounds, in turns\n%-32s %9s %9s %9s %8s\n",
+	       b.drv->software ? "software driver" : "GPU", ROUNDS, "", "ns", "least", "most",
+	       "ratio");
 	for (r = 0; r < ROUNDS; r++)
 		for (w = 0; w < WAYS; w++)
 			ns[w][r] = round_ns(&b, &ways[w]);

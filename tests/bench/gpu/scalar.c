@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What an update of a number in device memory costs, beside the driver's own calls; and a launch of a captured
- * graph beside cuGraphLaunch. Nanoseconds of the calling thread a call, and how often the plain call's.
+ * What an update of a number in device memory costs, beside the driver's own calls; and a launch of
+ * a captured graph beside cuGraphLaunch. Nanoseconds of the calling thread a call, and how often
+ * the plain call's.
  *
  * scalar [DRIVER]: NULL is FOUNDRY_DRIVER or libcuda.so.1; also runs on the software driver, whose
  * figures say nothing about a GPU.
@@ -48,7 +49,8 @@ static int fill_8(struct bench *b)
 {
 	int err = fdry_call(b->drv, cuMemsetD32Async, b->own, b->v[0].u32, 1, b->stream);
 
-	return err ? err : fdry_call(b->drv, cuMemsetD32Async, b->own + 4, b->v[0].u32, 1, b->stream);
+	return err ? err
+		   : fdry_call(b->drv, cuMemsetD32Async, b->own + 4, b->v[0].u32, 1, b->stream);
 }
 
 static int update_1(struct bench *b)
@@ -141,8 +143,11 @@ static int one_node(void *arg, CUstream stream)
 
 static void make(struct bench *b, const char *driver)
 {
-	static const uint32_t dtypes[COUNT] = { FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64 };
-	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = driver, .count = COUNT, .dtypes = dtypes };
+	static const uint32_t dtypes[COUNT] = { FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64,
+						FDRY_U64, FDRY_U64, FDRY_U64, FDRY_U64 };
+	struct fdry_scalars_opts so = {
+		.sz = sizeof(so), .driver = driver, .count = COUNT, .dtypes = dtypes
+	};
 	struct fdry_decode_state_opts d = { .sz = sizeof(d), .driver = driver };
 	struct fdry_cudagraph_opts go = { .sz = sizeof(go), .driver = driver };
 	struct fdry_cudagraph_run_opts ro = { .sz = sizeof(ro), .fn = one_node, .arg = b };
@@ -169,16 +174,17 @@ int main(int argc, char **argv)
 	int r;
 
 	make(&b, argc > 1 ? argv[1] : NULL);
-	printf("%s; medians of %d rounds of %d calls, in turns\n%-38s %9s %9s %9s %7s\n", b.drv->software ? "software driver" : "GPU",
-	       ROUNDS, CALLS, "", "ns", "least", "most", "ratio");
+	printf("%s; medians of %d rounds of %d calls, in turns\n%-38s %9s %9s %9s %7s\n",
+	       b.drv->software ? "software driver" : "GPU", ROUNDS, CALLS, "", "ns", "least",
+	       "most", "ratio");
 	for (r = 0; r < ROUNDS; r++)
 		for (w = 0; w < WAYS; w++)
 			ns[w][r] = round_ns(&b, &ways[w]);
 	for (w = 0; w < WAYS; w++) {
 		qsort(ns[w], ROUNDS, sizeof(double), by_size);
 		median[w] = ns[w][ROUNDS / 2];
-		printf("%-38s %9.0f %9.0f %9.0f %7.2f\n", ways[w].name, median[w], ns[w][0], ns[w][ROUNDS - 1],
-		       median[w] / median[ways[w].beside]);
+		printf("%-38s %9.0f %9.0f %9.0f %7.2f\n", ways[w].name, median[w], ns[w][0],
+		       ns[w][ROUNDS - 1], median[w] / median[ways[w].beside]);
 	}
 	fdry_cudagraph_free(b.graph);
 	fdry_decode_state_free(b.decode);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a launch by slot costs beside cuGraphLaunch: one graph of one empty kernel, launched in turn by either, in
- * 1, 4 and 8 threads with a stream each; graphs of their own, and one that all share. The search alone is a replay of
- * a key that no slot has. On FOUNDRY_DRIVER where it is set, such as the software driver, else on the machine's own.
+ * What a launch by slot costs beside cuGraphLaunch: one graph of one empty kernel, launched in turn
+ * by either, in 1, 4 and 8 threads with a stream each; graphs of their own, and one that all share.
+ * The search alone is a replay of a key that no slot has. On FOUNDRY_DRIVER where it is set, such
+ * as the software driver, else on the machine's own.
  */
 #include <pthread.h>
 #include <string.h>
@@ -119,7 +120,8 @@ static void run(struct worker *w, unsigned int threads, int shared)
 		search += median(w[i].search) / threads;
 	}
 	pthread_barrier_destroy(&barrier);
-	printf("%7u  %-6s  %9.0f  %9.0f  %6.3f  %10.0f\n", threads, shared ? "shared" : "own", plain, slot, slot / plain, search);
+	printf("%7u  %-6s  %9.0f  %9.0f  %6.3f  %10.0f\n", threads, shared ? "shared" : "own",
+	       plain, slot, slot / plain, search);
 	fflush(stdout);
 }
 
@@ -130,7 +132,8 @@ static CUgraph graph_make(void)
 	static uint64_t salt = 1;
 	static uint32_t spins;
 	void *args[] = { &x, &salt, &spins }, *code = NULL;
-	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1,
+	CUDA_KERNEL_NODE_PARAMS p = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+				      .blockDimY = 1, .blockDimZ = 1,
 				      .kernelParams = args };
 	char path[4096];
 	CUmodule module;
@@ -139,15 +142,18 @@ static CUgraph graph_make(void)
 	FILE *f;
 
 	if (drv->software) {
-		snprintf(path, sizeof(path), "%s/sim/kernels.cubin", getenv("BUILD") ? getenv("BUILD") : "build");
+		snprintf(path, sizeof(path), "%s/sim/kernels.cubin",
+			 getenv("BUILD") ? getenv("BUILD") : "build");
 		f = fopen(path, "rb");
 		code = calloc(1, 1 << 20);
 		must(!f || !code || !fread(code, 1, (1 << 20) - 1, f), path);
 		fclose(f);
 		must((int)drv->cuMemAlloc_v2(&x, 64), "cuMemAlloc");
 	}
-	must((int)drv->cuModuleLoadDataEx(&module, code ? code : code_ptx, 0, NULL, NULL), "cuModuleLoadDataEx");
-	must((int)drv->cuModuleGetFunction(&p.func, module, drv->software ? "step" : "nothing"), "cuModuleGetFunction");
+	must((int)drv->cuModuleLoadDataEx(&module, code ? code : code_ptx, 0, NULL, NULL),
+	     "cuModuleLoadDataEx");
+	must((int)drv->cuModuleGetFunction(&p.func, module, drv->software ? "step" : "nothing"),
+	     "cuModuleGetFunction");
 	must((int)drv->cuGraphCreate(&g, 0), "cuGraphCreate");
 	must((int)drv->cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p), "cuGraphAddKernelNode");
 	free(code);
@@ -170,10 +176,12 @@ int main(void)
 	must(fdry_slots_new(NULL, &table), "fdry_slots_new");
 	graph = graph_make();
 	for (i = 0; i < THREADS_MAX; i++) {
-		must((int)drv->cuGraphInstantiateWithFlags(&workers[i].exec, graph, 0), "cuGraphInstantiateWithFlags");
+		must((int)drv->cuGraphInstantiateWithFlags(&workers[i].exec, graph, 0),
+		     "cuGraphInstantiateWithFlags");
 		must(fdry_slots_install(table, i, NULL, workers[i].exec, 0), "fdry_slots_install");
 	}
-	printf("a graph of one kernel, on %s; nanoseconds a call: medians of %d rounds of %d\n", drv->path, ROUNDS, BATCH);
+	printf("a graph of one kernel, on %s; nanoseconds a call: medians of %d rounds of %d\n",
+	       drv->path, ROUNDS, BATCH);
 	printf("threads  graphs     launch    by slot   ratio  none there\n");
 	for (k = 0; k < 2; k++)
 		for (i = 0; i < 3; i++) {

@@ -24,11 +24,25 @@
 #define LATENCIES_MAX 4096
 
 enum value {
-	LOAD, MANIFEST, MEMORY, CONTENT, KERNELS, FIRST, ALL, BUILD, FLOOR_KERNELS, FLOOR_GRAPHS, FLOOR_FIRST, UNLOAD, VALUES
+	LOAD,
+	MANIFEST,
+	MEMORY,
+	CONTENT,
+	KERNELS,
+	FIRST,
+	ALL,
+	BUILD,
+	FLOOR_KERNELS,
+	FLOOR_GRAPHS,
+	FLOOR_FIRST,
+	UNLOAD,
+	VALUES
 };
 
-static const char *const names[VALUES] = { "load", "manifest", "memory", "content", "kernels", "first_launched", "all_launchable",
-					   "build_rest", "floor_kernels", "floor_graphs", "floor_first", "unload" };
+static const char *const names[VALUES] = { "load", "manifest", "memory",
+					   "content", "kernels", "first_launched",
+					   "all_launchable", "build_rest", "floor_kernels",
+					   "floor_graphs", "floor_first", "unload" };
 
 struct run {
 	const char *ref, *keys;
@@ -82,7 +96,9 @@ static void report_take(struct run *r, const struct fdry_image *img, int round)
 	r->values[CONTENT][round] = rep.content_ms;
 	r->values[KERNELS][round] = rep.kernels_ms;
 	if (!round)
-		printf("exec_bytes %llu\n", (unsigned long long)rep.exec_bytes); /* what the driver has had before it takes again */
+		printf("exec_bytes %llu\n",
+		       (unsigned long long)
+			       rep.exec_bytes); /* what the driver has had before it takes again */
 }
 
 static void floor_take(struct run *r, struct fdry_image *img, struct floor **f, int round)
@@ -139,10 +155,12 @@ static void replays(const struct run *r, struct fdry_image *img)
 			exit(2);
 	}
 	for (i = 0; i < n; i++)
-		printf("replay_%llu %.4f %.4f %.4f\n", (unsigned long long)keys[i], replay(img, &keys[i], 1), replay(img, &keys[i], 1),
+		printf("replay_%llu %.4f %.4f %.4f\n", (unsigned long long)keys[i],
+		       replay(img, &keys[i], 1), replay(img, &keys[i], 1),
 		       replay(img, &keys[i], 1));
 	if (n)
-		printf("replay_in_turn %.4f %.4f %.4f\n", replay(img, keys, n), replay(img, keys, n), replay(img, keys, n));
+		printf("replay_in_turn %.4f %.4f %.4f\n", replay(img, keys, n),
+		       replay(img, keys, n), replay(img, keys, n));
 }
 
 static int by_size(const void *a, const void *b)
@@ -208,7 +226,8 @@ static void background(struct run *r)
 	latencies_print("building", &l, n);
 	check(fdry_image_wait(img));
 	check(fdry_image_report(img, &rep));
-	printf("background_first %.3f\nbackground_all %.3f\nbackground_launches %d\n", rep.first_ms, rep.all_ms, n);
+	printf("background_first %.3f\nbackground_all %.3f\nbackground_launches %d\n", rep.first_ms,
+	       rep.all_ms, n);
 	n = launches(img, &l, n < LATENCIES_MAX ? n : n - 1);
 	latencies_print("idle", &l, n);
 	fdry_image_unload(img);

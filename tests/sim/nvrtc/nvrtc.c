@@ -30,8 +30,8 @@ SHOWN int nvrtcVersion(int *major, int *minor);
 SHOWN const char *nvrtcGetErrorString(int res);
 SHOWN int nvrtcGetNumSupportedArchs(int *count);
 SHOWN int nvrtcGetSupportedArchs(int *archs);
-SHOWN int nvrtcCreateProgram(nvrtcProgram *ret, const char *src, const char *name, int n, const char *const *headers,
-			     const char *const *names);
+SHOWN int nvrtcCreateProgram(nvrtcProgram *ret, const char *src, const char *name, int n,
+			     const char *const *headers, const char *const *names);
 SHOWN int nvrtcDestroyProgram(nvrtcProgram *prog);
 SHOWN int nvrtcCompileProgram(nvrtcProgram prog, int n, const char *const *options);
 SHOWN int nvrtcGetPTXSize(nvrtcProgram prog, size_t *size);
@@ -57,7 +57,9 @@ int nvrtcVersion(int *major, int *minor)
 
 const char *nvrtcGetErrorString(int res)
 {
-	return res == INVALID_OPTION ? "FAKE_ERROR_INVALID_OPTION" : res == COMPILATION ? "FAKE_ERROR_COMPILATION" : "FAKE_ERROR";
+	return res == INVALID_OPTION ? "FAKE_ERROR_INVALID_OPTION"
+	       : res == COMPILATION  ? "FAKE_ERROR_COMPILATION"
+				     : "FAKE_ERROR";
 }
 
 static int archs_read(int *archs)
@@ -85,7 +87,8 @@ int nvrtcGetSupportedArchs(int *archs)
 	return SUCCESS;
 }
 
-int nvrtcCreateProgram(nvrtcProgram *ret, const char *src, const char *name, int n, const char *const *headers, const char *const *names)
+int nvrtcCreateProgram(nvrtcProgram *ret, const char *src, const char *name, int n,
+		       const char *const *headers, const char *const *names)
 {
 	nvrtcProgram p = calloc(1, sizeof(*p));
 
@@ -136,7 +139,9 @@ static void errors_log(nvrtcProgram p)
 	for (; *at && n + 80 < sizeof(p->log); at++) {
 		line += *at == '\n';
 		if (!strncmp(at, "syntax error", 12))
-			n += (size_t)snprintf(p->log + n, sizeof(p->log) - n, "source(%d): error: a syntax error stands here\n", line);
+			n += (size_t)snprintf(p->log + n, sizeof(p->log) - n,
+					      "source(%d): error: a syntax error stands here\n",
+					      line);
 	}
 }
 
@@ -147,8 +152,10 @@ static int options_read(nvrtcProgram p, int n, const char *const *options)
 	for (i = 0; i < n; i++) {
 		if (!strncmp(options[i], "--gpu-architecture=", 19))
 			snprintf(p->arch, sizeof(p->arch), "%s", options[i] + 19);
-		else if (strncmp(options[i], "-D", 2) && strncmp(options[i], "-I", 2) && strcmp(options[i], "--use_fast_math")) {
-			snprintf(p->log, sizeof(p->log), "nvrtc: error: unrecognized option %.60s found\n", options[i]);
+		else if (strncmp(options[i], "-D", 2) && strncmp(options[i], "-I", 2) &&
+			 strcmp(options[i], "--use_fast_math")) {
+			snprintf(p->log, sizeof(p->log),
+				 "nvrtc: error: unrecognized option %.60s found\n", options[i]);
 			return INVALID_OPTION;
 		}
 	}

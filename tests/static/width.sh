@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# No line is wider than 100 columns; a tab fills up to the next multiple of 8.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT"
+
+files=('*.c' '*.h' '*.def' '*.S' '*.awk' '*.map' '*.py' '*.pyi' '*.sh' '*.rst' '*.md'
+	'GNUmakefile' '.ci/run' '.ci/setup' 'tests/run' 'tests/metrics' 'tests/chroot/run')
+
+# Not done yet. This list only becomes shorter.
+undone='^(api|arch|graph|hook|image|include|lib|mm|run|store)/'
+undone+='|^Documentation/|^GNUmakefile$|^README'
+undone+='|^[.]ci/|^tests/.*[.](py|sh)$|^tests/(run|metrics|chroot/run)$'
+
+# wide FILE: "file:line: text" of its wide lines. A line with an address of the web stays whole.
+# In rst, so do rows of tables, which have two blanks between columns, and indented blocks, which
+# show what a program prints.
+wide() {
+	local whole='https?://'
+	[[ $1 != *.rst ]] || whole+='|^[0-9]+:(   |.*[^ ]  +[^ ])'
+	expand -t 8 "$1" | LC_ALL=C.UTF-8 grep -nE '.{101}' | grep -vE "$whole" | sed "s|^|$1:|" || true
+}
+
+all_wide() {
+	local file
+	while IFS= read -r file; do
+		wide "$file"
+	done < <(tree_files "${files[@]}" | grep -vE "^tests/golden/|$undone")
+}
+
+t "no line is wider than 100 columns" prints "" all_wide
+printf '%100s\n\t%92s\n' x x >"$TMP/fits.c"
+printf '%101s\n\t%93s\n' x x >"$TMP/wide.c"
+t "lines of 100 columns are fine" prints "" wide "$TMP/fits.c"
+t "this check finds wide lines" test "$(wide "$TMP/wide.c" | wc -l)" = 2
+t_done
