@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "graph/module.h"
 
@@ -33,7 +32,7 @@ struct fdry_module {
 	struct fdry_module *next;  /* in its bucket */
 	const struct fdry_driver *drv;
 	unsigned long long ctx_id;
-	pid_t pid;
+	unsigned int process;
 	const struct fdry_module_user *owner; /* NULL: shared */
 	struct fdry_oid object;
 	struct function *functions;
@@ -48,9 +47,10 @@ static struct {
 	struct function *functions[BUCKETS];
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* --- fork: the child must find the lock free --- */
+/* --- fork: the child must find the lock free, and no module of the parent's --- */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static unsigned int process; /* changes with each fork in the child */
 
 static void before_fork(void)
 {
@@ -62,9 +62,15 @@ static void after_fork(void)
 	pthread_mutex_unlock(&table.lock);
 }
 
+static void after_fork_child(void)
+{
+	process++;
+	pthread_mutex_unlock(&table.lock);
+}
+
 static void fork_prepare(void)
 {
-	(void)pthread_atfork(before_fork, after_fork, after_fork);
+	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
 }
 
 /* --- the tables; with the lock --- */
@@ -121,7 +127,7 @@ static struct function *function_add(struct fdry_module *m, const struct fdry_ke
 
 static bool module_matches(const struct fdry_module *m, const struct fdry_module_user *u, const struct fdry_kernel *k)
 {
-	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id && m->pid == getpid() &&
+	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id && m->process == process &&
 	       (!m->owner || m->owner == u);
 }
 
@@ -148,7 +154,7 @@ static struct fdry_module *module_add(const struct fdry_module_user *u, const st
 
 	if (!m)
 		return NULL;
-	*m = (struct fdry_module){ .drv = u->drv, .ctx_id = u->ctx_id, .pid = getpid(), .owner = shared ? NULL : u,
+	*m = (struct fdry_module){ .drv = u->drv, .ctx_id = u->ctx_id, .process = process, .owner = shared ? NULL : u,
 				   .object = k->object };
 	pthread_mutex_init(&m->lock, NULL);
 	while (*at)
@@ -383,7 +389,7 @@ bool fdry_module_is_shared(const struct fdry_oid *object)
 	struct fdry_module *m;
 
 	pthread_mutex_lock(&table.lock);
-	for (m = *module_bucket(object); m && (m->owner || m->pid != getpid() || !fdry_oid_eq(&m->object, object)); m = m->next)
+	for (m = *module_bucket(object); m && (m->owner || m->process != process || !fdry_oid_eq(&m->object, object)); m = m->next)
 		;
 	pthread_mutex_unlock(&table.lock);
 	return m;

@@ -145,36 +145,58 @@ static int batch_fn(struct fdry_work *work, unsigned int worker)
 	return err ? err : gather_put(&g);
 }
 
+static int piece_seen(void *arg, uint64_t addr, uint64_t size)
+{
+	(void)addr, (void)size;
+	*(bool *)arg = true;
+	return 0;
+}
+
+/* The process keeps all bytes of its own there: nothing of the chunk is copied. */
+static bool chunk_is_kept(const struct fdry_image *img, const struct fdry_mf_chunk *chunk)
+{
+	bool wanted = false;
+
+	return img->kept.len && !fdry_placement_pieces(img, chunk->addr, chunk->size, piece_seen, &wanted) && !wanted;
+}
+
+/* Chunks that follow each other and are to be copied, or looked at. */
 static int batches_make(struct fdry_content *c)
 {
 	const struct fdry_manifest *m = &c->img->m;
 	struct batch *b = NULL;
-	uint64_t room = 0;
+	uint64_t left = 0;
 	uint32_t i;
 
 	c->batches = calloc(m->n_chunks + 1, sizeof(*c->batches));
 	if (!c->batches)
 		return fdry_nomem();
 	for (i = 0; i < m->n_chunks; i++) {
-		if (!b || m->chunks[i].size > room || b->count == PIECES_MAX) {
+		if (!c->img->verify && chunk_is_kept(c->img, &m->chunks[i])) {
+			b = NULL;
+			continue;
+		}
+		if (!b || m->chunks[i].size > left || b->count == PIECES_MAX) {
 			b = &c->batches[c->nbatches++];
 			b->work.fn = batch_fn;
 			b->c = c;
 			b->first = i;
-			room = FDRY_UPLOAD_BLOCK;
+			left = FDRY_UPLOAD_BLOCK;
 		}
 		b->count++;
-		room -= m->chunks[i].size;
+		left -= m->chunks[i].size;
 		c->bytes += m->chunks[i].size;
 	}
 	return 0;
 }
 
-/* One at least, so that something is ready when memory is. */
+/* One at least, so that something is ready when memory is; none if nothing is to be copied. */
 static unsigned int threads_for(uint64_t bytes, unsigned int most)
 {
 	uint64_t n = 1 + bytes / BYTES_A_THREAD;
 
+	if (!bytes)
+		return 0;
 	if (most)
 		return most - 1;
 	if (n > fdry_cores() - 1)

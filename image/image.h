@@ -20,6 +20,7 @@
 #include "foundry.h"
 #include "image/identity.h"
 #include "image/manifest.h"
+#include "image/shared_graph.h"
 #include "image/capture/standin.h"
 #include "arch/driver.h"
 #include "lib/threads.h"
@@ -28,7 +29,7 @@
 #include "store/store.h"
 
 struct fdry_image_exec {
-	struct fdry_buf bytes; /* the graph object; empty if an exec before it has the same */
+	struct fdry_shared_graph *graph; /* the graph object; NULL if an exec before it has the same */
 	struct fdry_graph_view view;
 	struct fdry_graph_built built;
 	_Atomic(CUgraphExec) exec; /* NULL until built */

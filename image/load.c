@@ -538,7 +538,7 @@ void fdry_image_unload(struct fdry_image *img)
 		}
 	}
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
-		fdry_buf_release(&img->execs[i].bytes);
+		fdry_shared_graph_put(img->execs[i].graph);
 	if (img->drv)
 		fdry_driver_close(img->drv);
 	fdry_store_close(img->store);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/module_table.h"
 #include "image/readers.h"
 #include "lib/clock.h"
 #include "lib/search.h"
@@ -24,14 +25,15 @@ struct fdry_objects {
 	struct fdry_image *img;
 	struct fdry_readers readers;
 	struct reading *readings;
-	size_t count;
+	size_t count;          /* of readings in the queue */
 	unsigned int threads;  /* that were started */
 	struct fdry_buf *code; /* kernel objects, by position in m.objects */
+	bool *loaded;          /* by the same: another image has it loaded, and it is read only if that was elsewhere */
 	uint32_t *by_id;       /* these positions, sorted by id */
 	uint32_t *first;       /* for each graph the first with its object, which alone is read */
 	pthread_mutex_t lock;  /* of these: */
 	uint64_t bytes;        /* read so far */
-	size_t ndone;          /* objects that were read */
+	size_t ndone;          /* readings that are done */
 	double cpu_ms;         /* processor time of all threads */
 	double start_ms, done_ms;
 };
@@ -108,15 +110,20 @@ static int order_make(struct fdry_image *img, const struct fdry_objects_opts *op
 /* --- reading --- */
 
 /* Its memory is counted before it is taken: a few stored bytes may become any number. */
-static int object_get(struct fdry_image *img, struct fdry_reader *reader,
-		      const struct fdry_oid *oid, struct fdry_buf *ret)
+static int object_get(struct fdry_objects *o, struct fdry_reader *reader, const struct fdry_oid *oid,
+		      struct fdry_buf *ret)
 {
 	uint64_t size;
 	int err = fdry_reader_size(reader, oid, &size);
 
 	if (!err)
-		err = fdry_budget_take(&img->budget, size, "kernels and graphs");
-	return err ? err : fdry_reader_copy(reader, oid, ret);
+		err = fdry_budget_take(&o->img->budget, size, "kernels and graphs");
+	if (!err)
+		err = fdry_reader_copy(reader, oid, ret);
+	pthread_mutex_lock(&o->lock);
+	o->bytes += ret->len;
+	pthread_mutex_unlock(&o->lock);
+	return err;
 }
 
 static int nodes_check(const struct fdry_image *img, uint32_t i)
@@ -129,15 +136,32 @@ static int nodes_check(const struct fdry_image *img, uint32_t i)
 			 img->m.graphs[i].nodes);
 }
 
-static int graph_read(struct fdry_image *img, struct fdry_reader *reader, uint32_t i)
+/* If another image of the process has the object, it was read and verified. */
+static int graph_get(struct fdry_objects *o, struct fdry_reader *reader, const struct fdry_oid *oid,
+		     struct fdry_shared_graph **ret)
 {
-	struct fdry_image_exec *x = &img->execs[i];
-	int err = object_get(img, reader, &img->m.graphs[i].oid, &x->bytes);
+	struct fdry_buf bytes = { 0 };
+	int err;
 
+	if (*ret)
+		return 0;
+	err = object_get(o, reader, oid, &bytes);
 	if (!err)
-		err = fdry_graph_view_init((struct fdry_span){ x->bytes.data, x->bytes.len }, &x->view);
-	if (!err)
+		err = fdry_shared_graph_add(oid, &bytes, ret);
+	fdry_buf_release(&bytes);
+	return err;
+}
+
+static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32_t i)
+{
+	struct fdry_image *img = o->img;
+	struct fdry_image_exec *x = &img->execs[i];
+	int err = graph_get(o, reader, &img->m.graphs[i].oid, &x->graph);
+
+	if (!err) {
+		x->view = x->graph->view;
 		err = nodes_check(img, i);
+	}
 	if (!err)
 		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes, "the arguments of a graph's kernels");
 	if (!err)
@@ -147,26 +171,13 @@ static int graph_read(struct fdry_image *img, struct fdry_reader *reader, uint32
 	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
 }
 
-/* Read object @i; *@len becomes its length. */
-static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_t i, size_t *len)
+static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_t i)
 {
-	struct fdry_image *img = o->img;
-	struct fdry_buf *buf;
-	uint32_t graph;
-	int err;
+	const struct fdry_manifest *m = &o->img->m;
 
-	if (i < img->m.n_objects) {
-		buf = &o->code[i];
-		err = object_get(img, reader, &img->m.objects[i].oid, buf);
-	} else {
-		graph = o->first[img->order[i - img->m.n_objects]];
-		if (graph != img->order[i - img->m.n_objects])
-			return 0;
-		buf = &img->execs[graph].bytes;
-		err = graph_read(img, reader, graph);
-	}
-	*len = buf->len;
-	return err;
+	if (i < m->n_objects)
+		return object_get(o, reader, &m->objects[i].oid, &o->code[i]);
+	return graph_read(o, reader, o->img->order[i - m->n_objects]);
 }
 
 static int reading_fn(struct fdry_work *work, unsigned int worker)
@@ -174,12 +185,10 @@ static int reading_fn(struct fdry_work *work, unsigned int worker)
 	struct reading *r = (struct reading *)work; /* its first member */
 	struct fdry_objects *o = r->o;
 	double cpu_ms = fdry_thread_ms();
-	size_t len = 0;
-	int err = object_read(o, o->readers.reader[worker], (size_t)(r - o->readings), &len);
+	int err = object_read(o, o->readers.reader[worker], (size_t)(r - o->readings));
 
 	cpu_ms = fdry_thread_ms() - cpu_ms;
 	pthread_mutex_lock(&o->lock);
-	o->bytes += len;
 	o->cpu_ms += cpu_ms;
 	o->ndone += !err;
 	if (o->ndone == o->count)
@@ -188,11 +197,13 @@ static int reading_fn(struct fdry_work *work, unsigned int worker)
 	return err;
 }
 
-/* One at least, since what the rest of a load waits for is mostly not the processor. */
+/* One at least, since what the rest of a load waits for is mostly not the processor; none if nothing is to be read. */
 static unsigned int threads_for(size_t objects, unsigned int most)
 {
 	unsigned int n = fdry_cores() - 1;
 
+	if (!objects)
+		return 0;
 	if (most)
 		return most - 1;
 	if (n > THREADS_MAX)
@@ -202,20 +213,51 @@ static unsigned int threads_for(size_t objects, unsigned int most)
 	return n ? n : 1;
 }
 
+/* Find what other images of the process have, which is not read again. How many objects are to be read. */
+static size_t objects_share(struct fdry_objects *o)
+{
+	struct fdry_image *img = o->img;
+	size_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < img->m.n_objects; i++) {
+		o->loaded[i] = !img->verify && fdry_module_is_shared(&img->m.objects[i].oid);
+		n += !o->loaded[i];
+	}
+	for (i = 0; i < img->m.n_graphs; i++) {
+		if (o->first[i] == i && !img->verify)
+			img->execs[i].graph = fdry_shared_graph_get(&img->m.graphs[i].oid);
+		n += o->first[i] == i && !img->execs[i].graph;
+	}
+	return n;
+}
+
+static void reading_add(struct fdry_objects *o, size_t i)
+{
+	o->readings[i].work.fn = reading_fn;
+	o->readings[i].o = o;
+	o->count++;
+	fdry_workqueue_add(&o->readers.queue, &o->readings[i].work);
+}
+
+/* A graph that is shared is a reading as well: the image checks it against its kernels. */
 static int readings_start(struct fdry_objects *o, unsigned int threads)
 {
-	size_t i;
+	const struct fdry_manifest *m = &o->img->m;
+	size_t n = objects_share(o);
+	uint32_t i;
 
-	o->readings = calloc(o->count + 1, sizeof(*o->readings));
+	o->readings = calloc((size_t)m->n_objects + m->n_graphs + 1, sizeof(*o->readings));
 	if (!o->readings)
 		return fdry_nomem();
 	o->start_ms = fdry_now_ms();
-	for (i = 0; i < o->count; i++) {
-		o->readings[i].work.fn = reading_fn;
-		o->readings[i].o = o;
-		fdry_workqueue_add(&o->readers.queue, &o->readings[i].work);
-	}
-	o->threads = fdry_readers_start(&o->readers, threads_for(o->count, threads), o->count);
+	for (i = 0; i < m->n_objects; i++)
+		if (!o->loaded[i])
+			reading_add(o, i);
+	for (i = 0; i < m->n_graphs; i++)
+		if (o->first[o->img->order[i]] == o->img->order[i])
+			reading_add(o, (size_t)m->n_objects + i);
+	o->threads = fdry_readers_start(&o->readers, threads_for(n, threads), n);
 	return 0;
 }
 
@@ -233,7 +275,8 @@ static int objects_index(struct fdry_objects *o)
 
 	o->by_id = calloc((size_t)m->n_objects + 1, sizeof(*o->by_id));
 	o->code = calloc((size_t)m->n_objects + 1, sizeof(*o->code));
-	if (!o->by_id || !o->code)
+	o->loaded = calloc((size_t)m->n_objects + 1, sizeof(*o->loaded));
+	if (!o->by_id || !o->code || !o->loaded)
 		return fdry_nomem();
 	for (i = 0; i < m->n_objects; i++)
 		o->by_id[i] = i;
@@ -260,7 +303,6 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
 	pthread_mutex_init(&o->lock, NULL);
 	fdry_readers_init(&o->readers, img->store, reader, "fdry-objects");
 	o->img = img;
-	o->count = (size_t)img->m.n_objects + img->m.n_graphs;
 	err = objects_index(o);
 	if (!err)
 		err = readings_start(o, opts->threads);
@@ -284,7 +326,12 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
 		return fdry_bug("a kernel has an object that the manifest does not list");
 	i = o->by_id[low];
-	err = fdry_workqueue_wait(&o->readers.queue, &o->readings[i].work);
+	if (!o->loaded[i])
+		err = fdry_workqueue_wait(&o->readers.queue, &o->readings[i].work);
+	else if (o->code[i].len)
+		err = 0;
+	else /* loaded in another context, or gone meanwhile */
+		err = object_get(o, o->readers.reader[0], oid, &o->code[i]);
 	if (!err)
 		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
 	return err;
@@ -337,6 +384,7 @@ void fdry_objects_free(struct fdry_objects *o)
 	for (i = 0; o->code && i < o->img->m.n_objects; i++)
 		fdry_buf_release(&o->code[i]);
 	free(o->code);
+	free(o->loaded);
 	free(o->by_id);
 	free(o->first);
 	pthread_mutex_destroy(&o->lock);

@@ -292,7 +292,8 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
  * @wait_ms: what of @objects_ms the load waited for when all else was done
  * @first_ms, @all_ms: from the call of fdry_image_load() until the first graph, and until all
  *        graphs, could be launched; 0: not yet
- * @object_bytes: kernel and graph objects, uncompressed
+ * @object_bytes: kernel and graph objects that the load read, uncompressed; images of one process share
+ *        what another one has read
  * @threads: that read objects beside the calling one
  * @exec_bytes: device memory that went while graphs were built; the driver takes it in large
  *        pieces, and what others in the process took at the same time counts

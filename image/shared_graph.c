@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* shared_graph.c - see shared_graph.h. */
+#include "image/shared_graph.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 1024u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fdry_shared_graph *graphs[BUCKETS];
+
+/* A child unloads its copies of images, too: it must find the lock free. */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void fork_prepare(void)
+{
+	(void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* With the lock: where @oid hangs, or the end of its bucket. */
+static struct fdry_shared_graph **graph_at(const struct fdry_oid *oid)
+{
+	struct fdry_shared_graph **p = &graphs[fdry_get32(oid->b) % BUCKETS];
+
+	while (*p && !fdry_oid_eq(&(*p)->oid, oid))
+		p = &(*p)->next;
+	return p;
+}
+
+struct fdry_shared_graph *fdry_shared_graph_get(const struct fdry_oid *oid)
+{
+	struct fdry_shared_graph *g;
+
+	pthread_mutex_lock(&lock);
+	g = *graph_at(oid);
+	if (g)
+		g->users++;
+	pthread_mutex_unlock(&lock);
+	return g;
+}
+
+static void graph_free(struct fdry_shared_graph *g)
+{
+	fdry_buf_release(&g->bytes);
+	free(g);
+}
+
+static int graph_new(const struct fdry_oid *oid, struct fdry_buf *bytes, struct fdry_shared_graph **ret)
+{
+	struct fdry_shared_graph *g = calloc(1, sizeof(*g));
+	int err;
+
+	if (!g) {
+		fdry_buf_release(bytes);
+		return fdry_nomem();
+	}
+	*g = (struct fdry_shared_graph){ .oid = *oid, .users = 1, .bytes = *bytes };
+	memset(bytes, 0, sizeof(*bytes));
+	err = fdry_graph_view_init((struct fdry_span){ g->bytes.data, g->bytes.len }, &g->view);
+	if (err)
+		graph_free(g);
+	else
+		*ret = g;
+	return err;
+}
+
+int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes, struct fdry_shared_graph **ret)
+{
+	struct fdry_shared_graph *g = NULL, **at;
+	int err = graph_new(oid, bytes, &g);
+
+	if (err)
+		return err;
+	(void)pthread_once(&fork_once, fork_prepare);
+	pthread_mutex_lock(&lock);
+	at = graph_at(oid);
+	*ret = *at ? *at : g;
+	if (*at)
+		(*at)->users++; /* another load has read it meanwhile */
+	else
+		*at = g;
+	pthread_mutex_unlock(&lock);
+	if (*ret != g)
+		graph_free(g);
+	return 0;
+}
+
+void fdry_shared_graph_put(struct fdry_shared_graph *g)
+{
+	bool last;
+
+	if (!g)
+		return;
+	pthread_mutex_lock(&lock);
+	last = !--g->users;
+	if (last)
+		*graph_at(&g->oid) = g->next;
+	pthread_mutex_unlock(&lock);
+	if (last)
+		graph_free(g);
+}
