@@ -61,6 +61,7 @@ struct fdry_graph_reader {
 	fdry_host_fn
 		host; /* for copies outside of the region; NULL: the image has no host memory */
 	struct fdry_graph_memo memo; /* zero it to start */
+	bool words_again;            /* fdry_graph_words_again() found them all as they were */
 };
 
 /**
@@ -74,6 +75,42 @@ struct fdry_graph_reader {
  * region, events of the application, attributes that cannot be set again.
  */
 int fdry_graph_read(struct fdry_graph_reader *rd, CUgraph graph, struct fdry_buf *ret) __must_check;
+
+/* The object of a graph, and what the object follows from besides the graph. Zero it to start. */
+struct fdry_graph_kept {
+	struct fdry_buf object;  /* empty: the graph was not read, or reading failed */
+	struct fdry_buf nodes;   /* CUgraphNode each, as the driver lists them */
+	uint64_t nedges;
+	struct fdry_buf words;   /* u64 each: words of arguments that may be addresses */
+	bool freed;              /* one of them points to memory that was freed */
+	struct fdry_buf ranges;  /* memory that nodes copy, set or keep in a cache */
+	struct fdry_buf kernels; /* handles of kernels, in the order of first use */
+	struct fdry_buf prints;  /* fdry_kernel_set_print() of each of these */
+};
+
+/**
+ * fdry_graph_reread() - Read a graph that nothing has changed since this function read it last.
+ * @kept: of this graph; kept->object is the graph object afterwards, or empty after a failure
+ *
+ * Asks the driver for the nodes only if something else has changed that the object follows from:
+ * the code, parameters, attributes or index of a kernel, or the memory that a word or a range
+ * points to. Result, errors and what is interned into @rd->kernels are those of fdry_graph_read().
+ */
+int fdry_graph_reread(struct fdry_graph_reader *rd, CUgraph graph,
+		      struct fdry_graph_kept *kept) __must_check;
+/**
+ * fdry_graph_words_again() - Before the first graph: ask about all words that another reader knew.
+ * @words: memo.words of the reader that read all graphs which fdry_graph_reread() will read again;
+ *         empty if there is none
+ *
+ * Graphs of one program have most words in common. If each is still a number or points into the
+ * region, fdry_graph_reread() does not ask about the words of each graph.
+ */
+void fdry_graph_words_again(struct fdry_graph_reader *rd, const struct fdry_intern *words);
+void fdry_graph_kept_release(struct fdry_graph_kept *kept);
+/* Bytes of host memory that it occupies. */
+size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept);
+
 /* Release the memo. */
 void fdry_graph_reader_release(struct fdry_graph_reader *rd);
 

@@ -31,6 +31,14 @@ static struct fdry_span record_at(const struct fdry_intern *t, uint32_t index)
 	return (struct fdry_span){ t->bytes.data + from, end - from };
 }
 
+/* Most records are words or handles. */
+static bool record_is(struct fdry_span s, const void *rec, size_t len)
+{
+	if (s.len != len)
+		return false;
+	return len == 8 ? fdry_get64(s.data) == fdry_get64(rec) : !memcmp(s.data, rec, len);
+}
+
 /* The slot that holds the record, or the free one where it belongs. */
 static uint32_t *slot_of(const struct fdry_intern *t, const void *rec, size_t len)
 {
@@ -43,7 +51,7 @@ static uint32_t *slot_of(const struct fdry_intern *t, const void *rec, size_t le
 		if (!*slot)
 			return slot;
 		s = record_at(t, *slot - 1);
-		if (s.len == len && !memcmp(s.data, rec, len))
+		if (record_is(s, rec, len))
 			return slot;
 	}
 }

@@ -94,6 +94,11 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index);
 uint32_t fdry_kernel_set_count(const struct fdry_kernel_set *set);
 
+/* Append bytes that differ for different kernels of this set and of later sets of the process:
+ * index, code, name, parameters and attributes. */
+int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index,
+			  struct fdry_buf *ret) __must_check;
+
 /* Make the kernel objects. FDRY_E_REFUSED if the bytes of a variable differ from the cubin's. */
 int fdry_kernel_set_slice(struct fdry_kernel_set *set) __must_check;
 
@@ -106,8 +111,8 @@ struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint3
  */
 uint64_t fdry_kernel_set_whole_bytes(const struct fdry_kernel_set *set);
 
-/* FDRY_E_LIMIT if one of @n kernels has more than FDRY_KERNEL_LOADS_MAX sets of attributes. Seals check
- * it too. */
+/* FDRY_E_LIMIT if one of @n kernels has more than FDRY_KERNEL_LOADS_MAX sets of attributes. Seals
+ * check it too. */
 int fdry_kernel_attrs_check(const struct fdry_kernel *kernels, uint32_t n) __must_check;
 
 /* The loaded kernels of an image: functions of the current context by index, with their attributes

@@ -120,7 +120,8 @@ static int attrs_get(const struct fdry_kernel_set *set, struct found *f)
 		err = fdry_call(set->drv, cuFuncGetAttribute, &f->attrs[i], attrs[i].attr, f->func);
 		if (err || !f->kern)
 			continue;
-		err = fdry_call(set->drv, cuKernelGetAttribute, &kern, attrs[i].attr, f->kern, set->dev);
+		err = fdry_call(set->drv, cuKernelGetAttribute, &kern, attrs[i].attr, f->kern,
+				set->dev);
 		if (!err)
 			f->attrs[i] = attr_pick(&attrs[i], f->attrs[i], kern);
 	}
@@ -141,7 +142,10 @@ static int params_get(const struct fdry_driver *drv, struct found *f)
 		if (res)
 			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
 		if (!size || offset < f->param_bytes || offset + size > FDRY_KERNEL_PARAM_BYTES_MAX)
-			return fdry_fail(FDRY_E_REFUSED, "the driver says that parameter %zu lies at %zu with %zu bytes, which cannot be", i, offset, size);
+			return fdry_fail(FDRY_E_REFUSED,
+					 "the driver says that parameter %zu lies at %zu with %zu "
+					 "bytes, which cannot be",
+					 i, offset, size);
 		p = (struct fdry_param){ (uint16_t)offset, (uint16_t)size };
 		err = fdry_buf_put(&f->params, &p, sizeof(p));
 		if (err)
@@ -153,20 +157,23 @@ static int params_get(const struct fdry_driver *drv, struct found *f)
 
 /* --- code --- */
 
-static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const struct fdry_buf *text, struct fdry_buf *ret)
+static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const struct fdry_buf *text,
+		       struct fdry_buf *ret)
 {
 	void *cubin;
 	size_t len;
 	int err;
 
-	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text->data, text->len, "ptx", 0, NULL, NULL);
+	err = fdry_call(drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text->data, text->len, "ptx",
+			0, NULL, NULL);
 	if (!err)
 		err = fdry_call(drv, cuLinkComplete, link, &cubin, &len);
 	return err ? err : fdry_buf_put(ret, cubin, len);
 }
 
 /* The cubin that the driver makes of PTX, with the options that it was loaded with. */
-static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image, struct fdry_span ptx, struct fdry_buf *ret)
+static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image,
+		    struct fdry_span ptx, struct fdry_buf *ret)
 {
 	struct fdry_buf text = { 0 }, values = { 0 }; /* the driver writes into some values */
 	CUlinkState link;
@@ -176,9 +183,11 @@ static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image 
 	if (!err)
 		err = fdry_buf_put(&text, "", 1); /* a NUL ends the text, and counts */
 	if (!err)
-		err = fdry_buf_put(&values, image->jit_values, image->njit * sizeof(*image->jit_values));
+		err = fdry_buf_put(&values, image->jit_values,
+				   image->njit * sizeof(*image->jit_values));
 	if (!err)
-		err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit, (void **)(void *)values.data, &link);
+		err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit,
+				(void **)(void *)values.data, &link);
 	if (!err) {
 		err = ptx_compile(drv, link, &text, ret);
 		(void)fdry_call_raw(drv, cuLinkDestroy, link);
@@ -188,7 +197,8 @@ static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image 
 	return err;
 }
 
-static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_image *image, struct fdry_set_code *code)
+static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_image *image,
+			struct fdry_set_code *code)
 {
 	int err;
 
@@ -225,8 +235,10 @@ static bool image_same(const struct fdry_code_image *a, const struct fdry_code_i
 	return true;
 }
 
-/* The first code with the bytes of @code, or @n, its own index. Cubins have tens of megabytes: most differ in length. */
-static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n, const struct fdry_set_code *code)
+/* The first code with the bytes of @code, or @n, its own index. Cubins have tens of megabytes: most
+ * differ in length. */
+static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n,
+			   const struct fdry_set_code *code)
 {
 	uint32_t i;
 
@@ -246,7 +258,8 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 
 	err = set->find(set->find_arg, f->library, f->module, &image);
 	if (err == -FDRY_E_NOENT)
-		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the stand-in was in place, or behind its back; import foundry first");
+		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the stand-in was in "
+						 "place, or behind its back; import foundry first");
 	if (err)
 		return err;
 	for (i = 0; i < n; i++)
@@ -271,7 +284,8 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	return 0;
 }
 
-/* What the driver says and what the code says must agree: the arguments of every node are laid out by it. */
+/* What the driver says and what the code says must agree: the arguments of every node are laid out
+ * by it. */
 static int code_check(const struct fdry_set_code *code, const struct found *f)
 {
 	size_t n = f->params.len / sizeof(struct fdry_param);
@@ -281,18 +295,23 @@ static int code_check(const struct fdry_set_code *code, const struct found *f)
 		return 0;
 	k = fdry_cubin_kernel_find(code->cubin, f->name);
 	if (!k)
-		return fdry_fail(FDRY_E_REFUSED, "the code that it was loaded from has no such kernel, or several");
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the code that it was loaded from has no such kernel, or several");
 	if (k->nparams != n || f->param_bytes > k->param_bytes)
-		return fdry_fail(FDRY_E_REFUSED, "the driver says %zu parameters in %u bytes, its code says %u in %u",
-				 n, f->param_bytes, k->nparams, k->param_bytes);
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"the driver says %zu parameters in %u bytes, its code says %u in %u", n,
+			f->param_bytes, k->nparams, k->param_bytes);
 	if (n && memcmp(k->params, f->params.data, f->params.len))
-		return fdry_fail(FDRY_E_REFUSED, "the driver places its parameters elsewhere than its code does");
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the driver places its parameters elsewhere than its code does");
 	return 0;
 }
 
 /* --- interning --- */
 
-static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e, const struct found *f, uint32_t code)
+static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_entry *e,
+		       const struct found *f, uint32_t code)
 {
 	const struct fdry_set_code *codes = (const struct fdry_set_code *)set->codes.data;
 
@@ -300,7 +319,8 @@ static bool entry_same(const struct fdry_kernel_set *set, const struct fdry_set_
 	       !memcmp(e->k.attrs, f->attrs, sizeof(f->attrs));
 }
 
-static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_t code, uint32_t *ret)
+static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_t code,
+		     uint32_t *ret)
 {
 	struct fdry_set_entry *e;
 	int err;
@@ -326,7 +346,8 @@ static int entry_new(struct fdry_kernel_set *set, const struct found *f, uint32_
 	return 0;
 }
 
-static int entry_get(struct fdry_kernel_set *set, const struct found *f, uint32_t code, uint32_t *ret)
+static int entry_get(struct fdry_kernel_set *set, const struct found *f, uint32_t code,
+		     uint32_t *ret)
 {
 	struct fdry_set_owner owner = { f->library, f->module, code };
 	struct fdry_set_entry **all = (struct fdry_set_entry **)set->entries.data;
@@ -338,7 +359,8 @@ static int entry_get(struct fdry_kernel_set *set, const struct found *f, uint32_
 	if (i == n)
 		err = entry_new(set, f, code, &i);
 	if (!err)
-		err = fdry_buf_put(&((struct fdry_set_entry **)set->entries.data)[i]->owners, &owner, sizeof(owner));
+		err = fdry_buf_put(&((struct fdry_set_entry **)set->entries.data)[i]->owners,
+				   &owner, sizeof(owner));
 	*ret = i;
 	return err;
 }
@@ -358,7 +380,8 @@ static int found_intern(struct fdry_kernel_set *set, struct found *f, uint32_t *
 	return err ? err : entry_get(set, f, code, ret);
 }
 
-int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func, uint32_t *index)
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
+			   uint32_t *index)
 {
 	struct found f = { .kern = kern, .func = func };
 	const void *handle = kern ? (const void *)kern : (const void *)func;
@@ -387,16 +410,40 @@ int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunctio
 	return err;
 }
 
+int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
+{
+	const struct fdry_set_entry *e = ((struct fdry_set_entry **)set->entries.data)[index];
+	const struct fdry_code_image *code =
+		&((const struct fdry_set_code *)set->codes.data)[e->code].image;
+	/* No pointer is ever given to other code: the interposer keeps the bytes. */
+	const uint64_t head[] = { index,
+				  (uintptr_t)code->data,
+				  code->len,
+				  (uintptr_t)code->jit_values,
+				  e->k.param_bytes,
+				  e->k.nparams };
+	int err = fdry_buf_put(ret, head, sizeof(head));
+
+	if (!err)
+		err = fdry_buf_put(ret, e->k.attrs, sizeof(e->k.attrs));
+	if (!err)
+		err = fdry_buf_put(ret, e->params, e->k.nparams * sizeof(*e->params));
+	return err ? err : fdry_buf_put(ret, e->k.name, strlen(e->k.name) + 1);
+}
+
 /* --- the set --- */
 
-int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_find_fn find, void *arg, struct fdry_kernel_set **ret)
+int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_find_fn find,
+			void *arg, struct fdry_kernel_set **ret)
 {
 	struct fdry_kernel_set *set;
 	int major, minor, err;
 
-	err = fdry_call(drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+	err = fdry_call(drv, cuDeviceGetAttribute, &major,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
 	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+		err = fdry_call(drv, cuDeviceGetAttribute, &minor,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
 	if (err)
 		return err;
 	set = calloc(1, sizeof(*set));
@@ -483,7 +530,8 @@ uint32_t fdry_kernel_set_object_count(const struct fdry_kernel_set *set)
 	return (uint32_t)(set->objects.len / sizeof(struct fdry_set_object));
 }
 
-struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i, struct fdry_oid *ret)
+struct fdry_span fdry_kernel_set_object(const struct fdry_kernel_set *set, uint32_t i,
+					struct fdry_oid *ret)
 {
 	const struct fdry_set_object *o = &((const struct fdry_set_object *)set->objects.data)[i];
 

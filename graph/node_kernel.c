@@ -187,7 +187,7 @@ static int kernel_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 	err = context_check(rd, &p);
 	if (err)
 		return err;
-	err = fdry_kernel_set_intern(rd->in->kernels, p.kern, p.func, &ret->kernel.kernel);
+	err = fdry_read_kernel(rd, p.kern, p.func, &ret->kernel.kernel);
 	return err ? err : kernel_fill(rd, handle, &p, &ret->kernel);
 }
 

@@ -123,7 +123,7 @@ out_release:
 	return err;
 }
 
-static void read_release(struct fdry_read *rd)
+void fdry_read_release(struct fdry_read *rd)
 {
 	/* Not fdry_call(), which would replace the message of an earlier failure. */
 	if (rd->rehearsal)
@@ -134,20 +134,22 @@ static void read_release(struct fdry_read *rd)
 	fdry_buf_release(&rd->args);
 }
 
+int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l, struct fdry_buf *ret)
+{
+	int err = listing_order(l);
+
+	return err ? err : graph_encode(rd, l, ret);
+}
+
 int fdry_graph_read(struct fdry_graph_reader *in, CUgraph graph, struct fdry_buf *ret)
 {
 	struct fdry_read rd = { .in = in, .drv = in->drv };
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_init(in->drv, graph, &l);
 
-	if (err)
-		goto out_release;
-	err = listing_order(&l);
-	if (err)
-		goto out_release;
-	err = graph_encode(&rd, &l, ret);
-out_release:
-	read_release(&rd);
+	if (!err)
+		err = fdry_read_listing(&rd, &l, ret);
+	fdry_read_release(&rd);
 	fdry_listing_release(&l);
 	return err;
 }

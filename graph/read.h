@@ -14,9 +14,38 @@ enum fdry_event_use {
 	FDRY_EVENT_AWAITED = 1 << 1,
 };
 
+/* A kernel, as the nodes of a graph name it. */
+struct fdry_read_handle {
+	CUkernel kern;
+	CUfunction func;
+};
+
+/* Memory that a node reaches by itself. */
+struct fdry_read_range {
+	uint64_t addr, bytes;
+	uint64_t place; /* of a side of a copy: what @addr became */
+	uint64_t type;  /* of a side of a copy: its CUmemorytype; 0: no copy */
+};
+
+/* What one graph asked about memory and kernels while it was read; each question is in it once. */
+struct fdry_read_record {
+	struct fdry_intern words;   /* u64: see fdry_read_word_key() */
+	struct fdry_intern ranges;  /* struct fdry_read_range */
+	struct fdry_intern kernels; /* struct fdry_read_handle, in the order of first use */
+};
+
+/* An argument word that may be an address has fewer than 63 bits; the upper bit says that it is a
+ * whole parameter. */
+static inline uint64_t fdry_read_word_key(uint64_t word, bool whole)
+{
+	return word | (uint64_t)whole << 63;
+}
+
 struct fdry_read {
 	struct fdry_graph_reader *in;
 	const struct fdry_driver *drv;
+	struct fdry_read_record *record; /* NULL: nothing is recorded */
+	bool freed;                 /* a word points to freed memory and counts as a number */
 	CUcontext ctx;              /* of the kernels so far; NULL: not known yet */
 	struct fdry_intern events;  /* CUevent, by index */
 	struct fdry_buf event_uses; /* u8 each: enum fdry_event_use */
@@ -25,6 +54,12 @@ struct fdry_read {
 	struct fdry_buf args;       /* of the current node */
 	struct fdry_graph_attr attrs[FDRY_ATTR_IDS];
 };
+
+struct fdry_listing;
+/* Read the listed graph; its nodes and edges are put into canonical order. */
+int fdry_read_listing(struct fdry_read *rd, struct fdry_listing *l,
+		      struct fdry_buf *ret) __must_check;
+void fdry_read_release(struct fdry_read *rd);
 
 /* Check that @bytes bytes of device memory (at least 1) at @addr lie in the region. @what names
  * them in the message. FDRY_E_REFUSED. */
@@ -43,6 +78,9 @@ int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, u
  * that followed it would fault.
  */
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what) __must_check;
+/* The index of a node's kernel in the reader's set. */
+int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func,
+		     uint32_t *ret) __must_check;
 /* The index of an event; records that the graph uses the event that way. */
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use,
 		    uint32_t *ret) __must_check;

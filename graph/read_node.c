@@ -15,21 +15,41 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+static int word_record(struct fdry_read *rd, uint64_t word, bool whole)
+{
+	uint64_t key = fdry_read_word_key(word, whole);
+	uint32_t index;
+
+	return rd->record ? fdry_intern(&rd->record->words, &key, sizeof(key), &index, NULL) : 0;
+}
+
+static int range_record(struct fdry_read *rd, const struct fdry_read_range *range)
+{
+	uint32_t index;
+
+	return rd->record ? fdry_intern(&rd->record->ranges, range, sizeof(*range), &index, NULL)
+			  : 0;
+}
+
 int fdry_read_word(struct fdry_read *rd, uint64_t word, bool whole, const char **what)
 {
 	enum fdry_where where = FDRY_WHERE_OUTSIDE;
 	const char *name = "memory that an image does not hold";
 	uint32_t index;
-	int err;
+	int err = word_record(rd, word, whole);
 
+	if (err)
+		return err;
 	*what = NULL;
 	if (fdry_intern_find(&rd->in->memo.words, &word, sizeof(word), &index))
 		return 0;
 	err = rd->in->where(rd->in->where_arg, word, 0, &where, &name);
 	if (err)
 		return err;
-	if (where == FDRY_WHERE_FREED && !whole)
+	if (where == FDRY_WHERE_FREED && !whole) {
+		rd->freed = true;
 		return 0;
+	}
 	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION)
 		return fdry_intern(&rd->in->memo.words, &word, sizeof(word), &index, NULL);
 	*what = name;
@@ -42,8 +62,10 @@ int fdry_read_range(struct fdry_read *rd, const char *what, CUdeviceptr addr, ui
 	enum fdry_where where = FDRY_WHERE_NOTHING;
 	int err = rd->in->where(rd->in->where_arg, addr, bytes, &where, &name);
 
-	if (err || where == FDRY_WHERE_REGION)
+	if (err)
 		return err;
+	if (where == FDRY_WHERE_REGION)
+		return range_record(rd, &(struct fdry_read_range){ .addr = addr, .bytes = bytes });
 	if (where == FDRY_WHERE_NOTHING || !name)
 		name = "no memory that the driver knows";
 	return fdry_fail(FDRY_E_REFUSED,
@@ -63,23 +85,36 @@ static int place_refuse(const char *what, CUdeviceptr addr, uint64_t bytes, bool
 int fdry_read_place(struct fdry_read *rd, const char *what, CUmemorytype type, uint64_t bytes,
 		    uint64_t *addr)
 {
+	struct fdry_read_range range = {
+		.addr = *addr, .bytes = bytes, .place = *addr, .type = type
+	};
 	enum fdry_where where = FDRY_WHERE_NOTHING;
-	uint64_t place = *addr;
 	const char *name;
 	int err = rd->in->where(rd->in->where_arg, *addr, bytes, &where, &name);
 
-	if (err || where == FDRY_WHERE_REGION)
+	if (err)
 		return err;
-	if (rd->in->host)
-		rd->in->host(rd->in->where_arg, *addr, bytes, &place);
-	if (fdry_host_is(place)) {
-		*addr = place;
-		return 0;
+	if (where != FDRY_WHERE_REGION && rd->in->host)
+		rd->in->host(rd->in->where_arg, *addr, bytes, &range.place);
+	if (where == FDRY_WHERE_REGION || fdry_host_is(range.place)) {
+		*addr = range.place;
+		return range_record(rd, &range);
 	}
 	if (where == FDRY_WHERE_HOST ||
 	    (where == FDRY_WHERE_NOTHING && type != CU_MEMORYTYPE_DEVICE))
 		return place_refuse(what, *addr, bytes, where == FDRY_WHERE_NOTHING);
 	return fdry_read_range(rd, what, *addr, bytes);
+}
+
+int fdry_read_kernel(struct fdry_read *rd, CUkernel kern, CUfunction func, uint32_t *ret)
+{
+	struct fdry_read_handle handle = { kern, func };
+	uint32_t index;
+	int err = fdry_kernel_set_intern(rd->in->kernels, kern, func, ret);
+
+	if (err || !rd->record)
+		return err;
+	return fdry_intern(&rd->record->kernels, &handle, sizeof(handle), &index, NULL);
 }
 
 int fdry_read_event(struct fdry_read *rd, CUevent event, enum fdry_event_use use, uint32_t *ret)

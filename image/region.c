@@ -80,7 +80,7 @@ static int graph_drop(struct fdry_capture *cap, uint64_t key)
 	if (i == n)
 		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)key);
 	draws_drop(cap, key);
-	free(g[i].name);
+	fdry_capture_graph_release(&g[i]);
 	memmove(&g[i], &g[i + 1], (n - i - 1) * sizeof(*g));
 	cap->graphs.len -= sizeof(*g);
 	return 0;

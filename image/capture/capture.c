@@ -61,14 +61,16 @@ static void context_release(struct fdry_capture *cap)
 static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts *o)
 {
 	struct fdry_placed *p = &cap->placed;
-	int (*begin)(CUdeviceptr, uint64_t) = o->after ? cap->hook->region_move : cap->hook->region_begin;
+	int (*begin)(CUdeviceptr, uint64_t) =
+		o->after ? cap->hook->region_move : cap->hook->region_begin;
 	int err;
 
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
 	fdry_va_cache_clear(p->base, p->size); /* of images that were unloaded */
 	err = fdry_standin_result(cap->hook, begin(p->base, p->size));
-	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size && p->size > FDRY_REGION_SIZE_MIN) {
+	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size &&
+	       p->size > FDRY_REGION_SIZE_MIN) {
 		p->size /= 2;
 		err = fdry_standin_result(cap->hook, begin(p->base, p->size));
 	}
@@ -117,7 +119,8 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 				 "zero the struct first");
 	err = o.after ? fdry_capture_check(o.after) : 0;
 	if (!err && o.after && o.preallocate)
-		err = fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory ahead; call fdry_capture_preallocate()");
+		err = fdry_fail(FDRY_E_OPTS, "a capture that begins after another maps no memory "
+					     "ahead; call fdry_capture_preallocate()");
 	if (err)
 		return err;
 	cap = calloc(1, sizeof(*cap));
@@ -157,10 +160,14 @@ int fdry_capture_check(const struct fdry_capture *cap)
 	if (err)
 		return err;
 	if (cap->pid != getpid())
-		return fdry_fail(FDRY_E_FORKED, "the capture was begun before fork(), and CUDA does not work in the child; "
-				 "use it in the process that began it");
+		return fdry_fail(
+			FDRY_E_FORKED,
+			"the capture was begun before fork(), and CUDA does not work in the child; "
+			"use it in the process that began it");
 	if (cap->left)
-		return fdry_fail(FDRY_E_STATE, "the region of this capture, at %#llx, ended when another began; end the capture",
+		return fdry_fail(FDRY_E_STATE,
+				 "the region of this capture, at %#llx, ended when another began; "
+				 "end the capture",
 				 (unsigned long long)cap->placed.base);
 	return 0;
 }
@@ -187,7 +194,8 @@ void fdry_capture_end(struct fdry_capture *cap)
 	if (!cap || fdry_live_check(cap, "the capture"))
 		return;
 	if (cap->lent) {
-		(void)fdry_fail(FDRY_E_STATE, "fdry_load_or_capture() ends this capture itself, when the function that it was given to returns");
+		(void)fdry_fail(FDRY_E_STATE, "fdry_load_or_capture() ends this capture itself, "
+					      "when the function that it was given to returns");
 		return;
 	}
 	if (fdry_live_end(cap, "the capture"))
@@ -206,11 +214,12 @@ void fdry_capture_end(struct fdry_capture *cap)
 		free(fdry_array(cap->facts, struct fdry_capture_fact)[i].value);
 	}
 	for (i = 0; i < fdry_array_count(cap->graphs, struct fdry_capture_graph); i++)
-		free(fdry_array(cap->graphs, struct fdry_capture_graph)[i].name);
+		fdry_capture_graph_release(&fdry_array(cap->graphs, struct fdry_capture_graph)[i]);
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++)
 		free((char *)fdry_array(cap->draws, struct fdry_capture_draw)[i].desc.generator);
 	fdry_buf_release(&cap->draws);
 	fdry_buf_release(&cap->sealed);
+	fdry_intern_release(&cap->words);
 	fdry_kernel_codes_release(&cap->codes);
 	fdry_buf_release(&cap->tensors);
 	fdry_buf_release(&cap->facts);
@@ -289,7 +298,8 @@ static bool is_mapped(const struct fdry_alloc *a)
 /* Odd and large: no few serial numbers give what others, or one, give. */
 #define SERIALS_MIX 0x9E3779B97F4A7C15ull
 
-uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared)
+uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,
+			   bool *shared)
 {
 	const struct fdry_alloc *end = a + n;
 	uint64_t sum, have;
@@ -326,18 +336,25 @@ static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 	t->serial = fdry_allocs_under(ledger, n, t->desc.addr, t->extent, &shared);
 	free(ledger);
 	if (!t->serial)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' (%llu bytes at %#llx) does not lie in one live allocation of the capture's "
-				 "region; allocate it after fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
+		return fdry_fail(FDRY_E_RANGE,
+				 "tensor '%s' (%llu bytes at %#llx) does not lie in one live "
+				 "allocation of the capture's "
+				 "region; allocate it after fdry_capture_begin(), or say "
+				 "FDRY_TENSOR_HOST of host memory",
 				 t->desc.name, (unsigned long long)t->extent, t->desc.addr);
 	if (shared)
-		return fdry_fail(FDRY_E_REFUSED, "tensor '%s' lies in memory that the program mapped twice, exported, imported or "
-				 "created before fdry_capture_begin(), which no image can hold", t->desc.name);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "tensor '%s' lies in memory that the program mapped twice, "
+				 "exported, imported or "
+				 "created before fdry_capture_begin(), which no image can hold",
+				 t->desc.name);
 	return 0;
 }
 
 static int range_check(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 {
-	return t->desc.flags & FDRY_TENSOR_HOST ? fdry_capture_host_look(cap, t, &t->serial) : memory_look(cap, t);
+	return t->desc.flags & FDRY_TENSOR_HOST ? fdry_capture_host_look(cap, t, &t->serial)
+						: memory_look(cap, t);
 }
 
 static int tensor_add(struct fdry_capture *cap, struct fdry_capture_tensor add)
@@ -379,8 +396,11 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (!err)
 		err = fdry_tensor_extent(tensor, &t.extent);
 	if (!err && t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
-		err = fdry_fail(FDRY_E_INVAL, "external tensor '%s' has gaps between its elements, or elements that share memory; "
-				"make it contiguous", tensor->name);
+		err = fdry_fail(FDRY_E_INVAL,
+				"external tensor '%s' has gaps between its elements, or elements "
+				"that share memory; "
+				"make it contiguous",
+				tensor->name);
 	if (!err)
 		err = range_check(cap, &t);
 	if (err)
@@ -419,10 +439,14 @@ int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *val
 	if (err)
 		return err;
 	if (!strncmp(key, "fdry.", 5))
-		return fdry_fail(FDRY_E_NAME, "facts named fdry.... are the library's own; name '%s' differently", key);
+		return fdry_fail(
+			FDRY_E_NAME,
+			"facts named fdry.... are the library's own; name '%s' differently", key);
 	if (!value || strlen(value) > FDRY_FACT_MAX)
-		return fdry_fail(FDRY_E_INVAL, "the value of fact '%s' is missing or longer than %d bytes; shorten it",
-				 key, FDRY_FACT_MAX);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"the value of fact '%s' is missing or longer than %d bytes; shorten it",
+			key, FDRY_FACT_MAX);
 	pthread_mutex_lock(&cap->lock);
 	err = fact_add(cap, key, value);
 	pthread_mutex_unlock(&cap->lock);
@@ -440,14 +464,22 @@ struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uin
 	return NULL;
 }
 
+void fdry_capture_graph_release(struct fdry_capture_graph *g)
+{
+	free(g->name);
+	fdry_graph_kept_release(&g->kept);
+}
+
 static int graph_add(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph)
 {
 	struct fdry_capture_graph add = { .key = key, .graph = graph };
 	int err;
 
 	if (fdry_capture_graph_find(cap, key))
-		return fdry_fail(FDRY_E_EXISTS, "a graph with key %llu was added before; give each a key of its own",
-				 (unsigned long long)key);
+		return fdry_fail(
+			FDRY_E_EXISTS,
+			"a graph with key %llu was added before; give each a key of its own",
+			(unsigned long long)key);
 	add.name = strdup(name ? name : "");
 	if (!add.name)
 		return fdry_nomem();
@@ -462,7 +494,8 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 	int err = fdry_capture_check(cap);
 
 	if (!err && !graph)
-		err = fdry_fail(FDRY_E_INVAL, "graph %llu is NULL; did the capture end with an error?",
+		err = fdry_fail(FDRY_E_INVAL,
+				"graph %llu is NULL; did the capture end with an error?",
 				(unsigned long long)key);
 	if (!err && name && *name)
 		err = fdry_name_check("graph", name);
@@ -472,6 +505,12 @@ int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name,
 	err = graph_add(cap, key, name, graph);
 	pthread_mutex_unlock(&cap->lock);
 	return err;
+}
+
+static int no_graph(uint64_t key)
+{
+	return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
+			 (unsigned long long)key);
 }
 
 int fdry_capture_rng(struct fdry_capture *cap, uint64_t key)
@@ -486,10 +525,24 @@ int fdry_capture_rng(struct fdry_capture *cap, uint64_t key)
 	if (g)
 		g->random = true;
 	pthread_mutex_unlock(&cap->lock);
-	if (!g)
-		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
-				 (unsigned long long)key);
-	return 0;
+	return g ? 0 : no_graph(key);
+}
+
+int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on)
+{
+	struct fdry_capture_graph *g;
+	int err = fdry_capture_check(cap);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&cap->lock);
+	g = fdry_capture_graph_find(cap, key);
+	if (g) {
+		g->fixed = on != 0;
+		fdry_graph_kept_release(&g->kept);
+	}
+	pthread_mutex_unlock(&cap->lock);
+	return g ? 0 : no_graph(key);
 }
 
 int fdry_capture_hold(struct fdry_capture *cap, int on)

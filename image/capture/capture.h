@@ -12,6 +12,7 @@
 #include "image/capture/standin.h"
 #include "lib/buf.h"
 #include "arch/driver.h"
+#include "graph/graph.h"
 
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
@@ -30,6 +31,8 @@ struct fdry_capture_graph {
 	char *name; /* "" where none was given */
 	CUgraph graph;
 	bool random;
+	bool fixed;                  /* see fdry_capture_graph_fixed() */
+	struct fdry_graph_kept kept; /* of the last seal, if it is fixed */
 };
 
 /* What a graph draws from a generator. */
@@ -54,6 +57,7 @@ struct fdry_capture {
 	uint64_t highest; /* offset that the cursor had reached before it was set back */
 	struct fdry_buf tensors, facts, graphs, draws; /* arrays of the structs above */
 	struct fdry_buf codes;  /* of the last seal's kernels: fdry_kernel_set_yield() */
+	struct fdry_intern words; /* of the last seal's graphs: fdry_graph_words_again() */
 	struct fdry_buf sealed; /* of struct fdry_mf_chunk: content of the last seal, ascending */
 };
 
@@ -62,6 +66,7 @@ int fdry_capture_check(const struct fdry_capture *cap) __must_check;
 /* Wait for what the program does in the current context, where that is not the primary one: any context of the device uses the
  * region's memory. Whoever reads that waits for the primary context besides. */
 int fdry_capture_wait(const struct fdry_capture *cap) __must_check;
+void fdry_capture_graph_release(struct fdry_capture_graph *g);
 /* NULL where there is none; cap->lock is held. */
 struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key);
 

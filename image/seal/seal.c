@@ -22,20 +22,26 @@
 static int live_check(const struct fdry_hook_live *live)
 {
 	if (live->captures)
-		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before the seal",
+		return fdry_fail(FDRY_E_STATE,
+				 "%llu stream(s) are capturing; end every capture before the seal",
 				 (unsigned long long)live->captures);
 	if (live->textures || live->surfaces)
-		return fdry_fail(FDRY_E_REFUSED, "%llu texture and %llu surface objects are alive, and a graph's "
+		return fdry_fail(FDRY_E_REFUSED,
+				 "%llu texture and %llu surface objects are alive, and a graph's "
 				 "arguments may hold them; destroy them before the seal",
-				 (unsigned long long)live->textures, (unsigned long long)live->surfaces);
+				 (unsigned long long)live->textures,
+				 (unsigned long long)live->surfaces);
 	if (live->unwrapped)
-		return fdry_fail(FDRY_E_REFUSED, "the driver gave the program %llu function(s) in a version that the "
-				 "stand-in does not know, so it may not have seen all; use a newer Foundry",
-				 (unsigned long long)live->unwrapped);
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"the driver gave the program %llu function(s) in a version that the "
+			"stand-in does not know, so it may not have seen all; use a newer Foundry",
+			(unsigned long long)live->unwrapped);
 	return 0;
 }
 
-/* What was read must still be what is there: neither memory nor replays may have come in between. */
+/* What was read must still be what is there: neither memory nor replays may have come in between.
+ */
 static int still_check(const struct fdry_seal *s)
 {
 	struct fdry_hook_live now;
@@ -54,11 +60,15 @@ static int still_check(const struct fdry_seal *s)
 static int graphs_there(const struct fdry_seal *s)
 {
 	if (!s->cap->graphs.len)
-		return fdry_fail(FDRY_E_STATE, "there is no graph to seal; add one with fdry_capture_graph()");
+		return fdry_fail(FDRY_E_STATE,
+				 "there is no graph to seal; add one with fdry_capture_graph()");
 	return 0;
 }
 
 /* --- graphs --- */
+
+#define KEPT_MAX \
+	(256ull << 20) /* bytes of host memory for what is kept of graphs from seal to seal */
 
 static int graph_cmp(const void *a, const void *b)
 {
@@ -68,7 +78,8 @@ static int graph_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, struct fdry_span bytes)
+static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		     struct fdry_span bytes)
 {
 	struct fdry_mf_graph mf = { .key = g->key };
 	struct fdry_graph_view view;
@@ -91,24 +102,43 @@ static int graph_put(struct fdry_seal *s, const struct fdry_capture_graph *g, st
 	return fdry_buf_put(&s->w.graphs, &mf, sizeof(mf));
 }
 
+static int graph_seal(struct fdry_seal *s, struct fdry_graph_reader *rd,
+		      struct fdry_capture_graph *g)
+{
+	struct fdry_buf once = { 0 };
+	const struct fdry_buf *bytes = g->fixed ? &g->kept.object : &once;
+	int err = g->fixed ? fdry_graph_reread(rd, g->graph, &g->kept)
+			   : fdry_graph_read(rd, g->graph, &once);
+
+	if (!err)
+		err = graph_put(s, g, (struct fdry_span){ bytes->data, bytes->len });
+	fdry_buf_release(&once);
+	return err ? fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g->key, g->name) : 0;
+}
+
 static int graphs_seal(struct fdry_seal *s)
 {
-	struct fdry_graph_reader rd = { .drv = s->cap->drv, .kernels = s->kernels, .where = fdry_seal_where, .where_arg = s,
+	struct fdry_graph_reader rd = { .drv = s->cap->drv,
+					.kernels = s->kernels,
+					.where = fdry_seal_where,
+					.where_arg = s,
 					.host = fdry_seal_host };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
-	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph);
+	size_t i, n = fdry_array_count(s->cap->graphs, struct fdry_capture_graph), kept = 0;
 	int err = 0;
 
+	fdry_graph_words_again(&rd, &s->cap->words);
+	fdry_intern_release(&s->cap->words);
 	qsort(g, n, sizeof(*g), graph_cmp);
 	for (i = 0; i < n && !err; i++) {
-		struct fdry_buf bytes = { 0 };
-
-		err = fdry_graph_read(&rd, g[i].graph, &bytes);
-		if (!err)
-			err = graph_put(s, &g[i], (struct fdry_span){ bytes.data, bytes.len });
-		if (err)
-			fdry_fail_at(err, "graph %llu '%s'", (unsigned long long)g[i].key, g[i].name);
-		fdry_buf_release(&bytes);
+		err = graph_seal(s, &rd, &g[i]);
+		kept += fdry_graph_kept_bytes(&g[i].kept);
+		if (kept > KEPT_MAX)
+			fdry_graph_kept_release(&g[i].kept);
+	}
+	if (!err) {
+		s->cap->words = rd.memo.words;
+		rd.memo.words = (struct fdry_intern){ 0 };
 	}
 	fdry_graph_reader_release(&rd);
 	return err;
@@ -119,7 +149,8 @@ static int graphs_seal(struct fdry_seal *s)
 /* The attributes of the kernel that is added next which have no place in its entry. */
 static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {
-	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels, struct fdry_mf_kernel) };
+	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels,
+									struct fdry_mf_kernel) };
 	int err = 0;
 
 	for (mf.id = FDRY_MF_KERNEL_ATTRS; mf.id < FDRY_FUNC_ATTR_COUNT && !err; mf.id++) {
@@ -147,7 +178,9 @@ static int kernel_add(struct fdry_seal *s, const struct fdry_kernel *k)
 	memcpy(mf.attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	err = fdry_manifest_add_str(&s->w, k->name, &mf.name);
 	if (!err)
-		err = fdry_manifest_add_str(&s->w, k->whole && k->whole_reason ? k->whole_reason : "", &mf.whole_reason);
+		err = fdry_manifest_add_str(&s->w,
+					    k->whole && k->whole_reason ? k->whole_reason : "",
+					    &mf.whole_reason);
 	if (!err)
 		err = fdry_buf_put(&s->w.params, k->params, k->nparams * sizeof(*k->params));
 	if (!err)
@@ -201,15 +234,20 @@ static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_ten
 
 	if (t->desc.flags & FDRY_TENSOR_HOST)
 		return 0; /* seal_host.c looked */
-	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, t->desc.addr, t->extent, &shared) == t->serial)
+	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, t->desc.addr, t->extent,
+			      &shared) == t->serial)
 		return 0;
-	return fdry_fail(FDRY_E_STATE, "the memory of tensor '%s' was freed before the seal; keep it alive",
+	return fdry_fail(FDRY_E_STATE,
+			 "the memory of tensor '%s' was freed before the seal; keep it alive",
 			 t->desc.name);
 }
 
 static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t extent)
 {
-	struct fdry_mf_tensor mf = { .dtype = d->dtype, .use = d->use, .flags = d->flags, .rank = d->rank,
+	struct fdry_mf_tensor mf = { .dtype = d->dtype,
+				     .use = d->use,
+				     .flags = d->flags,
+				     .rank = d->rank,
 				     .addr = d->addr };
 	int err = fdry_manifest_add_str(&s->w, d->name, &mf.name);
 
@@ -296,7 +334,8 @@ static int facts_seal(struct fdry_seal *s)
 
 static int alloc_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+	uint64_t x = ((const struct fdry_alloc *)a)->serial,
+		 y = ((const struct fdry_alloc *)b)->serial;
 
 	return (x > y) - (x < y);
 }
@@ -315,7 +354,8 @@ static int allocs_seal(struct fdry_seal *s)
 	qsort(made, n, sizeof(*made), alloc_cmp);
 	for (i = 0; i < n && !err; i++)
 		if (made[i].kind != FDRY_KIND_SHARED)
-			err = fdry_buf_put(&s->w.allocs, &(struct fdry_mf_alloc){ made[i].addr, made[i].size },
+			err = fdry_buf_put(&s->w.allocs,
+					   &(struct fdry_mf_alloc){ made[i].addr, made[i].size },
 					   sizeof(struct fdry_mf_alloc));
 	free(made);
 	return err;
@@ -421,13 +461,16 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 	if (err)
 		return fdry_standin_result(cap->hook, err);
 	if (code.jit_symbols)
-		return fdry_fail(FDRY_E_REFUSED, "the code was linked with symbols of the program's own, "
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the code was linked with symbols of the program's own, "
 				 "which cannot be brought back");
-	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit, code.jit_values };
+	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit,
+					 code.jit_values };
 	return 0;
 }
 
-static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *ref,
+		    struct fdry_oid *ret)
 {
 	const struct fdry_driver *drv = s->cap->drv;
 	int err;
@@ -458,7 +501,8 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	return err;
 }
 
-static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const char *ref, struct fdry_oid *ret)
+static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const char *ref,
+			   struct fdry_oid *ret)
 {
 	const struct fdry_driver *drv = s->cap->drv;
 	CUcontext popped;
@@ -480,7 +524,8 @@ static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const 
 }
 
 /* What the caller got wrong is found before anything is done. */
-static int args_check(const struct fdry_capture *cap, const char *ref, const struct fdry_seal_report *report)
+static int args_check(const struct fdry_capture *cap, const char *ref,
+		      const struct fdry_seal_report *report)
 {
 	int err = fdry_capture_check(cap);
 

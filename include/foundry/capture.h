@@ -224,6 +224,19 @@ int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size
  */
 int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key);
 
+/**
+ * fdry_capture_graph_fixed() - Promise that a graph of a capture does not change.
+ * @key: as it was added with fdry_capture_graph(); FDRY_E_NOKEY
+ * @on: 1 to promise, 0 to end the promise
+ *
+ * The promise makes repeated seals of one capture faster: the first seal reads the nodes of the
+ * graph, and later seals use what it read. While the promise holds, nothing may change the CUgraph or
+ * its nodes, and fdry_capture_graph_remove() must come before the CUgraph is destroyed. Promise this
+ * only if no other code has the CUgraph. Memory and the attributes of kernels may change: each
+ * seal checks those that the graph needs. Call this function with 0 before you change the graph.
+ */
+int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on);
+
 #ifdef __cplusplus
 }
 #endif

@@ -797,6 +797,44 @@ class Graphs(Folder):
                 raise AssertionError('a file')
             """)
 
+    def test_a_graph_whose_handle_is_given_out(self):
+        """Saves read a graph once until raw_cuda_graph() gives its handle out: then other code may change it."""
+        self.more("""
+            import ctypes, json
+            fdry.set_allocation_region(BASE, '1GB')
+            a = full(1.0)
+            g = fdry.CUDAGraph(keep_graph=True)
+            with fdry.graph(g):
+                b = a + a
+            def saved():
+                g.save('g.json', b)
+                with open('g.json') as f:
+                    return json.load(f)['image']
+            first = saved()
+            assert saved() == first
+            lib, node, count = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p(), ctypes.c_size_t(1)
+            def change():
+                params = (ctypes.c_uint32 * 32)()
+                assert not lib.cuGraphGetNodes(raw, ctypes.byref(node), ctypes.byref(count))
+                assert not lib.cuGraphKernelNodeGetParams_v2(node, params)
+                params[2] += 1  # gridDimX
+                assert not lib.cuGraphKernelNodeSetParams_v2(node, params)
+            raw = ctypes.c_void_p(g.raw_cuda_graph())
+            change()
+            second = saved()
+            assert second != first
+            change()
+            assert saved() not in (first, second)
+            g.reset()
+            with fdry.graph(g):
+                b = a + a
+            raw = ctypes.c_void_p(g.raw_cuda_graph())
+            change()
+            third = saved()
+            change()
+            assert saved() != third
+            """)
+
     def test_the_states_of_a_graph(self):
         self.more("""
             g = fdry.CUDAGraph()

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "foundry/capture.h"
 #include "image/manifest.h"
 #include "tests/lib/image.h"
 
@@ -232,6 +233,195 @@ START_TEST(what_the_store_lost_is_stored_again)
 }
 END_TEST
 
+/* --- graphs that a program promises not to change --- */
+
+/* Seal; and again when nothing is kept of these graphs: both images are one, whose id this gives.
+ */
+static void seal_like_fresh(const uint64_t *keys, size_t n, char *id)
+{
+	char fresh[FDRY_ID_SIZE];
+	size_t i;
+
+	ok(fdry_capture_seal(w.cap, w.store, "img", id, NULL));
+	for (i = 0; i < n; i++)
+		ok(fdry_capture_graph_fixed(w.cap, keys[i], 1));
+	ok(fdry_capture_seal(w.cap, w.store, "img", fresh, NULL));
+	ck_assert_str_eq(id, fresh);
+}
+
+/* A kernel of its own, as graph @key. */
+static CUgraph scale_add(uint64_t key, CUdeviceptr p, float factor)
+{
+	int n = N;
+	void *args[] = { &p, &factor, &n };
+	CUgraph graph;
+
+	capture_start(&w);
+	cuda_ok(cuLaunchKernel, w.scale, 1, 1, 1, 64, 1, 1, 0, w.stream, args, NULL);
+	graph = capture_stop(&w);
+	ok(fdry_capture_graph(w.cap, key, "scale", graph));
+	return graph;
+}
+
+static void factor_set(CUgraph graph, float factor)
+{
+	CUDA_KERNEL_NODE_PARAMS p;
+	CUgraphNode node;
+	size_t one = 1;
+	int n = N;
+	void *args[] = { &w.a, &factor, &n };
+
+	cuda_ok(cuGraphGetNodes, graph, &node, &one);
+	cuda_ok(cuGraphKernelNodeGetParams_v2, node, &p);
+	p.kernelParams = args;
+	cuda_ok(cuGraphKernelNodeSetParams_v2, node, &p);
+}
+
+/* The program has the handle: it promised nothing, or it ended its promise. */
+START_TEST(graphs_that_change)
+{
+	char id[FDRY_ID_SIZE], before[FDRY_ID_SIZE];
+	CUgraph graph;
+	int i;
+
+	work_make(&w);
+	graph = scale_add(1, w.a, 2);
+	for (i = 0; i < 3; i++) {
+		ok(fdry_capture_seal(w.cap, w.store, "img", before, NULL));
+		if (_i) {
+			ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+			ok(fdry_capture_seal(w.cap, w.store, "img", id, NULL));
+			ck_assert_str_eq(id, before);
+			ok(fdry_capture_graph_fixed(w.cap, 1, 0));
+		}
+		factor_set(graph, 3.0f + (float)i);
+		ok(fdry_capture_seal(w.cap, w.store, "img", id, NULL));
+		ck_assert_str_ne(id, before);
+	}
+	fails(NOKEY, "no graph with key 2", fdry_capture_graph_fixed(w.cap, 2, 1));
+	work_end(&w);
+}
+END_TEST
+
+/* A promise ends with fdry_capture_graph_remove(): another graph with the same handle and the same
+ * nodes, under the same key, is read. */
+START_TEST(graph_that_was_made_again)
+{
+	static const uint64_t key[] = { 1 };
+	char id[FDRY_ID_SIZE], before[FDRY_ID_SIZE];
+	CUgraph graph;
+
+	work_make(&w);
+	graph = scale_add(1, w.a, 2);
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	seal_like_fresh(key, 1, before);
+	ok(fdry_capture_graph_remove(w.cap, 1));
+	factor_set(graph, 3);
+	ok(fdry_capture_graph(w.cap, 1, "scale", graph));
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	seal_like_fresh(key, 1, id);
+	ck_assert_str_ne(id, before);
+	work_end(&w);
+}
+END_TEST
+
+/* What a program sets of a kernel between two seals is in the second image. */
+START_TEST(kernels_that_change)
+{
+	static const uint64_t keys[] = { 1, 2 };
+	char id[FDRY_ID_SIZE], before[FDRY_ID_SIZE];
+	int shared;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	scale_add(2, w.a, 2);
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+	seal_like_fresh(keys, 2, before);
+	cuda_ok(cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		w.scale);
+	cuda_ok(cuFuncSetAttribute, w.scale, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096);
+	seal_like_fresh(keys, 2, id);
+	ck_assert_str_ne(id, before);
+	cuda_ok(cuFuncSetAttribute, w.scale, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+		shared);
+	seal_like_fresh(keys, 2, id);
+	ck_assert_str_eq(id, before);
+	work_end(&w);
+}
+END_TEST
+
+/* Kernels are numbered in the order of first use: without graph 1 the kernel of graph 2 is the
+ * first. */
+START_TEST(graphs_that_are_dropped)
+{
+	static const uint64_t keys[] = { 2, 3 };
+	char id[FDRY_ID_SIZE];
+
+	work_make(&w);
+	graph_add(&w, 1);
+	scale_add(2, w.a, 2);
+	graph_add(&w, 3);
+	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+	ok(fdry_capture_graph_fixed(w.cap, 3, 1));
+	ok(work_seal(&w, "img"));
+	ok(fdry_capture_graph_remove(w.cap, 1));
+	seal_like_fresh(keys, 2, id);
+	work_end(&w);
+}
+END_TEST
+
+/* Memory that a graph uses is freed: the seal is refused as it is without a promise, and works when
+ * the memory is back. */
+START_TEST(memory_that_is_freed)
+{
+	static const uint64_t keys[] = { 1, 2 };
+	char before[FDRY_ID_SIZE], id[FDRY_ID_SIZE];
+	CUdeviceptr p, again;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
+	scale_add(2, p, 2);
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+	seal_like_fresh(keys, 2, before);
+	cuda_ok(cuMemFree_v2, p);
+	fails(REFUSED,
+	      "graph 2 'scale': node 0: kernel: kernel scale: byte 0 of its parameter 0 is",
+	      work_seal(&w, "img"));
+	fails(REFUSED, "memory of the region that was freed", work_seal(&w, "img"));
+	cuda_ok(cuMemAlloc_v2, &again, 4 * MIB);
+	ck_assert_uint_eq(again, p);
+	seal_like_fresh(keys, 2, id);
+	work_end(&w);
+}
+END_TEST
+
+/* A seal that fails half way has read graph 2 and not graph 3: the next one asks about the words of
+ * graph 2 all the same. */
+START_TEST(seal_that_failed_between)
+{
+	CUdeviceptr p;
+
+	work_make(&w);
+	graph_add(&w, 1);
+	ok(fdry_capture_graph_fixed(w.cap, 1, 1));
+	ok(work_seal(&w, "img"));
+	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
+	scale_add(2, p, 2);
+	scale_add(3, w.before, 2);
+	ok(fdry_capture_graph_fixed(w.cap, 2, 1));
+	fails(REFUSED, "graph 3", work_seal(&w, "img"));
+	ok(fdry_capture_graph_remove(w.cap, 3));
+	cuda_ok(cuMemFree_v2, p);
+	fails(REFUSED,
+	      "graph 2 'scale': node 0: kernel: kernel scale: byte 0 of its parameter 0 is",
+	      work_seal(&w, "img"));
+	work_end(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("image_reseal");
@@ -245,6 +435,12 @@ int main(void)
 	tcase_add_test(tc, content_that_is_cut_anew);
 	tcase_add_test(tc, another_store_gets_all_of_it);
 	tcase_add_loop_test(tc, what_the_store_lost_is_stored_again, 0, 2);
+	tcase_add_loop_test(tc, graphs_that_change, 0, 2);
+	tcase_add_test(tc, graph_that_was_made_again);
+	tcase_add_test(tc, kernels_that_change);
+	tcase_add_test(tc, graphs_that_are_dropped);
+	tcase_add_test(tc, memory_that_is_freed);
+	tcase_add_test(tc, seal_that_failed_between);
 	suite_add_tcase(s, tc);
 	return test_main(s);
 }

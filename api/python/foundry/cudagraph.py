@@ -88,6 +88,8 @@ class CUDAGraph(_lib.Single):
             where.keys += 1
             key = where.keys
             lib.fdry_capture_graph(where.capture._handle, key, None, self._torch.raw_cuda_graph())
+            # Torch does not change it, and no other code has its handle: see raw_cuda_graph().
+            lib.fdry_capture_graph_fixed(where.capture._handle, key, 1)
             where.graphs[key] = _Made(key, weakref.proxy(self._torch), self._watched)
             self._region, self._key = where, key
             self._end = weakref.finalize(self._torch, _forget, where, key)
@@ -173,6 +175,9 @@ class CUDAGraph(_lib.Single):
         made = self._need_own("raw_cuda_graph()")
         if not self._keep_graph:
             raise Error(_lib.STATE, "raw_cuda_graph() is for graphs made with CUDAGraph(keep_graph=True)")
+        with region.lock:
+            if self._end and self._end.alive and self._region.capture._handle:
+                lib.fdry_capture_graph_fixed(self._region.capture._handle, self._key, 0)
         return made.raw_cuda_graph()
 
     def raw_cuda_graph_exec(self):

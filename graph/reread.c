@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * reread.c - reading a graph again that did not change; see fdry_graph_reread().
+ *
+ * The caller promises that nodes and edges are as they were. What else the graph object follows
+ * from was recorded when the graph was read, as questions: what a word or a range points to, and
+ * which kernel a handle is. Each question is asked again. If an answer differs, the graph is read
+ * from the driver.
+ *
+ * Kernels come last, because interning them changes the set. A graph that is then read after all
+ * interns the same kernels in the same order.
+ */
+#include <stdlib.h>
+
+#include "graph/listing.h"
+#include "graph/read.h"
+
+/* A part of the promise costs little to check: the nodes are the same, and the edges as many. */
+static int nodes_same(const struct fdry_driver *drv, CUgraph graph,
+		      const struct fdry_graph_kept *kept, bool *ret)
+{
+	size_t n = 0, nedges = 0;
+	CUgraphNode *nodes;
+	int err = fdry_call(drv, cuGraphGetNodes, graph, NULL, &n);
+
+	if (!err)
+		err = fdry_call(drv, cuGraphGetEdges_v2, graph, NULL, NULL, NULL, &nedges);
+	*ret = false;
+	if (err || n * sizeof(*nodes) != kept->nodes.len || nedges != kept->nedges)
+		return err;
+	nodes = calloc(n + 1, sizeof(*nodes));
+	if (!nodes)
+		return fdry_nomem();
+	err = n ? fdry_call(drv, cuGraphGetNodes, graph, nodes, &n) : 0;
+	*ret = !err && (!n || !memcmp(nodes, kept->nodes.data, kept->nodes.len));
+	free(nodes);
+	return err;
+}
+
+static bool words_same(struct fdry_read *rd, const struct fdry_graph_kept *kept)
+{
+	const char *what = NULL;
+	uint64_t key, word;
+	size_t at;
+
+	for (at = 0; at < kept->words.len; at += sizeof(key)) {
+		key = fdry_get64(kept->words.data + at);
+		word = key & ~fdry_read_word_key(0, true);
+		if (fdry_read_word(rd, word, key != word, &what) || what)
+			return false;
+	}
+	return true;
+}
+
+static bool range_same(struct fdry_read *rd, const struct fdry_read_range *r)
+{
+	uint64_t place = r->addr;
+
+	if (!r->type)
+		return !fdry_read_range(rd, "it", r->addr, r->bytes);
+	return !fdry_read_place(rd, "it", (CUmemorytype)r->type, r->bytes, &place) &&
+	       place == r->place;
+}
+
+static bool ranges_same(struct fdry_read *rd, const struct fdry_graph_kept *kept)
+{
+	struct fdry_read_range r;
+	size_t at;
+
+	for (at = 0; at < kept->ranges.len; at += sizeof(r)) {
+		memcpy(&r, kept->ranges.data + at, sizeof(r));
+		if (!range_same(rd, &r))
+			return false;
+	}
+	return true;
+}
+
+void fdry_graph_words_again(struct fdry_graph_reader *in, const struct fdry_intern *words)
+{
+	struct fdry_read rd = { .in = in, .drv = in->drv };
+	const char *what = NULL;
+	uint32_t i;
+
+	for (i = 0; i < words->count && !what; i++)
+		if (fdry_read_word(&rd, fdry_get64(words->bytes.data + 8 * (size_t)i), true, &what))
+			return;
+	in->words_again = words->count && !what;
+}
+
+/* The prints of kernels, in their order. */
+static int prints_make(struct fdry_kernel_set *set, const struct fdry_buf *kernels,
+		       struct fdry_buf *ret)
+{
+	struct fdry_read_handle h;
+	uint32_t index = 0;
+	size_t at;
+	int err = 0;
+
+	for (at = 0; at < kernels->len && !err; at += sizeof(h)) {
+		memcpy(&h, kernels->data + at, sizeof(h));
+		err = fdry_kernel_set_intern(set, h.kern, h.func, &index);
+		if (!err)
+			err = fdry_kernel_set_print(set, index, ret);
+	}
+	return err;
+}
+
+static bool kernels_same(const struct fdry_graph_reader *in, const struct fdry_graph_kept *kept)
+{
+	struct fdry_buf now = { 0 };
+	bool same = !prints_make(in->kernels, &kept->kernels, &now) &&
+		    now.len == kept->prints.len &&
+		    (!now.len || !memcmp(now.data, kept->prints.data, now.len));
+
+	fdry_buf_release(&now);
+	return same;
+}
+
+/* A question that fails is no error here: reading the graph asks it again, and its error names the
+ * node. */
+static int kept_holds(struct fdry_graph_reader *in, CUgraph graph, struct fdry_graph_kept *kept,
+		      bool *ret)
+{
+	struct fdry_read rd = { .in = in, .drv = in->drv };
+	bool same = false;
+	int err;
+
+	*ret = false;
+	if (!kept->object.len)
+		return 0;
+	err = nodes_same(in->drv, graph, kept, &same);
+	if (err || !same)
+		return err;
+	if (!in->words_again || kept->freed) {
+		same = words_same(&rd, kept);
+		kept->freed = rd.freed;
+	}
+	*ret = same && ranges_same(&rd, kept) && kernels_same(in, kept);
+	return 0;
+}
+
+/* Move the records of a table to @ret. */
+static void records_move(struct fdry_intern *t, struct fdry_buf *ret)
+{
+	*ret = t->bytes;
+	t->bytes = (struct fdry_buf){ 0 };
+	fdry_intern_release(t);
+}
+
+static int kept_make(struct fdry_graph_reader *in, CUgraph graph, struct fdry_graph_kept *kept)
+{
+	struct fdry_read_record record = { 0 };
+	struct fdry_read rd = { .in = in, .drv = in->drv, .record = &record };
+	struct fdry_listing l = { 0 };
+	int err = fdry_listing_init(in->drv, graph, &l);
+
+	if (!err)
+		err = fdry_buf_put(&kept->nodes, l.nodes, l.nnodes * sizeof(*l.nodes));
+	if (!err)
+		err = fdry_read_listing(&rd, &l, &kept->object);
+	kept->nedges = l.nedges;
+	kept->freed = rd.freed;
+	records_move(&record.words, &kept->words);
+	records_move(&record.ranges, &kept->ranges);
+	records_move(&record.kernels, &kept->kernels);
+	if (!err)
+		err = prints_make(in->kernels, &kept->kernels, &kept->prints);
+	fdry_read_release(&rd);
+	fdry_listing_release(&l);
+	return err;
+}
+
+int fdry_graph_reread(struct fdry_graph_reader *in, CUgraph graph, struct fdry_graph_kept *kept)
+{
+	bool holds;
+	int err = kept_holds(in, graph, kept, &holds);
+
+	if (!err && holds)
+		return 0;
+	fdry_graph_kept_release(kept);
+	if (!err)
+		err = kept_make(in, graph, kept);
+	if (err)
+		fdry_graph_kept_release(kept);
+	return err;
+}
+
+size_t fdry_graph_kept_bytes(const struct fdry_graph_kept *kept)
+{
+	return kept->object.cap + kept->nodes.cap + kept->words.cap + kept->ranges.cap +
+	       kept->kernels.cap + kept->prints.cap;
+}
+
+void fdry_graph_kept_release(struct fdry_graph_kept *kept)
+{
+	fdry_buf_release(&kept->object);
+	fdry_buf_release(&kept->nodes);
+	fdry_buf_release(&kept->words);
+	fdry_buf_release(&kept->ranges);
+	fdry_buf_release(&kept->kernels);
+	fdry_buf_release(&kept->prints);
+	kept->nedges = 0;
+	kept->freed = false;
+}

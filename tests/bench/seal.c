@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * seal.c - what N seals in turn cost beside one seal of N graphs, on any driver.
+ *
+ * seal [GRAPHS[,GRAPHS...] [NODES [MIB]]]: 8 and 64 graphs of 1,200 kernel nodes and 64 MiB of
+ * content unless the arguments say otherwise. "together" captures all graphs and seals once. "in
+ * turn" seals after each capture, as a program does that saves each graph at once. "fixed" does the
+ * same and promises that no graph changes (fdry_capture_graph_fixed()). Each row is a process with
+ * a store of its own, and shows the sums over its seals: milliseconds, and how many graphs they
+ * sealed. The driver is the one that FOUNDRY_DRIVER names, else the machine's, else the software
+ * driver.
+ */
+#include <dlfcn.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#include "foundry.h"
+#include "foundry/capture.h"
+
+#define MIB (1ull << 20)
+#define PARAMS 64 /* of one kernel, at most */
+
+enum way { TOGETHER, IN_TURN, FIXED };
+
+static const char *const ways[] = { "together", "in turn", "fixed" };
+
+static char dir[64];
+static void *standin;
+static uint32_t nodes = 1200;
+static uint64_t content = 64 * MIB;
+static CUdeviceptr memory;
+static CUstream stream;
+static CUfunction kernels[2];
+
+static void must(int err)
+{
+	if (!err)
+		return;
+	fprintf(stderr, "seal: %s\n", fdry_last_error());
+	exit(EXIT_FAILURE);
+}
+
+/* A function of the stand-in, as a program calls it. */
+static void *symbol(const char *name)
+{
+	void *p = dlsym(standin, name);
+
+	if (p)
+		return p;
+	fprintf(stderr, "seal: no %s\n", name);
+	exit(EXIT_FAILURE);
+}
+
+static void cuda_must(CUresult res, const char *name)
+{
+	if (!res)
+		return;
+	fprintf(stderr, "seal: %s answers %d\n", name, (int)res);
+	exit(EXIT_FAILURE);
+}
+
+#define cuda(fn, ...) cuda_must(((__typeof__(&fn))symbol(#fn))(__VA_ARGS__), #fn)
+
+/* --- set-up --- */
+
+static const char *built(const char *name)
+{
+	static char path[4096];
+	const char *build = getenv("BUILD");
+
+	snprintf(path, sizeof(path), "%s/%s", build && *build ? build : "build", name);
+	return path;
+}
+
+static void standin_open(void)
+{
+	void *probe;
+
+	must(setenv("FOUNDRY_HOOK", built("foundry/hook/libcuda.so.1"), 0));
+	if (!getenv("FOUNDRY_DRIVER")) {
+		probe = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+		if (probe)
+			dlclose(probe);
+		else
+			must(setenv("FOUNDRY_DRIVER", built("foundry/sim/libcuda.so.1"), 1));
+	}
+	must(fdry_hook_install(NULL));
+	standin = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!standin)
+		must(fprintf(stderr, "seal: %s\n", dlerror()));
+}
+
+static void *file_read(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char *bytes = malloc(16 * MIB);
+
+	if (!f || !bytes || !fread(bytes, 1, 16 * MIB, f)) {
+		perror(path);
+		exit(EXIT_FAILURE);
+	}
+	fclose(f);
+	return bytes;
+}
+
+/* The software driver's kernels, or golden ones for sm_90. */
+static void kernels_load(void)
+{
+	const char *driver = getenv("FOUNDRY_DRIVER");
+	int soft = driver && strstr(driver, "/sim/") != NULL;
+	CUmodule m;
+
+	cuda(cuModuleLoadData, &m,
+	     file_read(soft ? built("sim/kernels.cubin") : "tests/golden/cubin/plain.90.cubin"));
+	cuda(cuModuleGetFunction, &kernels[0], m, "scale");
+	cuda(cuModuleGetFunction, &kernels[1], m, soft ? "vecadd" : "add");
+}
+
+/* Numbers of 16 bits, which are no pointers. */
+static void memory_fill(void)
+{
+	uint32_t *block = malloc(MIB), i;
+	uint64_t at;
+
+	for (at = 0; at < content; at += MIB) {
+		for (i = 0; i < MIB / 4; i++)
+			block[i] = 1 + ((uint32_t)(at / MIB) * 40503u + i * 2654435761u) % 65000;
+		cuda(cuMemcpyHtoD_v2, memory + at, block, content - at < MIB ? content - at : MIB);
+	}
+	free(block);
+}
+
+static struct fdry_capture *capture_begin(void)
+{
+	struct fdry_capture_opts opts = { .sz = sizeof(opts),
+					  .base = 0x500000000000,
+					  .size = 1ull << 34 };
+	struct fdry_capture *cap;
+	CUcontext ctx;
+
+	standin_open();
+	cuda(cuInit, 0);
+	cuda(cuDevicePrimaryCtxRetain, &ctx, 0);
+	cuda(cuCtxSetCurrent, ctx);
+	must(fdry_capture_begin(&opts, &cap));
+	cuda(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+	cuda(cuMemAlloc_v2, &memory, content);
+	memory_fill();
+	kernels_load();
+	return cap;
+}
+
+/* Pointers in parameters of 8 bytes, numbers in the others. */
+static void launch(uint32_t i)
+{
+	static uint64_t values[PARAMS];
+	CUfunction f = kernels[i % 2];
+	void *args[PARAMS];
+	size_t offset, size, k;
+
+	for (k = 0; k < PARAMS && !((__typeof__(&cuFuncGetParamInfo))symbol("cuFuncGetParamInfo"))(
+					  f, k, &offset, &size);
+	     k++) {
+		values[k] = size == 8 ? memory + 512 * ((i * 7 + k) % 2000) : i;
+		args[k] = &values[k];
+	}
+	cuda(cuLaunchKernel, f, 1 + i % 100, 1, 1, 128, 1, 1, 0, stream, args, NULL);
+}
+
+static void graph_add(struct fdry_capture *cap, uint64_t key, enum way way)
+{
+	CUdeviceptr scratch;
+	CUgraph graph;
+	uint32_t i;
+
+	cuda(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+	cuda(cuMemAlloc_v2, &scratch, MIB);
+	for (i = 0; i < nodes; i++)
+		launch((uint32_t)key * 31 + i);
+	cuda(cuStreamEndCapture, stream, &graph);
+	must(fdry_capture_graph(cap, key, NULL, graph));
+	if (way == FIXED)
+		must(fdry_capture_graph_fixed(cap, key, 1));
+}
+
+/* --- measuring --- */
+
+static void seal(struct fdry_capture *cap, struct fdry_store *store, struct fdry_seal_report *sum)
+{
+	struct fdry_seal_report r = { .sz = sizeof(r) };
+
+	must(fdry_capture_seal(cap, store, "bench", NULL, &r));
+	sum->graphs_ms += r.graphs_ms;
+	sum->kernels_ms += r.kernels_ms;
+	sum->content_ms += r.content_ms;
+	sum->commit_ms += r.commit_ms;
+	sum->total_ms += r.total_ms;
+	sum->graphs += r.graphs;
+}
+
+static void row(enum way way, uint32_t count)
+{
+	struct fdry_seal_report sum = { 0 };
+	struct fdry_capture *cap;
+	struct fdry_store *store;
+	uint32_t i;
+
+	cap = capture_begin();
+	must(fdry_store_open(dir, FDRY_STORE_CREATE, &store));
+	for (i = 1; i <= count; i++) {
+		graph_add(cap, i, way);
+		if (way != TOGETHER || i == count)
+			seal(cap, store, &sum);
+	}
+	printf("%4u graphs %-9s %9.1f %9.1f %9.1f %9.1f %9.1f %9llu\n", count, ways[way],
+	       sum.graphs_ms, sum.kernels_ms, sum.content_ms, sum.commit_ms, sum.total_ms,
+	       (unsigned long long)sum.graphs);
+	fdry_store_close(store);
+	fdry_capture_end(cap);
+}
+
+static int entry_remove(const char *name, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(name);
+}
+
+/* In a process of its own. */
+static int row_run(enum way way, uint32_t count)
+{
+	int status = -1;
+	pid_t pid;
+
+	fflush(stdout);
+	snprintf(dir, sizeof(dir), "/tmp/fdry-bench-seal-XXXXXX");
+	if (!mkdtemp(dir))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		row(way, count);
+		exit(EXIT_SUCCESS);
+	}
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	nftw(dir, entry_remove, 8, FTW_DEPTH | FTW_PHYS);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	const char *counts = argc > 1 ? argv[1] : "8,64";
+	enum way way;
+
+	if (argc > 2)
+		nodes = (uint32_t)strtoul(argv[2], NULL, 10);
+	if (argc > 3)
+		content = strtoull(argv[3], NULL, 10) * MIB;
+	printf("sealing graphs of %u nodes, %llu MiB of content, milliseconds\n%21s %9s %9s %9s "
+	       "%9s %9s %9s\n",
+	       nodes, (unsigned long long)(content / MIB), "", "graphs", "kernels", "content",
+	       "commit", "total", "sealed");
+	for (; *counts; counts += strcspn(counts, ","), counts += *counts == ',')
+		for (way = TOGETHER; way <= FIXED; way++)
+			if (row_run(way, (uint32_t)strtoul(counts, NULL, 10)))
+				return EXIT_FAILURE;
+	return EXIT_SUCCESS;
+}

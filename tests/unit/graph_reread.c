@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Unit tests of reading a graph again that did not change: the driver is not asked for its nodes,
+ * and whatever else changed gives the object and the error that reading the graph gives.
+ */
+#include "graph/attr.h"
+#include "tests/unit/graph_fixture.h"
+
+static uint32_t print; /* what tells a kernel from others, beside its index */
+
+int fdry_kernel_set_print(const struct fdry_kernel_set *set, uint32_t index, struct fdry_buf *ret)
+{
+	int err = fdry_buf_put_u32(ret, index);
+
+	(void)set;
+	return err ? err : fdry_buf_put_u32(ret, print);
+}
+
+static CUresult (*real_params)(CUgraphNode, CUDA_KERNEL_NODE_PARAMS *);
+static unsigned int nodes_read;
+
+static CUresult counting_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
+{
+	nodes_read++;
+	return real_params(node, p);
+}
+
+static void begin(void)
+{
+	fixture_open();
+	print = nodes_read = 0;
+	real_params = fx.drv.cuGraphKernelNodeGetParams_v2;
+	fx.drv.cuGraphKernelNodeGetParams_v2 = counting_params;
+}
+
+static struct fdry_intern words; /* of the last reader */
+
+/* Read again by a reader of its own, as each seal does. How many nodes the driver was asked for. */
+static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
+{
+	struct fdry_graph_reader rd = fx.reader;
+	int err;
+
+	fdry_graph_words_again(&rd, &words);
+	fdry_intern_release(&words);
+	nodes_read = 0;
+	err = fdry_graph_reread(&rd, g, kept);
+	*count = nodes_read;
+	words = rd.memo.words;
+	rd.memo.words = (struct fdry_intern){ 0 };
+	fdry_graph_reader_release(&rd);
+	return err;
+}
+
+/* The object is what a first reading gives. Were the nodes read? */
+static bool read_anew(CUgraph g, struct fdry_graph_kept *kept)
+{
+	struct fdry_buf fresh = graph_object(g);
+	unsigned int count;
+
+	ck_assert_msg(!reread(g, kept, &count), "%s", fdry_last_error());
+	ck_assert_uint_eq(kept->object.len, fresh.len);
+	ck_assert(!memcmp(kept->object.data, fresh.data, fresh.len));
+	fdry_buf_release(&fresh);
+	return count != 0;
+}
+
+static void refused_again(CUgraph g, struct fdry_graph_kept *kept, const char *words_)
+{
+	unsigned int count;
+
+	fails(FDRY_E_REFUSED, words_, reread(g, kept, &count));
+	ck_assert_uint_eq(kept->object.len, 0);
+}
+
+static void end(CUgraph g, struct fdry_graph_kept *kept)
+{
+	fdry_graph_kept_release(kept);
+	fdry_intern_release(&words);
+	ok(fx.drv.cuGraphDestroy(g));
+}
+
+START_TEST(nothing_changed)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_of_all();
+
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	fdry_intern_release(&words); /* as after a seal that failed: each word is asked about */
+	ck_assert(!read_anew(g, &kept));
+	ck_assert_uint_gt(fdry_graph_kept_bytes(&kept), kept.object.len);
+	fdry_graph_kept_release(&kept);
+	ck_assert_uint_eq(fdry_graph_kept_bytes(&kept), 0);
+	ck_assert(read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+/* The promise is broken in a way that costs little to see. */
+START_TEST(nodes_or_edges_came)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+	CUgraphNode a = step_add(g, NULL, 0, 3), b = step_add(g, NULL, 1, 5);
+
+	ck_assert(read_anew(g, &kept));
+	edge_add(g, a, b, (CUgraphEdgeData){ 0 });
+	ck_assert(read_anew(g, &kept));
+	step_add(g, &b, 2, 7);
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+START_TEST(kernel_is_another)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+
+	step_add(g, NULL, 0, 3);
+	ck_assert(read_anew(g, &kept));
+	print++;
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+/* A number that became a pointer: to memory that an image does not hold, whatever the reader before
+ * knew. */
+START_TEST(number_became_a_pointer)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+	CUdeviceptr p, again;
+
+	ok(fx.drv.cuMemAlloc_v2(&p, 4096));
+	ok(fx.drv.cuMemFree_v2(p));
+	step_add(g, NULL, 0, p);
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	ok(fx.drv.cuMemAlloc_v2(&again, 4096));
+	ck_assert_uint_eq(again, p);
+	if (_i)
+		fdry_intern_release(&words);
+	refused_again(g, &kept, "node 0: kernel: kernel step: byte 0 of its parameter 1 is");
+	ok(fx.drv.cuMemFree_v2(p));
+	ck_assert(read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+/* The same in a gap between parameters, where a pointer to freed memory is a number. */
+START_TEST(pointer_in_a_gap)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+	CUdeviceptr p, again, x = fx.mem;
+	uint64_t salt;
+	uint32_t spins;
+	void *args[] = { &x, &salt, &spins };
+
+	ok(fx.drv.cuMemAlloc_v2(&p, 4096));
+	ok(fx.drv.cuMemFree_v2(p));
+	salt = p << 32 | 7;
+	spins = (uint32_t)(p >> 32);
+	kernel_add(g, NULL, STEP, args);
+	fx.freed = _i ? 0 : p;
+	ck_assert(read_anew(g, &kept));
+	fx.freed = p;
+	ck_assert(!read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	fx.freed = 0;
+	ok(fx.drv.cuMemAlloc_v2(&again, 4096));
+	ck_assert_uint_eq(again, p);
+	refused_again(g, &kept, "device memory outside of the region");
+	ok(fx.drv.cuMemFree_v2(p));
+	end(g, &kept);
+}
+END_TEST
+
+static void set_add(CUgraph g, CUdeviceptr p)
+{
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ p, 64, 0x12, 1, 16, 1 });
+}
+
+static void copy_add(CUgraph g, CUdeviceptr p)
+{
+	memcpy_add(g, NULL,
+		   (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .srcDevice = p,
+				    .srcPitch = 64,
+				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .dstDevice = fx.mem,
+				    .dstPitch = 64,
+				    .WidthInBytes = 64,
+				    .Height = 1,
+				    .Depth = 1 });
+}
+
+static void window_add(CUgraph g, CUdeviceptr p)
+{
+	CUlaunchAttributeValue v;
+
+	memset(&v, 0, sizeof(v));
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)p, 64, 0.5f,
+						       CU_ACCESS_PROPERTY_STREAMING,
+						       CU_ACCESS_PROPERTY_STREAMING };
+	ok(fx.drv.cuGraphKernelNodeSetAttribute(kernel_add(g, NULL, NOTHING, NULL),
+						CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+}
+
+START_TEST(memory_of_a_range_was_freed)
+{
+	static void (*const add[])(CUgraph, CUdeviceptr) = { set_add, copy_add, window_add };
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+	CUdeviceptr p;
+
+	ok(fdry_region_alloc(fx.region, 4096, 0, &p));
+	add[_i](g, p);
+	read_anew(g, &kept);
+	ck_assert(!read_anew(g, &kept));
+	ok(fdry_region_dealloc(fx.region, p, 0));
+	refused_again(g, &kept, " bytes at 0x");
+	end(g, &kept);
+}
+END_TEST
+
+/* Host segments are numbered by the names of tensors: another tensor moves them. */
+START_TEST(host_segments_are_numbered_anew)
+{
+	struct fdry_graph_kept kept = { 0 };
+	struct fdry_host_segment first = fx.hosts[0];
+	CUgraph g = graph_new();
+
+	step_add(g, NULL, 0, 3);
+	memcpy_add(g, NULL,
+		   (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_HOST,
+				    .srcHost = (void *)(uintptr_t)first.addr,
+				    .srcPitch = 64,
+				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+				    .dstDevice = fx.mem,
+				    .dstPitch = 64,
+				    .WidthInBytes = 64,
+				    .Height = 1,
+				    .Depth = 1 });
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	fx.hosts[0] = fx.hosts[1];
+	fx.hosts[1] = first;
+	ck_assert(read_anew(g, &kept));
+	ck_assert(!read_anew(g, &kept));
+	end(g, &kept);
+}
+END_TEST
+
+/* Each call of the driver fails once. What is kept then is nothing, or the object. */
+START_TEST(every_call_fails)
+{
+	struct fdry_graph_kept kept = { 0 };
+	CUgraph g = graph_new();
+	unsigned int n, count;
+	char spec[32];
+	int err;
+
+	step_add(g, NULL, 0, 0x1234567890);
+	for (n = 1;; n++) {
+		read_anew(g, &kept);
+		fdry_intern_release(&words);
+		snprintf(spec, sizeof(spec), "*:%u:%d", n, CUDA_ERROR_UNKNOWN);
+		test_sim_fail(spec);
+		err = reread(g, &kept, &count);
+		if (!test_sim_failed())
+			break;
+		test_sim_fail(NULL);
+		ck_assert_int_eq(!err, kept.object.len != 0);
+		if (!err)
+			ck_assert(!read_anew(g, &kept));
+	}
+	test_sim_fail(NULL);
+	ok(err);
+	ck_assert_uint_eq(count, 0);
+	ck_assert_uint_gt(n, 4);
+	end(g, &kept);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("graph_reread");
+	TCase *tc = tcase_create("reread");
+	SRunner *sr = srunner_create(s);
+	int failed;
+
+	tcase_add_checked_fixture(tc, begin, fixture_close);
+	tcase_add_test(tc, nothing_changed);
+	tcase_add_test(tc, nodes_or_edges_came);
+	tcase_add_test(tc, kernel_is_another);
+	tcase_add_loop_test(tc, number_became_a_pointer, 0, 2);
+	tcase_add_loop_test(tc, pointer_in_a_gap, 0, 2);
+	tcase_add_loop_test(tc, memory_of_a_range_was_freed, 0, 3);
+	tcase_add_test(tc, host_segments_are_numbered_anew);
+	tcase_add_test(tc, every_call_fails);
+	suite_add_tcase(s, tc);
+	srunner_run_all(sr, CK_NORMAL);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
