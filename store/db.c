@@ -143,7 +143,7 @@ static bool is_shared(const struct fdry_db_opts *opts)
 
 static int wlock_fail(const struct fdry_db *db, enum fdry_wlock_answer answer)
 {
-	if (answer == FDRY_WLOCK_OWN)
+	if (answer == FDRY_WLOCK_SAME_PROCESS)
 		return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
 				 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
 	if (answer == FDRY_WLOCK_OTHER_DATA)

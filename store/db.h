@@ -61,8 +61,8 @@ bool fdry_readers_left(const struct fdry_db *db);
 /* Bytes up to the last page in use; not while the map may move. */
 uint64_t fdry_db_used(const struct fdry_db *db);
 uint64_t fdry_db_mapped(const struct fdry_db *db);
-/* Make the map hold what others have put and @room bytes more; no transaction is open. Not @must: or leave it as it is. */
-int fdry_db_map_fit(struct fdry_db *db, uint64_t room, bool must) __must_check;
+/* Make the map hold what others have put and @growth bytes more; no transaction is open. Not @must: or leave it as it is. */
+int fdry_db_map_fit(struct fdry_db *db, uint64_t growth, bool must) __must_check;
 
 static inline MDB_val val_of(struct fdry_span s)
 {

@@ -40,7 +40,7 @@ uint64_t fdry_db_mapped(const struct fdry_db *db)
 	return info.me_mapsize;
 }
 
-/* LMDB gives up the old map before it asks for a larger one, and has none where there is no room for that. */
+/* LMDB gives up the old map before it asks for a larger one, and has none where there is not enough address space. */
 static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 {
 	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
@@ -49,7 +49,7 @@ static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 }
 
 /* 0, or LMDB's answer; EBUSY where transactions of ours are in the way. */
-static int map_grow(struct fdry_db *db, uint64_t room)
+static int map_grow(struct fdry_db *db, uint64_t growth)
 {
 	struct stat st = { 0 };
 	MDB_envinfo info;
@@ -60,19 +60,19 @@ static int map_grow(struct fdry_db *db, uint64_t room)
 		return rc;
 	mdb_env_info(db->env, &info);
 	need = fdry_db_used(db) > (uint64_t)st.st_size ? fdry_db_used(db) : (uint64_t)st.st_size;
-	if (__builtin_add_overflow(need, room, &need) || need > MAP_SIZE_LIMIT)
+	if (__builtin_add_overflow(need, growth, &need) || need > MAP_SIZE_LIMIT)
 		return MDB_MAP_FULL;
 	if (need <= info.me_mapsize)
 		return 0;
 	return db->users ? EBUSY : map_resize(db, info.me_mapsize, need);
 }
 
-int fdry_db_map_fit(struct fdry_db *db, uint64_t room, bool must)
+int fdry_db_map_fit(struct fdry_db *db, uint64_t growth, bool must)
 {
 	int rc;
 
 	pthread_mutex_lock(&db->lock);
-	rc = map_grow(db, room + room / 8 + FDRY_MAP_SLACK);
+	rc = map_grow(db, growth + growth / 8 + FDRY_MAP_SLACK);
 	pthread_mutex_unlock(&db->lock);
 	if (!must && (rc == ENOMEM || rc == MDB_MAP_FULL))
 		return 0;

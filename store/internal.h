@@ -201,7 +201,7 @@ int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span d
 /* Without looking at the bytes: are they there as the item needs them (@bytes), with all that it says of them (@all)? */
 int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
 /* Room that packing may need. */
-size_t fdry_item_room(const struct fdry_item *it);
+size_t fdry_item_packed_max(const struct fdry_item *it);
 /* Copy @data to @to, which has that room, compressed where the kind allows and it is smaller; it belongs to the caller. */
 void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to);
 /* Store it or what is new of it; @is_new tells whether the object was not there. */

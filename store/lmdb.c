@@ -54,13 +54,13 @@ static bool txn_fits(const struct fdry_txn *t)
 
 static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *ret)
 {
-	bool exclusive = !(flags & MDB_RDONLY), turn = exclusive || db->unlisted;
+	bool exclusive = !(flags & MDB_RDONLY), locked = exclusive || db->unlisted;
 	struct fdry_xfsz xfsz = { 0 };
 	MDB_txn *txn = NULL;
 	int rc;
 
 	fdry_step(exclusive ? FDRY_STEP_WRITE : FDRY_STEP_READ);
-	rc = turn ? fdry_wlock_lock(&db->wlock) : 0;
+	rc = locked ? fdry_wlock_lock(&db->wlock) : 0;
 	if (rc)
 		return rc;
 	fdry_db_pin(db);
@@ -71,11 +71,11 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 		if (exclusive)
 			fdry_xfsz_release(&xfsz);
 		fdry_db_unpin(db);
-		if (turn)
+		if (locked)
 			fdry_wlock_unlock(&db->wlock);
 		return rc;
 	}
-	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .turn = turn, .xfsz = xfsz };
+	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .locked = locked, .xfsz = xfsz };
 	if (exclusive)
 		(void)fdry_db_state(db, &ret->before);
 	else
@@ -158,9 +158,9 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 }
 
 /* The names are looked at with the turn: waiting for it may have taken long. */
-int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret)
+int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
 {
-	int err = fdry_db_map_fit(db, room, false);
+	int err = fdry_db_map_fit(db, growth, false);
 
 	if (!err)
 		err = txn_try(db, 0, "begin to write", ret);
@@ -223,7 +223,7 @@ static void txn_over(struct fdry_txn *t)
 	if (t->exclusive)
 		fdry_xfsz_release(&t->xfsz);
 	fdry_db_unpin(t->db);
-	if (t->turn)
+	if (t->locked)
 		fdry_wlock_unlock(&t->db->wlock);
 	if (t->exclusive)
 		fdry_step(FDRY_STEP_WRITE_DONE);

@@ -119,7 +119,7 @@ struct fdry_txn {
 	void *txn;
 	bool exclusive; /* holds the writers' lock: begun and ended by one thread */
 	struct fdry_db_state before; /* exclusive: as it was found */
-	bool turn;      /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
+	bool locked;    /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
 	struct fdry_xfsz xfsz; /* while it may write */
 };
 
@@ -130,9 +130,9 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
 /* The same, and everything that was ever committed is in it, also where a writer died before it could say so
  * to others: for whoever decides what is written or removed by what is read. May wait for a writer. */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* Write: waits for other writers. At most @room bytes will be put; the map is grown beforehand if need be. Where it cannot
+/* Write: waits for other writers. At most @growth bytes will be put; the map is grown beforehand if need be. Where it cannot
  * grow, what is free in it may still do: putting, or the commit, says FDRY_E_FULL where it does not. */
-int fdry_txn_write(struct fdry_db *db, uint64_t room, struct fdry_txn *ret) __must_check;
+int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret) __must_check;
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
 void fdry_txn_abort(struct fdry_txn *t);

@@ -146,7 +146,7 @@ void fdry_env_unshare(struct fdry_env *env)
 }
 
 /* On a descriptor of its own. @e: why not, by errno. */
-static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
+static int private_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 {
 	int fd;
 
@@ -163,9 +163,9 @@ static int own_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 	return -1;
 }
 
-static int own_lock_or_fail(struct fdry_env *env, int op, const char *by, int *fd_ret)
+static int private_lock_or_fail(struct fdry_env *env, int op, const char *by, int *fd_ret)
 {
-	int e = 0, fd = own_lock(env, op, EXCLUDE_MS_MAX, &e);
+	int e = 0, fd = private_lock(env, op, EXCLUDE_MS_MAX, &e);
 
 	if (fd < 0)
 		return e == EWOULDBLOCK ? locked(env, by) : flock_fail(e);
@@ -175,19 +175,19 @@ static int own_lock_or_fail(struct fdry_env *env, int op, const char *by, int *f
 
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
 {
-	return own_lock_or_fail(env, LOCK_EX, "another collection, or a session that can make no lease", fd_ret);
+	return private_lock_or_fail(env, LOCK_EX, "another collection, or a session that can make no lease", fd_ret);
 }
 
 int fdry_env_look(struct fdry_env *env, int *fd_ret)
 {
-	return own_lock_or_fail(env, LOCK_SH, "a collection", fd_ret);
+	return private_lock_or_fail(env, LOCK_SH, "a collection", fd_ret);
 }
 
 int fdry_env_try(struct fdry_env *env)
 {
 	int e = 0;
 
-	return own_lock(env, LOCK_EX, 0, &e);
+	return private_lock(env, LOCK_EX, 0, &e);
 }
 
 void fdry_env_unexclude(int fd)

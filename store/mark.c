@@ -26,11 +26,11 @@ struct fdry_timeslice fdry_timeslice(uint64_t ns)
 	return (struct fdry_timeslice){ .until_ns = ns ? now_ns() + ns : 0 };
 }
 
-bool fdry_timeslice_over(struct fdry_timeslice *turn)
+bool fdry_timeslice_over(struct fdry_timeslice *slice)
 {
-	if (!turn->until_ns || ++turn->steps % CLOCK_STEPS)
+	if (!slice->until_ns || ++slice->steps % CLOCK_STEPS)
 		return false;
-	return now_ns() >= turn->until_ns;
+	return now_ns() >= slice->until_ns;
 }
 
 /* --- following links --- */
@@ -75,18 +75,18 @@ static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
 }
 
 /* Until nothing is left or the turn is over. */
-static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *turn)
+static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice)
 {
 	int err = 0;
 
-	while (!err && m->stack.len && !fdry_timeslice_over(turn))
+	while (!err && m->stack.len && !fdry_timeslice_over(slice))
 		err = mark_step(m, t);
 	return err;
 }
 
 static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
-	struct fdry_timeslice turn;
+	struct fdry_timeslice slice;
 	struct fdry_txn t;
 	int err = 0;
 
@@ -94,8 +94,8 @@ static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void
 		err = fdry_txn_read(m->env->db, &t);
 		if (err)
 			return err;
-		turn = fdry_timeslice(VIEW_NS);
-		err = mark_drain(m, &t, &turn);
+		slice = fdry_timeslice(VIEW_NS);
+		err = mark_drain(m, &t, &slice);
 		fdry_txn_abort(&t);
 		if (!err && tick)
 			err = tick(arg);
@@ -199,7 +199,7 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 	return err ? err : mark_drain_in_views(m, tick, arg);
 }
 
-int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *turn, bool *done)
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice, bool *done)
 {
 	struct fdry_buf found = { 0 };
 	const struct root *r;
@@ -213,7 +213,7 @@ int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timesl
 	if (!err)
 		err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
 	if (!err)
-		err = mark_drain(m, t, turn);
+		err = mark_drain(m, t, slice);
 	if (!err)
 		*done = !m->stack.len;
 	return err;

@@ -24,7 +24,7 @@ struct fdry_timeslice {
 	uint32_t steps;    /* until the clock is looked at again */
 };
 struct fdry_timeslice fdry_timeslice(uint64_t ns);
-bool fdry_timeslice_over(struct fdry_timeslice *turn);
+bool fdry_timeslice_over(struct fdry_timeslice *slice);
 
 /*
  * Mark what is new since the last call, in views of its own: each ref that was set, then leases. @tick is asked
@@ -36,7 +36,7 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg) __m
  * The same under the writers' lock, in @t: afterwards everything that anybody may rely on is marked until @t ends.
  * @done: false where the turn was over first.
  */
-int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *turn, bool *done) __must_check;
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice, bool *done) __must_check;
 void fdry_mark_release(struct fdry_mark *m);
 
 #endif

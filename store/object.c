@@ -335,7 +335,7 @@ static bool wants_plain(const struct fdry_record *r)
 	return r->kinds & 1u << FDRY_OBJECT_CHUNK;
 }
 
-size_t fdry_item_room(const struct fdry_item *it)
+size_t fdry_item_packed_max(const struct fdry_item *it)
 {
 	return wants_plain(&it->rec) ? it->rec.size : ZSTD_compressBound(it->rec.size);
 }

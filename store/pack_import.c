@@ -88,7 +88,7 @@ static int job_put(struct importer *im, struct in_job *j)
 	return err;
 }
 
-static void tell(const struct importer *im)
+static void progress(const struct importer *im)
 {
 	if (im->opts.progress)
 		im->opts.progress(im->opts.progress_arg, im->r.bytes_read - im->window, im->r.bytes);
@@ -107,7 +107,7 @@ static int window_put(struct importer *im)
 	im->window -= j->o.size;
 	job_release(j);
 	if (!err)
-		tell(im);
+		progress(im);
 	return err;
 }
 
@@ -170,18 +170,18 @@ static int more_add(struct importer *im, struct fdry_item *it)
 	return err;
 }
 
-static int known_take(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it, bool all)
+static int known_skip(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it, bool all)
 {
 	int err = fdry_pack_skip(&im->r, o);
 
 	if (!err && !all && im->writer)
 		err = more_add(im, it);
 	if (!err)
-		tell(im);
+		progress(im);
 	return err;
 }
 
-static int object_take(struct importer *im)
+static int object_import(struct importer *im)
 {
 	struct fdry_buf links = { 0 };
 	struct fdry_pack_object o;
@@ -196,20 +196,20 @@ static int object_take(struct importer *im)
 	it = item_of(&o, &links);
 	err = lookup(im, &it, &bytes, &all);
 	if (!err)
-		err = bytes ? known_take(im, &o, &it, all) : window_add(im, &o, &it.links);
+		err = bytes ? known_skip(im, &o, &it, all) : window_add(im, &o, &it.links);
 	fdry_item_release(&it);
 	return err;
 }
 
 /* --- all of it --- */
 
-static int objects_take(struct importer *im)
+static int objects_import(struct importer *im)
 {
 	uint64_t i;
 	int err = 0;
 
 	for (i = 0; i < im->r.objects && !err; i++)
-		err = object_take(im);
+		err = object_import(im);
 	while (!err && im->first < im->last)
 		err = window_put(im);
 	return err ? err : fdry_pack_end(&im->r, &im->report.id);
@@ -266,7 +266,7 @@ static int import_opened(struct importer *im, fdry_pack_image_fn fn, void *arg)
 	if (!im->opts.dry_run)
 		err = fdry_writer_begin(im->s, &im->writer);
 	if (!err)
-		err = objects_take(im);
+		err = objects_import(im);
 	if (!err)
 		err = finish(im, images);
 	if (!err)

@@ -45,7 +45,7 @@ static bool is_zero(const uint8_t *p, size_t len)
 
 /* --- bytes in --- */
 
-static int take(struct fdry_pack_reader *r, void *to, size_t len)
+static int read_bytes(struct fdry_pack_reader *r, void *to, size_t len)
 {
 	uint8_t *p = to;
 	size_t got;
@@ -67,15 +67,15 @@ static int take(struct fdry_pack_reader *r, void *to, size_t len)
 	return 0;
 }
 
-static int take_hashed(struct fdry_pack_reader *r, void *to, size_t len)
+static int read_hashed(struct fdry_pack_reader *r, void *to, size_t len)
 {
-	int err = take(r, to, len);
+	int err = read_bytes(r, to, len);
 
 	return err ? err : fdry_hash_update(&r->hash, to, len);
 }
 
 /* Append @len bytes; on failure @ret may have some of them. */
-static int take_buf(struct fdry_pack_reader *r, uint64_t len, struct fdry_buf *ret)
+static int read_buf(struct fdry_pack_reader *r, uint64_t len, struct fdry_buf *ret)
 {
 	void *p = NULL;
 	size_t n;
@@ -85,7 +85,7 @@ static int take_buf(struct fdry_pack_reader *r, uint64_t len, struct fdry_buf *r
 		n = len < STEP ? (size_t)len : STEP;
 		err = fdry_buf_grow(ret, n, &p);
 		if (!err)
-			err = take(r, p, n);
+			err = read_bytes(r, p, n);
 	}
 	return err;
 }
@@ -117,12 +117,12 @@ static int head_parse(struct fdry_pack_reader *r, struct fdry_span head)
 }
 
 /* Its name is appended to the names, which move until all are there: images_name() finds them. */
-static int image_take(struct fdry_pack_reader *r, struct fdry_pack_image *image)
+static int image_read(struct fdry_pack_reader *r, struct fdry_pack_image *image)
 {
 	uint8_t head[FDRY_PACK_IMAGE_HEAD];
 	char name[FDRY_REF_NAME_MAX + 1] = "";
 	uint16_t len;
-	int err = take_hashed(r, head, sizeof(head));
+	int err = read_hashed(r, head, sizeof(head));
 
 	if (err)
 		return err;
@@ -131,7 +131,7 @@ static int image_take(struct fdry_pack_reader *r, struct fdry_pack_image *image)
 	    !is_zero(head + FDRY_PACK_IMAGE_AT_ZERO, FDRY_PACK_IMAGE_AT_IDENTITY - FDRY_PACK_IMAGE_AT_ZERO) ||
 	    (!len && !is_zero(head + FDRY_PACK_IMAGE_AT_IDENTITY, FDRY_OID_SIZE)))
 		return bad("the head of an image is impossible");
-	err = take_hashed(r, name, len);
+	err = read_hashed(r, name, len);
 	if (!err && len)
 		err = strlen(name) == len ? fdry_ref_check(name) : bad("an image's name has a zero byte");
 	if (err)
@@ -164,7 +164,7 @@ static int images_name(struct fdry_pack_reader *r)
 	return 0;
 }
 
-static int images_take(struct fdry_pack_reader *r)
+static int images_read(struct fdry_pack_reader *r)
 {
 	uint32_t i;
 	int err = 0;
@@ -173,7 +173,7 @@ static int images_take(struct fdry_pack_reader *r)
 	if (!r->images)
 		return fdry_nomem();
 	for (i = 0; i < r->nimages && !err; i++)
-		err = image_take(r, &r->images[i]);
+		err = image_read(r, &r->images[i]);
 	return err ? err : images_name(r);
 }
 
@@ -183,11 +183,11 @@ int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg
 	int err;
 
 	*r = (struct fdry_pack_reader){ .read = read, .arg = arg };
-	err = take_hashed(r, head, sizeof(head));
+	err = read_hashed(r, head, sizeof(head));
 	if (!err)
 		err = head_parse(r, (struct fdry_span){ head, sizeof(head) });
 	if (!err)
-		err = images_take(r);
+		err = images_read(r);
 	if (err)
 		fdry_pack_reader_release(r);
 	return err;
@@ -251,10 +251,10 @@ static int links_check(const uint8_t *links, uint32_t n)
 	return 0;
 }
 
-static int links_take(struct fdry_pack_reader *r, uint32_t n, struct fdry_buf *links)
+static int links_read(struct fdry_pack_reader *r, uint32_t n, struct fdry_buf *links)
 {
 	size_t before = links->len;
-	int err = take_buf(r, (uint64_t)n * FDRY_OID_SIZE, links);
+	int err = read_buf(r, (uint64_t)n * FDRY_OID_SIZE, links);
 
 	if (!err && n)
 		err = fdry_hash_update(&r->hash, links->data + before, links->len - before);
@@ -269,7 +269,7 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 {
 	uint8_t head[FDRY_PACK_OBJECT_HEAD];
 	struct fdry_pack_object o;
-	int err = take(r, head, sizeof(head));
+	int err = read_bytes(r, head, sizeof(head));
 
 	if (!err)
 		err = object_parse((struct fdry_span){ head, sizeof(head) }, &o);
@@ -278,7 +278,7 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 	if (!err)
 		err = head_hash(r, head);
 	if (!err)
-		err = links_take(r, o.nlinks, links);
+		err = links_read(r, o.nlinks, links);
 	if (err)
 		return err;
 	r->objects_read++;
@@ -290,7 +290,7 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o, struct fdry_buf *ret)
 {
 	size_t before = ret->len;
-	int err = take_buf(r, o->body, ret);
+	int err = read_buf(r, o->body, ret);
 
 	if (err)
 		ret->len = before;
@@ -308,7 +308,7 @@ int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o)
 	r->packed += passed;
 	for (; left && !err; left -= n) {
 		n = left < sizeof(away) ? (size_t)left : sizeof(away);
-		err = take(r, away, n);
+		err = read_bytes(r, away, n);
 	}
 	return err;
 }
@@ -317,7 +317,7 @@ int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id)
 {
 	uint8_t end[FDRY_PACK_END_SIZE];
 	struct fdry_oid is;
-	int err = take(r, end, sizeof(end));
+	int err = read_bytes(r, end, sizeof(end));
 
 	if (err)
 		return err;

@@ -145,7 +145,7 @@ static int image_cmp(const void *a, const void *b)
 	return fdry_pack_image_cmp(a, b);
 }
 
-static int images_take(struct packer *p, const struct fdry_pack_image *images, size_t count)
+static int images_copy(struct packer *p, const struct fdry_pack_image *images, size_t count)
 {
 	size_t i;
 	int err = 0;
@@ -300,15 +300,15 @@ static int object_fetch(struct fdry_txn *t, const struct entry *e, struct tools 
 static int body_pack(const struct entry *e, struct tools *tools, struct fdry_buf *out, enum fdry_codec *codec_ret)
 {
 	int level = e->kinds & 1u << FDRY_OBJECT_CHUNK ? LEVEL_CHUNK : LEVEL;
-	size_t before = out->len, room = ZSTD_compressBound(tools->plain.len), n;
+	size_t before = out->len, capacity = ZSTD_compressBound(tools->plain.len), n;
 	void *to = NULL;
-	int err = fdry_buf_grow(out, room, &to);
+	int err = fdry_buf_grow(out, capacity, &to);
 
 	if (!err && !tools->ctx)
 		tools->ctx = ZSTD_createCCtx();
 	if (err || !tools->ctx)
 		return err ? err : fdry_nomem();
-	n = ZSTD_compressCCtx(tools->ctx, to, room, tools->plain.data, tools->plain.len, level);
+	n = ZSTD_compressCCtx(tools->ctx, to, capacity, tools->plain.data, tools->plain.len, level);
 	out->len = before;
 	if (ZSTD_isError(n) || n >= tools->plain.len) {
 		*codec_ret = FDRY_CODEC_PLAIN;
@@ -459,7 +459,7 @@ int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images,
 		p->opts = *opts;
 	fdry_workqueue_init(&p->queue, &queue);
 	fdry_workqueue_start(&p->queue, fdry_worker_threads(p->opts.threads));
-	err = images_take(p, images, count);
+	err = images_copy(p, images, count);
 	if (!err)
 		err = fdry_lease_begin(s->env, &lease);
 	if (!err)

@@ -49,7 +49,7 @@ static int view_open(struct fdry_reader *r)
 
 	if (err)
 		return err;
-	r->held = !r->txn.turn;
+	r->held = !r->txn.locked;
 	if (r->held)
 		return 0;
 	fdry_txn_abort(&r->txn);
@@ -92,27 +92,27 @@ int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret)
 	return 0;
 }
 
-static int turn_begin(struct fdry_reader *r)
+static int view_begin(struct fdry_reader *r)
 {
 	int err = fdry_store_check(r->s);
 
 	return err || r->held ? err : fdry_txn_read(r->s->env->db, &r->txn);
 }
 
-static void turn_end(struct fdry_reader *r)
+static void view_end(struct fdry_reader *r)
 {
 	if (!r->held)
 		fdry_txn_abort(&r->txn);
 }
 
 /* Without a view that is held, an object stays because it was noted before it was looked up. */
-static int turn_begin_at(struct fdry_reader *r, const struct fdry_oid *oid)
+static int view_begin_at(struct fdry_reader *r, const struct fdry_oid *oid)
 {
 	int err = fdry_store_check(r->s);
 
 	if (!err && !r->held)
 		err = fdry_lease_note(r->lease, oid, 1);
-	return err ? err : turn_begin(r);
+	return err ? err : view_begin(r);
 }
 
 /* --- resolving --- */
@@ -140,7 +140,7 @@ static int named_match(void *arg, struct fdry_span key, struct fdry_span value)
  * collection is announced, and where a ref names it: whoever deletes at that moment sees
  * the same refs. Else only the writers' lock tells.
  */
-static int view_tells(struct fdry_txn *t, const struct fdry_ref *image, bool *ret)
+static int view_is_sure(struct fdry_txn *t, const struct fdry_ref *image, bool *ret)
 {
 	struct named n = { .oid = &image->oid, .found = *image->name };
 	bool announced = false;
@@ -183,7 +183,7 @@ static int resolve_again(struct fdry_reader *r, const char *name, const struct f
 {
 	const struct fdry_ref *first = (const void *)images->data;
 	struct fdry_buf now = { 0 };
-	bool told = false;
+	bool sure = false;
 	struct fdry_txn t;
 	int err = fdry_txn_read_latest(r->s->env->db, &t);
 
@@ -192,12 +192,12 @@ static int resolve_again(struct fdry_reader *r, const char *name, const struct f
 	err = fdry_ref_resolve_all(&t, name, &now);
 	*ret = !err && same_images(&now, images);
 	if (*ret)
-		err = view_tells(&t, first, &told); /* several are a ref's */
+		err = view_is_sure(&t, first, &sure); /* several are a ref's */
 	fdry_txn_abort(&t);
 	fdry_buf_release(&now);
 	if (err == -FDRY_E_NOENT || err == -FDRY_E_AMBIGUOUS)
 		return 0; /* gone: the new view will say so */
-	if (!err && *ret && !told)
+	if (!err && *ret && !sure)
 		err = r->s->env->readonly ? 0 : there_for_sure(r, &first->oid, ret);
 	return err;
 }
@@ -247,16 +247,16 @@ static int resolve_held(struct fdry_reader *r, const char *name, struct fdry_buf
 }
 
 /* While writers are kept out no collection can come between. */
-static int resolve_in_turn(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
+static int resolve_locked(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
 {
-	int err = turn_begin(r);
+	int err = view_begin(r);
 
 	if (err)
 		return err;
 	err = fdry_ref_resolve_all(&r->txn, name, ret);
 	if (!err)
 		err = images_note(r, ret);
-	turn_end(r);
+	view_end(r);
 	return err;
 }
 
@@ -267,7 +267,7 @@ int fdry_reader_images(struct fdry_reader *r, const char *name, struct fdry_ref 
 	int err = fdry_store_check(r->s);
 
 	if (!err)
-		err = r->held ? resolve_held(r, name, &all) : resolve_in_turn(r, name, &all);
+		err = r->held ? resolve_held(r, name, &all) : resolve_locked(r, name, &all);
 	if (err) {
 		fdry_buf_release(&all);
 		return err;
@@ -301,12 +301,12 @@ static void count_got(size_t len)
 
 int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_buf *ret)
 {
-	int err = turn_begin_at(r, oid);
+	int err = view_begin_at(r, oid);
 
 	if (err)
 		return err;
 	err = fdry_object_read(&r->txn, oid, &r->unpacker, ret);
-	turn_end(r);
+	view_end(r);
 	if (!err)
 		count_got(ret->len);
 	r->used |= !err;
@@ -315,12 +315,12 @@ int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid, struct f
 
 int fdry_reader_size(struct fdry_reader *r, const struct fdry_oid *oid, uint64_t *ret)
 {
-	int err = turn_begin_at(r, oid);
+	int err = view_begin_at(r, oid);
 
 	if (err)
 		return err;
 	err = fdry_object_size(&r->txn, oid, ret);
-	turn_end(r);
+	view_end(r);
 	return err;
 }
 
@@ -357,14 +357,14 @@ static int span_keep(struct fdry_reader *r, struct fdry_span *span)
 int fdry_reader_map(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span *ret)
 {
 	struct fdry_span span = { 0 };
-	int err = turn_begin_at(r, oid);
+	int err = view_begin_at(r, oid);
 
 	if (err)
 		return err;
 	err = object_map(&r->txn, oid, &span);
 	if (!err)
 		err = span_keep(r, &span);
-	turn_end(r);
+	view_end(r);
 	if (err)
 		return err;
 	count_got(span.len);

@@ -250,7 +250,7 @@ int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref)
 }
 
 /* One more image fits under the name: of a full one the oldest that is not pinned gives way. */
-static int room_make(struct fdry_txn *t, const char *name)
+static int oldest_remove(struct fdry_txn *t, const char *name)
 {
 	struct fdry_buf all = { 0 };
 	const struct fdry_ref *ref;
@@ -277,7 +277,7 @@ int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *
 	int err = fdry_ref_find(t, name, identity, &found, &old);
 
 	if (!err && !found)
-		err = room_make(t, name);
+		err = oldest_remove(t, name);
 	if (!err)
 		err = changes_bump(t, &ref.change);
 	if (err)

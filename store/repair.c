@@ -14,7 +14,7 @@
 
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 256
-#define ITEM_ROOM 8192
+#define ITEM_OVERHEAD 8192
 
 struct want {
 	struct fdry_oid oid;
@@ -150,7 +150,7 @@ static int batch_write(struct repair *r)
 {
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_txn_write(r->s->env->db, r->bytes + r->count * ITEM_ROOM, &t);
+	int err = fdry_txn_write(r->s->env->db, r->bytes + r->count * ITEM_OVERHEAD, &t);
 
 	if (err)
 		return err;
@@ -198,7 +198,7 @@ static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_
 	if (err)
 		return err;
 	it->rewrite = true;
-	err = fdry_buf_grow(packed, fdry_item_room(it), &to);
+	err = fdry_buf_grow(packed, fdry_item_packed_max(it), &to);
 	if (!err)
 		fdry_item_pack(it, s->data, to);
 	else
@@ -326,7 +326,7 @@ static int put_away(struct repair *r, const struct fdry_oid *oid, enum fdry_repa
 {
 	enum fdry_repair_event event;
 	struct fdry_txn t;
-	int err = fdry_txn_write(r->s->env->db, 2 * ITEM_ROOM, &t);
+	int err = fdry_txn_write(r->s->env->db, 2 * ITEM_OVERHEAD, &t);
 
 	if (err)
 		return err;

@@ -31,7 +31,7 @@ struct reading {
 	struct fdry_buf links, body, plain;
 };
 
-static int give(struct reading *rd, const struct fdry_pack_object *o)
+static int supply_one(struct reading *rd, const struct fdry_pack_object *o)
 {
 	struct fdry_supply supply = { .oid = o->oid, .kinds = o->kinds, .nlinks = o->nlinks };
 	struct fdry_span body;
@@ -60,7 +60,7 @@ static int read_objects(struct reading *rd)
 		rd->links.len = rd->body.len = rd->plain.len = 0;
 		err = fdry_pack_next(&rd->r, &o, &rd->links);
 		if (!err)
-			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid) ? give(rd, &o) : fdry_pack_skip(&rd->r, &o);
+			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid) ? supply_one(rd, &o) : fdry_pack_skip(&rd->r, &o);
 	}
 	return err ? err : fdry_pack_end(&rd->r, &id);
 }

@@ -18,7 +18,7 @@ struct asking {
 	void *arg;
 };
 
-static int give(struct asking *a, const struct fdry_oid *oid, struct fdry_buf *bytes)
+static int supply_one(struct asking *a, const struct fdry_oid *oid, struct fdry_buf *bytes)
 {
 	struct fdry_object_info info;
 	struct fdry_oid *links = NULL;
@@ -54,7 +54,7 @@ static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted
 	for (i = 0; i < wanted->cap && !err; i++) {
 		bytes.len = 0;
 		if (wanted->used[i])
-			err = give(&a, &wanted->slots[i], &bytes);
+			err = supply_one(&a, &wanted->slots[i], &bytes);
 	}
 	fdry_reader_end(a.reader);
 	fdry_buf_release(&bytes);

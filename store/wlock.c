@@ -32,7 +32,7 @@
 
 #include "store/internal.h"
 
-#define TURN_AT (1ll << 62)
+#define WRITE_AT (1ll << 62)
 #define OPEN_AT (1ll << 61) /* and a process' number: 32 bits of its namespace, 22 of its id in there */
 #define PID_BITS 22
 #define PAIR_AT (1ll << 60) /* and the inode's number of the other file */
@@ -49,13 +49,13 @@ static int byte_lock(int fd, int op, short type, off_t at)
 	return rc ? errno : 0;
 }
 
-static int turn_lock(const struct fdry_wlock *t, int op, short type, off_t at)
+static int data_lock(const struct fdry_wlock *t, int op, short type, off_t at)
 {
 	return byte_lock(t->fd, op, type, at);
 }
 
 /* 0 where it cannot be told. */
-static off_t own_byte(void)
+static off_t process_byte(void)
 {
 	struct stat ns;
 
@@ -83,11 +83,11 @@ static void unlock_all(int fd)
 /* Every process has a byte of its own, so a lock on it was taken in this process. If the kernel has no such locks, nothing is claimed. */
 static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 {
-	off_t at = own_byte();
+	off_t at = process_byte();
 
-	if (!at || turn_lock(t, F_OFD_SETLK, F_RDLCK, at))
+	if (!at || data_lock(t, F_OFD_SETLK, F_RDLCK, at))
 		return FDRY_WLOCK_OPEN;
-	return is_taken(t->fd, at, 1) ? FDRY_WLOCK_OWN : FDRY_WLOCK_OPEN;
+	return is_taken(t->fd, at, 1) ? FDRY_WLOCK_SAME_PROCESS : FDRY_WLOCK_OPEN;
 }
 
 /* --- lock.mdb and data.mdb --- */
@@ -189,9 +189,9 @@ int fdry_wlock_lock(struct fdry_wlock *t)
 		return 0;
 	pthread_mutex_lock(&t->lock);
 	if (!t->shared)
-		e = turn_lock(t, F_OFD_SETLKW, F_WRLCK, TURN_AT);
+		e = data_lock(t, F_OFD_SETLKW, F_WRLCK, WRITE_AT);
 	else if (!t->count)
-		e = turn_lock(t, F_OFD_SETLKW, F_RDLCK, TURN_AT);
+		e = data_lock(t, F_OFD_SETLKW, F_RDLCK, WRITE_AT);
 	t->count += !e;
 	if (e || t->shared)
 		pthread_mutex_unlock(&t->lock);
@@ -205,6 +205,6 @@ void fdry_wlock_unlock(struct fdry_wlock *t)
 	if (t->shared)
 		pthread_mutex_lock(&t->lock);
 	if (!--t->count)
-		(void)turn_lock(t, F_OFD_SETLK, F_UNLCK, TURN_AT); /* a child may have the file open: closing would not do */
+		(void)data_lock(t, F_OFD_SETLK, F_UNLCK, WRITE_AT); /* a child may have the file open: closing would not do */
 	pthread_mutex_unlock(&t->lock);
 }

@@ -18,7 +18,7 @@ struct fdry_wlock {
 
 enum fdry_wlock_answer {
 	FDRY_WLOCK_OPEN,
-	FDRY_WLOCK_OWN,        /* this process has data.mdb open already, but not through us */
+	FDRY_WLOCK_SAME_PROCESS,        /* this process has data.mdb open already, but not through us */
 	FDRY_WLOCK_OTHER_DATA, /* live processes use lock.mdb with another data.mdb */
 	FDRY_WLOCK_OTHER_LOCK, /* live processes use data.mdb with another lock.mdb; or the files changed at this moment */
 };

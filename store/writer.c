@@ -20,7 +20,7 @@
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 1024
 /* Records and tree pages that an item takes beside its bytes. */
-#define ITEM_ROOM 8192
+#define ITEM_OVERHEAD 8192
 
 struct fdry_writer {
 	struct fdry_store *s;
@@ -32,7 +32,7 @@ struct fdry_writer {
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
 	uint8_t *batch;   /* their bytes at rest, end to end ... */
-	size_t used, room; /* ... and how many, of how many */
+	size_t used, capacity; /* ... and how many, of how many */
 	int failed;       /* why what was collected is lost */
 	struct fdry_writer_stats stats;
 };
@@ -112,14 +112,14 @@ static struct fdry_item *item_find(struct fdry_writer *w, const struct fdry_oid 
 	return NULL;
 }
 
-static uint64_t items_room(const struct fdry_writer *w)
+static uint64_t items_growth(const struct fdry_writer *w)
 {
-	uint64_t room = w->used + ITEM_ROOM;
+	uint64_t growth = w->used + ITEM_OVERHEAD;
 	size_t i;
 
 	for (i = 0; i < w->count; i++)
-		room += ITEM_ROOM + w->items[i].links.len;
-	return room;
+		growth += ITEM_OVERHEAD + w->items[i].links.len;
+	return growth;
 }
 
 static void stats_add(struct fdry_writer_stats *st, const struct fdry_item *it, bool is_new)
@@ -180,11 +180,11 @@ static uint64_t items_cost(const struct fdry_writer *w)
 typedef int (*write_fn)(struct fdry_writer *w, void *arg, struct fdry_txn *t,
 			struct fdry_writer_stats *st);
 
-static int write_once(struct fdry_writer *w, uint64_t room, write_fn fn, void *arg)
+static int write_once(struct fdry_writer *w, uint64_t growth, write_fn fn, void *arg)
 {
 	struct fdry_writer_stats st = w->stats;
 	struct fdry_txn t;
-	int err = fdry_txn_write(w->s->env->db, room, &t);
+	int err = fdry_txn_write(w->s->env->db, growth, &t);
 
 	if (err)
 		return err;
@@ -202,16 +202,16 @@ static int write_once(struct fdry_writer *w, uint64_t room, write_fn fn, void *a
 
 /* In one transaction, or not at all; where the disk is full once more when room was made, if that
  * can be. */
-static int write_all(struct fdry_writer *w, uint64_t room, uint64_t cost, write_fn fn, void *arg)
+static int write_all(struct fdry_writer *w, uint64_t growth, uint64_t cost, write_fn fn, void *arg)
 {
 	int err = limit_check(w);
 
 	if (err)
 		return err;
-	err = write_once(w, room, fn, arg);
+	err = write_once(w, growth, fn, arg);
 	if (err != -FDRY_E_FULL || !fdry_enospc_relieve(w->s, cost, w->lease))
 		return err;
-	err = write_once(w, room, fn, arg);
+	err = write_once(w, growth, fn, arg);
 	if (err == -FDRY_E_FULL)
 		fdry_db_trim(w->s->env->db);
 	return err;
@@ -226,7 +226,7 @@ static int flush_in(struct fdry_writer *w, void *arg, struct fdry_txn *t,
 
 static int flush(struct fdry_writer *w)
 {
-	int err = write_all(w, items_room(w), items_cost(w), flush_in, NULL);
+	int err = write_all(w, items_growth(w), items_cost(w), flush_in, NULL);
 
 	if (err)
 		w->failed = err;
@@ -274,7 +274,7 @@ static int item_note(struct fdry_writer *w, const struct fdry_item *it)
 }
 
 /* What the session's own puts brought, or what it linked to before, it was told of. */
-static bool links_are_own(const struct fdry_writer *w, const struct fdry_item *it)
+static bool links_are_noted(const struct fdry_writer *w, const struct fdry_item *it)
 {
 	struct fdry_oid link;
 	uint32_t i;
@@ -306,14 +306,14 @@ static int item_lookup(struct fdry_writer *w, struct fdry_item *it, struct fdry_
 }
 
 /* Room for @len more bytes in the batch; what an object does not fit into is made larger for it. */
-static int batch_room(struct fdry_writer *w, size_t len)
+static int batch_reserve(struct fdry_writer *w, size_t len)
 {
 	uint8_t *batch;
 	int err = 0;
 
-	if (w->count == BATCH_ITEMS || (w->used && len > w->room - w->used))
+	if (w->count == BATCH_ITEMS || (w->used && len > w->capacity - w->used))
 		err = flush(w);
-	if (err || len <= w->room - w->used)
+	if (err || len <= w->capacity - w->used)
 		return err;
 	len = len > BATCH_BYTES ? len : BATCH_BYTES;
 	batch = malloc(len);
@@ -321,7 +321,7 @@ static int batch_room(struct fdry_writer *w, size_t len)
 		return fdry_nomem();
 	free(w->batch);
 	w->batch = batch;
-	w->room = len;
+	w->capacity = len;
 	return 0;
 }
 
@@ -337,12 +337,12 @@ static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_
 
 static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
-	bool known = false, announced = false, own;
+	bool known = false, announced = false, noted;
 	int err = 0;
 
 	if (item_find(w, &it->oid))
 		err = flush(w); /* then it is the store that tells what is new of it */
-	own = links_are_own(w, it);
+	noted = links_are_noted(w, it);
 	if (!err)
 		err = item_note(w, it);
 	if (!err)
@@ -354,12 +354,12 @@ static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_spa
 	}
 	if (err || known)
 		return err;
-	err = batch_room(w, fdry_item_room(it));
+	err = batch_reserve(w, fdry_item_packed_max(it));
 	if (err)
 		return err;
 	item_queue(w, it, data);
 	*it = (struct fdry_item){ 0 };
-	return w->used >= BATCH_BYTES || (announced && !own) ? flush(w) : 0;
+	return w->used >= BATCH_BYTES || (announced && !noted) ? flush(w) : 0;
 }
 
 int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool *bytes, bool *all)
@@ -497,15 +497,15 @@ static int commit_in(struct fdry_writer *w, void *arg, struct fdry_txn *t,
 
 static int commit(struct fdry_writer *w, struct manifest *m)
 {
-	uint64_t room = items_room(w) + ITEM_ROOM + m->it.stored.len + m->it.links.len;
+	uint64_t growth = items_growth(w) + ITEM_OVERHEAD + m->it.stored.len + m->it.links.len;
 
-	return write_all(w, room, items_cost(w) + fdry_record_cost(&m->it.rec), commit_in, m);
+	return write_all(w, growth, items_cost(w) + fdry_record_cost(&m->it.rec), commit_in, m);
 }
 
 /* The manifest is packed behind the batch, which it ends. */
 static int commit_packed(struct fdry_writer *w, struct manifest *m)
 {
-	int err = batch_room(w, fdry_item_room(&m->it));
+	int err = batch_reserve(w, fdry_item_packed_max(&m->it));
 
 	if (!err)
 		err = item_note(w, &m->it);
@@ -607,14 +607,14 @@ static int more_store(struct fdry_txn *t, const struct fdry_item *more, size_t c
 	return err;
 }
 
-static uint64_t finish_room(const struct fdry_writer *w, const struct fdry_item *more, size_t nmore,
+static uint64_t finish_growth(const struct fdry_writer *w, const struct fdry_item *more, size_t nmore,
 			    size_t count)
 {
-	uint64_t room = items_room(w) + count * ITEM_ROOM;
+	uint64_t growth = items_growth(w) + count * ITEM_OVERHEAD;
 
 	while (nmore)
-		room += 2 * ITEM_ROOM + more[--nmore].links.len;
-	return room;
+		growth += 2 * ITEM_OVERHEAD + more[--nmore].links.len;
+	return growth;
 }
 
 static void all_sealed(struct fdry_store *s, uint64_t limit, const struct fdry_writer_image *images,
@@ -655,7 +655,7 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 		       const struct fdry_item *more, size_t nmore, struct fdry_writer_stats *stats)
 {
 	struct ending e = { .images = images, .count = count, .more = more, .nmore = nmore };
-	uint64_t room = finish_room(w, more, nmore, count), cost = items_cost(w), limit = w->limit;
+	uint64_t growth = finish_growth(w, more, nmore, count), cost = items_cost(w), limit = w->limit;
 	struct fdry_store *s = w->s;
 	size_t i;
 	int err = writer_check(w);
@@ -663,7 +663,7 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 	for (i = 0; i < nmore; i++)
 		cost += fdry_record_cost(&more[i].rec);
 	if (!err)
-		err = write_all(w, room, cost, finish_in, &e);
+		err = write_all(w, growth, cost, finish_in, &e);
 	if (!err)
 		*stats = w->stats;
 	fdry_writer_abort(w);

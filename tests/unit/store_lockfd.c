@@ -33,7 +33,7 @@ START_TEST(a_child_unlocks_nothing)
 		_exit(0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(fdry_wlock_open(&gate, path, false), FDRY_WLOCK_OWN);
+	ck_assert_int_eq(fdry_wlock_open(&gate, path, false), FDRY_WLOCK_SAME_PROCESS);
 	fdry_store_close(s);
 	ck_assert_int_eq(fdry_wlock_open(&gate, path, false), FDRY_WLOCK_OPEN);
 	fdry_wlock_close(&gate);
