@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * atime.c - when images were last loaded or sealed, for whoever must choose what goes first.
+ * atime.c - when images were last loaded or sealed; eviction chooses by it.
  *
- * A file beside the environment to which each load appends one line: no transaction, no
- * lock, no waiting. What comes later in it was used later, whatever the clock says. It is
- * only a note: where it cannot be written nothing is noted, a line that is not as it should
- * be does not count, and lines that come while it is shortened may be lost.
+ * Each load appends one line to a file beside the environment, without a transaction or a lock. A later line means
+ * a later use, whatever the clock says. The file is only a hint: if it cannot be written, nothing is noted; a line
+ * that cannot be parsed is ignored; lines that are appended while the file is shortened may be lost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +21,8 @@
 #define ATIME_FILE "used"
 #define ATIME_TEMP "used.new"
 #define LINE (FDRY_ATIME_LINE)
-#define SIZE_MAX_KEPT (1u << 20) /* bytes of the file: longer, and it is shortened */
-#define IDS_MAX 4096u            /* that a shortened one has */
+#define SIZE_MAX_KEPT (1u << 20) /* bytes; a longer file is shortened */
+#define IDS_MAX 4096u            /* ids in a shortened file, at most */
 
 /* --- reading --- */
 
@@ -181,7 +180,7 @@ static bool lines_write(int fd, const struct fdry_buf *all)
 	return ok;
 }
 
-/* One process does it; the others go on appending to the old file meanwhile. */
+/* One process shortens the file; the others append to the old file meanwhile. */
 static void shorten(const struct fdry_env *env, int used)
 {
 	struct fdry_buf all = { 0 };
@@ -190,7 +189,7 @@ static void shorten(const struct fdry_env *env, int used)
 
 	if (flock(used, LOCK_EX | LOCK_NB))
 		return;
-	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0); /* of somebody who died, perhaps another user */
+	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0); /* left by a process that died, perhaps another user's */
 	fd = fdry_openat(env->dir.fd, ATIME_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
 	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_read(env, &all) && lines_write(fd, &all);
 	if (fd >= 0)
@@ -210,13 +209,13 @@ void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid)
 		return;
 	fd = fdry_file_open(&env->dir, ATIME_FILE, O_WRONLY | O_APPEND);
 	if (fd < 0) {
-		fdry_debug("no note of what was used: %s", fdry_file_text(errno));
+		fdry_debug("cannot note the use of an image: %s", fdry_file_text(errno));
 		return;
 	}
 	line_make(line, oid, (uint64_t)time(NULL));
 	e = fdry_write(fd, line, LINE);
 	if (e)
-		fdry_debug("no note of what was used: %s", strerror(e));
+		fdry_debug("cannot note the use of an image: %s", strerror(e));
 	if (!fstat(fd, &st) && st.st_size > SIZE_MAX_KEPT)
 		shorten(env, fd);
 	close(fd);

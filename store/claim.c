@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * claim.c - one process at a time does what many would do alike; see fdry_claim_begin().
+ * claim.c - only one process at a time does a piece of work that several would do; see fdry_claim_begin().
  *
- * A claim is flock() on a file of its own beside LMDB's, .claim-HASH, which is removed when
- * the claim ends; the kernel ends it when its holder dies. Whoever got the lock of a file
- * that was removed meanwhile begins anew. The name begins with a dot, as nothing of a
- * store does: what is left over is nobody's data, and a collection removes it.
+ * A claim is flock() on a file .claim-HASH beside LMDB's files. The file is removed when the claim ends; the kernel
+ * releases the lock when its holder dies. A process that locks a file which was removed meanwhile tries again.
+ * A file that is left over contains no data, and a collection removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +21,9 @@
 #define NAP_MS 20
 
 struct fdry_claim {
-	int dir; /* the store's directory, a descriptor of its own */
+	int dir; /* the store's directory; a descriptor that this claim closes */
 	int fd;
-	unsigned int forks; /* before it was taken: in a child there are more */
+	unsigned int forks; /* when it began: in a child there are more */
 	char name[32];
 };
 
@@ -54,7 +53,7 @@ static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
 	return err;
 }
 
-/* @got tells whether the claim is ours; the file is closed where it is not. */
+/* @got: whether the claim is ours; if not, the file is closed. */
 static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
 {
 	int rc;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * create.c - a new store appears at once and whole, and its name is durable before anything is put.
+ * create.c - creating a store: it appears whole, and its name is durable before the first object is written.
  *
- * LMDB writes the first pages of data.mdb in place and reads both meta pages: a power cut in between
- * would leave a file that nobody opens. So it is made under another name, in a folder beside, and then
- * linked to its own. What lies in such a folder of a process that died is nobody's data.
+ * LMDB writes the first pages of data.mdb in place and reads both meta pages. A power cut while it writes would leave
+ * a file that cannot be opened. So data.mdb is created in a temporary folder and then linked to its final name.
+ * The folder of a process that died contains no data of a store and may be removed.
  *
- * LMDB makes lock.mdb when it opens the store: so where that is there, somebody has made the name of
- * data.mdb durable, and where it is not, whoever opens does it first.
+ * LMDB creates lock.mdb when it opens the store. So if lock.mdb exists, a process has made the name of data.mdb
+ * durable already; if it does not exist, the process that opens the store does that first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static int make_fail(const char *path, const char *doing)
 	return fdry_fail(code, "cannot %s the store %s: %s", doing, path, strerror(e));
 }
 
-/* With an empty data.mdb, which LMDB takes for its own: it would make one less the umask. */
+/* Create an empty data.mdb, which LMDB then uses: the mode of a file that LMDB creates depends on the umask. */
 static int folder_fill(const struct fdry_dir *d, const char *folder)
 {
 	char file[FOLDER_SIZE + 16];
@@ -51,7 +51,7 @@ static int folder_make(const struct fdry_dir *d, const char *path, char name[FOL
 	int e = fdry_temp_name(FDRY_NEW_FOLDER, name, FOLDER_SIZE);
 
 	if (e)
-		return fdry_fail(FDRY_E_IO, "the kernel gave no random bytes: %s", strerror(e));
+		return fdry_fail(FDRY_E_IO, "the kernel returned no random bytes: %s", strerror(e));
 	if (mkdirat(d->fd, name, 0700))
 		return make_fail(path, "make");
 	e = folder_fill(d, name);
@@ -80,7 +80,7 @@ static int db_make(const struct fdry_dir *d, const char *path, const char *folde
 	return err;
 }
 
-/* Somebody else may have been faster. Where files cannot have two names, LMDB makes it in place. */
+/* Another process may have been faster. If the file system has no hard links, LMDB creates the file in place. */
 static int db_link(const struct fdry_dir *d, const char *path, const char *folder)
 {
 	char from[FOLDER_SIZE + 16];
@@ -121,7 +121,7 @@ static int make(const struct fdry_dir *d, const char *path, uint64_t map_size, i
 	if (!err)
 		err = made_in(d, path, folder, map_size, fresh);
 	if (err && !faccessat(d->fd, "data.mdb", F_OK, 0))
-		err = 0; /* somebody else's, who has perhaps collected already and taken our folder away */
+		err = 0; /* another process was faster, and its collection may have removed our folder */
 	return err;
 }
 

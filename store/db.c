@@ -20,10 +20,10 @@ static const char *const table_names[] = {
 /* --- readers that died --- */
 
 /*
- * Readers that died keep pages from being used again. LMDB recognises them by their
- * process id, but takes those with our id to be ours: in containers that always start
- * with the same id they would stay for ever. Closing an environment that has read clears
- * every place under its process' id; nobody else can be alive under it if reading worked.
+ * Readers that died keep pages from being used again. LMDB recognises them by their process id, but it believes that
+ * places with our id are ours: in containers whose processes always have the same id they would stay for ever.
+ * Closing an environment that has read clears every place of its process id. No other process with this id can be
+ * alive if reading worked.
  */
 static int readers_clear(const struct fdry_db_opts *o, struct fdry_db *db)
 {
@@ -42,7 +42,7 @@ static int readers_clear(const struct fdry_db_opts *o, struct fdry_db *db)
 
 /* --- the end of the file --- */
 
-/* A file that was cut short would be a bus error later on. */
+/* Reading a file that was cut short would be a bus error later. */
 static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 {
 	struct fdry_extent x;
@@ -57,13 +57,13 @@ static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 
 /* --- tables --- */
 
-/* In a frame of its own, as walk_step(). */
+/* In its own frame, as walk_step(). */
 static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags, int i)
 {
 	return guarded(mdb_dbi_open(txn, table_names[i], flags, &db->tables[i]));
 }
 
-/* Opens all tables, or none: MDB_NOTFOUND. @flags: 0 or MDB_CREATE. */
+/* Open all tables; MDB_NOTFOUND if one is missing. @flags: 0 or MDB_CREATE. */
 static int tables_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags)
 {
 	int i, rc = 0;
@@ -88,7 +88,7 @@ static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
 
 	if (err)
 		return err;
-	rc = tables_open(db, t.txn, 0); /* somebody else may have been faster */
+	rc = tables_open(db, t.txn, 0); /* another process may have been faster */
 	if (rc == MDB_NOTFOUND) {
 		rc = env_is_empty(t.txn) ? tables_open(db, t.txn, MDB_CREATE) : MDB_INCOMPATIBLE;
 		err = rc ? 0 : fresh(&t);
@@ -120,7 +120,7 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 		return fdry_db_fail(db, MDB_INCOMPATIBLE, "open it");
 	if (create)
 		return tables_make(db, fresh);
-	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty: whoever made it was stopped; seal into it, or remove it", db->dir);
+	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty, since the process that created it was stopped; seal into it, or remove it", db->dir);
 }
 
 /* --- opening and closing --- */
@@ -153,7 +153,7 @@ static int wlock_fail(const struct fdry_db *db, enum fdry_wlock_answer answer)
 			 "close the store in all of them, and try again", db->dir);
 }
 
-/* Before LMDB: what it opens and closes drops the locks that another copy of it in this process may hold. */
+/* Before LMDB opens its files: closing them again would release locks of another copy of LMDB in this process. */
 static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
 	enum fdry_wlock_answer answer;
@@ -169,7 +169,7 @@ static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
 	return answer == FDRY_WLOCK_OPEN ? 0 : wlock_fail(db, answer);
 }
 
-/* From here on the names must lead to what LMDB has open; what came in between is noticed at once. */
+/* From now on the names must lead to the files that LMDB has open. */
 static int place_note(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
 	struct stat data, lock;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * db.h - what lmdb.c, env_*.c and walk.c share: they alone know LMDB's types.
+ * db.h - what the files share that know LMDB's types: lmdb.c, db*.c, env_*.c, walk.c, truncated.c.
  */
 #ifndef FDRY_STORE_DB_H
 #define FDRY_STORE_DB_H
@@ -20,18 +20,18 @@ struct fdry_db {
 	MDB_dbi tables[FDRY_TABLE_COUNT];
 	pthread_mutex_t lock; /* users, and the map while it moves */
 	unsigned int users;   /* transactions and pins of this process */
-	_Atomic unsigned int places; /* that it has among LMDB's readers */
+	_Atomic unsigned int places; /* of this process among LMDB's readers */
 	uint64_t page_size;
 	bool readonly;
 	bool unlisted;        /* LMDB cannot list this process' readers: it has no lock file */
 	const struct fdry_dir *home; /* the directory, if others use it, too; else NULL */
 	struct fdry_wlock wlock;
-	struct fdry_place place; /* of the files that are open; empty until they are */
+	struct fdry_place place; /* of the open files; empty before they are opened */
 	char dir[];
 };
 
-/* mdb_env_open() for good: never as descriptor 0, 1 or 2. DB_LOW if another thread has changed one of these meanwhile, so that
- * LMDB may have got it. The caller closes the environment on failure. */
+/* mdb_env_open() that never gets descriptor 0, 1 or 2. DB_LOW if another thread changed one of these meanwhile, so
+ * that LMDB may have got it. The caller closes the environment on failure. */
 int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode) __must_check;
 /* A handle without an environment; fdry_db_free() frees it. NULL if there is no memory. */
 struct fdry_db *fdry_db_new(const struct fdry_db_opts *o) __must_check;
@@ -48,11 +48,11 @@ void fdry_db_on_assert(MDB_env *env, const char *text);
 
 /* Of data.mdb; 0 or errno. */
 int fdry_db_stat(const struct fdry_db *db, struct stat *ret);
-/* Is a place under this process' id taken? */
+/* Is a place with this process' id taken? */
 bool fdry_readers_are_ours(MDB_env *env);
-/* Give up the places of processes that died. */
+/* Clear the places of processes that died. */
 void fdry_readers_check(MDB_env *env, const char *dir);
-/* May this process take one more place? An eighth of all is its share. */
+/* May this process take one more place? Its share is an eighth of all. */
 bool fdry_readers_left(const struct fdry_db *db);
 
 /* --- env_map.c --- */
@@ -61,7 +61,8 @@ bool fdry_readers_left(const struct fdry_db *db);
 /* Bytes up to the last page in use; not while the map may move. */
 uint64_t fdry_db_used(const struct fdry_db *db);
 uint64_t fdry_db_mapped(const struct fdry_db *db);
-/* Make the map hold what others have put and @growth bytes more; no transaction is open. Not @must: or leave it as it is. */
+/* Grow the map for the pages in use and @growth bytes more; no transaction is open. Unless @must, a failure to grow is
+ * no error. */
 int fdry_db_map_fit(struct fdry_db *db, uint64_t growth, bool must) __must_check;
 
 static inline MDB_val val_of(struct fdry_span s)

@@ -33,12 +33,12 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 
 	if (is_damage(rc) && db->home)
 		fdry_verified_forget(db->home);
-	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer where only a part of what it wrote fitted */
+	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer if only a part of a write fitted */
 		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
 			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
-	/* LMDB's other answers are not for what we ask, unless pages say what cannot be. */
+	/* LMDB's other answers do not fit our calls, unless pages are damaged. */
 	if (rc >= MDB_KEYEXIST && rc <= MDB_LAST_ERRCODE)
 		return fdry_fail(FDRY_E_CORRUPT, "store %s: cannot %s: pages of data.mdb are damaged (%s); " FDRY_DAMAGE_ADVICE, db->dir, doing,
 				 mdb_strerror(rc));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * env_info.c - what LMDB says of an environment, and the system of its file: readers, state, sizes.
+ * env_info.c - questions about an environment and its file: readers, state, sizes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ void fdry_readers_check(MDB_env *env, const char *dir)
 
 	mdb_reader_check(env, &dead);
 	if (dead)
-		fdry_info("store %s: cleared %d readers that had died", dir, dead);
+		fdry_info("store %s: cleared %d dead readers", dir, dead);
 }
 
 void fdry_db_clear_readers(struct fdry_db *db)
@@ -42,7 +42,7 @@ void fdry_db_clear_readers(struct fdry_db *db)
 	fdry_readers_check(db->env, db->dir);
 }
 
-/* A place that is not in a transaction says "-". */
+/* A place without a transaction shows "-". */
 static int reader_count(const char *line, void *arg)
 {
 	const char *last = strrchr(line, ' ');
@@ -59,7 +59,7 @@ uint32_t fdry_db_readers(const struct fdry_db *db)
 	return n;
 }
 
-/* lock.mdb of a process that came earlier, or of another program, may have fewer than we would make. */
+/* A lock.mdb that an earlier process or another program created may have fewer places. */
 uint32_t fdry_db_readers_max(const struct fdry_db *db)
 {
 	MDB_envinfo info = { 0 };
@@ -99,7 +99,7 @@ bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret)
 	return true;
 }
 
-/* LMDB wants two entries at least in each page. */
+/* LMDB keeps at least two entries in a page. */
 uint64_t fdry_db_small_max(const struct fdry_db *db)
 {
 	return db->page_size / 2;

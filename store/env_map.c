@@ -40,7 +40,7 @@ uint64_t fdry_db_mapped(const struct fdry_db *db)
 	return info.me_mapsize;
 }
 
-/* LMDB gives up the old map before it asks for a larger one, and has none where there is not enough address space. */
+/* LMDB unmaps the old map before it asks for a larger one; without enough address space it would have none. */
 static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 {
 	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
@@ -48,7 +48,7 @@ static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to) : ENOMEM;
 }
 
-/* 0, or LMDB's answer; EBUSY where transactions of ours are in the way. */
+/* 0, or LMDB's answer; EBUSY while transactions of this process are open. */
 static int map_grow(struct fdry_db *db, uint64_t growth)
 {
 	struct stat st = { 0 };

@@ -2,7 +2,7 @@
 /*
  * env_open.c - opening LMDB's environment, which opens and writes files itself.
  *
- * LMDB's files never get descriptor 0, 1 or 2, and no signal ends the process if the disk or a limit is too small.
+ * LMDB's files never get descriptor 0, 1 or 2. No signal ends the process if the disk or a file size limit is too small.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ void fdry_db_on_assert(MDB_env *env, const char *text)
 
 /* --- lock.mdb --- */
 
-#define LOCK_PLACE 64u      /* bytes of a reader's place; LMDB's head takes as much as three, and has one */
+#define LOCK_PLACE 64u      /* bytes of a reader's place; LMDB's head takes three of them, and includes one place */
 #define LOCK_SMALLEST 4096u /* bytes */
 #define LOCK_BYTES(readers) (((uint64_t)(readers) + 2) * LOCK_PLACE)
 
@@ -44,7 +44,7 @@ static bool lock_is_unused(int fd)
 	return !fcntl(fd, F_OFD_GETLK, &l) && l.l_type == F_UNLCK;
 }
 
-/* If the file system cannot allocate, bytes are written, unless somebody is using them. */
+/* If the file system cannot allocate, write zeros, unless a process uses the file. */
 static int lock_allocate(int fd, uint64_t len, bool unused)
 {
 	static const uint8_t zeros[LOCK_SMALLEST];
@@ -60,7 +60,7 @@ static int lock_allocate(int fd, uint64_t len, bool unused)
 	return e;
 }
 
-/* With as many places as the disk has space for. LMDB makes it longer for more of them, without allocating that. */
+/* Allocate as many places as the disk has space for. LMDB would extend the file without allocating. */
 static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 {
 	const uint64_t lengths[] = { LOCK_BYTES(FDRY_DB_READERS_MAX), size, LOCK_SMALLEST };
@@ -73,7 +73,7 @@ static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 		if (lengths[i] < LOCK_SMALLEST || lengths[i] > lengths[0])
 			continue;
 		if (i)
-			e = fdry_truncate(fd, lengths[i]); /* nobody maps it: what is in it counts for nothing */
+			e = fdry_truncate(fd, lengths[i]); /* no process maps it: its content is not needed */
 		e = i && e ? e : lock_allocate(fd, lengths[i], true);
 		*readers = (unsigned int)(lengths[i] / LOCK_PLACE) - 2;
 	}
@@ -81,8 +81,9 @@ static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 }
 
 /*
- * LMDB maps lock.mdb and writes to it: a page for which the disk has no space would be a bus error. So all of it is allocated
- * before. Closing it here drops no lock: this process does not have it open otherwise. @readers: places to ask LMDB for.
+ * LMDB maps lock.mdb and writes to it: a page without space on the disk would be a bus error. So the whole file is
+ * allocated first. Closing it here releases no lock: this process does not have it open otherwise. @readers: the number
+ * of places to ask LMDB for.
  */
 static int lock_prepare(const char *dir, unsigned int *readers)
 {
@@ -96,7 +97,7 @@ static int lock_prepare(const char *dir, unsigned int *readers)
 		return 0;
 	fd = fdry_file_get(AT_FDCWD, file, O_RDWR);
 	if (fd < 0)
-		return 0; /* LMDB will say why */
+		return 0; /* LMDB will report the error */
 	e = fstat(fd, &st) ? errno : lock_fit(fd, (uint64_t)st.st_size, readers);
 	close(fd);
 	return e;
@@ -140,7 +141,7 @@ static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **re
 		mdb_env_close(env);
 		return rc;
 	}
-	if (!mdb_env_get_fd(env, &fd)) /* of its three descriptors LMDB leaves this one to programs that are executed */
+	if (!mdb_env_get_fd(env, &fd)) /* LMDB sets the flag on its two other descriptors */
 		(void)fcntl(fd, F_SETFD, FD_CLOEXEC);
 	*ret = env;
 	return 0;

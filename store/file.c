@@ -24,14 +24,14 @@ int fdry_file_adopt(const struct fdry_dir *d, int fd)
 	if (fstat(fd, &st))
 		return errno;
 	mode = d->file_mode;
-	if (S_ISDIR(st.st_mode)) /* who may read it may search it, and its files are the group's */
+	if (S_ISDIR(st.st_mode)) /* users who may read it may search it; its files belong to the group */
 		mode |= (mode & 0440) >> 2 | (d->group ? S_ISGID : 0);
 	if (d->group && st.st_gid != d->gid && fchown(fd, (uid_t)-1, d->gid))
 		return errno;
 	return (st.st_mode & 07777) != mode && fchmod(fd, mode) ? errno : 0;
 }
 
-/* Where files cannot have two names, others may see it before it is as it should be. */
+/* Without hard links others may see the file before it has its mode and group. */
 static int file_make_plain(const struct fdry_dir *d, const char *name, int flags, int *ret)
 {
 	int e, fd = fdry_openat(d->fd, name, flags | O_CREAT | O_EXCL, 0600);
@@ -46,7 +46,7 @@ static int file_make_plain(const struct fdry_dir *d, const char *name, int flags
 	return e;
 }
 
-/* EEXIST where somebody else was faster. */
+/* EEXIST if another process was faster. */
 static int file_make(const struct fdry_dir *d, const char *name, int flags, int *ret)
 {
 	char temp[TEMP_SIZE];
@@ -94,7 +94,7 @@ int fdry_file_open(const struct fdry_dir *d, const char *name, int flags)
 {
 	int i, fd = -1, e = EEXIST;
 
-	/* Gone again, or there all of a sudden: others make and remove it, too. */
+	/* Other processes create and remove the file, too. */
 	for (i = 0; i < TRIES && (e == EEXIST || e == ENOENT); i++) {
 		fd = fdry_file_get(d->fd, name, flags);
 		if (fd >= 0 || errno != ENOENT)
@@ -107,7 +107,7 @@ int fdry_file_open(const struct fdry_dir *d, const char *name, int flags)
 	return -1;
 }
 
-/* For a moment a member may find it closed; a session then does without a lease. */
+/* For a moment another member may not enter it; a session of that member then has no lease. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name)
 {
 	int e, fd;

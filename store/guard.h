@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * guard.h - calls that LMDB may leave by an assertion; for lmdb.c and walk.c alone.
+ * guard.h - calls that may end in an assertion of LMDB; only for the files that include db.h.
  *
  * LMDB's handler of assertions jumps to the innermost guard of its thread.
  */
@@ -9,9 +9,9 @@
 
 #include <setjmp.h>
 
-/* What a guarded call answers where LMDB's assertion failed; no code of LMDB's or errno's. */
+/* A guarded call returns this if an assertion of LMDB failed; neither LMDB nor errno uses the number. */
 #define DB_ASSERTED (-1)
-/* LMDB was given descriptor 0, 1 or 2 whatever we did. */
+/* LMDB may have got descriptor 0, 1 or 2. */
 #define DB_LOW (-2)
 
 struct guard {

@@ -2,7 +2,7 @@
 /*
  * idset.c - a set of ids in memory: open addressing, at most half full.
  *
- * Ids are hashes already, so their first bytes are the slot to begin at.
+ * Ids are hashes, so their first bytes select the first slot.
  */
 #include <stdlib.h>
 

@@ -17,61 +17,61 @@
 
 /* A store's directory, checked. */
 struct fdry_dir {
-	int fd;          /* what sessions share the store's lock on */
+	int fd;          /* sessions share the store's lock on it */
 	dev_t dev;
 	ino_t ino;
 	mode_t mode;     /* of the directory */
-	uid_t uid;       /* whose it is */
+	uid_t uid;       /* the owner */
 	gid_t gid;
-	bool group;      /* its group may write: files are the group's, too */
+	bool group;      /* its group may write: files belong to the group, too */
 	mode_t file_mode; /* for new files */
 	bool fixed;      /* the medium cannot be written */
-	bool made;       /* by this call */
+	bool made;       /* this call created it */
 };
-/* Open, or with the flags CREATE and GROUP of enum fdry_store_flags make, a store's directory. FDRY_E_NOSTORE,
+/* Open a store's directory, or create it with the flags CREATE and GROUP of enum fdry_store_flags. FDRY_E_NOSTORE,
  * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
 int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret) __must_check;
-/* Close it; @undo also removes it, if this call made it and it is still empty. */
+/* Close it; @undo also removes it, if fdry_dir_open() created it and it is still empty. */
 void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
-/* The name of a network file system by its number from statfs(), NULL for any other. */
+/* The name of a network file system by its number from statfs(); NULL for other file systems. */
 const char *fdry_fs_refused(unsigned long type);
 
 /* --- perm.c --- */
 
-/* May this process trust who can write there, and have LMDB's files the rights that the directory promises? FDRY_E_PERM,
+/* Are the users who can write there trusted, and do the modes of LMDB's files fit the directory? FDRY_E_PERM,
  * FDRY_E_NOSTORE, FDRY_E_ENV. */
 int fdry_perm_check(const struct fdry_dir *d, const char *path) __must_check;
 
 /* --- file.c --- */
 
-#define FDRY_FILE_TEMP ".file-" /* and a number: before it gets its name */
-/* Give a file or folder that this process has made the store's mode and group, whatever the umask; 0 or errno. */
+#define FDRY_FILE_TEMP ".file-" /* and a number: a file before it gets its name */
+/* Set the store's mode and group on a file or folder that this process created, whatever the umask; 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
 /*
  * fdry_file_get() - Open a file that is in the store's directory.
  * @flags: of open(), without O_CREAT
  *
- * Anybody who may write there can have put something else in its place: a FIFO, on which opening would wait for
- * ever, a device, a link. None of these is opened.
+ * Other users who may write there can replace the file by a FIFO, on which opening would wait for ever, by a device,
+ * or by a link. None of these is opened.
  *
  * Return: the descriptor, or -1 and errno: FDRY_NOT_REGULAR if it is no regular file.
  */
 int fdry_file_get(int dir, const char *name, int flags) __must_check;
 #define FDRY_NOT_REGULAR EMEDIUMTYPE
-/* What such an errno means, and what to do about FDRY_NOT_REGULAR, for the end of a sentence. */
+/* The text for such an errno, for the end of an error message. */
 const char *fdry_file_text(int e);
-/* Open a file of the store (@flags of open()), making it where it is missing: as it should be from the moment it can be seen.
- * Returns the descriptor, or -1 and errno. */
+/* Open a file of the store (@flags of open()), or create it if it is missing; it has its mode and group before it has its
+ * name. Returns the descriptor, or -1 and errno. */
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
-/* Make a folder of the store unless it is there; 0 or errno. */
+/* Create a folder of the store unless it exists; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
 /* Is the open file still the one of that name in the directory @dir? */
 bool fdry_file_is_named(int dir, const char *name, int fd);
 
 /* --- create.c --- */
 
-#define FDRY_NEW_FOLDER ".new-" /* and a number: where a store is made before it gets its name */
-/* Before data.mdb is opened: with @create, make a store that is not there; and see that its name is durable. */
+#define FDRY_NEW_FOLDER ".new-" /* and a number: a new store before it gets its name */
+/* Before data.mdb is opened: with @create, create a missing store; then make sure that its name is durable. */
 int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
 		     int (*fresh)(struct fdry_txn *t)) __must_check;
 /* Remove such a folder from the directory @dir. */
@@ -85,18 +85,18 @@ struct fdry_env {
 	struct fdry_db *db;
 	struct fdry_dir dir;
 	unsigned int refs;       /* handles and sessions; under the registry's lock */
-	unsigned int generation; /* of forks: another than the process's means inherited */
+	unsigned int generation; /* of forks: if it differs from the process's, the environment was inherited */
 	pid_t pid;
 	bool readonly;           /* LMDB has it open for reading only */
-	bool replaced;           /* its data.mdb was removed or replaced: who opens the directory now gets another one */
+	bool replaced;           /* its data.mdb was removed or replaced: opening the directory now gives another environment */
 	uint8_t id[FDRY_FORMAT_ID_SIZE];
-	pthread_mutex_t lock;    /* of sharers */
+	pthread_mutex_t lock;    /* protects @sharers */
 	unsigned int sharers;    /* sessions that share the store's lock */
 };
 
 struct fdry_store {
 	struct fdry_env *env;
-	_Atomic unsigned int busy; /* calls that are in a function of the caller's, or may be */
+	_Atomic unsigned int busy; /* calls that may be in a callback of the caller's now */
 	bool readonly;
 	char path[];
 };
@@ -104,36 +104,36 @@ struct fdry_store {
 /* Every entry point starts with one of these: FDRY_E_FORKED; for writing also FDRY_E_PERM. */
 int fdry_store_check(const struct fdry_store *s) __must_check;
 int fdry_store_check_write(const struct fdry_store *s) __must_check;
-/* fdry_store_open() with another size of map, for tests; 0: the usual one. */
+/* fdry_store_open() with another map size, for tests; 0: the default. */
 int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret) __must_check;
 
 /* --- lock.c --- */
 
-/* The store's lock lies on its directory: flock(), which a crash releases. Sessions of one process share one place. */
+/* The store's lock: flock() on its directory. Sessions of one process share one open file. */
 int fdry_env_share(struct fdry_env *env) __must_check;
 void fdry_env_unshare(struct fdry_env *env);
-/* Does not wait: FDRY_E_LOCKED names who holds it where that can be told. */
+/* Does not wait. FDRY_E_LOCKED names the holding processes if they are known. */
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret) __must_check;
-/* The same where nobody is in the way at this moment; -1 elsewhere, and without a sentence. */
+/* The same without an error message: returns the descriptor, or -1 if the lock is held. */
 int fdry_env_try(struct fdry_env *env);
-/* The same beside those that share it: only a collection is in the way. */
+/* Share the lock with sessions: fails only beside a collection. */
 int fdry_env_look(struct fdry_env *env, int *fd_ret) __must_check;
 void fdry_env_unexclude(int fd);
-/* While LMDB's environment is opened or closed: one process at a time. @create: data.mdb may have to be made. */
+/* The lock under which one process at a time opens or closes LMDB's environment. @create: create data.mdb if needed. */
 int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
 void fdry_dir_leave(int fd);
-/* Between the two: put a new lock.mdb in place of one that live processes use with another data.mdb. */
+/* Between the two: replace a lock.mdb that live processes use with another data.mdb. */
 void fdry_lock_renew(const struct fdry_dir *d);
 
 /* --- lockfd.c --- */
 
-/* From opening to adding, and around fork(). */
+/* Held from opening a descriptor until it is added, and around fork(). */
 void fdry_lockfd_lock(void);
 void fdry_lockfd_unlock(void);
 void fdry_lockfd_after_fork_child(void);
-/* The child of a fork() closes it from now on; 0 or ENOMEM. */
+/* Add a descriptor that a child of fork() closes; 0 or ENOMEM. */
 int fdry_lockfd_add(int fd) __must_check;
-/* How many there were: what was added before another one is closed. */
+/* The number of forks so far: after a change, descriptors that were added before are closed. */
 unsigned int fdry_lockfd_forks(void);
 /* Unlock and close it, added or not. */
 void fdry_lockfd_close(int fd);
@@ -155,27 +155,27 @@ static inline struct fdry_span fdry_oid_span(const struct fdry_oid *oid)
 }
 
 int fdry_record_parse(struct fdry_span value, struct fdry_record *ret) __must_check;
-/* @found tells whether there is one; not there is no error. */
+/* @found: whether there is one; a missing record is no error. */
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret) __must_check;
 int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *ret) __must_check;
 struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i);
 int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r) __must_check;
 void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret);
 
-/* The bytes at rest. FDRY_E_CORRUPT where they are missing or of another length. */
+/* The stored bytes. FDRY_E_CORRUPT if they are missing or have another length. */
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		       struct fdry_span *ret) __must_check;
-/* What decompressing works with, kept from one object to the next: it is larger than most objects. Zero it to start; of one
- * thread at a time. */
+/* Memory for decompressing, reused for many objects, since it is larger than most objects. Zero it to start; only one
+ * thread at a time uses it. */
 struct fdry_unpacker {
 	void *ctx;
 };
 void fdry_unpacker_release(struct fdry_unpacker *u);
-/* How many bytes fdry_object_read() appends; what the record says is compared with the bytes at rest. */
+/* The number of bytes that fdry_object_read() appends; the record is compared with the stored bytes. */
 int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret) __must_check;
-/* A verified copy of the bytes, appended. */
+/* Append a verified copy of the bytes. */
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
-/* The same without a copy where there need be none; @scratch is room for one. */
+/* Verify the bytes; without a copy if they are stored uncompressed. @scratch: for a copy. */
 int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_unpacker *u,
 		      struct fdry_buf *scratch) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
@@ -184,32 +184,33 @@ int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must
 struct fdry_item {
 	struct fdry_oid oid;
 	struct fdry_record rec;  /* links point at @links */
-	struct fdry_buf links;   /* its own */
-	struct fdry_span stored; /* the bytes at rest, once packed; somebody else's */
-	struct fdry_span frame;  /* the bytes as one zstd frame, where the caller has that already: it is stored as it is */
+	struct fdry_buf links;   /* owned by the item */
+	struct fdry_span stored; /* the packed bytes; owned by the caller */
+	struct fdry_span frame;  /* the bytes as one zstd frame if the caller has one: it is stored unchanged */
 	bool rewrite;            /* the store's bytes are damaged */
 };
 /* Hash @data, sort the links. */
 int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
 		   const struct fdry_oid *links, size_t nlinks) __must_check;
-/* The same where the hash of @len bytes is known. */
+/* The same if the hash of the @len bytes is known. */
 int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len, const struct fdry_oid *oid,
 		      const struct fdry_oid *links, size_t nlinks) __must_check;
 void fdry_item_release(struct fdry_item *it);
-/* Is all that the item says in the store already, and whole? @data: its bytes. */
+/* Does the store already have the item with its bytes, kinds and links, undamaged? @data: its bytes. */
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;
-/* Without looking at the bytes: are they there as the item needs them (@bytes), with all that it says of them (@all)? */
+/* Without reading the bytes: does the store have them in the needed form (@bytes), with all kinds and links (@all)? */
 int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
-/* Room that packing may need. */
+/* The most bytes that packing may write. */
 size_t fdry_item_packed_max(const struct fdry_item *it);
-/* Copy @data to @to, which has that room, compressed where the kind allows and it is smaller; it belongs to the caller. */
+/* Copy @data to @to, of fdry_item_packed_max() bytes, compressed if the kind allows that and it is smaller. The caller
+ * keeps @to. */
 void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to);
-/* Store it or what is new of it; @is_new tells whether the object was not there. */
+/* Store the item, or its new kinds and links; @is_new: whether the object was missing. */
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
-/* FDRY_E_NOENT where a link of the item leads nowhere. */
+/* FDRY_E_NOENT if a link of the item leads to a missing object. */
 int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must_check;
 
-/* --- writer.c, for who brings objects whose ids are checked already --- */
+/* --- writer.c, for callers that have checked the ids of their objects --- */
 
 /* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what a collection may be
  * taking at this moment it does not find. */
@@ -244,36 +245,38 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 
 /* --- sweep.c --- */
 
-/* Remove what processes that died left in the store's directory; beside live ones. FDRY_E_IO if it cannot be listed. */
+/* Remove files that dead processes left in the store's directory; live processes may use it. FDRY_E_IO if it cannot be
+ * listed. */
 int fdry_dir_sweep(const struct fdry_dir *dir) __must_check;
 
 /* --- quarantine.c --- */
 
-/* Remove the bytes of an object that is damaged, or all of it where its record is, too; nothing where it is sound or not
- * there. */
+/* Remove the bytes of a damaged object, or all of it if its record is damaged, too. A sound or missing object is left
+ * alone. */
 int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid) __must_check;
 
 /* --- verified.c --- */
 
-#define FDRY_VERIFIED_TEMP "verified." /* and a number: before it is put in place */
+#define FDRY_VERIFIED_TEMP "verified." /* and a number: a new note before it is renamed */
 
 /* Ids of objects that were verified during this boot, as a session sees them. */
 struct fdry_verified {
 	bool loaded;
 	uint8_t head[FDRY_VERIFIED_AT_IDS]; /* of the state of data.mdb when the session began */
-	uint64_t epoch; /* of the note then; 0: this session notes nothing */
+	uint64_t epoch; /* of the note then; 0: this session writes no note */
 	struct fdry_buf old;   /* ids from the file, ascending */
 	struct fdry_buf added; /* ids of this session */
 };
-/* To be asked before the object is hashed, also if the answer does not matter: what is noted is what was hashed from then on. */
+/* Must be called before the object is hashed, even if the answer does not matter: it fixes the state that is noted. */
 bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const struct fdry_oid *oid);
 void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid);
-/* Write what was added, if anything. Failing costs only a check at the next load. */
+/* Write the ids that were added. A failure costs only a check at the next load. */
 void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env);
 void fdry_verified_release(struct fdry_verified *v);
-/* Cancel it: damage was found, or objects are going. Sessions that began before add nothing any more. The last error stays. */
+/* Cancel the note: damage was found, or objects are being deleted. Sessions that began before add nothing any more. The
+ * last error stays. */
 void fdry_verified_forget(const struct fdry_dir *dir);
-/* A writer of ours has changed data.mdb, and nobody else: what counted before counts on. */
+/* A transaction of this process changed data.mdb, and no other process did: a valid note stays valid. */
 void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to);
 
 /* --- atime.c --- */
@@ -283,11 +286,11 @@ struct fdry_atime {
 	uint64_t order; /* the higher, the later */
 	uint64_t time;  /* seconds since 1970 */
 };
-/* Note that an image is used. Failing costs only that it may be evicted sooner. */
+/* Note that an image is used. After a failure it may be evicted sooner. */
 void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid);
-/* All that were noted, each once, by id; nothing if there is no file. FDRY_E_IO if it cannot be read. */
+/* All notes, one for each image, by id; none if there is no file. FDRY_E_IO if it cannot be read. */
 int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
-/* One of them; NULL where it was not noted. */
+/* The note of one image; NULL if there is none. */
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid);
 
 /* --- limit.c --- */
@@ -332,15 +335,15 @@ int fdry_gc_announced(struct fdry_txn *t, bool *ret) __must_check;
 int fdry_ref_changes(struct fdry_txn *t, uint64_t *ret) __must_check;
 /* Write the counter as it is: a commit that changes nothing. */
 int fdry_ref_touch(struct fdry_txn *t) __must_check;
-/* The record alone: image, change and pin; name and identity are left empty. */
+/* Parse a record alone: image, change and pin; name and identity stay empty. */
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
-/* An entry of the table refs, key and record. */
+/* Parse an entry of the table refs: key and record. */
 int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_ref *ret) __must_check;
-/* The image of that identity; @identity NULL: of none. */
+/* The image of that identity; NULL: the image without identity. */
 int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity, bool *found,
 		  struct fdry_ref *ret) __must_check;
-/* All that a name holds (NULL: every ref, by name), appended as struct fdry_ref, newest first; nothing where there is no
- * such name. */
+/* Append all images of a name (NULL: of every ref, by name) as struct fdry_ref, newest first; none if there is no such
+ * name. */
 int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* The same without reading their records: only names and identities, so that damaged records can be deleted. */
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
@@ -348,33 +351,33 @@ int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf
 int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 /* Set or replace the image of that identity; a pin stays. */
 int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity) __must_check;
-/* Delete one; no error where it is not there. Raises the change counter. */
+/* Delete one; a missing one is no error. Raises the change counter. */
 int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 
 /* --- resolve.c --- */
 
-/* What @name may mean, appended as struct fdry_ref, newest first; checks the name. See
+/* Append everything that @name may mean as struct fdry_ref, newest first; checks the name. See
  * fdry_reader_images(). */
 int fdry_ref_resolve_all(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* fdry_store_resolve() in a transaction: the first of them. */
 int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret) __must_check;
-/* What NAME or NAME:DIGITS names, as refs: an id or a prefix of one alone is not one. FDRY_E_NOENT. */
+/* Append the refs that NAME or NAME:DIGITS names; an id alone is no ref. FDRY_E_NOENT. */
 int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 
 /* --- gc.c --- */
 
-/* Take back what a collection that died announced; nothing where one is alive. */
+/* Withdraw the announcement of a dead collection; does nothing while one is alive. */
 void fdry_gc_recover(struct fdry_env *env);
 
 /* --- idset.c --- */
 
 /* A set of ids in memory. Zero it to start. */
 struct fdry_idset {
-	struct fdry_oid *slots; /* open addressing; used[] tells which are taken */
+	struct fdry_oid *slots; /* open addressing; @used marks those in use */
 	uint8_t *used;
 	size_t cap, count;
 };
-/* @is_new (may be NULL): it was not in before. */
+/* @is_new (may be NULL): the set did not have it. */
 int fdry_idset_add(struct fdry_idset *set, const struct fdry_oid *oid, bool *is_new) __must_check;
 bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid);
 void fdry_idset_release(struct fdry_idset *set);
@@ -383,9 +386,9 @@ void fdry_idset_release(struct fdry_idset *set);
 
 /*
  * fdry_reach() - Visit @root and everything that it links to, each once.
- * @seen: what was visited already is passed over; grows
- * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL where the
- *         object is not there.
+ * @seen: objects that were visited are skipped and added
+ * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL if the
+ *         object is missing.
  */
 typedef int (*fdry_visit_fn)(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec);
 int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen, fdry_visit_fn visit,

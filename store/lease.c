@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lease.c - leases: files of ids, locked by who holds them; see lease.h.
+ * lease.c - leases: files of ids, locked by their holders; see lease.h.
  *
  * What must stay true:
- * - A file without a lock is nobody's: a collection may remove it at its beginning and at
- *   its end. So whoever makes one looks, once it has the lock, whether it is still there.
- * - What is written is never written again: a reader that has seen n ids goes on behind them.
- * - A fence stands behind each write, and one before each scan (a collection announces
- *   itself before it), so that either the scan sees the id or its writer the announcement.
+ * - A file without a lock has no holder: a collection may remove it at its beginning and at
+ *   its end. So a new holder checks, once it has the lock, that the file still exists.
+ * - Ids are only appended: a reader that has read n ids continues behind them.
+ * - A fence follows each write, and one precedes each scan, which follows the announcement of the
+ *   collection. So either the scan sees the id, or the writer of the id sees the announcement.
  */
 #include "store/lease.h"
 
@@ -36,7 +36,7 @@ struct fdry_lease {
 	struct fdry_idset noted;
 };
 
-/* Those of this process that have a file, for fork(). */
+/* Leases of this process that have a file, for fork(). */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fdry_lease *leases;
 
@@ -62,7 +62,7 @@ void fdry_leases_after_fork_child(void)
 	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-/* --- making one --- */
+/* --- creating one --- */
 
 static int flock_retry(int fd, int op)
 {
@@ -91,7 +91,7 @@ static int file_make(const struct fdry_env *env, char name[FDRY_LEASE_NAME_SIZE]
 	return 0;
 }
 
-/* A collection may have taken it for a dead one's before it was locked: EAGAIN. */
+/* EAGAIN: a collection removed the file before it was locked. */
 static int file_claim(const struct fdry_dir *d, int fd)
 {
 	uint8_t head[FDRY_LEASE_AT_IDS] = FDRY_LEASE_MAGIC;
@@ -162,7 +162,7 @@ static int lease_make(struct fdry_lease *l)
 	return e;
 }
 
-/* Without a lease, or with one that cannot grow: keep collections out. */
+/* Keep collections out, if there is no lease or it cannot grow. */
 static int lease_share(struct fdry_lease *l, int e)
 {
 	int err = fdry_env_share(l->env);
@@ -170,7 +170,7 @@ static int lease_share(struct fdry_lease *l, int e)
 	if (err)
 		return err;
 	l->shared = true;
-	fdry_debug("a session has no room in a lease (%s) and keeps collections out instead", strerror(e));
+	fdry_debug("a session cannot write a lease (%s) and keeps collections out instead", strerror(e));
 	return 0;
 }
 
@@ -207,7 +207,7 @@ static int ids_write(struct fdry_lease *l, const struct fdry_oid *ids, size_t co
 	return 0;
 }
 
-/* Those that were not noted before; @e: errno of the writing. */
+/* Note the ids that are new; @e: errno of writing. */
 static int ids_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t count, int *e)
 {
 	struct fdry_oid ids[NOTE_IDS];
@@ -239,7 +239,7 @@ int fdry_lease_note(struct fdry_lease *l, const struct fdry_oid *oids, size_t co
 	fdry_step(FDRY_STEP_NOTE);
 	err = ids_note(l, oids, count, &e);
 	if (e) {
-		fdry_idset_release(&l->noted); /* what is in it need not have been written */
+		fdry_idset_release(&l->noted); /* its ids may not have been written */
 		err = lease_share(l, e);
 	}
 	atomic_thread_fence(memory_order_seq_cst);
@@ -259,7 +259,7 @@ const struct fdry_idset *fdry_lease_noted(const struct fdry_lease *l)
 
 /* --- ending it --- */
 
-/* A collection that is announced has to go on honouring what it may not have read yet. */
+/* An announced collection may not have read this lease yet. */
 static bool may_remove(const struct fdry_lease *l, bool wrote)
 {
 	bool announced = true;
@@ -280,7 +280,7 @@ static void file_end(struct fdry_lease *l, bool wrote)
 	fdry_step(FDRY_STEP_LEASE_END);
 	if (may_remove(l, wrote))
 		(void)unlinkat(l->env->dir.fd, l->name, 0);
-	(void)flock_retry(l->fd, LOCK_UN); /* a child that did not go through fork() may have it open */
+	(void)flock_retry(l->fd, LOCK_UN); /* a child that did not go through fork() may have the file open */
 	file_close(l);
 }
 
@@ -322,7 +322,7 @@ struct scan {
 	void *arg;
 };
 
-/* Every file in the folder whose name is a lease's. @fn gives 0, or what ends it. */
+/* Call @fn for every file in the folder whose name is that of a lease, until it returns nonzero. */
 static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name), void *arg)
 {
 	char path[FDRY_LEASE_NAME_SIZE];
@@ -343,8 +343,8 @@ static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const ch
 	}
 	if (err || !e)
 		return err;
-	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ", whose files say what "
-			 "is in use: %s", strerror(e));
+	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ", whose files list the "
+			 "objects in use: %s", strerror(e));
 }
 
 static int read_entry(struct fdry_leases *ls, const char *name, struct lease_read **ret)
@@ -366,8 +366,7 @@ static int read_entry(struct fdry_leases *ls, const char *name, struct lease_rea
 }
 
 /*
- * A head that is not there yet: nothing was noted. Zeros before ids are what a power cut left: a session that lives wrote
- * its head first.
+ * Without a head, nothing was noted yet. Zeros before ids were left by a power cut: a live session writes the head first.
  */
 static int head_check(int fd, const char *name, bool *there)
 {
@@ -407,7 +406,7 @@ static int ids_read(const struct scan *s, int fd, struct lease_read *r)
 	return err;
 }
 
-/* Its lock is free: its holder died, or has not noted anything yet. */
+/* Is the lock free? Then the holder died, or has noted nothing yet. */
 static bool is_unheld(const struct fdry_env *env, const char *name)
 {
 	int fd = fdry_file_get(env->dir.fd, name, O_RDONLY);
@@ -465,7 +464,7 @@ struct reclaim {
 	uint64_t count;
 };
 
-/* With its lock held nobody else can begin to use it. */
+/* With its lock held, no other process can begin to use it. */
 static int reclaim_file(void *arg, const char *name)
 {
 	struct reclaim *r = arg;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lmdb.c - the only file that knows LMDB, with env_*.c and walk.c; see lmdb.h.
+ * lmdb.c - transactions and entries of LMDB; see lmdb.h.
  *
  * What must stay true:
- * - No flag that trades durability or other processes' safety for speed is set
- *   (Documentation/design/store.rst goes through them one by one).
- * - The map is moved only while no transaction of this process is open: a transaction
+ * - No flag is set that trades durability, or the safety of other processes, for speed
+ *   (Documentation/design/store.rst lists every flag).
+ * - The map moves only while no transaction of this process is open: a transaction
  *   counts as a user from before it begins until after it ended.
- * - LMDB asserts where it finds pages damaged. Every call that may do so runs in a guard,
- *   so that an assertion comes back as an error; the environment is then only good for
- *   closing.
+ * - LMDB asserts if it finds damaged pages. Every call that may assert runs in a guard,
+ *   which turns an assertion into an error; the environment can then only be closed.
  */
 #include "store/lmdb.h"
 
@@ -26,22 +25,21 @@
 #include "store/step.h"
 
 #define FIT_TRIES 64
-#define PLACE_MS_MAX 60000 /* to wait for a place among the readers, if there is no other way to read */
-#define PLACE_MS_TURN 20   /* if there is */
+#define PLACE_MS_MAX 60000  /* to wait for a place among the readers, if there is no other way to read */
+#define PLACE_MS_LOCKED 20 /* if reading under the writers' lock is possible */
 #define PLACE_NAP_MS_MAX 100
 
 /* --- transactions --- */
 
-/* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
+/* In its own frame, so that the jump of an assertion spoils no variables. */
 static __attribute__((noinline)) int begin(struct fdry_db *db, unsigned int flags, MDB_txn **ret)
 {
 	return guarded(mdb_txn_begin(db->env, NULL, flags, ret));
 }
 
 /*
- * Does the number that lock.mdb gives to a transaction fit data.mdb? It is that of the latest meta page, or one less if a
- * writer is committing or died doing so; others may commit while a reader looks. Anything else was not written through
- * LMDB: a copy, written over data.mdb.
+ * Does the transaction number in lock.mdb fit data.mdb? It is the number of the latest meta page, or one less if a
+ * writer is committing or died while it committed. Any other number means that a copy was written over data.mdb.
  */
 static bool txn_fits(const struct fdry_txn *t)
 {
@@ -83,7 +81,7 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 	return 0;
 }
 
-/* Begin, and once more where the reason why it failed can be removed. */
+/* Begin a transaction; if another process grew the map, follow it and try again. */
 static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, struct fdry_txn *ret)
 {
 	int err = 0, rc = txn_begin(db, flags, ret);
@@ -97,10 +95,10 @@ static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, st
 	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
-/* All places are taken: give up those of processes that died, and wait for others to end. 0 or LMDB's answer. */
+/* All places are taken: clear those of dead processes, and wait for other readers to end. 0 or LMDB's answer. */
 static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 {
-	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_TURN;
+	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_LOCKED;
 	struct timespec nap;
 	int rc;
 
@@ -117,9 +115,9 @@ static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 }
 
 /*
- * A place among LMDB's readers cannot always be had: a process with our id in another PID namespace has it, all are taken,
- * or this process has its share of them. The writers' lock does not care about places: short views under it are
- * right, if slower. A process that may not write can only wait.
+ * LMDB cannot always list a reader: a process with our id in another PID namespace has the place, all places are
+ * taken, or this process has taken its share of them. Short views under the writers' lock need no place; they are
+ * correct, if slower. A process that may not write can only wait.
  */
 static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 {
@@ -148,7 +146,7 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 
 	if (err)
 		return err;
-	for (i = 0; i < FIT_TRIES; i++) { /* more than once only if others commit at this moment */
+	for (i = 0; i < FIT_TRIES; i++) { /* repeats only if others commit at this moment */
 		err = read_begin(db, ret);
 		if (err || txn_fits(ret))
 			return err;
@@ -157,7 +155,7 @@ int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
 	return overwritten(db);
 }
 
-/* The names are looked at with the turn: waiting for it may have taken long. */
+/* The names are checked with the lock held: waiting for it may have taken long. */
 int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
 {
 	int err = fdry_db_map_fit(db, growth, false);
@@ -203,7 +201,7 @@ int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret)
 	return fdry_txn_read(db, ret);
 }
 
-/* With the turn: nobody of ours has written since the transaction began. */
+/* With the lock held: no other process has written since the transaction began. */
 static void state_carry(const struct fdry_txn *t)
 {
 	struct fdry_db_state now;
@@ -242,7 +240,7 @@ void fdry_txn_abort(struct fdry_txn *t)
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
-	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* before the file, which is never made shorter than that */
+	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* read before the file's length, which never becomes smaller */
 	int rc = fdry_db_stat(db, &st);
 
 	if (rc)
@@ -273,9 +271,9 @@ static int length_set(struct fdry_db *db, uint64_t size)
 }
 
 /*
- * LMDB does not write pages that were taken and given back within a transaction, so the
- * file may end before its last page; whoever opens it would have to find out that nothing
- * was cut off. A hole at the end says so at once. Only a writer may make the file longer.
+ * LMDB does not write pages that a transaction allocated and freed again, so the file may end before its last page.
+ * The next process that opens it would have to find out that nothing was cut off. Extending the file with a hole
+ * avoids that. Only a writer may make the file longer.
  */
 static void file_extend(struct fdry_db *db)
 {
@@ -288,14 +286,14 @@ static void file_extend(struct fdry_db *db)
 	if (!fdry_db_extent(db, &x) && x.file_bytes < x.used_bytes)
 		e = length_set(db, x.used_bytes);
 	if (e)
-		fdry_debug("the end of data.mdb is left open: %s", strerror(e));
+		fdry_debug("cannot extend data.mdb to its last page: %s", strerror(e));
 	fdry_txn_abort(&t);
 }
 
 /*
- * A transaction that failed has written pages behind the last one in use, until nothing more
- * fitted: nobody reads them, and others want the room. With the writers' lock nobody is writing
- * there, and no view, however old, reaches further than the latest one.
+ * A transaction that failed for want of space has written pages behind the last page in use. No view reads them, and
+ * other files need the space. With the writers' lock held, no process writes there, and no view, however old,
+ * reaches further than the latest one.
  */
 void fdry_db_trim(struct fdry_db *db)
 {
@@ -308,13 +306,13 @@ void fdry_db_trim(struct fdry_db *db)
 	if (!fdry_db_extent(db, &x) && x.file_bytes > x.used_bytes)
 		e = length_set(db, x.used_bytes);
 	if (e)
-		fdry_debug("the end of data.mdb is left as it is: %s", strerror(e));
+		fdry_debug("cannot cut unused pages off data.mdb: %s", strerror(e));
 	fdry_txn_abort(&t);
 }
 
 /* --- committing --- */
 
-/* Nothing may come in between: what was begun on a file that is no longer the store's would be reported and lost. */
+/* A commit to a file that is no longer the store's would be reported as success and lost. */
 static int commit_check(const struct fdry_txn *t)
 {
 	int err;
@@ -336,7 +334,7 @@ int fdry_txn_commit(struct fdry_txn *t)
 		return err;
 	}
 	rc = guarded(mdb_txn_commit(t->txn));
-	if (rc == DB_ASSERTED) /* LMDB did not come to free it */
+	if (rc == DB_ASSERTED) /* LMDB did not free it */
 		fdry_txn_abort(t);
 	else
 		txn_over(t);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lmdb.h - what the store needs of LMDB, and nothing of LMDB's own types.
+ * lmdb.h - the store's interface to LMDB, without LMDB's own types.
  *
- * lmdb.c, env_*.c and walk.c are the only files that include <lmdb.h> (by db.h): they turn every LMDB answer into an error
- * of ours, grow the map, clear readers that died, and survive LMDB's assertions. Four
- * tables; keys and values are bytes at any alignment.
+ * Only the files that include db.h know <lmdb.h>: they turn every answer of LMDB into an error of ours, grow the map,
+ * clear readers that died, and survive LMDB's assertions. There are four tables; keys and values are bytes at any
+ * alignment.
  *
- * Locking: an environment may be used from any thread; a transaction by the thread that
- * began it, except that a read transaction that is not exclusive may move between threads.
+ * Locking: any thread may use an environment. Only the thread that began a transaction uses it, except that a read
+ * transaction that is not exclusive may move between threads.
  */
 #ifndef FDRY_STORE_LMDB_H
 #define FDRY_STORE_LMDB_H
@@ -38,25 +38,25 @@ struct fdry_dir;
 
 struct fdry_db_opts {
 	const char *dir;
-	const struct fdry_dir *entered; /* the same, between fdry_dir_enter() and _leave(): its lock.mdb may be replaced. Or NULL */
-	bool create;         /* make tables where the environment is empty */
+	const struct fdry_dir *entered; /* the same, between fdry_dir_enter() and fdry_dir_leave(): its lock.mdb may be replaced. Or NULL */
+	bool create;         /* create the tables if the environment is empty */
 	bool readonly;       /* nothing may be written */
-	bool fixed;          /* no lock file, no readers' table: it cannot be written, or, unless @readonly, nobody else knows it */
+	bool fixed;          /* no lock file: it cannot be written or, unless @readonly, no other process knows the environment */
 	mode_t mode;         /* of new files */
 	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
 };
 
-/* Reserved address space. Nothing but page tables for what is used is ever taken. */
+/* Reserved address space. Only pages in use take memory. */
 #ifndef FDRY_MAP_SIZE
 #define FDRY_MAP_SIZE (1ull << 40)
 #endif
 
 /**
  * fdry_db_open() - Open the environment in a directory.
- * @fresh: for tables that were just made: puts what a new store starts with
+ * @fresh: called for tables that were just created: writes the first records of a new store
  *
- * Never twice for one directory in a process: closing one would drop the other's locks. If live processes use lock.mdb with
- * a data.mdb that was replaced meanwhile, a new lock.mdb is made.
+ * Never twice for one directory in a process: closing one would release the other's locks. If live processes use
+ * lock.mdb with a data.mdb that was replaced meanwhile, a new lock.mdb is created.
  * Errors: FDRY_E_LOCKED (live processes use data.mdb with a lock.mdb that was replaced meanwhile), FDRY_E_STALE (replaced
  * at this moment), FDRY_E_NOSTORE (not LMDB's, or another program's), FDRY_E_CORRUPT (shorter than
  * its own account), FDRY_E_VERSION, FDRY_E_PERM, FDRY_E_FULL, FDRY_E_STORE, FDRY_E_NOMEM.
@@ -66,28 +66,28 @@ int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *
 		 struct fdry_db **ret) __must_check;
 /* No transaction may be open. NULL is fine. */
 void fdry_db_close(struct fdry_db *db);
-/* In a child, right after fork(): give up what would keep a lock of the parent's. */
+/* In a child, right after fork(): close what would keep a lock of the parent. */
 void fdry_db_forked(struct fdry_db *db);
 /* Free the handle alone and leave the environment as it is: what a forked child does. */
 void fdry_db_free(struct fdry_db *db);
 
-/* Keep the map where it is although no transaction is open. */
+/* Keep the map from moving although no transaction is open. */
 void fdry_db_pin(struct fdry_db *db);
 void fdry_db_unpin(struct fdry_db *db);
 
 /* Device and inode of the open file, to tell whether the path still leads to it. */
 int fdry_db_file(const struct fdry_db *db, dev_t *dev, ino_t *ino) __must_check;
 
-/* What changes with everything that is written into data.mdb, through LMDB or not. */
+/* Changes with every write to data.mdb, through LMDB or not. */
 struct fdry_db_state {
 	dev_t dev;
 	ino_t ino;
-	uint64_t changed; /* nanoseconds since 1970; nobody can set it */
+	uint64_t changed; /* nanoseconds since 1970; programs cannot set it */
 	uint64_t txn;     /* the latest */
 };
 bool fdry_db_state(const struct fdry_db *db, struct fdry_db_state *ret);
 
-/* What the environment says it has, and what the file holds. */
+/* Sizes of the environment and of its file. */
 struct fdry_extent {
 	uint64_t used_bytes; /* up to the last page */
 	uint64_t page_size;
@@ -95,61 +95,61 @@ struct fdry_extent {
 	uint64_t map_bytes;  /* address space */
 };
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_check;
-/* A value of more bytes has pages of its own; others share one, and move when these are written. */
+/* A larger value has its own pages; smaller ones share a page and move when it is written. */
 uint64_t fdry_db_small_max(const struct fdry_db *db);
 
-#define FDRY_DB_READERS_MAX 8192 /* transactions that can read at a time: places in a lock.mdb that we make, 64 bytes each */
+#define FDRY_DB_READERS_MAX 8192 /* transactions that can read at a time: places in a new lock.mdb, 64 bytes each */
 /* In the lock.mdb that is in use. */
 uint32_t fdry_db_readers_max(const struct fdry_db *db);
 /* Transactions that read now, in any process. */
 uint32_t fdry_db_readers(const struct fdry_db *db);
-/* Give up the places of those that died: what they saw is kept from being used again. */
+/* Clear the places of readers that died: the pages of their views could not be used again. */
 void fdry_db_clear_readers(struct fdry_db *db);
 /* After a transaction that found the disk full: cut off what it appended to the file. The caller has no open transaction. */
 void fdry_db_trim(struct fdry_db *db);
 
 /*
- * Every transaction, when it begins, and every commit answer FDRY_E_STALE if data.mdb or lock.mdb was removed or replaced since
- * the environment was opened, or the directory, or if another program has written into data.mdb.
+ * Beginning a transaction and committing one return FDRY_E_STALE if data.mdb, lock.mdb or the directory was removed or
+ * replaced since the environment was opened, or if another program has written into data.mdb.
  */
 
 /* A transaction, in the caller's storage. */
 struct fdry_txn {
 	struct fdry_db *db;
 	void *txn;
-	bool exclusive; /* holds the writers' lock: begun and ended by one thread */
-	struct fdry_db_state before; /* exclusive: as it was found */
-	bool locked;    /* keeps writers out, that way or because LMDB does not know of this reader: must be short */
+	bool exclusive; /* holds the writers' lock; one thread begins and ends it */
+	struct fdry_db_state before; /* if exclusive: the state before it */
+	bool locked;    /* keeps writers out, since it is exclusive or LMDB cannot list it; must be short */
 	struct fdry_xfsz xfsz; /* while it may write */
 };
 
-/* A consistent view. Keeps writers out only if LMDB's readers' table cannot be used: it cannot be written, a process with the same
- * id lives in another PID namespace, or no place is free in it. A process that may not write to the store waits up
- * to a minute for a place (FDRY_E_LOCKED). */
+/* Begin a consistent view. It keeps writers out only if LMDB cannot list it: its list of readers cannot be written, a
+ * process with the same id lives in another PID namespace, or no place is free. A process that may not write to the
+ * store waits up to a minute for a place (FDRY_E_LOCKED). */
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* The same, and everything that was ever committed is in it, also where a writer died before it could say so
- * to others: for whoever decides what is written or removed by what is read. May wait for a writer. */
+/* The same, and the view contains every commit, even if a writer died before it could announce its commit. Needed
+ * before any decision about what to write or remove. May wait for a writer. */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* Write: waits for other writers. At most @growth bytes will be put; the map is grown beforehand if need be. Where it cannot
- * grow, what is free in it may still do: putting, or the commit, says FDRY_E_FULL where it does not. */
+/* Begin to write; waits for other writers. The caller will put at most @growth bytes; the map grows before if needed.
+ * If it cannot grow, its free pages may suffice; if not, a put or the commit returns FDRY_E_FULL. */
 int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret) __must_check;
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
 void fdry_txn_abort(struct fdry_txn *t);
 
-/* Damage was found in what @t sees: cancel what is remembered as verified. The last error stays. */
+/* Damage was found in the view @t: cancel the note of verified objects. The last error stays. */
 void fdry_txn_damaged(const struct fdry_txn *t);
 
-/* The value of @key, valid until the transaction ends or writes; data is NULL where there is none. */
+/* The value of @key, valid until the transaction ends or writes; data is NULL if there is none. */
 int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span *ret) __must_check;
 /* Replaces an earlier value. */
 int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span value) __must_check;
-/* No error where there is none. */
+/* A missing key is no error. */
 int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span key) __must_check;
 /* Entries, as the table's root counts them. */
 int fdry_txn_count(struct fdry_txn *t, enum fdry_table table, uint64_t *ret) __must_check;
 
-/* What the pages of all tables take: everything that is not free. */
+/* Bytes of the pages of all tables: everything that is not free. */
 int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret) __must_check;
 
 /* Called for each entry in key order; 0: go on, FDRY_EACH_STOP: enough, negative: fail with it. */
@@ -167,7 +167,7 @@ int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn
 
 /* --- truncated.c --- */
 
-/* Where the file ends before the last page: is everything that it lacks free? */
+/* If the file ends before the last page: are all missing pages free? */
 bool fdry_truncated_is_free(const struct fdry_db_opts *opts);
 
 #endif

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lock.c - the store's lock: exclusive for a collection, shared by sessions that can make no lease.
+ * lock.c - the store's lock: exclusive for a collection, shared by sessions that cannot create a lease.
  *
- * It is flock() on the store's directory: there from the start, on read-only media too,
- * released by the kernel when its holder dies, and indifferent to process ids, which
- * containers repeat. All sessions of a process share one open file; a collection opens
- * its own, so that it is kept out by sessions of its own process as well.
+ * The lock is flock() on the store's directory. It needs no file of its own and works on read-only media; the kernel
+ * releases it when its holder dies; it does not depend on process ids, which repeat between containers. All sessions
+ * of a process share one open file. A collection opens another one, so that sessions of its own process keep it out.
  *
- * Opening and closing LMDB's environment is done under another lock, flock() on data.mdb:
- * whoever closes last takes LMDB's mutexes apart (from 0.9.25 on), and a process that
- * opens at that moment would be left with the pieces.
+ * LMDB's environment is opened and closed under another lock, flock() on data.mdb. The last process that closes
+ * it destroys LMDB's mutexes (since 0.9.25); a process that opens it at that moment would use destroyed mutexes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,10 +23,10 @@
 #include "store/step.h"
 
 #define WAIT_MS_MAX 30000
-#define EXCLUDE_MS_MAX 20 /* somebody may be looking whether a collection is alive */
+#define EXCLUDE_MS_MAX 20 /* another process may be testing whether a collection is alive */
 #define NAP_MS_MAX 50
 
-/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process id, where the lock is on our directory; else 0. */
+/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process id if the lock is on our directory, else 0. */
 static long holder(const struct fdry_env *env, const char *line)
 {
 	const char *p = strstr(line, " FLOCK ");
@@ -95,7 +93,7 @@ static void nap(unsigned int ms)
 		nanosleep(&ts, NULL);
 }
 
-/* 0, or errno. Whoever waits longer than this waits for a stopped process. */
+/* 0 or errno. A longer wait means that the holder is stopped. */
 static int flock_wait(int fd, int op, unsigned int ms_max)
 {
 	unsigned int ms = 1, waited = 0;
@@ -145,7 +143,7 @@ void fdry_env_unshare(struct fdry_env *env)
 	pthread_mutex_unlock(&env->lock);
 }
 
-/* On a descriptor of its own. @e: why not, by errno. */
+/* Lock through a new descriptor. @e: errno on failure. */
 static int private_lock(const struct fdry_env *env, int op, unsigned int ms, int *e)
 {
 	int fd;
@@ -175,7 +173,7 @@ static int private_lock_or_fail(struct fdry_env *env, int op, const char *by, in
 
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
 {
-	return private_lock_or_fail(env, LOCK_EX, "another collection, or a session that can make no lease", fd_ret);
+	return private_lock_or_fail(env, LOCK_EX, "another collection, or a session that cannot create a lease", fd_ret);
 }
 
 int fdry_env_look(struct fdry_env *env, int *fd_ret)
@@ -203,14 +201,14 @@ static int data_open(const struct fdry_dir *d, bool create)
 	return fdry_file_get(d->fd, "data.mdb", O_RDONLY);
 }
 
-/* LMDB would make it less the umask. Only where it is missing: closing it drops the locks that this process has on it. */
+/* The mode of a file that LMDB creates depends on the umask. Only if it is missing: closing it releases this process' locks. */
 static void lock_make(const struct fdry_dir *d)
 {
 	int fd;
 
 	if (!faccessat(d->fd, "lock.mdb", F_OK, 0))
 		return;
-	fd = fdry_file_open(d, "lock.mdb", O_RDWR); /* where it cannot be made LMDB will say why */
+	fd = fdry_file_open(d, "lock.mdb", O_RDWR); /* if it cannot be created, LMDB reports the error */
 	if (fd >= 0)
 		close(fd);
 }

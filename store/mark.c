@@ -2,9 +2,9 @@
 /*
  * mark.c - marking beside sessions that write; see mark.h and Documentation/design/collection.rst.
  *
- * Marking needs no consistent view. While a collection is announced nothing is deleted but
- * by it, and links are only ever added by sessions that have noted where they lead in a
- * lease: what is marked twice or too much costs a little space until the next collection.
+ * Marking needs no consistent view. While a collection is announced, only that collection deletes objects, and a
+ * session adds a link only after it has noted the link's target in a lease. An object that is marked although it is
+ * dead costs a little space until the next collection.
  */
 #include "store/mark.h"
 
@@ -43,14 +43,14 @@ static int mark_push(struct fdry_mark *m, const struct fdry_oid *oid)
 	return err || !is_new ? err : fdry_buf_put(&m->stack, oid, sizeof(*oid));
 }
 
-/* What a lease names need not be there yet. */
+/* An object that a lease names need not exist yet. */
 static int not_there(const struct fdry_mark *m, const struct fdry_oid *oid)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
 	if (!*m->ref)
 		return 0;
-	return fdry_fail(FDRY_E_CORRUPT, "ref '%s' needs object %s, which is not there; nothing more is collected until "
+	return fdry_fail(FDRY_E_CORRUPT, "ref '%s' needs object %s, which is missing; nothing more is collected until "
 			 "the ref is removed or sealed anew", m->ref, fdry_oid_hex(oid, hex));
 }
 
@@ -74,7 +74,7 @@ static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
 	return err;
 }
 
-/* Until nothing is left or the turn is over. */
+/* Follow links until none is left or the time slice is over. */
 static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice)
 {
 	int err = 0;
@@ -190,7 +190,7 @@ static int lease_id(void *arg, const struct fdry_oid *oid)
 
 int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
-	int err = mark_drain_in_views(m, tick, arg); /* what a turn that was over has left */
+	int err = mark_drain_in_views(m, tick, arg); /* objects that an earlier time slice left */
 
 	if (!err)
 		err = mark_refs(m, tick, arg);

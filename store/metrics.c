@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * metrics.c - what a store holds, as gauges for scrapers: see fdry_store_metrics().
- *
- * Only the text is made here; it asks those that know.
+ * metrics.c - the store's numbers as gauges in Prometheus' text format; see fdry_store_metrics().
  */
 #include "lib/telemetry.h"
 #include "store/internal.h"
@@ -67,7 +65,7 @@ static int gauges_read(struct fdry_store *s, struct gauges *g)
 	return err ? err : leases_count(s, &g->leases);
 }
 
-/* The labels: the store, and the kind where there is one. */
+/* The labels: the store, and the kind unless it is NULL. */
 static int labels_make(const struct fdry_store *s, const char *kind, struct fdry_buf *ret)
 {
 	int err;

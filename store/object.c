@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * object.c - one object: its record, its bytes at rest, and both checked on the way out.
+ * object.c - one object: its record and its stored bytes, both checked when they are read.
  *
- * A record (kinds, sizes, links) lies apart from the bytes, so that listing and collecting
- * never touch content and that a new kind or link moves no bytes: what is stored plain
- * stays where it is until a collection removes it, which mapped spans rely on.
+ * A record (kinds, sizes, links) is stored apart from the bytes. So listing and collecting never touch content, and a
+ * new kind or link moves no bytes: uncompressed bytes stay in place until a collection removes them. Mapped spans
+ * rely on that.
  */
 #include <stdlib.h>
 #include <zstd.h>
@@ -170,7 +170,7 @@ int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data)
 	return err;
 }
 
-/* Before memory is taken for what a damaged record may claim. */
+/* Check the sizes of a record before memory is allocated for them. */
 static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored)
 {
 	if (r->codec != FDRY_CODEC_PLAIN && r->codec != FDRY_CODEC_ZSTD)
@@ -269,7 +269,7 @@ static int oid_cmp(const void *a, const void *b)
 	return memcmp(a, b, FDRY_OID_SIZE);
 }
 
-/* Ascending, none twice: equal sets give equal records. */
+/* Sort and remove duplicates: equal sets give equal records. */
 static void links_sort(struct fdry_buf *links)
 {
 	size_t i, n = links->len / FDRY_OID_SIZE, out = 0;
@@ -360,7 +360,7 @@ void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to)
 	it->stored = (struct fdry_span){ to, n };
 }
 
-/* Both ascend. */
+/* Both are sorted. */
 static bool links_contain(struct fdry_span all, struct fdry_span some)
 {
 	size_t i = 0, j;
@@ -374,7 +374,7 @@ static bool links_contain(struct fdry_span all, struct fdry_span some)
 	return true;
 }
 
-/* Are the bytes there, and stored as @it needs them? */
+/* Does the store have the bytes, in the form that @it needs? */
 static int data_known(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, bool *ret)
 {
 	struct fdry_span value;
@@ -387,7 +387,7 @@ static int data_known(struct fdry_txn *t, const struct fdry_item *it, const stru
 	return 0;
 }
 
-/* Are the bytes at rest still @data's? Damage heals where the same object is put again. */
+/* Are the stored bytes still equal to @data? Putting an object again repairs damage. */
 static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, struct fdry_span data,
 		      bool *ret)
 {
@@ -462,11 +462,11 @@ static int links_limit(const struct fdry_item *it, size_t n)
 
 	if (n <= FDRY_OBJECT_LINKS_MAX)
 		return 0;
-	return fdry_fail(FDRY_E_LIMIT, "object %s would have %zu links with those that the store knows, and may have %u",
+	return fdry_fail(FDRY_E_LIMIT, "object %s would have %zu links together with those in the store, and may have %u",
 			 fdry_oid_hex(&it->oid, hex), n, FDRY_OBJECT_LINKS_MAX);
 }
 
-/* The record of an object that is there already, with what @it adds. */
+/* Add the kinds and links of @it to the record of an existing object. */
 static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *old, bool data)
 {
 	struct fdry_record rec = data ? *old : it->rec;
@@ -498,7 +498,7 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 	if (!err && found)
 		err = data_known(t, it, &old, &data);
 	data = data && !it->rewrite;
-	/* The record first: merging reads the old one in place, which a put may move. */
+	/* The record first: merging reads the old one in place, and a put may move it. */
 	if (!err)
 		err = found ? record_merge(t, it, &old, data) : fdry_record_put(t, &it->oid, &it->rec);
 	if (!err && !data)

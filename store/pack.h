@@ -2,10 +2,9 @@
 /*
  * pack.h - images in one file or pipe; Documentation/format/pack.rst is the specification.
  *
- * A pack is written and read from front to back, once. Equal images give equal packs: the
- * order of objects and how each is compressed follow from the objects alone, never from how
- * a store happens to hold them. Every object is checked against its id on the way out
- * and on the way in.
+ * A pack is written and read once, from front to back. Equal images give equal packs: the order of objects and the
+ * compression of each follow from the objects alone, not from the way a store holds them. Every object is checked
+ * against its id when it is written and when it is read.
  */
 #ifndef FDRY_STORE_PACK_H
 #define FDRY_STORE_PACK_H
@@ -47,38 +46,38 @@
 
 #define FDRY_PACK_IMAGES_MAX 65536
 
-/* What a pack is written to: takes all @len bytes. 0, or an error of ours. */
+/* Writes all @len bytes of a pack. 0, or an error of ours. */
 typedef int (*fdry_pack_write_fn)(void *arg, const void *data, size_t len);
-/* What a pack is read from: @got bytes, 1 to @len; 0 at the end. 0, or an error of ours. */
+/* Reads @got bytes of a pack, 1 to @len; 0 at the end. Returns 0, or an error of ours. */
 typedef int (*fdry_pack_read_fn)(void *arg, void *data, size_t len, size_t *got);
 
-/* Pass over up to @len bytes without reading them; how many. Bytes that are left are read. */
+/* Skips up to @len bytes without reading them and returns their number. The rest is read. */
 typedef uint64_t (*fdry_pack_skip_fn)(void *arg, uint64_t len);
 
-/* The same over a descriptor; @arg points at it. What was begun on a pipe whose reader went is FDRY_E_IO: SIGPIPE is the
- * program's. */
+/* The same for a descriptor; @arg points to it. FDRY_E_IO if the reader of a pipe has closed it; SIGPIPE is up to the
+ * program. */
 int fdry_pack_write_fd(void *arg, const void *data, size_t len) __must_check;
 int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got) __must_check;
 uint64_t fdry_pack_skip_fd(void *arg, uint64_t len);
 
-/* An image of a pack, and the name that it brings along, or NULL. */
+/* An image of a pack, and its name in the pack, or NULL. */
 struct fdry_pack_image {
 	struct fdry_oid oid;
-	struct fdry_oid identity; /* struct fdry_ref's; zero where it has no name */
+	struct fdry_oid identity; /* as in struct fdry_ref; zero without a name */
 	const char *name;
 };
 /* In a pack's order: <0, 0, >0. */
 int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_image *b);
 
-/* What a caller names, as images of a pack to be. Zero it to start. */
+/* The images of a new pack, chosen by name. Zero it to start. */
 struct fdry_pack_choice {
 	struct fdry_buf refs;   /* of struct fdry_ref; hold the names */
 	struct fdry_buf images; /* of struct fdry_pack_image; made at the end */
 };
-/* Add what @name means: every image of a ref, which brings that name along if @named, or the one image of anything else; NULL:
+/* Add the images that @name means: all images of a ref, with that name in the pack if @named; one image for an id; NULL:
  * the images of all refs. Errors as fdry_store_resolve(); FDRY_E_NOENT if there is no ref at all. */
 int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct fdry_pack_choice *c) __must_check;
-/* All of them; valid until the choice is released. */
+/* All images; valid until the choice is released. */
 int fdry_pack_chosen(struct fdry_pack_choice *c, const struct fdry_pack_image **ret, size_t *count) __must_check;
 void fdry_pack_choice_release(struct fdry_pack_choice *c);
 
@@ -89,42 +88,42 @@ struct fdry_pack_opts {
 	bool plain;           /* export: nothing is compressed */
 	bool dry_run;         /* import: read and check all of it, write nothing */
 	bool nameless;        /* import: set no refs */
-	fdry_pack_skip_fn skip; /* import: may be NULL; called with what @read gets */
+	fdry_pack_skip_fn skip; /* import: may be NULL; called with the @arg of @read */
 	unsigned int threads; /* 0: as many as the process may run at the same time */
 	fdry_pack_progress_fn progress; /* may be NULL */
 	void *progress_arg;
 };
 
 struct fdry_pack_report {
-	struct fdry_oid id;      /* the pack's: of its meaning, whatever compressed it */
+	struct fdry_oid id;      /* the pack's id, independent of compression */
 	uint64_t images, objects;
 	uint64_t bytes;          /* of the objects, uncompressed */
 	uint64_t packed;         /* bytes of the pack */
-	uint64_t objects_new;    /* import: those that the store did not have ... */
+	uint64_t objects_new;    /* import: objects that the store did not have ... */
 	uint64_t bytes_new, stored_new; /* ... and their bytes, uncompressed and at rest */
 };
 
 /**
- * fdry_pack_export() - Write images, with all that they reach.
+ * fdry_pack_export() - Write images, with all objects that they reach.
  * @images: @count of them, in any order; a name may be given to several, and an image may have several
  * @opts: NULL for the defaults
  *
  * Takes some 130 MiB with eight threads, more only where single objects are larger than 64 MiB,
  * and some 150 bytes for each object. No transaction is open while @write runs. Errors: FDRY_E_NOENT, FDRY_E_INVAL (not an
  * image), FDRY_E_CORRUPT (an object is damaged: nothing damaged is written), FDRY_E_NAME,
- * FDRY_E_LIMIT, FDRY_E_RACED, and what @write gives; what was written by then is not a pack.
+ * FDRY_E_LIMIT, FDRY_E_RACED, and errors of @write; the bytes written by then are no pack.
  */
 int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count,
 		     const struct fdry_pack_opts *opts, fdry_pack_write_fn write, void *arg,
 		     struct fdry_pack_report *ret) __must_check;
 
-/* An image that was imported; @was: what the ref named before, NULL for nothing or the same. */
+/* An image that was imported; @was: the earlier image of the ref, NULL if there was none or the same. */
 typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was);
 
 /**
- * fdry_pack_import() - Read a pack and put what is missing.
- * @s: in a dry run NULL for a store that is still to be made
- * @image: told each image when all is done; may be NULL
+ * fdry_pack_import() - Read a pack and store the objects that are missing.
+ * @s: in a dry run NULL for a store that does not exist yet
+ * @image: called for each image at the end; may be NULL
  *
  * Objects that the store has are passed over, neither decompressed nor checked, and not read if the
  * options can skip. The last transaction sets the refs: before it nothing refers to anything new,
@@ -137,7 +136,7 @@ typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *imag
 int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
 		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret) __must_check;
 
-/* --- reading one, whatever becomes of what is in it --- */
+/* --- reading a pack object by object --- */
 
 struct fdry_pack_reader {
 	fdry_pack_read_fn read;
@@ -159,17 +158,17 @@ struct fdry_pack_object {
 	uint64_t size, body;
 };
 
-/* Head and images. What fails leaves nothing to release. */
+/* Read head and images. After a failure there is nothing to release. */
 int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg) __must_check;
 /* The next of r->objects objects; its links are appended to @links. The body must be read or skipped next. */
 int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, struct fdry_buf *links) __must_check;
 int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o, struct fdry_buf *ret) __must_check;
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o) __must_check;
-/* After the last object: is the end there, and was everything what it should be? */
+/* After the last object: check the end of the pack, its counts and its id. */
 int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id) __must_check;
 void fdry_pack_reader_release(struct fdry_pack_reader *r);
 
-/* The object's bytes, decompressed and checked against its id, appended. @ctx: kept from one to the next, see fdry_unpacker. */
+/* Append the object's bytes, decompressed and checked against its id. @u: reused for many objects. */
 struct fdry_unpacker;
 int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u,
 		     struct fdry_buf *ret) __must_check;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pack_import.c - a pack into a store; see pack.h.
+ * pack_import.c - importing a pack into a store; see pack.h.
  *
- * The calling thread reads and puts, in the pack's order; workers decompress and check in
- * between. A writer keeps what it found or added until its end. Nothing that the store
- * had changes before the last transaction: what a pack adds to an object that is there
- * (it may be of another kind as well, with links of that) waits for it.
+ * The calling thread reads and writes objects in the pack's order; workers decompress and check them. The lease of
+ * the writer keeps all objects until the end. Objects that the store had before stay unchanged until the last
+ * transaction: the kinds and links that a pack adds to them are kept in memory until then.
  */
 #include <stdlib.h>
 
@@ -15,7 +14,7 @@
 
 #define WINDOW_BYTES (64u << 20)
 #define WINDOW_JOBS 256
-#define MORE_BYTES (64u << 20) /* of what waits for the last transaction */
+#define MORE_BYTES (64u << 20) /* of kinds and links that are kept for the last transaction */
 
 struct importer;
 struct in_job {
@@ -68,7 +67,7 @@ static struct fdry_item item_of(const struct fdry_pack_object *o, struct fdry_bu
 	return it;
 }
 
-/* A new object for a dry run; which one would be new twice, nobody has to know. */
+/* Count a new object in a dry run. */
 static void count_new(struct importer *im, const struct in_job *j)
 {
 	im->report.objects_new++;
@@ -155,7 +154,7 @@ static int lookup(struct importer *im, const struct fdry_item *it, bool *bytes, 
 	return err;
 }
 
-/* What is new of an object that is there. Takes over the item. */
+/* Keep the kinds and links that are new for an existing object. Takes over the item. */
 static int more_add(struct importer *im, struct fdry_item *it)
 {
 	int err;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pack_read.c - a pack from front to back, in the order in which it comes; see pack.h.
+ * pack_read.c - reading a pack from front to back; see pack.h.
  *
- * Nothing of it is believed: every field is limited before memory is taken for what it
- * says, memory grows with the bytes that came, reserved bytes must be zero, and what
- * the head counts must be there. What an object's bytes are, its id tells.
+ * Nothing in a pack is trusted. Every field is checked against its limit before memory is allocated for it; memory
+ * grows only with the bytes that were read; reserved bytes must be zero; the counts in the head must be right.
+ * The bytes of an object must match its id.
  */
 #include <stdlib.h>
 #include <zstd.h>
@@ -18,7 +18,7 @@ static const uint32_t kinds_known = 0
 #undef X
 	;
 
-#define STEP (1u << 20) /* taken and read at a time, until the bytes are there */
+#define STEP (1u << 20) /* bytes to allocate and read at a time */
 
 static int bad(const char *what)
 {
@@ -59,7 +59,7 @@ static int read_bytes(struct fdry_pack_reader *r, void *to, size_t len)
 		if (!got)
 			return cut_short();
 		if (got > len)
-			return fdry_fail(FDRY_E_CALLBACK, "what reads the pack gave %zu bytes where %zu were asked for", got, len);
+			return fdry_fail(FDRY_E_CALLBACK, "the function that reads the pack returned %zu bytes and was asked for %zu", got, len);
 		p += got;
 		len -= got;
 		r->packed += got;
@@ -116,7 +116,7 @@ static int head_parse(struct fdry_pack_reader *r, struct fdry_span head)
 	return 0;
 }
 
-/* Its name is appended to the names, which move until all are there: images_name() finds them. */
+/* The name is appended to a buffer that may move, so images_name() sets the pointers later. */
 static int image_read(struct fdry_pack_reader *r, struct fdry_pack_image *image)
 {
 	uint8_t head[FDRY_PACK_IMAGE_HEAD];
@@ -150,7 +150,7 @@ int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_
 	return order ? order : memcmp(&a->identity, &b->identity, sizeof(a->identity));
 }
 
-/* The names are one after the other, each with its terminator; an empty one is none. */
+/* The buffer holds the names one after the other, each with its terminator; an empty name means none. */
 static int images_name(struct fdry_pack_reader *r)
 {
 	const char *name = (const char *)r->names.data;
@@ -361,7 +361,7 @@ static int unpack(const struct fdry_pack_object *o, struct fdry_span body, struc
 	return ZSTD_isError(n) || n != o->size ? mismatch(o, "cannot be decompressed") : 0;
 }
 
-/* One frame that states its content's size and has nothing behind it, before memory is taken for it. */
+/* Before memory is allocated: the body must be one frame with the right content size and nothing behind it. */
 static int frame_check(const struct fdry_pack_object *o, struct fdry_span body)
 {
 	if (body.len != o->body)

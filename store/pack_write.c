@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pack_write.c - images out of a store into one stream; see pack.h.
+ * pack_write.c - exporting images from a store into one stream; see pack.h.
  *
- * First a list of what goes in, in one view of the store: every object behind what it
- * links to, so that a reader never has to wait for one. Then workers read, check and
- * compress objects, each in a short transaction of its own, while the calling thread writes
- * them in the list's order. Records may grow meanwhile (kinds and links add up): an object
- * that is not what the list says ends the export. A lease keeps all of it from being
- * collected.
+ * First one view of the store lists the objects, every object after the objects that it links to. Then workers read,
+ * check and compress objects, each in its own short transaction, and the calling thread writes them in the order of
+ * the list. Records may change meanwhile (kinds and links are added): an object that differs from the list ends the
+ * export. A lease keeps all objects from being collected.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +17,7 @@
 #include "store/lease.h"
 #include "store/pack.h"
 
-/* Parts of the format: another level would make other packs of equal images. */
+/* Parts of the format: with other levels, equal images would give different packs. */
 #define LEVEL 9
 #define LEVEL_CHUNK 1
 
@@ -92,7 +90,7 @@ static int walk_push(struct walk *w, const struct fdry_oid *oid)
 	return err ? err : fdry_buf_put(&w->stack, &f, sizeof(f));
 }
 
-/* One step: into the next link of the object on top, or the object itself when all are done. */
+/* One step: follow the next link of the object on top, or list the object once all its links are done. */
 static int walk_step(struct walk *w)
 {
 	struct frame *f = (void *)(w->stack.data + w->stack.len - sizeof(*f));
@@ -346,7 +344,7 @@ static int object_work(struct fdry_work *work, unsigned int worker)
 
 /* --- all objects --- */
 
-/* Which codec, and how long the body is, is not part of the pack's id: it shall not depend on who compressed it. */
+/* Codec and length of the body are not part of the pack's id, which must not depend on the compressor. */
 static int object_hash(struct packer *p, const struct out_job *j)
 {
 	uint8_t head[FDRY_PACK_OBJECT_HEAD];
@@ -496,7 +494,7 @@ int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got)
 	return 0;
 }
 
-/* Only within a file, so that one that was cut short still ends early. */
+/* Skip only within a file, so that the end of a file that was cut short is still noticed. */
 uint64_t fdry_pack_skip_fd(void *arg, uint64_t len)
 {
 	int fd = *(int *)arg;

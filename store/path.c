@@ -21,7 +21,7 @@ int fdry_store_default_path(struct fdry_buf *ret)
 	return fdry_config_cache(FDRY_CONFIG_STORE, "store", ret);
 }
 
-/* FDRY_NETFS(number in statfs(), name); FUSE is in it since what is behind it cannot be told. */
+/* X(number in statfs(), name). FUSE is included, since the file system behind it is unknown. */
 #define NETFS(X) \
 	X(0x6969, "NFS") X(0x517b, "SMB") X(0xff534d42, "CIFS") X(0xfe534d42, "SMB2") \
 	X(0x01021997, "9P") X(0x65735546, "FUSE") X(0x6a656a63, "virtiofs") X(0x00c36400, "Ceph") \
@@ -62,7 +62,7 @@ static int io_fail(const char *path, const char *doing)
 	return fdry_fail(FDRY_E_IO, "cannot %s %s: %s", doing, path, strerror(e));
 }
 
-/* Makes one directory of a path, and all above it that are missing; a group may pass through those. */
+/* Create a directory and its missing parents; a group may search the parents. */
 static int dir_make(const char *path, bool group, bool *made)
 {
 	char part[4096];
@@ -82,7 +82,7 @@ static int dir_make(const char *path, bool group, bool *made)
 	return 0;
 }
 
-/* A new store goes into an empty directory, so that nobody's files end up beside LMDB's. */
+/* A new store needs an empty directory, so that no other files lie beside LMDB's. */
 static int dir_check_ours(const char *path, int fd, bool create)
 {
 	bool store = !faccessat(fd, "data.mdb", F_OK, 0), other = false;
@@ -106,7 +106,7 @@ static int dir_check_ours(const char *path, int fd, bool create)
 		errno = e;
 		return io_fail(path, "list");
 	}
-	if (other && faccessat(fd, "data.mdb", F_OK, 0)) /* else somebody made a store while we looked */
+	if (other && faccessat(fd, "data.mdb", F_OK, 0)) /* else another process created a store meanwhile */
 		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store and not empty; name an empty or new directory", path);
 	return 0;
 }
@@ -117,7 +117,7 @@ static int fs_check(const char *path, unsigned long type)
 	uint64_t any = 0;
 	int err = fdry_config_number(FDRY_CONFIG_STORE_ANY_FS, &any);
 
-	/* Who sets it knows that one machine alone uses the directory. */
+	/* The user who sets it knows that only one machine uses the directory. */
 	if (err || !name || any)
 		return err;
 	return fdry_fail(FDRY_E_NETFS, "%s lies on %s, where LMDB can lose data; name a directory on a local disk "
@@ -152,7 +152,7 @@ static int dir_check(const char *path, struct fdry_dir *d)
 	return fdry_perm_check(d, path);
 }
 
-/* Make an empty directory, which is its owner's, the group's. */
+/* Open an empty directory, which belongs to its owner alone, to its group. */
 static int dir_to_group(const char *path, struct fdry_dir *d)
 {
 	struct stat st;
@@ -166,7 +166,7 @@ static int dir_to_group(const char *path, struct fdry_dir *d)
 	return 0;
 }
 
-/* The directory above, synced; -1 at the root of the file system, and where we may not open it. */
+/* Sync the parent directory and return it; -1 at the root of the file system, or if it cannot be opened. */
 static int sync_above(int fd)
 {
 	int up = fdry_openat(fd, "..", O_RDONLY | O_DIRECTORY, 0);
@@ -181,8 +181,8 @@ static int sync_above(int fd)
 }
 
 /*
- * What is put into a new store is no more durable than the names that lead there: all of them, since another
- * process may have made some a moment ago. A directory that we may not open, somebody else has made.
+ * A new store is only as durable as the names of all directories that lead there; another process may have created
+ * some of them just before. A directory that we may not open was created by another user.
  */
 static int path_sync(const char *path, int fd, bool made)
 {

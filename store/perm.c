@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * perm.c - whose a store is: its owner's alone, or a group's.
+ * perm.c - checking who may write to a store: its owner alone, or a group.
  *
- * The directory says it: writable for its group, it is the group's store, else its owner's.
- * Every file gets the directory's group and 0660 then, else 0600, whatever the umask of who
- * makes it, and is not seen under its name before: otherwise one member would shut out the
- * others for a moment or for ever.
+ * The mode of the directory decides: if its group may write, the store belongs to the group, otherwise to its
+ * owner. Files of a group's store have the directory's group and mode 0660; files of other stores have mode 0600.
  *
- * Kernels are code, so a store may be used only if those who can write there are trusted: this
- * user, root, or a group that this process is in.
+ * Kernels are code. So a process uses a store only if it trusts everyone who can write there: this user, root,
+ * or a group that this process is in.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +20,6 @@
 #include "store/internal.h"
 
 #define LINK_TRIES 6
-
-/* --- who may write there --- */
 
 static bool in_group(gid_t gid)
 {
@@ -41,7 +37,7 @@ static bool in_group(gid_t gid)
 	return found;
 }
 
-/* Who mounted it for reading only has vouched for it. */
+/* A read-only medium is trusted: the user who mounted it is responsible. */
 static bool is_trusted(const struct fdry_dir *d)
 {
 	return d->fixed || !d->uid || d->uid == geteuid() || (d->group && in_group(d->gid));
@@ -57,8 +53,8 @@ static int owner_check(const struct fdry_dir *d, const char *path)
 	err = fdry_config_number(FDRY_CONFIG_STORE_ANY_OWNER, &any);
 	if (err || any)
 		return err;
-	return fdry_fail(FDRY_E_PERM, "%s belongs to user %u, who could put any code there; use a store of your own, of root's, "
-			 "or of a group that you are in, or set FOUNDRY_STORE_ANY_OWNER=1", path, (unsigned int)d->uid);
+	return fdry_fail(FDRY_E_PERM, "%s belongs to user %u, who can put any code there; use a store that belongs to you, to root, "
+			 "or to a group that you are in, or set FOUNDRY_STORE_ANY_OWNER=1", path, (unsigned int)d->uid);
 }
 
 static int file_fail(const char *path, const char *name, const char *text)
@@ -66,14 +62,14 @@ static int file_fail(const char *path, const char *name, const char *text)
 	return fdry_fail(FDRY_E_PERM, "%s of the store %s %s", name, path, text);
 }
 
-/* What the directory says of its users must hold for LMDB's files, or some would fail half way. */
+/* The modes of LMDB's files must fit the mode of the directory, or some users would fail half way. */
 static int file_check(const struct fdry_dir *d, const char *path, const char *name)
 {
 	struct stat st;
 	mode_t mode;
 
 	if (fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return 0; /* none, or who opens it will say why */
+		return 0; /* no such file, or opening it will report the error */
 	mode = st.st_mode;
 	if (!S_ISREG(mode))
 		return fdry_fail(FDRY_E_NOSTORE, "%s of the store %s is not a plain file; move the store as a whole, "
@@ -103,7 +99,7 @@ static int dir_check(const struct fdry_dir *d, const char *path)
 	return 0;
 }
 
-/* While a store is made its data.mdb has two names, and where its maker died, until somebody sweeps. */
+/* While a store is created its data.mdb has two names; if its creator died, until a sweep. */
 static bool has_other_names(const struct fdry_dir *d)
 {
 	struct timespec nap = { 0, 20000000 };
@@ -119,7 +115,7 @@ static bool has_other_names(const struct fdry_dir *d)
 	return false;
 }
 
-/* Each directory has a lock.mdb of its own: two writers would not know of each other. */
+/* Each directory has its own lock.mdb, so two writers would not know of each other. */
 static int links_check(const struct fdry_dir *d, const char *path)
 {
 	if (d->fixed || !has_other_names(d))

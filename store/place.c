@@ -2,13 +2,12 @@
 /*
  * place.c - do the names data.mdb and lock.mdb still lead to the files that are open?
  *
- * A process that has a store open keeps its files, also if somebody removes them, puts a backup in their
- * place, or moves the folder away. What it commits then is lost with those files, and what it reads is
- * no longer what others see. So every transaction looks at the names first, and a writer looks again
- * before it commits.
+ * A process keeps the files of an open store even if someone removes them, replaces them by a backup, or moves the
+ * folder. Its commits would be lost with those files, and it would read other data than other processes. So every
+ * transaction checks the names first, and a writer checks them again before it commits.
  *
- * The names are absolute and taken when the store is opened: a program may change its directory later.
- * A program may also give up the right to look at a name later: then nothing can be said, and it goes on.
+ * The names are made absolute when the store is opened, since a program may change its directory later. A program may
+ * also lose the right to look up a name later: then the check passes.
  */
 #include "store/place.h"
 

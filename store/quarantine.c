@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * quarantine.c - damaged bytes that nobody can replace are taken out of reach.
+ * quarantine.c - removing damaged bytes that no source can replace.
  *
- * The record stays, with kinds, links and size, and says by its codec that there are no
- * bytes: so what the object links to stays alive, whoever needs it is told by name, and a
- * put of the same object finds that bytes are wanted.
+ * The record stays, with kinds, links and size; its codec says that there are no bytes. So objects that it links to
+ * stay alive, errors can name the object, and putting the same object again restores its bytes.
  */
 #include "store/internal.h"
 
@@ -39,7 +38,7 @@ int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid)
 		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));
 	else
 		err = fdry_record_need(t, oid, &rec);
-	if (!err && has_record) /* a put may move what the record lies in */
+	if (!err && has_record) /* a put may move the record */
 		err = fdry_buf_put(&links, rec.links.data, rec.links.len);
 	if (!err && has_record) {
 		rec.codec = FDRY_CODEC_NONE;

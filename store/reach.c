@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * reach.c - what an object leads to, by its links.
+ * reach.c - visiting all objects that an object leads to by its links.
  *
- * A stack of ids in memory instead of recursion: links of a damaged store may be deep or
- * go in circles.
+ * The walk keeps a stack of ids in memory instead of recursing: links of a damaged store may be deep or form circles.
  */
 #include "store/internal.h"
 

@@ -2,9 +2,9 @@
 /*
  * ref.c - names for images: the table refs, one record for each name and identity.
  *
- * A change counter in the store is written into each record that is set: a seal notes it at
- * its beginning and so recognises at its end a ref that somebody set in between, and of
- * several images under one name it tells which is the newest.
+ * The store has a change counter, whose value is written into each record that is set. A seal notes the counter at its
+ * beginning, so that at its end it recognises a ref that was set in between. The counter also orders the images of
+ * one name by age.
  */
 #include <stdlib.h>
 
@@ -124,7 +124,7 @@ int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret)
 	return 0;
 }
 
-/* Name and identity; whoever wrote it, what comes out is a name. */
+/* Parse name and identity; the name is valid whatever program wrote the key. */
 static bool key_parse(struct fdry_span key, struct fdry_ref *ret)
 {
 	size_t len = key.len - FDRY_OID_SIZE - 1;
@@ -178,8 +178,8 @@ static void refs_sort(struct fdry_buf *all)
 
 /* Entries of one name, or all. */
 struct listing {
-	struct fdry_span name; /* what their keys begin with */
-	bool bare;             /* of a record nothing is looked at: to remove a damaged one */
+	struct fdry_span name; /* the beginning of their keys */
+	bool bare;             /* do not read records, so that a damaged one can be removed */
 	struct fdry_buf refs;
 };
 
@@ -249,7 +249,7 @@ int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref)
 	return err ? err : changes_bump(t, &change);
 }
 
-/* One more image fits under the name: of a full one the oldest that is not pinned gives way. */
+/* If a name holds as many images as it may, remove the oldest one that is not pinned. */
 static int oldest_remove(struct fdry_txn *t, const char *name)
 {
 	struct fdry_buf all = { 0 };

@@ -18,7 +18,7 @@ static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_r
 	return fdry_fail(FDRY_E_NOENT, "it needs object %s, which is not in the store; seal it anew", fdry_oid_hex(oid, hex));
 }
 
-/* An image can be named while it is whole: half of it may be gone where a collection was interrupted. */
+/* Only a whole image can be named: an interrupted collection may have removed a part of it. */
 static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 {
 	struct fdry_idset seen = { 0 };
@@ -56,7 +56,7 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 
 	if (!err)
 		err = fdry_ref_check(name);
-	return err ? err : ref_set(s, name, oid, identity); /* a collection sees it before it deletes anything more */
+	return err ? err : ref_set(s, name, oid, identity); /* a collection sees the ref before it deletes more */
 }
 
 typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
@@ -82,7 +82,7 @@ static int each_selected(struct fdry_store *s, const char *name, select_fn selec
 	return err;
 }
 
-/* All of a name, damaged or not, or what a longer selector picks. */
+/* All images of a name, even damaged records, or the images that NAME:DIGITS selects. */
 static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 {
 	int err;
@@ -92,7 +92,7 @@ static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *
 	err = fdry_ref_check(name);
 	if (!err)
 		err = fdry_ref_images_unread(t, name, ret);
-	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which says that there is none */
+	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which reports that there is none */
 }
 
 int fdry_ref_delete(struct fdry_store *s, const char *name)

@@ -2,8 +2,8 @@
 /*
  * repair_pack.c - a pack as a source of objects.
  *
- * A pack is read from front to back: once to see that it is whole, since only its end
- * vouches for kinds and links, and once for each time that something is wanted.
+ * A pack is read from front to back: once to check that it is whole, since only its end confirms kinds and links, and
+ * once for each set of wanted objects.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static int supply_one(struct reading *rd, const struct fdry_pack_object *o)
 	if (!err)
 		err = fdry_pack_unpack(o, body, &rd->unpacker, &rd->plain);
 	if (err == -FDRY_E_CORRUPT)
-		return 0; /* another may have it */
+		return 0; /* another source may have it */
 	if (err)
 		return err;
 	supply.data = (struct fdry_span){ rd->plain.data, rd->plain.len };

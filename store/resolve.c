@@ -2,14 +2,13 @@
 /*
  * resolve.c - finding images by what a person types.
  *
- * NAME is a ref, NAME:DIGITS one of the images that it holds, 64 digits an object, fewer the
- * beginning of an image's id. The colon keeps the second apart: refs may well be called
- * model@a100.
+ * NAME is a ref. NAME:DIGITS is one of its images. 64 digits are the id of an object; fewer digits are the beginning
+ * of an image's id. Names have no colon, but may contain other signs, as in model@a100.
  */
 #include "store/internal.h"
 
 #define PREFIX_MIN 4 /* digits of an abbreviated id */
-#define SHOWN FDRY_REF_NAME_MAX /* as much of a name as a sentence may hold */
+#define SHOWN FDRY_REF_NAME_MAX /* bytes of a name that an error message shows */
 
 static bool is_hex(const char *s, size_t len)
 {
@@ -48,7 +47,7 @@ static bool begins(const struct fdry_oid *oid, const char *digits)
 	return !strncmp(fdry_oid_hex(oid, hex), digits, strlen(digits));
 }
 
-/* Of the images of a name those whose id begins so: one image, if under several identities. */
+/* Keep only images whose id begins with the digits. They must be one image, which may have several identities. */
 static int narrow(const struct selector *sel, struct fdry_buf *all)
 {
 	struct fdry_ref *ref = (void *)all->data;
@@ -74,7 +73,7 @@ static int no_such_ref(const char *name)
 	return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' in the store; see foundry-store ls", name);
 }
 
-/* What there is of the name; nothing is no error. */
+/* The images of a name; a name without images is no error. */
 static int selector_find(struct fdry_txn *t, const struct selector *sel, struct fdry_buf *ret)
 {
 	struct fdry_buf all = { 0 };

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-/* A write that failed although this much was free did not fail for want of space. */
+/* If more than this is free, a write did not fail for want of space. */
 #define NEARLY_FULL (16ull << 20)
 
 bool fdry_space_nearly_full(const char *dir, uint64_t size, int *e)

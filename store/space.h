@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Is so little left on the disk of @dir, or under the limit on a file of @size bytes, that a write may have failed for it?
- * @e: as which errno; written where it is. */
+/* Is the disk of @dir nearly full, or a file of @size bytes near the limit on file sizes, so that a write may have failed
+ * for it? @e: the errno for that; written only then. */
 bool fdry_space_nearly_full(const char *dir, uint64_t size, int *e);
-/* Are @bytes of address space there, at this moment? */
+/* Are @bytes of address space free now? */
 bool fdry_space_address(uint64_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step.h - where processes that share a store can come between each other.
+ * step.h - the points where processes that share a store can interleave.
  *
- * Every transaction and every touch of a lease is one step. A test sets the hook and so
- * decides who takes the next one; in a program it is NULL, which costs a load and a branch.
+ * Every transaction and every access to a lease is one step. A test sets the hook and decides which process does the
+ * next step. In a program the hook is NULL, which costs a load and a branch.
  */
 #ifndef FDRY_STORE_STEP_H
 #define FDRY_STORE_STEP_H
@@ -11,17 +11,17 @@
 #include <stddef.h>
 
 enum fdry_step {
-	FDRY_STEP_LIST,       /* a directory has no store; about to look at what else is in it */
+	FDRY_STEP_LIST,       /* a directory has no store; about to list its other files */
 	FDRY_STEP_READ,       /* about to begin a view */
 	FDRY_STEP_WRITE,      /* about to wait for the writers' lock */
 	FDRY_STEP_COMMIT,     /* about to commit, with that lock */
-	FDRY_STEP_WRITE_DONE, /* the writers' lock was given back */
+	FDRY_STEP_WRITE_DONE, /* the writers' lock was released */
 	FDRY_STEP_NOTE,       /* about to write ids into a lease */
 	FDRY_STEP_NOTED,
-	FDRY_STEP_LEASE,      /* a lease's file is there, and not locked yet */
-	FDRY_STEP_LEASE_END,  /* about to give a lease up */
+	FDRY_STEP_LEASE,      /* a lease's file exists, and is not locked yet */
+	FDRY_STEP_LEASE_END,  /* about to end a lease */
 	FDRY_STEP_SCAN,       /* about to read the leases */
-	FDRY_STEP_WAIT,       /* waits for another to get on */
+	FDRY_STEP_WAIT,       /* waits for another process */
 };
 
 extern void (*fdry_step_hook)(enum fdry_step step);

@@ -99,7 +99,7 @@ static int format_write(struct fdry_txn *t)
 	memcpy(rec, FDRY_FORMAT_MAGIC, FDRY_FORMAT_MAGIC_SIZE);
 	fdry_set32(rec + FDRY_FORMAT_AT_VERSION, FDRY_FORMAT_VERSION);
 	if (getrandom(rec + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE, 0) != FDRY_FORMAT_ID_SIZE)
-		return fdry_fail(FDRY_E_IO, "the kernel gave no random bytes: %s", strerror(errno));
+		return fdry_fail(FDRY_E_IO, "the kernel returned no random bytes: %s", strerror(errno));
 	return fdry_meta_put(t, FDRY_META_FORMAT, rec, sizeof(rec));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sweep.c - removing the files that processes which died left beside the store.
+ * sweep.c - removing the files that dead processes left beside the store.
  *
- * Each kind may be removed beside live processes: a claim that nobody holds, a note that somebody is
- * about to put in place (it is only a note), a store that was being made where there is one by now.
+ * Each kind may be removed beside live processes: a claim that no process holds; a note that is about to be renamed
+ * (it is only a hint); the folder of a store that was being created although the store exists by now.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void plain_remove(int dir, const char *name)
 	(void)unlinkat(dir, name, 0);
 }
 
-/* Under its lock: whoever waits for it then finds that it is another file by now (claim.c). */
+/* Under its lock: a process that waits for the lock then finds that the file lost its name (claim.c). */
 static void claim_remove(int dir, const char *name)
 {
 	int fd = fdry_file_get(dir, name, O_RDWR);

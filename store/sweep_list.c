@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * sweep_list.c - listing what is to go, objects before what they link to.
+ * sweep_list.c - listing dead objects in the order in which a collection deletes them.
  *
- * Whatever is deleted first, at every moment an object that is there must lead to nothing
- * that is not: a session may find it and rely on it. So an object goes after all that
- * links to it: its level is above theirs. Within a level ids ascend, so that neighbours in
- * the trees go together. Links that go in circles have no order; what is in one goes last.
+ * At every moment, every link of an object in the store must lead to an object in the store: a session may find the
+ * object and rely on it. So an object is deleted after all objects that link to it: its level is above theirs.
+ * Within a level ids ascend, so that neighbours in LMDB's trees are deleted together. Objects whose links form a
+ * circle have no order; they are deleted last.
  */
 #include "store/sweep_list.h"
 
@@ -40,7 +40,7 @@ static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const stru
 static int key_oid(struct fdry_span key, struct fdry_oid *ret)
 {
 	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
+		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
 	memcpy(ret->b, key.data, FDRY_OID_SIZE);
 	return 0;
 }
@@ -63,7 +63,7 @@ static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
 	return 0;
 }
 
-/* Bytes without a record: what damage or a program of another version left. */
+/* Bytes without a record, left by damage or by a program of another version. */
 static int walk_data(void *arg, struct fdry_span key, struct fdry_span value)
 {
 	struct fdry_record none = { .size = value.len, .stored = value.len }, rec;
@@ -92,7 +92,7 @@ static int walk_in(struct list_walk *w)
 	return err ? err : fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
 }
 
-/* One view for all of it, or the count would say nothing: some 0.3 s for a million objects. */
+/* One view for all objects, or the counts could not be compared: about 0.3 s for a million objects. */
 static int walk(struct list_walk *w)
 {
 	int err = fdry_txn_read(w->m->env->db, &w->t);
@@ -143,7 +143,7 @@ static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *c
 	return 0;
 }
 
-/* The last of its parents has a level: so has it. */
+/* Once all parents of a child have a level, the child has one. */
 static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next)
 {
 	if (child->level <= dead->level)
@@ -153,7 +153,7 @@ static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *c
 	return child->nlinks ? fdry_buf_put(next, &child, sizeof(child)) : 0;
 }
 
-/* Every dead object that has links, in views of STEPS objects; the list itself does not move any more. */
+/* Count the parents of every dead object, in views of STEPS objects. The list does not move any more. */
 static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
 {
 	struct fdry_sweep_entry *d = entries(w->d);
@@ -188,7 +188,7 @@ static int tops_put(struct list_walk *w, struct fdry_buf *next)
 	return err;
 }
 
-/* From those that nothing links to, downwards. @next is a queue that is never taken from. */
+/* Set levels, beginning with objects that nothing links to. @next is a queue; entries stay in it. */
 static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
 {
 	size_t at = 0, end;
@@ -215,7 +215,7 @@ static int entry_cmp(const void *a, const void *b)
 {
 	const struct fdry_sweep_entry *x = a, *y = b;
 
-	if (!x->parents != !y->parents) /* in a circle, or below one */
+	if (!x->parents != !y->parents) /* part of a circle, or below one */
 		return x->parents ? 1 : -1;
 	if (x->level != y->level)
 		return x->level < y->level ? -1 : 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sweep_list.h - what was not marked, in an order in which it can go.
+ * sweep_list.h - objects that were not marked, in the order in which they can be deleted.
  */
 #ifndef FDRY_STORE_SWEEP_LIST_H
 #define FDRY_STORE_SWEEP_LIST_H
@@ -11,8 +11,8 @@ struct fdry_sweep_entry {
 	struct fdry_oid oid;
 	uint32_t kinds;  /* 0: bytes without a record */
 	uint32_t nlinks;
-	uint32_t level;  /* what links to it has a lower one */
-	uint32_t parents; /* while levels are found: those that have none yet */
+	uint32_t level;  /* objects that link to it have a lower one */
+	uint32_t parents; /* while levels are computed: parents without a level */
 	uint64_t size, stored;
 };
 
@@ -23,14 +23,14 @@ struct fdry_sweep_list {
 };
 
 /*
- * Everything that @m has not marked, ordered by level and, within one, by id. @tick as for fdry_mark_update().
- * FDRY_E_CORRUPT where the table does not hold what its root counts: what was lost may be what kept the rest alive.
+ * List all objects that @m has not marked, ordered by level, then by id. @tick: as for fdry_mark_update().
+ * FDRY_E_CORRUPT if the table does not hold as many entries as its root counts: a lost object may have kept others alive.
  */
 int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg) __must_check;
 
 /* --- gc.c --- */
 
-/* For tests: so many objects are deleted in one transaction, and nobody waits between two. 0: as many as there is time for. */
+/* For tests: objects to delete in one transaction, without a pause between two. 0: as many as time allows. */
 extern unsigned int fdry_sweep_objects_max;
 
 #endif

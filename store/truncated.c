@@ -2,11 +2,10 @@
 /*
  * truncated.c - was a file that ends before its last page cut short, or never longer?
  *
- * LMDB does not write pages that a transaction took and gave back: such a page may be the
- * last one, and then the file ends before it (the gap is filled after each commit,
- * but a process can die in between). Nothing is missing if all pages behind the end are
- * free. What tells so may itself have been cut off, which is a bus error: a child process
- * looks, and its crash is an answer.
+ * LMDB does not write pages that a transaction allocated and freed again. If the last page is such a page, the file
+ * ends before it. The gap is filled after each commit, but a process can die before that. Nothing is missing if all
+ * pages behind the end are free. The list of free pages may itself be cut off, and reading it would be a bus error.
+ * So a child process reads it: if the child crashes, the file was cut short.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,7 +55,7 @@ static bool missing_check(struct fdry_db *db, const struct fdry_extent *x)
 	return i == missing.count;
 }
 
-/* Nothing is freed or closed: the process ends here. */
+/* The process ends here: nothing is freed or closed. */
 static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_free)
 {
 	struct fdry_extent x;
@@ -65,11 +64,11 @@ static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_
 	o.readonly = true;
 	db = fdry_db_new(&o);
 	if (db && !fdry_env_open(&o, db) && !fdry_db_extent(db, &x))
-		*is_free = x.file_bytes >= x.used_bytes /* somebody wrote meanwhile */ || missing_check(db, &x);
+		*is_free = x.file_bytes >= x.used_bytes /* another process wrote meanwhile */ || missing_check(db, &x);
 	_exit(0);
 }
 
-/* The answer lies in memory that is shared: a program that ignores its children, or reaps them all, keeps their status from us. */
+/* The child answers in shared memory: a program that reaps all its children would hide the exit status. */
 bool fdry_truncated_is_free(const struct fdry_db_opts *opts)
 {
 	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

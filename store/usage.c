@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* usage.c - what a store holds and what it takes, for people: nothing here is needed to seal or load. */
+/* usage.c - the space that each image takes, for reports; sealing and loading need nothing of this. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +86,7 @@ struct usage {
 	struct fdry_buf reached; /* struct reached */
 	uint32_t *slots;         /* place in reached + 1, by the id's first bytes */
 	size_t cap;
-	uint32_t image;          /* that is walked */
+	uint32_t image;          /* the image that is being walked */
 };
 
 static struct reached *reached_at(const struct usage *x, uint32_t slot)

@@ -2,18 +2,18 @@
 /*
  * verified.c - which mapped objects were verified since the machine was started.
  *
- * A file beside the environment, replaced as a whole by rename. It is only a note: where it is missing, damaged,
- * of another boot or of another state of data.mdb, objects are hashed once more. What it cannot tell is damage that
- * comes to the disk after the hashing, until somebody finds it.
+ * The note is a file beside the environment; it is replaced as a whole by rename. If it is missing, damaged, or from
+ * another boot or another state of data.mdb, objects are hashed again. It cannot show damage that reaches the disk
+ * after an object was hashed.
  *
  * What must stay true:
- * - A note counts for one state of data.mdb: its inode, the time of its last change, and its transaction. A commit
- *   carries the note on to the new state if it counted before: nobody else writes then. So a copy that is
- *   written over data.mdb ends it.
- * - Whoever finds damage cancels the note by giving it another epoch. A session that began before adds nothing to it,
- *   since it may have hashed what was still whole.
- * - Whoever replaces the file holds a lock on the one that has its name.
- * - Whoever could not cancel a note does not trust it.
+ * - A note is valid for one state of data.mdb: its inode, the time of its last change, and its transaction. A commit
+ *   carries a valid note on to the new state, since no other process writes at that time. A copy that is written over
+ *   data.mdb makes the note invalid.
+ * - A process that finds damage cancels the note: it writes a new epoch. Sessions that began before add nothing,
+ *   since they may have hashed bytes that were still whole.
+ * - A process replaces the file only while it holds a lock on the file of that name.
+ * - A process that cannot cancel a note does not trust it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ static bool boot_id(uint8_t ret[16])
 	return n == 16;
 }
 
-/* What the file must begin with to count, but for the number of ids and the epoch. */
+/* The first bytes of a valid file, except the number of ids and the epoch. */
 static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_VERIFIED_AT_IDS])
 {
 	struct fdry_db_state state;
@@ -75,7 +75,7 @@ static bool header_make(const struct fdry_env *env, uint8_t head[FDRY_VERIFIED_A
 	return true;
 }
 
-/* Half of it is the other half's complement: a flipped bit shows. 0: none. */
+/* One half is the complement of the other half, so that a flipped bit shows. 0: no epoch. */
 static uint64_t epoch_of(const uint8_t head[FDRY_VERIFIED_AT_IDS])
 {
 	uint64_t epoch = fdry_get64(head + FDRY_VERIFIED_AT_EPOCH);
@@ -109,7 +109,7 @@ static bool read_all(int fd, void *to, size_t len)
 	return true;
 }
 
-/* Append the ids of an open file to @ret, if they count; returns its epoch in any case. */
+/* Append the ids of an open file to @ret if they are valid. Returns its epoch in any case. */
 static uint64_t file_read(int fd, const uint8_t want[FDRY_VERIFIED_AT_IDS], struct fdry_buf *ret)
 {
 	uint8_t head[FDRY_VERIFIED_AT_IDS];
@@ -147,7 +147,7 @@ static int oid_cmp(const void *a, const void *b)
 void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid)
 {
 	if (fdry_buf_put(&v->added, oid, sizeof(*oid)))
-		fdry_debug("an object that was verified is not noted: %s", fdry_last_error());
+		fdry_debug("cannot note a verified object: %s", fdry_last_error());
 }
 
 /* Ascending, none twice. */
@@ -166,7 +166,7 @@ static void ids_sort(struct fdry_buf *ids)
 
 /* --- replacing the file --- */
 
-/* The file that has the name, locked; -1 and errno if that cannot be had. fdry_lockfd_close() ends it, in a child of fork() too. */
+/* Open the file of that name and lock it; -1 and errno on failure. fdry_lockfd_close() closes it. */
 static int locked_open(const struct fdry_dir *dir)
 {
 	struct timespec nap = { 0, LOCK_NAP_NS };
@@ -220,7 +220,7 @@ static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_VER
 	return ok;
 }
 
-/* An empty note with a new epoch, which it returns; 0 if it cannot be made. */
+/* Write an empty note with a new epoch and return the epoch; 0 on failure. */
 static uint64_t file_begin(const struct fdry_dir *dir)
 {
 	uint8_t head[FDRY_VERIFIED_AT_IDS] = FDRY_VERIFIED_MAGIC;
@@ -234,7 +234,7 @@ static uint64_t file_begin(const struct fdry_dir *dir)
 
 /* --- a session --- */
 
-/* The first session of all makes a note, so that it has an epoch to compare with. */
+/* The first session creates the note, so that it has an epoch to compare with. */
 static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_VERIFIED_AT_IDS], struct fdry_buf *ret)
 {
 	int fd = locked_open(dir);
@@ -242,14 +242,14 @@ static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_
 
 	if (fd < 0)
 		return 0;
-	epoch = file_read(fd, want, ret); /* somebody else may have been faster */
+	epoch = file_read(fd, want, ret); /* another process may have been faster */
 	if (!epoch)
 		epoch = file_begin(dir);
 	fdry_lockfd_close(fd);
 	return epoch;
 }
 
-/* What counts now. The file is opened for writing: whoever may not write could not cancel it. */
+/* Read the ids that are valid now. The file is opened for writing: a process that may not write could not cancel it. */
 static void note_load(struct fdry_verified *v, struct fdry_env *env)
 {
 	int fd;
@@ -274,7 +274,7 @@ bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const stru
 	       bsearch(oid, v->old.data, v->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
 }
 
-/* With the lock: add what the session hashed to what others have added, unless somebody cancelled the note since it began. */
+/* With the lock held: add the ids of the session to the file, unless the note was cancelled since the session began. */
 static bool ids_add(const struct fdry_verified *v, const struct fdry_dir *dir, int fd)
 {
 	uint8_t head[FDRY_VERIFIED_AT_IDS];
@@ -297,12 +297,12 @@ void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env)
 	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	int fd;
 
-	/* Something was committed meanwhile, or worse: which state was hashed cannot be told. */
+	/* If something was committed meanwhile, it is unknown which state was hashed. */
 	if (!v->added.len || !v->epoch || !header_make(env, head) || memcmp(head, v->head, sizeof(head)))
 		return;
 	fd = locked_open(&env->dir);
 	if (fd < 0 || !ids_add(v, &env->dir, fd))
-		fdry_debug("no note of what was verified: %s", strerror(errno));
+		fdry_debug("cannot note verified objects: %s", strerror(errno));
 	if (fd >= 0)
 		fdry_lockfd_close(fd);
 }
@@ -321,7 +321,7 @@ void fdry_verified_forget(const struct fdry_dir *dir)
 		return;
 	fd = locked_open(dir);
 	if (fd < 0 || !file_begin(dir))
-		(void)unlinkat(dir->fd, VERIFIED_FILE, 0); /* a full disk, or somebody who is stopped */
+		(void)unlinkat(dir->fd, VERIFIED_FILE, 0); /* the disk is full, or a stopped process holds the lock */
 	if (fd >= 0)
 		fdry_lockfd_close(fd);
 }
@@ -339,7 +339,7 @@ void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state 
 		fdry_set64(head + FDRY_VERIFIED_AT_CHANGED, to->changed);
 		fdry_set64(head + FDRY_VERIFIED_AT_TXN, to->txn);
 		if (fdry_pwrite(fd, head + FDRY_VERIFIED_AT_CHANGED, 16, FDRY_VERIFIED_AT_CHANGED))
-			fdry_debug("no note of what was verified: %s", strerror(errno));
+			fdry_debug("cannot note verified objects: %s", strerror(errno));
 	}
 	close(fd);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.h - what the parent (verify.c) and its children (verify_child.c) share.
+ * verify.h - shared by the parent (verify.c) and its children (verify_child.c).
  *
- * LMDB has no checksums, and pages with flipped bits can send it anywhere: whatever reads the
- * store is a child with an environment of its own, whose crash is a finding. Counts, and how
- * far it came, lie in memory that both see; findings come through a pipe.
+ * LMDB has no checksums, and pages with flipped bits can crash it. So only child processes, each with its own
+ * environment, read the store; a crash is a finding. Counts and progress lie in shared memory; findings come through
+ * a pipe.
  */
 #ifndef FDRY_STORE_VERIFY_H
 #define FDRY_STORE_VERIFY_H
@@ -26,26 +26,26 @@ struct fdry_verify_shared {
 	struct fdry_verify_report report;
 	enum fdry_verify_stage stage;
 	uint64_t bytes_total; /* of all objects, as their records say */
-	/* Objects before @at are done with. Where a child crashed while several threads were at work, the next one goes on
-	 * alone up to @until, and so finds out which object it was. */
+	/* Objects before @at are done. If a child crashes while several threads work, the next child repeats the objects up to
+	 * @until one by one, and so finds the object that crashed it. */
 	struct fdry_oid at, until;
 	bool alone;
-	bool inside; /* looking at the object @at, alone; else at several, or for the next */
-	bool done;   /* the child came to its end */
-	int err;     /* why it could not work */
+	bool inside; /* checking the object @at alone */
+	bool done;   /* the child ended regularly */
+	int err;     /* why the check itself failed */
 	char text[FDRY_SENTENCE_MAX];
 };
 
 struct fdry_verify {
 	struct fdry_verify_shared *shared;
-	struct fdry_idset damaged; /* what the stages before have found; inherited by children */
+	struct fdry_idset damaged; /* found by earlier stages; children inherit it */
 	unsigned int threads;
 	int pipe;
 };
 
-/* In the child: do the stage. The process is to end then: nothing is given back. */
+/* In the child: run the stage. Nothing is freed, since the process ends then. */
 void fdry_verify_child(struct fdry_verify *v, const char *path);
-/* The id behind @oid, with what is behind byte number @byte zero; false where there is none. */
+/* The next id after @oid whose bytes behind number @byte are zero; false if there is none. */
 bool fdry_verify_next(struct fdry_oid *oid, int byte);
 
 #endif

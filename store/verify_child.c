@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify_child.c - hashing everything again: one stage, in a process that may crash.
+ * verify_child.c - one stage of verifying a store, in a process that may crash.
  *
  * Objects are listed in slices, and the slice's objects checked by a work queue, each in a
  * transaction of its own: no view lasts long, so that a check of a large store beside its
@@ -58,7 +58,7 @@ static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_
 		;
 }
 
-/* The last error as a finding, unless it only means that we cannot work. */
+/* Report the last error as a finding, unless it only means that the check itself failed. */
 static int say_error_as(struct child *c, int err, enum fdry_finding_kind kind, const struct fdry_oid *oid)
 {
 	if (err != -FDRY_E_CORRUPT && err != -FDRY_E_VERSION && err != -FDRY_E_NOENT)
@@ -93,7 +93,7 @@ static int tally_data(struct tally *tally, struct fdry_span key)
 	memcpy(oid.b, key.data, FDRY_OID_SIZE);
 	err = fdry_record_get(&tally->c->t, &oid, &found, &rec);
 	if (err == -FDRY_E_CORRUPT || found)
-		return 0; /* the check of objects says so */
+		return 0; /* the check of objects reports it */
 	if (err)
 		return err;
 	tally->c->shared->report.damaged++;
@@ -127,7 +127,7 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	return err ? say_error(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
 }
 
-/* Free pages: each one in the file, and none twice, or two objects would be written over each other. */
+/* Each free page must lie in the file and be listed once, or two objects would overwrite each other. */
 struct free_pages {
 	uint64_t count;   /* pages of the file */
 	uint8_t *is_free; /* a bit each */
@@ -189,7 +189,7 @@ static int check_roots(struct child *c)
 FDRY_TABLES(X)
 #undef X
 
-/* Each in a view of its own: LMDB gives up a view in which it came upon damage. */
+/* Each part in its own view: LMDB makes a view unusable once it finds damage. */
 static int check_tables(struct child *c)
 {
 	static int (*const parts[])(struct child *) = {
@@ -219,7 +219,7 @@ struct check {
 	struct fdry_saved_err saved_err;
 	struct slice *slice;
 	struct fdry_oid oid;
-	/* what came of it, beside an error */
+	/* the result, beside an error */
 	uint64_t bytes;
 	bool gone, quarantined;
 	struct fdry_buf missing; /* ids of links that lead nowhere */
@@ -331,7 +331,7 @@ static void say_missing(struct child *c, const struct check *k)
 	for (i = 0; i < k->missing.len / sizeof(*link); i++) {
 		c->shared->report.missing++;
 		snprintf(text, sizeof(text), "it links to object %s, which is not there", fdry_oid_hex(&link[i], hex));
-		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text); /* following refs comes upon it again */
+		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text); /* following refs finds it again */
 	}
 }
 
@@ -353,7 +353,7 @@ static int check_done(struct child *c, struct check *k, int err)
 	return err;
 }
 
-/* Wait for each in turn; alone, begin each in turn, so that a crash shows where. */
+/* Wait for each in order; if alone, also begin each in order, so that a crash shows the object. */
 static int slice_check(struct slice *sl)
 {
 	struct fdry_verify_shared *sh = sl->c->shared;
@@ -408,7 +408,7 @@ static int check_objects(struct child *c)
 	do
 		err = slice_run(sl);
 	while (sl->more && !err);
-	return err; /* the process ends: nothing is given back */
+	return err; /* the process ends: nothing is freed */
 }
 
 /* --- refs --- */

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * walk.c - going through a table of LMDB's from entry to entry, also where its pages are damaged.
+ * walk.c - listing a table of LMDB entry by entry, even if its pages are damaged.
  *
- * LMDB believes its pages. What it hands out is looked at before anybody uses it: a walk over
- * damage ends, and ends with an error.
+ * LMDB trusts its pages. Every entry is checked before it is used, so a walk over damaged pages ends with an error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,33 +11,33 @@
 
 #define KEY_MAX 511 /* LMDB's */
 
-/* LMDB's head of a page: number, unused, flags, end of the slots, begin of the entries; and what a leaf says. */
+/* LMDB's head of a page: number, unused, flags, end of the slots, begin of the entries. */
 #define PAGE_AT_FLAGS 10
 #define PAGE_AT_LOWER 12
 #define PAGE_AT_UPPER 14
 #define PAGE_HEAD 16
 #define PAGE_LEAF 2
 
-/* A walk from entry to entry: what must hold from one to the next. */
+/* A walk from entry to entry, with the state that each step is checked against. */
 struct walk {
 	const struct fdry_db *db;
 	MDB_cursor *cursor;
 	MDB_val key, value;
 	uint8_t last[KEY_MAX];
 	size_t last_len;
-	const uint8_t *base; /* where page 0 must lie, as the first page told */
+	const uint8_t *base; /* address of page 0, computed from the first page */
 	bool mapped;         /* keys lie in the map, not in a writer's memory */
 };
 
-/* In a frame of its own, so that an assertion's jump spoils nobody's variables. */
+/* In its own frame, so that the jump of an assertion spoils no variables. */
 static __attribute__((noinline)) int walk_step(struct walk *w, MDB_cursor_op op)
 {
 	return guarded(mdb_cursor_get(w->cursor, &w->key, &w->value, op));
 }
 
 /*
- * LMDB believes what pages say of themselves. A key lies in its leaf, whose head is at the
- * page's beginning: what cannot be right there would crash a writer sooner or later.
+ * A key lies in its leaf, whose head is at the beginning of the page. A head that cannot be right would crash a writer
+ * sooner or later.
  */
 static bool leaf_is_sound(struct walk *w)
 {
@@ -58,7 +57,7 @@ static bool leaf_is_sound(struct walk *w)
 	return page == w->base + pgno * w->db->page_size;
 }
 
-/* Damaged pages can lead in circles: keys must ascend. */
+/* Damaged pages can form circles: keys must ascend. */
 static bool key_ascends(struct walk *w)
 {
 	size_t len = w->key.mv_size, n = len < w->last_len ? len : w->last_len;
@@ -129,8 +128,8 @@ static int inner_each(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn f
 }
 
 /*
- * LMDB lists free pages to views only, and this one keeps writers out instead of being one. Meanwhile the latest state is there
- * for a view that needs no place: in an environment of its own, without a lock file.
+ * LMDB lists free pages only in read transactions, and @t holds the writers' lock instead. While it does, a second
+ * environment without a lock file shows the same state.
  */
 static int aside_begin(const struct fdry_db *db, MDB_env **env, MDB_txn **txn)
 {

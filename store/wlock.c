@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * wlock.c - whose turn it is to write, that a process has a store open once, and that lock.mdb belongs to data.mdb.
+ * wlock.c - the writers' lock in front of LMDB's; one open of a store per process; lock.mdb belongs to data.mdb.
  *
- * LMDB's lock for writers is a robust mutex: it knows its owner by the thread's number, and
- * such numbers repeat between PID namespaces. If a thread dies that waits for it, and the owner,
- * in another container, has the same number, the kernel takes the owner for dead and lets the
- * next one in beside it. So whoever writes takes its turn here first, and comes to LMDB's
- * lock alone.
+ * LMDB's lock for writers is a robust mutex. It identifies its owner by the thread id, and thread ids repeat between
+ * PID namespaces. If a waiting thread dies, and the owner in another container has the same thread id, the kernel
+ * believes that the owner died and lets a second writer in. So writers acquire the lock of this file first, and only
+ * one thread at a time comes to LMDB's lock.
  *
- * Where LMDB cannot list a reader (read-only media and mounts, a lock file that it may not write), nothing
- * would keep a writer elsewhere from using the pages again that it reads. Such a reader
- * shares the turn for as long as it looks.
+ * LMDB cannot list a reader if lock.mdb cannot be written (read-only media and mounts, permissions). Then nothing
+ * keeps a writer in another process from reusing the pages that this reader needs. Such a reader shares the writers'
+ * lock for as long as it reads.
  *
- * LMDB trusts lock.mdb for as long as any process has it open: it holds the number of the latest transaction and the
- * list of readers. If data.mdb is replaced under a live process, lock.mdb says what is true of the old one: LMDB would
- * then pick a wrong meta page, and the store would look empty. So every process marks, on each of the two files, which
- * other one it uses it with, and looks for marks that differ from its own.
+ * LMDB trusts lock.mdb for as long as any process has it open: the file holds the number of the latest transaction and
+ * the list of readers. If data.mdb is replaced under a live process, lock.mdb still describes the old file: LMDB would
+ * read the wrong meta page, and the store would look empty. So every process marks each of the two files with the inode
+ * number of the other one, and looks for marks that differ from its own.
  *
- * The locks are of the open file (F_OFD_SETLK), on bytes of data.mdb far behind its end: the kernel
- * ends them with the process, whatever its number, read-only descriptors can share them, and no
- * other descriptor that is closed drops them, as it would LMDB's. Where a kernel has none, LMDB is alone.
+ * The locks belong to the open file (F_OFD_SETLK) and lie on bytes of data.mdb far behind its end. The kernel releases
+ * them when the process ends; read-only descriptors can share them; closing another descriptor does not release them,
+ * as it releases LMDB's. If a kernel has no such locks, only LMDB's lock is left.
  */
 #include "store/wlock.h"
 
@@ -33,9 +32,9 @@
 #include "store/internal.h"
 
 #define WRITE_AT (1ll << 62)
-#define OPEN_AT (1ll << 61) /* and a process' number: 32 bits of its namespace, 22 of its id in there */
+#define OPEN_AT (1ll << 61) /* and 32 bits of the PID namespace, 22 bits of the process id in it */
 #define PID_BITS 22
-#define PAIR_AT (1ll << 60) /* and the inode's number of the other file */
+#define PAIR_AT (1ll << 60) /* and the inode number of the other file */
 #define PAIR_SIZE (1ll << 59)
 
 static int byte_lock(int fd, int op, short type, off_t at)
@@ -54,7 +53,7 @@ static int data_lock(const struct fdry_wlock *t, int op, short type, off_t at)
 	return byte_lock(t->fd, op, type, at);
 }
 
-/* 0 where it cannot be told. */
+/* 0 if it is unknown. */
 static off_t process_byte(void)
 {
 	struct stat ns;
@@ -64,7 +63,7 @@ static off_t process_byte(void)
 	return OPEN_AT + ((off_t)(ns.st_ino & UINT32_MAX) << PID_BITS) + (getpid() & ((1 << PID_BITS) - 1));
 }
 
-/* By another open file; @len: bytes, 0: none. */
+/* Does another open file have a lock on these @len bytes? */
 static bool is_taken(int fd, off_t at, off_t len)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = len };
@@ -72,7 +71,7 @@ static bool is_taken(int fd, off_t at, off_t len)
 	return len && !fcntl(fd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
 }
 
-/* Without it a child that is about to execute another program would keep the locks that long. */
+/* A child that is about to execute another program would otherwise keep the locks until then. */
 static void unlock_all(int fd)
 {
 	struct flock l = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
@@ -80,7 +79,7 @@ static void unlock_all(int fd)
 	(void)fcntl(fd, F_OFD_SETLK, &l);
 }
 
-/* Every process has a byte of its own, so a lock on it was taken in this process. If the kernel has no such locks, nothing is claimed. */
+/* Every process has its own byte, so any lock on that byte belongs to this process. Without such locks this check passes. */
 static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 {
 	off_t at = process_byte();
@@ -120,14 +119,14 @@ static bool is_paired_otherwise(int fd, off_t at)
 	return is_taken(fd, PAIR_AT, at - PAIR_AT) || is_taken(fd, at + 1, PAIR_AT + PAIR_SIZE - at - 1);
 }
 
-/* Marks first and looks then: of two processes that come at once with different pairs one sees the other's mark. */
+/* Mark first, then look: of two processes with different pairs at the same time, one sees the other's mark. */
 static enum fdry_wlock_answer claim_pair(struct fdry_wlock *t, const char *dir)
 {
 	struct stat data, lock;
 
 	t->lock_fd = file_open(dir, "lock.mdb", O_RDONLY);
 	if (t->lock_fd < 0 || fstat(t->fd, &data) || fstat(t->lock_fd, &lock))
-		return FDRY_WLOCK_OPEN; /* LMDB says why, or makes it */
+		return FDRY_WLOCK_OPEN; /* LMDB reports the error, or creates the file */
 	if (byte_lock(t->fd, F_OFD_SETLK, F_RDLCK, pair_byte(&lock)) ||
 	    byte_lock(t->lock_fd, F_OFD_SETLK, F_RDLCK, pair_byte(&data)))
 		return FDRY_WLOCK_OPEN;
@@ -149,8 +148,8 @@ enum fdry_wlock_answer fdry_wlock_open(struct fdry_wlock *t, const char *dir, bo
 	if (t->fd < 0)
 		t->fd = file_open(dir, "data.mdb", O_RDONLY);
 	if (t->fd < 0 || shared)
-		return FDRY_WLOCK_OPEN; /* if it is missing LMDB will say why, or makes it: then nobody else has it open */
-	answer = claim_process(t); /* before lock.mdb: closing that drops the locks that another copy of LMDB in this process has on it */
+		return FDRY_WLOCK_OPEN; /* LMDB reports the error, or creates the file, which then no other process has open */
+	answer = claim_process(t); /* before lock.mdb: closing that would release locks of another copy of LMDB in this process */
 	if (answer == FDRY_WLOCK_OPEN)
 		answer = claim_pair(t, dir);
 	if (answer != FDRY_WLOCK_OPEN)
@@ -180,7 +179,7 @@ void fdry_wlock_forget(struct fdry_wlock *t)
 	fd_close(&t->lock_fd);
 }
 
-/* All threads of a process share the open file: those that read count themselves, those that write go one by one. */
+/* All threads of a process share the open file: readers are counted, writers hold the mutex. */
 int fdry_wlock_lock(struct fdry_wlock *t)
 {
 	int e = 0;

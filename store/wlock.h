@@ -9,26 +9,26 @@
 #include <stdbool.h>
 
 struct fdry_wlock {
-	int fd;      /* data.mdb; -1: there are no turns */
-	int lock_fd; /* lock.mdb; -1: not used. To be closed after LMDB, whose locks on it go with any descriptor */
+	int fd;      /* data.mdb; -1: no lock is used */
+	int lock_fd; /* lock.mdb; -1: not used. Closed after LMDB: closing any descriptor releases LMDB's locks */
 	bool shared; /* this process reads without LMDB's list, and never writes */
 	pthread_mutex_t lock;
-	unsigned int count; /* of those that have the turn; under the lock */
+	unsigned int count; /* threads that hold the lock; under @lock */
 };
 
 enum fdry_wlock_answer {
 	FDRY_WLOCK_OPEN,
-	FDRY_WLOCK_SAME_PROCESS,        /* this process has data.mdb open already, but not through us */
+	FDRY_WLOCK_SAME_PROCESS, /* this process has data.mdb open already, but not through us */
 	FDRY_WLOCK_OTHER_DATA, /* live processes use lock.mdb with another data.mdb */
 	FDRY_WLOCK_OTHER_LOCK, /* live processes use data.mdb with another lock.mdb; or the files changed at this moment */
 };
 /* Before LMDB opens the environment in @dir. Anything but FDRY_WLOCK_OPEN leaves it closed. */
 enum fdry_wlock_answer fdry_wlock_open(struct fdry_wlock *t, const char *dir, bool shared);
-/* Nobody has the turn, and LMDB's environment is closed. */
+/* No thread holds the lock, and LMDB's environment is closed. */
 void fdry_wlock_close(struct fdry_wlock *t);
-/* In a forked child: its copy alone, with which the parent's locks stay. */
+/* In a forked child: close its copies of the descriptors; the parent keeps its locks. */
 void fdry_wlock_forget(struct fdry_wlock *t);
-/* Wait for the turn: alone, or where it is shared together with others that read; 0 or errno. The same thread gives it back. */
+/* Wait for the lock; readers without a lock file share it. 0 or errno. The same thread unlocks it. */
 int fdry_wlock_lock(struct fdry_wlock *t);
 void fdry_wlock_unlock(struct fdry_wlock *t);
 
