@@ -2,9 +2,10 @@
 /*
  * atime.c - when images were last loaded or sealed; eviction chooses by it.
  *
- * Each load appends one line to a file beside the environment, without a transaction or a lock. A later line means
- * a later use, whatever the clock says. The file is only a hint: if it cannot be written, nothing is noted; a line
- * that cannot be parsed is ignored; lines that are appended while the file is shortened may be lost.
+ * Each load appends one line to a file beside the environment, without a transaction or a lock. A
+ * later line means a later use, whatever the clock says. The file is only a hint: if it cannot be
+ * written, nothing is noted; a line that cannot be parsed is ignored; lines that are appended while
+ * the file is shortened may be lost.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ static bool line_parse(const char *line, struct fdry_atime *ret)
 	char hex[FDRY_OID_HEX_SIZE];
 	const char *digits = line + FDRY_OID_HEX_SIZE;
 
-	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' || strspn(digits, "0123456789") != FDRY_ATIME_DIGITS)
+	if (line[FDRY_OID_HEX_SIZE - 1] != ' ' || line[LINE - 1] != '\n' ||
+	    strspn(digits, "0123456789") != FDRY_ATIME_DIGITS)
 		return false;
 	memcpy(hex, line, sizeof(hex));
 	hex[sizeof(hex) - 1] = '\0';
@@ -87,7 +89,8 @@ static void latest_only(struct fdry_buf *all)
 
 static int read_fail(void)
 {
-	return fdry_fail(FDRY_E_IO, "cannot read the store's file " ATIME_FILE ": %s", fdry_file_text(errno));
+	return fdry_fail(FDRY_E_IO, "cannot read the store's file " ATIME_FILE ": %s",
+			 fdry_file_text(errno));
 }
 
 static int fd_read(int fd, struct fdry_buf *text)
@@ -141,7 +144,8 @@ const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struc
 {
 	if (!all->len)
 		return NULL;
-	return bsearch(oid, all->data, all->len / sizeof(struct fdry_atime), sizeof(struct fdry_atime), by_oid);
+	return bsearch(oid, all->data, all->len / sizeof(struct fdry_atime),
+		       sizeof(struct fdry_atime), by_oid);
 }
 
 /* --- writing --- */
@@ -189,11 +193,14 @@ static void shorten(const struct fdry_env *env, int used)
 
 	if (flock(used, LOCK_EX | LOCK_NB))
 		return;
-	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0); /* left by a process that died, perhaps another user's */
+	/* left by a process that died, perhaps another user's */
+	(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);
 	fd = fdry_openat(env->dir.fd, ATIME_TEMP, O_WRONLY | O_CREAT | O_EXCL, env->dir.file_mode);
-	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_read(env, &all) && lines_write(fd, &all);
+	ok = fd >= 0 && !fdry_file_adopt(&env->dir, fd) && !fdry_atime_read(env, &all) &&
+	     lines_write(fd, &all);
 	if (fd >= 0)
-		ok = !close(fd) && ok && !renameat(env->dir.fd, ATIME_TEMP, env->dir.fd, ATIME_FILE);
+		ok = !close(fd) && ok &&
+		     !renameat(env->dir.fd, ATIME_TEMP, env->dir.fd, ATIME_FILE);
 	if (fd >= 0 && !ok)
 		(void)unlinkat(env->dir.fd, ATIME_TEMP, 0);
 	fdry_buf_release(&all);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * claim.c - only one process at a time does a piece of work that several would do; see fdry_claim_begin().
+ * claim.c - only one process at a time does a piece of work that several would do; see
+ * fdry_claim_begin().
  *
- * A claim is flock() on a file .claim-HASH beside LMDB's files. The file is removed when the claim ends; the kernel
- * releases the lock when its holder dies. A process that locks a file which was removed meanwhile tries again.
- * A file that is left over contains no data, and a collection removes it.
+ * A claim is flock() on a file .claim-HASH beside LMDB's files. The file is removed when the claim
+ * ends; the kernel releases the lock when its holder dies. A process that locks a file which was
+ * removed meanwhile tries again. A file that is left over contains no data, and a collection
+ * removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,8 +35,10 @@ static int claim_fail(const char *doing)
 	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
 				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
 
-	return fdry_fail(code, "cannot %s a file (" FDRY_CLAIM_FILE "...) in the store's directory to claim something: %s", doing,
-			 fdry_file_text(e));
+	return fdry_fail(code,
+			 "cannot %s a file (" FDRY_CLAIM_FILE
+			 "...) in the store's directory to claim something: %s",
+			 doing, fdry_file_text(e));
 }
 
 static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
@@ -91,7 +95,8 @@ static void nap(void)
 	nanosleep(&ts, NULL);
 }
 
-static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t wait_ms, bool *waited)
+static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t wait_ms,
+		      bool *waited)
 {
 	uint64_t begin = now_ms();
 	bool got = false;
@@ -99,8 +104,10 @@ static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t w
 
 	for (*waited = false; !(err = claim_try(t, d, &got)) && !got; *waited = true) {
 		if (now_ms() - begin >= wait_ms)
-			return fdry_fail(FDRY_E_LOCKED, "another process has not ended its claim within %u ms; wait longer, or "
-					 "end it", wait_ms);
+			return fdry_fail(FDRY_E_LOCKED,
+					 "another process has not ended its claim within %u ms; "
+					 "wait longer, or end it",
+					 wait_ms);
 		nap();
 	}
 	return err;
@@ -113,11 +120,13 @@ static int claim_name(struct fdry_claim *t, const void *key, size_t len)
 	int err = fdry_oid_of(key, len, &oid);
 
 	if (!err)
-		snprintf(t->name, sizeof(t->name), FDRY_CLAIM_FILE "%.16s", fdry_oid_hex(&oid, hex));
+		snprintf(t->name, sizeof(t->name), FDRY_CLAIM_FILE "%.16s",
+			 fdry_oid_hex(&oid, hex));
 	return err;
 }
 
-int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms, bool *waited, struct fdry_claim **ret)
+int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms,
+		     bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_claim *t;
 	int err = fdry_store_check_write(s);

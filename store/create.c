@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * create.c - creating a store: it appears whole, and its name is durable before the first object is written.
+ * create.c - creating a store: it appears whole, and its name is durable before the first object is
+ * written.
  *
- * LMDB writes the first pages of data.mdb in place and reads both meta pages. A power cut while it writes would leave
- * a file that cannot be opened. So data.mdb is created in a temporary folder and then linked to its final name.
- * The folder of a process that died contains no data of a store and may be removed.
+ * LMDB writes the first pages of data.mdb in place and reads both meta pages. A power cut while it
+ * writes would leave a file that cannot be opened. So data.mdb is created in a temporary folder and
+ * then linked to its final name. The folder of a process that died contains no data of a store and
+ * may be removed.
  *
- * LMDB creates lock.mdb when it opens the store. So if lock.mdb exists, a process has made the name of data.mdb
- * durable already; if it does not exist, the process that opens the store does that first.
+ * LMDB creates lock.mdb when it opens the store. So if lock.mdb exists, a process has made the name
+ * of data.mdb durable already; if it does not exist, the process that opens the store does that
+ * first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +32,8 @@ static int make_fail(const char *path, const char *doing)
 	return fdry_fail(code, "cannot %s the store %s: %s", doing, path, strerror(e));
 }
 
-/* Create an empty data.mdb, which LMDB then uses: the mode of a file that LMDB creates depends on the umask. */
+/* Create an empty data.mdb, which LMDB then uses: the mode of a file that LMDB creates depends on
+ * the umask. */
 static int folder_fill(const struct fdry_dir *d, const char *folder)
 {
 	char file[FOLDER_SIZE + 16];
@@ -62,10 +66,12 @@ static int folder_make(const struct fdry_dir *d, const char *path, char name[FOL
 	return e ? make_fail(path, "make") : 0;
 }
 
-static int db_make(const struct fdry_dir *d, const char *path, const char *folder, uint64_t map_size,
-		   int (*fresh)(struct fdry_txn *t))
+static int db_make(const struct fdry_dir *d, const char *path, const char *folder,
+		   uint64_t map_size, int (*fresh)(struct fdry_txn *t))
 {
-	struct fdry_db_opts o = { .create = true, .fixed = true, .mode = d->file_mode, .map_size = map_size };
+	struct fdry_db_opts o = {
+		.create = true, .fixed = true, .mode = d->file_mode, .map_size = map_size
+	};
 	struct fdry_buf dir = { 0 };
 	struct fdry_db *db = NULL;
 	int err = fdry_buf_printf(&dir, "%s/%s", path, folder);
@@ -80,13 +86,15 @@ static int db_make(const struct fdry_dir *d, const char *path, const char *folde
 	return err;
 }
 
-/* Another process may have been faster. If the file system has no hard links, LMDB creates the file in place. */
+/* Another process may have been faster. If the file system has no hard links, LMDB creates the file
+ * in place. */
 static int db_link(const struct fdry_dir *d, const char *path, const char *folder)
 {
 	char from[FOLDER_SIZE + 16];
 
 	snprintf(from, sizeof(from), "%s/data.mdb", folder);
-	if (!linkat(d->fd, from, d->fd, "data.mdb", 0) || errno == EEXIST || errno == EPERM || errno == EOPNOTSUPP)
+	if (!linkat(d->fd, from, d->fd, "data.mdb", 0) || errno == EEXIST || errno == EPERM ||
+	    errno == EOPNOTSUPP)
 		return 0;
 	return make_fail(path, "name");
 }
@@ -102,8 +110,8 @@ void fdry_new_remove(int dir, const char *folder)
 	(void)unlinkat(dir, folder, AT_REMOVEDIR);
 }
 
-static int made_in(const struct fdry_dir *d, const char *path, const char *folder, uint64_t map_size,
-		   int (*fresh)(struct fdry_txn *t))
+static int made_in(const struct fdry_dir *d, const char *path, const char *folder,
+		   uint64_t map_size, int (*fresh)(struct fdry_txn *t))
 {
 	int err = db_make(d, path, folder, map_size, fresh);
 
@@ -113,7 +121,8 @@ static int made_in(const struct fdry_dir *d, const char *path, const char *folde
 	return err;
 }
 
-static int make(const struct fdry_dir *d, const char *path, uint64_t map_size, int (*fresh)(struct fdry_txn *t))
+static int make(const struct fdry_dir *d, const char *path, uint64_t map_size,
+		int (*fresh)(struct fdry_txn *t))
 {
 	char folder[FOLDER_SIZE];
 	int err = folder_make(d, path, folder);
@@ -121,7 +130,8 @@ static int make(const struct fdry_dir *d, const char *path, uint64_t map_size, i
 	if (!err)
 		err = made_in(d, path, folder, map_size, fresh);
 	if (err && !faccessat(d->fd, "data.mdb", F_OK, 0))
-		err = 0; /* another process was faster, and its collection may have removed our folder */
+		/* another process was faster, and its collection may have removed our folder */
+		err = 0;
 	return err;
 }
 

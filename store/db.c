@@ -20,10 +20,10 @@ static const char *const table_names[] = {
 /* --- readers that died --- */
 
 /*
- * Readers that died keep pages from being used again. LMDB recognises them by their process id, but it believes that
- * places with our id are ours: in containers whose processes always have the same id they would stay for ever.
- * Closing an environment that has read clears every place of its process id. No other process with this id can be
- * alive if reading worked.
+ * Readers that died keep pages from being used again. LMDB recognises them by their process id, but
+ * it believes that places with our id are ours: in containers whose processes always have the same
+ * id they would stay for ever. Closing an environment that has read clears every place of its
+ * process id. No other process with this id can be alive if reading worked.
  */
 static int readers_clear(const struct fdry_db_opts *o, struct fdry_db *db)
 {
@@ -32,7 +32,8 @@ static int readers_clear(const struct fdry_db_opts *o, struct fdry_db *db)
 	if (o->fixed)
 		return 0;
 	fdry_readers_check(db->env, o->dir);
-	if (!fdry_readers_are_ours(db->env) || guarded(mdb_txn_begin(db->env, NULL, MDB_RDONLY, &txn)))
+	if (!fdry_readers_are_ours(db->env) ||
+	    guarded(mdb_txn_begin(db->env, NULL, MDB_RDONLY, &txn)))
 		return 0;
 	mdb_txn_abort(txn);
 	mdb_env_close(db->env);
@@ -50,15 +51,18 @@ static int size_check(struct fdry_db *db, const struct fdry_db_opts *o)
 
 	if (err || x.file_bytes >= x.used_bytes || fdry_truncated_is_free(o))
 		return err;
-	return fdry_fail(FDRY_E_CORRUPT, "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back from a copy, "
-			 "or remove it and seal anew", db->dir, (unsigned long long)x.file_bytes,
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "store %s is cut short: data.mdb has %llu of %llu bytes; bring it back "
+			 "from a copy, or remove it and seal anew",
+			 db->dir, (unsigned long long)x.file_bytes,
 			 (unsigned long long)x.used_bytes);
 }
 
 /* --- tables --- */
 
 /* In its own frame, as walk_step(). */
-static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn, unsigned int flags, int i)
+static __attribute__((noinline)) int table_open(struct fdry_db *db, MDB_txn *txn,
+						unsigned int flags, int i)
 {
 	return guarded(mdb_dbi_open(txn, table_names[i], flags, &db->tables[i]));
 }
@@ -120,7 +124,10 @@ static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry
 		return fdry_db_fail(db, MDB_INCOMPATIBLE, "open it");
 	if (create)
 		return tables_make(db, fresh);
-	return fdry_fail(FDRY_E_NOSTORE, "store %s is empty, since the process that created it was stopped; seal into it, or remove it", db->dir);
+	return fdry_fail(FDRY_E_NOSTORE,
+			 "store %s is empty, since the process that created it was stopped; seal "
+			 "into it, or remove it",
+			 db->dir);
 }
 
 /* --- opening and closing --- */
@@ -144,16 +151,25 @@ static bool is_shared(const struct fdry_db_opts *opts)
 static int wlock_fail(const struct fdry_db *db, enum fdry_wlock_answer answer)
 {
 	if (answer == FDRY_WLOCK_SAME_PROCESS)
-		return fdry_fail(FDRY_E_STATE, "this process has the data.mdb of the store %s open already, by another path or with another "
-				 "copy of this library, and LMDB allows that only once; use one of them", db->dir);
+		return fdry_fail(
+			FDRY_E_STATE,
+			"this process has the data.mdb of the store %s open already, by another "
+			"path or with another copy of this library, and LMDB allows that only "
+			"once; use one of them",
+			db->dir);
 	if (answer == FDRY_WLOCK_OTHER_DATA)
-		return fdry_fail(FDRY_E_LOCKED, "lock.mdb of the store %s is in use with another data.mdb, and could not be replaced; remove "
-				 "lock.mdb, and try again", db->dir);
-	return fdry_fail(FDRY_E_LOCKED, "live processes have data.mdb of the store %s open with a lock.mdb that was removed or replaced; "
-			 "close the store in all of them, and try again", db->dir);
+		return fdry_fail(FDRY_E_LOCKED,
+				 "lock.mdb of the store %s is in use with another data.mdb, and "
+				 "could not be replaced; remove lock.mdb, and try again",
+				 db->dir);
+	return fdry_fail(FDRY_E_LOCKED,
+			 "live processes have data.mdb of the store %s open with a lock.mdb that "
+			 "was removed or replaced; close the store in all of them, and try again",
+			 db->dir);
 }
 
-/* Before LMDB opens its files: closing them again would release locks of another copy of LMDB in this process. */
+/* Before LMDB opens its files: closing them again would release locks of another copy of LMDB in
+ * this process. */
 static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
 {
 	enum fdry_wlock_answer answer;
@@ -162,7 +178,9 @@ static int wlock_open(struct fdry_db *db, const struct fdry_db_opts *opts)
 		return 0;
 	answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
 	if (answer == FDRY_WLOCK_OTHER_DATA && opts->entered) {
-		fdry_info("store %s: data.mdb was replaced while processes have it open; they keep the old lock.mdb", db->dir);
+		fdry_info("store %s: data.mdb was replaced while processes have it open; they keep "
+			  "the old lock.mdb",
+			  db->dir);
 		fdry_lock_renew(opts->entered);
 		answer = fdry_wlock_open(&db->wlock, opts->dir, opts->fixed);
 	}
@@ -181,10 +199,12 @@ static int place_note(struct fdry_db *db, const struct fdry_db_opts *opts)
 	rc = fdry_db_stat(db, &data);
 	if (!rc)
 		rc = fdry_place_init(&db->place, db->dir, &data, locked ? &lock : NULL);
-	return rc ? fdry_db_fail(db, rc, "look at its files") : fdry_place_check(&db->place, db->dir);
+	return rc ? fdry_db_fail(db, rc, "look at its files")
+		  : fdry_place_check(&db->place, db->dir);
 }
 
-int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t), struct fdry_db **ret)
+int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t),
+		 struct fdry_db **ret)
 {
 	struct fdry_db *db = fdry_db_new(opts);
 	int err;

@@ -30,12 +30,13 @@ struct fdry_db {
 	char dir[];
 };
 
-/* mdb_env_open() that never gets descriptor 0, 1 or 2. DB_LOW if another thread changed one of these meanwhile, so
- * that LMDB may have got it. The caller closes the environment on failure. */
+/* mdb_env_open() that never gets descriptor 0, 1 or 2. DB_LOW if another thread changed one of
+ * these meanwhile, so that LMDB may have got it. The caller closes the environment on failure. */
 int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mode) __must_check;
 /* A handle without an environment; fdry_db_free() frees it. NULL if there is no memory. */
 struct fdry_db *fdry_db_new(const struct fdry_db_opts *o) __must_check;
-/* Open the environment of @db with as much address space as there is, and check nothing; 0, or LMDB's answer. */
+/* Open the environment of @db with as much address space as there is, and check nothing; 0, or
+ * LMDB's answer. */
 int fdry_env_open(const struct fdry_db_opts *o, struct fdry_db *db) __must_check;
 
 /* The error of ours that belongs to LMDB's answer (or errno) @rc; @doing: "read". */
@@ -61,8 +62,8 @@ bool fdry_readers_left(const struct fdry_db *db);
 /* Bytes up to the last page in use; not while the map may move. */
 uint64_t fdry_db_used(const struct fdry_db *db);
 uint64_t fdry_db_mapped(const struct fdry_db *db);
-/* Grow the map for the pages in use and @growth bytes more; no transaction is open. Unless @must, a failure to grow is
- * no error. */
+/* Grow the map for the pages in use and @growth bytes more; no transaction is open. Unless @must, a
+ * failure to grow is no error. */
 int fdry_db_map_fit(struct fdry_db *db, uint64_t growth, bool must) __must_check;
 
 static inline MDB_val val_of(struct fdry_span s)

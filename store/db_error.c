@@ -23,7 +23,8 @@ static const struct db_error db_errors[] = {
 
 static bool is_damage(int rc)
 {
-	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND || rc == MDB_PANIC || rc == MDB_BAD_TXN;
+	return rc == DB_ASSERTED || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND ||
+	       rc == MDB_PANIC || rc == MDB_BAD_TXN;
 }
 
 int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
@@ -33,14 +34,20 @@ int fdry_db_fail(const struct fdry_db *db, int rc, const char *doing)
 
 	if (is_damage(rc) && db->home)
 		fdry_verified_forget(db->home);
-	if (rc == EIO && !fdry_db_stat(db, &st)) /* LMDB's answer if only a part of a write fitted */
+	/* LMDB's answer if only a part of a write fitted */
+	if (rc == EIO && !fdry_db_stat(db, &st))
 		(void)fdry_space_nearly_full(db->dir, (uint64_t)st.st_size, &rc);
 	for (i = 0; i < sizeof(db_errors) / sizeof(db_errors[0]); i++)
 		if (db_errors[i].rc == rc)
-			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir, doing, db_errors[i].text);
+			return fdry_fail(db_errors[i].code, "store %s: cannot %s: %s", db->dir,
+					 doing, db_errors[i].text);
 	/* LMDB's other answers do not fit our calls, unless pages are damaged. */
 	if (rc >= MDB_KEYEXIST && rc <= MDB_LAST_ERRCODE)
-		return fdry_fail(FDRY_E_CORRUPT, "store %s: cannot %s: pages of data.mdb are damaged (%s); " FDRY_DAMAGE_ADVICE, db->dir, doing,
-				 mdb_strerror(rc));
-	return fdry_fail(FDRY_E_STORE, "store %s: cannot %s: %s; check the disk, then run foundry-store verify", db->dir, doing, strerror(rc));
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "store %s: cannot %s: pages of data.mdb are damaged (%s); "
+				 FDRY_DAMAGE_ADVICE,
+				 db->dir, doing, mdb_strerror(rc));
+	return fdry_fail(FDRY_E_STORE,
+			 "store %s: cannot %s: %s; check the disk, then run foundry-store verify",
+			 db->dir, doing, strerror(rc));
 }

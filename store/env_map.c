@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * env_map.c - the map of an environment: it moves only while no transaction of this process is open.
+ * env_map.c - the map of an environment: it moves only while no transaction of this process is
+ * open.
  */
 #include <errno.h>
 #include <sys/stat.h>
@@ -40,12 +41,14 @@ uint64_t fdry_db_mapped(const struct fdry_db *db)
 	return info.me_mapsize;
 }
 
-/* LMDB unmaps the old map before it asks for a larger one; without enough address space it would have none. */
+/* LMDB unmaps the old map before it asks for a larger one; without enough address space it would
+ * have none. */
 static int map_resize(struct fdry_db *db, uint64_t from, uint64_t need)
 {
 	uint64_t to = fdry_space_address(need + need / 2 - from) ? need + need / 2 : need;
 
-	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to) : ENOMEM;
+	return to > need || fdry_space_address(to - from) ? mdb_env_set_mapsize(db->env, to)
+							  : ENOMEM;
 }
 
 /* 0, or LMDB's answer; EBUSY while transactions of this process are open. */
@@ -77,7 +80,9 @@ int fdry_db_map_fit(struct fdry_db *db, uint64_t growth, bool must)
 	if (!must && (rc == ENOMEM || rc == MDB_MAP_FULL))
 		return 0;
 	if (rc == EBUSY)
-		return fdry_fail(FDRY_E_LOCKED, "store %s: its map has to grow while another thread of this process uses it; "
-				 "try again when that is done", db->dir);
+		return fdry_fail(FDRY_E_LOCKED,
+				 "store %s: its map has to grow while another thread of this "
+				 "process uses it; try again when that is done",
+				 db->dir);
 	return rc ? fdry_db_fail(db, rc, "grow its map") : 0;
 }

@@ -2,7 +2,8 @@
 /*
  * env_open.c - opening LMDB's environment, which opens and writes files itself.
  *
- * LMDB's files never get descriptor 0, 1 or 2. No signal ends the process if the disk or a file size limit is too small.
+ * LMDB's files never get descriptor 0, 1 or 2. No signal ends the process if the disk or a file
+ * size limit is too small.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,8 @@ void fdry_db_on_assert(MDB_env *env, const char *text)
 
 /* --- lock.mdb --- */
 
-#define LOCK_PLACE 64u      /* bytes of a reader's place; LMDB's head takes three of them, and includes one place */
+/* bytes of a reader's place; LMDB's head takes three of them, and includes one place */
+#define LOCK_PLACE 64u
 #define LOCK_SMALLEST 4096u /* bytes */
 #define LOCK_BYTES(readers) (((uint64_t)(readers) + 2) * LOCK_PLACE)
 
@@ -60,7 +62,8 @@ static int lock_allocate(int fd, uint64_t len, bool unused)
 	return e;
 }
 
-/* Allocate as many places as the disk has space for. LMDB would extend the file without allocating. */
+/* Allocate as many places as the disk has space for. LMDB would extend the file without
+ * allocating. */
 static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 {
 	const uint64_t lengths[] = { LOCK_BYTES(FDRY_DB_READERS_MAX), size, LOCK_SMALLEST };
@@ -69,11 +72,13 @@ static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 
 	if (!lock_is_unused(fd))
 		return lock_allocate(fd, size, false);
-	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && fdry_write_code(e) == FDRY_E_FULL; i++) {
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && fdry_write_code(e) == FDRY_E_FULL;
+	     i++) {
 		if (lengths[i] < LOCK_SMALLEST || lengths[i] > lengths[0])
 			continue;
 		if (i)
-			e = fdry_truncate(fd, lengths[i]); /* no process maps it: its content is not needed */
+			/* no process maps it: its content is not needed */
+			e = fdry_truncate(fd, lengths[i]);
 		e = i && e ? e : lock_allocate(fd, lengths[i], true);
 		*readers = (unsigned int)(lengths[i] / LOCK_PLACE) - 2;
 	}
@@ -81,9 +86,9 @@ static int lock_fit(int fd, uint64_t size, unsigned int *readers)
 }
 
 /*
- * LMDB maps lock.mdb and writes to it: a page without space on the disk would be a bus error. So the whole file is
- * allocated first. Closing it here releases no lock: this process does not have it open otherwise. @readers: the number
- * of places to ask LMDB for.
+ * LMDB maps lock.mdb and writes to it: a page without space on the disk would be a bus error. So
+ * the whole file is allocated first. Closing it here releases no lock: this process does not have
+ * it open otherwise. @readers: the number of places to ask LMDB for.
  */
 static int lock_prepare(const char *dir, unsigned int *readers)
 {
@@ -123,7 +128,8 @@ int fdry_env_files(MDB_env *env, const char *path, unsigned int flags, mode_t mo
 
 static int env_try(const struct fdry_db_opts *o, uint64_t map_size, MDB_env **ret)
 {
-	unsigned int flags = MDB_NOTLS | (o->readonly ? MDB_RDONLY : 0) | (o->fixed ? MDB_NOLOCK : 0);
+	unsigned int flags =
+		MDB_NOTLS | (o->readonly ? MDB_RDONLY : 0) | (o->fixed ? MDB_NOLOCK : 0);
 	unsigned int readers = FDRY_DB_READERS_MAX;
 	MDB_env *env = NULL;
 	int fd, rc = o->fixed ? 0 : lock_prepare(o->dir, &readers);

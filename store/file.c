@@ -2,8 +2,8 @@
 /*
  * file.c - opening and making the files of a store's directory.
  *
- * A new file has its group and mode before it gets its name, whatever the umask of the process is: otherwise
- * one member of a group would shut out the others, for a moment or for ever.
+ * A new file has its group and mode before it gets its name, whatever the umask of the process is:
+ * otherwise one member of a group would shut out the others, for a moment or for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@ int fdry_file_adopt(const struct fdry_dir *d, int fd)
 	if (fstat(fd, &st))
 		return errno;
 	mode = d->file_mode;
-	if (S_ISDIR(st.st_mode)) /* users who may read it may search it; its files belong to the group */
+	/* users who may read it may search it; its files belong to the group */
+	if (S_ISDIR(st.st_mode))
 		mode |= (mode & 0440) >> 2 | (d->group ? S_ISGID : 0);
 	if (d->group && st.st_gid != d->gid && fchown(fd, (uid_t)-1, d->gid))
 		return errno;

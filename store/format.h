@@ -10,7 +10,9 @@
 #define FDRY_STORE_FORMAT_H
 
 /* What to do about pages that are damaged: nobody can mend these in place. */
-#define FDRY_DAMAGE_ADVICE "export the images that can still be read and import them into a new store, or put a backup in its place"
+#define FDRY_DAMAGE_ADVICE \
+	"export the images that can still be read and import them into a new store, or put a " \
+	"backup in its place"
 
 /* meta, key "format": what makes an LMDB environment a store. */
 #define FDRY_META_FORMAT "format"
@@ -31,7 +33,8 @@
 /* meta, key "collecting": one byte, 1, while a collection is under way. */
 #define FDRY_META_COLLECTING "collecting"
 
-/* meta, key "limit": u64, bytes that the store's tables may take; not there: as many as there are. */
+/* meta, key "limit": u64, bytes that the store's tables may take; not there: as many as there
+ * are. */
 #define FDRY_META_LIMIT "limit"
 
 /* objects, key: id. */
@@ -75,7 +78,8 @@ enum fdry_ref_flags {
 #define FDRY_VERIFIED_AT_DEV 48    /* u64: device ... */
 #define FDRY_VERIFIED_AT_INO 56    /* u64: ... and inode of data.mdb, so that copies do not count */
 #define FDRY_VERIFIED_AT_COUNT 64  /* u64 */
-#define FDRY_VERIFIED_AT_CHANGED 72 /* u64: nanoseconds since 1970 when data.mdb was changed last ... */
+/* u64: nanoseconds since 1970 when data.mdb was changed last ... */
+#define FDRY_VERIFIED_AT_CHANGED 72
 #define FDRY_VERIFIED_AT_TXN 80    /* u64: ... and its latest transaction */
 #define FDRY_VERIFIED_AT_EPOCH 88  /* u32 of whoever cancelled the note last, and its complement */
 #define FDRY_VERIFIED_AT_IDS 96    /* ids, ascending */

@@ -9,7 +9,8 @@
 
 #include <setjmp.h>
 
-/* A guarded call returns this if an assertion of LMDB failed; neither LMDB nor errno uses the number. */
+/* A guarded call returns this if an assertion of LMDB failed; neither LMDB nor errno uses the
+ * number. */
 #define DB_ASSERTED (-1)
 /* LMDB may have got descriptor 0, 1 or 2. */
 #define DB_LOW (-2)

@@ -28,8 +28,8 @@ struct fdry_dir {
 	bool fixed;      /* the medium cannot be written */
 	bool made;       /* this call created it */
 };
-/* Open a store's directory, or create it with the flags CREATE and GROUP of enum fdry_store_flags. FDRY_E_NOSTORE,
- * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
+/* Open a store's directory, or create it with the flags CREATE and GROUP of enum fdry_store_flags.
+ * FDRY_E_NOSTORE, FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_ENV, FDRY_E_FULL, FDRY_E_IO. */
 int fdry_dir_open(const char *path, unsigned int flags, struct fdry_dir *ret) __must_check;
 /* Close it; @undo also removes it, if fdry_dir_open() created it and it is still empty. */
 void fdry_dir_close(struct fdry_dir *d, const char *path, bool undo);
@@ -38,21 +38,22 @@ const char *fdry_fs_refused(unsigned long type);
 
 /* --- perm.c --- */
 
-/* Are the users who can write there trusted, and do the modes of LMDB's files fit the directory? FDRY_E_PERM,
- * FDRY_E_NOSTORE, FDRY_E_ENV. */
+/* Are the users who can write there trusted, and do the modes of LMDB's files fit the directory?
+ * FDRY_E_PERM, FDRY_E_NOSTORE, FDRY_E_ENV. */
 int fdry_perm_check(const struct fdry_dir *d, const char *path) __must_check;
 
 /* --- file.c --- */
 
 #define FDRY_FILE_TEMP ".file-" /* and a number: a file before it gets its name */
-/* Set the store's mode and group on a file or folder that this process created, whatever the umask; 0 or errno. */
+/* Set the store's mode and group on a file or folder that this process created, whatever the umask;
+ * 0 or errno. */
 int fdry_file_adopt(const struct fdry_dir *d, int fd) __must_check;
 /*
  * fdry_file_get() - Open a file that is in the store's directory.
  * @flags: of open(), without O_CREAT
  *
- * Other users who may write there can replace the file by a FIFO, on which opening would wait for ever, by a device,
- * or by a link. None of these is opened.
+ * Other users who may write there can replace the file by a FIFO, on which opening would wait for
+ * ever, by a device, or by a link. None of these is opened.
  *
  * Return: the descriptor, or -1 and errno: FDRY_NOT_REGULAR if it is no regular file.
  */
@@ -60,8 +61,8 @@ int fdry_file_get(int dir, const char *name, int flags) __must_check;
 #define FDRY_NOT_REGULAR EMEDIUMTYPE
 /* The text for such an errno, for the end of an error message. */
 const char *fdry_file_text(int e);
-/* Open a file of the store (@flags of open()), or create it if it is missing; it has its mode and group before it has its
- * name. Returns the descriptor, or -1 and errno. */
+/* Open a file of the store (@flags of open()), or create it if it is missing; it has its mode and
+ * group before it has its name. Returns the descriptor, or -1 and errno. */
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
 /* Create a folder of the store unless it exists; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
@@ -71,7 +72,8 @@ bool fdry_file_is_named(int dir, const char *name, int fd);
 /* --- create.c --- */
 
 #define FDRY_NEW_FOLDER ".new-" /* and a number: a new store before it gets its name */
-/* Before data.mdb is opened: with @create, create a missing store; then make sure that its name is durable. */
+/* Before data.mdb is opened: with @create, create a missing store; then make sure that its name is
+ * durable. */
 int fdry_dir_prepare(const struct fdry_dir *d, const char *path, bool create, uint64_t map_size,
 		     int (*fresh)(struct fdry_txn *t)) __must_check;
 /* Remove such a folder from the directory @dir. */
@@ -85,10 +87,13 @@ struct fdry_env {
 	struct fdry_db *db;
 	struct fdry_dir dir;
 	unsigned int refs;       /* handles and sessions; under the registry's lock */
-	unsigned int generation; /* of forks: if it differs from the process's, the environment was inherited */
+	/* of forks: if it differs from the process's, the environment was inherited */
+	unsigned int generation;
 	pid_t pid;
 	bool readonly;           /* LMDB has it open for reading only */
-	bool replaced;           /* its data.mdb was removed or replaced: opening the directory now gives another environment */
+	/* its data.mdb was removed or replaced: opening the directory now gives another
+	 * environment */
+	bool replaced;
 	uint8_t id[FDRY_FORMAT_ID_SIZE];
 	pthread_mutex_t lock;    /* protects @sharers */
 	unsigned int sharers;    /* sessions that share the store's lock */
@@ -105,7 +110,8 @@ struct fdry_store {
 int fdry_store_check(const struct fdry_store *s) __must_check;
 int fdry_store_check_write(const struct fdry_store *s) __must_check;
 /* fdry_store_open() with another map size, for tests; 0: the default. */
-int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret) __must_check;
+int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
+			  struct fdry_store **ret) __must_check;
 
 /* --- lock.c --- */
 
@@ -119,8 +125,10 @@ int fdry_env_try(struct fdry_env *env);
 /* Share the lock with sessions: fails only beside a collection. */
 int fdry_env_look(struct fdry_env *env, int *fd_ret) __must_check;
 void fdry_env_unexclude(int fd);
-/* The lock under which one process at a time opens or closes LMDB's environment. @create: create data.mdb if needed. */
-int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int *fd_ret) __must_check;
+/* The lock under which one process at a time opens or closes LMDB's environment. @create: create
+ * data.mdb if needed. */
+int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create,
+		   int *fd_ret) __must_check;
 void fdry_dir_leave(int fd);
 /* Between the two: replace a lock.mdb that live processes use with another data.mdb. */
 void fdry_lock_renew(const struct fdry_dir *d);
@@ -156,28 +164,34 @@ static inline struct fdry_span fdry_oid_span(const struct fdry_oid *oid)
 
 int fdry_record_parse(struct fdry_span value, struct fdry_record *ret) __must_check;
 /* @found: whether there is one; a missing record is no error. */
-int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret) __must_check;
-int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *ret) __must_check;
+int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found,
+		    struct fdry_record *ret) __must_check;
+int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid,
+		     struct fdry_record *ret) __must_check;
 struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i);
-int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r) __must_check;
-void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret);
+int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid,
+		    const struct fdry_record *r) __must_check;
+void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_object_info *ret);
 
 /* The stored bytes. FDRY_E_CORRUPT if they are missing or have another length. */
 int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
 		       struct fdry_span *ret) __must_check;
-/* Memory for decompressing, reused for many objects, since it is larger than most objects. Zero it to start; only one
- * thread at a time uses it. */
+/* Memory for decompressing, reused for many objects, since it is larger than most objects. Zero it
+ * to start; only one thread at a time uses it. */
 struct fdry_unpacker {
 	void *ctx;
 };
 void fdry_unpacker_release(struct fdry_unpacker *u);
-/* The number of bytes that fdry_object_read() appends; the record is compared with the stored bytes. */
+/* The number of bytes that fdry_object_read() appends; the record is compared with the stored
+ * bytes. */
 int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret) __must_check;
 /* Append a verified copy of the bytes. */
-int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u,
+		     struct fdry_buf *ret) __must_check;
 /* Verify the bytes; without a copy if they are stored uncompressed. @scratch: for a copy. */
-int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_unpacker *u,
-		      struct fdry_buf *scratch) __must_check;
+int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_unpacker *u, struct fdry_buf *scratch) __must_check;
 int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data) __must_check;
 
 /* An object on its way into the store. */
@@ -186,24 +200,30 @@ struct fdry_item {
 	struct fdry_record rec;  /* links point at @links */
 	struct fdry_buf links;   /* owned by the item */
 	struct fdry_span stored; /* the packed bytes; owned by the caller */
-	struct fdry_span frame;  /* the bytes as one zstd frame if the caller has one: it is stored unchanged */
+	/* the bytes as one zstd frame if the caller has one: it is stored unchanged */
+	struct fdry_span frame;
 	bool rewrite;            /* the store's bytes are damaged */
 };
 /* Hash @data, sort the links. */
 int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry_span data,
 		   const struct fdry_oid *links, size_t nlinks) __must_check;
 /* The same if the hash of the @len bytes is known. */
-int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len, const struct fdry_oid *oid,
-		      const struct fdry_oid *links, size_t nlinks) __must_check;
+int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len,
+		      const struct fdry_oid *oid, const struct fdry_oid *links,
+		      size_t nlinks) __must_check;
 void fdry_item_release(struct fdry_item *it);
-/* Does the store already have the item with its bytes, kinds and links, undamaged? @data: its bytes. */
-int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret) __must_check;
-/* Without reading the bytes: does the store have them in the needed form (@bytes), with all kinds and links (@all)? */
-int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all) __must_check;
+/* Does the store already have the item with its bytes, kinds and links, undamaged? @data: its
+ * bytes. */
+int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data,
+		    bool *ret) __must_check;
+/* Without reading the bytes: does the store have them in the needed form (@bytes), with all kinds
+ * and links (@all)? */
+int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes,
+		    bool *all) __must_check;
 /* The most bytes that packing may write. */
 size_t fdry_item_packed_max(const struct fdry_item *it);
-/* Copy @data to @to, of fdry_item_packed_max() bytes, compressed if the kind allows that and it is smaller. The caller
- * keeps @to. */
+/* Copy @data to @to, of fdry_item_packed_max() bytes, compressed if the kind allows that and it is
+ * smaller. The caller keeps @to. */
 void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to);
 /* Store the item, or its new kinds and links; @is_new: whether the object was missing. */
 int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new) __must_check;
@@ -212,12 +232,12 @@ int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must
 
 /* --- writer.c, for callers that have checked the ids of their objects --- */
 
-/* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what a collection may be
- * taking at this moment it does not find. */
+/* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what
+ * a collection may be taking at this moment it does not find. */
 int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool *bytes,
 			 bool *all) __must_check;
-/* fdry_writer_add_object() of an item: takes its links over, and copies @data, or the item's frame.
- */
+/* fdry_writer_add_object() of an item: takes its links over, and copies @data, or the item's
+ * frame. */
 int fdry_writer_add_item(struct fdry_writer *w, struct fdry_item *it,
 			 struct fdry_span data) __must_check;
 
@@ -233,7 +253,8 @@ struct fdry_writer_image {
  * fdry_writer_finish() - fdry_writer_commit() of several images whose manifests were put.
  * @more: @nmore items whose bytes are there, which get the kinds and links that these name
  *
- * One transaction; ends the session, also on failure. FDRY_E_NOENT and FDRY_E_INVAL where an image is not there, or is none.
+ * One transaction; ends the session, also on failure. FDRY_E_NOENT and FDRY_E_INVAL where an image
+ * is not there, or is none.
  */
 int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
 		       const struct fdry_item *more, size_t nmore,
@@ -245,14 +266,14 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 
 /* --- sweep.c --- */
 
-/* Remove files that dead processes left in the store's directory; live processes may use it. FDRY_E_IO if it cannot be
- * listed. */
+/* Remove files that dead processes left in the store's directory; live processes may use it.
+ * FDRY_E_IO if it cannot be listed. */
 int fdry_dir_sweep(const struct fdry_dir *dir) __must_check;
 
 /* --- quarantine.c --- */
 
-/* Remove the bytes of a damaged object, or all of it if its record is damaged, too. A sound or missing object is left
- * alone. */
+/* Remove the bytes of a damaged object, or all of it if its record is damaged, too. A sound or
+ * missing object is left alone. */
 int fdry_quarantine(struct fdry_txn *t, const struct fdry_oid *oid) __must_check;
 
 /* --- verified.c --- */
@@ -267,17 +288,20 @@ struct fdry_verified {
 	struct fdry_buf old;   /* ids from the file, ascending */
 	struct fdry_buf added; /* ids of this session */
 };
-/* Must be called before the object is hashed, even if the answer does not matter: it fixes the state that is noted. */
+/* Must be called before the object is hashed, even if the answer does not matter: it fixes the
+ * state that is noted. */
 bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const struct fdry_oid *oid);
 void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid);
 /* Write the ids that were added. A failure costs only a check at the next load. */
 void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env);
 void fdry_verified_release(struct fdry_verified *v);
-/* Cancel the note: damage was found, or objects are being deleted. Sessions that began before add nothing any more. The
- * last error stays. */
+/* Cancel the note: damage was found, or objects are being deleted. Sessions that began before add
+ * nothing any more. The last error stays. */
 void fdry_verified_forget(const struct fdry_dir *dir);
-/* A transaction of this process changed data.mdb, and no other process did: a valid note stays valid. */
-void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to);
+/* A transaction of this process changed data.mdb, and no other process did: a valid note stays
+ * valid. */
+void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
+			 const struct fdry_db_state *to);
 
 /* --- atime.c --- */
 
@@ -288,21 +312,23 @@ struct fdry_atime {
 };
 /* Note that an image is used. After a failure it may be evicted sooner. */
 void fdry_atime_note(const struct fdry_env *env, const struct fdry_oid *oid);
-/* All notes, one for each image, by id; none if there is no file. FDRY_E_IO if it cannot be read. */
+/* All notes, one for each image, by id; none if there is no file. FDRY_E_IO if it cannot be
+ * read. */
 int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret) __must_check;
 /* The note of one image; NULL if there is none. */
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid);
 
 /* --- limit.c --- */
 
-/* The limit that this process keeps to: of FOUNDRY_STORE_LIMIT, else the store's own; 0: none. FDRY_E_ENV. */
+/* The limit that this process keeps to: of FOUNDRY_STORE_LIMIT, else the store's own; 0: none.
+ * FDRY_E_ENV. */
 int fdry_limit_get(struct fdry_txn *t, uint64_t *ret) __must_check;
 /* --- evict.c --- */
 
 /* What an object takes of LMDB's pages: an estimate that errs upwards. */
 uint64_t fdry_record_cost(const struct fdry_record *rec);
-/* Behind a seal of @count images: evict others if the store is over its limit. Failing costs nothing but room. No session of
- * the caller's is open. */
+/* Behind a seal of @count images: evict others if the store is over its limit. Failing costs
+ * nothing but room. No session of the caller's is open. */
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count);
 
 /* --- enospc.c --- */
@@ -313,8 +339,9 @@ struct fdry_lease;
  * @need: bytes that are to be written
  * @own: the caller's lease: what it noted stays
  *
- * Gives back what the transaction that failed made the file longer by. Where there is a limit (fdry_limit_get()), collects,
- * and where that does not free @need bytes evicts what does; nothing is evicted where all that may go is less.
+ * Gives back what the transaction that failed made the file longer by. Where there is a limit
+ * (fdry_limit_get()), collects, and where that does not free @need bytes evicts what does; nothing
+ * is evicted where all that may go is less.
  *
  * Return: whether trying again has a chance. The last error is as it was where it has none.
  */
@@ -338,19 +365,22 @@ int fdry_ref_touch(struct fdry_txn *t) __must_check;
 /* Parse a record alone: image, change and pin; name and identity stay empty. */
 int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret) __must_check;
 /* Parse an entry of the table refs: key and record. */
-int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_ref *ret) __must_check;
+int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value,
+			 struct fdry_ref *ret) __must_check;
 /* The image of that identity; NULL: the image without identity. */
-int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity, bool *found,
-		  struct fdry_ref *ret) __must_check;
-/* Append all images of a name (NULL: of every ref, by name) as struct fdry_ref, newest first; none if there is no such
- * name. */
+int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity,
+		  bool *found, struct fdry_ref *ret) __must_check;
+/* Append all images of a name (NULL: of every ref, by name) as struct fdry_ref, newest first; none
+ * if there is no such name. */
 int fdry_ref_images(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
-/* The same without reading their records: only names and identities, so that damaged records can be deleted. */
+/* The same without reading their records: only names and identities, so that damaged records can be
+ * deleted. */
 int fdry_ref_images_unread(struct fdry_txn *t, const char *name, struct fdry_buf *ret) __must_check;
 /* Write a record as it is given; the change counter stays. */
 int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 /* Set or replace the image of that identity; a pin stays. */
-int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity) __must_check;
+int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid,
+		   const struct fdry_oid *identity) __must_check;
 /* Delete one; a missing one is no error. Raises the change counter. */
 int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref) __must_check;
 
@@ -387,11 +417,11 @@ void fdry_idset_release(struct fdry_idset *set);
 /*
  * fdry_reach() - Visit @root and everything that it links to, each once.
  * @seen: objects that were visited are skipped and added
- * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL if the
- *         object is missing.
+ * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL if
+ * the object is missing.
  */
 typedef int (*fdry_visit_fn)(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec);
-int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen, fdry_visit_fn visit,
-	       void *arg) __must_check;
+int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen,
+	       fdry_visit_fn visit, void *arg) __must_check;
 
 #endif

@@ -80,7 +80,8 @@ static int file_make(const struct fdry_env *env, char name[FDRY_LEASE_NAME_SIZE]
 
 	if (e)
 		return e;
-	fd = fdry_openat(env->dir.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, env->dir.file_mode);
+	fd = fdry_openat(env->dir.fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
+			 env->dir.file_mode);
 	if (fd < 0 && errno == ENOENT) {
 		e = fdry_folder_make(&env->dir, FDRY_LEASES);
 		return e ? e : EAGAIN;
@@ -170,7 +171,8 @@ static int lease_share(struct fdry_lease *l, int e)
 	if (err)
 		return err;
 	l->shared = true;
-	fdry_debug("a session cannot write a lease (%s) and keeps collections out instead", strerror(e));
+	fdry_debug("a session cannot write a lease (%s) and keeps collections out instead",
+		   strerror(e));
 	return 0;
 }
 
@@ -280,7 +282,8 @@ static void file_end(struct fdry_lease *l, bool wrote)
 	fdry_step(FDRY_STEP_LEASE_END);
 	if (may_remove(l, wrote))
 		(void)unlinkat(l->env->dir.fd, l->name, 0);
-	(void)flock_retry(l->fd, LOCK_UN); /* a child that did not go through fork() may have the file open */
+	/* a child that did not go through fork() may have the file open */
+	(void)flock_retry(l->fd, LOCK_UN);
 	file_close(l);
 }
 
@@ -323,7 +326,8 @@ struct scan {
 };
 
 /* Call @fn for every file in the folder whose name is that of a lease, until it returns nonzero. */
-static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name), void *arg)
+static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const char *name),
+		       void *arg)
 {
 	char path[FDRY_LEASE_NAME_SIZE];
 	struct fdry_names names;
@@ -343,8 +347,10 @@ static int folder_each(const struct fdry_env *env, int (*fn)(void *arg, const ch
 	}
 	if (err || !e)
 		return err;
-	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot list the store's folder " FDRY_LEASES ", whose files list the "
-			 "objects in use: %s", strerror(e));
+	return fdry_fail(e == EACCES ? FDRY_E_PERM : FDRY_E_IO,
+			 "cannot list the store's folder " FDRY_LEASES ", whose files list the "
+			 "objects in use: %s",
+			 strerror(e));
 }
 
 static int read_entry(struct fdry_leases *ls, const char *name, struct lease_read **ret)
@@ -366,7 +372,8 @@ static int read_entry(struct fdry_leases *ls, const char *name, struct lease_rea
 }
 
 /*
- * Without a head, nothing was noted yet. Zeros before ids were left by a power cut: a live session writes the head first.
+ * Without a head, nothing was noted yet. Zeros before ids were left by a power cut: a live session
+ * writes the head first.
  */
 static int head_check(int fd, const char *name, bool *there)
 {
@@ -375,10 +382,15 @@ static int head_check(int fd, const char *name, bool *there)
 	ssize_t n = pread(fd, head, sizeof(head), 0);
 
 	*there = n == sizeof(head) && memcmp(head, zeros, sizeof(head));
-	if (*there && (memcmp(head, FDRY_LEASE_MAGIC, 8) || fdry_get32(head + FDRY_LEASE_AT_VERSION) != FDRY_LEASE_VERSION))
-		return fdry_fail(FDRY_E_VERSION, "%s in the store is held by a program of another version; "
-				 "collect with that one", name);
-	return n < 0 ? fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", name, strerror(errno)) : 0;
+	if (*there && (memcmp(head, FDRY_LEASE_MAGIC, 8) ||
+		       fdry_get32(head + FDRY_LEASE_AT_VERSION) != FDRY_LEASE_VERSION))
+		return fdry_fail(FDRY_E_VERSION,
+				 "%s in the store is held by a program of another version; collect "
+				 "with that one",
+				 name);
+	return n < 0 ? fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", name,
+				 strerror(errno))
+		     : 0;
 }
 
 static int ids_read(const struct scan *s, int fd, struct lease_read *r)
@@ -397,7 +409,8 @@ static int ids_read(const struct scan *s, int fd, struct lease_read *r)
 	do {
 		n = pread(fd, ids, sizeof(ids), (off_t)r->at);
 		if (n < 0)
-			return fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", r->name, strerror(errno));
+			return fdry_fail(FDRY_E_IO, "cannot read %s in the store: %s", r->name,
+					 strerror(errno));
 		n /= FDRY_OID_SIZE;
 		for (i = 0; i < n && !err; i++)
 			err = s->fn(s->arg, &ids[i]);
@@ -431,14 +444,17 @@ static int scan_file(void *arg, const char *name)
 		return 0;
 	}
 	s->ls->held++;
-	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= r->at)
+	if (!fstatat(s->env->dir.fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+	    (uint64_t)st.st_size <= r->at)
 		return 0;
 	fd = fdry_file_get(s->env->dir.fd, name, O_RDONLY);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0)
-		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO, "cannot read %s in the store, which may keep objects: "
-				 "%s%s", name, fdry_file_text(errno), errno == EACCES ? "; collect as the user it belongs to" : "");
+		return fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_IO,
+				 "cannot read %s in the store, which may keep objects: %s%s",
+				 name, fdry_file_text(errno),
+				 errno == EACCES ? "; collect as the user it belongs to" : "");
 	err = ids_read(s, fd, r);
 	close(fd);
 	return err;

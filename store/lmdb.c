@@ -25,7 +25,8 @@
 #include "store/step.h"
 
 #define FIT_TRIES 64
-#define PLACE_MS_MAX 60000  /* to wait for a place among the readers, if there is no other way to read */
+/* to wait for a place among the readers, if there is no other way to read */
+#define PLACE_MS_MAX 60000
 #define PLACE_MS_LOCKED 20 /* if reading under the writers' lock is possible */
 #define PLACE_NAP_MS_MAX 100
 
@@ -38,8 +39,9 @@ static __attribute__((noinline)) int begin(struct fdry_db *db, unsigned int flag
 }
 
 /*
- * Does the transaction number in lock.mdb fit data.mdb? It is the number of the latest meta page, or one less if a
- * writer is committing or died while it committed. Any other number means that a copy was written over data.mdb.
+ * Does the transaction number in lock.mdb fit data.mdb? It is the number of the latest meta page,
+ * or one less if a writer is committing or died while it committed. Any other number means that a
+ * copy was written over data.mdb.
  */
 static bool txn_fits(const struct fdry_txn *t)
 {
@@ -73,7 +75,9 @@ static int txn_begin(struct fdry_db *db, unsigned int flags, struct fdry_txn *re
 			fdry_wlock_unlock(&db->wlock);
 		return rc;
 	}
-	*ret = (struct fdry_txn){ .db = db, .txn = txn, .exclusive = exclusive, .locked = locked, .xfsz = xfsz };
+	*ret = (struct fdry_txn){
+		.db = db, .txn = txn, .exclusive = exclusive, .locked = locked, .xfsz = xfsz
+	};
 	if (exclusive)
 		(void)fdry_db_state(db, &ret->before);
 	else
@@ -95,7 +99,8 @@ static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, st
 	return rc ? fdry_db_fail(db, rc, doing) : 0;
 }
 
-/* All places are taken: clear those of dead processes, and wait for other readers to end. 0 or LMDB's answer. */
+/* All places are taken: clear those of dead processes, and wait for other readers to end. 0 or
+ * LMDB's answer. */
 static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 {
 	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_LOCKED;
@@ -115,9 +120,9 @@ static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 }
 
 /*
- * LMDB cannot always list a reader: a process with our id in another PID namespace has the place, all places are
- * taken, or this process has taken its share of them. Short views under the writers' lock need no place; they are
- * correct, if slower. A process that may not write can only wait.
+ * LMDB cannot always list a reader: a process with our id in another PID namespace has the place,
+ * all places are taken, or this process has taken its share of them. Short views under the writers'
+ * lock need no place; they are correct, if slower. A process that may not write can only wait.
  */
 static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 {
@@ -130,14 +135,18 @@ static int read_begin(struct fdry_db *db, struct fdry_txn *ret)
 		return 0;
 	if ((rc == EAGAIN || rc == MDB_READERS_FULL) && !db->readonly)
 		return txn_try(db, 0, "read without a place among the readers", ret);
-	return rc == MDB_READERS_FULL ? fdry_db_fail(db, rc, "begin to read") : txn_try(db, MDB_RDONLY, "begin to read", ret);
+	return rc == MDB_READERS_FULL ? fdry_db_fail(db, rc, "begin to read")
+				      : txn_try(db, MDB_RDONLY, "begin to read", ret);
 }
 
 static int overwritten(const struct fdry_db *db)
 {
-	return fdry_fail(FDRY_E_STALE, "another program wrote into data.mdb of the store %s while processes have it open; close the store "
-			 "in all of them and run foundry-store verify (a backup is put in place by renaming a copy, never by "
-			 "writing over data.mdb)", db->dir);
+	return fdry_fail(FDRY_E_STALE,
+			 "another program wrote into data.mdb of the store %s while processes have "
+			 "it open; close the store in all of them and run foundry-store verify (a "
+			 "backup is put in place by renaming a copy, never by writing over "
+			 "data.mdb)",
+			 db->dir);
 }
 
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret)
@@ -182,9 +191,10 @@ static bool is_behind(const struct fdry_txn *t)
 }
 
 /*
- * A committing writer puts the meta page into the file and then the transaction's number where readers
- * look for it. If it dies in between, readers go on seeing the state before, until the next writer
- * begins and repairs the number. Such a view is whole, but a decision that is based on it is wrong.
+ * A committing writer puts the meta page into the file and then the transaction's number where
+ * readers look for it. If it dies in between, readers go on seeing the state before, until the next
+ * writer begins and repairs the number. Such a view is whole, but a decision that is based on it is
+ * wrong.
  */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret)
 {
@@ -206,7 +216,8 @@ static void state_carry(const struct fdry_txn *t)
 {
 	struct fdry_db_state now;
 
-	if (!t->exclusive || !t->db->home || t->db->wlock.fd < 0 || !t->before.ino || !fdry_db_state(t->db, &now))
+	if (!t->exclusive || !t->db->home || t->db->wlock.fd < 0 || !t->before.ino ||
+	    !fdry_db_state(t->db, &now))
 		return;
 	if (now.changed != t->before.changed || now.txn != t->before.txn)
 		fdry_verified_carry(t->db->home, &t->before, &now);
@@ -240,7 +251,8 @@ void fdry_txn_abort(struct fdry_txn *t)
 int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret)
 {
 	struct stat st = { 0 };
-	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size }; /* read before the file's length, which never becomes smaller */
+	/* read before the file's length, which never becomes smaller */
+	struct fdry_extent x = { .used_bytes = fdry_db_used(db), .page_size = db->page_size };
 	int rc = fdry_db_stat(db, &st);
 
 	if (rc)
@@ -271,9 +283,9 @@ static int length_set(struct fdry_db *db, uint64_t size)
 }
 
 /*
- * LMDB does not write pages that a transaction allocated and freed again, so the file may end before its last page.
- * The next process that opens it would have to find out that nothing was cut off. Extending the file with a hole
- * avoids that. Only a writer may make the file longer.
+ * LMDB does not write pages that a transaction allocated and freed again, so the file may end
+ * before its last page. The next process that opens it would have to find out that nothing was cut
+ * off. Extending the file with a hole avoids that. Only a writer may make the file longer.
  */
 static void file_extend(struct fdry_db *db)
 {
@@ -291,9 +303,9 @@ static void file_extend(struct fdry_db *db)
 }
 
 /*
- * A transaction that failed for want of space has written pages behind the last page in use. No view reads them, and
- * other files need the space. With the writers' lock held, no process writes there, and no view, however old,
- * reaches further than the latest one.
+ * A transaction that failed for want of space has written pages behind the last page in use. No
+ * view reads them, and other files need the space. With the writers' lock held, no process writes
+ * there, and no view, however old, reaches further than the latest one.
  */
 void fdry_db_trim(struct fdry_db *db)
 {
@@ -351,7 +363,8 @@ void fdry_txn_damaged(const struct fdry_txn *t)
 
 /* --- entries --- */
 
-int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span *ret)
+int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
+		 struct fdry_span *ret)
 {
 	MDB_val k = val_of(key), v = { 0 };
 	int rc = guarded(mdb_get(t->txn, t->db->tables[table], &k, &v));
@@ -362,7 +375,8 @@ int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key
 	return 0;
 }
 
-int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span value)
+int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
+		 struct fdry_span value)
 {
 	MDB_val k = val_of(key), v = val_of(value);
 	int rc = guarded(mdb_put(t->txn, t->db->tables[table], &k, &v, 0));
@@ -395,7 +409,8 @@ int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret)
 	MDB_stat st = { 0 };
 	int i, rc = 0;
 
-	for (i = 0; i < FDRY_TABLE_COUNT && !rc; i++, pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages)
+	for (i = 0; i < FDRY_TABLE_COUNT && !rc;
+	     i++, pages += st.ms_branch_pages + st.ms_leaf_pages + st.ms_overflow_pages)
 		rc = mdb_stat(t->txn, t->db->tables[i], &st);
 	if (!rc)
 		*ret = pages * st.ms_psize;

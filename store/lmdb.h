@@ -2,12 +2,12 @@
 /*
  * lmdb.h - the store's interface to LMDB, without LMDB's own types.
  *
- * Only the files that include db.h know <lmdb.h>: they turn every answer of LMDB into an error of ours, grow the map,
- * clear readers that died, and survive LMDB's assertions. There are four tables; keys and values are bytes at any
- * alignment.
+ * Only the files that include db.h know <lmdb.h>: they turn every answer of LMDB into an error of
+ * ours, grow the map, clear readers that died, and survive LMDB's assertions. There are four
+ * tables; keys and values are bytes at any alignment.
  *
- * Locking: any thread may use an environment. Only the thread that began a transaction uses it, except that a read
- * transaction that is not exclusive may move between threads.
+ * Locking: any thread may use an environment. Only the thread that began a transaction uses it,
+ * except that a read transaction that is not exclusive may move between threads.
  */
 #ifndef FDRY_STORE_LMDB_H
 #define FDRY_STORE_LMDB_H
@@ -38,10 +38,14 @@ struct fdry_dir;
 
 struct fdry_db_opts {
 	const char *dir;
-	const struct fdry_dir *entered; /* the same, between fdry_dir_enter() and fdry_dir_leave(): its lock.mdb may be replaced. Or NULL */
+	/* the same, between fdry_dir_enter() and fdry_dir_leave(): its lock.mdb may be replaced. Or
+	 * NULL */
+	const struct fdry_dir *entered;
 	bool create;         /* create the tables if the environment is empty */
 	bool readonly;       /* nothing may be written */
-	bool fixed;          /* no lock file: it cannot be written or, unless @readonly, no other process knows the environment */
+	/* no lock file: it cannot be written or, unless @readonly, no other process knows the
+	 * environment */
+	bool fixed;
 	mode_t mode;         /* of new files */
 	uint64_t map_size;   /* address space to reserve; 0: FDRY_MAP_SIZE */
 };
@@ -55,11 +59,12 @@ struct fdry_db_opts {
  * fdry_db_open() - Open the environment in a directory.
  * @fresh: called for tables that were just created: writes the first records of a new store
  *
- * Never twice for one directory in a process: closing one would release the other's locks. If live processes use
- * lock.mdb with a data.mdb that was replaced meanwhile, a new lock.mdb is created.
- * Errors: FDRY_E_LOCKED (live processes use data.mdb with a lock.mdb that was replaced meanwhile), FDRY_E_STALE (replaced
- * at this moment), FDRY_E_NOSTORE (not LMDB's, or another program's), FDRY_E_CORRUPT (shorter than
- * its own account), FDRY_E_VERSION, FDRY_E_PERM, FDRY_E_FULL, FDRY_E_STORE, FDRY_E_NOMEM.
+ * Never twice for one directory in a process: closing one would release the other's locks. If live
+ * processes use lock.mdb with a data.mdb that was replaced meanwhile, a new lock.mdb is created.
+ * Errors: FDRY_E_LOCKED (live processes use data.mdb with a lock.mdb that was replaced meanwhile),
+ * FDRY_E_STALE (replaced at this moment), FDRY_E_NOSTORE (not LMDB's, or another program's),
+ * FDRY_E_CORRUPT (shorter than its own account), FDRY_E_VERSION, FDRY_E_PERM, FDRY_E_FULL,
+ * FDRY_E_STORE, FDRY_E_NOMEM.
  */
 struct fdry_txn;
 int fdry_db_open(const struct fdry_db_opts *opts, int (*fresh)(struct fdry_txn *t),
@@ -98,19 +103,22 @@ int fdry_db_extent(const struct fdry_db *db, struct fdry_extent *ret) __must_che
 /* A larger value has its own pages; smaller ones share a page and move when it is written. */
 uint64_t fdry_db_small_max(const struct fdry_db *db);
 
-#define FDRY_DB_READERS_MAX 8192 /* transactions that can read at a time: places in a new lock.mdb, 64 bytes each */
+/* transactions that can read at a time: places in a new lock.mdb, 64 bytes each */
+#define FDRY_DB_READERS_MAX 8192
 /* In the lock.mdb that is in use. */
 uint32_t fdry_db_readers_max(const struct fdry_db *db);
 /* Transactions that read now, in any process. */
 uint32_t fdry_db_readers(const struct fdry_db *db);
 /* Clear the places of readers that died: the pages of their views could not be used again. */
 void fdry_db_clear_readers(struct fdry_db *db);
-/* After a transaction that found the disk full: cut off what it appended to the file. The caller has no open transaction. */
+/* After a transaction that found the disk full: cut off what it appended to the file. The caller
+ * has no open transaction. */
 void fdry_db_trim(struct fdry_db *db);
 
 /*
- * Beginning a transaction and committing one return FDRY_E_STALE if data.mdb, lock.mdb or the directory was removed or
- * replaced since the environment was opened, or if another program has written into data.mdb.
+ * Beginning a transaction and committing one return FDRY_E_STALE if data.mdb, lock.mdb or the
+ * directory was removed or replaced since the environment was opened, or if another program has
+ * written into data.mdb.
  */
 
 /* A transaction, in the caller's storage. */
@@ -119,19 +127,22 @@ struct fdry_txn {
 	void *txn;
 	bool exclusive; /* holds the writers' lock; one thread begins and ends it */
 	struct fdry_db_state before; /* if exclusive: the state before it */
-	bool locked;    /* keeps writers out, since it is exclusive or LMDB cannot list it; must be short */
+	/* keeps writers out, since it is exclusive or LMDB cannot list it; must be short */
+	bool locked;
 	struct fdry_xfsz xfsz; /* while it may write */
 };
 
-/* Begin a consistent view. It keeps writers out only if LMDB cannot list it: its list of readers cannot be written, a
- * process with the same id lives in another PID namespace, or no place is free. A process that may not write to the
- * store waits up to a minute for a place (FDRY_E_LOCKED). */
+/* Begin a consistent view. It keeps writers out only if LMDB cannot list it: its list of readers
+ * cannot be written, a process with the same id lives in another PID namespace, or no place is
+ * free. A process that may not write to the store waits up to a minute for a place
+ * (FDRY_E_LOCKED). */
 int fdry_txn_read(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* The same, and the view contains every commit, even if a writer died before it could announce its commit. Needed
- * before any decision about what to write or remove. May wait for a writer. */
+/* The same, and the view contains every commit, even if a writer died before it could announce its
+ * commit. Needed before any decision about what to write or remove. May wait for a writer. */
 int fdry_txn_read_latest(struct fdry_db *db, struct fdry_txn *ret) __must_check;
-/* Begin to write; waits for other writers. The caller will put at most @growth bytes; the map grows before if needed.
- * If it cannot grow, its free pages may suffice; if not, a put or the commit returns FDRY_E_FULL. */
+/* Begin to write; waits for other writers. The caller will put at most @growth bytes; the map grows
+ * before if needed. If it cannot grow, its free pages may suffice; if not, a put or the commit
+ * returns FDRY_E_FULL. */
 int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret) __must_check;
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
@@ -141,9 +152,11 @@ void fdry_txn_abort(struct fdry_txn *t);
 void fdry_txn_damaged(const struct fdry_txn *t);
 
 /* The value of @key, valid until the transaction ends or writes; data is NULL if there is none. */
-int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span *ret) __must_check;
+int fdry_txn_get(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
+		 struct fdry_span *ret) __must_check;
 /* Replaces an earlier value. */
-int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key, struct fdry_span value) __must_check;
+int fdry_txn_put(struct fdry_txn *t, enum fdry_table table, struct fdry_span key,
+		 struct fdry_span value) __must_check;
 /* A missing key is no error. */
 int fdry_txn_delete(struct fdry_txn *t, enum fdry_table table, struct fdry_span key) __must_check;
 /* Entries, as the table's root counts them. */
@@ -156,14 +169,16 @@ int fdry_txn_bytes(struct fdry_txn *t, uint64_t *ret) __must_check;
 typedef int (*fdry_entry_fn)(void *arg, struct fdry_span key, struct fdry_span value);
 #define FDRY_EACH_STOP 1
 /* Every entry from @from on (an empty span: from the first). @fn must not write. */
-int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn,
-		  void *arg) __must_check;
-/* LMDB's own tables. A value of the free ones holds a count and as many page numbers, 64 bits each. */
+int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from,
+		  fdry_entry_fn fn, void *arg) __must_check;
+/* LMDB's own tables. A value of the free ones holds a count and as many page numbers, 64 bits
+ * each. */
 enum fdry_inner {
 	FDRY_INNER_FREE = 0,  /* free pages, by the transaction that freed them */
 	FDRY_INNER_ROOTS = 1, /* the roots of all tables, by name */
 };
-int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn, void *arg) __must_check;
+int fdry_txn_each_inner(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn fn,
+			void *arg) __must_check;
 
 /* --- truncated.c --- */
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lock.c - the store's lock: exclusive for a collection, shared by sessions that cannot create a lease.
+ * lock.c - the store's lock: exclusive for a collection, shared by sessions that cannot create a
+ * lease.
  *
- * The lock is flock() on the store's directory. It needs no file of its own and works on read-only media; the kernel
- * releases it when its holder dies; it does not depend on process ids, which repeat between containers. All sessions
- * of a process share one open file. A collection opens another one, so that sessions of its own process keep it out.
+ * The lock is flock() on the store's directory. It needs no file of its own and works on read-only
+ * media; the kernel releases it when its holder dies; it does not depend on process ids, which
+ * repeat between containers. All sessions of a process share one open file. A collection opens
+ * another one, so that sessions of its own process keep it out.
  *
- * LMDB's environment is opened and closed under another lock, flock() on data.mdb. The last process that closes
- * it destroys LMDB's mutexes (since 0.9.25); a process that opens it at that moment would use destroyed mutexes.
+ * LMDB's environment is opened and closed under another lock, flock() on data.mdb. The last process
+ * that closes it destroys LMDB's mutexes (since 0.9.25); a process that opens it at that moment
+ * would use destroyed mutexes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +29,8 @@
 #define EXCLUDE_MS_MAX 20 /* another process may be testing whether a collection is alive */
 #define NAP_MS_MAX 50
 
-/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process id if the lock is on our directory, else 0. */
+/* "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF": the process id if the lock is on our
+ * directory, else 0. */
 static long holder(const struct fdry_env *env, const char *line)
 {
 	const char *p = strstr(line, " FLOCK ");
@@ -41,7 +45,8 @@ static long holder(const struct fdry_env *env, const char *line)
 	pid = strtol(p, &end, 10);
 	major_nr = strtoul(end, &end, 16);
 	minor_nr = strtoul(end + (*end == ':'), &end, 16);
-	if (strtoull(end + (*end == ':'), NULL, 10) != env->dir.ino || makedev(major_nr, minor_nr) != env->dir.dev)
+	if (strtoull(end + (*end == ':'), NULL, 10) != env->dir.ino ||
+	    makedev(major_nr, minor_nr) != env->dir.dev)
 		return 0;
 	return pid;
 }
@@ -58,7 +63,8 @@ static void holders(const struct fdry_env *env, char *text, size_t len)
 	while (f && used < len && fgets(line, sizeof(line), f)) {
 		pid = holder(env, line);
 		if (pid > 0)
-			used += (size_t)snprintf(text + used, len - used, "%s%ld", used ? ", " : "", pid);
+			used += (size_t)snprintf(text + used, len - used, "%s%ld", used ? ", " : "",
+						 pid);
 	}
 	if (f)
 		fclose(f);
@@ -69,8 +75,9 @@ static int locked(const struct fdry_env *env, const char *by)
 	char pids[128];
 
 	holders(env, pids, sizeof(pids));
-	return fdry_fail(FDRY_E_LOCKED, "the store is held by %s%s%s; wait for that to end and try again",
-			 by, *pids ? ", process " : "", pids);
+	return fdry_fail(FDRY_E_LOCKED,
+			 "the store is held by %s%s%s; wait for that to end and try again", by,
+			 *pids ? ", process " : "", pids);
 }
 
 static int flock_retry(int fd, int op)
@@ -173,7 +180,9 @@ static int private_lock_or_fail(struct fdry_env *env, int op, const char *by, in
 
 int fdry_env_exclude(struct fdry_env *env, int *fd_ret)
 {
-	return private_lock_or_fail(env, LOCK_EX, "another collection, or a session that cannot create a lease", fd_ret);
+	return private_lock_or_fail(env, LOCK_EX,
+				    "another collection, or a session that cannot create a lease",
+				    fd_ret);
 }
 
 int fdry_env_look(struct fdry_env *env, int *fd_ret)
@@ -201,14 +210,16 @@ static int data_open(const struct fdry_dir *d, bool create)
 	return fdry_file_get(d->fd, "data.mdb", O_RDONLY);
 }
 
-/* The mode of a file that LMDB creates depends on the umask. Only if it is missing: closing it releases this process' locks. */
+/* The mode of a file that LMDB creates depends on the umask. Only if it is missing: closing it
+ * releases this process' locks. */
 static void lock_make(const struct fdry_dir *d)
 {
 	int fd;
 
 	if (!faccessat(d->fd, "lock.mdb", F_OK, 0))
 		return;
-	fd = fdry_file_open(d, "lock.mdb", O_RDWR); /* if it cannot be created, LMDB reports the error */
+	/* if it cannot be created, LMDB reports the error */
+	fd = fdry_file_open(d, "lock.mdb", O_RDWR);
 	if (fd >= 0)
 		close(fd);
 }
@@ -229,11 +240,15 @@ int fdry_dir_enter(const struct fdry_dir *d, const char *path, bool create, int 
 		if (fd >= 0 && e)
 			close(fd);
 		if (e == EWOULDBLOCK)
-			return fdry_fail(FDRY_E_LOCKED, "another process has been opening the store %s for half a minute; "
-					 "see whether it is stopped, and try again", path);
+			return fdry_fail(
+				FDRY_E_LOCKED,
+				"another process has been opening the store %s for half a minute; "
+				"see whether it is stopped, and try again",
+				path);
 		if (e)
-			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO, "cannot open data.mdb of the store %s: %s",
-					 path, fdry_file_text(e));
+			return fdry_fail(e == EACCES || e == EPERM ? FDRY_E_PERM : FDRY_E_IO,
+					 "cannot open data.mdb of the store %s: %s", path,
+					 fdry_file_text(e));
 		lock_make(d);
 	}
 	*fd_ret = fd;
@@ -244,6 +259,7 @@ void fdry_dir_leave(int fd)
 {
 	if (fd < 0)
 		return;
-	(void)flock_retry(fd, LOCK_UN); /* a child that did not go through fork() may have it open */
+	/* a child that did not go through fork() may have it open */
+	(void)flock_retry(fd, LOCK_UN);
 	close(fd);
 }

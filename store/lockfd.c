@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lockfd.c - locked descriptors whose locks end with this process, even if a child of fork() lives on.
+ * lockfd.c - locked descriptors whose locks end with this process, even if a child of fork() lives
+ * on.
  *
- * flock() belongs to the open file, which a child inherits: the lock would last as long as either process.
- * So a child of fork() closes the descriptors that are listed here. fdry_lockfd_close() also unlocks, for
- * children that did not go through fork().
+ * flock() belongs to the open file, which a child inherits: the lock would last as long as either
+ * process. So a child of fork() closes the descriptors that are listed here. fdry_lockfd_close()
+ * also unlocks, for children that did not go through fork().
  */
 #include <errno.h>
 #include <pthread.h>

@@ -2,9 +2,9 @@
 /*
  * mark.c - marking beside sessions that write; see mark.h and Documentation/design/collection.rst.
  *
- * Marking needs no consistent view. While a collection is announced, only that collection deletes objects, and a
- * session adds a link only after it has noted the link's target in a lease. An object that is marked although it is
- * dead costs a little space until the next collection.
+ * Marking needs no consistent view. While a collection is announced, only that collection deletes
+ * objects, and a session adds a link only after it has noted the link's target in a lease. An
+ * object that is marked although it is dead costs a little space until the next collection.
  */
 #include "store/mark.h"
 
@@ -50,8 +50,11 @@ static int not_there(const struct fdry_mark *m, const struct fdry_oid *oid)
 
 	if (!*m->ref)
 		return 0;
-	return fdry_fail(FDRY_E_CORRUPT, "ref '%s' needs object %s, which is missing; nothing more is collected until "
-			 "the ref is removed or sealed anew", m->ref, fdry_oid_hex(oid, hex));
+	return fdry_fail(
+		FDRY_E_CORRUPT,
+		"ref '%s' needs object %s, which is missing; nothing more is collected until the "
+		"ref is removed or sealed anew",
+		m->ref, fdry_oid_hex(oid, hex));
 }
 
 static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
@@ -199,7 +202,8 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 	return err ? err : mark_drain_in_views(m, tick, arg);
 }
 
-int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice, bool *done)
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice,
+		     bool *done)
 {
 	struct fdry_buf found = { 0 };
 	const struct root *r;

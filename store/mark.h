@@ -27,16 +27,19 @@ struct fdry_timeslice fdry_timeslice(uint64_t ns);
 bool fdry_timeslice_over(struct fdry_timeslice *slice);
 
 /*
- * Mark everything that is new since the last call, in short views: first the refs that were set, then the leases.
- * @tick is called between views and may be NULL; if it returns nonzero, marking ends with that. FDRY_E_CORRUPT if a ref
- * leads to a missing object.
+ * Mark everything that is new since the last call, in short views: first the refs that were set,
+ * then the leases.
+ * @tick is called between views and may be NULL; if it returns nonzero, marking ends with that.
+ * FDRY_E_CORRUPT if a ref leads to a missing object.
  */
 int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg) __must_check;
 /*
- * The same under the writers' lock, in @t: afterwards everything that a session may rely on is marked until @t ends.
+ * The same under the writers' lock, in @t: afterwards everything that a session may rely on is
+ * marked until @t ends.
  * @done: false if the time slice was over first.
  */
-int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice, bool *done) __must_check;
+int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice,
+		     bool *done) __must_check;
 void fdry_mark_release(struct fdry_mark *m);
 
 #endif

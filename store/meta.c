@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * meta.c - the table meta: a few named records that describe the store as a whole (format.h lists them).
+ * meta.c - the table meta: a few named records that describe the store as a whole (format.h lists
+ * them).
  */
 #include "store/internal.h"
 

@@ -2,9 +2,9 @@
 /*
  * object.c - one object: its record and its stored bytes, both checked when they are read.
  *
- * A record (kinds, sizes, links) is stored apart from the bytes. So listing and collecting never touch content, and a
- * new kind or link moves no bytes: uncompressed bytes stay in place until a collection removes them. Mapped spans
- * rely on that.
+ * A record (kinds, sizes, links) is stored apart from the bytes. So listing and collecting never
+ * touch content, and a new kind or link moves no bytes: uncompressed bytes stay in place until a
+ * collection removes them. Mapped spans rely on that.
  */
 #include <stdlib.h>
 #include <zstd.h>
@@ -49,17 +49,20 @@ int fdry_record_parse(struct fdry_span value, struct fdry_record *ret)
 		goto bad;
 	if (r.size > FDRY_OBJECT_SIZE_MAX || r.stored > r.size || r.nlinks > FDRY_OBJECT_LINKS_MAX)
 		goto bad;
-	r.links = (struct fdry_span){ value.data + FDRY_RECORD_AT_LINKS, value.len - FDRY_RECORD_AT_LINKS };
+	r.links = (struct fdry_span){ value.data + FDRY_RECORD_AT_LINKS,
+				      value.len - FDRY_RECORD_AT_LINKS };
 	if (r.links.len != (size_t)r.nlinks * FDRY_OID_SIZE)
 		goto bad;
 	*ret = r;
 	return 0;
 bad:
-	return fdry_fail(FDRY_E_CORRUPT, "an object's record is damaged; run foundry-store repair with a source that has it, or seal anew "
-			 "the images that need it");
+	return fdry_fail(FDRY_E_CORRUPT, "an object's record is damaged; run foundry-store repair "
+					 "with a source that has it, or seal anew the images that "
+					 "need it");
 }
 
-int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found, struct fdry_record *ret)
+int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found,
+		    struct fdry_record *ret)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_span value;
@@ -81,7 +84,8 @@ int fdry_record_need(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 
 	if (err || found)
 		return err;
-	return fdry_fail(FDRY_E_NOENT, "there is no object %s in the store; see foundry-store ls", fdry_oid_hex(oid, hex));
+	return fdry_fail(FDRY_E_NOENT, "there is no object %s in the store; see foundry-store ls",
+			 fdry_oid_hex(oid, hex));
 }
 
 struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i)
@@ -92,7 +96,8 @@ struct fdry_oid fdry_record_link(const struct fdry_record *r, uint32_t i)
 	return oid;
 }
 
-void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_object_info *ret)
+void fdry_record_info(const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_object_info *ret)
 {
 	ret->oid = *oid;
 	ret->kind = (enum fdry_object_kind)(31 - __builtin_clz(r->kinds));
@@ -119,7 +124,8 @@ int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct
 		err = fdry_buf_put(&buf, r->links.data, r->links.len);
 	}
 	if (!err)
-		err = fdry_txn_put(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid), (struct fdry_span){ buf.data, buf.len });
+		err = fdry_txn_put(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+				   (struct fdry_span){ buf.data, buf.len });
 	fdry_buf_release(&buf);
 	return err;
 }
@@ -130,19 +136,24 @@ static int corrupt(const struct fdry_oid *oid, const char *what)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	return fdry_fail(FDRY_E_CORRUPT, "object %s is damaged: %s; run foundry-store repair with a source that has it, or seal anew the images "
-			 "that need it", fdry_oid_hex(oid, hex), what);
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "object %s is damaged: %s; run foundry-store repair with a source that "
+			 "has it, or seal anew the images that need it",
+			 fdry_oid_hex(oid, hex), what);
 }
 
 static int quarantined(const struct fdry_oid *oid)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	return fdry_fail(FDRY_E_CORRUPT, "object %s was damaged and is in quarantine; run foundry-store repair with a source that "
-			 "has it, or seal anew the images that need it", fdry_oid_hex(oid, hex));
+	return fdry_fail(FDRY_E_CORRUPT,
+			 "object %s was damaged and is in quarantine; run foundry-store repair "
+			 "with a source that has it, or seal anew the images that need it",
+			 fdry_oid_hex(oid, hex));
 }
 
-int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span *ret)
+int fdry_object_stored(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		       struct fdry_span *ret)
 {
 	struct fdry_span value;
 	int err;
@@ -171,12 +182,17 @@ int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data)
 }
 
 /* Check the sizes of a record before memory is allocated for them. */
-static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored)
+static int sizes_check(const struct fdry_oid *oid, const struct fdry_record *r,
+		       struct fdry_span stored)
 {
 	if (r->codec != FDRY_CODEC_PLAIN && r->codec != FDRY_CODEC_ZSTD)
-		return fdry_fail(FDRY_E_VERSION, "an object is stored by codec %u, which this program does not know; use a newer one",
+		return fdry_fail(FDRY_E_VERSION,
+				 "an object is stored by codec %u, which this program does not "
+				 "know; use a newer one",
 				 r->codec);
-	if (r->size != (r->codec == FDRY_CODEC_ZSTD ? ZSTD_getFrameContentSize(stored.data, stored.len) : r->stored))
+	if (r->size != (r->codec == FDRY_CODEC_ZSTD
+				? ZSTD_getFrameContentSize(stored.data, stored.len)
+				: r->stored))
 		return corrupt(oid, "its sizes contradict each other");
 	return 0;
 }
@@ -187,8 +203,8 @@ void fdry_unpacker_release(struct fdry_unpacker *u)
 	u->ctx = NULL;
 }
 
-static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_span stored, struct fdry_unpacker *u,
-			 void *to)
+static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r,
+			 struct fdry_span stored, struct fdry_unpacker *u, void *to)
 {
 	size_t n;
 
@@ -219,7 +235,8 @@ int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *r
 	return err;
 }
 
-int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u, struct fdry_buf *ret)
+int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u,
+		     struct fdry_buf *ret)
 {
 	size_t before = ret->len;
 	struct fdry_span stored;
@@ -244,8 +261,8 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 	return err;
 }
 
-int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r, struct fdry_unpacker *u,
-		      struct fdry_buf *scratch)
+int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const struct fdry_record *r,
+		      struct fdry_unpacker *u, struct fdry_buf *scratch)
 {
 	struct fdry_span stored;
 	int err;
@@ -279,7 +296,8 @@ static void links_sort(struct fdry_buf *links)
 	qsort(links->data, n, FDRY_OID_SIZE, oid_cmp);
 	for (i = 1; i < n; i++)
 		if (oid_cmp(links->data + i * FDRY_OID_SIZE, links->data + out * FDRY_OID_SIZE))
-			memmove(links->data + ++out * FDRY_OID_SIZE, links->data + i * FDRY_OID_SIZE, FDRY_OID_SIZE);
+			memmove(links->data + ++out * FDRY_OID_SIZE,
+				links->data + i * FDRY_OID_SIZE, FDRY_OID_SIZE);
 	links->len = (out + 1) * FDRY_OID_SIZE;
 }
 
@@ -288,15 +306,18 @@ static int item_check(enum fdry_object_kind kind, size_t len, size_t nlinks)
 	if (!kind_valid(kind))
 		return fdry_fail(FDRY_E_INVAL, "%d is not a kind of object", (int)kind);
 	if (len > FDRY_OBJECT_SIZE_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "an object of %zu bytes exceeds the limit of %u; cut it into smaller ones",
-				 len, FDRY_OBJECT_SIZE_MAX);
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"an object of %zu bytes exceeds the limit of %u; cut it into smaller ones",
+			len, FDRY_OBJECT_SIZE_MAX);
 	if (nlinks > FDRY_OBJECT_LINKS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "an object with %zu links exceeds the limit of %u", nlinks, FDRY_OBJECT_LINKS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "an object with %zu links exceeds the limit of %u",
+				 nlinks, FDRY_OBJECT_LINKS_MAX);
 	return 0;
 }
 
-int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len, const struct fdry_oid *oid,
-		      const struct fdry_oid *links, size_t nlinks)
+int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t len,
+		      const struct fdry_oid *oid, const struct fdry_oid *links, size_t nlinks)
 {
 	int err = item_check(kind, len, nlinks);
 
@@ -347,7 +368,8 @@ void fdry_item_pack(struct fdry_item *it, struct fdry_span data, void *to)
 	if (!wants_plain(&it->rec) && it->frame.len)
 		memcpy(to, it->frame.data, n = it->frame.len);
 	else if (!wants_plain(&it->rec))
-		n = ZSTD_compress(to, ZSTD_compressBound(data.len), data.data, data.len, ZSTD_LEVEL);
+		n = ZSTD_compress(to, ZSTD_compressBound(data.len), data.data, data.len,
+				  ZSTD_LEVEL);
 	if (!ZSTD_isError(n) && n < data.len) {
 		it->rec.codec = FDRY_CODEC_ZSTD;
 	} else {
@@ -375,7 +397,8 @@ static bool links_contain(struct fdry_span all, struct fdry_span some)
 }
 
 /* Does the store have the bytes, in the form that @it needs? */
-static int data_known(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, bool *ret)
+static int data_known(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec,
+		      bool *ret)
 {
 	struct fdry_span value;
 	int err = fdry_txn_get(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), &value);
@@ -388,8 +411,8 @@ static int data_known(struct fdry_txn *t, const struct fdry_item *it, const stru
 }
 
 /* Are the stored bytes still equal to @data? Putting an object again repairs damage. */
-static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec, struct fdry_span data,
-		      bool *ret)
+static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *rec,
+		      struct fdry_span data, bool *ret)
 {
 	struct fdry_unpacker u = { 0 };
 	struct fdry_buf copy = { 0 };
@@ -462,12 +485,15 @@ static int links_limit(const struct fdry_item *it, size_t n)
 
 	if (n <= FDRY_OBJECT_LINKS_MAX)
 		return 0;
-	return fdry_fail(FDRY_E_LIMIT, "object %s would have %zu links together with those in the store, and may have %u",
-			 fdry_oid_hex(&it->oid, hex), n, FDRY_OBJECT_LINKS_MAX);
+	return fdry_fail(
+		FDRY_E_LIMIT,
+		"object %s would have %zu links together with those in the store, and may have %u",
+		fdry_oid_hex(&it->oid, hex), n, FDRY_OBJECT_LINKS_MAX);
 }
 
 /* Add the kinds and links of @it to the record of an existing object. */
-static int record_merge(struct fdry_txn *t, const struct fdry_item *it, const struct fdry_record *old, bool data)
+static int record_merge(struct fdry_txn *t, const struct fdry_item *it,
+			const struct fdry_record *old, bool data)
 {
 	struct fdry_record rec = data ? *old : it->rec;
 	struct fdry_buf links = { 0 };
@@ -500,7 +526,8 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 	data = data && !it->rewrite;
 	/* The record first: merging reads the old one in place, and a put may move it. */
 	if (!err)
-		err = found ? record_merge(t, it, &old, data) : fdry_record_put(t, &it->oid, &it->rec);
+		err = found ? record_merge(t, it, &old, data)
+			    : fdry_record_put(t, &it->oid, &it->rec);
 	if (!err && !data)
 		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), it->stored);
 	if (!err)

@@ -2,9 +2,9 @@
 /*
  * pack.h - images in one file or pipe; Documentation/format/pack.rst is the specification.
  *
- * A pack is written and read once, from front to back. Equal images give equal packs: the order of objects and the
- * compression of each follow from the objects alone, not from the way a store holds them. Every object is checked
- * against its id when it is written and when it is read.
+ * A pack is written and read once, from front to back. Equal images give equal packs: the order of
+ * objects and the compression of each follow from the objects alone, not from the way a store holds
+ * them. Every object is checked against its id when it is written and when it is read.
  */
 #ifndef FDRY_STORE_PACK_H
 #define FDRY_STORE_PACK_H
@@ -54,8 +54,8 @@ typedef int (*fdry_pack_read_fn)(void *arg, void *data, size_t len, size_t *got)
 /* Skips up to @len bytes without reading them and returns their number. The rest is read. */
 typedef uint64_t (*fdry_pack_skip_fn)(void *arg, uint64_t len);
 
-/* The same for a descriptor; @arg points to it. FDRY_E_IO if the reader of a pipe has closed it; SIGPIPE is up to the
- * program. */
+/* The same for a descriptor; @arg points to it. FDRY_E_IO if the reader of a pipe has closed it;
+ * SIGPIPE is up to the program. */
 int fdry_pack_write_fd(void *arg, const void *data, size_t len) __must_check;
 int fdry_pack_read_fd(void *arg, void *data, size_t len, size_t *got) __must_check;
 uint64_t fdry_pack_skip_fd(void *arg, uint64_t len);
@@ -74,11 +74,14 @@ struct fdry_pack_choice {
 	struct fdry_buf refs;   /* of struct fdry_ref; hold the names */
 	struct fdry_buf images; /* of struct fdry_pack_image; made at the end */
 };
-/* Add the images that @name means: all images of a ref, with that name in the pack if @named; one image for an id; NULL:
- * the images of all refs. Errors as fdry_store_resolve(); FDRY_E_NOENT if there is no ref at all. */
-int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct fdry_pack_choice *c) __must_check;
+/* Add the images that @name means: all images of a ref, with that name in the pack if @named; one
+ * image for an id; NULL: the images of all refs. Errors as fdry_store_resolve(); FDRY_E_NOENT if
+ * there is no ref at all. */
+int fdry_pack_choose(struct fdry_store *s, const char *name, bool named,
+		     struct fdry_pack_choice *c) __must_check;
 /* All images; valid until the choice is released. */
-int fdry_pack_chosen(struct fdry_pack_choice *c, const struct fdry_pack_image **ret, size_t *count) __must_check;
+int fdry_pack_chosen(struct fdry_pack_choice *c, const struct fdry_pack_image **ret,
+		     size_t *count) __must_check;
 void fdry_pack_choice_release(struct fdry_pack_choice *c);
 
 /* Bytes of objects, uncompressed; from the calling thread. */
@@ -105,20 +108,24 @@ struct fdry_pack_report {
 
 /**
  * fdry_pack_export() - Write images, with all objects that they reach.
- * @images: @count of them, in any order; a name may be given to several, and an image may have several
+ * @images: @count of them, in any order; a name may be given to several, and an image may have
+ * several
  * @opts: NULL for the defaults
  *
  * Takes some 130 MiB with eight threads, more only where single objects are larger than 64 MiB,
- * and some 150 bytes for each object. No transaction is open while @write runs. Errors: FDRY_E_NOENT, FDRY_E_INVAL (not an
- * image), FDRY_E_CORRUPT (an object is damaged: nothing damaged is written), FDRY_E_NAME,
- * FDRY_E_LIMIT, FDRY_E_RACED, and errors of @write; the bytes written by then are no pack.
+ * and some 150 bytes for each object. No transaction is open while @write runs. Errors:
+ * FDRY_E_NOENT, FDRY_E_INVAL (not an image), FDRY_E_CORRUPT (an object is damaged: nothing damaged
+ * is written), FDRY_E_NAME, FDRY_E_LIMIT, FDRY_E_RACED, and errors of @write; the bytes written by
+ * then are no pack.
  */
 int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count,
 		     const struct fdry_pack_opts *opts, fdry_pack_write_fn write, void *arg,
 		     struct fdry_pack_report *ret) __must_check;
 
-/* An image that was imported; @was: the earlier image of the ref, NULL if there was none or the same. */
-typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *image, const struct fdry_oid *was);
+/* An image that was imported; @was: the earlier image of the ref, NULL if there was none or the
+ * same. */
+typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *image,
+				   const struct fdry_oid *was);
 
 /**
  * fdry_pack_import() - Read a pack and store the objects that are missing.
@@ -133,8 +140,9 @@ typedef void (*fdry_pack_image_fn)(void *arg, const struct fdry_pack_image *imag
  * FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOENT (an object is needed that neither the pack nor the
  * store has), FDRY_E_RACED as fdry_writer_commit(), FDRY_E_FULL, and what @read gives.
  */
-int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
-		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret) __must_check;
+int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts,
+		     fdry_pack_read_fn read, void *arg, fdry_pack_image_fn image, void *image_arg,
+		     struct fdry_pack_report *ret) __must_check;
 
 /* --- reading a pack object by object --- */
 
@@ -160,17 +168,21 @@ struct fdry_pack_object {
 
 /* Read head and images. After a failure there is nothing to release. */
 int fdry_pack_open(struct fdry_pack_reader *r, fdry_pack_read_fn read, void *arg) __must_check;
-/* The next of r->objects objects; its links are appended to @links. The body must be read or skipped next. */
-int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, struct fdry_buf *links) __must_check;
-int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o, struct fdry_buf *ret) __must_check;
+/* The next of r->objects objects; its links are appended to @links. The body must be read or
+ * skipped next. */
+int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret,
+		   struct fdry_buf *links) __must_check;
+int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
+		   struct fdry_buf *ret) __must_check;
 int fdry_pack_skip(struct fdry_pack_reader *r, const struct fdry_pack_object *o) __must_check;
 /* After the last object: check the end of the pack, its counts and its id. */
 int fdry_pack_end(struct fdry_pack_reader *r, struct fdry_oid *id) __must_check;
 void fdry_pack_reader_release(struct fdry_pack_reader *r);
 
-/* Append the object's bytes, decompressed and checked against its id. @u: reused for many objects. */
+/* Append the object's bytes, decompressed and checked against its id. @u: reused for many
+ * objects. */
 struct fdry_unpacker;
-int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u,
-		     struct fdry_buf *ret) __must_check;
+int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body,
+		     struct fdry_unpacker *u, struct fdry_buf *ret) __must_check;
 
 #endif

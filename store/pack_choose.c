@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pack_choose.c - from what a person names to the images of a pack, with names and identities; see pack.h. */
+/* pack_choose.c - from what a person names to the images of a pack, with names and identities; see
+ * pack.h. */
 #include "store/internal.h"
 #include "store/pack.h"
 
@@ -17,7 +18,8 @@ int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct 
 	err = name ? fdry_ref_resolve_all(&t, name, &c->refs) : fdry_ref_images(&t, NULL, &c->refs);
 	fdry_txn_abort(&t);
 	if (!err && c->refs.len / sizeof(*refs) == i)
-		err = fdry_fail(FDRY_E_NOENT, "the store %s has no refs; seal an image there first", s->path);
+		err = fdry_fail(FDRY_E_NOENT, "the store %s has no refs; seal an image there first",
+				s->path);
 	refs = (void *)c->refs.data;
 	for (; !err && !named && i < c->refs.len / sizeof(*refs); i++)
 		refs[i].name[0] = '\0';

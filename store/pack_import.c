@@ -2,9 +2,10 @@
 /*
  * pack_import.c - importing a pack into a store; see pack.h.
  *
- * The calling thread reads and writes objects in the pack's order; workers decompress and check them. The lease of
- * the writer keeps all objects until the end. Objects that the store had before stay unchanged until the last
- * transaction: the kinds and links that a pack adds to them are kept in memory until then.
+ * The calling thread reads and writes objects in the pack's order; workers decompress and check
+ * them. The lease of the writer keeps all objects until the end. Objects that the store had before
+ * stay unchanged until the last transaction: the kinds and links that a pack adds to them are kept
+ * in memory until then.
  */
 #include <stdlib.h>
 
@@ -59,8 +60,10 @@ static void job_release(struct in_job *j)
 /* Takes over @links. */
 static struct fdry_item item_of(const struct fdry_pack_object *o, struct fdry_buf *links)
 {
-	struct fdry_item it = { .oid = o->oid, .links = *links,
-				.rec = { .kinds = o->kinds, .size = o->size, .nlinks = o->nlinks } };
+	struct fdry_item it = { .oid = o->oid,
+				.links = *links,
+				.rec = {
+					.kinds = o->kinds, .size = o->size, .nlinks = o->nlinks } };
 
 	it.rec.links = (struct fdry_span){ it.links.data, it.links.len };
 	*links = (struct fdry_buf){ 0 };
@@ -90,7 +93,8 @@ static int job_put(struct importer *im, struct in_job *j)
 static void progress(const struct importer *im)
 {
 	if (im->opts.progress)
-		im->opts.progress(im->opts.progress_arg, im->r.bytes_read - im->window, im->r.bytes);
+		im->opts.progress(im->opts.progress_arg, im->r.bytes_read - im->window,
+				  im->r.bytes);
 }
 
 /* Put the oldest object of the window. */
@@ -161,15 +165,17 @@ static int more_add(struct importer *im, struct fdry_item *it)
 
 	im->more_bytes += sizeof(*it) + it->links.len;
 	if (im->more_bytes > MORE_BYTES)
-		return fdry_fail(FDRY_E_LIMIT, "the pack has other kinds or links for more objects of this store than an import "
-				 "keeps in mind; import it into a store of its own");
+		return fdry_fail(FDRY_E_LIMIT, "the pack has other kinds or links for more objects "
+					       "of this store than an import keeps in mind; import "
+					       "it into a store of its own");
 	err = fdry_buf_put(&im->more, it, sizeof(*it));
 	if (!err)
 		*it = (struct fdry_item){ 0 };
 	return err;
 }
 
-static int known_skip(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it, bool all)
+static int known_skip(struct importer *im, const struct fdry_pack_object *o, struct fdry_item *it,
+		      bool all)
 {
 	int err = fdry_pack_skip(&im->r, o);
 
@@ -245,8 +251,9 @@ static void tell_images(struct importer *im, const struct fdry_writer_image *ima
 	size_t i;
 
 	for (i = 0; fn && i < im->r.nimages; i++) {
-		image = (struct fdry_pack_image){ .oid = images[i].oid, .identity = images[i].identity,
-						   .name = images[i].ref };
+		image = (struct fdry_pack_image){ .oid = images[i].oid,
+						  .identity = images[i].identity,
+						  .name = images[i].ref };
 		fn(arg, &image, images[i].had ? &images[i].was : NULL);
 	}
 	im->report.images = im->r.nimages;
@@ -291,8 +298,9 @@ static void importer_release(struct importer *im)
 	free(im);
 }
 
-int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts, fdry_pack_read_fn read, void *arg,
-		     fdry_pack_image_fn image, void *image_arg, struct fdry_pack_report *ret)
+int fdry_pack_import(struct fdry_store *s, const struct fdry_pack_opts *opts,
+		     fdry_pack_read_fn read, void *arg, fdry_pack_image_fn image, void *image_arg,
+		     struct fdry_pack_report *ret)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-import", .help_all = true };
 	bool dry_run = opts && opts->dry_run;

@@ -2,9 +2,9 @@
 /*
  * pack_read.c - reading a pack from front to back; see pack.h.
  *
- * Nothing in a pack is trusted. Every field is checked against its limit before memory is allocated for it; memory
- * grows only with the bytes that were read; reserved bytes must be zero; the counts in the head must be right.
- * The bytes of an object must match its id.
+ * Nothing in a pack is trusted. Every field is checked against its limit before memory is allocated
+ * for it; memory grows only with the bytes that were read; reserved bytes must be zero; the counts
+ * in the head must be right. The bytes of an object must match its id.
  */
 #include <stdlib.h>
 #include <zstd.h>
@@ -27,12 +27,16 @@ static int bad(const char *what)
 
 static int cut_short(void)
 {
-	return fdry_fail(FDRY_E_BADIMAGE, "the pack ends early: it was cut short or its writer was stopped; export it again");
+	return fdry_fail(
+		FDRY_E_BADIMAGE,
+		"the pack ends early: it was cut short or its writer was stopped; export it again");
 }
 
 static int kinds_unknown(uint32_t kinds)
 {
-	return fdry_fail(FDRY_E_VERSION, "an object of the pack is of kinds %#x, which this program does not know; use a newer one",
+	return fdry_fail(FDRY_E_VERSION,
+			 "an object of the pack is of kinds %#x, which this program does not know; "
+			 "use a newer one",
 			 kinds);
 }
 
@@ -59,7 +63,10 @@ static int read_bytes(struct fdry_pack_reader *r, void *to, size_t len)
 		if (!got)
 			return cut_short();
 		if (got > len)
-			return fdry_fail(FDRY_E_CALLBACK, "the function that reads the pack returned %zu bytes and was asked for %zu", got, len);
+			return fdry_fail(FDRY_E_CALLBACK,
+					 "the function that reads the pack returned %zu bytes and "
+					 "was asked for %zu",
+					 got, len);
 		p += got;
 		len -= got;
 		r->packed += got;
@@ -98,11 +105,14 @@ static int head_parse(struct fdry_pack_reader *r, struct fdry_span head)
 	uint32_t version;
 
 	if (!p || memcmp(p, FDRY_PACK_MAGIC, FDRY_PACK_MAGIC_SIZE))
-		return fdry_fail(FDRY_E_BADIMAGE, "this is not a pack; give a file that foundry-store export wrote");
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "this is not a pack; give a file that foundry-store export wrote");
 	version = fdry_get32(p + FDRY_PACK_AT_VERSION);
 	if (version != FDRY_PACK_VERSION || fdry_get64(p + FDRY_PACK_AT_INCOMPAT))
-		return fdry_fail(FDRY_E_VERSION, "the pack has format version %u and features %#llx, this program knows %u and none; "
-				 "use a newer one", version, (unsigned long long)fdry_get64(p + FDRY_PACK_AT_INCOMPAT),
+		return fdry_fail(FDRY_E_VERSION,
+				 "the pack has format version %u and features %#llx, this program "
+				 "knows %u and none; use a newer one",
+				 version, (unsigned long long)fdry_get64(p + FDRY_PACK_AT_INCOMPAT),
 				 FDRY_PACK_VERSION);
 	if (fdry_get32(p + FDRY_PACK_AT_VERSION + 4) || fdry_get32(p + FDRY_PACK_AT_IMAGES + 4) ||
 	    fdry_get64(p + FDRY_PACK_AT_ZERO))
@@ -110,7 +120,8 @@ static int head_parse(struct fdry_pack_reader *r, struct fdry_span head)
 	r->nimages = fdry_get32(p + FDRY_PACK_AT_IMAGES);
 	r->objects = fdry_get64(p + FDRY_PACK_AT_OBJECTS);
 	r->bytes = fdry_get64(p + FDRY_PACK_AT_BYTES);
-	if (!r->nimages || r->nimages > FDRY_PACK_IMAGES_MAX || r->objects > UINT64_MAX / FDRY_OBJECT_SIZE_MAX ||
+	if (!r->nimages || r->nimages > FDRY_PACK_IMAGES_MAX ||
+	    r->objects > UINT64_MAX / FDRY_OBJECT_SIZE_MAX ||
 	    r->bytes > r->objects * FDRY_OBJECT_SIZE_MAX)
 		return bad("the counts of its head are impossible");
 	return 0;
@@ -128,12 +139,14 @@ static int image_read(struct fdry_pack_reader *r, struct fdry_pack_image *image)
 		return err;
 	len = fdry_get16(head + FDRY_PACK_IMAGE_AT_LEN);
 	if (len > FDRY_REF_NAME_MAX ||
-	    !is_zero(head + FDRY_PACK_IMAGE_AT_ZERO, FDRY_PACK_IMAGE_AT_IDENTITY - FDRY_PACK_IMAGE_AT_ZERO) ||
+	    !is_zero(head + FDRY_PACK_IMAGE_AT_ZERO,
+		     FDRY_PACK_IMAGE_AT_IDENTITY - FDRY_PACK_IMAGE_AT_ZERO) ||
 	    (!len && !is_zero(head + FDRY_PACK_IMAGE_AT_IDENTITY, FDRY_OID_SIZE)))
 		return bad("the head of an image is impossible");
 	err = read_hashed(r, name, len);
 	if (!err && len)
-		err = strlen(name) == len ? fdry_ref_check(name) : bad("an image's name has a zero byte");
+		err = strlen(name) == len ? fdry_ref_check(name)
+					  : bad("an image's name has a zero byte");
 	if (err)
 		return err;
 	memcpy(image->oid.b, head, FDRY_OID_SIZE);
@@ -150,7 +163,8 @@ int fdry_pack_image_cmp(const struct fdry_pack_image *a, const struct fdry_pack_
 	return order ? order : memcmp(&a->identity, &b->identity, sizeof(a->identity));
 }
 
-/* The buffer holds the names one after the other, each with its terminator; an empty name means none. */
+/* The buffer holds the names one after the other, each with its terminator; an empty name means
+ * none. */
 static int images_name(struct fdry_pack_reader *r)
 {
 	const char *name = (const char *)r->names.data;
@@ -228,8 +242,10 @@ static int object_parse(struct fdry_span head, struct fdry_pack_object *ret)
 	if (o.kinds & ~kinds_known)
 		return kinds_unknown(o.kinds);
 	if (o.codec != FDRY_CODEC_PLAIN && o.codec != FDRY_CODEC_ZSTD)
-		return fdry_fail(FDRY_E_VERSION, "an object of the pack is packed by codec %u, which this program does not know; "
-				 "use a newer one", o.codec);
+		return fdry_fail(FDRY_E_VERSION,
+				 "an object of the pack is packed by codec %u, which this program "
+				 "does not know; use a newer one",
+				 o.codec);
 	if (!sizes_fit(&o))
 		return bad("the sizes of an object are impossible");
 	*ret = o;
@@ -287,7 +303,8 @@ int fdry_pack_next(struct fdry_pack_reader *r, struct fdry_pack_object *ret, str
 	return 0;
 }
 
-int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o, struct fdry_buf *ret)
+int fdry_pack_body(struct fdry_pack_reader *r, const struct fdry_pack_object *o,
+		   struct fdry_buf *ret)
 {
 	size_t before = ret->len;
 	int err = read_buf(r, o->body, ret);
@@ -341,10 +358,12 @@ static int mismatch(const struct fdry_pack_object *o, const char *what)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	return fdry_fail(FDRY_E_CORRUPT, "the pack is damaged: object %s %s; export it again", fdry_oid_hex(&o->oid, hex), what);
+	return fdry_fail(FDRY_E_CORRUPT, "the pack is damaged: object %s %s; export it again",
+			 fdry_oid_hex(&o->oid, hex), what);
 }
 
-static int unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u, void *to)
+static int unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u,
+		  void *to)
 {
 	size_t n;
 
@@ -361,19 +380,22 @@ static int unpack(const struct fdry_pack_object *o, struct fdry_span body, struc
 	return ZSTD_isError(n) || n != o->size ? mismatch(o, "cannot be decompressed") : 0;
 }
 
-/* Before memory is allocated: the body must be one frame with the right content size and nothing behind it. */
+/* Before memory is allocated: the body must be one frame with the right content size and nothing
+ * behind it. */
 static int frame_check(const struct fdry_pack_object *o, struct fdry_span body)
 {
 	if (body.len != o->body)
 		return mismatch(o, "has another length");
 	if (o->codec == FDRY_CODEC_PLAIN)
 		return 0;
-	if (ZSTD_getFrameContentSize(body.data, body.len) != o->size || ZSTD_findFrameCompressedSize(body.data, body.len) != body.len)
+	if (ZSTD_getFrameContentSize(body.data, body.len) != o->size ||
+	    ZSTD_findFrameCompressedSize(body.data, body.len) != body.len)
 		return mismatch(o, "is not one frame of its size");
 	return 0;
 }
 
-int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body, struct fdry_unpacker *u, struct fdry_buf *ret)
+int fdry_pack_unpack(const struct fdry_pack_object *o, struct fdry_span body,
+		     struct fdry_unpacker *u, struct fdry_buf *ret)
 {
 	size_t before = ret->len;
 	struct fdry_oid is;

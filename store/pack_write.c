@@ -2,10 +2,11 @@
 /*
  * pack_write.c - exporting images from a store into one stream; see pack.h.
  *
- * First one view of the store lists the objects, every object after the objects that it links to. Then workers read,
- * check and compress objects, each in its own short transaction, and the calling thread writes them in the order of
- * the list. Records may change meanwhile (kinds and links are added): an object that differs from the list ends the
- * export. A lease keeps all objects from being collected.
+ * First one view of the store lists the objects, every object after the objects that it links to.
+ * Then workers read, check and compress objects, each in its own short transaction, and the calling
+ * thread writes them in the order of the list. Records may change meanwhile (kinds and links are
+ * added): an object that differs from the list ends the export. A lease keeps all objects from
+ * being collected.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -90,11 +91,14 @@ static int walk_push(struct walk *w, const struct fdry_oid *oid)
 	return err ? err : fdry_buf_put(&w->stack, &f, sizeof(f));
 }
 
-/* One step: follow the next link of the object on top, or list the object once all its links are done. */
+/* One step: follow the next link of the object on top, or list the object once all its links are
+ * done. */
 static int walk_step(struct walk *w)
 {
 	struct frame *f = (void *)(w->stack.data + w->stack.len - sizeof(*f));
-	struct entry e = { .oid = f->oid, .kinds = f->rec.kinds, .nlinks = f->rec.nlinks, .size = f->rec.size };
+	struct entry e = {
+		.oid = f->oid, .kinds = f->rec.kinds, .nlinks = f->rec.nlinks, .size = f->rec.size
+	};
 	struct fdry_oid link;
 
 	if (f->next < f->rec.nlinks) {
@@ -114,7 +118,9 @@ static int walk_image(struct walk *w, const struct fdry_oid *oid)
 	int err = fdry_record_need(&w->t, oid, &rec);
 
 	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be exported", fdry_oid_hex(oid, hex));
+		err = fdry_fail(FDRY_E_INVAL,
+				"object %s is not an image; only images can be exported",
+				fdry_oid_hex(oid, hex));
 	if (!err)
 		err = walk_push(w, oid);
 	while (!err && w->stack.len)
@@ -151,7 +157,8 @@ static int images_copy(struct packer *p, const struct fdry_pack_image *images, s
 	if (!count)
 		return fdry_fail(FDRY_E_INVAL, "there is no image to export; name one");
 	if (count > FDRY_PACK_IMAGES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a pack holds %u images at most, not %zu", FDRY_PACK_IMAGES_MAX, count);
+		return fdry_fail(FDRY_E_LIMIT, "a pack holds %u images at most, not %zu",
+				 FDRY_PACK_IMAGES_MAX, count);
 	for (i = 0; i < count && !err; i++)
 		err = images[i].name ? fdry_ref_check(images[i].name) : 0;
 	if (err)
@@ -267,12 +274,14 @@ static int changed(const struct fdry_oid *oid)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	return fdry_fail(FDRY_E_RACED, "object %s got another kind or link while it was exported; export again",
+	return fdry_fail(FDRY_E_RACED,
+			 "object %s got another kind or link while it was exported; export again",
 			 fdry_oid_hex(oid, hex));
 }
 
 /* Head and links into @out, with no codec yet; the object's bytes into @plain. */
-static int object_fetch(struct fdry_txn *t, const struct entry *e, struct tools *tools, struct fdry_buf *out)
+static int object_fetch(struct fdry_txn *t, const struct entry *e, struct tools *tools,
+			struct fdry_buf *out)
 {
 	struct fdry_record rec;
 	uint8_t *head = NULL;
@@ -295,7 +304,8 @@ static int object_fetch(struct fdry_txn *t, const struct entry *e, struct tools 
 }
 
 /* Append the body to @out, compressed where that makes it smaller; @codec_ret: whether it is. */
-static int body_pack(const struct entry *e, struct tools *tools, struct fdry_buf *out, enum fdry_codec *codec_ret)
+static int body_pack(const struct entry *e, struct tools *tools, struct fdry_buf *out,
+		     enum fdry_codec *codec_ret)
 {
 	int level = e->kinds & 1u << FDRY_OBJECT_CHUNK ? LEVEL_CHUNK : LEVEL;
 	size_t before = out->len, capacity = ZSTD_compressBound(tools->plain.len), n;
@@ -338,13 +348,15 @@ static int object_work(struct fdry_work *work, unsigned int worker)
 	if (err)
 		return err;
 	j->out.data[FDRY_PACK_OBJECT_AT_CODEC] = codec;
-	fdry_set64(j->out.data + FDRY_PACK_OBJECT_AT_BODY, j->out.len - FDRY_PACK_OBJECT_HEAD - links);
+	fdry_set64(j->out.data + FDRY_PACK_OBJECT_AT_BODY,
+		   j->out.len - FDRY_PACK_OBJECT_HEAD - links);
 	return 0;
 }
 
 /* --- all objects --- */
 
-/* Codec and length of the body are not part of the pack's id, which must not depend on the compressor. */
+/* Codec and length of the body are not part of the pack's id, which must not depend on the
+ * compressor. */
 static int object_hash(struct packer *p, const struct out_job *j)
 {
 	uint8_t head[FDRY_PACK_OBJECT_HEAD];
@@ -354,7 +366,9 @@ static int object_hash(struct packer *p, const struct out_job *j)
 	head[FDRY_PACK_OBJECT_AT_CODEC] = 0;
 	fdry_set64(head + FDRY_PACK_OBJECT_AT_BODY, 0);
 	err = fdry_hash_update(&p->hash, head, sizeof(head));
-	return err ? err : fdry_hash_update(&p->hash, j->out.data + sizeof(head), (size_t)j->e->nlinks * FDRY_OID_SIZE);
+	return err ? err
+		   : fdry_hash_update(&p->hash, j->out.data + sizeof(head),
+				      (size_t)j->e->nlinks * FDRY_OID_SIZE);
 }
 
 /* Write the oldest object of the window. */
@@ -380,7 +394,8 @@ static int window_add(struct packer *p, const struct entry *e)
 	struct out_job *j;
 	int err = 0;
 
-	while (!err && p->first < p->last && (p->last - p->first == WINDOW_JOBS || p->window + e->size > WINDOW_BYTES))
+	while (!err && p->first < p->last &&
+	       (p->last - p->first == WINDOW_JOBS || p->window + e->size > WINDOW_BYTES))
 		err = window_write(p);
 	if (err)
 		return err;
@@ -437,8 +452,9 @@ static int export_all(struct packer *p)
 	return err ? err : emit_end(p);
 }
 
-int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count, const struct fdry_pack_opts *opts,
-		     fdry_pack_write_fn write, void *arg, struct fdry_pack_report *ret)
+int fdry_pack_export(struct fdry_store *s, const struct fdry_pack_image *images, size_t count,
+		     const struct fdry_pack_opts *opts, fdry_pack_write_fn write, void *arg,
+		     struct fdry_pack_report *ret)
 {
 	static const struct fdry_workqueue_opts queue = { .name = "fdry-export", .help_all = true };
 	struct fdry_lease *lease = NULL;
@@ -501,7 +517,8 @@ uint64_t fdry_pack_skip_fd(void *arg, uint64_t len)
 	off_t at = lseek(fd, 0, SEEK_CUR);
 	struct stat st;
 
-	if (at < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < at || len > (uint64_t)(st.st_size - at))
+	if (at < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < at ||
+	    len > (uint64_t)(st.st_size - at))
 		return 0;
 	return lseek(fd, (off_t)len, SEEK_CUR) < 0 ? 0 : len;
 }

@@ -23,13 +23,18 @@ int fdry_store_default_path(struct fdry_buf *ret)
 
 /* X(number in statfs(), name). FUSE is included, since the file system behind it is unknown. */
 #define NETFS(X) \
-	X(0x6969, "NFS") X(0x517b, "SMB") X(0xff534d42, "CIFS") X(0xfe534d42, "SMB2") \
-	X(0x01021997, "9P") X(0x65735546, "FUSE") X(0x6a656a63, "virtiofs") X(0x00c36400, "Ceph") \
-	X(0x5346414f, "AFS") X(0x6b414653, "AFS") X(0x73757245, "Coda") X(0x0bd00bd0, "Lustre") \
-	X(0x47504653, "GPFS") X(0x7461636f, "OCFS2") X(0x01161970, "GFS2") X(0x19830326, "BeeGFS") \
-	X(0xaad7aaea, "PanFS") X(0x7c7c6673, "prl_fs") X(0xbacbacbc, "vmhgfs") X(0xbeefdead, "SNFS") \
-	X(0x013111a8, "IBRIX") X(0x61636673, "ACFS") X(0x00c0ffee, "hostfs") X(0x53464846, "wslfs") \
-	X(0x564c, "NCP") X(0x786f4256, "vboxsf") X(0x20030528, "OrangeFS")
+	X(0x6969, "NFS") \
+	X(0x517b, "SMB") X(0xff534d42, "CIFS") X(0xfe534d42, "SMB2") X(0x01021997, "9P") \
+		X(0x65735546, "FUSE") X(0x6a656a63, "virtiofs") X(0x00c36400, "Ceph") X( \
+			0x5346414f, "AFS") X(0x6b414653, "AFS") X(0x73757245, "Coda") \
+			X(0x0bd00bd0, "Lustre") X(0x47504653, "GPFS") X(0x7461636f, "OCFS2") X( \
+				0x01161970, "GFS2") X(0x19830326, "BeeGFS") X(0xaad7aaea, "PanFS") \
+				X(0x7c7c6673, "prl_fs") X(0xbacbacbc, "vmhgfs") \
+					X(0xbeefdead, "SNFS") X(0x013111a8, "IBRIX") \
+						X(0x61636673, "ACFS") X(0x00c0ffee, "hostfs") \
+							X(0x53464846, "wslfs") X(0x564c, "NCP") \
+								X(0x786f4256, "vboxsf") \
+									X(0x20030528, "OrangeFS")
 
 const char *fdry_fs_refused(unsigned long type)
 {
@@ -51,14 +56,20 @@ static int io_fail(const char *path, const char *doing)
 	int e = errno;
 
 	if (e == ENOTDIR)
-		return fdry_fail(FDRY_E_NOSTORE, "%s is not a directory; name the directory of a store", path);
+		return fdry_fail(FDRY_E_NOSTORE,
+				 "%s is not a directory; name the directory of a store", path);
 	if (e == ENOENT)
-		return fdry_fail(FDRY_E_NOSTORE, "there is no store at %s; seal an image there first, or name another", path);
+		return fdry_fail(
+			FDRY_E_NOSTORE,
+			"there is no store at %s; seal an image there first, or name another",
+			path);
 	if (e == EACCES || e == EPERM || e == EROFS)
-		return fdry_fail(FDRY_E_PERM, "cannot %s %s: %s; change its permissions, or name another store",
+		return fdry_fail(FDRY_E_PERM,
+				 "cannot %s %s: %s; change its permissions, or name another store",
 				 doing, path, strerror(e));
 	if (e == ENOSPC || e == EDQUOT)
-		return fdry_fail(FDRY_E_FULL, "cannot %s %s: %s; free space", doing, path, strerror(e));
+		return fdry_fail(FDRY_E_FULL, "cannot %s %s: %s; free space", doing, path,
+				 strerror(e));
 	return fdry_fail(FDRY_E_IO, "cannot %s %s: %s", doing, path, strerror(e));
 }
 
@@ -69,14 +80,17 @@ static int dir_make(const char *path, bool group, bool *made)
 	size_t i, len = strlen(path);
 
 	if (len >= sizeof(part))
-		return fdry_fail(FDRY_E_INVAL, "the store's path is longer than %zu bytes; name a shorter one", sizeof(part) - 1);
+		return fdry_fail(FDRY_E_INVAL,
+				 "the store's path is longer than %zu bytes; name a shorter one",
+				 sizeof(part) - 1);
 	for (i = 1; i <= len; i++) {
 		if (path[i] != '/' && path[i])
 			continue;
 		memcpy(part, path, i);
 		part[i] = '\0';
 		*made = !mkdir(part, 0700);
-		if (*made ? chmod(part, group ? 02750 : 0700) : errno != EEXIST) /* whatever the umask is */
+		/* whatever the umask is */
+		if (*made ? chmod(part, group ? 02750 : 0700) : errno != EEXIST)
 			return io_fail(path, "make");
 	}
 	return 0;
@@ -93,21 +107,28 @@ static int dir_check_ours(const char *path, int fd, bool create)
 	if (store)
 		return 0;
 	if (!create)
-		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store: it has no data.mdb; seal an image there first, "
-				 "or name another", path);
+		return fdry_fail(
+			FDRY_E_NOSTORE,
+			"%s is not a store: it has no data.mdb; seal an image there first, or name "
+			"another",
+			path);
 	fdry_step(FDRY_STEP_LIST);
 	e = fdry_names_open(fd, ".", 0, &names);
 	if (!e) {
 		while ((name = fdry_names_next(&names)))
-			other |= *name != '.' && strcmp(name, "lock.mdb") && strcmp(name, "data.mdb") && strcmp(name, "leases");
+			other |= *name != '.' && strcmp(name, "lock.mdb") &&
+				 strcmp(name, "data.mdb") && strcmp(name, "leases");
 		e = fdry_names_close(&names);
 	}
 	if (e) {
 		errno = e;
 		return io_fail(path, "list");
 	}
-	if (other && faccessat(fd, "data.mdb", F_OK, 0)) /* else another process created a store meanwhile */
-		return fdry_fail(FDRY_E_NOSTORE, "%s is not a store and not empty; name an empty or new directory", path);
+	/* else another process created a store meanwhile */
+	if (other && faccessat(fd, "data.mdb", F_OK, 0))
+		return fdry_fail(FDRY_E_NOSTORE,
+				 "%s is not a store and not empty; name an empty or new directory",
+				 path);
 	return 0;
 }
 
@@ -120,8 +141,11 @@ static int fs_check(const char *path, unsigned long type)
 	/* The user who sets it knows that only one machine uses the directory. */
 	if (err || !name || any)
 		return err;
-	return fdry_fail(FDRY_E_NETFS, "%s lies on %s, where LMDB can lose data; name a directory on a local disk "
-			 "(FOUNDRY_STORE)", path, name);
+	return fdry_fail(
+		FDRY_E_NETFS,
+		"%s lies on %s, where LMDB can lose data; name a directory on a local disk "
+		"(FOUNDRY_STORE)",
+		path, name);
 }
 
 static void dir_users(struct fdry_dir *d, const struct stat *st)
@@ -158,15 +182,18 @@ static int dir_to_group(const char *path, struct fdry_dir *d)
 	struct stat st;
 
 	if (!faccessat(d->fd, "data.mdb", F_OK, 0))
-		return fdry_fail(FDRY_E_PERM, "the store %s is there already, and its owner's alone; export what it holds into "
-				 "a new one, made for the group", path);
+		return fdry_fail(FDRY_E_PERM,
+				 "the store %s is there already, and its owner's alone; export "
+				 "what it holds into a new one, made for the group",
+				 path);
 	if (fchmod(d->fd, 02770) || fstat(d->fd, &st))
 		return io_fail(path, "open to the group");
 	dir_users(d, &st);
 	return 0;
 }
 
-/* Sync the parent directory and return it; -1 at the root of the file system, or if it cannot be opened. */
+/* Sync the parent directory and return it; -1 at the root of the file system, or if it cannot be
+ * opened. */
 static int sync_above(int fd)
 {
 	int up = fdry_openat(fd, "..", O_RDONLY | O_DIRECTORY, 0);
@@ -174,15 +201,17 @@ static int sync_above(int fd)
 
 	if (up < 0)
 		return -1;
-	if (!fstat(fd, &at) && !fstat(up, &above) && at.st_dev == above.st_dev && at.st_ino != above.st_ino && !fsync(up))
+	if (!fstat(fd, &at) && !fstat(up, &above) && at.st_dev == above.st_dev &&
+	    at.st_ino != above.st_ino && !fsync(up))
 		return up;
 	close(up);
 	return -1;
 }
 
 /*
- * A new store is only as durable as the names of all directories that lead there; another process may have created
- * some of them just before. A directory that we may not open was created by another user.
+ * A new store is only as durable as the names of all directories that lead there; another process
+ * may have created some of them just before. A directory that we may not open was created by
+ * another user.
  */
 static int path_sync(const char *path, int fd, bool made)
 {

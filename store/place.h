@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.h - do the names data.mdb and lock.mdb still lead to the files that are open? See place.c. For lmdb.c alone.
+ * place.h - do the names data.mdb and lock.mdb still lead to the files that are open? See place.c.
+ * For lmdb.c alone.
  */
 #ifndef FDRY_STORE_PLACE_H
 #define FDRY_STORE_PLACE_H
@@ -21,7 +22,8 @@ struct fdry_place {
 };
 
 /* Note which files are open in @dir. @lock: NULL if the process uses no lock.mdb. 0 or errno. */
-int fdry_place_init(struct fdry_place *p, const char *dir, const struct stat *data, const struct stat *lock) __must_check;
+int fdry_place_init(struct fdry_place *p, const char *dir, const struct stat *data,
+		    const struct stat *lock) __must_check;
 void fdry_place_release(struct fdry_place *p);
 /* FDRY_E_STALE if a name leads to another file or to none. @dir: for the sentence. Any thread. */
 int fdry_place_check(const struct fdry_place *p, const char *dir) __must_check;

@@ -2,8 +2,9 @@
 /*
  * quarantine.c - removing damaged bytes that no source can replace.
  *
- * The record stays, with kinds, links and size; its codec says that there are no bytes. So objects that it links to
- * stay alive, errors can name the object, and putting the same object again restores its bytes.
+ * The record stays, with kinds, links and size; its codec says that there are no bytes. So objects
+ * that it links to stay alive, errors can name the object, and putting the same object again
+ * restores its bytes.
  */
 #include "store/internal.h"
 

@@ -2,7 +2,8 @@
 /*
  * reach.c - visiting all objects that an object leads to by its links.
  *
- * The walk keeps a stack of ids in memory instead of recursing: links of a damaged store may be deep or form circles.
+ * The walk keeps a stack of ids in memory instead of recursing: links of a damaged store may be
+ * deep or form circles.
  */
 #include "store/internal.h"
 
@@ -44,7 +45,8 @@ static int reach_step(struct reach *r)
 	return err;
 }
 
-int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen, fdry_visit_fn visit, void *arg)
+int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen,
+	       fdry_visit_fn visit, void *arg)
 {
 	struct reach r = { .t = t, .seen = seen, .visit = visit, .arg = arg };
 	int err = reach_push(&r, root);
@@ -61,7 +63,9 @@ static int info_put(void *arg, const struct fdry_oid *oid, const struct fdry_rec
 	char hex[FDRY_OID_HEX_SIZE];
 
 	if (!rec)
-		return fdry_fail(FDRY_E_NOENT, "object %s is not in the store; see foundry-store verify", fdry_oid_hex(oid, hex));
+		return fdry_fail(FDRY_E_NOENT,
+				 "object %s is not in the store; see foundry-store verify",
+				 fdry_oid_hex(oid, hex));
 	fdry_record_info(oid, rec, &info);
 	return fdry_buf_put(arg, &info, sizeof(info));
 }

@@ -2,9 +2,9 @@
 /*
  * ref.c - names for images: the table refs, one record for each name and identity.
  *
- * The store has a change counter, whose value is written into each record that is set. A seal notes the counter at its
- * beginning, so that at its end it recognises a ref that was set in between. The counter also orders the images of
- * one name by age.
+ * The store has a change counter, whose value is written into each record that is set. A seal notes
+ * the counter at its beginning, so that at its end it recognises a ref that was set in between. The
+ * counter also orders the images of one name by age.
  */
 #include <stdlib.h>
 
@@ -42,22 +42,32 @@ static bool component_valid(const char *s, size_t len)
 
 int fdry_ref_check(const char *name)
 {
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
+	static const char allowed[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=";
 	size_t len = strlen(name), at = 0, n;
 
 	if (len > FDRY_REF_NAME_MAX)
-		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
+		return fdry_fail(FDRY_E_NAME,
+				 "a ref's name has %zu bytes and may have %d; shorten it", len,
+				 FDRY_REF_NAME_MAX);
 	if (strspn(name, allowed) != len)
-		return fdry_fail(FDRY_E_NAME, "'%.*s' is not a ref's name; use letters, digits and - _ . @ + / = only", FDRY_REF_NAME_MAX,
-				 name);
+		return fdry_fail(
+			FDRY_E_NAME,
+			"'%.*s' is not a ref's name; use letters, digits and - _ . @ + / = only",
+			FDRY_REF_NAME_MAX, name);
 	if (*name == '-')
-		return fdry_fail(FDRY_E_NAME, "'%s' would be taken for an option; begin a ref's name otherwise", name);
+		return fdry_fail(FDRY_E_NAME,
+				 "'%s' would be taken for an option; begin a ref's name otherwise",
+				 name);
 	if (len == 2 * FDRY_OID_SIZE && strspn(name, "0123456789abcdef") == len)
-		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise", name);
+		return fdry_fail(FDRY_E_NAME, "'%s' looks like an object id; name a ref otherwise",
+				 name);
 	do {
 		n = strcspn(name + at, "/");
 		if (!component_valid(name + at, n))
-			return fdry_fail(FDRY_E_NAME, "'%s' is not a ref's name: a part of it is empty, . or ..", name);
+			return fdry_fail(FDRY_E_NAME,
+					 "'%s' is not a ref's name: a part of it is empty, . or ..",
+					 name);
 		at += n + 1;
 	} while (at <= len);
 	return 0;
@@ -116,7 +126,8 @@ int fdry_ref_parse(struct fdry_span value, struct fdry_ref *ret)
 
 	if (!p || value.len != FDRY_REF_SIZE || flags & ~(uint32_t)FDRY_REF_PINNED ||
 	    memcmp(p + FDRY_REF_AT_ZERO, zero, sizeof(zero)))
-		return fdry_fail(FDRY_E_CORRUPT, "a ref's record is damaged; delete the ref and seal anew");
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "a ref's record is damaged; delete the ref and seal anew");
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->oid.b, p + FDRY_REF_AT_OID, FDRY_OID_SIZE);
 	ret->change = fdry_get64(p + FDRY_REF_AT_CHANGE);
@@ -129,7 +140,8 @@ static bool key_parse(struct fdry_span key, struct fdry_ref *ret)
 {
 	size_t len = key.len - FDRY_OID_SIZE - 1;
 
-	if (key.len < 1 + 1 + FDRY_OID_SIZE || key.len > FDRY_REF_KEY_MAX || key.data[len] || memchr(key.data, 0, len))
+	if (key.len < 1 + 1 + FDRY_OID_SIZE || key.len > FDRY_REF_KEY_MAX || key.data[len] ||
+	    memchr(key.data, 0, len))
 		return false;
 	memcpy(ret->name, key.data, len + 1);
 	memcpy(ret->identity.b, key.data + len + 1, FDRY_OID_SIZE);
@@ -141,11 +153,14 @@ int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fd
 	int err = fdry_ref_parse(value, ret);
 
 	if (!err && !key_parse(key, ret))
-		err = fdry_fail(FDRY_E_CORRUPT, "a ref has a damaged name of %zu bytes; " FDRY_DAMAGE_ADVICE, key.len);
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"a ref has a damaged name of %zu bytes; " FDRY_DAMAGE_ADVICE,
+				key.len);
 	return err;
 }
 
-int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity, bool *found, struct fdry_ref *ret)
+int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity,
+		  bool *found, struct fdry_ref *ret)
 {
 	struct fdry_span value;
 	struct key k;
@@ -173,7 +188,8 @@ static int ref_cmp(const void *a, const void *b)
 static void refs_sort(struct fdry_buf *all)
 {
 	if (all->len)
-		qsort(all->data, all->len / sizeof(struct fdry_ref), sizeof(struct fdry_ref), ref_cmp);
+		qsort(all->data, all->len / sizeof(struct fdry_ref), sizeof(struct fdry_ref),
+		      ref_cmp);
 }
 
 /* Entries of one name, or all. */
@@ -237,7 +253,8 @@ int fdry_ref_write(struct fdry_txn *t, const struct fdry_ref *ref)
 	memcpy(rec + FDRY_REF_AT_OID, ref->oid.b, FDRY_OID_SIZE);
 	fdry_set64(rec + FDRY_REF_AT_CHANGE, ref->change);
 	fdry_set32(rec + FDRY_REF_AT_FLAGS, ref->pinned ? FDRY_REF_PINNED : 0);
-	return fdry_txn_put(t, FDRY_TABLE_REFS, key_of(&k, ref->name, &ref->identity), (struct fdry_span){ rec, sizeof(rec) });
+	return fdry_txn_put(t, FDRY_TABLE_REFS, key_of(&k, ref->name, &ref->identity),
+			    (struct fdry_span){ rec, sizeof(rec) });
 }
 
 int fdry_ref_remove(struct fdry_txn *t, const struct fdry_ref *ref)
@@ -262,15 +279,18 @@ static int oldest_remove(struct fdry_txn *t, const char *name)
 	if (!err && n >= FDRY_REF_IMAGES_MAX) {
 		while (n && ref[n - 1].pinned)
 			n--;
-		err = n ? fdry_ref_remove(t, &ref[n - 1]) :
-			  fdry_fail(FDRY_E_LIMIT, "the ref '%s' holds %d images and all are pinned; remove or unpin one, or use "
-				    "another name", name, FDRY_REF_IMAGES_MAX);
+		err = n ? fdry_ref_remove(t, &ref[n - 1])
+			: fdry_fail(FDRY_E_LIMIT,
+				    "the ref '%s' holds %d images and all are pinned; remove or "
+				    "unpin one, or use another name",
+				    name, FDRY_REF_IMAGES_MAX);
 	}
 	fdry_buf_release(&all);
 	return err;
 }
 
-int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *oid,
+		   const struct fdry_oid *identity)
 {
 	struct fdry_ref ref = { .change = 0 }, old;
 	bool found = false;

@@ -15,7 +15,9 @@ static int must_exist(void *arg, const struct fdry_oid *oid, const struct fdry_r
 	(void)arg;
 	if (rec)
 		return 0;
-	return fdry_fail(FDRY_E_NOENT, "it needs object %s, which is not in the store; seal it anew", fdry_oid_hex(oid, hex));
+	return fdry_fail(FDRY_E_NOENT,
+			 "it needs object %s, which is not in the store; seal it anew",
+			 fdry_oid_hex(oid, hex));
 }
 
 /* Only a whole image can be named: an interrupted collection may have removed a part of it. */
@@ -27,14 +29,16 @@ static int image_check(struct fdry_txn *t, const struct fdry_oid *oid)
 	int err = fdry_record_need(t, oid, &rec);
 
 	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named", fdry_oid_hex(oid, hex));
+		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named",
+				fdry_oid_hex(oid, hex));
 	if (!err)
 		err = fdry_reach(t, oid, &seen, must_exist, NULL);
 	fdry_idset_release(&seen);
 	return err;
 }
 
-static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
+		   const struct fdry_oid *identity)
 {
 	struct fdry_txn t;
 	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
@@ -50,13 +54,15 @@ static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid
 	return err;
 }
 
-int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid, const struct fdry_oid *identity)
+int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
+		 const struct fdry_oid *identity)
 {
 	int err = fdry_store_check_write(s);
 
 	if (!err)
 		err = fdry_ref_check(name);
-	return err ? err : ref_set(s, name, oid, identity); /* a collection sees the ref before it deletes more */
+	/* a collection sees the ref before it deletes more */
+	return err ? err : ref_set(s, name, oid, identity);
 }
 
 typedef int (*select_fn)(struct fdry_txn *t, const char *name, struct fdry_buf *ret);
@@ -92,7 +98,8 @@ static int delete_select(struct fdry_txn *t, const char *name, struct fdry_buf *
 	err = fdry_ref_check(name);
 	if (!err)
 		err = fdry_ref_images_unread(t, name, ret);
-	return err || ret->len ? err : fdry_ref_select(t, name, ret); /* which reports that there is none */
+	/* which reports that there is none */
+	return err || ret->len ? err : fdry_ref_select(t, name, ret);
 }
 
 int fdry_ref_delete(struct fdry_store *s, const char *name)

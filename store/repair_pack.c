@@ -2,8 +2,8 @@
 /*
  * repair_pack.c - a pack as a source of objects.
  *
- * A pack is read from front to back: once to check that it is whole, since only its end confirms kinds and links, and
- * once for each set of wanted objects.
+ * A pack is read from front to back: once to check that it is whole, since only its end confirms
+ * kinds and links, and once for each set of wanted objects.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,9 @@ static int read_objects(struct reading *rd)
 		rd->links.len = rd->body.len = rd->plain.len = 0;
 		err = fdry_pack_next(&rd->r, &o, &rd->links);
 		if (!err)
-			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid) ? supply_one(rd, &o) : fdry_pack_skip(&rd->r, &o);
+			err = rd->wanted && fdry_idset_has(rd->wanted, &o.oid)
+				      ? supply_one(rd, &o)
+				      : fdry_pack_skip(&rd->r, &o);
 	}
 	return err ? err : fdry_pack_end(&rd->r, &id);
 }
@@ -70,7 +72,8 @@ static int read_pack(struct pack_source *ps, struct reading *rd)
 	int err;
 
 	if (lseek(ps->fd, 0, SEEK_SET))
-		return fdry_fail(FDRY_E_IO, "cannot read %s from its beginning: %s", ps->path, strerror(errno));
+		return fdry_fail(FDRY_E_IO, "cannot read %s from its beginning: %s", ps->path,
+				 strerror(errno));
 	err = fdry_pack_open(&rd->r, fdry_pack_read_fd, &ps->fd);
 	if (!err) {
 		err = read_objects(rd);
@@ -83,7 +86,8 @@ static int read_pack(struct pack_source *ps, struct reading *rd)
 	return err ? fdry_fail_at(err, "source %s", ps->path) : 0;
 }
 
-static int pack_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn, void *arg)
+static int pack_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn,
+		       void *arg)
 {
 	struct reading rd = { .wanted = wanted, .fn = fn, .arg = arg };
 
@@ -114,9 +118,12 @@ int fdry_source_pack_open(const char *path, struct fdry_source **ret)
 	memcpy(ps->path, path, len);
 	ps->fd = fdry_open(path, O_RDONLY, 0);
 	if (ps->fd < 0 || fstat(ps->fd, &st))
-		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot open the source %s: %s", path, strerror(errno));
+		err = fdry_fail(errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO,
+				"cannot open the source %s: %s", path, strerror(errno));
 	else if (!S_ISREG(st.st_mode))
-		err = fdry_fail(FDRY_E_INVAL, "the source %s is neither a store nor a file; save the pack first", path);
+		err = fdry_fail(FDRY_E_INVAL,
+				"the source %s is neither a store nor a file; save the pack first",
+				path);
 	if (!err)
 		err = read_pack(ps, &rd);
 	if (!err) {
@@ -134,8 +141,10 @@ int fdry_source_open(const char *path, struct fdry_source **ret)
 	struct stat st;
 
 	if (stat(path, &st))
-		return fdry_fail(FDRY_E_NOENT, "cannot open the source %s: %s", path, strerror(errno));
-	return S_ISDIR(st.st_mode) ? fdry_source_store_open(path, ret) : fdry_source_pack_open(path, ret);
+		return fdry_fail(FDRY_E_NOENT, "cannot open the source %s: %s", path,
+				 strerror(errno));
+	return S_ISDIR(st.st_mode) ? fdry_source_store_open(path, ret)
+				   : fdry_source_pack_open(path, ret);
 }
 
 void fdry_source_close(struct fdry_source *src)

@@ -30,7 +30,8 @@ static int supply_one(struct asking *a, const struct fdry_oid *oid, struct fdry_
 	if (!err)
 		err = fdry_store_links(a->s, oid, &links, &supply.nlinks);
 	if (err) {
-		fdry_info("the source %s does not have an object: %s", fdry_store_path(a->s), fdry_last_error());
+		fdry_info("the source %s does not have an object: %s", fdry_store_path(a->s),
+			  fdry_last_error());
 		return err == -FDRY_E_NOENT || err == -FDRY_E_CORRUPT ? 0 : err;
 	}
 	supply.kinds = info.kinds;
@@ -41,7 +42,8 @@ static int supply_one(struct asking *a, const struct fdry_oid *oid, struct fdry_
 	return err;
 }
 
-static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn, void *arg)
+static int store_supply(struct fdry_source *src, const struct fdry_idset *wanted, fdry_supply_fn fn,
+			void *arg)
 {
 	struct store_source *ss = (struct store_source *)src;
 	struct asking a = { .s = ss->s, .fn = fn, .arg = arg };

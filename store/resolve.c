@@ -2,8 +2,9 @@
 /*
  * resolve.c - finding images by what a person types.
  *
- * NAME is a ref. NAME:DIGITS is one of its images. 64 digits are the id of an object; fewer digits are the beginning
- * of an image's id. Names have no colon, but may contain other signs, as in model@a100.
+ * NAME is a ref. NAME:DIGITS is one of its images. 64 digits are the id of an object; fewer digits
+ * are the beginning of an image's id. Names have no colon, but may contain other signs, as in
+ * model@a100.
  */
 #include "store/internal.h"
 
@@ -30,10 +31,14 @@ static int selector_parse(const char *text, struct selector *ret)
 	size_t digits = colon ? strlen(colon + 1) : 0;
 
 	if (colon && (digits < PREFIX_MIN || !is_hex(colon + 1, digits)))
-		return fdry_fail(FDRY_E_NAME, "'%.*s' names no image: behind the colon there must be %d to 64 digits of its id",
+		return fdry_fail(FDRY_E_NAME,
+				 "'%.*s' names no image: behind the colon there must be %d to 64 "
+				 "digits of its id",
 				 SHOWN, text, PREFIX_MIN);
 	if (len > FDRY_REF_NAME_MAX)
-		return fdry_fail(FDRY_E_NAME, "a ref's name has %zu bytes and may have %d; shorten it", len, FDRY_REF_NAME_MAX);
+		return fdry_fail(FDRY_E_NAME,
+				 "a ref's name has %zu bytes and may have %d; shorten it", len,
+				 FDRY_REF_NAME_MAX);
 	memcpy(ret->name, text, len);
 	ret->name[len] = '\0';
 	ret->digits = colon ? colon + 1 : NULL;
@@ -47,7 +52,8 @@ static bool begins(const struct fdry_oid *oid, const char *digits)
 	return !strncmp(fdry_oid_hex(oid, hex), digits, strlen(digits));
 }
 
-/* Keep only images whose id begins with the digits. They must be one image, which may have several identities. */
+/* Keep only images whose id begins with the digits. They must be one image, which may have several
+ * identities. */
 static int narrow(const struct selector *sel, struct fdry_buf *all)
 {
 	struct fdry_ref *ref = (void *)all->data;
@@ -57,20 +63,24 @@ static int narrow(const struct selector *sel, struct fdry_buf *all)
 		if (!begins(&ref[i].oid, sel->digits))
 			continue;
 		if (n && !fdry_oid_eq(&ref[0].oid, &ref[i].oid))
-			return fdry_fail(FDRY_E_AMBIGUOUS, "several images of '%s' begin with '%s'; give more digits", sel->name,
-					 sel->digits);
+			return fdry_fail(FDRY_E_AMBIGUOUS,
+					 "several images of '%s' begin with '%s'; give more digits",
+					 sel->name, sel->digits);
 		ref[n++] = ref[i];
 	}
 	all->len = n * sizeof(*ref);
 	if (!n)
-		return fdry_fail(FDRY_E_NOENT, "no image of '%s' has an id that begins with '%s'; see foundry-store ls", sel->name,
-				 sel->digits);
+		return fdry_fail(
+			FDRY_E_NOENT,
+			"no image of '%s' has an id that begins with '%s'; see foundry-store ls",
+			sel->name, sel->digits);
 	return 0;
 }
 
 static int no_such_ref(const char *name)
 {
-	return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' in the store; see foundry-store ls", name);
+	return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' in the store; see foundry-store ls",
+			 name);
 }
 
 /* The images of a name; a name without images is no error. */
@@ -142,9 +152,13 @@ static int prefix_resolve(struct fdry_txn *t, const char *digits, struct fdry_oi
 	if (err)
 		return err;
 	if (p.matches > 1)
-		return fdry_fail(FDRY_E_AMBIGUOUS, "several images begin with '%s'; give more digits", digits);
+		return fdry_fail(FDRY_E_AMBIGUOUS,
+				 "several images begin with '%s'; give more digits", digits);
 	if (!p.matches)
-		return fdry_fail(FDRY_E_NOENT, "there is no ref '%s' and no image whose id begins so; see foundry-store ls", digits);
+		return fdry_fail(FDRY_E_NOENT,
+				 "there is no ref '%s' and no image whose id begins so; see "
+				 "foundry-store ls",
+				 digits);
 	*ret = p.oid;
 	return 0;
 }

@@ -20,7 +20,8 @@ bool fdry_space_nearly_full(const char *dir, uint64_t size, int *e)
 		*e = ENOSPC;
 		return true;
 	}
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && size + NEARLY_FULL > limit.rlim_cur) {
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+	    size + NEARLY_FULL > limit.rlim_cur) {
 		*e = EFBIG;
 		return true;
 	}

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Is the disk of @dir nearly full, or a file of @size bytes near the limit on file sizes, so that a write may have failed
- * for it? @e: the errno for that; written only then. */
+/* Is the disk of @dir nearly full, or a file of @size bytes near the limit on file sizes, so that a
+ * write may have failed for it? @e: the errno for that; written only then. */
 bool fdry_space_nearly_full(const char *dir, uint64_t size, int *e);
 /* Are @bytes of address space free now? */
 bool fdry_space_address(uint64_t bytes);

@@ -25,7 +25,10 @@ static int count_object(void *arg, struct fdry_span key, struct fdry_span value)
 	int err = fdry_record_parse(value, &rec);
 
 	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"an object has a key of %zu bytes, so that the table of objects is "
+				"damaged; " FDRY_DAMAGE_ADVICE,
+				key.len);
 	if (err)
 		return err;
 	memcpy(c->last.b, key.data, FDRY_OID_SIZE);
@@ -50,7 +53,8 @@ static bool oid_next(struct fdry_oid *oid)
 	return i >= 0;
 }
 
-static int count_step(struct fdry_store *s, struct count *c, const struct fdry_oid *from, uint64_t *total)
+static int count_step(struct fdry_store *s, struct count *c, const struct fdry_oid *from,
+		      uint64_t *total)
 {
 	struct fdry_txn t;
 	int err = fdry_txn_read(s->env->db, &t);
@@ -65,7 +69,8 @@ static int count_step(struct fdry_store *s, struct count *c, const struct fdry_o
 	return err;
 }
 
-static int count_objects(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_store_stat *st)
+static int count_objects(struct fdry_store *s, fdry_step_fn step, void *arg,
+			 struct fdry_store_stat *st)
 {
 	struct count c = { .st = st, .seen = STEP };
 	struct fdry_oid from = { { 0 } };
@@ -94,7 +99,8 @@ static int free_put(void *arg, struct fdry_span key, struct fdry_span value)
 	(void)key;
 	pages = n <= value.len / 8 ? fdry_span_at(value, 8, n * 8) : NULL;
 	if (!pages)
-		return fdry_fail(FDRY_E_CORRUPT, "a list of free pages is damaged; " FDRY_DAMAGE_ADVICE);
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "a list of free pages is damaged; " FDRY_DAMAGE_ADVICE);
 	return fdry_buf_put(arg, pages, n * 8);
 }
 
@@ -113,7 +119,10 @@ static void free_sum(struct fdry_buf *pages, struct fdry_file_stat *f)
 	if (n)
 		qsort(pages->data, n, 8, by_number);
 	for (i = 0; i < n; i++) {
-		run = i && fdry_get64(pages->data + 8 * i) == fdry_get64(pages->data + 8 * (i - 1)) + 1 ? run + 1 : 1;
+		run = i && fdry_get64(pages->data + 8 * i) ==
+					      fdry_get64(pages->data + 8 * (i - 1)) + 1
+			      ? run + 1
+			      : 1;
 		f->free_runs += run == 1;
 		if (run > f->longest_run)
 			f->longest_run = run;
@@ -133,9 +142,12 @@ static int file_in(struct fdry_txn *t, struct fdry_store_stat *st)
 	if (!err)
 		err = fdry_txn_each_inner(t, FDRY_INNER_FREE, free_put, &pages);
 	if (!err) {
-		*f = (struct fdry_file_stat){ .page_size = x.page_size, .file_bytes = x.file_bytes,
-			.pages = x.used_bytes / x.page_size, .map_bytes = x.map_bytes,
-			.readers = fdry_db_readers(t->db), .readers_max = fdry_db_readers_max(t->db) };
+		*f = (struct fdry_file_stat){ .page_size = x.page_size,
+					      .file_bytes = x.file_bytes,
+					      .pages = x.used_bytes / x.page_size,
+					      .map_bytes = x.map_bytes,
+					      .readers = fdry_db_readers(t->db),
+					      .readers_max = fdry_db_readers_max(t->db) };
 		f->readers -= f->readers > 0 && !t->exclusive; /* this one */
 		free_sum(&pages, f);
 	}

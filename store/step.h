@@ -2,8 +2,8 @@
 /*
  * step.h - the points where processes that share a store can interleave.
  *
- * Every transaction and every access to a lease is one step. A test sets the hook and decides which process does the
- * next step. In a program the hook is NULL, which costs a load and a branch.
+ * Every transaction and every access to a lease is one step. A test sets the hook and decides which
+ * process does the next step. In a program the hook is NULL, which costs a load and a branch.
  */
 #ifndef FDRY_STORE_STEP_H
 #define FDRY_STORE_STEP_H

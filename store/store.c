@@ -21,7 +21,8 @@
 #include "lib/log.h"
 #include "store/lease.h"
 
-/* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers below. */
+/* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers
+ * below. */
 static pthread_mutex_t registry = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct fdry_env *envs;
@@ -55,10 +56,12 @@ static void after_fork_child(void)
 	fdry_lockfd_after_fork_child();
 	envs = NULL;
 	generation++;
-	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* its owner was another thread */
+	/* its owner was another thread */
+	registry = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 }
 
-/* A fork takes locks in the opposite order of this: ours, then the one that is taken inside of ours. */
+/* A fork takes locks in the opposite order of this: ours, then the one that is taken inside of
+ * ours. */
 static void watch_forks(void)
 {
 	fdry_fd_watch_forks();
@@ -77,7 +80,10 @@ int fdry_store_check(const struct fdry_store *s)
 	if (err)
 		return err;
 	if (env_inherited(s->env))
-		return fdry_fail(FDRY_E_FORKED, "the store %s was opened before fork(); open it again in the child", s->path);
+		return fdry_fail(
+			FDRY_E_FORKED,
+			"the store %s was opened before fork(); open it again in the child",
+			s->path);
 	return 0;
 }
 
@@ -86,7 +92,9 @@ int fdry_store_check_write(const struct fdry_store *s)
 	int err = fdry_store_check(s);
 
 	if (!err && s->readonly)
-		err = fdry_fail(FDRY_E_PERM, "the store %s is open for reading only; open it for writing", s->path);
+		err = fdry_fail(FDRY_E_PERM,
+				"the store %s is open for reading only; open it for writing",
+				s->path);
 	return err;
 }
 
@@ -99,7 +107,8 @@ static int format_write(struct fdry_txn *t)
 	memcpy(rec, FDRY_FORMAT_MAGIC, FDRY_FORMAT_MAGIC_SIZE);
 	fdry_set32(rec + FDRY_FORMAT_AT_VERSION, FDRY_FORMAT_VERSION);
 	if (getrandom(rec + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE, 0) != FDRY_FORMAT_ID_SIZE)
-		return fdry_fail(FDRY_E_IO, "the kernel returned no random bytes: %s", strerror(errno));
+		return fdry_fail(FDRY_E_IO, "the kernel returned no random bytes: %s",
+				 strerror(errno));
 	return fdry_meta_put(t, FDRY_META_FORMAT, rec, sizeof(rec));
 }
 
@@ -110,17 +119,24 @@ static int format_check(const char *path, struct fdry_span rec, uint8_t id[FDRY_
 	uint64_t unknown;
 
 	if (!p || memcmp(p, FDRY_FORMAT_MAGIC, FDRY_FORMAT_MAGIC_SIZE))
-		return fdry_fail(FDRY_E_NOSTORE, "%s holds another program's data; name another directory", path);
+		return fdry_fail(FDRY_E_NOSTORE,
+				 "%s holds another program's data; name another directory", path);
 	version = fdry_get32(p + FDRY_FORMAT_AT_VERSION);
 	unknown = fdry_get64(p + FDRY_FORMAT_AT_INCOMPAT) & ~FDRY_FORMAT_INCOMPAT_KNOWN;
 	if (version > FDRY_FORMAT_VERSION)
-		return fdry_fail(FDRY_E_VERSION, "the store %s has format version %u and this program knows %u; use a newer one",
+		return fdry_fail(FDRY_E_VERSION,
+				 "the store %s has format version %u and this program knows %u; "
+				 "use a newer one",
 				 path, version, FDRY_FORMAT_VERSION);
 	if (version < FDRY_FORMAT_VERSION)
-		return fdry_fail(FDRY_E_VERSION, "the store %s has format version %u, of an older program, and this one knows %u; "
-				 "remove it and seal anew, or name another", path, version, FDRY_FORMAT_VERSION);
+		return fdry_fail(FDRY_E_VERSION,
+				 "the store %s has format version %u, of an older program, and "
+				 "this one knows %u; remove it and seal anew, or name another",
+				 path, version, FDRY_FORMAT_VERSION);
 	if (unknown)
-		return fdry_fail(FDRY_E_VERSION, "the store %s uses features %#llx that this program does not know; use a newer one",
+		return fdry_fail(FDRY_E_VERSION,
+				 "the store %s uses features %#llx that this program does not "
+				 "know; use a newer one",
 				 path, (unsigned long long)unknown);
 	memcpy(id, p + FDRY_FORMAT_AT_ID, FDRY_FORMAT_ID_SIZE);
 	return 0;
@@ -156,7 +172,8 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 	};
 	int err = fdry_db_open(&o, format_write, &env->db);
 
-	/* Who may read only still can: in LMDB's list with write permission on the lock file, else in turns. */
+	/* Who may read only still can: in LMDB's list with write permission on the lock file, else
+	 * in turns. */
 	if (err == -FDRY_E_PERM && (flags & FDRY_STORE_READONLY) && !o.readonly) {
 		o.readonly = true;
 		err = fdry_db_open(&o, format_write, &env->db);
@@ -165,7 +182,8 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 			err = fdry_db_open(&o, format_write, &env->db);
 		}
 	}
-	if (err == -FDRY_E_FULL && (flags & FDRY_STORE_READONLY) && !o.fixed) { /* there is no space for a lock file */
+	/* there is no space for a lock file */
+	if (err == -FDRY_E_FULL && (flags & FDRY_STORE_READONLY) && !o.fixed) {
 		o.readonly = o.fixed = true;
 		err = fdry_db_open(&o, format_write, &env->db);
 	}
@@ -173,7 +191,8 @@ static int db_open(struct fdry_env *env, const char *path, unsigned int flags, u
 	return err;
 }
 
-static int env_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
+static int env_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir,
+		   struct fdry_env **ret)
 {
 	struct fdry_env *env = calloc(1, sizeof(*env));
 	int err, fd = -1;
@@ -202,7 +221,8 @@ static int env_new(const char *path, unsigned int flags, uint64_t map_size, stru
 	return err;
 }
 
-/* Does data.mdb in the directory still name what the environment has open? If not, it is another store that is opened. */
+/* Does data.mdb in the directory still name what the environment has open? If not, it is another
+ * store that is opened. */
 static int env_is_there(const struct fdry_env *env, bool *ret)
 {
 	struct stat st;
@@ -210,11 +230,13 @@ static int env_is_there(const struct fdry_env *env, bool *ret)
 	ino_t ino;
 	int err = fdry_db_file(env->db, &dev, &ino);
 
-	*ret = !err && !fstatat(env->dir.fd, "data.mdb", &st, 0) && st.st_dev == dev && st.st_ino == ino;
+	*ret = !err && !fstatat(env->dir.fd, "data.mdb", &st, 0) && st.st_dev == dev &&
+	       st.st_ino == ino;
 	return err;
 }
 
-/* The environment of that directory, if this process has one; what was replaced stays with those who have it open. */
+/* The environment of that directory, if this process has one; what was replaced stays with those
+ * who have it open. */
 static int env_find(const struct fdry_dir *dir, struct fdry_env **ret)
 {
 	struct fdry_env *env;
@@ -234,7 +256,8 @@ static int env_find(const struct fdry_dir *dir, struct fdry_env **ret)
 }
 
 /* The environment of a directory; takes over @dir or closes it. Under the registry's lock. */
-static int env_get(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir, struct fdry_env **ret)
+static int env_get(const char *path, unsigned int flags, uint64_t map_size, struct fdry_dir *dir,
+		   struct fdry_env **ret)
 {
 	struct fdry_env *env = NULL;
 	int err = env_find(dir, &env);
@@ -260,7 +283,8 @@ static void env_close(struct fdry_env *env)
 	bool there = false;
 	int fd = -1;
 
-	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. Nobody opens what was replaced. */
+	/* Closing cannot fail: alone, or, where somebody is stopped while opening, not. Nobody
+	 * opens what was replaced. */
 	if (!env_is_there(env, &there) && there && fdry_dir_enter(&env->dir, "", false, &fd))
 		fdry_warn("closing a store beside another process: %s", fdry_last_error());
 	fdry_db_close(env->db);
@@ -293,12 +317,17 @@ static int flags_check(const struct fdry_env *env, const char *path, unsigned in
 	if ((flags & FDRY_STORE_READONLY) || !env->readonly)
 		return 0;
 	if (env->dir.fixed)
-		return fdry_fail(FDRY_E_PERM, "the store %s lies on read-only media; open it for reading only", path);
-	return fdry_fail(FDRY_E_PERM, "this process has the store %s open for reading only, for want of permission to write, "
-			 "or of space; close it, then open it again", path);
+		return fdry_fail(FDRY_E_PERM,
+				 "the store %s lies on read-only media; open it for reading only",
+				 path);
+	return fdry_fail(FDRY_E_PERM,
+			 "this process has the store %s open for reading only, for want of "
+			 "permission to write, or of space; close it, then open it again",
+			 path);
 }
 
-static int store_new(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
+static int store_new(const char *path, unsigned int flags, uint64_t map_size,
+		     struct fdry_store **ret)
 {
 	size_t path_len = strlen(path) + 1;
 	struct fdry_store *s;
@@ -330,7 +359,8 @@ static int store_new(const char *path, unsigned int flags, uint64_t map_size, st
 	return 0;
 }
 
-int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size, struct fdry_store **ret)
+int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
+			  struct fdry_store **ret)
 {
 	struct fdry_buf buf = { 0 };
 	int err = fdry_config_check(FDRY_CONFIG_LOG);
@@ -340,11 +370,15 @@ int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_siz
 	if (flags & ~(unsigned int)(FDRY_STORE_CREATE | FDRY_STORE_READONLY | FDRY_STORE_GROUP))
 		return fdry_fail(FDRY_E_INVAL, "unknown flags %#x for opening a store", flags);
 	if ((flags & FDRY_STORE_CREATE) && (flags & FDRY_STORE_READONLY))
-		return fdry_fail(FDRY_E_INVAL, "a store cannot be made by opening it for reading only; drop one of the flags");
+		return fdry_fail(FDRY_E_INVAL, "a store cannot be made by opening it for reading "
+					       "only; drop one of the flags");
 	if ((flags & FDRY_STORE_GROUP) && !(flags & FDRY_STORE_CREATE))
-		return fdry_fail(FDRY_E_INVAL, "a store becomes a group's when it is made; open it with FDRY_STORE_CREATE, too");
+		return fdry_fail(FDRY_E_INVAL, "a store becomes a group's when it is made; open it "
+					       "with FDRY_STORE_CREATE, too");
 	if (path && !*path)
-		return fdry_fail(FDRY_E_INVAL, "the store's path is empty; name a directory, or none for the default");
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"the store's path is empty; name a directory, or none for the default");
 	pthread_once(&once, watch_forks);
 	if (!path)
 		err = fdry_store_default_path(&buf);
@@ -387,8 +421,11 @@ void fdry_store_close(struct fdry_store *s)
 	if (!s || fdry_live_check(s, "the store"))
 		return;
 	if (s->busy) {
-		(void)fdry_fail(FDRY_E_STATE, "the store %s is in use by an export, import, eviction or collection, perhaps the one whose "
-				"function called this; close it afterwards", s->path);
+		(void)fdry_fail(FDRY_E_STATE,
+				"the store %s is in use by an export, import, eviction or "
+				"collection, perhaps the one whose function called this; close it "
+				"afterwards",
+				s->path);
 		return;
 	}
 	if (fdry_live_end(s, "the store"))
@@ -428,7 +465,8 @@ int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret)
 		return err;
 	d = &s->env->dir;
 	if (fstat(d->fd, &st))
-		return fdry_fail(FDRY_E_IO, "cannot look at the directory of the store %s: %s", s->path, strerror(errno));
+		return fdry_fail(FDRY_E_IO, "cannot look at the directory of the store %s: %s",
+				 s->path, strerror(errno));
 	*ret = (struct fdry_sharing){
 		.uid = st.st_uid, .gid = st.st_gid, .mode = st.st_mode & 07777,
 		.group = d->group, .fixed = d->fixed, .readonly = s->env->readonly,
@@ -453,7 +491,8 @@ int fdry_store_info(struct fdry_store *s, const struct fdry_oid *oid, struct fdr
 	return err;
 }
 
-int fdry_store_links(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_oid **ret, size_t *count)
+int fdry_store_links(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_oid **ret,
+		     size_t *count)
 {
 	struct fdry_oid *links = NULL;
 	struct fdry_record rec;
@@ -486,7 +525,10 @@ static int info_put(void *arg, struct fdry_span key, struct fdry_span value)
 	int err = fdry_record_parse(value, &rec);
 
 	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, so that the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"an object has a key of %zu bytes, so that the table of objects is "
+				"damaged; " FDRY_DAMAGE_ADVICE,
+				key.len);
 	if (err)
 		return err;
 	memcpy(oid.b, key.data, FDRY_OID_SIZE);

@@ -2,8 +2,9 @@
 /*
  * sweep.c - removing the files that dead processes left beside the store.
  *
- * Each kind may be removed beside live processes: a claim that no process holds; a note that is about to be renamed
- * (it is only a hint); the folder of a store that was being created although the store exists by now.
+ * Each kind may be removed beside live processes: a claim that no process holds; a note that is
+ * about to be renamed (it is only a hint); the folder of a store that was being created although
+ * the store exists by now.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static void plain_remove(int dir, const char *name)
 	(void)unlinkat(dir, name, 0);
 }
 
-/* Under its lock: a process that waits for the lock then finds that the file lost its name (claim.c). */
+/* Under its lock: a process that waits for the lock then finds that the file lost its name
+ * (claim.c). */
 static void claim_remove(int dir, const char *name)
 {
 	int fd = fdry_file_get(dir, name, O_RDWR);

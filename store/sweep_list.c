@@ -2,10 +2,10 @@
 /*
  * sweep_list.c - listing dead objects in the order in which a collection deletes them.
  *
- * At every moment, every link of an object in the store must lead to an object in the store: a session may find the
- * object and rely on it. So an object is deleted after all objects that link to it: its level is above theirs.
- * Within a level ids ascend, so that neighbours in LMDB's trees are deleted together. Objects whose links form a
- * circle have no order; they are deleted last.
+ * At every moment, every link of an object in the store must lead to an object in the store: a
+ * session may find the object and rely on it. So an object is deleted after all objects that link
+ * to it: its level is above theirs. Within a level ids ascend, so that neighbours in LMDB's trees
+ * are deleted together. Objects whose links form a circle have no order; they are deleted last.
  */
 #include "store/sweep_list.h"
 
@@ -31,7 +31,11 @@ static struct fdry_sweep_entry *entries(struct fdry_sweep_list *d)
 static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
 	struct fdry_sweep_entry dead = {
-		.oid = *oid, .kinds = rec->kinds, .nlinks = rec->nlinks, .size = rec->size, .stored = rec->stored,
+		.oid = *oid,
+		.kinds = rec->kinds,
+		.nlinks = rec->nlinks,
+		.size = rec->size,
+		.stored = rec->stored,
 	};
 
 	return fdry_buf_put(&w->d->entries, &dead, sizeof(dead));
@@ -40,7 +44,10 @@ static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const stru
 static int key_oid(struct fdry_span key, struct fdry_oid *ret)
 {
 	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "an object has a key of %zu bytes, the table of objects is damaged; " FDRY_DAMAGE_ADVICE, key.len);
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "an object has a key of %zu bytes, the table of objects is "
+				 "damaged; " FDRY_DAMAGE_ADVICE,
+				 key.len);
 	memcpy(ret->b, key.data, FDRY_OID_SIZE);
 	return 0;
 }
@@ -87,12 +94,15 @@ static int walk_in(struct list_walk *w)
 	if (!err)
 		err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
 	if (!err && count != w->walked)
-		err = fdry_fail(FDRY_E_CORRUPT, "the store counts %llu objects and lists %llu, so that its pages are damaged; " FDRY_DAMAGE_ADVICE,
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"the store counts %llu objects and lists %llu, so that its pages "
+				"are damaged; " FDRY_DAMAGE_ADVICE,
 				(unsigned long long)count, (unsigned long long)w->walked);
 	return err ? err : fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
 }
 
-/* One view for all objects, or the counts could not be compared: about 0.3 s for a million objects. */
+/* One view for all objects, or the counts could not be compared: about 0.3 s for a million
+ * objects. */
 static int walk(struct list_walk *w)
 {
 	int err = fdry_txn_read(w->m->env->db, &w->t);
@@ -113,12 +123,15 @@ static int oid_cmp(const void *a, const void *b)
 
 static struct fdry_sweep_entry *entry_find(struct list_walk *w, const struct fdry_oid *oid)
 {
-	return bsearch(oid, w->d->entries.data, w->ordered, sizeof(struct fdry_sweep_entry), oid_cmp);
+	return bsearch(oid, w->d->entries.data, w->ordered, sizeof(struct fdry_sweep_entry),
+		       oid_cmp);
 }
 
 /* @fn for each dead object that @dead links to. */
 static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
-		    int (*fn)(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next), struct fdry_buf *next)
+		    int (*fn)(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
+			      struct fdry_buf *next),
+		    struct fdry_buf *next)
 {
 	struct fdry_sweep_entry *child;
 	struct fdry_record rec;
@@ -136,7 +149,8 @@ static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
 	return err;
 }
 
-static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next)
+static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
+		       struct fdry_buf *next)
 {
 	(void)dead, (void)next;
 	child->parents++;
@@ -144,7 +158,8 @@ static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *c
 }
 
 /* Once all parents of a child have a level, the child has one. */
-static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child, struct fdry_buf *next)
+static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
+		       struct fdry_buf *next)
 {
 	if (child->level <= dead->level)
 		child->level = dead->level + 1;
@@ -153,7 +168,8 @@ static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *c
 	return child->nlinks ? fdry_buf_put(next, &child, sizeof(child)) : 0;
 }
 
-/* Count the parents of every dead object, in views of STEPS objects. The list does not move any more. */
+/* Count the parents of every dead object, in views of STEPS objects. The list does not move any
+ * more. */
 static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
 {
 	struct fdry_sweep_entry *d = entries(w->d);
@@ -188,7 +204,8 @@ static int tops_put(struct list_walk *w, struct fdry_buf *next)
 	return err;
 }
 
-/* Set levels, beginning with objects that nothing links to. @next is a queue; entries stay in it. */
+/* Set levels, beginning with objects that nothing links to. @next is a queue; entries stay in
+ * it. */
 static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
 {
 	size_t at = 0, end;
@@ -198,7 +215,8 @@ static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *a
 		err = fdry_txn_read(w->m->env->db, &w->t);
 		if (err)
 			return err;
-		for (end = at + STEPS * sizeof(void *); at < end && at < next->len && !err; at += sizeof(void *)) {
+		for (end = at + STEPS * sizeof(void *); at < end && at < next->len && !err;
+		     at += sizeof(void *)) {
 			struct fdry_sweep_entry *dead;
 
 			memcpy(&dead, next->data + at, sizeof(dead));
@@ -222,7 +240,8 @@ static int entry_cmp(const void *a, const void *b)
 	return oid_cmp(&x->oid, &y->oid);
 }
 
-int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg)
+int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg),
+			 void *arg)
 {
 	struct list_walk w = { .d = d, .m = m };
 	struct fdry_buf next = { 0 };
@@ -236,6 +255,7 @@ int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*t
 		err = place(&w, &next, tick, arg);
 	fdry_buf_release(&next);
 	if (!err && d->entries.len)
-		qsort(entries(d), d->entries.len / sizeof(struct fdry_sweep_entry), sizeof(struct fdry_sweep_entry), entry_cmp);
+		qsort(entries(d), d->entries.len / sizeof(struct fdry_sweep_entry),
+		      sizeof(struct fdry_sweep_entry), entry_cmp);
 	return err;
 }

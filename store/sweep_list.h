@@ -23,14 +23,17 @@ struct fdry_sweep_list {
 };
 
 /*
- * List all objects that @m has not marked, ordered by level, then by id. @tick: as for fdry_mark_update().
- * FDRY_E_CORRUPT if the table does not hold as many entries as its root counts: a lost object may have kept others alive.
+ * List all objects that @m has not marked, ordered by level, then by id. @tick: as for
+ * fdry_mark_update(). FDRY_E_CORRUPT if the table does not hold as many entries as its root counts:
+ * a lost object may have kept others alive.
  */
-int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg), void *arg) __must_check;
+int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg),
+			 void *arg) __must_check;
 
 /* --- gc.c --- */
 
-/* For tests: objects to delete in one transaction, without a pause between two. 0: as many as time allows. */
+/* For tests: objects to delete in one transaction, without a pause between two. 0: as many as time
+ * allows. */
 extern unsigned int fdry_sweep_objects_max;
 
 #endif

@@ -2,10 +2,11 @@
 /*
  * truncated.c - was a file that ends before its last page cut short, or never longer?
  *
- * LMDB does not write pages that a transaction allocated and freed again. If the last page is such a page, the file
- * ends before it. The gap is filled after each commit, but a process can die before that. Nothing is missing if all
- * pages behind the end are free. The list of free pages may itself be cut off, and reading it would be a bus error.
- * So a child process reads it: if the child crashes, the file was cut short.
+ * LMDB does not write pages that a transaction allocated and freed again. If the last page is such
+ * a page, the file ends before it. The gap is filled after each commit, but a process can die
+ * before that. Nothing is missing if all pages behind the end are free. The list of free pages may
+ * itself be cut off, and reading it would be a bus error. So a child process reads it: if the child
+ * crashes, the file was cut short.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +49,8 @@ static bool missing_check(struct fdry_db *db, const struct fdry_extent *x)
 
 	missing.count = x->used_bytes / x->page_size - missing.first;
 	missing.is_free = missing.count <= MISSING_PAGES_MAX ? calloc(missing.count, 1) : NULL;
-	if (!missing.is_free || fdry_txn_read(db, &t) || fdry_txn_each_inner(&t, FDRY_INNER_FREE, missing_mark, &missing))
+	if (!missing.is_free || fdry_txn_read(db, &t) ||
+	    fdry_txn_each_inner(&t, FDRY_INNER_FREE, missing_mark, &missing))
 		return false;
 	while (i < missing.count && missing.is_free[i])
 		i++;
@@ -64,14 +66,17 @@ static __attribute__((noreturn)) void child_run(struct fdry_db_opts o, bool *is_
 	o.readonly = true;
 	db = fdry_db_new(&o);
 	if (db && !fdry_env_open(&o, db) && !fdry_db_extent(db, &x))
-		*is_free = x.file_bytes >= x.used_bytes /* another process wrote meanwhile */ || missing_check(db, &x);
+		*is_free = x.file_bytes >= x.used_bytes /* another process wrote meanwhile */ ||
+			   missing_check(db, &x);
 	_exit(0);
 }
 
-/* The child answers in shared memory: a program that reaps all its children would hide the exit status. */
+/* The child answers in shared memory: a program that reaps all its children would hide the exit
+ * status. */
 bool fdry_truncated_is_free(const struct fdry_db_opts *opts)
 {
-	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	bool ret, *is_free = mmap(NULL, sizeof(*is_free), PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pid;
 
 	if (is_free == MAP_FAILED)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* usage.c - the space that each image takes, for reports; sealing and loading need nothing of this. */
+/* usage.c - the space that each image takes, for reports; sealing and loading need nothing of
+ * this. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,8 @@ int fdry_store_prefix(struct fdry_store *s, const char *digits, fdry_object_fn f
 	size_t i;
 
 	if (!err && (!p.len || p.len > 2 * FDRY_OID_SIZE))
-		err = fdry_fail(FDRY_E_INVAL, "the beginning of an id has %zu digits; give 1 to %d", p.len, 2 * FDRY_OID_SIZE);
+		err = fdry_fail(FDRY_E_INVAL, "the beginning of an id has %zu digits; give 1 to %d",
+				p.len, 2 * FDRY_OID_SIZE);
 	if (!err)
 		err = prefix_find(s, &p);
 	info = (const void *)p.found.data;
@@ -111,7 +113,8 @@ static int slots_grow(struct usage *x)
 	uint32_t *slots;
 
 	if (n >= UINT32_MAX / 2)
-		return fdry_fail(FDRY_E_LIMIT, "the store has too many objects to say what each image takes");
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the store has too many objects to say what each image takes");
 	slots = calloc(cap, sizeof(*slots));
 	if (!slots)
 		return fdry_nomem();
@@ -137,9 +140,12 @@ static void sum_sub(struct fdry_sum *sum, uint64_t size, uint64_t stored)
 	sum->stored -= stored;
 }
 
-static int reached_first(struct usage *x, size_t slot, const struct fdry_oid *oid, const struct fdry_record *rec)
+static int reached_first(struct usage *x, size_t slot, const struct fdry_oid *oid,
+			 const struct fdry_record *rec)
 {
-	struct reached r = { .oid = *oid, .size = rec->size, .stored = rec->stored, .owner = x->image };
+	struct reached r = {
+		.oid = *oid, .size = rec->size, .stored = rec->stored, .owner = x->image
+	};
 	int err = fdry_buf_put(&x->reached, &r, sizeof(r));
 
 	if (err)

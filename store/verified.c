@@ -2,16 +2,16 @@
 /*
  * verified.c - which mapped objects were verified since the machine was started.
  *
- * The note is a file beside the environment; it is replaced as a whole by rename. If it is missing, damaged, or from
- * another boot or another state of data.mdb, objects are hashed again. It cannot show damage that reaches the disk
- * after an object was hashed.
+ * The note is a file beside the environment; it is replaced as a whole by rename. If it is missing,
+ * damaged, or from another boot or another state of data.mdb, objects are hashed again. It cannot
+ * show damage that reaches the disk after an object was hashed.
  *
  * What must stay true:
- * - A note is valid for one state of data.mdb: its inode, the time of its last change, and its transaction. A commit
- *   carries a valid note on to the new state, since no other process writes at that time. A copy that is written over
- *   data.mdb makes the note invalid.
- * - A process that finds damage cancels the note: it writes a new epoch. Sessions that began before add nothing,
- *   since they may have hashed bytes that were still whole.
+ * - A note is valid for one state of data.mdb: its inode, the time of its last change, and its
+ * transaction. A commit carries a valid note on to the new state, since no other process writes at
+ * that time. A copy that is written over data.mdb makes the note invalid.
+ * - A process that finds damage cancels the note: it writes a new epoch. Sessions that began before
+ * add nothing, since they may have hashed bytes that were still whole.
  * - A process replaces the file only while it holds a lock on the file of that name.
  * - A process that cannot cancel a note does not trust it.
  */
@@ -129,7 +129,8 @@ static uint64_t file_read(int fd, const uint8_t want[FDRY_VERIFIED_AT_IDS], stru
 	if (memcmp(head, want, sizeof(head)) || count > VERIFIED_COUNT_MAX ||
 	    (uint64_t)st.st_size != FDRY_VERIFIED_AT_IDS + count * FDRY_OID_SIZE)
 		return epoch;
-	if (fdry_buf_grow(ret, count * FDRY_OID_SIZE, &p) || !read_all(fd, p, count * FDRY_OID_SIZE))
+	if (fdry_buf_grow(ret, count * FDRY_OID_SIZE, &p) ||
+	    !read_all(fd, p, count * FDRY_OID_SIZE))
 		ret->len = before;
 	return epoch;
 }
@@ -160,13 +161,15 @@ static void ids_sort(struct fdry_buf *ids)
 	qsort(ids->data, n, FDRY_OID_SIZE, oid_cmp);
 	for (i = 1; i < n; i++)
 		if (oid_cmp(ids->data + i * FDRY_OID_SIZE, ids->data + out * FDRY_OID_SIZE))
-			memmove(ids->data + ++out * FDRY_OID_SIZE, ids->data + i * FDRY_OID_SIZE, FDRY_OID_SIZE);
+			memmove(ids->data + ++out * FDRY_OID_SIZE, ids->data + i * FDRY_OID_SIZE,
+				FDRY_OID_SIZE);
 	ids->len = (out + 1) * FDRY_OID_SIZE;
 }
 
 /* --- replacing the file --- */
 
-/* Open the file of that name and lock it; -1 and errno on failure. fdry_lockfd_close() closes it. */
+/* Open the file of that name and lock it; -1 and errno on failure. fdry_lockfd_close() closes
+ * it. */
 static int locked_open(const struct fdry_dir *dir)
 {
 	struct timespec nap = { 0, LOCK_NAP_NS };
@@ -205,7 +208,8 @@ static int temp_open(const struct fdry_dir *dir, char name[64])
 	return -1;
 }
 
-static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_VERIFIED_AT_IDS], const struct fdry_buf *ids)
+static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_VERIFIED_AT_IDS],
+			 const struct fdry_buf *ids)
 {
 	char name[64];
 	int fd = temp_open(dir, name);
@@ -213,7 +217,8 @@ static bool file_replace(const struct fdry_dir *dir, const uint8_t head[FDRY_VER
 
 	if (fd < 0)
 		return false;
-	ok = !fdry_file_adopt(dir, fd) && !fdry_write(fd, head, FDRY_VERIFIED_AT_IDS) && !fdry_write(fd, ids->data, ids->len);
+	ok = !fdry_file_adopt(dir, fd) && !fdry_write(fd, head, FDRY_VERIFIED_AT_IDS) &&
+	     !fdry_write(fd, ids->data, ids->len);
 	ok = !close(fd) && ok && !renameat(dir->fd, name, dir->fd, VERIFIED_FILE);
 	if (!ok)
 		(void)unlinkat(dir->fd, name, 0);
@@ -235,7 +240,8 @@ static uint64_t file_begin(const struct fdry_dir *dir)
 /* --- a session --- */
 
 /* The first session creates the note, so that it has an epoch to compare with. */
-static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_VERIFIED_AT_IDS], struct fdry_buf *ret)
+static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_VERIFIED_AT_IDS],
+			    struct fdry_buf *ret)
 {
 	int fd = locked_open(dir);
 	uint64_t epoch;
@@ -249,7 +255,8 @@ static uint64_t epoch_begin(const struct fdry_dir *dir, const uint8_t want[FDRY_
 	return epoch;
 }
 
-/* Read the ids that are valid now. The file is opened for writing: a process that may not write could not cancel it. */
+/* Read the ids that are valid now. The file is opened for writing: a process that may not write
+ * could not cancel it. */
 static void note_load(struct fdry_verified *v, struct fdry_env *env)
 {
 	int fd;
@@ -274,14 +281,16 @@ bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const stru
 	       bsearch(oid, v->old.data, v->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
 }
 
-/* With the lock held: add the ids of the session to the file, unless the note was cancelled since the session began. */
+/* With the lock held: add the ids of the session to the file, unless the note was cancelled since
+ * the session began. */
 static bool ids_add(const struct fdry_verified *v, const struct fdry_dir *dir, int fd)
 {
 	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	struct fdry_buf ids = { 0 };
 	bool ok = true;
 
-	if (file_read(fd, v->head, &ids) == v->epoch && !fdry_buf_put(&ids, v->added.data, v->added.len)) {
+	if (file_read(fd, v->head, &ids) == v->epoch &&
+	    !fdry_buf_put(&ids, v->added.data, v->added.len)) {
 		ids_sort(&ids);
 		memcpy(head, v->head, sizeof(head));
 		fdry_set64(head + FDRY_VERIFIED_AT_COUNT, ids.len / FDRY_OID_SIZE);
@@ -298,7 +307,8 @@ void fdry_verified_end(struct fdry_verified *v, struct fdry_env *env)
 	int fd;
 
 	/* If something was committed meanwhile, it is unknown which state was hashed. */
-	if (!v->added.len || !v->epoch || !header_make(env, head) || memcmp(head, v->head, sizeof(head)))
+	if (!v->added.len || !v->epoch || !header_make(env, head) ||
+	    memcmp(head, v->head, sizeof(head)))
 		return;
 	fd = locked_open(&env->dir);
 	if (fd < 0 || !ids_add(v, &env->dir, fd))
@@ -321,20 +331,24 @@ void fdry_verified_forget(const struct fdry_dir *dir)
 		return;
 	fd = locked_open(dir);
 	if (fd < 0 || !file_begin(dir))
-		(void)unlinkat(dir->fd, VERIFIED_FILE, 0); /* the disk is full, or a stopped process holds the lock */
+		/* the disk is full, or a stopped process holds the lock */
+		(void)unlinkat(dir->fd, VERIFIED_FILE, 0);
 	if (fd >= 0)
 		fdry_lockfd_close(fd);
 }
 
-void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from, const struct fdry_db_state *to)
+void fdry_verified_carry(const struct fdry_dir *dir, const struct fdry_db_state *from,
+			 const struct fdry_db_state *to)
 {
 	uint8_t head[FDRY_VERIFIED_AT_IDS];
 	int fd = plain_open(dir);
 
 	if (fd < 0)
 		return;
-	if (read_all(fd, head, sizeof(head)) && fdry_get64(head + FDRY_VERIFIED_AT_DEV) == from->dev &&
-	    fdry_get64(head + FDRY_VERIFIED_AT_INO) == from->ino && fdry_get64(head + FDRY_VERIFIED_AT_CHANGED) == from->changed &&
+	if (read_all(fd, head, sizeof(head)) &&
+	    fdry_get64(head + FDRY_VERIFIED_AT_DEV) == from->dev &&
+	    fdry_get64(head + FDRY_VERIFIED_AT_INO) == from->ino &&
+	    fdry_get64(head + FDRY_VERIFIED_AT_CHANGED) == from->changed &&
 	    fdry_get64(head + FDRY_VERIFIED_AT_TXN) == from->txn) {
 		fdry_set64(head + FDRY_VERIFIED_AT_CHANGED, to->changed);
 		fdry_set64(head + FDRY_VERIFIED_AT_TXN, to->txn);

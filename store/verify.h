@@ -2,16 +2,21 @@
 /*
  * verify.h - shared by the parent (verify.c) and its children (verify_child.c).
  *
- * LMDB has no checksums, and pages with flipped bits can crash it. So only child processes, each with its own
- * environment, read the store; a crash is a finding. Counts and progress lie in shared memory; findings come through
- * a pipe.
+ * LMDB has no checksums, and pages with flipped bits can crash it. So only child processes, each
+ * with its own environment, read the store; a crash is a finding. Counts and progress lie in shared
+ * memory; findings come through a pipe.
  */
 #ifndef FDRY_STORE_VERIFY_H
 #define FDRY_STORE_VERIFY_H
 
 #include "store/internal.h"
 
-enum fdry_verify_stage { FDRY_VERIFY_TABLES, FDRY_VERIFY_OBJECTS, FDRY_VERIFY_REFS, FDRY_VERIFY_STAGES };
+enum fdry_verify_stage {
+	FDRY_VERIFY_TABLES,
+	FDRY_VERIFY_OBJECTS,
+	FDRY_VERIFY_REFS,
+	FDRY_VERIFY_STAGES
+};
 
 /* Through the pipe; less than PIPE_BUF, so that it arrives whole. */
 struct fdry_verify_message {
@@ -26,7 +31,8 @@ struct fdry_verify_shared {
 	struct fdry_verify_report report;
 	enum fdry_verify_stage stage;
 	uint64_t bytes_total; /* of all objects, as their records say */
-	/* Objects before @at are done. If a child crashes while several threads work, the next child repeats the objects up to
+	/* Objects before @at are done. If a child crashes while several threads work, the next
+	 * child repeats the objects up to
 	 * @until one by one, and so finds the object that crashed it. */
 	struct fdry_oid at, until;
 	bool alone;

@@ -40,8 +40,8 @@ bool fdry_verify_next(struct fdry_oid *oid, int byte)
 
 /* --- findings --- */
 
-static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_oid *oid, const struct fdry_oid *other,
-		const char *text)
+static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_oid *oid,
+		const struct fdry_oid *other, const char *text)
 {
 	struct fdry_verify_message m = { .kind = kind };
 
@@ -59,7 +59,8 @@ static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_
 }
 
 /* Report the last error as a finding, unless it only means that the check itself failed. */
-static int say_error_as(struct child *c, int err, enum fdry_finding_kind kind, const struct fdry_oid *oid)
+static int say_error_as(struct child *c, int err, enum fdry_finding_kind kind,
+			const struct fdry_oid *oid)
 {
 	if (err != -FDRY_E_CORRUPT && err != -FDRY_E_VERSION && err != -FDRY_E_NOENT)
 		return err;
@@ -89,7 +90,8 @@ static int tally_data(struct tally *tally, struct fdry_span key)
 	int err;
 
 	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects' bytes", key.len);
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "there is a key of %zu bytes among the objects' bytes", key.len);
 	memcpy(oid.b, key.data, FDRY_OID_SIZE);
 	err = fdry_record_get(&tally->c->t, &oid, &found, &rec);
 	if (err == -FDRY_E_CORRUPT || found)
@@ -97,7 +99,8 @@ static int tally_data(struct tally *tally, struct fdry_span key)
 	if (err)
 		return err;
 	tally->c->shared->report.damaged++;
-	say(tally->c, FDRY_FINDING_LOOSE, &oid, NULL, "there are bytes of this object and no record; gc removes them");
+	say(tally->c, FDRY_FINDING_LOOSE, &oid, NULL,
+	    "there are bytes of this object and no record; gc removes them");
 	return 0;
 }
 
@@ -127,7 +130,8 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	return err ? say_error(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
 }
 
-/* Each free page must lie in the file and be listed once, or two objects would overwrite each other. */
+/* Each free page must lie in the file and be listed once, or two objects would overwrite each
+ * other. */
 struct free_pages {
 	uint64_t count;   /* pages of the file */
 	uint8_t *is_free; /* a bit each */
@@ -145,7 +149,9 @@ static int check_free_entry(void *arg, struct fdry_span key, struct fdry_span va
 	for (i = 1; i <= count; i++) {
 		pgno = fdry_get64(value.data + i * 8);
 		if (pgno < 2 || pgno >= f->count || f->is_free[pgno / 8] & 1 << pgno % 8)
-			return fdry_fail(FDRY_E_CORRUPT, "page %llu is free twice, or beyond the end", (unsigned long long)pgno);
+			return fdry_fail(FDRY_E_CORRUPT,
+					 "page %llu is free twice, or beyond the end",
+					 (unsigned long long)pgno);
 		f->is_free[pgno / 8] |= (uint8_t)(1 << pgno % 8);
 	}
 	return 0;
@@ -267,7 +273,9 @@ static int check_in(struct check *k, struct fdry_txn *t, unsigned int worker)
 	k->bytes = k->quarantined ? 0 : rec.size;
 	links = check_links(k, t, &rec);
 	copy->len = 0;
-	err = k->quarantined ? 0 : fdry_object_check(t, &k->oid, &rec, &k->slice->unpackers[worker], copy);
+	err = k->quarantined
+		      ? 0
+		      : fdry_object_check(t, &k->oid, &rec, &k->slice->unpackers[worker], copy);
 	return err ? err : links;
 }
 
@@ -294,14 +302,16 @@ static int slice_entry(void *arg, struct fdry_span key, struct fdry_span value)
 	struct check *k;
 
 	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects", key.len);
+		return fdry_fail(FDRY_E_CORRUPT, "there is a key of %zu bytes among the objects",
+				 key.len);
 	if (sl->bytes >= SLICE_BYTES || sl->count == SLICE_OBJECTS ||
 	    (sh->alone && sl->count && memcmp(key.data, &sh->until, FDRY_OID_SIZE) > 0)) {
 		sl->more = true;
 		return FDRY_EACH_STOP;
 	}
 	k = &sl->checks[sl->count++];
-	*k = (struct check){ .work = { .fn = check_work, .saved_err = &k->saved_err }, .slice = sl };
+	*k = (struct check){ .work = { .fn = check_work, .saved_err = &k->saved_err },
+			     .slice = sl };
 	memcpy(k->oid.b, key.data, FDRY_OID_SIZE);
 	sl->bytes += fdry_record_parse(value, &rec) ? 0 : rec.size;
 	return 0;
@@ -317,7 +327,8 @@ static int slice_list(struct slice *sl)
 	sl->count = 0;
 	sl->bytes = 0;
 	sl->more = false;
-	err = fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at), slice_entry, sl);
+	err = fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at), slice_entry,
+			    sl);
 	fdry_txn_abort(&c->t);
 	return err ? say_error(c, err, NULL) : 0;
 }
@@ -330,8 +341,10 @@ static void say_missing(struct child *c, const struct check *k)
 
 	for (i = 0; i < k->missing.len / sizeof(*link); i++) {
 		c->shared->report.missing++;
-		snprintf(text, sizeof(text), "it links to object %s, which is not there", fdry_oid_hex(&link[i], hex));
-		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text); /* following refs finds it again */
+		snprintf(text, sizeof(text), "it links to object %s, which is not there",
+			 fdry_oid_hex(&link[i], hex));
+		/* following refs finds it again */
+		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text);
 	}
 }
 
@@ -345,7 +358,8 @@ static int check_done(struct child *c, struct check *k, int err)
 	__atomic_fetch_add(&r->bytes, k->bytes, __ATOMIC_RELAXED);
 	if (k->quarantined) {
 		r->quarantined++;
-		say(c, FDRY_FINDING_QUARANTINED, &k->oid, NULL, "its bytes were damaged and are in quarantine; repair brings them back");
+		say(c, FDRY_FINDING_QUARANTINED, &k->oid, NULL,
+		    "its bytes were damaged and are in quarantine; repair brings them back");
 	}
 	if (err)
 		err = say_error(c, err, &k->oid);
@@ -440,13 +454,17 @@ static int check_ref(void *arg, struct fdry_span key, struct fdry_span value)
 		err = fdry_reach(&c->t, &ref.oid, &seen, check_reached, c);
 	fdry_idset_release(&seen);
 	if (err)
-		return say_error_as(c, fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data), FDRY_FINDING_REF,
-				    NULL);
+		return say_error_as(
+			c, fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data),
+			FDRY_FINDING_REF, NULL);
 	if (!c->bad)
 		return 0;
 	c->shared->report.dangling_refs += c->gone;
-	snprintf(text, sizeof(text), "ref '%.*s' cannot be loaded: %llu of its objects are damaged or missing, the first %s",
-		 (int)key.len, (const char *)key.data, (unsigned long long)c->bad, fdry_oid_hex(&c->worst, hex));
+	snprintf(text, sizeof(text),
+		 "ref '%.*s' cannot be loaded: %llu of its objects are damaged or missing, the "
+		 "first %s",
+		 (int)key.len, (const char *)key.data, (unsigned long long)c->bad,
+		 fdry_oid_hex(&c->worst, hex));
 	say(c, FDRY_FINDING_REF, &ref.oid, NULL, text);
 	return 0;
 }

@@ -2,7 +2,8 @@
 /*
  * walk.c - listing a table of LMDB entry by entry, even if its pages are damaged.
  *
- * LMDB trusts its pages. Every entry is checked before it is used, so a walk over damaged pages ends with an error.
+ * LMDB trusts its pages. Every entry is checked before it is used, so a walk over damaged pages
+ * ends with an error.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,8 @@ static __attribute__((noinline)) int walk_step(struct walk *w, MDB_cursor_op op)
 }
 
 /*
- * A key lies in its leaf, whose head is at the beginning of the page. A head that cannot be right would crash a writer
- * sooner or later.
+ * A key lies in its leaf, whose head is at the beginning of the page. A head that cannot be right
+ * would crash a writer sooner or later.
  */
 static bool leaf_is_sound(struct walk *w)
 {
@@ -49,8 +50,8 @@ static bool leaf_is_sound(struct walk *w)
 	pgno = fdry_get64(page);
 	lower = fdry_get16(page + PAGE_AT_LOWER);
 	upper = fdry_get16(page + PAGE_AT_UPPER);
-	if (fdry_get16(page + PAGE_AT_FLAGS) != PAGE_LEAF || lower <= PAGE_HEAD || lower & 1 || lower > upper ||
-	    upper >= w->db->page_size || p < page + upper)
+	if (fdry_get16(page + PAGE_AT_FLAGS) != PAGE_LEAF || lower <= PAGE_HEAD || lower & 1 ||
+	    lower > upper || upper >= w->db->page_size || p < page + upper)
 		return false;
 	if (!w->base)
 		w->base = page - pgno * w->db->page_size;
@@ -91,7 +92,8 @@ static int cursor_open(struct fdry_txn *t, MDB_dbi table, MDB_cursor **ret)
 	return guarded(mdb_cursor_open(t->txn, table, ret));
 }
 
-int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from, fdry_entry_fn fn, void *arg)
+int fdry_txn_each(struct fdry_txn *t, enum fdry_table table, struct fdry_span from,
+		  fdry_entry_fn fn, void *arg)
 {
 	struct walk w = { .db = t->db, .key = val_of(from), .mapped = !t->exclusive };
 	int err, rc = cursor_open(t, t->db->tables[table], &w.cursor);
@@ -128,8 +130,8 @@ static int inner_each(struct fdry_txn *t, enum fdry_inner inner, fdry_entry_fn f
 }
 
 /*
- * LMDB lists free pages only in read transactions, and @t holds the writers' lock instead. While it does, a second
- * environment without a lock file shows the same state.
+ * LMDB lists free pages only in read transactions, and @t holds the writers' lock instead. While it
+ * does, a second environment without a lock file shows the same state.
  */
 static int aside_begin(const struct fdry_db *db, MDB_env **env, MDB_txn **txn)
 {

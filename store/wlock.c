@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * wlock.c - the writers' lock in front of LMDB's; one open of a store per process; lock.mdb belongs to data.mdb.
+ * wlock.c - the writers' lock in front of LMDB's; one open of a store per process; lock.mdb belongs
+ * to data.mdb.
  *
- * LMDB's lock for writers is a robust mutex. It identifies its owner by the thread id, and thread ids repeat between
- * PID namespaces. If a waiting thread dies, and the owner in another container has the same thread id, the kernel
- * believes that the owner died and lets a second writer in. So writers acquire the lock of this file first, and only
- * one thread at a time comes to LMDB's lock.
+ * LMDB's lock for writers is a robust mutex. It identifies its owner by the thread id, and thread
+ * ids repeat between PID namespaces. If a waiting thread dies, and the owner in another container
+ * has the same thread id, the kernel believes that the owner died and lets a second writer in. So
+ * writers acquire the lock of this file first, and only one thread at a time comes to LMDB's lock.
  *
- * LMDB cannot list a reader if lock.mdb cannot be written (read-only media and mounts, permissions). Then nothing
- * keeps a writer in another process from reusing the pages that this reader needs. Such a reader shares the writers'
- * lock for as long as it reads.
+ * LMDB cannot list a reader if lock.mdb cannot be written (read-only media and mounts,
+ * permissions). Then nothing keeps a writer in another process from reusing the pages that this
+ * reader needs. Such a reader shares the writers' lock for as long as it reads.
  *
- * LMDB trusts lock.mdb for as long as any process has it open: the file holds the number of the latest transaction and
- * the list of readers. If data.mdb is replaced under a live process, lock.mdb still describes the old file: LMDB would
- * read the wrong meta page, and the store would look empty. So every process marks each of the two files with the inode
- * number of the other one, and looks for marks that differ from its own.
+ * LMDB trusts lock.mdb for as long as any process has it open: the file holds the number of the
+ * latest transaction and the list of readers. If data.mdb is replaced under a live process,
+ * lock.mdb still describes the old file: LMDB would read the wrong meta page, and the store would
+ * look empty. So every process marks each of the two files with the inode number of the other one,
+ * and looks for marks that differ from its own.
  *
- * The locks belong to the open file (F_OFD_SETLK) and lie on bytes of data.mdb far behind its end. The kernel releases
- * them when the process ends; read-only descriptors can share them; closing another descriptor does not release them,
- * as it releases LMDB's. If a kernel has no such locks, only LMDB's lock is left.
+ * The locks belong to the open file (F_OFD_SETLK) and lie on bytes of data.mdb far behind its end.
+ * The kernel releases them when the process ends; read-only descriptors can share them; closing
+ * another descriptor does not release them, as it releases LMDB's. If a kernel has no such locks,
+ * only LMDB's lock is left.
  */
 #include "store/wlock.h"
 
@@ -60,7 +63,8 @@ static off_t process_byte(void)
 
 	if (stat("/proc/self/ns/pid", &ns))
 		return 0;
-	return OPEN_AT + ((off_t)(ns.st_ino & UINT32_MAX) << PID_BITS) + (getpid() & ((1 << PID_BITS) - 1));
+	return OPEN_AT + ((off_t)(ns.st_ino & UINT32_MAX) << PID_BITS) +
+	       (getpid() & ((1 << PID_BITS) - 1));
 }
 
 /* Does another open file have a lock on these @len bytes? */
@@ -79,7 +83,8 @@ static void unlock_all(int fd)
 	(void)fcntl(fd, F_OFD_SETLK, &l);
 }
 
-/* Every process has its own byte, so any lock on that byte belongs to this process. Without such locks this check passes. */
+/* Every process has its own byte, so any lock on that byte belongs to this process. Without such
+ * locks this check passes. */
 static enum fdry_wlock_answer claim_process(const struct fdry_wlock *t)
 {
 	off_t at = process_byte();
@@ -116,10 +121,12 @@ static off_t pair_byte(const struct stat *other)
 /* Is @fd's file used together with another file than that of the byte @at? */
 static bool is_paired_otherwise(int fd, off_t at)
 {
-	return is_taken(fd, PAIR_AT, at - PAIR_AT) || is_taken(fd, at + 1, PAIR_AT + PAIR_SIZE - at - 1);
+	return is_taken(fd, PAIR_AT, at - PAIR_AT) ||
+	       is_taken(fd, at + 1, PAIR_AT + PAIR_SIZE - at - 1);
 }
 
-/* Mark first, then look: of two processes with different pairs at the same time, one sees the other's mark. */
+/* Mark first, then look: of two processes with different pairs at the same time, one sees the
+ * other's mark. */
 static enum fdry_wlock_answer claim_pair(struct fdry_wlock *t, const char *dir)
 {
 	struct stat data, lock;
@@ -134,7 +141,9 @@ static enum fdry_wlock_answer claim_pair(struct fdry_wlock *t, const char *dir)
 		return FDRY_WLOCK_OTHER_LOCK;
 	if (!is_paired_otherwise(t->lock_fd, pair_byte(&data)))
 		return FDRY_WLOCK_OPEN;
-	return is_named(t->fd, dir, "data.mdb") && is_named(t->lock_fd, dir, "lock.mdb") ? FDRY_WLOCK_OTHER_DATA : FDRY_WLOCK_OTHER_LOCK;
+	return is_named(t->fd, dir, "data.mdb") && is_named(t->lock_fd, dir, "lock.mdb")
+		       ? FDRY_WLOCK_OTHER_DATA
+		       : FDRY_WLOCK_OTHER_LOCK;
 }
 
 /* --- opening --- */
@@ -143,13 +152,19 @@ enum fdry_wlock_answer fdry_wlock_open(struct fdry_wlock *t, const char *dir, bo
 {
 	enum fdry_wlock_answer answer;
 
-	*t = (struct fdry_wlock){ .fd = -1, .lock_fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER };
+	*t = (struct fdry_wlock){
+		.fd = -1, .lock_fd = -1, .shared = shared, .lock = PTHREAD_MUTEX_INITIALIZER
+	};
 	t->fd = file_open(dir, "data.mdb", O_RDWR);
 	if (t->fd < 0)
 		t->fd = file_open(dir, "data.mdb", O_RDONLY);
 	if (t->fd < 0 || shared)
-		return FDRY_WLOCK_OPEN; /* LMDB reports the error, or creates the file, which then no other process has open */
-	answer = claim_process(t); /* before lock.mdb: closing that would release locks of another copy of LMDB in this process */
+		/* LMDB reports the error, or creates the file, which then no other process has
+		 * open */
+		return FDRY_WLOCK_OPEN;
+	/* before lock.mdb: closing that would release locks of another copy of LMDB in this
+	 * process */
+	answer = claim_process(t);
 	if (answer == FDRY_WLOCK_OPEN)
 		answer = claim_pair(t, dir);
 	if (answer != FDRY_WLOCK_OPEN)
@@ -204,6 +219,7 @@ void fdry_wlock_unlock(struct fdry_wlock *t)
 	if (t->shared)
 		pthread_mutex_lock(&t->lock);
 	if (!--t->count)
-		(void)data_lock(t, F_OFD_SETLK, F_UNLCK, WRITE_AT); /* a child may have the file open: closing would not do */
+		/* a child may have the file open: closing would not do */
+		(void)data_lock(t, F_OFD_SETLK, F_UNLCK, WRITE_AT);
 	pthread_mutex_unlock(&t->lock);
 }

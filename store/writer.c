@@ -159,8 +159,7 @@ static int limit_check(const struct fdry_writer *w)
 		return 0;
 	return fdry_fail(FDRY_E_FULL,
 			 "this seal alone takes more than the store may: %llu bytes so far, and "
-			 "the limit is %llu; "
-			 "raise it with foundry-store limit",
+			 "the limit is %llu; raise it with foundry-store limit",
 			 (unsigned long long)bytes, (unsigned long long)w->limit);
 }
 
@@ -243,8 +242,7 @@ static int writer_check(struct fdry_writer *w)
 	if (!err && w->failed)
 		err = fdry_fail(-w->failed,
 				"an earlier put of this session failed (%s) and what it had "
-				"collected is lost; "
-				"end the session and seal again",
+				"collected is lost; end the session and seal again",
 				fdry_error_meaning(w->failed));
 	return err;
 }
@@ -328,8 +326,8 @@ static int batch_reserve(struct fdry_writer *w, size_t len)
 /* Takes over @it. */
 static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
-	/* An empty object in an empty batch takes no place; there is no offset from a NULL pointer.
-	 */
+	/* An empty object in an empty batch takes no place; there is no offset from a NULL
+	 * pointer. */
 	fdry_item_pack(it, data, w->batch ? w->batch + w->used : NULL);
 	w->used += it->stored.len;
 	w->items[w->count++] = *it;
@@ -607,8 +605,8 @@ static int more_store(struct fdry_txn *t, const struct fdry_item *more, size_t c
 	return err;
 }
 
-static uint64_t finish_growth(const struct fdry_writer *w, const struct fdry_item *more, size_t nmore,
-			    size_t count)
+static uint64_t finish_growth(const struct fdry_writer *w, const struct fdry_item *more,
+			      size_t nmore, size_t count)
 {
 	uint64_t growth = items_growth(w) + count * ITEM_OVERHEAD;
 
@@ -655,7 +653,8 @@ int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, 
 		       const struct fdry_item *more, size_t nmore, struct fdry_writer_stats *stats)
 {
 	struct ending e = { .images = images, .count = count, .more = more, .nmore = nmore };
-	uint64_t growth = finish_growth(w, more, nmore, count), cost = items_cost(w), limit = w->limit;
+	uint64_t growth = finish_growth(w, more, nmore, count), cost = items_cost(w),
+		 limit = w->limit;
 	struct fdry_store *s = w->s;
 	size_t i;
 	int err = writer_check(w);
