@@ -7,9 +7,10 @@
 #	t "an unknown ref is refused" fails "no such" foundry-store show nobody
 #	t_done
 #
-# The script starts in an empty folder, $TMP, which goes away if all is well. $ROOT is the tree,
-# $BUILD what was made (first in PATH). A check that fails does not end the script; a command
-# outside of t does (set -e), and then there is no result, which the runner counts as failed.
+# The script starts in an empty folder, $TMP, which t_done removes if all checks passed. $ROOT is
+# the tree, $BUILD the build folder (first in PATH). A failed check does not end the script. A
+# command outside of t that fails ends it (set -e); then it prints no result, and the runner counts
+# it as failed.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -34,7 +35,8 @@ t() {
 	fi
 }
 
-# fails REGEX COMMAND...: it fails by itself, not by a signal, and what it prints fits REGEX
+# fails REGEX COMMAND...: the command exits with an error, no signal ends it, and its output matches
+# REGEX
 fails() {
 	local regex=$1 rc=0 out
 	shift
@@ -42,10 +44,10 @@ fails() {
 	printf '%s\n' "$out"
 	[ $rc != 0 ] || { echo "it succeeded"; return 1; }
 	[ $rc -lt 126 ] || { echo "it ended with status $rc"; return 1; }
-	grep -Eq -- "$regex" <<<"$out" || { echo "nothing above fits '$regex'"; return 1; }
+	grep -Eq -- "$regex" <<<"$out" || { echo "no line above matches '$regex'"; return 1; }
 }
 
-# prints TEXT COMMAND...: it succeeds and prints exactly TEXT on standard output
+# prints TEXT COMMAND...: the command succeeds and prints exactly TEXT on standard output
 prints() {
 	local want=$1 got
 	shift
@@ -53,21 +55,22 @@ prints() {
 	diff <(printf '%s\n' "$want") <(printf '%s\n' "$got")
 }
 
-# tree_files PATTERN...: files of the tree that fit, such as 'mm/*.c' (a * fits folders too), made ones left out
+# tree_files PATTERN...: the source files that match, such as 'mm/*.c' (* matches folders, too)
 tree_files() (
 	cd "$ROOT"
 	if [ -e .git ] && command -v git >/dev/null; then
 		git ls-files -co --exclude-standard -- "$@"
 	else
 		for pattern; do
-			find . -path './build*' -prune -o -path './.git' -prune -o -type f -path "./$pattern" -printf '%P\n'
+			find . -path './build*' -prune -o -path './.git' -prune -o \
+				-type f -path "./$pattern" -printf '%P\n'
 		done
 	fi | sort -u | while IFS= read -r file; do
 		[ ! -f "$file" ] || echo "$file"
 	done
 )
 
-# t_skip REASON: nothing here can be tested
+# t_skip REASON: end the script; it can test nothing here
 t_skip() {
 	echo "SKIP: $1"
 	exit 77

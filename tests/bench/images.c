@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * images.c - what many images of one workload take to load into one region, beside one image of all of it, on the
- * software driver. A program that saves its graphs one by one leaves the former: image i holds graphs 1 to i.
+ * images.c - what many images of one workload take to load into one region, beside one image of all
+ * of it, on the software driver. A program that saves its graphs one by one leaves the former:
+ * image i holds graphs 1 to i.
  *
  * images [IMAGES [KERNELS [NODES]]]
  *
- * Every graph has NODES nodes, which launch KERNELS kernels of as many objects. Each way runs in a process of its own and
- * ends when every graph was launched once. Milliseconds, the least of three; "objects" is what was read, in KiB.
+ * Every graph has NODES nodes, which launch KERNELS kernels of as many objects. Each way runs in a
+ * process of its own and ends when every graph was launched once. Milliseconds, the least of three;
+ * "objects" is what was read, in KiB.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -26,7 +28,9 @@
 #define KERNELS_MAX 256
 #define BASE 0x200000000000ull
 #define FLOATS (1u << 20) /* of each of three vectors */
-#define WEIGHTS 64u       /* blocks of 2 MiB that the program makes itself and the image brings as well */
+#define WEIGHTS \
+	64u /* blocks of 2 MiB that the program makes itself and the image brings as well \
+	     */
 
 static char build[PATH_MAX], store_path[PATH_MAX];
 static unsigned int images = 64, kernels = 45, nodes = 200;
@@ -89,7 +93,8 @@ static struct fdry_buf file_read(const char *name)
 	return code;
 }
 
-/* The same kernel in @kernels objects, which differ in a word that nobody reads: e_flags of the ELF header. */
+/* The same kernel in @kernels objects, which differ in a word that nobody reads: e_flags of the ELF
+ * header. */
 static void functions_load(CUfunction *ret)
 {
 	struct fdry_buf code = file_read("train.cubin");
@@ -113,7 +118,8 @@ static CUgraph graph_capture(const CUfunction *functions, unsigned int key)
 
 	call(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
 	for (i = 0; i < nodes; i++)
-		call(cuLaunchKernel, functions[i % kernels], 1, 1, 1, 64, 1, 1, 0, stream, args, NULL);
+		call(cuLaunchKernel, functions[i % kernels], 1, 1, 1, 64, 1, 1, 0, stream, args,
+		     NULL);
 	call(cuStreamEndCapture, stream, &graph);
 	return graph;
 }
@@ -130,7 +136,8 @@ static void save(double *ms)
 	functions_load(functions);
 	must(fdry_store_open(store_path, FDRY_STORE_CREATE, &store), store_path);
 	for (i = 1; i <= images; i++) {
-		must(fdry_capture_graph(cap, i, "graph", graph_capture(functions, i)), "fdry_capture_graph");
+		must(fdry_capture_graph(cap, i, "graph", graph_capture(functions, i)),
+		     "fdry_capture_graph");
 		snprintf(ref, sizeof(ref), "image%u", i);
 		must(fdry_capture_seal(cap, store, ref, NULL, NULL), ref);
 	}
@@ -189,7 +196,8 @@ static void turn(double *ms)
 
 static void run(void (*fn)(double *ms), double *ms)
 {
-	double *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double *shared =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int status;
 	pid_t pid;
 
@@ -215,8 +223,8 @@ static double show(const char *name, void (*fn)(double *ms))
 		if (!i || ms[TOTAL] < best[TOTAL])
 			memcpy(best, ms, sizeof(best));
 	}
-	printf("%-8s ready %8.1f  loads %8.1f  kernels %8.1f  content %8.1f  objects %8.0f\n", name, best[TOTAL], best[LOAD],
-	       best[KERNELS], best[CONTENT], best[OBJECTS]);
+	printf("%-8s ready %8.1f  loads %8.1f  kernels %8.1f  content %8.1f  objects %8.0f\n", name,
+	       best[TOTAL], best[LOAD], best[KERNELS], best[CONTENT], best[OBJECTS]);
 	fflush(stdout);
 	return best[TOTAL];
 }

@@ -22,20 +22,22 @@ says_only() {
 	[ $rc = "$want" ] || { echo "status $rc, not $want"; return 1; }
 	[ ! -s "$TMP/out" ] && [ "$(wc -l <"$TMP/err")" = 1 ] && grep -Eq -- "^foundry-store: .*($regex)" "$TMP/err"
 }
-# json EXPRESSION COMMAND...: its output is JSON as documented, and this Python expression over j is true.
-# The first word behind foundry-store is the command that the page is looked up for.
+# json EXPRESSION COMMAND...: its output is JSON as documented, and this Python expression over j is
+# true. The first word behind foundry-store is the command that the page is looked up for.
 json() {
 	local expr=$1
 	shift
 	"$@" | python3 "$ROOT/tests/cli/json_documented.py" "$ROOT/Documentation/api/store-json.rst" "$2" "$expr"
 }
-# on_terminal ANSWER COMMAND...: standard input, output and error are a terminal, on which ANSWER is typed
+# on_terminal ANSWER COMMAND...: standard input, output and error are a terminal, on which ANSWER is
+# typed
 on_terminal() {
 	python3 "$ROOT/tests/cli/on_terminal.py" "$@"
 }
 id_of() { sha256sum <"$1" | cut -c 1-64; }
 
-# in_memory: FOUNDRY_STORE is a store in memory, where there is some: many seals wait for a disk, which tells nothing here
+# in_memory: FOUNDRY_STORE is a store in memory, where there is some: many seals wait for a disk,
+# which tells nothing here
 in_memory() {
 	shm=$(mktemp -d /dev/shm/foundry-test-XXXXXX 2>/dev/null || mktemp -d)
 	trap 'rm -rf "$shm"' EXIT

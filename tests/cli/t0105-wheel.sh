@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The wheel: built without a network, installed in an environment of its own, and used there: a workload is
-# captured, sealed and loaded by what the wheel brings, on the software driver that it brings.
+# The wheel: built without a network, installed in an environment of its own, and used there: a
+# workload is captured, sealed and loaded by what the wheel brings, on the software driver that it
+# brings.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"
 python3 -c 'import venv' 2>/dev/null || t_skip "no venv"

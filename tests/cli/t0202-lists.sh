@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store's lists: help, the manual page, the JSON page and completion know every command, option and status.
+# foundry-store's lists: help, the manual page, the JSON page and completion know every command,
+# option and status.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"

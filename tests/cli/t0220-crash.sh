@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The store's crash tests, in short: make crash runs them at length. Each is also seen to find what it looks for.
+# The store's crash tests, in short: make crash runs them at length. Each is also seen to find what
+# it looks for.
 . "$(dirname "$0")/../lib.sh"
 
 kill=$BUILD/tests/crash/kill

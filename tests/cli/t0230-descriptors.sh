@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store, and a program that loads an image, with standard input, output or error closed: nothing that they
-# say ends up in the store.
+# foundry-store, and a program that loads an image, with standard input, output or error closed:
+# nothing that they say ends up in the store.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -13,7 +13,8 @@ head -c 100000 /dev/urandom >a
 "$store_image" "$FOUNDRY_STORE" two a >/dev/null
 foundry-store export -q -o one.pack one
 
-# without WHICH COMMAND...: these of 0, 1 and 2 are closed; its status counts for nothing but a signal
+# without WHICH COMMAND...: these of 0, 1 and 2 are closed; its status counts for nothing but a
+# signal
 without() {
 	local which=$1 rc=0
 	shift

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What export, dump and graph write appears when it is whole: nothing is left of a command that was interrupted,
-# killed or met a limit. A FIFO in the store's folder keeps no command waiting.
+# What export, dump and graph write appears when it is whole: nothing is left of a command that was
+# interrupted, killed or met a limit. A FIFO in the store's folder keeps no command waiting.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -54,7 +54,8 @@ ended "" INT TERM HUP
 if python3 -c 'import os; os.close(os.open("made", os.O_TMPFILE | os.O_RDWR))' 2>no; then
 	ended "" KILL
 fi
-# Without /proc a file cannot get a name later on: it has another one, which an interrupted command removes.
+# Without /proc a file cannot get a name later on: it has another one, which an interrupted command
+# removes.
 printf '#!/bin/sh\nmount -t tmpfs none /proc && exec "$@"\n' >without_proc
 chmod +x without_proc
 if unshare -rm ./without_proc true 2>no; then

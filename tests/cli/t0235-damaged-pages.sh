@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Pages of data.mdb that are damaged: every command ends with a status of its own and one sentence in our words, and
-# verify never sends the user to verify.
+# Pages of data.mdb that are damaged: every command ends with a status of its own and one sentence
+# in our words, and verify never sends the user to verify.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -12,7 +12,8 @@ in_memory
 cp "$FOUNDRY_STORE/data.mdb" "$shm/sound"
 foundry-store export m -o "$shm/pack" -q
 
-# damaged: each page of a tree, and both meta pages, spoiled in several ways; prints what does not fit
+# damaged: each page of a tree, and both meta pages, spoiled in several ways; prints what does not
+# fit
 damaged() {
 	python3 - "$shm/sound" "$FOUNDRY_STORE" "$shm" <<'P'
 import os, struct, subprocess, sys

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Names and facts that hold escape sequences, newlines and characters that turn a line around: every command shows them
-# as text, none becomes a line of another kind, and what is written to be read back is exact.
+# Names and facts that hold escape sequences, newlines and characters that turn a line around: every
+# command shows them as text, none becomes a line of another kind, and what is written to be read
+# back is exact.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store, every command: what is lost of the output is an error, an error is in the JSON, and wrong
-# words are named as such.
+# foundry-store, every command: what is lost of the output is an error, an error is in the JSON, and
+# wrong words are named as such.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"
@@ -15,8 +15,9 @@ seq 2 3000 >f2
 foundry-store export -o pack m/a >/dev/null
 foundry-store dump -o dump
 
-# One line for each command: its status with --json where there is no store, its operands, and whether it is tried with
-# output that cannot be written. All that remove something only say what they would remove.
+# One line for each command: its status with --json where there is no store, its operands, and
+# whether it is tried with output that cannot be written. All that remove something only say what
+# they would remove.
 commands() {
 	cat <<-'END'
 	3 yes ls

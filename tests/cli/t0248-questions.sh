@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# foundry-store on a terminal: a question names what would go and how much that is, and text comes without a progress line.
+# foundry-store on a terminal: a question names what would go and how much that is, and text comes
+# without a progress line.
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=store.sh
 . "$ROOT/tests/cli/store.sh"

@@ -77,7 +77,8 @@ t "capture, compiled" "${decode[@]}" capture "${compiled[@]}"
 t "Python gives the same bits, compiled" python compiled "${prompts[0]}" --ref compiled
 t "C gives the same bits, compiled" c compiled "${prompts[0]}" -r compiled
 
-# For people: where the time and the bytes went. 0.c was the image's second load in C, its content verified before.
+# For people: where the time and the bytes went. 0.c was the image's second load in C, its content
+# verified before.
 for out in 0.native capture 0.python 0.c external.c; do
 	printf '\n==== %s\n' $out
 	grep -v '^digest' $out.out

@@ -18,7 +18,8 @@ import parts  # noqa: E402
 
 SHAPES = {"qwen3_moe": {"hidden_size": 768}, "llama": {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2}}
 SETS = {"small": (1, 2, 4, 8), "large": (1, 3, 8, 32)}
-# What is sealed, in this order: model, batch sizes, bytes that are allocated before the model is made.
+# What is sealed, in this order: model, batch sizes, bytes that are allocated before the model is
+# made.
 IMAGES = [(family, name, 0) for family in ("qwen3", "qwen3_moe", "llama") for name in SETS]
 IMAGES += [("qwen3", "small", 3 << 20), ("qwen3", "small", 0)]
 NOTES = {6: "weights elsewhere", 7: "as the first"}

@@ -32,7 +32,8 @@ def config_of(family):
         return transformers.Qwen3Config(**common), transformers.Qwen3ForCausalLM
     if family == "llama":
         return transformers.LlamaConfig(**common), transformers.LlamaForCausalLM
-    # All experts of a token in one batched product: the shapes do not depend on the data, so it can be captured.
+    # All experts of a token in one batched product: the shapes do not depend on the data, so it can
+    # be captured.
     config = transformers.Qwen3MoeConfig(**common, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=256)
     config._experts_implementation = "batched_mm"
     return config, transformers.Qwen3MoeForCausalLM

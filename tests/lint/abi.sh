@@ -3,12 +3,13 @@
 #
 # Two promises about the public interface.
 #
-# A program that was built against an earlier library of this SONAME works with this one: no exported symbol and no
-# public type has changed. Functions may join; a struct may grow at its end, because it begins with its size (sz). A
-# change that breaks this needs a new SONAME, and then tests/golden/abi/make.sh writes the new version's description.
+# A program that was built against an earlier library of this SONAME works with this one: no
+# exported symbol and no public type has changed. Functions may join; a struct may grow at its end,
+# because it begins with its size (sz). A change that breaks this needs a new SONAME, and then
+# tests/golden/abi/make.sh writes the new version's description.
 #
-# A program for version 0.1 needs only the names of Documentation/api/renamed.rst: the description of 0.1 with these
-# names in it is one of which the same holds.
+# A program for version 0.1 needs only the names of Documentation/api/renamed.rst: the description
+# of 0.1 with these names in it is one of which the same holds.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 

@@ -380,7 +380,8 @@ if sys.argv[3] == "early":
                 if any(issubclass(kind, _lib.Object) for kind in arguments)} - {kind.closing for kind in kinds}
 
 
-# What an object that was closed meanwhile may answer, and methods that are given something they do not like.
+# What an object that was closed meanwhile may answer, and methods that are given something they do
+# not like.
 MAY_RAISE = (ValueError, KeyError, TypeError, ImportError, foundry.Error)
 # What none of these methods calls: it is called when the object is made, needs torch, or is for C.
 NEVER = {name for name in _lib.SIGNATURES if name.startswith(("fdry_cudagraph_", "fdry_graphpool_"))} | {

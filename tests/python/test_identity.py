@@ -15,7 +15,8 @@ import suite
 import foundry
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Python takes kept byte code for a source of the same second and length, even if the text is another.
+# Python takes kept byte code for a source of the same second and length, even if the text is
+# another.
 NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 # A program as users write it, on the software driver.

@@ -200,7 +200,8 @@ print(set(output_tensor.tolist()), {v for t in others for v in t.tolist()})
     def test_preallocation(self):
         capture = CAPTURE.replace("0x7f0000000000", "0x500000000000").replace("1GB", "16GB").replace("graph.json", "model.json")
         self.script(PARAMETERS + capture)
-        # The software driver's memory is the machine's: what is mapped ahead is less here; tests/gpu/torch_graphs.py runs it as it is.
+        # The software driver's memory is the machine's: what is mapped ahead is less here;
+        # tests/gpu/torch_graphs.py runs it as it is.
         little = PREALLOCATED.replace("'8GB'", "'8MB'")
         self.assertEqual(self.script(little + "import torch\nprint(set(outputs.tolist()))"), "{21.25}")
 
@@ -281,7 +282,8 @@ class Loads(Folder):
                 """, WEIGHTS)
 
     def test_a_cached_segment_where_the_image_has_another(self):
-        # The saving process captured a graph, which empties torch's caches, and used their addresses again.
+        # The saving process captured a graph, which empties torch's caches, and used their
+        # addresses again.
         self.weighted("""
             torch.cuda.empty_cache()
             more = full(16.0, 1 << 20), full(32.0, 4 << 20)

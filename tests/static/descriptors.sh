@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Descriptors are made by lib/fd.c alone, which never gives 0, 1 or 2; files are written by lib/file.c, which
-# holds SIGXFSZ back; directories are read by it, which tells an error from the end.
+# Descriptors are made by lib/fd.c alone, which never gives 0, 1 or 2; files are written by
+# lib/file.c, which holds SIGXFSZ back; directories are read by it, which tells an error from the
+# end.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
@@ -22,7 +23,8 @@ calls() { grep -E ": ($1)\$" "$TMP/calls" || true; }
 # dups: who makes another descriptor of an open file by itself
 dups() { tree_files '*.c' '*.h' | grep -E '^(lib|arch|mm|graph|store|hook|image|run|api)/' | xargs grep -lE '\<F_DUPFD' || true; }
 
-# safe_read.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB and glob() open files themselves.
+# safe_read.c asks the kernel to read memory, by a call that sanitizers do not stand in for. LMDB
+# and glob() open files themselves.
 t "descriptors are made in one place" prints "hook/ldconf.c: glob
 lib/fd.c: memfd_create
 lib/fd.c: open
@@ -34,7 +36,8 @@ t "and none is copied elsewhere" prints lib/fd.c dups
 t "what opens files itself is between enter and leave" bash -c "grep -B2 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<glob(' hook/ldconf.c | grep -q fdry_fd_leave && grep -B7 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_enter &&
 	grep -A3 '\\<mdb_env_open(' store/env_open.c | grep -q fdry_fd_leave"
-# A pipe has no length; phys.c holds the signal back for many writes at once; punching holes makes nothing longer.
+# A pipe has no length; phys.c holds the signal back for many writes at once; punching holes makes
+# nothing longer.
 t "files are written in one place" prints "arch/sim/phys.c: fallocate
 arch/sim/phys.c: pwrite
 lib/file.c: fallocate

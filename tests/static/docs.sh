@@ -24,7 +24,8 @@ listed_missing() {
 	done
 }
 
-# dead_paths: files of the tree that pages name in full and that do not exist; capitals stand for something else
+# dead_paths: files of the tree that pages name in full and that do not exist; capitals stand for
+# something else
 dead_paths() {
 	local file path
 	{

@@ -56,7 +56,8 @@ exports_match() {
 	"${CC:-cc}" -fsyntax-only -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/exports.c"
 }
 
-# variants: "name suffix" of what the software driver exports in a stream variant; and what the headers say
+# variants: "name suffix" of what the software driver exports in a stream variant; and what the
+# headers say
 variants() {
 	sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' arch/sim/entry.def | sort -u
 }

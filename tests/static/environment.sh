@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Environment variables: one list (lib/config.def), one reader of it, one page that agrees with both.
+# Environment variables: one list (lib/config.def), one reader of it, one page that agrees with
+# both.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 

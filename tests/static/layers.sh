@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who may include and link whom: include < lib < arch < mm < graph | hook < image < run < api; the store needs lib alone.
+# Who may include and link whom: include < lib < arch < mm < graph | hook < image < run < api; the
+# store needs lib alone.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT"
 
-# The folders whose headers each layer may include. Headers of include/ are written as users write them.
+# The folders whose headers each layer may include. Headers of include/ are written as users write
+# them.
 declare -A may=(
 	[include]="foundry"
 	[lib]="foundry lib"
@@ -62,7 +64,8 @@ if [ -e store/lmdb.c ]; then
 	t "LMDB is seen by eight files" prints "$(printf 'store/db.c\nstore/db_error.c\nstore/env_info.c\nstore/env_map.c\nstore/env_open.c\nstore/lmdb.c\nstore/truncated.c\nstore/walk.c')" includers '"store/db[.]h' '[!t]*.c' '[!t]*.h'
 	t "through one header" prints store/db.h includers '[<"]lmdb[.]h' '[!t]*.c' '[!t]*.h'
 fi
-# Groups of files that need each other. Such a group may lose files; a new one, or a file that joins one, needs a reason.
+# Groups of files that need each other. Such a group may lose files; a new one, or a file that joins
+# one, needs a reason.
 cat >"$TMP/groups" <<'E'
 cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/standin.c
 cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c

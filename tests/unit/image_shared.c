@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests: images of one process share loaded kernels and graph objects, and are exact all the same. */
+/* Unit tests: images of one process share loaded kernels and graph objects, and are exact all the
+ * same. */
 #include <pthread.h>
 
 #include "image/image.h"
@@ -8,16 +9,20 @@
 #define IMAGES 4
 #define THREADS 4
 
-enum { COUNT = 1 }; /* key of the graph whose kernel counts in a variable of its module; that of step i is 10 + i */
+enum {
+	COUNT = 1
+}; /* key of the graph whose kernel counts in a variable of its module; that of step i is 10 + i */
 
-/* One step of x[i] -= rate * grad[i]: code without variables. Blocks behind the end tell graphs apart. */
+/* One step of x[i] -= rate * grad[i]: code without variables. Blocks behind the end tell graphs
+ * apart. */
 static void graph_step(struct work *w, CUfunction sgd, uint64_t key)
 {
 	int n = N;
 	void *args[] = { &w->a, &w->b, &w->c, &n };
 
 	capture_start(w);
-	cuda_ok(cuLaunchKernel, sgd, (N + 63) / 64 + (unsigned int)key, 1, 1, 64, 1, 1, 0, w->stream, args, NULL);
+	cuda_ok(cuLaunchKernel, sgd, (N + 63) / 64 + (unsigned int)key, 1, 1, 64, 1, 1, 0,
+		w->stream, args, NULL);
 	ok(fdry_capture_graph(w->cap, key, "step", capture_stop(w)));
 }
 
@@ -30,7 +35,8 @@ static void graph_count(struct work *w, CUdeviceptr out)
 	ok(fdry_capture_graph(w->cap, COUNT, "count", capture_stop(w)));
 }
 
-/* img1 to img4, sealed one after the other: each has the graphs of those before it, and a step more. */
+/* img1 to img4, sealed one after the other: each has the graphs of those before it, and a step
+ * more. */
 static void seal_in_turn(void *unused)
 {
 	CUfunction sgd;
@@ -89,7 +95,8 @@ static void step_check(struct fdry_image *img, uint64_t key)
 	ok(fdry_image_launch(img, key, NULL));
 	ok(fdry_image_read(img, "x", v, BYTES, NULL));
 	for (i = 0; i < N; i++)
-		ck_assert_msg(v[i] == vector_value(i, 3) - 0.5f * vector_value(i, 100), "x[%d] is %g", i, (double)v[i]);
+		ck_assert_msg(v[i] == vector_value(i, 3) - 0.5f * vector_value(i, 100),
+			      "x[%d] is %g", i, (double)v[i]);
 }
 
 static int count_of(struct fdry_image *img)
@@ -160,7 +167,8 @@ START_TEST(each_object_is_loaded_once)
 }
 END_TEST
 
-/* Each image begins with the variable as it was compiled, whatever graphs of others did to theirs. */
+/* Each image begins with the variable as it was compiled, whatever graphs of others did to theirs.
+ */
 START_TEST(variables_are_each_images_own)
 {
 	static struct work w;
@@ -199,7 +207,8 @@ START_TEST(what_is_there_is_not_read)
 	ok(fdry_image_load(w.store, "img2", &opts, &second));
 	ck_assert_uint_eq(report_of(second).content_bytes, 0);
 	free(test_sim_cubin("kernels", &variables));
-	ck_assert_uint_eq(report_of(second).object_bytes, second->execs[2].graph->bytes.len + variables);
+	ck_assert_uint_eq(report_of(second).object_bytes,
+			  second->execs[2].graph->bytes.len + variables);
 	whole = report_of(first).object_bytes + second->execs[2].graph->bytes.len;
 	third = load_flags(&w, 2, FDRY_LOAD_VERIFY);
 	ck_assert_uint_eq(report_of(third).object_bytes, whole);
@@ -214,7 +223,8 @@ START_TEST(what_is_there_is_not_read)
 }
 END_TEST
 
-/* A context of its own has modules of its own: the object that was not read is read all the same. */
+/* A context of its own has modules of its own: the object that was not read is read all the same.
+ */
 START_TEST(another_context_loads_its_own)
 {
 	static struct work w;

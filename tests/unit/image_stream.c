@@ -140,7 +140,7 @@ START_TEST(of_another_context)
 	drv_ok(cuCtxPopCurrent_v2, &popped);
 	refused(INVAL, "another context of device 0", img, s);
 	drv_ok(cuCtxDestroy_v2, ctx);
-	refused(INVAL, "not one that is alive", img, s);
+	refused(INVAL, "the stream is not alive", img, s);
 	add_check(img, NULL, 4);
 	fdry_image_unload(img);
 }
@@ -156,7 +156,7 @@ START_TEST(that_was_destroyed)
 	add_check(img, NULL, 4); /* nothing that the library makes at first gets the handle */
 	s = stream_make();
 	drv_ok(cuStreamDestroy_v2, s);
-	refused(INVAL, "not one that is alive", img, s);
+	refused(INVAL, "the stream is not alive", img, s);
 	add_check(img, NULL, 4);
 	fdry_image_unload(img);
 }
