@@ -80,20 +80,6 @@ unsigned int fdry_dispatch_flags(void)
 	return fdry_capture_count() ? FDRY_ALLOC_CAPTURING : 0;
 }
 
-static int alloc_locked(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
-{
-	int err = gives();
-
-	if (err)
-		return err;
-	if (!ret)
-		return fdry_fail(FDRY_E_INVAL, "cuMemAlloc was given no place for the address; give it one");
-	if (current->base + current->size - 1 > limit)
-		return fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
-				 "at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
-	return fdry_region_alloc(current->region, size, fdry_dispatch_flags(), ret);
-}
-
 int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 {
 	int err;
@@ -101,7 +87,17 @@ int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (idle())
 		return FDRY_FOREIGN;
 	pthread_rwlock_rdlock(&lock);
-	err = alloc_locked(size, limit, ret);
+	err = gives();
+	if (err)
+		goto out_unlock;
+	if (!ret)
+		err = fdry_fail(FDRY_E_INVAL, "cuMemAlloc has no pointer for the address; pass one");
+	else if (current->base + current->size - 1 > limit)
+		err = fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
+				"at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
+	else
+		err = fdry_region_alloc(current->region, size, fdry_dispatch_flags(), ret);
+out_unlock:
 	pthread_rwlock_unlock(&lock);
 	return err;
 }

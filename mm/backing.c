@@ -27,43 +27,36 @@ static uint64_t block_size(const struct fdry_block *blk)
 
 /* --- new blocks of one call --- */
 
-static int block_new(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **list)
-{
-	struct fdry_block *blk = calloc(1, sizeof(*blk));
-	int ret;
-
-	if (!blk)
-		return fdry_nomem();
-	ret = fdry_vmm_map(&b->vmm, start, end - start);
-	if (ret) {
-		free(blk);
-		return ret;
-	}
-	blk->range.start = start;
-	blk->range.end = end;
-	blk->next = *list;
-	*list = blk;
-	return 0;
-}
-
-/* Map what no block covers of [@start, @end), multiples of the granule. @fresh has what was mapped, also on failure. */
+/* Map what no block covers of [@start, @end), multiples of the granule. @fresh lists the new blocks, also
+ * after a failure. */
 static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **fresh)
 {
+	struct fdry_block *blk;
 	struct fdry_range *n;
 	uint64_t stop;
-	int ret = 0;
+	int err;
 
-	while (!ret && start < end) {
+	for (; start < end; start = stop) {
 		n = fdry_ranges_from(&b->blocks, start);
 		if (n && n->start <= start) {
-			start = n->end;
+			stop = n->end;
 			continue;
 		}
 		stop = n && n->start < end ? n->start : end;
-		ret = block_new(b, start, stop, fresh);
-		start = stop;
+		blk = calloc(1, sizeof(*blk));
+		if (!blk)
+			return fdry_nomem();
+		err = fdry_vmm_map(&b->vmm, start, stop - start);
+		if (err) {
+			free(blk);
+			return err;
+		}
+		blk->range.start = start;
+		blk->range.end = stop;
+		blk->next = *fresh;
+		*fresh = blk;
 	}
-	return ret;
+	return 0;
 }
 
 /* Nothing uses fresh blocks but the stream that fills them. */
@@ -99,17 +92,22 @@ static int supply(const struct fdry_backing *b, uint64_t start, uint64_t end, co
 	if (err)
 		return err;
 	err = map_gaps(b, start, end, &fresh);
-	if (!err && fill->size)
-		err = fdry_vmm_fill(&b->vmm, fill->addr, fill->size, fill->pattern);
-	if (!err)
-		err = fdry_vmm_sync(&b->vmm);
 	if (err)
-		drop_fresh(b, fresh);
-	fdry_vmm_leave(&b->vmm, &mode);
+		goto out_drop;
+	err = fill->size ? fdry_vmm_fill(&b->vmm, fill->addr, fill->size, fill->pattern) : 0;
 	if (err)
-		return err;
+		goto out_drop;
+	err = fdry_vmm_sync(&b->vmm);
+	if (err)
+		goto out_drop;
 	*ret = fresh;
-	return 0;
+	goto out_leave;
+
+out_drop:
+	drop_fresh(b, fresh);
+out_leave:
+	fdry_vmm_leave(&b->vmm, &mode);
+	return err;
 }
 
 /* --- taking and putting --- */

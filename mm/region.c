@@ -96,39 +96,10 @@ static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_all
 	return a->size < FDRY_ALLOC_BLOCK ? &r->small : &r->large;
 }
 
-/* Where an allocation shall lie. */
-struct spot {
-	struct fdry_place place;
-	struct fdry_ranges *from; /* what it was taken out of; NULL: it is at or behind the cursor */
-};
-
-/* Where @a shall lie: in a hole, else at the cursor. */
-static int find_place(struct fdry_region *r, const struct fdry_alloc *a, struct spot *ret)
-{
-	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
-	struct spot s = { .from = free_for(r, a) };
-
-	if (s.from && a->size && a->size <= r->bump.size) {
-		s.place.extent = (a->size + step - 1) / step * step;
-		if (fdry_free_ranges_take(s.from, s.place.extent, step, &s.place.addr)) {
-			*ret = s;
-			return 0;
-		}
-	}
-	ret->from = NULL;
-	return fdry_bump_place(&r->bump, a->size, 0, &ret->place);
-}
-
 void fdry_region_give(struct fdry_ranges *holes, CUdeviceptr addr, uint64_t size)
 {
 	if (holes && size && fdry_free_ranges_add(holes, addr, addr + size))
 		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
-}
-
-/* Make what @a had a hole for allocations like it. */
-static void free_add(struct fdry_region *r, const struct fdry_alloc *a)
-{
-	fdry_region_give(free_for(r, a), a->addr, a->extent);
 }
 
 /* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
@@ -168,14 +139,21 @@ out:
 
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a)
 {
-	struct spot s;
-	int ret = find_place(r, a, &s);
+	uint64_t step = a->size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block;
+	struct fdry_ranges *from = a->size && a->size <= r->bump.size ? free_for(r, a) : NULL;
+	struct fdry_place p = { .extent = (a->size + step - 1) / step * step };
+	int ret;
 
+	/* The lowest free range that holds it, else the cursor. */
+	if (!from || !fdry_free_ranges_take(from, p.extent, step, &p.addr)) {
+		from = NULL;
+		ret = fdry_bump_place(&r->bump, a->size, 0, &p);
+		if (ret)
+			return ret;
+	}
+	ret = fdry_region_put_at(r, &p, a);
 	if (ret)
-		return ret;
-	ret = fdry_region_put_at(r, &s.place, a);
-	if (ret)
-		fdry_region_give(s.from, s.place.addr, s.place.extent);
+		fdry_region_give(from, p.addr, p.extent);
 	return ret;
 }
 
@@ -210,7 +188,7 @@ void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool wa
 	fdry_ledger_del(&r->ledger, gone.addr);
 	fdry_backing_put(&r->backing, gone.addr, gone.extent, waited);
 	if (waited)
-		free_add(r, &gone);
+		fdry_region_give(free_for(r, &gone), gone.addr, gone.extent);
 	else if (free_for(r, &gone))
 		freed_note(r, &gone);
 }
@@ -245,7 +223,7 @@ static void settled(struct fdry_region *r, uint64_t clock, uint64_t frees)
 			link = &f->next;
 			continue;
 		}
-		free_add(r, &f->alloc);
+		fdry_region_give(free_for(r, &f->alloc), f->alloc.addr, f->alloc.extent);
 		*link = f->next;
 		free(f);
 	}

@@ -65,22 +65,6 @@ CUresult fdry_vmm_open(const struct fdry_vmm *v, uint64_t start, uint64_t size, 
 	return fdry_call_raw(v->drv, cuMemSetAccess, start, size, &access, 1);
 }
 
-/* To the region's device and all peers at once. */
-static int open_and_zero(const struct fdry_vmm *v, uint64_t start, uint64_t size)
-{
-	CUmemAccessDesc access[1 + FDRY_VMM_DEVICES] = { access_of(v->dev, true) };
-	size_t n = 1;
-	CUdevice dev;
-	int ret;
-
-	for (dev = 0; dev < FDRY_VMM_DEVICES; dev++)
-		if (v->peers >> dev & 1)
-			access[n++] = access_of(dev, true);
-	ret = fdry_call(v->drv, cuMemSetAccess, start, size, access, n);
-
-	return ret ? ret : fdry_vmm_fill(v, start, size, 0);
-}
-
 static CUmemAllocationProp memory_of(const struct fdry_vmm *v)
 {
 	return (CUmemAllocationProp){
@@ -91,16 +75,25 @@ static CUmemAllocationProp memory_of(const struct fdry_vmm *v)
 
 int fdry_vmm_map(const struct fdry_vmm *v, uint64_t start, uint64_t size)
 {
+	CUmemAccessDesc access[1 + FDRY_VMM_DEVICES] = { access_of(v->dev, true) };
 	CUmemAllocationProp prop = memory_of(v);
 	CUmemGenericAllocationHandle handle;
+	CUdevice dev;
+	size_t n = 1;
 	int ret = fdry_call(v->drv, cuMemCreate, &handle, size, &prop, 0);
 
 	if (ret)
 		goto out;
+	for (dev = 0; dev < FDRY_VMM_DEVICES; dev++)
+		if (v->peers >> dev & 1)
+			access[n++] = access_of(dev, true);
 	ret = fdry_call(v->drv, cuMemMap, start, size, 0, handle, 0);
 	if (ret)
 		goto out_release;
-	ret = open_and_zero(v, start, size);
+	ret = fdry_call(v->drv, cuMemSetAccess, start, size, access, n);
+	if (ret)
+		goto out_unmap;
+	ret = fdry_call(v->drv, cuMemsetD32Async, start, 0, size / 4, v->stream);
 	if (ret)
 		goto out_unmap;
 	ret = fdry_call(v->drv, cuMemRelease, handle);
