@@ -68,7 +68,7 @@ int fdry_buf_printf(struct fdry_buf *b, const char *fmt, ...)
 	ret = n < 0 ? fdry_nomem() : fdry_buf_grow(b, (size_t)n + 1, &p);
 	if (!ret) {
 		vsnprintf(p, (size_t)n + 1, fmt, again);
-		b->len--; /* the terminator stays behind the text, uncounted */
+		b->len--; /* the terminator stays, but is not counted */
 	}
 	va_end(again);
 	return ret;

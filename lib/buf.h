@@ -2,8 +2,8 @@
 /*
  * buf.h - bytes that grow (for writers) and bytes that are checked (for readers).
  *
- * Every pointer into bytes that came from outside is made by fdry_span_at(); a bare
- * base + offset anywhere else is a bug.
+ * fdry_span_at() makes every pointer into bytes that came from outside. A bare base + offset
+ * elsewhere is a bug.
  */
 #ifndef FDRY_LIB_BUF_H
 #define FDRY_LIB_BUF_H
@@ -14,14 +14,14 @@
 
 #include "lib/err.h"
 
-/* A growable buffer. Zero it to start; @data belongs to it until fdry_buf_release(). */
+/* A growable buffer. Zero it to start. The buffer owns @data until fdry_buf_release(). */
 struct fdry_buf {
 	uint8_t *data;
 	size_t len;
 	size_t cap;
 };
 
-/* Make room for @len more bytes, zeroed and counted in; @ret (may be NULL) points at them until the next growth. */
+/* Append @len zero bytes; @ret (may be NULL) points at them until the buffer grows again. */
 int fdry_buf_grow(struct fdry_buf *b, size_t len, void **ret) __must_check;
 int fdry_buf_put(struct fdry_buf *b, const void *data, size_t len) __must_check;
 /* Append zero bytes until len is a multiple of @align (a power of two). */
@@ -32,7 +32,7 @@ int fdry_buf_printf(struct fdry_buf *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3))) __must_check;
 void fdry_buf_release(struct fdry_buf *b);
 
-/* Bytes that somebody else owns. */
+/* Bytes that another structure owns. */
 struct fdry_span {
 	const uint8_t *data;
 	size_t len;
@@ -46,7 +46,7 @@ static inline const void *fdry_span_at(struct fdry_span s, uint64_t off, uint64_
 	return s.data + off;
 }
 
-/* Little-endian loads and stores at any alignment; every format of ours is little endian. */
+/* Little-endian loads and stores at any alignment; all our formats are little-endian. */
 static inline uint16_t fdry_get16(const void *p)
 {
 	uint16_t v;
@@ -69,6 +69,7 @@ static inline void fdry_set16(void *p, uint16_t v) { memcpy(p, &v, sizeof(v)); }
 static inline void fdry_set32(void *p, uint32_t v) { memcpy(p, &v, sizeof(v)); }
 static inline void fdry_set64(void *p, uint64_t v) { memcpy(p, &v, sizeof(v)); }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the formats are read in place: little-endian hosts only");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "the formats are read in place: little-endian hosts only");
 
 #endif

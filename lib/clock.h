@@ -13,7 +13,7 @@ static inline double fdry_now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* What this thread has spent on a processor. */
+/* Processor time of this thread, milliseconds. */
 static inline double fdry_thread_ms(void)
 {
 	struct timespec t;
@@ -25,10 +25,10 @@ static inline double fdry_thread_ms(void)
 /* Milliseconds since *@mark, which moves to now. */
 static inline double fdry_elapsed_ms(double *mark)
 {
-	double now = fdry_now_ms(), lap = now - *mark;
+	double now = fdry_now_ms(), elapsed = now - *mark;
 
 	*mark = now;
-	return lap;
+	return elapsed;
 }
 
 #endif

@@ -2,15 +2,15 @@
 /*
  * config.c - see config.h.
  *
- * What is allowed stands in the list as text, which people read and this file parses: so
- * an error can say nothing that is not checked.
+ * The list has the allowed values as text, which people read and this file parses. So a message
+ * cannot differ from the check.
  */
 #include "lib/config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* COUNT is what the list calls it; FDRY_CONFIG_COUNT is how many there are. */
+/* The list says COUNT, but FDRY_CONFIG_COUNT is the number of variables. */
 #define TYPE_FLAG   FDRY_CONFIG_FLAG
 #define TYPE_COUNT  FDRY_CONFIG_NUMBER
 #define TYPE_SIZE   FDRY_CONFIG_SIZE
@@ -38,7 +38,8 @@ bool fdry_parse_number(const char *s, bool units, uint64_t *ret)
 	if (*s < '0' || *s > '9')
 		return false;
 	for (; *s >= '0' && *s <= '9'; s++)
-		if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n))
+		if (__builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, (uint64_t)(*s - '0'), &n))
 			return false;
 	letter = units && *s ? strchr(letters, *s) : NULL;
 	if (letter) {
@@ -63,10 +64,11 @@ static bool in_range(const struct fdry_config_var *v, uint64_t n)
 		return false;
 	memcpy(from, v->allowed, (size_t)(to - v->allowed));
 	from[to - v->allowed] = '\0';
-	return fdry_parse_number(from, units, &least) && fdry_parse_number(to + 4, units, &most) && least <= n && n <= most;
+	return fdry_parse_number(from, units, &least) && fdry_parse_number(to + 4, units, &most) &&
+	       least <= n && n <= most;
 }
 
-/* Which word of "this, that or another" @s is. */
+/* The index of @s among the words of "this, that or another". */
 static bool find_word(const struct fdry_config_var *v, const char *s, uint64_t *ret)
 {
 	const char *w = v->allowed;
@@ -107,11 +109,14 @@ static const char *value(const struct fdry_config_var *v)
 static int wrong(const struct fdry_config_var *v, const char *s)
 {
 	static const char *const what[] = {
-		[FDRY_CONFIG_FLAG] = "", [FDRY_CONFIG_CHOICE] = "", [FDRY_CONFIG_NUMBER] = "a whole number from ",
+		[FDRY_CONFIG_FLAG] = "",
+		[FDRY_CONFIG_CHOICE] = "",
+		[FDRY_CONFIG_NUMBER] = "a whole number from ",
 		[FDRY_CONFIG_SIZE] = "a number of bytes (K, M, G or T may follow) from ",
 	};
 
-	return fdry_fail(FDRY_E_ENV, "%s is '%.80s'; set it to %s%s, or unset it", v->name, s, what[v->type], v->allowed);
+	return fdry_fail(FDRY_E_ENV, "%s is '%.80s'; set it to %s%s, or unset it", v->name, s,
+			 what[v->type], v->allowed);
 }
 
 int fdry_config_number(enum fdry_config id, uint64_t *ret)
@@ -142,7 +147,8 @@ int fdry_config_path(enum fdry_config id, const char **ret)
 	const char *s = value(v);
 
 	if (s && !*s && v->type == FDRY_CONFIG_DIR)
-		return fdry_fail(FDRY_E_ENV, "%s is set but empty; set it to the %s, or unset it", v->name, v->allowed);
+		return fdry_fail(FDRY_E_ENV, "%s is set but empty; set it to the %s, or unset it",
+				 v->name, v->allowed);
 	if (s && (v->type == FDRY_CONFIG_BASE ? *s != '/' : !*s))
 		s = NULL;
 	*ret = s;
@@ -166,7 +172,8 @@ int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *r
 		return fdry_buf_printf(ret, "%s/foundry/%s", cache, name);
 	if (home)
 		return fdry_buf_printf(ret, "%s/.cache/foundry/%s", home, name);
-	return fdry_fail(FDRY_E_NOHOME, "no place for the %s is known; set %s, XDG_CACHE_HOME or HOME", name,
+	return fdry_fail(FDRY_E_NOHOME,
+			 "no place for the %s is known; set %s, XDG_CACHE_HOME or HOME", name,
 			 fdry_config_vars[own].name);
 }
 

@@ -3,8 +3,8 @@
  * err.c - the thread's last error sentence, and the tables made from errcode.def.
  *
  * The sentence lives in thread-local storage of fixed size: reporting an error never
- * allocates and never fails. A sentence quotes names that others chose, so all of it is made
- * printable here.
+ * allocates and never fails. A sentence quotes foreign names, so this file makes all of it
+ * printable.
  */
 #include "lib/err.h"
 
@@ -44,7 +44,7 @@ static const struct errcode *errcode_find(int code)
 	return &unknown;
 }
 
-/* Text that filled its buffer may end in the middle of a character. */
+/* Text that fills its buffer may end in the middle of a character. */
 static void cut_trim(char *text, size_t cap)
 {
 	size_t len = strlen(text), back;
@@ -52,7 +52,8 @@ static void cut_trim(char *text, size_t cap)
 
 	if (len + 1 < cap)
 		return;
-	for (back = 1; back <= 3 && back < len && ((uint8_t)text[len - back] & 0xC0) == 0x80; back++)
+	for (back = 1; back <= 3 && back < len && ((uint8_t)text[len - back] & 0xC0) == 0x80;
+	     back++)
 		;
 	if ((uint8_t)text[len - back] & 0x80 && !fdry_utf8_next(text + len - back, back, &c))
 		text[len - back] = 0;
@@ -64,7 +65,7 @@ int fdry_vfail(enum fdry_errcode code, const char *fmt, va_list ap)
 	char text[FDRY_SENTENCE_MAX];
 
 	fdry_count_error((unsigned int)code);
-	/* By way of a local buffer, since an argument may be the old sentence. */
+	/* The local buffer is needed because an argument may be the old sentence. */
 	vsnprintf(text, sizeof(text), fmt, ap);
 	cut_trim(text, sizeof(text));
 	fdry_printable(sentence, sizeof(sentence), text);

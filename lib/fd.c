@@ -18,7 +18,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned int users; /* threads between enter and leave that found a number missing */
 static bool filled[FDRY_FD_LOW];
 
-/* A filler does not count: poll() does not know descriptors that are open with O_PATH. */
+/* A filler counts as closed: poll() returns POLLNVAL for descriptors that are open with O_PATH. */
 
 static bool low_are_open(void)
 {
@@ -33,18 +33,20 @@ static bool low_are_open(void)
 	return true;
 }
 
-/* The kernel gives the lowest number that is free. */
+/* The kernel assigns the lowest free number. */
 static void fill(void)
 {
 	int i, fd = -1;
 
-	for (i = 0; i <= FDRY_FD_LOW && (fd = open(FILLER, O_PATH | O_CLOEXEC)) >= 0 && fd < FDRY_FD_LOW; i++)
+	for (i = 0;
+	     i <= FDRY_FD_LOW && (fd = open(FILLER, O_PATH | O_CLOEXEC)) >= 0 && fd < FDRY_FD_LOW;
+	     i++)
 		filled[fd] = true;
 	if (fd >= FDRY_FD_LOW)
 		close(fd);
 }
 
-/* Another thread may have put a file of its own in its place. */
+/* Another thread may have replaced the filler by a file of its own. */
 static bool is_filler(int fd)
 {
 	struct stat st, filler;
@@ -77,7 +79,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The threads that had entered are not in the child. */
+/* Threads that had entered do not exist in the child. */
 static void after_fork_child(void)
 {
 	users = 0;
@@ -159,8 +161,9 @@ void fdry_fd_null(int fd, int flags)
 /* --- making --- */
 
 /*
- * Another thread may have closed a low number at this very moment. What then got it stays there while another is
- * made, and goes away unless that thread has replaced it: with dup2(), which takes O_CLOEXEC from it.
+ * Another thread may have closed a low number at this moment, so that our new descriptor got it.
+ * That one stays open while another is opened. Then it is closed, unless the thread has replaced it
+ * by dup2(), which clears O_CLOEXEC.
  */
 static void low_close(int fd)
 {
@@ -169,7 +172,8 @@ static void low_close(int fd)
 }
 
 struct making {
-	int (*make)(struct making *m, int ret[2]); /* as many as @count descriptors, or -1 and errno */
+	/* Makes @count descriptors; -1 and errno after a failure. */
+	int (*make)(struct making *m, int ret[2]);
 	int count;
 	int dir;
 	const char *name;
@@ -182,7 +186,7 @@ static bool is_low(const struct making *m, const int fds[2])
 	return fds[0] < FDRY_FD_LOW || (m->count == 2 && fds[1] < FDRY_FD_LOW);
 }
 
-/* @ret: untouched on failure. */
+/* A failure leaves @ret unchanged. */
 static int make_above(struct making *m, int ret[2])
 {
 	int fds[2 * TRIES], saved, i, rc, n = 0;
@@ -214,7 +218,7 @@ static int make_open(struct making *m, int ret[2])
 {
 	*ret = openat(m->dir, m->name, m->flags | O_CLOEXEC, m->mode);
 	if (*ret >= 0)
-		m->flags &= ~(O_CREAT | O_EXCL); /* from now on it is there */
+		m->flags &= ~(O_CREAT | O_EXCL); /* the file exists from now on */
 	return *ret < 0 ? -1 : 0;
 }
 
@@ -231,7 +235,9 @@ static int make_pipe(struct making *m, int ret[2])
 
 int fdry_openat(int dir, const char *name, int flags, mode_t mode)
 {
-	struct making m = { .make = make_open, .count = 1, .dir = dir, .name = name, .flags = flags, .mode = mode };
+	struct making m = {
+		.make = make_open, .count = 1, .dir = dir, .name = name, .flags = flags, .mode = mode,
+	};
 	int fd[2];
 
 	return make_above(&m, fd) ? -1 : *fd;

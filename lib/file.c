@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* file.c - writing files and listing directories, so that every failure is an answer; see file.h. */
+/* file.c - writing files and listing directories, with every failure reported; see file.h. */
 #include "lib/file.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ void fdry_xfsz_hold(struct fdry_xfsz *ret)
 	ret->pending = ret->blocked && xfsz_pending();
 }
 
-/* The kernel sends the signal to the thread that writes: one that waits now, and did not before, is ours. */
+/* The kernel sends the signal to the thread that writes. A signal that is pending now, and was not
+ * before, comes from our write. */
 void fdry_xfsz_release(const struct fdry_xfsz *x)
 {
 	static const struct timespec at_once;
@@ -54,7 +55,7 @@ void fdry_xfsz_release(const struct fdry_xfsz *x)
 
 /* --- writing --- */
 
-/* @at: -1 for where the file stands. */
+/* @at: an offset; -1: the current offset of the file. */
 static int write_all(int fd, const uint8_t *p, size_t len, int64_t at)
 {
 	ssize_t n;

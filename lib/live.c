@@ -2,8 +2,9 @@
 /*
  * live.c - see live.h.
  *
- * Open addressing with compare-and-swap. An object lies within PROBES places of where its address hashes to; if none of
- * those is free it is not entered, and nothing is called freed any more.
+ * Open addressing with compare-and-swap. An object lies within PROBES places of the hash of its
+ * address. If none of those is free the object is not entered, and from then on no object is
+ * reported as freed.
  */
 #include "lib/live.h"
 
@@ -15,14 +16,15 @@
 #define BITS 14
 #define PROBES 64u
 #define NONE ((uintptr_t)0)
-#define GONE ((uintptr_t)1) /* free again; a search goes on behind it */
+#define GONE ((uintptr_t)1) /* free again; a search continues past it */
 
 static _Atomic uintptr_t places[1u << BITS];
 static atomic_bool overflowed;
 
 static _Atomic uintptr_t *place(const void *obj, unsigned int probe)
 {
-	size_t first = (size_t)(((uint64_t)(uintptr_t)obj >> 4) * 0x9E3779B97F4A7C15u >> (64 - BITS));
+	size_t first =
+		(size_t)(((uint64_t)(uintptr_t)obj >> 4) * 0x9E3779B97F4A7C15u >> (64 - BITS));
 
 	return &places[(first + probe) & ((1u << BITS) - 1)];
 }
@@ -31,7 +33,8 @@ static bool enter(_Atomic uintptr_t *p, const void *obj)
 {
 	uintptr_t was = atomic_load(p);
 
-	return (was == NONE || was == GONE) && atomic_compare_exchange_strong(p, &was, (uintptr_t)obj);
+	return (was == NONE || was == GONE) &&
+	       atomic_compare_exchange_strong(p, &was, (uintptr_t)obj);
 }
 
 void fdry_live_add(const void *obj)
@@ -44,7 +47,7 @@ void fdry_live_add(const void *obj)
 	atomic_store(&overflowed, true);
 }
 
-/* NULL: it is not in the table. */
+/* NULL if @obj is not in the table. */
 static _Atomic uintptr_t *find(const void *obj)
 {
 	uintptr_t found;
@@ -64,8 +67,11 @@ static int stale(const char *what)
 {
 	if (atomic_load(&overflowed))
 		return 0;
-	return fdry_fail(FDRY_E_STALE, "%s was closed or freed before, or was never made by this library; use what a call gave, "
-			 "and close it once", what);
+	return fdry_fail(
+		FDRY_E_STALE,
+		"%s was closed or freed before, or this library never made it; use what a call "
+		"returned, and close it once",
+		what);
 }
 
 int fdry_live_check(const void *obj, const char *what)

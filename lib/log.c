@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* log.c - where debug messages go; see log.h. */
+/* log.c - messages to standard error or a callback; see log.h. */
 #include "lib/log.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void read_env(void)
 {
 	uint64_t level;
 
-	/* What is wrong with the value, those calls say that begin to use a store or a driver. */
+	/* Calls that open a store or a driver report a value that is not allowed. */
 	if (fdry_config_try(FDRY_CONFIG_LOG, &level))
 		env_level = (int)level;
 }

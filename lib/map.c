@@ -2,8 +2,8 @@
 /*
  * map.c - see map.h.
  *
- * At most three quarters of the slots are in use, so that every probe ends; what is taken
- * out lets those behind it move up, so that there are no tombs.
+ * At most three quarters of the slots are in use, so every probe ends. When an entry is removed,
+ * entries behind it move up, so the table needs no markers for removed ones.
  */
 #include "lib/map.h"
 
@@ -14,7 +14,7 @@ static size_t home(const struct fdry_map *m, uint64_t key)
 	return (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & (m->capacity - 1);
 }
 
-/* Where @key is, or would be. */
+/* The slot that has @key, or that it would get. */
 static size_t find(const struct fdry_map *m, uint64_t key)
 {
 	size_t i = home(m, key);
@@ -53,7 +53,7 @@ void *fdry_map_get(const struct fdry_map *m, uint64_t key)
 	return m->capacity && key ? m->slots[find(m, key)].value : NULL;
 }
 
-/* May what lies at @i fill the hole at @hole? Only where its own way from home leads past there. */
+/* An entry at @i may move to the free slot @hole only if @hole lies between its home and @i. */
 static int may_fill(const struct fdry_map *m, size_t hole, size_t i)
 {
 	size_t from = home(m, m->slots[i].key);

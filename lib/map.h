@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map.h - a table from numbers that are not 0 (addresses, handles) to pointers.
+ * map.h - a table from numbers other than 0 (addresses, handles) to pointers.
  *
- * Open addressing; it grows, and never shrinks. No locking: its owner's.
+ * The table uses open addressing. It grows and never shrinks. Locking: the owner's.
  */
 #ifndef FDRY_LIB_MAP_H
 #define FDRY_LIB_MAP_H
@@ -24,15 +24,15 @@ struct fdry_map {
 	size_t count;
 };
 
-/* Make capacity for one more, so that the next fdry_map_put() cannot fail. FDRY_E_NOMEM. */
+/* Grow for one more entry, so that the next fdry_map_put() cannot fail. FDRY_E_NOMEM. */
 int fdry_map_reserve(struct fdry_map *m) __must_check;
-/* Behind fdry_map_reserve(); @key is not in it, nor 0. */
+/* Add @key, which is neither 0 nor in the table, after fdry_map_reserve(). */
 void fdry_map_put(struct fdry_map *m, uint64_t key, void *value);
-/* NULL where it is not there. */
+/* The value of @key; NULL if it is not in the table. */
 void *fdry_map_get(const struct fdry_map *m, uint64_t key);
-/* The same, and it is no longer there. */
+/* The same, and remove it. */
 void *fdry_map_take(struct fdry_map *m, uint64_t key);
-/* The table goes, the values are their owner's. */
+/* Free the table; the values belong to their owner. */
 void fdry_map_release(struct fdry_map *m);
 
 #endif

@@ -7,7 +7,8 @@
 
 static int hash_failed(void)
 {
-	return fdry_fail(FDRY_E_NOMEM, "libcrypto could not compute a SHA-256; free memory and try again");
+	return fdry_fail(FDRY_E_NOMEM,
+			 "libcrypto could not compute a SHA-256; free memory and try again");
 }
 
 static pthread_once_t sha256_once = PTHREAD_ONCE_INIT;
@@ -18,7 +19,7 @@ static void sha256_find(void)
 	sha256_found = EVP_MD_fetch(NULL, "SHA256", NULL);
 }
 
-/* Looked up once: to use EVP_sha256() looks it up at every hash, under locks that threads wait for. */
+/* Looked up once: EVP_sha256() looks it up for every hash, under locks on which threads wait. */
 static const EVP_MD *sha256(void)
 {
 	(void)pthread_once(&sha256_once, sha256_find);
@@ -73,7 +74,8 @@ int fdry_oid_parse(const char *hex, struct fdry_oid *ret)
 	*ret = oid;
 	return 0;
 bad:
-	return fdry_fail(FDRY_E_INVAL, "'%.80s' is not an object id; give 64 lower-case hexadecimal digits", hex);
+	return fdry_fail(FDRY_E_INVAL,
+			 "'%.80s' is not an object id; give 64 lower-case hexadecimal digits", hex);
 }
 
 int fdry_hash_update(struct fdry_hash *h, const void *data, size_t len)

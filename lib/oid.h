@@ -2,8 +2,8 @@
 /*
  * oid.h - object ids: the SHA-256 of an object's canonical, uncompressed bytes.
  *
- * The only place where an id is made, read from text or written as text. The text
- * form is 64 lower-case hexadecimal digits.
+ * Only this file computes an id, reads it from text or writes it as text. The text form is 64
+ * lower-case hexadecimal digits.
  */
 #ifndef FDRY_LIB_OID_H
 #define FDRY_LIB_OID_H
@@ -24,7 +24,7 @@ struct fdry_oid {
 
 /* The id of @len bytes. */
 int fdry_oid_of(const void *data, size_t len, struct fdry_oid *ret) __must_check;
-/* 64 digits and a terminator into @hex, which is returned. */
+/* Write 64 digits and a terminator to @hex, and return it. */
 char *fdry_oid_hex(const struct fdry_oid *oid, char hex[FDRY_OID_HEX_SIZE]);
 /* Exactly 64 digits; anything else is FDRY_E_INVAL. */
 int fdry_oid_parse(const char *hex, struct fdry_oid *ret) __must_check;
@@ -34,7 +34,8 @@ static inline bool fdry_oid_eq(const struct fdry_oid *a, const struct fdry_oid *
 	return !memcmp(a, b, sizeof(*a));
 }
 
-/* An id made piece by piece. Zero it, then update, then final (which frees it) or release. */
+/* An id of bytes that come in pieces. Zero it, update it, then call final, which frees it, or
+ * release. */
 struct fdry_hash {
 	void *ctx;
 };

@@ -9,7 +9,8 @@
 size_t fdry_utf8_next(const void *s, size_t len, uint32_t *ret)
 {
 	static const struct { uint8_t mask, lead; uint32_t min; } forms[] = {
-		{ 0x80, 0x00, 0 }, { 0xE0, 0xC0, 0x80 }, { 0xF0, 0xE0, 0x800 }, { 0xF8, 0xF0, 0x10000 },
+		{ 0x80, 0x00, 0 }, { 0xE0, 0xC0, 0x80 },
+		{ 0xF0, 0xE0, 0x800 }, { 0xF8, 0xF0, 0x10000 },
 	};
 	const uint8_t *p = s;
 	uint32_t c;
@@ -35,12 +36,17 @@ size_t fdry_utf8_next(const void *s, size_t len, uint32_t *ret)
 
 bool fdry_is_printable(uint32_t c)
 {
-	/* Controls, format characters of Unicode (Cf), separators of lines and paragraphs, noncharacters. */
+	/* Controls, format characters of Unicode (Cf), separators of lines and paragraphs,
+	 * noncharacters. */
 	static const struct { uint32_t from, to; } hidden[] = {
-		{ 0x00, 0x1F }, { 0x7F, 0x9F }, { 0xAD, 0xAD }, { 0x600, 0x605 }, { 0x61C, 0x61C }, { 0x6DD, 0x6DD }, { 0x70F, 0x70F },
-		{ 0x890, 0x891 }, { 0x8E2, 0x8E2 }, { 0x180E, 0x180E }, { 0x200B, 0x200F }, { 0x2028, 0x202E }, { 0x2060, 0x206F },
-		{ 0xFDD0, 0xFDEF }, { 0xFEFF, 0xFEFF }, { 0xFFF0, 0xFFFB }, { 0x110BD, 0x110BD }, { 0x110CD, 0x110CD },
-		{ 0x13430, 0x1343F }, { 0x1BCA0, 0x1BCA3 }, { 0x1D173, 0x1D17A }, { 0xE0000, 0xE0FFF },
+		{ 0x00, 0x1F }, { 0x7F, 0x9F }, { 0xAD, 0xAD },
+		{ 0x600, 0x605 }, { 0x61C, 0x61C }, { 0x6DD, 0x6DD },
+		{ 0x70F, 0x70F }, { 0x890, 0x891 }, { 0x8E2, 0x8E2 },
+		{ 0x180E, 0x180E }, { 0x200B, 0x200F }, { 0x2028, 0x202E },
+		{ 0x2060, 0x206F }, { 0xFDD0, 0xFDEF }, { 0xFEFF, 0xFEFF },
+		{ 0xFFF0, 0xFFFB }, { 0x110BD, 0x110BD }, { 0x110CD, 0x110CD },
+		{ 0x13430, 0x1343F }, { 0x1BCA0, 0x1BCA3 }, { 0x1D173, 0x1D17A },
+		{ 0xE0000, 0xE0FFF },
 	};
 	size_t i;
 
@@ -54,7 +60,8 @@ bool fdry_is_printable(uint32_t c)
 
 #define ONE_MAX 12 /* of one character's text, with its terminator */
 
-/* The text of the character, or of the byte that is none, at @s; *@taken: bytes of it. */
+/* The text for the character at @s, or for a byte that begins none. *@taken: how many bytes of @s
+ * that is. */
 static size_t one(char to[ONE_MAX], const char *s, size_t len, size_t *taken)
 {
 	uint32_t c = 0;
@@ -66,7 +73,10 @@ static size_t one(char to[ONE_MAX], const char *s, size_t len, size_t *taken)
 		return n;
 	}
 	if (n == 1 && (c == '\n' || c == '\t' || c == '\r'))
-		return (size_t)snprintf(to, ONE_MAX, "\\%c", c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
+		return (size_t)snprintf(to, ONE_MAX, "\\%c",
+					c == '\n'   ? 'n'
+					: c == '\t' ? 't'
+						    : 'r');
 	if (n < 2)
 		return (size_t)snprintf(to, ONE_MAX, "\\x%02x", (unsigned int)(uint8_t)*s);
 	return (size_t)snprintf(to, ONE_MAX, c > 0xFFFF ? "\\U%08x" : "\\u%04x", c);
@@ -99,7 +109,8 @@ int fdry_buf_printable(struct fdry_buf *b, const char *s)
 		err = fdry_buf_put(b, text, n);
 	}
 	if (!err)
-		err = fdry_buf_put(b, "", 1); /* terminated, as by fdry_buf_printf(), without counting that */
+		err = fdry_buf_put(b, "",
+				   1); /* the terminator is not counted, as in fdry_buf_printf() */
 	if (!err)
 		b->len--;
 	return err;

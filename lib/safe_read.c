@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * safe_read.c - host memory read through a pipe; see safe_read.h.
+ * safe_read.c - read host memory through a pipe; see safe_read.h.
  *
- * Nothing says whether memory that a program named an hour ago is still there, and a
- * fault in a library is not an answer. A write to a pipe reads the memory in the kernel,
- * needs no privilege and is in every sandbox.
+ * A program may have unmapped memory that it named long ago, and a library must not fault. When a
+ * thread writes the memory to a pipe, the kernel reads it. That needs no privilege, and every
+ * sandbox permits it.
  */
 #include "lib/safe_read.h"
 
@@ -37,17 +37,17 @@ int fdry_safe_read(struct fdry_safe_read *p, uint64_t addr, void *to, size_t len
 	long n;
 
 	for (; len; addr += (size_t)n, out += n, len -= (size_t)n) {
-		/* Not write(), which sanitizers stand in for: it is the kernel that looks. */
+		/* Sanitizers intercept write() and check the memory, so this is the system call. */
 		n = syscall(SYS_write, p->fd[1], addr, len < PIECE ? len : PIECE);
 		if (n < 0 && errno == EINTR) {
 			n = 0;
 			continue;
 		}
 		if (n <= 0)
-			return fdry_fail(FDRY_E_RANGE, "host memory at %#llx cannot be read: %s", (unsigned long long)addr,
-					 strerror(errno));
+			return fdry_fail(FDRY_E_RANGE, "host memory at %#llx cannot be read: %s",
+					 (unsigned long long)addr, strerror(errno));
 		if (read(p->fd[0], out, (size_t)n) != (ssize_t)n)
-			return fdry_bug("a pipe gives other bytes than it took");
+			return fdry_bug("a pipe returned other bytes than were written");
 	}
 	return 0;
 }

@@ -2,9 +2,9 @@
 /*
  * telemetry.c - see telemetry.h.
  *
- * A block has one writer at a time: the thread that took it, until it ends. Blocks are never
- * freed, so that a snapshot may walk their list without a lock. Threads that could get none
- * (no memory; or they are ending) share one, in which they add atomically.
+ * A block has one writer at a time: the thread that took it, until that thread ends. Blocks are
+ * never freed, so a snapshot walks their list without a lock. A thread without a block (no memory,
+ * or the thread is ending) adds atomically to numbers that all such threads share.
  */
 #include "lib/telemetry.h"
 #include "lib/printable.h"
@@ -29,7 +29,7 @@ struct block {
 
 static _Atomic(struct block *) blocks;
 static _Atomic uint64_t shared[FDRY_METRICS];
-static _Atomic uint64_t zero[FDRY_METRICS]; /* what sums were at the last reset */
+static _Atomic uint64_t zero[FDRY_METRICS]; /* the sums at the last reset */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -59,7 +59,8 @@ static struct block *block_take(void)
 
 	for (b = atomic_load_explicit(&blocks, memory_order_acquire); b; b = b->next) {
 		no = false;
-		if (atomic_compare_exchange_strong_explicit(&b->taken, &no, true, memory_order_acquire, memory_order_relaxed))
+		if (atomic_compare_exchange_strong_explicit(
+			    &b->taken, &no, true, memory_order_acquire, memory_order_relaxed))
 			return b;
 	}
 	b = aligned_alloc(64, sizeof(*b));
@@ -68,7 +69,8 @@ static struct block *block_take(void)
 	memset(b, 0, sizeof(*b));
 	atomic_store_explicit(&b->taken, true, memory_order_relaxed);
 	b->next = atomic_load_explicit(&blocks, memory_order_relaxed);
-	while (!atomic_compare_exchange_weak_explicit(&blocks, &b->next, b, memory_order_release, memory_order_relaxed))
+	while (!atomic_compare_exchange_weak_explicit(&blocks, &b->next, b, memory_order_release,
+						      memory_order_relaxed))
 		;
 	return b;
 }
@@ -81,7 +83,7 @@ static void thread_begins(void)
 	b = keyed ? block_take() : NULL;
 	if (!b)
 		return;
-	if (pthread_setspecific(key, b)) /* nobody would give it back */
+	if (pthread_setspecific(key, b)) /* no destructor would give it back */
 		atomic_store_explicit(&b->taken, false, memory_order_release);
 	else
 		fdry_metrics_mine = b->n;
@@ -104,11 +106,14 @@ void fdry_count_first(enum fdry_metric_id id, uint64_t n)
 
 void fdry_count_error(unsigned int code)
 {
-	static const enum fdry_metric_id of[10] = { /* by the hundreds digit; the rest is 0, loads: never an error's */
-		[1] = FDRY_METRIC_ERRORS_CALLER, [2] = FDRY_METRIC_ERRORS_IMAGE, [3] = FDRY_METRIC_ERRORS_STORE,
-		[4] = FDRY_METRIC_ERRORS_DRIVER, [5] = FDRY_METRIC_ERRORS_ENVIRONMENT, [9] = FDRY_METRIC_ERRORS_BUG,
+	static const enum fdry_metric_id of[10] = {
+		/* by the hundreds digit; 0 stands for no metric of errors */
+		[1] = FDRY_METRIC_ERRORS_CALLER,      [2] = FDRY_METRIC_ERRORS_IMAGE,
+		[3] = FDRY_METRIC_ERRORS_STORE,	      [4] = FDRY_METRIC_ERRORS_DRIVER,
+		[5] = FDRY_METRIC_ERRORS_ENVIRONMENT, [9] = FDRY_METRIC_ERRORS_BUG,
 	};
-	enum fdry_metric_id id = of[code / 100 % 10] ? of[code / 100 % 10] : FDRY_METRIC_ERRORS_OTHER;
+	enum fdry_metric_id id =
+		of[code / 100 % 10] ? of[code / 100 % 10] : FDRY_METRIC_ERRORS_OTHER;
 
 	if (fdry_metrics_mine)
 		fdry_count(id, 1);
@@ -134,7 +139,7 @@ void fdry_telemetry_read(uint64_t values[FDRY_METRICS])
 	uint64_t from;
 
 	for (id = 0; id < FDRY_METRICS; id++) {
-		/* In this order: a sum is never older than the zero that is taken from it. */
+		/* In this order a sum is never older than the zero that is subtracted from it. */
 		from = atomic_load_explicit(&zero[id], memory_order_acquire);
 		values[id] = sum(id) - from;
 	}
@@ -166,12 +171,14 @@ int fdry_label_print(struct fdry_buf *b, const char *text)
 		else if (n && fdry_is_printable(c))
 			err = fdry_buf_put(b, text, n);
 		else
-			err = n > 1 ? fdry_buf_printf(b, "\\\\U%08x", c) : fdry_buf_printf(b, "\\\\x%02x", (unsigned int)(uint8_t)*text);
+			err = n > 1 ? fdry_buf_printf(b, "\\\\U%08x", c)
+				    : fdry_buf_printf(b, "\\\\x%02x", (unsigned int)(uint8_t)*text);
 	}
 	return err;
 }
 
-int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m, const struct fdry_metric_info *before, uint64_t value)
+int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m,
+		      const struct fdry_metric_info *before, uint64_t value)
 {
 	bool labels = *m->labels;
 	int err = 0;
@@ -180,11 +187,13 @@ int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m, cons
 		err = fdry_buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name,
 				      m->kind == FDRY_METRIC_COUNTER ? "counter" : "gauge");
 	if (!err)
-		err = fdry_buf_printf(b, "%s%s%s%s ", m->name, labels ? "{" : "", m->labels, labels ? "}" : "");
+		err = fdry_buf_printf(b, "%s%s%s%s ", m->name, labels ? "{" : "", m->labels,
+				      labels ? "}" : "");
 	if (err)
 		return err;
 	if (m->unit == FDRY_METRIC_NS)
-		return fdry_buf_printf(b, "%" PRIu64 ".%09" PRIu64 "\n", value / 1000000000, value % 1000000000);
+		return fdry_buf_printf(b, "%" PRIu64 ".%09" PRIu64 "\n", value / 1000000000,
+				       value % 1000000000);
 	return fdry_buf_printf(b, "%" PRIu64 "\n", value);
 }
 
@@ -196,6 +205,7 @@ int fdry_telemetry_print(struct fdry_buf *b)
 
 	fdry_telemetry_read(values);
 	for (id = 0; id < FDRY_METRICS && !err; id++)
-		err = fdry_metric_print(b, &fdry_metric_infos[id], id ? &fdry_metric_infos[id - 1] : NULL, values[id]);
+		err = fdry_metric_print(b, &fdry_metric_infos[id],
+					id ? &fdry_metric_infos[id - 1] : NULL, values[id]);
 	return err;
 }

@@ -22,7 +22,8 @@ bool fdry_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *),
 	sigset_t all, before;
 	int rc;
 
-	/* A new thread inherits the mask: the program's handlers run in the program's threads. */
+	/* A new thread inherits the mask, so the program's signal handlers run only in its own
+	 * threads. */
 	sigfillset(&all);
 	if (pthread_sigmask(SIG_SETMASK, &all, &before))
 		return false;
@@ -38,7 +39,7 @@ unsigned int fdry_cores(void)
 	cpu_set_t set;
 
 	if (sched_getaffinity(0, sizeof(set), &set))
-		return 1; /* more than CPU_SETSIZE of them, or not allowed to ask */
+		return 1; /* more than CPU_SETSIZE of them, or the call is forbidden */
 	return CPU_COUNT(&set) > 0 ? (unsigned int)CPU_COUNT(&set) : 1;
 }
 
@@ -66,7 +67,7 @@ int fdry_task_finish(struct fdry_task *t)
 	return fdry_saved_err_restore(&t->saved_err);
 }
 
-/* --- turns --- */
+/* --- tickets --- */
 
 void fdry_ticket_init(struct fdry_ticket *t)
 {

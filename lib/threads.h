@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.h - work on threads of the library's own, and what came of it.
+ * threads.h - the library's own threads, and the errors of their work.
  *
- * A thread of ours takes no signals and has a name that begins with "fdry". Where the
- * system has no thread to give, the work is done by whoever waits for it: nothing fails
- * for want of threads. The sentence of a failure is kept in the thread that failed; an
- * saved_err carries it over to the one that is told.
+ * A thread of ours receives no signals and has a name that begins with "fdry". If the system has no
+ * thread to give, the thread that waits for the work does it: a lack of threads is no error. A
+ * failure leaves its sentence in the thread that failed; a saved error carries it to another one.
  */
 #ifndef FDRY_LIB_THREADS_H
 #define FDRY_LIB_THREADS_H
@@ -15,24 +14,24 @@
 
 #include "lib/err.h"
 
-/* An error with its sentence; zero: none. */
+/* An error with its sentence; zero: no error. */
 struct fdry_saved_err {
 	int err;
 	char why[FDRY_SENTENCE_MAX];
 };
 
-/* Keep @err and the sentence of this thread; 0 empties it. */
+/* Save @err and the sentence of this thread; 0: no error. */
 void fdry_saved_err_set(struct fdry_saved_err *o, int err);
-/* Say it in this thread; returns the code, 0 where there is none. */
+/* Make it the last error of this thread. Returns the code, or 0 if there is none. */
 int fdry_saved_err_restore(const struct fdry_saved_err *o) __must_check;
 
-/* Begin a thread; false where there is none to be had. To be joined. */
+/* Start a thread, to be joined. False if the system has none. */
 bool fdry_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg);
 
 /* Threads that may run at the same time, as the process's affinity allows; at least 1. */
 unsigned int fdry_cores(void);
 
-/* One piece of work. The caller keeps it where it is from start to finish. */
+/* One piece of work. The caller must not move it between start and finish. */
 struct fdry_task {
 	int (*fn)(void *arg);
 	void *arg;
@@ -43,25 +42,25 @@ struct fdry_task {
 
 /* Each start needs a finish. */
 void fdry_task_start(struct fdry_task *t, const char *name, int (*fn)(void *arg), void *arg);
-/* Wait until it is done, or do it; returns what it returned, with its sentence. */
+/* Wait for the work, or do it. Returns what it returned, with its sentence. */
 int fdry_task_finish(struct fdry_task *t) __must_check;
 
 /*
- * A turn: one at a time does what the turn is for. One thread may be patient: it gets a
- * turn when nobody else wants one, and can be sent away.
+ * A ticket: a lock that a background thread takes only while no other thread wants it. Another
+ * thread can end that wait.
  */
 struct fdry_ticket {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	unsigned int waiting; /* not counting the patient one */
+	unsigned int waiting; /* threads that wait, without the background thread */
 	bool taken;
-	bool stopped;         /* the patient one is to go */
+	bool stopped;         /* the background thread must not wait any more */
 };
 
 void fdry_ticket_init(struct fdry_ticket *t);
 void fdry_ticket_release(struct fdry_ticket *t);
 void fdry_ticket_take(struct fdry_ticket *t);
-/* False once fdry_ticket_stop() was called: no turn then. */
+/* For the background thread: false, without the ticket, once fdry_ticket_stop() was called. */
 bool fdry_ticket_take_idle(struct fdry_ticket *t) __must_check;
 void fdry_ticket_return(struct fdry_ticket *t);
 void fdry_ticket_stop(struct fdry_ticket *t);
