@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture.h - capture graphs and seal them, with all that they need, into an image. Part of foundry.h, whose rules for errors,
- * threads, handles and units apply.
+ * capture.h - capture graphs and seal them, with all that they need, into an image. Part of
+ * foundry.h, whose rules for errors, threads, handles and units apply.
  */
 #ifndef FOUNDRY_CAPTURE_H
 #define FOUNDRY_CAPTURE_H
@@ -18,26 +18,25 @@ extern "C" {
 #endif
 
 /**
- * fdry_hook_install() - Put the stand-in for libcuda.so.1 in place.
- * @path: the stand-in; NULL: FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this
- *        library
+ * fdry_hook_install() - Put the interposer, a stand-in for libcuda.so.1, in place.
+ * @path: the interposer; NULL: FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this library
  *
- * Must come before anything loads libcuda.so.1 in this process: it then answers to that
- * name, passes every call on to the real driver and notes what a seal needs. Calling it
- * again, or under LD_PRELOAD of the same object, changes nothing.
- * Errors: FDRY_E_LATE where libcuda is loaded already (the text names it), FDRY_E_NOHOOK where the stand-in is
- * not found.
+ * Call it before anything loads libcuda.so.1 in this process. The interposer then has that name,
+ * passes every call to the real driver and records what a seal needs. Another call, or a call under
+ * LD_PRELOAD of the same object, changes nothing.
+ * Errors: FDRY_E_LATE (a libcuda is loaded already; the sentence names it), FDRY_E_NOHOOK (the
+ * interposer is not found).
  */
 int fdry_hook_install(const char *path);
 
 /**
- * fdry_hook_path() - Where the stand-in lies: what to name in LD_PRELOAD for a program that
- * is to be covered from its start, with its twin libcuda.so in the same directory.
+ * fdry_hook_path() - The path of the interposer, for LD_PRELOAD of a program that captures from its
+ * start. The same directory has a copy named libcuda.so.
  * @path: gets the absolute path, with links followed
  * @len: bytes at @path; PATH_MAX is always enough
  *
- * FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this library. Nothing is loaded.
- * Errors: FDRY_E_NOHOOK where there is no such file, FDRY_E_RANGE where it does not fit.
+ * FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this library. The call loads nothing.
+ * Errors: FDRY_E_NOHOOK (no such file), FDRY_E_RANGE (the path does not fit).
  */
 int fdry_hook_path(char *path, size_t len);
 
@@ -46,16 +45,17 @@ struct fdry_capture;
 /**
  * struct fdry_capture_opts - How a capture places memory.
  * @sz: sizeof(struct fdry_capture_opts)
- * @device: ordinal whose allocations are given the region's addresses
+ * @device: ordinal of the device whose allocations get addresses in the region
  * @reserved: zero
  * @base: first device address, a multiple of 2 MiB; 0: fdry_base_for_name() of @name
- * @size: bytes of addresses to reserve; 0: as much as is free there, 64 GiB to 1 TiB.
- *        Addresses cost nothing, and do not depend on the size.
+ * @size: bytes of addresses to reserve; 0: as much as is free there, 64 GiB to 1 TiB. Addresses
+ *         cost nothing. The addresses of allocations do not depend on the size
  * @preallocate: bytes of memory to map ahead; 0: none
  * @name: of the workload, such as its ref; NULL: the default base
- * @after: NULL, or the capture that there is, whose region ends when this one's has begun: memory that lives there stays
- *        valid, and is freed as before. That capture can only be ended then (else FDRY_E_STATE). If this one cannot
- *        begin it goes on.
+ * @after: NULL, or the present capture of the process, whose region ends when the new one begins.
+ *         Its live memory stays valid and is freed as before. The only call that it accepts
+ *         afterwards is fdry_capture_end(); others fail with FDRY_E_STATE. If the new capture
+ *         cannot begin, the present one continues
  */
 struct fdry_capture_opts {
 	size_t sz;
@@ -69,105 +69,109 @@ struct fdry_capture_opts {
 };
 
 /**
- * fdry_base_for_name() - The base that regions of a name have where none is asked for.
+ * fdry_base_for_name() - The default base of regions with a name.
  * @name: any text, such as a ref; NULL or "": the default base
  *
- * The same in every process, on every machine and in every release. An image loads at the
- * addresses that it was captured at: images that are to be loaded into one process are
- * captured under different names. Two names have places that overlap in one case of 180,
- * two images of up to 256 MiB in one of 46,000: FDRY_E_TAKEN then says which image is
- * there, and one of the two needs another name or a base of its own.
+ * The result is the same in every process, on every machine and in every release. An image loads at
+ * the addresses of its capture, so images for one process must be captured under different names.
+ * The places of two names overlap in one case of 180, those of two images of up to 256 MiB in one
+ * of 46,000. FDRY_E_TAKEN then says which image is there; one of the two needs another name, or a
+ * base of its own.
  */
 fdry_devptr fdry_base_for_name(const char *name);
 
 /**
- * fdry_capture_begin() - Start giving fixed addresses to device memory.
+ * fdry_capture_begin() - Begin to allocate device memory at fixed addresses.
  * @opts: NULL for the defaults
- * @ret: the capture, yours until fdry_capture_end()
+ * @ret: the capture; end it with fdry_capture_end()
  *
- * From here on the device's memory comes from one region, at addresses that the same calls get in every process:
- * cuMemAlloc and cuMemAllocPitch (and so cudaMalloc), stream-ordered memory of its default pool and of pools for this process
- * alone, and addresses that are reserved without a hint, whose memory stays the caller's. Managed, pinned, imported and
- * other devices' memory is the driver's; a seal refuses graphs that use it. One capture at a time in a process. The device's
- * primary context is retained.
+ * From here on the device's memory comes from one region. The same calls get the same addresses in
+ * every process. This covers cuMemAlloc and cuMemAllocPitch (and so cudaMalloc), stream-ordered
+ * memory of the device's default pool and of pools for this process alone, and address ranges that
+ * are reserved without a hint, whose memory the caller maps. Managed, pinned and imported memory
+ * and memory of other devices comes from the driver; a seal refuses graphs that use it. A process
+ * has one capture at a time. The capture retains the device's primary context.
  *
- * Errors: FDRY_E_NOHOOK, FDRY_E_LATE and FDRY_E_HIDDEN (another library keeps calls from the
- * stand-in; both name it), FDRY_E_FORKED (forked after CUDA started), FDRY_E_STATE, FDRY_E_NOFUNC (a driver
- * older than CUDA 12.5), FDRY_E_TAKEN (names what lies at the base).
+ * Errors: FDRY_E_NOHOOK; FDRY_E_LATE and FDRY_E_HIDDEN (another library keeps calls from the
+ * interposer; both name it); FDRY_E_FORKED (the process forked after CUDA started); FDRY_E_STATE;
+ * FDRY_E_NOFUNC (a driver older than CUDA 12.5); FDRY_E_TAKEN (names what lies at the base).
  */
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret);
-/* Let allocations be native for a while; graphs that use such memory are refused at the seal. */
+/* Let the driver allocate until fdry_capture_resume(). A seal refuses graphs that use such memory.
+ */
 int fdry_capture_pause(struct fdry_capture *cap);
 int fdry_capture_resume(struct fdry_capture *cap);
-/* Bytes of the region handed out so far: the cursor. */
+/* The cursor: bytes of the region that are handed out so far. */
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret);
-/* Put the cursor somewhere else, as the process that made an image did. */
+/* Move the cursor, as the process did that made an image. */
 int fdry_capture_set_offset(struct fdry_capture *cap, uint64_t offset);
-/* Map the next @size bytes at the cursor ahead: allocating there calls no driver. FDRY_E_RANGE, FDRY_E_NODEVMEM. */
+/* Map the next @size bytes at the cursor ahead, so that allocations there do not call the driver.
+ * FDRY_E_RANGE, FDRY_E_NODEVMEM. */
 int fdry_capture_preallocate(struct fdry_capture *cap, uint64_t size);
-/* Give back what of it no allocation uses; FDRY_E_STATE where nothing was mapped ahead. */
+/* Unmap the part of it that no allocation uses. FDRY_E_STATE if nothing was mapped ahead. */
 int fdry_capture_free_preallocated(struct fdry_capture *cap);
 
-/* Name a tensor; it must lie inside live memory of the region, or with FDRY_TENSOR_HOST inside one
- * pinned allocation or readable pageable memory. Its dimensions may have any order and its elements gaps between them;
- * those of an external tensor have none (FDRY_E_INVAL). FDRY_E_EXISTS where the name is taken,
- * FDRY_E_NAME, FDRY_E_RANGE. */
+/* Name a tensor. It must lie inside live memory of the region, or with FDRY_TENSOR_HOST inside one
+ * pinned allocation or readable pageable memory. Its dimensions may have any order, and its
+ * elements may have gaps between them; an external tensor has no gaps (FDRY_E_INVAL). FDRY_E_EXISTS
+ * if the name is in use, FDRY_E_NAME, FDRY_E_RANGE. */
 int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tensor);
 /**
- * fdry_capture_capacity() - Leave addresses behind an external tensor, for loaders to size it.
- * @name: an external tensor in device memory, named before; its first dimension is the outermost in memory; in an
- *        allocation of its own, a multiple of 2 MiB, that was the last one made
- * @max_bytes: how many bytes a loader may give it; rounded up to 2 MiB
+ * fdry_capture_capacity() - Reserve addresses behind an external tensor, so that loads can size it.
+ * @name: an external tensor in device memory, named before. Its first dimension is the outermost
+ *         one in memory. It has an allocation of its own, a multiple of 2 MiB, that was the last
+ *         one made
+ * @max_bytes: the most bytes that a load may give it; rounded up to 2 MiB
  *
  * A KV cache is captured small, and loaded as large as the device's memory allows:
- * fdry_load_opts.externals. Its first dimension grows with it. Only addresses are taken.
+ * fdry_load_opts.externals. Its first dimension grows with it. The call uses addresses, not memory.
  * Errors: FDRY_E_NOKEY; FDRY_E_STATE (not external, or memory behind it is handed out);
  * FDRY_E_RANGE (not an allocation of its own; @max_bytes is not larger; the region is full);
  * FDRY_E_EXISTS.
  *
- * Graphs run with whatever size: sizes in their arguments are those of the capture, and how
- * much of the tensor they may use must be told by inputs (block tables, lengths). A load that
- * backs less than was captured is refused where a node sets or copies what is not backed,
- * or is given a pointer into it. Kernels that work their way there from the tensor's
- * beginning are the caller's to prevent: the access ends the context, as any wild one does.
+ * Graphs run with any size. Sizes in their arguments are those of the capture, so inputs (block
+ * tables, lengths) must say how much of the tensor graphs may use. A load with less memory than the
+ * capture had is refused if a node sets or copies memory that is missing, or gets a pointer into
+ * it. The library cannot check kernels that compute such an address from the tensor's beginning:
+ * the access ends the context, as any invalid access does.
  */
 int fdry_capture_capacity(struct fdry_capture *cap, const char *name, uint64_t max_bytes);
-/* State a fact that loads can compare: model revision, engine version, rank, ... Both are
- * copied. Keys are like tensor names and do not start with "fdry."; a value is any text. Keys that start
- * with "py." are those of the Python package, which states them of the code that captures. */
+/* State a fact that loads can compare: model revision, engine version, rank, ... The call copies
+ * both strings. Keys follow the rules of tensor names and do not begin with "fdry."; a value is any
+ * text. The Python package uses keys that begin with "py." for the code that captures. */
 int fdry_capture_fact(struct fdry_capture *cap, const char *key, const char *value);
 /**
  * fdry_capture_graph() - Add a captured graph.
- * @key: how loads find it, such as a batch size; unique (FDRY_E_EXISTS)
+ * @key: by which loads find it, such as a batch size; unique (FDRY_E_EXISTS)
  * @name: for people, may be NULL
- * @graph: as stream capture gave it; must stay alive and unchanged until the seal
+ * @graph: from stream capture; must stay alive and unchanged until the seal
  */
 int fdry_capture_graph(struct fdry_capture *cap, uint64_t key, const char *name, CUgraph graph);
-/* Say that graph @key draws random numbers: the seal is refused, by name, unless fdry_capture_rng_use()
- * (foundry/rng.h) says from where. */
+/* Mark graph @key as one that draws random numbers. The seal refuses it, by name, unless
+ * fdry_capture_rng_use() (foundry/rng.h) declares its generators. */
 int fdry_capture_rng(struct fdry_capture *cap, uint64_t key);
 
 /**
- * fdry_capture_hold() - Make graph launches of this thread do nothing for a while.
+ * fdry_capture_hold() - Make graph launches of this thread do nothing.
  * @on: 1 to begin, 0 to end
  *
- * They succeed and leave memory as it is. What a framework does around a replay can then be
- * seen without one: a random generator that moves on belongs to a graph that draws.
+ * Launches then succeed and leave memory as it is. So a program can see what a framework does
+ * around a replay, without the replay: if a random generator advances, the graph draws from it.
  */
 int fdry_capture_hold(struct fdry_capture *cap, int on);
 
 /**
  * struct fdry_seal_report - What a seal made.
  * @sz: set by the caller: sizeof(struct fdry_seal_report)
- * @kernels_whole: kernels whose object is a whole cubin; fdry_image_describe() gives reasons
- * @whole_bytes: of the cubins that kernel objects were sliced from
- * @content_bytes: device memory kept; zeros (@zero_bytes), proven scratch and external
- *        tensors are not
- * @stored_new: what the new objects take at rest; other sizes are uncompressed
- * @pointer_words: words of content that would point to memory outside of the region if they
- *        were no numbers; those that can hardly be numbers are refused
- * @unchanged_bytes: of @content_bytes, what was equal byte for byte to content that this capture sealed before and the
- *        store still has, so that it was neither hashed nor stored again
+ * @kernels_whole: kernels whose object is a whole cubin; fdry_image_describe() has the reasons
+ * @whole_bytes: of the cubins from which kernel objects were sliced
+ * @content_bytes: device memory that the image keeps. Zeros (@zero_bytes), proven scratch and
+ *         external tensors are not in it
+ * @stored_new: bytes of the new objects in the store; other sizes are uncompressed
+ * @pointer_words: words of content that look like pointers outside of the region but are taken for
+ *         numbers. A seal refuses words that can hardly be numbers
+ * @unchanged_bytes: the part of @content_bytes that equals content which this capture sealed before
+ *         and the store still has. It was neither hashed nor stored again
  */
 struct fdry_seal_report {
 	size_t sz;
@@ -182,45 +186,46 @@ struct fdry_seal_report {
 };
 
 /**
- * fdry_capture_seal() - Make an image of the graphs and what they need.
+ * fdry_capture_seal() - Make an image of the graphs and everything that they need.
  * @store: open and writable
  * @ref: a name for the image, or NULL
  * @id: FDRY_ID_SIZE bytes for the image's id, or NULL
  * @report: NULL, or what was made
  *
- * Waits for the device's primary context and for the current one. Content is the memory of the region
- * as it is now: reset state before. Memory first allocated during a capture and not touched since counts as scratch
- * and is not kept. Whatever cannot be restored exactly is refused (FDRY_E_REFUSED) naming
- * graph, node, kernel and reason; nothing is left in the store but unreferenced objects.
- * May be called again, with more graphs or after more work. Where another process has set
- * @ref to another image meanwhile, that one stays and this seal fails (FDRY_E_RACED).
+ * The call waits for the device's primary context and for the current one. Content is the memory of
+ * the region as it is now, so reset state before. Memory that was first allocated while a stream
+ * captured, and not touched since, counts as scratch and is not kept. The seal refuses
+ * (FDRY_E_REFUSED) everything that cannot be restored exactly, and names graph, node, kernel and
+ * reason; the store then has at most new unreferenced objects. The call may be repeated, with more
+ * graphs or after more work. If another process sets @ref to another image at the same time, that
+ * image stays and this seal fails (FDRY_E_RACED).
  *
- * Nothing may work on the region's memory meanwhile. Allocations and launches of graphs by
- * other threads are noticed (FDRY_E_STATE); kernels and copies of theirs cannot be.
+ * Nothing may use the region's memory during the seal. The library notices allocations and graph
+ * launches by other threads (FDRY_E_STATE), but not their kernels and copies.
  */
 int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const char *ref,
 		      char *id, struct fdry_seal_report *report);
-/* End the capture: new allocations are native again, memory that lives stays valid. NULL is
- * fine. */
+/* End the capture: the driver makes new allocations again, live memory stays valid. NULL is
+ * allowed. */
 void fdry_capture_end(struct fdry_capture *cap);
 
 /**
  * fdry_capture_allocs() - The live allocations of a capture's region.
- * @ret: an array of struct fdry_memory in the order in which they were made, yours to free(); NULL where
- *       there are none
- * @count: how many
+ * @ret: an array in the order in which they were made; the caller frees it with free(). NULL if
+ *         there are none
+ * @count: the number of allocations
  *
- * Sizes are as asked for. What images that were loaded into the region have claimed is among
- * them, as is memory that the program mapped there itself.
+ * Sizes are those that were asked for. The array also has the ranges of images that were loaded
+ * into the region, and memory that the program mapped there itself.
  */
 int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size_t *count);
 
 /**
- * fdry_capture_graph_remove() - Take a graph out of a capture again.
- * @key: as it was added with fdry_capture_graph(); FDRY_E_NOKEY
+ * fdry_capture_graph_remove() - Remove a graph from a capture.
+ * @key: from fdry_capture_graph(); FDRY_E_NOKEY
  *
- * To be called before the CUgraph is destroyed, where the capture is to be sealed afterwards.
- * Images that were sealed with it keep it. Its key is free for another graph.
+ * Call it before the CUgraph is destroyed, if the capture will be sealed afterwards. Images that
+ * were sealed with the graph keep it. Another graph may use the key.
  */
 int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key);
 

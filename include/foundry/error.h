@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * error.h - errors, the version, debug messages. Part of foundry.h and foundry/run.h.
+ * error.h - errors, the version, debug messages. Part of foundry.h and of foundry/run.h.
  */
 #ifndef FOUNDRY_ERROR_H
 #define FOUNDRY_ERROR_H
@@ -15,18 +15,18 @@ extern "C" {
 #define FDRY_VERSION_MINOR 2
 #define FDRY_VERSION_PATCH 0
 
-/* The last failure of this thread in one sentence; "" where there was none. Never NULL;
- * valid until the thread's next failure. */
+/* The last failure of this thread in one sentence; "" if there was none. Never NULL; valid until
+ * the thread's next failure. */
 const char *fdry_last_error(void);
 /* "FDRY_E_NOENT" for a code of either sign; a static string. */
 const char *fdry_error_name(int code);
-/* What the code means in general; a static string. */
+/* The general meaning of the code; a static string. */
 const char *fdry_error_meaning(int code);
 /* The errno value of the code's class. */
 int fdry_error_errno(int code);
 /* "0.2.0"; a static string. */
 const char *fdry_version(void);
-/* Send debug messages of @level and below to @fn instead of where FOUNDRY_LOG says; NULL
+/* Send debug messages of @level and below to @fn instead of the place that FOUNDRY_LOG names; NULL
  * undoes it. Call it before other threads use the library. */
 void fdry_log_set(fdry_log_fn fn, void *arg, int level);
 

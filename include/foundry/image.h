@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * image.h - load an image, fill its tensors, launch its graphs. Part of foundry.h, whose rules for errors,
- * threads, handles and units apply.
+ * image.h - load an image, fill its tensors, launch its graphs. Part of foundry.h, whose rules for
+ * errors, threads, handles and units apply.
  */
 #ifndef FOUNDRY_IMAGE_H
 #define FOUNDRY_IMAGE_H
@@ -31,45 +31,47 @@ struct fdry_fact {
 
 enum fdry_load_flags {
 	FDRY_LOAD_VERIFY = 1 << 0, /* hash content, here and when it is restored, even where this
-				    * boot has already done so */
+				    * boot has done so already */
 	FDRY_LOAD_POISON = 1 << 1, /* fill scratch and external memory with 0xA5: shows reads of
-				    * what nobody wrote */
-	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: takes all the device memory
-				    * that they need */
+				    * memory that nobody wrote */
+	FDRY_LOAD_BUILD = 1 << 2,  /* build every graph before returning: this allocates all
+				    * the device memory that they need */
 	FDRY_LOAD_BACKGROUND = 1 << 3, /* build graphs in the background after returning */
-	FDRY_LOAD_OWN_CONTEXT = 1 << 4, /* kernels and graphs in a context of the image's own: replays are
-				    * faster in a process that has used many streams */
+	FDRY_LOAD_OWN_CONTEXT = 1 << 4, /* kernels and graphs in a context of the image's own:
+				    * replays are faster in a process that has used many streams */
 	FDRY_LOAD_CHECK_OVERLAP = 1 << 5, /* find launches that may overlap; slow, for debugging */
-	FDRY_LOAD_ORDERED = 1 << 6, /* with FDRY_LOAD_BACKGROUND: build there only the graphs that fdry_load_opts.order names */
+	FDRY_LOAD_ORDERED = 1 << 6, /* with FDRY_LOAD_BACKGROUND: build there only the graphs
+				    * that fdry_load_opts.order names */
 };
 
-/* The phases of a load, as told a caller who asked for progress. */
+/* The phases of a load, as its progress function gets them. */
 enum fdry_phase {
 	FDRY_PHASE_MANIFEST = 0, /* found and verified: 1 of 1 */
 	FDRY_PHASE_DRIVER = 1,   /* started, the context there: 1 of 1 */
 	FDRY_PHASE_MEMORY = 2,   /* mapped: bytes */
-	FDRY_PHASE_CONTENT = 3,  /* on its way, at the end there: bytes; again when it is restored */
+	FDRY_PHASE_CONTENT = 3,  /* being copied, at the end there: bytes; again for a restore */
 	FDRY_PHASE_KERNELS = 4,  /* loaded: kernels */
 	FDRY_PHASE_OBJECTS = 5,  /* verified: bytes */
 	FDRY_PHASE_GRAPHS = 6,   /* built: graphs */
 };
 
 /**
- * fdry_progress_fn - Hear of a load's progress.
+ * fdry_progress_fn - A function that gets a load's progress.
  * @phase: of enum fdry_phase
- * @done, @total: of what the phase counts
+ * @done, @total: in the unit of the phase
  * @ms: since the call of fdry_image_load()
  *
- * Called from the thread that loads, from threads of the library that end with the load,
- * and for graphs from whichever thread built one: the one in the background, or one that
- * launches. Never twice at the same time. It should return soon. Within it, calls that wait for work on
- * the same image fail with FDRY_E_STATE: fdry_image_wait(), _build_stop(), _restore(), and whatever would build
- * one of its graphs. fdry_image_unload() does nothing there: fdry_last_error() says so, and the image stays loaded. A
- * function that another thread makes such a call for must not wait for that thread.
+ * It is called in the thread that loads, in threads of the library that end with the load, and for
+ * graphs in the thread that built one: the background thread, or a thread that launches. It is
+ * never called twice at the same time, and should return soon. In it, calls that wait for work on
+ * the same image fail with FDRY_E_STATE: fdry_image_wait(), _build_stop(), _restore(), and every
+ * call that would build one of its graphs. fdry_image_unload() does nothing there:
+ * fdry_last_error() says so, and the image stays loaded. If another thread makes such a call, the
+ * function must not wait for that thread.
  */
 typedef void (*fdry_progress_fn)(void *arg, int phase, uint64_t done, uint64_t total, double ms);
 
-/* How much of an external tensor to back, where room was left for it. */
+/* The size of an external tensor that has a capacity: so much of it gets memory. */
 struct fdry_external {
 	const char *name;
 	uint64_t bytes; /* a multiple of its rows' size */
@@ -82,25 +84,26 @@ struct fdry_external {
  * @flags: of enum fdry_load_flags
  * @facts: @nfacts facts that the image must have, with equal values
  * @driver: path of the driver; NULL: FOUNDRY_DRIVER, else libcuda.so.1
- * @order: @norder keys of graphs, the one that will be launched first at the front: they are
- *        read and built in this order. Graphs that it does not name follow as they were sealed
- * @threads: how many may work on the load, the calling one among them; 0: as many as pay
- *        and as the process may use at the same time. One more starts the memory on its way
+ * @order: @norder keys of graphs, the graph that will be launched first at the front. Graphs are
+ *         read and built in this order; other graphs follow in the order in which they were sealed
+ * @threads: the most threads that may work on the load, the calling one included; 0: as many as
+ *         help and as the process may use at the same time. One more thread starts the memory
  * @reserved: zero
- * @progress: NULL, or what is told of the load's progress, with @progress_arg
- * @externals: sizes of @nexternals external tensors that have room (fdry_capture_capacity());
- *        others have the size that they were captured with
- * @into: NULL, or a capture of this process, in whose region the image is to lie: see below
- * @keep: with @into, @nkeep ranges of device memory that keep the bytes they have; NULL:
- *        every allocation that the process has made in the region
+ * @progress: NULL, or the function that gets the load's progress, with @progress_arg
+ * @externals: sizes of @nexternals external tensors that have a capacity (fdry_capture_capacity());
+ *         others have their size from the capture
+ * @into: NULL, or a capture of this process, in whose region to place the image: see below
+ * @keep: with @into, @nkeep ranges of device memory that keep their bytes; NULL: every allocation
+ *         that the process has made in the region
  *
- * With @into, the image is placed among the allocations that the process has made in a region of the same
- * base. Each of them either is an allocation of the image, at the same address and of the same size, or
- * touches no memory of the image. The allocations of the image that the process lacks are made for it, at
- * the same addresses, and freed with it. Content is written wherever the process does not keep its
- * own. FDRY_E_LAYOUT names the first allocation that is in the way, or one of a pool (cuMemAllocAsync) that is
- * missing and cannot be made by itself: the process must make stream-ordered memory as the capturing one did.
- * FDRY_E_TAKEN: the process used addresses of the image for something that was freed, but cannot be handed out again.
+ * With @into, the load places the image among the allocations that the process has made in a region
+ * with the same base. Each of these either is an allocation of the image, with the same address and
+ * size, or touches no memory of the image. The load makes the allocations of the image that the
+ * process lacks, at the same addresses; they are freed with the image. It writes content everywhere
+ * but in the ranges that the process keeps. FDRY_E_LAYOUT names the first allocation that is in the
+ * way, or a missing allocation of a pool (cuMemAllocAsync), which the load cannot make alone: the
+ * process must allocate stream-ordered memory as the capturing process did. FDRY_E_TAKEN means that
+ * the process used addresses of the image for memory that is freed but cannot be handed out again.
  */
 struct fdry_load_opts {
 	size_t sz;
@@ -123,33 +126,33 @@ struct fdry_load_opts {
 };
 
 /**
- * fdry_image_load() - Bring an image back to life.
- * @store: where it is
- * @name: a ref (of several images the one that is for this GPU and has @opts' facts), NAME:DIGITS, an
- *        id, or an unambiguous prefix of an id
+ * fdry_image_load() - Load an image.
+ * @store: the store that has it
+ * @name: a ref (of several images the one that is for this GPU and has the facts of @opts),
+ *         NAME:DIGITS, an id, or an unambiguous prefix of an id
  * @opts: NULL for the defaults
- * @ret: the image, yours until fdry_image_unload()
+ * @ret: the image; unload it with fdry_image_unload()
  *
- * Compares identity first; then maps the image's memory at its own addresses on the
- * device, whose primary context it retains, restores content, and loads kernels.
- * Graphs are built at their first launch, by fdry_image_build(), or in the background
- * (FDRY_LOAD_BACKGROUND). A capture that goes on
- * in the process is not disturbed. The device's stack limit is raised where kernels need it.
- * Errors: FDRY_E_NOENT, FDRY_E_IDENTITY (names the field), FDRY_E_TAKEN, FDRY_E_NODEVMEM,
- * FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_NODRIVER, FDRY_E_NOGPU.
+ * The load compares the identity first. Then it retains the device's primary context, maps the
+ * image's memory at its own addresses on the device, restores content, and loads kernels. Graphs
+ * are built at their first launch, by fdry_image_build(), or in the background
+ * (FDRY_LOAD_BACKGROUND). A capture in the process is not disturbed. If kernels need it, the load
+ * raises the device's stack limit. Errors: FDRY_E_NOENT, FDRY_E_IDENTITY (names the field),
+ * FDRY_E_TAKEN, FDRY_E_NODEVMEM, FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_NODRIVER, FDRY_E_NOGPU.
  */
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 		    struct fdry_image **ret);
-/* Wait for the device and for a graph that is being built, destroy graphs, unload kernels, unmap and
- * release everything. NULL is fine. Not while another thread uses the image, nor while a stream of the device captures:
- * waiting breaks captures. Its addresses stay reserved, without memory, so that it can be loaded again; of the last 64 images. */
+/* Wait for the device and for a graph that is being built, destroy graphs, unload kernels, unmap
+ * and release everything. NULL is allowed. Do not call it while another thread uses the image, nor
+ * while a stream of the device captures: waiting breaks captures. The addresses of the last 64
+ * images stay reserved, without memory, so that they can be loaded again. */
 void fdry_image_unload(struct fdry_image *img);
 
 /* The id as text: FDRY_ID_SIZE bytes into @id. */
 void fdry_image_id(const struct fdry_image *img, char *id);
 
-/* What an image holds, by position; FDRY_E_NOKEY past the end. @name is "" where none was
- * given; every out parameter but the last may be NULL. */
+/* Graphs and tensors of an image, by position; FDRY_E_NOKEY past the end. The name of a graph is ""
+ * if it has none; every out parameter but the last may be NULL. */
 size_t fdry_image_graph_count(const struct fdry_image *img);
 int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, const char **name,
 		     uint32_t *nodes);
@@ -157,149 +160,159 @@ size_t fdry_image_tensor_count(const struct fdry_image *img);
 int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor *ret);
 /* By name; FDRY_E_NOKEY. */
 int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struct fdry_tensor *ret);
-/* The value of a fact, FDRY_E_NOKEY where there is none; belongs to the image. */
+/* The value of a fact, which belongs to the image; FDRY_E_NOKEY if the image does not have it. */
 int fdry_image_fact(const struct fdry_image *img, const char *key, const char **value);
 
 /**
  * fdry_image_write() - Copy host memory into a tensor.
  * @name: the tensor
- * @data: @len bytes: the elements row by row (the last index counts fastest), without gaps, however the tensor's own
- *        strides place them. @len is exactly the tensor's size (FDRY_E_RANGE names both numbers)
- * @stream: NULL is the legacy default stream; FDRY_E_STATE if it captures
+ * @data: @len bytes: the elements row by row (the last index changes fastest), without gaps,
+ *         whatever the tensor's strides are. @len must be the tensor's size (FDRY_E_RANGE names
+ *         both numbers)
+ * @stream: NULL is the legacy default stream; FDRY_E_STATE if it is capturing
  *
- * Ordered after everything launched on @stream and complete on return. An external tensor
- * counts as filled afterwards. Bytes between the elements of a tensor with gaps are not touched. A tensor whose
- * elements share memory (a stride of 0) is refused with FDRY_E_INVAL; it can be read.
+ * The copy runs after all work on @stream, and is complete when the call returns. An external
+ * tensor then counts as filled. Bytes between the elements of a tensor with gaps are not touched. A
+ * tensor whose elements share memory (a stride of 0) is refused with FDRY_E_INVAL; it can be read.
  */
 int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
 		     CUstream stream);
 /**
  * fdry_image_write_async() - Refresh a tensor for the launches that follow.
  *
- * As fdry_image_write(), but returns when the bytes are kept: @data may be used again, launches
- * that @stream was given before see the tensor's old bytes and later ones the new ones. Keeps up
- * to 4 MiB or 64 writes in pinned memory, and waits for the stream where there are more.
+ * As fdry_image_write(), but the call returns when it has copied the bytes: @data may be used
+ * again. Earlier launches on @stream see the tensor's old bytes, later ones the new bytes. The
+ * library keeps up to 4 MiB or 64 writes in pinned memory, and waits for the stream if there are
+ * more.
  */
 int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len,
 			   CUstream stream);
-/* The same from device memory @src, asynchronous on @stream, which does not capture: @src is read when the stream gets there.
- * FDRY_E_LIMIT if the tensor's strides would take the driver more than 65536 copies. */
+/* The same from device memory @src, asynchronous on @stream, which must not be capturing: the
+ * stream reads @src in its order. FDRY_E_LIMIT if the tensor's strides need more than 65536 copies
+ * of the driver. */
 int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
 		    CUstream stream);
-/* Copy a tensor into host memory, row by row without gaps as fdry_image_write() takes it; ordered and complete as that. */
+/* Copy a tensor into host memory, row by row without gaps. Order and completion are those of
+ * fdry_image_write(). */
 int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len,
 		    CUstream stream);
 
 enum fdry_array_flags {
-	/* Return when the copy is in the stream's order. Host memory may be used again then; device memory is read when the
-	 * stream gets there. */
+	/* Return when the copy is on the stream. Host memory may be used again then; the stream
+	 * reads device memory in its order. */
 	FDRY_ARRAY_ASYNC = 1 << 0,
 };
 
 /**
  * fdry_image_write_array() - Copy an array into a tensor, element by element.
  * @name: the tensor
- * @src: the array: element [i, j, ...] goes to element [i, j, ...] of the tensor, whatever the strides of either. Its shape and
- *       dtype are the tensor's (FDRY_E_RANGE, FDRY_E_INVAL). Strides may be 0 or negative; @addr is that of the element
- *       whose indices are all 0. FDRY_TENSOR_HOST in its flags: host memory, else memory of the image's device; no other
- *       flags. Its name and use count for nothing
+ * @src: the array: element [i, j, ...] goes to element [i, j, ...] of the tensor, whatever the
+ *         strides of both. Its shape and dtype are the tensor's (FDRY_E_RANGE, FDRY_E_INVAL).
+ *         Strides may be 0 or negative; @addr is the address of the element whose indices are all
+ *         0. FDRY_TENSOR_HOST is the only flag: host memory, else memory of the image's device.
+ *         Name and use are ignored
  * @flags: of enum fdry_array_flags
- * @stream: as for fdry_image_write(), as are order, completion and what is refused
+ * @stream: as for fdry_image_write(), as are order, completion and refusals
  *
- * An array in device memory has been filled when @stream gets there: what fills it is ordered by the caller.
- * FDRY_E_LIMIT if the two orders would take the driver more than 65536 copies on the device.
+ * The caller orders the work that fills an array in device memory before the copy on @stream.
+ * FDRY_E_LIMIT if the two orders need more than 65536 copies of the driver on the device.
  */
-int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src, uint32_t flags,
-			   CUstream stream);
-/* Copy a tensor into an array, described as for fdry_image_write_array(); ordered and complete as fdry_image_write(). Memory between
- * the array's elements is not touched. FDRY_E_INVAL if elements of the array share memory. */
-int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst, CUstream stream);
+int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src,
+			   uint32_t flags, CUstream stream);
+/* Copy a tensor into an array, which is described as for fdry_image_write_array(). Order and
+ * completion are those of fdry_image_write(). Memory between the array's elements is not touched.
+ * FDRY_E_INVAL if elements of the array share memory. */
+int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst,
+			  CUstream stream);
 /**
- * fdry_image_host() - Ask where a host tensor lies.
- * @ret: pinned memory that lives as long as the image; element 0 of the tensor
+ * fdry_image_host() - Get the address of a host tensor.
+ * @ret: element 0 of the tensor, in pinned memory that lives as long as the image
  *
- * Graphs read and write it when they are launched: write between launches that are complete,
- * and look at it when a launch is (fdry_image_synchronize()). An external tensor that was
- * filled this way is declared so with fdry_image_filled(). FDRY_E_STATE for a tensor on the device.
+ * Graphs read and write it during launches. Write it when no launch is in flight, and read it when
+ * the launch is complete (fdry_image_synchronize()). After filling an external tensor this way,
+ * call fdry_image_filled(). FDRY_E_STATE for a tensor on the device.
  */
 int fdry_image_host(struct fdry_image *img, const char *name, void **ret);
 /* Declare an external tensor filled by other means; NULL: all of them. */
 int fdry_image_filled(struct fdry_image *img, const char *name);
 
-/* Build and upload graph @key now, so that its first launch costs what every launch costs.
- * Does nothing where that was done. */
+/* Build and upload graph @key now, so that its first launch costs what every launch costs. Does
+ * nothing if the graph is built already. */
 int fdry_image_build(struct fdry_image *img, uint64_t key);
-/* Wait until all graphs are built, and build what the background left out: where it could
- * not build a graph the error of a second try is told, here and at that graph's launch. */
+/* Wait until all graphs are built, and build those that the background thread left out. If it could
+ * not build a graph, this call tries again and returns the error of the second try. So does a
+ * launch. */
 int fdry_image_wait(struct fdry_image *img);
-/* Build nothing more in the background; what is not built is built at its first launch. */
+/* Stop building in the background. Other graphs are then built at their first launch. */
 int fdry_image_build_stop(struct fdry_image *img);
 /**
  * fdry_image_launch() - Launch a graph.
- * @key: which; FDRY_E_NOKEY where the image has none
+ * @key: of the graph; FDRY_E_NOKEY if the image has no such graph
  * @stream: of the primary context of the image's device; NULL is its legacy default stream.
- *          FDRY_E_INVAL for a stream of another device or context or, as far as the driver tells, one
- *          that was destroyed; FDRY_E_STATE for one that captures
+ *         FDRY_E_INVAL for a stream of another device or context or, as far as the driver reports
+ *         it, a destroyed one; FDRY_E_STATE for a stream that is capturing
  *
- * Asynchronous, from any thread. A graph that is not built is built at once, before what else is to be built
- * in the background; where the device has no memory for it (FDRY_E_NODEVMEM) everything else
- * stays usable. Graphs of one image share memory: launches must not overlap, so use one
- * stream, or order several by events. Refused with FDRY_E_UNBOUND while an external
+ * Asynchronous, from any thread. If the graph is not built the call builds it at once, before
+ * graphs that wait for the background thread. If the device has no memory for it (FDRY_E_NODEVMEM)
+ * everything else stays usable. Graphs of one image share memory, so launches must not overlap: use
+ * one stream, or order several by events. The launch fails with FDRY_E_UNBOUND while an external
  * tensor was neither written, copied nor declared filled.
  *
  * With FDRY_LOAD_CHECK_OVERLAP, or FOUNDRY_DEBUG=overlap, a launch on another stream than the
- * one before waits for what its stream was given, and is refused (FDRY_E_STATE names both
- * graphs) where that was not ordered after the launch before.
+ * launch before waits for the work on its stream. It fails (FDRY_E_STATE names both graphs) if that
+ * work was not ordered after the launch before.
  */
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream);
-/* Put every byte of content back as it was sealed, ordered on @stream and complete on
- * return; scratch, external tensors and what the process keeps (fdry_load_opts.keep) are left alone. Launches on other streams must have
- * ended. If the image was removed from the store meanwhile (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing
- * changes. If it fails half way, launches are refused (FDRY_E_STATE) until one succeeds. */
+/* Restore every byte of content as it was sealed, in the order of @stream and complete on return.
+ * Scratch, external tensors and the ranges that the process keeps (fdry_load_opts.keep) are not
+ * touched. Launches on other streams must have ended. If the image was removed from the store
+ * (FDRY_E_NOENT), or the store was replaced (FDRY_E_STALE), nothing changes. If the call fails half
+ * way, launches fail with FDRY_E_STATE until a restore succeeds. */
 int fdry_image_restore(struct fdry_image *img, CUstream stream);
 /**
  * fdry_image_refresh() - Make replays fast again in a process that has used many streams.
  *
  * A context in which 16 streams or more have run kernels replays graphs up to 15 % slower, until
- * the GPU switches to another context (Documentation/design/loading.rst). So one is made on the image's
- * device and destroyed at once: 150 ms, and 520 MiB of device memory meanwhile; launches of other threads
- * go on beside it. It is for the primary context, so for all graphs in it, a framework's too, and lasts until many
- * streams are used again or graphs are built. To be called when all graphs are built.
+ * the GPU switches to another context (Documentation/design/loading.rst). So this call creates a
+ * context on the image's device and destroys it at once, which takes 150 ms and, for that time, 520
+ * MiB of device memory. Launches of other threads continue. The call helps all graphs in the
+ * primary context, those of a framework as well, until many streams are used again or graphs are
+ * built. Call it when all graphs are built.
  *
- * Errors: FDRY_E_NODEVMEM; FDRY_E_NOFUNC before CUDA 12.5. Nothing is changed then.
+ * Errors: FDRY_E_NODEVMEM; FDRY_E_NOFUNC before CUDA 12.5. Nothing has changed then.
  */
 int fdry_image_refresh(struct fdry_image *img);
 /* Wait until @stream (NULL is the legacy default stream) is idle, in the image's context. */
 int fdry_image_synchronize(struct fdry_image *img, CUstream stream);
 
 /**
- * struct fdry_load_report - Where the time of a load went, so far.
+ * struct fdry_load_report - The times and sizes of a load, so far.
  * @sz: set by the caller: sizeof(struct fdry_load_report)
- * @driver_ms: open the driver, retain the context
- * @manifest_ms: find, verify and check the manifest, compare identity
- * @memory_ms: reserve, map, zero
- * @content_ms: content to the device, with verification where it was due, from when memory and
- *        kernels are there; it is read and verified ahead as far as it goes
- * @kernels_ms: kernel objects to CUkernels; waits for objects included
- * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of the building
+ * @driver_ms: opening the driver, retaining the context
+ * @manifest_ms: finding, verifying and checking the manifest, comparing identity
+ * @memory_ms: reserving, mapping, zeroing
+ * @content_ms: copying content to the device, verified if necessary, after memory and kernels are
+ *         there. Reading and verifying begins earlier
+ * @kernels_ms: from kernel objects to CUkernels; waits for objects included
+ * @total_ms: of fdry_image_load(), with FDRY_LOAD_BUILD also of building graphs
  * @build_ms: of the graphs built so far: driver graph, instantiation, upload
- * @graphs_built, @nodes_built: how many those are
+ * @graphs_built, @nodes_built: number of these graphs and of their nodes
  * @mapped_bytes: device memory mapped for the image
- * @content_bytes, @verified_bytes: content that the load copied, and what of it it hashed
- * @objects_ms: from the beginning of reading kernel and graph objects until the last of them
- *        was decompressed, verified and checked
- * @objects_cpu_ms: what that took of processors, over all threads
- * @wait_ms: what of @objects_ms the load waited for when all else was done
+ * @content_bytes, @verified_bytes: content that the load copied, and the part of it that it hashed
+ * @objects_ms: from the beginning of reading kernel and graph objects until the last of them was
+ *         decompressed, verified and checked
+ * @objects_cpu_ms: processor time of that, over all threads
+ * @wait_ms: the part of @objects_ms for which the load waited when everything else was done
  * @first_ms, @all_ms: from the call of fdry_image_load() until the first graph, and until all
- *        graphs, could be launched; 0: not yet
- * @object_bytes: kernel and graph objects that the load read, uncompressed; images of one process share
- *        what another one has read
- * @threads: that read objects beside the calling one
- * @exec_bytes: device memory that went while graphs were built; the driver takes it in large
- *        pieces, and what others in the process took at the same time counts
+ *         graphs, could be launched; 0: not yet
+ * @object_bytes: kernel and graph objects that the load read, uncompressed. Images of one process
+ *         share objects that another image has read
+ * @threads: threads that read objects beside the calling one
+ * @exec_bytes: device memory that disappeared while graphs were built. The driver allocates large
+ *         pieces, and allocations of others in the process at the same time count
  *
- * Phases run side by side, so that their times add up to more than @total_ms: objects are
- * read from the manifest on, beside everything else; memory is beside kernels.
+ * Phases overlap, so their times add up to more than @total_ms: the load reads objects beside
+ * everything else, from the manifest on, and maps memory beside loading kernels.
  */
 struct fdry_load_report {
 	size_t sz;
@@ -313,24 +326,24 @@ int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *rep
 
 /* ------------------------------------------------------------ before loading --- */
 
-/* An external tensor, which whoever loads fills; @addr is 0 for host memory. */
+/* An external tensor, which the loading program fills; @addr is 0 for host memory. */
 struct fdry_requirements_external {
 	const char *name;
 	fdry_devptr addr;
-	uint64_t bytes;     /* with the sizes that were asked with */
-	uint64_t max_bytes; /* what it may have */
+	uint64_t bytes;     /* with the sizes of the question */
+	uint64_t max_bytes; /* its capacity */
 };
 
 /**
- * struct fdry_requirements - What a load of an image will take.
- * @base: the first of @address_bytes device addresses that it lies at
- * @mapped_bytes: device memory that the load maps, in whole units of 2 MiB, small holes
- *        included; a device with less of it free refuses the load (FDRY_E_NODEVMEM)
- * @content_bytes, @scratch_bytes, @external_bytes: what of it is what
- * @copied_bytes: content that is read from the store and copied; the rest of it is zero
- * @exec_bytes: about what the driver takes besides when all graphs are built: 3 KiB a node
- * @kernel_bytes: of the kernel objects, which take about as much device memory
- * @externals: @nexternals of them, by name
+ * struct fdry_requirements - The resources that a load of an image needs.
+ * @base: the first of @address_bytes device addresses of the image
+ * @mapped_bytes: device memory that the load maps, in whole units of 2 MiB, small gaps included. If
+ *         the device has less free memory, the load fails (FDRY_E_NODEVMEM)
+ * @content_bytes, @scratch_bytes, @external_bytes: the parts of that memory
+ * @copied_bytes: content that the load reads from the store and copies; the rest is zero
+ * @exec_bytes: about the memory that the driver allocates for all built graphs: 3 KiB a node
+ * @kernel_bytes: of the kernel objects, which need about as much device memory
+ * @externals: @nexternals external tensors, by name
  * @host_bytes: pinned host memory that the load allocates for host tensors
  */
 struct fdry_requirements {
@@ -345,33 +358,35 @@ struct fdry_requirements {
 };
 
 /**
- * fdry_image_requirements() - Ask what a load will take, without a GPU or a driver.
+ * fdry_image_requirements() - Read the requirements of a load, without a GPU or a driver.
  * @name: as for fdry_image_load()
- * @opts: as the load will get them; NULL for the defaults
- * @ret: one block of memory, yours to free()
+ * @opts: the options of the load; NULL for the defaults
+ * @ret: one block of memory; the caller frees it with free()
  *
- * Reads the manifest alone. Errors: FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE, FDRY_E_OPTS.
+ * The call reads the manifest alone. Errors: FDRY_E_NOENT, FDRY_E_CORRUPT, FDRY_E_BADIMAGE,
+ * FDRY_E_OPTS.
  */
-int fdry_image_requirements(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-		     struct fdry_requirements **ret);
+int fdry_image_requirements(struct fdry_store *store, const char *name,
+			    const struct fdry_load_opts *opts, struct fdry_requirements **ret);
 
 /**
  * fdry_image_describe() - Describe an image without loading it.
  * @name: as for fdry_image_load()
- * @ret: text, yours to free()
+ * @ret: text; the caller frees it with free()
  *
- * Identity, memory, tensors, graphs with their nodes by kind and their edges, kernels with
- * their objects, which kernels are whole cubins and why, and what a load needs.
+ * The text has identity, memory, tensors, graphs with their nodes by kind and their edges, kernels
+ * with their objects, the kernels that are whole cubins and why, and the requirements of a load.
  */
 int fdry_image_describe(struct fdry_store *store, const char *name, char **ret);
 
 /* ------------------------------------------------------------ names --- */
 
 /*
- * A ref holds several images, by what they are for: everything that a load compares and that must be
- * equal (architecture, number of SMs, the facts that were stated). Sealing or tagging replaces the one
- * that is for the same and leaves the others; a load takes the one that fits, of several that fit the
- * one that was set last. NAME:DIGITS means one of them, by the first digits of its id.
+ * A ref holds several images, one for each identity: everything that a load compares and that must
+ * be equal (architecture, number of SMs, the stated facts). Sealing or tagging replaces the image
+ * with the same identity and leaves the others. A load selects the image that fits; of several that
+ * fit it selects the one that was set last. NAME:DIGITS means one of them, by the first digits of
+ * its id.
  */
 
 /**

@@ -12,8 +12,8 @@
  *   foundry/run/device.h      a device, its context, cooperative launches
  *   foundry/run/pool.h        memory, streams and events that are used again; buffers by handle
  *
- * A program that also seals or loads images includes foundry.h as well. Its rules for errors, threads,
- * handles and units apply here, too.
+ * A program that also seals or loads images includes foundry.h as well. Its rules for errors,
+ * threads, handles and units apply here, too.
  */
 #ifndef FOUNDRY_RUN_H
 #define FOUNDRY_RUN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.h - stores and packs: what holds images, how they travel, what stays and what goes. Part of foundry.h,
- * whose rules for errors, threads and units hold here.
+ * store.h - stores and packs: what holds images, how they travel, what stays and what goes. Part of
+ * foundry.h, whose rules for errors, threads and units hold here.
  */
 #ifndef FOUNDRY_STORE_H
 #define FOUNDRY_STORE_H
@@ -26,24 +26,26 @@ struct fdry_store;
  * @flags: of enum fdry_store_flags
  * @ret: the handle, yours until fdry_store_close()
  *
- * A store that is made is its owner's alone, or with FDRY_STORE_GROUP its group's, whatever the umask. What
- * a user who is not trusted could write to is refused: Documentation/design/store.rst, "Sharing".
- * A directory is opened once in a process however often it is asked for. A handle does
- * not survive fork: a child opens its own. If the store's files are removed or replaced while it is open, every later call
- * on the handle that reads or writes the store returns FDRY_E_STALE and changes nothing; close it and open the store again.
- * Errors: FDRY_E_NOSTORE (nothing there, or not a store), FDRY_E_CORRUPT (cut short, or pages are damaged), FDRY_E_LOCKED
- * (other processes use the store with a lock.mdb that was removed meanwhile; or no place for a reader came free for a
+ * A store that is made is its owner's alone, or with FDRY_STORE_GROUP its group's, whatever the
+ * umask. What a user who is not trusted could write to is refused: Documentation/design/store.rst,
+ * "Sharing". A directory is opened once in a process however often it is asked for. A handle does
+ * not survive fork: a child opens its own. If the store's files are removed or replaced while it is
+ * open, every later call on the handle that reads or writes the store returns FDRY_E_STALE and
+ * changes nothing; close it and open the store again. Errors: FDRY_E_NOSTORE (nothing there, or not
+ * a store), FDRY_E_CORRUPT (cut short, or pages are damaged), FDRY_E_LOCKED (other processes use
+ * the store with a lock.mdb that was removed meanwhile; or no place for a reader came free for a
  * minute), FDRY_E_STALE (the files were replaced at this moment; try again),
  * FDRY_E_NETFS, FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_IO.
  */
 int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret);
-/* Give the handle back. NULL is fine. Images loaded from it stay. While the handle exports, imports, evicts or collects,
- * it stays open: fdry_last_error() says so. */
+/* Give the handle back. NULL is fine. Images loaded from it stay. While the handle exports,
+ * imports, evicts or collects, it stays open: fdry_last_error() says so. */
 void fdry_store_close(struct fdry_store *store);
 
 /* ------------------------------------------------------------ packs --- */
 
-/* Bytes of objects, uncompressed. From the calling thread, which is inside the call that tells it. */
+/* Bytes of objects, uncompressed. From the calling thread, which is inside the call that tells it.
+ */
 typedef void (*fdry_bytes_fn)(void *arg, uint64_t done, uint64_t total);
 
 /**
@@ -51,7 +53,8 @@ typedef void (*fdry_bytes_fn)(void *arg, uint64_t done, uint64_t total);
  * @sz: set by the caller: sizeof(struct fdry_pack_info)
  * @id: the pack's: equal for equal images with equal names, whatever compressed them
  * @bytes: of the objects, uncompressed; @packed: of the pack
- * @objects_new: of an import: those that were missing; @bytes_new of them uncompressed, @stored_new at rest
+ * @objects_new: of an import: those that were missing; @bytes_new of them uncompressed, @stored_new
+ * at rest
  */
 struct fdry_pack_info {
 	size_t sz;
@@ -62,7 +65,8 @@ struct fdry_pack_info {
 };
 
 enum fdry_export_flags {
-	FDRY_EXPORT_PLAIN = 1 << 0,   /* compress nothing: the same bytes with every release of zstd */
+	FDRY_EXPORT_PLAIN =
+		1 << 0, /* compress nothing: the same bytes with every release of zstd */
 	FDRY_EXPORT_NO_REFS = 1 << 1, /* no names travel along */
 };
 
@@ -99,10 +103,12 @@ int fdry_store_export(struct fdry_store *store, const char *const *names, size_t
 
 enum fdry_import_flags {
 	FDRY_IMPORT_DRY_RUN = 1 << 0, /* read and check all that is missing, write nothing */
-	FDRY_IMPORT_NO_REFS = 1 << 1, /* set no refs: a collection removes the images unless they are named */
+	FDRY_IMPORT_NO_REFS =
+		1 << 1, /* set no refs: a collection removes the images unless they are named */
 };
 
-/* An imported image: its id, the ref that was set, or NULL, and the id that this named before, or NULL. */
+/* An imported image: its id, the ref that was set, or NULL, and the id that this named before, or
+ * NULL. */
 typedef void (*fdry_imported_fn)(void *arg, const char *id, const char *ref, const char *was);
 
 /**
@@ -141,7 +147,8 @@ int fdry_store_import(struct fdry_store *store, int fd, const struct fdry_import
 
 /**
  * fdry_store_pin() - Keep images from being evicted.
- * @name: a ref, with all the images that it holds, or REF:DIGITS, one of them by the beginning of its id
+ * @name: a ref, with all the images that it holds, or REF:DIGITS, one of them by the beginning of
+ * its id
  *
  * A pin belongs to the name and stays when another image of the same identity is sealed under it.
  * Errors: FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME, FDRY_E_PERM, FDRY_E_FULL.
@@ -163,16 +170,19 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
  * @bytes: 0: none
  *
  * Evicts nothing yet. A seal or an import that passes the limit evicts at its end, never what it
- * brought itself, and one that meets a full disk evicts what makes room and tries once more. One that
- * alone is larger than the limit fails with FDRY_E_FULL. Without a limit nothing is ever evicted.
+ * brought itself, and one that meets a full disk evicts what makes room and tries once more. One
+ * that alone is larger than the limit fails with FDRY_E_FULL. Without a limit nothing is ever
+ * evicted.
  */
 int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
 
 enum fdry_evict_flags {
-	FDRY_EVICT_DRY_RUN = 1 << 0, /* say what would go, and remove nothing; also in a store open for reading */
+	FDRY_EVICT_DRY_RUN =
+		1
+		<< 0, /* say what would go, and remove nothing; also in a store open for reading */
 };
-/* An image that goes, the one that was used longest ago first. @used: when it was loaded or sealed last, in seconds since
- * 1970; 0: not known. */
+/* An image that goes, the one that was used longest ago first. @used: when it was loaded or sealed
+ * last, in seconds since 1970; 0: not known. */
 typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64_t used);
 
 /**
@@ -213,14 +223,18 @@ struct fdry_evict_info {
  * @opts: NULL for the defaults
  * @info: NULL, or what was done
  *
- * Does nothing where it fits. Else refs go, those first that were used longest ago, until what the others
- * need fits, and what no ref reaches is removed. What is pinned, or in use by a session, stays.
- * Errors: FDRY_E_STATE (no limit, and none given), FDRY_E_ENV, and those of fdry_store_collect().
+ * Does nothing where it fits. Else refs go, those first that were used longest ago, until what the
+ * others need fits, and what no ref reaches is removed. What is pinned, or in use by a session,
+ * stays. Errors: FDRY_E_STATE (no limit, and none given), FDRY_E_ENV, and those of
+ * fdry_store_collect().
  */
-int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts, struct fdry_evict_info *info);
+int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts,
+		     struct fdry_evict_info *info);
 
 enum fdry_collect_flags {
-	FDRY_COLLECT_DRY_RUN = 1 << 0, /* say what would go, and remove nothing; also in a store open for reading */
+	FDRY_COLLECT_DRY_RUN =
+		1
+		<< 0, /* say what would go, and remove nothing; also in a store open for reading */
 };
 enum fdry_collect_phase {
 	FDRY_COLLECT_MARK,  /* done: objects found in use; total: 0, not known */
@@ -248,7 +262,8 @@ struct fdry_collect_opts {
  * struct fdry_collect_info - What was collected.
  * @sz: set by the caller: sizeof(struct fdry_collect_info)
  * @live: objects that stay
- * @dead, @dead_bytes, @dead_stored: that were removed (a dry run: that would be); uncompressed; at rest
+ * @dead, @dead_bytes, @dead_stored: that were removed (a dry run: that would be); uncompressed; at
+ * rest
  * @spared: of the live, those that only a session's coming upon them kept
  * @leases: sessions that kept something; @reclaimed: leases of sessions that had died
  * @stopped: 1: the progress function ended it; the rest is for the next time
@@ -266,25 +281,28 @@ struct fdry_collect_info {
  * @opts: NULL for the defaults
  * @info: NULL, or what was done
  *
- * Runs beside seals and loads, of any process; writers wait some 10 ms at a time. The store uses the room again; its
- * file does not shrink.
- * Errors: FDRY_E_LOCKED (another collection, or a session that could make no lease), FDRY_E_CORRUPT (a ref
- * leads to what is not there: nothing more is removed), FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL.
+ * Runs beside seals and loads, of any process; writers wait some 10 ms at a time. The store uses
+ * the room again; its file does not shrink. Errors: FDRY_E_LOCKED (another collection, or a session
+ * that could make no lease), FDRY_E_CORRUPT (a ref leads to what is not there: nothing more is
+ * removed), FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL.
  */
-int fdry_store_collect(struct fdry_store *store, const struct fdry_collect_opts *opts, struct fdry_collect_info *info);
+int fdry_store_collect(struct fdry_store *store, const struct fdry_collect_opts *opts,
+		       struct fdry_collect_info *info);
 
 /* ------------------------------------------------------------ damage --- */
 
 enum fdry_fault_kind {
-	FDRY_FAULT_DAMAGED,     /* the object id */
+	FDRY_FAULT_DAMAGED,	/* the object id */
 	FDRY_FAULT_QUARANTINED, /* the object id, known to be damaged */
-	FDRY_FAULT_MISSING,     /* the object other, which the object id needs */
-	FDRY_FAULT_IMAGE,       /* the image id (NULL where that cannot be told) cannot be loaded; text names its ref */
-	FDRY_FAULT_LOOSE,       /* bytes of the object id, which has no record */
-	FDRY_FAULT_PAGES,       /* of the store itself: a table, a list of pages */
+	FDRY_FAULT_MISSING,	/* the object other, which the object id needs */
+	FDRY_FAULT_IMAGE, /* the image id (NULL where that cannot be told) cannot be loaded; text
+			     names its ref */
+	FDRY_FAULT_LOOSE, /* bytes of the object id, which has no record */
+	FDRY_FAULT_PAGES, /* of the store itself: a table, a list of pages */
 };
 /* @id and @other: objects, NULL where there is none. @text: one sentence. */
-typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other, const char *text);
+typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other,
+			      const char *text);
 
 /**
  * struct fdry_verify_opts - How to verify.
@@ -331,19 +349,22 @@ struct fdry_verify_info {
  * Runs beside seals, loads and collections. Child processes look, since damage may crash who does.
  * Finding faults is no error. Errors: those of fdry_store_open(), FDRY_E_IO.
  */
-int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts, struct fdry_verify_info *info);
+int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
+		      struct fdry_verify_info *info);
 
 enum fdry_repair_flags {
 	FDRY_REPAIR_DRY_RUN = 1 << 0, /* ask the sources, write nothing */
 };
 enum fdry_repaired {
-	FDRY_REPAIRED_BACK,        /* the object id was brought back */
-	FDRY_REPAIRED_QUARANTINED, /* it is damaged and nowhere to be had: it is not served any more */
-	FDRY_REPAIRED_LOST,        /* it is missing and nowhere to be had */
-	FDRY_REPAIRED_IMAGE,       /* the image id, under the name ref, cannot be loaded */
+	FDRY_REPAIRED_BACK,	   /* the object id was brought back */
+	FDRY_REPAIRED_QUARANTINED, /* it is damaged and nowhere to be had: it is not served any more
+				    */
+	FDRY_REPAIRED_LOST,	   /* it is missing and nowhere to be had */
+	FDRY_REPAIRED_IMAGE,	   /* the image id, under the name ref, cannot be loaded */
 };
 /* @what: of enum fdry_repaired. @ref: NULL but for an image. @text: the same in words. */
-typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *ref, const char *text);
+typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *ref,
+			       const char *text);
 
 /**
  * struct fdry_repair_opts - How to repair.
@@ -369,7 +390,8 @@ struct fdry_repair_opts {
  * @damaged, @missing: objects, before anything was done
  * @back: of these, those that are there again
  * @quarantined: that are in quarantine now, earlier ones among them; @lost: that are not there
- * @broken: refs to images that still cannot be loaded; 0: everything can. Of a dry run: those that lack something
+ * @broken: refs to images that still cannot be loaded; 0: everything can. Of a dry run: those that
+ * lack something
  */
 struct fdry_repair_info {
 	size_t sz;
@@ -381,18 +403,19 @@ struct fdry_repair_info {
 /**
  * fdry_store_repair() - Verify a store; bring back what is damaged or missing.
  * @path: as for fdry_store_verify()
- * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only put what is
- *           damaged into quarantine
+ * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only
+ * put what is damaged into quarantine
  * @opts: NULL for the defaults
  * @info: NULL, or what was done
  *
- * Nothing of a source is believed but bytes that match their id. What none has is never served: whoever loads it
- * gets FDRY_E_CORRUPT until it is sealed, imported or repaired again.
- * Errors: FDRY_E_CORRUPT (the store's own pages are damaged: a new store is needed), FDRY_E_BADIMAGE (a file that is no
- * pack), FDRY_E_INVAL (neither a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL, FDRY_E_PERM. What was brought back until then stays.
+ * Nothing of a source is believed but bytes that match their id. What none has is never served:
+ * whoever loads it gets FDRY_E_CORRUPT until it is sealed, imported or repaired again. Errors:
+ * FDRY_E_CORRUPT (the store's own pages are damaged: a new store is needed), FDRY_E_BADIMAGE (a
+ * file that is no pack), FDRY_E_INVAL (neither a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL,
+ * FDRY_E_PERM. What was brought back until then stays.
  */
-int fdry_store_repair(const char *path, const char *const *sources, size_t count, const struct fdry_repair_opts *opts,
-		      struct fdry_repair_info *info);
+int fdry_store_repair(const char *path, const char *const *sources, size_t count,
+		      const struct fdry_repair_opts *opts, struct fdry_repair_info *info);
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * telemetry.h - what this process did, in numbers. Part of foundry.h, whose rules for errors,
- * threads and units hold here.
+ * telemetry.h - counters of what this process did. Part of foundry.h and of foundry/run.h. The
+ * rules of foundry.h for errors, threads and units apply.
  *
- * Counting takes no lock and about a nanosecond, and is always on. Numbers are those of the
- * process; a forked child goes on from its parent's. Documentation/design/telemetry.rst lists them.
+ * Counting takes no lock and about a nanosecond, and is always on. The numbers are those of the
+ * process; a forked child begins with its parent's. Documentation/design/telemetry.rst lists them.
  */
 #ifndef FOUNDRY_TELEMETRY_H
 #define FOUNDRY_TELEMETRY_H
@@ -26,10 +26,11 @@ enum fdry_telemetry_unit {
 
 /**
  * struct fdry_telemetry - One number.
- * @name: such as "foundry_launches_total"; @labels: such as "of=\"image\"", or ""; @help: one line. Static strings
+ * @name: such as "foundry_launches_total"; @labels: such as "of=\"image\"", or ""; @help: one line.
+ *         All are static strings
  * @value: since the last reset; of a gauge: now
  * @unit: of enum fdry_telemetry_unit
- * @gauge: 1: goes up and down with what is there, and a reset leaves it alone
+ * @gauge: 1: the number goes up and down, and a reset does not change it
  */
 struct fdry_telemetry {
 	const char *name, *labels, *help;
@@ -38,23 +39,22 @@ struct fdry_telemetry {
 };
 
 /**
- * fdry_telemetry_at() - A snapshot of every number.
- * @ret: room for @n; may be NULL where @n is 0
- * @count: how many there are; may be more than @n
+ * fdry_telemetry_at() - Read every number.
+ * @ret: gets at most @n numbers; may be NULL if @n is 0
+ * @count: how many numbers there are; may be more than @n
  *
- * All are read in one go; each is exact, and where other threads count meanwhile they are of slightly
- * different moments.
- * Errors: FDRY_E_INVAL.
+ * The call reads all numbers one after another. Each is exact; if other threads count at the same
+ * time, the numbers are from slightly different moments. Errors: FDRY_E_INVAL.
  */
 int fdry_telemetry_at(struct fdry_telemetry *ret, size_t n, size_t *count);
 
-/* Counters begin at zero again. Gauges stay, and so do caches, buffers and all else that they tell of. */
+/* Set the counters to zero. Gauges stay, and so do the caches and buffers that they count. */
 void fdry_telemetry_reset(void);
 
 /**
- * fdry_telemetry_text() - Everything in Prometheus' text format (version 0.0.4), for scrapers.
- * @store: what this store holds comes too; NULL: only what the process counted
- * @ret: yours to free()
+ * fdry_telemetry_text() - Write every number in Prometheus' text format (version 0.0.4).
+ * @store: adds the numbers of this store; NULL: only those of the process
+ * @ret: text; the caller frees it with free()
  *
  * Errors: FDRY_E_NOMEM, FDRY_E_INVAL; those of reading the store.
  */

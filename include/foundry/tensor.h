@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.h - element types, tensors and ranges of memory. Part of foundry.h, whose rules for errors,
- * threads, handles and units apply.
+ * tensor.h - element types, tensors and ranges of memory. Part of foundry.h, whose rules for
+ * errors, threads, handles and units apply.
  */
 #ifndef FOUNDRY_TENSOR_H
 #define FOUNDRY_TENSOR_H
@@ -41,16 +41,15 @@ enum fdry_use {
 };
 
 enum fdry_tensor_flags {
-	/* The image keeps no bytes of it: whoever loads fills it before the first launch. */
+	/* The image keeps no bytes of it: the loading program fills it before the first launch. */
 	FDRY_TENSOR_EXTERNAL = 1 << 0,
 	/* Host memory, pinned or not, which copies in the graphs read or write: see below. */
 	FDRY_TENSOR_HOST = 1 << 1,
 };
 
 /**
- * struct fdry_tensor - A named piece of device memory, or of host memory that graphs copy from or to.
- * @name: unique in its image; letters, digits and - _ . @ + / = : , at most FDRY_NAME_MAX
- *        bytes
+ * struct fdry_tensor - A named piece of device memory, or of host memory that graphs copy.
+ * @name: unique in its image; letters, digits and - _ . @ + / = : , at most FDRY_NAME_MAX bytes
  * @addr: address of element 0: a device address, or with FDRY_TENSOR_HOST a host pointer
  * @dtype: of enum fdry_dtype
  * @use: of enum fdry_use
@@ -59,14 +58,14 @@ enum fdry_tensor_flags {
  * @shape: elements in each dimension
  * @stride: distance of neighbours in each dimension, in elements; never negative
  *
- * In what the library returns, @name belongs to the image and lives as long.
+ * A name that the library returns belongs to the image and lives as long.
  *
- * Host tensors: a copy that was captured reads and writes host memory when the graph is launched, so
- * every range of it must lie in one tensor with FDRY_TENSOR_HOST, which stays allocated until the
- * seal. A loader has such tensors in pinned memory of its own. What they begin with depends
- * on their use: inputs count as external (the program rewrites them before every launch, so
- * their bytes at the seal mean nothing), outputs are zero, constants and state have the bytes
- * they had at the seal. Kernels that read host memory themselves are refused.
+ * Host tensors: a captured copy reads or writes host memory when the graph is launched. So every
+ * range of such memory must lie in one tensor with FDRY_TENSOR_HOST, which stays allocated until
+ * the seal. A loaded image has these tensors in pinned memory of its own. Their first content
+ * depends on their use. Inputs count as external: the program rewrites them before every launch, so
+ * their bytes at the seal mean nothing. Outputs are zero. Constants and state have the bytes from
+ * the seal. Graphs whose kernels read host memory themselves are refused.
  */
 struct fdry_tensor {
 	const char *name;
