@@ -2,10 +2,10 @@
 /*
  * build.c - from a checked view to a driver graph.
  *
- * Nodes first, without dependencies, then all edges: one call for each distinct edge data,
- * because drivers apply the first record of a call to every edge in it. One allocation
- * holds node handles, edge handles and parameter addresses, another the argument blocks;
- * both go when the graph stands.
+ * Nodes are added first, without dependencies, then all edges: one call for each distinct edge
+ * data, because drivers apply the first record of a call to all its edges. One allocation holds
+ * node handles, edge handles and parameter addresses, another the argument blocks. Both are freed
+ * when the graph is complete.
  */
 #include "graph/build.h"
 
@@ -13,15 +13,16 @@
 
 #include "graph/listing.h"
 
-/* The one allocation, cut up. */
-struct room {
+/* The parts of the first allocation. */
+struct scratch {
 	CUgraphNode *nodes;
 	CUgraphNode *from, *to; /* edges of one call */
 	CUgraphEdgeData *data;
 	void **params;
 };
 
-static int room_new(const struct fdry_graph_view *v, const struct fdry_kernel *kernels, struct room *ret)
+static int scratch_new(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
+		       struct scratch *ret)
 {
 	size_t nodes = v->header.nodes, edges = fdry_graph_edge_count(v), params = 0;
 	uint32_t i;
@@ -61,8 +62,8 @@ static int nodes_build(struct fdry_build *b, CUgraphNode *nodes)
 	return err;
 }
 
-/* The edges with edge data @index, in one call. */
-static int edges_build(struct fdry_build *b, const struct room *room, uint32_t index)
+/* Add the edges with edge data @index, in one call. */
+static int edges_build(struct fdry_build *b, const struct scratch *s, uint32_t index)
 {
 	const struct fdry_graph_view *v = b->view;
 	CUgraphEdgeData data = fdry_graph_edge_data_at(v, index);
@@ -73,60 +74,72 @@ static int edges_build(struct fdry_build *b, const struct room *room, uint32_t i
 	while (fdry_graph_edge_next(&edges, &e)) {
 		if (e.index != index)
 			continue;
-		room->from[n] = room->nodes[e.from];
-		room->to[n] = room->nodes[e.to];
-		room->data[n++] = data;
+		s->from[n] = s->nodes[e.from];
+		s->to[n] = s->nodes[e.to];
+		s->data[n++] = data;
 	}
 	if (!n)
 		return 0;
-	return fdry_call(b->drv, cuGraphAddDependencies_v2, b->graph, room->from, room->to, index ? room->data : NULL, n);
+	return fdry_call(b->drv, cuGraphAddDependencies_v2, b->graph, s->from, s->to,
+			 index ? s->data : NULL, n);
 }
 
 static int graph_fill(struct fdry_build *b)
 {
-	struct room room = { 0 };
+	struct scratch s = { 0 };
 	uint32_t index;
-	int err = room_new(b->view, b->in->kernels, &room);
+	int err = scratch_new(b->view, b->in->kernels, &s);
 
 	if (err)
 		return err;
-	b->params = room.params;
-	err = nodes_build(b, room.nodes);
-	for (index = 0; index <= b->view->header.edge_data && !err; index++)
-		err = edges_build(b, &room, index);
-	free(room.nodes);
+	b->params = s.params;
+	err = nodes_build(b, s.nodes);
+	if (err)
+		goto out_free;
+	for (index = 0; index <= b->view->header.edge_data; index++) {
+		err = edges_build(b, &s, index);
+		if (err)
+			goto out_free;
+	}
+out_free:
+	free(s.nodes);
 	return err;
 }
 
-static int events_make(const struct fdry_driver *drv, struct fdry_graph_built *b, uint32_t count)
+static int events_create(const struct fdry_driver *drv, struct fdry_graph_built *b, uint32_t count)
 {
-	int err = 0;
+	int err;
 
 	if (!count)
 		return 0;
 	b->events = calloc(count, sizeof(*b->events));
 	if (!b->events)
 		return fdry_nomem();
-	while (b->nevents < count && !err) {
-		err = fdry_call(drv, cuEventCreate, &b->events[b->nevents], CU_EVENT_DISABLE_TIMING);
-		b->nevents += !err;
+	for (; b->nevents < count; b->nevents++) {
+		err = fdry_call(drv, cuEventCreate, &b->events[b->nevents],
+				CU_EVENT_DISABLE_TIMING);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
-int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view, struct fdry_graph_built *ret)
+int fdry_graph_build(const struct fdry_graph_builder *in, const struct fdry_graph_view *view,
+		     struct fdry_graph_built *ret)
 {
 	struct fdry_build b = { .in = in, .drv = in->drv, .view = view };
 	struct fdry_graph_built built = { 0 };
 	int err = fdry_graph_view_check_kernels(view, in->kernels, in->nkernels);
 
-	if (!err)
-		err = fdry_graph_view_check_hosts(view, in->hosts, in->nhosts);
-	if (!err)
-		err = fdry_call(b.drv, cuGraphCreate, &built.graph, 0);
 	if (err)
 		return err;
-	err = events_make(b.drv, &built, view->header.events);
+	err = fdry_graph_view_check_hosts(view, in->hosts, in->nhosts);
+	if (err)
+		return err;
+	err = fdry_call(b.drv, cuGraphCreate, &built.graph, 0);
+	if (err)
+		return err;
+	err = events_create(b.drv, &built, view->header.events);
 	if (err)
 		goto out_release;
 	b.graph = built.graph;
@@ -157,7 +170,7 @@ unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view)
 
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b)
 {
-	/* Not through fdry_call(): the sentence of a failure stays. */
+	/* Not fdry_call(), which would replace the message of an earlier failure. */
 	if (b->graph)
 		fdry_call_raw(drv, cuGraphDestroy, b->graph);
 	while (b->nevents)
@@ -176,26 +189,37 @@ static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_v
 	for (i = 0; i < l->nedges && fdry_graph_edge_next(&edges, &e); i++) {
 		d = fdry_graph_edge_data_at(v, e.index);
 		if (l->edges[i].from != e.from || l->edges[i].to != e.to)
-			return fdry_fail(FDRY_E_DRIVER, "the driver has an edge from node %u to node %u where one from %u to %u was added",
+			return fdry_fail(FDRY_E_DRIVER,
+					 "the driver has an edge from node %u to node %u in place "
+					 "of one from %u to %u",
 					 l->edges[i].from, l->edges[i].to, e.from, e.to);
 		if (memcmp(&l->edges[i].data, &d, sizeof(d)))
-			return fdry_fail(FDRY_E_DRIVER, "the driver changed the data of the edge from node %u to node %u", e.from, e.to);
+			return fdry_fail(
+				FDRY_E_DRIVER,
+				"the driver changed the data of the edge from node %u to node %u",
+				e.from, e.to);
 	}
 	return 0;
 }
 
-int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view, const struct fdry_graph_built *b)
+int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
+			   const struct fdry_graph_built *b)
 {
 	struct fdry_listing l = { 0 };
 	int err = fdry_listing_init(drv, b->graph, &l);
 
-	if (!err && (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)))
-		err = fdry_fail(FDRY_E_DRIVER, "the driver has %u nodes and %u edges where %u and %u were added", l.nnodes, l.nedges,
-				view->header.nodes, fdry_graph_edge_count(view));
-	if (!err) {
-		fdry_edges_sort(l.edges, l.nedges);
-		err = edges_compare(&l, view);
+	if (err)
+		goto out_release;
+	if (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)) {
+		err = fdry_fail(FDRY_E_DRIVER,
+				"the driver has %u nodes and %u edges, but %u and %u were added",
+				l.nnodes, l.nedges, view->header.nodes,
+				fdry_graph_edge_count(view));
+		goto out_release;
 	}
+	fdry_edges_sort(l.edges, l.nedges);
+	err = edges_compare(&l, view);
+out_release:
 	fdry_listing_release(&l);
 	return err;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * build.h - building a driver graph: what the kinds of nodes share. Internal to graph/.
+ * build.h - building a driver graph: the state that the kinds of nodes share. Internal to graph/.
  */
 #ifndef FDRY_GRAPH_BUILD_H
 #define FDRY_GRAPH_BUILD_H
@@ -13,7 +13,7 @@ struct fdry_build {
 	const struct fdry_graph_view *view;
 	CUgraph graph;
 	CUevent *events;
-	void **params; /* room for the addresses of any of its kernels' parameters */
+	void **params; /* memory for the addresses of the parameters of any kernel */
 };
 
 #endif

@@ -224,6 +224,7 @@ uint32_t fdry_cubin_variable_of(const struct fdry_cubin *c, uint32_t symbol)
 {
 	uint32_t section = fdry_cubin_symbol_section(c, symbol);
 	uint64_t offset = c->elf.symbols[symbol].s.value;
-	size_t lo = fdry_lower_bound(i, c->nvariables, lies_before(&c->variables[i], section, offset, symbol));
+	size_t lo = fdry_lower_bound(i, c->nvariables,
+				     lies_before(&c->variables[i], section, offset, symbol));
 	return lo < c->nvariables && c->variables[lo].symbol == symbol ? (uint32_t)lo : UINT32_MAX;
 }

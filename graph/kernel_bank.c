@@ -2,12 +2,13 @@
 /*
  * kernel_bank.c - the kernels of an image, as functions of the current context.
  *
- * Their modules come from module_table.h, where images share them. Each object is loaded once, however many kernels
- * are in it; only a kernel that occurs with other attributes is loaded again, since a function has one set of them.
- * (Those have no variables in common: a seal refuses that.)
+ * Their modules come from module_table.h, where images share them. Each object is loaded once for
+ * all its kernels. A kernel that occurs with two sets of attributes is loaded again, since a
+ * function has one set. Both loads then have their own variables; a seal refuses kernels for which
+ * that matters.
  *
- * Objects become modules, not libraries: a library is read once when it is loaded and again
- * when the first of its functions is asked for, which takes a sixth longer.
+ * Objects are loaded as modules, not as libraries: the driver reads a library twice, at its load
+ * and at the query of its first function, which takes a sixth longer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 struct fdry_kernel_bank {
 	struct fdry_module_user user;
-	uint32_t count;             /* of kernels that are loaded */
+	uint32_t count;             /* of loaded kernels */
 	struct fdry_module **modules; /* by kernel */
 	CUfunction *functions;
 };
@@ -26,7 +27,8 @@ struct fdry_kernel_bank {
 
 static int by_load(const void *a, const void *b, void *kernels)
 {
-	const struct fdry_kernel *k = kernels, *x = &k[*(const uint32_t *)a], *y = &k[*(const uint32_t *)b];
+	const struct fdry_kernel *k = kernels, *x = &k[*(const uint32_t *)a],
+				 *y = &k[*(const uint32_t *)b];
 	int order = memcmp(&x->object, &y->object, sizeof(x->object));
 
 	if (!order)
@@ -43,9 +45,13 @@ static int sets_count(const struct fdry_kernel *k, const uint32_t *order, uint32
 
 		if (!fdry_oid_eq(&now->object, &before->object) || strcmp(now->name, before->name))
 			sets = 1;
-		else if (memcmp(now->attrs, before->attrs, sizeof(now->attrs)) && ++sets > FDRY_KERNEL_LOADS_MAX)
-			return fdry_fail(FDRY_E_LIMIT, "kernel %.200s has more than %u sets of attributes, each of which takes a load of its "
-					 "code; launch it with fewer", now->name, FDRY_KERNEL_LOADS_MAX);
+		else if (memcmp(now->attrs, before->attrs, sizeof(now->attrs)) &&
+			 ++sets > FDRY_KERNEL_LOADS_MAX)
+			return fdry_fail(FDRY_E_LIMIT,
+					 "kernel %.200s has more than %u sets of attributes, and "
+					 "each needs a load of its "
+					 "code; launch it with fewer",
+					 now->name, FDRY_KERNEL_LOADS_MAX);
 	}
 	return 0;
 }
@@ -75,8 +81,9 @@ static int context_id(const struct fdry_driver *drv, unsigned long long *ret)
 	return err ? err : fdry_call(drv, cuCtxGetId, ctx, ret);
 }
 
-int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels, uint32_t count,
-			 fdry_object_get_fn get, void *arg, struct fdry_kernel_bank **ret)
+int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel *kernels,
+			 uint32_t count, fdry_object_get_fn get, void *arg,
+			 struct fdry_kernel_bank **ret)
 {
 	struct fdry_kernel_bank *bank = calloc(1, sizeof(*bank));
 	int err;
@@ -86,24 +93,32 @@ int fdry_kernel_bank_new(const struct fdry_driver *drv, const struct fdry_kernel
 	bank->user = (struct fdry_module_user){ .drv = drv, .get = get, .arg = arg };
 	bank->modules = calloc((size_t)count + 1, sizeof(*bank->modules));
 	bank->functions = calloc((size_t)count + 1, sizeof(*bank->functions));
-	err = bank->modules && bank->functions ? context_id(drv, &bank->user.ctx_id) : fdry_nomem();
-	if (!err)
-		err = fdry_kernel_attrs_check(kernels, count);
-	while (!err && bank->count < count) {
+	if (!bank->modules || !bank->functions) {
+		err = fdry_nomem();
+		goto out_free;
+	}
+	err = context_id(drv, &bank->user.ctx_id);
+	if (err)
+		goto out_free;
+	err = fdry_kernel_attrs_check(kernels, count);
+	if (err)
+		goto out_free;
+	for (; bank->count < count; bank->count++) {
 		const struct fdry_kernel *k = &kernels[bank->count];
 
-		err = fdry_module_get(&bank->user, k, &bank->modules[bank->count], &bank->functions[bank->count]);
-		if (err)
-			fdry_fail_at(err, "kernel %u %.200s", bank->count, k->name);
-		else
-			bank->count++;
-	}
-	if (err) {
-		fdry_kernel_bank_free(bank);
-		return err;
+		err = fdry_module_get(&bank->user, k, &bank->modules[bank->count],
+				      &bank->functions[bank->count]);
+		if (err) {
+			err = fdry_fail_at(err, "kernel %u %.200s", bank->count, k->name);
+			goto out_free;
+		}
 	}
 	*ret = bank;
 	return 0;
+
+out_free:
+	fdry_kernel_bank_free(bank);
+	return err;
 }
 
 CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)

@@ -18,7 +18,7 @@ struct segment {
 };
 _Static_assert(sizeof(struct segment) == 56, "as on disk");
 
-/* Slices have no program headers. Compilers write them, and a driver may believe them. */
+/* Slices have no program headers, but cubins of compilers have them, and a driver may read them. */
 static int segments_check(const struct fdry_elf *elf)
 {
 	const uint8_t *table;
@@ -28,14 +28,20 @@ static int segments_check(const struct fdry_elf *elf)
 	if (!elf->h.phnum)
 		return 0;
 	if (elf->h.phentsize != sizeof(s))
-		return fdry_fail(FDRY_E_BADCODE, "malformed device code: program headers of an unknown size; rebuild the library it came from");
+		return fdry_fail(FDRY_E_BADCODE, "malformed device code: program headers of an "
+						 "unknown size; rebuild the library it came from");
 	table = fdry_span_at(elf->image, elf->h.phoff, (uint64_t)elf->h.phnum * sizeof(s));
 	if (!table)
-		return fdry_fail(FDRY_E_BADCODE, "the device code is cut off before its program headers end; get it anew");
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"the device code is cut off before its program headers end; get it again");
 	for (i = 0; i < elf->h.phnum; i++) {
 		memcpy(&s, table + (size_t)i * sizeof(s), sizeof(s));
 		if (s.filesz && !fdry_span_at(elf->image, s.offset, s.filesz))
-			return fdry_fail(FDRY_E_BADCODE, "malformed device code: segment %u leaves the file; rebuild the library it came from", i);
+			return fdry_fail(FDRY_E_BADCODE,
+					 "malformed device code: segment %u ends beyond the file; "
+					 "rebuild the library it came from",
+					 i);
 	}
 	return 0;
 }
@@ -47,7 +53,8 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 	int err;
 
 	if (!machine || (machine != FDRY_EM_CUDA && !drv->software))
-		return fdry_fail(FDRY_E_BADCODE, "the code to load is no cubin%s; seal or build it anew",
+		return fdry_fail(FDRY_E_BADCODE,
+				 "the code to load is no cubin%s; seal or build it again",
 				 drv->software ? " and no object of the software driver" : "");
 	err = fdry_elf_init(code, &elf);
 	if (err)
@@ -58,12 +65,14 @@ int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code)
 }
 
 /*
- * Writable sections that are no variables: shared and local memory of blocks and threads, and what the linker of a
- * software driver's object writes there for the loader of programs. Constant banks are not writable.
+ * Writable sections that are no variables: shared and local memory of blocks and threads, and what
+ * the linker of a software driver's object writes there for the loader of programs. Constant banks
+ * are not writable.
  */
 static bool section_is_variables(const struct fdry_elf_section *s)
 {
-	static const char *const others[] = { ".nv.shared.", ".nv.local.", ".data.rel.ro", ".dynamic", ".got", "sim_kernels" };
+	static const char *const others[] = { ".nv.shared.", ".nv.local.", ".data.rel.ro",
+					      ".dynamic",    ".got",	   "sim_kernels" };
 	size_t i;
 
 	if (!s->h.size || !(s->h.flags & SHF_WRITE))
@@ -90,7 +99,8 @@ bool fdry_module_has_variables(struct fdry_span code)
 	return found;
 }
 
-int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret, CUresult *res)
+int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret,
+		     CUresult *res)
 {
 	int err = fdry_module_check(drv, code);
 

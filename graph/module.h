@@ -24,7 +24,8 @@
  */
 int fdry_module_check(const struct fdry_driver *drv, struct fdry_span code) __must_check;
 
-/* Whether code of a loaded module can write memory that lasts from launch to launch; true if @code is malformed. */
+/* Whether code of a loaded module can write memory that lasts from launch to launch; true if @code
+ * is malformed. */
 bool fdry_module_has_variables(struct fdry_span code);
 
 /**
@@ -33,8 +34,10 @@ bool fdry_module_has_variables(struct fdry_span code);
  * @ret: the module; cuModuleUnload() ends it
  * @res: what the driver answered; CUDA_ERROR_INVALID_IMAGE if the check refused
  *
- * Errors: those of fdry_module_check() and of cuModuleLoadDataEx(), as fdry_driver_result() reports them.
+ * Errors: those of fdry_module_check() and of cuModuleLoadDataEx(), as fdry_driver_result() reports
+ * them.
  */
-int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret, CUresult *res) __must_check;
+int fdry_module_load(const struct fdry_driver *drv, struct fdry_span code, CUmodule *ret,
+		     CUresult *res) __must_check;
 
 #endif

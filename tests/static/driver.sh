@@ -18,6 +18,9 @@ matches() {
 	"${CC:-cc}" -fsyntax-only -Wall -Werror -I. -isystem "$CUDA_INC" "$TMP/list.c"
 }
 
+# entries LIST: its entries, each on one line
+entries() { sed -z 's/,\n\t/, /g' "$1"; }
+
 # hooks_match: the same for the stand-in's list, whose entries have parameters and stream variants;
 # it has versions so old that the headers keep them for the driver's own use
 hooks_match() {
@@ -59,10 +62,10 @@ exports_match() {
 # variants: "name suffix" of what the software driver exports in a stream variant; and what the
 # headers say
 variants() {
-	sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' arch/sim/entry.def | sort -u
+	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), [0-9]+, (PTSZ|PTDS)\)/\1 \2/p' | sort -u
 }
 variants_known() {
-	sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), .*/\1/p' arch/sim/entry.def | sort -u >"$TMP/names"
+	entries arch/sim/entry.def | sed -nE 's/^SIM_FN\([A-Za-z0-9_]+, ([A-Za-z0-9]+), .*/\1/p' | sort -u >"$TMP/names"
 	grep -oE '\*PFN_[A-Za-z0-9]+_v[0-9]+_pt[sd][sz]' "$CUDA_INC/cudaTypedefs.h" |
 		sed -E 's/^\*PFN_([A-Za-z0-9]+)_v[0-9]+_(.*)/\1 \U\2/' | sort -u | join - "$TMP/names"
 }
@@ -72,7 +75,7 @@ t "arch/driver.def: versions and symbols" matches arch/driver.def
 t "arch/driver.def: no function twice" prints "" sh -c "sort '$TMP/symbols' | uniq -d"
 t "arch/driver.def: some functions" test "$(wc -l <"$TMP/symbols")" -gt 50
 t "the least driver has all of them, and an older one has not" prints \
-	"$(grep -oE '^FDRY_DRIVER_FN\(.*\)' arch/driver.def | grep -oE '[0-9]+\)$' | tr -d ')' | sort -n | tail -n 1)" \
+	"$(entries arch/driver.def | grep -oE '^FDRY_DRIVER_FN\(.*\)' | grep -oE '[0-9]+\)$' | tr -d ')' | sort -n | tail -n 1)" \
 	sed -nE 's/^#define FDRY_DRIVER_LEAST ([0-9]+)$/\1/p' arch/driver.h
 t "hook/hooks.def: versions and parameters" hooks_match
 t "hook/hooks.def: every version and variant" prints "" unhooked
