@@ -222,7 +222,7 @@ static void errors(void)
 	cu(cuStreamSynchronize, o.stream);
 	need(ok(fdry_cudagraph_run(ready, &r)));
 	need(ok(fdry_cudagraph_begin(g, &o)));
-	fails(STATE, "a launch cannot be a part", fdry_cudagraph_launch(ready, o.stream));
+	fails(STATE, "a launch cannot be part of", fdry_cudagraph_launch(ready, o.stream));
 	ok(fdry_cudagraph_launch(ready, NULL)); /* beside it, while the mode is global */
 	ok(fdry_cudagraph_synchronize(ready));
 	ok(fdry_cudagraph_reset(ready));

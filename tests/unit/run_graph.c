@@ -162,8 +162,8 @@ START_TEST(streams_that_cannot)
 	fails(INVAL, "alive", fdry_cudagraph_launch(g, gone));
 	/* A launch into a capture is refused and does not harm it. */
 	ok(fdry_cudagraph_begin(other, &o));
-	fails(STATE, "a launch cannot be a part", fdry_cudagraph_launch(g, s));
-	fails(STATE, "an upload cannot be a part", fdry_cudagraph_upload(g, s));
+	fails(STATE, "a launch cannot be part of", fdry_cudagraph_launch(g, s));
+	fails(STATE, "an upload cannot be part of", fdry_cudagraph_upload(g, s));
 	add(s, a, b, c);
 	ok(fdry_cudagraph_end(other));
 	ok(fdry_cudagraph_launch(g, s));

@@ -165,7 +165,7 @@ START_TEST(captures_refuse_updates)
 	g = cudagraph_new();
 	ok(fdry_cudagraph_begin(g, NULL));
 	ok(fdry_cudagraph_stream(g, &stream));
-	fails(STATE, "the stream captures, and an update cannot be a part",
+	fails(STATE, "the stream captures, and an update cannot be part of",
 	      fdry_scalars_update(s, 0, 1, &v, stream));
 	fails(STATE, "the stream captures", fdry_scalars_read(s, 0, &v, stream));
 	ok(fdry_scalars_update(s, 0, 1, &v, NULL)); /* elsewhere it goes on */
