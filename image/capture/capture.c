@@ -338,15 +338,14 @@ static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 	if (!t->serial)
 		return fdry_fail(FDRY_E_RANGE,
 				 "tensor '%s' (%llu bytes at %#llx) does not lie in one live "
-				 "allocation of the capture's "
-				 "region; allocate it after fdry_capture_begin(), or say "
-				 "FDRY_TENSOR_HOST of host memory",
+				 "allocation of the capture's region; allocate it after "
+				 "fdry_capture_begin(), or say FDRY_TENSOR_HOST of host memory",
 				 t->desc.name, (unsigned long long)t->extent, t->desc.addr);
 	if (shared)
 		return fdry_fail(FDRY_E_REFUSED,
 				 "tensor '%s' lies in memory that the program mapped twice, "
-				 "exported, imported or "
-				 "created before fdry_capture_begin(), which no image can hold",
+				 "exported, imported or created before fdry_capture_begin(), which "
+				 "no image can hold",
 				 t->desc.name);
 	return 0;
 }
@@ -398,8 +397,7 @@ int fdry_capture_tensor(struct fdry_capture *cap, const struct fdry_tensor *tens
 	if (!err && t.desc.flags & FDRY_TENSOR_EXTERNAL && !fdry_tensor_dense(tensor))
 		err = fdry_fail(FDRY_E_INVAL,
 				"external tensor '%s' has gaps between its elements, or elements "
-				"that share memory; "
-				"make it contiguous",
+				"that share memory; make it contiguous",
 				tensor->name);
 	if (!err)
 		err = range_check(cap, &t);

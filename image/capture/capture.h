@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.h - what a capture has been told, for the seal; everything is owned by the capture. */
+/* capture.h - what a program has declared in a capture; the capture owns all of it. */
 #ifndef FDRY_IMAGE_CAPTURE_CAPTURE_H
 #define FDRY_IMAGE_CAPTURE_CAPTURE_H
 
@@ -17,8 +17,8 @@
 struct fdry_capture_tensor {
 	struct fdry_tensor desc; /* desc.name is malloc'ed */
 	uint64_t extent;         /* bytes from its first to past its last */
-	uint64_t serial;         /* of the allocation that it lies in, see fdry_allocs_under(); 0: pageable host memory */
-	uint64_t room;           /* bytes of addresses that are its own; 0: its extent */
+	uint64_t serial;         /* fdry_allocs_under(); 0: pageable host memory */
+	uint64_t capacity;       /* bytes of addresses for it, see capacity.c; 0: its extent */
 };
 
 struct fdry_capture_fact {
@@ -28,14 +28,14 @@ struct fdry_capture_fact {
 
 struct fdry_capture_graph {
 	uint64_t key;
-	char *name; /* "" where none was given */
+	char *name; /* "" if it has none */
 	CUgraph graph;
 	bool random;
 	bool fixed;                  /* see fdry_capture_graph_fixed() */
 	struct fdry_graph_kept kept; /* of the last seal, if it is fixed */
 };
 
-/* What a graph draws from a generator. */
+/* A generator from which a graph draws. */
 struct fdry_capture_draw {
 	uint64_t key;          /* of the graph */
 	struct fdry_rng_use desc; /* desc.generator is malloc'ed */
@@ -61,23 +61,27 @@ struct fdry_capture {
 	struct fdry_buf sealed; /* of struct fdry_mf_chunk: content of the last seal, ascending */
 };
 
-/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that began it. */
+/* Every public function calls this first. FDRY_E_INVAL for NULL; FDRY_E_FORKED in a child of the
+ * process that began the capture. */
 int fdry_capture_check(const struct fdry_capture *cap) __must_check;
-/* Wait for what the program does in the current context, where that is not the primary one: any context of the device uses the
- * region's memory. Whoever reads that waits for the primary context besides. */
+/* Wait for the work in the current context, if that is not the primary one: all contexts of the
+ * device use the region's memory. Before it reads that memory, the caller must also wait for the
+ * primary context. */
 int fdry_capture_wait(const struct fdry_capture *cap) __must_check;
 void fdry_capture_graph_release(struct fdry_capture_graph *g);
-/* NULL where there is none; cap->lock is held. */
+/* NULL if there is none. cap->lock is held. */
 struct fdry_capture_graph *fdry_capture_graph_find(struct fdry_capture *cap, uint64_t key);
 
 /**
- * fdry_allocs_under() - What @len bytes at @addr lie in.
+ * fdry_allocs_under() - Find the allocation that holds @len bytes at @addr.
  * @a, @n: a ledger, ascending
- * @shared: set where a part is memory that no image can hold
- * @ret: the serial number of the allocation; 0 where there is none. Of several that the program mapped one behind the other, as
- *       PyTorch does with expandable segments, a number made of theirs: another one when any was replaced.
+ * @shared: set to whether a part is memory that no image can hold
+ * @ret: the serial number of the allocation, or 0. PyTorch's expandable segments are several
+ * mappings one behind the other: for these, one number made of the serial numbers of all, which
+ * changes if any of them is replaced.
  */
-uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len, bool *shared);
+uint64_t fdry_allocs_under(const struct fdry_alloc *a, size_t n, uint64_t addr, uint64_t len,
+			   bool *shared);
 
 #define fdry_array(buf, type) ((type *)(buf).data)
 #define fdry_array_count(buf, type) ((buf).len / sizeof(type))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * standin.c - puts the stand-in in place and finds it again.
+ * standin.c - loads the stand-in and finds it again.
  *
- * glibc answers dlopen("libcuda.so.1") with whatever loaded object has that SONAME: being
- * first is all it takes. RTLD_NOLOAD asks who is first without loading anything.
+ * glibc answers dlopen("libcuda.so.1") with the first loaded object that has this SONAME, so the
+ * stand-in only needs to be loaded first. RTLD_NOLOAD finds that object without loading anything.
  */
 #include "image/capture/standin.h"
 
@@ -20,7 +20,7 @@
 #include "lib/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
-/* Where the stand-in lies, seen from the directory of libfoundry.so; the twin answers dlopen("libcuda.so"). */
+/* The stand-in, relative to the folder of libfoundry.so. The twin answers dlopen("libcuda.so"). */
 #define STANDIN_BESIDE "foundry/hook/libcuda.so.1"
 #define TWIN "libcuda.so"
 
@@ -32,11 +32,11 @@ const struct fdry_hook *fdry_standin_peek(void)
 	if (!handle)
 		return NULL;
 	*(void **)&table = dlsym(handle, FDRY_HOOK_SYMBOL);
-	dlclose(handle); /* NOLOAD counted it; whoever loaded it keeps it */
+	dlclose(handle); /* undoes the dlopen() above; the object stays loaded */
 	return table ? table() : NULL;
 }
 
-/* There is no stand-in: who answers in its place? */
+/* There is no stand-in: name the library that was loaded in its place. */
 static int missing(void)
 {
 	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
@@ -44,13 +44,20 @@ static int missing(void)
 	int err;
 
 	if (!handle)
-		return fdry_fail(FDRY_E_NOHOOK, "the stand-in for " DRIVER_SONAME " is not in place; call fdry_hook_install() "
-				 "before anything uses CUDA, or start the program under LD_PRELOAD of it");
+		return fdry_fail(
+			FDRY_E_NOHOOK,
+			"the stand-in for " DRIVER_SONAME
+			" is not in place; call fdry_hook_install() "
+			"before anything uses CUDA, or start the program under LD_PRELOAD of it");
 	if (dlinfo(handle, RTLD_DI_LINKMAP, &map))
 		map = NULL;
-	err = fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in and answers to " DRIVER_SONAME "; start the program "
-			"with \"python -m foundry run\" or LD_PRELOAD, or call fdry_hook_install() (in Python: import foundry) "
-			"before anything loads CUDA", map ? map->l_name : "a library");
+	err = fdry_fail(
+		FDRY_E_LATE,
+		"%s was loaded before the stand-in and answers to " DRIVER_SONAME
+		"; start the program with \"python -m foundry run\" or LD_PRELOAD, or call "
+		"fdry_hook_install() (in Python: import foundry) before anything loads CUDA",
+
+		map ? map->l_name : "a library");
 	dlclose(handle);
 	return err;
 }
@@ -62,7 +69,9 @@ int fdry_standin_find(const struct fdry_hook **ret)
 	if (!hook)
 		return missing();
 	if (hook->version != FDRY_HOOK_VERSION || hook->size < sizeof(*hook))
-		return fdry_fail(FDRY_E_NOHOOK, "the stand-in in place has version %u, this library needs %u; install both from one release",
+		return fdry_fail(FDRY_E_NOHOOK,
+				 "the stand-in in place has version %u, this library needs %u; "
+				 "install both from one release",
 				 hook->version, FDRY_HOOK_VERSION);
 	*ret = hook;
 	return fdry_standin_result(hook, hook->late());
@@ -73,7 +82,7 @@ int fdry_standin_result(const struct fdry_hook *hook, int ret)
 	return ret ? fdry_fail((enum fdry_errcode)-ret, "%s", hook->last_error()) : 0;
 }
 
-/* Where this library lies, with a slash at the end; "" where it is not known. */
+/* The folder of this library, with a slash at the end; "" if it is not known. */
 static void own_folder(char *path, size_t len)
 {
 	Dl_info info;
@@ -102,9 +111,13 @@ int fdry_hook_path(char *path, size_t len)
 		named = file;
 	}
 	if (!realpath(named, beside))
-		return fdry_fail(FDRY_E_NOHOOK, "the stand-in is not there: %s: %m; set FOUNDRY_HOOK to its path", named);
+		return fdry_fail(FDRY_E_NOHOOK,
+				 "the stand-in is not there: %s: %m; set FOUNDRY_HOOK to its path",
+				 named);
 	if (strlen(beside) >= len)
-		return fdry_fail(FDRY_E_RANGE, "the stand-in's path has %zu bytes, which do not fit %zu", strlen(beside) + 1, len);
+		return fdry_fail(FDRY_E_RANGE,
+				 "the stand-in's path has %zu bytes, which do not fit %zu",
+				 strlen(beside) + 1, len);
 	memcpy(path, beside, strlen(beside) + 1);
 	return 0;
 }
@@ -135,7 +148,9 @@ int fdry_hook_install(const char *path)
 		path = own;
 	}
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-		return fdry_fail(FDRY_E_NOHOOK, "the stand-in cannot be loaded: %s; set FOUNDRY_HOOK to its path", dlerror());
+		return fdry_fail(FDRY_E_NOHOOK,
+				 "the stand-in cannot be loaded: %s; set FOUNDRY_HOOK to its path",
+				 dlerror());
 	twin_load(path);
 	return fdry_standin_find(&hook);
 }

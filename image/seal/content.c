@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal_content.c - content, cut into chunks.
+ * content.c - cuts content into chunks and stores them.
  *
- * A named tensor of some size is cut by itself: its chunks begin where it begins, end where
- * it ends, and between at multiples of FDRY_MF_CHUNK_MAX from its begin, so that equal
- * tensors give equal chunks wherever they lie. The memory between such tensors is cut at
- * multiples of the address: equal memory at equal addresses gives equal chunks. Within
- * these cells chunks end where zeros begin, looked at in blocks that are counted from the same
- * place. Zeros are in no chunk, and cost nothing.
+ * A large named tensor is cut by itself: at its ends and at multiples of FDRY_MF_CHUNK_MAX from its
+ * first byte. So equal tensors give equal chunks at any address. The memory between such tensors is
+ * cut at multiples of the address: equal memory at equal addresses gives equal chunks. The parts
+ * are called cells. Within a cell a chunk ends at the first block of zeros; blocks are counted from
+ * the same origin. Zeros are in no chunk and are not stored.
  *
- * Memory may have been written by anybody at any time, so each seal reads all of it, at the speed of
- * the bus. Threads take pieces of memory of some whole cells each, cut them, and look for pointers. What a capture
- * has sealed before is remembered by address and id: a chunk that is byte for byte what the store has under that
- * id is neither hashed nor stored again. The thread that seals takes what the others found in order of
- * addresses, so that the image is the same for any number of threads.
+ * Any kernel or copy may have written memory since the last seal, so each seal reads all of it.
+ * Threads read pieces of several whole cells, cut them, and search them for pointers. A capture
+ * remembers the address and id of each chunk that it sealed last. If the bytes in the store under
+ * this id equal the memory, the chunk is neither hashed nor stored again. The sealing thread stores
+ * the results in the order of addresses, so the image is the same for any number of threads.
  */
 #include "image/seal/seal.h"
 
@@ -30,14 +29,14 @@
 /* Tensors that begin or end elsewhere are not cut out, so that no word lies in two chunks. */
 #define TENSOR_ALIGN 16u
 
-/* A piece of memory is as many cells as it has room for. */
+/* A piece consists of whole cells. */
 _Static_assert(FDRY_MEM_READ_PIECE >= FDRY_MF_CHUNK_MAX, "a piece holds a cell");
-/* Each thread reads one piece at a time, and layout.c none at that time. */
+/* Each thread reads one piece at a time; layout.c reads none meanwhile. */
 _Static_assert(FDRY_SEAL_BLOCKS > FDRY_WORKERS_MAX, "no thread waits for a block");
 
 /* Less content than this is not worth a thread. */
 #define PIECES_A_THREAD 4u
-/* Pieces that are under way, for each thread. */
+/* Pieces that are begun and not stored yet, for each thread. */
 #define AHEAD 3u
 
 /* A tensor that is cut out. */
@@ -45,7 +44,7 @@ struct run {
 	uint64_t from, to;
 };
 
-/* What a chunk lies in: up to @end, in blocks counted from @origin. */
+/* A chunk lies in one cell: up to @end, in blocks counted from @origin. */
 struct cell {
 	uint64_t origin, end;
 };
@@ -54,7 +53,7 @@ struct content {
 	struct fdry_seal *s;
 	struct fdry_buf runs;  /* ascending, apart */
 	struct fdry_buf spots; /* of struct spot: all pieces, in order */
-	struct fdry_reader *reader;  /* what the store has; NULL where nothing was sealed before */
+	struct fdry_reader *reader; /* of the store; NULL if nothing was sealed before */
 };
 
 /* The addresses of a piece. */
@@ -69,7 +68,7 @@ struct before {
 	const uint8_t *bytes;
 };
 
-/* A chunk of a piece. Bytes that are not known to be in the store lie in the piece. */
+/* A chunk of a piece. @known: the store has it; if not, its bytes are in piece.fresh. */
 struct found {
 	struct fdry_mf_chunk chunk;
 	bool known;
@@ -89,7 +88,7 @@ struct piece {
 
 /* --- where chunks are cut --- */
 
-/* By address; of those that begin at one place the largest first. */
+/* By address; of tensors with one address, the largest first. */
 static int run_cmp(const void *a, const void *b)
 {
 	const struct run *x = a, *y = b;
@@ -99,7 +98,7 @@ static int run_cmp(const void *a, const void *b)
 	return (x->to < y->to) - (x->to > y->to);
 }
 
-/* Of tensors that share bytes the first counts: the others are views of it, or of what it is a view of. */
+/* Of tensors that share bytes only the first is cut out: the others are views. */
 static size_t runs_apart(struct run *r, size_t n)
 {
 	size_t i, kept = 0;
@@ -119,7 +118,8 @@ static int runs_list(const struct fdry_capture *cap, struct fdry_buf *ret)
 	for (i = 0; i < n && !err; i++) {
 		struct run r = { t[i].desc.addr, t[i].desc.addr + t[i].extent };
 
-		if (!(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent >= TENSOR_MIN && !((r.from | r.to) % TENSOR_ALIGN))
+		if (!(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent >= TENSOR_MIN &&
+		    !((r.from | r.to) % TENSOR_ALIGN))
 			err = fdry_buf_put(ret, &r, sizeof(r));
 	}
 	if (err || !ret->len)
@@ -142,15 +142,15 @@ static struct cell cell_at(const struct content *c, uint64_t addr)
 {
 	const struct run *r = run_behind(&c->runs, addr);
 	struct cell cell = { 0, UINT64_MAX };
-	uint64_t room;
+	uint64_t left;
 
 	if (r && r->from <= addr)
 		cell = (struct cell){ r->from, r->to };
 	else if (r)
 		cell.end = r->from;
-	room = FDRY_MF_CHUNK_MAX - (addr - cell.origin) % FDRY_MF_CHUNK_MAX;
-	if (room < cell.end - addr)
-		cell.end = addr + room;
+	left = FDRY_MF_CHUNK_MAX - (addr - cell.origin) % FDRY_MF_CHUNK_MAX;
+	if (left < cell.end - addr)
+		cell.end = addr + left;
 	return cell;
 }
 
@@ -166,7 +166,7 @@ static size_t piece_cut(const struct content *c, uint64_t addr, uint64_t len)
 	return (size_t)(at - addr);
 }
 
-/* --- what goes into them; @at is counted from the cell's origin --- */
+/* --- chunks in a cell; @at is counted from the cell's origin --- */
 
 static bool is_zero(const uint8_t *p, size_t len)
 {
@@ -176,9 +176,9 @@ static bool is_zero(const uint8_t *p, size_t len)
 /* Bytes from @at to the end of its content block, at most @len. */
 static size_t block_len(uint64_t at, size_t len)
 {
-	uint64_t room = CONTENT_BLOCK - at % CONTENT_BLOCK;
+	uint64_t left = CONTENT_BLOCK - at % CONTENT_BLOCK;
 
-	return room < len ? (size_t)room : len;
+	return left < len ? (size_t)left : len;
 }
 
 static size_t zero_run(uint64_t at, const uint8_t *bytes, size_t len)
@@ -193,7 +193,7 @@ static size_t zero_run(uint64_t at, const uint8_t *bytes, size_t len)
 	return done;
 }
 
-/* How much of what begins with a block that is not zero goes into one chunk. */
+/* The length of the chunk that begins at @bytes; its first block is not zero. */
 static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 {
 	size_t done, zeros;
@@ -207,11 +207,12 @@ static size_t chunk_run(uint64_t at, const uint8_t *bytes, size_t len)
 	return len;
 }
 
-/* Is it, byte for byte, what the store has of the last seal? */
+/* Does the chunk equal, byte for byte, the one that the last seal stored? */
 static bool chunk_known(const struct piece *p, struct fdry_mf_chunk *chunk, const uint8_t *bytes)
 {
 	const struct before *b = fdry_array(p->before, struct before);
-	size_t lo = fdry_lower_bound(i, fdry_array_count(p->before, struct before), b[i].chunk->addr < chunk->addr);
+	size_t lo = fdry_lower_bound(i, fdry_array_count(p->before, struct before),
+				     b[i].chunk->addr < chunk->addr);
 	if (lo == fdry_array_count(p->before, struct before) || b[lo].chunk->addr != chunk->addr ||
 	    b[lo].chunk->size != chunk->size || memcmp(b[lo].bytes, bytes, chunk->size))
 		return false;
@@ -233,8 +234,9 @@ static int chunk_find(struct piece *p, uint64_t addr, const uint8_t *bytes, size
 	return err ? err : fdry_buf_put(&p->found, &f, sizeof(f));
 }
 
-/* All of one cell that is content. */
-static int cell_find(struct piece *p, uint64_t origin, uint64_t addr, const uint8_t *bytes, size_t len)
+/* Find the chunks of one cell. */
+static int cell_find(struct piece *p, uint64_t origin, uint64_t addr, const uint8_t *bytes,
+		     size_t len)
 {
 	size_t n;
 	int err = 0;
@@ -267,33 +269,27 @@ static int cells_find(struct piece *p, const uint8_t *bytes)
 
 /* --- pieces, by several threads --- */
 
-static int piece_read(struct piece *p)
-{
-	struct fdry_mem_reader *r = p->c->s->reader;
-	struct fdry_mem_block *block;
-	const uint8_t *bytes = NULL;
-	int err = fdry_mem_start(r, p->spot.addr, p->spot.len, &block);
-
-	if (err)
-		return err;
-	err = fdry_mem_wait(r, block, &bytes);
-	if (!err)
-		err = cells_find(p, bytes);
-	fdry_mem_end(r, block);
-	return err;
-}
-
 static int piece_fn(struct fdry_work *work, unsigned int worker)
 {
 	struct piece *p = (struct piece *)work; /* its first member */
 	const struct fdry_capture *cap = p->c->s->cap;
+	struct fdry_mem_reader *r = p->c->s->reader;
+	struct fdry_mem_block *block;
+	const uint8_t *bytes = NULL;
 	CUcontext popped;
 	int err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 
 	(void)worker;
 	if (err)
 		return err;
-	err = piece_read(p);
+	err = fdry_mem_start(r, p->spot.addr, p->spot.len, &block);
+	if (err)
+		goto out_pop;
+	err = fdry_mem_wait(r, block, &bytes);
+	if (!err)
+		err = cells_find(p, bytes);
+	fdry_mem_end(r, block);
+out_pop:
 	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
 }
@@ -302,10 +298,11 @@ static int piece_fn(struct fdry_work *work, unsigned int worker)
 static size_t sealed_from(const struct fdry_capture *cap, uint64_t addr)
 {
 	const struct fdry_mf_chunk *k = fdry_array(cap->sealed, struct fdry_mf_chunk);
-	return fdry_lower_bound(i, fdry_array_count(cap->sealed, struct fdry_mf_chunk), k[i].addr < addr);
+	return fdry_lower_bound(i, fdry_array_count(cap->sealed, struct fdry_mf_chunk),
+				k[i].addr < addr);
 }
 
-/* List the chunks of the last seal that the store still has. A chunk that it lacks is sealed as if it were new. */
+/* List the chunks of the last seal that the store still has. Others are sealed as new ones. */
 static int before_list(const struct content *c, struct piece *p)
 {
 	const struct fdry_mf_chunk *k = fdry_array(c->s->cap->sealed, struct fdry_mf_chunk);
@@ -341,7 +338,7 @@ static int piece_begin(const struct content *c, struct fdry_workqueue *q, struct
 	return err;
 }
 
-/* A chunk that a collection took while it was compared: its bytes are read once more. */
+/* A collection removed the chunk while it was compared: read its bytes again and store them. */
 static int chunk_again(struct fdry_seal *s, struct fdry_mf_chunk *chunk)
 {
 	struct fdry_mem_block *block;
@@ -391,8 +388,9 @@ static int piece_put(struct fdry_seal *s, const struct piece *p)
 	return err;
 }
 
-/* A window of pieces moves over all of them. */
-static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece *window, size_t size)
+/* Threads work on a window of pieces, which moves over all of them. */
+static int pieces_put(struct content *c, struct fdry_workqueue *q, struct piece *window,
+		      size_t size)
 {
 	size_t i, begun, n = fdry_array_count(c->spots, struct spot);
 	int err = 0;
@@ -421,7 +419,8 @@ static int pieces_seal(struct content *c)
 	int err;
 
 	fdry_workqueue_init(&queue, &opts);
-	threads = n / PIECES_A_THREAD < FDRY_WORKERS_MAX ? (unsigned int)(1 + n / PIECES_A_THREAD) : 0;
+	threads = n / PIECES_A_THREAD < FDRY_WORKERS_MAX ? (unsigned int)(1 + n / PIECES_A_THREAD)
+							 : 0;
 	threads = fdry_workqueue_start(&queue, fdry_worker_threads(threads));
 	size = (threads + 1) * AHEAD;
 	window = calloc(size, sizeof(*window));
@@ -449,14 +448,15 @@ static int range_cut(struct content *c, const struct fdry_layout_range *r)
 		c->s->report.scratch_bytes += r->size;
 	else if (r->role == FDRY_ROLE_EXTERNAL)
 		c->s->report.external_bytes += r->size;
-	for (; r->role == FDRY_ROLE_CONTENT && spot.addr < r->addr + r->size && !err; spot.addr += spot.len) {
+	for (; r->role == FDRY_ROLE_CONTENT && spot.addr < r->addr + r->size && !err;
+	     spot.addr += spot.len) {
 		spot.len = piece_cut(c, spot.addr, r->addr + r->size - spot.addr);
 		err = fdry_buf_put(&c->spots, &spot, sizeof(spot));
 	}
 	return err;
 }
 
-/* For the next seal of this capture, which trusts no byte of it. */
+/* The next seal of this capture compares its content with these chunks. */
 static int sealed_keep(const struct fdry_seal *s)
 {
 	struct fdry_buf *sealed = &s->cap->sealed;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal_host.c - host memory of copies: host tensors become host segments.
+ * host.c - host memory of copies: host tensors become host segments.
  *
- * Tensors that share bytes share a segment; others do not, even where they touch, since
- * whose memory lies beside whose is chance. Segments are numbered by the names of their
- * tensors: the same tensors give the same segments in every process. A segment begins at
- * a multiple of FDRY_HOST_ALIGN, so that what was aligned stays so.
+ * Tensors that share bytes share a segment. Tensors that only touch do not, since their order in
+ * memory differs from process to process. Segments are numbered by the names of their tensors, so
+ * the same tensors give the same segments in every process. A segment begins at a multiple of
+ * FDRY_HOST_ALIGN, which keeps the alignment of its tensors.
  *
- * Constants and state have content, all of it in chunks. Inputs are rewritten by the
- * program before every replay, outputs by the graphs: their bytes now mean nothing.
+ * Constants and state have content, which is stored in chunks. The program writes inputs before
+ * every replay, and the graphs write outputs: their bytes are not stored.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #include "lib/search.h"
 #include "image/seal/seal.h"
 
-/* Of a segment's first byte, in the loading process. */
+/* The alignment of a segment's first byte in the loading process. */
 #define SEGMENT_ALIGN 256u
 
 /* A host tensor, by address; and a host segment. */
@@ -39,7 +39,8 @@ static int addr_cmp(const void *a, const void *b)
 
 static int name_cmp(const void *a, const void *b)
 {
-	return strcmp(((const struct span *)a)->tensor->name, ((const struct span *)b)->tensor->name);
+	return strcmp(((const struct span *)a)->tensor->name,
+		      ((const struct span *)b)->tensor->name);
 }
 
 static void spans_sort(struct fdry_buf *spans, int (*cmp)(const void *, const void *))
@@ -51,7 +52,8 @@ static void spans_sort(struct fdry_buf *spans, int (*cmp)(const void *, const vo
 /* The host tensors, each of which must still be what was named. */
 static int tensors_list(const struct fdry_seal *s, struct fdry_buf *ret)
 {
-	const struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	const struct fdry_capture_tensor *t =
+		fdry_array(s->cap->tensors, struct fdry_capture_tensor);
 	size_t i, n = fdry_array_count(s->cap->tensors, struct fdry_capture_tensor);
 	int err = 0;
 
@@ -78,7 +80,8 @@ static int segments_join(const struct fdry_buf *tensors, struct fdry_buf *ret)
 	for (i = 0; i < fdry_array_count(*tensors, struct span) && !err; i++) {
 		if (!last || t[i].addr >= last->end) {
 			err = fdry_buf_put(ret, &t[i], sizeof(t[i]));
-			last = fdry_array(*ret, struct span) + fdry_array_count(*ret, struct span) - 1;
+			last = fdry_array(*ret, struct span) + fdry_array_count(*ret, struct span) -
+			       1;
 			continue;
 		}
 		if (t[i].end > last->end)
@@ -95,7 +98,7 @@ static uint64_t segment_start(const struct span *s)
 	return s->addr & ~(uint64_t)(FDRY_HOST_ALIGN - 1);
 }
 
-/* Into the manifest by name; then back into the order of addresses, in which they are searched. */
+/* Segments enter the manifest in the order of names. Searches need the order of addresses. */
 static int segments_put(struct fdry_seal *s)
 {
 	struct span *seg = fdry_array(s->hosts, struct span);
@@ -103,16 +106,22 @@ static int segments_put(struct fdry_seal *s)
 	int err = 0;
 
 	if (n > FDRY_HOST_SEGMENTS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the host tensors lie in %zu places, more than the limit of %u; use fewer allocations",
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the host tensors lie in %zu places, more than the limit of %u; "
+				 "use fewer allocations",
 				 n, FDRY_HOST_SEGMENTS_MAX);
 	spans_sort(&s->hosts, name_cmp);
 	for (i = 0; i < n && !err; i++) {
-		struct fdry_mf_host h = { .size = seg[i].end - segment_start(&seg[i]), .align = SEGMENT_ALIGN };
+		struct fdry_mf_host h = { .size = seg[i].end - segment_start(&seg[i]),
+					  .align = SEGMENT_ALIGN };
 
 		seg[i].index = (uint32_t)i;
 		if (h.size > FDRY_HOST_SIZE_MAX)
-			return fdry_fail(FDRY_E_LIMIT, "host tensor '%s' and those that share bytes with it have %llu bytes, more than "
-					 "the limit of %llu", seg[i].tensor->name, (unsigned long long)h.size, FDRY_HOST_SIZE_MAX);
+			return fdry_fail(FDRY_E_LIMIT,
+					 "host tensor '%s' and those that share bytes with it have "
+					 "%llu bytes, more than the limit of %llu",
+					 seg[i].tensor->name, (unsigned long long)h.size,
+					 FDRY_HOST_SIZE_MAX);
 		err = fdry_buf_put(&s->w.hosts, &h, sizeof(h));
 	}
 	spans_sort(&s->hosts, addr_cmp);
@@ -128,12 +137,14 @@ int fdry_seal_hosts(struct fdry_seal *s)
 	return err ? err : segments_put(s);
 }
 
-/* The segment that holds the byte at @addr; NULL where there is none. */
+/* The segment that holds the byte at @addr, or NULL. */
 static const struct span *segment_find(const struct fdry_seal *s, uint64_t addr)
 {
 	const struct span *seg = fdry_array(s->hosts, struct span);
-	size_t lo = fdry_lower_bound(i, fdry_array_count(s->hosts, struct span), seg[i].end <= addr);
-	return lo < fdry_array_count(s->hosts, struct span) && seg[lo].addr <= addr ? &seg[lo] : NULL;
+	size_t lo =
+		fdry_lower_bound(i, fdry_array_count(s->hosts, struct span), seg[i].end <= addr);
+	return lo < fdry_array_count(s->hosts, struct span) && seg[lo].addr <= addr ? &seg[lo]
+										    : NULL;
 }
 
 void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
@@ -157,11 +168,13 @@ int fdry_seal_hosts_still(const struct fdry_seal *s)
 
 static bool kept(const struct fdry_tensor *t)
 {
-	return (t->use == FDRY_USE_CONST || t->use == FDRY_USE_STATE) && !(t->flags & FDRY_TENSOR_EXTERNAL);
+	return (t->use == FDRY_USE_CONST || t->use == FDRY_USE_STATE) &&
+	       !(t->flags & FDRY_TENSOR_EXTERNAL);
 }
 
-/* From @at on, up to where another tensor begins or ends at the latest: whether those bytes are content, and how far. As with
- * device memory, what an external tensor covers is none, whatever else lies there. */
+/* Are the bytes from @at on content? Shortens *end to the place up to which this holds: where
+ * another tensor begins or ends. As in device memory, bytes of an external tensor are no content.
+ */
 static bool content_at(const struct fdry_seal *s, uint64_t at, uint64_t *end)
 {
 	const struct span *t = fdry_array(s->host_tensors, struct span);
@@ -186,21 +199,25 @@ struct storing {
 	struct fdry_seal *s;
 	const struct span *seg;
 	struct fdry_safe_read reader;
-	uint8_t *room; /* for one chunk */
+	uint8_t *chunk; /* FDRY_MF_CHUNK_MAX bytes */
 };
 
 static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 {
 	struct fdry_seal *s = st->s;
-	int err = fdry_safe_read(&st->reader, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+	int err = fdry_safe_read(&st->reader, segment_start(st->seg) + c->offset, st->chunk,
+				 (size_t)c->size);
 
 	if (!err)
-		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->room, (size_t)c->size);
+		err = fdry_pointers_look(s, segment_start(st->seg) + c->offset, st->chunk,
+					 (size_t)c->size);
 	if (err == -FDRY_E_RANGE)
-		return fdry_fail(FDRY_E_STATE, "the host memory of tensor '%s' was freed while the seal ran; keep it allocated",
+		return fdry_fail(FDRY_E_STATE,
+				 "the host memory of tensor '%s' was freed while the seal ran; "
+				 "keep it allocated",
 				 st->seg->tensor->name);
 	if (!err)
-		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->room,
+		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk,
 					     (size_t)c->size, NULL, 0, &c->oid);
 	s->report.content_bytes += c->size;
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
@@ -209,14 +226,14 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 /* [@at, @end) is content: chunks end at multiples of FDRY_MF_CHUNK_MAX in the segment. */
 static int range_put(struct storing *st, uint64_t at, uint64_t end)
 {
-	uint64_t start = segment_start(st->seg), room;
+	uint64_t start = segment_start(st->seg), left;
 	int err = 0;
 
 	while (at < end && !err) {
 		struct fdry_mf_host_chunk c = { .segment = st->seg->index, .offset = at - start };
 
-		room = FDRY_MF_CHUNK_MAX - c.offset % FDRY_MF_CHUNK_MAX;
-		c.size = room < end - at ? room : end - at;
+		left = FDRY_MF_CHUNK_MAX - c.offset % FDRY_MF_CHUNK_MAX;
+		c.size = left < end - at ? left : end - at;
 		err = chunk_put(st, &c);
 		at += c.size;
 	}
@@ -263,9 +280,9 @@ int fdry_seal_host_content(struct fdry_seal *s)
 	err = fdry_safe_read_init(&st.reader);
 	if (err)
 		return err;
-	st.room = malloc(FDRY_MF_CHUNK_MAX);
-	err = st.room ? segments_content(&st) : fdry_nomem();
-	free(st.room);
+	st.chunk = malloc(FDRY_MF_CHUNK_MAX);
+	err = st.chunk ? segments_content(&st) : fdry_nomem();
+	free(st.chunk);
 	fdry_safe_read_release(&st.reader);
 	return err;
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal_pointers.c - words of content that point to what an image does not hold.
+ * pointers.c - finds words of content that point to memory which an image does not hold.
  *
- * A pointer that a program stored in memory, to a module variable, say, is as dead in another
- * process as one in a kernel's arguments. Content has no types, so every word at a multiple
- * of 8 is looked at, in three steps, each for the few that the one before let through: could
- * it be an address at all (the upper half of a number between 1 and 2^15 - 1: no bf16, fp16
- * or fp8 number that is finite, no fp32 number that is not denormal, no count below 2^32);
- * does the process have something mapped there; does the driver know memory there.
+ * A program may store a pointer in memory, for example to a module variable. In another process
+ * that pointer is invalid, like one in a kernel's arguments. Content has no types, so every word at
+ * a multiple of 8 is checked, in three steps. First: can it be an address? Its upper half must lie
+ * between 1 and 2^15 - 1: no finite bf16, fp16 or fp8 number, no normal fp32 number and no count
+ * below 2^32 has such bits. Second: does the process have a mapping there? Third: does the driver
+ * know memory there?
  *
- * What is left may still be a number. It is taken for a pointer, and the seal refused, where
- * a number would hardly hit: it points into something small, as variables are; or it is a
- * multiple of 256, as what allocators give is; or another one close by points close by. A
- * single word that points somewhere into something large is counted in the report.
+ * A word that passes may still be a number. The seal is refused if a number would hardly have that
+ * value: it points into a small allocation, as variables are; or it is a multiple of 256, as
+ * addresses of allocations are; or another such word lies close by and points close by. A single
+ * word that points into a large allocation is counted in the report.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ struct fdry_pointers {
 	struct fdry_maps_range *maps; /* of the process, ascending */
 	size_t nmaps;
 	uint64_t halves[HALVES / 64]; /* a bit for each upper half that has something mapped */
-	uint64_t numbers[CACHE];      /* words that the driver knows nothing of, by hash */
-	uint64_t at, word;            /* the last one that was only counted */
+	uint64_t numbers[CACHE];      /* words that are no pointers, by hash */
+	uint64_t at, word;            /* the last word that was only counted */
 };
 
 static void half_mark(struct fdry_pointers *p, uint64_t start, uint64_t end)
@@ -81,7 +81,7 @@ static bool is_mapped(const struct fdry_pointers *p, uint64_t word)
 	return lo < p->nmaps && word >= p->maps[lo].start;
 }
 
-/* Is there little that a number could have hit by chance? */
+/* Is it unlikely that a number has this value by chance? */
 static bool is_meant(const struct fdry_seal *s, uint64_t at, uint64_t word)
 {
 	const struct fdry_pointers *p = s->pointers;
@@ -90,13 +90,16 @@ static bool is_meant(const struct fdry_seal *s, uint64_t at, uint64_t word)
 
 	if (word % ROUND == 0 || (p->word >> 32 == word >> 32 && at - p->at <= CLOSE))
 		return true;
-	return word % 4 == 0 && !fdry_call_raw(s->cap->drv, cuMemGetAddressRange_v2, &start, &size, word) && size <= SMALL;
+	return word % 4 == 0 &&
+	       !fdry_call_raw(s->cap->drv, cuMemGetAddressRange_v2, &start, &size, word) &&
+	       size <= SMALL;
 }
 
 /* The tensor that holds the byte at @at, or "". */
 static const char *tensor_at(const struct fdry_seal *s, uint64_t at)
 {
-	const struct fdry_capture_tensor *t = fdry_array(s->cap->tensors, struct fdry_capture_tensor);
+	const struct fdry_capture_tensor *t =
+		fdry_array(s->cap->tensors, struct fdry_capture_tensor);
 	size_t i;
 
 	for (i = 0; i < fdry_array_count(s->cap->tensors, struct fdry_capture_tensor); i++)
@@ -112,15 +115,17 @@ static int refuse(const struct fdry_seal *s, uint64_t at, uint64_t word, const c
 
 	uint64_t start = a ? a->addr : at; /* no allocation: host memory */
 
-	return fdry_fail(FDRY_E_REFUSED, "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64 "%s%s%s is 0x%" PRIx64 ", which points "
-			 "to %s; keep such pointers out of memory which the image holds, or make that memory an external "
-			 "tensor, which the loader fills",
-			 at - start, a ? "allocation" : "host memory", start, *tensor ? " (tensor '" : "", tensor,
-			 *tensor ? "')" : "", word, what);
+	return fdry_fail(FDRY_E_REFUSED,
+			 "the word at byte %" PRIu64 " of the %s at 0x%" PRIx64
+			 "%s%s%s is 0x%" PRIx64 ", which points "
+			 "to %s; keep such pointers out of memory which the image holds, or make "
+			 "that memory an external tensor, which the loader fills",
+			 at - start, a ? "allocation" : "host memory", start,
+			 *tensor ? " (tensor '" : "", tensor, *tensor ? "')" : "", word, what);
 }
 
-/* Memory that comes back at the same place, or is none of the program's. In the region there is also what the program has
- * mapped there and no image can hold. */
+/* Memory that a load restores at this address, or a block of the seal's own. The region also
+ * contains memory that the program mapped and that no image can hold. */
 static bool is_own(const struct fdry_seal *s, uint64_t word)
 {
 	if (word - s->layout.base < s->layout.size)
@@ -128,7 +133,7 @@ static bool is_own(const struct fdry_seal *s, uint64_t word)
 	return fdry_mem_reader_holds(s->reader, word);
 }
 
-/* A word that could be an address, at which the process has something mapped. */
+/* Judge a word that may be an address, and at which the process has a mapping. */
 static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 {
 	struct fdry_pointers *p = s->pointers;
@@ -139,7 +144,7 @@ static int word_look(struct fdry_seal *s, uint64_t at, uint64_t word)
 
 	if (*number == word)
 		return 0;
-	err = fdry_seal_where(s, word, 0, &where, &what);
+	err = fdry_seal_ptr(s, word, 0, &where, &what);
 	if (err)
 		return err;
 	if (where == FDRY_WHERE_NOTHING || where == FDRY_WHERE_REGION) {
@@ -159,12 +164,13 @@ static bool is_candidate(uint64_t word)
 	return (uint32_t)(word >> 32) - 1 < HALVES - 1;
 }
 
-/* A word, and where it is. */
+/* A word and its address. */
 struct word {
 	uint64_t at, word;
 };
 
-static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t n, struct fdry_buf *words)
+static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *bytes, size_t n,
+		      struct fdry_buf *words)
 {
 	struct word w = { .at = at };
 	size_t i;
@@ -178,7 +184,7 @@ static int block_find(const struct fdry_seal *s, uint64_t at, const uint8_t *byt
 	return err;
 }
 
-/* Most content has no candidate: a whole block is passed over without a branch. */
+/* Most content has no candidate: this checks a whole block without a branch. */
 static bool block_has(const uint8_t *bytes)
 {
 	unsigned int i, any = 0;
@@ -188,7 +194,8 @@ static bool block_has(const uint8_t *bytes)
 	return any;
 }
 
-int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len, struct fdry_buf *words)
+int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len,
+		       struct fdry_buf *words)
 {
 	size_t skip = -addr & 7, left, n;
 	int err = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal_random.c - what the graphs draw from generators, into the manifest.
+ * random.c - writes into the manifest what the graphs draw from generators.
  *
- * A cell whose address no kernel is given would be written for nobody: then it was not the
- * cell that the graph reads, and its numbers would come from whatever the image kept there. What else in
- * the graph touches a cell would undo what the loader writes.
+ * A loader writes seed and offset of a generator into cells of device memory before each launch. If
+ * no kernel of the graph has the address of the cell as an argument, the graph reads its seed
+ * elsewhere, and the seal is refused. It is also refused if a copy or memset of the graph touches
+ * the cell.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -63,31 +64,39 @@ static int generators_put(struct fdry_seal *s, const struct fdry_capture_draw *d
 	return err;
 }
 
-/* Its bytes are the loader's, who may not even back them. */
+/* Bytes of an external tensor belong to the loader, which may leave them without memory. */
 static bool is_external(const struct fdry_layout *l, uint64_t addr)
 {
 	const struct fdry_layout_range *r = fdry_array(l->ranges, struct fdry_layout_range);
 	size_t i, n = fdry_array_count(l->ranges, struct fdry_layout_range);
 
 	for (i = 0; i < n; i++)
-		if (r[i].role == FDRY_ROLE_EXTERNAL && addr < r[i].addr + r[i].size && addr + FDRY_CELL > r[i].addr)
+		if (r[i].role == FDRY_ROLE_EXTERNAL && addr < r[i].addr + r[i].size &&
+		    addr + FDRY_CELL > r[i].addr)
 			return true;
 	return false;
 }
 
-/* It must lie where it lay when it was told, in the same memory; then it is set to zero. */
+/* Check that the cell lies in the same allocation as when the program named it; set it to zero. */
 static int cell_clear(struct fdry_seal *s, const struct fdry_capture_draw *d, int which)
 {
 	const uint64_t addr = which ? d->desc.offset : d->desc.seed;
 	bool shared;
 
 	if (is_external(&s->layout, addr))
-		return fdry_fail(FDRY_E_REFUSED, "graph %llu: the %s of generator '%s' lies in an external tensor, and is written before each "
-				 "launch; name the tensor without it", (unsigned long long)d->key, which ? "offset" : "seed", d->desc.generator);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "graph %llu: the %s of generator '%s' lies in an external tensor, "
+				 "and is written before each launch; name the tensor without it",
+				 (unsigned long long)d->key, which ? "offset" : "seed",
+				 d->desc.generator);
 
-	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, addr, FDRY_CELL, &shared) != d->serial[which])
-		return fdry_fail(FDRY_E_STATE, "the memory of the %s of generator '%s' was freed before the seal; keep graph %llu and "
-				 "generator alive", which ? "offset" : "seed", d->desc.generator, (unsigned long long)d->key);
+	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, addr, FDRY_CELL, &shared) !=
+	    d->serial[which])
+		return fdry_fail(FDRY_E_STATE,
+				 "the memory of the %s of generator '%s' was freed before the "
+				 "seal; keep graph %llu and generator alive",
+				 which ? "offset" : "seed", d->desc.generator,
+				 (unsigned long long)d->key);
 	return fdry_call(s->cap->drv, cuMemsetD8Async, addr, 0, FDRY_CELL, NULL);
 }
 
@@ -110,7 +119,7 @@ int fdry_seal_generators(struct fdry_seal *s)
 
 /* --- one graph --- */
 
-/* What of a graph has to do with the two cells of a draw. */
+/* How a graph uses the two cells of a draw. */
 struct uses {
 	const uint64_t cell[2];
 	bool given[2]; /* to a kernel */
@@ -179,12 +188,16 @@ static int uses_check(const struct fdry_rng_use *d, const struct fdry_graph_view
 	if (err)
 		return err;
 	if (!u.given[0] || !u.given[1])
-		return fdry_fail(FDRY_E_REFUSED, "none of its kernels is given the address of the %s of generator '%s', %#llx; say where "
-				 "the kernels read it", u.given[0] ? "offset" : "seed", d->generator,
+		return fdry_fail(FDRY_E_REFUSED,
+				 "none of its kernels is given the address of the %s of generator "
+				 "'%s', %#llx; say where the kernels read it",
+				 u.given[0] ? "offset" : "seed", d->generator,
 				 (unsigned long long)(u.given[0] ? d->offset : d->seed));
 	if (u.touched)
-		return fdry_fail(FDRY_E_REFUSED, "it copies or sets the state of generator '%s', which is written before each launch; "
-				 "leave that to kernels that draw", d->generator);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "it copies or sets the state of generator '%s', which is written "
+				 "before each launch; leave that to kernels that draw",
+				 d->generator);
 	return 0;
 }
 
@@ -200,13 +213,17 @@ static uint32_t generator_index(const struct fdry_seal *s, const char *name)
 
 static int draw_put(struct fdry_seal *s, uint32_t graph, const struct fdry_rng_use *d)
 {
-	struct fdry_mf_rng_use mf = { .graph = graph, .generator = generator_index(s, d->generator), .seed = d->seed,
-				   .offset = d->offset, .increment = d->increment };
+	struct fdry_mf_rng_use mf = { .graph = graph,
+				      .generator = generator_index(s, d->generator),
+				      .seed = d->seed,
+				      .offset = d->offset,
+				      .increment = d->increment };
 
 	return fdry_buf_put(&s->w.rng_uses, &mf, sizeof(mf));
 }
 
-int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, const struct fdry_graph_view *view)
+int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		    const struct fdry_graph_view *view)
 {
 	uint32_t graph = (uint32_t)fdry_array_count(s->w.graphs, struct fdry_mf_graph), found = 0;
 	const struct fdry_capture_draw *d;
@@ -223,7 +240,9 @@ int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, con
 			err = draw_put(s, graph, &d[i].desc);
 	}
 	if (!err && g->random && !found)
-		err = fdry_fail(FDRY_E_REFUSED, "it draws random numbers, and no fdry_capture_rng_use() says where its generator's seed and "
-				"offset lie; say so, or draw them outside of the graph");
+		err = fdry_fail(FDRY_E_REFUSED,
+				"it draws random numbers, and no fdry_capture_rng_use() says where "
+				"its generator's seed and offset lie; say so, or draw them outside "
+				"of the graph");
 	return err;
 }

@@ -2,11 +2,10 @@
 /*
  * seal.c - the one place where an image is put together.
  *
- * Phases, in this order: look at what is alive, lay out memory, read the graphs (which
- * interns kernels), slice the kernels, store content, see that nothing moved meanwhile,
- * store manifest and ref. Objects go to the store as they are made, the manifest last: a
- * seal that fails leaves objects that nothing refers to, for gc. The capture is locked
- * throughout.
+ * Phases, in this order: check which objects are alive, lay out memory, read the graphs (which
+ * interns kernels), slice the kernels, store content, check that nothing changed meanwhile, store
+ * manifest and ref. Each object is stored when it is made, the manifest last. A seal that fails
+ * leaves objects without references, which gc removes. The capture is locked throughout.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +39,7 @@ static int live_check(const struct fdry_hook_live *live)
 	return 0;
 }
 
-/* What was read must still be what is there: neither memory nor replays may have come in between.
- */
+/* Memory and the number of graph launches must be as they were when the seal began. */
 static int still_check(const struct fdry_seal *s)
 {
 	struct fdry_hook_live now;
@@ -55,14 +53,6 @@ static int still_check(const struct fdry_seal *s)
 	if (!err)
 		err = fdry_layout_still(&s->layout, s->cap);
 	return err ? err : fdry_seal_hosts_still(s);
-}
-
-static int graphs_there(const struct fdry_seal *s)
-{
-	if (!s->cap->graphs.len)
-		return fdry_fail(FDRY_E_STATE,
-				 "there is no graph to seal; add one with fdry_capture_graph()");
-	return 0;
 }
 
 /* --- graphs --- */
@@ -120,7 +110,7 @@ static int graphs_seal(struct fdry_seal *s)
 {
 	struct fdry_graph_reader rd = { .drv = s->cap->drv,
 					.kernels = s->kernels,
-					.where = fdry_seal_where,
+					.where = fdry_seal_ptr,
 					.where_arg = s,
 					.host = fdry_seal_host };
 	struct fdry_capture_graph *g = fdry_array(s->cap->graphs, struct fdry_capture_graph);
@@ -146,7 +136,7 @@ static int graphs_seal(struct fdry_seal *s)
 
 /* --- kernels --- */
 
-/* The attributes of the kernel that is added next which have no place in its entry. */
+/* Add the attributes of the next kernel that its manifest entry has no field for. */
 static int attrs_add(struct fdry_seal *s, const struct fdry_kernel *k)
 {
 	struct fdry_mf_attr mf = { .kernel = (uint32_t)fdry_array_count(s->w.kernels,
@@ -227,13 +217,13 @@ static int tensor_cmp(const void *a, const void *b)
 	return strcmp(x->desc.name, y->desc.name);
 }
 
-/* It must lie where it lay when it was named, in the same memory. */
+/* The tensor must lie in the same allocation as when the program named it. */
 static int tensor_check(const struct fdry_seal *s, const struct fdry_capture_tensor *t)
 {
 	bool shared;
 
 	if (t->desc.flags & FDRY_TENSOR_HOST)
-		return 0; /* seal_host.c looked */
+		return 0; /* fdry_seal_hosts() checked it */
 	if (fdry_allocs_under(s->layout.ledger, s->layout.n_ledger, t->desc.addr, t->extent,
 			      &shared) == t->serial)
 		return 0;
@@ -258,14 +248,14 @@ static int tensor_put(struct fdry_seal *s, const struct fdry_tensor *d, uint64_t
 	return err ? err : fdry_buf_put(&s->w.tensors, &mf, sizeof(mf));
 }
 
-static int room_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_capture_tensor *t)
+static int capacity_put(struct fdry_seal *s, uint32_t tensor, const struct fdry_capture_tensor *t)
 {
-	struct fdry_mf_capacity mf = { .tensor = tensor, .max = t->room };
+	struct fdry_mf_capacity mf = { .tensor = tensor, .max = t->capacity };
 
-	if (!t->room)
+	if (!t->capacity)
 		return 0;
-	if (s->w.end < t->desc.addr + t->room)
-		s->w.end = t->desc.addr + t->room;
+	if (s->w.end < t->desc.addr + t->capacity)
+		s->w.end = t->desc.addr + t->capacity;
 	return fdry_buf_put(&s->w.capacities, &mf, sizeof(mf));
 }
 
@@ -282,7 +272,7 @@ static int tensors_seal(struct fdry_seal *s)
 		if (!err)
 			err = tensor_put(s, &t[i].desc, t[i].extent);
 		if (!err)
-			err = room_put(s, (uint32_t)i, &t[i]);
+			err = capacity_put(s, (uint32_t)i, &t[i]);
 	}
 	return err;
 }
@@ -340,7 +330,7 @@ static int alloc_cmp(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* For processes that make the same allocations before they load: see fdry_load_opts.into. */
+/* Loaders that make the same allocations first compare them: see fdry_load_opts.into. */
 static int allocs_seal(struct fdry_seal *s)
 {
 	size_t i, n = s->layout.n_ledger;
@@ -409,22 +399,10 @@ out_release:
 	return err;
 }
 
-static int commit_phase(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
+/* The phases in their order, each with its time. */
+static int image_make(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
-	int err = tensors_seal(s);
-
-	if (!err)
-		err = facts_seal(s);
-	if (!err)
-		err = limits_seal(s);
-	if (!err)
-		err = allocs_seal(s);
-	return err ? err : commit(s, ref, ret);
-}
-
-static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
-{
-	double mark = fdry_now_ms(), layout;
+	double mark = fdry_now_ms(), layout_ms;
 	int err;
 
 	err = fdry_layout_make(s->cap, s->reader, &s->layout);
@@ -432,22 +410,33 @@ static int phases(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 		err = fdry_seal_generators(s);
 	if (!err)
 		err = fdry_seal_hosts(s);
-	layout = fdry_elapsed_ms(&mark);
-	if (!err)
-		err = graphs_seal(s);
+	layout_ms = fdry_elapsed_ms(&mark);
+	if (err)
+		return err;
+	err = graphs_seal(s);
 	s->report.graphs_ms = fdry_elapsed_ms(&mark);
-	if (!err)
-		err = kernels_seal(s);
+	if (err)
+		return err;
+	err = kernels_seal(s);
 	s->report.kernels_ms = fdry_elapsed_ms(&mark);
-	if (!err)
-		err = fdry_seal_content(s);
+	if (err)
+		return err;
+	err = fdry_seal_content(s);
 	if (!err)
 		err = fdry_seal_host_content(s);
 	if (!err)
 		err = still_check(s);
-	s->report.content_ms = layout + fdry_elapsed_ms(&mark);
+	s->report.content_ms = layout_ms + fdry_elapsed_ms(&mark);
 	if (!err)
-		err = commit_phase(s, ref, ret);
+		err = tensors_seal(s);
+	if (!err)
+		err = facts_seal(s);
+	if (!err)
+		err = limits_seal(s);
+	if (!err)
+		err = allocs_seal(s);
+	if (!err)
+		err = commit(s, ref, ret);
 	s->report.commit_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
@@ -462,32 +451,15 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 		return fdry_standin_result(cap->hook, err);
 	if (code.jit_symbols)
 		return fdry_fail(FDRY_E_REFUSED,
-				 "the code was linked with symbols of the program's own, "
-				 "which cannot be brought back");
+				 "the code was linked with symbols of the program's own, which "
+				 "cannot be brought back");
 	*ret = (struct fdry_code_image){ code.data, code.len, code.njit, code.jit,
 					 code.jit_values };
 	return 0;
 }
 
-static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *ref,
-		    struct fdry_oid *ret)
+static void seal_release(struct fdry_seal *s)
 {
-	const struct fdry_driver *drv = s->cap->drv;
-	int err;
-
-	err = fdry_call(drv, cuCtxSynchronize);
-	if (!err)
-		err = fdry_mem_reader_new(drv, FDRY_SEAL_BLOCKS, &s->reader);
-	if (!err)
-		err = fdry_pointers_new(&s->pointers);
-	if (!err)
-		err = fdry_kernel_set_new(drv, s->cap->device, code_find, s->cap, &s->kernels);
-	if (!err)
-		fdry_kernel_set_adopt(s->kernels, &s->cap->codes);
-	if (!err)
-		err = fdry_writer_begin(store, &s->writer);
-	if (!err)
-		err = phases(s, ref, ret);
 	fdry_writer_abort(s->writer);
 	if (s->kernels)
 		fdry_kernel_set_yield(s->kernels, &s->cap->codes);
@@ -498,41 +470,49 @@ static int seal_run(struct fdry_seal *s, struct fdry_store *store, const char *r
 	fdry_buf_release(&s->host_tensors);
 	fdry_buf_release(&s->hosts);
 	fdry_manifest_writer_release(&s->w);
-	return err;
 }
 
-static int seal_in_context(struct fdry_seal *s, struct fdry_store *store, const char *ref,
-			   struct fdry_oid *ret)
+/* The capture is locked. */
+static int seal_locked(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 {
-	const struct fdry_driver *drv = s->cap->drv;
+	struct fdry_capture *cap = s->cap;
 	CUcontext popped;
 	int err;
 
-	s->cap->hook->live(&s->live);
+	cap->hook->live(&s->live);
 	err = live_check(&s->live);
-	if (!err)
-		err = graphs_there(s);
-	if (!err)
-		err = fdry_capture_wait(s->cap);
-	if (!err)
-		err = fdry_call(drv, cuCtxPushCurrent_v2, s->cap->ctx);
 	if (err)
 		return err;
-	err = seal_run(s, store, ref, ret);
-	(void)fdry_call_raw(drv, cuCtxPopCurrent_v2, &popped);
-	return err;
-}
-
-/* What the caller got wrong is found before anything is done. */
-static int args_check(const struct fdry_capture *cap, const char *ref,
-		      const struct fdry_seal_report *report)
-{
-	int err = fdry_capture_check(cap);
-
-	if (!err)
-		err = fdry_report_check(report);
-	if (!err && ref)
-		err = fdry_ref_check(ref);
+	if (!cap->graphs.len)
+		return fdry_fail(FDRY_E_STATE,
+				 "there is no graph to seal; add one with fdry_capture_graph()");
+	err = fdry_capture_wait(cap);
+	if (err)
+		return err;
+	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	if (err)
+		return err;
+	err = fdry_call(cap->drv, cuCtxSynchronize);
+	if (err)
+		goto out_pop;
+	err = fdry_mem_reader_new(cap->drv, FDRY_SEAL_BLOCKS, &s->reader);
+	if (err)
+		goto out_pop;
+	err = fdry_pointers_new(&s->pointers);
+	if (err)
+		goto out_release;
+	err = fdry_kernel_set_new(cap->drv, cap->device, code_find, cap, &s->kernels);
+	if (err)
+		goto out_release;
+	fdry_kernel_set_adopt(s->kernels, &cap->codes);
+	err = fdry_writer_begin(s->store, &s->writer);
+	if (err)
+		goto out_release;
+	err = image_make(s, ref, ret);
+out_release:
+	seal_release(s);
+out_pop:
+	(void)fdry_call_raw(cap->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
 }
 
@@ -542,15 +522,18 @@ int fdry_capture_seal(struct fdry_capture *cap, struct fdry_store *store, const 
 	struct fdry_seal s = { .cap = cap, .store = store };
 	double start = fdry_now_ms();
 	struct fdry_oid oid;
-	int err;
+	int err = fdry_capture_check(cap);
 
-	err = args_check(cap, ref, report);
+	if (!err)
+		err = fdry_report_check(report);
+	if (!err && ref)
+		err = fdry_ref_check(ref);
 	if (!err)
 		err = fdry_need(store);
 	if (err)
 		return err;
 	pthread_mutex_lock(&cap->lock);
-	err = seal_in_context(&s, store, ref, &oid);
+	err = seal_locked(&s, ref, &oid);
 	pthread_mutex_unlock(&cap->lock);
 	if (err)
 		return err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seal.h - the inside of a seal: seal.c puts its phases together, other files do one each. */
+/* seal.h - internal to image/seal: seal.c runs the phases of a seal, each other file does one. */
 #ifndef FDRY_IMAGE_SEAL_SEAL_H
 #define FDRY_IMAGE_SEAL_SEAL_H
 
@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "store/store.h"
 
-/* Pieces of memory that are read at the same time: as many as threads work on content, and one ahead. */
+/* Pieces of memory that are read at the same time: one for each thread, and one more. */
 #define FDRY_SEAL_BLOCKS 17u
 
 struct fdry_seal {
@@ -18,43 +18,50 @@ struct fdry_seal {
 	struct fdry_kernel_set *kernels;
 	struct fdry_mem_reader *reader;
 	struct fdry_pointers *pointers;
-	struct fdry_hook_live live;    /* as it was at the beginning */
+	struct fdry_hook_live live;    /* when the seal began */
 	struct fdry_layout layout;
-	struct fdry_buf host_tensors, hosts; /* seal_host.c's */
-	struct fdry_manifest_writer w; /* what goes into the manifest, as it becomes known */
+	struct fdry_buf host_tensors, hosts; /* see host.c */
+	struct fdry_manifest_writer w; /* gathers the manifest */
 	struct fdry_seal_report report;
 };
 
-/* seal_where.c: a fdry_where_fn whose @arg is the seal. */
-int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+/* ptr.c: a fdry_where_fn. @arg: the seal. */
+int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
 		    const char **what) __must_check;
 
-/* seal_host.c: host segments of the host tensors, into the manifest. FDRY_E_STATE where the memory of one is gone. */
+/* host.c: add the segments of host tensors to the manifest. FDRY_E_STATE if memory of one was
+ * freed. */
 int fdry_seal_hosts(struct fdry_seal *s) __must_check;
-/* A fdry_host_fn whose @arg is the seal. */
+/* A fdry_host_fn. @arg: the seal. */
 void fdry_seal_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret);
 /* Store the content of host segments. */
 int fdry_seal_host_content(struct fdry_seal *s) __must_check;
-/* FDRY_E_STATE where host memory went since. */
+/* FDRY_E_STATE if host memory was freed since fdry_seal_hosts(). */
 int fdry_seal_hosts_still(const struct fdry_seal *s) __must_check;
 
-/* seal_pointers.c: look at content for pointers to what an image does not hold; into the report. */
+/* pointers.c: search content for pointers to memory that an image does not hold; counts into the
+ * report. */
 struct fdry_pointers;
 int fdry_pointers_new(struct fdry_pointers **ret) __must_check;
 void fdry_pointers_free(struct fdry_pointers *p);
-/* FDRY_E_REFUSED says where the pointer is and what it points to. */
-int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len) __must_check;
-/* The same in two steps: put words that may be pointers into @words, by any thread, */
-int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len, struct fdry_buf *words) __must_check;
-/* then judge them, in the order of addresses. */
+/* FDRY_E_REFUSED: the message names the place of the pointer and its target. */
+int fdry_pointers_look(struct fdry_seal *s, uint64_t addr, const uint8_t *bytes,
+		       size_t len) __must_check;
+/* The same in two steps. Any thread puts words that may be pointers into @words; */
+int fdry_pointers_find(const struct fdry_seal *s, uint64_t addr, const uint8_t *bytes, size_t len,
+		       struct fdry_buf *words) __must_check;
+/* the sealing thread then judges them, in the order of addresses. */
 int fdry_pointers_judge(struct fdry_seal *s, const struct fdry_buf *words) __must_check;
 
-/* seal_random.c: once the layout is known, set the cells of generators to zero, and generators into the manifest. */
+/* random.c: after the layout, set the cells of generators to zero and add the generators to the
+ * manifest. */
 int fdry_seal_generators(struct fdry_seal *s) __must_check;
-/* What graph @g, the next of the manifest, draws, into the manifest. FDRY_E_REFUSED where it cannot be what the graph reads. */
-int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g, const struct fdry_graph_view *view) __must_check;
+/* Add the draws of graph @g, the next of the manifest, to the manifest. FDRY_E_REFUSED if the graph
+ * reads its seed elsewhere. */
+int fdry_seal_draws(struct fdry_seal *s, const struct fdry_capture_graph *g,
+		    const struct fdry_graph_view *view) __must_check;
 
-/* seal_content.c: store the content of the layout, in chunks; into segments, chunks and the report. */
+/* content.c: store the content of the layout; adds segments and chunks to the manifest. */
 int fdry_seal_content(struct fdry_seal *s) __must_check;
 
 #endif

@@ -339,15 +339,15 @@ START_TEST(room_that_cannot_be_had)
 	fails(NOKEY, "no tensor was named 'kv'", fdry_capture_capacity(w.cap, "kv", ROOM));
 	fails(INVAL, "name", fdry_capture_capacity(w.cap, NULL, ROOM));
 	tensor_add(&w, "c", w.c, FDRY_USE_OUTPUT, 0);
-	fails(STATE, "'c' is not an external one", fdry_capture_capacity(w.cap, "c", ROOM));
+	fails(STATE, "'c' has no capacity of its own", fdry_capture_capacity(w.cap, "c", ROOM));
 	tensor_add(&w, "b", w.b, FDRY_USE_CONST, FDRY_TENSOR_EXTERNAL);
 	fails(RANGE, "'b' (4000 bytes", fdry_capture_capacity(w.cap, "b", ROOM));
 	kv = kv_alloc(&w);
 	fails(RANGE, "ask for more", fdry_capture_capacity(w.cap, "kv", ROWS * MIB));
-	fails(RANGE, "than there are addresses", fdry_capture_capacity(w.cap, "kv", -1ull));
+	fails(RANGE, "there are no addresses for a capacity of", fdry_capture_capacity(w.cap, "kv", -1ull));
 	fails(RANGE, "", fdry_capture_capacity(w.cap, "kv", 1ull << 40));
 	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
-	fails(EXISTS, "has room for 67108864 bytes already",
+	fails(EXISTS, "already has a capacity of 67108864 bytes",
 	      fdry_capture_capacity(w.cap, "kv", 2 * ROOM));
 	cuda_ok(cuMemAlloc_v2, &p, 4 * MIB);
 	ck_assert_uint_eq(p, kv + ROOM);
@@ -355,7 +355,7 @@ START_TEST(room_that_cannot_be_had)
 	t.name = "late";
 	ok(fdry_capture_tensor(w.cap, &t));
 	cuda_ok(cuMemAlloc_v2, &p, BYTES);
-	fails(STATE, "memory behind tensor 'late' was handed out already",
+	fails(STATE, "the addresses behind tensor 'late' are in use already",
 	      fdry_capture_capacity(w.cap, "late", ROOM));
 	graph_add(&w, 1);
 	ok(work_seal(&w, NULL));

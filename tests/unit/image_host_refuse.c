@@ -219,7 +219,7 @@ START_TEST(tensors_that_cannot_be)
 	fails(RANGE, "or say FDRY_TENSOR_HOST of host memory", fdry_capture_tensor(w->cap, &t));
 	t.flags = FDRY_TENSOR_HOST;
 	t.addr += 4;
-	fails(RANGE, "reaches beyond the 4000 bytes", fdry_capture_tensor(w->cap, &t));
+	fails(RANGE, "ends behind the 4000 bytes", fdry_capture_tensor(w->cap, &t));
 	t.addr -= 4;
 	t.shape[0] = 0;
 	fails(RANGE, "host tensor 't' has no bytes", fdry_capture_tensor(w->cap, &t));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * seal_where.c - what an address in a graph points at.
+ * ptr.c - finds the memory that an address in a graph points to.
  *
- * In the region the ledger knows. Beyond what the region ever handed out there is nothing:
- * a word that looks like such an address is a number. Everywhere else the driver is asked,
- * and whatever it knows is memory that an image does not hold.
+ * For addresses in the region the ledger answers. Addresses that the region never handed out point
+ * to nothing: such a word is a number. For all others the driver answers; if it knows memory there,
+ * the image does not hold that memory.
  */
 #include "image/seal/seal.h"
 
-/* What physical memory it is that the program mapped somewhere itself; NULL where it is not that. */
+/* The kind of memory that the program mapped at @addr itself; NULL for other memory. */
 static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 {
 	CUmemGenericAllocationHandle handle;
@@ -22,7 +22,8 @@ static const char *mapped_name(const struct fdry_capture *cap, CUdeviceptr addr)
 }
 
 /* For messages. */
-static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type, bool managed)
+static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr, unsigned int type,
+				bool managed)
 {
 	const char *mapped;
 
@@ -33,39 +34,44 @@ static const char *outside_name(const struct fdry_capture *cap, CUdeviceptr addr
 	mapped = cap->hook->origin_at(addr);
 	if (!mapped)
 		mapped = mapped_name(cap, addr);
-	return mapped ? mapped : "device memory outside the capture's region: a module variable, memory from before "
-				 "fdry_capture_begin(), or memory of another process or API";
+	return mapped ? mapped
+		      : "device memory outside the capture's region: a module variable, memory "
+			"from before fdry_capture_begin(), or memory of another process or API";
 }
 
-static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_where *ret, const char **what)
+static int outside(const struct fdry_capture *cap, CUdeviceptr addr, enum fdry_where *ret,
+		   const char **what)
 {
 	const struct fdry_driver *drv = cap->drv;
 	unsigned int type = 0, managed = 0;
 	CUresult res;
 
-	res = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr);
+	res = fdry_call_raw(drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+			    addr);
 	if (res == CUDA_ERROR_INVALID_VALUE) {
 		*ret = FDRY_WHERE_NOTHING;
 		return 0;
 	}
 	if (res != CUDA_SUCCESS)
 		return fdry_driver_result(drv, FDRY_DRV_cuPointerGetAttribute, res);
-	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr);
+	(void)fdry_call_raw(drv, cuPointerGetAttribute, &managed, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+			    addr);
 	*ret = type == CU_MEMORYTYPE_HOST && !managed ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
 	*what = outside_name(cap, addr, type, managed);
 	return 0;
 }
 
-/* Memory of the region that was freed, and the rest of its unit too, so that nothing is mapped there. */
+/* Is nothing mapped at this freed address of the region? So it is if all of its block was freed. */
 static bool is_gone(const struct fdry_seal *s, CUdeviceptr addr)
 {
 	unsigned int type;
 
-	return fdry_call_raw(s->cap->drv, cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) ==
-	       CUDA_ERROR_INVALID_VALUE;
+	return fdry_call_raw(s->cap->drv, cuPointerGetAttribute, &type,
+			     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) == CUDA_ERROR_INVALID_VALUE;
 }
 
-int fdry_seal_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret, const char **what)
+int fdry_seal_ptr(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+		  const char **what)
 {
 	const struct fdry_seal *s = arg;
 	const struct fdry_layout *l = &s->layout;
