@@ -2,21 +2,21 @@
 /*
  * async.c - allocations in the order of a stream; see region.h.
  *
- * They lie in slabs, which are allocations of the region and bring memory with them, and
- * stand in a ledger of their own. The pool says which addresses of the slabs are free
- * (stream_pool.h); a capture has a pool and slabs of its own, so that no replay meets memory of
- * anything but its own graph.
+ * Stream-ordered allocations have a ledger of their own. They lie in slabs, which are allocations
+ * of the region. The pool knows which addresses of the slabs are free (stream_pool.h). A capture
+ * has its own pool and slabs, so a replay touches only memory of its own graph.
  */
 #include "mm/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* What is mapped at a time: 32 MiB cost about what 2 MiB cost. */
+/* Bytes mapped at a time: mapping 32 MiB costs about as much as mapping 2 MiB. */
 #define SLAB (32ull << 20)
-/* Between two slabs, so that nothing lies across their border and each can go by itself. */
+/* A gap between two slabs, so that no free range joins across their border and each can be unmapped
+ * alone. */
 #define GUARD FDRY_ALLOC_ALIGN
-/* Waiting for the device pays where it frees so much, and so large a part of the pool. */
+/* Waiting for the device pays if it frees so many bytes, and so large a part of the pool. */
 #define WORTH_WAITING (1ull << 30)
 
 static struct fdry_graph_pool *graph_pool(const struct fdry_region *r, uint64_t graph)
@@ -56,7 +56,8 @@ static void slab_drop(struct fdry_region *r, const struct fdry_alloc *slab)
 
 static int slab_new(struct fdry_region *r, struct fdry_stream_pool *p, uint64_t extent, bool graph)
 {
-	struct fdry_alloc slab = { .capturing = graph, .kind = graph ? FDRY_KIND_GRAPH : FDRY_KIND_SLAB };
+	struct fdry_alloc slab = { .capturing = graph,
+				   .kind = graph ? FDRY_KIND_GRAPH : FDRY_KIND_SLAB };
 	int ret = fdry_round_up(extent, FDRY_ALLOC_BLOCK, &slab.size);
 
 	if (ret)
@@ -87,7 +88,8 @@ void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep)
 		const struct fdry_alloc slab = *fdry_ledger_entry(n);
 
 		below = slab.addr - 1;
-		if (slab.kind == FDRY_KIND_SLAB && fdry_stream_pool_shrink(&r->pool, slab.addr, slab.addr + slab.extent - GUARD))
+		if (slab.kind == FDRY_KIND_SLAB &&
+		    fdry_stream_pool_shrink(&r->pool, slab.addr, slab.addr + slab.extent - GUARD))
 			slab_drop(r, &slab);
 	}
 }
@@ -129,7 +131,7 @@ static int piece_new(struct fdry_region *r, const struct fdry_async *want, struc
 	return ret;
 }
 
-/* Would most of the pool be free if somebody waited? */
+/* True if waiting for the device would free most of the pool. */
 static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *want, uint64_t extent)
 {
 	uint64_t foreign, at;
@@ -141,7 +143,7 @@ static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *wan
 	foreign = fdry_stream_pool_foreign(&r->pool, want->stream);
 	worth = foreign >= WORTH_WAITING && foreign / 7 >= (r->pool.slabs - foreign);
 	if (worth && fdry_stream_pool_take(&r->pool, want->stream, extent, FDRY_ALLOC_ALIGN, &at)) {
-		worth = false; /* it needs none of that */
+		worth = false; /* it needs no waiting */
 		fdry_stream_pool_give(&r->pool, want->stream, at, at + extent, r->frees);
 	}
 	fdry_region_unlock(r);
@@ -150,7 +152,9 @@ static bool is_worth_waiting(struct fdry_region *r, const struct fdry_async *wan
 
 int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want, CUdeviceptr *ret)
 {
-	struct fdry_alloc a = { .size = want->size, .kind = FDRY_KIND_POOL, .capturing = want->graph != 0,
+	struct fdry_alloc a = { .size = want->size,
+				.kind = FDRY_KIND_POOL,
+				.capturing = want->graph != 0,
 				.owner = want->graph ? want->graph : want->owner };
 	int err;
 
@@ -174,7 +178,7 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 
 /* --- freeing --- */
 
-/* Where the addresses of @a go: to its capture alone, and nowhere once that has ended. */
+/* Give the addresses of @a to the pool of its capture; once that has ended, to none. */
 static struct fdry_stream_pool *home_of(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	struct fdry_graph_pool *g = a->capturing ? graph_pool(r, a->owner) : NULL;
@@ -193,30 +197,40 @@ void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, b
 	if (p && waited)
 		fdry_stream_pool_return(p, gone.addr, gone.addr + gone.extent);
 	else if (p)
-		fdry_stream_pool_give(p, FDRY_STREAM_UNKNOWN, gone.addr, gone.addr + gone.extent, ++r->frees);
+		fdry_stream_pool_give(p, FDRY_STREAM_UNKNOWN, gone.addr, gone.addr + gone.extent,
+				      ++r->frees);
 }
 
-static int piece_free(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)
+static int piece_free(struct fdry_region *r, const struct fdry_alloc *a,
+		      const struct fdry_async *by)
 {
 	const struct fdry_alloc gone = *a;
 	struct fdry_stream_pool *p = home_of(r, a);
 
 	if (by->graph && !(gone.capturing && gone.owner == by->graph))
-		return fdry_fail(FDRY_E_INVAL, "a stream that captures can free what its capture allocated, not %#llx; "
-				 "free that after the capture", gone.addr);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"a stream that captures can free what its capture allocated, not %#llx; "
+			"free that after the capture",
+			gone.addr);
 	fdry_ledger_del(&r->pieces, gone.addr);
 	if (p && (by->graph || !gone.capturing))
-		fdry_stream_pool_give(p, by->stream, gone.addr, gone.addr + gone.extent, ++r->frees);
+		fdry_stream_pool_give(p, by->stream, gone.addr, gone.addr + gone.extent,
+				      ++r->frees);
 	return 0;
 }
 
-static int free_locked(struct fdry_region *r, const struct fdry_alloc *a, const struct fdry_async *by)
+static int free_locked(struct fdry_region *r, const struct fdry_alloc *a,
+		       const struct fdry_async *by)
 {
 	if (a->kind == FDRY_KIND_POOL)
 		return piece_free(r, a, by);
 	if (by->graph)
-		return fdry_fail(FDRY_E_INVAL, "a stream that captures cannot free %#llx, which was there before; "
-				 "free it after the capture", a->addr);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"a stream that captures cannot free %#llx, which was there before; "
+			"free it after the capture",
+			a->addr);
 	fdry_region_drop(r, a, false);
 	return 0;
 }
@@ -276,8 +290,9 @@ static int check_slabs(const struct fdry_region *r)
 		graphs += a->kind == FDRY_KIND_GRAPH ? a->extent : 0;
 	}
 	if (count != r->slabs || bytes != r->slab_bytes || graphs != r->graph_bytes)
-		return fdry_bug("%zu slabs of %" PRIu64 " bytes, and the counts say %zu and %" PRIu64, count, bytes,
-				r->slabs, r->slab_bytes);
+		return fdry_bug("%zu slabs of %" PRIu64
+				" bytes, and the counts say %zu and %" PRIu64,
+				count, bytes, r->slabs, r->slab_bytes);
 	return 0;
 }
 
@@ -296,7 +311,9 @@ int fdry_region_async_check(const struct fdry_region *r)
 	fdry_ranges_each(n, &r->pieces.entries, 0, UINT64_MAX)
 		if (!ret && (fdry_free_ranges_overlap(&r->pool.settled, n->start, n->end) ||
 			     !fdry_ledger_find(&r->ledger, n->start, &(struct fdry_alloc){ 0 })))
-			ret = fdry_bug("the allocation at %#" PRIx64 " lies in free memory, or in no slab", n->start);
+			ret = fdry_bug("the allocation at %#" PRIx64
+				       " lies in free memory, or in no slab",
+				       n->start);
 	return ret;
 }
 

@@ -3,8 +3,8 @@
  * backing.c - blocks of physical memory; see backing.h.
  *
  * Blocks never overlap, start and end at multiples of the granule, and lie inside the
- * reservation. A call that needs new blocks keeps them on a list of its own and adds
- * them to the set when nothing can fail any more.
+ * reservation. A call keeps its new blocks on a list of its own, and adds them to
+ * the set when it cannot fail any more.
  */
 #include "mm/backing.h"
 
@@ -27,9 +27,10 @@ static uint64_t block_size(const struct fdry_block *blk)
 
 /* --- new blocks of one call --- */
 
-/* Map what no block covers of [@start, @end), multiples of the granule. @fresh lists the new blocks, also
- * after a failure. */
-static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end, struct fdry_block **fresh)
+/* Map the gaps between blocks in [@start, @end), multiples of the granule. @fresh lists the new
+ * blocks, also after a failure. */
+static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end,
+		    struct fdry_block **fresh)
 {
 	struct fdry_block *blk;
 	struct fdry_range *n;
@@ -59,7 +60,7 @@ static int map_gaps(const struct fdry_backing *b, uint64_t start, uint64_t end, 
 	return 0;
 }
 
-/* Nothing uses fresh blocks but the stream that fills them. */
+/* Only the stream that fills them uses fresh blocks. */
 static void drop_fresh(const struct fdry_backing *b, struct fdry_block *fresh)
 {
 	struct fdry_block *next;
@@ -82,8 +83,8 @@ static void adopt(struct fdry_backing *b, struct fdry_block *fresh, enum fdry_ke
 }
 
 /* Map the gaps of [@start, @end), write @fill, wait for both. */
-static int supply(const struct fdry_backing *b, uint64_t start, uint64_t end, const struct fdry_fill *fill,
-		  struct fdry_block **ret)
+static int supply(const struct fdry_backing *b, uint64_t start, uint64_t end,
+		  const struct fdry_fill *fill, struct fdry_block **ret)
 {
 	struct fdry_block *fresh = NULL;
 	CUstreamCaptureMode mode;
@@ -131,15 +132,17 @@ static void idle_unlink(struct fdry_block *blk)
 	blk->idle.prev = blk->idle.next = NULL;
 }
 
-/* The first block of @keep's kind (any, for FDRY_KEEP_NOT) in [@start, @end) is an error. */
+/* Fail if [@start, @end) has a block of @keep's kind; FDRY_KEEP_NOT: of any kind. */
 static int refuse(const struct fdry_backing *b, uint64_t start, uint64_t end, enum fdry_keep keep)
 {
 	struct fdry_range *n;
 
 	fdry_ranges_each(n, &b->blocks, start, end)
 		if (!keep || block_of(n)->keep == keep)
-			return fdry_fail(FDRY_E_STATE, "%#" PRIx64 "-%#" PRIx64 " overlaps memory mapped at %#" PRIx64
-					 "-%#" PRIx64 "; set the offset past it, or back each range once",
+			return fdry_fail(FDRY_E_STATE,
+					 "%#" PRIx64 "-%#" PRIx64
+					 " overlaps memory mapped at %#" PRIx64 "-%#" PRIx64
+					 "; set the offset past it, or back each range once",
 					 start, end, n->start, n->end);
 	return 0;
 }
@@ -163,14 +166,16 @@ static bool is_vacant(const struct fdry_backing *b, uint64_t start, uint64_t end
 	return !n || n->start >= end;
 }
 
-/* The granules that [@addr, @addr + @size) touches, which the caller knows to lie in the reservation. */
-static void granules(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size, uint64_t *start, uint64_t *end)
+/* The granules that [@addr, @addr + @size) touches. The range lies in the reservation. */
+static void granules(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size, uint64_t *start,
+		     uint64_t *end)
 {
 	*start = fdry_round_down(addr, b->vmm.granule);
 	*end = fdry_round_down(addr + size - 1, b->vmm.granule) + b->vmm.granule;
 }
 
-int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, const struct fdry_fill *fill)
+int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size,
+		      const struct fdry_fill *fill)
 {
 	static const struct fdry_fill none;
 	struct fdry_block *fresh = NULL;
@@ -180,7 +185,7 @@ int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, c
 
 	granules(b, addr, size, &start, &end);
 	if (!fill->pattern && is_vacant(b, start, end))
-		fill = &none; /* fresh memory is zeroed anyway */
+		fill = &none; /* fresh memory is zero already */
 	ret = refuse(b, start, end, FDRY_KEEP_BACKED);
 	if (!ret && (fill->size || !is_covered(b, start, end)))
 		ret = supply(b, start, end, fill, &fresh);
@@ -240,8 +245,9 @@ void fdry_backing_unkeep(struct fdry_backing *b)
 
 /* --- peers --- */
 
-/* All blocks, or those before *@end; on failure that is set to the one at fault. */
-static CUresult open_until(const struct fdry_backing *b, const struct fdry_range **end, CUdevice dev, bool open)
+/* Open or close all blocks, or those before *@end. A failure sets *@end to the block at fault. */
+static CUresult open_until(const struct fdry_backing *b, const struct fdry_range **end,
+			   CUdevice dev, bool open)
 {
 	struct fdry_range *n;
 	CUresult res;
@@ -266,7 +272,8 @@ static int open_all(struct fdry_backing *b, CUdevice dev, bool open)
 	if (!res)
 		b->vmm.peers = (b->vmm.peers & ~(1ull << dev)) | (uint64_t)open << dev;
 	else if (open_until(b, &end, dev, !open))
-		fdry_warn("device %d %s the memory at %#" PRIx64, dev, open ? "still has" : "has no longer", end->start);
+		fdry_warn("device %d %s the memory at %#" PRIx64, dev,
+			  open ? "still has" : "has no longer", end->start);
 	return fdry_driver_result(b->vmm.drv, FDRY_DRV_cuMemSetAccess, res);
 }
 
@@ -276,8 +283,10 @@ int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open)
 	int ret;
 
 	if (dev < 0 || dev >= FDRY_VMM_DEVICES)
-		return fdry_fail(FDRY_E_LIMIT, "device %d is none of the first %d; hide some with CUDA_VISIBLE_DEVICES", dev,
-				 FDRY_VMM_DEVICES);
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"device %d is none of the first %d; hide some with CUDA_VISIBLE_DEVICES",
+			dev, FDRY_VMM_DEVICES);
 	ret = fdry_vmm_enter(&b->vmm, &mode);
 	if (ret)
 		return ret;
@@ -286,7 +295,7 @@ int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open)
 	return ret ? fdry_fail_at(ret, "device %d as a peer of device %d", dev, b->vmm.dev) : 0;
 }
 
-/* --- giving back --- */
+/* --- unmapping --- */
 
 void fdry_backing_settle(struct fdry_backing *b, uint64_t clock)
 {
@@ -309,7 +318,8 @@ static void give_back(struct fdry_backing *b, struct fdry_block *blk)
 	CUresult res = fdry_vmm_unmap(&b->vmm, blk->range.start, size);
 
 	if (res) {
-		fdry_warn("cuMemUnmap of %" PRIu64 " bytes at %#" PRIx64 " failed (%d); tried again later",
+		fdry_warn("cuMemUnmap of %" PRIu64 " bytes at %#" PRIx64
+			  " failed (%d); a later call tries again",
 			  size, blk->range.start, (int)res);
 		return;
 	}
@@ -362,20 +372,23 @@ uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b)
 	return bytes;
 }
 
-static int check_block(const struct fdry_backing *b, const struct fdry_block *blk, const struct fdry_ranges *allocs)
+static int check_block(const struct fdry_backing *b, const struct fdry_block *blk,
+		       const struct fdry_ranges *allocs)
 {
 	const struct fdry_range *n = &blk->range, *a;
 	bool unused = !blk->uses && !blk->keep;
 	uint32_t uses = 0;
 
-	if (n->start % b->vmm.granule || n->end % b->vmm.granule || n->end > b->vmm.base + b->vmm.size)
+	if (n->start % b->vmm.granule || n->end % b->vmm.granule ||
+	    n->end > b->vmm.base + b->vmm.size)
 		return fdry_bug("block %#" PRIx64 "-%#" PRIx64 " lies askew", n->start, n->end);
 	if (unused != !!blk->idle.next)
 		return fdry_bug("block %#" PRIx64 " is used or kept, and idle", n->start);
 	fdry_ranges_each(a, allocs, n->start, n->end)
 		uses++;
 	if (uses != blk->uses)
-		return fdry_bug("block %#" PRIx64 " has %u uses and says %u", n->start, uses, blk->uses);
+		return fdry_bug("block %#" PRIx64 " has %u uses and says %u", n->start, uses,
+				blk->uses);
 	return 0;
 }
 
@@ -395,17 +408,19 @@ int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *a
 		mapped += n->end - n->start;
 	}
 	if (mapped != b->mapped)
-		return fdry_bug("%" PRIu64 " bytes are mapped, the count says %" PRIu64, mapped, b->mapped);
+		return fdry_bug("%" PRIu64 " bytes are mapped, the count says %" PRIu64, mapped,
+				b->mapped);
 	fdry_ranges_each(n, allocs, 0, UINT64_MAX)
 		if (!is_covered(b, fdry_round_down(n->start, b->vmm.granule), n->end))
-			return fdry_bug("the allocation at %#" PRIx64 " has memory missing", n->start);
+			return fdry_bug("the allocation at %#" PRIx64 " has memory missing",
+					n->start);
 	return 0;
 }
 
 /* --- beginning and end --- */
 
-int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
-		      uint64_t size)
+int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev,
+		      CUdeviceptr base, uint64_t size)
 {
 	*b = (struct fdry_backing){ 0 };
 	b->idle.next = b->idle.prev = &b->idle;

@@ -2,8 +2,8 @@
 /*
  * backing.h - the reserved addresses of a region and the physical memory behind them.
  *
- * Physical memory comes in blocks: one handle, one mapping. A block is what one call
- * found unmapped of what it needed, rounded to the driver's granularity; it goes back
+ * Physical memory comes in blocks: one handle, one mapping. A block covers one gap that an
+ * allocation found unmapped, rounded to the driver's granularity; it is unmapped
  * when no allocation uses it and nothing keeps it.
  *
  *      base                                                                base + size
@@ -12,17 +12,17 @@
  *                                                     cursor
  *
  * Sizes. A mapping costs about 0.05 ms, whatever its size. Allocations of FDRY_ALLOC_BLOCK (2 MiB)
- * and more are aligned to it (bump.h), so each has a block of its own and freeing it
- * gives exactly its memory back, as a framework that empties its cache expects; 1,000 of
+ * and more are aligned to it (bump.h), so each has a block of its own, and freeing it
+ * unmaps exactly its memory, as a framework that empties its cache expects; 1,000 of
  * 20 MiB cost about as much as 1,000 calls of cuMemAlloc. Smaller ones share blocks of one
  * granule: 10,000 of 4 KiB take 20 mappings. Larger shared blocks would save more calls, but
  * one live allocation would then hold memory that a native process gets back, and a
- * workload that fits natively might not fit here. Who wants no mapping at all on the way
- * preallocates an arena.
+ * workload that fits natively might not fit here. A program that wants no mapping while it
+ * allocates preallocates an arena.
  *
  * Fresh blocks are zeroed, so bytes that were never handed out are zero.
  *
- * Locking: the region's, except where said.
+ * Locking: the region's, unless a function says otherwise.
  */
 #ifndef FDRY_MM_BACKING_H
 #define FDRY_MM_BACKING_H
@@ -32,11 +32,11 @@
 #include "mm/range.h"
 #include "mm/vmm.h"
 
-/* What keeps a block, besides the allocations in it. */
+/* The reason to keep a block that has no allocations. */
 enum fdry_keep {
 	FDRY_KEEP_NOT,
 	FDRY_KEEP_ARENA,  /* until fdry_backing_unkeep() */
-	FDRY_KEEP_BACKED, /* until the end; allocations may not lie in it */
+	FDRY_KEEP_BACKED, /* until the region ends; no allocation may lie in it */
 };
 
 /* A doubly linked list of blocks. */
@@ -46,23 +46,23 @@ struct fdry_idle {
 
 struct fdry_block {
 	struct fdry_range range; /* first */
-	struct fdry_idle idle;   /* linked while nothing uses nor keeps it */
+	struct fdry_idle idle;   /* linked while nothing uses or keeps the block */
 	uint32_t uses;           /* live allocations in it */
 	enum fdry_keep keep;
-	uint64_t freed_at;       /* clock of the last free in it whose work was not waited for */
+	uint64_t freed_at;       /* clock of the last free in it that did not wait */
 	struct fdry_block *next; /* of one call's new blocks */
 };
 
 struct fdry_backing {
 	struct fdry_vmm vmm;
 	struct fdry_ranges blocks;
-	struct fdry_idle idle; /* blocks to give back */
+	struct fdry_idle idle; /* blocks to unmap */
 	uint64_t mapped;       /* bytes */
 	uint64_t clock;        /* counts frees that did not wait */
-	uint64_t settled;      /* frees up to this one were waited for since */
+	uint64_t settled;      /* a later wait covered the frees up to this one */
 };
 
-/* What to write, and where, before memory is handed out; size 0: nothing. */
+/* The bytes to write before memory is handed out; size 0: none. */
 struct fdry_fill {
 	CUdeviceptr addr;
 	uint64_t size;    /* bytes, a multiple of 4 */
@@ -70,39 +70,46 @@ struct fdry_fill {
 };
 
 /* Reserve addresses, retain the primary context. Errors as fdry_region_new(). */
-int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
-		      uint64_t size) __must_check;
+int fdry_backing_init(struct fdry_backing *b, const struct fdry_driver *drv, CUdevice dev,
+		      CUdeviceptr base, uint64_t size) __must_check;
 /* Wait for the device, unmap and release everything. */
 void fdry_backing_release(struct fdry_backing *b);
 
-/* Map what is not mapped of [@addr, @addr + @size), write @fill, and count a use of every block there.
- * FDRY_E_STATE where a backed block lies there. On failure nothing has changed, except bytes under @fill. */
+/* Map the gaps of [@addr, @addr + @size), write @fill, and count a use of every block there.
+ * FDRY_E_STATE if a backed block lies there. On failure nothing has changed, except bytes under
+ * @fill. */
 int fdry_backing_take(struct fdry_backing *b, CUdeviceptr addr, uint64_t size,
 		      const struct fdry_fill *fill) __must_check;
-/* Take back the uses that fdry_backing_take() counted. @waited: the device's work was waited for since
- * the memory was last used. What nothing uses or keeps is idle then; fdry_backing_trim() gives it back. */
+/* End the uses that fdry_backing_take() counted. @waited: the device has finished its work since
+ * the memory was last used. A block that nothing uses or keeps becomes idle; fdry_backing_trim()
+ * unmaps it. */
 void fdry_backing_put(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, bool waited);
 
-/* Map what is not mapped of [@addr, @addr + @size), rounded outwards, and keep it for @keep. With
- * FDRY_KEEP_BACKED all of it must be unmapped, with FDRY_KEEP_ARENA there may be no backed block: FDRY_E_STATE. */
-int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size, enum fdry_keep keep) __must_check;
+/* Map the gaps of [@addr, @addr + @size), rounded outwards, and keep the blocks for @keep. With
+ * FDRY_KEEP_BACKED all of it must be unmapped, with FDRY_KEEP_ARENA there may be no backed block:
+ * FDRY_E_STATE. */
+int fdry_backing_keep(struct fdry_backing *b, CUdeviceptr addr, uint64_t size,
+		      enum fdry_keep keep) __must_check;
 /* Make the blocks of the arena ordinary ones. */
 void fdry_backing_unkeep(struct fdry_backing *b);
 
-/* Let device @dev, which is another, read and write all blocks there are and will be, or no longer. On failure
- * nothing has changed. */
+/* Permit another device @dev to read and write all present and later blocks, or end that
+ * permission. A failure changes nothing. */
 int fdry_backing_open(struct fdry_backing *b, CUdevice dev, bool open) __must_check;
 
-/* fdry_vmm_wait(), begun without the lock when the clock was @clock, has ended. */
+/* A call of fdry_vmm_wait(), which began without the lock at the time @clock of the clock, has
+ * ended. */
 void fdry_backing_settle(struct fdry_backing *b, uint64_t clock);
 
-/* Give idle blocks back, except where unsettled frees lie in them, and except the granule that
- * @cursor points into: the next small allocation goes there. What the driver refuses to unmap stays idle. */
+/* Unmap idle blocks, except those with unsettled frees, and except the granule that @cursor points
+ * into: the next small allocation goes there. A block that the driver refuses to unmap stays idle.
+ */
 void fdry_backing_trim(struct fdry_backing *b, CUdeviceptr cursor);
-/* The first address from @addr on, behind a block where it is not @addr, with @size bytes without one behind it. */
+/* The first address from @addr on that has @size bytes without a block: @addr, or the end of a
+ * block. */
 CUdeviceptr fdry_backing_clear_of(const struct fdry_backing *b, CUdeviceptr addr, uint64_t size);
 uint64_t fdry_backing_idle_bytes(const struct fdry_backing *b);
-/* FDRY_E_BUG where blocks, idle list and the allocations in them, @allocs, contradict one another. */
+/* FDRY_E_BUG if blocks, idle list and the allocations in them, @allocs, contradict one another. */
 int fdry_backing_check(const struct fdry_backing *b, const struct fdry_ranges *allocs) __must_check;
 
 #endif

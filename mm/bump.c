@@ -20,8 +20,11 @@ int fdry_round_up(uint64_t v, uint64_t align, uint64_t *ret)
 	uint64_t up;
 
 	if (__builtin_add_overflow(v, align - 1, &up))
-		return fdry_fail(FDRY_E_RANGE, "%#" PRIx64 " rounded up to a multiple of %" PRIu64 " leaves 64 bits; "
-				 "ask for less", v, align);
+		return fdry_fail(FDRY_E_RANGE,
+				 "%#" PRIx64 " rounded up to a multiple of %" PRIu64
+				 " leaves 64 bits; "
+				 "ask for less",
+				 v, align);
 	*ret = fdry_round_down(up, align);
 	return 0;
 }
@@ -31,26 +34,35 @@ int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t u
 	uint64_t end;
 
 	if (!is_power_of_two(unit) || !is_power_of_two(block) || unit > block)
-		return fdry_fail(FDRY_E_INVAL, "unit %" PRIu64 " and block %" PRIu64 " must be powers of two, "
-				 "the unit no larger", unit, block);
+		return fdry_fail(FDRY_E_INVAL,
+				 "unit %" PRIu64 " and block %" PRIu64 " must be powers of two, "
+				 "the unit no larger",
+				 unit, block);
 	if (!base || !size || base % block)
-		return fdry_fail(FDRY_E_INVAL, "a region of %" PRIu64 " bytes at %#" PRIx64 ": neither may be 0, "
-				 "and the base must be a multiple of %" PRIu64, size, base, block);
+		return fdry_fail(FDRY_E_INVAL,
+				 "a region of %" PRIu64 " bytes at %#" PRIx64 ": neither may be 0, "
+				 "and the base must be a multiple of %" PRIu64,
+				 size, base, block);
 	if (__builtin_add_overflow(base, size, &end))
-		return fdry_fail(FDRY_E_RANGE, "a region of %" PRIu64 " bytes at %#" PRIx64 " leaves the address space; "
-				 "choose a lower base", size, base);
+		return fdry_fail(FDRY_E_RANGE,
+				 "a region of %" PRIu64 " bytes at %#" PRIx64
+				 " leaves the address space; "
+				 "choose a lower base",
+				 size, base);
 	*b = (struct fdry_bump){ .base = base, .size = size, .unit = unit, .block = block };
 	return 0;
 }
 
 static int exhausted(const struct fdry_bump *b, uint64_t size)
 {
-	return fdry_fail(FDRY_E_RANGE, "the region of %" PRIu64 " bytes at %#" PRIx64 " has %" PRIu64
-			 " left, too few for %" PRIu64 "; reserve a larger one", b->size, b->base,
-			 b->size - b->cursor, size);
+	return fdry_fail(FDRY_E_RANGE,
+			 "the region of %" PRIu64 " bytes at %#" PRIx64 " has %" PRIu64
+			 " left, too few for %" PRIu64 "; reserve a larger one",
+			 b->size, b->base, b->size - b->cursor, size);
 }
 
-int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, struct fdry_place *ret)
+int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
+		    struct fdry_place *ret)
 {
 	uint64_t step = size < b->block ? b->unit : b->block;
 	uint64_t addr = 0, extent = 0, end;
@@ -58,8 +70,10 @@ int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, st
 	if (!size)
 		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
 	if (align && !is_power_of_two(align))
-		return fdry_fail(FDRY_E_INVAL, "an alignment of %" PRIu64 " bytes; it must be a power of two, "
-				 "or 0 for the default", align);
+		return fdry_fail(FDRY_E_INVAL,
+				 "an alignment of %" PRIu64 " bytes; it must be a power of two, "
+				 "or 0 for the default",
+				 align);
 	if (fdry_round_up(b->base + b->cursor, align > step ? align : step, &addr) ||
 	    fdry_round_up(size, step, &extent) ||
 	    __builtin_add_overflow(addr, extent, &end) || end > b->base + b->size)
@@ -78,8 +92,10 @@ void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p)
 int fdry_bump_set(struct fdry_bump *b, uint64_t cursor)
 {
 	if (cursor > b->size)
-		return fdry_fail(FDRY_E_RANGE, "offset %" PRIu64 " lies outside the region of %" PRIu64
-				 " bytes at %#" PRIx64, cursor, b->size, b->base);
+		return fdry_fail(FDRY_E_RANGE,
+				 "offset %" PRIu64 " lies outside the region of %" PRIu64
+				 " bytes at %#" PRIx64,
+				 cursor, b->size, b->base);
 	b->cursor = cursor;
 	return 0;
 }
@@ -89,10 +105,12 @@ int fdry_bump_check(const struct fdry_bump *b)
 	uint64_t end;
 
 	if (!is_power_of_two(b->unit) || !is_power_of_two(b->block) || b->unit > b->block ||
-	    !b->base || !b->size || b->base % b->block || __builtin_add_overflow(b->base, b->size, &end))
+	    !b->base || !b->size || b->base % b->block ||
+	    __builtin_add_overflow(b->base, b->size, &end))
 		return fdry_bug("a bump allocator's bounds are broken");
 	if (b->cursor > b->size || b->touched > b->size)
-		return fdry_bug("a bump allocator's cursor %#" PRIx64 " or mark %#" PRIx64 " left its %#"
-				PRIx64 " bytes", b->cursor, b->touched, b->size);
+		return fdry_bug("a bump allocator's cursor %#" PRIx64 " or mark %#" PRIx64
+				" left its %#" PRIx64 " bytes",
+				b->cursor, b->touched, b->size);
 	return 0;
 }

@@ -33,7 +33,8 @@ struct fdry_bump {
 	uint64_t base;    /* first address */
 	uint64_t size;    /* bytes */
 	uint64_t cursor;  /* offset of the next byte to hand out */
-	uint64_t touched; /* end of what was ever handed out, as an offset; below it bytes may not be zero */
+	uint64_t touched; /* end of what was ever handed out, as an offset; below it bytes may not
+			     be zero */
 	uint64_t unit;    /* alignment of every allocation, bytes */
 	uint64_t block;   /* alignment of large ones, bytes */
 };
@@ -44,28 +45,32 @@ struct fdry_place {
 	uint64_t extent; /* bytes it occupies: the size rounded up */
 };
 
-/* FDRY_E_INVAL where an invariant would not hold, FDRY_E_RANGE where base + size overflows. */
-int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t unit, uint64_t block) __must_check;
+/* FDRY_E_INVAL if an invariant would not hold, FDRY_E_RANGE if base + size overflows. */
+int fdry_bump_init(struct fdry_bump *b, uint64_t base, uint64_t size, uint64_t unit,
+		   uint64_t block) __must_check;
 
 /**
  * fdry_bump_place() - Say where the next allocation lies; changes nothing.
  * @size: bytes, not 0
  * @align: a power of two, or 0 for the rule's; less than the rule's has no effect
  *
- * Errors: FDRY_E_INVAL; FDRY_E_RANGE where the rest of the region is too small.
+ * Errors: FDRY_E_INVAL; FDRY_E_RANGE if the rest of the region is too small.
  */
-int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align, struct fdry_place *ret) __must_check;
+int fdry_bump_place(const struct fdry_bump *b, uint64_t size, uint64_t align,
+		    struct fdry_place *ret) __must_check;
 
 /* Move the cursor past @p, which fdry_bump_place() gave for the cursor as it is. Cannot fail. */
 void fdry_bump_take(struct fdry_bump *b, const struct fdry_place *p);
 
-/* Set the cursor anywhere in the region; FDRY_E_RANGE outside. What lives above it is the caller's to check. */
+/* Set the cursor anywhere in the region; FDRY_E_RANGE outside. What lives above it is the caller's
+ * to check. */
 int fdry_bump_set(struct fdry_bump *b, uint64_t cursor) __must_check;
 
-/* FDRY_E_BUG where an invariant does not hold. */
+/* FDRY_E_BUG if an invariant does not hold. */
 int fdry_bump_check(const struct fdry_bump *b) __must_check;
 
-/* @v rounded down or up to a multiple of @align, a power of two; up is FDRY_E_RANGE where it overflows. */
+/* @v rounded down or up to a multiple of @align, a power of two; up is FDRY_E_RANGE if it
+ * overflows. */
 static inline uint64_t fdry_round_down(uint64_t v, uint64_t align)
 {
 	return v & ~(align - 1);

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * claim.c - memory at an address of the caller's choice; see fdry_region_claim().
+ * claim.c - allocations at an address that the caller chooses; see fdry_region_claim().
  */
 #include <inttypes.h>
 
 #include "lib/log.h"
 #include "mm/internal.h"
 
-/* Addresses that a claim took from below the cursor, apart by what they were. */
+/* Addresses that a claim took from below the cursor, by their former set. */
 struct claimed {
 	struct fdry_ranges small, large, skipped;
 };
 
-/* Undo claimed_take(). Addresses for which host memory runs out are not used again. */
+/* Undo claimed_take(). Addresses that no host memory is left to note are never used again. */
 static void claimed_give(struct fdry_region *r, struct claimed *c)
 {
-	struct fdry_ranges *from[] = { &c->small, &c->large, &c->skipped }, *to[] = { &r->small, &r->large, &r->skipped };
+	struct fdry_ranges *from[] = { &c->small, &c->large, &c->skipped },
+			   *to[] = { &r->small, &r->large, &r->skipped };
 	int i;
 
 	for (i = 0; i < 3; i++) {
 		if (fdry_free_ranges_move(to[i], from[i]))
-			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes, fdry_last_error());
+			fdry_warn("%" PRIu64 " bytes of addresses are lost: %s", from[i]->bytes,
+				  fdry_last_error());
 		fdry_free_ranges_release(from[i]);
 	}
 }
 
-/* Take [@start, @end), which lies below the cursor: freed addresses of either kind and skipped ones may lie side by side. */
+/* Take [@start, @end), which lies below the cursor, from freed addresses of both kinds and from
+ * skipped ones. */
 static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, struct claimed *ret)
 {
 	struct claimed c = { 0 };
@@ -36,7 +39,9 @@ static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, str
 	if (!err)
 		err = fdry_free_ranges_extract(&r->skipped, start, end, &c.skipped);
 	if (!err && c.small.bytes + c.large.bytes + c.skipped.bytes != end - start)
-		err = fdry_fail(FDRY_E_TAKEN, "the %" PRIu64 " bytes at %#" PRIx64 " are in use, or were used for something else before",
+		err = fdry_fail(FDRY_E_TAKEN,
+				"the %" PRIu64 " bytes at %#" PRIx64
+				" are in use, or had another use before",
 				end - start, start);
 	if (err)
 		claimed_give(r, &c);
@@ -45,8 +50,9 @@ static int claimed_take(struct fdry_region *r, uint64_t start, uint64_t end, str
 	return err;
 }
 
-/* Where an allocation of @size bytes at @addr lies, if one can begin there. */
-static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size, struct fdry_place *ret)
+/* The place of an allocation of @size bytes at @addr, if one can begin there. */
+static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t size,
+		       struct fdry_place *ret)
 {
 	uint64_t step = size < FDRY_ALLOC_BLOCK ? r->bump.unit : r->bump.block, extent;
 	int err = fdry_region_check_inside(r, addr, size);
@@ -54,14 +60,16 @@ static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t s
 	if (err)
 		return err;
 	if (addr % step || fdry_round_up(size, step, &extent))
-		return fdry_fail(FDRY_E_INVAL, "no allocation of %" PRIu64 " bytes can begin at %#llx", size, addr);
+		return fdry_fail(FDRY_E_INVAL,
+				 "no allocation of %" PRIu64 " bytes can begin at %#llx", size,
+				 addr);
 	err = fdry_region_check_inside(r, addr, extent);
 	if (!err)
 		*ret = (struct fdry_place){ .addr = addr, .extent = extent };
 	return err;
 }
 
-/* The cursor moves behind a claim, and what it passes over is for other claims. */
+/* Move the cursor behind a claim. Addresses that it passes over are for other claims. */
 static int claim_put(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a)
 {
 	CUdeviceptr cursor = fdry_region_cursor(r), end = p->addr + p->extent;

@@ -82,7 +82,8 @@ bool fdry_free_ranges_remove(struct fdry_ranges *s, uint64_t start, uint64_t end
 	return n && n->start <= start && carve(s, n, start, end);
 }
 
-int fdry_free_ranges_extract(struct fdry_ranges *s, uint64_t start, uint64_t end, struct fdry_ranges *to)
+int fdry_free_ranges_extract(struct fdry_ranges *s, uint64_t start, uint64_t end,
+			     struct fdry_ranges *to)
 {
 	struct fdry_range *n;
 	uint64_t from, until;
@@ -130,7 +131,9 @@ int fdry_free_ranges_check(const struct fdry_ranges *s)
 
 	fdry_ranges_each(n, s, 0, UINT64_MAX) {
 		if (n->start >= n->end || (count && n->start <= end))
-			return fdry_bug("the free range at %#" PRIx64 " is empty, or touches another", n->start);
+			return fdry_bug("the free range at %#" PRIx64
+					" is empty, or touches another",
+					n->start);
 		count++;
 		bytes += n->end - n->start;
 		end = n->end;

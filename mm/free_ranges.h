@@ -20,15 +20,16 @@
  * perhaps a part was added. */
 int fdry_free_ranges_add(struct fdry_ranges *s, uint64_t start, uint64_t end) __must_check;
 
-/* Take @extent bytes at the lowest multiple of @align, a power of two, at which they are free. False
- * if there is none, or no host memory to note the rest of the range. */
+/* Take @extent bytes at the lowest multiple of @align, a power of two, at which they are free.
+ * False if there is none, or no host memory to note the rest of the range. */
 bool fdry_free_ranges_take(struct fdry_ranges *s, uint64_t extent, uint64_t align, uint64_t *ret);
 
 /* Take [@start, @end). False if a byte of it is not in the set, or if there is no host memory to
  * note the rest of the range. */
 bool fdry_free_ranges_remove(struct fdry_ranges *s, uint64_t start, uint64_t end);
 
-/* Move the bytes of [@start, @end) that are in the set to @to. FDRY_E_NOMEM: perhaps a part was moved. */
+/* Move the bytes of [@start, @end) that are in the set to @to. FDRY_E_NOMEM: perhaps a part was
+ * moved. */
 int fdry_free_ranges_extract(struct fdry_ranges *s, uint64_t start, uint64_t end,
 			     struct fdry_ranges *to) __must_check;
 

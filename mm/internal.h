@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what region.c, async.c and mapping.c share: the inside of a region.
+ * internal.h - the parts of a region that region.c, async.c, claim.c and mapping.c share.
  *
- * Locking: everything here is called with the region's lock held, except where said.
+ * Locking: callers hold the region's lock, unless a function says otherwise.
  */
 #ifndef FDRY_MM_INTERNAL_H
 #define FDRY_MM_INTERNAL_H
@@ -16,14 +16,14 @@
 #include "mm/stream_pool.h"
 #include "mm/region.h"
 
-/* Freed, and not waited for yet. */
+/* An allocation that was freed, and that no wait has followed yet. */
 struct fdry_freed {
 	struct fdry_freed *next;
 	struct fdry_alloc alloc;
 	uint64_t clock;
 };
 
-/* What one capture allocates in the order of its streams. */
+/* Stream-ordered allocations of one capture. */
 struct fdry_graph_pool {
 	struct fdry_graph_pool *next;
 	uint64_t graph;
@@ -34,18 +34,18 @@ struct fdry_region {
 	pthread_mutex_t lock;
 	struct fdry_bump bump;
 	struct fdry_backing backing;
-	struct fdry_ledger ledger;  /* allocations and slabs: what blocks are counted for */
+	struct fdry_ledger ledger;  /* allocations and slabs, which count as uses of blocks */
 	bool arena;                 /* preallocated, and not freed since */
 
 	struct fdry_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
 	struct fdry_ranges large;
-	struct fdry_ranges skipped;  /* by claims, for which alone they are */
-	struct fdry_freed *freed;   /* to become holes */
+	struct fdry_ranges skipped;  /* by claims; only other claims get them */
+	struct fdry_freed *freed;   /* to become free ranges */
 
 	struct fdry_ledger pieces;  /* stream-ordered allocations, which lie in slabs */
 	struct fdry_stream_pool pool;
-	uint64_t frees;             /* counts what was freed into pools */
-	struct fdry_graph_pool *graphs; /* of the captures going on */
+	uint64_t frees;             /* counts frees into pools */
+	struct fdry_graph_pool *graphs; /* of captures in progress */
 	size_t slabs;               /* entries of the ledger that are slabs, */
 	uint64_t slab_bytes;        /* their bytes, */
 	uint64_t graph_bytes;       /* and those of graphs among them */
@@ -53,7 +53,7 @@ struct fdry_region {
 	struct fdry_ranges reservations;
 	struct fdry_ranges unreserved;
 	struct fdry_ledger maps;
-	struct fdry_ranges plain;    /* where memory was ever mapped while nothing captured */
+	struct fdry_ranges plain;    /* addresses that ever had a mapping outside of captures */
 };
 
 static inline void fdry_region_lock(struct fdry_region *r)
@@ -71,42 +71,50 @@ static inline CUdeviceptr fdry_region_cursor(const struct fdry_region *r)
 	return r->bump.base + r->bump.cursor;
 }
 
-/* Put the next allocation into @l, one of the region's ledgers, which count as one. */
-int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
+/* Add the next allocation to @l, one of the region's ledgers. They share one count of serial
+ * numbers. */
+int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l,
+		     const struct fdry_alloc *a) __must_check;
 
-/* The allocation that starts at @addr, and is not the region's own. FDRY_E_INVAL. */
-int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr, struct fdry_alloc *ret) __must_check;
+/* The allocation that starts at @addr and is no slab of the region. FDRY_E_INVAL. */
+int fdry_region_at(const struct fdry_region *r, CUdeviceptr addr,
+		   struct fdry_alloc *ret) __must_check;
 /* Map and note @a at @p, and move the cursor behind it. */
-int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p, struct fdry_alloc *a) __must_check;
-/* Make these addresses free for what @holes are for, if any. Addresses for which host memory runs out are not used again. */
-void fdry_region_give(struct fdry_ranges *holes, CUdeviceptr addr, uint64_t size);
+int fdry_region_put_at(struct fdry_region *r, const struct fdry_place *p,
+		       struct fdry_alloc *a) __must_check;
+/* Add addresses to @free, which may be NULL. Addresses that no host memory is left to note are
+ * never used again. */
+void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size);
 /* [@addr, @addr + @size) must be bytes of the region: FDRY_E_INVAL, FDRY_E_RANGE. */
-int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint64_t size) __must_check;
-/* Map and note @a (size, kind and flags are set) where @a's extent, kind and the rule want it; sets addr. */
+int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr,
+			     uint64_t size) __must_check;
+/* Find a place for @a, whose size, kind and flags are set, map and note it; sets addr and extent.
+ */
 int fdry_region_place(struct fdry_region *r, struct fdry_alloc *a) __must_check;
-/* End the allocation @a of r->ledger; @waited as in fdry_backing_put(). */
+/* Remove the allocation @a of r->ledger; @waited as in fdry_backing_put(). */
 void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
 
-/* Without the lock: wait for the work in flight and let what was freed before go. */
+/* Without the lock: wait for the work in flight, and settle the frees before it. */
 int fdry_region_settle(struct fdry_region *r) __must_check;
-/* Without the lock: where @err is FDRY_E_NODEVMEM and nothing captures, wait and give back all that can go.
- * True: try again. */
+/* Without the lock: if @err is FDRY_E_NODEVMEM and nothing captures, wait and unmap idle memory.
+ * True if that freed any, so that the caller tries again. */
 bool fdry_region_relieve(struct fdry_region *r, int err, unsigned int flags);
 
 /* async.c */
 
-/* End the stream-ordered allocation @a; @waited: for the device, since it was last used. */
+/* Remove the stream-ordered allocation @a. @waited: the device has finished its work since the last
+ * use. */
 void fdry_region_piece_drop(struct fdry_region *r, const struct fdry_alloc *a, bool waited);
-/* No capture goes on any more. */
+/* No capture is in progress any more. */
 void fdry_region_graphs_end(struct fdry_region *r);
-/* Give back empty slabs, while more than @keep bytes remain. */
+/* Unmap empty slabs, while more than @keep bytes remain. */
 void fdry_region_slabs_trim(struct fdry_region *r, uint64_t keep);
 int fdry_region_async_check(const struct fdry_region *r) __must_check;
 void fdry_region_async_release(struct fdry_region *r);
 
 /* mapping.c */
 
-/* The end of the last reservation in the region as it was made; the base where there is none. */
+/* The end of the last reservation in the region as it was made; the base if there is none. */
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r);
 int fdry_region_mapping_check(const struct fdry_region *r) __must_check;
 void fdry_region_mapping_release(struct fdry_region *r);

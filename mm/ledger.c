@@ -2,8 +2,8 @@
 /*
  * ledger.c - live allocations; see ledger.h.
  *
- * One host allocation an entry. Nothing but adding and copying can fail, so a region
- * adds first and does what may go wrong afterwards.
+ * One host allocation an entry. Only adding and copying can fail, so a region adds
+ * first and makes the calls that may fail afterwards.
  */
 #include "mm/ledger.h"
 
@@ -26,7 +26,8 @@ int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a)
 	struct entry *e;
 
 	if (next && next->start < a->addr + a->extent)
-		return fdry_bug("an allocation of %" PRIu64 " bytes at %#llx overlaps the live one at %#" PRIx64,
+		return fdry_bug("an allocation of %" PRIu64
+				" bytes at %#llx overlaps the live one at %#" PRIx64,
 				a->extent, a->addr, next->start);
 	e = calloc(1, sizeof(*e));
 	if (!e)
@@ -68,12 +69,16 @@ int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_al
 	struct fdry_range *n = fdry_ranges_floor(&l->entries, addr);
 
 	if (!n || n->end <= addr)
-		return fdry_fail(FDRY_E_INVAL, "%#llx lies in no live allocation: it was freed before, or is "
-				 "not from this region", addr);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%#llx lies in no live allocation: it was freed before, or is "
+				 "not from this region",
+				 addr);
 	if (n->start != addr)
-		return fdry_fail(FDRY_E_INVAL, "%#llx lies %" PRIu64 " bytes into the allocation of %" PRIu64 " bytes at %#"
-				 PRIx64 "; give that address instead", addr, (uint64_t)(addr - n->start),
-				 entry_of(n)->alloc.size, n->start);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%#llx lies %" PRIu64 " bytes into the allocation of %" PRIu64
+				 " bytes at %#" PRIx64 "; give that address instead",
+				 addr, (uint64_t)(addr - n->start), entry_of(n)->alloc.size,
+				 n->start);
 	*ret = entry_of(n)->alloc;
 	return 0;
 }
@@ -126,16 +131,21 @@ int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdevicept
 		const struct fdry_alloc *a = &entry_of(n)->alloc;
 
 		if (n->start < start || n->end > end || n->end <= n->start)
-			return fdry_bug("the allocation at %#" PRIx64 " overlaps another, or leaves what was "
-					"handed out", n->start);
-		if (a->addr != n->start || a->extent != n->end - n->start || a->size > a->extent || a->serial > l->serial)
-			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself", n->start);
+			return fdry_bug("the allocation at %#" PRIx64
+					" overlaps another, or leaves what was "
+					"handed out",
+					n->start);
+		if (a->addr != n->start || a->extent != n->end - n->start || a->size > a->extent ||
+		    a->serial > l->serial)
+			return fdry_bug("the ledger's entry at %#" PRIx64 " contradicts itself",
+					n->start);
 		start = n->end;
 		bytes += a->size;
 		count++;
 	}
 	if (bytes != l->bytes || count != l->entries.count)
-		return fdry_bug("the ledger counts %zu allocations and has %" PRIu64, l->entries.count, count);
+		return fdry_bug("the ledger counts %zu allocations and has %" PRIu64,
+				l->entries.count, count);
 	return 0;
 }
 

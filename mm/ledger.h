@@ -2,9 +2,9 @@
 /*
  * ledger.h - every live allocation of a region, found by address in O(log n).
  *
- * Serial numbers count every allocation ever made, also those long gone, so that two
- * processes that made the same calls agree on them. A serial number is used up when an
- * allocation has succeeded, not when it is tried: fdry_ledger_undo() takes it back.
+ * Serial numbers count every allocation ever made, freed ones too, so two processes that made the
+ * same calls agree on them. Only an allocation that succeeds uses a number up: fdry_ledger_undo()
+ * takes a number back.
  *
  * Locking: the region's.
  */
@@ -17,22 +17,24 @@
 /* Zero it to start; fdry_ledger_release() at the end. */
 struct fdry_ledger {
 	struct fdry_ranges entries; /* by extent, so that entries may touch but not overlap */
-	uint64_t serial;            /* of the last allocation made */
-	uint64_t bytes;             /* as asked for, of what lives */
+	uint64_t serial;            /* of the last allocation */
+	uint64_t bytes;             /* as requested, of live allocations */
 };
 
-/* Note the next allocation: a's addr, size, extent and capturing; its serial is set here. FDRY_E_NOMEM;
- * FDRY_E_BUG where it overlaps a live one. */
+/* Note the next allocation: a's addr, size, extent and capturing; its serial is set here.
+ * FDRY_E_NOMEM; FDRY_E_BUG if it overlaps a live one. */
 int fdry_ledger_add(struct fdry_ledger *l, const struct fdry_alloc *a) __must_check;
 /* Forget the allocation at @addr as if it had never been made; it is the last one added. */
 void fdry_ledger_undo(struct fdry_ledger *l, CUdeviceptr addr);
 
-/* The allocation that starts at @addr. FDRY_E_INVAL says what lies there instead. */
-int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret) __must_check;
-/* Remove the allocation that starts at @addr, which there is. */
+/* The allocation that starts at @addr. FDRY_E_INVAL names the allocation that holds @addr, if any.
+ */
+int fdry_ledger_at(const struct fdry_ledger *l, CUdeviceptr addr,
+		   struct fdry_alloc *ret) __must_check;
+/* Remove the allocation that starts at @addr; it must exist. */
 void fdry_ledger_del(struct fdry_ledger *l, CUdeviceptr addr);
 
-/* The allocation of whose bytes asked for @addr is one. */
+/* The allocation that has @addr among its requested bytes. */
 bool fdry_ledger_find(const struct fdry_ledger *l, CUdeviceptr addr, struct fdry_alloc *ret);
 /* The live allocation with the highest address. */
 bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret);
@@ -41,9 +43,10 @@ bool fdry_ledger_last(const struct fdry_ledger *l, struct fdry_alloc *ret);
 struct fdry_alloc *fdry_ledger_entry(struct fdry_range *n);
 
 /* All of them in address order, malloc'ed; at least one byte, so never NULL. FDRY_E_NOMEM. */
-int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret, size_t *count) __must_check;
+int fdry_ledger_copy(const struct fdry_ledger *l, struct fdry_alloc **ret,
+		     size_t *count) __must_check;
 
-/* FDRY_E_BUG where entries overlap, leave [@start, @end) or disagree with the counts. */
+/* FDRY_E_BUG if entries overlap, leave [@start, @end) or disagree with the counts. */
 int fdry_ledger_check(const struct fdry_ledger *l, CUdeviceptr start, CUdeviceptr end) __must_check;
 
 void fdry_ledger_release(struct fdry_ledger *l);

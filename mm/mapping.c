@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mapping.c - addresses that the program reserves and maps memory at itself; see region.h.
+ * mapping.c - addresses that the program reserves, and memory that it maps there; see region.h.
  *
- * Addresses come from the region, so they are the same in every process; memory is the
- * program's, which maps and unmaps it. The region notes what lies where, and fills what
- * is new, so that it too is the same in every process.
+ * The addresses come from the region, so they are the same in every process. The program maps and
+ * unmaps the memory. The region notes each mapping and fills new memory, so its bytes are the same
+ * in every process, too.
  *
- * Addresses do not change hands between captures and the rest here, the program decides
- * what it maps where. So the region remembers where anything was ever mapped while nothing
- * captured: memory there is content, whenever it is mapped.
+ * The program decides what it maps at an address, so captures and other code may use the same
+ * addresses. The region remembers all addresses at which memory was ever mapped outside of
+ * captures: memory there is content, whenever it is mapped.
  */
 #include "mm/internal.h"
 
@@ -17,15 +17,17 @@
 
 #include "lib/log.h"
 
-static struct fdry_range *reservation_of(const struct fdry_region *r, CUdeviceptr addr, uint64_t size)
+static struct fdry_range *reservation_of(const struct fdry_region *r, CUdeviceptr addr,
+					 uint64_t size)
 {
 	struct fdry_range *n = fdry_ranges_floor(&r->reservations, addr);
 
 	return n && addr < n->end && size <= n->end - addr ? n : NULL;
 }
 
-/* At the cursor, behind what is mapped there already. */
-static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align, struct fdry_place *ret)
+/* At the cursor, behind memory that is already mapped there. */
+static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
+			   struct fdry_place *ret)
 {
 	struct fdry_bump b = r->bump;
 	struct fdry_place p = { 0 };
@@ -47,8 +49,9 @@ static int place_at_cursor(struct fdry_region *r, uint64_t size, uint64_t align,
 	return 0;
 }
 
-/* Behind the region's end, which moves; the cursor does not. The addresses before it are never used: what is mapped may not
- * lie on both sides of the border of two of the driver's reservations, so holes must not join across it. */
+/* Reserve behind the region's end, which moves; the cursor stays. The addresses in front of the new
+ * ones are never used: a mapping must not lie on both sides of a border of two reservations of the
+ * driver, so free ranges must not join across it. */
 static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
 	struct fdry_vmm *v = &r->backing.vmm;
@@ -58,7 +61,8 @@ static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, ui
 	int err;
 
 	if (__builtin_add_overflow(size, align + v->granule, &want))
-		return fdry_fail(FDRY_E_RANGE, "a reservation of %" PRIu64 " bytes; ask for less", size);
+		return fdry_fail(FDRY_E_RANGE, "a reservation of %" PRIu64 " bytes; ask for less",
+				 size);
 	err = fdry_vmm_enter(v, &mode);
 	if (err)
 		return err;
@@ -67,14 +71,15 @@ static int place_behind(struct fdry_region *r, uint64_t size, uint64_t align, ui
 	return err ? err : fdry_round_up(start + v->granule, align, ret);
 }
 
-/* So much that as much remains for allocations. */
+/* True if at least as many bytes remain for allocations. */
 static bool is_modest(const struct fdry_region *r, uint64_t size)
 {
 	return size <= (r->bump.size - r->bump.cursor) / 2;
 }
 
-/* Frameworks reserve more than the device has, again and again: at the cursor while there is plenty, else behind the
- * region, and where something is in the way there at the cursor after all. */
+/* Frameworks reserve more than the device has, again and again. So reservations lie at the cursor
+ * while the region has plenty of addresses, else behind the region; if addresses there are taken,
+ * at the cursor after all. */
 static int find_place(struct fdry_region *r, uint64_t size, uint64_t align, uint64_t *ret)
 {
 	struct fdry_place p;
@@ -116,8 +121,11 @@ int fdry_region_reserve(struct fdry_region *r, uint64_t size, uint64_t align, CU
 	int err;
 
 	if (!size || size % granule || align & (align - 1) || align > UINT64_MAX / 4)
-		return fdry_fail(FDRY_E_INVAL, "a reservation of %" PRIu64 " bytes at multiples of %" PRIu64 "; the size must be "
-				 "a multiple of %" PRIu64 ", the alignment a power of two or 0", size, align, granule);
+		return fdry_fail(FDRY_E_INVAL,
+				 "a reservation of %" PRIu64 " bytes at multiples of %" PRIu64
+				 "; the size must be "
+				 "a multiple of %" PRIu64 ", the alignment a power of two or 0",
+				 size, align, granule);
 	fdry_region_lock(r);
 	err = reserve(r, size, align > granule ? align : granule, ret);
 	fdry_region_unlock(r);
@@ -129,14 +137,18 @@ static int unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 	struct fdry_range *n = reservation_of(r, addr, size), *m;
 
 	if (!n || n->start != addr || n->end != addr + size)
-		return fdry_fail(FDRY_E_INVAL, "%" PRIu64 " bytes at %#llx are not what was reserved", size, addr);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%" PRIu64 " bytes at %#llx are not what was reserved", size,
+				 addr);
 	m = fdry_ranges_from(&r->maps.entries, addr);
 	if (m && m->start < n->end)
-		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
+		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first",
+				 m->start);
 	fdry_ranges_del(&r->reservations, n);
 	free(n);
 	if (fdry_free_ranges_add(&r->unreserved, addr, addr + size))
-		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
+		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr,
+			  fdry_last_error());
 	return 0;
 }
 
@@ -150,7 +162,8 @@ int fdry_region_unreserve(struct fdry_region *r, CUdeviceptr addr, uint64_t size
 	return ret;
 }
 
-bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *start, uint64_t *size)
+bool fdry_region_reserved(struct fdry_region *r, CUdeviceptr addr, CUdeviceptr *start,
+			  uint64_t *size)
 {
 	const struct fdry_range *n;
 
@@ -172,19 +185,28 @@ static int map(struct fdry_region *r, struct fdry_alloc *a)
 	int ret;
 
 	if (!a->size || !reservation_of(r, a->addr, a->size))
-		return fdry_fail(FDRY_E_INVAL, "%" PRIu64 " bytes at %#llx do not lie in addresses that the program has "
-				 "reserved", a->size, a->addr);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%" PRIu64
+				 " bytes at %#llx do not lie in addresses that the program has "
+				 "reserved",
+				 a->size, a->addr);
 	if (m && m->start < a->addr + a->size)
-		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first", m->start);
+		return fdry_fail(FDRY_E_INVAL, "memory is mapped at %#" PRIx64 "; unmap it first",
+				 m->start);
 	if (fdry_free_ranges_overlap(&r->plain, a->addr, a->addr + a->size))
 		a->capturing = false;
 	ret = a->capturing ? 0 : fdry_free_ranges_add(&r->plain, a->addr, a->addr + a->size);
 	return ret ? ret : fdry_region_note(r, &r->maps, a);
 }
 
-int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank, unsigned int flags)
+int fdry_region_map(struct fdry_region *r, CUdeviceptr addr, uint64_t size, bool blank,
+		    unsigned int flags)
 {
-	struct fdry_alloc a = { .addr = addr, .size = size, .extent = size, .kind = FDRY_KIND_MAP, .blank = blank,
+	struct fdry_alloc a = { .addr = addr,
+				.size = size,
+				.extent = size,
+				.kind = FDRY_KIND_MAP,
+				.blank = blank,
 				.capturing = blank && flags & FDRY_ALLOC_CAPTURING };
 	int ret;
 
@@ -264,7 +286,8 @@ void fdry_region_unmap(struct fdry_region *r, CUdeviceptr addr, uint64_t size)
 
 CUdeviceptr fdry_region_reserved_end(const struct fdry_region *r)
 {
-	const struct fdry_range *n = fdry_ranges_floor(&r->reservations, r->bump.base + r->bump.size - 1);
+	const struct fdry_range *n =
+		fdry_ranges_floor(&r->reservations, r->bump.base + r->bump.size - 1);
 
 	return n ? n->end : r->bump.base;
 }
@@ -277,17 +300,20 @@ int fdry_region_mapping_check(const struct fdry_region *r)
 	if (!ret)
 		ret = fdry_free_ranges_check(&r->plain);
 	if (!ret)
-		ret = fdry_ledger_check(&r->maps, r->bump.base, r->backing.vmm.base + r->backing.vmm.size);
+		ret = fdry_ledger_check(&r->maps, r->bump.base,
+					r->backing.vmm.base + r->backing.vmm.size);
 	fdry_ranges_each(n, &r->maps.entries, 0, UINT64_MAX)
 		if (!ret && !reservation_of(r, n->start, n->end - n->start))
-			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved", n->start);
+			ret = fdry_bug("memory is mapped at %#" PRIx64 ", which is not reserved",
+				       n->start);
 	fdry_ranges_each(n, &r->reservations, 0, UINT64_MAX)
 		if (!ret && fdry_free_ranges_overlap(&r->unreserved, n->start, n->end))
-			ret = fdry_bug("the reservation at %#" PRIx64 " lies in free addresses", n->start);
+			ret = fdry_bug("the reservation at %#" PRIx64 " lies in free addresses",
+				       n->start);
 	return ret;
 }
 
-/* What the program has mapped would keep the region's addresses from being freed. */
+/* Mappings of the program would prevent freeing the region's addresses. */
 void fdry_region_mapping_release(struct fdry_region *r)
 {
 	struct fdry_range *n;

@@ -2,8 +2,8 @@
 /*
  * maps.c - reads /proc/self/maps.
  *
- * Naming things for messages never fails: what cannot be read is not there. For the list
- * it is the other way round: what cannot be read may all be there.
+ * A description for a message never fails: a mapping that cannot be read is left out. For the list
+ * the opposite holds: addresses whose state cannot be read count as mapped.
  */
 #include "mm/maps.h"
 
@@ -27,7 +27,8 @@ static bool line_overlaps(char *line, uint64_t start, uint64_t end, char *text, 
 	if (from >= end || to <= start)
 		return false;
 	line[strcspn(line, "\n")] = '\0';
-	snprintf(text, len, "%s (%#" PRIx64 "-%#" PRIx64 ")", line[at] ? line + at : "anonymous", from, to);
+	snprintf(text, len, "%s (%#" PRIx64 "-%#" PRIx64 ")", line[at] ? line + at : "anonymous",
+		 from, to);
 	return true;
 }
 
@@ -68,7 +69,7 @@ static int lines_put(FILE *f, struct fdry_buf *list)
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " ", &from, &to) == 2)
 			err = range_put(list, from, to);
 	if (!err && ferror(f))
-		list->len = 0; /* what is behind the fault is unknown */
+		list->len = 0; /* the rest of the list is unknown */
 	free(line);
 	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.h - what lies at addresses of this process. */
+/* maps.h - the mappings of this process. */
 #ifndef FDRY_MM_MAPS_H
 #define FDRY_MM_MAPS_H
 
@@ -13,13 +13,13 @@
  * Always writes a string. */
 void fdry_maps_describe(uint64_t start, uint64_t end, char *text, size_t len);
 
-/* Something mapped, [start, end). */
+/* A mapped range, [start, end). */
 struct fdry_maps_range {
 	uint64_t start, end;
 };
 
-/* Everything that is mapped, ascending, neighbours joined; free() it. Where the kernel does not tell, that is all there
- * could be, in one piece. */
+/* All mapped ranges, ascending, with neighbours joined; free() the list. If the kernel does not
+ * list them, it is one range with all addresses. */
 int fdry_maps_list(struct fdry_maps_range **ret, size_t *count) __must_check;
 
 #endif

@@ -2,8 +2,7 @@
 /*
  * range.c - the treap behind range.h.
  *
- * Every change splits the tree and joins its parts again, so only split() and join() know how
- * the tree is built. Both follow one path, whose length is O(log n).
+ * Every function follows one path from the root, whose length is O(log n).
  */
 #include "mm/range.h"
 
@@ -30,7 +29,8 @@ static struct fdry_range *measure(struct fdry_range *n)
 }
 
 /* Ranges that start below @at go to @less, the others to @more. */
-static void split(struct fdry_range *n, uint64_t at, struct fdry_range **less, struct fdry_range **more)
+static void split(struct fdry_range *n, uint64_t at, struct fdry_range **less,
+		  struct fdry_range **more)
 {
 	if (!n) {
 		*less = *more = NULL;
@@ -58,13 +58,18 @@ static struct fdry_range *join(struct fdry_range *a, struct fdry_range *b)
 
 void fdry_ranges_add(struct fdry_ranges *s, struct fdry_range *n)
 {
-	struct fdry_range *less, *more;
+	struct fdry_range **link = &s->root;
+	uint64_t size = n->end - n->start;
 
-	n->kid[0] = n->kid[1] = NULL;
-	split(s->root, n->start, &less, &more);
-	s->root = join(join(less, measure(n)), more);
+	while (*link && rank(*link) >= rank(n)) {
+		if ((*link)->largest < size)
+			(*link)->largest = size;
+		link = &(*link)->kid[n->start > (*link)->start];
+	}
+	split(*link, n->start, &n->kid[0], &n->kid[1]);
+	*link = measure(n);
 	s->count++;
-	s->bytes += n->end - n->start;
+	s->bytes += size;
 }
 
 void fdry_ranges_del(struct fdry_ranges *s, struct fdry_range *n)
@@ -124,7 +129,8 @@ static struct fdry_range *lowest(struct fdry_range *n, uint64_t size, uint64_t a
 	return fits(n, size, align, ret) ? n : lowest(n->kid[1], size, align, ret);
 }
 
-struct fdry_range *fdry_ranges_fit(const struct fdry_ranges *s, uint64_t size, uint64_t align, uint64_t *ret)
+struct fdry_range *fdry_ranges_fit(const struct fdry_ranges *s, uint64_t size, uint64_t align,
+				   uint64_t *ret)
 {
 	return lowest(s->root, size, align, ret);
 }

@@ -40,16 +40,18 @@ void fdry_ranges_del(struct fdry_ranges *s, struct fdry_range *n);
 
 /* The last range that starts at @addr or below; NULL if there is none. */
 struct fdry_range *fdry_ranges_floor(const struct fdry_ranges *s, uint64_t addr);
-/* The first range that ends above @addr: the one that holds it, else the next; NULL if there is none. */
+/* The first range that ends above @addr: the one that holds it, else the next; NULL if there is
+ * none. */
 struct fdry_range *fdry_ranges_from(const struct fdry_ranges *s, uint64_t addr);
 
-/* The lowest range that holds @size bytes at a multiple of @align, a power of two, and the lowest such
- * address. NULL if there is none. */
+/* The lowest range that holds @size bytes at a multiple of @align, a power of two, and the lowest
+ * such address. NULL if there is none. */
 struct fdry_range *fdry_ranges_fit(const struct fdry_ranges *s, uint64_t size, uint64_t align,
 				   uint64_t *ret);
 
 /* Walk all ranges that overlap [@from, @to), in order; @n may not be removed meanwhile. */
 #define fdry_ranges_each(n, s, from, to) \
-	for ((n) = fdry_ranges_from(s, from); (n) && (n)->start < (to); (n) = fdry_ranges_from(s, (n)->end))
+	for ((n) = fdry_ranges_from(s, from); (n) && (n)->start < (to); \
+	     (n) = fdry_ranges_from(s, (n)->end))
 
 #endif

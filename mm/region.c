@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - puts cursor, ledger and backing together; see region.h.
+ * region.c - joins cursor, ledger and backing; see region.h.
  *
- * Order of an allocation: place (pure), note in the ledger, map and fill, move the cursor.
- * Only mapping and filling can fail late, and undoing the note cannot. The cursor moves
- * last, so a failure leaves no trace.
+ * An allocation computes its place, notes it in the ledger, maps and fills memory, and moves the
+ * cursor. Only mapping and filling can fail late, and undoing the note cannot fail. The cursor
+ * moves last, so a failure leaves no trace.
  *
- * Freeing: look, wait without the lock, look again, put. Two threads that free the same
- * address both pass the first look; the second look stops one of them. What was freed
- * by others meanwhile is not covered by the wait: the backing's clock tells which.
+ * A free looks the allocation up, waits without the lock, looks it up again, and ends it. Two
+ * threads that free the same address both pass the first look-up; the second one stops one of them.
+ * The wait does not cover frees that other threads made meanwhile: the backing's clock identifies
+ * those.
  */
 #include "mm/region.h"
 
@@ -39,7 +40,7 @@ int fdry_region_new(const struct fdry_driver *drv, CUdevice dev, CUdeviceptr bas
 	return 0;
 }
 
-/* Allocations go on at the cursor: what was freed below it is forgotten. */
+/* Forget freed addresses: allocations continue at the cursor. */
 static void forget_free(struct fdry_region *r)
 {
 	struct fdry_freed *f;
@@ -88,7 +89,8 @@ int fdry_region_note(struct fdry_region *r, struct fdry_ledger *l, const struct 
 	return ret;
 }
 
-/* The holes for allocations like @a. Capturing ones have none: their addresses were never anything else's. */
+/* The free ranges for allocations like @a. Capturing ones have none: no other allocation ever had
+ * their addresses. */
 static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_alloc *a)
 {
 	if (a->capturing)
@@ -96,17 +98,22 @@ static struct fdry_ranges *free_for(struct fdry_region *r, const struct fdry_all
 	return a->size < FDRY_ALLOC_BLOCK ? &r->small : &r->large;
 }
 
-void fdry_region_give(struct fdry_ranges *holes, CUdeviceptr addr, uint64_t size)
+void fdry_region_give(struct fdry_ranges *free, CUdeviceptr addr, uint64_t size)
 {
-	if (holes && size && fdry_free_ranges_add(holes, addr, addr + size))
-		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr, fdry_last_error());
+	if (free && size && fdry_free_ranges_add(free, addr, addr + size))
+		fdry_warn("%" PRIu64 " bytes of addresses at %#llx are lost: %s", size, addr,
+			  fdry_last_error());
 }
 
-/* What must be written before the memory at @p is handed out: the stamp, or zeros where it was handed out before. */
-static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_place *p, bool capturing)
+/* The bytes to write before the memory at @p is handed out: the stamp, or zeros if it was handed
+ * out before. */
+static struct fdry_fill fill_for(const struct fdry_region *r, const struct fdry_place *p,
+				 bool capturing)
 {
 	uint64_t dirty = r->bump.base + r->bump.touched;
-	struct fdry_fill f = { .addr = p->addr, .size = p->extent, .pattern = capturing ? FDRY_STAMP : 0 };
+	struct fdry_fill f = { .addr = p->addr,
+			       .size = p->extent,
+			       .pattern = capturing ? FDRY_STAMP : 0 };
 
 	if (!capturing && dirty < p->addr + p->extent)
 		f.size = dirty > p->addr ? dirty - p->addr : 0;
@@ -162,10 +169,13 @@ int fdry_region_check_inside(const struct fdry_region *r, CUdeviceptr addr, uint
 	const struct fdry_bump *b = &r->bump;
 
 	if (!size)
-		return fdry_fail(FDRY_E_INVAL, "a range of 0 bytes at %#llx; ask for at least 1", addr);
+		return fdry_fail(FDRY_E_INVAL, "a range of 0 bytes at %#llx; ask for at least 1",
+				 addr);
 	if (addr < b->base || addr - b->base > b->size || size > b->size - (addr - b->base))
-		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes at %#llx do not lie in the region of %" PRIu64
-				 " bytes at %#" PRIx64 "; reserve a larger one", size, addr, b->size, b->base);
+		return fdry_fail(FDRY_E_RANGE,
+				 "%" PRIu64 " bytes at %#llx do not lie in the region of %" PRIu64
+				 " bytes at %#" PRIx64 "; reserve a larger one",
+				 size, addr, b->size, b->base);
 	return 0;
 }
 
@@ -195,14 +205,18 @@ void fdry_region_drop(struct fdry_region *r, const struct fdry_alloc *a, bool wa
 
 int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, CUdeviceptr *ret)
 {
-	struct fdry_alloc a = { .size = size, .kind = FDRY_KIND_ALLOC, .capturing = flags & FDRY_ALLOC_CAPTURING };
+	struct fdry_alloc a = { .size = size,
+				.kind = FDRY_KIND_ALLOC,
+				.capturing = flags & FDRY_ALLOC_CAPTURING };
 	int err;
 
 	do {
 		fdry_region_lock(r);
 		err = fdry_region_place(r, &a);
 		if (!err && !a.capturing)
-			fdry_backing_trim(&r->backing, fdry_region_cursor(r)); /* the granule that the cursor left */
+			fdry_backing_trim(
+				&r->backing,
+				fdry_region_cursor(r)); /* the granule that the cursor has left */
 		fdry_region_unlock(r);
 	} while (fdry_region_relieve(r, err, flags));
 	if (err)
@@ -211,7 +225,7 @@ int fdry_region_alloc(struct fdry_region *r, uint64_t size, unsigned int flags, 
 	return 0;
 }
 
-/* The device was waited for since the frees of both clocks. */
+/* The device has finished all work that preceded the frees of both clocks. */
 static void settled(struct fdry_region *r, uint64_t clock, uint64_t frees)
 {
 	struct fdry_freed **link = &r->freed, *f;
@@ -309,7 +323,7 @@ int fdry_region_dealloc(struct fdry_region *r, CUdeviceptr addr, unsigned int fl
 	return ret;
 }
 
-/* Wait, if memory was freed whose work nobody has waited for. */
+/* Wait if work may still use memory that was freed. */
 static int settle_rest(struct fdry_region *r)
 {
 	bool settled;
@@ -361,7 +375,8 @@ int fdry_region_free_preallocated(struct fdry_region *r, unsigned int flags)
 			fdry_backing_trim(&r->backing, fdry_region_cursor(r));
 		r->arena = false;
 	} else {
-		ret = fdry_fail(FDRY_E_STATE, "the region at %#" PRIx64 " has no preallocated memory to free",
+		ret = fdry_fail(FDRY_E_STATE,
+				"the region at %#" PRIx64 " has no preallocated memory to free",
 				r->bump.base);
 	}
 	fdry_region_unlock(r);
@@ -430,14 +445,21 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 
 	if (offset < r->bump.cursor && fdry_ledger_last(&r->ledger, &last) &&
 	    last.addr + last.extent - r->bump.base > offset)
-		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the live allocation "
-				 "of %" PRIu64 " bytes at %#llx; free it first", offset, last.size, last.addr);
+		return fdry_fail(FDRY_E_STATE,
+				 "offset %" PRIu64 " lies below the end of the live allocation "
+				 "of %" PRIu64 " bytes at %#llx; free it first",
+				 offset, last.size, last.addr);
 	if (offset < r->bump.cursor && fdry_region_reserved_end(r) - r->bump.base > offset)
-		return fdry_fail(FDRY_E_STATE, "offset %" PRIu64 " lies below the end of the addresses that the program has "
-				 "reserved; free them first", offset);
+		return fdry_fail(FDRY_E_STATE,
+				 "offset %" PRIu64
+				 " lies below the end of the addresses that the program has "
+				 "reserved; free them first",
+				 offset);
 	if (offset < r->bump.cursor && r->backing.settled != r->backing.clock)
-		return fdry_fail(FDRY_E_STATE, "memory was freed while a stream captured, and work may still be on it; "
-				 "set the offset after the capture");
+		return fdry_fail(
+			FDRY_E_STATE,
+			"memory was freed while a stream captured, and work may still be on it; "
+			"set the offset after the capture");
 	ret = fdry_bump_set(&r->bump, offset);
 	assert(!fdry_bump_check(&r->bump));
 	if (!ret) {
@@ -447,7 +469,7 @@ static int set_offset(struct fdry_region *r, uint64_t offset)
 	return ret;
 }
 
-/* Going back hands memory out again: nothing may be at work on it any more. */
+/* Setting the cursor back hands memory out again, so no work may use it any more. */
 int fdry_region_set_offset(struct fdry_region *r, uint64_t offset)
 {
 	int ret = offset < fdry_region_offset(r) ? settle_rest(r) : 0;
@@ -487,18 +509,20 @@ bool fdry_region_unused(struct fdry_region *r)
 	bool unused;
 
 	fdry_region_lock(r);
-	unused = !r->pieces.entries.count && !r->maps.entries.count && !r->reservations.count && !r->graph_bytes &&
-		 r->ledger.entries.count == r->slabs;
+	unused = !r->pieces.entries.count && !r->maps.entries.count && !r->reservations.count &&
+		 !r->graph_bytes && r->ledger.entries.count == r->slabs;
 	fdry_region_unlock(r);
 	return unused;
 }
 
 /* --- copies of the ledger --- */
 
-/* Shown to others: not the region's own slabs, nor what lies in slabs of graphs, nor what cannot be read yet. */
+/* Copies leave out the region's own slabs, allocations in slabs of graphs, and memory that cannot
+ * be read yet. */
 static bool is_shown(const struct fdry_alloc *a)
 {
-	return a->kind != FDRY_KIND_SLAB && !a->blank && !(a->kind == FDRY_KIND_POOL && a->capturing);
+	return a->kind != FDRY_KIND_SLAB && !a->blank &&
+	       !(a->kind == FDRY_KIND_POOL && a->capturing);
 }
 
 static int by_address(const void *a, const void *b)
@@ -545,7 +569,8 @@ void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret)
 {
 	fdry_region_lock(r);
 	*ret = (struct fdry_region_stats){
-		.allocs = r->ledger.entries.count - r->slabs + r->pieces.entries.count + r->maps.entries.count,
+		.allocs = r->ledger.entries.count - r->slabs + r->pieces.entries.count +
+			  r->maps.entries.count,
 		.alloc_bytes = r->ledger.bytes - r->slab_bytes + r->pieces.bytes + r->maps.bytes,
 		.mapped_bytes = r->backing.mapped,
 		.idle_bytes = fdry_backing_idle_bytes(&r->backing),
@@ -557,15 +582,16 @@ void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret)
 	fdry_region_unlock(r);
 }
 
-/* Nothing that lives lies in what was freed. */
-static int check_free(const struct fdry_region *r, const struct fdry_ranges *holes)
+/* No live allocation lies in a free range. */
+static int check_free(const struct fdry_region *r, const struct fdry_ranges *set)
 {
 	struct fdry_range *n;
-	int ret = fdry_free_ranges_check(holes);
+	int ret = fdry_free_ranges_check(set);
 
 	fdry_ranges_each(n, &r->ledger.entries, 0, UINT64_MAX)
-		if (!ret && fdry_free_ranges_overlap(holes, n->start, n->end))
-			ret = fdry_bug("the allocation at %#" PRIx64 " lies in a hole", n->start);
+		if (!ret && fdry_free_ranges_overlap(set, n->start, n->end))
+			ret = fdry_bug("the allocation at %#" PRIx64 " lies in a free range",
+				       n->start);
 	return ret;
 }
 

@@ -40,7 +40,8 @@ bool fdry_stream_pool_shrink(struct fdry_stream_pool *p, uint64_t start, uint64_
 	return true;
 }
 
-bool fdry_stream_pool_take(struct fdry_stream_pool *p, uint64_t stream, uint64_t extent, uint64_t align, uint64_t *ret)
+bool fdry_stream_pool_take(struct fdry_stream_pool *p, uint64_t stream, uint64_t extent,
+			   uint64_t align, uint64_t *ret)
 {
 	struct fdry_stream_queue *q = stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
 
@@ -66,11 +67,13 @@ static struct fdry_stream_queue *queue_new(struct fdry_stream_pool *p, uint64_t 
 
 static void lost(struct fdry_stream_pool *p, uint64_t bytes)
 {
-	fdry_warn("%" PRIu64 " bytes of device memory are lost: no host memory to note them", bytes);
+	fdry_warn("%" PRIu64 " bytes of device memory are lost: no host memory to note them",
+		  bytes);
 	p->slabs -= bytes;
 }
 
-void fdry_stream_pool_give(struct fdry_stream_pool *p, uint64_t stream, uint64_t start, uint64_t end, uint64_t clock)
+void fdry_stream_pool_give(struct fdry_stream_pool *p, uint64_t stream, uint64_t start,
+			   uint64_t end, uint64_t clock)
 {
 	struct fdry_stream_queue *q = queue_of(p, stream);
 
@@ -112,7 +115,8 @@ void fdry_stream_pool_settle(struct fdry_stream_pool *p, uint64_t clock)
 
 uint64_t fdry_stream_pool_foreign(const struct fdry_stream_pool *p, uint64_t stream)
 {
-	const struct fdry_stream_queue *q = stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
+	const struct fdry_stream_queue *q =
+		stream != FDRY_STREAM_UNKNOWN ? queue_of(p, stream) : NULL;
 
 	return p->waiting - (q ? q->freed.bytes : 0);
 }
@@ -128,7 +132,8 @@ int fdry_stream_pool_check(const struct fdry_stream_pool *p)
 		waiting += q->freed.bytes;
 	}
 	if (!ret && (waiting != p->waiting || p->settled.bytes + waiting + p->live != p->slabs))
-		ret = fdry_bug("a pool of %" PRIu64 " bytes has %" PRIu64 " live, %" PRIu64 " waiting, %" PRIu64 " free",
+		ret = fdry_bug("a pool of %" PRIu64 " bytes has %" PRIu64 " live, %" PRIu64
+			       " waiting, %" PRIu64 " free",
 			       p->slabs, p->live, p->waiting, p->settled.bytes);
 	return ret;
 }

@@ -23,7 +23,8 @@ static void forget(unsigned int i)
 
 static void drop(unsigned int i)
 {
-	CUresult res = fdry_call_raw(cached[i].drv, cuMemAddressFree, cached[i].base, cached[i].size);
+	CUresult res =
+		fdry_call_raw(cached[i].drv, cuMemAddressFree, cached[i].base, cached[i].size);
 
 	if (res)
 		fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", cached[i].base,
@@ -40,13 +41,16 @@ void fdry_va_cache_add(const struct fdry_va_cached *p)
 	pthread_mutex_unlock(&lock);
 }
 
-bool fdry_va_cache_take(const struct fdry_driver *drv, CUdeviceptr base, uint64_t size, uint64_t *ret)
+bool fdry_va_cache_take(const struct fdry_driver *drv, CUdeviceptr base, uint64_t size,
+			uint64_t *ret)
 {
 	unsigned int i;
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < n && (cached[i].drv != drv || cached[i].base != base || cached[i].size < size); i++)
+	for (i = 0;
+	     i < n && (cached[i].drv != drv || cached[i].base != base || cached[i].size < size);
+	     i++)
 		;
 	found = i < n;
 	if (found) {
@@ -63,7 +67,8 @@ void fdry_va_cache_clear(CUdeviceptr base, uint64_t size)
 
 	pthread_mutex_lock(&lock);
 	for (i = n; i; i--)
-		if (cached[i - 1].base < base + size && base < cached[i - 1].base + cached[i - 1].size)
+		if (cached[i - 1].base < base + size &&
+		    base < cached[i - 1].base + cached[i - 1].size)
 			drop(i - 1);
 	pthread_mutex_unlock(&lock);
 }

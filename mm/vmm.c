@@ -2,10 +2,10 @@
 /*
  * vmm.c - reserve, map, fill, unmap; see vmm.h.
  *
- * The handle of physical memory is released as soon as it is mapped: the mapping alone
- * keeps the memory, so giving it back is one call that succeeds or changes nothing.
+ * The handle of physical memory is released as soon as it is mapped. The mapping alone keeps the
+ * memory, so one call frees it, and that call succeeds or changes nothing.
  *
- * Undoing uses fdry_call_raw(), which leaves the sentence of the failure alone.
+ * Undoing uses fdry_call_raw(), which preserves the sentence of the failure.
  */
 #include "mm/vmm.h"
 
@@ -58,7 +58,8 @@ static CUmemAccessDesc access_of(CUdevice dev, bool open)
 	};
 }
 
-CUresult fdry_vmm_open(const struct fdry_vmm *v, uint64_t start, uint64_t size, CUdevice dev, bool open)
+CUresult fdry_vmm_open(const struct fdry_vmm *v, uint64_t start, uint64_t size, CUdevice dev,
+		       bool open)
 {
 	CUmemAccessDesc access = access_of(dev, open);
 
@@ -107,12 +108,14 @@ out_unmap:
 out_release:
 	fdry_call_raw(v->drv, cuMemRelease, handle);
 out:
-	return fdry_fail_at(ret, "mapping %" PRIu64 " bytes of device memory at %#" PRIx64, size, start);
+	return fdry_fail_at(ret, "mapping %" PRIu64 " bytes of device memory at %#" PRIx64, size,
+			    start);
 }
 
 /* --- waiting --- */
 
-/* In a context of the caller's own, which may use the memory as well. One that is gone has no work left. */
+/* Wait in another context of the caller, which may use the memory, too. A destroyed context has no
+ * work left. */
 static int wait_in(const struct fdry_vmm *v, CUcontext ctx)
 {
 	CUresult res = fdry_call_raw(v->drv, cuCtxPushCurrent_v2, ctx);
@@ -157,25 +160,30 @@ static int check_granule(struct fdry_vmm *v)
 	if (ret)
 		return ret;
 	if (!granule || granule & (granule - 1))
-		return fdry_fail(FDRY_E_DRIVER, "the driver maps memory in units of %zu bytes, no power of two; "
-				 "use another driver", granule);
+		return fdry_fail(FDRY_E_DRIVER,
+				 "the driver maps memory in units of %zu bytes, no power of two; "
+				 "use another driver",
+				 granule);
 	if (granule < FDRY_ALLOC_BLOCK)
 		granule = FDRY_ALLOC_BLOCK;
 	if (v->base % granule || v->size % granule)
-		return fdry_fail(FDRY_E_INVAL, "a region of %" PRIu64 " bytes at %#llx; both must be multiples of %zu",
+		return fdry_fail(FDRY_E_INVAL,
+				 "a region of %" PRIu64
+				 " bytes at %#llx; both must be multiples of %zu",
 				 v->size, v->base, granule);
 	v->granule = granule;
 	return 0;
 }
 
 /*
- * Seen on driver 580: small reservations come from a pool of the driver's own, and their hint is not looked at. What is
- * small differs: below 32 MiB in a process that did nothing else, below 512 MiB in one that has used PyTorch.
+ * Seen on driver 580: small reservations come from a pool of the driver, which ignores their hint.
+ * Small means below 32 MiB in a process that did nothing else, and below 512 MiB in one that has
+ * used PyTorch.
  */
 #define RESERVE_MIN (32ull << 20)
 #define RESERVE_MAX (1ull << 40)
 
-/* The driver takes the base as a hint and answers with another address where it is taken. */
+/* The base is a hint for the driver, which returns another address if the base is taken. */
 static int reserve_once(struct fdry_vmm *v, CUdeviceptr at, uint64_t size, bool *found)
 {
 	CUdeviceptr got = 0;
@@ -194,8 +202,11 @@ static int taken(CUdeviceptr start, CUdeviceptr end)
 	char what[600];
 
 	fdry_maps_describe(start, end, what, sizeof(what));
-	return fdry_fail(FDRY_E_TAKEN, "the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
-			 "the region earlier in the process", start, end, what);
+	return fdry_fail(
+		FDRY_E_TAKEN,
+		"the addresses %#llx-%#llx are taken by %s; choose another base, or reserve "
+		"the region earlier in the process",
+		start, end, what);
 }
 
 static int reserve(struct fdry_vmm *v)
@@ -211,8 +222,9 @@ static int reserve(struct fdry_vmm *v)
 	fdry_va_cache_clear(v->base, size);
 	ret = reserve_once(v, v->base, size, &found);
 	if (ret)
-		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx", v->size, v->base);
-	/* Was it small, or is something there? */
+		return fdry_fail_at(ret, "reserving %" PRIu64 " bytes of addresses at %#llx",
+				    v->size, v->base);
+	/* Either the reservation was small, or another mapping lies there. */
 	while (!found && !ret && size < RESERVE_MAX) {
 		size *= 2;
 		ret = reserve_once(v, v->base, size, &found);
@@ -231,7 +243,7 @@ static CUdeviceptr reserved_end(const struct fdry_vmm *v)
 	return end;
 }
 
-/* So much is never small. */
+/* A reservation of this size is never small. */
 #define EXTEND_MIN (1ull << 30)
 
 int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret)
@@ -241,15 +253,20 @@ int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret)
 	int err;
 
 	if (v->parts == FDRY_VMM_PARTS)
-		return fdry_fail(FDRY_E_LIMIT, "the region at %#llx was extended %d times; reserve a larger one", v->base,
-				 FDRY_VMM_PARTS - 1);
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the region at %#llx was extended %d times; reserve a larger one",
+				 v->base, FDRY_VMM_PARTS - 1);
 	if (size < EXTEND_MIN)
 		size = EXTEND_MIN;
 	if (size > UINT64_MAX / 4)
-		return fdry_fail(FDRY_E_RANGE, "%" PRIu64 " bytes more than the region at %#llx has; ask for less", size, v->base);
+		return fdry_fail(FDRY_E_RANGE,
+				 "%" PRIu64
+				 " bytes more than the region at %#llx has; ask for less",
+				 size, v->base);
 	err = reserve_once(v, start, size, &found);
 	if (err)
-		return fdry_fail_at(err, "reserving %" PRIu64 " bytes more of addresses at %#llx", size, start);
+		return fdry_fail_at(err, "reserving %" PRIu64 " bytes more of addresses at %#llx",
+				    size, start);
 	if (!found)
 		return taken(start, start + size);
 	__atomic_store_n(&v->size, reserved_end(v) - v->base, __ATOMIC_RELAXED);
@@ -257,7 +274,7 @@ int fdry_vmm_extend(struct fdry_vmm *v, uint64_t size, CUdeviceptr *ret)
 	return 0;
 }
 
-/* The reservations, last first. */
+/* Free the reservations, last first. */
 static void give_up(struct fdry_vmm *v)
 {
 	CUdeviceptr at;
@@ -267,13 +284,14 @@ static void give_up(struct fdry_vmm *v)
 		at = reserved_end(v) - v->reserved[v->parts - 1];
 		v->parts--;
 		if (v->keep_va) {
-			fdry_va_cache_add(&(struct fdry_va_cached){ v->drv, at, v->reserved[v->parts] });
+			fdry_va_cache_add(
+				&(struct fdry_va_cached){ v->drv, at, v->reserved[v->parts] });
 			continue;
 		}
 		res = fdry_call_raw(v->drv, cuMemAddressFree, at, v->reserved[v->parts]);
 		if (res)
-			fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", at, at + v->reserved[v->parts],
-				  (int)res);
+			fdry_warn("the addresses %#llx-%#llx could not be freed (%d)", at,
+				  at + v->reserved[v->parts], (int)res);
 	}
 }
 
@@ -286,7 +304,8 @@ static int set_up(struct fdry_vmm *v)
 	return ret ? ret : reserve(v);
 }
 
-int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base, uint64_t size)
+int fdry_vmm_init(struct fdry_vmm *v, const struct fdry_driver *drv, CUdevice dev, CUdeviceptr base,
+		  uint64_t size)
 {
 	CUstreamCaptureMode mode;
 	int ret;
