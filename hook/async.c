@@ -2,17 +2,18 @@
 /*
  * async.c - cuMemAllocAsync, cuMemFreeAsync: memory in the order of a stream.
  *
- * The region hands addresses out and takes them back at the call; that order is kept
- * rests on its rule for what may be used again (mm/stream_pool.h). In a stream that captures the
- * driver would make nodes that allocate at every launch. From the region the graph gets
- * memory of its own instead, at the same addresses in every process, and no node.
+ * The region hands addresses out and takes them back during the call. Its rule for reuse
+ * (mm/stream_pool.h) keeps the order of streams. In a stream that captures, the driver would make
+ * nodes that allocate at every launch. The region gives the graph memory of its own instead, at the
+ * same addresses in every process, and no node.
  */
 #include "hook/internal.h"
 
 #include <pthread.h>
 
-/* A number that is never used again, 0 where the driver has none. Seen on driver 580: a stream that captures cannot be
- * asked, and asking breaks its capture; where another captures the thread must be in relaxed mode. */
+/* A unique number of the stream, 0 if the driver has none. Seen on driver 580: this query fails for
+ * a stream that captures, and breaks its capture; if another stream captures, the thread must be in
+ * relaxed mode. */
 static CUresult number_of(CUstream stream, bool captures, uint64_t *ret)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -30,8 +31,8 @@ static CUresult number_of(CUstream stream, bool captures, uint64_t *ret)
 	return CUDA_SUCCESS;
 }
 
-/* Which stream this is and what it captures. In a capture its handle will do: that is a stream's for as long as it
- * captures, and what it freed is forgotten when it is destroyed. */
+/* Identify the stream and its capture. In a capture its handle is enough: no other stream has it
+ * meanwhile, and the region forgets what a stream freed when the stream is destroyed. */
 static CUresult stream_of(CUstream stream, struct fdry_async *a)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -41,7 +42,8 @@ static CUresult stream_of(CUstream stream, struct fdry_async *a)
 	a->flags = fdry_dispatch_flags();
 	if (!a->flags)
 		return number_of(stream, false, &a->stream);
-	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL, NULL);
+	res = fdry_real(cuStreamGetCaptureInfo_v3)(stream, &status, &capture, NULL, NULL, NULL,
+						   NULL);
 	if (res)
 		return res;
 	if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
@@ -66,10 +68,10 @@ static bool is_elsewhere(CUstream stream, CUdevice dev)
 	return of != dev;
 }
 
-/* Does a stream belong to another device than the current context? */
+/* True if a stream belongs to another device than the current context. */
 static bool is_foreign(CUstream stream, CUdevice dev)
 {
-	static int devices; /* 0: not asked yet */
+	static int devices; /* 0: unknown yet */
 	int n = __atomic_load_n(&devices, __ATOMIC_RELAXED);
 
 	if (!n && !fdry_real(cuDeviceGetCount)(&n))
@@ -77,7 +79,8 @@ static bool is_foreign(CUstream stream, CUdevice dev)
 	return n > 1 && is_elsewhere(stream, dev);
 }
 
-static CUresult alloc_from(struct fdry_region *r, struct fdry_async *a, CUstream stream, CUdeviceptr *ret)
+static CUresult alloc_from(struct fdry_region *r, struct fdry_async *a, CUstream stream,
+			   CUdeviceptr *ret)
 {
 	CUresult res = stream_of(stream, a);
 	int err;
@@ -90,7 +93,7 @@ static CUresult alloc_from(struct fdry_region *r, struct fdry_async *a, CUstream
 	return fdry_dispatch_alloc_result(err);
 }
 
-/* False: the driver is to be asked. */
+/* False: the driver must answer the call. */
 static bool alloc(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream, CUresult *res)
 {
 	struct fdry_async a = { .size = size };
@@ -103,7 +106,8 @@ static bool alloc(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream str
 	*res = fdry_dispatch_alloc_result(err);
 	if (err)
 		return true;
-	ours = !is_foreign(stream, fdry_region_device(r)) && fdry_mempool_in_region(fdry_region_device(r), &pool);
+	ours = !is_foreign(stream, fdry_region_device(r)) &&
+	       fdry_mempool_in_region(fdry_region_device(r), &pool);
 	a.owner = (uintptr_t)pool;
 	if (ours)
 		*res = alloc_from(r, &a, stream, ret);
@@ -111,7 +115,7 @@ static bool alloc(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream str
 	return ours;
 }
 
-/* False: the driver is to be asked. */
+/* False: the driver must answer the call. */
 static bool release(CUdeviceptr addr, CUstream stream, CUresult *res)
 {
 	struct fdry_async by = { 0 };
@@ -144,14 +148,17 @@ CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t size, CUstream stream)
 {
 	CUresult res;
 
-	return alloc(ret, size, NULL, stream, &res) ? res : fdry_real(cuMemAllocAsync)(ret, size, stream);
+	return alloc(ret, size, NULL, stream, &res) ? res
+						    : fdry_real(cuMemAllocAsync)(ret, size, stream);
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ret, size_t size, CUstream stream)
 {
 	CUresult res;
 
-	return alloc(ret, size, NULL, per_thread(stream), &res) ? res : fdry_real(cuMemAllocAsync_ptsz)(ret, size, stream);
+	return alloc(ret, size, NULL, per_thread(stream), &res)
+		       ? res
+		       : fdry_real(cuMemAllocAsync_ptsz)(ret, size, stream);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
@@ -162,7 +169,8 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool poo
 	       fdry_real(cuMemAllocFromPoolAsync)(ret, size, pool, stream);
 }
 
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ret, size_t size, CUmemoryPool pool,
+				      CUstream stream)
 {
 	CUresult res;
 
@@ -181,5 +189,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr addr, CUstream stream)
 {
 	CUresult res;
 
-	return release(addr, per_thread(stream), &res) ? res : fdry_real(cuMemFreeAsync_ptsz)(addr, stream);
+	return release(addr, per_thread(stream), &res)
+		       ? res
+		       : fdry_real(cuMemFreeAsync_ptsz)(addr, stream);
 }

@@ -2,16 +2,16 @@
 /*
  * attr.c - pointer attributes of a region's memory, as if the driver had allocated it.
  *
- * To the driver a region is a few large mappings. So what differs between a mapping and an
- * allocation is answered here, from the ledger; the driver answers the rest, and all there
- * is to know about memory that the program has mapped itself, but for the range that it
- * reserved. Where the region has memory and the program none, there is none.
+ * To the driver a region is a few large mappings. So this file answers, from the ledger, each
+ * attribute in which a mapping and an allocation differ; the driver answers the others. For memory
+ * that the program mapped, this file answers only the reserved range. An address of the region
+ * without an allocation is unknown, even if the region has memory there.
  */
 #include "hook/internal.h"
 
 #include <string.h>
 
-/* The driver counts buffers from 1; these are numbers of our own. */
+/* The driver numbers buffers from 1; ours must differ from its numbers. */
 #define BUFFER_IDS (1ull << 62)
 
 static bool is_known(CUpointer_attribute attr)
@@ -28,7 +28,7 @@ static bool is_known(CUpointer_attribute attr)
 	}
 }
 
-/* The answer for an allocation; for memory that the program mapped, @a is what it reserved. */
+/* The answer for an allocation; for memory that the program mapped, @a is the reservation. */
 static void answer(const struct fdry_alloc *a, CUcontext ctx, CUpointer_attribute attr, void *ret)
 {
 	bool own = a->kind == FDRY_KIND_ALLOC || a->kind == FDRY_KIND_POOL;
@@ -41,11 +41,12 @@ static void answer(const struct fdry_alloc *a, CUcontext ctx, CUpointer_attribut
 		*(CUcontext *)ret = ctx;
 	else if (attr == CU_POINTER_ATTRIBUTE_BUFFER_ID && own)
 		*(uint64_t *)ret = BUFFER_IDS + a->serial;
-	else if (attr == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && a->kind == FDRY_KIND_POOL && !a->capturing)
+	else if (attr == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE && a->kind == FDRY_KIND_POOL &&
+		 !a->capturing)
 		*(uint64_t *)ret = a->owner;
 }
 
-/* What holds @addr: an allocation, or for memory that the program mapped the addresses that it reserved. */
+/* The allocation that holds @addr, or for memory that the program mapped, the reservation. */
 static int holder(CUdeviceptr addr, struct fdry_alloc *a, CUcontext *ctx)
 {
 	struct fdry_region *r;
@@ -81,7 +82,7 @@ CUresult cuPointerGetAttribute(void *ret, CUpointer_attribute attr, CUdeviceptr 
 	return res;
 }
 
-/* What the driver writes for an address that it does not know. */
+/* The values that the driver writes for an unknown address. */
 static void answer_nothing(CUpointer_attribute attr, void *ret)
 {
 	switch (attr) {
@@ -105,7 +106,8 @@ static void answer_nothing(CUpointer_attribute attr, void *ret)
 	}
 }
 
-CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **ret, CUdeviceptr addr)
+CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attrs, void **ret,
+				CUdeviceptr addr)
 {
 	CUresult res = fdry_real(cuPointerGetAttributes)(n, attrs, ret, addr);
 	struct fdry_alloc a;

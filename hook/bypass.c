@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bypass.c - whether the calls of a program arrive at the stand-in.
+ * bypass.c - check that the calls of a program reach the stand-in.
  *
- * Other libraries wrap CUDA too. One that passes calls on is welcome, in front or behind.
- * One that takes them to the driver itself would leave captures with nothing to see, so
- * that is looked for before a capture begins: each function is asked for in every way that
- * programs have, and where the answer is not the stand-in's, it is called to see whether
- * that comes here. The calls are such that they do no harm where they end elsewhere.
+ * Other libraries wrap CUDA, too. A wrapper that passes calls on is fine. A wrapper that calls the
+ * driver itself would hide all calls from captures. So before a capture begins, this file looks up
+ * each function in every way that programs do. If an address is not the stand-in's, it calls that
+ * address to see whether the call arrives here. These calls do no harm if they end elsewhere.
  */
 #include "hook/internal.h"
 
@@ -46,25 +45,28 @@ static void call_library_load(void *fn, void *other)
 	(void)((__typeof__(&cuLibraryLoadData))fn)(&l, no_code, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-/* What must arrive; @undo goes with it. */
+/* The functions whose calls must arrive; @undo reverts one. */
 static const struct probe {
 	const char *symbol, *name, *undo;
 	int since;
 	void *ours;
 	void (*call)(void *fn, void *undo);
 } probes[] = {
-	{ "cuMemAlloc_v2", "cuMemAlloc", "cuMemFree_v2", 3020, (void *)cuMemAlloc_v2, call_mem_alloc },
-	{ "cuModuleLoadData", "cuModuleLoadData", NULL, 2000, (void *)cuModuleLoadData, call_module_load },
-	{ "cuLibraryLoadData", "cuLibraryLoadData", NULL, 12000, (void *)cuLibraryLoadData, call_library_load },
+	{ "cuMemAlloc_v2", "cuMemAlloc", "cuMemFree_v2", 3020, (void *)cuMemAlloc_v2,
+	  call_mem_alloc },
+	{ "cuModuleLoadData", "cuModuleLoadData", NULL, 2000, (void *)cuModuleLoadData,
+	  call_module_load },
+	{ "cuLibraryLoadData", "cuLibraryLoadData", NULL, 12000, (void *)cuLibraryLoadData,
+	  call_library_load },
 };
 
-/* As a program that opens the driver. */
+/* Like a program that opens the driver. */
 static void *by_dlsym(const struct probe *p, void *driver)
 {
 	return dlsym(driver, p->symbol);
 }
 
-/* As the CUDA runtime. */
+/* Like the CUDA runtime. */
 static void *by_proc(const struct probe *p, void *driver)
 {
 	CUdriverProcAddressQueryResult status;
@@ -72,10 +74,12 @@ static void *by_proc(const struct probe *p, void *driver)
 	void *fn = NULL;
 
 	*(void **)&get = dlsym(driver, "cuGetProcAddress_v2");
-	return get && !get(p->name, &fn, p->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ? fn : NULL;
+	return get && !get(p->name, &fn, p->since, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status)
+		       ? fn
+		       : NULL;
 }
 
-/* As a program that is linked to it: RTLD_DEFAULT would look here first. */
+/* Like a program that is linked to the driver: RTLD_DEFAULT would search this object first. */
 static void *by_link(const struct probe *p, void *driver)
 {
 	void *program = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
@@ -113,20 +117,27 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 	if (!fn || fn == p->ours || reaches(p, fn, driver))
 		return 0;
 	dladdr(fn, &info);
-	return fdry_fail(FDRY_E_HIDDEN, "whoever asks %s for %s gets the function of %s, which does not call the stand-in: a "
-			 "capture would miss it; start the program without that library", w->name, p->symbol,
+	return fdry_fail(FDRY_E_HIDDEN,
+			 "a program that asks %s for %s gets the function of %s, which does not "
+			 "call the stand-in: a capture would miss its calls; start the program "
+			 "without that library",
+			 w->name, p->symbol,
 			 info.dli_fname ? info.dli_fname : "an unknown library");
 }
 
 int fdry_bypass_check(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW); /* as programs do: some libraries pass RTLD_NOLOAD on and nothing else */
+	void *driver =
+		dlopen("libcuda.so.1",
+		       RTLD_NOW); /* like programs: some libraries pass only RTLD_NOLOAD on */
 	size_t i, k;
 	int err = 0;
 
 	if (!driver)
-		return fdry_fail(FDRY_E_HIDDEN, "dlopen(\"libcuda.so.1\") does not give the stand-in, which is loaded: a library that "
-				 "replaces dlopen() is in the way; start the program without it");
+		return fdry_fail(FDRY_E_HIDDEN,
+				 "dlopen(\"libcuda.so.1\") does not return the stand-in, which is "
+				 "loaded: a library that replaces dlopen() prevents that; start "
+				 "the program without it");
 	for (i = 0; i < sizeof(probes) / sizeof(probes[0]) && !err; i++)
 		for (k = 0; k < sizeof(ways) / sizeof(ways[0]) && !err; k++)
 			err = check(&probes[i], &ways[k], driver);

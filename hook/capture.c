@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capture.c - knows which streams are capturing, so that an allocation made meanwhile is
- * known to be one.
+ * capture.c - the streams that capture, so that allocations made meanwhile are marked.
  *
- * A capture is remembered by the stream that began it, since an end can fail and leave it
- * going, or fail and end it: the driver is asked which. The per-thread default stream is
- * one handle for every thread, so its captures are remembered with their thread.
+ * The list has the stream that began each capture. An end that fails may or may not end the
+ * capture, so the driver decides. The per-thread default stream has one handle in all threads, so
+ * its captures are listed with their thread.
  *
- * Locking: a lock around the list; the count is read without it.
+ * Locking: a lock around the list; threads read the count without it.
  */
 #include "hook/internal.h"
 
@@ -26,7 +25,8 @@ static uint64_t count;
 
 static bool is_of(const struct capture *c, CUstream stream)
 {
-	return c->stream == stream && (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
+	return c->stream == stream &&
+	       (stream != CU_STREAM_PER_THREAD || pthread_equal(c->owner, pthread_self()));
 }
 
 static CUresult note_begin(CUresult res, CUstream stream)
@@ -37,7 +37,7 @@ static CUresult note_begin(CUresult res, CUstream stream)
 		return res;
 	c = malloc(sizeof(*c));
 	if (!c)
-		return res; /* allocations count as content then, which is always right */
+		return res; /* then allocations count as content, which is always correct */
 	c->stream = stream;
 	c->owner = pthread_self();
 	pthread_mutex_lock(&lock);
@@ -69,7 +69,7 @@ static void note_end(CUstream stream)
 		fdry_dispatch_captured();
 }
 
-/* The handle under which the variants for the per-thread default stream know stream 0. */
+/* The handle of stream 0 in the variants for the per-thread default stream. */
 static CUstream per_thread(CUstream stream)
 {
 	return stream ? stream : CU_STREAM_PER_THREAD;
@@ -97,20 +97,25 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-	return note_begin(fdry_real(cuStreamBeginCapture_v2_ptsz)(stream, mode), per_thread(stream));
+	return note_begin(fdry_real(cuStreamBeginCapture_v2_ptsz)(stream, mode),
+			  per_thread(stream));
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *deps,
-				     const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
+				     const CUgraphEdgeData *data, size_t n,
+				     CUstreamCaptureMode mode)
 {
-	return note_begin(fdry_real(cuStreamBeginCaptureToGraph)(stream, graph, deps, data, n, mode), stream);
+	return note_begin(
+		fdry_real(cuStreamBeginCaptureToGraph)(stream, graph, deps, data, n, mode), stream);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *deps,
-					  const CUgraphEdgeData *data, size_t n, CUstreamCaptureMode mode)
+					  const CUgraphEdgeData *data, size_t n,
+					  CUstreamCaptureMode mode)
 {
-	return note_begin(fdry_real(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, deps, data, n, mode),
-			  per_thread(stream));
+	return note_begin(
+		fdry_real(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, deps, data, n, mode),
+		per_thread(stream));
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
@@ -137,7 +142,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 	return res;
 }
 
-/* The stream's next nodes need not follow its last ones: what those used is not theirs to use again. */
+/* The stream's next nodes need not follow its last ones, so they must not reuse memory of those. */
 static CUresult forgets(CUresult res, unsigned int flags)
 {
 	if (!res && flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
@@ -145,29 +150,38 @@ static CUresult forgets(CUresult res, unsigned int flags)
 	return res;
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *deps, size_t n,
+					   unsigned int flags)
 {
 	return forgets(fdry_real(cuStreamUpdateCaptureDependencies)(stream, deps, n, flags), flags);
 }
 
-CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode *deps, size_t n, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode *deps, size_t n,
+						unsigned int flags)
 {
-	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_ptsz)(stream, deps, n, flags), flags);
+	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_ptsz)(stream, deps, n, flags),
+		       flags);
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *data, size_t n,
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode *deps,
+					      const CUgraphEdgeData *data, size_t n,
 					      unsigned int flags)
 {
-	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_v2)(stream, deps, data, n, flags), flags);
+	return forgets(
+		fdry_real(cuStreamUpdateCaptureDependencies_v2)(stream, deps, data, n, flags),
+		flags);
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode *deps, const CUgraphEdgeData *data,
-						   size_t n, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode *deps,
+						   const CUgraphEdgeData *data, size_t n,
+						   unsigned int flags)
 {
-	return forgets(fdry_real(cuStreamUpdateCaptureDependencies_v2_ptsz)(stream, deps, data, n, flags), flags);
+	return forgets(
+		fdry_real(cuStreamUpdateCaptureDependencies_v2_ptsz)(stream, deps, data, n, flags),
+		flags);
 }
 
-/* Another stream may get its handle. */
+/* Another stream may get the same handle. */
 static CUresult gone(CUresult res, CUstream stream)
 {
 	if (!res && fdry_capture_count()) {

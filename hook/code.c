@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * code.c - makes device code outlive the call that loaded it.
+ * code.c - keep device code beyond the call that loaded it.
  *
- * Code in a read-only part of a shared object stays where it is, and the object is
- * pinned: a pointer and a length, nothing read but a header. Everything else belongs to
- * a caller who may free or rewrite it, and is copied. Lengths come from the code itself,
- * read only after the driver has accepted it; large code is copied before (copy.c).
+ * Code in a read-only part of a shared object stays in place, and the object is pinned: that costs
+ * a pointer and a length, and reads only a header. Other code belongs to the caller, who may free
+ * or change it, so it is copied. Its length comes from the code itself, which is read only after
+ * the driver has accepted it. Large code is copied before (copy.c).
  */
 #include "hook/internal.h"
 
@@ -18,14 +18,14 @@
 
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_MAGIC 0xBA55ED50u
-#define CODE_MAX (1ull << 36) /* a length beyond this is not one */
+#define CODE_MAX (1ull << 36) /* a larger length is an error */
 
-/* What nvcc's registration code points at. */
+/* The structure that nvcc's registration code points at. */
 struct wrapper {
 	uint32_t magic;
 	uint32_t version;
 	const void *data;
-	const void *more; /* version 2: the fatbins that data was linked from; else a file name */
+	const void *more; /* version 2: the fatbins from which data was linked; else a file name */
 };
 
 static bool is_text(const char *p)
@@ -52,7 +52,7 @@ static enum fdry_code_kind kind_of(const void *image)
 	}
 }
 
-/* The later of @end and where @len bytes at @off end; nothing makes sense beyond CODE_MAX. */
+/* The maximum of @end and @off + @len; an error beyond CODE_MAX. */
 static uint64_t later(uint64_t end, uint64_t off, uint64_t len)
 {
 	uint64_t sum;
@@ -62,7 +62,7 @@ static uint64_t later(uint64_t end, uint64_t off, uint64_t len)
 	return sum > end ? sum : end;
 }
 
-/* Where the tables of an ELF file end. */
+/* The end of the tables of an ELF file. */
 static uint64_t elf_tables_end(const Elf64_Ehdr *eh)
 {
 	uint64_t end = later(sizeof(*eh), eh->e_shoff, (uint64_t)eh->e_shnum * eh->e_shentsize);
@@ -92,22 +92,25 @@ size_t fdry_code_elf_len(const void *header, const void *sections, const void *s
 	return end > CODE_MAX ? 0 : end;
 }
 
-/* Of a 64-bit ELF file that the driver has accepted. */
+/* The length of a 64-bit ELF file that the driver has accepted. */
 static uint64_t elf_len(const void *image)
 {
 	const uint8_t *at = image;
 	Elf64_Ehdr eh;
 
 	memcpy(&eh, at, sizeof(eh));
-	return elf_tables_end(&eh) > CODE_MAX ? 0 : fdry_code_elf_len(&eh, at + eh.e_shoff, at + eh.e_phoff);
+	return elf_tables_end(&eh) > CODE_MAX
+		       ? 0
+		       : fdry_code_elf_len(&eh, at + eh.e_shoff, at + eh.e_phoff);
 }
 
 static uint64_t fatbin_len(const void *image)
 {
-	return later(0, fdry_get16((const uint8_t *)image + 6), fdry_get64((const uint8_t *)image + 8));
+	return later(0, fdry_get16((const uint8_t *)image + 6),
+		     fdry_get64((const uint8_t *)image + 8));
 }
 
-/* 0: the length is unknown or makes no sense. */
+/* 0 if the length is unknown or impossible. */
 static size_t len_of(enum fdry_code_kind kind, const void *image)
 {
 	uint64_t len = 0;
@@ -121,7 +124,8 @@ static size_t len_of(enum fdry_code_kind kind, const void *image)
 	return len > CODE_MAX ? 0 : len;
 }
 
-/* Any kind but a wrapper. @head bytes are left free in front of a copy, and counted in own alone. */
+/* Keep code of any kind except a wrapper. A copy has @head unused bytes in front, which only its
+ * allocation counts. */
 static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 {
 	enum fdry_code_kind kind = kind_of(image);
@@ -129,7 +133,8 @@ static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 	uint8_t *own;
 
 	if (!len)
-		return fdry_fail(FDRY_E_BADCODE, "device code at %p was loaded but is of no known kind", image);
+		return fdry_fail(FDRY_E_BADCODE,
+				 "device code at %p was loaded but is of no known kind", image);
 	*ret = (struct fdry_kept){ .kind = kind, .data = image, .len = len };
 	if (fdry_loaded_pin(image, len))
 		return 0;
@@ -142,7 +147,8 @@ static int keep_plain(const void *image, size_t head, struct fdry_kept *ret)
 	return 0;
 }
 
-/* A wrapper lies in writable memory and is copied, in front of its fatbin where that is copied too. */
+/* A wrapper lies in writable memory, so it is copied. If its fatbin is copied too, the wrapper
+ * precedes it. */
 static int keep_wrapper(const void *image, struct fdry_kept *ret)
 {
 	struct fdry_kept fatbin;
@@ -151,7 +157,8 @@ static int keep_wrapper(const void *image, struct fdry_kept *ret)
 
 	memcpy(&w, image, sizeof(w));
 	if (!w.data || kind_of(w.data) != FDRY_CODE_FATBIN)
-		return fdry_fail(FDRY_E_BADCODE, "the fatbin wrapper at %p was loaded but holds no fatbin", image);
+		return fdry_fail(FDRY_E_BADCODE,
+				 "the fatbin wrapper at %p was loaded but holds no fatbin", image);
 	err = keep_plain(w.data, sizeof(w), &fatbin);
 	if (err)
 		return err;
@@ -160,15 +167,18 @@ static int keep_wrapper(const void *image, struct fdry_kept *ret)
 	if (!fatbin.own)
 		return fdry_nomem();
 	w.data = fatbin.data;
-	w.more = NULL; /* nothing needs it once data is linked */
+	w.more = NULL; /* unused once data is linked */
 	memcpy(fatbin.own, &w, sizeof(w));
-	*ret = (struct fdry_kept){ .kind = FDRY_CODE_WRAPPER, .data = fatbin.own, .own = fatbin.own };
+	*ret = (struct fdry_kept){ .kind = FDRY_CODE_WRAPPER,
+				   .data = fatbin.own,
+				   .own = fatbin.own };
 	return 0;
 }
 
 int fdry_code_keep(const void *image, struct fdry_kept *ret)
 {
-	return kind_of(image) == FDRY_CODE_WRAPPER ? keep_wrapper(image, ret) : keep_plain(image, 0, ret);
+	return kind_of(image) == FDRY_CODE_WRAPPER ? keep_wrapper(image, ret)
+						   : keep_plain(image, 0, ret);
 }
 
 void fdry_code_drop(void *own, size_t mapped)
@@ -185,7 +195,7 @@ void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret)
 
 	if (kind == FDRY_CODE_PTX)
 		len++;
-	if (kind == FDRY_CODE_WRAPPER) /* addresses mean nothing in a file */
+	if (kind == FDRY_CODE_WRAPPER) /* a file has no addresses */
 		kind = FDRY_CODE_UNKNOWN;
 	*ret = (struct fdry_kept){ .kind = kind, .data = own, .len = len, .own = own };
 }

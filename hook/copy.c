@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * copy.c - copies large device code beside the driver, which loads it meanwhile.
+ * copy.c - copy large device code while the driver loads it.
  *
- * Libraries unpack cubins of many megabytes, load and free them. Copying one costs less than
- * loading it, so a thread of its own has done it by the time the driver answers.
+ * Libraries unpack cubins of many megabytes, load them and free them. Copying costs less than
+ * loading, so a separate thread has finished the copy when the driver returns.
  *
- * The driver has not accepted the code yet when it is read. So the kernel reads it, which
- * knows what is not there to be read: bytes are written to a file in memory, also those that
- * say how many there are.
+ * The driver has not accepted the code yet, so its length may be wrong. The thread writes the bytes
+ * to a file in memory, also the headers with the length. So the kernel reads them, and returns an
+ * error for addresses that cannot be read.
  *
- * The thread uses nothing of the loader's: whoever waits for it may hold the loader's lock.
+ * The thread calls no function of the loader: the thread that waits for it may hold the loader's
+ * lock.
  */
 #include "lib/file.h"
 #include "hook/internal.h"
@@ -22,10 +23,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Less is copied faster than a thread starts. */
+/* Copying less than this is faster than starting a thread. */
 #define WORTH_A_THREAD (256u << 10)
 
-/* No table of an ELF file is larger. */
+/* The largest table of an ELF file. */
 #define TABLE_MAX (UINT16_MAX * sizeof(Elf64_Shdr))
 
 /* The @n entries at @at of the ELF file at @image, if the kernel can read them; free() it. */
@@ -34,13 +35,14 @@ static void *table_read(int fd, const void *image, uint64_t at, size_t n, size_t
 	size_t len = n * entry;
 	void *ret = len <= TABLE_MAX ? malloc(len + 1) : NULL;
 
-	if (ret && !fdry_pwrite(fd, (const void *)((uintptr_t)image + at), len, 0) && pread(fd, ret, len, 0) == (ssize_t)len)
+	if (ret && !fdry_pwrite(fd, (const void *)((uintptr_t)image + at), len, 0) &&
+	    pread(fd, ret, len, 0) == (ssize_t)len)
 		return ret;
 	free(ret);
 	return NULL;
 }
 
-/* Where the ELF file ends; 0: it makes no sense. */
+/* The end of the ELF file; 0 if its headers are wrong. */
 static size_t length(int fd, const Elf64_Ehdr *eh, const void *image)
 {
 	void *sections = table_read(fd, image, eh->e_shoff, eh->e_shnum, eh->e_shentsize);
@@ -74,7 +76,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The headers are read as the driver is about to read them. */
+/* The headers are read directly, as the driver is about to read them, too. */
 static bool is_large_elf(const void *image)
 {
 	Elf64_Ehdr eh;
@@ -82,7 +84,8 @@ static bool is_large_elf(const void *image)
 	if (memcmp(image, ELFMAG, SELFMAG))
 		return false;
 	memcpy(&eh, image, sizeof(eh));
-	return eh.e_ident[EI_CLASS] == ELFCLASS64 && (eh.e_shoff > WORTH_A_THREAD || eh.e_phoff > WORTH_A_THREAD);
+	return eh.e_ident[EI_CLASS] == ELFCLASS64 &&
+	       (eh.e_shoff > WORTH_A_THREAD || eh.e_phoff > WORTH_A_THREAD);
 }
 
 void fdry_copy_begin(const void *image, struct fdry_copy *c)
@@ -93,7 +96,7 @@ void fdry_copy_begin(const void *image, struct fdry_copy *c)
 	if (!image || fdry_find_forked() || !is_large_elf(image) || fdry_loaded_holds(image))
 		return;
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's own threads' */
+	pthread_sigmask(SIG_SETMASK, &all, &old); /* the program's own threads handle signals */
 	c->running = !pthread_create(&c->thread, NULL, work, c);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
@@ -110,7 +113,11 @@ bool fdry_copy_take(struct fdry_copy *c, struct fdry_kept *ret)
 	wait_for(c);
 	if (!c->data)
 		return false;
-	*ret = (struct fdry_kept){ .kind = FDRY_CODE_ELF, .data = c->data, .len = c->len, .own = c->data, .mapped = c->len };
+	*ret = (struct fdry_kept){ .kind = FDRY_CODE_ELF,
+				   .data = c->data,
+				   .len = c->len,
+				   .own = c->data,
+				   .mapped = c->len };
 	c->data = NULL;
 	return true;
 }

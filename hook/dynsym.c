@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dynsym.c - looks a symbol up in one object and nowhere else.
+ * dynsym.c - look a symbol up in one object only.
  *
- * dlsym() will not do for the driver's functions: libraries that wrap CUDA replace it and
- * answer with functions of their own, which come back to the stand-in, and it searches an
- * object's dependencies, so that whatever needs libcuda.so.1 seems to have the stand-in's
- * symbols. The tables read here belong to objects that the loader has accepted.
+ * dlsym() cannot find the driver's functions, for two reasons. Libraries that wrap CUDA replace it
+ * and return functions of their own, which call the stand-in again. It also searches an object's
+ * dependencies, so an object that needs libcuda.so.1 appears to have the stand-in's symbols. The
+ * loader has accepted the objects whose tables are read here.
  */
 #include "hook/internal.h"
 
@@ -16,7 +16,7 @@
 
 #define VERSION_HIDDEN 0x8000 /* in DT_VERSYM: not the default version of its name */
 
-/* The parts of an object's dynamic section in use; NULL where it has none. */
+/* The parts of an object's dynamic section that are used here; NULL: the object lacks one. */
 struct dynamic {
 	Elf64_Addr base;
 	const Elf64_Sym *symbols;
@@ -26,7 +26,7 @@ struct dynamic {
 	const Elf64_Half *versions;
 };
 
-/* glibc has put the base into these addresses, except where the section is read-only. */
+/* glibc has added the base to these addresses, unless the section is read-only. */
 static const void *at(Elf64_Addr base, const Elf64_Dyn *d)
 {
 	Elf64_Addr addr = d->d_un.d_ptr;
@@ -65,15 +65,18 @@ static void *address_of(const struct dynamic *dyn, uint32_t i, const char *name)
 	const Elf64_Sym *s = &dyn->symbols[i];
 	unsigned int type = ELF64_ST_TYPE(s->st_info);
 
-	if (s->st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE) ||
-	    (dyn->versions && dyn->versions[i] & VERSION_HIDDEN) || strcmp(dyn->strings + s->st_name, name))
+	if (s->st_shndx == SHN_UNDEF ||
+	    (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE) ||
+	    (dyn->versions && dyn->versions[i] & VERSION_HIDDEN) ||
+	    strcmp(dyn->strings + s->st_name, name))
 		return NULL;
 	return (void *)(dyn->base + s->st_value);
 }
 
 static void *gnu_lookup(const struct dynamic *dyn, const char *name)
 {
-	const uint32_t *h = dyn->gnu_hash, *buckets = h + 4 + h[2] * (sizeof(Elf64_Addr) / 4), *chain = buckets + h[0];
+	const uint32_t *h = dyn->gnu_hash, *buckets = h + 4 + h[2] * (sizeof(Elf64_Addr) / 4),
+		       *chain = buckets + h[0];
 	uint32_t hash = 5381, i;
 	const char *p;
 	void *ret;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * find.c - finds and opens the real driver, once, at the first call that needs it.
+ * find.c - find and open the real driver, once, at the first call that needs it.
  *
- * It is opened by its full path: asked for "libcuda.so.1", the loader would answer with
- * the stand-in. FOUNDRY_DRIVER alone decides where it is set. Else a libcuda that the
- * process has already is taken, so that there are never two; else the loader's own order
- * is followed: its search path, the folders of ld.so.conf, its defaults; then the places
- * where drivers are put without telling the loader.
+ * The driver is opened by its full path, since the loader would return the stand-in for
+ * "libcuda.so.1". If FOUNDRY_DRIVER is set, it alone decides. Else a libcuda that the process has
+ * already loaded is used, so that there are never two. Else the search follows the loader's order:
+ * its search path, the folders of ld.so.conf, its defaults. Last come folders in which drivers are
+ * installed unknown to the loader.
  *
- * Locking: none, on purpose. dlopen() takes the loader's lock, and a thread that holds
- * that lock already (it runs a constructor) may make its first CUDA call at the same
- * time. So threads search side by side, and the first to finish publishes what it found.
+ * Locking: none, on purpose. dlopen() takes the loader's lock, and a thread that holds that lock
+ * already (it runs a constructor) may make its first CUDA call at the same time. So threads search
+ * concurrently, and the first to finish publishes its result.
  */
 #include "hook/internal.h"
 
@@ -45,11 +45,11 @@ static const char *const usual_places[] = {
 	"/usr/local/cuda/compat",
 };
 
-/* What a search came to; constant once published, and never freed. */
+/* The result of a search; constant once published, and never freed. */
 struct finding {
 	bool named; /* by FOUNDRY_DRIVER */
-	void *handle; /* NULL: there is no driver ... */
-	char why[512]; /* ... for this reason */
+	void *handle; /* NULL: no driver was found */
+	char why[512]; /* the reason for that */
 	char path[PATH_MAX];
 };
 
@@ -57,13 +57,15 @@ static const char itself[] = "it is the stand-in itself";
 static struct finding *published;
 static __thread bool searching;
 
-/* dlopen() may be somebody's who gives something else: a wrapper that would call the stand-in back. */
+/* dlopen() may belong to a library that returns another object: a wrapper that would call the
+ * stand-in again. */
 static bool is_of_file(void *handle, const char *file)
 {
 	struct stat asked, got;
 	struct link_map *map;
 
-	return stat(file, &asked) || dlinfo(handle, RTLD_DI_LINKMAP, &map) || stat(map->l_name, &got) ||
+	return stat(file, &asked) || dlinfo(handle, RTLD_DI_LINKMAP, &map) ||
+	       stat(map->l_name, &got) ||
 	       (asked.st_dev == got.st_dev && asked.st_ino == got.st_ino);
 }
 
@@ -80,7 +82,8 @@ static bool try_file(struct finding *f, const char *file)
 	else if (!fdry_dynsym(handle, "cuInit"))
 		fault = "it is not a CUDA driver";
 	else if (!is_of_file(handle, file))
-		fault = "a library that replaces dlopen() gives another one in its place; start the program without it";
+		fault = "a library that replaces dlopen() returns another one; start "
+			"the program without it";
 	if (!fault) {
 		f->handle = handle;
 		snprintf(f->path, sizeof(f->path), "%s", file);
@@ -106,12 +109,13 @@ static bool try_dir(void *f, const char *dir)
 	char file[PATH_MAX];
 
 	if (*dir != '/' || is_stub_dir(dir) ||
-	    snprintf(file, sizeof(file), "%s/" DRIVER_NAME, dir) >= (int)sizeof(file) || access(file, F_OK))
+	    snprintf(file, sizeof(file), "%s/" DRIVER_NAME, dir) >= (int)sizeof(file) ||
+	    access(file, F_OK))
 		return false;
 	return try_file(f, file);
 }
 
-/* The loader's search path as it stands for the program: its defaults, or all before them. */
+/* The loader's search path for the program: its defaults, or the folders before them. */
 static bool try_loader(struct finding *f, bool defaults)
 {
 	void *self = dlopen(NULL, RTLD_LAZY | RTLD_NOLOAD);
@@ -143,22 +147,26 @@ static bool search(struct finding *f)
 		return try_file(f, named);
 	if (fdry_loaded_driver(false, file, sizeof(file)) && try_file(f, file))
 		return true;
-	if (try_loader(f, false) || fdry_ldconf_each("/etc/ld.so.conf", try_dir, f) || try_loader(f, true))
+	if (try_loader(f, false) || fdry_ldconf_each("/etc/ld.so.conf", try_dir, f) ||
+	    try_loader(f, true))
 		return true;
 	for (i = 0; i < sizeof(usual_places) / sizeof(usual_places[0]); i++)
 		if (try_dir(f, usual_places[i]))
 			return true;
 	if (!*f->why)
-		snprintf(f->why, sizeof(f->why), "there is no " DRIVER_NAME " where the loader looks or drivers usually are");
+		snprintf(f->why, sizeof(f->why),
+			 "there is no " DRIVER_NAME
+			 " where the loader looks or drivers usually are");
 	return false;
 }
 
-/* Make @mine known, unless another thread was first; what is known. */
+/* Publish @mine, unless another thread was first. Returns the published result. */
 static const struct finding *publish(struct finding *mine)
 {
 	struct finding *first = NULL;
 
-	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE)) {
 		if (mine->handle)
 			fdry_info("stand-in: the driver is %s", mine->path);
 		else
@@ -171,7 +179,8 @@ static const struct finding *publish(struct finding *mine)
 	return first;
 }
 
-/* The driver's own start-up runs inside of this and may call the stand-in back: it finds nothing yet. */
+/* The driver's start-up runs inside this call and may call the stand-in, which then finds no
+ * driver yet. */
 static const struct finding *find(void)
 {
 	const struct finding *ret = __atomic_load_n(&published, __ATOMIC_ACQUIRE);
@@ -194,8 +203,11 @@ void *fdry_find_driver(void)
 
 	if (f && f->handle)
 		return f->handle;
-	fdry_fail(FDRY_E_NODRIVER, "no CUDA driver: %s; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full "
-		  "path of a " DRIVER_NAME, f ? f->why : "it is not open yet");
+	fdry_fail(
+		FDRY_E_NODRIVER,
+		"no CUDA driver: %s; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full "
+		"path of a " DRIVER_NAME,
+		f ? f->why : "it is not open yet");
 	return NULL;
 }
 

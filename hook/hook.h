@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hook.h - the one table through which the library talks to the stand-in.
+ * hook.h - the table through which the library calls the stand-in.
  *
- * The stand-in (hook/) is an object of its own with the SONAME libcuda.so.1. It exports
- * every symbol of the driver, and fdry_hook_table(), which is how the library recognises
- * it. Nothing else is shared: each object has its own copy of arch and mm, so a failure
- * leaves its sentence in last_error().
+ * The stand-in (hook/) is a shared object with the SONAME libcuda.so.1. It
+ * exports every symbol of the driver, and fdry_hook_table(), by which the library recognises it.
+ * The library and the stand-in share nothing else: each has a copy of arch and mm, so the
+ * sentence of a failure is in last_error().
  *
- * Functions that return int give 0 or -FDRY_E_...; a call that fails changes nothing.
+ * Functions that return int return 0 or -FDRY_E_...; a call that fails changes nothing.
  *
- * Locking: every function may be called from any thread.
+ * Locking: any thread may call every function.
  */
 #ifndef FDRY_HOOK_HOOK_H
 #define FDRY_HOOK_HOOK_H
@@ -23,89 +23,105 @@
 #define FDRY_HOOK_VERSION 3
 #define FDRY_HOOK_SYMBOL "fdry_hook_table"
 
-/* What device code was loaded from. */
+/* The form in which device code was loaded. */
 enum fdry_code_kind {
-	FDRY_CODE_UNKNOWN, /* none of the below, or it could not be kept: no data */
-	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2, whose data is the fatbin */
+	FDRY_CODE_UNKNOWN, /* another form, or it could not be kept: no data */
+	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2, whose data is the
+			      fatbin */
 	FDRY_CODE_FATBIN,  /* fatbin (magic 0xBA55ED50) */
-	FDRY_CODE_ELF,     /* cubin, or an object of the software driver */
-	FDRY_CODE_PTX,     /* text */
+	FDRY_CODE_ELF,	   /* cubin, or an object of the software driver */
+	FDRY_CODE_PTX,	   /* text */
 };
 
-/* One load of device code that the stand-in saw. The bytes live as long as the process. */
+/* A load of device code that the stand-in saw. The bytes stay until the process ends. */
 struct fdry_code {
-	CUlibrary library; /* how it was loaded: one of the two is set */
+	CUlibrary library; /* the handle: one of the two is set */
 	CUmodule module;
 	enum fdry_code_kind kind;
 	const void *data;
-	size_t len;          /* bytes at data, PTX with its NUL; 0 for a wrapper, whose fatbin has a header of its own */
-	uint32_t njit;       /* JIT options that came along, copied; outputs (logs, times) are left out */
+	size_t len; /* bytes at data, PTX with its NUL; 0 for a wrapper: the header of its fatbin
+		       has the length */
+	uint32_t njit;       /* copies of the JIT options without outputs (logs, times) */
 	const CUjit_option *jit;
 	void *const *jit_values;
-	bool jit_symbols;    /* options named the caller's own symbols: left out, and nothing can bring them back */
+	bool jit_symbols; /* options named the caller's symbols, which cannot be restored and are
+			     left out */
 };
 
-/* What is alive and cannot be recognised in arguments or restored. */
+/* Live objects that arguments do not reveal, or that cannot be restored. */
 struct fdry_hook_live {
 	uint64_t textures;     /* texture objects */
 	uint64_t surfaces;     /* surface objects */
 	uint64_t graph_launches; /* graph launches so far, replays included */
 	uint64_t captures;     /* streams capturing now */
-	uint64_t unwrapped;    /* hooked names that the driver answered with a version the stand-in does not know */
+	uint64_t unwrapped;    /* look-ups of hooked names that returned a version unknown to the
+				  stand-in */
 };
 
 struct fdry_hook {
 	uint32_t version; /* FDRY_HOOK_VERSION */
 	uint32_t size;    /* sizeof(struct fdry_hook) */
 
-	/* The sentence of this thread's last failure in the stand-in, a CUDA call's too. Never NULL. */
+	/* The sentence of this thread's last failure in the stand-in, also in a CUDA call. Never
+	 * NULL. */
 	const char *(*last_error)(void);
 
-	/* Full path of the real driver behind the stand-in; opens it if need be. NULL: see last_error(). */
+	/* Full path of the real driver, which this opens if needed. NULL: see last_error(). */
 	const char *(*real_path)(void);
 
-	/* FDRY_E_LATE, naming it, where a libcuda was loaded before the stand-in: what holds it passes us by. */
+	/* FDRY_E_LATE, naming it, if a libcuda was loaded before the stand-in, which its users
+	 * bypass. */
 	int (*late)(void);
 
-	/* FDRY_E_FORKED in a child that was forked after CUDA was started: no capture can begin there. */
+	/* FDRY_E_FORKED in a child that was forked after CUDA was started: it cannot begin a
+	 * capture. */
 	int (*forked)(void);
 
-	/* FDRY_E_HIDDEN, naming it, where a library takes a program's calls to the driver past the
-	 * stand-in. It calls CUDA to find out, so CUDA has to be started. */
+	/* FDRY_E_HIDDEN, naming it, if a library sends the program's calls to the driver around the
+	 * stand-in. The check calls CUDA, so CUDA must be started. */
 	int (*reached)(void);
 
-	/* Start giving the region's addresses to device allocations of the current context's device.
-	 * One region at a time; resume after pause continues at the same cursor. Both may be said
-	 * twice. FDRY_E_STATE where there is a region already, no context, or no region to act on. */
+	/* Begin a region: allocations on the current context's device get its addresses. There is
+	 * one region at a time. Resume after pause continues at the same cursor; repeating either
+	 * has no effect. FDRY_E_STATE if there is a region already, no context, or no region to act
+	 * on. */
 	int (*region_begin)(CUdeviceptr base, uint64_t size);
-	/* The same if there may be a region already: that one ends when the new one has begun, and stays as it is if it cannot. */
+	/* The same, but an old region ends when the new one has begun, and stays as it is after a
+	 * failure. */
 	int (*region_move)(CUdeviceptr base, uint64_t size);
 	int (*region_pause)(void);
 	int (*region_resume)(void);
-	/* Forget the region: new allocations are native again; live ones stay valid until freed. */
+	/* End the region: new allocations are native again; live ones stay valid until freed. */
 	int (*region_end)(void);
 	int (*region_preallocate)(uint64_t size);
 	int (*region_free_preallocated)(void);
 	int (*region_offset)(uint64_t *ret);
 	int (*region_set_offset)(uint64_t offset);
-	/* Allocate @size bytes at @addr of the region and nowhere else (fdry_region_claim()); and free one. */
+	/* Allocate @size bytes at @addr of the region (fdry_region_claim()), and free an
+	 * allocation. */
 	int (*region_claim)(CUdeviceptr addr, uint64_t size);
 	int (*region_free)(CUdeviceptr addr);
-	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE where there is no region. */
-	int (*region_ledger)(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
+	/* Copy of the ledger (malloc'ed), with the region's bounds. FDRY_E_STATE if there is no
+	 * region. */
+	int (*region_ledger)(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
+			     size_t *count);
 
-	/* The code behind a library or module handle (either may be NULL); FDRY_E_NOENT if it was never seen. */
+	/* The code behind a library or module handle (either may be NULL); FDRY_E_NOENT if it was
+	 * never seen. */
 	int (*code_find)(CUlibrary library, CUmodule module, struct fdry_code *ret);
 
 	void (*live)(struct fdry_hook_live *ret);
 
-	/* While @on, graph launches of this thread succeed and do nothing: shows what a framework does around a replay. */
+	/* While @on, graph launches of this thread succeed without effect. This shows a framework's
+	 * calls around a replay. */
 	void (*launches_hold)(int on);
 
-	/* What memory of this handle is, for a message: imported, mapped at two places, ... Never NULL. */
+	/* A description of this handle's memory for a message: imported, mapped twice, ... Never
+	 * NULL. */
 	const char *(*origin)(CUmemGenericAllocationHandle handle);
 
-	/* The same of memory at @addr that came from another process or API without a handle of that kind; NULL: it is none. */
+	/* The same for memory at @addr from another process or API, without a handle of that kind;
+	 * NULL for other memory. */
 	const char *(*origin_at)(CUdeviceptr addr);
 };
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * import.c - memory of other processes and APIs, so that it has a name when it turns up in a graph.
+ * import.c - note memory of other processes and APIs, so that a message can name it if a graph uses
+ * it.
  *
- * It is the driver's and stays where it is: no image can hold what others write. Memory that is
- * imported by handle and mapped is map.c's.
+ * Such memory stays with the driver: no image can hold bytes that others write. map.c notes memory
+ * that is imported by handle and mapped.
  *
- * Locking: a lock around the ranges. While nothing is imported freeing takes no lock.
+ * Locking: a lock around the ranges. Frees take no lock while no memory is imported.
  */
 #include "hook/internal.h"
 
@@ -44,12 +45,12 @@ static CUresult note(CUresult res, const CUdeviceptr *addr, const char *origin)
 		return res;
 	m = calloc(1, sizeof(*m));
 	if (!m)
-		return res; /* it is refused under another name */
+		return res; /* it is refused for another reason */
 	m->range.start = start;
 	m->range.end = start + size;
 	m->origin = origin;
 	pthread_mutex_lock(&lock);
-	drop(start, start + size); /* what was there has gone in some other way */
+	drop(start, start + size); /* the old range was freed in another way */
 	fdry_ranges_add(&imports, &m->range);
 	__atomic_fetch_add(&count, 1, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
@@ -102,7 +103,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ret, CUmemoryPool pool, CUmemPoolPt
 		    "memory of another process's pool (cuMemPoolImportPointer)");
 }
 
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret, CUexternalMemory memory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
+CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret, CUexternalMemory memory,
+					 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *desc)
 {
 	return note(fdry_real(cuExternalMemoryGetMappedBuffer)(ret, memory, desc), ret,
 		    "memory of another API (cuExternalMemoryGetMappedBuffer)");

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files of the stand-in share. Include it first: it says how
- * cuda.h is read here.
+ * internal.h - declarations that the files of the stand-in share. Include it first: it defines
+ * how cuda.h is read here.
  *
- * The driver is called through slots only (fdry_real()), never by name: the names are
- * our own exports. Files of this folder answer CUresult, as a driver must.
+ * The stand-in is the libcuda.so.1 that a program calls in place of the driver.
+ * It calls the driver through slots only (fdry_real()), never by name: those names are its own
+ * exports. Exported functions return CUresult, like a driver.
  */
 #ifndef FDRY_HOOK_INTERNAL_H
 #define FDRY_HOOK_INTERNAL_H
 
-/* What cuda.h declares is exported where it is defined here. */
+/* Functions that cuda.h declares are exported if this folder defines them. */
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
@@ -18,7 +19,7 @@
 
 #include "hook/hook.h"
 
-/* cuda.h gives the newest version the plain name; here every name means the symbol of that name. */
+/* In cuda.h the plain name is the newest version; here every name is the symbol of that name. */
 #undef cuGetProcAddress
 #undef cuIpcOpenMemHandle
 #undef cuMemAlloc
@@ -29,7 +30,7 @@
 #undef cuStreamDestroy
 #undef cuStreamUpdateCaptureDependencies
 
-/* The prototypes of everything hooked; where cuda.h has one too the compiler compares them. */
+/* The prototypes of all hooks; the compiler compares them with those of cuda.h. */
 #define HOOK(symbol, name, since, stream, params) \
 	__attribute__((visibility("default"))) CUresult symbol params;
 #include "hook/hooks.def"
@@ -46,29 +47,30 @@ enum fdry_jump {
 #undef HOOKED
 };
 
-/* Where each symbol's calls go; see jump.S. Read and written atomically. */
+/* The target of each symbol's calls; see jump.S. Read and written atomically. */
 extern void *fdry_jumps[];
 
-/* The driver's own function: res = fdry_real(cuMemFree_v2)(addr). It answers even where there is none. */
+/* The driver's own function: res = fdry_real(cuMemFree_v2)(addr). It returns an error if there is
+ * none. */
 #define fdry_real(symbol) \
 	((__typeof__(&symbol))__atomic_load_n(&fdry_jumps[FDRY_JUMP_##symbol], __ATOMIC_ACQUIRE))
 
-/* Where a call through slot @nr shall go: the driver's function, which the slot then holds, or an
- * answer of ours. Called by the stubs. errno is preserved. */
+/* The target of a call through slot @nr: the driver's function, which the slot then holds, or a
+ * function of ours that returns an error. The stubs call this. errno is preserved. */
 void *fdry_jump_resolve(unsigned int nr);
-/* The driver's function for @nr as dlsym() gives it, or NULL; the slot is left alone. */
+/* The driver's function for @nr as dlsym() gives it, or NULL; the slot does not change. */
 void *fdry_jump_lookup(enum fdry_jump nr);
 
 /* find.c */
 
 /* The handle of the real driver, opened at the first call; NULL: see fdry_last_error(). */
 void *fdry_find_driver(void);
-/* Its full path, or NULL likewise. */
+/* Its full path, or NULL as above. */
 const char *fdry_find_path(void);
 
 /* start.c */
 
-/* True in a child that was forked after CUDA was started: it has no CUDA, only our locks. */
+/* True in a child that was forked after CUDA was started: it cannot use CUDA. */
 bool fdry_find_forked(void);
 /* FDRY_E_FORKED in such a child. */
 int fdry_start_forked(void);
@@ -86,53 +88,55 @@ bool fdry_loaded_holds(const void *data);
 
 /* dynsym.c */
 
-/* What the object behind @handle itself exports as @name, or NULL. */
+/* The symbol @name that the object of @handle exports itself, or NULL. */
 void *fdry_dynsym(void *handle, const char *name);
-/* The SONAME of the object with that base and dynamic section; "" where it has none. */
+/* The SONAME of the object with that base and dynamic section; "" if it has none. */
 const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic);
 
 /* bypass.c */
 
-/* FDRY_E_HIDDEN, naming the library, where calls that a program makes do not come to the stand-in. */
+/* FDRY_E_HIDDEN, naming the library, if calls of the program do not reach the stand-in. */
 int fdry_bypass_check(void);
-/* For the functions that are tried: true where this call is such a try, which goes no further. */
+/* For the functions that the check calls: true if this call is from the check, and must end here.
+ */
 bool fdry_bypass_probing(void);
 
 /* ldconf.c */
 
 /* Call @fn for each folder that @file (such as /etc/ld.so.conf) and what it includes name,
- * until it gives true; true if it did. */
+ * until it returns true; true if it did. */
 bool fdry_ldconf_each(const char *file, bool (*fn)(void *arg, const char *dir), void *arg);
 
-/* region.c: device addresses from the region. A result of FDRY_FOREIGN means: not ours, ask the driver. */
+/* region.c: device addresses from the region. FDRY_FOREIGN: not ours, so call the driver. */
 
 #define FDRY_FOREIGN 1
 
-/* @limit: the largest address that the caller can hold. */
+/* @limit: the largest address that the caller can store. */
 int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret);
 int fdry_dispatch_free(CUdeviceptr addr);
-/* The allocation that holds @addr; FDRY_E_NOKEY where @addr is ours but in none. */
+/* The allocation that holds @addr; FDRY_E_NOKEY if @addr lies in a region but in no allocation. */
 int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret);
 
-/* Take hold of the region that new memory for the current context comes from, or of the one that @addr lies in:
- * 0, FDRY_FOREIGN or an error. Held until fdry_dispatch_put(), by which nothing of the region's may be freed. */
+/* Get the region for new memory of the current context, or the region of @addr: 0, FDRY_FOREIGN or
+ * an error. It stays until fdry_dispatch_put(). */
 int fdry_dispatch_current(struct fdry_region **ret);
 int fdry_dispatch_holder(CUdeviceptr addr, struct fdry_region **ret);
-/* @freed: something was, and the region may have ended with it. */
+/* @freed: an allocation was freed, so an ended region may be unused now. */
 void fdry_dispatch_put(bool freed);
 /* FDRY_ALLOC_CAPTURING while a stream captures, else 0. */
 unsigned int fdry_dispatch_flags(void);
-/* What the driver would answer: @err is that of an allocation, or of a free. */
+/* The result that the driver would return for the error of an allocation, or of a free. */
 CUresult fdry_dispatch_alloc_result(int err);
 CUresult fdry_dispatch_free_result(int err);
 
-/* What captures have freed so far is not handed out again. */
+/* Never hand out again memory that captures have freed so far. */
 void fdry_dispatch_forget(void);
 
-/* The last capture in progress has ended: what was freed meanwhile can go. */
+/* The last capture in progress has ended: unmap memory that was freed meanwhile. */
 void fdry_dispatch_captured(void);
 
-/* Let @dev use the memory of every region of @owner's, or no longer; 0 or an error, which leaves all as it was. */
+/* Permit @dev to use the memory of all regions of device @owner, or end that. An error changes
+ * nothing. */
 int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open);
 
 int fdry_hook_region_begin(CUdeviceptr base, uint64_t size);
@@ -146,42 +150,46 @@ int fdry_hook_region_offset(uint64_t *ret);
 int fdry_hook_region_set_offset(uint64_t offset);
 int fdry_hook_region_claim(CUdeviceptr addr, uint64_t size);
 int fdry_hook_region_free(CUdeviceptr addr);
-int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count);
+int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
+			    size_t *count);
 
-/* pool.c: which pools the region stands in for, and what they hold */
+/* pool.c: the pools that the region replaces, and their bytes */
 
-/* Does memory from @pool (NULL: the current one, which it then gets) on @dev come from the region? */
+/* True if memory from @pool (NULL: the current pool, which is returned in it) on @dev comes from
+ * the region. */
 bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool);
-/* An allocation of @size bytes from @pool was made, or freed where it is negative. */
+/* Count an allocation of @size bytes from @pool; negative: a free. */
 void fdry_mempool_count(CUmemoryPool pool, int64_t size);
 
-/* The device of a pool that a region may stand in for; CUDA_ERROR_NOT_FOUND where it is none, or the driver's error. */
+/* The device of a pool that a region may replace; CUDA_ERROR_NOT_FOUND for other pools, or the
+ * driver's error. */
 CUresult fdry_mempool_device(CUmemoryPool pool, CUdevice *ret);
 
-/* peer.c: which devices may use another's memory */
+/* peer.c: the devices that may use memory of others */
 
-/* Those that may use memory of @owner's, a bit for each ordinal. */
+/* The devices that may use memory of @owner, a bit for each ordinal. */
 uint64_t fdry_peers(CUdevice owner);
-/* @pool is no more. */
+/* @pool was destroyed. */
 void fdry_peer_pool_gone(CUmemoryPool pool);
 
 /* code.c: device code as bytes */
 
-/* Code that outlives the call that loaded it. */
+/* Code that stays after the call that loaded it. */
 struct fdry_kept {
 	enum fdry_code_kind kind;
 	const void *data;
 	size_t len;
-	void *own;     /* what is to be given back, if anything: by free(), */
-	size_t mapped; /* or, where this is not 0, by munmap() */
+	void *own;     /* NULL, or memory to free: by free(), */
+	size_t mapped; /* or by munmap() if this is not 0 */
 };
 
-/* Keep the code at @image, whose length it tells itself: in place where that is safe, else copied. */
+/* Keep the code at @image, which contains its length: in place if that is safe, else as a copy. */
 int fdry_code_keep(const void *image, struct fdry_kept *ret) __must_check;
 void fdry_code_drop(void *own, size_t mapped);
-/* Where an ELF file ends that has these headers and tables; 0: it makes no sense. */
+/* The end of an ELF file with these headers and tables; 0 if they are wrong. */
 size_t fdry_code_elf_len(const void *header, const void *sections, const void *segments);
-/* Keep the @len bytes at @own, which were allocated and now belong to @ret. A NUL follows them. */
+/* Keep the @len bytes at @own, which were allocated and belong to @ret from now on. A NUL follows
+ * them. */
 void fdry_code_adopt(void *own, size_t len, struct fdry_kept *ret);
 
 /* copy.c: a copy that is made while the driver loads the code */
@@ -194,30 +202,31 @@ struct fdry_copy {
 	size_t len;
 };
 
-/* Begin to copy the code at @image, if that is worth while. What is there stays until fdry_copy_end(). */
+/* Begin to copy the code at @image, if it is large. The code must stay until fdry_copy_end(). */
 void fdry_copy_begin(const void *image, struct fdry_copy *c);
-/* The copy, which is the caller's then; false where there is none. */
+/* The copy, which the caller then owns; false if there is none. */
 bool fdry_copy_take(struct fdry_copy *c, struct fdry_kept *ret);
 void fdry_copy_end(struct fdry_copy *c);
 
-/* note.c: what every handle was loaded from */
+/* note.c: the source of every handle */
 
-/* A load that the driver has done. */
+/* A load by the driver. */
 struct fdry_load {
 	CUlibrary library; /* one of the two */
 	CUmodule module;
-	const void *image; /* NULL where it could not be had */
-	struct fdry_copy *copy; /* of it, if one was begun */
+	const void *image; /* NULL if it is unknown */
+	struct fdry_copy *copy; /* of the image, if one was begun */
 	unsigned int n;    /* JIT options */
 	const CUjit_option *options;
 	void *const *values;
 };
 
-/* Note a load; where that fails the handle is noted as unknown. */
+/* Note a load; if that fails, the handle is noted as unknown. */
 void fdry_note(const struct fdry_load *load);
-/* The same for code of @len bytes at @own, which was allocated, has a NUL behind it and is taken over. */
+/* The same for code of @len bytes at @own. It was allocated, a NUL follows it, and the note owns it
+ * from now on. */
 void fdry_note_own(const struct fdry_load *load, void *own, size_t len);
-/* @module is what the driver made of @library. */
+/* @module is the module that the driver made of @library. */
 void fdry_note_alias(CUlibrary library, CUmodule module);
 int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret);
 

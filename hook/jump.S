@@ -2,15 +2,15 @@
 /*
  * jump.S - one exported jump for every driver symbol that is not hooked, and the slots.
  *
- * A slot holds where a call of its symbol goes. At first that is the slot's stub, which
- * has the symbol looked up in the real driver with all argument registers preserved;
- * afterwards it is the driver's function, and a call costs one indirect jump. Hooked
+ * A slot holds the target of its symbol's calls. At first that is the slot's stub, which preserves all
+ * argument registers and looks the symbol up in the real driver. Afterwards it is the driver's function,
+ * and a call costs one indirect jump. Hooked
  * symbols have a slot too: their C functions call the driver through it.
  *
- * How a jump, a stub and the look-up are written differs by machine: jump-MACHINE.S has
+ * jump-MACHINE.S has the code that depends on the machine:
  *	jump nr, symbol		load slot @nr and go there
  *	stub nr			go to fdry_jump_enter with @nr
- *	fdry_jump_enter		save, fdry_jump_resolve(nr), restore, go where it says
+ *	fdry_jump_enter		save, fdry_jump_resolve(nr), restore, jump to its result
  */
 #if defined(__x86_64__)
 #include "hook/jump-x86_64.S"

@@ -3,8 +3,8 @@
  * ldconf.c - the folders that ld.so.conf names.
  *
  * One folder a line; "#" begins a comment; "include PATTERN" reads other files, relative
- * to the one that names them; "hwcap" lines and old "folder=TYPE" suffixes mean nothing
- * here. A file that cannot be read names nothing.
+ * to the one that names them; "hwcap" lines and old "folder=TYPE" suffixes are ignored.
+ * A file that cannot be read names no folder.
  */
 #include "lib/fd.h"
 #include "hook/internal.h"
@@ -49,7 +49,7 @@ static bool walk_include(struct walk *w, const char *file, const char *pattern)
 	return found;
 }
 
-/* Cut the comment and the space around off @line. */
+/* Remove the comment and surrounding space from @line. */
 static char *trimmed(char *line)
 {
 	char *end;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * live.c - counts what an image cannot hold: texture and surface objects, and launches
- * of graphs, after which scratch memory is no longer what capturing left.
+ * live.c - count objects that an image cannot hold: texture and surface objects. Count launches of
+ * graphs, too, since they change scratch memory.
  *
- * Objects that go with their context are still counted: a workload is refused rather
- * than sealed wrongly.
+ * Objects that their context destroyed still count: a seal refuses a workload rather than seal it
+ * wrongly.
  */
 #include "hook/internal.h"
 
 static uint64_t textures, surfaces, launches;
-static __thread bool held; /* graph launches of this thread do nothing */
+static __thread bool held; /* graph launches of this thread return at once */
 
 static CUresult count(CUresult res, uint64_t *n, uint64_t by)
 {
@@ -18,8 +18,8 @@ static CUresult count(CUresult res, uint64_t *n, uint64_t by)
 	return res;
 }
 
-CUresult cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *res, const CUDA_TEXTURE_DESC *tex,
-			   const CUDA_RESOURCE_VIEW_DESC *view)
+CUresult cuTexObjectCreate(CUtexObject *ret, const CUDA_RESOURCE_DESC *res,
+			   const CUDA_TEXTURE_DESC *tex, const CUDA_RESOURCE_VIEW_DESC *view)
 {
 	return count(fdry_real(cuTexObjectCreate)(ret, res, tex, view), &textures, 1);
 }
@@ -44,7 +44,7 @@ void fdry_hook_launches_hold(int on)
 	held = on;
 }
 
-/* Counted before: a launch that fails may have begun. */
+/* Counted first, since a launch that fails may have begun. */
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
 	if (held)

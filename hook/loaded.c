@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * loaded.c - looks at what the loader has mapped: a libcuda other than the stand-in, and
- * whether bytes lie in a shared object that can be made to stay.
+ * loaded.c - search the objects that the loader has mapped: for a libcuda other than the
+ * stand-in, and for the shared object that holds given bytes, which can be pinned.
  *
- * The list of objects is in the order of loading, which is how "before the stand-in" is
- * current at any later time. Nothing is opened from inside dl_iterate_phdr(), which holds
- * a lock of the loader's.
+ * The list of objects is in the order of loading, so the objects before the stand-in are known at
+ * any later time. dl_iterate_phdr() holds a lock of the loader, so its callback opens no object.
  */
 #include "hook/internal.h"
 #include "lib/search.h"
@@ -17,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Looks for the object that comes @skip places after the first with the driver's name. */
+/* Searches for the driver's name, and skips the first @skip objects that have it. */
 struct scan {
-	bool before; /* only what was loaded before the stand-in */
+	bool before; /* only objects that were loaded before the stand-in */
 	unsigned int skip;
 	char *path;
 	size_t size;
@@ -41,7 +40,7 @@ static const ElfW(Phdr) *segment_of(const struct dl_phdr_info *info, const void 
 	return NULL;
 }
 
-/* By its file or by its SONAME: the latter is what programs get it by. */
+/* By its file name or by its SONAME, which programs use. */
 static bool has_driver_name(const struct dl_phdr_info *info)
 {
 	const char *slash = strrchr(info->dlpi_name, '/');
@@ -69,11 +68,13 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return 2;
 }
 
-/* The twin, which has no function, and a second copy of the stand-in have the driver's name too. */
+/* The twin, which has no function, and a second copy of the stand-in have the driver's name, too.
+ */
 static bool is_standin(const char *file)
 {
 	void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-	bool ret = !handle || !fdry_dynsym(handle, "cuInit") || fdry_dynsym(handle, FDRY_HOOK_SYMBOL);
+	bool ret =
+		!handle || !fdry_dynsym(handle, "cuInit") || fdry_dynsym(handle, FDRY_HOOK_SYMBOL);
 
 	if (handle)
 		dlclose(handle);
@@ -104,12 +105,12 @@ struct segment {
 };
 
 struct object {
-	char *name; /* "" is the main program, which nobody unloads */
+	char *name; /* "" is the main program, which is never unloaded */
 	uintptr_t base;
 	bool pinned;
 };
 
-/* What was loaded when the loader had counted so many loads and unloads; segments by address. */
+/* The loaded objects after so many loads and unloads; segments by address. */
 struct list {
 	unsigned long long adds, subs;
 	struct segment *segments;
@@ -118,7 +119,8 @@ struct list {
 	bool short_of_memory;
 };
 
-/* Never held while the loader is called: whoever loads an object may be in its constructor, and come here. */
+/* Never held during a call of the loader: a constructor of an object that is being loaded may call
+ * this file. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list current; /* the newest */
 
@@ -132,18 +134,18 @@ static void list_release(struct list *l)
 	free(l->segments);
 }
 
-/* Room for one more, at least. */
-static bool grow(void *items, size_t size, size_t n, size_t *room)
+/* Grow for one more item at least. */
+static bool grow(void *items, size_t size, size_t n, size_t *capacity)
 {
 	void *p, **at = items;
 
-	if (n < *room)
+	if (n < *capacity)
 		return true;
 	p = reallocarray(*at, 2 * n + 64, size);
 	if (!p)
 		return false;
 	*at = p;
-	*room = 2 * n + 64;
+	*capacity = 2 * n + 64;
 	return true;
 }
 
@@ -154,7 +156,7 @@ static bool segment_add(struct list *l, uintptr_t base, const ElfW(Phdr) *ph)
 	l->segments[l->nsegments++] = (struct segment){
 		.start = base + ph->p_vaddr,
 		.end = base + ph->p_vaddr + ph->p_memsz,
-		.writable = ph->p_flags & PF_W, /* what can be written may have changed by the time it is read */
+		.writable = ph->p_flags & PF_W, /* writable bytes may change before they are read */
 		.object = (unsigned int)l->nobjects - 1,
 	};
 	return true;
@@ -209,7 +211,7 @@ static void pinned_note(struct list *l, const struct object *o)
 			l->objects[i].pinned = true;
 }
 
-/* Put @list in place of the one there is, unless another thread's is newer; what was pinned still is. */
+/* Replace the list by @list, unless another thread's is newer. Pinned objects stay pinned. */
 static void list_set(struct list *list)
 {
 	struct list old = *list;
@@ -227,7 +229,8 @@ static void list_set(struct list *list)
 	list_release(&old);
 }
 
-/* Walking over all objects takes a tenth of a millisecond in programs that have hundreds: done when there are others. */
+/* A walk over hundreds of objects takes a tenth of a millisecond, so it happens only after loads
+ * and unloads. */
 static void list_renew(void)
 {
 	struct list now = { 0 };
@@ -253,7 +256,8 @@ static const struct segment *segment_at(const void *data, size_t len)
 {
 	uintptr_t at = (uintptr_t)data;
 	size_t lo = fdry_lower_bound(i, current.nsegments, current.segments[i].end <= at);
-	if (lo == current.nsegments || current.segments[lo].start > at || len > current.segments[lo].end - at)
+	if (lo == current.nsegments || current.segments[lo].start > at ||
+	    len > current.segments[lo].end - at)
 		return NULL;
 	return &current.segments[lo];
 }
@@ -269,7 +273,7 @@ bool fdry_loaded_holds(const void *data)
 	return ret;
 }
 
-/* Where the bytes lie: in a read-only part of what @ret says, if true. */
+/* True if the bytes lie in a read-only part of the object @ret. */
 static bool owner_of(const void *data, size_t len, struct object *ret, char *name, size_t size)
 {
 	const struct segment *s;
@@ -302,7 +306,7 @@ bool fdry_loaded_pin(const void *data, size_t len)
 	handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 	if (!handle)
 		return false;
-	/* The reference is kept, too; it is NODELETE that matters. */
+	/* NODELETE pins the object; the reference stays, too. */
 	if (dlinfo(handle, RTLD_DI_LINKMAP, &map) || map->l_addr != o.base)
 		return false;
 	pthread_mutex_lock(&list_lock);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * map.c - addresses that the program reserves, and memory that it maps there itself.
+ * map.c - addresses that the program reserves, and memory that it maps there.
  *
- * Addresses come from the region, unless the program asks for certain ones; memory stays
- * the program's, at the driver. What is mapped for the first time is filled when it is
- * made accessible, as all new memory of a region is. Memory that an image cannot hold is
- * reported apart: mapped twice, handed to another process, or made before the region began
- * or by somebody else, in short: whatever is not mapped once from a handle that was
- * seen to be created here.
+ * Addresses come from the region, unless the program asks for certain ones. The program owns the
+ * memory, which it has from the driver. Memory that is mapped for the first time is filled when it
+ * becomes accessible, like all new memory of a region. Memory that an image cannot hold is reported
+ * apart: mapped twice, handed to another process, or made before the region began or by somebody
+ * else, in short: whatever is not mapped once from a handle that was seen to be created here.
  *
  * Locking: a lock around handles and mappings, taken before the regions'. In a forked
  * child everything is left to the driver.
@@ -22,15 +21,15 @@
 
 #define BUCKETS 1024u
 
-/* Physical memory that was created while the region gave memory. */
+/* Physical memory that was created while a region was current. */
 struct phys {
 	struct phys *next;
 	CUmemGenericAllocationHandle handle;
 	unsigned int handles; /* that the program holds */
 	unsigned int maps;    /* mappings now */
 	bool used;            /* was mapped before */
-	bool shared;          /* seen in two places, or by another process */
-	const char *origin;   /* why it never was this program's alone; NULL: it is */
+	bool shared;          /* mapped twice, or shared with another process */
+	const char *origin;   /* the reason why others share it from the start; NULL: they do not */
 };
 
 struct mapping {
@@ -61,11 +60,11 @@ static void phys_note(CUmemGenericAllocationHandle handle, const char *origin)
 	struct phys *p = calloc(1, sizeof(*p));
 
 	if (!p)
-		return; /* it counts as unknown then, and no image takes it */
+		return; /* then it counts as unknown, and no image may hold it */
 	p->handle = handle;
 	p->handles = 1;
 	p->origin = origin;
-	p->used = p->shared = origin != NULL; /* nothing of ours may be written there */
+	p->used = p->shared = origin != NULL; /* it must not be overwritten */
 	p->next = *bucket(handle);
 	*bucket(handle) = p;
 }
@@ -84,7 +83,8 @@ static void phys_put(struct phys *p)
 
 /* --- addresses --- */
 
-CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint, unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t size, size_t align, CUdeviceptr hint,
+			     unsigned long long flags)
 {
 	struct fdry_region *r;
 	int err = ret && !hint && !flags ? fdry_dispatch_current(&r) : FDRY_FOREIGN;
@@ -112,8 +112,8 @@ CUresult cuMemAddressFree(CUdeviceptr addr, size_t size)
 
 /* --- handles --- */
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
-		     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size,
+		     const CUmemAllocationProp *prop, unsigned long long flags)
 {
 	CUresult res = fdry_real(cuMemCreate)(ret, size, prop, flags);
 	struct fdry_region *r;
@@ -121,7 +121,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 
 	if (res || fdry_dispatch_current(&r))
 		return res;
-	ours = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == fdry_region_device(r);
+	ours = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+	       prop->location.id == fdry_region_device(r);
 	fdry_dispatch_put(false);
 	if (!ours)
 		return res;
@@ -131,7 +132,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmem
 	return res;
 }
 
-static CUresult foreign_note(CUresult res, const CUmemGenericAllocationHandle *handle, const char *origin)
+static CUresult foreign_note(CUresult res, const CUmemGenericAllocationHandle *handle,
+			     const char *origin)
 {
 	if (res || fdry_find_forked())
 		return res;
@@ -141,7 +143,8 @@ static CUresult foreign_note(CUresult res, const CUmemGenericAllocationHandle *h
 	return res;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *from, CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *from,
+					CUmemAllocationHandleType type)
 {
 	return foreign_note(fdry_real(cuMemImportFromShareableHandle)(ret, from, type), ret,
 			    "imported memory (cuMemImportFromShareableHandle)");
@@ -149,21 +152,24 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void 
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *ret, const CUmulticastObjectProp *prop)
 {
-	return foreign_note(fdry_real(cuMulticastCreate)(ret, prop), ret, "multicast memory (cuMulticastCreate)");
+	return foreign_note(fdry_real(cuMulticastCreate)(ret, prop), ret,
+			    "multicast memory (cuMulticastCreate)");
 }
 
 const char *fdry_hook_origin(CUmemGenericAllocationHandle handle)
 {
-	const char *ret = "memory of a loaded image or a library, or that the program created before fdry_capture_begin() or "
-			  "while the capture was paused";
+	const char *ret = "memory of a loaded image or a library, or that the program created "
+			  "before fdry_capture_begin() or while the capture was paused";
 	struct phys *p;
 
 	pthread_mutex_lock(&lock);
 	for (p = *bucket(handle); p && p->handle != handle; p = p->next)
 		;
 	if (p)
-		ret = p->origin ? p->origin : p->shared ? "memory that the program mapped at two places" :
-			"memory that the program mapped outside of the capture's region";
+		ret = p->origin ? p->origin
+		      : p->shared
+			      ? "memory that the program mapped at two places"
+			      : "memory that the program mapped outside of the capture's region";
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
@@ -175,7 +181,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 
 	if (fdry_find_forked())
 		return fdry_real(cuMemRelease)(handle);
-	pthread_mutex_lock(&lock); /* before the driver gives the handle to somebody else */
+	pthread_mutex_lock(&lock); /* before the driver assigns the handle again */
 	res = fdry_real(cuMemRelease)(handle);
 	p = res ? NULL : phys_of(handle);
 	if (p) {
@@ -208,7 +214,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret, void *ad
 	return res;
 }
 
-/* No image can hold what lies behind @p any more, wherever it is mapped. */
+/* From now on no image can hold the memory @p, wherever it is mapped. */
 static void phys_share(struct phys *p)
 {
 	struct fdry_region *r;
@@ -222,8 +228,8 @@ static void phys_share(struct phys *p)
 		}
 }
 
-CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-				      unsigned long long flags)
+CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
+				      CUmemAllocationHandleType type, unsigned long long flags)
 {
 	CUresult res = fdry_real(cuMemExportToShareableHandle)(ret, handle, type, flags);
 	struct phys *p;
@@ -235,7 +241,8 @@ CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle ha
 	if (p) {
 		phys_share(p);
 		if (!p->origin)
-			p->origin = "memory that was handed to other processes (cuMemExportToShareableHandle)";
+			p->origin = "memory that was handed to other processes "
+				    "(cuMemExportToShareableHandle)";
 	}
 	pthread_mutex_unlock(&lock);
 	return res;
@@ -270,7 +277,8 @@ static CUresult map_in(struct fdry_region *r, CUdeviceptr addr, size_t size, siz
 	CUresult res;
 	int err;
 
-	/* First, since it is the one that can be undone; to the driver the whole region is one reservation. */
+	/* The region comes first, since it can be undone; to the driver the whole region is one
+	 * reservation. */
 	err = fdry_region_map(r, addr, size, p && !p->used, fdry_dispatch_flags());
 	if (err)
 		return fdry_dispatch_free_result(err);
@@ -316,7 +324,8 @@ static bool is_writable(const struct fdry_region *r, const CUmemAccessDesc *desc
 	size_t i;
 
 	for (i = 0; i < count; i++)
-		if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && desc[i].location.id == fdry_region_device(r) &&
+		if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+		    desc[i].location.id == fdry_region_device(r) &&
 		    desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 			return true;
 	return false;

@@ -2,9 +2,9 @@
 /*
  * mem.c - cuMemAlloc, cuMemFree and their like.
  *
- * What does not concern a region goes to the driver untouched. Questions about a region's
- * address are answered per allocation, as if the driver had made it: to the driver it is
- * a part of one large mapping.
+ * Calls that concern no region go to the driver unchanged. Queries about a region's address are
+ * answered for each allocation, as if the driver had made it: to the driver it is a part of one
+ * large mapping.
  */
 #include "hook/internal.h"
 
@@ -55,7 +55,7 @@ CUresult cuMemFree_v2(CUdeviceptr addr)
 
 	if (err != FDRY_FOREIGN)
 		return fdry_dispatch_free_result(err);
-	fdry_import_gone(addr); /* before the driver gives the addresses to somebody else */
+	fdry_import_gone(addr); /* before the driver hands the addresses out again */
 	return fdry_real(cuMemFree_v2)(addr);
 }
 
@@ -69,18 +69,21 @@ CUresult cuMemFree(unsigned int addr)
 /* Rows begin at multiples of this: what the driver gives, and textures want. */
 #define PITCH 512u
 
-/* @row: @width rounded up; 0 where that wrapped around. */
-static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t row, size_t height, unsigned int element)
+/* @row: @width rounded up; 0 if that wrapped around. */
+static bool pitch_ok(const CUdeviceptr *ret, const size_t *pitch, size_t row, size_t height,
+		     unsigned int element)
 {
-	return ret && pitch && row && height && height <= SIZE_MAX / 2 / row && (element == 4 || element == 8 || element == 16);
+	return ret && pitch && row && height && height <= SIZE_MAX / 2 / row &&
+	       (element == 4 || element == 8 || element == 16);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height,
+			    unsigned int element)
 {
 	size_t row = (width + PITCH - 1) / PITCH * PITCH;
 	int err;
 
-	/* The driver says what is wrong with the rest. */
+	/* The driver returns the error for other arguments. */
 	if (!pitch_ok(ret, pitch, row, height, element))
 		return fdry_real(cuMemAllocPitch_v2)(ret, pitch, width, height, element);
 	err = fdry_dispatch_alloc(row * height, UINT64_MAX, ret);
@@ -91,18 +94,19 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
 	return fdry_dispatch_alloc_result(err);
 }
 
-CUresult cuMemAllocPitch(unsigned int *ret, unsigned int *pitch, unsigned int width, unsigned int height,
-			 unsigned int element)
+CUresult cuMemAllocPitch(unsigned int *ret, unsigned int *pitch, unsigned int width,
+			 unsigned int height, unsigned int element)
 {
 	CUdeviceptr addr;
 	int err = ret && pitch ? fdry_dispatch_alloc(1, UINT32_MAX, &addr) : FDRY_FOREIGN;
 
-	/* No region has addresses that short. */
-	return err == FDRY_FOREIGN ? fdry_real(cuMemAllocPitch)(ret, pitch, width, height, element) :
-				     fdry_dispatch_alloc_result(err);
+	/* No region has 32-bit addresses. */
+	return err == FDRY_FOREIGN ? fdry_real(cuMemAllocPitch)(ret, pitch, width, height, element)
+				   : fdry_dispatch_alloc_result(err);
 }
 
-/* A handle of this kind is made for memory of cuMemAlloc alone, which a region's is not to the driver. */
+/* The driver makes such handles only for memory of cuMemAlloc; to the driver a region's memory is a
+ * mapping. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 {
 	struct fdry_region *r;
@@ -111,13 +115,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 	if (err == FDRY_FOREIGN)
 		return fdry_real(cuIpcGetMemHandle)(ret, addr);
 	fdry_dispatch_put(false);
-	fdry_fail(FDRY_E_STATE, "cuIpcGetMemHandle: the memory at %#llx is the capture's and cannot be shared with another "
-		  "process; allocate what is shared while the capture is paused", addr);
+	fdry_fail(FDRY_E_STATE,
+		  "cuIpcGetMemHandle: the memory at %#llx belongs to the capture and cannot be "
+		  "shared with another process; allocate shared memory while the capture is paused",
+		  addr);
 	fdry_warn("stand-in: %s", fdry_last_error());
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What the program has mapped itself the driver knows better. */
+/* The driver answers for memory that the program has mapped. */
 static int find_own(CUdeviceptr addr, struct fdry_alloc *ret)
 {
 	struct fdry_alloc a;

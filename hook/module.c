@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * module.c - every way to load device code, noted once the driver has accepted it.
+ * module.c - note device code from every call that loads it, once the driver has accepted it.
  *
- * The linker's output and that of run-time compilers come in by cuModuleLoadData like
- * any other code in memory. Files are read here as well: they may be gone at seal time.
- * A file that changed while the driver read it is noted as unknown.
+ * Output of the linker and of run-time compilers is loaded by cuModuleLoadData, like any other code
+ * in memory. Files are read here as well, since they may be deleted before the seal. A file that
+ * changed while the driver read it is noted as unknown.
  */
 #include "lib/fd.h"
 #include "hook/internal.h"
@@ -30,7 +30,8 @@ CUresult cuModuleLoadData(CUmodule *ret, const void *image)
 	return res;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CUjit_option *options,
+			    void **values)
 {
 	struct fdry_copy copy;
 	CUresult res;
@@ -38,7 +39,11 @@ CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned int n, CU
 	fdry_copy_begin(image, &copy);
 	res = fdry_real(cuModuleLoadDataEx)(ret, image, n, options, values);
 	if (!res)
-		fdry_note(&(struct fdry_load){ .module = *ret, .image = image, .copy = &copy, .n = n, .options = options,
+		fdry_note(&(struct fdry_load){ .module = *ret,
+					       .image = image,
+					       .copy = &copy,
+					       .n = n,
+					       .options = options,
 					       .values = values });
 	fdry_copy_end(&copy);
 	return res;
@@ -53,8 +58,9 @@ CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 	return res;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values, unsigned int n,
-			   CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
+CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *options, void **values,
+			   unsigned int n, CUlibraryOption *lib_options, void **lib_values,
+			   unsigned int lib_n)
 {
 	struct fdry_copy copy;
 	CUresult res;
@@ -62,9 +68,14 @@ CUresult cuLibraryLoadData(CUlibrary *ret, const void *image, CUjit_option *opti
 	if (fdry_bypass_probing())
 		return CUDA_ERROR_INVALID_IMAGE;
 	fdry_copy_begin(image, &copy);
-	res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values, lib_n);
+	res = fdry_real(cuLibraryLoadData)(ret, image, options, values, n, lib_options, lib_values,
+					   lib_n);
 	if (!res)
-		fdry_note(&(struct fdry_load){ .library = *ret, .image = image, .copy = &copy, .n = n, .options = options,
+		fdry_note(&(struct fdry_load){ .library = *ret,
+					       .image = image,
+					       .copy = &copy,
+					       .n = n,
+					       .options = options,
 					       .values = values });
 	fdry_copy_end(&copy);
 	return res;
@@ -79,19 +90,20 @@ CUresult cuLibraryGetModule(CUmodule *ret, CUlibrary library)
 	return res;
 }
 
-/* A graph may know such a function by its module alone. */
+/* A graph may know such a function only by its module. */
 CUresult cuKernelGetFunction(CUfunction *ret, CUkernel kern)
 {
 	CUresult res = fdry_real(cuKernelGetFunction)(ret, kern);
 	CUlibrary library;
 	CUmodule module;
 
-	if (!res && !fdry_real(cuKernelGetLibrary)(&library, kern) && !fdry_real(cuFuncGetModule)(&module, *ret))
+	if (!res && !fdry_real(cuKernelGetLibrary)(&library, kern) &&
+	    !fdry_real(cuFuncGetModule)(&module, *ret))
 		fdry_note_alias(library, module);
 	return res;
 }
 
-/* A file as it was before the driver read it. */
+/* The state of a file before the driver read it. */
 struct file {
 	int fd;
 	struct stat st;
@@ -119,7 +131,7 @@ static bool file_same(const struct file *f, const char *path)
 	       st.st_mtim.tv_nsec == f->st.st_mtim.tv_nsec;
 }
 
-/* All of it, with a NUL behind; NULL where that fails. */
+/* The whole file with a NUL at its end; NULL after a failure. */
 static void *file_read(const struct file *f)
 {
 	size_t len = (size_t)f->st.st_size, done = 0;
@@ -179,17 +191,21 @@ CUresult cuModuleLoad(CUmodule *ret, const char *path)
 	return res;
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *options, void **values, unsigned int n,
-			       CUlibraryOption *lib_options, void **lib_values, unsigned int lib_n)
+CUresult cuLibraryLoadFromFile(CUlibrary *ret, const char *path, CUjit_option *options,
+			       void **values, unsigned int n, CUlibraryOption *lib_options,
+			       void **lib_values, unsigned int lib_n)
 {
 	struct file f;
 	CUresult res;
 
 	file_open(path, &f);
-	res = fdry_real(cuLibraryLoadFromFile)(ret, path, options, values, n, lib_options, lib_values, lib_n);
+	res = fdry_real(cuLibraryLoadFromFile)(ret, path, options, values, n, lib_options,
+					       lib_values, lib_n);
 	if (res)
 		file_close(&f);
 	else
-		file_note(&f, path, &(struct fdry_load){ .library = *ret, .n = n, .options = options, .values = values });
+		file_note(&f, path,
+			  &(struct fdry_load){
+				  .library = *ret, .n = n, .options = options, .values = values });
 	return res;
 }

@@ -40,7 +40,8 @@ static struct note **slot_of(const struct table *t, const void *handle)
 {
 	size_t i = ((uintptr_t)handle >> 4) * 0x9E3779B97F4A7C15ull >> 20;
 
-	for (i &= t->cap - 1; t->slots[i] && t->slots[i]->handle != handle; i = (i + 1) & (t->cap - 1))
+	for (i &= t->cap - 1; t->slots[i] && t->slots[i]->handle != handle;
+	     i = (i + 1) & (t->cap - 1))
 		;
 	return &t->slots[i];
 }
@@ -75,7 +76,7 @@ static struct note *table_get(const struct table *t, const void *handle)
 	return handle && t->cap ? *slot_of(t, handle) : NULL;
 }
 
-/* Put @n in; what is to be freed: the note that it replaces, or @n itself where there is no room. */
+/* Put @n in; what is to be freed: the note that it replaces, or @n itself if there is no room. */
 static struct note *table_put(struct table *t, struct note *n)
 {
 	struct note **slot, *old;
@@ -183,7 +184,8 @@ static void forget(struct note *n)
 static void forget_load(const struct fdry_load *load)
 {
 	pthread_mutex_lock(&lock);
-	forget(load->library ? table_get(&libraries, load->library) : table_get(&modules, load->module));
+	forget(load->library ? table_get(&libraries, load->library)
+			     : table_get(&modules, load->module));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -204,8 +206,9 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 		n->code.data = kept->kind == FDRY_CODE_UNKNOWN ? NULL : kept->data;
 		n->code.len = kept->kind == FDRY_CODE_UNKNOWN ? 0 : kept->len;
 	}
-	fdry_debug("stand-in: %s %p: code of kind %d, %zu bytes%s", load->library ? "library" : "module", n->handle,
-		   n->code.kind, n->code.len, n->own ? ", copied" : "");
+	fdry_debug("stand-in: %s %p: code of kind %d, %zu bytes%s",
+		   load->library ? "library" : "module", n->handle, n->code.kind, n->code.len,
+		   n->own ? ", copied" : "");
 	note_enter(load->library ? &libraries : &modules, n);
 }
 
@@ -215,7 +218,8 @@ void fdry_note(const struct fdry_load *load)
 
 	if (fdry_find_forked())
 		return;
-	if (load->image && !(load->copy && fdry_copy_take(load->copy, &kept)) && fdry_code_keep(load->image, &kept))
+	if (load->image && !(load->copy && fdry_copy_take(load->copy, &kept)) &&
+	    fdry_code_keep(load->image, &kept))
 		fdry_warn("stand-in: %s", fdry_last_error());
 	note_put(load, &kept);
 }
@@ -228,11 +232,12 @@ void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
 	note_put(load, &kept);
 }
 
-/* Was it said before? Then the library, its code and its options are the same; what of them was shown is at no other's place. */
+/* Was it said before? Then the library, its code and its options are the same; what of them was
+ * shown is at no other's place. */
 static bool is_alias(const struct note *known, const struct note *of)
 {
-	return known && known->code.library == of->code.library && known->code.data == of->code.data &&
-	       known->code.jit == of->code.jit;
+	return known && known->code.library == of->code.library &&
+	       known->code.data == of->code.data && known->code.jit == of->code.jit;
 }
 
 void fdry_note_alias(CUlibrary library, CUmodule module)
@@ -277,7 +282,10 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret)
 	}
 	pthread_mutex_unlock(&lock);
 	if (!n)
-		return fdry_fail(FDRY_E_NOENT, "library %p, module %p: its loading was not seen; put the stand-in in "
-				 "place before any CUDA code is loaded", (void *)library, (void *)module);
+		return fdry_fail(
+			FDRY_E_NOENT,
+			"library %p, module %p: its loading was not seen; put the stand-in in "
+			"place before any CUDA code is loaded",
+			(void *)library, (void *)module);
 	return 0;
 }

@@ -2,13 +2,15 @@
 /*
  * peer.c - other devices' access to a region's memory.
  *
- * To the driver a region is memory that the program mapped, which no context's setting opens to a peer. So what the
- * program sets is noted, at any time, and done to regions as well: cuCtxEnablePeerAccess for the device of the context
- * that may use another's memory, cuMemPoolSetAccess for the devices that it names. Access is a device's and is to the
- * whole region: it goes when no context and no pool asks for it any more. Contexts that are destroyed are not looked for.
+ * To the driver a region is memory that the program mapped, and a context's setting does not open
+ * such memory to a peer. So this file notes the program's settings at all times and applies them to
+ * regions, too: cuCtxEnablePeerAccess for the device of the context that may use another's memory,
+ * cuMemPoolSetAccess for the devices that it names. A device has access to a whole region, until no
+ * context and no pool asks for it any more. Contexts that are destroyed are not detected.
  *
- * Locking: one lock around the list, held while regions are changed; taken before the regions' lock. A region that
- * begins meanwhile reads fdry_peers() under that lock: either it sees the change, or the change sees the region.
+ * Locking: one lock around the list, held while regions change, and taken before the regions' lock.
+ * A region that begins meanwhile reads fdry_peers() under that lock: either it sees the change, or
+ * the change sees the region.
  */
 #include "hook/internal.h"
 
@@ -18,11 +20,11 @@
 #include "lib/log.h"
 #include "mm/vmm.h"
 
-/* Somebody's wish that @dev may use memory of @owner. */
+/* A request that @dev may use memory of @owner. */
 struct grant {
 	struct grant *next;
-	const void *who; /* the context that may, or the pool whose memory it is */
-	const void *of;  /* the context whose memory it is, or NULL */
+	const void *who; /* the context that gets access, or the pool that gives it */
+	const void *of;  /* the context that owns the memory, or NULL */
 	CUdevice owner, dev;
 };
 
@@ -44,7 +46,7 @@ static bool is_granted(CUdevice owner, CUdevice dev)
 	return g;
 }
 
-/* Do to the regions of @owner what the list says of @dev; lock held. */
+/* Apply the list's requests for @dev to the regions of @owner; lock held. */
 static int apply(CUdevice owner, CUdevice dev)
 {
 	uint64_t bit = 1ull << dev, was = peers[owner];
@@ -58,7 +60,8 @@ static int apply(CUdevice owner, CUdevice dev)
 	if (err && open)
 		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
 	else if (err)
-		fdry_warn("stand-in: %s", fdry_last_error()); /* the driver's memory is closed, the region's stays open */
+		fdry_warn("stand-in: %s", fdry_last_error()); /* the driver closed its memory, but
+								 the region's stays open */
 	return open ? err : 0;
 }
 
@@ -66,7 +69,8 @@ static struct grant **place_of(const struct grant *want)
 {
 	struct grant **link = &grants;
 
-	while (*link && ((*link)->who != want->who || (*link)->of != want->of || (*link)->dev != want->dev))
+	while (*link &&
+	       ((*link)->who != want->who || (*link)->of != want->of || (*link)->dev != want->dev))
 		link = &(*link)->next;
 	return link;
 }
@@ -102,7 +106,7 @@ static int grant_new(const struct grant *want)
 	return err;
 }
 
-/* Lock held. @fresh: it was not granted before. */
+/* Lock held. @fresh: the request is new. */
 static int grant(const struct grant *want, bool *fresh)
 {
 	const struct grant *g = *place_of(want);
@@ -111,9 +115,11 @@ static int grant(const struct grant *want, bool *fresh)
 	if (!*fresh)
 		return 0;
 	if (want->owner >= FDRY_VMM_DEVICES || want->dev >= FDRY_VMM_DEVICES)
-		return fdry_fail(FDRY_E_LIMIT, "device %d or %d is none of the first %d; hide some with CUDA_VISIBLE_DEVICES",
+		return fdry_fail(FDRY_E_LIMIT,
+				 "device %d or %d is none of the first %d; hide some with "
+				 "CUDA_VISIBLE_DEVICES",
 				 want->owner, want->dev, FDRY_VMM_DEVICES);
-	revoke(want); /* a handle that was another context's before */
+	revoke(want); /* the handle of an older context */
 	return grant_new(want);
 }
 
@@ -130,13 +136,14 @@ static bool device_of(CUcontext ctx, CUdevice *ret)
 	return !res;
 }
 
-/* The current context and @peer; false where there is nothing to do for a region. */
+/* The current context and @peer; false if there is nothing to do for a region. */
 static bool pair_of(CUcontext peer, struct grant *ret)
 {
 	CUcontext ctx = NULL;
 
 	*ret = (struct grant){ .of = peer };
-	if (fdry_find_forked() || fdry_real(cuCtxGetCurrent)(&ctx) || fdry_real(cuCtxGetDevice)(&ret->dev))
+	if (fdry_find_forked() || fdry_real(cuCtxGetCurrent)(&ctx) ||
+	    fdry_real(cuCtxGetDevice)(&ret->dev))
 		return false;
 	ret->who = ctx;
 	return device_of(peer, &ret->owner) && ret->owner != ret->dev;
@@ -182,7 +189,7 @@ static bool names_peer(const CUmemAccessDesc *desc, CUdevice owner, bool open)
 	       open == (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
 }
 
-/* Take @pool's grants back of the devices in @map that are to have none. */
+/* Remove the requests of @pool for the devices in @map that lose access. */
 static void pool_close(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
 {
 	struct grant want = { .who = pool, .owner = owner };
@@ -195,8 +202,9 @@ static void pool_close(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc 
 	}
 }
 
-/* *@fresh: those that were closed before, also on failure. */
-static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count, uint64_t *fresh)
+/* *@fresh: the devices that had no access before, also after a failure. */
+static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count,
+		     uint64_t *fresh)
 {
 	struct grant want = { .who = pool, .owner = owner };
 	bool is_fresh;
@@ -214,8 +222,9 @@ static int pool_open(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *m
 	return err;
 }
 
-/* What pool_open() did, and what the driver did since. */
-static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count, uint64_t fresh)
+/* Undo pool_open(), and the driver's change since. */
+static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count,
+		      uint64_t fresh)
 {
 	struct grant want = { .who = pool, .owner = owner };
 	CUmemAccessDesc was;
@@ -227,13 +236,14 @@ static void pool_undo(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *
 	for (i = 0; i < count; i++) {
 		was = map[i];
 		want.dev = was.location.id;
-		was.flags = *place_of(&want) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+		was.flags = *place_of(&want) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+					     : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 		if (names_peer(&map[i], owner, true) || names_peer(&map[i], owner, false))
 			fdry_real(cuMemPoolSetAccess)(pool, &was, 1);
 	}
 }
 
-/* Of a pool that the region may stand in for; the driver has done it already. */
+/* For a pool that the region may replace. The driver has changed its own access already. */
 static int pool_set(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *map, size_t count)
 {
 	uint64_t fresh = 0;
@@ -252,8 +262,11 @@ static int pool_set(CUmemoryPool pool, CUdevice owner, const CUmemAccessDesc *ma
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
 	CUdevice owner;
-	CUresult known = fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_mempool_device(pool, &owner);
-	CUresult res = known && known != CUDA_ERROR_NOT_FOUND ? known : fdry_real(cuMemPoolSetAccess)(pool, map, count);
+	CUresult known =
+		fdry_find_forked() ? CUDA_ERROR_NOT_FOUND : fdry_mempool_device(pool, &owner);
+	CUresult res = known && known != CUDA_ERROR_NOT_FOUND
+			       ? known
+			       : fdry_real(cuMemPoolSetAccess)(pool, map, count);
 	int err;
 
 	if (res || known)

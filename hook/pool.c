@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pool.c - which memory pools the region stands in for, and what is asked about them.
+ * pool.c - the memory pools that the region replaces, and queries about them.
  *
- * The region stands in for a device's default pool and for pools that a program creates
- * for device memory of its own. The driver's pools stay, empty, and keep what is set of
- * them; what the program has from the region is added to their figures. Pools that can be
- * shared with other processes, have a limit, or hold something else stay native.
+ * The region replaces a device's default pool, and pools that a program creates for device memory
+ * of its own. The driver's pools stay, empty, and keep their settings; memory that the program has
+ * from the region is added to their figures. Pools that can be shared with other processes, have a
+ * limit, or hold other memory stay native.
  *
- * Locking: a lock around the list. In a forked child nothing of this is used.
+ * Locking: a lock around the list. A forked child uses none of this.
  */
 #include "hook/internal.h"
 
@@ -25,8 +25,8 @@ struct pool {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct pool *pools; /* those that the region stands in for */
-static bool chosen;        /* the program has chosen a device's pool: ask which it is */
+static struct pool *pools; /* pools that the region replaces */
+static bool chosen;        /* the program has set a device's pool: query it */
 
 static struct pool *pool_of(CUmemoryPool pool)
 {
@@ -49,7 +49,7 @@ static void pool_note(CUmemoryPool pool, CUdevice dev)
 	pools = p;
 }
 
-/* The default pool of a device, which the list has from then on. */
+/* The default pool of a device; the list has it from now on. */
 static CUmemoryPool default_pool(CUdevice dev)
 {
 	CUmemoryPool pool;
@@ -61,10 +61,10 @@ static CUmemoryPool default_pool(CUdevice dev)
 	return pool;
 }
 
-/* What cuMemAllocAsync takes memory from on @dev. */
+/* The pool of cuMemAllocAsync on @dev. */
 static CUmemoryPool current_pool(CUdevice dev)
 {
-	static CUmemoryPool first; /* of the device that asked first: there is seldom another */
+	static CUmemoryPool first; /* of the first device that asked: there is seldom another */
 	static CUdevice first_dev;
 	CUmemoryPool pool;
 
@@ -86,14 +86,14 @@ bool fdry_mempool_in_region(CUdevice dev, CUmemoryPool *pool)
 	if (!*pool)
 		*pool = current_pool(dev);
 	else if (!pool_of(*pool))
-		default_pool(dev); /* it may be that, and nobody has asked before */
+		default_pool(dev); /* it may be a default pool that is not in the list yet */
 	p = *pool ? pool_of(*pool) : NULL;
 	is = p && p->dev == dev;
 	pthread_mutex_unlock(&lock);
 	return is;
 }
 
-/* All devices' default pools, which nobody may have asked for before. Lock held. */
+/* Put all devices' default pools into the list. Lock held. */
 static CUresult defaults_note(void)
 {
 	CUdevice dev;
@@ -137,7 +137,8 @@ void fdry_mempool_count(CUmemoryPool pool, int64_t size)
 
 static bool is_plain(const CUmemPoolProps *props)
 {
-	return props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && props->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+	return props && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+	       props->handleTypes == CU_MEM_HANDLE_TYPE_NONE &&
 	       props->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !props->maxSize;
 }
 
@@ -184,7 +185,8 @@ CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUme
 	return fdry_real(cuMemSetMemPool)(location, type, pool);
 }
 
-/* The driver trims without waiting, what it knows to be free; the region has to wait to know. */
+/* The driver trims memory that it knows to be free without waiting; the region must wait to know.
+ */
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 {
 	CUresult res = fdry_real(cuMemPoolTrimTo)(pool, keep);
@@ -198,7 +200,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	return res;
 }
 
-/* Bytes that the region holds for pools; those of its slabs are the one pool's that asks. */
+/* Bytes that the region holds for pools; its slabs count for the pool of the query. */
 static uint64_t slab_bytes(void)
 {
 	struct fdry_region_stats stats;
@@ -233,7 +235,8 @@ static uint64_t region_figure(struct pool *p, CUmemPool_attribute attr, uint64_t
 
 static bool is_figure(CUmemPool_attribute attr)
 {
-	return attr >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT && attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+	return attr >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT &&
+	       attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
@@ -253,7 +256,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 	return res;
 }
 
-/* The only value that the driver takes for a high mark is 0: begin again. */
+/* The driver accepts only 0 for a high mark, which resets it. */
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
 	CUresult res = fdry_real(cuMemPoolSetAttribute)(pool, attr, value);

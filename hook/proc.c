@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * proc.c - cuGetProcAddress: whoever asks the driver for a wrapped function gets ours.
+ * proc.c - cuGetProcAddress: a look-up of a wrapped function returns ours.
  *
- * The driver is asked first, and its answer decides: an address that belongs to a hook
- * becomes the hook, whatever name, version and flags led to it; any other answer stays.
- * So a version of a hooked name that hooks.def does not know goes out unwrapped, and is
- * counted, since calls of it pass the stand-in by.
+ * The driver's answer decides: its address of a hooked function is replaced by the hook, for every
+ * name, version and flag; any other answer stays. So a version of a hooked name that hooks.def
+ * lacks is returned unwrapped. It is counted, since its calls bypass the stand-in.
  */
 #include "hook/internal.h"
 
@@ -25,16 +24,17 @@ static const struct hook {
 	enum fdry_jump slot;
 	void *ours;
 } hooks[] = {
-#define HOOK(symbol, name, since, stream, params) { #name, since, stream, FDRY_JUMP_##symbol, (void *)symbol },
+#define HOOK(symbol, name, since, stream, params) \
+	{ #name, since, stream, FDRY_JUMP_##symbol, (void *)symbol },
 #include "hook/hooks.def"
 #undef HOOK
 };
 
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
-/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells, which for
- * a hook without stream variants is asked with the flags of each. Learnt
- * without a lock, for the reason that find.c gives: threads may learn the same side by side. */
+/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells, which
+ * for a hook without stream variants is asked with the flags of each. Learnt without a lock, for
+ * the reason that find.c gives: threads may learn the same side by side. */
 static void *exported[HOOKS];
 static void *reported[HOOKS][2];
 static bool learnt;
@@ -60,8 +60,11 @@ static void learn(void)
 
 	for (i = 0; i < HOOKS; i++) {
 		__atomic_store_n(&exported[i], fdry_jump_lookup(hooks[i].slot), __ATOMIC_RELAXED);
-		__atomic_store_n(&reported[i][0], ask(&hooks[i], hooks[i].stream), __ATOMIC_RELAXED);
-		__atomic_store_n(&reported[i][1], ask(&hooks[i], hooks[i].stream ? hooks[i].stream : PER_THREAD), __ATOMIC_RELAXED);
+		__atomic_store_n(&reported[i][0], ask(&hooks[i], hooks[i].stream),
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&reported[i][1],
+				 ask(&hooks[i], hooks[i].stream ? hooks[i].stream : PER_THREAD),
+				 __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&learnt, true, __ATOMIC_RELEASE);
 }
@@ -102,7 +105,8 @@ static void substitute(const char *name, int version, void **ret)
 		*ret = ours;
 	} else if (is_hooked_name(name)) {
 		__atomic_fetch_add(&unwrapped, 1, __ATOMIC_RELAXED);
-		fdry_warn("stand-in: %s of version %d is not known and goes out unwrapped", name, version);
+		fdry_warn("stand-in: %s of version %d is not known and goes out unwrapped", name,
+			  version);
 	}
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * region.c - which region device allocations come from, if any.
+ * region.c - the regions from which device allocations come.
  *
- * One region is current at a time, for every thread of the process and for the device
- * whose context was current when it began. A region that ended stays known until its
- * last allocation is freed. Nothing here falls back to a native address: where an
- * allocation should come from the region and cannot, that is an error.
+ * One region is current at a time, for all threads of the process and for the device whose context
+ * was current when the region began. An ended region stays known until its last allocation is
+ * freed. If an allocation should come from the region and cannot, that is an error: it never gets a
+ * native address.
  *
- * Locking: a lock for reading around every use of a region, for writing around beginning
- * and ending one. While there is no region at all, no lock is touched. In a forked child,
- * where the lock may be held by a thread that is gone, everything is left to the driver.
+ * Locking: every use of a region holds a lock for reading; beginning and ending one holds it for
+ * writing. If there is no region, no lock is taken. In a forked child a thread that does not exist
+ * there may hold the lock, so the driver handles all calls.
  */
 #include "hook/internal.h"
 
@@ -31,7 +31,7 @@ struct place {
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct place places[PLACES_MAX];
 static unsigned int used;      /* places in use, atomic */
-static struct place *current; /* the region that gives addresses, if not paused */
+static struct place *current; /* the region for new allocations, unless paused */
 static bool paused;
 
 static bool idle(void)
@@ -50,7 +50,7 @@ static struct place *place_of(CUdeviceptr addr)
 	return NULL;
 }
 
-/* Forget a place; lock held for writing. */
+/* Free a place; the lock is held for writing. */
 static void place_free(struct place *p)
 {
 	fdry_region_free(p->region);
@@ -58,7 +58,7 @@ static void place_free(struct place *p)
 	__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
 }
 
-/* 0 where the current region gives memory for the current context, else FDRY_FOREIGN or an error. */
+/* 0 if the current region gives memory for the current context, else FDRY_FOREIGN or an error. */
 static int gives(void)
 {
 	CUresult res;
@@ -70,7 +70,9 @@ static int gives(void)
 	if (res == CUDA_ERROR_INVALID_CONTEXT)
 		return FDRY_FOREIGN; /* the driver refuses the allocation for the same reason */
 	if (res)
-		return fdry_fail(FDRY_E_DRIVER, "cuCtxGetDevice failed with error %d, so whose memory this would be is unknown",
+		return fdry_fail(FDRY_E_DRIVER,
+				 "cuCtxGetDevice failed with error %d, so the device of this "
+				 "memory is unknown",
 				 (int)res);
 	return dev == current->dev ? 0 : FDRY_FOREIGN;
 }
@@ -91,10 +93,14 @@ int fdry_dispatch_alloc(uint64_t size, CUdeviceptr limit, CUdeviceptr *ret)
 	if (err)
 		goto out_unlock;
 	if (!ret)
-		err = fdry_fail(FDRY_E_INVAL, "cuMemAlloc has no pointer for the address; pass one");
+		err = fdry_fail(FDRY_E_INVAL,
+				"cuMemAlloc has no pointer for the address; pass one");
 	else if (current->base + current->size - 1 > limit)
-		err = fdry_fail(FDRY_E_INVAL, "the first version of cuMemAlloc holds 32-bit addresses, and the region "
-				"at 0x%llx has longer ones; use cuMemAlloc_v2", (unsigned long long)current->base);
+		err = fdry_fail(
+			FDRY_E_INVAL,
+			"the first version of cuMemAlloc holds 32-bit addresses, and the region "
+			"at 0x%llx has longer ones; use cuMemAlloc_v2",
+			(unsigned long long)current->base);
 	else
 		err = fdry_region_alloc(current->region, size, fdry_dispatch_flags(), ret);
 out_unlock:
@@ -102,14 +108,15 @@ out_unlock:
 	return err;
 }
 
-/* Give back what ended regions hold whose last allocation is gone; unmapping would break a capture. */
+/* Free ended regions without allocations. Not during a capture, which unmapping would break. */
 static void release_ended(void)
 {
 	int i;
 
 	pthread_rwlock_wrlock(&lock);
 	for (i = 0; i < PLACES_MAX && !fdry_capture_count(); i++)
-		if (places[i].region && &places[i] != current && fdry_region_unused(places[i].region))
+		if (places[i].region && &places[i] != current &&
+		    fdry_region_unused(places[i].region))
 			place_free(&places[i]);
 	pthread_rwlock_unlock(&lock);
 }
@@ -127,7 +134,7 @@ void fdry_dispatch_captured(void)
 			err = fdry_region_trim(places[i].region);
 	pthread_rwlock_unlock(&lock);
 	if (err)
-		fdry_warn("stand-in: %s", fdry_last_error()); /* it is tried again with the next free */
+		fdry_warn("stand-in: %s", fdry_last_error()); /* the next free tries again */
 }
 
 void fdry_dispatch_forget(void)
@@ -209,15 +216,18 @@ int fdry_dispatch_find(CUdeviceptr addr, struct fdry_alloc *ret)
 	pthread_rwlock_rdlock(&lock);
 	p = place_of(addr);
 	if (p)
-		err = fdry_region_find(p->region, addr, ret) ? 0 :
-			fdry_fail(FDRY_E_NOKEY, "0x%llx lies in a region but in none of its allocations",
-				  (unsigned long long)addr);
+		err = fdry_region_find(p->region, addr, ret)
+			      ? 0
+			      : fdry_fail(FDRY_E_NOKEY,
+					  "0x%llx lies in a region but in none of its allocations",
+					  (unsigned long long)addr);
 	pthread_rwlock_unlock(&lock);
 	return err;
 }
 
-/* The regions of @owner's before @end. */
-static int open_until(const struct place *end, CUdevice owner, CUdevice dev, bool open, const struct place **failed)
+/* Open or close the regions of @owner before @end. */
+static int open_until(const struct place *end, CUdevice owner, CUdevice dev, bool open,
+		      const struct place **failed)
 {
 	const struct place *p;
 	int err;
@@ -247,12 +257,13 @@ int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 	return err;
 }
 
-/* Where current is NULL, or unusable. */
+/* The error if current is NULL, or unusable. */
 static int no_region(void)
 {
 	if (fdry_find_forked())
-		return fdry_fail(FDRY_E_FORKED, "this process was forked after CUDA started and has none; start CUDA work in "
-				 "a process of its own");
+		return fdry_fail(FDRY_E_FORKED, "this process was forked after CUDA started and "
+						"cannot use it; start CUDA work in a process of "
+						"its own");
 	return fdry_fail(FDRY_E_STATE, "no region has begun; begin one first");
 }
 
@@ -286,11 +297,12 @@ static int region_new(const struct fdry_driver *drv, struct place *want)
 
 static bool in_the_way(const struct place *old, const struct place *want)
 {
-	return old && old->base < want->base + want->size && want->base < old->base + old->size && !fdry_capture_count() &&
-	       fdry_region_unused(old->region);
+	return old && old->base < want->base + want->size && want->base < old->base + old->size &&
+	       !fdry_capture_count() && fdry_region_unused(old->region);
 }
 
-/* The current region, in which nothing lives, makes way for one at its addresses; if that fails it begins again. */
+/* Replace the current region, which has no allocation, by one at its addresses. If that fails, it
+ * begins again. */
 static int begin_again(const struct fdry_driver *drv, struct place *want)
 {
 	uint64_t offset = fdry_region_offset(current->region);
@@ -314,14 +326,15 @@ static int begin_again(const struct fdry_driver *drv, struct place *want)
 	return fdry_saved_err_restore(&why);
 }
 
-/* Lock held for writing. @move: the region that there is ends then. */
+/* Lock held for writing. @move: the current region ends when the new one has begun. */
 static int begin_locked(const struct fdry_driver *drv, struct place want, bool move)
 {
 	struct place *p = place_new();
 	int err;
 
 	if (current && !move)
-		return fdry_fail(FDRY_E_STATE, "a region has begun already, at 0x%llx; end it first",
+		return fdry_fail(FDRY_E_STATE,
+				 "a region has begun already, at 0x%llx; end it first",
 				 (unsigned long long)current->base);
 	if (in_the_way(current, &want))
 		return begin_again(drv, &want);
@@ -354,8 +367,10 @@ static int region_begin(CUdeviceptr base, uint64_t size, bool move)
 	if (err)
 		return err;
 	if (fdry_real(cuCtxGetDevice)(&want.dev))
-		return fdry_fail(FDRY_E_STATE, "no CUDA context is current in this thread; make the device's primary "
-				 "context current, then begin the region");
+		return fdry_fail(
+			FDRY_E_STATE,
+			"no CUDA context is current in this thread; make the device's primary "
+			"context current, then begin the region");
 	pthread_rwlock_wrlock(&lock);
 	err = begin_locked(drv, want, move);
 	pthread_rwlock_unlock(&lock);
@@ -372,7 +387,7 @@ int fdry_hook_region_move(CUdeviceptr base, uint64_t size)
 	int err = region_begin(base, size, true);
 
 	if (!err)
-		release_ended(); /* nothing may live in the one that was left */
+		release_ended(); /* the old region may be unused */
 	return err;
 }
 
@@ -416,7 +431,7 @@ int fdry_hook_region_resume(void)
 	return set_paused(false);
 }
 
-/* Take the lock for using the current region, or say why not. */
+/* Take the lock to use the current region, or fail. */
 static int current_get(void)
 {
 	if (fdry_find_forked())
@@ -445,7 +460,9 @@ int fdry_hook_region_free_preallocated(void)
 {
 	int err = current_get();
 
-	return err ? err : current_put(fdry_region_free_preallocated(current->region, fdry_dispatch_flags()));
+	return err ? err
+		   : current_put(
+			     fdry_region_free_preallocated(current->region, fdry_dispatch_flags()));
 }
 
 int fdry_hook_region_offset(uint64_t *ret)
@@ -479,7 +496,8 @@ int fdry_hook_region_free(CUdeviceptr addr)
 	return err == FDRY_FOREIGN ? fdry_fail(FDRY_E_INVAL, "%#llx lies in no region", addr) : err;
 }
 
-int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret, size_t *count)
+int fdry_hook_region_ledger(CUdeviceptr *base, uint64_t *size, struct fdry_alloc **ret,
+			    size_t *count)
 {
 	int err = current_get();
 

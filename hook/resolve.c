@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resolve.c - looks a driver function up at its first call.
+ * resolve.c - look a driver function up at its first call.
  *
- * A slot changes once, from its stub to the driver's function, whoever gets there first:
- * all write the same. Where there is no driver, or it lacks the function, the slot keeps
- * its stub, so that every such call leaves its reason in the caller's thread.
+ * A slot changes once, from its stub to the driver's function; all threads write the same address.
+ * If there is no driver, or it lacks the function, the slot keeps its stub, so that every call
+ * leaves its error sentence in the caller's thread.
  */
 #include "hook/internal.h"
 
@@ -22,7 +22,7 @@ static const char *const names[] = {
 
 #define SLOTS (sizeof(names) / sizeof(names[0]))
 
-static bool lacking[SLOTS]; /* found missing, and logged */
+static bool lacking[SLOTS]; /* missing, and logged */
 
 static CUresult no_device(void)
 {
@@ -34,7 +34,7 @@ static CUresult no_function(void)
 	return CUDA_ERROR_NOT_FOUND;
 }
 
-/* Version 0 and 0 devices: what callers read before they look at the result. */
+/* Version 0 and 0 devices: callers may read these values before they check the result. */
 static CUresult none_of_it(int *ret)
 {
 	if (ret)
@@ -61,7 +61,7 @@ static CUresult error_string(CUresult err, const char **ret)
 	return error_text(err, ret, "no CUDA-capable device is detected");
 }
 
-/* Answers without a driver that fill something in; all others are no_device(). */
+/* Functions that write a value when there is no driver; all others are no_device(). */
 static void *answer_without_driver(unsigned int nr)
 {
 	switch (nr) {
@@ -98,7 +98,8 @@ void *fdry_jump_resolve(unsigned int nr)
 		if (fn) {
 			__atomic_store_n(&fdry_jumps[nr], fn, __ATOMIC_RELEASE);
 		} else {
-			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver", fdry_find_path(), names[nr]);
+			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver",
+				  fdry_find_path(), names[nr]);
 			if (!__atomic_exchange_n(&lacking[nr], true, __ATOMIC_RELAXED))
 				fdry_warn("stand-in: %s", fdry_last_error());
 			fn = (void *)no_function;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * standin.c - the table through which the library talks to the stand-in; see hook.h.
+ * standin.c - the table through which the library calls the stand-in; see hook.h.
  *
- * The stand-in has no constructor and starts nothing by itself: a process that never
- * calls CUDA pays for mapping it and for nothing else.
+ * The stand-in has no constructor and starts no thread: a process that never calls CUDA pays only
+ * for mapping it.
  */
 #include "hook/internal.h"
 
@@ -13,11 +13,14 @@ static int late(void)
 {
 	char path[PATH_MAX];
 
-	/* In a forked child a lock of the loader's, which the look needs, may be held for ever. */
+	/* In a forked child the loader's lock, which the search needs, may be held for ever. */
 	if (fdry_find_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
 		return 0;
-	return fdry_fail(FDRY_E_LATE, "%s was loaded before the stand-in, so calls pass the stand-in by; start the program "
-			 "with \"python -m foundry run\" or LD_PRELOAD, or import foundry before whatever uses CUDA", path);
+	return fdry_fail(FDRY_E_LATE,
+			 "%s was loaded before the stand-in, so calls pass the stand-in by; start "
+			 "the program with \"python -m foundry run\" or LD_PRELOAD, or import "
+			 "foundry before whatever uses CUDA",
+			 path);
 }
 
 static const struct fdry_hook table = {

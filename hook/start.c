@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * start.c - knows whether CUDA was started, and whether that was before a fork.
+ * start.c - detect whether CUDA was started before a fork.
  *
- * A driver that is only open does not mind a fork: the child starts it and has a CUDA of
- * its own. Once it was started, the child has none, and of the stand-in only locks that a
- * thread may hold which is gone.
+ * If the driver is only open at a fork, the child can start CUDA of its own. If CUDA was started,
+ * the child cannot use it, and locks of the stand-in may be held by threads that do not exist in
+ * the child.
  */
 #include "hook/internal.h"
 
@@ -35,6 +35,9 @@ int fdry_start_forked(void)
 {
 	if (!fdry_find_forked())
 		return 0;
-	return fdry_fail(FDRY_E_FORKED, "this process was forked after CUDA started and has none; start CUDA work in the "
-			 "child only, or start the child as a new program (multiprocessing: the spawn method)");
+	return fdry_fail(
+		FDRY_E_FORKED,
+		"this process was forked after CUDA started and has none; start CUDA work in the "
+		"child only, or start the child as a new program (multiprocessing: the spawn "
+		"method)");
 }

@@ -236,7 +236,12 @@ static int make_pipe(struct making *m, int ret[2])
 int fdry_openat(int dir, const char *name, int flags, mode_t mode)
 {
 	struct making m = {
-		.make = make_open, .count = 1, .dir = dir, .name = name, .flags = flags, .mode = mode,
+		.make = make_open,
+		.count = 1,
+		.dir = dir,
+		.name = name,
+		.flags = flags,
+		.mode = mode,
 	};
 	int fd[2];
 

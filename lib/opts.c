@@ -19,8 +19,10 @@ int fdry_opts_take(const void *opts, void *ret, size_t len)
 				 "set sz to its sizeof", sz);
 	for (i = len; i < sz; i++)
 		if (bytes[i])
-			return fdry_fail(FDRY_E_OPTS, "an option beyond byte %zu is set that this library "
-					 "does not know; use a newer library", len);
+			return fdry_fail(FDRY_E_OPTS,
+					 "an option beyond byte %zu is set that this library "
+					 "does not know; use a newer library",
+					 len);
 	memcpy(ret, opts, sz < len ? sz : len);
 	return 0;
 }
@@ -39,7 +41,9 @@ int fdry_report_check(const void *to)
 	if (to)
 		memcpy(&sz, to, sizeof(sz));
 	if (sz < sizeof(sz) || sz > 4096)
-		return fdry_fail(FDRY_E_OPTS, "a report struct says that it has %zu bytes; set sz to its sizeof", sz);
+		return fdry_fail(FDRY_E_OPTS,
+				 "a report struct says that it has %zu bytes; set sz to its sizeof",
+				 sz);
 	return 0;
 }
 
@@ -55,6 +59,7 @@ int fdry_report_give(const void *report, size_t len, void *to)
 	if (sz < len)
 		len = sz;
 	if (len > sizeof(sz))
-		memcpy((char *)to + sizeof(sz), (const char *)report + sizeof(sz), len - sizeof(sz));
+		memcpy((char *)to + sizeof(sz), (const char *)report + sizeof(sz),
+		       len - sizeof(sz));
 	return 0;
 }

@@ -15,13 +15,17 @@ bool fdry_all_zero(const void *p, size_t len)
 	return !len;
 }
 
-int fdry_sections_begin(struct fdry_span bytes, size_t header, uint32_t count, struct fdry_sections *ret)
+int fdry_sections_begin(struct fdry_span bytes, size_t header, uint32_t count,
+			struct fdry_sections *ret)
 {
 	uint64_t directory = sizeof(struct fdry_section) * (uint64_t)count;
 
 	if (!fdry_span_at(bytes, header, directory))
 		return fdry_fail(FDRY_E_BADIMAGE, "its section directory ends beyond the object");
-	*ret = (struct fdry_sections){ .bytes = bytes, .entry = header, .first = header + directory, .at = header + directory };
+	*ret = (struct fdry_sections){ .bytes = bytes,
+				       .entry = header,
+				       .first = header + directory,
+				       .at = header + directory };
 	return 0;
 }
 
@@ -31,13 +35,18 @@ static int section_check(const struct fdry_sections *s, const struct fdry_sectio
 	const uint8_t *p;
 
 	if (e->id <= s->id)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u does not stand in ascending order", e->id);
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u does not stand in ascending order",
+				 e->id);
 	if (e->reserved)
-		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of section %u are not zero", e->id);
+		return fdry_fail(FDRY_E_BADIMAGE, "reserved bytes of section %u are not zero",
+				 e->id);
 	if (e->offset != s->at)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u begins at %" PRIu64 ", not at %" PRIu64, e->id, e->offset, s->at);
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "section %u begins at %" PRIu64 ", not at %" PRIu64, e->id,
+				 e->offset, s->at);
 	if (!e->length || e->length > s->bytes.len)
-		return fdry_fail(FDRY_E_BADIMAGE, "section %u has a length of %" PRIu64, e->id, e->length);
+		return fdry_fail(FDRY_E_BADIMAGE, "section %u has a length of %" PRIu64, e->id,
+				 e->length);
 	pad = fdry_section_padded(e->length) - e->length;
 	p = fdry_span_at(s->bytes, e->offset, e->length + pad);
 	if (!p)
@@ -56,7 +65,8 @@ int fdry_sections_next(struct fdry_sections *s, uint32_t *id, struct fdry_span *
 		*id = 0;
 		if (s->at == s->bytes.len)
 			return 0;
-		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes follow its last section", s->bytes.len - s->at);
+		return fdry_fail(FDRY_E_BADIMAGE, "%" PRIu64 " bytes follow its last section",
+				 s->bytes.len - s->at);
 	}
 	memcpy(&e, s->bytes.data + s->entry, sizeof(e));
 	err = section_check(s, &e);
@@ -70,7 +80,8 @@ int fdry_sections_next(struct fdry_sections *s, uint32_t *id, struct fdry_span *
 	return 0;
 }
 
-int fdry_sections_put(const struct fdry_section_part *parts, size_t n, struct fdry_buf *out, uint32_t *count)
+int fdry_sections_put(const struct fdry_section_part *parts, size_t n, struct fdry_buf *out,
+		      uint32_t *count)
 {
 	struct fdry_section e = { 0 };
 	uint32_t used = 0;

@@ -153,7 +153,8 @@ int fdry_workqueue_wait(struct fdry_workqueue *q, struct fdry_work *work)
 			pthread_cond_wait(&q->changed, &q->lock);
 	}
 	if (!work->done || work->err)
-		err = fdry_saved_err_restore(work->done && work->saved_err ? work->saved_err : &q->failed);
+		err = fdry_saved_err_restore(work->done && work->saved_err ? work->saved_err
+									   : &q->failed);
 	pthread_mutex_unlock(&q->lock);
 	return err;
 }

@@ -27,7 +27,8 @@
 struct fdry_work {
 	/* @worker is 0 in a thread that waits, and another number in each thread of the queue. */
 	int (*fn)(struct fdry_work *work, unsigned int worker);
-	struct fdry_saved_err *saved_err; /* keeps a failure; NULL: only the queue keeps its first */
+	struct fdry_saved_err
+		*saved_err; /* keeps a failure; NULL: only the queue keeps its first */
 
 	/* The queue sets the rest, under its lock. */
 	struct fdry_work *next;
@@ -40,7 +41,8 @@ struct fdry_workqueue_opts {
 	bool stop_at_error; /* begin no more work after a failure */
 	bool end_idle;      /* a thread ends when no work is queued */
 	bool help_all;      /* a waiting thread also begins work that was added later */
-	/* The first call of each thread of the queue; the thread ends if it fails. NULL: no call. */
+	/* The first call of each thread of the queue; the thread ends if it fails. NULL: no call.
+	 */
 	int (*begin)(void *arg, unsigned int worker);
 	void *arg;
 	/* Free @work after it was done or dropped. No thread may wait for such work by itself. */

@@ -190,7 +190,7 @@ END
 sed -i 's/^int main/const struct fdry_hook *fdry_hook_table(void);\nint main/' linked.c
 $CC -std=gnu11 -I"$ROOT" -I"$ROOT/include" -isystem "$CUDA_INC" linked.c -o linked "$hook"
 t "an exchanged driver is not used" prints \
-	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() gives another one in its place; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1" \
+	"no CUDA driver: $FOUNDRY_DRIVER cannot be used: a library that replaces dlopen() returns another one; start the program without it; install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a libcuda.so.1" \
 	env LD_PRELOAD="$TMP/instead.so $hook" ./linked
 
 # --- profilers: the driver loads them in cuInit, and they call it from there
