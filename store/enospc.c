@@ -29,62 +29,65 @@ static void nap(void)
 		nanosleep(&ts, NULL);
 }
 
-/* Others who met the full disk at the same time are collecting as well. */
+/* Other writers that met the full disk at the same time are collecting as well. */
 static int collect(struct fdry_store *s)
 {
-	struct fdry_gc_report r;
 	unsigned int ms = 0;
-	int err = fdry_store_gc(s, false, &r);
+	int err = fdry_store_gc(s, NULL, NULL);
 
 	for (; err == -FDRY_E_LOCKED && ms < WAIT_MS; ms += NAP_MS) {
 		nap();
-		err = fdry_store_gc(s, false, &r);
+		err = fdry_store_gc(s, NULL, NULL);
 	}
 	return err;
 }
 
-/* With room to spare, since large values need pages one behind the other; or, where there is no more, with what is needed. */
-static int plan(struct fdry_store *s, uint64_t need, struct fdry_evict_how *how)
+/* Whether an eviction within @bounds would free what they ask for, by estimate. */
+static int plan(struct fdry_store *s, const struct fdry_evict_bounds *bounds, bool *ret)
 {
-	struct fdry_evict_report r = { .enough = false };
-	int err;
+	struct fdry_evict_opts dry_run = { .sz = sizeof(dry_run), .flags = FDRY_EVICT_DRY_RUN };
+	struct fdry_evict_report r;
+	int err = fdry_evict(s, &dry_run, bounds, &r);
 
-	how->dry_run = true;
-	how->free = need + need / 4;
-	err = fdry_evict(s, how, &r);
-	if (!err && !r.enough) {
-		how->free = need;
-		err = fdry_evict(s, how, &r);
-	}
-	how->dry_run = false;
-	return err ? err : r.enough ? 0 : -FDRY_E_FULL;
+	*ret = !err && r.after <= r.limit;
+	return err;
 }
 
 static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
 {
-	struct fdry_evict_how how = { .held = fdry_lease_noted(own) };
+	struct fdry_evict_bounds bounds = { .held = fdry_lease_noted(own) };
+	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	struct fdry_evict_report r;
-	int err = plan(s, need, &how);
+	bool enough = false;
+	int err;
 
-	if (!err)
-		err = fdry_evict(s, &how, &r);
-	if (!err)
-		fdry_info("store %s: no room for %llu bytes: %llu refs evicted", s->path, (unsigned long long)need,
-			  (unsigned long long)r.refs);
-	return err ? err : r.collected ? 0 : -FDRY_E_LOCKED;
+	bounds.free = need + need / 4; /* large values need pages one behind the other */
+	err = plan(s, &bounds, &enough);
+	if (!err && !enough) {
+		bounds.free = need;
+		err = plan(s, &bounds, &enough);
+	}
+	if (err || !enough)
+		return err ? err : -FDRY_E_FULL;
+	err = fdry_evict(s, &opts, &bounds, &r);
+	if (err)
+		return err;
+	fdry_info("store %s: no room for %llu bytes: %llu refs evicted", s->path,
+		  (unsigned long long)need, (unsigned long long)r.images);
+	return r.collected ? 0 : -FDRY_E_LOCKED;
 }
 
 static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own)
 {
 	uint64_t before = 0, after = 0, limit = 0;
-	int err = fdry_store_limit(s, &limit, &before);
+	int err = fdry_store_limit_get(s, &limit, &before);
 
 	if (!err && !limit)
 		err = -FDRY_E_FULL;
 	if (!err)
 		err = collect(s);
 	if (!err)
-		err = fdry_store_limit(s, NULL, &after);
+		err = fdry_store_limit_get(s, NULL, &after);
 	if (err || (before > after && before - after >= need))
 		return err;
 	return evict(s, need, own);

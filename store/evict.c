@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "lib/log.h"
+#include "lib/opts.h"
 #include "lib/telemetry.h"
 #include "store/internal.h"
 
@@ -19,6 +20,20 @@
 #define IN_LEAF 2000u
 #define ROOTS (8 * PAGE) /* of tables, branches, and what is half full */
 #define ENTRY 56u /* a key, and LMDB's head of an entry and its slot */
+
+/* An eviction: what it is asked for, what it keeps to, and the refs that go. */
+struct evict {
+	struct fdry_store *s;
+	const struct fdry_evict_opts *opts;
+	const struct fdry_evict_bounds *bounds;
+	struct fdry_buf refs; /* struct ranked each; first all, then those that go */
+	struct fdry_evict_report report;
+};
+
+static bool is_dry_run(const struct evict *e)
+{
+	return e->opts->flags & FDRY_EVICT_DRY_RUN;
+}
 
 /* --- ranking --- */
 
@@ -40,17 +55,18 @@ static int ranked_cmp(const void *a, const void *b)
 	return x->ref.change > y->ref.change ? -1 : x->ref.change < y->ref.change;
 }
 
-static bool kept(const struct fdry_evict_how *o, const struct fdry_ref *ref)
+static bool kept(const struct fdry_evict_bounds *b, const struct fdry_ref *ref)
 {
 	size_t i;
 
-	for (i = 0; i < o->nkeep; i++)
-		if (fdry_oid_eq(&o->keep[i], &ref->oid))
+	for (i = 0; i < b->nkeep; i++)
+		if (fdry_oid_eq(&b->keep[i], &ref->oid))
 			return true;
 	return ref->pinned;
 }
 
-static int refs_rank(struct fdry_store *s, struct fdry_txn *t, const struct fdry_evict_how *o, struct fdry_buf *ret)
+/* All refs, those that must stay first, then the one that was used last. */
+static int refs_rank(struct evict *e, struct fdry_txn *t)
 {
 	struct fdry_buf refs = { 0 }, used = { 0 };
 	const struct fdry_atime *u;
@@ -60,17 +76,21 @@ static int refs_rank(struct fdry_store *s, struct fdry_txn *t, const struct fdry
 	int err = fdry_ref_images(t, NULL, &refs);
 
 	if (!err)
-		err = fdry_atime_read(s->env, &used);
+		err = fdry_atime_read(e->s->env, &used);
 	ref = (const void *)refs.data;
 	for (i = 0; i < refs.len / sizeof(*ref) && !err; i++) {
 		u = fdry_atime_find(&used, &ref[i].oid);
-		r = (struct ranked){ .ref = ref[i], .used = u ? u->order : 0, .time = u ? u->time : 0, .must_stay = kept(o, &ref[i]) };
-		err = fdry_buf_put(ret, &r, sizeof(r));
+		r = (struct ranked){ .ref = ref[i], .must_stay = kept(e->bounds, &ref[i]) };
+		if (u) {
+			r.used = u->order;
+			r.time = u->time;
+		}
+		err = fdry_buf_put(&e->refs, &r, sizeof(r));
 	}
 	fdry_buf_release(&refs);
 	fdry_buf_release(&used);
-	if (!err && ret->len)
-		qsort(ret->data, ret->len / sizeof(r), sizeof(r), ranked_cmp);
+	if (!err && e->refs.len)
+		qsort(e->refs.data, e->refs.len / sizeof(r), sizeof(r), ranked_cmp);
 	return err;
 }
 
@@ -153,23 +173,23 @@ static int held_keep(struct fdry_txn *t, const struct fdry_idset *held, struct p
 	return err;
 }
 
-/* Takes what stays out of @refs, so that those that go are left, the one that was used longest ago last. */
-static int victims_find(struct fdry_txn *t, uint64_t limit, const struct fdry_idset *held, struct fdry_buf *refs,
-			uint64_t *kept_bytes)
+/* Take out of the refs those that stay; those that go are left, the one that was used longest ago
+ * last. */
+static int victims_find(struct evict *e, struct fdry_txn *t)
 {
-	struct ranked *r = (void *)refs->data;
-	size_t i, n = refs->len / sizeof(*r), out = 0;
+	struct ranked *r = (void *)e->refs.data;
+	size_t i, n = e->refs.len / sizeof(*r), out = 0;
 	struct plan p = { .bytes = ROOTS };
 	bool stays = false;
-	int err = held_keep(t, held, &p);
+	int err = held_keep(t, e->bounds->held, &p);
 
 	for (i = 0; i < n && !err; i++) {
-		err = image_plan(t, &r[i], limit, &p, &stays);
+		err = image_plan(t, &r[i], e->report.limit, &p, &stays);
 		if (!err && !stays)
 			r[out++] = r[i];
 	}
-	refs->len = out * sizeof(*r);
-	*kept_bytes = p.bytes;
+	e->refs.len = out * sizeof(*r);
+	e->report.after = p.bytes;
 	fdry_buf_release(&p.fresh);
 	fdry_idset_release(&p.kept);
 	return err;
@@ -188,13 +208,13 @@ static int victim_remove(struct fdry_txn *t, struct ranked *r, bool *gone)
 	return *gone ? fdry_ref_remove(t, &r->ref) : err;
 }
 
-static int victims_remove(struct fdry_store *s, struct fdry_buf *refs)
+static int victims_remove(struct evict *e)
 {
-	struct ranked *r = (void *)refs->data;
-	size_t i, n = refs->len / sizeof(*r), out = 0;
+	struct ranked *r = (void *)e->refs.data;
+	size_t i, n = e->refs.len / sizeof(*r), out = 0;
 	struct fdry_txn t;
 	bool gone = false;
-	int err = fdry_txn_write(s->env->db, FDRY_REF_SIZE, &t);
+	int err = fdry_txn_write(e->s->env->db, FDRY_REF_SIZE, &t);
 
 	if (err)
 		return err;
@@ -207,52 +227,60 @@ static int victims_remove(struct fdry_store *s, struct fdry_buf *refs)
 		fdry_txn_abort(&t);
 		return err;
 	}
-	refs->len = out * sizeof(*r);
+	e->refs.len = out * sizeof(*r);
 	err = fdry_txn_commit(&t);
 	if (!err)
 		fdry_count(FDRY_METRIC_STORE_EVICTED, out);
 	return err;
 }
 
-static void victims_tell(const struct fdry_evict_how *o, const struct fdry_buf *refs)
+static void victims_report(const struct evict *e)
 {
-	const struct ranked *r = (const void *)refs->data;
+	const struct ranked *r = (const void *)e->refs.data;
+	char hex[FDRY_OID_HEX_SIZE];
 	size_t i;
 
-	for (i = refs->len / sizeof(*r); o->evicted && i > 0; i--)
-		o->evicted(o->arg, &r[i - 1].ref, r[i - 1].time);
+	for (i = e->refs.len / sizeof(*r); e->opts->evicted && i > 0; i--)
+		e->opts->evicted(e->opts->evicted_arg, r[i - 1].ref.name,
+				 fdry_oid_hex(&r[i - 1].ref.oid, hex), r[i - 1].time);
 }
 
-/* Collecting may be impossible now; then the next one finds what has gone. */
-static int room_make(struct fdry_store *s, struct fdry_evict_report *ret)
+/* If another collection is under way now, the next one finds what has gone. */
+static int space_free(struct evict *e)
 {
-	int err = fdry_store_gc(s, false, &ret->gc);
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
+	int err = fdry_store_gc(e->s, NULL, &gc);
 
-	ret->collected = !err;
-	if (err == -FDRY_E_LOCKED)
-		err = 0;
-	return err ? err : fdry_store_limit(s, NULL, &ret->after);
+	e->report.collected = !err;
+	e->report.objects = gc.dead;
+	e->report.stored = gc.dead_stored;
+	if (err && err != -FDRY_E_LOCKED)
+		return err;
+	return fdry_store_limit_get(e->s, NULL, &e->report.after);
 }
 
-/* Where a collection refuses, refs would go and no room come of it. One that is under way has found nothing wrong so far. */
-static int room_check(struct fdry_store *s)
+/*
+ * If a collection would refuse, refs would go and free no space. A collection that is under way
+ * has found nothing wrong so far.
+ */
+static int gc_check(struct fdry_store *s)
 {
-	struct fdry_gc_report r;
-	int err = fdry_store_gc(s, true, &r);
+	struct fdry_gc_opts dry_run = { .sz = sizeof(dry_run), .flags = FDRY_GC_DRY_RUN };
+	int err = fdry_store_gc(s, &dry_run, NULL);
 
 	return err == -FDRY_E_LOCKED ? 0 : err;
 }
 
-/* What all images and what is held take, by the estimate that plans are made with. */
-static int all_cost(struct fdry_txn *t, const struct fdry_idset *held, const struct fdry_buf *refs, uint64_t *ret)
+/* What all images and the held objects take, by the estimate that plans are made with. */
+static int all_cost(const struct evict *e, struct fdry_txn *t, uint64_t *ret)
 {
-	const struct ranked *r = (const void *)refs->data;
+	const struct ranked *r = (const void *)e->refs.data;
 	struct plan p = { .bytes = ROOTS };
 	bool stays;
 	size_t i;
-	int err = held_keep(t, held, &p);
+	int err = held_keep(t, e->bounds->held, &p);
 
-	for (i = 0; i < refs->len / sizeof(*r) && !err; i++)
+	for (i = 0; i < e->refs.len / sizeof(*r) && !err; i++)
 		err = image_plan(t, &r[i], UINT64_MAX, &p, &stays);
 	*ret = p.bytes;
 	fdry_buf_release(&p.fresh);
@@ -260,88 +288,126 @@ static int all_cost(struct fdry_txn *t, const struct fdry_idset *held, const str
 	return err;
 }
 
-/* What is to fit into what: by the caller's word, or the store's limit. */
-static int limit_find(struct fdry_txn *t, const struct fdry_evict_how *o, const struct fdry_buf *refs, uint64_t *ret)
+/* The size that the caller asks for, else the store's limit. */
+static int limit_find(struct evict *e, struct fdry_txn *t)
 {
-	uint64_t all = 0;
+	uint64_t all = 0, *ret = &e->report.limit;
 	int err = 0;
 
-	*ret = o->limit;
-	if (o->free) {
-		err = all_cost(t, o->held, refs, &all);
-		*ret = all > o->free ? all - o->free : 0;
-	} else if (!o->limit) {
+	*ret = e->opts->bytes;
+	if (e->bounds->free) {
+		err = all_cost(e, t, &all);
+		*ret = all > e->bounds->free ? all - e->bounds->free : 0;
+	} else if (!*ret) {
 		err = fdry_limit_get(t, ret);
 		if (!err && !*ret)
-			err = fdry_fail(FDRY_E_STATE, "the store has no limit; set one, or say what to make it fit");
+			err = fdry_fail(FDRY_E_STATE, "the store has no limit; set one, "
+					"or say what to make it fit");
 	}
 	return err;
 }
 
-static int evict_plan(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry_buf *refs, struct fdry_evict_report *ret)
+static int evict_plan(struct evict *e)
 {
 	struct fdry_txn t;
-	int err = fdry_txn_read(s->env->db, &t);
+	int err = fdry_txn_read(e->s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_txn_bytes(&t, &ret->before);
+	err = fdry_txn_bytes(&t, &e->report.before);
 	if (!err)
-		err = refs_rank(s, &t, o, refs);
+		err = refs_rank(e, &t);
 	if (!err)
-		err = limit_find(&t, o, refs, &ret->limit);
+		err = limit_find(e, &t);
 	if (!err)
-		err = victims_find(&t, ret->limit, o->held, refs, &ret->after);
-	ret->enough = ret->after <= ret->limit;
+		err = victims_find(e, &t);
 	fdry_txn_abort(&t);
 	return err;
 }
 
-static int evict(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry_buf *refs, struct fdry_evict_report *ret)
+static int evict_run(struct evict *e)
 {
-	int err = room_check(s);
+	int err = evict_plan(e);
 
-	if (err || o->dry_run)
+	if (err)
 		return err;
-	err = victims_remove(s, refs);
-	return err ? err : room_make(s, ret);
+	if (!e->bounds->free && e->report.before <= e->report.limit) {
+		e->refs.len = 0; /* it fits as it is */
+		e->report.after = e->report.before;
+		return 0;
+	}
+	if (e->refs.len)
+		err = gc_check(e->s);
+	if (err || is_dry_run(e))
+		return err;
+	if (e->refs.len)
+		err = victims_remove(e);
+	return err ? err : space_free(e);
 }
 
-int fdry_evict(struct fdry_store *s, const struct fdry_evict_how *o, struct fdry_evict_report *ret)
+int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
+	       const struct fdry_evict_bounds *bounds, struct fdry_evict_report *ret)
 {
-	struct fdry_evict_report r = { .collected = false };
-	struct fdry_buf refs = { 0 };
-	int err = o->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
+	struct evict e = { .s = s, .opts = opts, .bounds = bounds };
+	int err = is_dry_run(&e) ? fdry_store_check(s) : fdry_store_check_write(s);
 
 	if (!err)
-		err = evict_plan(s, o, &refs, &r);
-	if (!err && !o->free && r.before <= r.limit) {
-		refs.len = 0; /* it fits as it is */
-		r.after = r.before;
-	} else if (!err) {
-		err = refs.len ? evict(s, o, &refs, &r) : o->dry_run ? 0 : room_make(s, &r);
-	}
+		err = evict_run(&e);
 	if (!err) {
-		r.refs = refs.len / sizeof(struct ranked);
-		victims_tell(o, &refs);
-		*ret = r;
+		e.report.images = e.refs.len / sizeof(struct ranked);
+		victims_report(&e);
+		*ret = e.report;
 	}
-	fdry_buf_release(&refs);
+	fdry_buf_release(&e.refs);
 	return err;
+}
+
+static int opts_take(const struct fdry_evict_opts *opts, struct fdry_evict_opts *ret)
+{
+	int err = fdry_opts_take(opts, ret, sizeof(*ret));
+
+	if (!err && (ret->reserved || ret->flags & ~(uint32_t)FDRY_EVICT_DRY_RUN))
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for evicting, "
+				"or a reserved field that is not 0", ret->flags);
+	return err;
+}
+
+int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts,
+		     struct fdry_evict_report *report)
+{
+	struct fdry_evict_bounds none = { .nkeep = 0 };
+	struct fdry_evict_report r;
+	struct fdry_evict_opts o;
+	int err = fdry_need(store);
+
+	if (!err)
+		err = opts_take(opts, &o);
+	if (!err)
+		err = fdry_report_check(report);
+	if (!err)
+		err = fdry_store_busy(store);
+	if (err)
+		return err;
+	err = fdry_evict(store, &o, &none, &r);
+	fdry_store_idle(store);
+	return err ? err : fdry_report_give(&r, sizeof(r), report);
 }
 
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count)
 {
-	struct fdry_evict_how o = { .keep = sealed, .nkeep = count };
+	struct fdry_evict_bounds bounds = { .keep = sealed, .nkeep = count };
+	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	struct fdry_evict_report r;
 	uint64_t limit = 0, used = 0;
-	int err = fdry_store_limit(s, &limit, &used);
+	int err = fdry_store_limit_get(s, &limit, &used);
 
 	if (!err && limit && used > limit)
-		err = fdry_evict(s, &o, &r);
+		err = fdry_evict(s, &opts, &bounds, &r);
 	if (err)
-		fdry_warn("store %s: it is over its limit, and nothing could be evicted: %s", s->path, fdry_last_error());
+		fdry_warn("store %s: it is over its limit, and nothing could be evicted: %s",
+			  s->path, fdry_last_error());
 	else if (limit && used > limit)
-		fdry_info("store %s: %llu refs evicted, %llu of %llu bytes in use", s->path, (unsigned long long)r.refs,
-			  (unsigned long long)r.after, (unsigned long long)r.limit);
+		fdry_info("store %s: %llu refs evicted, %llu of %llu bytes in use", s->path,
+			  (unsigned long long)r.images, (unsigned long long)r.after,
+			  (unsigned long long)r.limit);
 }

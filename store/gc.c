@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "lib/log.h"
+#include "lib/opts.h"
 #include "lib/telemetry.h"
 #include "store/sweep_list.h"
 
@@ -25,7 +26,7 @@
 
 struct gc {
 	struct fdry_store *s;
-	const struct fdry_gc_opts *opts;
+	struct fdry_gc_opts opts;
 	struct fdry_mark mark;
 	struct fdry_sweep_list list;
 	size_t at;              /* in the list of the dead */
@@ -74,11 +75,13 @@ void fdry_gc_recover(struct fdry_env *env)
 
 /* --- progress --- */
 
-static int gc_tell(struct gc *gc, uint64_t done)
+static int gc_progress(struct gc *gc, uint64_t done)
 {
-	if (!gc->opts->progress)
+	const struct fdry_gc_opts *o = &gc->opts;
+
+	if (!o->progress)
 		return 0;
-	return gc->opts->progress(gc->opts->arg, gc->phase, done, gc->total) ? STOPPED : 0;
+	return o->progress(o->progress_arg, (int)gc->phase, done, gc->total) ? STOPPED : 0;
 }
 
 /* While marking and listing. */
@@ -86,14 +89,14 @@ static int gc_tick(void *arg)
 {
 	struct gc *gc = arg;
 
-	return gc_tell(gc, gc->mark.live.count);
+	return gc_progress(gc, gc->mark.live.count);
 }
 
 static int gc_phase(struct gc *gc, enum fdry_gc_phase phase, uint64_t total)
 {
 	gc->phase = phase;
 	gc->total = total;
-	return gc_tell(gc, 0);
+	return gc_progress(gc, 0);
 }
 
 /* --- sweeping --- */
@@ -107,19 +110,13 @@ static void report_dead(struct fdry_gc_report *r, const struct fdry_sweep_entry 
 	r->dead_stored += d->stored;
 	if (kind > FDRY_OBJECT_MANIFEST)
 		kind = 0;
-	r->kinds[kind].dead++;
-	r->kinds[kind].stored += d->stored;
+	r->by_kind[kind].dead++;
+	r->by_kind[kind].stored += d->stored;
 }
 
-static int dead_delete(struct fdry_txn *t, const struct fdry_sweep_entry *d)
-{
-	int err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&d->oid));
-
-	return err ? err : fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(&d->oid));
-}
-
-/* Deletes until the turn is over; @r and @at are what they will be if this is committed. */
-static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn, struct fdry_gc_report *r, size_t *at)
+/* Delete from number *@at of the list on, until the turn is over. */
+static int delete_listed(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn,
+			 struct fdry_gc_report *r, size_t *at)
 {
 	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
 	size_t count = gc->list.entries.len / sizeof(*d);
@@ -127,40 +124,28 @@ static int sweep_in(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *tu
 	uint64_t bytes = 0;
 	int err = 0;
 
-	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !err && !fdry_timeslice_over(turn); ++*at) {
+	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !fdry_timeslice_over(turn); ++*at) {
 		if (fdry_idset_has(&gc->mark.live, &d[*at].oid)) {
 			r->spared++;
 			continue;
 		}
-		err = dead_delete(t, &d[*at]);
+		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&d[*at].oid));
+		if (!err)
+			err = fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(&d[*at].oid));
+		if (err)
+			return err;
 		bytes += d[*at].stored;
 		report_dead(r, &d[*at]);
 	}
-	return err;
-}
-
-static int sweep_commit(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn)
-{
-	struct fdry_gc_report report = gc->report;
-	size_t at = gc->at;
-	int err = sweep_in(gc, t, turn, &report, &at);
-
-	if (err) {
-		fdry_txn_abort(t);
-		return err;
-	}
-	err = fdry_txn_commit(t);
-	if (err)
-		return err;
-	gc->report = report;
-	gc->at = at;
 	return 0;
 }
 
-/* One transaction. @try: how often marking has been too long for one. */
+/* One transaction. @try: how many transactions before this one ended while they still marked. */
 static int sweep_once(struct gc *gc, unsigned int try, bool *done)
 {
+	struct fdry_gc_report report = gc->report;
 	struct fdry_timeslice turn, finish;
+	size_t at = gc->at;
 	struct fdry_txn t;
 	int err = fdry_txn_write(gc->s->env->db, 0, &t);
 
@@ -169,8 +154,18 @@ static int sweep_once(struct gc *gc, unsigned int try, bool *done)
 	turn = fdry_timeslice(SWEEP_NS);
 	finish = fdry_timeslice(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
 	err = fdry_mark_finish(&gc->mark, &t, &finish, done);
-	if (!err && *done)
-		return sweep_commit(gc, &t, &turn);
+	if (err || !*done)
+		goto out_abort;
+	err = delete_listed(gc, &t, &turn, &report, &at);
+	if (err)
+		goto out_abort;
+	err = fdry_txn_commit(&t);
+	if (err)
+		return err;
+	gc->report = report;
+	gc->at = at;
+	return 0;
+out_abort:
 	fdry_txn_abort(&t);
 	return err;
 }
@@ -197,7 +192,7 @@ static int sweep(struct gc *gc)
 			err = sweep_once(gc, try, &done);
 		try = done ? 0 : try + 1;
 		if (!err)
-			err = gc_tell(gc, gc->at);
+			err = gc_progress(gc, gc->at);
 		if (!err && gc->at < count && !fdry_sweep_objects_max)
 			nap();
 	}
@@ -205,15 +200,6 @@ static int sweep(struct gc *gc)
 }
 
 /* --- collecting --- */
-
-static void report_all(struct gc *gc)
-{
-	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
-	size_t i;
-
-	for (i = 0; i < gc->list.entries.len / sizeof(*d); i++)
-		report_dead(&gc->report, &d[i]);
-}
 
 static int find(struct gc *gc)
 {
@@ -230,87 +216,99 @@ static int find(struct gc *gc)
 	return err;
 }
 
-static int collect_announced(struct gc *gc)
+/* Remove what neither a ref nor a lease reaches. An error of the collection outlives what ending it
+ * may bring. */
+static int collect(struct gc *gc)
 {
-	int err = fdry_leases_reclaim(gc->s->env, &gc->report.reclaimed);
+	struct fdry_env *env = gc->s->env;
+	uint64_t ended = 0;
+	int err;
 
+	/* Or what is freed here would stay unused until somebody opens the store. */
+	fdry_db_clear_readers(env->db);
+	err = announce(env, true);
+	if (err)
+		return err;
+	err = fdry_leases_reclaim(env, &gc->report.reclaimed);
 	if (!err)
 		err = find(gc);
 	if (!err)
 		err = sweep(gc);
 	gc->report.live += gc->report.spared;
-	return err;
-}
-
-/* An error of the collection outlives what ending it may bring. */
-static int collect(struct gc *gc)
-{
-	uint64_t ended = 0;
-	int err;
-
-	fdry_db_clear_readers(gc->s->env->db); /* or what is freed here would stay unused until somebody opens the store */
-	err = announce(gc->s->env, true);
-	if (err)
-		return err;
-	err = collect_announced(gc);
-	if (announce(gc->s->env, false))
+	if (announce(env, false))
 		fdry_debug("the collected space is not ready yet: %s", fdry_last_error());
-	if (fdry_leases_reclaim(gc->s->env, &ended))
+	if (fdry_leases_reclaim(env, &ended))
 		fdry_debug("ended leases are left: %s", fdry_last_error());
-	return err;
+	return err ? err : fdry_dir_sweep(&env->dir);
 }
 
-static int look(struct gc *gc)
+/* Report what a collection would remove. */
+static int collect_dry(struct gc *gc)
 {
+	const struct fdry_sweep_entry *d;
+	size_t i;
 	int err = find(gc);
 
 	gc->report.reclaimed = gc->mark.leases.unheld;
-	if (!err)
-		report_all(gc);
+	if (err)
+		return err;
+	d = (const void *)gc->list.entries.data;
+	for (i = 0; i < gc->list.entries.len / sizeof(*d); i++)
+		report_dead(&gc->report, &d[i]);
+	return 0;
+}
+
+static int opts_take(const struct fdry_gc_opts *opts, struct fdry_gc_opts *ret)
+{
+	int err = fdry_opts_take(opts, ret, sizeof(*ret));
+
+	if (!err && (ret->reserved || ret->flags & ~(uint32_t)FDRY_GC_DRY_RUN))
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a collection, "
+				"or a reserved field that is not 0", ret->flags);
 	return err;
 }
 
-static int gc_run(struct gc *gc)
+static void metrics_count(const struct fdry_gc_report *r)
 {
-	struct fdry_env *env = gc->s->env;
-	int fd = -1, err = gc->opts->dry_run ? fdry_env_look(env, &fd) : fdry_env_exclude(env, &fd);
+	fdry_count(FDRY_METRIC_STORE_GCS, !r->stopped);
+	fdry_count(FDRY_METRIC_STORE_COLLECTED, r->dead);
+	fdry_count(FDRY_METRIC_STORE_COLLECTED_BYTES, r->dead_stored);
+}
 
+int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
+		  struct fdry_gc_report *report)
+{
+	struct gc gc = { .s = store };
+	bool dry_run;
+	int fd = -1, err = fdry_need(store);
+
+	if (!err)
+		err = opts_take(opts, &gc.opts);
+	if (!err)
+		err = fdry_report_check(report);
+	if (!err)
+		err = fdry_store_busy(store);
 	if (err)
 		return err;
-	err = gc->opts->dry_run ? look(gc) : collect(gc);
-	if (!err && !gc->opts->dry_run)
-		err = fdry_dir_sweep(&env->dir);
+	dry_run = gc.opts.flags & FDRY_GC_DRY_RUN;
+	gc.mark.env = store->env;
+	gc.mark.leases.plan = dry_run;
+	err = dry_run ? 0 : fdry_store_check_write(store);
+	if (!err)
+		err = dry_run ? fdry_env_look(store->env, &fd) : fdry_env_exclude(store->env, &fd);
+	if (err)
+		goto out_idle;
+	err = dry_run ? collect_dry(&gc) : collect(&gc);
 	fdry_env_unexclude(fd);
-	return err;
-}
-
-int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret)
-{
-	struct gc gc = { .s = s, .opts = opts, .mark.leases.plan = opts->dry_run };
-	int err = opts->dry_run ? fdry_store_check(s) : fdry_store_check_write(s);
-
-	if (err)
-		return err;
-	gc.mark.env = s->env;
-	err = gc_run(&gc);
-	gc.report.stopped = err == STOPPED;
-	if (err == STOPPED)
+	if (err == STOPPED) {
+		gc.report.stopped = 1;
 		err = 0;
-	if (!err && !opts->dry_run) {
-		fdry_count(FDRY_METRIC_STORE_GCS, !gc.report.stopped);
-		fdry_count(FDRY_METRIC_STORE_COLLECTED, gc.report.dead);
-		fdry_count(FDRY_METRIC_STORE_COLLECTED_BYTES, gc.report.dead_stored);
 	}
-	if (!err)
-		*ret = gc.report;
+	if (!err && !dry_run)
+		metrics_count(&gc.report);
 	fdry_buf_release(&gc.list.entries);
 	fdry_mark_release(&gc.mark);
-	return err;
-}
-
-int fdry_store_gc(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
-{
-	struct fdry_gc_opts opts = { .dry_run = dry_run };
-
-	return fdry_gc(s, &opts, ret);
+out_idle:
+	fdry_store_idle(store);
+	return err ? err : fdry_report_give(&gc.report, sizeof(gc.report), report);
 }

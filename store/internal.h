@@ -327,6 +327,19 @@ int fdry_limit_get(struct fdry_txn *t, uint64_t *ret) __must_check;
 
 /* What an object takes of LMDB's pages: an estimate that errs upwards. */
 uint64_t fdry_record_cost(const struct fdry_record *rec);
+/* What an eviction keeps to beside its options. All zero: nothing. */
+struct fdry_evict_bounds {
+	const struct fdry_oid *keep; /* @nkeep images that stay in any case */
+	size_t nkeep;
+	const struct fdry_idset *held; /* objects that stay in any case, and count; may be NULL */
+	uint64_t free; /* not 0: evict this many bytes, whatever size or limit there is */
+};
+/*
+ * fdry_store_evict() within @bounds, of checked options. The eviction is large enough, by estimate,
+ * if @after of its report is at most @limit.
+ */
+int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
+	       const struct fdry_evict_bounds *bounds, struct fdry_evict_report *ret) __must_check;
 /* Behind a seal of @count images: evict others if the store is over its limit. Failing costs
  * nothing but room. No session of the caller's is open. */
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count);

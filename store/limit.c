@@ -6,6 +6,7 @@
  * store's own record is neither read nor changed then.
  */
 #include "lib/config.h"
+#include "lib/opts.h"
 #include "store/internal.h"
 
 #define NOT_SAID UINT64_MAX /* by the environment */
@@ -37,14 +38,16 @@ int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
 	return err;
 }
 
-int fdry_store_limit(struct fdry_store *s, uint64_t *limit, uint64_t *used)
+int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used)
 {
 	uint64_t l = 0, u = 0;
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_need(store);
 
 	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
+		err = fdry_store_check(store);
+	if (!err)
+		err = fdry_txn_read(store->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_limit_get(&t, &l);
@@ -60,14 +63,16 @@ int fdry_store_limit(struct fdry_store *s, uint64_t *limit, uint64_t *used)
 	return 0;
 }
 
-int fdry_store_set_limit(struct fdry_store *s, uint64_t bytes)
+int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes)
 {
 	struct fdry_txn t;
 	uint8_t value[8];
-	int err = fdry_store_check_write(s);
+	int err = fdry_need(store);
 
 	if (!err)
-		err = fdry_txn_write(s->env->db, sizeof(value), &t);
+		err = fdry_store_check_write(store);
+	if (!err)
+		err = fdry_txn_write(store->env->db, sizeof(value), &t);
 	if (err)
 		return err;
 	fdry_set64(value, bytes);

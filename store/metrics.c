@@ -59,7 +59,7 @@ static int gauges_read(struct fdry_store *s, struct gauges *g)
 	int err = fdry_store_stat(s, NULL, NULL, &g->st);
 
 	if (!err)
-		err = fdry_store_limit(s, &g->limit, &g->used);
+		err = fdry_store_limit_get(s, &g->limit, &g->used);
 	if (!err)
 		err = fdry_ref_each(s, count_pin, &g->pinned);
 	return err ? err : leases_count(s, &g->leases);

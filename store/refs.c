@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "lib/opts.h"
 #include "store/internal.h"
 
 /* --- setting --- */
@@ -125,11 +126,29 @@ static int unpin(struct fdry_txn *t, const struct fdry_ref *ref)
 	return fdry_ref_write(t, &unpinned);
 }
 
-int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned)
+static int pin_change(struct fdry_store *store, const char *name, change_fn fn)
 {
-	int err = fdry_store_check_write(s);
+	int err = fdry_store_check_write(store);
 
-	return err ? err : each_selected(s, name, fdry_ref_select, pinned ? pin : unpin);
+	return err ? err : each_selected(store, name, fdry_ref_select, fn);
+}
+
+int fdry_store_pin(struct fdry_store *store, const char *name)
+{
+	int err = fdry_need(store);
+
+	if (!err)
+		err = fdry_need(name);
+	return err ? err : pin_change(store, name, pin);
+}
+
+int fdry_store_unpin(struct fdry_store *store, const char *name)
+{
+	int err = fdry_need(store);
+
+	if (!err)
+		err = fdry_need(name);
+	return err ? err : pin_change(store, name, unpin);
 }
 
 /* --- listing --- */

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "foundry/store.h"
 #include "lib/buf.h"
 #include "lib/oid.h"
 
@@ -42,8 +43,6 @@ const char *fdry_object_kind_name(enum fdry_object_kind kind);
 #define FDRY_OBJECT_LINKS_MAX (1u << 22) /* links of one object */
 #define FDRY_REF_NAME_MAX 255            /* bytes of a ref's name, without the terminator */
 
-struct fdry_store;
-
 /* One image under a name; see refs below. */
 struct fdry_ref {
 	char name[FDRY_REF_NAME_MAX + 1];
@@ -63,20 +62,8 @@ struct fdry_ref {
  */
 int fdry_store_default_path(struct fdry_buf *ret) __must_check;
 
-/**
- * fdry_store_open() - Open a store.
- * @path: a directory; NULL: the default
- * @flags: of enum fdry_store_flags
- *
- * One environment per directory and process, however often it is opened; each open needs a
- * close. Errors: FDRY_E_NOSTORE, FDRY_E_CORRUPT (cut short), FDRY_E_VERSION, FDRY_E_NETFS,
- * FDRY_E_PERM, FDRY_E_FULL, FDRY_E_NOHOME, FDRY_E_ENV, FDRY_E_STATE.
- */
-int fdry_store_open(const char *path, unsigned int flags, struct fdry_store **ret) __must_check;
 /* Another handle on the same store, for reading, whatever its path names by now; needs a close of its own. */
 int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret) __must_check;
-/* NULL is fine; a forked child may close what it inherited. Sessions end first. */
-void fdry_store_close(struct fdry_store *s);
 /* Around a call that calls functions of the caller's: closing is refused between the two. */
 int fdry_store_busy(struct fdry_store *s) __must_check;
 void fdry_store_idle(struct fdry_store *s);
@@ -289,8 +276,6 @@ int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *
 int fdry_ref_get(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
 /* Delete NAME with all it holds, or NAME:DIGITS. FDRY_E_NOENT, FDRY_E_AMBIGUOUS. */
 int fdry_ref_delete(struct fdry_store *s, const char *name) __must_check;
-/* Keep NAME or NAME:DIGITS from being evicted, or no longer. A pin stays when the image is replaced. */
-int fdry_ref_pin(struct fdry_store *s, const char *name, bool pinned) __must_check;
 /* What NAME or NAME:DIGITS names, newest first; free() it. FDRY_E_NOENT. */
 int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret, size_t *count) __must_check;
 typedef int (*fdry_ref_fn)(void *arg, const struct fdry_ref *ref);
@@ -301,83 +286,6 @@ int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg) __must_check;
 int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
 
 /* --- housekeeping --- */
-
-struct fdry_gc_report {
-	uint64_t live, dead;              /* objects that stay; that were removed, or, by a dry run, would be */
-	uint64_t dead_bytes, dead_stored; /* of the dead: uncompressed, and at rest */
-	struct {
-		uint64_t dead, stored;
-	} kinds[5];                       /* of the dead, by kind number (of several the highest); [0]: bytes of no object */
-	uint64_t spared;    /* of the live: would have been removed, had no session come upon them meanwhile */
-	uint64_t leases;    /* sessions that kept something */
-	uint64_t reclaimed; /* leases of sessions that had died */
-	bool stopped;       /* @progress ended it: the dead are those that were removed until then */
-};
-enum fdry_gc_phase {
-	FDRY_GC_MARK,  /* done: objects found alive; total: 0, not known */
-	FDRY_GC_LIST,  /* the rest is listed */
-	FDRY_GC_SWEEP, /* done of total: objects that no ref reaches */
-};
-/* Called at each step of some milliseconds, and with no lock of LMDB's held. Nonzero: stop. */
-typedef int (*fdry_gc_progress_fn)(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total);
-struct fdry_gc_opts {
-	bool dry_run; /* only report; nothing is written, also in a store that is open read-only */
-	fdry_gc_progress_fn progress; /* may be NULL */
-	void *arg;
-};
-
-/**
- * fdry_gc() - Remove what neither a ref nor a session reaches.
- * @opts: zeroed for what is usual
- *
- * Runs beside seals and loads: what a session has put, or was told exists, stays until the
- * session ends; writers wait for some 10 ms at a time. Interrupting it leaves the rest for
- * the next one. The space is used again by the store; the file does not shrink.
- * Errors: FDRY_E_LOCKED (another collection, or a session that could not make a lease),
- * FDRY_E_CORRUPT (a ref leads to what is not there, or a table lacks what it counts:
- * nothing more is removed), FDRY_E_PERM, FDRY_E_VERSION (a lease of a newer program), FDRY_E_FULL.
- */
-int fdry_gc(struct fdry_store *s, const struct fdry_gc_opts *opts, struct fdry_gc_report *ret) __must_check;
-/* The same without a word meanwhile. */
-int fdry_store_gc(struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret) __must_check;
-
-/* What the store may take: @limit bytes, 0: as much as there is (where FOUNDRY_STORE_LIMIT is set, that); and what it takes.
- * Both may be NULL. FDRY_E_ENV. */
-int fdry_store_limit(struct fdry_store *s, uint64_t *limit, uint64_t *used) __must_check;
-/* Set it; 0: none. Nothing is evicted yet. A seal that passes it evicts at its end, never what it sealed itself; one that
- * alone is larger fails with FDRY_E_FULL. Where there is a limit, a seal that finds the disk or the map full evicts too. */
-int fdry_store_set_limit(struct fdry_store *s, uint64_t bytes) __must_check;
-
-/* Told each ref that goes, the one that was used longest ago first; @time: when, in seconds since 1970, 0: not known. */
-typedef void (*fdry_evicted_fn)(void *arg, const struct fdry_ref *ref, uint64_t time);
-struct fdry_idset;
-struct fdry_evict_how {
-	uint64_t limit; /* bytes to fit into; 0: the store's own limit */
-	bool dry_run;   /* only report; also in a store that is open read-only */
-	const struct fdry_oid *keep; /* @nkeep images that stay in any case */
-	size_t nkeep;
-	uint64_t free; /* not 0: in place of a limit, so many bytes less than now */
-	const struct fdry_idset *held; /* objects that stay whatever goes, and count; may be NULL */
-	fdry_evicted_fn evicted; /* may be NULL */
-	void *arg;
-};
-struct fdry_evict_report {
-	uint64_t limit;
-	uint64_t before, after; /* bytes in use; of a dry run @after is an estimate */
-	bool enough;            /* by estimate: what stays fits */
-	uint64_t refs;          /* that went, one for each image of a name */
-	bool collected;         /* the room is free; else a collection must do that later, since another one is under way */
-	struct fdry_gc_report gc;
-};
-/**
- * fdry_evict() - Make the store fit into its limit.
- *
- * Nothing is done where it does. Else refs are removed, those that were loaded or sealed longest
- * ago first, until what the others reach fits, and what no ref reaches is collected. What is
- * pinned stays, and what sessions hold is collected later. FDRY_E_STATE where no limit is known; else as
- * fdry_store_gc().
- */
-int fdry_evict(struct fdry_store *s, const struct fdry_evict_how *opts, struct fdry_evict_report *ret) __must_check;
 
 struct fdry_verify_report {
 	uint64_t objects, bytes;         /* looked at; bytes uncompressed */

@@ -198,8 +198,8 @@ struct cmd_names {
 	uint64_t count;
 	int err;
 };
-/* @oid NULL: its record is damaged. */
-void cmd_names_add(struct cmd_names *n, const char *name, const struct fdry_oid *oid);
+/* @id NULL: its record is damaged. */
+void cmd_names_add(struct cmd_names *n, const char *name, const char *id);
 /* @text is complete now, unless this gives an error of ours. */
 int cmd_names_end(struct cmd_names *n) __must_check;
 void cmd_names_release(struct cmd_names *n);

@@ -9,23 +9,24 @@ struct evict {
 	struct json j;
 };
 
-static void evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
+static void evicted(void *arg, const char *ref, const char *id, uint64_t used)
 {
-	char hex[FDRY_OID_HEX_SIZE], day[32] = "never noted";
+	char day[32] = "never noted";
 	struct evict *e = arg;
-	time_t t = (time_t)when;
+	bool dry_run = cmd_has(e->a, DRY_RUN);
+	time_t t = (time_t)used;
 	struct tm tm;
 
-	if (when && localtime_r(&t, &tm))
+	if (used && localtime_r(&t, &tm))
 		strftime(day, sizeof(day), "%Y-%m-%d %H:%M", &tm);
-	cmd_say(e->a, "%s %s, which %s %s, last used %s\n", cmd_has(e->a, DRY_RUN) ? "would evict" : "evicted", ref->name,
-		cmd_has(e->a, DRY_RUN) ? "is" : "was", fdry_oid_hex(&ref->oid, hex), day);
+	cmd_say(e->a, "%s %s, which %s %s, last used %s\n", dry_run ? "would evict" : "evicted",
+		ref, dry_run ? "is" : "was", id, day);
 	if (!cmd_has(e->a, JSON))
 		return;
 	json_open(&e->j, NULL, '{');
-	json_string(&e->j, "ref", ref->name);
-	json_oid(&e->j, "id", &ref->oid);
-	json_number(&e->j, "used", when);
+	json_string(&e->j, "ref", ref);
+	json_string(&e->j, "id", id);
+	json_number(&e->j, "used", used);
 	json_close(&e->j, '}');
 }
 
@@ -33,9 +34,9 @@ static void report(struct evict *e, const struct fdry_evict_report *r)
 {
 	bool dry_run = cmd_has(e->a, DRY_RUN);
 
-	cmd_say(e->a, "%s %llu image%s; %s in use, %s%s %s\n", dry_run ? "would evict" : "evicted", (unsigned long long)r->refs,
-		cmd_plural(r->refs), cmd_size(r->before).text, dry_run ? "about " : "", cmd_size(r->after).text,
-		dry_run ? "then" : "now");
+	cmd_say(e->a, "%s %llu image%s; %s in use, %s%s %s\n", dry_run ? "would evict" : "evicted",
+		(unsigned long long)r->images, cmd_plural(r->images), cmd_size(r->before).text,
+		dry_run ? "about " : "", cmd_size(r->after).text, dry_run ? "then" : "now");
 	if (!cmd_has(e->a, JSON))
 		return;
 	json_close(&e->j, ']');
@@ -47,19 +48,20 @@ static void report(struct evict *e, const struct fdry_evict_report *r)
 	json_close(&e->j, '}');
 }
 
-static void would_evict(void *names, const struct fdry_ref *ref, uint64_t when)
+static void would_evict(void *names, const char *ref, const char *id, uint64_t used)
 {
-	(void)when;
-	cmd_names_add(names, ref->name, &ref->oid);
+	(void)used;
+	cmd_names_add(names, ref, id);
 }
 
 /* Ask, with what would go. */
 static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t limit, bool *yes)
 {
 	struct cmd_names names = { .count = 0 };
-	struct fdry_evict_how o = { .limit = limit, .dry_run = true, .evicted = would_evict, .arg = &names };
-	struct fdry_evict_report r;
-	int err = fdry_evict(s, &o, &r);
+	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = limit,
+				     .evicted = would_evict, .evicted_arg = &names };
+	struct fdry_evict_report r = { .sz = sizeof(r) };
+	int err = fdry_store_evict(s, &o, &r);
 
 	if (!err)
 		err = cmd_names_end(&names);
@@ -73,17 +75,17 @@ static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t lim
 int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct evict e = { .a = a, .j = { .f = stdout } };
-	struct fdry_evict_how o = { .dry_run = cmd_has(a, DRY_RUN), .evicted = evicted, .arg = &e };
-	struct fdry_evict_report r = { .refs = 0 };
+	struct fdry_evict_opts o = { .sz = sizeof(o), .evicted = evicted, .evicted_arg = &e };
+	struct fdry_evict_report r = { .sz = sizeof(r) };
 	bool yes = true;
-	uint64_t used;
-	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.limit) : fdry_store_limit(s, &o.limit, &used);
+	int err = a->argc ? cmd_parse_size(a->argv[0], "the size", &o.bytes) :
+			    fdry_store_limit_get(s, &o.bytes, NULL);
 
-	if (!err && !o.limit)
+	if (!err && !o.bytes)
 		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of no bytes holds nothing; give a size, or none at all for the store's limit" :
 							"the store has no limit to fit into; give a size, or set a limit first");
 	if (!err && cmd_asks(a))
-		err = question(a, s, o.limit, &yes);
+		err = question(a, s, o.bytes, &yes);
 	if (err)
 		return cmd_fail(err);
 	if (!yes)
@@ -92,7 +94,8 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 		json_open(&e.j, NULL, '{');
 		json_open(&e.j, "evicted", '[');
 	}
-	err = fdry_evict(s, &o, &r);
+	o.flags = cmd_has(a, DRY_RUN) ? FDRY_EVICT_DRY_RUN : 0;
+	err = fdry_store_evict(s, &o, &r);
 	if (!err || cmd_has(a, JSON))
 		report(&e, &r);
 	return err ? cmd_fail(err) : CMD_OK;

@@ -17,7 +17,7 @@ static void on_interrupt(int sig)
 	interrupted = 1;
 }
 
-static int progress(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+static int progress(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	(void)phase;
 	cmd_progress_to(arg, done, total);
@@ -28,12 +28,13 @@ static int collect(const struct cmd_args *a, struct fdry_store *s, bool dry_run,
 {
 	struct sigaction catch = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND }, before;
 	struct cmd_progress p;
-	struct fdry_gc_opts opts = { .dry_run = dry_run, .progress = progress, .arg = &p };
+	struct fdry_gc_opts opts = { .sz = sizeof(opts), .flags = dry_run ? FDRY_GC_DRY_RUN : 0,
+				     .progress = progress, .progress_arg = &p };
 	int err;
 
 	cmd_progress_begin(&p, a, "collect", false);
 	sigaction(SIGINT, &catch, &before);
-	err = fdry_gc(s, &opts, ret);
+	err = fdry_store_gc(s, &opts, ret);
 	sigaction(SIGINT, &before, NULL);
 	cmd_progress_end(&p);
 	return err;
@@ -54,8 +55,8 @@ static void report_json(const struct fdry_gc_report *r, bool dry_run)
 	json_open(&j, "kinds", '{');
 	for (kind = FDRY_OBJECT_CHUNK; kind <= FDRY_OBJECT_MANIFEST; kind++) {
 		json_open(&j, fdry_object_kind_name(kind), '{');
-		json_number(&j, "dead", r->kinds[kind].dead);
-		json_number(&j, "stored", r->kinds[kind].stored);
+		json_number(&j, "dead", r->by_kind[kind].dead);
+		json_number(&j, "stored", r->by_kind[kind].stored);
 		json_close(&j, '}');
 	}
 	json_close(&j, '}');
@@ -72,10 +73,10 @@ static void say_kinds(const struct cmd_args *a, const struct fdry_gc_report *r)
 	unsigned int kind;
 
 	for (kind = FDRY_OBJECT_MANIFEST; kind >= FDRY_OBJECT_CHUNK; kind--) {
-		if (!r->kinds[kind].dead)
+		if (!r->by_kind[kind].dead)
 			continue;
-		cmd_say(a, "%s%llu %s%s, %s", before, (unsigned long long)r->kinds[kind].dead, fdry_object_kind_name(kind),
-			cmd_plural(r->kinds[kind].dead), cmd_size(r->kinds[kind].stored).text);
+		cmd_say(a, "%s%llu %s%s, %s", before, (unsigned long long)r->by_kind[kind].dead, fdry_object_kind_name(kind),
+			cmd_plural(r->by_kind[kind].dead), cmd_size(r->by_kind[kind].stored).text);
 		before = "; ";
 	}
 	if (r->dead)
@@ -94,7 +95,7 @@ static void say(const struct cmd_args *a, const struct fdry_gc_report *r)
 
 int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	int err = cmd_asks(a) ? collect(a, s, true, &r) : 0;
 
 	if (!err && cmd_asks(a) && r.dead && !r.stopped &&

@@ -11,7 +11,7 @@ static int limit_set(struct fdry_store *s, const char *text)
 
 	if (!err && !bytes && strcmp(text, "none"))
 		err = fdry_fail(FDRY_E_INVAL, "a store of no bytes holds nothing; give a size, or none");
-	return err ? err : fdry_store_set_limit(s, bytes);
+	return err ? err : fdry_store_limit_set(s, bytes);
 }
 
 static void report(const struct cmd_args *a, uint64_t limit, uint64_t used)
@@ -37,7 +37,7 @@ int cmd_limit(const struct cmd_args *a, struct fdry_store *s)
 	int err = a->argc ? limit_set(s, a->argv[0]) : 0;
 
 	if (!err)
-		err = fdry_store_limit(s, &limit, &used);
+		err = fdry_store_limit_get(s, &limit, &used);
 	if (err)
 		return cmd_fail(err);
 	report(a, limit, used);

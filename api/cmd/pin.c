@@ -22,7 +22,7 @@ static int pin_one(const struct cmd_args *a, struct fdry_store *s, const char *n
 {
 	struct fdry_ref *refs = NULL;
 	size_t i, count = 0;
-	int err = fdry_ref_pin(s, name, pinned);
+	int err = pinned ? fdry_store_pin(s, name) : fdry_store_unpin(s, name);
 
 	if (!err)
 		err = fdry_ref_list(s, name, &refs, &count);

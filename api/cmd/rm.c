@@ -37,6 +37,7 @@ static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *na
 static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
 {
 	struct cmd_names names = { .count = 0 };
+	char hex[FDRY_OID_HEX_SIZE];
 	struct fdry_ref *refs;
 	size_t i, count;
 	int k, err;
@@ -48,7 +49,7 @@ static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
 		if (err == -FDRY_E_CORRUPT)
 			cmd_names_add(&names, a->argv[k], NULL);
 		for (i = 0; i < count && !err; i++)
-			cmd_names_add(&names, refs[i].name, &refs[i].oid);
+			cmd_names_add(&names, refs[i].name, fdry_oid_hex(&refs[i].oid, hex));
 		free(refs);
 	}
 	err = cmd_names_end(&names);

@@ -173,13 +173,11 @@ int cmd_declined(void)
 
 #define NAMES_SHOWN 10
 
-void cmd_names_add(struct cmd_names *n, const char *name, const struct fdry_oid *oid)
+void cmd_names_add(struct cmd_names *n, const char *name, const char *id)
 {
-	char hex[FDRY_OID_HEX_SIZE];
-
 	if (n->count++ < NAMES_SHOWN && !n->err)
 		n->err = fdry_buf_printf(&n->text, "%s%s (%.12s)", n->count > 1 ? ", " : "", name,
-					 oid ? fdry_oid_hex(oid, hex) : "damaged");
+					 id ? id : "damaged");
 }
 
 int cmd_names_end(struct cmd_names *n)

@@ -108,7 +108,7 @@ int cmd_stat(const struct cmd_args *a, struct fdry_store *s)
 	if (!err)
 		err = fdry_store_sharing(s, &all.sh);
 	if (!err)
-		err = fdry_store_limit(s, &all.limit, &all.used);
+		err = fdry_store_limit_get(s, &all.limit, &all.used);
 	if (err)
 		return cmd_fail(err);
 	if (cmd_has(a, JSON))

@@ -256,7 +256,7 @@ static int ref_set(struct undump *u, const struct fdry_ref *ref)
 		err = fdry_ref_set(u->s, ref->name, &ref->oid, &ref->identity);
 	snprintf(one, sizeof(one), "%s:%.16s", ref->name, fdry_oid_hex(&ref->oid, hex));
 	if (!err && ref->pinned)
-		err = fdry_ref_pin(u->s, one, true);
+		err = fdry_store_pin(u->s, one);
 	return err;
 }
 

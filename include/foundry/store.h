@@ -177,20 +177,20 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
 
 enum fdry_evict_flags {
-	FDRY_EVICT_DRY_RUN =
-		1
-		<< 0, /* say what would go, and remove nothing; also in a store open for reading */
+	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store that is open for reading, too */
 };
-/* An image that goes, the one that was used longest ago first. @used: when it was loaded or sealed
- * last, in seconds since 1970; 0: not known. */
+/*
+ * An image that goes; the image that was used longest ago comes first. @used: when it was last
+ * loaded or sealed, in seconds since 1970; 0: not known.
+ */
 typedef void (*fdry_evict_fn)(void *arg, const char *ref, const char *id, uint64_t used);
 
 /**
  * struct fdry_evict_opts - What to evict.
  * @sz: sizeof(struct fdry_evict_opts)
  * @flags: of enum fdry_evict_flags
- * @bytes: to fit into; 0: the store's limit
- * @evicted: NULL, or what is told of each, when all is done, with @evicted_arg
+ * @bytes: the size that the store is to fit into; 0: the store's limit
+ * @evicted: NULL, or a function that hears of each image when all is done, with @evicted_arg
  */
 struct fdry_evict_opts {
 	size_t sz;
@@ -202,15 +202,15 @@ struct fdry_evict_opts {
 };
 
 /**
- * struct fdry_evict_info - What was evicted.
- * @sz: set by the caller: sizeof(struct fdry_evict_info)
- * @limit: that it was to fit into
+ * struct fdry_evict_report - What was evicted.
+ * @sz: set by the caller: sizeof(struct fdry_evict_report)
+ * @limit: the size that the store was to fit into
  * @before, @after: bytes in use; @after of a dry run is an estimate
- * @images: that went, counted once for each name
- * @objects, @stored: that were removed, and their bytes at rest; 0 in a dry run
- * @collected: 1: the room is free; 0: a later collection frees it, since another one is under way
+ * @images: images that went, counted once for each name
+ * @objects, @stored: objects that were removed, and their bytes at rest; 0 in a dry run
+ * @collected: 1: the space is free; 0: a later collection frees it, since another one is under way
  */
-struct fdry_evict_info {
+struct fdry_evict_report {
 	size_t sz;
 	uint64_t limit, before, after;
 	uint64_t images;
@@ -221,73 +221,81 @@ struct fdry_evict_info {
 /**
  * fdry_store_evict() - Make a store fit into its limit.
  * @opts: NULL for the defaults
- * @info: NULL, or what was done
+ * @report: NULL, or what was done
  *
- * Does nothing where it fits. Else refs go, those first that were used longest ago, until what the
- * others need fits, and what no ref reaches is removed. What is pinned, or in use by a session,
- * stays. Errors: FDRY_E_STATE (no limit, and none given), FDRY_E_ENV, and those of
- * fdry_store_collect().
+ * Does nothing if the store fits. Else it removes refs, first those that were used longest ago,
+ * until the objects of the other refs fit; then it removes what no ref reaches. Pinned images stay,
+ * and so do objects that a session uses. Errors: FDRY_E_STATE (no limit is set, and @bytes is 0),
+ * FDRY_E_ENV, and those of fdry_store_gc().
  */
 int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opts,
-		     struct fdry_evict_info *info);
+		     struct fdry_evict_report *report);
 
-enum fdry_collect_flags {
-	FDRY_COLLECT_DRY_RUN =
-		1
-		<< 0, /* say what would go, and remove nothing; also in a store open for reading */
+enum fdry_gc_flags {
+	FDRY_GC_DRY_RUN = 1 << 0, /* only report; works in a store that is open for reading, too */
 };
-enum fdry_collect_phase {
-	FDRY_COLLECT_MARK,  /* done: objects found in use; total: 0, not known */
-	FDRY_COLLECT_LIST,  /* what is not is listed */
-	FDRY_COLLECT_SWEEP, /* done of total: objects that nothing reaches */
+enum fdry_gc_phase {
+	FDRY_GC_MARK,  /* done: objects found in use; total: 0, not known */
+	FDRY_GC_LIST,  /* the other objects are listed */
+	FDRY_GC_SWEEP, /* done of total: objects that nothing reaches */
 };
-/* Every few milliseconds, from the calling thread. Nonzero: stop. */
-typedef int (*fdry_collect_fn)(void *arg, int phase, uint64_t done, uint64_t total);
+/* Called every few milliseconds, by the calling thread. Nonzero: stop. */
+typedef int (*fdry_gc_fn)(void *arg, int phase, uint64_t done, uint64_t total);
 
 /**
- * struct fdry_collect_opts - How to collect.
- * @sz: sizeof(struct fdry_collect_opts)
- * @flags: of enum fdry_collect_flags
- * @progress: NULL, or what is told of it and may stop it, with @progress_arg
+ * struct fdry_gc_opts - How to collect.
+ * @sz: sizeof(struct fdry_gc_opts)
+ * @flags: of enum fdry_gc_flags
+ * @progress: NULL, or a function that hears how far it is and may stop it, with @progress_arg
  */
-struct fdry_collect_opts {
+struct fdry_gc_opts {
 	size_t sz;
 	uint32_t flags;
 	uint32_t reserved;
-	fdry_collect_fn progress;
+	fdry_gc_fn progress;
 	void *progress_arg;
 };
 
+/* Objects of one kind. */
+struct fdry_gc_kind {
+	uint64_t dead, stored; /* as @dead and @dead_stored of struct fdry_gc_report */
+};
+
 /**
- * struct fdry_collect_info - What was collected.
- * @sz: set by the caller: sizeof(struct fdry_collect_info)
+ * struct fdry_gc_report - What was collected.
+ * @sz: set by the caller: sizeof(struct fdry_gc_report)
  * @live: objects that stay
- * @dead, @dead_bytes, @dead_stored: that were removed (a dry run: that would be); uncompressed; at
- * rest
- * @spared: of the live, those that only a session's coming upon them kept
+ * @dead, @dead_bytes, @dead_stored: objects that were removed (by a dry run: that would be); their
+ *        bytes uncompressed, and at rest
+ * @spared: of the live ones, those that stay only because a session came upon them meanwhile
  * @leases: sessions that kept something; @reclaimed: leases of sessions that had died
- * @stopped: 1: the progress function ended it; the rest is for the next time
+ * @stopped: 1: the progress function ended it; the next collection removes the rest
+ * @by_kind: the removed objects by kind: 1 chunks, 2 kernels, 3 graphs, 4 manifests; 0: bytes that
+ *         belong to no object
  */
-struct fdry_collect_info {
+struct fdry_gc_report {
 	size_t sz;
 	uint64_t live;
 	uint64_t dead, dead_bytes, dead_stored;
 	uint64_t spared, leases, reclaimed;
 	uint64_t stopped;
+	struct fdry_gc_kind by_kind[5];
 };
 
 /**
- * fdry_store_collect() - Remove what neither a ref nor a session reaches.
+ * fdry_store_gc() - Remove what neither a ref nor a session reaches.
  * @opts: NULL for the defaults
- * @info: NULL, or what was done
+ * @report: NULL, or what was done
  *
- * Runs beside seals and loads, of any process; writers wait some 10 ms at a time. The store uses
- * the room again; its file does not shrink. Errors: FDRY_E_LOCKED (another collection, or a session
- * that could make no lease), FDRY_E_CORRUPT (a ref leads to what is not there: nothing more is
- * removed), FDRY_E_PERM, FDRY_E_VERSION, FDRY_E_FULL.
+ * Runs beside seals and loads, of any process: what a session stored or found stays until the
+ * session ends. Writers wait for some 10 ms at a time. The store uses the space again; its file
+ * does not shrink. If the call is interrupted, the next one removes the rest. Errors: FDRY_E_LOCKED
+ * (another collection, or a session that could make no lease), FDRY_E_CORRUPT (a ref leads to a
+ * missing object, or a table lacks entries that it counts: nothing more is removed), FDRY_E_PERM,
+ * FDRY_E_VERSION (a lease of a newer program), FDRY_E_FULL.
  */
-int fdry_store_collect(struct fdry_store *store, const struct fdry_collect_opts *opts,
-		       struct fdry_collect_info *info);
+int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
+		  struct fdry_gc_report *report);
 
 /* ------------------------------------------------------------ damage --- */
 

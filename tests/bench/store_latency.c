@@ -220,7 +220,7 @@ static void sealer(const struct fdry_oid *ids)
 static void collector(const struct fdry_oid *ids)
 {
 	struct fdry_store *s = open_store();
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	uint64_t seed = 1ull << 32;
 
 	(void)ids;
@@ -232,7 +232,7 @@ static void collector(const struct fdry_oid *ids)
 		if (sh->company == -1) { /* first the garbage, which nobody measures */
 			seal_chunks_of(s, seed++, NULL, GARBAGE);
 		} else {
-			need(fdry_store_gc(s, false, &r), "collect");
+			need(fdry_store_gc(s, NULL, &r), "collect");
 			sh->collected += r.dead;
 		}
 		sh->wanted &= ~2;

@@ -386,7 +386,7 @@ static void pack_rows(struct fdry_store *s, struct plain *p)
 static void store_run(struct plain *p)
 {
 	double n = (double)count;
-	struct fdry_gc_report gr;
+	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_store *s;
 	uint64_t stored = 0;
 
@@ -399,10 +399,15 @@ static void store_run(struct plain *p)
 	    timed(need(fdry_store_each(s, count_object, &stored), "list")), n, p->get);
 	row("what images take (du)", timed(usage(s)), n, p->get);
 	pack_rows(s, p);
-	row("gc --dry-run, nothing dead", timed(need(fdry_store_gc(s, true, &gr), "gc")), n,
-	    p->get);
+	row("gc --dry-run, nothing dead",
+	    timed(need(fdry_store_gc(s,
+				     &(struct fdry_gc_opts){ .sz = sizeof(struct fdry_gc_opts),
+							     .flags = FDRY_GC_DRY_RUN },
+				     &gr),
+		       "gc")),
+	    n, p->get);
 	remove_half(s);
-	row("gc of half", timed(need(fdry_store_gc(s, false, &gr), "gc")), n / 2,
+	row("gc of half", timed(need(fdry_store_gc(s, NULL, &gr), "gc")), n / 2,
 	    p->get + p->remove);
 	fdry_store_close(s);
 	row("open and close", timed(opens()), OPENS, p->open);

@@ -199,14 +199,18 @@ static void verify(struct check *c)
 
 static void collect(struct check *c)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
-	if (fdry_store_gc(c->s, false, &r)) {
+	if (fdry_store_gc(c->s, NULL, &r)) {
 		fault(c, "gc", fdry_last_error());
 		return;
 	}
 	c->r->collected += r.dead;
-	if (fdry_store_gc(c->s, true, &r) || r.dead)
+	if (fdry_store_gc(c->s,
+			  &(struct fdry_gc_opts){ .sz = sizeof(struct fdry_gc_opts),
+						  .flags = FDRY_GC_DRY_RUN },
+			  &r) ||
+	    r.dead)
 		fault(c, "gc", "it left something for the next one");
 	c->listed = r.live;
 }

@@ -62,9 +62,9 @@ static void dies_in_commit(int nth, void (*fn)(struct fdry_store *own))
 
 static void collects(struct fdry_store *own)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
-	(void)!fdry_store_gc(own, false, &r);
+	(void)!fdry_store_gc(own, NULL, &r);
 }
 
 /* Two transactions: the parts, put twice each, then manifest and ref. */
@@ -109,13 +109,13 @@ END_TEST
 /* What a dead seal's ref needs is not collected: the ref shows when the next writer begins. */
 START_TEST(a_collection_after_a_seal_that_died)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid oid;
 	struct fdry_reader *g;
 	uint8_t data[5000];
 
 	dies_in_commit(2, seals);
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	check_sound(s);
 	ok(fdry_ref_get(s, "r", &oid));
 	noise(1, data, sizeof(data));

@@ -358,7 +358,7 @@ static int do_pin(struct worker *w)
 	work_name(ref, w->nr, nr);
 	atomic_store(&n->pinning, 1);
 	work_intend(w, nr, INTENT_NONE, NULL);
-	err = fdry_ref_pin(w->s, ref, pinned);
+	err = pinned ? fdry_store_pin(w->s, ref) : fdry_store_unpin(w->s, ref);
 	if (!err)
 		n->pinned = pinned;
 	if (err == -FDRY_E_NOENT && !n->pinned) { /* it was evicted */
@@ -370,28 +370,16 @@ static int do_pin(struct worker *w)
 	return err;
 }
 
-static void none_pinned(void *arg, const struct fdry_ref *ref, uint64_t time)
-{
-	(void)time;
-	*(bool *)arg |= ref->pinned;
-}
-
 /* To three quarters of what it takes. */
 static int do_evict(struct worker *w)
 {
-	bool pinned = false;
-	struct fdry_evict_how how = { .dry_run = work_random(&w->random) / 2 % 4 == 0,
-				      .evicted = none_pinned, .arg = &pinned };
-	struct fdry_evict_report r;
+	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
 	uint64_t used = 0;
-	int err = fdry_store_limit(w->s, NULL, &used);
+	int err = fdry_store_limit_get(w->s, NULL, &used);
 
-	how.limit = used / 4 * 3 + 1;
-	if (!err)
-		err = fdry_evict(w->s, &how, &r);
-	if (!err && pinned)
-		err = fdry_fail(FDRY_E_BUG, "a pinned ref was evicted");
-	return err;
+	opts.flags = work_random(&w->random) / 2 % 4 == 0 ? FDRY_EVICT_DRY_RUN : 0;
+	opts.bytes = used / 4 * 3 + 1;
+	return err ? err : fdry_store_evict(w->s, &opts, NULL);
 }
 
 /* More than an image takes, or none. */
@@ -399,7 +387,7 @@ static int do_limit(struct worker *w)
 {
 	uint64_t mib = work_random(&w->random) / 2 % 8;
 
-	return fdry_store_set_limit(w->s, mib < 4 ? 0 : (mib + 4) << 20);
+	return fdry_store_limit_set(w->s, mib < 4 ? 0 : (mib + 4) << 20);
 }
 
 /* Nothing is ever damaged, whatever goes on beside it. */
@@ -424,9 +412,10 @@ static int do_repair(struct worker *w)
 
 static int do_gc(struct worker *w)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_opts opts = { .sz = sizeof(opts) };
 
-	return fdry_store_gc(w->s, work_random(&w->random) / 2 % 8 == 0, &r);
+	opts.flags = work_random(&w->random) / 2 % 8 == 0 ? FDRY_GC_DRY_RUN : 0;
+	return fdry_store_gc(w->s, &opts, NULL);
 }
 
 /* Its own name, which must be there, or anybody's. */

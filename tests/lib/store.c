@@ -33,6 +33,8 @@ void dir_teardown(void)
 	nftw(dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+const struct fdry_gc_opts gc_dry_run = { .sz = sizeof(gc_dry_run), .flags = FDRY_GC_DRY_RUN };
+
 struct fdry_store *store_make(void)
 {
 	struct fdry_store *s = NULL;

@@ -28,6 +28,8 @@ void dir_setup_in(const char *base);
 void dir_setup(void);
 void dir_teardown(void);
 struct fdry_store *store_make(void);
+/* For fdry_store_gc(): only report. */
+extern const struct fdry_gc_opts gc_dry_run;
 
 /* The same bytes for the same seed, which do not compress. */
 void noise(uint64_t seed, void *to, size_t len);

@@ -48,7 +48,7 @@ static void seal_images(void)
 	static struct work w;
 	struct fdry_tensor t = { .name = "large", .dtype = FDRY_U8, .use = FDRY_USE_CONST,
 				 .rank = 1, .shape = { LARGE }, .stride = { 1 } };
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	CUdeviceptr large;
 	int i;
 
@@ -73,7 +73,7 @@ static void seal_images(void)
 	keep_as("old");
 	ok(fdry_store_open(path, 0, &w.store));
 	ok(fdry_ref_delete(w.store, "goes"));
-	ok(fdry_store_gc(w.store, false, &r));
+	ok(fdry_store_gc(w.store, NULL, &r));
 	noise(10, bytes, 1000);
 	cuda_ok(cuMemcpyHtoD_v2, large, bytes, LARGE);
 	ok(work_seal(&w, "img"));

@@ -91,7 +91,7 @@ static int reader(uint64_t sessions, uint64_t seed, bool stays)
 
 static int writer(uint64_t seed)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	uint8_t data[3000];
 	struct fdry_oid link, oid;
@@ -108,7 +108,7 @@ static int writer(uint64_t seed)
 					   &link) ||
 		    fdry_writer_commit(p, data, 20, &link, 1, "new", &oid, NULL))
 			return told("a seal fails");
-		err = fdry_store_gc(s, false, &r);
+		err = fdry_store_gc(s, NULL, &r);
 		if (err && err != -FDRY_E_LOCKED)
 			return told("a collection fails");
 	}
@@ -129,7 +129,7 @@ static pid_t start(uint32_t nr, uint64_t sessions, uint64_t seed, bool stays)
 static bool sound_after(void)
 {
 	struct fdry_verify_info info = { .sz = sizeof(info) };
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	bool good;
 
@@ -140,7 +140,7 @@ static bool sound_after(void)
 	}
 	if (fdry_store_open(place, 0, &s))
 		return !told("afterwards the store cannot be opened");
-	good = !fdry_store_gc(s, false, &r) || !told("afterwards nothing can be collected");
+	good = !fdry_store_gc(s, NULL, &r) || !told("afterwards nothing can be collected");
 	fdry_store_close(s);
 	return good && !reader(8, 0, false);
 }

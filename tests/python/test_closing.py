@@ -275,7 +275,7 @@ class Closing(unittest.TestCase):
             slots.close()
 
         for cls, use in (("Store", export), ("Store", lambda store, close: store.import_(self.pack, progress=close)),
-                         ("Store", lambda store, close: store.collect(progress=close)),
+                         ("Store", lambda store, close: store.gc(progress=close)),
                          ("Store", lambda store, close: foundry.load("vecadd", store=store, progress=close).close()),
                          ("Slots", replay), ("Slots", other_profile)):
             subject = self.makers()[cls]()

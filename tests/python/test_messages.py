@@ -129,7 +129,7 @@ class Objects(unittest.TestCase):
         with foundry.Store(test_closing.Closing.store) as store, self.closing.load() as image, foundry.Kernels() as kernels, foundry.Slots() as slots:
             slots.profile()
             code = foundry.Code(self.closing.code, name="vectors")
-            for each in (store.requirements("vecadd"), store.collect(dry_run=True), store.evict(1 << 40, dry_run=True), image.report(), image["a"], code,
+            for each in (store.requirements("vecadd"), store.gc(dry_run=True), store.evict(1 << 40, dry_run=True), image.report(), image["a"], code,
                          store.export("vecadd", test_closing.Closing.pack + "3"), kernels.function(code, "nothing"), slots.stats(), slots.stats().total,
                          kernels.stats(), kernels.target(), foundry.CUDAGraph(), foundry.variables()[0], foundry.verify(test_closing.Closing.store),
                          foundry.repair(store=test_closing.Closing.store, dry_run=True)):

@@ -139,7 +139,7 @@ class Misuse(unittest.TestCase):
                            image.generators, tensor.__dlpack__, lambda: foundry.Slots().install_image(1, image, 1))),
                 ("slots", (lambda: slots.replay(1), slots.keys, lambda: len(slots), lambda: 1 in slots, slots.invalidate, slots.stats)),
                 ("device", (device.pool, device.warm_up, lambda: device.get(4), lambda: device.new(4), device.syncs)),
-                ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.collect, lambda: foundry.load("vecadd", store=store),
+                ("store", (lambda: store.describe("vecadd"), lambda: store.used, store.gc, lambda: foundry.load("vecadd", store=store),
                            lambda: foundry.Kernels(store=store), lambda: foundry.telemetry.text(store))),
                 ("capture", (capture.seal, capture.pause, lambda: capture.offset, lambda: capture.add_graph(1, 1)))):
             for i, call in enumerate(calls):
@@ -296,7 +296,7 @@ with foundry.Slots() as slots:
 
         with foundry.Store(self.store) as store:
             path = os.path.join(self.folder.name, "raised")
-            for call in (lambda: store.collect(progress=fails), lambda: store.export("vecadd", path, progress=fails),
+            for call in (lambda: store.gc(progress=fails), lambda: store.export("vecadd", path, progress=fails),
                          lambda: foundry.verify(self.store, progress=fails), lambda: self.load(progress=fails),
                          lambda: foundry.repair(store=self.store, progress=fails)):
                 calls = []

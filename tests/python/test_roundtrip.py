@@ -294,11 +294,11 @@ class Roundtrip(unittest.TestCase):
             self.assertEqual(sorted(ref for ref, _, _ in would.images), ["adder", "other"])
             self.assertTrue(would.images[0][2] > 1600000000 and would.before == store.used)
             phases = []
-            self.assertEqual(store.collect(progress=lambda *n: phases.append(n[0])).dead, 0)
+            self.assertEqual(store.gc(progress=lambda *n: phases.append(n[0])).dead, 0)
             self.assertEqual(sorted(set(phases)), ["list", "mark", "sweep"])
             gone = store.evict(1)
             self.assertTrue(gone.collected and gone.objects and gone.after < would.before)
-            self.assertEqual(store.collect(dry_run=True).live, 0)
+            self.assertEqual(store.gc(dry_run=True).live, 0)
             with self.assertRaises(foundry.Error) as e:
                 store.pin("adder")
             self.assertEqual(e.exception.name, "FDRY_E_NOENT")

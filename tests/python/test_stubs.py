@@ -19,8 +19,8 @@ NONE = object()  # a parameter without a default
 STUB = os.path.join(os.path.dirname(foundry.__file__), "__init__.pyi")
 # Objects that hold the fields of a struct, and what they have besides.
 RECORDS = {"Sealed": (_lib.SealReport, {"id"}, {"sz"}), "Report": (_lib.LoadReport, set(), {"sz"}),
-           "Pack": (_lib.PackInfo, set(), {"sz"}), "Eviction": (_lib.EvictInfo, set(), {"sz"}),
-           "Collection": (_lib.CollectInfo, set(), {"sz"}), "Verification": (_lib.VerifyInfo, set(), {"sz"}),
+           "Pack": (_lib.PackInfo, set(), {"sz"}), "Eviction": (_lib.EvictReport, set(), {"sz"}),
+           "Collection": (_lib.GcReport, set(), {"sz"}), "Verification": (_lib.VerifyInfo, set(), {"sz"}),
            "Repair": (_lib.RepairInfo, {"told"}, {"sz"}), "Requirements": (_lib.Requirements, {"capacities"}, {"nexternals"}),
            "Unused": (_lib.StartUnused, {"error"}, {"code"}),
            "SlotCall": (_lib.SlotsCall, set(), set()), "SlotPhase": (_lib.SlotsPhase, set(), set()),

@@ -46,7 +46,7 @@ START_TEST(pins_and_limit)
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN, .bytes = 1,
 				     .evicted = note_evicted,
 				     .evicted_arg = &told };
-	struct fdry_evict_info i = { .sz = sizeof(i) };
+	struct fdry_evict_report i = { .sz = sizeof(i) };
 	uint64_t limit = 1, used = 0;
 
 	ok(fdry_store_limit_get(s, &limit, &used));
@@ -76,7 +76,7 @@ END_TEST
 START_TEST(eviction_is_refused)
 {
 	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = 2 };
-	struct fdry_evict_info i = { .sz = 3 };
+	struct fdry_evict_report i = { .sz = 3 };
 
 	fails(STATE, "no limit", fdry_store_evict(s, NULL, NULL));
 	fails(OPTS, "flags", fdry_store_evict(s, &o, NULL));
@@ -97,29 +97,29 @@ static int stop_at_sweep(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	(void)done, (void)total;
 	*(unsigned int *)arg |= 1u << phase;
-	return phase == FDRY_COLLECT_SWEEP;
+	return phase == FDRY_GC_SWEEP;
 }
 
 START_TEST(collecting)
 {
 	unsigned int phases = 0;
-	struct fdry_collect_opts o = { .sz = sizeof(o), .flags = FDRY_COLLECT_DRY_RUN };
-	struct fdry_collect_info i = { .sz = sizeof(i) };
+	struct fdry_gc_opts o = { .sz = sizeof(o), .flags = FDRY_GC_DRY_RUN };
+	struct fdry_gc_report i = { .sz = sizeof(i) };
 
 	ok(fdry_ref_delete(s, "a"));
-	ok(fdry_store_collect(s, &o, &i));
+	ok(fdry_store_gc(s, &o, &i));
 	ck_assert(i.live == 4 && i.dead == 2 && i.dead_bytes > CHUNK && i.dead_stored > CHUNK &&
 		  !i.stopped);
-	o = (struct fdry_collect_opts){ .sz = sizeof(o), .progress = stop_at_sweep,
+	o = (struct fdry_gc_opts){ .sz = sizeof(o), .progress = stop_at_sweep,
 					.progress_arg = &phases };
-	ok(fdry_store_collect(s, &o, &i));
+	ok(fdry_store_gc(s, &o, &i));
 	ck_assert(i.stopped == 1 && !i.dead);
 	ck_assert_uint_eq(phases, 7);
-	ok(fdry_store_collect(s, NULL, &i));
+	ok(fdry_store_gc(s, NULL, &i));
 	ck_assert(!i.stopped && i.dead == 2);
 	o.flags = 4;
-	fails(OPTS, "flags", fdry_store_collect(s, &o, NULL));
-	fails(INVAL, "NULL", fdry_store_collect(NULL, NULL, NULL));
+	fails(OPTS, "flags", fdry_store_gc(s, &o, NULL));
+	fails(INVAL, "NULL", fdry_store_gc(NULL, NULL, NULL));
 }
 END_TEST
 

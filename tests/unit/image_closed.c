@@ -53,7 +53,7 @@ START_TEST(a_store)
 	fdry_store_close(s);
 	fails(STALE, "the store was closed or freed", fdry_image_load(s, "img", NULL, &img));
 	fails(STALE, "the store", fdry_image_describe(s, "img", &text));
-	fails(STALE, "the store", fdry_store_collect(s, NULL, NULL));
+	fails(STALE, "the store", fdry_store_gc(s, NULL, NULL));
 	says("the store was closed or freed", fdry_store_close(s));
 }
 END_TEST
@@ -204,7 +204,7 @@ static int close_collect(void *arg, int phase, uint64_t done, uint64_t total)
 
 START_TEST(a_function_of_the_store)
 {
-	struct fdry_collect_opts gc = { .sz = sizeof(gc), .progress = close_collect };
+	struct fdry_gc_opts gc = { .sz = sizeof(gc), .progress = close_collect };
 	struct fdry_export_opts opts = { .sz = sizeof(opts), .progress = close_told };
 	const char *const name = "img";
 	int fd = memfd_create("pack", 0);
@@ -214,7 +214,7 @@ START_TEST(a_function_of_the_store)
 	ok(fdry_store_export(closing, &name, 1, fd, &opts, NULL));
 	ck_assert_int_gt(closed_at, 0);
 	closed_at = 0;
-	ok(fdry_store_collect(closing, &gc, NULL));
+	ok(fdry_store_gc(closing, &gc, NULL));
 	ck_assert_int_gt(closed_at, 0);
 	close(fd);
 }

@@ -311,10 +311,10 @@ START_TEST(content_is_kept_and_verified)
 {
 	struct fdry_load_report report = { .sz = sizeof(report) };
 	struct fdry_image *img;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	test_child(seal_host, NULL);
-	ok(fdry_store_gc(load_store(), false, &gc));
+	ok(fdry_store_gc(load_store(), NULL, &gc));
 	img = load(FDRY_LOAD_VERIFY);
 	ok(fdry_image_report(img, &report));
 	ck_assert_uint_eq(report.verified_bytes, report.content_bytes);

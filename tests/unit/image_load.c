@@ -494,7 +494,7 @@ END_TEST
 /* Nothing of its content is written back before all of it is found. */
 START_TEST(restoring_what_was_collected_changes_nothing)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_image *img;
 	float v[N], was[N];
 	struct fdry_store *s;
@@ -507,7 +507,7 @@ START_TEST(restoring_what_was_collected_changes_nothing)
 		v[i] = 7;
 	ok(fdry_image_write(img, "b", v, sizeof(v), NULL));
 	ok(fdry_ref_delete(s, "img"));
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_gt(r.dead, 0);
 	fails(NOENT, "was removed from the store", fdry_image_restore(img, NULL));
 	ok(fdry_image_read(img, "b", was, sizeof(was), NULL));

@@ -48,17 +48,17 @@ END_TEST
 
 static void collect(void)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s = store_make();
 
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.dead, 0);
 	fdry_store_close(s);
 }
 
 static void forget(void)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s = store_make();
 	struct fdry_ref *refs;
 	struct fdry_oid id;
@@ -71,7 +71,7 @@ static void forget(void)
 	ck_assert_uint_eq(n, 1);
 	free(refs);
 	ok(fdry_ref_delete(s, name));
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.dead, 1); /* the manifest: its object is the source's, too */
 	fdry_store_close(s);
 }

@@ -294,7 +294,7 @@ static bool is_left(const char *name)
 START_TEST(leftovers_are_swept)
 {
 	struct fdry_store *s = store_make();
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_claim *t;
 	bool waited;
 	char dir_left[400];
@@ -306,9 +306,9 @@ START_TEST(leftovers_are_swept)
 	snprintf(dir_left, sizeof(dir_left), "%s/.new-0123", path);
 	ck_assert(!mkdir(dir_left, 0700));
 	leave_file(".new-0123/data.mdb");
-	ok(fdry_store_gc(s, true, &r));
+	ok(fdry_store_gc(s, &gc_dry_run, &r));
 	ck_assert_int_eq(claim_files(), 2);
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_int_eq(claim_files(), 1);
 	ck_assert(!is_left("verified.0123") && !is_left(".new-0123") && is_left(".others"));
 	fdry_claim_end(t);

@@ -80,7 +80,7 @@ static int everything(void)
 	struct fdry_verify_report v;
 	struct fdry_pack_image image = { .name = "m" };
 	struct fdry_pack_report pack;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 	struct fdry_claim *claim;
 	struct fdry_store *s;
 	unsigned int findings = 0;
@@ -101,7 +101,7 @@ static int everything(void)
 	fdry_claim_end(claim);
 	if (fdry_pack_export(s, &image, 1, NULL, no_write, NULL, &pack))
 		return 5;
-	if (fdry_store_gc(s, false, &gc) || !gc.dead || !say())
+	if (fdry_store_gc(s, NULL, &gc) || !gc.dead || !say())
 		return 6;
 	if (fdry_verify(s, count_finding, &findings, &v) || findings || !say())
 		return 7;

@@ -34,7 +34,7 @@ static uint64_t in_use(void)
 {
 	uint64_t used;
 
-	ok(fdry_store_limit(s, NULL, &used));
+	ok(fdry_store_limit_get(s, NULL, &used));
 	return used;
 }
 
@@ -50,22 +50,22 @@ static void load(const char *name)
 	fdry_reader_end(g);
 }
 
-static void note_evicted(void *arg, const struct fdry_ref *ref, uint64_t when)
+static void note_evicted(void *arg, const char *ref, const char *id, uint64_t used)
 {
-	(void)when;
-	ok(fdry_buf_printf(arg, "%s ", ref->name));
+	(void)id, (void)used;
+	ok(fdry_buf_printf(arg, "%s ", ref));
 }
 
 /* The names that go, in order, when the store must fit into @limit (0: its own). */
 static struct fdry_evict_report evict(uint64_t limit, bool dry_run, const char *want)
 {
 	struct fdry_buf names = { 0 };
-	struct fdry_evict_how o = {
-		.limit = limit, .dry_run = dry_run, .evicted = note_evicted, .arg = &names
-	};
-	struct fdry_evict_report r;
+	struct fdry_evict_opts o = { .sz = sizeof(o), .bytes = limit, .evicted = note_evicted,
+				     .evicted_arg = &names };
+	struct fdry_evict_report r = { .sz = sizeof(r) };
 
-	ok(fdry_evict(s, &o, &r));
+	o.flags = dry_run ? FDRY_EVICT_DRY_RUN : 0;
+	ok(fdry_store_evict(s, &o, &r));
 	ck_assert_str_eq(names.data ? (char *)names.data : "", want);
 	fdry_buf_release(&names);
 	return r;
@@ -75,19 +75,19 @@ START_TEST(a_limit_is_kept)
 {
 	uint64_t limit = 1, used = 0;
 
-	ok(fdry_store_limit(s, &limit, &used));
+	ok(fdry_store_limit_get(s, &limit, &used));
 	ck_assert_uint_eq(limit, 0);
 	ck_assert_uint_gt(used, 0);
-	ok(fdry_store_set_limit(s, 12345678901ull));
+	ok(fdry_store_limit_set(s, 12345678901ull));
 	fdry_store_close(s);
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &s));
-	ok(fdry_store_limit(s, &limit, NULL));
+	ok(fdry_store_limit_get(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 12345678901ull);
-	fails(PERM, "reading only", fdry_store_set_limit(s, 0));
+	fails(PERM, "reading only", fdry_store_limit_set(s, 0));
 	fdry_store_close(s);
 	s = store_make();
-	ok(fdry_store_set_limit(s, 0));
-	ok(fdry_store_limit(s, &limit, NULL));
+	ok(fdry_store_limit_set(s, 0));
+	ok(fdry_store_limit_get(s, &limit, NULL));
 	ck_assert_uint_eq(limit, 0);
 }
 END_TEST
@@ -106,7 +106,7 @@ START_TEST(what_was_used_longest_ago_goes_first)
 	evict(all, true, "");
 	r = evict(all - 1, true, "b ");
 	ck_assert(there("b")); /* it was only asked */
-	ck_assert_uint_eq(r.refs, 1);
+	ck_assert_uint_eq(r.images, 1);
 	ck_assert_uint_le(r.after, all - CHUNK / 2);
 	evict(one + CHUNK / 2, true, "b c ");
 	r = evict(all - 1, false, "b ");
@@ -124,20 +124,21 @@ END_TEST
 
 START_TEST(pinned_and_kept_stay)
 {
-	struct fdry_evict_how o = { .limit = 1, .nkeep = 1 };
+	struct fdry_evict_opts o = { .sz = sizeof(o), .bytes = 1 };
+	struct fdry_evict_bounds bounds = { .nkeep = 1 };
 	struct fdry_evict_report r;
 	struct fdry_oid kept;
 
 	seal(s, 1, 1, CHUNK, "pinned");
 	kept = seal(s, 2, 1, CHUNK, "kept");
 	seal(s, 3, 1, CHUNK, "goes");
-	ok(fdry_ref_pin(s, "pinned", true));
-	o.keep = &kept;
-	ok(fdry_evict(s, &o, &r));
-	ck_assert_uint_eq(r.refs, 1);
+	ok(fdry_store_pin(s, "pinned"));
+	bounds.keep = &kept;
+	ok(fdry_evict(s, &o, &bounds, &r));
+	ck_assert_uint_eq(r.images, 1);
 	ck_assert(there("pinned") && there("kept") && !there("goes"));
 	ck_assert_uint_gt(r.after, 2 * CHUNK);
-	ok(fdry_ref_pin(s, "pinned", false));
+	ok(fdry_store_unpin(s, "pinned"));
 	evict(1, false, "pinned kept ");
 }
 END_TEST
@@ -183,7 +184,7 @@ START_TEST(what_adds_nothing_stays)
 {
 	struct fdry_oid oid = seal(s, 1, 1, CHUNK, "pinned");
 
-	ok(fdry_ref_pin(s, "pinned", true));
+	ok(fdry_store_pin(s, "pinned"));
 	ok(fdry_ref_set(s, "alias", &oid, NULL));
 	seal(s, 2, 1, CHUNK, "goes");
 	evict(1, false, "goes ");
@@ -195,15 +196,16 @@ END_TEST
  * the former says. */
 START_TEST(room_is_made_where_everything_fits)
 {
-	struct fdry_evict_how o = { .free = 1 };
+	struct fdry_evict_opts o = { .sz = sizeof(o) };
+	struct fdry_evict_bounds bounds = { .free = 1 };
 	struct fdry_evict_report r;
 
 	seal(s, 1, 1, CHUNK, "oldest");
 	seal(s, 2, 1, CHUNK, "latest");
-	ok(fdry_evict(s, &o, &r));
+	ok(fdry_evict(s, &o, &bounds, &r));
 	ck_assert_uint_le(r.before, r.limit);
-	ck_assert_uint_eq(r.refs, 1);
-	ck_assert(r.enough && r.collected);
+	ck_assert_uint_eq(r.images, 1);
+	ck_assert(r.collected);
 	ck_assert_uint_lt(r.after, r.before - CHUNK);
 	ck_assert(!there("oldest") && there("latest"));
 }
@@ -222,10 +224,12 @@ static void hold(struct fdry_idset *held, uint64_t seed)
 /* What would go for half a chunk of room. */
 static struct fdry_evict_report room(const struct fdry_idset *held)
 {
-	struct fdry_evict_how o = { .free = CHUNK / 2, .held = held, .dry_run = true };
+	struct fdry_evict_opts o = { .sz = sizeof(o), .flags = FDRY_EVICT_DRY_RUN };
+	struct fdry_evict_bounds bounds = { .free = CHUNK / 2, .held = held };
 	struct fdry_evict_report r;
 
-	ok(fdry_evict(s, &o, &r));
+	ok(fdry_evict(s, &o, &bounds, &r));
+	ck_assert_uint_le(r.after, r.limit);
 	return r;
 }
 
@@ -245,12 +249,12 @@ START_TEST(what_is_held_counts_and_stays)
 	noise(50, data, sizeof(data));
 	put(p, FDRY_OBJECT_CHUNK, data, sizeof(data));
 	ok(fdry_writer_flush(p));
-	ck_assert_uint_eq(room(&held).refs, 1);
+	ck_assert_uint_eq(room(&held).images, 1);
 	hold(&held, 50);
-	ck_assert_uint_eq(room(&held).refs, 1);
+	ck_assert_uint_eq(room(&held).images, 1);
 	hold(&held, 1);
 	r = room(&held);
-	ck_assert_uint_eq(r.refs, 2);
+	ck_assert_uint_eq(r.images, 2);
 	ck_assert_uint_gt(r.after, 3 * CHUNK);
 	fdry_writer_abort(p);
 	fdry_idset_release(&held);
@@ -267,18 +271,17 @@ START_TEST(garbage_goes_before_anything_else)
 	ok(fdry_ref_delete(s, "gone"));
 	all = in_use();
 	r = evict(all - 1, false, "");
-	ck_assert_uint_eq(r.gc.dead, 6);
+	ck_assert_uint_eq(r.objects, 6);
 	ck_assert_uint_lt(in_use(), all - 5 * CHUNK);
 	ck_assert(there("a"));
-	fails(STATE, "no limit", fdry_evict(s, &(struct fdry_evict_how){ .limit = 0 }, &r));
+	fails(STATE, "no limit", fdry_store_evict(s, NULL, NULL));
 }
 END_TEST
 
 /* Where a collection refuses no room would come of it. */
 START_TEST(nothing_goes_that_cannot_be_collected)
 {
-	struct fdry_evict_how o = { .limit = 2 * CHUNK };
-	struct fdry_evict_report r;
+	struct fdry_evict_opts o = { .sz = sizeof(o), .bytes = 2 * CHUNK };
 	static uint8_t data[CHUNK];
 	struct fdry_oid oid;
 	struct fdry_txn t;
@@ -291,10 +294,10 @@ START_TEST(nothing_goes_that_cannot_be_collected)
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&oid)));
 	ok(fdry_txn_commit(&t));
-	fails(CORRUPT, "nothing more is collected", fdry_evict(s, &o, &r));
-	o.dry_run = true;
-	fails(CORRUPT, "nothing more is collected", fdry_evict(s, &o, &r));
-	ok(fdry_store_set_limit(s, 2 * CHUNK));
+	fails(CORRUPT, "nothing more is collected", fdry_store_evict(s, &o, NULL));
+	o.flags = FDRY_EVICT_DRY_RUN;
+	fails(CORRUPT, "nothing more is collected", fdry_store_evict(s, &o, NULL));
+	ok(fdry_store_limit_set(s, 2 * CHUNK));
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(there("a") && there("b") && there("c") && there("d"));
 	ok(fdry_ref_delete(s, "c"));
@@ -309,17 +312,17 @@ START_TEST(a_seal_evicts_at_its_end)
 
 	seal(s, 1, 1, CHUNK, "a");
 	one = in_use();
-	ok(fdry_store_set_limit(s, one + CHUNK * 3 / 2));
+	ok(fdry_store_limit_set(s, one + CHUNK * 3 / 2));
 	seal(s, 2, 1, CHUNK, "b");
 	ck_assert(there("a") && there("b"));
 	load("a");
 	seal(s, 3, 1, CHUNK, "c");
 	ck_assert(there("a") && !there("b") && there("c"));
 	ck_assert_uint_le(in_use(), one + CHUNK * 3 / 2);
-	ok(fdry_store_set_limit(s, CHUNK + CHUNK / 2));
+	ok(fdry_store_limit_set(s, CHUNK + CHUNK / 2));
 	seal(s, 4, 1, CHUNK, "d");
 	ck_assert(!there("a") && !there("c") && there("d"));
-	ok(fdry_ref_pin(s, "d", true));
+	ok(fdry_store_pin(s, "d"));
 	seal(s, 5, 1, CHUNK, "e"); /* over the limit, and nothing may go */
 	ck_assert(there("d") && there("e"));
 	check_sound(s);
@@ -335,7 +338,7 @@ START_TEST(what_is_larger_than_the_limit_fails)
 	size_t i;
 	int err = 0;
 
-	ok(fdry_store_set_limit(s, 48u << 20));
+	ok(fdry_store_limit_set(s, 48u << 20));
 	ok(fdry_writer_begin(s, &p));
 	for (i = 0; i < 16 && !err; i++) {
 		noise(i, data, sizeof(data));
@@ -345,7 +348,7 @@ START_TEST(what_is_larger_than_the_limit_fails)
 	fails(FULL, "alone takes more", err);
 	fdry_writer_abort(p);
 	ck_assert(there("a"));
-	ok(fdry_store_set_limit(s, CHUNK));
+	ok(fdry_store_limit_set(s, CHUNK));
 	ok(fdry_writer_begin(s, &p));
 	noise(77, data, 2 * CHUNK);
 	oid = put(p, FDRY_OBJECT_CHUNK, data, 2 * CHUNK);

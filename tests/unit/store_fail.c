@@ -194,7 +194,7 @@ static int ignore_object(void *arg, const struct fdry_object_info *info)
 /* 0, or the first error. */
 static int work(void)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid chunks[3];
 	struct fdry_store *s;
 	int err = fdry_store_open(path, 0, &s);
@@ -217,7 +217,7 @@ static int work(void)
 	if (!err)
 		err = fdry_ref_delete(s, "new");
 	if (!err)
-		err = fdry_store_gc(s, false, &r);
+		err = fdry_store_gc(s, NULL, &r);
 	fdry_store_close(s);
 	return err;
 }
@@ -227,7 +227,7 @@ enum { FAILED_WELL, NOTHING_FAILED, NO_SENTENCE, LEFT_LOCKED, NOT_AGAIN };
 /* In a child: fail at call @nr, then work again. */
 static int trial(int what, long nr, bool ever)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *keep; /* so that closing does not clean up what was left */
 	int err;
 
@@ -240,7 +240,7 @@ static int trial(int what, long nr, bool ever)
 	fault.on = true;
 	err = work();
 	fault.on = false;
-	if (fdry_store_gc(keep, true, &r) == -FDRY_E_LOCKED)
+	if (fdry_store_gc(keep, &gc_dry_run, &r) == -FDRY_E_LOCKED)
 		return LEFT_LOCKED;
 	fdry_store_close(keep);
 	if (fault.seen < nr)
@@ -303,7 +303,7 @@ static void setup(void)
 	dir_setup_in("/dev/shm");
 	s = store_make();
 	kept = seal(s, 1, 3, 9000, "kept");
-	ok(fdry_ref_pin(s, "kept", true));
+	ok(fdry_store_pin(s, "kept"));
 	fdry_store_close(s);
 	s = store_at("other");
 	image.oid = seal_mixed(s, 1, 3000, NULL);

@@ -65,7 +65,7 @@ static const int errors[] = { EIO, ESTALE };
 /* What a session holds is in a list that cannot be read: nothing may go. */
 START_TEST(leases_unreadable)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid chunk, image;
 	char leases[400];
 	struct fdry_writer *p;
@@ -77,13 +77,13 @@ START_TEST(leases_unreadable)
 	failing = leases;
 	failing_with = errors[_i];
 	passed = 0;
-	fails(IO, "cannot list the store's folder leases", fdry_store_gc(s, false, &r));
+	fails(IO, "cannot list the store's folder leases", fdry_store_gc(s, NULL, &r));
 	passed = 0;
-	fails(IO, "cannot list the store's folder leases", fdry_store_gc(s, true, &r));
+	fails(IO, "cannot list the store's folder leases", fdry_store_gc(s, &gc_dry_run, &r));
 	failing = NULL;
 	ok(fdry_writer_commit(p, "m", 1, &chunk, 1, "m", &image, NULL));
 	check_sound(s);
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 }
 END_TEST
 
@@ -92,20 +92,20 @@ END_TEST
 START_TEST(folder_unreadable)
 {
 	struct fdry_store *other = NULL;
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	char place[400];
 
 	failing = path;
 	failing_with = errors[_i];
 	passed = 0;
-	fails(IO, "cannot list", fdry_store_gc(s, false, &r));
+	fails(IO, "cannot list", fdry_store_gc(s, NULL, &r));
 	snprintf(place, sizeof(place), "%s/new", dir);
 	ck_assert(!mkdir(place, 0700));
 	failing = place;
 	passed = 0;
 	fails(IO, "cannot list", fdry_store_open(place, FDRY_STORE_CREATE, &other));
 	failing = NULL;
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	check_sound(s);
 }
 END_TEST
@@ -153,15 +153,17 @@ static void get_all(const struct fdry_oid *image)
 START_TEST(odd_notes)
 {
 	struct fdry_oid image = seal(s, 1, 2, 100, "m");
-	struct fdry_evict_how how = { .free = 1 };
+	struct fdry_evict_opts opts = { .sz = sizeof(opts) };
+	struct fdry_evict_bounds bounds = { .free = 1 };
 	struct fdry_evict_report evicted;
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
 	make_odd("used", _i);
 	make_odd("verified", _i);
 	get_all(&image);
-	fails(IO, "file used: it is no regular file; remove it", fdry_evict(s, &how, &evicted));
-	ok(fdry_store_gc(s, false, &r));
+	fails(IO, "file used: it is no regular file; remove it",
+	      fdry_evict(s, &opts, &bounds, &evicted));
+	ok(fdry_store_gc(s, NULL, &r));
 	fdry_store_close(s);
 	ok(fdry_store_open(path, 0, &s));
 	check_sound(s);
@@ -172,18 +174,18 @@ END_TEST
 START_TEST(odd_lease)
 {
 	struct fdry_oid image = seal(s, 1, 2, 100, "m");
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	char file[400];
 
 	make_odd("leases/0123456789abcdef", _i);
 	fails(IO,
 	      "leases/0123456789abcdef in the store, which may keep objects: it is no regular "
 	      "file; remove it",
-	      fdry_store_gc(s, false, &r));
+	      fdry_store_gc(s, NULL, &r));
 	get_all(&image);
 	snprintf(file, sizeof(file), "%s/leases/0123456789abcdef", path);
 	ck_assert(!remove(file));
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 }
 END_TEST
 
@@ -192,13 +194,13 @@ START_TEST(odd_claim)
 	struct fdry_claim *claim = NULL;
 	char name[64], hex[FDRY_OID_HEX_SIZE];
 	struct fdry_oid oid = oid_of("x", 1);
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	bool waited = false;
 
 	snprintf(name, sizeof(name), ".claim-%.16s", fdry_oid_hex(&oid, hex));
 	make_odd(name, _i);
 	fails(IO, "it is no regular file", fdry_claim_begin(s, "x", 1, 0, &waited, &claim));
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 }
 END_TEST
 
@@ -226,7 +228,7 @@ END_TEST
 /* What a collection will remove, a dry run says. */
 START_TEST(plan_is_the_deed)
 {
-	struct fdry_gc_report plan, deed;
+	struct fdry_gc_report plan = { .sz = sizeof(plan) }, deed = { .sz = sizeof(deed) };
 	struct fdry_writer *dead, *alive;
 	struct fdry_oid chunk;
 	int i;
@@ -240,8 +242,8 @@ START_TEST(plan_is_the_deed)
 	ok(fdry_writer_flush(dead));
 	ok(fdry_writer_flush(alive));
 	fdry_lease_crash(fdry_writer_lease(dead));
-	ok(fdry_store_gc(s, true, &plan));
-	ok(fdry_store_gc(s, false, &deed));
+	ok(fdry_store_gc(s, &gc_dry_run, &plan));
+	ok(fdry_store_gc(s, NULL, &deed));
 	ck_assert_uint_eq(deed.dead, 20);
 	ck_assert_uint_eq(plan.dead, deed.dead);
 	ck_assert_uint_eq(plan.dead_bytes, deed.dead_bytes);

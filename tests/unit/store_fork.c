@@ -69,7 +69,7 @@ static int use_inherited(void *arg)
 	struct inherited *in = arg;
 	struct fdry_verify_report vr;
 	struct fdry_object_info info;
-	struct fdry_gc_report gr;
+	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_buf b = { 0 };
 	struct fdry_oid oid, *links;
 	struct fdry_span span;
@@ -94,7 +94,7 @@ static int use_inherited(void *arg)
 		fdry_ref_delete(in->s, "r"),
 		fdry_ref_each(in->s, ignore_ref, NULL),
 		fdry_store_resolve(in->s, "r", &oid),
-		fdry_store_gc(in->s, false, &gr),
+		fdry_store_gc(in->s, NULL, &gr),
 		fdry_verify(in->s, count_finding, &n, &vr),
 		fdry_writer_commit(in->writer, "m", 1, NULL, 0, NULL, &oid, NULL),
 	};
@@ -110,7 +110,7 @@ static int open_in_child(void *arg)
 {
 	struct inherited *in = arg;
 	struct fdry_store *own;
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid oid;
 
 	fdry_reader_end(in->reader);
@@ -118,7 +118,7 @@ static int open_in_child(void *arg)
 	fdry_store_close(in->s);
 	if (fdry_store_open(path, 0, &own) || fdry_ref_get(own, "r", &oid))
 		return 1;
-	if (fdry_store_gc(own, false, &r) || r.live != 3 ||
+	if (fdry_store_gc(own, NULL, &r) || r.live != 3 ||
 	    r.dead != 1) /* the parent's session keeps what it was told of */
 		return 2;
 	fdry_store_close(own);
@@ -127,9 +127,9 @@ static int open_in_child(void *arg)
 
 static void gc_gives(struct fdry_store *s, uint64_t live, uint64_t dead)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.live, live);
 	ck_assert_uint_eq(r.dead, dead);
 }
@@ -161,7 +161,7 @@ END_TEST
 /* A child that lives on does not keep the leases of a parent that is gone. */
 START_TEST(a_lease_ends_with_the_process_that_took_it)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	pid_t grandchild, pid;
 	int pipes[2], status;
@@ -180,7 +180,7 @@ START_TEST(a_lease_ends_with_the_process_that_took_it)
 		if (fdry_store_open(path, 0, &s) || fdry_writer_begin(s, &p) ||
 		    fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data, sizeof(data), NULL, 0, &oid))
 			_exit(1);
-		if (fdry_store_gc(s, false, &r) || r.live != 1 || r.dead != 1 || r.leases != 1)
+		if (fdry_store_gc(s, NULL, &r) || r.live != 1 || r.dead != 1 || r.leases != 1)
 			_exit(2);
 		if (fork())
 			_exit(0);
@@ -193,7 +193,7 @@ START_TEST(a_lease_ends_with_the_process_that_took_it)
 	ck_assert_int_eq(status, 0);
 	ck_assert_int_eq(read(pipes[0], &grandchild, sizeof(grandchild)), sizeof(grandchild));
 	ok(fdry_store_open(path, 0, &s));
-	status = fdry_store_gc(s, false, &r);
+	status = fdry_store_gc(s, NULL, &r);
 	kill(grandchild, SIGKILL);
 	ck_assert_msg(!status, "%s", fdry_last_error());
 	ck_assert_uint_eq(r.reclaimed, 1);
@@ -504,7 +504,7 @@ static uint64_t used_bytes(struct fdry_store *s)
  * reading. */
 START_TEST(a_collection_clears_readers_that_died)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s = store_make();
 	uint64_t before;
 	int i, status;
@@ -519,7 +519,7 @@ START_TEST(a_collection_clears_readers_that_died)
 	ck_assert_uint_eq(fdry_db_readers(s->env->db), 1);
 	before = used_bytes(s);
 	for (i = 0; i < 8; i++) {
-		ok(fdry_store_gc(s, false, &r));
+		ok(fdry_store_gc(s, NULL, &r));
 		ck_assert_uint_eq(r.dead, 2);
 		seal(s, 10 + (uint64_t)i, 1, 1 << 20, NULL);
 	}

@@ -40,9 +40,9 @@ static unsigned int objects(void)
 
 static void gc(bool dry_run, uint64_t live, uint64_t dead)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
-	ok(fdry_store_gc(s, dry_run, &r));
+	ok(fdry_store_gc(s, dry_run ? &gc_dry_run : NULL, &r));
 	ck_assert_uint_eq(r.live, live);
 	ck_assert_uint_eq(r.dead, dead);
 	ck_assert(!dead == !r.dead_bytes && !dead == !r.dead_stored);
@@ -143,13 +143,13 @@ static unsigned int lease_files(void)
 START_TEST(what_a_session_was_told_of_stays)
 {
 	struct fdry_oid image = seal(s, 1, 3, 100, NULL), chunk, got;
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_writer *p;
 
 	ok(fdry_writer_begin(s, &p));
 	chunk = put_noise(p, 2);
 	ck_assert_uint_eq(lease_files(), 1);
-	ok(fdry_store_gc(s, true, &r));
+	ok(fdry_store_gc(s, &gc_dry_run, &r));
 	ck_assert_uint_eq(r.dead, 3);
 	ck_assert_uint_eq(r.leases, 1);
 	gc(false, 1, 3);
@@ -216,7 +216,7 @@ END_TEST
 /* One collection at a time; and none beside a session that could not make a lease. */
 START_TEST(who_is_in_the_way_is_named)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_writer *p;
 	char pid[32];
 	int fd;
@@ -224,28 +224,28 @@ START_TEST(who_is_in_the_way_is_named)
 	seal(s, 1, 2, 100, NULL);
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	ok(fdry_env_exclude(s->env, &fd));
-	fails(LOCKED, "another collection", fdry_store_gc(s, false, &r));
-	fails(LOCKED, pid, fdry_store_gc(s, true, &r));
+	fails(LOCKED, "another collection", fdry_store_gc(s, NULL, &r));
+	fails(LOCKED, pid, fdry_store_gc(s, &gc_dry_run, &r));
 	fdry_env_unexclude(fd);
 	s->env->dir.fixed = true; /* as if the folder could not be written */
 	ok(fdry_writer_begin(s, &p));
 	ck_assert_uint_eq(lease_files(), 0);
 	s->env->dir.fixed = false;
 	put_noise(p, 1);
-	fails(LOCKED, pid, fdry_store_gc(s, false, &r));
-	ok(fdry_store_gc(s, true, &r));
+	fails(LOCKED, pid, fdry_store_gc(s, NULL, &r));
+	ok(fdry_store_gc(s, &gc_dry_run, &r));
 	fdry_writer_abort(p);
 	gc(false, 0, 3);
 }
 END_TEST
 
 struct teller {
-	enum fdry_gc_phase phase, stop_phase;
+	int phase, stop_phase;
 	uint64_t stop_at, last;
 	unsigned int calls, phases;
 };
 
-static int tell(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+static int tell(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	struct teller *t = arg;
 
@@ -264,13 +264,13 @@ static int tell(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t tot
 START_TEST(it_can_be_stopped)
 {
 	struct teller t = { .stop_phase = FDRY_GC_SWEEP, .stop_at = 1 };
-	struct fdry_gc_opts opts = { .progress = tell, .arg = &t };
-	struct fdry_gc_report r;
+	struct fdry_gc_opts opts = { .sz = sizeof(opts), .progress = tell, .progress_arg = &t };
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	uint64_t gone;
 
 	seal(s, 1, 60000, 10, NULL);
 	seal(s, 90000, 3, 40, "keep");
-	ok(fdry_gc(s, &opts, &r));
+	ok(fdry_store_gc(s, &opts, &r));
 	ck_assert(r.stopped);
 	ck_assert_uint_eq(t.phases, 7);
 	ck_assert_uint_gt(r.dead, 0);
@@ -278,14 +278,14 @@ START_TEST(it_can_be_stopped)
 	gone = r.dead;
 	check_sound(s);
 	t = (struct teller){ .stop_phase = FDRY_GC_MARK };
-	ok(fdry_gc(s, &opts, &r));
+	ok(fdry_store_gc(s, &opts, &r));
 	ck_assert(r.stopped && !r.dead && t.calls == 1);
 	t = (struct teller){ .stop_phase = FDRY_GC_SWEEP, .stop_at = UINT64_MAX };
-	ok(fdry_gc(s, &opts, &r));
+	ok(fdry_store_gc(s, &opts, &r));
 	ck_assert(!r.stopped);
 	ck_assert_uint_eq(gone + r.dead, 60001);
-	ck_assert_uint_eq(r.kinds[FDRY_OBJECT_CHUNK].dead, r.dead);
-	ck_assert_uint_eq(r.kinds[FDRY_OBJECT_CHUNK].stored, r.dead_stored);
+	ck_assert_uint_eq(r.by_kind[FDRY_OBJECT_CHUNK].dead, r.dead);
+	ck_assert_uint_eq(r.by_kind[FDRY_OBJECT_CHUNK].stored, r.dead_stored);
 	ck_assert_uint_eq(objects(), 4);
 }
 END_TEST
@@ -349,7 +349,7 @@ static bool access_exclusive(struct fdry_store *own)
 /* A session whose lease cannot grow keeps collections out instead. */
 START_TEST(a_lease_without_room)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	pid_t pid = fork();
 	int status;
 
@@ -371,7 +371,7 @@ START_TEST(a_lease_without_room)
 		if (fdry_writer_add_object(p, FDRY_OBJECT_CHUNK, data + 1, 1, NULL, 0, &chunk[1]) ||
 		    access_exclusive(own))
 			_exit(3);
-		if (fdry_store_gc(own, false, &r) != -FDRY_E_LOCKED)
+		if (fdry_store_gc(own, NULL, &r) != -FDRY_E_LOCKED)
 			_exit(4);
 		fdry_writer_abort(p);
 		_exit(!access_exclusive(own));
@@ -385,7 +385,7 @@ END_TEST
 START_TEST(a_lease_that_says_nothing)
 {
 	char file[400], mark[FDRY_LEASE_AT_IDS] = "SOMETHING";
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	int fd, i;
 
 	seal(s, 1, 2, 100, NULL);
@@ -397,12 +397,12 @@ START_TEST(a_lease_that_says_nothing)
 		ck_assert_int_ge(fd, 0);
 		ck_assert(!flock(fd, LOCK_EX));
 		ck_assert_int_eq(pwrite(fd, mark, sizeof(mark), 0), sizeof(mark));
-		fails(VERSION, "0123456789abcdef", fdry_store_gc(s, false, &r));
+		fails(VERSION, "0123456789abcdef", fdry_store_gc(s, NULL, &r));
 		ck_assert_uint_eq(objects(), 3);
 		close(fd);
 		memcpy(mark, FDRY_LEASE_MAGIC "\2", 10);
 	}
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.reclaimed, 1);
 	ck_assert_uint_eq(r.dead, 3);
 }
@@ -413,7 +413,7 @@ END_TEST
 START_TEST(a_lease_that_a_power_cut_tore)
 {
 	static const uint8_t torn[64] = { [40] = 1 };
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	char file[400];
 	int fd;
 
@@ -426,7 +426,7 @@ START_TEST(a_lease_that_a_power_cut_tore)
 	ck_assert(!flock(fd, LOCK_EX)); /* as if another dry run were looking at it just now */
 	gc(false, 0, 0);
 	ck_assert(!flock(fd, LOCK_UN));
-	ok(fdry_store_gc(s, false, &r));
+	ok(fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(r.reclaimed, 1);
 	ck_assert_int_eq(access(file, F_OK), -1);
 	close(fd);
@@ -437,7 +437,7 @@ START_TEST(damage_stops_a_collection)
 {
 	static const uint8_t record[FDRY_RECORD_AT_LINKS + 1] = { 2 };
 	struct fdry_span bad = { record, sizeof(record) };
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid chunk;
 	uint8_t data[100];
 	struct fdry_txn t;
@@ -449,13 +449,13 @@ START_TEST(damage_stops_a_collection)
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_delete(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk)));
 	ok(fdry_txn_commit(&t));
-	fails(CORRUPT, "ref 'broken' needs object", fdry_store_gc(s, false, &r));
+	fails(CORRUPT, "ref 'broken' needs object", fdry_store_gc(s, NULL, &r));
 	ck_assert_uint_eq(objects(), 7);
 
 	ok(fdry_txn_write(s->env->db, 0, &t));
 	ok(fdry_txn_put(&t, FDRY_TABLE_OBJECTS, fdry_oid_span(&chunk), bad));
 	ok(fdry_txn_commit(&t));
-	fails(CORRUPT, "record is damaged", fdry_store_gc(s, false, &r));
+	fails(CORRUPT, "record is damaged", fdry_store_gc(s, NULL, &r));
 
 	/* without the ref, and with the bytes that lost their record, all goes */
 	ok(fdry_ref_delete(s, "broken"));

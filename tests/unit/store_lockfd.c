@@ -107,7 +107,7 @@ static enum {
 } way; /* of who collects */
 
 /* In the middle of a collection: a child that lives on; who collects goes on, or dies. */
-static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, uint64_t total)
+static int fork_and_go_on(void *arg, int phase, uint64_t done, uint64_t total)
 {
 	bool *forked = arg;
 	pid_t pid;
@@ -131,13 +131,14 @@ static int fork_and_go_on(void *arg, enum fdry_gc_phase phase, uint64_t done, ui
 static int collect_and_fork(void)
 {
 	bool forked = false;
-	struct fdry_gc_opts opts = { .progress = fork_and_go_on, .arg = &forked };
-	struct fdry_gc_report r;
+	struct fdry_gc_opts opts = { .sz = sizeof(opts), .progress = fork_and_go_on,
+				     .progress_arg = &forked };
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 
-	if (fdry_store_open(path, 0, &s) || fdry_gc(s, &opts, &r))
+	if (fdry_store_open(path, 0, &s) || fdry_store_gc(s, &opts, &r))
 		return 1;
-	if (fdry_store_gc(s, false, &r))
+	if (fdry_store_gc(s, NULL, &r))
 		return 2;
 	fdry_store_close(s);
 	return 0;
@@ -145,7 +146,7 @@ static int collect_and_fork(void)
 
 START_TEST(a_collection_ends_with_the_process_that_ran_it)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	pid_t pid, child;
 	int status, err;
@@ -161,7 +162,7 @@ START_TEST(a_collection_ends_with_the_process_that_ran_it)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(read(told[0], &child, sizeof(child)), sizeof(child));
 	ok(fdry_store_open(path, 0, &s));
-	err = fdry_store_gc(s, false, &r);
+	err = fdry_store_gc(s, NULL, &r);
 	kill(child, SIGKILL);
 	ck_assert_msg(!err, "%s", fdry_last_error());
 	ck_assert_int_eq(status, 0);

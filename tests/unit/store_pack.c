@@ -218,7 +218,7 @@ START_TEST(every_cut_is_found_and_leaves_nothing)
 	size_t len = m.b.len, cut;
 	struct fdry_oid before, all, is;
 	struct fdry_pack_report r;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	seal_mixed(to, 9, 100, "kept");
 	before = see(to);
@@ -229,7 +229,7 @@ START_TEST(every_cut_is_found_and_leaves_nothing)
 		is = see(to);
 		ck_assert(fdry_oid_eq(&before, &is));
 	}
-	ok(fdry_store_gc(to, false, &gc));
+	ok(fdry_store_gc(to, NULL, &gc));
 	is = see_all(to);
 	ck_assert(fdry_oid_eq(&all, &is));
 	m.b.len = len;
@@ -435,11 +435,11 @@ struct collecting {
 static int write_and_collect(void *arg, const void *data, size_t len)
 {
 	struct collecting *c = arg;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	if (!c->m.b.len)
 		ok(fdry_ref_delete(from, "one"));
-	ok(fdry_store_gc(from, false, &gc));
+	ok(fdry_store_gc(from, NULL, &gc));
 	c->collected += (unsigned int)gc.dead;
 	return mem_write(&c->m, data, len);
 }
@@ -448,14 +448,14 @@ START_TEST(a_collection_leaves_what_is_exported)
 {
 	struct collecting c = { .collected = 0 };
 	struct fdry_pack_report r;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	seal_mixed(from, 7, CHUNK, NULL);
 	ok(fdry_pack_export(from, images, 1, NULL, write_and_collect, &c, &r));
 	ck_assert_uint_eq(c.collected, 7); /* of the image that nobody wants */
 	ok(import_mem(to, &c.m, NULL, &r));
 	check_sound(to);
-	ok(fdry_store_gc(from, false, &gc));
+	ok(fdry_store_gc(from, NULL, &gc));
 	ck_assert_uint_eq(gc.dead, 7); /* when the export is over */
 	fdry_buf_release(&c.m.b);
 }
@@ -463,10 +463,10 @@ END_TEST
 
 static void collect_in_between(struct mem *m)
 {
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 
 	(void)m;
-	ok(fdry_store_gc(to, false, &gc));
+	ok(fdry_store_gc(to, NULL, &gc));
 }
 
 START_TEST(a_collection_leaves_what_is_imported)

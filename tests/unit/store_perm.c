@@ -274,7 +274,7 @@ static int maker_makes(void *arg)
 /* Seal, load, collect and claim in a store where others work. */
 static int member_uses(void *arg)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_claim *claim;
 	struct fdry_store *s;
 	bool waited;
@@ -286,7 +286,7 @@ static int member_uses(void *arg)
 	if (fdry_store_open(path, 0, &s) || share_load(s, 1, 3, 1000, "maker") ||
 	    share_seal(s, 10, 3, 1000, "member"))
 		return share_say(1);
-	if (share_seal(s, 20, 3, 1000, NULL) || fdry_store_gc(s, false, &r) || r.dead != 4)
+	if (share_seal(s, 20, 3, 1000, NULL) || fdry_store_gc(s, NULL, &r) || r.dead != 4)
 		return share_say(2);
 	if (fdry_claim_begin(s, "k", 1, 1000, &waited, &claim) ||
 	    share_load(s, 10, 3, 1000, "member"))
@@ -299,7 +299,7 @@ static int member_uses(void *arg)
 /* The other way round, and with a session of the member's open: its lease can be read. */
 static int maker_uses(void *arg)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 
 	(void)arg;
@@ -309,7 +309,7 @@ static int maker_uses(void *arg)
 	if (fdry_store_open(path, 0, &s) || share_load(s, 10, 3, 1000, "member") ||
 	    share_seal(s, 30, 2, 1000, "maker"))
 		return share_say(1);
-	if (fdry_store_gc(s, false, &r) || r.live != 7 + 1 || r.dead != 4 || r.leases != 1)
+	if (fdry_store_gc(s, NULL, &r) || r.live != 7 + 1 || r.dead != 4 || r.leases != 1)
 		return share_say(2);
 	fdry_store_close(s);
 	return 0;

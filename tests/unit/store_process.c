@@ -131,7 +131,7 @@ static void seal_for_ever(uint64_t seed)
 /* Whenever it dies: the store opens, is sound, every ref is whole, and the locks are free. */
 START_TEST(killed_while_sealing)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	int i, status;
 	pid_t pid;
@@ -146,7 +146,7 @@ START_TEST(killed_while_sealing)
 		ck_assert_msg(WIFSIGNALED(status), "%d", status);
 		ok(fdry_store_open(path, 0, &s));
 		check_sound(s);
-		ok(fdry_store_gc(s, false, &r));
+		ok(fdry_store_gc(s, NULL, &r));
 		check_sound(s);
 		fdry_store_close(s);
 	}
@@ -158,7 +158,7 @@ START_TEST(killed_while_collecting)
 {
 	struct fdry_verify_report r;
 	unsigned int findings, left, half = 0;
-	struct fdry_gc_report gr;
+	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_store *s;
 	int i;
 
@@ -170,7 +170,7 @@ START_TEST(killed_while_collecting)
 		fdry_store_close(s);
 		pid = fork();
 		if (!pid)
-			_exit(fdry_store_open(path, 0, &s) || fdry_store_gc(s, false, &gr));
+			_exit(fdry_store_open(path, 0, &s) || fdry_store_gc(s, NULL, &gr));
 		usleep(8000 + 7000 * (unsigned int)i);
 		kill(pid, SIGKILL);
 		ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
@@ -180,7 +180,7 @@ START_TEST(killed_while_collecting)
 		ck_assert_uint_eq(findings, 0);
 		left = (unsigned int)r.objects;
 		half += left && left < 9001;
-		ok(fdry_store_gc(s, false, &gr));
+		ok(fdry_store_gc(s, NULL, &gr));
 		ck_assert_uint_eq(gr.dead, left);
 		fdry_store_close(s);
 	}
@@ -226,7 +226,7 @@ END_TEST
 static int fill(uint64_t seed)
 {
 	struct fdry_verify_report vr;
-	struct fdry_gc_report gr;
+	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_store *s;
 	struct fdry_oid oid;
 	unsigned int n = 0;
@@ -242,7 +242,7 @@ static int fill(uint64_t seed)
 		return 3;
 	if (fdry_store_resolve(s, "small", &oid) || fdry_verify(s, count_finding, &n, &vr) || n)
 		return 4;
-	if (fdry_store_gc(s, false, &gr) || gr.live != 5 || !gr.dead)
+	if (fdry_store_gc(s, NULL, &gr) || gr.live != 5 || !gr.dead)
 		return 5;
 	if (seal_plain(s, 7, 8, 100000, "again") || fdry_verify(s, count_finding, &n, &vr) || n)
 		return 6;
@@ -376,7 +376,7 @@ static int read_ref(struct fdry_store *s, const char *ref)
  * unexpected came back. */
 static int worker(unsigned int nr, double until)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	unsigned int x = nr + 1;
 	int err = 0, ops = 0;
@@ -399,7 +399,7 @@ static int worker(unsigned int nr, double until)
 				err = 0;
 			break;
 		case 4:
-			err = fdry_store_gc(s, false, &r);
+			err = fdry_store_gc(s, NULL, &r);
 			if (err == -FDRY_E_LOCKED)
 				err = 0;
 			break;

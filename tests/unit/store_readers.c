@@ -155,7 +155,7 @@ START_TEST(no_place_at_all)
 	pid_t pid = few_places(2, 2);
 	struct fdry_store_stat st = { 0 };
 	struct fdry_verify_report r;
-	struct fdry_gc_report gr;
+	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	unsigned int findings = 0;
 	struct fdry_store *s;
 
@@ -166,7 +166,7 @@ START_TEST(no_place_at_all)
 	ck_assert_uint_eq(findings, 0);
 	ok(fdry_store_stat(s, NULL, NULL, &st));
 	ck_assert_uint_eq(st.file.readers_max, 2);
-	ok(fdry_store_gc(s, false, &gr));
+	ok(fdry_store_gc(s, NULL, &gr));
 	ck_assert_uint_eq(gr.dead, 0);
 	fdry_store_close(s);
 	end(pid);

@@ -186,7 +186,7 @@ START_TEST(the_oldest_gives_way_when_a_name_is_full)
 	size_t count;
 
 	snprintf(sel, sizeof(sel), "name:%s", fdry_oid_hex(&first, hex));
-	ok(fdry_ref_pin(s, sel, true));
+	ok(fdry_store_pin(s, sel));
 	for (i = 2; i < FDRY_REF_IMAGES_MAX + 1; i++) {
 		snprintf(text, sizeof(text), "%u", i);
 		seal_for(i, text);
@@ -201,7 +201,7 @@ START_TEST(the_oldest_gives_way_when_a_name_is_full)
 	ok(fdry_ref_list(s, "name", &refs, &count));
 	ck_assert_uint_eq(count, FDRY_REF_IMAGES_MAX);
 	free(refs);
-	ok(fdry_ref_pin(s, "name", true));
+	ok(fdry_store_pin(s, "name"));
 	first = identity(1000);
 	fails(LIMIT, "64 images", fdry_ref_set(s, "name", &second, &first));
 	ok(fdry_ref_set(s, "another", &second, &first));
@@ -226,21 +226,21 @@ START_TEST(pins_are_set_and_stay)
 	struct fdry_store *ro;
 
 	ck_assert(!pinned("name"));
-	ok(fdry_ref_pin(s, "name", true));
+	ok(fdry_store_pin(s, "name"));
 	ck_assert(pinned("name"));
 	b = seal_for(1, "b");
 	ck_assert(!fdry_oid_eq(&a, &b));
 	ck_assert(pinned("name")); /* the name is pinned, whatever image it has */
-	ok(fdry_ref_pin(s, "name", true));
-	ok(fdry_ref_pin(s, "name", false));
+	ok(fdry_store_pin(s, "name"));
+	ok(fdry_store_unpin(s, "name"));
 	ck_assert(!pinned("name"));
 	ok(fdry_ref_delete(s, "name"));
-	fails(NOENT, "'name'", fdry_ref_pin(s, "name", true));
-	fails(NAME, "'a b'", fdry_ref_pin(s, "a b", true));
+	fails(NOENT, "'name'", fdry_store_pin(s, "name"));
+	fails(NAME, "'a b'", fdry_store_pin(s, "a b"));
 	seal_for(1, "a");
 	ck_assert(!pinned("name"));
 	ok(fdry_store_open(path, FDRY_STORE_READONLY, &ro));
-	fails(PERM, "reading only", fdry_ref_pin(ro, "name", true));
+	fails(PERM, "reading only", fdry_store_pin(ro, "name"));
 	fdry_store_close(ro);
 	check_sound(s);
 }
@@ -281,7 +281,7 @@ START_TEST(damaged_refs_are_refused_and_can_be_removed)
 		rec[cases[i].at] |= cases[i].value;
 		put_raw(key, 4 + FDRY_OID_SIZE, rec, cases[i].len);
 		fails(CORRUPT, "'bad'", fdry_ref_get(s, "bad", &got));
-		fails(CORRUPT, "'bad'", fdry_ref_pin(s, "bad", true));
+		fails(CORRUPT, "'bad'", fdry_store_pin(s, "bad"));
 		ok(fdry_ref_get(s, "name", &got)); /* others are not touched */
 		ok(fdry_ref_delete(s, "bad"));
 		fails(NOENT, "'bad'", fdry_ref_get(s, "bad", &got));

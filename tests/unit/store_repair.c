@@ -204,7 +204,7 @@ START_TEST(what_cannot_be_had_is_never_served)
 	struct fdry_repair_report r;
 	struct fdry_buf b = { 0 };
 	struct fdry_object_info info;
-	struct fdry_gc_report gc;
+	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 	struct fdry_span span;
 	struct fdry_reader *g;
 
@@ -225,7 +225,7 @@ START_TEST(what_cannot_be_had_is_never_served)
 	fdry_reader_end(g);
 	ok(fdry_store_info(s, &chunk, &info));
 	ck_assert_uint_eq(info.stored, 0);
-	ok(fdry_store_gc(s, false, &gc)); /* and what needs it is kept */
+	ok(fdry_store_gc(s, NULL, &gc)); /* and what needs it is kept */
 	ck_assert_uint_eq(gc.dead, 0);
 	/* It is known from now on, and heals by being put. */
 	r = repair_from(NULL, false);

@@ -80,7 +80,7 @@ static void check_elsewhere(int want, const char *there, const char *absent, con
 /* Everything that a handle can begin says the same. */
 static void check_stale(struct fdry_store *s, const char *text)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_oid oid = oid_of("x", 1);
 	struct fdry_writer *p;
 	struct fdry_reader *g;
@@ -90,7 +90,7 @@ static void check_stale(struct fdry_store *s, const char *text)
 	fails(STALE, text, fdry_ref_get(s, "old", &oid));
 	fails(STALE, text, fdry_ref_set(s, "lost", &oid, NULL));
 	fails(STALE, text, fdry_ref_delete(s, "old"));
-	fails(STALE, text, fdry_store_gc(s, false, &r));
+	fails(STALE, text, fdry_store_gc(s, NULL, &r));
 }
 
 /* A store with "old", a copy of it beside the store, and then @more images in the store: which of

@@ -226,9 +226,9 @@ static void remover(void *arg)
 
 static void collector(void *arg)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 
-	*(int *)arg = fdry_store_gc(s, false, &r);
+	*(int *)arg = fdry_store_gc(s, NULL, &r);
 }
 
 /* --- what must hold --- */
@@ -302,18 +302,18 @@ static int drop_ref(void *arg, const struct fdry_ref *ref)
  */
 static void settle(void)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct reached reached = { { 0 } };
 	unsigned int n = 0;
 
 	must(fdry_store_each(s, links_lead, NULL));
 	must(fdry_ref_each(s, reach_ref, &reached));
-	must(fdry_store_gc(s, false, &r));
+	must(fdry_store_gc(s, NULL, &r));
 	must(fdry_store_each(s, count_one, &n));
 	must_be(n == reached.ids.count);
 	must_be(!lease_files());
 	must(fdry_ref_each(s, drop_ref, NULL));
-	must(fdry_store_gc(s, false, &r));
+	must(fdry_store_gc(s, NULL, &r));
 	n = 0;
 	must(fdry_store_each(s, count_one, &n));
 	must_be(!n);

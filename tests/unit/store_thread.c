@@ -81,7 +81,7 @@ static bool expected(int err)
 static void *work(void *arg)
 {
 	unsigned int x = (unsigned int)(uintptr_t)arg + 1;
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s = shared;
 	char ref[8];
 	int err = 0;
@@ -102,7 +102,7 @@ static void *work(void *arg)
 			err = fdry_ref_delete(s, ref);
 			break;
 		case 4:
-			err = fdry_store_gc(s, false, &r);
+			err = fdry_store_gc(s, NULL, &r);
 			break;
 		default:
 			err = load_one(s, ref);
@@ -151,7 +151,7 @@ static void *end_session(void *arg)
 
 START_TEST(a_session_moves_between_threads)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_reader *g;
 	pthread_t thread;
 	void *bad;
@@ -161,7 +161,7 @@ START_TEST(a_session_moves_between_threads)
 	ck_assert(!pthread_create(&thread, NULL, end_session, g));
 	ck_assert(!pthread_join(thread, &bad));
 	ck_assert_ptr_null(bad);
-	ok(fdry_store_gc(shared, false, &r));
+	ok(fdry_store_gc(shared, NULL, &r));
 }
 END_TEST
 

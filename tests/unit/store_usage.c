@@ -219,7 +219,7 @@ END_TEST
 START_TEST(the_file_is_counted)
 {
 	struct fdry_store_stat before, after;
-	struct fdry_gc_report report;
+	struct fdry_gc_report report = { .sz = sizeof(report) };
 	struct stat file;
 	struct fdry_reader *g;
 	char name[320];
@@ -233,7 +233,7 @@ START_TEST(the_file_is_counted)
 	ck_assert_uint_ge(before.file.pages * before.file.page_size, 20 * 100000);
 	ck_assert_uint_ge(before.file.map_bytes, before.file.file_bytes);
 	ok(fdry_ref_delete(s, "a"));
-	ok(fdry_store_gc(s, false, &report));
+	ok(fdry_store_gc(s, NULL, &report));
 	ok(fdry_store_stat(s, NULL, NULL, &after));
 	ck_assert_uint_ge(after.file.free_pages,
 			  before.file.free_pages + 20 * 100000 / before.file.page_size);

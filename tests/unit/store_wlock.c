@@ -230,13 +230,13 @@ static int load_once(struct fdry_store *s, struct reader *r)
 
 static int refuses_to_write(struct fdry_store *s)
 {
-	struct fdry_gc_report r;
+	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_claim *claim;
 	struct fdry_writer *p;
 	bool waited;
 
 	return !share_refused(fdry_writer_begin(s, &p), FDRY_E_PERM, "reading only") ||
-	       !share_refused(fdry_store_gc(s, false, &r), FDRY_E_PERM, "reading only") ||
+	       !share_refused(fdry_store_gc(s, NULL, &r), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_ref_delete(s, "r"), FDRY_E_PERM, "reading only") ||
 	       !share_refused(fdry_claim_begin(s, "k", 1, 0, &waited, &claim), FDRY_E_PERM,
 			      "reading only");
@@ -272,7 +272,7 @@ static int reads_beside_writers(void *arg)
  * time. */
 static void write_beside(struct reader *r, pid_t pid)
 {
-	struct fdry_gc_report report;
+	struct fdry_gc_report report = { .sz = sizeof(report) };
 	struct fdry_store *s;
 	uint64_t seed = 1000;
 	int i, status, rc = 0;
@@ -280,12 +280,12 @@ static void write_beside(struct reader *r, pid_t pid)
 	ok(fdry_store_open(path, 0, &s));
 	for (i = 0; i < 30; i++, seed += 100)
 		ok(share_seal(s, seed, 12, 2000, "r"));
-	ck_assert_int_eq(fdry_store_gc(s, false, &report),
+	ck_assert_int_eq(fdry_store_gc(s, NULL, &report),
 			 -FDRY_E_LOCKED); /* the session keeps it out */
 	ck_assert_int_eq(write(r->go[1], "x", 1), 1);
 	while (!(rc = waitpid(pid, &status, WNOHANG))) {
 		ok(share_seal(s, seed += 100, 12, 2000, "r"));
-		rc = fdry_store_gc(s, false, &report);
+		rc = fdry_store_gc(s, NULL, &report);
 		ck_assert(!rc || rc == -FDRY_E_LOCKED);
 	}
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "the reader ended with %#x",

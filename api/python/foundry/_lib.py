@@ -361,7 +361,7 @@ PROGRESS_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint64, c_uint64, c_doub
 BYTES_FN = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64)
 IMPORTED_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_char_p)
 EVICT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_char_p, c_uint64)
-COLLECT_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_uint64)
+GC_FN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, c_uint64, c_uint64)
 FAULT_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
 REPAIR_FN = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p, c_char_p)
 
@@ -413,19 +413,23 @@ class EvictOpts(Struct):
                 ("evicted_arg", c_void_p)]
 
 
-class EvictInfo(Struct):
+class EvictReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
         "limit", "before", "after", "images", "objects", "stored", "collected")]
 
 
-class CollectOpts(Struct):
-    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("progress", COLLECT_FN),
+class GcOpts(Struct):
+    _fields_ = [("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32), ("progress", GC_FN),
                 ("progress_arg", c_void_p)]
 
 
-class CollectInfo(Struct):
+class GcKind(Struct):
+    _fields_ = [("dead", c_uint64), ("stored", c_uint64)]
+
+
+class GcReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
-        "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed", "stopped")]
+        "live", "dead", "dead_bytes", "dead_stored", "spared", "leases", "reclaimed", "stopped")] + [("by_kind", GcKind * 5)]
 
 
 class VerifyOpts(Struct):
@@ -612,8 +616,8 @@ CHECKED = {
     "fdry_store_unpin": [STORE, c_char_p],
     "fdry_store_limit_get": [STORE, POINTER(c_uint64), POINTER(c_uint64)],
     "fdry_store_limit_set": [STORE, c_uint64],
-    "fdry_store_evict": [STORE, POINTER(EvictOpts), POINTER(EvictInfo)],
-    "fdry_store_collect": [STORE, POINTER(CollectOpts), POINTER(CollectInfo)],
+    "fdry_store_evict": [STORE, POINTER(EvictOpts), POINTER(EvictReport)],
+    "fdry_store_gc": [STORE, POINTER(GcOpts), POINTER(GcReport)],
     "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyInfo)],
     "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairInfo)],
     "fdry_device_get": [c_int, POINTER(DEVICE)],

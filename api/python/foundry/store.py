@@ -11,8 +11,9 @@ from ._lib import lib, libc, STORE
 _CREATE, _READONLY, _GROUP = 1, 2, 4
 _EXPORT_PLAIN, _EXPORT_NO_REFS = 1, 2
 _IMPORT_DRY_RUN, _IMPORT_NO_REFS = 1, 2
-_EVICT_DRY_RUN = _COLLECT_DRY_RUN = 1
+_EVICT_DRY_RUN = _GC_DRY_RUN = 1
 _PHASES = ("mark", "list", "sweep")
+_KINDS = ("chunk", "kernel", "graph", "manifest")
 
 
 class Requirements(_lib.Record):
@@ -39,24 +40,27 @@ class Pack(_lib.Record):
 
 
 class Eviction(_lib.Record):
-    """What was evicted: the fields of fdry_evict_info, but `images`, which are (ref, id, when it was used last in
+    """What was evicted: the fields of fdry_evict_report, but `images`, which are (ref, id, when it was used last in
     seconds since 1970, 0: not known), the one that was used longest ago first; `collected` is True or False.
     """
 
     def __init__(self, raw, images):
-        for name, _ in _lib.EvictInfo._fields_[1:]:
+        for name, _ in _lib.EvictReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
         self.images = images
         self.collected = bool(raw.collected)
 
 
 class Collection(_lib.Record):
-    """What was collected: the fields of fdry_collect_info; `stopped` is True or False."""
+    """What was collected: the fields of fdry_gc_report; `stopped` is True or False; `by_kind` is {kind: (objects
+    removed, their bytes at rest)} for "chunk", "kernel", "graph" and "manifest".
+    """
 
     def __init__(self, raw):
-        for name, _ in _lib.CollectInfo._fields_[1:]:
+        for name, _ in _lib.GcReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
         self.stopped = bool(raw.stopped)
+        self.by_kind = {name: (kind.dead, kind.stored) for name, kind in zip(_KINDS, raw.by_kind[1:])}
 
 
 def bytes_told(progress):
@@ -244,21 +248,22 @@ class Store(_lib.Closing):
         images = []
         told = _lib.EVICT_FN(lambda _, ref, name, used: images.append((ref.decode(), name.decode(), used)))
         opts = _lib.EvictOpts(sz=ctypes.sizeof(_lib.EvictOpts), flags=_EVICT_DRY_RUN if dry_run else 0, bytes=size, evicted=told)
-        info = _lib.EvictInfo(sz=ctypes.sizeof(_lib.EvictInfo))
+        info = _lib.EvictReport(sz=ctypes.sizeof(_lib.EvictReport))
         lib.fdry_store_evict(self._handle, ctypes.byref(opts), ctypes.byref(info))
         return Eviction(info, images)
 
-    def collect(self, dry_run=False, progress=None):
+    def gc(self, dry_run=False, progress=None):
         """Remove what no ref and no session reaches. dry_run: say what would go. progress(phase, done, total), with phase
         "mark", "list" or "sweep", hears of objects, and stops it by returning something true. Returns a Collection.
         """
-        told = _lib.Callback(_lib.COLLECT_FN, progress and (
+        told = _lib.Callback(_lib.GC_FN, progress and (
             lambda _, phase, done, total: int(bool(progress(_PHASES[phase], done, total)))), failed=1)
-        opts = _lib.CollectOpts(sz=ctypes.sizeof(_lib.CollectOpts), flags=_COLLECT_DRY_RUN if dry_run else 0, progress=told.fn)
-        info = _lib.CollectInfo(sz=ctypes.sizeof(_lib.CollectInfo))
+        opts = _lib.GcOpts(sz=ctypes.sizeof(_lib.GcOpts), flags=_GC_DRY_RUN if dry_run else 0,
+                           progress=told.fn)
+        report = _lib.GcReport(sz=ctypes.sizeof(_lib.GcReport))
         with told:
-            lib.fdry_store_collect(self._handle, ctypes.byref(opts), ctypes.byref(info))
-        return Collection(info)
+            lib.fdry_store_gc(self._handle, ctypes.byref(opts), ctypes.byref(report))
+        return Collection(report)
 
     def close(self):
         """Give the handle back; twice is fine. Images loaded from it stay, and a Kernels that keeps code there goes on.
