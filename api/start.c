@@ -70,10 +70,16 @@ static int unused_add(struct start *s, const char *name, int code, const struct 
 	fdry_saved_err_set(&why, code);
 	if (!fdry_store_resolve(s->store, name, &id))
 		fdry_oid_hex(&id, hex);
-	u = (struct fdry_start_unused){ strdup(name), strdup(hex), strdup(mm->field), strdup(mm->wanted), strdup(mm->found),
-				  strdup(why.why), code };
-	err = u.name && u.id && u.field && u.wanted && u.found && u.why ? fdry_buf_put(&s->unused, &u, sizeof(u)) :
-									    fdry_nomem();
+	u = (struct fdry_start_unused){ strdup(name),
+					strdup(hex),
+					strdup(mm->field),
+					strdup(mm->wanted),
+					strdup(mm->found),
+					strdup(why.why),
+					code };
+	err = u.name && u.id && u.field && u.wanted && u.found && u.why
+		      ? fdry_buf_put(&s->unused, &u, sizeof(u))
+		      : fdry_nomem();
 	if (err) {
 		unused_release(&u);
 		return err;
@@ -83,13 +89,14 @@ static int unused_add(struct start *s, const char *name, int code, const struct 
 
 /* --- loading --- */
 
-/* Failures that a capture gets round: those of an image or of where it is. The caller's mistakes and what ails the driver
- * would meet the capture as well. */
+/* Failures that a capture gets round: those of an image or of where it is. The caller's mistakes
+ * and what ails the driver would meet the capture as well. */
 static bool capture_helps(int err)
 {
 	static const enum fdry_errcode codes[] = {
-		FDRY_E_NOENT, FDRY_E_IDENTITY, FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_BADCODE, FDRY_E_CORRUPT,
-		FDRY_E_STORE, FDRY_E_LOCKED, FDRY_E_IO, FDRY_E_NODEVMEM, FDRY_E_TAKEN,
+		FDRY_E_NOENT,  FDRY_E_IDENTITY, FDRY_E_BADIMAGE, FDRY_E_VERSION,
+		FDRY_E_LIMIT,  FDRY_E_BADCODE,	FDRY_E_CORRUPT,	 FDRY_E_STORE,
+		FDRY_E_LOCKED, FDRY_E_IO,	FDRY_E_NODEVMEM, FDRY_E_TAKEN,
 	};
 	size_t i;
 
@@ -131,7 +138,8 @@ static int none_fail(struct start *s)
 			code = u[i].code;
 	}
 	if (!err)
-		err = fdry_fail((enum fdry_errcode)-code, "none of %zu images can be used: %s", n, text.data);
+		err = fdry_fail((enum fdry_errcode) - code, "none of %zu images can be used: %s", n,
+				text.data);
 	fdry_buf_release(&text);
 	return err;
 }
@@ -173,7 +181,10 @@ static int callback_run(const struct start *s, struct fdry_capture *cap)
 	err = s->o.fn(s->o.arg, cap);
 	cap->lent = false;
 	if (err > 0)
-		return fdry_fail(FDRY_E_CALLBACK, "the function that was to capture '%s' answered %d; see what ails it", s->ref, err);
+		return fdry_fail(
+			FDRY_E_CALLBACK,
+			"the function that was to capture '%s' answered %d; see what ails it",
+			s->ref, err);
 	return err ? fdry_fail_at(err, "the function that was to capture '%s'", s->ref) : 0;
 }
 
@@ -233,12 +244,14 @@ static int key_make(const struct start *s, struct fdry_buf *ret)
 	for (i = 0; i < s->load.nfacts && !err; i++) {
 		err = fdry_buf_put(ret, s->load.facts[i].key, strlen(s->load.facts[i].key) + 1);
 		if (!err)
-			err = fdry_buf_put(ret, s->load.facts[i].value, strlen(s->load.facts[i].value) + 1);
+			err = fdry_buf_put(ret, s->load.facts[i].value,
+					   strlen(s->load.facts[i].value) + 1);
 	}
 	return err;
 }
 
-/* Where no claim can be had (a store that is only read, a wait that was long enough) the capture goes ahead without. */
+/* Where no claim can be had (a store that is only read, a wait that was long enough) the capture
+ * goes ahead without. */
 static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
 {
 	struct fdry_buf key = { 0 };
@@ -249,7 +262,8 @@ static int claim_take(struct start *s, bool *waited, struct fdry_claim **ret)
 		return 0;
 	err = key_make(s, &key);
 	if (!err)
-		none = fdry_claim_begin(s->store, key.data, key.len, s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
+		none = fdry_claim_begin(s->store, key.data, key.len,
+					s->o.wait_ms ? s->o.wait_ms : WAIT_MS, waited, ret);
 	fdry_buf_release(&key);
 	if (*waited || none == -FDRY_E_LOCKED)
 		s->ret->wait_ms = fdry_elapsed_ms(&mark);
@@ -277,7 +291,8 @@ static int standin_fail(const struct start *s)
 {
 	int err = fdry_saved_err_restore(&s->standin);
 
-	return fdry_fail_at(err, "'%s' cannot be loaded (%s), and not be captured", s->ref, unused_array(s)[0].why);
+	return fdry_fail_at(err, "'%s' cannot be loaded (%s), and not be captured", s->ref,
+			    unused_array(s)[0].why);
 }
 
 static int run(struct start *s)
@@ -304,12 +319,14 @@ static int text_head(const struct fdry_start_report *r, struct fdry_buf *out)
 	if (err)
 		return err;
 	if (r->image)
-		return fdry_buf_printf(out, "loaded '%s' (image %.12s) in %.1f ms\n", r->name, r->id, r->load_ms);
+		return fdry_buf_printf(out, "loaded '%s' (image %.12s) in %.1f ms\n", r->name,
+				       r->id, r->load_ms);
 	err = fdry_buf_printf(out, "captured '%s' in %.1f ms\n", r->name, r->capture_ms);
 	if (err)
 		return err;
 	if (r->seal_code)
-		return fdry_buf_printf(out, "not sealed: %s: %s\n", fdry_error_name(r->seal_code), r->seal_why);
+		return fdry_buf_printf(out, "not sealed: %s: %s\n", fdry_error_name(r->seal_code),
+				       r->seal_why);
 	return fdry_buf_printf(out, "sealed as image %.12s in %.1f ms\n", r->id, r->seal_ms);
 }
 
@@ -321,7 +338,8 @@ static int text_make(const struct fdry_start_report *r, struct fdry_buf *out)
 	for (i = 0; i < r->nunused && !err; i++) {
 		const struct fdry_start_unused *u = &r->unused[i];
 
-		err = fdry_buf_printf(out, "not used: '%s'%s%.12s: %s\n", u->name, *u->id ? " image " : "", u->id, u->why);
+		err = fdry_buf_printf(out, "not used: '%s'%s%.12s: %s\n", u->name,
+				      *u->id ? " image " : "", u->id, u->why);
 	}
 	return err;
 }
@@ -362,10 +380,13 @@ static int names_check(const struct fdry_start_opts *o)
 	size_t i;
 
 	if (!o->names || !o->nnames)
-		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given no names; name an image to look for");
+		return fdry_fail(
+			FDRY_E_OPTS,
+			"fdry_load_or_capture() was given no names; name an image to look for");
 	for (i = 0; i < o->nnames; i++)
 		if (!o->names[i])
-			return fdry_fail(FDRY_E_OPTS, "name %zu for fdry_load_or_capture() is NULL", i);
+			return fdry_fail(FDRY_E_OPTS, "name %zu for fdry_load_or_capture() is NULL",
+					 i);
 	return 0;
 }
 
@@ -376,7 +397,8 @@ static int facts_check(const struct fdry_load_opts *o)
 	int err = 0;
 
 	if (o->nfacts && !o->facts)
-		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given %zu facts at NULL", o->nfacts);
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given %zu facts at NULL",
+				 o->nfacts);
 	for (i = 0; i < o->nfacts && !err; i++) {
 		if (!o->facts[i].key || !o->facts[i].value)
 			return fdry_fail(FDRY_E_INVAL, "fact %zu has no key or no value", i);
@@ -388,9 +410,12 @@ static int facts_check(const struct fdry_load_opts *o)
 static int capture_opts_check(const struct start *s)
 {
 	if (!s->o.fn)
-		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given no function that captures; give one, or be strict");
+		return fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() was given no function that "
+					      "captures; give one, or be strict");
 	if (s->o.capture && s->capture.device != s->load.device)
-		return fdry_fail(FDRY_E_OPTS, "images are to be loaded on device %d, and captured on device %d; name one device",
+		return fdry_fail(FDRY_E_OPTS,
+				 "images are to be loaded on device %d, and captured on device %d; "
+				 "name one device",
 				 s->load.device, s->capture.device);
 	return fdry_ref_check(s->ref);
 }
@@ -402,8 +427,10 @@ static int opts_take(struct start *s, const struct fdry_start_opts *opts)
 
 	err = fdry_opts_take(opts, &s->o, sizeof(s->o));
 	if (!err && s->o.flags & ~known)
-		err = fdry_fail(FDRY_E_OPTS, "fdry_load_or_capture() does not know the flags %#x; use a newer library",
-				s->o.flags & ~known);
+		err = fdry_fail(
+			FDRY_E_OPTS,
+			"fdry_load_or_capture() does not know the flags %#x; use a newer library",
+			s->o.flags & ~known);
 	if (!err)
 		err = names_check(&s->o);
 	if (!err)
@@ -436,7 +463,8 @@ static int start_undo(struct start *s, int err)
 	return fdry_saved_err_restore(&o);
 }
 
-int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts, struct fdry_start_report **ret)
+int fdry_load_or_capture(struct fdry_store *store, const struct fdry_start_opts *opts,
+			 struct fdry_start_report **ret)
 {
 	struct start s = { .store = store };
 	int err;

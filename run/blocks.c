@@ -43,12 +43,13 @@ static struct fdry_block *best_fit(struct fdry_blocks *b, uint64_t size, bool to
 	struct fdry_block *k, *best = NULL;
 
 	for (k = b->first; k; k = k->next)
-		if (!k->used && k->size >= size && (touched || !k->touched) && (!best || k->size < best->size))
+		if (!k->used && k->size >= size && (touched || !k->touched) &&
+		    (!best || k->size < best->size))
 			best = k;
 	return best;
 }
 
-int fdry_blocks_take(struct fdry_blocks *b, uint64_t size, bool touched, uint64_t *ret)
+int fdry_blocks_alloc(struct fdry_blocks *b, uint64_t size, bool touched, uint64_t *ret)
 {
 	struct fdry_block *k = best_fit(b, size, touched), *rest;
 
@@ -72,12 +73,13 @@ int fdry_blocks_take(struct fdry_blocks *b, uint64_t size, bool touched, uint64_
 	return 0;
 }
 
-/* Make @k and its neighbour behind one block where both are free; whether it did. */
+/* Join @k and the block after it if both are free; returns whether it did. */
 static bool join(struct fdry_block *k)
 {
 	struct fdry_block *next = k->next;
 
-	if (!next || k->used || next->used || k->piece != next->piece || k->touched != next->touched)
+	if (!next || k->used || next->used || k->piece != next->piece ||
+	    k->touched != next->touched)
 		return false;
 	k->size += next->size;
 	k->next = next->next;
@@ -85,7 +87,7 @@ static bool join(struct fdry_block *k)
 	return true;
 }
 
-bool fdry_blocks_give(struct fdry_blocks *b, uint64_t addr, bool touched)
+bool fdry_blocks_free(struct fdry_blocks *b, uint64_t addr, bool touched)
 {
 	struct fdry_block *k, *before = NULL;
 

@@ -2,9 +2,9 @@
 /*
  * blocks.h - pieces of device memory, cut into blocks that are used or free.
  *
- * Knows addresses alone: no driver, no lock. A piece is what the driver gave in one call;
- * blocks of different pieces are never joined. A free block is "touched" where a graph may
- * still use it, which the pool decides.
+ * The code handles addresses only: no driver, no lock. A piece is memory from one call of the
+ * driver; blocks of different pieces are never joined. A free block is "touched" if a graph may
+ * still use it; the pool decides that.
  */
 #ifndef FDRY_RUN_BLOCKS_H
 #define FDRY_RUN_BLOCKS_H
@@ -23,22 +23,25 @@ struct fdry_blocks {
 	uint64_t reserved, used;
 };
 
-/* A new piece, all of it free and untouched. @size is a multiple of FDRY_BLOCK_ALIGN. FDRY_E_NOMEM. */
+/* Add a piece, all of it free and untouched. @size is a multiple of FDRY_BLOCK_ALIGN. FDRY_E_NOMEM.
+ */
 int fdry_blocks_add(struct fdry_blocks *b, uint64_t addr, uint64_t size) __must_check;
 /**
- * fdry_blocks_take() - Use the smallest free block that has room.
+ * fdry_blocks_alloc() - Use the smallest free block that is large enough.
  * @size: a multiple of FDRY_BLOCK_ALIGN, not 0
  * @touched: whether a touched one will do
- * @ret: its address; 0 where none has room
+ * @ret: its address; 0 if no block is large enough
  *
  * FDRY_E_NOMEM.
  */
-int fdry_blocks_take(struct fdry_blocks *b, uint64_t size, bool touched, uint64_t *ret) __must_check;
-/* Free the block in use that begins at @addr; false where there is none. */
-bool fdry_blocks_give(struct fdry_blocks *b, uint64_t addr, bool touched) __must_check;
-/* No graph uses any free block. */
+int fdry_blocks_alloc(struct fdry_blocks *b, uint64_t size, bool touched,
+		      uint64_t *ret) __must_check;
+/* Free the block in use that begins at @addr; false if there is none. */
+bool fdry_blocks_free(struct fdry_blocks *b, uint64_t addr, bool touched) __must_check;
+/* Mark all free blocks untouched: no graph uses one. */
 void fdry_blocks_untouch(struct fdry_blocks *b);
-/* Forget a piece, of which nothing is used unless @any; its address, or 0 where there is none. */
+/* Remove a piece without used blocks, or with @any any piece. Returns its address, or 0 if there is
+ * none. */
 uint64_t fdry_blocks_remove(struct fdry_blocks *b, bool any);
 
 #endif

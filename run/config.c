@@ -13,7 +13,9 @@ int fdry_variable_at(size_t i, struct fdry_variable *ret)
 	if (err)
 		return err;
 	if (i >= FDRY_CONFIG_COUNT)
-		return fdry_fail(FDRY_E_RANGE, "there are %d variables, and none is number %zu; count from 0", FDRY_CONFIG_COUNT, i);
+		return fdry_fail(FDRY_E_RANGE,
+				 "there are %d variables, and none is number %zu; count from 0",
+				 FDRY_CONFIG_COUNT, i);
 	v = &fdry_config_vars[i];
 	*ret = (struct fdry_variable){ v->name, v->type_name, v->fallback, v->allowed, v->meaning };
 	return 0;
@@ -32,6 +34,9 @@ int fdry_variable_check(const char *name)
 		err = fdry_config_check(id);
 	}
 	if (!known)
-		return fdry_fail(FDRY_E_INVAL, "'%.80s' is no variable of this library; see Documentation/api/environment.rst", name);
+		return fdry_fail(FDRY_E_INVAL,
+				 "'%.80s' is no variable of this library; see "
+				 "Documentation/api/environment.rst",
+				 name);
 	return err;
 }

@@ -2,9 +2,8 @@
 /*
  * cudagraph.c - streams captured into graphs that callers hold; see foundry/run/cudagraph.h.
  *
- * A capture that was begun is ended in every case, so that its stream is usable again: by
- * end, by reset or by free. Only where the driver refuses to end it (it belongs to another
- * thread) does it go on.
+ * Every capture is ended by end, reset or free, so that its stream can be used again. It continues
+ * only if the driver refuses to end it, because it belongs to another thread.
  */
 #include "run/cudagraph.h"
 
@@ -31,8 +30,9 @@ CUstream fdry_stream_make_current(CUstream stream)
 
 int fdry_cudagraph_check(const struct fdry_cudagraph *g)
 {
-	int err = g ? fdry_live_check(g, "the graph") :
-		      fdry_fail(FDRY_E_INVAL, "no graph was given (NULL); fdry_cudagraph_new() makes one");
+	int err = g ? fdry_live_check(g, "the graph")
+		    : fdry_fail(FDRY_E_INVAL,
+				"no graph was given (NULL); fdry_cudagraph_new() makes one");
 
 	return err ? err : fdry_primary_check(&g->on, "the graph");
 }
@@ -42,12 +42,15 @@ int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what)
 	static const char *const has[] = {
 		[FDRY_CUDAGRAPH_EMPTY] = "nothing is captured; fdry_cudagraph_begin() captures",
 		[FDRY_CUDAGRAPH_CAPTURING] = "a capture goes on; fdry_cudagraph_end() ends it",
-		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured and not instantiated; fdry_cudagraph_instantiate() makes it "
+		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured and not instantiated; "
+					     "fdry_cudagraph_instantiate() makes it "
 					     "launchable, fdry_cudagraph_reset() empties it"),
-		[FDRY_CUDAGRAPH_READY] = "it is instantiated already; fdry_cudagraph_reset() empties it",
+		[FDRY_CUDAGRAPH_READY] =
+			"it is instantiated already; fdry_cudagraph_reset() empties it",
 	};
-	const char *why = g->state == FDRY_CUDAGRAPH_EMPTY && g->was_reset ?
-			  "the graph was reset and nothing captured since; capture again" : has[g->state];
+	const char *why = g->state == FDRY_CUDAGRAPH_EMPTY && g->was_reset
+				  ? "the graph was reset and nothing captured since; capture again"
+				  : has[g->state];
 
 	return fdry_fail(FDRY_E_STATE, "cannot %s the graph: %s", what, why);
 }
@@ -65,10 +68,10 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return fdry_nomem();
-	err = fdry_primary_open(o.driver, o.device, &g->on);
+	err = fdry_primary_init(o.driver, o.device, &g->on);
 	if (err)
 		goto out_free;
-	err = fdry_graphpool_own(&g->on, &g->own);
+	err = fdry_graphpool_new_private(&g->on, &g->own);
 	if (err)
 		goto out_close;
 	g->pool = g->own;
@@ -78,7 +81,7 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 	return 0;
 
 out_close:
-	fdry_primary_close(&g->on);
+	fdry_primary_release(&g->on);
 out_free:
 	free(g);
 	return err;
@@ -97,7 +100,8 @@ static const CUstreamCaptureMode modes[] = {
 static int stream_capture(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
 {
 	CUstream stream = o->stream;
-	int err = stream ? fdry_primary_stream(&g->on, stream, "a capture") : fdry_stream_borrow(g->on.drv, &stream);
+	int err = stream ? fdry_primary_stream(&g->on, stream, "a capture")
+			 : fdry_stream_borrow(g->on.drv, &stream);
 
 	if (err)
 		return err;
@@ -158,7 +162,8 @@ int fdry_cudagraph_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_b
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err && o.mode >= sizeof(modes) / sizeof(modes[0]))
-		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_cudagraph_mode", o.mode);
+		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_cudagraph_mode",
+				o.mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -177,15 +182,17 @@ static int thread_check(const struct fdry_cudagraph *g)
 			 g->side ? "whose side stream is its own" : "and its mode is not relaxed");
 }
 
-/* Whether the stream is out of the capture; where nobody can say, it is taken to be. */
+/* Whether the stream has left the capture; true if the driver cannot report it. */
 static bool stream_free(const struct fdry_cudagraph *g)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-	return fdry_call_raw(g->on.drv, cuStreamIsCapturing, g->stream, &status) || status == CU_STREAM_CAPTURE_STATUS_NONE;
+	return fdry_call_raw(g->on.drv, cuStreamIsCapturing, g->stream, &status) ||
+	       status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* In the context: the stream no longer captures, and @ret is what came of it; or it still does. */
+/* In the context. The stream stops capturing and @ret is the graph; on failure it may still
+ * capture. */
 static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 {
 	CUgraph graph = NULL;
@@ -196,7 +203,9 @@ static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 		if (!stream_free(g))
 			return err;
 	} else if (!graph) {
-		err = fdry_fail(FDRY_E_STATE, "the capture gave no graph, and the driver no reason; capture again");
+		err = fdry_fail(
+			FDRY_E_STATE,
+			"the capture gave no graph, and the driver no reason; capture again");
 	}
 	if (g->side) {
 		fdry_stream_return(g->on.drv, g->stream);
@@ -219,7 +228,7 @@ static int end_entered(struct fdry_cudagraph *g, CUgraph *ret)
 	return err;
 }
 
-/* What it held is gone, and its pool is its own. The lock is held. */
+/* Make it empty, with its own pool. The lock is held. */
 static void become_empty(struct fdry_cudagraph *g)
 {
 	g->state = FDRY_CUDAGRAPH_EMPTY;
@@ -233,7 +242,9 @@ static int capture_end(struct fdry_cudagraph *g)
 	int err;
 
 	if (g->state != FDRY_CUDAGRAPH_CAPTURING)
-		return fdry_fail(FDRY_E_STATE, "no capture goes on in the graph; fdry_cudagraph_begin() begins one");
+		return fdry_fail(
+			FDRY_E_STATE,
+			"no capture goes on in the graph; fdry_cudagraph_begin() begins one");
 	err = thread_check(g);
 	if (!err)
 		err = end_entered(g, &g->graph);
@@ -270,7 +281,7 @@ static int handles_drop(struct fdry_cudagraph *g)
 
 	if (err)
 		return err;
-	err = fdry_cudagraph_exec_drop(g);
+	err = fdry_cudagraph_exec_wait_and_free(g);
 	if (!err) {
 		(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
 		g->graph = NULL;
@@ -291,7 +302,8 @@ static int graph_reset(struct fdry_cudagraph *g)
 	}
 	g->was_reset = true;
 	if (g->state == FDRY_CUDAGRAPH_EMPTY)
-		return 0; /* also where the capture had gone wrong: what it gave was to be thrown away */
+		return 0; /* also where the capture had gone wrong: what it gave was to be thrown
+			     away */
 	err = handles_drop(g);
 	if (err)
 		return err;
@@ -311,7 +323,7 @@ int fdry_cudagraph_reset(struct fdry_cudagraph *g)
 	return err;
 }
 
-/* Where waiting fails the context is lost: what the driver has goes with it. */
+/* If waiting fails the context is lost, and with it everything that the driver has. */
 static void rest_drop(struct fdry_cudagraph *g)
 {
 	CUstreamCaptureMode mode;
@@ -319,7 +331,7 @@ static void rest_drop(struct fdry_cudagraph *g)
 	if (g->state == FDRY_CUDAGRAPH_EMPTY)
 		return;
 	if (!fdry_primary_enter(&g->on, &mode)) {
-		fdry_cudagraph_exec_destroy(g);
+		fdry_cudagraph_exec_free(g);
 		if (g->graph)
 			(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
 		fdry_primary_leave(&g->on, &mode);
@@ -337,7 +349,7 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g)
 		(void)graph_reset(g);
 		rest_drop(g);
 		fdry_graphpool_put(g->own);
-		fdry_primary_close(&g->on);
+		fdry_primary_release(&g->on);
 	}
 	pthread_mutex_destroy(&g->lock);
 	free(g);
@@ -357,7 +369,8 @@ int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 	if (g->state == FDRY_CUDAGRAPH_CAPTURING)
 		*ret = g->stream;
 	else
-		err = fdry_fail(FDRY_E_STATE, "no capture goes on in the graph, so it has no stream");
+		err = fdry_fail(FDRY_E_STATE,
+				"no capture goes on in the graph, so it has no stream");
 	pthread_mutex_unlock(&g->lock);
 	return err;
 }

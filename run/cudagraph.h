@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cudagraph.h - a graph that callers capture, between cudagraph.c (captures) and
- * cudagraph_exec.c (what is launched).
+ * cudagraph.h - a graph that callers capture, shared by cudagraph.c (captures) and
+ * cudagraph_exec.c (executable graphs).
  *
  * Locking: @lock guards everything. A call that waits for launches holds it.
  */
@@ -14,7 +14,7 @@
 #include "run/graphpool.h"
 #include "run/primary.h"
 
-/* What it has; all states but the first have a pool joined. */
+/* All states but the first have joined a pool. */
 enum fdry_cudagraph_state {
 	FDRY_CUDAGRAPH_EMPTY,
 	FDRY_CUDAGRAPH_CAPTURING,
@@ -26,27 +26,27 @@ struct fdry_cudagraph {
 	struct fdry_primary on;
 	pthread_mutex_t lock;
 	enum fdry_cudagraph_state state;
-	bool was_reset;             /* it had been more than empty */
+	bool was_reset;             /* it was not empty before */
 	struct fdry_graphpool *own; /* held */
 	struct fdry_graphpool *pool; /* of the last capture; joined unless empty */
 	CUstream stream;            /* while it captures */
-	CUstream current;           /* what was current to the thread before a side stream was */
+	CUstream current;           /* the thread's current stream before the side stream */
 	pthread_t thread;           /* that began the capture */
 	bool side;
 	bool bound;                 /* only that thread may end the capture */
 	CUgraph graph;
 	CUgraphExec exec;
-	CUevent done;               /* behind the last launch */
+	CUevent done;               /* recorded after the last launch */
 	bool launched;
 };
 
-/* First of all in every function. FDRY_E_INVAL, FDRY_E_FORKED. */
+/* The first check of every function. FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_cudagraph_check(const struct fdry_cudagraph *g) __must_check;
-/* FDRY_E_STATE for what cannot be done with the state it is in: "launch". The lock is held. */
+/* FDRY_E_STATE: @what, such as "launch", is impossible in the present state. The lock is held. */
 int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what);
 /* Wait for launches, destroy the executable graph. The lock is held, the context entered. */
-int fdry_cudagraph_exec_drop(struct fdry_cudagraph *g) __must_check;
-/* The same without the first; nothing can fail. */
-void fdry_cudagraph_exec_destroy(struct fdry_cudagraph *g);
+int fdry_cudagraph_exec_wait_and_free(struct fdry_cudagraph *g) __must_check;
+/* The same without the wait; cannot fail. */
+void fdry_cudagraph_exec_free(struct fdry_cudagraph *g);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * cudagraph_exec.c - graphs that callers captured, instantiated and launched.
  *
- * The driver runs launches of one executable graph one after the other, so an event behind
- * the last says when all are over. It is recorded at each launch, while the caller's
- * stream is known to be there: at the end it may be gone.
+ * The driver runs launches of one executable graph one after another, so an event after the last
+ * launch says when all have ended. It is recorded at each launch, when the caller's stream exists;
+ * at the end the stream may be destroyed.
  */
 #include "run/cudagraph.h"
 
@@ -13,7 +13,7 @@
 
 #define UPLOAD ((uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 
-void fdry_cudagraph_exec_destroy(struct fdry_cudagraph *g)
+void fdry_cudagraph_exec_free(struct fdry_cudagraph *g)
 {
 	if (g->exec)
 		(void)fdry_call_raw(g->on.drv, cuGraphExecDestroy, g->exec);
@@ -33,12 +33,12 @@ static int launches_wait(struct fdry_cudagraph *g)
 	return err;
 }
 
-int fdry_cudagraph_exec_drop(struct fdry_cudagraph *g)
+int fdry_cudagraph_exec_wait_and_free(struct fdry_cudagraph *g)
 {
 	int err = launches_wait(g);
 
 	if (!err)
-		fdry_cudagraph_exec_destroy(g);
+		fdry_cudagraph_exec_free(g);
 	return err;
 }
 
@@ -54,7 +54,7 @@ static int exec_make(struct fdry_cudagraph *g, uint64_t flags)
 	err = fdry_call(g->on.drv, cuGraphInstantiateWithFlags, &g->exec, g->graph, flags);
 	if (err) {
 		g->exec = NULL;
-		fdry_cudagraph_exec_destroy(g);
+		fdry_cudagraph_exec_free(g);
 		return fdry_fail_at(err, "the graph cannot be instantiated");
 	}
 	g->state = FDRY_CUDAGRAPH_READY;
@@ -81,7 +81,8 @@ int fdry_cudagraph_instantiate(struct fdry_cudagraph *g, uint64_t flags)
 	int err = fdry_cudagraph_check(g);
 
 	if (!err && flags & UPLOAD)
-		err = fdry_fail(FDRY_E_INVAL, "the upload is a call of its own, which is told the stream: fdry_cudagraph_upload()");
+		err = fdry_fail(FDRY_E_INVAL, "the upload is a call of its own, which is told the "
+					      "stream: fdry_cudagraph_upload()");
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -102,7 +103,7 @@ static int exec_upload(struct fdry_cudagraph *g, CUstream stream)
 		return 0;
 	err = fdry_fail_at(err, "the graph cannot be uploaded");
 	if (!launches_wait(g)) {
-		fdry_cudagraph_exec_destroy(g);
+		fdry_cudagraph_exec_free(g);
 		g->state = FDRY_CUDAGRAPH_CAPTURED;
 	}
 	return err;

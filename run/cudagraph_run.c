@@ -2,8 +2,8 @@
 /*
  * cudagraph_run.c - warm up, wait, capture one run of a function, make it launchable.
  *
- * What is waited for is the streams in question and never the device: a context that
- * somebody else captures in cannot be waited for.
+ * The code waits for the two streams and never for the device: the driver refuses to wait for a
+ * context in which another thread captures.
  */
 #include "run/cudagraph.h"
 
@@ -17,7 +17,8 @@ static int fn_call(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 
 	if (ret <= 0)
 		return ret;
-	return fdry_fail(FDRY_E_CALLBACK, "the function that was to be captured failed with %d", ret);
+	return fdry_fail(FDRY_E_CALLBACK, "the function that was to be captured failed with %d",
+			 ret);
 }
 
 /* Without a context of ours entered: the function has the thread as its caller had it. */
@@ -34,7 +35,7 @@ static int warm_up(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 	return err;
 }
 
-/* A stream that can be captured; with @wait, what it was given is over. */
+/* Check that a stream can be captured; with @wait, wait for its work. */
 static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
 {
 	CUstreamCaptureMode mode;
@@ -49,9 +50,12 @@ static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
 	return err;
 }
 
-static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o,
+			CUstream stream)
 {
-	struct fdry_cudagraph_begin_opts begin = { .sz = sizeof(begin), .stream = stream, .pool = o->pool, .mode = o->mode };
+	struct fdry_cudagraph_begin_opts begin = {
+		.sz = sizeof(begin), .stream = stream, .pool = o->pool, .mode = o->mode
+	};
 	struct fdry_saved_err saved_err = { 0 };
 	int err = fdry_cudagraph_begin(g, &begin);
 
@@ -65,7 +69,8 @@ static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_ru
 	return fdry_saved_err_restore(&saved_err);
 }
 
-static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o,
+		      CUstream stream)
 {
 	struct fdry_saved_err saved_err = { 0 };
 	int err = fdry_cudagraph_instantiate(g, o->flags);
@@ -80,9 +85,11 @@ static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_
 }
 
 /* The stream is complete before the capture and behind the upload. */
-static int run_on(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o, CUstream stream)
+static int run_on(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o,
+		  CUstream stream)
 {
-	int err = stream_ready(g, stream, false); /* else the warm-up runs would come into another capture */
+	int err = stream_ready(g, stream,
+			       false); /* else the warm-up runs would come into another capture */
 
 	if (!err)
 		err = warm_up(o, stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* decode_state.c - where a decoder is, in device memory and as arguments; see foundry/run/scalars.h. */
+/* decode_state.c - where a decoder is, in device memory and as arguments; see
+ * foundry/run/scalars.h. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -26,10 +27,17 @@ static int addresses(struct fdry_decode_state *d)
 
 static int state_make(struct fdry_decode_state *d, const struct fdry_decode_state_opts *o)
 {
-	static const uint32_t dtypes[CELLS] = { [TOKEN] = FDRY_U32, [POSITION] = FDRY_I32, [LENGTH] = FDRY_I32 };
+	static const uint32_t dtypes[CELLS] = {
+		[TOKEN] = FDRY_U32, [POSITION] = FDRY_I32, [LENGTH] = FDRY_I32
+	};
 	const union fdry_scalars_value values[CELLS] = { [LENGTH] = { .i32 = 1 } };
-	struct fdry_scalars_opts so = { .sz = sizeof(so), .driver = o->driver, .device = o->device, .count = CELLS,
-					.dtypes = dtypes, .values = values, .addr = o->addr };
+	struct fdry_scalars_opts so = { .sz = sizeof(so),
+					.driver = o->driver,
+					.device = o->device,
+					.count = CELLS,
+					.dtypes = dtypes,
+					.values = values,
+					.addr = o->addr };
 	int err = fdry_scalars_new(&so, &d->cells);
 
 	d->args.length = 1;
@@ -75,14 +83,17 @@ static int state_check(const struct fdry_decode_state *d)
 	return err ? err : fdry_live_check(d, "the decode state");
 }
 
-int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step, CUstream stream)
+int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t step,
+			  CUstream stream)
 {
 	union fdry_scalars_value v[CELLS] = { [TOKEN] = { .u32 = token } };
 	int err = state_check(d);
 
 	if (!err && step >= INT32_MAX)
-		err = fdry_fail(FDRY_E_RANGE, "step %u is too far: position and length are 32-bit, so steps go to %d", step,
-				INT32_MAX - 1);
+		err = fdry_fail(
+			FDRY_E_RANGE,
+			"step %u is too far: position and length are 32-bit, so steps go to %d",
+			step, INT32_MAX - 1);
 	if (err)
 		return err;
 	v[POSITION].i32 = (int32_t)step;
@@ -103,7 +114,10 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 	int err = state_check(d);
 
 	if (!err && source > FDRY_DECODE_STATE_DEVICE)
-		err = fdry_fail(FDRY_E_INVAL, "%u is no source of a decode state; see enum fdry_decode_state_source", source);
+		err = fdry_fail(
+			FDRY_E_INVAL,
+			"%u is no source of a decode state; see enum fdry_decode_state_source",
+			source);
 	if (err)
 		return err;
 	pthread_mutex_lock(&d->lock);

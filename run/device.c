@@ -2,8 +2,8 @@
 /*
  * device.c - devices by number; see foundry/run/device.h.
  *
- * A device is made when it is acquired first and stays until it is released as often. The
- * lock here is held while one is made, so that two threads make one.
+ * The first get makes a device, and it stays until every get has a put. The lock here is held while
+ * a device is made, so that two threads make only one.
  */
 #include "run/device.h"
 
@@ -26,8 +26,9 @@ int fdry_device_check(const struct fdry_device *dev)
 	if (!err)
 		err = fdry_live_check(dev, "the device");
 	if (!err && dev->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the device was acquired before fork(), and CUDA does not work in the child; "
-				"use it in the process that acquired it");
+		err = fdry_fail(FDRY_E_FORKED, "the device was acquired before fork(), and CUDA "
+					       "does not work in the child; "
+					       "use it in the process that acquired it");
 	return err;
 }
 
@@ -58,7 +59,8 @@ int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream, co
 static int cap_ask(const struct fdry_device *dev, int attribute, int32_t *ret)
 {
 	int value = 0;
-	CUresult res = fdry_call_raw(dev->drv, cuDeviceGetAttribute, &value, (CUdevice_attribute)attribute, dev->device);
+	CUresult res = fdry_call_raw(dev->drv, cuDeviceGetAttribute, &value,
+				     (CUdevice_attribute)attribute, dev->device);
 
 	if (res == CUDA_ERROR_INVALID_VALUE)
 		value = 0; /* the driver is older than the attribute */
@@ -72,7 +74,8 @@ static int caps_probe(struct fdry_device *dev, int ordinal)
 {
 	struct fdry_device_caps *c = &dev->caps;
 	size_t memory = 0;
-	int err = fdry_call(dev->drv, cuDeviceGetName, c->name, (int)sizeof(c->name) - 1, dev->device);
+	int err = fdry_call(dev->drv, cuDeviceGetName, c->name, (int)sizeof(c->name) - 1,
+			    dev->device);
 
 	if (!err)
 		err = fdry_call(dev->drv, cuDeviceTotalMem_v2, &memory, dev->device);
@@ -95,9 +98,9 @@ static int parts_begin(struct fdry_device *dev)
 	pthread_mutex_init(&dev->residents.lock, NULL);
 	pthread_cond_init(&dev->residents.idle, NULL);
 	for (i = 0; i < FDRY_SYNC_KINDS && !err; i++)
-		err = fdry_syncs_begin(&dev->syncs[i], dev, (enum fdry_sync_kind)i);
+		err = fdry_syncs_init(&dev->syncs[i], dev, (enum fdry_sync_kind)i);
 	for (i = 0; i < FDRY_TRANSIENT_KINDS && !err; i++)
-		err = fdry_transient_begin(&dev->pools[i], dev, (enum fdry_transient_kind)i);
+		err = fdry_transient_init(&dev->pools[i], dev, (enum fdry_transient_kind)i);
 	return err;
 }
 
@@ -106,8 +109,10 @@ static int device_find(struct fdry_device *dev, int ordinal)
 	int count = 0, err = fdry_call(dev->drv, cuDeviceGetCount, &count);
 
 	if (!err && (ordinal < 0 || ordinal >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d, numbered from 0 "
-				"(CUDA_VISIBLE_DEVICES says which)", ordinal, count);
+		err = fdry_fail(FDRY_E_NOGPU,
+				"there is no device %d; this process sees %d, numbered from 0 "
+				"(CUDA_VISIBLE_DEVICES says which)",
+				ordinal, count);
 	return err ? err : fdry_call(dev->drv, cuDeviceGet, &dev->device, ordinal);
 }
 
@@ -148,7 +153,8 @@ static int acquire(int ordinal, struct fdry_device **ret)
 {
 	const struct fdry_driver *drv;
 	struct fdry_device *dev;
-	/* By its SONAME, that is the stand-in where it is in place: captures must see this memory. */
+	/* By its SONAME, that is the stand-in where it is in place: captures must see this memory.
+	 */
 	int err = fdry_driver_open(fdry_standin_peek() ? "libcuda.so.1" : NULL, &drv);
 
 	if (err)
@@ -189,10 +195,10 @@ static void device_end(struct fdry_device *dev)
 
 	if (!fdry_driver_enter(dev->drv, dev->ctx, &mode)) {
 		for (i = 0; i < FDRY_TRANSIENT_KINDS; i++)
-			fdry_transient_end(&dev->pools[i]);
+			fdry_transient_release(&dev->pools[i]);
 		for (i = 0; i < FDRY_SYNC_KINDS; i++)
-			fdry_syncs_end(&dev->syncs[i]);
-		fdry_residents_end(&dev->residents);
+			fdry_syncs_release(&dev->syncs[i]);
+		fdry_residents_release(&dev->residents);
 		fdry_device_leave(dev, &mode);
 		(void)fdry_call_raw(dev->drv, cuDevicePrimaryCtxRelease_v2, dev->device);
 	}
@@ -271,14 +277,21 @@ static int cooperative_args(const struct fdry_device_launch_opts *l)
 	if (err)
 		return err;
 	if (l->sz != sizeof(*l) || l->reserved)
-		return fdry_fail(FDRY_E_OPTS, "the launch has size %zu, not %zu, or a reserved field is set; zero the struct, "
-				 "then set sz", l->sz, sizeof(*l));
+		return fdry_fail(FDRY_E_OPTS,
+				 "the launch has size %zu, not %zu, or a reserved field is set; "
+				 "zero the struct, "
+				 "then set sz",
+				 l->sz, sizeof(*l));
 	if (!l->function)
-		return fdry_fail(FDRY_E_INVAL, "the launch has no function (NULL); give a CUfunction");
+		return fdry_fail(FDRY_E_INVAL,
+				 "the launch has no function (NULL); give a CUfunction");
 	for (i = 0; i < 3; i++)
 		if (!l->grid[i] || !l->block[i])
-			return fdry_fail(FDRY_E_INVAL, "grid and block are %u x %u x %u and %u x %u x %u; none of these may be 0",
-					 l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2]);
+			return fdry_fail(FDRY_E_INVAL,
+					 "grid and block are %u x %u x %u and %u x %u x %u; none "
+					 "of these may be 0",
+					 l->grid[0], l->grid[1], l->grid[2], l->block[0],
+					 l->block[1], l->block[2]);
 	return 0;
 }
 
@@ -288,15 +301,23 @@ static int cooperative_fits(const struct fdry_device *dev, const struct fdry_dev
 	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2], grid = 0;
 	int each = 0, err;
 
-	if (threads > INT32_MAX || __builtin_mul_overflow((uint64_t)l->grid[0] * l->grid[1], l->grid[2], &grid))
-		return fdry_fail(FDRY_E_INVAL, "a block of %llu threads, or the grid, is larger than any device takes",
-				 (unsigned long long)threads);
-	err = fdry_call(dev->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l->function, (int)threads, l->shared);
+	if (threads > INT32_MAX ||
+	    __builtin_mul_overflow((uint64_t)l->grid[0] * l->grid[1], l->grid[2], &grid))
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"a block of %llu threads, or the grid, is larger than any device takes",
+			(unsigned long long)threads);
+	err = fdry_call(dev->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &each, l->function,
+			(int)threads, l->shared);
 	if (err || grid <= (uint64_t)each * (uint64_t)dev->caps.multiprocessors)
 		return err;
-	return fdry_fail(FDRY_E_UNABLE, "a cooperative launch of %llu blocks was asked for, and %llu of them fit at a time (%d on each of "
-			 "%d multiprocessors); use a smaller grid", (unsigned long long)grid,
-			 (unsigned long long)each * (unsigned long long)dev->caps.multiprocessors, each, dev->caps.multiprocessors);
+	return fdry_fail(FDRY_E_UNABLE,
+			 "a cooperative launch of %llu blocks was asked for, and %llu of them fit "
+			 "at a time (%d on each of "
+			 "%d multiprocessors); use a smaller grid",
+			 (unsigned long long)grid,
+			 (unsigned long long)each * (unsigned long long)dev->caps.multiprocessors,
+			 each, dev->caps.multiprocessors);
 }
 
 static int launch(const struct fdry_device *dev, const struct fdry_device_launch_opts *l)
@@ -304,8 +325,9 @@ static int launch(const struct fdry_device *dev, const struct fdry_device_launch
 	int err = cooperative_fits(dev, l);
 
 	if (!err)
-		err = fdry_call(dev->drv, cuLaunchCooperativeKernel, l->function, l->grid[0], l->grid[1], l->grid[2],
-				l->block[0], l->block[1], l->block[2], l->shared, l->stream, l->params);
+		err = fdry_call(dev->drv, cuLaunchCooperativeKernel, l->function, l->grid[0],
+				l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+				l->shared, l->stream, l->params);
 	if (!err)
 		fdry_count(FDRY_METRIC_LAUNCHES_COOPERATIVE, 1);
 	return err;
@@ -319,9 +341,13 @@ int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_de
 	if (!err)
 		err = cooperative_args(l);
 	if (!err && !dev->caps.cooperative_launch)
-		err = fdry_fail(FDRY_E_UNABLE, "device %d cannot launch cooperatively: its compute capability is %d.%d, and the driver says "
-				"cooperative launch: %d; launch the kernel in the ordinary way, or use another device", dev->caps.ordinal,
-				dev->caps.cc_major, dev->caps.cc_minor, dev->caps.cooperative_launch);
+		err = fdry_fail(FDRY_E_UNABLE,
+				"device %d cannot launch cooperatively: its compute capability is "
+				"%d.%d, and the driver says "
+				"cooperative launch: %d; launch the kernel in the ordinary way, or "
+				"use another device",
+				dev->caps.ordinal, dev->caps.cc_major, dev->caps.cc_minor,
+				dev->caps.cooperative_launch);
 	if (!err)
 		err = fdry_device_enter(dev, &mode);
 	if (err)

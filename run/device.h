@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device.h - what a device keeps for those who acquired it: memory pools, streams and events,
- * buffers by handle.
+ * device.h - a device and its pools of memory, streams and events, and its buffers by handle.
  *
- * Each part has a lock of its own. Order: resident, then memory, then streams and events.
+ * Each part has its own lock. Lock order: residents, then memory, then streams and events.
  */
 #ifndef FDRY_RUN_DEVICE_H
 #define FDRY_RUN_DEVICE_H
@@ -21,11 +20,11 @@
 /* A piece of memory, in use or kept. */
 struct fdry_spare {
 	uint64_t addr;
-	size_t bytes;              /* as rounded up */
-	CUevent done;              /* kept: behind its last use; NULL: nothing uses it */
+	size_t bytes;              /* rounded up */
+	CUevent done;              /* kept: recorded after its last use; NULL: nothing uses it */
 	unsigned long long stream; /* kept: the driver's number of that stream; 0: not known */
-	bool leaving;              /* in use: being given back */
-	struct fdry_spare *next, *prev;   /* kept, of the same size: what came last first */
+	bool leaving;              /* in use: being put back */
+	struct fdry_spare *next, *prev;   /* kept, of the same size, the newest first */
 	struct fdry_spare *newer, *older; /* kept, of all sizes */
 };
 
@@ -44,23 +43,23 @@ struct fdry_syncs {
 	enum fdry_sync_kind kind;
 	pthread_mutex_t lock;
 	struct fdry_map used;
-	void **kept; /* room for the limit */
+	void **kept; /* has space for the limit */
 	struct fdry_sync_stats stats;
 };
 
 struct fdry_resident_slot {
 	uint64_t addr; /* 0: free */
 	size_t bytes;
-	uint32_t generation; /* of the buffer that is there, or of the next one */
+	uint32_t generation; /* of the present buffer, or of the next one */
 	uint32_t next_free;  /* index + 1; 0: the last */
-	uint32_t copies;     /* under way */
+	uint32_t copies;     /* in progress */
 };
 
 struct fdry_residents {
 	pthread_mutex_t lock;
-	pthread_cond_t idle; /* a slot has no copies under way any more */
+	pthread_cond_t idle; /* the last copy of a slot has ended */
 	struct fdry_resident_slot *slots;
-	uint32_t n, room, first_free;
+	uint32_t n, capacity, first_free;
 	size_t count;
 };
 
@@ -70,36 +69,44 @@ struct fdry_device {
 	pid_t pid;
 	const struct fdry_driver *drv;
 	CUdevice device;
-	CUcontext ctx; /* the primary one */
+	CUcontext ctx; /* the primary context */
 	struct fdry_device_caps caps;
 	struct fdry_transient pools[FDRY_TRANSIENT_KINDS];
 	struct fdry_syncs syncs[FDRY_SYNC_KINDS];
 	struct fdry_residents residents;
 };
 
-/* FDRY_E_INVAL, FDRY_E_FORKED: whether a caller's device can be used. */
+/* Check a caller's device: FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_device_check(const struct fdry_device *dev) __must_check;
-/* The same, and its context is current and this thread's capture mode relaxed until fdry_device_leave(). */
+/* Check it, make its context current and relax this thread's capture mode until
+ * fdry_device_leave(). */
 int fdry_device_enter(const struct fdry_device *dev, CUstreamCaptureMode *mode) __must_check;
 void fdry_device_leave(const struct fdry_device *dev, CUstreamCaptureMode *mode);
-/* Between enter and leave. FDRY_E_STATE with @what where @stream is capturing. */
-int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream, const char *what) __must_check;
+/* Between enter and leave. FDRY_E_STATE with @what if @stream is capturing. */
+int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream,
+			      const char *what) __must_check;
 
-/* Parts of a device. Begin: FDRY_E_ENV. End: between enter and leave; nothing is left of it, but what is in use. */
-int fdry_transient_begin(struct fdry_transient *p, struct fdry_device *dev, enum fdry_transient_kind kind) __must_check;
-void fdry_transient_end(struct fdry_transient *p);
-int fdry_syncs_begin(struct fdry_syncs *s, struct fdry_device *dev, enum fdry_sync_kind kind) __must_check;
-void fdry_syncs_end(struct fdry_syncs *s);
-void fdry_residents_end(struct fdry_residents *r);
+/* Parts of a device. Init: FDRY_E_ENV. Release, between enter and leave: frees everything that is
+ * not in use. */
+int fdry_transient_init(struct fdry_transient *p, struct fdry_device *dev,
+			enum fdry_transient_kind kind) __must_check;
+void fdry_transient_release(struct fdry_transient *p);
+int fdry_syncs_init(struct fdry_syncs *s, struct fdry_device *dev,
+		    enum fdry_sync_kind kind) __must_check;
+void fdry_syncs_release(struct fdry_syncs *s);
+void fdry_residents_release(struct fdry_residents *r);
 
-/* Between enter and leave: what is kept goes until @keep bytes are left. The first error; the rest goes all the same. */
+/* Between enter and leave: free kept memory until @keep bytes are left. Continues after an error,
+ * and returns the first one. */
 int fdry_transient_trim(struct fdry_transient *p, uint64_t keep);
 void fdry_syncs_trim(struct fdry_syncs *s);
-/* Between enter and leave, the same as fdry_sync_get() and fdry_sync_put(); putting cannot fail for what was got. */
-int fdry_syncs_take(struct fdry_syncs *s, void **ret) __must_check;
-int fdry_syncs_give(struct fdry_syncs *s, void *what);
+/* As fdry_sync_get() and fdry_sync_put(), between enter and leave. A put cannot fail for a stream
+ * or event from a get. */
+int fdry_syncs_get(struct fdry_syncs *s, void **ret) __must_check;
+int fdry_syncs_put(struct fdry_syncs *s, void *what);
 
-/* The driver's cache of compiled code, once in a process, before the driver starts. FDRY_E_ENV, FDRY_E_NOHOME, FDRY_E_NOMEM. */
+/* Set up the driver's cache of compiled code, once in a process, before the driver starts.
+ * FDRY_E_ENV, FDRY_E_NOHOME, FDRY_E_NOMEM. */
 int fdry_jit_cache_set_up(void) __must_check;
 
 #endif

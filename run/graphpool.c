@@ -2,12 +2,12 @@
 /*
  * graphpool.c - device memory that graphs share; see foundry/run/cudagraph.h.
  *
- * Memory comes from cuMemAlloc and not from the driver's own pools: what those give a
- * stream that captures are nodes, which no pool owns, which graphs cannot share,
- * and which a seal refuses. A capture allows cuMemAlloc where the thread is in relaxed mode.
+ * Memory comes from cuMemAlloc and not from the driver's own pools. In a capturing stream these
+ * make nodes, which no pool owns, which graphs cannot share, and which a seal refuses. A capture
+ * allows cuMemAlloc if the thread is in relaxed mode.
  *
- * Locking: @lock of a pool guards its memory and state; @all_lock the list of pools and
- * their references, and is never taken inside the other.
+ * Locking: @lock of a pool guards its memory and state. @all_lock guards the list of pools and
+ * their references, and is never taken while @lock is held.
  */
 #include "run/graphpool.h"
 
@@ -40,13 +40,14 @@ static uint64_t last_nr;
 
 static int pool_check(const struct fdry_graphpool *p)
 {
-	int err = p ? fdry_live_check(p, "the pool") :
-		      fdry_fail(FDRY_E_INVAL, "no pool was given (NULL); fdry_graphpool_new() makes one");
+	int err = p ? fdry_live_check(p, "the pool")
+		    : fdry_fail(FDRY_E_INVAL,
+				"no pool was given (NULL); fdry_graphpool_new() makes one");
 
 	return err ? err : fdry_primary_check(&p->on, "the pool");
 }
 
-/* --- made, found, given back --- */
+/* --- new, get, put --- */
 
 /* @on becomes the pool's. */
 static int pool_new(const struct fdry_primary *on, bool own, struct fdry_graphpool **ret)
@@ -81,25 +82,25 @@ int fdry_graphpool_new(const struct fdry_graphpool_opts *opts, struct fdry_graph
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err)
-		err = fdry_primary_open(o.driver, o.device, &on);
+		err = fdry_primary_init(o.driver, o.device, &on);
 	if (err)
 		return err;
 	err = pool_new(&on, false, ret);
 	if (err)
-		fdry_primary_close(&on);
+		fdry_primary_release(&on);
 	return err;
 }
 
-int fdry_graphpool_own(const struct fdry_primary *on, struct fdry_graphpool **ret)
+int fdry_graphpool_new_private(const struct fdry_primary *on, struct fdry_graphpool **ret)
 {
 	struct fdry_primary again;
-	int err = fdry_primary_again(on, &again);
+	int err = fdry_primary_copy(on, &again);
 
 	if (err)
 		return err;
 	err = pool_new(&again, true, ret);
 	if (err)
-		fdry_primary_close(&again);
+		fdry_primary_release(&again);
 	return err;
 }
 
@@ -119,8 +120,11 @@ int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool
 		p->refs++;
 	pthread_mutex_unlock(&all_lock);
 	if (!p)
-		return fdry_fail(FDRY_E_NOKEY, "there is no pool with the id (%llu, %llu); it was given back by all who had it, "
-				 "or never was", (unsigned long long)id->hi, (unsigned long long)id->lo);
+		return fdry_fail(FDRY_E_NOKEY,
+				 "there is no pool with the id (%llu, %llu); it was given back by "
+				 "all who had it, "
+				 "or never was",
+				 (unsigned long long)id->hi, (unsigned long long)id->lo);
 	err = fdry_primary_check(&p->on, "the pool");
 	if (err)
 		fdry_graphpool_put(p);
@@ -129,7 +133,7 @@ int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool
 	return err;
 }
 
-/* The context is current; cuMemFree waits for the device where it must. */
+/* The context is current; cuMemFree waits for the device if it must. */
 static void pieces_free(struct fdry_graphpool *p, bool any)
 {
 	uint64_t addr;
@@ -166,12 +170,13 @@ static bool last_put(struct fdry_graphpool *pool)
 
 void fdry_graphpool_put(struct fdry_graphpool *pool)
 {
-	if (!pool || fdry_live_check(pool, "the pool") || !last_put(pool) || fdry_live_end(pool, "the pool"))
+	if (!pool || fdry_live_check(pool, "the pool") || !last_put(pool) ||
+	    fdry_live_end(pool, "the pool"))
 		return;
 	memory_free(pool);
 	while (fdry_blocks_remove(&pool->blocks, true)) /* in a forked child */
 		;
-	fdry_primary_close(&pool->on);
+	fdry_primary_release(&pool->on);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
@@ -227,7 +232,9 @@ int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret)
 
 static int sealed_fail(const struct fdry_graphpool *p, const char *what)
 {
-	return fdry_fail(FDRY_E_STATE, "%s: the pool (%llu, %llu) is sealed; call fdry_graphpool_unseal(), or use another pool",
+	return fdry_fail(FDRY_E_STATE,
+			 "%s: the pool (%llu, %llu) is sealed; call fdry_graphpool_unseal(), or "
+			 "use another pool",
 			 what, (unsigned long long)p->id.hi, (unsigned long long)p->id.lo);
 }
 
@@ -260,11 +267,11 @@ static int block_take(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
 
 	if (p->sealed)
 		return sealed_fail(p, "no memory can be allocated");
-	err = fdry_blocks_take(&p->blocks, size, inside, &addr);
+	err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
 	if (!err && !addr) {
 		err = piece_add(p, size);
 		if (!err)
-			err = fdry_blocks_take(&p->blocks, size, inside, &addr);
+			err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
 	}
 	if (!err)
 		*ret = addr;
@@ -278,11 +285,13 @@ int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_de
 	if (!err)
 		err = fdry_need(ret);
 	if (!err && (!size || size > SIZE_MOST))
-		err = fdry_fail(FDRY_E_RANGE, "a pool cannot give %llu bytes; ask for 1 to 2^48", (unsigned long long)size);
+		err = fdry_fail(FDRY_E_RANGE, "a pool cannot give %llu bytes; ask for 1 to 2^48",
+				(unsigned long long)size);
 	if (err)
 		return err;
 	pthread_mutex_lock(&pool->lock);
-	err = block_take(pool, (size + FDRY_BLOCK_ALIGN - 1) / FDRY_BLOCK_ALIGN * FDRY_BLOCK_ALIGN, ret);
+	err = block_take(pool, (size + FDRY_BLOCK_ALIGN - 1) / FDRY_BLOCK_ALIGN * FDRY_BLOCK_ALIGN,
+			 ret);
 	pthread_mutex_unlock(&pool->lock);
 	return err;
 }
@@ -295,10 +304,14 @@ int fdry_graphpool_mem_free(struct fdry_graphpool *pool, fdry_devptr addr)
 	if (err)
 		return err;
 	pthread_mutex_lock(&pool->lock);
-	known = fdry_blocks_give(&pool->blocks, addr, pool->graphs > 0);
+	known = fdry_blocks_free(&pool->blocks, addr, pool->graphs > 0);
 	pthread_mutex_unlock(&pool->lock);
-	return known ? 0 : fdry_fail(FDRY_E_RANGE, "no allocation of the pool begins at %#llx; it was released before, or is not "
-				     "this pool's", addr);
+	return known ? 0
+		     : fdry_fail(FDRY_E_RANGE,
+				 "no allocation of the pool begins at %#llx; it was released "
+				 "before, or is not "
+				 "this pool's",
+				 addr);
 }
 
 static int pool_trim(struct fdry_graphpool *p)
@@ -307,7 +320,8 @@ static int pool_trim(struct fdry_graphpool *p)
 	int err;
 
 	if (p->graphs)
-		return fdry_fail(FDRY_E_STATE, "%u graph(s) use the pool, %s; reset them first", p->graphs,
+		return fdry_fail(FDRY_E_STATE, "%u graph(s) use the pool, %s; reset them first",
+				 p->graphs,
 				 p->capturing ? "one of which captures" : "and may be launched");
 	err = fdry_primary_enter(&p->on, &mode);
 	if (err)
@@ -354,12 +368,16 @@ int fdry_graphpool_info(const struct fdry_graphpool *pool, struct fdry_graphpool
 static int join_check(const struct fdry_graphpool *p, const struct fdry_primary *on)
 {
 	if (p->on.ctx != on->ctx || p->on.drv != on->drv)
-		return fdry_fail(FDRY_E_INVAL, "the pool lies on device %d and the graph on device %d, or on another driver; use a "
-				 "pool of the graph's device", p->on.device, on->device);
+		return fdry_fail(FDRY_E_INVAL,
+				 "the pool lies on device %d and the graph on device %d, or on "
+				 "another driver; use a "
+				 "pool of the graph's device",
+				 p->on.device, on->device);
 	if (p->sealed)
 		return sealed_fail(p, "no capture can begin");
 	if (p->capturing)
-		return fdry_fail(FDRY_E_STATE, "another capture uses the pool; end it first, or give each a pool of its own");
+		return fdry_fail(FDRY_E_STATE, "another capture uses the pool; end it first, or "
+					       "give each a pool of its own");
 	return 0;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * jit.c - the driver's own cache of compiled code: on, where it belongs, and large enough.
+ * jit.c - turn on the driver's own cache of compiled code, in the right place and large enough.
  *
- * The driver reads CUDA_CACHE_* once, when it starts. What an operator set stays: nothing is
- * done where the cache is off or its path is given. This is the one place that changes the
- * environment, as there is no other way to tell the driver.
+ * The driver reads CUDA_CACHE_* once, when it starts. Values of the operator stay: if the cache is
+ * off or its path is set, the code changes nothing. Only here does the library change the
+ * environment, because the driver has no other setting.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@
 #include "lib/config.h"
 #include "lib/log.h"
 
-/* The most that drivers take; unset, some take a quarter of a gigabyte. */
+/* The highest limit that drivers accept; the default of some is a quarter of a gigabyte. */
 #define MAXSIZE "4294967296"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool done;
 
-/* The directory and those above it. The driver does without a cache where it cannot be made. */
+/* Make the directory and those above it. If that fails the driver works without a cache. */
 static void folder_make(char *path)
 {
 	char *slash = path;
@@ -30,7 +30,9 @@ static void folder_make(char *path)
 		if (slash)
 			*slash = '\0';
 		if (mkdir(path, 0700) && errno != EEXIST)
-			fdry_warn("the cache of compiled code cannot be made: %s: %m; set FOUNDRY_JIT_CACHE to a directory", path);
+			fdry_warn("the cache of compiled code cannot be made: %s: %m; set "
+				  "FOUNDRY_JIT_CACHE to a directory",
+				  path);
 		if (slash)
 			*slash = '/';
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kernel.c - caches of kernels opened and closed, and what can be asked of one. */
+/* kernel.c - make and free caches of kernels, and read their state. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -22,18 +22,21 @@ int fdry_kernels_check(const struct fdry_kernels *k)
 	if (!err)
 		err = fdry_live_check(k, "the cache of kernels");
 	if (!err && k->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the cache of kernels was opened before fork(), and CUDA does not work in the child; "
-				"open one in the process that uses it");
+		err = fdry_fail(FDRY_E_FORKED, "the cache of kernels was made before fork(), and "
+					       "CUDA does not work in the child; "
+					       "make one in the process that uses it");
 	return err;
 }
 
-void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const char *stage, double ms, uint64_t bytes)
+void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const char *stage,
+			double ms, uint64_t bytes)
 {
 	if (k->trace)
-		fdry_log_write(FDRY_LOG_INFO, "compile: %s: %s, %.3f ms, %llu bytes", title, stage, ms, (unsigned long long)bytes);
+		fdry_log_write(FDRY_LOG_INFO, "compile: %s: %s, %.3f ms, %llu bytes", title, stage,
+			       ms, (unsigned long long)bytes);
 }
 
-/* --- opened --- */
+/* --- new --- */
 
 static int trace_read(bool *ret)
 {
@@ -44,13 +47,15 @@ static int trace_read(bool *ret)
 	return err;
 }
 
-/* The release of the driver, "580.159.03", out of its file's name; its CUDA version stays the same over many. */
+/* The release of the driver, "580.159.03", out of its file's name; its CUDA version stays the same
+ * over many. */
 static const char *driver_release(const struct fdry_driver *drv, char path[PATH_MAX])
 {
 	struct link_map *map = NULL;
 	const char *p;
 
-	if (dlinfo(drv->handle, RTLD_DI_LINKMAP, &map) || !map->l_name || !realpath(map->l_name, path))
+	if (dlinfo(drv->handle, RTLD_DI_LINKMAP, &map) || !map->l_name ||
+	    !realpath(map->l_name, path))
 		return "";
 	p = strstr(path, "libcuda.so.");
 	return p && strchr(p + 11, '.') ? p + 11 : "";
@@ -60,7 +65,8 @@ static void compiler_make(struct fdry_kernels *k)
 {
 	char path[PATH_MAX];
 
-	snprintf(k->compiler, sizeof(k->compiler), "driver %d %.64s", k->drv->version, driver_release(k->drv, path));
+	snprintf(k->compiler, sizeof(k->compiler), "driver %d %.64s", k->drv->version,
+		 driver_release(k->drv, path));
 }
 
 static int device_take(struct fdry_kernels *k, int32_t ordinal)
@@ -69,13 +75,16 @@ static int device_take(struct fdry_kernels *k, int32_t ordinal)
 	int err = fdry_call(k->drv, cuDeviceGetCount, &count);
 
 	if (!err && (ordinal < 0 || ordinal >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", ordinal, count);
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				ordinal, count);
 	if (!err)
 		err = fdry_call(k->drv, cuDeviceGet, &k->dev, ordinal);
 	if (!err)
-		err = fdry_call(k->drv, cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, k->dev);
+		err = fdry_call(k->drv, cuDeviceGetAttribute, &major,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, k->dev);
 	if (!err)
-		err = fdry_call(k->drv, cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, k->dev);
+		err = fdry_call(k->drv, cuDeviceGetAttribute, &minor,
+				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, k->dev);
 	if (err)
 		return err;
 	k->cc = (uint32_t)(10 * major + minor);
@@ -90,7 +99,8 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 	int err;
 
 	if (!path && hook)
-		path = hook->real_path(); /* what we load ourselves is nothing that a seal needs to know */
+		path = hook->real_path(); /* what we load ourselves is nothing that a seal needs to
+					     know */
 	err = trace_read(&k->trace);
 	if (!err)
 		err = fdry_driver_open(path, &k->drv);
@@ -142,8 +152,9 @@ int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels *
 
 void fdry_kernels_free(struct fdry_kernels *k)
 {
-	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() || fdry_live_end(k, "the cache of kernels"))
-		return; /* a child has nothing of it but memory */
+	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() ||
+	    fdry_live_end(k, "the cache of kernels"))
+		return; /* in a forked child only memory is left of it */
 	fdry_kernels_ahead_free(k);
 	if (fdry_kernels_unload(k))
 		fdry_warn("modules of kernels could not be unloaded: %s", fdry_last_error());

@@ -56,7 +56,7 @@ static void jobs_free(struct job *j)
 	}
 }
 
-/* NULL stays NULL; *@ok turns false where there is no memory. */
+/* NULL stays NULL; *@ok becomes false if there is no memory. */
 static char *text_copy(const char *text, bool *ok)
 {
 	char *copy = text ? strdup(text) : NULL;
@@ -80,7 +80,8 @@ static void options_copy(struct job *j, bool *ok)
 	j->source.options = j->options;
 }
 
-/* A fatbin's length is in its header; what has none is what fdry_devcode_init() takes without a copy. */
+/* A fatbin's length is in its header; what has none is what fdry_devcode_init() takes without a
+ * copy. */
 static void data_copy(struct job *j, bool *ok)
 {
 	if (!j->source.len)
@@ -97,9 +98,12 @@ static void data_copy(struct job *j, bool *ok)
 static int job_check(const struct fdry_kernels_source *s)
 {
 	if (!s->data || s->len > FDRY_KERNEL_TEXT_MAX)
-		return fdry_fail(FDRY_E_INVAL, "a source to prepare has no bytes, or more than %u", FDRY_KERNEL_TEXT_MAX);
+		return fdry_fail(FDRY_E_INVAL, "a source to prepare has no bytes, or more than %u",
+				 FDRY_KERNEL_TEXT_MAX);
 	if (s->noptions > FDRY_KERNEL_OPTIONS_MAX || (s->noptions && !s->options))
-		return fdry_fail(FDRY_E_INVAL, "a source to prepare has %zu options; %u are allowed", s->noptions, FDRY_KERNEL_OPTIONS_MAX);
+		return fdry_fail(FDRY_E_INVAL,
+				 "a source to prepare has %zu options; %u are allowed", s->noptions,
+				 FDRY_KERNEL_OPTIONS_MAX);
 	return 0;
 }
 
@@ -166,7 +170,8 @@ static struct fdry_workqueue *queue_need(struct fdry_kernels *k)
 }
 
 /* Copies of all that is asked for, in a list. */
-static int jobs_make(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, struct job **ret)
+static int jobs_make(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count,
+		     struct job **ret)
 {
 	struct job *first = NULL, **last = &first;
 	size_t i;
@@ -186,7 +191,8 @@ static int jobs_make(struct fdry_kernels *k, const struct fdry_kernels_request *
 	return 0;
 }
 
-int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count, uint32_t threads)
+int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_request *asks,
+			 size_t count, uint32_t threads)
 {
 	struct fdry_workqueue *q;
 	struct job *j, *next;

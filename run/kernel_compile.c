@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_compile.c - PTX and source to cubins, and what a compiler says about them.
+ * kernel_compile.c - compile PTX and source to cubins, and keep the compiler's log.
  *
- * PTX goes through the driver's linker, which gives the cubin that it would have loaded:
- * bytes that can be kept. What the driver itself caches of modules (CUDA_CACHE_PATH) is not
- * touched and not needed for it.
+ * The driver's linker compiles PTX to the cubin that the driver would have loaded, as bytes that
+ * can be kept. The driver's own cache of modules (CUDA_CACHE_PATH) is neither used nor changed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 #define LOG_SIZE (64u << 10)
 #define SAID_SIZE 640 /* of the log in a sentence */
 
-/* The first lines as one, and where all of it is. */
+/* The first lines of the log in one line, and the function that has all of it. */
 static void said_make(const char *log, char said[SAID_SIZE])
 {
 	size_t n = 0;
@@ -37,18 +36,20 @@ static void said_make(const char *log, char said[SAID_SIZE])
 		snprintf(said + n, 8, " ...");
 }
 
-int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u, enum fdry_errcode code, const char *what, const char *log)
+int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			 enum fdry_errcode code, const char *what, const char *log)
 {
 	char said[SAID_SIZE];
-	char *copy = strdup(log); /* where there is no memory the sentence has to do */
+	char *copy = strdup(log); /* without memory the sentence must suffice */
 
 	said_make(log, said);
 	pthread_mutex_lock(&k->lock);
 	free(k->log);
 	k->log = copy;
 	pthread_mutex_unlock(&k->lock);
-	return fdry_fail(code, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes", what, u->title, u->target,
-			 *said ? said : "it does not say why", strlen(log));
+	return fdry_fail(code, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes",
+			 what, u->title, u->target, *said ? said : "it does not say why",
+			 strlen(log));
 }
 
 /* --- PTX --- */
@@ -81,7 +82,7 @@ static void options_add(struct link *l, const struct fdry_kernels_unit *u)
 			option_add(l, option, value);
 }
 
-/* The text with a terminator, which parsers look for whatever length they are told. */
+/* The text with a terminator: parsers need one, whatever length they get. */
 static int text_copy(struct fdry_span text, struct fdry_buf *ret)
 {
 	int err = fdry_buf_put(ret, text.data, text.len);
@@ -91,27 +92,30 @@ static int text_copy(struct fdry_span text, struct fdry_buf *ret)
 	return err;
 }
 
-/* What the driver answers to text that is at fault, as against a failure of its own. */
+/* Results of the driver that blame the text, and not the driver itself. */
 static bool at_fault(CUresult res, const char *log)
 {
-	return res == CUDA_ERROR_INVALID_PTX || res == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || res == CUDA_ERROR_INVALID_SOURCE ||
-	       res == CUDA_ERROR_NO_BINARY_FOR_GPU || (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && *log);
+	return res == CUDA_ERROR_INVALID_PTX || res == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+	       res == CUDA_ERROR_INVALID_SOURCE || res == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+	       (res != CUDA_SUCCESS && res != CUDA_ERROR_OUT_OF_MEMORY && *log);
 }
 
-static int link_result(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l, enum fdry_driver_fn fn, CUresult res)
+static int link_result(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l,
+		       enum fdry_driver_fn fn, CUresult res)
 {
 	if (at_fault(res, l->log))
 		return fdry_kernels_refused(k, u, FDRY_E_COMPILE, "the driver's compiler", l->log);
 	return fdry_driver_result(k->drv, fn, res);
 }
 
-static int link_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l, const struct fdry_buf *text,
-		    struct fdry_buf *ret)
+static int link_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct link *l,
+		    const struct fdry_buf *text, struct fdry_buf *ret)
 {
 	const struct fdry_driver *drv = k->drv;
 	void *cubin = NULL;
 	size_t len = 0;
-	CUresult res = fdry_call_raw(drv, cuLinkAddData_v2, l->state, CU_JIT_INPUT_PTX, text->data, text->len, "ptx", 0, NULL, NULL);
+	CUresult res = fdry_call_raw(drv, cuLinkAddData_v2, l->state, CU_JIT_INPUT_PTX, text->data,
+				     text->len, "ptx", 0, NULL, NULL);
 	int err = link_result(k, u, l, FDRY_DRV_cuLinkAddData_v2, res);
 
 	if (err)
@@ -119,11 +123,13 @@ static int link_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, s
 	res = fdry_call_raw(drv, cuLinkComplete, l->state, &cubin, &len);
 	err = link_result(k, u, l, FDRY_DRV_cuLinkComplete, res);
 	if (!err && (!cubin || !len))
-		err = fdry_fail(FDRY_E_DRIVER, "%s: the driver's linker gave no code and no error", u->title);
+		err = fdry_fail(FDRY_E_DRIVER, "%s: the driver's linker gave no code and no error",
+				u->title);
 	return err ? err : fdry_buf_put(ret, cubin, len);
 }
 
-static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span ptx, struct fdry_buf *ret)
+static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_span ptx, struct fdry_buf *ret)
 {
 	struct link l = { .log = calloc(1, LOG_SIZE) };
 	struct fdry_buf text = { 0 };
@@ -149,7 +155,8 @@ out_free:
 
 /* --- source --- */
 
-static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret)
+static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			  struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	double begin = fdry_now_ms();
@@ -158,7 +165,8 @@ static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit
 
 	fdry_count(FDRY_METRIC_COMPILES_NVRTC, 1);
 	fdry_kernels_add(k, source_compilations, 1);
-	fdry_kernels_trace(k, u->title, ptx ? "source to ptx" : "source to cubin", fdry_now_ms() - begin, out.len);
+	fdry_kernels_trace(k, u->title, ptx ? "source to ptx" : "source to cubin",
+			   fdry_now_ms() - begin, out.len);
 	if (!err && ptx)
 		err = ptx_compile(k, u, (struct fdry_span){ out.data, out.len }, ret);
 	else if (!err)
@@ -167,7 +175,8 @@ static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit
 	return err;
 }
 
-int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret)
+int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			 struct fdry_buf *ret)
 {
 	double begin = fdry_now_ms(), took;
 	int err = u->source ? source_compile(k, u, ret) : ptx_compile(k, u, u->code.bytes, ret);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_key.c - what a source is, whether this device can run it, and its key.
+ * kernel_key.c - the kind of a source, whether this device can run it, and its key.
  *
- * The key is a digest of facts, made as the identity of an image is (image/identity.h), since
- * that is what a store keeps compiled code by: see Documentation/design/kernels.rst. Two
- * sources with one key must compile to the same code.
+ * The key is a digest of facts, made like the identity of an image (image/identity.h), because a
+ * store finds compiled code by it: see Documentation/design/kernels.rst. Two sources with one key
+ * must compile to the same code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,8 @@ bool fdry_kernels_jit_option(const char *option, CUjit_option *ret, uintptr_t *v
 
 	for (i = 0; i < sizeof(jit_options) / sizeof(jit_options[0]); i++) {
 		len = strlen(jit_options[i].text);
-		if (jit_options[i].number ? strncmp(option, jit_options[i].text, len) : strcmp(option, jit_options[i].text))
+		if (jit_options[i].number ? strncmp(option, jit_options[i].text, len)
+					  : strcmp(option, jit_options[i].text))
 			continue;
 		*ret = jit_options[i].option;
 		*value = jit_options[i].value;
@@ -65,12 +66,20 @@ static int option_check(const struct fdry_kernels_unit *u, const char *option)
 	uintptr_t value;
 
 	if (!option || !*option || strchr(option, '\n'))
-		return fdry_fail(FDRY_E_INVAL, "%s: an option of the compiler is NULL, empty or of several lines", u->title);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s: an option of the compiler is NULL, empty or of several lines",
+				 u->title);
 	if (u->source && (strstr(option, "gpu-architecture") || !strncmp(option, "-arch", 5)))
-		return fdry_fail(FDRY_E_INVAL, "%s: the option '%s' says what the target is for; set target instead", u->title, option);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"%s: the option '%s' says what the target is for; set target instead",
+			u->title, option);
 	if (!u->source && !fdry_kernels_jit_option(option, &jit, &value))
-		return fdry_fail(FDRY_E_INVAL, "%s: PTX has no option '%s'; there are -O0 to -O4, --maxrregcount=1 to 255, "
-				 "--generate-line-info and --device-debug", u->title, option);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s: PTX has no option '%s'; there are -O0 to -O4, "
+				 "--maxrregcount=1 to 255, "
+				 "--generate-line-info and --device-debug",
+				 u->title, option);
 	return 0;
 }
 
@@ -80,26 +89,32 @@ static int options_take(struct fdry_kernels_unit *u)
 	int err = 0;
 
 	if (n > FDRY_KERNEL_OPTIONS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "%s: %zu options, %u are allowed", u->title, n, FDRY_KERNEL_OPTIONS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "%s: %zu options, %u are allowed", u->title, n,
+				 FDRY_KERNEL_OPTIONS_MAX);
 	if (n && !u->src.options)
-		return fdry_fail(FDRY_E_INVAL, "%s: noptions is %zu and options is NULL", u->title, n);
+		return fdry_fail(FDRY_E_INVAL, "%s: noptions is %zu and options is NULL", u->title,
+				 n);
 	if (n && !u->compiled)
-		return fdry_fail(FDRY_E_INVAL, "%s: a cubin is not compiled, so it takes no options", u->title);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s: a cubin is not compiled, so it takes no options", u->title);
 	for (i = 0; i < n && !err; i++) {
 		err = option_check(u, u->src.options[i]);
 		if (!err)
-			err = fdry_buf_printf(&u->options, "%s%s", i ? "\n" : "", u->src.options[i]);
+			err = fdry_buf_printf(&u->options, "%s%s", i ? "\n" : "",
+					      u->src.options[i]);
 	}
 	if (!err)
 		err = fdry_buf_put(&u->options, "", 1);
 	if (!err && u->options.len > FDRY_FACT_MAX)
-		err = fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes, %u are allowed", u->title, u->options.len, FDRY_FACT_MAX);
+		err = fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes, %u are allowed",
+				u->title, u->options.len, FDRY_FACT_MAX);
 	return err;
 }
 
-/* --- what it is --- */
+/* --- kinds --- */
 
-/* How long what joins two lines is: a backslash, blanks perhaps, and the end of the line; 0: it is none. */
+/* How long what joins two lines is: a backslash, blanks perhaps, and the end of the line; 0: it is
+ * none. */
 static size_t splice_len(const uint8_t *text, size_t len)
 {
 	size_t i = 1;
@@ -136,7 +151,7 @@ static bool mentions(struct fdry_span text, const char *word)
 	return false;
 }
 
-/* What the compiler reads beside the text is in no key, nor are names and times. */
+/* Whether the compiler reads anything beside the text, or names and times, which no key has. */
 static bool looks_around(const struct fdry_kernels_unit *u)
 {
 	static const char *const words[] = { "include", "embed", "__FILE__", "__DATE__", "__TIME" };
@@ -148,7 +163,8 @@ static bool looks_around(const struct fdry_kernels_unit *u)
 	for (i = 0; i < u->src.noptions && !found; i++)
 		found = strstr(u->src.options[i], "include") || strstr(u->src.options[i], "file") ||
 			strstr(u->src.options[i], "pch") || u->src.options[i][0] != '-' ||
-			!strncmp(u->src.options[i], "-I", 2) || !strncmp(u->src.options[i], "-i", 2) ||
+			!strncmp(u->src.options[i], "-I", 2) ||
+			!strncmp(u->src.options[i], "-i", 2) ||
 			!strncmp(u->src.options[i], "-optf", 5);
 	return found;
 }
@@ -161,7 +177,9 @@ static int source_take(struct fdry_kernels_unit *u)
 	while (len && !text[len - 1])
 		len--;
 	if (!len || memchr(text, 0, len))
-		return fdry_fail(FDRY_E_INVAL, "%s: source is text, and this is empty or has zero bytes in it", u->title);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s: source is text, and this is empty or has zero bytes in it",
+				 u->title);
 	u->code = (struct fdry_devcode){ .kind = FDRY_DEVCODE_PTX, .bytes = { u->src.data, len } };
 	u->compiled = true;
 	return 0;
@@ -172,7 +190,9 @@ static int code_take(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	int err;
 
 	if (u->src.target)
-		return fdry_fail(FDRY_E_INVAL, "%s: a target is for source; code says itself what it is for", u->title);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%s: a target is for source; code says itself what it is for",
+				 u->title);
 	err = fdry_devcode_init(u->src.data, u->src.len, k->cc, &u->code);
 	u->compiled = !err && u->code.kind == FDRY_DEVCODE_PTX;
 	if (!err && !u->compiled)
@@ -188,22 +208,27 @@ static void title_make(struct fdry_kernels_unit *u)
 	if (u->src.name && *u->src.name)
 		snprintf(u->title, sizeof(u->title), "'%s'", u->src.name);
 	else
-		snprintf(u->title, sizeof(u->title), "the %s of %zu bytes", u->source ? "source" : "code", u->src.len);
+		snprintf(u->title, sizeof(u->title), "the %s of %zu bytes",
+			 u->source ? "source" : "code", u->src.len);
 }
 
 /* --- targets --- */
 
-static int target_unable(const struct fdry_kernels *k, const struct fdry_kernels_unit *u, const char *target)
+static int target_unable(const struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			 const char *target)
 {
-	const char *why = strchr(target, 'a') && target[strlen(target) - 1] == 'a' ? "runs on exactly that architecture" :
-			  target[strlen(target) - 1] == 'f' ? "runs on that family of architectures from it on" :
-			  "runs on that architecture and above";
+	const char *why = strchr(target, 'a') && target[strlen(target) - 1] == 'a'
+				  ? "runs on exactly that architecture"
+			  : target[strlen(target) - 1] == 'f'
+				  ? "runs on that family of architectures from it on"
+				  : "runs on that architecture and above";
 
-	return fdry_fail(FDRY_E_UNABLE, "%s is for %s, which %s, and device %d is %s; compile it for %s or below", u->title, target, why,
-			 (int)k->dev, k->arch, k->arch);
+	return fdry_fail(FDRY_E_UNABLE,
+			 "%s is for %s, which %s, and device %d is %s; compile it for %s or below",
+			 u->title, target, why, (int)k->dev, k->arch, k->arch);
 }
 
-/* What the driver would refuse in fewer words. */
+/* Refuse PTX that the driver would refuse without a reason. */
 static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernels_unit *u)
 {
 	struct fdry_ptx_head head;
@@ -216,11 +241,15 @@ static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernels_uni
 	needs = head.version ? fdry_ptx_needs(head.version) : 0;
 	if (needs <= k->drv->version)
 		return 0;
-	return fdry_fail(FDRY_E_UNABLE, "%s is PTX version %u.%u, which came with CUDA %d.%d, and this driver is of CUDA %d.%d, which "
-			 "compiles up to %u.%u; install a newer driver, or write .version %u.%u", u->title, head.version / 10,
-			 head.version % 10, needs / 1000, needs % 1000 / 10, k->drv->version / 1000, k->drv->version % 1000 / 10,
-			 fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10,
-			 fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10);
+	return fdry_fail(
+		FDRY_E_UNABLE,
+		"%s is PTX version %u.%u, which came with CUDA %d.%d, and this driver is of CUDA "
+		"%d.%d, which "
+		"compiles up to %u.%u; install a newer driver, or write .version %u.%u",
+		u->title, head.version / 10, head.version % 10, needs / 1000, needs % 1000 / 10,
+		k->drv->version / 1000, k->drv->version % 1000 / 10,
+		fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10,
+		fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10);
 }
 
 static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
@@ -237,11 +266,16 @@ static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	if (!u->src.target)
 		return fdry_nvrtc_target(n, k->cc, u->target);
 	if (strlen(u->src.target) >= sizeof(u->target) || !fdry_target_parse(u->src.target, &t))
-		return fdry_fail(FDRY_E_INVAL, "%s: '%s' is no target; there are such as sm_90, sm_90a and compute_90", u->title, u->src.target);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"%s: '%s' is no target; there are such as sm_90, sm_90a and compute_90",
+			u->title, u->src.target);
 	if (!fdry_target_runs(&t, k->cc))
 		return target_unable(k, u, u->src.target);
 	if (!strncmp(u->src.target, "sm_", 3) && t.arch / 10 != k->cc / 10)
-		return fdry_fail(FDRY_E_UNABLE, "%s: machine code for %s does not run on device %d, which is %s; compile for compute_%u",
+		return fdry_fail(FDRY_E_UNABLE,
+				 "%s: machine code for %s does not run on device %d, which is %s; "
+				 "compile for compute_%u",
 				 u->title, u->src.target, (int)k->dev, k->arch, t.arch);
 	snprintf(u->target, sizeof(u->target), "%s", u->src.target);
 	return 0;
@@ -284,7 +318,8 @@ static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	for (i = 0; i < u->nfacts && !err; i++) {
 		err = fdry_hash_update(&h, u->facts[i].key, strlen(u->facts[i].key) + 1);
 		if (!err)
-			err = fdry_hash_update(&h, u->facts[i].value, strlen(u->facts[i].value) + 1);
+			err = fdry_hash_update(&h, u->facts[i].value,
+					       strlen(u->facts[i].value) + 1);
 	}
 	if (!err)
 		err = fdry_hash_final(&h, &u->key);
@@ -295,18 +330,23 @@ static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 static int source_check(const struct fdry_kernels_source *s)
 {
 	if (s->reserved || s->form > FDRY_KERNELS_SOURCE)
-		return fdry_fail(FDRY_E_OPTS, "a source's form is %u and its reserved field %u; forms are 0 (code) and 1 (source)", s->form,
-				 s->reserved);
+		return fdry_fail(FDRY_E_OPTS,
+				 "a source's form is %u and its reserved field %u; forms are 0 "
+				 "(code) and 1 (source)",
+				 s->form, s->reserved);
 	if (!s->data)
 		return fdry_fail(FDRY_E_INVAL, "a source has no bytes (NULL)");
 	if (s->len > FDRY_KERNEL_TEXT_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a source has %zu bytes, %u are allowed", s->len, FDRY_KERNEL_TEXT_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "a source has %zu bytes, %u are allowed", s->len,
+				 FDRY_KERNEL_TEXT_MAX);
 	if (s->version && strlen(s->version) > FDRY_FACT_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a source's version has %zu bytes, %u are allowed", strlen(s->version), FDRY_FACT_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "a source's version has %zu bytes, %u are allowed",
+				 strlen(s->version), FDRY_FACT_MAX);
 	return 0;
 }
 
-int fdry_kernels_unit_make(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_unit *ret)
+int fdry_kernels_unit_init(struct fdry_kernels *k, const struct fdry_kernels_source *source,
+			   struct fdry_kernels_unit *ret)
 {
 	int err;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_launch.c - launches that are checked: arguments against the kernel's parameters, and
- * cooperative ones against the device.
+ * kernel_launch.c - check launches: arguments against the kernel's parameters, cooperative launches
+ * against the device.
  *
- * The driver reads as many arguments as the kernel has, wherever the pointers lead: one too
- * few is a wild read that it cannot notice.
+ * The driver reads as many arguments as the kernel has parameters. With one argument too few it
+ * reads an invalid pointer, and cannot notice that.
  */
 #include <stdlib.h>
 
@@ -21,8 +21,10 @@ static int param_add(struct fdry_buf *params, size_t offset, size_t size)
 	struct fdry_param p = { (uint16_t)offset, (uint16_t)size };
 
 	if (offset > FDRY_KERNEL_PARAM_BYTES_MAX || size > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return fdry_fail(FDRY_E_BADCODE, "the driver says that a parameter of %zu bytes lies at %zu; at most %u are known", size, offset,
-				 FDRY_KERNEL_PARAM_BYTES_MAX);
+		return fdry_fail(FDRY_E_BADCODE,
+				 "the driver says that a parameter of %zu bytes lies at %zu; at "
+				 "most %u are known",
+				 size, offset, FDRY_KERNEL_PARAM_BYTES_MAX);
 	return fdry_buf_put(params, &p, sizeof(p));
 }
 
@@ -42,9 +44,13 @@ static int params_read(const struct fdry_kernels *k, struct fdry_kernels_func *f
 		err = param_add(&params, offset, size);
 	}
 	if (!err && !res)
-		err = fdry_fail(FDRY_E_UNABLE, "the kernel '%s' has more than %u parameters, which this library does not launch; put them "
-				"into a struct", f->name, FDRY_KERNEL_PARAMS_MAX);
-	if (!err && res != CUDA_SUCCESS && res != CUDA_ERROR_INVALID_VALUE && res != FDRY_CUDA_MISSING)
+		err = fdry_fail(FDRY_E_UNABLE,
+				"the kernel '%s' has more than %u parameters, which this library "
+				"does not launch; put them "
+				"into a struct",
+				f->name, FDRY_KERNEL_PARAMS_MAX);
+	if (!err && res != CUDA_SUCCESS && res != CUDA_ERROR_INVALID_VALUE &&
+	    res != FDRY_CUDA_MISSING)
 		err = fdry_driver_result(k->drv, FDRY_DRV_cuFuncGetParamInfo, res);
 	if (err) {
 		fdry_buf_release(&params);
@@ -58,7 +64,8 @@ static int params_read(const struct fdry_kernels *k, struct fdry_kernels_func *f
 int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_func *f)
 {
 	int shared = 0;
-	int err = fdry_call(k->drv, cuFuncGetAttribute, &shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f->func);
+	int err = fdry_call(k->drv, cuFuncGetAttribute, &shared,
+			    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f->func);
 
 	if (err)
 		return err;
@@ -66,23 +73,32 @@ int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_fun
 	return params_read(k, f);
 }
 
-static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_arg *args, size_t nargs)
+static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f,
+		      const struct fdry_kernels_arg *args, size_t nargs)
 {
 	size_t i;
 
 	if (f->nparams == FDRY_KERNEL_PARAMS_UNKNOWN)
 		return fdry_driver_result(k->drv, FDRY_DRV_cuFuncGetParamInfo, FDRY_CUDA_MISSING);
 	if (nargs != f->nparams)
-		return fdry_fail(FDRY_E_INVAL, "the kernel '%s' takes %u arguments and %zu were given; give one for each parameter", f->name,
-				 f->nparams, nargs);
+		return fdry_fail(FDRY_E_INVAL,
+				 "the kernel '%s' takes %u arguments and %zu were given; give one "
+				 "for each parameter",
+				 f->name, f->nparams, nargs);
 	if (nargs && !args)
-		return fdry_fail(FDRY_E_INVAL, "the arguments of the kernel '%s' are NULL", f->name);
+		return fdry_fail(FDRY_E_INVAL, "the arguments of the kernel '%s' are NULL",
+				 f->name);
 	for (i = 0; i < nargs; i++) {
 		if (!args[i].data)
-			return fdry_fail(FDRY_E_INVAL, "argument %zu of the kernel '%s' is NULL; give the address of its bytes", i, f->name);
+			return fdry_fail(FDRY_E_INVAL,
+					 "argument %zu of the kernel '%s' is NULL; give the "
+					 "address of its bytes",
+					 i, f->name);
 		if (args[i].size != f->params[i].size)
-			return fdry_fail(FDRY_E_INVAL, "argument %zu of the kernel '%s' has %u bytes and %zu were given", i, f->name,
-					 f->params[i].size, args[i].size);
+			return fdry_fail(
+				FDRY_E_INVAL,
+				"argument %zu of the kernel '%s' has %u bytes and %zu were given",
+				i, f->name, f->params[i].size, args[i].size);
 	}
 	return 0;
 }
@@ -97,65 +113,88 @@ static uint64_t product(const uint32_t d[3])
 	return __builtin_mul_overflow(n, d[2] ? d[2] : 1, &n) ? UINT64_MAX : n;
 }
 
-static int grid_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o)
+static int grid_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f,
+		      const struct fdry_kernels_launch_opts *o)
 {
 	uint64_t blocks = product(o->grid), threads = product(o->block);
 	int per_sm = 0, sms = 0;
-	int err = fdry_call(k->drv, cuDeviceGetAttribute, &sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, k->dev);
+	int err = fdry_call(k->drv, cuDeviceGetAttribute, &sms,
+			    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, k->dev);
 
 	if (!err && blocks == UINT64_MAX)
-		err = fdry_fail(FDRY_E_INVAL, "a grid of %u x %u x %u blocks is more than any device takes", o->grid[0], o->grid[1], o->grid[2]);
+		err = fdry_fail(FDRY_E_INVAL,
+				"a grid of %u x %u x %u blocks is more than any device takes",
+				o->grid[0], o->grid[1], o->grid[2]);
 	if (!err && threads > 1u << 16)
-		err = fdry_fail(FDRY_E_INVAL, "a block of %llu threads is more than any device has", (unsigned long long)threads);
+		err = fdry_fail(FDRY_E_INVAL, "a block of %llu threads is more than any device has",
+				(unsigned long long)threads);
 	if (!err)
-		err = fdry_call(k->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, f->func, (int)threads, o->shared);
+		err = fdry_call(k->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm,
+				f->func, (int)threads, o->shared);
 	if (err || blocks <= (uint64_t)per_sm * (uint64_t)sms)
 		return err;
-	return fdry_fail(FDRY_E_UNABLE, "a cooperative launch of '%s' with %llu blocks of %llu threads: device %d holds %d of them at once (%d on each of "
-			 "%d SMs); use a smaller grid, and loop in the kernel", f->name, (unsigned long long)blocks, (unsigned long long)threads,
+	return fdry_fail(FDRY_E_UNABLE,
+			 "a cooperative launch of '%s' with %llu blocks of %llu threads: device %d "
+			 "holds %d of them at once (%d on each of "
+			 "%d SMs); use a smaller grid, and loop in the kernel",
+			 f->name, (unsigned long long)blocks, (unsigned long long)threads,
 			 (int)k->dev, per_sm * sms, per_sm, sms);
 }
 
-static int cooperative_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o)
+static int cooperative_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f,
+			     const struct fdry_kernels_launch_opts *o)
 {
 	int can = 0;
-	int err = fdry_call(k->drv, cuDeviceGetAttribute, &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, k->dev);
+	int err = fdry_call(k->drv, cuDeviceGetAttribute, &can,
+			    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, k->dev);
 
 	if (err)
 		return err;
 	if (can)
 		return grid_check(k, f, o);
-	return fdry_fail(FDRY_E_UNABLE, "a cooperative launch of '%s' was asked for, and device %d cannot: compute capability %u.%u, cooperative launch %d; "
-			 "launch without it, or use a device of 6.0 or above", f->name, (int)k->dev, k->cc / 10, k->cc % 10, can);
+	return fdry_fail(FDRY_E_UNABLE,
+			 "a cooperative launch of '%s' was asked for, and device %d cannot: "
+			 "compute capability %u.%u, cooperative launch %d; "
+			 "launch without it, or use a device of 6.0 or above",
+			 f->name, (int)k->dev, k->cc / 10, k->cc % 10, can);
 }
 
 /* --- launching --- */
 
-static int launch(const struct fdry_kernels *k, const struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o, void **params)
+static int launch(const struct fdry_kernels *k, const struct fdry_kernels_func *f,
+		  const struct fdry_kernels_launch_opts *o, void **params)
 {
 	CUlaunchAttribute attr = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE };
 	CUlaunchConfig c = {
-		.gridDimX = o->grid[0] ? o->grid[0] : 1, .gridDimY = o->grid[1] ? o->grid[1] : 1, .gridDimZ = o->grid[2] ? o->grid[2] : 1,
-		.blockDimX = o->block[0] ? o->block[0] : 1, .blockDimY = o->block[1] ? o->block[1] : 1,
-		.blockDimZ = o->block[2] ? o->block[2] : 1, .sharedMemBytes = o->shared, .hStream = o->stream, .attrs = &attr,
+		.gridDimX = o->grid[0] ? o->grid[0] : 1,
+		.gridDimY = o->grid[1] ? o->grid[1] : 1,
+		.gridDimZ = o->grid[2] ? o->grid[2] : 1,
+		.blockDimX = o->block[0] ? o->block[0] : 1,
+		.blockDimY = o->block[1] ? o->block[1] : 1,
+		.blockDimZ = o->block[2] ? o->block[2] : 1,
+		.sharedMemBytes = o->shared,
+		.hStream = o->stream,
+		.attrs = &attr,
 	};
 
 	attr.value.cooperative = 1;
 	c.numAttrs = o->flags & FDRY_KERNELS_COOPERATIVE ? 1 : 0;
 	if (c.numAttrs)
 		return fdry_call(k->drv, cuLaunchKernelEx, &c, f->func, params, NULL);
-	return fdry_call(k->drv, cuLaunchKernel, f->func, c.gridDimX, c.gridDimY, c.gridDimZ, c.blockDimX, c.blockDimY, c.blockDimZ,
-			 c.sharedMemBytes, c.hStream, params, NULL);
+	return fdry_call(k->drv, cuLaunchKernel, f->func, c.gridDimX, c.gridDimY, c.gridDimZ,
+			 c.blockDimX, c.blockDimY, c.blockDimZ, c.sharedMemBytes, c.hStream, params,
+			 NULL);
 }
 
-/* Only ever raised: another thread may be about to launch with what it was given. */
+/* The limit is only raised: another thread may be about to launch with the present one. */
 static int shared_raise(struct fdry_kernels *k, struct fdry_kernels_func *f, uint32_t shared)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&k->lock);
 	if (shared > atomic_load(&f->shared)) {
-		err = fdry_call(k->drv, cuFuncSetAttribute, f->func, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+		err = fdry_call(k->drv, cuFuncSetAttribute, f->func,
+				CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
 		if (!err)
 			atomic_store(&f->shared, shared);
 	}
@@ -163,8 +202,8 @@ static int shared_raise(struct fdry_kernels *k, struct fdry_kernels_func *f, uin
 	return err ? fdry_fail_at(err, "%u bytes of dynamic shared memory", shared) : 0;
 }
 
-static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o,
-			     void **params)
+static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f,
+			     const struct fdry_kernels_launch_opts *o, void **params)
 {
 	CUcontext now = NULL, popped;
 	int err = fdry_call(k->drv, cuCtxGetCurrent, &now);
@@ -179,13 +218,16 @@ static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f
 	if (!err)
 		err = launch(k, f, o, params);
 	if (!err)
-		fdry_count(o->flags & FDRY_KERNELS_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE : FDRY_METRIC_LAUNCHES_KERNEL, 1);
+		fdry_count(o->flags & FDRY_KERNELS_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE
+							       : FDRY_METRIC_LAUNCHES_KERNEL,
+			   1);
 	if (now != k->ctx)
 		(void)fdry_call_raw(k->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
 }
 
-static int launch_with(struct fdry_kernels *k, struct fdry_kernels_func *f, const struct fdry_kernels_launch_opts *o,
+static int launch_with(struct fdry_kernels *k, struct fdry_kernels_func *f,
+		       const struct fdry_kernels_launch_opts *o,
 		       const struct fdry_kernels_arg *args, size_t nargs)
 {
 	void *near[ARGS_NEAR], **params = near;
@@ -205,8 +247,9 @@ static int launch_with(struct fdry_kernels *k, struct fdry_kernels_func *f, cons
 	return err;
 }
 
-int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function, const struct fdry_kernels_launch_opts *opts,
-		       const struct fdry_kernels_arg *args, size_t nargs)
+int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function,
+			const struct fdry_kernels_launch_opts *opts,
+			const struct fdry_kernels_arg *args, size_t nargs)
 {
 	struct fdry_kernels_launch_opts o;
 	struct fdry_kernels_func *f;
@@ -217,12 +260,14 @@ int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function, const struc
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err && o.flags & ~(uint32_t)FDRY_KERNELS_COOPERATIVE)
-		err = fdry_fail(FDRY_E_OPTS, "launch flags %#x are not known; use a newer library", o.flags);
+		err = fdry_fail(FDRY_E_OPTS, "launch flags %#x are not known; use a newer library",
+				o.flags);
 	if (err)
 		return err;
 	f = fdry_kernels_func(k, function);
 	if (!f)
-		return fdry_fail(FDRY_E_NOKEY, "the function is not one that this cache gave, or it was cleared since; get it anew");
+		return fdry_fail(FDRY_E_NOKEY, "the function is not one that this cache gave, or "
+					       "it was cleared since; get it anew");
 	err = args_check(k, f, args, nargs);
 	return err ? err : launch_with(k, f, &o, args, nargs);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_nvrtc.c - NVRTC, opened at run time where it is installed; nothing links with it.
+ * kernel_nvrtc.c - NVRTC, opened at run time if it is installed; nothing links with it.
  *
- * Its interface is stable C; results other than 0 are errors, which it can name. It stays
- * mapped once it was opened: it keeps threads and caches of its own.
+ * Its interface is stable C; results other than 0 are errors with names. It stays mapped after it
+ * was opened, because it keeps threads and caches of its own.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -18,15 +18,17 @@ typedef struct nvrtc_program *nvrtc_program;
 /* X(name, parameters, whether it must be there) */
 #define NVRTC_FNS(X) \
 	X(nvrtcVersion, (int *major, int *minor), true) \
-	X(nvrtcCreateProgram, (nvrtc_program *prog, const char *src, const char *name, int n, const char *const *headers, \
-			       const char *const *names), true) \
-	X(nvrtcDestroyProgram, (nvrtc_program *prog), true) \
+	X(nvrtcCreateProgram, \
+	  (nvrtc_program * prog, const char *src, const char *name, int n, \
+	   const char *const *headers, const char *const *names), \
+	  true) \
+	X(nvrtcDestroyProgram, (nvrtc_program * prog), true) \
 	X(nvrtcCompileProgram, (nvrtc_program prog, int n, const char *const *options), true) \
-	X(nvrtcGetPTXSize, (nvrtc_program prog, size_t *size), true) \
+	X(nvrtcGetPTXSize, (nvrtc_program prog, size_t * size), true) \
 	X(nvrtcGetPTX, (nvrtc_program prog, char *ptx), true) \
-	X(nvrtcGetCUBINSize, (nvrtc_program prog, size_t *size), false) \
+	X(nvrtcGetCUBINSize, (nvrtc_program prog, size_t * size), false) \
 	X(nvrtcGetCUBIN, (nvrtc_program prog, char *cubin), false) \
-	X(nvrtcGetProgramLogSize, (nvrtc_program prog, size_t *size), true) \
+	X(nvrtcGetProgramLogSize, (nvrtc_program prog, size_t * size), true) \
 	X(nvrtcGetProgramLog, (nvrtc_program prog, char *log), true) \
 	X(nvrtcGetNumSupportedArchs, (int *count), false) \
 	X(nvrtcGetSupportedArchs, (int *archs), false)
@@ -37,7 +39,7 @@ typedef struct nvrtc_program *nvrtc_program;
 struct fdry_nvrtc {
 	void *handle;
 	int major, minor;
-	int *archs;      /* ascending, as NVRTC gives them */
+	int *archs;      /* ascending, as NVRTC lists them */
 	int narchs;
 	const char *(*error_string)(int res);
 #define X(name, params, must) int (*name) params;
@@ -52,11 +54,15 @@ static int symbols_take(struct fdry_nvrtc *n, const char *path)
 #define X(symbol, params, must) \
 	*(void **)&n->symbol = dlsym(n->handle, #symbol); \
 	if (must && !n->symbol) \
-		return fdry_fail(FDRY_E_NONVRTC, "%s is no NVRTC that this library can use: it lacks " #symbol, path);
+		return fdry_fail(FDRY_E_NONVRTC, \
+				 "%s is no NVRTC that this library can use: it lacks " #symbol, \
+				 path);
 	NVRTC_FNS(X)
 #undef X
 	*(void **)&n->error_string = dlsym(n->handle, "nvrtcGetErrorString");
-	return n->error_string ? 0 : fdry_fail(FDRY_E_NONVRTC, "%s is no NVRTC: it lacks nvrtcGetErrorString", path);
+	return n->error_string ? 0
+			       : fdry_fail(FDRY_E_NONVRTC,
+					   "%s is no NVRTC: it lacks nvrtcGetErrorString", path);
 }
 
 static int nvrtc_result(const struct fdry_nvrtc *n, const char *fn, int res)
@@ -65,7 +71,8 @@ static int nvrtc_result(const struct fdry_nvrtc *n, const char *fn, int res)
 
 	if (!res)
 		return 0;
-	return fdry_fail(FDRY_E_DRIVER, "%s failed with %s (%d); NVRTC %d.%d", fn, text ? text : "an unknown error", res, n->major, n->minor);
+	return fdry_fail(FDRY_E_DRIVER, "%s failed with %s (%d); NVRTC %d.%d", fn,
+			 text ? text : "an unknown error", res, n->major, n->minor);
 }
 
 /* Before CUDA 11.2 it cannot be asked: none are known then. */
@@ -122,8 +129,11 @@ static int nvrtc_open(const struct fdry_kernels *k, struct fdry_nvrtc **ret)
 		return fdry_nomem();
 	n->handle = handle_open(k, &path);
 	if (!n->handle)
-		err = fdry_fail(FDRY_E_NONVRTC, "NVRTC, which compiles source, cannot be opened: %s; install it (it comes with the CUDA "
-				"toolkit), set FOUNDRY_NVRTC to its path, or give PTX", dlerror());
+		err = fdry_fail(FDRY_E_NONVRTC,
+				"NVRTC, which compiles source, cannot be opened: %s; install it "
+				"(it comes with the CUDA "
+				"toolkit), set FOUNDRY_NVRTC to its path, or give PTX",
+				dlerror());
 	else
 		err = symbols_take(n, path);
 	if (!err)
@@ -169,8 +179,10 @@ int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24])
 		if (n->archs[i] <= (int)cc && n->archs[i] > best)
 			best = n->archs[i];
 	if (n->narchs && !best)
-		return fdry_fail(FDRY_E_UNABLE, "NVRTC %d.%d compiles for sm_%d and above, and the device is sm_%u; install an older NVRTC", n->major,
-				 n->minor, n->archs[0], cc);
+		return fdry_fail(FDRY_E_UNABLE,
+				 "NVRTC %d.%d compiles for sm_%d and above, and the device is "
+				 "sm_%u; install an older NVRTC",
+				 n->major, n->minor, n->archs[0], cc);
 	if (!best || (best == (int)cc && n->nvrtcGetCUBIN && n->nvrtcGetCUBINSize))
 		snprintf(target, 24, n->nvrtcGetCUBIN ? "sm_%u" : "compute_%u", cc);
 	else
@@ -180,7 +192,8 @@ int fdry_nvrtc_target(const struct fdry_nvrtc *n, uint32_t cc, char target[24])
 
 /* --- compiling --- */
 
-static int log_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u, enum fdry_errcode code, nvrtc_program prog)
+static int log_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       enum fdry_errcode code, nvrtc_program prog)
 {
 	const struct fdry_nvrtc *n = k->nvrtc;
 	size_t len = 0;
@@ -196,25 +209,30 @@ static int log_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err;
 }
 
-static int output_take(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx, struct fdry_buf *ret)
+static int output_take(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx,
+		       struct fdry_buf *ret)
 {
 	size_t len = 0, was = ret->len;
 	void *to = NULL;
 	int err = nvrtc_result(n, ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize",
-			       ptx ? n->nvrtcGetPTXSize(prog, &len) : n->nvrtcGetCUBINSize(prog, &len));
+			       ptx ? n->nvrtcGetPTXSize(prog, &len)
+				   : n->nvrtcGetCUBINSize(prog, &len));
 
 	if (!err && (!len || len > FDRY_FATBIN_CODE_MAX))
-		err = fdry_fail(FDRY_E_DRIVER, "NVRTC %d.%d gave code of %zu bytes", n->major, n->minor, len);
+		err = fdry_fail(FDRY_E_DRIVER, "NVRTC %d.%d gave code of %zu bytes", n->major,
+				n->minor, len);
 	if (!err)
 		err = fdry_buf_grow(ret, len, &to);
 	if (!err)
-		err = nvrtc_result(n, ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN", ptx ? n->nvrtcGetPTX(prog, to) : n->nvrtcGetCUBIN(prog, to));
+		err = nvrtc_result(n, ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN",
+				   ptx ? n->nvrtcGetPTX(prog, to) : n->nvrtcGetCUBIN(prog, to));
 	if (err)
 		ret->len = was;
 	return err;
 }
 
-static int program_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, nvrtc_program prog, struct fdry_buf *ret, bool ptx)
+static int program_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       nvrtc_program prog, struct fdry_buf *ret, bool ptx)
 {
 	const char *options[FDRY_KERNEL_OPTIONS_MAX + 1];
 	const struct fdry_nvrtc *n = k->nvrtc;
@@ -228,24 +246,28 @@ static int program_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	options[i] = arch;
 	res = n->nvrtcCompileProgram(prog, (int)i + 1, options);
 	if (res == NVRTC_COMPILE_FAILED || res == NVRTC_INVALID_OPTION)
-		return log_refused(k, u, res == NVRTC_INVALID_OPTION ? FDRY_E_INVAL : FDRY_E_COMPILE, prog);
+		return log_refused(
+			k, u, res == NVRTC_INVALID_OPTION ? FDRY_E_INVAL : FDRY_E_COMPILE, prog);
 	if (res)
 		return nvrtc_result(n, "nvrtcCompileProgram", res);
 	return output_take(n, prog, ptx, ret);
 }
 
-int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *ptx)
+int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_buf *ret, bool *ptx)
 {
 	struct fdry_buf text = { 0 };
 	nvrtc_program prog = NULL;
-	bool as_ptx = !strncmp(u->target, "compute_", 8) || !k->nvrtc->nvrtcGetCUBIN || !k->nvrtc->nvrtcGetCUBINSize;
+	bool as_ptx = !strncmp(u->target, "compute_", 8) || !k->nvrtc->nvrtcGetCUBIN ||
+		      !k->nvrtc->nvrtcGetCUBINSize;
 	int err = fdry_buf_put(&text, u->code.bytes.data, u->code.bytes.len);
 
 	if (!err)
 		err = fdry_buf_put(&text, "", 1);
 	if (!err)
 		err = nvrtc_result(k->nvrtc, "nvrtcCreateProgram",
-				   k->nvrtc->nvrtcCreateProgram(&prog, (const char *)text.data, u->src.name, 0, NULL, NULL));
+				   k->nvrtc->nvrtcCreateProgram(&prog, (const char *)text.data,
+								u->src.name, 0, NULL, NULL));
 	if (!err) {
 		err = program_run(k, u, prog, ret, as_ptx);
 		(void)k->nvrtc->nvrtcDestroyProgram(&prog);

@@ -2,13 +2,12 @@
 /*
  * kernel_store.c - compiled code in a store, for every process of the host.
  *
- * What was compiled is an image like any other, with one kernel object and no memory or
- * graphs, under the ref kernels/CONTENT and with the key for its identity
- * (Documentation/design/kernels.rst). So refs keep it, collections, limits, packs and checks
- * know it, and nothing here writes to disk by itself. Bytes are believed only as the store's
- * readers verify them: an id is a hash.
+ * Compiled code is an image like any other, with one kernel object and without memory and graphs.
+ * Its ref is kernels/CONTENT and its identity is the key (Documentation/design/kernels.rst). So
+ * refs keep it; collections, limits, packs and checks treat it like other images; and nothing here
+ * writes to disk by itself. The store's readers verify all bytes: an id is a hash.
  *
- * A store is a help and no need: whatever fails here is counted, and code is compiled.
+ * The cache works without its store: failures here are counted, and code is compiled.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +28,9 @@ static void ref_make(const struct fdry_kernels_unit *u, char ref[FDRY_REF_NAME_M
 
 /* --- reading --- */
 
-/* The image under the ref whose identity is the key; *@found, false where there is none. */
-static int image_find(struct fdry_reader *g, const struct fdry_kernels_unit *u, struct fdry_oid *ret,
-		      bool *found)
+/* The image under the ref whose identity is the key; *@found is false if there is none. */
+static int image_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
+		      struct fdry_oid *ret, bool *found)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
 	struct fdry_ref *refs = NULL;
@@ -65,7 +64,9 @@ static int object_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 	if (!err)
 		err = fdry_identity_digest(&m, &identity);
 	if (!err && (!fdry_oid_eq(&identity, &u->key) || m.n_objects != 1))
-		err = fdry_fail(FDRY_E_CORRUPT, "the image under " FDRY_KERNELS_REF "%s is not what its ref says", u->content);
+		err = fdry_fail(FDRY_E_CORRUPT,
+				"the image under " FDRY_KERNELS_REF "%s is not what its ref says",
+				u->content);
 	if (!err)
 		*ret = m.objects[0].oid;
 	fdry_buf_release(&bytes);
@@ -88,17 +89,20 @@ static int cubin_get(struct fdry_reader *g, const struct fdry_kernels_unit *u, s
 	return err;
 }
 
-/* Damage and what is missing are one thing, a store that does not work another, which is counted. Whether it is the first. */
+/* Damage and what is missing are one thing, a store that does not work another, which is counted.
+ * Whether it is the first. */
 static bool trouble(struct fdry_kernels *k, const char *doing, int err)
 {
 	fdry_info("kernels: %s: %s", doing, fdry_last_error());
-	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE || err == -FDRY_E_NOENT || err == -FDRY_E_VERSION)
+	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE || err == -FDRY_E_NOENT ||
+	    err == -FDRY_E_VERSION)
 		return true;
 	fdry_kernels_add(k, store_errors, 1);
 	return false;
 }
 
-void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_buf *ret, bool *found, bool *damaged)
+void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			    struct fdry_buf *ret, bool *found, bool *damaged)
 {
 	double begin = fdry_now_ms(), took;
 	struct fdry_reader *g = NULL;
@@ -117,7 +121,8 @@ void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_un
 	}
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, store_ms, took);
-	fdry_kernels_trace(k, u->title, *found ? "found in the store" : "not in the store", took, ret->len);
+	fdry_kernels_trace(k, u->title, *found ? "found in the store" : "not in the store", took,
+			   ret->len);
 }
 
 /* --- writing --- */
@@ -138,7 +143,8 @@ static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernels_u
 	return err;
 }
 
-static int manifest_make(const struct fdry_kernels_unit *u, const struct fdry_oid *object, struct fdry_buf *ret)
+static int manifest_make(const struct fdry_kernels_unit *u, const struct fdry_oid *object,
+			 struct fdry_buf *ret)
 {
 	struct fdry_manifest_writer w = { .base = 0 };
 	struct fdry_mf_object mf = { .oid = *object };
@@ -172,7 +178,8 @@ static int commit(struct fdry_writer *writer, const struct fdry_kernels_unit *u,
 	return err;
 }
 
-static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin)
+static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		   struct fdry_span cubin)
 {
 	struct fdry_oid object;
 	struct fdry_writer *writer;
@@ -188,7 +195,8 @@ static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, st
 	return err;
 }
 
-void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span cubin)
+void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			    struct fdry_span cubin)
 {
 	double begin = fdry_now_ms(), took;
 	int err;
@@ -199,7 +207,7 @@ void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_un
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, store_ms, took);
 	if (err == -FDRY_E_RACED)
-		return; /* somebody else has compiled the same */
+		return; /* another process has compiled the same */
 	if (err) {
 		if (trouble(k, "the store does not take compiled code", err))
 			fdry_kernels_add(k, store_damaged, 1);
@@ -210,7 +218,8 @@ void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_un
 	fdry_kernels_trace(k, u->title, "saved in the store", took, cubin.len);
 }
 
-struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k, const struct fdry_kernels_unit *u)
+struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k,
+					    const struct fdry_kernels_unit *u)
 {
 	struct fdry_claim *claim = NULL;
 	bool waited;

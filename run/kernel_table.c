@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_table.c - modules in memory: a table by key, and who loads what.
+ * kernel_table.c - modules in memory: a table by key, and the order of loads.
  *
- * A key that nobody has loaded gets a module that its first asker loads without the lock,
- * while others wait for it. One that fails leaves the table at once, and the last of those
- * who waited frees it. A call that looks at a module without the lock counts as busy, and
- * unloading waits until nobody is.
+ * If a key has no module, the first thread that requests it adds one and loads it without the lock,
+ * while other threads wait for it. A module whose load fails leaves the table at once, and the last
+ * waiting thread frees it. A call that reads a module without the lock counts as busy; unloading
+ * waits until no call is busy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,14 +95,16 @@ static void module_leave(struct fdry_kernels_module *m)
 
 /* --- loading --- */
 
-/* What is no code to this driver, as against a failure that has to do with something else. */
+/* Results that mean: this is no code for the driver. Other failures have other causes. */
 static bool is_useless(CUresult res)
 {
-	return res == CUDA_ERROR_INVALID_IMAGE || res == CUDA_ERROR_NO_BINARY_FOR_GPU || res == CUDA_ERROR_INVALID_SOURCE ||
-	       res == CUDA_ERROR_INVALID_VALUE || res == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
+	return res == CUDA_ERROR_INVALID_IMAGE || res == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+	       res == CUDA_ERROR_INVALID_SOURCE || res == CUDA_ERROR_INVALID_VALUE ||
+	       res == CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
 }
 
-static int module_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_span code, CUmodule *ret, CUresult *res)
+static int module_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_span code, CUmodule *ret, CUresult *res)
 {
 	double begin = fdry_now_ms(), took;
 	int err = fdry_module_load(k->drv, code, ret, res);
@@ -113,8 +115,10 @@ static int module_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err ? fdry_fail_at(err, "%s", u->title) : 0;
 }
 
-/* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged becomes true. */
-static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m, bool *found, bool *damaged)
+/* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged
+ * becomes true. */
+static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_kernels_module *m, bool *found, bool *damaged)
 {
 	struct fdry_buf code = { 0 };
 	CUresult res;
@@ -122,7 +126,8 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 
 	fdry_kernels_store_get(k, u, &code, found, damaged);
 	if (*found) {
-		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module, &res);
+		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module,
+				  &res);
 		if (err && is_useless(res)) {
 			*found = false;
 			err = 0;
@@ -139,7 +144,8 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err;
 }
 
-static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
+static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			struct fdry_kernels_module *m)
 {
 	struct fdry_buf code = { 0 };
 	struct fdry_span bytes;
@@ -152,14 +158,15 @@ static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *
 	err = module_load(k, u, bytes, &m->module, &res);
 	m->bytes = code.len;
 	if (!err)
-		fdry_kernels_store_put(k, u, bytes); /* only what loads is worth keeping */
+		fdry_kernels_store_put(k, u, bytes); /* keep only code that loads */
 out_release:
 	fdry_buf_release(&code);
 	return err;
 }
 
 /* One process of the host compiles, and the others find it in the store. */
-static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
+static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			 struct fdry_kernels_module *m)
 {
 	struct fdry_claim *claim;
 	bool found, damaged = false;
@@ -168,7 +175,8 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit 
 	if (err || found)
 		return err;
 	claim = fdry_kernels_store_claim(k, u);
-	if (claim) /* it may have been compiled since the store was asked, also where nobody had to be waited for */
+	if (claim) /* it may have been compiled since the store was asked, also where nobody had to
+		      be waited for */
 		err = stored_load(k, u, m, &found, &damaged);
 	fdry_kernels_add(k, store_damaged, damaged); /* once, however often it was looked at */
 	if (!err && !found) {
@@ -180,7 +188,8 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit 
 	return err;
 }
 
-static int module_fill(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module *m)
+static int module_fill(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_kernels_module *m)
 {
 	CUstreamCaptureMode mode;
 	CUresult res;
@@ -238,8 +247,9 @@ static void asked_count(struct fdry_kernels *k, const struct fdry_kernels_unit *
 	k->stats.source_misses += u->source && !hit;
 }
 
-/* A module of the unit with one user more; busy. @err is that of whoever loaded it. */
-static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u, struct fdry_kernels_module **ret)
+/* The unit's module, with one more user; busy. @err is that of the thread that loaded it. */
+static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_kernels_module **ret)
 {
 	struct fdry_kernels_module *m = module_find(k, &u->key);
 	int err = 0;
@@ -268,18 +278,23 @@ static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 
 /* --- functions --- */
 
-static int func_make(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry, struct fdry_kernels_func *f)
+static int func_make(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry,
+		     struct fdry_kernels_func *f)
 {
 	CUresult res = fdry_call_raw(k->drv, cuModuleGetFunction, &f->func, m->module, entry);
 
 	if (res == CUDA_ERROR_NOT_FOUND)
-		return fdry_fail(FDRY_E_NOENT, "the code has no kernel '%s'; names are mangled unless they are declared extern \"C\"", entry);
+		return fdry_fail(FDRY_E_NOENT,
+				 "the code has no kernel '%s'; names are mangled unless they are "
+				 "declared extern \"C\"",
+				 entry);
 	if (res)
 		return fdry_driver_result(k->drv, FDRY_DRV_cuModuleGetFunction, res);
 	return fdry_kernels_func_read(k, f);
 }
 
-static int func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry, struct fdry_kernels_func **ret)
+static int func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry,
+		    struct fdry_kernels_func **ret)
 {
 	struct fdry_kernels_func *f = calloc(1, sizeof(*f));
 	CUstreamCaptureMode mode;
@@ -300,8 +315,9 @@ static int func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m,
 	return err;
 }
 
-/* With the lock, which is given up for as long as the driver looks for it. */
-static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, const char *entry, CUfunction *ret)
+/* The lock is held, and released while the driver searches. */
+static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, const char *entry,
+		     CUfunction *ret)
 {
 	struct fdry_kernels_func *f = func_find(m, entry), *made = NULL;
 	int err;
@@ -317,7 +333,7 @@ static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, cons
 		return err;
 	f = func_find(m, entry);
 	if (f) {
-		func_free(made); /* somebody was faster, and got the same from the driver */
+		func_free(made); /* another thread was faster, and has the same from the driver */
 	} else {
 		f = made;
 		f->next = m->funcs;
@@ -336,7 +352,8 @@ static int entry_check(const char *entry, const CUfunction *ret)
 	return 0;
 }
 
-static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, const char *entry, CUfunction *ret)
+static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, const char *entry,
+		    CUfunction *ret)
 {
 	struct fdry_kernels_module *m = NULL;
 	CUfunction func = NULL;
@@ -359,7 +376,8 @@ static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, c
 	return err;
 }
 
-int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_source *source, const char *entry, CUfunction *ret)
+int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_source *source,
+			  const char *entry, CUfunction *ret)
 {
 	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
@@ -368,7 +386,7 @@ int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_sour
 		err = entry_check(entry, ret);
 	if (err)
 		return err;
-	err = fdry_kernels_unit_make(k, source, &u);
+	err = fdry_kernels_unit_init(k, source, &u);
 	if (err) {
 		fdry_kernels_add(k, failures, 1);
 		return err;
@@ -378,7 +396,8 @@ int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_sour
 	return err;
 }
 
-int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *source, struct fdry_kernels_key *ret)
+int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *source,
+		     struct fdry_kernels_key *ret)
 {
 	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
@@ -386,7 +405,7 @@ int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *s
 	if (!err)
 		err = fdry_need(ret);
 	if (!err)
-		err = fdry_kernels_unit_make(k, source, &u);
+		err = fdry_kernels_unit_init(k, source, &u);
 	if (err)
 		return err;
 	memcpy(ret->bytes, u.key.b, sizeof(ret->bytes));
@@ -395,13 +414,15 @@ int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *s
 }
 
 /* With the lock, busy. */
-static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry, CUfunction *ret)
+static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry,
+		      CUfunction *ret)
 {
 	struct fdry_kernels_module *m = module_find(k, key);
 	int err;
 
 	if (!m || m->state != FDRY_MODULE_READY)
-		return fdry_fail(FDRY_E_NOKEY, "no code with that key is loaded; get it by its source");
+		return fdry_fail(FDRY_E_NOKEY,
+				 "no code with that key is loaded; get it by its source");
 	fdry_count(FDRY_METRIC_KERNEL_HITS, 1);
 	k->stats.hits++;
 	if (!entry)
@@ -412,7 +433,8 @@ static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const 
 	return err;
 }
 
-int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key, const char *entry, CUfunction *ret)
+int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key, const char *entry,
+		      CUfunction *ret)
 {
 	CUfunction func = NULL;
 	struct fdry_oid oid;
@@ -437,7 +459,7 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 
 /* --- unloaded --- */
 
-/* The first failure of the driver; what it does not unload is forgotten all the same. */
+/* Returns the driver's first failure; modules that it does not unload are forgotten as well. */
 static int module_unload(struct fdry_kernels *k, struct fdry_kernels_module *m, int err)
 {
 	struct fdry_kernels_func *f;

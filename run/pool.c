@@ -2,10 +2,10 @@
 /*
  * pool.c - memory that is used again; see foundry/run/pool.h.
  *
- * Sizes are rounded up to classes, and what is kept is found by class. What is given back
- * carries an event behind its last use: it is handed out when that has happened, or to the
- * same stream, whose order then does the rest. Streams are told apart by the driver's number
- * for each, as their handles come again. The lock is not held while the driver makes, waits or frees.
+ * Sizes are rounded up to classes, and kept memory is found by class. Memory that was put has an
+ * event after its last use. The pool hands it out when the event has happened, or at once to the
+ * same stream, which keeps the order. Streams are identified by the driver's number, because
+ * handles are reused. The lock is not held while the driver allocates, waits or frees.
  */
 #include <stdlib.h>
 
@@ -17,7 +17,9 @@
 #include "lib/telemetry.h"
 
 #define GRAIN 512
-#define SMALL 4096 /* up to here classes are multiples of GRAIN, above there are eight to each doubling */
+#define SMALL \
+	4096 /* up to here classes are multiples of GRAIN, above there are eight to each doubling \
+	      */
 #define LARGE (1ull << 47)
 
 static const struct {
@@ -25,10 +27,12 @@ static const struct {
 	enum fdry_config limit;
 	enum fdry_metric_id hits, misses, cached, used;
 } kinds[] = {
-	[FDRY_TRANSIENT_DEVICE] = { "device", FDRY_CONFIG_POOL_DEVICE, FDRY_METRIC_POOL_HITS_DEVICE, FDRY_METRIC_POOL_MISSES_DEVICE,
-		FDRY_METRIC_POOL_CACHED_DEVICE, FDRY_METRIC_POOL_USED_DEVICE },
-	[FDRY_TRANSIENT_PINNED] = { "pinned", FDRY_CONFIG_POOL_PINNED, FDRY_METRIC_POOL_HITS_PINNED, FDRY_METRIC_POOL_MISSES_PINNED,
-		FDRY_METRIC_POOL_CACHED_PINNED, FDRY_METRIC_POOL_USED_PINNED },
+	[FDRY_TRANSIENT_DEVICE] = { "device", FDRY_CONFIG_POOL_DEVICE, FDRY_METRIC_POOL_HITS_DEVICE,
+				    FDRY_METRIC_POOL_MISSES_DEVICE, FDRY_METRIC_POOL_CACHED_DEVICE,
+				    FDRY_METRIC_POOL_USED_DEVICE },
+	[FDRY_TRANSIENT_PINNED] = { "pinned", FDRY_CONFIG_POOL_PINNED, FDRY_METRIC_POOL_HITS_PINNED,
+				    FDRY_METRIC_POOL_MISSES_PINNED, FDRY_METRIC_POOL_CACHED_PINNED,
+				    FDRY_METRIC_POOL_USED_PINNED },
 };
 
 /* The class of @bytes, which become as many as it has. */
@@ -49,7 +53,8 @@ static unsigned int size_class(size_t *bytes)
 	return SMALL / GRAIN + (log - 12) * 8 + (unsigned int)n;
 }
 
-int fdry_transient_begin(struct fdry_transient *p, struct fdry_device *dev, enum fdry_transient_kind kind)
+int fdry_transient_init(struct fdry_transient *p, struct fdry_device *dev,
+			enum fdry_transient_kind kind)
 {
 	p->dev = dev;
 	p->kind = kind;
@@ -58,7 +63,7 @@ int fdry_transient_begin(struct fdry_transient *p, struct fdry_device *dev, enum
 	return fdry_config_number(kinds[kind].limit, &p->stats.limit);
 }
 
-/* --- what is kept; the lock is held --- */
+/* --- kept memory; the lock is held --- */
 
 static void kept_link(struct fdry_transient *p, struct fdry_spare *b)
 {
@@ -93,7 +98,7 @@ static void kept_unlink(struct fdry_transient *p, struct fdry_spare *b)
 	fdry_gauge(kinds[p->kind].cached, -(int64_t)b->bytes);
 }
 
-/* What must go so that @keep bytes are left, chained by next. */
+/* The memory to free so that @keep bytes are left, chained by next. */
 static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 {
 	struct fdry_spare *list = NULL, *b;
@@ -107,18 +112,21 @@ static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 	return list;
 }
 
-/* How many that other streams may still use are asked about, before the driver is asked for memory. */
+/* How many that other streams may still use are asked about, before the driver is asked for memory.
+ */
 #define LOOKS 16
 
-/* CUDA_ERROR_NOT_READY where another stream may still use @b, as far as is known. */
-static CUresult spare_state(const struct fdry_transient *p, const struct fdry_spare *b, unsigned long long stream, bool ask)
+/* CUDA_ERROR_NOT_READY if another stream may still use @b. */
+static CUresult spare_state(const struct fdry_transient *p, const struct fdry_spare *b,
+			    unsigned long long stream, bool ask)
 {
 	if (!b->done || (stream && b->stream == stream))
 		return CUDA_SUCCESS;
 	return ask ? fdry_call_raw(p->dev->drv, cuEventQuery, b->done) : CUDA_ERROR_NOT_READY;
 }
 
-static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long long stream, struct fdry_spare **ret)
+static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long long stream,
+		     struct fdry_spare **ret)
 {
 	struct fdry_spare *b;
 	CUresult res = CUDA_SUCCESS;
@@ -136,7 +144,7 @@ static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long
 	return 0;
 }
 
-/* --- what is in use; the lock is held, and room in the table reserved --- */
+/* --- memory in use; the lock is held, and the table has space --- */
 
 static void used_add(struct fdry_transient *p, struct fdry_spare *b)
 {
@@ -167,7 +175,8 @@ static int memory_make(const struct fdry_transient *p, size_t bytes, uint64_t *r
 	if (p->kind == FDRY_TRANSIENT_DEVICE)
 		err = fdry_call(p->dev->drv, cuMemAlloc_v2, &addr, bytes);
 	else
-		err = fdry_call(p->dev->drv, cuMemHostAlloc, &host, bytes, CU_MEMHOSTALLOC_PORTABLE);
+		err = fdry_call(p->dev->drv, cuMemHostAlloc, &host, bytes,
+				CU_MEMHOSTALLOC_PORTABLE);
 	if (!err)
 		*ret = p->kind == FDRY_TRANSIENT_DEVICE ? addr : (uint64_t)(uintptr_t)host;
 	return err;
@@ -183,11 +192,12 @@ static int memory_free(const struct fdry_transient *p, uint64_t addr)
 static void event_back(struct fdry_transient *p, struct fdry_spare *b)
 {
 	if (b->done)
-		(void)fdry_syncs_give(&p->dev->syncs[FDRY_SYNC_EVENT], b->done);
+		(void)fdry_syncs_put(&p->dev->syncs[FDRY_SYNC_EVENT], b->done);
 	b->done = NULL;
 }
 
-/* Free a chain; the first error. Where waiting fails the context is lost, and all memory with it. */
+/* Free a chain; the first error. Where waiting fails the context is lost, and all memory with it.
+ */
 static int blocks_free(struct fdry_transient *p, struct fdry_spare *list)
 {
 	struct fdry_spare *b;
@@ -225,13 +235,19 @@ static int memory_short(struct fdry_transient *p, size_t bytes)
 	used = p->stats.used;
 	pthread_mutex_unlock(&p->lock);
 	if (p->kind == FDRY_TRANSIENT_PINNED)
-		return fdry_fail(FDRY_E_NOMEM, "there are no %zu bytes of pinned memory, %llu are in use and all that was kept is released; "
-				 "give some back, or raise the limit of locked memory", bytes, (unsigned long long)used);
-	return fdry_fail(FDRY_E_NODEVMEM, "there are no %zu bytes of device memory: %zu of %zu are free, this pool has %llu in use and released "
-			 "all that it kept; give some back, or use a larger GPU", bytes, room, total, (unsigned long long)used);
+		return fdry_fail(FDRY_E_NOMEM,
+				 "there are no %zu bytes of pinned memory, %llu are in use and all "
+				 "that was kept is released; "
+				 "give some back, or raise the limit of locked memory",
+				 bytes, (unsigned long long)used);
+	return fdry_fail(FDRY_E_NODEVMEM,
+			 "there are no %zu bytes of device memory: %zu of %zu are free, this pool "
+			 "has %llu in use and released "
+			 "all that it kept; give some back, or use a larger GPU",
+			 bytes, room, total, (unsigned long long)used);
 }
 
-/* Once more where the driver has none, when all that is kept is released. */
+/* If the driver has no memory, release all kept memory and try again. */
 static int block_make(struct fdry_transient *p, size_t bytes, struct fdry_spare **ret)
 {
 	struct fdry_spare *b = calloc(1, sizeof(*b));
@@ -261,7 +277,8 @@ static int block_make(struct fdry_transient *p, size_t bytes, struct fdry_spare 
 /* --- getting --- */
 
 /* One that is kept, or NULL; it is in use then. */
-static int take_kept(struct fdry_transient *p, unsigned int class, unsigned long long stream, struct fdry_spare **ret)
+static int take_kept(struct fdry_transient *p, unsigned int class, unsigned long long stream,
+		     struct fdry_spare **ret)
 {
 	int err;
 
@@ -301,7 +318,8 @@ static int take_new(struct fdry_transient *p, size_t bytes, struct fdry_spare **
 }
 
 /* 0: FDRY_STREAM_NONE. */
-static int stream_number(const struct fdry_device *dev, CUstream stream, const char *doing, unsigned long long *ret)
+static int stream_number(const struct fdry_device *dev, CUstream stream, const char *doing,
+			 unsigned long long *ret)
 {
 	int err;
 
@@ -317,7 +335,9 @@ static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uin
 	unsigned int class = size_class(&bytes);
 	struct fdry_spare *b = NULL;
 	unsigned long long number;
-	int err = stream_number(p->dev, stream, "get memory for a graph before its capture begins, and keep it as long as the graph",
+	int err = stream_number(p->dev, stream,
+				"get memory for a graph before its capture begins, and keep it as "
+				"long as the graph",
 				&number);
 
 	if (!err)
@@ -336,7 +356,7 @@ static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uin
 
 /* --- giving back --- */
 
-/* Only one caller can give it back. */
+/* Only one caller can put it. */
 static int leave_begin(struct fdry_transient *p, uint64_t addr, struct fdry_spare **ret)
 {
 	struct fdry_spare *b;
@@ -349,20 +369,27 @@ static int leave_begin(struct fdry_transient *p, uint64_t addr, struct fdry_spar
 		b->leaving = true;
 	pthread_mutex_unlock(&p->lock);
 	*ret = b;
-	return b ? 0 : fdry_fail(FDRY_E_STALE, "no memory of the %s pool that is in use begins at %#llx: it was given back before, or is not "
-				 "the pool's; give back once, and to its own pool, what fdry_transient_get() gave", kinds[p->kind].name,
-				 (unsigned long long)addr);
+	return b ? 0
+		 : fdry_fail(FDRY_E_STALE,
+			     "no memory of the %s pool that is in use begins at %#llx: it was "
+			     "given back before, or is not "
+			     "the pool's; give back once, and to its own pool, what "
+			     "fdry_transient_get() gave",
+			     kinds[p->kind].name, (unsigned long long)addr);
 }
 
 static int mark_done(struct fdry_transient *p, struct fdry_spare *b, CUstream stream)
 {
 	struct fdry_syncs *events = &p->dev->syncs[FDRY_SYNC_EVENT];
 	void *event = NULL;
-	int err = stream_number(p->dev, stream, "what its graph uses must stay as long as the graph: give memory back behind that", &b->stream);
+	int err = stream_number(
+		p->dev, stream,
+		"what its graph uses must stay as long as the graph: give memory back behind that",
+		&b->stream);
 
 	if (err || stream == FDRY_STREAM_NONE)
 		return err;
-	err = fdry_syncs_take(events, &event);
+	err = fdry_syncs_get(events, &event);
 	if (err)
 		return err;
 	err = fdry_call(p->dev->drv, cuEventRecord, event, stream);
@@ -389,13 +416,14 @@ static int pool_put(struct fdry_transient *p, uint64_t addr, CUstream stream)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (blocks_free(p, over)) /* given back it is */
-		fdry_warn("memory that a pool had too much of could not be released: %s", fdry_last_error());
+		fdry_warn("memory that a pool had too much of could not be released: %s",
+			  fdry_last_error());
 	return err;
 }
 
 /* --- the end --- */
 
-void fdry_transient_end(struct fdry_transient *p)
+void fdry_transient_release(struct fdry_transient *p)
 {
 	size_t i;
 
@@ -414,18 +442,22 @@ static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind ki
 	int err = fdry_device_check(dev);
 
 	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
-		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of memory; use one of enum fdry_transient_kind", (int)kind);
+		err = fdry_fail(FDRY_E_INVAL,
+				"%d is no kind of memory; use one of enum fdry_transient_kind",
+				(int)kind);
 	return err;
 }
 
-static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind, CUstreamCaptureMode *mode)
+static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind,
+		      CUstreamCaptureMode *mode)
 {
 	int err = kind_check(dev, kind);
 
 	return err ? err : fdry_device_enter(dev, mode);
 }
 
-int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, size_t bytes, CUstream stream, uint64_t *ret)
+int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, size_t bytes,
+		       CUstream stream, uint64_t *ret)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_need(ret);
@@ -433,7 +465,8 @@ int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, s
 	if (!err && !bytes)
 		err = fdry_fail(FDRY_E_INVAL, "no bytes were asked for; ask for 1 at least");
 	if (!err && bytes > LARGE)
-		err = fdry_fail(FDRY_E_NODEVMEM, "%zu bytes are more than any device has; ask for less", bytes);
+		err = fdry_fail(FDRY_E_NODEVMEM,
+				"%zu bytes are more than any device has; ask for less", bytes);
 	if (!err)
 		err = kind_enter(dev, kind, &mode);
 	if (err)
@@ -443,7 +476,8 @@ int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, s
 	return err;
 }
 
-int fdry_transient_put(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t addr, CUstream stream)
+int fdry_transient_put(struct fdry_device *dev, enum fdry_transient_kind kind, uint64_t addr,
+		       CUstream stream)
 {
 	CUstreamCaptureMode mode;
 	int err = kind_enter(dev, kind, &mode);
@@ -455,7 +489,8 @@ int fdry_transient_put(struct fdry_device *dev, enum fdry_transient_kind kind, u
 	return err;
 }
 
-int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind, struct fdry_transient_stats *ret)
+int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind kind,
+			 struct fdry_transient_stats *ret)
 {
 	struct fdry_transient_stats now;
 	struct fdry_transient *p;

@@ -12,13 +12,14 @@ static int retain(struct fdry_primary *p, int ordinal)
 	int count, err = fdry_call(p->drv, cuDeviceGetCount, &count);
 
 	if (!err && (ordinal < 0 || ordinal >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", ordinal, count);
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				ordinal, count);
 	if (!err)
 		err = fdry_call(p->drv, cuDeviceGet, &p->device, ordinal);
 	return err ? err : fdry_call(p->drv, cuDevicePrimaryCtxRetain, &p->ctx, p->device);
 }
 
-int fdry_primary_open(const char *path, int ordinal, struct fdry_primary *ret)
+int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
 {
 	struct fdry_primary p = { .pid = getpid() };
 	int err;
@@ -33,7 +34,7 @@ int fdry_primary_open(const char *path, int ordinal, struct fdry_primary *ret)
 	return err;
 }
 
-int fdry_primary_again(const struct fdry_primary *p, struct fdry_primary *ret)
+int fdry_primary_copy(const struct fdry_primary *p, struct fdry_primary *ret)
 {
 	struct fdry_primary q = *p;
 	int err = fdry_call(p->drv, cuDevicePrimaryCtxRetain, &q.ctx, p->device);
@@ -43,7 +44,7 @@ int fdry_primary_again(const struct fdry_primary *p, struct fdry_primary *ret)
 	return err;
 }
 
-void fdry_primary_close(struct fdry_primary *p)
+void fdry_primary_release(struct fdry_primary *p)
 {
 	if (p->ctx && p->pid == getpid())
 		(void)fdry_call_raw(p->drv, cuDevicePrimaryCtxRelease_v2, p->device);
@@ -54,8 +55,11 @@ int fdry_primary_check(const struct fdry_primary *p, const char *what)
 {
 	if (p->pid == getpid())
 		return 0;
-	return fdry_fail(FDRY_E_FORKED, "%s was made before fork(), and CUDA does not work in the child; use it in the "
-			 "process that made it", what);
+	return fdry_fail(
+		FDRY_E_FORKED,
+		"%s was made before fork(), and CUDA does not work in the child; use it in the "
+		"process that made it",
+		what);
 }
 
 int fdry_primary_enter(const struct fdry_primary *p, CUstreamCaptureMode *mode)
@@ -74,7 +78,10 @@ int fdry_primary_stream(const struct fdry_primary *p, CUstream stream, const cha
 	int err = fdry_stream_context(p->drv, stream, &ctx);
 
 	if (!err && ctx != p->ctx)
-		err = fdry_fail(FDRY_E_INVAL, "the stream belongs to another device or context than the primary one of device %d; use a "
-				"stream of that", p->device);
+		err = fdry_fail(FDRY_E_INVAL,
+				"the stream belongs to another device or context than the primary "
+				"one of device %d; use a "
+				"stream of that",
+				p->device);
 	return err ? err : fdry_stream_not_capturing(p->drv, stream, what);
 }

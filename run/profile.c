@@ -34,7 +34,8 @@ uint64_t fdry_profile_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Numbers below 16 have places of their own; above, the highest bit and the four behind it say which. */
+/* Numbers below 16 have places of their own; above, the highest bit and the four behind it say
+ * which. */
 static unsigned int place_of(uint64_t ns)
 {
 	unsigned int octave;
@@ -42,7 +43,8 @@ static unsigned int place_of(uint64_t ns)
 	if (ns < 1u << FINE)
 		return (unsigned int)ns;
 	octave = 63 - (unsigned int)__builtin_clzll(ns);
-	return ((octave - FINE + 1) << FINE) + (unsigned int)(ns >> (octave - FINE) & ((1u << FINE) - 1));
+	return ((octave - FINE + 1) << FINE) +
+	       (unsigned int)(ns >> (octave - FINE) & ((1u << FINE) - 1));
 }
 
 /* The largest number of a place. */
@@ -60,7 +62,8 @@ static void histogram_add(struct histogram *h, uint64_t ns)
 
 	atomic_fetch_add_explicit(&h->count[place_of(ns)], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&h->total, ns, memory_order_relaxed);
-	while (ns > max && !atomic_compare_exchange_weak_explicit(&h->max, &max, ns, memory_order_relaxed, memory_order_relaxed))
+	while (ns > max && !atomic_compare_exchange_weak_explicit(
+				   &h->max, &max, ns, memory_order_relaxed, memory_order_relaxed))
 		;
 }
 
@@ -123,14 +126,16 @@ void fdry_profile_free(struct fdry_profile *p)
 
 static void call_log(const struct fdry_slots_call *c)
 {
-	fdry_info("slots: call %llu, key %llu: upload %.1f us, launch %.1f us, synchronise %.1f us, total %.1f us",
-		  (unsigned long long)c->nr, (unsigned long long)c->key, (double)c->upload_ns / 1e3, (double)c->launch_ns / 1e3,
-		  (double)c->sync_ns / 1e3, (double)c->total_ns / 1e3);
+	fdry_info("slots: call %llu, key %llu: upload %.1f us, launch %.1f us, synchronise %.1f "
+		  "us, total %.1f us",
+		  (unsigned long long)c->nr, (unsigned long long)c->key, (double)c->upload_ns / 1e3,
+		  (double)c->launch_ns / 1e3, (double)c->sync_ns / 1e3, (double)c->total_ns / 1e3);
 }
 
 void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call)
 {
-	const uint64_t ns[PHASES] = { call->upload_ns, call->launch_ns, call->sync_ns, call->total_ns };
+	const uint64_t ns[PHASES] = { call->upload_ns, call->launch_ns, call->sync_ns,
+				      call->total_ns };
 	int i;
 
 	for (i = 0; i < PHASES; i++)
@@ -144,9 +149,10 @@ void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call)
 		p->fn(p->arg, call);
 }
 
-void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_stats *ret)
+void fdry_profile_read(struct fdry_profile *p, struct fdry_slots_stats *ret)
 {
-	struct fdry_slots_phase *const to[PHASES] = { &ret->upload, &ret->launch, &ret->sync, &ret->total };
+	struct fdry_slots_phase *const to[PHASES] = { &ret->upload, &ret->launch, &ret->sync,
+						      &ret->total };
 	int i;
 
 	for (i = 0; i < PHASES; i++)

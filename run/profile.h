@@ -2,8 +2,8 @@
 /*
  * profile.h - times of replays, counted by many threads without a lock.
  *
- * A histogram's places are a sixteenth of an octave wide, so that what is read out of it is exact to
- * that; counting is one addition. Any thread may add, read and reset at the same time.
+ * A bucket of the histogram is a sixteenth of an octave wide, so times are exact to a sixteenth.
+ * Counting is one addition. Any thread may add, read and reset at the same time.
  */
 #ifndef FDRY_RUN_PROFILE_H
 #define FDRY_RUN_PROFILE_H
@@ -16,14 +16,15 @@ struct fdry_profile;
 /* Nanoseconds of a clock that only goes forward. */
 uint64_t fdry_profile_now(void);
 
-int fdry_profile_new(const struct fdry_slots_profile_opts *opts, struct fdry_profile **ret) __must_check;
-/* Nobody uses it any more. NULL is fine. */
+int fdry_profile_new(const struct fdry_slots_profile_opts *opts,
+		     struct fdry_profile **ret) __must_check;
+/* No thread may use it any more. NULL is allowed. */
 void fdry_profile_free(struct fdry_profile *p);
-/* Count a call; numbers it, logs it and tells of it where that is due. */
+/* Count a call and number it; log it and call the function if it is its turn. */
 void fdry_profile_add(struct fdry_profile *p, struct fdry_slots_call *call);
 /* Fill all of @ret but @sz. */
-void fdry_profile_times(struct fdry_profile *p, struct fdry_slots_stats *ret);
-/* @unused is there for the caller's sake. */
+void fdry_profile_read(struct fdry_profile *p, struct fdry_slots_stats *ret);
+/* @unused: so that both functions have one type. */
 void fdry_profile_reset(struct fdry_profile *p, struct fdry_slots_stats *unused);
 
 #endif

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * replay.c - slots launched, and their launches waited for.
+ * replay.c - launch slots, and wait for their launches.
  *
- * A slot has an event for each stream that it was ever launched on, recorded behind the last launch there: whoever
- * empties the slot waits for these, and asks nothing of the streams, which may be gone: a driver crashes that is asked.
- * Launches of one executable graph end in their order, so the last on a stream will do.
+ * A slot has an event for each stream on which it was ever launched, recorded after the last launch
+ * there. A thread that empties the slot waits for these events. It makes no call with the streams,
+ * because they may be destroyed, and the driver crashes then. Launches of one executable graph end
+ * in their order, so the last one on a stream is enough.
  */
 #include <stdlib.h>
 
@@ -24,7 +25,7 @@ bool fdry_slots_inside(void)
 
 /* --- which streams --- */
 
-/* What tells threads apart whose default streams have one handle. */
+/* Identifies the thread, since default streams of all threads have one handle. */
 static const void *thread_of(CUstream stream)
 {
 	static _Thread_local char here;
@@ -37,10 +38,12 @@ static bool is_capturing(const struct fdry_slots *t, CUstream stream)
 {
 	CUstreamCaptureStatus status;
 
-	return fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) || status != CU_STREAM_CAPTURE_STATUS_NONE;
+	return fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) ||
+	       status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct fdry_slot_stream **ret)
+static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
+		       struct fdry_slot_stream **ret)
 {
 	struct fdry_slot_stream *s = calloc(1, sizeof(*s));
 	int err;
@@ -56,19 +59,22 @@ static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	s->thread = thread_of(stream);
 	s->next = atomic_load_explicit(&slot->streams, memory_order_relaxed);
 	/* What the list's reader finds in it was written before. */
-	while (!atomic_compare_exchange_weak_explicit(&slot->streams, &s->next, s, memory_order_release, memory_order_relaxed))
+	while (!atomic_compare_exchange_weak_explicit(&slot->streams, &s->next, s,
+						      memory_order_release, memory_order_relaxed))
 		;
 	*ret = s;
 	return 0;
 }
 
-int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct fdry_slot_stream **ret)
+int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
+		   struct fdry_slot_stream **ret)
 {
 	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_acquire);
 
 	if (is_capturing(t, stream))
-		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part of that, or it is not one that is "
-				 "alive; use another stream, or end the capture");
+		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part "
+					       "of that, or it is not one that is "
+					       "alive; use another stream, or end the capture");
 	for (; s; s = s->next) {
 		if (s->stream == stream && s->thread == thread_of(stream)) {
 			*ret = s;
@@ -94,11 +100,13 @@ void fdry_slot_wait(const struct fdry_slots *t, struct fdry_slot *slot)
 		lost = lost || atomic_load_explicit(&s->lost, memory_order_relaxed);
 		fdry_count(FDRY_METRIC_SYNCS, 1);
 		if (fdry_call_raw(t->drv, cuEventSynchronize, s->done))
-			fdry_info("slot %llu: a launch ended with an error", (unsigned long long)slot->key);
+			fdry_info("slot %llu: a launch ended with an error",
+				  (unsigned long long)slot->key);
 		(void)fdry_call_raw(t->drv, cuEventDestroy_v2, s->done);
 	}
 	if (lost && fdry_call_raw(t->drv, cuCtxSynchronize))
-		fdry_info("slot %llu: the context ended with an error", (unsigned long long)slot->key);
+		fdry_info("slot %llu: the context ended with an error",
+			  (unsigned long long)slot->key);
 }
 
 /* --- the context --- */
@@ -108,14 +116,16 @@ struct entered {
 	bool pushed;
 };
 
-/* A launch alone breaks no capture elsewhere, so where the context is current nothing need be changed for it. */
+/* A launch alone breaks no capture elsewhere, so where the context is current nothing need be
+ * changed for it. */
 static int context_enter(const struct fdry_slots *t, struct entered *e)
 {
 	CUcontext ctx;
 	int err;
 
 	e->pushed = false;
-	if (!t->upload && !t->sync && !fdry_call_raw(t->drv, cuCtxGetCurrent, &ctx) && ctx == t->ctx)
+	if (!t->upload && !t->sync && !fdry_call_raw(t->drv, cuCtxGetCurrent, &ctx) &&
+	    ctx == t->ctx)
 		return 0;
 	err = fdry_driver_enter(t->drv, t->ctx, &e->mode);
 	e->pushed = !err;
@@ -130,7 +140,7 @@ static void context_leave(const struct fdry_slots *t, struct entered *e)
 
 /* --- replay --- */
 
-/* A replay's times: all zero where nobody asks. */
+/* A replay's times: all zero if profiling is off. */
 struct timer {
 	bool on;
 	uint64_t start, mark;
@@ -171,7 +181,8 @@ static int exec_launch(const struct fdry_slots *t, const struct fdry_slot *slot,
 	return err;
 }
 
-static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream, struct timer *c)
+static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
+		       struct timer *c)
 {
 	struct fdry_slot_stream *s;
 	int err = fdry_slot_note(t, slot, stream, &s);
@@ -190,11 +201,13 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	return err;
 }
 
-/* The slot is held by being among the readers alone: it is not destroyed before the launch is on its stream. Waiting for the launch
- * is outside, so that nobody who empties a slot waits for other slots' launches. */
-static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struct timer *c, int *found)
+/* The slot is held by being among the readers alone: it is not destroyed before the launch is on
+ * its stream. Waiting for the launch is outside, so that nobody who empties a slot waits for other
+ * slots' launches. */
+static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struct timer *c,
+		      int *found)
 {
-	_Atomic uint64_t *in = fdry_readers_enter(&t->readers);
+	_Atomic uint64_t *in = fdry_rcu_enter(&t->readers);
 	struct fdry_slot *slot = fdry_slot_map_find(atomic_load(&t->map), key);
 	struct entered e;
 	int err = 0;
@@ -206,7 +219,7 @@ static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struc
 		err = slot_launch(t, slot, stream, c);
 		context_leave(t, &e);
 	}
-	fdry_readers_leave(in);
+	fdry_rcu_leave(in);
 	return err;
 }
 
@@ -224,20 +237,20 @@ static int stream_sync(const struct fdry_slots *t, CUstream stream, struct timer
 	return err;
 }
 
-/* Profiling may have been turned off or on meanwhile. */
+/* Profiling may have been turned off or on since. */
 static void timer_stop(struct fdry_slots *t, struct timer *c)
 {
 	_Atomic uint64_t *in;
 	struct fdry_profile *profile;
 
 	c->call.total_ns = fdry_profile_now() - c->start;
-	in = fdry_readers_enter(&t->readers);
+	in = fdry_rcu_enter(&t->readers);
 	profile = atomic_load(&t->profile);
 	inside++;
 	if (profile)
 		fdry_profile_add(profile, &c->call);
 	inside--;
-	fdry_readers_leave(in);
+	fdry_rcu_leave(in);
 }
 
 int fdry_slots_replay(struct fdry_slots *t, uint64_t key, CUstream stream, int *launched)
@@ -270,13 +283,13 @@ int fdry_slots_has(struct fdry_slots *t, uint64_t key)
 
 	if (fdry_slots_check(t))
 		return 0;
-	in = fdry_readers_enter(&t->readers);
+	in = fdry_rcu_enter(&t->readers);
 	found = fdry_slot_map_find(atomic_load(&t->map), key) != NULL;
-	fdry_readers_leave(in);
+	fdry_rcu_leave(in);
 	return found;
 }
 
-int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t room, size_t *count)
+int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t capacity, size_t *count)
 {
 	const struct fdry_slot_map *map;
 	_Atomic uint64_t *in;
@@ -287,13 +300,13 @@ int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t room, size_t *c
 		err = fdry_need(count);
 	if (err)
 		return err;
-	in = fdry_readers_enter(&t->readers);
+	in = fdry_rcu_enter(&t->readers);
 	map = atomic_load(&t->map);
-	for (i = 0; keys && i < (size_t)1 << map->bits && n < room; i++)
+	for (i = 0; keys && i < (size_t)1 << map->bits && n < capacity; i++)
 		if (map->places[i])
 			keys[n++] = map->places[i]->key;
 	*count = map->count;
-	fdry_readers_leave(in);
+	fdry_rcu_leave(in);
 	return 0;
 }
 
@@ -313,13 +326,15 @@ int fdry_slots_profile(struct fdry_slots *t, const struct fdry_slots_profile_opt
 		return err;
 	pthread_mutex_lock(&t->lock);
 	old = atomic_exchange(&t->profile, profile);
-	fdry_readers_wait(&t->readers);
+	fdry_rcu_wait(&t->readers);
 	pthread_mutex_unlock(&t->lock);
 	fdry_profile_free(old);
 	return 0;
 }
 
-static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, struct fdry_slots_stats *), struct fdry_slots_stats *times)
+static int profile_do(struct fdry_slots *t,
+		      void (*fn)(struct fdry_profile *, struct fdry_slots_stats *),
+		      struct fdry_slots_stats *times)
 {
 	_Atomic uint64_t *in;
 	struct fdry_profile *profile;
@@ -327,13 +342,15 @@ static int profile_do(struct fdry_slots *t, void (*fn)(struct fdry_profile *, st
 
 	if (err)
 		return err;
-	in = fdry_readers_enter(&t->readers);
+	in = fdry_rcu_enter(&t->readers);
 	profile = atomic_load(&t->profile);
 	if (profile)
 		fn(profile, times);
 	else
-		err = fdry_fail(FDRY_E_STATE, "replays of this table are not timed; call fdry_slots_profile() first");
-	fdry_readers_leave(in);
+		err = fdry_fail(
+			FDRY_E_STATE,
+			"replays of this table are not timed; call fdry_slots_profile() first");
+	fdry_rcu_leave(in);
 	return err;
 }
 
@@ -345,7 +362,7 @@ int fdry_slots_stats(struct fdry_slots *t, struct fdry_slots_stats *ret)
 	if (!err)
 		err = fdry_report_check(ret);
 	if (!err)
-		err = profile_do(t, fdry_profile_times, &times);
+		err = profile_do(t, fdry_profile_read, &times);
 	return err ? err : fdry_report_give(&times, sizeof(times), ret);
 }
 

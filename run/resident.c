@@ -2,9 +2,9 @@
 /*
  * resident.c - buffers by handle; see foundry/run/pool.h.
  *
- * A handle is a slot's number and the generation of what is in it. The generation grows when
- * a buffer goes, and a slot whose generations are used up is not used again: so no handle
- * ever names a second buffer.
+ * A handle is a slot's number and the generation of its buffer. The generation grows when a buffer
+ * is freed, and a slot whose generations are used up is not used again. So no handle ever names a
+ * second buffer.
  */
 #include <stdlib.h>
 
@@ -22,7 +22,8 @@ static fdry_resident handle_of(const struct fdry_residents *r, uint32_t i)
 }
 
 /* The slot of a handle. The lock is held. */
-static int slot_find(const struct fdry_residents *r, fdry_resident handle, struct fdry_resident_slot **ret)
+static int slot_find(const struct fdry_residents *r, fdry_resident handle,
+		     struct fdry_resident_slot **ret)
 {
 	uint32_t i = (uint32_t)handle - 1, generation = (uint32_t)(handle >> 32);
 	struct fdry_resident_slot *s = i < r->n ? &r->slots[i] : NULL;
@@ -32,25 +33,31 @@ static int slot_find(const struct fdry_residents *r, fdry_resident handle, struc
 		return 0;
 	}
 	if (s && generation && generation < s->generation)
-		return fdry_fail(FDRY_E_STALE, "the resident buffer %#llx is gone; it was dropped, make another one", (unsigned long long)handle);
-	return fdry_fail(FDRY_E_NOKEY, "no resident buffer ever had the handle %#llx; use one that fdry_resident_new() gave, on its device",
+		return fdry_fail(
+			FDRY_E_STALE,
+			"the resident buffer %#llx is gone; it was dropped, make another one",
+			(unsigned long long)handle);
+	return fdry_fail(FDRY_E_NOKEY,
+			 "no resident buffer ever had the handle %#llx; use one that "
+			 "fdry_resident_new() gave, on its device",
 			 (unsigned long long)handle);
 }
 
 static int slots_grow(struct fdry_residents *r)
 {
-	uint32_t room = r->room ? 2 * r->room : 64;
+	uint32_t capacity = r->capacity ? 2 * r->capacity : 64;
 	struct fdry_resident_slot *more;
 
-	if (r->n < r->room)
+	if (r->n < r->capacity)
 		return 0;
-	if (room > SLOTS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "there are %u resident buffers, and no more can be; drop some", r->n);
-	more = realloc(r->slots, room * sizeof(*more));
+	if (capacity > SLOTS_MAX)
+		return fdry_fail(FDRY_E_LIMIT,
+				 "there are %u resident buffers, the limit; free some", r->n);
+	more = realloc(r->slots, capacity * sizeof(*more));
 	if (!more)
 		return fdry_nomem();
 	r->slots = more;
-	r->room = room;
+	r->capacity = capacity;
 	return 0;
 }
 
@@ -72,7 +79,7 @@ static int slot_take(struct fdry_residents *r, uint32_t *ret)
 	return 0;
 }
 
-/* @last: the generation of what was there. The lock is held. */
+/* @last: the generation of the former buffer. The lock is held. */
 static void slot_free(struct fdry_residents *r, uint32_t i, uint32_t last)
 {
 	if (last == UINT32_MAX)
@@ -89,7 +96,8 @@ int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 	int err = fdry_need(ret);
 
 	if (!err)
-		err = fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, bytes, FDRY_STREAM_NONE, &addr);
+		err = fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, bytes, FDRY_STREAM_NONE,
+					 &addr);
 	if (err)
 		return err;
 	r = &dev->residents;
@@ -114,7 +122,8 @@ int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 	return 0;
 }
 
-int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr, size_t *bytes)
+int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr,
+		       size_t *bytes)
 {
 	struct fdry_resident_slot *s;
 	int err = fdry_device_check(dev);
@@ -131,9 +140,10 @@ int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devpt
 	return err;
 }
 
-/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is nobody else's. Copies under
- * way have ended: the memory may be another's soon. */
-static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i, struct fdry_resident_slot *was)
+/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is
+ * nobody else's. Copies under way have ended: the memory may be another's soon. */
+static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i,
+		      struct fdry_resident_slot *was)
 {
 	struct fdry_resident_slot *s;
 	int err;
@@ -154,8 +164,9 @@ static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *
 	return err;
 }
 
-/* Free, or where giving the memory back has failed, what it was. */
-static void slot_left(struct fdry_residents *r, uint32_t i, const struct fdry_resident_slot *was, bool gone)
+/* Free the slot, or if the put failed, restore it. */
+static void slot_left(struct fdry_residents *r, uint32_t i, const struct fdry_resident_slot *was,
+		      bool gone)
 {
 	pthread_mutex_lock(&r->lock);
 	if (gone) {
@@ -188,17 +199,21 @@ int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream s
 
 /* --- copies --- */
 
-static int part_check(const struct fdry_resident_slot *s, size_t offset, const void *host, size_t len)
+static int part_check(const struct fdry_resident_slot *s, size_t offset, const void *host,
+		      size_t len)
 {
 	if (offset > s->bytes || len > s->bytes - offset)
-		return fdry_fail(FDRY_E_RANGE, "%zu bytes at %zu do not fit into a resident buffer of %zu", len, offset, s->bytes);
+		return fdry_fail(FDRY_E_RANGE,
+				 "%zu bytes at %zu do not fit into a resident buffer of %zu", len,
+				 offset, s->bytes);
 	if (len && !host)
 		return fdry_fail(FDRY_E_INVAL, "the host memory is NULL; give %zu bytes", len);
 	return 0;
 }
 
-/* Where @len bytes at @offset are; nobody drops the buffer until copy_end(). */
-static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *host, size_t len, CUdeviceptr *ret)
+/* The address of @len bytes at @offset; no thread frees the buffer until copy_end(). */
+static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offset,
+		      const void *host, size_t len, CUdeviceptr *ret)
 {
 	struct fdry_resident_slot *s;
 	int err = fdry_device_check(dev);
@@ -227,16 +242,19 @@ static void copy_end(struct fdry_device *dev, fdry_resident handle)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Between enter and leave. A copy would become a node of the graph, and waiting would spoil its capture. */
+/* Between enter and leave. A copy would become a node of the graph, and waiting would spoil its
+ * capture. */
 static int copy_stream(const struct fdry_device *dev, CUstream *stream)
 {
 	if (*stream == FDRY_STREAM_NONE)
 		return fdry_stream_shared(dev->drv, FDRY_STREAM_MEMORY, stream);
-	return fdry_device_not_capturing(dev, *stream, "copy on another stream, or when the capture has ended");
+	return fdry_device_not_capturing(dev, *stream,
+					 "copy on another stream, or when the capture has ended");
 }
 
-/* To the device where @to, which only reads @host; else from it. */
-static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t len, CUstream stream, bool to)
+/* With @to, copy to the device, which only reads @host; else copy from it. */
+static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t len,
+		   CUstream stream, bool to)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_device_enter(dev, &mode);
@@ -257,7 +275,8 @@ static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t
 	return err;
 }
 
-static int copy(struct fdry_device *dev, fdry_resident handle, size_t offset, void *host, size_t len, CUstream stream, bool to)
+static int copy(struct fdry_device *dev, fdry_resident handle, size_t offset, void *host,
+		size_t len, CUstream stream, bool to)
 {
 	CUdeviceptr addr = 0;
 	int err = copy_begin(dev, handle, offset, host, len, &addr);
@@ -269,12 +288,14 @@ static int copy(struct fdry_device *dev, fdry_resident handle, size_t offset, vo
 	return err;
 }
 
-int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset, const void *data, size_t len, CUstream stream)
+int fdry_resident_write(struct fdry_device *dev, fdry_resident handle, size_t offset,
+			const void *data, size_t len, CUstream stream)
 {
 	return copy(dev, handle, offset, (void *)data, len, stream, true);
 }
 
-int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data, size_t len, CUstream stream)
+int fdry_resident_read(struct fdry_device *dev, fdry_resident handle, size_t offset, void *data,
+		       size_t len, CUstream stream)
 {
 	return copy(dev, handle, offset, data, len, stream, false);
 }
@@ -293,7 +314,7 @@ size_t fdry_resident_count(const struct fdry_device *dev)
 	return n;
 }
 
-void fdry_residents_end(struct fdry_residents *r)
+void fdry_residents_release(struct fdry_residents *r)
 {
 	uint32_t i;
 

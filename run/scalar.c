@@ -2,12 +2,12 @@
 /*
  * scalar.c - numbers in device memory, updated in a stream's order; see foundry/run/scalars.h.
  *
- * Each scalar has a cell of 8 bytes, so that any run of them is one copy. A copy is made from a
- * ring of slots in pinned memory, each with an event: from there the driver copies without
- * waiting for anything, and a slot is used again when its event says that it was read.
- * A fill (cuMemsetD32Async) carries its value and needs no staging, but takes two calls for 8 bytes
- * and one more for each further scalar, which a launch of another thread can come between;
- * stream memory operations take one, but not on every device. Documentation/design/running.rst.
+ * Each scalar has a cell of 8 bytes, so that one copy updates any run of them. Copies come from a
+ * ring of slots in pinned memory, each with an event. The driver copies from there without waiting,
+ * and a slot is used again after its event. A fill (cuMemsetD32Async) carries its value and needs
+ * no slot. But it needs two calls for 8 bytes and one more for each further scalar, and a launch of
+ * another thread can come between them. Stream memory operations need one call, but some devices
+ * lack them. See Documentation/design/running.rst.
  */
 #include "foundry/run/scalars.h"
 
@@ -27,7 +27,7 @@
 struct slot {
 	uint8_t *bytes;
 	CUevent done;
-	bool busy; /* nobody has waited for @done since it was used */
+	bool busy; /* no thread has waited for @done since its use */
 };
 
 struct fdry_scalars {
@@ -44,8 +44,9 @@ struct fdry_scalars {
 
 static int scalars_check(const struct fdry_scalars *s)
 {
-	int err = s ? fdry_live_check(s, "the array of scalars") :
-		      fdry_fail(FDRY_E_INVAL, "no scalars were given (NULL); fdry_scalars_new() makes some");
+	int err = s ? fdry_live_check(s, "the array of scalars")
+		    : fdry_fail(FDRY_E_INVAL,
+				"no scalars were given (NULL); fdry_scalars_new() makes some");
 
 	return err ? err : fdry_primary_check(&s->on, "the scalars");
 }
@@ -57,14 +58,20 @@ static int opts_check(const struct fdry_scalars_opts *o)
 	uint32_t i;
 
 	if (!o->count || o->count > FDRY_SCALARS_MAX || !o->dtypes)
-		return fdry_fail(FDRY_E_INVAL, "%u scalars cannot be made%s; ask for 1 to %d, each with its type", o->count,
-				 o->dtypes ? "" : " without types", FDRY_SCALARS_MAX);
+		return fdry_fail(FDRY_E_INVAL,
+				 "%u scalars cannot be made%s; ask for 1 to %d, each with its type",
+				 o->count, o->dtypes ? "" : " without types", FDRY_SCALARS_MAX);
 	if (o->addr % CELL)
-		return fdry_fail(FDRY_E_INVAL, "scalars cannot lie at %#llx; give a multiple of %zu", o->addr, CELL);
+		return fdry_fail(FDRY_E_INVAL,
+				 "scalars cannot lie at %#llx; give a multiple of %zu", o->addr,
+				 CELL);
 	for (i = 0; i < o->count; i++)
 		if (!fdry_dtype_size(o->dtypes[i]) || fdry_dtype_size(o->dtypes[i]) > CELL)
-			return fdry_fail(FDRY_E_INVAL, "type %u of scalar %u has %zu bytes; use one of enum fdry_dtype with 1, 2, 4 "
-					 "or 8", o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
+			return fdry_fail(FDRY_E_INVAL,
+					 "type %u of scalar %u has %zu bytes; use one of enum "
+					 "fdry_dtype with 1, 2, 4 "
+					 "or 8",
+					 o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
 	return 0;
 }
 
@@ -90,14 +97,16 @@ static int ring_make(struct fdry_scalars *s)
 	size_t each = s->count * CELL;
 	void *block;
 	uint32_t i;
-	int err = fdry_call(s->on.drv, cuMemHostAlloc, &block, SLOTS * each, CU_MEMHOSTALLOC_PORTABLE);
+	int err = fdry_call(s->on.drv, cuMemHostAlloc, &block, SLOTS * each,
+			    CU_MEMHOSTALLOC_PORTABLE);
 
 	if (err)
 		return err;
 	s->block = block;
 	for (i = 0; i < SLOTS && !err; i++) {
 		s->slots[i].bytes = (uint8_t *)block + i * each;
-		err = fdry_call(s->on.drv, cuEventCreate, &s->slots[i].done, CU_EVENT_DISABLE_TIMING);
+		err = fdry_call(s->on.drv, cuEventCreate, &s->slots[i].done,
+				CU_EVENT_DISABLE_TIMING);
 	}
 	if (err)
 		s->slots[i - 1].done = NULL;
@@ -121,7 +130,7 @@ static int memory_make(struct fdry_scalars *s)
 
 /* --- updates --- */
 
-/* The slot is nobody's any more. */
+/* The slot is free again. */
 static int slot_wait(struct fdry_scalars *s, struct slot *t)
 {
 	int err = t->busy ? fdry_event_wait(s->on.drv, t->done) : 0;
@@ -132,8 +141,8 @@ static int slot_wait(struct fdry_scalars *s, struct slot *t)
 }
 
 /* A cell is its value and zeros, whatever else the caller's union holds. */
-static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
-		       uint8_t *to)
+static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t count,
+		       const union fdry_scalars_value *values, uint8_t *to)
 {
 	uint32_t i;
 
@@ -143,7 +152,8 @@ static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t co
 }
 
 /* In the context, the lock held. The slot is taken only once something reads it. */
-static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, size_t len, CUstream stream)
+static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, size_t len,
+		     CUstream stream)
 {
 	int err = fdry_call(s->on.drv, cuMemcpyHtoDAsync_v2, to, t->bytes, len, stream);
 
@@ -155,11 +165,12 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 		t->busy = true;
 		return 0;
 	}
-	return fdry_stream_wait(s->on.drv, stream); /* nothing else would say when the slot is free */
+	return fdry_stream_wait(s->on.drv,
+				stream); /* nothing else would say when the slot is free */
 }
 
-static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
-		  CUstream stream)
+static int update(struct fdry_scalars *s, uint32_t first, uint32_t count,
+		  const union fdry_scalars_value *values, CUstream stream)
 {
 	struct slot *t;
 	int err;
@@ -175,16 +186,16 @@ static int update(struct fdry_scalars *s, uint32_t first, uint32_t count, const 
 	return err;
 }
 
-static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
-			  CUstream stream)
+static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count,
+			  const union fdry_scalars_value *values, CUstream stream)
 {
 	int err = fdry_primary_stream(&s->on, stream, "an update");
 
 	return err ? err : update(s, first, count, values, stream);
 }
 
-int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count, const union fdry_scalars_value *values,
-			CUstream stream)
+int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
+			const union fdry_scalars_value *values, CUstream stream)
 {
 	CUstreamCaptureMode mode;
 	int err = scalars_check(s);
@@ -192,7 +203,9 @@ int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count, 
 	if (!err)
 		err = fdry_need(values);
 	if (!err && (!count || first >= s->count || count > s->count - first))
-		err = fdry_fail(FDRY_E_RANGE, "there are no %u scalars from %u on; there are %u in all", count, first, s->count);
+		err = fdry_fail(FDRY_E_RANGE,
+				"there are no %u scalars from %u on; there are %u in all", count,
+				first, s->count);
 	if (!err)
 		err = fdry_primary_enter(&s->on, &mode);
 	if (err)
@@ -254,7 +267,7 @@ int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars *
 	s->addr = o.addr;
 	memcpy(s->dtypes, o.dtypes, o.count * sizeof(s->dtypes[0]));
 	pthread_mutex_init(&s->lock, NULL);
-	err = fdry_primary_open(o.driver, o.device, &s->on);
+	err = fdry_primary_init(o.driver, o.device, &s->on);
 	if (err)
 		goto out_free;
 	err = scalars_make(s, &o);
@@ -265,7 +278,7 @@ int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars *
 	return 0;
 
 out_close:
-	fdry_primary_close(&s->on);
+	fdry_primary_release(&s->on);
 out_free:
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -282,7 +295,7 @@ void fdry_scalars_free(struct fdry_scalars *s)
 		ring_drop(s);
 		fdry_primary_leave(&s->on, &mode);
 	}
-	fdry_primary_close(&s->on);
+	fdry_primary_release(&s->on);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 }
@@ -324,14 +337,16 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 }
 
 /* In the context. */
-static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret, CUstream stream)
+static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret,
+		     CUstream stream)
 {
 	union fdry_scalars_value cell = { 0 };
 	size_t size = fdry_dtype_size(s->dtypes[i]);
 	int err = fdry_primary_stream(&s->on, stream, "a read");
 
 	if (!err)
-		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, size, stream);
+		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL,
+				size, stream);
 	if (err)
 		return err;
 	fdry_count_copy(FROM, size);
@@ -341,7 +356,8 @@ static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_valu
 	return err;
 }
 
-int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret, CUstream stream)
+int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret,
+		      CUstream stream)
 {
 	CUstreamCaptureMode mode;
 	int err = index_check(s, i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slots.c - a table's slots filled and emptied; see slots.h. replay.c launches them. */
+/* slots.c - fill and empty a table's slots; see slots.h. replay.c launches them. */
 #include "run/slots.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "lib/log.h"
 #include "arch/stream.h"
 
-/* --- forks: a child's copy of a table is of no use --- */
+/* --- forks: a child cannot use its copy of a table --- */
 
 static atomic_uint forks;
 static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
@@ -39,8 +39,9 @@ int fdry_slots_check(const struct fdry_slots *t)
 	if (!err)
 		err = fdry_live_check(t, "the table of slots");
 	if (!err && is_forked(t))
-		err = fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does not work in the child; use it "
-				"in the process that made it");
+		err = fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does "
+					       "not work in the child; use it "
+					       "in the process that made it");
 	return err;
 }
 
@@ -49,8 +50,9 @@ int fdry_slots_check_outside(const struct fdry_slots *t)
 	int err = fdry_slots_check(t);
 
 	if (!err && fdry_slots_inside())
-		err = fdry_fail(FDRY_E_STATE, "this waits for replays to end, and was called from within one, by a function that "
-				"profiling or logging calls; do it elsewhere");
+		err = fdry_fail(FDRY_E_STATE, "this waits for replays to end, and was called from "
+					      "within one, by a function that "
+					      "profiling or logging calls; do it elsewhere");
 	return err;
 }
 
@@ -99,7 +101,8 @@ static void map_add(struct fdry_slot_map *map, struct fdry_slot *slot)
 	map->count++;
 }
 
-int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot, struct fdry_slot_map **ret)
+int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot,
+		       struct fdry_slot_map **ret)
 {
 	struct fdry_slot_map *copy = fdry_slot_map_new(map->count + 1);
 	size_t i;
@@ -115,11 +118,12 @@ int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdr
 	return 0;
 }
 
-/* --- slots, and what they hold --- */
+/* --- slots and their graphs --- */
 
 static void slot_free(struct fdry_slot *slot)
 {
-	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_relaxed), *next;
+	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_relaxed),
+				*next;
 
 	for (; s; s = next) {
 		next = s->next;
@@ -148,7 +152,8 @@ static void slot_gone(struct fdry_slots *t, const struct fdry_slot *slot)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Whether one of the first @left is still there; @key: of that key, NULL: of any. Under the lock. */
+/* Whether one of the first @left is still there; @key: of that key, NULL: of any. Under the lock.
+ */
 static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t *key)
 {
 	const struct fdry_slot *s;
@@ -159,7 +164,7 @@ static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t
 	return false;
 }
 
-/* Until those are gone that other threads have taken out before. */
+/* Wait until the slots are gone that other threads have removed before. */
 static void leaving_wait(struct fdry_slots *t, const uint64_t *key)
 {
 	uint64_t left;
@@ -170,7 +175,8 @@ static void leaving_wait(struct fdry_slots *t, const uint64_t *key)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* What was in a slot, which nobody can find any more: wait, destroy. The table's context is current. */
+/* What was in a slot, which nobody can find any more: wait, destroy. The table's context is
+ * current. */
 static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 {
 	CUresult exec = CUDA_SUCCESS, graph = CUDA_SUCCESS;
@@ -181,8 +187,8 @@ static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 	if (slot->owned & FDRY_SLOTS_OWN_GRAPH)
 		graph = fdry_call_raw(t->drv, cuGraphDestroy, slot->graph);
 	if (exec || graph)
-		fdry_warn("slot %llu: what was in it could not be destroyed (%d, %d)", (unsigned long long)slot->key, (int)exec,
-			  (int)graph);
+		fdry_warn("slot %llu: what was in it could not be destroyed (%d, %d)",
+			  (unsigned long long)slot->key, (int)exec, (int)graph);
 	slot_gone(t, slot);
 	slot_free(slot);
 }
@@ -212,17 +218,22 @@ static struct fdry_slot_map *map_exchange(struct fdry_slots *t, struct fdry_slot
 {
 	struct fdry_slot_map *old = atomic_exchange(&t->map, map);
 
-	fdry_readers_wait(&t->readers);
+	fdry_rcu_wait(&t->readers);
 	return old;
 }
 
-/* Whether the table would destroy what @slot names while @s has it, or twice. A graph that is not owned may be gone, and its handle another's. */
+/* Whether the table would destroy what @slot names while @s has it, or twice. A graph that is not
+ * owned may be gone, and its handle another's. */
 static bool shares(const struct fdry_slot *s, const struct fdry_slot *slot)
 {
-	uint32_t passes = s->key == slot->key ? 0 : slot->owned; /* what replaces a slot may own what that did not */
+	uint32_t passes =
+		s->key == slot->key
+			? 0
+			: slot->owned; /* the new slot may own a graph that the old one did not */
 
 	return (slot->exec && s->exec == slot->exec && (s->owned | passes) & FDRY_SLOTS_OWN_EXEC) ||
-	       (slot->graph && s->graph == slot->graph && s->owned & slot->owned & FDRY_SLOTS_OWN_GRAPH);
+	       (slot->graph && s->graph == slot->graph &&
+		s->owned & slot->owned & FDRY_SLOTS_OWN_GRAPH);
 }
 
 /* Under the lock. */
@@ -232,13 +243,17 @@ static int owned_check(const struct fdry_slot_map *map, const struct fdry_slot *
 
 	for (i = 0; i < places(map); i++)
 		if (map->places[i] && shares(map->places[i], slot))
-			return fdry_fail(FDRY_E_INVAL, "the graph or executable graph is in slot %llu already, and the table would destroy it there; "
-					 "install another one", (unsigned long long)map->places[i]->key);
+			return fdry_fail(FDRY_E_INVAL,
+					 "the graph or executable graph is in slot %llu already, "
+					 "and the table would destroy it there; "
+					 "install another one",
+					 (unsigned long long)map->places[i]->key);
 	return 0;
 }
 
-/* Under the lock. @old gets what was there, or NULL. */
-static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot, struct fdry_slot **old)
+/* Under the lock. @old gets the former slot, or NULL. */
+static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot,
+		   struct fdry_slot **old)
 {
 	struct fdry_slot_map *now = atomic_load(&t->map), *map;
 	int err = fdry_slot_map_with(now, key, slot, &map);
@@ -254,7 +269,7 @@ static int key_set(struct fdry_slots *t, uint64_t key, struct fdry_slot *slot, s
 
 /* --- install --- */
 
-/* Wait for the upload too: what fails there is told here. */
+/* Wait for the upload as well, to return its failure. */
 static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 {
 	CUstream stream;
@@ -267,7 +282,8 @@ static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 	return err;
 }
 
-/* The table's context is current. @what is copied; ownership of what it names passes where this succeeds. */
+/* The table's context is current. @what is copied; ownership of what it names passes where this
+ * succeeds. */
 static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 {
 	struct fdry_slot *slot = malloc(sizeof(*slot)), *old = NULL;
@@ -292,7 +308,8 @@ static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 	return err ? fdry_fail_at(err, "slot %llu", (unsigned long long)what->key) : 0;
 }
 
-int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgraphExec exec, uint32_t flags)
+int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgraphExec exec,
+		       uint32_t flags)
 {
 	struct fdry_slot slot = { .key = key, .graph = graph, .exec = exec, .owned = flags };
 	CUstreamCaptureMode mode;
@@ -300,8 +317,11 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 
 	if (!err)
 		err = fdry_need(exec);
-	if (!err && (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) || (flags & FDRY_SLOTS_OWN_GRAPH && !graph)))
-		err = fdry_fail(FDRY_E_INVAL, "flags %#x are not those of a slot, or own a graph and name none", flags);
+	if (!err && (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) ||
+		     (flags & FDRY_SLOTS_OWN_GRAPH && !graph)))
+		err = fdry_fail(FDRY_E_INVAL,
+				"flags %#x are not those of a slot, or own a graph and name none",
+				flags);
 	if (!err)
 		err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
@@ -314,7 +334,8 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 /* The table's context is current. */
 static int graph_put(struct fdry_slots *t, struct fdry_slot *slot, uint64_t instantiate)
 {
-	int err = fdry_call(t->drv, cuGraphInstantiateWithFlags, &slot->exec, slot->graph, instantiate);
+	int err = fdry_call(t->drv, cuGraphInstantiateWithFlags, &slot->exec, slot->graph,
+			    instantiate);
 
 	if (err)
 		return fdry_fail_at(err, "slot %llu", (unsigned long long)slot->key);
@@ -325,7 +346,8 @@ static int graph_put(struct fdry_slots *t, struct fdry_slot *slot, uint64_t inst
 	return err;
 }
 
-int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph, uint64_t instantiate, uint32_t flags)
+int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph,
+			     uint64_t instantiate, uint32_t flags)
 {
 	struct fdry_slot slot = { .key = key, .graph = graph, .owned = flags };
 	CUstreamCaptureMode mode;
@@ -334,7 +356,9 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph, 
 	if (!err)
 		err = fdry_need(graph);
 	if (!err && flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)
-		err = fdry_fail(FDRY_E_INVAL, "flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph", flags);
+		err = fdry_fail(FDRY_E_INVAL,
+				"flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph",
+				flags);
 	if (!err)
 		err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
@@ -351,18 +375,22 @@ static int capture_end(const struct fdry_slots *t, CUstream stream, CUgraph *ret
 	CUgraph graph = NULL;
 	int err;
 
-	/* Where nobody can say, the end is tried: the stream is to be usable afterwards. */
-	if (!fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) && status == CU_STREAM_CAPTURE_STATUS_NONE)
-		return fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no capture to end; begin one first");
+	/* If the driver cannot report it, try to end the capture: the stream must be usable. */
+	if (!fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) &&
+	    status == CU_STREAM_CAPTURE_STATUS_NONE)
+		return fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no "
+					       "capture to end; begin one first");
 	err = fdry_call(t->drv, cuStreamEndCapture, stream, &graph);
 	if (!err && !graph)
-		err = fdry_fail(FDRY_E_STATE, "the capture gave no graph; it was invalidated, capture again");
+		err = fdry_fail(FDRY_E_STATE,
+				"the capture gave no graph; it was invalidated, capture again");
 	if (!err)
 		*ret = graph;
 	return err;
 }
 
-int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream, uint64_t instantiate)
+int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream,
+			   uint64_t instantiate)
 {
 	struct fdry_slot slot = { .key = key, .owned = FDRY_SLOTS_OWN_GRAPH };
 	CUstreamCaptureMode mode;
@@ -382,7 +410,8 @@ int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream, 
 	return err;
 }
 
-int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_image *img, uint64_t graph)
+int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_image *img,
+			     uint64_t graph)
 {
 	struct fdry_slot slot = { .key = key, .img = img, .img_key = graph };
 	CUstreamCaptureMode mode;
@@ -391,7 +420,9 @@ int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_ima
 	if (!err)
 		err = fdry_image_check(img);
 	if (!err && img->primary != t->ctx)
-		err = fdry_fail(FDRY_E_INVAL, "the image is on device %d, and the table is for another device or a context of its own",
+		err = fdry_fail(FDRY_E_INVAL,
+				"the image is on device %d, and the table is for another device or "
+				"a context of its own",
 				img->device);
 	if (!err)
 		err = fdry_image_build(img, graph);
@@ -476,15 +507,17 @@ struct policy {
 	uint64_t profile;  /* each so many calls; 0: off */
 };
 
-/* What the options leave open the environment says. */
+/* The environment sets what the options leave open. */
 static int policy_read(const struct fdry_slots_opts *o, struct policy *p)
 {
 	uint64_t upload = 0, sync = 0, profile = 0;
 	int err;
 
 	if (o->upload > FDRY_SLOTS_UPLOAD_ALWAYS || o->sync > FDRY_SLOTS_SYNC_ALWAYS || o->reserved)
-		return fdry_fail(FDRY_E_OPTS, "upload %u, sync %u or a reserved field is not one that this library knows", o->upload,
-				 o->sync);
+		return fdry_fail(
+			FDRY_E_OPTS,
+			"upload %u, sync %u or a reserved field is not one that this library knows",
+			o->upload, o->sync);
 	err = fdry_config_number(FDRY_CONFIG_SLOTS_UPLOAD, &upload);
 	if (!err)
 		err = fdry_config_number(FDRY_CONFIG_SLOTS_SYNC, &sync);
@@ -509,7 +542,8 @@ static int context_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	if (!err)
 		err = fdry_call(t->drv, cuDeviceGetCount, &count);
 	if (!err && (o->device < 0 || o->device >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", o->device, count);
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				o->device, count);
 	if (!err)
 		err = fdry_call(t->drv, cuDeviceGet, &t->device, o->device);
 	t->ctx = o->ctx;
@@ -580,7 +614,7 @@ int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
 	return err;
 }
 
-/* In a forked child only what is the child's own. */
+/* In a forked child, free only memory. */
 static void map_free(struct fdry_slot_map *map)
 {
 	size_t i;
@@ -597,7 +631,8 @@ void fdry_slots_free(struct fdry_slots *t)
 	CUstreamCaptureMode mode;
 	int forked;
 
-	if (!t || fdry_live_check(t, "the table of slots") || fdry_slots_check_outside(t) == -FDRY_E_STATE)
+	if (!t || fdry_live_check(t, "the table of slots") ||
+	    fdry_slots_check_outside(t) == -FDRY_E_STATE)
 		return;
 	forked = fdry_slots_check(t);
 	if (fdry_live_end(t, "the table of slots"))

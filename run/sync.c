@@ -8,7 +8,7 @@
 
 static const char *const names[] = { "stream", "event", "timing event" };
 
-int fdry_syncs_begin(struct fdry_syncs *s, struct fdry_device *dev, enum fdry_sync_kind kind)
+int fdry_syncs_init(struct fdry_syncs *s, struct fdry_device *dev, enum fdry_sync_kind kind)
 {
 	s->dev = dev;
 	s->kind = kind;
@@ -19,10 +19,12 @@ int fdry_syncs_begin(struct fdry_syncs *s, struct fdry_device *dev, enum fdry_sy
 
 static int sync_make(const struct fdry_syncs *s, void **ret)
 {
-	unsigned int flags = s->kind == FDRY_SYNC_TIMER ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+	unsigned int flags =
+		s->kind == FDRY_SYNC_TIMER ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
 
 	if (s->kind == FDRY_SYNC_STREAM)
-		return fdry_call(s->dev->drv, cuStreamCreate, (CUstream *)ret, CU_STREAM_NON_BLOCKING);
+		return fdry_call(s->dev->drv, cuStreamCreate, (CUstream *)ret,
+				 CU_STREAM_NON_BLOCKING);
 	return fdry_call(s->dev->drv, cuEventCreate, (CUevent *)ret, flags);
 }
 
@@ -34,10 +36,11 @@ static void sync_destroy(const struct fdry_syncs *s, void *what)
 		(void)fdry_call_raw(s->dev->drv, cuEventDestroy_v2, what);
 }
 
-/* An event may be recorded anew at any time; what is put on a stream waits for what was there. */
+/* An event may be recorded again at any time; new work on a stream waits for its earlier work. */
 static bool sync_ready(const struct fdry_syncs *s, void *what)
 {
-	return s->kind != FDRY_SYNC_STREAM || fdry_call_raw(s->dev->drv, cuStreamQuery, what) == CUDA_SUCCESS;
+	return s->kind != FDRY_SYNC_STREAM ||
+	       fdry_call_raw(s->dev->drv, cuStreamQuery, what) == CUDA_SUCCESS;
 }
 
 /* One of those that are kept, or NULL. The lock is held. */
@@ -75,7 +78,7 @@ static int take(struct fdry_syncs *s, void **ret)
 	return 0;
 }
 
-int fdry_syncs_take(struct fdry_syncs *s, void **ret)
+int fdry_syncs_get(struct fdry_syncs *s, void **ret)
 {
 	void *got = NULL;
 	int err;
@@ -101,7 +104,7 @@ static bool keep(struct fdry_syncs *s, void *what)
 	return true;
 }
 
-int fdry_syncs_give(struct fdry_syncs *s, void *what)
+int fdry_syncs_put(struct fdry_syncs *s, void *what)
 {
 	bool known, kept;
 
@@ -112,8 +115,11 @@ int fdry_syncs_give(struct fdry_syncs *s, void *what)
 	s->stats.destroyed += known && !kept;
 	pthread_mutex_unlock(&s->lock);
 	if (!known)
-		return fdry_fail(FDRY_E_STALE, "the %s %p is not in use: it was given back before, or is not of this device's pool; "
-				 "give back once what fdry_sync_get() gave", names[s->kind], what);
+		return fdry_fail(FDRY_E_STALE,
+				 "the %s %p is not in use: it was given back before, or is not of "
+				 "this device's pool; "
+				 "give back once what fdry_sync_get() gave",
+				 names[s->kind], what);
 	if (!kept)
 		sync_destroy(s, what);
 	return 0;
@@ -128,7 +134,7 @@ void fdry_syncs_trim(struct fdry_syncs *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void fdry_syncs_end(struct fdry_syncs *s)
+void fdry_syncs_release(struct fdry_syncs *s)
 {
 	fdry_syncs_trim(s);
 	fdry_map_release(&s->used);
@@ -143,7 +149,9 @@ static int kind_check(const struct fdry_device *dev, enum fdry_sync_kind kind)
 	int err = fdry_device_check(dev);
 
 	if (!err && (unsigned int)kind >= FDRY_SYNC_KINDS)
-		err = fdry_fail(FDRY_E_INVAL, "%d is no kind of stream or event; use one of enum fdry_sync_kind", (int)kind);
+		err = fdry_fail(FDRY_E_INVAL,
+				"%d is no kind of stream or event; use one of enum fdry_sync_kind",
+				(int)kind);
 	return err;
 }
 
@@ -158,7 +166,7 @@ int fdry_sync_get(struct fdry_device *dev, enum fdry_sync_kind kind, void **ret)
 		err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
-	err = fdry_syncs_take(&dev->syncs[kind], ret);
+	err = fdry_syncs_get(&dev->syncs[kind], ret);
 	fdry_device_leave(dev, &mode);
 	return err;
 }
@@ -185,14 +193,16 @@ int fdry_sync_put(struct fdry_device *dev, enum fdry_sync_kind kind, void *what)
 	if (err)
 		return err;
 	if (kind == FDRY_SYNC_STREAM && in_use(&dev->syncs[kind], what))
-		err = fdry_device_not_capturing(dev, what, "end the capture before the stream is given back");
+		err = fdry_device_not_capturing(dev, what,
+						"end the capture before the stream is given back");
 	if (!err)
-		err = fdry_syncs_give(&dev->syncs[kind], what);
+		err = fdry_syncs_put(&dev->syncs[kind], what);
 	fdry_device_leave(dev, &mode);
 	return err;
 }
 
-int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind, struct fdry_sync_stats *ret)
+int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind,
+		    struct fdry_sync_stats *ret)
 {
 	struct fdry_sync_stats now;
 	struct fdry_syncs *s;

@@ -20,7 +20,10 @@ int fdry_telemetry_at(struct fdry_telemetry *ret, size_t n, size_t *count)
 	for (i = 0; i < FDRY_METRICS && i < n; i++) {
 		const struct fdry_metric_info *m = &fdry_metric_infos[i];
 
-		ret[i] = (struct fdry_telemetry){ m->name, m->labels, m->help, values[i], m->unit, m->kind == FDRY_METRIC_GAUGE };
+		ret[i] = (struct fdry_telemetry){
+			m->name,   m->labels, m->help,
+			values[i], m->unit,   m->kind == FDRY_METRIC_GAUGE
+		};
 	}
 	*count = FDRY_METRICS;
 	return 0;

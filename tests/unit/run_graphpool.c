@@ -196,13 +196,13 @@ START_TEST(blocks_never_overlap)
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		n = (int)(state >> 33) % 100;
 		if (at[n]) {
-			ck_assert(fdry_blocks_give(&k, at[n], state >> 63));
-			ck_assert(!fdry_blocks_give(&k, at[n], false));
+			ck_assert(fdry_blocks_free(&k, at[n], state >> 63));
+			ck_assert(!fdry_blocks_free(&k, at[n], false));
 			at[n] = 0;
 			continue;
 		}
 		size[n] = ((state >> 40) % 64 + 1) * 512;
-		ok(fdry_blocks_take(&k, size[n], true, &addr));
+		ok(fdry_blocks_alloc(&k, size[n], true, &addr));
 		for (j = 0; addr && j < 100; j++)
 			ck_assert(!at[j] || addr + size[n] <= at[j] || at[j] + size[j] <= addr);
 		ck_assert(!addr || addr + size[n] <= 2 << 20 || addr >= 2 << 20);
@@ -210,12 +210,12 @@ START_TEST(blocks_never_overlap)
 	}
 	for (i = 0; i < 100; i++)
 		if (at[i])
-			ck_assert(fdry_blocks_give(&k, at[i], true));
+			ck_assert(fdry_blocks_free(&k, at[i], true));
 	ck_assert_uint_eq(k.used, 0);
-	ok(fdry_blocks_take(&k, 1 << 20, false, &addr));
+	ok(fdry_blocks_alloc(&k, 1 << 20, false, &addr));
 	ck_assert_uint_eq(addr, 0); /* all of it is touched */
 	fdry_blocks_untouch(&k);
-	ok(fdry_blocks_take(&k, 1 << 20, false, &addr));
+	ok(fdry_blocks_alloc(&k, 1 << 20, false, &addr));
 	ck_assert_uint_ne(addr, 0);
 	ck_assert_uint_ne(fdry_blocks_remove(&k, false), addr);
 	ck_assert_uint_eq(fdry_blocks_remove(&k, false), 0);

@@ -272,7 +272,7 @@ START_TEST(percentiles)
 
 	ok(fdry_profile_new(&opts, &p));
 	calls_add(p, 1, 10000, 100000000000);
-	fdry_profile_times(p, &t);
+	fdry_profile_read(p, &t);
 	is_about(t.total.p50_ns, 5000);
 	is_about(t.total.p90_ns, 9000);
 	is_about(t.total.p99_ns, 9900);
@@ -283,13 +283,13 @@ START_TEST(percentiles)
 	ck_assert_uint_eq(t.upload.calls + t.sync.calls, 0);
 	fdry_profile_reset(p, NULL);
 	calls_add(p, 1, 15, 1);
-	fdry_profile_times(p, &t);
+	fdry_profile_read(p, &t);
 	ck_assert_uint_eq(t.total.p50_ns, 8); /* small numbers are exact */
 	ck_assert_uint_eq(t.total.p90_ns, 14);
 	ck_assert_uint_eq(t.total.p99_ns, 15);
 	fdry_profile_reset(p, NULL);
 	calls_add(p, UINT64_MAX - 1, UINT64_MAX - 1, 1);
-	fdry_profile_times(p, &t);
+	fdry_profile_read(p, &t);
 	ck_assert_uint_eq(t.total.p50_ns, UINT64_MAX - 1);
 	fdry_profile_free(p);
 }
