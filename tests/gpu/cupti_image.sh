@@ -14,7 +14,7 @@ export FOUNDRY_LIBRARY=$BUILD/libfoundry.so.0.2 PYTHONPATH=$ROOT/api/python
 CUPTI=$(python3 -c 'import glob, os, site
 print(next(iter(p for s in site.getsitepackages() for p in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libcupti.so*"))), ""))')
 export CUPTI
-t "the part that is injected" "${CC:-cc}" -shared -fPIC -O2 -o dump.so "$ROOT/tests/gpu/inject/cupti_dump.c" -ldl
+t "the part that is injected" "${CC:-cc}" -shared -fPIC -O2 -I "$ROOT" -o dump.so "$ROOT/tests/gpu/inject/cupti_dump.c" -ldl
 
 # captured FAMILY: with every module that is loaded written down, and compared
 captured() {

@@ -124,7 +124,7 @@ START_TEST(streams_that_were_destroyed)
 	CUstream s = stream_make();
 
 	ck_assert_int_eq(fdry_call(drv, cuStreamDestroy_v2, s), 0);
-	fails(INVAL, "not one that is alive", fdry_image_launch(img, KEY, s));
+	fails(INVAL, "is not alive", fdry_image_launch(img, KEY, s));
 	fdry_image_unload(img);
 }
 END_TEST

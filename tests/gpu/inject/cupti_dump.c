@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "../cupti.h"
+#include "tests/lib/cupti.h"
 
 int InitializeInjection(void);
 
