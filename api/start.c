@@ -118,7 +118,7 @@ static int load_one(struct start *s, const char *name)
 	struct fdry_mismatch mm = { .field = "" };
 	int err;
 
-	err = fdry_image_load_telling(s->store, name, &s->load, &mm, &s->ret->image);
+	err = fdry_image_load_reporting(s->store, name, &s->load, &mm, &s->ret->image);
 	return err ? unused_add(s, name, err, &mm) : loaded(s, name);
 }
 

@@ -60,7 +60,7 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 	if (err)
 		fdry_info("in the background: %s", fdry_last_error());
 	if (built)
-		fdry_image_tell_built(img);
+		fdry_image_progress_built(img);
 	/* What is left of memory is for who launches: graphs are tried again at their launch. */
 	return err != -FDRY_E_NODEVMEM;
 }

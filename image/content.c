@@ -252,12 +252,12 @@ int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
 		for (k = 0; k < c->batches[i].count; k++)
 			done += img->m.chunks[c->batches[i].first + k].size;
 		if (!err && done < c->bytes)
-			fdry_image_tell(img, FDRY_PHASE_CONTENT, done, c->bytes);
+			fdry_image_progress(img, FDRY_PHASE_CONTENT, done, c->bytes);
 	}
 	if (!err)
 		err = fdry_upload_finish(c->up);
 	if (!err)
-		fdry_image_tell(img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
+		fdry_image_progress(img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
 	sum->bytes += c->bytes;
 	sum->hashed += atomic_load(&c->hashed);
 	return err;

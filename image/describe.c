@@ -243,7 +243,7 @@ static int describe(struct fdry_store *s, struct fdry_reader *reader, const char
 	if (!err)
 		err = fdry_reader_copy(reader, &id, &bytes);
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
 		err = text_make(s, reader, &m, ret);
 	fdry_buf_release(&bytes);

@@ -129,7 +129,7 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 	fdry_ticket_return(&img->ticket);
 	fdry_image_leave(img, &mode);
 	if (built)
-		fdry_image_tell_built(img);
+		fdry_image_progress_built(img);
 	return err;
 }
 

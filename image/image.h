@@ -41,6 +41,7 @@ struct fdry_image {
 	struct fdry_store *store;  /* a handle of its own, for restoring content */
 	double start_ms;           /* when the load began, by the clock of clock.h */
 	bool verify;               /* FDRY_LOAD_VERIFY */
+	bool check_overlap;        /* launches are to be checked */
 	const struct fdry_driver *drv;
 	CUdevice device;
 	CUcontext primary;         /* retained; callers' streams belong to it */
@@ -71,20 +72,20 @@ struct fdry_image {
 	pthread_mutex_t lock;
 	pthread_mutex_t staging_lock;
 	struct fdry_staging *staging; /* NULL until something was written asynchronously */
-	pthread_mutex_t telling;   /* of progress */
+	pthread_mutex_t progress_lock; /* of progress */
 	fdry_progress_fn progress; /* may be NULL */
 	void *progress_arg;
-	uint64_t told;             /* graphs whose building was told */
+	uint64_t built_reported;   /* graphs whose building was reported */
 	uint8_t *filled;           /* by position in m.tensors: external and filled */
 	_Atomic uint32_t unfilled; /* external tensors that are not */
-	_Atomic bool torn;         /* content is half restored */
+	_Atomic bool partial;      /* content is half restored */
 	struct fdry_mismatch *mismatch; /* while it loads: where to note what differs; or NULL */
 	struct fdry_load_report report;
 };
 
 /* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where the image was made for
  * something else. */
-int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+int fdry_image_load_reporting(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 			    struct fdry_mismatch *mismatch, struct fdry_image **ret) __must_check;
 
 /* --- context.c --- */
@@ -105,8 +106,8 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __mus
 /* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work on the image. */
 int fdry_image_check_outside(const struct fdry_image *img) __must_check;
 /* Report to the caller's function. No lock of the image is held; the turn only while content is restored. */
-void fdry_image_tell(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
-void fdry_image_tell_built(struct fdry_image *img);
+void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
+void fdry_image_progress_built(struct fdry_image *img);
 
 /* --- content.c: what lies in the store, to the device; the image's context is current --- */
 

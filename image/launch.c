@@ -64,7 +64,7 @@ static int unfilled_fail(struct fdry_image *img)
 /* Whether memory is what graphs expect. */
 static int memory_check(struct fdry_image *img)
 {
-	if (atomic_load(&img->torn))
+	if (atomic_load(&img->partial))
 		return fdry_fail(FDRY_E_STATE, "content was restored in part only; restore it again, or unload the image");
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
@@ -149,14 +149,14 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 
 	if (err)
 		return err;
-	atomic_store(&img->torn, true);
+	atomic_store(&img->partial, true);
 	err = fdry_content_zero(img);
 	if (!err)
 		err = fdry_content_copy(c, &sum);
 	if (!err)
 		err = fdry_image_hosts_content(img, reader, &sum);
 	if (!err)
-		atomic_store(&img->torn, false);
+		atomic_store(&img->partial, false);
 	fdry_content_end(c);
 	return err;
 }

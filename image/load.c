@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load.c - the one place where an image is taken apart.
+ * load.c - make an image of a store usable in this process.
  *
- * Each phase leaves what it made in the image, and fdry_image_unload() undoes whatever
- * is there: a load that fails is an unload. Phases that do not need each other run side
- * by side, in threads that are gone when the load returns:
+ * load() is the order of the steps. Each step leaves what it made in the image, and
+ * fdry_image_unload() undoes whatever is there: a load that fails is an unload. Steps that do not
+ * need each other run side by side, in threads that are gone when the load returns:
  *
  *	manifest | driver, context | identity | kernels           | wait
  *	         | kernel and graph objects, by several threads ......
@@ -36,62 +36,106 @@
 
 #define POISON 0xA5
 
-/* --- manifest and identity --- */
+/* What the steps of a load share. */
+struct load {
+	struct fdry_image *img;
+	const struct fdry_load_opts *opts;
+	struct fdry_reader *reader;         /* of the thread that loads */
+	struct fdry_reader *content_reader; /* of the memory thread, then of the one that loads; or NULL */
+	struct fdry_content *content;       /* NULL: not begun */
+	struct fdry_objects *objects;
+	struct fdry_plan plan;
+	double mark;                        /* when the step that is under way began */
+};
 
-/* Of several images that the facts leave the device decides; only then is the driver needed for it. */
-static int candidates_filter(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_candidates *p)
+/* --- manifest --- */
+
+/* The facts decide among several images, then the device. Only the latter needs the driver. */
+static int candidates_filter(struct load *l, struct fdry_candidates *c)
 {
-	struct fdry_wanted w = { .facts = o->facts, .nfacts = o->nfacts };
+	struct fdry_wanted w = { .facts = l->opts->facts, .nfacts = l->opts->nfacts };
+	struct fdry_image *img = l->img;
 	struct fdry_identity here;
-	int err = fdry_candidates_filter(p, &w, img->mismatch);
+	int err = fdry_candidates_filter(c, &w, img->mismatch);
 
-	if (err || (fdry_candidates_count(p) == 1 && !p->broken))
+	if (err || (fdry_candidates_count(c) == 1 && !c->broken))
 		return err;
-	err = fdry_context_start(img, o);
+	err = fdry_context_start(img, l->opts);
 	if (!err)
 		err = fdry_identity_of(img->drv, img->device, &here);
 	w.here = &here;
-	return err ? err : fdry_candidates_filter(p, &w, img->mismatch);
+	return err ? err : fdry_candidates_filter(c, &w, img->mismatch);
 }
 
-static int manifest_select(struct fdry_image *img, struct fdry_reader *reader, const char *name,
-			   const struct fdry_load_opts *o)
+static int manifest_select(struct load *l, const char *name)
 {
-	struct fdry_candidates picks = { .name = name };
-	struct fdry_candidate pick;
-	int err;
+	struct fdry_candidates candidates = { .name = name };
+	struct fdry_candidate selected;
+	struct fdry_image *img = l->img;
+	int err = fdry_candidates_read(l->reader, name, &candidates);
 
-	err = fdry_candidates_read(reader, name, &picks);
 	if (!err)
-		err = candidates_filter(img, o, &picks);
+		err = candidates_filter(l, &candidates);
 	if (!err) {
-		pick = fdry_candidates_select(&picks);
-		img->id = pick.id;
-		img->bytes = pick.bytes;
-		img->m = pick.m;
-		fdry_reader_note_use(reader, &img->id);
+		selected = fdry_candidates_select(&candidates);
+		img->id = selected.id;
+		img->bytes = selected.bytes;
+		img->m = selected.m;
+		fdry_reader_note_use(l->reader, &img->id);
 	}
-	fdry_candidates_release(&picks);
+	fdry_candidates_release(&candidates);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
 
-static int identity_check(struct fdry_image *img, const struct fdry_load_opts *o)
+/* From here on threads read kernels and graphs. The driver is started after this: a process that
+ * loads no image may still fork. */
+static int manifest_load(struct load *l, const char *name)
 {
-	struct fdry_identity here;
-	int err;
+	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
+	struct fdry_image *img = l->img;
+	int err = manifest_select(l, name);
 
-	err = fdry_identity_of(img->drv, img->device, &here);
-	return err ? err : fdry_identity_compare(&img->m, &here, o->facts, o->nfacts, img->mismatch);
+	if (!err)
+		err = fdry_image_hosts_plan(img);
+	if (!err)
+		err = fdry_random_new(img);
+	if (!err)
+		err = fdry_objects_start(img, l->reader, &opts, &l->objects);
+	img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
+	if (!err)
+		fdry_image_progress(img, FDRY_PHASE_MANIFEST, 1, 1);
+	return err;
 }
 
-/* --- memory --- */
+/* --- driver and identity --- */
 
-/* The addresses, before anything else is asked of the driver: it hands out what was freed, ours too. */
-static int memory_reserve(struct fdry_image *img, const struct fdry_plan *plan)
+static int driver_start(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	struct fdry_identity here;
+	int err = img->ctx ? 0 : fdry_context_start(img, l->opts);
+
+	img->report.driver_ms = fdry_elapsed_ms(&l->mark);
+	if (err)
+		return err;
+	fdry_image_progress(img, FDRY_PHASE_DRIVER, 1, 1);
+	err = fdry_identity_of(img->drv, img->device, &here);
+	if (!err)
+		err = fdry_identity_compare(&img->m, &here, l->opts->facts, l->opts->nfacts, img->mismatch);
+	img->report.manifest_ms += fdry_elapsed_ms(&l->mark);
+	return err;
+}
+
+/* --- addresses --- */
+
+static int addresses_reserve(struct fdry_image *img, const struct fdry_plan *plan)
 {
 	char hex[FDRY_OID_HEX_SIZE];
-	int err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
+	int err = fdry_plan_check(plan, img->drv);
 
+	if (err)
+		return err;
+	err = fdry_region_new(img->drv, img->device, plan->base, plan->size, &img->region);
 	if (err)
 		return fdry_placed_fail(err, plan->base, plan->size);
 	img->placed.base = plan->base;
@@ -101,27 +145,74 @@ static int memory_reserve(struct fdry_image *img, const struct fdry_plan *plan)
 	return 0;
 }
 
-static int memory_plan(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_plan *plan)
+/* Before anything else is asked of the driver: a context, too, takes whatever addresses are free. */
+static int memory_place(struct load *l)
 {
-	int err = fdry_plan_make(&img->m, o, plan);
+	struct fdry_image *img = l->img;
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
 
-	if (!err && o->into)
-		return fdry_placement_make(img, o);
-	if (!err && plan->size)
-		err = fdry_plan_check(plan, img->drv);
-	return !err && plan->size ? memory_reserve(img, plan) : err;
+	if (err)
+		return err;
+	err = fdry_plan_make(&img->m, l->opts, &l->plan);
+	if (!err && l->opts->into)
+		err = fdry_placement_make(img, l->opts);
+	else if (!err && l->plan.size)
+		err = addresses_reserve(img, &l->plan);
+	fdry_image_leave(img, &mode);
+	img->report.memory_ms = fdry_elapsed_ms(&l->mark);
+	return err;
 }
 
-static int memory_map(struct fdry_image *img, const struct fdry_plan *plan)
+static int private_ctx_start(struct load *l)
 {
+	struct fdry_image *img = l->img;
+	int err = fdry_context_private(img);
+
+	if (!err)
+		err = fdry_private_ctx_new(img);
+	img->report.driver_ms += fdry_elapsed_ms(&l->mark);
+	return err;
+}
+
+/* --- memory and content --- */
+
+static int memory_map(struct load *l)
+{
+	struct fdry_image *img = l->img;
+	double mark = fdry_now_ms();
 	size_t i;
 	int err = 0;
 
-	if (!img->region)
-		return 0;
-	for (i = 0; i < fdry_plan_count(plan) && !err; i++)
-		err = fdry_region_back(img->region, fdry_plan_range(plan, i)->addr, fdry_plan_range(plan, i)->size);
-	img->report.mapped_bytes = plan->mapped;
+	for (i = 0; img->region && i < fdry_plan_count(&l->plan) && !err; i++)
+		err = fdry_region_back(img->region, fdry_plan_range(&l->plan, i)->addr,
+				       fdry_plan_range(&l->plan, i)->size);
+	if (img->region)
+		img->report.mapped_bytes = l->plan.mapped;
+	if (!err)
+		err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
+	img->report.memory_ms += fdry_elapsed_ms(&mark);
+	if (!err)
+		fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes, img->report.mapped_bytes);
+	return err;
+}
+
+/* By a thread of its own: begin to read content, then map memory. */
+static int memory_load(void *arg)
+{
+	struct load *l = arg;
+	struct fdry_image *img = l->img;
+	CUstreamCaptureMode mode;
+	int err = fdry_image_enter(img, &mode);
+
+	if (err)
+		return err;
+	err = fdry_reader_begin(img->store, &l->content_reader);
+	if (!err)
+		err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
+	if (!err)
+		err = memory_map(l);
+	fdry_image_leave(img, &mode);
 	return err;
 }
 
@@ -144,34 +235,6 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
-static int externals_count(struct fdry_image *img)
-{
-	uint32_t i, n = 0;
-
-	img->filled = calloc(img->m.n_tensors ? img->m.n_tensors : 1, 1);
-	if (!img->filled)
-		return fdry_nomem();
-	for (i = 0; i < img->m.n_tensors; i++)
-		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
-	atomic_store(&img->unfilled, n);
-	return 0;
-}
-
-/* --- the whole --- */
-
-/* What the phases share. */
-struct load {
-	struct fdry_image *img;
-	const struct fdry_load_opts *opts;
-	struct fdry_reader *reader; /* of the thread that loads */
-	struct fdry_reader *session; /* for content, of one thread after the other; or NULL */
-	struct fdry_content *content; /* NULL: not begun */
-	struct fdry_objects *objects;
-	struct fdry_plan plan;
-	double mark;          /* when the phase that is under way began */
-	bool overlap;         /* launches are to be checked */
-};
-
 static int content_copy(struct load *l)
 {
 	struct fdry_load_report *r = &l->img->report;
@@ -184,113 +247,29 @@ static int content_copy(struct load *l)
 	if (!err)
 		err = fdry_content_copy(l->content, &sum);
 	if (!err)
-		err = fdry_image_hosts_content(l->img, l->session, &sum);
+		err = fdry_image_hosts_content(l->img, l->content_reader, &sum);
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
 	return err;
 }
 
-static int memory_place(struct load *l)
-{
-	double mark = fdry_now_ms();
-	int err = memory_plan(l->img, l->opts, &l->plan);
-
-	l->img->report.memory_ms = fdry_elapsed_ms(&mark);
-	return err;
-}
-
-static int memory_make(struct load *l)
-{
-	struct fdry_load_report *r = &l->img->report;
-	double mark = fdry_now_ms();
-	int err = memory_map(l->img, &l->plan);
-
-	if (!err)
-		err = fdry_image_hosts_make(l->img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
-	r->memory_ms += fdry_elapsed_ms(&mark);
-	if (!err)
-		fdry_image_tell(l->img, FDRY_PHASE_MEMORY, r->mapped_bytes, r->mapped_bytes);
-	return err;
-}
-
-/* Each enters by itself: what the region leaves behind on the thread where leaving fails is covered up. */
-static int in_context(struct load *l, int (*phase)(struct load *l))
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_image_enter(l->img, &mode);
-
-	if (err)
-		return err;
-	err = phase(l);
-	fdry_image_leave(l->img, &mode);
-	return err;
-}
-
-static int content_begin(struct load *l)
-{
-	int err = fdry_reader_begin(l->img->store, &l->session);
-
-	return err ? err : fdry_content_begin(l->img, l->session, l->opts->threads, &l->content);
-}
-
-static void content_end(struct load *l)
-{
-	fdry_content_end(l->content);
-	fdry_reader_end(l->session);
-}
-
-/* By a thread of its own: memory, and meanwhile content is read. */
-static int memory_load(void *arg)
-{
-	int err = in_context(arg, content_begin);
-
-	return err ? err : in_context(arg, memory_make);
-}
+/* --- kernels and graphs --- */
 
 static int kernels_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
 	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels, fdry_objects_kernel, l->objects,
-					&img->bank);
+				       &img->bank);
 
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
 	if (!err)
-		fdry_image_tell(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
+		fdry_image_progress(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
 	return err;
 }
 
-/*
- * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies that
- * are in flight, and copies for kernels: content is made ready beside both and copied after them.
- */
-static int phases_in_context(struct load *l)
-{
-	struct fdry_image *img = l->img;
-	struct fdry_saved_err kernels;
-	struct fdry_task memory;
-	int err;
-
-	err = fdry_stream_shared(img->drv, FDRY_STREAM_MEMORY, &img->stream);
-	if (!err)
-		err = fdry_context_limits(img);
-	if (!err && l->overlap && !img->private_ctx)
-		err = fdry_overlap_new(img);
-	if (err)
-		return err;
-	fdry_task_start(&memory, "fdry-memory", memory_load, l);
-	fdry_saved_err_set(&kernels, kernels_load(l));
-	err = fdry_task_finish(&memory);
-	if (!err)
-		err = fdry_saved_err_restore(&kernels);
-	if (!err)
-		err = content_copy(l);
-	content_end(l);
-	return err;
-}
-
-/* Graphs must not use what the caller leaves out of a room. */
+/* Graphs must not use what the caller leaves out of a tensor's capacity. */
 static int capacities_check(struct load *l)
 {
 	struct fdry_image *img = l->img;
@@ -309,97 +288,87 @@ static int capacities_check(struct load *l)
 	return 0;
 }
 
-static int driver_start(struct load *l)
-{
-	struct fdry_image *img = l->img;
-	int err = img->ctx ? 0 : fdry_context_start(img, l->opts);
+/* --- the whole --- */
 
-	img->report.driver_ms = fdry_elapsed_ms(&l->mark);
-	if (!err)
-		fdry_image_tell(img, FDRY_PHASE_DRIVER, 1, 1);
-	if (!err)
-		err = identity_check(img, l->opts);
-	img->report.manifest_ms += fdry_elapsed_ms(&l->mark);
-	return err;
-}
-
-/* After the addresses are reserved: a context takes whatever is free. */
-static int own_start(struct load *l)
+/*
+ * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies that
+ * are in flight, and copies for kernels: content is made ready beside both and copied after them.
+ */
+static int device_fill(struct load *l)
 {
-	struct fdry_image *img = l->img;
+	struct fdry_saved_err kernels;
+	struct fdry_task memory;
 	int err;
 
-	if (!(l->opts->flags & FDRY_LOAD_OWN_CONTEXT))
-		return 0;
-	fdry_elapsed_ms(&l->mark);
-	err = fdry_context_private(img);
+	fdry_task_start(&memory, "fdry-memory", memory_load, l);
+	fdry_saved_err_set(&kernels, kernels_load(l));
+	err = fdry_task_finish(&memory);
 	if (!err)
-		err = fdry_private_ctx_new(img);
-	img->report.driver_ms += fdry_elapsed_ms(&l->mark);
+		err = fdry_saved_err_restore(&kernels);
+	if (!err)
+		err = content_copy(l);
+	fdry_content_end(l->content);
+	fdry_reader_end(l->content_reader);
 	return err;
 }
 
-/* In the order in which they began before there were threads, which is also that of errors. */
-static int phases(struct load *l)
+static int device_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	CUstreamCaptureMode mode;
-	int err = driver_start(l);
+	int err = fdry_image_enter(img, &mode);
 
-	if (!err)
-		err = in_context(l, memory_place);
-	if (!err)
-		err = own_start(l);
-	if (!err)
-		err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
-	err = phases_in_context(l);
+	err = fdry_stream_shared(img->drv, FDRY_STREAM_MEMORY, &img->stream);
+	if (!err)
+		err = fdry_context_limits(img);
+	if (!err && img->check_overlap && !img->private_ctx)
+		err = fdry_overlap_new(img);
+	if (!err)
+		err = device_fill(l);
 	if (!err)
 		err = fdry_objects_finish(l->objects);
 	if (!err)
 		err = capacities_check(l);
 	fdry_image_leave(img, &mode);
-	return err ? err : externals_count(img);
-}
-
-/* The driver is not touched before the manifest was found: who has no image to load may still fork. */
-static int load_in_session(struct load *l, const char *name)
-{
-	const struct fdry_objects_opts opts = { l->opts->order, l->opts->norder, l->opts->threads };
-	int err = manifest_select(l->img, l->reader, name, l->opts);
-
-	if (!err)
-		err = fdry_image_hosts_plan(l->img);
-	if (!err)
-		err = fdry_random_new(l->img);
-	if (!err)
-		err = fdry_objects_start(l->img, l->reader, &opts, &l->objects);
-	l->img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
-	if (err)
-		return err;
-	fdry_image_tell(l->img, FDRY_PHASE_MANIFEST, 1, 1);
-	err = phases(l);
-	fdry_objects_free(l->objects);
-	fdry_plan_release(&l->plan);
 	return err;
 }
 
-static int load_all(struct fdry_image *img, const char *name, const struct fdry_load_opts *o)
+static int externals_count(struct fdry_image *img)
 {
-	struct load l = { .img = img, .opts = o, .mark = fdry_now_ms() };
-	uint32_t i;
-	int err = fdry_overlap_asked(&l.overlap);
+	uint32_t i, n = 0;
 
-	l.overlap |= (o->flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
-	if (!err)
-		err = fdry_reader_begin(img->store, &l.reader);
+	img->filled = calloc(img->m.n_tensors ? img->m.n_tensors : 1, 1);
+	if (!img->filled)
+		return fdry_nomem();
+	for (i = 0; i < img->m.n_tensors; i++)
+		n += img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL;
+	atomic_store(&img->unfilled, n);
+	return 0;
+}
+
+/* Of several steps that fail, the error of the first one in this order is returned. */
+static int load(struct load *l, const char *name)
+{
+	int err = fdry_reader_begin(l->img->store, &l->reader);
+
 	if (err)
 		return err;
-	err = load_in_session(&l, name);
-	fdry_reader_end(l.reader);
-	for (i = 0; !err && o->flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
-		err = fdry_exec_need(img, img->order[i]);
+	err = manifest_load(l, name);
+	if (!err)
+		err = driver_start(l);
+	if (!err)
+		err = memory_place(l);
+	if (!err && l->opts->flags & FDRY_LOAD_OWN_CONTEXT)
+		err = private_ctx_start(l);
+	if (!err)
+		err = device_load(l);
+	if (!err)
+		err = externals_count(l->img);
+	fdry_objects_free(l->objects);
+	fdry_plan_release(&l->plan);
+	fdry_reader_end(l->reader);
 	return err;
 }
 
@@ -420,68 +389,78 @@ static int opts_check(const struct fdry_load_opts *o)
 	return fdry_placement_check(o);
 }
 
-static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
+static struct fdry_image *image_new(const struct fdry_load_opts *o, struct fdry_mismatch *mismatch)
 {
-	int err = fdry_need(store);
+	struct fdry_image *img = calloc(1, sizeof(*img));
 
-	if (!err)
-		err = fdry_need(name);
-	return err ? err : fdry_need(ret);
+	if (!img)
+		return NULL;
+	fdry_live_add(img);
+	fdry_ticket_init(&img->ticket);
+	pthread_mutex_init(&img->lock, NULL);
+	pthread_mutex_init(&img->staging_lock, NULL);
+	pthread_mutex_init(&img->progress_lock, NULL);
+	img->progress = o->progress;
+	img->progress_arg = o->progress_arg;
+	img->pid = getpid();
+	img->start_ms = fdry_now_ms();
+	img->mismatch = mismatch;
+	img->verify = o->flags & FDRY_LOAD_VERIFY;
+	return img;
 }
 
-/* The load failed: undo it, which must not cover up why. */
+/* Undo a load that failed. The error's sentence stays. */
 static int load_undo(struct fdry_image *img, int err)
 {
 	CUstreamCaptureMode mode;
-	struct fdry_saved_err o;
+	struct fdry_saved_err saved;
 
-	fdry_saved_err_set(&o, err);
+	fdry_saved_err_set(&saved, err);
 	if (img->ctx && !fdry_image_enter(img, &mode)) {
 		fdry_context_limits_undo(img);
 		fdry_image_leave(img, &mode);
 	}
 	fdry_image_unload(img);
-	return fdry_saved_err_restore(&o);
+	return fdry_saved_err_restore(&saved);
 }
 
-int fdry_image_load_telling(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
+int fdry_image_load_reporting(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 			    struct fdry_mismatch *mismatch, struct fdry_image **ret)
 {
-	double start = fdry_now_ms();
 	struct fdry_load_opts o;
+	struct load l = { .opts = &o };
 	struct fdry_image *img;
-	int err;
+	uint32_t i;
+	int err = fdry_need(store);
 
-	err = args_check(store, name, ret);
+	if (!err)
+		err = fdry_need(name);
+	if (!err)
+		err = fdry_need(ret);
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err)
 		err = opts_check(&o);
 	if (err)
 		return err;
-	img = calloc(1, sizeof(*img));
+	img = l.img = image_new(&o, mismatch);
 	if (!img)
 		return fdry_nomem();
-	fdry_live_add(img);
-	fdry_ticket_init(&img->ticket);
-	pthread_mutex_init(&img->lock, NULL);
-	pthread_mutex_init(&img->staging_lock, NULL);
-	pthread_mutex_init(&img->telling, NULL);
-	img->progress = o.progress;
-	img->progress_arg = o.progress_arg;
-	img->pid = getpid();
-	img->start_ms = start;
-	img->mismatch = mismatch;
-	img->verify = o.flags & FDRY_LOAD_VERIFY;
-	err = fdry_budget_init(&img->budget);
+	l.mark = img->start_ms;
+	err = fdry_overlap_asked(&img->check_overlap);
+	img->check_overlap |= (o.flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
+	if (!err)
+		err = fdry_budget_init(&img->budget);
 	if (!err)
 		err = fdry_store_again(store, &img->store);
 	if (!err)
-		err = load_all(img, name, &o);
+		err = load(&l, name);
+	for (i = 0; !err && o.flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
+		err = fdry_exec_need(img, img->order[i]);
 	if (err)
 		return load_undo(img, err);
 	img->mismatch = NULL;
-	img->report.total_ms = fdry_now_ms() - start;
+	img->report.total_ms = fdry_now_ms() - img->start_ms;
 	fdry_count(FDRY_METRIC_LOADS, 1);
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
@@ -493,7 +472,7 @@ int fdry_image_load_telling(struct fdry_store *store, const char *name, const st
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
 		    struct fdry_image **ret)
 {
-	return fdry_image_load_telling(store, name, opts, NULL, ret);
+	return fdry_image_load_reporting(store, name, opts, NULL, ret);
 }
 
 static void device_release(struct fdry_image *img)
@@ -544,7 +523,7 @@ void fdry_image_unload(struct fdry_image *img)
 	fdry_store_close(img->store);
 	fdry_buf_release(&img->bytes);
 	fdry_ticket_release(&img->ticket);
-	pthread_mutex_destroy(&img->telling);
+	pthread_mutex_destroy(&img->progress_lock);
 	pthread_mutex_destroy(&img->lock);
 	pthread_mutex_destroy(&img->staging_lock);
 	free(img->hosts);

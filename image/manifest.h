@@ -3,7 +3,7 @@
  * manifest.h - image manifests: written once, read through a checked view.
  *
  * The view points into bytes that the caller keeps, 8-byte aligned, and owns no memory.
- * After fdry_manifest_open() every index, string and range in it is valid. That takes time
+ * After fdry_manifest_init() every index, string and range in it is valid. That takes time
  * linear in the bytes, but for searches by address, which are logarithmic.
  */
 #ifndef FDRY_IMAGE_MANIFEST_H
@@ -20,7 +20,7 @@ struct fdry_manifest {
 };
 
 /* Check @bytes from end to end. FDRY_E_BADIMAGE, FDRY_E_VERSION, FDRY_E_LIMIT, FDRY_E_NOMEM. */
-int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret) __must_check;
+int fdry_manifest_init(struct fdry_span bytes, struct fdry_manifest *ret) __must_check;
 
 static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint32_t off)
 {

@@ -1,80 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest_check.c - manifests read: nothing in the bytes is believed before it is checked.
+ * manifest_check.c - check the entries of a manifest's sections.
  *
- * Two passes: the directory (every section inside, in order, apart, padded with zeros),
- * then each section's entries (strings terminated, indices in range, ranges in order and
- * inside what holds them, reserved fields zero).
+ * Strings are terminated, indices are in range, ranges are in order and inside what holds them,
+ * and reserved fields are zero.
  */
+#include "image/manifest_check.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "image/manifest.h"
 #include "image/tensor.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
 #include "lib/search.h"
 
-#define bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
-
-static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
-{
-	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
-		return fdry_fail(FDRY_E_BADIMAGE, "not an image manifest; give the name of an image");
-	if (h->version != FDRY_MF_VERSION || h->incompat & ~FDRY_MF_INCOMPAT_KNOWN)
-		return fdry_fail(FDRY_E_VERSION, "the manifest has format version %u and features %#x, this library knows version %u; "
-				 "use a newer library", h->version, h->incompat, FDRY_MF_VERSION);
-	if (h->size != bytes.len || h->size & 7)
-		return bad("it says %llu bytes and has %zu", (unsigned long long)h->size, bytes.len);
-	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
-		return bad("a reserved field is set");
-	if (h->sections > FDRY_MF_SECTIONS_MAX)
-		return bad("%u sections", h->sections);
-	if (h->base > h->end)
-		return bad("its region ends before it begins");
-	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do not overflow */
-		return bad("its region ends beyond the address space");
-	if (h->base % FDRY_ALLOC_BLOCK)
-		return bad("its region does not begin at a multiple of %u", FDRY_ALLOC_BLOCK);
-	return 0;
-}
-
-static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span data)
-{
-	switch (id) {
-#define X(nr, NAME, member, type) \
-	case nr: \
-		if (data.len % sizeof(type)) \
-			return bad("section " #member " has a partial entry"); \
-		m->member = (const void *)data.data; \
-		m->n_##member = (uint32_t)(data.len / sizeof(type)); \
-		return 0;
-	FDRY_MF_SECTIONS(X)
-#undef X
-	default:
-		if (id & FDRY_SECTION_OPTIONAL)
-			return 0;
-		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; "
-				 "use a newer library", id);
-	}
-}
-
-static int directory_check(struct fdry_span bytes, struct fdry_manifest *m)
-{
-	struct fdry_sections s;
-	struct fdry_span data;
-	uint32_t id = 1;
-	int err = fdry_sections_begin(bytes, sizeof(*m->header), m->header->sections, &s);
-
-	while (!err && id) {
-		err = fdry_sections_next(&s, &id, &data);
-		if (err)
-			err = fdry_fail_at(err, "damaged manifest");
-		else if (id)
-			err = section_take(m, id, data);
-	}
-	return err;
-}
+#define bad fdry_manifest_bad
 
 static bool str_ok(const struct fdry_manifest *m, uint32_t off)
 {
@@ -274,16 +215,6 @@ static int attrs_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret)
-{
-	*ret = (struct fdry_tensor){
-		.name = fdry_manifest_str(m, t->name), .addr = t->addr, .dtype = t->dtype,
-		.use = t->use, .flags = t->flags, .rank = t->rank,
-	};
-	memcpy(ret->shape, t->shape, sizeof(ret->shape));
-	memcpy(ret->stride, t->stride, sizeof(ret->stride));
-}
-
 /* The first segment that ends behind @addr. */
 static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
 {
@@ -480,77 +411,17 @@ static int rng_uses_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-int fdry_manifest_open(struct fdry_span bytes, struct fdry_manifest *ret)
+int fdry_manifest_check(const struct fdry_manifest *m)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
 		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
 		graphs_check, kernels_check, attrs_check, tensors_check, capacities_check, allocs_check,
 		generators_check, rng_uses_check, text_check,
 	};
-	struct fdry_manifest m = { 0 };
 	size_t i;
-	int err;
+	int err = 0;
 
-	if ((uintptr_t)bytes.data & 7)
-		return fdry_bug("a manifest's bytes are not aligned");
-	if (bytes.len > FDRY_MF_SIZE_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a manifest of %zu bytes is too large", bytes.len);
-	m.header = fdry_span_at(bytes, 0, sizeof(*m.header));
-	if (!m.header)
-		return bad("%zu bytes are too few", bytes.len);
-	err = header_check(bytes, m.header);
-	if (!err)
-		err = directory_check(bytes, &m);
 	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !err; i++)
-		err = checks[i](&m);
-	if (!err)
-		*ret = m;
+		err = checks[i](m);
 	return err;
-}
-
-struct key {
-	const struct fdry_manifest *m;
-	const char *name;
-};
-
-static int tensor_cmp(const void *key, const void *entry)
-{
-	const struct key *k = key;
-
-	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_tensor *)entry)->name));
-}
-
-static int fact_cmp(const void *key, const void *entry)
-{
-	const struct key *k = key;
-
-	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_fact *)entry)->key));
-}
-
-static int graph_cmp(const void *key, const void *entry)
-{
-	uint64_t a = *(const uint64_t *)key, b = ((const struct fdry_mf_graph *)entry)->key;
-
-	return (a > b) - (a < b);
-}
-
-const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name)
-{
-	struct key k = { m, name };
-
-	return m->n_tensors ? bsearch(&k, m->tensors, m->n_tensors, sizeof(*m->tensors), tensor_cmp) : NULL;
-}
-
-const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key)
-{
-	return m->n_graphs ? bsearch(&key, m->graphs, m->n_graphs, sizeof(*m->graphs), graph_cmp) : NULL;
-}
-
-const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
-{
-	struct key k = { m, key };
-	const struct fdry_mf_fact *f;
-
-	f = m->n_facts ? bsearch(&k, m->facts, m->n_facts, sizeof(*f), fact_cmp) : NULL;
-	return f ? fdry_manifest_str(m, f->value) : NULL;
 }

@@ -27,7 +27,7 @@ static int identity_read(struct fdry_reader *reader, const struct fdry_oid *id,
 	int err = fdry_reader_copy(reader, id, &bytes);
 
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
 		err = fdry_identity_digest(&m, ret);
 	fdry_buf_release(&bytes);

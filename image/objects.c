@@ -369,7 +369,7 @@ int fdry_objects_finish(struct fdry_objects *o)
 	r->object_bytes = o->bytes;
 	r->threads = o->threads;
 	if (!err)
-		fdry_image_tell(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
+		fdry_image_progress(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
 	return err;
 }
 

@@ -39,7 +39,7 @@ void fdry_plan_release(struct fdry_plan *p);
 /* Bytes of segment @s that have memory: its size, but where a room ends it. */
 uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segment *s);
 
-/* FDRY_E_NODEVMEM, telling both numbers, where the current context's device has less memory free than @p maps. */
+/* FDRY_E_NODEVMEM, with both numbers, if the current context's device has less memory free than @p maps. */
 int fdry_plan_check(const struct fdry_plan *p, const struct fdry_driver *drv) __must_check;
 
 #endif

@@ -37,21 +37,21 @@ int fdry_image_check_outside(const struct fdry_image *img)
 	return err;
 }
 
-void fdry_image_tell(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total)
+void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total)
 {
 	if (!img->progress)
 		return;
-	pthread_mutex_lock(&img->telling);
+	pthread_mutex_lock(&img->progress_lock);
 	report(img, phase, done, total);
-	pthread_mutex_unlock(&img->telling);
+	pthread_mutex_unlock(&img->progress_lock);
 }
 
 /* Counted where it is told, so that numbers ascend whoever builds. */
-void fdry_image_tell_built(struct fdry_image *img)
+void fdry_image_progress_built(struct fdry_image *img)
 {
 	if (!img->progress)
 		return;
-	pthread_mutex_lock(&img->telling);
-	report(img, FDRY_PHASE_GRAPHS, ++img->told, img->m.n_graphs);
-	pthread_mutex_unlock(&img->telling);
+	pthread_mutex_lock(&img->progress_lock);
+	report(img, FDRY_PHASE_GRAPHS, ++img->built_reported, img->m.n_graphs);
+	pthread_mutex_unlock(&img->progress_lock);
 }

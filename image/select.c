@@ -27,7 +27,7 @@ static int candidate_read(struct fdry_reader *reader, const struct fdry_oid *id,
 	int err = fdry_reader_copy(reader, id, &pick.bytes);
 
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ pick.bytes.data, pick.bytes.len }, &pick.m);
+		err = fdry_manifest_init((struct fdry_span){ pick.bytes.data, pick.bytes.len }, &pick.m);
 	if (err)
 		fdry_buf_release(&pick.bytes);
 	else

@@ -60,7 +60,7 @@ static int object_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 	int err = fdry_reader_copy(g, image, &bytes);
 
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
 		err = fdry_identity_digest(&m, &identity);
 	if (!err && (!fdry_oid_eq(&identity, &u->key) || m.n_objects != 1))

@@ -130,7 +130,7 @@ static void offer_keys(const struct typed *t)
 		return;
 	if (!fdry_reader_resolve(reader, t->image, &oid) &&
 	    !fdry_reader_copy(reader, &oid, &bytes) &&
-	    !fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m))
+	    !fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m))
 		for (i = 0; i < m.n_graphs; i++) {
 			snprintf(text, sizeof(text), "%llu", (unsigned long long)m.graphs[i].key);
 			offer(t, text);

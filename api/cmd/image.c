@@ -13,7 +13,7 @@ int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid, struc
 	int err = fdry_reader_copy(reader, oid, &im.bytes);
 
 	if (!err)
-		err = fdry_manifest_open((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
+		err = fdry_manifest_init((struct fdry_span){ im.bytes.data, im.bytes.len }, &im.m);
 	if (err)
 		fdry_buf_release(&im.bytes);
 	else

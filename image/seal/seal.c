@@ -380,7 +380,7 @@ static int commit(struct fdry_seal *s, const char *ref, struct fdry_oid *ret)
 	if (err)
 		return err;
 	s->report.manifest_bytes = bytes.len;
-	err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	if (!err)
 		err = fdry_identity_digest(&m, &identity);
 	if (!err)

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 		add_content(&w, writer, i - 3, argv[i]);
 	add_fact(&w, getenv("STORE_IMAGE_FACT"));
 	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_identity_digest(&m, &identity));
 	fdry_writer_set_identity(writer, &identity);
 	need(fdry_manifest_links(&m, &links, &n));

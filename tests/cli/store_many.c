@@ -53,7 +53,7 @@ static void seal(struct fdry_store *s, unsigned int i)
 	add_chunk(&w, writer, BASE, 0);
 	add_chunk(&w, writer, BASE + ROOM / 2, i + 1);
 	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_manifest_links(&m, &links, &n));
 	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, name, &id, NULL));
 	free(links);

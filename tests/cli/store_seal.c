@@ -163,7 +163,7 @@ static struct fdry_oid seal(const char *ref)
 	size_t n;
 
 	need(fdry_manifest_encode(&w, &bytes));
-	need(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	need(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	need(fdry_manifest_links(&m, &links, &n));
 	need(fdry_writer_commit(writer, bytes.data, bytes.len, links, n, ref, &id, NULL));
 	free(links);

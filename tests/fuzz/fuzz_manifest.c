@@ -117,7 +117,7 @@ static void try_bytes(struct fdry_span s)
 
 	must(aligned != NULL);
 	memcpy(aligned, s.data, s.len);
-	if (!fdry_manifest_open((struct fdry_span){ (uint8_t *)aligned, s.len }, &m)) {
+	if (!fdry_manifest_init((struct fdry_span){ (uint8_t *)aligned, s.len }, &m)) {
 		must(!fdry_manifest_to_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
 		text_check(&text);
 		firsts_check(&m);

@@ -136,7 +136,7 @@ static uint32_t image_check(const char *path, const char *ref, uint32_t *count)
 	must(fdry_reader_begin(s, &reader), path);
 	must(fdry_reader_resolve(reader, ref, &oid), ref);
 	must(fdry_reader_copy(reader, &oid, &bytes), ref);
-	must(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m), ref);
+	must(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m), ref);
 	for (i = 0; i < m.n_kernels; i++)
 		bad += !kernel_check(reader, &m, i);
 	*count = m.n_kernels;

@@ -115,7 +115,7 @@ static void begin(void)
 	must(fdry_reader_begin(s, &g));
 	must(fdry_store_resolve(s, "img", &id));
 	must(fdry_reader_copy(g, &id, &manifest));
-	must(fdry_manifest_open((struct fdry_span){ manifest.data, manifest.len }, &m));
+	must(fdry_manifest_init((struct fdry_span){ manifest.data, manifest.len }, &m));
 	base = m.header->base;
 	for (i = 0; i < m.n_graphs && i < GRAPHS; i++)
 		must(fdry_reader_copy(g, &m.graphs[i].oid, &graphs[i]));
@@ -273,7 +273,7 @@ static int graph_case(struct fdry_buf *m)
 	must(fdry_buf_put(&g, graphs[i].data, graphs[i].len));
 	mutate(&g, 64);
 	if (!fdry_graph_view_init((struct fdry_span){ g.data, g.len }, &view)) {
-		must(fdry_manifest_open((struct fdry_span){ m->data, m->len }, &mv));
+		must(fdry_manifest_init((struct fdry_span){ m->data, m->len }, &mv));
 		must(fdry_oid_of(g.data, g.len,
 				 &((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].oid));
 		((struct fdry_mf_graph *)(uintptr_t)mv.graphs)[i].nodes = view.header.nodes;
@@ -295,7 +295,7 @@ static int run_case(uint64_t nr)
 		end = graph_case(&m);
 	} else {
 		mutate(&m, 32);
-		if (!fdry_manifest_open((struct fdry_span){ m.data, m.len }, &mv))
+		if (!fdry_manifest_init((struct fdry_span){ m.data, m.len }, &mv))
 			end = put_and_load(&mv, (struct fdry_span){ m.data, m.len }, NULL);
 	}
 	fdry_buf_release(&m);

@@ -52,7 +52,7 @@ static void seal_take(struct work *w, struct sealed *s)
 	ok(fdry_store_resolve(w->store, "img", &id));
 	ok(fdry_reader_begin(w->store, &reader));
 	ok(fdry_reader_copy(reader, &id, &s->bytes));
-	ok(fdry_manifest_open((struct fdry_span){ s->bytes.data, s->bytes.len }, &s->m));
+	ok(fdry_manifest_init((struct fdry_span){ s->bytes.data, s->bytes.len }, &s->m));
 	fdry_reader_end(reader);
 }
 

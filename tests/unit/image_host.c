@@ -402,7 +402,7 @@ static void chunks_check(void)
 	ok(fdry_reader_resolve(reader, "img", &id));
 	ok(fdry_reader_copy(reader, &id, &bytes));
 	fdry_reader_end(reader);
-	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	ck_assert_uint_eq(m.n_host_chunks, 4);
 	for (i = 0; i < 4; i++) {
 		ck_assert_uint_eq(m.host_chunks[i].segment, want[i].segment);

@@ -202,7 +202,7 @@ static int opened(struct handmade *h)
 	int err;
 
 	handmade_bytes(h, &bytes);
-	err = fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m);
+	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
 	fdry_buf_release(&bytes);
 	fdry_manifest_writer_release(&h->w);
 	memset(h, 0, sizeof(*h));

@@ -479,7 +479,7 @@ START_TEST(nodes_that_are_not_there)
 	ok(fdry_reader_begin(s, &reader));
 	ok(fdry_reader_copy(reader, &id, &bytes));
 	fdry_reader_end(reader);
-	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	((struct fdry_mf_graph *)m.graphs)[1].nodes++;
 	ok(fdry_manifest_links(&m, &links, &n));
 	ok(fdry_writer_begin(s, &writer));

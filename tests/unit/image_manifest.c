@@ -76,7 +76,7 @@ static struct fdry_buf made(void)
 
 static int open_it(const struct fdry_buf *b, struct fdry_manifest *m)
 {
-	return fdry_manifest_open((struct fdry_span){ b->data, b->len }, m);
+	return fdry_manifest_init((struct fdry_span){ b->data, b->len }, m);
 }
 
 START_TEST(what_is_written_is_read)
@@ -529,7 +529,7 @@ START_TEST(every_length_and_every_bit)
 		/* An exact allocation, so that a sanitizer sees a read past the end. */
 		copy = malloc(i ? i : 1);
 		memcpy(copy, b.data, i);
-		ck_assert_int_ne(fdry_manifest_open((struct fdry_span){ copy, i }, &m), 0);
+		ck_assert_int_ne(fdry_manifest_init((struct fdry_span){ copy, i }, &m), 0);
 		free(copy);
 	}
 	for (i = 0; i < b.len * 8; i++) {

@@ -60,7 +60,7 @@ static void image_is_memory(struct fdry_store *store)
 	ok(fdry_store_resolve(store, "img", &id));
 	ok(fdry_reader_begin(store, &reader));
 	ok(fdry_reader_copy(reader, &id, &bytes));
-	ok(fdry_manifest_open((struct fdry_span){ bytes.data, bytes.len }, &m));
+	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	for (i = 0; i < m.n_chunks; i++) {
 		if (m.chunks[i].addr - big >= BIG)
 			continue;

@@ -179,7 +179,7 @@ static void seal_manifest(struct work *w, struct fdry_buf *bytes, struct fdry_ma
 	ok(fdry_store_resolve(w->store, "img", &id));
 	ok(fdry_reader_begin(w->store, &reader));
 	ok(fdry_reader_copy(reader, &id, bytes));
-	ok(fdry_manifest_open((struct fdry_span){ bytes->data, bytes->len }, m));
+	ok(fdry_manifest_init((struct fdry_span){ bytes->data, bytes->len }, m));
 	fdry_reader_end(reader);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest.c - the one place where a manifest is put together.
+ * manifest_write.c - put a manifest together.
  *
  * Sections are written in the order of their ids, each at the next multiple of 8, those
  * without entries left out: equal sections give equal bytes.
@@ -55,7 +55,7 @@ int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret)
 	h.size = out.len;
 	memcpy(out.data, &h, sizeof(h));
 	/* What the reader refuses must never be sealed. */
-	err = fdry_manifest_open((struct fdry_span){ out.data, out.len }, &m);
+	err = fdry_manifest_init((struct fdry_span){ out.data, out.len }, &m);
 	if (err) {
 		err = fdry_fail_at(err, "the manifest that was put together is not valid");
 		goto out_release;
@@ -72,61 +72,4 @@ void fdry_manifest_writer_release(struct fdry_manifest_writer *w)
 #define X(id, NAME, member, type) fdry_buf_release(&w->member);
 	FDRY_MF_SECTIONS(X)
 #undef X
-}
-
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct fdry_oid));
-}
-
-int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
-{
-	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks, i, k = 0, u = 0;
-	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
-
-	if (!oids)
-		return fdry_nomem();
-	for (i = 0; i < m->n_objects; i++)
-		oids[k++] = m->objects[i].oid;
-	for (i = 0; i < m->n_graphs; i++)
-		oids[k++] = m->graphs[i].oid;
-	for (i = 0; i < m->n_chunks; i++)
-		oids[k++] = m->chunks[i].oid;
-	for (i = 0; i < m->n_host_chunks; i++)
-		oids[k++] = m->host_chunks[i].oid;
-	qsort(oids, n, sizeof(*oids), oid_cmp);
-	for (i = 0; i < n; i++)
-		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))
-			oids[u++] = oids[i];
-	*ret = oids;
-	*count = u;
-	return 0;
-}
-
-static int by_graph_object(const void *a, const void *b, void *m)
-{
-	const struct fdry_mf_graph *graphs = ((const struct fdry_manifest *)m)->graphs;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int order = memcmp(&graphs[x].oid, &graphs[y].oid, sizeof(graphs[x].oid));
-
-	return order ? order : (x > y) - (x < y);
-}
-
-int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret)
-{
-	uint32_t *first = calloc((size_t)m->n_graphs + 1, sizeof(*first)), *order = calloc((size_t)m->n_graphs + 1, sizeof(*order)), i;
-
-	if (!first || !order) {
-		free(first);
-		free(order);
-		return fdry_nomem();
-	}
-	for (i = 0; i < m->n_graphs; i++)
-		order[i] = i;
-	qsort_r(order, m->n_graphs, sizeof(*order), by_graph_object, (void *)m);
-	for (i = 0; i < m->n_graphs; i++)
-		first[order[i]] = i && fdry_oid_eq(&m->graphs[order[i]].oid, &m->graphs[order[i - 1]].oid) ? first[order[i - 1]] : order[i];
-	free(order);
-	*ret = first;
-	return 0;
 }
