@@ -2,10 +2,11 @@
 /*
  * module_table.c - see module_table.h.
  *
- * Two tables under one lock: modules by object, functions by module and name. A function is entered with its
- * attributes before the driver is asked for it. So the choice among several loads of one object needs no driver call,
- * and the table's lock is never held across one. The driver is called under the module's own lock: a second thread
- * that needs the module waits there, and tries again itself if the first one failed.
+ * Two tables under one lock: modules by object, functions by module and name. A function is entered
+ * with its attributes before the driver is asked for it. So the choice among several loads of one
+ * object needs no driver call, and the table's lock is never held across one. The driver is called
+ * under the module's own lock: a second thread that needs the module waits there, and tries again
+ * itself if the first one failed.
  */
 #include "graph/module_table.h"
 
@@ -23,7 +24,7 @@ struct function {
 	const struct fdry_module *module;
 	char *name;
 	int32_t attrs[FDRY_FUNC_ATTR_COUNT];
-	CUfunction handle;          /* NULL until it has its attributes; then these are its parameters: */
+	CUfunction handle; /* NULL until it has its attributes; then these are its parameters: */
 	uint32_t nparams;
 	struct fdry_param *params;
 };
@@ -93,7 +94,8 @@ static struct function *function_find(const struct fdry_module *m, const char *n
 {
 	struct function *f;
 
-	for (f = *function_bucket(m, name); f && (f->module != m || strcmp(f->name, name)); f = f->next)
+	for (f = *function_bucket(m, name); f && (f->module != m || strcmp(f->name, name));
+	     f = f->next)
 		;
 	return f;
 }
@@ -125,14 +127,17 @@ static struct function *function_add(struct fdry_module *m, const struct fdry_ke
 	return f;
 }
 
-static bool module_matches(const struct fdry_module *m, const struct fdry_module_user *u, const struct fdry_kernel *k)
+static bool module_matches(const struct fdry_module *m, const struct fdry_module_user *u,
+			   const struct fdry_kernel *k)
 {
-	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id && m->process == process &&
-	       (!m->owner || m->owner == u);
+	return fdry_oid_eq(&m->object, &k->object) && m->drv == u->drv && m->ctx_id == u->ctx_id &&
+	       m->process == process && (!m->owner || m->owner == u);
 }
 
-/* A load of the kernel's object in which its function has its attributes, or none yet; NULL if there is none. */
-static struct fdry_module *module_find(const struct fdry_module_user *u, const struct fdry_kernel *k)
+/* A load of the kernel's object in which its function has its attributes, or none yet; NULL if
+ * there is none. */
+static struct fdry_module *module_find(const struct fdry_module_user *u,
+				       const struct fdry_kernel *k)
 {
 	struct fdry_module *m;
 	struct function *f;
@@ -147,14 +152,19 @@ static struct fdry_module *module_find(const struct fdry_module_user *u, const s
 	return NULL;
 }
 
-/* At the end of its bucket, so that kernels without attributes of their own find the first load first. */
-static struct fdry_module *module_add(const struct fdry_module_user *u, const struct fdry_kernel *k, bool shared)
+/* At the end of its bucket, so that kernels without attributes of their own find the first load
+ * first. */
+static struct fdry_module *module_add(const struct fdry_module_user *u, const struct fdry_kernel *k,
+				      bool shared)
 {
 	struct fdry_module *m = calloc(1, sizeof(*m)), **at = module_bucket(&k->object);
 
 	if (!m)
 		return NULL;
-	*m = (struct fdry_module){ .drv = u->drv, .ctx_id = u->ctx_id, .process = process, .owner = shared ? NULL : u,
+	*m = (struct fdry_module){ .drv = u->drv,
+				   .ctx_id = u->ctx_id,
+				   .process = process,
+				   .owner = shared ? NULL : u,
 				   .object = k->object };
 	pthread_mutex_init(&m->lock, NULL);
 	while (*at)
@@ -180,7 +190,8 @@ static void module_remove(struct fdry_module *m)
 
 /* --- the driver; with the module's lock --- */
 
-static int attr_set(const struct fdry_driver *drv, CUfunction func, CUfunction_attribute attr, int32_t value)
+static int attr_set(const struct fdry_driver *drv, CUfunction func, CUfunction_attribute attr,
+		    int32_t value)
 {
 	int now, err;
 
@@ -207,7 +218,10 @@ static int attrs_set(const struct fdry_driver *drv, CUfunction func, const struc
 
 static int params_differ(uint32_t i)
 {
-	return fdry_fail(FDRY_E_BADIMAGE, "its object has other parameters than the image says, from number %u on; seal the image anew", i);
+	return fdry_fail(FDRY_E_BADIMAGE,
+			 "its object has other parameters than the image says, from number %u on; "
+			 "seal the image anew",
+			 i);
 }
 
 /* The arguments in graph objects are laid out by the kernel's table, which must be the driver's. */
@@ -223,7 +237,8 @@ static int params_check(const struct fdry_driver *drv, CUfunction func, const st
 			return 0;
 		if (res && res != CUDA_ERROR_INVALID_VALUE)
 			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
-		if (res || i == k->nparams || offset != k->params[i].offset || size != k->params[i].size)
+		if (res || i == k->nparams || offset != k->params[i].offset ||
+		    size != k->params[i].size)
 			break;
 	}
 	return params_differ(i);
@@ -239,7 +254,8 @@ static int params_compare(const struct function *f, const struct fdry_kernel *k)
 	return i < n || f->nparams != k->nparams ? params_differ(i) : 0;
 }
 
-static int function_load(const struct fdry_module *m, const struct fdry_kernel *k, struct function *f)
+static int function_load(const struct fdry_module *m, const struct fdry_kernel *k,
+			 struct function *f)
 {
 	struct fdry_param *params;
 	CUfunction func;
@@ -247,7 +263,8 @@ static int function_load(const struct fdry_module *m, const struct fdry_kernel *
 	int err;
 
 	if (res == CUDA_ERROR_NOT_FOUND)
-		return fdry_fail(FDRY_E_BADIMAGE, "its object has no kernel of that name; seal the image anew");
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "its object has no kernel of that name; seal the image anew");
 	err = fdry_driver_result(m->drv, FDRY_DRV_cuModuleGetFunction, res);
 	if (!err)
 		err = attrs_set(m->drv, func, k);
@@ -266,7 +283,8 @@ static int function_load(const struct fdry_module *m, const struct fdry_kernel *
 	return 0;
 }
 
-static int module_load(struct fdry_module *m, const struct fdry_module_user *u, const struct fdry_kernel *k)
+static int module_load(struct fdry_module *m, const struct fdry_module_user *u,
+		       const struct fdry_kernel *k)
 {
 	struct fdry_span bytes;
 	CUresult res;
@@ -275,8 +293,8 @@ static int module_load(struct fdry_module *m, const struct fdry_module_user *u, 
 	return err ? err : fdry_module_load(m->drv, bytes, &m->handle, &res);
 }
 
-static int module_fill(struct fdry_module *m, const struct fdry_module_user *u, const struct fdry_kernel *k,
-		       struct function *f, CUfunction *ret)
+static int module_fill(struct fdry_module *m, const struct fdry_module_user *u,
+		       const struct fdry_kernel *k, struct function *f, CUfunction *ret)
 {
 	int err = 0;
 
@@ -293,7 +311,8 @@ static int module_fill(struct fdry_module *m, const struct fdry_module_user *u, 
 
 /* --- references --- */
 
-/* With the table's lock: @m, which may be NULL, has one user more; *@ret is the kernel's function in it. */
+/* With the table's lock: @m, which may be NULL, has one user more; *@ret is the kernel's function
+ * in it. */
 static int module_use(struct fdry_module *m, const struct fdry_kernel *k, struct function **ret)
 {
 	struct function *f;
@@ -308,9 +327,10 @@ static int module_use(struct fdry_module *m, const struct fdry_kernel *k, struct
 	return f ? 0 : fdry_nomem();
 }
 
-/* Find the kernel's module, or enter one that is to be loaded. Errors leave @ret NULL, or as a reference. */
-static int module_enter(const struct fdry_module_user *u, const struct fdry_kernel *k, struct fdry_module **ret,
-			struct function **func)
+/* Find the kernel's module, or enter one that is to be loaded. Errors leave @ret NULL, or as a
+ * reference. */
+static int module_enter(const struct fdry_module_user *u, const struct fdry_kernel *k,
+			struct fdry_module **ret, struct function **func)
 {
 	struct fdry_module *m;
 	struct fdry_span bytes;
@@ -339,8 +359,8 @@ out_unlock:
 	return err;
 }
 
-int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k, struct fdry_module **ret,
-		    CUfunction *func)
+int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k,
+		    struct fdry_module **ret, CUfunction *func)
 {
 	struct fdry_module *m = NULL;
 	struct function *f;
@@ -389,7 +409,9 @@ bool fdry_module_is_shared(const struct fdry_oid *object)
 	struct fdry_module *m;
 
 	pthread_mutex_lock(&table.lock);
-	for (m = *module_bucket(object); m && (m->owner || m->process != process || !fdry_oid_eq(&m->object, object)); m = m->next)
+	for (m = *module_bucket(object);
+	     m && (m->owner || m->process != process || !fdry_oid_eq(&m->object, object));
+	     m = m->next)
 		;
 	pthread_mutex_unlock(&table.lock);
 	return m;

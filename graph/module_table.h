@@ -2,14 +2,16 @@
 /*
  * module_table.h - loaded kernel objects, shared by all images of the process.
  *
- * An object is loaded once in each context. Images that have the same object share that module, and the driver
- * unloads it when the last of them returns it. A module has one set of attributes for each of its functions: a kernel
- * with other attributes gets a further load of the object.
+ * An object is loaded once in each context. Images that have the same object share that module, and
+ * the driver unloads it when the last of them returns it. A module has one set of attributes for
+ * each of its functions: a kernel with other attributes gets a further load of the object.
  *
- * A module with variables is not shared. Kernels could have written them, and an image starts with the values that
- * the compiler gave them. Such a module belongs to one bank, and all kernels of that bank share it.
+ * A module with variables is not shared. Kernels could have written them, and an image starts with
+ * the values that the compiler gave them. Such a module belongs to one bank, and all kernels of
+ * that bank share it.
  *
- * Locking: the table locks itself; any thread may call. A child of fork() finds none of its parent's modules.
+ * Locking: the table locks itself; any thread may call. A child of fork() finds none of its
+ * parent's modules.
  */
 #ifndef FDRY_GRAPH_MODULE_TABLE_H
 #define FDRY_GRAPH_MODULE_TABLE_H
@@ -28,16 +30,17 @@ struct fdry_module_user {
 
 /**
  * fdry_module_get() - Find or load the module of a kernel, and its function in the current context.
- * @u: it stays at its address until its last module is returned; modules with variables belong to it
+ * @u: it stays at its address until its last module is returned; modules with variables belong to
+ * it
  * @k: its object, name, attributes and parameters
  * @ret: the module; fdry_module_put() returns it
  * @func: the function, with its attributes set
  *
- * Errors: FDRY_E_BADIMAGE (the object has no such kernel, or other parameters), those of @u->get, of
- * fdry_module_load() and of the driver.
+ * Errors: FDRY_E_BADIMAGE (the object has no such kernel, or other parameters), those of @u->get,
+ * of fdry_module_load() and of the driver.
  */
-int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k, struct fdry_module **ret,
-		    CUfunction *func) __must_check;
+int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *k,
+		    struct fdry_module **ret, CUfunction *func) __must_check;
 /* The context is current that the module was loaded in. */
 void fdry_module_put(struct fdry_module *m);
 

@@ -24,7 +24,8 @@
 
 #define DEFAULT_BASE 0x4fda00000000ull
 
-/* Multiples of 64 that the upper half of a base follows; those around the default base are left out. */
+/* Multiples of 64 that the upper half of a base follows; those around the default base are left
+ * out. */
 static const struct { uint32_t first, count; } slots[] = { { 86, 81 }, { 236, 83 }, { 321, 17 } };
 #define SLOTS (81 + 83 + 17)
 

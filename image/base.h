@@ -17,7 +17,8 @@
 #define FDRY_REGION_SIZE_MAX (1ull << 40)
 #define FDRY_REGION_SIZE_MIN (1ull << 36)
 
-/* Addresses that an image or capture of this process has: part of it, in a list while it has them. */
+/* Addresses that an image or capture of this process has: part of it, in a list while it has them.
+ */
 struct fdry_placed {
 	struct fdry_placed *next;
 	uint64_t base, size;
@@ -28,7 +29,8 @@ void fdry_placed_add(struct fdry_placed *p);
 /* Does nothing where it was not added. */
 void fdry_placed_remove(struct fdry_placed *p);
 
-/* @err, which reserving gave; where it is FDRY_E_TAKEN and one of the list is there, the sentence says which. */
+/* @err, which reserving gave; where it is FDRY_E_TAKEN and one of the list is there, the sentence
+ * says which. */
 int fdry_placed_fail(int err, uint64_t base, uint64_t size) __must_check;
 
 #endif

@@ -26,7 +26,8 @@ static uint64_t group_limit(const char *path)
 
 static uint64_t memory_here(void)
 {
-	static const char *const groups[] = { "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
+	static const char *const groups[] = { "/sys/fs/cgroup/memory.max",
+					      "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
 	uint64_t n = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), limit;
 	size_t i;
 
@@ -52,8 +53,11 @@ int fdry_budget_init(struct fdry_budget *b)
 
 static int over(const struct fdry_budget *b, const char *what)
 {
-	return fdry_fail(FDRY_E_LIMIT, "with %s the image takes more than %llu bytes of host memory; set FOUNDRY_LOAD_MEMORY to more if "
-			 "that is meant", what, (unsigned long long)b->limit);
+	return fdry_fail(FDRY_E_LIMIT,
+			 "with %s the image takes more than %llu bytes of host memory; set "
+			 "FOUNDRY_LOAD_MEMORY to more if "
+			 "that is meant",
+			 what, (unsigned long long)b->limit);
 }
 
 int fdry_budget_fits(struct fdry_budget *b, uint64_t bytes, const char *what)

@@ -19,9 +19,11 @@ struct fdry_budget {
 	_Atomic uint64_t taken;
 };
 
-/* The limit is FOUNDRY_LOAD_MEMORY, or half of the memory of this machine or of the process' control group. FDRY_E_ENV. */
+/* The limit is FOUNDRY_LOAD_MEMORY, or half of the memory of this machine or of the process'
+ * control group. FDRY_E_ENV. */
 int fdry_budget_init(struct fdry_budget *b) __must_check;
-/* Count @bytes more for @what, which a sentence names. FDRY_E_LIMIT says what to raise. Any thread. */
+/* Count @bytes more for @what, which a sentence names. FDRY_E_LIMIT says what to raise. Any thread.
+ */
 int fdry_budget_take(struct fdry_budget *b, uint64_t bytes, const char *what) __must_check;
 /* Whether @bytes could be had for a moment, without counting them. */
 int fdry_budget_fits(struct fdry_budget *b, uint64_t bytes, const char *what) __must_check;

@@ -112,13 +112,16 @@ static void at_exit(void)
 	pthread_mutex_lock(&list_lock);
 	for (b = list; b; b = b->next) {
 		fdry_ticket_stop(&b->img->ticket);
-		if (!pthread_equal(b->thread, pthread_self())) /* a caller's progress function may end the process */
+		if (!pthread_equal(
+			    b->thread,
+			    pthread_self())) /* a caller's progress function may end the process */
 			b->joined = !pthread_join(b->thread, NULL);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
 
-/* A child of a fork starts anew: of what is on the list nothing runs there, and the lock may be held for ever. */
+/* A child of a fork starts anew: of what is on the list nothing runs there, and the lock may be
+ * held for ever. */
 static void list_add(struct fdry_builder *b)
 {
 	static bool registered;

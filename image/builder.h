@@ -11,9 +11,11 @@
 
 #include "image/image.h"
 
-/* Build the first @count graphs in the caller's order. Where there is no thread to be had graphs are built at their first launch. */
+/* Build the first @count graphs in the caller's order. Where there is no thread to be had graphs
+ * are built at their first launch. */
 void fdry_builder_start(struct fdry_image *img, uint32_t count);
-/* Let it end after the graph that it is at, and wait for that. May be called often, by any thread but its own. */
+/* Let it end after the graph that it is at, and wait for that. May be called often, by any thread
+ * but its own. */
 void fdry_builder_stop(struct fdry_image *img);
 /* Wait until it has ended by itself. */
 void fdry_builder_wait(struct fdry_image *img);

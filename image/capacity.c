@@ -25,21 +25,28 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 	size_t i, k;
 
 	if (o->nexternals && !o->externals)
-		return fdry_fail(FDRY_E_OPTS, "%zu external tensors are given at NULL", o->nexternals);
+		return fdry_fail(FDRY_E_OPTS, "%zu external tensors are given at NULL",
+				 o->nexternals);
 	for (i = 0; i < o->nexternals; i++) {
 		if (!o->externals[i].name)
 			return fdry_fail(FDRY_E_OPTS, "external tensor %zu has no name", i);
 		t = fdry_manifest_tensor(m, o->externals[i].name);
 		if (!t)
-			return fdry_fail(FDRY_E_NOKEY, "the image has no tensor named '%.80s' to size", o->externals[i].name);
+			return fdry_fail(FDRY_E_NOKEY,
+					 "the image has no tensor named '%.80s' to size",
+					 o->externals[i].name);
 		for (k = 0; k < m->n_capacities && &m->tensors[m->capacities[k].tensor] != t; k++)
 			;
 		if (k == m->n_capacities)
-			return fdry_fail(FDRY_E_STATE, "tensor '%s' has the size that it was captured with: no room was left for it; "
-					 "capture it with fdry_capture_capacity()", o->externals[i].name);
+			return fdry_fail(FDRY_E_STATE,
+					 "tensor '%s' has the size that it was captured with: no "
+					 "room was left for it; "
+					 "capture it with fdry_capture_capacity()",
+					 o->externals[i].name);
 		for (k = 0; k < i; k++)
 			if (!strcmp(o->externals[k].name, o->externals[i].name))
-				return fdry_fail(FDRY_E_OPTS, "external tensor '%s' is given twice", o->externals[i].name);
+				return fdry_fail(FDRY_E_OPTS, "external tensor '%s' is given twice",
+						 o->externals[i].name);
 	}
 	return 0;
 }
@@ -49,7 +56,9 @@ static int capacity_size(struct fdry_capacity *r, const struct fdry_tensor *t, u
 	uint64_t row = row_bytes(t);
 
 	if (!bytes || bytes > r->max || bytes % row)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' cannot have %llu bytes: give a multiple of %llu, its rows, from 1 to %llu",
+		return fdry_fail(FDRY_E_RANGE,
+				 "tensor '%s' cannot have %llu bytes: give a multiple of %llu, its "
+				 "rows, from 1 to %llu",
 				 t->name, (unsigned long long)bytes, (unsigned long long)row,
 				 (unsigned long long)(r->max / row * row));
 	r->bytes = bytes;
@@ -57,7 +66,8 @@ static int capacity_size(struct fdry_capacity *r, const struct fdry_tensor *t, u
 }
 
 /* Another tensor must not lie in what is cut off. */
-static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *r, const struct fdry_tensor *t)
+static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *r,
+		     const struct fdry_tensor *t)
 {
 	struct fdry_tensor other;
 	uint64_t bytes;
@@ -69,15 +79,19 @@ static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *
 		if (i == r->tensor || other.flags & FDRY_TENSOR_HOST)
 			continue;
 		err = fdry_tensor_extent(&other, &bytes);
-		if (!err && other.addr < r->addr + r->captured && other.addr + bytes > r->addr + r->bytes)
-			err = fdry_fail(FDRY_E_RANGE, "with %llu bytes of '%s' backed, tensor '%s' has no memory; back %llu",
-					(unsigned long long)r->bytes, t->name, other.name, (unsigned long long)r->captured);
+		if (!err && other.addr < r->addr + r->captured &&
+		    other.addr + bytes > r->addr + r->bytes)
+			err = fdry_fail(FDRY_E_RANGE,
+					"with %llu bytes of '%s' backed, tensor '%s' has no "
+					"memory; back %llu",
+					(unsigned long long)r->bytes, t->name, other.name,
+					(unsigned long long)r->captured);
 	}
 	return err;
 }
 
-static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_capacity *mf, const struct fdry_load_opts *o,
-		     struct fdry_capacity *ret)
+static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_capacity *mf,
+			 const struct fdry_load_opts *o, struct fdry_capacity *ret)
 {
 	struct fdry_tensor t;
 	size_t i;
@@ -93,7 +107,8 @@ static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_cap
 	return err ? err : cut_check(m, ret, &t);
 }
 
-int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_buf *ret)
+int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
+			 struct fdry_buf *ret)
 {
 	struct fdry_buf capacities = { 0 };
 	struct fdry_capacity r;
@@ -116,15 +131,20 @@ const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, 
 {
 	size_t low = fdry_lower_bound(k, fdry_capacity_count(capacities),
 				      fdry_capacity_array(capacities)[k].tensor < i);
-	return low < fdry_capacity_count(capacities) && fdry_capacity_array(capacities)[low].tensor == i ? &fdry_capacity_array(capacities)[low] : NULL;
+	return low < fdry_capacity_count(capacities) &&
+			       fdry_capacity_array(capacities)[low].tensor == i
+		       ? &fdry_capacity_array(capacities)[low]
+		       : NULL;
 }
 
-const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr, uint64_t size)
+const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr,
+					     uint64_t size)
 {
 	size_t k;
 
 	for (k = 0; k < fdry_capacity_count(capacities); k++)
-		if (fdry_capacity_array(capacities)[k].addr >= addr && fdry_capacity_array(capacities)[k].addr - addr < size)
+		if (fdry_capacity_array(capacities)[k].addr >= addr &&
+		    fdry_capacity_array(capacities)[k].addr - addr < size)
 			return &fdry_capacity_array(capacities)[k];
 	return NULL;
 }
@@ -132,25 +152,30 @@ const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, 
 void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t)
 {
 	t->shape[0] = (int64_t)(room->bytes / row_bytes(t));
-	t->stride[0] = (int64_t)(row_bytes(t) / fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
+	t->stride[0] =
+		(int64_t)(row_bytes(t) /
+			  fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
 }
 
 /* --- what graphs do with what is not backed --- */
 
 /* The room in whose cut part one of @bytes bytes at @addr lies; NULL: none does. */
-static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uint64_t addr, uint64_t bytes)
+static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uint64_t addr,
+					  uint64_t bytes)
 {
 	const struct fdry_capacity *r = fdry_capacity_array(capacities);
 	size_t k;
 
 	for (k = 0; k < fdry_capacity_count(capacities); k++)
-		if (r[k].bytes < r[k].captured && addr < r[k].addr + r[k].captured && addr + bytes > r[k].addr + r[k].bytes)
+		if (r[k].bytes < r[k].captured && addr < r[k].addr + r[k].captured &&
+		    addr + bytes > r[k].addr + r[k].bytes)
 			return &r[k];
 	return NULL;
 }
 
 /* At every multiple of 4, as when the graph was read: packed structs exist. */
-static const struct fdry_capacity *kernel_cut(const struct fdry_buf *capacities, struct fdry_span args)
+static const struct fdry_capacity *kernel_cut(const struct fdry_buf *capacities,
+					      struct fdry_span args)
 {
 	const struct fdry_capacity *r = NULL;
 	size_t at;
@@ -165,7 +190,8 @@ static uint64_t copy_span(const struct fdry_graph_memcpy *c, uint64_t pitch, uin
 	return ((c->depth - 1) * height + c->height - 1) * pitch + c->width;
 }
 
-static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities, const struct fdry_graph_memcpy *c)
+static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities,
+					    const struct fdry_graph_memcpy *c)
 {
 	const struct fdry_capacity *r = NULL;
 
@@ -176,7 +202,8 @@ static const struct fdry_capacity *copy_cut(const struct fdry_buf *capacities, c
 	return r;
 }
 
-static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities, const struct fdry_node *n)
+static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities,
+					    const struct fdry_node *n)
 {
 	const struct fdry_graph_memset *s = &n->memset;
 
@@ -184,7 +211,8 @@ static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities, c
 	case FDRY_NODE_KERNEL:
 		return kernel_cut(capacities, n->kernel.args);
 	case FDRY_NODE_MEMSET:
-		return cut_at(capacities, s->dst, (s->height - 1) * s->pitch + s->width * s->element_size);
+		return cut_at(capacities, s->dst,
+			      (s->height - 1) * s->pitch + s->width * s->element_size);
 	case FDRY_NODE_MEMCPY:
 		return copy_cut(capacities, &n->memcpy);
 	default:
@@ -194,9 +222,11 @@ static const struct fdry_capacity *node_cut(const struct fdry_buf *capacities, c
 
 static int cut_fail(const struct fdry_manifest *m, const struct fdry_capacity *r, uint32_t node)
 {
-	return fdry_fail(FDRY_E_RANGE, "node %u uses memory of tensor '%s' beyond the %llu bytes that are to be backed; back %llu",
-			 node, fdry_manifest_str(m, m->tensors[r->tensor].name), (unsigned long long)r->bytes,
-			 (unsigned long long)r->captured);
+	return fdry_fail(FDRY_E_RANGE,
+			 "node %u uses memory of tensor '%s' beyond the %llu bytes that are to be "
+			 "backed; back %llu",
+			 node, fdry_manifest_str(m, m->tensors[r->tensor].name),
+			 (unsigned long long)r->bytes, (unsigned long long)r->captured);
 }
 
 static bool any_cut(const struct fdry_buf *capacities)
@@ -204,12 +234,14 @@ static bool any_cut(const struct fdry_buf *capacities)
 	size_t k;
 
 	for (k = 0; k < fdry_capacity_count(capacities); k++)
-		if (fdry_capacity_array(capacities)[k].bytes < fdry_capacity_array(capacities)[k].captured)
+		if (fdry_capacity_array(capacities)[k].bytes <
+		    fdry_capacity_array(capacities)[k].captured)
 			return true;
 	return false;
 }
 
-int fdry_capacities_check(const struct fdry_manifest *m, const struct fdry_buf *capacities, const struct fdry_graph_view *view)
+int fdry_capacities_check(const struct fdry_manifest *m, const struct fdry_buf *capacities,
+			  const struct fdry_graph_view *view)
 {
 	const struct fdry_capacity *r = NULL;
 	struct fdry_graph_cursor c;

@@ -21,19 +21,22 @@ struct fdry_capacity {
 #define fdry_capacity_array(capacities) ((struct fdry_capacity *)(capacities)->data)
 #define fdry_capacity_count(capacities) ((capacities)->len / sizeof(struct fdry_capacity))
 
-/* The capacities of an image, sized as @o says; @ret is an empty buffer of struct fdry_capacity, ascending by tensor. FDRY_E_NOKEY, FDRY_E_STATE
- * (a tensor without room), FDRY_E_RANGE (bytes that do not fit, or leave another tensor without memory), FDRY_E_OPTS. */
-int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_buf *ret) __must_check;
+/* The capacities of an image, sized as @o says; @ret is an empty buffer of struct fdry_capacity,
+ * ascending by tensor. FDRY_E_NOKEY, FDRY_E_STATE (a tensor without room), FDRY_E_RANGE (bytes that
+ * do not fit, or leave another tensor without memory), FDRY_E_OPTS. */
+int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
+			 struct fdry_buf *ret) __must_check;
 
 /* The room of tensor @i; NULL where it has none. */
 const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, uint32_t i);
 /* The room whose tensor lies in [@addr, @addr + @size); NULL where there is none. */
-const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr, uint64_t size);
+const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr,
+					     uint64_t size);
 /* @t, as the manifest has it, gets the size that its room says. */
 void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t);
 
-/* FDRY_E_RANGE where the graph sets, copies or is given memory that was captured and is not backed. Kernels that
- * work their way there from a pointer to what is backed are not seen. */
+/* FDRY_E_RANGE where the graph sets, copies or is given memory that was captured and is not backed.
+ * Kernels that work their way there from a pointer to what is backed are not seen. */
 int fdry_capacities_check(const struct fdry_manifest *m, const struct fdry_buf *capacities,
 		     const struct fdry_graph_view *view) __must_check;
 

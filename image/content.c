@@ -6,8 +6,8 @@
  * when content is restored later.
  *
  * Chunks that follow each other are handled together, as many as go into a block of
- * upload.h, by the threads of a work queue: found in the map, hashed where that is due, brought into
- * memory where they are not there yet, copied. So hashing and copying are spread over
+ * upload.h, by the threads of a work queue: found in the map, hashed where that is due, brought
+ * into memory where they are not there yet, copied. So hashing and copying are spread over
  * processors, and a disk is read by several threads, which it wants.
  */
 #include <stdatomic.h>
@@ -22,7 +22,8 @@
 /* Copying takes a dozen processors, and hashing as many as there are. */
 #define THREADS_MAX FDRY_READERS_MAX
 #define BYTES_A_THREAD (4ull << 20) /* for which a further thread pays */
-#define BLOCKS 10u                  /* two or three for the device, and as many threads as keep it busy fill the others */
+#define BLOCKS \
+	10u /* two or three for the device, and as many threads as keep it busy fill the others */
 #define PIECES_MAX 256u             /* of one block */
 #define PAGES_LOOKED_AT 3u           /* of a chunk, to know whether it is in memory */
 
@@ -47,7 +48,8 @@ static bool is_resident(uintptr_t page)
 {
 	unsigned char flags = 0;
 
-	return mincore((void *)page, 1, &flags) || flags & 1; /* where it does not say, the copy brings it in */
+	return mincore((void *)page, 1, &flags) ||
+	       flags & 1; /* where it does not say, the copy brings it in */
 }
 
 /*
@@ -77,7 +79,8 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 	int err = fdry_reader_map(reader, &chunk->oid, &bytes);
 
 	if (!err && bytes.len != chunk->size)
-		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew",
+		err = fdry_fail(FDRY_E_BADIMAGE,
+				"it has %zu bytes, the manifest says %llu; seal the image anew",
 				bytes.len, (unsigned long long)chunk->size);
 	if (!err)
 		err = fdry_reader_verify(reader, &chunk->oid, bytes, c->img->verify, &hashed);
@@ -140,7 +143,8 @@ static int batch_fn(struct fdry_work *work, unsigned int worker)
 	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
 		err = chunk_find(c, c->readers.reader[worker], g.chunk, &g.bytes);
 		if (!err)
-			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size, gather_piece, &g);
+			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size,
+						    gather_piece, &g);
 	}
 	return err ? err : gather_put(&g);
 }
@@ -157,7 +161,9 @@ static bool chunk_is_kept(const struct fdry_image *img, const struct fdry_mf_chu
 {
 	bool wanted = false;
 
-	return img->kept.len && !fdry_placement_pieces(img, chunk->addr, chunk->size, piece_seen, &wanted) && !wanted;
+	return img->kept.len &&
+	       !fdry_placement_pieces(img, chunk->addr, chunk->size, piece_seen, &wanted) &&
+	       !wanted;
 }
 
 /* Chunks that follow each other and are to be copied, or looked at. */
@@ -212,7 +218,8 @@ static int content_begin(struct fdry_content *c, unsigned int threads)
 	int err = batches_make(c);
 
 	if (!err)
-		err = fdry_upload_new(c->img->drv, c->img->stream, c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
+		err = fdry_upload_new(c->img->drv, c->img->stream,
+				      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
 	if (err)
 		return err;
 	for (i = 0; i < c->nbatches; i++)

@@ -24,8 +24,10 @@ int fdry_image_check(const struct fdry_image *img)
 	if (err)
 		return err;
 	if (img->pid != getpid())
-		return fdry_fail(FDRY_E_FORKED, "the image was loaded before fork(), and CUDA does not work in the child; "
-				 "use it in the process that loaded it");
+		return fdry_fail(
+			FDRY_E_FORKED,
+			"the image was loaded before fork(), and CUDA does not work in the child; "
+			"use it in the process that loaded it");
 	return 0;
 }
 
@@ -53,12 +55,14 @@ int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 	int count, err;
 
 	if (!path && hook)
-		path = hook->real_path(); /* what we do ourselves need not go through the stand-in */
+		path = hook->real_path(); /* what we do ourselves need not go through the stand-in
+					   */
 	err = fdry_driver_open(path, &img->drv);
 	if (!err)
 		err = fdry_call(img->drv, cuDeviceGetCount, &count);
 	if (!err && (o->device < 0 || o->device >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d", o->device, count);
+		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				o->device, count);
 	if (!err)
 		err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
 	if (!err)
@@ -115,7 +119,8 @@ void fdry_context_end(struct fdry_image *img)
 	(void)fdry_call_raw(img->drv, cuDevicePrimaryCtxRelease_v2, img->device);
 }
 
-/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it by then. */
+/* The manifest knows one limit, the stack's. It stays raised: others in the process may rely on it
+ * by then. */
 int fdry_context_limits(struct fdry_image *img)
 {
 	const struct fdry_mf_limit *l = img->m.limits;
@@ -155,10 +160,16 @@ static int stranger(const struct fdry_image *img, CUcontext ctx)
 		(void)fdry_call_raw(img->drv, cuCtxPopCurrent_v2, &popped);
 	}
 	if (dev >= 0 && dev != img->device)
-		return fdry_fail(FDRY_E_INVAL, "the stream belongs to device %d and the image to device %d; use a stream of "
-				 "the image's device", dev, img->device);
-	return fdry_fail(FDRY_E_INVAL, "the stream belongs to another context of device %d than its primary one; use a "
-			 "stream of the primary context", img->device);
+		return fdry_fail(FDRY_E_INVAL,
+				 "the stream belongs to device %d and the image to device %d; use "
+				 "a stream of "
+				 "the image's device",
+				 dev, img->device);
+	return fdry_fail(
+		FDRY_E_INVAL,
+		"the stream belongs to another context of device %d than its primary one; use a "
+		"stream of the primary context",
+		img->device);
 }
 
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)

@@ -28,9 +28,11 @@ static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	int err = 0;
 
 	for (i = 0; i < m->n_facts && !err; i++)
-		err = fdry_buf_line(out, "fact %s = %s", fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
+		err = fdry_buf_line(out, "fact %s = %s", fdry_manifest_str(m, m->facts[i].key),
+				    fdry_manifest_str(m, m->facts[i].value));
 	for (i = 0; i < m->n_limits && !err; i++)
-		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit, (unsigned long long)m->limits[i].value);
+		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit,
+				      (unsigned long long)m->limits[i].value);
 	return err;
 }
 
@@ -43,23 +45,30 @@ static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 
 	for (i = 0; i < m->n_chunks; i++)
 		chunks += m->chunks[i].size;
-	err = fdry_buf_printf(out, "region %#llx to %#llx\n", (unsigned long long)m->header->base, (unsigned long long)m->header->end);
+	err = fdry_buf_printf(out, "region %#llx to %#llx\n", (unsigned long long)m->header->base,
+			      (unsigned long long)m->header->end);
 	for (i = 0; i < m->n_segments && !err; i++) {
 		const struct fdry_mf_segment *s = &m->segments[i];
 
 		bytes[s->role] += s->size;
-		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr, (unsigned long long)s->size, roles[s->role]);
+		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr,
+				      (unsigned long long)s->size, roles[s->role]);
 	}
 	for (i = 0; i < m->n_hosts && !err; i++)
-		err = fdry_buf_printf(out, "host segment %u %llu\n", i, (unsigned long long)m->hosts[i].size);
+		err = fdry_buf_printf(out, "host segment %u %llu\n", i,
+				      (unsigned long long)m->hosts[i].size);
 	if (err)
 		return err;
-	return fdry_buf_printf(out, "memory content %llu (%llu of it in %u chunks, the rest zero), scratch %llu, external %llu\n",
-			       (unsigned long long)bytes[0], (unsigned long long)chunks, m->n_chunks,
-			       (unsigned long long)bytes[1], (unsigned long long)bytes[2]);
+	return fdry_buf_printf(out,
+			       "memory content %llu (%llu of it in %u chunks, the rest zero), "
+			       "scratch %llu, external %llu\n",
+			       (unsigned long long)bytes[0], (unsigned long long)chunks,
+			       m->n_chunks, (unsigned long long)bytes[1],
+			       (unsigned long long)bytes[2]);
 }
 
-static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_buf *out)
+static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tensor *t,
+		       struct fdry_buf *out)
 {
 	static const char *const uses[] = { "input", "output", "state", "const" };
 	uint32_t d;
@@ -69,13 +78,16 @@ static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tenso
 	if (!err)
 		err = fdry_buf_printable(out, fdry_manifest_str(m, t->name));
 	if (!err)
-		err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use], t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
+		err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use],
+				      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
 	if (!err && t->flags & FDRY_TENSOR_HOST)
-		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr), (unsigned long long)fdry_host_offset(t->addr));
+		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr),
+				      (unsigned long long)fdry_host_offset(t->addr));
 	else if (!err)
 		err = fdry_buf_printf(out, " %#llx [", (unsigned long long)t->addr);
 	for (d = 0; d < t->rank && !err; d++)
-		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d], (long long)t->stride[d]);
+		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d],
+				      (long long)t->stride[d]);
 	return err ? err : fdry_buf_printf(out, "]\n");
 }
 
@@ -91,19 +103,21 @@ static const char *attr_name(uint32_t id)
 }
 
 /* @attr: the first further attribute that is not told yet; they are sorted by kernel. */
-static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr, struct fdry_buf *out)
+static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr,
+		       struct fdry_buf *out)
 {
 	const struct fdry_mf_kernel *k = &m->kernels[i];
 	char hex[FDRY_OID_HEX_SIZE];
 	int err;
 
 	fdry_oid_hex(&m->objects[k->object].oid, hex);
-	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, ", i, hex, k->param_bytes,
-			      k->attrs[0], k->attrs[1], k->attrs[2]);
+	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, ",
+			      i, hex, k->param_bytes, k->attrs[0], k->attrs[1], k->attrs[2]);
 	if (!err)
 		err = fdry_buf_printable(out, fdry_manifest_str(m, k->name));
 	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i && !err; (*attr)++)
-		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id), m->attrs[*attr].value);
+		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id),
+				      m->attrs[*attr].value);
 	if (!err && k->whole_reason)
 		return fdry_buf_line(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
 	return err ? err : fdry_buf_printf(out, "\n");
@@ -116,10 +130,12 @@ static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 	int err = 0;
 
 	for (i = 0; i < m->n_rng_uses && !err; i++, d++)
-		err = fdry_buf_line(out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
-				      (unsigned long long)m->graphs[d->graph].key, (unsigned long long)d->increment,
-				      fdry_manifest_str(m, m->generators[d->generator].name), (unsigned long long)d->seed,
-				      (unsigned long long)d->offset);
+		err = fdry_buf_line(
+			out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
+			(unsigned long long)m->graphs[d->graph].key,
+			(unsigned long long)d->increment,
+			fdry_manifest_str(m, m->generators[d->generator].name),
+			(unsigned long long)d->seed, (unsigned long long)d->offset);
 	return err;
 }
 
@@ -136,8 +152,10 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	for (i = 0; i < m->n_tensors && !err; i++)
 		err = tensor_text(m, &m->tensors[i], &out);
 	for (i = 0; i < m->n_graphs && !err; i++)
-		err = fdry_buf_line(&out, "graph %llu '%s' %u nodes %.12s", (unsigned long long)m->graphs[i].key,
-				      fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes, fdry_oid_hex(&m->graphs[i].oid, hex));
+		err = fdry_buf_line(&out, "graph %llu '%s' %u nodes %.12s",
+				    (unsigned long long)m->graphs[i].key,
+				    fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes,
+				    fdry_oid_hex(&m->graphs[i].oid, hex));
 	if (!err)
 		err = draws_text(m, &out);
 	for (i = 0; i < m->n_kernels && !err; i++)
@@ -186,7 +204,9 @@ static int graph_text(const struct holds *h, uint64_t key, struct fdry_buf *out)
 	for (i = 1; i < FDRY_NODE_KINDS && !err; i++)
 		if (h->kinds[i])
 			err = fdry_buf_printf(out, " %u %s,", h->kinds[i], fdry_node_ops(i)->name);
-	return err ? err : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges, h->with_data);
+	return err ? err
+		   : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges,
+				     h->with_data);
 }
 
 static int graphs_text(struct fdry_reader *reader, const struct fdry_manifest *m,

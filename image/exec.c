@@ -13,7 +13,8 @@ static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CU
 
 	err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph, fdry_graph_exec_flags(&x->view));
+		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph,
+				fdry_graph_exec_flags(&x->view));
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
@@ -45,11 +46,15 @@ static int memory_short(struct fdry_image *img, int err, uint32_t nodes)
 	pthread_mutex_lock(&img->lock);
 	built = img->report.graphs_built;
 	pthread_mutex_unlock(&img->lock);
-	return fdry_fail_at(err, "its %u nodes take about %llu KiB of device memory and %zu KiB are free, %llu graphs are built",
-			    nodes, nodes * BYTES_A_NODE >> 10, bytes >> 10, (unsigned long long)built);
+	return fdry_fail_at(err,
+			    "its %u nodes take about %llu KiB of device memory and %zu KiB are "
+			    "free, %llu graphs are built",
+			    nodes, nodes * BYTES_A_NODE >> 10, bytes >> 10,
+			    (unsigned long long)built);
 }
 
-static void built_report(struct fdry_image *img, const struct fdry_image_exec *x, double ms, size_t bytes)
+static void built_report(struct fdry_image *img, const struct fdry_image_exec *x, double ms,
+			 size_t bytes)
 {
 	struct fdry_load_report *r = &img->report;
 	double since = fdry_now_ms() - img->start_ms;
@@ -71,8 +76,13 @@ static void built_report(struct fdry_image *img, const struct fdry_image_exec *x
 static int exec_build(struct fdry_image *img, struct fdry_image_exec *x)
 {
 	const struct fdry_graph_builder builder = {
-		.drv = img->drv, .ctx = img->ctx, .kernels = img->kernels, .nkernels = img->m.n_kernels, .bank = img->bank,
-		.hosts = img->hosts, .nhosts = img->m.n_hosts,
+		.drv = img->drv,
+		.ctx = img->ctx,
+		.kernels = img->kernels,
+		.nkernels = img->m.n_kernels,
+		.bank = img->bank,
+		.hosts = img->hosts,
+		.nhosts = img->m.n_hosts,
 	};
 	size_t before = memory_free(img), after;
 	double mark = fdry_now_ms();
@@ -148,8 +158,10 @@ int fdry_exec_index(const struct fdry_image *img, uint64_t key, uint32_t *ret)
 	const struct fdry_mf_graph *g = fdry_manifest_graph(&img->m, key);
 
 	if (!g)
-		return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; fdry_image_describe() lists them",
-				 (unsigned long long)key);
+		return fdry_fail(
+			FDRY_E_NOKEY,
+			"the image has no graph with key %llu; fdry_image_describe() lists them",
+			(unsigned long long)key);
 	*ret = (uint32_t)(g - img->m.graphs);
 	return 0;
 }

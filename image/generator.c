@@ -28,17 +28,24 @@ static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr,
 	*serial = fdry_allocs_under(ledger, n, addr, FDRY_CELL, &shared);
 	free(ledger);
 	if (addr % FDRY_CELL || !*serial)
-		return fdry_fail(FDRY_E_RANGE, "the generator's %s at %#llx is not 8 aligned bytes of live memory of the capture's region; "
-				 "give the address that the kernels read it from", what, (unsigned long long)addr);
+		return fdry_fail(FDRY_E_RANGE,
+				 "the generator's %s at %#llx is not 8 aligned bytes of live "
+				 "memory of the capture's region; "
+				 "give the address that the kernels read it from",
+				 what, (unsigned long long)addr);
 	if (shared)
-		return fdry_fail(FDRY_E_REFUSED, "the generator's %s lies in memory that the program mapped twice, exported, imported or "
-				 "created before fdry_capture_begin(), which no image can hold", what);
+		return fdry_fail(FDRY_E_REFUSED,
+				 "the generator's %s lies in memory that the program mapped twice, "
+				 "exported, imported or "
+				 "created before fdry_capture_begin(), which no image can hold",
+				 what);
 	return 0;
 }
 
 static bool shares(const struct fdry_rng_use *a, const struct fdry_rng_use *b)
 {
-	return a->seed == b->seed || a->seed == b->offset || a->offset == b->seed || a->offset == b->offset;
+	return a->seed == b->seed || a->seed == b->offset || a->offset == b->seed ||
+	       a->offset == b->offset;
 }
 
 /* Among what was declared before. */
@@ -49,11 +56,16 @@ static int draw_check(const struct fdry_capture *cap, uint64_t key, const struct
 
 	for (i = 0; i < fdry_array_count(cap->draws, struct fdry_capture_draw); i++, d++) {
 		if (d->key == key && !strcmp(d->desc.generator, draw->generator))
-			return fdry_fail(FDRY_E_EXISTS, "graph %llu was said before to draw from generator '%s'", (unsigned long long)key,
-					 draw->generator);
+			return fdry_fail(FDRY_E_EXISTS,
+					 "graph %llu was said before to draw from generator '%s'",
+					 (unsigned long long)key, draw->generator);
 		if (d->key == key && shares(&d->desc, draw))
-			return fdry_fail(FDRY_E_EXISTS, "a cell of generator '%s' is one of generator '%s' too, in graph %llu; each needs "
-					 "its own", draw->generator, d->desc.generator, (unsigned long long)key);
+			return fdry_fail(FDRY_E_EXISTS,
+					 "a cell of generator '%s' is one of generator '%s' too, "
+					 "in graph %llu; each needs "
+					 "its own",
+					 draw->generator, d->desc.generator,
+					 (unsigned long long)key);
 	}
 	return 0;
 }
@@ -63,7 +75,8 @@ static int draw_add(struct fdry_capture *cap, struct fdry_capture_draw add)
 	int err;
 
 	if (!fdry_capture_graph_find(cap, add.key))
-		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)add.key);
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
+				 (unsigned long long)add.key);
 	err = draw_check(cap, add.key, &add.desc);
 	if (err)
 		return err;
@@ -86,7 +99,9 @@ int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fd
 	if (!err)
 		err = fdry_name_check("generator", draw->generator);
 	if (!err && draw->seed == draw->offset)
-		err = fdry_fail(FDRY_E_INVAL, "generator '%s' has one address for seed and offset; each has 8 bytes of its own",
+		err = fdry_fail(FDRY_E_INVAL,
+				"generator '%s' has one address for seed and offset; each has 8 "
+				"bytes of its own",
 				draw->generator);
 	if (!err)
 		err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
@@ -116,7 +131,8 @@ static int word_look(struct search *s, uint64_t word)
 {
 	bool shared = false;
 
-	if (word % FDRY_CELL || word - s->base >= s->size || !fdry_allocs_under(s->ledger, s->n, word, FDRY_CELL, &shared) || shared)
+	if (word % FDRY_CELL || word - s->base >= s->size ||
+	    !fdry_allocs_under(s->ledger, s->n, word, FDRY_CELL, &shared) || shared)
 		return 0;
 	return fdry_buf_put_u64(&s->found, word);
 }
@@ -217,7 +233,8 @@ static int graph_look(struct search *s, CUgraph graph)
 	return err;
 }
 
-static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max, size_t *ret)
+static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max,
+		      size_t *ret)
 {
 	const uint64_t *a;
 	size_t i, n = 0;
@@ -230,14 +247,16 @@ static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cel
 	a = (const uint64_t *)(const void *)s->found.data;
 	for (i = 0; i < n && i < max && !err; i++) {
 		cells[i].addr = a[i];
-		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &cells[i].value, a[i], sizeof(cells[i].value));
+		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &cells[i].value, a[i],
+				sizeof(cells[i].value));
 	}
 	if (!err)
 		*ret = n;
 	return err;
 }
 
-static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *cells, size_t max, size_t *ret)
+static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *cells,
+			    size_t max, size_t *ret)
 {
 	struct fdry_capture *cap = s->cap;
 	struct fdry_hook_live live;
@@ -246,8 +265,11 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 
 	cap->hook->live(&live);
 	if (live.captures)
-		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture first", (unsigned long long)live.captures);
-	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
+		return fdry_fail(FDRY_E_STATE,
+				 "%llu stream(s) are capturing; end every capture first",
+				 (unsigned long long)live.captures);
+	err = fdry_standin_result(cap->hook,
+				  cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
 	if (!err)
 		err = fdry_capture_wait(cap);
 	if (!err)
@@ -259,7 +281,8 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 	return err;
 }
 
-int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *cells, size_t max, size_t *ret)
+int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_rng_slot *cells,
+			   size_t max, size_t *ret)
 {
 	struct search s = { .cap = cap };
 	const struct fdry_capture_graph *g;
@@ -276,7 +299,8 @@ int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_r
 	if (g)
 		err = cells_in_context(&s, g->graph, cells, max, ret);
 	else
-		err = fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)key);
+		err = fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
+				(unsigned long long)key);
 	pthread_mutex_unlock(&cap->lock);
 	free(s.ledger);
 	fdry_buf_release(&s.found);

@@ -86,7 +86,12 @@ static int toolkit_fact(const struct fdry_driver *drv, CUdevice dev, char *value
 }
 
 /* By ascending key, as manifests have them; compared in this order of importance too, nearly. */
-static const struct { const char *key; enum how how; fact_fn read; const char *what; } table[FDRY_IDENTITY_FACTS] = {
+static const struct {
+	const char *key;
+	enum how how;
+	fact_fn read;
+	const char *what;
+} table[FDRY_IDENTITY_FACTS] = {
 	{ "fdry.gpu.arch", EQUAL, arch_fact, "GPU architecture" },
 	{ "fdry.gpu.driver", EQUAL, kind_fact, "kind of driver" },
 	{ "fdry.gpu.driver_version", AT_LEAST, driver_fact, "CUDA version of the driver" },
@@ -108,7 +113,8 @@ int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_id
 	return err;
 }
 
-static void mismatch_note(struct fdry_mismatch *ret, const char *field, const char *wanted, const char *found)
+static void mismatch_note(struct fdry_mismatch *ret, const char *field, const char *wanted,
+			  const char *found)
 {
 	if (!ret)
 		return;
@@ -117,7 +123,8 @@ static void mismatch_note(struct fdry_mismatch *ret, const char *field, const ch
 	snprintf(ret->found, sizeof(ret->found), "%s", found ? found : "");
 }
 
-static int own_compare(const struct fdry_manifest *m, int i, const char *here, struct fdry_mismatch *ret)
+static int own_compare(const struct fdry_manifest *m, int i, const char *here,
+		       struct fdry_mismatch *ret)
 {
 	const char *there = fdry_manifest_fact(m, table[i].key);
 
@@ -126,9 +133,12 @@ static int own_compare(const struct fdry_manifest *m, int i, const char *here, s
 		return 0;
 	mismatch_note(ret, table[i].key, here, there);
 	if (!there)
-		return fdry_fail(FDRY_E_IDENTITY, "the image does not say its %s; seal it anew", table[i].what);
-	return fdry_fail(FDRY_E_IDENTITY, "the image was made for another %s: %s there, %s here; seal one for this machine",
-			 table[i].what, there, here);
+		return fdry_fail(FDRY_E_IDENTITY, "the image does not say its %s; seal it anew",
+				 table[i].what);
+	return fdry_fail(
+		FDRY_E_IDENTITY,
+		"the image was made for another %s: %s there, %s here; seal one for this machine",
+		table[i].what, there, here);
 }
 
 /* Facts that the Python package states of a capturing program, in words. */
@@ -149,22 +159,33 @@ static int changed_fail(const struct fdry_fact *fact, const char *there)
 	for (i = 0; i < sizeof(program) / sizeof(program[0]); i++) {
 		len = strlen(program[i].prefix);
 		if (!strncmp(fact->key, program[i].prefix, len))
-			return fdry_fail(FDRY_E_IDENTITY, "%s%s has changed since the image was captured (%s: '%.64s' there, '%.64s' here); capture anew",
+			return fdry_fail(FDRY_E_IDENTITY,
+					 "%s%s has changed since the image was captured (%s: "
+					 "'%.64s' there, '%.64s' here); capture anew",
 					 program[i].what, fact->key + len, fact->key, there, here);
 	}
-	return fdry_fail(FDRY_E_IDENTITY, "the image has another '%s': '%s' there, '%s' here; seal one for this", fact->key, there, here);
+	return fdry_fail(FDRY_E_IDENTITY,
+			 "the image has another '%s': '%s' there, '%s' here; seal one for this",
+			 fact->key, there, here);
 }
 
 /* Images of fdry_capture_seal(), and all of version 0.1, say nothing about a program. */
 static int unsaid_fail(const struct fdry_manifest *m, const struct fdry_fact *fact)
 {
 	if (!strncmp(fact->key, "py.", 3) && !fdry_manifest_fact(m, "py.all"))
-		return fdry_fail(FDRY_E_IDENTITY, "the image does not say which code captured it ('%s' is not stated); capture anew, or compare "
-				 "your own facts alone (identity='manual')", fact->key);
-	return fdry_fail(FDRY_E_IDENTITY, "the image does not state the fact '%s' ('%s' here); seal it with that fact", fact->key, fact->value);
+		return fdry_fail(FDRY_E_IDENTITY,
+				 "the image does not say which code captured it ('%s' is not "
+				 "stated); capture anew, or compare "
+				 "your own facts alone (identity='manual')",
+				 fact->key);
+	return fdry_fail(
+		FDRY_E_IDENTITY,
+		"the image does not state the fact '%s' ('%s' here); seal it with that fact",
+		fact->key, fact->value);
 }
 
-static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact, struct fdry_mismatch *ret)
+static int caller_compare(const struct fdry_manifest *m, const struct fdry_fact *fact,
+			  struct fdry_mismatch *ret)
 {
 	const char *there;
 
@@ -190,7 +211,8 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 	return err;
 }
 
-/* Facts of the library's that need not be equal, or that a later one may add, leave the digest as it is. */
+/* Facts of the library's that need not be equal, or that a later one may add, leave the digest as
+ * it is. */
 static bool digested(const char *key)
 {
 	size_t i;

@@ -25,14 +25,16 @@ size_t fdry_image_graph_count(const struct fdry_image *img)
 	return img ? img->m.n_graphs : 0;
 }
 
-int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, const char **name, uint32_t *nodes)
+int fdry_image_graph(const struct fdry_image *img, size_t i, uint64_t *key, const char **name,
+		     uint32_t *nodes)
 {
 	int err = fdry_need(img);
 
 	if (err)
 		return err;
 	if (i >= img->m.n_graphs)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u graphs, there is no number %zu", img->m.n_graphs, i);
+		return fdry_fail(FDRY_E_NOKEY, "the image has %u graphs, there is no number %zu",
+				 img->m.n_graphs, i);
 	if (key)
 		*key = img->m.graphs[i].key;
 	if (name)
@@ -56,7 +58,8 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 	if (err)
 		return err;
 	if (i >= img->m.n_tensors)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u tensors, there is no number %zu", img->m.n_tensors, i);
+		return fdry_fail(FDRY_E_NOKEY, "the image has %u tensors, there is no number %zu",
+				 img->m.n_tensors, i);
 	fdry_image_tensor_get(img, (uint32_t)i, ret);
 	return 0;
 }
@@ -72,8 +75,10 @@ static int tensor_index(const struct fdry_image *img, const char *name, uint32_t
 		return err;
 	t = fdry_manifest_tensor(&img->m, name);
 	if (!t)
-		return fdry_fail(FDRY_E_NOKEY, "the image has no tensor named '%.80s'; fdry_image_describe() lists them",
-				 name);
+		return fdry_fail(
+			FDRY_E_NOKEY,
+			"the image has no tensor named '%.80s'; fdry_image_describe() lists them",
+			name);
 	*ret = (uint32_t)(t - img->m.tensors);
 	return 0;
 }
@@ -103,7 +108,9 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 		return err;
 	found = fdry_manifest_fact(&img->m, key);
 	if (!found)
-		return fdry_fail(FDRY_E_NOKEY, "the image states no fact '%.80s'; fdry_image_describe() lists them", key);
+		return fdry_fail(
+			FDRY_E_NOKEY,
+			"the image states no fact '%.80s'; fdry_image_describe() lists them", key);
 	*value = found;
 	return 0;
 }
@@ -146,7 +153,8 @@ int fdry_image_filled(struct fdry_image *img, const char *name)
 		return err;
 	err = tensor_index(img, name, &i);
 	if (!err && !(img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL))
-		err = fdry_fail(FDRY_E_STATE, "tensor '%s' is not external: the image itself fills it", name);
+		err = fdry_fail(FDRY_E_STATE,
+				"tensor '%s' is not external: the image itself fills it", name);
 	if (!err)
 		mark_filled(img, i);
 	return err;
@@ -175,11 +183,12 @@ struct target {
 };
 
 /* The same bytes, row by row. */
-static int raw_match(const struct fdry_tensor *t, const struct copy *c, uint64_t bytes, struct fdry_tensor *other)
+static int raw_match(const struct fdry_tensor *t, const struct copy *c, uint64_t bytes,
+		     struct fdry_tensor *other)
 {
 	if (bytes != c->len)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given", c->name,
-				 (unsigned long long)bytes, c->len);
+		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %llu bytes, %zu were given",
+				 c->name, (unsigned long long)bytes, c->len);
 	*other = *t;
 	other->addr = c->other.addr;
 	other->flags = c->other.flags;
@@ -192,11 +201,15 @@ static int shape_differs(const struct fdry_tensor *t, const struct fdry_tensor *
 	uint32_t d = 0;
 
 	if (t->rank != other->rank)
-		return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %u dimensions, the array has %u; give it the tensor's shape", t->name, t->rank,
-				 other->rank);
+		return fdry_fail(FDRY_E_RANGE,
+				 "tensor '%s' has %u dimensions, the array has %u; give it the "
+				 "tensor's shape",
+				 t->name, t->rank, other->rank);
 	while (t->shape[d] == other->shape[d])
 		d++;
-	return fdry_fail(FDRY_E_RANGE, "tensor '%s' has %lld elements in dimension %u, the array has %lld; give it the tensor's shape",
+	return fdry_fail(FDRY_E_RANGE,
+			 "tensor '%s' has %lld elements in dimension %u, the array has %lld; give "
+			 "it the tensor's shape",
 			 t->name, (long long)t->shape[d], d, (long long)other->shape[d]);
 }
 
@@ -205,22 +218,33 @@ static int array_match(const struct fdry_tensor *t, const struct copy *c, struct
 {
 	*other = c->other;
 	if (other->flags & ~(uint32_t)FDRY_TENSOR_HOST)
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s': an array has no flags but FDRY_TENSOR_HOST, not %#x", t->name, other->flags);
+		return fdry_fail(FDRY_E_INVAL,
+				 "tensor '%s': an array has no flags but FDRY_TENSOR_HOST, not %#x",
+				 t->name, other->flags);
 	if (t->rank != other->rank || memcmp(t->shape, other->shape, t->rank * sizeof(t->shape[0])))
 		return shape_differs(t, other);
 	if (t->dtype != other->dtype)
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has elements of type %u, the array of type %u (enum fdry_dtype); convert it",
+		return fdry_fail(FDRY_E_INVAL,
+				 "tensor '%s' has elements of type %u, the array of type %u (enum "
+				 "fdry_dtype); convert it",
 				 t->name, t->dtype, other->dtype);
 	return 0;
 }
 
-static int overlap_check(const struct fdry_tensor *t, const struct fdry_tensor *other, enum direction direction)
+static int overlap_check(const struct fdry_tensor *t, const struct fdry_tensor *other,
+			 enum direction direction)
 {
 	if (direction == WRITE && !fdry_tensor_distinct(t))
-		return fdry_fail(FDRY_E_INVAL, "elements of tensor '%s' share memory (expanded, with strides of 0 or such that rows overlap), "
-				 "so that it can be read and not written; write the tensor that it is a view of", t->name);
+		return fdry_fail(FDRY_E_INVAL,
+				 "elements of tensor '%s' share memory (expanded, with strides of "
+				 "0 or such that rows overlap), "
+				 "so that it can be read and not written; write the tensor that it "
+				 "is a view of",
+				 t->name);
 	if (direction == READ && !fdry_tensor_distinct(other))
-		return fdry_fail(FDRY_E_INVAL, "elements of the array that tensor '%s' is to be read into share memory; give another one",
+		return fdry_fail(FDRY_E_INVAL,
+				 "elements of the array that tensor '%s' is to be read into share "
+				 "memory; give another one",
 				 t->name);
 	return 0;
 }
@@ -248,8 +272,10 @@ static int copy_target(const struct fdry_image *img, const struct copy *c, struc
 	if (!ret->bytes)
 		return 0;
 	if (!other.addr)
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s': the %s memory is NULL; give %llu bytes", c->name,
-				 other.flags & FDRY_TENSOR_HOST ? "host" : "device", (unsigned long long)ret->bytes);
+		return fdry_fail(FDRY_E_INVAL,
+				 "tensor '%s': the %s memory is NULL; give %llu bytes", c->name,
+				 other.flags & FDRY_TENSOR_HOST ? "host" : "device",
+				 (unsigned long long)ret->bytes);
 	return fdry_strided_make(&t, &other, c->direction == WRITE, &ret->how);
 }
 
@@ -266,19 +292,22 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, const s
 	return err;
 }
 
-/* Between the device and host memory of the caller's, which the driver may not know: one run of bytes at once, all else by way of
- * pinned memory. */
+/* Between the device and host memory of the caller's, which the driver may not know: one run of
+ * bytes at once, all else by way of pinned memory. */
 static int pageable_copy(struct fdry_image *img, const struct copy *c, const struct target *t)
 {
-	const struct fdry_staged s = { t->at, (void *)(uintptr_t)c->other.addr, &t->how, c->stream };
+	const struct fdry_staged s = { t->at, (void *)(uintptr_t)c->other.addr, &t->how,
+				       c->stream };
 	struct fdry_strided folded = t->how;
 
 	fdry_strided_fold(&folded);
 	if (folded.rank || !c->wait)
-		return c->direction == WRITE ? fdry_staging_write(img, &s) : fdry_staging_read(img, &s);
+		return c->direction == WRITE ? fdry_staging_write(img, &s)
+					     : fdry_staging_read(img, &s);
 	if (c->direction == WRITE) {
 		fdry_count_copy(TO, t->bytes);
-		return fdry_call(img->drv, cuMemcpyHtoDAsync_v2, t->at.addr, s.data, t->bytes, c->stream);
+		return fdry_call(img->drv, cuMemcpyHtoDAsync_v2, t->at.addr, s.data, t->bytes,
+				 c->stream);
 	}
 	fdry_count_copy(FROM, t->bytes);
 	return fdry_call(img->drv, cuMemcpyDtoHAsync_v2, s.data, t->at.addr, t->bytes, c->stream);
@@ -295,8 +324,9 @@ static int device_copy(const struct fdry_image *img, const struct copy *c, const
 		fdry_count_copy(FROM, t->bytes);
 	else
 		fdry_count_copy(TO, t->bytes);
-	return c->direction == WRITE ? fdry_strided_device(img->drv, &t->how, t->at, other, c->stream) :
-				       fdry_strided_device(img->drv, &t->how, other, t->at, c->stream);
+	return c->direction == WRITE
+		       ? fdry_strided_device(img->drv, &t->how, t->at, other, c->stream)
+		       : fdry_strided_device(img->drv, &t->how, other, t->at, c->stream);
 }
 
 static int copy_in_context(struct fdry_image *img, const struct copy *c, const struct target *t)
@@ -308,7 +338,8 @@ static int copy_in_context(struct fdry_image *img, const struct copy *c, const s
 	if (t->bytes && c->other.flags & FDRY_TENSOR_HOST && t->at.host && c->wait)
 		return host_copy(img, c, t);
 	if (t->bytes)
-		err = c->other.flags & FDRY_TENSOR_HOST ? pageable_copy(img, c, t) : device_copy(img, c, t);
+		err = c->other.flags & FDRY_TENSOR_HOST ? pageable_copy(img, c, t)
+							: device_copy(img, c, t);
 	return err || !c->wait ? err : fdry_stream_wait(img->drv, c->stream);
 }
 
@@ -332,20 +363,28 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 	return err;
 }
 
-static struct copy raw_copy(enum direction direction, const char *name, const void *data, size_t len, CUstream stream)
+static struct copy raw_copy(enum direction direction, const char *name, const void *data,
+			    size_t len, CUstream stream)
 {
-	return (struct copy){ .direction = direction, .name = name, .raw = true, .wait = true, .len = len, .stream = stream,
+	return (struct copy){ .direction = direction,
+			      .name = name,
+			      .raw = true,
+			      .wait = true,
+			      .len = len,
+			      .stream = stream,
 			      .other = { .addr = (uintptr_t)data, .flags = FDRY_TENSOR_HOST } };
 }
 
-int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
+int fdry_image_write(struct fdry_image *img, const char *name, const void *data, size_t len,
+		     CUstream stream)
 {
 	struct copy c = raw_copy(WRITE, name, data, len, stream);
 
 	return copy_do(img, &c);
 }
 
-int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len, CUstream stream)
+int fdry_image_write_async(struct fdry_image *img, const char *name, const void *data, size_t len,
+			   CUstream stream)
 {
 	struct copy c = raw_copy(WRITE, name, data, len, stream);
 
@@ -353,7 +392,8 @@ int fdry_image_write_async(struct fdry_image *img, const char *name, const void 
 	return copy_do(img, &c);
 }
 
-int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len, CUstream stream)
+int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, size_t len,
+		    CUstream stream)
 {
 	struct copy c = raw_copy(WRITE, name, NULL, len, stream);
 
@@ -362,29 +402,41 @@ int fdry_image_copy(struct fdry_image *img, const char *name, fdry_devptr src, s
 	return copy_do(img, &c);
 }
 
-int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len, CUstream stream)
+int fdry_image_read(struct fdry_image *img, const char *name, void *data, size_t len,
+		    CUstream stream)
 {
 	struct copy c = raw_copy(READ, name, data, len, stream);
 
 	return copy_do(img, &c);
 }
 
-int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src, uint32_t flags, CUstream stream)
+int fdry_image_write_array(struct fdry_image *img, const char *name, const struct fdry_tensor *src,
+			   uint32_t flags, CUstream stream)
 {
 	int err = fdry_need(src);
 
 	if (!err && flags & ~(uint32_t)FDRY_ARRAY_ASYNC)
-		err = fdry_fail(FDRY_E_INVAL, "fdry_image_write_array() does not know the flags %#x", flags);
-	return err ? err : copy_do(img, &(struct copy){ .direction = WRITE, .name = name, .other = *src,
-							.wait = !(flags & FDRY_ARRAY_ASYNC), .stream = stream });
+		err = fdry_fail(FDRY_E_INVAL,
+				"fdry_image_write_array() does not know the flags %#x", flags);
+	return err ? err
+		   : copy_do(img, &(struct copy){ .direction = WRITE,
+						  .name = name,
+						  .other = *src,
+						  .wait = !(flags & FDRY_ARRAY_ASYNC),
+						  .stream = stream });
 }
 
-int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst, CUstream stream)
+int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst,
+			  CUstream stream)
 {
 	int err = fdry_need(dst);
 
-	return err ? err : copy_do(img, &(struct copy){ .direction = READ, .name = name, .other = *dst, .wait = true,
-							.stream = stream });
+	return err ? err
+		   : copy_do(img, &(struct copy){ .direction = READ,
+						  .name = name,
+						  .other = *dst,
+						  .wait = true,
+						  .stream = stream });
 }
 
 int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
@@ -401,7 +453,10 @@ int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 		return err;
 	fdry_image_tensor_get(img, i, &t);
 	if (!(t.flags & FDRY_TENSOR_HOST))
-		return fdry_fail(FDRY_E_STATE, "tensor '%s' lies on the device; use fdry_image_write() and fdry_image_read()", name);
+		return fdry_fail(FDRY_E_STATE,
+				 "tensor '%s' lies on the device; use fdry_image_write() and "
+				 "fdry_image_read()",
+				 name);
 	*ret = (void *)(uintptr_t)t.addr;
 	return 0;
 }

@@ -4,9 +4,9 @@
  *
  * Manifest and graph objects are verified copies that live as long as the image: no
  * store session outlives the load. Memory belongs to the device's primary context,
- * kernels and execs to that or to one of the image's own. Locking: @turn is had by who builds or restores, @lock guards the set of
- * filled tensors and the report, and is never held for long; what else is here does not
- * change after the load.
+ * kernels and execs to that or to one of the image's own. Locking: @turn is had by who builds or
+ * restores, @lock guards the set of filled tensors and the report, and is never held for long; what
+ * else is here does not change after the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -29,7 +29,8 @@
 #include "store/store.h"
 
 struct fdry_image_exec {
-	struct fdry_shared_graph *graph; /* the graph object; NULL if an exec before it has the same */
+	struct fdry_shared_graph
+		*graph; /* the graph object; NULL if an exec before it has the same */
 	struct fdry_graph_view view;
 	struct fdry_graph_built built;
 	_Atomic(CUgraphExec) exec; /* NULL until built */
@@ -45,7 +46,7 @@ struct fdry_image {
 	const struct fdry_driver *drv;
 	CUdevice device;
 	CUcontext primary;         /* retained; callers' streams belong to it */
-	CUcontext ctx;             /* what kernels and graphs belong to: the primary one, or the image's own */
+	CUcontext ctx; /* what kernels and graphs belong to: the primary one, or the image's own */
 	CUstream stream;           /* for content; shared, see arch/stream.h */
 	size_t stack_was;          /* the context's limit before it was raised; 0: it was not */
 	struct fdry_buf bytes;     /* the manifest */
@@ -53,16 +54,18 @@ struct fdry_image {
 	struct fdry_manifest m;
 	struct fdry_region *region;
 	struct fdry_placed placed; /* its addresses */
-	const struct fdry_hook *place_hook; /* NULL, or whose region it was placed into: there is no @region then, */
+	const struct fdry_hook *place_hook; /* NULL, or whose region it was placed into: there is no
+					       @region then, */
 	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
-	struct fdry_buf kept;      /* struct fdry_memory, ascending: what the process keeps its own bytes in */
-	struct fdry_buf capacities;     /* of struct fdry_capacity: sizes of tensors that have room */
+	struct fdry_buf
+		kept; /* struct fdry_memory, ascending: what the process keeps its own bytes in */
+	struct fdry_buf capacities; /* of struct fdry_capacity: sizes of tensors that have room */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
 	struct fdry_kernel_bank *bank;
 	struct fdry_image_exec *execs; /* by position in m.graphs */
-	uint32_t *order;           /* positions in m.graphs, the graph that is expected first at the front */
+	uint32_t *order; /* positions in m.graphs, the graph that is expected first at the front */
 	struct fdry_ticket ticket;
 	struct fdry_builder *builder; /* NULL: none was started */
 	struct fdry_private_ctx *private_ctx;      /* NULL: the context is the primary one */
@@ -83,30 +86,35 @@ struct fdry_image {
 	struct fdry_load_report report;
 };
 
-/* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where the image was made for
- * something else. */
-int fdry_image_load_reporting(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-			    struct fdry_mismatch *mismatch, struct fdry_image **ret) __must_check;
+/* fdry_image_load(), which also notes in @mismatch (zeroed, may be NULL) which field differs where
+ * the image was made for something else. */
+int fdry_image_load_reporting(struct fdry_store *store, const char *name,
+			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
+			      struct fdry_image **ret) __must_check;
 
 /* --- context.c --- */
 
-/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process that loaded it. */
+/* First of all in every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
+ * that loaded it. */
 int fdry_image_check(const struct fdry_image *img) __must_check;
 
-/* As fdry_driver_enter() with the image's context, or with the one that callers' streams belong to; leave undoes
- * either. */
+/* As fdry_driver_enter() with the image's context, or with the one that callers' streams belong to;
+ * leave undoes either. */
 int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
-/* A caller's stream, in the primary context. FDRY_E_INVAL where it belongs to another context or is not alive, as far as
- * the driver tells; FDRY_E_STATE where it captures. */
+/* A caller's stream, in the primary context. FDRY_E_INVAL where it belongs to another context or is
+ * not alive, as far as the driver tells; FDRY_E_STATE where it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
 
-/* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work on the image. */
+/* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work
+ * on the image. */
 int fdry_image_check_outside(const struct fdry_image *img) __must_check;
-/* Report to the caller's function. No lock of the image is held; the turn only while content is restored. */
-void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total);
+/* Report to the caller's function. No lock of the image is held; the turn only while content is
+ * restored. */
+void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
+			 uint64_t total);
 void fdry_image_progress_built(struct fdry_image *img);
 
 /* --- content.c: what lies in the store, to the device; the image's context is current --- */
@@ -126,7 +134,8 @@ struct fdry_content_sum {
  */
 int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsigned int threads,
 		       struct fdry_content **ret) __must_check;
-/* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived. Adds to @sum. */
+/* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived.
+ * Adds to @sum. */
 int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
 /* Also where nothing was copied. The sentence of the last failure stays. NULL is fine. */
 void fdry_content_end(struct fdry_content *c);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base, struct fdry_host_segment *ret)
+uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
+				   struct fdry_host_segment *ret)
 {
 	uint64_t at = 0; /* cannot overflow: 2^20 segments of 2^40 bytes */
 	uint32_t i;
@@ -31,7 +32,8 @@ int fdry_image_hosts_plan(struct fdry_image *img)
 
 	if (!img->m.n_hosts)
 		return 0;
-	err = fdry_budget_take(&img->budget, fdry_manifest_hosts_place(&img->m, 0, NULL), "pinned host memory");
+	err = fdry_budget_take(&img->budget, fdry_manifest_hosts_place(&img->m, 0, NULL),
+			       "pinned host memory");
 	if (err)
 		return err;
 	img->hosts = calloc(img->m.n_hosts, sizeof(*img->hosts));
@@ -53,8 +55,11 @@ int fdry_image_hosts_make(struct fdry_image *img, int fill)
 	/* The driver gives whole pages, and no alignment of a segment is larger. */
 	err = fdry_call(img->drv, cuMemHostAlloc, &block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
 	if (err == -FDRY_E_NODEVMEM)
-		return fdry_fail(FDRY_E_NOMEM, "the image needs %llu bytes of pinned host memory, which cannot be had; free some, or "
-				 "allow the process more locked memory", (unsigned long long)bytes);
+		return fdry_fail(FDRY_E_NOMEM,
+				 "the image needs %llu bytes of pinned host memory, which cannot "
+				 "be had; free some, or "
+				 "allow the process more locked memory",
+				 (unsigned long long)bytes);
 	if (err)
 		return err;
 	img->host = block;
@@ -77,12 +82,14 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
 	int err = fdry_reader_map(reader, &c->oid, &bytes);
 
 	if (!err && bytes.len != c->size)
-		err = fdry_fail(FDRY_E_BADIMAGE, "it has %zu bytes, the manifest says %llu; seal the image anew", bytes.len,
-				(unsigned long long)c->size);
+		err = fdry_fail(FDRY_E_BADIMAGE,
+				"it has %zu bytes, the manifest says %llu; seal the image anew",
+				bytes.len, (unsigned long long)c->size);
 	if (!err)
 		err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, hashed);
 	if (err)
-		return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment, (unsigned long long)c->offset);
+		return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment,
+				    (unsigned long long)c->offset);
 	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
 	return 0;
 }
@@ -111,5 +118,6 @@ void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry
 	if (room)
 		fdry_capacity_shape(room, ret);
 	if (ret->flags & FDRY_TENSOR_HOST)
-		ret->addr = img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);
+		ret->addr =
+			img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);
 }

@@ -8,9 +8,12 @@
 
 #include "image/image.h"
 
-/* Lay the host segments out behind each other from @base on: their addresses into @ret, NULL: nowhere. Gives the bytes of all. */
-uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base, struct fdry_host_segment *ret);
-/* Sizes of the host segments, of an image whose manifest is open: what graph objects are checked against. */
+/* Lay the host segments out behind each other from @base on: their addresses into @ret, NULL:
+ * nowhere. Gives the bytes of all. */
+uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
+				   struct fdry_host_segment *ret);
+/* Sizes of the host segments, of an image whose manifest is open: what graph objects are checked
+ * against. */
 int fdry_image_hosts_plan(struct fdry_image *img) __must_check;
 /* Allocate them, each byte @fill. FDRY_E_NOMEM where so much cannot be pinned. */
 int fdry_image_hosts_make(struct fdry_image *img, int fill) __must_check;

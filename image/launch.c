@@ -57,15 +57,20 @@ static int unfilled_fail(struct fdry_image *img)
 			name = fdry_manifest_str(&img->m, img->m.tensors[i].name);
 	n = atomic_load(&img->unfilled);
 	pthread_mutex_unlock(&img->lock);
-	return fdry_fail(FDRY_E_UNBOUND, "%u external tensor(s) have no content yet, '%s' first; write or copy them, "
-			 "or declare them with fdry_image_filled()", n, name);
+	return fdry_fail(
+		FDRY_E_UNBOUND,
+		"%u external tensor(s) have no content yet, '%s' first; write or copy them, "
+		"or declare them with fdry_image_filled()",
+		n, name);
 }
 
 /* Whether memory is what graphs expect. */
 static int memory_check(struct fdry_image *img)
 {
 	if (atomic_load(&img->partial))
-		return fdry_fail(FDRY_E_STATE, "content was restored in part only; restore it again, or unload the image");
+		return fdry_fail(
+			FDRY_E_STATE,
+			"content was restored in part only; restore it again, or unload the image");
 	return atomic_load(&img->unfilled) ? unfilled_fail(img) : 0;
 }
 
@@ -79,7 +84,8 @@ static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 	err = fdry_random_write(img, l);
 	if (err)
 		return err;
-	return img->private_ctx ? fdry_private_ctx_launch(img, exec, l->stream) : fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
+	return img->private_ctx ? fdry_private_ctx_launch(img, exec, l->stream)
+				: fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
 }
 
 /* In the primary context. */
@@ -136,7 +142,9 @@ int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
 	if (!err)
 		err = fdry_need(states);
 	if (!err && n != img->m.n_generators)
-		err = fdry_fail(FDRY_E_INVAL, "the image has %u generators and was given the states of %zu; give one for each",
+		err = fdry_fail(FDRY_E_INVAL,
+				"the image has %u generators and was given the states of %zu; give "
+				"one for each",
 				img->m.n_generators, n);
 	return err ? err : launch(img, key, &l);
 }
@@ -174,7 +182,8 @@ static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 	return err;
 }
 
-/* Before anything changes: what a restore needs is there, and stays for as long as the session, for its threads, too. */
+/* Before anything changes: what a restore needs is there, and stays for as long as the session, for
+ * its threads, too. */
 static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
 {
 	char hex[FDRY_OID_HEX_SIZE];
@@ -184,13 +193,19 @@ static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
 	if (!err)
 		err = chunks_find(img, reader);
 	if (err == -FDRY_E_NOENT)
-		return fdry_fail(FDRY_E_NOENT, "image %s cannot be restored: it was removed from the store after it was loaded; its memory is "
-				 "unchanged, and its graphs can be launched; seal it anew and load that", hex);
-	return err ? fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex) : 0;
+		return fdry_fail(
+			FDRY_E_NOENT,
+			"image %s cannot be restored: it was removed from the store after it was "
+			"loaded; its memory is "
+			"unchanged, and its graphs can be launched; seal it anew and load that",
+			hex);
+	return err ? fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged",
+				  hex)
+		   : 0;
 }
 
-/* What @stream was given is over; the caller has the turn: graphs are neither built nor launched for the first time
- * meanwhile. */
+/* What @stream was given is over; the caller has the turn: graphs are neither built nor launched
+ * for the first time meanwhile. */
 static int restore_in_session(struct fdry_image *img)
 {
 	struct fdry_reader *reader;

@@ -52,7 +52,8 @@ static int stamps_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t le
 		n = FDRY_LAYOUT_BLOCK - addr % FDRY_LAYOUT_BLOCK;
 		if (n > len)
 			n = len;
-		err = range_add(l, addr, n, stamped(bytes, n, addr) ? FDRY_ROLE_SCRATCH : FDRY_ROLE_CONTENT);
+		err = range_add(l, addr, n,
+				stamped(bytes, n, addr) ? FDRY_ROLE_SCRATCH : FDRY_ROLE_CONTENT);
 	}
 	return err;
 }
@@ -78,7 +79,8 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor) && !err; i++) {
 		struct external e = { t[i].desc.addr, t[i].desc.addr + t[i].extent };
 
-		if (t[i].desc.flags & FDRY_TENSOR_EXTERNAL && !(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent)
+		if (t[i].desc.flags & FDRY_TENSOR_EXTERNAL &&
+		    !(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent)
 			err = fdry_buf_put(ret, &e, sizeof(e));
 	}
 	if (!err && ret->len)
@@ -87,8 +89,8 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 	return err;
 }
 
-static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a,
-		   uint64_t addr, uint64_t end)
+static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
+		   const struct fdry_alloc *a, uint64_t addr, uint64_t end)
 {
 	if (addr >= end)
 		return 0;
@@ -97,8 +99,8 @@ static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const 
 	return fdry_mem_read(reader, addr, end - addr, stamps_look, l);
 }
 
-static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader, const struct fdry_alloc *a,
-		     const struct fdry_buf *externals)
+static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
+		     const struct fdry_alloc *a, const struct fdry_buf *externals)
 {
 	const struct external *e = fdry_array(*externals, struct external);
 	uint64_t at = a->addr, end = a->addr + a->extent, to;
@@ -129,17 +131,20 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 
 	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&offset));
 	if (!err)
-		err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &ret->size, &ret->ledger,
-									      &ret->n_ledger));
+		err = fdry_standin_result(
+			cap->hook,
+			cap->hook->region_ledger(&base, &ret->size, &ret->ledger, &ret->n_ledger));
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
 	last = ret->n_ledger ? &ret->ledger[ret->n_ledger - 1] : NULL;
 	if (!err && last && last->addr + last->extent > ret->used)
-		ret->used = last->addr + last->extent; /* what the program maps may lie behind the cursor */
+		ret->used = last->addr +
+			    last->extent; /* what the program maps may lie behind the cursor */
 	return err;
 }
 
-int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader, struct fdry_layout *ret)
+int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
+		     struct fdry_layout *ret)
 {
 	struct fdry_layout l = { 0 };
 	struct fdry_buf externals = { 0 };
@@ -184,7 +189,8 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 	while (i < l->n_ledger && i < now.n_ledger && l->ledger[i].serial == now.ledger[i].serial)
 		i++;
 	if (l->n_ledger != now.n_ledger || i < l->n_ledger || l->used != now.used)
-		err = fdry_fail(FDRY_E_STATE, "device memory was allocated or freed while the seal ran; "
+		err = fdry_fail(FDRY_E_STATE,
+				"device memory was allocated or freed while the seal ran; "
 				"let the program's other threads wait for it");
 	fdry_layout_release(&now);
 	return err;

@@ -41,7 +41,8 @@ struct load {
 	struct fdry_image *img;
 	const struct fdry_load_opts *opts;
 	struct fdry_reader *reader;         /* of the thread that loads */
-	struct fdry_reader *content_reader; /* of the memory thread, then of the one that loads; or NULL */
+	struct fdry_reader
+		*content_reader; /* of the memory thread, then of the one that loads; or NULL */
 	struct fdry_content *content;       /* NULL: not begun */
 	struct fdry_objects *objects;
 	struct fdry_plan plan;
@@ -121,7 +122,8 @@ static int driver_start(struct load *l)
 	fdry_image_progress(img, FDRY_PHASE_DRIVER, 1, 1);
 	err = fdry_identity_of(img->drv, img->device, &here);
 	if (!err)
-		err = fdry_identity_compare(&img->m, &here, l->opts->facts, l->opts->nfacts, img->mismatch);
+		err = fdry_identity_compare(&img->m, &here, l->opts->facts, l->opts->nfacts,
+					    img->mismatch);
 	img->report.manifest_ms += fdry_elapsed_ms(&l->mark);
 	return err;
 }
@@ -140,12 +142,14 @@ static int addresses_reserve(struct fdry_image *img, const struct fdry_plan *pla
 		return fdry_placed_fail(err, plan->base, plan->size);
 	img->placed.base = plan->base;
 	img->placed.size = plan->size;
-	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s", fdry_oid_hex(&img->id, hex));
+	snprintf(img->placed.what, sizeof(img->placed.what), "image %.12s",
+		 fdry_oid_hex(&img->id, hex));
 	fdry_placed_add(&img->placed);
 	return 0;
 }
 
-/* Before anything else is asked of the driver: a context, too, takes whatever addresses are free. */
+/* Before anything else is asked of the driver: a context, too, takes whatever addresses are free.
+ */
 static int memory_place(struct load *l)
 {
 	struct fdry_image *img = l->img;
@@ -193,7 +197,8 @@ static int memory_map(struct load *l)
 		err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
 	img->report.memory_ms += fdry_elapsed_ms(&mark);
 	if (!err)
-		fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes, img->report.mapped_bytes);
+		fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes,
+				    img->report.mapped_bytes);
 	return err;
 }
 
@@ -231,7 +236,8 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 
 	for (i = 0; i < img->m.n_segments && !err; i++)
 		if (s[i].role != FDRY_ROLE_CONTENT)
-			err = fdry_placement_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]), poison_fill, img);
+			err = fdry_placement_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]),
+						    poison_fill, img);
 	return err ? err : fdry_stream_wait(img->drv, img->stream);
 }
 
@@ -260,8 +266,8 @@ static int kernels_load(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
-	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels, fdry_objects_kernel, l->objects,
-				       &img->bank);
+	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels,
+				       fdry_objects_kernel, l->objects, &img->bank);
 
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
 	if (!err)
@@ -291,8 +297,9 @@ static int capacities_check(struct load *l)
 /* --- the whole --- */
 
 /*
- * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies that
- * are in flight, and copies for kernels: content is made ready beside both and copied after them.
+ * Kernels need no memory and memory no kernels. But the driver lets each kernel wait for copies
+ * that are in flight, and copies for kernels: content is made ready beside both and copied after
+ * them.
  */
 static int device_fill(struct load *l)
 {
@@ -374,18 +381,26 @@ static int load(struct load *l, const char *name)
 
 static int opts_check(const struct fdry_load_opts *o)
 {
-	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD | FDRY_LOAD_BACKGROUND |
-			       FDRY_LOAD_OWN_CONTEXT | FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED;
+	const uint32_t known = FDRY_LOAD_VERIFY | FDRY_LOAD_POISON | FDRY_LOAD_BUILD |
+			       FDRY_LOAD_BACKGROUND | FDRY_LOAD_OWN_CONTEXT |
+			       FDRY_LOAD_CHECK_OVERLAP | FDRY_LOAD_ORDERED;
 
 	if (o->flags & ~known)
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() does not know the flags %#x; use a newer library",
-				 o->flags & ~known);
+		return fdry_fail(
+			FDRY_E_OPTS,
+			"fdry_image_load() does not know the flags %#x; use a newer library",
+			o->flags & ~known);
 	if (o->nfacts && !o->facts)
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu facts at NULL", o->nfacts);
+		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu facts at NULL",
+				 o->nfacts);
 	if (o->norder && !o->order)
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given an order of %zu graphs at NULL", o->norder);
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_image_load() was given an order of %zu graphs at NULL",
+				 o->norder);
 	if (o->reserved)
-		return fdry_fail(FDRY_E_OPTS, "the reserved field of struct fdry_load_opts is %u; set it to 0", o->reserved);
+		return fdry_fail(FDRY_E_OPTS,
+				 "the reserved field of struct fdry_load_opts is %u; set it to 0",
+				 o->reserved);
 	return fdry_placement_check(o);
 }
 
@@ -424,8 +439,9 @@ static int load_undo(struct fdry_image *img, int err)
 	return fdry_saved_err_restore(&saved);
 }
 
-int fdry_image_load_reporting(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
-			    struct fdry_mismatch *mismatch, struct fdry_image **ret)
+int fdry_image_load_reporting(struct fdry_store *store, const char *name,
+			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
+			      struct fdry_image **ret)
 {
 	struct fdry_load_opts o;
 	struct load l = { .opts = &o };
@@ -464,7 +480,8 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name, const 
 	fdry_count(FDRY_METRIC_LOADS, 1);
 	fdry_count_ms(FDRY_METRIC_LOAD_NS, img->report.total_ms);
 	if (o.flags & FDRY_LOAD_BACKGROUND)
-		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder : img->m.n_graphs);
+		fdry_builder_start(img, o.flags & FDRY_LOAD_ORDERED ? (uint32_t)o.norder
+								    : img->m.n_graphs);
 	*ret = img;
 	return 0;
 }

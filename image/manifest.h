@@ -28,7 +28,8 @@ static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint3
 }
 
 /* @t, which is in @m, as callers know tensors. */
-void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret);
+void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t,
+			      struct fdry_tensor *ret);
 
 /* NULL where there is none. */
 const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name);
@@ -46,15 +47,18 @@ struct fdry_manifest_writer {
 };
 
 /* Add a string; equal strings share an offset. */
-int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s, uint32_t *ret) __must_check;
+int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s,
+			  uint32_t *ret) __must_check;
 /* The manifest's bytes; checked by the reader before they are returned. */
 int fdry_manifest_encode(struct fdry_manifest_writer *w, struct fdry_buf *ret) __must_check;
 void fdry_manifest_writer_release(struct fdry_manifest_writer *w);
 
 /* Every object that the manifest refers to, sorted, each once; free() it. */
-int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count) __must_check;
+int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret,
+			size_t *count) __must_check;
 
-/* For each graph the first one with the same object, itself in most images; an object is read once for all of them. free() it. */
+/* For each graph the first one with the same object, itself in most images; an object is read once
+ * for all of them. free() it. */
 int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret) __must_check;
 
 /* For people: see fdry_image_describe(). */

@@ -31,15 +31,20 @@ static int strings_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* What is left of the text that entries may share after the string at @off; 0 if it does not fit. */
+/* What is left of the text that entries may share after the string at @off; 0 if it does not fit.
+ */
 static uint64_t text_take(const struct fdry_manifest *m, uint32_t off, uint64_t left)
 {
-	uint64_t n = m->n_strings ? strnlen(m->strings + off, left < m->n_strings - off ? left : m->n_strings - off) + 1 : 1;
+	uint64_t n = m->n_strings ? strnlen(m->strings + off,
+					    left < m->n_strings - off ? left : m->n_strings - off) +
+					    1
+				  : 1;
 
 	return n < left ? left - n : 0;
 }
 
-/* Many entries may name one string, so the text that comes out is larger than what is stored; it is limited by that. */
+/* Many entries may name one string, so the text that comes out is larger than what is stored; it is
+ * limited by that. */
 static int text_check(const struct fdry_manifest *m)
 {
 	uint64_t left = FDRY_MF_TEXT_TIMES * m->header->size + FDRY_MF_TEXT_FREE;
@@ -52,13 +57,17 @@ static int text_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_graphs && left; i++)
 		left = text_take(m, m->graphs[i].name, left);
 	for (i = 0; i < m->n_kernels && left; i++)
-		left = text_take(m, m->kernels[i].whole_reason, text_take(m, m->kernels[i].name, left));
+		left = text_take(m, m->kernels[i].whole_reason,
+				 text_take(m, m->kernels[i].name, left));
 	for (i = 0; i < m->n_rng_uses && left; i++)
 		left = text_take(m, m->generators[m->rng_uses[i].generator].name, left);
 	if (left)
 		return 0;
-	return fdry_fail(FDRY_E_LIMIT, "the manifest's entries share so much text that it would grow to more than %u times its size; "
-			 "seal the image with shorter facts and names", FDRY_MF_TEXT_TIMES);
+	return fdry_fail(FDRY_E_LIMIT,
+			 "the manifest's entries share so much text that it would grow to more "
+			 "than %u times its size; "
+			 "seal the image with shorter facts and names",
+			 FDRY_MF_TEXT_TIMES);
 }
 
 static int facts_check(const struct fdry_manifest *m)
@@ -84,8 +93,11 @@ static int limits_check(const struct fdry_manifest *m)
 		if (m->limits[i].reserved || (i && m->limits[i - 1].limit >= m->limits[i].limit))
 			return bad("limit %u is out of order", i);
 		if (m->limits[i].limit != CU_LIMIT_STACK_SIZE)
-			return fdry_fail(FDRY_E_VERSION, "the image relies on a limit %u of the context that this library "
-					 "does not know; use a newer library", m->limits[i].limit);
+			return fdry_fail(
+				FDRY_E_VERSION,
+				"the image relies on a limit %u of the context that this library "
+				"does not know; use a newer library",
+				m->limits[i].limit);
 	}
 	return 0;
 }
@@ -98,7 +110,8 @@ static int segments_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_segments; i++) {
 		const struct fdry_mf_segment *s = &m->segments[i];
 
-		if (s->addr < at || !s->size || s->size > m->header->end || s->addr > m->header->end - s->size)
+		if (s->addr < at || !s->size || s->size > m->header->end ||
+		    s->addr > m->header->end - s->size)
 			return bad("segment %u overlaps or leaves the region", i);
 		if (s->role > FDRY_ROLE_EXTERNAL || s->reserved)
 			return bad("segment %u has an unknown role", i);
@@ -115,7 +128,8 @@ static int chunks_check(const struct fdry_manifest *m)
 	uint32_t i, k = 0;
 
 	for (i = 0; i < m->n_chunks; i++, c++) {
-		if (c->addr < at || !c->size || c->size > FDRY_MF_CHUNK_MAX || c->addr + c->size < c->addr)
+		if (c->addr < at || !c->size || c->size > FDRY_MF_CHUNK_MAX ||
+		    c->addr + c->size < c->addr)
 			return bad("chunk %u is out of order or of a bad size", i);
 		while (k < m->n_segments && s[k].addr + s[k].size <= c->addr)
 			k++;
@@ -132,7 +146,8 @@ static int hosts_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_hosts > FDRY_HOST_SEGMENTS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, %u are allowed", m->n_hosts, FDRY_HOST_SEGMENTS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u host segments, %u are allowed",
+				 m->n_hosts, FDRY_HOST_SEGMENTS_MAX);
 	for (i = 0; i < m->n_hosts; i++) {
 		const struct fdry_mf_host *h = &m->hosts[i];
 
@@ -148,7 +163,8 @@ static bool host_holds(const struct fdry_manifest *m, uint64_t place, uint64_t b
 {
 	uint64_t segment = fdry_host_segment(place), offset = fdry_host_offset(place);
 
-	return segment < m->n_hosts && offset < m->hosts[segment].size && bytes <= m->hosts[segment].size - offset;
+	return segment < m->n_hosts && offset < m->hosts[segment].size &&
+	       bytes <= m->hosts[segment].size - offset;
 }
 
 static int host_chunks_check(const struct fdry_manifest *m)
@@ -157,10 +173,12 @@ static int host_chunks_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	for (i = 0; i < m->n_host_chunks; i++, c++) {
-		if (!c->size || c->size > FDRY_MF_CHUNK_MAX || c->reserved || c->offset >= FDRY_HOST_SIZE_MAX ||
-		    c->segment >= m->n_hosts || !host_holds(m, fdry_host_place(c->segment, c->offset), c->size))
+		if (!c->size || c->size > FDRY_MF_CHUNK_MAX || c->reserved ||
+		    c->offset >= FDRY_HOST_SIZE_MAX || c->segment >= m->n_hosts ||
+		    !host_holds(m, fdry_host_place(c->segment, c->offset), c->size))
 			return bad("host chunk %u does not lie in a host segment", i);
-		if (i && (c[-1].segment > c->segment || (c[-1].segment == c->segment && c[-1].offset + c[-1].size > c->offset)))
+		if (i && (c[-1].segment > c->segment ||
+			  (c[-1].segment == c->segment && c[-1].offset + c[-1].size > c->offset)))
 			return bad("host chunk %u is out of order", i);
 	}
 	return 0;
@@ -171,9 +189,11 @@ static int graphs_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_graphs > FDRY_MF_GRAPHS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, %u are allowed", m->n_graphs, FDRY_MF_GRAPHS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u graphs, %u are allowed",
+				 m->n_graphs, FDRY_MF_GRAPHS_MAX);
 	for (i = 0; i < m->n_graphs; i++)
-		if (!str_ok(m, m->graphs[i].name) || (i && m->graphs[i - 1].key >= m->graphs[i].key))
+		if (!str_ok(m, m->graphs[i].name) ||
+		    (i && m->graphs[i - 1].key >= m->graphs[i].key))
 			return bad("graph %u is out of order or has a bad name", i);
 	return 0;
 }
@@ -186,10 +206,12 @@ static int kernels_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_kernels; i++) {
 		const struct fdry_mf_kernel *k = &m->kernels[i];
 
-		if (!str_ok(m, k->name) || !str_ok(m, k->whole_reason) || k->object >= m->n_objects || k->attrs[3])
+		if (!str_ok(m, k->name) || !str_ok(m, k->whole_reason) ||
+		    k->object >= m->n_objects || k->attrs[3])
 			return bad("kernel %u names what is not there", i);
 		if (k->param_first > m->n_params || k->param_count > m->n_params - k->param_first ||
-		    k->param_count > FDRY_KERNEL_PARAMS_MAX || k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
+		    k->param_count > FDRY_KERNEL_PARAMS_MAX ||
+		    k->param_bytes > FDRY_KERNEL_PARAM_BYTES_MAX)
 			return bad("kernel %u has parameters that are not there", i);
 		params += k->param_count;
 		if (params > m->n_params)
@@ -204,13 +226,18 @@ static int attrs_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	for (i = 0; i < m->n_attrs; i++, a++) {
-		if (i && (a[-1].kernel > a->kernel || (a[-1].kernel == a->kernel && a[-1].id >= a->id)))
+		if (i &&
+		    (a[-1].kernel > a->kernel || (a[-1].kernel == a->kernel && a[-1].id >= a->id)))
 			return bad("function attribute %u is out of order", i);
-		if (a->kernel >= m->n_kernels || a->id < FDRY_MF_KERNEL_ATTRS || !a->value || a->reserved)
+		if (a->kernel >= m->n_kernels || a->id < FDRY_MF_KERNEL_ATTRS || !a->value ||
+		    a->reserved)
 			return bad("function attribute %u belongs to no kernel or is none", i);
 		if (a->id >= FDRY_FUNC_ATTR_COUNT)
-			return fdry_fail(FDRY_E_VERSION, "the image relies on a function attribute %u that this library "
-					 "does not know; use a newer library", a->id);
+			return fdry_fail(
+				FDRY_E_VERSION,
+				"the image relies on a function attribute %u that this library "
+				"does not know; use a newer library",
+				a->id);
 	}
 	return 0;
 }
@@ -218,10 +245,12 @@ static int attrs_check(const struct fdry_manifest *m)
 /* The first segment that ends behind @addr. */
 static uint32_t segment_find(const struct fdry_manifest *m, uint64_t addr)
 {
-	return (uint32_t)fdry_lower_bound(i, m->n_segments, m->segments[i].addr + m->segments[i].size <= addr);
+	return (uint32_t)fdry_lower_bound(i, m->n_segments,
+					  m->segments[i].addr + m->segments[i].size <= addr);
 }
 
-/* How far memory reaches without a gap from each segment on: all of it, and external memory alone (0: it is none). */
+/* How far memory reaches without a gap from each segment on: all of it, and external memory alone
+ * (0: it is none). */
 struct extent {
 	uint64_t any, external;
 };
@@ -240,14 +269,16 @@ static int extents_make(const struct fdry_manifest *m, struct extent **ret)
 		joined = i + 1 < m->n_segments && s[1].addr == s->addr + s->size;
 		e[i].any = joined ? e[i + 1].any : s->addr + s->size;
 		if (s->role == FDRY_ROLE_EXTERNAL)
-			e[i].external = joined && e[i + 1].external ? e[i + 1].external : s->addr + s->size;
+			e[i].external =
+				joined && e[i + 1].external ? e[i + 1].external : s->addr + s->size;
 	}
 	*ret = e;
 	return 0;
 }
 
 /* Every byte of a tensor lies in memory; of an external one, in external memory. */
-static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e, const struct fdry_mf_tensor *t, uint64_t bytes)
+static bool tensor_backed(const struct fdry_manifest *m, const struct extent *e,
+			  const struct fdry_mf_tensor *t, uint64_t bytes)
 {
 	uint32_t k = segment_find(m, t->addr);
 
@@ -286,7 +317,8 @@ static int tensor_check(const struct fdry_manifest *m, const struct extent *e, u
 			return bad("tensor %u has dimensions beyond its rank", i);
 	if (t->flags & FDRY_TENSOR_HOST)
 		return host_tensor_check(m, i, bytes);
-	if (t->addr < m->header->base || t->addr > m->header->end || bytes > m->header->end - t->addr)
+	if (t->addr < m->header->base || t->addr > m->header->end ||
+	    bytes > m->header->end - t->addr)
 		return bad("tensor %u leaves the region", i);
 	if (!tensor_backed(m, e, t, bytes))
 		return bad("tensor %u does not lie in memory of its kind", i);
@@ -307,7 +339,8 @@ static int tensors_check(const struct fdry_manifest *m)
 	return err;
 }
 
-/* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next one begins behind the room. */
+/* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next
+ * one begins behind the room. */
 static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capacity *r)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
@@ -319,8 +352,8 @@ static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capa
 	if (fdry_tensor_extent(&desc, &bytes) || !fdry_tensor_extendable(&desc) ||
 	    !(t->flags & FDRY_TENSOR_EXTERNAL) || t->flags & FDRY_TENSOR_HOST)
 		return false;
-	if (t->addr % FDRY_ALLOC_BLOCK || bytes % FDRY_ALLOC_BLOCK || r->max % FDRY_ALLOC_BLOCK || r->max <= bytes ||
-	    r->max > m->header->end - t->addr)
+	if (t->addr % FDRY_ALLOC_BLOCK || bytes % FDRY_ALLOC_BLOCK || r->max % FDRY_ALLOC_BLOCK ||
+	    r->max <= bytes || r->max > m->header->end - t->addr)
 		return false;
 	end = t->addr + bytes;
 	k = segment_find(m, end - 1);
@@ -333,9 +366,11 @@ static int capacities_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_capacities > FDRY_MF_CAPACITIES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed", m->n_capacities, FDRY_MF_CAPACITIES_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u tensors with room, %u are allowed",
+				 m->n_capacities, FDRY_MF_CAPACITIES_MAX);
 	for (i = 0; i < m->n_capacities; i++)
-		if (m->capacities[i].tensor >= m->n_tensors || (i && m->capacities[i - 1].tensor >= m->capacities[i].tensor) ||
+		if (m->capacities[i].tensor >= m->n_tensors ||
+		    (i && m->capacities[i - 1].tensor >= m->capacities[i].tensor) ||
 		    m->capacities[i].reserved || !capacity_ok(m, &m->capacities[i]))
 			return bad("room %u is not that of a tensor, or not free", i);
 	return 0;
@@ -360,13 +395,18 @@ static int generators_check(const struct fdry_manifest *m)
 	uint32_t i;
 
 	if (m->n_generators > FDRY_MF_GENERATORS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, %u are allowed", m->n_generators, FDRY_MF_GENERATORS_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the image has %u generators, %u are allowed",
+				 m->n_generators, FDRY_MF_GENERATORS_MAX);
 	for (i = 0; i < m->n_generators; i++, g++) {
 		if (g->kind != FDRY_MF_GENERATOR_COUNTER)
-			return fdry_fail(FDRY_E_VERSION, "the image has random numbers of a kind %u that this library does not know; "
-					 "use a newer library", g->kind);
+			return fdry_fail(FDRY_E_VERSION,
+					 "the image has random numbers of a kind %u that this "
+					 "library does not know; "
+					 "use a newer library",
+					 g->kind);
 		if (!str_ok(m, g->name) || !*fdry_manifest_str(m, g->name) ||
-		    (i && strcmp(fdry_manifest_str(m, g[-1].name), fdry_manifest_str(m, g->name)) >= 0))
+		    (i &&
+		     strcmp(fdry_manifest_str(m, g[-1].name), fdry_manifest_str(m, g->name)) >= 0))
 			return bad("generator %u is out of order or has no name", i);
 	}
 	return 0;
@@ -378,11 +418,12 @@ static bool cell_ok(const struct fdry_manifest *m, uint64_t addr)
 	uint32_t k = segment_find(m, addr);
 	const struct fdry_mf_segment *s = &m->segments[k];
 
-	return addr % 8 == 0 && k < m->n_segments && addr >= s->addr && s->size >= 8 && addr - s->addr <= s->size - 8 &&
-	       s->role != FDRY_ROLE_EXTERNAL;
+	return addr % 8 == 0 && k < m->n_segments && addr >= s->addr && s->size >= 8 &&
+	       addr - s->addr <= s->size - 8 && s->role != FDRY_ROLE_EXTERNAL;
 }
 
-/* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph were checked. */
+/* Nothing else of its graph is written to the cells of the draw at @d; those before it of the graph
+ * were checked. */
 static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_use *d)
 {
 	const struct fdry_mf_rng_use *o;
@@ -390,7 +431,8 @@ static bool cells_apart(const struct fdry_manifest *m, const struct fdry_mf_rng_
 	if (d->seed == d->offset)
 		return false;
 	for (o = d; o > m->rng_uses && o[-1].graph == d->graph; o--)
-		if (o[-1].seed == d->seed || o[-1].seed == d->offset || o[-1].offset == d->seed || o[-1].offset == d->offset)
+		if (o[-1].seed == d->seed || o[-1].seed == d->offset || o[-1].offset == d->seed ||
+		    o[-1].offset == d->offset)
 			return false;
 	return true;
 }
@@ -403,10 +445,13 @@ static int rng_uses_check(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		if (d->graph >= m->n_graphs || d->generator >= m->n_generators)
 			return bad("draw %u names what is not there", i);
-		if (i && (d[-1].graph > d->graph || (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
+		if (i && (d[-1].graph > d->graph ||
+			  (d[-1].graph == d->graph && d[-1].generator >= d->generator)))
 			return bad("draw %u is out of order", i);
 		if (!cell_ok(m, d->seed) || !cell_ok(m, d->offset) || !cells_apart(m, d))
-			return bad("draw %u has cells that are no memory of the image, or another's", i);
+			return bad(
+				"draw %u has cells that are no memory of the image, or another's",
+				i);
 	}
 	return 0;
 }
@@ -414,9 +459,10 @@ static int rng_uses_check(const struct fdry_manifest *m)
 int fdry_manifest_check(const struct fdry_manifest *m)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
-		strings_check, facts_check, limits_check, segments_check, chunks_check, hosts_check, host_chunks_check,
-		graphs_check, kernels_check, attrs_check, tensors_check, capacities_check, allocs_check,
-		generators_check, rng_uses_check, text_check,
+		strings_check, facts_check,	 limits_check,	    segments_check,
+		chunks_check,  hosts_check,	 host_chunks_check, graphs_check,
+		kernels_check, attrs_check,	 tensors_check,	    capacities_check,
+		allocs_check,  generators_check, rng_uses_check,    text_check,
 	};
 	size_t i;
 	int err = 0;

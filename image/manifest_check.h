@@ -7,7 +7,8 @@
 
 #define fdry_manifest_bad(...) fdry_fail(FDRY_E_BADIMAGE, "damaged manifest: " __VA_ARGS__)
 
-/* Check every entry of @m, whose sections lie inside its bytes. FDRY_E_BADIMAGE, FDRY_E_LIMIT, FDRY_E_NOMEM. */
+/* Check every entry of @m, whose sections lie inside its bytes. FDRY_E_BADIMAGE, FDRY_E_LIMIT,
+ * FDRY_E_NOMEM. */
 int fdry_manifest_check(const struct fdry_manifest *m) __must_check;
 
 #endif

@@ -31,7 +31,8 @@
 #define FDRY_MF_HOST_ALIGN_MAX 4096u
 #define FDRY_MF_GENERATORS_MAX 256u /* and so draws of a graph */
 #define FDRY_MF_CAPACITIES_MAX 4096u
-/* Text of all entries, a string counted once for each that names it: so many times the manifest's bytes, and so many more. */
+/* Text of all entries, a string counted once for each that names it: so many times the manifest's
+ * bytes, and so many more. */
 #define FDRY_MF_TEXT_TIMES 16u
 #define FDRY_MF_TEXT_FREE (16ull << 20)
 
@@ -63,7 +64,8 @@ struct fdry_mf_segment {
 	uint32_t reserved;
 };
 
-/* Content; ascending, not overlapping, each inside a content segment. Content bytes in no chunk are zero. */
+/* Content; ascending, not overlapping, each inside a content segment. Content bytes in no chunk are
+ * zero. */
 struct fdry_mf_chunk {
 	uint64_t addr;
 	uint64_t size;       /* bytes, at least 1, at most FDRY_MF_CHUNK_MAX */
@@ -89,7 +91,7 @@ struct fdry_mf_kernel {
 	uint32_t param_count;  /* ... and how many are its own */
 	uint32_t param_bytes;  /* of the parameter buffer */
 	uint32_t whole_reason; /* why the object is a whole cubin; 0: it is a slice */
-	int32_t attrs[4];      /* the first FDRY_MF_KERNEL_ATTRS of FDRY_FUNC_ATTRS; the last is zero */
+	int32_t attrs[4]; /* the first FDRY_MF_KERNEL_ATTRS of FDRY_FUNC_ATTRS; the last is zero */
 };
 
 #define FDRY_MF_KERNEL_ATTRS 3u
@@ -110,10 +112,12 @@ struct fdry_mf_graph {
 	struct fdry_oid oid;
 };
 
-/* A host segment: host memory that copies of the graphs read or write. Graph objects and tensors name it by its index here. */
+/* A host segment: host memory that copies of the graphs read or write. Graph objects and tensors
+ * name it by its index here. */
 struct fdry_mf_host {
 	uint64_t size;     /* bytes, at least 1, at most FDRY_HOST_SIZE_MAX */
-	uint32_t align;    /* of its first byte in the loading process: a power of two, at most FDRY_MF_HOST_ALIGN_MAX */
+	uint32_t align;	   /* of its first byte in the loading process: a power of two, at most
+			      FDRY_MF_HOST_ALIGN_MAX */
 	uint32_t reserved;
 };
 
@@ -139,14 +143,16 @@ struct fdry_mf_tensor {
 	int64_t stride[FDRY_RANK_MAX]; /* zero beyond rank */
 };
 
-/* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its own. It ends a segment. */
+/* Room of an external tensor, by ascending tensor: the addresses from its first to @max are its
+ * own. It ends a segment. */
 struct fdry_mf_capacity {
 	uint32_t tensor;   /* index into the tensors */
 	uint32_t reserved;
 	uint64_t max;      /* bytes, more than the tensor's; a multiple of 2 MiB */
 };
 
-/* An allocation that was alive, in the order in which they were made; anywhere in [base, end), none across another. */
+/* An allocation that was alive, in the order in which they were made; anywhere in [base, end), none
+ * across another. */
 struct fdry_mf_alloc {
 	uint64_t addr;
 	uint64_t size;     /* bytes, as asked for, at least 1 */
@@ -165,7 +171,8 @@ struct fdry_mf_generator {
 struct fdry_mf_rng_use {
 	uint32_t graph;     /* index into the graphs */
 	uint32_t generator; /* index into the generators */
-	uint64_t seed;      /* address of 8 bytes that the seed is written to before each launch, a multiple of 8 */
+	uint64_t seed;	    /* address of 8 bytes that the seed is written to before each launch, a
+			       multiple of 8 */
 	uint64_t offset;    /* the same for the offset */
 	uint64_t increment; /* what a launch adds to the offset */
 };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * manifest_read.c - read a manifest: open a view of its bytes, and look things up in it.
+ * manifest_read.c - make a checked view of a manifest's bytes.
  *
  * The directory is checked first: every section lies inside the bytes, in order and apart, with
  * zeros between sections. manifest_check.c then checks the entries.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "image/manifest.h"
@@ -15,22 +14,29 @@
 static int header_check(struct fdry_span bytes, const struct fdry_mf_header *h)
 {
 	if (memcmp(h->magic, FDRY_MF_MAGIC, sizeof(h->magic)))
-		return fdry_fail(FDRY_E_BADIMAGE, "not an image manifest; give the name of an image");
+		return fdry_fail(FDRY_E_BADIMAGE,
+				 "not an image manifest; give the name of an image");
 	if (h->version != FDRY_MF_VERSION || h->incompat & ~FDRY_MF_INCOMPAT_KNOWN)
-		return fdry_fail(FDRY_E_VERSION, "the manifest has format version %u and features %#x, this library knows version %u; "
-				 "use a newer library", h->version, h->incompat, FDRY_MF_VERSION);
+		return fdry_fail(FDRY_E_VERSION,
+				 "the manifest has format version %u and features %#x, this "
+				 "library knows version %u; "
+				 "use a newer library",
+				 h->version, h->incompat, FDRY_MF_VERSION);
 	if (h->size != bytes.len || h->size & 7)
-		return fdry_manifest_bad("it says %llu bytes and has %zu", (unsigned long long)h->size, bytes.len);
+		return fdry_manifest_bad("it says %llu bytes and has %zu",
+					 (unsigned long long)h->size, bytes.len);
 	if (!fdry_all_zero(h->reserved, sizeof(h->reserved)))
 		return fdry_manifest_bad("a reserved field is set");
 	if (h->sections > FDRY_MF_SECTIONS_MAX)
 		return fdry_manifest_bad("%u sections", h->sections);
 	if (h->base > h->end)
 		return fdry_manifest_bad("its region ends before it begins");
-	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do not overflow */
+	if (h->end > FDRY_HOST_PLACE) /* no device address has its highest bit, and sums of two do
+					 not overflow */
 		return fdry_manifest_bad("its region ends beyond the address space");
 	if (h->base % FDRY_ALLOC_BLOCK)
-		return fdry_manifest_bad("its region does not begin at a multiple of %u", FDRY_ALLOC_BLOCK);
+		return fdry_manifest_bad("its region does not begin at a multiple of %u",
+					 FDRY_ALLOC_BLOCK);
 	return 0;
 }
 
@@ -49,8 +55,10 @@ static int section_take(struct fdry_manifest *m, uint32_t id, struct fdry_span d
 	default:
 		if (id & FDRY_SECTION_OPTIONAL)
 			return 0;
-		return fdry_fail(FDRY_E_VERSION, "the manifest has a section %u that this library does not know; "
-				 "use a newer library", id);
+		return fdry_fail(FDRY_E_VERSION,
+				 "the manifest has a section %u that this library does not know; "
+				 "use a newer library",
+				 id);
 	}
 }
 
@@ -91,122 +99,4 @@ int fdry_manifest_init(struct fdry_span bytes, struct fdry_manifest *ret)
 	if (!err)
 		*ret = m;
 	return err;
-}
-
-/* --- look-ups --- */
-
-void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t, struct fdry_tensor *ret)
-{
-	*ret = (struct fdry_tensor){
-		.name = fdry_manifest_str(m, t->name), .addr = t->addr, .dtype = t->dtype,
-		.use = t->use, .flags = t->flags, .rank = t->rank,
-	};
-	memcpy(ret->shape, t->shape, sizeof(ret->shape));
-	memcpy(ret->stride, t->stride, sizeof(ret->stride));
-}
-
-struct key {
-	const struct fdry_manifest *m;
-	const char *name;
-};
-
-static int tensor_cmp(const void *key, const void *entry)
-{
-	const struct key *k = key;
-
-	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_tensor *)entry)->name));
-}
-
-static int fact_cmp(const void *key, const void *entry)
-{
-	const struct key *k = key;
-
-	return strcmp(k->name, fdry_manifest_str(k->m, ((const struct fdry_mf_fact *)entry)->key));
-}
-
-static int graph_cmp(const void *key, const void *entry)
-{
-	uint64_t a = *(const uint64_t *)key, b = ((const struct fdry_mf_graph *)entry)->key;
-
-	return (a > b) - (a < b);
-}
-
-const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name)
-{
-	struct key k = { m, name };
-
-	return m->n_tensors ? bsearch(&k, m->tensors, m->n_tensors, sizeof(*m->tensors), tensor_cmp) : NULL;
-}
-
-const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key)
-{
-	return m->n_graphs ? bsearch(&key, m->graphs, m->n_graphs, sizeof(*m->graphs), graph_cmp) : NULL;
-}
-
-const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key)
-{
-	struct key k = { m, key };
-	const struct fdry_mf_fact *f;
-
-	f = m->n_facts ? bsearch(&k, m->facts, m->n_facts, sizeof(*f), fact_cmp) : NULL;
-	return f ? fdry_manifest_str(m, f->value) : NULL;
-}
-
-/* --- lists --- */
-
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(struct fdry_oid));
-}
-
-int fdry_manifest_links(const struct fdry_manifest *m, struct fdry_oid **ret, size_t *count)
-{
-	size_t n = (size_t)m->n_objects + m->n_graphs + m->n_chunks + m->n_host_chunks, i, k = 0, u = 0;
-	struct fdry_oid *oids = calloc(n ? n : 1, sizeof(*oids));
-
-	if (!oids)
-		return fdry_nomem();
-	for (i = 0; i < m->n_objects; i++)
-		oids[k++] = m->objects[i].oid;
-	for (i = 0; i < m->n_graphs; i++)
-		oids[k++] = m->graphs[i].oid;
-	for (i = 0; i < m->n_chunks; i++)
-		oids[k++] = m->chunks[i].oid;
-	for (i = 0; i < m->n_host_chunks; i++)
-		oids[k++] = m->host_chunks[i].oid;
-	qsort(oids, n, sizeof(*oids), oid_cmp);
-	for (i = 0; i < n; i++)
-		if (!u || !fdry_oid_eq(&oids[i], &oids[u - 1]))
-			oids[u++] = oids[i];
-	*ret = oids;
-	*count = u;
-	return 0;
-}
-
-static int by_graph_object(const void *a, const void *b, void *m)
-{
-	const struct fdry_mf_graph *graphs = ((const struct fdry_manifest *)m)->graphs;
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	int order = memcmp(&graphs[x].oid, &graphs[y].oid, sizeof(graphs[x].oid));
-
-	return order ? order : (x > y) - (x < y);
-}
-
-int fdry_manifest_graphs_first(const struct fdry_manifest *m, uint32_t **ret)
-{
-	uint32_t *first = calloc((size_t)m->n_graphs + 1, sizeof(*first)), *order = calloc((size_t)m->n_graphs + 1, sizeof(*order)), i;
-
-	if (!first || !order) {
-		free(first);
-		free(order);
-		return fdry_nomem();
-	}
-	for (i = 0; i < m->n_graphs; i++)
-		order[i] = i;
-	qsort_r(order, m->n_graphs, sizeof(*order), by_graph_object, (void *)m);
-	for (i = 0; i < m->n_graphs; i++)
-		first[order[i]] = i && fdry_oid_eq(&m->graphs[order[i]].oid, &m->graphs[order[i - 1]].oid) ? first[order[i - 1]] : order[i];
-	free(order);
-	*ret = first;
-	return 0;
 }

@@ -24,7 +24,9 @@ int fdry_manifest_add_str(struct fdry_manifest_writer *w, const char *s, uint32_
 		if (!strcmp((char *)w->strings.data + off, s))
 			goto out;
 	if (off + len > UINT32_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "an image's names take more than 4 GiB; use fewer or shorter ones");
+		return fdry_fail(
+			FDRY_E_LIMIT,
+			"an image's names take more than 4 GiB; use fewer or shorter ones");
 	err = fdry_buf_put(&w->strings, s, len);
 	if (err)
 		return err;

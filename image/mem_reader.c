@@ -2,9 +2,10 @@
 /*
  * mem_reader.c - device memory read through blocks of pinned memory.
  *
- * Blocks lie in huge pages of our own and are registered with the driver when they are first used, which takes a
- * tenth of the time that pinned memory of the driver's takes. All copies are on one stream, which one copy engine
- * works off anyway; each block has an event, so threads wait for their own copy alone.
+ * Blocks lie in huge pages of our own and are registered with the driver when they are first used,
+ * which takes a tenth of the time that pinned memory of the driver's takes. All copies are on one
+ * stream, which one copy engine works off anyway; each block has an event, so threads wait for
+ * their own copy alone.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static int map_make(struct fdry_mem_reader *r)
 	unsigned int i;
 
 	r->map_len = r->nblocks * FDRY_MEM_READ_PIECE + HUGE_PAGE;
-	r->map = mmap(NULL, r->map_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	r->map = mmap(NULL, r->map_len, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (r->map == MAP_FAILED) {
 		r->map = NULL;
 		return fdry_nomem();
@@ -54,7 +56,8 @@ static int map_make(struct fdry_mem_reader *r)
 	return 0;
 }
 
-int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks, struct fdry_mem_reader **ret)
+int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks,
+			struct fdry_mem_reader **ret)
 {
 	struct fdry_mem_reader *r = calloc(1, sizeof(*r) + blocks * sizeof(r->blocks[0]));
 	unsigned int i;
@@ -70,7 +73,8 @@ int fdry_mem_reader_new(const struct fdry_driver *drv, unsigned int blocks, stru
 	if (!err)
 		err = fdry_stream_shared(drv, FDRY_STREAM_MEMORY, &r->stream);
 	for (i = blocks; i-- > 0 && !err;) {
-		err = fdry_call(drv, cuEventCreate, &r->blocks[i].copied, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+		err = fdry_call(drv, cuEventCreate, &r->blocks[i].copied,
+				CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
 		r->blocks[i].next = r->free;
 		r->free = &r->blocks[i];
 	}
@@ -121,18 +125,21 @@ static struct fdry_mem_block *block_take(struct fdry_mem_reader *r)
 	return b;
 }
 
-/* The first time its pages are made. A block that the driver does not register is copied to all the same, slower. */
+/* The first time its pages are made. A block that the driver does not register is copied to all the
+ * same, slower. */
 static void block_make(struct fdry_mem_reader *r, struct fdry_mem_block *b)
 {
 	size_t at;
 
 	for (at = 0; at < FDRY_MEM_READ_PIECE; at += HUGE_PAGE)
 		((volatile uint8_t *)b->bytes)[at] = 0;
-	b->registered = !fdry_call_raw(r->drv, cuMemHostRegister_v2, b->bytes, FDRY_MEM_READ_PIECE, 0);
+	b->registered =
+		!fdry_call_raw(r->drv, cuMemHostRegister_v2, b->bytes, FDRY_MEM_READ_PIECE, 0);
 	b->made = true;
 }
 
-int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len, struct fdry_mem_block **ret)
+int fdry_mem_start(struct fdry_mem_reader *r, uint64_t addr, size_t len,
+		   struct fdry_mem_block **ret)
 {
 	struct fdry_mem_block *b = block_take(r);
 	int err;
@@ -177,7 +184,8 @@ void fdry_mem_end(struct fdry_mem_reader *r, struct fdry_mem_block *b)
 /* --- in order --- */
 
 /* Start the piece at @addr, which ends at the next multiple of its size; none if @len is 0. */
-static int piece_start(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, size_t *n, struct fdry_mem_block **ret)
+static int piece_start(struct fdry_mem_reader *r, uint64_t addr, uint64_t len, size_t *n,
+		       struct fdry_mem_block **ret)
 {
 	uint64_t most = FDRY_MEM_READ_PIECE - addr % FDRY_MEM_READ_PIECE;
 

@@ -34,8 +34,10 @@ static int identity_read(struct fdry_reader *reader, const struct fdry_oid *id,
 	return err;
 }
 
-/* What @image means, each with its identity; the oldest first, so that the order stays when they are named one by one. */
-static int images_read(struct fdry_store *s, const char *image, struct fdry_ref **ret, size_t *count)
+/* What @image means, each with its identity; the oldest first, so that the order stays when they
+ * are named one by one. */
+static int images_read(struct fdry_store *s, const char *image, struct fdry_ref **ret,
+		       size_t *count)
 {
 	struct fdry_ref *refs = NULL, swap;
 	struct fdry_reader *reader;

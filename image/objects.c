@@ -28,7 +28,8 @@ struct fdry_objects {
 	size_t count;          /* of readings in the queue */
 	unsigned int threads;  /* that were started */
 	struct fdry_buf *code; /* kernel objects, by position in m.objects */
-	bool *loaded;          /* by the same: another image has it loaded, and it is read only if that was elsewhere */
+	bool *loaded; /* by the same: another image has it loaded, and it is read only if that was
+			 elsewhere */
 	uint32_t *by_id;       /* these positions, sorted by id */
 	uint32_t *first;       /* for each graph the first with its object, which alone is read */
 	pthread_mutex_t lock;  /* of these: */
@@ -55,20 +56,26 @@ static int kernel_table(struct fdry_image *img)
 			.object = img->m.objects[k->object].oid,
 			.nparams = k->param_count,
 			.param_bytes = k->param_bytes,
-			.params = k->param_count ? (const struct fdry_param *)(img->m.params + k->param_first) : NULL,
+			.params = k->param_count ? (const struct fdry_param *)(img->m.params +
+									       k->param_first)
+						 : NULL,
 			.whole = k->whole_reason != 0,
-			.whole_reason = k->whole_reason ? fdry_manifest_str(&img->m, k->whole_reason) : NULL,
+			.whole_reason = k->whole_reason
+						? fdry_manifest_str(&img->m, k->whole_reason)
+						: NULL,
 		};
 		memcpy(img->kernels[i].attrs, k->attrs, FDRY_MF_KERNEL_ATTRS * sizeof(k->attrs[0]));
 	}
 	for (i = 0; i < img->m.n_attrs; i++)
-		img->kernels[img->m.attrs[i].kernel].attrs[img->m.attrs[i].id] = img->m.attrs[i].value;
+		img->kernels[img->m.attrs[i].kernel].attrs[img->m.attrs[i].id] =
+			img->m.attrs[i].value;
 	return 0;
 }
 
 /* --- the order of graphs --- */
 
-static int order_named(struct fdry_image *img, const struct fdry_objects_opts *opts, bool *taken, uint32_t *count)
+static int order_named(struct fdry_image *img, const struct fdry_objects_opts *opts, bool *taken,
+		       uint32_t *count)
 {
 	const struct fdry_mf_graph *g;
 	size_t i;
@@ -76,10 +83,14 @@ static int order_named(struct fdry_image *img, const struct fdry_objects_opts *o
 	for (i = 0; i < opts->norder; i++) {
 		g = fdry_manifest_graph(&img->m, opts->order[i]);
 		if (!g)
-			return fdry_fail(FDRY_E_NOKEY, "the order names graph %llu, which the image does not have; "
-					 "fdry_image_describe() lists them", (unsigned long long)opts->order[i]);
+			return fdry_fail(
+				FDRY_E_NOKEY,
+				"the order names graph %llu, which the image does not have; "
+				"fdry_image_describe() lists them",
+				(unsigned long long)opts->order[i]);
 		if (taken[g - img->m.graphs])
-			return fdry_fail(FDRY_E_EXISTS, "the order names graph %llu twice; name each once",
+			return fdry_fail(FDRY_E_EXISTS,
+					 "the order names graph %llu twice; name each once",
 					 (unsigned long long)opts->order[i]);
 		taken[g - img->m.graphs] = true;
 		img->order[(*count)++] = (uint32_t)(g - img->m.graphs);
@@ -110,8 +121,8 @@ static int order_make(struct fdry_image *img, const struct fdry_objects_opts *op
 /* --- reading --- */
 
 /* Its memory is counted before it is taken: a few stored bytes may become any number. */
-static int object_get(struct fdry_objects *o, struct fdry_reader *reader, const struct fdry_oid *oid,
-		      struct fdry_buf *ret)
+static int object_get(struct fdry_objects *o, struct fdry_reader *reader,
+		      const struct fdry_oid *oid, struct fdry_buf *ret)
 {
 	uint64_t size;
 	int err = fdry_reader_size(reader, oid, &size);
@@ -132,8 +143,9 @@ static int nodes_check(const struct fdry_image *img, uint32_t i)
 
 	if (v->header.nodes == img->m.graphs[i].nodes)
 		return 0;
-	return fdry_fail(FDRY_E_BADIMAGE, "it has %u nodes, the manifest says %u; seal the image anew", v->header.nodes,
-			 img->m.graphs[i].nodes);
+	return fdry_fail(FDRY_E_BADIMAGE,
+			 "it has %u nodes, the manifest says %u; seal the image anew",
+			 v->header.nodes, img->m.graphs[i].nodes);
 }
 
 /* If another image of the process has the object, it was read and verified. */
@@ -163,7 +175,8 @@ static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32
 		err = nodes_check(img, i);
 	}
 	if (!err)
-		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes, "the arguments of a graph's kernels");
+		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes,
+				       "the arguments of a graph's kernels");
 	if (!err)
 		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
 	if (!err)
@@ -197,7 +210,8 @@ static int reading_fn(struct fdry_work *work, unsigned int worker)
 	return err;
 }
 
-/* One at least, since what the rest of a load waits for is mostly not the processor; none if nothing is to be read. */
+/* One at least, since what the rest of a load waits for is mostly not the processor; none if
+ * nothing is to be read. */
 static unsigned int threads_for(size_t objects, unsigned int most)
 {
 	unsigned int n = fdry_cores() - 1;
@@ -213,7 +227,8 @@ static unsigned int threads_for(size_t objects, unsigned int most)
 	return n ? n : 1;
 }
 
-/* Find what other images of the process have, which is not read again. How many objects are to be read. */
+/* Find what other images of the process have, which is not read again. How many objects are to be
+ * read. */
 static size_t objects_share(struct fdry_objects *o)
 {
 	struct fdry_image *img = o->img;
@@ -265,7 +280,8 @@ static int by_id(const void *a, const void *b, void *m)
 {
 	const struct fdry_mf_object *objects = ((const struct fdry_manifest *)m)->objects;
 
-	return memcmp(&objects[*(const uint32_t *)a].oid, &objects[*(const uint32_t *)b].oid, sizeof(objects->oid));
+	return memcmp(&objects[*(const uint32_t *)a].oid, &objects[*(const uint32_t *)b].oid,
+		      sizeof(objects->oid));
 }
 
 static int objects_index(struct fdry_objects *o)
@@ -322,7 +338,8 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 	uint32_t i;
 	int err;
 
-	low = fdry_lower_bound(k, m->n_objects, memcmp(&m->objects[o->by_id[k]].oid, oid, sizeof(*oid)) < 0);
+	low = fdry_lower_bound(k, m->n_objects,
+			       memcmp(&m->objects[o->by_id[k]].oid, oid, sizeof(*oid)) < 0);
 	if (low == m->n_objects || !fdry_oid_eq(&m->objects[o->by_id[low]].oid, oid))
 		return fdry_bug("a kernel has an object that the manifest does not list");
 	i = o->by_id[low];

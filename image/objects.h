@@ -31,10 +31,11 @@ struct fdry_objects_opts {
 int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
 		       const struct fdry_objects_opts *opts,
 		       struct fdry_objects **ret) __must_check;
-/* A fdry_object_get_fn, whose @arg is a struct fdry_objects: waits for the object; its bytes live until
- * fdry_objects_free(). */
+/* A fdry_object_get_fn, whose @arg is a struct fdry_objects: waits for the object; its bytes live
+ * until fdry_objects_free(). */
 int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span *ret) __must_check;
-/* Until every graph object is read, verified and checked against the kernel table; reports what it took. */
+/* Until every graph object is read, verified and checked against the kernel table; reports what it
+ * took. */
 int fdry_objects_finish(struct fdry_objects *o) __must_check;
 /* Waits for what is being read. NULL is fine. */
 void fdry_objects_free(struct fdry_objects *o);

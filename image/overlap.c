@@ -58,13 +58,17 @@ static int overlap_fail(const struct fdry_image *img, uint32_t before, uint32_t 
 {
 	const struct fdry_mf_graph *b = &img->m.graphs[before], *n = &img->m.graphs[now];
 
-	return fdry_fail(FDRY_E_STATE, "graph %llu '%.60s' is in flight on another stream, and nothing orders graph %llu '%.60s' "
-			 "after it; they share memory: use one stream, or let this one wait for an event of that one",
+	return fdry_fail(FDRY_E_STATE,
+			 "graph %llu '%.60s' is in flight on another stream, and nothing orders "
+			 "graph %llu '%.60s' "
+			 "after it; they share memory: use one stream, or let this one wait for an "
+			 "event of that one",
 			 (unsigned long long)b->key, fdry_manifest_str(&img->m, b->name),
 			 (unsigned long long)n->key, fdry_manifest_str(&img->m, n->name));
 }
 
-static int order_check(const struct fdry_image *img, const struct fdry_overlap *o, const struct fdry_launch *l, unsigned long long stream)
+static int order_check(const struct fdry_image *img, const struct fdry_overlap *o,
+		       const struct fdry_launch *l, unsigned long long stream)
 {
 	bool busy = false;
 	int err;
@@ -79,8 +83,10 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	return err || !busy ? err : overlap_fail(img, o->graph, l->graph);
 }
 
-/* @l was launched. Where no event can say when it is over, it is awaited: then nothing is in flight. */
-static int launched(const struct fdry_image *img, struct fdry_overlap *o, const struct fdry_launch *l, unsigned long long stream)
+/* @l was launched. Where no event can say when it is over, it is awaited: then nothing is in
+ * flight. */
+static int launched(const struct fdry_image *img, struct fdry_overlap *o,
+		    const struct fdry_launch *l, unsigned long long stream)
 {
 	int err = fdry_call(img->drv, cuEventRecord, o->ended, l->stream);
 
@@ -103,7 +109,8 @@ int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 	if (!err)
 		err = fdry_random_write(img, l);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec), l->stream);
+		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec),
+				l->stream);
 	if (!err)
 		err = launched(img, o, l, stream);
 	pthread_mutex_unlock(&o->lock);

@@ -17,7 +17,8 @@ int fdry_overlap_asked(bool *ret) __must_check;
 
 /* In the primary context, as the launching below. */
 int fdry_overlap_new(struct fdry_image *img) __must_check;
-/* Launch @l, with its random state; FDRY_E_STATE names both graphs where it may overlap, and nothing is launched. Any thread. */
+/* Launch @l, with its random state; FDRY_E_STATE names both graphs where it may overlap, and
+ * nothing is launched. Any thread. */
 int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l) __must_check;
 /* Nothing is in flight. NULL is fine. */
 void fdry_overlap_free(struct fdry_image *img);

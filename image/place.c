@@ -12,8 +12,8 @@
 #include "lib/search.h"
 #include "image/va_claims.h"
 
-/* The context that the program works in is current now, and no longer when the image is placed: quiet() waits for the
- * primary one, and refuses what captures. */
+/* The context that the program works in is current now, and no longer when the image is placed:
+ * quiet() waits for the primary one, and refuses what captures. */
 static int program_wait(const struct fdry_capture *cap)
 {
 	struct fdry_hook_live live;
@@ -29,13 +29,17 @@ int fdry_placement_check(const struct fdry_load_opts *o)
 	if (err)
 		return err;
 	if (!o->into && (o->keep || o->nkeep))
-		return fdry_fail(FDRY_E_OPTS, "memory is to be kept, but no capture is named that the image goes into; set "
-				 "fdry_load_opts.into");
+		return fdry_fail(FDRY_E_OPTS, "memory is to be kept, but no capture is named that "
+					      "the image goes into; set "
+					      "fdry_load_opts.into");
 	if (o->nkeep && !o->keep)
-		return fdry_fail(FDRY_E_OPTS, "fdry_image_load() was given %zu ranges to keep at NULL", o->nkeep);
+		return fdry_fail(FDRY_E_OPTS,
+				 "fdry_image_load() was given %zu ranges to keep at NULL",
+				 o->nkeep);
 	if (o->into && o->nexternals)
-		return fdry_fail(FDRY_E_OPTS, "an image that goes into a capture has external tensors as large as they were "
-				 "captured; leave fdry_load_opts.externals out");
+		return fdry_fail(FDRY_E_OPTS, "an image that goes into a capture has external "
+					      "tensors as large as they were "
+					      "captured; leave fdry_load_opts.externals out");
 	return o->into ? program_wait(o->into) : 0;
 }
 
@@ -43,7 +47,8 @@ int fdry_placement_check(const struct fdry_load_opts *o)
 
 static int memory_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_memory *)a)->addr, y = ((const struct fdry_memory *)b)->addr;
+	uint64_t x = ((const struct fdry_memory *)a)->addr,
+		 y = ((const struct fdry_memory *)b)->addr;
 
 	return (x > y) - (x < y);
 }
@@ -53,17 +58,21 @@ static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
 {
 	if (bytes > UINT64_MAX - addr)
 		bytes = UINT64_MAX - addr;
-	return bytes ? fdry_buf_put(&img->kept, &(struct fdry_memory){ addr, bytes }, sizeof(struct fdry_memory)) : 0;
+	return bytes ? fdry_buf_put(&img->kept, &(struct fdry_memory){ addr, bytes },
+				    sizeof(struct fdry_memory))
+		     : 0;
 }
 
 /* Ascending; where two overlap the pieces between come out right all the same. */
 static void keep_sort(struct fdry_image *img)
 {
 	if (img->kept.len)
-		qsort(img->kept.data, img->kept.len / sizeof(struct fdry_memory), sizeof(struct fdry_memory), memory_cmp);
+		qsort(img->kept.data, img->kept.len / sizeof(struct fdry_memory),
+		      sizeof(struct fdry_memory), memory_cmp);
 }
 
-int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size, fdry_placement_fn fn, void *arg)
+int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size,
+			  fdry_placement_fn fn, void *arg)
 {
 	const struct fdry_memory *k = (const struct fdry_memory *)img->kept.data;
 	size_t i, n = img->kept.len / sizeof(*k);
@@ -83,12 +92,14 @@ int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t 
 
 static int serial_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+	uint64_t x = ((const struct fdry_alloc *)a)->serial,
+		 y = ((const struct fdry_alloc *)b)->serial;
 
 	return (x > y) - (x < y);
 }
 
-/* Leave out what images have claimed; how many remain, which are the process' own, in the order in which they were made. */
+/* Leave out what images have claimed; how many remain, which are the process' own, in the order in
+ * which they were made. */
 static size_t allocs_own(struct fdry_alloc *made, size_t n)
 {
 	size_t i, own = 0;
@@ -135,11 +146,13 @@ static void expected_release(struct expected *e)
 	free(e->made);
 }
 
-/* Which in the order of addresses is the first allocation that ends behind @addr; n_allocs if there is none. */
+/* Which in the order of addresses is the first allocation that ends behind @addr; n_allocs if there
+ * is none. */
 static uint32_t expected_behind(const struct expected *e, uint64_t addr)
 {
 	const struct fdry_mf_alloc *a = e->m->allocs;
-	return (uint32_t)fdry_lower_bound(i, e->m->n_allocs, a[e->by_addr[i]].addr + a[e->by_addr[i]].size <= addr);
+	return (uint32_t)fdry_lower_bound(i, e->m->n_allocs,
+					  a[e->by_addr[i]].addr + a[e->by_addr[i]].size <= addr);
 }
 
 static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_t i)
@@ -148,7 +161,8 @@ static const struct fdry_mf_alloc *expected_at(const struct expected *e, uint32_
 }
 
 /* The first segment of the image with a byte in [@addr, @end), or NULL. Segments ascend. */
-static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr, uint64_t end)
+static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, uint64_t addr,
+						uint64_t end)
 {
 	const struct fdry_mf_segment *s = m->segments;
 	size_t lo = fdry_lower_bound(i, m->n_segments, s[i].addr + s[i].size <= addr);
@@ -157,28 +171,40 @@ static const struct fdry_mf_segment *segment_in(const struct fdry_manifest *m, u
 
 static int conflict(size_t i, const struct fdry_alloc *a, const struct fdry_mf_alloc *other)
 {
-	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process has %llu bytes at %#llx, where the process that sealed the image "
-			 "had %llu bytes at %#llx; make the same allocations in the same order, or load the image before others are made",
-			 i, (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)other->size,
-			 (unsigned long long)other->addr);
+	return fdry_fail(FDRY_E_LAYOUT,
+			 "allocation %zu of this process has %llu bytes at %#llx, where the "
+			 "process that sealed the image "
+			 "had %llu bytes at %#llx; make the same allocations in the same order, or "
+			 "load the image before others are made",
+			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
+			 (unsigned long long)other->size, (unsigned long long)other->addr);
 }
 
 static int in_the_way(size_t i, const struct fdry_alloc *a, const struct fdry_mf_segment *s)
 {
-	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) overlaps %llu bytes at %#llx that the image "
-			 "writes; load the image before it is made", i, (unsigned long long)a->size, (unsigned long long)a->addr,
+	return fdry_fail(FDRY_E_LAYOUT,
+			 "allocation %zu of this process (%llu bytes at %#llx) overlaps %llu bytes "
+			 "at %#llx that the image "
+			 "writes; load the image before it is made",
+			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
 			 (unsigned long long)s->size, (unsigned long long)s->addr);
 }
 
-/* A pool rounds its allocations up by less than other memory: the image writes past the end of such a one. */
+/* A pool rounds its allocations up by less than other memory: the image writes past the end of such
+ * a one. */
 static int small_capacity(size_t i, const struct fdry_alloc *a)
 {
-	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of this process (%llu bytes at %#llx) has room for %llu bytes, that of the "
-			 "process that sealed the image for more; make it in the same way, from a pool or not", i,
-			 (unsigned long long)a->size, (unsigned long long)a->addr, (unsigned long long)a->extent);
+	return fdry_fail(FDRY_E_LAYOUT,
+			 "allocation %zu of this process (%llu bytes at %#llx) has room for %llu "
+			 "bytes, that of the "
+			 "process that sealed the image for more; make it in the same way, from a "
+			 "pool or not",
+			 i, (unsigned long long)a->size, (unsigned long long)a->addr,
+			 (unsigned long long)a->extent);
 }
 
-/* Allocation @i of the process' own is one of the image's, or touches none of them and none of the image's memory. */
+/* Allocation @i of the process' own is one of the image's, or touches none of them and none of the
+ * image's memory. */
 static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *a)
 {
 	uint64_t end = a->addr + a->extent;
@@ -195,7 +221,8 @@ static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *
 	next = expected_at(e, k + 1);
 	if (next && next->addr < end)
 		return conflict(i, a, next);
-	if (a->kind == FDRY_KIND_POOL && !(next && next->addr == end) && segment_in(e->m, end, end + 1))
+	if (a->kind == FDRY_KIND_POOL && !(next && next->addr == end) &&
+	    segment_in(e->m, end, end + 1))
 		return small_capacity(i, a);
 	e->made[e->by_addr[k]] = true;
 	return 0;
@@ -204,11 +231,18 @@ static int alloc_compare(struct expected *e, size_t i, const struct fdry_alloc *
 static int region_compare(const struct fdry_manifest *m, uint64_t base, uint64_t size)
 {
 	if (base != m->header->base)
-		return fdry_fail(FDRY_E_LAYOUT, "the image was captured in a region at %#llx, the one of this process begins at %#llx; "
-				 "use the same base", (unsigned long long)m->header->base, (unsigned long long)base);
+		return fdry_fail(FDRY_E_LAYOUT,
+				 "the image was captured in a region at %#llx, the one of this "
+				 "process begins at %#llx; "
+				 "use the same base",
+				 (unsigned long long)m->header->base, (unsigned long long)base);
 	if (m->header->end - base > size)
-		return fdry_fail(FDRY_E_LAYOUT, "the image ends %llu bytes behind its base, the region has %llu; make it as large as the one "
-				 "that was captured in", (unsigned long long)(m->header->end - base), (unsigned long long)size);
+		return fdry_fail(FDRY_E_LAYOUT,
+				 "the image ends %llu bytes behind its base, the region has %llu; "
+				 "make it as large as the one "
+				 "that was captured in",
+				 (unsigned long long)(m->header->end - base),
+				 (unsigned long long)size);
 	return 0;
 }
 
@@ -225,9 +259,11 @@ static int claim(struct fdry_image *img, size_t k)
 		img->claimed.len -= sizeof(addr);
 	if (err != -FDRY_E_INVAL)
 		return err;
-	return fdry_fail(FDRY_E_LAYOUT, "allocation %zu of the image (%llu bytes at %#llx) is from a pool (cuMemAllocAsync), and by itself "
-			 "no allocation can begin there; let this process make it before the load", k, (unsigned long long)a->size,
-			 (unsigned long long)a->addr);
+	return fdry_fail(FDRY_E_LAYOUT,
+			 "allocation %zu of the image (%llu bytes at %#llx) is from a pool "
+			 "(cuMemAllocAsync), and by itself "
+			 "no allocation can begin there; let this process make it before the load",
+			 k, (unsigned long long)a->size, (unsigned long long)a->addr);
 }
 
 static int quiet(const struct fdry_image *img)
@@ -236,12 +272,15 @@ static int quiet(const struct fdry_image *img)
 
 	img->place_hook->live(&live);
 	if (live.captures)
-		return fdry_fail(FDRY_E_STATE, "%llu stream(s) are capturing; end every capture before an image is loaded into the region",
+		return fdry_fail(FDRY_E_STATE,
+				 "%llu stream(s) are capturing; end every capture before an image "
+				 "is loaded into the region",
 				 (unsigned long long)live.captures);
 	return fdry_call(img->drv, cuCtxSynchronize);
 }
 
-static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, const struct fdry_alloc *made, size_t n)
+static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o,
+		     const struct fdry_alloc *made, size_t n)
 {
 	size_t i;
 	int err = 0;
@@ -255,7 +294,8 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o, con
 }
 
 /* Nothing is claimed before everything was compared. */
-static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o, struct fdry_alloc *made, size_t n)
+static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
+			struct fdry_alloc *made, size_t n)
 {
 	size_t i, own = allocs_own(made, n);
 	struct expected e;
@@ -282,11 +322,14 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 
 	img->place_hook = o->into->hook;
 	if (img->device != o->into->device)
-		return fdry_fail(FDRY_E_OPTS, "the image is to be loaded on device %d, and the capture is on another; use one device",
+		return fdry_fail(FDRY_E_OPTS,
+				 "the image is to be loaded on device %d, and the capture is on "
+				 "another; use one device",
 				 o->device);
 	err = quiet(img);
 	if (!err)
-		err = fdry_standin_result(img->place_hook, img->place_hook->region_ledger(&base, &size, &made, &n));
+		err = fdry_standin_result(img->place_hook,
+					  img->place_hook->region_ledger(&base, &size, &made, &n));
 	if (err)
 		return err;
 	err = region_compare(&img->m, base, size);

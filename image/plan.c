@@ -37,7 +37,8 @@ uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segme
 	return r ? r->addr + r->bytes - s->addr : s->size;
 }
 
-/* What lies behind a room is mapped apart from it, so that the room is as large as was asked for. */
+/* What lies behind a room is mapped apart from it, so that the room is as large as was asked for.
+ */
 static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 {
 	const struct fdry_mf_segment *s = m->segments;
@@ -50,7 +51,8 @@ static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 	from = s[0].addr;
 	end = s[0].addr + fdry_plan_segment(p, &s[0]);
 	for (i = 1; i < m->n_segments && !err; i++) {
-		if (s[i].addr - end > HOLE_MAX || fdry_capacity_in(&p->capacities, s[i - 1].addr, s[i - 1].size)) {
+		if (s[i].addr - end > HOLE_MAX ||
+		    fdry_capacity_in(&p->capacities, s[i - 1].addr, s[i - 1].size)) {
 			err = range_add(p, from, end);
 			from = s[i].addr;
 		}
@@ -71,7 +73,8 @@ static void sums_make(struct fdry_plan *p, const struct fdry_manifest *m)
 		p->nodes += m->graphs[i].nodes;
 }
 
-int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_plan *ret)
+int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
+		   struct fdry_plan *ret)
 {
 	struct fdry_plan p = { .base = m->header->base };
 	int err;
@@ -104,6 +107,9 @@ int fdry_plan_check(const struct fdry_plan *p, const struct fdry_driver *drv)
 
 	if (err || p->mapped <= free)
 		return err;
-	return fdry_fail(FDRY_E_NODEVMEM, "the image needs %llu bytes of device memory, and the device has %zu of %zu free; "
-			 "free some, or load on another device", (unsigned long long)p->mapped, free, total);
+	return fdry_fail(
+		FDRY_E_NODEVMEM,
+		"the image needs %llu bytes of device memory, and the device has %zu of %zu free; "
+		"free some, or load on another device",
+		(unsigned long long)p->mapped, free, total);
 }

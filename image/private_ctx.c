@@ -102,7 +102,8 @@ static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched
 	return err;
 }
 
-/* The graph runs, and its end could not be put before what the caller's stream is given next: that is awaited instead. */
+/* The graph runs, and its end could not be put before what the caller's stream is given next: that
+ * is awaited instead. */
 static int launch_over(struct fdry_image *img)
 {
 	CUstreamCaptureMode mode;

@@ -2,8 +2,9 @@
 /*
  * progress.c - a load's progress reported to the caller's function; one call at a time.
  *
- * The function runs in the thread that works on the image, perhaps the only one that ever will: a call from within it that
- * waits for that work would wait for itself. Each thread therefore knows whose functions it is in.
+ * The function runs in the thread that works on the image, perhaps the only one that ever will: a
+ * call from within it that waits for that work would wait for itself. Each thread therefore knows
+ * whose functions it is in.
  */
 #include "lib/clock.h"
 #include "image/image.h"
@@ -32,12 +33,15 @@ int fdry_image_check_outside(const struct fdry_image *img)
 
 	for (r = reports; r && !err; r = r->outer)
 		if (r->img == img)
-			err = fdry_fail(FDRY_E_STATE, "this waits for work on the image, and was called within the image's own progress "
-					"function, which that work waits for; call it when the function has returned");
+			err = fdry_fail(FDRY_E_STATE, "this waits for work on the image, and was "
+						      "called within the image's own progress "
+						      "function, which that work waits for; call "
+						      "it when the function has returned");
 	return err;
 }
 
-void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done, uint64_t total)
+void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,
+			 uint64_t total)
 {
 	if (!img->progress)
 		return;

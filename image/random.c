@@ -92,7 +92,8 @@ static bool draws(const struct fdry_random *r, uint32_t graph)
 	return r && r->first[graph] != r->first[graph + 1];
 }
 
-/* Also where the handle is that of the last launch: streams that are gone leave theirs to others, while their work goes on. */
+/* Also where the handle is that of the last launch: streams that are gone leave theirs to others,
+ * while their work goes on. */
 static int turn_wait(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
@@ -178,8 +179,10 @@ static int generator_find(const struct fdry_image *img, const char *name, uint32
 			*ret = i;
 			return 0;
 		}
-	return fdry_fail(FDRY_E_NOKEY, "the image has no generator '%.100s'; it has %u, fdry_image_rng() names them", name,
-			 img->m.n_generators);
+	return fdry_fail(
+		FDRY_E_NOKEY,
+		"the image has no generator '%.100s'; it has %u, fdry_image_rng() names them", name,
+		img->m.n_generators);
 }
 
 size_t fdry_image_rng_count(const struct fdry_image *img)
@@ -196,12 +199,14 @@ int fdry_image_rng(const struct fdry_image *img, size_t i, const char **name)
 	if (err)
 		return err;
 	if (i >= img->m.n_generators)
-		return fdry_fail(FDRY_E_NOKEY, "the image has %u generators, and no number %zu", img->m.n_generators, i);
+		return fdry_fail(FDRY_E_NOKEY, "the image has %u generators, and no number %zu",
+				 img->m.n_generators, i);
 	*name = generator_name(img, (uint32_t)i);
 	return 0;
 }
 
-int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i, struct fdry_rng_use *ret)
+int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i,
+		       struct fdry_rng_use *ret)
 {
 	const struct fdry_mf_rng_use *d;
 	uint32_t graph = 0, n = 0, first = 0;
@@ -218,9 +223,12 @@ int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i, str
 		n = img->random->first[graph + 1] - first;
 	}
 	if (i >= n)
-		return fdry_fail(FDRY_E_NOKEY, "graph %llu draws from %u generators, and from no number %zu", (unsigned long long)key, n, i);
+		return fdry_fail(FDRY_E_NOKEY,
+				 "graph %llu draws from %u generators, and from no number %zu",
+				 (unsigned long long)key, n, i);
 	d = &img->m.rng_uses[first + i];
-	*ret = (struct fdry_rng_use){ generator_name(img, d->generator), d->seed, d->offset, d->increment };
+	*ret = (struct fdry_rng_use){ generator_name(img, d->generator), d->seed, d->offset,
+				      d->increment };
 	return 0;
 }
 
@@ -264,7 +272,8 @@ int fdry_image_rng_state(struct fdry_image *img, const char *generator, struct f
 	return 0;
 }
 
-int fdry_image_rng_set_state(struct fdry_image *img, const char *generator, const struct fdry_rng_state *state)
+int fdry_image_rng_set_state(struct fdry_image *img, const char *generator,
+			     const struct fdry_rng_state *state)
 {
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);

@@ -14,11 +14,14 @@ static int reader_open(void *arg, unsigned int worker)
 	return err;
 }
 
-void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own, const char *name)
+void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own,
+		       const char *name)
 {
-	const struct fdry_workqueue_opts opts = {
-		.name = name, .stop_at_error = true, .end_idle = true, .begin = reader_open, .arg = r
-	};
+	const struct fdry_workqueue_opts opts = { .name = name,
+						  .stop_at_error = true,
+						  .end_idle = true,
+						  .begin = reader_open,
+						  .arg = r };
 
 	*r = (struct fdry_readers){ .store = store };
 	r->reader[0] = own;

@@ -21,12 +21,13 @@ struct fdry_readers {
 };
 
 /* @name: of the threads, at most 15 bytes. */
-void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own, const char *name);
+void fdry_readers_init(struct fdry_readers *r, struct fdry_store *store, struct fdry_reader *own,
+		       const char *name);
 /* Begin nothing more, wait for work that was begun, close the workers' readers. The sentence of the
  * last failure stays. */
 void fdry_readers_release(struct fdry_readers *r);
-/* Start @threads threads, at most FDRY_READERS_MAX and at most one for each of @count pieces of work.
- * Returns their number. A thread that finds no reader to open ends at once. */
+/* Start @threads threads, at most FDRY_READERS_MAX and at most one for each of @count pieces of
+ * work. Returns their number. A thread that finds no reader to open ends at once. */
 unsigned int fdry_readers_start(struct fdry_readers *r, unsigned int threads, size_t count);
 
 #endif

@@ -10,7 +10,8 @@
 
 static int alloc_cmp(const void *a, const void *b)
 {
-	uint64_t x = ((const struct fdry_alloc *)a)->serial, y = ((const struct fdry_alloc *)b)->serial;
+	uint64_t x = ((const struct fdry_alloc *)a)->serial,
+		 y = ((const struct fdry_alloc *)b)->serial;
 
 	return (x > y) - (x < y);
 }
@@ -45,7 +46,8 @@ int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size
 	if (!err)
 		err = fdry_need(count);
 	if (!err)
-		err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &made, &n));
+		err = fdry_standin_result(cap->hook,
+					  cap->hook->region_ledger(&base, &size, &made, &n));
 	if (!err)
 		err = memory_copy(made, n, ret);
 	if (!err)
@@ -78,7 +80,8 @@ static int graph_drop(struct fdry_capture *cap, uint64_t key)
 	for (i = 0; i < n && g[i].key != key; i++)
 		;
 	if (i == n)
-		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first", (unsigned long long)key);
+		return fdry_fail(FDRY_E_NOKEY, "no graph with key %llu was added; add it first",
+				 (unsigned long long)key);
 	draws_drop(cap, key);
 	fdry_capture_graph_release(&g[i]);
 	memmove(&g[i], &g[i + 1], (n - i - 1) * sizeof(*g));

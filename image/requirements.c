@@ -33,8 +33,8 @@ static struct size size_of(const struct fdry_manifest *m)
 	return r;
 }
 
-static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i, char *name,
-			 struct fdry_requirements_external *ret)
+static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i,
+			 char *name, struct fdry_requirements_external *ret)
 {
 	const struct fdry_capacity *room = fdry_capacity_of(&plan->capacities, i);
 	struct fdry_tensor t;
@@ -51,7 +51,8 @@ static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *
 	return err;
 }
 
-static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, struct fdry_requirements *n)
+static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan,
+			  struct fdry_requirements *n)
 {
 	struct fdry_requirements_external *e = (struct fdry_requirements_external *)(n + 1);
 	char *name = (char *)(e + n->nexternals);
@@ -106,14 +107,15 @@ static void hosts_fill(const struct fdry_manifest *m, struct fdry_requirements *
 		n->copied_bytes += m->host_chunks[i].size;
 }
 
-static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_plan *plan,
-		      struct fdry_requirements **ret)
+static int needs_make(struct fdry_store *s, const struct fdry_manifest *m,
+		      const struct fdry_plan *plan, struct fdry_requirements **ret)
 {
 	struct size size = size_of(m);
 	struct fdry_requirements *n;
 	int err;
 
-	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_requirements_external) + size.text);
+	n = calloc(1, sizeof(*n) + size.externals * sizeof(struct fdry_requirements_external) +
+			      size.text);
 	if (!n)
 		return fdry_nomem();
 	n->nexternals = size.externals;
@@ -131,7 +133,8 @@ static int needs_make(struct fdry_store *s, const struct fdry_manifest *m, const
 	return err;
 }
 
-int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o, struct fdry_requirements **ret)
+int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m,
+			 const struct fdry_load_opts *o, struct fdry_requirements **ret)
 {
 	struct fdry_plan plan;
 	int err = fdry_plan_make(m, o, &plan);
@@ -152,7 +155,8 @@ static int external_text(const struct fdry_requirements_external *e, struct fdry
 	if (!err)
 		err = fdry_buf_printf(out, " filled, %llu bytes", (unsigned long long)e->bytes);
 	if (!err && e->max_bytes > e->bytes)
-		err = fdry_buf_printf(out, ", with room for %llu", (unsigned long long)e->max_bytes);
+		err = fdry_buf_printf(out, ", with room for %llu",
+				      (unsigned long long)e->max_bytes);
 	return err ? err : fdry_buf_printf(out, "\n");
 }
 
@@ -161,13 +165,18 @@ int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *o
 	size_t i;
 	int err;
 
-	err = fdry_buf_printf(out, "needs %llu bytes of device memory at %#llx, %llu of them copied; about %llu more for %llu graphs "
-			      "with %llu nodes, %llu for %llu kernels\n", (unsigned long long)n->mapped_bytes, n->base,
-			      (unsigned long long)n->copied_bytes, (unsigned long long)n->exec_bytes,
-			      (unsigned long long)n->graphs, (unsigned long long)n->nodes,
-			      (unsigned long long)n->kernel_bytes, (unsigned long long)n->kernels);
+	err = fdry_buf_printf(out,
+			      "needs %llu bytes of device memory at %#llx, %llu of them copied; "
+			      "about %llu more for %llu graphs "
+			      "with %llu nodes, %llu for %llu kernels\n",
+			      (unsigned long long)n->mapped_bytes, n->base,
+			      (unsigned long long)n->copied_bytes,
+			      (unsigned long long)n->exec_bytes, (unsigned long long)n->graphs,
+			      (unsigned long long)n->nodes, (unsigned long long)n->kernel_bytes,
+			      (unsigned long long)n->kernels);
 	if (!err && n->host_bytes)
-		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n", (unsigned long long)n->host_bytes);
+		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n",
+				      (unsigned long long)n->host_bytes);
 	for (i = 0; i < n->nexternals && !err; i++)
 		err = external_text(&n->externals[i], out);
 	return err;
@@ -195,7 +204,8 @@ static int needs(struct fdry_store *s, struct fdry_reader *reader, const struct 
 	return err;
 }
 
-int fdry_image_requirements(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts, struct fdry_requirements **ret)
+int fdry_image_requirements(struct fdry_store *store, const char *name,
+			    const struct fdry_load_opts *opts, struct fdry_requirements **ret)
 {
 	struct question q = { .name = name };
 	struct fdry_reader *reader;

@@ -7,8 +7,9 @@
 #include "store/store.h"
 
 /* As fdry_image_requirements(). */
-int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m, const struct fdry_load_opts *o,
-		  struct fdry_requirements **ret) __must_check;
+int fdry_requirements_of(struct fdry_store *s, const struct fdry_manifest *m,
+			 const struct fdry_load_opts *o,
+			 struct fdry_requirements **ret) __must_check;
 /* The same for people, appended to @out. */
 int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *out) __must_check;
 

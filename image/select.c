@@ -27,7 +27,8 @@ static int candidate_read(struct fdry_reader *reader, const struct fdry_oid *id,
 	int err = fdry_reader_copy(reader, id, &pick.bytes);
 
 	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ pick.bytes.data, pick.bytes.len }, &pick.m);
+		err = fdry_manifest_init((struct fdry_span){ pick.bytes.data, pick.bytes.len },
+					 &pick.m);
 	if (err)
 		fdry_buf_release(&pick.bytes);
 	else
@@ -53,7 +54,8 @@ static int candidate_add(struct fdry_reader *reader, const struct fdry_ref *ref,
 	fdry_warn("of the images '%s' one is passed over: %s", p->name, fdry_last_error());
 	if (!p->broken)
 		p->broken = err;
-	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex), fdry_error_meaning(err));
+	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex),
+			       fdry_error_meaning(err));
 }
 
 int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fdry_candidates *ret)
@@ -67,7 +69,9 @@ int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fd
 		err = candidate_add(reader, &refs[i], &p);
 	free(refs);
 	if (!err && !fdry_candidates_count(&p))
-		err = fdry_fail((enum fdry_errcode)-p.broken, "none of %zu images can be read%s; see foundry-store verify", p.found, p.why.data);
+		err = fdry_fail((enum fdry_errcode) - p.broken,
+				"none of %zu images can be read%s; see foundry-store verify",
+				p.found, p.why.data);
 	if (err)
 		fdry_candidates_release(&p);
 	else
@@ -77,7 +81,8 @@ int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fd
 
 /* --- comparing --- */
 
-static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick, const struct fdry_mismatch *mm, size_t nr)
+static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick,
+		   const struct fdry_mismatch *mm, size_t nr)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
@@ -85,20 +90,24 @@ static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick,
 		return 0;
 	if (nr == SAID_MAX)
 		return fdry_buf_printf(&p->why, "; and others");
-	return fdry_buf_printf(&p->why, "; %.12s has %.64s '%.40s' ('%.40s' here)", fdry_oid_hex(&pick->id, hex), mm->field, mm->found,
-			       mm->wanted);
+	return fdry_buf_printf(&p->why, "; %.12s has %.64s '%.40s' ('%.40s' here)",
+			       fdry_oid_hex(&pick->id, hex), mm->field, mm->found, mm->wanted);
 }
 
 static int none_fits(struct fdry_candidates *p)
 {
 	if (p->broken)
-		return fdry_fail((enum fdry_errcode)-p->broken, "none of %zu images can be used%s; see foundry-store verify", p->found,
-				 p->why.data);
-	return fdry_fail(FDRY_E_IDENTITY, "none of %zu images was made for this%s; seal one for this", p->found, p->why.data);
+		return fdry_fail((enum fdry_errcode) - p->broken,
+				 "none of %zu images can be used%s; see foundry-store verify",
+				 p->found, p->why.data);
+	return fdry_fail(FDRY_E_IDENTITY,
+			 "none of %zu images was made for this%s; seal one for this", p->found,
+			 p->why.data);
 }
 
 /* One alone is left to whoever compares it in full, and says so better. */
-int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w, struct fdry_mismatch *ret)
+int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
+			   struct fdry_mismatch *ret)
 {
 	struct fdry_mismatch first = { .field = "" }, mm;
 	size_t i, left = 0, out = 0, n = fdry_candidates_count(p);

@@ -36,8 +36,10 @@ struct fdry_candidate {
 /* Read all that @name may mean. Where that is one image alone, it must be readable. */
 int fdry_candidates_read(struct fdry_reader *reader, const char *name,
 			 struct fdry_candidates *ret) __must_check;
-/* Leave out what does not fit. FDRY_E_IDENTITY where nothing is left, with the newest one's difference in @ret (may be NULL). */
-int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w, struct fdry_mismatch *ret) __must_check;
+/* Leave out what does not fit. FDRY_E_IDENTITY where nothing is left, with the newest one's
+ * difference in @ret (may be NULL). */
+int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
+			   struct fdry_mismatch *ret) __must_check;
 /* How many are left. */
 size_t fdry_candidates_count(const struct fdry_candidates *p);
 /* The first, which is the caller's now; only where one is left. */

@@ -57,7 +57,8 @@ static void graph_free(struct fdry_shared_graph *g)
 	free(g);
 }
 
-static int graph_new(const struct fdry_oid *oid, struct fdry_buf *bytes, struct fdry_shared_graph **ret)
+static int graph_new(const struct fdry_oid *oid, struct fdry_buf *bytes,
+		     struct fdry_shared_graph **ret)
 {
 	struct fdry_shared_graph *g = calloc(1, sizeof(*g));
 	int err;
@@ -76,7 +77,8 @@ static int graph_new(const struct fdry_oid *oid, struct fdry_buf *bytes, struct 
 	return err;
 }
 
-int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes, struct fdry_shared_graph **ret)
+int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes,
+			  struct fdry_shared_graph **ret)
 {
 	struct fdry_shared_graph *g = NULL, **at;
 	int err = graph_new(oid, bytes, &g);

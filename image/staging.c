@@ -59,7 +59,8 @@ static int staging_make(const struct fdry_driver *drv, struct fdry_staging **ret
 
 	if (!st)
 		return fdry_nomem();
-	err = fdry_call(drv, cuMemHostAlloc, (void **)&st->block, SLOTS * SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+	err = fdry_call(drv, cuMemHostAlloc, (void **)&st->block, SLOTS * SLOT_BYTES,
+			CU_MEMHOSTALLOC_PORTABLE);
 	for (i = 0; i < SLOTS && !err; i++) {
 		st->slots[i].bytes = st->block + i * SLOT_BYTES;
 		err = fdry_call(drv, cuEventCreate, &st->slots[i].done, CU_EVENT_DISABLE_TIMING);
@@ -105,7 +106,8 @@ static void CUDA_CB host_write(void *arg)
 }
 
 /* @how: from the slot to the tensor, whose piece is at @addr. */
-static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdry_strided *how, uint64_t addr)
+static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdry_strided *how,
+			uint64_t addr)
 {
 	int err;
 
@@ -115,7 +117,8 @@ static int slot_enqueue(const struct staged *g, struct slot *s, const struct fdr
 		s->how = *how;
 		return fdry_call(g->drv, cuLaunchHostFunc, g->c->stream, host_write, s);
 	}
-	err = fdry_strided_device(g->drv, how, (struct fdry_place){ addr, false }, slot_place(s), g->c->stream);
+	err = fdry_strided_device(g->drv, how, (struct fdry_place){ addr, false }, slot_place(s),
+				  g->c->stream);
 	/* It may have enqueued some of it, which reads the slot. */
 	if (err)
 		(void)fdry_call_raw(g->drv, cuStreamSynchronize, g->c->stream);
@@ -141,7 +144,8 @@ static int piece_write(void *arg, const struct fdry_strided *piece, int64_t dst,
 		return err;
 	s->busy = !fdry_call_raw(g->drv, cuEventRecord, s->done, g->c->stream);
 	st->next = (st->next + 1) % SLOTS;
-	/* If nothing will say when the slot is free the stream is waited for: the bytes are on their way. */
+	/* If nothing will say when the slot is free the stream is waited for: the bytes are on
+	 * their way. */
 	return s->busy ? 0 : fdry_stream_wait(g->drv, g->c->stream);
 }
 
@@ -153,7 +157,8 @@ static int slots_empty(struct staged *g)
 	uint32_t i;
 
 	for (i = 0; i < g->filled && !err; i++)
-		fdry_strided_host(&g->st->slots[i].how, g->st->slots[i].host, g->st->slots[i].bytes);
+		fdry_strided_host(&g->st->slots[i].how, g->st->slots[i].host,
+				  g->st->slots[i].bytes);
 	g->filled = 0;
 	return err;
 }
@@ -175,7 +180,8 @@ static int piece_read(void *arg, const struct fdry_strided *piece, int64_t dst, 
 	s->host = (uint8_t *)g->c->data + dst;
 	g->filled++;
 	fdry_count_copy(FROM, fdry_strided_bytes(&in));
-	err = fdry_strided_device(g->drv, &in, slot_place(s), (struct fdry_place){ g->c->tensor.addr + (uint64_t)src, false },
+	err = fdry_strided_device(g->drv, &in, slot_place(s),
+				  (struct fdry_place){ g->c->tensor.addr + (uint64_t)src, false },
 				  g->c->stream);
 	return !err && g->filled == SLOTS ? slots_empty(g) : err;
 }
@@ -205,7 +211,8 @@ static int staged_do(struct fdry_image *img, const struct fdry_staged *c, bool w
 		err = staging_make(img->drv, &img->staging);
 	g.st = img->staging;
 	if (!err)
-		err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g) : pieces_read(&g);
+		err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g)
+			    : pieces_read(&g);
 	pthread_mutex_unlock(&img->staging_lock);
 	return err;
 }

@@ -44,7 +44,8 @@ static void dims_merge(struct fdry_strided *s)
 	uint32_t d;
 
 	for (d = s->rank; d-- > 1;) {
-		if (s->dst[d - 1] != s->dst[d] * (int64_t)s->n[d] || s->src[d - 1] != s->src[d] * (int64_t)s->n[d])
+		if (s->dst[d - 1] != s->dst[d] * (int64_t)s->n[d] ||
+		    s->src[d - 1] != s->src[d] * (int64_t)s->n[d])
 			continue;
 		s->n[d] *= s->n[d - 1];
 		dim_remove(s, d - 1);
@@ -80,11 +81,17 @@ int fdry_strided_make(const struct fdry_tensor *image, const struct fdry_tensor 
 		if (image->shape[d] == 1)
 			continue;
 		here = image->stride[d] * (int64_t)s.width;
-		if (__builtin_mul_overflow(other->stride[d], (int64_t)s.width, &there) || there == INT64_MIN ||
-		    __builtin_mul_overflow(there < 0 ? -there : there, image->shape[d] - 1, &step) ||
+		if (__builtin_mul_overflow(other->stride[d], (int64_t)s.width, &there) ||
+		    there == INT64_MIN ||
+		    __builtin_mul_overflow(there < 0 ? -there : there, image->shape[d] - 1,
+					   &step) ||
 		    __builtin_add_overflow(span, step, &span))
-			return fdry_fail(FDRY_E_INVAL, "the array for tensor '%s' is larger than the address space", image->name);
-		(void)dim_insert(&s, (uint64_t)image->shape[d], write ? here : there, write ? there : here, write);
+			return fdry_fail(
+				FDRY_E_INVAL,
+				"the array for tensor '%s' is larger than the address space",
+				image->name);
+		(void)dim_insert(&s, (uint64_t)image->shape[d], write ? here : there,
+				 write ? there : here, write);
 	}
 	dims_merge(&s);
 	*ret = s;
@@ -109,7 +116,8 @@ void fdry_strided_fold(struct fdry_strided *s)
 		if (s->n[d] == 1)
 			dim_remove(s, d);
 	dims_merge(s);
-	if (s->rank && s->dst[s->rank - 1] == (int64_t)s->width && s->src[s->rank - 1] == (int64_t)s->width)
+	if (s->rank && s->dst[s->rank - 1] == (int64_t)s->width &&
+	    s->src[s->rank - 1] == (int64_t)s->width)
 		s->width *= s->n[--s->rank];
 }
 
@@ -173,7 +181,8 @@ void fdry_strided_join(struct fdry_strided *s, const struct fdry_strided *inner)
 			memcpy(dst, src, size);                         \
 		break
 
-static void units_copy(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step, uint64_t n, size_t width)
+static void units_copy(uint8_t *dst, int64_t dst_step, const uint8_t *src, int64_t src_step,
+		       uint64_t n, size_t width)
 {
 	switch (width) {
 	UNITS(1);
@@ -232,8 +241,8 @@ static bool rows_ok(const struct fdry_strided *s, uint32_t d)
 /* Slices of whole rows. */
 static bool slice_ok(const struct fdry_strided *s, const int64_t *stride)
 {
-	return stride[0] > 0 && stride[0] % stride[1] == 0 && stride[0] / stride[1] >= (int64_t)s->n[1] &&
-	       stride[0] / stride[1] <= PITCH_MAX;
+	return stride[0] > 0 && stride[0] % stride[1] == 0 &&
+	       stride[0] / stride[1] >= (int64_t)s->n[1] && stride[0] / stride[1] <= PITCH_MAX;
 }
 
 /* A folded walk that is one call of the driver. */
@@ -241,7 +250,8 @@ static bool is_box(const struct fdry_strided *s)
 {
 	if (s->rank < 2)
 		return !s->rank || rows_ok(s, 0);
-	return s->rank == 2 && rows_ok(s, 1) && s->n[0] <= PITCH_MAX && slice_ok(s, s->dst) && slice_ok(s, s->src);
+	return s->rank == 2 && rows_ok(s, 1) && s->n[0] <= PITCH_MAX && slice_ok(s, s->dst) &&
+	       slice_ok(s, s->src);
 }
 
 /* The dimension to loop over so that few calls are left. */
@@ -270,23 +280,31 @@ static uint64_t calls_count(struct fdry_strided s)
 static int run_copy(const struct device_copy *c, uint64_t dst, uint64_t src, size_t len)
 {
 	if (c->src.host)
-		return fdry_call(c->drv, cuMemcpyHtoDAsync_v2, dst, (void *)(uintptr_t)src, len, c->stream);
+		return fdry_call(c->drv, cuMemcpyHtoDAsync_v2, dst, (void *)(uintptr_t)src, len,
+				 c->stream);
 	if (c->dst.host)
-		return fdry_call(c->drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)dst, src, len, c->stream);
+		return fdry_call(c->drv, cuMemcpyDtoHAsync_v2, (void *)(uintptr_t)dst, src, len,
+				 c->stream);
 	return fdry_call(c->drv, cuMemcpyDtoDAsync_v2, dst, src, len, c->stream);
 }
 
 /* Rank 1 or 2. */
-static int box_copy(const struct device_copy *c, const struct fdry_strided *s, uint64_t dst, uint64_t src)
+static int box_copy(const struct device_copy *c, const struct fdry_strided *s, uint64_t dst,
+		    uint64_t src)
 {
 	uint32_t row = s->rank - 1;
 	CUDA_MEMCPY3D p = {
 		.srcMemoryType = c->src.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
 		.dstMemoryType = c->dst.host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
-		.srcHost = c->src.host ? (void *)(uintptr_t)src : NULL, .srcDevice = c->src.host ? 0 : src,
-		.dstHost = c->dst.host ? (void *)(uintptr_t)dst : NULL, .dstDevice = c->dst.host ? 0 : dst,
-		.srcPitch = (size_t)s->src[row], .dstPitch = (size_t)s->dst[row],
-		.WidthInBytes = s->width, .Height = s->n[row], .Depth = row ? s->n[0] : 1,
+		.srcHost = c->src.host ? (void *)(uintptr_t)src : NULL,
+		.srcDevice = c->src.host ? 0 : src,
+		.dstHost = c->dst.host ? (void *)(uintptr_t)dst : NULL,
+		.dstDevice = c->dst.host ? 0 : dst,
+		.srcPitch = (size_t)s->src[row],
+		.dstPitch = (size_t)s->dst[row],
+		.WidthInBytes = s->width,
+		.Height = s->n[row],
+		.Depth = row ? s->n[0] : 1,
 	};
 
 	p.srcHeight = row ? (size_t)(s->src[0] / s->src[1]) : p.Height;
@@ -294,7 +312,8 @@ static int box_copy(const struct device_copy *c, const struct fdry_strided *s, u
 	return fdry_call(c->drv, cuMemcpy3DAsync_v2, &p, c->stream);
 }
 
-static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64_t dst, uint64_t src)
+static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64_t dst,
+		      uint64_t src)
 {
 	struct fdry_strided inner;
 	uint32_t d;
@@ -310,12 +329,15 @@ static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64
 	inner = s;
 	dim_remove(&inner, d);
 	for (i = 0; i < s.n[d] && !err; i++)
-		err = boxes_copy(c, inner, dst + i * (uint64_t)s.dst[d], src + i * (uint64_t)s.src[d]);
+		err = boxes_copy(c, inner, dst + i * (uint64_t)s.dst[d],
+				 src + i * (uint64_t)s.src[d]);
 	return err;
 }
 
-/* Element 0 along @repeats has been copied: it is copied on inside the destination, twice as much each time. */
-static int repeat(const struct device_copy *c, struct fdry_strided s, const struct fdry_strided *repeats)
+/* Element 0 along @repeats has been copied: it is copied on inside the destination, twice as much
+ * each time. */
+static int repeat(const struct device_copy *c, struct fdry_strided s,
+		  const struct fdry_strided *repeats)
 {
 	const struct device_copy on = { c->drv, c->dst, c->dst, c->stream };
 	uint64_t have, more;
@@ -328,15 +350,16 @@ static int repeat(const struct device_copy *c, struct fdry_strided s, const stru
 		for (have = 1; have < repeats->n[d] && !err; have += more) {
 			more = have < repeats->n[d] - have ? have : repeats->n[d] - have;
 			s.n[at] = more;
-			err = boxes_copy(&on, s, c->dst.addr + have * (uint64_t)repeats->dst[d], c->dst.addr);
+			err = boxes_copy(&on, s, c->dst.addr + have * (uint64_t)repeats->dst[d],
+					 c->dst.addr);
 		}
 		s.n[at] = repeats->n[d];
 	}
 	return err;
 }
 
-int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided *s, struct fdry_place dst,
-			struct fdry_place src, CUstream stream)
+int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided *s,
+			struct fdry_place dst, struct fdry_place src, CUstream stream)
 {
 	const struct device_copy c = { drv, dst, src, stream };
 	struct fdry_strided once = *s, repeats = { 0 };
@@ -347,8 +370,11 @@ int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided
 		fdry_strided_split(&once, &repeats);
 	calls = calls_count(once);
 	if (calls > CALLS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the two arrays have their elements in orders that take the driver %llu copies, and at "
-				 "most %d are made; make the other array contiguous first", (unsigned long long)calls, CALLS_MAX);
+		return fdry_fail(FDRY_E_LIMIT,
+				 "the two arrays have their elements in orders that take the "
+				 "driver %llu copies, and at "
+				 "most %d are made; make the other array contiguous first",
+				 (unsigned long long)calls, CALLS_MAX);
 	err = boxes_copy(&c, once, dst.addr, src.addr);
 	return err ? err : repeat(&c, once, &repeats);
 }
@@ -376,7 +402,8 @@ static int cut(const struct cutter *c, const struct fdry_strided *s, int64_t dst
 		struct fdry_strided piece = *s;
 
 		piece.n[0] = s->n[0] - i < step ? s->n[0] - i : step;
-		err = cut(c, bytes <= c->max ? &piece : &inner, dst + (int64_t)i * s->dst[0], src + (int64_t)i * s->src[0]);
+		err = cut(c, bytes <= c->max ? &piece : &inner, dst + (int64_t)i * s->dst[0],
+			  src + (int64_t)i * s->src[0]);
 	}
 	return err;
 }

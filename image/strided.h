@@ -58,17 +58,20 @@ void fdry_strided_host(const struct fdry_strided *s, void *dst, const void *src)
 /**
  * fdry_strided_device() - Let the driver copy, in the order of @stream.
  *
- * At least one side is device memory, and pageable host memory is on neither. Takes as few calls of the driver as the
- * strides allow. Errors: FDRY_E_LIMIT, before anything is copied, if those are more than 65536; those of the driver,
- * after which copies may be under way.
+ * At least one side is device memory, and pageable host memory is on neither. Takes as few calls of
+ * the driver as the strides allow. Errors: FDRY_E_LIMIT, before anything is copied, if those are
+ * more than 65536; those of the driver, after which copies may be under way.
  */
-int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided *s, struct fdry_place dst,
-			struct fdry_place src, CUstream stream) __must_check;
+int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided *s,
+			struct fdry_place dst, struct fdry_place src, CUstream stream) __must_check;
 
 /* @dst and @src: bytes from the beginning of the arrays to those of the piece. */
-typedef int (*fdry_strided_fn)(void *arg, const struct fdry_strided *piece, int64_t dst, int64_t src);
+typedef int (*fdry_strided_fn)(void *arg, const struct fdry_strided *piece, int64_t dst,
+			       int64_t src);
 
-/* Cut a walk into pieces of at most @max bytes (16 or more) and call @fn for each, until one fails. */
-int fdry_strided_pieces(const struct fdry_strided *s, size_t max, fdry_strided_fn fn, void *arg) __must_check;
+/* Cut a walk into pieces of at most @max bytes (16 or more) and call @fn for each, until one fails.
+ */
+int fdry_strided_pieces(const struct fdry_strided *s, size_t max, fdry_strided_fn fn,
+			void *arg) __must_check;
 
 #endif

@@ -19,11 +19,14 @@ size_t fdry_dtype_size(uint32_t dtype)
 
 int fdry_name_check(const char *what, const char *name)
 {
-	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=:,";
+	static const char allowed[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+/=:,";
 	size_t len = name ? strlen(name) : 0;
 
 	if (!len || len > FDRY_NAME_MAX || strspn(name, allowed) != len)
-		return fdry_fail(FDRY_E_NAME, "'%.80s' cannot name a %s; use 1 to %d letters, digits and - _ . @ + / = : ,",
+		return fdry_fail(FDRY_E_NAME,
+				 "'%.80s' cannot name a %s; use 1 to %d letters, digits and - _ . "
+				 "@ + / = : ,",
 				 name ? name : "", what, FDRY_NAME_MAX);
 	return 0;
 }
@@ -32,11 +35,17 @@ static int sizes_check(const struct fdry_tensor *t)
 {
 	uint32_t d;
 
-	if (!fdry_dtype_size(t->dtype) || t->use > FDRY_USE_CONST || t->flags & ~FLAGS || t->rank > FDRY_RANK_MAX)
-		return fdry_fail(FDRY_E_INVAL, "tensor '%s' has an unknown type, use, flag or a rank over %d", t->name, FDRY_RANK_MAX);
+	if (!fdry_dtype_size(t->dtype) || t->use > FDRY_USE_CONST || t->flags & ~FLAGS ||
+	    t->rank > FDRY_RANK_MAX)
+		return fdry_fail(FDRY_E_INVAL,
+				 "tensor '%s' has an unknown type, use, flag or a rank over %d",
+				 t->name, FDRY_RANK_MAX);
 	for (d = 0; d < t->rank; d++)
 		if (t->shape[d] < 0 || t->stride[d] < 0)
-			return fdry_fail(FDRY_E_INVAL, "tensor '%s' has a negative size or stride in dimension %u; make it contiguous first", t->name, d);
+			return fdry_fail(FDRY_E_INVAL,
+					 "tensor '%s' has a negative size or stride in dimension "
+					 "%u; make it contiguous first",
+					 t->name, d);
 	return 0;
 }
 
@@ -68,10 +77,12 @@ int fdry_tensor_extent(const struct fdry_tensor *t, uint64_t *ret)
 		return 0;
 	}
 	for (d = 0; d < t->rank; d++)
-		if (__builtin_mul_overflow((uint64_t)(t->shape[d] - 1), (uint64_t)t->stride[d], &step) ||
+		if (__builtin_mul_overflow((uint64_t)(t->shape[d] - 1), (uint64_t)t->stride[d],
+					   &step) ||
 		    __builtin_add_overflow(last, step, &last))
 			return too_large(t);
-	if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, (uint64_t)fdry_dtype_size(t->dtype), &bytes) ||
+	if (__builtin_add_overflow(last, 1, &last) ||
+	    __builtin_mul_overflow(last, (uint64_t)fdry_dtype_size(t->dtype), &bytes) ||
 	    t->addr + bytes < t->addr)
 		return too_large(t);
 	*ret = bytes;
@@ -88,7 +99,8 @@ int fdry_tensor_bytes(const struct fdry_tensor *t, uint64_t *ret)
 		return 0;
 	}
 	for (d = 0; d < t->rank; d++)
-		if (__builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes) || bytes > INT64_MAX)
+		if (__builtin_mul_overflow(bytes, (uint64_t)t->shape[d], &bytes) ||
+		    bytes > INT64_MAX)
 			return too_large(t);
 	*ret = bytes;
 	return 0;
@@ -135,7 +147,8 @@ bool fdry_tensor_distinct(const struct fdry_tensor *t)
 	for (i = 0; i < n && !is_empty(t); i++) {
 		if (distance(t, dims[i]) < span)
 			return false;
-		if (__builtin_mul_overflow((uint64_t)(t->shape[dims[i]] - 1), distance(t, dims[i]), &step) ||
+		if (__builtin_mul_overflow((uint64_t)(t->shape[dims[i]] - 1), distance(t, dims[i]),
+					   &step) ||
 		    __builtin_add_overflow(span, step, &span))
 			return false;
 	}

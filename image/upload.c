@@ -19,7 +19,8 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* More threads than this, each with a block, are slower: they wait for memory, for the device, and for each other. */
+/* More threads than this, each with a block, are slower: they wait for memory, for the device, and
+ * for each other. */
 #define HELD_MAX 8
 
 struct block {
@@ -95,7 +96,8 @@ static int map_make(struct fdry_upload *u)
 	return 0;
 }
 
-int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks, struct fdry_upload **ret)
+int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
+		    struct fdry_upload **ret)
 {
 	struct fdry_upload *u = calloc(1, sizeof(*u) + blocks * sizeof(u->blocks[0]));
 	unsigned int i;
@@ -124,7 +126,8 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	return err;
 }
 
-/* Nothing is on its way from it any more. The first time its pages are made, by the thread that will fill them. */
+/* Nothing is on its way from it any more. The first time its pages are made, by the thread that
+ * will fill them. */
 static int block_ready(struct fdry_upload *u, struct block *b)
 {
 	size_t at;
@@ -134,7 +137,8 @@ static int block_ready(struct fdry_upload *u, struct block *b)
 	b->made = true;
 	for (at = 0; at < FDRY_UPLOAD_BLOCK; at += HUGE_PAGE)
 		((volatile uint8_t *)b->bytes)[at] = 0;
-	b->registered = !fdry_call_raw(u->drv, cuMemHostRegister_v2, b->bytes, FDRY_UPLOAD_BLOCK, 0);
+	b->registered =
+		!fdry_call_raw(u->drv, cuMemHostRegister_v2, b->bytes, FDRY_UPLOAD_BLOCK, 0);
 	return 0;
 }
 
@@ -189,7 +193,8 @@ static void block_fill(struct block *b, const struct fdry_piece *pieces, size_t 
 	}
 }
 
-static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_piece *pieces, size_t n)
+static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_piece *pieces,
+		      size_t n)
 {
 	size_t i, k, len, at = 0;
 	int err = 0;
@@ -197,7 +202,8 @@ static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_
 	for (i = 0; i < n && !err; i += k, at += len) {
 		k = run_length(pieces + i, n - i, &len);
 		fdry_count_copy(TO, len);
-		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len, u->stream);
+		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len,
+				u->stream);
 	}
 	return err ? err : fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
 }

@@ -27,18 +27,20 @@ struct fdry_piece {
 
 /**
  * fdry_upload_new() - Get ready to copy.
- * @blocks: of FDRY_UPLOAD_BLOCK bytes that may be in use at the same time, at least 1; each is made when it is
- *          needed. A thread that finds none free waits.
+ * @blocks: of FDRY_UPLOAD_BLOCK bytes that may be in use at the same time, at least 1; each is made
+ * when it is needed. A thread that finds none free waits.
  *
  * Errors: FDRY_E_NOMEM, those of the driver.
  */
-int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks, struct fdry_upload **ret) __must_check;
+int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int blocks,
+		    struct fdry_upload **ret) __must_check;
 /* Copies may begin. Any thread. */
 void fdry_upload_open(struct fdry_upload *u);
-/* There will be no copies: who waits for them, and who comes later, gets FDRY_E_STATE. Any thread. */
+/* There will be no copies: who waits for them, and who comes later, gets FDRY_E_STATE. Any thread.
+ */
 void fdry_upload_abandon(struct fdry_upload *u);
-/* Copy @n pieces, FDRY_UPLOAD_BLOCK bytes together at most, some time before fdry_upload_finish() returns. Waits until
- * the upload is opened. */
+/* Copy @n pieces, FDRY_UPLOAD_BLOCK bytes together at most, some time before fdry_upload_finish()
+ * returns. Waits until the upload is opened. */
 int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n) __must_check;
 /* Wait until everything has arrived. */
 int fdry_upload_finish(struct fdry_upload *u) __must_check;

@@ -54,7 +54,9 @@ int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t s
 	if (c && c->size == size)
 		c->users++;
 	else
-		err = claim_new(hook, addr, size); /* of another size there: the region says what is in the way */
+		err = claim_new(
+			hook, addr,
+			size); /* of another size there: the region says what is in the way */
 	pthread_mutex_unlock(&lock);
 	return err;
 }

@@ -15,7 +15,8 @@
 
 #include "image/capture/standin.h"
 
-/* Claim [@addr, @addr + @size), or share the claim that there is. As fdry_region_claim(); FDRY_E_NOMEM. */
+/* Claim [@addr, @addr + @size), or share the claim that there is. As fdry_region_claim();
+ * FDRY_E_NOMEM. */
 int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size) __must_check;
 /* Whether an image has exactly this allocation claimed. */
 bool fdry_va_claim_exists(CUdeviceptr addr, uint64_t size);
