@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 
-#include "graph/listing.h"
 
 /* The parts of the first allocation. */
 struct scratch {
@@ -177,49 +176,4 @@ void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_b
 		fdry_call_raw(drv, cuEventDestroy_v2, b->events[--b->nevents]);
 	free(b->events);
 	memset(b, 0, sizeof(*b));
-}
-
-static int edges_compare(const struct fdry_listing *l, const struct fdry_graph_view *v)
-{
-	struct fdry_graph_edges edges = { .v = v };
-	struct fdry_graph_edge e;
-	CUgraphEdgeData d;
-	uint32_t i;
-
-	for (i = 0; i < l->nedges && fdry_graph_edge_next(&edges, &e); i++) {
-		d = fdry_graph_edge_data_at(v, e.index);
-		if (l->edges[i].from != e.from || l->edges[i].to != e.to)
-			return fdry_fail(FDRY_E_DRIVER,
-					 "the driver has an edge from node %u to node %u in place "
-					 "of one from %u to %u",
-					 l->edges[i].from, l->edges[i].to, e.from, e.to);
-		if (memcmp(&l->edges[i].data, &d, sizeof(d)))
-			return fdry_fail(
-				FDRY_E_DRIVER,
-				"the driver changed the data of the edge from node %u to node %u",
-				e.from, e.to);
-	}
-	return 0;
-}
-
-int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
-			   const struct fdry_graph_built *b)
-{
-	struct fdry_listing l = { 0 };
-	int err = fdry_listing_init(drv, b->graph, &l);
-
-	if (err)
-		goto out_release;
-	if (l.nnodes != view->header.nodes || l.nedges != fdry_graph_edge_count(view)) {
-		err = fdry_fail(FDRY_E_DRIVER,
-				"the driver has %u nodes and %u edges, but %u and %u were added",
-				l.nnodes, l.nedges, view->header.nodes,
-				fdry_graph_edge_count(view));
-		goto out_release;
-	}
-	fdry_edges_sort(l.edges, l.nedges);
-	err = edges_compare(&l, view);
-out_release:
-	fdry_listing_release(&l);
-	return err;
 }

@@ -152,17 +152,6 @@ static int sections_complete(const struct fdry_graph_view *v)
 	return 0;
 }
 
-struct fdry_span fdry_graph_section(const struct fdry_graph_view *v, enum fdry_graph_section_id id)
-{
-	const struct section_info *info = &infos[id];
-
-	if (!v->section[id])
-		return (struct fdry_span){ 0 };
-	return (struct fdry_span){
-		v->section[id], header_field(&v->header, info->count_at, info->wide) * info->entry
-	};
-}
-
 static uint32_t index_at(const uint8_t *p, uint32_t size)
 {
 	if (size == 1)

@@ -29,9 +29,6 @@ int fdry_graph_columns_init(struct fdry_span bytes, struct fdry_graph_view *ret)
 int fdry_graph_index_check(const struct fdry_graph_view *v, enum fdry_graph_section_id id,
 			   uint32_t base, uint32_t total) __must_check;
 
-/* All bytes of a section of a checked view; NULL and 0 if the object omits it. */
-struct fdry_span fdry_graph_section(const struct fdry_graph_view *v, enum fdry_graph_section_id id);
-
 /* A length with its padding; @bytes is a checked length. */
 static inline uint64_t fdry_graph_padded(uint64_t bytes)
 {

@@ -100,8 +100,6 @@ struct fdry_span fdry_cubin_initial(const struct fdry_cubin *c,
 /* The symbol of the function in code section @section, or 0. cuBLAS rewrites cubins in memory
  * without updating the number in sh_info, so all symbols are searched if that number is wrong. */
 uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section);
-/* The section symbol of section @section, or 0. */
-uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section);
 
 #define FDRY_CUBIN_SYMBOL_BITS \
 	0xffffffu /* of a code section's sh_info; the bits above are the number of registers */

@@ -91,6 +91,18 @@ static uint32_t parameter_bank(const struct fdry_cubin *c, uint32_t text)
 	return 0;
 }
 
+/* The section symbol of section @section, or 0. */
+static uint32_t section_symbol(const struct fdry_cubin *c, uint32_t section)
+{
+	uint32_t i;
+
+	for (i = 1; i < c->elf.nsymbols; i++)
+		if (fdry_elf_sym_type(&c->elf.symbols[i].s) == FDRY_STT_SECTION &&
+		    fdry_cubin_symbol_section(c, i) == section)
+			return i;
+	return 0;
+}
+
 uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
 				const struct fdry_cubin_attr *a, uint64_t i)
 {
@@ -99,7 +111,7 @@ uint32_t fdry_cubin_attr_symbol(const struct fdry_cubin *c, uint32_t text,
 	at = symbol < c->elf.nsymbols ? fdry_cubin_symbol_section(c, symbol) : 0;
 	if (text && a->id == FDRY_EIATTR_PARAM_CBANK && (!at || c->sections[at].owner != text)) {
 		bank = parameter_bank(c, text);
-		symbol = bank ? fdry_cubin_section_symbol(c, bank) : UINT32_MAX;
+		symbol = bank ? section_symbol(c, bank) : UINT32_MAX;
 	}
 	return symbol < c->elf.nsymbols ? symbol : UINT32_MAX;
 }
@@ -198,17 +210,6 @@ uint32_t fdry_cubin_function(const struct fdry_cubin *c, uint32_t section)
 			found = i;
 	}
 	return found;
-}
-
-uint32_t fdry_cubin_section_symbol(const struct fdry_cubin *c, uint32_t section)
-{
-	uint32_t i;
-
-	for (i = 1; i < c->elf.nsymbols; i++)
-		if (fdry_elf_sym_type(&c->elf.symbols[i].s) == FDRY_STT_SECTION &&
-		    fdry_cubin_symbol_section(c, i) == section)
-			return i;
-	return 0;
 }
 
 /* Variables are sorted by section, offset and symbol. */

@@ -149,11 +149,6 @@ unsigned long long fdry_graph_exec_flags(const struct fdry_graph_view *view);
  * graph earlier and set it to NULL. */
 void fdry_graph_built_release(const struct fdry_driver *drv, struct fdry_graph_built *b);
 
-/* Check that the driver's graph has the nodes and edges of @view, with their data. FDRY_E_DRIVER
- * names a difference. */
-int fdry_graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
-			   const struct fdry_graph_built *b) __must_check;
-
 /**
  * fdry_graph_to_text() - Write a graph object as lines of text, complete and stable.
  * @kernels: the image's kernel table, whose names are added as comments; NULL: none

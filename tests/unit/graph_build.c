@@ -212,7 +212,7 @@ START_TEST(check_finds_what_differs)
 	fx.drv.cuGraphAddDependencies_v2 = quirky_add;
 	quirk = _i;
 	ok(fdry_graph_build(&fx.builder, &v, &b));
-	fails(FDRY_E_DRIVER, says[_i], fdry_graph_built_check(&fx.drv, &v, &b));
+	fails(FDRY_E_DRIVER, says[_i], graph_built_check(&fx.drv, &v, &b));
 	fdry_graph_built_release(&fx.drv, &b);
 	fdry_buf_release(&object);
 	ok(fx.drv.cuGraphDestroy(g));
@@ -231,7 +231,7 @@ START_TEST(check_hands_up_failures)
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	ok(fdry_graph_build(&fx.builder, &v, &b));
 	test_sim_fail(specs[_i]);
-	fails(FDRY_E_DRIVER, "CUDA_ERROR_UNKNOWN", fdry_graph_built_check(&fx.drv, &v, &b));
+	fails(FDRY_E_DRIVER, "CUDA_ERROR_UNKNOWN", graph_built_check(&fx.drv, &v, &b));
 	test_sim_fail(NULL);
 	fdry_graph_built_release(&fx.drv, &b);
 	fdry_buf_release(&object);

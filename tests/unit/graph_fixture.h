@@ -10,6 +10,7 @@
 #define FDRY_TESTS_GRAPH_FIXTURE_H
 
 #include "mm/region.h"
+#include "tests/lib/graph_built.h"
 #include "tests/lib/graph_objects.h"
 #ifdef GRAPH_ON_GPU
 #include "tests/gpu/graph_code.h"
@@ -307,7 +308,7 @@ static inline void built_of(const struct fdry_buf *object, struct fdry_graph_bui
 
 	ck_assert_msg(!fdry_graph_view_init(span_of(object), &v), "%s", fdry_last_error());
 	ck_assert_msg(!fdry_graph_build(&fx.builder, &v, ret), "%s", fdry_last_error());
-	ck_assert_msg(!fdry_graph_built_check(&fx.drv, &v, ret), "%s", fdry_last_error());
+	ck_assert_msg(!graph_built_check(&fx.drv, &v, ret), "%s", fdry_last_error());
 }
 
 static inline void graph_run(CUgraph g)

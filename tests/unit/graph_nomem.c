@@ -143,7 +143,7 @@ static int build_graph(void)
 	if (!err)
 		err = fdry_graph_build(&fx.builder, &v, &b);
 	if (!err)
-		err = fdry_graph_built_check(&fx.drv, &v, &b);
+		err = graph_built_check(&fx.drv, &v, &b);
 	fdry_graph_built_release(&fx.drv, &b);
 	return err;
 }

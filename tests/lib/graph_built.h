@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph_built.h - compares graphs that were built with their objects. */
+#ifndef FDRY_TESTS_LIB_GRAPH_BUILT_H
+#define FDRY_TESTS_LIB_GRAPH_BUILT_H
+
+#include "graph/graph.h"
+
+/* Check that the driver's graph has the nodes and edges of @view, with their data. FDRY_E_DRIVER
+ * names a difference. */
+int graph_built_check(const struct fdry_driver *drv, const struct fdry_graph_view *view,
+		      const struct fdry_graph_built *b) __must_check;
+
+#endif
