@@ -2,8 +2,8 @@
 /*
  * encode.c - from nodes and edges to the canonical bytes of a graph object.
  *
- * Sections are laid down in the order of ids, empty ones left out. What was written is
- * opened as a reader would before it is handed out: what nobody could read is not sealed.
+ * Sections are written in the order of ids, without empty ones. The encoder then opens the result
+ * like a reader, so a seal never stores an object that a reader would refuse.
  */
 #include "graph/codec.h"
 
@@ -17,11 +17,10 @@ int fdry_graph_enc_node(struct fdry_graph_enc *enc, const struct fdry_node *node
 	if (!ops)
 		return fdry_bug("a node of kind %u cannot be written", node->kind);
 	if (kinds->len >= FDRY_GRAPH_NODES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u nodes; split it", FDRY_GRAPH_NODES_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u nodes; split it",
+				 FDRY_GRAPH_NODES_MAX);
 	err = ops->put ? ops->put(enc, node) : 0;
-	if (!err)
-		err = fdry_buf_put(kinds, &kind, 1);
-	return err;
+	return err ? err : fdry_buf_put(kinds, &kind, 1);
 }
 
 static int edge_put(struct fdry_graph_enc *enc, const struct fdry_edge *e)
@@ -29,22 +28,23 @@ static int edge_put(struct fdry_graph_enc *enc, const struct fdry_edge *e)
 	static const CUgraphEdgeData plain;
 	uint32_t index = 0;
 	uint8_t column;
-	int err = 0;
+	int err;
 
 	if (memcmp(&e->data, &plain, sizeof(plain))) {
 		err = fdry_intern(&enc->edge_data, &e->data, sizeof(e->data), &index, NULL);
+		if (err)
+			return err;
 		index++;
 	}
-	if (!err && index > FDRY_GRAPH_EDGE_DATA_MAX)
-		err = fdry_fail(FDRY_E_LIMIT, "the graph has more than %u kinds of edge data", FDRY_GRAPH_EDGE_DATA_MAX);
+	if (index > FDRY_GRAPH_EDGE_DATA_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u kinds of edge data",
+				 FDRY_GRAPH_EDGE_DATA_MAX);
 	column = (uint8_t)index;
-	if (!err)
-		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_FROM], e->from);
-	if (!err)
-		err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_TO], e->to);
-	if (!err)
-		err = fdry_buf_put(&enc->column[FDRY_GSEC_EDGE_INDEX], &column, 1);
-	return err;
+	err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_FROM], e->from);
+	if (err)
+		return err;
+	err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_EDGE_TO], e->to);
+	return err ? err : fdry_buf_put(&enc->column[FDRY_GSEC_EDGE_INDEX], &column, 1);
 }
 
 static bool links_to_next(const struct fdry_edge *e, uint32_t node)
@@ -54,21 +54,22 @@ static bool links_to_next(const struct fdry_edge *e, uint32_t node)
 	return e->from == node && e->to == node + 1 && !memcmp(&e->data, &plain, sizeof(plain));
 }
 
-/* Nodes mostly form a chain: what is stored is where it breaks, and all other edges. */
+/* Nodes mostly form a chain: store the breaks of the chain, and all other edges. */
 int fdry_graph_enc_edges(struct fdry_graph_enc *enc, struct fdry_edge *edges, uint32_t count)
 {
 	uint32_t nodes = (uint32_t)enc->column[FDRY_GSEC_KIND].len, node, i = 0;
 	int err = 0;
 
 	if (count > FDRY_GRAPH_EDGES_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u edges; split it", FDRY_GRAPH_EDGES_MAX);
+		return fdry_fail(FDRY_E_LIMIT, "the graph has more than %u edges; split it",
+				 FDRY_GRAPH_EDGES_MAX);
 	fdry_edges_sort(edges, count);
 	for (node = 0; node + 1 < nodes && !err; node++) {
 		if (i < count && links_to_next(&edges[i], node))
 			i++;
 		else
 			err = fdry_buf_put_u32(&enc->column[FDRY_GSEC_BREAK], node);
-		/* cppcheck-suppress nullPointer ; @count is 0 where there are no edges */
+		/* cppcheck-suppress nullPointer ; @count is 0 if @edges is NULL */
 		for (; !err && i < count && edges[i].from == node; i++)
 			err = edge_put(enc, &edges[i]);
 	}
@@ -84,16 +85,16 @@ int fdry_graph_enc_optional(struct fdry_graph_enc *enc, uint32_t id, struct fdry
 	int err;
 
 	if (!(id & FDRY_SECTION_OPTIONAL) || !data.len)
-		return fdry_fail(FDRY_E_INVAL, "section 0x%x is not an optional one with content", id);
+		return fdry_fail(FDRY_E_INVAL, "section 0x%x is not an optional one with content",
+				 id);
 	err = fdry_buf_put(&enc->optional, &s, sizeof(s));
-	if (!err)
-		err = fdry_buf_put(&enc->optional, data.data, data.len);
-	if (!err)
-		err = fdry_buf_align(&enc->optional, FDRY_GRAPH_ALIGN);
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put(&enc->optional, data.data, data.len);
+	return err ? err : fdry_buf_align(&enc->optional, FDRY_GRAPH_ALIGN);
 }
 
-/* The bytes of a section, wherever they were gathered. */
+/* The bytes of a section: of its column or its table. */
 static struct fdry_span section_bytes(const struct fdry_graph_enc *enc, uint32_t id)
 {
 	const struct fdry_buf *b = &enc->column[id];
@@ -109,7 +110,7 @@ static struct fdry_span section_bytes(const struct fdry_graph_enc *enc, uint32_t
 	return (struct fdry_span){ b->data, b->len };
 }
 
-/* Where an attribute set ends, counted in attributes. */
+/* Write the end of each attribute set, counted in attributes. */
 static int attr_ends_put(struct fdry_graph_enc *enc)
 {
 	struct fdry_buf *column = &enc->column[FDRY_GSEC_ATTR_SET];
@@ -118,33 +119,39 @@ static int attr_ends_put(struct fdry_graph_enc *enc)
 
 	column->len = 0;
 	for (i = 0; i < enc->attr_sets.count && !err; i++)
-		err = fdry_buf_put_u32(column, fdry_get32(enc->attr_sets.ends.data + 4 * (size_t)i) /
-				       (uint32_t)sizeof(struct fdry_graph_attr));
+		err = fdry_buf_put_u32(column,
+				       fdry_get32(enc->attr_sets.ends.data + 4 * (size_t)i) /
+					       (uint32_t)sizeof(struct fdry_graph_attr));
 	return err;
 }
 
-/* Configurations by column. */
+/* Write the configurations by column. */
 static int configs_put(struct fdry_graph_enc *enc)
 {
-	struct fdry_buf *kernel = &enc->column[FDRY_GSEC_CONFIG_KERNEL], *launch = &enc->column[FDRY_GSEC_CONFIG_LAUNCH];
+	struct fdry_buf *kernel = &enc->column[FDRY_GSEC_CONFIG_KERNEL],
+			*launch = &enc->column[FDRY_GSEC_CONFIG_LAUNCH];
 	struct fdry_buf *attrs = &enc->column[FDRY_GSEC_CONFIG_ATTRS];
 	struct fdry_graph_config c;
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	kernel->len = launch->len = attrs->len = 0;
-	for (i = 0; i < enc->configs.count && !err; i++) {
+	for (i = 0; i < enc->configs.count; i++) {
 		memcpy(&c, enc->configs.bytes.data + sizeof(c) * (size_t)i, sizeof(c));
 		err = fdry_buf_put_u32(kernel, c.kernel);
-		if (!err)
-			err = fdry_buf_put_u32(launch, c.launch);
-		if (!err)
-			err = fdry_buf_put_u32(attrs, c.attrs);
+		if (err)
+			return err;
+		err = fdry_buf_put_u32(launch, c.launch);
+		if (err)
+			return err;
+		err = fdry_buf_put_u32(attrs, c.attrs);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
-/* Features that a reader must know for what was put. */
+/* The features that a reader of this object must know. */
 static uint32_t features(const struct fdry_graph_enc *enc)
 {
 	const struct fdry_buf *copies = &enc->column[FDRY_GSEC_MEMCPY];
@@ -168,8 +175,10 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 		.compat = enc->compat,
 		.nodes = (uint32_t)c[FDRY_GSEC_KIND].len,
 		.kernel_nodes = (uint32_t)(c[FDRY_GSEC_NODE_CONFIG].len / 2),
-		.memset_nodes = (uint32_t)(c[FDRY_GSEC_MEMSET].len / sizeof(struct fdry_graph_memset)),
-		.memcpy_nodes = (uint32_t)(c[FDRY_GSEC_MEMCPY].len / sizeof(struct fdry_graph_memcpy)),
+		.memset_nodes =
+			(uint32_t)(c[FDRY_GSEC_MEMSET].len / sizeof(struct fdry_graph_memset)),
+		.memcpy_nodes =
+			(uint32_t)(c[FDRY_GSEC_MEMCPY].len / sizeof(struct fdry_graph_memcpy)),
 		.event_nodes = (uint32_t)(c[FDRY_GSEC_EVENT].len / 4),
 		.events = enc->events,
 		.kernels = enc->kernels.count,
@@ -188,26 +197,33 @@ static int header_put(const struct fdry_graph_enc *enc, struct fdry_buf *out)
 	return fdry_buf_put(out, &h, sizeof(h));
 }
 
-/* Directory and sections: our own, then the optional ones. */
+/* Write directory and sections: the known ones, then the optional ones. */
 static int sections_put(const struct fdry_graph_enc *enc, struct fdry_buf *out, uint32_t *count)
 {
 	struct fdry_section_part part;
 	struct fdry_buf parts = { 0 };
 	struct fdry_section s;
 	size_t off;
-	int err = 0;
+	int err;
 
-	for (part.id = 1; part.id < FDRY_GSEC_END && !err; part.id++) {
+	for (part.id = 1; part.id < FDRY_GSEC_END; part.id++) {
 		part.bytes = section_bytes(enc, part.id);
 		err = fdry_buf_put(&parts, &part, sizeof(part));
+		if (err)
+			goto out_release;
 	}
-	for (off = 0; off < enc->optional.len && !err; off += sizeof(s) + fdry_graph_padded(s.length)) {
+	for (off = 0; off < enc->optional.len; off += sizeof(s) + fdry_graph_padded(s.length)) {
 		memcpy(&s, enc->optional.data + off, sizeof(s));
-		part = (struct fdry_section_part){ s.id, { enc->optional.data + off + sizeof(s), s.length } };
+		part = (struct fdry_section_part){
+			s.id, { enc->optional.data + off + sizeof(s), s.length }
+		};
 		err = fdry_buf_put(&parts, &part, sizeof(part));
+		if (err)
+			goto out_release;
 	}
-	if (!err)
-		err = fdry_sections_put((struct fdry_section_part *)parts.data, parts.len / sizeof(part), out, count);
+	err = fdry_sections_put((struct fdry_section_part *)parts.data, parts.len / sizeof(part),
+				out, count);
+out_release:
 	fdry_buf_release(&parts);
 	return err;
 }
@@ -219,14 +235,18 @@ int fdry_graph_enc_finish(struct fdry_graph_enc *enc, struct fdry_buf *ret)
 	uint32_t sections = 0;
 	int err = enc->linked ? 0 : fdry_graph_enc_edges(enc, NULL, 0);
 
-	if (!err)
-		err = attr_ends_put(enc);
-	if (!err)
-		err = configs_put(enc);
-	if (!err)
-		err = header_put(enc, &out);
-	if (!err)
-		err = sections_put(enc, &out, &sections);
+	if (err)
+		return err;
+	err = attr_ends_put(enc);
+	if (err)
+		return err;
+	err = configs_put(enc);
+	if (err)
+		return err;
+	err = header_put(enc, &out);
+	if (err)
+		goto out_release;
+	err = sections_put(enc, &out, &sections);
 	if (err)
 		goto out_release;
 	fdry_set32(out.data + offsetof(struct fdry_graph_header, sections), sections);

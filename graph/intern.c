@@ -39,7 +39,7 @@ static bool record_is(struct fdry_span s, const void *rec, size_t len)
 	return len == 8 ? fdry_get64(s.data) == fdry_get64(rec) : !memcmp(s.data, rec, len);
 }
 
-/* The slot that holds the record, or the free one where it belongs. */
+/* The slot that holds the record, or the free slot for it. */
 static uint32_t *slot_of(const struct fdry_intern *t, const void *rec, size_t len)
 {
 	uint64_t i = record_hash(rec, len);
@@ -80,7 +80,8 @@ static int record_append(struct fdry_intern *t, const void *rec, size_t len)
 	int ret;
 
 	if (len > UINT32_MAX - before)
-		return fdry_fail(FDRY_E_LIMIT, "distinct records take more than 4 GiB; split the graph");
+		return fdry_fail(FDRY_E_LIMIT,
+				 "distinct records take more than 4 GiB; split the graph");
 	ret = fdry_buf_put(&t->bytes, rec, len);
 	if (ret)
 		return ret;
@@ -101,22 +102,25 @@ bool fdry_intern_find(const struct fdry_intern *t, const void *rec, size_t len, 
 
 int fdry_intern(struct fdry_intern *t, const void *rec, size_t len, uint32_t *index, bool *is_new)
 {
-	bool known = fdry_intern_find(t, rec, len, index);
-	int ret = 0;
+	int err;
 
-	if (!known && t->count >= t->nslots / 2)
-		ret = slots_grow(t);
-	if (!known && !ret)
-		ret = record_append(t, rec, len);
-	if (ret)
-		return ret;
-	if (!known) {
-		*index = t->count++;
-		/* Found by its own bytes: the slot is the free one at the end of the probe. */
-		*slot_of(t, rec, len) = *index + 1;
+	if (fdry_intern_find(t, rec, len, index)) {
+		if (is_new)
+			*is_new = false;
+		return 0;
 	}
+	if (t->count >= t->nslots / 2) {
+		err = slots_grow(t);
+		if (err)
+			return err;
+	}
+	err = record_append(t, rec, len);
+	if (err)
+		return err;
+	*index = t->count++;
+	*slot_of(t, rec, len) = *index + 1;
 	if (is_new)
-		*is_new = !known;
+		*is_new = true;
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 /*
  * module.h - the one way in which device code becomes a module.
  *
- * The driver is given a pointer without a length and follows what the headers say, so every
+ * The driver receives a pointer without a length and trusts the headers of the code, so every
  * header is checked first. tests/static/source.sh finds other calls that load modules.
  */
 #ifndef FDRY_GRAPH_MODULE_H
@@ -17,8 +17,8 @@
  * @code: a cubin, or an object of the software driver if @drv is that
  *
  * Section table, sections, names, symbols, relocations and program headers must lie inside
- * @code. Fatbins, their wrappers and PTX are refused: fdry_devcode_init() takes a fatbin apart,
- * and PTX is compiled with its length (cuLinkAddData).
+ * @code. Fatbins, their wrappers and PTX are refused: fdry_devcode_init() finds the code in a
+ * fatbin, and PTX is compiled with its length (cuLinkAddData).
  *
  * Errors: FDRY_E_BADCODE, FDRY_E_LIMIT, FDRY_E_NOMEM.
  */
@@ -32,7 +32,7 @@ bool fdry_module_has_variables(struct fdry_span code);
  * fdry_module_load() - Check @code, then load it as a module of the current context.
  * @code: as in fdry_module_check(); the driver copies it
  * @ret: the module; cuModuleUnload() ends it
- * @res: what the driver answered; CUDA_ERROR_INVALID_IMAGE if the check refused
+ * @res: the driver's result; CUDA_ERROR_INVALID_IMAGE if the check refused the code
  *
  * Errors: those of fdry_module_check() and of cuModuleLoadDataEx(), as fdry_driver_result() reports
  * them.

@@ -294,7 +294,7 @@ struct sim_capture *sim_capture_blocking(const struct sim_ctx *ctx)
 	return NULL;
 }
 
-/* A stream to ask about; the legacy stream has no answer while a blocking stream captures. */
+/* The stream of a query; the legacy stream cannot be queried while a blocking stream captures. */
 static CUresult query_find(CUstream stream, struct sim_stream **ret)
 {
 	struct sim_stream *s;

@@ -67,7 +67,7 @@ static const struct {
 	{ CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 4 },
 };
 
-/* A number of at most @max at *@s, which moves behind it. */
+/* A number of at most @max at *@s; moves *@s after it. */
 static bool number(const char **s, unsigned long long max, unsigned long long *ret)
 {
 	char *end;

@@ -200,7 +200,7 @@ static size_t events_count(const struct sim_plan *p)
 	return n;
 }
 
-/* Work whose module is gone cannot run. */
+/* Work of an unloaded module cannot run. */
 static CUresult step_ready(const struct sim_step *s)
 {
 	return s->op.kind == SIM_OP_KERNEL && !s->op.launch.func->module ? CUDA_ERROR_INVALID_HANDLE
@@ -231,7 +231,7 @@ static CUresult events_arm(struct launch *l, const struct sim_plan *p)
 	return CUDA_SUCCESS;
 }
 
-/* Whatever did not run must not keep anybody waiting. */
+/* Signal the fences of operations that did not run, so that no thread waits for them. */
 static void events_drop(struct launch *l, const struct sim_plan *p, size_t *at)
 {
 	for (size_t i = 0; i < p->count; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * handle.c - handles are numbers; this is the table behind them.
+ * handle.c - handles are numbers; this is their table.
  *
  * A process uses a number once, except for streams: a new stream gets the number of the last
  * destroyed one, whose work may still run (as in driver 580; tests/gpu/run.c). A number is a

@@ -73,7 +73,7 @@ static bool section(const struct sim_image *image, unsigned int i, Elf64_Shdr *r
 	       image_read(image, e.e_shoff + (uint64_t)i * sizeof(*ret), ret, sizeof(*ret));
 }
 
-/* The end of the section headers, or of the last section behind them; 0 if that is beyond @most. */
+/* The end of the section headers, or of the last section after them; 0 if that is beyond @most. */
 static size_t elf_size(const Elf64_Ehdr *e, const unsigned char *data, size_t most)
 {
 	struct sim_image image = { .data = data };

@@ -70,7 +70,7 @@ static bool params_ok(const CUDA_MEM_ALLOC_NODE_PARAMS *p)
 	       sim_device_ok(p->poolProps.location.id);
 }
 
-/* Memory at an address of its own. */
+/* The memory of an allocation node, and its address. */
 static CUresult mem_map(struct sim_gmem *m)
 {
 	struct sim_range r = { .size = m->size,

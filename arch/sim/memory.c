@@ -23,7 +23,7 @@ static size_t range_count, range_capacity;
 static uint64_t next_id = 1;
 static size_t used[SIM_DEVICES_MAX];
 
-/* The first range that ends behind @addr. */
+/* The first range that ends after @addr. */
 static size_t range_index(CUdeviceptr addr)
 {
 	size_t lo = 0, hi = range_count;

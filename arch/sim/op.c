@@ -29,7 +29,7 @@ static void on_fault(int sig, siginfo_t *info, void *uc)
 	else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN)
 		old->sa_handler(sig);
 	else
-		sigaction(sig, old, NULL); /* comes again, to the default action */
+		sigaction(sig, old, NULL); /* the fault occurs again, with the default action */
 }
 
 static void guard_install(void)

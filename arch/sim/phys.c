@@ -97,7 +97,7 @@ static void mem_release(struct sim_obj *obj)
 {
 	struct sim_mem *mem = (struct sim_mem *)obj;
 
-	/* Failing leaves host memory in use that nobody sees. */
+	/* A failure only leaves unused host memory allocated. */
 	if (mem->shared && mem->fd >= 0)
 		close(mem->fd);
 	else if (mem->fd >= 0)
@@ -164,7 +164,8 @@ struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle)
 	return mem && mem->handles ? mem : NULL;
 }
 
-/* A released handle's memory lives on in its mappings, from which the handle can be had again. */
+/* The memory of a released handle stays while it is mapped; a mapping can return the handle again.
+ */
 void sim_mem_unused(struct sim_mem *mem)
 {
 	if (!mem->handles && !mem->mappings)
@@ -211,7 +212,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 }
 
 
-/* The descriptor is the caller's to close; the bytes live on in it. */
+/* The caller closes the descriptor, which keeps the bytes. */
 CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
 				      CUmemAllocationHandleType type, unsigned long long flags)
 {

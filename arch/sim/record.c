@@ -40,7 +40,7 @@ static CUresult node_link(const struct capture_stream *cs, struct sim_node *n, b
 	return CUDA_SUCCESS;
 }
 
-/* A new node behind the stream's dependencies, on which alone it then depends. */
+/* Add a node after the stream's dependencies; it becomes the only dependency. */
 static CUresult node_append(struct sim_stream *s, CUgraphNodeType type, bool early,
 			    struct sim_node **ret)
 {

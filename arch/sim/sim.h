@@ -3,7 +3,7 @@
  * sim.h - declarations that the files of the software driver share.
  *
  * The software driver is a libcuda.so.1 that runs on any machine: device memory is host
- * memory, a kernel is a C function, a stream is a queue with a thread behind it. It is
+ * memory, a kernel is a C function, a stream is a queue with a thread. It is
  * an object of its own and shares no code with the library: it fails like a driver, with
  * a CUresult, and prints nothing.
  *
@@ -83,7 +83,7 @@ static inline void sim_leave(const int *held)
 
 int sim_driver_version(void);
 
-/* handle.c: objects behind handles */
+/* handle.c: objects with handles */
 
 #define SIM_TYPES(X) \
 	X(CTX, context) X(STREAM, stream) X(EVENT, event) X(MODULE, module) X(LIBRARY, library) \
@@ -187,7 +187,7 @@ enum sim_mem_kind {
 
 struct sim_range {
 	CUdeviceptr start;
-	size_t size;       /* as asked for */
+	size_t size;       /* as requested */
 	size_t extent;       /* as mapped */
 	enum sim_mem_kind kind;
 	CUdevice dev;

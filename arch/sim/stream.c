@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * stream.c - streams: queues of operations, each with a thread behind it.
+ * stream.c - streams: queues of operations, each with a thread.
  *
  * An operation starts when the one before it in its stream has run and its fences are done: those
  * of the events that it waits for, and those of the ordering with the legacy stream. An operation

@@ -27,7 +27,7 @@ struct sim_mem {
 	CUmemAllocationProp prop;
 };
 
-/* NULL if the handle is none, or was released as often as it was given. */
+/* NULL if the handle is invalid, or was released as often as it was returned. */
 struct sim_mem *sim_mem_find(CUmemGenericAllocationHandle handle);
 /* Call it after the end of a handle or a mapping: frees the memory after the last of both. */
 void sim_mem_unused(struct sim_mem *mem);
