@@ -2,10 +2,10 @@
 /*
  * kernel_set.c - the kernels that graphs launch, interned while the graphs are read.
  *
- * A node gives a CUkernel, a CUfunction or both. What it was loaded from is asked of the
- * stand-in by library or module; of that the code for this device is found once (PTX is
- * linked once). Handles of equal code, name and attributes are one kernel. Every handle's
- * library or module is remembered, because each has variables of its own to look at.
+ * A node has a CUkernel, a CUfunction or both. The stand-in reports the data that their library or
+ * module was loaded from. The code for this device is found in that data once, and PTX is linked
+ * once. Handles with equal code, name and attributes are one kernel. The set records the library or
+ * module of every handle, because each load has its own variables to check.
  */
 #include "graph/kernel_set.h"
 
@@ -19,7 +19,7 @@ static uint32_t handle_hash(const void *p)
 	return (uint32_t)((uintptr_t)p >> 4) * 2654435761u;
 }
 
-/* The slot of a handle, or the free one where it belongs. */
+/* The slot of a handle, or the free slot for it. */
 static struct fdry_set_handle *handle_slot(const struct fdry_kernel_set *set, const void *p)
 {
 	uint32_t mask = set->nslots - 1, i = handle_hash(p) & mask;
@@ -59,7 +59,7 @@ static int handle_put(struct fdry_kernel_set *set, const void *p, uint32_t index
 	return 0;
 }
 
-/* --- what the driver says of a kernel --- */
+/* --- the driver's data of a kernel --- */
 
 struct found {
 	CUkernel kern;
@@ -74,17 +74,20 @@ struct found {
 
 static int owner_find(const struct fdry_driver *drv, struct found *f)
 {
-	int err = 0;
+	int err;
 
-	if (f->kern)
+	if (f->kern) {
 		err = fdry_call(drv, cuKernelGetLibrary, &f->library, f->kern);
-	if (!err && f->kern && !f->func)
+		if (err)
+			return err;
+	}
+	if (!f->func) {
 		err = fdry_call(drv, cuKernelGetFunction, &f->func, f->kern);
-	if (!err)
-		err = fdry_call(drv, cuFuncGetModule, &f->module, f->func);
-	if (!err)
-		err = fdry_call(drv, cuFuncGetName, &f->name, f->func);
-	return err;
+		if (err)
+			return err;
+	}
+	err = fdry_call(drv, cuFuncGetModule, &f->module, f->func);
+	return err ? err : fdry_call(drv, cuFuncGetName, &f->name, f->func);
 }
 
 struct attr {
@@ -99,11 +102,11 @@ static const struct attr attrs[FDRY_FUNC_ATTR_COUNT] = {
 };
 
 /*
- * A program sets an attribute of the kernel, of the context's function, or of both, and a
- * node does not say by which it was launched. What was set counts; of two, the function's,
- * as in a launch. Of shared memory the more: it is a limit.
+ * A program sets an attribute on the kernel, on the context's function, or on both, and a node does
+ * not say which of them it launches. The value that was set counts; if both were set, the
+ * function's, as in a launch. For shared memory the larger value counts, since it is a limit.
  */
-static int32_t attr_pick(const struct attr *a, int32_t func, int32_t kern)
+static int32_t attr_select(const struct attr *a, int32_t func, int32_t kern)
 {
 	if (a->attr == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
 		return func > kern ? func : kern;
@@ -123,7 +126,7 @@ static int attrs_get(const struct fdry_kernel_set *set, struct found *f)
 		err = fdry_call(set->drv, cuKernelGetAttribute, &kern, attrs[i].attr, f->kern,
 				set->dev);
 		if (!err)
-			f->attrs[i] = attr_pick(&attrs[i], f->attrs[i], kern);
+			f->attrs[i] = attr_select(&attrs[i], f->attrs[i], kern);
 	}
 	return err;
 }
@@ -143,8 +146,8 @@ static int params_get(const struct fdry_driver *drv, struct found *f)
 			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
 		if (!size || offset < f->param_bytes || offset + size > FDRY_KERNEL_PARAM_BYTES_MAX)
 			return fdry_fail(FDRY_E_REFUSED,
-					 "the driver says that parameter %zu lies at %zu with %zu "
-					 "bytes, which cannot be",
+					 "the driver reports parameter %zu at offset %zu with %zu "
+					 "bytes, which is impossible",
 					 i, offset, size);
 		p = (struct fdry_param){ (uint16_t)offset, (uint16_t)size };
 		err = fdry_buf_put(&f->params, &p, sizeof(p));
@@ -171,7 +174,7 @@ static int ptx_compile(const struct fdry_driver *drv, CUlinkState link, const st
 	return err ? err : fdry_buf_put(ret, cubin, len);
 }
 
-/* The cubin that the driver makes of PTX, with the options that it was loaded with. */
+/* The cubin that the driver makes of PTX, with the options of its load. */
 static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image *image,
 		    struct fdry_span ptx, struct fdry_buf *ret)
 {
@@ -180,18 +183,21 @@ static int ptx_link(const struct fdry_driver *drv, const struct fdry_code_image 
 	int err;
 
 	err = fdry_buf_put(&text, ptx.data, ptx.len);
-	if (!err)
-		err = fdry_buf_put(&text, "", 1); /* a NUL ends the text, and counts */
-	if (!err)
-		err = fdry_buf_put(&values, image->jit_values,
-				   image->njit * sizeof(*image->jit_values));
-	if (!err)
-		err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit,
-				(void **)(void *)values.data, &link);
-	if (!err) {
-		err = ptx_compile(drv, link, &text, ret);
-		(void)fdry_call_raw(drv, cuLinkDestroy, link);
-	}
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&values, image->jit_values, image->njit * sizeof(*image->jit_values));
+	if (err)
+		goto out_release;
+	err = fdry_call(drv, cuLinkCreate_v2, image->njit, (CUjit_option *)image->jit,
+			(void **)(void *)values.data, &link);
+	if (err)
+		goto out_release;
+	err = ptx_compile(drv, link, &text, ret);
+	(void)fdry_call_raw(drv, cuLinkDestroy, link);
+out_release:
 	fdry_buf_release(&text);
 	fdry_buf_release(&values);
 	return err;
@@ -222,7 +228,7 @@ static void code_release(struct fdry_set_code *code)
 	fdry_devcode_release(&code->found);
 }
 
-/* The same bytes are other code with other options: PTX is compiled with them. */
+/* Equal bytes with other options are other code, since PTX is compiled with the options. */
 static bool image_same(const struct fdry_code_image *a, const struct fdry_code_image *b)
 {
 	uint32_t i;
@@ -235,8 +241,8 @@ static bool image_same(const struct fdry_code_image *a, const struct fdry_code_i
 	return true;
 }
 
-/* The first code with the bytes of @code, or @n, its own index. Cubins have tens of megabytes: most
- * differ in length. */
+/* The index of the first code with the bytes of @code, or @n. Cubins have tens of megabytes, but
+ * most differ in length. */
 static uint32_t code_first(const struct fdry_set_code *codes, uint32_t n,
 			   const struct fdry_set_code *code)
 {
@@ -259,7 +265,7 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	err = set->find(set->find_arg, f->library, f->module, &image);
 	if (err == -FDRY_E_NOENT)
 		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the stand-in was in "
-						 "place, or behind its back; import foundry first");
+						 "place, or without it; import foundry first");
 	if (err)
 		return err;
 	for (i = 0; i < n; i++)
@@ -284,8 +290,8 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 	return 0;
 }
 
-/* What the driver says and what the code says must agree: the arguments of every node are laid out
- * by it. */
+/* The driver and the code must agree on the parameters, which are the layout of every node's
+ * arguments. */
 static int code_check(const struct fdry_set_code *code, const struct found *f)
 {
 	size_t n = f->params.len / sizeof(struct fdry_param);
@@ -300,11 +306,12 @@ static int code_check(const struct fdry_set_code *code, const struct found *f)
 	if (k->nparams != n || f->param_bytes > k->param_bytes)
 		return fdry_fail(
 			FDRY_E_REFUSED,
-			"the driver says %zu parameters in %u bytes, its code says %u in %u", n,
-			f->param_bytes, k->nparams, k->param_bytes);
+			"the driver reports %zu parameters in %u bytes, but its code has %u in %u",
+			n, f->param_bytes, k->nparams, k->param_bytes);
 	if (n && memcmp(k->params, f->params.data, f->params.len))
-		return fdry_fail(FDRY_E_REFUSED,
-				 "the driver places its parameters elsewhere than its code does");
+		return fdry_fail(
+			FDRY_E_REFUSED,
+			"the driver reports other offsets of its parameters than its code has");
 	return 0;
 }
 
@@ -371,12 +378,15 @@ static int found_intern(struct fdry_kernel_set *set, struct found *f, uint32_t *
 	int err;
 
 	err = attrs_get(set, f);
-	if (!err)
-		err = params_get(set->drv, f);
-	if (!err)
-		err = code_get(set, f, &code);
-	if (!err)
-		err = code_check(&((struct fdry_set_code *)set->codes.data)[code], f);
+	if (err)
+		return err;
+	err = params_get(set->drv, f);
+	if (err)
+		return err;
+	err = code_get(set, f, &code);
+	if (err)
+		return err;
+	err = code_check(&((struct fdry_set_code *)set->codes.data)[code], f);
 	return err ? err : entry_get(set, f, code, ret);
 }
 

@@ -174,11 +174,11 @@ START_TEST(parameters_must_agree)
 	intern_refused(set, k, "parameters");
 	lie.nparams = 4;
 	params[3].size = 2;
-	intern_refused(set, k, "places its parameters elsewhere");
+	intern_refused(set, k, "reports other offsets of its parameters");
 	params[3].size = 40;
 	intern_refused(set, k, "parameters");
 	params[3] = (struct fdry_param){ 10, 4 };
-	intern_refused(set, k, "cannot be");
+	intern_refused(set, k, "is impossible");
 	memcpy(params, fdry_cubin_kernel_find(k->l->c, "scale")->params, sizeof(params));
 	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, (CUfunction)k, &i), 0);
 	fdry_kernel_set_free(set);
