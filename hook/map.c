@@ -5,8 +5,9 @@
  * Addresses come from the region, unless the program asks for certain ones. The program owns the
  * memory, which it has from the driver. Memory that is mapped for the first time is filled when it
  * becomes accessible, like all new memory of a region. Memory that an image cannot hold is reported
- * apart: mapped twice, handed to another process, or made before the region began or by somebody
- * else, in short: whatever is not mapped once from a handle that was seen to be created here.
+ * separately: memory that is mapped twice, shared with another process, or created before the
+ * region began or elsewhere. An image holds only memory that is mapped once, from a handle whose
+ * creation was seen here.
  *
  * Locking: a lock around handles and mappings, taken before the regions'. In a forked
  * child everything is left to the driver.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * note.c - what every module and library handle was loaded from.
+ * note.c - the code from which every module and library handle was loaded.
  *
- * Notes stay when their handle is unloaded, since graphs may hold its kernels; when the
- * driver gives the same handle again, the newer note replaces the older. Copies of code
- * that nobody was shown are freed then. A load whose code could not be kept is noted as
- * unknown: the old note must not answer for it.
+ * A note stays when its handle is unloaded, since graphs may hold its kernels. When the driver
+ * returns the same handle again, the new note replaces the old one. Then a copy of code is freed,
+ * unless a caller has its address. If code could not be kept, its load is noted as unknown, so
+ * that no old note stands for it.
  *
- * Locking: one lock around both tables; code is kept before it is taken.
+ * Locking: one lock around both tables; code is kept before a thread takes it.
  */
 #include "hook/internal.h"
 
@@ -16,13 +16,13 @@
 #include "lib/log.h"
 
 struct note {
-	struct note *next; /* among the retired */
+	struct note *next; /* of the retired notes */
 	void *handle;
 	struct fdry_code code;
 	void *own;  /* a copy of the code, if one was needed, */
 	size_t mapped; /* as in struct fdry_kept */
 	void *jit;  /* the options' arrays */
-	bool shown; /* somebody holds pointers into it */
+	bool shown; /* callers hold pointers into it */
 };
 
 /* Handle -> note: open addressing, at most half full, a power of two of slots. */
@@ -34,7 +34,7 @@ struct table {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table libraries, modules;
-static struct note *retired; /* replaced, but shown before: kept for ever */
+static struct note *retired; /* replaced, but callers have its address: kept for ever */
 
 static struct note **slot_of(const struct table *t, const void *handle)
 {
@@ -76,7 +76,7 @@ static struct note *table_get(const struct table *t, const void *handle)
 	return handle && t->cap ? *slot_of(t, handle) : NULL;
 }
 
-/* Put @n in; what is to be freed: the note that it replaces, or @n itself if there is no room. */
+/* Insert @n. Returns a note to free: the one that it replaces, or @n itself without memory. */
 static struct note *table_put(struct table *t, struct note *n)
 {
 	struct note **slot, *old;
@@ -96,7 +96,7 @@ static struct note *table_put(struct table *t, struct note *n)
 	return NULL;
 }
 
-/* Takes @n over. */
+/* The table owns @n from now on. */
 static void note_enter(struct table *t, struct note *n)
 {
 	struct note *old;
@@ -170,7 +170,7 @@ static struct note *note_new(const struct fdry_load *load)
 	return n;
 }
 
-/* The handle is something else's now. NULL is fine; lock held. */
+/* The handle has a new owner. NULL is fine; lock held. */
 static void forget(struct note *n)
 {
 	if (!n)
@@ -180,7 +180,7 @@ static void forget(struct note *n)
 	n->code.len = 0;
 }
 
-/* Without memory for the note itself, at least the old one must go. */
+/* Without memory for the new note, at least the old one must be removed. */
 static void forget_load(const struct fdry_load *load)
 {
 	pthread_mutex_lock(&lock);
@@ -189,7 +189,7 @@ static void forget_load(const struct fdry_load *load)
 	pthread_mutex_unlock(&lock);
 }
 
-/* @kept is taken over. */
+/* The note owns @kept from now on. */
 static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 {
 	struct note *n = note_new(load);
@@ -232,8 +232,7 @@ void fdry_note_own(const struct fdry_load *load, void *own, size_t len)
 	note_put(load, &kept);
 }
 
-/* Was it said before? Then the library, its code and its options are the same; what of them was
- * shown is at no other's place. */
+/* True if an equal note exists, so that pointers of callers stay valid. */
 static bool is_alias(const struct note *known, const struct note *of)
 {
 	return known && known->code.library == of->code.library &&
@@ -251,7 +250,7 @@ void fdry_note_alias(CUlibrary library, CUmodule module)
 	of = table_get(&libraries, library);
 	known = table_get(&modules, module);
 	if (!of || (!n && !is_alias(known, of)))
-		forget(known); /* another's, whose handle the driver has given again */
+		forget(known); /* of an older load with the same handle */
 	if (!of || !n || is_alias(known, of)) {
 		free(n);
 		n = NULL;

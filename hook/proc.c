@@ -32,9 +32,9 @@ static const struct hook {
 
 #define HOOKS (sizeof(hooks) / sizeof(hooks[0]))
 
-/* The driver's addresses of each hook: as exported, and as its own cuGetProcAddress tells, which
- * for a hook without stream variants is asked with the flags of each. Learnt without a lock, for
- * the reason that find.c gives: threads may learn the same side by side. */
+/* The driver's addresses of each hook: the exported one, and those that its cuGetProcAddress
+ * returns. For a hook without stream variants that is called with the flags of each. Threads fill
+ * the table without a lock, for the reason in find.c, and may do so concurrently. */
 static void *exported[HOOKS];
 static void *reported[HOOKS][2];
 static bool learnt;

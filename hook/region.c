@@ -58,7 +58,7 @@ static void place_free(struct place *p)
 	__atomic_fetch_sub(&used, 1, __ATOMIC_RELEASE);
 }
 
-/* 0 if the current region gives memory for the current context, else FDRY_FOREIGN or an error. */
+/* 0 if the current region allocates for the current context, else FDRY_FOREIGN or an error. */
 static int gives(void)
 {
 	CUresult res;
