@@ -81,9 +81,18 @@ static void watch_crashes(void)
 static int command_run(const struct cmd_args *a)
 {
 	struct fdry_store *s = NULL;
-	int status, err = 0, flags = flags_of(a);
+	int status, flags, err = 0;
 
+	if (cmd_has(a, HELP)) {
+		cmd_help_print(a->cmd);
+		return CMD_OK;
+	}
+	if (cmd_has(a, VERSION)) {
+		printf("foundry-store %s\n", FDRY_VERSION);
+		return CMD_OK;
+	}
 	watch_crashes();
+	flags = flags_of(a);
 	if (flags >= 0)
 		err = fdry_store_open(a->store, (unsigned int)flags, &s);
 	if (err && cmd_has(a, DRY_RUN))
@@ -93,19 +102,6 @@ static int command_run(const struct cmd_args *a)
 	status = a->cmd->fn(a, s);
 	fdry_store_close(s);
 	return status;
-}
-
-static int run(const struct cmd_args *a)
-{
-	if (cmd_has(a, HELP)) {
-		cmd_help_print(a->cmd);
-		return CMD_OK;
-	}
-	if (cmd_has(a, VERSION)) {
-		printf("foundry-store %s\n", FDRY_VERSION);
-		return CMD_OK;
-	}
-	return command_run(a);
 }
 
 /* Output that is lost is an error of any command, unless another one has been reported. */
@@ -140,7 +136,7 @@ int main(int argc, char **argv)
 	signal(SIGXFSZ, SIG_IGN); /* likewise what standard output is too long for */
 	status = cmd_args_parse(argc, argv, &a);
 	if (status < 0)
-		status = run(&a);
+		status = command_run(&a);
 	if (cmd_has(&a, JSON))
 		json_end(status, cmd_first_error());
 	return output_end(status);
