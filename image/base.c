@@ -2,7 +2,7 @@
 /*
  * base.c - bases of regions by name, and the list of what this process has placed.
  *
- * Which base a name has is frozen: images are sealed at it, and whoever seals one anew
+ * Which base a name has is frozen: images are sealed at it, and a process that seals one anew
  * wants the same addresses.
  *
  * A base lies where no kernel places a program, its heap or its libraries. Programs begin

@@ -26,7 +26,7 @@ struct fdry_placed {
 };
 
 void fdry_placed_add(struct fdry_placed *p);
-/* Does nothing where it was not added. */
+/* Does nothing if it was not added. */
 void fdry_placed_remove(struct fdry_placed *p);
 
 /* @err, which reserving gave; where it is FDRY_E_TAKEN and one of the list is there, the sentence

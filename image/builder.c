@@ -34,7 +34,7 @@ static pid_t list_pid; /* of the process whose threads they are */
  * The driver builds under a lock that launches need too, and which it may take again before
  * a launch that waits gets it: seen on driver 580, 24 graphs of 1,850 nodes built beside a
  * loop of launches made the worst launch call take 5.7 ms; with a pause after each graph
- * 1.4 to 1.8 ms, and the whole took less time. Where nobody launches there is none.
+ * 1.4 to 1.8 ms, and the whole took less time. If nobody launches there is no pause.
  */
 #define PAUSE_US 300
 
@@ -61,7 +61,7 @@ static bool graph_build(struct fdry_image *img, uint32_t i)
 		fdry_info("in the background: %s", fdry_last_error());
 	if (built)
 		fdry_image_progress_built(img);
-	/* What is left of memory is for who launches: graphs are tried again at their launch. */
+	/* The memory that is left is for launches: each tries again to build its graph. */
 	return err != -FDRY_E_NODEVMEM;
 }
 

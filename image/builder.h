@@ -3,7 +3,7 @@
  * builder.h - a thread that builds an image's graphs in the background.
  *
  * It works in the image's context, in relaxed capture mode, in the image's order, one
- * graph in each turn; whoever needs a graph at once goes before it. It ends when all
+ * graph in each turn; a thread that needs a graph at once goes before it. It ends when all
  * graphs are built, when one fails for want of memory, or when it is stopped.
  */
 #ifndef FDRY_IMAGE_BUILDER_H
@@ -11,7 +11,7 @@
 
 #include "image/image.h"
 
-/* Build the first @count graphs in the caller's order. Where there is no thread to be had graphs
+/* Build the first @count graphs in the caller's order. If no thread can be started, graphs
  * are built at their first launch. */
 void fdry_builder_start(struct fdry_image *img, uint32_t count);
 /* Let it end after the graph that it is at, and wait for that. May be called often, by any thread

@@ -39,8 +39,8 @@ static int opts_check(const struct fdry_manifest *m, const struct fdry_load_opts
 			;
 		if (k == m->n_capacities)
 			return fdry_fail(FDRY_E_STATE,
-					 "tensor '%s' has the size that it was captured with: no "
-					 "room was left for it; "
+					 "tensor '%s' has the size that it was captured with: "
+					 "no capacity was left for it; "
 					 "capture it with fdry_capture_capacity()",
 					 o->externals[i].name);
 		for (k = 0; k < i; k++)
@@ -149,9 +149,9 @@ const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, 
 	return NULL;
 }
 
-void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t)
+void fdry_capacity_shape(const struct fdry_capacity *capacity, struct fdry_tensor *t)
 {
-	t->shape[0] = (int64_t)(room->bytes / row_bytes(t));
+	t->shape[0] = (int64_t)(capacity->bytes / row_bytes(t));
 	t->stride[0] =
 		(int64_t)(row_bytes(t) /
 			  fdry_dtype_size(t->dtype)); /* of a single row it may be any number */
@@ -159,7 +159,7 @@ void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t
 
 /* --- what graphs do with what is not backed --- */
 
-/* The room in whose cut part one of @bytes bytes at @addr lies; NULL: none does. */
+/* The capacity in whose cut part one of @bytes bytes at @addr lies; NULL: none does. */
 static const struct fdry_capacity *cut_at(const struct fdry_buf *capacities, uint64_t addr,
 					  uint64_t bytes)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capacity.h - external tensors with room behind them, of which a load backs as much as it is told.
+ * capacity.h - external tensors with capacity: addresses of which a load backs as much as it is
+ * asked to.
  *
- * A room is [addr, addr + max); captured bytes of it were backed when the image was sealed,
+ * A capacity is [addr, addr + max); captured bytes of it were backed when the image was sealed,
  * and are what graphs may hold pointers into.
  */
 #ifndef FDRY_IMAGE_CAPACITY_H
@@ -22,17 +23,17 @@ struct fdry_capacity {
 #define fdry_capacity_count(capacities) ((capacities)->len / sizeof(struct fdry_capacity))
 
 /* The capacities of an image, sized as @o says; @ret is an empty buffer of struct fdry_capacity,
- * ascending by tensor. FDRY_E_NOKEY, FDRY_E_STATE (a tensor without room), FDRY_E_RANGE (bytes that
- * do not fit, or leave another tensor without memory), FDRY_E_OPTS. */
+ * ascending by tensor. FDRY_E_NOKEY, FDRY_E_STATE (a tensor without capacity), FDRY_E_RANGE (bytes
+ * that do not fit, or leave another tensor without memory), FDRY_E_OPTS. */
 int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
 			 struct fdry_buf *ret) __must_check;
 
-/* The room of tensor @i; NULL where it has none. */
+/* The capacity of tensor @i; NULL if it has none. */
 const struct fdry_capacity *fdry_capacity_of(const struct fdry_buf *capacities, uint32_t i);
-/* The room whose tensor lies in [@addr, @addr + @size); NULL where there is none. */
+/* The capacity whose tensor lies in [@addr, @addr + @size); NULL if there is none. */
 const struct fdry_capacity *fdry_capacity_in(const struct fdry_buf *capacities, uint64_t addr,
 					     uint64_t size);
-/* @t, as the manifest has it, gets the size that its room says. */
+/* @t, as the manifest has it, gets the size that its capacity says. */
 void fdry_capacity_shape(const struct fdry_capacity *room, struct fdry_tensor *t);
 
 /* FDRY_E_RANGE where the graph sets, copies or is given memory that was captured and is not backed.

@@ -6,8 +6,8 @@
  * when content is restored later.
  *
  * Chunks that follow each other are handled together, as many as go into a block of
- * upload.h, by the threads of a work queue: found in the map, hashed where that is due, brought
- * into memory where they are not there yet, copied. So hashing and copying are spread over
+ * upload.h, by the threads of a work queue: found in the map, hashed if that is due, brought
+ * into memory if they are not there yet, copied. So hashing and copying are spread over
  * processors, and a disk is read by several threads, which it wants.
  */
 #include <stdatomic.h>
@@ -70,7 +70,7 @@ static void bring(struct fdry_span bytes)
 		}
 }
 
-/* Where it lies, verified. */
+/* Find it in the map, and verify it. */
 static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 		      const struct fdry_mf_chunk *chunk, struct fdry_span *ret)
 {

@@ -14,7 +14,7 @@ int fdry_context_private(struct fdry_image *img) __must_check;
 /* Not between enter and leave; nothing of the image is left in them. */
 void fdry_context_end(struct fdry_image *img);
 
-/* In the image's context: raise what the kernels need. Undone only where the load fails. */
+/* In the image's context: raise what the kernels need. Undone only if the load fails. */
 int fdry_context_limits(struct fdry_image *img) __must_check;
 void fdry_context_limits_undo(struct fdry_image *img);
 

@@ -102,7 +102,7 @@ static const char *attr_name(uint32_t id)
 	return names[id];
 }
 
-/* @attr: the first further attribute that is not told yet; they are sorted by kernel. */
+/* @attr: the first further attribute that was not written yet; they are sorted by kernel. */
 static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr,
 		       struct fdry_buf *out)
 {

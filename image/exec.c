@@ -27,7 +27,7 @@ static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CU
 	return err;
 }
 
-/* 0 where the driver does not say. */
+/* 0 if the driver does not say. */
 static size_t memory_free(const struct fdry_image *img)
 {
 	size_t bytes, total;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * generator.c - the capturing side of random numbers: cells of graphs, told by the caller or
+ * generator.c - the capturing side of random numbers: cells of graphs, declared by the caller or
  * looked for among the arguments of a graph's kernels. See foundry/rng.h.
  */
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "image/tensor.h"
 #include "graph/kernel.h"
 
-/* --- told --- */
+/* --- declared --- */
 
 static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr, uint64_t *serial)
 {

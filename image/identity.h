@@ -19,7 +19,7 @@ struct fdry_identity {
 int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev,
 		     struct fdry_identity *ret) __must_check;
 
-/* The first field that differs; cut off where it is longer. */
+/* The first field that differs; cut off if it is longer. */
 struct fdry_mismatch {
 	char field[FDRY_NAME_MAX + 1]; /* a fact's key; "": none differs */
 	char wanted[256], found[256];  /* here and in the image; "" where the image does not say */

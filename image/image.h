@@ -2,11 +2,12 @@
 /*
  * image.h - a loaded image, as load.c makes it and image.c and launch.c use it.
  *
- * Manifest and graph objects are verified copies that live as long as the image: no
- * store session outlives the load. Memory belongs to the device's primary context,
- * kernels and execs to that or to one of the image's own. Locking: @turn is had by who builds or
- * restores, @lock guards the set of filled tensors and the report, and is never held for long; what
- * else is here does not change after the load.
+ * The manifest is a verified copy that lives as long as the image; graph objects are shared with
+ * other images. No store session outlives the load. Memory belongs to the device's primary context,
+ * kernels and execs to that or to a private context of the image.
+ *
+ * Locking: a thread that builds or restores holds @ticket. @lock guards the set of filled tensors
+ * and the report, and is never held for long. Nothing else changes after the load.
  */
 #ifndef FDRY_IMAGE_IMAGE_H
 #define FDRY_IMAGE_IMAGE_H
@@ -59,7 +60,7 @@ struct fdry_image {
 	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
 	struct fdry_buf
 		kept; /* struct fdry_memory, ascending: what the process keeps its own bytes in */
-	struct fdry_buf capacities; /* of struct fdry_capacity: sizes of tensors that have room */
+	struct fdry_buf capacities; /* of struct fdry_capacity: sizes of tensors that have capacity */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;
@@ -104,8 +105,8 @@ int fdry_image_enter(const struct fdry_image *img, CUstreamCaptureMode *mode) __
 int fdry_image_enter_primary(const struct fdry_image *img, CUstreamCaptureMode *mode) __must_check;
 void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode);
 
-/* A caller's stream, in the primary context. FDRY_E_INVAL where it belongs to another context or is
- * not alive, as far as the driver tells; FDRY_E_STATE where it captures. */
+/* A caller's stream, in the primary context. FDRY_E_INVAL if it belongs to another context or is
+ * not alive, as far as the driver tells; FDRY_E_STATE if it captures. */
 int fdry_image_stream_check(const struct fdry_image *img, CUstream stream) __must_check;
 
 /* progress.c: FDRY_E_STATE within the image's own progress function, for calls that wait for work
@@ -137,7 +138,7 @@ int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsig
 /* The image's memory is mapped: copy every chunk to its address, and wait until all have arrived.
  * Adds to @sum. */
 int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum) __must_check;
-/* Also where nothing was copied. The sentence of the last failure stays. NULL is fine. */
+/* Also if nothing was copied. The sentence of the last failure stays. NULL is fine. */
 void fdry_content_end(struct fdry_content *c);
 /* Zero all memory with content, on the stream that content is then copied on. */
 int fdry_content_zero(struct fdry_image *img) __must_check;

@@ -52,7 +52,7 @@ int fdry_image_hosts_make(struct fdry_image *img, int fill)
 
 	if (!img->m.n_hosts)
 		return 0;
-	/* The driver gives whole pages, and no alignment of a segment is larger. */
+	/* The driver allocates whole pages, and no alignment of a segment is larger. */
 	err = fdry_call(img->drv, cuMemHostAlloc, &block, (size_t)bytes, CU_MEMHOSTALLOC_PORTABLE);
 	if (err == -FDRY_E_NODEVMEM)
 		return fdry_fail(FDRY_E_NOMEM,
@@ -112,11 +112,11 @@ int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,
 
 void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret)
 {
-	const struct fdry_capacity *room = fdry_capacity_of(&img->capacities, i);
+	const struct fdry_capacity *capacity = fdry_capacity_of(&img->capacities, i);
 
 	fdry_manifest_tensor_get(&img->m, &img->m.tensors[i], ret);
-	if (room)
-		fdry_capacity_shape(room, ret);
+	if (capacity)
+		fdry_capacity_shape(capacity, ret);
 	if (ret->flags & FDRY_TENSOR_HOST)
 		ret->addr =
 			img->hosts[fdry_host_segment(ret->addr)].addr + fdry_host_offset(ret->addr);

@@ -15,7 +15,7 @@ uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
 /* Sizes of the host segments, of an image whose manifest is open: what graph objects are checked
  * against. */
 int fdry_image_hosts_plan(struct fdry_image *img) __must_check;
-/* Allocate them, each byte @fill. FDRY_E_NOMEM where so much cannot be pinned. */
+/* Allocate them, each byte @fill. FDRY_E_NOMEM if so much cannot be pinned. */
 int fdry_image_hosts_make(struct fdry_image *img, int fill) __must_check;
 /* Write their content, verified; whatever copies from them must have ended. */
 int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,

@@ -196,7 +196,7 @@ int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *ca
 	return err;
 }
 
-/* The last allocation that begins at or below @addr; NULL where there is none. */
+/* The last allocation that begins at or below @addr; NULL if there is none. */
 static const struct fdry_alloc *alloc_below(const struct fdry_layout *l, uint64_t addr)
 {
 	size_t lo = fdry_lower_bound(i, l->n_ledger, l->ledger[i].addr <= addr);
@@ -213,16 +213,16 @@ const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t 
 bool fdry_layout_holds(const struct fdry_layout *l, uint64_t addr, uint64_t bytes)
 {
 	const struct fdry_alloc *a = alloc_below(l, addr);
-	uint64_t room;
+	uint64_t left;
 
 	for (; a && a < l->ledger + l->n_ledger; a++) {
 		if (addr < a->addr || addr - a->addr >= a->extent || a->kind == FDRY_KIND_SHARED)
 			return false;
-		room = a->extent - (addr - a->addr);
-		if (bytes <= room)
+		left = a->extent - (addr - a->addr);
+		if (bytes <= left)
 			return true;
-		addr += room;
-		bytes -= room;
+		addr += left;
+		bytes -= left;
 	}
 	return false;
 }

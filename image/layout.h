@@ -3,8 +3,8 @@
  * layout.h - what each byte of a region's live memory is to an image.
  *
  * Made from the ledger, the external tensors and, for memory that was allocated while a
- * stream captured, the bytes themselves: such a block is scratch where every byte still
- * has the stamp that it got when it was mapped, content where it does not.
+ * stream captured, the bytes themselves: such a block is scratch if every byte still
+ * has the stamp that it got when it was mapped, content if not.
  */
 #ifndef FDRY_IMAGE_LAYOUT_H
 #define FDRY_IMAGE_LAYOUT_H
@@ -39,10 +39,10 @@ int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 		     struct fdry_layout *ret) __must_check;
 void fdry_layout_release(struct fdry_layout *l);
 
-/* FDRY_E_STATE where memory was allocated or freed since the layout was made. */
+/* FDRY_E_STATE if memory was allocated or freed since the layout was made. */
 int fdry_layout_still(const struct fdry_layout *l, const struct fdry_capture *cap) __must_check;
 
-/* The live allocation that holds the byte at @addr; NULL where there is none. */
+/* The live allocation that holds the byte at @addr; NULL if there is none. */
 const struct fdry_alloc *fdry_layout_find(const struct fdry_layout *l, uint64_t addr);
 
 /* Whether the byte at @addr is memory that the program mapped twice, shared or imported: live, and

@@ -499,7 +499,7 @@ static void device_release(struct fdry_image *img)
 
 	if (fdry_image_enter(img, &mode))
 		return;
-	/* Where nothing was launched do without waiting, which breaks captures in the context. */
+	/* If nothing was launched do not wait: that breaks captures in the context. */
 	if (atomic_load(&img->launches))
 		(void)fdry_call_raw(img->drv, cuCtxSynchronize);
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)

@@ -31,7 +31,7 @@ static inline const char *fdry_manifest_str(const struct fdry_manifest *m, uint3
 void fdry_manifest_tensor_get(const struct fdry_manifest *m, const struct fdry_mf_tensor *t,
 			      struct fdry_tensor *ret);
 
-/* NULL where there is none. */
+/* NULL if there is none. */
 const struct fdry_mf_tensor *fdry_manifest_tensor(const struct fdry_manifest *m, const char *name);
 const struct fdry_mf_graph *fdry_manifest_graph(const struct fdry_manifest *m, uint64_t key);
 const char *fdry_manifest_fact(const struct fdry_manifest *m, const char *key);

@@ -339,8 +339,8 @@ static int tensors_check(const struct fdry_manifest *m)
 	return err;
 }
 
-/* Nothing else lies in a room: the tensor fills whole blocks at the end of a segment, and the next
- * one begins behind the room. */
+/* Nothing else lies in a capacity: the tensor fills whole blocks at the end of a segment, and the
+ * next one begins behind it. */
 static bool capacity_ok(const struct fdry_manifest *m, const struct fdry_mf_capacity *r)
 {
 	const struct fdry_mf_tensor *t = &m->tensors[r->tensor];
@@ -376,7 +376,7 @@ static int capacities_check(const struct fdry_manifest *m)
 	return 0;
 }
 
-/* They may lie in any order, so that whoever allocates them finds out whether two overlap. */
+/* They may lie in any order, so the process that allocates them finds out whether two overlap. */
 static int allocs_check(const struct fdry_manifest *m)
 {
 	const struct fdry_mf_alloc *a = m->allocs;

@@ -22,10 +22,10 @@ struct fdry_objects_opts {
 
 /**
  * fdry_objects_start() - Begin to read.
- * @img: its manifest is open; gets kernel table, order, and room for execs
+ * @img: its manifest is open; gets the kernel table, the order and the array of execs
  * @reader: the load's session, which outlives the reading
  *
- * Errors: FDRY_E_NOKEY where @opts->order names a graph that is not there, FDRY_E_EXISTS where it
+ * Errors: FDRY_E_NOKEY if @opts->order names a graph that is not there, FDRY_E_EXISTS if it
  * names one twice.
  */
 int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,

@@ -3,7 +3,7 @@
  * overlap.c - see overlap.h.
  *
  * Each launch that was let through is ordered after the one before it, by its stream, by
- * the driver where it is the same graph, or by what was found here: so the last event
+ * the driver if it is the same graph, or by what was found here: so the last event
  * stands for all launches.
  */
 #include "image/overlap.h"
@@ -83,7 +83,7 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	return err || !busy ? err : overlap_fail(img, o->graph, l->graph);
 }
 
-/* @l was launched. Where no event can say when it is over, it is awaited: then nothing is in
+/* @l was launched. If no event can say when it is over, this waits for it: then nothing is in
  * flight. */
 static int launched(const struct fdry_image *img, struct fdry_overlap *o,
 		    const struct fdry_launch *l, unsigned long long stream)

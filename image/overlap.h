@@ -12,12 +12,12 @@
 
 #include "image/random.h"
 
-/* Whether FOUNDRY_DEBUG asks for the check; FDRY_E_ENV where it says something else. */
+/* Whether FOUNDRY_DEBUG asks for the check; FDRY_E_ENV if it says something else. */
 int fdry_overlap_asked(bool *ret) __must_check;
 
 /* In the primary context, as the launching below. */
 int fdry_overlap_new(struct fdry_image *img) __must_check;
-/* Launch @l, with its random state; FDRY_E_STATE names both graphs where it may overlap, and
+/* Launch @l, with its random state; FDRY_E_STATE names both graphs if it may overlap, and
  * nothing is launched. Any thread. */
 int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l) __must_check;
 /* Nothing is in flight. NULL is fine. */

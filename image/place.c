@@ -63,7 +63,7 @@ static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
 		     : 0;
 }
 
-/* Ascending; where two overlap the pieces between come out right all the same. */
+/* Ascending. If two overlap, the pieces between them come out right all the same. */
 static void keep_sort(struct fdry_image *img)
 {
 	if (img->kept.len)

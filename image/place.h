@@ -13,7 +13,7 @@
 #include "image/image.h"
 
 /* The options are of use together and for this capture; before anything is done. Waits for the
- * current context, where that is none of ours. FDRY_E_OPTS, FDRY_E_FORKED. */
+ * current context, if that is none of ours. FDRY_E_OPTS, FDRY_E_FORKED. */
 int fdry_placement_check(const struct fdry_load_opts *o) __must_check;
 
 /* Compare allocations and claim what is missing. FDRY_E_LAYOUT names the first one in the way;

@@ -37,7 +37,7 @@ uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segme
 	return r ? r->addr + r->bytes - s->addr : s->size;
 }
 
-/* What lies behind a room is mapped apart from it, so that the room is as large as was asked for.
+/* Memory behind a capacity is mapped apart from it, so that it has the size that was asked for.
  */
 static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 {

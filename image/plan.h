@@ -32,13 +32,13 @@ struct fdry_plan {
 #define fdry_plan_count(plan) ((plan)->ranges.len / sizeof(struct fdry_plan_range))
 #define fdry_plan_range(plan, i) (&((const struct fdry_plan_range *)(plan)->ranges.data)[i])
 
-/* Work it out, with rooms sized as @o says; release in any case but failure. Errors as
+/* Work it out, with capacities sized as @o says; release in any case but failure. Errors as
  * fdry_capacities_make(). */
 int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
 		   struct fdry_plan *ret) __must_check;
 void fdry_plan_release(struct fdry_plan *p);
 
-/* Bytes of segment @s that have memory: its size, but where a room ends it. */
+/* Bytes of segment @s that have memory: its size, or less if a capacity ends it. */
 uint64_t fdry_plan_segment(const struct fdry_plan *p, const struct fdry_mf_segment *s);
 
 /* FDRY_E_NODEVMEM, with both numbers, if the current context's device has less memory free than @p

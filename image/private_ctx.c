@@ -20,43 +20,43 @@ struct fdry_private_ctx {
 };
 
 /* What belongs to the own context. */
-static int own_make(struct fdry_image *img, struct fdry_private_ctx *o)
+static int private_make(struct fdry_image *img, struct fdry_private_ctx *p)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter(img, &mode);
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuStreamCreate, &o->stream, CU_STREAM_NON_BLOCKING);
+	err = fdry_call(img->drv, cuStreamCreate, &p->stream, CU_STREAM_NON_BLOCKING);
 	if (!err)
-		err = fdry_call(img->drv, cuEventCreate, &o->ended, CU_EVENT_DISABLE_TIMING);
+		err = fdry_call(img->drv, cuEventCreate, &p->ended, CU_EVENT_DISABLE_TIMING);
 	fdry_image_leave(img, &mode);
 	return err;
 }
 
-static int primary_make(struct fdry_image *img, struct fdry_private_ctx *o)
+static int primary_make(struct fdry_image *img, struct fdry_private_ctx *p)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter_primary(img, &mode);
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuEventCreate, &o->begun, CU_EVENT_DISABLE_TIMING);
+	err = fdry_call(img->drv, cuEventCreate, &p->begun, CU_EVENT_DISABLE_TIMING);
 	fdry_image_leave(img, &mode);
 	return err;
 }
 
 int fdry_private_ctx_new(struct fdry_image *img)
 {
-	struct fdry_private_ctx *o = calloc(1, sizeof(*o));
+	struct fdry_private_ctx *p = calloc(1, sizeof(*p));
 	int err;
 
-	if (!o)
+	if (!p)
 		return fdry_nomem();
-	pthread_mutex_init(&o->lock, NULL);
-	img->private_ctx = o;
-	err = own_make(img, o);
-	return err ? err : primary_make(img, o);
+	pthread_mutex_init(&p->lock, NULL);
+	img->private_ctx = p;
+	err = private_make(img, p);
+	return err ? err : primary_make(img, p);
 }
 
 /* NULL is the primary context's stream, which has to be current for that. */
@@ -86,18 +86,18 @@ static int stream_ends(struct fdry_image *img, CUstream stream)
 
 static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched)
 {
-	struct fdry_private_ctx *o = img->private_ctx;
+	struct fdry_private_ctx *p = img->private_ctx;
 	CUstreamCaptureMode mode;
 	int err = fdry_image_enter(img, &mode);
 
 	if (err)
 		return err;
-	err = fdry_call(img->drv, cuStreamWaitEvent, o->stream, o->begun, 0);
+	err = fdry_call(img->drv, cuStreamWaitEvent, p->stream, p->begun, 0);
 	if (!err)
-		err = fdry_call(img->drv, cuGraphLaunch, exec, o->stream);
+		err = fdry_call(img->drv, cuGraphLaunch, exec, p->stream);
 	*launched = !err;
 	if (!err)
-		err = fdry_call(img->drv, cuEventRecord, o->ended, o->stream);
+		err = fdry_call(img->drv, cuEventRecord, p->ended, p->stream);
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -118,11 +118,11 @@ static int launch_over(struct fdry_image *img)
 
 int fdry_private_ctx_launch(struct fdry_image *img, CUgraphExec exec, CUstream stream)
 {
-	struct fdry_private_ctx *o = img->private_ctx;
+	struct fdry_private_ctx *p = img->private_ctx;
 	bool launched = false;
 	int err;
 
-	pthread_mutex_lock(&o->lock);
+	pthread_mutex_lock(&p->lock);
 	err = stream_begun(img, stream);
 	if (!err)
 		err = graph_launch(img, exec, &launched);
@@ -130,23 +130,23 @@ int fdry_private_ctx_launch(struct fdry_image *img, CUgraphExec exec, CUstream s
 		err = stream_ends(img, stream);
 	if (err && launched)
 		err = launch_over(img);
-	pthread_mutex_unlock(&o->lock);
+	pthread_mutex_unlock(&p->lock);
 	return err;
 }
 
 void fdry_private_ctx_free(struct fdry_image *img)
 {
-	struct fdry_private_ctx *o = img->private_ctx;
+	struct fdry_private_ctx *p = img->private_ctx;
 
-	if (!o)
+	if (!p)
 		return;
-	if (o->begun)
-		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, o->begun);
-	if (o->ended)
-		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, o->ended);
-	if (o->stream)
-		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, o->stream);
-	pthread_mutex_destroy(&o->lock);
-	free(o);
+	if (p->begun)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, p->begun);
+	if (p->ended)
+		(void)fdry_call_raw(img->drv, cuEventDestroy_v2, p->ended);
+	if (p->stream)
+		(void)fdry_call_raw(img->drv, cuStreamDestroy_v2, p->stream);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
 	img->private_ctx = NULL;
 }

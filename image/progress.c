@@ -50,7 +50,7 @@ void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t
 	pthread_mutex_unlock(&img->progress_lock);
 }
 
-/* Counted where it is told, so that numbers ascend whoever builds. */
+/* Counted where it is reported, so that numbers ascend whichever thread builds. */
 void fdry_image_progress_built(struct fdry_image *img)
 {
 	if (!img->progress)

@@ -92,7 +92,7 @@ static bool draws(const struct fdry_random *r, uint32_t graph)
 	return r && r->first[graph] != r->first[graph + 1];
 }
 
-/* Also where the handle is that of the last launch: streams that are gone leave theirs to others,
+/* Also if the handle is that of the last launch: streams that are gone leave theirs to others,
  * while their work goes on. */
 static int turn_wait(struct fdry_image *img, CUstream stream)
 {

@@ -12,7 +12,7 @@
 
 #include "image/image.h"
 
-/* A launch: of graph @graph, by position, from @states or, where that is NULL, from the image's
+/* A launch: of graph @graph, by position, from @states or, if that is NULL, from the image's
  * own. */
 struct fdry_launch {
 	uint32_t graph;
@@ -20,13 +20,13 @@ struct fdry_launch {
 	const struct fdry_rng_state *states;
 };
 
-/* The manifest is there; makes nothing where no graph draws. */
+/* The manifest is there; makes nothing if no graph draws. */
 int fdry_random_new(struct fdry_image *img) __must_check;
 void fdry_random_free(struct fdry_image *img);
 /* Before that, while there is a context: what it has of the driver's. */
 void fdry_random_end(struct fdry_image *img);
 
-/* Run @fn, which launches @l, under the lock where the graph draws; what it draws is counted where
+/* Run @fn, which launches @l, under the lock if the graph draws; what it draws is counted where
  * @fn succeeded. */
 int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
 		       int (*fn)(struct fdry_image *img, const struct fdry_launch *l)) __must_check;

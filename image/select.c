@@ -105,7 +105,7 @@ static int none_fits(struct fdry_candidates *p)
 			 p->why.data);
 }
 
-/* One alone is left to whoever compares it in full, and says so better. */
+/* The caller compares a single image in full, and names what differs. */
 int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
 			   struct fdry_mismatch *ret)
 {

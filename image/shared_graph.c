@@ -29,7 +29,7 @@ static void fork_prepare(void)
 	(void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* With the lock: where @oid hangs, or the end of its bucket. */
+/* With the lock: the pointer to the graph @oid, or the end of its bucket. */
 static struct fdry_shared_graph **graph_at(const struct fdry_oid *oid)
 {
 	struct fdry_shared_graph **p = &graphs[fdry_get32(oid->b) % BUCKETS];

@@ -52,7 +52,7 @@ static void dims_merge(struct fdry_strided *s)
 	}
 }
 
-/* Keeps the walk sorted by the image's strides, the largest first; gives where the dimension is. */
+/* Keeps the walk sorted by the image's strides, the largest first; returns its new position. */
 static uint32_t dim_insert(struct fdry_strided *s, uint64_t n, int64_t dst, int64_t src, bool write)
 {
 	const int64_t *by = write ? s->dst : s->src;

@@ -76,7 +76,7 @@ static struct block *block_take(struct fdry_upload *u)
 
 /* --- making them --- */
 
-/* Whole huge pages, where the system has some to give. A child of a fork has no use for them. */
+/* Whole huge pages, if the system has some. A child of a fork has no use for them. */
 static int map_make(struct fdry_upload *u)
 {
 	uintptr_t at;

@@ -2,7 +2,7 @@
 /*
  * upload.h - host memory to the device, by as many threads as there are.
  *
- * A thread copies its pieces into a block of pinned memory and gives that to the driver;
+ * A thread copies its pieces into a block of pinned memory and passes that to the driver;
  * the block is taken again when the device has it. So bytes may go away when the call that
  * was given them returns. Everything is on one stream, in no particular order. Blocks can be
  * filled before there is memory to copy to: copies begin when the upload is opened.
@@ -36,7 +36,7 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 		    struct fdry_upload **ret) __must_check;
 /* Copies may begin. Any thread. */
 void fdry_upload_open(struct fdry_upload *u);
-/* There will be no copies: who waits for them, and who comes later, gets FDRY_E_STATE. Any thread.
+/* There will be no copies: threads that wait for them, or put more, get FDRY_E_STATE. Any thread.
  */
 void fdry_upload_abandon(struct fdry_upload *u);
 /* Copy @n pieces, FDRY_UPLOAD_BLOCK bytes together at most, some time before fdry_upload_finish()

@@ -17,7 +17,7 @@ struct claim {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct claim *claims;
 
-/* Where the claim at @addr hangs, or the end of the list. */
+/* The pointer to the claim at @addr, or the end of the list. */
 static struct claim **claim_at(CUdeviceptr addr)
 {
 	struct claim **p;
