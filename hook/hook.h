@@ -28,9 +28,9 @@ enum fdry_code_kind {
 	FDRY_CODE_UNKNOWN, /* another form, or it could not be kept: no data */
 	FDRY_CODE_WRAPPER, /* fatbin wrapper (magic 0x466243b1), version 1 or 2, whose data is the
 			      fatbin */
-	FDRY_CODE_FATBIN,  /* fatbin (magic 0xBA55ED50) */
-	FDRY_CODE_ELF,	   /* cubin, or an object of the software driver */
-	FDRY_CODE_PTX,	   /* text */
+	FDRY_CODE_FATBIN, /* fatbin (magic 0xBA55ED50) */
+	FDRY_CODE_ELF,    /* cubin, or an object of the software driver */
+	FDRY_CODE_PTX,    /* text */
 };
 
 /* A load of device code that the stand-in saw. The bytes stay until the process ends. */
@@ -50,10 +50,10 @@ struct fdry_code {
 
 /* Live objects that arguments do not reveal, or that cannot be restored. */
 struct fdry_hook_live {
-	uint64_t textures;     /* texture objects */
-	uint64_t surfaces;     /* surface objects */
+	uint64_t textures;       /* texture objects */
+	uint64_t surfaces;       /* surface objects */
 	uint64_t graph_launches; /* graph launches so far, replays included */
-	uint64_t captures;     /* streams capturing now */
+	uint64_t captures;       /* streams capturing now */
 	uint64_t unwrapped;    /* look-ups of hooked names that returned a version unknown to the
 				  stand-in */
 };

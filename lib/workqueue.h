@@ -55,13 +55,13 @@ struct fdry_workqueue {
 	pthread_mutex_t lock;
 	pthread_cond_t added, changed;
 	struct fdry_work *first, **last;
-	unsigned int working;           /* pieces that were begun and are not done */
-	bool stopped;                   /* begin nothing more */
-	struct fdry_saved_err failed;   /* the first failure */
+	unsigned int working;         /* pieces that were begun and are not done */
+	bool stopped;                 /* begin nothing more */
+	struct fdry_saved_err failed; /* the first failure */
 	pthread_t threads[FDRY_WORKQUEUE_THREADS_MAX];
-	unsigned int nthreads;          /* threads to join */
-	unsigned int running;           /* threads that still look for work */
-	unsigned int numbered;          /* workers that have a number */
+	unsigned int nthreads; /* threads to join */
+	unsigned int running;  /* threads that still look for work */
+	unsigned int numbered; /* workers that have a number */
 };
 
 void fdry_workqueue_init(struct fdry_workqueue *q, const struct fdry_workqueue_opts *opts);

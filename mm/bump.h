@@ -30,13 +30,13 @@
 #include "lib/err.h"
 
 struct fdry_bump {
-	uint64_t base;    /* first address */
-	uint64_t size;    /* bytes */
-	uint64_t cursor;  /* offset of the next byte to hand out */
+	uint64_t base;   /* first address */
+	uint64_t size;   /* bytes */
+	uint64_t cursor; /* offset of the next byte to hand out */
 	uint64_t touched; /* end of what was ever handed out, as an offset; below it bytes may not
 			     be zero */
-	uint64_t unit;    /* alignment of every allocation, bytes */
-	uint64_t block;   /* alignment of large ones, bytes */
+	uint64_t unit;  /* alignment of every allocation, bytes */
+	uint64_t block; /* alignment of large ones, bytes */
 };
 
 /* Where an allocation would lie. */

@@ -34,8 +34,8 @@ struct fdry_region {
 	pthread_mutex_t lock;
 	struct fdry_bump bump;
 	struct fdry_backing backing;
-	struct fdry_ledger ledger;  /* allocations and slabs, which count as uses of blocks */
-	bool arena;                 /* preallocated, and not freed since */
+	struct fdry_ledger ledger; /* allocations and slabs, which count as uses of blocks */
+	bool arena;                /* preallocated, and not freed since */
 
 	struct fdry_ranges small;    /* freed, under FDRY_ALLOC_BLOCK */
 	struct fdry_ranges large;
@@ -46,9 +46,9 @@ struct fdry_region {
 	struct fdry_stream_pool pool;
 	uint64_t frees;             /* counts frees into pools */
 	struct fdry_graph_pool *graphs; /* of captures in progress */
-	size_t slabs;               /* entries of the ledger that are slabs, */
-	uint64_t slab_bytes;        /* their bytes, */
-	uint64_t graph_bytes;       /* and those of graphs among them */
+	size_t slabs;         /* entries of the ledger that are slabs, */
+	uint64_t slab_bytes;  /* their bytes, */
+	uint64_t graph_bytes; /* and those of graphs among them */
 
 	struct fdry_ranges reservations;
 	struct fdry_ranges unreserved;

@@ -47,10 +47,10 @@ struct fdry_region;
 
 /* The call that made an allocation. */
 enum fdry_alloc_kind {
-	FDRY_KIND_ALLOC,  /* fdry_region_alloc() */
-	FDRY_KIND_POOL,	  /* fdry_region_alloc_async() */
-	FDRY_KIND_GRAPH,  /* a slab for allocations of graphs, kept until the region ends */
-	FDRY_KIND_MAP,	  /* memory that the program mapped: fdry_region_map() */
+	FDRY_KIND_ALLOC, /* fdry_region_alloc() */
+	FDRY_KIND_POOL,  /* fdry_region_alloc_async() */
+	FDRY_KIND_GRAPH, /* a slab for allocations of graphs, kept until the region ends */
+	FDRY_KIND_MAP,   /* memory that the program mapped: fdry_region_map() */
 	FDRY_KIND_SHARED, /* the same, but shared with or made by another process or API: no image
 			     can hold it */
 	FDRY_KIND_SLAB,	  /* the region's own: a slab of its pool */
@@ -59,13 +59,13 @@ enum fdry_alloc_kind {
 /* One live allocation, as the ledger has it. */
 struct fdry_alloc {
 	CUdeviceptr addr;
-	uint64_t size;    /* as requested, in bytes */
-	uint64_t extent;    /* bytes that it occupies: size rounded up */
-	uint64_t serial;  /* 1 for the region's first allocation, counting every one ever made */
-	uint64_t owner;   /* the caller's: the graph or pool that it belongs to */
+	uint64_t size;   /* as requested, in bytes */
+	uint64_t extent; /* bytes that it occupies: size rounded up */
+	uint64_t serial; /* 1 for the region's first allocation, counting every one ever made */
+	uint64_t owner;  /* the caller's: the graph or pool that it belongs to */
 	enum fdry_alloc_kind kind;
-	bool capturing;   /* made while a stream of the process was capturing; stamped */
-	bool blank;       /* mapped, and not filled yet: must not be read */
+	bool capturing; /* made while a stream of the process was capturing; stamped */
+	bool blank;     /* mapped, and not filled yet: must not be read */
 };
 
 enum fdry_alloc_flags {
@@ -256,10 +256,10 @@ struct fdry_region_stats {
 	uint64_t mapped_bytes; /* physical memory held, arena and backed ranges included */
 	uint64_t idle_bytes;   /* of it, memory that no live allocation uses and nothing keeps;
 				  unmapped at the next chance */
-	uint64_t blocks;       /* pieces of physical memory */
-	uint64_t free_bytes;   /* addresses that were freed and may be handed out again */
-	uint64_t slab_bytes;   /* of mapped_bytes, slabs of the pool and of graphs */
-	uint64_t pool_bytes;   /* of it, stream-ordered allocations */
+	uint64_t blocks;     /* pieces of physical memory */
+	uint64_t free_bytes; /* addresses that were freed and may be handed out again */
+	uint64_t slab_bytes; /* of mapped_bytes, slabs of the pool and of graphs */
+	uint64_t pool_bytes; /* of it, stream-ordered allocations */
 };
 void fdry_region_stats(struct fdry_region *r, struct fdry_region_stats *ret);
 

@@ -30,9 +30,9 @@ struct fdry_stream_queue;
 struct fdry_stream_pool {
 	struct fdry_ranges settled;
 	struct fdry_stream_queue *queues; /* one for each stream that has freed something since */
-	uint64_t waiting;          /* bytes in queues */
-	uint64_t slabs;            /* bytes in slabs */
-	uint64_t live;             /* bytes in allocations */
+	uint64_t waiting; /* bytes in queues */
+	uint64_t slabs;   /* bytes in slabs */
+	uint64_t live;    /* bytes in allocations */
 };
 
 /* Add newly mapped memory. FDRY_E_NOMEM. */

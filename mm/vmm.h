@@ -27,15 +27,15 @@
 struct fdry_vmm {
 	const struct fdry_driver *drv;
 	CUdevice dev;
-	CUcontext ctx;    /* the primary one, retained */
-	CUstream stream;  /* shared, not ours to destroy */
+	CUcontext ctx;   /* the primary one, retained */
+	CUstream stream; /* shared, not ours to destroy */
 	CUdeviceptr base;
 	uint64_t size;    /* bytes */
 	uint64_t reserved[FDRY_VMM_PARTS]; /* bytes of each reservation; they are contiguous, and
 					      may end behind base + size */
 	unsigned int parts;
-	uint64_t peers;   /* other devices that may access new memory, a bit for each ordinal */
-	bool keep_va;        /* on release the addresses stay reserved, for the next region there */
+	uint64_t peers; /* other devices that may access new memory, a bit for each ordinal */
+	bool keep_va;   /* on release the addresses stay reserved, for the next region there */
 	uint64_t granule;    /* unit of mapping, bytes: the driver's granularity, at least
 				FDRY_ALLOC_BLOCK */
 };
