@@ -97,8 +97,7 @@ fdry_devptr fdry_base_for_name(const char *name);
  * FDRY_E_NOFUNC (a driver older than CUDA 12.5); FDRY_E_TAKEN (names what lies at the base).
  */
 int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture **ret);
-/* Let the driver allocate until fdry_capture_resume(). A seal refuses graphs that use such memory.
- */
+/* Let the driver allocate until fdry_capture_resume(). A seal refuses graphs that use it. */
 int fdry_capture_pause(struct fdry_capture *cap);
 int fdry_capture_resume(struct fdry_capture *cap);
 /* The cursor: bytes of the region that are handed out so far. */
@@ -231,13 +230,13 @@ int fdry_capture_graph_remove(struct fdry_capture *cap, uint64_t key);
 
 /**
  * fdry_capture_graph_fixed() - Promise that a graph of a capture does not change.
- * @key: as it was added with fdry_capture_graph(); FDRY_E_NOKEY
+ * @key: from fdry_capture_graph(); FDRY_E_NOKEY
  * @on: 1 to promise, 0 to end the promise
  *
  * The promise makes repeated seals of one capture faster: the first seal reads the nodes of the
- * graph, and later seals use what it read. While the promise holds, nothing may change the CUgraph or
- * its nodes, and fdry_capture_graph_remove() must come before the CUgraph is destroyed. Promise this
- * only if no other code has the CUgraph. Memory and the attributes of kernels may change: each
+ * graph, and later seals use what it read. While the promise holds, nothing may change the CUgraph
+ * or its nodes, and fdry_capture_graph_remove() must come before the CUgraph is destroyed. Promise
+ * this only if no other code has the CUgraph. Memory and the attributes of kernels may change: each
  * seal checks those that the graph needs. Call this function with 0 before you change the graph.
  */
 int fdry_capture_graph_fixed(struct fdry_capture *cap, uint64_t key, int on);

@@ -177,7 +177,7 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes);
 
 enum fdry_evict_flags {
-	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store that is open for reading, too */
+	FDRY_EVICT_DRY_RUN = 1 << 0, /* only report; works in a store open for reading, too */
 };
 /*
  * An image that goes; the image that was used longest ago comes first. @used: when it was last
