@@ -344,7 +344,8 @@ START_TEST(room_that_cannot_be_had)
 	fails(RANGE, "'b' (4000 bytes", fdry_capture_capacity(w.cap, "b", ROOM));
 	kv = kv_alloc(&w);
 	fails(RANGE, "ask for more", fdry_capture_capacity(w.cap, "kv", ROWS * MIB));
-	fails(RANGE, "there are no addresses for a capacity of", fdry_capture_capacity(w.cap, "kv", -1ull));
+	fails(RANGE, "there are no addresses for a capacity of",
+	      fdry_capture_capacity(w.cap, "kv", -1ull));
 	fails(RANGE, "", fdry_capture_capacity(w.cap, "kv", 1ull << 40));
 	ok(fdry_capture_capacity(w.cap, "kv", ROOM));
 	fails(EXISTS, "already has a capacity of 67108864 bytes",
