@@ -88,20 +88,7 @@ static int exec_launch(struct fdry_image *img, const struct fdry_launch *l)
 				: fdry_call(img->drv, cuGraphLaunch, exec, l->stream);
 }
 
-/* In the primary context. */
-static int stream_launch(struct fdry_image *img, const struct fdry_launch *l)
-{
-	int err = fdry_image_stream_check(img, l->stream);
-
-	if (err)
-		return err;
-	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
-	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
-	err = exec_launch(img, l);
-	fdry_random_written(img, l);
-	return err;
-}
-
+/* From the primary context, to which the caller's stream belongs. */
 static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 {
 	CUstreamCaptureMode mode;
@@ -109,7 +96,14 @@ static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 
 	if (err)
 		return err;
-	err = stream_launch(img, l);
+	err = fdry_image_stream_check(img, l->stream);
+	if (err)
+		goto out_leave;
+	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
+	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	err = exec_launch(img, l);
+	fdry_random_written(img, l);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }
