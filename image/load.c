@@ -439,6 +439,17 @@ static int load_undo(struct fdry_image *img, int err)
 	return fdry_saved_err_restore(&saved);
 }
 
+/* A function of its own: fdry_need() names the function that calls it if its name begins with
+ * fdry_. */
+static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
+{
+	int err = fdry_need(store);
+
+	if (!err)
+		err = fdry_need(name);
+	return err ? err : fdry_need(ret);
+}
+
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 			      const struct fdry_load_opts *opts, struct fdry_mismatch *mismatch,
 			      struct fdry_image **ret)
@@ -447,12 +458,8 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 	struct load l = { .opts = &o };
 	struct fdry_image *img;
 	uint32_t i;
-	int err = fdry_need(store);
+	int err = args_check(store, name, ret);
 
-	if (!err)
-		err = fdry_need(name);
-	if (!err)
-		err = fdry_need(ret);
 	if (!err)
 		err = fdry_opts_take(opts, &o, sizeof(o));
 	if (!err)

@@ -578,7 +578,7 @@ START_TEST(helpers_are_not_named)
 	fails(INVAL, "the call was given no img", fdry_image_tensor_find(NULL, "a", &t));
 	fails(INVAL, "fdry_image_tensor_find() was given no ret",
 	      fdry_image_tensor_find(NULL, "a", NULL));
-	fails(INVAL, "the call was given no store", fdry_store_pin(NULL, "img"));
+	fails(INVAL, "fdry_store_pin() was given no store", fdry_store_pin(NULL, "img"));
 }
 END_TEST
 
