@@ -290,11 +290,13 @@ class Closing(unittest.TestCase):
         """What waits for that thread is refused there; close() takes effect when it has ended."""
         script = """
 import sys, threading, time, foundry
-known, done, found, images = threading.Event(), threading.Event(), [], []
+known, begun, done = threading.Event(), threading.Event(), threading.Event()
+found, images = [], []
 
 def progress(phase, *_):
     if phase != "graphs" or done.is_set():
         return
+    begun.set()
     known.wait(60)
     for name, call in calls(images[0]).items():
         try:
@@ -308,6 +310,10 @@ def calls(image):
     if sys.argv[2] == "wait":
         return {"wait": image.wait, "build_stop": image.build_stop, "restore": image.restore, "build": lambda: image.build(1)}
     return {"close": image.close, "again": image.close, "launch": lambda: image.launch(1)}
+
+if sys.argv[2] == "early":  # the callback is called before load() has made its Image
+    module = sys.modules["foundry.image"]
+    module.Image = lambda *args, make=module.Image: begun.wait(60) and make(*args)
 
 images.append(foundry.load("vecadd", store=sys.argv[1], background=True, progress=progress))
 known.set()
@@ -324,8 +330,10 @@ while True:  # the image's addresses are free some time after the callback has r
             raise
         time.sleep(0.01)
 """
-        for what, says in (("wait", "wait: .*own progress function.*\nbuild_stop: .*own progress function.*\nrestore: .*own progress function.*\nbuild\n"),
-                           ("close", "close\nagain\nlaunch: the image is closed; load it again\n")):
+        refused = ": .*own progress function.*\n"
+        closed = "close\nagain\nlaunch: the image is closed; load it again\n"
+        for what, says in (("wait", f"wait{refused}build_stop{refused}restore{refused}build\n"),
+                           ("close", closed), ("early", closed)):
             with self.subTest(what):
                 done = subprocess.run([sys.executable, "-c", script, self.store, what], capture_output=True, text=True, check=False, timeout=LIMIT)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -166,7 +166,7 @@ POOL = _object("POOL", "fdry_graphpool_put", "the pool is freed; make another on
 # Handles of the driver's are plain pointers.
 GRAPH = STREAM = GRAPH_EXEC = FUNCTION = c_void_p
 
-_entered = threading.local()  # .handles: those in whose callbacks this thread is
+_entered = threading.local()  # .callbacks: those that this thread is in
 
 
 class Handle:
@@ -253,7 +253,7 @@ class Handle:
             pointer = self._pointer.pop()
         except IndexError:
             return  # another thread did
-        if self in getattr(_entered, "handles", ()):  # the library waits until this callback has returned
+        if any(each.of(self) for each in entered()):  # the library waits until this callback has returned
             threading.Thread(target=self._free_pointer, args=(pointer,), name="foundry-close").start()
         else:
             self._free_pointer(pointer)
@@ -266,9 +266,9 @@ class Handle:
                 each.clear()
 
 
-def inside():
-    """Whether this thread is in a callback."""
-    return bool(getattr(_entered, "handles", ()))
+def entered():
+    """The callbacks that this thread is in."""
+    return getattr(_entered, "callbacks", ())
 
 
 class Hold:
@@ -944,8 +944,8 @@ class Callback:
     def _call(self, *args):
         if self._raised is not None:
             return self._failed
-        outer = getattr(_entered, "handles", ())
-        _entered.handles = (*outer, self.handle and self.handle())
+        outer = entered()
+        _entered.callbacks = (*outer, self)
         try:
             return self._function(*args)
         except BaseException as e:
@@ -954,7 +954,11 @@ class Callback:
             self._raised = e
             return self._failed
         finally:
-            _entered.handles = outer
+            _entered.callbacks = outer
+
+    def of(self, handle):
+        """Whether this handle's object calls it: known later than the first call, if a thread of the library is fast."""
+        return self.handle is not None and self.handle() is handle
 
     def __enter__(self):
         self._entered = True

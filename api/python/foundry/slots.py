@@ -80,7 +80,7 @@ class Slots(_lib.Closing):
 
         A callback does not wait for the lock: whoever has it may wait for the replay that the callback belongs to.
         """
-        if not self._lock.acquire(blocking=not _lib.inside()):
+        if not self._lock.acquire(blocking=not _lib.entered()):
             raise _lib.Error(_lib.STATE, "another thread is changing the table, which a callback cannot wait for; do it elsewhere")
         try:
             self._handle.take()
