@@ -60,7 +60,7 @@ struct fdry_image {
 	struct fdry_buf claimed;   /* CUdeviceptr: allocations made there for the image, */
 	struct fdry_buf
 		kept; /* struct fdry_memory, ascending: what the process keeps its own bytes in */
-	struct fdry_buf capacities; /* of struct fdry_capacity: sizes of tensors that have capacity */
+	struct fdry_buf capacities; /* of struct fdry_capacity: of tensors that have one */
 	void *host;                /* pinned: all host segments; NULL: none */
 	struct fdry_host_segment *hosts; /* by position in m.hosts */
 	struct fdry_kernel *kernels;

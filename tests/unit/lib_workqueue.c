@@ -168,7 +168,8 @@ START_TEST(a_waiter_works_up_to_its_item)
 }
 END_TEST
 
-/* While a thread does the first item, only a queue with help_all lets the waiter begin later ones. */
+/* While a thread does the first item, only a queue with help_all lets the waiter begin later
+ * ones. */
 START_TEST(a_waiter_helps_with_later_items)
 {
 	bool help_all = _i;
