@@ -113,7 +113,7 @@ static CUgraph graph_capture(const CUfunction *functions, unsigned int key)
 {
 	int n = (int)key;
 	void *args[] = { &vectors[0], &vectors[1], &vectors[2], &n };
-	CUgraph graph;
+	CUgraph graph = NULL;
 	unsigned int i;
 
 	call(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_RELAXED);

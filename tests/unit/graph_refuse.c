@@ -650,8 +650,7 @@ START_TEST(edge_data_unknown)
 		{ 0 },
 	};
 	static const char *const says[] = {
-		"edge 0: it has a type that this version does not know (from_port 0, to_port 0, "
-		"type 2)",
+		"it has a type that this version does not know (from_port 0, to_port 0, type 2)",
 		"it has an outgoing port",
 		"it has an incoming port",
 		"it has reserved bytes",
