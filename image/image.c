@@ -192,7 +192,8 @@ static int raw_match(const struct fdry_tensor *t, const struct copy *c, uint64_t
 	*other = *t;
 	other->addr = c->other.addr;
 	other->flags = c->other.flags;
-	fdry_strided_rows(other);
+	if (bytes) /* the sizes of a tensor without elements may have any product */
+		fdry_strided_rows(other);
 	return 0;
 }
 
