@@ -18,8 +18,7 @@
  */
 static int listing_order(struct fdry_listing *l)
 {
-	uint32_t *order = calloc(2 * (size_t)l->nnodes + 1, sizeof(*order)),
-		 *place = order + l->nnodes, i;
+	uint32_t *order = calloc(2 * (size_t)l->nnodes + 1, sizeof(*order)), *place, i;
 	CUgraphNode *nodes = calloc(l->nnodes + 1, sizeof(*nodes));
 	int err;
 
@@ -27,6 +26,7 @@ static int listing_order(struct fdry_listing *l)
 		err = fdry_nomem();
 		goto out_free;
 	}
+	place = order + l->nnodes;
 	err = fdry_edges_order(l->edges, l->nedges, l->nnodes, order);
 	if (err)
 		goto out_free;
