@@ -109,6 +109,8 @@ struct fdry_store {
 /* Every entry point starts with one of these: FDRY_E_FORKED; for writing also FDRY_E_PERM. */
 int fdry_store_check(const struct fdry_store *s) __must_check;
 int fdry_store_check_write(const struct fdry_store *s) __must_check;
+/* The first one, and a transaction that reads: end it with fdry_txn_abort(). */
+int fdry_store_read(const struct fdry_store *s, struct fdry_txn *t) __must_check;
 /* fdry_store_open() with another map size, for tests; 0: the default. */
 int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
 			  struct fdry_store **ret) __must_check;

@@ -9,10 +9,8 @@ int fdry_pack_choose(struct fdry_store *s, const char *name, bool named, struct 
 	size_t i = c->refs.len / sizeof(struct fdry_ref);
 	struct fdry_ref *refs;
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = name ? fdry_ref_resolve_all(&t, name, &c->refs) : fdry_ref_images(&t, NULL, &c->refs);

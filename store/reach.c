@@ -77,10 +77,8 @@ int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_obje
 	struct fdry_buf all = { 0 };
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_reach(&t, oid, &seen, info_put, &all);

@@ -157,10 +157,8 @@ int fdry_ref_list(struct fdry_store *s, const char *name, struct fdry_ref **ret,
 {
 	struct fdry_buf all = { 0 };
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_ref_select(&t, name, &all);
@@ -192,10 +190,8 @@ int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg)
 	const struct fdry_ref *ref;
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_ref_images(&t, NULL, &all);

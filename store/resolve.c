@@ -215,10 +215,8 @@ int fdry_ref_resolve(struct fdry_txn *t, const char *name, struct fdry_oid *ret)
 int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret)
 {
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_ref_resolve(&t, name, ret);

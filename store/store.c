@@ -87,6 +87,13 @@ int fdry_store_check(const struct fdry_store *s)
 	return 0;
 }
 
+int fdry_store_read(const struct fdry_store *s, struct fdry_txn *t)
+{
+	int err = fdry_store_check(s);
+
+	return err ? err : fdry_txn_read(s->env->db, t);
+}
+
 int fdry_store_check_write(const struct fdry_store *s)
 {
 	int err = fdry_store_check(s);
@@ -478,10 +485,8 @@ int fdry_store_info(struct fdry_store *s, const struct fdry_oid *oid, struct fdr
 {
 	struct fdry_record rec;
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_record_need(&t, oid, &rec);
@@ -497,10 +502,8 @@ int fdry_store_links(struct fdry_store *s, const struct fdry_oid *oid, struct fd
 	struct fdry_oid *links = NULL;
 	struct fdry_record rec;
 	struct fdry_txn t;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_record_need(&t, oid, &rec);
@@ -542,10 +545,8 @@ int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg)
 	struct fdry_buf all = { 0 };
 	struct fdry_txn t;
 	size_t i;
-	int err = fdry_store_check(s);
+	int err = fdry_store_read(s, &t);
 
-	if (!err)
-		err = fdry_txn_read(s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_txn_each(&t, FDRY_TABLE_OBJECTS, (struct fdry_span){ 0 }, info_put, &all);
