@@ -74,6 +74,12 @@ static void fork_prepare(void)
 	(void)pthread_atfork(before_fork, after_fork, after_fork_child);
 }
 
+static void table_lock(void)
+{
+	(void)pthread_once(&fork_once, fork_prepare);
+	pthread_mutex_lock(&table.lock);
+}
+
 /* --- the tables; with the lock --- */
 
 static struct fdry_module **module_bucket(const struct fdry_oid *object)
@@ -337,7 +343,7 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 	bool shared;
 	int err;
 
-	pthread_mutex_lock(&table.lock);
+	table_lock();
 	m = module_find(u, k);
 	if (m) {
 		err = module_use(m, k, func);
@@ -348,7 +354,7 @@ static int module_enter(const struct fdry_module_user *u, const struct fdry_kern
 	if (err)
 		return err;
 	shared = !fdry_module_has_variables(bytes);
-	pthread_mutex_lock(&table.lock);
+	table_lock();
 	m = module_find(u, k); /* another thread may have entered it meanwhile */
 	if (!m)
 		m = module_add(u, k, shared);
@@ -367,7 +373,6 @@ int fdry_module_get(const struct fdry_module_user *u, const struct fdry_kernel *
 	CUfunction handle;
 	int err;
 
-	(void)pthread_once(&fork_once, fork_prepare);
 	err = module_enter(u, k, &m, &f);
 	if (!err)
 		err = module_fill(m, u, k, f, &handle);
@@ -387,7 +392,7 @@ void fdry_module_put(struct fdry_module *m)
 
 	if (!m)
 		return;
-	pthread_mutex_lock(&table.lock);
+	table_lock();
 	last = !--m->users;
 	if (last)
 		module_remove(m);
@@ -408,7 +413,7 @@ bool fdry_module_is_shared(const struct fdry_oid *object)
 {
 	struct fdry_module *m;
 
-	pthread_mutex_lock(&table.lock);
+	table_lock();
 	for (m = *module_bucket(object);
 	     m && (m->owner || m->process != process || !fdry_oid_eq(&m->object, object));
 	     m = m->next)

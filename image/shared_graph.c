@@ -29,6 +29,12 @@ static void fork_prepare(void)
 	(void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
+static void table_lock(void)
+{
+	(void)pthread_once(&fork_once, fork_prepare);
+	pthread_mutex_lock(&lock);
+}
+
 /* With the lock: the pointer to the graph @oid, or the end of its bucket. */
 static struct fdry_shared_graph **graph_at(const struct fdry_oid *oid)
 {
@@ -43,7 +49,7 @@ struct fdry_shared_graph *fdry_shared_graph_get(const struct fdry_oid *oid)
 {
 	struct fdry_shared_graph *g;
 
-	pthread_mutex_lock(&lock);
+	table_lock();
 	g = *graph_at(oid);
 	if (g)
 		g->users++;
@@ -85,8 +91,7 @@ int fdry_shared_graph_add(const struct fdry_oid *oid, struct fdry_buf *bytes,
 
 	if (err)
 		return err;
-	(void)pthread_once(&fork_once, fork_prepare);
-	pthread_mutex_lock(&lock);
+	table_lock();
 	at = graph_at(oid);
 	*ret = *at ? *at : g;
 	if (*at)
@@ -105,7 +110,7 @@ void fdry_shared_graph_put(struct fdry_shared_graph *g)
 
 	if (!g)
 		return;
-	pthread_mutex_lock(&lock);
+	table_lock();
 	last = !--g->users;
 	if (last)
 		*graph_at(&g->oid) = g->next;
