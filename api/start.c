@@ -2,7 +2,7 @@
 /*
  * start.c - load an image, or say why not, capture and seal; see fdry_load_or_capture().
  *
- * The stand-in is put in place first: loading brings the driver into the process, and
+ * The interposer is put in place first: loading brings the driver into the process, and
  * after that it is too late. Whether it could be put there only matters once nothing can
  * be loaded, and is told then, before the caller's function runs.
  *
@@ -29,7 +29,7 @@ struct start {
 	struct fdry_load_opts load;
 	struct fdry_capture_opts capture;
 	const char *ref;
-	struct fdry_saved_err standin; /* why nothing can be captured */
+	struct fdry_saved_err interposer; /* why nothing can be captured */
 	struct fdry_buf unused;      /* of struct fdry_start_unused; strings are malloc'ed */
 	struct fdry_start_report *ret;
 };
@@ -287,9 +287,9 @@ static int capture_alone(struct start *s)
 	return err;
 }
 
-static int standin_fail(const struct start *s)
+static int interposer_fail(const struct start *s)
 {
-	int err = fdry_saved_err_restore(&s->standin);
+	int err = fdry_saved_err_restore(&s->interposer);
 
 	return fdry_fail_at(err, "'%s' cannot be loaded (%s), and not be captured", s->ref,
 			    unused_array(s)[0].why);
@@ -301,11 +301,11 @@ static int run(struct start *s)
 	int err;
 
 	if (!strict)
-		fdry_saved_err_set(&s->standin, fdry_hook_install(NULL));
+		fdry_saved_err_set(&s->interposer, fdry_hook_install(NULL));
 	err = load_any(s);
 	if (!err || strict || !capture_helps(err))
 		return err;
-	return s->standin.err ? standin_fail(s) : capture_alone(s);
+	return s->interposer.err ? interposer_fail(s) : capture_alone(s);
 }
 
 /* --- the report --- */

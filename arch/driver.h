@@ -40,8 +40,8 @@ struct fdry_driver {
 #undef FDRY_DRIVER_FN
 };
 
-/* Finds a driver's symbols. It is dlsym(), unless the stand-in replaces it before a driver is
- * opened, since dlsym() may return the stand-in's own functions. */
+/* Finds a driver's symbols. It is dlsym(), unless the interposer replaces it before a driver is
+ * opened, since dlsym() may return the interposer's own functions. */
 extern void *(*fdry_driver_lookup)(void *handle, const char *symbol);
 
 /**

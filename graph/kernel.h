@@ -61,7 +61,7 @@ struct fdry_code_image {
 	void *const *jit_values;
 };
 
-/* Find the code of a library or module handle; -FDRY_E_NOENT if the stand-in did not see its
+/* Find the code of a library or module handle; -FDRY_E_NOENT if the interposer did not see its
  * load. */
 typedef int (*fdry_code_find_fn)(void *arg, CUlibrary library, CUmodule module,
 				 struct fdry_code_image *ret);

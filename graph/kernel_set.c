@@ -2,8 +2,8 @@
 /*
  * kernel_set.c - the kernels that graphs launch, interned while the graphs are read.
  *
- * A node has a CUkernel, a CUfunction or both. The stand-in reports the data that their library or
- * module was loaded from. The code for this device is found in that data once, and PTX is linked
+ * A node has a CUkernel, a CUfunction or both. The interposer reports the data that their library
+ * or module was loaded from. The code for this device is found in that data once, and PTX is linked
  * once. Handles with equal code, name and attributes are one kernel. The set records the library or
  * module of every handle, because each load has its own variables to check.
  */
@@ -264,7 +264,7 @@ static int code_get(struct fdry_kernel_set *set, const struct found *f, uint32_t
 
 	err = set->find(set->find_arg, f->library, f->module, &image);
 	if (err == -FDRY_E_NOENT)
-		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the stand-in was in "
+		return fdry_fail(FDRY_E_REFUSED, "its code was loaded before the interposer was in "
 						 "place, or without it; import foundry first");
 	if (err)
 		return err;

@@ -10,7 +10,7 @@
 
 /* Code that was loaded, for this device. */
 struct fdry_set_code {
-	struct fdry_code_image image; /* the stand-in's record; identifies the code */
+	struct fdry_code_image image; /* the interposer's record; identifies the code */
 	struct fdry_devcode found; /* the entry for this device */
 	struct fdry_buf linked;    /* the driver's cubin, if the entry is PTX */
 	struct fdry_span bytes;    /* the cubin, or the software driver's object */

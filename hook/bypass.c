@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bypass.c - check that the calls of a program reach the stand-in.
+ * bypass.c - check that the calls of a program reach the interposer.
  *
  * Other libraries wrap CUDA, too. A wrapper that passes calls on is fine. A wrapper that calls the
  * driver itself would hide all calls from captures. So before a capture begins, this file looks up
- * each function in every way that programs do. If an address is not the stand-in's, it calls that
+ * each function in every way that programs do. If an address is not the interposer's, it calls that
  * address to see whether the call arrives here. These calls do no harm if they end elsewhere.
  */
 #include "hook/internal.h"
@@ -119,7 +119,7 @@ static int check(const struct probe *p, const struct way *w, void *driver)
 	dladdr(fn, &info);
 	return fdry_fail(FDRY_E_HIDDEN,
 			 "a program that asks %s for %s gets the function of %s, which does not "
-			 "call the stand-in: a capture would miss its calls; start the program "
+			 "call the interposer: a capture would miss its calls; start the program "
 			 "without that library",
 			 w->name, p->symbol,
 			 info.dli_fname ? info.dli_fname : "an unknown library");
@@ -135,7 +135,7 @@ int fdry_bypass_check(void)
 
 	if (!driver)
 		return fdry_fail(FDRY_E_HIDDEN,
-				 "dlopen(\"libcuda.so.1\") does not return the stand-in, which is "
+				 "dlopen(\"libcuda.so.1\") does not return the interposer, which is "
 				 "loaded: a library that replaces dlopen() prevents that; start "
 				 "the program without it");
 	for (i = 0; i < sizeof(probes) / sizeof(probes[0]) && !err; i++)

@@ -3,8 +3,8 @@
  * dynsym.c - look a symbol up in one object only.
  *
  * dlsym() cannot find the driver's functions, for two reasons. Libraries that wrap CUDA replace it
- * and return functions of their own, which call the stand-in again. It also searches an object's
- * dependencies, so an object that needs libcuda.so.1 appears to have the stand-in's symbols. The
+ * and return functions of their own, which call the interposer again. It also searches an object's
+ * dependencies, so an object that needs libcuda.so.1 appears to have the interposer's symbols. The
  * loader has accepted the objects whose tables are read here.
  */
 #include "hook/internal.h"

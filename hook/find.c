@@ -2,7 +2,7 @@
 /*
  * find.c - find and open the real driver, once, at the first call that needs it.
  *
- * The driver is opened by its full path, since the loader would return the stand-in for
+ * The driver is opened by its full path, since the loader would return the interposer for
  * "libcuda.so.1". If FOUNDRY_DRIVER is set, it alone decides. Else a libcuda that the process has
  * already loaded is used, so that there are never two. Else the search follows the loader's order:
  * its search path, the folders of ld.so.conf, its defaults. Last come folders in which drivers are
@@ -53,12 +53,12 @@ struct finding {
 	char path[PATH_MAX];
 };
 
-static const char itself[] = "it is the stand-in itself";
+static const char itself[] = "it is the interposer itself";
 static struct finding *published;
 static __thread bool searching;
 
 /* dlopen() may belong to a library that returns another object: a wrapper that would call the
- * stand-in again. */
+ * interposer again. */
 static bool is_of_file(void *handle, const char *file)
 {
 	struct stat asked, got;
@@ -69,7 +69,7 @@ static bool is_of_file(void *handle, const char *file)
 	       (asked.st_dev == got.st_dev && asked.st_ino == got.st_ino);
 }
 
-/* Open @file if it is a driver and not the stand-in; else keep the first reason. */
+/* Open @file if it is a driver and not the interposer; else keep the first reason. */
 static bool try_file(struct finding *f, const char *file)
 {
 	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -168,9 +168,9 @@ static const struct finding *publish(struct finding *mine)
 	if (__atomic_compare_exchange_n(&published, &first, mine, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE)) {
 		if (mine->handle)
-			fdry_info("stand-in: the driver is %s", mine->path);
+			fdry_info("interposer: the driver is %s", mine->path);
 		else
-			fdry_warn("stand-in: no CUDA driver: %s", mine->why);
+			fdry_warn("interposer: no CUDA driver: %s", mine->why);
 		return mine;
 	}
 	if (mine->handle)
@@ -179,7 +179,7 @@ static const struct finding *publish(struct finding *mine)
 	return first;
 }
 
-/* The driver's start-up runs inside this call and may call the stand-in, which then finds no
+/* The driver's start-up runs inside this call and may call the interposer, which then finds no
  * driver yet. */
 static const struct finding *find(void)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hook.h - the table through which the library calls the stand-in.
+ * hook.h - the table through which the library calls the interposer.
  *
- * The stand-in (hook/) is a shared object with the SONAME libcuda.so.1. It
+ * The interposer (hook/) is a shared object with the SONAME libcuda.so.1. It
  * exports every symbol of the driver, and fdry_hook_table(), by which the library recognises it.
- * The library and the stand-in share nothing else: each has a copy of arch and mm, so the
+ * The library and the interposer share nothing else: each has a copy of arch and mm, so the
  * sentence of a failure is in last_error().
  *
  * Functions that return int return 0 or -FDRY_E_...; a call that fails changes nothing.
@@ -33,7 +33,7 @@ enum fdry_code_kind {
 	FDRY_CODE_PTX,    /* text */
 };
 
-/* A load of device code that the stand-in saw. The bytes stay until the process ends. */
+/* A load of device code that the interposer saw. The bytes stay until the process ends. */
 struct fdry_code {
 	CUlibrary library; /* the handle: one of the two is set */
 	CUmodule module;
@@ -55,21 +55,21 @@ struct fdry_hook_live {
 	uint64_t graph_launches; /* graph launches so far, replays included */
 	uint64_t captures;       /* streams capturing now */
 	uint64_t unwrapped;    /* look-ups of hooked names that returned a version unknown to the
-				  stand-in */
+				  interposer */
 };
 
 struct fdry_hook {
 	uint32_t version; /* FDRY_HOOK_VERSION */
 	uint32_t size;    /* sizeof(struct fdry_hook) */
 
-	/* The sentence of this thread's last failure in the stand-in, also in a CUDA call. Never
+	/* The sentence of this thread's last failure in the interposer, also in a CUDA call. Never
 	 * NULL. */
 	const char *(*last_error)(void);
 
 	/* Full path of the real driver, which this opens if needed. NULL: see last_error(). */
 	const char *(*real_path)(void);
 
-	/* FDRY_E_LATE, naming it, if a libcuda was loaded before the stand-in, which its users
+	/* FDRY_E_LATE, naming it, if a libcuda was loaded before the interposer, which its users
 	 * bypass. */
 	int (*late)(void);
 
@@ -78,7 +78,7 @@ struct fdry_hook {
 	int (*forked)(void);
 
 	/* FDRY_E_HIDDEN, naming it, if a library sends the program's calls to the driver around the
-	 * stand-in. The check calls CUDA, so CUDA must be started. */
+	 * interposer. The check calls CUDA, so CUDA must be started. */
 	int (*reached)(void);
 
 	/* Begin a region: allocations on the current context's device get its addresses. There is

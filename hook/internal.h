@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - declarations that the files of the stand-in share. Include it first: it defines
+ * internal.h - declarations that the files of the interposer share. Include it first: it defines
  * how cuda.h is read here.
  *
- * The stand-in is the libcuda.so.1 that a program calls in place of the driver.
+ * The interposer is the libcuda.so.1 that a program calls in place of the driver.
  * It calls the driver through slots only (fdry_real()), never by name: those names are its own
  * exports. Exported functions return CUresult, like a driver.
  */
@@ -77,8 +77,8 @@ int fdry_start_forked(void);
 
 /* loaded.c */
 
-/* A libcuda in this process that is not the stand-in: its path into @path. @before: only one
- * that was loaded before the stand-in. */
+/* A libcuda in this process that is not the interposer: its path into @path. @before: only one
+ * that was loaded before the interposer. */
 bool fdry_loaded_driver(bool before, char *path, size_t size);
 /* True if [@data, @data + @len) lies in a read-only part of the program or of a shared object,
  * which is then pinned: the bytes stay for as long as the process lives. */
@@ -95,7 +95,7 @@ const char *fdry_dynsym_soname(uintptr_t base, const void *dynamic);
 
 /* bypass.c */
 
-/* FDRY_E_HIDDEN, naming the library, if calls of the program do not reach the stand-in. */
+/* FDRY_E_HIDDEN, naming the library, if calls of the program do not reach the interposer. */
 int fdry_bypass_check(void);
 /* For the functions that the check calls: true if this call is from the check, and must end here.
  */

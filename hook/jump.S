@@ -17,7 +17,7 @@
 #elif defined(__aarch64__)
 #include "hook/jump-aarch64.S"
 #else
-#error "the stand-in knows x86-64 and aarch64"
+#error "the interposer knows x86-64 and aarch64"
 #endif
 
 	.text

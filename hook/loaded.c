@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * loaded.c - search the objects that the loader has mapped: for a libcuda other than the
- * stand-in, and for the shared object that holds given bytes, which can be pinned.
+ * interposer, and for the shared object that holds given bytes, which can be pinned.
  *
- * The list of objects is in the order of loading, so the objects before the stand-in are known at
+ * The list of objects is in the order of loading, so the objects before the interposer are known at
  * any later time. dl_iterate_phdr() holds a lock of the loader, so its callback opens no object.
  */
 #include "hook/internal.h"
@@ -18,7 +18,7 @@
 
 /* Searches for the driver's name, and skips the first @skip objects that have it. */
 struct scan {
-	bool before; /* only objects that were loaded before the stand-in */
+	bool before; /* only objects that were loaded before the interposer */
 	unsigned int skip;
 	char *path;
 	size_t size;
@@ -68,9 +68,9 @@ static int scan_one(struct dl_phdr_info *info, size_t size, void *arg)
 	return 2;
 }
 
-/* The twin, which has no function, and a second copy of the stand-in have the driver's name, too.
+/* The twin, which has no function, and a second copy of the interposer have the driver's name, too.
  */
-static bool is_standin(const char *file)
+static bool is_interposer(const char *file)
 {
 	void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
 	bool ret =
@@ -90,7 +90,7 @@ bool fdry_loaded_driver(bool before, char *path, size_t size)
 
 		if (dl_iterate_phdr(scan_one, &s) != 2)
 			return false;
-		if (!is_standin(path))
+		if (!is_interposer(path))
 			return true;
 	}
 }

@@ -344,7 +344,7 @@ CUresult cuMemSetAccess(CUdeviceptr addr, size_t size, const CUmemAccessDesc *de
 		err = fdry_region_fill(r, addr, size);
 	fdry_dispatch_put(false);
 	if (err)
-		fdry_warn("stand-in: cuMemSetAccess: %s", fdry_last_error());
+		fdry_warn("interposer: cuMemSetAccess: %s", fdry_last_error());
 	return fdry_dispatch_alloc_result(err);
 }
 

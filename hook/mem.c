@@ -119,7 +119,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *ret, CUdeviceptr addr)
 		  "cuIpcGetMemHandle: the memory at %#llx belongs to the capture and cannot be "
 		  "shared with another process; allocate shared memory while the capture is paused",
 		  addr);
-	fdry_warn("stand-in: %s", fdry_last_error());
+	fdry_warn("interposer: %s", fdry_last_error());
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 

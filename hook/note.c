@@ -206,7 +206,7 @@ static void note_put(const struct fdry_load *load, const struct fdry_kept *kept)
 		n->code.data = kept->kind == FDRY_CODE_UNKNOWN ? NULL : kept->data;
 		n->code.len = kept->kind == FDRY_CODE_UNKNOWN ? 0 : kept->len;
 	}
-	fdry_debug("stand-in: %s %p: code of kind %d, %zu bytes%s",
+	fdry_debug("interposer: %s %p: code of kind %d, %zu bytes%s",
 		   load->library ? "library" : "module", n->handle, n->code.kind, n->code.len,
 		   n->own ? ", copied" : "");
 	note_enter(load->library ? &libraries : &modules, n);
@@ -220,7 +220,7 @@ void fdry_note(const struct fdry_load *load)
 		return;
 	if (load->image && !(load->copy && fdry_copy_take(load->copy, &kept)) &&
 	    fdry_code_keep(load->image, &kept))
-		fdry_warn("stand-in: %s", fdry_last_error());
+		fdry_warn("interposer: %s", fdry_last_error());
 	note_put(load, &kept);
 }
 
@@ -283,7 +283,7 @@ int fdry_note_find(CUlibrary library, CUmodule module, struct fdry_code *ret)
 	if (!n)
 		return fdry_fail(
 			FDRY_E_NOENT,
-			"library %p, module %p: its loading was not seen; put the stand-in in "
+			"library %p, module %p: its loading was not seen; put the interposer in "
 			"place before any CUDA code is loaded",
 			(void *)library, (void *)module);
 	return 0;

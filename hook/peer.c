@@ -60,7 +60,7 @@ static int apply(CUdevice owner, CUdevice dev)
 	if (err && open)
 		__atomic_store_n(&peers[owner], was, __ATOMIC_RELAXED);
 	else if (err)
-		fdry_warn("stand-in: %s", fdry_last_error()); /* the driver closed its memory, but
+		fdry_warn("interposer: %s", fdry_last_error()); /* the driver closed its memory, but
 								 the region's stays open */
 	return open ? err : 0;
 }
@@ -163,7 +163,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 	pthread_mutex_unlock(&lock);
 	if (!err)
 		return CUDA_SUCCESS;
-	fdry_warn("stand-in: cuCtxEnablePeerAccess: %s", fdry_last_error());
+	fdry_warn("interposer: cuCtxEnablePeerAccess: %s", fdry_last_error());
 	fdry_real(cuCtxDisablePeerAccess)(peer);
 	return fdry_dispatch_alloc_result(err);
 }
@@ -273,7 +273,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_
 		return res;
 	err = pool_set(pool, owner, map, count);
 	if (err)
-		fdry_warn("stand-in: cuMemPoolSetAccess: %s", fdry_last_error());
+		fdry_warn("interposer: cuMemPoolSetAccess: %s", fdry_last_error());
 	return fdry_dispatch_alloc_result(err);
 }
 

@@ -195,7 +195,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	if (res || !pool || fdry_capture_count() || fdry_dispatch_current(&r))
 		return res;
 	if (fdry_mempool_in_region(fdry_region_device(r), &pool) && fdry_region_trim_pool(r, keep))
-		fdry_warn("stand-in: cuMemPoolTrimTo: %s", fdry_last_error());
+		fdry_warn("interposer: cuMemPoolTrimTo: %s", fdry_last_error());
 	fdry_dispatch_put(false);
 	return res;
 }

@@ -4,7 +4,7 @@
  *
  * The driver's answer decides: its address of a hooked function is replaced by the hook, for every
  * name, version and flag; any other answer stays. So a version of a hooked name that hooks.def
- * lacks is returned unwrapped. It is counted, since its calls bypass the stand-in.
+ * lacks is returned unwrapped. It is counted, since its calls bypass the interposer.
  */
 #include "hook/internal.h"
 
@@ -105,7 +105,7 @@ static void substitute(const char *name, int version, void **ret)
 		*ret = ours;
 	} else if (is_hooked_name(name)) {
 		__atomic_fetch_add(&unwrapped, 1, __ATOMIC_RELAXED);
-		fdry_warn("stand-in: %s of version %d is not known and goes out unwrapped", name,
+		fdry_warn("interposer: %s of version %d is not known and goes out unwrapped", name,
 			  version);
 	}
 }

@@ -134,7 +134,7 @@ void fdry_dispatch_captured(void)
 			err = fdry_region_trim(places[i].region);
 	pthread_rwlock_unlock(&lock);
 	if (err)
-		fdry_warn("stand-in: %s", fdry_last_error()); /* the next free tries again */
+		fdry_warn("interposer: %s", fdry_last_error()); /* the next free tries again */
 }
 
 void fdry_dispatch_forget(void)
@@ -252,7 +252,7 @@ int fdry_dispatch_open(CUdevice owner, CUdevice dev, bool open)
 	pthread_rwlock_rdlock(&lock);
 	err = open_until(places + PLACES_MAX, owner, dev, open, &failed);
 	if (err && open_until(failed, owner, dev, !open, &failed))
-		fdry_warn("stand-in: %s", fdry_last_error());
+		fdry_warn("interposer: %s", fdry_last_error());
 	pthread_rwlock_unlock(&lock);
 	return err;
 }

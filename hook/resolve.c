@@ -101,7 +101,7 @@ void *fdry_jump_resolve(unsigned int nr)
 			fdry_fail(FDRY_E_NOFUNC, "%s lacks %s; install a newer driver",
 				  fdry_find_path(), names[nr]);
 			if (!__atomic_exchange_n(&lacking[nr], true, __ATOMIC_RELAXED))
-				fdry_warn("stand-in: %s", fdry_last_error());
+				fdry_warn("interposer: %s", fdry_last_error());
 			fn = (void *)no_function;
 		}
 	}

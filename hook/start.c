@@ -3,7 +3,7 @@
  * start.c - detect whether CUDA was started before a fork.
  *
  * If the driver is only open at a fork, the child can start CUDA of its own. If CUDA was started,
- * the child cannot use it, and locks of the stand-in may be held by threads that do not exist in
+ * the child cannot use it, and locks of the interposer may be held by threads that do not exist in
  * the child.
  */
 #include "hook/internal.h"

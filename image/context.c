@@ -10,7 +10,7 @@
 
 #include "image/context.h"
 #include "lib/opts.h"
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "lib/live.h"
 #include "arch/stream.h"
 
@@ -50,12 +50,12 @@ void fdry_image_leave(const struct fdry_image *img, CUstreamCaptureMode *mode)
 
 int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 {
-	const struct fdry_hook *hook = fdry_standin_peek();
+	const struct fdry_hook *hook = fdry_interposer_peek();
 	const char *path = o->driver;
 	int count, err;
 
 	if (!path && hook)
-		path = hook->real_path(); /* what we do ourselves need not go through the stand-in
+		path = hook->real_path(); /* what we do ourselves need not go through the interposer
 					   */
 	err = fdry_driver_open(path, &img->drv);
 	if (!err)

@@ -22,7 +22,8 @@ static int cell_check(struct fdry_capture *cap, const char *what, uint64_t addr,
 	size_t n;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &n));
+	err = fdry_interposer_result(cap->hook,
+				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
 	*serial = fdry_allocs_under(ledger, n, addr, FDRY_CELL, &shared);
@@ -268,7 +269,7 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 		return fdry_fail(FDRY_E_STATE,
 				 "%llu stream(s) are capturing; end every capture first",
 				 (unsigned long long)live.captures);
-	err = fdry_standin_result(cap->hook,
+	err = fdry_interposer_result(cap->hook,
 				  cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
 	if (!err)
 		err = fdry_capture_wait(cap);

@@ -22,7 +22,7 @@
 #include "image/identity.h"
 #include "image/manifest.h"
 #include "image/shared_graph.h"
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "arch/driver.h"
 #include "lib/threads.h"
 #include "graph/graph.h"

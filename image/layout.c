@@ -129,9 +129,9 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 	uint64_t offset = 0;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&offset));
+	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&offset));
 	if (!err)
-		err = fdry_standin_result(
+		err = fdry_interposer_result(
 			cap->hook,
 			cap->hook->region_ledger(&base, &ret->size, &ret->ledger, &ret->n_ledger));
 	ret->base = ret->end = base;

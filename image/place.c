@@ -328,7 +328,7 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 				 o->device);
 	err = quiet(img);
 	if (!err)
-		err = fdry_standin_result(img->place_hook,
+		err = fdry_interposer_result(img->place_hook,
 					  img->place_hook->region_ledger(&base, &size, &made, &n));
 	if (err)
 		return err;

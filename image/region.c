@@ -46,7 +46,7 @@ int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size
 	if (!err)
 		err = fdry_need(count);
 	if (!err)
-		err = fdry_standin_result(cap->hook,
+		err = fdry_interposer_result(cap->hook,
 					  cap->hook->region_ledger(&base, &size, &made, &n));
 	if (!err)
 		err = memory_copy(made, n, ret);

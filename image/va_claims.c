@@ -34,7 +34,7 @@ static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 
 	if (!c)
 		return fdry_nomem();
-	err = fdry_standin_result(hook, hook->region_claim(addr, size));
+	err = fdry_interposer_result(hook, hook->region_claim(addr, size));
 	if (err) {
 		free(c);
 		return err;

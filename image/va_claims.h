@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 
 /* Claim [@addr, @addr + @size), or share the claim that there is. As fdry_region_claim();
  * FDRY_E_NOMEM. */

@@ -5,7 +5,8 @@
  * One process captures CUDA graphs and seals them, with the kernels that they call and the memory
  * that they read, into an image in a store. Any later process loads the image by its name or hash
  * and launches the graphs: no warm-up, no capture, no framework. The capturing process runs with
- * the interposer, a stand-in for libcuda.so.1 that passes calls to the driver and records them.
+ * the interposer, a library loaded as libcuda.so.1 that passes calls to the driver and records
+ * them.
  *
  *   Capturing                                Loading
  *   fdry_hook_install()                      fdry_store_open()

@@ -5,7 +5,7 @@
  * A driver hands freed addresses to the next caller, even to itself, but an image that is loaded
  * again needs its old addresses. Reserved addresses cost nothing.
  *
- * Locking: its own. Each object with a copy of mm (library, stand-in) has a cache of its own.
+ * Locking: its own. Each object with a copy of mm (library, interposer) has a cache of its own.
  */
 #ifndef FDRY_MM_VA_CACHE_H
 #define FDRY_MM_VA_CACHE_H

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/opts.h"
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "lib/live.h"
 #include "arch/stream.h"
 #include "lib/telemetry.h"
@@ -153,9 +153,10 @@ static int acquire(int ordinal, struct fdry_device **ret)
 {
 	const struct fdry_driver *drv;
 	struct fdry_device *dev;
-	/* By its SONAME, that is the stand-in where it is in place: captures must see this memory.
+	/* By its SONAME, that is the interposer where it is in place: captures must see this
+	 * memory.
 	 */
-	int err = fdry_driver_open(fdry_standin_peek() ? "libcuda.so.1" : NULL, &drv);
+	int err = fdry_driver_open(fdry_interposer_peek() ? "libcuda.so.1" : NULL, &drv);
 
 	if (err)
 		return err;

@@ -10,7 +10,7 @@
 
 #include "lib/opts.h"
 #include "run/kernel_cache.h"
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "lib/config.h"
 #include "lib/live.h"
 #include "lib/log.h"
@@ -94,7 +94,7 @@ static int device_take(struct fdry_kernels *k, int32_t ordinal)
 
 static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 {
-	const struct fdry_hook *hook = fdry_standin_peek();
+	const struct fdry_hook *hook = fdry_interposer_peek();
 	const char *path = o->driver;
 	int err;
 

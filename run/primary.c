@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "arch/stream.h"
 
 static int retain(struct fdry_primary *p, int ordinal)
@@ -24,7 +24,7 @@ int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
 	struct fdry_primary p = { .pid = getpid() };
 	int err;
 
-	if (!path && fdry_standin_peek())
+	if (!path && fdry_interposer_peek())
 		path = "libcuda.so.1"; /* it answers to that name */
 	err = fdry_driver_open(path, &p.drv);
 	if (!err)

@@ -191,7 +191,7 @@ def replay_time(torch, replay, n=20):
 
 def do_capture(args):
     phases = Phases()
-    import foundry  # before torch: the stand-in must be there first
+    import foundry  # before torch: the interposer must be there first
     import torch
     phases.done("import foundry, torch")
     torch.cuda.init()

@@ -100,7 +100,7 @@ static struct {
 
 static void cuda_open(void)
 {
-	/* The stand-in answers to this name, and passes on to the real driver. */
+	/* The interposer answers to this name, and passes on to the real driver. */
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW);
 
 #define X(name) *(void **)&cu.name = lib ? dlsym(lib, #name) : NULL;
@@ -210,9 +210,9 @@ static int do_capture(const char *store_path, const char *module_path)
 	double mark = now_ms();
 	CUgraph graph;
 
-	check(fdry_hook_install(NULL), "putting the stand-in in place");
+	check(fdry_hook_install(NULL), "putting the interposer in place");
 	check(fdry_store_open(store_path, FDRY_STORE_CREATE, &store), "opening the store");
-	phase("stand-in and store", &mark);
+	phase("interposer and store", &mark);
 	cuda_open();
 	context_make();
 	phase("driver and context", &mark);

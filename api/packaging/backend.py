@@ -28,7 +28,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.path.join(ROOT, "build-wheel")
 PACKAGE = os.path.join(ROOT, "api", "python", "foundry")
 
-# In the wheel: from the build folder. Both names of the stand-in; of the software driver the one that FOUNDRY_DRIVER names.
+# In the wheel: from the build folder. Both names of the interposer; of the software driver the one that FOUNDRY_DRIVER names.
 LIBRARIES = {
     "foundry/lib/libfoundry.so.0.2": "libfoundry.so.0.2",
     "foundry/lib/foundry/hook/libcuda.so.1": "foundry/hook/libcuda.so.1",

@@ -82,9 +82,9 @@ static int capacity_take(struct fdry_capture *cap, struct fdry_capture_tensor *t
 	size_t n, i;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&offset));
+	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&offset));
 	if (!err)
-		err = fdry_standin_result(cap->hook,
+		err = fdry_interposer_result(cap->hook,
 					  cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
@@ -96,7 +96,7 @@ static int capacity_take(struct fdry_capture *cap, struct fdry_capture_tensor *t
 	free(ledger);
 	if (err)
 		return err;
-	err = fdry_standin_result(cap->hook,
+	err = fdry_interposer_result(cap->hook,
 				  cap->hook->region_set_offset(t->desc.addr - base + max));
 	if (!err)
 		t->capacity = max;

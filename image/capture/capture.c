@@ -3,7 +3,7 @@
  * capture.c - the capturing side's bookkeeping: region, names, facts, graphs.
  *
  * Nothing is copied, hashed or parsed here; seal.c does that. The region itself lives in
- * the stand-in. Locking: cap->lock guards the arrays.
+ * the interposer. Locking: cap->lock guards the arrays.
  */
 #include "image/capture/capture.h"
 
@@ -22,7 +22,7 @@
 
 static int context_retain(struct fdry_capture *cap, int ordinal)
 {
-	int err = fdry_standin_result(cap->hook, cap->hook->forked());
+	int err = fdry_interposer_result(cap->hook, cap->hook->forked());
 	const char *path;
 
 	if (err)
@@ -40,7 +40,7 @@ static int context_retain(struct fdry_capture *cap, int ordinal)
 		err = fdry_call(cap->drv, cuDevicePrimaryCtxRetain, &cap->ctx, cap->device);
 	if (err)
 		goto out_close;
-	err = fdry_standin_result(cap->hook, cap->hook->reached());
+	err = fdry_interposer_result(cap->hook, cap->hook->reached());
 	if (err)
 		goto out_release;
 	return 0;
@@ -68,11 +68,11 @@ static int region_begin(struct fdry_capture *cap, const struct fdry_capture_opts
 	p->base = o->base ? o->base : fdry_base_for_name(o->name);
 	p->size = o->size ? o->size : FDRY_REGION_SIZE_MAX;
 	fdry_va_cache_clear(p->base, p->size); /* of images that were unloaded */
-	err = fdry_standin_result(cap->hook, begin(p->base, p->size));
+	err = fdry_interposer_result(cap->hook, begin(p->base, p->size));
 	while ((err == -FDRY_E_TAKEN || err == -FDRY_E_NODEVMEM) && !o->size &&
 	       p->size > FDRY_REGION_SIZE_MIN) {
 		p->size /= 2;
-		err = fdry_standin_result(cap->hook, begin(p->base, p->size));
+		err = fdry_interposer_result(cap->hook, begin(p->base, p->size));
 	}
 	return fdry_placed_fail(err, p->base, p->size);
 }
@@ -88,7 +88,7 @@ static int region_start(struct fdry_capture *cap, const struct fdry_capture_opts
 		return err;
 	err = region_begin(cap, o);
 	if (!err && o->preallocate) {
-		err = fdry_standin_result(hook, hook->region_preallocate(o->preallocate));
+		err = fdry_interposer_result(hook, hook->region_preallocate(o->preallocate));
 		if (err)
 			hook->region_end();
 	}
@@ -129,7 +129,7 @@ int fdry_capture_begin(const struct fdry_capture_opts *opts, struct fdry_capture
 	cap->pid = getpid();
 	memcpy(cap->placed.what, "a capture", sizeof("a capture"));
 	pthread_mutex_init(&cap->lock, NULL);
-	err = fdry_standin_find(&cap->hook);
+	err = fdry_interposer_find(&cap->hook);
 	if (err)
 		goto out_free;
 	err = context_retain(cap, o.device);
@@ -232,14 +232,14 @@ int fdry_capture_pause(struct fdry_capture *cap)
 {
 	int err = fdry_capture_check(cap);
 
-	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_pause());
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_pause());
 }
 
 int fdry_capture_resume(struct fdry_capture *cap)
 {
 	int err = fdry_capture_check(cap);
 
-	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_resume());
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_resume());
 }
 
 int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)
@@ -248,7 +248,7 @@ int fdry_capture_offset(struct fdry_capture *cap, uint64_t *ret)
 
 	if (!err)
 		err = fdry_need(ret);
-	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_offset(ret));
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_offset(ret));
 }
 
 static int offset_set(struct fdry_capture *cap, uint64_t offset)
@@ -256,9 +256,9 @@ static int offset_set(struct fdry_capture *cap, uint64_t offset)
 	uint64_t before = 0;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_offset(&before));
+	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&before));
 	if (!err)
-		err = fdry_standin_result(cap->hook, cap->hook->region_set_offset(offset));
+		err = fdry_interposer_result(cap->hook, cap->hook->region_set_offset(offset));
 	if (!err && before > cap->highest)
 		cap->highest = before;
 	return err;
@@ -280,14 +280,14 @@ int fdry_capture_preallocate(struct fdry_capture *cap, uint64_t size)
 {
 	int err = fdry_capture_check(cap);
 
-	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_preallocate(size));
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_preallocate(size));
 }
 
 int fdry_capture_free_preallocated(struct fdry_capture *cap)
 {
 	int err = fdry_capture_check(cap);
 
-	return err ? err : fdry_standin_result(cap->hook, cap->hook->region_free_preallocated());
+	return err ? err : fdry_interposer_result(cap->hook, cap->hook->region_free_preallocated());
 }
 
 static bool is_mapped(const struct fdry_alloc *a)
@@ -330,7 +330,8 @@ static int memory_look(struct fdry_capture *cap, struct fdry_capture_tensor *t)
 	size_t n;
 	int err;
 
-	err = fdry_standin_result(cap->hook, cap->hook->region_ledger(&base, &size, &ledger, &n));
+	err = fdry_interposer_result(cap->hook,
+				     cap->hook->region_ledger(&base, &size, &ledger, &n));
 	if (err)
 		return err;
 	t->serial = fdry_allocs_under(ledger, n, t->desc.addr, t->extent, &shared);

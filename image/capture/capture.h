@@ -9,7 +9,7 @@
 
 #include "image/base.h"
 #include "foundry.h"
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 #include "lib/buf.h"
 #include "arch/driver.h"
 #include "graph/graph.h"
@@ -46,7 +46,7 @@ struct fdry_capture_draw {
 
 struct fdry_capture {
 	const struct fdry_hook *hook;
-	const struct fdry_driver *drv; /* the real one, behind the stand-in */
+	const struct fdry_driver *drv; /* the real one, behind the interposer */
 	CUdevice device;
 	CUcontext ctx; /* its primary context, retained */
 	pid_t pid;     /* of the process that began it */

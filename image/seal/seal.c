@@ -34,7 +34,8 @@ static int live_check(const struct fdry_hook_live *live)
 		return fdry_fail(
 			FDRY_E_REFUSED,
 			"the driver gave the program %llu function(s) in a version that the "
-			"stand-in does not know, so it may not have seen all; use a newer Foundry",
+			"interposer does not know, so it may not have seen all; use a newer "
+			"Foundry",
 			(unsigned long long)live->unwrapped);
 	return 0;
 }
@@ -448,7 +449,7 @@ static int code_find(void *arg, CUlibrary library, CUmodule module, struct fdry_
 	int err = cap->hook->code_find(library, module, &code);
 
 	if (err)
-		return fdry_standin_result(cap->hook, err);
+		return fdry_interposer_result(cap->hook, err);
 	if (code.jit_symbols)
 		return fdry_fail(FDRY_E_REFUSED,
 				 "the code was linked with symbols of the program's own, which "

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /**
- * fdry_hook_install() - Put the interposer, a stand-in for libcuda.so.1, in place.
+ * fdry_hook_install() - Put the interposer, a library loaded as libcuda.so.1, in place.
  * @path: the interposer; NULL: FOUNDRY_HOOK, else foundry/hook/libcuda.so.1 beside this library
  *
  * Call it before anything loads libcuda.so.1 in this process. The interposer then has that name,

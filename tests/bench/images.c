@@ -51,7 +51,7 @@ static void must(int err, const char *what)
 
 /* --- the program --- */
 
-/* The stand-in in front of the software driver, a region, and the memory that the model has. */
+/* The interposer in front of the software driver, a region, and the memory that the model has. */
 static void program_begin(void)
 {
 	struct fdry_capture_opts opts = { .sz = sizeof(opts), .base = BASE, .size = 1ull << 34 };

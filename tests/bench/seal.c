@@ -31,7 +31,7 @@ enum way { TOGETHER, IN_TURN, FIXED };
 static const char *const ways[] = { "together", "in turn", "fixed" };
 
 static char dir[64];
-static void *standin;
+static void *interposer;
 static uint32_t nodes = 1200;
 static uint64_t content = 64 * MIB;
 static CUdeviceptr memory;
@@ -46,10 +46,10 @@ static void must(int err)
 	exit(EXIT_FAILURE);
 }
 
-/* A function of the stand-in, as a program calls it. */
+/* A function of the interposer, as a program calls it. */
 static void *symbol(const char *name)
 {
-	void *p = dlsym(standin, name);
+	void *p = dlsym(interposer, name);
 
 	if (p)
 		return p;
@@ -78,7 +78,7 @@ static const char *built(const char *name)
 	return path;
 }
 
-static void standin_open(void)
+static void interposer_open(void)
 {
 	void *probe;
 
@@ -91,8 +91,8 @@ static void standin_open(void)
 			must(setenv("FOUNDRY_DRIVER", built("foundry/sim/libcuda.so.1"), 1));
 	}
 	must(fdry_hook_install(NULL));
-	standin = dlopen("libcuda.so.1", RTLD_NOW);
-	if (!standin)
+	interposer = dlopen("libcuda.so.1", RTLD_NOW);
+	if (!interposer)
 		must(fprintf(stderr, "seal: %s\n", dlerror()));
 }
 
@@ -144,7 +144,7 @@ static struct fdry_capture *capture_begin(void)
 	struct fdry_capture *cap;
 	CUcontext ctx;
 
-	standin_open();
+	interposer_open();
 	cuda(cuInit, 0);
 	cuda(cuDevicePrimaryCtxRetain, &ctx, 0);
 	cuda(cuCtxSetCurrent, ctx);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The stand-in in place: every way in, every way to find the driver behind it, and what it
+# The interposer in place: every way in, every way to find the driver behind it, and what it
 # does without one. The driver here is a few functions that say who they are.
 . "$(dirname "$0")/../lib.sh"
 
@@ -97,7 +97,7 @@ static const struct fdry_hook *table(void)
 	return ((fdry_hook_table_fn)fn(FDRY_HOOK_SYMBOL))();
 }
 
-/* Who answers, and is it the stand-in that was asked? */
+/* Who answers, and is it the interposer that was asked? */
 static int version(void)
 {
 	int v = -1, res;
@@ -277,7 +277,7 @@ if [ -e "$stub" ]; then
 fi
 t "its SONAME is the driver's" sh -c "readelf -d '$hook' | grep -q 'SONAME.*\[libcuda.so.1\]'"
 t "the twin's is the other name" sh -c "readelf -d '$twin' | grep -q 'SONAME.*\[libcuda.so\]'"
-t "the twin needs the stand-in" sh -c "readelf -d '$twin' | grep -q 'NEEDED.*\[libcuda.so.1\]'"
+t "the twin needs the interposer" sh -c "readelf -d '$twin' | grep -q 'NEEDED.*\[libcuda.so.1\]'"
 t "it needs nothing but libc and the loader" prints "" sh -c \
 	"readelf -d '$hook' | grep NEEDED | grep -vE 'libc[.]so|ld-linux|libdl|libpthread' || true"
 t "hooks are listed once" prints "" sh -c "sed -n 's/^HOOK(\([A-Za-z0-9_]*\),.*/\1/p' '$ROOT/hook/hooks.def' | sort | uniq -d"
@@ -291,20 +291,20 @@ variants() {
 }
 t "all variants of a hooked name are hooked" diff <(variants | sort) <(hooked | sort)
 t "Documentation has every hook and no other" diff <(hooked | sort) \
-	<(grep -oE '^   \* - ``cu[A-Za-z0-9_]*``' "$ROOT/Documentation/design/stand-in.rst" | grep -oE 'cu[A-Za-z0-9_]*' | sort)
+	<(grep -oE '^   \* - ``cu[A-Za-z0-9_]*``' "$ROOT/Documentation/design/interposer.rst" | grep -oE 'cu[A-Za-z0-9_]*' | sort)
 
 # --- ways in
 
 t "loaded first, asked by name" prints "0 4242" "${ours[@]}" ./probe version "$hook" libcuda.so.1
 t "loaded first, with the twin" prints "0 4242" "${ours[@]}" ./probe version "$hook" "$twin" libcuda.so
-t "the twin alone brings the stand-in" prints "0 4242" "${ours[@]}" ./probe version "$twin" libcuda.so
+t "the twin alone brings the interposer" prints "0 4242" "${ours[@]}" ./probe version "$twin" libcuda.so
 t "LD_PRELOAD, asked by name" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./probe version libcuda.so.1
 t "LD_PRELOAD, linked" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook" ./linked
 t "LD_PRELOAD of both" prints "0 4242" "${ours[@]}" LD_PRELOAD="$hook $twin" ./probe version libcuda.so
 t "LD_LIBRARY_PATH, linked" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./linked
 t "LD_LIBRARY_PATH, libcuda.so.1" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./probe version libcuda.so.1
 t "LD_LIBRARY_PATH, libcuda.so" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="${hook%/*}" ./probe version libcuda.so
-t "without the stand-in the probe says so" prints "0 4242 directly" env LD_LIBRARY_PATH="$TMP/driver" ./probe version libcuda.so.1
+t "without the interposer the probe says so" prints "0 4242 directly" env LD_LIBRARY_PATH="$TMP/driver" ./probe version libcuda.so.1
 
 # --- finding the driver
 
@@ -314,7 +314,7 @@ t "FOUNDRY_DRIVER goes before it" prints "0 4242" "${ours[@]}" LD_LIBRARY_PATH="
 t "the toolkit's stub is passed over" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/stubs:$TMP/driver" ./probe version libcuda.so.1
 t "so is what is no driver" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/plain:$TMP/driver" ./probe version libcuda.so.1
 mkdir copy && cp "$hook" copy/
-t "and another copy of the stand-in" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
+t "and another copy of the interposer" prints "0 4242" env LD_LIBRARY_PATH="${hook%/*}:$TMP/copy:$TMP/driver" ./probe version libcuda.so.1
 t "a driver that the process has is taken" prints "0 1717" \
 	env LD_LIBRARY_PATH="$TMP/driver" ./probe version "$hook" "$TMP/other/libcuda.so.1"
 
@@ -352,8 +352,8 @@ remedy="install the NVIDIA driver, or set FOUNDRY_DRIVER to the full path of a l
 t "no driver: every call says so, nothing is printed" prints "$nothing
 no CUDA driver: /nowhere/libcuda.so.1 cannot be used: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory; $remedy" \
 	env FOUNDRY_DRIVER=/nowhere/libcuda.so.1 ./probe without "$hook" libcuda.so.1
-t "FOUNDRY_DRIVER names the stand-in" prints "$nothing
-no CUDA driver: $hook cannot be used: it is the stand-in itself; $remedy" env FOUNDRY_DRIVER="$hook" ./probe without "$hook" libcuda.so.1
+t "FOUNDRY_DRIVER names the interposer" prints "$nothing
+no CUDA driver: $hook cannot be used: it is the interposer itself; $remedy" env FOUNDRY_DRIVER="$hook" ./probe without "$hook" libcuda.so.1
 t "FOUNDRY_DRIVER names something else" prints "$nothing
 no CUDA driver: $TMP/plain/libcuda.so.1 cannot be used: it is not a CUDA driver; $remedy" \
 	env FOUNDRY_DRIVER="$TMP/plain/libcuda.so.1" ./probe without "$hook" libcuda.so.1
@@ -363,12 +363,12 @@ t "a region needs a driver" fails "^-401 no CUDA driver" sh -c "FOUNDRY_DRIVER=/
 
 t "in time" prints "0 " "${ours[@]}" ./probe late "$hook" libcuda.so.1
 t "a driver loaded later by its path changes nothing" prints "0 " "${ours[@]}" ./probe late "$hook" "$TMP/other/libcuda.so.1"
-t "late: the driver came first" fails "^-109 $TMP/other/libcuda.so.1 was loaded before the stand-in" \
+t "late: the driver came first" fails "^-109 $TMP/other/libcuda.so.1 was loaded before the interposer" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe late '$hook'; exit 1"
 t "late: no region begins" fails "^-109 .*was loaded before" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/libcuda.so.1' ./probe begin '$hook'; exit 1"
 $CC -shared -fPIC -O1 -DVERSION=34 -Wl,-soname,libcuda.so.1 -o other/driver.so driver.c
-t "late: a driver of another file name" fails "^-109 $TMP/other/driver.so was loaded before the stand-in" \
+t "late: a driver of another file name" fails "^-109 $TMP/other/driver.so was loaded before the interposer" \
 	sh -c "${ours[*]} LD_PRELOAD='$TMP/other/driver.so' ./probe late '$hook'; exit 1"
-t "the twin before the stand-in is not late" prints "0 " "${ours[@]}" ./probe late "$twin" libcuda.so
+t "the twin before the interposer is not late" prints "0 " "${ours[@]}" ./probe late "$twin" libcuda.so
 t_done

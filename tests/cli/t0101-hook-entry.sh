@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every symbol of the stand-in leads to the driver's function of that name, and
-# cuGetProcAddress answers with the stand-in's function exactly where the driver answers
+# Every symbol of the interposer leads to the driver's function of that name, and
+# cuGetProcAddress answers with the interposer's function exactly where the driver answers
 # with one that is hooked. The driver here has every symbol; each says its number.
 . "$(dirname "$0")/../lib.sh"
 
@@ -282,7 +282,7 @@ t "every jump leads to its function, at first and later" prints "$jumps calls
 0 bad" ./probe jumps "$hook"
 t "also in a driver with a hash table of the old kind" prints "$jumps calls
 0 bad" env FOUNDRY_DRIVER="$TMP/sysv/libcuda.so.1" ./probe jumps "$hook"
-t "every name, version and variant gets the stand-in's function" prints "$answers answers
+t "every name, version and variant gets the interposer's function" prints "$answers answers
 0 bad" ./probe procs "$hook"
 t "also where the driver's look-up gives what it does not export" prints "$answers answers
 0 bad" env INNER=1 ./probe procs "$hook"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Beside other libraries that wrap CUDA: where they pass calls on, captures work, in any order;
-# where they take calls past the stand-in, a capture is refused with their name. And what
+# where they take calls past the interposer, a capture is refused with their name. And what
 # profilers do, whose code the driver loads while it starts.
 . "$(dirname "$0")/../lib.sh"
 
@@ -161,22 +161,22 @@ t "loaded first, beside one that replaces dlsym()" saw "$TMP/symbols.so" \
 t "what was sealed is right" python3 load.py "${refs[@]}"
 t "all of it" test "${#refs[@]}" = 9
 
-# Behind the stand-in, astray.so would be met by nobody.
-hidden="gets the function of $TMP/%s.so, which does not call the stand-in"
+# Behind the interposer, astray.so would be met by nobody.
+hidden="gets the function of $TMP/%s.so, which does not call the interposer"
 t "one that goes to the driver itself is found out" fails "asks dlsym\(\) for cuMemAlloc_v2 ${hidden/\%s/away}" \
 	under "$TMP/away.so $hook" python3 work.py
 t "in front of a linked program, too" fails "asks the linker for cuMemAlloc_v2 ${hidden/\%s/astray}" \
 	under "$TMP/astray.so $hook" python3 work.py
-t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the stand-in and answers to libcuda.so.1" \
+t "one that gives itself for every libcuda" fails "$TMP/instead.so was loaded before the interposer and answers to libcuda.so.1" \
 	under "$TMP/instead.so $hook" python3 work.py
 t "one that gives programs the driver" fails "asks dlsym\(\) for cuMemAlloc_v2 gets the function of $FOUNDRY_DRIVER, which does not" \
 	under "$TMP/given.so $hook" python3 work.py
-t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the stand-in" \
+t "one with the driver's SONAME" fails "$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so $hook" env PLAIN=1 python3 work.py
-t "and with run" fails "$TMP/other-name.so was loaded before the stand-in" \
+t "and with run" fails "$TMP/other-name.so was loaded before the interposer" \
 	under "$TMP/other-name.so" env PLAIN=1 python3 -m foundry run work.py
 
-# A driver that is not the one asked for would call the stand-in back.
+# A driver that is not the one asked for would call the interposer back.
 cat >linked.c <<'END'
 #include <stdio.h>
 #include "hook/hook.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installed, the stand-in and the software driver lie where ldconfig never looks, whatever the
+# Installed, the interposer and the software driver lie where ldconfig never looks, whatever the
 # prefix: it would make one of them the machine's libcuda.so.1. And what is installed works.
 . "$(dirname "$0")/../lib.sh"
 
@@ -31,18 +31,18 @@ for to in usr:/usr/lib local:/usr/local/lib multi:/usr/lib/x86_64-linux-gnu; do
 	prefix=/usr
 	[ "$name" != local ] || prefix=/usr/local
 	t "install, $lib" install_to "$name" PREFIX=$prefix LIBDIR="$lib" PYTHONDIR=$prefix/lib/python3/dist-packages
-	t "the stand-in and its twin are there, $lib" test -s "$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
+	t "the interposer and its twin are there, $lib" test -s "$name$lib/foundry/hook/libcuda.so.1" -a -s "$name$lib/foundry/hook/libcuda.so"
 	t "ldconfig finds no libcuda, $lib" prints "" listed "$name" /usr/local/lib /usr/lib/x86_64-linux-gnu "$lib"
 	t "but it finds libfoundry, $lib" grep -q "libfoundry.so.0.2 .*=> $lib/libfoundry.so.0.2" "$name.cache"
 done
 t "this check would see it" fails "libcuda.so.1.* => /usr/lib/foundry/hook/libcuda.so.1" sh -c \
 	"mkdir -p usr/etc && echo /usr/lib/foundry/hook >usr/etc/ld.so.conf && ldconfig -r '$TMP/usr' && ldconfig -r '$TMP/usr' -p; exit 1"
 
-# As installed: the package finds its library, the library its stand-in.
+# As installed: the package finds its library, the library its interposer.
 export PYTHONPATH=$TMP/usr/usr/lib/python3/dist-packages
 ln -sfn "$TMP/usr/usr/lib" "$PYTHONPATH/foundry/lib" # there DESTDIR is the machine's root
-t "the library knows where its stand-in is" prints "$TMP/usr/usr/lib/foundry/hook/libcuda.so.1" \
-	python3 -c 'from foundry.activate import standin; print(standin())'
+t "the library knows where its interposer is" prints "$TMP/usr/usr/lib/foundry/hook/libcuda.so.1" \
+	python3 -c 'from foundry.activate import interposer; print(interposer())'
 t "run works as installed" prints "0 True" python3 -m foundry run -c 'import ctypes
 c = ctypes.CDLL("libcuda.so")
 print(c.cuInit(0), hasattr(c, "fdry_hook_table"))'

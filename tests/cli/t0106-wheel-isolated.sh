@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The wheel, built as pip builds it by itself: in an isolated environment, which has no pip, and on
-# a machine without CUDA's headers. A folder stands in for the package index; a stand-in for make
+# a machine without CUDA's headers. A folder stands in for the package index; a substitute for make
 # takes what is built already.
 . "$(dirname "$0")/../lib.sh"
 python3 -m pip --version >/dev/null 2>&1 || t_skip "no pip"

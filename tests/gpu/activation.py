@@ -116,7 +116,7 @@ class Activation(unittest.TestCase):
     def test_libcuda_was_first(self):
         text, status = python("-c", LATE)
         self.assertEqual(status, 0, text)
-        self.assertIn("was loaded before the stand-in", text)
+        self.assertIn("was loaded before the interposer", text)
 
 
 def main():

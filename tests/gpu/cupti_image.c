@@ -6,7 +6,7 @@
  *
  * FOLDER holds the cubin of every module that was loaded in that process (inject/cupti_dump.c
  * writes them). The code of every kernel object of the image must be in one of them, byte for
- * byte: the whole way from the stand-in's notes by fatbin, decompression and slicing is then
+ * byte: the whole way from the interposer's notes by fatbin, decompression and slicing is then
  * right. cupti_image.sh runs it.
  */
 #include <dirent.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Is the code in an image what ran in the process that was captured? CUPTI writes down the cubin
-# of every module that is loaded while small decoders are captured under the stand-in; the code
+# of every module that is loaded while small decoders are captured under the interposer; the code
 # of every kernel in their images must be in one of them, byte for byte.
 . "$(dirname "$0")/../lib.sh"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The stand-in in front of the machine's own driver: it finds it, every hooked function
+ * The interposer in front of the machine's own driver: it finds it, every hooked function
  * is what cuGetProcAddress answers, and memory, captures and code go through it.
  */
 #include "tests/lib/hook.h"
@@ -405,7 +405,7 @@ START_TEST(allocations_while_capturing)
 }
 END_TEST
 
-/* A capture that fails to end is over, for the driver and for the stand-in. */
+/* A capture that fails to end is over, for the driver and for the interposer. */
 START_TEST(a_fork_that_never_joins)
 {
 	CUstreamCaptureStatus status;

@@ -24,7 +24,7 @@ class Copy2D(ctypes.Structure):
 
 
 def driver():
-    """What answers to libcuda.so.1 here: the stand-in."""
+    """What answers to libcuda.so.1 here: the interposer."""
     return ctypes.CDLL("libcuda.so.1")
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The stand-in's list of symbols against what this machine's driver exports: a function that
-# the list lacks cannot be linked to, nor be found by dlsym(), while the stand-in is in place.
+# The interposer's list of symbols against what this machine's driver exports: a function that
+# the list lacks cannot be linked to, nor be found by dlsym(), while the interposer is in place.
 . "$(dirname "$0")/../lib.sh"
 
 nvidia-smi -L >/dev/null 2>&1 || t_skip "no GPU"
 
-# The driver that the stand-in finds is what the process has mapped besides it.
+# The driver that the interposer finds is what the process has mapped besides it.
 cat >find.py <<'END'
 import ctypes
 import foundry

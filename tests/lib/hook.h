@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hook.h - the stand-in in place in a test, in front of the software driver.
+ * hook.h - the interposer in place in a test, in front of the software driver.
  *
  * Call test_hook() inside each test and first of all: the driver must not be there before
- * the stand-in. Check forks one process a test, so each has a stand-in of its own.
+ * the interposer. Check forks one process a test, so each has an interposer of its own.
  */
 #ifndef FDRY_TESTS_LIB_HOOK_H
 #define FDRY_TESTS_LIB_HOOK_H
@@ -15,17 +15,17 @@ extern void *test_hook_handle;
 extern const struct fdry_hook *hook; /* the table */
 void *test_hook_symbol(const char *name);
 
-/* Call the stand-in's function of exactly that name, as a program would. */
+/* Call the interposer's function of exactly that name, as a program would. */
 #define cuda(symbol, ...) (((__typeof__(&symbol))test_hook_symbol(#symbol))(__VA_ARGS__))
 /* The variant of @symbol for the per-thread default stream, which cuda.h does not declare. */
 #define cuda_ptsz(symbol, ...) \
 	(((__typeof__(&symbol))test_hook_symbol(#symbol "_ptsz"))(__VA_ARGS__))
 #define cuda_ok(symbol, ...) ck_assert_int_eq(cuda(symbol, __VA_ARGS__), CUDA_SUCCESS)
 
-/* The stand-in loaded, whatever driver it will find. */
+/* The interposer loaded, whatever driver it will find. */
 void test_hook_open(void);
 
-/* The stand-in loaded in front of the software driver, nothing else yet. */
+/* The interposer loaded in front of the software driver, nothing else yet. */
 void test_hook_load(void);
 
 /* And device 0's primary context current. */

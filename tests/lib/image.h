@@ -48,7 +48,7 @@ long live_before(void);
 /* Its primary context current. */
 void device_use(int ordinal);
 
-/* The stand-in in place, a store, a capture begun; a, b and c allocated, b and a set. */
+/* The interposer in place, a store, a capture begun; a, b and c allocated, b and a set. */
 void work_make(struct work *w);
 
 /* The end of what work_make() began. */
@@ -67,7 +67,7 @@ int work_seal(struct work *w, const char *ref);
 void seal_plain(void *id);
 void seal_external(void *id);
 
-/* What loads needs no stand-in. One handle for all of a test, which stays open. */
+/* What loads needs no interposer. One handle for all of a test, which stays open. */
 struct fdry_store *load_store(void);
 
 /* c of the image is a + b for an a of @a_salt and a b of @b_salt. */

@@ -32,7 +32,7 @@ struct load {
 	struct fdry_cubin *c;
 	struct paper_kernel kernels[KERNELS_MAX];
 	uint8_t *memory[VARIABLES_MAX]; /* what lies in the variables */
-	struct fdry_code_image code;    /* what the stand-in would have seen */
+	struct fdry_code_image code;    /* what the interposer would have seen */
 };
 
 extern struct paper {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The stand-in for aarch64: its jumps assemble, one for every symbol, with as many slots; and where
+# The interposer for aarch64: its jumps assemble, one for every symbol, with as many slots; and where
 # a compiler and an emulator for it are there, calls go through them with all arguments.
 . "$(dirname "$0")/../lib.sh"
 
@@ -32,7 +32,7 @@ if command -v aarch64-linux-gnu-gcc >/dev/null; then
 		cross -shared -Wl,--no-undefined -Wl,-Bsymbolic -Wl,-z,now -Wl,-soname,libcuda.so.1 \
 			-Wl,--version-script="$ROOT/hook/libcuda.map" -o libcuda.so.1 objects/* -ldl -pthread
 	}
-	t "the whole stand-in builds" build
+	t "the whole interposer builds" build
 	mkdir driver
 	t "and a driver" cross -shared -fPIC -DDRIVER -Wl,-soname,libcuda.so.1 -o driver/libcuda.so.1 "$ROOT/tests/lint/jump.c"
 	t "and a program" cross -o jump "$ROOT/tests/lint/jump.c" ./libcuda.so.1 -Wl,-rpath,"$TMP"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Arguments in every register and on the stack, through the stand-in's jumps to a driver
+ * Arguments in every register and on the stack, through the interposer's jumps to a driver
  * that compares them: at the first call, when the symbol is looked up, and at the next.
  * With DRIVER defined this is that driver. The functions are not what the driver has by
  * these names.

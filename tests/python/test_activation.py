@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to put the stand-in in place, in every kind of process, on the software driver."""
+"""Every way to put the interposer in place, in every kind of process, on the software driver."""
 import os
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import unittest
 
 import suite
 import ways
-from foundry.activate import environment, standin
+from foundry.activate import environment, interposer
 
 SIM = os.path.join(os.environ.get("BUILD", "build"), "foundry", "sim")
 
@@ -75,7 +75,7 @@ class Activation(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_libcuda_was_first(self):
-        said = "libcuda.so.1 was loaded before the stand-in"
+        said = "libcuda.so.1 was loaded before the interposer"
         run = ("-m", "foundry", "run", self.late, "main", self.store, "x")
         late = (self.late, "main", self.store, "x")
         preload = environment({"LD_PRELOAD": os.path.join(SIM, "libcuda.so.1")})["LD_PRELOAD"]
@@ -93,7 +93,7 @@ class Activation(unittest.TestCase):
 
 class Environment(unittest.TestCase):
     def test_what_is_named_stays_in_front(self):
-        ours = f"{standin()} {os.path.dirname(standin())}/libcuda.so"
+        ours = f"{interposer()} {os.path.dirname(interposer())}/libcuda.so"
         self.assertEqual(environment({})["LD_PRELOAD"], ours)
         self.assertEqual(environment({"A": "b", "LD_PRELOAD": "/x.so:/y.so"}),
                          {"A": "b", "LD_PRELOAD": f"/x.so /y.so {ours}"})
@@ -101,7 +101,7 @@ class Environment(unittest.TestCase):
 
     def test_a_path_that_cannot_be_named(self):
         with tempfile.TemporaryDirectory(prefix="a blank") as folder:
-            os.symlink(standin(), os.path.join(folder, "libcuda.so.1"))
+            os.symlink(interposer(), os.path.join(folder, "libcuda.so.1"))
             with open(os.path.join(folder, "real"), "wb"):
                 pass
             text, status = python("-m", "foundry", "run", "-c", "", FOUNDRY_HOOK=os.path.join(folder, "real"))
@@ -133,7 +133,7 @@ class Run(unittest.TestCase):
             self.assertIn(said, text)
         text, status = python("-m", "foundry", "run", "x.py", FOUNDRY_HOOK="/nowhere")
         self.assertEqual(status, 1)
-        self.assertIn("the stand-in is not there: /nowhere", text)
+        self.assertIn("the interposer is not there: /nowhere", text)
 
 
 class Doctor(unittest.TestCase):
@@ -170,11 +170,11 @@ class Doctor(unittest.TestCase):
     def test_the_driver_comes_first(self):
         for works, text in self.captures(self.said(1, LD_PRELOAD=os.path.join(SIM, "libcuda.so.1"))):
             self.assertEqual(works, "FAIL")
-            self.assertIn("was loaded before the stand-in", text)
+            self.assertIn("was loaded before the interposer", text)
 
-    def test_no_standin_and_no_store(self):
+    def test_no_interposer_and_no_store(self):
         lines = self.said(1, FOUNDRY_HOOK="/nowhere", FOUNDRY_STORE="")
-        self.assertEqual(lines["stand-in"][0], "FAIL")
+        self.assertEqual(lines["interposer"][0], "FAIL")
         self.assertEqual(self.captures(lines), set())
         self.assertEqual(lines["store"][0], "FAIL")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way to put the stand-in in place, with the work done in every kind of process.
+"""Every way to put the interposer in place, with the work done in every kind of process.
 
 What is captured is for a payload module to say: work(store, ref) seals an image and leaves
 its input and output, as computed without an image, in files; importing the payload loads
@@ -57,13 +57,13 @@ def write_programs(folder, payload):
 def command(way, folder):
     """The command and the environment that start the program in that way."""
     import foundry
-    from foundry.activate import standin
+    from foundry.activate import interposer
     env = dict(os.environ, WAY=way, PROGRAMS=folder)
     env["PYTHONPATH"] = os.pathsep.join([folder, HERE, env.get("PYTHONPATH", "")])
     run = [sys.executable, "-m", "foundry", "run"]
     late = os.path.join(folder, "late.py")
     if way == "path":
-        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.path.dirname(standin()), env.get("LD_LIBRARY_PATH")]))
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.path.dirname(interposer()), env.get("LD_LIBRARY_PATH")]))
     return {"first": [sys.executable, os.path.join(folder, "first.py")], "preload": [sys.executable, late],
             "path": [sys.executable, late], "run": run + [late], "run-m": run + ["-m", "late"],
             "run-c": run + ["-c", "import runpy; runpy.run_module('late', run_name='__main__')"],

@@ -21,7 +21,7 @@ matches() {
 # entries LIST: its entries, each on one line
 entries() { sed -z 's/,\n\t/, /g' "$1"; }
 
-# hooks_match: the same for the stand-in's list, whose entries have parameters and stream variants;
+# hooks_match: the same for the interposer's list, whose entries have parameters and stream variants;
 # it has versions so old that the headers keep them for the driver's own use
 hooks_match() {
 	cat >"$TMP/hooks.c" <<-EOF

@@ -67,7 +67,7 @@ fi
 # Groups of files that need each other. Such a group may lose files; a new one, or a file that joins
 # one, needs a reason.
 cat >"$TMP/groups" <<'E'
-cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/standin.c
+cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/table.c
 cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c
 cycle: mm/async.c mm/mapping.c mm/region.c
 cycle: run/cudagraph.c run/cudagraph_exec.c
@@ -79,6 +79,6 @@ t "no symbol comes from above, and no files need each other but these" diff "$TM
 	<(python3 tests/static/cycles.py "$BUILD/obj" lib arch mm 'graph|store|hook' image run api)
 t "the store knows nothing of CUDA" prints "" includers '[<"]cuda' 'store/*.c' 'store/*.h'
 t "nobody includes the CUDA runtime" prints "" includers '[<"]cuda_runtime' '*.c' '*.h'
-t "nothing but the stand-in's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'
+t "nothing but the interposer's twin is linked with libcuda" prints "$BUILD/foundry/hook/libcuda.so" linked_with 'libcuda[.]so'
 t "this check finds what is linked" fails "libfoundry.so" prints "" linked_with libcrypto
 t_done

@@ -307,7 +307,7 @@ START_TEST(strict)
 }
 END_TEST
 
-/* --- the stand-in --- */
+/* --- the interposer --- */
 
 START_TEST(too_late)
 {
@@ -319,7 +319,7 @@ START_TEST(too_late)
 	cuda = dlopen(test_built("foundry/sim/libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL);
 	ck_assert_ptr_nonnull(cuda);
 	fails(LATE, "'img' cannot be loaded (image 'img': ", start_try(s, &r));
-	fails(LATE, "loaded before the stand-in", start_try(s, &r));
+	fails(LATE, "loaded before the interposer", start_try(s, &r));
 	ck_assert_int_eq(job->runs, 0);
 	fdry_store_close(s);
 }
@@ -341,7 +341,7 @@ START_TEST(too_late_to_capture_is_not_too_late_to_load)
 }
 END_TEST
 
-START_TEST(no_standin)
+START_TEST(no_interposer)
 {
 	struct fdry_store *s = store_at_hand();
 	struct fdry_start_report *r = NULL;
@@ -480,7 +480,7 @@ START_TEST(every_driver_call_failing)
 	ok(fdry_hook_install(NULL));
 	test_sim();
 	(void)live_before();
-	if (!_i) /* streams that the stand-in shares stay with the context */
+	if (!_i) /* streams that the interposer shares stay with the context */
 		fails(CALLBACK, "answered 1", start_try(s, &r));
 	before = live_objects();
 	for (n = 1; n < 1000; n++) {
@@ -672,7 +672,7 @@ int main(void)
 	tcase_add_test(tc, strict);
 	tcase_add_test(tc, too_late);
 	tcase_add_test(tc, too_late_to_capture_is_not_too_late_to_load);
-	tcase_add_test(tc, no_standin);
+	tcase_add_test(tc, no_interposer);
 	tcase_add_test(tc, a_failed_capture_leaves_nothing);
 	tcase_add_test(tc, a_failed_seal_is_told);
 	tcase_add_test(tc, a_store_that_cannot_be_written);

@@ -196,7 +196,7 @@ START_TEST(unseen_code)
 	set = set_new();
 	l = load_file("plain.90.cubin");
 	l->code.data = NULL;
-	intern_refused(set, kernel_of(l, "add"), "stand-in");
+	intern_refused(set, kernel_of(l, "add"), "interposer");
 	ck_assert_int_eq(fdry_kernel_set_intern(set, NULL, NULL, &i), -FDRY_E_REFUSED);
 	l->code.data = "no code at all; text of another kind";
 	l->code.len = 36;

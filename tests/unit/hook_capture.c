@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of what the stand-in knows about captures and launches of graphs:
+ * Unit tests of what the interposer knows about captures and launches of graphs:
  * which allocations are made while capturing, however a capture ends.
  */
 #include "tests/lib/hook.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of how the stand-in keeps device code and remembers handles, without a
+ * Unit tests of how the interposer keeps device code and remembers handles, without a
  * driver: lengths of every kind, in place or copied, thousands of handles, handles that
  * come again, JIT options.
  */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of memory that does not come from cuMemAlloc, under the stand-in: in the
+ * Unit tests of memory that does not come from cuMemAlloc, under the interposer: in the
  * order of a stream, from pools, by pitch, mapped by the program; and what is asked about it.
  */
 #include "tests/lib/hook.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of other devices' access to a region's memory, under the stand-in: it follows
+ * Unit tests of other devices' access to a region's memory, under the interposer: it follows
  * what the program sets of contexts and pools, as the memory of cuMemAlloc would.
  */
 #include "tests/lib/hook.h"

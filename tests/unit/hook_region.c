@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of device memory under the stand-in: native without a region, else the same
+ * Unit tests of device memory under the interposer: native without a region, else the same
  * addresses in every process and never a native one, whatever fails.
  */
 #include "tests/lib/hook.h"

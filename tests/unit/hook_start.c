@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Unit tests of forks under the stand-in: a child may start CUDA and capture where its parent
+ * Unit tests of forks under the interposer: a child may start CUDA and capture where its parent
  * had only opened the driver; where the parent had started it, everything in the child is an
  * error by name, whatever locks other threads held at the fork.
  */

@@ -145,7 +145,7 @@ static CUmemGenericAllocationHandle physical(CUmemAllocationHandleType type)
 	return h;
 }
 
-/* Mapped where the stand-in says, which is in the region; or, at a hint, outside of it. */
+/* Mapped where the interposer says, which is in the region; or, at a hint, outside of it. */
 static CUdeviceptr mapped(CUmemGenericAllocationHandle h, CUdeviceptr hint)
 {
 	const CUmemAccessDesc all = { { CU_MEM_LOCATION_TYPE_DEVICE, 0 },
@@ -418,7 +418,7 @@ static const struct refusal {
 	{ "alloc", FDRY_E_REFUSED, allocation_node },
 	{ "event", FDRY_E_REFUSED, event_of_the_program },
 	{ "counter", FDRY_E_REFUSED, changed_variable },
-	{ "loaded before the stand-in was in place", FDRY_E_REFUSED, code_behind_our_back },
+	{ "loaded before the interposer was in place", FDRY_E_REFUSED, code_behind_our_back },
 	{ "the memory of tensor 'gone' was freed", FDRY_E_STATE, tensor_freed },
 };
 

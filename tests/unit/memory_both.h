@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_both.h - rules of device memory that the stand-in rests on, as tests that run on
+ * memory_both.h - rules of device memory that the interposer rests on, as tests that run on
  * the software driver (sim_memory_rules.c) and on a GPU (tests/gpu/memory_driver.c).
  *
  * Whoever includes this defines rules_symbol(name), which gives the driver's function.
@@ -179,7 +179,7 @@ START_TEST(freeing)
 }
 END_TEST
 
-/* What the stand-in does while a stream captures: ask which it is, map, fill. */
+/* What the interposer does while a stream captures: ask which it is, map, fill. */
 START_TEST(while_a_stream_captures)
 {
 	CUmemGenericAllocationHandle h;

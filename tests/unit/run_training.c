@@ -427,7 +427,7 @@ static void model_seal(struct work *w, struct model *m, struct fdry_cudagraph *g
 	ok(work_seal(w, "img"));
 }
 
-/* The driver as programs see it under the stand-in, as a table. */
+/* The driver as programs see it under the interposer, as a table. */
 static void train_and_seal(void *arg)
 {
 	struct fdry_cudagraph_run_opts o = { .sz = sizeof(o), .fn = train_step, .warmups = 3 };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foundry: capture GPU work once, load it by hash in milliseconds.
 
-Import it before anything that loads CUDA (torch, cupy, ...): importing puts the stand-in for
+Import it before anything that loads CUDA (torch, cupy, ...): importing puts the interposer for
 libcuda.so.1 in place, which passes every call on and notes what a seal needs. A process that
 only loads images does not need that, and may import foundry at any time.
 
@@ -50,4 +50,4 @@ __all__ += ["CUDAGraph", "allocation_region", "free_preallocated_region", "get_c
 try:
     activate()
 except (Error, ImportError):
-    pass  # too late, or no stand-in here: only a capture needs it, and says so then
+    pass  # too late, or no interposer here: only a capture needs it, and says so then

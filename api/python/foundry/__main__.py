@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m foundry: run programs under the stand-in; say what would work here."""
+"""python -m foundry: run programs under the interposer; say what would work here."""
 import os
 import subprocess
 import sys
@@ -14,12 +14,12 @@ usage: python -m foundry run [--driver PATH] [--log LEVEL] (SCRIPT | -m MODULE |
        python -m foundry doctor
        python -m foundry --version
 
-run   starts Python with the stand-in for libcuda.so.1 in place (LD_PRELOAD), so that the program
+run   starts Python with the interposer for libcuda.so.1 in place (LD_PRELOAD), so that the program
       may import torch before foundry; so may every program and worker that it starts
       --driver PATH   the driver behind it (FOUNDRY_DRIVER)
       --log LEVEL     error, warn, info or debug messages on standard error (FOUNDRY_LOG)
 
-doctor   tries what a load and a capture need, each way to put the stand-in in place, and says what would
+doctor   tries what a load and a capture need, each way to put the interposer in place, and says what would
          work here; its status is 0 if all that is needed does, else 1
 """
 VARIABLES = {"--driver": "FOUNDRY_DRIVER", "--log": "FOUNDRY_LOG"}

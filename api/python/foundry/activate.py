@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Putting the stand-in in place: in this process, and in programs that it starts."""
+"""Putting the interposer in place: in this process, and in programs that it starts."""
 import ctypes
 import os
 import re
@@ -9,21 +9,21 @@ from ._lib import lib
 _SEPARATORS = re.compile(r"[ :]+")
 
 
-def standin():
-    """Path of the stand-in; Error where there is none."""
+def interposer():
+    """Path of the interposer; Error where there is none."""
     path = ctypes.create_string_buffer(4096)
     lib.fdry_hook_path(path, len(path))
     return os.fsdecode(path.value)
 
 
 def environment(env=None):
-    """A copy of `env` (None: os.environ) whose LD_PRELOAD puts the stand-in in place.
+    """A copy of `env` (None: os.environ) whose LD_PRELOAD puts the interposer in place.
 
     For programs that import torch first, or are no Python: subprocess.run(command,
     env=foundry.environment()). What LD_PRELOAD names already stays in front.
     """
     env = dict(os.environ if env is None else env)
-    path = standin()
+    path = interposer()
     if _SEPARATORS.search(path):
         raise ValueError(f"LD_PRELOAD cannot name {path}, for its blank or colon; install Foundry elsewhere")
     named = [p for p in _SEPARATORS.split(env.get("LD_PRELOAD", "")) if p]
@@ -33,7 +33,7 @@ def environment(env=None):
 
 
 def activate(children=False):
-    """Put the stand-in in place, as importing foundry does, and raise where that is too late.
+    """Put the interposer in place, as importing foundry does, and raise where that is too late.
 
     children: also for every program that this process starts from now on, whatever it imports
     first (os.environ is changed as environment() says). Workers that are forked, or import foundry

@@ -8,7 +8,7 @@ import sys
 
 from . import _lib
 from ._lib import Error, lib
-from .activate import environment, standin
+from .activate import environment, interposer
 from .store import Store
 from .variables import check_variables, variables
 
@@ -40,7 +40,7 @@ try:
 except foundry.Error as e:
     sys.exit(str(e))
 if not hasattr(ctypes.CDLL("libcuda.so"), "fdry_hook_table"):
-    sys.exit("libcuda.so is the driver's, not the stand-in's")
+    sys.exit("libcuda.so is the driver's, not the interposer's")
 version, count, major, minor, total = (ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t())
 cuda.cuDriverGetVersion(ctypes.byref(version))
 cuda.cuDeviceGetCount(ctypes.byref(count))
@@ -81,8 +81,8 @@ def _child(code, *args, env=None):
 
 
 def _ways():
-    """Each way to put the stand-in in place: its name, and what starts a program so."""
-    folder = os.path.dirname(standin())
+    """Each way to put the interposer in place: its name, and what starts a program so."""
+    folder = os.path.dirname(interposer())
     path = os.pathsep.join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
     return (("import foundry first", "first", dict(os.environ)),
             ("python -m foundry run", "late", environment()),
@@ -91,7 +91,7 @@ def _ways():
 
 def _software():
     """The software driver that comes along; nothing takes it unless it is named."""
-    path = os.path.join(os.path.dirname(os.path.dirname(standin())), "sim", "libcuda.so.1")
+    path = os.path.join(os.path.dirname(os.path.dirname(interposer())), "sim", "libcuda.so.1")
     if os.path.exists(path):
         yield "software driver", True, f"{path}, for FOUNDRY_DRIVER where there is no GPU"
 
@@ -127,10 +127,10 @@ def checks():
     yield "load", works, f"works, on {said}" if works else said
     try:
         ways = _ways()
-        yield "stand-in", True, standin()
+        yield "interposer", True, interposer()
         yield from _software()
     except (Error, ValueError) as e:
-        yield "stand-in", False, str(e)
+        yield "interposer", False, str(e)
         ways = ()
     facts = None
     for name, order, env in ways:

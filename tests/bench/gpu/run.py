@@ -203,7 +203,7 @@ def show_hook(res):
         for kind, of in (("", title), ("_cpu", "  of it processor time")):
             native, hook = part[f"native_{name}{kind}"], part[f"hook_{name}{kind}"]
             rows.append([of, spread(native), spread(hook), f"{low(hook) / low(native):.3f}", ratio_spread(hook, native)])
-    table("Under the stand-in", ["milliseconds", "native", "under a capture", "ratio of lower quartiles", "ratio of pairs"], rows)
+    table("Under the interposer", ["milliseconds", "native", "under a capture", "ratio of lower quartiles", "ratio of pairs"], rows)
 
 
 def show_pools(res):

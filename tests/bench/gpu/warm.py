@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the stand-in costs: weights and warm-up of the decoder, natively and under a capture, in turns.
+"""What the interposer costs: weights and warm-up of the decoder, natively and under a capture, in turns.
 
     warm.py [--rounds 11]
 
-Two servers, one of them with the stand-in, import PyTorch and the model's code once and fork a
+Two servers, one of them with the interposer, import PyTorch and the model's code once and fork a
 child a round, which starts CUDA itself. So a round takes two seconds, most of it what is looked
 at, and no file is read for the first time. The server that comes first alternates. One round
 more than asked for is made; the first is left out. Prints lines "which_what ms ms ...", one

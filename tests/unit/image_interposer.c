@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of where the library says that its stand-in lies. */
+/* Unit tests of where the library says that its interposer lies. */
 #include "tests/lib/sim.h"
 
 #include <limits.h>
@@ -35,9 +35,9 @@ START_TEST(no_path)
 	char path[PATH_MAX] = "untouched";
 
 	ck_assert(!setenv("FOUNDRY_HOOK", "/nowhere/libcuda.so.1", 1));
-	fails(NOHOOK, "the stand-in is not there: /nowhere/libcuda.so.1",
+	fails(NOHOOK, "the interposer is not there: /nowhere/libcuda.so.1",
 	      fdry_hook_path(path, sizeof(path)));
-	fails(NOHOOK, "the stand-in is not there", fdry_hook_install(NULL));
+	fails(NOHOOK, "the interposer is not there", fdry_hook_install(NULL));
 	ck_assert(!setenv("FOUNDRY_HOOK", test_built("foundry/hook/libcuda.so.1"), 1));
 	fails(INVAL, "given no path", fdry_hook_path(NULL, 10));
 	fails(RANGE, "do not fit 10", fdry_hook_path(path, 10));
@@ -60,8 +60,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *s = suite_create("image_standin");
-	TCase *tc = tcase_create("standin");
+	Suite *s = suite_create("image_interposer");
+	TCase *tc = tcase_create("interposer");
 	SRunner *sr = srunner_create(s);
 	int failed;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * standin.c - the table through which the library calls the stand-in; see hook.h.
+ * table.c - the table through which the library calls the interposer; see hook.h.
  *
- * The stand-in has no constructor and starts no thread: a process that never calls CUDA pays only
+ * The interposer has no constructor and starts no thread: a process that never calls CUDA pays only
  * for mapping it.
  */
 #include "hook/internal.h"
@@ -16,11 +16,12 @@ static int late(void)
 	/* In a forked child the loader's lock, which the search needs, may be held for ever. */
 	if (fdry_find_forked() || !fdry_loaded_driver(true, path, sizeof(path)))
 		return 0;
-	return fdry_fail(FDRY_E_LATE,
-			 "%s was loaded before the stand-in, so calls pass the stand-in by; start "
-			 "the program with \"python -m foundry run\" or LD_PRELOAD, or import "
-			 "foundry before whatever uses CUDA",
-			 path);
+	return fdry_fail(
+		FDRY_E_LATE,
+		"%s was loaded before the interposer, so calls pass the interposer by; start "
+		"the program with \"python -m foundry run\" or LD_PRELOAD, or import "
+		"foundry before whatever uses CUDA",
+		path);
 }
 
 static const struct fdry_hook table = {

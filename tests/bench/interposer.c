@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the stand-in costs a process that never calls CUDA: the time from starting a program
- * to its end, without and with LD_PRELOAD of the stand-in and its twin, one after the other
+ * What the interposer costs a process that never calls CUDA: the time from starting a program
+ * to its end, without and with LD_PRELOAD of the interposer and its twin, one after the other
  * so that both meet the same machine.
  *
- * standin [RUNS]
+ * interposer [RUNS]
  */
 #include <limits.h>
 #include <spawn.h>
@@ -30,7 +30,7 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* The stand-in lies at ../../foundry/hook, seen from this program. */
+/* The interposer lies at ../../foundry/hook, seen from this program. */
 static int environments(void)
 {
 	char self[PATH_MAX], hook[PATH_MAX + 32];
@@ -112,10 +112,10 @@ int main(int argc, char **argv)
 	int runs = argc > 1 ? atoi(argv[1]) : 200;
 
 	if (runs < 1 || environments()) {
-		fprintf(stderr, "standin [RUNS]\n");
+		fprintf(stderr, "interposer [RUNS]\n");
 		return 1;
 	}
-	printf("start to end, ms     without the stand-in            LD_PRELOAD of it           "
+	printf("start to end, ms     without the interposer            LD_PRELOAD of it           "
 	       "median more\n");
 	printf("%-16s %8s %8s %8s   %8s %8s %8s\n", "", "p10", "median", "p90", "p10", "median",
 	       "p90");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * standin.c - loads the stand-in and finds it again.
+ * interposer.c - loads the interposer and finds it again.
  *
  * glibc answers dlopen("libcuda.so.1") with the first loaded object that has this SONAME, so the
- * stand-in only needs to be loaded first. RTLD_NOLOAD finds that object without loading anything.
+ * interposer only needs to be loaded first. RTLD_NOLOAD finds that object without loading anything.
  */
-#include "image/capture/standin.h"
+#include "image/capture/interposer.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -20,11 +20,12 @@
 #include "lib/log.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
-/* The stand-in, relative to the folder of libfoundry.so. The twin answers dlopen("libcuda.so"). */
-#define STANDIN_BESIDE "foundry/hook/libcuda.so.1"
+/* The interposer, relative to the folder of libfoundry.so. The twin answers dlopen("libcuda.so").
+ */
+#define INTERPOSER_BESIDE "foundry/hook/libcuda.so.1"
 #define TWIN "libcuda.so"
 
-const struct fdry_hook *fdry_standin_peek(void)
+const struct fdry_hook *fdry_interposer_peek(void)
 {
 	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
 	fdry_hook_table_fn table = NULL;
@@ -36,7 +37,7 @@ const struct fdry_hook *fdry_standin_peek(void)
 	return table ? table() : NULL;
 }
 
-/* There is no stand-in: name the library that was loaded in its place. */
+/* There is no interposer: name the library that was loaded in its place. */
 static int missing(void)
 {
 	void *handle = dlopen(DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD);
@@ -46,14 +47,14 @@ static int missing(void)
 	if (!handle)
 		return fdry_fail(
 			FDRY_E_NOHOOK,
-			"the stand-in for " DRIVER_SONAME
+			"the interposer for " DRIVER_SONAME
 			" is not in place; call fdry_hook_install() "
 			"before anything uses CUDA, or start the program under LD_PRELOAD of it");
 	if (dlinfo(handle, RTLD_DI_LINKMAP, &map))
 		map = NULL;
 	err = fdry_fail(
 		FDRY_E_LATE,
-		"%s was loaded before the stand-in and answers to " DRIVER_SONAME
+		"%s was loaded before the interposer and answers to " DRIVER_SONAME
 		"; start the program with \"python -m foundry run\" or LD_PRELOAD, or call "
 		"fdry_hook_install() (in Python: import foundry) before anything loads CUDA",
 
@@ -62,22 +63,22 @@ static int missing(void)
 	return err;
 }
 
-int fdry_standin_find(const struct fdry_hook **ret)
+int fdry_interposer_find(const struct fdry_hook **ret)
 {
-	const struct fdry_hook *hook = fdry_standin_peek();
+	const struct fdry_hook *hook = fdry_interposer_peek();
 
 	if (!hook)
 		return missing();
 	if (hook->version != FDRY_HOOK_VERSION || hook->size < sizeof(*hook))
 		return fdry_fail(FDRY_E_NOHOOK,
-				 "the stand-in in place has version %u, this library needs %u; "
+				 "the interposer in place has version %u, this library needs %u; "
 				 "install both from one release",
 				 hook->version, FDRY_HOOK_VERSION);
 	*ret = hook;
-	return fdry_standin_result(hook, hook->late());
+	return fdry_interposer_result(hook, hook->late());
 }
 
-int fdry_standin_result(const struct fdry_hook *hook, int ret)
+int fdry_interposer_result(const struct fdry_hook *hook, int ret)
 {
 	return ret ? fdry_fail((enum fdry_errcode)-ret, "%s", hook->last_error()) : 0;
 }
@@ -98,7 +99,7 @@ static void own_folder(char *path, size_t len)
 int fdry_hook_path(char *path, size_t len)
 {
 	const char *named = NULL;
-	char beside[PATH_MAX], file[PATH_MAX + sizeof(STANDIN_BESIDE)];
+	char beside[PATH_MAX], file[PATH_MAX + sizeof(INTERPOSER_BESIDE)];
 	int err = fdry_need(path);
 
 	if (!err)
@@ -107,16 +108,16 @@ int fdry_hook_path(char *path, size_t len)
 		return err;
 	if (!named) {
 		own_folder(beside, sizeof(beside));
-		snprintf(file, sizeof(file), "%s" STANDIN_BESIDE, beside);
+		snprintf(file, sizeof(file), "%s" INTERPOSER_BESIDE, beside);
 		named = file;
 	}
 	if (!realpath(named, beside))
-		return fdry_fail(FDRY_E_NOHOOK,
-				 "the stand-in is not there: %s: %m; set FOUNDRY_HOOK to its path",
-				 named);
+		return fdry_fail(
+			FDRY_E_NOHOOK,
+			"the interposer is not there: %s: %m; set FOUNDRY_HOOK to its path", named);
 	if (strlen(beside) >= len)
 		return fdry_fail(FDRY_E_RANGE,
-				 "the stand-in's path has %zu bytes, which do not fit %zu",
+				 "the interposer's path has %zu bytes, which do not fit %zu",
 				 strlen(beside) + 1, len);
 	memcpy(path, beside, strlen(beside) + 1);
 	return 0;
@@ -138,7 +139,7 @@ int fdry_hook_install(const char *path)
 	char own[PATH_MAX];
 	int err;
 
-	err = fdry_standin_find(&hook);
+	err = fdry_interposer_find(&hook);
 	if (err != -FDRY_E_NOHOOK)
 		return err;
 	if (!path) {
@@ -148,9 +149,10 @@ int fdry_hook_install(const char *path)
 		path = own;
 	}
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-		return fdry_fail(FDRY_E_NOHOOK,
-				 "the stand-in cannot be loaded: %s; set FOUNDRY_HOOK to its path",
-				 dlerror());
+		return fdry_fail(
+			FDRY_E_NOHOOK,
+			"the interposer cannot be loaded: %s; set FOUNDRY_HOOK to its path",
+			dlerror());
 	twin_load(path);
-	return fdry_standin_find(&hook);
+	return fdry_interposer_find(&hook);
 }
