@@ -61,8 +61,9 @@ int fdry_cudagraph_new(const struct fdry_cudagraph_opts *opts, struct fdry_cudag
 	struct fdry_cudagraph *g;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	g = calloc(1, sizeof(*g));
@@ -159,13 +160,14 @@ int fdry_cudagraph_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_b
 	struct fdry_cudagraph_begin_opts o;
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err && o.mode >= sizeof(modes) / sizeof(modes[0]))
-		err = fdry_fail(FDRY_E_INVAL, "%u is no capture mode; see enum fdry_cudagraph_mode",
-				o.mode);
 	if (err)
 		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (o.mode >= sizeof(modes) / sizeof(modes[0]))
+		return fdry_fail(FDRY_E_INVAL,
+				 "%u is no capture mode; see enum fdry_cudagraph_mode", o.mode);
 	pthread_mutex_lock(&g->lock);
 	err = capture_begin(g, &o);
 	pthread_mutex_unlock(&g->lock);
@@ -361,8 +363,9 @@ int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 {
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -379,8 +382,9 @@ int fdry_cudagraph_pool(struct fdry_cudagraph *g, struct fdry_graphpool **ret)
 {
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -393,8 +397,9 @@ int fdry_cudagraph_graph(struct fdry_cudagraph *g, CUgraph *ret)
 {
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);

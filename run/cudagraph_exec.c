@@ -28,18 +28,20 @@ static int launches_wait(struct fdry_cudagraph *g)
 {
 	int err = g->launched ? fdry_event_wait(g->on.drv, g->done) : 0;
 
-	if (!err)
-		g->launched = false;
-	return err;
+	if (err)
+		return err;
+	g->launched = false;
+	return 0;
 }
 
 int fdry_cudagraph_exec_wait_and_free(struct fdry_cudagraph *g)
 {
 	int err = launches_wait(g);
 
-	if (!err)
-		fdry_cudagraph_exec_free(g);
-	return err;
+	if (err)
+		return err;
+	fdry_cudagraph_exec_free(g);
+	return 0;
 }
 
 /* In the context, the lock held. */
@@ -80,11 +82,11 @@ int fdry_cudagraph_instantiate(struct fdry_cudagraph *g, uint64_t flags)
 {
 	int err = fdry_cudagraph_check(g);
 
-	if (!err && flags & UPLOAD)
-		err = fdry_fail(FDRY_E_INVAL, "the upload is a call of its own, which is told the "
-					      "stream: fdry_cudagraph_upload()");
 	if (err)
 		return err;
+	if (flags & UPLOAD)
+		return fdry_fail(FDRY_E_INVAL, "the upload is a call of its own, which is told the "
+					       "stream: fdry_cudagraph_upload()");
 	pthread_mutex_lock(&g->lock);
 	err = instantiate(g, flags);
 	pthread_mutex_unlock(&g->lock);
@@ -141,8 +143,9 @@ static int exec_launch(struct fdry_cudagraph *g, CUstream stream)
 {
 	int err = fdry_primary_stream(&g->on, stream, "a launch");
 
-	if (!err)
-		err = fdry_call(g->on.drv, cuGraphLaunch, g->exec, stream);
+	if (err)
+		return err;
+	err = fdry_call(g->on.drv, cuGraphLaunch, g->exec, stream);
 	if (err)
 		return err;
 	fdry_count(FDRY_METRIC_LAUNCHES_CAPTURED, 1);
@@ -185,8 +188,9 @@ int fdry_cudagraph_synchronize(struct fdry_cudagraph *g)
 	CUstreamCaptureMode mode;
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_primary_enter(&g->on, &mode);
+	if (err)
+		return err;
+	err = fdry_primary_enter(&g->on, &mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
@@ -200,8 +204,9 @@ int fdry_cudagraph_exec(struct fdry_cudagraph *g, CUgraphExec *ret)
 {
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);

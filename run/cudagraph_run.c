@@ -128,8 +128,9 @@ static int run_aside(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_o
 	CUstream stream, was;
 	int err = stream_ready(g, fdry_stream_current(), true);
 
-	if (!err)
-		err = borrow(g, &stream);
+	if (err)
+		return err;
+	err = borrow(g, &stream);
 	if (err)
 		return err;
 	was = fdry_stream_make_current(stream);
@@ -155,14 +156,17 @@ int fdry_cudagraph_run(struct fdry_cudagraph *g, const struct fdry_cudagraph_run
 	struct fdry_cudagraph_run_opts o;
 	int err = fdry_cudagraph_check(g);
 
-	if (!err)
-		err = fdry_need(opts);
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err && !o.fn)
-		err = fdry_fail(FDRY_E_INVAL, "no function to capture was given; set fn");
-	if (!err)
-		err = empty_check(g);
+	if (err)
+		return err;
+	err = fdry_need(opts);
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (!o.fn)
+		return fdry_fail(FDRY_E_INVAL, "no function to capture was given; set fn");
+	err = empty_check(g);
 	if (err)
 		return err;
 	return o.stream ? run_on(g, &o, o.stream) : run_aside(g, &o);

@@ -50,8 +50,9 @@ int fdry_decode_state_new(const struct fdry_decode_state_opts *opts, struct fdry
 	struct fdry_decode_state *d;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	d = calloc(1, sizeof(*d));
@@ -89,13 +90,13 @@ int fdry_decode_state_set(struct fdry_decode_state *d, uint32_t token, uint32_t 
 	union fdry_scalars_value v[CELLS] = { [TOKEN] = { .u32 = token } };
 	int err = state_check(d);
 
-	if (!err && step >= INT32_MAX)
-		err = fdry_fail(
+	if (err)
+		return err;
+	if (step >= INT32_MAX)
+		return fdry_fail(
 			FDRY_E_RANGE,
 			"step %u is too far: position and length are 32-bit, so steps go to %d",
 			step, INT32_MAX - 1);
-	if (err)
-		return err;
 	v[POSITION].i32 = (int32_t)step;
 	v[LENGTH].i32 = (int32_t)step + 1;
 	pthread_mutex_lock(&d->lock);
@@ -113,13 +114,13 @@ int fdry_decode_state_use(struct fdry_decode_state *d, uint32_t source)
 {
 	int err = state_check(d);
 
-	if (!err && source > FDRY_DECODE_STATE_DEVICE)
-		err = fdry_fail(
+	if (err)
+		return err;
+	if (source > FDRY_DECODE_STATE_DEVICE)
+		return fdry_fail(
 			FDRY_E_INVAL,
 			"%u is no source of a decode state; see enum fdry_decode_state_source",
 			source);
-	if (err)
-		return err;
 	pthread_mutex_lock(&d->lock);
 	d->args.source = source;
 	pthread_mutex_unlock(&d->lock);
@@ -131,8 +132,9 @@ int fdry_decode_state_args(const struct fdry_decode_state *d, struct fdry_decode
 	struct fdry_decode_state *s = (struct fdry_decode_state *)d; /* for its lock */
 	int err = state_check(d);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&s->lock);

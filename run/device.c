@@ -23,13 +23,16 @@ int fdry_device_check(const struct fdry_device *dev)
 {
 	int err = fdry_need(dev);
 
-	if (!err)
-		err = fdry_live_check(dev, "the device");
-	if (!err && dev->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the device was acquired before fork(), and CUDA "
-					       "does not work in the child; "
-					       "use it in the process that acquired it");
-	return err;
+	if (err)
+		return err;
+	err = fdry_live_check(dev, "the device");
+	if (err)
+		return err;
+	if (dev->pid != getpid())
+		return fdry_fail(FDRY_E_FORKED, "the device was acquired before fork(), and CUDA "
+						"does not work in the child; "
+						"use it in the process that acquired it");
+	return 0;
 }
 
 int fdry_device_enter(const struct fdry_device *dev, CUstreamCaptureMode *mode)
@@ -49,9 +52,11 @@ int fdry_device_not_capturing(const struct fdry_device *dev, CUstream stream, co
 	bool captures;
 	int err = fdry_stream_is_capturing(dev->drv, stream, &captures);
 
-	if (!err && captures)
-		err = fdry_fail(FDRY_E_STATE, "the stream is capturing; %s", what);
-	return err;
+	if (err)
+		return err;
+	if (captures)
+		return fdry_fail(FDRY_E_STATE, "the stream is capturing; %s", what);
+	return 0;
 }
 
 /* --- made and undone --- */
@@ -179,8 +184,9 @@ int fdry_device_get(int ordinal, struct fdry_device **ret)
 {
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_jit_cache_set_up();
+	if (err)
+		return err;
+	err = fdry_jit_cache_set_up();
 	if (err)
 		return err;
 	pthread_mutex_lock(&lock);
@@ -325,13 +331,15 @@ static int launch(const struct fdry_device *dev, const struct fdry_device_launch
 {
 	int err = cooperative_fits(dev, l);
 
-	if (!err)
-		err = fdry_call(dev->drv, cuLaunchCooperativeKernel, l->function, l->grid[0],
-				l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-				l->shared, l->stream, l->params);
-	if (!err)
-		fdry_count(FDRY_METRIC_LAUNCHES_COOPERATIVE, 1);
-	return err;
+	if (err)
+		return err;
+	err = fdry_call(dev->drv, cuLaunchCooperativeKernel, l->function, l->grid[0], l->grid[1],
+			l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, l->stream,
+			l->params);
+	if (err)
+		return err;
+	fdry_count(FDRY_METRIC_LAUNCHES_COOPERATIVE, 1);
+	return 0;
 }
 
 int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_device_launch_opts *l)
@@ -339,18 +347,21 @@ int fdry_device_launch_cooperative(struct fdry_device *dev, const struct fdry_de
 	CUstreamCaptureMode mode;
 	int err = fdry_device_check(dev);
 
-	if (!err)
-		err = cooperative_args(l);
-	if (!err && !dev->caps.cooperative_launch)
-		err = fdry_fail(FDRY_E_UNABLE,
-				"device %d cannot launch cooperatively: its compute capability is "
-				"%d.%d, and the driver says "
-				"cooperative launch: %d; launch the kernel in the ordinary way, or "
-				"use another device",
-				dev->caps.ordinal, dev->caps.cc_major, dev->caps.cc_minor,
-				dev->caps.cooperative_launch);
-	if (!err)
-		err = fdry_device_enter(dev, &mode);
+	if (err)
+		return err;
+	err = cooperative_args(l);
+	if (err)
+		return err;
+	if (!dev->caps.cooperative_launch)
+		return fdry_fail(
+			FDRY_E_UNABLE,
+			"device %d cannot launch cooperatively: its compute capability is "
+			"%d.%d, and the driver says "
+			"cooperative launch: %d; launch the kernel in the ordinary way, or "
+			"use another device",
+			dev->caps.ordinal, dev->caps.cc_major, dev->caps.cc_minor,
+			dev->caps.cooperative_launch);
+	err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
 	err = launch(dev, l);

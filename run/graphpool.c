@@ -79,10 +79,12 @@ int fdry_graphpool_new(const struct fdry_graphpool_opts *opts, struct fdry_graph
 	struct fdry_primary on;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err)
-		err = fdry_primary_init(o.driver, o.device, &on);
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = fdry_primary_init(o.driver, o.device, &on);
 	if (err)
 		return err;
 	err = pool_new(&on, false, ret);
@@ -109,8 +111,9 @@ int fdry_graphpool_get(const struct fdry_graphpool_id *id, struct fdry_graphpool
 	struct fdry_graphpool *p;
 	int err = fdry_need(id);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&all_lock);
@@ -185,11 +188,13 @@ int fdry_graphpool_id(const struct fdry_graphpool *pool, struct fdry_graphpool_i
 {
 	int err = pool_check(pool);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		*ret = pool->id;
-	return err;
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	*ret = pool->id;
+	return 0;
 }
 
 /* --- sealing --- */
@@ -221,11 +226,13 @@ int fdry_graphpool_sealed(const struct fdry_graphpool *pool, uint32_t *ret)
 	struct fdry_graphpool_info info = { .sz = sizeof(info) };
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_graphpool_info(pool, &info);
-	if (!err)
-		*ret = info.sealed;
-	return err;
+	if (err)
+		return err;
+	err = fdry_graphpool_info(pool, &info);
+	if (err)
+		return err;
+	*ret = info.sealed;
+	return 0;
 }
 
 /* --- memory --- */
@@ -268,27 +275,31 @@ static int block_take(struct fdry_graphpool *p, uint64_t size, fdry_devptr *ret)
 	if (p->sealed)
 		return sealed_fail(p, "no memory can be allocated");
 	err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
-	if (!err && !addr) {
+	if (err)
+		return err;
+	if (!addr) {
 		err = piece_add(p, size);
 		if (!err)
 			err = fdry_blocks_alloc(&p->blocks, size, inside, &addr);
 	}
-	if (!err)
-		*ret = addr;
-	return err;
+	if (err)
+		return err;
+	*ret = addr;
+	return 0;
 }
 
 int fdry_graphpool_mem_alloc(struct fdry_graphpool *pool, uint64_t size, fdry_devptr *ret)
 {
 	int err = pool_check(pool);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err && (!size || size > SIZE_MOST))
-		err = fdry_fail(FDRY_E_RANGE, "a pool cannot give %llu bytes; ask for 1 to 2^48",
-				(unsigned long long)size);
 	if (err)
 		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	if (!size || size > SIZE_MOST)
+		return fdry_fail(FDRY_E_RANGE, "a pool cannot give %llu bytes; ask for 1 to 2^48",
+				 (unsigned long long)size);
 	pthread_mutex_lock(&pool->lock);
 	err = block_take(pool, (size + FDRY_BLOCK_ALIGN - 1) / FDRY_BLOCK_ALIGN * FDRY_BLOCK_ALIGN,
 			 ret);
@@ -349,8 +360,9 @@ int fdry_graphpool_info(const struct fdry_graphpool *pool, struct fdry_graphpool
 	struct fdry_graphpool_info info = { 0 };
 	int err = pool_check(pool);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&p->lock);

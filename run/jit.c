@@ -44,9 +44,11 @@ static int set_unless(enum fdry_config id, const char *value)
 	const char *there = NULL;
 	int err = fdry_config_path(id, &there);
 
-	if (!err && !there && setenv(fdry_config_vars[id].name, value, 1))
-		err = fdry_nomem();
-	return err;
+	if (err)
+		return err;
+	if (!there && setenv(fdry_config_vars[id].name, value, 1))
+		return fdry_nomem();
+	return 0;
 }
 
 static int set_up(void)

@@ -19,13 +19,16 @@ int fdry_kernels_check(const struct fdry_kernels *k)
 {
 	int err = fdry_need(k);
 
-	if (!err)
-		err = fdry_live_check(k, "the cache of kernels");
-	if (!err && k->pid != getpid())
-		err = fdry_fail(FDRY_E_FORKED, "the cache of kernels was made before fork(), and "
-					       "CUDA does not work in the child; "
-					       "make one in the process that uses it");
-	return err;
+	if (err)
+		return err;
+	err = fdry_live_check(k, "the cache of kernels");
+	if (err)
+		return err;
+	if (k->pid != getpid())
+		return fdry_fail(FDRY_E_FORKED, "the cache of kernels was made before fork(), and "
+						"CUDA does not work in the child; "
+						"make one in the process that uses it");
+	return 0;
 }
 
 void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const char *stage,
@@ -74,17 +77,20 @@ static int device_take(struct fdry_kernels *k, int32_t ordinal)
 	int count, major, minor;
 	int err = fdry_call(k->drv, cuDeviceGetCount, &count);
 
-	if (!err && (ordinal < 0 || ordinal >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				ordinal, count);
-	if (!err)
-		err = fdry_call(k->drv, cuDeviceGet, &k->dev, ordinal);
-	if (!err)
-		err = fdry_call(k->drv, cuDeviceGetAttribute, &major,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, k->dev);
-	if (!err)
-		err = fdry_call(k->drv, cuDeviceGetAttribute, &minor,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, k->dev);
+	if (err)
+		return err;
+	if (ordinal < 0 || ordinal >= count)
+		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				 ordinal, count);
+	err = fdry_call(k->drv, cuDeviceGet, &k->dev, ordinal);
+	if (err)
+		return err;
+	err = fdry_call(k->drv, cuDeviceGetAttribute, &major,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, k->dev);
+	if (err)
+		return err;
+	err = fdry_call(k->drv, cuDeviceGetAttribute, &minor,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, k->dev);
 	if (err)
 		return err;
 	k->cc = (uint32_t)(10 * major + minor);
@@ -102,10 +108,12 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 		path = hook->real_path(); /* what we load ourselves is nothing that a seal needs to
 					     know */
 	err = trace_read(&k->trace);
-	if (!err)
-		err = fdry_driver_open(path, &k->drv);
-	if (!err)
-		err = device_take(k, o->device);
+	if (err)
+		return err;
+	err = fdry_driver_open(path, &k->drv);
+	if (err)
+		return err;
+	err = device_take(k, o->device);
 	if (err)
 		return err;
 	compiler_make(k);
@@ -126,12 +134,13 @@ int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels *
 	struct fdry_kernels *k;
 	int err = fdry_opts_take(opts, &o, sizeof(o));
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err && o.reserved)
-		err = fdry_fail(FDRY_E_OPTS, "a reserved field is %u; set it to zero", o.reserved);
 	if (err)
 		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	if (o.reserved)
+		return fdry_fail(FDRY_E_OPTS, "a reserved field is %u; set it to zero", o.reserved);
 	k = calloc(1, sizeof(*k));
 	if (!k)
 		return fdry_nomem();
@@ -194,8 +203,9 @@ int fdry_kernels_stats(struct fdry_kernels *k, struct fdry_kernels_stats *ret)
 	struct fdry_kernels_stats stats;
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&k->lock);
@@ -223,7 +233,9 @@ int fdry_kernels_log(struct fdry_kernels *k, char *text, size_t len, size_t *nee
 	const char *log;
 	int err = fdry_kernels_check(k);
 
-	if (!err && len)
+	if (err)
+		return err;
+	if (len)
 		err = fdry_need(text);
 	if (err)
 		return err;
@@ -242,8 +254,9 @@ int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernels_target *ret)
 	struct fdry_kernels_target t = { 0 };
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	snprintf(t.arch, sizeof(t.arch), "%s", k->arch);

@@ -198,7 +198,9 @@ int fdry_kernels_prepare(struct fdry_kernels *k, const struct fdry_kernels_reque
 	struct job *j, *next;
 	int err = fdry_kernels_check(k);
 
-	if (!err && count)
+	if (err)
+		return err;
+	if (count)
 		err = fdry_need(asks);
 	if (err)
 		return err;

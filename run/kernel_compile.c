@@ -87,9 +87,11 @@ static int text_copy(struct fdry_span text, struct fdry_buf *ret)
 {
 	int err = fdry_buf_put(ret, text.data, text.len);
 
-	if (!err && (!text.len || text.data[text.len - 1]))
-		err = fdry_buf_put(ret, "", 1);
-	return err;
+	if (err)
+		return err;
+	if (!text.len || text.data[text.len - 1])
+		return fdry_buf_put(ret, "", 1);
+	return 0;
 }
 
 /* Results of the driver that blame the text, and not the driver itself. */

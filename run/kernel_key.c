@@ -103,12 +103,15 @@ static int options_take(struct fdry_kernels_unit *u)
 			err = fdry_buf_printf(&u->options, "%s%s", i ? "\n" : "",
 					      u->src.options[i]);
 	}
-	if (!err)
-		err = fdry_buf_put(&u->options, "", 1);
-	if (!err && u->options.len > FDRY_FACT_MAX)
-		err = fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes, %u are allowed",
-				u->title, u->options.len, FDRY_FACT_MAX);
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put(&u->options, "", 1);
+	if (err)
+		return err;
+	if (u->options.len > FDRY_FACT_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes, %u are allowed",
+				 u->title, u->options.len, FDRY_FACT_MAX);
+	return 0;
 }
 
 /* --- kinds --- */
@@ -352,10 +355,12 @@ int fdry_kernels_unit_init(struct fdry_kernels *k, const struct fdry_kernels_sou
 
 	memset(ret, 0, sizeof(*ret));
 	err = fdry_need(source);
-	if (!err)
-		err = fdry_opts_take(source, &ret->src, sizeof(ret->src));
-	if (!err)
-		err = source_check(&ret->src);
+	if (err)
+		return err;
+	err = fdry_opts_take(source, &ret->src, sizeof(ret->src));
+	if (err)
+		return err;
+	err = source_check(&ret->src);
 	if (err)
 		return err;
 	ret->source = ret->src.form == FDRY_KERNELS_SOURCE;

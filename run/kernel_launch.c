@@ -208,7 +208,9 @@ static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f
 	CUcontext now = NULL, popped;
 	int err = fdry_call(k->drv, cuCtxGetCurrent, &now);
 
-	if (!err && now != k->ctx)
+	if (err)
+		return err;
+	if (now != k->ctx)
 		err = fdry_call(k->drv, cuCtxPushCurrent_v2, k->ctx);
 	if (err)
 		return err;
@@ -255,15 +257,17 @@ int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function,
 	struct fdry_kernels_func *f;
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = fdry_need(opts);
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err && o.flags & ~(uint32_t)FDRY_KERNELS_COOPERATIVE)
-		err = fdry_fail(FDRY_E_OPTS, "launch flags %#x are not known; use a newer library",
-				o.flags);
 	if (err)
 		return err;
+	err = fdry_need(opts);
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (o.flags & ~(uint32_t)FDRY_KERNELS_COOPERATIVE)
+		return fdry_fail(FDRY_E_OPTS, "launch flags %#x are not known; use a newer library",
+				 o.flags);
 	f = fdry_kernels_func(k, function);
 	if (!f)
 		return fdry_fail(FDRY_E_NOKEY, "the function is not one that this cache gave, or "

@@ -158,9 +158,10 @@ int fdry_nvrtc_need(struct fdry_kernels *k, const struct fdry_nvrtc **ret)
 		fdry_kernels_trace(k, "NVRTC", "opened", fdry_now_ms() - begin, 0);
 	}
 	pthread_mutex_unlock(&k->setup_lock);
-	if (!err)
-		*ret = k->nvrtc;
-	return err;
+	if (err)
+		return err;
+	*ret = k->nvrtc;
+	return 0;
 }
 
 void fdry_nvrtc_version(const struct fdry_nvrtc *n, int *major, int *minor)
@@ -273,7 +274,8 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 		(void)k->nvrtc->nvrtcDestroyProgram(&prog);
 	}
 	fdry_buf_release(&text);
-	if (!err)
-		*ptx = as_ptx;
-	return err;
+	if (err)
+		return err;
+	*ptx = as_ptx;
+	return 0;
 }

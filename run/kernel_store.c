@@ -82,11 +82,13 @@ static int cubin_get(struct fdry_reader *g, const struct fdry_kernels_unit *u, s
 	if (err || !*found)
 		return err;
 	err = object_find(g, u, &image, &object);
-	if (!err)
-		err = fdry_reader_copy(g, &object, ret);
-	if (!err)
-		fdry_reader_note_use(g, &image);
-	return err;
+	if (err)
+		return err;
+	err = fdry_reader_copy(g, &object, ret);
+	if (err)
+		return err;
+	fdry_reader_note_use(g, &image);
+	return 0;
 }
 
 /* Damage and what is missing are one thing, a store that does not work another, which is counted.

@@ -371,9 +371,11 @@ static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, c
 	k->stats.failures += err != 0;
 	busy_leave(k);
 	pthread_mutex_unlock(&k->lock);
-	if (!err && ret)
+	if (err)
+		return err;
+	if (ret)
 		*ret = func;
-	return err;
+	return 0;
 }
 
 int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_source *source,
@@ -382,8 +384,9 @@ int fdry_kernels_function(struct fdry_kernels *k, const struct fdry_kernels_sour
 	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = entry_check(entry, ret);
+	if (err)
+		return err;
+	err = entry_check(entry, ret);
 	if (err)
 		return err;
 	err = fdry_kernels_unit_init(k, source, &u);
@@ -402,10 +405,12 @@ int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *s
 	struct fdry_kernels_unit u;
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_kernels_unit_init(k, source, &u);
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_kernels_unit_init(k, source, &u);
 	if (err)
 		return err;
 	memcpy(ret->bytes, u.key.b, sizeof(ret->bytes));
@@ -440,10 +445,12 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 	struct fdry_oid oid;
 	int err = fdry_kernels_check(k);
 
-	if (!err)
-		err = fdry_need(key);
-	if (!err)
-		err = entry_check(entry, ret);
+	if (err)
+		return err;
+	err = fdry_need(key);
+	if (err)
+		return err;
+	err = entry_check(entry, ret);
 	if (err)
 		return err;
 	memcpy(oid.b, key->bytes, sizeof(oid.b));
@@ -452,9 +459,11 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 	err = known_find(k, &oid, entry, &func);
 	busy_leave(k);
 	pthread_mutex_unlock(&k->lock);
-	if (!err && ret)
+	if (err)
+		return err;
+	if (ret)
 		*ret = func;
-	return err;
+	return 0;
 }
 
 /* --- unloaded --- */

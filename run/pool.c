@@ -177,9 +177,10 @@ static int memory_make(const struct fdry_transient *p, size_t bytes, uint64_t *r
 	else
 		err = fdry_call(p->dev->drv, cuMemHostAlloc, &host, bytes,
 				CU_MEMHOSTALLOC_PORTABLE);
-	if (!err)
-		*ret = p->kind == FDRY_TRANSIENT_DEVICE ? addr : (uint64_t)(uintptr_t)host;
-	return err;
+	if (err)
+		return err;
+	*ret = p->kind == FDRY_TRANSIENT_DEVICE ? addr : (uint64_t)(uintptr_t)host;
+	return 0;
 }
 
 static int memory_free(const struct fdry_transient *p, uint64_t addr)
@@ -340,8 +341,9 @@ static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uin
 				"long as the graph",
 				&number);
 
-	if (!err)
-		err = take_kept(p, class, number, &b);
+	if (err)
+		return err;
+	err = take_kept(p, class, number, &b);
 	if (err)
 		return err;
 	fdry_count(b ? kinds[p->kind].hits : kinds[p->kind].misses, 1);
@@ -349,9 +351,10 @@ static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uin
 		event_back(p, b);
 	else
 		err = take_new(p, bytes, &b);
-	if (!err)
-		*ret = b->addr;
-	return err;
+	if (err)
+		return err;
+	*ret = b->addr;
+	return 0;
 }
 
 /* --- giving back --- */
@@ -441,11 +444,13 @@ static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind ki
 {
 	int err = fdry_device_check(dev);
 
-	if (!err && (unsigned int)kind >= FDRY_TRANSIENT_KINDS)
-		err = fdry_fail(FDRY_E_INVAL,
-				"%d is no kind of memory; use one of enum fdry_transient_kind",
-				(int)kind);
-	return err;
+	if (err)
+		return err;
+	if ((unsigned int)kind >= FDRY_TRANSIENT_KINDS)
+		return fdry_fail(FDRY_E_INVAL,
+				 "%d is no kind of memory; use one of enum fdry_transient_kind",
+				 (int)kind);
+	return 0;
 }
 
 static int kind_enter(struct fdry_device *dev, enum fdry_transient_kind kind,
@@ -462,13 +467,14 @@ int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, s
 	CUstreamCaptureMode mode;
 	int err = fdry_need(ret);
 
-	if (!err && !bytes)
-		err = fdry_fail(FDRY_E_INVAL, "no bytes were asked for; ask for 1 at least");
-	if (!err && bytes > LARGE)
-		err = fdry_fail(FDRY_E_NODEVMEM,
-				"%zu bytes are more than any device has; ask for less", bytes);
-	if (!err)
-		err = kind_enter(dev, kind, &mode);
+	if (err)
+		return err;
+	if (!bytes)
+		return fdry_fail(FDRY_E_INVAL, "no bytes were asked for; ask for 1 at least");
+	if (bytes > LARGE)
+		return fdry_fail(FDRY_E_NODEVMEM,
+				 "%zu bytes are more than any device has; ask for less", bytes);
+	err = kind_enter(dev, kind, &mode);
 	if (err)
 		return err;
 	err = pool_get(&dev->pools[kind], bytes, stream, ret);
@@ -496,10 +502,12 @@ int fdry_transient_stats(const struct fdry_device *dev, enum fdry_transient_kind
 	struct fdry_transient *p;
 	int err = kind_check(dev, kind);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_report_check(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_report_check(ret);
 	if (err)
 		return err;
 	p = (struct fdry_transient *)&dev->pools[kind];

@@ -27,11 +27,13 @@ int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
 	if (!path && fdry_interposer_peek())
 		path = "libcuda.so.1"; /* it answers to that name */
 	err = fdry_driver_open(path, &p.drv);
-	if (!err)
-		err = retain(&p, ordinal);
-	if (!err)
-		*ret = p;
-	return err;
+	if (err)
+		return err;
+	err = retain(&p, ordinal);
+	if (err)
+		return err;
+	*ret = p;
+	return 0;
 }
 
 int fdry_primary_copy(const struct fdry_primary *p, struct fdry_primary *ret)
@@ -39,9 +41,10 @@ int fdry_primary_copy(const struct fdry_primary *p, struct fdry_primary *ret)
 	struct fdry_primary q = *p;
 	int err = fdry_call(p->drv, cuDevicePrimaryCtxRetain, &q.ctx, p->device);
 
-	if (!err)
-		*ret = q;
-	return err;
+	if (err)
+		return err;
+	*ret = q;
+	return 0;
 }
 
 void fdry_primary_release(struct fdry_primary *p)

@@ -176,9 +176,10 @@ static int exec_launch(const struct fdry_slots *t, const struct fdry_slot *slot,
 	if (!slot->exec)
 		return fdry_image_launch(slot->img, slot->img_key, stream);
 	err = fdry_call(t->drv, cuGraphLaunch, slot->exec, stream);
-	if (!err)
-		fdry_count(FDRY_METRIC_LAUNCHES_CAPTURED, 1);
-	return err;
+	if (err)
+		return err;
+	fdry_count(FDRY_METRIC_LAUNCHES_CAPTURED, 1);
+	return 0;
 }
 
 static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
@@ -188,7 +189,9 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	int err = fdry_slot_note(t, slot, stream, &s);
 
 	timer_lap(c, NULL);
-	if (!err && t->upload && slot->exec) {
+	if (err)
+		return err;
+	if (t->upload && slot->exec) {
 		err = fdry_call(t->drv, cuGraphUpload, slot->exec, stream);
 		timer_lap(c, &c->call.upload_ns);
 	}
@@ -258,8 +261,9 @@ int fdry_slots_replay(struct fdry_slots *t, uint64_t key, CUstream stream, int *
 	struct timer c;
 	int found = 0, err = fdry_slots_check(t);
 
-	if (!err)
-		err = fdry_need(launched);
+	if (err)
+		return err;
+	err = fdry_need(launched);
 	if (err)
 		return err;
 	timer_start(t, &c, key);
@@ -296,8 +300,9 @@ int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t capacity, size_
 	size_t i, n = 0;
 	int err = fdry_slots_check(t);
 
-	if (!err)
-		err = fdry_need(count);
+	if (err)
+		return err;
+	err = fdry_need(count);
 	if (err)
 		return err;
 	in = fdry_rcu_enter(&t->readers);
@@ -318,9 +323,12 @@ int fdry_slots_profile(struct fdry_slots *t, const struct fdry_slots_profile_opt
 	struct fdry_profile *profile = NULL, *old;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err && opts)
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	if (opts)
 		err = fdry_profile_new(&o, &profile);
 	if (err)
 		return err;

@@ -95,9 +95,9 @@ int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 	uint32_t i;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, bytes, FDRY_STREAM_NONE,
-					 &addr);
+	if (err)
+		return err;
+	err = fdry_transient_get(dev, FDRY_TRANSIENT_DEVICE, bytes, FDRY_STREAM_NONE, &addr);
 	if (err)
 		return err;
 	r = &dev->residents;
@@ -184,8 +184,9 @@ int fdry_resident_free(struct fdry_device *dev, fdry_resident handle, CUstream s
 	uint32_t i;
 	int err = fdry_device_check(dev);
 
-	if (!err)
-		err = slot_leave(&dev->residents, handle, &i, &was);
+	if (err)
+		return err;
+	err = slot_leave(&dev->residents, handle, &i, &was);
 	if (err)
 		return err;
 	err = fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, was.addr, stream);

@@ -135,9 +135,10 @@ static int slot_wait(struct fdry_scalars *s, struct slot *t)
 {
 	int err = t->busy ? fdry_event_wait(s->on.drv, t->done) : 0;
 
-	if (!err)
-		t->busy = false;
-	return err;
+	if (err)
+		return err;
+	t->busy = false;
+	return 0;
 }
 
 /* A cell is its value and zeros, whatever else the caller's union holds. */
@@ -200,14 +201,16 @@ int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 	CUstreamCaptureMode mode;
 	int err = scalars_check(s);
 
-	if (!err)
-		err = fdry_need(values);
-	if (!err && (!count || first >= s->count || count > s->count - first))
-		err = fdry_fail(FDRY_E_RANGE,
-				"there are no %u scalars from %u on; there are %u in all", count,
-				first, s->count);
-	if (!err)
-		err = fdry_primary_enter(&s->on, &mode);
+	if (err)
+		return err;
+	err = fdry_need(values);
+	if (err)
+		return err;
+	if (!count || first >= s->count || count > s->count - first)
+		return fdry_fail(FDRY_E_RANGE,
+				 "there are no %u scalars from %u on; there are %u in all", count,
+				 first, s->count);
+	err = fdry_primary_enter(&s->on, &mode);
 	if (err)
 		return err;
 	err = update_checked(s, first, count, values, stream);
@@ -254,10 +257,12 @@ int fdry_scalars_new(const struct fdry_scalars_opts *opts, struct fdry_scalars *
 	struct fdry_scalars *s;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err)
-		err = opts_check(&o);
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = opts_check(&o);
 	if (err)
 		return err;
 	s = calloc(1, sizeof(*s) + o.count * sizeof(s->dtypes[0]));
@@ -304,20 +309,24 @@ static int index_check(const struct fdry_scalars *s, uint32_t i)
 {
 	int err = scalars_check(s);
 
-	if (!err && i >= s->count)
-		err = fdry_fail(FDRY_E_RANGE, "there is no scalar %u; there are %u", i, s->count);
-	return err;
+	if (err)
+		return err;
+	if (i >= s->count)
+		return fdry_fail(FDRY_E_RANGE, "there is no scalar %u; there are %u", i, s->count);
+	return 0;
 }
 
 int fdry_scalars_addr(const struct fdry_scalars *s, uint32_t i, fdry_devptr *ret)
 {
 	int err = index_check(s, i);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		*ret = s->addr + i * CELL;
-	return err;
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	*ret = s->addr + i * CELL;
+	return 0;
 }
 
 size_t fdry_scalars_count(const struct fdry_scalars *s)
@@ -329,11 +338,13 @@ int fdry_scalars_dtype(const struct fdry_scalars *s, uint32_t i, uint32_t *ret)
 {
 	int err = index_check(s, i);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		*ret = s->dtypes[i];
-	return err;
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	*ret = s->dtypes[i];
+	return 0;
 }
 
 /* In the context. */
@@ -344,16 +355,18 @@ static int read_cell(struct fdry_scalars *s, uint32_t i, union fdry_scalars_valu
 	size_t size = fdry_dtype_size(s->dtypes[i]);
 	int err = fdry_primary_stream(&s->on, stream, "a read");
 
-	if (!err)
-		err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL,
-				size, stream);
+	if (err)
+		return err;
+	err = fdry_call(s->on.drv, cuMemcpyDtoHAsync_v2, cell.bytes, s->addr + i * CELL, size,
+			stream);
 	if (err)
 		return err;
 	fdry_count_copy(FROM, size);
 	err = fdry_stream_wait(s->on.drv, stream);
-	if (!err)
-		*ret = cell;
-	return err;
+	if (err)
+		return err;
+	*ret = cell;
+	return 0;
 }
 
 int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_value *ret,
@@ -362,10 +375,12 @@ int fdry_scalars_read(struct fdry_scalars *s, uint32_t i, union fdry_scalars_val
 	CUstreamCaptureMode mode;
 	int err = index_check(s, i);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_primary_enter(&s->on, &mode);
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_primary_enter(&s->on, &mode);
 	if (err)
 		return err;
 	err = read_cell(s, i, ret, stream);

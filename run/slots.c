@@ -36,24 +36,29 @@ int fdry_slots_check(const struct fdry_slots *t)
 {
 	int err = fdry_need(t);
 
-	if (!err)
-		err = fdry_live_check(t, "the table of slots");
-	if (!err && is_forked(t))
-		err = fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does "
-					       "not work in the child; use it "
-					       "in the process that made it");
-	return err;
+	if (err)
+		return err;
+	err = fdry_live_check(t, "the table of slots");
+	if (err)
+		return err;
+	if (is_forked(t))
+		return fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does "
+						"not work in the child; use it "
+						"in the process that made it");
+	return 0;
 }
 
 int fdry_slots_check_outside(const struct fdry_slots *t)
 {
 	int err = fdry_slots_check(t);
 
-	if (!err && fdry_slots_inside())
-		err = fdry_fail(FDRY_E_STATE, "this waits for replays to end, and was called from "
-					      "within one, by a function that "
-					      "profiling or logging calls; do it elsewhere");
-	return err;
+	if (err)
+		return err;
+	if (fdry_slots_inside())
+		return fdry_fail(FDRY_E_STATE, "this waits for replays to end, and was called from "
+					       "within one, by a function that "
+					       "profiling or logging calls; do it elsewhere");
+	return 0;
 }
 
 /* --- maps --- */
@@ -275,11 +280,12 @@ static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 	CUstream stream;
 	int err = fdry_stream_shared(t->drv, FDRY_STREAM_GRAPHS, &stream);
 
-	if (!err)
-		err = fdry_call(t->drv, cuGraphUpload, exec, stream);
-	if (!err)
-		err = fdry_stream_wait(t->drv, stream);
-	return err;
+	if (err)
+		return err;
+	err = fdry_call(t->drv, cuGraphUpload, exec, stream);
+	if (err)
+		return err;
+	return fdry_stream_wait(t->drv, stream);
 }
 
 /* The table's context is current. @what is copied; ownership of what it names passes where this
@@ -315,15 +321,17 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 	CUstreamCaptureMode mode;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_need(exec);
-	if (!err && (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) ||
-		     (flags & FDRY_SLOTS_OWN_GRAPH && !graph)))
-		err = fdry_fail(FDRY_E_INVAL,
-				"flags %#x are not those of a slot, or own a graph and name none",
-				flags);
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_need(exec);
+	if (err)
+		return err;
+	if (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) ||
+	    (flags & FDRY_SLOTS_OWN_GRAPH && !graph))
+		return fdry_fail(FDRY_E_INVAL,
+				 "flags %#x are not those of a slot, or own a graph and name none",
+				 flags);
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	err = slot_put(t, &slot);
@@ -353,14 +361,16 @@ int fdry_slots_install_graph(struct fdry_slots *t, uint64_t key, CUgraph graph,
 	CUstreamCaptureMode mode;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_need(graph);
-	if (!err && flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)
-		err = fdry_fail(FDRY_E_INVAL,
-				"flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph",
-				flags);
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_need(graph);
+	if (err)
+		return err;
+	if (flags & ~(uint32_t)FDRY_SLOTS_OWN_GRAPH)
+		return fdry_fail(FDRY_E_INVAL,
+				 "flags %#x: only FDRY_SLOTS_OWN_GRAPH can be said of a graph",
+				 flags);
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	err = graph_put(t, &slot, instantiate);
@@ -381,12 +391,13 @@ static int capture_end(const struct fdry_slots *t, CUstream stream, CUgraph *ret
 		return fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no "
 					       "capture to end; begin one first");
 	err = fdry_call(t->drv, cuStreamEndCapture, stream, &graph);
-	if (!err && !graph)
-		err = fdry_fail(FDRY_E_STATE,
-				"the capture gave no graph; it was invalidated, capture again");
-	if (!err)
-		*ret = graph;
-	return err;
+	if (err)
+		return err;
+	if (!graph)
+		return fdry_fail(FDRY_E_STATE,
+				 "the capture gave no graph; it was invalidated, capture again");
+	*ret = graph;
+	return 0;
 }
 
 int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream,
@@ -396,8 +407,9 @@ int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream,
 	CUstreamCaptureMode mode;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	err = capture_end(t, stream, &slot.graph);
@@ -417,17 +429,21 @@ int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_ima
 	CUstreamCaptureMode mode;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_image_check(img);
-	if (!err && img->primary != t->ctx)
-		err = fdry_fail(FDRY_E_INVAL,
-				"the image is on device %d, and the table is for another device or "
-				"a context of its own",
-				img->device);
-	if (!err)
-		err = fdry_image_build(img, graph);
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_image_check(img);
+	if (err)
+		return err;
+	if (img->primary != t->ctx)
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"the image is on device %d, and the table is for another device or "
+			"a context of its own",
+			img->device);
+	err = fdry_image_build(img, graph);
+	if (err)
+		return err;
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	err = slot_put(t, &slot);
@@ -452,8 +468,9 @@ int fdry_slots_invalidate(struct fdry_slots *t, uint64_t key)
 	struct fdry_slot *old = NULL;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&t->lock);
@@ -485,8 +502,9 @@ int fdry_slots_invalidate_all(struct fdry_slots *t)
 	struct fdry_slot_map *old = NULL;
 	int err = fdry_slots_check_outside(t);
 
-	if (!err)
-		err = fdry_driver_enter(t->drv, t->ctx, &mode);
+	if (err)
+		return err;
+	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
 	pthread_mutex_lock(&t->lock);
@@ -519,10 +537,12 @@ static int policy_read(const struct fdry_slots_opts *o, struct policy *p)
 			"upload %u, sync %u or a reserved field is not one that this library knows",
 			o->upload, o->sync);
 	err = fdry_config_number(FDRY_CONFIG_SLOTS_UPLOAD, &upload);
-	if (!err)
-		err = fdry_config_number(FDRY_CONFIG_SLOTS_SYNC, &sync);
-	if (!err)
-		err = fdry_config_number(FDRY_CONFIG_SLOTS_PROFILE, &profile);
+	if (err)
+		return err;
+	err = fdry_config_number(FDRY_CONFIG_SLOTS_SYNC, &sync);
+	if (err)
+		return err;
+	err = fdry_config_number(FDRY_CONFIG_SLOTS_PROFILE, &profile);
 	if (err)
 		return err;
 	p->upload = o->upload ? o->upload == FDRY_SLOTS_UPLOAD_ALWAYS : upload;
@@ -547,7 +567,9 @@ static int context_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	if (!err)
 		err = fdry_call(t->drv, cuDeviceGet, &t->device, o->device);
 	t->ctx = o->ctx;
-	if (!err && !o->ctx) {
+	if (err)
+		return err;
+	if (!o->ctx) {
 		err = fdry_call(t->drv, cuDevicePrimaryCtxRetain, &t->ctx, t->device);
 		t->retained = !err;
 	}
@@ -572,10 +594,11 @@ static int table_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	struct policy p = { 0 };
 	int err = policy_read(o, &p);
 
-	if (!err && !atomic_load(&t->map))
-		err = fdry_nomem();
-	if (!err)
-		err = context_open(t, o);
+	if (err)
+		return err;
+	if (!atomic_load(&t->map))
+		return fdry_nomem();
+	err = context_open(t, o);
 	if (err)
 		return err;
 	t->upload = p.upload;
@@ -590,8 +613,9 @@ int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
 	struct fdry_slots *t;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
 		return err;
 	t = aligned_alloc(_Alignof(struct fdry_slots), sizeof(*t));

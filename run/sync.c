@@ -86,9 +86,10 @@ int fdry_syncs_get(struct fdry_syncs *s, void **ret)
 	pthread_mutex_lock(&s->lock);
 	err = take(s, &got);
 	pthread_mutex_unlock(&s->lock);
-	if (!err)
-		*ret = got;
-	return err;
+	if (err)
+		return err;
+	*ret = got;
+	return 0;
 }
 
 /* False: there is no room to keep it. The lock is held. */
@@ -148,11 +149,13 @@ static int kind_check(const struct fdry_device *dev, enum fdry_sync_kind kind)
 {
 	int err = fdry_device_check(dev);
 
-	if (!err && (unsigned int)kind >= FDRY_SYNC_KINDS)
-		err = fdry_fail(FDRY_E_INVAL,
-				"%d is no kind of stream or event; use one of enum fdry_sync_kind",
-				(int)kind);
-	return err;
+	if (err)
+		return err;
+	if ((unsigned int)kind >= FDRY_SYNC_KINDS)
+		return fdry_fail(FDRY_E_INVAL,
+				 "%d is no kind of stream or event; use one of enum fdry_sync_kind",
+				 (int)kind);
+	return 0;
 }
 
 int fdry_sync_get(struct fdry_device *dev, enum fdry_sync_kind kind, void **ret)
@@ -160,10 +163,12 @@ int fdry_sync_get(struct fdry_device *dev, enum fdry_sync_kind kind, void **ret)
 	CUstreamCaptureMode mode;
 	int err = kind_check(dev, kind);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_device_enter(dev, &mode);
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
 	err = fdry_syncs_get(&dev->syncs[kind], ret);
@@ -186,10 +191,12 @@ int fdry_sync_put(struct fdry_device *dev, enum fdry_sync_kind kind, void *what)
 	CUstreamCaptureMode mode;
 	int err = kind_check(dev, kind);
 
-	if (!err)
-		err = fdry_need(what);
-	if (!err)
-		err = fdry_device_enter(dev, &mode);
+	if (err)
+		return err;
+	err = fdry_need(what);
+	if (err)
+		return err;
+	err = fdry_device_enter(dev, &mode);
 	if (err)
 		return err;
 	if (kind == FDRY_SYNC_STREAM && in_use(&dev->syncs[kind], what))
@@ -208,10 +215,12 @@ int fdry_sync_stats(const struct fdry_device *dev, enum fdry_sync_kind kind,
 	struct fdry_syncs *s;
 	int err = kind_check(dev, kind);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_report_check(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_report_check(ret);
 	if (err)
 		return err;
 	s = (struct fdry_syncs *)&dev->syncs[kind];

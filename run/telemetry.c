@@ -12,7 +12,9 @@ int fdry_telemetry_at(struct fdry_telemetry *ret, size_t n, size_t *count)
 	int err = fdry_need(count);
 	size_t i;
 
-	if (!err && n)
+	if (err)
+		return err;
+	if (n)
 		err = fdry_need(ret);
 	if (err)
 		return err;
