@@ -32,9 +32,10 @@ static int recent_get(struct fdry_graph_enc *enc, uint32_t kernel, struct recent
 
 	if (kernel >= have)
 		err = fdry_buf_grow(&enc->recent, (kernel + 1 - have) * sizeof(**ret), NULL);
-	if (!err)
-		*ret = (struct recent *)enc->recent.data + kernel;
-	return err;
+	if (err)
+		return err;
+	*ret = (struct recent *)enc->recent.data + kernel;
+	return 0;
 }
 
 #define CHUNK 64u

@@ -24,9 +24,11 @@ static int head_to_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 		out, FIRST_LINE " %u\n# %u nodes, %u edges, %u kernels, %" PRIu64 " bytes\n",
 		FDRY_GRAPH_TEXT_VERSION, h->nodes, fdry_graph_edge_count(v), h->kernels, h->size);
 
-	if (!err && h->compat)
-		err = fdry_buf_printf(out, "compat 0x%x\n", h->compat);
-	return err;
+	if (err)
+		return err;
+	if (h->compat)
+		return fdry_buf_printf(out, "compat 0x%x\n", h->compat);
+	return 0;
 }
 
 static int kernels_to_text(const struct fdry_graph_view *v, const struct fdry_kernel *kernels,
@@ -144,13 +146,14 @@ static int node_line(struct parse *p)
 	int err = fdry_word_u64(&p->text.w, "the node", UINT32_MAX, &index);
 
 	memset(&node, 0, sizeof(node));
-	if (!err && index != p->enc.column[FDRY_GSEC_KIND].len)
-		err = fdry_fail(FDRY_E_INVAL, "node %" PRIu64 " stands where node %zu should",
-				index, p->enc.column[FDRY_GSEC_KIND].len);
-	if (!err && !fdry_word(&p->text.w, &name))
-		err = fdry_fail(FDRY_E_INVAL, "the line ends where the node's kind should stand");
-	if (!err)
-		err = fdry_node_kind_named(name, &node.kind);
+	if (err)
+		return err;
+	if (index != p->enc.column[FDRY_GSEC_KIND].len)
+		return fdry_fail(FDRY_E_INVAL, "node %" PRIu64 " stands where node %zu should",
+				 index, p->enc.column[FDRY_GSEC_KIND].len);
+	if (!fdry_word(&p->text.w, &name))
+		return fdry_fail(FDRY_E_INVAL, "the line ends where the node's kind should stand");
+	err = fdry_node_kind_named(name, &node.kind);
 	if (err)
 		return err;
 	ops = fdry_node_ops(node.kind);
@@ -184,13 +187,16 @@ static int edge_line(struct parse *p)
 	struct fdry_edge e = { 0 };
 	int err = fdry_word_u32(w, "the edge's source", &e.from);
 
-	if (!err)
-		err = fdry_word_u32(w, "the edge's target", &e.to);
-	if (!err && fdry_word_is(w, "from_port"))
+	if (err)
+		return err;
+	err = fdry_word_u32(w, "the edge's target", &e.to);
+	if (err)
+		return err;
+	if (fdry_word_is(w, "from_port"))
 		err = edge_data_words(w, &e.data);
-	if (!err)
-		err = fdry_buf_put(&p->edges, &e, sizeof(e));
-	return err;
+	if (err)
+		return err;
+	return fdry_buf_put(&p->edges, &e, sizeof(e));
 }
 
 static int section_line(struct parse *p)
@@ -199,12 +205,13 @@ static int section_line(struct parse *p)
 	int err = fdry_word_u32(&p->text.w, "the section", &id);
 
 	p->text.args.len = 0;
-	if (!err)
-		err = fdry_bytes_from_text(&p->text.w, &p->text.args);
-	if (!err)
-		err = fdry_graph_enc_optional(
-			&p->enc, id, (struct fdry_span){ p->text.args.data, p->text.args.len });
-	return err;
+	if (err)
+		return err;
+	err = fdry_bytes_from_text(&p->text.w, &p->text.args);
+	if (err)
+		return err;
+	return fdry_graph_enc_optional(&p->enc, id,
+				       (struct fdry_span){ p->text.args.data, p->text.args.len });
 }
 
 static int first_line(struct parse *p)

@@ -256,10 +256,12 @@ int fdry_graph_edges_check(const struct fdry_graph_view *v)
 	uint32_t i;
 	int err = data_check(v);
 
-	if (!err)
-		err = breaks_check(v);
-	if (!err)
-		err = fdry_graph_index_check(v, FDRY_GSEC_EDGE_INDEX, 1, v->header.edge_data);
+	if (err)
+		return err;
+	err = breaks_check(v);
+	if (err)
+		return err;
+	err = fdry_graph_index_check(v, FDRY_GSEC_EDGE_INDEX, 1, v->header.edge_data);
 	if (err)
 		return err;
 	for (i = 0; i < v->header.edges; i++) {

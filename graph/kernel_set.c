@@ -216,9 +216,11 @@ static int code_resolve(struct fdry_kernel_set *set, const struct fdry_code_imag
 		err = ptx_link(set->drv, image, code->bytes, &code->linked);
 		code->bytes = (struct fdry_span){ code->linked.data, code->linked.len };
 	}
-	if (!err && code->found.kind != FDRY_DEVCODE_HOST)
-		err = fdry_cubin_new(code->bytes, &code->cubin);
-	return err;
+	if (err)
+		return err;
+	if (code->found.kind != FDRY_DEVCODE_HOST)
+		return fdry_cubin_new(code->bytes, &code->cubin);
+	return 0;
 }
 
 static void code_release(struct fdry_set_code *code)
@@ -451,9 +453,10 @@ int fdry_kernel_set_new(const struct fdry_driver *drv, CUdevice dev, fdry_code_f
 
 	err = fdry_call(drv, cuDeviceGetAttribute, &major,
 			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
-	if (!err)
-		err = fdry_call(drv, cuDeviceGetAttribute, &minor,
-				CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+	if (err)
+		return err;
+	err = fdry_call(drv, cuDeviceGetAttribute, &minor,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
 	if (err)
 		return err;
 	set = calloc(1, sizeof(*set));

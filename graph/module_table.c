@@ -272,10 +272,12 @@ static int function_load(const struct fdry_module *m, const struct fdry_kernel *
 		return fdry_fail(FDRY_E_BADIMAGE,
 				 "its object has no kernel of that name; seal the image anew");
 	err = fdry_driver_result(m->drv, FDRY_DRV_cuModuleGetFunction, res);
-	if (!err)
-		err = attrs_set(m->drv, func, k);
-	if (!err)
-		err = params_check(m->drv, func, k);
+	if (err)
+		return err;
+	err = attrs_set(m->drv, func, k);
+	if (err)
+		return err;
+	err = params_check(m->drv, func, k);
 	if (err)
 		return err;
 	params = malloc((k->nparams + 1ul) * sizeof(*params));

@@ -390,13 +390,15 @@ static int kernel_to_text(const struct fdry_node *node, struct fdry_buf *ret)
 				  l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
 				  l->block[2], l->shared);
 
-	if (!err)
-		err = fdry_attrs_to_text(n->attrs, ret);
-	if (!err)
-		err = fdry_buf_printf(ret, " args");
-	if (!err)
-		err = fdry_bytes_to_text(n->args, ret);
-	return err;
+	if (err)
+		return err;
+	err = fdry_attrs_to_text(n->attrs, ret);
+	if (err)
+		return err;
+	err = fdry_buf_printf(ret, " args");
+	if (err)
+		return err;
+	return fdry_bytes_to_text(n->args, ret);
 }
 
 static int sizes_from_text(struct fdry_words *w, const char *what, uint32_t sizes[3])

@@ -148,8 +148,9 @@ static int memcpy_read(struct fdry_read *rd, CUgraphNode handle, struct fdry_nod
 
 	memset(&p, 0, sizeof(p));
 	err = fdry_call(rd->drv, cuGraphMemcpyNodeGetParams, handle, &p);
-	if (!err)
-		err = sides_fold(&p, &src, &dst);
+	if (err)
+		return err;
+	err = sides_fold(&p, &src, &dst);
 	if (err)
 		return err;
 	ret->memcpy = memcpy_canonical(&p, &src, &dst);
@@ -297,11 +298,13 @@ static int place_from_text(struct fdry_words *w, const char *name, uint64_t *ret
 	if (!fdry_word_is(w, "host"))
 		return fdry_word_u64(w, name, FDRY_HOST_PLACE - 1, ret);
 	err = fdry_word_u64(w, "the host segment", FDRY_HOST_SEGMENTS_MAX - 1, &segment);
-	if (!err)
-		err = fdry_word_u64(w, "the offset", FDRY_HOST_SIZE_MAX - 1, &offset);
-	if (!err)
-		*ret = fdry_host_place((uint32_t)segment, offset);
-	return err;
+	if (err)
+		return err;
+	err = fdry_word_u64(w, "the offset", FDRY_HOST_SIZE_MAX - 1, &offset);
+	if (err)
+		return err;
+	*ret = fdry_host_place((uint32_t)segment, offset);
+	return 0;
 }
 
 /* The fields in their order in text. */

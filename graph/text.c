@@ -102,9 +102,10 @@ int fdry_word_u32(struct fdry_words *w, const char *what, uint32_t *ret)
 	uint64_t v;
 	int err = fdry_word_u64(w, what, UINT32_MAX, &v);
 
-	if (!err)
-		*ret = (uint32_t)v;
-	return err;
+	if (err)
+		return err;
+	*ret = (uint32_t)v;
+	return 0;
 }
 
 int fdry_word_i32(struct fdry_words *w, const char *what, int32_t *ret)
