@@ -137,9 +137,10 @@ static int driver_find(void *handle, const char *path, struct fdry_driver **ret)
 		return fdry_fail(FDRY_E_STATE, "%d different drivers are open already; close some",
 				 i);
 	err = driver_new(handle, path, &drivers[i]);
-	if (!err)
-		*ret = drivers[i];
-	return err;
+	if (err)
+		return err;
+	*ret = drivers[i];
+	return 0;
 }
 
 int fdry_driver_open(const char *path, const struct fdry_driver **ret)
@@ -148,7 +149,9 @@ int fdry_driver_open(const char *path, const struct fdry_driver **ret)
 	void *handle;
 	int err = fdry_config_check(FDRY_CONFIG_LOG);
 
-	if (!err && !path)
+	if (err)
+		return err;
+	if (!path)
 		err = fdry_config_path(FDRY_CONFIG_DRIVER, &path);
 	if (err)
 		return err;

@@ -82,9 +82,10 @@ static int stream_of(const struct fdry_driver *drv, enum fdry_stream_use use, CU
 		return err;
 	if (!s->streams[use])
 		err = fdry_call(drv, cuStreamCreate, &s->streams[use], CU_STREAM_NON_BLOCKING);
-	if (!err)
-		*ret = s->streams[use];
-	return err;
+	if (err)
+		return err;
+	*ret = s->streams[use];
+	return 0;
 }
 
 int fdry_stream_shared(const struct fdry_driver *drv, enum fdry_stream_use use, CUstream *ret)

@@ -362,8 +362,9 @@ static int region_begin(CUdeviceptr base, uint64_t size, bool move)
 	if (fdry_find_forked())
 		return no_region();
 	err = fdry_hook_table()->late();
-	if (!err)
-		err = fdry_driver_open(path, &drv);
+	if (err)
+		return err;
+	err = fdry_driver_open(path, &drv);
 	if (err)
 		return err;
 	if (fdry_real(cuCtxGetDevice)(&want.dev))
@@ -386,9 +387,10 @@ int fdry_hook_region_move(CUdeviceptr base, uint64_t size)
 {
 	int err = region_begin(base, size, true);
 
-	if (!err)
-		release_ended(); /* the old region may be unused */
-	return err;
+	if (err)
+		return err;
+	release_ended(); /* the old region may be unused */
+	return 0;
 }
 
 int fdry_hook_region_end(void)

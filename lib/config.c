@@ -160,10 +160,12 @@ int fdry_config_cache(enum fdry_config own, const char *name, struct fdry_buf *r
 	const char *path = NULL, *cache = NULL, *home = NULL;
 	int err = fdry_config_path(own, &path);
 
-	if (!err)
-		err = fdry_config_path(FDRY_CONFIG_CACHE_HOME, &cache);
-	if (!err)
-		err = fdry_config_path(FDRY_CONFIG_HOME, &home);
+	if (err)
+		return err;
+	err = fdry_config_path(FDRY_CONFIG_CACHE_HOME, &cache);
+	if (err)
+		return err;
+	err = fdry_config_path(FDRY_CONFIG_HOME, &home);
 	if (err)
 		return err;
 	if (path)

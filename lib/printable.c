@@ -108,12 +108,13 @@ int fdry_buf_printable(struct fdry_buf *b, const char *s)
 		n = one(text, s, left, &taken);
 		err = fdry_buf_put(b, text, n);
 	}
-	if (!err)
-		err = fdry_buf_put(b, "",
-				   1); /* the terminator is not counted, as in fdry_buf_printf() */
-	if (!err)
-		b->len--;
-	return err;
+	if (err)
+		return err;
+	err = fdry_buf_put(b, "", 1); /* the terminator is not counted, as in fdry_buf_printf() */
+	if (err)
+		return err;
+	b->len--;
+	return 0;
 }
 
 int fdry_buf_line(struct fdry_buf *b, const char *fmt, ...)

@@ -103,7 +103,8 @@ int fdry_sections_put(const struct fdry_section_part *parts, size_t n, struct fd
 		if (!err)
 			err = fdry_buf_align(out, FDRY_SECTION_ALIGN);
 	}
-	if (!err)
-		*count = used;
-	return err;
+	if (err)
+		return err;
+	*count = used;
+	return 0;
 }

@@ -186,9 +186,10 @@ int fdry_metric_print(struct fdry_buf *b, const struct fdry_metric_info *m,
 	if (!before || strcmp(m->name, before->name))
 		err = fdry_buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", m->name, m->help, m->name,
 				      m->kind == FDRY_METRIC_COUNTER ? "counter" : "gauge");
-	if (!err)
-		err = fdry_buf_printf(b, "%s%s%s%s ", m->name, labels ? "{" : "", m->labels,
-				      labels ? "}" : "");
+	if (err)
+		return err;
+	err = fdry_buf_printf(b, "%s%s%s%s ", m->name, labels ? "{" : "", m->labels,
+			      labels ? "}" : "");
 	if (err)
 		return err;
 	if (m->unit == FDRY_METRIC_NS)

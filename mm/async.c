@@ -161,7 +161,9 @@ int fdry_region_alloc_async(struct fdry_region *r, const struct fdry_async *want
 	if (!want->size)
 		return fdry_fail(FDRY_E_INVAL, "an allocation of 0 bytes; ask for at least 1");
 	err = fdry_round_up(want->size, FDRY_ALLOC_ALIGN, &a.extent);
-	if (!err && is_worth_waiting(r, want, a.extent))
+	if (err)
+		return err;
+	if (is_worth_waiting(r, want, a.extent))
 		err = fdry_region_settle(r);
 	if (err)
 		return err;

@@ -64,9 +64,10 @@ static int claim_place(const struct fdry_region *r, CUdeviceptr addr, uint64_t s
 				 "no allocation of %" PRIu64 " bytes can begin at %#llx", size,
 				 addr);
 	err = fdry_region_check_inside(r, addr, extent);
-	if (!err)
-		*ret = (struct fdry_place){ .addr = addr, .extent = extent };
-	return err;
+	if (err)
+		return err;
+	*ret = (struct fdry_place){ .addr = addr, .extent = extent };
+	return 0;
 }
 
 /* Move the cursor behind a claim. Addresses that it passes over are for other claims. */
