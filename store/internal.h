@@ -165,6 +165,17 @@ static inline struct fdry_span fdry_oid_span(const struct fdry_oid *oid)
 }
 
 int fdry_record_parse(struct fdry_span value, struct fdry_record *ret) __must_check;
+/* The id that is a key of the tables objects and data. FDRY_E_CORRUPT if the length is wrong. */
+int fdry_oid_of_key(struct fdry_span key, struct fdry_oid *ret) __must_check;
+/* An entry of the table objects: its id and its record. */
+int fdry_record_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_oid *oid,
+			    struct fdry_record *ret) __must_check;
+/* Called for a record; 0: continue, FDRY_EACH_STOP: stop without an error, negative: fail. */
+typedef int (*fdry_record_fn)(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec);
+/* Call @fn for each record whose id begins with @digits, 64 at most of 0-9a-f ("": every record),
+ * in id order. @fn must not write. */
+int fdry_record_each(struct fdry_txn *t, const char *digits, fdry_record_fn fn,
+		     void *arg) __must_check;
 /* @found: whether there is one; a missing record is no error. */
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found,
 		    struct fdry_record *ret) __must_check;
@@ -432,11 +443,10 @@ void fdry_idset_release(struct fdry_idset *set);
 /*
  * fdry_reach() - Visit @root and everything that it links to, each once.
  * @seen: objects that were visited are skipped and added
- * @visit: 0: go on into its links, FDRY_EACH_STOP: not into them, negative: fail. @rec is NULL if
- * the object is missing.
+ * @visit: 0: continue with its links, FDRY_EACH_STOP: skip its links, negative: fail. @rec is NULL
+ * if the object is missing.
  */
-typedef int (*fdry_visit_fn)(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec);
 int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen,
-	       fdry_visit_fn visit, void *arg) __must_check;
+	       fdry_record_fn visit, void *arg) __must_check;
 
 #endif

@@ -61,6 +61,64 @@ bad:
 					 "need it");
 }
 
+int fdry_oid_of_key(struct fdry_span key, struct fdry_oid *ret)
+{
+	if (key.len != FDRY_OID_SIZE)
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "an object has a key of %zu bytes, so the table of objects is "
+				 "damaged; " FDRY_DAMAGE_ADVICE,
+				 key.len);
+	memcpy(ret->b, key.data, FDRY_OID_SIZE);
+	return 0;
+}
+
+int fdry_record_parse_entry(struct fdry_span key, struct fdry_span value, struct fdry_oid *oid,
+			    struct fdry_record *ret)
+{
+	int err = fdry_record_parse(value, ret);
+
+	return err ? err : fdry_oid_of_key(key, oid);
+}
+
+struct prefix {
+	const char *digits;
+	size_t len;
+	fdry_record_fn fn;
+	void *arg;
+};
+
+static int prefix_match(void *arg, struct fdry_span key, struct fdry_span value)
+{
+	const struct prefix *p = arg;
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	int err = fdry_record_parse_entry(key, value, &oid, &rec);
+
+	if (err)
+		return err;
+	if (p->len && strncmp(fdry_oid_hex(&oid, hex), p->digits, p->len))
+		return FDRY_EACH_STOP;
+	return p->fn(p->arg, &oid, &rec);
+}
+
+int fdry_record_each(struct fdry_txn *t, const char *digits, fdry_record_fn fn, void *arg)
+{
+	struct prefix p = { .digits = digits, .len = strlen(digits), .fn = fn, .arg = arg };
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_oid from;
+	int err;
+
+	memset(hex, '0', sizeof(hex) - 1);
+	hex[sizeof(hex) - 1] = '\0';
+	memcpy(hex, digits, p.len);
+	err = fdry_oid_parse(hex, &from);
+	if (err)
+		return err;
+	return fdry_txn_each(t, FDRY_TABLE_OBJECTS,
+			     p.len ? fdry_oid_span(&from) : (struct fdry_span){ 0 }, prefix_match, &p);
+}
+
 int fdry_record_get(struct fdry_txn *t, const struct fdry_oid *oid, bool *found,
 		    struct fdry_record *ret)
 {

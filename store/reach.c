@@ -11,7 +11,7 @@ struct reach {
 	struct fdry_txn *t;
 	struct fdry_idset *seen;
 	struct fdry_buf stack;
-	fdry_visit_fn visit;
+	fdry_record_fn visit;
 	void *arg;
 };
 
@@ -46,7 +46,7 @@ static int reach_step(struct reach *r)
 }
 
 int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen,
-	       fdry_visit_fn visit, void *arg)
+	       fdry_record_fn visit, void *arg)
 {
 	struct reach r = { .t = t, .seen = seen, .visit = visit, .arg = arg };
 	int err = reach_push(&r, root);
@@ -54,39 +54,5 @@ int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idse
 	while (!err && r.stack.len)
 		err = reach_step(&r);
 	fdry_buf_release(&r.stack);
-	return err;
-}
-
-static int info_put(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
-{
-	struct fdry_object_info info = { 0 };
-	char hex[FDRY_OID_HEX_SIZE];
-
-	if (!rec)
-		return fdry_fail(FDRY_E_NOENT,
-				 "object %s is not in the store; see foundry-store verify",
-				 fdry_oid_hex(oid, hex));
-	fdry_record_info(oid, rec, &info);
-	return fdry_buf_put(arg, &info, sizeof(info));
-}
-
-int fdry_store_reach(struct fdry_store *s, const struct fdry_oid *oid, fdry_object_fn fn, void *arg)
-{
-	const struct fdry_object_info *info;
-	struct fdry_idset seen = { 0 };
-	struct fdry_buf all = { 0 };
-	struct fdry_txn t;
-	size_t i;
-	int err = fdry_store_read(s, &t);
-
-	if (err)
-		return err;
-	err = fdry_reach(&t, oid, &seen, info_put, &all);
-	fdry_txn_abort(&t);
-	fdry_idset_release(&seen);
-	info = (const void *)all.data;
-	for (i = 0; i < all.len / sizeof(*info) && !err; i++)
-		err = fn(arg, &info[i]);
-	fdry_buf_release(&all);
 	return err;
 }

@@ -113,42 +113,25 @@ int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 /* --- ids --- */
 
 struct prefix {
-	const char *digits;
 	struct fdry_oid oid;
 	unsigned int matches; /* 2: enough to know that it is ambiguous */
 };
 
-static int prefix_match(void *arg, struct fdry_span key, struct fdry_span value)
+static int prefix_match(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
 	struct prefix *p = arg;
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	int err = fdry_record_parse(value, &rec);
 
-	if (err || key.len != FDRY_OID_SIZE)
-		return err ? err : FDRY_EACH_STOP;
-	memcpy(oid.b, key.data, FDRY_OID_SIZE);
-	if (!begins(&oid, p->digits))
-		return FDRY_EACH_STOP;
-	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+	if (!(rec->kinds & 1u << FDRY_OBJECT_MANIFEST))
 		return 0;
-	p->oid = oid;
+	p->oid = *oid;
 	return ++p->matches == 2 ? FDRY_EACH_STOP : 0;
 }
 
 static int prefix_resolve(struct fdry_txn *t, const char *digits, struct fdry_oid *ret)
 {
-	struct prefix p = { .digits = digits };
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_oid from;
-	int err;
+	struct prefix p = { .matches = 0 };
+	int err = fdry_record_each(t, digits, prefix_match, &p);
 
-	memset(hex, '0', sizeof(hex) - 1);
-	hex[sizeof(hex) - 1] = '\0';
-	memcpy(hex, digits, strlen(digits));
-	err = fdry_oid_parse(hex, &from);
-	if (!err)
-		err = fdry_txn_each(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&from), prefix_match, &p);
 	if (err)
 		return err;
 	if (p.matches > 1)
@@ -169,8 +152,9 @@ static int id_resolve(struct fdry_txn *t, const char *hex, struct fdry_oid *ret)
 	struct fdry_oid oid;
 	int err = fdry_oid_parse(hex, &oid);
 
-	if (!err)
-		err = fdry_record_need(t, &oid, &rec);
+	if (err)
+		return err;
+	err = fdry_record_need(t, &oid, &rec);
 	if (!err)
 		*ret = oid;
 	return err;

@@ -22,16 +22,10 @@ static int count_object(void *arg, struct fdry_span key, struct fdry_span value)
 	struct count *c = arg;
 	struct fdry_record rec;
 	size_t i, kinds[] = { 0, 0 };
-	int err = fdry_record_parse(value, &rec);
+	int err = fdry_record_parse_entry(key, value, &c->last, &rec);
 
-	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT,
-				"an object has a key of %zu bytes, so that the table of objects is "
-				"damaged; " FDRY_DAMAGE_ADVICE,
-				key.len);
 	if (err)
 		return err;
-	memcpy(c->last.b, key.data, FDRY_OID_SIZE);
 	fdry_record_info(&c->last, &rec, &info);
 	kinds[1] = info.kind;
 	c->st->quarantined += rec.codec == FDRY_CODEC_NONE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * store.c - opening and closing, and what can be asked of a store without a session.
+ * store.c - opening and closing a store.
  *
  * LMDB forbids opening one environment twice in a process, so a process has one struct
  * fdry_env a directory, found by device and inode and counted; every open gets a handle
@@ -460,8 +460,6 @@ const char *fdry_store_path(const struct fdry_store *s)
 	return s->path;
 }
 
-/* --- asking --- */
-
 int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret)
 {
 	const struct fdry_dir *d;
@@ -479,81 +477,4 @@ int fdry_store_sharing(struct fdry_store *s, struct fdry_sharing *ret)
 		.group = d->group, .fixed = d->fixed, .readonly = s->env->readonly,
 	};
 	return 0;
-}
-
-int fdry_store_info(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_object_info *ret)
-{
-	struct fdry_record rec;
-	struct fdry_txn t;
-	int err = fdry_store_read(s, &t);
-
-	if (err)
-		return err;
-	err = fdry_record_need(&t, oid, &rec);
-	if (!err)
-		fdry_record_info(oid, &rec, ret);
-	fdry_txn_abort(&t);
-	return err;
-}
-
-int fdry_store_links(struct fdry_store *s, const struct fdry_oid *oid, struct fdry_oid **ret,
-		     size_t *count)
-{
-	struct fdry_oid *links = NULL;
-	struct fdry_record rec;
-	struct fdry_txn t;
-	int err = fdry_store_read(s, &t);
-
-	if (err)
-		return err;
-	err = fdry_record_need(&t, oid, &rec);
-	if (!err) {
-		links = malloc(rec.links.len + 1);
-		err = links ? 0 : fdry_nomem();
-	}
-	if (!err) {
-		memcpy(links, rec.links.data, rec.links.len);
-		*ret = links;
-		*count = rec.nlinks;
-	}
-	fdry_txn_abort(&t);
-	return err;
-}
-
-static int info_put(void *arg, struct fdry_span key, struct fdry_span value)
-{
-	struct fdry_object_info info = { 0 };
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	int err = fdry_record_parse(value, &rec);
-
-	if (!err && key.len != FDRY_OID_SIZE)
-		err = fdry_fail(FDRY_E_CORRUPT,
-				"an object has a key of %zu bytes, so that the table of objects is "
-				"damaged; " FDRY_DAMAGE_ADVICE,
-				key.len);
-	if (err)
-		return err;
-	memcpy(oid.b, key.data, FDRY_OID_SIZE);
-	fdry_record_info(&oid, &rec, &info);
-	return fdry_buf_put(arg, &info, sizeof(info));
-}
-
-int fdry_store_each(struct fdry_store *s, fdry_object_fn fn, void *arg)
-{
-	const struct fdry_object_info *info;
-	struct fdry_buf all = { 0 };
-	struct fdry_txn t;
-	size_t i;
-	int err = fdry_store_read(s, &t);
-
-	if (err)
-		return err;
-	err = fdry_txn_each(&t, FDRY_TABLE_OBJECTS, (struct fdry_span){ 0 }, info_put, &all);
-	fdry_txn_abort(&t);
-	info = (const void *)all.data;
-	for (i = 0; i < all.len / sizeof(*info) && !err; i++)
-		err = fn(arg, &info[i]);
-	fdry_buf_release(&all);
-	return err;
 }

@@ -41,31 +41,13 @@ static int entry_put(struct list_walk *w, const struct fdry_oid *oid, const stru
 	return fdry_buf_put(&w->d->entries, &dead, sizeof(dead));
 }
 
-static int key_oid(struct fdry_span key, struct fdry_oid *ret)
-{
-	if (key.len != FDRY_OID_SIZE)
-		return fdry_fail(FDRY_E_CORRUPT,
-				 "an object has a key of %zu bytes, the table of objects is "
-				 "damaged; " FDRY_DAMAGE_ADVICE,
-				 key.len);
-	memcpy(ret->b, key.data, FDRY_OID_SIZE);
-	return 0;
-}
-
-static int walk_object(void *arg, struct fdry_span key, struct fdry_span value)
+static int walk_object(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
 	struct list_walk *w = arg;
-	struct fdry_record rec;
-	struct fdry_oid oid;
-	int err = fdry_record_parse(value, &rec);
 
-	if (!err)
-		err = key_oid(key, &oid);
-	if (err)
-		return err;
 	w->walked++;
-	if (!fdry_idset_has(&w->m->live, &oid))
-		return entry_put(w, &oid, &rec);
+	if (!fdry_idset_has(&w->m->live, oid))
+		return entry_put(w, oid, rec);
 	w->d->live++;
 	return 0;
 }
@@ -77,10 +59,11 @@ static int walk_data(void *arg, struct fdry_span key, struct fdry_span value)
 	struct list_walk *w = arg;
 	struct fdry_oid oid;
 	bool found = false;
-	int err = key_oid(key, &oid);
+	int err = fdry_oid_of_key(key, &oid);
 
-	if (!err)
-		err = fdry_record_get(&w->t, &oid, &found, &rec);
+	if (err)
+		return err;
+	err = fdry_record_get(&w->t, &oid, &found, &rec);
 	return err || found ? err : entry_put(w, &oid, &none);
 }
 
@@ -88,17 +71,20 @@ static int walk_in(struct list_walk *w)
 {
 	struct fdry_span all = { 0 };
 	uint64_t count = 0;
-	int err = fdry_txn_each(&w->t, FDRY_TABLE_OBJECTS, all, walk_object, w);
+	int err = fdry_record_each(&w->t, "", walk_object, w);
 
+	if (err)
+		return err;
 	w->ordered = w->d->entries.len / sizeof(struct fdry_sweep_entry);
-	if (!err)
-		err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
-	if (!err && count != w->walked)
-		err = fdry_fail(FDRY_E_CORRUPT,
-				"the store counts %llu objects and lists %llu, so that its pages "
-				"are damaged; " FDRY_DAMAGE_ADVICE,
-				(unsigned long long)count, (unsigned long long)w->walked);
-	return err ? err : fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
+	err = fdry_txn_count(&w->t, FDRY_TABLE_OBJECTS, &count);
+	if (err)
+		return err;
+	if (count != w->walked)
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "the store counts %llu objects and lists %llu, so its pages are "
+				 "damaged; " FDRY_DAMAGE_ADVICE,
+				 (unsigned long long)count, (unsigned long long)w->walked);
+	return fdry_txn_each(&w->t, FDRY_TABLE_DATA, all, walk_data, w);
 }
 
 /* One view for all objects, or the counts could not be compared: about 0.3 s for a million
