@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.h - milliseconds, for reports. */
+/* clock.h - milliseconds: what time it is, and sleeping. */
 #ifndef FDRY_LIB_CLOCK_H
 #define FDRY_LIB_CLOCK_H
 
@@ -11,6 +11,13 @@ static inline double fdry_now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static inline void fdry_sleep_ms(unsigned int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
+
+	nanosleep(&t, NULL);
 }
 
 /* Processor time of this thread, milliseconds. */

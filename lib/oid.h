@@ -34,6 +34,12 @@ static inline bool fdry_oid_eq(const struct fdry_oid *a, const struct fdry_oid *
 	return !memcmp(a, b, sizeof(*a));
 }
 
+/* For qsort() and bsearch(): compares ids, or structs that begin with an id. */
+static inline int fdry_oid_cmp(const void *a, const void *b)
+{
+	return memcmp(a, b, FDRY_OID_SIZE);
+}
+
 /* An id of bytes that come in pieces. Zero it, update it, then call final, which frees it, or
  * release. */
 struct fdry_hash {

@@ -135,17 +135,12 @@ int fdry_atime_read(const struct fdry_env *env, struct fdry_buf *ret)
 	return err;
 }
 
-static int by_oid(const void *key, const void *entry)
-{
-	return memcmp(key, entry, FDRY_OID_SIZE); /* the id comes first */
-}
-
 const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struct fdry_oid *oid)
 {
 	if (!all->len)
 		return NULL;
 	return bsearch(oid, all->data, all->len / sizeof(struct fdry_atime),
-		       sizeof(struct fdry_atime), by_oid);
+		       sizeof(struct fdry_atime), fdry_oid_cmp);
 }
 
 /* --- writing --- */

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "store/internal.h"
 
 #define NAP_MS 20
@@ -32,85 +32,49 @@ struct fdry_claim {
 static int claim_fail(const char *doing)
 {
 	int e = errno;
-	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
-				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
 
-	return fdry_fail(code,
+	return fdry_fail(fdry_write_code(e),
 			 "cannot %s a file (" FDRY_CLAIM_FILE
 			 "...) in the store's directory to claim something: %s",
 			 doing, fdry_file_text(e));
 }
 
-static int file_open(struct fdry_claim *t, const struct fdry_dir *d)
+/* @acquired: whether the claim is ours; if not, the file is closed. */
+static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *acquired)
 {
-	int err = 0;
+	int err = 0, rc;
 
-	fdry_lockfd_lock();
-	t->fd = fdry_file_open(d, t->name, O_RDWR);
-	if (t->fd < 0) {
-		err = claim_fail("make");
-	} else if (fdry_lockfd_add(t->fd)) {
-		close(t->fd);
-		err = fdry_nomem();
-	}
-	fdry_lockfd_unlock();
+	*acquired = false;
+	t->fd = fdry_lockfd_open(d, t->name);
+	if (t->fd < 0)
+		return errno == ENOMEM ? fdry_nomem() : claim_fail("make");
+	rc = fdry_flock(t->fd, LOCK_EX | LOCK_NB);
+	if (rc && errno != EWOULDBLOCK)
+		err = claim_fail("lock");
+	*acquired = !rc && fdry_file_is_named(t->dir, t->name, t->fd);
+	if (!*acquired)
+		fdry_lockfd_close(t->fd);
 	return err;
-}
-
-/* @got: whether the claim is ours; if not, the file is closed. */
-static int claim_try(struct fdry_claim *t, const struct fdry_dir *d, bool *got)
-{
-	int rc;
-
-	*got = false;
-	rc = file_open(t, d);
-	if (rc)
-		return rc;
-	do
-		rc = flock(t->fd, LOCK_EX | LOCK_NB);
-	while (rc && errno == EINTR);
-	if (rc && errno != EWOULDBLOCK) {
-		rc = claim_fail("lock");
-		fdry_lockfd_close(t->fd);
-		return rc;
-	}
-	*got = !rc && fdry_file_is_named(t->dir, t->name, t->fd);
-	if (!*got)
-		fdry_lockfd_close(t->fd);
-	return 0;
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
-static void nap(void)
-{
-	struct timespec ts = { 0, NAP_MS * 1000000l };
-
-	nanosleep(&ts, NULL);
 }
 
 static int claim_wait(struct fdry_claim *t, const struct fdry_dir *d, uint32_t wait_ms,
 		      bool *waited)
 {
-	uint64_t begin = now_ms();
-	bool got = false;
+	double begin = fdry_now_ms();
+	bool acquired = false;
 	int err;
 
-	for (*waited = false; !(err = claim_try(t, d, &got)) && !got; *waited = true) {
-		if (now_ms() - begin >= wait_ms)
+	for (*waited = false;; *waited = true) {
+		err = claim_try(t, d, &acquired);
+		if (err || acquired)
+			return err;
+		if (fdry_now_ms() - begin >= wait_ms)
 			return fdry_fail(FDRY_E_LOCKED,
 					 "another process has not ended its claim within %u ms; "
 					 "wait longer, or end it",
 					 wait_ms);
-		nap();
+		fdry_sleep_ms(NAP_MS);
 	}
-	return err;
 }
 
 static int claim_name(struct fdry_claim *t, const void *key, size_t len)
@@ -119,10 +83,10 @@ static int claim_name(struct fdry_claim *t, const void *key, size_t len)
 	struct fdry_oid oid;
 	int err = fdry_oid_of(key, len, &oid);
 
-	if (!err)
-		snprintf(t->name, sizeof(t->name), FDRY_CLAIM_FILE "%.16s",
-			 fdry_oid_hex(&oid, hex));
-	return err;
+	if (err)
+		return err;
+	snprintf(t->name, sizeof(t->name), FDRY_CLAIM_FILE "%.16s", fdry_oid_hex(&oid, hex));
+	return 0;
 }
 
 int fdry_claim_begin(struct fdry_store *s, const void *key, size_t len, uint32_t wait_ms,

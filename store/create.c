@@ -26,10 +26,9 @@
 static int make_fail(const char *path, const char *doing)
 {
 	int e = errno;
-	enum fdry_errcode code = e == EACCES || e == EPERM || e == EROFS ? FDRY_E_PERM :
-				 e == ENOSPC || e == EDQUOT ? FDRY_E_FULL : FDRY_E_IO;
 
-	return fdry_fail(code, "cannot %s the store %s: %s", doing, path, strerror(e));
+	return fdry_fail(fdry_write_code(e), "cannot %s the store %s: %s", doing, path,
+			 strerror(e));
 }
 
 /* Create an empty data.mdb, which LMDB then uses: the mode of a file that LMDB creates depends on

@@ -99,10 +99,7 @@ static int tables_make(struct fdry_db *db, int (*fresh)(struct fdry_txn *t))
 	}
 	if (rc)
 		err = fdry_db_fail(db, rc, "make its tables");
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }
 
 static int tables_find(struct fdry_db *db, bool create, int (*fresh)(struct fdry_txn *t))

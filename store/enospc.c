@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "lib/log.h"
 #include "store/lease.h"
@@ -19,16 +18,6 @@
 #define WAIT_MS 2000 /* for somebody else's collection, which makes room too */
 #define NAP_MS 20
 
-static void nap(void)
-{
-	struct timespec ts = { 0, NAP_MS * 1000000 };
-
-	if (fdry_step_hook)
-		fdry_step(FDRY_STEP_WAIT);
-	else
-		nanosleep(&ts, NULL);
-}
-
 /* Other writers that met the full disk at the same time are collecting as well. */
 static int collect(struct fdry_store *s)
 {
@@ -36,7 +25,7 @@ static int collect(struct fdry_store *s)
 	int err = fdry_store_gc(s, NULL, NULL);
 
 	for (; err == -FDRY_E_LOCKED && ms < WAIT_MS; ms += NAP_MS) {
-		nap();
+		fdry_step_wait(NAP_MS);
 		err = fdry_store_gc(s, NULL, NULL);
 	}
 	return err;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,6 +124,16 @@ int fdry_folder_make(const struct fdry_dir *d, const char *name)
 	e = fdry_file_adopt(d, fd);
 	close(fd);
 	return e;
+}
+
+int fdry_flock(int fd, int op)
+{
+	int rc;
+
+	do
+		rc = flock(fd, op);
+	while (rc && errno == EINTR);
+	return rc;
 }
 
 bool fdry_file_is_named(int dir, const char *name, int fd)

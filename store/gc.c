@@ -11,8 +11,8 @@
  * sessions that could not make a lease.
  */
 #include <stdlib.h>
-#include <time.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/opts.h"
 #include "lib/telemetry.h"
@@ -22,7 +22,7 @@
 #define SWEEP_FINISH_NS 5000000ull /* of these, for marking at most */
 #define SWEEP_BYTES (64u << 20)
 #define SWEEP_TRIES 16            /* then marking may take as long as it needs */
-#define NAP_NS 1000000            /* so that writers who wait get their turn */
+#define NAP_MS 1                  /* so that waiting writers get the lock */
 
 struct gc {
 	struct fdry_store *s;
@@ -56,10 +56,7 @@ static int announce(struct fdry_env *env, bool on)
 	if (err)
 		return err;
 	err = on ? fdry_meta_put(&t, FDRY_META_COLLECTING, &one, 1) : fdry_meta_delete(&t, FDRY_META_COLLECTING);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }
 
 void fdry_gc_recover(struct fdry_env *env)
@@ -170,13 +167,6 @@ out_abort:
 	return err;
 }
 
-static void nap(void)
-{
-	struct timespec ts = { 0, NAP_NS };
-
-	nanosleep(&ts, NULL);
-}
-
 static int sweep(struct gc *gc)
 {
 	size_t count = gc->list.entries.len / sizeof(struct fdry_sweep_entry);
@@ -194,7 +184,7 @@ static int sweep(struct gc *gc)
 		if (!err)
 			err = gc_progress(gc, gc->at);
 		if (!err && gc->at < count && !fdry_sweep_objects_max)
-			nap();
+			fdry_sleep_ms(NAP_MS);
 	}
 	return err;
 }

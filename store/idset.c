@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * idset.c - a set of ids in memory: open addressing, at most half full.
+ * idset.c - sets of ids in memory: a hash table, and sorted lists.
  *
- * Ids are hashes, so their first bytes select the first slot.
+ * The table uses open addressing and is at most half full. Ids are hashes, so their first bytes select the first slot.
  */
 #include <stdlib.h>
 
@@ -57,6 +57,28 @@ int fdry_idset_add(struct fdry_idset *set, const struct fdry_oid *oid, bool *is_
 	set->slots[slot] = *oid;
 	set->used[slot] = 1;
 	return 0;
+}
+
+int fdry_idset_push(struct fdry_idset *set, const struct fdry_oid *oid, struct fdry_buf *stack)
+{
+	bool is_new = false;
+	int err = fdry_idset_add(set, oid, &is_new);
+
+	return err || !is_new ? err : fdry_buf_put(stack, oid, sizeof(*oid));
+}
+
+void fdry_oids_sort(struct fdry_buf *ids)
+{
+	struct fdry_oid *id = (void *)ids->data;
+	size_t i, n = ids->len / sizeof(*id), out = 1;
+
+	if (n < 2)
+		return;
+	qsort(id, n, sizeof(*id), fdry_oid_cmp);
+	for (i = 1; i < n; i++)
+		if (!fdry_oid_eq(&id[i], &id[out - 1]))
+			id[out++] = id[i];
+	ids->len = out * sizeof(*id);
 }
 
 bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid)

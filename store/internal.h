@@ -66,6 +66,8 @@ const char *fdry_file_text(int e);
 int fdry_file_open(const struct fdry_dir *d, const char *name, int flags) __must_check;
 /* Create a folder of the store unless it exists; 0 or errno. */
 int fdry_folder_make(const struct fdry_dir *d, const char *name) __must_check;
+/* flock() that a signal does not interrupt; 0, or -1 and errno. */
+int fdry_flock(int fd, int op);
 /* Is the open file still the one of that name in the directory @dir? */
 bool fdry_file_is_named(int dir, const char *name, int fd);
 
@@ -145,6 +147,9 @@ void fdry_lockfd_after_fork_child(void);
 int fdry_lockfd_add(int fd) __must_check;
 /* The number of forks so far: after a change, descriptors that were added before are closed. */
 unsigned int fdry_lockfd_forks(void);
+/* Open a file of the store for reading and writing, or create it, and add it. Returns the
+ * descriptor, or -1 and errno. */
+int fdry_lockfd_open(const struct fdry_dir *d, const char *name) __must_check;
 /* Unlock and close it, added or not. */
 void fdry_lockfd_close(int fd);
 
@@ -435,8 +440,13 @@ struct fdry_idset {
 };
 /* @is_new (may be NULL): the set did not have it. */
 int fdry_idset_add(struct fdry_idset *set, const struct fdry_oid *oid, bool *is_new) __must_check;
+/* Add an id; if it is new, append it to @stack, too. */
+int fdry_idset_push(struct fdry_idset *set, const struct fdry_oid *oid,
+		    struct fdry_buf *stack) __must_check;
 bool fdry_idset_has(const struct fdry_idset *set, const struct fdry_oid *oid);
 void fdry_idset_release(struct fdry_idset *set);
+/* Sort a list of ids and remove duplicates, so that equal sets become equal lists. */
+void fdry_oids_sort(struct fdry_buf *ids);
 
 /* --- reach.c --- */
 

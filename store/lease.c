@@ -64,16 +64,6 @@ void fdry_leases_after_fork_child(void)
 
 /* --- creating one --- */
 
-static int flock_retry(int fd, int op)
-{
-	int rc;
-
-	do
-		rc = flock(fd, op);
-	while (rc && errno == EINTR);
-	return rc;
-}
-
 static int file_make(const struct fdry_env *env, char name[FDRY_LEASE_NAME_SIZE], int *ret)
 {
 	int fd, e = fdry_temp_name(FDRY_LEASES "/", name, FDRY_LEASE_NAME_SIZE);
@@ -100,7 +90,7 @@ static int file_claim(const struct fdry_dir *d, int fd)
 	int e;
 
 	fdry_step(FDRY_STEP_LEASE);
-	if (flock_retry(fd, LOCK_EX) || fstat(fd, &st))
+	if (fdry_flock(fd, LOCK_EX) || fstat(fd, &st))
 		return errno;
 	if (!st.st_nlink)
 		return EAGAIN;
@@ -283,7 +273,7 @@ static void file_end(struct fdry_lease *l, bool wrote)
 	if (may_remove(l, wrote))
 		(void)unlinkat(l->env->dir.fd, l->name, 0);
 	/* a child that did not go through fork() may have the file open */
-	(void)flock_retry(l->fd, LOCK_UN);
+	(void)fdry_flock(l->fd, LOCK_UN);
 	file_close(l);
 }
 
@@ -423,7 +413,7 @@ static int ids_read(const struct scan *s, int fd, struct lease_read *r)
 static bool is_unheld(const struct fdry_env *env, const char *name)
 {
 	int fd = fdry_file_get(env->dir.fd, name, O_RDONLY);
-	bool ret = fd >= 0 && !flock_retry(fd, LOCK_SH | LOCK_NB);
+	bool ret = fd >= 0 && !fdry_flock(fd, LOCK_SH | LOCK_NB);
 
 	if (fd >= 0)
 		close(fd);
@@ -488,7 +478,7 @@ static int reclaim_file(void *arg, const char *name)
 
 	if (fd < 0)
 		return 0; /* reading it will say why */
-	if (!flock_retry(fd, LOCK_EX | LOCK_NB) && !unlinkat(r->env->dir.fd, name, 0))
+	if (!fdry_flock(fd, LOCK_EX | LOCK_NB) && !unlinkat(r->env->dir.fd, name, 0))
 		r->count++;
 	close(fd);
 	return 0;

@@ -80,8 +80,5 @@ int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes)
 		err = fdry_meta_put(&t, FDRY_META_LIMIT, value, sizeof(value));
 	else
 		err = fdry_meta_delete(&t, FDRY_META_LIMIT);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "store/db.h"
 #include "store/internal.h"
@@ -104,7 +104,6 @@ static int txn_try(struct fdry_db *db, unsigned int flags, const char *doing, st
 static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 {
 	unsigned int ms = 1, waited = 0, ms_max = db->readonly ? PLACE_MS_MAX : PLACE_MS_LOCKED;
-	struct timespec nap;
 	int rc;
 
 	for (;;) {
@@ -112,8 +111,7 @@ static int place_wait(struct fdry_db *db, struct fdry_txn *ret)
 		rc = txn_begin(db, MDB_RDONLY, ret);
 		if (rc != MDB_READERS_FULL || waited >= ms_max)
 			return rc;
-		nap = (struct timespec){ 0, (long)ms * 1000000 };
-		nanosleep(&nap, NULL);
+		fdry_sleep_ms(ms);
 		waited += ms;
 		ms = ms * 2 < PLACE_NAP_MS_MAX ? ms * 2 : PLACE_NAP_MS_MAX;
 	}
@@ -353,6 +351,14 @@ int fdry_txn_commit(struct fdry_txn *t)
 	if (!rc && t->exclusive)
 		file_extend(t->db);
 	return rc ? fdry_db_fail(t->db, rc, "commit") : 0;
+}
+
+int fdry_txn_end(struct fdry_txn *t, int err)
+{
+	if (!err)
+		return fdry_txn_commit(t);
+	fdry_txn_abort(t);
+	return err;
 }
 
 void fdry_txn_damaged(const struct fdry_txn *t)

@@ -147,6 +147,8 @@ int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret) __
 /* Durable when it returns. Ends the transaction, also on failure. */
 int fdry_txn_commit(struct fdry_txn *t) __must_check;
 void fdry_txn_abort(struct fdry_txn *t);
+/* Commit; but if @err is an error, abort and return it. */
+int fdry_txn_end(struct fdry_txn *t, int err) __must_check;
 
 /* Damage was found in the view @t: cancel the note of verified objects. The last error stays. */
 void fdry_txn_damaged(const struct fdry_txn *t);

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "store/internal.h"
@@ -80,35 +79,15 @@ static int locked(const struct fdry_env *env, const char *by)
 			 *pids ? ", process " : "", pids);
 }
 
-static int flock_retry(int fd, int op)
-{
-	int rc;
-
-	do
-		rc = flock(fd, op);
-	while (rc && errno == EINTR);
-	return rc;
-}
-
-static void nap(unsigned int ms)
-{
-	struct timespec ts = { 0, (long)ms * 1000000 };
-
-	if (fdry_step_hook)
-		fdry_step(FDRY_STEP_WAIT); /* time passes as others take steps */
-	else
-		nanosleep(&ts, NULL);
-}
-
 /* 0 or errno. A longer wait means that the holder is stopped. */
 static int flock_wait(int fd, int op, unsigned int ms_max)
 {
 	unsigned int ms = 1, waited = 0;
 
-	while (flock_retry(fd, op | LOCK_NB)) {
+	while (fdry_flock(fd, op | LOCK_NB)) {
 		if (errno != EWOULDBLOCK || waited >= ms_max)
 			return errno;
-		nap(ms);
+		fdry_step_wait(ms);
 		waited += ms;
 		ms = ms * 2 < NAP_MS_MAX ? ms * 2 : NAP_MS_MAX;
 	}
@@ -146,7 +125,7 @@ void fdry_env_unshare(struct fdry_env *env)
 {
 	pthread_mutex_lock(&env->lock);
 	if (!--env->sharers)
-		flock_retry(env->dir.fd, LOCK_UN);
+		fdry_flock(env->dir.fd, LOCK_UN);
 	pthread_mutex_unlock(&env->lock);
 }
 
@@ -260,6 +239,6 @@ void fdry_dir_leave(int fd)
 	if (fd < 0)
 		return;
 	/* a child that did not go through fork() may have it open */
-	(void)flock_retry(fd, LOCK_UN);
+	(void)fdry_flock(fd, LOCK_UN);
 	close(fd);
 }

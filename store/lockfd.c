@@ -8,6 +8,7 @@
  * also unlocks, for children that did not go through fork().
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -61,6 +62,21 @@ int fdry_lockfd_add(int fd)
 	*h = (struct lockfd){ .next = all, .fd = fd };
 	all = h;
 	return 0;
+}
+
+int fdry_lockfd_open(const struct fdry_dir *d, const char *name)
+{
+	int fd;
+
+	fdry_lockfd_lock();
+	fd = fdry_file_open(d, name, O_RDWR);
+	if (fd >= 0 && fdry_lockfd_add(fd)) {
+		close(fd);
+		errno = ENOMEM;
+		fd = -1;
+	}
+	fdry_lockfd_unlock();
+	return fd;
 }
 
 void fdry_lockfd_close(int fd)

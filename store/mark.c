@@ -37,10 +37,7 @@ bool fdry_timeslice_over(struct fdry_timeslice *slice)
 
 static int mark_push(struct fdry_mark *m, const struct fdry_oid *oid)
 {
-	bool is_new = false;
-	int err = fdry_idset_add(&m->live, oid, &is_new);
-
-	return err || !is_new ? err : fdry_buf_put(&m->stack, oid, sizeof(*oid));
+	return fdry_idset_push(&m->live, oid, &m->stack);
 }
 
 /* An object that a lease names need not exist yet. */

@@ -339,26 +339,6 @@ int fdry_object_check(struct fdry_txn *t, const struct fdry_oid *oid, const stru
 
 /* --- writing --- */
 
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, FDRY_OID_SIZE);
-}
-
-/* Sort and remove duplicates: equal sets give equal records. */
-static void links_sort(struct fdry_buf *links)
-{
-	size_t i, n = links->len / FDRY_OID_SIZE, out = 0;
-
-	if (n < 2)
-		return;
-	qsort(links->data, n, FDRY_OID_SIZE, oid_cmp);
-	for (i = 1; i < n; i++)
-		if (oid_cmp(links->data + i * FDRY_OID_SIZE, links->data + out * FDRY_OID_SIZE))
-			memmove(links->data + ++out * FDRY_OID_SIZE,
-				links->data + i * FDRY_OID_SIZE, FDRY_OID_SIZE);
-	links->len = (out + 1) * FDRY_OID_SIZE;
-}
-
 static int item_check(enum fdry_object_kind kind, size_t len, size_t nlinks)
 {
 	if (!kind_valid(kind))
@@ -387,7 +367,7 @@ int fdry_item_init_as(struct fdry_item *it, enum fdry_object_kind kind, size_t l
 		fdry_item_release(it);
 		return err;
 	}
-	links_sort(&it->links);
+	fdry_oids_sort(&it->links);
 	it->rec.links = (struct fdry_span){ it->links.data, it->links.len };
 	it->rec.nlinks = (uint32_t)(it->links.len / FDRY_OID_SIZE);
 	return 0;
@@ -446,9 +426,9 @@ static bool links_contain(struct fdry_span all, struct fdry_span some)
 	size_t i = 0, j;
 
 	for (j = 0; j < some.len; j += FDRY_OID_SIZE, i += FDRY_OID_SIZE) {
-		while (i < all.len && oid_cmp(all.data + i, some.data + j) < 0)
+		while (i < all.len && fdry_oid_cmp(all.data + i, some.data + j) < 0)
 			i += FDRY_OID_SIZE;
-		if (i >= all.len || oid_cmp(all.data + i, some.data + j))
+		if (i >= all.len || fdry_oid_cmp(all.data + i, some.data + j))
 			return false;
 	}
 	return true;
@@ -560,7 +540,7 @@ static int record_merge(struct fdry_txn *t, const struct fdry_item *it,
 	if (!err)
 		err = fdry_buf_put(&links, it->rec.links.data, it->rec.links.len);
 	if (!err) {
-		links_sort(&links);
+		fdry_oids_sort(&links);
 		err = links_limit(it, links.len / FDRY_OID_SIZE);
 	}
 	if (!err) {

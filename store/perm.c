@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/config.h"
 #include "store/internal.h"
 
@@ -121,7 +121,6 @@ static int dir_check(const struct fdry_dir *d, const char *path)
 /* While a store is created its data.mdb has two names; if its creator died, until a sweep. */
 static bool has_other_names(const struct fdry_dir *d)
 {
-	struct timespec nap = { 0, 20000000 };
 	struct stat st;
 	int i;
 
@@ -129,7 +128,7 @@ static bool has_other_names(const struct fdry_dir *d)
 		if (i == LINK_TRIES || fdry_dir_sweep(d))
 			return true;
 		if (i)
-			nanosleep(&nap, NULL);
+			fdry_sleep_ms(20);
 	}
 	return false;
 }

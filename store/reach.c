@@ -15,14 +15,6 @@ struct reach {
 	void *arg;
 };
 
-static int reach_push(struct reach *r, const struct fdry_oid *oid)
-{
-	bool is_new = false;
-	int err = fdry_idset_add(r->seen, oid, &is_new);
-
-	return err || !is_new ? err : fdry_buf_put(&r->stack, oid, sizeof(*oid));
-}
-
 static int reach_step(struct reach *r)
 {
 	struct fdry_record rec;
@@ -40,7 +32,7 @@ static int reach_step(struct reach *r)
 		return err == FDRY_EACH_STOP ? 0 : err;
 	for (i = 0; found && i < rec.nlinks && !err; i++) {
 		link = fdry_record_link(&rec, i);
-		err = reach_push(r, &link);
+		err = fdry_idset_push(r->seen, &link, &r->stack);
 	}
 	return err;
 }
@@ -49,7 +41,7 @@ int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idse
 	       fdry_record_fn visit, void *arg)
 {
 	struct reach r = { .t = t, .seen = seen, .visit = visit, .arg = arg };
-	int err = reach_push(&r, root);
+	int err = fdry_idset_push(seen, root, &r.stack);
 
 	while (!err && r.stack.len)
 		err = reach_step(&r);

@@ -49,10 +49,7 @@ static int ref_set(struct fdry_store *s, const char *name, const struct fdry_oid
 	err = image_check(&t, oid);
 	if (!err)
 		err = fdry_ref_store(&t, name, oid, identity);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }
 
 int fdry_ref_set(struct fdry_store *s, const char *name, const struct fdry_oid *oid,
@@ -83,10 +80,7 @@ static int each_selected(struct fdry_store *s, const char *name, select_fn selec
 	for (i = 0; i < refs.len / sizeof(struct fdry_ref) && !err; i++)
 		err = fn(&t, (const struct fdry_ref *)refs.data + i);
 	fdry_buf_release(&refs);
-	if (!err)
-		return fdry_txn_commit(&t);
-	fdry_txn_abort(&t);
-	return err;
+	return fdry_txn_end(&t, err);
 }
 
 /* All images of a name, even damaged records, or the images that NAME:DIGITS selects. */

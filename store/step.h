@@ -10,6 +10,8 @@
 
 #include <stddef.h>
 
+#include "lib/clock.h"
+
 enum fdry_step {
 	FDRY_STEP_LIST,       /* a directory has no store; about to list its other files */
 	FDRY_STEP_READ,       /* about to begin a view */
@@ -30,6 +32,15 @@ static inline void fdry_step(enum fdry_step step)
 {
 	if (__builtin_expect(fdry_step_hook != NULL, 0))
 		fdry_step_hook(step);
+}
+
+/* Wait for another process. If a test has set the hook, time passes as other processes make steps. */
+static inline void fdry_step_wait(unsigned int ms)
+{
+	if (fdry_step_hook)
+		fdry_step(FDRY_STEP_WAIT);
+	else
+		fdry_sleep_ms(ms);
 }
 
 #endif

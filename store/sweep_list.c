@@ -102,15 +102,10 @@ static int walk(struct list_walk *w)
 
 /* --- the order --- */
 
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, FDRY_OID_SIZE); /* the id comes first in both */
-}
-
 static struct fdry_sweep_entry *entry_find(struct list_walk *w, const struct fdry_oid *oid)
 {
 	return bsearch(oid, w->d->entries.data, w->ordered, sizeof(struct fdry_sweep_entry),
-		       oid_cmp);
+		       fdry_oid_cmp);
 }
 
 /* @fn for each dead object that @dead links to. */
@@ -223,7 +218,7 @@ static int entry_cmp(const void *a, const void *b)
 		return x->parents ? 1 : -1;
 	if (x->level != y->level)
 		return x->level < y->level ? -1 : 1;
-	return oid_cmp(&x->oid, &y->oid);
+	return fdry_oid_cmp(&x->oid, &y->oid);
 }
 
 int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*tick)(void *arg),

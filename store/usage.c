@@ -134,11 +134,6 @@ static int image_put(void *arg, const struct fdry_ref *ref)
 	return fdry_buf_put(arg, &image, sizeof(image));
 }
 
-static int by_oid(const void *a, const void *b)
-{
-	return memcmp(a, b, FDRY_OID_SIZE); /* the id comes first */
-}
-
 /* Images that refs name, each once. */
 static int images_list(struct fdry_store *s, struct fdry_usage *ret)
 {
@@ -154,7 +149,7 @@ static int images_list(struct fdry_store *s, struct fdry_usage *ret)
 	images = (void *)all.data;
 	count = all.len / sizeof(*images);
 	if (count)
-		qsort(images, count, sizeof(*images), by_oid);
+		qsort(images, count, sizeof(*images), fdry_oid_cmp);
 	for (i = 0; i < count; i++)
 		if (!i || !fdry_oid_eq(&images[i].oid, &images[n - 1].oid))
 			images[n++] = images[i];
@@ -192,5 +187,5 @@ void fdry_usage_release(struct fdry_usage *u)
 
 const struct fdry_image_usage *fdry_usage_of(const struct fdry_usage *u, const struct fdry_oid *oid)
 {
-	return u->count ? bsearch(oid, u->images, u->count, sizeof(*u->images), by_oid) : NULL;
+	return u->count ? bsearch(oid, u->images, u->count, sizeof(*u->images), fdry_oid_cmp) : NULL;
 }

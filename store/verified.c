@@ -25,13 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "store/internal.h"
 
 #define VERIFIED_FILE "verified"
 #define VERIFIED_COUNT_MAX (1u << 24)
 #define LOCK_TRIES 200
-#define LOCK_NAP_NS 1000000
+#define LOCK_NAP_MS 1
 
 /* The kernel's boot id, "9f3c...-....", as 16 bytes. */
 static bool boot_id(uint8_t ret[16])
@@ -140,30 +141,10 @@ static int plain_open(const struct fdry_dir *dir)
 	return fdry_file_get(dir->fd, VERIFIED_FILE, O_RDWR);
 }
 
-static int oid_cmp(const void *a, const void *b)
-{
-	return memcmp(a, b, FDRY_OID_SIZE);
-}
-
 void fdry_verified_add(struct fdry_verified *v, const struct fdry_oid *oid)
 {
 	if (fdry_buf_put(&v->added, oid, sizeof(*oid)))
 		fdry_debug("cannot note a verified object: %s", fdry_last_error());
-}
-
-/* Ascending, none twice. */
-static void ids_sort(struct fdry_buf *ids)
-{
-	size_t i, n = ids->len / FDRY_OID_SIZE, out = 0;
-
-	if (!n)
-		return;
-	qsort(ids->data, n, FDRY_OID_SIZE, oid_cmp);
-	for (i = 1; i < n; i++)
-		if (oid_cmp(ids->data + i * FDRY_OID_SIZE, ids->data + out * FDRY_OID_SIZE))
-			memmove(ids->data + ++out * FDRY_OID_SIZE, ids->data + i * FDRY_OID_SIZE,
-				FDRY_OID_SIZE);
-	ids->len = (out + 1) * FDRY_OID_SIZE;
 }
 
 /* --- replacing the file --- */
@@ -172,23 +153,16 @@ static void ids_sort(struct fdry_buf *ids)
  * it. */
 static int locked_open(const struct fdry_dir *dir)
 {
-	struct timespec nap = { 0, LOCK_NAP_NS };
 	int i, fd;
 
 	for (i = 0; i < LOCK_TRIES; i++) {
-		fdry_lockfd_lock();
-		fd = fdry_file_open(dir, VERIFIED_FILE, O_RDWR);
-		if (fd >= 0 && fdry_lockfd_add(fd)) {
-			close(fd);
-			fd = -1;
-		}
-		fdry_lockfd_unlock();
+		fd = fdry_lockfd_open(dir, VERIFIED_FILE);
 		if (fd < 0)
 			return -1;
 		if (!flock(fd, LOCK_EX | LOCK_NB) && fdry_file_is_named(dir->fd, VERIFIED_FILE, fd))
 			return fd;
 		fdry_lockfd_close(fd);
-		nanosleep(&nap, NULL);
+		fdry_sleep_ms(LOCK_NAP_MS);
 	}
 	errno = EWOULDBLOCK;
 	return -1;
@@ -278,7 +252,7 @@ bool fdry_verified_has(struct fdry_verified *v, struct fdry_env *env, const stru
 	if (!v->loaded)
 		note_load(v, env);
 	return v->old.len &&
-	       bsearch(oid, v->old.data, v->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, oid_cmp);
+	       bsearch(oid, v->old.data, v->old.len / FDRY_OID_SIZE, FDRY_OID_SIZE, fdry_oid_cmp);
 }
 
 /* With the lock held: add the ids of the session to the file, unless the note was cancelled since
@@ -291,7 +265,7 @@ static bool ids_add(const struct fdry_verified *v, const struct fdry_dir *dir, i
 
 	if (file_read(fd, v->head, &ids) == v->epoch &&
 	    !fdry_buf_put(&ids, v->added.data, v->added.len)) {
-		ids_sort(&ids);
+		fdry_oids_sort(&ids);
 		memcpy(head, v->head, sizeof(head));
 		fdry_set64(head + FDRY_VERIFIED_AT_COUNT, ids.len / FDRY_OID_SIZE);
 		fdry_set64(head + FDRY_VERIFIED_AT_EPOCH, v->epoch);
