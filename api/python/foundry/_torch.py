@@ -109,12 +109,16 @@ class Segment:
         return [(addr, size) for addr, size, live in self.blocks if not live]
 
 
+def _snapshot(torch):
+    return torch.cuda.memory_snapshot()
+
+
 def segments(ordinal):
-    """Torch's segments on a device; none where it keeps none, as with cudaMallocAsync."""
+    """Torch's segments on a device; none if it keeps none, as with cudaMallocAsync."""
     torch = _started()
     if not torch or torch.cuda.get_allocator_backend() != "native":
         return []
-    return [Segment(s) for s in torch.cuda.memory_snapshot() if s["device"] == ordinal]
+    return [Segment(s) for s in _snapshot(torch) if s["device"] == ordinal]
 
 
 class Held:
