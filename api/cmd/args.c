@@ -27,7 +27,8 @@ int cmd_usage(const struct cmd *c, const char *fmt, ...)
 }
 
 /* getopt's two ways of saying the same list. */
-static void options_make(char letters[2 * CMD_OPT_COUNT + 2], struct option longs[CMD_OPT_COUNT + 1])
+static void options_make(char letters[2 * CMD_OPT_COUNT + 2],
+			 struct option longs[CMD_OPT_COUNT + 1])
 {
 	const struct cmd_option_info *o;
 	size_t i, n = 0;
@@ -40,7 +41,8 @@ static void options_make(char letters[2 * CMD_OPT_COUNT + 2], struct option long
 			if (o->arg)
 				letters[n++] = ':';
 		}
-		longs[i] = (struct option){ o->name, o->arg ? required_argument : no_argument, NULL, NO_LETTER + (int)i };
+		longs[i] = (struct option){ o->name, o->arg ? required_argument : no_argument, NULL,
+					    NO_LETTER + (int)i };
 	}
 	letters[n] = '\0';
 	longs[i] = (struct option){ 0 };
@@ -66,7 +68,8 @@ static int long_option_bad(const char *name)
 
 	for (i = 0; i < CMD_OPT_COUNT; i++)
 		if (!strncmp(cmd_options[i].name, name, (size_t)len))
-			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s--%s", n++ ? ", " : "", cmd_options[i].name);
+			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s--%s",
+					       n++ ? ", " : "", cmd_options[i].name);
 	if (n)
 		return cmd_usage(NULL, "option --%.*s is ambiguous: it may be %s", len, name, list);
 	return cmd_usage(NULL, "there is no option --%.*s", len, name);
@@ -79,11 +82,14 @@ static int option_bad(int c, char **argv)
 
 	if (c == ':') {
 		o = &cmd_options[option_number(optopt)];
-		return optopt < NO_LETTER ? cmd_usage(NULL, "option -%c needs an argument: %s", optopt, o->arg) :
-					    cmd_usage(NULL, "option --%s needs an argument: %s", o->name, o->arg);
+		return optopt < NO_LETTER
+			       ? cmd_usage(NULL, "option -%c needs an argument: %s", optopt, o->arg)
+			       : cmd_usage(NULL, "option --%s needs an argument: %s", o->name,
+					   o->arg);
 	}
 	if (optopt >= NO_LETTER)
-		return cmd_usage(NULL, "option --%s takes no argument", cmd_options[optopt - NO_LETTER].name);
+		return cmd_usage(NULL, "option --%s takes no argument",
+				 cmd_options[optopt - NO_LETTER].name);
 	if (optopt)
 		return cmd_usage(NULL, "there is no option -%c", optopt);
 	return long_option_bad(argv[optind - 1] + 2);
@@ -118,7 +124,8 @@ static int option_foreign(const struct cmd_args *a)
 
 	if (!foreign)
 		return -1;
-	return cmd_usage(a->cmd, "%s has no option --%s", a->cmd->name, cmd_options[__builtin_ctzll(foreign)].name);
+	return cmd_usage(a->cmd, "%s has no option --%s", a->cmd->name,
+			 cmd_options[__builtin_ctzll(foreign)].name);
 }
 
 static int operands_check(const struct cmd_args *a)
@@ -131,8 +138,8 @@ static int operands_check(const struct cmd_args *a)
 	if (a->argc < min)
 		return cmd_usage(a->cmd, "%s needs %s", a->cmd->name, a->cmd->operands);
 	if (a->argc > max)
-		return cmd_usage(a->cmd, max ? "%s takes no more than %s" : "%s takes no operands", a->cmd->name,
-				 a->cmd->operands);
+		return cmd_usage(a->cmd, max ? "%s takes no more than %s" : "%s takes no operands",
+				 a->cmd->name, a->cmd->operands);
 	return -1;
 }
 
@@ -145,7 +152,9 @@ int cmd_args_parse(int argc, char **argv, struct cmd_args *a)
 	if (status >= 0)
 		return status;
 	if (!a->argc)
-		return cmd_has(a, HELP) || cmd_has(a, VERSION) ? -1 : cmd_usage(NULL, "no command is given");
+		return cmd_has(a, HELP) || cmd_has(a, VERSION)
+			       ? -1
+			       : cmd_usage(NULL, "no command is given");
 	a->cmd = cmd_find(a->argv[0]);
 	if (!a->cmd)
 		return cmd_usage(NULL, "there is no command %s", a->argv[0]);
@@ -185,8 +194,12 @@ int cmd_parse_size(const char *text, const char *what, uint64_t *ret)
 	else if (*end == 'B' && !end[1])
 		end++;
 	x = unit ? ldexp(x, 10 * (int)(unit - units + 1)) : x;
-	if (end == text || *end || errno || *text < '0' || *text > '9' || strpbrk(text, "xX") || !(x < 0x1p63))
-		return fdry_fail(FDRY_E_INVAL, "'%.80s' is not %s; give bytes, or a number with K, M, G or T behind it", text, what);
+	if (end == text || *end || errno || *text < '0' || *text > '9' || strpbrk(text, "xX") ||
+	    !(x < 0x1p63))
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"'%.80s' is not %s; give bytes, or a number with K, M, G or T behind it",
+			text, what);
 	*ret = (uint64_t)x;
 	return 0;
 }

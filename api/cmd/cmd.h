@@ -81,7 +81,8 @@ enum cmd_option {
 };
 #define CMD_OPT_BIT(NAME) (1ull << CMD_OPT_##NAME)
 #define CMD_EVERYWHERE \
-	(CMD_OPT_BIT(STORE) | CMD_OPT_BIT(JSON) | CMD_OPT_BIT(QUIET) | CMD_OPT_BIT(HELP) | CMD_OPT_BIT(VERSION))
+	(CMD_OPT_BIT(STORE) | CMD_OPT_BIT(JSON) | CMD_OPT_BIT(QUIET) | CMD_OPT_BIT(HELP) | \
+	 CMD_OPT_BIT(VERSION))
 
 struct cmd_option_info {
 	int letter; /* 0: none */
@@ -101,8 +102,8 @@ struct cmd_args {
 	char **argv; /* what follows the command's name */
 };
 
-/* A command: @s is NULL for those that do not want the store opened, and in a dry run where there is none yet and the command
- * would make it. Gives an exit status. */
+/* A command: @s is NULL for those that do not want the store opened, and in a dry run where there
+ * is none yet and the command would make it. Gives an exit status. */
 typedef int (*cmd_fn)(const struct cmd_args *a, struct fdry_store *s);
 
 struct cmd {
@@ -130,7 +131,8 @@ const struct cmd *cmd_find(const char *name);
 void cmd_operand_range(const struct cmd *c, int *min, int *max);
 /* What operand number @n (from 0) is, CMD_OPERAND_NONE where there is none. */
 enum cmd_operand cmd_operand_at(const struct cmd *c, int n);
-/* The word's operand: IMAGE for "IMAGE", "[IMAGE]" and "IMAGE..."; CMD_OPERAND_NONE where it is no such word. */
+/* The word's operand: IMAGE for "IMAGE", "[IMAGE]" and "IMAGE..."; CMD_OPERAND_NONE where it is no
+ * such word. */
 enum cmd_operand cmd_operand_of(const char *word, size_t len);
 /* The options that it takes. */
 uint64_t cmd_options_of(const struct cmd *c);
@@ -160,8 +162,10 @@ void cmd_help_print(const struct cmd *c);
 
 /* --- name.c: from what a person types to an id --- */
 
-/* An OBJECT, or where @images an IMAGE. Says itself what several ids fit; gives an error of ours. */
-int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry_oid *ret) __must_check;
+/* An OBJECT, or where @images an IMAGE. Says itself what several ids fit; gives an error of ours.
+ */
+int cmd_resolve(struct fdry_store *s, const char *name, bool images,
+		struct fdry_oid *ret) __must_check;
 
 /* --- say.c: what goes to people --- */
 
@@ -169,10 +173,11 @@ int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry
 void cmd_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The first sentence that was said so; NULL: none. */
 const char *cmd_first_error(void);
-/* A name, fact or path of somebody else's as text that a terminal only shows (lib/printable.h). Of the last eight calls. Not for
- * JSON, which has escapes of its own. */
+/* A name, fact or path of somebody else's as text that a terminal only shows (lib/printable.h). Of
+ * the last eight calls. Not for JSON, which has escapes of its own. */
 const char *cmd_text(const char *s);
-/* Formatted text, each line of it printable; a name that can hold a newline goes through cmd_text() first. */
+/* Formatted text, each line of it printable; a name that can hold a newline goes through cmd_text()
+ * first. */
 void cmd_vprint(FILE *f, const char *fmt, va_list ap);
 /* Say the last error's sentence; the exit status that belongs to @err, an error of ours. */
 int cmd_fail(int err);
@@ -186,13 +191,15 @@ void cmd_say(const struct cmd_args *a, const char *fmt, ...) __attribute__((form
 /* Whether cmd_confirm() asks: not with --yes, with --dry-run, or without a terminal. */
 bool cmd_asks(const struct cmd_args *a);
 /*
- * Ask whether to do what the sentence says, which names what would go and how much that is. True without
- * asking. The command that gets false does nothing and returns cmd_declined().
+ * Ask whether to do what the sentence says, which names what would go and how much that is. True
+ * without asking. The command that gets false does nothing and returns cmd_declined().
  */
-bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 int cmd_declined(void);
 
-/* Refs to name in a question, as "m/a (1f0c9a2b4d6e), m/b (damaged) and 5 more". Zero it; release it. */
+/* Refs to name in a question, as "m/a (1f0c9a2b4d6e), m/b (damaged) and 5 more". Zero it; release
+ * it. */
 struct cmd_names {
 	struct fdry_buf text;
 	uint64_t count;
@@ -204,19 +211,22 @@ void cmd_names_add(struct cmd_names *n, const char *name, const char *id);
 int cmd_names_end(struct cmd_names *n) __must_check;
 void cmd_names_release(struct cmd_names *n);
 
-/* Escape sequences for standard output: "" where it is no terminal, TERM is dumb or NO_COLOR is set. */
+/* Escape sequences for standard output: "" where it is no terminal, TERM is dumb or NO_COLOR is
+ * set. */
 struct cmd_colours {
 	const char *id, *name, *bad, *dim, *added, *removed, *reset;
 };
 const struct cmd_colours *cmd_colours(void);
 
-/* How far something is: a line on standard error, ten times a second at most; nothing where that is no terminal, or with --quiet. */
+/* How far something is: a line on standard error, ten times a second at most; nothing where that is
+ * no terminal, or with --quiet. */
 struct cmd_progress {
 	const char *what;
 	uint64_t shown_ms; /* when; 0: never */
 	bool on, bytes;    /* of bytes, not of things */
 };
-void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what, bool bytes);
+void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what,
+			bool bytes);
 /* @total 0: not known. */
 void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total);
 /* The same as a function of fdry_step_fn. */
@@ -233,7 +243,8 @@ struct cmd_sum {
 	uint64_t objects, bytes, stored;
 };
 /* What @oid reaches, itself included, by kind number; [0] is the total. Gives an error of ours. */
-int cmd_reach(struct fdry_store *s, const struct fdry_oid *oid, struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1]);
+int cmd_reach(struct fdry_store *s, const struct fdry_oid *oid,
+	      struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1]);
 
 /* "17 B", "1.5 KiB": for people. */
 struct cmd_size {
@@ -256,8 +267,9 @@ void json_open(struct json *j, const char *key, char bracket);
 /* The last bracket of a document on standard output is left to json_end(). */
 void json_close(struct json *j, char bracket);
 /*
- * The command has ended with @status: complete its document on standard output. An error, of which there is a
- * sentence, is its last key; a command that failed before it began one gets a document of that key alone.
+ * The command has ended with @status: complete its document on standard output. An error, of which
+ * there is a sentence, is its last key; a command that failed before it began one gets a document
+ * of that key alone.
  */
 void json_end(int status, const char *error);
 void json_string(struct json *j, const char *key, const char *value);

@@ -39,8 +39,9 @@ static int option_of(const char *word)
 	int i;
 
 	for (i = 0; i < CMD_OPT_COUNT; i++)
-		if (is_long ? !strcmp(word + 2, cmd_options[i].name) :
-			      word[0] == '-' && word[1] && word[strlen(word) - 1] == cmd_options[i].letter)
+		if (is_long ? !strcmp(word + 2, cmd_options[i].name)
+			    : word[0] == '-' && word[1] &&
+				      word[strlen(word) - 1] == cmd_options[i].letter)
 			break;
 	return i;
 }

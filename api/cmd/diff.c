@@ -44,8 +44,8 @@ void diff_begin(struct diff *d, enum diff_what what, const char *name, const cha
 	if (*a)
 		printf("%s- %s %s%s\n", c->removed, cmd_text(name), cmd_text(a), c->reset);
 	if (*b)
-		printf("%s%c %s %s%s\n", *a || what == DIFF_ADDED ? c->added : "", *a || what == DIFF_ADDED ? '+' : '~',
-		       cmd_text(name), cmd_text(b), c->reset);
+		printf("%s%c %s %s%s\n", *a || what == DIFF_ADDED ? c->added : "",
+		       *a || what == DIFF_ADDED ? '+' : '~', cmd_text(name), cmd_text(b), c->reset);
 }
 
 void diff_number(struct diff *d, const char *key, uint64_t value)
@@ -123,7 +123,9 @@ static int fact_found(struct diff *d, int64_t i, int64_t j)
 		snprintf(text[0], sizeof(text[0]), "= %s", fdry_manifest_str(a, a->facts[i].value));
 	if (j >= 0)
 		snprintf(text[1], sizeof(text[1]), "= %s", fdry_manifest_str(b, b->facts[j].value));
-	return found_texts(d, i >= 0 ? fact_key(&d->im[0], (uint32_t)i) : fact_key(&d->im[1], (uint32_t)j), text[0], text[1]);
+	return found_texts(
+		d, i >= 0 ? fact_key(&d->im[0], (uint32_t)i) : fact_key(&d->im[1], (uint32_t)j),
+		text[0], text[1]);
 }
 
 static int limit_order(const struct diff *d, uint32_t i, uint32_t j)
@@ -135,7 +137,8 @@ static int limit_order(const struct diff *d, uint32_t i, uint32_t j)
 
 static int limit_found(struct diff *d, int64_t i, int64_t j)
 {
-	const struct fdry_mf_limit *a = i < 0 ? NULL : &d->im[0].m.limits[i], *b = j < 0 ? NULL : &d->im[1].m.limits[j];
+	const struct fdry_mf_limit *a = i < 0 ? NULL : &d->im[0].m.limits[i],
+				   *b = j < 0 ? NULL : &d->im[1].m.limits[j];
 	char name[32], text[2][40] = { "", "" };
 
 	snprintf(name, sizeof(name), "limit %u", (a ? a : b)->limit);
@@ -155,7 +158,8 @@ static int region(struct diff *d)
 
 	part_begin(d, "memory");
 	for (k = 0; k < 2; k++)
-		snprintf(text[k], sizeof(text[k]), "%#llx to %#llx", (unsigned long long)d->im[k].m.header->base,
+		snprintf(text[k], sizeof(text[k]), "%#llx to %#llx",
+			 (unsigned long long)d->im[k].m.header->base,
 			 (unsigned long long)d->im[k].m.header->end);
 	return found_texts(d, "region", text[0], text[1]);
 }
@@ -174,7 +178,8 @@ static void segment_text(const struct fdry_mf_segment *s, char *ret, size_t len)
 
 static int segment_found(struct diff *d, int64_t i, int64_t j)
 {
-	const struct fdry_mf_segment *a = i < 0 ? NULL : &d->im[0].m.segments[i], *b = j < 0 ? NULL : &d->im[1].m.segments[j];
+	const struct fdry_mf_segment *a = i < 0 ? NULL : &d->im[0].m.segments[i],
+				     *b = j < 0 ? NULL : &d->im[1].m.segments[j];
 	char name[40], text[2][64] = { "", "" };
 
 	snprintf(name, sizeof(name), "segment %#llx", (unsigned long long)(a ? a : b)->addr);
@@ -199,11 +204,13 @@ static int host_found(struct diff *d, int64_t i, int64_t j)
 	snprintf(name, sizeof(name), "host segment %lld", (long long)(i < 0 ? j : i));
 	if (i >= 0) {
 		h = &d->im[0].m.hosts[i];
-		snprintf(text[0], sizeof(text[0]), "%llu aligned to %u", (unsigned long long)h->size, h->align);
+		snprintf(text[0], sizeof(text[0]), "%llu aligned to %u",
+			 (unsigned long long)h->size, h->align);
 	}
 	if (j >= 0) {
 		h = &d->im[1].m.hosts[j];
-		snprintf(text[1], sizeof(text[1]), "%llu aligned to %u", (unsigned long long)h->size, h->align);
+		snprintf(text[1], sizeof(text[1]), "%llu aligned to %u",
+			 (unsigned long long)h->size, h->align);
 	}
 	return found_texts(d, name, text[0], text[1]);
 }
@@ -240,8 +247,10 @@ static int tensor_found(struct diff *d, int64_t i, int64_t j)
 
 	tensor_text(&d->im[0], i, text[0], sizeof(text[0]));
 	tensor_text(&d->im[1], j, text[1], sizeof(text[1]));
-	return found_texts(d, i >= 0 ? tensor_name(&d->im[0], (uint32_t)i) : tensor_name(&d->im[1], (uint32_t)j), text[0],
-			   text[1]);
+	return found_texts(d,
+			   i >= 0 ? tensor_name(&d->im[0], (uint32_t)i)
+				  : tensor_name(&d->im[1], (uint32_t)j),
+			   text[0], text[1]);
 }
 
 /* --- random numbers --- */
@@ -261,7 +270,8 @@ static int draw_order(const struct diff *d, uint32_t i, uint32_t j)
 	const struct fdry_mf_rng_use *a = &d->im[0].m.rng_uses[i], *b = &d->im[1].m.rng_uses[j];
 	uint64_t x = draw_key(&d->im[0], a), y = draw_key(&d->im[1], b);
 
-	return x != y ? (x > y) - (x < y) : strcmp(draw_generator(&d->im[0], a), draw_generator(&d->im[1], b));
+	return x != y ? (x > y) - (x < y)
+		      : strcmp(draw_generator(&d->im[0], a), draw_generator(&d->im[1], b));
 }
 
 static int draw_found(struct diff *d, int64_t i, int64_t j)
@@ -275,10 +285,12 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 		if (at[k] < 0)
 			continue;
 		draw = &d->im[k].m.rng_uses[at[k]];
-		snprintf(name, sizeof(name), "graph %llu from %s", (unsigned long long)draw_key(&d->im[k], draw),
+		snprintf(name, sizeof(name), "graph %llu from %s",
+			 (unsigned long long)draw_key(&d->im[k], draw),
 			 draw_generator(&d->im[k], draw));
-		snprintf(text[k], sizeof(text[k]), "%llu, seed at %#llx, offset at %#llx", (unsigned long long)draw->increment,
-			 (unsigned long long)draw->seed, (unsigned long long)draw->offset);
+		snprintf(text[k], sizeof(text[k]), "%llu, seed at %#llx, offset at %#llx",
+			 (unsigned long long)draw->increment, (unsigned long long)draw->seed,
+			 (unsigned long long)draw->offset);
 	}
 	return found_texts(d, name, text[0], text[1]);
 }
@@ -286,7 +298,10 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 /* --- all of it --- */
 
 #define LIST(part_, member, prefix) \
-	{ .part = part_, .n = { d->im[0].m.n_##member, d->im[1].m.n_##member }, .order = prefix##_order, .found = prefix##_found }
+	{ \
+		.part = part_, .n = { d->im[0].m.n_##member, d->im[1].m.n_##member }, \
+		.order = prefix##_order, .found = prefix##_found \
+	}
 
 static int diff_lists(struct diff *d)
 {
@@ -334,7 +349,8 @@ static void head(struct diff *d)
 		if (json)
 			json_oid(&d->j, k ? "b" : "a", &d->im[k].oid);
 		else
-			cmd_say(d->a, "%s %s %s\n", k ? "+++" : "---", fdry_oid_hex(&d->im[k].oid, hex), d->a->argv[k]);
+			cmd_say(d->a, "%s %s %s\n", k ? "+++" : "---",
+				fdry_oid_hex(&d->im[k].oid, hex), d->a->argv[k]);
 	}
 	if (json)
 		json_open(&d->j, "differences", '[');
@@ -352,8 +368,11 @@ static void tail(struct diff *d)
 		json_bool(&d->j, "same", same_ids(d));
 		json_close(&d->j, '}');
 	} else {
-		cmd_say(d->a, "%llu difference%s%s\n", (unsigned long long)d->count, cmd_plural(d->count),
-			d->count || same_ids(d) ? "" : ", but in the order of kernels, chunks' borders or names");
+		cmd_say(d->a, "%llu difference%s%s\n", (unsigned long long)d->count,
+			cmd_plural(d->count),
+			d->count || same_ids(d)
+				? ""
+				: ", but in the order of kernels, chunks' borders or names");
 	}
 }
 

@@ -29,15 +29,17 @@ struct diff {
 
 /* What differs: gone, new, or changed. */
 enum diff_what { DIFF_REMOVED, DIFF_ADDED, DIFF_CHANGED };
-/* Report a difference. @a and @b: what stands on each side, "" where nothing does. In JSON the caller may add keys before
- * diff_end(). */
-void diff_begin(struct diff *d, enum diff_what what, const char *name, const char *a, const char *b);
+/* Report a difference. @a and @b: what stands on each side, "" where nothing does. In JSON the
+ * caller may add keys before diff_end(). */
+void diff_begin(struct diff *d, enum diff_what what, const char *name, const char *a,
+		const char *b);
 void diff_number(struct diff *d, const char *key, uint64_t value);
 /* A line more, for people; nothing in JSON. */
 void diff_more(struct diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void diff_end(struct diff *d);
 
-/* Compare two lists by ascending key: @order compares a's @i with b's @j; @found gets -1 for what is not there. */
+/* Compare two lists by ascending key: @order compares a's @i with b's @j; @found gets -1 for what
+ * is not there. */
 struct diff_list {
 	const char *part;
 	uint32_t n[2];

@@ -40,7 +40,9 @@ static void piece_next(struct pieces *p)
 		return;
 	if (p->host) {
 		h = &p->m->host_chunks[p->next++];
-		p->now = (struct piece){ .at = HOST_AT(h->segment, h->offset), .size = h->size, .oid = &h->oid };
+		p->now = (struct piece){ .at = HOST_AT(h->segment, h->offset),
+					 .size = h->size,
+					 .oid = &h->oid };
 	} else {
 		c = &p->m->chunks[p->next++];
 		p->now = (struct piece){ .at = c->addr, .size = c->size, .oid = &c->oid };
@@ -52,7 +54,8 @@ static int piece_read(struct diff *d, struct piece *p)
 	int err = p->bytes.len ? 0 : fdry_reader_copy(d->reader, p->oid, &p->bytes);
 
 	if (!err && p->bytes.len != p->size)
-		err = fdry_fail(FDRY_E_BADIMAGE, "a chunk has %zu bytes where its manifest says %llu", p->bytes.len,
+		err = fdry_fail(FDRY_E_BADIMAGE,
+				"a chunk has %zu bytes where its manifest says %llu", p->bytes.len,
 				(unsigned long long)p->size);
 	return err;
 }
@@ -92,8 +95,11 @@ static int places_make(const struct fdry_manifest *m, struct places *ret)
 		if (t->flags & FDRY_TENSOR_HOST)
 			continue;
 		for (elements = 1, k = 0; k < t->rank; k++)
-			elements += t->shape[k] ? (uint64_t)(t->shape[k] - 1) * (uint64_t)t->stride[k] : 0;
-		l.p[l.n++] = (struct place){ .at = t->addr, .end = t->addr + elements * cmd_dtype_size(t->dtype),
+			elements += t->shape[k]
+					    ? (uint64_t)(t->shape[k] - 1) * (uint64_t)t->stride[k]
+					    : 0;
+		l.p[l.n++] = (struct place){ .at = t->addr,
+					     .end = t->addr + elements * cmd_dtype_size(t->dtype),
 					     .name = fdry_manifest_str(m, t->name) };
 	}
 	qsort(l.p, l.n, sizeof(*l.p), place_order);
@@ -153,13 +159,15 @@ static void run_report(struct diff *d, const struct run *r, const struct places 
 	diff_end(d);
 }
 
+/* Bytes that no piece holds are 0. */
 static uint8_t byte_at(const struct piece *p, uint64_t at)
 {
-	return at - p->at < p->bytes.len ? p->bytes.data[at - p->at] : 0; /* also where there is no piece */
+	return at - p->at < p->bytes.len ? p->bytes.data[at - p->at] : 0;
 }
 
 /* [at, end) of both sides, each inside one piece or in none. */
-static void range_compare(const struct piece *a, const struct piece *b, uint64_t at, uint64_t end, struct run *r)
+static void range_compare(const struct piece *a, const struct piece *b, uint64_t at, uint64_t end,
+			  struct run *r)
 {
 	uint64_t i;
 
@@ -214,7 +222,8 @@ static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, stru
 static int compare(struct diff *d, const struct places *places)
 {
 	bool host = !places;
-	struct pieces p[2] = { { .m = &d->im[0].m, .host = host }, { .m = &d->im[1].m, .host = host } };
+	struct pieces p[2] = { { .m = &d->im[0].m, .host = host },
+			       { .m = &d->im[1].m, .host = host } };
 	struct run r = { 0 };
 	uint64_t at = 0, next;
 	int err = 0;
@@ -222,7 +231,8 @@ static int compare(struct diff *d, const struct places *places)
 	piece_next(&p[0]);
 	piece_next(&p[1]);
 	while (!err && (p[0].now.size || p[1].now.size)) {
-		next = !p[1].now.size || (p[0].now.size && p[0].now.at < p[1].now.at) ? p[0].now.at : p[1].now.at;
+		next = !p[1].now.size || (p[0].now.size && p[0].now.at < p[1].now.at) ? p[0].now.at
+										      : p[1].now.at;
 		if (next > at || same_piece(&p[0].now, &p[1].now)) {
 			run_report(d, &r, places);
 			r = (struct run){ 0 };

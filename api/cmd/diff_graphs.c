@@ -58,7 +58,8 @@ static bool spans_differ(struct fdry_span a, struct fdry_span b)
 }
 
 /* FIELD_COUNT where they are equal. */
-static enum field kernels_differ(const struct diff *d, const struct fdry_node_kernel *a, const struct fdry_node_kernel *b)
+static enum field kernels_differ(const struct diff *d, const struct fdry_node_kernel *a,
+				 const struct fdry_node_kernel *b)
 {
 	if (a->kernel >= d->im[0].m.n_kernels || b->kernel >= d->im[1].m.n_kernels ||
 	    d->kernels[0].rank[a->kernel] != d->kernels[1].rank[b->kernel])
@@ -70,7 +71,8 @@ static enum field kernels_differ(const struct diff *d, const struct fdry_node_ke
 	return spans_differ(a->args, b->args) ? FIELD_arguments : FIELD_COUNT;
 }
 
-static enum field nodes_differ(const struct diff *d, const struct fdry_node *a, const struct fdry_node *b)
+static enum field nodes_differ(const struct diff *d, const struct fdry_node *a,
+			       const struct fdry_node *b)
 {
 	bool differ = false;
 
@@ -117,13 +119,15 @@ static int arguments_text(struct fdry_span a, struct fdry_span b, struct fdry_bu
 	return err ? err : fdry_buf_printf(out, "%s", to - from > n ? "..." : "");
 }
 
-static int node_text(struct pair *p, uint32_t index, enum field field, const struct fdry_node *a, const struct fdry_node *b)
+static int node_text(struct pair *p, uint32_t index, enum field field, const struct fdry_node *a,
+		     const struct fdry_node *b)
 {
 	int err;
 
 	if (p->shown++ >= SHOWN && !cmd_has(p->d->a, LONG))
 		return 0;
-	err = fdry_buf_printf(&p->lines, "    node %u %s: %s", index, cmd_text(node_name(p->d, 0, a)), field_texts[field]);
+	err = fdry_buf_printf(&p->lines, "    node %u %s: %s", index,
+			      cmd_text(node_name(p->d, 0, a)), field_texts[field]);
 	if (!err && field == FIELD_arguments && a->kernel.args.len == b->kernel.args.len)
 		err = arguments_text(a->kernel.args, b->kernel.args, &p->lines);
 	if (!err && (field == FIELD_kinds || field == FIELD_kernels))
@@ -165,7 +169,8 @@ static int nodes_compare(struct pair *p)
 
 /* --- edges --- */
 
-static int edge_order(const struct pair *p, const struct fdry_graph_edge *a, const struct fdry_graph_edge *b)
+static int edge_order(const struct pair *p, const struct fdry_graph_edge *a,
+		      const struct fdry_graph_edge *b)
 {
 	CUgraphEdgeData x, y;
 
@@ -198,7 +203,8 @@ static void edges_compare(struct pair *p)
 
 /* --- reporting --- */
 
-static void entry_text(const struct diff *d, int side, const struct fdry_mf_graph *g, char *ret, size_t len)
+static void entry_text(const struct diff *d, int side, const struct fdry_mf_graph *g, char *ret,
+		       size_t len)
 {
 	const char *name = fdry_manifest_str(&d->im[side].m, g->name);
 
@@ -213,7 +219,8 @@ static bool pair_differs(const struct pair *p)
 	for (i = 0; i < FIELD_COUNT; i++)
 		n += p->fields[i];
 	return n || p->entry[0]->nodes != p->entry[1]->nodes ||
-	       strcmp(fdry_manifest_str(&p->d->im[0].m, p->entry[0]->name), fdry_manifest_str(&p->d->im[1].m, p->entry[1]->name));
+	       strcmp(fdry_manifest_str(&p->d->im[0].m, p->entry[0]->name),
+		      fdry_manifest_str(&p->d->im[1].m, p->entry[1]->name));
 }
 
 static void pair_report(struct pair *p)
@@ -229,15 +236,17 @@ static void pair_report(struct pair *p)
 	for (i = 0; i < FIELD_COUNT; i++) {
 		diff_number(d, field_keys[i], p->fields[i]);
 		if (p->fields[i])
-			diff_more(d, "%s of %llu node%s", field_texts[i], (unsigned long long)p->fields[i],
-				  cmd_plural(p->fields[i]));
+			diff_more(d, "%s of %llu node%s", field_texts[i],
+				  (unsigned long long)p->fields[i], cmd_plural(p->fields[i]));
 	}
 	diff_number(d, "edges_removed", p->edges[0]);
 	diff_number(d, "edges_added", p->edges[1]);
 	if (p->edges[0] || p->edges[1])
-		diff_more(d, "edges: %llu gone, %llu new", (unsigned long long)p->edges[0], (unsigned long long)p->edges[1]);
+		diff_more(d, "edges: %llu gone, %llu new", (unsigned long long)p->edges[0],
+			  (unsigned long long)p->edges[1]);
 	if (p->lines.len && !cmd_has(d->a, JSON) && !cmd_has(d->a, QUIET))
-		printf("%s%s", (const char *)p->lines.data, p->shown > SHOWN && !cmd_has(d->a, LONG) ? "    ...\n" : "");
+		printf("%s%s", (const char *)p->lines.data,
+		       p->shown > SHOWN && !cmd_has(d->a, LONG) ? "    ...\n" : "");
 	diff_end(d);
 }
 
@@ -272,7 +281,8 @@ static int graph_both(struct diff *d, const struct fdry_mf_graph *a, const struc
 
 static int graph_found(struct diff *d, int64_t i, int64_t j)
 {
-	const struct fdry_mf_graph *a = i < 0 ? NULL : &d->im[0].m.graphs[i], *b = j < 0 ? NULL : &d->im[1].m.graphs[j];
+	const struct fdry_mf_graph *a = i < 0 ? NULL : &d->im[0].m.graphs[i],
+				   *b = j < 0 ? NULL : &d->im[1].m.graphs[j];
 	char name[32], text[512];
 
 	if (a && b)
@@ -293,7 +303,9 @@ static int graph_order(const struct diff *d, uint32_t i, uint32_t j)
 
 int diff_graphs(struct diff *d)
 {
-	const struct diff_list l = { "graphs", { d->im[0].m.n_graphs, d->im[1].m.n_graphs }, graph_order, graph_found };
+	const struct diff_list l = {
+		"graphs", { d->im[0].m.n_graphs, d->im[1].m.n_graphs }, graph_order, graph_found
+	};
 
 	return diff_list(d, &l);
 }

@@ -13,12 +13,14 @@
 
 /* --- order --- */
 
-static const struct fdry_oid *object_of(const struct fdry_manifest *m, const struct fdry_mf_kernel *k)
+static const struct fdry_oid *object_of(const struct fdry_manifest *m,
+					const struct fdry_mf_kernel *k)
 {
 	return &m->objects[k->object].oid;
 }
 
-static int by_attrs(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n, uint32_t j)
+static int by_attrs(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n,
+		    uint32_t j)
 {
 	uint32_t x = cmd_attrs_of(m, i), y = cmd_attrs_of(n, j);
 	bool more_x, more_y;
@@ -35,8 +37,8 @@ static int by_attrs(const struct fdry_manifest *m, uint32_t i, const struct fdry
 	}
 }
 
-static int by_params(const struct fdry_manifest *m, const struct fdry_mf_kernel *x, const struct fdry_manifest *n,
-		     const struct fdry_mf_kernel *y)
+static int by_params(const struct fdry_manifest *m, const struct fdry_mf_kernel *x,
+		     const struct fdry_manifest *n, const struct fdry_mf_kernel *y)
 {
 	if (x->param_bytes != y->param_bytes)
 		return x->param_bytes < y->param_bytes ? -1 : 1;
@@ -47,7 +49,8 @@ static int by_params(const struct fdry_manifest *m, const struct fdry_mf_kernel 
 }
 
 /* Name first: what has the same name and differs in the rest is one change. */
-static int compare(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n, uint32_t j)
+static int compare(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n,
+		   uint32_t j)
 {
 	const struct fdry_mf_kernel *x = &m->kernels[i], *y = &n->kernels[j];
 	int order = strcmp(fdry_manifest_str(m, x->name), fdry_manifest_str(n, y->name));
@@ -125,8 +128,9 @@ static void kernel_text(const struct fdry_manifest *m, uint32_t i, char *ret, si
 	size_t n;
 	uint32_t a;
 
-	snprintf(ret, len, "%.16s %u bytes of parameters, attributes %d %d %d", fdry_oid_hex(object_of(m, k), hex),
-		 k->param_bytes, k->attrs[0], k->attrs[1], k->attrs[2]);
+	snprintf(ret, len, "%.16s %u bytes of parameters, attributes %d %d %d",
+		 fdry_oid_hex(object_of(m, k), hex), k->param_bytes, k->attrs[0], k->attrs[1],
+		 k->attrs[2]);
 	for (a = cmd_attrs_of(m, i); a < m->n_attrs && m->attrs[a].kernel == i; a++) {
 		n = strlen(ret);
 		snprintf(ret + n, len - n, ", %u: %d", m->attrs[a].id, m->attrs[a].value);
@@ -144,15 +148,18 @@ static int kernel_found(struct diff *d, int64_t i, int64_t j)
 	if (i >= 0 && j >= 0)
 		return 0;
 	kernel_text(m, k, text, sizeof(text));
-	diff_begin(d, i < 0 ? DIFF_ADDED : DIFF_REMOVED, fdry_manifest_str(m, m->kernels[k].name), i < 0 ? "" : text,
-		   i < 0 ? text : "");
+	diff_begin(d, i < 0 ? DIFF_ADDED : DIFF_REMOVED, fdry_manifest_str(m, m->kernels[k].name),
+		   i < 0 ? "" : text, i < 0 ? text : "");
 	diff_end(d);
 	return 0;
 }
 
 int diff_kernels(struct diff *d)
 {
-	const struct diff_list l = { "kernels", { d->im[0].m.n_kernels, d->im[1].m.n_kernels }, kernel_order, kernel_found };
+	const struct diff_list l = { "kernels",
+				     { d->im[0].m.n_kernels, d->im[1].m.n_kernels },
+				     kernel_order,
+				     kernel_found };
 
 	return diff_list(d, &l);
 }

@@ -17,13 +17,14 @@
 
 /* Light enough for black letters. */
 static const char *const colours[FDRY_NODE_KINDS] = {
-	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f", [FDRY_NODE_MEMCPY] = "#b2df8a",
-	[FDRY_NODE_EMPTY] = "#dddddd", [FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
+	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f",
+	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
+	[FDRY_NODE_RECORD] = "#cab2d6", [FDRY_NODE_WAIT] = "#fb9a99",
 };
 
 /*
- * The name in a mangled name: of _ZN2at6native9fill_kernelEv it is at::native::fill_kernel. Any other
- * name, and what is mangled otherwise, stays as it is.
+ * The name in a mangled name: of _ZN2at6native9fill_kernelEv it is at::native::fill_kernel. Any
+ * other name, and what is mangled otherwise, stays as it is.
  */
 static int name_text(const char *name, struct fdry_buf *out)
 {
@@ -60,7 +61,8 @@ static int quoted(const char *text, struct fdry_buf *out)
 	return err;
 }
 
-static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_kernel *k, struct fdry_buf *out)
+static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_kernel *k,
+			struct fdry_buf *out)
 {
 	struct fdry_buf name = { 0 };
 	int err = 0;
@@ -70,8 +72,9 @@ static int kernel_label(const struct fdry_manifest *m, const struct fdry_node_ke
 	if (!err)
 		err = quoted(name.len ? (const char *)name.data : "kernel", out);
 	if (!err)
-		err = fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u", k->launch.grid[0], k->launch.grid[1],
-				      k->launch.grid[2], k->launch.block[0], k->launch.block[1], k->launch.block[2]);
+		err = fdry_buf_printf(out, "\\n%u x %u x %u blocks of %u x %u x %u",
+				      k->launch.grid[0], k->launch.grid[1], k->launch.grid[2],
+				      k->launch.block[0], k->launch.block[1], k->launch.block[2]);
 	fdry_buf_release(&name);
 	return err;
 }
@@ -84,12 +87,15 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 	case FDRY_NODE_KERNEL:
 		return kernel_label(m, &n->kernel, out);
 	case FDRY_NODE_MEMSET:
-		return fdry_buf_printf(out, "%s\\n%llu bytes at %#llx", name,
-				       (unsigned long long)(n->memset.width * n->memset.element_size * n->memset.height),
-				       (unsigned long long)n->memset.dst);
+		return fdry_buf_printf(
+			out, "%s\\n%llu bytes at %#llx", name,
+			(unsigned long long)(n->memset.width * n->memset.element_size *
+					     n->memset.height),
+			(unsigned long long)n->memset.dst);
 	case FDRY_NODE_MEMCPY:
-		return fdry_buf_printf(out, "%s\\n%llu bytes", name,
-				       (unsigned long long)(n->memcpy.width * n->memcpy.height * n->memcpy.depth));
+		return fdry_buf_printf(
+			out, "%s\\n%llu bytes", name,
+			(unsigned long long)(n->memcpy.width * n->memcpy.height * n->memcpy.depth));
 	case FDRY_NODE_RECORD:
 	case FDRY_NODE_WAIT:
 		return fdry_buf_printf(out, "%s %u", name, n->event);
@@ -98,7 +104,8 @@ static int label(const struct fdry_manifest *m, const struct fdry_node *n, struc
 	}
 }
 
-static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_view *v, struct fdry_buf *out)
+static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_view *v,
+		      struct fdry_buf *out)
 {
 	struct fdry_graph_cursor c;
 	struct fdry_node n;
@@ -107,7 +114,8 @@ static int nodes_text(const struct fdry_manifest *m, const struct fdry_graph_vie
 	if (err)
 		return err;
 	while (!err && fdry_graph_next(&c, &n)) {
-		err = fdry_buf_printf(out, "\t%u [fillcolor=\"%s\", label=\"%u: ", c.node - 1, colours[n.kind], c.node - 1);
+		err = fdry_buf_printf(out, "\t%u [fillcolor=\"%s\", label=\"%u: ", c.node - 1,
+				      colours[n.kind], c.node - 1);
 		if (!err)
 			err = label(m, &n, out);
 		if (!err)
@@ -123,12 +131,15 @@ static int edges_text(const struct fdry_graph_view *v, struct fdry_buf *out)
 	struct fdry_graph_edge e;
 	int err = 0;
 
-	while (!err && fdry_graph_edge_next(&edges, &e)) /* those with data, such as programmatic launch, are dashed */
-		err = fdry_buf_printf(out, "\t%u -> %u%s\n", e.from, e.to, e.index ? " [style=dashed]" : "");
+	/* Edges with data, such as those of programmatic launch, are dashed. */
+	while (!err && fdry_graph_edge_next(&edges, &e))
+		err = fdry_buf_printf(out, "\t%u -> %u%s\n", e.from, e.to,
+				      e.index ? " [style=dashed]" : "");
 	return err;
 }
 
-int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, const char *title, struct fdry_buf *ret)
+int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, const char *title,
+	    struct fdry_buf *ret)
 {
 	struct fdry_buf out = { 0 };
 	int err = fdry_buf_printf(&out, "digraph \"");
@@ -136,7 +147,8 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
 	if (!err)
 		err = quoted(title, &out);
 	if (!err)
-		err = fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", fontname=\"sans-serif\", fontsize=10]\n");
+		err = fdry_buf_printf(&out, "\" {\n\tnode [shape=box, style=\"filled,rounded\", "
+					    "fontname=\"sans-serif\", fontsize=10]\n");
 	if (!err)
 		err = nodes_text(m, v, &out);
 	if (!err)
@@ -154,7 +166,9 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
 
 static int dot_missing(void)
 {
-	return fdry_fail(FDRY_E_IO, "there is no program dot, which draws SVG; install graphviz, or take --format dot");
+	return fdry_fail(
+		FDRY_E_IO,
+		"there is no program dot, which draws SVG; install graphviz, or take --format dot");
 }
 
 static int dot_spawn(int in, int out, pid_t *ret)

@@ -46,7 +46,8 @@ static bool wanted(const struct cmd_args *a, const char *name)
 	return !a->argc;
 }
 
-static void line_json(struct json *j, const struct fdry_ref *ref, const struct fdry_image_usage *u, const struct fdry_sum *shared)
+static void line_json(struct json *j, const struct fdry_ref *ref, const struct fdry_image_usage *u,
+		      const struct fdry_sum *shared)
 {
 	json_open(j, NULL, '{');
 	json_string(j, "ref", ref->name);
@@ -60,7 +61,8 @@ static void line_json(struct json *j, const struct fdry_ref *ref, const struct f
 /* Which of several images under the name it is, as commands take it: NAME:DIGITS. */
 static void line_print(struct du *du, bool several)
 {
-	const struct fdry_image_usage *u = *du->last.name ? fdry_usage_of(&du->usage, &du->last.oid) : NULL;
+	const struct fdry_image_usage *u =
+		*du->last.name ? fdry_usage_of(&du->usage, &du->last.oid) : NULL;
 	char hex[FDRY_OID_HEX_SIZE], which[10] = "";
 	struct fdry_sum shared;
 
@@ -73,8 +75,8 @@ static void line_print(struct du *du, bool several)
 	}
 	if (several)
 		snprintf(which, sizeof(which), ":%.8s", fdry_oid_hex(&du->last.oid, hex));
-	printf("%11s %11s %11s  %s%s\n", cmd_size(u->unique.stored).text, cmd_size(shared.stored).text,
-	       cmd_size(u->all.stored).text, du->last.name, which);
+	printf("%11s %11s %11s  %s%s\n", cmd_size(u->unique.stored).text,
+	       cmd_size(shared.stored).text, cmd_size(u->all.stored).text, du->last.name, which);
 }
 
 /* Images of one name come one after the other. */
@@ -115,9 +117,11 @@ static int du_read(struct du *du, struct fdry_store *s)
 	return err;
 }
 
-static void sums_text(const struct du *du, const struct fdry_sum *shared, const struct fdry_sum *loose)
+static void sums_text(const struct du *du, const struct fdry_sum *shared,
+		      const struct fdry_sum *loose)
 {
-	printf("%11s %s\n", cmd_size(shared->stored).text, "shared by several images, counted once");
+	printf("%11s %s\n", cmd_size(shared->stored).text,
+	       "shared by several images, counted once");
 	printf("%11s %s\n", cmd_size(loose->stored).text, "that no ref reaches (see gc)");
 	printf("%11s %s\n", cmd_size(du->stat.kinds[0].stored).text, "all objects");
 	printf("%11s %s\n", cmd_size(du->stat.file.disk_bytes).text, "data.mdb on disk");
@@ -125,7 +129,8 @@ static void sums_text(const struct du *du, const struct fdry_sum *shared, const 
 
 static int du_print(struct du *du, struct fdry_store *s)
 {
-	struct fdry_sum shared = du->usage.reached, loose = minus(&du->stat.kinds[0], &du->usage.reached);
+	struct fdry_sum shared = du->usage.reached,
+			loose = minus(&du->stat.kinds[0], &du->usage.reached);
 	bool json = cmd_has(du->a, JSON);
 	size_t i;
 	int err;

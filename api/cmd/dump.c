@@ -53,7 +53,8 @@ static bool grows(const struct fdry_graph_view *v)
 	return v->header.arg_bytes > 256 * v->header.size + (16u << 20);
 }
 
-/* A graph that its text gives again goes as text; all that this version wrote do, unless they grow too much. */
+/* A graph that its text gives again goes as text; all that this version wrote do, unless they grow
+ * too much. */
 static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
 {
 	struct fdry_buf text = { 0 }, again = { 0 };
@@ -90,7 +91,8 @@ static int head_print(struct dump *d)
 	fprintf(d->f, "object %s ", fdry_oid_hex(&o->oid, hex));
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
 		if (o->kinds & 1u << kind) {
-			fprintf(d->f, "%s%s", comma, fdry_object_kind_name((enum fdry_object_kind)kind));
+			fprintf(d->f, "%s%s", comma,
+				fdry_object_kind_name((enum fdry_object_kind)kind));
 			comma = ",";
 		}
 	fputc('\n', d->f);
@@ -194,7 +196,8 @@ static int refs_print(struct dump *d)
 	if (!err && refs.len)
 		qsort(r, refs.len / sizeof(*r), sizeof(*r), by_change);
 	for (i = 0; i < refs.len / sizeof(*r) && !err; i++)
-		if (!fdry_store_info(d->s, &r[i].oid, &info) && bsearch(&info, d->objects.data, n, sizeof(info), by_place))
+		if (!fdry_store_info(d->s, &r[i].oid, &info) &&
+		    bsearch(&info, d->objects.data, n, sizeof(info), by_place))
 			ref_print(d, &r[i]);
 	fdry_buf_release(&refs);
 	return err;

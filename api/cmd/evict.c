@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* evict.c - removes what was used longest ago until the store fits into its limit, or into another one. */
+/* evict.c - removes what was used longest ago until the store fits into its limit, or into another
+ * one. */
 #include "api/cmd/cmd.h"
 
 #include <time.h>
@@ -66,7 +67,8 @@ static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t lim
 	if (!err)
 		err = cmd_names_end(&names);
 	if (!err && names.count)
-		*yes = cmd_confirm(a, "Evict %s, which makes about %s free?", (const char *)names.text.data,
+		*yes = cmd_confirm(a, "Evict %s, which makes about %s free?",
+				   (const char *)names.text.data,
 				   cmd_size(r.before > r.after ? r.before - r.after : 0).text);
 	cmd_names_release(&names);
 	return err;
@@ -82,8 +84,10 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 			    fdry_store_limit_get(s, &o.bytes, NULL);
 
 	if (!err && !o.bytes)
-		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of no bytes holds nothing; give a size, or none at all for the store's limit" :
-							"the store has no limit to fit into; give a size, or set a limit first");
+		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of no bytes holds nothing; give a "
+							"size, or none at all for the store's limit"
+						      : "the store has no limit to fit into; give "
+							"a size, or set a limit first");
 	if (!err && cmd_asks(a))
 		err = question(a, s, o.bytes, &yes);
 	if (err)

@@ -14,7 +14,8 @@
 static int output_open(const char *path, struct cmd_output *o)
 {
 	if ((!path || !strcmp(path, "-")) && isatty(STDOUT_FILENO))
-		return fdry_fail(FDRY_E_INVAL, "a pack is not for a terminal; give -o FILE, or a pipe");
+		return fdry_fail(FDRY_E_INVAL,
+				 "a pack is not for a terminal; give -o FILE, or a pipe");
 	return cmd_output_open(path, o);
 }
 
@@ -29,19 +30,23 @@ static int images_find(const struct cmd_args *a, struct fdry_store *s, struct fd
 	int i, err = cmd_has(a, ALL) ? fdry_pack_choose(s, NULL, !cmd_has(a, NO_REFS), ret) : 0;
 
 	for (i = 0; i < a->argc && !err; i++) {
-		err = cmd_resolve(s, a->argv[i], true, &oid); /* which says more where there is none */
+		/* Its message for a name that does not exist says more than the pack's. */
+		err = cmd_resolve(s, a->argv[i], true, &oid);
 		if (!err)
 			err = fdry_pack_choose(s, a->argv[i], !cmd_has(a, NO_REFS), ret);
 	}
 	return err;
 }
 
-static int export_to(const struct cmd_args *a, struct fdry_store *s, struct cmd_output *o, struct fdry_pack_report *ret)
+static int export_to(const struct cmd_args *a, struct fdry_store *s, struct cmd_output *o,
+		     struct fdry_pack_report *ret)
 {
 	struct fdry_pack_choice choice = { .refs = { 0 } };
 	const struct fdry_pack_image *images = NULL;
 	struct cmd_progress p;
-	struct fdry_pack_opts opts = { .plain = cmd_has(a, PLAIN), .progress = progress, .progress_arg = &p };
+	struct fdry_pack_opts opts = { .plain = cmd_has(a, PLAIN),
+				       .progress = progress,
+				       .progress_arg = &p };
 	size_t count = 0;
 	int err = images_find(a, s, &choice);
 
@@ -78,7 +83,9 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	if (!cmd_has(a, ALL) != !!a->argc)
 		return cmd_usage(a->cmd, "export needs IMAGE..., or --all");
 	if (cmd_has(a, JSON) && (!cmd_value(a, OUTPUT) || !strcmp(cmd_value(a, OUTPUT), "-")))
-		return cmd_usage(a->cmd, "--json and a pack on standard output do not go together; give -o FILE");
+		return cmd_usage(
+			a->cmd,
+			"--json and a pack on standard output do not go together; give -o FILE");
 	err = output_open(cmd_value(a, OUTPUT), &o);
 	if (err)
 		return cmd_fail(err);
@@ -88,7 +95,7 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	if (cmd_has(a, JSON))
 		report_json(&r);
 	else if (o.path)
-		cmd_say(a, "exported %llu object%s (%s) as %s\n", (unsigned long long)r.objects, cmd_plural(r.objects),
-			cmd_size(r.bytes).text, cmd_size(r.packed).text);
+		cmd_say(a, "exported %llu object%s (%s) as %s\n", (unsigned long long)r.objects,
+			cmd_plural(r.objects), cmd_size(r.bytes).text, cmd_size(r.packed).text);
 	return CMD_OK;
 }

@@ -24,7 +24,8 @@ static int progress(void *arg, int phase, uint64_t done, uint64_t total)
 	return interrupted;
 }
 
-static int collect(const struct cmd_args *a, struct fdry_store *s, bool dry_run, struct fdry_gc_report *ret)
+static int collect(const struct cmd_args *a, struct fdry_store *s, bool dry_run,
+		   struct fdry_gc_report *ret)
 {
 	struct sigaction catch = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND }, before;
 	struct cmd_progress p;
@@ -75,8 +76,9 @@ static void say_kinds(const struct cmd_args *a, const struct fdry_gc_report *r)
 	for (kind = FDRY_OBJECT_MANIFEST; kind >= FDRY_OBJECT_CHUNK; kind--) {
 		if (!r->by_kind[kind].dead)
 			continue;
-		cmd_say(a, "%s%llu %s%s, %s", before, (unsigned long long)r->by_kind[kind].dead, fdry_object_kind_name(kind),
-			cmd_plural(r->by_kind[kind].dead), cmd_size(r->by_kind[kind].stored).text);
+		cmd_say(a, "%s%llu %s%s, %s", before, (unsigned long long)r->by_kind[kind].dead,
+			fdry_object_kind_name(kind), cmd_plural(r->by_kind[kind].dead),
+			cmd_size(r->by_kind[kind].stored).text);
 		before = "; ";
 	}
 	if (r->dead)
@@ -85,9 +87,10 @@ static void say_kinds(const struct cmd_args *a, const struct fdry_gc_report *r)
 
 static void say(const struct cmd_args *a, const struct fdry_gc_report *r)
 {
-	cmd_say(a, "%s %llu object%s, %s at rest; %llu stay%s\n", cmd_has(a, DRY_RUN) ? "would remove" : "removed",
-		(unsigned long long)r->dead, cmd_plural(r->dead), cmd_size(r->dead_stored).text,
-		(unsigned long long)r->live, r->live == 1 ? "s" : "");
+	cmd_say(a, "%s %llu object%s, %s at rest; %llu stay%s\n",
+		cmd_has(a, DRY_RUN) ? "would remove" : "removed", (unsigned long long)r->dead,
+		cmd_plural(r->dead), cmd_size(r->dead_stored).text, (unsigned long long)r->live,
+		r->live == 1 ? "s" : "");
 	say_kinds(a, r);
 	if (r->leases)
 		cmd_say(a, "sessions that go on beside it: %llu\n", (unsigned long long)r->leases);
@@ -99,8 +102,9 @@ int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 	int err = cmd_asks(a) ? collect(a, s, true, &r) : 0;
 
 	if (!err && cmd_asks(a) && r.dead && !r.stopped &&
-	    !cmd_confirm(a, "Remove %llu object%s that no ref reaches, %s at rest?", (unsigned long long)r.dead,
-			 cmd_plural(r.dead), cmd_size(r.dead_stored).text))
+	    !cmd_confirm(a, "Remove %llu object%s that no ref reaches, %s at rest?",
+			 (unsigned long long)r.dead, cmd_plural(r.dead),
+			 cmd_size(r.dead_stored).text))
 		return cmd_declined();
 	if (!err && !interrupted)
 		err = collect(a, s, cmd_has(a, DRY_RUN), &r);

@@ -25,7 +25,9 @@ static int graph_find(struct picture *p)
 	p->entry = fdry_manifest_graph(&p->im.m, p->key);
 	if (p->entry)
 		return 0;
-	return fdry_fail(FDRY_E_NOKEY, "the image has no graph with key %llu; see foundry-store show", (unsigned long long)p->key);
+	return fdry_fail(FDRY_E_NOKEY,
+			 "the image has no graph with key %llu; see foundry-store show",
+			 (unsigned long long)p->key);
 }
 
 /* Names stand in the text as comments; a kernel's number means nothing to a person. */
@@ -53,7 +55,8 @@ static int form_make(struct picture *p, const struct fdry_graph_view *v)
 		return text_make(p, v);
 	snprintf(title, sizeof(title), "%s", name);
 	if (!*name)
-		snprintf(title, sizeof(title), "%s %llu", p->a->argv[0], (unsigned long long)p->key);
+		snprintf(title, sizeof(title), "%s %llu", p->a->argv[0],
+			 (unsigned long long)p->key);
 	return cmd_dot(&p->im.m, v, title, &p->text);
 }
 

@@ -16,7 +16,8 @@ static void print_options(uint64_t which)
 		if (!(which >> i & 1))
 			continue;
 		o = &cmd_options[i];
-		snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+		snprintf(left, sizeof(left), "--%s%s%s", o->name, o->arg ? " " : "",
+			 o->arg ? o->arg : "");
 		if (o->letter)
 			printf("  -%c, %-20s %s\n", o->letter, left, o->help);
 		else
@@ -69,8 +70,10 @@ static bool takes_operand(const struct cmd *c, enum cmd_operand operand)
 
 static void help_one(const struct cmd *c)
 {
-	printf("usage: foundry-store %s%s%s%s\n\n%c%s.\n", c->name, c->options ? " [OPTION]..." : "", *c->operands ? " " : "",
-	       c->operands, c->summary[0] - ('a' <= c->summary[0] && c->summary[0] <= 'z' ? 32 : 0), c->summary + 1);
+	printf("usage: foundry-store %s%s%s%s\n\n%c%s.\n", c->name,
+	       c->options ? " [OPTION]..." : "", *c->operands ? " " : "", c->operands,
+	       c->summary[0] - ('a' <= c->summary[0] && c->summary[0] <= 'z' ? 32 : 0),
+	       c->summary + 1);
 	if (*c->operands)
 		printf("\n");
 #define X(NAME, what) if (takes_operand(c, CMD_OPERAND_##NAME)) printf("  %-7s %s\n", #NAME, what);
@@ -139,7 +142,8 @@ int cmd_table(const struct cmd_args *a, struct fdry_store *s)
 			table_command(&cmd_list[i]);
 	for (i = 0; i < CMD_OPT_COUNT; i++) {
 		o = &cmd_options[i];
-		printf("option -%c --%s %s\n", o->letter ? o->letter : '-', o->name, o->arg ? o->arg : "");
+		printf("option -%c --%s %s\n", o->letter ? o->letter : '-', o->name,
+		       o->arg ? o->arg : "");
 	}
 #define X(nr, NAME, meaning) printf("exit %d\n", nr);
 	CMD_EXITS(X)

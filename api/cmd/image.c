@@ -26,13 +26,16 @@ void cmd_image_close(struct cmd_image *im)
 	fdry_buf_release(&im->bytes);
 }
 
-/* A command puts the arguments together and makes a text of them that is twice as long, or compares two graphs. */
+/* A command puts the arguments together and makes a text of them that is twice as long, or compares
+ * two graphs. */
 static int arguments_check(const struct fdry_graph_view *v)
 {
 	struct fdry_budget b;
 	int err = fdry_budget_init(&b);
 
-	return err ? err : fdry_budget_fits(&b, 4 * v->header.arg_bytes, "the arguments of a graph's kernels");
+	return err ? err
+		   : fdry_budget_fits(&b, 4 * v->header.arg_bytes,
+				      "the arguments of a graph's kernels");
 }
 
 int cmd_graph_open(struct fdry_reader *reader, const struct fdry_oid *oid,
@@ -42,7 +45,8 @@ int cmd_graph_open(struct fdry_reader *reader, const struct fdry_oid *oid,
 	int err = fdry_reader_copy(reader, oid, &g.bytes);
 
 	if (!err)
-		err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len }, &g.view);
+		err = fdry_graph_view_init((struct fdry_span){ g.bytes.data, g.bytes.len },
+					   &g.view);
 	if (!err)
 		err = arguments_check(&g.view);
 	if (err)
@@ -85,7 +89,8 @@ static const struct {
 
 const char *cmd_dtype_name(uint32_t dtype)
 {
-	return dtype < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[dtype].name ? dtypes[dtype].name : "?";
+	return dtype < sizeof(dtypes) / sizeof(dtypes[0]) && dtypes[dtype].name ? dtypes[dtype].name
+										: "?";
 }
 
 uint64_t cmd_dtype_size(uint32_t dtype)
@@ -111,7 +116,8 @@ uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor)
 		else
 			high = mid;
 	}
-	return low < m->n_capacities && m->capacities[low].tensor == tensor ? m->capacities[low].max : 0;
+	return low < m->n_capacities && m->capacities[low].tensor == tensor ? m->capacities[low].max
+									    : 0;
 }
 
 uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel)
@@ -134,15 +140,17 @@ void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len)
 	uint32_t i;
 
 	if (t->flags & FDRY_TENSOR_HOST)
-		snprintf(ret, len, "%s %s%s host %u+%#llx [", cmd_dtype_name(t->dtype), cmd_use_name(t->use),
-			 t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", fdry_host_segment(t->addr),
-			 (unsigned long long)fdry_host_offset(t->addr));
+		snprintf(ret, len, "%s %s%s host %u+%#llx [", cmd_dtype_name(t->dtype),
+			 cmd_use_name(t->use), t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "",
+			 fdry_host_segment(t->addr), (unsigned long long)fdry_host_offset(t->addr));
 	else
-		snprintf(ret, len, "%s %s%s %#llx [", cmd_dtype_name(t->dtype), cmd_use_name(t->use),
-			 t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "", (unsigned long long)t->addr);
+		snprintf(ret, len, "%s %s%s %#llx [", cmd_dtype_name(t->dtype),
+			 cmd_use_name(t->use), t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "",
+			 (unsigned long long)t->addr);
 	for (i = 0; i < t->rank; i++) {
 		n = strlen(ret);
-		snprintf(ret + n, len - n, "%s%lld:%lld", i ? " " : "", (long long)t->shape[i], (long long)t->stride[i]);
+		snprintf(ret + n, len - n, "%s%lld:%lld", i ? " " : "", (long long)t->shape[i],
+			 (long long)t->stride[i]);
 	}
 	n = strlen(ret);
 	snprintf(ret + n, len - n, "]");

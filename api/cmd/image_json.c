@@ -10,7 +10,8 @@ static void facts(struct json *j, const struct fdry_manifest *m)
 
 	json_open(j, "facts", '{');
 	for (i = 0; i < m->n_facts; i++)
-		json_string(j, fdry_manifest_str(m, m->facts[i].key), fdry_manifest_str(m, m->facts[i].value));
+		json_string(j, fdry_manifest_str(m, m->facts[i].key),
+			    fdry_manifest_str(m, m->facts[i].value));
 	json_close(j, '}');
 	json_open(j, "limits", '[');
 	for (i = 0; i < m->n_limits; i++) {
@@ -74,7 +75,8 @@ static void tensor(struct json *j, const struct fdry_manifest *m, uint32_t i)
 	json_bool(j, "host", host);
 	if (host)
 		json_number(j, "host_segment", fdry_host_segment(t->addr));
-	json_number(j, host ? "host_offset" : "address", host ? fdry_host_offset(t->addr) : t->addr);
+	json_number(j, host ? "host_offset" : "address",
+		    host ? fdry_host_offset(t->addr) : t->addr);
 	numbers(j, "shape", t->shape, t->rank);
 	numbers(j, "strides", t->stride, t->rank);
 	if (cmd_room_of(m, i))

@@ -20,7 +20,8 @@ static void progress(void *arg, uint64_t done, uint64_t total)
 	cmd_progress_to(arg, done, total);
 }
 
-static void image_json(struct json *j, const struct fdry_pack_image *image, const struct fdry_oid *was)
+static void image_json(struct json *j, const struct fdry_pack_image *image,
+		       const struct fdry_oid *was)
 {
 	json_open(j, NULL, '{');
 	json_oid(j, "id", &image->oid);
@@ -40,10 +41,11 @@ static void image_told(void *arg, const struct fdry_pack_image *image, const str
 	if (cmd_has(im->a, JSON))
 		image_json(&im->j, image, was);
 	else if (image->name)
-		cmd_say(im->a, "%s is %s%s%s\n", image->name, fdry_oid_hex(&image->oid, hex), was ? ", was " : "",
-			was ? fdry_oid_hex(was, was_hex) : "");
+		cmd_say(im->a, "%s is %s%s%s\n", image->name, fdry_oid_hex(&image->oid, hex),
+			was ? ", was " : "", was ? fdry_oid_hex(was, was_hex) : "");
 	else
-		cmd_say(im->a, "%s has no name; tag it, or gc removes it\n", fdry_oid_hex(&image->oid, hex));
+		cmd_say(im->a, "%s has no name; tag it, or gc removes it\n",
+			fdry_oid_hex(&image->oid, hex));
 }
 
 static int input_open(const char *path, int *ret)
@@ -52,14 +54,17 @@ static int input_open(const char *path, int *ret)
 
 	if (!path || !strcmp(path, "-")) {
 		if (isatty(STDIN_FILENO))
-			return fdry_fail(FDRY_E_INVAL, "a pack is not typed; name a file, or give it by a pipe");
+			return fdry_fail(FDRY_E_INVAL,
+					 "a pack is not typed; name a file, or give it by a pipe");
 		*ret = STDIN_FILENO;
 		return 0;
 	}
 	fd = fdry_open(path, O_RDONLY, 0);
 	if (fd < 0)
-		return fdry_fail(errno == EACCES ? FDRY_E_PERM : errno == ENOENT ? FDRY_E_NOENT : FDRY_E_IO, "cannot read %s: %s",
-				 path, strerror(errno));
+		return fdry_fail(errno == EACCES   ? FDRY_E_PERM
+				 : errno == ENOENT ? FDRY_E_NOENT
+						   : FDRY_E_IO,
+				 "cannot read %s: %s", path, strerror(errno));
 	*ret = fd;
 	return 0;
 }
@@ -81,9 +86,11 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 	struct json *j = &im->j;
 
 	if (!cmd_has(im->a, JSON)) {
-		cmd_say(im->a, "%s %llu of %llu object%s, %s of %s\n", cmd_has(im->a, DRY_RUN) ? "would take" : "took",
-			(unsigned long long)r->objects_new, (unsigned long long)r->objects, cmd_plural(r->objects),
-			cmd_size(r->bytes_new).text, cmd_size(r->bytes).text);
+		cmd_say(im->a, "%s %llu of %llu object%s, %s of %s\n",
+			cmd_has(im->a, DRY_RUN) ? "would take" : "took",
+			(unsigned long long)r->objects_new, (unsigned long long)r->objects,
+			cmd_plural(r->objects), cmd_size(r->bytes_new).text,
+			cmd_size(r->bytes).text);
 		return;
 	}
 	json_close(j, ']');
@@ -100,8 +107,11 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 
 static int import_from(struct import *im, struct fdry_store *s, int fd)
 {
-	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN), .nameless = cmd_has(im->a, NO_REFS), .skip = fdry_pack_skip_fd,
-				       .progress = progress, .progress_arg = &im->progress };
+	struct fdry_pack_opts opts = { .dry_run = cmd_has(im->a, DRY_RUN),
+				       .nameless = cmd_has(im->a, NO_REFS),
+				       .skip = fdry_pack_skip_fd,
+				       .progress = progress,
+				       .progress_arg = &im->progress };
 	struct fdry_pack_report r = { .images = 0 };
 	int err;
 

@@ -20,21 +20,27 @@ void cmd_sharing_json(struct json *j, const struct fdry_sharing *sh)
 struct cmd_owner cmd_owner(const struct fdry_sharing *sh)
 {
 	struct cmd_owner o;
-	const char *more = sh->fixed ? ", on read-only media" : sh->readonly ? ", and this process can only read" : "";
+	const char *more = sh->fixed	  ? ", on read-only media"
+			   : sh->readonly ? ", and this process can only read"
+					  : "";
 
 	if (sh->group)
-		snprintf(o.text, sizeof(o.text), "all of group %u (mode %04o, owner %u%s)", sh->gid, sh->mode, sh->uid, more);
+		snprintf(o.text, sizeof(o.text), "all of group %u (mode %04o, owner %u%s)", sh->gid,
+			 sh->mode, sh->uid, more);
 	else
-		snprintf(o.text, sizeof(o.text), "user %u alone (mode %04o%s)", sh->uid, sh->mode, more);
+		snprintf(o.text, sizeof(o.text), "user %u alone (mode %04o%s)", sh->uid, sh->mode,
+			 more);
 	return o;
 }
 
-static void report(const struct cmd_args *a, const struct fdry_store *s, const struct fdry_sharing *sh, bool made)
+static void report(const struct cmd_args *a, const struct fdry_store *s,
+		   const struct fdry_sharing *sh, bool made)
 {
 	struct json j = { .f = stdout };
 
 	if (!cmd_has(a, JSON)) {
-		cmd_say(a, "%s %s, which is for %s\n", made ? "made" : "there is a store already at", fdry_store_path(s),
+		cmd_say(a, "%s %s, which is for %s\n",
+			made ? "made" : "there is a store already at", fdry_store_path(s),
 			cmd_owner(sh).text);
 		return;
 	}

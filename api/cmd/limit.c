@@ -10,7 +10,8 @@ static int limit_set(struct fdry_store *s, const char *text)
 	int err = strcmp(text, "none") ? cmd_parse_size(text, "the limit", &bytes) : 0;
 
 	if (!err && !bytes && strcmp(text, "none"))
-		err = fdry_fail(FDRY_E_INVAL, "a store of no bytes holds nothing; give a size, or none");
+		err = fdry_fail(FDRY_E_INVAL,
+				"a store of no bytes holds nothing; give a size, or none");
 	return err ? err : fdry_store_limit_set(s, bytes);
 }
 

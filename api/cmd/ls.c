@@ -137,15 +137,17 @@ static void row_text(const struct row *r, int width, bool full)
 	const struct cmd_colours *c = cmd_colours();
 	char hex[FDRY_OID_HEX_SIZE];
 
-	printf("%s%-*s%s  %s%.12s%s  %-8s %6llu", c->name, width, r->name, c->reset, c->id, fdry_oid_hex(&r->oid, hex), c->reset,
-	       *r->arch ? cmd_text(r->arch) : "-", (unsigned long long)r->graphs);
+	printf("%s%-*s%s  %s%.12s%s  %-8s %6llu", c->name, width, r->name, c->reset, c->id,
+	       fdry_oid_hex(&r->oid, hex), c->reset, *r->arch ? cmd_text(r->arch) : "-",
+	       (unsigned long long)r->graphs);
 	if (full)
-		printf(" %8llu %8llu %11s", (unsigned long long)r->nodes, (unsigned long long)r->all.objects,
-		       cmd_size(r->all.bytes).text);
+		printf(" %8llu %8llu %11s", (unsigned long long)r->nodes,
+		       (unsigned long long)r->all.objects, cmd_size(r->all.bytes).text);
 	printf(" %11s %11s", cmd_size(r->all.stored).text, cmd_size(r->unique.stored).text);
 	if (full)
 		printf(" %11s", cmd_size(r->all.stored - r->unique.stored).text);
-	printf("%s%s%s%s\n", r->pinned ? "  pinned" : "", c->bad, r->broken ? "  broken, see verify" : "", c->reset);
+	printf("%s%s%s%s\n", r->pinned ? "  pinned" : "", c->bad,
+	       r->broken ? "  broken, see verify" : "", c->reset);
 }
 
 static void rows_text(const struct ls *ls)
@@ -159,8 +161,9 @@ static void rows_text(const struct ls *ls)
 		if ((int)strlen(rows[i].name) > width)
 			width = (int)strlen(rows[i].name);
 	if (!cmd_has(ls->a, QUIET))
-		printf("%-*s  %-12s  %-8s %6s%s %11s %11s%s\n", width, "NAME", "IMAGE", "GPU", "GRAPHS",
-		       full ? "    NODES  OBJECTS    UNPACKED" : "", "SIZE", "UNIQUE", full ? "      SHARED" : "");
+		printf("%-*s  %-12s  %-8s %6s%s %11s %11s%s\n", width, "NAME", "IMAGE", "GPU",
+		       "GRAPHS", full ? "    NODES  OBJECTS    UNPACKED" : "", "SIZE", "UNIQUE",
+		       full ? "      SHARED" : "");
 	for (i = 0; i < n; i++) {
 		if (cmd_has(ls->a, QUIET) && i && !strcmp(rows[i].name, rows[i - 1].name))
 			continue; /* it holds several images */
@@ -221,8 +224,9 @@ static int object_print(void *arg, const struct fdry_object_info *info)
 	if (o->quiet && !o->json) {
 		puts(hex);
 	} else if (!o->json) {
-		printf("%s %-8s %12llu %12llu %6u\n", hex, fdry_object_kind_name(info->kind), (unsigned long long)info->size,
-		       (unsigned long long)info->stored, info->nlinks);
+		printf("%s %-8s %12llu %12llu %6u\n", hex, fdry_object_kind_name(info->kind),
+		       (unsigned long long)info->size, (unsigned long long)info->stored,
+		       info->nlinks);
 	} else {
 		json_open(&o->j, NULL, '{');
 		json_string(&o->j, "id", hex);
@@ -237,7 +241,9 @@ static int object_print(void *arg, const struct fdry_object_info *info)
 
 static int ls_objects(const struct cmd_args *a, struct fdry_store *s)
 {
-	struct objects o = { .j = { .f = stdout }, .json = cmd_has(a, JSON), .quiet = cmd_has(a, QUIET) };
+	struct objects o = { .j = { .f = stdout },
+			     .json = cmd_has(a, JSON),
+			     .quiet = cmd_has(a, QUIET) };
 	int err;
 
 	if (o.json) {
@@ -287,7 +293,8 @@ int cmd_ls(const struct cmd_args *a, struct fdry_store *s)
 	if (sort_of(a) == SORTS)
 		return cmd_usage(a->cmd, "refs are not sorted by '%s'", cmd_value(a, SORT));
 	if (cmd_has(a, OBJECTS))
-		return a->argc ? cmd_usage(a->cmd, "patterns are for refs, not for objects") : ls_objects(a, s);
+		return a->argc ? cmd_usage(a->cmd, "patterns are for refs, not for objects")
+			       : ls_objects(a, s);
 	err = ls_refs(&ls, s);
 	fdry_buf_release(&ls.rows);
 	fdry_usage_release(&ls.usage);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main.c - foundry-store: looks after a store of images. Commands and options are lists: commands.def, options.def. */
+/* main.c - foundry-store: looks after a store of images. Commands and options are lists:
+ * commands.def, options.def. */
 #include "api/cmd/cmd.h"
 
 #include <errno.h>
@@ -51,11 +52,14 @@ static int without_store(const struct cmd_args *a, int err)
 
 static pid_t own_pid;
 
-/* LMDB believes its pages: one that leads out of the file ends the process. A child that verifies is meant to crash. */
+/* LMDB believes its pages: one that leads out of the file ends the process. A child that verifies
+ * is meant to crash. */
 static void on_crash(int sig)
 {
-	static const char text[] = "foundry-store: reading the store crashed: pages of data.mdb are damaged; foundry-store verify finds "
-				   "which; export the images that can still be read and import them into a new store, or put a backup "
+	static const char text[] = "foundry-store: reading the store crashed: pages of data.mdb "
+				   "are damaged; foundry-store verify finds "
+				   "which; export the images that can still be read and import "
+				   "them into a new store, or put a backup "
 				   "in its place\n";
 
 	if (getpid() == own_pid && !fdry_write(STDERR_FILENO, text, sizeof(text) - 1))
@@ -113,8 +117,9 @@ static int output_end(int status)
 }
 
 /*
- * What is missing of standard input, output and error becomes /dev/null, opened so that reading the first
- * and writing the others fail as they would have: no file that is opened later may get such a number.
+ * What is missing of standard input, output and error becomes /dev/null, opened so that reading the
+ * first and writing the others fail as they would have: no file that is opened later may get such a
+ * number.
  */
 static void standard_fill(void)
 {

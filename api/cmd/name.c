@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* name.c - from what a person types to an id. Refs go before ids, and images before other objects. */
+/* name.c - from what a person types to an id. Refs go before ids, and images before other objects.
+ */
 #include "api/cmd/cmd.h"
 
 #include <string.h>
@@ -24,13 +25,14 @@ static int candidate(void *arg, const struct fdry_object_info *info)
 		return 0;
 	c->oid = info->oid;
 	if (c->count++ < SHOWN)
-		snprintf(c->text + len, sizeof(c->text) - len, "%s%.16s %s", len ? ", " : "", fdry_oid_hex(&info->oid, hex),
-			 fdry_object_kind_name(info->kind));
+		snprintf(c->text + len, sizeof(c->text) - len, "%s%.16s %s", len ? ", " : "",
+			 fdry_oid_hex(&info->oid, hex), fdry_object_kind_name(info->kind));
 	return 0;
 }
 
 /* One id, or @err that the store gave for it. */
-static int by_prefix(struct fdry_store *s, const char *digits, bool images, int err, struct fdry_oid *ret)
+static int by_prefix(struct fdry_store *s, const char *digits, bool images, int err,
+		     struct fdry_oid *ret)
 {
 	struct candidates c = { .images = images };
 	int walk;
@@ -42,11 +44,14 @@ static int by_prefix(struct fdry_store *s, const char *digits, bool images, int 
 	if (walk)
 		return walk;
 	if (!c.count)
-		return fdry_fail(-err, "there is no ref '%s' and no %s whose id begins so; see foundry-store ls", digits,
-				 images ? "image" : "object");
+		return fdry_fail(
+			-err,
+			"there is no ref '%s' and no %s whose id begins so; see foundry-store ls",
+			digits, images ? "image" : "object");
 	if (c.count > 1)
-		return fdry_fail(FDRY_E_AMBIGUOUS, "several ids begin with '%s': %s%s; give more digits", digits, c.text,
-				 c.count > SHOWN ? ", ..." : "");
+		return fdry_fail(FDRY_E_AMBIGUOUS,
+				 "several ids begin with '%s': %s%s; give more digits", digits,
+				 c.text, c.count > SHOWN ? ", ..." : "");
 	*ret = c.oid;
 	return 0;
 }
@@ -59,8 +64,8 @@ static int must_be_image(struct fdry_store *s, const struct fdry_oid *oid)
 
 	if (err || info.kinds & 1u << FDRY_OBJECT_MANIFEST)
 		return err;
-	return fdry_fail(FDRY_E_INVAL, "object %s is a %s and not an image; name an image", fdry_oid_hex(oid, hex),
-			 fdry_object_kind_name(info.kind));
+	return fdry_fail(FDRY_E_INVAL, "object %s is a %s and not an image; name an image",
+			 fdry_oid_hex(oid, hex), fdry_object_kind_name(info.kind));
 }
 
 int cmd_resolve(struct fdry_store *s, const char *name, bool images, struct fdry_oid *ret)

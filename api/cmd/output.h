@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.h - what -o names: a file that appears when it is whole, a pipe or device, or standard output.
+ * output.h - what -o names: a file that appears when it is whole, a pipe or device, or standard
+ * output.
  *
- * Until then the file has no name (O_TMPFILE), so that nothing is left of a command that is killed. On
- * file systems that cannot do that it has another name, which goes away if the command is interrupted.
+ * Until then the file has no name (O_TMPFILE), so that nothing is left of a command that is killed.
+ * On file systems that cannot do that it has another name, which goes away if the command is
+ * interrupted.
  */
 #ifndef FDRY_CMD_OUTPUT_H
 #define FDRY_CMD_OUTPUT_H

@@ -8,7 +8,8 @@ static void report(const struct cmd_args *a, const struct fdry_ref *ref, struct 
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	cmd_say(a, "%s is %spinned: %s\n", ref->name, ref->pinned ? "" : "not ", fdry_oid_hex(&ref->oid, hex));
+	cmd_say(a, "%s is %spinned: %s\n", ref->name, ref->pinned ? "" : "not ",
+		fdry_oid_hex(&ref->oid, hex));
 	if (!cmd_has(a, JSON))
 		return;
 	json_open(j, NULL, '{');
@@ -18,7 +19,8 @@ static void report(const struct cmd_args *a, const struct fdry_ref *ref, struct 
 	json_close(j, '}');
 }
 
-static int pin_one(const struct cmd_args *a, struct fdry_store *s, const char *name, bool pinned, struct json *j)
+static int pin_one(const struct cmd_args *a, struct fdry_store *s, const char *name, bool pinned,
+		   struct json *j)
 {
 	struct fdry_ref *refs = NULL;
 	size_t i, count = 0;

@@ -40,7 +40,8 @@ static int brought_add(struct plan *p, const struct plan_object *o)
 
 /* --- what the store has --- */
 
-static int stored_info(struct plan *p, const struct fdry_oid *oid, bool *found, struct fdry_object_info *ret)
+static int stored_info(struct plan *p, const struct fdry_oid *oid, bool *found,
+		       struct fdry_object_info *ret)
 {
 	int err = p->s ? fdry_store_info(p->s, oid, ret) : -FDRY_E_NOENT;
 
@@ -104,7 +105,8 @@ static int link_check(struct plan *p, const struct fdry_oid *link)
 
 	if (err || found || brought_find(p, link))
 		return err;
-	return fdry_fail(FDRY_E_NOENT, "a link: there is no object %s in the store, nor before this one",
+	return fdry_fail(FDRY_E_NOENT,
+			 "a link: there is no object %s in the store, nor before this one",
 			 fdry_oid_hex(link, hex));
 }
 
@@ -142,9 +144,13 @@ static int image_check(struct plan *p, const struct fdry_oid *oid)
 	if (err)
 		return err;
 	if (!found && !b)
-		return fdry_fail(FDRY_E_NOENT, "there is no object %s in the store, nor before this ref", fdry_oid_hex(oid, hex));
+		return fdry_fail(FDRY_E_NOENT,
+				 "there is no object %s in the store, nor before this ref",
+				 fdry_oid_hex(oid, hex));
 	if (!((info.kinds | (b ? b->kinds : 0)) & 1u << FDRY_OBJECT_MANIFEST))
-		return fdry_fail(FDRY_E_INVAL, "object %s is not an image; only images can be named", fdry_oid_hex(oid, hex));
+		return fdry_fail(FDRY_E_INVAL,
+				 "object %s is not an image; only images can be named",
+				 fdry_oid_hex(oid, hex));
 	return 0;
 }
 
@@ -158,7 +164,8 @@ static int name_look(struct plan *p, const struct fdry_ref *ref, bool *had, stru
 	if (err)
 		return err == -FDRY_E_NOENT ? 0 : err; /* the name is new */
 	for (i = 0; i < count; i++) {
-		if (!fdry_oid_eq(&refs[i].identity, &ref->identity) || fdry_oid_eq(&refs[i].oid, &ref->oid))
+		if (!fdry_oid_eq(&refs[i].identity, &ref->identity) ||
+		    fdry_oid_eq(&refs[i].oid, &ref->oid))
 			continue;
 		*had = true;
 		*was = refs[i].oid;

@@ -11,11 +11,14 @@ struct repairing {
 };
 
 static const char *const events[] = {
-	[FDRY_REPAIR_BACK] = "back", [FDRY_REPAIR_QUARANTINED] = "quarantined", [FDRY_REPAIR_LOST] = "lost",
+	[FDRY_REPAIR_BACK] = "back",
+	[FDRY_REPAIR_QUARANTINED] = "quarantined",
+	[FDRY_REPAIR_LOST] = "lost",
 	[FDRY_REPAIR_REF] = "ref",
 };
 
-static void told_json(struct json *j, enum fdry_repair_event event, const struct fdry_oid *oid, const char *ref)
+static void told_json(struct json *j, enum fdry_repair_event event, const struct fdry_oid *oid,
+		      const char *ref)
 {
 	json_open(j, NULL, '{');
 	json_string(j, "event", events[event]);
@@ -25,7 +28,8 @@ static void told_json(struct json *j, enum fdry_repair_event event, const struct
 	json_close(j, '}');
 }
 
-static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid, const char *ref, const char *text)
+static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid,
+		 const char *ref, const char *text)
 {
 	char hex[FDRY_OID_HEX_SIZE];
 	struct repairing *r = arg;
@@ -52,9 +56,12 @@ static void report(struct repairing *rp, const struct fdry_repair_report *r)
 	struct json *j = &rp->j;
 
 	if (!cmd_has(rp->a, JSON)) {
-		cmd_say(rp->a, "%llu brought back, %llu in quarantine, %llu missing; %llu ref%s cannot be loaded%s\n",
-			(unsigned long long)r->back, (unsigned long long)r->quarantined, (unsigned long long)r->lost,
-			(unsigned long long)r->refs_broken, cmd_plural(r->refs_broken),
+		cmd_say(rp->a,
+			"%llu brought back, %llu in quarantine, %llu missing; %llu ref%s cannot be "
+			"loaded%s\n",
+			(unsigned long long)r->back, (unsigned long long)r->quarantined,
+			(unsigned long long)r->lost, (unsigned long long)r->refs_broken,
+			cmd_plural(r->refs_broken),
 			cmd_has(rp->a, DRY_RUN) ? " (nothing was written)" : "");
 		return;
 	}
@@ -72,8 +79,12 @@ static void report(struct repairing *rp, const struct fdry_repair_report *r)
 int cmd_repair(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct repairing rp = { .a = a, .j = { .f = stdout } };
-	struct fdry_repair_how opts = { .sources = (const char *const *)a->argv, .nsources = (size_t)a->argc,
-					 .dry_run = cmd_has(a, DRY_RUN), .told = told, .progress = progress, .arg = &rp };
+	struct fdry_repair_how opts = { .sources = (const char *const *)a->argv,
+					.nsources = (size_t)a->argc,
+					.dry_run = cmd_has(a, DRY_RUN),
+					.told = told,
+					.progress = progress,
+					.arg = &rp };
 	struct fdry_repair_report r = { .back = 0 };
 	int err;
 

@@ -8,8 +8,8 @@ static void rm_report(const struct cmd_args *a, const struct fdry_ref *ref, stru
 {
 	char hex[FDRY_OID_HEX_SIZE];
 
-	cmd_say(a, "%s %s, which %s %s\n", cmd_has(a, DRY_RUN) ? "would remove" : "removed", ref->name,
-		cmd_has(a, DRY_RUN) ? "is" : "was", fdry_oid_hex(&ref->oid, hex));
+	cmd_say(a, "%s %s, which %s %s\n", cmd_has(a, DRY_RUN) ? "would remove" : "removed",
+		ref->name, cmd_has(a, DRY_RUN) ? "is" : "was", fdry_oid_hex(&ref->oid, hex));
 	if (!cmd_has(a, JSON))
 		return;
 	json_open(j, NULL, '{');
@@ -54,7 +54,8 @@ static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
 	}
 	err = cmd_names_end(&names);
 	if (!err && names.count)
-		*yes = cmd_confirm(a, "Remove %s? The next gc removes what no other ref reaches.", (const char *)names.text.data);
+		*yes = cmd_confirm(a, "Remove %s? The next gc removes what no other ref reaches.",
+				   (const char *)names.text.data);
 	cmd_names_release(&names);
 	return err;
 }

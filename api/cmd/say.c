@@ -32,14 +32,18 @@ static const struct {
 	enum fdry_errcode code;
 	enum cmd_exit status;
 } statuses[] = {
-	{ FDRY_E_INVAL, CMD_USAGE },	 { FDRY_E_NAME, CMD_USAGE },	    { FDRY_E_ENV, CMD_USAGE },
-	{ FDRY_E_NOHOME, CMD_USAGE },	 { FDRY_E_NOENT, CMD_ABSENT },	    { FDRY_E_NOKEY, CMD_ABSENT },
-	{ FDRY_E_NOSTORE, CMD_ABSENT },	 { FDRY_E_AMBIGUOUS, CMD_ABSENT },  { FDRY_E_LOCKED, CMD_LOCKED },
-	{ FDRY_E_RACED, CMD_LOCKED },	 { FDRY_E_STALE, CMD_LOCKED },	    { FDRY_E_FULL, CMD_FULL },
-	{ FDRY_E_PERM, CMD_DENIED },	 { FDRY_E_CORRUPT, CMD_DAMAGED },   { FDRY_E_BADIMAGE, CMD_DAMAGED },
+	{ FDRY_E_INVAL, CMD_USAGE },	  { FDRY_E_NAME, CMD_USAGE },
+	{ FDRY_E_ENV, CMD_USAGE },	  { FDRY_E_NOHOME, CMD_USAGE },
+	{ FDRY_E_NOENT, CMD_ABSENT },	  { FDRY_E_NOKEY, CMD_ABSENT },
+	{ FDRY_E_NOSTORE, CMD_ABSENT },	  { FDRY_E_AMBIGUOUS, CMD_ABSENT },
+	{ FDRY_E_LOCKED, CMD_LOCKED },	  { FDRY_E_RACED, CMD_LOCKED },
+	{ FDRY_E_STALE, CMD_LOCKED },	  { FDRY_E_FULL, CMD_FULL },
+	{ FDRY_E_PERM, CMD_DENIED },	  { FDRY_E_CORRUPT, CMD_DAMAGED },
+	{ FDRY_E_BADIMAGE, CMD_DAMAGED },
 };
 
-/* Of several, such as for each ref that rm cannot remove, the first gives the exit status and stands in the JSON. */
+/* Of several, such as for each ref that rm cannot remove, the first gives the exit status and
+ * stands in the JSON. */
 static char first_error[FDRY_SENTENCE_MAX];
 /* The reader of a pipe that has seen enough, such as head, need not be told. */
 static bool reader_gone;
@@ -146,7 +150,8 @@ void cmd_say(const struct cmd_args *a, const char *fmt, ...)
 
 bool cmd_asks(const struct cmd_args *a)
 {
-	return !cmd_has(a, YES) && !cmd_has(a, DRY_RUN) && isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+	return !cmd_has(a, YES) && !cmd_has(a, DRY_RUN) && isatty(STDIN_FILENO) &&
+	       isatty(STDERR_FILENO);
 }
 
 bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
@@ -183,7 +188,8 @@ void cmd_names_add(struct cmd_names *n, const char *name, const char *id)
 int cmd_names_end(struct cmd_names *n)
 {
 	if (n->count > NAMES_SHOWN && !n->err)
-		n->err = fdry_buf_printf(&n->text, " and %llu more", (unsigned long long)(n->count - NAMES_SHOWN));
+		n->err = fdry_buf_printf(&n->text, " and %llu more",
+					 (unsigned long long)(n->count - NAMES_SHOWN));
 	return n->err;
 }
 
@@ -197,10 +203,12 @@ void cmd_names_release(struct cmd_names *n)
 const struct cmd_colours *cmd_colours(void)
 {
 	static const struct cmd_colours none = { "", "", "", "", "", "", "" };
-	static const struct cmd_colours some = { "\33[33m", "\33[32m", "\33[31m", "\33[2m", "\33[32m", "\33[31m", "\33[0m" };
+	static const struct cmd_colours some = { "\33[33m", "\33[32m", "\33[31m", "\33[2m",
+						 "\33[32m", "\33[31m", "\33[0m" };
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 
-	return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") ? &some : &none;
+	return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") ? &some
+										     : &none;
 }
 
 /* --- progress --- */
@@ -213,7 +221,8 @@ static uint64_t now_ms(void)
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what, bool bytes)
+void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what,
+			bool bytes)
 {
 	const char *term = getenv("TERM");
 
@@ -233,8 +242,10 @@ static struct cmd_size amount(const struct cmd_progress *p, uint64_t n)
 
 static void progress_bar(uint64_t done, uint64_t total)
 {
-	static const char full[] = "##############################", none[] = "..............................";
-	int width = (int)sizeof(full) - 1, n = total ? (int)((double)done / (double)total * width) : 0;
+	static const char full[] = "##############################",
+			  none[] = "..............................";
+	int width = (int)sizeof(full) - 1,
+	    n = total ? (int)((double)done / (double)total * width) : 0;
 
 	n = n > width ? width : n;
 	fprintf(stderr, " [%.*s%.*s]", n, full, width - n, none);

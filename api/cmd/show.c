@@ -29,7 +29,8 @@ static int show_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* How many kernels are slices, and why the others are not: in the order of the manifest's strings. */
+/* How many kernels are slices, and why the others are not: in the order of the manifest's strings.
+ */
 static void kernels_text(const struct fdry_manifest *m)
 {
 	uint32_t *counts = calloc((size_t)m->n_strings + 1, sizeof(*counts)), i, whole = 0;
@@ -37,12 +38,14 @@ static void kernels_text(const struct fdry_manifest *m)
 	for (i = 0; i < m->n_kernels; i++)
 		whole += m->kernels[i].whole_reason != 0;
 	if (m->n_kernels)
-		printf("kernels %u, %u of them sliced out of their cubins\n", m->n_kernels, m->n_kernels - whole);
+		printf("kernels %u, %u of them sliced out of their cubins\n", m->n_kernels,
+		       m->n_kernels - whole);
 	for (i = 0; counts && i < m->n_kernels; i++)
 		counts[m->kernels[i].whole_reason]++; /* equal reasons are one string */
 	for (i = 1; counts && i < m->n_strings; i++)
 		if (counts[i])
-			printf("kernels whole %u: %s\n", counts[i], cmd_text(fdry_manifest_str(m, i)));
+			printf("kernels whole %u: %s\n", counts[i],
+			       cmd_text(fdry_manifest_str(m, i)));
 	free(counts);
 }
 
@@ -51,15 +54,18 @@ static int show_text(struct show *show, struct fdry_store *s)
 	char hex[FDRY_OID_HEX_SIZE];
 	int kind, err;
 
-	printf("%s %s\n", fdry_object_kind_name(show->info.kind), fdry_oid_hex(&show->info.oid, hex));
+	printf("%s %s\n", fdry_object_kind_name(show->info.kind),
+	       fdry_oid_hex(&show->info.oid, hex));
 	err = fdry_ref_each(s, show_ref, show);
 	printf("size %llu, stored %llu, links %u\n", (unsigned long long)show->info.size,
 	       (unsigned long long)show->info.stored, show->info.nlinks);
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
 		if (show->sums[kind].objects)
-			printf("reaches %llu %s%s: %s, stored in %s\n", (unsigned long long)show->sums[kind].objects,
+			printf("reaches %llu %s%s: %s, stored in %s\n",
+			       (unsigned long long)show->sums[kind].objects,
 			       fdry_object_kind_name(kind), cmd_plural(show->sums[kind].objects),
-			       cmd_size(show->sums[kind].bytes).text, cmd_size(show->sums[kind].stored).text);
+			       cmd_size(show->sums[kind].bytes).text,
+			       cmd_size(show->sums[kind].stored).text);
 	printf("%s", show->text ? show->text : "");
 	if (show->text)
 		kernels_text(&show->im.m);

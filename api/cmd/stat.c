@@ -4,8 +4,8 @@
 
 static void kind_text(const char *name, const struct fdry_sum *sum)
 {
-	printf("%-10s %10llu %12s %12s", name, (unsigned long long)sum->objects, cmd_size(sum->bytes).text,
-	       cmd_size(sum->stored).text);
+	printf("%-10s %10llu %12s %12s", name, (unsigned long long)sum->objects,
+	       cmd_size(sum->bytes).text, cmd_size(sum->stored).text);
 	if (sum->bytes)
 		printf(" %5.1f %%", 100.0 * (double)sum->stored / (double)sum->bytes);
 	printf("\n");
@@ -37,19 +37,21 @@ static void stat_text(struct fdry_store *s, const struct stat_all *all)
 	const struct fdry_file_stat *f = &st->file;
 	int kind;
 
-	printf("store %s\nfor %s\n\n%-10s %10s %12s %12s\n", cmd_text(fdry_store_path(s)), cmd_owner(&all->sh).text,
-	       "KIND", "OBJECTS", "UNPACKED", "AT REST");
+	printf("store %s\nfor %s\n\n%-10s %10s %12s %12s\n", cmd_text(fdry_store_path(s)),
+	       cmd_owner(&all->sh).text, "KIND", "OBJECTS", "UNPACKED", "AT REST");
 	for (kind = 1; kind <= FDRY_OBJECT_MANIFEST; kind++)
 		kind_text(fdry_object_kind_name(kind), &st->kinds[kind]);
 	kind_text("all", &st->kinds[0]);
 	printf("\nrefs       %llu\n", (unsigned long long)st->refs);
 	limit_text(all);
-	printf("data.mdb   %s, %s of it on disk\n", cmd_size(f->file_bytes).text, cmd_size(f->disk_bytes).text);
+	printf("data.mdb   %s, %s of it on disk\n", cmd_size(f->file_bytes).text,
+	       cmd_size(f->disk_bytes).text);
 	printf("pages      %llu of %llu bytes, %llu free (%s)\n", (unsigned long long)f->pages,
 	       (unsigned long long)f->page_size, (unsigned long long)f->free_pages,
 	       cmd_size(f->free_pages * f->page_size).text);
-	printf("free       in %llu piece%s, the longest %s; %u %% fragmented\n", (unsigned long long)f->free_runs,
-	       cmd_plural(f->free_runs), cmd_size(f->longest_run * f->page_size).text, fragmentation(f));
+	printf("free       in %llu piece%s, the longest %s; %u %% fragmented\n",
+	       (unsigned long long)f->free_runs, cmd_plural(f->free_runs),
+	       cmd_size(f->longest_run * f->page_size).text, fragmentation(f));
 	printf("map        %s\n", cmd_size(f->map_bytes).text);
 	printf("readers    %u of %u\n", f->readers, f->readers_max);
 }

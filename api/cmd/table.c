@@ -47,7 +47,9 @@ enum cmd_operand cmd_operand_of(const char *word, size_t len)
 
 	for (; len && *word == '['; word++)
 		len--;
-	len = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") < len ? strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") : len;
+	len = strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") < len
+		      ? strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+		      : len;
 	for (i = 0; i < CMD_OPERAND_NONE; i++)
 		if (strlen(operands[i]) == len && !strncmp(operands[i], word, len))
 			break;

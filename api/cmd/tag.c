@@ -32,18 +32,21 @@ static void tag_json(struct json *j, const struct fdry_ref *now, const struct fd
 	json_close(j, '}');
 }
 
-static void tag_text(const struct cmd_args *a, const struct fdry_ref *now, const struct fdry_ref *was)
+static void tag_text(const struct cmd_args *a, const struct fdry_ref *now,
+		     const struct fdry_ref *was)
 {
 	char hex[FDRY_OID_HEX_SIZE], was_hex[FDRY_OID_HEX_SIZE];
 
 	if (was && !fdry_oid_eq(&now->oid, &was->oid))
-		cmd_say(a, "%s is %s, was %s\n", now->name, fdry_oid_hex(&now->oid, hex), fdry_oid_hex(&was->oid, was_hex));
+		cmd_say(a, "%s is %s, was %s\n", now->name, fdry_oid_hex(&now->oid, hex),
+			fdry_oid_hex(&was->oid, was_hex));
 	else
 		cmd_say(a, "%s is %s\n", now->name, fdry_oid_hex(&now->oid, hex));
 }
 
 /* What was set is newer than all that was there. */
-static void report(const struct cmd_args *a, const struct before *b, const struct fdry_ref *now, size_t count)
+static void report(const struct cmd_args *a, const struct before *b, const struct fdry_ref *now,
+		   size_t count)
 {
 	struct json j = { .f = stdout };
 	bool json = cmd_has(a, JSON);

@@ -38,7 +38,8 @@ struct undump {
 	struct json j;
 };
 
-#define bad(u, fmt, ...) fdry_fail(FDRY_E_INVAL, "line %llu: " fmt, (unsigned long long)(u)->number, ##__VA_ARGS__)
+#define bad(u, fmt, ...) \
+	fdry_fail(FDRY_E_INVAL, "line %llu: " fmt, (unsigned long long)(u)->number, ##__VA_ARGS__)
 
 /* --- lines --- */
 
@@ -133,11 +134,13 @@ static int bytes_read(struct undump *u, const char *count)
 	int err = cmd_parse_number(count, "a number of bytes", &want);
 
 	if (err || want > FDRY_OBJECT_SIZE_MAX)
-		return bad(u, "'%.40s' is not a number of bytes up to %u", count, FDRY_OBJECT_SIZE_MAX);
+		return bad(u, "'%.40s' is not a number of bytes up to %u", count,
+			   FDRY_OBJECT_SIZE_MAX);
 	while (!err && u->bytes.len < want && line_read(u))
 		err = digits_line(u);
 	if (!err && u->bytes.len != want)
-		err = bad(u, "there are %zu bytes and should be %llu", u->bytes.len, (unsigned long long)want);
+		err = bad(u, "there are %zu bytes and should be %llu", u->bytes.len,
+			  (unsigned long long)want);
 	return err;
 }
 
@@ -180,7 +183,9 @@ static int object_put(struct undump *u)
 /* What object_put() would change. */
 static int object_plan(struct undump *u, const struct fdry_oid *oid)
 {
-	struct plan_object o = { .oid = *oid, .kinds = u->kinds, .links = (const void *)u->links.data,
+	struct plan_object o = { .oid = *oid,
+				 .kinds = u->kinds,
+				 .links = (const void *)u->links.data,
 				 .nlinks = u->links.len / sizeof(*o.links) };
 	char hex[FDRY_OID_HEX_SIZE];
 	bool fresh = false;
@@ -202,7 +207,9 @@ static int object_end(struct undump *u)
 	if (err)
 		return err;
 	if (!u->any && !fdry_oid_eq(&oid, &u->oid))
-		return bad(u, "the object has the id %s and not %s; write - for its id if it was changed on purpose",
+		return bad(u,
+			   "the object has the id %s and not %s; write - for its id if it was "
+			   "changed on purpose",
 			   fdry_oid_hex(&oid, hex), fdry_oid_hex(&u->oid, want));
 	err = u->writer ? object_put(u) : object_plan(u, &oid);
 	if (err)
@@ -275,8 +282,8 @@ static int ref_plan(struct undump *u, const struct fdry_ref *ref)
 	if (!err)
 		err = fdry_buf_put(&u->named, &n, sizeof(n));
 	if (!err)
-		cmd_say(u->a, "would set %s to %s%s%s\n", ref->name, fdry_oid_hex(&ref->oid, hex), n.had ? ", was " : "",
-			n.had ? fdry_oid_hex(&n.was, was) : "");
+		cmd_say(u->a, "would set %s to %s%s%s\n", ref->name, fdry_oid_hex(&ref->oid, hex),
+			n.had ? ", was " : "", n.had ? fdry_oid_hex(&n.was, was) : "");
 	return err;
 }
 
@@ -291,7 +298,8 @@ static int ref_store(struct undump *u, const struct fdry_ref *ref)
 /* "NAME ID", then perhaps "identity ID" and "pinned". */
 static int ref_line(struct undump *u, char *rest)
 {
-	char *save = NULL, *name = strtok_r(rest, " ", &save), *id = strtok_r(NULL, " ", &save), *word;
+	char *save = NULL, *name = strtok_r(rest, " ", &save), *id = strtok_r(NULL, " ", &save),
+	     *word;
 	struct fdry_ref ref = { .pinned = false };
 
 	if (!name || !id || fdry_ref_check(name) || fdry_oid_parse(id, &ref.oid))
@@ -332,7 +340,10 @@ static int all_read(struct undump *u)
 	int err = 0;
 
 	if (!line_read(u) || strcmp(u->line, CMD_TEXT_FIRST))
-		return fdry_fail(FDRY_E_INVAL, "this is not a dump of this version: its first line is not '" CMD_TEXT_FIRST "'");
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"this is not a dump of this version: its first line is not '" CMD_TEXT_FIRST
+			"'");
 	while (!err && line_read(u))
 		if (*u->line && *u->line != '#')
 			err = entry_read(u);
@@ -403,11 +414,14 @@ static void report(struct undump *u)
 		json_number(&u->j, "refs", u->refs);
 		json_close(&u->j, '}');
 	} else if (cmd_has(u->a, DRY_RUN)) {
-		cmd_say(u->a, "would store %llu of %llu object%s, and set %llu ref%s\n", (unsigned long long)fresh,
-			(unsigned long long)u->objects, cmd_plural(u->objects), (unsigned long long)u->refs, cmd_plural(u->refs));
+		cmd_say(u->a, "would store %llu of %llu object%s, and set %llu ref%s\n",
+			(unsigned long long)fresh, (unsigned long long)u->objects,
+			cmd_plural(u->objects), (unsigned long long)u->refs, cmd_plural(u->refs));
 	} else {
-		cmd_say(u->a, "%llu object%s, %llu of them images; %llu ref%s\n", (unsigned long long)u->objects,
-			cmd_plural(u->objects), (unsigned long long)u->images, (unsigned long long)u->refs, cmd_plural(u->refs));
+		cmd_say(u->a, "%llu object%s, %llu of them images; %llu ref%s\n",
+			(unsigned long long)u->objects, cmd_plural(u->objects),
+			(unsigned long long)u->images, (unsigned long long)u->refs,
+			cmd_plural(u->refs));
 	}
 }
 
@@ -430,8 +444,8 @@ int cmd_undump(const struct cmd_args *a, struct fdry_store *s)
 	if (a->argc && strcmp(a->argv[0], "-"))
 		u.f = fdry_fopen_read(a->argv[0]);
 	if (!u.f)
-		return cmd_fail(fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_NOENT, "cannot read %s: %s", a->argv[0],
-					  strerror(errno)));
+		return cmd_fail(fdry_fail(errno == EACCES ? FDRY_E_PERM : FDRY_E_NOENT,
+					  "cannot read %s: %s", a->argv[0], strerror(errno)));
 	if (cmd_has(a, JSON)) {
 		json_open(&u.j, NULL, '{');
 		json_open(&u.j, "changed", '[');

@@ -15,7 +15,8 @@ static int sum_add(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-int cmd_reach(struct fdry_store *s, const struct fdry_oid *oid, struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1])
+int cmd_reach(struct fdry_store *s, const struct fdry_oid *oid,
+	      struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1])
 {
 	memset(sums, 0, (FDRY_OBJECT_MANIFEST + 1) * sizeof(*sums));
 	return fdry_store_reach(s, oid, sum_add, sums);

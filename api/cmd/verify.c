@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verify.c - checks the store and names what is damaged; a report of its own, since damage may keep it from opening. */
+/* verify.c - checks the store and names what is damaged; a report of its own, since damage may keep
+ * it from opening. */
 #include "api/cmd/cmd.h"
 
 struct findings {
@@ -10,9 +11,9 @@ struct findings {
 };
 
 static const char *const kinds[] = {
-	[FDRY_FINDING_DAMAGED] = "damaged", [FDRY_FINDING_QUARANTINED] = "quarantined", [FDRY_FINDING_MISSING] = "missing",
-	[FDRY_FINDING_REF] = "ref", [FDRY_FINDING_LOOSE] = "loose",
-	[FDRY_FINDING_PAGES] = "pages",
+	[FDRY_FINDING_DAMAGED] = "damaged", [FDRY_FINDING_QUARANTINED] = "quarantined",
+	[FDRY_FINDING_MISSING] = "missing", [FDRY_FINDING_REF] = "ref",
+	[FDRY_FINDING_LOOSE] = "loose",	    [FDRY_FINDING_PAGES] = "pages",
 };
 
 static void finding_json(struct json *j, const struct fdry_finding *f)
@@ -83,8 +84,9 @@ int cmd_verify(const struct cmd_args *a, struct fdry_store *s)
 	if (err)
 		return cmd_fail(err);
 	if (!f.json)
-		printf("%llu object%s (%s) and %llu ref%s checked, %llu fault%s found\n", (unsigned long long)r.objects,
-		       cmd_plural(r.objects), cmd_size(r.bytes).text, (unsigned long long)r.refs, cmd_plural(r.refs),
-		       (unsigned long long)f.count, cmd_plural(f.count));
+		printf("%llu object%s (%s) and %llu ref%s checked, %llu fault%s found\n",
+		       (unsigned long long)r.objects, cmd_plural(r.objects), cmd_size(r.bytes).text,
+		       (unsigned long long)r.refs, cmd_plural(r.refs), (unsigned long long)f.count,
+		       cmd_plural(f.count));
 	return f.count ? CMD_FOUND : CMD_OK;
 }

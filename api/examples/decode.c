@@ -105,7 +105,8 @@ static void state_reset(struct fdry_image *img, int batch)
 	free(junk);
 }
 
-/* Weights come in the order of their names, which is the image's order; the rest is ours to clear. */
+/* Weights come in the order of their names, which is the image's order; the rest is ours to clear.
+ */
 static void externals_fill(struct fdry_image *img, const char *path)
 {
 	FILE *f = path ? fopen(path, "rb") : NULL;
@@ -201,7 +202,8 @@ static void maps_look(void)
 	}
 	if (f)
 		fclose(f);
-	printf("torch mapped: %s, python mapped: %s\n", torch ? "yes" : "no", python ? "yes" : "no");
+	printf("torch mapped: %s, python mapped: %s\n", torch ? "yes" : "no",
+	       python ? "yes" : "no");
 }
 
 static void options_take(int argc, char **argv, struct options *o)
@@ -235,11 +237,13 @@ static void report_show(struct fdry_image *img)
 	phase("  of it content", r.content_ms);
 	phase("  of it kernels", r.kernels_ms);
 	phase("  beside: objects", r.objects_ms);
-	printf("  %llu bytes mapped, %llu of content, %llu of it verified\n", (unsigned long long)r.mapped_bytes,
-	       (unsigned long long)r.content_bytes, (unsigned long long)r.verified_bytes);
+	printf("  %llu bytes mapped, %llu of content, %llu of it verified\n",
+	       (unsigned long long)r.mapped_bytes, (unsigned long long)r.content_bytes,
+	       (unsigned long long)r.verified_bytes);
 }
 
-static void batches_each(struct fdry_image *img, const struct options *o, void (*fn)(struct fdry_image *, const struct options *, int))
+static void batches_each(struct fdry_image *img, const struct options *o,
+			 void (*fn)(struct fdry_image *, const struct options *, int))
 {
 	const char *p = o->batches;
 	char *end;
@@ -278,8 +282,11 @@ static void replay(struct fdry_image *img, const struct options *o, int batch)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .ref = "qwen3-0.6b/decode", .prompt = "Once upon a time", .batches = "1,2,4,8,16,32",
-			     .steps = 32, .fact = "qwen3-0.6b-shape seed 0" };
+	struct options o = { .ref = "qwen3-0.6b/decode",
+			     .prompt = "Once upon a time",
+			     .batches = "1,2,4,8,16,32",
+			     .steps = 32,
+			     .fact = "qwen3-0.6b-shape seed 0" };
 	struct fdry_load_opts opts = { .sz = sizeof(opts), .nfacts = 1 };
 	struct fdry_fact fact = { .key = "model" };
 	struct fdry_store *store;

@@ -36,7 +36,9 @@ class Phases:
 
 def prompt_tokens(prompt, batch):
     """Token ids [len(prompt)][batch]; decode.c computes the same."""
-    return [[(byte * 577 + row * 7919 + 11) % VOCAB for row in range(batch)] for byte in prompt.encode()]
+    return [
+        [(byte * 577 + row * 7919 + 11) % VOCAB for row in range(batch)] for byte in prompt.encode()
+    ]
 
 
 class Decoder:
@@ -269,9 +271,14 @@ def do_load(args):
     phases.done(f"build of {len(args.batches)} graphs")
     import torch
     phases.done("import torch (for decoding only)")
-    tensors = {t.name: torch.from_dlpack(t) for t in img.tensors() if not t.external or t.name[:4] in ("keys", "valu")}
+    tensors = {
+        t.name: torch.from_dlpack(t)
+        for t in img.tensors()
+        if not t.external or t.name[:4] in ("keys", "valu")
+    }
     for batch in sorted(args.batches):
-        phases.show(f"replay, batch {batch}", replay_time(torch, lambda b=batch: img.launch(b, torch.cuda.current_stream())))
+        ms = replay_time(torch, lambda b=batch: img.launch(b, torch.cuda.current_stream()))
+        phases.show(f"replay, batch {batch}", ms)
     phases.mark = time.perf_counter()
     results = {}
     for batch in args.batches:
@@ -300,14 +307,20 @@ def main():
     p.add_argument("--ref", default="qwen3-0.6b/decode", help="name or hash of the image")
     p.add_argument("--prompt", default="Once upon a time", help="any text")
     p.add_argument("--steps", type=int, default=32, help="tokens to decode")
-    p.add_argument("--batches", type=lambda s: [int(b) for b in s.split(",")], default=[1, 2, 4, 8, 16, 32])
+    p.add_argument(
+        "--batches", type=lambda s: [int(b) for b in s.split(",")], default=[1, 2, 4, 8, 16, 32]
+    )
     p.add_argument("--context", type=int, default=256, help="rows of the KV cache")
     p.add_argument("--seed", type=int, default=0, help="of the weights")
     p.add_argument("--weights", choices=("content", "external"), default="content",
                    help="whether the image holds them")
     p.add_argument("--weights-file", default="weights.bin", help="where external weights are")
     p.add_argument("--compile", action="store_true", help="run the model under torch.compile")
-    p.add_argument("--poison", action="store_true", help="fill scratch and external memory with 0xA5 before the first launch")
+    p.add_argument(
+        "--poison",
+        action="store_true",
+        help="fill scratch and external memory with 0xA5 before the first launch",
+    )
     p.add_argument("--digest", help="file for the digests")
     args = p.parse_args()
     {"capture": do_capture, "load": do_load, "native": do_native}[args.mode](args)

@@ -234,10 +234,11 @@ static int do_capture(const char *store_path, const char *module_path)
 	check(fdry_capture_seal(cap, store, "vecadd", id, &report), "sealing");
 	phase("seal", &mark);
 	printf("image %s\n", id);
-	printf("  %llu nodes, %llu kernel (%llu whole), %llu bytes of code, %llu of content, %llu at rest\n",
-	       (unsigned long long)report.nodes, (unsigned long long)report.kernels, (unsigned long long)report.kernels_whole,
-	       (unsigned long long)report.kernel_bytes, (unsigned long long)report.content_bytes,
-	       (unsigned long long)report.stored_new);
+	printf("  %llu nodes, %llu kernel (%llu whole), %llu bytes of code, %llu of content, %llu "
+	       "at rest\n",
+	       (unsigned long long)report.nodes, (unsigned long long)report.kernels,
+	       (unsigned long long)report.kernels_whole, (unsigned long long)report.kernel_bytes,
+	       (unsigned long long)report.content_bytes, (unsigned long long)report.stored_new);
 	fdry_capture_end(cap);
 	fdry_store_close(store);
 	return 0;
@@ -253,7 +254,8 @@ static int compare(const float *out, float salt)
 		float want = value_a(i, salt) + value_b(i);
 
 		if (memcmp(&out[i], &want, sizeof(want)) && wrong++ < 3)
-			fprintf(stderr, "vecadd: out[%d] is %g, should be %g\n", i, (double)out[i], (double)want);
+			fprintf(stderr, "vecadd: out[%d] is %g, should be %g\n", i, (double)out[i],
+				(double)want);
 	}
 	return wrong;
 }
@@ -276,7 +278,9 @@ static int run(struct fdry_image *img, float salt)
 static int do_load(const char *store_path)
 {
 	struct fdry_fact fact = { "example", "vecadd" };
-	struct fdry_load_opts opts = { .sz = sizeof(opts), .flags = FDRY_LOAD_POISON, .facts = &fact, .nfacts = 1 };
+	struct fdry_load_opts opts = {
+		.sz = sizeof(opts), .flags = FDRY_LOAD_POISON, .facts = &fact, .nfacts = 1
+	};
 	struct fdry_load_report r = { .sz = sizeof(r) };
 	struct fdry_store *store;
 	struct fdry_image *img;
