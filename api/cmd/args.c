@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* args.c - what was typed, checked against the lists; numbers. */
+/* args.c - parses the command line and checks it against the lists; parses numbers. */
 #include "api/cmd/cmd.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What getopt gives for an option without a letter: above all characters, and above '?' and ':'. */
+/* getopt returns this for an option without a letter: above all characters, '?' and ':'. */
 #define NO_LETTER 0x100
 
 _Static_assert(CMD_OPT_COUNT <= 64, "options are bits of 64");
@@ -26,14 +26,14 @@ int cmd_usage(const struct cmd *c, const char *fmt, ...)
 	return CMD_USAGE;
 }
 
-/* getopt's two ways of saying the same list. */
+/* The list of options in the two forms that getopt wants. */
 static void options_make(char letters[2 * CMD_OPT_COUNT + 2],
 			 struct option longs[CMD_OPT_COUNT + 1])
 {
 	const struct cmd_option_info *o;
 	size_t i, n = 0;
 
-	letters[n++] = ':'; /* the sentences are ours */
+	letters[n++] = ':'; /* getopt prints nothing: the messages are ours */
 	for (i = 0; i < CMD_OPT_COUNT; i++) {
 		o = &cmd_options[i];
 		if (o->letter) {
@@ -59,7 +59,7 @@ static int option_number(int c)
 	return i;
 }
 
-/* --@name, which getopt does not know: several options begin so, or none does. */
+/* getopt does not know --@name: several options begin with it, or none does. */
 static int long_option_bad(const char *name)
 {
 	int i, n = 0, len = (int)strcspn(name, "=");
@@ -75,7 +75,7 @@ static int long_option_bad(const char *name)
 	return cmd_usage(NULL, "there is no option --%.*s", len, name);
 }
 
-/* getopt does not accept an option: say why. */
+/* Report why getopt does not accept an option. */
 static int option_bad(int c, char **argv)
 {
 	const struct cmd_option_info *o;
@@ -88,7 +88,7 @@ static int option_bad(int c, char **argv)
 					   o->arg);
 	}
 	if (optopt >= NO_LETTER)
-		return cmd_usage(NULL, "option --%s takes no argument",
+		return cmd_usage(NULL, "option --%s has no argument",
 				 cmd_options[optopt - NO_LETTER].name);
 	if (optopt)
 		return cmd_usage(NULL, "there is no option -%c", optopt);
@@ -103,7 +103,7 @@ static int options_parse(int argc, char **argv, struct cmd_args *a)
 
 	options_make(letters, longs);
 	while ((c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		if (c == '?' || c == ':') { /* the first counts; but --json may stand behind it */
+		if (c == '?' || c == ':') { /* the first error counts, but --json may follow */
 			status = status < 0 ? option_bad(c, argv) : status;
 			continue;
 		}
@@ -117,7 +117,7 @@ static int options_parse(int argc, char **argv, struct cmd_args *a)
 	return status;
 }
 
-/* What was given and the command does not take. */
+/* Refuse options that the command does not have. */
 static int option_foreign(const struct cmd_args *a)
 {
 	uint64_t foreign = a->given & ~cmd_options_of(a->cmd);
@@ -138,7 +138,7 @@ static int operands_check(const struct cmd_args *a)
 	if (a->argc < min)
 		return cmd_usage(a->cmd, "%s needs %s", a->cmd->name, a->cmd->operands);
 	if (a->argc > max)
-		return cmd_usage(a->cmd, max ? "%s takes no more than %s" : "%s takes no operands",
+		return cmd_usage(a->cmd, max ? "%s accepts no more than %s" : "%s has no operands",
 				 a->cmd->name, a->cmd->operands);
 	return -1;
 }
@@ -154,7 +154,7 @@ int cmd_args_parse(int argc, char **argv, struct cmd_args *a)
 	if (!a->argc)
 		return cmd_has(a, HELP) || cmd_has(a, VERSION)
 			       ? -1
-			       : cmd_usage(NULL, "no command is given");
+			       : cmd_usage(NULL, "name a command");
 	a->cmd = cmd_find(a->argv[0]);
 	if (!a->cmd)
 		return cmd_usage(NULL, "there is no command %s", a->argv[0]);
@@ -174,7 +174,7 @@ int cmd_parse_number(const char *text, const char *what, uint64_t *ret)
 	errno = 0;
 	n = strtoull(text, &end, 10);
 	if (end == text || *end || errno || *text < '0' || *text > '9')
-		return fdry_fail(FDRY_E_INVAL, "'%.80s' is not %s; give a number", text, what);
+		return fdry_fail(FDRY_E_INVAL, "'%.80s' is not %s; write a number", text, what);
 	*ret = n;
 	return 0;
 }
@@ -198,7 +198,7 @@ int cmd_parse_size(const char *text, const char *what, uint64_t *ret)
 	    !(x < 0x1p63))
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"'%.80s' is not %s; give bytes, or a number with K, M, G or T behind it",
+			"'%.80s' is not %s; write bytes, or a number followed by K, M, G or T",
 			text, what);
 	*ret = (uint64_t)x;
 	return 0;

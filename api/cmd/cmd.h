@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cmd.h - foundry-store: what its commands share.
+ * cmd.h - the parts that the commands of foundry-store share.
  *
- * A command prints what was asked for on standard output and nothing else there; an error
- * is one sentence on standard error, questions and progress are there too, and only where it
- * is a terminal. Exit statuses and JSON are part of the interface: see
- * Documentation/man/foundry-store.1 and Documentation/api/store-json.rst.
+ * A command prints its result on standard output and nothing else there. An error is one sentence
+ * on standard error. Questions and progress are on standard error too, if it is a terminal. Exit
+ * statuses and JSON are part of the interface: see Documentation/man/foundry-store.1 and
+ * Documentation/api/store-json.rst.
  *
- * Commands and options are the lists commands.def and options.def.
+ * commands.def lists the commands, options.def the options.
  */
 #ifndef FDRY_API_CMD_H
 #define FDRY_API_CMD_H
@@ -17,17 +17,17 @@
 
 #include "store/store.h"
 
-/* CMD_EXIT(number, NAME, meaning): frozen. */
+/* X(number, NAME, meaning): frozen. */
 #define CMD_EXITS(X) \
-	X(0, OK, "it is done, and all is well") \
-	X(1, FOUND, "it is done: verify found damage, diff a difference") \
+	X(0, OK, "success") \
+	X(1, FOUND, "success: verify found damage, repair left some, diff found a difference") \
 	X(2, USAGE, "an option, operand or variable is wrong") \
-	X(3, ABSENT, "no store, ref, object or graph of that name, or several") \
+	X(3, ABSENT, "no store, ref, object or graph of that name, or several of them") \
 	X(4, LOCKED, "another process was in the way or faster; try again") \
 	X(5, FULL, "the disk or the store is full") \
 	X(6, DENIED, "permissions or the medium do not allow it") \
-	X(7, DAMAGED, "damage keeps it from being done; see verify") \
-	X(8, DECLINED, "the question was not answered with yes") \
+	X(7, DAMAGED, "damage prevents it; see verify") \
+	X(8, DECLINED, "the answer to the question was not yes") \
 	X(9, FAILED, "any other error")
 
 enum cmd_exit {
@@ -36,12 +36,12 @@ enum cmd_exit {
 #undef X
 };
 
-/* CMD_GROUP(NAME, headline): of commands, as help lists them. */
+/* X(NAME, headline): groups of commands, as help lists them. */
 #define CMD_GROUPS(X) \
 	X(LOOK, "Look") \
 	X(CHANGE, "Name and remove") \
-	X(CARE, "Look after") \
-	X(MOVE, "Carry elsewhere") \
+	X(CARE, "Maintain") \
+	X(MOVE, "Copy elsewhere") \
 	X(ABOUT, "Other") \
 	X(HIDDEN, NULL)
 
@@ -51,7 +51,7 @@ enum cmd_group {
 #undef X
 };
 
-/* CMD_OPERAND(NAME, what it is): words of the lists' operands and arguments. */
+/* X(NAME, description): words for operands and arguments in the lists. */
 #define CMD_OPERANDS(X) \
 	X(IMAGE, "a ref, an id, or the beginning of an image's id (4 digits or more)") \
 	X(OBJECT, "an IMAGE, or the id of any object or its beginning") \
@@ -60,9 +60,9 @@ enum cmd_group {
 	X(DIR, "a directory") \
 	X(FILE, "a file; - is standard input or output") \
 	X(SOURCE, "the directory of another store, or a pack") \
-	X(SIZE, "bytes; with K, M, G or T binary ones") \
+	X(SIZE, "bytes, optionally followed by K, M, G or T (powers of 1024)") \
 	X(N, "a number") \
-	X(PATTERN, "a ref's name with *, ? and [...] as in a shell, where * also means slashes") \
+	X(PATTERN, "a ref's name with *, ? and [...] as in a shell; * also matches slashes") \
 	X(COMMAND, "a command's name") \
 	X(WORD, "any word")
 
@@ -92,25 +92,25 @@ extern const struct cmd_option_info cmd_options[CMD_OPT_COUNT];
 
 struct cmd;
 
-/* What the command line asks for. */
+/* The parsed command line. */
 struct cmd_args {
 	const struct cmd *cmd;
 	const char *store;                /* NULL: the default */
 	uint64_t given;                   /* bit n: option n of enum cmd_option */
-	const char *value[CMD_OPT_COUNT]; /* the last argument of those that take one */
+	const char *value[CMD_OPT_COUNT]; /* each option's last argument, if it has one */
 	int argc;
-	char **argv; /* what follows the command's name */
+	char **argv; /* the words after the command's name */
 };
 
-/* A command: @s is NULL for those that do not want the store opened, and in a dry run where there
- * is none yet and the command would make it. Gives an exit status. */
+/* A command; returns an exit status. @s is NULL if the command opens no store. It is also NULL in a
+ * dry run that finds no store, if the command would make it. */
 typedef int (*cmd_fn)(const struct cmd_args *a, struct fdry_store *s);
 
 struct cmd {
 	const char *name;
 	enum cmd_group group;
 	const char *operands;
-	int open; /* flags of fdry_store_open(); -1: not at all */
+	int open; /* flags of fdry_store_open(); -1: the store is not opened */
 	uint64_t options; /* beside CMD_EVERYWHERE */
 	const char *summary;
 	cmd_fn fn;
@@ -125,16 +125,16 @@ extern const size_t cmd_count;
 
 /* --- table.c --- */
 
-/* NULL where there is none. */
+/* Returns NULL if there is no such command. */
 const struct cmd *cmd_find(const char *name);
-/* How many operands it takes; @max is INT_MAX where the last may be repeated. */
+/* Returns how many operands the command has; @max is INT_MAX if the last one may be repeated. */
 void cmd_operand_range(const struct cmd *c, int *min, int *max);
-/* What operand number @n (from 0) is, CMD_OPERAND_NONE where there is none. */
+/* Returns the kind of operand @n (from 0), CMD_OPERAND_NONE if there is none. */
 enum cmd_operand cmd_operand_at(const struct cmd *c, int n);
-/* The word's operand: IMAGE for "IMAGE", "[IMAGE]" and "IMAGE..."; CMD_OPERAND_NONE where it is no
- * such word. */
+/* Returns the kind that a word names: IMAGE for "IMAGE", "[IMAGE]" and "IMAGE..."; CMD_OPERAND_NONE
+ * for any other word. */
 enum cmd_operand cmd_operand_of(const char *word, size_t len);
-/* The options that it takes. */
+/* Returns the options of the command, those of all commands included. */
 uint64_t cmd_options_of(const struct cmd *c);
 
 /* --- args.c: options and operands --- */
@@ -144,62 +144,62 @@ static inline bool cmd_has_(const struct cmd_args *a, enum cmd_option option)
 	return a->given >> option & 1;
 }
 #define cmd_has(a, NAME) cmd_has_(a, CMD_OPT_##NAME)
-/* The argument of an option that was given, else NULL. */
+/* The argument of an option, NULL if the option is not there. */
 #define cmd_value(a, NAME) ((a)->value[CMD_OPT_##NAME])
 
-/* Gives -1, or an exit status. Writes @a in either case. */
+/* Returns -1, or an exit status if the command line is wrong. Writes @a in either case. */
 int cmd_args_parse(int argc, char **argv, struct cmd_args *a);
-/* Wrong usage, in one sentence: CMD_USAGE. @c may be NULL. */
+/* Print what is wrong with the command line, in one sentence; returns CMD_USAGE. @c may be NULL. */
 int cmd_usage(const struct cmd *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* "10", "1.5G", "64MiB" of bytes; a number. Errors of ours that name @what. */
+/* Parse a size ("10", "1.5G", "64MiB"), or a number. @what: what it is, for the message. These two
+ * and all functions below that return an error return -FDRY_E_... */
 int cmd_parse_size(const char *text, const char *what, uint64_t *ret) __must_check;
 int cmd_parse_number(const char *text, const char *what, uint64_t *ret) __must_check;
 
 /* --- help.c --- */
 
-/* A command's help; NULL: of all. */
+/* Print a command's help; NULL: the help of all. */
 void cmd_help_print(const struct cmd *c);
 
-/* --- name.c: from what a person types to an id --- */
+/* --- name.c: resolves a typed name to an id --- */
 
-/* An OBJECT, or where @images an IMAGE. Says itself what several ids fit; gives an error of ours.
- */
+/* Resolve an OBJECT, or an IMAGE if @images. The error lists the ids if several fit. */
 int cmd_resolve(struct fdry_store *s, const char *name, bool images,
 		struct fdry_oid *ret) __must_check;
 
-/* --- say.c: what goes to people --- */
+/* --- say.c: prints for users --- */
 
-/* Say a sentence on standard error. */
+/* Print a sentence on standard error. */
 void cmd_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The first sentence that was said so; NULL: none. */
+/* Returns the first of these sentences; NULL: none was printed. */
 const char *cmd_first_error(void);
-/* A name, fact or path of somebody else's as text that a terminal only shows (lib/printable.h). Of
- * the last eight calls. Not for JSON, which has escapes of its own. */
+/* Returns a name, fact or path from outside with everything escaped that is not printable
+ * (lib/printable.h). The text lasts for the next eight calls. JSON has escapes of its own. */
 const char *cmd_text(const char *s);
-/* Formatted text, each line of it printable; a name that can hold a newline goes through cmd_text()
- * first. */
+/* Print formatted text, each line made printable. A name that may contain a newline must pass
+ * through cmd_text() first. */
 void cmd_vprint(FILE *f, const char *fmt, va_list ap);
-/* Say the last error's sentence; the exit status that belongs to @err, an error of ours. */
+/* Print the message of the last error; returns the exit status for @err. */
 int cmd_fail(int err);
-/* Writing @path failed, with errno: an error of ours that says so. */
+/* Return an error for a failed write to @path, from errno. */
 int cmd_write_failed(const char *path) __must_check;
-/* Flush @f, which is written to @path: the same if it, or writing before, failed. */
+/* Flush @f, which is written to @path; the same error if this, or an earlier write, failed. */
 int cmd_write_check(FILE *f, const char *path) __must_check;
-/* An account of what was done, on standard output; nothing with --quiet or --json. */
+/* Print what was done on standard output; nothing with --quiet or --json. */
 void cmd_say(const struct cmd_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether cmd_confirm() asks: not with --yes, with --dry-run, or without a terminal. */
+/* Returns whether cmd_confirm() asks: not with --yes, with --dry-run, or without a terminal. */
 bool cmd_asks(const struct cmd_args *a);
 /*
- * Ask whether to do what the sentence says, which names what would go and how much that is. True
- * without asking. The command that gets false does nothing and returns cmd_declined().
+ * Ask the question, which names what would be removed and its size. Returns true if the answer is
+ * yes, or if cmd_asks() is false. On false the command does nothing and returns cmd_declined().
  */
 bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 int cmd_declined(void);
 
-/* Refs to name in a question, as "m/a (1f0c9a2b4d6e), m/b (damaged) and 5 more". Zero it; release
- * it. */
+/* Refs that a question names, as "m/a (1f0c9a2b4d6e), m/b (damaged) and 5 more". Zeroed at first;
+ * the caller releases it. */
 struct cmd_names {
 	struct fdry_buf text;
 	uint64_t count;
@@ -207,69 +207,68 @@ struct cmd_names {
 };
 /* @id NULL: its record is damaged. */
 void cmd_names_add(struct cmd_names *n, const char *name, const char *id);
-/* @text is complete now, unless this gives an error of ours. */
+/* Complete @text, unless this returns an error. */
 int cmd_names_end(struct cmd_names *n) __must_check;
 void cmd_names_release(struct cmd_names *n);
 
-/* Escape sequences for standard output: "" where it is no terminal, TERM is dumb or NO_COLOR is
- * set. */
+/* Escape sequences for standard output: "" without a terminal, if TERM is dumb, or NO_COLOR set. */
 struct cmd_colours {
 	const char *id, *name, *bad, *dim, *added, *removed, *reset;
 };
 const struct cmd_colours *cmd_colours(void);
 
-/* How far something is: a line on standard error, ten times a second at most; nothing where that is
- * no terminal, or with --quiet. */
+/* Progress: a line on standard error, at most ten times a second. Nothing is printed if that is no
+ * terminal, or with --quiet. */
 struct cmd_progress {
 	const char *what;
-	uint64_t shown_ms; /* when; 0: never */
-	bool on, bytes;    /* of bytes, not of things */
+	uint64_t shown_ms; /* when it was printed last; 0: never */
+	bool on, bytes;    /* @bytes: count bytes, not things */
 };
 void cmd_progress_begin(struct cmd_progress *p, const struct cmd_args *a, const char *what,
 			bool bytes);
-/* @total 0: not known. */
+/* @total: 0 if it is not known. */
 void cmd_progress_to(struct cmd_progress *p, uint64_t done, uint64_t total);
-/* The same as a function of fdry_step_fn. */
+/* The same as a fdry_step_fn. */
 void cmd_progress_step(void *p, uint64_t done, uint64_t total);
-/* Takes the line away until it is shown again, so that something else can be printed. */
+/* Erase the line until it is printed again, so that other text can be printed. */
 void cmd_progress_pause(struct cmd_progress *p);
-/* Takes the line away. */
+/* Erase the line. */
 void cmd_progress_end(struct cmd_progress *p);
 
 /* --- util.c --- */
 
-/* Objects counted. */
+/* A sum over objects. */
 struct cmd_sum {
 	uint64_t objects, bytes, stored;
 };
-/* What @oid reaches, itself included, by kind number; [0] is the total. Gives an error of ours. */
+/* Sum the objects that @oid reaches, itself included, by kind; [0] is the total. */
 int cmd_reach(struct fdry_store *s, const struct fdry_oid *oid,
 	      struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1]);
 
-/* "17 B", "1.5 KiB": for people. */
+/* A size as text: "17 B", "1.5 KiB". */
 struct cmd_size {
 	char text[24];
 };
 struct cmd_size cmd_size(uint64_t bytes);
-/* "" for one, "s" for any other number. */
+/* Returns "" for 1, "s" for any other number. */
 const char *cmd_plural(uint64_t n);
 
 /* --- json.c --- */
 
-/* A document: what is open, and whether something stands before. Zero it, and set @f. */
+/* A document: its open brackets, and whether a value precedes. Zeroed at first, then @f set. */
 struct json {
 	FILE *f;
 	unsigned int depth;
 	bool comma;
 };
-/* Inside an object every value has a key; elsewhere it is NULL. */
+/* @key: NULL outside of an object. */
 void json_open(struct json *j, const char *key, char bracket);
-/* The last bracket of a document on standard output is left to json_end(). */
+/* json_end() writes the last bracket of a document on standard output. */
 void json_close(struct json *j, char bracket);
 /*
- * The command has ended with @status: complete its document on standard output. An error, of which
- * there is a sentence, is its last key; a command that failed before it began one gets a document
- * of that key alone.
+ * Complete the document on standard output of a command that has ended with @status. If there is a
+ * message of an error, it becomes the last key. If the command failed before it began a document,
+ * the document has this key alone.
  */
 void json_end(int status, const char *error);
 void json_string(struct json *j, const char *key, const char *value);
@@ -279,12 +278,12 @@ void json_oid(struct json *j, const char *key, const struct fdry_oid *oid);
 
 /* --- init.c --- */
 
-/* Who may use the store, as the words behind "for". */
+/* The users of the store, as the words after "for". */
 struct cmd_owner {
 	char text[128];
 };
 struct cmd_owner cmd_owner(const struct fdry_sharing *sh);
-/* The same as the object "sharing". */
+/* Write the same as the object "sharing". */
 void cmd_sharing_json(struct json *j, const struct fdry_sharing *sh);
 
 #endif

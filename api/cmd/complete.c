@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * complete.c - what a shell may offer next; see completion.bash.
+ * complete.c - prints the words that a shell may offer next; see completion.bash.
  *
- * Gets the words that were typed behind foundry-store, the last of them unfinished (perhaps
- * empty), and prints one candidate a line; the line ":files" means names of files. Never
- * says an error: a shell has nowhere to show it.
+ * The operands are the words that were typed after foundry-store; the last of them is unfinished
+ * and may be empty. One candidate is printed per line; the line ":files" means names of files.
+ * Errors are not printed: a shell has nowhere to show them.
  */
 #include "api/cmd/cmd.h"
 
@@ -19,11 +19,11 @@ struct typed {
 	const struct cmd *cmd;     /* NULL: not typed yet */
 	const char *store, *image; /* NULL: not typed */
 	const char *cur;           /* the unfinished word */
-	int operands;              /* before it */
-	const char *arg;           /* it is this argument of an option; else NULL */
-	bool lost;                 /* there is no such command */
+	int operands;              /* before @cur */
+	const char *arg;           /* @cur is an option's argument of this kind; else NULL */
+	bool lost;                 /* the command does not exist */
 	struct fdry_store *s;
-	char offered[FDRY_REF_NAME_MAX + 1]; /* the last name */
+	char offered[FDRY_REF_NAME_MAX + 1]; /* the last name that was printed */
 };
 
 static void offer(const struct typed *t, const char *word)
@@ -32,7 +32,7 @@ static void offer(const struct typed *t, const char *word)
 		puts(word);
 }
 
-/* The option that a word is, CMD_OPT_COUNT for none; a cluster of letters counts as its last. */
+/* Returns the option that @word is, CMD_OPT_COUNT if none; of a cluster of letters, the last. */
 static int option_of(const char *word)
 {
 	bool is_long = word[0] == '-' && word[1] == '-';
@@ -78,7 +78,7 @@ static void read_words(struct typed *t, int argc, char **argv)
 	}
 }
 
-/* A name once, however many images it holds. */
+/* A name is printed once, even if it holds several images. */
 static int offer_ref(void *arg, const struct fdry_ref *ref)
 {
 	struct typed *t = arg;
@@ -108,7 +108,7 @@ static int offer_object(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-/* Ids from four digits on, so that an empty word offers names alone. */
+/* Ids are offered from four digits on, so an empty word offers names alone. */
 static void offer_ids(const struct typed *t, fdry_object_fn fn)
 {
 	size_t len = strlen(t->cur);
@@ -162,7 +162,7 @@ static void offer_options(const struct typed *t)
 	}
 }
 
-/* What lies in the store. */
+/* Names and ids in the store. */
 static void offer_stored(struct typed *t, enum cmd_operand operand)
 {
 	if (fdry_store_open(t->store, FDRY_STORE_READONLY, &t->s))

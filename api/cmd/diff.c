@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * diff.c - what two images differ in: identity, memory, tensors; see diff.h for the rest.
+ * diff.c - compares two images: identity, memory, tensors; diff.h names the files for the rest.
  *
- * Two seals of one workload ought to give one image. Where they do not, this says why.
+ * Two seals of one workload should result in one image. If they do not, this command shows why.
  */
 #include "api/cmd/diff.h"
 
@@ -77,7 +77,7 @@ void diff_end(struct diff *d)
 		json_close(&d->j, '}');
 }
 
-/* An entry that one side has, or that both have with different texts. */
+/* Report an entry that only one side has, or whose text differs. */
 static int found_texts(struct diff *d, const char *name, const char *a, const char *b)
 {
 	if (!strcmp(a, b))
@@ -295,7 +295,7 @@ static int draw_found(struct diff *d, int64_t i, int64_t j)
 	return found_texts(d, name, text[0], text[1]);
 }
 
-/* --- all of it --- */
+/* --- the whole image --- */
 
 #define LIST(part_, member, prefix) \
 	{ \
@@ -372,7 +372,7 @@ static void tail(struct diff *d)
 			cmd_plural(d->count),
 			d->count || same_ids(d)
 				? ""
-				: ", but in the order of kernels, chunks' borders or names");
+				: ", except the order of kernels, chunk borders or names");
 	}
 }
 

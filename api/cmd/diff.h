@@ -2,8 +2,8 @@
 /*
  * diff.h - foundry-store diff: what its files share.
  *
- * A part of an image (facts, tensors, graphs and so on) is compared entry by entry; what
- * differs is reported at once, as text or JSON, and counted.
+ * Each part of an image (facts, tensors, graphs and so on) is compared entry by entry. A
+ * difference is printed at once, as text or JSON, and counted.
  */
 #ifndef FDRY_API_CMD_DIFF_H
 #define FDRY_API_CMD_DIFF_H
@@ -13,7 +13,7 @@
 
 struct diff_kernels {
 	uint32_t *sorted; /* indices, by name, object, attributes and parameters */
-	uint32_t *rank;   /* of each kernel: equal on both sides where the kernels are equal */
+	uint32_t *rank;   /* of each kernel; equal kernels have equal ranks on both sides */
 };
 
 struct diff {
@@ -21,25 +21,24 @@ struct diff {
 	struct fdry_reader *reader;
 	struct cmd_image im[2];
 	struct diff_kernels kernels[2];
-	const char *part; /* that is compared; its headline is printed with the first difference */
+	const char *part; /* compared now; its headline precedes its first difference */
 	bool headed;
 	struct json j;
 	uint64_t count;
 };
 
-/* What differs: gone, new, or changed. */
 enum diff_what { DIFF_REMOVED, DIFF_ADDED, DIFF_CHANGED };
-/* Report a difference. @a and @b: what stands on each side, "" where nothing does. In JSON the
+/* Report a difference. @a and @b: the entry on each side; "": that side has none. In JSON the
  * caller may add keys before diff_end(). */
 void diff_begin(struct diff *d, enum diff_what what, const char *name, const char *a,
 		const char *b);
 void diff_number(struct diff *d, const char *key, uint64_t value);
-/* A line more, for people; nothing in JSON. */
+/* Print one more line in the text; nothing in JSON. */
 void diff_more(struct diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void diff_end(struct diff *d);
 
-/* Compare two lists by ascending key: @order compares a's @i with b's @j; @found gets -1 for what
- * is not there. */
+/* Compare two lists by ascending key: @order compares a's @i with b's @j. @found is called for
+ * each entry, with -1 for the side that has none. */
 struct diff_list {
 	const char *part;
 	uint32_t n[2];
@@ -48,7 +47,7 @@ struct diff_list {
 };
 int diff_list(struct diff *d, const struct diff_list *l) __must_check;
 
-/* --- diff_kernels.c: who is who, before graphs are compared --- */
+/* --- diff_kernels.c: matches the kernels of both sides, before graphs are compared --- */
 int diff_kernels_rank(struct diff *d) __must_check;
 void diff_kernels_release(struct diff *d);
 int diff_kernels(struct diff *d) __must_check;

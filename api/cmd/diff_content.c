@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * diff_content.c - memory that images bring along, byte by byte.
+ * diff_content.c - compares the memory content of two images, byte by byte.
  *
- * Chunks of equal ids are equal; of others the bytes are compared where both images have
- * some. Content that no chunk covers is zero, and so is a byte that only one side has a
- * chunk for.
+ * Chunks with equal ids are equal. Other chunks are read and their bytes compared. A byte that no
+ * chunk of an image covers counts as zero.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/cmd/diff.h"
 
-/* A chunk of device or host memory, with its bytes once they are wanted. */
+/* A chunk of device or host memory; its bytes are read when they are needed. */
 struct piece {
 	uint64_t at, size;
 	const struct fdry_oid *oid;
@@ -23,7 +22,7 @@ struct pieces {
 	const struct fdry_manifest *m;
 	bool host;
 	uint32_t next;
-	struct piece now; /* size 0: there is none */
+	struct piece now; /* size 0: none is left */
 };
 
 /* Host memory is ordered by segment, then offset. */
@@ -55,14 +54,14 @@ static int piece_read(struct diff *d, struct piece *p)
 
 	if (!err && p->bytes.len != p->size)
 		err = fdry_fail(FDRY_E_BADIMAGE,
-				"a chunk has %zu bytes where its manifest says %llu", p->bytes.len,
+				"a chunk has %zu bytes, but its manifest says %llu", p->bytes.len,
 				(unsigned long long)p->size);
 	return err;
 }
 
-/* --- what is inside --- */
+/* --- tensors --- */
 
-/* The place of a tensor of device memory, and how far the tensors that begin no later reach. */
+/* A tensor's place in device memory, and the highest end of this and all earlier tensors. */
 struct place {
 	uint64_t at, end, reach;
 	const char *name;
@@ -109,7 +108,7 @@ static int places_make(const struct fdry_manifest *m, struct places *ret)
 	return 0;
 }
 
-/* The last tensor that begins at or in front of @at and holds it; NULL: none does. */
+/* Returns the last tensor that begins at or before @at and contains @at; NULL: none does. */
 static const char *tensor_at(const struct places *l, uint64_t at)
 {
 	size_t low = 0, high = l->n, mid;
@@ -131,12 +130,12 @@ static const char *tensor_at(const struct places *l, uint64_t at)
 
 /* --- comparing --- */
 
-/* A run of differing bytes: @at is the first, @count how many up to the last piece. */
+/* A run of differing bytes: @at is the first, @count their number so far. */
 struct run {
 	uint64_t at, end, count;
 };
 
-/* @places: of the tensors; NULL: host memory. */
+/* @places: the places of the tensors; NULL: host memory. */
 static void run_report(struct diff *d, const struct run *r, const struct places *places)
 {
 	const char *tensor = places ? tensor_at(places, r->at) : NULL;
@@ -159,13 +158,13 @@ static void run_report(struct diff *d, const struct run *r, const struct places 
 	diff_end(d);
 }
 
-/* Bytes that no piece holds are 0. */
+/* Returns the byte at @at, 0 if the piece does not cover it. */
 static uint8_t byte_at(const struct piece *p, uint64_t at)
 {
 	return at - p->at < p->bytes.len ? p->bytes.data[at - p->at] : 0;
 }
 
-/* [at, end) of both sides, each inside one piece or in none. */
+/* Compare [at, end) of both sides; each side has one piece for all of it, or none. */
 static void range_compare(const struct piece *a, const struct piece *b, uint64_t at, uint64_t end,
 			  struct run *r)
 {
@@ -186,7 +185,7 @@ static bool same_piece(const struct piece *a, const struct piece *b)
 	return a->size && a->size == b->size && a->at == b->at && fdry_oid_eq(a->oid, b->oid);
 }
 
-/* Where the next range begins and ends: up to a border of either side. */
+/* Find the next range: it ends at the next piece border of either side. */
 static uint64_t range_end(const struct piece *a, const struct piece *b, uint64_t at)
 {
 	uint64_t end = UINT64_MAX;
@@ -218,7 +217,7 @@ static int ranges_compare(struct diff *d, struct pieces p[2], uint64_t *at, stru
 	return err;
 }
 
-/* One report for pieces that follow each other without a gap. */
+/* Adjacent pieces share one report. */
 static int compare(struct diff *d, const struct places *places)
 {
 	bool host = !places;

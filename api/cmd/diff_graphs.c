@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * diff_graphs.c - the graphs of two images, by key: nodes in their canonical order, and edges.
+ * diff_graphs.c - compares the graphs of two images, by key: nodes in canonical order, and edges.
  *
- * Kernels are compared by rank, since an image's numbers are its own: two graph objects of
- * one id can call different kernels, and two of different ids can be the same graph.
+ * Kernels are compared by rank, since each image numbers its kernels differently. Two graph
+ * objects with one id can call different kernels, and two with different ids can be equal.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/cmd/diff.h"
 
-#define SHOWN 8 /* nodes that are described, without --long */
+#define SHOWN 8 /* nodes per graph that are described without --long */
 
-/* What of a node can differ; the first that does counts. X(member and JSON key, for people) */
+/* Ways in which nodes differ; the first that applies is counted. X(JSON key, text) */
 #define FIELDS(X) \
 	X(kinds, "the kind") \
 	X(kernels, "the kernel") \
@@ -39,14 +39,14 @@ static const char *const field_texts[] = {
 #undef X
 };
 
-/* Two graphs of one key. */
+/* Two graphs with one key. */
 struct pair {
 	struct diff *d;
 	const struct fdry_mf_graph *entry[2];
 	struct cmd_graph_object g[2];
-	uint64_t fields[FIELD_COUNT]; /* nodes that differ in it */
+	uint64_t fields[FIELD_COUNT]; /* nodes that differ in this field */
 	uint64_t edges[2];            /* that only one side has */
-	struct fdry_buf lines;        /* for people */
+	struct fdry_buf lines;        /* of the text */
 	uint32_t shown;
 };
 
@@ -57,7 +57,7 @@ static bool spans_differ(struct fdry_span a, struct fdry_span b)
 	return a.len != b.len || (a.len && memcmp(a.data, b.data, a.len));
 }
 
-/* FIELD_COUNT where they are equal. */
+/* Returns FIELD_COUNT if they are equal. */
 static enum field kernels_differ(const struct diff *d, const struct fdry_node_kernel *a,
 				 const struct fdry_node_kernel *b)
 {
@@ -98,7 +98,7 @@ static const char *node_name(const struct diff *d, int side, const struct fdry_n
 	return fdry_node_ops(n->kind)->name;
 }
 
-/* Where arguments differ: "bytes 8 to 15: 00c0ffee... here, ... there". */
+/* Append the differing range of arguments: ", bytes 8 to 15: 00c0ffee..., 00decade...". */
 static int arguments_text(struct fdry_span a, struct fdry_span b, struct fdry_buf *out)
 {
 	size_t i, from = 0, to = a.len, n;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * diff_kernels.c - the kernels of two images.
+ * diff_kernels.c - compares the kernels of two images.
  *
- * An image numbers its kernels in the order of their first use, so numbers mean nothing
- * between images: each kernel gets a rank, equal where name, code, attributes and
- * parameters are.
+ * An image numbers its kernels in the order of their first use, so the numbers of two images
+ * cannot be compared. Each kernel gets a rank instead. Two kernels have the same rank if their
+ * names, code, attributes and parameters are equal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static int by_params(const struct fdry_manifest *m, const struct fdry_mf_kernel 
 				       x->param_count * sizeof(*m->params)) : 0;
 }
 
-/* Name first: what has the same name and differs in the rest is one change. */
+/* The name is compared first, so kernels that differ in the rest become one change. */
 static int compare(const struct fdry_manifest *m, uint32_t i, const struct fdry_manifest *n,
 		   uint32_t j)
 {

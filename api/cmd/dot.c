@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dot.c - a graph in Graphviz's language, nodes coloured by kind; and as SVG, which its dot draws.
+ * dot.c - writes a graph in Graphviz's language, nodes coloured by kind, or as SVG, which
+ * Graphviz's program dot draws.
  */
 #include "api/cmd/dot.h"
 
@@ -15,7 +16,7 @@
 #include "lib/fd.h"
 #include "lib/printable.h"
 
-/* Light enough for black letters. */
+/* Colours light enough for black letters. */
 static const char *const colours[FDRY_NODE_KINDS] = {
 	[FDRY_NODE_KERNEL] = "#a6cee3", [FDRY_NODE_MEMSET] = "#fdbf6f",
 	[FDRY_NODE_MEMCPY] = "#b2df8a", [FDRY_NODE_EMPTY] = "#dddddd",
@@ -23,8 +24,8 @@ static const char *const colours[FDRY_NODE_KINDS] = {
 };
 
 /*
- * The name in a mangled name: of _ZN2at6native9fill_kernelEv it is at::native::fill_kernel. Any
- * other name, and what is mangled otherwise, stays as it is.
+ * Append the name inside of a mangled name: at::native::fill_kernel for
+ * _ZN2at6native9fill_kernelEv. Names of other forms are appended unchanged.
  */
 static int name_text(const char *name, struct fdry_buf *out)
 {
@@ -48,7 +49,7 @@ static int name_text(const char *name, struct fdry_buf *out)
 	return fdry_buf_printf(out, "%s", name);
 }
 
-/* Inside of quotes: first as text that only shows, then what Graphviz reads as an escape. */
+/* Append text inside of quotes: made printable, then escaped for Graphviz. */
 static int quoted(const char *text, struct fdry_buf *out)
 {
 	struct fdry_buf shown = { 0 };
@@ -166,9 +167,8 @@ int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, cons
 
 static int dot_missing(void)
 {
-	return fdry_fail(
-		FDRY_E_IO,
-		"there is no program dot, which draws SVG; install graphviz, or take --format dot");
+	return fdry_fail(FDRY_E_IO, "the program dot, which draws SVG, is not installed; install "
+				    "graphviz, or use --format dot");
 }
 
 static int dot_spawn(int in, int out, pid_t *ret)
@@ -220,6 +220,6 @@ int cmd_svg(struct fdry_span dot, int fd)
 	if (!err && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return dot_missing();
 	if (!err && status)
-		err = fdry_fail(FDRY_E_IO, "dot failed; what it said stands above");
+		err = fdry_fail(FDRY_E_IO, "dot failed; its message stands above");
 	return err;
 }

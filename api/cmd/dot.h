@@ -6,12 +6,12 @@
 #include "image/manifest.h"
 #include "graph/codec.h"
 
-/* The graph in Graphviz's language; @ret is empty before and released by the caller, a terminator
- * behind the text is not counted. Kernels are named as @m has them. */
+/* Write the graph in Graphviz's language to @ret, which is empty before and released by the
+ * caller. A NUL that is not counted follows the text. @m names the kernels. */
 int cmd_dot(const struct fdry_manifest *m, const struct fdry_graph_view *v, const char *title,
 	    struct fdry_buf *ret) __must_check;
-/* Have dot draw what cmd_dot() gave as SVG, into @fd. FDRY_E_IO where there is no dot, or it fails.
- */
+/* Let dot draw the text of cmd_dot() as SVG, into @fd. FDRY_E_IO: dot is not installed, or it
+ * failed. */
 int cmd_svg(struct fdry_span dot, int fd) __must_check;
 
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * du.c - what each ref takes at rest: alone, and shared with others.
+ * du.c - prints how many bytes each ref occupies at rest: alone, and shared with others.
  *
- * The unique bytes of a ref are what gc would give back without it, unless its image has
- * another name. Shared bytes stand with each ref and once in the sum.
+ * A ref's unique bytes are those that gc would free after the ref is removed, if its image has no
+ * other name. Shared bytes are counted for each ref, and once in the sum.
  */
 #include "api/cmd/cmd.h"
 
@@ -15,8 +15,8 @@ struct du {
 	struct fdry_usage usage;
 	struct fdry_store_stat stat;
 	struct json j;
-	struct fdry_ref last; /* read, and not printed yet: its name "" for none */
-	bool several;         /* images, as far as read, have its name */
+	struct fdry_ref last; /* read but not printed yet; its name is "" if there is none */
+	bool several;         /* several images have its name, as far as they were read */
 };
 
 static void sum_json(struct json *j, const char *key, const struct fdry_sum *sum)
@@ -30,7 +30,7 @@ static void sum_json(struct json *j, const char *key, const struct fdry_sum *sum
 
 static struct fdry_sum minus(const struct fdry_sum *a, const struct fdry_sum *b)
 {
-	/* the two may be of different moments */
+	/* the two may have been counted at different times */
 	return (struct fdry_sum){ a->objects > b->objects ? a->objects - b->objects : 0,
 				  a->bytes > b->bytes ? a->bytes - b->bytes : 0,
 				  a->stored > b->stored ? a->stored - b->stored : 0 };
@@ -58,7 +58,7 @@ static void line_json(struct json *j, const struct fdry_ref *ref, const struct f
 	json_close(j, '}');
 }
 
-/* Which of several images under the name it is, as commands take it: NAME:DIGITS. */
+/* If the name holds several images: ":DIGITS", as commands accept it after the name. */
 static void line_print(struct du *du, bool several)
 {
 	const struct fdry_image_usage *u =
@@ -66,7 +66,7 @@ static void line_print(struct du *du, bool several)
 	char hex[FDRY_OID_HEX_SIZE], which[10] = "";
 	struct fdry_sum shared;
 
-	if (!u || !wanted(du->a, du->last.name)) /* or it came just now */
+	if (!u || !wanted(du->a, du->last.name)) /* or it was set after the count */
 		return;
 	shared = minus(&u->all, &u->unique);
 	if (cmd_has(du->a, JSON)) {
@@ -79,7 +79,7 @@ static void line_print(struct du *du, bool several)
 	       cmd_size(shared.stored).text, cmd_size(u->all.stored).text, du->last.name, which);
 }
 
-/* Images of one name come one after the other. */
+/* Images of one name follow each other. */
 static int du_ref(void *arg, const struct fdry_ref *ref)
 {
 	struct du *du = arg;
@@ -91,7 +91,7 @@ static int du_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* Every name that was given is there. */
+/* Each name on the command line must exist. */
 static int names_check(const struct cmd_args *a, struct fdry_store *s)
 {
 	struct fdry_oid oid;

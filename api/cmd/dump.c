@@ -2,8 +2,8 @@
 /*
  * dump.c - objects as text that undump reads: Documentation/format/store-text.rst.
  *
- * The same objects give the same text. What others link to comes before them, so that
- * reading can store as it goes; one session gives one view of the store.
+ * The same objects result in the same text. Objects follow the objects that they link to, so a
+ * reader can store each at once. One read session has one view of the store throughout.
  */
 #include "api/cmd/cmd.h"
 
@@ -21,7 +21,7 @@ struct dump {
 	struct fdry_store *s;
 	struct fdry_reader *reader;
 	FILE *f;
-	const char *path; /* for sentences */
+	const char *path; /* for messages */
 	struct fdry_buf objects; /* struct fdry_object_info */
 	const struct fdry_object_info *now;
 	struct cmd_progress progress;
@@ -47,14 +47,14 @@ static void bytes_print(FILE *f, const struct fdry_buf *bytes)
 	}
 }
 
-/* Text has all arguments, which nodes share in the object: a few bytes could become any number. */
+/* Nodes share arguments in the object, but not in text: a few bytes could become very many. */
 static bool grows(const struct fdry_graph_view *v)
 {
 	return v->header.arg_bytes > 256 * v->header.size + (16u << 20);
 }
 
-/* A graph that its text gives again goes as text; all that this version wrote do, unless they grow
- * too much. */
+/* A graph is dumped as text if that text can be turned into the same object. This holds for all
+ * graphs of this version, unless the text is too large. */
 static int graph_print(FILE *f, const struct fdry_buf *bytes, bool *ret)
 {
 	struct fdry_buf text = { 0 }, again = { 0 };
@@ -122,14 +122,14 @@ static int object_print(struct dump *d)
 	return err;
 }
 
-/* --- which --- */
+/* --- which objects --- */
 
 static int object_put(void *arg, const struct fdry_object_info *info)
 {
 	return fdry_buf_put(arg, info, sizeof(*info));
 }
 
-/* What links comes behind what it links to: only manifests link. */
+/* Manifests come last, after the objects that they link to: nothing else has links. */
 static int by_place(const void *a, const void *b)
 {
 	const struct fdry_object_info *x = a, *y = b;
@@ -164,7 +164,7 @@ static int ref_put(void *arg, const struct fdry_ref *ref)
 	return fdry_buf_put(arg, ref, sizeof(*ref));
 }
 
-/* The order in which they were set: of several images of a name the last one counts. */
+/* In the order in which they were set: the last one set holds a name with several images. */
 static int by_change(const void *a, const void *b)
 {
 	const struct fdry_ref *x = a, *y = b;
@@ -183,7 +183,7 @@ static void ref_print(const struct dump *d, const struct fdry_ref *r)
 	fprintf(d->f, "%s\n", r->pinned ? " pinned" : "");
 }
 
-/* Of the objects that were written. */
+/* The refs of the objects that were written. */
 static int refs_print(struct dump *d)
 {
 	size_t i, n = d->objects.len / sizeof(struct fdry_object_info);
@@ -231,7 +231,7 @@ static int dump_to(struct dump *d)
 
 	if (err)
 		return err;
-	if (!isatty(fileno(d->f))) /* where the text itself shows how far it is */
+	if (!isatty(fileno(d->f))) /* on a terminal the text itself shows the progress */
 		cmd_progress_begin(&d->progress, d->a, "objects", false);
 	err = objects_print(d);
 	cmd_progress_end(&d->progress);

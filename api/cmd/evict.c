@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* evict.c - removes what was used longest ago until the store fits into its limit, or into another
- * one. */
+/* evict.c - removes the images that were used longest ago, until the store fits into its limit or
+ * into the size on the command line. */
 #include "api/cmd/cmd.h"
 
 #include <time.h>
@@ -55,7 +55,7 @@ static void would_evict(void *names, const char *ref, const char *id, uint64_t u
 	cmd_names_add(names, ref, id);
 }
 
-/* Ask, with what would go. */
+/* Ask, and name what would be removed. */
 static int question(const struct cmd_args *a, struct fdry_store *s, uint64_t limit, bool *yes)
 {
 	struct cmd_names names = { .count = 0 };
@@ -84,10 +84,11 @@ int cmd_evict(const struct cmd_args *a, struct fdry_store *s)
 			    fdry_store_limit_get(s, &o.bytes, NULL);
 
 	if (!err && !o.bytes)
-		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of no bytes holds nothing; give a "
-							"size, or none at all for the store's limit"
-						      : "the store has no limit to fit into; give "
-							"a size, or set a limit first");
+		err = fdry_fail(FDRY_E_INVAL, a->argc ? "a store of 0 bytes holds nothing; name a "
+							"larger size, or no size for the store's "
+							"limit"
+						      : "the store has no limit; name a size, or "
+							"set a limit first");
 	if (!err && cmd_asks(a))
 		err = question(a, s, o.bytes, &yes);
 	if (err)

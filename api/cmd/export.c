@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * export.c - images into a pack: a file, which appears when it is whole, or standard output.
+ * export.c - writes images to a pack: to a file, which appears when it is complete, or to
+ * standard output.
  */
 #include "api/cmd/cmd.h"
 
@@ -10,12 +11,12 @@
 #include "api/cmd/output.h"
 #include "store/pack.h"
 
-/* A pack is bytes. */
+/* A pack is binary. */
 static int output_open(const char *path, struct cmd_output *o)
 {
 	if ((!path || !strcmp(path, "-")) && isatty(STDOUT_FILENO))
 		return fdry_fail(FDRY_E_INVAL,
-				 "a pack is not for a terminal; give -o FILE, or a pipe");
+				 "a pack is not written to a terminal; use -o FILE, or a pipe");
 	return cmd_output_open(path, o);
 }
 
@@ -81,11 +82,11 @@ int cmd_export(const struct cmd_args *a, struct fdry_store *s)
 	int err;
 
 	if (!cmd_has(a, ALL) != !!a->argc)
-		return cmd_usage(a->cmd, "export needs IMAGE..., or --all");
+		return cmd_usage(a->cmd, "name images to export, or use --all");
 	if (cmd_has(a, JSON) && (!cmd_value(a, OUTPUT) || !strcmp(cmd_value(a, OUTPUT), "-")))
 		return cmd_usage(
 			a->cmd,
-			"--json and a pack on standard output do not go together; give -o FILE");
+			"--json and the pack cannot both be on standard output; use -o FILE");
 	err = output_open(cmd_value(a, OUTPUT), &o);
 	if (err)
 		return cmd_fail(err);

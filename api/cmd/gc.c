@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gc.c - removes what neither a ref nor a session reaches.
+ * gc.c - removes objects that neither a ref nor a session reaches.
  *
- * An interrupt ends it after the transaction that is under way: what is gone is told, and
- * the rest is for the next time. A second one ends the process, which does no harm either.
+ * An interrupt ends it after the current transaction. It then prints what was removed; the next
+ * gc removes the rest. A second interrupt ends the process, which does no harm either.
  */
 #include <signal.h>
 
@@ -67,7 +67,7 @@ static void report_json(const struct fdry_gc_report *r, bool dry_run)
 	json_close(&j, '}');
 }
 
-/* "  1 manifest, 4 KiB; 3 chunks, 6 MiB"; nothing where nothing went. */
+/* Print "  1 manifest, 4 KiB; 3 chunks, 6 MiB"; nothing if nothing was removed. */
 static void say_kinds(const struct cmd_args *a, const struct fdry_gc_report *r)
 {
 	const char *before = "  ";
@@ -93,7 +93,7 @@ static void say(const struct cmd_args *a, const struct fdry_gc_report *r)
 		r->live == 1 ? "s" : "");
 	say_kinds(a, r);
 	if (r->leases)
-		cmd_say(a, "sessions that go on beside it: %llu\n", (unsigned long long)r->leases);
+		cmd_say(a, "other sessions in progress: %llu\n", (unsigned long long)r->leases);
 }
 
 int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
@@ -115,6 +115,6 @@ int cmd_gc(const struct cmd_args *a, struct fdry_store *s)
 	else
 		say(a, &r);
 	if (r.stopped)
-		cmd_error("interrupted; the rest is for the next gc");
+		cmd_error("interrupted; run gc again to remove the rest");
 	return r.stopped ? CMD_FAILED : CMD_OK;
 }

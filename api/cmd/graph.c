@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* graph.c - writes one of an image's graphs: as text, complete; or as a picture. */
+/* graph.c - writes one of an image's graphs, as complete text or as a picture. */
 #include "api/cmd/cmd.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct picture {
 	bool dot, svg;
 	struct cmd_image im;
 	const struct fdry_mf_graph *entry; /* in the image */
-	struct fdry_buf text;              /* terminated, without counting that */
+	struct fdry_buf text;              /* a NUL that is not counted follows */
 };
 
 static int graph_find(struct picture *p)
@@ -30,7 +30,7 @@ static int graph_find(struct picture *p)
 			 (unsigned long long)p->key);
 }
 
-/* Names stand in the text as comments; a kernel's number means nothing to a person. */
+/* Kernel names are comments in the text; it refers to kernels by number. */
 static int text_make(struct picture *p, const struct fdry_graph_view *v)
 {
 	struct fdry_kernel *names = calloc((size_t)p->im.m.n_kernels + 1, sizeof(*names));
@@ -144,7 +144,7 @@ int cmd_graph(const struct cmd_args *a, struct fdry_store *s)
 	if (!p.dot && !p.svg && strcmp(format, "text"))
 		return cmd_usage(a->cmd, "there is no format '%s'", format);
 	if (p.svg && cmd_has(a, JSON))
-		return cmd_usage(a->cmd, "SVG does not go into JSON");
+		return cmd_usage(a->cmd, "--json has no SVG; use --format dot or text");
 	err = graph_write(&p, s);
 	fdry_buf_release(&p.text);
 	cmd_image_close(&p.im);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* help.c - the lists for people, and as they are for tests. */
+/* help.c - prints the lists of commands and options, for users and for tests. */
 #include "api/cmd/cmd.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static void print_group(enum cmd_group group, const char *headline)
 static void help_all(void)
 {
 	printf("usage: foundry-store [OPTION]... COMMAND [OPERAND]...\n\n"
-	       "Looks after a store of images.\n\n");
+	       "Maintain a store of images.\n\n");
 #define X(NAME, headline) print_group(CMD_GROUP_##NAME, headline);
 	CMD_GROUPS(X)
 #undef X

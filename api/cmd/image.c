@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image.c - an image's manifest and graphs, read for a command. */
+/* image.c - reads an image's manifest and graphs. */
 #include "api/cmd/image.h"
 
 #include <stdio.h>
@@ -26,8 +26,7 @@ void cmd_image_close(struct cmd_image *im)
 	fdry_buf_release(&im->bytes);
 }
 
-/* A command puts the arguments together and makes a text of them that is twice as long, or compares
- * two graphs. */
+/* A command joins the arguments and makes text that is twice as long, or compares two graphs. */
 static int arguments_check(const struct fdry_graph_view *v)
 {
 	struct fdry_budget b;

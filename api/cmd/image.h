@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* image.h - an image's manifest and graphs, read for a command. */
+/* image.h - reads an image's manifest and graphs, and names their parts. */
 #ifndef FDRY_API_CMD_IMAGE_H
 #define FDRY_API_CMD_IMAGE_H
 
@@ -7,7 +7,7 @@
 #include "graph/codec.h"
 #include "store/store.h"
 
-/* A manifest with its bytes; does not need the session any more. */
+/* A manifest with its bytes; it stays valid after the read session ends. */
 struct cmd_image {
 	struct fdry_oid oid;
 	struct fdry_buf bytes;
@@ -16,26 +16,26 @@ struct cmd_image {
 int cmd_image_open(struct fdry_reader *reader, const struct fdry_oid *oid,
 		   struct cmd_image *ret) __must_check;
 void cmd_image_close(struct cmd_image *im);
-/* Nodes of all graphs. */
+/* Returns the number of nodes of all graphs. */
 uint64_t cmd_image_nodes(const struct fdry_manifest *m);
-/* "content" and so on. */
+/* Returns "content" and so on. */
 const char *cmd_role_name(uint32_t role);
 const char *cmd_use_name(uint32_t use);
 const char *cmd_dtype_name(uint32_t dtype);
-/* Bytes of an element; 0 for what is no type. */
+/* Returns the bytes of an element, 0 for an unknown type. */
 uint64_t cmd_dtype_size(uint32_t dtype);
-/* Most bytes of a tensor that has room; 0: it has none. */
+/* Returns the capacity of a tensor that can grow, in bytes; 0: it cannot grow. */
 uint64_t cmd_room_of(const struct fdry_manifest *m, uint32_t tensor);
-/* The first further attribute of a kernel, or of one behind it. */
+/* Returns the index of the kernel's first further attribute, or else of a later kernel's. */
 uint32_t cmd_attrs_of(const struct fdry_manifest *m, uint32_t kernel);
-/* "F32 const 0x500000000000 [8:4 4:1]", without the name. */
+/* Write "F32 const 0x500000000000 [8:4 4:1]", without the name. */
 void cmd_tensor_text(const struct fdry_mf_tensor *t, char *ret, size_t len);
 
-/* What the image says of itself, as an object under the key "image". */
+/* Write the description of the image, as an object under the key "image". */
 struct json;
 void cmd_image_json(struct json *j, const struct fdry_manifest *m);
 
-/* The same of a graph object. */
+/* The same for a graph object. */
 struct cmd_graph_object {
 	struct fdry_oid oid;
 	struct fdry_buf bytes;

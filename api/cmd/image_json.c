@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* image_json.c - what an image says of itself, as JSON. */
+/* image_json.c - describes an image as JSON. */
 #include "api/cmd/cmd.h"
 #include "api/cmd/image.h"
 #include "mm/region.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* import.c - a pack from a file or standard input into the store. */
+/* import.c - stores the images of a pack, from a file or standard input. */
 #include "api/cmd/cmd.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static void image_told(void *arg, const struct fdry_pack_image *image, const str
 		cmd_say(im->a, "%s is %s%s%s\n", image->name, fdry_oid_hex(&image->oid, hex),
 			was ? ", was " : "", was ? fdry_oid_hex(was, was_hex) : "");
 	else
-		cmd_say(im->a, "%s has no name; tag it, or gc removes it\n",
+		cmd_say(im->a, "%s has no name; name it with tag, or the next gc removes it\n",
 			fdry_oid_hex(&image->oid, hex));
 }
 
@@ -54,8 +54,9 @@ static int input_open(const char *path, int *ret)
 
 	if (!path || !strcmp(path, "-")) {
 		if (isatty(STDIN_FILENO))
-			return fdry_fail(FDRY_E_INVAL,
-					 "a pack is not typed; name a file, or give it by a pipe");
+			return fdry_fail(
+				FDRY_E_INVAL,
+				"a pack is not read from a terminal; name a file, or use a pipe");
 		*ret = STDIN_FILENO;
 		return 0;
 	}
@@ -69,7 +70,7 @@ static int input_open(const char *path, int *ret)
 	return 0;
 }
 
-/* The pack is all that there is: what follows was not written by an export. */
+/* Nothing may follow the pack: an export writes nothing after it. */
 static int end_check(int fd)
 {
 	size_t got = 0;
@@ -78,7 +79,7 @@ static int end_check(int fd)
 
 	if (err || !got)
 		return err;
-	return fdry_fail(FDRY_E_BADIMAGE, "something follows the pack; the pack itself was taken");
+	return fdry_fail(FDRY_E_BADIMAGE, "data follows the pack; the pack itself was imported");
 }
 
 static void report(struct import *im, const struct fdry_pack_report *r)
@@ -87,7 +88,7 @@ static void report(struct import *im, const struct fdry_pack_report *r)
 
 	if (!cmd_has(im->a, JSON)) {
 		cmd_say(im->a, "%s %llu of %llu object%s, %s of %s\n",
-			cmd_has(im->a, DRY_RUN) ? "would take" : "took",
+			cmd_has(im->a, DRY_RUN) ? "would import" : "imported",
 			(unsigned long long)r->objects_new, (unsigned long long)r->objects,
 			cmd_plural(r->objects), cmd_size(r->bytes_new).text,
 			cmd_size(r->bytes).text);

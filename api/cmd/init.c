@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* init.c - make a store, for its owner alone or for a group; say whose it is. */
+/* init.c - makes a store, for its owner alone or for a group, and prints who may use it. */
 #include "api/cmd/cmd.h"
 
 void cmd_sharing_json(struct json *j, const struct fdry_sharing *sh)
@@ -40,7 +40,7 @@ static void report(const struct cmd_args *a, const struct fdry_store *s,
 
 	if (!cmd_has(a, JSON)) {
 		cmd_say(a, "%s %s, which is for %s\n",
-			made ? "made" : "there is a store already at", fdry_store_path(s),
+			made ? "made" : "a store exists already:", fdry_store_path(s),
 			cmd_owner(sh).text);
 		return;
 	}

@@ -2,10 +2,9 @@
 /*
  * json.c - writing JSON.
  *
- * A library would be a dependency for what is, without reading, a bracket, a comma and an
- * escape. What is written is valid JSON whatever the strings hold: bytes that are not
- * UTF-8 (a path may have some) become U+FFFD. Characters that do more than show are written as
- * \u and their number, which readers undo.
+ * Without a parser, JSON is brackets, commas and escapes: too little to depend on a library. The
+ * output is valid JSON for any strings. Bytes that are not UTF-8, which a path may contain, become
+ * U+FFFD. Characters that are not printable are escaped as \u and their number.
  */
 #include "api/cmd/cmd.h"
 
@@ -26,7 +25,7 @@ static void indent(struct json *j)
 		fputc('\t', j->f);
 }
 
-/* As JSON has characters beyond 16 bits: in two halves. */
+/* JSON escapes a character beyond 16 bits as two surrogates. */
 static void escape(struct json *j, uint32_t c)
 {
 	if (c > 0xFFFF)
@@ -74,7 +73,7 @@ void json_open(struct json *j, const char *key, char bracket)
 	j->comma = false;
 }
 
-static struct json document; /* that of standard output, but for its last bracket */
+static struct json document; /* on standard output; its last bracket is still missing */
 
 static void close_now(struct json *j, char bracket)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* limit.c - how large the store may be, and how large it is. */
+/* limit.c - prints or sets how large the store may be. */
 #include "api/cmd/cmd.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static int limit_set(struct fdry_store *s, const char *text)
 
 	if (!err && !bytes && strcmp(text, "none"))
 		err = fdry_fail(FDRY_E_INVAL,
-				"a store of no bytes holds nothing; give a size, or none");
+				"a store of 0 bytes holds nothing; name a larger size, or none");
 	return err ? err : fdry_store_limit_set(s, bytes);
 }
 
@@ -26,7 +26,7 @@ static void report(const struct cmd_args *a, uint64_t limit, uint64_t used)
 		json_close(&j, '}');
 	} else if (limit) {
 		cmd_say(a, "%s of %s in use%s\n", cmd_size(used).text, cmd_size(limit).text,
-			used > limit ? "; foundry-store evict makes it fit" : "");
+			used > limit ? "; foundry-store evict removes the excess" : "");
 	} else {
 		cmd_say(a, "%s in use, no limit\n", cmd_size(used).text);
 	}

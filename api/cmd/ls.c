@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* ls.c - lists refs with what they take, or all objects. */
+/* ls.c - lists refs with their sizes, or all objects. */
 #include "api/cmd/cmd.h"
 
 #include <fnmatch.h>
@@ -38,7 +38,7 @@ static bool wanted(const struct cmd_args *a, const char *name)
 	return !a->argc;
 }
 
-/* A manifest that cannot be read makes the row broken, and nothing more. */
+/* If a manifest cannot be read, only its row is marked as broken. */
 static void row_read(struct ls *ls, struct row *r)
 {
 	struct cmd_image im;
@@ -76,7 +76,7 @@ static int row_put(void *arg, const struct fdry_ref *ref)
 
 /* --- sorting --- */
 
-/* Of several images under a name the newest first. */
+/* Images of one name are sorted by age, the newest first. */
 static int by_name(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -87,7 +87,7 @@ static int by_name(const void *a, const void *b)
 	return x->change > y->change ? -1 : x->change < y->change;
 }
 
-/* The largest first; by name where they are equal. */
+/* The largest first; equal ones by name. */
 #define BY(what, field) \
 	static int by_##what(const void *a, const void *b) \
 	{ \
@@ -166,7 +166,7 @@ static void rows_text(const struct ls *ls)
 		       full ? "      SHARED" : "");
 	for (i = 0; i < n; i++) {
 		if (cmd_has(ls->a, QUIET) && i && !strcmp(rows[i].name, rows[i - 1].name))
-			continue; /* it holds several images */
+			continue; /* the name holds several images: print it once */
 		if (cmd_has(ls->a, QUIET))
 			puts(rows[i].name);
 		else
@@ -259,7 +259,7 @@ static int ls_objects(const struct cmd_args *a, struct fdry_store *s)
 	return err ? cmd_fail(err) : CMD_OK;
 }
 
-/* --- all of it --- */
+/* --- the command --- */
 
 static int ls_refs(struct ls *ls, struct fdry_store *s)
 {
@@ -291,7 +291,9 @@ int cmd_ls(const struct cmd_args *a, struct fdry_store *s)
 	int err;
 
 	if (sort_of(a) == SORTS)
-		return cmd_usage(a->cmd, "refs are not sorted by '%s'", cmd_value(a, SORT));
+		return cmd_usage(a->cmd,
+				 "refs cannot be sorted by '%s'; use name, size, unique or graphs",
+				 cmd_value(a, SORT));
 	if (cmd_has(a, OBJECTS))
 		return a->argc ? cmd_usage(a->cmd, "patterns are for refs, not for objects")
 			       : ls_objects(a, s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* main.c - foundry-store: looks after a store of images. Commands and options are lists:
- * commands.def, options.def. */
+/* main.c - foundry-store maintains a store of images. commands.def lists its commands, options.def
+ * its options. */
 #include "api/cmd/cmd.h"
 
 #include <errno.h>
@@ -11,13 +11,13 @@
 
 #include "lib/file.h"
 
-/* What only says what it would do needs no permission to do it, and makes nothing. */
+/* A dry run opens the store for reading, so it needs no permission to write. */
 static int flags_of(const struct cmd_args *a)
 {
 	return a->cmd->open >= 0 && cmd_has(a, DRY_RUN) ? FDRY_STORE_READONLY : a->cmd->open;
 }
 
-/* A new or an empty directory, in which the command would make a store. */
+/* True if the command would make a store in this directory: it is missing or empty. */
 static bool is_vacant(const char *path)
 {
 	struct fdry_names names;
@@ -32,7 +32,8 @@ static bool is_vacant(const char *path)
 	return !fdry_names_close(&names) && vacant;
 }
 
-/* @err: why the store cannot be opened. A dry run of what would make it goes on without one. */
+/* @err: why the store cannot be opened. A dry run continues without a store if the command would
+ * make it. */
 static int without_store(const struct cmd_args *a, int err)
 {
 	char sentence[FDRY_SENTENCE_MAX];
@@ -52,19 +53,18 @@ static int without_store(const struct cmd_args *a, int err)
 
 static pid_t own_pid;
 
-/* LMDB believes its pages: one that leads out of the file ends the process. A child that verifies
- * is meant to crash. */
+/* LMDB trusts its pages: a page number beyond the file crashes the process. A child that verifies
+ * is meant to crash, so it has no handler. */
 static void on_crash(int sig)
 {
 	static const char text[] = "foundry-store: reading the store crashed: pages of data.mdb "
-				   "are damaged; foundry-store verify finds "
-				   "which; export the images that can still be read and import "
-				   "them into a new store, or put a backup "
-				   "in its place\n";
+				   "are damaged; foundry-store verify lists them; export the "
+				   "images that can still be read and import them into a new "
+				   "store, or put a backup in its place\n";
 
 	if (getpid() == own_pid && !fdry_write(STDERR_FILENO, text, sizeof(text) - 1))
 		_exit(CMD_DAMAGED);
-	signal(sig, SIG_DFL); /* the instruction is tried once more */
+	signal(sig, SIG_DFL); /* the instruction is executed again and ends the process */
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -76,7 +76,7 @@ static void on_crash(int sig)
 static void watch_crashes(void)
 {
 	if (SANITIZED)
-		return; /* its own report says more */
+		return; /* verify's own report says more */
 	own_pid = getpid();
 	signal(SIGBUS, on_crash);
 	signal(SIGSEGV, on_crash);
@@ -108,7 +108,7 @@ static int command_run(const struct cmd_args *a)
 	return status;
 }
 
-/* Output that is lost is an error of any command, unless another one has been reported. */
+/* Lost output is an error of every command, unless it has reported another one. */
 static int output_end(int status)
 {
 	int err = cmd_write_check(stdout, "the output");
@@ -117,9 +117,9 @@ static int output_end(int status)
 }
 
 /*
- * What is missing of standard input, output and error becomes /dev/null, opened so that reading the
- * first and writing the others fail as they would have: no file that is opened later may get such a
- * number.
+ * If standard input, output or error is closed, open /dev/null in its place, so that no file that
+ * is opened later gets its number. Input is opened for writing and the others for reading: using
+ * them still fails.
  */
 static void standard_fill(void)
 {
@@ -137,8 +137,8 @@ int main(int argc, char **argv)
 	int status;
 
 	standard_fill();
-	signal(SIGPIPE, SIG_IGN); /* "| head" ends in an error of ours, with sessions ended */
-	signal(SIGXFSZ, SIG_IGN); /* likewise what standard output is too long for */
+	signal(SIGPIPE, SIG_IGN); /* "| head" then causes an error, and sessions end in order */
+	signal(SIGXFSZ, SIG_IGN); /* likewise if the output exceeds the limit of a file's size */
 	status = cmd_args_parse(argc, argv, &a);
 	if (status < 0)
 		status = command_run(&a);

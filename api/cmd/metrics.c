@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * metrics.c - the store as gauges, in Prometheus' text format.
+ * metrics.c - prints the store's gauges in Prometheus' text format.
  *
- * What other processes counted (launches, loads, cache hits) is theirs to show: see
- * fdry_telemetry_text(). A command would only have itself to count.
+ * Launches, loads and cache hits are counted in the process that performs them, which prints them
+ * with fdry_telemetry_text(). This command has none.
  */
 #include "api/cmd/cmd.h"
 

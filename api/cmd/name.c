@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* name.c - from what a person types to an id. Refs go before ids, and images before other objects.
- */
+/* name.c - resolves a typed name to an id. Refs have precedence over ids, and images over other
+ * objects. */
 #include "api/cmd/cmd.h"
 
 #include <string.h>
 
 #define PREFIX_MIN 4 /* digits */
-#define SHOWN 8      /* candidates that a sentence names */
+#define SHOWN 8      /* candidates that a message names */
 
 struct candidates {
-	bool images;     /* nothing else */
+	bool images;     /* images alone count */
 	uint64_t count;
 	struct fdry_oid oid; /* the last one */
 	char text[SHOWN * 32]; /* ", 0123456789abcdef chunk" each */
@@ -30,7 +30,7 @@ static int candidate(void *arg, const struct fdry_object_info *info)
 	return 0;
 }
 
-/* One id, or @err that the store gave for it. */
+/* Resolve the beginning of an id; @err: the error for the same text as a name. */
 static int by_prefix(struct fdry_store *s, const char *digits, bool images, int err,
 		     struct fdry_oid *ret)
 {
@@ -44,13 +44,13 @@ static int by_prefix(struct fdry_store *s, const char *digits, bool images, int 
 	if (walk)
 		return walk;
 	if (!c.count)
-		return fdry_fail(
-			-err,
-			"there is no ref '%s' and no %s whose id begins so; see foundry-store ls",
-			digits, images ? "image" : "object");
+		return fdry_fail(-err,
+				 "there is no ref '%s', and no %s whose id begins with it; see "
+				 "foundry-store ls",
+				 digits, images ? "image" : "object");
 	if (c.count > 1)
 		return fdry_fail(FDRY_E_AMBIGUOUS,
-				 "several ids begin with '%s': %s%s; give more digits", digits,
+				 "several ids begin with '%s': %s%s; type more digits", digits,
 				 c.text, c.count > SHOWN ? ", ..." : "");
 	*ret = c.oid;
 	return 0;
@@ -64,7 +64,7 @@ static int must_be_image(struct fdry_store *s, const struct fdry_oid *oid)
 
 	if (err || info.kinds & 1u << FDRY_OBJECT_MANIFEST)
 		return err;
-	return fdry_fail(FDRY_E_INVAL, "object %s is a %s and not an image; name an image",
+	return fdry_fail(FDRY_E_INVAL, "object %s is not an image but a %s; name an image",
 			 fdry_oid_hex(oid, hex), fdry_object_kind_name(info.kind));
 }
 

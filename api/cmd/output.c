@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* output.c - what -o names; see output.h. */
+/* output.c - the file of option -o; see output.h. */
 #include "api/cmd/output.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static int output_fail(const struct cmd_output *o, int e)
 /* --- interrupted --- */
 
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
-static char doomed[PATH_MAX]; /* written while the signals are at their defaults */
+static char doomed[PATH_MAX]; /* changed only while the signals have their default actions */
 
 static void interrupted(int sig)
 {
@@ -31,7 +31,7 @@ static void interrupted(int sig)
 	raise(sig);
 }
 
-/* What is ignored, as under nohup, stays so. */
+/* Signals that are ignored, as under nohup, stay ignored. */
 static void watch(const char *temp)
 {
 	struct sigaction act = { .sa_handler = interrupted }, old;
@@ -55,7 +55,7 @@ static void unwatch(void)
 
 /* --- opening --- */
 
-/* The same behind a link: the file that it leads to is replaced, not the link. */
+/* Follow links: the file that a link leads to is replaced, not the link. */
 static int name_find(struct cmd_output *o)
 {
 	char *real = realpath(o->path, NULL);
@@ -78,7 +78,7 @@ static int temp_name(struct cmd_output *o)
 	return fdry_temp_name(prefix, o->temp, sizeof(o->temp));
 }
 
-/* Needs what gives it a name in the end: /proc. */
+/* Needs /proc, through which the file gets its name in the end. */
 static int nameless_open(const char *name)
 {
 	const char *slash = strrchr(name, '/');
@@ -143,7 +143,7 @@ int cmd_output_stream(struct cmd_output *o)
 
 /* --- closing --- */
 
-/* A file without a name cannot take another's place at once: it gets a name beside it first. */
+/* A file without a name cannot replace another directly: it gets a temporary name first. */
 static int nameless_name(struct cmd_output *o)
 {
 	char proc[64];
@@ -161,7 +161,7 @@ static int nameless_name(struct cmd_output *o)
 	return linkat(AT_FDCWD, proc, AT_FDCWD, o->temp, AT_SYMLINK_FOLLOW) ? errno : 0;
 }
 
-/* 0 or errno. */
+/* Returns 0 or errno. */
 static int whole_name(struct cmd_output *o)
 {
 	int e = fsync(o->fd) ? errno : 0;
@@ -177,11 +177,11 @@ int cmd_output_close(struct cmd_output *o, int err)
 {
 	int e = 0;
 
-	errno = EIO; /* if an error from before cannot be had again */
+	errno = EIO; /* if the errno of an earlier failure is lost */
 	if (o->f && (fflush(o->f) || ferror(o->f)))
 		e = errno;
 	if (!o->path)
-		return err; /* main.c looks at standard output */
+		return err; /* main.c checks standard output */
 	if (!err && !e && o->whole)
 		e = whole_name(o);
 	if ((err || e) && *o->temp)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* pin.c - keeps refs, or single images of them, from being evicted; unpin. */
+/* pin.c - pin keeps refs, or single images of them, from being evicted; unpin ends that. */
 #include "api/cmd/cmd.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* plan.c - what storing would change; see plan.h. */
+/* plan.c - computes what storing would change; see plan.h. */
 #include "api/cmd/plan.h"
 
 #include <search.h>
@@ -8,7 +8,7 @@
 
 #include "lib/err.h"
 
-/* An object that the store would have by then. */
+/* An object that the store would contain by then. */
 struct brought {
 	struct fdry_oid oid;
 	uint32_t kinds;
@@ -38,7 +38,7 @@ static int brought_add(struct plan *p, const struct plan_object *o)
 	return fdry_nomem();
 }
 
-/* --- what the store has --- */
+/* --- objects in the store --- */
 
 static int stored_info(struct plan *p, const struct fdry_oid *oid, bool *found,
 		       struct fdry_object_info *ret)
@@ -69,7 +69,7 @@ static int links_stored(struct plan *p, const struct plan_object *o, bool *ret)
 	return 0;
 }
 
-/* Damage heals where the same object is stored again. */
+/* Storing the same object again repairs a damaged one. */
 static int bytes_stored(struct plan *p, const struct fdry_oid *oid, bool *ret)
 {
 	struct fdry_buf bytes = { 0 };
@@ -105,9 +105,10 @@ static int link_check(struct plan *p, const struct fdry_oid *link)
 
 	if (err || found || brought_find(p, link))
 		return err;
-	return fdry_fail(FDRY_E_NOENT,
-			 "a link: there is no object %s in the store, nor before this one",
-			 fdry_oid_hex(link, hex));
+	return fdry_fail(
+		FDRY_E_NOENT,
+		"a link names object %s, which is neither in the store nor before this one",
+		fdry_oid_hex(link, hex));
 }
 
 int plan_object(struct plan *p, const struct plan_object *o, bool *fresh)
@@ -127,7 +128,7 @@ int plan_object(struct plan *p, const struct plan_object *o, bool *fresh)
 		return err;
 	if (b)
 		b->kinds |= o->kinds;
-	*fresh = !b && !stored; /* what comes twice is told once */
+	*fresh = !b && !stored; /* an object that comes twice is reported once */
 	return 0;
 }
 
@@ -145,11 +146,11 @@ static int image_check(struct plan *p, const struct fdry_oid *oid)
 		return err;
 	if (!found && !b)
 		return fdry_fail(FDRY_E_NOENT,
-				 "there is no object %s in the store, nor before this ref",
+				 "object %s is neither in the store nor before this ref",
 				 fdry_oid_hex(oid, hex));
 	if (!((info.kinds | (b ? b->kinds : 0)) & 1u << FDRY_OBJECT_MANIFEST))
 		return fdry_fail(FDRY_E_INVAL,
-				 "object %s is not an image; only images can be named",
+				 "object %s is not an image; only images can have names",
 				 fdry_oid_hex(oid, hex));
 	return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* repair.c - verifies the store and brings back what is damaged or missing. */
+/* repair.c - verifies the store and restores damaged and missing objects. */
 #include "api/cmd/cmd.h"
 
 #include "store/repair.h"

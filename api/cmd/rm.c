@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* rm.c - removes refs, or single images of them: those that it can, naming the others. */
+/* rm.c - removes refs, or single images of them; reports those that it cannot remove. */
 #include "api/cmd/cmd.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void rm_report(const struct cmd_args *a, const struct fdry_ref *ref, stru
 	json_close(j, '}');
 }
 
-/* A ref whose record is damaged can still be removed; only what it was is not known. */
+/* A ref whose record is damaged can still be removed, but its image is not known. */
 static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *name, struct json *j)
 {
 	struct fdry_ref *refs = NULL;
@@ -33,7 +33,7 @@ static int rm_ref(const struct cmd_args *a, struct fdry_store *s, const char *na
 	return err ? cmd_fail(err) : CMD_OK;
 }
 
-/* Ask, with all that would lose their names. What is not there is for rm_ref() to report. */
+/* Ask, and list the images that would lose their names. rm_ref() reports missing refs. */
 static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
 {
 	struct cmd_names names = { .count = 0 };
@@ -54,8 +54,9 @@ static int question(const struct cmd_args *a, struct fdry_store *s, bool *yes)
 	}
 	err = cmd_names_end(&names);
 	if (!err && names.count)
-		*yes = cmd_confirm(a, "Remove %s? The next gc removes what no other ref reaches.",
-				   (const char *)names.text.data);
+		*yes = cmd_confirm(
+			a, "Remove %s? The next gc removes objects that no other ref reaches.",
+			(const char *)names.text.data);
 	cmd_names_release(&names);
 	return err;
 }

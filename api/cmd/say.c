@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * say.c - what goes to people: errors, questions, progress, colours.
+ * say.c - prints for users: errors, questions, progress, colours.
  *
- * A question is asked, and progress shown, only on a terminal: a script must neither hang
- * nor find control characters in its log.
+ * Questions and progress appear only on a terminal: a script must neither hang nor find control
+ * characters in its log.
  */
 #include "api/cmd/cmd.h"
 
@@ -42,10 +42,10 @@ static const struct {
 	{ FDRY_E_BADIMAGE, CMD_DAMAGED },
 };
 
-/* Of several, such as for each ref that rm cannot remove, the first gives the exit status and
- * stands in the JSON. */
+/* The first of several errors, such as rm reports one per ref, determines the exit status and is
+ * the one in the JSON. */
 static char first_error[FDRY_SENTENCE_MAX];
-/* The reader of a pipe that has seen enough, such as head, need not be told. */
+/* A pipe whose reader has ended, such as head, needs no message. */
 static bool reader_gone;
 
 static void error_note(const char *text)
@@ -113,7 +113,7 @@ int cmd_write_failed(const char *path)
 
 int cmd_write_check(FILE *f, const char *path)
 {
-	errno = EIO; /* if an error from before cannot be had again */
+	errno = EIO; /* if the errno of an earlier failure is lost */
 	return fflush(f) || ferror(f) ? cmd_write_failed(path) : 0;
 }
 
@@ -172,7 +172,7 @@ bool cmd_confirm(const struct cmd_args *a, const char *fmt, ...)
 
 int cmd_declined(void)
 {
-	error_note("the question was not answered with yes; nothing was done");
+	error_note("the answer was not yes; nothing was done");
 	return CMD_DECLINED;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* show.c - one object: what it is, what it reaches, its names, and what an image says of itself. */
+/* show.c - describes an object: its kind, size, names and what it reaches; of an image, its
+ * manifest. */
 #include "api/cmd/cmd.h"
 
 #include <stdlib.h>
@@ -12,8 +13,8 @@ struct show {
 	struct cmd_sum sums[FDRY_OBJECT_MANIFEST + 1];
 	struct json j;
 	bool json;
-	char *text; /* of an image */
-	struct cmd_image im; /* the same, if the text is there */
+	char *text; /* of an image's manifest */
+	struct cmd_image im; /* the same image, if there is a text */
 };
 
 static int show_ref(void *arg, const struct fdry_ref *ref)
@@ -29,8 +30,8 @@ static int show_ref(void *arg, const struct fdry_ref *ref)
 	return 0;
 }
 
-/* How many kernels are slices, and why the others are not: in the order of the manifest's strings.
- */
+/* Print how many kernels are slices, and for each reason how many are not, in the order of the
+ * manifest's strings. */
 static void kernels_text(const struct fdry_manifest *m)
 {
 	uint32_t *counts = calloc((size_t)m->n_strings + 1, sizeof(*counts)), i, whole = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* stat.c - the store as a whole: objects by kind, its limit, and its file. */
+/* stat.c - describes the store: objects by kind, its limit, and its file. */
 #include "api/cmd/cmd.h"
 
 static void kind_text(const char *name, const struct fdry_sum *sum)
@@ -11,7 +11,8 @@ static void kind_text(const char *name, const struct fdry_sum *sum)
 	printf("\n");
 }
 
-/* How much of what is free cannot be had in one piece; large values need one. */
+/* Returns the percentage of free pages outside of the longest free piece. A large value needs one
+ * piece. */
 static unsigned int fragmentation(const struct fdry_file_stat *f)
 {
 	return f->free_pages ? (unsigned int)(100 - 100 * f->longest_run / f->free_pages) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* table.c - the lists of commands and options, and what their words mean. */
+/* table.c - the tables of commands and options, and look-up of their words. */
 #include "api/cmd/cmd.h"
 
 #include <limits.h>
@@ -56,7 +56,7 @@ enum cmd_operand cmd_operand_of(const char *word, size_t len)
 	return (enum cmd_operand)i;
 }
 
-/* The next word of a command's operands, NULL at the end. */
+/* Returns the next word of a command's operands, NULL at the end. */
 static const char *next_word(const char **at, size_t *len)
 {
 	const char *word = *at + strspn(*at, " ");

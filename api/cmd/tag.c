@@ -6,7 +6,7 @@
 
 #include "foundry.h"
 
-/* What the name held. */
+/* The images that the name held before. */
 struct before {
 	struct fdry_ref *refs;
 	size_t count;
@@ -44,7 +44,7 @@ static void tag_text(const struct cmd_args *a, const struct fdry_ref *now,
 		cmd_say(a, "%s is %s\n", now->name, fdry_oid_hex(&now->oid, hex));
 }
 
-/* What was set is newer than all that was there. */
+/* The refs that were set are newer than all earlier ones. */
 static void report(const struct cmd_args *a, const struct before *b, const struct fdry_ref *now,
 		   size_t count)
 {
@@ -79,7 +79,7 @@ int cmd_tag(const struct cmd_args *a, struct fdry_store *s)
 	if (err)
 		return cmd_fail(err);
 	if (fdry_ref_list(s, a->argv[1], &b.refs, &b.count))
-		b.count = 0; /* it is new, or the tag says what is wrong with it */
+		b.count = 0; /* the name is new, or setting it reports what is wrong */
 	err = fdry_image_tag(s, a->argv[0], a->argv[1]);
 	if (!err)
 		err = fdry_ref_list(s, a->argv[1], &now, &count);

@@ -2,9 +2,9 @@
 /*
  * undump.c - stores the objects that a dump holds, each checked against its id.
  *
- * A line is believed only after it was checked; an object is put when its "end" is
- * reached. One session keeps all of it from gc until the refs are set. What an error
- * leaves behind is whole objects, which gc removes. A dry run asks a plan instead.
+ * Each line is checked before it is used; an object is stored at its "end". One session protects
+ * all objects from gc until the refs are set. An error leaves complete objects behind, which gc
+ * removes. A dry run asks a plan (plan.h) instead of storing.
  */
 #include "api/cmd/cmd.h"
 
@@ -27,11 +27,11 @@ struct undump {
 	size_t room;
 	uint64_t number;       /* of the line */
 	uint64_t objects, images, refs;
-	struct fdry_buf fresh; /* struct fdry_oid: those that the store has not, in a dry run */
-	struct fdry_buf named; /* struct named: what refs would be set to, in a dry run */
-	/* The object that is read. */
+	struct fdry_buf fresh; /* dry run: struct fdry_oid, objects that the store lacks */
+	struct fdry_buf named; /* dry run: struct named, the refs that would be set */
+	/* The current object. */
 	struct fdry_oid oid;
-	bool any;              /* its id is not checked */
+	bool any;              /* its id is new: nothing to compare */
 	uint32_t kinds;
 	struct fdry_buf links; /* struct fdry_oid */
 	struct fdry_buf bytes;
@@ -43,7 +43,7 @@ struct undump {
 
 /* --- lines --- */
 
-/* False at the end. The line has no newline any more. */
+/* Returns false at the end. Removes the newline. */
 static bool line_read(struct undump *u)
 {
 	ssize_t n = getline(&u->line, &u->room, u->f);
@@ -56,7 +56,7 @@ static bool line_read(struct undump *u)
 	return true;
 }
 
-/* The rest of the line behind the word and a space, NULL for another word. */
+/* Returns the rest of the line after @word and a space, NULL if the line begins otherwise. */
 static char *behind(struct undump *u, const char *word)
 {
 	size_t n = strlen(word);
@@ -75,7 +75,7 @@ static int kinds_parse(struct undump *u, char *names)
 			if (!strcmp(name, fdry_object_kind_name((enum fdry_object_kind)kind)))
 				break;
 		if (kind > FDRY_OBJECT_MANIFEST)
-			return bad(u, "'%.40s' is no kind of object", name);
+			return bad(u, "'%.40s' is not a kind of object", name);
 		u->kinds |= 1u << kind;
 	}
 	return u->kinds ? 0 : bad(u, "the object has no kind");
@@ -87,7 +87,7 @@ static int object_begin(struct undump *u, char *rest)
 
 	u->links.len = u->bytes.len = 0;
 	if (!kinds)
-		return bad(u, "an id, or -, and kinds should stand behind 'object'");
+		return bad(u, "an id or -, then kinds, must follow 'object'");
 	*kinds++ = '\0';
 	u->any = !strcmp(rest, "-");
 	if (!u->any && fdry_oid_parse(rest, &u->oid))
@@ -121,7 +121,7 @@ static int digits_line(struct undump *u)
 
 	for (p = u->line; *p && !err; p += 2) {
 		if (digit(p[0]) < 0 || digit(p[1]) < 0)
-			return bad(u, "pairs of digits 0-9a-f should stand here");
+			return bad(u, "this line must hold pairs of digits 0-9a-f");
 		b = (uint8_t)(digit(p[0]) << 4 | digit(p[1]));
 		err = fdry_buf_put(&u->bytes, &b, 1);
 	}
@@ -139,7 +139,7 @@ static int bytes_read(struct undump *u, const char *count)
 	while (!err && u->bytes.len < want && line_read(u))
 		err = digits_line(u);
 	if (!err && u->bytes.len != want)
-		err = bad(u, "there are %zu bytes and should be %llu", u->bytes.len,
+		err = bad(u, "there are %zu bytes; there should be %llu", u->bytes.len,
 			  (unsigned long long)want);
 	return err;
 }
@@ -161,7 +161,7 @@ static int text_read(struct undump *u, struct fdry_buf *text)
 	fdry_buf_release(&u->bytes);
 	if (!err)
 		err = fdry_graph_from_text((struct fdry_span){ text->data, text->len }, &u->bytes);
-	return err ? fdry_fail_at(err, "graph behind line %llu", (unsigned long long)first) : 0;
+	return err ? fdry_fail_at(err, "graph after line %llu", (unsigned long long)first) : 0;
 }
 
 /* --- storing --- */
@@ -180,7 +180,7 @@ static int object_put(struct undump *u)
 	return err;
 }
 
-/* What object_put() would change. */
+/* Report what object_put() would change. */
 static int object_plan(struct undump *u, const struct fdry_oid *oid)
 {
 	struct plan_object o = { .oid = *oid,
@@ -194,7 +194,7 @@ static int object_plan(struct undump *u, const struct fdry_oid *oid)
 	if (!err && fresh)
 		err = fdry_buf_put(&u->fresh, oid, sizeof(*oid));
 	if (!err && (fresh || u->any))
-		cmd_say(u->a, fresh ? "would store %s\n" : "%s is there\n", fdry_oid_hex(oid, hex));
+		cmd_say(u->a, fresh ? "would store %s\n" : "%s exists\n", fdry_oid_hex(oid, hex));
 	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
 }
 
@@ -208,8 +208,8 @@ static int object_end(struct undump *u)
 		return err;
 	if (!u->any && !fdry_oid_eq(&oid, &u->oid))
 		return bad(u,
-			   "the object has the id %s and not %s; write - for its id if it was "
-			   "changed on purpose",
+			   "the object has the id %s, not %s; if it was changed on purpose, "
+			   "write - in place of the id",
 			   fdry_oid_hex(&oid, hex), fdry_oid_hex(&u->oid, want));
 	err = u->writer ? object_put(u) : object_plan(u, &oid);
 	if (err)
@@ -223,7 +223,7 @@ static int object_end(struct undump *u)
 	return 0;
 }
 
-/* Lines up to the object's end. */
+/* Read lines up to the object's end. */
 static int object_read(struct undump *u)
 {
 	struct fdry_buf text = { 0 };
@@ -243,7 +243,7 @@ static int object_read(struct undump *u)
 			err = text_read(u, &text);
 			ended = true;
 		} else {
-			err = bad(u, "'%.40s' has no place in an object", u->line);
+			err = bad(u, "'%.40s' is not part of an object", u->line);
 		}
 	}
 	fdry_buf_release(&text);
@@ -269,7 +269,7 @@ static int ref_set(struct undump *u, const struct fdry_ref *ref)
 
 struct named {
 	struct fdry_ref ref;
-	bool had; /* another image, which was ... */
+	bool had; /* another image, @was */
 	struct fdry_oid was;
 };
 
@@ -295,7 +295,7 @@ static int ref_store(struct undump *u, const struct fdry_ref *ref)
 	return err ? fdry_fail_at(err, "line %llu", (unsigned long long)u->number) : 0;
 }
 
-/* "NAME ID", then perhaps "identity ID" and "pinned". */
+/* @rest: "NAME ID", optionally followed by "identity ID" and "pinned". */
 static int ref_line(struct undump *u, char *rest)
 {
 	char *save = NULL, *name = strtok_r(rest, " ", &save), *id = strtok_r(NULL, " ", &save),
@@ -303,13 +303,13 @@ static int ref_line(struct undump *u, char *rest)
 	struct fdry_ref ref = { .pinned = false };
 
 	if (!name || !id || fdry_ref_check(name) || fdry_oid_parse(id, &ref.oid))
-		return bad(u, "a ref's name and an id should stand behind 'ref'");
+		return bad(u, "a ref's name and an id must follow 'ref'");
 	memcpy(ref.name, name, strlen(name) + 1);
 	word = strtok_r(NULL, " ", &save);
 	if (word && !strcmp(word, "identity")) {
 		id = strtok_r(NULL, " ", &save);
 		if (!id || fdry_oid_parse(id, &ref.identity))
-			return bad(u, "an id should stand behind 'identity'");
+			return bad(u, "an id must follow 'identity'");
 		word = strtok_r(NULL, " ", &save);
 	}
 	if (word && !strcmp(word, "pinned")) {
@@ -317,7 +317,7 @@ static int ref_line(struct undump *u, char *rest)
 		word = strtok_r(NULL, " ", &save);
 	}
 	if (word)
-		return bad(u, "'%.40s' has no place in a ref's line", word);
+		return bad(u, "'%.40s' is not part of a ref's line", word);
 	return ref_store(u, &ref);
 }
 
@@ -330,7 +330,7 @@ static int entry_read(struct undump *u)
 		return ref_line(u, rest);
 	rest = behind(u, "object");
 	if (!rest)
-		return bad(u, "'%.40s' stands where an object or a ref should begin", u->line);
+		return bad(u, "an object or a ref should begin here, not '%.40s'", u->line);
 	err = object_begin(u, rest);
 	return err ? err : object_read(u);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* verify.c - checks the store and names what is damaged; a report of its own, since damage may keep
- * it from opening. */
+/* verify.c - checks the store and lists what is damaged. It opens the store by itself, since damage
+ * may be the reason that it cannot be opened. */
 #include "api/cmd/cmd.h"
 
 struct findings {

@@ -79,7 +79,7 @@ t "tag again is no change" prints "three is $loose" foundry-store tag three thre
 t "tag over another" prints "three is $two, was $loose" foundry-store tag two three
 t "tag as JSON" json "j['tagged'] == [{'ref': 'three', 'id': '$two', 'was': '$two'}]" foundry-store tag two three --json
 t "tag with a bad name" says_only 2 "part of it is empty" foundry-store tag two a//b
-t "tag a chunk" says_only 2 "is a chunk and not an image" foundry-store tag "$(id_of a)" x
+t "tag a chunk" says_only 2 "is not an image but a chunk" foundry-store tag "$(id_of a)" x
 t "tag nothing" says_only 3 "no ref 'nothing'" foundry-store tag nothing x
 t "rm" prints "removed three, which was $two" foundry-store rm three
 t "rm what is not there" says_only 3 "no ref 'three'" foundry-store rm three

@@ -43,7 +43,7 @@ t "into a file as well" bash -c "PATH=$TMP/bin:\$PATH foundry-store graph vecadd
 echo 'exit 1' >>bin/dot
 t "dot may fail" fails "dot failed" env PATH="$TMP/bin:$PATH" foundry-store graph vecadd 1 -f svg -o bad.svg
 t "and leaves no file" test ! -e bad.svg
-t "no dot" says_only 9 "there is no program dot" env PATH="$TMP/none.d" "$BUILD/foundry-store" graph vecadd 1 -f svg
+t "no dot" says_only 9 "the program dot" env PATH="$TMP/none.d" "$BUILD/foundry-store" graph vecadd 1 -f svg
 if command -v dot >/dev/null; then
 	t "real dot" bash -c "foundry-store graph vecadd 1 -f svg | grep -q '<svg '"
 fi

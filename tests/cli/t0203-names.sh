@@ -19,14 +19,14 @@ of_images=$(twice manifest) of_chunks=$(twice chunk)
 listed=$(grep "^$of_images" objects | awk '{ print substr($1, 1, 16), $2 }' | LC_ALL=C sort | paste -sd, | sed 's/,/, /g')
 t "there are such ids" test -n "$of_images" -a -n "$of_chunks"
 t "an abbreviation that fits several images lists them" \
-	says_only 3 "several ids begin with '$of_images': $listed; give more digits" foundry-store show "$of_images"
+	says_only 3 "several ids begin with '$of_images': $listed; type more digits" foundry-store show "$of_images"
 t "also for a command that wants an image" says_only 3 "several ids begin with '$of_images': $listed" foundry-store tag "$of_images" x
 t "of several chunks" says_only 3 "several ids begin with '$of_chunks': [0-9a-f]{16} chunk, " foundry-store show "$of_chunks"
-t "chunks do not stand in the way of an image" says_only 3 "no ref '$of_chunks' and no image" foundry-store tag "$of_chunks" x
+t "chunks do not stand in the way of an image" says_only 3 "no ref '$of_chunks', and no image" foundry-store tag "$of_chunks" x
 chunk=$(awk '$2 == "chunk" { print $1 }' objects | sed -n 1p)
 t "one more digit is enough" bash -c "foundry-store show ${chunk:0:12} | grep -qx 'chunk $chunk'"
 t "three digits are too few" says_only 3 "no ref '${chunk:0:3}'" foundry-store show "${chunk:0:3}"
-t "a chunk is no image" says_only 2 "is a chunk and not an image" foundry-store graph "$chunk" 1
+t "a chunk is no image" says_only 2 "is not an image but a chunk" foundry-store graph "$chunk" 1
 echo x >x
 "$store_image" "$FOUNDRY_STORE" "$of_images" x >/dev/null
 t "a ref goes before ids" bash -c "foundry-store show $of_images | sed -n 2p | grep -qx 'ref $of_images'"

@@ -31,7 +31,7 @@ t "ls: by size, equal ones by name" json "[r['stored'] for r in j['refs']] == so
 t "ls: by what is unique" json "[r['unique_stored'] for r in j['refs']] == sorted((r['unique_stored'] for r in j['refs']), reverse=True)" \
 	foundry-store ls --json --sort unique
 t "ls: by number of graphs" foundry-store ls --sort graphs
-t "ls: not by anything" fails "not sorted by 'age'" foundry-store ls --sort age
+t "ls: not by anything" fails "cannot be sorted by 'age'" foundry-store ls --sort age
 t "ls: that is wrong usage" exits 2 foundry-store ls --sort age
 t "ls: no patterns for objects" exits 2 foundry-store ls --objects x
 t "ls --long" bash -c "foundry-store ls -l | grep -qE '^m/a +${a:0:12} +- +0 +0 +3 +[0-9.]+ KiB +[0-9.]+ KiB +[0-9.]+ KiB +[0-9.]+ KiB$'"

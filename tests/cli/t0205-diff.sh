@@ -74,7 +74,7 @@ seal shorter 's/content w/content w3/' >/dev/null
 t "a chunk that is shorter: the rest is zero" differs shorter "(d['part'], d['name'], d['bytes']) == ('content', '0x500000001f40', 1000)"
 { cat w; head -c 1000 /dev/zero; } >w4
 seal longer 's/content w/content w4/' >/dev/null
-t "zeros at the end are no difference" prints "0 differences, but in the order of kernels, chunks' borders or names" \
+t "zeros at the end are no difference" prints "0 differences, except the order of kernels, chunk borders or names" \
 	bash -c "foundry-store diff base longer | tail -n 1"
 t "but it is not the same image" exits 1 foundry-store diff -q base longer
 seal more 's/^content w/&\ncontent q/' >/dev/null
@@ -121,7 +121,7 @@ t "of many nodes the first" bash -c "foundry-store diff many many2 | grep -c '^ 
 t "with --long all" bash -c "foundry-store diff -l many many2 | grep -c '^    node ' | grep -qx 20"
 
 t "an image that is not there" says_only 3 "no ref 'nobody'" foundry-store diff base nobody
-t "what is no image" says_only 2 "is a chunk and not an image" foundry-store diff base "$(id_of w)"
+t "what is no image" says_only 2 "is not an image but a chunk" foundry-store diff base "$(id_of w)"
 t "one image only" exits 2 foundry-store diff base
 t "quiet" prints "" bash -c "foundry-store diff -q base code; printf '\n'"
 t_done

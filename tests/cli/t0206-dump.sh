@@ -71,7 +71,7 @@ t "a ref of what the text brings" bash -c "foundry-store dump --reach $image | f
 printf 'foundry-dump 1\nobject %s %s\nbytes 1\n78\nend\n' "$(id_of x)" chunk - manifest | sed '6s/.*/# again/' >again.txt
 printf 'ref z %s\n' "$(id_of x)" >>again.txt
 t "a ref of what is an image at last" bash -c "foundry-store -s new undump -n again.txt | tail -n 1 | grep -q '^would store 1 of 2 objects, and set 1 ref$'"
-t "a ref of what would not be there" says_only 3 "line 2: there is no object $image" foundry-store -s new undump -n ref.txt
+t "a ref of what would not be there" says_only 3 "line 2: object $image is neither in the store nor" foundry-store -s new undump -n ref.txt
 printf 'foundry-dump 1\nref z %s\n' "$(id_of x)" >ref.txt
 t "a ref of what is no image" says_only 2 "line 2: .* is not an image" foundry-store undump -n ref.txt
 printf 'foundry-dump 1\nobject %s chunk,graph\nbytes 1\n78\nend\n' "$(id_of x)" >kind.txt
@@ -80,7 +80,7 @@ would store 1 of 1 object, and set 0 refs" foundry-store undump -n kind.txt
 printf 'foundry-dump 1\nobject %s chunk\nlink %s\nbytes 1\n78\nend\n' "$(id_of x)" "$loose" >link.txt
 t "another link" prints "would store $(id_of x)
 would store 1 of 1 object, and set 0 refs" foundry-store undump -n link.txt
-t "a link that would lead nowhere" says_only 3 "line 6: .*no object $loose" foundry-store -s new undump -n link.txt
+t "a link that would lead nowhere" says_only 3 "line 6: a link names object $loose" foundry-store -s new undump -n link.txt
 (cat link.txt; sed 1d link.txt) >twice.txt
 t "what comes twice is told once" bash -c "foundry-store undump -n twice.txt | tail -n 1 | grep -q '^would store 1 of 2 objects'"
 cp -r t hurt
@@ -95,14 +95,14 @@ would store 1 of 6 objects, and set 2 refs" bash -c "foundry-store -s hurt undum
 
 foundry-store dump "$(foundry-store ls -O | awk '$2 == "graph" { print $1 }')" >graph.txt
 sed 's/grid 391/grid 392/' graph.txt >changed.txt
-t "a changed object has another id" says_only 2 "line [0-9]+: the object has the id [0-9a-f]{64} and not " foundry-store -s c undump changed.txt
+t "a changed object has another id" says_only 2 "line [0-9]+: the object has the id [0-9a-f]{64}, not " foundry-store -s c undump changed.txt
 sed -i 's/^object [0-9a-f]*/object -/' changed.txt
 foundry-store undump -n changed.txt >planned
 t "unless the text says so" bash -c "foundry-store undump changed.txt | grep -E '^stored [0-9a-f]{64}$' >id"
 new=$(sed -n 's/^stored //p' id)
 t "as a dry run had said" prints "would store $new
 would store 1 of 1 object, and set 0 refs" cat planned
-t "and says no more" prints "$new is there
+t "and says no more" prints "$new exists
 would store 0 of 1 object, and set 0 refs" foundry-store undump -n changed.txt
 t "and it is stored" bash -c "foundry-store dump \$(sed -n 's/^stored //p' id) | grep -q 'grid 392'"
 
@@ -115,27 +115,27 @@ bad() { # TITLE TEXT REGEX
 x=$(id_of x)
 t "another file" bash -c "foundry-store -s bad undump g 2>&1 | grep -q 'first line'"
 t "an empty file" says_only 2 "first line" foundry-store -s bad undump /dev/null
-bad "no object" 'what\n' "line 2: 'what' stands where an object or a ref should begin"
+bad "no object" 'what\n' "line 2: an object or a ref should begin here, not 'what'"
 bad "no id" 'object x chunk\n' "line 2: 'x' is not an id"
-bad "no kind" "object $x\n" "line 2: an id, or -, and kinds"
-bad "another kind" "object $x thing\n" "line 2: 'thing' is no kind"
-bad "too few bytes" "object $x chunk\nbytes 2\n78\n" "line 4: there are 1 bytes and should be 2|line 3"
-bad "too many bytes" "object $x chunk\nbytes 1\n7878\nend\n" "line 4: there are 2 bytes and should be 1"
-bad "half a byte" "object $x chunk\nbytes 1\n7\nend\n" "line 4: pairs of digits"
-bad "no digits" "object $x chunk\nbytes 1\nzz\nend\n" "line 4: pairs of digits"
+bad "no kind" "object $x\n" "line 2: an id or -, then kinds, must follow"
+bad "another kind" "object $x thing\n" "line 2: 'thing' is not a kind"
+bad "too few bytes" "object $x chunk\nbytes 2\n78\n" "line 4: there are 1 bytes; there should be 2|line 3"
+bad "too many bytes" "object $x chunk\nbytes 1\n7878\nend\n" "line 4: there are 2 bytes; there should be 1"
+bad "half a byte" "object $x chunk\nbytes 1\n7\nend\n" "line 4: this line must hold pairs of digits"
+bad "no digits" "object $x chunk\nbytes 1\nzz\nend\n" "line 4: this line must hold pairs of digits"
 bad "a number that is none" "object $x chunk\nbytes many\n" "line 3: 'many' is not a number of bytes"
 bad "too large" "object $x chunk\nbytes 1073741825\n" "line 3: '1073741825' is not a number of bytes"
 bad "no end" "object $x chunk\nbytes 1\n78\n" "line 4: the text ends within an object"
-bad "a ref within an object" "object $x chunk\nref a\nbytes 1\n78\nend\n" "line 3: 'ref a' has no place in an object"
+bad "a ref within an object" "object $x chunk\nref a\nbytes 1\n78\nend\n" "line 3: 'ref a' is not part of an object"
 bad "a ref without an id" "ref a\n" "line 2: a ref's name and an id"
 bad "a bad ref's controls" "ref a\\033[31mb $x\n" "line 2: a ref's name and an id"
-bad "a word of controls" 'wh\033[31mat\n' "line 2: 'wh[\\]x1b[[]31mat' stands where"
+bad "a word of controls" 'wh\033[31mat\n' "line 2: an object or a ref should begin here, not 'wh[\\]x1b[[]31mat'"
 bad "a bad ref" "ref a//b $x\n" "line 2: a ref's name and an id"
-bad "a bad identity" "ref a $x identity y\n" "line 2: an id should stand behind 'identity'"
-bad "more behind a ref" "ref a $x pinned twice\n" "line 2: 'twice' has no place"
+bad "a bad identity" "ref a $x identity y\n" "line 2: an id must follow 'identity'"
+bad "more behind a ref" "ref a $x pinned twice\n" "line 2: 'twice' is not part"
 bad "a bad link" "object $x chunk\nlink y\n" "line 3: 'y' is not an id"
-bad "something else" "object $x chunk\nsize 7\n" "line 3: 'size 7' has no place"
-bad "a bad graph" "object - graph\ntext\nnode 0 empty\nend\n" "graph behind line 3"
+bad "something else" "object $x chunk\nsize 7\n" "line 3: 'size 7' is not part"
+bad "a bad graph" "object - graph\ntext\nnode 0 empty\nend\n" "graph after line 3"
 bad "a graph without an end" "object - graph\ntext\nfoundry-graph 1\n" "the text ends within an object"
 printf 'foundry-dump 1\nobject - chunk\nlink %s\nbytes 1\n78\nend\n' "$loose" >bad.txt
 t "a link to what is not there" says_only 3 "$loose" foundry-store -s bad undump bad.txt

@@ -13,7 +13,7 @@ mode() { stat -c %a "$@"; }
 umask 000
 t "init makes the default store" prints "made $TMP/default, which is for user $uid alone (mode 0700)" foundry-store init
 t "it is private whatever the umask" prints "$(printf '700\n600\n600')" mode default default/data.mdb default/lock.mdb
-t "init again" bash -c "foundry-store init | grep -q '^there is a store already at $TMP/default, '"
+t "init again" bash -c "foundry-store init | grep -q '^a store exists already: $TMP/default, '"
 umask 077
 t "init --shared DIR" prints "made shared, which is for all of group $(id -g) (mode 2770, owner $uid)" foundry-store init --shared shared
 t "it is the group's whatever the umask" prints "$(printf '2770\n660\n660')" mode shared shared/data.mdb shared/lock.mdb

@@ -18,26 +18,26 @@ t "export to a file" prints "exported 3 objects (N KiB) as N KiB" \
 	bash -c "foundry-store export -o one.pack model/one | sed -E 's/[0-9.]+ KiB/N KiB/g'"
 t "the file has the usual mode" test "$(stat -c %a one.pack)" = "$(printf '%o' $((0666 & ~$(umask))))"
 t "import makes a store" prints "model/one is $one
-took 3 of 3 objects, N KiB of N KiB" bash -c "foundry-store -s t import one.pack | sed -E 's/[0-9.]+ KiB/N KiB/g'"
+imported 3 of 3 objects, N KiB of N KiB" bash -c "foundry-store -s t import one.pack | sed -E 's/[0-9.]+ KiB/N KiB/g'"
 t "which is sound" exits 0 foundry-store -s t verify
 t "a pipe will do" bash -c "set -o pipefail; foundry-store export model/one two | foundry-store -s u import -"
 t "with all refs" prints "$(refs s)" refs u
 t "import again takes nothing" prints "model/one is $one
-took 0 of 3 objects, 0 B of N KiB" bash -c "foundry-store -s t import <one.pack | sed -E 's/[0-9.]+ KiB/N KiB/g'"
+imported 0 of 3 objects, 0 B of N KiB" bash -c "foundry-store -s t import <one.pack | sed -E 's/[0-9.]+ KiB/N KiB/g'"
 t "what was exported from there is the same" cmp one.pack <(foundry-store -s t export model/one)
 t "in any order" cmp <(foundry-store export two model/one) <(foundry-store -s u export model/one two model/one)
 t "a device is written in place" bash -c "foundry-store export -o /dev/null two && test -c /dev/null"
 
 # --- names ---
 
-t "an id has no name" prints "$two has no name; tag it, or gc removes it" \
-	bash -c "foundry-store export '${two:0:10}' | foundry-store -s v import | grep -v took"
+t "an id has no name" prints "$two has no name; name it with tag, or the next gc removes it" \
+	bash -c "foundry-store export '${two:0:10}' | foundry-store -s v import | grep -v ^imported"
 t "names can be left out of a pack" bash -c "foundry-store export --no-refs two | foundry-store -s v import | grep -q 'has no name'"
 t "and left in it" bash -c "foundry-store export two | foundry-store -s v import --no-refs | grep -q 'has no name'"
 t "none came" prints "" refs v
 foundry-store -s v import one.pack >/dev/null
 foundry-store -s v tag "$two" model/one >/dev/null
-t "a name that moves is told" prints "model/one is $one, was $two" bash -c "foundry-store -s v import one.pack | grep -v took"
+t "a name that moves is told" prints "model/one is $one, was $two" bash -c "foundry-store -s v import one.pack | grep -v ^imported"
 
 # --- JSON ---
 
@@ -51,13 +51,13 @@ t "dry run as JSON" json "j['objects_new'] == 3 and j['stored_new'] == 0 and j['
 t "makes no store" test ! -e empty
 foundry-store init -q empty
 t "and writes nothing into one" bash -c "foundry-store import -s empty -nq one.pack && test -z \"\$(foundry-store -s empty ls -O)\""
-t "no JSON beside a pack" fails 'do not go together' foundry-store export --json two
+t "no JSON beside a pack" fails 'cannot both be on standard output' foundry-store export --json two
 t "a quiet import" prints "" foundry-store import -q one.pack
 
 # --- what fails ---
 
 t "no such image" says_only 3 "no ref 'three'" foundry-store export three
-t "not an image" says_only 2 "a chunk and not an image" foundry-store export "$(id_of a)"
+t "not an image" says_only 2 "is not an image but a chunk" foundry-store export "$(id_of a)"
 t "nowhere to write" says_only 2 'cannot write no/where' foundry-store export -o no/where two
 t "no such file" says_only 3 'cannot read none.pack' foundry-store import none.pack
 t "not a pack" says_only 7 'not a pack' foundry-store import b
@@ -71,11 +71,11 @@ t "and gc removes the rest" bash -c "foundry-store -s w gc -y && test \"\$(found
 sed 's/aaaa/aaab/' plain.pack >bad.pack
 t "a damaged pack" says_only 7 'does not match its id' foundry-store -s w import bad.pack
 cat one.pack b >more.pack
-t "something behind the pack" fails 'something follows' foundry-store -s w import more.pack
+t "something behind the pack" fails 'data follows' foundry-store -s w import more.pack
 foundry-store rm two >/dev/null
 t "a failed export leaves an old file alone" says_only 3 "no ref 'two'" foundry-store export -o kept.pack two
 t "as it was" prints half cat kept.pack
 t "and no other file" prints "" bash -c "ls kept.pack?* 2>/dev/null || true"
 t "the other store is as before" prints "$before" bash -c "foundry-store -s t ls; foundry-store -s t gc -n"
-t "no pack on a terminal" bash -c "python3 '$ROOT/tests/cli/on_terminal.py' '' foundry-store export model/one | grep -q 'not for a terminal'"
+t "no pack on a terminal" bash -c "python3 '$ROOT/tests/cli/on_terminal.py' '' foundry-store export model/one | grep -q 'not written to a terminal'"
 t_done

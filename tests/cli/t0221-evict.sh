@@ -14,7 +14,7 @@ done
 true "$id1 $id2 $id3"
 
 t "limit" bash -c "foundry-store limit | grep -qE '^[0-9.]+ KiB in use, no limit$'"
-t "limit SIZE" bash -c "foundry-store limit 550K | grep -qE '^[0-9.]+ KiB of 550.0 KiB in use; foundry-store evict makes it fit$'"
+t "limit SIZE" bash -c "foundry-store limit 550K | grep -qE '^[0-9.]+ KiB of 550.0 KiB in use; foundry-store evict removes the excess$'"
 t "limit as JSON" json "j['limit'] == 550 * 1024 and j['used'] > 600000" foundry-store limit --json
 t "limit of nothing" says_only 2 "holds nothing" foundry-store limit 0
 t "limit nonsense" says_only 2 "the limit" foundry-store limit much

@@ -109,7 +109,7 @@ t "several begin so" says_only 2 'option --re is ambiguous: it may be --reverse,
 t "the beginning of one will do" prints "$(foundry-store ls -r)" foundry-store ls --rev
 t "an argument is missing" says_only 2 'option --sort needs an argument: name\|size' foundry-store ls --sort
 t "behind a letter, too" says_only 2 'option -o needs an argument: FILE; see' foundry-store dump -qo
-t "an argument too many" says_only 2 'option --json takes no argument; see' foundry-store ls --json=1
+t "an argument too many" says_only 2 'option --json has no argument; see' foundry-store ls --json=1
 t "of several faults the first" says_only 2 'there is no option --frob; see' foundry-store ls --frob -x
-t "evict without a size or a limit" says_only 2 'the store has no limit to fit into; give a size' foundry-store evict
+t "evict without a size or a limit" says_only 2 'the store has no limit; name a size' foundry-store evict
 t_done

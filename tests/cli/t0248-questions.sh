@@ -27,7 +27,7 @@ asked() {
 	grep -qF -- "$want" <<<"$out" && [ "$before" = "$(foundry-store ls -q; foundry-store ls -O)" ]
 }
 
-t "rm names the ref and its image" asked "Remove m/a (${a:0:12})? The next gc removes what no other ref reaches. [y/N] " foundry-store rm m/a
+t "rm names the ref and its image" asked "Remove m/a (${a:0:12})? The next gc removes objects that no other ref reaches. [y/N] " foundry-store rm m/a
 t "several" asked "Remove m/a (${a:0:12}), m/b (${b:0:12})? The" foundry-store rm m/a m/b
 t "ten at most" bash -c "$on_terminal n foundry-store rm many/{1..12} |
 	grep -q 'Remove many/1 (${b:0:12}), .*many/10 (${b:0:12}) and 2 more?'"
