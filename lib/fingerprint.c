@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fingerprint.c - fingerprints by the processor: in plain C, and with its vectors.
+ *
+ * A block is read row by row, so memory is read in order; the values of all lanes fill 4 KiB, which
+ * stay in the nearest cache. The vectors hold the lanes of plain C in the same order.
+ */
+#include "lib/fingerprint.h"
+
+#include <string.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#define LANES FDRY_FINGERPRINT_LANES
+
+struct lanes {
+	_Alignas(64) struct fdry_fingerprint v[LANES];
+};
+
+static void lanes_init(struct lanes *s)
+{
+	const struct fdry_fingerprint first = { FDRY_FINGERPRINT_LANE_A, FDRY_FINGERPRINT_LANE_B };
+	size_t i;
+
+	for (i = 0; i < LANES; i++)
+		s->v[i] = first;
+}
+
+/* The block of @len bytes: @rows reads whole rows, @half pairs @n lanes with the @n behind them. */
+static inline __attribute__((always_inline)) struct fdry_fingerprint
+block_by(const uint8_t *bytes, size_t len,
+	 void (*rows)(struct lanes *s, const uint8_t *bytes, size_t count),
+	 void (*half)(struct lanes *s, size_t n))
+{
+	uint8_t last[FDRY_FINGERPRINT_ROW];
+	size_t n, rest = len % FDRY_FINGERPRINT_ROW;
+	struct lanes s;
+
+	lanes_init(&s);
+	rows(&s, bytes, len / FDRY_FINGERPRINT_ROW);
+	if (rest) {
+		memcpy(last, bytes + len - rest, rest);
+		memset(last + rest, 0, sizeof(last) - rest);
+		rows(&s, last, 1);
+	}
+	for (n = LANES / 2; n; n /= 2)
+		half(&s, n);
+	return fdry_fingerprint_end(s.v[0], len);
+}
+
+/* --- plain --- */
+
+static void plain_rows(struct lanes *s, const uint8_t *bytes, size_t count)
+{
+	uint64_t unit[2];
+	size_t i;
+
+	for (; count; count--)
+		for (i = 0; i < LANES; i++, bytes += sizeof(unit)) {
+			memcpy(unit, bytes, sizeof(unit));
+			s->v[i] = fdry_fingerprint_step(s->v[i], unit[0], unit[1]);
+		}
+}
+
+static void plain_half(struct lanes *s, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		s->v[i] = fdry_fingerprint_pair(s->v[i], s->v[i + n]);
+}
+
+static struct fdry_fingerprint plain_block(const void *bytes, size_t len)
+{
+	return block_by(bytes, len, plain_rows, plain_half);
+}
+
+static bool plain_usable(void)
+{
+	return true;
+}
+
+/* --- vectors of 32 and of 64 bytes --- */
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f")))
+#define SWAP_HALVES 0x4e
+
+AVX2 static inline __m256i avx2_mix(__m256i v)
+{
+	const __m256i k1 = _mm256_set1_epi64x(FDRY_FINGERPRINT_K1);
+	const __m256i k2 = _mm256_set1_epi64x(FDRY_FINGERPRINT_K2);
+
+	v = _mm256_add_epi64(_mm256_mul_epu32(v, k1), _mm256_srli_epi64(v, 32));
+	return _mm256_add_epi64(_mm256_mul_epu32(v, k2), _mm256_srli_epi64(v, 32));
+}
+
+AVX2 static void avx2_rows(struct lanes *s, const uint8_t *bytes, size_t count)
+{
+	const __m256i *x = (const __m256i *)bytes;
+	__m256i *v, *end = (__m256i *)(s->v + LANES), unit;
+
+	for (; count; count--)
+		for (v = (__m256i *)s->v; v < end; v++, x++) {
+			unit = _mm256_loadu_si256(x);
+			*v = _mm256_add_epi64(avx2_mix(_mm256_xor_si256(*v, unit)),
+					      _mm256_shuffle_epi32(unit, SWAP_HALVES));
+		}
+}
+
+AVX2 static void avx2_half(struct lanes *s, size_t n)
+{
+	const __m256i low = _mm256_set_epi64x(0, -1, 0, -1);
+	__m256i *l = (__m256i *)s->v, *r = (__m256i *)(s->v + n), v, mixed;
+
+	if (n < 2) {
+		plain_half(s, n);
+		return;
+	}
+	for (n /= 2; n; n--, l++, r++) {
+		mixed = avx2_mix(*l);
+		v = _mm256_and_si256(_mm256_shuffle_epi32(*l, SWAP_HALVES), low);
+		v = _mm256_add_epi64(mixed, v);
+		mixed = _mm256_andnot_si256(low, _mm256_shuffle_epi32(v, SWAP_HALVES));
+		*l = _mm256_xor_si256(_mm256_add_epi64(v, mixed), *r);
+	}
+}
+
+AVX2 static struct fdry_fingerprint avx2_block(const void *bytes, size_t len)
+{
+	return block_by(bytes, len, avx2_rows, avx2_half);
+}
+
+static bool avx2_usable(void)
+{
+	return __builtin_cpu_supports("avx2");
+}
+
+AVX512 static inline __m512i avx512_mix(__m512i v)
+{
+	const __m512i k1 = _mm512_set1_epi64(FDRY_FINGERPRINT_K1);
+	const __m512i k2 = _mm512_set1_epi64(FDRY_FINGERPRINT_K2);
+
+	v = _mm512_add_epi64(_mm512_mul_epu32(v, k1), _mm512_srli_epi64(v, 32));
+	return _mm512_add_epi64(_mm512_mul_epu32(v, k2), _mm512_srli_epi64(v, 32));
+}
+
+AVX512 static void avx512_rows(struct lanes *s, const uint8_t *bytes, size_t count)
+{
+	__m512i *v, *end = (__m512i *)(s->v + LANES), unit;
+
+	for (; count; count--)
+		for (v = (__m512i *)s->v; v < end; v++, bytes += sizeof(*v)) {
+			unit = _mm512_loadu_si512(bytes);
+			*v = _mm512_add_epi64(
+				avx512_mix(_mm512_xor_si512(*v, unit)),
+				_mm512_shuffle_epi32(unit, (_MM_PERM_ENUM)SWAP_HALVES));
+		}
+}
+
+AVX512 static struct fdry_fingerprint avx512_block(const void *bytes, size_t len)
+{
+	return block_by(bytes, len, avx512_rows, avx2_half);
+}
+
+static bool avx512_usable(void)
+{
+	return avx2_usable() && __builtin_cpu_supports("avx512f");
+}
+#endif
+
+const struct fdry_fingerprint_way fdry_fingerprint_ways[] = {
+	{ "plain", plain_block, plain_usable },
+#ifdef __x86_64__
+	{ "avx2", avx2_block, avx2_usable },
+	{ "avx512", avx512_block, avx512_usable },
+#endif
+	{ NULL, NULL, NULL },
+};
+
+/* --- all --- */
+
+/* The fastest way that this processor has: threads that look at the same time find the same. */
+static const struct fdry_fingerprint_way *fastest(void)
+{
+	static const struct fdry_fingerprint_way *found;
+	const struct fdry_fingerprint_way *way, *best;
+
+	best = __atomic_load_n(&found, __ATOMIC_RELAXED);
+	if (best)
+		return best;
+	for (way = fdry_fingerprint_ways; way->name; way++)
+		if (way->usable())
+			best = way;
+	__atomic_store_n(&found, best, __ATOMIC_RELAXED);
+	return best;
+}
+
+struct fdry_fingerprint fdry_fingerprint_block(const void *bytes, size_t len)
+{
+	return fastest()->block(bytes, len);
+}
+
+static struct fdry_fingerprint all_begin(void)
+{
+	return (struct fdry_fingerprint){ FDRY_FINGERPRINT_ALL_A, FDRY_FINGERPRINT_ALL_B };
+}
+
+struct fdry_fingerprint fdry_fingerprint_of(const void *bytes, size_t len)
+{
+	struct fdry_fingerprint v = all_begin();
+	const struct fdry_fingerprint_way *way = fastest();
+	const uint8_t *at = bytes;
+	size_t n, left;
+
+	for (left = len; left; left -= n, at += n) {
+		n = left < FDRY_FINGERPRINT_BLOCK ? left : FDRY_FINGERPRINT_BLOCK;
+		v = fdry_fingerprint_pair(v, way->block(at, n));
+	}
+	return fdry_fingerprint_end(v, len);
+}
+
+struct fdry_fingerprint fdry_fingerprint_join(uint64_t len, const struct fdry_fingerprint *blocks)
+{
+	struct fdry_fingerprint v = all_begin();
+	size_t i, n = fdry_fingerprint_blocks(len);
+
+	for (i = 0; i < n; i++)
+		v = fdry_fingerprint_pair(v, blocks[i]);
+	return fdry_fingerprint_end(v, len);
+}
