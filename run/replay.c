@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * replay.c - launch slots, and wait for their launches.
+ * replay.c - check a table, launch its slots, and wait for their launches; see slots.h.
  *
  * A slot has an event for each stream on which it was ever launched, recorded after the last launch
  * there. A thread that empties the slot waits for these events. It makes no call with the streams,
@@ -12,15 +12,61 @@
 #include "lib/opts.h"
 #include "foundry/image.h"
 #include "run/slots.h"
+#include "lib/live.h"
 #include "lib/log.h"
 #include "arch/stream.h"
+
+/* --- checks: a forked child cannot use its copy of a table --- */
 
 /* Calls of a user's function that this thread is in. */
 static _Thread_local unsigned int inside;
 
-bool fdry_slots_inside(void)
+static atomic_uint forks;
+static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
 {
-	return inside != 0;
+	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+static void forks_watch(void)
+{
+	(void)pthread_atfork(NULL, NULL, forked);
+}
+
+unsigned int fdry_slots_forks(void)
+{
+	(void)pthread_once(&forks_once, forks_watch);
+	return atomic_load_explicit(&forks, memory_order_relaxed);
+}
+
+int fdry_slots_check(const struct fdry_slots *t)
+{
+	int err = fdry_need(t);
+
+	if (err)
+		return err;
+	err = fdry_live_check(t, "the table of slots");
+	if (err)
+		return err;
+	if (t->forks != atomic_load_explicit(&forks, memory_order_relaxed))
+		return fdry_fail(FDRY_E_FORKED,
+				 "the table was made before fork(), and CUDA does not work in the "
+				 "child; use it in the process that made it");
+	return 0;
+}
+
+int fdry_slots_check_outside(const struct fdry_slots *t)
+{
+	int err = fdry_slots_check(t);
+
+	if (err)
+		return err;
+	if (inside)
+		return fdry_fail(FDRY_E_STATE,
+				 "this call waits for replays to end, and a replay is calling it "
+				 "through a profiling or logging function; call it elsewhere");
+	return 0;
 }
 
 /* --- which streams --- */
@@ -33,7 +79,7 @@ static const void *thread_of(CUstream stream)
 	return stream == CU_STREAM_PER_THREAD ? &here : NULL;
 }
 
-/* Its capture, or that of one that its work waits for. */
+/* A stream captures also if its work waits for a capturing stream. */
 static bool is_capturing(const struct fdry_slots *t, CUstream stream)
 {
 	CUstreamCaptureStatus status;
@@ -66,15 +112,15 @@ static int stream_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	return 0;
 }
 
-int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
-		   struct fdry_slot_stream **ret)
+static int slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
+		     struct fdry_slot_stream **ret)
 {
 	struct fdry_slot_stream *s = atomic_load_explicit(&slot->streams, memory_order_acquire);
 
 	if (is_capturing(t, stream))
-		return fdry_fail(FDRY_E_STATE, "the stream captures, and a replay cannot be a part "
-					       "of that, or it is not one that is "
-					       "alive; use another stream, or end the capture");
+		return fdry_fail(FDRY_E_STATE,
+				 "the stream is capturing, or was destroyed; a capture cannot "
+				 "contain a replay: use another stream, or end the capture");
 	for (; s; s = s->next) {
 		if (s->stream == stream && s->thread == thread_of(stream)) {
 			*ret = s;
@@ -84,7 +130,7 @@ int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream 
 	return stream_note(t, slot, stream, ret);
 }
 
-/* Behind a launch. One that cannot be marked is waited for with all of the context. */
+/* Record the event after a launch. If that fails, the wait is for the whole context. */
 static void launch_mark(const struct fdry_slots *t, struct fdry_slot_stream *s)
 {
 	if (fdry_call_raw(t->drv, cuEventRecord, s->done, s->stream))
@@ -116,8 +162,8 @@ struct entered {
 	bool pushed;
 };
 
-/* A launch alone breaks no capture elsewhere, so where the context is current nothing need be
- * changed for it. */
+/* A launch breaks no capture of another thread. So if the context is current already, neither the
+ * context nor the capture mode needs to change. */
 static int context_enter(const struct fdry_slots *t, struct entered *e)
 {
 	CUcontext ctx;
@@ -186,17 +232,17 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 		       struct timer *c)
 {
 	struct fdry_slot_stream *s;
-	int err = fdry_slot_note(t, slot, stream, &s);
+	int err = slot_note(t, slot, stream, &s);
 
 	timer_lap(c, NULL);
 	if (err)
 		return err;
 	if (t->upload && slot->exec) {
 		err = fdry_call(t->drv, cuGraphUpload, slot->exec, stream);
+		if (err)
+			return err;
 		timer_lap(c, &c->call.upload_ns);
 	}
-	if (err)
-		return err;
 	err = exec_launch(t, slot, stream);
 	if (!err)
 		launch_mark(t, s);
@@ -204,9 +250,9 @@ static int slot_launch(const struct fdry_slots *t, struct fdry_slot *slot, CUstr
 	return err;
 }
 
-/* The slot is held by being among the readers alone: it is not destroyed before the launch is on
- * its stream. Waiting for the launch is outside, so that nobody who empties a slot waits for other
- * slots' launches. */
+/* The slot cannot be destroyed while this thread is a reader, so not before the launch is on its
+ * stream. The wait for the launch comes after that: a thread that empties a slot must not wait for
+ * launches of other slots. */
 static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struct timer *c,
 		      int *found)
 {
@@ -216,12 +262,14 @@ static int key_launch(struct fdry_slots *t, uint64_t key, CUstream stream, struc
 	int err = 0;
 
 	*found = slot != NULL;
-	if (slot)
-		err = context_enter(t, &e);
-	if (slot && !err) {
-		err = slot_launch(t, slot, stream, c);
-		context_leave(t, &e);
-	}
+	if (!slot)
+		goto out_leave;
+	err = context_enter(t, &e);
+	if (err)
+		goto out_leave;
+	err = slot_launch(t, slot, stream, c);
+	context_leave(t, &e);
+out_leave:
 	fdry_rcu_leave(in);
 	return err;
 }
@@ -240,7 +288,7 @@ static int stream_sync(const struct fdry_slots *t, CUstream stream, struct timer
 	return err;
 }
 
-/* Profiling may have been turned off or on since. */
+/* Another thread may have turned profiling off or on since the start. */
 static void timer_stop(struct fdry_slots *t, struct timer *c)
 {
 	_Atomic uint64_t *in;
@@ -307,7 +355,7 @@ int fdry_slots_keys(struct fdry_slots *t, uint64_t *keys, size_t capacity, size_
 		return err;
 	in = fdry_rcu_enter(&t->readers);
 	map = atomic_load(&t->map);
-	for (i = 0; keys && i < (size_t)1 << map->bits && n < capacity; i++)
+	for (i = 0; keys && i < fdry_slot_map_places(map) && n < capacity; i++)
 		if (map->places[i])
 			keys[n++] = map->places[i]->key;
 	*count = map->count;
@@ -367,11 +415,15 @@ int fdry_slots_stats(struct fdry_slots *t, struct fdry_slots_stats *ret)
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = fdry_report_check(ret);
-	if (!err)
-		err = profile_do(t, fdry_profile_read, &times);
-	return err ? err : fdry_report_give(&times, sizeof(times), ret);
+	if (err)
+		return err;
+	err = fdry_report_check(ret);
+	if (err)
+		return err;
+	err = profile_do(t, fdry_profile_read, &times);
+	if (err)
+		return err;
+	return fdry_report_give(&times, sizeof(times), ret);
 }
 
 int fdry_slots_stats_reset(struct fdry_slots *t)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slots.c - fill and empty a table's slots; see slots.h. replay.c launches them. */
+/* slots.c - make a table, fill and empty its slots; see slots.h. replay.c launches them. */
 #include "run/slots.h"
 
 #include <stdlib.h>
@@ -11,117 +11,6 @@
 #include "lib/live.h"
 #include "lib/log.h"
 #include "arch/stream.h"
-
-/* --- forks: a child cannot use its copy of a table --- */
-
-static atomic_uint forks;
-static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
-
-static void forked(void)
-{
-	atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
-}
-
-static void forks_watch(void)
-{
-	(void)pthread_atfork(NULL, NULL, forked);
-}
-
-static bool is_forked(const struct fdry_slots *t)
-{
-	return t->forks != atomic_load_explicit(&forks, memory_order_relaxed);
-}
-
-int fdry_slots_check(const struct fdry_slots *t)
-{
-	int err = fdry_need(t);
-
-	if (err)
-		return err;
-	err = fdry_live_check(t, "the table of slots");
-	if (err)
-		return err;
-	if (is_forked(t))
-		return fdry_fail(FDRY_E_FORKED, "the table was made before fork(), and CUDA does "
-						"not work in the child; use it "
-						"in the process that made it");
-	return 0;
-}
-
-int fdry_slots_check_outside(const struct fdry_slots *t)
-{
-	int err = fdry_slots_check(t);
-
-	if (err)
-		return err;
-	if (fdry_slots_inside())
-		return fdry_fail(FDRY_E_STATE, "this waits for replays to end, and was called from "
-					       "within one, by a function that "
-					       "profiling or logging calls; do it elsewhere");
-	return 0;
-}
-
-/* --- maps --- */
-
-static size_t places(const struct fdry_slot_map *map)
-{
-	return (size_t)1 << map->bits;
-}
-
-/* Neighbouring keys, such as batch sizes, spread. */
-static size_t place_of(const struct fdry_slot_map *map, uint64_t key)
-{
-	return (size_t)(key * 0x9E3779B97F4A7C15u >> (64 - map->bits));
-}
-
-struct fdry_slot_map *fdry_slot_map_new(size_t count)
-{
-	struct fdry_slot_map *map;
-	unsigned int bits = 2;
-
-	while ((size_t)1 << bits < 2 * count)
-		bits++;
-	map = calloc(1, sizeof(*map) + sizeof(map->places[0]) * ((size_t)1 << bits));
-	if (map)
-		map->bits = bits;
-	return map;
-}
-
-struct fdry_slot *fdry_slot_map_find(const struct fdry_slot_map *map, uint64_t key)
-{
-	size_t i = place_of(map, key), mask = places(map) - 1;
-
-	while (map->places[i] && map->places[i]->key != key)
-		i = (i + 1) & mask;
-	return map->places[i];
-}
-
-static void map_add(struct fdry_slot_map *map, struct fdry_slot *slot)
-{
-	size_t i = place_of(map, slot->key), mask = places(map) - 1;
-
-	while (map->places[i])
-		i = (i + 1) & mask;
-	map->places[i] = slot;
-	map->count++;
-}
-
-int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot,
-		       struct fdry_slot_map **ret)
-{
-	struct fdry_slot_map *copy = fdry_slot_map_new(map->count + 1);
-	size_t i;
-
-	if (!copy)
-		return fdry_nomem();
-	for (i = 0; i < places(map); i++)
-		if (map->places[i] && map->places[i]->key != key)
-			map_add(copy, map->places[i]);
-	if (slot)
-		map_add(copy, slot);
-	*ret = copy;
-	return 0;
-}
 
 /* --- slots and their graphs --- */
 
@@ -157,8 +46,8 @@ static void slot_gone(struct fdry_slots *t, const struct fdry_slot *slot)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* Whether one of the first @left is still there; @key: of that key, NULL: of any. Under the lock.
- */
+/* Whether one of the first @left removed slots still exists; @key: with that key; NULL: with any.
+ * Under the lock. */
 static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t *key)
 {
 	const struct fdry_slot *s;
@@ -169,7 +58,7 @@ static bool is_leaving(const struct fdry_slots *t, uint64_t left, const uint64_t
 	return false;
 }
 
-/* Wait until the slots are gone that other threads have removed before. */
+/* Wait until all slots are destroyed that any thread removed before this call. */
 static void leaving_wait(struct fdry_slots *t, const uint64_t *key)
 {
 	uint64_t left;
@@ -180,8 +69,8 @@ static void leaving_wait(struct fdry_slots *t, const uint64_t *key)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* What was in a slot, which nobody can find any more: wait, destroy. The table's context is
- * current. */
+/* Wait for the launches of a slot that was removed from the map, and destroy what it owns. The
+ * table's context is current. */
 static void slot_retire(struct fdry_slots *t, struct fdry_slot *slot)
 {
 	CUresult exec = CUDA_SUCCESS, graph = CUDA_SUCCESS;
@@ -203,7 +92,7 @@ static void map_leaves(struct fdry_slots *t, struct fdry_slot_map *map)
 {
 	size_t i;
 
-	for (i = 0; i < places(map); i++)
+	for (i = 0; i < fdry_slot_map_places(map); i++)
 		if (map->places[i])
 			slot_leaves(t, map->places[i]);
 }
@@ -212,7 +101,7 @@ static void map_retire(struct fdry_slots *t, struct fdry_slot_map *map)
 {
 	size_t i;
 
-	for (i = 0; i < places(map); i++)
+	for (i = 0; i < fdry_slot_map_places(map); i++)
 		if (map->places[i])
 			slot_retire(t, map->places[i]);
 	free(map);
@@ -227,14 +116,13 @@ static struct fdry_slot_map *map_exchange(struct fdry_slots *t, struct fdry_slot
 	return old;
 }
 
-/* Whether the table would destroy what @slot names while @s has it, or twice. A graph that is not
- * owned may be gone, and its handle another's. */
+/* Whether the table would destroy a graph of @slot while @s uses it, or destroy it twice. The
+ * caller may have destroyed a graph that no slot owns, and its handle may name another graph now.
+ */
 static bool shares(const struct fdry_slot *s, const struct fdry_slot *slot)
 {
-	uint32_t passes =
-		s->key == slot->key
-			? 0
-			: slot->owned; /* the new slot may own a graph that the old one did not */
+	/* A slot may be replaced by one that owns the same graph. */
+	uint32_t passes = s->key == slot->key ? 0 : slot->owned;
 
 	return (slot->exec && s->exec == slot->exec && (s->owned | passes) & FDRY_SLOTS_OWN_EXEC) ||
 	       (slot->graph && s->graph == slot->graph &&
@@ -246,7 +134,7 @@ static int owned_check(const struct fdry_slot_map *map, const struct fdry_slot *
 {
 	size_t i;
 
-	for (i = 0; i < places(map); i++)
+	for (i = 0; i < fdry_slot_map_places(map); i++)
 		if (map->places[i] && shares(map->places[i], slot))
 			return fdry_fail(FDRY_E_INVAL,
 					 "the graph or executable graph is in slot %llu already, "
@@ -288,30 +176,34 @@ static int exec_upload(const struct fdry_slots *t, CUgraphExec exec)
 	return fdry_stream_wait(t->drv, stream);
 }
 
-/* The table's context is current. @what is copied; ownership of what it names passes where this
- * succeeds. */
+/* Copy @what into the table, which then owns the graphs that its flags name. If this fails, it owns
+ * none of them. The table's context is current. */
 static int slot_put(struct fdry_slots *t, const struct fdry_slot *what)
 {
 	struct fdry_slot *slot = malloc(sizeof(*slot)), *old = NULL;
-	int err = slot ? 0 : fdry_nomem();
+	int err;
 
-	if (err)
-		return err;
+	if (!slot)
+		return fdry_nomem();
 	memcpy(slot, what, sizeof(*slot));
-	if (slot->exec)
+	if (slot->exec) {
 		err = exec_upload(t, slot->exec);
-	if (!err) {
-		pthread_mutex_lock(&t->lock);
-		err = owned_check(atomic_load(&t->map), slot);
-		if (!err)
-			err = key_set(t, slot->key, slot, &old);
-		pthread_mutex_unlock(&t->lock);
+		if (err)
+			goto out_free;
 	}
+	pthread_mutex_lock(&t->lock);
+	err = owned_check(atomic_load(&t->map), slot);
+	if (!err)
+		err = key_set(t, slot->key, slot, &old);
+	pthread_mutex_unlock(&t->lock);
 	if (err)
-		free(slot);
-	else if (old)
+		goto out_free;
+	if (old)
 		slot_retire(t, old);
-	return err ? fdry_fail_at(err, "slot %llu", (unsigned long long)what->key) : 0;
+	return 0;
+out_free:
+	free(slot);
+	return fdry_fail_at(err, "slot %llu", (unsigned long long)what->key);
 }
 
 int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgraphExec exec,
@@ -328,9 +220,10 @@ int fdry_slots_install(struct fdry_slots *t, uint64_t key, CUgraph graph, CUgrap
 		return err;
 	if (flags & ~(uint32_t)(FDRY_SLOTS_OWN_EXEC | FDRY_SLOTS_OWN_GRAPH) ||
 	    (flags & FDRY_SLOTS_OWN_GRAPH && !graph))
-		return fdry_fail(FDRY_E_INVAL,
-				 "flags %#x are not those of a slot, or own a graph and name none",
-				 flags);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"flags %#x are not flags of a slot, or own a graph and no graph is named",
+			flags);
 	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
@@ -388,14 +281,15 @@ static int capture_end(const struct fdry_slots *t, CUstream stream, CUgraph *ret
 	/* If the driver cannot report it, try to end the capture: the stream must be usable. */
 	if (!fdry_call_raw(t->drv, cuStreamIsCapturing, stream, &status) &&
 	    status == CU_STREAM_CAPTURE_STATUS_NONE)
-		return fdry_fail(FDRY_E_STATE, "the stream does not capture, so there is no "
-					       "capture to end; begin one first");
+		return fdry_fail(FDRY_E_STATE,
+				 "the stream is not capturing; begin a capture first");
 	err = fdry_call(t->drv, cuStreamEndCapture, stream, &graph);
 	if (err)
 		return err;
 	if (!graph)
-		return fdry_fail(FDRY_E_STATE,
-				 "the capture gave no graph; it was invalidated, capture again");
+		return fdry_fail(
+			FDRY_E_STATE,
+			"the capture made no graph, because it was invalidated; capture again");
 	*ret = graph;
 	return 0;
 }
@@ -413,11 +307,12 @@ int fdry_slots_capture_end(struct fdry_slots *t, uint64_t key, CUstream stream,
 	if (err)
 		return err;
 	err = capture_end(t, stream, &slot.graph);
-	if (!err) {
-		err = graph_put(t, &slot, instantiate);
-		if (err)
-			(void)fdry_call_raw(t->drv, cuGraphDestroy, slot.graph);
-	}
+	if (err)
+		goto out_leave;
+	err = graph_put(t, &slot, instantiate);
+	if (err)
+		(void)fdry_call_raw(t->drv, cuGraphDestroy, slot.graph);
+out_leave:
 	fdry_driver_leave(t->drv, &mode);
 	return err;
 }
@@ -435,11 +330,10 @@ int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_ima
 	if (err)
 		return err;
 	if (img->primary != t->ctx)
-		return fdry_fail(
-			FDRY_E_INVAL,
-			"the image is on device %d, and the table is for another device or "
-			"a context of its own",
-			img->device);
+		return fdry_fail(FDRY_E_INVAL,
+				 "the image is on device %d, and the table is for another device "
+				 "or for a context that is not its primary context",
+				 img->device);
 	err = fdry_image_build(img, graph);
 	if (err)
 		return err;
@@ -453,15 +347,6 @@ int fdry_slots_install_image(struct fdry_slots *t, uint64_t key, struct fdry_ima
 
 /* --- invalidate --- */
 
-/* Under the lock. */
-static int key_remove(struct fdry_slots *t, uint64_t key, struct fdry_slot **old)
-{
-	struct fdry_slot *slot = fdry_slot_map_find(atomic_load(&t->map), key);
-
-	*old = NULL;
-	return slot ? key_set(t, key, NULL, old) : 0;
-}
-
 int fdry_slots_invalidate(struct fdry_slots *t, uint64_t key)
 {
 	CUstreamCaptureMode mode;
@@ -474,32 +359,23 @@ int fdry_slots_invalidate(struct fdry_slots *t, uint64_t key)
 	if (err)
 		return err;
 	pthread_mutex_lock(&t->lock);
-	err = key_remove(t, key, &old);
+	if (fdry_slot_map_find(atomic_load(&t->map), key))
+		err = key_set(t, key, NULL, &old);
 	pthread_mutex_unlock(&t->lock);
-	if (!err && old)
+	if (err)
+		goto out_leave;
+	if (old)
 		slot_retire(t, old);
-	if (!err)
-		leaving_wait(t, &key);
+	leaving_wait(t, &key);
+out_leave:
 	fdry_driver_leave(t->drv, &mode);
 	return err;
-}
-
-/* Under the lock. */
-static int all_remove(struct fdry_slots *t, struct fdry_slot_map **old)
-{
-	struct fdry_slot_map *empty = fdry_slot_map_new(0);
-
-	if (!empty)
-		return fdry_nomem();
-	*old = map_exchange(t, empty);
-	map_leaves(t, *old);
-	return 0;
 }
 
 int fdry_slots_invalidate_all(struct fdry_slots *t)
 {
 	CUstreamCaptureMode mode;
-	struct fdry_slot_map *old = NULL;
+	struct fdry_slot_map *old, *empty;
 	int err = fdry_slots_check_outside(t);
 
 	if (err)
@@ -507,13 +383,18 @@ int fdry_slots_invalidate_all(struct fdry_slots *t)
 	err = fdry_driver_enter(t->drv, t->ctx, &mode);
 	if (err)
 		return err;
-	pthread_mutex_lock(&t->lock);
-	err = all_remove(t, &old);
-	pthread_mutex_unlock(&t->lock);
-	if (!err) {
-		map_retire(t, old);
-		leaving_wait(t, NULL);
+	empty = fdry_slot_map_new(0);
+	if (!empty) {
+		err = fdry_nomem();
+		goto out_leave;
 	}
+	pthread_mutex_lock(&t->lock);
+	old = map_exchange(t, empty);
+	map_leaves(t, old);
+	pthread_mutex_unlock(&t->lock);
+	map_retire(t, old);
+	leaving_wait(t, NULL);
+out_leave:
 	fdry_driver_leave(t->drv, &mode);
 	return err;
 }
@@ -559,20 +440,22 @@ static int context_open(struct fdry_slots *t, const struct fdry_slots_opts *o)
 	if (!path && fdry_interposer_peek())
 		path = fdry_interposer_peek()->real_path();
 	err = fdry_driver_open(path, &t->drv);
-	if (!err)
-		err = fdry_call(t->drv, cuDeviceGetCount, &count);
-	if (!err && (o->device < 0 || o->device >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				o->device, count);
-	if (!err)
-		err = fdry_call(t->drv, cuDeviceGet, &t->device, o->device);
-	t->ctx = o->ctx;
 	if (err)
 		return err;
-	if (!o->ctx) {
-		err = fdry_call(t->drv, cuDevicePrimaryCtxRetain, &t->ctx, t->device);
-		t->retained = !err;
-	}
+	err = fdry_call(t->drv, cuDeviceGetCount, &count);
+	if (err)
+		return err;
+	if (o->device < 0 || o->device >= count)
+		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				 o->device, count);
+	err = fdry_call(t->drv, cuDeviceGet, &t->device, o->device);
+	if (err)
+		return err;
+	t->ctx = o->ctx;
+	if (t->ctx)
+		return 0;
+	err = fdry_call(t->drv, cuDevicePrimaryCtxRetain, &t->ctx, t->device);
+	t->retained = !err;
 	return err;
 }
 
@@ -580,7 +463,7 @@ static void table_free(struct fdry_slots *t)
 {
 	if (t->retained)
 		(void)fdry_call_raw(t->drv, cuDevicePrimaryCtxRelease_v2, t->device);
-	if (!is_forked(t)) /* it would wait for threads that are the parent's */
+	if (t->forks == fdry_slots_forks()) /* else it would wait for threads of the parent */
 		pthread_cond_destroy(&t->gone);
 	pthread_mutex_destroy(&t->lock);
 	fdry_profile_free(atomic_load(&t->profile));
@@ -622,17 +505,17 @@ int fdry_slots_new(const struct fdry_slots_opts *opts, struct fdry_slots **ret)
 	if (!t)
 		return fdry_nomem();
 	memset(t, 0, sizeof(*t));
-	pthread_once(&forks_once, forks_watch);
-	t->forks = atomic_load(&forks);
+	t->forks = fdry_slots_forks();
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->gone, NULL);
 	atomic_store(&t->map, fdry_slot_map_new(0));
 	fdry_live_add(t);
 	err = table_open(t, &o);
-	if (!err) {
-		*ret = t;
-		return 0;
-	}
+	if (err)
+		goto out_free;
+	*ret = t;
+	return 0;
+out_free:
 	if (!fdry_live_end(t, "the table of slots"))
 		table_free(t);
 	return err;
@@ -643,7 +526,7 @@ static void map_free(struct fdry_slot_map *map)
 {
 	size_t i;
 
-	for (i = 0; i < places(map); i++)
+	for (i = 0; i < fdry_slot_map_places(map); i++)
 		if (map->places[i])
 			slot_free(map->places[i]);
 	free(map);

@@ -65,28 +65,29 @@ struct fdry_slots {
 	uint64_t left;             /* number of slots that were ever removed */
 };
 
-/* The first check of every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
- * that made the table. */
-int fdry_slots_check(const struct fdry_slots *t) __must_check;
-/* The same for calls that wait until no replay runs: FDRY_E_STATE inside a replay. */
-int fdry_slots_check_outside(const struct fdry_slots *t) __must_check;
+/* --- slot_map.c --- */
 
+/* A map without slots, with places for @count; NULL if there is no memory. */
+struct fdry_slot_map *fdry_slot_map_new(size_t count);
+size_t fdry_slot_map_places(const struct fdry_slot_map *map);
 /* Call it as a reader. NULL if there is none. */
 struct fdry_slot *fdry_slot_map_find(const struct fdry_slot_map *map, uint64_t key);
 /* Copy @map without @key, and with @slot, which has that key and may be NULL. */
 int fdry_slot_map_with(const struct fdry_slot_map *map, uint64_t key, struct fdry_slot *slot,
 		       struct fdry_slot_map **ret) __must_check;
-struct fdry_slot_map *fdry_slot_map_new(size_t count);
 
 /* --- replay.c --- */
 
-/* Record that @slot will be launched on @stream. Call it as a reader, in the table's context. */
-int fdry_slot_note(const struct fdry_slots *t, struct fdry_slot *slot, CUstream stream,
-		   struct fdry_slot_stream **ret) __must_check;
+/* The first check of every function: FDRY_E_INVAL for NULL, FDRY_E_FORKED in a child of the process
+ * that made the table. */
+int fdry_slots_check(const struct fdry_slots *t) __must_check;
+/* The same for calls that wait until no replay runs: FDRY_E_STATE inside a replay. */
+int fdry_slots_check_outside(const struct fdry_slots *t) __must_check;
+/* How often this process and its ancestors have forked since the first call. */
+unsigned int fdry_slots_forks(void);
+
 /* Wait for the slot's launches, and destroy their events. No other thread has @slot; the table's
  * context is current. */
 void fdry_slot_wait(const struct fdry_slots *t, struct fdry_slot *slot);
-/* Whether this thread is inside a callback of a replay. */
-bool fdry_slots_inside(void);
 
 #endif
