@@ -217,7 +217,7 @@ static void log_keep(void *arg, int level, const char *text)
 {
 	ck_assert_int_eq(level, FDRY_LOG_INFO);
 	snprintf(arg, 256, "%s", text);
-	fails(STATE, "from within", fdry_slots_invalidate_all(fx.t));
+	fails(STATE, "a replay is calling it", fdry_slots_invalidate_all(fx.t));
 }
 
 START_TEST(logged)

@@ -186,7 +186,7 @@ START_TEST(r8_errors)
 {
 	CUgraph empty;
 
-	fails(STATE, "begin one first", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	fails(STATE, "begin a capture first", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
 	fails(INVAL, "no graph", fdry_slots_install_graph(fx.t, 1, NULL, 0, 0));
 	fails(INVAL, "no exec", fdry_slots_install(fx.t, 1, NULL, NULL, 0));
 	slot_make(fx.t, 1, 0, 3);

@@ -367,7 +367,7 @@ END_TEST
 
 START_TEST(capture_ended_into_a_slot)
 {
-	fails(STATE, "does not capture", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	fails(STATE, "is not capturing", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
 	capture_start(fx.stream);
 	step_launch(fx.stream, 0, 3, 0);
 	ok(fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
@@ -379,7 +379,7 @@ START_TEST(capture_ended_into_a_slot)
 	capture_start(fx.stream);
 	step_launch(fx.stream, 1, 3, 0);
 	fails(DRIVER, "slot 1", fdry_slots_capture_end(fx.t, 1, fx.stream, 1ull << 40));
-	fails(STATE, "does not capture", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	fails(STATE, "is not capturing", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
 	ck_assert(replay(fx.t, 1));
 	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
 }
@@ -403,9 +403,9 @@ START_TEST(streams_that_capture)
 	ck_assert_int_eq(launched, 1);
 	slot_make(fx.t, 1, 2, 5);
 	slot_make(fx.t, 2, 3, 5);
-	fails(STATE, "the stream captures", fdry_slots_replay(fx.t, 2, fx.stream, &launched));
+	fails(STATE, "the stream is capturing", fdry_slots_replay(fx.t, 2, fx.stream, &launched));
 	/* Nor a slot that was launched there before. */
-	fails(STATE, "the stream captures", fdry_slots_replay(fx.t, 3, fx.stream, &launched));
+	fails(STATE, "the stream is capturing", fdry_slots_replay(fx.t, 3, fx.stream, &launched));
 	cu(cuStreamEndCapture, fx.stream, &g);
 	ck_assert_ptr_nonnull(g);
 	cu(cuGraphDestroy, g);
@@ -455,8 +455,8 @@ static void count_call(void *arg, const struct fdry_slots_call *call)
 	seen[2] += call->key == 1 &&
 		   call->total_ns >= call->upload_ns + call->launch_ns + call->sync_ns &&
 		   call->launch_ns && call->upload_ns && call->sync_ns;
-	fails(STATE, "from within", fdry_slots_invalidate(fx.t, 1));
-	fails(STATE, "from within", fdry_slots_profile(fx.t, NULL));
+	fails(STATE, "a replay is calling it", fdry_slots_invalidate(fx.t, 1));
+	fails(STATE, "a replay is calling it", fdry_slots_profile(fx.t, NULL));
 }
 
 static bool phase_is(const struct fdry_slots_phase *p, uint64_t calls)
