@@ -43,14 +43,15 @@ int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what)
 		[FDRY_CUDAGRAPH_EMPTY] = "nothing is captured; fdry_cudagraph_begin() captures",
 		[FDRY_CUDAGRAPH_CAPTURING] = "a capture goes on; fdry_cudagraph_end() ends it",
 		[FDRY_CUDAGRAPH_CAPTURED] = ("it is captured and not instantiated; "
-					     "fdry_cudagraph_instantiate() makes it "
-					     "launchable, fdry_cudagraph_reset() empties it"),
+					     "fdry_cudagraph_instantiate() instantiates it, "
+					     "fdry_cudagraph_reset() empties it"),
 		[FDRY_CUDAGRAPH_READY] =
 			"it is instantiated already; fdry_cudagraph_reset() empties it",
 	};
-	const char *why = g->state == FDRY_CUDAGRAPH_EMPTY && g->was_reset
-				  ? "the graph was reset and nothing captured since; capture again"
-				  : has[g->state];
+	const char *why =
+		g->state == FDRY_CUDAGRAPH_EMPTY && g->was_reset
+			? "the graph was reset, and nothing was captured since; capture again"
+			: has[g->state];
 
 	return fdry_fail(FDRY_E_STATE, "cannot %s the graph: %s", what, why);
 }
@@ -97,7 +98,7 @@ static const CUstreamCaptureMode modes[] = {
 	[FDRY_CUDAGRAPH_MODE_RELAXED] = CU_STREAM_CAPTURE_MODE_RELAXED,
 };
 
-/* In the context: the capture begun on the caller's stream, or on one that is borrowed. */
+/* In the context. Begin the capture on the caller's stream, or on a borrowed one. */
 static int stream_capture(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
 {
 	CUstream stream = o->stream;
@@ -107,27 +108,16 @@ static int stream_capture(struct fdry_cudagraph *g, const struct fdry_cudagraph_
 	if (err)
 		return err;
 	err = fdry_call(g->on.drv, cuStreamBeginCapture_v2, stream, modes[o->mode]);
-	if (err) {
-		if (!o->stream)
-			fdry_stream_return(g->on.drv, stream);
-		return err;
-	}
+	if (err)
+		goto out_return;
 	g->stream = stream;
 	g->side = !o->stream;
 	g->bound = g->side || modes[o->mode] != CU_STREAM_CAPTURE_MODE_RELAXED;
 	g->thread = pthread_self();
 	return 0;
-}
-
-static int begin_entered(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_primary_enter(&g->on, &mode);
-
-	if (err)
-		return err;
-	err = stream_capture(g, o);
-	fdry_primary_leave(&g->on, &mode);
+out_return:
+	if (!o->stream)
+		fdry_stream_return(g->on.drv, stream);
 	return err;
 }
 
@@ -135,6 +125,7 @@ static int begin_entered(struct fdry_cudagraph *g, const struct fdry_cudagraph_b
 static int capture_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *o)
 {
 	struct fdry_graphpool *pool = o->pool ? o->pool : g->own;
+	CUstreamCaptureMode mode;
 	int err;
 
 	if (g->state != FDRY_CUDAGRAPH_EMPTY)
@@ -142,17 +133,22 @@ static int capture_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_b
 	err = fdry_graphpool_join(pool, &g->on);
 	if (err)
 		return err;
-	err = begin_entered(g, o);
-	if (err) {
-		fdry_graphpool_captured(pool);
-		fdry_graphpool_leave(pool);
-		return err;
-	}
+	err = fdry_primary_enter(&g->on, &mode);
+	if (err)
+		goto out_pool;
+	err = stream_capture(g, o);
+	fdry_primary_leave(&g->on, &mode);
+	if (err)
+		goto out_pool;
 	g->pool = pool;
 	g->state = FDRY_CUDAGRAPH_CAPTURING;
 	if (g->side)
 		g->current = fdry_stream_make_current(g->stream);
 	return 0;
+out_pool:
+	fdry_graphpool_captured(pool);
+	fdry_graphpool_leave(pool);
+	return err;
 }
 
 int fdry_cudagraph_begin(struct fdry_cudagraph *g, const struct fdry_cudagraph_begin_opts *opts)
@@ -180,8 +176,9 @@ static int thread_check(const struct fdry_cudagraph *g)
 {
 	if (!g->bound || pthread_equal(g->thread, pthread_self()))
 		return 0;
-	return fdry_fail(FDRY_E_STATE, "the capture was begun by another thread, %s; end it there",
-			 g->side ? "whose side stream is its own" : "and its mode is not relaxed");
+	return fdry_fail(FDRY_E_STATE, "another thread began the capture, %s; end it there",
+			 g->side ? "on a stream that only that thread may use"
+				 : "and its mode is not relaxed");
 }
 
 /* Whether the stream has left the capture; true if the driver cannot report it. */
@@ -201,13 +198,13 @@ static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 	int err = fdry_call(g->on.drv, cuStreamEndCapture, g->stream, &graph);
 
 	if (err) {
-		err = fdry_fail_at(err, "the capture gave no graph");
+		err = fdry_fail_at(err, "the capture made no graph");
 		if (!stream_free(g))
 			return err;
 	} else if (!graph) {
 		err = fdry_fail(
 			FDRY_E_STATE,
-			"the capture gave no graph, and the driver no reason; capture again");
+			"the capture made no graph, and the driver gave no reason; capture again");
 	}
 	if (g->side) {
 		fdry_stream_return(g->on.drv, g->stream);
@@ -215,18 +212,6 @@ static int stream_end(struct fdry_cudagraph *g, CUgraph *ret)
 	}
 	g->stream = NULL;
 	*ret = graph;
-	return err;
-}
-
-static int end_entered(struct fdry_cudagraph *g, CUgraph *ret)
-{
-	CUstreamCaptureMode mode;
-	int err = fdry_primary_enter(&g->on, &mode);
-
-	if (err)
-		return err;
-	err = stream_end(g, ret);
-	fdry_primary_leave(&g->on, &mode);
 	return err;
 }
 
@@ -241,6 +226,7 @@ static void become_empty(struct fdry_cudagraph *g)
 /* The lock is held. On failure the graph is empty, or still captures. */
 static int capture_end(struct fdry_cudagraph *g)
 {
+	CUstreamCaptureMode mode;
 	int err;
 
 	if (g->state != FDRY_CUDAGRAPH_CAPTURING)
@@ -248,17 +234,23 @@ static int capture_end(struct fdry_cudagraph *g)
 			FDRY_E_STATE,
 			"no capture goes on in the graph; fdry_cudagraph_begin() begins one");
 	err = thread_check(g);
-	if (!err)
-		err = end_entered(g, &g->graph);
+	if (err)
+		return err;
+	err = fdry_primary_enter(&g->on, &mode);
+	if (err)
+		return err;
+	err = stream_end(g, &g->graph);
+	fdry_primary_leave(&g->on, &mode);
 	if (g->stream)
 		return err;
 	fdry_graphpool_captured(g->pool);
+	if (err) {
+		g->graph = NULL;
+		become_empty(g);
+		return err;
+	}
 	g->state = FDRY_CUDAGRAPH_CAPTURED;
-	if (!err)
-		return 0;
-	g->graph = NULL;
-	become_empty(g);
-	return err;
+	return 0;
 }
 
 int fdry_cudagraph_end(struct fdry_cudagraph *g)
@@ -275,27 +267,32 @@ int fdry_cudagraph_end(struct fdry_cudagraph *g)
 
 /* --- reset, free --- */
 
-/* The driver's things of a graph that does not capture; the lock is held. */
-static int handles_drop(struct fdry_cudagraph *g)
+void fdry_cudagraph_exec_free(struct fdry_cudagraph *g)
 {
-	CUstreamCaptureMode mode;
-	int err = fdry_primary_enter(&g->on, &mode);
+	if (g->exec)
+		(void)fdry_call_raw(g->on.drv, cuGraphExecDestroy, g->exec);
+	if (g->done)
+		(void)fdry_call_raw(g->on.drv, cuEventDestroy_v2, g->done);
+	g->exec = NULL;
+	g->done = NULL;
+	g->launched = false;
+}
+
+int fdry_cudagraph_launches_wait(struct fdry_cudagraph *g)
+{
+	int err = g->launched ? fdry_event_wait(g->on.drv, g->done) : 0;
 
 	if (err)
 		return err;
-	err = fdry_cudagraph_exec_wait_and_free(g);
-	if (!err) {
-		(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
-		g->graph = NULL;
-	}
-	fdry_primary_leave(&g->on, &mode);
-	return err;
+	g->launched = false;
+	return 0;
 }
 
 /* The lock is held. */
 static int graph_reset(struct fdry_cudagraph *g)
 {
-	int err = 0;
+	CUstreamCaptureMode mode;
+	int err;
 
 	if (g->state == FDRY_CUDAGRAPH_CAPTURING) {
 		err = capture_end(g);
@@ -304,13 +301,22 @@ static int graph_reset(struct fdry_cudagraph *g)
 	}
 	g->was_reset = true;
 	if (g->state == FDRY_CUDAGRAPH_EMPTY)
-		return 0; /* also where the capture had gone wrong: what it gave was to be thrown
-			     away */
-	err = handles_drop(g);
+		return 0; /* also if the capture failed: nobody wants its graph any more */
+	err = fdry_primary_enter(&g->on, &mode);
 	if (err)
 		return err;
+	err = fdry_cudagraph_launches_wait(g);
+	if (err)
+		goto out_leave;
+	fdry_cudagraph_exec_free(g);
+	(void)fdry_call_raw(g->on.drv, cuGraphDestroy, g->graph);
+	g->graph = NULL;
+	fdry_primary_leave(&g->on, &mode);
 	become_empty(g);
 	return 0;
+out_leave:
+	fdry_primary_leave(&g->on, &mode);
+	return err;
 }
 
 int fdry_cudagraph_reset(struct fdry_cudagraph *g)
@@ -325,7 +331,7 @@ int fdry_cudagraph_reset(struct fdry_cudagraph *g)
 	return err;
 }
 
-/* If waiting fails the context is lost, and with it everything that the driver has. */
+/* Free what a failed reset left. If a wait failed, the context is lost with all that it has. */
 static void rest_drop(struct fdry_cudagraph *g)
 {
 	CUstreamCaptureMode mode;
@@ -357,7 +363,7 @@ void fdry_cudagraph_free(struct fdry_cudagraph *g)
 	free(g);
 }
 
-/* --- asked --- */
+/* --- queries --- */
 
 int fdry_cudagraph_stream(struct fdry_cudagraph *g, CUstream *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cudagraph.h - a graph that callers capture, shared by cudagraph.c (captures) and
- * cudagraph_exec.c (executable graphs).
+ * cudagraph_exec.c (executable graphs). cudagraph_run.c uses both.
  *
  * Locking: @lock guards everything. A call that waits for launches holds it.
  */
@@ -44,9 +44,10 @@ struct fdry_cudagraph {
 int fdry_cudagraph_check(const struct fdry_cudagraph *g) __must_check;
 /* FDRY_E_STATE: @what, such as "launch", is impossible in the present state. The lock is held. */
 int fdry_cudagraph_state_fail(const struct fdry_cudagraph *g, const char *what);
-/* Wait for launches, destroy the executable graph. The lock is held, the context entered. */
-int fdry_cudagraph_exec_wait_and_free(struct fdry_cudagraph *g) __must_check;
-/* The same without the wait; cannot fail. */
+/* Wait until all launches have ended. The lock is held, the context entered. */
+int fdry_cudagraph_launches_wait(struct fdry_cudagraph *g) __must_check;
+/* Destroy the executable graph, whose launches have ended. The lock is held, the context entered.
+ */
 void fdry_cudagraph_exec_free(struct fdry_cudagraph *g);
 
 #endif

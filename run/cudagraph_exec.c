@@ -3,8 +3,8 @@
  * cudagraph_exec.c - graphs that callers captured, instantiated and launched.
  *
  * The driver runs launches of one executable graph one after another, so an event after the last
- * launch says when all have ended. It is recorded at each launch, when the caller's stream exists;
- * at the end the stream may be destroyed.
+ * launch tells when all have ended. Each launch records it, because the caller's stream exists
+ * then; later the caller may have destroyed the stream.
  */
 #include "run/cudagraph.h"
 
@@ -13,35 +13,33 @@
 
 #define UPLOAD ((uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 
-void fdry_cudagraph_exec_free(struct fdry_cudagraph *g)
+/* Lock a graph that is in state @state, and enter its context. @what is for the error, as in
+ * "launch".
+ */
+static int exec_enter(struct fdry_cudagraph *g, enum fdry_cudagraph_state state, const char *what,
+		      CUstreamCaptureMode *mode)
 {
-	if (g->exec)
-		(void)fdry_call_raw(g->on.drv, cuGraphExecDestroy, g->exec);
-	if (g->done)
-		(void)fdry_call_raw(g->on.drv, cuEventDestroy_v2, g->done);
-	g->exec = NULL;
-	g->done = NULL;
-	g->launched = false;
-}
-
-static int launches_wait(struct fdry_cudagraph *g)
-{
-	int err = g->launched ? fdry_event_wait(g->on.drv, g->done) : 0;
+	int err = fdry_cudagraph_check(g);
 
 	if (err)
 		return err;
-	g->launched = false;
-	return 0;
+	pthread_mutex_lock(&g->lock);
+	if (g->state != state) {
+		err = fdry_cudagraph_state_fail(g, what);
+		goto out_unlock;
+	}
+	err = fdry_primary_enter(&g->on, mode);
+	if (!err)
+		return 0;
+out_unlock:
+	pthread_mutex_unlock(&g->lock);
+	return err;
 }
 
-int fdry_cudagraph_exec_wait_and_free(struct fdry_cudagraph *g)
+static void exec_leave(struct fdry_cudagraph *g, CUstreamCaptureMode *mode)
 {
-	int err = launches_wait(g);
-
-	if (err)
-		return err;
-	fdry_cudagraph_exec_free(g);
-	return 0;
+	fdry_primary_leave(&g->on, mode);
+	pthread_mutex_unlock(&g->lock);
 }
 
 /* In the context, the lock held. */
@@ -63,37 +61,24 @@ static int exec_make(struct fdry_cudagraph *g, uint64_t flags)
 	return 0;
 }
 
-static int instantiate(struct fdry_cudagraph *g, uint64_t flags)
+int fdry_cudagraph_instantiate(struct fdry_cudagraph *g, uint64_t flags)
 {
 	CUstreamCaptureMode mode;
 	int err;
 
-	if (g->state != FDRY_CUDAGRAPH_CAPTURED)
-		return fdry_cudagraph_state_fail(g, "instantiate");
-	err = fdry_primary_enter(&g->on, &mode);
+	if (flags & UPLOAD)
+		return fdry_fail(FDRY_E_INVAL,
+				 "the flag to upload is not allowed here, because the upload needs "
+				 "a stream; call fdry_cudagraph_upload()");
+	err = exec_enter(g, FDRY_CUDAGRAPH_CAPTURED, "instantiate", &mode);
 	if (err)
 		return err;
 	err = exec_make(g, flags);
-	fdry_primary_leave(&g->on, &mode);
+	exec_leave(g, &mode);
 	return err;
 }
 
-int fdry_cudagraph_instantiate(struct fdry_cudagraph *g, uint64_t flags)
-{
-	int err = fdry_cudagraph_check(g);
-
-	if (err)
-		return err;
-	if (flags & UPLOAD)
-		return fdry_fail(FDRY_E_INVAL, "the upload is a call of its own, which is told the "
-					       "stream: fdry_cudagraph_upload()");
-	pthread_mutex_lock(&g->lock);
-	err = instantiate(g, flags);
-	pthread_mutex_unlock(&g->lock);
-	return err;
-}
-
-/* In the context: an upload that fails leaves nothing to launch. */
+/* In the context. If the upload fails, the graph is no longer instantiated. */
 static int exec_upload(struct fdry_cudagraph *g, CUstream stream)
 {
 	int err = fdry_primary_stream(&g->on, stream, "an upload");
@@ -104,41 +89,26 @@ static int exec_upload(struct fdry_cudagraph *g, CUstream stream)
 	if (!err)
 		return 0;
 	err = fdry_fail_at(err, "the graph cannot be uploaded");
-	if (!launches_wait(g)) {
+	if (!fdry_cudagraph_launches_wait(g)) {
 		fdry_cudagraph_exec_free(g);
 		g->state = FDRY_CUDAGRAPH_CAPTURED;
 	}
 	return err;
 }
 
-static int upload(struct fdry_cudagraph *g, CUstream stream)
+int fdry_cudagraph_upload(struct fdry_cudagraph *g, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	int err;
+	int err = exec_enter(g, FDRY_CUDAGRAPH_READY, "upload", &mode);
 
-	if (g->state != FDRY_CUDAGRAPH_READY)
-		return fdry_cudagraph_state_fail(g, "upload");
-	err = fdry_primary_enter(&g->on, &mode);
 	if (err)
 		return err;
 	err = exec_upload(g, stream);
-	fdry_primary_leave(&g->on, &mode);
+	exec_leave(g, &mode);
 	return err;
 }
 
-int fdry_cudagraph_upload(struct fdry_cudagraph *g, CUstream stream)
-{
-	int err = fdry_cudagraph_check(g);
-
-	if (err)
-		return err;
-	pthread_mutex_lock(&g->lock);
-	err = upload(g, stream);
-	pthread_mutex_unlock(&g->lock);
-	return err;
-}
-
-/* In the context. A launch that no event stands behind is waited for. */
+/* In the context. If no event can be recorded after the launch, wait for the launch here. */
 static int exec_launch(struct fdry_cudagraph *g, CUstream stream)
 {
 	int err = fdry_primary_stream(&g->on, stream, "a launch");
@@ -156,30 +126,15 @@ static int exec_launch(struct fdry_cudagraph *g, CUstream stream)
 	return fdry_stream_wait(g->on.drv, stream);
 }
 
-static int launch(struct fdry_cudagraph *g, CUstream stream)
+int fdry_cudagraph_launch(struct fdry_cudagraph *g, CUstream stream)
 {
 	CUstreamCaptureMode mode;
-	int err;
+	int err = exec_enter(g, FDRY_CUDAGRAPH_READY, "launch", &mode);
 
-	if (g->state != FDRY_CUDAGRAPH_READY)
-		return fdry_cudagraph_state_fail(g, "launch");
-	err = fdry_primary_enter(&g->on, &mode);
 	if (err)
 		return err;
 	err = exec_launch(g, stream);
-	fdry_primary_leave(&g->on, &mode);
-	return err;
-}
-
-int fdry_cudagraph_launch(struct fdry_cudagraph *g, CUstream stream)
-{
-	int err = fdry_cudagraph_check(g);
-
-	if (err)
-		return err;
-	pthread_mutex_lock(&g->lock);
-	err = launch(g, stream);
-	pthread_mutex_unlock(&g->lock);
+	exec_leave(g, &mode);
 	return err;
 }
 
@@ -194,7 +149,7 @@ int fdry_cudagraph_synchronize(struct fdry_cudagraph *g)
 	if (err)
 		return err;
 	pthread_mutex_lock(&g->lock);
-	err = launches_wait(g);
+	err = fdry_cudagraph_launches_wait(g);
 	pthread_mutex_unlock(&g->lock);
 	fdry_primary_leave(&g->on, &mode);
 	return err;

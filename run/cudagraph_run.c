@@ -17,22 +17,21 @@ static int fn_call(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 
 	if (ret <= 0)
 		return ret;
-	return fdry_fail(FDRY_E_CALLBACK, "the function that was to be captured failed with %d",
-			 ret);
+	return fdry_fail(FDRY_E_CALLBACK, "the function to capture failed with %d", ret);
 }
 
-/* Without a context of ours entered: the function has the thread as its caller had it. */
+/* No context is entered: the function finds the thread as the caller of this library left it. */
 static int warm_up(const struct fdry_cudagraph_run_opts *o, CUstream stream)
 {
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < o->warmups && !err; i++) {
+	for (i = 0; i < o->warmups; i++) {
 		err = fn_call(o, stream);
 		if (err)
-			err = fdry_fail_at(err, "warm-up run %u of %u", i + 1, o->warmups);
+			return fdry_fail_at(err, "warm-up run %u of %u", i + 1, o->warmups);
 	}
-	return err;
+	return 0;
 }
 
 /* Check that a stream can be captured; with @wait, wait for its work. */
@@ -44,8 +43,11 @@ static int stream_ready(struct fdry_cudagraph *g, CUstream stream, bool wait)
 	if (err)
 		return err;
 	err = fdry_primary_stream(&g->on, stream, "a warm-up run");
-	if (!err && wait)
+	if (err)
+		goto out_leave;
+	if (wait)
 		err = fdry_stream_wait(g->on.drv, stream);
+out_leave:
 	fdry_primary_leave(&g->on, &mode);
 	return err;
 }
@@ -62,8 +64,10 @@ static int capture_once(struct fdry_cudagraph *g, const struct fdry_cudagraph_ru
 	if (err)
 		return err;
 	err = fn_call(o, stream);
-	if (!err)
-		return fdry_cudagraph_end(g);
+	if (err)
+		goto out_reset;
+	return fdry_cudagraph_end(g);
+out_reset:
 	fdry_saved_err_set(&saved_err, err);
 	(void)fdry_cudagraph_reset(g);
 	return fdry_saved_err_restore(&saved_err);
@@ -75,32 +79,40 @@ static int make_ready(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_
 	struct fdry_saved_err saved_err = { 0 };
 	int err = fdry_cudagraph_instantiate(g, o->flags);
 
-	if (!err)
-		err = fdry_cudagraph_upload(g, stream);
-	if (!err)
-		return 0;
+	if (err)
+		goto out_reset;
+	err = fdry_cudagraph_upload(g, stream);
+	if (err)
+		goto out_reset;
+	return 0;
+out_reset:
 	fdry_saved_err_set(&saved_err, err);
 	(void)fdry_cudagraph_reset(g);
 	return fdry_saved_err_restore(&saved_err);
 }
 
-/* The stream is complete before the capture and behind the upload. */
+/* Wait for the stream after the warm-up runs, before the capture. */
 static int run_on(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_opts *o,
 		  CUstream stream)
 {
-	int err = stream_ready(g, stream,
-			       false); /* else the warm-up runs would come into another capture */
+	/* If the stream captured already, the warm-up runs would become part of that capture. */
+	int err = stream_ready(g, stream, false);
 
-	if (!err)
-		err = warm_up(o, stream);
-	if (!err)
-		err = stream_ready(g, stream, true);
-	if (!err)
-		err = capture_once(g, o, stream);
-	return err ? err : make_ready(g, o, stream);
+	if (err)
+		return err;
+	err = warm_up(o, stream);
+	if (err)
+		return err;
+	err = stream_ready(g, stream, true);
+	if (err)
+		return err;
+	err = capture_once(g, o, stream);
+	if (err)
+		return err;
+	return make_ready(g, o, stream);
 }
 
-static int borrow(struct fdry_cudagraph *g, CUstream *ret)
+static int stream_borrow(struct fdry_cudagraph *g, CUstream *ret)
 {
 	CUstreamCaptureMode mode;
 	int err = fdry_primary_enter(&g->on, &mode);
@@ -112,7 +124,7 @@ static int borrow(struct fdry_cudagraph *g, CUstream *ret)
 	return err;
 }
 
-static void give_back(struct fdry_cudagraph *g, CUstream stream)
+static void stream_return(struct fdry_cudagraph *g, CUstream stream)
 {
 	CUstreamCaptureMode mode;
 
@@ -130,13 +142,13 @@ static int run_aside(struct fdry_cudagraph *g, const struct fdry_cudagraph_run_o
 
 	if (err)
 		return err;
-	err = borrow(g, &stream);
+	err = stream_borrow(g, &stream);
 	if (err)
 		return err;
 	was = fdry_stream_make_current(stream);
 	err = run_on(g, o, stream);
 	(void)fdry_stream_make_current(was);
-	give_back(g, stream);
+	stream_return(g, stream);
 	return err;
 }
 

@@ -213,7 +213,7 @@ static void errors(void)
 	need(ok(fdry_cudagraph_begin(g, &o)));
 	res = drv->cuStreamSynchronize(o.stream);
 	printf("errors: synchronising what captures gives %d\n", (int)res);
-	fails(DRIVER, "the capture gave no graph", fdry_cudagraph_end(g));
+	fails(DRIVER, "the capture made no graph", fdry_cudagraph_end(g));
 	w.fail_at = 2;
 	r.arg = &w;
 	r.stream = o.stream;

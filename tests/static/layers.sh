@@ -70,7 +70,6 @@ cat >"$TMP/groups" <<'E'
 cycle: hook/capture.c hook/live.c hook/map.c hook/mem.c hook/peer.c hook/pool.c hook/region.c hook/table.c
 cycle: lib/buf.c lib/err.c lib/printable.c lib/telemetry.c
 cycle: mm/async.c mm/mapping.c mm/region.c
-cycle: run/cudagraph.c run/cudagraph_exec.c
 cycle: run/device.c run/pool.c run/resident.c run/sync.c
 cycle: run/kernel.c run/kernel_ahead.c run/kernel_compile.c run/kernel_key.c run/kernel_launch.c run/kernel_nvrtc.c run/kernel_store.c run/kernel_table.c
 E

@@ -188,7 +188,7 @@ START_TEST(spoilt_captures_end)
 	o = begin_opts(s, NULL, FDRY_CUDAGRAPH_MODE_GLOBAL);
 	ok(fdry_cudagraph_begin(g, &o));
 	ck_assert_int_ne(drv->cuStreamSynchronize(s), CUDA_SUCCESS);
-	fails(DRIVER, "the capture gave no graph", fdry_cudagraph_end(g));
+	fails(DRIVER, "the capture made no graph", fdry_cudagraph_end(g));
 	add(s, a, b, c);
 	floats_are(c, 3, s);
 	capture_add(g, s); /* and the graph is empty again */

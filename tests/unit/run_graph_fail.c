@@ -75,8 +75,7 @@ START_TEST(helper_gives_back_a_callback_s_error)
 	for (k = 0; k < 2; k++) {
 		w = (struct work){ .fail_at = 1, .with = 42 };
 		o = run_opts(&w, k ? s : NULL, 2);
-		fails(CALLBACK,
-		      "warm-up run 1 of 2: the function that was to be captured failed with 42",
+		fails(CALLBACK, "warm-up run 1 of 2: the function to capture failed with 42",
 		      fdry_cudagraph_run(g, &o));
 		w = (struct work){ .fail_at = 3, .with = 43 };
 		fails(CALLBACK, "failed with 43", fdry_cudagraph_run(g, &o));
@@ -247,7 +246,7 @@ START_TEST(a_capture_without_a_graph)
 	was = drv->cuStreamEndCapture;
 	changed->cuStreamEndCapture = end_nothing;
 	ok(fdry_cudagraph_begin(g, NULL));
-	fails(STATE, "gave no graph", fdry_cudagraph_end(g));
+	fails(STATE, "made no graph", fdry_cudagraph_end(g));
 	changed->cuStreamEndCapture = was;
 	ck_assert_ptr_null(fdry_stream_current());
 	ok(fdry_cudagraph_begin(g, NULL));

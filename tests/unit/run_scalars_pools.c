@@ -266,7 +266,7 @@ START_TEST(T4_no_graph)
 	ok(fdry_cudagraph_begin(g, &o));
 	ok(fdry_cudagraph_stream(g, &side));
 	ck_assert_int_ne(drv->cuStreamSynchronize(side), CUDA_SUCCESS);
-	fails(DRIVER, "the capture gave no graph", fdry_cudagraph_end(g));
+	fails(DRIVER, "the capture made no graph", fdry_cudagraph_end(g));
 	fails(STATE, "nothing is captured", fdry_cudagraph_graph(g, &graph));
 	fails(STATE, "nothing is captured", fdry_cudagraph_launch(g, NULL));
 	fdry_cudagraph_free(g);
