@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* slot_map.c - the map from keys to slots: made, searched and copied, never changed; see slots.h. */
+/* slot_map.c - the map from keys to slots: search it, and copy it with a change; see slots.h. */
 #include <stdlib.h>
 
 #include "run/slots.h"
