@@ -19,9 +19,12 @@ int fdry_image_build(struct fdry_image *img, uint64_t key)
 	int err;
 
 	err = fdry_image_check(img);
-	if (!err)
-		err = fdry_exec_index(img, key, &i);
-	return err ? err : fdry_exec_need(img, i);
+	if (err)
+		return err;
+	err = fdry_exec_index(img, key, &i);
+	if (err)
+		return err;
+	return fdry_exec_need(img, i);
 }
 
 int fdry_image_wait(struct fdry_image *img)
@@ -32,18 +35,22 @@ int fdry_image_wait(struct fdry_image *img)
 	if (err)
 		return err;
 	fdry_builder_wait(img);
-	for (i = 0; i < img->m.n_graphs && !err; i++)
+	for (i = 0; i < img->m.n_graphs; i++) {
 		err = fdry_exec_need(img, img->order[i]);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int fdry_image_build_stop(struct fdry_image *img)
 {
 	int err = fdry_image_check_outside(img);
 
-	if (!err)
-		fdry_builder_stop(img);
-	return err;
+	if (err)
+		return err;
+	fdry_builder_stop(img);
+	return 0;
 }
 
 static int unfilled_fail(struct fdry_image *img)
@@ -101,8 +108,9 @@ static int graph_launch(struct fdry_image *img, const struct fdry_launch *l)
 		goto out_leave;
 	fdry_count(FDRY_METRIC_LAUNCHES_IMAGE, 1);
 	atomic_fetch_add_explicit(&img->launches, 1, memory_order_relaxed);
+	fdry_random_begin(img, l);
 	err = exec_launch(img, l);
-	fdry_random_written(img, l);
+	fdry_random_end(img, l, err);
 out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
@@ -112,11 +120,15 @@ static int launch(struct fdry_image *img, uint64_t key, struct fdry_launch *l)
 {
 	int err = fdry_exec_index(img, key, &l->graph);
 
-	if (!err)
-		err = fdry_exec_need(img, l->graph);
-	if (!err)
-		err = memory_check(img); /* after that, which may wait for a restore */
-	return err ? err : fdry_random_launch(img, l, graph_launch);
+	if (err)
+		return err;
+	err = fdry_exec_need(img, l->graph);
+	if (err)
+		return err;
+	err = memory_check(img); /* after that, which may wait for a restore */
+	if (err)
+		return err;
+	return graph_launch(img, l);
 }
 
 int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
@@ -128,19 +140,19 @@ int fdry_image_launch(struct fdry_image *img, uint64_t key, CUstream stream)
 }
 
 int fdry_image_launch_rng(struct fdry_image *img, uint64_t key, CUstream stream,
-			     const struct fdry_rng_state *states, size_t n)
+			  const struct fdry_rng_state *states, size_t n)
 {
 	struct fdry_launch l = { .stream = stream, .states = states };
-	int err = fdry_image_check(img);
+	int err = fdry_image_check(img) ?: fdry_need(states);
 
-	if (!err)
-		err = fdry_need(states);
-	if (!err && n != img->m.n_generators)
-		err = fdry_fail(FDRY_E_INVAL,
-				"the image has %u generators and was given the states of %zu; give "
-				"one for each",
-				img->m.n_generators, n);
-	return err ? err : launch(img, key, &l);
+	if (err)
+		return err;
+	if (n != img->m.n_generators)
+		return fdry_fail(FDRY_E_INVAL,
+				 "the image has %u generators and was given the states of %zu; "
+				 "give one for each",
+				 img->m.n_generators, n);
+	return launch(img, key, &l);
 }
 
 static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
@@ -153,12 +165,16 @@ static int content_restore(struct fdry_image *img, struct fdry_reader *reader)
 		return err;
 	atomic_store(&img->partial, true);
 	err = fdry_content_zero(img);
-	if (!err)
-		err = fdry_content_copy(c, &sum);
-	if (!err)
-		err = fdry_image_hosts_content(img, reader, &sum);
-	if (!err)
-		atomic_store(&img->partial, false);
+	if (err)
+		goto out_end;
+	err = fdry_content_copy(c, &sum);
+	if (err)
+		goto out_end;
+	err = fdry_image_hosts_content(img, reader, &sum);
+	if (err)
+		goto out_end;
+	atomic_store(&img->partial, false);
+out_end:
 	fdry_content_end(c);
 	return err;
 }
@@ -167,13 +183,19 @@ static int chunks_find(struct fdry_image *img, struct fdry_reader *reader)
 {
 	struct fdry_span bytes;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < img->m.n_chunks && !err; i++)
+	for (i = 0; i < img->m.n_chunks; i++) {
 		err = fdry_reader_map(reader, &img->m.chunks[i].oid, &bytes);
-	for (i = 0; i < img->m.n_host_chunks && !err; i++)
+		if (err)
+			return err;
+	}
+	for (i = 0; i < img->m.n_host_chunks; i++) {
 		err = fdry_reader_map(reader, &img->m.host_chunks[i].oid, &bytes);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Before anything changes: what a restore needs is there, and stays for as long as the session, for
@@ -184,18 +206,21 @@ static int content_hold(struct fdry_image *img, struct fdry_reader *reader)
 	struct fdry_oid id;
 	int err = fdry_reader_resolve(reader, fdry_oid_hex(&img->id, hex), &id);
 
-	if (!err)
-		err = chunks_find(img, reader);
+	if (err)
+		goto out_name;
+	err = chunks_find(img, reader);
+	if (err)
+		goto out_name;
+	return 0;
+out_name:
 	if (err == -FDRY_E_NOENT)
 		return fdry_fail(
 			FDRY_E_NOENT,
 			"image %s cannot be restored: it was removed from the store after it was "
-			"loaded; its memory is "
-			"unchanged, and its graphs can be launched; seal it anew and load that",
+			"loaded; its memory is unchanged, and its graphs can be launched; seal it "
+			"anew and load that",
 			hex);
-	return err ? fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged",
-				  hex)
-		   : 0;
+	return fdry_fail_at(err, "image %s cannot be restored, and its memory is unchanged", hex);
 }
 
 /* What @stream was given is over; the caller has the turn: graphs are neither built nor launched
@@ -208,8 +233,10 @@ static int restore_in_session(struct fdry_image *img)
 	if (err)
 		return err;
 	err = content_hold(img, reader);
-	if (!err)
-		err = content_restore(img, reader);
+	if (err)
+		goto out_end;
+	err = content_restore(img, reader);
+out_end:
 	fdry_reader_end(reader);
 	return err;
 }
@@ -234,8 +261,10 @@ int fdry_image_restore(struct fdry_image *img, CUstream stream)
 		return err;
 	fdry_ticket_take(&img->ticket);
 	err = fdry_image_synchronize(img, stream);
-	if (!err)
-		err = restore_in_context(img);
+	if (err)
+		goto out_return;
+	err = restore_in_context(img);
+out_return:
 	fdry_ticket_return(&img->ticket);
 	return err;
 }

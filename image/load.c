@@ -59,13 +59,18 @@ static int candidates_filter(struct load *l, struct fdry_candidates *c)
 	struct fdry_identity here;
 	int err = fdry_candidates_filter(c, &w, img->mismatch);
 
-	if (err || (fdry_candidates_count(c) == 1 && !c->broken))
+	if (err)
 		return err;
+	if (fdry_candidates_count(c) == 1 && !c->broken)
+		return 0;
 	err = fdry_context_start(img, l->opts);
-	if (!err)
-		err = fdry_identity_of(img->drv, img->device, &here);
+	if (err)
+		return err;
+	err = fdry_identity_of(img->drv, img->device, &here);
+	if (err)
+		return err;
 	w.here = &here;
-	return err ? err : fdry_candidates_filter(c, &w, img->mismatch);
+	return fdry_candidates_filter(c, &w, img->mismatch);
 }
 
 static int manifest_select(struct load *l, const char *name)
@@ -75,15 +80,17 @@ static int manifest_select(struct load *l, const char *name)
 	struct fdry_image *img = l->img;
 	int err = fdry_candidates_read(l->reader, name, &candidates);
 
-	if (!err)
-		err = candidates_filter(l, &candidates);
-	if (!err) {
-		selected = fdry_candidates_select(&candidates);
-		img->id = selected.id;
-		img->bytes = selected.bytes;
-		img->m = selected.m;
-		fdry_reader_note_use(l->reader, &img->id);
-	}
+	if (err)
+		goto out_release;
+	err = candidates_filter(l, &candidates);
+	if (err)
+		goto out_release;
+	selected = fdry_candidates_select(&candidates);
+	img->id = selected.id;
+	img->bytes = selected.bytes;
+	img->m = selected.m;
+	fdry_reader_note_use(l->reader, &img->id);
+out_release:
 	fdry_candidates_release(&candidates);
 	return err ? fdry_fail_at(err, "image '%.100s'", name) : 0;
 }
@@ -96,16 +103,20 @@ static int manifest_load(struct load *l, const char *name)
 	struct fdry_image *img = l->img;
 	int err = manifest_select(l, name);
 
-	if (!err)
-		err = fdry_image_hosts_plan(img);
-	if (!err)
-		err = fdry_random_new(img);
-	if (!err)
-		err = fdry_objects_start(img, l->reader, &opts, &l->objects);
+	if (err)
+		return err;
+	err = fdry_image_hosts_plan(img);
+	if (err)
+		return err;
+	err = fdry_random_new(img);
+	if (err)
+		return err;
+	err = fdry_objects_start(img, l->reader, &opts, &l->objects);
+	if (err)
+		return err;
 	img->report.manifest_ms = fdry_elapsed_ms(&l->mark);
-	if (!err)
-		fdry_image_progress(img, FDRY_PHASE_MANIFEST, 1, 1);
-	return err;
+	fdry_image_progress(img, FDRY_PHASE_MANIFEST, 1, 1);
+	return 0;
 }
 
 /* --- driver and identity --- */
@@ -116,14 +127,14 @@ static int driver_start(struct load *l)
 	struct fdry_identity here;
 	int err = img->ctx ? 0 : fdry_context_start(img, l->opts);
 
-	img->report.driver_ms = fdry_elapsed_ms(&l->mark);
 	if (err)
 		return err;
+	img->report.driver_ms = fdry_elapsed_ms(&l->mark);
 	fdry_image_progress(img, FDRY_PHASE_DRIVER, 1, 1);
 	err = fdry_identity_of(img->drv, img->device, &here);
-	if (!err)
-		err = fdry_identity_compare(&img->m, &here, l->opts->facts, l->opts->nfacts,
-					    img->mismatch);
+	if (err)
+		return err;
+	err = fdry_identity_compare(&img->m, &here, l->opts->facts, l->opts->nfacts, img->mismatch);
 	img->report.manifest_ms += fdry_elapsed_ms(&l->mark);
 	return err;
 }
@@ -159,10 +170,13 @@ static int memory_place(struct load *l)
 	if (err)
 		return err;
 	err = fdry_plan_make(&img->m, l->opts, &l->plan);
-	if (!err && l->opts->into)
+	if (err)
+		goto out_leave;
+	if (l->opts->into)
 		err = fdry_placement_make(img, l->opts);
-	else if (!err && l->plan.size)
+	else if (l->plan.size)
 		err = addresses_reserve(img, &l->plan);
+out_leave:
 	fdry_image_leave(img, &mode);
 	img->report.memory_ms = fdry_elapsed_ms(&l->mark);
 	return err;
@@ -173,8 +187,9 @@ static int private_ctx_start(struct load *l)
 	struct fdry_image *img = l->img;
 	int err = fdry_context_private(img);
 
-	if (!err)
-		err = fdry_private_ctx_new(img);
+	if (err)
+		return err;
+	err = fdry_private_ctx_new(img);
 	img->report.driver_ms += fdry_elapsed_ms(&l->mark);
 	return err;
 }
@@ -186,20 +201,23 @@ static int memory_map(struct load *l)
 	struct fdry_image *img = l->img;
 	double mark = fdry_now_ms();
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; img->region && i < fdry_plan_count(&l->plan) && !err; i++)
+	for (i = 0; img->region && i < fdry_plan_count(&l->plan); i++) {
 		err = fdry_region_back(img->region, fdry_plan_range(&l->plan, i)->addr,
 				       fdry_plan_range(&l->plan, i)->size);
+		if (err)
+			return err;
+	}
 	if (img->region)
 		img->report.mapped_bytes = l->plan.mapped;
-	if (!err)
-		err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
+	err = fdry_image_hosts_make(img, l->opts->flags & FDRY_LOAD_POISON ? POISON : 0);
+	if (err)
+		return err;
 	img->report.memory_ms += fdry_elapsed_ms(&mark);
-	if (!err)
-		fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes,
-				    img->report.mapped_bytes);
-	return err;
+	fdry_image_progress(img, FDRY_PHASE_MEMORY, img->report.mapped_bytes,
+			    img->report.mapped_bytes);
+	return 0;
 }
 
 /* By a thread of its own: begin to read content, then map memory. */
@@ -213,10 +231,13 @@ static int memory_load(void *arg)
 	if (err)
 		return err;
 	err = fdry_reader_begin(img->store, &l->content_reader);
-	if (!err)
-		err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
-	if (!err)
-		err = memory_map(l);
+	if (err)
+		goto out_leave;
+	err = fdry_content_begin(img, l->content_reader, l->opts->threads, &l->content);
+	if (err)
+		goto out_leave;
+	err = memory_map(l);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -234,11 +255,14 @@ static int memory_poison(struct fdry_image *img, const struct fdry_plan *plan)
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < img->m.n_segments && !err; i++)
+	for (i = 0; i < img->m.n_segments; i++) {
 		if (s[i].role != FDRY_ROLE_CONTENT)
 			err = fdry_placement_pieces(img, s[i].addr, fdry_plan_segment(plan, &s[i]),
 						    poison_fill, img);
-	return err ? err : fdry_stream_wait(img->drv, img->stream);
+		if (err)
+			return err;
+	}
+	return fdry_stream_wait(img->drv, img->stream);
 }
 
 static int content_copy(struct load *l)
@@ -248,16 +272,22 @@ static int content_copy(struct load *l)
 	double mark = fdry_now_ms();
 	int err = l->opts->flags & FDRY_LOAD_POISON ? memory_poison(l->img, &l->plan) : 0;
 
-	if (!err && l->img->place_hook)
+	if (err)
+		return err;
+	if (l->img->place_hook)
 		err = fdry_content_zero(l->img);
-	if (!err)
-		err = fdry_content_copy(l->content, &sum);
-	if (!err)
-		err = fdry_image_hosts_content(l->img, l->content_reader, &sum);
+	if (err)
+		return err;
+	err = fdry_content_copy(l->content, &sum);
+	if (err)
+		return err;
+	err = fdry_image_hosts_content(l->img, l->content_reader, &sum);
+	if (err)
+		return err;
 	r->content_bytes = sum.bytes;
 	r->verified_bytes = sum.hashed;
 	r->content_ms = fdry_elapsed_ms(&mark);
-	return err;
+	return 0;
 }
 
 /* --- kernels and graphs --- */
@@ -269,10 +299,11 @@ static int kernels_load(struct load *l)
 	int err = fdry_kernel_bank_new(img->drv, img->kernels, img->m.n_kernels,
 				       fdry_objects_kernel, l->objects, &img->bank);
 
+	if (err)
+		return err;
 	img->report.kernels_ms = fdry_elapsed_ms(&mark);
-	if (!err)
-		fdry_image_progress(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
-	return err;
+	fdry_image_progress(img, FDRY_PHASE_KERNELS, img->m.n_kernels, img->m.n_kernels);
+	return 0;
 }
 
 /* Graphs must not use what the caller leaves out of a tensor's capacity. */
@@ -280,15 +311,14 @@ static int capacities_check(struct load *l)
 {
 	struct fdry_image *img = l->img;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < img->m.n_graphs && !err; i++) {
+	for (i = 0; i < img->m.n_graphs; i++) {
 		err = fdry_capacities_check(&img->m, &l->plan.capacities, &img->execs[i].view);
 		if (err)
-			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+			return fdry_fail_at(err, "graph %llu",
+					    (unsigned long long)img->m.graphs[i].key);
 	}
-	if (err)
-		return err;
 	img->capacities = l->plan.capacities;
 	memset(&l->plan.capacities, 0, sizeof(l->plan.capacities));
 	return 0;
@@ -310,10 +340,13 @@ static int device_fill(struct load *l)
 	fdry_task_start(&memory, "fdry-memory", memory_load, l);
 	fdry_saved_err_set(&kernels, kernels_load(l));
 	err = fdry_task_finish(&memory);
-	if (!err)
-		err = fdry_saved_err_restore(&kernels);
-	if (!err)
-		err = content_copy(l);
+	if (err)
+		goto out_end;
+	err = fdry_saved_err_restore(&kernels);
+	if (err)
+		goto out_end;
+	err = content_copy(l);
+out_end:
 	fdry_content_end(l->content);
 	fdry_reader_end(l->content_reader);
 	return err;
@@ -328,16 +361,23 @@ static int device_load(struct load *l)
 	if (err)
 		return err;
 	err = fdry_stream_shared(img->drv, FDRY_STREAM_MEMORY, &img->stream);
-	if (!err)
-		err = fdry_context_limits(img);
-	if (!err && img->check_overlap && !img->private_ctx)
+	if (err)
+		goto out_leave;
+	err = fdry_context_limits(img);
+	if (err)
+		goto out_leave;
+	if (img->check_overlap && !img->private_ctx)
 		err = fdry_overlap_new(img);
-	if (!err)
-		err = device_fill(l);
-	if (!err)
-		err = fdry_objects_finish(l->objects);
-	if (!err)
-		err = capacities_check(l);
+	if (err)
+		goto out_leave;
+	err = device_fill(l);
+	if (err)
+		goto out_leave;
+	err = fdry_objects_finish(l->objects);
+	if (err)
+		goto out_leave;
+	err = capacities_check(l);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -355,7 +395,7 @@ static int externals_count(struct fdry_image *img)
 	return 0;
 }
 
-/* Of several steps that fail, the error of the first one in this order is returned. */
+/* If several steps fail, the caller gets the error of the first one in this order. */
 static int load(struct load *l, const char *name)
 {
 	int err = fdry_reader_begin(l->img->store, &l->reader);
@@ -363,16 +403,23 @@ static int load(struct load *l, const char *name)
 	if (err)
 		return err;
 	err = manifest_load(l, name);
-	if (!err)
-		err = driver_start(l);
-	if (!err)
-		err = memory_place(l);
-	if (!err && l->opts->flags & FDRY_LOAD_OWN_CONTEXT)
+	if (err)
+		goto out_free;
+	err = driver_start(l);
+	if (err)
+		goto out_free;
+	err = memory_place(l);
+	if (err)
+		goto out_free;
+	if (l->opts->flags & FDRY_LOAD_OWN_CONTEXT)
 		err = private_ctx_start(l);
-	if (!err)
-		err = device_load(l);
-	if (!err)
-		err = externals_count(l->img);
+	if (err)
+		goto out_free;
+	err = device_load(l);
+	if (err)
+		goto out_free;
+	err = externals_count(l->img);
+out_free:
 	fdry_objects_free(l->objects);
 	fdry_plan_release(&l->plan);
 	fdry_reader_end(l->reader);
@@ -404,26 +451,6 @@ static int opts_check(const struct fdry_load_opts *o)
 	return fdry_placement_check(o);
 }
 
-static struct fdry_image *image_new(const struct fdry_load_opts *o, struct fdry_mismatch *mismatch)
-{
-	struct fdry_image *img = calloc(1, sizeof(*img));
-
-	if (!img)
-		return NULL;
-	fdry_live_add(img);
-	fdry_ticket_init(&img->ticket);
-	pthread_mutex_init(&img->lock, NULL);
-	pthread_mutex_init(&img->staging_lock, NULL);
-	pthread_mutex_init(&img->progress_lock, NULL);
-	img->progress = o->progress;
-	img->progress_arg = o->progress_arg;
-	img->pid = getpid();
-	img->start_ms = fdry_now_ms();
-	img->mismatch = mismatch;
-	img->verify = o->flags & FDRY_LOAD_VERIFY;
-	return img;
-}
-
 /* Undo a load that failed. The error's sentence stays. */
 static int load_undo(struct fdry_image *img, int err)
 {
@@ -439,15 +466,59 @@ static int load_undo(struct fdry_image *img, int err)
 	return fdry_saved_err_restore(&saved);
 }
 
-/* A function of its own: fdry_need() names the function that calls it if its name begins with
- * fdry_. */
+static int image_new(struct fdry_store *store, const struct fdry_load_opts *o,
+		     struct fdry_mismatch *mismatch, struct fdry_image **ret)
+{
+	struct fdry_image *img = calloc(1, sizeof(*img));
+	int err;
+
+	if (!img)
+		return fdry_nomem();
+	fdry_live_add(img);
+	fdry_ticket_init(&img->ticket);
+	pthread_mutex_init(&img->lock, NULL);
+	pthread_mutex_init(&img->staging_lock, NULL);
+	pthread_mutex_init(&img->progress_lock, NULL);
+	img->progress = o->progress;
+	img->progress_arg = o->progress_arg;
+	img->pid = getpid();
+	img->start_ms = fdry_now_ms();
+	img->mismatch = mismatch;
+	img->verify = o->flags & FDRY_LOAD_VERIFY;
+	err = fdry_overlap_asked(&img->check_overlap);
+	if (err)
+		goto out_undo;
+	img->check_overlap |= (o->flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
+	err = fdry_budget_init(&img->budget);
+	if (err)
+		goto out_undo;
+	err = fdry_store_again(store, &img->store);
+	if (err)
+		goto out_undo;
+	*ret = img;
+	return 0;
+out_undo:
+	return load_undo(img, err);
+}
+
+/* fdry_need() names the function that uses it if that is public. This one is not, so messages name
+ * no function. */
 static int args_check(const struct fdry_store *store, const char *name, struct fdry_image **ret)
 {
-	int err = fdry_need(store);
+	return fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
+}
 
-	if (!err)
-		err = fdry_need(name);
-	return err ? err : fdry_need(ret);
+static int graphs_build(struct fdry_image *img)
+{
+	uint32_t i;
+	int err;
+
+	for (i = 0; i < img->m.n_graphs; i++) {
+		err = fdry_exec_need(img, img->order[i]);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int fdry_image_load_reporting(struct fdry_store *store, const char *name,
@@ -456,32 +527,29 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 {
 	struct fdry_load_opts o;
 	struct load l = { .opts = &o };
-	struct fdry_image *img;
-	uint32_t i;
+	struct fdry_image *img = NULL;
 	int err = args_check(store, name, ret);
 
-	if (!err)
-		err = fdry_opts_take(opts, &o, sizeof(o));
-	if (!err)
-		err = opts_check(&o);
 	if (err)
 		return err;
-	img = l.img = image_new(&o, mismatch);
-	if (!img)
-		return fdry_nomem();
-	l.mark = img->start_ms;
-	err = fdry_overlap_asked(&img->check_overlap);
-	img->check_overlap |= (o.flags & FDRY_LOAD_CHECK_OVERLAP) != 0;
-	if (!err)
-		err = fdry_budget_init(&img->budget);
-	if (!err)
-		err = fdry_store_again(store, &img->store);
-	if (!err)
-		err = load(&l, name);
-	for (i = 0; !err && o.flags & FDRY_LOAD_BUILD && i < img->m.n_graphs; i++)
-		err = fdry_exec_need(img, img->order[i]);
+	err = fdry_opts_take(opts, &o, sizeof(o));
 	if (err)
-		return load_undo(img, err);
+		return err;
+	err = opts_check(&o);
+	if (err)
+		return err;
+	err = image_new(store, &o, mismatch, &img);
+	if (err)
+		return err;
+	l.img = img;
+	l.mark = img->start_ms;
+	err = load(&l, name);
+	if (err)
+		goto out_undo;
+	if (o.flags & FDRY_LOAD_BUILD)
+		err = graphs_build(img);
+	if (err)
+		goto out_undo;
 	img->mismatch = NULL;
 	img->report.total_ms = fdry_now_ms() - img->start_ms;
 	fdry_count(FDRY_METRIC_LOADS, 1);
@@ -491,6 +559,8 @@ int fdry_image_load_reporting(struct fdry_store *store, const char *name,
 								    : img->m.n_graphs);
 	*ret = img;
 	return 0;
+out_undo:
+	return load_undo(img, err);
 }
 
 int fdry_image_load(struct fdry_store *store, const char *name, const struct fdry_load_opts *opts,
@@ -512,7 +582,7 @@ static void device_release(struct fdry_image *img)
 	for (i = 0; img->execs && i < img->m.n_graphs; i++)
 		fdry_exec_destroy(img, i);
 	fdry_overlap_free(img);
-	fdry_random_end(img);
+	fdry_random_event_free(img);
 	fdry_private_ctx_free(img);
 	fdry_kernel_bank_free(img->bank);
 	fdry_staging_free(img);

@@ -53,7 +53,7 @@ int fdry_random_new(struct fdry_image *img)
 	return 0;
 }
 
-void fdry_random_end(struct fdry_image *img)
+void fdry_random_event_free(struct fdry_image *img)
 {
 	struct fdry_random *r = img->random;
 
@@ -118,44 +118,56 @@ int fdry_random_write(struct fdry_image *img, const struct fdry_launch *l)
 	if (!draws(r, l->graph))
 		return 0;
 	err = turn_wait(img, l->stream);
+	if (err)
+		return err;
 	states = l->states ? l->states : r->states;
-	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err; i++) {
+	for (i = r->first[l->graph]; i < r->first[l->graph + 1]; i++) {
 		d = &img->m.rng_uses[i];
 		s = &states[d->generator];
 		err = cell_write(img, d->seed, s->seed, l->stream);
-		if (!err)
-			err = cell_write(img, d->offset, s->offset, l->stream);
+		if (err)
+			return err;
+		err = cell_write(img, d->offset, s->offset, l->stream);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
-void fdry_random_written(struct fdry_image *img, const struct fdry_launch *l)
+void fdry_random_begin(struct fdry_image *img, const struct fdry_launch *l)
+{
+	if (draws(img->random, l->graph))
+		pthread_mutex_lock(&img->random->lock);
+}
+
+/* Whether the graph was launched or not, its cells may have been written: the next launch that
+ * draws comes behind. */
+static void turn_end(struct fdry_image *img, CUstream stream)
 {
 	struct fdry_random *r = img->random;
 
-	if (!draws(r, l->graph) || !r->turn)
+	if (!r->turn)
 		return;
 	r->turn = false;
-	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, l->stream);
+	r->launched = !fdry_call_raw(img->drv, cuEventRecord, r->ended, stream);
 	if (!r->launched)
-		(void)fdry_call_raw(img->drv, cuStreamSynchronize, l->stream);
+		(void)fdry_call_raw(img->drv, cuStreamSynchronize, stream);
 }
 
-int fdry_random_launch(struct fdry_image *img, const struct fdry_launch *l,
-		       int (*fn)(struct fdry_image *img, const struct fdry_launch *l))
+void fdry_random_end(struct fdry_image *img, const struct fdry_launch *l, int err)
 {
 	struct fdry_random *r = img->random;
 	uint32_t i;
-	int err;
 
 	if (!draws(r, l->graph))
-		return fn(img, l);
-	pthread_mutex_lock(&r->lock);
-	err = fn(img, l);
-	for (i = r->first[l->graph]; i < r->first[l->graph + 1] && !err && !l->states; i++)
+		return;
+	turn_end(img, l->stream);
+	if (err || l->states)
+		goto out_unlock;
+	for (i = r->first[l->graph]; i < r->first[l->graph + 1]; i++)
 		r->states[img->m.rng_uses[i].generator].offset += img->m.rng_uses[i].increment;
+out_unlock:
 	pthread_mutex_unlock(&r->lock);
-	return err;
 }
 
 /* --- states --- */
@@ -168,10 +180,8 @@ static const char *generator_name(const struct fdry_image *img, uint32_t i)
 static int generator_find(const struct fdry_image *img, const char *name, uint32_t *ret)
 {
 	uint32_t i;
-	int err = fdry_image_check(img);
+	int err = fdry_image_check(img) ?: fdry_need(name);
 
-	if (!err)
-		err = fdry_need(name);
 	if (err)
 		return err;
 	for (i = 0; i < img->m.n_generators; i++)
@@ -192,10 +202,8 @@ size_t fdry_image_rng_count(const struct fdry_image *img)
 
 int fdry_image_rng(const struct fdry_image *img, size_t i, const char **name)
 {
-	int err = fdry_image_check(img);
+	int err = fdry_image_check(img) ?: fdry_need(name);
 
-	if (!err)
-		err = fdry_need(name);
 	if (err)
 		return err;
 	if (i >= img->m.n_generators)
@@ -210,12 +218,11 @@ int fdry_image_rng_use(const struct fdry_image *img, uint64_t key, size_t i,
 {
 	const struct fdry_mf_rng_use *d;
 	uint32_t graph = 0, n = 0, first = 0;
-	int err = fdry_image_check(img);
+	int err = fdry_image_check(img) ?: fdry_need(ret);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_exec_index(img, key, &graph);
+	if (err)
+		return err;
+	err = fdry_exec_index(img, key, &graph);
 	if (err)
 		return err;
 	if (img->random) {
@@ -245,16 +252,19 @@ int fdry_image_rng_seed(struct fdry_image *img, const char *generator, uint64_t 
 	uint32_t i = 0;
 	int err;
 
-	if (!generator) {
-		err = fdry_image_check(img);
-		for (i = 0; !err && i < img->m.n_generators; i++)
-			state_set(img, i, state);
+	err = fdry_image_check(img);
+	if (err)
 		return err;
+	if (!generator) {
+		for (i = 0; i < img->m.n_generators; i++)
+			state_set(img, i, state);
+		return 0;
 	}
 	err = generator_find(img, generator, &i);
-	if (!err)
-		state_set(img, i, state);
-	return err;
+	if (err)
+		return err;
+	state_set(img, i, state);
+	return 0;
 }
 
 int fdry_image_rng_state(struct fdry_image *img, const char *generator, struct fdry_rng_state *ret)
@@ -262,8 +272,9 @@ int fdry_image_rng_state(struct fdry_image *img, const char *generator, struct f
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);
 
-	if (!err)
-		err = fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_need(ret);
 	if (err)
 		return err;
 	pthread_mutex_lock(&img->random->lock);
@@ -278,11 +289,13 @@ int fdry_image_rng_set_state(struct fdry_image *img, const char *generator,
 	uint32_t i = 0;
 	int err = generator_find(img, generator, &i);
 
-	if (!err)
-		err = fdry_need(state);
-	if (!err)
-		state_set(img, i, *state);
-	return err;
+	if (err)
+		return err;
+	err = fdry_need(state);
+	if (err)
+		return err;
+	state_set(img, i, *state);
+	return 0;
 }
 
 int fdry_image_rng_advance(struct fdry_image *img, const char *generator, uint64_t count)
