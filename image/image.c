@@ -51,10 +51,8 @@ size_t fdry_image_tensor_count(const struct fdry_image *img)
 
 int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor *ret)
 {
-	int err = fdry_need(img);
+	int err = fdry_need(img) ?: fdry_need(ret);
 
-	if (!err)
-		err = fdry_need(ret);
 	if (err)
 		return err;
 	if (i >= img->m.n_tensors)
@@ -67,10 +65,8 @@ int fdry_image_tensor(const struct fdry_image *img, size_t i, struct fdry_tensor
 static int tensor_index(const struct fdry_image *img, const char *name, uint32_t *ret)
 {
 	const struct fdry_mf_tensor *t;
-	int err = fdry_need(img);
+	int err = fdry_need(img) ?: fdry_need(name);
 
-	if (!err)
-		err = fdry_need(name);
 	if (err)
 		return err;
 	t = fdry_manifest_tensor(&img->m, name);
@@ -88,22 +84,20 @@ int fdry_image_tensor_find(const struct fdry_image *img, const char *name, struc
 	uint32_t i = 0;
 	int err = fdry_need(ret);
 
-	if (!err)
-		err = tensor_index(img, name, &i);
-	if (!err)
-		fdry_image_tensor_get(img, i, ret);
-	return err;
+	if (err)
+		return err;
+	err = tensor_index(img, name, &i);
+	if (err)
+		return err;
+	fdry_image_tensor_get(img, i, ret);
+	return 0;
 }
 
 int fdry_image_fact(const struct fdry_image *img, const char *key, const char **value)
 {
 	const char *found;
-	int err = fdry_need(img);
+	int err = fdry_need(img) ?: fdry_need(key) ?: fdry_need(value);
 
-	if (!err)
-		err = fdry_need(key);
-	if (!err)
-		err = fdry_need(value);
 	if (err)
 		return err;
 	found = fdry_manifest_fact(&img->m, key);
@@ -115,20 +109,17 @@ int fdry_image_fact(const struct fdry_image *img, const char *key, const char **
 	return 0;
 }
 
-int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report)
+int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report)
 {
 	struct fdry_load_report copy;
-	pthread_mutex_t *lock;
-	int err = fdry_image_check(img); /* in a forked child the lock may be held for ever */
+	/* In a forked child another thread may have held the lock: the check comes first. */
+	int err = fdry_image_check(img) ?: fdry_need(report);
 
-	if (!err)
-		err = fdry_need(report);
 	if (err)
 		return err;
-	lock = (pthread_mutex_t *)&img->lock;
-	pthread_mutex_lock(lock);
+	pthread_mutex_lock(&img->lock);
 	copy = img->report;
-	pthread_mutex_unlock(lock);
+	pthread_mutex_unlock(&img->lock);
 	return fdry_report_give(&copy, sizeof(copy), report);
 }
 
@@ -147,17 +138,21 @@ int fdry_image_filled(struct fdry_image *img, const char *name)
 	uint32_t i = 0;
 	int err = fdry_image_check(img);
 
-	for (; !err && !name && i < img->m.n_tensors; i++)
-		mark_filled(img, i);
-	if (err || !name)
+	if (err)
 		return err;
+	if (!name) {
+		for (; i < img->m.n_tensors; i++)
+			mark_filled(img, i);
+		return 0;
+	}
 	err = tensor_index(img, name, &i);
-	if (!err && !(img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL))
-		err = fdry_fail(FDRY_E_STATE,
-				"tensor '%s' is not external: the image itself fills it", name);
-	if (!err)
-		mark_filled(img, i);
-	return err;
+	if (err)
+		return err;
+	if (!(img->m.tensors[i].flags & FDRY_TENSOR_EXTERNAL))
+		return fdry_fail(FDRY_E_STATE,
+				 "tensor '%s' is not external: the image itself fills it", name);
+	mark_filled(img, i);
+	return 0;
 }
 
 /* --- copies --- */
@@ -261,12 +256,15 @@ static int copy_target(const struct fdry_image *img, const struct copy *c, struc
 		return err;
 	fdry_image_tensor_get(img, ret->index, &t);
 	err = fdry_tensor_extent(&t, &extent);
-	if (!err)
-		err = fdry_tensor_bytes(&t, &ret->bytes);
-	if (!err)
-		err = c->raw ? raw_match(&t, c, ret->bytes, &other) : array_match(&t, c, &other);
-	if (!err)
-		err = overlap_check(&t, &other, c->direction);
+	if (err)
+		return err;
+	err = fdry_tensor_bytes(&t, &ret->bytes);
+	if (err)
+		return err;
+	err = c->raw ? raw_match(&t, c, ret->bytes, &other) : array_match(&t, c, &other);
+	if (err)
+		return err;
+	err = overlap_check(&t, &other, c->direction);
 	if (err)
 		return err;
 	ret->at = (struct fdry_place){ t.addr, t.flags & FDRY_TENSOR_HOST };
@@ -286,11 +284,13 @@ static int host_copy(const struct fdry_image *img, const struct copy *c, const s
 	void *tensor = (void *)(uintptr_t)t->at.addr, *other = (void *)(uintptr_t)c->other.addr;
 	int err = fdry_stream_wait(img->drv, c->stream);
 
-	if (!err && c->direction == WRITE)
+	if (err)
+		return err;
+	if (c->direction == WRITE)
 		fdry_strided_host(&t->how, tensor, other);
-	else if (!err)
+	else
 		fdry_strided_host(&t->how, other, tensor);
-	return err;
+	return 0;
 }
 
 /* Between the device and host memory of the caller's, which the driver may not know: one run of
@@ -348,20 +348,23 @@ static int copy_do(struct fdry_image *img, const struct copy *c)
 {
 	CUstreamCaptureMode mode;
 	struct target t = { 0 };
-	int err;
+	int err = fdry_image_check(img);
 
-	err = fdry_image_check(img);
-	if (!err)
-		err = copy_target(img, c, &t);
-	if (!err)
-		err = fdry_image_enter_primary(img, &mode);
+	if (err)
+		return err;
+	err = copy_target(img, c, &t);
+	if (err)
+		return err;
+	err = fdry_image_enter_primary(img, &mode);
 	if (err)
 		return err;
 	err = copy_in_context(img, c, &t);
 	fdry_image_leave(img, &mode);
-	if (!err && c->direction == WRITE)
+	if (err)
+		return err;
+	if (c->direction == WRITE)
 		mark_filled(img, t.index);
-	return err;
+	return 0;
 }
 
 static struct copy raw_copy(enum direction direction, const char *name, const void *data,
@@ -416,15 +419,16 @@ int fdry_image_write_array(struct fdry_image *img, const char *name, const struc
 {
 	int err = fdry_need(src);
 
-	if (!err && flags & ~(uint32_t)FDRY_ARRAY_ASYNC)
-		err = fdry_fail(FDRY_E_INVAL,
-				"fdry_image_write_array() does not know the flags %#x", flags);
-	return err ? err
-		   : copy_do(img, &(struct copy){ .direction = WRITE,
-						  .name = name,
-						  .other = *src,
-						  .wait = !(flags & FDRY_ARRAY_ASYNC),
-						  .stream = stream });
+	if (err)
+		return err;
+	if (flags & ~(uint32_t)FDRY_ARRAY_ASYNC)
+		return fdry_fail(FDRY_E_INVAL,
+				 "fdry_image_write_array() does not know the flags %#x", flags);
+	return copy_do(img, &(struct copy){ .direction = WRITE,
+					    .name = name,
+					    .other = *src,
+					    .wait = !(flags & FDRY_ARRAY_ASYNC),
+					    .stream = stream });
 }
 
 int fdry_image_read_array(struct fdry_image *img, const char *name, const struct fdry_tensor *dst,
@@ -432,24 +436,24 @@ int fdry_image_read_array(struct fdry_image *img, const char *name, const struct
 {
 	int err = fdry_need(dst);
 
-	return err ? err
-		   : copy_do(img, &(struct copy){ .direction = READ,
-						  .name = name,
-						  .other = *dst,
-						  .wait = true,
-						  .stream = stream });
+	if (err)
+		return err;
+	return copy_do(img, &(struct copy){ .direction = READ,
+					    .name = name,
+					    .other = *dst,
+					    .wait = true,
+					    .stream = stream });
 }
 
 int fdry_image_host(struct fdry_image *img, const char *name, void **ret)
 {
 	struct fdry_tensor t;
 	uint32_t i = 0;
-	int err = fdry_image_check(img);
+	int err = fdry_image_check(img) ?: fdry_need(ret);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = tensor_index(img, name, &i);
+	if (err)
+		return err;
+	err = tensor_index(img, name, &i);
 	if (err)
 		return err;
 	fdry_image_tensor_get(img, i, &t);
@@ -467,13 +471,16 @@ int fdry_image_synchronize(struct fdry_image *img, CUstream stream)
 	CUstreamCaptureMode mode;
 	int err = fdry_image_check(img);
 
-	if (!err)
-		err = fdry_image_enter_primary(img, &mode);
+	if (err)
+		return err;
+	err = fdry_image_enter_primary(img, &mode);
 	if (err)
 		return err;
 	err = fdry_image_stream_check(img, stream);
-	if (!err)
-		err = fdry_stream_wait(img->drv, stream);
+	if (err)
+		goto out_leave;
+	err = fdry_stream_wait(img->drv, stream);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }

@@ -322,7 +322,7 @@ struct fdry_load_report {
 	double objects_ms, objects_cpu_ms, wait_ms, first_ms, all_ms;
 	uint64_t object_bytes, threads, exec_bytes;
 };
-int fdry_image_report(const struct fdry_image *img, struct fdry_load_report *report);
+int fdry_image_report(struct fdry_image *img, struct fdry_load_report *report);
 
 /* ------------------------------------------------------------ before loading --- */
 

@@ -85,7 +85,7 @@ static void graphs_start(struct run *r, struct fdry_image *img, double start, in
 	check(fdry_image_synchronize(img, NULL));
 }
 
-static void report_take(struct run *r, const struct fdry_image *img, int round)
+static void report_take(struct run *r, struct fdry_image *img, int round)
 {
 	struct fdry_load_report rep = { .sz = sizeof(rep) };
 
