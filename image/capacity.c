@@ -72,22 +72,24 @@ static int cut_check(const struct fdry_manifest *m, const struct fdry_capacity *
 	struct fdry_tensor other;
 	uint64_t bytes;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < m->n_tensors && !err && r->bytes < r->captured; i++) {
+	for (i = 0; i < m->n_tensors && r->bytes < r->captured; i++) {
 		fdry_manifest_tensor_get(m, &m->tensors[i], &other);
 		if (i == r->tensor || other.flags & FDRY_TENSOR_HOST)
 			continue;
 		err = fdry_tensor_extent(&other, &bytes);
-		if (!err && other.addr < r->addr + r->captured &&
+		if (err)
+			return err;
+		if (other.addr < r->addr + r->captured &&
 		    other.addr + bytes > r->addr + r->bytes)
-			err = fdry_fail(FDRY_E_RANGE,
-					"with %llu bytes of '%s' backed, tensor '%s' has no "
-					"memory; back %llu",
-					(unsigned long long)r->bytes, t->name, other.name,
-					(unsigned long long)r->captured);
+			return fdry_fail(FDRY_E_RANGE,
+					 "with %llu bytes of '%s' backed, tensor '%s' has no "
+					 "memory; back %llu",
+					 (unsigned long long)r->bytes, t->name, other.name,
+					 (unsigned long long)r->captured);
 	}
-	return err;
+	return 0;
 }
 
 static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_capacity *mf,
@@ -100,11 +102,17 @@ static int capacity_make(const struct fdry_manifest *m, const struct fdry_mf_cap
 	fdry_manifest_tensor_get(m, &m->tensors[mf->tensor], &t);
 	*ret = (struct fdry_capacity){ .tensor = mf->tensor, .addr = t.addr, .max = mf->max };
 	err = fdry_tensor_extent(&t, &ret->captured);
+	if (err)
+		return err;
 	ret->bytes = ret->captured;
-	for (i = 0; i < o->nexternals && !err; i++)
-		if (!strcmp(o->externals[i].name, t.name))
-			err = capacity_size(ret, &t, o->externals[i].bytes);
-	return err ? err : cut_check(m, ret, &t);
+	for (i = 0; i < o->nexternals; i++) {
+		if (strcmp(o->externals[i].name, t.name))
+			continue;
+		err = capacity_size(ret, &t, o->externals[i].bytes);
+		if (err)
+			return err;
+	}
+	return cut_check(m, ret, &t);
 }
 
 int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_opts *o,
@@ -115,15 +123,20 @@ int fdry_capacities_make(const struct fdry_manifest *m, const struct fdry_load_o
 	uint32_t i;
 	int err = opts_check(m, o);
 
-	for (i = 0; i < m->n_capacities && !err; i++) {
-		err = capacity_make(m, &m->capacities[i], o, &r);
-		if (!err)
-			err = fdry_buf_put(&capacities, &r, sizeof(r));
-	}
 	if (err)
-		fdry_buf_release(&capacities);
-	else
-		*ret = capacities;
+		goto out_release;
+	for (i = 0; i < m->n_capacities; i++) {
+		err = capacity_make(m, &m->capacities[i], o, &r);
+		if (err)
+			goto out_release;
+		err = fdry_buf_put(&capacities, &r, sizeof(r));
+		if (err)
+			goto out_release;
+	}
+	*ret = capacities;
+	return 0;
+out_release:
+	fdry_buf_release(&capacities);
 	return err;
 }
 

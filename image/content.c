@@ -78,20 +78,25 @@ static int chunk_find(struct fdry_content *c, struct fdry_reader *reader,
 	bool hashed = false;
 	int err = fdry_reader_map(reader, &chunk->oid, &bytes);
 
-	if (!err && bytes.len != chunk->size)
+	if (err)
+		goto out_name;
+	if (bytes.len != chunk->size) {
 		err = fdry_fail(FDRY_E_BADIMAGE,
 				"it has %zu bytes, the manifest says %llu; seal the image anew",
 				bytes.len, (unsigned long long)chunk->size);
-	if (!err)
-		err = fdry_reader_verify(reader, &chunk->oid, bytes, c->img->verify, &hashed);
+		goto out_name;
+	}
+	err = fdry_reader_verify(reader, &chunk->oid, bytes, c->img->verify, &hashed);
 	if (err)
-		return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
+		goto out_name;
 	if (hashed)
 		atomic_fetch_add(&c->hashed, chunk->size);
 	else
 		bring(bytes);
 	*ret = bytes;
 	return 0;
+out_name:
+	return fdry_fail_at(err, "content at %#llx", (unsigned long long)chunk->addr);
 }
 
 static int pieces_put(struct fdry_content *c, const struct fdry_piece *pieces, size_t n)
@@ -138,15 +143,18 @@ static int batch_fn(struct fdry_work *work, unsigned int worker)
 	struct fdry_content *c = b->c;
 	const struct fdry_mf_chunk *first = &c->img->m.chunks[b->first];
 	struct gather g = { .c = c };
-	int err = 0;
+	int err;
 
-	for (g.chunk = first; g.chunk < first + b->count && !err; g.chunk++) {
+	for (g.chunk = first; g.chunk < first + b->count; g.chunk++) {
 		err = chunk_find(c, c->readers.reader[worker], g.chunk, &g.bytes);
-		if (!err)
-			err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size,
-						    gather_piece, &g);
+		if (err)
+			return err;
+		err = fdry_placement_pieces(c->img, g.chunk->addr, g.chunk->size,
+					    gather_piece, &g);
+		if (err)
+			return err;
 	}
-	return err ? err : gather_put(&g);
+	return gather_put(&g);
 }
 
 static int piece_seen(void *arg, uint64_t addr, uint64_t size)
@@ -217,9 +225,10 @@ static int content_begin(struct fdry_content *c, unsigned int threads)
 	uint32_t i;
 	int err = batches_make(c);
 
-	if (!err)
-		err = fdry_upload_new(c->img->drv, c->img->stream,
-				      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
+	if (err)
+		return err;
+	err = fdry_upload_new(c->img->drv, c->img->stream,
+			      c->nbatches < BLOCKS ? c->nbatches : BLOCKS, &c->up);
 	if (err)
 		return err;
 	for (i = 0; i < c->nbatches; i++)
@@ -240,33 +249,44 @@ int fdry_content_begin(struct fdry_image *img, struct fdry_reader *reader, unsig
 	fdry_readers_init(&c->readers, img->store, reader, "fdry-content");
 	err = content_begin(c, threads);
 	if (err)
-		fdry_content_end(c);
-	else
-		*ret = c;
+		goto out_end;
+	*ret = c;
+	return 0;
+out_end:
+	fdry_content_end(c);
 	return err;
+}
+
+/* Wait for one batch after another, and report how far the content has come. */
+static int batches_wait(struct fdry_content *c)
+{
+	const struct fdry_mf_chunk *chunks = c->img->m.chunks;
+	uint64_t done = 0;
+	uint32_t i, k;
+	int err;
+
+	for (i = 0; i < c->nbatches; i++) {
+		err = fdry_workqueue_wait(&c->readers.queue, &c->batches[i].work);
+		if (err)
+			return err;
+		for (k = 0; k < c->batches[i].count; k++)
+			done += chunks[c->batches[i].first + k].size;
+		if (done < c->bytes)
+			fdry_image_progress(c->img, FDRY_PHASE_CONTENT, done, c->bytes);
+	}
+	return fdry_upload_finish(c->up);
 }
 
 int fdry_content_copy(struct fdry_content *c, struct fdry_content_sum *sum)
 {
-	struct fdry_image *img = c->img;
-	uint64_t done = 0;
-	uint32_t i, k;
-	int err = 0;
+	int err;
 
 	fdry_upload_open(c->up);
-	for (i = 0; i < c->nbatches && !err; i++) {
-		err = fdry_workqueue_wait(&c->readers.queue, &c->batches[i].work);
-		for (k = 0; k < c->batches[i].count; k++)
-			done += img->m.chunks[c->batches[i].first + k].size;
-		if (!err && done < c->bytes)
-			fdry_image_progress(img, FDRY_PHASE_CONTENT, done, c->bytes);
-	}
-	if (!err)
-		err = fdry_upload_finish(c->up);
-	if (!err)
-		fdry_image_progress(img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
+	err = batches_wait(c);
 	sum->bytes += c->bytes;
 	sum->hashed += atomic_load(&c->hashed);
+	if (!err)
+		fdry_image_progress(c->img, FDRY_PHASE_CONTENT, c->bytes, c->bytes);
 	return err;
 }
 
@@ -295,8 +315,11 @@ int fdry_content_zero(struct fdry_image *img)
 	uint32_t i;
 	int err = 0;
 
-	for (i = 0; i < img->m.n_segments && !err; i++)
+	for (i = 0; i < img->m.n_segments; i++) {
 		if (s[i].role == FDRY_ROLE_CONTENT)
 			err = fdry_placement_pieces(img, s[i].addr, s[i].size, piece_zero, img);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }

@@ -58,17 +58,22 @@ int fdry_context_start(struct fdry_image *img, const struct fdry_load_opts *o)
 		path = hook->real_path(); /* what we do ourselves need not go through the interposer
 					   */
 	err = fdry_driver_open(path, &img->drv);
-	if (!err)
-		err = fdry_call(img->drv, cuDeviceGetCount, &count);
-	if (!err && (o->device < 0 || o->device >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				o->device, count);
-	if (!err)
-		err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
-	if (!err)
-		err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->primary, img->device);
-	img->ctx = err ? NULL : img->primary;
-	return err;
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuDeviceGetCount, &count);
+	if (err)
+		return err;
+	if (o->device < 0 || o->device >= count)
+		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				 o->device, count);
+	err = fdry_call(img->drv, cuDeviceGet, &img->device, o->device);
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuDevicePrimaryCtxRetain, &img->primary, img->device);
+	if (err)
+		return err;
+	img->ctx = img->primary;
+	return 0;
 }
 
 static int context_make(const struct fdry_image *img, CUcontext *ret)
@@ -104,8 +109,10 @@ int fdry_image_refresh(struct fdry_image *img)
 	if (err)
 		return err;
 	err = context_make(img, &ctx);
-	if (!err)
-		err = fdry_call(img->drv, cuCtxDestroy_v2, ctx);
+	if (err)
+		goto out_leave;
+	err = fdry_call(img->drv, cuCtxDestroy_v2, ctx);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err ? fdry_fail_at(err, "a context to make and destroy") : 0;
 }
@@ -133,9 +140,10 @@ int fdry_context_limits(struct fdry_image *img)
 	if (err || now >= l->value)
 		return err;
 	err = fdry_call(img->drv, cuCtxSetLimit, CU_LIMIT_STACK_SIZE, (size_t)l->value);
-	if (!err)
-		img->stack_was = now;
-	return err;
+	if (err)
+		return err;
+	img->stack_was = now;
+	return 0;
 }
 
 void fdry_context_limits_undo(struct fdry_image *img)
@@ -177,7 +185,9 @@ int fdry_image_stream_check(const struct fdry_image *img, CUstream stream)
 	CUcontext ctx = NULL;
 	int err = fdry_stream_context(img->drv, stream, &ctx);
 
-	if (!err && ctx != img->primary)
-		err = stranger(img, ctx);
-	return err ? err : fdry_stream_not_capturing(img->drv, stream, "an image's work");
+	if (err)
+		return err;
+	if (ctx != img->primary)
+		return stranger(img, ctx);
+	return fdry_stream_not_capturing(img->drv, stream, "an image's work");
 }

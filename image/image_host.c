@@ -27,7 +27,6 @@ uint64_t fdry_manifest_hosts_place(const struct fdry_manifest *m, uint64_t base,
 int fdry_image_hosts_plan(struct fdry_image *img)
 {
 	uint32_t i;
-
 	int err;
 
 	if (!img->m.n_hosts)
@@ -81,33 +80,40 @@ static int chunk_write(struct fdry_image *img, struct fdry_reader *reader,
 	struct fdry_span bytes;
 	int err = fdry_reader_map(reader, &c->oid, &bytes);
 
-	if (!err && bytes.len != c->size)
+	if (err)
+		goto out_name;
+	if (bytes.len != c->size) {
 		err = fdry_fail(FDRY_E_BADIMAGE,
 				"it has %zu bytes, the manifest says %llu; seal the image anew",
 				bytes.len, (unsigned long long)c->size);
-	if (!err)
-		err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, hashed);
+		goto out_name;
+	}
+	err = fdry_reader_verify(reader, &c->oid, bytes, img->verify, hashed);
 	if (err)
-		return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment,
-				    (unsigned long long)c->offset);
+		goto out_name;
 	memcpy((void *)(uintptr_t)(img->hosts[c->segment].addr + c->offset), bytes.data, bytes.len);
 	return 0;
+out_name:
+	return fdry_fail_at(err, "content of host segment %u at %#llx", c->segment,
+			    (unsigned long long)c->offset);
 }
 
 int fdry_image_hosts_content(struct fdry_image *img, struct fdry_reader *reader,
 			     struct fdry_content_sum *sum)
 {
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < img->m.n_host_chunks && !err; i++) {
+	for (i = 0; i < img->m.n_host_chunks; i++) {
 		bool hashed = false;
 
 		err = chunk_write(img, reader, &img->m.host_chunks[i], &hashed);
+		if (err)
+			return err;
 		sum->bytes += img->m.host_chunks[i].size;
 		sum->hashed += hashed ? img->m.host_chunks[i].size : 0;
 	}
-	return err;
+	return 0;
 }
 
 void fdry_image_tensor_get(const struct fdry_image *img, uint32_t i, struct fdry_tensor *ret)

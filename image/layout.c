@@ -46,16 +46,18 @@ static int stamps_look(void *arg, uint64_t addr, const uint8_t *bytes, size_t le
 {
 	struct fdry_layout *l = arg;
 	size_t n;
-	int err = 0;
+	int err;
 
-	for (; len && !err; addr += n, bytes += n, len -= n) {
+	for (; len; addr += n, bytes += n, len -= n) {
 		n = FDRY_LAYOUT_BLOCK - addr % FDRY_LAYOUT_BLOCK;
 		if (n > len)
 			n = len;
 		err = range_add(l, addr, n,
 				stamped(bytes, n, addr) ? FDRY_ROLE_SCRATCH : FDRY_ROLE_CONTENT);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* External ranges, ascending; overlapping ones are the caller's right (a tensor and its view). */
@@ -74,19 +76,22 @@ static int externals_make(struct fdry_capture *cap, struct fdry_buf *ret)
 {
 	const struct fdry_capture_tensor *t = fdry_array(cap->tensors, struct fdry_capture_tensor);
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor) && !err; i++) {
+	for (i = 0; i < fdry_array_count(cap->tensors, struct fdry_capture_tensor); i++) {
 		struct external e = { t[i].desc.addr, t[i].desc.addr + t[i].extent };
 
-		if (t[i].desc.flags & FDRY_TENSOR_EXTERNAL &&
-		    !(t[i].desc.flags & FDRY_TENSOR_HOST) && t[i].extent)
-			err = fdry_buf_put(ret, &e, sizeof(e));
+		if (!(t[i].desc.flags & FDRY_TENSOR_EXTERNAL) ||
+		    t[i].desc.flags & FDRY_TENSOR_HOST || !t[i].extent)
+			continue;
+		err = fdry_buf_put(ret, &e, sizeof(e));
+		if (err)
+			return err;
 	}
-	if (!err && ret->len)
+	if (ret->len)
 		qsort(ret->data, fdry_array_count(*ret, struct external), sizeof(struct external),
 		      external_cmp);
-	return err;
+	return 0;
 }
 
 static int own_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
@@ -105,20 +110,23 @@ static int alloc_add(struct fdry_layout *l, struct fdry_mem_reader *reader,
 	const struct external *e = fdry_array(*externals, struct external);
 	uint64_t at = a->addr, end = a->addr + a->extent, to;
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < fdry_array_count(*externals, struct external) && !err; i++) {
+	for (i = 0; i < fdry_array_count(*externals, struct external); i++) {
 		if (e[i].end <= at || e[i].addr >= end)
 			continue;
 		err = own_add(l, reader, a, at, e[i].addr);
+		if (err)
+			return err;
 		to = e[i].end < end ? e[i].end : end;
 		if (e[i].addr > at)
 			at = e[i].addr;
-		if (!err)
-			err = range_add(l, at, to - at, FDRY_ROLE_EXTERNAL);
+		err = range_add(l, at, to - at, FDRY_ROLE_EXTERNAL);
+		if (err)
+			return err;
 		at = to;
 	}
-	return err ? err : own_add(l, reader, a, at, end);
+	return own_add(l, reader, a, at, end);
 }
 
 /* The bounds of the region and a copy of its ledger. */
@@ -130,17 +138,20 @@ static int ledger_get(const struct fdry_capture *cap, struct fdry_layout *ret)
 	int err;
 
 	err = fdry_interposer_result(cap->hook, cap->hook->region_offset(&offset));
-	if (!err)
-		err = fdry_interposer_result(
-			cap->hook,
-			cap->hook->region_ledger(&base, &ret->size, &ret->ledger, &ret->n_ledger));
+	if (err)
+		return err;
+	err = fdry_interposer_result(
+		cap->hook,
+		cap->hook->region_ledger(&base, &ret->size, &ret->ledger, &ret->n_ledger));
+	if (err)
+		return err;
 	ret->base = ret->end = base;
 	ret->used = base + (offset > cap->highest ? offset : cap->highest);
 	last = ret->n_ledger ? &ret->ledger[ret->n_ledger - 1] : NULL;
-	if (!err && last && last->addr + last->extent > ret->used)
-		ret->used = last->addr +
-			    last->extent; /* what the program maps may lie behind the cursor */
-	return err;
+	/* Memory that the program maps may lie behind the cursor. */
+	if (last && last->addr + last->extent > ret->used)
+		ret->used = last->addr + last->extent;
+	return 0;
 }
 
 int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
@@ -155,19 +166,23 @@ int fdry_layout_make(struct fdry_capture *cap, struct fdry_mem_reader *reader,
 	if (err)
 		return err;
 	err = externals_make(cap, &externals);
-	for (i = 0; i < l.n_ledger && !err; i++) {
+	if (err)
+		goto out_layout;
+	for (i = 0; i < l.n_ledger; i++) {
 		if (l.ledger[i].kind == FDRY_KIND_SHARED)
-			continue; /* refused where a graph uses it */
+			continue; /* the seal refuses a graph that uses it */
 		err = alloc_add(&l, reader, &l.ledger[i], &externals);
+		if (err)
+			goto out_layout;
 		l.end = l.ledger[i].addr + l.ledger[i].extent;
 	}
-	fdry_buf_release(&externals);
-	if (err) {
-		fdry_layout_release(&l);
-		return err;
-	}
 	*ret = l;
-	return 0;
+	goto out_externals;
+out_layout:
+	fdry_layout_release(&l);
+out_externals:
+	fdry_buf_release(&externals);
+	return err;
 }
 
 void fdry_layout_release(struct fdry_layout *l)

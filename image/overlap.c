@@ -76,11 +76,15 @@ static int order_check(const struct fdry_image *img, const struct fdry_overlap *
 	if (!o->launched || o->stream == stream || o->graph == l->graph)
 		return 0;
 	err = fdry_call(img->drv, cuEventRecord, o->here, l->stream);
-	if (!err)
-		err = fdry_event_wait(img->drv, o->here);
-	if (!err)
-		err = in_flight(img, o->ended, &busy);
-	return err || !busy ? err : overlap_fail(img, o->graph, l->graph);
+	if (err)
+		return err;
+	err = fdry_event_wait(img->drv, o->here);
+	if (err)
+		return err;
+	err = in_flight(img, o->ended, &busy);
+	if (err)
+		return err;
+	return busy ? overlap_fail(img, o->graph, l->graph) : 0;
 }
 
 /* @l was launched. If no event can say when it is over, this waits for it: then nothing is in
@@ -104,15 +108,20 @@ int fdry_overlap_launch(struct fdry_image *img, const struct fdry_launch *l)
 
 	pthread_mutex_lock(&o->lock);
 	err = fdry_stream_number(img->drv, l->stream, &stream);
-	if (!err)
-		err = order_check(img, o, l, stream);
-	if (!err)
-		err = fdry_random_write(img, l);
-	if (!err)
-		err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec),
-				l->stream);
-	if (!err)
-		err = launched(img, o, l, stream);
+	if (err)
+		goto out_unlock;
+	err = order_check(img, o, l, stream);
+	if (err)
+		goto out_unlock;
+	err = fdry_random_write(img, l);
+	if (err)
+		goto out_unlock;
+	err = fdry_call(img->drv, cuGraphLaunch, atomic_load(&img->execs[l->graph].exec),
+			l->stream);
+	if (err)
+		goto out_unlock;
+	err = launched(img, o, l, stream);
+out_unlock:
 	pthread_mutex_unlock(&o->lock);
 	return err;
 }

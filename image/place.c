@@ -79,13 +79,15 @@ int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t 
 	uint64_t at = addr, end = addr + size;
 	int err = 0;
 
-	for (i = 0; i < n && at < end && k[i].addr < end && !err; i++) {
+	for (i = 0; i < n && at < end && k[i].addr < end; i++) {
 		if (k[i].addr > at)
 			err = fn(arg, at, k[i].addr - at);
+		if (err)
+			return err;
 		if (k[i].addr + k[i].bytes > at)
 			at = k[i].addr + k[i].bytes;
 	}
-	return err || at >= end ? err : fn(arg, at, end - at);
+	return at < end ? fn(arg, at, end - at) : 0;
 }
 
 /* --- allocations --- */
@@ -283,14 +285,20 @@ static int keeps_add(struct fdry_image *img, const struct fdry_load_opts *o,
 		     const struct fdry_alloc *made, size_t n)
 {
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < (o->keep ? o->nkeep : 0) && !err; i++)
+	for (i = 0; o->keep && i < o->nkeep; i++) {
 		err = keep_add(img, o->keep[i].addr, o->keep[i].bytes);
-	for (i = 0; i < n && !o->keep && !err; i++)
+		if (err)
+			return err;
+	}
+	for (i = 0; !o->keep && i < n; i++) {
 		err = keep_add(img, made[i].addr, made[i].extent);
+		if (err)
+			return err;
+	}
 	keep_sort(img);
-	return err;
+	return 0;
 }
 
 /* Nothing is claimed before everything was compared. */
@@ -301,13 +309,23 @@ static int allocs_place(struct fdry_image *img, const struct fdry_load_opts *o,
 	struct expected e;
 	int err = expected_init(&e, &img->m);
 
-	if (!err)
-		err = keeps_add(img, o, made, own);
-	for (i = 0; i < own && !err; i++)
+	if (err)
+		goto out_release;
+	err = keeps_add(img, o, made, own);
+	if (err)
+		goto out_release;
+	for (i = 0; i < own; i++) {
 		err = alloc_compare(&e, i, &made[i]);
-	for (i = 0; i < img->m.n_allocs && !err; i++)
+		if (err)
+			goto out_release;
+	}
+	for (i = 0; i < img->m.n_allocs; i++) {
 		if (!e.made[i])
 			err = claim(img, i);
+		if (err)
+			goto out_release;
+	}
+out_release:
 	expected_release(&e);
 	return err;
 }
@@ -327,14 +345,17 @@ int fdry_placement_make(struct fdry_image *img, const struct fdry_load_opts *o)
 				 "another; use one device",
 				 o->device);
 	err = quiet(img);
-	if (!err)
-		err = fdry_interposer_result(img->place_hook,
-					  img->place_hook->region_ledger(&base, &size, &made, &n));
+	if (err)
+		return err;
+	err = fdry_interposer_result(img->place_hook,
+				  img->place_hook->region_ledger(&base, &size, &made, &n));
 	if (err)
 		return err;
 	err = region_compare(&img->m, base, size);
-	if (!err)
-		err = allocs_place(img, o, made, n);
+	if (err)
+		goto out_free;
+	err = allocs_place(img, o, made, n);
+out_free:
 	free(made);
 	return err;
 }

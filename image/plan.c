@@ -44,21 +44,23 @@ static int ranges_make(struct fdry_plan *p, const struct fdry_manifest *m)
 	const struct fdry_mf_segment *s = m->segments;
 	uint64_t from, end;
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	if (!m->n_segments)
 		return 0;
 	from = s[0].addr;
 	end = s[0].addr + fdry_plan_segment(p, &s[0]);
-	for (i = 1; i < m->n_segments && !err; i++) {
+	for (i = 1; i < m->n_segments; i++) {
 		if (s[i].addr - end > HOLE_MAX ||
 		    fdry_capacity_in(&p->capacities, s[i - 1].addr, s[i - 1].size)) {
 			err = range_add(p, from, end);
+			if (err)
+				return err;
 			from = s[i].addr;
 		}
 		end = s[i].addr + fdry_plan_segment(p, &s[i]);
 	}
-	return err ? err : range_add(p, from, end);
+	return range_add(p, from, end);
 }
 
 static void sums_make(struct fdry_plan *p, const struct fdry_manifest *m)
@@ -87,9 +89,11 @@ int fdry_plan_make(const struct fdry_manifest *m, const struct fdry_load_opts *o
 	sums_make(&p, m);
 	err = ranges_make(&p, m);
 	if (err)
-		fdry_plan_release(&p);
-	else
-		*ret = p;
+		goto out_release;
+	*ret = p;
+	return 0;
+out_release:
+	fdry_plan_release(&p);
 	return err;
 }
 

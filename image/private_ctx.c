@@ -28,8 +28,10 @@ static int private_make(struct fdry_image *img, struct fdry_private_ctx *p)
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuStreamCreate, &p->stream, CU_STREAM_NON_BLOCKING);
-	if (!err)
-		err = fdry_call(img->drv, cuEventCreate, &p->ended, CU_EVENT_DISABLE_TIMING);
+	if (err)
+		goto out_leave;
+	err = fdry_call(img->drv, cuEventCreate, &p->ended, CU_EVENT_DISABLE_TIMING);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -93,11 +95,14 @@ static int graph_launch(struct fdry_image *img, CUgraphExec exec, bool *launched
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuStreamWaitEvent, p->stream, p->begun, 0);
-	if (!err)
-		err = fdry_call(img->drv, cuGraphLaunch, exec, p->stream);
-	*launched = !err;
-	if (!err)
-		err = fdry_call(img->drv, cuEventRecord, p->ended, p->stream);
+	if (err)
+		goto out_leave;
+	err = fdry_call(img->drv, cuGraphLaunch, exec, p->stream);
+	if (err)
+		goto out_leave;
+	*launched = true;
+	err = fdry_call(img->drv, cuEventRecord, p->ended, p->stream);
+out_leave:
 	fdry_image_leave(img, &mode);
 	return err;
 }
@@ -124,12 +129,18 @@ int fdry_private_ctx_launch(struct fdry_image *img, CUgraphExec exec, CUstream s
 
 	pthread_mutex_lock(&p->lock);
 	err = stream_begun(img, stream);
+	if (err)
+		goto out_unlock;
+	err = graph_launch(img, exec, &launched);
+	if (err)
+		goto out_wait;
+	err = stream_ends(img, stream);
 	if (!err)
-		err = graph_launch(img, exec, &launched);
-	if (!err)
-		err = stream_ends(img, stream);
-	if (err && launched)
+		goto out_unlock;
+out_wait:
+	if (launched)
 		err = launch_over(img);
+out_unlock:
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }

@@ -61,14 +61,18 @@ static int staging_make(const struct fdry_driver *drv, struct fdry_staging **ret
 		return fdry_nomem();
 	err = fdry_call(drv, cuMemHostAlloc, (void **)&st->block, SLOTS * SLOT_BYTES,
 			CU_MEMHOSTALLOC_PORTABLE);
-	for (i = 0; i < SLOTS && !err; i++) {
+	if (err)
+		goto out_release;
+	for (i = 0; i < SLOTS; i++) {
 		st->slots[i].bytes = st->block + i * SLOT_BYTES;
 		err = fdry_call(drv, cuEventCreate, &st->slots[i].done, CU_EVENT_DISABLE_TIMING);
+		if (err)
+			goto out_release;
 	}
-	if (err)
-		staging_release(drv, st);
-	else
-		*ret = st;
+	*ret = st;
+	return 0;
+out_release:
+	staging_release(drv, st);
 	return err;
 }
 
@@ -81,9 +85,10 @@ static int slot_wait(const struct fdry_driver *drv, struct slot *s)
 {
 	int err = s->busy ? fdry_event_wait(drv, s->done) : 0;
 
-	if (!err)
-		s->busy = false;
-	return err;
+	if (err)
+		return err;
+	s->busy = false;
+	return 0;
 }
 
 /* What the pieces of one copy share. */
@@ -156,11 +161,13 @@ static int slots_empty(struct staged *g)
 	int err = fdry_stream_wait(g->drv, g->c->stream);
 	uint32_t i;
 
-	for (i = 0; i < g->filled && !err; i++)
+	if (err)
+		return err;
+	for (i = 0; i < g->filled; i++)
 		fdry_strided_host(&g->st->slots[i].how, g->st->slots[i].host,
 				  g->st->slots[i].bytes);
 	g->filled = 0;
-	return err;
+	return 0;
 }
 
 /* At most SLOT_BYTES. */
@@ -183,7 +190,9 @@ static int piece_read(void *arg, const struct fdry_strided *piece, int64_t dst, 
 	err = fdry_strided_device(g->drv, &in, slot_place(s),
 				  (struct fdry_place){ g->c->tensor.addr + (uint64_t)src, false },
 				  g->c->stream);
-	return !err && g->filled == SLOTS ? slots_empty(g) : err;
+	if (err)
+		return err;
+	return g->filled == SLOTS ? slots_empty(g) : 0;
 }
 
 static int pieces_read(struct staged *g)
@@ -209,10 +218,11 @@ static int staged_do(struct fdry_image *img, const struct fdry_staged *c, bool w
 	pthread_mutex_lock(&img->staging_lock);
 	if (!img->staging)
 		err = staging_make(img->drv, &img->staging);
+	if (err)
+		goto out_unlock;
 	g.st = img->staging;
-	if (!err)
-		err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g)
-			    : pieces_read(&g);
+	err = write ? fdry_strided_pieces(c->how, SLOT_BYTES, piece_write, &g) : pieces_read(&g);
+out_unlock:
 	pthread_mutex_unlock(&img->staging_lock);
 	return err;
 }

@@ -318,7 +318,7 @@ static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64
 	struct fdry_strided inner;
 	uint32_t d;
 	uint64_t i;
-	int err = 0;
+	int err;
 
 	fdry_strided_fold(&s);
 	if (!s.rank)
@@ -328,10 +328,13 @@ static int boxes_copy(const struct device_copy *c, struct fdry_strided s, uint64
 	d = loop_dim(&s);
 	inner = s;
 	dim_remove(&inner, d);
-	for (i = 0; i < s.n[d] && !err; i++)
+	for (i = 0; i < s.n[d]; i++) {
 		err = boxes_copy(c, inner, dst + i * (uint64_t)s.dst[d],
 				 src + i * (uint64_t)s.src[d]);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Element 0 along @repeats has been copied: it is copied on inside the destination, twice as much
@@ -342,20 +345,22 @@ static int repeat(const struct device_copy *c, struct fdry_strided s,
 	const struct device_copy on = { c->drv, c->dst, c->dst, c->stream };
 	uint64_t have, more;
 	uint32_t d, at;
-	int err = 0;
+	int err;
 
 	memcpy(s.src, s.dst, sizeof(s.src));
 	for (d = 0; d < repeats->rank; d++) {
 		at = dim_insert(&s, 1, repeats->dst[d], repeats->dst[d], true);
-		for (have = 1; have < repeats->n[d] && !err; have += more) {
+		for (have = 1; have < repeats->n[d]; have += more) {
 			more = have < repeats->n[d] - have ? have : repeats->n[d] - have;
 			s.n[at] = more;
 			err = boxes_copy(&on, s, c->dst.addr + have * (uint64_t)repeats->dst[d],
 					 c->dst.addr);
+			if (err)
+				return err;
 		}
 		s.n[at] = repeats->n[d];
 	}
-	return err;
+	return 0;
 }
 
 int fdry_strided_device(const struct fdry_driver *drv, const struct fdry_strided *s,
@@ -391,21 +396,23 @@ static int cut(const struct cutter *c, const struct fdry_strided *s, int64_t dst
 {
 	struct fdry_strided inner = *s;
 	uint64_t bytes, step, i;
-	int err = 0;
+	int err;
 
 	if (!s->rank || fdry_strided_bytes(s) <= c->max)
 		return c->fn(c->arg, s, dst, src);
 	dim_remove(&inner, 0);
 	bytes = fdry_strided_bytes(&inner);
 	step = bytes <= c->max ? c->max / bytes : 1;
-	for (i = 0; i < s->n[0] && !err; i += step) {
+	for (i = 0; i < s->n[0]; i += step) {
 		struct fdry_strided piece = *s;
 
 		piece.n[0] = s->n[0] - i < step ? s->n[0] - i : step;
 		err = cut(c, bytes <= c->max ? &piece : &inner, dst + (int64_t)i * s->dst[0],
 			  src + (int64_t)i * s->src[0]);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_strided_pieces(const struct fdry_strided *s, size_t max, fdry_strided_fn fn, void *arg)

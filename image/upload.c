@@ -114,15 +114,18 @@ int fdry_upload_new(const struct fdry_driver *drv, CUstream stream, unsigned int
 	pthread_cond_init(&u->freed, NULL);
 	pthread_cond_init(&u->opened, NULL);
 	err = map_make(u);
-	for (i = 0; i < blocks && !err; i++) {
-		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
-		if (!err)
-			block_give(u, &u->blocks[i]);
-	}
 	if (err)
-		fdry_upload_free(u);
-	else
-		*ret = u;
+		goto out_free;
+	for (i = 0; i < blocks; i++) {
+		err = fdry_call(drv, cuEventCreate, &u->blocks[i].copied, CU_EVENT_DISABLE_TIMING);
+		if (err)
+			goto out_free;
+		block_give(u, &u->blocks[i]);
+	}
+	*ret = u;
+	return 0;
+out_free:
+	fdry_upload_free(u);
 	return err;
 }
 
@@ -197,15 +200,17 @@ static int block_send(struct fdry_upload *u, struct block *b, const struct fdry_
 		      size_t n)
 {
 	size_t i, k, len, at = 0;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < n && !err; i += k, at += len) {
+	for (i = 0; i < n; i += k, at += len) {
 		k = run_length(pieces + i, n - i, &len);
 		fdry_count_copy(TO, len);
 		err = fdry_call(u->drv, cuMemcpyHtoDAsync_v2, pieces[i].addr, b->bytes + at, len,
 				u->stream);
+		if (err)
+			return err;
 	}
-	return err ? err : fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
+	return fdry_call(u->drv, cuEventRecord, b->copied, u->stream);
 }
 
 int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size_t n)
@@ -213,12 +218,14 @@ int fdry_upload_put(struct fdry_upload *u, const struct fdry_piece *pieces, size
 	struct block *b = block_take(u);
 	int err = block_ready(u, b);
 
-	if (!err) {
-		block_fill(b, pieces, n);
-		err = open_wait(u);
-	}
-	if (!err)
-		err = block_send(u, b, pieces, n);
+	if (err)
+		goto out_give;
+	block_fill(b, pieces, n);
+	err = open_wait(u);
+	if (err)
+		goto out_give;
+	err = block_send(u, b, pieces, n);
+out_give:
 	block_give(u, b);
 	return err;
 }
