@@ -25,15 +25,21 @@ static const char *dtype_name(uint32_t dtype)
 static int facts_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < m->n_facts && !err; i++)
+	for (i = 0; i < m->n_facts; i++) {
 		err = fdry_buf_line(out, "fact %s = %s", fdry_manifest_str(m, m->facts[i].key),
 				    fdry_manifest_str(m, m->facts[i].value));
-	for (i = 0; i < m->n_limits && !err; i++)
+		if (err)
+			return err;
+	}
+	for (i = 0; i < m->n_limits; i++) {
 		err = fdry_buf_printf(out, "limit %u >= %llu\n", m->limits[i].limit,
 				      (unsigned long long)m->limits[i].value);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
@@ -47,18 +53,23 @@ static int memory_text(const struct fdry_manifest *m, struct fdry_buf *out)
 		chunks += m->chunks[i].size;
 	err = fdry_buf_printf(out, "region %#llx to %#llx\n", (unsigned long long)m->header->base,
 			      (unsigned long long)m->header->end);
-	for (i = 0; i < m->n_segments && !err; i++) {
+	if (err)
+		return err;
+	for (i = 0; i < m->n_segments; i++) {
 		const struct fdry_mf_segment *s = &m->segments[i];
 
 		bytes[s->role] += s->size;
 		err = fdry_buf_printf(out, "segment %#llx %llu %s\n", (unsigned long long)s->addr,
 				      (unsigned long long)s->size, roles[s->role]);
+		if (err)
+			return err;
 	}
-	for (i = 0; i < m->n_hosts && !err; i++)
+	for (i = 0; i < m->n_hosts; i++) {
 		err = fdry_buf_printf(out, "host segment %u %llu\n", i,
 				      (unsigned long long)m->hosts[i].size);
-	if (err)
-		return err;
+		if (err)
+			return err;
+	}
 	return fdry_buf_printf(out,
 			       "memory content %llu (%llu of it in %u chunks, the rest zero), "
 			       "scratch %llu, external %llu\n",
@@ -75,20 +86,29 @@ static int tensor_text(const struct fdry_manifest *m, const struct fdry_mf_tenso
 	int err;
 
 	err = fdry_buf_printf(out, "tensor ");
-	if (!err)
-		err = fdry_buf_printable(out, fdry_manifest_str(m, t->name));
-	if (!err)
-		err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use],
-				      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
-	if (!err && t->flags & FDRY_TENSOR_HOST)
+	if (err)
+		return err;
+	err = fdry_buf_printable(out, fdry_manifest_str(m, t->name));
+	if (err)
+		return err;
+	err = fdry_buf_printf(out, " %s %s%s", dtype_name(t->dtype), uses[t->use],
+			      t->flags & FDRY_TENSOR_EXTERNAL ? " external" : "");
+	if (err)
+		return err;
+	if (t->flags & FDRY_TENSOR_HOST)
 		err = fdry_buf_printf(out, " host %u+%#llx [", fdry_host_segment(t->addr),
 				      (unsigned long long)fdry_host_offset(t->addr));
-	else if (!err)
+	else
 		err = fdry_buf_printf(out, " %#llx [", (unsigned long long)t->addr);
-	for (d = 0; d < t->rank && !err; d++)
+	if (err)
+		return err;
+	for (d = 0; d < t->rank; d++) {
 		err = fdry_buf_printf(out, "%s%lld:%lld", d ? " " : "", (long long)t->shape[d],
 				      (long long)t->stride[d]);
-	return err ? err : fdry_buf_printf(out, "]\n");
+		if (err)
+			return err;
+	}
+	return fdry_buf_printf(out, "]\n");
 }
 
 static const char *attr_name(uint32_t id)
@@ -113,30 +133,39 @@ static int kernel_text(const struct fdry_manifest *m, uint32_t i, uint32_t *attr
 	fdry_oid_hex(&m->objects[k->object].oid, hex);
 	err = fdry_buf_printf(out, "kernel %u %.12s %u bytes of parameters, attributes %d %d %d, ",
 			      i, hex, k->param_bytes, k->attrs[0], k->attrs[1], k->attrs[2]);
-	if (!err)
-		err = fdry_buf_printable(out, fdry_manifest_str(m, k->name));
-	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i && !err; (*attr)++)
+	if (err)
+		return err;
+	err = fdry_buf_printable(out, fdry_manifest_str(m, k->name));
+	if (err)
+		return err;
+	for (; *attr < m->n_attrs && m->attrs[*attr].kernel == i; (*attr)++) {
 		err = fdry_buf_printf(out, ", %s %d", attr_name(m->attrs[*attr].id),
 				      m->attrs[*attr].value);
-	if (!err && k->whole_reason)
+		if (err)
+			return err;
+	}
+	if (k->whole_reason)
 		return fdry_buf_line(out, " (whole: %s)", fdry_manifest_str(m, k->whole_reason));
-	return err ? err : fdry_buf_printf(out, "\n");
+	return fdry_buf_printf(out, "\n");
 }
 
 static int draws_text(const struct fdry_manifest *m, struct fdry_buf *out)
 {
 	const struct fdry_mf_rng_use *d = m->rng_uses;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < m->n_rng_uses && !err; i++, d++)
+	for (i = 0; i < m->n_rng_uses; i++, d++) {
 		err = fdry_buf_line(
 			out, "graph %llu draws %llu from '%s', seed at %#llx, offset at %#llx",
 			(unsigned long long)m->graphs[d->graph].key,
 			(unsigned long long)d->increment,
 			fdry_manifest_str(m, m->generators[d->generator].name),
 			(unsigned long long)d->seed, (unsigned long long)d->offset);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
@@ -147,23 +176,36 @@ int fdry_manifest_to_text(const struct fdry_manifest *m, struct fdry_buf *ret)
 	int err;
 
 	err = facts_text(m, &out);
-	if (!err)
-		err = memory_text(m, &out);
-	for (i = 0; i < m->n_tensors && !err; i++)
+	if (err)
+		goto out_release;
+	err = memory_text(m, &out);
+	if (err)
+		goto out_release;
+	for (i = 0; i < m->n_tensors; i++) {
 		err = tensor_text(m, &m->tensors[i], &out);
-	for (i = 0; i < m->n_graphs && !err; i++)
+		if (err)
+			goto out_release;
+	}
+	for (i = 0; i < m->n_graphs; i++) {
 		err = fdry_buf_line(&out, "graph %llu '%s' %u nodes %.12s",
 				    (unsigned long long)m->graphs[i].key,
 				    fdry_manifest_str(m, m->graphs[i].name), m->graphs[i].nodes,
 				    fdry_oid_hex(&m->graphs[i].oid, hex));
-	if (!err)
-		err = draws_text(m, &out);
-	for (i = 0; i < m->n_kernels && !err; i++)
-		err = kernel_text(m, i, &attr, &out);
+		if (err)
+			goto out_release;
+	}
+	err = draws_text(m, &out);
 	if (err)
-		fdry_buf_release(&out);
-	else
-		*ret = out;
+		goto out_release;
+	for (i = 0; i < m->n_kernels; i++) {
+		err = kernel_text(m, i, &attr, &out);
+		if (err)
+			goto out_release;
+	}
+	*ret = out;
+	return 0;
+out_release:
+	fdry_buf_release(&out);
 	return err;
 }
 
@@ -182,8 +224,9 @@ static int holds_read(struct fdry_reader *reader, const struct fdry_oid *oid, st
 	uint32_t i;
 	int err = fdry_reader_copy(reader, oid, &bytes);
 
-	if (!err)
-		err = fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &view);
+	if (err)
+		return err;
+	err = fdry_graph_view_init((struct fdry_span){ bytes.data, bytes.len }, &view);
 	if (err)
 		goto out_release;
 	for (i = 0; i < view.header.nodes; i++)
@@ -201,12 +244,15 @@ static int graph_text(const struct holds *h, uint64_t key, struct fdry_buf *out)
 	uint32_t i;
 	int err = fdry_buf_printf(out, "graph %llu holds", (unsigned long long)key);
 
-	for (i = 1; i < FDRY_NODE_KINDS && !err; i++)
+	if (err)
+		return err;
+	for (i = 1; i < FDRY_NODE_KINDS; i++) {
 		if (h->kinds[i])
 			err = fdry_buf_printf(out, " %u %s,", h->kinds[i], fdry_node_ops(i)->name);
-	return err ? err
-		   : fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges,
-				     h->with_data);
+		if (err)
+			return err;
+	}
+	return fdry_buf_printf(out, " %u edges, %u of them with data\n", h->edges, h->with_data);
 }
 
 static int graphs_text(struct fdry_reader *reader, const struct fdry_manifest *m,
@@ -216,12 +262,18 @@ static int graphs_text(struct fdry_reader *reader, const struct fdry_manifest *m
 	uint32_t i, *first = NULL;
 	int err = h ? fdry_manifest_graphs_first(m, &first) : fdry_nomem();
 
-	for (i = 0; i < m->n_graphs && !err; i++) {
+	if (err)
+		goto out_free;
+	for (i = 0; i < m->n_graphs; i++) {
 		if (first[i] == i)
 			err = holds_read(reader, &m->graphs[i].oid, &h[i]);
-		if (!err)
-			err = graph_text(&h[first[i]], m->graphs[i].key, out);
+		if (err)
+			goto out_free;
+		err = graph_text(&h[first[i]], m->graphs[i].key, out);
+		if (err)
+			goto out_free;
 	}
+out_free:
 	free(first);
 	free(h);
 	return err;
@@ -239,15 +291,20 @@ static int text_make(struct fdry_store *s, struct fdry_reader *reader,
 	if (err)
 		return err;
 	err = fdry_manifest_to_text(m, &out);
-	if (!err)
-		err = graphs_text(reader, m, &out);
-	if (!err)
-		err = fdry_requirements_text(n, &out);
-	free(n);
 	if (err)
-		fdry_buf_release(&out);
-	else
-		*ret = out;
+		goto out_free;
+	err = graphs_text(reader, m, &out);
+	if (err)
+		goto out_release;
+	err = fdry_requirements_text(n, &out);
+	if (err)
+		goto out_release;
+	*ret = out;
+	goto out_free;
+out_release:
+	fdry_buf_release(&out);
+out_free:
+	free(n);
 	return err;
 }
 
@@ -260,12 +317,16 @@ static int describe(struct fdry_store *s, struct fdry_reader *reader, const char
 	int err;
 
 	err = fdry_reader_resolve(reader, name, &id);
-	if (!err)
-		err = fdry_reader_copy(reader, &id, &bytes);
-	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err)
-		err = text_make(s, reader, &m, ret);
+	if (err)
+		goto out_release;
+	err = fdry_reader_copy(reader, &id, &bytes);
+	if (err)
+		goto out_release;
+	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (err)
+		goto out_release;
+	err = text_make(s, reader, &m, ret);
+out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -274,20 +335,17 @@ int fdry_image_describe(struct fdry_store *store, const char *name, char **ret)
 {
 	struct fdry_reader *reader;
 	struct fdry_buf text = { 0 };
-	int err;
+	int err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
 
-	err = fdry_need(store);
-	if (!err)
-		err = fdry_need(name);
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_reader_begin(store, &reader);
+	if (err)
+		return err;
+	err = fdry_reader_begin(store, &reader);
 	if (err)
 		return err;
 	err = describe(store, reader, name, &text);
 	fdry_reader_end(reader);
-	if (!err)
-		*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
-	return err;
+	if (err)
+		return err;
+	*ret = (char *)text.data; /* fdry_buf_printf() terminates it */
+	return 0;
 }

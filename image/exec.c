@@ -9,21 +9,24 @@ static int exec_make(struct fdry_image *img, const struct fdry_image_exec *x, CU
 {
 	CUgraphExec exec;
 	CUstream stream;
-	int err;
+	int err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
 
-	err = fdry_stream_shared(img->drv, FDRY_STREAM_GRAPHS, &stream);
-	if (!err)
-		err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph,
-				fdry_graph_exec_flags(&x->view));
+	if (err)
+		return err;
+	err = fdry_call(img->drv, cuGraphInstantiateWithFlags, &exec, x->built.graph,
+			fdry_graph_exec_flags(&x->view));
 	if (err)
 		return err;
 	err = fdry_call(img->drv, cuGraphUpload, exec, stream);
-	if (!err)
-		err = fdry_stream_wait(img->drv, stream);
 	if (err)
-		(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
-	else
-		*ret = exec;
+		goto out_destroy;
+	err = fdry_stream_wait(img->drv, stream);
+	if (err)
+		goto out_destroy;
+	*ret = exec;
+	return 0;
+out_destroy:
+	(void)fdry_call_raw(img->drv, cuGraphExecDestroy, exec);
 	return err;
 }
 
@@ -130,8 +133,9 @@ int fdry_exec_need(struct fdry_image *img, uint32_t i)
 	if (atomic_load(&img->execs[i].exec))
 		return 0;
 	err = fdry_image_check_outside(img);
-	if (!err)
-		err = fdry_image_enter(img, &mode);
+	if (err)
+		return err;
+	err = fdry_image_enter(img, &mode);
 	if (err)
 		return err;
 	fdry_ticket_take(&img->ticket);

@@ -93,21 +93,22 @@ static int draw_add(struct fdry_capture *cap, struct fdry_capture_draw add)
 int fdry_capture_rng_use(struct fdry_capture *cap, uint64_t key, const struct fdry_rng_use *draw)
 {
 	struct fdry_capture_draw add = { .key = key };
-	int err = fdry_capture_check(cap);
+	int err = fdry_capture_check(cap) ?: fdry_need(draw);
 
-	if (!err)
-		err = fdry_need(draw);
-	if (!err)
-		err = fdry_name_check("generator", draw->generator);
-	if (!err && draw->seed == draw->offset)
-		err = fdry_fail(FDRY_E_INVAL,
-				"generator '%s' has one address for seed and offset; each has 8 "
-				"bytes of its own",
-				draw->generator);
-	if (!err)
-		err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
-	if (!err)
-		err = cell_check(cap, "offset", draw->offset, &add.serial[1]);
+	if (err)
+		return err;
+	err = fdry_name_check("generator", draw->generator);
+	if (err)
+		return err;
+	if (draw->seed == draw->offset)
+		return fdry_fail(FDRY_E_INVAL,
+				 "generator '%s' has one address for seed and offset; each has 8 "
+				 "bytes of its own",
+				 draw->generator);
+	err = cell_check(cap, "seed", draw->seed, &add.serial[0]);
+	if (err)
+		return err;
+	err = cell_check(cap, "offset", draw->offset, &add.serial[1]);
 	if (err)
 		return err;
 	add.desc = *draw;
@@ -141,11 +142,14 @@ static int word_look(struct search *s, uint64_t word)
 static int bytes_look(struct search *s, const uint8_t *bytes, size_t len)
 {
 	size_t at;
-	int err = 0;
+	int err;
 
-	for (at = 0; at + 8 <= len && !err; at += 4)
+	for (at = 0; at + 8 <= len; at += 4) {
 		err = word_look(s, fdry_get64(bytes + at));
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int extra_look(struct search *s, void *const *extra)
@@ -167,17 +171,19 @@ static int params_look(struct search *s, const CUDA_KERNEL_NODE_PARAMS *p)
 	const struct fdry_driver *drv = s->cap->drv;
 	size_t i, offset, size;
 	CUresult res;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < FDRY_KERNEL_PARAMS_MAX && !err; i++) {
+	for (i = 0; i < FDRY_KERNEL_PARAMS_MAX; i++) {
 		res = fdry_call_raw(drv, cuFuncGetParamInfo, p->func, i, &offset, &size);
 		if (res == CUDA_ERROR_INVALID_VALUE)
 			return 0; /* one past the last */
 		if (res)
 			return fdry_driver_result(drv, FDRY_DRV_cuFuncGetParamInfo, res);
 		err = bytes_look(s, p->kernelParams[i], size);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int node_look(struct search *s, CUgraphNode node)
@@ -228,8 +234,14 @@ static int graph_look(struct search *s, CUgraph graph)
 	if (!nodes)
 		return fdry_nomem();
 	err = fdry_call(s->cap->drv, cuGraphGetNodes, graph, nodes, &n);
-	for (i = 0; i < n && !err; i++)
+	if (err)
+		goto out_free;
+	for (i = 0; i < n; i++) {
 		err = node_look(s, nodes[i]);
+		if (err)
+			goto out_free;
+	}
+out_free:
 	free(nodes);
 	return err;
 }
@@ -241,19 +253,22 @@ static int cells_read(struct search *s, CUgraph graph, struct fdry_rng_slot *cel
 	size_t i, n = 0;
 	int err = graph_look(s, graph);
 
-	if (!err)
-		err = fdry_call(s->cap->drv, cuCtxSynchronize);
-	if (!err)
-		n = found_sort(s);
+	if (err)
+		return err;
+	err = fdry_call(s->cap->drv, cuCtxSynchronize);
+	if (err)
+		return err;
+	n = found_sort(s);
 	a = (const uint64_t *)(const void *)s->found.data;
-	for (i = 0; i < n && i < max && !err; i++) {
+	for (i = 0; i < n && i < max; i++) {
 		cells[i].addr = a[i];
 		err = fdry_call(s->cap->drv, cuMemcpyDtoH_v2, &cells[i].value, a[i],
 				sizeof(cells[i].value));
+		if (err)
+			return err;
 	}
-	if (!err)
-		*ret = n;
-	return err;
+	*ret = n;
+	return 0;
 }
 
 static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slot *cells,
@@ -271,10 +286,12 @@ static int cells_in_context(struct search *s, CUgraph graph, struct fdry_rng_slo
 				 (unsigned long long)live.captures);
 	err = fdry_interposer_result(cap->hook,
 				  cap->hook->region_ledger(&s->base, &s->size, &s->ledger, &s->n));
-	if (!err)
-		err = fdry_capture_wait(cap);
-	if (!err)
-		err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
+	if (err)
+		return err;
+	err = fdry_capture_wait(cap);
+	if (err)
+		return err;
+	err = fdry_call(cap->drv, cuCtxPushCurrent_v2, cap->ctx);
 	if (err)
 		return err;
 	err = cells_read(s, graph, cells, max, ret);
@@ -287,11 +304,11 @@ int fdry_capture_rng_slots(struct fdry_capture *cap, uint64_t key, struct fdry_r
 {
 	struct search s = { .cap = cap };
 	const struct fdry_capture_graph *g;
-	int err = fdry_capture_check(cap);
+	int err = fdry_capture_check(cap) ?: fdry_need(ret);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err && max)
+	if (err)
+		return err;
+	if (max)
 		err = fdry_need(cells);
 	if (err)
 		return err;

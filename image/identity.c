@@ -31,11 +31,13 @@ static int arch_fact(const struct fdry_driver *drv, CUdevice dev, char *value, s
 	int major, minor, err;
 
 	err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major);
-	if (!err)
-		err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
-	if (!err)
-		snprintf(value, len, "sm_%d%d", major, minor);
-	return err;
+	if (err)
+		return err;
+	err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor);
+	if (err)
+		return err;
+	snprintf(value, len, "sm_%d%d", major, minor);
+	return 0;
 }
 
 static int sms_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
@@ -43,9 +45,10 @@ static int sms_fact(const struct fdry_driver *drv, CUdevice dev, char *value, si
 	int sms, err;
 
 	err = attr_fact(drv, dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &sms);
-	if (!err)
-		snprintf(value, len, "%d", sms);
-	return err;
+	if (err)
+		return err;
+	snprintf(value, len, "%d", sms);
+	return 0;
 }
 
 static int name_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
@@ -58,9 +61,10 @@ static int memory_fact(const struct fdry_driver *drv, CUdevice dev, char *value,
 	size_t bytes;
 	int err = fdry_call(drv, cuDeviceTotalMem_v2, &bytes, dev);
 
-	if (!err)
-		snprintf(value, len, "%zu", bytes);
-	return err;
+	if (err)
+		return err;
+	snprintf(value, len, "%zu", bytes);
+	return 0;
 }
 
 static int driver_fact(const struct fdry_driver *drv, CUdevice dev, char *value, size_t len)
@@ -106,11 +110,13 @@ int fdry_identity_of(const struct fdry_driver *drv, CUdevice dev, struct fdry_id
 	int i, err = 0;
 
 	memset(ret, 0, sizeof(*ret));
-	for (i = 0; i < FDRY_IDENTITY_FACTS && !err; i++) {
+	for (i = 0; i < FDRY_IDENTITY_FACTS; i++) {
 		ret->fact[i].key = table[i].key;
 		err = table[i].read(drv, dev, ret->fact[i].value, sizeof(ret->fact[i].value));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static void mismatch_note(struct fdry_mismatch *ret, const char *field, const char *wanted,
@@ -202,13 +208,19 @@ int fdry_identity_compare(const struct fdry_manifest *m, const struct fdry_ident
 			  const struct fdry_fact *facts, size_t nfacts, struct fdry_mismatch *ret)
 {
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; here && i < FDRY_IDENTITY_FACTS && !err; i++)
+	for (i = 0; here && i < FDRY_IDENTITY_FACTS; i++) {
 		err = own_compare(m, (int)i, here->fact[i].value, ret);
-	for (i = 0; i < nfacts && !err; i++)
+		if (err)
+			return err;
+	}
+	for (i = 0; i < nfacts; i++) {
 		err = caller_compare(m, &facts[i], ret);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Facts of the library's that need not be equal, or that a later one may add, leave the digest as
@@ -228,19 +240,22 @@ int fdry_identity_digest(const struct fdry_manifest *m, struct fdry_oid *ret)
 	struct fdry_hash h = { 0 };
 	const char *key, *value;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < m->n_facts && !err; i++) {
+	for (i = 0; i < m->n_facts; i++) {
 		key = fdry_manifest_str(m, m->facts[i].key);
 		value = fdry_manifest_str(m, m->facts[i].value);
 		if (!digested(key))
 			continue;
 		err = fdry_hash_update(&h, key, strlen(key) + 1);
-		if (!err)
-			err = fdry_hash_update(&h, value, strlen(value) + 1);
+		if (err)
+			goto out_release;
+		err = fdry_hash_update(&h, value, strlen(value) + 1);
+		if (err)
+			goto out_release;
 	}
-	if (!err)
-		err = fdry_hash_final(&h, ret);
+	err = fdry_hash_final(&h, ret);
+out_release:
 	fdry_hash_release(&h);
 	return err;
 }

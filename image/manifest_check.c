@@ -329,12 +329,19 @@ static int tensors_check(const struct fdry_manifest *m)
 {
 	struct extent *e = NULL;
 	uint32_t i;
-	int err = m->n_tensors ? extents_make(m, &e) : 0;
+	int err;
 
-	if (err || !m->n_tensors)
+	if (!m->n_tensors)
+		return 0;
+	err = extents_make(m, &e);
+	if (err)
 		return err;
-	for (i = 0; i < m->n_tensors && !err; i++)
+	for (i = 0; i < m->n_tensors; i++) {
 		err = tensor_check(m, e, i);
+		if (err)
+			goto out_free;
+	}
+out_free:
 	free(e);
 	return err;
 }
@@ -465,9 +472,12 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		allocs_check,  generators_check, rng_uses_check,    text_check,
 	};
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < sizeof(checks) / sizeof(checks[0]) && !err; i++)
+	for (i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
 		err = checks[i](m);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }

@@ -66,17 +66,21 @@ static int directory_check(struct fdry_span bytes, struct fdry_manifest *m)
 {
 	struct fdry_sections s;
 	struct fdry_span data;
-	uint32_t id = 1;
+	uint32_t id;
 	int err = fdry_sections_begin(bytes, sizeof(*m->header), m->header->sections, &s);
 
-	while (!err && id) {
+	if (err)
+		return err;
+	for (;;) {
 		err = fdry_sections_next(&s, &id, &data);
 		if (err)
-			err = fdry_fail_at(err, "damaged manifest");
-		else if (id)
-			err = section_take(m, id, data);
+			return fdry_fail_at(err, "damaged manifest");
+		if (!id)
+			return 0;
+		err = section_take(m, id, data);
+		if (err)
+			return err;
 	}
-	return err;
 }
 
 int fdry_manifest_init(struct fdry_span bytes, struct fdry_manifest *ret)
@@ -92,11 +96,14 @@ int fdry_manifest_init(struct fdry_span bytes, struct fdry_manifest *ret)
 	if (!m.header)
 		return fdry_manifest_bad("%zu bytes are too few", bytes.len);
 	err = header_check(bytes, m.header);
-	if (!err)
-		err = directory_check(bytes, &m);
-	if (!err)
-		err = fdry_manifest_check(&m);
-	if (!err)
-		*ret = m;
-	return err;
+	if (err)
+		return err;
+	err = directory_check(bytes, &m);
+	if (err)
+		return err;
+	err = fdry_manifest_check(&m);
+	if (err)
+		return err;
+	*ret = m;
+	return 0;
 }

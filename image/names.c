@@ -14,9 +14,11 @@ static int image_check(struct fdry_store *s, const struct fdry_oid *id)
 	struct fdry_object_info info;
 	int err = fdry_store_info(s, id, &info);
 
-	if (!err && info.kind != FDRY_OBJECT_MANIFEST)
-		err = fdry_fail(FDRY_E_INVAL, "it is no image; only images can be named");
-	return err;
+	if (err)
+		return err;
+	if (info.kind != FDRY_OBJECT_MANIFEST)
+		return fdry_fail(FDRY_E_INVAL, "it is no image; only images can be named");
+	return 0;
 }
 
 static int identity_read(struct fdry_reader *reader, const struct fdry_oid *id,
@@ -26,10 +28,13 @@ static int identity_read(struct fdry_reader *reader, const struct fdry_oid *id,
 	struct fdry_manifest m;
 	int err = fdry_reader_copy(reader, id, &bytes);
 
-	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err)
-		err = fdry_identity_digest(&m, ret);
+	if (err)
+		goto out_release;
+	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (err)
+		goto out_release;
+	err = fdry_identity_digest(&m, ret);
+out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -47,16 +52,17 @@ static int images_read(struct fdry_store *s, const char *image, struct fdry_ref 
 	if (err)
 		return err;
 	err = fdry_reader_images(reader, image, &refs, &n);
-	for (i = 0; i < n && !err; i++) {
+	if (err)
+		goto out_free;
+	for (i = 0; i < n; i++) {
 		err = image_check(s, &refs[i].oid);
-		if (!err)
-			err = identity_read(reader, &refs[i].oid, &refs[i].identity);
+		if (err)
+			goto out_free;
+		err = identity_read(reader, &refs[i].oid, &refs[i].identity);
+		if (err)
+			goto out_free;
 	}
 	fdry_reader_end(reader);
-	if (err) {
-		free(refs);
-		return fdry_fail_at(err, "image '%.100s'", image);
-	}
 	for (i = 0; i < n / 2; i++) {
 		swap = refs[i];
 		refs[i] = refs[n - 1 - i];
@@ -65,25 +71,32 @@ static int images_read(struct fdry_store *s, const char *image, struct fdry_ref 
 	*ret = refs;
 	*count = n;
 	return 0;
+out_free:
+	free(refs);
+	fdry_reader_end(reader);
+	return fdry_fail_at(err, "image '%.100s'", image);
 }
 
 int fdry_image_tag(struct fdry_store *store, const char *image, const char *ref)
 {
 	struct fdry_ref *refs = NULL;
 	size_t i, n = 0;
-	int err;
+	int err = fdry_need(store) ?: fdry_need(image) ?: fdry_need(ref);
 
-	err = fdry_need(store);
-	if (!err)
-		err = fdry_need(image);
-	if (!err)
-		err = fdry_need(ref);
-	if (!err)
-		err = fdry_ref_check(ref);
-	if (!err)
-		err = images_read(store, image, &refs, &n);
-	for (i = 0; i < n && !err; i++)
+	if (err)
+		return err;
+	err = fdry_ref_check(ref);
+	if (err)
+		return err;
+	err = images_read(store, image, &refs, &n);
+	if (err)
+		return err;
+	for (i = 0; i < n; i++) {
 		err = fdry_ref_set(store, ref, &refs[i].oid, &refs[i].identity);
+		if (err)
+			goto out_free;
+	}
+out_free:
 	free(refs);
 	return err;
 }

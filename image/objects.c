@@ -111,9 +111,12 @@ static int order_make(struct fdry_image *img, const struct fdry_objects_opts *op
 		return fdry_nomem();
 	}
 	err = order_named(img, opts, taken, &count);
-	for (i = 0; i < n && !err; i++)
+	if (err)
+		goto out_free;
+	for (i = 0; i < n; i++)
 		if (!taken[i])
 			img->order[count++] = i;
+out_free:
 	free(taken);
 	return err;
 }
@@ -127,14 +130,18 @@ static int object_get(struct fdry_objects *o, struct fdry_reader *reader,
 	uint64_t size;
 	int err = fdry_reader_size(reader, oid, &size);
 
-	if (!err)
-		err = fdry_budget_take(&o->img->budget, size, "kernels and graphs");
-	if (!err)
-		err = fdry_reader_copy(reader, oid, ret);
+	if (err)
+		return err;
+	err = fdry_budget_take(&o->img->budget, size, "kernels and graphs");
+	if (err)
+		return err;
+	err = fdry_reader_copy(reader, oid, ret);
+	if (err)
+		return err;
 	pthread_mutex_lock(&o->lock);
 	o->bytes += ret->len;
 	pthread_mutex_unlock(&o->lock);
-	return err;
+	return 0;
 }
 
 static int nodes_check(const struct fdry_image *img, uint32_t i)
@@ -158,8 +165,10 @@ static int graph_get(struct fdry_objects *o, struct fdry_reader *reader, const s
 	if (*ret)
 		return 0;
 	err = object_get(o, reader, oid, &bytes);
-	if (!err)
-		err = fdry_shared_graph_add(oid, &bytes, ret);
+	if (err)
+		goto out_release;
+	err = fdry_shared_graph_add(oid, &bytes, ret);
+out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -170,27 +179,33 @@ static int graph_read(struct fdry_objects *o, struct fdry_reader *reader, uint32
 	struct fdry_image_exec *x = &img->execs[i];
 	int err = graph_get(o, reader, &img->m.graphs[i].oid, &x->graph);
 
-	if (!err) {
-		x->view = x->graph->view;
-		err = nodes_check(img, i);
-	}
-	if (!err)
-		err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes,
-				       "the arguments of a graph's kernels");
-	if (!err)
-		err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
-	if (!err)
-		err = fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
-	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key) : 0;
+	if (err)
+		return err;
+	x->view = x->graph->view;
+	err = nodes_check(img, i);
+	if (err)
+		return err;
+	err = fdry_budget_fits(&img->budget, x->view.header.arg_bytes,
+			       "the arguments of a graph's kernels");
+	if (err)
+		return err;
+	err = fdry_graph_view_check_kernels(&x->view, img->kernels, img->m.n_kernels);
+	if (err)
+		return err;
+	return fdry_graph_view_check_hosts(&x->view, img->hosts, img->m.n_hosts);
 }
 
 static int object_read(struct fdry_objects *o, struct fdry_reader *reader, size_t i)
 {
 	const struct fdry_manifest *m = &o->img->m;
+	uint32_t graph;
+	int err;
 
 	if (i < m->n_objects)
 		return object_get(o, reader, &m->objects[i].oid, &o->code[i]);
-	return graph_read(o, reader, o->img->order[i - m->n_objects]);
+	graph = o->img->order[i - m->n_objects];
+	err = graph_read(o, reader, graph);
+	return err ? fdry_fail_at(err, "graph %llu", (unsigned long long)m->graphs[graph].key) : 0;
 }
 
 static int reading_fn(struct fdry_work *work, unsigned int worker)
@@ -306,8 +321,9 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
 	struct fdry_objects *o;
 	int err = kernel_table(img);
 
-	if (!err)
-		err = order_make(img, opts);
+	if (err)
+		return err;
+	err = order_make(img, opts);
 	if (err)
 		return err;
 	img->execs = calloc((size_t)img->m.n_graphs + 1, sizeof(*img->execs));
@@ -320,14 +336,16 @@ int fdry_objects_start(struct fdry_image *img, struct fdry_reader *reader,
 	fdry_readers_init(&o->readers, img->store, reader, "fdry-objects");
 	o->img = img;
 	err = objects_index(o);
-	if (!err)
-		err = readings_start(o, opts->threads);
-	if (err) {
-		fdry_objects_free(o);
-		return err;
-	}
+	if (err)
+		goto out_free;
+	err = readings_start(o, opts->threads);
+	if (err)
+		goto out_free;
 	*ret = o;
 	return 0;
+out_free:
+	fdry_objects_free(o);
+	return err;
 }
 
 int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span *ret)
@@ -349,9 +367,10 @@ int fdry_objects_kernel(void *arg, const struct fdry_oid *oid, struct fdry_span 
 		err = 0;
 	else /* loaded in another context, or gone meanwhile */
 		err = object_get(o, o->readers.reader[0], oid, &o->code[i]);
-	if (!err)
-		*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
-	return err;
+	if (err)
+		return err;
+	*ret = (struct fdry_span){ o->code[i].data, o->code[i].len };
+	return 0;
 }
 
 /* Graphs of one object have one view of it; the first of them owns its bytes. */
@@ -359,17 +378,18 @@ static int graphs_share(struct fdry_objects *o)
 {
 	struct fdry_image *img = o->img;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < img->m.n_graphs && !err; i++) {
+	for (i = 0; i < img->m.n_graphs; i++) {
 		if (o->first[i] == i)
 			continue;
 		img->execs[i].view = img->execs[o->first[i]].view;
 		err = nodes_check(img, i);
 		if (err)
-			fdry_fail_at(err, "graph %llu", (unsigned long long)img->m.graphs[i].key);
+			return fdry_fail_at(err, "graph %llu",
+					    (unsigned long long)img->m.graphs[i].key);
 	}
-	return err;
+	return 0;
 }
 
 int fdry_objects_finish(struct fdry_objects *o)
@@ -378,16 +398,18 @@ int fdry_objects_finish(struct fdry_objects *o)
 	double mark = fdry_now_ms();
 	int err = fdry_workqueue_drain(&o->readers.queue);
 
-	if (!err)
-		err = graphs_share(o);
+	if (err)
+		return err;
+	err = graphs_share(o);
+	if (err)
+		return err;
 	r->wait_ms = fdry_elapsed_ms(&mark);
 	r->objects_ms = o->done_ms ? o->done_ms - o->start_ms : 0;
 	r->objects_cpu_ms = o->cpu_ms;
 	r->object_bytes = o->bytes;
 	r->threads = o->threads;
-	if (!err)
-		fdry_image_progress(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
-	return err;
+	fdry_image_progress(o->img, FDRY_PHASE_OBJECTS, o->bytes, o->bytes);
+	return 0;
 }
 
 void fdry_objects_free(struct fdry_objects *o)

@@ -31,13 +31,15 @@ int fdry_image_check_outside(const struct fdry_image *img)
 	const struct report *r;
 	int err = fdry_image_check(img);
 
-	for (r = reports; r && !err; r = r->outer)
+	if (err)
+		return err;
+	for (r = reports; r; r = r->outer)
 		if (r->img == img)
-			err = fdry_fail(FDRY_E_STATE, "this waits for work on the image, and was "
-						      "called within the image's own progress "
-						      "function, which that work waits for; call "
-						      "it when the function has returned");
-	return err;
+			return fdry_fail(FDRY_E_STATE,
+					 "this call waits for work on the image, and that work "
+					 "waits for the image's own progress function, which "
+					 "made the call; make it when the function has returned");
+	return 0;
 }
 
 void fdry_image_progress(struct fdry_image *img, enum fdry_phase phase, uint64_t done,

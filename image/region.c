@@ -39,19 +39,18 @@ int fdry_capture_allocs(struct fdry_capture *cap, struct fdry_memory **ret, size
 	CUdeviceptr base;
 	uint64_t size;
 	size_t n = 0;
-	int err = fdry_capture_check(cap);
+	int err = fdry_capture_check(cap) ?: fdry_need(ret) ?: fdry_need(count);
 
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_need(count);
-	if (!err)
-		err = fdry_interposer_result(cap->hook,
-					  cap->hook->region_ledger(&base, &size, &made, &n));
-	if (!err)
-		err = memory_copy(made, n, ret);
-	if (!err)
-		*count = n;
+	if (err)
+		return err;
+	err = fdry_interposer_result(cap->hook, cap->hook->region_ledger(&base, &size, &made, &n));
+	if (err)
+		return err;
+	err = memory_copy(made, n, ret);
+	if (err)
+		goto out_free;
+	*count = n;
+out_free:
 	free(made);
 	return err;
 }

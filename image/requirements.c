@@ -36,7 +36,7 @@ static struct size size_of(const struct fdry_manifest *m)
 static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *plan, uint32_t i,
 			 char *name, struct fdry_requirements_external *ret)
 {
-	const struct fdry_capacity *room = fdry_capacity_of(&plan->capacities, i);
+	const struct fdry_capacity *capacity = fdry_capacity_of(&plan->capacities, i);
 	struct fdry_tensor t;
 	int err;
 
@@ -45,10 +45,12 @@ static int external_fill(const struct fdry_manifest *m, const struct fdry_plan *
 	ret->name = name;
 	ret->addr = t.flags & FDRY_TENSOR_HOST ? 0 : t.addr;
 	err = fdry_tensor_extent(&t, &ret->bytes);
-	if (room)
-		ret->bytes = room->bytes;
-	ret->max_bytes = room ? room->max : ret->bytes;
-	return err;
+	if (err)
+		return err;
+	if (capacity)
+		ret->bytes = capacity->bytes;
+	ret->max_bytes = capacity ? capacity->max : ret->bytes;
+	return 0;
 }
 
 static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan *plan,
@@ -57,16 +59,18 @@ static int externals_fill(const struct fdry_manifest *m, const struct fdry_plan 
 	struct fdry_requirements_external *e = (struct fdry_requirements_external *)(n + 1);
 	char *name = (char *)(e + n->nexternals);
 	uint32_t i;
-	int err = 0;
+	int err;
 
 	n->externals = e;
-	for (i = 0; i < m->n_tensors && !err; i++) {
+	for (i = 0; i < m->n_tensors; i++) {
 		if (!(m->tensors[i].flags & FDRY_TENSOR_EXTERNAL))
 			continue;
 		err = external_fill(m, plan, i, name, e++);
+		if (err)
+			return err;
 		name += strlen(name) + 1;
 	}
-	return err;
+	return 0;
 }
 
 static int kernels_sum(struct fdry_store *s, const struct fdry_manifest *m, uint64_t *ret)
@@ -74,15 +78,16 @@ static int kernels_sum(struct fdry_store *s, const struct fdry_manifest *m, uint
 	struct fdry_object_info info;
 	uint64_t sum = 0;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < m->n_objects && !err; i++) {
+	for (i = 0; i < m->n_objects; i++) {
 		err = fdry_store_info(s, &m->objects[i].oid, &info);
-		sum += err ? 0 : info.size;
+		if (err)
+			return err;
+		sum += info.size;
 	}
-	if (!err)
-		*ret = sum;
-	return err;
+	*ret = sum;
+	return 0;
 }
 
 static void plan_fill(const struct fdry_plan *p, struct fdry_requirements *n)
@@ -124,12 +129,15 @@ static int needs_make(struct fdry_store *s, const struct fdry_manifest *m,
 	plan_fill(plan, n);
 	hosts_fill(m, n);
 	err = externals_fill(m, plan, n);
-	if (!err)
-		err = kernels_sum(s, m, &n->kernel_bytes);
 	if (err)
-		free(n);
-	else
-		*ret = n;
+		goto out_free;
+	err = kernels_sum(s, m, &n->kernel_bytes);
+	if (err)
+		goto out_free;
+	*ret = n;
+	return 0;
+out_free:
+	free(n);
 	return err;
 }
 
@@ -150,14 +158,20 @@ static int external_text(const struct fdry_requirements_external *e, struct fdry
 {
 	int err = fdry_buf_printf(out, "needs ");
 
-	if (!err)
-		err = fdry_buf_printable(out, e->name);
-	if (!err)
-		err = fdry_buf_printf(out, " filled, %llu bytes", (unsigned long long)e->bytes);
-	if (!err && e->max_bytes > e->bytes)
+	if (err)
+		return err;
+	err = fdry_buf_printable(out, e->name);
+	if (err)
+		return err;
+	err = fdry_buf_printf(out, " filled, %llu bytes", (unsigned long long)e->bytes);
+	if (err)
+		return err;
+	if (e->max_bytes > e->bytes)
 		err = fdry_buf_printf(out, ", with room for %llu",
 				      (unsigned long long)e->max_bytes);
-	return err ? err : fdry_buf_printf(out, "\n");
+	if (err)
+		return err;
+	return fdry_buf_printf(out, "\n");
 }
 
 int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *out)
@@ -174,12 +188,19 @@ int fdry_requirements_text(const struct fdry_requirements *n, struct fdry_buf *o
 			      (unsigned long long)n->exec_bytes, (unsigned long long)n->graphs,
 			      (unsigned long long)n->nodes, (unsigned long long)n->kernel_bytes,
 			      (unsigned long long)n->kernels);
-	if (!err && n->host_bytes)
+	if (err)
+		return err;
+	if (n->host_bytes)
 		err = fdry_buf_printf(out, "needs %llu bytes of pinned host memory\n",
 				      (unsigned long long)n->host_bytes);
-	for (i = 0; i < n->nexternals && !err; i++)
+	if (err)
+		return err;
+	for (i = 0; i < n->nexternals; i++) {
 		err = external_text(&n->externals[i], out);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* What is asked of a store: which image, and how it will be loaded. */
@@ -192,16 +213,16 @@ static int needs(struct fdry_store *s, struct fdry_reader *reader, const struct 
 		 struct fdry_requirements **ret)
 {
 	const struct fdry_wanted w = { .facts = q->opts.facts, .nfacts = q->opts.nfacts };
-	struct fdry_candidate pick = { .bytes = { 0 } };
+	struct fdry_candidate selected = { .bytes = { 0 } };
 	int err;
 
-	err = fdry_select_image(reader, q->name, &w, &pick);
-	if (!err)
-		err = fdry_requirements_of(s, &pick.m, &q->opts, ret);
+	err = fdry_select_image(reader, q->name, &w, &selected);
 	if (err)
-		fdry_fail_at(err, "image '%.100s'", q->name);
-	fdry_buf_release(&pick.bytes);
-	return err;
+		goto out_release;
+	err = fdry_requirements_of(s, &selected.m, &q->opts, ret);
+out_release:
+	fdry_buf_release(&selected.bytes);
+	return err ? fdry_fail_at(err, "image '%.100s'", q->name) : 0;
 }
 
 int fdry_image_requirements(struct fdry_store *store, const char *name,
@@ -211,15 +232,13 @@ int fdry_image_requirements(struct fdry_store *store, const char *name,
 	struct fdry_reader *reader;
 	int err;
 
-	err = fdry_need(store);
-	if (!err)
-		err = fdry_need(name);
-	if (!err)
-		err = fdry_need(ret);
-	if (!err)
-		err = fdry_opts_take(opts, &q.opts, sizeof(q.opts));
-	if (!err)
-		err = fdry_reader_begin(store, &reader);
+	err = fdry_need(store) ?: fdry_need(name) ?: fdry_need(ret);
+	if (err)
+		return err;
+	err = fdry_opts_take(opts, &q.opts, sizeof(q.opts));
+	if (err)
+		return err;
+	err = fdry_reader_begin(store, &reader);
 	if (err)
 		return err;
 	err = needs(store, reader, &q, ret);

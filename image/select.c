@@ -23,39 +23,47 @@ size_t fdry_candidates_count(const struct fdry_candidates *p)
 static int candidate_read(struct fdry_reader *reader, const struct fdry_oid *id,
 			  struct fdry_candidate *ret)
 {
-	struct fdry_candidate pick = { .id = *id };
-	int err = fdry_reader_copy(reader, id, &pick.bytes);
+	struct fdry_candidate c = { .id = *id };
+	int err = fdry_reader_copy(reader, id, &c.bytes);
 
-	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ pick.bytes.data, pick.bytes.len },
-					 &pick.m);
 	if (err)
-		fdry_buf_release(&pick.bytes);
-	else
-		*ret = pick;
+		return err;
+	err = fdry_manifest_init((struct fdry_span){ c.bytes.data, c.bytes.len }, &c.m);
+	if (err)
+		goto out_release;
+	*ret = c;
+	return 0;
+out_release:
+	fdry_buf_release(&c.bytes);
 	return err;
+}
+
+/* An image that cannot be read is left out if the name has others. */
+static int candidate_skip(struct fdry_candidates *p, const struct fdry_ref *ref, int err)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+
+	if (p->found == 1 || err == -FDRY_E_NOMEM)
+		return err;
+	fdry_warn("one of the images named '%s' is left out: %s", p->name, fdry_last_error());
+	if (!p->broken)
+		p->broken = err;
+	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex),
+			       fdry_error_meaning(err));
 }
 
 static int candidate_add(struct fdry_reader *reader, const struct fdry_ref *ref,
 			 struct fdry_candidates *p)
 {
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_candidate pick;
-	int err = candidate_read(reader, &ref->oid, &pick);
+	struct fdry_candidate c;
+	int err = candidate_read(reader, &ref->oid, &c);
 
-	if (!err) {
-		err = fdry_buf_put(&p->list, &pick, sizeof(pick));
-		if (err)
-			fdry_buf_release(&pick.bytes);
-		return err;
-	}
-	if (p->found == 1 || err == -FDRY_E_NOMEM)
-		return err;
-	fdry_warn("of the images '%s' one is passed over: %s", p->name, fdry_last_error());
-	if (!p->broken)
-		p->broken = err;
-	return fdry_buf_printf(&p->why, "; %.12s cannot be read (%s)", fdry_oid_hex(&ref->oid, hex),
-			       fdry_error_meaning(err));
+	if (err)
+		return candidate_skip(p, ref, err);
+	err = fdry_buf_put(&p->list, &c, sizeof(c));
+	if (err)
+		fdry_buf_release(&c.bytes);
+	return err;
 }
 
 int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fdry_candidates *ret)
@@ -65,23 +73,31 @@ int fdry_candidates_read(struct fdry_reader *reader, const char *name, struct fd
 	size_t i;
 	int err = fdry_reader_images(reader, name, &refs, &p.found);
 
-	for (i = 0; !err && i < p.found; i++)
+	if (err)
+		return err;
+	for (i = 0; i < p.found; i++) {
 		err = candidate_add(reader, &refs[i], &p);
-	free(refs);
-	if (!err && !fdry_candidates_count(&p))
+		if (err)
+			goto out_release;
+	}
+	if (!fdry_candidates_count(&p)) {
 		err = fdry_fail((enum fdry_errcode) - p.broken,
 				"none of %zu images can be read%s; see foundry-store verify",
 				p.found, p.why.data);
-	if (err)
-		fdry_candidates_release(&p);
-	else
-		*ret = p;
+		goto out_release;
+	}
+	*ret = p;
+	goto out_free;
+out_release:
+	fdry_candidates_release(&p);
+out_free:
+	free(refs);
 	return err;
 }
 
 /* --- comparing --- */
 
-static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick,
+static int why_add(struct fdry_candidates *p, const struct fdry_candidate *c,
 		   const struct fdry_mismatch *mm, size_t nr)
 {
 	char hex[FDRY_OID_HEX_SIZE];
@@ -91,7 +107,7 @@ static int why_add(struct fdry_candidates *p, const struct fdry_candidate *pick,
 	if (nr == SAID_MAX)
 		return fdry_buf_printf(&p->why, "; and others");
 	return fdry_buf_printf(&p->why, "; %.12s has %.64s '%.40s' ('%.40s' here)",
-			       fdry_oid_hex(&pick->id, hex), mm->field, mm->found, mm->wanted);
+			       fdry_oid_hex(&c->id, hex), mm->field, mm->found, mm->wanted);
 }
 
 static int none_fits(struct fdry_candidates *p)
@@ -105,34 +121,52 @@ static int none_fits(struct fdry_candidates *p)
 			 p->why.data);
 }
 
+/* Move the images that fit to the front. Returns in @left how many they are, and in @first what is
+ * wrong with the first of the others. */
+static int candidates_sort(struct fdry_candidates *p, const struct fdry_wanted *w, size_t *left,
+			   struct fdry_mismatch *first)
+{
+	size_t i, out = 0, n = fdry_candidates_count(p);
+	struct fdry_candidate *c = list(p), swap;
+	struct fdry_mismatch mm;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		mm.field[0] = '\0';
+		err = fdry_identity_compare(&c[i].m, w->here, w->facts, w->nfacts, &mm);
+		if (!err) {
+			swap = c[*left];
+			c[(*left)++] = c[i];
+			c[i] = swap;
+			continue;
+		}
+		if (err != -FDRY_E_IDENTITY)
+			return err;
+		if (!out)
+			*first = mm;
+		err = why_add(p, &c[i], &mm, out++);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
 /* The caller compares a single image in full, and names what differs. */
 int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *w,
 			   struct fdry_mismatch *ret)
 {
-	struct fdry_mismatch first = { .field = "" }, mm;
-	size_t i, left = 0, out = 0, n = fdry_candidates_count(p);
-	struct fdry_candidate *pick = list(p), drop;
-	int err = 0;
+	struct fdry_mismatch first = { .field = "" };
+	size_t left = 0, n = fdry_candidates_count(p);
+	int err;
 
 	if (p->found == 1)
 		return 0;
-	for (i = 0; i < n && !err; i++) {
-		mm.field[0] = '\0';
-		err = fdry_identity_compare(&pick[i].m, w->here, w->facts, w->nfacts, &mm);
-		if (!err) {
-			drop = pick[left];
-			pick[left++] = pick[i];
-			pick[i] = drop;
-		} else if (err == -FDRY_E_IDENTITY) {
-			first = out ? first : mm;
-			err = why_add(p, &pick[i], &mm, out++);
-		}
-	}
+	err = candidates_sort(p, w, &left, &first);
 	if (err)
 		return err;
 	while (n > left)
-		fdry_buf_release(&pick[--n].bytes);
-	p->list.len = left * sizeof(*pick);
+		fdry_buf_release(&list(p)[--n].bytes);
+	p->list.len = left * sizeof(struct fdry_candidate);
 	if (left)
 		return 0;
 	if (ret)
@@ -140,14 +174,14 @@ int fdry_candidates_filter(struct fdry_candidates *p, const struct fdry_wanted *
 	return none_fits(p);
 }
 
-/* --- taking --- */
+/* --- selecting --- */
 
 struct fdry_candidate fdry_candidates_select(struct fdry_candidates *p)
 {
-	struct fdry_candidate pick = list(p)[0];
+	struct fdry_candidate selected = list(p)[0];
 
-	memset(&list(p)[0].bytes, 0, sizeof(pick.bytes));
-	return pick;
+	memset(&list(p)[0].bytes, 0, sizeof(selected.bytes));
+	return selected;
 }
 
 void fdry_candidates_release(struct fdry_candidates *p)
@@ -169,8 +203,10 @@ int fdry_select_image(struct fdry_reader *reader, const char *name, const struct
 	if (err)
 		return err;
 	err = fdry_candidates_filter(&p, w, NULL);
-	if (!err)
-		*ret = fdry_candidates_select(&p);
+	if (err)
+		goto out_release;
+	*ret = fdry_candidates_select(&p);
+out_release:
 	fdry_candidates_release(&p);
 	return err;
 }
