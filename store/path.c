@@ -16,9 +16,14 @@
 #include "store/internal.h"
 #include "store/step.h"
 
-int fdry_store_default_path(struct fdry_buf *ret)
+int fdry_store_locate(const char *path, struct fdry_buf *ret)
 {
-	return fdry_config_cache(FDRY_CONFIG_STORE, "store", ret);
+	if (!path)
+		return fdry_config_cache(FDRY_CONFIG_STORE, "store", ret);
+	if (!*path)
+		return fdry_fail(FDRY_E_INVAL, "the store's path is empty; name a directory, or "
+					       "none for the default");
+	return fdry_buf_printf(ret, "%s", path);
 }
 
 /* X(number in statfs(), name). FUSE is included, since the file system behind it is unknown. */

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * repair.c - a store made whole again from other places; see repair.h.
+ * repair.c - bringing damaged and missing objects of a store back from other places; see repair.h.
  *
- * Verifying tells what is wanted. Sources are asked in turn, and again as long as something
- * comes, since an object that was missing says only then what it links to. What comes is
- * checked, collects, and is written in transactions of middling size; links may lead nowhere
- * for that time, as they did before.
+ * A verification finds the wanted objects. Sources are asked in turn, and again as long as any
+ * object came, since only the object itself says what a missing object links to. Objects that come
+ * are checked, collected, and written in transactions of 32 MiB; until then links may lead nowhere,
+ * as they did before.
  */
 #include <stdlib.h>
 
+#include "lib/opts.h"
 #include "store/internal.h"
 #include "store/repair.h"
 
@@ -23,32 +24,40 @@ struct want {
 
 struct repair {
 	struct fdry_store *s;
-	const struct fdry_repair_how *opts;
+	const char *const *sources; /* @nsources paths */
+	size_t nsources;
+	struct fdry_repair_opts opts;
+	bool dry_run;
 	struct fdry_repair_report report;
 	struct fdry_buf wants;    /* struct want each */
 	struct fdry_idset wanted; /* all of them */
 	struct fdry_idset back;   /* those that came */
-	int failed;               /* out of memory while findings came */
-	uint64_t pages;           /* findings about the store itself */
+	bool no_memory;           /* for all wanted objects */
+	uint64_t pages;           /* faults of the store itself */
 	struct fdry_item items[BATCH_ITEMS];
 	struct fdry_buf data[BATCH_ITEMS];
 	size_t count;
 	uint64_t bytes;
 };
 
-static void tell(const struct repair *r, enum fdry_repair_event event, const struct fdry_oid *oid, const char *ref)
+static void repaired(const struct repair *r, enum fdry_repaired what, const struct fdry_oid *oid,
+		     const char *ref)
 {
 	static const char *const texts[] = {
-#define X(NAME, text) text,
-		FDRY_REPAIR_EVENTS(X)
-#undef X
+		[FDRY_REPAIRED_BACK] = "brought back",
+		[FDRY_REPAIRED_QUARANTINED] =
+			"damaged and nowhere to be had: put into quarantine",
+		[FDRY_REPAIRED_LOST] = "missing and nowhere to be had",
+		[FDRY_REPAIRED_IMAGE] = "cannot be loaded",
 	};
+	char id[FDRY_OID_HEX_SIZE];
 
-	if (r->opts->told)
-		r->opts->told(r->opts->arg, event, oid, ref, texts[event]);
+	if (r->opts.repaired)
+		r->opts.repaired(r->opts.repaired_arg, (int)what, fdry_oid_hex(oid, id), ref,
+				 texts[what]);
 }
 
-/* --- what is wanted --- */
+/* --- the wanted objects --- */
 
 static int want_add(struct repair *r, const struct fdry_oid *oid, bool damaged)
 {
@@ -59,28 +68,22 @@ static int want_add(struct repair *r, const struct fdry_oid *oid, bool damaged)
 	return err || !is_new ? err : fdry_buf_put(&r->wants, &w, sizeof(w));
 }
 
-static void finding(void *arg, const struct fdry_finding *f)
+static void fault(void *arg, int kind, const char *id, const char *other, const char *text)
 {
+	bool damaged = kind == FDRY_FAULT_DAMAGED || kind == FDRY_FAULT_QUARANTINED;
+	const char *want = damaged ? id : kind == FDRY_FAULT_MISSING ? other : NULL;
 	struct repair *r = arg;
+	struct fdry_oid oid;
 
-	if (f->kind == FDRY_FINDING_DAMAGED || f->kind == FDRY_FINDING_QUARANTINED)
-		r->failed |= want_add(r, f->oid, true);
-	else if (f->kind == FDRY_FINDING_MISSING)
-		r->failed |= want_add(r, f->other, false);
-	else if (f->kind == FDRY_FINDING_PAGES)
-		r->pages++;
+	(void)text;
+	r->pages += kind == FDRY_FAULT_PAGES;
+	if (want && (fdry_oid_parse(want, &oid) || want_add(r, &oid, damaged)))
+		r->no_memory = true;
 }
 
-static void verifying(void *arg, uint64_t done, uint64_t total)
-{
-	const struct repair *r = arg;
-
-	if (r->opts->progress)
-		r->opts->progress(r->opts->arg, done, total);
-}
-
-/* Does the ref still name that image? Else it was removed since it was listed, and what it named may be gone. */
-static int still_names(struct fdry_txn *t, const struct fdry_ref *ref, bool *ret)
+/* Does the ref still name the image? If not, it was removed after it was listed, and the image may
+ * be gone. */
+static int ref_is_current(struct fdry_txn *t, const struct fdry_ref *ref, bool *ret)
 {
 	struct fdry_ref now;
 	bool found = false;
@@ -101,24 +104,36 @@ static int image_want(void *arg, const struct fdry_ref *ref)
 
 	if (err)
 		return err;
-	err = still_names(&t, ref, &names);
+	err = ref_is_current(&t, ref, &names);
 	if (!err && names && fdry_record_get(&t, &ref->oid, &found, &rec))
 		found = true; /* damaged, which verifying has found */
 	fdry_txn_abort(&t);
-	return !err && names && !found ? want_add(r, &ref->oid, false) : err;
+	if (err || !names || found)
+		return err;
+	return want_add(r, &ref->oid, false);
 }
 
-static int look(struct repair *r, const char *path)
+static int verify(struct repair *r, const char *path)
 {
-	struct fdry_verify_how vo = { .threads = r->opts->threads, .finding = finding, .progress = verifying, .arg = r };
-	int err = fdry_store_check_at(path, &vo, &r->report.found);
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .threads = r->opts.threads,
+					 .fault = fault, .fault_arg = r,
+					 .progress = r->opts.progress,
+					 .progress_arg = r->opts.progress_arg };
+	struct fdry_verify_report found = { .sz = sizeof(found) };
+	int err = fdry_store_verify(path, &opts, &found);
 
-	if (!err && r->failed)
-		err = fdry_nomem();
-	if (!err && (r->report.found.crashes || r->pages))
-		err = fdry_fail(FDRY_E_CORRUPT, "pages of the store %s itself are damaged, not only objects, and it cannot be written; "
-				"export what still loads and import it into a new store", path ? path : "");
-	return err;
+	if (err)
+		return err;
+	if (r->no_memory)
+		return fdry_nomem();
+	if (found.crashes || r->pages)
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "pages of the store %s itself are damaged, not only objects, and it "
+				 "cannot be written; export what still loads and import it into a new "
+				 "store", path);
+	r->report.damaged = found.damaged;
+	r->report.missing = found.missing;
+	return 0;
 }
 
 /* --- writing --- */
@@ -132,7 +147,8 @@ static void batch_drop(struct repair *r)
 	r->bytes = 0;
 }
 
-/* A record that cannot be read is in the way of its own replacement. Whoever put a chunk meanwhile has brought its bytes. */
+/* A record that cannot be read prevents its own replacement. A chunk that a seal stored meanwhile
+ * has its bytes. */
 static int item_write(struct fdry_txn *t, const struct fdry_item *it)
 {
 	struct fdry_record rec;
@@ -141,7 +157,8 @@ static int item_write(struct fdry_txn *t, const struct fdry_item *it)
 
 	if (err == -FDRY_E_CORRUPT)
 		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&it->oid));
-	else if (!err && found && rec.kinds & 1u << FDRY_OBJECT_CHUNK && it->rec.codec != FDRY_CODEC_PLAIN)
+	else if (!err && found && rec.kinds & 1u << FDRY_OBJECT_CHUNK &&
+		 it->rec.codec != FDRY_CODEC_PLAIN)
 		return 0;
 	return err ? err : fdry_item_store(t, it, &is_new);
 }
@@ -165,17 +182,17 @@ static int batch_write(struct repair *r)
 static int batch_flush(struct repair *r)
 {
 	size_t i;
-	int err = r->count && !r->opts->dry_run ? batch_write(r) : 0;
+	int err = r->count && !r->dry_run ? batch_write(r) : 0;
 
 	for (i = 0; i < r->count && !err; i++)
-		tell(r, FDRY_REPAIR_BACK, &r->items[i].oid, NULL);
+		repaired(r, FDRY_REPAIRED_BACK, &r->items[i].oid, NULL);
 	if (!err)
 		r->report.back += r->count;
 	batch_drop(r);
 	return err;
 }
 
-/* Its kinds, and links to add: the source's, unless there is a record here, which stays. */
+/* The kinds and links of a record of this store stay; without a record they are the source's. */
 static int item_init(struct repair *r, const struct fdry_supply *s, struct fdry_item *it)
 {
 	struct fdry_object_info info = { .kinds = s->kinds };
@@ -184,13 +201,15 @@ static int item_init(struct repair *r, const struct fdry_supply *s, struct fdry_
 
 	if (err && err != -FDRY_E_NOENT && err != -FDRY_E_CORRUPT)
 		return err;
-	err = fdry_item_init(it, (enum fdry_object_kind)(31 - __builtin_clz(info.kinds)), s->data, s->links, nlinks);
+	err = fdry_item_init(it, (enum fdry_object_kind)(31 - __builtin_clz(info.kinds)), s->data,
+			     s->links, nlinks);
 	if (!err)
 		it->rec.kinds = info.kinds;
 	return err;
 }
 
-static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_item *it, struct fdry_buf *packed)
+static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_item *it,
+		     struct fdry_buf *packed)
 {
 	void *to = NULL;
 	int err = item_init(r, s, it);
@@ -199,14 +218,16 @@ static int item_make(struct repair *r, const struct fdry_supply *s, struct fdry_
 		return err;
 	it->rewrite = true;
 	err = fdry_buf_grow(packed, fdry_item_packed_max(it), &to);
-	if (!err)
-		fdry_item_pack(it, s->data, to);
-	else
+	if (err) {
 		fdry_item_release(it);
-	return err;
+		return err;
+	}
+	fdry_item_pack(it, s->data, to);
+	return 0;
 }
 
-/* What is not here, and was not missed because nothing here leads to it. */
+/* Want the links that this store lacks. The verification did not miss them, since no object of this
+ * store links to them. */
 static int links_want(struct repair *r, const struct fdry_item *it)
 {
 	struct fdry_object_info info;
@@ -216,7 +237,8 @@ static int links_want(struct repair *r, const struct fdry_item *it)
 
 	for (i = 0; i < it->rec.nlinks && !err; i++) {
 		link = fdry_record_link(&it->rec, i);
-		if (!fdry_idset_has(&r->wanted, &link) && fdry_store_info(r->s, &link, &info) == -FDRY_E_NOENT)
+		if (!fdry_idset_has(&r->wanted, &link) &&
+		    fdry_store_info(r->s, &link, &info) == -FDRY_E_NOENT)
 			err = want_add(r, &link, false);
 	}
 	return err;
@@ -228,7 +250,8 @@ static int take(void *arg, const struct fdry_supply *s)
 	struct fdry_item it;
 	int err = 0;
 
-	if (!s->kinds || fdry_idset_has(&r->back, &s->oid) || !fdry_idset_has(&r->wanted, &s->oid))
+	if (!s->kinds || fdry_idset_has(&r->back, &s->oid) ||
+	    !fdry_idset_has(&r->wanted, &s->oid))
 		return 0;
 	if (r->count == BATCH_ITEMS || (r->count && r->bytes + s->data.len > BATCH_BYTES))
 		err = batch_flush(r);
@@ -236,7 +259,7 @@ static int take(void *arg, const struct fdry_supply *s)
 		err = item_make(r, s, &it, &r->data[r->count]);
 	if (err)
 		return err;
-	if (!fdry_oid_eq(&it.oid, &s->oid)) { /* what it is worth, its hash tells */
+	if (!fdry_oid_eq(&it.oid, &s->oid)) { /* other bytes */
 		fdry_item_release(&it);
 		fdry_buf_release(&r->data[r->count]);
 		return 0;
@@ -247,9 +270,9 @@ static int take(void *arg, const struct fdry_supply *s)
 	return err ? err : links_want(r, &it);
 }
 
-/* --- asking --- */
+/* --- sources --- */
 
-/* Those that have not come. */
+/* The wanted objects that did not come yet. */
 static int wanted_now(const struct repair *r, struct fdry_idset *ret)
 {
 	const struct want *w = (const void *)r->wants.data;
@@ -275,7 +298,7 @@ static int ask(struct repair *r, struct fdry_source *src)
 	return err;
 }
 
-/* One source after the other, until none has anything more. */
+/* Ask one source after the other, until none has any wanted object. */
 static int ask_all(struct repair *r, struct fdry_source **sources)
 {
 	size_t i, before;
@@ -283,7 +306,7 @@ static int ask_all(struct repair *r, struct fdry_source **sources)
 
 	do {
 		before = r->back.count;
-		for (i = 0; i < r->opts->nsources && !err; i++)
+		for (i = 0; i < r->nsources && !err; i++)
 			err = ask(r, sources[i]);
 	} while (!err && r->back.count > before);
 	return err;
@@ -291,26 +314,29 @@ static int ask_all(struct repair *r, struct fdry_source **sources)
 
 static int fetch(struct repair *r)
 {
-	struct fdry_source **sources = calloc(r->opts->nsources + 1, sizeof(struct fdry_source *));
-	size_t i, n = 0;
+	struct fdry_source **sources = calloc(r->nsources + 1, sizeof(struct fdry_source *));
+	size_t n;
 	int err = 0;
 
 	if (!sources)
 		return fdry_nomem();
-	for (; n < r->opts->nsources && !err; n += !err)
-		err = fdry_source_open(r->opts->sources[n], &sources[n]);
-	if (!err)
-		err = ask_all(r, sources);
-	for (i = 0; i < n; i++)
-		fdry_source_close(sources[i]);
+	for (n = 0; n < r->nsources; n++) {
+		err = fdry_source_open(r->sources[n], &sources[n]);
+		if (err)
+			goto out_close;
+	}
+	err = ask_all(r, sources);
+out_close:
+	while (n--)
+		fdry_source_close(sources[n]);
 	free(sources);
 	return err;
 }
 
-/* --- what did not come --- */
+/* --- objects that no source has --- */
 
-/* What became of it: it was put away, now or before, or somebody put it again, or it is gone. */
-static int event_of(struct fdry_txn *t, const struct fdry_oid *oid, enum fdry_repair_event *ret)
+/* What became of a damaged object: it is in quarantine, a seal stored it again, or it is gone. */
+static int outcome_of(struct fdry_txn *t, const struct fdry_oid *oid, enum fdry_repaired *ret)
 {
 	struct fdry_record rec = { .codec = FDRY_CODEC_NONE };
 	bool found = false;
@@ -318,13 +344,15 @@ static int event_of(struct fdry_txn *t, const struct fdry_oid *oid, enum fdry_re
 
 	if (err)
 		return err;
-	*ret = !found ? FDRY_REPAIR_LOST : rec.codec == FDRY_CODEC_NONE ? FDRY_REPAIR_QUARANTINED : FDRY_REPAIR_BACK;
+	*ret = !found				? FDRY_REPAIRED_LOST :
+	       rec.codec == FDRY_CODEC_NONE	? FDRY_REPAIRED_QUARANTINED :
+						  FDRY_REPAIRED_BACK;
 	return 0;
 }
 
-static int put_away(struct repair *r, const struct fdry_oid *oid, enum fdry_repair_event *ret)
+static int quarantine(struct repair *r, const struct fdry_oid *oid, enum fdry_repaired *ret)
 {
-	enum fdry_repair_event event;
+	enum fdry_repaired what = FDRY_REPAIRED_LOST;
 	struct fdry_txn t;
 	int err = fdry_txn_write(r->s->env->db, 2 * ITEM_OVERHEAD, &t);
 
@@ -332,27 +360,28 @@ static int put_away(struct repair *r, const struct fdry_oid *oid, enum fdry_repa
 		return err;
 	err = fdry_quarantine(&t, oid);
 	if (!err)
-		err = event_of(&t, oid, &event);
-	if (err)
+		err = outcome_of(&t, oid, &what);
+	if (err) {
 		fdry_txn_abort(&t);
-	else
-		err = fdry_txn_commit(&t);
+		return err;
+	}
+	err = fdry_txn_commit(&t);
 	if (!err)
-		*ret = event;
+		*ret = what;
 	return err;
 }
 
 static int leave(struct repair *r, const struct want *w)
 {
-	enum fdry_repair_event event = w->damaged ? FDRY_REPAIR_QUARANTINED : FDRY_REPAIR_LOST;
-	int err = w->damaged && !r->opts->dry_run ? put_away(r, &w->oid, &event) : 0;
+	enum fdry_repaired what = w->damaged ? FDRY_REPAIRED_QUARANTINED : FDRY_REPAIRED_LOST;
+	int err = w->damaged && !r->dry_run ? quarantine(r, &w->oid, &what) : 0;
 
 	if (err)
 		return err;
-	r->report.back += event == FDRY_REPAIR_BACK;
-	r->report.quarantined += event == FDRY_REPAIR_QUARANTINED;
-	r->report.lost += event == FDRY_REPAIR_LOST;
-	tell(r, event, &w->oid, NULL);
+	r->report.back += what == FDRY_REPAIRED_BACK;
+	r->report.quarantined += what == FDRY_REPAIRED_QUARANTINED;
+	r->report.lost += what == FDRY_REPAIRED_LOST;
+	repaired(r, what, &w->oid, NULL);
 	return 0;
 }
 
@@ -389,17 +418,17 @@ static int ref_check(void *arg, const struct fdry_ref *ref)
 
 	if (err)
 		return err;
-	err = still_names(&t, ref, &names);
+	err = ref_is_current(&t, ref, &names);
 	if (!err && names)
 		err = fdry_reach(&t, &ref->oid, &seen, reached, &broken);
 	fdry_txn_abort(&t);
 	fdry_idset_release(&seen);
 	if (err && err != -FDRY_E_CORRUPT)
 		return err;
-	if (err || broken) {
-		r->report.refs_broken++;
-		tell(r, FDRY_REPAIR_REF, &ref->oid, ref->name);
-	}
+	if (!err && !broken)
+		return 0;
+	r->report.broken++;
+	repaired(r, FDRY_REPAIRED_IMAGE, &ref->oid, ref->name);
 	return 0;
 }
 
@@ -413,32 +442,61 @@ static int repair(struct repair *r)
 		err = fetch(r);
 	if (!err)
 		err = leave_all(r);
-	if (!err && r->wants.len && !r->opts->dry_run)
-		fdry_verified_forget(&r->s->env->dir); /* it may vouch for what was damaged after it was seen */
-	return err ? err : fdry_ref_each(r->s, ref_check, r);
+	if (err)
+		return err;
+	if (r->wants.len && !r->dry_run)
+		fdry_verified_forget(&r->s->env->dir); /* its notes may be older than the damage */
+	return fdry_ref_each(r->s, ref_check, r);
 }
 
-int fdry_repair(const char *path, const struct fdry_repair_how *opts, struct fdry_repair_report *ret)
+static int opts_take(struct repair *r, const struct fdry_repair_opts *opts)
 {
+	size_t i;
+	int err = r->nsources ? fdry_need(r->sources) : 0;
+
+	for (i = 0; i < r->nsources && !err; i++)
+		err = fdry_need(r->sources[i]);
+	if (!err)
+		err = fdry_opts_take(opts, &r->opts, sizeof(r->opts));
+	if (!err && r->opts.flags & ~(uint32_t)FDRY_REPAIR_DRY_RUN)
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for repairing", r->opts.flags);
+	r->dry_run = r->opts.flags & FDRY_REPAIR_DRY_RUN;
+	return err;
+}
+
+int fdry_store_repair(const char *path, const char *const *sources, size_t count,
+		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report)
+{
+	struct fdry_buf where = { 0 };
 	struct repair *r = calloc(1, sizeof(*r));
 	int err;
 
 	if (!r)
 		return fdry_nomem();
-	r->opts = opts;
-	err = look(r, path);
+	r->sources = sources;
+	r->nsources = count;
+	err = opts_take(r, opts);
 	if (!err)
-		err = fdry_store_open(path, opts->dry_run ? FDRY_STORE_READONLY : 0, &r->s);
-	if (!err) {
-		err = repair(r);
-		fdry_store_close(r->s);
-	}
+		err = fdry_report_check(report);
 	if (!err)
-		*ret = r->report;
+		err = fdry_store_locate(path, &where);
+	if (!err)
+		err = verify(r, (const char *)where.data);
+	if (!err)
+		err = fdry_store_open((const char *)where.data,
+				      r->dry_run ? FDRY_STORE_READONLY : 0, &r->s);
+	if (err)
+		goto out_free;
+	err = repair(r);
+	fdry_store_close(r->s);
+	if (!err)
+		err = fdry_report_give(&r->report, sizeof(r->report), report);
+out_free:
 	batch_drop(r);
 	fdry_buf_release(&r->wants);
 	fdry_idset_release(&r->wanted);
 	fdry_idset_release(&r->back);
 	free(r);
+	fdry_buf_release(&where);
 	return err;
 }

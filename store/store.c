@@ -382,15 +382,11 @@ int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_siz
 	if ((flags & FDRY_STORE_GROUP) && !(flags & FDRY_STORE_CREATE))
 		return fdry_fail(FDRY_E_INVAL, "a store becomes a group's when it is made; open it "
 					       "with FDRY_STORE_CREATE, too");
-	if (path && !*path)
-		return fdry_fail(
-			FDRY_E_INVAL,
-			"the store's path is empty; name a directory, or none for the default");
+	err = fdry_store_locate(path, &buf);
+	if (err)
+		return err;
 	pthread_once(&once, watch_forks);
-	if (!path)
-		err = fdry_store_default_path(&buf);
-	if (!err)
-		err = store_new(path ? path : (const char *)buf.data, flags, map_size, ret);
+	err = store_new((const char *)buf.data, flags, map_size, ret);
 	fdry_buf_release(&buf);
 	return err;
 }

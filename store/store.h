@@ -53,14 +53,15 @@ struct fdry_ref {
 };
 
 /**
- * fdry_store_default_path() - Where the store is if nobody says.
+ * fdry_store_locate() - The directory of a store.
+ * @path: as for fdry_store_open(); NULL: the default
  * @ret: the path is appended, with a terminator that is not counted
  *
- * FOUNDRY_STORE (empty is FDRY_E_ENV), else $XDG_CACHE_HOME/foundry/store (empty or
+ * The default is FOUNDRY_STORE (empty is FDRY_E_ENV), else $XDG_CACHE_HOME/foundry/store (empty or
  * relative counts as unset), else $HOME/.cache/foundry/store, else FDRY_E_NOHOME. Never a
- * temporary directory.
+ * temporary directory. An empty path is FDRY_E_INVAL.
  */
-int fdry_store_default_path(struct fdry_buf *ret) __must_check;
+int fdry_store_locate(const char *path, struct fdry_buf *ret) __must_check;
 
 /* Another handle on the same store, for reading, whatever its path names by now; needs a close of its own. */
 int fdry_store_again(const struct fdry_store *s, struct fdry_store **ret) __must_check;
@@ -284,52 +285,5 @@ int fdry_ref_each(struct fdry_store *s, fdry_ref_fn fn, void *arg) __must_check;
 /* A ref (of several images the one set last), NAME:DIGITS, the id of any object, or an unambiguous prefix (4 digits or
  * more) of a manifest's id. FDRY_E_NOENT, FDRY_E_AMBIGUOUS, FDRY_E_NAME. */
 int fdry_store_resolve(struct fdry_store *s, const char *name, struct fdry_oid *ret) __must_check;
-
-/* --- housekeeping --- */
-
-struct fdry_verify_report {
-	uint64_t objects, bytes;         /* looked at; bytes uncompressed */
-	uint64_t damaged, missing;       /* objects that do not match their id; links to what is not there */
-	uint64_t refs, dangling_refs;
-	uint64_t crashes;                /* times that damage to pages ended the checking process */
-	uint64_t quarantined;            /* objects whose bytes a repair has put away */
-};
-
-enum fdry_finding_kind {
-	FDRY_FINDING_DAMAGED,     /* the object @oid */
-	FDRY_FINDING_QUARANTINED, /* the object @oid, known to be damaged */
-	FDRY_FINDING_MISSING,     /* the object @other, which @oid links to */
-	FDRY_FINDING_REF,         /* a ref (to @oid, if that can be told) cannot be loaded */
-	FDRY_FINDING_LOOSE,       /* bytes of the object @oid, which has no record */
-	FDRY_FINDING_PAGES,       /* of the store itself: a table, a list of pages */
-};
-struct fdry_finding {
-	enum fdry_finding_kind kind;
-	const struct fdry_oid *oid, *other; /* NULL where there is none */
-	const char *text;                   /* one sentence */
-};
-struct fdry_verify_how {
-	unsigned int threads; /* 0: as many as the process may run at the same time */
-	void (*finding)(void *arg, const struct fdry_finding *f);
-	void (*progress)(void *arg, uint64_t done, uint64_t total); /* bytes; may be NULL; @total 0: not known yet */
-	void *arg; /* of both */
-};
-
-/**
- * fdry_store_check_at() - Hash everything again, and check every link and ref.
- * @path: as for fdry_store_open(); this process need not open it, since damage may crash who does
- *
- * Runs beside writers and collections, and holds nobody up: no view lasts longer than 64 MiB of
- * objects take. Work is done by child processes, since damaged pages may crash LMDB.
- *
- * Return: 0 also where faults were found: see @ret.
- */
-int fdry_store_check_at(const char *path, const struct fdry_verify_how *opts, struct fdry_verify_report *ret) __must_check;
-
-/* The same, each fault told as one sentence; @oid is NULL where no single object is meant. */
-typedef void (*fdry_finding_fn)(void *arg, const struct fdry_oid *oid, const char *text);
-int fdry_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret) __must_check;
-int fdry_store_verify_at(const char *path, fdry_finding_fn finding, void *arg,
-			 struct fdry_verify_report *ret) __must_check;
 
 #endif

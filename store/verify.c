@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * verify.c - hashing everything again: the parent, which never looks into the store itself.
+ * verify.c - hashing everything again: the parent, which never reads the store itself.
  *
- * Each stage is a child of its own. Where one crashes, what it was at is damaged, and
- * another goes on behind that place.
+ * Each stage runs in a child of its own. If a child crashes, the object that it was reading is
+ * damaged, and another child continues behind that object.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "lib/fd.h"
-
+#include "lib/opts.h"
 #include "store/verify.h"
 
 #define CRASHES_MAX 64
@@ -24,14 +24,13 @@
 
 struct parent {
 	struct fdry_verify v;
+	struct fdry_verify_opts opts;
 	const char *path;
-	const struct fdry_verify_how *opts;
-	bool found; /* something was wrong */
 };
 
-/* --- findings --- */
+/* --- faults --- */
 
-/* What a child has found it has cancelled itself; a child that crashed has not. */
+/* A child cancels the notes about the objects that it finds damaged. A child that crashed did not. */
 static void notes_forget(const char *path)
 {
 	struct fdry_dir d;
@@ -42,29 +41,34 @@ static void notes_forget(const char *path)
 	fdry_dir_close(&d, path, false);
 }
 
-static void message_take(struct parent *p, const struct fdry_verify_message *m)
+static void fault_report(struct parent *p, const struct fdry_verify_message *m)
 {
-	struct fdry_finding f = { .kind = m->kind, .text = m->text };
+	char id[FDRY_OID_HEX_SIZE], other[FDRY_OID_HEX_SIZE];
+	struct fdry_verify_report *r = &p->v.shared->report;
 
-	if (!p->found)
+	if (!r->faults++)
 		notes_forget(p->path);
-	p->found = true;
-	if (m->has_oid)
-		f.oid = &m->oid;
-	if (m->has_other)
-		f.other = &m->other;
-	if (m->has_oid && (m->kind == FDRY_FINDING_DAMAGED || m->kind == FDRY_FINDING_QUARANTINED) &&
-	    fdry_idset_add(&p->v.damaged, &m->oid, NULL))
-		return; /* out of memory: the ref that it touches goes unnamed */
-	p->opts->finding(p->opts->arg, &f);
+	r->broken += m->kind == FDRY_FAULT_IMAGE;
+	/* Without memory for the id, the refs that reach the object are not reported. */
+	if (m->has_oid && (m->kind == FDRY_FAULT_DAMAGED || m->kind == FDRY_FAULT_QUARANTINED))
+		(void)!fdry_idset_add(&p->v.damaged, &m->oid, NULL);
+	if (p->opts.fault)
+		p->opts.fault(p->opts.fault_arg, (int)m->kind,
+			      m->has_oid ? fdry_oid_hex(&m->oid, id) : NULL,
+			      m->has_other ? fdry_oid_hex(&m->other, other) : NULL, m->text);
 }
 
-static void tell_progress(struct parent *p)
+static void progress_report(struct parent *p)
 {
-	if (p->opts->progress)
-		p->opts->progress(p->opts->arg, __atomic_load_n(&p->v.shared->report.bytes, __ATOMIC_RELAXED),
-				  p->v.shared->bytes_total);
+	const struct fdry_verify_shared *sh = p->v.shared;
+
+	if (p->opts.progress)
+		p->opts.progress(p->opts.progress_arg,
+				 __atomic_load_n(&sh->report.bytes, __ATOMIC_RELAXED),
+				 sh->bytes_total);
 }
+
+/* --- children --- */
 
 struct process {
 	pid_t pid;
@@ -72,7 +76,7 @@ struct process {
 	int status;
 };
 
-/* Whoever reaps all children of the program keeps its status from us. */
+/* If another thread of the program waits for all children, the status is lost. */
 static void process_wait(struct process *c, int flags)
 {
 	pid_t pid = 0;
@@ -82,7 +86,8 @@ static void process_wait(struct process *c, int flags)
 	c->ended |= pid != 0;
 }
 
-/* To the pipe's end, or until the process has: what another thread forked meanwhile has the pipe open, too. */
+/* Read to the pipe's end, or until the child ended: a process that another thread forked meanwhile
+ * holds the pipe open, too. */
 static void messages_read(struct parent *p, int fd, struct process *c)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
@@ -94,7 +99,7 @@ static void messages_read(struct parent *p, int fd, struct process *c)
 		if (!poll(&pfd, 1, c->ended ? 0 : PROGRESS_MS)) {
 			if (c->ended)
 				return;
-			tell_progress(p);
+			progress_report(p);
 			process_wait(c, WNOHANG);
 			continue;
 		}
@@ -106,12 +111,10 @@ static void messages_read(struct parent *p, int fd, struct process *c)
 		have += (size_t)n;
 		if (have < sizeof(m))
 			continue;
-		message_take(p, &m);
+		fault_report(p, &m);
 		have = 0;
 	}
 }
-
-/* --- children --- */
 
 static int child_fork(struct parent *p, int fds[2], pid_t *ret)
 {
@@ -121,7 +124,8 @@ static int child_fork(struct parent *p, int fds[2], pid_t *ret)
 	if (*ret < 0) {
 		close(fds[0]);
 		close(fds[1]);
-		return fdry_fail(FDRY_E_IO, "cannot start a process to verify in: %s", strerror(errno));
+		return fdry_fail(FDRY_E_IO, "cannot start a process to verify in: %s",
+				 strerror(errno));
 	}
 	if (!*ret) {
 		close(fds[0]);
@@ -133,13 +137,14 @@ static int child_fork(struct parent *p, int fds[2], pid_t *ret)
 	return 0;
 }
 
-/* Of such a signal damage is the reason; any other comes from outside: from who wants memory back, or wants it ended. */
+/* Damage causes these signals. Any other comes from outside: from the system, which is short of
+ * memory, or from somebody who ends the verification. */
 static bool is_crash(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGABRT || sig == SIGFPE || sig == SIGILL;
 }
 
-/* Runs one child to its end; @crash: the signal by which it crashed, 0 for none. */
+/* Run one child to its end. @crash: the signal by which it crashed, 0 for none. */
 static int child_run(struct parent *p, int *crash)
 {
 	struct process c = { .pid = -1 };
@@ -157,122 +162,115 @@ static int child_run(struct parent *p, int *crash)
 		*crash = WIFSIGNALED(c.status) ? WTERMSIG(c.status) : SIGABRT;
 	if (!*crash || is_crash(*crash))
 		return 0;
-	return fdry_fail(FDRY_E_IO, "the process that looks into the store %s was ended by signal %d from outside; see whether "
-			 "there is memory enough, and verify again", p->path, *crash);
+	return fdry_fail(FDRY_E_IO,
+			 "the process that looks into the store %s was ended by signal %d from "
+			 "outside; see whether there is memory enough, and verify again",
+			 p->path, *crash);
 }
 
-static void say_crash(struct parent *p, int sig)
+static void crash_report(struct parent *p, int sig)
 {
-	static const char *const doing[] = { "going through the tables", "listing objects", "following refs" };
+	static const char *const doing[] = { "going through the tables", "listing objects",
+					     "following refs" };
 	struct fdry_verify_shared *sh = p->v.shared;
-	struct fdry_verify_message m = { .kind = FDRY_FINDING_PAGES, .oid = sh->at };
+	struct fdry_verify_message m = { .kind = FDRY_FAULT_PAGES, .oid = sh->at };
 
 	if (sh->inside) {
-		m.kind = FDRY_FINDING_DAMAGED;
+		m.kind = FDRY_FAULT_DAMAGED;
 		m.has_oid = 1;
 		sh->report.objects++;
-		snprintf(m.text, sizeof(m.text), "its pages are damaged: reading it ended with signal %d", sig);
+		snprintf(m.text, sizeof(m.text),
+			 "its pages are damaged: reading it ended with signal %d", sig);
 	} else {
-		snprintf(m.text, sizeof(m.text), "pages are damaged: %s ended with signal %d", doing[sh->stage], sig);
+		snprintf(m.text, sizeof(m.text), "pages are damaged: %s ended with signal %d",
+			 doing[sh->stage], sig);
 	}
 	sh->report.crashes++;
 	sh->report.damaged++;
-	message_take(p, &m);
+	fault_report(p, &m);
 }
 
-/* Where to go on after a crash: behind the object, or, where the list itself is damaged, some way further. */
+/* After a crash: continue behind the object or, if the list of objects is damaged, further on. */
 static bool crash_skip(struct fdry_verify_shared *sh)
 {
 	int byte = sh->inside ? FDRY_OID_SIZE - 1 : 0;
 
 	sh->inside = false;
-	return sh->stage == FDRY_VERIFY_OBJECTS && sh->report.crashes < CRASHES_MAX && fdry_verify_next(&sh->at, byte);
-}
-
-/* Several were at work: which of them it was shows when one goes over it again. */
-static bool crash_again(struct fdry_verify_shared *sh)
-{
-	if (sh->stage != FDRY_VERIFY_OBJECTS || sh->alone)
-		return false;
-	sh->alone = true;
-	return true;
+	return sh->stage == FDRY_VERIFY_OBJECTS && sh->report.crashes < CRASHES_MAX &&
+	       fdry_verify_next(&sh->at, byte);
 }
 
 static int stage_run(struct parent *p)
 {
-	bool again = true;
-	int crash = 0, err = 0;
+	struct fdry_verify_shared *sh = p->v.shared;
+	int crash, err;
 
-	while (again && !err) {
+	for (;;) {
 		err = child_run(p, &crash);
-		again = !err && crash && crash_again(p->v.shared);
-		if (err || !crash || again)
+		if (err)
+			return err;
+		if (!crash)
+			return sh->err ? fdry_fail((enum fdry_errcode)-sh->err, "%s", sh->text) : 0;
+		if (sh->stage == FDRY_VERIFY_OBJECTS && !sh->alone) {
+			/* The next child repeats the objects one by one: one of them crashed it. */
+			sh->alone = true;
 			continue;
-		say_crash(p, crash);
-		again = crash_skip(p->v.shared);
+		}
+		crash_report(p, crash);
+		if (!crash_skip(sh))
+			return 0;
 	}
-	if (!err && !crash && p->v.shared->err)
-		err = fdry_fail((enum fdry_errcode)-p->v.shared->err, "%s", p->v.shared->text);
-	return err;
 }
 
-static int verify(const char *path, const struct fdry_verify_how *opts, struct fdry_verify_report *ret)
+static int stages_run(struct parent *p)
 {
-	struct parent p = { .path = path, .opts = opts, .v.threads = opts->threads };
-	struct fdry_verify_shared *sh;
+	struct fdry_verify_shared *sh = p->v.shared;
 	int err = 0;
 
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (sh == MAP_FAILED)
-		return fdry_nomem();
-	p.v.shared = sh;
 	for (sh->stage = FDRY_VERIFY_TABLES; sh->stage < FDRY_VERIFY_STAGES && !err; sh->stage++)
-		err = stage_run(&p);
-	if (!err) {
-		tell_progress(&p);
-		*ret = sh->report;
-	}
-	munmap(sh, sizeof(*sh));
-	fdry_idset_release(&p.v.damaged);
+		err = stage_run(p);
+	if (!err)
+		progress_report(p);
 	return err;
 }
 
-int fdry_store_check_at(const char *path, const struct fdry_verify_how *opts, struct fdry_verify_report *ret)
+static int opts_take(const struct fdry_verify_opts *opts, struct fdry_verify_opts *ret)
 {
-	struct fdry_buf buf = { 0 };
-	int err = path ? 0 : fdry_store_default_path(&buf);
+	int err = fdry_opts_take(opts, ret, sizeof(*ret));
 
+	if (!err && ret->flags)
+		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for verifying", ret->flags);
+	return err;
+}
+
+int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
+		      struct fdry_verify_report *report)
+{
+	struct parent p = { .v.pipe = -1 };
+	struct fdry_buf buf = { 0 };
+	int err = fdry_store_locate(path, &buf);
+
+	if (err)
+		return err;
+	err = opts_take(opts, &p.opts);
 	if (!err)
-		err = verify(path ? path : (const char *)buf.data, opts, ret);
+		err = fdry_report_check(report);
+	if (err)
+		goto out_buf;
+	p.path = (const char *)buf.data;
+	p.v.threads = p.opts.threads;
+	p.v.shared = mmap(NULL, sizeof(*p.v.shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (p.v.shared == MAP_FAILED) {
+		err = fdry_nomem();
+		goto out_buf;
+	}
+	err = stages_run(&p);
+	if (!err)
+		err = fdry_report_give(&p.v.shared->report, sizeof(p.v.shared->report), report);
+	fdry_idset_release(&p.v.damaged);
+	munmap(p.v.shared, sizeof(*p.v.shared));
+out_buf:
 	fdry_buf_release(&buf);
 	return err;
-}
-
-/* --- the short forms --- */
-
-struct plain_finding {
-	fdry_finding_fn fn;
-	void *arg;
-};
-
-static void plain_tell(void *arg, const struct fdry_finding *f)
-{
-	struct plain_finding *p = arg;
-
-	p->fn(p->arg, f->oid, f->text);
-}
-
-int fdry_store_verify_at(const char *path, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
-{
-	struct plain_finding p = { finding, arg };
-	struct fdry_verify_how opts = { .finding = plain_tell, .arg = &p };
-
-	return fdry_store_check_at(path, &opts, ret);
-}
-
-int fdry_verify(struct fdry_store *s, fdry_finding_fn finding, void *arg, struct fdry_verify_report *ret)
-{
-	int err = fdry_store_check(s);
-
-	return err ? err : fdry_store_verify_at(s->path, finding, arg, ret);
 }

@@ -3,8 +3,8 @@
  * verify.h - shared by the parent (verify.c) and its children (verify_child.c).
  *
  * LMDB has no checksums, and pages with flipped bits can crash it. So only child processes, each
- * with its own environment, read the store; a crash is a finding. Counts and progress lie in shared
- * memory; findings come through a pipe.
+ * with its own environment, read the store; a crash is a fault. Counts and progress lie in shared
+ * memory; faults come through a pipe.
  */
 #ifndef FDRY_STORE_VERIFY_H
 #define FDRY_STORE_VERIFY_H
@@ -20,7 +20,7 @@ enum fdry_verify_stage {
 
 /* Through the pipe; less than PIPE_BUF, so that it arrives whole. */
 struct fdry_verify_message {
-	enum fdry_finding_kind kind;
+	enum fdry_fault_kind kind;
 	struct fdry_oid oid, other;
 	uint8_t has_oid, has_other;
 	char text[400];

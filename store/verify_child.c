@@ -5,7 +5,7 @@
  * Objects are listed in slices, and the slice's objects checked by a work queue, each in a
  * transaction of its own: no view lasts long, so that a check of a large store beside its
  * writers does not make the file grow. What is collected meanwhile is no fault.
- * Findings are said, and counted, in the order of ids.
+ * Faults are reported, and counted, in the order of ids.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,9 +38,9 @@ bool fdry_verify_next(struct fdry_oid *oid, int byte)
 	return false;
 }
 
-/* --- findings --- */
+/* --- faults --- */
 
-static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_oid *oid,
+static void fault_send(struct child *c, enum fdry_fault_kind kind, const struct fdry_oid *oid,
 		const struct fdry_oid *other, const char *text)
 {
 	struct fdry_verify_message m = { .kind = kind };
@@ -58,20 +58,20 @@ static void say(struct child *c, enum fdry_finding_kind kind, const struct fdry_
 		;
 }
 
-/* Report the last error as a finding, unless it only means that the check itself failed. */
-static int say_error_as(struct child *c, int err, enum fdry_finding_kind kind,
+/* Report the last error as a fault, unless it only means that the check itself failed. */
+static int error_send_as(struct child *c, int err, enum fdry_fault_kind kind,
 			const struct fdry_oid *oid)
 {
 	if (err != -FDRY_E_CORRUPT && err != -FDRY_E_VERSION && err != -FDRY_E_NOENT)
 		return err;
 	c->shared->report.damaged++;
-	say(c, kind, oid, NULL, fdry_last_error());
+	fault_send(c, kind, oid, NULL, fdry_last_error());
 	return 0;
 }
 
-static int say_error(struct child *c, int err, const struct fdry_oid *oid)
+static int error_send(struct child *c, int err, const struct fdry_oid *oid)
 {
-	return say_error_as(c, err, oid ? FDRY_FINDING_DAMAGED : FDRY_FINDING_PAGES, oid);
+	return error_send_as(c, err, oid ? FDRY_FAULT_DAMAGED : FDRY_FAULT_PAGES, oid);
 }
 
 /* --- tables --- */
@@ -99,7 +99,7 @@ static int tally_data(struct tally *tally, struct fdry_span key)
 	if (err)
 		return err;
 	tally->c->shared->report.damaged++;
-	say(tally->c, FDRY_FINDING_LOOSE, &oid, NULL,
+	fault_send(tally->c, FDRY_FAULT_LOOSE, &oid, NULL,
 	    "there are bytes of this object and no record; gc removes them");
 	return 0;
 }
@@ -127,7 +127,7 @@ static int check_table(struct child *c, enum fdry_table table, const char *name)
 	if (!err && count != tally.count)
 		err = fdry_fail(FDRY_E_CORRUPT, "its root counts %llu entries and %llu are there",
 				(unsigned long long)count, (unsigned long long)tally.count);
-	return err ? say_error(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
+	return err ? error_send(c, fdry_fail_at(err, "table %s", name), NULL) : 0;
 }
 
 /* Each free page must lie in the file and be listed once, or two objects would overwrite each
@@ -171,7 +171,7 @@ static int check_free(struct child *c)
 		return fdry_nomem();
 	err = fdry_txn_each_inner(&c->t, FDRY_INNER_FREE, check_free_entry, &f);
 	free(f.is_free);
-	return err ? say_error(c, fdry_fail_at(err, "free pages"), NULL) : 0;
+	return err ? error_send(c, fdry_fail_at(err, "free pages"), NULL) : 0;
 }
 
 static int pass_over(void *arg, struct fdry_span key, struct fdry_span value)
@@ -184,7 +184,7 @@ static int check_roots(struct child *c)
 {
 	int err = fdry_txn_each_inner(&c->t, FDRY_INNER_ROOTS, pass_over, NULL);
 
-	return err ? say_error(c, fdry_fail_at(err, "roots"), NULL) : 0;
+	return err ? error_send(c, fdry_fail_at(err, "roots"), NULL) : 0;
 }
 
 #define X(NAME, name) \
@@ -330,10 +330,10 @@ static int slice_list(struct slice *sl)
 	err = fdry_txn_each(&c->t, FDRY_TABLE_OBJECTS, fdry_oid_span(&c->shared->at), slice_entry,
 			    sl);
 	fdry_txn_abort(&c->t);
-	return err ? say_error(c, err, NULL) : 0;
+	return err ? error_send(c, err, NULL) : 0;
 }
 
-static void say_missing(struct child *c, const struct check *k)
+static void missing_send(struct child *c, const struct check *k)
 {
 	const struct fdry_oid *link = (const void *)k->missing.data;
 	char hex[FDRY_OID_HEX_SIZE], text[200];
@@ -344,7 +344,7 @@ static void say_missing(struct child *c, const struct check *k)
 		snprintf(text, sizeof(text), "it links to object %s, which is not there",
 			 fdry_oid_hex(&link[i], hex));
 		/* following refs finds it again */
-		say(c, FDRY_FINDING_MISSING, &k->oid, &link[i], text);
+		fault_send(c, FDRY_FAULT_MISSING, &k->oid, &link[i], text);
 	}
 }
 
@@ -358,12 +358,12 @@ static int check_done(struct child *c, struct check *k, int err)
 	__atomic_fetch_add(&r->bytes, k->bytes, __ATOMIC_RELAXED);
 	if (k->quarantined) {
 		r->quarantined++;
-		say(c, FDRY_FINDING_QUARANTINED, &k->oid, NULL,
+		fault_send(c, FDRY_FAULT_QUARANTINED, &k->oid, NULL,
 		    "its bytes were damaged and are in quarantine; repair brings them back");
 	}
 	if (err)
-		err = say_error(c, err, &k->oid);
-	say_missing(c, k);
+		err = error_send(c, err, &k->oid);
+	missing_send(c, k);
 	return err;
 }
 
@@ -454,18 +454,18 @@ static int check_ref(void *arg, struct fdry_span key, struct fdry_span value)
 		err = fdry_reach(&c->t, &ref.oid, &seen, check_reached, c);
 	fdry_idset_release(&seen);
 	if (err)
-		return say_error_as(
+		return error_send_as(
 			c, fdry_fail_at(err, "ref '%.*s'", (int)key.len, (const char *)key.data),
-			FDRY_FINDING_REF, NULL);
+			FDRY_FAULT_IMAGE, NULL);
 	if (!c->bad)
 		return 0;
-	c->shared->report.dangling_refs += c->gone;
+	c->shared->report.dangling += c->gone;
 	snprintf(text, sizeof(text),
 		 "ref '%.*s' cannot be loaded: %llu of its objects are damaged or missing, the "
 		 "first %s",
 		 (int)key.len, (const char *)key.data, (unsigned long long)c->bad,
 		 fdry_oid_hex(&c->worst, hex));
-	say(c, FDRY_FINDING_REF, &ref.oid, NULL, text);
+	fault_send(c, FDRY_FAULT_IMAGE, &ref.oid, NULL, text);
 	return 0;
 }
 
@@ -475,10 +475,10 @@ static int check_refs(struct child *c)
 
 	if (err)
 		return err;
-	c->shared->report.refs = c->shared->report.dangling_refs = 0;
+	c->shared->report.refs = c->shared->report.dangling = 0;
 	err = fdry_txn_each(&c->t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, check_ref, c);
 	fdry_txn_abort(&c->t);
-	return err ? say_error(c, err, NULL) : 0;
+	return err ? error_send(c, err, NULL) : 0;
 }
 
 /* --- the child --- */

@@ -43,8 +43,8 @@ static int without_store(const struct cmd_args *a, int err)
 	if (err != -FDRY_E_NOSTORE || a->cmd->open != FDRY_STORE_CREATE)
 		return err;
 	snprintf(sentence, sizeof(sentence), "%s", fdry_last_error());
-	if (a->store || !fdry_store_default_path(&path))
-		vacant = is_vacant(a->store ? a->store : (const char *)path.data);
+	if (!fdry_store_locate(a->store, &path))
+		vacant = is_vacant((const char *)path.data);
 	fdry_buf_release(&path);
 	return vacant ? 0 : fdry_fail(FDRY_E_NOSTORE, "%s", sentence);
 }

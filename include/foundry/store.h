@@ -303,12 +303,11 @@ enum fdry_fault_kind {
 	FDRY_FAULT_DAMAGED,	/* the object id */
 	FDRY_FAULT_QUARANTINED, /* the object id, known to be damaged */
 	FDRY_FAULT_MISSING,	/* the object other, which the object id needs */
-	FDRY_FAULT_IMAGE, /* the image id (NULL where that cannot be told) cannot be loaded; text
-			     names its ref */
+	FDRY_FAULT_IMAGE, /* the image id (NULL if unknown) cannot be loaded; text names its ref */
 	FDRY_FAULT_LOOSE, /* bytes of the object id, which has no record */
 	FDRY_FAULT_PAGES, /* of the store itself: a table, a list of pages */
 };
-/* @id and @other: objects, NULL where there is none. @text: one sentence. */
+/* @id and @other: objects, or NULL. @text: one sentence. */
 typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *other,
 			      const char *text);
 
@@ -316,9 +315,10 @@ typedef void (*fdry_fault_fn)(void *arg, int kind, const char *id, const char *o
  * struct fdry_verify_opts - How to verify.
  * @sz: sizeof(struct fdry_verify_opts)
  * @flags: 0
- * @threads: how many may work on it; 0: as many as the process may use at the same time
- * @fault: NULL, or what is told of each fault as it is found, with @fault_arg
- * @progress: NULL, or what is told of it, with @progress_arg; a total of 0: not known yet
+ * @threads: the number of threads; 0: as many as the process may use at the same time
+ * @fault: NULL, or a function that is called for each fault, with @fault_arg
+ * @progress: NULL, or a function that is called meanwhile, with @progress_arg; a total of 0: not
+ *        known yet
  */
 struct fdry_verify_opts {
 	size_t sz;
@@ -331,46 +331,47 @@ struct fdry_verify_opts {
 };
 
 /**
- * struct fdry_verify_info - What was found.
- * @sz: set by the caller: sizeof(struct fdry_verify_info)
- * @faults: how many; 0: the store is sound
- * @objects, @bytes: that were looked at; uncompressed
+ * struct fdry_verify_report - What was found.
+ * @sz: set by the caller: sizeof(struct fdry_verify_report)
+ * @faults: the number of faults; 0: the store is sound
+ * @objects, @bytes: that were read; uncompressed
  * @damaged, @quarantined, @missing: objects
- * @refs: of images; @broken: those whose image cannot be loaded
- * @crashes: times that damaged pages ended the process that looked
+ * @refs: of images; @broken: those whose image cannot be loaded; @dangling: those of them whose
+ *        image needs an object that is missing
+ * @crashes: times that damaged pages ended the process that read them
  */
-struct fdry_verify_info {
+struct fdry_verify_report {
 	size_t sz;
 	uint64_t faults;
 	uint64_t objects, bytes;
 	uint64_t damaged, quarantined, missing;
-	uint64_t refs, broken;
+	uint64_t refs, broken, dangling;
 	uint64_t crashes;
 };
 
 /**
- * fdry_store_verify() - Hash everything in a store again, check every link and every ref.
- * @path: as for fdry_store_open(). The store need not be open, which damage may prevent, but may
+ * fdry_store_verify() - Hash every object of a store again; check every link and every ref.
+ * @path: as for fdry_store_open(). The store need not be open, which damage may prevent
  * @opts: NULL for the defaults
- * @info: NULL, or what was found
+ * @report: NULL, or what was found
  *
- * Runs beside seals, loads and collections. Child processes look, since damage may crash who does.
- * Finding faults is no error. Errors: those of fdry_store_open(), FDRY_E_IO.
+ * Runs beside seals, loads and collections, and delays none: no view of the store lasts longer than
+ * 64 MiB of objects take. Child processes read the store, since damaged pages may crash a reader. A
+ * fault in the store is no error. Errors: those of fdry_store_open(), FDRY_E_IO.
  */
 int fdry_store_verify(const char *path, const struct fdry_verify_opts *opts,
-		      struct fdry_verify_info *info);
+		      struct fdry_verify_report *report);
 
 enum fdry_repair_flags {
 	FDRY_REPAIR_DRY_RUN = 1 << 0, /* ask the sources, write nothing */
 };
 enum fdry_repaired {
 	FDRY_REPAIRED_BACK,	   /* the object id was brought back */
-	FDRY_REPAIRED_QUARANTINED, /* it is damaged and nowhere to be had: it is not served any more
-				    */
-	FDRY_REPAIRED_LOST,	   /* it is missing and nowhere to be had */
+	FDRY_REPAIRED_QUARANTINED, /* it is damaged, and no source has it: loads of it fail */
+	FDRY_REPAIRED_LOST,	   /* it is missing, and no source has it */
 	FDRY_REPAIRED_IMAGE,	   /* the image id, under the name ref, cannot be loaded */
 };
-/* @what: of enum fdry_repaired. @ref: NULL but for an image. @text: the same in words. */
+/* @what: of enum fdry_repaired. @ref: of an image, else NULL. @text: the same in words. */
 typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *ref,
 			       const char *text);
 
@@ -379,8 +380,9 @@ typedef void (*fdry_repair_fn)(void *arg, int what, const char *id, const char *
  * @sz: sizeof(struct fdry_repair_opts)
  * @flags: of enum fdry_repair_flags
  * @threads: as for a verification
- * @repaired: NULL, or what is told of each object and image, with @repaired_arg
- * @progress: NULL, or what is told of the verification that comes first, with @progress_arg
+ * @repaired: NULL, or a function that is called for each object and image, with @repaired_arg
+ * @progress: NULL, or a function that is called during the verification, which comes first, with
+ *        @progress_arg
  */
 struct fdry_repair_opts {
 	size_t sz;
@@ -393,15 +395,15 @@ struct fdry_repair_opts {
 };
 
 /**
- * struct fdry_repair_info - What was repaired.
- * @sz: set by the caller: sizeof(struct fdry_repair_info)
- * @damaged, @missing: objects, before anything was done
- * @back: of these, those that are there again
- * @quarantined: that are in quarantine now, earlier ones among them; @lost: that are not there
- * @broken: refs to images that still cannot be loaded; 0: everything can. Of a dry run: those that
- * lack something
+ * struct fdry_repair_report - What was repaired.
+ * @sz: set by the caller: sizeof(struct fdry_repair_report)
+ * @damaged, @missing: objects, before the repair
+ * @back: objects that were damaged, in quarantine or missing, and are there again
+ * @quarantined: objects in quarantine now, earlier ones among them; @lost: missing ones
+ * @broken: refs to images that still cannot be loaded; 0: all can. In a dry run: refs to images
+ *        that lack something
  */
-struct fdry_repair_info {
+struct fdry_repair_report {
 	size_t sz;
 	uint64_t damaged, missing;
 	uint64_t back, quarantined, lost;
@@ -412,18 +414,20 @@ struct fdry_repair_info {
  * fdry_store_repair() - Verify a store; bring back what is damaged or missing.
  * @path: as for fdry_store_verify()
  * @sources: @count directories of stores, or files of packs, asked in this order; @count 0: only
- * put what is damaged into quarantine
+ *        put damaged objects into quarantine
  * @opts: NULL for the defaults
- * @info: NULL, or what was done
+ * @report: NULL, or what was done
  *
- * Nothing of a source is believed but bytes that match their id. What none has is never served:
- * whoever loads it gets FDRY_E_CORRUPT until it is sealed, imported or repaired again. Errors:
- * FDRY_E_CORRUPT (the store's own pages are damaged: a new store is needed), FDRY_E_BADIMAGE (a
- * file that is no pack), FDRY_E_INVAL (neither a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL,
- * FDRY_E_PERM. What was brought back until then stays.
+ * A source is trusted only for bytes that match their id. An object that comes back brings the
+ * objects that it needs. A damaged object that no source has goes into quarantine: its bytes are
+ * removed, and loads of it fail with FDRY_E_CORRUPT until it is sealed, imported or repaired again.
+ * Runs beside seals, loads and collections. Errors: FDRY_E_CORRUPT (the store's own pages are
+ * damaged: a new store is needed), FDRY_E_BADIMAGE (a file that is no pack), FDRY_E_INVAL (neither
+ * a file nor a folder), FDRY_E_NOSTORE, FDRY_E_FULL, FDRY_E_PERM. After an error, the objects that
+ * came back until then stay.
  */
 int fdry_store_repair(const char *path, const char *const *sources, size_t count,
-		      const struct fdry_repair_opts *opts, struct fdry_repair_info *info);
+		      const struct fdry_repair_opts *opts, struct fdry_repair_report *report);
 
 #ifdef __cplusplus
 }

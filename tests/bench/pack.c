@@ -240,18 +240,17 @@ static void do_put(void)
 	free(links);
 }
 
-static void no_finding(void *arg, const struct fdry_finding *f)
+static void no_fault(void *arg, int what, const char *id, const char *other, const char *text)
 {
-	(void)arg;
-	need(1, f->text);
+	(void)arg, (void)what, (void)id, (void)other;
+	need(1, text);
 }
 
 static void verify(unsigned int threads)
 {
-	struct fdry_verify_how o = { .threads = threads, .finding = no_finding };
-	struct fdry_verify_report r;
+	struct fdry_verify_opts o = { .sz = sizeof(o), .threads = threads, .fault = no_fault };
 
-	need(fdry_store_check_at(place("s"), &o, &r), "verify");
+	need(fdry_store_verify(place("s"), &o, NULL), "verify");
 }
 
 static void export_to(const char *file, unsigned int threads, bool plain)

@@ -235,18 +235,19 @@ static void opens(void)
 	}
 }
 
-static void finding(void *arg, const struct fdry_oid *oid, const char *text)
+static void fault(void *arg, int kind, const char *id, const char *other, const char *text)
 {
-	(void)arg, (void)oid;
+	(void)arg, (void)kind, (void)id, (void)other;
 	fprintf(stderr, "%s\n", text);
 }
 
 static void verify(struct fdry_store *s)
 {
-	struct fdry_verify_report r;
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .fault = fault };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
 
-	need(fdry_verify(s, finding, NULL, &r), "verify");
-	need(r.damaged || r.missing || r.crashes, "verify");
+	need(fdry_store_verify(fdry_store_path(s), &opts, &r), "verify");
+	need(r.faults != 0, "verify");
 }
 
 struct refs {

@@ -183,17 +183,18 @@ void work_check_names(const char *path, struct work_notes *all, uint32_t from, u
 
 /* --- the whole store --- */
 
-static void finding(void *arg, const struct fdry_oid *oid, const char *text)
+static void verify_fault(void *arg, int kind, const char *id, const char *other, const char *text)
 {
-	(void)oid;
+	(void)kind, (void)id, (void)other;
 	fault(arg, "verify", text);
 }
 
 static void verify(struct check *c)
 {
-	struct fdry_verify_report r;
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .fault = verify_fault,
+					 .fault_arg = c };
 
-	if (fdry_verify(c->s, finding, c, &r))
+	if (fdry_store_verify(fdry_store_path(c->s), &opts, NULL))
 		fault(c, "verify", fdry_last_error());
 }
 

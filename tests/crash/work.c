@@ -393,20 +393,20 @@ static int do_limit(struct worker *w)
 /* Nothing is ever damaged, whatever goes on beside it. */
 static int do_repair(struct worker *w)
 {
-	struct fdry_repair_how how = { .threads = 1 };
-	struct fdry_repair_report r;
-	int err = w->forks ? fdry_repair(w->path, &how, &r) : 0;
+	struct fdry_repair_opts opts = { .sz = sizeof(opts), .threads = 1 };
+	struct fdry_repair_report r = { .sz = sizeof(r) };
+	int err = w->forks ? fdry_store_repair(w->path, NULL, 0, &opts, &r) : 0;
 
 	if (err || !w->forks)
 		return err;
-	if (r.found.damaged || r.found.missing || r.back || r.quarantined || r.lost ||
-	    r.refs_broken)
+	if (r.damaged || r.missing || r.back || r.quarantined || r.lost ||
+	    r.broken)
 		return fdry_fail(FDRY_E_BUG,
 				 "a repair found something: %llu damaged, %llu missing, %llu lost, "
 				 "%llu refs broken",
-				 (unsigned long long)r.found.damaged,
-				 (unsigned long long)r.found.missing, (unsigned long long)r.lost,
-				 (unsigned long long)r.refs_broken);
+				 (unsigned long long)r.damaged,
+				 (unsigned long long)r.missing, (unsigned long long)r.lost,
+				 (unsigned long long)r.broken);
 	return 0;
 }
 

@@ -42,7 +42,9 @@ struct fdry_oid seal(struct fdry_store *s, uint64_t seed, size_t n, size_t len, 
 
 /* The object is there, whole, and equal. */
 void check_object(struct fdry_reader *g, const struct fdry_oid *oid, const void *want, size_t len);
-void count_finding(void *arg, const struct fdry_oid *oid, const char *text);
+
+/* Verify an open store by its path. */
+int store_verify(struct fdry_store *s, struct fdry_verify_report *ret) __must_check;
 
 /* Verify finds nothing. */
 void check_sound(struct fdry_store *s);

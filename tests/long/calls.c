@@ -268,15 +268,15 @@ static void make(void)
 
 static bool store_sound(void)
 {
-	struct fdry_verify_info info = { .sz = sizeof(info) };
+	struct fdry_verify_report report = { .sz = sizeof(report) };
 	char data[320];
 
 	snprintf(data, sizeof(data), "%s/data.mdb", place);
 	if (access(data, F_OK))
 		return true;
-	if (!fdry_store_verify(place, NULL, &info) && !info.faults)
+	if (!fdry_store_verify(place, NULL, &report) && !report.faults)
 		return true;
-	dprintf(2, "the store has %llu faults: %s\n", (unsigned long long)info.faults,
+	dprintf(2, "the store has %llu faults: %s\n", (unsigned long long)report.faults,
 		fdry_last_error());
 	return false;
 }

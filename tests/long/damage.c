@@ -218,7 +218,7 @@ static int load(const char *ref)
 static int repair_and_load(void)
 {
 	struct fdry_repair_opts o = { .sz = sizeof(o) };
-	struct fdry_repair_info r = { .sz = sizeof(r) };
+	struct fdry_repair_report r = { .sz = sizeof(r) };
 	const char *sources[] = { source };
 	int end;
 

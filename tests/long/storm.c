@@ -128,14 +128,14 @@ static pid_t start(uint32_t nr, uint64_t sessions, uint64_t seed, bool stays)
 
 static bool sound_after(void)
 {
-	struct fdry_verify_info info = { .sz = sizeof(info) };
+	struct fdry_verify_report report = { .sz = sizeof(report) };
 	struct fdry_gc_report r = { .sz = sizeof(r) };
 	struct fdry_store *s;
 	bool good;
 
-	if (fdry_store_verify(place, NULL, &info) || info.faults) {
+	if (fdry_store_verify(place, NULL, &report) || report.faults) {
 		dprintf(2, "afterwards the store has %llu faults\n",
-			(unsigned long long)info.faults);
+			(unsigned long long)report.faults);
 		return false;
 	}
 	if (fdry_store_open(place, 0, &s))

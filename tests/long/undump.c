@@ -253,7 +253,7 @@ static int undump(void)
 
 static int run_case(uint64_t nr)
 {
-	struct fdry_verify_info info = { .sz = sizeof(info) };
+	struct fdry_verify_report report = { .sz = sizeof(report) };
 	int status;
 
 	if (nr % 50 == 0)
@@ -265,7 +265,7 @@ static int run_case(uint64_t nr)
 	if (status)
 		return REFUSED;
 	if (!long_below(20) &&
-	    (fdry_store_verify(place, NULL, &info) || info.damaged || info.missing))
+	    (fdry_store_verify(place, NULL, &report) || report.damaged || report.missing))
 		return LONG_FAULT;
 	return STORED;
 }

@@ -327,7 +327,7 @@ class Roundtrip(unittest.TestCase):
             self.assertFalse(foundry.verify(self.store))
             done = foundry.repair([pack], self.store)
             self.assertEqual((done.damaged, done.back, done.lost, done.quarantined, done.broken), (1, 1, 0, 0, 0))
-            self.assertEqual([(r.what, r.ref) for r in done.told], [("back", None)])
+            self.assertEqual([(r.what, r.ref) for r in done.reported], [("back", None)])
             self.assertTrue(foundry.verify(self.store))
             damage(self.store)
             with self.assertRaises(foundry.Error) as e:

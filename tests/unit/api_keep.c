@@ -175,8 +175,8 @@ START_TEST(damage_is_found_and_repaired)
 				      .progress_arg = &steps };
 	struct fdry_repair_opts o = { .sz = sizeof(o), .flags = FDRY_REPAIR_DRY_RUN,
 				      .repaired = note_repaired };
-	struct fdry_verify_info i = { .sz = sizeof(i) };
-	struct fdry_repair_info r = { .sz = sizeof(r) };
+	struct fdry_verify_report i = { .sz = sizeof(i) };
+	struct fdry_repair_report r = { .sz = sizeof(r) };
 	char other[320];
 	const char *source = other;
 	struct fdry_store *good = store_make();

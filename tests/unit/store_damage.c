@@ -207,11 +207,10 @@ static int use_in_child(void)
 /* What verify finds; -1 where it refuses the store as a whole. */
 static int verify(void)
 {
-	struct fdry_verify_report r;
-	unsigned int findings = 0;
-	int err = fdry_store_verify_at(path, count_finding, &findings, &r);
+	struct fdry_verify_report r = { .sz = sizeof(r) };
+	int err = fdry_store_verify(path, NULL, &r);
 
-	return err ? -1 : (int)findings;
+	return err ? -1 : (int)r.faults;
 }
 
 /* Every page boundary and odd places around it. */
@@ -294,13 +293,15 @@ struct named {
 	unsigned int hits, others, refs;
 };
 
-static void name_finding(void *arg, const struct fdry_oid *oid, const char *text)
+static void name_fault(void *arg, int kind, const char *id, const char *other, const char *text)
 {
+	char hex[FDRY_OID_HEX_SIZE];
 	struct named *n = arg;
 
+	(void)kind, (void)other;
 	if (strstr(text, "ref 'ref' cannot be loaded"))
 		n->refs++;
-	else if (oid && fdry_oid_eq(oid, &n->oid))
+	else if (id && !strcmp(id, fdry_oid_hex(&n->oid, hex)))
 		n->hits++;
 	else
 		n->others++;
@@ -309,8 +310,10 @@ static void name_finding(void *arg, const struct fdry_oid *oid, const char *text
 /* Any flip in a chunk is found, and named with the ref that it spoils. */
 START_TEST(flips_in_values_are_found)
 {
-	struct fdry_verify_report r;
 	struct named n;
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .fault = name_fault,
+					 .fault_arg = &n };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
 	size_t at;
 	int i, k;
 
@@ -321,14 +324,14 @@ START_TEST(flips_in_values_are_found)
 			write_store(whole, whole_len);
 			ck_assert_int_eq(use_in_child(), REFUSED);
 			n = (struct named){ .oid = oids[i] };
-			ok(fdry_store_verify_at(path, name_finding, &n, &r));
+			ok(fdry_store_verify(path, &opts, &r));
 			ck_assert_uint_eq(n.hits, 1);
 			ck_assert_uint_eq(n.refs, 1);
 			ck_assert_uint_eq(n.others, 0);
 			ck_assert_uint_eq(r.damaged, 1);
 			ck_assert_uint_eq(r.objects, CHUNKS + 2);
 			ck_assert_uint_eq(r.refs, 1);
-			ck_assert_uint_eq(r.dangling_refs, 0);
+			ck_assert_uint_eq(r.dangling, 0);
 			whole[at] ^= (uint8_t)(1 << k);
 		}
 }
@@ -519,18 +522,11 @@ static bool make_longer(uint8_t *id, uint8_t *value, uint64_t pages)
 	return true;
 }
 
-static void count_any(void *arg, const struct fdry_finding *f)
-{
-	(void)f;
-	++*(unsigned int *)arg;
-}
-
-/* Records that lead beyond the file: each crash is one finding, and the rest is looked at. */
+/* Records that lead beyond the file: each crash is one fault, and the other objects are read. */
 START_TEST(verify_goes_on_behind_a_crash)
 {
-	struct fdry_verify_report r;
-	unsigned int findings = 0;
-	struct fdry_verify_how opts = { .finding = count_any, .arg = &findings };
+	struct fdry_verify_opts opts = { .sz = sizeof(opts) };
+	struct fdry_verify_report r = { .sz = sizeof(r) };
 	size_t i, hit = 0;
 	uint8_t *p;
 
@@ -541,18 +537,17 @@ START_TEST(verify_goes_on_behind_a_crash)
 			hit += make_longer(p, p + FDRY_OID_SIZE, whole_len / PAGE);
 	ck_assert_uint_ge(hit, 4);
 	write_store(whole, whole_len);
-	ok(fdry_store_verify_at(path, count_finding, &findings, &r));
+	ok(fdry_store_verify(path, NULL, &r));
 	ck_assert_uint_eq(r.objects, CHUNKS + 2);
 	ck_assert_uint_eq(r.crashes, 2);
 	ck_assert_uint_eq(r.damaged, 2);
-	ck_assert_uint_eq(findings, r.damaged + 1);
+	ck_assert_uint_eq(r.faults, r.damaged + 1);
 	/* However many were at work, and had others in hand as one crashed. */
 	for (opts.threads = 1; opts.threads <= 8; opts.threads *= 2) {
-		findings = 0;
-		ok(fdry_store_check_at(path, &opts, &r));
+		ok(fdry_store_verify(path, &opts, &r));
 		ck_assert_uint_eq(r.objects, CHUNKS + 2);
 		ck_assert_uint_eq(r.crashes, 2);
-		ck_assert_uint_eq(findings, 3);
+		ck_assert_uint_eq(r.faults, 3);
 	}
 }
 END_TEST
@@ -570,7 +565,6 @@ START_TEST(lost_entries_are_found)
 		{ FDRY_TABLE_OBJECTS, CHUNKS + 1, 1, 0, 1 }, /* record of the manifest */
 	};
 	struct fdry_verify_report r;
-	unsigned int findings;
 	struct fdry_store *s;
 	struct fdry_txn t;
 	size_t i;
@@ -581,18 +575,18 @@ START_TEST(lost_entries_are_found)
 		ok(fdry_txn_write(s->env->db, 0, &t));
 		ok(fdry_txn_delete(&t, cases[i].table, fdry_oid_span(&oids[cases[i].i])));
 		ok(fdry_txn_commit(&t));
-		findings = 0;
-		ok(fdry_verify(s, count_finding, &findings, &r));
+		ok(store_verify(s, &r));
 		ck_assert_uint_eq(r.damaged, cases[i].damaged);
 		ck_assert_uint_eq(r.missing, cases[i].missing);
-		ck_assert_uint_eq(r.dangling_refs, cases[i].dangling);
-		ck_assert_uint_eq(findings, r.damaged + r.missing + 1); /* and the ref */
+		ck_assert_uint_eq(r.dangling, cases[i].dangling);
+		ck_assert_uint_eq(r.faults, r.damaged + r.missing + 1); /* and the ref */
+		ck_assert_uint_eq(r.broken, 1);
 		fdry_store_close(s);
 	}
 }
 END_TEST
 
-#define LOOSE 1000 /* findings: more than a pipe holds */
+#define LOOSE 1000 /* faults: more than a pipe holds */
 
 static pid_t *looking; /* the process that looks */
 
@@ -601,22 +595,22 @@ static void note_child(void)
 	*looking = getpid();
 }
 
-/* It waits for its pipe when the first finding comes out of that. */
-static void kill_child(void *arg, const struct fdry_finding *f)
+/* It waits for its pipe when the first fault comes out of that. */
+static void kill_child(void *arg, int kind, const char *id, const char *other, const char *text)
 {
-	unsigned int *findings = arg;
+	unsigned int *faults = arg;
 
-	(void)f;
-	if (!(*findings)++)
+	(void)kind, (void)id, (void)other, (void)text;
+	if (!(*faults)++)
 		ck_assert(*looking > 0 && !kill(*looking, SIGKILL));
 }
 
 /* Who ends the process that looks has shown nothing about the store. */
 START_TEST(a_verify_that_is_killed_finds_nothing)
 {
-	unsigned int findings = 0;
-	struct fdry_verify_how opts = { .finding = kill_child, .arg = &findings };
-	struct fdry_verify_report r;
+	unsigned int faults = 0;
+	struct fdry_verify_opts opts = { .sz = sizeof(opts), .fault = kill_child,
+					 .fault_arg = &faults };
 	struct fdry_store *s;
 	struct fdry_oid oid;
 	struct fdry_txn t;
@@ -634,8 +628,8 @@ START_TEST(a_verify_that_is_killed_finds_nothing)
 	looking = mmap(NULL, sizeof(*looking), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	ck_assert(looking != MAP_FAILED && !pthread_atfork(NULL, NULL, note_child));
-	fails(IO, "ended by signal 9", fdry_store_check_at(path, &opts, &r));
-	ck_assert_uint_lt(findings, LOOSE);
+	fails(IO, "ended by signal 9", fdry_store_verify(path, &opts, NULL));
+	ck_assert_uint_lt(faults, LOOSE);
 }
 END_TEST
 
@@ -655,13 +649,12 @@ static void fork_another(void)
 /* It has inherited the pipe that findings come through, which thus has no end. */
 START_TEST(verify_does_not_wait_for_others)
 {
-	struct fdry_verify_report r;
-	unsigned int findings = 0;
+	struct fdry_verify_report r = { .sz = sizeof(r) };
 
 	ck_assert(!pipe(held));
 	ck_assert(!pthread_atfork(NULL, NULL, fork_another));
-	ok(fdry_store_verify_at(path, count_finding, &findings, &r));
-	ck_assert_uint_eq(findings, 0);
+	ok(fdry_store_verify(path, NULL, &r));
+	ck_assert_uint_eq(r.faults, 0);
 	ck_assert_uint_eq(r.objects, CHUNKS + 2);
 	close(held[1]);
 	held[1] = -1;

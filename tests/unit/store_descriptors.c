@@ -83,7 +83,6 @@ static int everything(void)
 	struct fdry_gc_report gc = { .sz = sizeof(gc) };
 	struct fdry_claim *claim;
 	struct fdry_store *s;
-	unsigned int findings = 0;
 	struct fdry_reader *reader;
 	bool waited;
 
@@ -103,7 +102,7 @@ static int everything(void)
 		return 5;
 	if (fdry_store_gc(s, NULL, &gc) || !gc.dead || !say())
 		return 6;
-	if (fdry_verify(s, count_finding, &findings, &v) || findings || !say())
+	if (store_verify(s, &v) || v.faults || !say())
 		return 7;
 	fdry_store_close(s);
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || !say() ||

@@ -67,7 +67,6 @@ static int ignore_ref(void *arg, const struct fdry_ref *ref)
 static int use_inherited(void *arg)
 {
 	struct inherited *in = arg;
-	struct fdry_verify_report vr;
 	struct fdry_object_info info;
 	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_buf b = { 0 };
@@ -75,7 +74,6 @@ static int use_inherited(void *arg)
 	struct fdry_span span;
 	struct fdry_writer *p;
 	struct fdry_reader *g;
-	unsigned int n = 0;
 	size_t count, i;
 	int got[] = {
 		fdry_writer_begin(in->s, &p),
@@ -95,7 +93,6 @@ static int use_inherited(void *arg)
 		fdry_ref_each(in->s, ignore_ref, NULL),
 		fdry_store_resolve(in->s, "r", &oid),
 		fdry_store_gc(in->s, NULL, &gr),
-		fdry_verify(in->s, count_finding, &n, &vr),
 		fdry_writer_commit(in->writer, "m", 1, NULL, 0, NULL, &oid, NULL),
 	};
 
@@ -268,7 +265,6 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	struct fdry_span span[20];
 	struct fdry_reader *g;
 	uint8_t data[100000];
-	unsigned int n = 0;
 	struct fdry_txn t;
 	pid_t other;
 	int i;
@@ -302,8 +298,8 @@ START_TEST(a_repeated_process_id_reads_in_turns)
 	check_object(g, &image, "image 1 20 100000", 17);
 	fdry_reader_end(g);
 	gc_gives(s, 21, 21 + 5 * 21);
-	ok(fdry_verify(s, count_finding, &n, &vr));
-	ck_assert_uint_eq(n, 0);
+	ok(store_verify(s, &vr));
+	ck_assert_uint_eq(vr.faults, 0);
 	kill(other, SIGKILL);
 	fdry_store_close(s);
 }

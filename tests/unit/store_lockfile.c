@@ -170,7 +170,6 @@ static int small_limit(void)
 static int no_room(void)
 {
 	struct fdry_verify_report r;
-	unsigned int findings = 0;
 	struct fdry_store *s;
 	struct fdry_oid oid;
 
@@ -181,7 +180,7 @@ static int no_room(void)
 	if (fdry_store_open(path, FDRY_STORE_READONLY, &s) || fdry_ref_get(s, "m", &oid) ||
 	    many_read(s, READERS) != READERS)
 		return 3;
-	if (fdry_verify(s, count_finding, &findings, &r) || findings)
+	if (store_verify(s, &r) || r.faults)
 		return 4;
 	fdry_store_close(s);
 	return 0;
@@ -244,7 +243,6 @@ static bool disk_mount(void)
 static int on_full_disk(uint64_t sparse)
 {
 	struct fdry_verify_report r;
-	unsigned int findings = 0;
 	struct fdry_store *s;
 	struct fdry_oid oid;
 	char file[400];
@@ -264,7 +262,7 @@ static int on_full_disk(uint64_t sparse)
 		err = fdry_store_open(path, FDRY_STORE_READONLY, &s);
 	if (err || fdry_ref_get(s, "m", &oid) || many_read(s, FEW) != FEW)
 		return 3;
-	if (fdry_verify(s, count_finding, &findings, &r) || findings || r.crashes)
+	if (store_verify(s, &r) || r.faults || r.crashes)
 		return 4;
 	fdry_store_close(s);
 	snprintf(file, sizeof(file), "%s/fill", dir);

@@ -31,7 +31,7 @@ static void expect_default(const char *want)
 {
 	struct fdry_buf b = { 0 };
 
-	ok(fdry_store_default_path(&b));
+	ok(fdry_store_locate(NULL, &b));
 	ck_assert_str_eq((char *)b.data, want);
 	fdry_buf_release(&b);
 }
@@ -48,7 +48,7 @@ START_TEST(the_default_place)
 	setenv("FOUNDRY_STORE", "relative/own", 1);
 	expect_default("relative/own");
 	setenv("FOUNDRY_STORE", "", 1);
-	fails(ENV, "FOUNDRY_STORE", fdry_store_default_path(&b));
+	fails(ENV, "FOUNDRY_STORE", fdry_store_locate(NULL, &b));
 	fails(ENV, "FOUNDRY_STORE", fdry_store_open(NULL, FDRY_STORE_CREATE, &s));
 	unsetenv("FOUNDRY_STORE");
 	expect_default("/c/foundry/store");
@@ -59,9 +59,9 @@ START_TEST(the_default_place)
 	unsetenv("XDG_CACHE_HOME");
 	expect_default("/h/.cache/foundry/store");
 	setenv("HOME", "", 1);
-	fails(NOHOME, "set FOUNDRY_STORE", fdry_store_default_path(&b));
+	fails(NOHOME, "set FOUNDRY_STORE", fdry_store_locate(NULL, &b));
 	unsetenv("HOME");
-	fails(NOHOME, "set FOUNDRY_STORE", fdry_store_default_path(&b));
+	fails(NOHOME, "set FOUNDRY_STORE", fdry_store_locate(NULL, &b));
 	ck_assert_ptr_null(b.data);
 }
 END_TEST

@@ -157,7 +157,7 @@ END_TEST
 START_TEST(killed_while_collecting)
 {
 	struct fdry_verify_report r;
-	unsigned int findings, left, half = 0;
+	unsigned int left, half = 0;
 	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_store *s;
 	int i;
@@ -175,9 +175,8 @@ START_TEST(killed_while_collecting)
 		kill(pid, SIGKILL);
 		ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 		ok(fdry_store_open(path, 0, &s));
-		findings = 0;
-		ok(fdry_verify(s, count_finding, &findings, &r));
-		ck_assert_uint_eq(findings, 0);
+		ok(store_verify(s, &r));
+		ck_assert_uint_eq(r.faults, 0);
 		left = (unsigned int)r.objects;
 		half += left && left < 9001;
 		ok(fdry_store_gc(s, NULL, &gr));
@@ -229,7 +228,6 @@ static int fill(uint64_t seed)
 	struct fdry_gc_report gr = { .sz = sizeof(gr) };
 	struct fdry_store *s;
 	struct fdry_oid oid;
-	unsigned int n = 0;
 	int i, err = 0;
 
 	if (fdry_store_open(path, FDRY_STORE_CREATE, &s))
@@ -240,11 +238,11 @@ static int fill(uint64_t seed)
 		err = seal_plain(s, seed + 100 * (uint64_t)i, 50, 100000, NULL);
 	if (err != -FDRY_E_FULL || !strstr(fdry_last_error(), "f"))
 		return 3;
-	if (fdry_store_resolve(s, "small", &oid) || fdry_verify(s, count_finding, &n, &vr) || n)
+	if (fdry_store_resolve(s, "small", &oid) || store_verify(s, &vr) || vr.faults)
 		return 4;
 	if (fdry_store_gc(s, NULL, &gr) || gr.live != 5 || !gr.dead)
 		return 5;
-	if (seal_plain(s, 7, 8, 100000, "again") || fdry_verify(s, count_finding, &n, &vr) || n)
+	if (seal_plain(s, 7, 8, 100000, "again") || store_verify(s, &vr) || vr.faults)
 		return 6;
 	fdry_store_close(s);
 	return 0;
@@ -288,7 +286,6 @@ static int use_fixed(void)
 	struct fdry_reader *g;
 	struct fdry_buf b = { 0 };
 	struct stat st;
-	unsigned int n = 0;
 	char file[400];
 
 	if (fdry_store_open(path, 0, &s) != -FDRY_E_PERM ||
@@ -299,7 +296,7 @@ static int use_fixed(void)
 	if (fdry_reader_begin(s, &g) || fdry_reader_copy(g, &oid, &b))
 		return 3;
 	fdry_reader_end(g);
-	if (fdry_verify(s, count_finding, &n, &r) || n)
+	if (store_verify(s, &r) || r.faults)
 		return 4;
 	snprintf(file, sizeof(file), "%s/lock.mdb", path);
 	if (!stat(file, &st))

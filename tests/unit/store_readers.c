@@ -156,14 +156,13 @@ START_TEST(no_place_at_all)
 	struct fdry_store_stat st = { 0 };
 	struct fdry_verify_report r;
 	struct fdry_gc_report gr = { .sz = sizeof(gr) };
-	unsigned int findings = 0;
 	struct fdry_store *s;
 
 	ck_assert_uint_eq(load_at_once(4), 0);
 	ok(fdry_store_open(path, 0, &s));
 	seal(s, 50, 2, LEN, "more");
-	ok(fdry_verify(s, count_finding, &findings, &r));
-	ck_assert_uint_eq(findings, 0);
+	ok(store_verify(s, &r));
+	ck_assert_uint_eq(r.faults, 0);
 	ok(fdry_store_stat(s, NULL, NULL, &st));
 	ck_assert_uint_eq(st.file.readers_max, 2);
 	ok(fdry_store_gc(s, NULL, &gr));

@@ -86,33 +86,32 @@ static void lose(const struct fdry_oid *oid)
 }
 
 static unsigned int events[4];
-static char ref_told[256];
+static char ref_reported[256];
 
-static void told(void *arg, enum fdry_repair_event event, const struct fdry_oid *oid,
-		 const char *ref, const char *text)
+static void repaired(void *arg, int what, const char *id, const char *ref, const char *text)
 {
 	(void)arg;
-	ck_assert_ptr_nonnull(oid);
+	ck_assert_uint_eq(strlen(id), 64);
 	ck_assert_ptr_nonnull(text);
-	ck_assert(!ref == (event != FDRY_REPAIR_REF));
-	events[event]++;
+	ck_assert(!ref == (what != FDRY_REPAIRED_IMAGE));
+	events[what]++;
 	if (ref)
-		snprintf(ref_told, sizeof(ref_told), "%s", ref);
+		snprintf(ref_reported, sizeof(ref_reported), "%s", ref);
 }
 
 static struct fdry_repair_report repair_from(const char *source, bool dry_run)
 {
-	struct fdry_repair_how o = {
-		.sources = &source, .nsources = source ? 1 : 0, .dry_run = dry_run, .told = told
-	};
-	struct fdry_repair_report r;
+	struct fdry_repair_opts o = { .sz = sizeof(o),
+				      .flags = dry_run ? FDRY_REPAIR_DRY_RUN : 0,
+				      .repaired = repaired };
+	struct fdry_repair_report r = { .sz = sizeof(r) };
 
 	memset(events, 0, sizeof(events));
-	ok(fdry_repair(place, &o, &r));
-	ck_assert_uint_eq(events[FDRY_REPAIR_BACK], r.back);
-	ck_assert_uint_eq(events[FDRY_REPAIR_QUARANTINED], r.quarantined);
-	ck_assert_uint_eq(events[FDRY_REPAIR_LOST], r.lost);
-	ck_assert_uint_eq(events[FDRY_REPAIR_REF], r.refs_broken);
+	ok(fdry_store_repair(place, &source, source ? 1 : 0, &o, &r));
+	ck_assert_uint_eq(events[FDRY_REPAIRED_BACK], r.back);
+	ck_assert_uint_eq(events[FDRY_REPAIRED_QUARANTINED], r.quarantined);
+	ck_assert_uint_eq(events[FDRY_REPAIRED_LOST], r.lost);
+	ck_assert_uint_eq(events[FDRY_REPAIRED_IMAGE], r.broken);
 	return r;
 }
 
@@ -132,8 +131,8 @@ START_TEST(a_sound_store_stays_as_it_is)
 	struct fdry_oid before = see_all(s), is;
 	struct fdry_repair_report r = repair_from(NULL, false);
 
-	ck_assert_uint_eq(r.found.objects, 14);
-	ck_assert_uint_eq(r.back + r.quarantined + r.lost + r.refs_broken, 0);
+	ck_assert_uint_eq(r.damaged + r.missing, 0);
+	ck_assert_uint_eq(r.back + r.quarantined + r.lost + r.broken, 0);
 	is = see_all(s);
 	ck_assert(fdry_oid_eq(&before, &is));
 }
@@ -160,7 +159,7 @@ static void comes_back(const char *source)
 	ck_assert_uint_eq(r.back, 4);
 	r = repair_from(source, false);
 	ck_assert_uint_eq(r.back, 4);
-	ck_assert_uint_eq(r.quarantined + r.lost + r.refs_broken, 0);
+	ck_assert_uint_eq(r.quarantined + r.lost + r.broken, 0);
 	check_sound(s);
 	is = see_all(s);
 	ck_assert(fdry_oid_eq(&before, &is));
@@ -191,8 +190,8 @@ START_TEST(what_is_missing_brings_what_it_needs)
 	lose(&chunk);
 	r = repair_from(NULL, false);
 	ck_assert_uint_eq(r.lost, 1); /* nobody knows of the others */
-	ck_assert_uint_eq(r.refs_broken, 1);
-	ck_assert_str_eq(ref_told, "one");
+	ck_assert_uint_eq(r.broken, 1);
+	ck_assert_str_eq(ref_reported, "one");
 	r = repair_from(good_place, false);
 	ck_assert_uint_eq(r.back, 4);
 	check_sound(s);
@@ -217,8 +216,8 @@ START_TEST(what_cannot_be_had_is_never_served)
 	ck_assert_uint_eq(info.stored, CHUNK); /* a dry run */
 	r = repair_from(NULL, false);
 	ck_assert_uint_eq(r.quarantined, 2);
-	ck_assert_uint_eq(r.refs_broken, 1);
-	ck_assert_str_eq(ref_told, "one");
+	ck_assert_uint_eq(r.broken, 1);
+	ck_assert_str_eq(ref_reported, "one");
 	ok(fdry_reader_begin(s, &g));
 	fails(CORRUPT, "quarantine", fdry_reader_copy(g, &kernel, &b));
 	fails(CORRUPT, "quarantine", fdry_reader_map(g, &chunk, &span));
@@ -229,7 +228,6 @@ START_TEST(what_cannot_be_had_is_never_served)
 	ck_assert_uint_eq(gc.dead, 0);
 	/* It is known from now on, and heals by being put. */
 	r = repair_from(NULL, false);
-	ck_assert_uint_eq(r.found.quarantined, 2);
 	ck_assert_uint_eq(r.quarantined, 2);
 	seal_mixed(s, 1, CHUNK, "one");
 	check_sound(s);
@@ -244,7 +242,7 @@ START_TEST(a_record_that_is_lost_leaves_no_bytes)
 	spoil_record(&graph);
 	r = repair_from(NULL, false);
 	ck_assert_uint_eq(r.lost, 1);
-	ck_assert_uint_eq(r.refs_broken, 1);
+	ck_assert_uint_eq(r.broken, 1);
 	fails(NOENT, "no object", fdry_store_info(s, &graph, &info));
 	r = repair_from(good_place, false);
 	ck_assert_uint_eq(r.back, 1);
@@ -269,7 +267,6 @@ END_TEST
 /* A source with the same damage, one that lies, and packs that are not whole. */
 START_TEST(sources_are_not_believed)
 {
-	struct fdry_repair_how o = { .nsources = 1 };
 	struct fdry_repair_report r;
 	const char *source = pack_place;
 
@@ -279,12 +276,12 @@ START_TEST(sources_are_not_believed)
 	ck_assert_uint_eq(r.quarantined, 1);
 	pack_write();
 	ck_assert(!truncate(pack_place, 9000));
-	o.sources = &source;
-	fails(BADIMAGE, "ends early", fdry_repair(place, &o, &r));
+	fails(BADIMAGE, "ends early", fdry_store_repair(place, &source, 1, NULL, NULL));
 	source = "/dev/null";
-	fails(INVAL, "neither a store nor a file", fdry_repair(place, &o, &r));
+	fails(INVAL, "neither a store nor a file",
+	      fdry_store_repair(place, &source, 1, NULL, NULL));
 	source = "/nowhere";
-	fails(NOENT, "/nowhere", fdry_repair(place, &o, &r));
+	fails(NOENT, "/nowhere", fdry_store_repair(place, &source, 1, NULL, NULL));
 }
 END_TEST
 
@@ -342,7 +339,7 @@ START_TEST(an_empty_object_is_told_of)
 	for (i = 0; i < 2; i++) {
 		r = repair_from(NULL, false);
 		ck_assert_uint_eq(r.quarantined, 1);
-		ck_assert_uint_eq(r.refs_broken, 1);
+		ck_assert_uint_eq(r.broken, 1);
 	}
 }
 END_TEST

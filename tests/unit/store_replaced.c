@@ -44,7 +44,6 @@ static void run_shell(const char *format, ...)
 static int elsewhere(const char *there, const char *absent, const char *add)
 {
 	struct fdry_verify_report r;
-	unsigned int findings = 0;
 	struct fdry_store *s;
 	struct fdry_oid oid;
 	struct fdry_writer *p;
@@ -59,7 +58,7 @@ static int elsewhere(const char *there, const char *absent, const char *add)
 	if (add && (fdry_writer_begin(s, &p) ||
 		    fdry_writer_commit(p, add, strlen(add), NULL, 0, add, &oid, NULL)))
 		return 3;
-	if (fdry_verify(s, count_finding, &findings, &r) || findings)
+	if (store_verify(s, &r) || r.faults)
 		return 4;
 	fdry_store_close(s);
 	return 0;

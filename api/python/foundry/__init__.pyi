@@ -333,11 +333,12 @@ class Verification:
     missing: int
     refs: int
     broken: int
+    dangling: int
     crashes: int
     def __bool__(self) -> bool: ...
 
 class Repair:
-    told: list[Repaired]
+    reported: list[Repaired]
     damaged: int
     missing: int
     back: int

@@ -437,9 +437,9 @@ class VerifyOpts(Struct):
                 ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
-class VerifyInfo(Struct):
+class VerifyReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in (
-        "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken", "crashes")]
+        "faults", "objects", "bytes", "damaged", "quarantined", "missing", "refs", "broken", "dangling", "crashes")]
 
 
 class RepairOpts(Struct):
@@ -447,7 +447,7 @@ class RepairOpts(Struct):
                 ("repaired_arg", c_void_p), ("progress", BYTES_FN), ("progress_arg", c_void_p)]
 
 
-class RepairInfo(Struct):
+class RepairReport(Struct):
     _fields_ = [("sz", c_size_t)] + [(n, c_uint64) for n in ("damaged", "missing", "back", "quarantined", "lost", "broken")]
 
 
@@ -618,8 +618,8 @@ CHECKED = {
     "fdry_store_limit_set": [STORE, c_uint64],
     "fdry_store_evict": [STORE, POINTER(EvictOpts), POINTER(EvictReport)],
     "fdry_store_gc": [STORE, POINTER(GcOpts), POINTER(GcReport)],
-    "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyInfo)],
-    "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairInfo)],
+    "fdry_store_verify": [c_char_p, POINTER(VerifyOpts), POINTER(VerifyReport)],
+    "fdry_store_repair": [c_char_p, POINTER(c_char_p), c_size_t, POINTER(RepairOpts), POINTER(RepairReport)],
     "fdry_device_get": [c_int, POINTER(DEVICE)],
     "fdry_device_caps": [DEVICE, POINTER(DeviceCaps)],
     "fdry_device_warm_up": [DEVICE],

@@ -25,12 +25,12 @@ def _path(store):
 
 
 class Verification(_lib.Record):
-    """What was found: the fields of fdry_verify_info, but `faults`, which are a list of Fault: kind ("damaged", "quarantined",
+    """What was found: the fields of fdry_verify_report, but `faults`, which are a list of Fault: kind ("damaged", "quarantined",
     "missing", "image", "loose" or "pages"), the ids of the objects meant or None, and a sentence.
     """
 
     def __init__(self, raw, faults):
-        for name, _ in _lib.VerifyInfo._fields_[1:]:
+        for name, _ in _lib.VerifyReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
         self.faults = faults
 
@@ -40,14 +40,14 @@ class Verification(_lib.Record):
 
 
 class Repair(_lib.Record):
-    """What was repaired: the fields of fdry_repair_info; `told`, a list of Repaired: what ("back", "quarantined", "lost", or
+    """What was repaired: the fields of fdry_repair_report; `reported`, a list of Repaired: what ("back", "quarantined", "lost", or
     "image" for one that cannot be loaded), its id, an image's ref or None, and the same in words.
     """
 
-    def __init__(self, raw, told):
-        for name, _ in _lib.RepairInfo._fields_[1:]:
+    def __init__(self, raw, reported):
+        for name, _ in _lib.RepairReport._fields_[1:]:
             setattr(self, name, getattr(raw, name))
-        self.told = told
+        self.reported = reported
 
 
 def verify(store=None, threads=0, progress=None):
@@ -60,10 +60,10 @@ def verify(store=None, threads=0, progress=None):
     found = _lib.FAULT_FN(lambda _, kind, *words: faults.append(Fault(_FAULTS[kind], *map(_text, words))))
     told = bytes_told(progress)
     opts = _lib.VerifyOpts(sz=ctypes.sizeof(_lib.VerifyOpts), threads=threads, fault=found, progress=told.fn)
-    info = _lib.VerifyInfo(sz=ctypes.sizeof(_lib.VerifyInfo))
+    report = _lib.VerifyReport(sz=ctypes.sizeof(_lib.VerifyReport))
     with told:
-        lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(info))
-    return Verification(info, faults)
+        lib.fdry_store_verify(_path(store), ctypes.byref(opts), ctypes.byref(report))
+    return Verification(report, faults)
 
 
 def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
@@ -76,9 +76,9 @@ def repair(sources=(), store=None, dry_run=False, threads=0, progress=None):
     fn = _lib.REPAIR_FN(lambda _, what, *words: done.append(Repaired(_REPAIRED[what], *map(_text, words))))
     opts = _lib.RepairOpts(sz=ctypes.sizeof(_lib.RepairOpts), flags=_REPAIR_DRY_RUN if dry_run else 0, threads=threads,
                            repaired=fn, progress=told.fn)
-    info = _lib.RepairInfo(sz=ctypes.sizeof(_lib.RepairInfo))
+    report = _lib.RepairReport(sz=ctypes.sizeof(_lib.RepairReport))
     paths = [_lib.file_name(path) for path in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
     with told:
         lib.fdry_store_repair(_path(store), (ctypes.c_char_p * len(paths))(*paths), len(paths), ctypes.byref(opts),
-                              ctypes.byref(info))
-    return Repair(info, done)
+                              ctypes.byref(report))
+    return Repair(report, done)
