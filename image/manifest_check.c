@@ -463,6 +463,17 @@ static int rng_uses_check(const struct fdry_manifest *m)
 	return 0;
 }
 
+/* Images of before fingerprints have none. */
+static int fingerprints_check(const struct fdry_manifest *m)
+{
+	if (m->n_fingerprints && m->n_fingerprints != m->n_chunks)
+		return bad("%u fingerprints for %u chunks", m->n_fingerprints, m->n_chunks);
+	if (m->n_host_fingerprints && m->n_host_fingerprints != m->n_host_chunks)
+		return bad("%u fingerprints for %u host chunks", m->n_host_fingerprints,
+			   m->n_host_chunks);
+	return 0;
+}
+
 int fdry_manifest_check(const struct fdry_manifest *m)
 {
 	static int (*const checks[])(const struct fdry_manifest *) = {
@@ -470,6 +481,7 @@ int fdry_manifest_check(const struct fdry_manifest *m)
 		chunks_check,  hosts_check,	 host_chunks_check, graphs_check,
 		kernels_check, attrs_check,	 tensors_check,	    capacities_check,
 		allocs_check,  generators_check, rng_uses_check,    text_check,
+		fingerprints_check,
 	};
 	size_t i;
 	int err;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "foundry.h"
+#include "lib/fingerprint.h"
 #include "lib/oid.h"
 #include "lib/sections.h"
 #include "graph/host.h"
@@ -184,6 +185,9 @@ struct fdry_mf_limit {
 	uint64_t value;
 };
 
+/* The fingerprints of chunks and those of host chunks have a section each, with one entry for each
+ * chunk, in the same order. Images of 0.1 have neither. */
+
 /* X(id, NAME, member of view and writer, type of an entry) */
 #define FDRY_MF_SECTIONS(X) \
 	X(1, STRINGS, strings, char) \
@@ -202,7 +206,10 @@ struct fdry_mf_limit {
 	X(14, CAPACITIES, capacities, struct fdry_mf_capacity) \
 	X(15, ALLOCS, allocs, struct fdry_mf_alloc) \
 	X(16, GENERATORS, generators, struct fdry_mf_generator) \
-	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use)
+	X(17, RNG_USES, rng_uses, struct fdry_mf_rng_use) \
+	X(FDRY_SECTION_OPTIONAL + 18, FINGERPRINTS, fingerprints, struct fdry_fingerprint) \
+	X(FDRY_SECTION_OPTIONAL + 19, HOST_FINGERPRINTS, host_fingerprints, \
+	  struct fdry_fingerprint)
 
 #define FDRY_MF_FROZEN(type, size) _Static_assert(sizeof(struct type) == (size), #type " is frozen")
 #define FDRY_MF_FROZEN_AT(type, field, at) \
@@ -239,6 +246,7 @@ FDRY_MF_FROZEN_AT(fdry_mf_rng_use, seed, 8);
 FDRY_MF_FROZEN_AT(fdry_mf_rng_use, increment, 24);
 FDRY_MF_FROZEN(fdry_mf_capacity, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_capacity, max, 8);
+FDRY_MF_FROZEN(fdry_fingerprint, 16);
 FDRY_MF_FROZEN(fdry_mf_host, 16);
 FDRY_MF_FROZEN_AT(fdry_mf_host, align, 8);
 FDRY_MF_FROZEN(fdry_mf_host_chunk, 56);

@@ -71,6 +71,7 @@ struct before {
 /* A chunk of a piece. @known: the store has it; if not, its bytes are in piece.fresh. */
 struct found {
 	struct fdry_mf_chunk chunk;
+	struct fdry_fingerprint print;
 	bool known;
 };
 
@@ -225,6 +226,7 @@ static int chunk_find(struct piece *p, uint64_t addr, const uint8_t *bytes, size
 	struct found f = { .chunk = { .addr = addr, .size = len } };
 	int err = fdry_pointers_find(p->c->s, addr, bytes, len, &p->words);
 
+	f.print = fdry_fingerprint_of(bytes, len);
 	f.known = !err && chunk_known(p, &f.chunk, bytes);
 	if (!err && !f.known) {
 		err = fdry_oid_of(bytes, len, &f.chunk.oid);
@@ -369,6 +371,8 @@ static int chunk_put(struct fdry_seal *s, struct found *f, const uint8_t *bytes)
 	s->report.content_bytes += f->chunk.size;
 	if (f->known && there)
 		s->report.unchanged_bytes += f->chunk.size;
+	if (!err)
+		err = fdry_buf_put(&s->w.fingerprints, &f->print, sizeof(f->print));
 	return err ? err : fdry_buf_put(&s->w.chunks, &f->chunk, sizeof(f->chunk));
 }
 

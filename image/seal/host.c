@@ -205,6 +205,7 @@ struct storing {
 static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 {
 	struct fdry_seal *s = st->s;
+	struct fdry_fingerprint print;
 	int err = fdry_safe_read(&st->reader, segment_start(st->seg) + c->offset, st->chunk,
 				 (size_t)c->size);
 
@@ -220,6 +221,10 @@ static int chunk_put(struct storing *st, struct fdry_mf_host_chunk *c)
 		err = fdry_writer_add_object(s->writer, FDRY_OBJECT_CHUNK, st->chunk,
 					     (size_t)c->size, NULL, 0, &c->oid);
 	s->report.content_bytes += c->size;
+	if (err)
+		return err;
+	print = fdry_fingerprint_of(st->chunk, (size_t)c->size);
+	err = fdry_buf_put(&s->w.host_fingerprints, &print, sizeof(print));
 	return err ? err : fdry_buf_put(&s->w.host_chunks, c, sizeof(*c));
 }
 

@@ -58,6 +58,8 @@ static struct fdry_buf good(void)
 	put(w.attrs, (struct fdry_mf_attr){ .kernel = 0, .id = FDRY_MF_KERNEL_ATTRS, .value = 2 });
 	put(w.hosts, (struct fdry_mf_host){ .size = 5000, .align = 256 });
 	put(w.host_chunks, (struct fdry_mf_host_chunk){ .segment = 0, .offset = 8, .size = 4992 });
+	put(w.fingerprints, (struct fdry_fingerprint){ 3, 4 });
+	put(w.host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
 	must(!fdry_manifest_encode(&w, &b));
 	fdry_manifest_writer_release(&w);
 	return b;
@@ -121,6 +123,8 @@ static void try_bytes(struct fdry_span s)
 		must(!fdry_manifest_to_text(&m, &text) && !fdry_manifest_links(&m, &links, &n));
 		text_check(&text);
 		firsts_check(&m);
+		must(!m.n_fingerprints || m.n_fingerprints == m.n_chunks);
+		must(!m.n_host_fingerprints || m.n_host_fingerprints == m.n_host_chunks);
 		hosts_walk(&m);
 		free(links);
 		fdry_buf_release(&text);

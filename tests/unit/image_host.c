@@ -404,6 +404,7 @@ static void chunks_check(void)
 	fdry_reader_end(reader);
 	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
 	ck_assert_uint_eq(m.n_host_chunks, 4);
+	ck_assert_uint_eq(m.n_host_fingerprints, 4);
 	for (i = 0; i < 4; i++) {
 		ck_assert_uint_eq(m.host_chunks[i].segment, want[i].segment);
 		ck_assert_uint_eq(m.host_chunks[i].offset, want[i].offset);

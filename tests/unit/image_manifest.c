@@ -348,6 +348,11 @@ DAMAGE(host_chunk_wraps, host_chunk(1).offset = UINT64_MAX)
 DAMAGE(host_chunk_overlaps, host_chunk(1).offset -= 1)
 DAMAGE(host_chunk_order, host_chunk(1).segment = 0; host_chunk(1).offset = 0;
 	host_chunk(1).size = 1)
+DAMAGE(fingerprint_alone, put(w->fingerprints, (struct fdry_fingerprint){ 1, 2 }))
+DAMAGE(host_fingerprint_alone, put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 }))
+DAMAGE(host_fingerprint_more, put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
+	put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 });
+	put(w->host_fingerprints, (struct fdry_fingerprint){ 1, 2 }))
 DAMAGE(host_tensor_on_device, tensor(2).addr = BASE + 0x400000)
 DAMAGE(host_tensor_nowhere, tensor(2).addr = fdry_host_place(2, 8))
 DAMAGE(host_tensor_over, tensor(2).addr = fdry_host_place(0, 9))
@@ -374,6 +379,9 @@ static const struct damage host_damages[] = {
 	{ "host chunk 1 does not lie", FDRY_E_BADIMAGE, host_chunk_wraps },
 	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_overlaps },
 	{ "host chunk 1 is out of order", FDRY_E_BADIMAGE, host_chunk_order },
+	{ "1 fingerprints for 2 chunks", FDRY_E_BADIMAGE, fingerprint_alone },
+	{ "1 fingerprints for 2 host chunks", FDRY_E_BADIMAGE, host_fingerprint_alone },
+	{ "3 fingerprints for 2 host chunks", FDRY_E_BADIMAGE, host_fingerprint_more },
 	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_on_device },
 	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_nowhere },
 	{ "tensor 2 does not lie in a host segment", FDRY_E_BADIMAGE, host_tensor_over },

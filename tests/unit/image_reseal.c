@@ -51,6 +51,7 @@ static void image_is_memory(struct fdry_store *store)
 {
 	struct fdry_buf bytes = { 0 }, chunk = { 0 };
 	uint8_t *seen = calloc(1, BIG);
+	struct fdry_fingerprint print;
 	struct fdry_manifest m;
 	struct fdry_reader *reader;
 	struct fdry_oid id;
@@ -61,12 +62,15 @@ static void image_is_memory(struct fdry_store *store)
 	ok(fdry_reader_begin(store, &reader));
 	ok(fdry_reader_copy(reader, &id, &bytes));
 	ok(fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m));
+	ck_assert_uint_eq(m.n_fingerprints, m.n_chunks);
 	for (i = 0; i < m.n_chunks; i++) {
 		if (m.chunks[i].addr - big >= BIG)
 			continue;
 		chunk.len = 0;
 		ok(fdry_reader_copy(reader, &m.chunks[i].oid, &chunk));
 		ck_assert_uint_eq(chunk.len, m.chunks[i].size);
+		print = fdry_fingerprint_of(chunk.data, chunk.len);
+		ck_assert(fdry_fingerprint_eq(print, m.fingerprints[i]));
 		memcpy(seen + (m.chunks[i].addr - big), chunk.data, chunk.len);
 	}
 	ck_assert(!memcmp(seen, mine, BIG));
