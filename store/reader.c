@@ -2,16 +2,16 @@
 /*
  * reader.c - loading: one consistent view, verified copies, and content in place.
  *
- * A session keeps one read transaction for its life, so that LMDB lets go of nothing that
- * it sees, whatever a collection deletes. What it resolves it notes in a lease, so that
- * sessions that begin later (a loader's other threads) find it too.
+ * A session keeps one read transaction open until it ends. So LMDB does not reuse the pages that the
+ * session sees, even if a collection deletes their objects. The session notes the images that it
+ * resolves in a lease, so that sessions that begin later (other threads of a loader) find them, too.
  *
- * If LMDB cannot give this session a place among its readers (its process id is taken in another
- * PID namespace, all places are taken, or they cannot be written) a transaction keeps every writer
- * out: then each call takes a short one. Whatever is asked for is noted in the lease first. Mapped
- * spans stay right between the turns because bytes that are stored plain and have pages of their
- * own are never moved, only collected, and because the map is pinned; of smaller ones the session
- * keeps copies.
+ * LMDB may have no place for this session in its list of readers: another PID namespace uses the
+ * same process id, all places are taken, or lock.mdb cannot be written. Then a read transaction
+ * keeps every writer out, so each call of the session begins a short one of its own. The session
+ * notes each id in its lease before it looks the object up. Mapped spans stay valid between the
+ * calls: uncompressed bytes with pages of their own never move, the lease keeps them from being
+ * collected, and the map is pinned. The session copies smaller objects.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@
 
 #define RESOLVE_TRIES 64
 
-/* Bytes that lie beside others in a page, which moves when these are written. */
+/* Bytes that share a page with other entries move when those are written. */
 struct copy {
 	struct copy *next;
 	uint8_t bytes[];
@@ -30,12 +30,12 @@ struct copy {
 struct fdry_reader {
 	struct fdry_store *s;
 	struct fdry_txn txn;
-	bool held;   /* txn is open from begin to end */
-	bool used;   /* something came out of the view: it stays */
-	struct fdry_lease *lease; /* NULL: nothing to note yet */
+	bool held;   /* txn is open until the session ends */
+	bool used;   /* the caller has used the view, which therefore stays as it is */
+	struct fdry_lease *lease; /* NULL: nothing was noted yet */
 	struct fdry_verified verified;
 	struct fdry_unpacker unpacker;
-	struct copy *copies; /* for spans, where the view is not held */
+	struct copy *copies; /* of small objects, if the view is not held */
 };
 
 static int lease_need(struct fdry_reader *r)
@@ -58,7 +58,7 @@ static int view_open(struct fdry_reader *r)
 		return err;
 	fdry_db_pin(r->s->env->db);
 	if (!r->s->env->readonly)
-		fdry_info("store %s: no place among LMDB's readers; reading in short turns",
+		fdry_info("store %s: no place among LMDB's readers; each read is a transaction",
 			  r->s->path);
 	return 0;
 }
@@ -92,27 +92,21 @@ int fdry_reader_begin(struct fdry_store *s, struct fdry_reader **ret)
 	return 0;
 }
 
-static int view_begin(struct fdry_reader *r)
-{
-	int err = fdry_store_check(r->s);
-
-	return err || r->held ? err : fdry_txn_read(r->s->env->db, &r->txn);
-}
-
 static void view_end(struct fdry_reader *r)
 {
 	if (!r->held)
 		fdry_txn_abort(&r->txn);
 }
 
-/* Without a view that is held, an object stays because it was noted before it was looked up. */
+/* If the view is not held, the object must be noted before it is looked up, or it may go. */
 static int view_begin_at(struct fdry_reader *r, const struct fdry_oid *oid)
 {
 	int err = fdry_store_check(r->s);
 
-	if (!err && !r->held)
-		err = fdry_lease_note(r->lease, oid, 1);
-	return err ? err : view_begin(r);
+	if (err || r->held)
+		return err;
+	err = fdry_lease_note(r->lease, oid, 1);
+	return err ? err : fdry_txn_read(r->s->env->db, &r->txn);
 }
 
 /* --- resolving --- */
@@ -136,9 +130,10 @@ static int named_match(void *arg, struct fdry_span key, struct fdry_span value)
 }
 
 /*
- * Does a view that began after an image was noted show that it stays? It does where no
- * collection is announced, and where a ref names it: whoever deletes at that moment sees
- * the same refs. Else only the writers' lock tells.
+ * The view began after an image was noted in the lease. Does it show that the image stays? It does
+ * if no collection is announced. It also does if a ref names the image, since a collection that is
+ * deleting objects at this moment sees the same refs. Otherwise only a look under the writers' lock
+ * is certain.
  */
 static int view_is_sure(struct fdry_txn *t, const struct fdry_ref *image, bool *ret)
 {
@@ -146,13 +141,16 @@ static int view_is_sure(struct fdry_txn *t, const struct fdry_ref *image, bool *
 	bool announced = false;
 	int err = fdry_gc_announced(t, &announced);
 
-	if (!err && announced && !n.found)
+	if (err)
+		return err;
+	if (announced && !n.found)
 		err = fdry_txn_each(t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, named_match, &n);
 	if (!err)
 		*ret = !announced || n.found;
 	return err;
 }
 
+/* Under the writers' lock. */
 static int there_for_sure(struct fdry_reader *r, const struct fdry_oid *oid, bool *ret)
 {
 	struct fdry_record rec;
@@ -177,40 +175,56 @@ static bool same_images(const struct fdry_buf *a, const struct fdry_buf *b)
 	return a->len == b->len && i == n;
 }
 
-/* In a new view: does @name still mean @images, and do they stay? */
+/* In a new view: does @name still mean @images, and is it certain that they stay? */
+static int images_check(struct fdry_txn *t, const char *name, const struct fdry_buf *images,
+			bool *same, bool *sure)
+{
+	struct fdry_buf now = { 0 };
+	int err = fdry_ref_resolve_all(t, name, &now);
+
+	*same = !err && same_images(&now, images);
+	fdry_buf_release(&now);
+	if (err || !*same)
+		return err;
+	return view_is_sure(t, (const void *)images->data, sure); /* if several, a ref names all */
+}
+
+/* Does @name still mean @images, and do they stay? */
 static int resolve_again(struct fdry_reader *r, const char *name, const struct fdry_buf *images,
 			 bool *ret)
 {
 	const struct fdry_ref *first = (const void *)images->data;
-	struct fdry_buf now = { 0 };
 	bool sure = false;
 	struct fdry_txn t;
 	int err = fdry_txn_read_latest(r->s->env->db, &t);
 
 	if (err)
 		return err;
-	err = fdry_ref_resolve_all(&t, name, &now);
-	*ret = !err && same_images(&now, images);
-	if (*ret)
-		err = view_is_sure(&t, first, &sure); /* several are a ref's */
+	err = images_check(&t, name, images, ret, &sure);
 	fdry_txn_abort(&t);
-	fdry_buf_release(&now);
 	if (err == -FDRY_E_NOENT || err == -FDRY_E_AMBIGUOUS)
-		return 0; /* gone: the new view will say so */
-	if (!err && *ret && !sure)
-		err = r->s->env->readonly ? 0 : there_for_sure(r, &first->oid, ret);
-	return err;
+		return 0; /* the name changed; resolving it in the new view reports that */
+	if (err || !*ret || sure || r->s->env->readonly)
+		return err;
+	return there_for_sure(r, &first->oid, ret);
 }
 
-static int images_note(struct fdry_reader *r, const struct fdry_buf *images)
+/* Resolve @name in the session's view, and note what it means. */
+static int resolve_noted(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
 {
-	const struct fdry_ref *refs = (const void *)images->data;
+	const struct fdry_ref *refs;
 	size_t i;
-	int err = 0;
+	int err = fdry_ref_resolve_all(&r->txn, name, ret);
 
-	for (i = 0; i < images->len / sizeof(*refs) && !err; i++)
+	if (err)
+		return err;
+	refs = (const void *)ret->data;
+	for (i = 0; i < ret->len / sizeof(*refs); i++) {
 		err = fdry_lease_note(r->lease, &refs[i].oid, 1);
-	return err;
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int view_renew(struct fdry_reader *r)
@@ -230,33 +244,32 @@ static int resolve_held(struct fdry_reader *r, const char *name, struct fdry_buf
 	bool stays = false;
 	int i, err = lease_need(r);
 
-	for (i = 0; i < RESOLVE_TRIES && !err && !stays; i++) {
+	if (err)
+		return err;
+	for (i = 0; i < RESOLVE_TRIES && !stays; i++) {
 		ret->len = 0;
-		if (i)
-			err = view_renew(r);
-		if (!err)
-			err = fdry_ref_resolve_all(&r->txn, name, ret);
-		if (!err)
-			err = images_note(r, ret);
-		if (!err)
-			err = resolve_again(r, name, ret, &stays);
-		if (r->used) /* this session has them in any case */
-			break;
+		err = i ? view_renew(r) : 0;
+		if (err)
+			return err;
+		err = resolve_noted(r, name, ret);
+		if (err)
+			return err;
+		err = resolve_again(r, name, ret, &stays);
+		if (err || r->used) /* a used view keeps its objects in any case */
+			return err;
 	}
-	return err;
+	return 0;
 }
 
-/* While writers are kept out no collection can come between. */
+/* The transaction keeps writers out, so no collection deletes anything meanwhile. */
 static int resolve_locked(struct fdry_reader *r, const char *name, struct fdry_buf *ret)
 {
-	int err = view_begin(r);
+	int err = fdry_txn_read(r->s->env->db, &r->txn);
 
 	if (err)
 		return err;
-	err = fdry_ref_resolve_all(&r->txn, name, ret);
-	if (!err)
-		err = images_note(r, ret);
-	view_end(r);
+	err = resolve_noted(r, name, ret);
+	fdry_txn_abort(&r->txn);
 	return err;
 }
 
@@ -266,8 +279,9 @@ int fdry_reader_images(struct fdry_reader *r, const char *name, struct fdry_ref 
 	struct fdry_buf all = { 0 };
 	int err = fdry_store_check(r->s);
 
-	if (!err)
-		err = r->held ? resolve_held(r, name, &all) : resolve_locked(r, name, &all);
+	if (err)
+		return err;
+	err = r->held ? resolve_held(r, name, &all) : resolve_locked(r, name, &all);
 	if (err) {
 		fdry_buf_release(&all);
 		return err;
@@ -291,9 +305,9 @@ int fdry_reader_resolve(struct fdry_reader *r, const char *name, struct fdry_oid
 	return 0;
 }
 
-/* --- getting --- */
+/* --- reading objects --- */
 
-static void count_got(size_t len)
+static void count_read(size_t len)
 {
 	fdry_count(FDRY_METRIC_STORE_GOT, 1);
 	fdry_count(FDRY_METRIC_STORE_GOT_BYTES, len);
@@ -307,10 +321,11 @@ int fdry_reader_copy(struct fdry_reader *r, const struct fdry_oid *oid, struct f
 		return err;
 	err = fdry_object_read(&r->txn, oid, &r->unpacker, ret);
 	view_end(r);
-	if (!err)
-		count_got(ret->len);
-	r->used |= !err;
-	return err;
+	if (err)
+		return err;
+	count_read(ret->len);
+	r->used = true;
+	return 0;
 }
 
 int fdry_reader_size(struct fdry_reader *r, const struct fdry_oid *oid, uint64_t *ret)
@@ -322,19 +337,6 @@ int fdry_reader_size(struct fdry_reader *r, const struct fdry_oid *oid, uint64_t
 	err = fdry_object_size(&r->txn, oid, ret);
 	view_end(r);
 	return err;
-}
-
-static int object_map(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_span *ret)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_record rec;
-	int err = fdry_record_need(t, oid, &rec);
-
-	if (!err && rec.codec == FDRY_CODEC_ZSTD)
-		err = fdry_fail(FDRY_E_STATE,
-				"object %s is stored compressed and cannot be mapped; copy it out",
-				fdry_oid_hex(oid, hex));
-	return err ? err : fdry_object_stored(t, oid, &rec, ret);
 }
 
 static int span_keep(struct fdry_reader *r, struct fdry_span *span)
@@ -354,6 +356,23 @@ static int span_keep(struct fdry_reader *r, struct fdry_span *span)
 	return 0;
 }
 
+/* The bytes in place; a copy if the view is not held and they may move. */
+static int object_map(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span *ret)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_record rec;
+	int err = fdry_record_need(&r->txn, oid, &rec);
+
+	if (err)
+		return err;
+	if (rec.codec == FDRY_CODEC_ZSTD)
+		return fdry_fail(FDRY_E_STATE,
+				 "object %s is stored compressed and cannot be mapped; copy it out",
+				 fdry_oid_hex(oid, hex));
+	err = fdry_object_stored(&r->txn, oid, &rec, ret);
+	return err ? err : span_keep(r, ret);
+}
+
 int fdry_reader_map(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span *ret)
 {
 	struct fdry_span span = { 0 };
@@ -361,13 +380,11 @@ int fdry_reader_map(struct fdry_reader *r, const struct fdry_oid *oid, struct fd
 
 	if (err)
 		return err;
-	err = object_map(&r->txn, oid, &span);
-	if (!err)
-		err = span_keep(r, &span);
+	err = object_map(r, oid, &span);
 	view_end(r);
 	if (err)
 		return err;
-	count_got(span.len);
+	count_read(span.len);
 	r->used = true;
 	*ret = span;
 	return 0;
@@ -386,8 +403,8 @@ static void copies_free(struct fdry_reader *r)
 int fdry_reader_verify(struct fdry_reader *r, const struct fdry_oid *oid, struct fdry_span data,
 		       bool always, bool *hashed)
 {
-	int err = fdry_store_check(r->s);
 	bool due;
+	int err = fdry_store_check(r->s);
 
 	if (err)
 		return err;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * writer.c - sealing: objects first, in transactions of middling size; manifest and ref last.
+ * writer.c - sealing: objects first, in transactions of about 32 MiB; manifest and ref last.
  *
- * What is put collects in one piece of memory, packed, and goes out in one transaction when there
- * is enough of it: the writers' lock is held for the writing alone, never while a caller hashes or
- * reads its GPU. The last transaction holds what is left, the manifest and the ref, so that a
- * manifest never becomes durable before what it links to.
+ * Objects collect in one batch of memory, packed. When the batch is large enough, one transaction
+ * writes it. So the writers' lock is held only while the batch is written, never while a caller
+ * hashes or reads its GPU. The last transaction writes the rest of the batch, the manifest and the
+ * ref, so a manifest never becomes durable before the objects that it links to.
  *
- * Every id goes into the session's lease before it is looked up, and so do its links: a
- * collection passes them over. What is found while one is under way may be going that
- * moment; then it waits with the rest, and is written again unless it is still there.
+ * The session notes every id, and the ids of its links, in its lease before it looks them up. A
+ * collection spares the objects of those ids. But a collection that is under way may be deleting an
+ * object that the session finds. So the session then puts the object into the batch, and the
+ * transaction writes it again if it has been deleted.
  */
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@
 
 #define BATCH_BYTES (32u << 20)
 #define BATCH_ITEMS 1024
-/* Records and tree pages that an item takes beside its bytes. */
+/* Bytes of records and tree pages that an item needs besides its own bytes. */
 #define ITEM_OVERHEAD 8192
 
 struct fdry_writer {
@@ -28,16 +29,16 @@ struct fdry_writer {
 	bool wrote;       /* something is committed */
 	uint64_t changes; /* the store's change counter at the beginning */
 	uint64_t limit;   /* the store's, 0: none */
-	struct fdry_oid identity; /* of the image; zero: not said */
+	struct fdry_oid identity; /* of the image; zero: none */
 	struct fdry_item items[BATCH_ITEMS];
 	size_t count;
-	uint8_t *batch;   /* their bytes at rest, end to end ... */
-	size_t used, capacity; /* ... and how many, of how many */
-	int failed;       /* why what was collected is lost */
+	uint8_t *batch;   /* their packed bytes, end to end */
+	size_t used, capacity; /* bytes of @batch */
+	int failed;       /* the error that lost the batch */
 	struct fdry_writer_stats stats;
 };
 
-/* What a transaction has put is there for good. */
+/* After a commit: its objects are in the store. */
 static void stats_keep(struct fdry_writer *w, const struct fdry_writer_stats *now)
 {
 	fdry_count(FDRY_METRIC_STORE_PUT, now->objects_new - w->stats.objects_new);
@@ -45,6 +46,16 @@ static void stats_keep(struct fdry_writer *w, const struct fdry_writer_stats *no
 	fdry_count(FDRY_METRIC_STORE_PUT_BYTES, now->bytes_new - w->stats.bytes_new);
 	fdry_count(FDRY_METRIC_STORE_STORED_BYTES, now->stored_new - w->stats.stored_new);
 	w->stats = *now;
+}
+
+static int start_read_in(struct fdry_txn *t, bool *announced, uint64_t *changes, uint64_t *limit)
+{
+	int err = fdry_gc_announced(t, announced);
+
+	if (err)
+		return err;
+	err = fdry_ref_changes(t, changes);
+	return err ? err : fdry_limit_get(t, limit);
 }
 
 static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
@@ -55,11 +66,7 @@ static int start_read(struct fdry_store *s, uint64_t *changes, uint64_t *limit)
 
 	if (err)
 		return err;
-	err = fdry_gc_announced(&t, &announced);
-	if (!err)
-		err = fdry_ref_changes(&t, changes);
-	if (!err)
-		err = fdry_limit_get(&t, limit);
+	err = start_read_in(&t, &announced, changes, limit);
 	fdry_txn_abort(&t);
 	if (!err && announced)
 		fdry_gc_recover(s->env);
@@ -78,14 +85,16 @@ int fdry_writer_begin(struct fdry_store *s, struct fdry_writer **ret)
 		return fdry_nomem();
 	w->s = s;
 	err = start_read(s, &w->changes, &w->limit);
-	if (!err)
-		err = fdry_lease_begin(s->env, &w->lease);
-	if (err) {
-		free(w);
-		return err;
-	}
+	if (err)
+		goto out_free;
+	err = fdry_lease_begin(s->env, &w->lease);
+	if (err)
+		goto out_free;
 	*ret = w;
 	return 0;
+out_free:
+	free(w);
+	return err;
 }
 
 struct fdry_lease *fdry_writer_lease(struct fdry_writer *w)
@@ -93,7 +102,7 @@ struct fdry_lease *fdry_writer_lease(struct fdry_writer *w)
 	return w->lease;
 }
 
-/* --- what waits to be written --- */
+/* --- the batch --- */
 
 static void items_drop(struct fdry_writer *w)
 {
@@ -133,24 +142,26 @@ static void stats_add(struct fdry_writer_stats *st, const struct fdry_item *it, 
 	st->stored_new += it->rec.stored;
 }
 
-/* @st: what this transaction adds, once it is committed. */
+/* @st: what this transaction adds; it counts after the commit. */
 static int items_store(struct fdry_writer *w, struct fdry_txn *t, struct fdry_writer_stats *st)
 {
 	bool is_new = false;
-	int err = 0;
 	size_t i;
+	int err;
 
-	for (i = 0; i < w->count && !err; i++) {
+	for (i = 0; i < w->count; i++) {
 		err = fdry_item_store(t, &w->items[i], &is_new);
-		if (!err)
-			err = fdry_item_check_links(t, &w->items[i]);
-		if (!err)
-			stats_add(st, &w->items[i], is_new);
+		if (err)
+			return err;
+		err = fdry_item_check_links(t, &w->items[i]);
+		if (err)
+			return err;
+		stats_add(st, &w->items[i], is_new);
 	}
-	return err;
+	return 0;
 }
 
-/* What can never fit does not begin to push out the rest. */
+/* A seal that is larger than the limit must not begin to evict other images. */
 static int limit_check(const struct fdry_writer *w)
 {
 	uint64_t bytes = w->stats.stored_new + w->used;
@@ -163,7 +174,7 @@ static int limit_check(const struct fdry_writer *w)
 			 (unsigned long long)bytes, (unsigned long long)w->limit);
 }
 
-/* What the batch will take. */
+/* Bytes that the batch will take of the store, by estimate. */
 static uint64_t items_cost(const struct fdry_writer *w)
 {
 	uint64_t cost = 0;
@@ -174,96 +185,203 @@ static uint64_t items_cost(const struct fdry_writer *w)
 	return cost;
 }
 
-/* The last transaction of the session, or one before it: what it does, and for how many bytes of
- * pages at most. */
-typedef int (*write_fn)(struct fdry_writer *w, void *arg, struct fdry_txn *t,
-			struct fdry_writer_stats *st);
+/* --- the transaction --- */
 
-static int write_once(struct fdry_writer *w, uint64_t growth, write_fn fn, void *arg)
+/* What a transaction writes after the batch. All zero: nothing. */
+struct ending {
+	struct fdry_item *manifest; /* packed; NULL: none */
+	struct fdry_span data;      /* the manifest's bytes */
+	const struct fdry_item *more; /* items that add kinds and links to objects in the store */
+	size_t nmore;
+	struct fdry_writer_image *images;
+	size_t count;
+};
+
+static uint64_t ending_growth(const struct ending *x)
 {
-	struct fdry_writer_stats st = w->stats;
-	struct fdry_txn t;
-	int err = fdry_txn_write(w->s->env->db, growth, &t);
+	uint64_t growth = x->count * ITEM_OVERHEAD;
+	size_t i;
+
+	if (x->manifest)
+		growth += ITEM_OVERHEAD + x->manifest->stored.len + x->manifest->links.len;
+	for (i = 0; i < x->nmore; i++)
+		growth += 2 * ITEM_OVERHEAD + x->more[i].links.len;
+	return growth;
+}
+
+static uint64_t ending_cost(const struct ending *x)
+{
+	uint64_t cost = x->manifest ? fdry_record_cost(&x->manifest->rec) : 0;
+	size_t i;
+
+	for (i = 0; i < x->nmore; i++)
+		cost += fdry_record_cost(&x->more[i].rec);
+	return cost;
+}
+
+static int manifest_store(struct fdry_txn *t, const struct ending *x, struct fdry_writer_stats *st)
+{
+	bool is_new = false, known = false;
+	int err = fdry_item_check_links(t, x->manifest);
 
 	if (err)
 		return err;
-	err = fn(w, arg, &t, &st);
-	if (err) {
-		fdry_txn_abort(&t);
+	err = fdry_item_known(t, x->manifest, x->data, &known);
+	if (err)
 		return err;
-	}
-	err = fdry_txn_commit(&t);
+	if (!known)
+		err = fdry_item_store(t, x->manifest, &is_new);
 	if (!err)
-		stats_keep(w, &st);
-	w->wrote |= !err;
+		stats_add(st, x->manifest, is_new);
 	return err;
 }
 
-/* In one transaction, or not at all; where the disk is full once more when room was made, if that
- * can be. */
-static int write_all(struct fdry_writer *w, uint64_t growth, uint64_t cost, write_fn fn, void *arg)
+/* The caller does not have the item's bytes. If another process removed them, the commit fails. */
+static int more_store(struct fdry_txn *t, const struct fdry_item *it)
+{
+	bool bytes = false, all, is_new;
+	char hex[FDRY_OID_HEX_SIZE];
+	int err = fdry_item_there(t, it, &bytes, &all);
+
+	if (err)
+		return err;
+	if (!bytes)
+		return fdry_fail(FDRY_E_RACED, "object %s was removed meanwhile; try again",
+				 fdry_oid_hex(&it->oid, hex));
+	err = fdry_item_check_links(t, it);
+	return err ? err : fdry_item_store(t, it, &is_new);
+}
+
+/* If two seals use one name for different images, the second one fails. */
+static int image_name(struct fdry_writer *w, struct fdry_txn *t, struct fdry_writer_image *image)
+{
+	char hex[FDRY_OID_HEX_SIZE];
+	struct fdry_record rec;
+	struct fdry_ref old;
+	bool found = false;
+	int err = fdry_record_need(t, &image->oid, &rec);
+
+	if (err)
+		return err;
+	if (!(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
+		return fdry_fail(FDRY_E_INVAL, "object %s is not an image",
+				 fdry_oid_hex(&image->oid, hex));
+	if (!image->ref)
+		return 0;
+	err = fdry_ref_find(t, image->ref, &image->identity, &found, &old);
+	if (err)
+		return err;
+	image->had = found && !fdry_oid_eq(&old.oid, &image->oid);
+	if (found && !image->had)
+		return 0;
+	if (found && old.change > w->changes)
+		return fdry_fail(FDRY_E_RACED,
+				 "the ref '%s' was set to another image while this one was sealed; "
+				 "seal under another name, or again",
+				 image->ref);
+	if (found)
+		image->was = old.oid;
+	return fdry_ref_store(t, image->ref, &image->oid, &image->identity);
+}
+
+static int write_in(struct fdry_writer *w, struct fdry_txn *t, const struct ending *x,
+		    struct fdry_writer_stats *st)
+{
+	size_t i;
+	int err = items_store(w, t, st);
+
+	if (!err && x->manifest)
+		err = manifest_store(t, x, st);
+	if (err)
+		return err;
+	for (i = 0; i < x->nmore; i++) {
+		err = more_store(t, &x->more[i]);
+		if (err)
+			return err;
+	}
+	for (i = 0; i < x->count; i++) {
+		err = image_name(w, t, &x->images[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int write_once(struct fdry_writer *w, const struct ending *x)
+{
+	struct fdry_writer_stats st = w->stats;
+	struct fdry_txn t;
+	int err = fdry_txn_write(w->s->env->db, items_growth(w) + ending_growth(x), &t);
+
+	if (err)
+		return err;
+	err = fdry_txn_end(&t, write_in(w, &t, x, &st));
+	if (err)
+		return err;
+	stats_keep(w, &st);
+	w->wrote = true;
+	return 0;
+}
+
+/* Write the batch and @x in one transaction, or nothing. If the disk is full, make space and try
+ * once more. */
+static int write_all(struct fdry_writer *w, const struct ending *x)
 {
 	int err = limit_check(w);
 
 	if (err)
 		return err;
-	err = write_once(w, growth, fn, arg);
-	if (err != -FDRY_E_FULL || !fdry_enospc_relieve(w->s, cost, w->lease))
+	err = write_once(w, x);
+	if (err != -FDRY_E_FULL ||
+	    !fdry_enospc_relieve(w->s, items_cost(w) + ending_cost(x), w->lease))
 		return err;
-	err = write_once(w, growth, fn, arg);
+	err = write_once(w, x);
 	if (err == -FDRY_E_FULL)
 		fdry_db_trim(w->s->env->db);
 	return err;
 }
 
-static int flush_in(struct fdry_writer *w, void *arg, struct fdry_txn *t,
-		    struct fdry_writer_stats *st)
-{
-	(void)arg;
-	return items_store(w, t, st);
-}
-
 static int flush(struct fdry_writer *w)
 {
-	int err = write_all(w, items_growth(w), items_cost(w), flush_in, NULL);
+	const struct ending nothing = { .count = 0 };
 
-	if (err)
-		w->failed = err;
+	w->failed = write_all(w, &nothing);
 	items_drop(w);
-	return err;
+	return w->failed;
 }
 
-/* --- putting --- */
+/* --- adding objects --- */
 
 static int writer_check(struct fdry_writer *w)
 {
 	int err = fdry_store_check_write(w->s);
 
-	if (!err && w->failed)
-		err = fdry_fail(-w->failed,
-				"an earlier put of this session failed (%s) and what it had "
-				"collected is lost; end the session and seal again",
-				fdry_error_meaning(w->failed));
-	return err;
+	if (err || !w->failed)
+		return err;
+	return fdry_fail(-w->failed,
+			 "an earlier put of this session failed (%s) and the objects that it had "
+			 "collected are lost; end the session and seal again",
+			 fdry_error_meaning(w->failed));
 }
 
-/* Links must lead to what is stored or waits to be. */
+/* Links must lead to objects in the store or in the batch. */
 static int links_check(struct fdry_writer *w, struct fdry_txn *t, const struct fdry_item *it)
 {
 	struct fdry_record rec;
 	struct fdry_oid link;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < it->rec.nlinks && !err; i++) {
+	for (i = 0; i < it->rec.nlinks; i++) {
 		link = fdry_record_link(&it->rec, i);
-		if (!item_find(w, &link))
-			err = fdry_record_need(t, &link, &rec);
+		err = item_find(w, &link) ? 0 : fdry_record_need(t, &link, &rec);
+		if (err)
+			return fdry_fail_at(err, "a link");
 	}
-	return err ? fdry_fail_at(err, "a link") : 0;
+	return 0;
 }
 
-/* From here on it stays, and so does what it links to: see fdry_lease_note(). */
+/* From now on the object and those that it links to stay: see fdry_lease_note(). */
 static int item_note(struct fdry_writer *w, const struct fdry_item *it)
 {
 	int err = fdry_lease_note(w->lease, (const void *)it->links.data, it->rec.nlinks);
@@ -271,7 +389,7 @@ static int item_note(struct fdry_writer *w, const struct fdry_item *it)
 	return err ? err : fdry_lease_note(w->lease, &it->oid, 1);
 }
 
-/* What the session's own puts brought, or what it linked to before, it was told of. */
+/* Has the session noted all links before: as ids or links of objects that it put? */
 static bool links_are_noted(const struct fdry_writer *w, const struct fdry_item *it)
 {
 	struct fdry_oid link;
@@ -285,7 +403,7 @@ static bool links_are_noted(const struct fdry_writer *w, const struct fdry_item 
 	return true;
 }
 
-/* @announced: a collection is, so that what was found may be going. */
+/* @announced: a collection is announced, which may be deleting the objects that were found. */
 static int item_lookup(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data,
 		       bool *known, bool *announced)
 {
@@ -295,24 +413,29 @@ static int item_lookup(struct fdry_writer *w, struct fdry_item *it, struct fdry_
 	if (err)
 		return err;
 	err = fdry_gc_announced(&t, announced);
-	if (!err)
-		err = fdry_item_known(&t, it, data, known);
+	if (err)
+		goto out_abort;
+	err = fdry_item_known(&t, it, data, known);
 	if (!err && !*known)
 		err = links_check(w, &t, it);
+out_abort:
 	fdry_txn_abort(&t);
 	return err;
 }
 
-/* Room for @len more bytes in the batch; what an object does not fit into is made larger for it. */
+/* Make space for @len more bytes in the batch, which grows if an object is larger than it. */
 static int batch_reserve(struct fdry_writer *w, size_t len)
 {
 	uint8_t *batch;
-	int err = 0;
+	int err;
 
-	if (w->count == BATCH_ITEMS || (w->used && len > w->capacity - w->used))
+	if (w->count == BATCH_ITEMS || (w->used && len > w->capacity - w->used)) {
 		err = flush(w);
-	if (err || len <= w->capacity - w->used)
-		return err;
+		if (err)
+			return err;
+	}
+	if (len <= w->capacity - w->used)
+		return 0;
 	len = len > BATCH_BYTES ? len : BATCH_BYTES;
 	batch = malloc(len);
 	if (!batch)
@@ -326,32 +449,39 @@ static int batch_reserve(struct fdry_writer *w, size_t len)
 /* Takes over @it. */
 static void item_queue(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
-	/* An empty object in an empty batch takes no place; there is no offset from a NULL
-	 * pointer. */
+	/* An empty object needs no bytes, so the batch may be NULL, to which no offset is added. */
 	fdry_item_pack(it, data, w->batch ? w->batch + w->used : NULL);
 	w->used += it->stored.len;
 	w->items[w->count++] = *it;
 }
 
+static void count_known(struct fdry_writer *w, const struct fdry_item *it)
+{
+	fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
+	stats_add(&w->stats, it, false);
+}
+
 static int item_add(struct fdry_writer *w, struct fdry_item *it, struct fdry_span data)
 {
 	bool known = false, announced = false, noted;
-	int err = 0;
+	int err;
 
-	if (item_find(w, &it->oid))
-		err = flush(w); /* then it is the store that tells what is new of it */
-	noted = links_are_noted(w, it);
-	if (!err)
-		err = item_note(w, it);
-	if (!err)
-		err = item_lookup(w, it, data, &known, &announced);
-	known &= !announced; /* only the writers' lock tells whether it stays */
-	if (!err && known) {
-		fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
-		stats_add(&w->stats, it, false);
+	if (item_find(w, &it->oid)) { /* then the store can tell which kinds and links are new */
+		err = flush(w);
+		if (err)
+			return err;
 	}
-	if (err || known)
+	noted = links_are_noted(w, it);
+	err = item_note(w, it);
+	if (err)
 		return err;
+	err = item_lookup(w, it, data, &known, &announced);
+	if (err)
+		return err;
+	if (known && !announced) { /* else it is certain only under the writers' lock */
+		count_known(w, it);
+		return 0;
+	}
 	err = batch_reserve(w, fdry_item_packed_max(it));
 	if (err)
 		return err;
@@ -366,17 +496,19 @@ int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool
 	struct fdry_txn t;
 	int err = writer_check(w);
 
-	if (!err)
-		err = item_note(w, it);
-	if (!err)
-		err = fdry_txn_read_latest(w->s->env->db, &t);
+	if (err)
+		return err;
+	err = item_note(w, it);
+	if (err)
+		return err;
+	err = fdry_txn_read_latest(w->s->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_gc_announced(&t, &announced);
 	if (!err)
 		err = fdry_item_there(&t, it, bytes, all);
 	fdry_txn_abort(&t);
-	if (!err && announced) /* it may be going */
+	if (!err && announced) /* the collection may be deleting it */
 		*bytes = *all = false;
 	return err;
 }
@@ -397,8 +529,9 @@ int fdry_writer_add_object(struct fdry_writer *w, enum fdry_object_kind kind, co
 	struct fdry_oid oid;
 	int err = writer_check(w);
 
-	if (!err)
-		err = fdry_item_init(&it, kind, bytes, links, nlinks);
+	if (err)
+		return err;
+	err = fdry_item_init(&it, kind, bytes, links, nlinks);
 	if (err)
 		return err;
 	oid = it.oid;
@@ -415,8 +548,9 @@ int fdry_writer_add_chunk(struct fdry_writer *w, const void *data, size_t len,
 	struct fdry_item it = { 0 };
 	int err = writer_check(w);
 
-	if (!err)
-		err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
+	if (err)
+		return err;
+	err = fdry_item_init_as(&it, FDRY_OBJECT_CHUNK, len, oid, NULL, 0);
 	if (err)
 		return err;
 	err = item_add(w, &it, (struct fdry_span){ data, len });
@@ -433,10 +567,8 @@ int fdry_writer_has_chunk(struct fdry_writer *w, size_t len, const struct fdry_o
 	if (err)
 		return err;
 	err = fdry_writer_has_item(w, &it, &bytes, &all);
-	if (!err && all) {
-		fdry_count(FDRY_METRIC_STORE_KNOWN, 1);
-		stats_add(&w->stats, &it, false);
-	}
+	if (!err && all)
+		count_known(w, &it);
 	fdry_item_release(&it);
 	*ret = all;
 	return err;
@@ -449,225 +581,83 @@ void fdry_writer_set_identity(struct fdry_writer *w, const struct fdry_oid *iden
 	w->identity = *identity;
 }
 
-/* Two seals under one name: whoever comes second is told, unless both made the same image. */
-static int ref_commit(struct fdry_writer *w, struct fdry_txn *t, const char *name,
-		      const struct fdry_oid *oid)
-{
-	struct fdry_ref old;
-	bool found = false;
-	int err = fdry_ref_find(t, name, &w->identity, &found, &old);
-
-	if (err || (found && fdry_oid_eq(&old.oid, oid)))
-		return err;
-	if (found && old.change > w->changes)
-		return fdry_fail(FDRY_E_RACED,
-				 "the ref '%s' was set to another image while this one was sealed; "
-				 "seal under another name, or again",
-				 name);
-	return fdry_ref_store(t, name, oid, &w->identity);
-}
-
-struct manifest {
-	struct fdry_item it;
-	struct fdry_span data;
-	const char *ref;
-};
-
-static int commit_in(struct fdry_writer *w, void *arg, struct fdry_txn *t,
-		     struct fdry_writer_stats *st)
-{
-	bool is_new = false, known = false;
-	struct manifest *m = arg;
-	int err = items_store(w, t, st);
-
-	if (!err)
-		err = fdry_item_check_links(t, &m->it);
-	if (!err)
-		err = fdry_item_known(t, &m->it, m->data, &known);
-	if (!err && !known)
-		err = fdry_item_store(t, &m->it, &is_new);
-	if (!err)
-		stats_add(st, &m->it, is_new);
-	if (!err && m->ref)
-		err = ref_commit(w, t, m->ref, &m->it.oid);
-	return err;
-}
-
-static int commit(struct fdry_writer *w, struct manifest *m)
-{
-	uint64_t growth = items_growth(w) + ITEM_OVERHEAD + m->it.stored.len + m->it.links.len;
-
-	return write_all(w, growth, items_cost(w) + fdry_record_cost(&m->it.rec), commit_in, m);
-}
-
-/* The manifest is packed behind the batch, which it ends. */
-static int commit_packed(struct fdry_writer *w, struct manifest *m)
-{
-	int err = batch_reserve(w, fdry_item_packed_max(&m->it));
-
-	if (!err)
-		err = item_note(w, &m->it);
-	if (err)
-		return err;
-	fdry_item_pack(&m->it, m->data, w->batch + w->used);
-	return commit(w, m);
-}
-
-/* The images are there, and the session is over. A limit that came meanwhile counts from the next
- * seal on. */
-static void sealed(struct fdry_store *s, uint64_t limit, const struct fdry_oid *images,
+/* The images are in the store, and the session has ended. A limit that was set during the session
+ * takes effect at the next seal. */
+static void sealed(struct fdry_store *s, uint64_t limit, const struct fdry_writer_image *images,
 		   size_t count)
 {
+	struct fdry_oid *oids;
 	size_t i;
 
 	for (i = 0; i < count; i++)
-		fdry_atime_note(s->env, &images[i]);
-	if (limit)
-		fdry_evict_after(s, images, count);
+		fdry_atime_note(s->env, &images[i].oid);
+	oids = limit ? malloc(count * sizeof(*oids) + 1) : NULL;
+	if (!oids)
+		return;
+	for (i = 0; i < count; i++)
+		oids[i] = images[i].oid;
+	fdry_evict_after(s, oids, count);
+	free(oids);
 }
 
 int fdry_writer_commit(struct fdry_writer *w, const void *manifest, size_t len,
 		       const struct fdry_oid *links, size_t nlinks, const char *ref,
 		       struct fdry_oid *ret, struct fdry_writer_stats *stats)
 {
-	struct manifest m = { .data = { manifest, len }, .ref = ref };
+	struct fdry_writer_image image = { .ref = ref, .identity = w->identity };
+	struct fdry_item it = { 0 };
+	struct ending x = {
+		.manifest = &it, .data = { manifest, len }, .images = &image, .count = 1
+	};
 	struct fdry_store *s = w->s;
 	uint64_t limit = w->limit;
 	int err = writer_check(w);
 
 	if (!err && ref)
 		err = fdry_ref_check(ref);
-	if (!err)
-		err = fdry_item_init(&m.it, FDRY_OBJECT_MANIFEST, m.data, links, nlinks);
-	if (!err)
-		err = commit_packed(w, &m);
-	if (!err) {
-		*ret = m.it.oid;
-		if (stats)
-			*stats = w->stats;
-	}
-	fdry_item_release(&m.it);
+	if (err)
+		goto out_end;
+	err = fdry_item_init(&it, FDRY_OBJECT_MANIFEST, x.data, links, nlinks);
+	if (err)
+		goto out_end;
+	err = batch_reserve(w, fdry_item_packed_max(&it));
+	if (err)
+		goto out_release;
+	err = item_note(w, &it);
+	if (err)
+		goto out_release;
+	fdry_item_pack(&it, x.data, w->batch + w->used);
+	image.oid = it.oid;
+	err = write_all(w, &x);
+	if (err)
+		goto out_release;
+	*ret = it.oid;
+	if (stats)
+		*stats = w->stats;
+out_release:
+	fdry_item_release(&it);
+out_end:
 	fdry_writer_abort(w);
 	if (!err)
-		sealed(s, limit, ret, 1);
-	return err;
-}
-
-/* --- committing several --- */
-
-static int image_name(struct fdry_writer *w, struct fdry_txn *t, struct fdry_writer_image *image)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	struct fdry_record rec;
-	struct fdry_ref old;
-	bool found = false;
-	int err = fdry_record_need(t, &image->oid, &rec);
-
-	if (!err && !(rec.kinds & 1u << FDRY_OBJECT_MANIFEST))
-		err = fdry_fail(FDRY_E_INVAL, "object %s is not an image",
-				fdry_oid_hex(&image->oid, hex));
-	if (err || !image->ref)
-		return err;
-	err = fdry_ref_find(t, image->ref, &image->identity, &found, &old);
-	if (err)
-		return err;
-	image->had = found && !fdry_oid_eq(&old.oid, &image->oid);
-	if (image->had)
-		image->was = old.oid;
-	w->identity = image->identity;
-	return ref_commit(w, t, image->ref, &image->oid);
-}
-
-/* The bytes are not at hand: whoever took them away meanwhile has won. */
-static int more_check(struct fdry_txn *t, const struct fdry_item *it)
-{
-	char hex[FDRY_OID_HEX_SIZE];
-	bool bytes = false, all;
-	int err = fdry_item_there(t, it, &bytes, &all);
-
-	if (err || bytes)
-		return err ? err : fdry_item_check_links(t, it);
-	return fdry_fail(FDRY_E_RACED, "object %s was there and is gone; try again",
-			 fdry_oid_hex(&it->oid, hex));
-}
-
-static int more_store(struct fdry_txn *t, const struct fdry_item *more, size_t count)
-{
-	bool is_new;
-	size_t i;
-	int err = 0;
-
-	for (i = 0; i < count && !err; i++) {
-		err = more_check(t, &more[i]);
-		if (!err)
-			err = fdry_item_store(t, &more[i], &is_new);
-	}
-	return err;
-}
-
-static uint64_t finish_growth(const struct fdry_writer *w, const struct fdry_item *more,
-			      size_t nmore, size_t count)
-{
-	uint64_t growth = items_growth(w) + count * ITEM_OVERHEAD;
-
-	while (nmore)
-		growth += 2 * ITEM_OVERHEAD + more[--nmore].links.len;
-	return growth;
-}
-
-static void all_sealed(struct fdry_store *s, uint64_t limit, const struct fdry_writer_image *images,
-		       size_t count)
-{
-	struct fdry_oid *oids = malloc(count * sizeof(*oids) + 1);
-	size_t i;
-
-	for (i = 0; oids && i < count; i++)
-		oids[i] = images[i].oid;
-	if (oids)
-		sealed(s, limit, oids, count);
-	free(oids);
-}
-
-struct ending {
-	struct fdry_writer_image *images;
-	size_t count;
-	const struct fdry_item *more;
-	size_t nmore;
-};
-
-static int finish_in(struct fdry_writer *w, void *arg, struct fdry_txn *t,
-		     struct fdry_writer_stats *st)
-{
-	struct ending *e = arg;
-	size_t i;
-	int err = items_store(w, t, st);
-
-	if (!err)
-		err = more_store(t, e->more, e->nmore);
-	for (i = 0; i < e->count && !err; i++)
-		err = image_name(w, t, &e->images[i]);
+		sealed(s, limit, &image, 1);
 	return err;
 }
 
 int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
 		       const struct fdry_item *more, size_t nmore, struct fdry_writer_stats *stats)
 {
-	struct ending e = { .images = images, .count = count, .more = more, .nmore = nmore };
-	uint64_t growth = finish_growth(w, more, nmore, count), cost = items_cost(w),
-		 limit = w->limit;
+	struct ending x = { .images = images, .count = count, .more = more, .nmore = nmore };
 	struct fdry_store *s = w->s;
-	size_t i;
+	uint64_t limit = w->limit;
 	int err = writer_check(w);
 
-	for (i = 0; i < nmore; i++)
-		cost += fdry_record_cost(&more[i].rec);
 	if (!err)
-		err = write_all(w, growth, cost, finish_in, &e);
+		err = write_all(w, &x);
 	if (!err)
 		*stats = w->stats;
 	fdry_writer_abort(w);
 	if (!err)
-		all_sealed(s, limit, images, count);
+		sealed(s, limit, images, count);
 	return err;
 }
 
