@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * enospc.c - what a session does where the disk, or the map, is full.
+ * enospc.c - making space for a seal if the disk or the map is full.
  *
- * A transaction that did not fit has changed nothing but the file's length, which is given
- * back. More is done where there is a limit, since that says that the store is a cache: what no ref
- * reaches is collected, and where that is too little what was used longest ago is evicted. LMDB
- * uses again what is free in its file, so that this helps although the file stays as long as it is.
+ * A transaction that did not fit has changed only the file's length, so the file is cut to its old
+ * length. If the store has a limit, it is a cache, and more is done: objects that no ref reaches are
+ * collected; if that is not enough, the images that were used longest ago are evicted. LMDB reuses
+ * free pages of its file, so this helps although the file does not become shorter.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "store/lease.h"
 #include "store/step.h"
 
-#define WAIT_MS 2000 /* for somebody else's collection, which makes room too */
+#define WAIT_MS 2000 /* for another process's collection, which frees space, too */
 #define NAP_MS 20
 
-/* Other writers that met the full disk at the same time are collecting as well. */
+/* Other writers that met the full disk at the same time may be collecting now. */
 static int collect(struct fdry_store *s)
 {
 	unsigned int ms = 0;
@@ -50,18 +50,22 @@ static int evict(struct fdry_store *s, uint64_t need, const struct fdry_lease *o
 	bool enough = false;
 	int err;
 
-	bounds.free = need + need / 4; /* large values need pages one behind the other */
+	bounds.free = need + need / 4; /* a large value needs adjacent pages */
 	err = plan(s, &bounds, &enough);
-	if (!err && !enough) {
+	if (err)
+		return err;
+	if (!enough) {
 		bounds.free = need;
 		err = plan(s, &bounds, &enough);
+		if (err)
+			return err;
 	}
-	if (err || !enough)
-		return err ? err : -FDRY_E_FULL;
+	if (!enough)
+		return -FDRY_E_FULL;
 	err = fdry_evict(s, &opts, &bounds, &r);
 	if (err)
 		return err;
-	fdry_info("store %s: no room for %llu bytes: %llu refs evicted", s->path,
+	fdry_info("store %s: no space for %llu bytes: %llu refs evicted", s->path,
 		  (unsigned long long)need, (unsigned long long)r.images);
 	return r.collected ? 0 : -FDRY_E_LOCKED;
 }
@@ -71,12 +75,14 @@ static int relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease 
 	uint64_t before = 0, after = 0, limit = 0;
 	int err = fdry_store_limit_get(s, &limit, &before);
 
-	if (!err && !limit)
-		err = -FDRY_E_FULL;
-	if (!err)
-		err = collect(s);
-	if (!err)
-		err = fdry_store_limit_get(s, NULL, &after);
+	if (err)
+		return err;
+	if (!limit)
+		return -FDRY_E_FULL;
+	err = collect(s);
+	if (err)
+		return err;
+	err = fdry_store_limit_get(s, NULL, &after);
 	if (err || (before > after && before - after >= need))
 		return err;
 	return evict(s, need, own);
@@ -90,9 +96,10 @@ bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_
 	snprintf(why, sizeof(why), "%s", fdry_last_error());
 	fdry_db_trim(s->env->db);
 	err = fdry_lease_noted(own) ? relieve(s, need, own) : -FDRY_E_LOCKED;
-	if (err) {
-		fdry_debug("store %s: it is full, and no room can be made: %s", s->path, fdry_error_meaning(err));
-		(void)fdry_fail(FDRY_E_FULL, "%s", why);
-	}
-	return !err;
+	if (!err)
+		return true;
+	fdry_debug("store %s: it is full, and no space can be freed: %s", s->path,
+		   fdry_error_meaning(err));
+	(void)fdry_fail(FDRY_E_FULL, "%s", why);
+	return false;
 }

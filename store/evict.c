@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * evict.c - a store of limited size: which images go, and letting them go.
+ * evict.c - a store of limited size: selecting the images to evict, and deleting them.
  *
- * Images are ranked: what is pinned or must stay, then the most recently used. From the top
- * each one that still fits is kept, counting what it shares with those above once; from the
- * first that does not fit on only those that add nothing stay. To evict is to delete the
- * refs of the others and to collect. Sizes are what LMDB's pages take, which for a single
- * object is an estimate that errs upwards.
+ * Images are ranked: first those that are pinned or must stay, then the most recently used. The
+ * plan keeps images in this order as long as they fit. An object that several images share counts
+ * once. After the first image that does not fit, the plan keeps only images that add no object.
+ * Evicting deletes the refs of all other images and runs a collection. Sizes are bytes of LMDB's
+ * pages; for a single object they are estimates, rather too high than too low.
  */
 #include <stdlib.h>
 
@@ -15,18 +15,18 @@
 #include "lib/telemetry.h"
 #include "store/internal.h"
 
-/* LMDB's pages; values that do not fit twice into one have pages of their own. */
+/* LMDB's pages. A value of which two do not fit into a page has pages of its own. */
 #define PAGE 4096u
 #define IN_LEAF 2000u
-#define ROOTS (8 * PAGE) /* of tables, branches, and what is half full */
+#define ROOTS (8 * PAGE) /* roots of the tables, branches, and pages that are half full */
 #define ENTRY 56u /* a key, and LMDB's head of an entry and its slot */
 
-/* An eviction: what it is asked for, what it keeps to, and the refs that go. */
+/* An eviction: its options, its bounds, and the refs that it deletes. */
 struct evict {
 	struct fdry_store *s;
 	const struct fdry_evict_opts *opts;
 	const struct fdry_evict_bounds *bounds;
-	struct fdry_buf refs; /* struct ranked each; first all, then those that go */
+	struct fdry_buf refs; /* struct ranked each; first all refs, then those to delete */
 	struct fdry_evict_report report;
 };
 
@@ -39,8 +39,8 @@ static bool is_dry_run(const struct evict *e)
 
 struct ranked {
 	struct fdry_ref ref;
-	uint64_t used; /* the higher, the later; 0: nobody noted it */
-	uint64_t time;
+	uint64_t used; /* the higher, the later; 0: no use was noted */
+	uint64_t time; /* of the last use */
 	bool must_stay;
 };
 
@@ -55,7 +55,7 @@ static int ranked_cmp(const void *a, const void *b)
 	return x->ref.change > y->ref.change ? -1 : x->ref.change < y->ref.change;
 }
 
-static bool kept(const struct fdry_evict_bounds *b, const struct fdry_ref *ref)
+static bool must_stay(const struct fdry_evict_bounds *b, const struct fdry_ref *ref)
 {
 	size_t i;
 
@@ -66,55 +66,64 @@ static bool kept(const struct fdry_evict_bounds *b, const struct fdry_ref *ref)
 }
 
 /* All refs, those that must stay first, then the one that was used last. */
+static int ranked_put(struct fdry_buf *ranked, const struct fdry_evict_bounds *bounds,
+		      const struct fdry_ref *ref, const struct fdry_atime *used)
+{
+	struct ranked r = { .ref = *ref, .must_stay = must_stay(bounds, ref) };
+
+	if (used) {
+		r.used = used->order;
+		r.time = used->time;
+	}
+	return fdry_buf_put(ranked, &r, sizeof(r));
+}
+
+/* All refs: first those that must stay, then the most recently used. */
 static int refs_rank(struct evict *e, struct fdry_txn *t)
 {
 	struct fdry_buf refs = { 0 }, used = { 0 };
-	const struct fdry_atime *u;
 	const struct fdry_ref *ref;
-	struct ranked r;
 	size_t i;
 	int err = fdry_ref_images(t, NULL, &refs);
 
-	if (!err)
-		err = fdry_atime_read(e->s->env, &used);
+	if (err)
+		goto out_release;
+	err = fdry_atime_read(e->s->env, &used);
 	ref = (const void *)refs.data;
-	for (i = 0; i < refs.len / sizeof(*ref) && !err; i++) {
-		u = fdry_atime_find(&used, &ref[i].oid);
-		r = (struct ranked){ .ref = ref[i], .must_stay = kept(e->bounds, &ref[i]) };
-		if (u) {
-			r.used = u->order;
-			r.time = u->time;
-		}
-		err = fdry_buf_put(&e->refs, &r, sizeof(r));
-	}
+	for (i = 0; i < refs.len / sizeof(*ref) && !err; i++)
+		err = ranked_put(&e->refs, e->bounds, &ref[i], fdry_atime_find(&used, &ref[i].oid));
+	if (!err && e->refs.len)
+		qsort(e->refs.data, e->refs.len / sizeof(struct ranked), sizeof(struct ranked),
+		      ranked_cmp);
+out_release:
 	fdry_buf_release(&refs);
 	fdry_buf_release(&used);
-	if (!err && e->refs.len)
-		qsort(e->refs.data, e->refs.len / sizeof(r), sizeof(r), ranked_cmp);
 	return err;
 }
 
-/* --- what stays --- */
+/* --- the plan --- */
 
 struct plan {
 	struct fdry_idset kept; /* objects of images that stay */
-	uint64_t bytes;         /* of these */
-	bool full;
-	/* of one image */
+	uint64_t bytes;         /* their cost */
+	bool full;              /* an image did not fit */
+	/* for one image: */
 	struct fdry_buf fresh; /* ids that are not in @kept */
-	uint64_t adds;
+	uint64_t adds;         /* their cost */
 };
+
+/* Bytes of pages that a value takes. */
+static uint64_t value_cost(uint64_t len)
+{
+	return len <= IN_LEAF ? (len + ENTRY) * 4 / 3 : (len + PAGE) / PAGE * PAGE + ENTRY * 2;
+}
 
 uint64_t fdry_record_cost(const struct fdry_record *rec)
 {
-	uint64_t record = FDRY_RECORD_AT_LINKS + rec->links.len, cost = 0;
-
-	cost += record <= IN_LEAF ? (record + ENTRY) * 4 / 3 : (record + PAGE) / PAGE * PAGE + ENTRY * 2;
-	cost += rec->stored <= IN_LEAF ? (rec->stored + ENTRY) * 4 / 3 : (rec->stored + PAGE) / PAGE * PAGE + ENTRY * 2;
-	return cost;
+	return value_cost(FDRY_RECORD_AT_LINKS + rec->links.len) + value_cost(rec->stored);
 }
 
-/* What is missing keeps nothing back: the image cannot be loaded, and the collection says so. */
+/* A missing object is no error here: the image cannot be loaded, and the collection reports it. */
 static int fresh_add(void *arg, const struct fdry_oid *oid, const struct fdry_record *rec)
 {
 	struct plan *p = arg;
@@ -129,16 +138,20 @@ static int fresh_keep(struct plan *p)
 {
 	const struct fdry_oid *oid = (const void *)p->fresh.data;
 	size_t i, n = p->fresh.len / sizeof(*oid);
-	int err = 0;
+	int err;
 
-	for (i = 0; i < n && !err; i++)
+	for (i = 0; i < n; i++) {
 		err = fdry_idset_add(&p->kept, &oid[i], NULL);
+		if (err)
+			return err;
+	}
 	p->bytes += p->adds;
-	return err;
+	return 0;
 }
 
-/* @stays: whether the image does. */
-static int image_plan(struct fdry_txn *t, const struct ranked *r, uint64_t limit, struct plan *p, bool *stays)
+/* @stays: whether the image stays. */
+static int image_plan(struct fdry_txn *t, const struct ranked *r, uint64_t limit, struct plan *p,
+		      bool *stays)
 {
 	struct fdry_idset seen = { 0 };
 	int err;
@@ -159,22 +172,31 @@ static int held_keep(struct fdry_txn *t, const struct fdry_idset *held, struct p
 	struct fdry_record rec;
 	bool found = false;
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; held && i < held->cap && !err; i++) {
+	for (i = 0; held && i < held->cap; i++) {
 		if (!held->used[i])
 			continue;
 		err = fdry_record_get(t, &held->slots[i], &found, &rec);
-		if (!err && found)
-			err = fdry_idset_add(&p->kept, &held->slots[i], NULL);
-		if (!err && found)
-			p->bytes += fdry_record_cost(&rec);
+		if (err)
+			return err;
+		if (!found)
+			continue;
+		err = fdry_idset_add(&p->kept, &held->slots[i], NULL);
+		if (err)
+			return err;
+		p->bytes += fdry_record_cost(&rec);
 	}
-	return err;
+	return 0;
 }
 
-/* Take out of the refs those that stay; those that go are left, the one that was used longest ago
- * last. */
+static void plan_release(struct plan *p)
+{
+	fdry_buf_release(&p->fresh);
+	fdry_idset_release(&p->kept);
+}
+
+/* Remove the refs that stay from the list. The ref that was used longest ago is the last one. */
 static int victims_find(struct evict *e, struct fdry_txn *t)
 {
 	struct ranked *r = (void *)e->refs.data;
@@ -185,27 +207,26 @@ static int victims_find(struct evict *e, struct fdry_txn *t)
 
 	for (i = 0; i < n && !err; i++) {
 		err = image_plan(t, &r[i], e->report.limit, &p, &stays);
-		if (!err && !stays)
+		if (!stays)
 			r[out++] = r[i];
 	}
 	e->refs.len = out * sizeof(*r);
 	e->report.after = p.bytes;
-	fdry_buf_release(&p.fresh);
-	fdry_idset_release(&p.kept);
+	plan_release(&p);
 	return err;
 }
 
-/* --- letting go --- */
+/* --- evicting --- */
 
-/* Whoever set or pinned it meanwhile has won. */
-static int victim_remove(struct fdry_txn *t, struct ranked *r, bool *gone)
+/* A ref that was set or pinned meanwhile stays. */
+static int victim_remove(struct fdry_txn *t, struct ranked *r, bool *removed)
 {
 	struct fdry_ref now;
 	bool found = false;
 	int err = fdry_ref_find(t, r->ref.name, &r->ref.identity, &found, &now);
 
-	*gone = !err && found && !now.pinned && now.change == r->ref.change;
-	return *gone ? fdry_ref_remove(t, &r->ref) : err;
+	*removed = !err && found && !now.pinned && now.change == r->ref.change;
+	return *removed ? fdry_ref_remove(t, &r->ref) : err;
 }
 
 static int victims_remove(struct evict *e)
@@ -213,25 +234,22 @@ static int victims_remove(struct evict *e)
 	struct ranked *r = (void *)e->refs.data;
 	size_t i, n = e->refs.len / sizeof(*r), out = 0;
 	struct fdry_txn t;
-	bool gone = false;
+	bool removed = false;
 	int err = fdry_txn_write(e->s->env->db, FDRY_REF_SIZE, &t);
 
 	if (err)
 		return err;
 	for (i = 0; i < n && !err; i++) {
-		err = victim_remove(&t, &r[i], &gone);
-		if (!err && gone)
+		err = victim_remove(&t, &r[i], &removed);
+		if (removed)
 			r[out++] = r[i];
 	}
-	if (err) {
-		fdry_txn_abort(&t);
+	err = fdry_txn_end(&t, err);
+	if (err)
 		return err;
-	}
 	e->refs.len = out * sizeof(*r);
-	err = fdry_txn_commit(&t);
-	if (!err)
-		fdry_count(FDRY_METRIC_STORE_EVICTED, out);
-	return err;
+	fdry_count(FDRY_METRIC_STORE_EVICTED, out);
+	return 0;
 }
 
 static void victims_report(const struct evict *e)
@@ -245,7 +263,7 @@ static void victims_report(const struct evict *e)
 				 fdry_oid_hex(&r[i - 1].ref.oid, hex), r[i - 1].time);
 }
 
-/* If another collection is under way now, the next one finds what has gone. */
+/* If another collection is under way now, the next one deletes the objects. */
 static int space_free(struct evict *e)
 {
 	struct fdry_gc_report gc = { .sz = sizeof(gc) };
@@ -271,7 +289,7 @@ static int gc_check(struct fdry_store *s)
 	return err == -FDRY_E_LOCKED ? 0 : err;
 }
 
-/* What all images and the held objects take, by the estimate that plans are made with. */
+/* The cost of all images and the held objects, by the estimate that plans use. */
 static int all_cost(const struct evict *e, struct fdry_txn *t, uint64_t *ret)
 {
 	const struct ranked *r = (const void *)e->refs.data;
@@ -283,65 +301,57 @@ static int all_cost(const struct evict *e, struct fdry_txn *t, uint64_t *ret)
 	for (i = 0; i < e->refs.len / sizeof(*r) && !err; i++)
 		err = image_plan(t, &r[i], UINT64_MAX, &p, &stays);
 	*ret = p.bytes;
-	fdry_buf_release(&p.fresh);
-	fdry_idset_release(&p.kept);
+	plan_release(&p);
 	return err;
 }
 
-/* The size that the caller asks for, else the store's limit. */
+/* The size that the store must not exceed: by the bounds or the options, else the store's limit. */
 static int limit_find(struct evict *e, struct fdry_txn *t)
 {
 	uint64_t all = 0, *ret = &e->report.limit;
-	int err = 0;
+	int err;
 
-	*ret = e->opts->bytes;
 	if (e->bounds->free) {
 		err = all_cost(e, t, &all);
 		*ret = all > e->bounds->free ? all - e->bounds->free : 0;
-	} else if (!*ret) {
-		err = fdry_limit_get(t, ret);
-		if (!err && !*ret)
-			err = fdry_fail(FDRY_E_STATE, "the store has no limit; set one, "
-					"or say what to make it fit");
+		return err;
 	}
-	return err;
+	*ret = e->opts->bytes;
+	if (*ret)
+		return 0;
+	err = fdry_limit_get(t, ret);
+	if (err)
+		return err;
+	return *ret ? 0 : fdry_fail(FDRY_E_STATE, "the store has no limit; set one, or request a "
+						  "size");
 }
 
-static int evict_plan(struct evict *e)
+static int evict_plan(struct evict *e, struct fdry_txn *t)
 {
-	struct fdry_txn t;
-	int err = fdry_txn_read(e->s->env->db, &t);
+	int err = fdry_txn_bytes(t, &e->report.before);
 
 	if (err)
 		return err;
-	err = fdry_txn_bytes(&t, &e->report.before);
-	if (!err)
-		err = refs_rank(e, &t);
-	if (!err)
-		err = limit_find(e, &t);
-	if (!err)
-		err = victims_find(e, &t);
-	fdry_txn_abort(&t);
-	return err;
+	err = refs_rank(e, t);
+	if (err)
+		return err;
+	err = limit_find(e, t);
+	return err ? err : victims_find(e, t);
 }
 
 static int evict_run(struct evict *e)
 {
-	int err = evict_plan(e);
+	int err;
 
-	if (err)
-		return err;
-	if (!e->bounds->free && e->report.before <= e->report.limit) {
-		e->refs.len = 0; /* it fits as it is */
+	if (!e->bounds->free && e->report.before <= e->report.limit) { /* nothing has to go */
+		e->refs.len = 0;
 		e->report.after = e->report.before;
 		return 0;
 	}
-	if (e->refs.len)
-		err = gc_check(e->s);
+	err = e->refs.len ? gc_check(e->s) : 0;
 	if (err || is_dry_run(e))
 		return err;
-	if (e->refs.len)
-		err = victims_remove(e);
+	err = e->refs.len ? victims_remove(e) : 0;
 	return err ? err : space_free(e);
 }
 
@@ -349,26 +359,26 @@ int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 	       const struct fdry_evict_bounds *bounds, struct fdry_evict_report *ret)
 {
 	struct evict e = { .s = s, .opts = opts, .bounds = bounds };
+	struct fdry_txn t;
 	int err = is_dry_run(&e) ? fdry_store_check(s) : fdry_store_check_write(s);
 
-	if (!err)
-		err = evict_run(&e);
-	if (!err) {
-		e.report.images = e.refs.len / sizeof(struct ranked);
-		victims_report(&e);
-		*ret = e.report;
-	}
+	if (err)
+		return err;
+	err = fdry_txn_read(s->env->db, &t);
+	if (err)
+		return err;
+	err = evict_plan(&e, &t);
+	fdry_txn_abort(&t);
+	if (err)
+		goto out_release;
+	err = evict_run(&e);
+	if (err)
+		goto out_release;
+	e.report.images = e.refs.len / sizeof(struct ranked);
+	victims_report(&e);
+	*ret = e.report;
+out_release:
 	fdry_buf_release(&e.refs);
-	return err;
-}
-
-static int opts_take(const struct fdry_evict_opts *opts, struct fdry_evict_opts *ret)
-{
-	int err = fdry_opts_take(opts, ret, sizeof(*ret));
-
-	if (!err && (ret->reserved || ret->flags & ~(uint32_t)FDRY_EVICT_DRY_RUN))
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for evicting, "
-				"or a reserved field that is not 0", ret->flags);
 	return err;
 }
 
@@ -380,12 +390,15 @@ int fdry_store_evict(struct fdry_store *store, const struct fdry_evict_opts *opt
 	struct fdry_evict_opts o;
 	int err = fdry_need(store);
 
-	if (!err)
-		err = opts_take(opts, &o);
-	if (!err)
-		err = fdry_report_check(report);
-	if (!err)
-		err = fdry_store_busy(store);
+	if (err)
+		return err;
+	err = fdry_store_opts_take(opts, &o, sizeof(o), FDRY_EVICT_DRY_RUN);
+	if (err)
+		return err;
+	err = fdry_report_check(report);
+	if (err)
+		return err;
+	err = fdry_store_busy(store);
 	if (err)
 		return err;
 	err = fdry_evict(store, &o, &none, &r);
@@ -401,12 +414,14 @@ void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_
 	uint64_t limit = 0, used = 0;
 	int err = fdry_store_limit_get(s, &limit, &used);
 
-	if (!err && limit && used > limit)
+	if (!err && (!limit || used <= limit))
+		return;
+	if (!err)
 		err = fdry_evict(s, &opts, &bounds, &r);
 	if (err)
-		fdry_warn("store %s: it is over its limit, and nothing could be evicted: %s",
-			  s->path, fdry_last_error());
-	else if (limit && used > limit)
+		fdry_warn("store %s: it is over its limit, and evicting failed: %s", s->path,
+			  fdry_last_error());
+	else
 		fdry_info("store %s: %llu refs evicted, %llu of %llu bytes in use", s->path,
 			  (unsigned long long)r.images, (unsigned long long)r.after,
 			  (unsigned long long)r.limit);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gc.c - removing what neither a ref nor a lease reaches, beside sessions that write and read.
+ * gc.c - deleting objects that neither a ref nor a lease reaches, while sessions write and read.
  *
- * A collection announces itself in the store, marks, lists what was not marked, and
- * deletes it in short transactions. Inside each, with the writers' lock, it first marks
- * what was noted or named since: whatever anybody may rely on then is passed over. The
- * protocol and why it is right stand in Documentation/design/collection.rst.
+ * A collection announces itself in the store, marks live objects, lists the others, and deletes
+ * them in short transactions. Each transaction holds the writers' lock. It first marks the objects
+ * that sessions noted or named since, and then deletes only what is still not marked.
+ * Documentation/design/collection.rst describes the protocol and why it is correct.
  *
- * The store's lock is held exclusively: by one collection at a time, and not beside
- * sessions that could not make a lease.
+ * A collection holds the store's lock exclusively, so only one runs at a time, and none runs while
+ * a session that could not create a lease shares the lock.
  */
 #include <stdlib.h>
 
@@ -18,18 +18,18 @@
 #include "lib/telemetry.h"
 #include "store/sweep_list.h"
 
-#define SWEEP_NS 10000000ull      /* of a transaction, before it commits */
-#define SWEEP_FINISH_NS 5000000ull /* of these, for marking at most */
-#define SWEEP_BYTES (64u << 20)
-#define SWEEP_TRIES 16            /* then marking may take as long as it needs */
-#define NAP_MS 1                  /* so that waiting writers get the lock */
+#define SWEEP_NS 10000000ull       /* time of a transaction before it commits */
+#define SWEEP_FINISH_NS 5000000ull /* part of it that marking may take */
+#define SWEEP_BYTES (64u << 20)    /* that a transaction deletes */
+#define SWEEP_TRIES 16 /* transactions that end while marking; the next marks to the end */
+#define NAP_MS 1       /* between transactions, so that waiting writers get the lock */
 
 struct gc {
 	struct fdry_store *s;
 	struct fdry_gc_opts opts;
 	struct fdry_mark mark;
 	struct fdry_sweep_list list;
-	size_t at;              /* in the list of the dead */
+	size_t at;              /* the next entry of @list to delete */
 	enum fdry_gc_phase phase;
 	uint64_t total;
 	struct fdry_gc_report report;
@@ -37,15 +37,15 @@ struct gc {
 
 unsigned int fdry_sweep_objects_max;
 
-/* What ends a collection without being an error. */
+/* Returned inside this file if the caller stops the collection. */
 #define STOPPED 1
 
 /* --- the announcement --- */
 
 /*
- * Set it or take it back. What a transaction frees, LMDB uses again from the second one
- * after it: taking it back is that one, so that the next seal finds the space even where
- * the disk is full.
+ * Set or withdraw the announcement. LMDB reuses the pages that a transaction frees from the second
+ * transaction after it on. Withdrawing is the first one, so the next seal can use the pages that
+ * the last deletion freed, even if the disk is full.
  */
 static int announce(struct fdry_env *env, bool on)
 {
@@ -55,7 +55,8 @@ static int announce(struct fdry_env *env, bool on)
 
 	if (err)
 		return err;
-	err = on ? fdry_meta_put(&t, FDRY_META_COLLECTING, &one, 1) : fdry_meta_delete(&t, FDRY_META_COLLECTING);
+	err = on ? fdry_meta_put(&t, FDRY_META_COLLECTING, &one, 1)
+		 : fdry_meta_delete(&t, FDRY_META_COLLECTING);
 	return fdry_txn_end(&t, err);
 }
 
@@ -64,9 +65,10 @@ void fdry_gc_recover(struct fdry_env *env)
 	int fd = env->readonly ? -1 : fdry_env_try(env);
 
 	if (fd < 0)
-		return; /* it is alive */
+		return; /* the collection is alive */
 	if (announce(env, false))
-		fdry_debug("a collection that died is still announced: %s", fdry_last_error());
+		fdry_debug("cannot withdraw the announcement of a dead collection: %s",
+			   fdry_last_error());
 	fdry_env_unexclude(fd);
 }
 
@@ -81,7 +83,7 @@ static int gc_progress(struct gc *gc, uint64_t done)
 	return o->progress(o->progress_arg, (int)gc->phase, done, gc->total) ? STOPPED : 0;
 }
 
-/* While marking and listing. */
+/* During marking and listing. */
 static int gc_tick(void *arg)
 {
 	struct gc *gc = arg;
@@ -111,24 +113,31 @@ static void report_dead(struct fdry_gc_report *r, const struct fdry_sweep_entry 
 	r->by_kind[kind].stored += d->stored;
 }
 
-/* Delete from number *@at of the list on, until the turn is over. */
-static int delete_listed(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *turn,
+/* Delete from entry *@at of the list on, until the time slice is over. */
+static int entry_delete(struct fdry_txn *t, const struct fdry_oid *oid)
+{
+	int err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid));
+
+	return err ? err : fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(oid));
+}
+
+/* Delete from entry *@at of the list on, until the time slice is over. */
+static int delete_listed(struct gc *gc, struct fdry_txn *t, struct fdry_timeslice *slice,
 			 struct fdry_gc_report *r, size_t *at)
 {
 	const struct fdry_sweep_entry *d = (const void *)gc->list.entries.data;
 	size_t count = gc->list.entries.len / sizeof(*d);
 	size_t end = fdry_sweep_objects_max ? *at + fdry_sweep_objects_max : count;
 	uint64_t bytes = 0;
-	int err = 0;
+	int err;
 
-	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !fdry_timeslice_over(turn); ++*at) {
+	for (; *at < count && *at < end && bytes < SWEEP_BYTES && !fdry_timeslice_over(slice);
+	     ++*at) {
 		if (fdry_idset_has(&gc->mark.live, &d[*at].oid)) {
 			r->spared++;
 			continue;
 		}
-		err = fdry_txn_delete(t, FDRY_TABLE_OBJECTS, fdry_oid_span(&d[*at].oid));
-		if (!err)
-			err = fdry_txn_delete(t, FDRY_TABLE_DATA, fdry_oid_span(&d[*at].oid));
+		err = entry_delete(t, &d[*at].oid);
 		if (err)
 			return err;
 		bytes += d[*at].stored;
@@ -137,23 +146,23 @@ static int delete_listed(struct gc *gc, struct fdry_txn *t, struct fdry_timeslic
 	return 0;
 }
 
-/* One transaction. @try: how many transactions before this one ended while they still marked. */
+/* One transaction. @try: the number of transactions before it that ended during marking. */
 static int sweep_once(struct gc *gc, unsigned int try, bool *done)
 {
 	struct fdry_gc_report report = gc->report;
-	struct fdry_timeslice turn, finish;
+	struct fdry_timeslice slice, marking;
 	size_t at = gc->at;
 	struct fdry_txn t;
 	int err = fdry_txn_write(gc->s->env->db, 0, &t);
 
 	if (err)
 		return err;
-	turn = fdry_timeslice(SWEEP_NS);
-	finish = fdry_timeslice(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
-	err = fdry_mark_finish(&gc->mark, &t, &finish, done);
+	slice = fdry_timeslice(SWEEP_NS);
+	marking = fdry_timeslice(try < SWEEP_TRIES ? SWEEP_FINISH_NS : 0);
+	err = fdry_mark_finish(&gc->mark, &t, &marking, done);
 	if (err || !*done)
 		goto out_abort;
-	err = delete_listed(gc, &t, &turn, &report, &at);
+	err = delete_listed(gc, &t, &slice, &report, &at);
 	if (err)
 		goto out_abort;
 	err = fdry_txn_commit(&t);
@@ -174,47 +183,56 @@ static int sweep(struct gc *gc)
 	bool done = false;
 	int err = gc_phase(gc, FDRY_GC_SWEEP, count);
 
-	if (!err && count)
+	if (err)
+		return err;
+	if (count)
 		fdry_verified_forget(&gc->s->env->dir);
-	while (!err && gc->at < count) {
+	while (gc->at < count) {
 		err = fdry_mark_update(&gc->mark, NULL, NULL);
-		if (!err)
-			err = sweep_once(gc, try, &done);
+		if (err)
+			return err;
+		err = sweep_once(gc, try, &done);
+		if (err)
+			return err;
 		try = done ? 0 : try + 1;
-		if (!err)
-			err = gc_progress(gc, gc->at);
-		if (!err && gc->at < count && !fdry_sweep_objects_max)
+		err = gc_progress(gc, gc->at);
+		if (err)
+			return err;
+		if (gc->at < count && !fdry_sweep_objects_max)
 			fdry_sleep_ms(NAP_MS);
 	}
-	return err;
+	return 0;
 }
 
 /* --- collecting --- */
 
+/* Mark the live objects and list the others. */
 static int find(struct gc *gc)
 {
 	int err = gc_phase(gc, FDRY_GC_MARK, 0);
 
-	if (!err)
-		err = fdry_mark_update(&gc->mark, gc_tick, gc);
-	if (!err)
-		err = gc_phase(gc, FDRY_GC_LIST, gc->mark.live.count);
-	if (!err)
-		err = fdry_sweep_list_fill(&gc->list, &gc->mark, gc_tick, gc);
-	gc->report.live = gc->list.live;
+	if (err)
+		return err;
+	err = fdry_mark_update(&gc->mark, gc_tick, gc);
 	gc->report.leases = gc->mark.leases.held;
+	if (err)
+		return err;
+	err = gc_phase(gc, FDRY_GC_LIST, gc->mark.live.count);
+	if (err)
+		return err;
+	err = fdry_sweep_list_fill(&gc->list, &gc->mark, gc_tick, gc);
+	gc->report.live = gc->list.live;
 	return err;
 }
 
-/* Remove what neither a ref nor a lease reaches. An error of the collection outlives what ending it
- * may bring. */
+/* Returns the first error; errors while the collection ends are only logged. */
 static int collect(struct gc *gc)
 {
 	struct fdry_env *env = gc->s->env;
 	uint64_t ended = 0;
 	int err;
 
-	/* Or what is freed here would stay unused until somebody opens the store. */
+	/* Pages that dead readers see could not be reused until a process opens the store. */
 	fdry_db_clear_readers(env->db);
 	err = announce(env, true);
 	if (err)
@@ -226,9 +244,9 @@ static int collect(struct gc *gc)
 		err = sweep(gc);
 	gc->report.live += gc->report.spared;
 	if (announce(env, false))
-		fdry_debug("the collected space is not ready yet: %s", fdry_last_error());
+		fdry_debug("cannot withdraw the announcement: %s", fdry_last_error());
 	if (fdry_leases_reclaim(env, &ended))
-		fdry_debug("ended leases are left: %s", fdry_last_error());
+		fdry_debug("cannot remove ended leases: %s", fdry_last_error());
 	return err ? err : fdry_dir_sweep(&env->dir);
 }
 
@@ -248,16 +266,6 @@ static int collect_dry(struct gc *gc)
 	return 0;
 }
 
-static int opts_take(const struct fdry_gc_opts *opts, struct fdry_gc_opts *ret)
-{
-	int err = fdry_opts_take(opts, ret, sizeof(*ret));
-
-	if (!err && (ret->reserved || ret->flags & ~(uint32_t)FDRY_GC_DRY_RUN))
-		err = fdry_fail(FDRY_E_OPTS, "unknown flags %#x for a collection, "
-				"or a reserved field that is not 0", ret->flags);
-	return err;
-}
-
 static void metrics_count(const struct fdry_gc_report *r)
 {
 	fdry_count(FDRY_METRIC_STORE_GCS, !r->stopped);
@@ -272,28 +280,31 @@ int fdry_store_gc(struct fdry_store *store, const struct fdry_gc_opts *opts,
 	bool dry_run;
 	int fd = -1, err = fdry_need(store);
 
-	if (!err)
-		err = opts_take(opts, &gc.opts);
-	if (!err)
-		err = fdry_report_check(report);
-	if (!err)
-		err = fdry_store_busy(store);
+	if (err)
+		return err;
+	err = fdry_store_opts_take(opts, &gc.opts, sizeof(gc.opts), FDRY_GC_DRY_RUN);
+	if (err)
+		return err;
+	err = fdry_report_check(report);
+	if (err)
+		return err;
+	err = fdry_store_busy(store);
 	if (err)
 		return err;
 	dry_run = gc.opts.flags & FDRY_GC_DRY_RUN;
 	gc.mark.env = store->env;
 	gc.mark.leases.plan = dry_run;
 	err = dry_run ? 0 : fdry_store_check_write(store);
-	if (!err)
-		err = dry_run ? fdry_env_look(store->env, &fd) : fdry_env_exclude(store->env, &fd);
+	if (err)
+		goto out_idle;
+	err = dry_run ? fdry_env_look(store->env, &fd) : fdry_env_exclude(store->env, &fd);
 	if (err)
 		goto out_idle;
 	err = dry_run ? collect_dry(&gc) : collect(&gc);
 	fdry_env_unexclude(fd);
-	if (err == STOPPED) {
-		gc.report.stopped = 1;
+	gc.report.stopped = err == STOPPED;
+	if (err == STOPPED)
 		err = 0;
-	}
 	if (!err && !dry_run)
 		metrics_count(&gc.report);
 	fdry_buf_release(&gc.list.entries);

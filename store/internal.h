@@ -113,6 +113,9 @@ int fdry_store_check(const struct fdry_store *s) __must_check;
 int fdry_store_check_write(const struct fdry_store *s) __must_check;
 /* The first one, and a transaction that reads: end it with fdry_txn_abort(). */
 int fdry_store_read(const struct fdry_store *s, struct fdry_txn *t) __must_check;
+/* fdry_opts_take() for a struct that begins with its size, flags and a reserved field. @known: the
+ * flags that it may have. */
+int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known) __must_check;
 /* fdry_store_open() with another map size, for tests; 0: the default. */
 int fdry_store_open_sized(const char *path, unsigned int flags, uint64_t map_size,
 			  struct fdry_store **ret) __must_check;
@@ -250,29 +253,29 @@ int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it) __must
 
 /* --- writer.c, for callers that have checked the ids of their objects --- */
 
-/* fdry_item_there() of what is in the store. What it finds stays there as long as the session; what
- * a collection may be taking at this moment it does not find. */
+/* fdry_item_there() in the store. An item that it finds stays until the session ends. It does not
+ * find an item that a collection may be deleting at this moment. */
 int fdry_writer_has_item(struct fdry_writer *w, const struct fdry_item *it, bool *bytes,
 			 bool *all) __must_check;
-/* fdry_writer_add_object() of an item: takes its links over, and copies @data, or the item's
- * frame. */
+/* fdry_writer_add_object() for an item: it takes over the item's links, and copies @data or the
+ * item's frame. */
 int fdry_writer_add_item(struct fdry_writer *w, struct fdry_item *it,
 			 struct fdry_span data) __must_check;
 
-/* An image that is there at the end of a session. */
+/* An image that the end of a session names. */
 struct fdry_writer_image {
 	struct fdry_oid oid;
-	const char *ref;     /* NULL: not to be named */
+	const char *ref;     /* NULL: no ref */
 	struct fdry_oid identity; /* for its ref */
 	bool had;            /* the ref named another image before ... */
 	struct fdry_oid was; /* ... this one */
 };
 /*
- * fdry_writer_finish() - fdry_writer_commit() of several images whose manifests were put.
- * @more: @nmore items whose bytes are there, which get the kinds and links that these name
+ * fdry_writer_finish() - fdry_writer_commit() for several images whose manifests were added.
+ * @more: @nmore items that add kinds and links to objects whose bytes are in the store
  *
- * One transaction; ends the session, also on failure. FDRY_E_NOENT and FDRY_E_INVAL where an image
- * is not there, or is none.
+ * One transaction; ends the session, also on failure. FDRY_E_NOENT if an image is missing,
+ * FDRY_E_INVAL if an object is not an image.
  */
 int fdry_writer_finish(struct fdry_writer *w, struct fdry_writer_image *images, size_t count,
 		       const struct fdry_item *more, size_t nmore,
@@ -338,43 +341,44 @@ const struct fdry_atime *fdry_atime_find(const struct fdry_buf *all, const struc
 
 /* --- limit.c --- */
 
-/* The limit that this process keeps to: of FOUNDRY_STORE_LIMIT, else the store's own; 0: none.
+/* The limit of this process: FOUNDRY_STORE_LIMIT, else the store's own limit; 0: none.
  * FDRY_E_ENV. */
 int fdry_limit_get(struct fdry_txn *t, uint64_t *ret) __must_check;
+
 /* --- evict.c --- */
 
-/* What an object takes of LMDB's pages: an estimate that errs upwards. */
+/* Bytes of LMDB's pages that an object takes: an estimate, rather too high than too low. */
 uint64_t fdry_record_cost(const struct fdry_record *rec);
-/* What an eviction keeps to beside its options. All zero: nothing. */
+/* More conditions for an eviction. All zero: none. */
 struct fdry_evict_bounds {
 	const struct fdry_oid *keep; /* @nkeep images that stay in any case */
 	size_t nkeep;
 	const struct fdry_idset *held; /* objects that stay in any case, and count; may be NULL */
-	uint64_t free; /* not 0: evict this many bytes, whatever size or limit there is */
+	uint64_t free; /* not 0: evict this many bytes, whatever the size or the limit is */
 };
 /*
- * fdry_store_evict() within @bounds, of checked options. The eviction is large enough, by estimate,
- * if @after of its report is at most @limit.
+ * fdry_store_evict() with @bounds and checked options. If @after of the report is at most @limit,
+ * the eviction frees enough, by estimate.
  */
 int fdry_evict(struct fdry_store *s, const struct fdry_evict_opts *opts,
 	       const struct fdry_evict_bounds *bounds, struct fdry_evict_report *ret) __must_check;
-/* Behind a seal of @count images: evict others if the store is over its limit. Failing costs
- * nothing but room. No session of the caller's is open. */
+/* After a seal of @count images: evict others if the store is over its limit. A failure is only
+ * logged. The caller has no open session. */
 void fdry_evict_after(struct fdry_store *s, const struct fdry_oid *sealed, size_t count);
 
 /* --- enospc.c --- */
 
 struct fdry_lease;
 /*
- * fdry_enospc_relieve() - What can be done where the disk or the map is full.
- * @need: bytes that are to be written
- * @own: the caller's lease: what it noted stays
+ * fdry_enospc_relieve() - Free space after a transaction found the disk or the map full.
+ * @need: bytes to write
+ * @own: the caller's lease: objects that it noted stay
  *
- * Gives back what the transaction that failed made the file longer by. Where there is a limit
- * (fdry_limit_get()), collects, and where that does not free @need bytes evicts what does; nothing
- * is evicted where all that may go is less.
+ * Cuts off the pages that the failed transaction appended to the file. If there is a limit
+ * (fdry_limit_get()), it also runs a collection; if that does not free @need bytes, it evicts
+ * images. It evicts none if all images that may go are too small together.
  *
- * Return: whether trying again has a chance. The last error is as it was where it has none.
+ * Return: true if the caller should try again. If not, the last error is as it was before.
  */
 bool fdry_enospc_relieve(struct fdry_store *s, uint64_t need, const struct fdry_lease *own);
 
@@ -449,6 +453,10 @@ void fdry_idset_release(struct fdry_idset *set);
 void fdry_oids_sort(struct fdry_buf *ids);
 
 /* --- reach.c --- */
+
+/* Push the links of @rec that are not in @seen, and add them to it. */
+int fdry_links_push(const struct fdry_record *rec, struct fdry_idset *seen,
+		    struct fdry_buf *stack) __must_check;
 
 /*
  * fdry_reach() - Visit @root and everything that it links to, each once.

@@ -491,7 +491,8 @@ int fdry_leases_reclaim(struct fdry_env *env, uint64_t *ret)
 
 	fdry_step(FDRY_STEP_SCAN);
 	err = folder_each(env, reclaim_file, &r);
-	if (!err)
-		*ret = r.count;
-	return err;
+	if (err)
+		return err;
+	*ret = r.count;
+	return 0;
 }

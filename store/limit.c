@@ -31,11 +31,14 @@ int fdry_limit_get(struct fdry_txn *t, uint64_t *ret)
 	uint64_t bytes = NOT_SAID;
 	int err = fdry_config_number(FDRY_CONFIG_STORE_LIMIT, &bytes);
 
-	if (!err && bytes == NOT_SAID)
+	if (err)
+		return err;
+	if (bytes == NOT_SAID)
 		err = record_get(t, &bytes);
-	if (!err)
-		*ret = bytes;
-	return err;
+	if (err)
+		return err;
+	*ret = bytes;
+	return 0;
 }
 
 int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *used)
@@ -44,10 +47,12 @@ int fdry_store_limit_get(struct fdry_store *store, uint64_t *limit, uint64_t *us
 	struct fdry_txn t;
 	int err = fdry_need(store);
 
-	if (!err)
-		err = fdry_store_check(store);
-	if (!err)
-		err = fdry_txn_read(store->env->db, &t);
+	if (err)
+		return err;
+	err = fdry_store_check(store);
+	if (err)
+		return err;
+	err = fdry_txn_read(store->env->db, &t);
 	if (err)
 		return err;
 	err = fdry_limit_get(&t, &l);
@@ -69,10 +74,12 @@ int fdry_store_limit_set(struct fdry_store *store, uint64_t bytes)
 	uint8_t value[8];
 	int err = fdry_need(store);
 
-	if (!err)
-		err = fdry_store_check_write(store);
-	if (!err)
-		err = fdry_txn_write(store->env->db, sizeof(value), &t);
+	if (err)
+		return err;
+	err = fdry_store_check_write(store);
+	if (err)
+		return err;
+	err = fdry_txn_write(store->env->db, sizeof(value), &t);
 	if (err)
 		return err;
 	fdry_set64(value, bytes);

@@ -167,8 +167,9 @@ int fdry_txn_write(struct fdry_db *db, uint64_t growth, struct fdry_txn *ret)
 {
 	int err = fdry_db_map_fit(db, growth, false);
 
-	if (!err)
-		err = txn_try(db, 0, "begin to write", ret);
+	if (err)
+		return err;
+	err = txn_try(db, 0, "begin to write", ret);
 	if (err)
 		return err;
 	err = fdry_place_check(&db->place, db->dir);

@@ -54,53 +54,47 @@ static int not_there(const struct fdry_mark *m, const struct fdry_oid *oid)
 		m->ref, fdry_oid_hex(oid, hex));
 }
 
-static int mark_step(struct fdry_mark *m, struct fdry_txn *t)
-{
-	struct fdry_record rec;
-	struct fdry_oid oid, link;
-	bool found = false;
-	uint32_t i;
-	int err;
-
-	m->stack.len -= sizeof(oid);
-	memcpy(&oid, m->stack.data + m->stack.len, sizeof(oid));
-	err = fdry_record_get(t, &oid, &found, &rec);
-	if (!err && !found)
-		err = not_there(m, &oid);
-	for (i = 0; !err && found && i < rec.nlinks; i++) {
-		link = fdry_record_link(&rec, i);
-		err = mark_push(m, &link);
-	}
-	return err;
-}
-
 /* Follow links until none is left or the time slice is over. */
 static int mark_drain(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timeslice *slice)
 {
-	int err = 0;
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	bool found = false;
+	int err;
 
-	while (!err && m->stack.len && !fdry_timeslice_over(slice))
-		err = mark_step(m, t);
-	return err;
+	while (m->stack.len && !fdry_timeslice_over(slice)) {
+		m->stack.len -= sizeof(oid);
+		memcpy(&oid, m->stack.data + m->stack.len, sizeof(oid));
+		err = fdry_record_get(t, &oid, &found, &rec);
+		if (err)
+			return err;
+		err = found ? fdry_links_push(&rec, &m->live, &m->stack) : not_there(m, &oid);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 static int mark_drain_in_views(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
 	struct fdry_timeslice slice;
 	struct fdry_txn t;
-	int err = 0;
+	int err;
 
-	while (!err && m->stack.len) {
+	while (m->stack.len) {
 		err = fdry_txn_read(m->env->db, &t);
 		if (err)
 			return err;
 		slice = fdry_timeslice(VIEW_NS);
 		err = mark_drain(m, &t, &slice);
 		fdry_txn_abort(&t);
-		if (!err && tick)
-			err = tick(arg);
+		if (err)
+			return err;
+		err = tick ? tick(arg) : 0;
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 /* --- refs --- */
@@ -138,7 +132,9 @@ static int refs_new(struct fdry_mark *m, struct fdry_txn *t, struct fdry_buf *re
 	uint64_t changes = 0;
 	int err = fdry_ref_changes(t, &changes);
 
-	if (!err && (!m->seen_refs || changes != m->changes))
+	if (err)
+		return err;
+	if (!m->seen_refs || changes != m->changes)
 		err = fdry_txn_each(t, FDRY_TABLE_REFS, (struct fdry_span){ 0 }, root_put, &roots);
 	if (err) {
 		fdry_buf_release(&roots.found);
@@ -150,25 +146,18 @@ static int refs_new(struct fdry_mark *m, struct fdry_txn *t, struct fdry_buf *re
 	return 0;
 }
 
-static int refs_view(struct fdry_mark *m, struct fdry_buf *ret)
-{
-	struct fdry_txn t;
-	int err = fdry_txn_read_latest(m->env->db, &t);
-
-	if (err)
-		return err;
-	err = refs_new(m, &t, ret);
-	fdry_txn_abort(&t);
-	return err;
-}
-
 static int mark_refs(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
 	struct fdry_buf found = { 0 };
 	const struct root *r;
+	struct fdry_txn t;
 	size_t i;
-	int err = refs_view(m, &found);
+	int err = fdry_txn_read_latest(m->env->db, &t);
 
+	if (err)
+		return err;
+	err = refs_new(m, &t, &found);
+	fdry_txn_abort(&t);
 	r = (const void *)found.data;
 	for (i = 0; !err && i < found.len / sizeof(*r); i++) {
 		memcpy(m->ref, r[i].name, sizeof(m->ref));
@@ -192,10 +181,12 @@ int fdry_mark_update(struct fdry_mark *m, int (*tick)(void *arg), void *arg)
 {
 	int err = mark_drain_in_views(m, tick, arg); /* objects that an earlier time slice left */
 
-	if (!err)
-		err = mark_refs(m, tick, arg);
-	if (!err)
-		err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
+	if (err)
+		return err;
+	err = mark_refs(m, tick, arg);
+	if (err)
+		return err;
+	err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
 	return err ? err : mark_drain_in_views(m, tick, arg);
 }
 
@@ -211,13 +202,16 @@ int fdry_mark_finish(struct fdry_mark *m, struct fdry_txn *t, struct fdry_timesl
 	for (i = 0; !err && i < found.len / sizeof(*r); i++)
 		err = mark_push(m, &r[i].oid);
 	fdry_buf_release(&found);
-	if (!err)
-		err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
-	if (!err)
-		err = mark_drain(m, t, slice);
-	if (!err)
-		*done = !m->stack.len;
-	return err;
+	if (err)
+		return err;
+	err = fdry_leases_scan(&m->leases, m->env, lease_id, m);
+	if (err)
+		return err;
+	err = mark_drain(m, t, slice);
+	if (err)
+		return err;
+	*done = !m->stack.len;
+	return 0;
 }
 
 void fdry_mark_release(struct fdry_mark *m)

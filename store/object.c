@@ -172,18 +172,20 @@ int fdry_record_put(struct fdry_txn *t, const struct fdry_oid *oid, const struct
 	uint8_t *rec;
 	int err = fdry_buf_grow(&buf, FDRY_RECORD_AT_LINKS, &p);
 
-	if (!err) {
-		rec = p;
-		fdry_set16(rec + FDRY_RECORD_AT_KINDS, (uint16_t)r->kinds);
-		rec[FDRY_RECORD_AT_CODEC] = (uint8_t)r->codec;
-		fdry_set32(rec + FDRY_RECORD_AT_NLINKS, r->nlinks);
-		fdry_set64(rec + FDRY_RECORD_AT_SIZE, r->size);
-		fdry_set64(rec + FDRY_RECORD_AT_STORED, r->stored);
-		err = fdry_buf_put(&buf, r->links.data, r->links.len);
-	}
-	if (!err)
-		err = fdry_txn_put(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
-				   (struct fdry_span){ buf.data, buf.len });
+	if (err)
+		goto out_release;
+	rec = p;
+	fdry_set16(rec + FDRY_RECORD_AT_KINDS, (uint16_t)r->kinds);
+	rec[FDRY_RECORD_AT_CODEC] = (uint8_t)r->codec;
+	fdry_set32(rec + FDRY_RECORD_AT_NLINKS, r->nlinks);
+	fdry_set64(rec + FDRY_RECORD_AT_SIZE, r->size);
+	fdry_set64(rec + FDRY_RECORD_AT_STORED, r->stored);
+	err = fdry_buf_put(&buf, r->links.data, r->links.len);
+	if (err)
+		goto out_release;
+	err = fdry_txn_put(t, FDRY_TABLE_OBJECTS, fdry_oid_span(oid),
+			   (struct fdry_span){ buf.data, buf.len });
+out_release:
 	fdry_buf_release(&buf);
 	return err;
 }
@@ -234,9 +236,11 @@ int fdry_object_verify(const struct fdry_oid *oid, struct fdry_span data)
 	struct fdry_oid is;
 	int err = fdry_oid_of(data.data, data.len, &is);
 
-	if (!err && !fdry_oid_eq(oid, &is))
-		err = corrupt(oid, "its bytes do not match its id");
-	return err;
+	if (err)
+		return err;
+	if (!fdry_oid_eq(oid, &is))
+		return corrupt(oid, "its bytes do not match its id");
+	return 0;
 }
 
 /* Check the sizes of a record before memory is allocated for them. */
@@ -278,19 +282,28 @@ static int object_unpack(const struct fdry_oid *oid, const struct fdry_record *r
 	return ZSTD_isError(n) || n != r->size ? corrupt(oid, "it cannot be decompressed") : 0;
 }
 
+/* The record, and the stored bytes with sizes that fit it. */
+static int object_find(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_record *rec,
+		       struct fdry_span *stored)
+{
+	int err = fdry_record_need(t, oid, rec);
+
+	if (err)
+		return err;
+	err = fdry_object_stored(t, oid, rec, stored);
+	return err ? err : sizes_check(oid, rec, *stored);
+}
+
 int fdry_object_size(struct fdry_txn *t, const struct fdry_oid *oid, uint64_t *ret)
 {
 	struct fdry_span stored;
 	struct fdry_record rec;
-	int err = fdry_record_need(t, oid, &rec);
+	int err = object_find(t, oid, &rec, &stored);
 
-	if (!err)
-		err = fdry_object_stored(t, oid, &rec, &stored);
-	if (!err)
-		err = sizes_check(oid, &rec, stored);
-	if (!err)
-		*ret = rec.size;
-	return err;
+	if (err)
+		return err;
+	*ret = rec.size;
+	return 0;
 }
 
 int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry_unpacker *u,
@@ -300,20 +313,23 @@ int fdry_object_read(struct fdry_txn *t, const struct fdry_oid *oid, struct fdry
 	struct fdry_span stored;
 	struct fdry_record rec;
 	void *to = NULL;
-	int err = fdry_record_need(t, oid, &rec);
+	int err = object_find(t, oid, &rec, &stored);
 
-	if (!err)
-		err = fdry_object_stored(t, oid, &rec, &stored);
-	if (!err)
-		err = sizes_check(oid, &rec, stored);
-	if (!err)
-		err = fdry_buf_grow(ret, rec.size, &to);
-	if (!err)
-		err = object_unpack(oid, &rec, stored, u, to);
-	if (!err)
-		err = fdry_object_verify(oid, (struct fdry_span){ to, rec.size });
 	if (err)
-		ret->len = before;
+		goto out_damaged;
+	err = fdry_buf_grow(ret, rec.size, &to);
+	if (err)
+		return err;
+	err = object_unpack(oid, &rec, stored, u, to);
+	if (err)
+		goto out_shrink;
+	err = fdry_object_verify(oid, (struct fdry_span){ to, rec.size });
+	if (err)
+		goto out_shrink;
+	return 0;
+out_shrink:
+	ret->len = before;
+out_damaged:
 	if (err == -FDRY_E_CORRUPT)
 		fdry_txn_damaged(t);
 	return err;
@@ -379,8 +395,9 @@ int fdry_item_init(struct fdry_item *it, enum fdry_object_kind kind, struct fdry
 	struct fdry_oid oid;
 	int err = item_check(kind, data.len, nlinks);
 
-	if (!err)
-		err = fdry_oid_of(data.data, data.len, &oid);
+	if (err)
+		return err;
+	err = fdry_oid_of(data.data, data.len, &oid);
 	return err ? err : fdry_item_init_as(it, kind, data.len, &oid, links, nlinks);
 }
 
@@ -470,36 +487,49 @@ static int data_equal(struct fdry_txn *t, const struct fdry_item *it, const stru
 	return err == -FDRY_E_CORRUPT ? 0 : err;
 }
 
+/* Compare the item with the store's record of it, if there is one: @bytes as fdry_item_there(),
+ * @covered: whether the record has all kinds and links. */
+static int item_compare(struct fdry_txn *t, const struct fdry_item *it, struct fdry_record *rec,
+			bool *bytes, bool *covered)
+{
+	bool found = false;
+	int err = fdry_record_get(t, &it->oid, &found, rec);
+
+	*bytes = *covered = false;
+	if (err || !found)
+		return err;
+	*covered = !(it->rec.kinds & ~rec->kinds) && links_contain(rec->links, it->rec.links);
+	return data_known(t, it, rec, bytes);
+}
+
 int fdry_item_known(struct fdry_txn *t, struct fdry_item *it, struct fdry_span data, bool *ret)
 {
 	struct fdry_record rec;
-	bool found = false, known = false;
-	int err = fdry_record_get(t, &it->oid, &found, &rec);
+	bool known, covered;
+	int err = item_compare(t, it, &rec, &known, &covered);
 
-	if (!err && found)
-		err = data_known(t, it, &rec, &known);
-	if (!err && known) {
-		err = data_equal(t, it, &rec, data, &known);
-		it->rewrite = !known;
-	}
 	if (err)
 		return err;
-	*ret = known && !(it->rec.kinds & ~rec.kinds) && links_contain(rec.links, it->rec.links);
+	if (known) {
+		err = data_equal(t, it, &rec, data, &known);
+		if (err)
+			return err;
+		it->rewrite = !known;
+	}
+	*ret = known && covered;
 	return 0;
 }
 
 int fdry_item_there(struct fdry_txn *t, const struct fdry_item *it, bool *bytes, bool *all)
 {
 	struct fdry_record rec;
-	bool found = false, known = false;
-	int err = fdry_record_get(t, &it->oid, &found, &rec);
+	bool known, covered;
+	int err = item_compare(t, it, &rec, &known, &covered);
 
-	if (!err && found)
-		err = data_known(t, it, &rec, &known);
 	if (err)
 		return err;
 	*bytes = known;
-	*all = known && !(it->rec.kinds & ~rec.kinds) && links_contain(rec.links, it->rec.links);
+	*all = known && covered;
 	return 0;
 }
 
@@ -508,13 +538,15 @@ int fdry_item_check_links(struct fdry_txn *t, const struct fdry_item *it)
 	struct fdry_record rec;
 	struct fdry_oid oid;
 	uint32_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < it->rec.nlinks && !err; i++) {
+	for (i = 0; i < it->rec.nlinks; i++) {
 		oid = fdry_record_link(&it->rec, i);
 		err = fdry_record_need(t, &oid, &rec);
+		if (err)
+			return fdry_fail_at(err, "a link");
 	}
-	return err ? fdry_fail_at(err, "a link") : 0;
+	return 0;
 }
 
 static int links_limit(const struct fdry_item *it, size_t n)
@@ -537,18 +569,20 @@ static int record_merge(struct fdry_txn *t, const struct fdry_item *it,
 	struct fdry_buf links = { 0 };
 	int err = fdry_buf_put(&links, old->links.data, old->links.len);
 
-	if (!err)
-		err = fdry_buf_put(&links, it->rec.links.data, it->rec.links.len);
-	if (!err) {
-		fdry_oids_sort(&links);
-		err = links_limit(it, links.len / FDRY_OID_SIZE);
-	}
-	if (!err) {
-		rec.kinds = old->kinds | it->rec.kinds;
-		rec.links = (struct fdry_span){ links.data, links.len };
-		rec.nlinks = (uint32_t)(links.len / FDRY_OID_SIZE);
-		err = fdry_record_put(t, &it->oid, &rec);
-	}
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&links, it->rec.links.data, it->rec.links.len);
+	if (err)
+		goto out_release;
+	fdry_oids_sort(&links);
+	err = links_limit(it, links.len / FDRY_OID_SIZE);
+	if (err)
+		goto out_release;
+	rec.kinds = old->kinds | it->rec.kinds;
+	rec.links = (struct fdry_span){ links.data, links.len };
+	rec.nlinks = (uint32_t)(links.len / FDRY_OID_SIZE);
+	err = fdry_record_put(t, &it->oid, &rec);
+out_release:
 	fdry_buf_release(&links);
 	return err;
 }
@@ -559,16 +593,19 @@ int fdry_item_store(struct fdry_txn *t, const struct fdry_item *it, bool *is_new
 	bool found = false, data = false;
 	int err = fdry_record_get(t, &it->oid, &found, &old);
 
-	if (!err && found)
-		err = data_known(t, it, &old, &data);
+	if (err)
+		return err;
+	err = found ? data_known(t, it, &old, &data) : 0;
+	if (err)
+		return err;
 	data = data && !it->rewrite;
 	/* The record first: merging reads the old one in place, and a put may move it. */
-	if (!err)
-		err = found ? record_merge(t, it, &old, data)
-			    : fdry_record_put(t, &it->oid, &it->rec);
-	if (!err && !data)
-		err = fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), it->stored);
-	if (!err)
-		*is_new = !found;
-	return err;
+	err = found ? record_merge(t, it, &old, data) : fdry_record_put(t, &it->oid, &it->rec);
+	if (err)
+		return err;
+	err = data ? 0 : fdry_txn_put(t, FDRY_TABLE_DATA, fdry_oid_span(&it->oid), it->stored);
+	if (err)
+		return err;
+	*is_new = !found;
+	return 0;
 }

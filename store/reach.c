@@ -7,44 +7,42 @@
  */
 #include "store/internal.h"
 
-struct reach {
-	struct fdry_txn *t;
-	struct fdry_idset *seen;
-	struct fdry_buf stack;
-	fdry_record_fn visit;
-	void *arg;
-};
-
-static int reach_step(struct reach *r)
+int fdry_links_push(const struct fdry_record *rec, struct fdry_idset *seen, struct fdry_buf *stack)
 {
-	struct fdry_record rec;
-	struct fdry_oid oid, link;
-	bool found = false;
+	struct fdry_oid link;
 	uint32_t i;
 	int err;
 
-	r->stack.len -= sizeof(oid);
-	memcpy(&oid, r->stack.data + r->stack.len, sizeof(oid));
-	err = fdry_record_get(r->t, &oid, &found, &rec);
-	if (!err)
-		err = r->visit(r->arg, &oid, found ? &rec : NULL);
-	if (err)
-		return err == FDRY_EACH_STOP ? 0 : err;
-	for (i = 0; found && i < rec.nlinks && !err; i++) {
-		link = fdry_record_link(&rec, i);
-		err = fdry_idset_push(r->seen, &link, &r->stack);
+	for (i = 0; i < rec->nlinks; i++) {
+		link = fdry_record_link(rec, i);
+		err = fdry_idset_push(seen, &link, stack);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 int fdry_reach(struct fdry_txn *t, const struct fdry_oid *root, struct fdry_idset *seen,
 	       fdry_record_fn visit, void *arg)
 {
-	struct reach r = { .t = t, .seen = seen, .visit = visit, .arg = arg };
-	int err = fdry_idset_push(seen, root, &r.stack);
+	struct fdry_buf stack = { 0 };
+	struct fdry_record rec;
+	struct fdry_oid oid;
+	bool found = false;
+	int err = fdry_idset_push(seen, root, &stack);
 
-	while (!err && r.stack.len)
-		err = reach_step(&r);
-	fdry_buf_release(&r.stack);
+	while (!err && stack.len) {
+		stack.len -= sizeof(oid);
+		memcpy(&oid, stack.data + stack.len, sizeof(oid));
+		err = fdry_record_get(t, &oid, &found, &rec);
+		if (err)
+			break;
+		err = visit(arg, &oid, found ? &rec : NULL);
+		if (!err && found)
+			err = fdry_links_push(&rec, seen, &stack);
+		if (err == FDRY_EACH_STOP)
+			err = 0;
+	}
+	fdry_buf_release(&stack);
 	return err;
 }

@@ -109,11 +109,13 @@ static int changes_bump(struct fdry_txn *t, uint64_t *ret)
 	uint64_t n = 0;
 	int err = fdry_ref_changes(t, &n);
 
-	if (!err)
-		err = changes_write(t, n + 1);
-	if (!err)
-		*ret = n + 1;
-	return err;
+	if (err)
+		return err;
+	err = changes_write(t, n + 1);
+	if (err)
+		return err;
+	*ret = n + 1;
+	return 0;
 }
 
 /* --- records --- */
@@ -152,11 +154,13 @@ int fdry_ref_parse_entry(struct fdry_span key, struct fdry_span value, struct fd
 {
 	int err = fdry_ref_parse(value, ret);
 
-	if (!err && !key_parse(key, ret))
-		err = fdry_fail(FDRY_E_CORRUPT,
-				"a ref has a damaged name of %zu bytes; " FDRY_DAMAGE_ADVICE,
-				key.len);
-	return err;
+	if (err)
+		return err;
+	if (!key_parse(key, ret))
+		return fdry_fail(FDRY_E_CORRUPT,
+				 "a ref has a damaged name of %zu bytes; " FDRY_DAMAGE_ADVICE,
+				 key.len);
+	return 0;
 }
 
 int fdry_ref_find(struct fdry_txn *t, const char *name, const struct fdry_oid *identity,
@@ -296,10 +300,13 @@ int fdry_ref_store(struct fdry_txn *t, const char *name, const struct fdry_oid *
 	bool found = false;
 	int err = fdry_ref_find(t, name, identity, &found, &old);
 
-	if (!err && !found)
+	if (err)
+		return err;
+	if (!found)
 		err = oldest_remove(t, name);
-	if (!err)
-		err = changes_bump(t, &ref.change);
+	if (err)
+		return err;
+	err = changes_bump(t, &ref.change);
 	if (err)
 		return err;
 	memcpy(ref.name, name, strlen(name) + 1);

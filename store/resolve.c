@@ -103,11 +103,14 @@ int fdry_ref_select(struct fdry_txn *t, const char *name, struct fdry_buf *ret)
 	struct selector sel;
 	int err = selector_parse(name, &sel);
 
-	if (!err)
-		err = selector_find(t, &sel, ret);
-	if (!err && ret->len == before)
-		err = no_such_ref(name);
-	return err;
+	if (err)
+		return err;
+	err = selector_find(t, &sel, ret);
+	if (err)
+		return err;
+	if (ret->len == before)
+		return no_such_ref(name);
+	return 0;
 }
 
 /* --- ids --- */
@@ -155,9 +158,10 @@ static int id_resolve(struct fdry_txn *t, const char *hex, struct fdry_oid *ret)
 	if (err)
 		return err;
 	err = fdry_record_need(t, &oid, &rec);
-	if (!err)
-		*ret = oid;
-	return err;
+	if (err)
+		return err;
+	*ret = oid;
+	return 0;
 }
 
 /* --- anything --- */

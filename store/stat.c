@@ -47,6 +47,7 @@ static bool oid_next(struct fdry_oid *oid)
 	return i >= 0;
 }
 
+/* Count STEP objects from @from on. */
 static int count_step(struct fdry_store *s, struct count *c, const struct fdry_oid *from,
 		      uint64_t *total)
 {
@@ -66,20 +67,20 @@ static int count_step(struct fdry_store *s, struct count *c, const struct fdry_o
 static int count_objects(struct fdry_store *s, fdry_step_fn step, void *arg,
 			 struct fdry_store_stat *st)
 {
-	struct count c = { .st = st, .seen = STEP };
+	struct count c = { .st = st };
 	struct fdry_oid from = { { 0 } };
 	uint64_t total = 0;
-	bool more = true;
-	int err = 0;
+	int err;
 
-	while (!err && more && c.seen == STEP) {
+	do {
 		err = count_step(s, &c, &from, &total);
-		from = c.last;
-		more = oid_next(&from);
+		if (err)
+			return err;
 		if (step)
 			step(arg, st->kinds[0].objects, total);
-	}
-	return err;
+		from = c.last;
+	} while (c.seen == STEP && oid_next(&from));
+	return 0;
 }
 
 /* --- the file --- */
@@ -131,20 +132,23 @@ static int file_in(struct fdry_txn *t, struct fdry_store_stat *st)
 	struct fdry_extent x;
 	int err = fdry_txn_count(t, FDRY_TABLE_REFS, &st->refs);
 
-	if (!err)
-		err = fdry_db_extent(t->db, &x);
-	if (!err)
-		err = fdry_txn_each_inner(t, FDRY_INNER_FREE, free_put, &pages);
-	if (!err) {
-		*f = (struct fdry_file_stat){ .page_size = x.page_size,
-					      .file_bytes = x.file_bytes,
-					      .pages = x.used_bytes / x.page_size,
-					      .map_bytes = x.map_bytes,
-					      .readers = fdry_db_readers(t->db),
-					      .readers_max = fdry_db_readers_max(t->db) };
-		f->readers -= f->readers > 0 && !t->exclusive; /* this one */
-		free_sum(&pages, f);
-	}
+	if (err)
+		return err;
+	err = fdry_db_extent(t->db, &x);
+	if (err)
+		return err;
+	err = fdry_txn_each_inner(t, FDRY_INNER_FREE, free_put, &pages);
+	if (err)
+		goto out_release;
+	*f = (struct fdry_file_stat){ .page_size = x.page_size,
+				      .file_bytes = x.file_bytes,
+				      .pages = x.used_bytes / x.page_size,
+				      .map_bytes = x.map_bytes,
+				      .readers = fdry_db_readers(t->db),
+				      .readers_max = fdry_db_readers_max(t->db) };
+	f->readers -= f->readers > 0 && !t->exclusive; /* without this one */
+	free_sum(&pages, f);
+out_release:
 	fdry_buf_release(&pages);
 	return err;
 }
@@ -159,9 +163,11 @@ static int file_stat(struct fdry_store *s, struct fdry_store_stat *st)
 		return err;
 	err = file_in(&t, st);
 	fdry_txn_abort(&t);
-	if (!err && !fstatat(s->env->dir.fd, "data.mdb", &file, 0))
+	if (err)
+		return err;
+	if (!fstatat(s->env->dir.fd, "data.mdb", &file, 0))
 		st->file.disk_bytes = (uint64_t)file.st_blocks * 512;
-	return err;
+	return 0;
 }
 
 int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg, struct fdry_store_stat *ret)
@@ -169,11 +175,14 @@ int fdry_store_stat(struct fdry_store *s, fdry_step_fn step, void *arg, struct f
 	struct fdry_store_stat st = { 0 };
 	int err = fdry_store_check(s);
 
-	if (!err)
-		err = file_stat(s, &st);
-	if (!err)
-		err = count_objects(s, step, arg, &st);
-	if (!err)
-		*ret = st;
-	return err;
+	if (err)
+		return err;
+	err = file_stat(s, &st);
+	if (err)
+		return err;
+	err = count_objects(s, step, arg, &st);
+	if (err)
+		return err;
+	*ret = st;
+	return 0;
 }

@@ -19,6 +19,7 @@
 #include "lib/fd.h"
 #include "lib/live.h"
 #include "lib/log.h"
+#include "lib/opts.h"
 #include "store/lease.h"
 
 /* Recursive, since opening itself may fork (to look at a damaged file) and so run the handlers
@@ -98,11 +99,13 @@ int fdry_store_check_write(const struct fdry_store *s)
 {
 	int err = fdry_store_check(s);
 
-	if (!err && s->readonly)
-		err = fdry_fail(FDRY_E_PERM,
-				"the store %s is open for reading only; open it for writing",
-				s->path);
-	return err;
+	if (err)
+		return err;
+	if (s->readonly)
+		return fdry_fail(FDRY_E_PERM,
+				 "the store %s is open for reading only; open it for writing",
+				 s->path);
+	return 0;
 }
 
 /* --- the format record --- */
@@ -437,13 +440,33 @@ void fdry_store_close(struct fdry_store *s)
 	free(s);
 }
 
+int fdry_store_opts_take(const void *opts, void *ret, size_t len, uint32_t known)
+{
+	struct {
+		size_t sz;
+		uint32_t flags, reserved;
+	} head;
+	int err = fdry_opts_take(opts, ret, len);
+
+	if (err)
+		return err;
+	memcpy(&head, ret, sizeof(head));
+	if (head.reserved || head.flags & ~known)
+		return fdry_fail(FDRY_E_OPTS,
+				 "unknown flags %#x in the options, or a reserved field that is not "
+				 "0; use a newer library, or set them to 0",
+				 head.flags);
+	return 0;
+}
+
 int fdry_store_busy(struct fdry_store *s)
 {
 	int err = fdry_store_check(s);
 
-	if (!err)
-		s->busy++;
-	return err;
+	if (err)
+		return err;
+	s->busy++;
+	return 0;
 }
 
 void fdry_store_idle(struct fdry_store *s)

@@ -121,13 +121,16 @@ static int children(struct list_walk *w, struct fdry_sweep_entry *dead,
 	uint32_t i;
 	int err = fdry_record_get(&w->t, &dead->oid, &found, &rec);
 
-	for (i = 0; !err && found && i < rec.nlinks; i++) {
+	if (err || !found)
+		return err;
+	for (i = 0; i < rec.nlinks; i++) {
 		link = fdry_record_link(&rec, i);
 		child = entry_find(w, &link);
-		if (child)
-			err = fn(dead, child, next);
+		err = child ? fn(dead, child, next) : 0;
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int child_count(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *child,
@@ -149,65 +152,89 @@ static int child_place(struct fdry_sweep_entry *dead, struct fdry_sweep_entry *c
 	return child->nlinks ? fdry_buf_put(next, &child, sizeof(child)) : 0;
 }
 
-/* Count the parents of every dead object, in views of STEPS objects. The list does not move any
- * more. */
-static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
+/* Count the parents of @count dead objects from number @i on. The list does not move any more. */
+static int count_some(struct list_walk *w, size_t i, size_t count)
 {
 	struct fdry_sweep_entry *d = entries(w->d);
-	size_t i = 0, end;
-	int err = 0;
+	size_t end = i + count < w->ordered ? i + count : w->ordered;
+	int err;
 
-	while (i < w->ordered && !err) {
+	for (; i < end; i++) {
+		err = d[i].nlinks ? children(w, &d[i], child_count, NULL) : 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int count_parents(struct list_walk *w, int (*tick)(void *arg), void *arg)
+{
+	size_t i;
+	int err;
+
+	for (i = 0; i < w->ordered; i += STEPS) {
 		err = fdry_txn_read(w->m->env->db, &w->t);
 		if (err)
 			return err;
-		for (end = i + STEPS; i < end && i < w->ordered && !err; i++)
-			if (d[i].nlinks)
-				err = children(w, &d[i], child_count, NULL);
+		err = count_some(w, i, STEPS);
 		fdry_txn_abort(&w->t);
 		if (!err && tick)
 			err = tick(arg);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int tops_put(struct list_walk *w, struct fdry_buf *next)
 {
 	struct fdry_sweep_entry *d = entries(w->d), *top;
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < w->ordered && !err; i++) {
+	for (i = 0; i < w->ordered; i++) {
 		top = &d[i];
-		if (!top->parents && top->nlinks)
-			err = fdry_buf_put(next, &top, sizeof(top));
+		err = !top->parents && top->nlinks ? fdry_buf_put(next, &top, sizeof(top)) : 0;
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
+}
+
+/* Set the levels of the children of @count objects at most, from number *@at of the queue on. */
+static int place_some(struct list_walk *w, struct fdry_buf *next, size_t *at, size_t count)
+{
+	struct fdry_sweep_entry *dead;
+	int err;
+
+	for (; count && *at < next->len / sizeof(dead); count--, ++*at) {
+		memcpy(&dead, next->data + *at * sizeof(dead), sizeof(dead));
+		err = children(w, dead, child_place, next);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 /* Set levels, beginning with objects that nothing links to. @next is a queue; entries stay in
  * it. */
 static int place(struct list_walk *w, struct fdry_buf *next, int (*tick)(void *arg), void *arg)
 {
-	size_t at = 0, end;
-	int err = 0;
+	size_t at = 0;
+	int err;
 
-	while (at < next->len && !err) {
+	while (at < next->len / sizeof(struct fdry_sweep_entry *)) {
 		err = fdry_txn_read(w->m->env->db, &w->t);
 		if (err)
 			return err;
-		for (end = at + STEPS * sizeof(void *); at < end && at < next->len && !err;
-		     at += sizeof(void *)) {
-			struct fdry_sweep_entry *dead;
-
-			memcpy(&dead, next->data + at, sizeof(dead));
-			err = children(w, dead, child_place, next);
-		}
+		err = place_some(w, next, &at, STEPS);
 		fdry_txn_abort(&w->t);
 		if (!err && tick)
 			err = tick(arg);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int entry_cmp(const void *a, const void *b)
@@ -228,10 +255,12 @@ int fdry_sweep_list_fill(struct fdry_sweep_list *d, struct fdry_mark *m, int (*t
 	struct fdry_buf next = { 0 };
 	int err = walk(&w);
 
-	if (!err)
-		err = count_parents(&w, tick, arg);
-	if (!err)
-		err = tops_put(&w, &next);
+	if (err)
+		return err;
+	err = count_parents(&w, tick, arg);
+	if (err)
+		return err;
+	err = tops_put(&w, &next);
 	if (!err)
 		err = place(&w, &next, tick, arg);
 	fdry_buf_release(&next);
