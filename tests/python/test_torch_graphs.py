@@ -492,6 +492,147 @@ class Graphs(Folder):
                     is_all(out, 110.0)
                 """)
 
+    def test_a_load_leaves_alone_what_another_image_brought(self):
+        # x lies in a block that was free when the first image was sealed.
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, graphs = full(1.0), []
+            for i in range(3):
+                x, g = full(5.0), fdry.CUDAGraph()
+                with fdry.graph(g):
+                    out = a + x
+                g.save(f'{i}.json', (out, x))
+                graphs.append((g, x, out))
+            """)
+        for own in ("None", "full(1.0)"):
+            self.more(f"""
+                fdry.set_allocation_region(BASE, '1GB')
+                a, found = {own}, []
+                for i in range(3):
+                    g, (out, x) = fdry.CUDAGraph.load(f'{{i}}.json')
+                    is_all(x, 5.0)
+                    x.fill_(10.0 * i)
+                    found.append((g, out, x))
+                for i, (g, out, x) in enumerate(found):
+                    g.replay()
+                    is_all(x, 10.0 * i)
+                    is_all(out, 10.0 * i + 1.0)
+                """)
+
+    IN_TURN = """
+        fdry.set_allocation_region(BASE, '1GB')
+        a, graphs, big = full(1.0), [], full(8.0, 3 << 20)
+        for i in range(8):
+            g = fdry.CUDAGraph()
+            with fdry.graph(g):
+                out = a + a
+            a.fill_(1.0 + i)
+            g.save(f'{i}.json', out)
+            graphs.append((g, out))
+        """
+
+    def test_torch_lists_its_segments_again_only_if_they_changed(self):
+        self.more(self.IN_TURN)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, real, calls = full(10.0), torch.cuda.memory_snapshot, []
+            torch.cuda.memory_snapshot = lambda: calls.append(1) or real()
+            found = [fdry.CUDAGraph.load(f'{i}.json') for i in range(5)]
+            assert len(calls) == 2, calls  # the first load claims memory, the second has the list
+            x = full(5.0)
+            found.append(fdry.CUDAGraph.load('5.json'))
+            assert len(calls) == 3, calls
+            is_all(x, 5.0)
+            del torch.cuda.memory_stats_as_nested_dict
+            found += [fdry.CUDAGraph.load(f'{i}.json') for i in (6, 7)]
+            assert len(calls) == 5, calls
+            for g, out in found:
+                g.replay()
+                is_all(out, 20.0)
+            """)
+
+    def test_a_conflict_that_came_since_the_last_load(self):
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, graphs = full(1.0), []
+            for i in range(4):
+                g = fdry.CUDAGraph()
+                with fdry.graph(g):
+                    out = a + a
+                if i == 3:
+                    b = full(2.0)
+                a.fill_(1.0 + i)
+                g.save(f'{i}.json', out)
+                graphs.append((g, out))
+            """)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a = full(10.0)
+            found = [fdry.CUDAGraph.load(f'{i}.json') for i in range(3)]
+            mine = full(7.0, 50)
+            for _ in range(2):
+                fails("LAYOUT", "this process has 512 bytes", fdry.CUDAGraph.load, '3.json')
+            del mine
+            found.append(fdry.CUDAGraph.load('3.json'))
+            """)
+
+    def test_counters_of_torch_that_were_reset_between_loads(self):
+        self.more(self.IN_TURN)
+        self.more("""
+            fdry.set_allocation_region(BASE, '1GB')
+            a, found, x = full(10.0), [], None
+            for i in range(8):  # x lies at one of two addresses, and the counters are the same
+                torch.cuda.reset_accumulated_memory_stats()
+                x = full(5.0)
+                found.append(fdry.CUDAGraph.load(f'{i}.json'))
+                is_all(x, 5.0)
+            """)
+
+    def test_counters_of_torch_that_were_reset_when_it_had_no_memory(self):
+        self.more("""
+            N = 1 << 19
+            fdry.set_allocation_region(BASE, '1GB')
+            a, graphs, pool = full(1.0, N), [], None
+            for i in range(3):
+                g = fdry.CUDAGraph()
+                with fdry.graph(g, pool=pool):
+                    out = a + a
+                    b = out + a
+                    c = b + a
+                del out, b, c
+                pool = g.pool()
+                big = big if i else full(8.0, 6 << 20)
+                g.replay()
+                a.fill_(2.0 + i)
+                g.save(f'{i}.json')
+                graphs.append(g)
+            """)
+        self.more("""
+            N = 1 << 19
+            def make(gone):
+                a = full(10.0, N)
+                with torch.cuda.stream(other):
+                    own = [full(5.0, N) for _ in range(3)]
+                del own[gone]
+                return a, own
+            fdry.set_allocation_region(BASE, '1GB')
+            other = torch.cuda.Stream()
+            made = make(2)
+            found = [fdry.CUDAGraph.load(f'{i}.json') for i in range(2)]
+            counters = torch.cuda.memory_stats_as_nested_dict()
+            addrs = [t.data_ptr() for t in made[1]]
+            del made
+            torch.cuda.empty_cache()
+            assert not torch.cuda.memory_reserved()
+            torch.cuda.reset_accumulated_memory_stats()
+            made = make(0)
+            assert counters == torch.cuda.memory_stats_as_nested_dict()
+            assert made[1][0].data_ptr() == addrs[1]
+            found.append(fdry.CUDAGraph.load('2.json'))
+            for each in made[1]:
+                is_all(each, 5.0)
+            """)
+
     def test_saves_share_an_image(self):
         ids = self.more("""
             import json, os

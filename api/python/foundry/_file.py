@@ -95,9 +95,22 @@ def _is_count(value, limit=1 << 63):
 
 
 def _is_segment(raw):
-    return (isinstance(raw, list) and len(raw) == 3 and _is_count(raw[0]) and _is_count(raw[1]) and isinstance(raw[2], list)
-            and all(isinstance(b, list) and len(b) == 2 and _is_count(b[0]) and _is_count(b[1]) and raw[0] <= b[0]
-                    and b[0] + b[1] <= raw[0] + raw[1] for b in raw[2]))
+    if not isinstance(raw, list) or len(raw) != 3 or not isinstance(raw[2], list):
+        return False
+    start, size, tensors = raw
+    return _is_count(start) and _is_count(size) and _are_within(tensors, start, start + size)
+
+
+def _are_within(tensors, start, end):
+    for each in tensors:  # there may be thousands
+        if type(each) is not list or len(each) != 2:
+            return False
+        addr, size = each
+        if type(addr) is not int or type(size) is not int:  # a bool is neither
+            return False
+        if addr < start or size < 0 or addr + size > end:
+            return False
+    return True
 
 
 # --- outputs: None, {"tensor": ...}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key, ...], ...]}, {"value": ...} ---
@@ -209,7 +222,7 @@ def default_store():
     return _open(None, True)
 
 
-def _holds(store, image):
+def holds(store, image):
     try:
         store.requirements(image)
     except Error as e:
@@ -219,14 +232,30 @@ def _holds(store, image):
     return True
 
 
+def _beside(file):
+    return os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(file.path))), STORE)
+
+
+def stores_of(file):
+    """The stores that may have the file's image, in the order in which a load tries them."""
+    places = [None, _beside(file)]
+    for path in places if "FOUNDRY_STORE" in os.environ else reversed(places):
+        store = _open(path, False)
+        if store:
+            yield store
+
+
 def store_of(file):
-    """The store that has the file's image. Error FDRY_E_NOENT says where it was looked for."""
-    beside = os.path.join(os.path.dirname(os.path.abspath(os.fsdecode(file.path))), STORE)
-    places = [None, beside] if "FOUNDRY_STORE" in os.environ else [beside, None]
-    for place in places:
-        store = _open(place, False)
-        if store and _holds(store, file.image):
+    """The store that has the file's image, or Error FDRY_E_NOENT."""
+    for store in stores_of(file):
+        if holds(store, file.image):
             return store
-    default = "in the store that FOUNDRY_STORE names" if "FOUNDRY_STORE" in os.environ else "in the default store"
-    raise Error(_lib.NOENT, f"the image {file.image[:12]} of '{os.fsdecode(file.path)}' is neither in '{beside}' nor {default}; bring that "
-                "folder along with the file, or set FOUNDRY_STORE")
+    raise nowhere(file)
+
+
+def nowhere(file):
+    """The error that says in which stores the file's image is not."""
+    named = "store that FOUNDRY_STORE names" if "FOUNDRY_STORE" in os.environ else "default store"
+    return Error(_lib.NOENT, f"the image {file.image[:12]} of '{os.fsdecode(file.path)}' is "
+                 f"neither in '{_beside(file)}' nor in the {named}; bring that folder along with "
+                 "the file, or set FOUNDRY_STORE")

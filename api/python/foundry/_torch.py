@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All that the package asks of torch. Nothing here imports it unless a function that needs it is called."""
+import functools
 import importlib
 import re
 import sys
@@ -89,8 +90,11 @@ class Segment:
     """A piece of device memory that torch's allocator has from the driver.
 
     addr, size; kind: (stream, "small" or "large"); private: whether it belongs to a pool of graphs;
-    blocks: [(addr, size, live)], all of it.
+    blocks: [(addr, size, live)], all of it; compared: the segment of a file with which it was
+    found to agree.
     """
+
+    compared = None
 
     def __init__(self, raw):
         self.addr, self.size = raw["address"], raw["total_size"]
@@ -101,11 +105,14 @@ class Segment:
             self.blocks.append((block.get("address", at), block["size"], block["state"] != "inactive"))
             at += block["size"]
 
+    @functools.cached_property
     def live(self):
-        """[(addr, size)] of what is in use."""
-        return [(addr, size) for addr, size, live in self.blocks if live]
+        """The (addr, size) of the blocks that are in use."""
+        return frozenset((addr, size) for addr, size, live in self.blocks if live)
 
+    @functools.cached_property
     def free(self):
+        """[(addr, size)] of the others, ascending."""
         return [(addr, size) for addr, size, live in self.blocks if not live]
 
 
@@ -119,6 +126,24 @@ def segments(ordinal):
     if not torch or torch.cuda.get_allocator_backend() != "native":
         return []
     return [Segment(s) for s in _snapshot(torch) if s["device"] == ordinal]
+
+
+def counters(ordinal):
+    """Torch's counters of allocations on a device: equal ones mean that torch did nothing since.
+
+    None if that is not sure. reset_accumulated_memory_stats() sets the totals of allocations and of
+    frees to zero, and leaves the number of those in use; so a reset shows if any was in use.
+    """
+    torch = _started()
+    read = getattr(torch and torch.cuda, "memory_stats_as_nested_dict", None)
+    found = read(ordinal) if read else {}
+    for name in ("allocation", "segment"):
+        total = found.get(name, {}).get("all")
+        if not total or not total["current"]:
+            return None
+        if total["current"] != total["allocated"] - total["freed"]:
+            return None
+    return found
 
 
 class Held:
@@ -160,7 +185,7 @@ class Held:
         kinds = {s.kind for s in found if any(s.addr <= addr < s.addr + s.size for addr, _ in wanted)}
         keep = {addr for addr, _ in self._taken}
         for kind in sorted(kinds, key=str):
-            blocks = [b for s in found if s.kind == kind for b in s.free()]
+            blocks = [b for s in found if s.kind == kind for b in s.free]
             for _, size in sorted(blocks, key=lambda b: b[1]):
                 for piece in _pieces(size, kind):
                     self._take(piece, kind)

@@ -277,7 +277,7 @@ def save_graphs(graphs):
 
 
 def open_graph(cls, where, file, found, pool):
-    if file.key not in found.image.graphs():
+    if not found.image._has(file.key):
         found.leave()
         raise _file.bad(file.path, "its image does not have that graph")
     graph = cls()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loading side."""
+import array as array_of
 import atexit
 import contextlib
 import ctypes
+import itertools
 import weakref
 
 from . import _lib, _torch, array
@@ -47,7 +49,8 @@ class Image(_lib.Closing):
             _telling.add(self)
         self._random = Source(self._handle, device)
         self.device = device
-        self._shown = f" {self.id[:12]}: {lib.fdry_image_graph_count(self._handle)} graph(s), on device {device}"
+        self._keys, self._unread = set(), lib.fdry_image_graph_count(self._handle)
+        self._shown = f" {self.id[:12]}: {self._unread} graph(s), on device {device}"
 
     @property
     def _source(self):
@@ -74,6 +77,16 @@ class Image(_lib.Closing):
             lib.fdry_image_graph(self._handle, i, key, name, nodes)
             found[key.value] = _lib.foreign(name.value)
         return found
+
+    def _has(self, key):
+        """Whether there is a graph `key`. Asks for the last ones first: images of graphs that were
+        saved in turn are loaded for their last graph."""
+        found = ctypes.c_uint64()
+        while self._unread and key not in self._keys:
+            self._unread -= 1
+            lib.fdry_image_graph(self._handle, self._unread, found, None, None)
+            self._keys.add(found.value)
+        return key in self._keys
 
     def tensors(self):
         """The named tensors, by name."""
@@ -228,13 +241,24 @@ def _quieten():
             image.build_stop()
 
 
+def _memory(ranges):
+    """[(addr, size)] as an array of the library's, one longer, since an empty one would be NULL."""
+    ranges = [(addr, size) for addr, size in ranges]
+    try:
+        words = array_of.array("Q", itertools.chain(*ranges, (0, 0)))
+    except (TypeError, OverflowError):
+        words = [_lib.fit(ctypes.c_uint64, word) for each in ranges for word in each]
+        words = array_of.array("Q", (*words, 0, 0))
+    return (_lib.Memory * (len(ranges) + 1)).from_buffer(words)
+
+
 def load_options(facts=None, device=0, verify=False, poison=False, build=False, driver=None, order=(), threads=0,
                  progress=None, background=False, own_context=False, check_overlap=False, externals=None, into=None,
                  keep=None, ordered=False):
     """The options of load() as the library takes them; the image keeps them."""
     stated = [_lib.Fact(_lib.text(key), _lib.text(str(value))) for key, value in _lib.pairs(facts)]
     sizes = [_lib.External(_lib.text(key), size) for key, size in _lib.pairs(externals)]
-    ranges = [_lib.Memory(addr, size) for addr, size in keep or ()]
+    ranges = _memory(keep or ())
     calls = _lib.Callback(_lib.PROGRESS_FN, progress and (
         lambda _, phase, done, total, ms: progress(_PHASES[phase], done, total, ms)))
     asked = (verify, poison, build, background, own_context, check_overlap, ordered)
@@ -243,9 +267,10 @@ def load_options(facts=None, device=0, verify=False, poison=False, build=False, 
                          facts=(_lib.Fact * len(stated))(*stated), driver=_lib.file_name(driver) if driver else None,
                          order=_lib.array(ctypes.c_uint64, order), norder=len(order), threads=threads,
                          progress=calls.fn, externals=(_lib.External * len(sizes))(*sizes),
-                         nexternals=len(sizes), into=into._handle if into else None, nkeep=len(ranges))
+                         nexternals=len(sizes), into=into._handle if into else None,
+                         nkeep=len(ranges) - 1)
     if keep is not None:
-        opts.keep = (_lib.Memory * (len(ranges) or 1))(*ranges)
+        opts.keep = ranges
     opts.calls = calls
     return opts
 

@@ -21,9 +21,12 @@ class Pending:
 
     def place(self, num_threads):
         """Place the images; they stay as long as a graph of theirs is to be finished."""
+        orders = {}
         for file in self._files:
-            order = dict.fromkeys(f.key for f in self._files if f.image == file.image)
-            found = placed.place(self._where, file, background=True, ordered=True, threads=num_threads, order=list(order))
+            orders.setdefault(file.image, {})[file.key] = None
+        for file in self._files:
+            found = placed.place(self._where, file, background=True, ordered=True,
+                                 threads=num_threads, order=list(orders[file.image]))
             found.users.add(self)
             self._found.append(found)
 
@@ -39,7 +42,7 @@ class Pending:
                 if region.find() is not self._where:
                     raise Error(_lib.STATE, "the region in which these graphs were begun has ended; call start_graph_builds() again")
                 file, found = self._files[i], self._found[i]
-                if file.key in found.image.graphs():
+                if found.image._has(file.key):
                     found.image.build(file.key)
                 self._done[i] = self._open(self._where, file, found)
                 if all(f is not found or done for f, done in zip(self._found, self._done)):

@@ -10,7 +10,7 @@ import hashlib
 import os
 import weakref
 
-from . import _file, _lib, _torch
+from . import _file, _lib, _segments, _torch
 from ._lib import Error
 from .generators import recognise
 from .image import load
@@ -56,83 +56,27 @@ def seal(region, paths):
 
 def torch_of(region):
     """Torch's segments in the region, as a file lists them."""
-    return [[s.addr, s.size, [list(b) for b in s.live()]] for s in region.segments()]
+    return [[s.addr, s.size, sorted(map(list, s.live))] for s in region.segments()]
 
 
 # --- placing ---
-
-
-def _minus(ranges, holes):
-    """[(addr, size)] less [(addr, size)], ascending."""
-    left, holes = [], sorted(holes)
-    for addr, size in sorted(ranges):
-        end = addr + size
-        for hole, length in holes:
-            if hole >= end:
-                break
-            if hole + length > addr:
-                if hole > addr:
-                    left.append((addr, hole - addr))
-                addr = hole + length
-        if addr < end:
-            left.append((addr, end - addr))
-    return left
-
-
-def _gaps(segments):
-    """What was free of a file's segments."""
-    return [hole for addr, size, live in segments for hole in _minus([(addr, size)], live)]
-
-
-def _compare(segments, wanted):
-    """What of the image's tensors in `segments`, which the process has, is not the process' own.
-
-    segments: the process'; wanted: the file's. A tensor of the process that overlaps one of the sealing
-    process must be the same one.
-    """
-    saved = {addr: (size, live) for addr, size, live in wanted}
-    missing = []
-    for s in segments:
-        size, live = saved.get(s.addr, (0, []))
-        if size != s.size:
-            continue  # whatever that is: allocations are compared when the image is loaded, and sizes afterwards
-        own, known = set(s.live()), {tuple(b) for b in live}
-        for addr, length in sorted(own - known):
-            other = next((b for b in live if b[0] < addr + length and addr < b[0] + b[1]), None)
-            if other:
-                raise Error(_lib.LAYOUT, f"a tensor of this process has {length} bytes at {addr:#x}, where the process that saved the "
-                            f"graph had one of {other[1]} bytes at {other[0]:#x}; make the same allocations in the same order, and no "
-                            "others before the graph is loaded")
-        missing += sorted(known - own)
-    return missing
-
-
-def _compare_sizes(segments, wanted):
-    """Allocations are the same; so are torch's segments, unless it makes larger ones of several."""
-    sizes = {addr: size for addr, size, _ in wanted}
-    for s in segments:
-        if sizes.get(s.addr, s.size) != s.size:
-            raise Error(_lib.LAYOUT, f"torch's segment at {s.addr:#x} has {s.size} bytes, and had {sizes[s.addr]} in the process that saved "
-                        "the graph: segments that grow cannot be shared with an image; do without expandable_segments "
-                        "(PYTORCH_CUDA_ALLOC_CONF), or load the graph before torch allocates")
 
 
 class Placed:
     """An image in the region. users: the graphs of it that are alive, and who is about to make one."""
 
     def __init__(self, region, file, store, **options):
-        segments = region.segments()
-        missing = _compare(segments, file.torch)
-        mine = {s.addr for s in segments}
-        before = [hole for p in region.images.values() for hole in _gaps([s for s in p.segments if s[0] not in mine])]
-        free = [b for s in segments for b in s.free()]
+        memory, allocs = region.memory, region.allocs()
+        own = memory.torch(allocs)
+        self.region, self.users = region, weakref.WeakSet()
+        self.segments = _segments.of_file(file.torch)
+        missing = _segments.compare(own, self.segments)
         _torch.synchronize()
-        self.region, self.segments, self.users = region, file.torch, weakref.WeakSet()
-        self.image = load(file.image, store=store, into=region.capture, keep=_minus(region.allocs(), free + before),
-                          device=region.device, **options)
+        self.image = load(file.image, store=store, into=region.capture, device=region.device,
+                          keep=memory.kept(own, allocs), **options)
         self.held = None
         try:
-            _compare_sizes(segments, file.torch)
+            _segments.compare_sizes(own, self.segments)
             if missing:
                 self.held = _torch.Held(region.device)
                 self.held.hold(missing)
@@ -148,40 +92,53 @@ class Placed:
         return _torch.view(Tensor.at(self.image, raw["addr"], raw["dtype"], raw["shape"], raw["stride"]))
 
     def leave(self):
-        """The image goes where no graph of it is in use, unless tensors still look at its memory."""
+        """Unload the image if no graph of it is in use and no tensor shows its memory."""
         if self.users or self.image._exports:
             return
-        self.region.images = {key: p for key, p in self.region.images.items() if p is not self}
+        images = {key: p for key, p in self.region.images.items() if p is not self}
+        self.region.images = images
+        self.region.memory.reset([p.segments for p in images.values()])
         self.image.close()
         if self.held:
             self.held.release()
 
 
 def place(region, file, **options):
-    """The image of `file` in the region; loaded where it is not yet. Those that nothing uses any more go: graphs go without a
-    reset(), and tensors after it.
+    """The image of `file`, loaded into the region unless it is there already.
+
+    Unloads images that nothing uses any more: graphs may end without reset(), and tensors later
+    than their graph.
     """
     for each in list(region.images.values()):
         each.leave()
-    store = _file.store_of(file)
-    key = (store, file.image)
-    if key not in region.images:
-        if file.base != region.base:
-            raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at {file.base:#x}, the one of this process begins at "
-                        f"{region.base:#x}; use the same base")
-        region.images[key] = _place_among(region, file, store, options)
-    return region.images[key]
+    if file.base != region.base:
+        raise Error(_lib.LAYOUT, f"'{os.fsdecode(file.path)}' was saved in a region at "
+                    f"{file.base:#x}, the one of this process begins at {region.base:#x}; "
+                    "use the same base")
+    for store in _file.stores_of(file):
+        key = (store, file.image)
+        try:
+            if key not in region.images:
+                region.images[key] = _place_among(region, file, store, options)
+                region.memory.add(region.images[key].segments)
+            return region.images[key]
+        except Error as e:
+            if e.name != "FDRY_E_NOENT" or _file.holds(store, file.image):
+                raise
+    raise _file.nowhere(file)
 
 
 def _place_among(region, file, store, options):
-    """An image among the allocations of the process. Segments in which no tensor lives any more may be in its way.
+    """Load an image among the allocations of the process.
 
-    Torch gives those back only if they are: freed addresses are used again, so later allocations of the process would
-    lie elsewhere than in a process that kept its segments.
+    Cached segments of torch without a tensor may be in its way. Only then torch gives them back: it
+    uses freed addresses again, so later allocations of the process would lie elsewhere than in a
+    process that kept its segments.
     """
     try:
         return Placed(region, file, store, **options)
     except Error as e:
+        region.memory.forget()
         if e.name not in ("FDRY_E_LAYOUT", "FDRY_E_TAKEN") or not _torch.empty_cache():
             raise
     return Placed(region, file, store, **options)

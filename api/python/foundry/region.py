@@ -5,6 +5,7 @@ One region at a time. It begins with set_allocation_region(), gives no addresses
 stop_allocation_region() and resume_allocation_region(), and ends when the next one begins or the
 process does; what lives in it stays valid. Behind it stands a Capture, so that what lies in it can be saved, and loaded into it.
 """
+import array
 import contextlib
 import ctypes
 import fractions
@@ -12,7 +13,7 @@ import operator
 import re
 import threading
 
-from . import _lib, _torch
+from . import _lib, _segments, _torch
 from ._lib import Error, lib, libc
 from .capture import Capture
 
@@ -72,13 +73,15 @@ class Region:
         self.keys = 0       # of graphs so far
         self.graphs = {}    # key -> what torch captured, for those that are alive
         self.images = {}    # (store, id) -> what was loaded
+        self.memory = _segments.Memory(self)
 
     def allocs(self):
         """[(address, bytes)] of the live allocations, in the order in which they were made."""
         found, count = ctypes.POINTER(_lib.Memory)(), ctypes.c_size_t()
         lib.fdry_capture_allocs(self.capture._handle, ctypes.byref(found), ctypes.byref(count))
         try:
-            return [(m.addr, m.bytes) for m in found[:count.value]]
+            words = array.array("Q", ctypes.string_at(found, 16 * count.value) if count else b"")
+            return list(zip(words[::2], words[1::2]))
         finally:
             libc.free(found)
 

@@ -30,14 +30,16 @@ import saved_graphs  # noqa: E402
 PHASES = ("manifest", "driver", "memory", "content", "kernels", "objects", "wait")
 # (row, module of the package, class or "", function): the innermost one that runs has the time.
 STEPS = (("read the file", "_file", "", "read"),
-         ("find the store", "_file", "", "store_of"),
+         ("find the store", "_file", "", "_open"),
          ("unload unused images", "placed", "Placed", "leave"),
          ("torch's memory snapshot", "_torch", "", "_snapshot"),
          ("its segments", "region", "Region", "segments"),
-         ("compare tensors", "placed", "", "_compare"),
-         ("compare sizes", "placed", "", "_compare_sizes"),
-         ("gaps of other images", "placed", "", "_gaps"),
-         ("range arithmetic", "placed", "", "_minus"),
+         ("torch's counters", "_torch", "", "counters"),
+         ("segments of the file", "_segments", "", "of_file"),
+         ("compare tensors", "_segments", "", "compare"),
+         ("compare sizes", "_segments", "", "compare_sizes"),
+         ("memory that is kept", "_segments", "Memory", "kept"),
+         ("memory of the image", "_segments", "Memory", "add"),
          ("synchronize", "_torch", "", "synchronize"),
          ("list of allocations", "region", "Region", "allocs"),
          ("take torch's blocks", "_torch", "Held", "hold"),
@@ -97,8 +99,8 @@ def table(rows):
     count = len(rows)
     shown = sorted({0, 1, count // 2, count - 1})
     print(f"{'ms of load':26}" + "".join(f"{i:>9}" for i in shown) + f"{'all':>10}")
-    names = [*(name for name, *_ in STEPS), "the rest", "= the package", "= of the library", *PHASES]
-    for name in names:
+    sums = "the rest", "= the package", "= of the library"
+    for name in (*(name for name, *_ in STEPS), *sums, *PHASES):
         if any(name in row for row in rows):
             mark = "  " if name in PHASES else ""
             some = "".join(f"{rows[i].get(name, 0):9.3f}" for i in shown)
@@ -119,10 +121,13 @@ def sizes(foundry, folder, paths):
     """The numbers on which the steps depend."""
     where = foundry.region.current("figures")
     segments, files = where.segments(), [foundry._file.read(path) for path in (paths[0], paths[-1])]
-    print(f"files of {os.path.getsize(paths[0])} to {os.path.getsize(paths[-1])} bytes; segments of "
-          + " to ".join(f"{len(f.torch)} with {sum(len(s[2]) for s in f.torch)} tensors" for f in files))
-    print(f"torch has {len(segments)} segments in the region, with {sum(len(s.blocks) for s in segments)} blocks, "
-          f"{sum(len(s.live()) for s in segments)} in use; the region has {len(where.allocs())} allocations")
+    for path, file in zip((paths[0], paths[-1]), files):
+        print(f"{os.path.basename(path)}: {os.path.getsize(path)} bytes, "
+              f"{len(file.torch)} segments with {sum(len(s[2]) for s in file.torch)} tensors")
+    print(f"torch has {len(segments)} segments in the region, "
+          f"with {sum(len(s.blocks) for s in segments)} blocks, "
+          f"{sum(len(s.live) for s in segments)} in use; "
+          f"the region has {len(where.allocs())} allocations")
     store = foundry.Store(os.path.join(folder, "foundry-store"))
     for line in store.describe(files[1].image).splitlines():
         if line.startswith("memory"):
@@ -206,12 +211,14 @@ def profile(made, count, folder, *sim):
     profiler.disable()
     pstats.Stats(profiler, stream=text).strip_dirs().sort_stats("tottime").print_stats(25)
     print(f"\n{len(found)} files, {made}, under cProfile")
-    print("\n".join(line[:110] for line in text.getvalue().splitlines()[4:] if line.strip()), flush=True)
+    lines = [line[:110] for line in text.getvalue().splitlines()[4:] if line.strip()]
+    print("\n".join(lines), flush=True)
 
 
 def run(script, *args, env):
-    done = subprocess.run([sys.executable, script, *map(str, args)], env=env, check=False, timeout=500,
-                          stdout=subprocess.DEVNULL if args[0] == "save" else None)
+    quiet = subprocess.DEVNULL if args[0] == "save" else None
+    done = subprocess.run([sys.executable, script, *map(str, args)], env=env, stdout=quiet,
+                          check=False, timeout=500)
     if done.returncode:
         sys.exit(f"{args}: status {done.returncode}")
 
@@ -221,7 +228,8 @@ def whole(counts="8,64", ways="model,nothing", sim=""):
     own = [os.path.abspath(__file__)]
     if sim:
         env["PYTHONPATH"] = os.path.join(TESTS, "python", "stand_in")
-        env.setdefault("FOUNDRY_DRIVER", os.path.join(parts.BUILD, "foundry", "sim", "libcuda.so.1"))
+        driver = os.path.join(parts.BUILD, "foundry", "sim", "libcuda.so.1")
+        env.setdefault("FOUNDRY_DRIVER", driver)
     else:
         parts.need()
     for count in counts.split(","):

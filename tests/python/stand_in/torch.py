@@ -79,6 +79,7 @@ class _Segment:
 class _Allocator:
     def __init__(self):
         self.segments, self.routes, self.dead = [], [], set()
+        self.totals = [[0, 0], [0, 0]]  # of blocks and of segments: allocated, freed
 
     def alloc(self, size, stream):
         _driver.start()
@@ -88,6 +89,7 @@ class _Allocator:
         if not fit:
             room = 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
             self.segments.append(_Segment(room, kind, pool))
+            self.totals[1][0] += 1
             fit = self.segments[-1].blocks
         block = min(fit, key=lambda b: (b.size, b.addr))
         rest = block.size - size
@@ -96,11 +98,13 @@ class _Allocator:
             block.size = size
             block.segment.blocks.insert(block.segment.blocks.index(block) + 1, tail)
         block.live = True
+        self.totals[0][0] += 1
         return block.addr
 
     def free(self, addr):
         block = next(b for s in self.segments for b in s.blocks if b.addr == addr and b.live)
         block.live, blocks = False, block.segment.blocks
+        self.totals[0][1] += 1
         at = blocks.index(block)
         for left in (at, at - 1):
             if 0 <= left < len(blocks) - 1 and not blocks[left].live and not blocks[left + 1].live:
@@ -110,7 +114,19 @@ class _Allocator:
         for s in [s for s in self.segments if len(s.blocks) == 1 and not s.blocks[0].live]:
             if s.pool == (0, 0) or s.pool in self.dead:
                 self.segments.remove(s)
+                self.totals[1][1] += 1
                 _driver.call("cuMemFree_v2", ctypes.c_uint64(s.addr))
+
+
+    def stats(self, _device=None):
+        live = [b.size for s in self.segments for b in s.blocks if b.live]
+        now = ((len(live), sum(live)), (len(self.segments), sum(s.size for s in self.segments)))
+        return {name: {"all": {"current": count, "bytes": size, "allocated": made, "freed": freed}}
+                for name, (count, size), (made, freed)
+                in zip(("allocation", "segment"), now, self.totals)}
+
+    def reset(self, _device=None):
+        self.totals = [[0, 0], [0, 0]]
 
 
 _allocator = _Allocator()
@@ -351,6 +367,7 @@ cuda = types.SimpleNamespace(
     init=_driver.start, is_initialized=lambda: _driver.started, is_available=lambda: True, current_device=lambda: 0, default_generators=(),
     synchronize=lambda: _driver.call("cuCtxSynchronize"), empty_cache=_allocator.empty, memory_snapshot=_snapshot,
     memory_reserved=lambda device=None: sum(s.size for s in _allocator.segments),
+    memory_stats_as_nested_dict=_allocator.stats, reset_accumulated_memory_stats=_allocator.reset,
     get_allocator_backend=lambda: "native", caching_allocator_alloc=_alloc_raw, caching_allocator_delete=_allocator.free,
     Stream=Stream, stream=_StreamContext, current_stream=lambda device=None: _streams[-1], graph=_Graph, CUDAGraph=CUDAGraph,
     graph_pool_handle=_pool_handle)
