@@ -28,6 +28,7 @@
 
 #include "tests/crash/io.h"
 #include "tests/crash/work.h"
+#include "tests/lib/test.h"
 
 #define WORKERS_MAX 16
 #define ROUND 25 /* kills between two checks of all */
@@ -227,7 +228,7 @@ static __attribute__((noreturn)) void worker_main(uint32_t nr, uint64_t random)
 
 	self = &shm->victim[nr];
 	if (w.real)
-		(void)!work_real_run(work_for_ever, &w);
+		(void)!test_checks_hold(work_for_ever, &w);
 	else
 		work_for_ever(&w);
 	_exit(1);
@@ -313,11 +314,11 @@ static void launch_real(void *arg)
 
 static void check_real(void *arg)
 {
-	if (!work_real_run(launch_real, arg))
+	if (!test_checks_hold(launch_real, arg))
 		_exit(1);
 }
 
-static void in_child(void (*fn)(void *arg), void *arg)
+static void as_child(void (*fn)(void *arg), void *arg)
 {
 	if (!work_in_child(fn, arg))
 		shm->check.faults++;
@@ -342,7 +343,7 @@ static void kill_one(uint64_t i)
 		outside++;
 	else
 		table[op][atomic_load(&v->phase)]++;
-	in_child(check_one, &nr);
+	as_child(check_one, &nr);
 	worker_start(nr);
 }
 
@@ -355,9 +356,9 @@ static void stop_and_check(void)
 		while (!atomic_load(&shm->victim[i].parked) && !kill(shm->victim[i].pid, 0) &&
 		       waitpid(shm->victim[i].pid, NULL, WNOHANG) == 0)
 			usleep(200);
-	in_child(check_all, NULL);
+	as_child(check_all, NULL);
 	if (real && shm->work[0].name[WORK_NAMES - 1].there) {
-		in_child(check_real, NULL);
+		as_child(check_real, NULL);
 		launched++;
 	}
 	atomic_store(&shm->park, 0);

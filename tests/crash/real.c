@@ -5,35 +5,6 @@
 #include "tests/crash/work.h"
 
 static struct work capture;
-static void (*body)(void *arg);
-static void *body_arg;
-
-START_TEST(run_body)
-{
-	body(body_arg);
-}
-END_TEST
-
-bool work_real_run(void (*fn)(void *arg), void *arg)
-{
-	Suite *s = suite_create("real");
-	TCase *tc = tcase_create("real");
-	SRunner *sr = srunner_create(s);
-	int failed;
-
-	body = fn;
-	body_arg = arg;
-	tcase_add_test(tc, run_body);
-	suite_add_tcase(s, tc);
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_SILENT);
-	failed = srunner_ntests_failed(sr);
-	if (failed)
-		srunner_print(sr, CK_NORMAL);
-	srunner_free(sr);
-	return !failed;
-}
-
 void work_real_begin(const char *store)
 {
 	snprintf(path, sizeof(path), "%s", store);

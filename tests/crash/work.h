@@ -101,10 +101,9 @@ void work_refused(struct worker *w, uint32_t name);
  * real.c: captures on the software driver. work_real_begin() captures once in this process, which
  * no longer forks; work_real_seal() puts new content and seals the capture. work_real_check() loads
  * such an image as a program does, launches its graph and looks at what it
- * computed; in a process of its own. All this runs inside work_real_run(), which gives false where
- * something failed.
+ * computed; in a process of its own. All this runs inside test_checks_hold(), which gives false
+ * where something failed.
  */
-bool work_real_run(void (*fn)(void *arg), void *arg);
 void work_real_begin(const char *path);
 int work_real_seal(struct worker *w);
 void work_real_check(const char *path, const char *ref);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "graph/graph.h"
-#include "tests/unit/graph_kernels.h"
+#include "tests/replace/graph_kernels.h"
 
 static const char base_text[] =
 	"foundry-graph 1\n"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/lib/gpu.h"
+#include "tests/lib/test.h"
 
 static const struct fdry_driver *drv;
 
@@ -47,19 +48,11 @@ int main(void)
 {
 	Suite *s = suite_create("arch_driver");
 	TCase *tc = tcase_create("driver");
-	SRunner *sr;
-	int failed;
 
 	drv = gpu_driver();
 	tcase_add_test(tc, every_function_of_its_version_is_there);
 	tcase_add_test(tc, counts_and_sizes_are_sane);
 	tcase_add_test(tc, a_refused_call_names_function_and_error);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reading and building graphs on the machine's own driver: the tests of graph_both.h, whose
+ * Reading and building graphs on the machine's own driver: the tests of graph_rules.h, whose
  * texts are the same as on the software driver; every attribute; what a fresh node has; cost.
  * Lines that begin with "note" are facts about the driver, for people.
  */
-#define GRAPH_ON_GPU
-#include "tests/unit/graph_both.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/graph_rules.h"
+#include "tests/lib/gpu.h"
 
 #include <time.h>
 
@@ -13,12 +14,12 @@
 
 START_TEST(fresh_attributes)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
 	struct fdry_attr_values v;
 	uint32_t id, i;
 
-	ok(fdry_attrs_read(&fx.drv, n, FDRY_ATTRS_ALL, &v));
+	ok(fdry_attrs_read(&gf.drv, n, FDRY_ATTRS_ALL, &v));
 	for (id = 1; id < FDRY_ATTR_IDS; id++) {
 		if (!(v.readable & 1u << id))
 			continue;
@@ -27,7 +28,7 @@ START_TEST(fresh_attributes)
 			printf("%s%02x", i % 4 ? "" : " ", v.value[id][i]);
 		printf("\n");
 	}
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -36,7 +37,8 @@ static const struct {
 	CUlaunchAttributeValue value;
 } values[] = {
 	{ 1,
-	  { .accessPolicyWindow = { (void *)TEST_BASE, 4096, 0.5f, CU_ACCESS_PROPERTY_PERSISTING,
+	  { .accessPolicyWindow = { (void *)0x500000000000, 4096, 0.5f,
+				    CU_ACCESS_PROPERTY_PERSISTING,
 				    CU_ACCESS_PROPERTY_STREAMING } } },
 	{ 2, { .cooperative = 1 } },
 	{ 3, { .syncPolicy = CU_SYNC_POLICY_YIELD } },
@@ -55,18 +57,18 @@ static const struct {
 /* What the driver takes of a node comes back through an object. */
 START_TEST(every_attribute)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
-	CUresult res = fx.drv.cuGraphKernelNodeSetAttribute(n, values[_i].id, &values[_i].value);
+	CUresult res = gf.drv.cuGraphKernelNodeSetAttribute(n, values[_i].id, &values[_i].value);
 	struct fdry_buf object, again;
 	struct fdry_graph_built b;
 	const char *name;
 
 	if (res) {
-		fx.drv.cuGetErrorName(res, &name);
+		gf.drv.cuGetErrorName(res, &name);
 		printf("note: attribute %d cannot be set on a node: %s\n", (int)values[_i].id,
 		       name);
-		ok(fx.drv.cuGraphDestroy(g));
+		ok(gf.drv.cuGraphDestroy(g));
 		return;
 	}
 	object = graph_object(g);
@@ -77,10 +79,10 @@ START_TEST(every_attribute)
 	built_of(&object, &b);
 	again = graph_object(b.graph);
 	same_bytes(&object, &again);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
 	fdry_buf_release(&again);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -90,33 +92,33 @@ START_TEST(edge_data)
 	static const CUgraphEdgeData data[] = {
 		{ 1, 0, 1, { 0 } }, { 2, 0, 1, { 0 } }, { 2, 0, 0, { 0 } }, { 0, 0, 1, { 0 } }
 	};
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n[5], from[4], to[4], a[4], b[4];
 	CUgraphEdgeData got[4];
 	size_t count = 4, i;
 	CUresult res;
 
 	for (i = 0; i < 5; i++)
-		n[i] = step_add(g, NULL, (int)i, i);
+		n[i] = step_node(g, NULL, (int)i, i);
 	for (i = 0; i < 4; i++) {
-		res = fx.drv.cuGraphAddDependencies_v2(g, &n[0], &n[i + 1], &data[i], 1);
+		res = gf.drv.cuGraphAddDependencies_v2(g, &n[0], &n[i + 1], &data[i], 1);
 		printf("note: an edge with from_port %u and type %u: %d\n", data[i].from_port,
 		       data[i].type, (int)res);
 	}
-	ok(fx.drv.cuGraphDestroy(g));
-	g = graph_new();
+	ok(gf.drv.cuGraphDestroy(g));
+	g = graph_make();
 	for (i = 0; i < 5; i++)
-		n[i] = step_add(g, NULL, (int)i, i);
+		n[i] = step_node(g, NULL, (int)i, i);
 	for (i = 0; i < 4; i++)
 		from[i] = n[i], to[i] = n[i + 1];
-	res = fx.drv.cuGraphAddDependencies_v2(
+	res = gf.drv.cuGraphAddDependencies_v2(
 		g, from, to, (const CUgraphEdgeData[]){ data[0], { 0 }, data[0], { 0 } }, 4);
 	ok(res);
-	ok(fx.drv.cuGraphGetEdges_v2(g, a, b, got, &count));
+	ok(gf.drv.cuGraphGetEdges_v2(g, a, b, got, &count));
 	for (i = 0; i < count; i++)
 		printf("note: edge %zu of one call with data 1 0 1 0 has type %u\n", i,
 		       got[i].type);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -131,8 +133,8 @@ static double now_us(void)
 START_TEST(cost)
 {
 	enum { NODES = 1750 };
-	CUgraph g = graph_new();
-	CUgraphNode n = step_add(g, NULL, 0, 0);
+	CUgraph g = graph_make();
+	CUgraphNode n = step_node(g, NULL, 0, 0);
 	struct fdry_graph_view v;
 	struct fdry_graph_built b;
 	struct fdry_buf object;
@@ -140,7 +142,7 @@ START_TEST(cost)
 	int i;
 
 	for (i = 1; i < NODES; i++)
-		n = step_add(g, &n, i % 1000, (uint64_t)i);
+		n = step_node(g, &n, i % 1000, (uint64_t)i);
 	object = graph_object(g);
 	fdry_buf_release(&object);
 	t[0] = now_us();
@@ -148,13 +150,13 @@ START_TEST(cost)
 	t[1] = now_us();
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	t[2] = now_us();
-	ok(fdry_graph_build(&fx.builder, &v, &b));
+	ok(fdry_graph_build(&gf.builder, &v, &b));
 	t[3] = now_us();
 	printf("note: reading takes %.3f us a node, opening %.3f, building %.3f\n",
 	       (t[1] - t[0]) / NODES, (t[2] - t[1]) / NODES, (t[3] - t[2]) / NODES);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -162,22 +164,15 @@ int main(void)
 {
 	Suite *s = suite_create("graph_driver");
 	TCase *tc = tcase_create("driver");
-	SRunner *sr;
-	int failed;
 
+	gf.backend = &backend_gpu;
 	gpu_driver();
-	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
-	both_add(tc);
+	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
+	graph_rules_add(tc);
 	tcase_add_test(tc, fresh_attributes);
 	tcase_add_loop_test(tc, every_attribute, 0, sizeof(values) / sizeof(values[0]));
 	tcase_add_test(tc, edge_data);
 	tcase_add_test(tc, cost);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

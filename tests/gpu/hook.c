@@ -4,6 +4,7 @@
  * is what cuGetProcAddress answers, and memory, captures and code go through it.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <string.h>
 #include <sys/wait.h>
@@ -507,17 +508,13 @@ int main(int argc, char **argv)
 {
 	Suite *s = suite_create("hook");
 	TCase *tc = tcase_create("hook");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_unchecked_fixture(tc, start, NULL);
 	if (argc > 2) {
 		export_to = atoi(argv[2]);
 		tcase_add_test(tc, exporting);
 		suite_add_tcase(s, tc);
-		srunner_set_fork_status(sr, CK_NOFORK);
-		srunner_run_all(sr, CK_SILENT);
-		return srunner_ntests_failed(sr) ? EXIT_FAILURE : EXIT_SUCCESS;
+		return test_main_nofork(s);
 	}
 	tcase_add_test(tc, every_hook_is_answered);
 	tcase_add_test(tc, region_addresses);
@@ -530,10 +527,5 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, memory_in_the_order_of_streams); /* last: its region stays */
 	tcase_add_test(tc, code_is_found);
 	suite_add_tcase(s, tc);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

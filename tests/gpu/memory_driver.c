@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The rules of memory_both.h on the machine's own driver; what memory costs there, as notes. */
+/* The rules of memory_rules.h on the machine's own driver; what memory costs there, as notes. */
 #include "tests/lib/gpu.h"
 
 #include <check.h>
-#include <dlfcn.h>
 #include <time.h>
 
-static const struct fdry_driver *drv;
-
-static void *rules_symbol(const char *name)
-{
-	void *p = dlsym(drv->handle, name);
-
-	ck_assert_msg(p != NULL, "no %s", name);
-	return p;
-}
-
-#include "tests/unit/memory_both.h"
+#include "tests/lib/memory_rules.h"
+#include "tests/lib/test.h"
 
 static double now_us(void)
 {
@@ -44,15 +34,15 @@ START_TEST(costs)
 	CUdevice dev;
 	CUstream s;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	COST("cuStreamGetId", ok(cuStreamGetId, s, &id));
-	COST("cuCtxGetDevice", ok(cuCtxGetDevice, &dev));
-	COST("cuMemAllocAsync and cuMemFreeAsync", ok(cuMemAllocAsync, &p, 4096, s);
-	     ok(cuMemFreeAsync, p, s));
-	COST("cuMemAlloc and cuMemFree of 4 KiB", ok(cuMemAlloc, &p, 4096); ok(cuMemFree, p));
-	COST("cuMemAlloc and cuMemFree of 20 MiB", ok(cuMemAlloc, &p, 20 * RULES_MIB);
-	     ok(cuMemFree, p));
-	ok(cuStreamDestroy, s);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	COST("cuStreamGetId", works(cuStreamGetId, s, &id));
+	COST("cuCtxGetDevice", works(cuCtxGetDevice, &dev));
+	COST("cuMemAllocAsync and cuMemFreeAsync", works(cuMemAllocAsync, &p, 4096, s);
+	     works(cuMemFreeAsync, p, s));
+	COST("cuMemAlloc and cuMemFree of 4 KiB", works(cuMemAlloc, &p, 4096); works(cuMemFree, p));
+	COST("cuMemAlloc and cuMemFree of 20 MiB", works(cuMemAlloc, &p, 20 * RULES_MIB);
+	     works(cuMemFree, p));
+	works(cuStreamDestroy, s);
 }
 END_TEST
 
@@ -60,20 +50,13 @@ int main(void)
 {
 	Suite *s = suite_create("memory_driver");
 	TCase *tc = tcase_create("rules");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	drv = gpu_driver();
 	if (drv->cuInit(0) || drv->cuDevicePrimaryCtxRetain(&rules_ctx, 0) ||
 	    drv->cuCtxSetCurrent(rules_ctx))
 		return EXIT_FAILURE;
-	rules_add(tc);
+	memory_rules_add(tc);
 	tcase_add_test(tc, costs);
 	suite_add_tcase(s, tc);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

@@ -4,6 +4,7 @@
  * by cuCtxEnablePeerAccess or cuMemPoolSetAccess, before the memory was there or after.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #define MIB (1ull << 20)
 #define BASE 0x530000000000ull
@@ -147,17 +148,10 @@ int main(void)
 {
 	Suite *s = suite_create("peers");
 	TCase *tc = tcase_create("peers");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_unchecked_fixture(tc, start, NULL);
 	tcase_add_test(tc, contexts);
 	tcase_add_test(tc, pools);
 	suite_add_tcase(s, tc);
-	/* A forked child cannot use the driver that its parent started. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main_nofork(s);
 }

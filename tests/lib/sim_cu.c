@@ -140,16 +140,11 @@ int cu_main(const char *name, const TTest *const *tests, size_t count)
 {
 	Suite *s = suite_create(name);
 	TCase *tc = tcase_create(name);
-	SRunner *sr = srunner_create(s);
 	size_t i;
-	int failed;
 
 	tcase_add_checked_fixture(tc, cu_open, cu_close);
 	for (i = 0; i < count; i++)
 		tcase_add_test(tc, tests[i]);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

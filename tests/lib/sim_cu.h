@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 #include "tests/lib/drv.h"
 
 #define STEP 6364136223846793005u
@@ -18,16 +19,6 @@
 #define CU_NAME(fn) CU_NAME2(fn)
 /* The driver's function, in the version that cuda.h means. */
 #define CU(fn) ((__typeof__(&fn))cu_symbol(CU_NAME(fn)))
-#define is(error, call)                                                               \
-	do {                                                                          \
-		int is_ = (int)(call);                                                \
-		ck_assert_msg(is_ == (int)(error), #call ": %d and not " #error, is_);     \
-	} while (0)
-#define ok(call)                                                        \
-	do {                                                            \
-		int ok_ = (int)(call);                                  \
-		ck_assert_msg(ok_ == CUDA_SUCCESS, #call ": %d", ok_);  \
-	} while (0)
 
 void *cu_symbol(const char *name);
 

@@ -31,15 +31,28 @@ void in_child(void (*fn)(void))
 	test_child(call, &fn);
 }
 
-int test_main(Suite *s)
+static int run(Suite *s, enum fork_status fork_status, enum print_output output)
 {
 	SRunner *sr = srunner_create(s);
 	int failed;
 
-	srunner_run_all(sr, CK_ENV);
+	srunner_set_fork_status(sr, fork_status);
+	srunner_run_all(sr, output);
 	failed = srunner_ntests_failed(sr);
+	if (failed && output == CK_SILENT)
+		srunner_print(sr, CK_NORMAL);
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int test_main(Suite *s)
+{
+	return run(s, CK_FORK_GETENV, CK_ENV);
+}
+
+int test_main_nofork(Suite *s)
+{
+	return run(s, CK_NOFORK, CK_NORMAL);
 }
 
 int test_list(const char *name, const TTest *const *tests, size_t count)
@@ -52,4 +65,25 @@ int test_list(const char *name, const TTest *const *tests, size_t count)
 		tcase_add_test(tc, tests[i]);
 	suite_add_tcase(s, tc);
 	return test_main(s);
+}
+
+static void (*body)(void *arg);
+static void *body_arg;
+
+START_TEST(run_body)
+{
+	body(body_arg);
+}
+END_TEST
+
+bool test_checks_hold(void (*fn)(void *arg), void *arg)
+{
+	Suite *s = suite_create("checks");
+	TCase *tc = tcase_create("checks");
+
+	body = fn;
+	body_arg = arg;
+	tcase_add_test(tc, run_body);
+	suite_add_tcase(s, tc);
+	return run(s, CK_NOFORK, CK_SILENT) == EXIT_SUCCESS;
 }

@@ -5,15 +5,24 @@
 #define FDRY_TESTS_LIB_TEST_H
 
 #include <check.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "lib/err.h"
 
-/* The call succeeds, or the test ends with the error's sentence. */
+/* The call, of the library or of the driver, succeeds, or the test ends with the error's sentence.
+ */
 #define ok(call) do { \
-	int ret_ = (call); \
-	ck_assert_msg(!ret_, "%s: %s: %s", #call, fdry_error_name(ret_), fdry_last_error()); \
+	int ret_ = (int)(call); \
+	ck_assert_msg(!ret_, "%s returned %d: %s: %s", #call, ret_, fdry_error_name(ret_), \
+		      fdry_last_error()); \
+} while (0)
+
+/* The call of the driver returns this error. */
+#define is(error, call) do { \
+	int ret_ = (int)(call); \
+	ck_assert_msg(ret_ == (int)(error), "%s returned %d, not " #error, #call, ret_); \
 } while (0)
 
 /* The call fails with this code and a sentence that contains @text. */
@@ -32,6 +41,12 @@ void in_child(void (*fn)(void));
 /* Run all tests of @s, which is freed; the result is main()'s. Check's environment variables apply.
  */
 int test_main(Suite *s);
+
+/* The same in this process: a forked child cannot use the driver that its parent started. */
+int test_main_nofork(Suite *s);
+
+/* Whether @fn(@arg), run in this process, ends without a failed check. It prints the failure. */
+bool test_checks_hold(void (*fn)(void *arg), void *arg);
 
 /* The same for @count tests in one case, which has the suite's name. */
 int test_list(const char *name, const TTest *const *tests, size_t count);

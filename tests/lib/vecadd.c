@@ -27,14 +27,10 @@ bool vecadd_make(void)
 
 int vecadd_run(Suite *s)
 {
-	SRunner *sr = srunner_create(s);
 	char cmd[128];
 	int failed;
 
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
+	failed = test_main_nofork(s);
 	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", vecadd_dir);
-	return system(cmd) || failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return system(cmd) ? EXIT_FAILURE : failed;
 }

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/test.h"
+
 #define FAULTS_MAX 20 /* after which a test gives up */
 
 char long_dir[256];
@@ -60,31 +62,17 @@ static void random_begin(uint64_t seed, uint64_t nr)
 
 /* --- Check's assertions --- */
 
-static void (*checked)(void);
-
-START_TEST(run_checked)
+static void call(void *fn)
 {
-	checked();
+	(*(void (**)(void))fn)();
 }
-END_TEST
 
 void long_checked(void (*fn)(void))
 {
-	Suite *s = suite_create("long");
-	TCase *tc = tcase_create("long");
-	SRunner *sr = srunner_create(s);
-
-	checked = fn;
-	tcase_add_test(tc, run_checked);
-	suite_add_tcase(s, tc);
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_SILENT);
-	if (srunner_ntests_failed(sr)) {
-		srunner_print(sr, CK_NORMAL);
+	if (!test_checks_hold(call, &fn)) {
 		fflush(stdout);
 		_exit(3);
 	}
-	srunner_free(sr);
 }
 
 /* --- files --- */

@@ -3,7 +3,6 @@
  * Unit tests of making descriptors where 0, 1 or 2 is missing, of writing beyond the limit on a
  * file's length, and of directories that cannot be listed.
  */
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +16,10 @@
 #include <unistd.h>
 
 #include "lib/file.h"
+#include "tests/lib/test.h"
 
 /* In a child, which answers with the number of the check that failed. */
-static int in_child(int (*fn)(int arg), int arg)
+static int child_returns(int (*fn)(int arg), int arg)
 {
 	int status = 0;
 	pid_t pid = fork();
@@ -83,7 +83,7 @@ static int make_all(int missing)
 
 START_TEST(made_above)
 {
-	ck_assert_int_eq(in_child(make_all, _i), 0);
+	ck_assert_int_eq(child_returns(make_all, _i), 0);
 }
 END_TEST
 
@@ -116,7 +116,7 @@ static int enter_leave(int missing)
 
 START_TEST(kept_free)
 {
-	ck_assert_int_eq(in_child(enter_leave, 7), 0);
+	ck_assert_int_eq(child_returns(enter_leave, 7), 0);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ static int fork_inside(int missing)
 
 START_TEST(forked)
 {
-	ck_assert_int_eq(in_child(fork_inside, 7), 0);
+	ck_assert_int_eq(child_returns(fork_inside, 7), 0);
 }
 END_TEST
 
@@ -193,7 +193,7 @@ static int race(int missing)
 
 START_TEST(threads)
 {
-	ck_assert_int_eq(in_child(race, 7), 0);
+	ck_assert_int_eq(child_returns(race, 7), 0);
 }
 END_TEST
 
@@ -245,7 +245,7 @@ static int too_long(int kind)
 
 START_TEST(no_signal)
 {
-	ck_assert_int_eq(in_child(too_long, _i), 0);
+	ck_assert_int_eq(child_returns(too_long, _i), 0);
 }
 END_TEST
 
@@ -304,8 +304,6 @@ int main(void)
 {
 	Suite *s = suite_create("arch_fd");
 	TCase *tc = tcase_create("fd");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, made_above, 0, 8);
@@ -315,9 +313,5 @@ int main(void)
 	tcase_add_loop_test(tc, no_signal, 0, KINDS);
 	tcase_add_test(tc, listing);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -2,6 +2,7 @@
 /* Unit tests of the streams that a context's users share. */
 #include "arch/stream.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 static CUstream shared(const struct fdry_driver *drv, enum fdry_stream_use use)
 {
@@ -94,8 +95,6 @@ int main(void)
 {
 	Suite *suite = suite_create("arch_stream");
 	TCase *tc = tcase_create("shared");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_test(tc, one_of_each_use);
 	tcase_add_test(tc, a_context_that_is_gone);
@@ -103,9 +102,5 @@ int main(void)
 	tcase_add_loop_test(tc, failures_leave_nothing, 0, 3);
 	tcase_add_test(tc, no_context);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(suite);
 }

@@ -2,6 +2,7 @@
 /* Unit tests of how graph objects store arguments and edges: which block is taken for each, where
  * the chain breaks. */
 #include "tests/lib/graph_objects.h"
+#include "tests/lib/test.h"
 
 /* --- arguments --- */
 
@@ -160,8 +161,6 @@ int main(void)
 {
 	Suite *s = suite_create("graph_args");
 	TCase *tc = tcase_create("args");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, arguments_like_earlier_ones);
 	tcase_add_test(tc, arguments_of_the_window);
@@ -169,8 +168,5 @@ int main(void)
 	tcase_add_test(tc, encoder_limits_configurations);
 	tcase_add_test(tc, edges_beside_the_chain);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of building driver graphs on the software driver: failing calls; graph_both.h has the
+/* Unit tests of building driver graphs on the software driver: failing calls; graph_rules.h has the
  * rest. */
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/sim.h"
 
 START_TEST(attributes_are_set)
 {
 	static const CUlaunchAttributeValue none;
 	CUlaunchAttributeValue v = none, got;
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL), m;
 	struct fdry_buf object;
 	struct fdry_graph_built b;
 	size_t one = 1;
 
 	v.priority = -5;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	v = none;
 	v.clusterDim.x = 1, v.clusterDim.y = 1, v.clusterDim.z = 1;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
 	v = none;
 	v.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &v));
 	v = none;
-	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)fx.mem, 4096, 0.25f,
+	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)gf.mem, 4096, 0.25f,
 						       CU_ACCESS_PROPERTY_PERSISTING,
 						       CU_ACCESS_PROPERTY_STREAMING };
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 	object = graph_object(g);
 	built_of(&object, &b);
-	ok(fx.drv.cuGraphGetNodes(b.graph, &m, &one));
-	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got));
+	ok(gf.drv.cuGraphGetNodes(b.graph, &m, &one));
+	ok(gf.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_PRIORITY, &got));
 	ck_assert_int_eq(got.priority, -5);
-	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &got));
+	ok(gf.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &got));
 	ck_assert_int_eq(got.memSyncDomain, CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE);
-	ok(fx.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
-	ck_assert_uint_eq((uintptr_t)got.accessPolicyWindow.base_ptr, fx.mem);
+	ok(gf.drv.cuGraphKernelNodeGetAttribute(m, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &got));
+	ck_assert_uint_eq((uintptr_t)got.accessPolicyWindow.base_ptr, gf.mem);
 	ck_assert_uint_eq(got.accessPolicyWindow.num_bytes, 4096);
 	ck_assert(got.accessPolicyWindow.hitRatio == 0.25f);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
 	round_trip(g);
 }
@@ -52,21 +53,21 @@ START_TEST(calls_to_the_driver)
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	test_sim_fail(NULL);
-	ok(fdry_graph_build(&fx.builder, &v, &b));
+	ok(fdry_graph_build(&gf.builder, &v, &b));
 	ck_assert_uint_eq(test_sim_calls("cuGraphAddKernelNode_v2"), 5);
 	ck_assert_uint_eq(test_sim_calls("cuGraphKernelNodeSetAttribute"), 1);
 	ck_assert_uint_eq(test_sim_calls("cuGraphAddDependencies_v2"), 2);
 	/* Beside ten nodes and those: one graph, one event. */
 	ck_assert_uint_eq(test_sim_calls(NULL), 10 + 1 + 2 + 2);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
 START_TEST(no_call_without_edges)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_graph_built b;
 	struct fdry_buf object;
 
@@ -75,9 +76,9 @@ START_TEST(no_call_without_edges)
 	test_sim_fail(NULL);
 	built_of(&object, &b);
 	ck_assert_uint_eq(test_sim_calls("cuGraphAddDependencies_v2"), 0);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -91,17 +92,17 @@ START_TEST(wrong_kernel_table)
 	memset(&b, 0x5a, sizeof(b));
 	untouched = b;
 	ok(fdry_graph_view_init(span_of(&object), &v));
-	fx.kernels[STEP].param_bytes = 16;
+	gf.kernels[STEP].param_bytes = 16;
 	test_sim_fail(NULL);
-	fails(FDRY_E_BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20",
-	      fdry_graph_build(&fx.builder, &v, &b));
-	fx.builder.nkernels = 0;
-	fails(FDRY_E_BADIMAGE, "the graph uses kernel 0, and the image has 0",
-	      fdry_graph_build(&fx.builder, &v, &b));
+	fails(BADIMAGE, "kernel 0 (step) takes 16 bytes of arguments, and the graph has 20",
+	      fdry_graph_build(&gf.builder, &v, &b));
+	gf.builder.nkernels = 0;
+	fails(BADIMAGE, "the graph uses kernel 0, and the image has 0",
+	      fdry_graph_build(&gf.builder, &v, &b));
 	ck_assert_uint_eq(test_sim_calls(NULL), 0);
 	ck_assert_mem_eq(&b, &untouched, sizeof(b));
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -122,7 +123,7 @@ START_TEST(every_call_fails)
 		snprintf(spec, sizeof(spec), "*:%u:%d", n,
 			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
 		test_sim_fail(spec);
-		err = fdry_graph_build(&fx.builder, &v, &b);
+		err = fdry_graph_build(&gf.builder, &v, &b);
 		if (!test_sim_failed())
 			break;
 		ck_assert_msg(err == -(_i ? FDRY_E_NODEVMEM : FDRY_E_DRIVER), "call %u: %s", n,
@@ -136,9 +137,9 @@ START_TEST(every_call_fails)
 	test_sim_fail(NULL);
 	ck_assert_uint_eq(n, 16);
 	ok(err);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -151,18 +152,18 @@ START_TEST(failure_names_the_node)
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
 	test_sim_fail("cuGraphAddKernelNode_v2:2");
-	fails(FDRY_E_DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed",
-	      fdry_graph_build(&fx.builder, &v, &b));
+	fails(DRIVER, "node 1: kernel step: cuGraphAddKernelNode_v2 failed",
+	      fdry_graph_build(&gf.builder, &v, &b));
 	test_sim_fail("cuGraphAddMemsetNode:1");
-	fails(FDRY_E_DRIVER, "node 3: cuGraphAddMemsetNode failed",
-	      fdry_graph_build(&fx.builder, &v, &b));
+	fails(DRIVER, "node 3: cuGraphAddMemsetNode failed",
+	      fdry_graph_build(&gf.builder, &v, &b));
 	test_sim_fail("cuGraphKernelNodeSetAttribute:1:1");
-	fails(FDRY_E_REFUSED,
+	fails(REFUSED,
 	      "node 2: kernel step: the driver does not accept its attribute priority again",
-	      fdry_graph_build(&fx.builder, &v, &b));
+	      fdry_graph_build(&gf.builder, &v, &b));
 	test_sim_fail(NULL);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -194,7 +195,7 @@ START_TEST(check_finds_what_differs)
 		"the driver changed the data of the edge from node 0 to node 1",
 		"the driver has an edge from node 1 to node 3 in place of one from 1 to 2",
 	};
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_graph_view v;
 	struct fdry_graph_built b;
 	struct fdry_buf object;
@@ -202,20 +203,20 @@ START_TEST(check_finds_what_differs)
 	int i;
 
 	for (i = 0; i < 6; i++)
-		n[i] = step_add(g, NULL, 0, (uint64_t)i);
+		n[i] = step_node(g, NULL, 0, (uint64_t)i);
 	edge_add(g, n[0], n[1], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
 	for (i = 1; i < 5; i++)
 		edge_add(g, n[i], n[i + 1], (CUgraphEdgeData){ 0 });
 	object = graph_object(g);
 	ok(fdry_graph_view_init(span_of(&object), &v));
-	real_add = fx.drv.cuGraphAddDependencies_v2;
-	fx.drv.cuGraphAddDependencies_v2 = quirky_add;
+	real_add = gf.drv.cuGraphAddDependencies_v2;
+	gf.drv.cuGraphAddDependencies_v2 = quirky_add;
 	quirk = _i;
-	ok(fdry_graph_build(&fx.builder, &v, &b));
-	fails(FDRY_E_DRIVER, says[_i], graph_built_check(&fx.drv, &v, &b));
-	fdry_graph_built_release(&fx.drv, &b);
+	ok(fdry_graph_build(&gf.builder, &v, &b));
+	fails(DRIVER, says[_i], graph_built_check(&gf.drv, &v, &b));
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -229,13 +230,13 @@ START_TEST(check_hands_up_failures)
 	struct fdry_graph_built b;
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
-	ok(fdry_graph_build(&fx.builder, &v, &b));
+	ok(fdry_graph_build(&gf.builder, &v, &b));
 	test_sim_fail(specs[_i]);
-	fails(FDRY_E_DRIVER, "CUDA_ERROR_UNKNOWN", graph_built_check(&fx.drv, &v, &b));
+	fails(DRIVER, "CUDA_ERROR_UNKNOWN", graph_built_check(&gf.drv, &v, &b));
 	test_sim_fail(NULL);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -243,10 +244,8 @@ int main(void)
 {
 	Suite *s = suite_create("graph_build");
 	TCase *tc = tcase_create("build");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
-	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
 	tcase_add_test(tc, attributes_are_set);
 	tcase_add_test(tc, calls_to_the_driver);
 	tcase_add_test(tc, no_call_without_edges);
@@ -256,8 +255,5 @@ int main(void)
 	tcase_add_loop_test(tc, check_finds_what_differs, 0, 3);
 	tcase_add_loop_test(tc, check_hands_up_failures, 0, 4);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

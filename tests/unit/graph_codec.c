@@ -3,7 +3,8 @@
 #include "tests/lib/graph_objects.h"
 
 #include "graph/intern.h"
-#include "tests/unit/graph_kernels.h"
+#include "tests/lib/test.h"
+#include "tests/replace/graph_kernels.h"
 
 /* --- golden --- */
 
@@ -698,8 +699,6 @@ int main(void)
 {
 	Suite *s = suite_create("graph_codec");
 	TCase *tc = tcase_create("codec");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_loop_test(tc, golden_hashes, 0, GOLDEN_COUNT);
 	tcase_add_test(tc, written_by_hand);
@@ -726,8 +725,5 @@ int main(void)
 	tcase_add_test(tc, order_refuses_circles);
 	tcase_add_test(tc, intern_by_first_use);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

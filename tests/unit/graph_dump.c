@@ -2,7 +2,8 @@
 /* Unit tests of the text form of graph objects: complete both ways, stable, every mistake named
  * with its line. */
 #include "tests/lib/graph_objects.h"
-#include "tests/unit/graph_kernels.h"
+#include "tests/lib/test.h"
+#include "tests/replace/graph_kernels.h"
 
 START_TEST(text_is_stable)
 {
@@ -193,8 +194,6 @@ int main(void)
 {
 	Suite *s = suite_create("graph_dump");
 	TCase *tc = tcase_create("dump");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_loop_test(tc, text_is_stable, 0, GOLDEN_COUNT);
 	tcase_add_loop_test(tc, text_gives_the_same_bytes, 0, GOLDEN_COUNT);
@@ -202,8 +201,5 @@ int main(void)
 	tcase_add_test(tc, layout_of_text_is_free);
 	tcase_add_loop_test(tc, mistakes_are_named, 0, sizeof(mistakes) / sizeof(mistakes[0]));
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -11,6 +11,7 @@
 #include "graph/module.h"
 #include "tests/lib/golden.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 #define ROOM ((size_t)4 << 20)
 
@@ -250,8 +251,6 @@ int main(void)
 {
 	Suite *s = suite_create("graph_module");
 	TCase *tc = tcase_create("module");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_test(tc, neither_cubin_nor_ours);
@@ -262,8 +261,5 @@ int main(void)
 	tcase_add_test(tc, ours_is_for_the_software_driver_alone);
 	tcase_add_test(tc, reading_is_linear);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

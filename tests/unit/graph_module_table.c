@@ -7,6 +7,7 @@
 #include "graph/module.h"
 #include "graph/module_table.h"
 #include "tests/lib/paper.h"
+#include "tests/lib/test.h"
 
 /* Kernels of two files: "plain" has no variables, "vars" has some that its kernels write. */
 struct kernels {
@@ -275,8 +276,6 @@ int main(void)
 {
 	Suite *s = suite_create("graph_module_table");
 	TCase *tc = tcase_create("modules");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, banks_share_a_module_until_the_last_goes);
@@ -289,9 +288,5 @@ int main(void)
 	tcase_add_test(tc, a_load_that_fails_leaves_other_banks_as_they_are);
 	tcase_add_loop_test(tc, variables_are_seen, 0, sizeof(codes) / sizeof(codes[0]));
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

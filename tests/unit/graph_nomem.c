@@ -4,7 +4,8 @@
  * building graphs fails in turn, and nothing may be left over. Sanitizers bring an
  * allocator of their own; under them nothing is made to fail.
  */
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/sim.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define OWN_ALLOCATOR 1
@@ -141,10 +142,10 @@ static int build_graph(void)
 	int err = fdry_graph_view_init(span_of(&object), &v);
 
 	if (!err)
-		err = fdry_graph_build(&fx.builder, &v, &b);
+		err = fdry_graph_build(&gf.builder, &v, &b);
 	if (!err)
-		err = graph_built_check(&fx.drv, &v, &b);
-	fdry_graph_built_release(&fx.drv, &b);
+		err = graph_built_check(&gf.drv, &v, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	return err;
 }
 
@@ -176,7 +177,7 @@ START_TEST(reading)
 {
 	graph = graph_of_all();
 	every_allocation(read_graph, false);
-	ok(fx.drv.cuGraphDestroy(graph));
+	ok(gf.drv.cuGraphDestroy(graph));
 }
 END_TEST
 
@@ -186,7 +187,7 @@ START_TEST(building)
 	object = graph_object(graph);
 	every_allocation(build_graph, false);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(graph));
+	ok(gf.drv.cuGraphDestroy(graph));
 }
 END_TEST
 
@@ -194,19 +195,14 @@ int main(void)
 {
 	Suite *s = suite_create("graph_nomem");
 	TCase *codec = tcase_create("codec"), *driver = tcase_create("driver");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(codec, text_to_object);
 	tcase_add_test(codec, optional_sections);
 	tcase_add_test(codec, object_to_text);
 	suite_add_tcase(s, codec);
-	tcase_add_checked_fixture(driver, fixture_open, fixture_close);
+	tcase_add_checked_fixture(driver, graph_fixture_open, graph_fixture_close);
 	tcase_add_test(driver, reading);
 	tcase_add_test(driver, building);
 	suite_add_tcase(s, driver);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

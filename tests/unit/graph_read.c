@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of reading driver graphs on the software driver: attributes, failing calls;
- * graph_both.h has the rest. */
+ * graph_rules.h has the rest. */
 #include "graph/attr.h"
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/sim.h"
 
 /* A kernel of a library, which has no function until a context needs it, with an attribute. */
 START_TEST(kernel_of_a_library)
 {
-	CUdeviceptr x = fx.mem;
+	CUdeviceptr x = gf.mem;
 	uint64_t salt = 3;
 	uint32_t spins = 0;
-	void *args[] = { &x, &salt, &spins }, *code = code_bytes();
+	void *args[] = { &x, &salt, &spins }, *code = gf.backend->code();
 	CUDA_KERNEL_NODE_PARAMS p = kernel_params(STEP, args), got;
 	CUlaunchAttributeValue v = { .priority = -1 };
-	CUgraph g = graph_new(), h = graph_new();
+	CUgraph g = graph_make(), h = graph_make();
 	CUgraphNode n;
 	CUlibrary library;
 
-	ok(fx.drv.cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+	ok(gf.drv.cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
 	free(code);
-	ok(fx.drv.cuLibraryGetKernel(&fx.kern, library, "step"));
+	ok(gf.drv.cuLibraryGetKernel(&gf.kern, library, "step"));
 	p.func = NULL;
-	p.kern = fx.kern;
-	p.ctx = fx.ctx;
-	ok(fx.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
-	ok(fx.drv.cuGraphKernelNodeGetParams_v2(n, &got));
+	p.kern = gf.kern;
+	p.ctx = gf.ctx;
+	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	ok(gf.drv.cuGraphKernelNodeGetParams_v2(n, &got));
 	ck_assert_ptr_null(got.func);
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
-	n = step_add(h, NULL, 0, 3);
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
-	same_object(g, h);
-	ok(fx.drv.cuLibraryUnload(library));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	n = step_node(h, NULL, 0, 3);
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	objects_equal(g, h);
+	ok(gf.drv.cuLibraryUnload(library));
 }
 END_TEST
 
@@ -40,24 +41,24 @@ START_TEST(attributes_differ_from_a_fresh_node)
 {
 	static const CUlaunchAttributeValue none;
 	CUlaunchAttributeValue v = none;
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
 
 	v.cooperative = 1;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &v));
 	v = none;
 	v.clusterDim.x = 2, v.clusterDim.y = 1, v.clusterDim.z = 1;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
 	v = none;
 	v.memSyncDomainMap.default_ = 2, v.memSyncDomainMap.remote = 1;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &v));
 	v = none;
 	v.sharedMemCarveout = 50;
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(
 		n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
 	v.sharedMemCarveout = 100;
 	n = kernel_add(g, &n, NOTHING, NULL);
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(
 		n, CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &v));
 	kernel_add(g, &n, NOTHING, NULL);
 	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 attr cooperative 1 attr "
@@ -77,34 +78,34 @@ static void window_set(CUgraphNode n, CUdeviceptr base, size_t bytes)
 	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)base, bytes, 0.5f,
 						       CU_ACCESS_PROPERTY_STREAMING,
 						       CU_ACCESS_PROPERTY_STREAMING };
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 }
 
 START_TEST(access_policy_windows)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
 	CUdeviceptr outside;
 
-	window_set(n, fx.mem, 65536);
+	window_set(n, gf.mem, 65536);
 	n = kernel_add(g, NULL, NOTHING, NULL);
-	window_set(n, fx.mem, 0); /* is none */
-	same_object(g, ({
-		CUgraph h = graph_new();
+	window_set(n, gf.mem, 0); /* is none */
+	objects_equal(g, ({
+		CUgraph h = graph_make();
 
-		window_set(kernel_add(h, NULL, NOTHING, NULL), fx.mem, 65536);
+		window_set(kernel_add(h, NULL, NOTHING, NULL), gf.mem, 65536);
 		kernel_add(h, NULL, NOTHING, NULL);
 		h;
 	}));
-	g = graph_new();
-	window_set(kernel_add(g, NULL, NOTHING, NULL), fx.mem, 65537);
+	g = graph_make();
+	window_set(kernel_add(g, NULL, NOTHING, NULL), gf.mem, 65537);
 	graph_refused(g,
 		      "node 0: kernel: kernel nothing: its access policy window, 65537 bytes at");
-	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
-	g = graph_new();
+	ok(gf.drv.cuMemAlloc_v2(&outside, 4096));
+	g = graph_make();
 	window_set(kernel_add(g, NULL, NOTHING, NULL), outside, 16);
 	graph_refused(g, "is device memory outside of the region");
-	ok(fx.drv.cuMemFree_v2(outside));
+	ok(gf.drv.cuMemFree_v2(outside));
 }
 END_TEST
 
@@ -128,8 +129,8 @@ static CUresult counting_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNo
 
 static void counting_begin(void)
 {
-	real_get = fx.drv.cuGraphKernelNodeGetAttribute;
-	fx.drv.cuGraphKernelNodeGetAttribute = counting_get;
+	real_get = gf.drv.cuGraphKernelNodeGetAttribute;
+	gf.drv.cuGraphKernelNodeGetAttribute = counting_get;
 	liar = NULL;
 }
 
@@ -145,15 +146,15 @@ static void read_with(struct fdry_graph_reader *rd, CUgraph g, int err)
 /* One node of a kernel is asked for everything, the others for what there is. */
 START_TEST(attributes_asked_for)
 {
-	struct fdry_graph_reader rd = fx.reader;
+	struct fdry_graph_reader rd = gf.reader;
 	unsigned int all = FDRY_ATTR_IDS - 1, known;
-	CUgraph one = graph_new(), many = graph_new();
+	CUgraph one = graph_make(), many = graph_make();
 	int i;
 
 	counting_begin();
-	step_add(one, NULL, 0, 1);
+	step_node(one, NULL, 0, 1);
 	for (i = 0; i < 50; i++)
-		step_add(many, NULL, i, 1);
+		step_node(many, NULL, i, 1);
 	read_with(&rd, one, 0);
 	known = all - refused_gets / 2;
 	ck_assert_uint_eq(gets,
@@ -163,8 +164,8 @@ START_TEST(attributes_asked_for)
 	ck_assert_uint_eq(gets, 50 * known);
 	ck_assert_uint_eq(refused_gets, 0);
 	fdry_graph_reader_release(&rd);
-	ok(fx.drv.cuGraphDestroy(one));
-	ok(fx.drv.cuGraphDestroy(many));
+	ok(gf.drv.cuGraphDestroy(one));
+	ok(gf.drv.cuGraphDestroy(many));
 }
 END_TEST
 
@@ -173,49 +174,49 @@ END_TEST
 START_TEST(attributes_of_a_newer_driver)
 {
 	CUlaunchAttributeValue v = { .priority = -1 };
-	struct fdry_graph_reader rd = fx.reader;
-	CUgraph g = graph_new(), h = graph_new();
+	struct fdry_graph_reader rd = gf.reader;
+	CUgraph g = graph_make(), h = graph_make();
 
 	counting_begin();
-	liar = step_add(g, NULL, 0, 1);
+	liar = step_node(g, NULL, 0, 1);
 	read_with(&rd, g, -FDRY_E_REFUSED);
 	ck_assert_ptr_nonnull(
 		strstr(fdry_last_error(), "attribute 20, which this version does not know"));
 	fdry_graph_reader_release(&rd);
-	step_add(h, NULL, 0, 1);
-	liar = step_add(h, NULL, 1, 1);
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(liar, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	step_node(h, NULL, 0, 1);
+	liar = step_node(h, NULL, 1, 1);
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(liar, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
 	read_with(&rd, h, -FDRY_E_REFUSED);
 	ck_assert_ptr_nonnull(
 		strstr(fdry_last_error(), "node 1: kernel: kernel step: its attributes have other "
 					  "values after they were set again"));
 	fdry_graph_reader_release(&rd);
-	ok(fx.drv.cuGraphDestroy(g));
-	ok(fx.drv.cuGraphDestroy(h));
+	ok(gf.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(h));
 }
 END_TEST
 
 /* Also across graphs; a reader that failed is as good as before. */
 START_TEST(words_asked_for)
 {
-	struct fdry_graph_reader rd = fx.reader;
-	CUgraph g = graph_new(), h = graph_new();
+	struct fdry_graph_reader rd = gf.reader;
+	CUgraph g = graph_make(), h = graph_make();
 	unsigned int asked;
 
-	step_add(g, NULL, 0, 0x1234567890);
-	step_add(h, NULL, 0, 0x1234567890);
-	fx.fail_where = 0x1234567890;
+	step_node(g, NULL, 0, 0x1234567890);
+	step_node(h, NULL, 0, 0x1234567890);
+	gf.fail_where = 0x1234567890;
 	read_with(&rd, g, -FDRY_E_DRIVER);
-	fx.fail_where = 0;
-	fx.asked = 0;
+	gf.fail_where = 0;
+	gf.asked = 0;
 	read_with(&rd, g, 0);
-	ck_assert_uint_gt(fx.asked, 0);
-	asked = fx.asked;
+	ck_assert_uint_gt(gf.asked, 0);
+	asked = gf.asked;
 	read_with(&rd, h, 0);
-	ck_assert_uint_eq(fx.asked, asked);
+	ck_assert_uint_eq(gf.asked, asked);
 	fdry_graph_reader_release(&rd);
-	ok(fx.drv.cuGraphDestroy(g));
-	ok(fx.drv.cuGraphDestroy(h));
+	ok(gf.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(h));
 }
 END_TEST
 
@@ -236,8 +237,8 @@ START_TEST(every_call_fails)
 	char spec[32];
 	int err;
 
-	real_destroy = fx.drv.cuGraphDestroy;
-	fx.drv.cuGraphDestroy = stubborn_destroy;
+	real_destroy = gf.drv.cuGraphDestroy;
+	gf.drv.cuGraphDestroy = stubborn_destroy;
 	for (n = 1;; n++) {
 		snprintf(spec, sizeof(spec), "*:%u:%d", n,
 			 _i ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN);
@@ -262,7 +263,7 @@ START_TEST(every_call_fails)
 	ck_assert_uint_gt(n, 100);
 	ok(err);
 	fdry_buf_release(&b);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -271,10 +272,10 @@ START_TEST(functions_that_are_missing)
 	CUgraph g = graph_of_all();
 	struct fdry_buf b = { 0 };
 
-	fx.drv.cuGraphGetEdges_v2 = NULL;
-	fails(FDRY_E_NOFUNC, "lacks cuGraphGetEdges, which CUDA 12.3 introduced",
+	gf.drv.cuGraphGetEdges_v2 = NULL;
+	fails(NOFUNC, "lacks cuGraphGetEdges, which CUDA 12.3 introduced",
 	      graph_read(g, &b));
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -282,10 +283,8 @@ int main(void)
 {
 	Suite *s = suite_create("graph_read");
 	TCase *tc = tcase_create("read");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
-	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
 	tcase_add_test(tc, kernel_of_a_library);
 	tcase_add_test(tc, attributes_differ_from_a_fresh_node);
 	tcase_add_test(tc, access_policy_windows);
@@ -295,8 +294,5 @@ int main(void)
 	tcase_add_loop_test(tc, every_call_fails, 0, 2);
 	tcase_add_test(tc, functions_that_are_missing);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -3,7 +3,11 @@
  * Unit tests of what reading a graph refuses, by name. Where the software driver cannot
  * make such a thing, one of its functions is replaced by one that says so.
  */
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/sim.h"
+
+/* A function of the driver that is not in driver.def. */
+#define SIM(fn) ((__typeof__(&fn))test_sim_symbol(#fn))
 
 /* --- attributes --- */
 
@@ -28,13 +32,13 @@ static CUresult lying_get(CUgraphNode node, CUkernelNodeAttrID id, CUkernelNodeA
 /* A graph about whose one kernel node the driver lies. */
 static CUgraph graph_with_lie(unsigned int id, CUresult result)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
 	marked = kernel_add(g, NULL, NOTHING, NULL);
 	lie_id = (CUkernelNodeAttrID)id;
 	lie_result = result;
-	real_get = fx.drv.cuGraphKernelNodeGetAttribute;
-	fx.drv.cuGraphKernelNodeGetAttribute = lying_get;
+	real_get = gf.drv.cuGraphKernelNodeGetAttribute;
+	gf.drv.cuGraphKernelNodeGetAttribute = lying_get;
 	return g;
 }
 
@@ -74,8 +78,8 @@ START_TEST(attribute_failures_are_not_answers)
 	CUgraph g = graph_with_lie(9, CUDA_ERROR_UNKNOWN);
 	struct fdry_buf b = { 0 };
 
-	fails(FDRY_E_DRIVER, "cuGraphKernelNodeGetAttribute failed", graph_read(g, &b));
-	ok(fx.drv.cuGraphDestroy(g));
+	fails(DRIVER, "cuGraphKernelNodeGetAttribute failed", graph_read(g, &b));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -91,12 +95,12 @@ static CUresult forgetful_set(CUgraphNode node, CUkernelNodeAttrID id,
 
 START_TEST(attribute_that_does_not_stay)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = kernel_add(g, NULL, NOTHING, NULL);
 	CUlaunchAttributeValue v = { .priority = 2 };
 
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
-	fx.drv.cuGraphKernelNodeSetAttribute = forgetful_set;
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(n, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	gf.drv.cuGraphKernelNodeSetAttribute = forgetful_set;
 	graph_refused(g, "its attributes have other values after they were set again");
 }
 END_TEST
@@ -111,7 +115,7 @@ static void CUDA_CB host_fn(void *arg)
 START_TEST(host_node)
 {
 	CUDA_HOST_NODE_PARAMS p = { .fn = host_fn };
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode a = empty_add(g, NULL), n;
 
 	ok(SIM(cuGraphAddHostNode)(&n, g, &a, 1, &p));
@@ -122,12 +126,12 @@ END_TEST
 
 START_TEST(child_graph_node)
 {
-	CUgraph g = graph_new(), child = graph_new();
+	CUgraph g = graph_make(), child = graph_make();
 	CUgraphNode n;
 
 	empty_add(child, NULL);
 	ok(SIM(cuGraphAddChildGraphNode)(&n, g, NULL, 0, child));
-	ok(fx.drv.cuGraphDestroy(child));
+	ok(gf.drv.cuGraphDestroy(child));
 	graph_refused(g, "node 0: its kind is child graph");
 }
 END_TEST
@@ -158,11 +162,11 @@ static const struct {
 
 START_TEST(node_types)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
 	empty_add(g, NULL);
 	lie_type = types[_i].type;
-	fx.drv.cuGraphNodeGetType = lying_type;
+	gf.drv.cuGraphNodeGetType = lying_type;
 	graph_refused(g, types[_i].says);
 }
 END_TEST
@@ -171,10 +175,10 @@ END_TEST
 
 START_TEST(event_recorded_only)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode a = empty_add(g, NULL), n;
 
-	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, &a, 1, event_new()));
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, g, &a, 1, event_make()));
 	graph_refused(g, "node 1: its event is recorded but not waited for within the graph, so it "
 			 "belongs to the application");
 }
@@ -182,13 +186,13 @@ END_TEST
 
 START_TEST(event_awaited_only)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n;
-	CUevent e = event_new();
+	CUevent e = event_make();
 
-	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, e));
-	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, e));
-	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, event_new()));
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, e));
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, e));
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, event_make()));
 	graph_refused(g, "node 2: its event is waited for but not recorded within the graph");
 }
 END_TEST
@@ -210,8 +214,8 @@ static CUDA_MEMCPY3D copy_of(CUdeviceptr src, CUdeviceptr dst)
 
 START_TEST(copy_from_host)
 {
-	CUDA_MEMCPY3D p = copy_of(0, fx.mem);
-	CUgraph g = graph_new();
+	CUDA_MEMCPY3D p = copy_of(0, gf.mem);
+	CUgraph g = graph_make();
 	static char host[64];
 
 	p.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -224,8 +228,8 @@ END_TEST
 
 START_TEST(copy_to_host)
 {
-	CUDA_MEMCPY3D p = copy_of(fx.mem, 0);
-	CUgraph g = graph_new();
+	CUDA_MEMCPY3D p = copy_of(gf.mem, 0);
+	CUgraph g = graph_make();
 	static char host[64];
 
 	p.dstMemoryType = CU_MEMORYTYPE_HOST;
@@ -246,20 +250,20 @@ static CUresult lying_copy(CUgraphNode node, CUDA_MEMCPY3D *ret)
 
 static CUgraph graph_with_copy(CUDA_MEMCPY3D p)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
-	memcpy_add(g, NULL, copy_of(fx.mem, fx.mem + 64));
+	memcpy_add(g, NULL, copy_of(gf.mem, gf.mem + 64));
 	lie_copy = p;
-	fx.drv.cuGraphMemcpyNodeGetParams = lying_copy;
+	gf.drv.cuGraphMemcpyNodeGetParams = lying_copy;
 	return g;
 }
 
 START_TEST(copy_under_unified_addressing)
 {
-	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 64);
+	CUDA_MEMCPY3D p = copy_of(gf.mem, gf.mem + 64);
 	void *host;
 
-	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
+	ok(gf.drv.cuMemAllocHost_v2(&host, 4096));
 	p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
 	reads_as(graph_with_copy(p), "node 0 memcpy src 0x500000000000 src_pitch 64 src_height 1 "
 				     "dst 0x500000000040 dst_pitch 64 dst_height 1 "
@@ -267,21 +271,21 @@ START_TEST(copy_under_unified_addressing)
 	p.srcDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its source, 64 bytes at");
 	graph_refused(graph_with_copy(p), "is pinned host memory that no single host tensor holds");
-	p.srcDevice = fx.mem;
+	p.srcDevice = gf.mem;
 	p.dstDevice = (CUdeviceptr)(uintptr_t)host;
 	graph_refused(graph_with_copy(p), "memcpy: its destination, 64 bytes at");
-	ok(fx.drv.cuMemFreeHost(host));
+	ok(gf.drv.cuMemFreeHost(host));
 }
 END_TEST
 
 /* An address that is none, and looks like a place in host memory. */
 START_TEST(copy_of_an_address_beyond)
 {
-	CUDA_MEMCPY3D p = copy_of(fdry_host_place(0, 64), fx.mem);
+	CUDA_MEMCPY3D p = copy_of(fdry_host_place(0, 64), gf.mem);
 
 	graph_refused(graph_with_copy(p),
 		      "node 0: memcpy: its source lies beyond the address space");
-	p = copy_of(fx.mem, FDRY_HOST_PLACE - 64);
+	p = copy_of(gf.mem, FDRY_HOST_PLACE - 64);
 	p.dstXInBytes = 64;
 	graph_refused(graph_with_copy(p),
 		      "node 0: memcpy: its destination lies beyond the address space");
@@ -290,25 +294,25 @@ END_TEST
 
 START_TEST(copy_of_arrays_and_strange_memory)
 {
-	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 64);
+	CUDA_MEMCPY3D p = copy_of(gf.mem, gf.mem + 64);
 
 	p.srcMemoryType = CU_MEMORYTYPE_ARRAY;
 	graph_refused(graph_with_copy(p), "its source is a CUDA array");
-	p = copy_of(fx.mem, fx.mem + 64);
+	p = copy_of(gf.mem, gf.mem + 64);
 	p.dstMemoryType = CU_MEMORYTYPE_ARRAY;
 	graph_refused(graph_with_copy(p), "its destination is a CUDA array");
 	p.dstMemoryType = 9;
 	graph_refused(graph_with_copy(p), "its destination is memory of type 9");
-	p = copy_of(fx.mem, fx.mem + 64);
+	p = copy_of(gf.mem, gf.mem + 64);
 	p.dstLOD = 1;
 	graph_refused(graph_with_copy(p), "its destination has a level of detail");
-	p = copy_of(fx.mem, fx.mem + 64);
+	p = copy_of(gf.mem, gf.mem + 64);
 	p.srcY = UINT64_MAX;
 	graph_refused(graph_with_copy(p), "its source lies beyond the address space");
-	p = copy_of(fx.mem, fx.mem + 64);
+	p = copy_of(gf.mem, gf.mem + 64);
 	p.Height = 0;
 	graph_refused(graph_with_copy(p), "it has a size of 0");
-	p = copy_of(fx.mem, fx.mem + 64);
+	p = copy_of(gf.mem, gf.mem + 64);
 	p.Height = 2;
 	p.srcPitch = 63;
 	graph_refused(graph_with_copy(p), "it has a pitch that does not fit");
@@ -318,41 +322,41 @@ END_TEST
 /* Offsets fold into the address; what a single row ignores does not show. */
 START_TEST(copy_is_canonical)
 {
-	CUDA_MEMCPY3D p = copy_of(fx.mem, fx.mem + 4096);
-	CUgraph g = graph_new(), h = graph_new();
+	CUDA_MEMCPY3D p = copy_of(gf.mem, gf.mem + 4096);
+	CUgraph g = graph_make(), h = graph_make();
 
 	p.srcXInBytes = 16, p.srcY = 2, p.srcZ = 1, p.srcPitch = 128, p.srcHeight = 4;
 	p.dstXInBytes = 0, p.dstY = 1, p.dstZ = 0, p.dstPitch = 256, p.dstHeight = 8;
 	memcpy_add(g, NULL, p);
-	memcpy_add(h, NULL, copy_of(fx.mem + 16 + 6 * 128, fx.mem + 4096 + 256));
-	same_object(g, h);
-	g = graph_new(), h = graph_new();
+	memcpy_add(h, NULL, copy_of(gf.mem + 16 + 6 * 128, gf.mem + 4096 + 256));
+	objects_equal(g, h);
+	g = graph_make(), h = graph_make();
 	p.Height = 2, p.Depth = 2;
 	memcpy_add(g, NULL, p);
-	p = copy_of(fx.mem + 16 + 6 * 128, fx.mem + 4096 + 256);
+	p = copy_of(gf.mem + 16 + 6 * 128, gf.mem + 4096 + 256);
 	p.srcPitch = 128, p.srcHeight = 4, p.dstPitch = 256, p.dstHeight = 8, p.Height = 2,
 	p.Depth = 2;
 	memcpy_add(h, NULL, p);
-	same_object(g, h);
+	objects_equal(g, h);
 }
 END_TEST
 
 START_TEST(copy_beyond_the_allocation)
 {
-	CUDA_MEMCPY3D p = copy_of(fx.mem + 65536 - 63, fx.mem);
-	CUgraph g = graph_new();
+	CUDA_MEMCPY3D p = copy_of(gf.mem + 65536 - 63, gf.mem);
+	CUgraph g = graph_make();
 
-	memcpy_add(g, NULL, copy_of(fx.mem + 65536 - 64, fx.mem));
-	memcpy_add(g, NULL, copy_of(fx.mem, fx.mem + 65536 - 64));
-	same_object(g, ({
-		CUgraph h = graph_new();
+	memcpy_add(g, NULL, copy_of(gf.mem + 65536 - 64, gf.mem));
+	memcpy_add(g, NULL, copy_of(gf.mem, gf.mem + 65536 - 64));
+	objects_equal(g, ({
+		CUgraph h = graph_make();
 
-		memcpy_add(h, NULL, copy_of(fx.mem + 65536 - 64, fx.mem));
-		memcpy_add(h, NULL, copy_of(fx.mem, fx.mem + 65536 - 64));
+		memcpy_add(h, NULL, copy_of(gf.mem + 65536 - 64, gf.mem));
+		memcpy_add(h, NULL, copy_of(gf.mem, gf.mem + 65536 - 64));
 		h;
 	}));
 	graph_refused(graph_with_copy(p), "its source, 64 bytes at");
-	p = copy_of(fx.mem, fx.mem + 1024);
+	p = copy_of(gf.mem, gf.mem + 1024);
 	p.Height = 16;
 	p.dstPitch = 4300;
 	graph_refused(graph_with_copy(p), "its destination, 64564 bytes at");
@@ -371,39 +375,39 @@ static CUresult lying_set(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS *ret)
 
 static CUgraph graph_with_set(CUDA_MEMSET_NODE_PARAMS p)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
-	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 1, 1 });
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0, 1, 1, 1 });
 	lie_set = p;
-	fx.drv.cuGraphMemsetNodeGetParams = lying_set;
+	gf.drv.cuGraphMemsetNodeGetParams = lying_set;
 	return g;
 }
 
 START_TEST(memset_is_canonical)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
-	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12, 1, 16, 1 });
-	same_object(g, ({
-		CUgraph h = graph_new();
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0x12, 1, 16, 1 });
+	objects_equal(g, ({
+		CUgraph h = graph_make();
 
-		memset_add(h, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 999, 0x12, 1, 16, 1 });
+		memset_add(h, NULL, (CUDA_MEMSET_NODE_PARAMS){ gf.mem, 999, 0x12, 1, 16, 1 });
 		h;
 	}));
 	/* A driver may show a value as it spreads it. */
-	g = graph_new();
-	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12, 1, 16, 1 });
+	g = graph_make();
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0x12, 1, 16, 1 });
 	{
 		struct fdry_buf a = graph_object(g), b;
 		CUgraph h = graph_with_set(
-			(CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0x12121212, 1, 16, 1 });
+			(CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0x12121212, 1, 16, 1 });
 
 		b = graph_object(h);
 		ck_assert_mem_eq(a.data, b.data, a.len);
 		fdry_buf_release(&a);
 		fdry_buf_release(&b);
-		ok(fx.drv.cuGraphDestroy(g));
-		ok(fx.drv.cuGraphDestroy(h));
+		ok(gf.drv.cuGraphDestroy(g));
+		ok(gf.drv.cuGraphDestroy(h));
 	}
 }
 END_TEST
@@ -412,22 +416,22 @@ START_TEST(memset_refused)
 {
 	CUdeviceptr outside;
 
-	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
+	ok(gf.drv.cuMemAlloc_v2(&outside, 4096));
 	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }),
 		      "node 0: memset: what it sets, 16 bytes at");
 	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ outside, 0, 0, 1, 16, 1 }),
 		      "is device memory outside of the region");
-	ok(fx.drv.cuMemFree_v2(outside));
+	ok(gf.drv.cuMemFree_v2(outside));
 	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ 0x1234567, 0, 0, 1, 16, 1 }),
 		      "is no memory that the driver knows");
 	graph_refused(
-		graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem + 65536 - 16, 0, 0, 1, 17, 1 }),
+		graph_with_set((CUDA_MEMSET_NODE_PARAMS){ gf.mem + 65536 - 16, 0, 0, 1, 17, 1 }),
 		"what it sets, 17 bytes");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 3, 16, 1 }),
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0, 3, 16, 1 }),
 		      "elements of neither 1, 2 nor 4 bytes");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 0, 0, 1, 0, 1 }),
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ gf.mem, 0, 0, 1, 0, 1 }),
 		      "a size of 0");
-	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ fx.mem, 15, 0, 1, 16, 2 }),
+	graph_refused(graph_with_set((CUDA_MEMSET_NODE_PARAMS){ gf.mem, 15, 0, 1, 16, 2 }),
 		      "a size that does not fit its pitch");
 }
 END_TEST
@@ -436,10 +440,10 @@ END_TEST
 
 START_TEST(code_never_seen)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
 	kernel_add(g, NULL, NOTHING, NULL);
-	fx.func[NOTHING] = NULL;
+	gf.func[NOTHING] = NULL;
 	graph_refused(g, "node 0: kernel: its code was never seen");
 }
 END_TEST
@@ -457,36 +461,36 @@ static CUgraph odd_with(uint32_t at, uint64_t word)
 /* An old pointer in a structure is what the stack held; as a parameter of its own it is meant. */
 START_TEST(pointer_to_what_was_freed)
 {
-	const struct fdry_param *p = fx.kernels[ODD].params;
+	const struct fdry_param *p = gf.kernels[ODD].params;
 	struct fdry_buf b = { 0 };
 	CUgraph g;
 
-	fx.freed = 0x7e0000001000;
+	gf.freed = 0x7e0000001000;
 	ck_assert_uint_eq(p[4].size, 16);
-	g = odd_with(p[4].offset, fx.freed);
+	g = odd_with(p[4].offset, gf.freed);
 	ok(graph_read(g, &b));
 	fdry_buf_release(&b);
-	ok(fx.drv.cuGraphDestroy(g));
-	g = odd_with(p[4].offset + 8u, fx.freed);
+	ok(gf.drv.cuGraphDestroy(g));
+	g = odd_with(p[4].offset + 8u, gf.freed);
 	ok(graph_read(g, &b));
 	fdry_buf_release(&b);
-	ok(fx.drv.cuGraphDestroy(g));
-	graph_refused(odd_with(p[6].offset, fx.freed),
+	ok(gf.drv.cuGraphDestroy(g));
+	graph_refused(odd_with(p[6].offset, gf.freed),
 		      "byte 0 of its parameter 6 is 0x7e0000001000, which points to memory that "
 		      "was freed");
-	graph_refused(odd_with(p[3].offset, fx.freed), "byte 0 of its parameter 3");
+	graph_refused(odd_with(p[3].offset, gf.freed), "byte 0 of its parameter 3");
 }
 END_TEST
 
 START_TEST(pointer_out_of_the_region)
 {
-	const struct fdry_param *p = fx.kernels[ODD].params;
+	const struct fdry_param *p = gf.kernels[ODD].params;
 	CUdeviceptr outside;
 	void *host;
 	char words[128];
 
-	ok(fx.drv.cuMemAlloc_v2(&outside, 4096));
-	ok(fx.drv.cuMemAllocHost_v2(&host, 4096));
+	ok(gf.drv.cuMemAlloc_v2(&outside, 4096));
+	ok(gf.drv.cuMemAllocHost_v2(&host, 4096));
 	snprintf(words, sizeof(words),
 		 "node 0: kernel: kernel odd: byte 0 of its parameter 6 is 0x%llx, which points to "
 		 "device memory",
@@ -502,14 +506,14 @@ START_TEST(pointer_out_of_the_region)
 	ck_assert_uint_eq(p[3].offset % 8, 0);
 	ck_assert_uint_eq(p[4].offset, p[3].offset + 8);
 	graph_refused(odd_with(p[3].offset + 4u, outside), "byte 4 of its parameter 3");
-	ok(fx.drv.cuMemFreeHost(host));
-	ok(fx.drv.cuMemFree_v2(outside));
+	ok(gf.drv.cuMemFreeHost(host));
+	ok(gf.drv.cuMemFree_v2(outside));
 }
 END_TEST
 
 START_TEST(numbers_are_no_pointers)
 {
-	const struct fdry_param *p = fx.kernels[ODD].params;
+	const struct fdry_param *p = gf.kernels[ODD].params;
 	static const uint64_t plain[] = {
 		0,	    1,		65535,	      0x3f8000003f800000,
 		UINT64_MAX, 1ull << 57, 0x123456789a, TEST_BASE + REGION_SIZE / 2
@@ -522,41 +526,41 @@ START_TEST(numbers_are_no_pointers)
 		g = odd_with(p[6].offset, plain[i]);
 		o = graph_object(g);
 		fdry_buf_release(&o);
-		ok(fx.drv.cuGraphDestroy(g));
+		ok(gf.drv.cuGraphDestroy(g));
 	}
 }
 END_TEST
 
 START_TEST(each_value_is_asked_for_once)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_buf o;
 	int i;
 
 	for (i = 0; i < 300; i++)
-		step_add(g, NULL, i % 10, 0);
+		step_node(g, NULL, i % 10, 0);
 	o = graph_object(g);
-	ck_assert_uint_ge(fx.asked, 10);
-	ck_assert_uint_le(fx.asked, 20);
+	ck_assert_uint_ge(gf.asked, 10);
+	ck_assert_uint_le(gf.asked, 20);
 	fdry_buf_release(&o);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
 START_TEST(failure_of_where_is_handed_up)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_buf b = { 0 };
 
-	step_add(g, NULL, 7, 0);
-	fx.fail_where = fx.mem + 56;
-	fails(FDRY_E_DRIVER, "node 0: kernel: kernel step: asked for the wrong address",
+	step_node(g, NULL, 7, 0);
+	gf.fail_where = gf.mem + 56;
+	fails(DRIVER, "node 0: kernel: kernel step: asked for the wrong address",
 	      graph_read(g, &b));
-	ok(fx.drv.cuGraphDestroy(g));
-	g = graph_new();
-	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 56, 0, 0, 1, 1, 1 });
-	fails(FDRY_E_DRIVER, "node 0: memset: asked for the wrong address", graph_read(g, &b));
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
+	g = graph_make();
+	memset_add(g, NULL, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 56, 0, 0, 1, 1, 1 });
+	fails(DRIVER, "node 0: memset: asked for the wrong address", graph_read(g, &b));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -582,12 +586,12 @@ static CUresult lying_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 
 static CUgraph graph_with_lying_params(void)
 {
-	CUgraph g = graph_new();
-	CUgraphNode n = step_add(g, NULL, 0, 3);
+	CUgraph g = graph_make();
+	CUgraphNode n = step_node(g, NULL, 0, 3);
 
-	marked = step_add(g, &n, 0, 3);
-	real_params = fx.drv.cuGraphKernelNodeGetParams_v2;
-	fx.drv.cuGraphKernelNodeGetParams_v2 = lying_params;
+	marked = step_node(g, &n, 0, 3);
+	real_params = gf.drv.cuGraphKernelNodeGetParams_v2;
+	gf.drv.cuGraphKernelNodeGetParams_v2 = lying_params;
 	return g;
 }
 
@@ -604,11 +608,11 @@ START_TEST(arguments_incomplete)
 	graph_refused(graph_with_lying_params(),
 		      "node 1: kernel: kernel step: the driver reports 19 bytes of arguments, and "
 		      "parameter 2 ends at 20");
-	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
+	gf.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = none;
 	graph_refused(graph_with_lying_params(),
 		      "the driver reports 0 bytes of arguments, and parameter 0 ends at 8");
-	fx.drv.cuGraphKernelNodeGetParams_v2 = real_params;
+	gf.drv.cuGraphKernelNodeGetParams_v2 = real_params;
 	lie_extra = strange;
 	graph_refused(graph_with_lying_params(),
 		      "its arguments come in a form that this version does not know");
@@ -656,14 +660,14 @@ START_TEST(edge_data_unknown)
 		"it has reserved bytes",
 		"edge 0 of the graph ends at a node that is not in it",
 	};
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n = empty_add(g, NULL);
 
 	empty_add(g, &n);
 	lie_edge = data[_i];
 	lie_end = _i == 4 ? (CUgraphNode)(uintptr_t)0x1234 : NULL;
-	real_edges = fx.drv.cuGraphGetEdges_v2;
-	fx.drv.cuGraphGetEdges_v2 = lying_edges;
+	real_edges = gf.drv.cuGraphGetEdges_v2;
+	gf.drv.cuGraphGetEdges_v2 = lying_edges;
 	graph_refused(g, says[_i]);
 }
 END_TEST
@@ -692,18 +696,18 @@ static CUresult many_edges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgrap
 
 START_TEST(too_many)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_buf b = { 0 };
 
-	fx.drv.cuGraphGetEdges_v2 = many_edges;
+	gf.drv.cuGraphGetEdges_v2 = many_edges;
 	lie_count = FDRY_GRAPH_EDGES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 16777217 edges, more than the limit of 16777216",
+	fails(LIMIT, "the graph has 16777217 edges, more than the limit of 16777216",
 	      graph_read(g, &b));
-	fx.drv.cuGraphGetNodes = many_nodes;
+	gf.drv.cuGraphGetNodes = many_nodes;
 	lie_count = FDRY_GRAPH_NODES_MAX + 1;
-	fails(FDRY_E_LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304",
+	fails(LIMIT, "the graph has 4194305 nodes, more than the limit of 4194304",
 	      graph_read(g, &b));
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -711,10 +715,8 @@ int main(void)
 {
 	Suite *s = suite_create("graph_refuse");
 	TCase *tc = tcase_create("refuse");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
-	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
+	tcase_add_checked_fixture(tc, graph_fixture_open, graph_fixture_close);
 	tcase_add_loop_test(tc, attributes_that_cannot_be_restored, 0,
 			    sizeof(lies) / sizeof(lies[0]));
 	tcase_add_test(tc, attribute_failures_are_not_answers);
@@ -744,8 +746,5 @@ int main(void)
 	tcase_add_loop_test(tc, edge_data_unknown, 0, 5);
 	tcase_add_test(tc, too_many);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

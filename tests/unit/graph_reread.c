@@ -4,7 +4,8 @@
  * and whatever else changed gives the object and the error that reading the graph gives.
  */
 #include "graph/attr.h"
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
+#include "tests/lib/sim.h"
 
 static uint32_t print; /* what tells a kernel from others, beside its index */
 
@@ -27,10 +28,10 @@ static CUresult counting_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *p)
 
 static void begin(void)
 {
-	fixture_open();
+	graph_fixture_open();
 	print = nodes_read = 0;
-	real_params = fx.drv.cuGraphKernelNodeGetParams_v2;
-	fx.drv.cuGraphKernelNodeGetParams_v2 = counting_params;
+	real_params = gf.drv.cuGraphKernelNodeGetParams_v2;
+	gf.drv.cuGraphKernelNodeGetParams_v2 = counting_params;
 }
 
 static struct fdry_intern words; /* of the last reader */
@@ -38,7 +39,7 @@ static struct fdry_intern words; /* of the last reader */
 /* Read again by a reader of its own, as each seal does. How many nodes the driver was asked for. */
 static int reread(CUgraph g, struct fdry_graph_kept *kept, unsigned int *count)
 {
-	struct fdry_graph_reader rd = fx.reader;
+	struct fdry_graph_reader rd = gf.reader;
 	int err;
 
 	fdry_graph_words_again(&rd, &words);
@@ -69,7 +70,7 @@ static void refused_again(CUgraph g, struct fdry_graph_kept *kept, const char *w
 {
 	unsigned int count;
 
-	fails(FDRY_E_REFUSED, words_, reread(g, kept, &count));
+	fails(REFUSED, words_, reread(g, kept, &count));
 	ck_assert_uint_eq(kept->object.len, 0);
 }
 
@@ -77,7 +78,7 @@ static void end(CUgraph g, struct fdry_graph_kept *kept)
 {
 	fdry_graph_kept_release(kept);
 	fdry_intern_release(&words);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 
 START_TEST(nothing_changed)
@@ -101,13 +102,13 @@ END_TEST
 START_TEST(nodes_or_edges_came)
 {
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 3), b = step_add(g, NULL, 1, 5);
+	CUgraph g = graph_make();
+	CUgraphNode a = step_node(g, NULL, 0, 3), b = step_node(g, NULL, 1, 5);
 
 	ck_assert(read_anew(g, &kept));
 	edge_add(g, a, b, (CUgraphEdgeData){ 0 });
 	ck_assert(read_anew(g, &kept));
-	step_add(g, &b, 2, 7);
+	step_node(g, &b, 2, 7);
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
 	end(g, &kept);
@@ -117,9 +118,9 @@ END_TEST
 START_TEST(kernel_is_another)
 {
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
-	step_add(g, NULL, 0, 3);
+	step_node(g, NULL, 0, 3);
 	ck_assert(read_anew(g, &kept));
 	print++;
 	ck_assert(read_anew(g, &kept));
@@ -133,20 +134,20 @@ END_TEST
 START_TEST(number_became_a_pointer)
 {
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUdeviceptr p, again;
 
-	ok(fx.drv.cuMemAlloc_v2(&p, 4096));
-	ok(fx.drv.cuMemFree_v2(p));
-	step_add(g, NULL, 0, p);
+	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
+	ok(gf.drv.cuMemFree_v2(p));
+	step_node(g, NULL, 0, p);
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	ok(fx.drv.cuMemAlloc_v2(&again, 4096));
+	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
 	ck_assert_uint_eq(again, p);
 	if (_i)
 		fdry_intern_release(&words);
 	refused_again(g, &kept, "node 0: kernel: kernel step: byte 0 of its parameter 1 is");
-	ok(fx.drv.cuMemFree_v2(p));
+	ok(gf.drv.cuMemFree_v2(p));
 	ck_assert(read_anew(g, &kept));
 	end(g, &kept);
 }
@@ -156,27 +157,27 @@ END_TEST
 START_TEST(pointer_in_a_gap)
 {
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
-	CUdeviceptr p, again, x = fx.mem;
+	CUgraph g = graph_make();
+	CUdeviceptr p, again, x = gf.mem;
 	uint64_t salt;
 	uint32_t spins;
 	void *args[] = { &x, &salt, &spins };
 
-	ok(fx.drv.cuMemAlloc_v2(&p, 4096));
-	ok(fx.drv.cuMemFree_v2(p));
+	ok(gf.drv.cuMemAlloc_v2(&p, 4096));
+	ok(gf.drv.cuMemFree_v2(p));
 	salt = p << 32 | 7;
 	spins = (uint32_t)(p >> 32);
 	kernel_add(g, NULL, STEP, args);
-	fx.freed = _i ? 0 : p;
+	gf.freed = _i ? 0 : p;
 	ck_assert(read_anew(g, &kept));
-	fx.freed = p;
+	gf.freed = p;
 	ck_assert(!read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	fx.freed = 0;
-	ok(fx.drv.cuMemAlloc_v2(&again, 4096));
+	gf.freed = 0;
+	ok(gf.drv.cuMemAlloc_v2(&again, 4096));
 	ck_assert_uint_eq(again, p);
 	refused_again(g, &kept, "device memory outside of the region");
-	ok(fx.drv.cuMemFree_v2(p));
+	ok(gf.drv.cuMemFree_v2(p));
 	end(g, &kept);
 }
 END_TEST
@@ -193,7 +194,7 @@ static void copy_add(CUgraph g, CUdeviceptr p)
 				    .srcDevice = p,
 				    .srcPitch = 64,
 				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-				    .dstDevice = fx.mem,
+				    .dstDevice = gf.mem,
 				    .dstPitch = 64,
 				    .WidthInBytes = 64,
 				    .Height = 1,
@@ -208,7 +209,7 @@ static void window_add(CUgraph g, CUdeviceptr p)
 	v.accessPolicyWindow = (CUaccessPolicyWindow){ (void *)(uintptr_t)p, 64, 0.5f,
 						       CU_ACCESS_PROPERTY_STREAMING,
 						       CU_ACCESS_PROPERTY_STREAMING };
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(kernel_add(g, NULL, NOTHING, NULL),
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(kernel_add(g, NULL, NOTHING, NULL),
 						CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, &v));
 }
 
@@ -216,14 +217,14 @@ START_TEST(memory_of_a_range_was_freed)
 {
 	static void (*const add[])(CUgraph, CUdeviceptr) = { set_add, copy_add, window_add };
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUdeviceptr p;
 
-	ok(fdry_region_alloc(fx.region, 4096, 0, &p));
+	ok(fdry_region_alloc(gf.region, 4096, 0, &p));
 	add[_i](g, p);
 	read_anew(g, &kept);
 	ck_assert(!read_anew(g, &kept));
-	ok(fdry_region_dealloc(fx.region, p, 0));
+	ok(fdry_region_dealloc(gf.region, p, 0));
 	refused_again(g, &kept, " bytes at 0x");
 	end(g, &kept);
 }
@@ -233,24 +234,24 @@ END_TEST
 START_TEST(host_segments_are_numbered_anew)
 {
 	struct fdry_graph_kept kept = { 0 };
-	struct fdry_host_segment first = fx.hosts[0];
-	CUgraph g = graph_new();
+	struct fdry_host_segment first = gf.hosts[0];
+	CUgraph g = graph_make();
 
-	step_add(g, NULL, 0, 3);
+	step_node(g, NULL, 0, 3);
 	memcpy_add(g, NULL,
 		   (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_HOST,
 				    .srcHost = (void *)(uintptr_t)first.addr,
 				    .srcPitch = 64,
 				    .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-				    .dstDevice = fx.mem,
+				    .dstDevice = gf.mem,
 				    .dstPitch = 64,
 				    .WidthInBytes = 64,
 				    .Height = 1,
 				    .Depth = 1 });
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
-	fx.hosts[0] = fx.hosts[1];
-	fx.hosts[1] = first;
+	gf.hosts[0] = gf.hosts[1];
+	gf.hosts[1] = first;
 	ck_assert(read_anew(g, &kept));
 	ck_assert(!read_anew(g, &kept));
 	end(g, &kept);
@@ -261,12 +262,12 @@ END_TEST
 START_TEST(every_call_fails)
 {
 	struct fdry_graph_kept kept = { 0 };
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	unsigned int n, count;
 	char spec[32];
 	int err;
 
-	step_add(g, NULL, 0, 0x1234567890);
+	step_node(g, NULL, 0, 0x1234567890);
 	for (n = 1;; n++) {
 		read_anew(g, &kept);
 		fdry_intern_release(&words);
@@ -292,10 +293,8 @@ int main(void)
 {
 	Suite *s = suite_create("graph_reread");
 	TCase *tc = tcase_create("reread");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
-	tcase_add_checked_fixture(tc, begin, fixture_close);
+	tcase_add_checked_fixture(tc, begin, graph_fixture_close);
 	tcase_add_test(tc, nothing_changed);
 	tcase_add_test(tc, nodes_or_edges_came);
 	tcase_add_test(tc, kernel_is_another);
@@ -305,8 +304,5 @@ int main(void)
 	tcase_add_test(tc, host_segments_are_numbered_anew);
 	tcase_add_test(tc, every_call_fails);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

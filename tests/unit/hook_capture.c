@@ -4,6 +4,7 @@
  * which allocations are made while capturing, however a capture ends.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -339,8 +340,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_capture");
 	TCase *tc = tcase_create("capture");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, allocations_while_capturing);
@@ -356,9 +355,5 @@ int main(void)
 	tcase_add_test(tc, launches_are_counted);
 	tcase_add_test(tc, launches_can_be_held);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

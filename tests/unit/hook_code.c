@@ -10,12 +10,12 @@
 #include "hook/loaded.c"
 #include "hook/note.c"
 
-#include <check.h>
 #include <elf.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 /* What these files use of the others. */
 void *fdry_jumps[1];
@@ -514,8 +514,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_code");
 	TCase *tc = tcase_create("code");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, elf_lengths);
 	tcase_add_test(tc, elf_that_makes_no_sense);
@@ -538,9 +536,5 @@ int main(void)
 	tcase_add_test(tc, a_modules_older_code_does_not_answer);
 	tcase_add_test(tc, jit_options_are_copied_without_outputs);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

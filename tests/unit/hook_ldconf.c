@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of reading ld.so.conf: comments, spaces, includes by pattern, loops, early end. */
 #include "hook/ldconf.c"
+#include "tests/lib/test.h"
 
-#include <check.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,8 +96,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_ldconf");
 	TCase *tc = tcase_create("ldconf");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, lines);
@@ -105,8 +103,5 @@ int main(void)
 	tcase_add_test(tc, loops_end);
 	tcase_add_test(tc, no_file);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

@@ -4,6 +4,7 @@
  * every way of loading loads and runs again, after the caller's copy is gone.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <elf.h>
 #include <pthread.h>
@@ -306,8 +307,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_load");
 	TCase *tc = tcase_create("load");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, NULL);
@@ -320,8 +319,5 @@ int main(void)
 	tcase_add_test(tc, what_fails_to_load_is_not_noted);
 	tcase_add_test(tc, threads_that_load);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

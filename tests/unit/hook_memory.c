@@ -4,6 +4,7 @@
  * order of a stream, from pools, by pitch, mapped by the program; and what is asked about it.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -656,8 +657,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, streams_keep_their_order);
 	tcase_add_test(tc, special_streams);
@@ -677,9 +676,5 @@ int main(void)
 	tcase_add_test(tc, addresses_that_are_not_the_programs);
 	tcase_add_test(tc, an_ended_region_waits_for_all);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -4,6 +4,7 @@
  * what the program sets of contexts and pools, as the memory of cuMemAlloc would.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <string.h>
 
@@ -315,8 +316,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_peer");
 	TCase *tc = tcase_create("hook_peer");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, context_opened_before_the_region);
 	tcase_add_test(tc, context_opened_and_closed);
@@ -329,8 +328,5 @@ int main(void)
 	tcase_add_test(tc, context_fails_clean);
 	tcase_add_test(tc, alloc_fails_clean);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

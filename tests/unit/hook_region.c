@@ -4,6 +4,7 @@
  * addresses in every process and never a native one, whatever fails.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -635,8 +636,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_region");
 	TCase *tc = tcase_create("region");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, native_without_a_region);
@@ -661,8 +660,5 @@ int main(void)
 	tcase_add_test(tc, the_driver_behind_it);
 	tcase_add_test(tc, too_late);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

@@ -5,6 +5,7 @@
  * error by name, whatever locks other threads held at the fork.
  */
 #include "tests/lib/hook.h"
+#include "tests/lib/test.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -170,8 +171,6 @@ int main(void)
 {
 	Suite *s = suite_create("hook_start");
 	TCase *tc = tcase_create("start");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_driver_that_is_only_open);
@@ -179,8 +178,5 @@ int main(void)
 	if (!TEST_SANITIZED) /* malloc of sanitizers may be locked at the fork */
 		tcase_add_test(tc, while_threads_hold_locks);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

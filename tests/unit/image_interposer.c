@@ -6,13 +6,7 @@
 #include <string.h>
 
 #include "foundry.h"
-
-#define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
-#define fails(code, what, call)                                                          \
-	do {                                                                             \
-		ck_assert_int_eq((call), -FDRY_E_##code);                                \
-		ck_assert_msg(strstr(fdry_last_error(), what) != NULL, "%s", fdry_last_error()); \
-	} while (0)
+#include "tests/lib/test.h"
 
 START_TEST(the_path)
 {
@@ -62,15 +56,10 @@ int main(void)
 {
 	Suite *s = suite_create("image_interposer");
 	TCase *tc = tcase_create("interposer");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, the_path);
 	tcase_add_test(tc, no_path);
 	tcase_add_test(tc, beside_the_library);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return test_main(s);
 }

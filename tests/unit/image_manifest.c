@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of manifests: canonical bytes, every check of the reader, look-ups. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "image/manifest.h"
 #include "graph/kernel.h"
 #include "mm/region.h"
+#include "tests/lib/test.h"
 
 #define BASE 0x500000000000ull
-
-static void ok(int err)
-{
-	ck_assert_msg(!err, "%s", fdry_last_error());
-}
 
 static uint32_t str(struct fdry_manifest_writer *w, const char *s)
 {
@@ -555,8 +550,6 @@ int main(void)
 {
 	Suite *s = suite_create("image_manifest");
 	TCase *tc = tcase_create("manifest");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, what_is_written_is_read);
 	tcase_add_test(tc, golden_bytes);
@@ -571,8 +564,5 @@ int main(void)
 			    sizeof(bytes) / sizeof(bytes[0]));
 	tcase_add_test(tc, every_length_and_every_bit);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "tests/lib/image.h"
+#include "tests/lib/test.h"
 
 #define MIB (1ull << 20)
 
@@ -363,8 +364,6 @@ int main(void)
 {
 	Suite *s = suite_create("image_memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, dir_teardown);
 	tcase_add_test(tc, every_kind_of_memory_comes_back);
@@ -376,9 +375,5 @@ int main(void)
 	tcase_add_test(tc, tensor_over_two_allocations);
 	tcase_add_loop_test(tc, what_no_image_can_hold, 0, sizeof(refusals) / sizeof(refusals[0]));
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

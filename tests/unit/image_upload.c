@@ -7,6 +7,7 @@
 
 #include "image/upload.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 #define BYTES ((size_t)12 << 20)
 #define HOLE 4096u /* between pieces that do not follow each other on the device */
@@ -24,11 +25,6 @@ static struct {
 static void drv_ok(CUresult res)
 {
 	ck_assert_int_eq(res, CUDA_SUCCESS);
-}
-
-static void ok(int err)
-{
-	ck_assert_msg(!err, "%s", fdry_last_error());
 }
 
 static void setup(void)
@@ -284,8 +280,6 @@ int main(void)
 {
 	Suite *suite = suite_create("image_upload");
 	TCase *tc = tcase_create("upload");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -295,9 +289,5 @@ int main(void)
 	tcase_add_test(tc, abandoned);
 	tcase_add_test(tc, every_call_failing);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(suite);
 }

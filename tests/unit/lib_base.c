@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of what every layer stands on: errors, buffers, spans, object ids. */
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -9,6 +8,7 @@
 #include "lib/oid.h"
 #include "lib/printable.h"
 #include "lib/search.h"
+#include "tests/lib/test.h"
 
 START_TEST(err_keeps_sentence_and_errno)
 {
@@ -190,8 +190,6 @@ int main(void)
 {
 	Suite *s = suite_create("lib_base");
 	TCase *tc = tcase_create("base");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, err_keeps_sentence_and_errno);
 	tcase_add_test(tc, err_tables);
@@ -202,8 +200,5 @@ int main(void)
 	tcase_add_test(tc, oid_known_answers);
 	tcase_add_test(tc, lower_bound_is_the_first_not_below);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

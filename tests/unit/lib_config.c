@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of the environment variables: what is allowed, what is said of the rest, and where
  * caches lie. */
-#include <check.h>
 #include <stdlib.h>
 
 #include "foundry.h"
@@ -9,13 +8,7 @@
 #include "arch/driver.h"
 #include "lib/log.h"
 #include "tests/lib/sim.h"
-
-#define fails(code, text, call) \
-	do { \
-		ck_assert_int_eq(call, -FDRY_E_##code); \
-		ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, \
-			      fdry_last_error()); \
-	} while (0)
+#include "tests/lib/test.h"
 
 static void set(const char *name, const char *value)
 {
@@ -241,8 +234,6 @@ int main(void)
 {
 	Suite *s = suite_create("lib_config");
 	TCase *tc = tcase_create("config");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, numbers);
 	tcase_add_test(tc, flags_and_choices);
@@ -252,9 +243,5 @@ int main(void)
 	tcase_add_loop_test(tc, the_list_agrees_with_itself, 0, FDRY_CONFIG_COUNT);
 	tcase_add_test(tc, the_public_list);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

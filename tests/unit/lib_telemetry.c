@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Unit tests of counters: exact under threads that come and go, reset, what is printed, and what it
  * costs. */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,6 +9,7 @@
 #include "lib/err.h"
 #include "lib/telemetry.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 static uint64_t value(enum fdry_metric_id id)
 {
@@ -257,8 +257,6 @@ int main(void)
 {
 	Suite *s = suite_create("lib_telemetry");
 	TCase *tc = tcase_create("telemetry");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, counts_and_resets);
@@ -271,9 +269,5 @@ int main(void)
 	tcase_add_test(tc, the_public_snapshot);
 	tcase_add_test(tc, what_a_count_costs);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

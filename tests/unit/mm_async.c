@@ -3,6 +3,7 @@
  * Stream-ordered allocations of a region, and what programs map in it themselves.
  */
 #include "tests/lib/region.h"
+#include "tests/lib/test.h"
 
 #define SLAB (32 * MiB)
 
@@ -424,8 +425,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_async");
 	TCase *tc = tcase_create("async");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, up, down);
 	tcase_add_test(tc, order_of_streams);
@@ -444,9 +443,5 @@ int main(void)
 	tcase_add_test(tc, what_was_content_stays_content);
 	tcase_add_test(tc, only_blank_memory_is_filled);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

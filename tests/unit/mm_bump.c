@@ -4,12 +4,12 @@
  * bytes can reach, which is every sequence of operations of any length, against a model
  * that finds addresses by trying them one by one. Then the edges of 64 bits.
  */
-#include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/bump.h"
+#include "tests/lib/test.h"
 
 enum { UNIT = 2, BLOCK = 8, BASE = 16, SIZE = 44 };
 
@@ -243,8 +243,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_bump");
 	TCase *tc = tcase_create("bump");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, every_sequence);
@@ -255,9 +253,5 @@ int main(void)
 	tcase_add_test(tc, check_sees_what_is_broken);
 #endif
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

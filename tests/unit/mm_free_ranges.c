@@ -3,12 +3,12 @@
  * Freed ranges, and the pool over them: against an array with a byte for every unit, which
  * is searched from the front.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/free_ranges.h"
 #include "mm/stream_pool.h"
+#include "tests/lib/test.h"
 
 enum { UNITS = 512, UNIT = 16, BASE = 4096 };
 
@@ -184,17 +184,11 @@ int main(void)
 {
 	Suite *s = suite_create("mm_free_ranges");
 	TCase *tc = tcase_create("holes");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_loop_test(tc, lowest_first, 0, 4);
 	tcase_add_test(tc, moving_joins);
 	tcase_add_test(tc, only_its_own_stream_or_all);
 	tcase_add_test(tc, unknown_streams_share_nothing);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -3,11 +3,11 @@
  * Ranges and the ledger: against a plain array that is searched from the front; that
  * finding and freeing stay cheap with many entries; what freeing refuses to free.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mm/ledger.h"
+#include "tests/lib/test.h"
 
 /* --- ranges against an array --- */
 
@@ -233,8 +233,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_ledger");
 	TCase *tc = tcase_create("ranges");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_loop_test(tc, ranges_like_an_array, 0, 4);
 	tcase_add_loop_test(tc, ranges_stay_flat, 0, 2);
@@ -249,9 +247,5 @@ int main(void)
 	tcase_add_test(tc, check_sees_what_is_broken);
 #endif
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "mm/maps.h"
+#include "tests/lib/test.h"
 
 #define PAGE 4096ull
 
@@ -136,17 +137,11 @@ int main(void)
 {
 	Suite *s = suite_create("mm_maps");
 	TCase *tc = tcase_create("maps");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_loop_test(tc, bounds_are_exact, 0, 2);
 	tcase_add_test(tc, a_file_and_the_first_of_two);
 	tcase_add_test(tc, long_paths);
 	tcase_add_test(tc, the_whole_list);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

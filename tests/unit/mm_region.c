@@ -4,6 +4,7 @@
  * goes back, what is refused.
  */
 #include "tests/lib/region.h"
+#include "tests/lib/test.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -573,8 +574,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_region");
 	TCase *tc = tcase_create("region");
-	SRunner *sr;
-	int failed;
 
 	setenv("FDRY_SIM_MEMORY", "100M", 1);
 	tcase_add_checked_fixture(tc, region_up, region_down);
@@ -604,9 +603,5 @@ int main(void)
 	tcase_add_test(tc, a_claim_joins_free_addresses_of_every_kind);
 	tcase_add_loop_test(tc, a_claim_that_fails_gives_its_addresses_back, 1, 6);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -5,6 +5,7 @@
  * a later try succeeds.
  */
 #include "tests/lib/region.h"
+#include "tests/lib/test.h"
 
 #include <stdio.h>
 
@@ -284,8 +285,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_region_fail");
 	TCase *tc = tcase_create("fail");
-	SRunner *sr;
-	int failed;
 
 	setenv("FDRY_SIM_MEMORY", "64M", 1);
 	tcase_add_checked_fixture(tc, driver_up, NULL);
@@ -297,9 +296,5 @@ int main(void)
 	tcase_add_test(tc, refused_unmapping_is_tried_again);
 	tcase_add_test(tc, device_memory_runs_out);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -4,6 +4,7 @@
  * several threads.
  */
 #include "tests/lib/region.h"
+#include "tests/lib/test.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -458,8 +459,6 @@ int main(void)
 {
 	Suite *s = suite_create("mm_region_work");
 	TCase *tc = tcase_create("work");
-	SRunner *sr;
-	int failed;
 
 	setenv("FDRY_SIM_MEMORY", "256M", 1);
 	setenv("FDRY_SIM_DEVICES", "2", 1);
@@ -476,9 +475,5 @@ int main(void)
 	tcase_add_loop_test(tc, threads_do_not_meet, 0, 2);
 	tcase_add_test(tc, threads_free_once);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -3,6 +3,7 @@
  * without end. */
 #include "mm/va_cache.h"
 #include "tests/lib/region.h"
+#include "tests/lib/test.h"
 
 /* Whether somebody else can have [@at, @at + @size). */
 static bool can_have(CUdeviceptr at, uint64_t size)
@@ -78,9 +79,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("mm_va_cache");
-	TCase *tc = tcase_create("parked");
-	SRunner *sr;
-	int failed;
+	TCase *tc = tcase_create("va_cache");
 
 	tcase_add_checked_fixture(tc, region_up, region_down);
 	tcase_add_test(tc, parked_addresses_are_nobodys);
@@ -88,9 +87,5 @@ int main(void)
 	tcase_add_test(tc, what_is_cleared_is_free);
 	tcase_add_test(tc, the_oldest_of_many_go);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -10,14 +10,7 @@
 #include "foundry/run.h"
 #include "lib/telemetry.h"
 #include "tests/lib/sim.h"
-
-#define ok(call) ck_assert_msg(!(call), "%s", fdry_last_error())
-#define fails(code, text, call) \
-	do { \
-		ck_assert_int_eq(call, -FDRY_E_##code); \
-		ck_assert_msg(strstr(fdry_last_error(), text), "\"%s\" in \"%s\"", text, \
-			      fdry_last_error()); \
-	} while (0)
+#include "tests/lib/test.h"
 
 static char home[64];
 
@@ -396,8 +389,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_device");
 	TCase *tc = tcase_create("device");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -416,9 +407,5 @@ int main(void)
 	tcase_add_test(tc, launched_cooperatively);
 	tcase_add_test(tc, refused_with_both_facts);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

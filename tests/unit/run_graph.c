@@ -2,6 +2,7 @@
 /* Unit tests of graphs that C callers capture: what they do, every refusal, every call of the
  * driver that fails. */
 #include "tests/lib/run_vectors.h"
+#include "tests/lib/test.h"
 
 START_TEST(captured_and_launched)
 {
@@ -528,8 +529,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_graph");
 	TCase *tc = tcase_create("run_graph");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_add_test(tc, captured_and_launched);
 	tcase_add_test(tc, side_stream_is_current_until_the_end);
@@ -547,8 +546,5 @@ int main(void)
 	tcase_add_test(tc, without_a_gpu);
 	tcase_add_test(tc, after_a_fork);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

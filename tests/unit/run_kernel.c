@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "tests/lib/kernels.h"
+#include "tests/lib/test.h"
 
 /* --- in memory --- */
 
@@ -586,8 +587,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_kernel");
 	TCase *tc = tcase_create("kernels");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
@@ -612,9 +611,5 @@ int main(void)
 	tcase_add_test(tc, and_a_grid_that_fits);
 	tcase_add_test(tc, stages_are_traced);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -2,6 +2,7 @@
 /* Unit tests of compiled code in a store: other processes, collections, damage, stores that cannot
  * be written. */
 #include "tests/lib/kernels.h"
+#include "tests/lib/test.h"
 
 /* --- in the store --- */
 
@@ -390,8 +391,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_kernel_store");
 	TCase *tc = tcase_create("kernels");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
@@ -407,9 +406,5 @@ int main(void)
 	tcase_add_test(tc, failing_calls_leave_nothing);
 	tcase_add_test(tc, what_the_driver_refuses_is_compiled_anew);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

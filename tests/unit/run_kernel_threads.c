@@ -5,6 +5,7 @@
 
 #include "run/kernel_cache.h"
 #include "tests/lib/kernels.h"
+#include "tests/lib/test.h"
 
 /* --- threads --- */
 
@@ -211,8 +212,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_kernel_threads");
 	TCase *tc = tcase_create("kernels");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
@@ -221,9 +220,5 @@ int main(void)
 	tcase_add_test(tc, clearing_waits_for_what_is_being_loaded);
 	tcase_add_test(tc, prepared_ahead_is_there);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

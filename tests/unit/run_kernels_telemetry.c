@@ -7,6 +7,7 @@
 #include "arch/sim/kernel.h"
 #undef SIM_DRIVER
 #include "tests/lib/kernels.h"
+#include "tests/lib/test.h"
 
 extern char **environ;
 
@@ -274,8 +275,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_kernels_telemetry");
 	TCase *tc = tcase_create("rows");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, kernels_setup, kernels_teardown);
@@ -290,9 +289,5 @@ int main(void)
 	tcase_add_test(tc, v16_a_wrong_number_of_buffers);
 	tcase_add_test(tc, v17_stages_are_traced);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

@@ -4,6 +4,7 @@
 #include "lib/map.h"
 #include "lib/telemetry.h"
 #include "tests/lib/device.h"
+#include "tests/lib/test.h"
 
 /* --- memory --- */
 
@@ -530,8 +531,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_pool");
 	TCase *tc = tcase_create("pool");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, device_setup, device_teardown);
@@ -557,9 +556,5 @@ int main(void)
 	tcase_add_loop_test(tc, memory_comes_again, 0, 2);
 	tcase_add_test(tc, a_map_against_a_list);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

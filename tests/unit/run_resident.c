@@ -6,6 +6,7 @@
 #include "run/device.h"
 #include "lib/telemetry.h"
 #include "tests/lib/device.h"
+#include "tests/lib/test.h"
 
 START_TEST(residents)
 {
@@ -284,8 +285,6 @@ int main(void)
 {
 	Suite *s = suite_create("run_resident");
 	TCase *tc = tcase_create("residents");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, device_setup, device_teardown);
@@ -302,9 +301,5 @@ int main(void)
 	tcase_add_test(tc, given_back_though_nothing_can_be_released);
 	tcase_add_test(tc, copies_behind_no_stream);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

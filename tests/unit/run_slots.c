@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Unit tests of slot tables: those of slots_both.h, failing drivers, images' graphs, forks, the
+/* Unit tests of slot tables: those of slots_rules.h, failing drivers, images' graphs, forks, the
  * environment. */
-#include "tests/unit/slots_both.h"
-
+#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run/profile.h"
 #include "lib/telemetry.h"
+#include "tests/lib/sim.h"
+#include "tests/lib/slots_fixture.h"
+#include "tests/lib/slots_rules.h"
 
 /* --- failing drivers --- */
 
@@ -30,16 +32,16 @@ static int everything(struct fdry_slots **t)
 	if (err)
 		return err;
 	/* One of the driver's own calls may fail: then there is nothing to put into a slot. */
-	if (fx.drv->cuGraphCreate(&graph, 0))
+	if (sf.drv->cuGraphCreate(&graph, 0))
 		return 0;
 	err = fdry_slots_install_graph(*t, 1, graph, 0, FDRY_SLOTS_OWN_GRAPH);
 	if (err) {
 		ck_assert(!fdry_slots_has(*t, 1));
-		if (fx.drv->cuGraphDestroy(graph))
+		if (sf.drv->cuGraphDestroy(graph))
 			ck_abort_msg("the graph is not the caller's any more");
 		return err;
 	}
-	err = fdry_slots_replay(*t, 1, fx.stream, &launched);
+	err = fdry_slots_replay(*t, 1, sf.stream, &launched);
 	return err ? err : fdry_slots_invalidate(*t, 1);
 }
 
@@ -52,9 +54,9 @@ START_TEST(every_call_failing)
 	int n, err, failures = 0;
 	CUstream shared;
 
-	ok(fdry_stream_shared(fx.drv, FDRY_STREAM_GRAPHS, &shared));
+	ok(fdry_stream_shared(sf.drv, FDRY_STREAM_GRAPHS, &shared));
 	before = all_live();
-	fx.kept = true;
+	sf.kept = true;
 	for (n = 1; n < CALLS_MAX; n++) {
 		t = NULL;
 		snprintf(spec, sizeof(spec), "*:%d:%d", n, errors[_i]);
@@ -88,21 +90,21 @@ START_TEST(upload_failing)
 					     "cuStreamSynchronize:1" };
 	CUgraph g;
 
-	slot_make(fx.t, 1, 0, 3);
-	g = graph_make(1, 5, 0);
+	sf_slot_make(sf.t, 1, 0, 3);
+	g = sf_graph_make(1, 5, 0);
 	test_sim_fail(calls[_i]);
-	fails(DRIVER, "slot 1", fdry_slots_install_graph(fx.t, 1, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	fails(DRIVER, "slot 1", fdry_slots_install_graph(sf.t, 1, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ck_assert_int_eq(test_sim_live("exec"), 1);
 	cu(cuGraphDestroy, g);
-	capture_start(fx.stream);
-	step_launch(fx.stream, 1, 5, 0);
+	sf_capture_start(sf.stream);
+	sf_step_launch(sf.stream, 1, 5, 0);
 	test_sim_fail(calls[_i]);
-	fails(DRIVER, "slot 1", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	fails(DRIVER, "slot 1", fdry_slots_capture_end(sf.t, 1, sf.stream, 0));
 	test_sim_fail(NULL);
 	ck_assert_int_eq(test_sim_live("exec"), 1);
 	ck_assert_int_eq(test_sim_live("graph"), 1);
-	ck_assert(replay(fx.t, 1));
-	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+	ck_assert(sf_replay(sf.t, 1));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 1));
 }
 END_TEST
 
@@ -110,26 +112,26 @@ START_TEST(launch_failing)
 {
 	int launched = 5;
 
-	slot_make(fx.t, 1, 0, 3);
+	sf_slot_make(sf.t, 1, 0, 3);
 	test_sim_fail("cuGraphLaunch:1");
-	fails(DRIVER, "slot 1: cuGraphLaunch", fdry_slots_replay(fx.t, 1, fx.stream, &launched));
+	fails(DRIVER, "slot 1: cuGraphLaunch", fdry_slots_replay(sf.t, 1, sf.stream, &launched));
 	test_sim_fail(NULL);
 	ck_assert_int_eq(launched, 5);
-	ck_assert(replay(fx.t, 1));
+	ck_assert(sf_replay(sf.t, 1));
 }
 END_TEST
 
 /* A capture that the driver says nothing of is ended all the same: the stream is usable again. */
 START_TEST(capture_that_cannot_be_asked_about)
 {
-	capture_start(fx.stream);
-	step_launch(fx.stream, 0, 3, 0);
+	sf_capture_start(sf.stream);
+	sf_step_launch(sf.stream, 0, 3, 0);
 	test_sim_fail("cuStreamIsCapturing:1");
-	ok(fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
+	ok(fdry_slots_capture_end(sf.t, 1, sf.stream, 0));
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	test_sim_fail(NULL);
-	ck_assert(replay(fx.t, 1));
-	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+	ck_assert(sf_replay(sf.t, 1));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 1));
 }
 END_TEST
 
@@ -153,20 +155,20 @@ START_TEST(calls_of_policies)
 	}
 	ok(fdry_slots_new(NULL, &t));
 	test_sim_fail(NULL);
-	slot_make(t, 1, 0, 3);
+	sf_slot_make(t, 1, 0, 3);
 	ck_assert_uint_eq(test_sim_calls("cuGraphUpload"), 1);
 	test_sim_fail(NULL);
 	for (i = 0; i < 3; i++)
-		ck_assert(replay(t, 1));
+		ck_assert(sf_replay(t, 1));
 	ck_assert_uint_eq(test_sim_calls("cuGraphUpload"), ways[_i].uploads);
 	ck_assert_uint_eq(test_sim_calls("cuStreamSynchronize"), ways[_i].syncs);
 	ck_assert_uint_eq(test_sim_calls("cuGraphLaunch"), 3);
 	fdry_slots_free(t);
 	/* The options are stronger than the environment. */
-	t = table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_NEVER);
-	slot_make(t, 1, 0, 3);
+	t = sf_table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_NEVER);
+	sf_slot_make(t, 1, 0, 3);
 	test_sim_fail(NULL);
-	ck_assert(replay(t, 1));
+	ck_assert(sf_replay(t, 1));
 	ck_assert_uint_eq(test_sim_calls("cuGraphUpload") + test_sim_calls("cuStreamSynchronize"),
 			  0);
 	fdry_slots_free(t);
@@ -217,7 +219,7 @@ static void log_keep(void *arg, int level, const char *text)
 {
 	ck_assert_int_eq(level, FDRY_LOG_INFO);
 	snprintf(arg, 256, "%s", text);
-	fails(STATE, "a replay is calling it", fdry_slots_invalidate_all(fx.t));
+	fails(STATE, "a replay is calling it", fdry_slots_invalidate_all(sf.t));
 }
 
 START_TEST(logged)
@@ -230,15 +232,15 @@ START_TEST(logged)
 	fdry_log_set(log_keep, line, FDRY_LOG_INFO);
 	setenv("FOUNDRY_SLOTS_PROFILE", "4", 1);
 	ok(fdry_slots_new(NULL, &t));
-	slot_make(t, 77, 0, 3);
+	sf_slot_make(t, 77, 0, 3);
 	for (i = 0; i < 3; i++)
-		ck_assert(replay(t, 77));
+		ck_assert(sf_replay(t, 77));
 	ck_assert_str_eq(line, "");
-	ck_assert(replay(t, 77));
+	ck_assert(sf_replay(t, 77));
 	ck_assert_msg(!strncmp(line, "slots: call 4, key 77: upload 0.0 us, launch ", 45), "%s",
 		      line);
 	ok(fdry_slots_stats(t, &times));
-	ck_assert(phase_is(&times.total, 4) && phase_is(&times.launch, 4));
+	ck_assert(sf_phase_is(&times.total, 4) && sf_phase_is(&times.launch, 4));
 	ck_assert_uint_eq(times.upload.calls + times.sync.calls, 0);
 	fdry_log_set(NULL, NULL, 0);
 	fdry_slots_free(t);
@@ -307,15 +309,15 @@ static uint64_t counted(enum fdry_metric_id id)
 
 START_TEST(launches_and_waits_count)
 {
-	struct fdry_slots *t = table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_ALWAYS);
+	struct fdry_slots *t = sf_table_with(FDRY_SLOTS_UPLOAD_FIRST, FDRY_SLOTS_SYNC_ALWAYS);
 	uint64_t launches = counted(FDRY_METRIC_LAUNCHES_CAPTURED),
 		 syncs = counted(FDRY_METRIC_SYNCS);
 	int i;
 
-	slot_make(t, 1, 0, 3);
+	sf_slot_make(t, 1, 0, 3);
 	ck_assert_uint_eq(counted(FDRY_METRIC_SYNCS), syncs + 1); /* for the upload */
 	for (i = 0; i < 3; i++)
-		ck_assert(replay(t, 1) && !replay(t, 2));
+		ck_assert(sf_replay(t, 1) && !sf_replay(t, 2));
 	ck_assert_uint_eq(counted(FDRY_METRIC_LAUNCHES_CAPTURED), launches + 3);
 	ck_assert_uint_eq(counted(FDRY_METRIC_SYNCS), syncs + 4);
 	ok(fdry_slots_invalidate(t, 1));
@@ -332,20 +334,20 @@ START_TEST(any_context)
 	CUcontext other, now;
 	int launched;
 
-	slot_make(fx.t, 1, 0, 3);
+	sf_slot_make(sf.t, 1, 0, 3);
 	cu(cuCtxCreate_v4, &other, NULL, 0, 0);
-	ok(fdry_slots_replay(fx.t, 1, fx.stream, &launched));
+	ok(fdry_slots_replay(sf.t, 1, sf.stream, &launched));
 	cu(cuCtxGetCurrent, &now);
 	ck_assert_ptr_eq(now, other);
 	cu(cuCtxDestroy_v2, other);
 	cu(cuCtxSetCurrent, NULL);
-	ok(fdry_slots_replay(fx.t, 1, fx.stream, &launched));
-	ok(fdry_slots_replay(fx.t, 1, NULL, &launched));
+	ok(fdry_slots_replay(sf.t, 1, sf.stream, &launched));
+	ok(fdry_slots_replay(sf.t, 1, NULL, &launched));
 	cu(cuCtxGetCurrent, &now);
 	ck_assert_ptr_null(now);
-	context_use();
+	sf_context_use();
 	cu(cuCtxSynchronize);
-	ck_assert_uint_eq(number(0), stepped(0, 3, 3));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 3));
 }
 END_TEST
 
@@ -359,7 +361,7 @@ START_TEST(context_of_ones_own)
 
 	cu(cuCtxCreate_v4, &opts.ctx, NULL, 0, 0);
 	ok(fdry_slots_new(&opts, &t));
-	s = stream_make();
+	s = sf_stream_make();
 	cu(cuGraphCreate, &g, 0);
 	ok(fdry_slots_install_graph(t, 1, g, 0, FDRY_SLOTS_OWN_GRAPH));
 	ok(fdry_slots_replay(t, 1, s, &launched));
@@ -367,7 +369,7 @@ START_TEST(context_of_ones_own)
 	fdry_slots_free(t);
 	cu(cuStreamDestroy_v2, s);
 	cu(cuCtxDestroy_v2, opts.ctx);
-	context_use();
+	sf_context_use();
 }
 END_TEST
 
@@ -377,10 +379,10 @@ static int forked_child(void)
 {
 	int launched;
 
-	fails(FORKED, "before fork", fdry_slots_replay(fx.t, 1, fx.stream, &launched));
-	fails(FORKED, "before fork", fdry_slots_invalidate_all(fx.t));
-	ck_assert(!fdry_slots_has(fx.t, 1));
-	fdry_slots_free(fx.t); /* touches nothing of the parent's */
+	fails(FORKED, "before fork", fdry_slots_replay(sf.t, 1, sf.stream, &launched));
+	fails(FORKED, "before fork", fdry_slots_invalidate_all(sf.t));
+	ck_assert(!fdry_slots_has(sf.t, 1));
+	fdry_slots_free(sf.t); /* touches nothing of the parent's */
 	return 0;
 }
 
@@ -389,14 +391,14 @@ START_TEST(forked)
 	pid_t pid;
 	int status;
 
-	slot_make(fx.t, 1, 0, 3);
+	sf_slot_make(sf.t, 1, 0, 3);
 	pid = fork();
 	if (!pid)
 		_exit(forked_child());
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	ck_assert(replay(fx.t, 1));
-	ck_assert_uint_eq(number(0), stepped(0, 3, 1));
+	ck_assert(sf_replay(sf.t, 1));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 1));
 }
 END_TEST
 
@@ -404,12 +406,10 @@ int main(void)
 {
 	Suite *s = suite_create("slots");
 	TCase *tc = tcase_create("slots");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, fixture_open, fixture_close);
-	both_add(tc);
+	tcase_add_checked_fixture(tc, slots_fixture_open, slots_fixture_close);
+	slots_rules_add(tc);
 	tcase_add_loop_test(tc, every_call_failing, 0, 2);
 	tcase_add_loop_test(tc, upload_failing, 0, 3);
 	tcase_add_test(tc, launch_failing);
@@ -424,8 +424,5 @@ int main(void)
 	tcase_add_test(tc, context_of_ones_own);
 	tcase_add_test(tc, forked);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

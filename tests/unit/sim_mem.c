@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include "tests/lib/sim.h"
+#include "tests/lib/test.h"
 
 #define MIB ((size_t)1 << 20)
 #define BLOCK (2 * MIB)
 
 static const struct fdry_driver *drv;
-
-#define ok(call) ck_assert_int_eq(call, CUDA_SUCCESS)
-#define fails(call, error) ck_assert_int_eq(call, error)
 
 static CUmemAllocationProp on_device(int dev)
 {
@@ -59,9 +57,9 @@ START_TEST(device_facts)
 	ck_assert_int_eq(10 * major + minor, 90);
 	ok(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
 	ck_assert_int_eq(n, 32);
-	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_MAX, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1),
-	      CUDA_ERROR_INVALID_DEVICE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_MAX, 0));
+	is(CUDA_ERROR_INVALID_DEVICE,
+	   drv->cuDeviceGetAttribute(&n, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1));
 	ok(drv->cuDeviceTotalMem_v2(&total, 0));
 	ck_assert_uint_eq(total, (size_t)8 << 30);
 }
@@ -74,8 +72,8 @@ START_TEST(context_stack)
 	drv = test_sim_open();
 	ok(drv->cuCtxGetCurrent(&ctx));
 	ck_assert_ptr_null(ctx);
-	fails(drv->cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
-	fails(drv->cuCtxPopCurrent_v2(&ctx), CUDA_ERROR_INVALID_CONTEXT);
+	is(CUDA_ERROR_INVALID_CONTEXT, drv->cuCtxSynchronize());
+	is(CUDA_ERROR_INVALID_CONTEXT, drv->cuCtxPopCurrent_v2(&ctx));
 	ok(drv->cuDevicePrimaryCtxRetain(&first, 0));
 	ok(drv->cuDevicePrimaryCtxRetain(&other, 0));
 	ck_assert_ptr_eq(first, other);
@@ -87,10 +85,10 @@ START_TEST(context_stack)
 	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
 	ok(drv->cuCtxSynchronize());
 	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
-	fails(drv->cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-	fails(drv->cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
-	fails(drv->cuCtxSetCurrent(first), CUDA_ERROR_INVALID_CONTEXT);
-	fails(drv->cuCtxSetCurrent((CUcontext)(uintptr_t)0x1234), CUDA_ERROR_INVALID_CONTEXT);
+	is(CUDA_ERROR_CONTEXT_IS_DESTROYED, drv->cuCtxSynchronize());
+	is(CUDA_ERROR_INVALID_CONTEXT, drv->cuDevicePrimaryCtxRelease_v2(0));
+	is(CUDA_ERROR_INVALID_CONTEXT, drv->cuCtxSetCurrent(first));
+	is(CUDA_ERROR_INVALID_CONTEXT, drv->cuCtxSetCurrent((CUcontext)(uintptr_t)0x1234));
 	ok(drv->cuCtxSetCurrent(NULL));
 	ok(drv->cuCtxGetCurrent(&ctx));
 	ck_assert_ptr_null(ctx);
@@ -108,7 +106,7 @@ START_TEST(allocations)
 
 	drv = test_sim();
 	ok(drv->cuMemGetInfo_v2(&free0, &total));
-	fails(drv->cuMemAlloc_v2(&p, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAlloc_v2(&p, 0));
 	ok(drv->cuMemAlloc_v2(&p, 1000));
 	ck_assert_uint_eq(p % 512, 0);
 	ok(drv->cuMemGetInfo_v2(&free1, &total));
@@ -120,19 +118,19 @@ START_TEST(allocations)
 	ok(drv->cuMemGetAddressRange_v2(&base, &size, p + 999));
 	ck_assert_uint_eq(base, p);
 	ck_assert_uint_eq(size, 1000);
-	fails(drv->cuMemGetAddressRange_v2(&base, &size, p + 1000), CUDA_ERROR_NOT_FOUND);
+	is(CUDA_ERROR_NOT_FOUND, drv->cuMemGetAddressRange_v2(&base, &size, p + 1000));
 	ok(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
 	ck_assert_uint_eq(byte, CU_MEMORYTYPE_DEVICE);
-	fails(drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-					 (CUdeviceptr)(uintptr_t)&byte),
-	      CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE,
+	   drv->cuPointerGetAttribute(&byte, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				      (CUdeviceptr)(uintptr_t)&byte));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemFree_v2(p + 1));
 	ok(drv->cuMemFree_v2(p));
-	fails(drv->cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemcpyDtoH_v2(seen, p, sizeof(seen)), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemFree_v2(p));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemcpyDtoH_v2(seen, p, sizeof(seen)));
 	ok(drv->cuMemGetInfo_v2(&free1, &total));
 	ck_assert_uint_eq(free1, free0);
-	fails(drv->cuMemAlloc_v2(&p, total + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	is(CUDA_ERROR_OUT_OF_MEMORY, drv->cuMemAlloc_v2(&p, total + 1));
 }
 END_TEST
 
@@ -159,12 +157,12 @@ START_TEST(copies_and_sets)
 	ck_assert_uint_eq(to[2], 0x015a5a5a);
 	ck_assert_uint_eq(to[254], 0x01020304);
 	ck_assert_uint_eq(to[255], from[255]);
-	fails(drv->cuMemsetD32Async(q + 2, 0, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemsetD32Async(q + 4, 0, 256, NULL), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemcpyHtoD_v2(p + 4, from, sizeof(from)), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemsetD32Async(q + 2, 0, 1, NULL));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemsetD32Async(q + 4, 0, 256, NULL));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemcpyHtoD_v2(p + 4, from, sizeof(from)));
 	ok(drv->cuMemcpyHtoD_v2(0, NULL, 0));
-	fails(drv->cuMemcpyDtoHAsync_v2(to, q, sizeof(to), (CUstream)(uintptr_t)0x51000000990),
-	      CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE,
+	   drv->cuMemcpyDtoHAsync_v2(to, q, sizeof(to), (CUstream)(uintptr_t)0x51000000990));
 }
 END_TEST
 
@@ -178,18 +176,17 @@ START_TEST(pinned)
 	ok(drv->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 				      (CUdeviceptr)(uintptr_t)p));
 	ck_assert_uint_eq(type, CU_MEMORYTYPE_HOST);
-	fails(drv->cuMemFree_v2((CUdeviceptr)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemFree_v2((CUdeviceptr)(uintptr_t)p));
 	ok(drv->cuMemFreeHost(p));
-	fails(drv->cuMemFreeHost(p), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemFreeHost(p));
 	own = aligned_alloc(4096, 8192);
 	memset(own, 0, 8192);
 	ok(drv->cuMemHostRegister_v2(own, 8192, CU_MEMHOSTREGISTER_READ_ONLY));
-	fails(drv->cuMemHostRegister_v2(own + 4096, 4096, 0),
-	      CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-	fails(drv->cuMemHostUnregister(own + 4096), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	is(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED,
+	   drv->cuMemHostRegister_v2(own + 4096, 4096, 0));
+	is(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, drv->cuMemHostUnregister(own + 4096));
 	ok(drv->cuMemHostUnregister(own));
-	fails(drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0),
-	      CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemHostRegister_v2((void *)(uintptr_t)0x1000, 4096, 0));
 	free(own);
 	ck_assert_int_eq(test_sim_live("host"), 0);
 }
@@ -205,15 +202,15 @@ START_TEST(reserve_honours_a_free_hint)
 	ok(drv->cuMemAddressReserve(&q, BLOCK, 0, TEST_BASE + BLOCK, 0));
 	ck_assert_uint_ne(q, TEST_BASE + BLOCK);
 	ck_assert_uint_eq(q % BLOCK, 0);
-	fails(drv->cuMemAddressFree(p, BLOCK), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressFree(p, BLOCK));
 	ok(drv->cuMemAddressFree(p, (size_t)64 << 30));
-	fails(drv->cuMemAddressFree(p, (size_t)64 << 30), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressFree(p, (size_t)64 << 30));
 	ok(drv->cuMemAddressFree(q, BLOCK));
 	ok(drv->cuMemAddressReserve(&q, BLOCK, 64 * MIB, 0, 0));
 	ck_assert_uint_eq(q % (64 * MIB), 0);
 	ok(drv->cuMemAddressFree(q, BLOCK));
-	fails(drv->cuMemAddressReserve(&q, BLOCK, 3, 0, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemAddressReserve(&q, 100, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressReserve(&q, BLOCK, 3, 0, 0));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressReserve(&q, 100, 0, 0, 0));
 	ck_assert_int_eq(test_sim_live("reservation"), 0);
 }
 END_TEST
@@ -226,18 +223,18 @@ START_TEST(map_then_access)
 
 	drv = test_sim();
 	ok(drv->cuMemAddressReserve(&p, 4 * BLOCK, 0, TEST_BASE, 0));
-	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemcpyHtoD_v2(p, &word, 4));
 	h = create(BLOCK);
-	fails(drv->cuMemMap(p + 4096, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemMap(p + 4 * BLOCK, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemMap(p, 2 * BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemMap(p + 4096, BLOCK, 0, h, 0));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemMap(p + 4 * BLOCK, BLOCK, 0, h, 0));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemMap(p, 2 * BLOCK, 0, h, 0));
 	ok(drv->cuMemMap(p, BLOCK, 0, h, 0));
-	fails(drv->cuMemMap(p, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemMap(p, BLOCK, 0, h, 0));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemcpyHtoD_v2(p, &word, 4));
 	grant(p, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ok(drv->cuMemcpyHtoD_v2(p, &word, 4));
 	grant(p, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
-	fails(drv->cuMemcpyHtoD_v2(p, &word, 4), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemcpyHtoD_v2(p, &word, 4));
 	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
 	ck_assert_uint_eq(back, 7);
 	ok(drv->cuMemMap(p + 2 * BLOCK, BLOCK, 0, h, 0)); /* a second time */
@@ -247,12 +244,12 @@ START_TEST(map_then_access)
 	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
 	ck_assert_uint_eq(back, 8);
 	ok(drv->cuMemRelease(h));
-	fails(drv->cuMemRelease(h), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemRelease(h));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0));
 	ok(drv->cuMemcpyDtoH_v2(&back, p, 4));
-	fails(drv->cuMemUnmap(p, BLOCK / 2), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemUnmap(p, 8 * BLOCK), CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemAddressFree(p, 4 * BLOCK), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemUnmap(p, BLOCK / 2));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemUnmap(p, 8 * BLOCK));
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemAddressFree(p, 4 * BLOCK));
 	ok(drv->cuMemUnmap(
 		p, 2 * BLOCK)); /* seen on the real driver: what is not mapped does not matter */
 	ok(drv->cuMemUnmap(p, BLOCK));
@@ -287,15 +284,14 @@ START_TEST(range_attributes)
 	ck_assert_int_eq(ordinal, 0);
 	/* seen on the real driver: without access there is no pointer, and where nothing is mapped
 	 * there is nothing */
-	fails(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-					 p + BLOCK + 5),
-	      CUDA_ERROR_INVALID_VALUE);
-	fails(drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5), CUDA_ERROR_NOT_FOUND);
+	is(CUDA_ERROR_INVALID_VALUE,
+	   drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + BLOCK + 5));
+	is(CUDA_ERROR_NOT_FOUND, drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5));
 	grant(p + BLOCK, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ok(drv->cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + BLOCK + 5));
 	ck_assert_uint_eq(start, p + BLOCK + 5);
 	for (i = CU_POINTER_ATTRIBUTE_CONTEXT; i <= CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE; i++)
-		fails(drv->cuPointerGetAttribute(data, i, p), CUDA_ERROR_INVALID_VALUE);
+		is(CUDA_ERROR_INVALID_VALUE, drv->cuPointerGetAttribute(data, i, p));
 	ok(drv->cuMemGetAddressRange_v2(&start, &size, p + BLOCK + 5));
 	ck_assert_uint_eq(start, p + BLOCK);
 	ck_assert_uint_eq(size, BLOCK);
@@ -320,14 +316,14 @@ START_TEST(memory_that_is_shared)
 	plain = create(BLOCK);
 	*(void **)&export = test_sim_symbol("cuMemExportToShareableHandle");
 	*(void **)&import = test_sim_symbol("cuMemImportFromShareableHandle");
-	fails(export(&fd, plain, type, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, export(&fd, plain, type, 0));
 	prop.requestedHandleTypes = type;
 	ok(drv->cuMemCreate(&h, BLOCK, &prop, 0));
 	ok(export(&fd, h, type, 0));
 	foreign = memfd_create("somebody-else-s-0", 0);
 	ck_assert_int_eq(ftruncate(foreign, BLOCK), 0);
-	fails(import(&other, (void *)(intptr_t)foreign, type), CUDA_ERROR_INVALID_VALUE);
-	fails(import(&other, (void *)(intptr_t)-1, type), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, import(&other, (void *)(intptr_t)foreign, type));
+	is(CUDA_ERROR_INVALID_VALUE, import(&other, (void *)(intptr_t)-1, type));
 	close(foreign);
 	ok(drv->cuMemGetInfo_v2(&free0, &total));
 	ok(import(&other, (void *)(intptr_t)fd, type));
@@ -371,20 +367,20 @@ START_TEST(memory_through_multicast)
 	*(void **)&bind = test_sim_symbol("cuMulticastBindMem");
 	*(void **)&unbind = test_sim_symbol("cuMulticastUnbind");
 	prop.numDevices = 2;
-	fails(make(&mc, &prop), CUDA_ERROR_NOT_SUPPORTED);
+	is(CUDA_ERROR_NOT_SUPPORTED, make(&mc, &prop));
 	prop.numDevices = 1;
 	ok(make(&mc, &prop));
 	h = create(BLOCK);
 	ok(drv->cuMemAddressReserve(&p, 2 * BLOCK, 0, 0, 0));
-	fails(drv->cuMemMap(p, BLOCK, 0, mc, 0), CUDA_ERROR_NOT_PERMITTED);
-	fails(bind(mc, 0, h, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE); /* no device yet */
+	is(CUDA_ERROR_NOT_PERMITTED, drv->cuMemMap(p, BLOCK, 0, mc, 0));
+	is(CUDA_ERROR_INVALID_VALUE, bind(mc, 0, h, 0, BLOCK, 0)); /* no device yet */
 	ok(join(mc, 0));
-	fails(join(mc, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(bind(h, 0, h, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE);
-	fails(bind(mc, 0, mc, 0, BLOCK, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, join(mc, 0));
+	is(CUDA_ERROR_INVALID_VALUE, bind(h, 0, h, 0, BLOCK, 0));
+	is(CUDA_ERROR_INVALID_VALUE, bind(mc, 0, mc, 0, BLOCK, 0));
 	ok(bind(mc, 0, h, 0, BLOCK, 0));
 	ok(drv->cuMemMap(p, BLOCK, 0, mc, 0));
-	fails(unbind(mc, 0, 0, BLOCK), CUDA_ERROR_INVALID_VALUE); /* it is mapped */
+	is(CUDA_ERROR_INVALID_VALUE, unbind(mc, 0, 0, BLOCK)); /* it is mapped */
 	ok(drv->cuMemMap(p + BLOCK, BLOCK, 0, h, 0));
 	grant(p, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	ok(drv->cuMemcpyHtoD_v2(p, &word, 4));
@@ -409,17 +405,17 @@ START_TEST(memory_is_limited)
 	setenv("FDRY_SIM_MEMORY", "16M", 1);
 	drv = test_sim();
 	h = create(14 * MIB);
-	fails(drv->cuMemCreate(&more, 4 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	fails(drv->cuMemAlloc_v2(&p, 3 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+	is(CUDA_ERROR_OUT_OF_MEMORY, drv->cuMemCreate(&more, 4 * MIB, &prop, 0));
+	is(CUDA_ERROR_OUT_OF_MEMORY, drv->cuMemAlloc_v2(&p, 3 * MIB));
 	ok(drv->cuMemGetInfo_v2(&free, &total));
 	ck_assert_uint_eq(free, 2 * MIB);
 	ck_assert_uint_eq(total, 16 * MIB);
 	ok(drv->cuMemRelease(h));
 	ok(drv->cuMemAlloc_v2(&p, 3 * MIB));
 	prop = on_device(1);
-	fails(drv->cuMemCreate(&more, 4 * MIB, &prop, 0), CUDA_ERROR_INVALID_DEVICE);
+	is(CUDA_ERROR_INVALID_DEVICE, drv->cuMemCreate(&more, 4 * MIB, &prop, 0));
 	prop = on_device(0);
-	fails(drv->cuMemCreate(&more, 4096, &prop, 0), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuMemCreate(&more, 4096, &prop, 0));
 }
 END_TEST
 
@@ -430,15 +426,15 @@ START_TEST(the_nth_call_fails)
 	drv = test_sim();
 	test_sim_fail("cuMemAlloc_v2:2");
 	ok(drv->cuMemAlloc_v2(&p, 8));
-	fails(drv->cuMemAlloc_v2(&p, 8), CUDA_ERROR_UNKNOWN);
+	is(CUDA_ERROR_UNKNOWN, drv->cuMemAlloc_v2(&p, 8));
 	ok(drv->cuMemAlloc_v2(&p, 8));
 	ck_assert_uint_eq(test_sim_failed(), 1);
 	ck_assert_uint_eq(test_sim_calls("cuMemAlloc_v2"), 3);
 	ck_assert_int_eq(test_sim_live("allocation"), 2);
 	test_sim_fail("*:2+:2");
 	ok(drv->cuMemFree_v2(p));
-	fails(drv->cuMemAlloc_v2(&p, 8), CUDA_ERROR_OUT_OF_MEMORY);
-	fails(drv->cuCtxSynchronize(), CUDA_ERROR_OUT_OF_MEMORY);
+	is(CUDA_ERROR_OUT_OF_MEMORY, drv->cuMemAlloc_v2(&p, 8));
+	is(CUDA_ERROR_OUT_OF_MEMORY, drv->cuCtxSynchronize());
 	ck_assert_uint_eq(test_sim_failed(), 2);
 	ck_assert_uint_eq(test_sim_calls(NULL), 3);
 	test_sim_fail(NULL);
@@ -495,8 +491,8 @@ START_TEST(everything_goes_with_its_context)
 	ck_assert_int_eq(test_sim_live(NULL), 12);
 	ok(drv->cuDevicePrimaryCtxRelease_v2(0));
 	ck_assert_int_eq(test_sim_live(NULL), 4); /* memory, its mapping and place, the library */
-	fails(drv->cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE);
-	fails(drv->cuModuleUnload(mod), CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuEventQuery(e));
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuModuleUnload(mod));
 	ok(drv->cuLibraryUnload(lib));
 	free(cubin);
 	free(own);
@@ -574,8 +570,6 @@ int main(void)
 {
 	Suite *s = suite_create("sim_mem");
 	TCase *tc = tcase_create("memory");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_test(tc, device_facts);
 	tcase_add_test(tc, context_stack);
@@ -596,9 +590,5 @@ int main(void)
 	tcase_add_test(tc, several_devices);
 	tcase_add_test(tc, an_old_driver_hides_what_is_newer);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

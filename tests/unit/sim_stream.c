@@ -9,9 +9,7 @@
 #include <string.h>
 
 #include "tests/lib/sim.h"
-
-#define ok(call) ck_assert_int_eq(call, CUDA_SUCCESS)
-#define fails(call, error) ck_assert_int_eq(call, error)
+#include "tests/lib/test.h"
 
 static const struct fdry_driver *drv;
 static CUresult (*launch_host)(CUstream, CUhostFn, void *);
@@ -104,7 +102,7 @@ START_TEST(a_stream_is_in_order)
 		do_step(s, x, (uint64_t)i);
 		want = after(want, (uint64_t)i);
 	}
-	fails(stream_query(s), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, stream_query(s));
 	ck_assert_uint_eq(peek(x), 1);
 	open_gate();
 	ok(drv->cuStreamSynchronize(s));
@@ -125,13 +123,13 @@ START_TEST(events_order_streams)
 	close_gate(a);
 	do_step(a, x, 1);
 	ok(drv->cuEventRecord(e, a));
-	fails(drv->cuEventQuery(e), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, drv->cuEventQuery(e));
 	ok(drv->cuStreamWaitEvent(b, e, 0));
 	do_step(b, x, 2);
 	ok(drv->cuEventRecord(e, b)); /* a later record does not change what b waits for */
 	ok(drv->cuEventDestroy_v2(e));
-	fails(drv->cuEventQuery(e), CUDA_ERROR_INVALID_HANDLE);
-	fails(drv->cuStreamWaitEvent(b, e, 0), CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuEventQuery(e));
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuStreamWaitEvent(b, e, 0));
 	ck_assert_uint_eq(peek(x), 1);
 	open_gate();
 	ok(drv->cuStreamSynchronize(b));
@@ -151,13 +149,13 @@ START_TEST(event_synchronize_waits)
 	ok(drv->cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
 	ok(drv->cuEventRecord(e, s));
 	ok(drv->cuEventSynchronize(e));
-	fails(elapsed(&ms, e, never), CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE, elapsed(&ms, e, never));
 	ok(drv->cuEventRecord(untimed, s));
-	fails(elapsed(&ms, e, untimed), CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE, elapsed(&ms, e, untimed));
 	close_gate(s);
 	do_step(s, x, 5);
 	ok(drv->cuEventRecord(never, s));
-	fails(elapsed(&ms, e, never), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, elapsed(&ms, e, never));
 	open_gate();
 	ok(drv->cuEventSynchronize(never));
 	ck_assert_uint_eq(peek(x), after(1, 5));
@@ -178,7 +176,7 @@ START_TEST(legacy_waits_for_blocking_streams)
 	ok(drv->cuStreamSynchronize(other)); /* is held up by neither */
 	ck_assert_uint_eq(peek(y), after(1, 3));
 	ck_assert_uint_eq(peek(x), 1);
-	fails(stream_query(NULL), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, stream_query(NULL));
 	open_gate();
 	ok(drv->cuStreamSynchronize(NULL));
 	ck_assert_uint_eq(peek(x), after(after(1, 1), 2));
@@ -194,7 +192,7 @@ START_TEST(legacy_does_not_wait_for_the_others)
 	do_step(NULL, x, 1);
 	ok(drv->cuStreamSynchronize(NULL));
 	ck_assert_uint_eq(peek(x), after(1, 1));
-	fails(stream_query(other), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, stream_query(other));
 	open_gate();
 }
 END_TEST
@@ -209,7 +207,7 @@ START_TEST(blocking_streams_wait_for_legacy)
 	do_step(a, x, 2);
 	do_step(other, y, 3);
 	ok(drv->cuStreamSynchronize(other));
-	fails(stream_query(a), CUDA_ERROR_NOT_READY);
+	is(CUDA_ERROR_NOT_READY, stream_query(a));
 	open_gate();
 	ok(drv->cuStreamSynchronize(a));
 	ck_assert_uint_eq(peek(x), after(after(1, 1), 2));
@@ -285,9 +283,9 @@ START_TEST(a_destroyed_stream_runs_to_its_end)
 	close_gate(s);
 	do_step(s, x, 4);
 	ok(drv->cuStreamDestroy_v2(s));
-	fails(drv->cuStreamSynchronize(s), CUDA_ERROR_INVALID_HANDLE);
-	fails(drv->cuStreamDestroy_v2(s), CUDA_ERROR_INVALID_HANDLE);
-	fails(drv->cuStreamGetCtx(s, &ctx), CUDA_ERROR_INVALID_HANDLE);
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuStreamSynchronize(s));
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuStreamDestroy_v2(s));
+	is(CUDA_ERROR_INVALID_HANDLE, drv->cuStreamGetCtx(s, &ctx));
 	open_gate();
 	ok(drv->cuCtxSynchronize());
 	ck_assert_uint_eq(peek(x), after(1, 4));
@@ -318,7 +316,7 @@ START_TEST(what_a_stream_says_of_itself)
 	ok(drv->cuStreamGetCtx(t, &ctx));
 	ok(drv->cuCtxGetCurrent(&current));
 	ck_assert_ptr_eq(ctx, current);
-	fails(drv->cuStreamCreate(&s, 2), CUDA_ERROR_INVALID_VALUE);
+	is(CUDA_ERROR_INVALID_VALUE, drv->cuStreamCreate(&s, 2));
 }
 END_TEST
 
@@ -445,8 +443,8 @@ START_TEST(a_broken_context_lets_go)
 		do_step(s, x, 1);
 	ok(drv->cuEventRecord(e, s));
 	open_gate();
-	fails(drv->cuStreamSynchronize(s), CUDA_ERROR_ILLEGAL_ADDRESS);
-	fails(drv->cuEventSynchronize(e), CUDA_ERROR_ILLEGAL_ADDRESS);
+	is(CUDA_ERROR_ILLEGAL_ADDRESS, drv->cuStreamSynchronize(s));
+	is(CUDA_ERROR_ILLEGAL_ADDRESS, drv->cuEventSynchronize(e));
 	ck_assert_uint_eq(peek(x), 1);
 }
 END_TEST
@@ -481,8 +479,6 @@ int main(void)
 {
 	Suite *s = suite_create("sim_stream");
 	TCase *tc = tcase_create("order");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_set_timeout(tc, 30);
@@ -505,9 +501,5 @@ int main(void)
 	if (!TEST_SANITIZED)
 		tcase_add_test_raise_signal(tc, other_faults_stay_faults, SIGSEGV);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return test_main(s);
 }

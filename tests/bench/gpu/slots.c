@@ -10,7 +10,8 @@
 #include <time.h>
 
 #include "foundry/run.h"
-#include "tests/gpu/graph_code.h"
+#include "tests/lib/backend.h"
+#include "tests/lib/gpu.h"
 
 #define THREADS_MAX 8
 #define ROUNDS 41
@@ -150,7 +151,7 @@ static CUgraph graph_make(void)
 		fclose(f);
 		must((int)drv->cuMemAlloc_v2(&x, 64), "cuMemAlloc");
 	}
-	must((int)drv->cuModuleLoadDataEx(&module, code ? code : code_ptx, 0, NULL, NULL),
+	must((int)drv->cuModuleLoadDataEx(&module, code ? code : backend_ptx, 0, NULL, NULL),
 	     "cuModuleLoadDataEx");
 	must((int)drv->cuModuleGetFunction(&p.func, module, drv->software ? "step" : "nothing"),
 	     "cuModuleGetFunction");

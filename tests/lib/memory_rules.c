@@ -1,33 +1,20 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/*
- * memory_both.h - rules of device memory that the interposer rests on, as tests that run on
- * the software driver (sim_memory_rules.c) and on a GPU (tests/gpu/memory_driver.c).
- *
- * Whoever includes this defines rules_symbol(name), which gives the driver's function.
- */
-#ifndef TESTS_UNIT_MEMORY_BOTH_H
-#define TESTS_UNIT_MEMORY_BOTH_H
+// SPDX-License-Identifier: Apache-2.0
+/* memory_rules.c - see memory_rules.h. */
+#include "tests/lib/memory_rules.h"
 
-#include <check.h>
-#include <cuda.h>
+#include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-#define RULES_NAME2(fn) #fn
-#define RULES_NAME(fn) RULES_NAME2(fn)
-#define CALL(fn, ...) (((__typeof__(&fn))rules_symbol(RULES_NAME(fn)))(__VA_ARGS__))
-#define ok(fn, ...) ck_assert_msg(!CALL(fn, __VA_ARGS__), "%s fails", RULES_NAME(fn))
-#define gives(error, fn, ...) \
-	do { \
-		int gives_ = CALL(fn, __VA_ARGS__); \
-		ck_assert_msg(gives_ == (int)(error), "%s gives %d, not " #error, RULES_NAME(fn), \
-			      gives_); \
-	} while (0)
+CUcontext rules_ctx;
 
-#define RULES_MIB ((size_t)1 << 20)
-#define PIECE (4 * RULES_MIB)
+void *rules_symbol(const char *name)
+{
+	void *p = dlsym(drv->handle, name);
 
-static CUcontext rules_ctx;
+	ck_assert_msg(p != NULL, "no %s", name);
+	return p;
+}
 
 static CUmemGenericAllocationHandle rules_create(void)
 {
@@ -35,7 +22,7 @@ static CUmemGenericAllocationHandle rules_create(void)
 				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
 	CUmemGenericAllocationHandle h = 0;
 
-	ok(cuMemCreate, &h, PIECE, &prop, 0);
+	works(cuMemCreate, &h, PIECE, &prop, 0);
 	return h;
 }
 
@@ -55,14 +42,14 @@ START_TEST(reserving)
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 4096, 0, 0, 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve, &p, 64 * RULES_MIB, 3 * RULES_MIB, 0,
 	      0);
-	ok(cuMemAddressReserve, &p, 64 * RULES_MIB, 4096, 0, 0);
+	works(cuMemAddressReserve, &p, 64 * RULES_MIB, 4096, 0, 0);
 	ck_assert_uint_eq(p % (2 * RULES_MIB), 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p + 2 * RULES_MIB, 62 * RULES_MIB);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p, 32 * RULES_MIB);
-	ok(cuMemAddressFree, p, 64 * RULES_MIB);
-	ok(cuMemAddressReserve, &p, 64 * RULES_MIB, 1ull << 30, 0, 0);
+	works(cuMemAddressFree, p, 64 * RULES_MIB);
+	works(cuMemAddressReserve, &p, 64 * RULES_MIB, 1ull << 30, 0, 0);
 	ck_assert_uint_eq(p % (1ull << 30), 0);
-	ok(cuMemAddressFree, p, 64 * RULES_MIB);
+	works(cuMemAddressFree, p, 64 * RULES_MIB);
 }
 END_TEST
 
@@ -71,28 +58,28 @@ START_TEST(mapping)
 	CUmemGenericAllocationHandle h = rules_create(), other = rules_create(), again = 0;
 	CUdeviceptr p = 0;
 
-	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	works(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
 	gives(CUDA_ERROR_NOT_SUPPORTED, cuMemMap, p, PIECE / 2, 0, h, 0);
 	gives(CUDA_ERROR_NOT_SUPPORTED, cuMemMap, p, PIECE / 2, PIECE / 2, h, 0);
-	ok(cuMemMap, p, PIECE, 0, h, 0);
+	works(cuMemMap, p, PIECE, 0, h, 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemMap, p, PIECE, 0, other, 0);
-	ok(cuMemMap, p + PIECE, PIECE, 0, other, 0);
-	ok(cuMemMap, p + 2 * PIECE, PIECE, 0, h, 0);
+	works(cuMemMap, p + PIECE, PIECE, 0, other, 0);
+	works(cuMemMap, p + 2 * PIECE, PIECE, 0, h, 0);
 	ck_assert_int_eq(rules_access(p, PIECE / 2), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(rules_access(p, 4 * PIECE), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(rules_access(p, 3 * PIECE), CUDA_SUCCESS);
-	ok(cuMemRetainAllocationHandle, &again, (void *)(uintptr_t)(p + PIECE + 5));
+	works(cuMemRetainAllocationHandle, &again, (void *)(uintptr_t)(p + PIECE + 5));
 	ck_assert_uint_eq(again, other);
-	ok(cuMemRelease, again);
+	works(cuMemRelease, again);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFree, p);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree, p, 16 * PIECE);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemUnmap, p, PIECE / 2);
-	ok(cuMemUnmap, p, 2 * PIECE);
-	ok(cuMemUnmap, p, 8 * PIECE);
-	ok(cuMemUnmap, p, 8 * PIECE);
-	ok(cuMemRelease, h);
-	ok(cuMemRelease, other);
-	ok(cuMemAddressFree, p, 16 * PIECE);
+	works(cuMemUnmap, p, 2 * PIECE);
+	works(cuMemUnmap, p, 8 * PIECE);
+	works(cuMemUnmap, p, 8 * PIECE);
+	works(cuMemRelease, h);
+	works(cuMemRelease, other);
+	works(cuMemAddressFree, p, 16 * PIECE);
 }
 END_TEST
 
@@ -105,8 +92,8 @@ START_TEST(attributes_of_mapped_memory)
 	size_t size = 0;
 	uint64_t data;
 
-	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
-	ok(cuMemMap, p + PIECE, PIECE, 0, h, 0);
+	works(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	works(cuMemMap, p + PIECE, PIECE, 0, h, 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
 	      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p);
 	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
@@ -115,17 +102,17 @@ START_TEST(attributes_of_mapped_memory)
 	      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, p + PIECE);
 	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + PIECE);
 	ck_assert_int_eq(rules_access(p + PIECE, PIECE), 0);
-	ok(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + PIECE);
+	works(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + PIECE);
 	ck_assert_ptr_null(ctx);
-	ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + PIECE + 9);
+	works(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, p + PIECE + 9);
 	ck_assert_uint_eq(start, p);
-	ok(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + PIECE + 9);
+	works(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p + PIECE + 9);
 	ck_assert_uint_eq(size, 16 * PIECE);
-	ok(cuMemGetAddressRange, &start, &size, p + PIECE + 9);
+	works(cuMemGetAddressRange, &start, &size, p + PIECE + 9);
 	ck_assert(start == p + PIECE && size == PIECE);
-	ok(cuMemUnmap, p + PIECE, PIECE);
-	ok(cuMemRelease, h);
-	ok(cuMemAddressFree, p, 16 * PIECE);
+	works(cuMemUnmap, p + PIECE, PIECE);
+	works(cuMemRelease, h);
+	works(cuMemAddressFree, p, 16 * PIECE);
 }
 END_TEST
 
@@ -137,25 +124,25 @@ START_TEST(attributes_of_allocations)
 	size_t size = 0;
 	CUstream s;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	ok(cuMemAlloc, &p, 1000);
-	ok(cuMemAllocAsync, &q, 1000, s);
-	ok(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + 4);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuMemAlloc, &p, 1000);
+	works(cuMemAllocAsync, &q, 1000, s);
+	works(cuPointerGetAttribute, &ctx, CU_POINTER_ATTRIBUTE_CONTEXT, p + 4);
 	ck_assert_ptr_eq(ctx, rules_ctx);
-	ok(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, q + 4);
+	works(cuPointerGetAttribute, &size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, q + 4);
 	ck_assert_uint_eq(size, 1000);
-	ok(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, q + 4);
+	works(cuPointerGetAttribute, &start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, q + 4);
 	ck_assert_uint_eq(start, q);
-	ok(cuPointerGetAttribute, &id_p, CU_POINTER_ATTRIBUTE_BUFFER_ID, p);
-	ok(cuPointerGetAttribute, &id_q, CU_POINTER_ATTRIBUTE_BUFFER_ID, q);
+	works(cuPointerGetAttribute, &id_p, CU_POINTER_ATTRIBUTE_BUFFER_ID, p);
+	works(cuPointerGetAttribute, &id_q, CU_POINTER_ATTRIBUTE_BUFFER_ID, q);
 	ck_assert_uint_ne(id_p, id_q);
 	ck_assert_uint_lt(id_p, 1ull << 62);
 	gives(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute, &data,
 	      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1000);
 	gives(CUDA_ERROR_NOT_FOUND, cuMemGetAddressRange, &start, &size, p + 1000);
-	ok(cuMemFree, q);
-	ok(cuMemFree, p);
-	ok(cuStreamDestroy, s);
+	works(cuMemFree, q);
+	works(cuMemFree, p);
+	works(cuStreamDestroy, s);
 }
 END_TEST
 
@@ -164,18 +151,18 @@ START_TEST(freeing)
 	CUdeviceptr p = 0, q = 7;
 	CUstream s;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	ok(cuMemFree, 0);
-	ok(cuMemFreeAsync, 0, s);
-	ok(cuMemAllocAsync, &q, 0, s);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuMemFree, 0);
+	works(cuMemFreeAsync, 0, s);
+	works(cuMemAllocAsync, &q, 0, s);
 	ck_assert_uint_eq(q, 0);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAlloc, &p, 0);
-	ok(cuMemAlloc, &p, 1000);
+	works(cuMemAlloc, &p, 1000);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFree, p + 16);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, p + 16, s);
-	ok(cuMemFreeAsync, p, s); /* though it is not from a pool */
-	ok(cuStreamSynchronize, s);
-	ok(cuStreamDestroy, s);
+	works(cuMemFreeAsync, p, s); /* though it is not from a pool */
+	works(cuStreamSynchronize, s);
+	works(cuStreamDestroy, s);
 }
 END_TEST
 
@@ -191,27 +178,27 @@ START_TEST(while_a_stream_captures)
 	CUgraph graph;
 	CUstream s, t;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	ok(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
-	ok(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
-	ok(cuThreadExchangeStreamCaptureMode, &mode);
-	ok(cuStreamGetId, t, &id);
-	ok(cuThreadExchangeStreamCaptureMode, &mode);
-	ok(cuStreamGetCaptureInfo, s, &status, &capture, NULL, NULL, NULL, NULL);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuStreamCreate, &t, CU_STREAM_NON_BLOCKING);
+	works(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	works(cuThreadExchangeStreamCaptureMode, &mode);
+	works(cuStreamGetId, t, &id);
+	works(cuThreadExchangeStreamCaptureMode, &mode);
+	works(cuStreamGetCaptureInfo, s, &status, &capture, NULL, NULL, NULL, NULL);
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
-	ok(cuStreamGetCaptureInfo, t, &status, &capture, NULL, NULL, NULL, NULL);
+	works(cuStreamGetCaptureInfo, t, &status, &capture, NULL, NULL, NULL, NULL);
 	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
-	ok(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
+	works(cuMemAddressReserve, &p, 16 * PIECE, 0, 0, 0);
 	h = rules_create();
-	ok(cuMemMap, p, PIECE, 0, h, 0);
+	works(cuMemMap, p, PIECE, 0, h, 0);
 	ck_assert_int_eq(rules_access(p, PIECE), 0);
-	ok(cuMemUnmap, p, PIECE);
-	ok(cuMemRelease, h);
-	ok(cuMemAddressFree, p, 16 * PIECE);
-	ok(cuStreamEndCapture, s, &graph);
-	ok(cuGraphDestroy, graph);
-	ok(cuStreamDestroy, s);
-	ok(cuStreamDestroy, t);
+	works(cuMemUnmap, p, PIECE);
+	works(cuMemRelease, h);
+	works(cuMemAddressFree, p, 16 * PIECE);
+	works(cuStreamEndCapture, s, &graph);
+	works(cuGraphDestroy, graph);
+	works(cuStreamDestroy, s);
+	works(cuStreamDestroy, t);
 }
 END_TEST
 
@@ -222,18 +209,18 @@ START_TEST(allocating_in_a_capture)
 	CUgraph graph = NULL;
 	CUstream s;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	ok(cuMemAllocAsync, &before, 1000, s);
-	ok(cuStreamSynchronize, s);
-	ok(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
-	ok(cuMemAllocAsync, &p, 1000, s);
-	ok(cuMemFreeAsync, p, s);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuMemAllocAsync, &before, 1000, s);
+	works(cuStreamSynchronize, s);
+	works(cuStreamBeginCapture, s, CU_STREAM_CAPTURE_MODE_RELAXED);
+	works(cuMemAllocAsync, &p, 1000, s);
+	works(cuMemFreeAsync, p, s);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync, before, s);
 	CALL(cuStreamEndCapture, s, &graph);
 	if (graph)
-		ok(cuGraphDestroy, graph);
-	ok(cuMemFree, before);
-	ok(cuStreamDestroy, s);
+		works(cuGraphDestroy, graph);
+	works(cuMemFree, before);
+	works(cuStreamDestroy, s);
 }
 END_TEST
 
@@ -245,16 +232,16 @@ START_TEST(stream_ids)
 	int i;
 
 	for (i = 0; i < 20; i++) {
-		ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-		ok(cuStreamGetId, s, &id);
+		works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+		works(cuStreamGetId, s, &id);
 		ck_assert_uint_gt(id, last);
 		last = id;
-		ok(cuStreamDestroy, s);
+		works(cuStreamDestroy, s);
 	}
-	ok(cuStreamGetId, NULL, &legacy);
-	ok(cuStreamGetId, CU_STREAM_LEGACY, &id);
+	works(cuStreamGetId, NULL, &legacy);
+	works(cuStreamGetId, CU_STREAM_LEGACY, &id);
 	ck_assert_uint_eq(id, legacy);
-	ok(cuStreamGetId, CU_STREAM_PER_THREAD, &mine);
+	works(cuStreamGetId, CU_STREAM_PER_THREAD, &mine);
 	ck_assert_uint_ne(mine, legacy);
 }
 END_TEST
@@ -266,11 +253,11 @@ START_TEST(pitches)
 	CUdeviceptr p;
 
 	for (i = 0; i < sizeof(width) / sizeof(width[0]); i++) {
-		ok(cuMemAllocPitch, &p, &pitch, width[i], 3, i % 2 ? 4 : 16);
+		works(cuMemAllocPitch, &p, &pitch, width[i], 3, i % 2 ? 4 : 16);
 		ck_assert_uint_eq(pitch, (width[i] + 511) / 512 * 512);
-		ok(cuMemGetAddressRange, NULL, &size, p);
+		works(cuMemGetAddressRange, NULL, &size, p);
 		ck_assert_uint_eq(size, 3 * pitch);
-		ok(cuMemFree, p);
+		works(cuMemFree, p);
 	}
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch, &p, &pitch, 100, 3, 5);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch, &p, &pitch, 0, 3, 4);
@@ -284,33 +271,33 @@ START_TEST(pools_of_memory)
 	CUdeviceptr p = 0;
 	CUstream s;
 
-	ok(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
-	ok(cuDeviceGetDefaultMemPool, &pool, 0);
-	ok(cuDeviceGetMemPool, &current, 0);
+	works(cuStreamCreate, &s, CU_STREAM_NON_BLOCKING);
+	works(cuDeviceGetDefaultMemPool, &pool, 0);
+	works(cuDeviceGetMemPool, &current, 0);
 	ck_assert_ptr_eq(pool, current);
-	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+	works(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
 	ck_assert_uint_eq(value, 0);
-	ok(cuMemAllocAsync, &p, 1000, s);
-	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value);
+	works(cuMemAllocAsync, &p, 1000, s);
+	works(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value);
 	ck_assert_uint_ge(value, 1000);
-	ok(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
+	works(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value);
 	ck_assert_uint_ge(value, 1000);
-	ok(cuPointerGetAttribute, &current, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
+	works(cuPointerGetAttribute, &current, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, p);
 	ck_assert_ptr_eq(pool, current);
-	ok(cuMemFreeAsync, p, s);
-	ok(cuStreamSynchronize, s);
+	works(cuMemFreeAsync, p, s);
+	works(cuStreamSynchronize, s);
 	value = 5;
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH,
 	      &value);
-	ok(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none);
+	works(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &none);
 	gives(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute, pool,
 	      CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &none);
-	ok(cuMemPoolTrimTo, pool, 0);
-	ok(cuStreamDestroy, s);
+	works(cuMemPoolTrimTo, pool, 0);
+	works(cuStreamDestroy, s);
 }
 END_TEST
 
-static void rules_add(TCase *tc)
+void memory_rules_add(TCase *tc)
 {
 	tcase_add_test(tc, reserving);
 	tcase_add_test(tc, mapping);
@@ -323,5 +310,3 @@ static void rules_add(TCase *tc)
 	tcase_add_test(tc, pitches);
 	tcase_add_test(tc, pools_of_memory);
 }
-
-#endif

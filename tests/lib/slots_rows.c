@@ -1,12 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/*
- * run_slots_rows.h - the rows of seed 004 (R1 to R8) in their order, on whichever driver
- * slots_both.h has.
- */
-#ifndef FDRY_TESTS_UNIT_RUN_SLOTS_ROWS_H
-#define FDRY_TESTS_UNIT_RUN_SLOTS_ROWS_H
+// SPDX-License-Identifier: Apache-2.0
+/* slots_rows.c - see slots_rows.h. */
+#include "tests/lib/slots_rows.h"
 
-#include "tests/unit/slots_both.h"
+#include <stdio.h>
+
+#include "tests/lib/slots_fixture.h"
 
 /* R1: many graphs by key; installing replaces; invalidate one, invalidate all. */
 START_TEST(r1_slots_by_key)
@@ -14,20 +12,20 @@ START_TEST(r1_slots_by_key)
 	int m;
 
 	for (m = 0; m < 64; m++)
-		slot_make(fx.t, (uint64_t)m, m, (uint64_t)m + 1);
+		sf_slot_make(sf.t, (uint64_t)m, m, (uint64_t)m + 1);
 	for (m = 0; m < 64; m++)
-		ck_assert(replay(fx.t, (uint64_t)m));
+		ck_assert(sf_replay(sf.t, (uint64_t)m));
 	for (m = 0; m < 64; m++)
-		ck_assert_uint_eq(number(m), (uint64_t)m + 1);
-	slot_make(fx.t, 8, 100, 3);
-	ck_assert(replay(fx.t, 8));
-	ck_assert_uint_eq(number(100), 3);
-	ck_assert_uint_eq(number(8), 9);
-	ok(fdry_slots_invalidate(fx.t, 9));
-	ck_assert(!fdry_slots_has(fx.t, 9) && fdry_slots_has(fx.t, 10));
-	ok(fdry_slots_invalidate_all(fx.t));
+		ck_assert_uint_eq(sf_number(m), (uint64_t)m + 1);
+	sf_slot_make(sf.t, 8, 100, 3);
+	ck_assert(sf_replay(sf.t, 8));
+	ck_assert_uint_eq(sf_number(100), 3);
+	ck_assert_uint_eq(sf_number(8), 9);
+	ok(fdry_slots_invalidate(sf.t, 9));
+	ck_assert(!fdry_slots_has(sf.t, 9) && fdry_slots_has(sf.t, 10));
+	ok(fdry_slots_invalidate_all(sf.t));
 	for (m = 0; m < 64; m++)
-		ck_assert(!fdry_slots_has(fx.t, (uint64_t)m));
+		ck_assert(!fdry_slots_has(sf.t, (uint64_t)m));
 }
 END_TEST
 
@@ -37,13 +35,13 @@ START_TEST(r2_fall_back)
 	int i;
 
 	for (i = 0; i < 4; i++) {
-		if (replay(fx.t, 16))
+		if (sf_replay(sf.t, 16))
 			continue;
-		step_launch(fx.stream, 0, 7, 0); /* as the graph would have */
+		sf_step_launch(sf.stream, 0, 7, 0); /* as the graph would have */
 		if (i == 1)
-			slot_make(fx.t, 16, 0, 7);
+			sf_slot_make(sf.t, 16, 0, 7);
 	}
-	ck_assert_uint_eq(number(0), stepped(0, 7, 4));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 7, 4));
 }
 END_TEST
 
@@ -52,26 +50,27 @@ START_TEST(r3_two_calls)
 {
 	CUgraph g = NULL;
 
-	capture_start(fx.stream);
-	step_launch(fx.stream, 0, 3, 0);
-	cu(cuStreamEndCapture, fx.stream, &g);
+	sf_capture_start(sf.stream);
+	sf_step_launch(sf.stream, 0, 3, 0);
+	cu(cuStreamEndCapture, sf.stream, &g);
 	ck_assert_ptr_nonnull(g);
-	ok(fdry_slots_install_graph(fx.t, 1, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
+	ok(fdry_slots_install_graph(sf.t, 1, g, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH,
 				    0));
-	ok(fdry_slots_install_graph(fx.t, 2, g, 0, FDRY_SLOTS_OWN_GRAPH));
-	ck_assert(replay(fx.t, 1) && replay(fx.t, 2));
-	ck_assert_uint_eq(number(0), stepped(0, 3, 2));
+	ok(fdry_slots_install_graph(sf.t, 2, g, 0, FDRY_SLOTS_OWN_GRAPH));
+	ck_assert(sf_replay(sf.t, 1) && sf_replay(sf.t, 2));
+	ck_assert_uint_eq(sf_number(0), sf_stepped(0, 3, 2));
 }
 END_TEST
 
 /* R4: uploaded before the first launch; before each, and waited for, where that is asked. */
 START_TEST(r4_upload_and_sync)
 {
-	struct fdry_slots *both = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
+	struct fdry_slots *both = sf_table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 
-	ok(fdry_slots_install(both, 1, NULL, exec_make(0, 3, LONG), FDRY_SLOTS_OWN_EXEC));
-	ck_assert(replay(both, 1));
-	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG + 1));
+	ok(fdry_slots_install(both, 1, NULL, sf_exec_make(0, 3, sf.backend->spins),
+			      FDRY_SLOTS_OWN_EXEC));
+	ck_assert(sf_replay(both, 1));
+	ck_assert_uint_eq(sf_number_now(0), sf_stepped(0, 3, sf.backend->spins + 1));
 	fdry_slots_free(both);
 }
 END_TEST
@@ -89,17 +88,17 @@ START_TEST(r5_profile)
 		.sz = sizeof(opts), .every = 64, .fn = r5_call, .arg = &told
 	};
 	struct fdry_slots_stats times = { .sz = sizeof(times) };
-	struct fdry_slots *both = table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
+	struct fdry_slots *both = sf_table_with(FDRY_SLOTS_UPLOAD_ALWAYS, FDRY_SLOTS_SYNC_ALWAYS);
 	int i;
 
-	slot_make(both, 1, 0, 3);
+	sf_slot_make(both, 1, 0, 3);
 	ok(fdry_slots_profile(both, &opts));
 	for (i = 0; i < 130; i++)
-		ck_assert(replay(both, 1));
+		ck_assert(sf_replay(both, 1));
 	ok(fdry_slots_stats(both, &times));
 	ck_assert_uint_eq(told, 64128);
-	ck_assert(phase_is(&times.upload, 130) && phase_is(&times.launch, 130) &&
-		  phase_is(&times.sync, 130));
+	ck_assert(sf_phase_is(&times.upload, 130) && sf_phase_is(&times.launch, 130) &&
+		  sf_phase_is(&times.sync, 130));
 	printf("note: upload %llu ns, launch %llu, synchronise %llu, all %llu (p50); all p99 "
 	       "%llu\n",
 	       (unsigned long long)times.upload.p50_ns, (unsigned long long)times.launch.p50_ns,
@@ -124,9 +123,9 @@ static void decode_slot(uint64_t key, CUdeviceptr state, CUdeviceptr out)
 	CUdeviceptr position = state + 4, length = state + 8;
 	void *args[] = { &state, &position, &length, &out };
 
-	capture_start(fx.stream);
-	cu(cuLaunchKernel, fx.decode, 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL);
-	ok(fdry_slots_capture_end(fx.t, key, fx.stream, 0));
+	sf_capture_start(sf.stream);
+	cu(cuLaunchKernel, sf.decode, 1, 1, 1, 1, 1, 1, 0, sf.stream, args, NULL);
+	ok(fdry_slots_capture_end(sf.t, key, sf.stream, 0));
 }
 
 /* R6 and the seed's loop: state in device memory is updated on the stream, then a graph is replayed
@@ -139,17 +138,17 @@ START_TEST(r6_replay_loop)
 
 	cu(cuMemHostAlloc, (void **)&state, DECODE_STEPS * sizeof(*state), 0);
 	for (k = 0; k < DECODE_KEYS; k++)
-		decode_slot((uint64_t)k, at(0), at(10 + k));
+		decode_slot((uint64_t)k, sf_at(0), sf_at(10 + k));
 	for (i = 0; i < DECODE_STEPS; i++) {
 		k = i * i % DECODE_KEYS;
 		state[i] = (struct decode_state){ 1000u + 17u * (uint32_t)i, i, i + 1 };
-		cu(cuMemcpyHtoDAsync_v2, at(0), &state[i], sizeof(*state), fx.stream);
-		ck_assert(replay(fx.t, (uint64_t)k));
+		cu(cuMemcpyHtoDAsync_v2, sf_at(0), &state[i], sizeof(*state), sf.stream);
+		ck_assert(sf_replay(sf.t, (uint64_t)k));
 		want[k] = want[k] * 31 + state[i].token + 7 * (uint64_t)i +
 			  1000003 * (uint64_t)(i + 1);
 	}
 	for (k = 0; k < DECODE_KEYS; k++)
-		ck_assert_uint_eq(number(10 + k), want[k]);
+		ck_assert_uint_eq(sf_number(10 + k), want[k]);
 	cu(cuMemFreeHost, state);
 }
 END_TEST
@@ -158,25 +157,27 @@ END_TEST
  * table. */
 START_TEST(r7_destroyed_after_its_launches)
 {
-	struct fdry_slots *t = table_with(0, 0);
+	struct fdry_slots *t = sf_table_with(0, 0);
 	int i;
 
 	for (i = 0; i < 4; i++)
-		ok(fdry_slots_install(t, (uint64_t)i, NULL, exec_make(i, 3, LONG / 2),
+		ok(fdry_slots_install(t, (uint64_t)i, NULL,
+				      sf_exec_make(i, 3, sf.backend->spins / 2),
 				      FDRY_SLOTS_OWN_EXEC));
-	ck_assert(replay(t, 0));
-	slot_make(t, 0, 5, 1);
-	ck_assert_uint_eq(number_now(0), stepped(0, 3, LONG / 2 + 1));
-	ck_assert(replay(t, 1));
+	ck_assert(sf_replay(t, 0));
+	sf_slot_make(t, 0, 5, 1);
+	ck_assert_uint_eq(sf_number_now(0), sf_stepped(0, 3, sf.backend->spins / 2 + 1));
+	ck_assert(sf_replay(t, 1));
 	ok(fdry_slots_invalidate(t, 1));
-	ck_assert_uint_eq(number_now(1), stepped(0, 3, LONG / 2 + 1));
-	ck_assert(replay(t, 2));
+	ck_assert_uint_eq(sf_number_now(1), sf_stepped(0, 3, sf.backend->spins / 2 + 1));
+	ck_assert(sf_replay(t, 2));
 	ok(fdry_slots_invalidate_all(t));
-	ck_assert_uint_eq(number_now(2), stepped(0, 3, LONG / 2 + 1));
-	ok(fdry_slots_install(t, 3, NULL, exec_make(3, 3, LONG / 2), FDRY_SLOTS_OWN_EXEC));
-	ck_assert(replay(t, 3));
+	ck_assert_uint_eq(sf_number_now(2), sf_stepped(0, 3, sf.backend->spins / 2 + 1));
+	ok(fdry_slots_install(t, 3, NULL, sf_exec_make(3, 3, sf.backend->spins / 2),
+			      FDRY_SLOTS_OWN_EXEC));
+	ck_assert(sf_replay(t, 3));
 	fdry_slots_free(t);
-	ck_assert_uint_eq(number_now(3), stepped(0, 3, LONG / 2 + 1));
+	ck_assert_uint_eq(sf_number_now(3), sf_stepped(0, 3, sf.backend->spins / 2 + 1));
 }
 END_TEST
 
@@ -186,20 +187,20 @@ START_TEST(r8_errors)
 {
 	CUgraph empty;
 
-	fails(STATE, "begin a capture first", fdry_slots_capture_end(fx.t, 1, fx.stream, 0));
-	fails(INVAL, "no graph", fdry_slots_install_graph(fx.t, 1, NULL, 0, 0));
-	fails(INVAL, "no exec", fdry_slots_install(fx.t, 1, NULL, NULL, 0));
-	slot_make(fx.t, 1, 0, 3);
+	fails(STATE, "begin a capture first", fdry_slots_capture_end(sf.t, 1, sf.stream, 0));
+	fails(INVAL, "no graph", fdry_slots_install_graph(sf.t, 1, NULL, 0, 0));
+	fails(INVAL, "no exec", fdry_slots_install(sf.t, 1, NULL, NULL, 0));
+	sf_slot_make(sf.t, 1, 0, 3);
 	cu(cuGraphCreate, &empty, 0);
 	fails(DRIVER, "cuGraphInstantiate",
-	      fdry_slots_install_graph(fx.t, 1, empty, 1ull << 40, 0));
+	      fdry_slots_install_graph(sf.t, 1, empty, 1ull << 40, 0));
 	cu(cuGraphDestroy, empty);
-	ck_assert(replay(fx.t, 1));
-	ck_assert_uint_eq(number(0), 3);
+	ck_assert(sf_replay(sf.t, 1));
+	ck_assert_uint_eq(sf_number(0), 3);
 }
 END_TEST
 
-static inline void rows_add(TCase *tc)
+void slots_rows_add(TCase *tc)
 {
 	tcase_add_test(tc, r1_slots_by_key);
 	tcase_add_test(tc, r2_fall_back);
@@ -210,5 +211,3 @@ static inline void rows_add(TCase *tc)
 	tcase_add_test(tc, r7_destroyed_after_its_launches);
 	tcase_add_test(tc, r8_errors);
 }
-
-#endif

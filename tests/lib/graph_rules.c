@@ -1,26 +1,24 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+// SPDX-License-Identifier: Apache-2.0
 /*
- * graph_both.h - tests of reading and building graphs that must hold on every driver, with
- * the same bytes: the texts below are of one graph, whoever keeps it.
+ * graph_rules.c - see graph_rules.h. The texts below are of one graph on every driver.
  */
-#ifndef FDRY_TESTS_GRAPH_BOTH_H
-#define FDRY_TESTS_GRAPH_BOTH_H
+#include "tests/lib/graph_rules.h"
 
 #include <dlfcn.h>
 
-#include "tests/unit/graph_fixture.h"
+#include "tests/replace/graph_fixture.h"
 
 /* --- reading --- */
 
 START_TEST(no_nodes)
 {
-	reads_as(graph_new(), "");
+	reads_as(graph_make(), "");
 }
 END_TEST
 
 START_TEST(kinds)
 {
-	ck_assert_uint_eq(fx.mem, TEST_BASE);
+	ck_assert_uint_eq(gf.mem, gf.backend->base);
 	reads_as(graph_of_all(), "node 0 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
 				 "0000500000000000 0000000000000003 00000000\n"
 				 "node 1 kernel 0 grid 1 1 1 block 1 1 1 shared 0 args "
@@ -47,11 +45,11 @@ END_TEST
 
 START_TEST(launch_configuration)
 {
-	CUdeviceptr src = fx.mem, dst = fx.mem + 64;
+	CUdeviceptr src = gf.mem, dst = gf.mem + 64;
 	int n = 4;
 	void *args[] = { &src, &dst, &n };
 	CUDA_KERNEL_NODE_PARAMS p = kernel_params(REVERSE, args);
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	struct fdry_buf o;
 	struct fdry_graph_view v;
 	struct fdry_graph_cursor c;
@@ -61,7 +59,7 @@ START_TEST(launch_configuration)
 	p.gridDimX = 7, p.gridDimY = 6, p.gridDimZ = 5;
 	p.blockDimX = 32, p.blockDimY = 3, p.blockDimZ = 2;
 	p.sharedMemBytes = 4096;
-	ok(fx.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
+	ok(gf.drv.cuGraphAddKernelNode_v2(&h, g, NULL, 0, &p));
 	o = graph_object(g);
 	ok(fdry_graph_view_init(span_of(&o), &v));
 	ok(fdry_graph_cursor_init(&v, &c));
@@ -71,18 +69,18 @@ START_TEST(launch_configuration)
 			 sizeof(node.kernel.launch));
 	fdry_graph_cursor_release(&c);
 	fdry_buf_release(&o);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
 /* The driver says of a captured launch how clusters are scheduled, and leaves that open in a node
  * that was added. */
-static inline CUgraphNode as_captured(CUgraphNode n)
+static CUgraphNode as_captured(CUgraphNode n)
 {
 	CUlaunchAttributeValue v = { .clusterSchedulingPolicyPreference =
 					     CU_CLUSTER_SCHEDULING_POLICY_SPREAD };
 
-	ok(fx.drv.cuGraphKernelNodeSetAttribute(
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(
 		n, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, &v));
 	return n;
 }
@@ -90,33 +88,33 @@ static inline CUgraphNode as_captured(CUgraphNode n)
 /* A captured graph and one put together by hand are the same. */
 START_TEST(captured)
 {
-	CUdeviceptr x = fx.mem;
+	CUdeviceptr x = gf.mem;
 	uint64_t salt = 3;
 	uint32_t spins = 0;
 	void *args[] = { &x, &salt, &spins };
-	CUgraph g = graph_new(), c;
+	CUgraph g = graph_make(), c;
 	CUgraphNode n;
 
-	ok(fx.drv.cuStreamBeginCapture_v2(fx.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
-	ok(fx.drv.cuMemsetD8Async(fx.mem + 512, 0xab, 100, fx.stream));
-	ok(fx.drv.cuMemcpyDtoDAsync_v2(fx.mem + 1024, fx.mem, 256, fx.stream));
-	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
-	ok(fx.drv.cuStreamEndCapture(fx.stream, &c));
-	n = as_captured(step_add(g, NULL, 0, 3));
-	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 512, 0, 0xab, 1, 100, 1 });
+	ok(gf.drv.cuStreamBeginCapture_v2(gf.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(gf.drv.cuLaunchKernel(gf.func[STEP], 1, 1, 1, 1, 1, 1, 0, gf.stream, args, NULL));
+	ok(gf.drv.cuMemsetD8Async(gf.mem + 512, 0xab, 100, gf.stream));
+	ok(gf.drv.cuMemcpyDtoDAsync_v2(gf.mem + 1024, gf.mem, 256, gf.stream));
+	ok(gf.drv.cuLaunchKernel(gf.func[STEP], 1, 1, 1, 1, 1, 1, 0, gf.stream, args, NULL));
+	ok(gf.drv.cuStreamEndCapture(gf.stream, &c));
+	n = as_captured(step_node(g, NULL, 0, 3));
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 512, 0, 0xab, 1, 100, 1 });
 	n = memcpy_add(g, &n,
 		       (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-					.srcDevice = fx.mem,
+					.srcDevice = gf.mem,
 					.dstMemoryType = CU_MEMORYTYPE_DEVICE,
-					.dstDevice = fx.mem + 1024,
+					.dstDevice = gf.mem + 1024,
 					.srcPitch = 256,
 					.dstPitch = 256,
 					.WidthInBytes = 256,
 					.Height = 1,
 					.Depth = 1 });
-	as_captured(step_add(g, &n, 0, 3));
-	same_object(g, c);
+	as_captured(step_node(g, &n, 0, 3));
+	objects_equal(g, c);
 }
 END_TEST
 
@@ -126,15 +124,15 @@ START_TEST(packed_or_not_is_the_same)
 
 	odd_pack(clean, 0);
 	odd_pack(junk, 0xee);
-	ck_assert_mem_ne(clean, junk, fx.kernels[ODD].param_bytes);
-	same_object(odd_graph(clean, false), odd_graph(junk, true));
-	same_object(odd_graph(junk, false), odd_graph(clean, true));
+	ck_assert_mem_ne(clean, junk, gf.kernels[ODD].param_bytes);
+	objects_equal(odd_graph(clean, false), odd_graph(junk, true));
+	objects_equal(odd_graph(junk, false), odd_graph(clean, true));
 }
 END_TEST
 
 START_TEST(kernel_without_parameters)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 
 	kernel_add(g, NULL, NOTHING, NULL);
 	reads_as(g, "node 0 kernel 2 grid 1 1 1 block 1 1 1 shared 0 args\n");
@@ -143,19 +141,19 @@ END_TEST
 
 START_TEST(order_is_canonical)
 {
-	CUgraph g = graph_new(), h = graph_new();
+	CUgraph g = graph_make(), h = graph_make();
 	CUgraphNode a, b, c;
 
 	/* Created 5, 3, 7 and linked 3 -> 5 -> 7. */
-	b = step_add(g, NULL, 0, 5);
-	a = step_add(g, NULL, 0, 3);
-	c = step_add(g, NULL, 0, 7);
+	b = step_node(g, NULL, 0, 5);
+	a = step_node(g, NULL, 0, 3);
+	c = step_node(g, NULL, 0, 7);
 	edge_add(g, b, c, (CUgraphEdgeData){ 0 });
 	edge_add(g, a, b, (CUgraphEdgeData){ 0 });
-	a = step_add(h, NULL, 0, 3);
-	b = step_add(h, &a, 0, 5);
-	step_add(h, &b, 0, 7);
-	same_object(g, h);
+	a = step_node(h, NULL, 0, 3);
+	b = step_node(h, &a, 0, 5);
+	step_node(h, &b, 0, 7);
+	objects_equal(g, h);
 }
 END_TEST
 
@@ -167,7 +165,7 @@ START_TEST(reading_changes_nothing)
 	ck_assert_mem_eq(first.data, second.data, first.len);
 		fdry_buf_release(&first);
 	fdry_buf_release(&second);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -175,7 +173,7 @@ END_TEST
 
 START_TEST(empty)
 {
-	round_trip(graph_new());
+	round_trip(graph_make());
 }
 END_TEST
 
@@ -195,40 +193,40 @@ END_TEST
 /* A diamond of chains; the values depend on each edge. */
 START_TEST(fork_and_join)
 {
-	CUgraph g = graph_new();
-	CUgraphNode a = step_add(g, NULL, 0, 1), b, c, d;
+	CUgraph g = graph_make();
+	CUgraphNode a = step_node(g, NULL, 0, 1), b, c, d;
 	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-			       .srcDevice = fx.mem,
+			       .srcDevice = gf.mem,
 			       .srcPitch = 8,
 			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-			       .dstDevice = fx.mem + 8,
+			       .dstDevice = gf.mem + 8,
 			       .dstPitch = 8,
 			       .WidthInBytes = 8,
 			       .Height = 1,
 			       .Depth = 1 };
 
 	b = memcpy_add(g, &a, copy);
-	copy.dstDevice = fx.mem + 16;
+	copy.dstDevice = gf.mem + 16;
 	c = memcpy_add(g, &a, copy);
-	b = step_add(g, &b, 1, 2);
-	c = step_add(g, &c, 2, 3);
-	copy.srcDevice = fx.mem + 8, copy.dstDevice = fx.mem + 24;
+	b = step_node(g, &b, 1, 2);
+	c = step_node(g, &c, 2, 3);
+	copy.srcDevice = gf.mem + 8, copy.dstDevice = gf.mem + 24;
 	d = memcpy_add(g, &b, copy);
 	edge_add(g, c, d, (CUgraphEdgeData){ 0 });
-	step_add(g, &d, 3, 4);
+	step_node(g, &d, 3, 4);
 	round_trip(g);
 }
 END_TEST
 
 START_TEST(edges_with_data)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n[6];
 	int i;
 
 	/* Each has a number of its own, as kernels may overlap along such edges. */
 	for (i = 0; i < 6; i++)
-		n[i] = step_add(g, NULL, i, (uint64_t)i);
+		n[i] = step_node(g, NULL, i, (uint64_t)i);
 	edge_add(g, n[0], n[1], (CUgraphEdgeData){ .from_port = 1, .type = 1 });
 	edge_add(g, n[1], n[2], (CUgraphEdgeData){ .from_port = 2, .type = 1 });
 	edge_add(g, n[2], n[3], (CUgraphEdgeData){ 0 });
@@ -241,17 +239,17 @@ END_TEST
 
 START_TEST(pitched_copies_and_sets)
 {
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n;
 	CUDA_MEMCPY3D copy = { .srcMemoryType = CU_MEMORYTYPE_DEVICE,
-			       .srcDevice = fx.mem,
+			       .srcDevice = gf.mem,
 			       .srcPitch = 100,
 			       .srcHeight = 7,
 			       .srcXInBytes = 3,
 			       .srcY = 2,
 			       .srcZ = 1,
 			       .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-			       .dstDevice = fx.mem + 20000,
+			       .dstDevice = gf.mem + 20000,
 			       .dstPitch = 64,
 			       .dstHeight = 5,
 			       .dstXInBytes = 1,
@@ -262,16 +260,16 @@ START_TEST(pitched_copies_and_sets)
 			       .Depth = 4 };
 
 	n = memcpy_add(g, NULL, copy);
-	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 40000, 100, 0xbeef, 2, 33, 5 });
-	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 50000, 0, 0xdeadbeef, 4, 33, 1 });
-	memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ fx.mem + 60000, 7, 0xfe, 1, 7, 3 });
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 40000, 100, 0xbeef, 2, 33, 5 });
+	n = memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 50000, 0, 0xdeadbeef, 4, 33, 1 });
+	memset_add(g, &n, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 60000, 7, 0xfe, 1, 7, 3 });
 	round_trip(g);
 }
 END_TEST
 
 /* --- host memory in copies --- */
 
-static inline CUDA_MEMCPY3D copy_row(CUdeviceptr src, CUdeviceptr dst, size_t bytes)
+static CUDA_MEMCPY3D copy_row(CUdeviceptr src, CUdeviceptr dst, size_t bytes)
 {
 	return (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE,
 				.srcDevice = src,
@@ -284,42 +282,42 @@ static inline CUDA_MEMCPY3D copy_row(CUdeviceptr src, CUdeviceptr dst, size_t by
 				.Depth = 1 };
 }
 
-static inline uint8_t *host_at(const struct fdry_host_segment *s, uint64_t offset)
+static uint8_t *host_at(const struct fdry_host_segment *s, uint64_t offset)
 {
 	return (uint8_t *)(uintptr_t)(s->addr + offset);
 }
 
-static inline CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len,
+static CUresult code_memcpy_async(CUdeviceptr dst, CUdeviceptr src, size_t len,
 					 CUstream stream)
 {
 	CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
 
-	*(void **)&copy = dlsym(fx.drv.handle, "cuMemcpyAsync");
+	*(void **)&copy = dlsym(gf.drv.handle, "cuMemcpyAsync");
 	ck_assert_ptr_nonnull(*(void **)&copy);
 	return copy(dst, src, len, stream);
 }
 
 /* 16 bytes in, a step, 8 bytes out, in every way that captures have. */
-static inline CUgraph graph_with_host(int way)
+static CUgraph graph_with_host(int way)
 {
-	CUdeviceptr in = (uintptr_t)host_at(&fx.hosts[0], 64),
-		    out = (uintptr_t)host_at(&fx.hosts[1], 92), x = fx.mem;
+	CUdeviceptr in = (uintptr_t)host_at(&gf.hosts[0], 64),
+		    out = (uintptr_t)host_at(&gf.hosts[1], 92), x = gf.mem;
 	uint64_t salt = 3;
 	uint32_t spins = 0;
 	void *args[] = { &x, &salt, &spins };
 	CUgraph g;
 
-	ok(fx.drv.cuStreamBeginCapture_v2(fx.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ok(gf.drv.cuStreamBeginCapture_v2(gf.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 	if (way)
-		ok(code_memcpy_async(fx.mem, in, 16, fx.stream));
+		ok(code_memcpy_async(gf.mem, in, 16, gf.stream));
 	else
-		ok(fx.drv.cuMemcpyHtoDAsync_v2(fx.mem, (void *)(uintptr_t)in, 16, fx.stream));
-	ok(fx.drv.cuLaunchKernel(fx.func[STEP], 1, 1, 1, 1, 1, 1, 0, fx.stream, args, NULL));
+		ok(gf.drv.cuMemcpyHtoDAsync_v2(gf.mem, (void *)(uintptr_t)in, 16, gf.stream));
+	ok(gf.drv.cuLaunchKernel(gf.func[STEP], 1, 1, 1, 1, 1, 1, 0, gf.stream, args, NULL));
 	if (way)
-		ok(code_memcpy_async(out, fx.mem, 8, fx.stream));
+		ok(code_memcpy_async(out, gf.mem, 8, gf.stream));
 	else
-		ok(fx.drv.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)out, fx.mem, 8, fx.stream));
-	ok(fx.drv.cuStreamEndCapture(fx.stream, &g));
+		ok(gf.drv.cuMemcpyDtoHAsync_v2((void *)(uintptr_t)out, gf.mem, 8, gf.stream));
+	ok(gf.drv.cuStreamEndCapture(gf.stream, &g));
 	return g;
 }
 
@@ -337,11 +335,11 @@ START_TEST(host_memory_by_place)
 		       " dst host 1 0x5c dst_pitch 8 dst_height 1 width 8 height 1 depth 1\n"));
 	fdry_buf_release(&text);
 	fdry_buf_release(&o);
-	same_object(g, graph_with_host(!_i));
+	objects_equal(g, graph_with_host(!_i));
 }
 END_TEST
 
-static inline uint64_t host_step(uint64_t x)
+static uint64_t host_step(uint64_t x)
 {
 	return x * 6364136223846793005u + 3;
 }
@@ -351,32 +349,32 @@ START_TEST(host_memory_as_captured)
 {
 	static const CUmemorytype host[] = { CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_UNIFIED };
 	static const CUmemorytype device[] = { CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_UNIFIED };
-	uintptr_t in = (uintptr_t)host_at(&fx.hosts[0], 64);
+	uintptr_t in = (uintptr_t)host_at(&gf.hosts[0], 64);
 	CUgraph g = graph_with_host(_i);
 	CUgraphNode n[3];
 	size_t count = 3;
 	CUDA_MEMCPY3D p;
 
-	ok(fx.drv.cuGraphGetNodes(g, n, &count));
+	ok(gf.drv.cuGraphGetNodes(g, n, &count));
 	ck_assert_uint_eq(count, 3);
-	ok(fx.drv.cuGraphMemcpyNodeGetParams(n[0], &p));
+	ok(gf.drv.cuGraphMemcpyNodeGetParams(n[0], &p));
 	ck_assert_int_eq(p.srcMemoryType, host[_i]);
 	ck_assert_int_eq(p.dstMemoryType, device[_i]);
 	ck_assert_uint_eq(_i ? (uintptr_t)p.srcDevice : (uintptr_t)p.srcHost, in);
 	ck_assert_uint_eq(_i ? (uintptr_t)p.srcHost : (uintptr_t)p.srcDevice, 0);
 	ck_assert_uint_eq(p.srcPitch + p.srcHeight + p.dstPitch + p.dstHeight, 0);
-	ok(fx.drv.cuGraphMemcpyNodeGetParams(n[2], &p));
+	ok(gf.drv.cuGraphMemcpyNodeGetParams(n[2], &p));
 	ck_assert_int_eq(p.srcMemoryType, device[_i]);
 	ck_assert_int_eq(p.dstMemoryType, host[_i]);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
-static inline unsigned long long buffer_id(void *p)
+static unsigned long long buffer_id(void *p)
 {
 	unsigned long long id = 0;
 
-	ok(fx.drv.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (uintptr_t)p));
+	ok(gf.drv.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (uintptr_t)p));
 	return id;
 }
 
@@ -388,23 +386,23 @@ START_TEST(pinned_memory_has_a_number)
 	size_t size = 0;
 	void *p, *q;
 
-	ok(fx.drv.cuMemAllocHost_v2(&p, 5000));
-	ok(fx.drv.cuMemAllocHost_v2(&q, 5000));
+	ok(gf.drv.cuMemAllocHost_v2(&p, 5000));
+	ok(gf.drv.cuMemAllocHost_v2(&q, 5000));
 	id = buffer_id(p);
 	ck_assert_uint_ne(id, 0);
 	ck_assert_uint_ne(id, buffer_id(q));
 	ck_assert_uint_eq(id, buffer_id((char *)p + 4999));
-	ok(fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+	ok(gf.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 					(uintptr_t)p + 100));
 	ck_assert_uint_eq(size, 5000);
-	ok(fx.drv.cuMemFreeHost(p));
+	ok(gf.drv.cuMemFreeHost(p));
 	ck_assert_int_eq(
-		fx.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p),
+		gf.drv.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, (uintptr_t)p),
 		CUDA_ERROR_INVALID_VALUE);
-	ok(fx.drv.cuMemAllocHost_v2(&p, 5000));
+	ok(gf.drv.cuMemAllocHost_v2(&p, 5000));
 	ck_assert_uint_ne(id, buffer_id(p));
-	ok(fx.drv.cuMemFreeHost(p));
-	ok(fx.drv.cuMemFreeHost(q));
+	ok(gf.drv.cuMemFreeHost(p));
+	ok(gf.drv.cuMemFreeHost(q));
 }
 END_TEST
 
@@ -422,16 +420,16 @@ START_TEST(host_memory_elsewhere)
 	same_bytes(&object, &again);
 	for (i = 0; i < 3; i++) {
 		x = 1000u + (unsigned int)i;
-		memcpy(host_at(&fx.moved[0], 64), &x, 8);
+		memcpy(host_at(&gf.moved[0], 64), &x, 8);
 		graph_run(b.graph);
-		memcpy(&got, host_at(&fx.moved[1], 92), 8);
+		memcpy(&got, host_at(&gf.moved[1], 92), 8);
 		ck_assert_uint_eq(got, host_step(x));
 	}
-	ck_assert_mem_eq(host_at(&fx.hosts[1], 92), &untouched, 8);
-	fdry_graph_built_release(&fx.drv, &b);
+	ck_assert_mem_eq(host_at(&gf.hosts[1], 92), &untouched, 8);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
 	fdry_buf_release(&again);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
@@ -444,92 +442,92 @@ START_TEST(host_memory_that_is_not_there)
 	struct fdry_graph_view v;
 
 	ok(fdry_graph_view_init(span_of(&object), &v));
-	fx.builder.nhosts = 1;
-	fails(FDRY_E_BADIMAGE, "memcpy node 1 copies beyond the image's 1 host segments",
-	      fdry_graph_build(&fx.builder, &v, &b));
+	gf.builder.nhosts = 1;
+	fails(BADIMAGE, "memcpy node 1 copies beyond the image's 1 host segments",
+	      fdry_graph_build(&gf.builder, &v, &b));
 	ck_assert_ptr_null(b.graph);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
 /* Rows and slices, offsets, and from host memory to host memory. */
 START_TEST(host_memory_pitched)
 {
-	CUDA_MEMCPY3D in = copy_row(0, fx.mem, 10), out = copy_row(fx.mem, 0, 10);
+	CUDA_MEMCPY3D in = copy_row(0, gf.mem, 10), out = copy_row(gf.mem, 0, 10);
 	struct fdry_graph_built b;
 	struct fdry_buf object;
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n;
 	int i;
 
 	in.srcMemoryType = out.dstMemoryType = CU_MEMORYTYPE_HOST;
-	in.srcHost = host_at(&fx.hosts[0], 0);
+	in.srcHost = host_at(&gf.hosts[0], 0);
 	in.srcPitch = 100, in.srcHeight = 4, in.srcXInBytes = 3, in.srcY = 1, in.srcZ = 1;
 	in.dstPitch = 16, in.dstHeight = 2, in.Height = 2, in.Depth = 3;
 	n = memcpy_add(g, NULL, in);
-	out.dstHost = host_at(&fx.hosts[1], 0);
+	out.dstHost = host_at(&gf.hosts[1], 0);
 	out.srcPitch = 16, out.dstPitch = 20, out.Height = 5, out.dstXInBytes = 1;
 	n = memcpy_add(g, &n, out);
 	out.srcMemoryType = CU_MEMORYTYPE_HOST, out.srcDevice = 0;
-	out.srcHost = host_at(&fx.hosts[1], 1), out.dstHost = host_at(&fx.hosts[0], 3000);
+	out.srcHost = host_at(&gf.hosts[1], 1), out.dstHost = host_at(&gf.hosts[0], 3000);
 	out.Height = 1, out.dstXInBytes = 0;
 	memcpy_add(g, &n, out);
 	object = graph_object(g);
 	built_of(&object, &b);
 	for (i = 0; i < 2000; i++)
-		*host_at(&fx.moved[0], (uint64_t)i) = (uint8_t)(i * 7);
+		*host_at(&gf.moved[0], (uint64_t)i) = (uint8_t)(i * 7);
 	graph_run(b.graph);
 	for (i = 0; i < 10; i++) {
-		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(1 + i)),
+		ck_assert_uint_eq(*host_at(&gf.moved[1], (uint64_t)(1 + i)),
 				  (uint8_t)((100 * 5 + 3 + i) * 7));
-		ck_assert_uint_eq(*host_at(&fx.moved[1], (uint64_t)(81 + i)),
+		ck_assert_uint_eq(*host_at(&gf.moved[1], (uint64_t)(81 + i)),
 				  (uint8_t)((100 * 13 + 3 + i) * 7));
-		ck_assert_uint_eq(*host_at(&fx.moved[0], (uint64_t)(3000 + i)),
+		ck_assert_uint_eq(*host_at(&gf.moved[0], (uint64_t)(3000 + i)),
 				  (uint8_t)((100 * 5 + 3 + i) * 7));
 	}
-	ck_assert_uint_eq(*host_at(&fx.moved[1], 11), 0);
-	fdry_graph_built_release(&fx.drv, &b);
+	ck_assert_uint_eq(*host_at(&gf.moved[1], 11), 0);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
-	ok(fx.drv.cuGraphDestroy(g));
+	ok(gf.drv.cuGraphDestroy(g));
 }
 END_TEST
 
 /* All sizes and alignments of parameters, given as a packed buffer. */
 START_TEST(packed_arguments)
 {
-	const struct fdry_kernel *k = &fx.kernels[ODD];
+	const struct fdry_kernel *k = &gf.kernels[ODD];
 	uint8_t packed[128];
 	size_t size = k->param_bytes;
 	void *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
 			  &size, CU_LAUNCH_PARAM_END };
 	CUDA_KERNEL_NODE_PARAMS p = kernel_params(ODD, NULL);
-	CUgraph g = graph_new();
+	CUgraph g = graph_make();
 	CUgraphNode n;
 	uint32_t i;
 
 	memset(packed, 0xee, sizeof(packed));
 	for (i = 0; i < k->nparams; i++)
 		memset(packed + k->params[i].offset, (int)i + 1, k->params[i].size);
-	memcpy(packed + k->params[6].offset, &fx.mem, 8);
+	memcpy(packed + k->params[6].offset, &gf.mem, 8);
 	p.extra = extra;
-	ok(fx.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
 	round_trip(g);
 }
 END_TEST
 
 START_TEST(events_are_private)
 {
-	CUgraph g = graph_new();
-	CUevent mine[2] = { event_new(), event_new() };
+	CUgraph g = graph_make();
+	CUevent mine[2] = { event_make(), event_make() };
 	CUgraphNode n;
 	struct fdry_buf object;
 	struct fdry_graph_built a, b;
 
-	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, mine[0]));
-	ok(fx.drv.cuGraphAddEventRecordNode(&n, g, &n, 1, mine[1]));
-	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[0]));
-	ok(fx.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[1]));
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, g, NULL, 0, mine[0]));
+	ok(gf.drv.cuGraphAddEventRecordNode(&n, g, &n, 1, mine[1]));
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[0]));
+	ok(gf.drv.cuGraphAddEventWaitNode(&n, g, &n, 1, mine[1]));
 	object = graph_object(g);
 	built_of(&object, &a);
 	built_of(&object, &b);
@@ -538,9 +536,9 @@ START_TEST(events_are_private)
 	ck_assert_ptr_ne(a.events[0], b.events[0]);
 	ck_assert_ptr_ne(a.events[0], mine[0]);
 	graph_run(a.graph);
-	fdry_graph_built_release(&fx.drv, &a);
+	fdry_graph_built_release(&gf.drv, &a);
 	graph_run(b.graph);
-	fdry_graph_built_release(&fx.drv, &b);
+	fdry_graph_built_release(&gf.drv, &b);
 	fdry_buf_release(&object);
 	round_trip(g);
 }
@@ -548,20 +546,20 @@ END_TEST
 
 START_TEST(thousands_of_nodes)
 {
-	CUgraph g = graph_new();
-	CUgraphNode n = step_add(g, NULL, 0, 1);
+	CUgraph g = graph_make();
+	CUgraphNode n = step_node(g, NULL, 0, 1);
 	int i;
 
 	for (i = 0; i < 1750; i++)
-		n = i % 50 ? step_add(g, &n, i % 1000, (uint64_t)i)
+		n = i % 50 ? step_node(g, &n, i % 1000, (uint64_t)i)
 			   : memset_add(g, &n,
-					(CUDA_MEMSET_NODE_PARAMS){ fx.mem + 8u * (unsigned int)i, 0,
+					(CUDA_MEMSET_NODE_PARAMS){ gf.mem + 8u * (unsigned int)i, 0,
 								   7, 4, 2, 1 });
 	round_trip(g);
 }
 END_TEST
 
-static inline void both_add(TCase *tc)
+void graph_rules_add(TCase *tc)
 {
 	tcase_add_test(tc, no_nodes);
 	tcase_add_test(tc, kinds);
@@ -586,5 +584,3 @@ static inline void both_add(TCase *tc)
 	tcase_add_test(tc, events_are_private);
 	tcase_add_test(tc, thousands_of_nodes);
 }
-
-#endif

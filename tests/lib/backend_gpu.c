@@ -1,16 +1,12 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/*
- * graph_code.h - for graph_fixture.h: the machine's own driver, and kernels with the names
- * and parameters of tests/sim/kernels.c.
- */
-#ifndef FDRY_TESTS_GPU_GRAPH_CODE_H
-#define FDRY_TESTS_GPU_GRAPH_CODE_H
+// SPDX-License-Identifier: Apache-2.0
+/* backend_gpu.c - the machine's own driver; see backend.h. */
+#include "tests/lib/backend.h"
+
+#include <string.h>
 
 #include "tests/lib/gpu.h"
 
-#define TEST_BASE 0x500000000000ull
-
-static const char code_ptx[] =
+const char backend_ptx[] =
 	".version 7.0\n"
 	".target sm_52\n"
 	".address_size 64\n"
@@ -112,22 +108,22 @@ static const char code_ptx[] =
 	"	ret;\n"
 	"}\n";
 
-static inline const struct fdry_driver *code_driver(void)
+static void *code(void)
 {
-	return gpu_driver();
+	return strdup(backend_ptx);
 }
 
-/* free() them. */
-static inline void *code_bytes(void)
-{
-	return strdup(code_ptx);
-}
-
-/* A real driver does not count what is alive. */
-static inline long code_live(const char *what)
+/* A real driver does not count its objects. */
+static long live(const char *what)
 {
 	(void)what;
 	return 0;
 }
 
-#endif
+const struct test_backend backend_gpu = {
+	.driver = gpu_driver,
+	.code = code,
+	.live = live,
+	.base = 0x500000000000ull,
+	.spins = 100000,
+};

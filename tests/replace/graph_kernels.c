@@ -1,25 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/*
- * graph_kernels.h - a kernel table for tests of graph objects that need no device code.
- *
- * Stands in for graph/kernel.c at link time: its functions are defined here. Handles are
- * indices into the table, plus 1.
- */
-#ifndef FDRY_TESTS_GRAPH_KERNELS_H
-#define FDRY_TESTS_GRAPH_KERNELS_H
-
-#include "graph/kernel.h"
+// SPDX-License-Identifier: Apache-2.0
+/* graph_kernels.c - see graph_kernels.h. */
+#include "tests/replace/graph_kernels.h"
 
 static const struct fdry_param saxpy_params[] = { { 0, 8 }, { 8, 8 }, { 16, 4 }, { 20, 4 } };
 static const struct fdry_param gap_params[] = { { 0, 1 }, { 8, 8 }, { 16, 2 } };
 
-static const struct fdry_kernel test_kernels[] = {
+const struct fdry_kernel test_kernels[TEST_KERNELS] = {
 	{ .name = "saxpy", .nparams = 4, .param_bytes = 24, .params = saxpy_params },
 	{ .name = "nothing" },
 	{ .name = "gap", .nparams = 3, .param_bytes = 18, .params = gap_params },
 };
-#define TEST_KERNELS 3
-
 int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
 			   uint32_t *index)
 {
@@ -43,5 +33,3 @@ CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t in
 	(void)bank;
 	return (CUfunction)(uintptr_t)(index + 1);
 }
-
-#endif

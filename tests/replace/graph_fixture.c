@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/* graph_fixture.c - see graph_fixture.h. */
+#include "tests/replace/graph_fixture.h"
+
+struct graph_fixture gf;
+
+static const char *const kernel_names[] = { "step", "odd", "nothing", "reverse" };
+
+/* --- in place of graph/kernel.c --- */
+
+int fdry_kernel_set_intern(struct fdry_kernel_set *set, CUkernel kern, CUfunction func,
+			   uint32_t *index)
+{
+	uint32_t i;
+
+	(void)set;
+	for (i = 0; i < KERNELS; i++)
+		if ((func && gf.func[i] == func) || (kern && i == STEP && gf.kern == kern)) {
+			*index = i;
+			return 0;
+		}
+	return fdry_fail(FDRY_E_REFUSED, "its code was never seen");
+}
+
+const struct fdry_kernel *fdry_kernel_set_get(const struct fdry_kernel_set *set, uint32_t index)
+{
+	(void)set;
+	return &gf.kernels[index];
+}
+
+CUfunction fdry_kernel_bank_get(const struct fdry_kernel_bank *bank, uint32_t index)
+{
+	(void)bank;
+	return gf.func[index];
+}
+
+/* --- the fixture --- */
+
+static int test_where(void *arg, CUdeviceptr addr, uint64_t bytes, enum fdry_where *ret,
+		      const char **what)
+{
+	unsigned int type = 0;
+	struct fdry_alloc a;
+
+	(void)arg;
+	gf.asked++;
+	if (addr == gf.fail_where)
+		return fdry_fail(FDRY_E_DRIVER, "asked for the wrong address");
+	*ret = FDRY_WHERE_FREED;
+	*what = "memory that was freed";
+	if (addr == gf.freed)
+		return 0;
+	*ret = FDRY_WHERE_REGION;
+	*what = "nothing that this names";
+	if (fdry_region_find(gf.region, addr, &a) && bytes <= a.size - (addr - a.addr))
+		return 0;
+	*ret = FDRY_WHERE_NOTHING;
+	if (gf.drv.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+					 bytes ? addr + bytes - 1 : addr))
+		return 0;
+	*ret = type == CU_MEMORYTYPE_HOST ? FDRY_WHERE_HOST : FDRY_WHERE_OUTSIDE;
+	*what = type == CU_MEMORYTYPE_HOST ? "host memory" : "device memory outside of the region";
+	return 0;
+}
+
+#define HOST_ROOM 8192u
+
+static void test_host(void *arg, uint64_t addr, uint64_t bytes, uint64_t *ret)
+{
+	uint32_t i, k;
+
+	(void)arg;
+	for (i = 0; i < 2; i++)
+		for (k = 0; k < 2; k++) {
+			const struct fdry_host_segment *s = i ? &gf.moved[k] : &gf.hosts[k];
+
+			if (addr >= s->addr && addr - s->addr <= s->size &&
+			    bytes <= s->size - (addr - s->addr))
+				*ret = fdry_host_place(k, addr - s->addr);
+		}
+}
+
+/* Two host segments, 4,096 and 100 bytes. */
+static void hosts_make(void)
+{
+	static const uint64_t at[2] = { 512, 5000 }, to[2] = { 1024, 64 }, size[2] = { 4096, 100 };
+	int i;
+
+	ok(gf.drv.cuMemAllocHost_v2((void **)&gf.pinned, 2 * HOST_ROOM));
+	memset(gf.pinned, 0, 2 * HOST_ROOM);
+	for (i = 0; i < 2; i++) {
+		gf.hosts[i] = (struct fdry_host_segment){ (uintptr_t)gf.pinned + at[i], size[i] };
+		gf.moved[i] = (struct fdry_host_segment){ (uintptr_t)gf.pinned + HOST_ROOM + to[i],
+							  size[i] };
+	}
+}
+
+static void kernel_load(int i)
+{
+	static struct fdry_param params[KERNELS][16];
+	struct fdry_kernel *k = &gf.kernels[i];
+	size_t offset, size;
+
+	ok(gf.drv.cuModuleGetFunction(&gf.func[i], gf.module, kernel_names[i]));
+	k->name = kernel_names[i];
+	k->params = params[i];
+	while (!gf.drv.cuFuncGetParamInfo(gf.func[i], k->nparams, &offset, &size)) {
+		params[i][k->nparams++] = (struct fdry_param){ (uint16_t)offset, (uint16_t)size };
+		k->param_bytes = (uint32_t)(offset + size);
+	}
+}
+
+void graph_fixture_open(void)
+{
+	const struct test_backend *backend = gf.backend ? gf.backend : &backend_sim;
+	const struct fdry_driver *drv = backend->driver();
+	void *code;
+	int i;
+
+	memset(&gf, 0, sizeof(gf));
+	gf.backend = backend;
+	gf.drv = *drv;
+	ok(gf.drv.cuDeviceGet(&gf.dev, 0));
+	ok(gf.drv.cuDevicePrimaryCtxRetain(&gf.ctx, gf.dev));
+	ok(gf.drv.cuCtxSetCurrent(gf.ctx));
+	ok(gf.drv.cuStreamCreate(&gf.stream, CU_STREAM_NON_BLOCKING));
+	code = gf.backend->code();
+	ok(gf.drv.cuModuleLoadDataEx(&gf.module, code, 0, NULL, NULL));
+	free(code);
+	for (i = 0; i < KERNELS; i++)
+		kernel_load(i);
+	ck_assert_msg(!fdry_region_new(drv, gf.dev, gf.backend->base, REGION_SIZE, &gf.region),
+		      "%s", fdry_last_error());
+	ok(fdry_region_alloc(gf.region, 65536, 0, &gf.mem));
+	gf.reader = (struct fdry_graph_reader){ .drv = &gf.drv, .where = test_where,
+						.host = test_host };
+	hosts_make();
+	gf.builder = (struct fdry_graph_builder){ &gf.drv, gf.ctx, gf.kernels, KERNELS,
+						  NULL, gf.moved, 2 };
+}
+
+/* Nothing that a test made may be left over. */
+void graph_fixture_close(void)
+{
+	ck_assert_int_eq(gf.backend->live("graph"), 0);
+	ck_assert_int_eq(gf.backend->live("exec"), 0);
+	while (gf.nevents)
+		ok(gf.drv.cuEventDestroy_v2(gf.events[--gf.nevents]));
+	ck_assert_int_eq(gf.backend->live("event"), 0);
+	fdry_region_free(gf.region);
+	ok(gf.drv.cuMemFreeHost(gf.pinned));
+	ok(gf.drv.cuModuleUnload(gf.module));
+	ok(gf.drv.cuStreamDestroy_v2(gf.stream));
+	ok(gf.drv.cuDevicePrimaryCtxRelease_v2(gf.dev));
+}
+
+/* --- driver graphs --- */
+
+CUgraph graph_make(void)
+{
+	CUgraph g;
+
+	ok(gf.drv.cuGraphCreate(&g, 0));
+	return g;
+}
+
+CUDA_KERNEL_NODE_PARAMS kernel_params(int i, void **args)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){ .func = gf.func[i], .gridDimX = 1, .gridDimY = 1,
+					  .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
+					  .blockDimZ = 1, .kernelParams = args };
+}
+
+CUgraphNode kernel_add(CUgraph g, const CUgraphNode *after, int i, void **args)
+{
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(i, args);
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, after, after != NULL, &p));
+	return n;
+}
+
+/* "step" on the @i-th number of the memory: x = x * constant + salt. */
+CUgraphNode step_node(CUgraph g, const CUgraphNode *after, int i, uint64_t salt)
+{
+	CUdeviceptr x = gf.mem + 8 * (unsigned int)i;
+	uint32_t spins = 0;
+	void *args[] = { &x, &salt, &spins };
+
+	return kernel_add(g, after, STEP, args);
+}
+
+CUgraphNode memset_add(CUgraph g, const CUgraphNode *after, CUDA_MEMSET_NODE_PARAMS p)
+{
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddMemsetNode(&n, g, after, after != NULL, &p, gf.ctx));
+	return n;
+}
+
+CUgraphNode memcpy_add(CUgraph g, const CUgraphNode *after, CUDA_MEMCPY3D p)
+{
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddMemcpyNode(&n, g, after, after != NULL, &p, gf.ctx));
+	return n;
+}
+
+CUevent event_make(void)
+{
+	ok(gf.drv.cuEventCreate(&gf.events[gf.nevents], CU_EVENT_DISABLE_TIMING));
+	return gf.events[gf.nevents++];
+}
+
+CUgraphNode empty_add(CUgraph g, const CUgraphNode *after)
+{
+	CUgraphNode n;
+
+	ok(gf.drv.cuGraphAddEmptyNode(&n, g, after, after != NULL));
+	return n;
+}
+
+void edge_add(CUgraph g, CUgraphNode from, CUgraphNode to, CUgraphEdgeData data)
+{
+	ok(gf.drv.cuGraphAddDependencies_v2(g, &from, &to, &data, 1));
+}
+
+/* By a reader that knows nothing yet. */
+int graph_read(CUgraph g, struct fdry_buf *ret)
+{
+	struct fdry_graph_reader rd = gf.reader;
+	int err = fdry_graph_read(&rd, g, ret);
+
+	fdry_graph_reader_release(&rd);
+	return err;
+}
+
+/* The object of a driver graph. */
+struct fdry_buf graph_object(CUgraph g)
+{
+	struct fdry_buf b = { 0 };
+
+	ck_assert_msg(!graph_read(g, &b), "%s", fdry_last_error());
+	return b;
+}
+
+/* Destroys the graph. */
+void graph_refused(CUgraph g, const char *words)
+{
+	struct fdry_buf b = { 0 };
+
+	fails(REFUSED, words, graph_read(g, &b));
+	ck_assert_ptr_null(b.data);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+
+void built_of(const struct fdry_buf *object, struct fdry_graph_built *ret)
+{
+	struct fdry_graph_view v;
+
+	ck_assert_msg(!fdry_graph_view_init(span_of(object), &v), "%s", fdry_last_error());
+	ck_assert_msg(!fdry_graph_build(&gf.builder, &v, ret), "%s", fdry_last_error());
+	ck_assert_msg(!graph_built_check(&gf.drv, &v, ret), "%s", fdry_last_error());
+}
+
+void graph_run(CUgraph g)
+{
+	CUgraphExec x;
+
+	ok(gf.drv.cuGraphInstantiateWithFlags(&x, g, 0));
+	ok(gf.drv.cuGraphLaunch(x, gf.stream));
+	ok(gf.drv.cuStreamSynchronize(gf.stream));
+	ok(gf.drv.cuGraphExecDestroy(x));
+}
+
+/* A graph with every kind of node, attributes, a fork, a join and edges with data. */
+CUgraph graph_of_all(void)
+{
+	CUgraph g = graph_make();
+	CUgraphNode a = step_node(g, NULL, 0, 3), b = step_node(g, &a, 1, 5),
+		    c = step_node(g, &a, 2, 7), d, e, f, h, i;
+	CUlaunchAttributeValue v = { .priority = -5 };
+	CUevent event = event_make();
+
+	ok(gf.drv.cuGraphKernelNodeSetAttribute(c, CU_LAUNCH_ATTRIBUTE_PRIORITY, &v));
+	d = memset_add(g, &b, (CUDA_MEMSET_NODE_PARAMS){ gf.mem + 512, 64, 0x1234, 2, 16, 4 });
+	e = memcpy_add(g, &c,
+		       (CUDA_MEMCPY3D){ .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = gf.mem,
+					.srcPitch = 64, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+					.dstDevice = gf.mem + 1024, .dstPitch = 64,
+					.WidthInBytes = 64, .Height = 1, .Depth = 1 });
+	f = empty_add(g, &d);
+	edge_add(g, e, f, (CUgraphEdgeData){ 0 });
+	ok(gf.drv.cuGraphAddEventRecordNode(&h, g, &f, 1, event));
+	ok(gf.drv.cuGraphAddEventWaitNode(&i, g, &h, 1, event));
+	b = step_node(g, &i, 0, 11);
+	c = step_node(g, NULL, 5, 13); /* another number: programmatic edges let kernels overlap */
+	edge_add(g, b, c, (CUgraphEdgeData){ .from_port = 1, .type = 1 });
+	return g;
+}
+
+/* --- comparing --- */
+
+/* The text of @g's object, without the two lines at its top, as if the region began at
+ * 0x500000000000. @g is destroyed. */
+void reads_as(CUgraph g, const char *text)
+{
+	struct fdry_buf o = graph_object(g), t = text_of(&o);
+	char *body = strchr(strchr((char *)t.data, '\n') + 1, '\n') + 1, *p, top[9];
+
+	snprintf(top, sizeof(top), "%llx", (unsigned long long)gf.backend->base >> 16);
+	for (p = body; (p = strstr(p, top)) != NULL; p++)
+		memcpy(p, "50000000", 8);
+	ck_assert_str_eq(body, text);
+	fdry_buf_release(&o);
+	fdry_buf_release(&t);
+	ok(gf.drv.cuGraphDestroy(g));
+}
+
+/* Both are destroyed. */
+void objects_equal(CUgraph a, CUgraph b)
+{
+	struct fdry_buf x = graph_object(a), y = graph_object(b);
+
+	ck_assert_uint_eq(x.len, y.len);
+	ck_assert_mem_eq(x.data, y.data, x.len);
+	fdry_buf_release(&x);
+	fdry_buf_release(&y);
+	ok(gf.drv.cuGraphDestroy(a));
+	ok(gf.drv.cuGraphDestroy(b));
+}
+
+/* --- "odd", whose parameters have every size and alignment --- */
+
+/* Arguments of "odd", packed, with @junk wherever no parameter lies. */
+void odd_pack(uint8_t packed[ODD_BYTES], uint8_t junk)
+{
+	const struct fdry_kernel *k = &gf.kernels[ODD];
+	uint32_t i;
+
+	ck_assert_uint_le(k->param_bytes, ODD_BYTES);
+	memset(packed, junk, ODD_BYTES);
+	for (i = 0; i < k->nparams; i++)
+		memset(packed + k->params[i].offset, 0x11 * (int)(i + 1), k->params[i].size);
+	memcpy(packed + k->params[6].offset, &gf.mem, sizeof(gf.mem));
+}
+
+CUgraph odd_graph(uint8_t *packed, bool as_buffer)
+{
+	const struct fdry_kernel *k = &gf.kernels[ODD];
+	size_t size = k->param_bytes;
+	void *args[16], *extra[] = { CU_LAUNCH_PARAM_BUFFER_POINTER, packed,
+				     CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END };
+	CUDA_KERNEL_NODE_PARAMS p = kernel_params(ODD, args);
+	CUgraph g = graph_make();
+	CUgraphNode n;
+	uint32_t i;
+
+	for (i = 0; i < k->nparams; i++)
+		args[i] = packed + k->params[i].offset;
+	if (as_buffer) {
+		p.kernelParams = NULL;
+		p.extra = extra;
+	}
+	ok(gf.drv.cuGraphAddKernelNode_v2(&n, g, NULL, 0, &p));
+	return g;
+}
+
+/* --- round trips --- */
+
+void same_bytes(const struct fdry_buf *a, const struct fdry_buf *b)
+{
+	ck_assert_uint_eq(a->len, b->len);
+	ck_assert_mem_eq(a->data, b->data, a->len);
+}
+
+/* The memory after @g has run on numbers that a seed gives. */
+void run_on_seed(CUgraph g, uint8_t mem[65536])
+{
+	size_t i;
+
+	for (i = 0; i < 65536; i++)
+		mem[i] = (uint8_t)(i * 31 + i / 256);
+	ok(gf.drv.cuMemcpyHtoD_v2(gf.mem, mem, 65536));
+	graph_run(g);
+	ok(gf.drv.cuMemcpyDtoH_v2(mem, gf.mem, 65536));
+}
+
+/* Built from its object, a graph reads the same and does the same. @g is destroyed. */
+void round_trip(CUgraph g)
+{
+	static uint8_t before[65536], after[65536];
+	struct fdry_buf object = graph_object(g), again;
+	struct fdry_graph_built b;
+
+	built_of(&object, &b);
+	again = graph_object(b.graph);
+	same_bytes(&object, &again);
+	run_on_seed(g, before);
+	run_on_seed(b.graph, after);
+	ck_assert_mem_eq(before, after, sizeof(before));
+	fdry_graph_built_release(&gf.drv, &b);
+	ck_assert_ptr_null(b.graph);
+	fdry_buf_release(&object);
+	fdry_buf_release(&again);
+	ok(gf.drv.cuGraphDestroy(g));
+}
