@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kernel.c - make and free caches of kernels, and read their state. */
+/* kernel.c - make, empty and free caches of kernels. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -15,30 +15,6 @@
 #include "lib/live.h"
 #include "lib/log.h"
 
-int fdry_kernels_check(const struct fdry_kernels *k)
-{
-	int err = fdry_need(k);
-
-	if (err)
-		return err;
-	err = fdry_live_check(k, "the cache of kernels");
-	if (err)
-		return err;
-	if (k->pid != getpid())
-		return fdry_fail(FDRY_E_FORKED, "the cache of kernels was made before fork(), and "
-						"CUDA does not work in the child; "
-						"make one in the process that uses it");
-	return 0;
-}
-
-void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const char *stage,
-			double ms, uint64_t bytes)
-{
-	if (k->trace)
-		fdry_log_write(FDRY_LOG_INFO, "compile: %s: %s, %.3f ms, %llu bytes", title, stage,
-			       ms, (unsigned long long)bytes);
-}
-
 /* --- new --- */
 
 static int trace_read(bool *ret)
@@ -50,8 +26,8 @@ static int trace_read(bool *ret)
 	return err;
 }
 
-/* The release of the driver, "580.159.03", out of its file's name; its CUDA version stays the same
- * over many. */
+/* The release of the driver, such as "580.159.03", from its file's name. Many releases have the
+ * same CUDA version. */
 static const char *driver_release(const struct fdry_driver *drv, char path[PATH_MAX])
 {
 	struct link_map *map = NULL;
@@ -104,9 +80,9 @@ static int start(struct fdry_kernels *k, const struct fdry_kernels_opts *o)
 	const char *path = o->driver;
 	int err;
 
+	/* The interposer need not see this library's own loads: a seal does not record them. */
 	if (!path && hook)
-		path = hook->real_path(); /* what we load ourselves is nothing that a seal needs to
-					     know */
+		path = hook->real_path();
 	err = trace_read(&k->trace);
 	if (err)
 		return err;
@@ -147,23 +123,24 @@ int fdry_kernels_new(const struct fdry_kernels_opts *opts, struct fdry_kernels *
 	k->pid = getpid();
 	k->store = o.store;
 	err = start(k, &o);
-	if (err) {
-		free(k);
-		return err;
-	}
+	if (err)
+		goto out_free;
 	pthread_mutex_init(&k->setup_lock, NULL);
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_cond_init(&k->changed, NULL);
 	fdry_live_add(k);
 	*ret = k;
 	return 0;
+out_free:
+	free(k);
+	return err;
 }
 
 void fdry_kernels_free(struct fdry_kernels *k)
 {
 	if (!k || fdry_live_check(k, "the cache of kernels") || k->pid != getpid() ||
 	    fdry_live_end(k, "the cache of kernels"))
-		return; /* in a forked child only memory is left of it */
+		return; /* a forked child has only the memory, and does not free it */
 	fdry_kernels_ahead_free(k);
 	if (fdry_kernels_unload(k))
 		fdry_warn("modules of kernels could not be unloaded: %s", fdry_last_error());
@@ -177,93 +154,9 @@ void fdry_kernels_free(struct fdry_kernels *k)
 	free(k);
 }
 
-/* --- asked --- */
-
-size_t fdry_kernels_count(struct fdry_kernels *k)
-{
-	size_t n;
-
-	if (fdry_kernels_check(k))
-		return 0;
-	pthread_mutex_lock(&k->lock);
-	n = k->count;
-	pthread_mutex_unlock(&k->lock);
-	return n;
-}
-
 int fdry_kernels_clear(struct fdry_kernels *k)
 {
 	int err = fdry_kernels_check(k);
 
 	return err ? err : fdry_kernels_unload(k);
-}
-
-int fdry_kernels_stats(struct fdry_kernels *k, struct fdry_kernels_stats *ret)
-{
-	struct fdry_kernels_stats stats;
-	int err = fdry_kernels_check(k);
-
-	if (err)
-		return err;
-	err = fdry_need(ret);
-	if (err)
-		return err;
-	pthread_mutex_lock(&k->lock);
-	stats = k->stats;
-	stats.modules = k->count;
-	stats.bytes = k->bytes;
-	pthread_mutex_unlock(&k->lock);
-	return fdry_report_give(&stats, sizeof(stats), ret);
-}
-
-int fdry_kernels_stats_reset(struct fdry_kernels *k)
-{
-	int err = fdry_kernels_check(k);
-
-	if (err)
-		return err;
-	pthread_mutex_lock(&k->lock);
-	memset(&k->stats, 0, sizeof(k->stats));
-	pthread_mutex_unlock(&k->lock);
-	return 0;
-}
-
-int fdry_kernels_log(struct fdry_kernels *k, char *text, size_t len, size_t *need)
-{
-	const char *log;
-	int err = fdry_kernels_check(k);
-
-	if (err)
-		return err;
-	if (len)
-		err = fdry_need(text);
-	if (err)
-		return err;
-	pthread_mutex_lock(&k->lock);
-	log = k->log ? k->log : "";
-	if (len)
-		snprintf(text, len, "%s", log);
-	if (need)
-		*need = strlen(log) + 1;
-	pthread_mutex_unlock(&k->lock);
-	return 0;
-}
-
-int fdry_kernels_target(struct fdry_kernels *k, struct fdry_kernels_target *ret)
-{
-	struct fdry_kernels_target t = { 0 };
-	int err = fdry_kernels_check(k);
-
-	if (err)
-		return err;
-	err = fdry_need(ret);
-	if (err)
-		return err;
-	snprintf(t.arch, sizeof(t.arch), "%s", k->arch);
-	if (fdry_target_has_exact(k->cc))
-		snprintf(t.exact, sizeof(t.exact), "sm_%ua", k->cc);
-	t.cc = k->cc;
-	t.driver = k->drv->version;
-	t.ptx = fdry_ptx_of_driver(k->drv->version);
-	return fdry_report_give(&t, sizeof(t), ret);
 }

@@ -80,8 +80,7 @@ static void options_copy(struct job *j, bool *ok)
 	j->source.options = j->options;
 }
 
-/* A fatbin's length is in its header; what has none is what fdry_devcode_init() takes without a
- * copy. */
+/* Code without a length, such as a fatbin with its size in its header, is not copied. */
 static void data_copy(struct job *j, bool *ok)
 {
 	if (!j->source.len)
@@ -111,16 +110,19 @@ static int job_new(const struct fdry_kernels_request *ask, struct job **ret)
 {
 	struct job *j = calloc(1, sizeof(*j));
 	bool ok = true;
-	int err = j ? fdry_need(ask->source) : fdry_nomem();
+	int err;
 
-	if (!err)
-		err = fdry_opts_take(ask->source, &j->source, sizeof(j->source));
-	if (!err)
-		err = job_check(&j->source);
-	if (err) {
-		free(j);
-		return err;
-	}
+	if (!j)
+		return fdry_nomem();
+	err = fdry_need(ask->source);
+	if (err)
+		goto out_free;
+	err = fdry_opts_take(ask->source, &j->source, sizeof(j->source));
+	if (err)
+		goto out_free;
+	err = job_check(&j->source);
+	if (err)
+		goto out_free;
 	j->source.sz = sizeof(j->source);
 	j->entry = text_copy(ask->entry, &ok);
 	j->name = text_copy(j->source.name, &ok);
@@ -132,11 +134,14 @@ static int job_new(const struct fdry_kernels_request *ask, struct job **ret)
 	options_copy(j, &ok);
 	data_copy(j, &ok);
 	if (!ok) {
-		job_free(j);
-		return fdry_nomem();
+		err = fdry_nomem();
+		goto out_free;
 	}
 	*ret = j;
 	return 0;
+out_free:
+	job_free(j);
+	return err;
 }
 
 static int job_compile(struct fdry_work *work, unsigned int worker)
@@ -169,7 +174,7 @@ static struct fdry_workqueue *queue_need(struct fdry_kernels *k)
 	return q;
 }
 
-/* Copies of all that is asked for, in a list. */
+/* Copy all requests into a list. */
 static int jobs_make(struct fdry_kernels *k, const struct fdry_kernels_request *asks, size_t count,
 		     struct job **ret)
 {

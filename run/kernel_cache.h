@@ -54,6 +54,7 @@ struct fdry_kernels_module {
 };
 
 struct fdry_nvrtc;
+struct fdry_kernels_unit;
 
 struct fdry_kernels {
 	const struct fdry_driver *drv;
@@ -82,7 +83,7 @@ struct fdry_kernels {
 	char *log;                 /* of the last refusal; NULL: none */
 };
 
-/* --- kernel.c --- */
+/* --- kernel_cache.c --- */
 
 /* The first check of each public function: FDRY_E_INVAL, FDRY_E_FORKED. */
 int fdry_kernels_check(const struct fdry_kernels *k) __must_check;
@@ -92,16 +93,28 @@ int fdry_kernels_check(const struct fdry_kernels *k) __must_check;
 	(k)->stats.member += (n); \
 	pthread_mutex_unlock(&(k)->lock); \
 } while (0)
-/* Unload everything, as fdry_kernels_clear(). */
-int fdry_kernels_unload(struct fdry_kernels *k) __must_check;
 /* Write a line of the trace if FOUNDRY_TRACE=compile is set. */
 void fdry_kernels_trace(const struct fdry_kernels *k, const char *title, const char *stage,
 			double ms, uint64_t bytes);
+/* Fail with @code and the compiler's @log (terminated, maybe damaged or empty), and keep the log
+ * for fdry_kernels_log(). */
+int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+			 enum fdry_errcode code, const char *what, const char *log);
+
+/* --- kernel_func.c --- */
+
+/* Find the kernel @entry in @m, and read its parameters and its limit of shared memory from the
+ * driver. FDRY_E_NOENT. */
+int fdry_kernels_func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m,
+			  const char *entry, struct fdry_kernels_func **ret) __must_check;
+void fdry_kernels_func_free(struct fdry_kernels_func *f);
 
 /* --- kernel_table.c --- */
 
 /* The cache's function with that handle; NULL: none. Valid until modules are unloaded. */
 struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction func);
+/* Unload everything, as fdry_kernels_clear(). */
+int fdry_kernels_unload(struct fdry_kernels *k) __must_check;
 
 /* --- kernel_key.c --- */
 
@@ -135,11 +148,6 @@ bool fdry_kernels_jit_option(const char *option, CUjit_option *ret, uintptr_t *v
  * FDRY_E_DRIVER, ... */
 int fdry_kernels_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 			 struct fdry_buf *ret) __must_check;
-/* Fail with @code and the compiler's @log (terminated, maybe damaged or empty), and keep the log
- * for fdry_kernels_log(). */
-int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
-			 enum fdry_errcode code, const char *what, const char *log);
-
 /* --- kernel_nvrtc.c --- */
 
 /* Open NVRTC unless it is open. FDRY_E_NONVRTC. */
@@ -174,11 +182,5 @@ struct fdry_claim *fdry_kernels_store_claim(struct fdry_kernels *k,
 
 /* Wait for work in progress and discard the rest, before the cache is freed. */
 void fdry_kernels_ahead_free(struct fdry_kernels *k);
-
-/* --- kernel_launch.c --- */
-
-/* Read a function's parameters and its limit of shared memory from the driver. In the cache's
- * context. */
-int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_func *f) __must_check;
 
 #endif

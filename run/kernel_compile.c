@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_compile.c - compile PTX and source to cubins, and keep the compiler's log.
+ * kernel_compile.c - compile PTX and source to cubins.
  *
  * The driver's linker compiles PTX to the cubin that the driver would have loaded, as bytes that
  * can be kept. The driver's own cache of modules (CUDA_CACHE_PATH) is neither used nor changed.
@@ -13,44 +13,6 @@
 #include "lib/telemetry.h"
 
 #define LOG_SIZE (64u << 10)
-#define SAID_SIZE 640 /* of the log in a sentence */
-
-/* The first lines of the log in one line, and the function that has all of it. */
-static void said_make(const char *log, char said[SAID_SIZE])
-{
-	size_t n = 0;
-	bool gap = false;
-
-	for (; *log && n < SAID_SIZE - 8; log++) {
-		if (*log == '\n' || *log == '\r' || *log == '\t' || *log == ' ') {
-			gap = n > 0;
-			continue;
-		}
-		if (gap)
-			said[n++] = ' ';
-		gap = false;
-		said[n++] = *log;
-	}
-	said[n] = 0;
-	if (*log)
-		snprintf(said + n, 8, " ...");
-}
-
-int fdry_kernels_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
-			 enum fdry_errcode code, const char *what, const char *log)
-{
-	char said[SAID_SIZE];
-	char *copy = strdup(log); /* without memory the sentence must suffice */
-
-	said_make(log, said);
-	pthread_mutex_lock(&k->lock);
-	free(k->log);
-	k->log = copy;
-	pthread_mutex_unlock(&k->lock);
-	return fdry_fail(code, "%s refuses %s for %s: %s; fdry_kernels_log() has all %zu bytes",
-			 what, u->title, u->target, *said ? said : "it does not say why",
-			 strlen(log));
-}
 
 /* --- PTX --- */
 
@@ -82,7 +44,7 @@ static void options_add(struct link *l, const struct fdry_kernels_unit *u)
 			option_add(l, option, value);
 }
 
-/* The text with a terminator: parsers need one, whatever length they get. */
+/* Copy a text with a terminator: parsers need one, even if they know the length. */
 static int text_copy(struct fdry_span text, struct fdry_buf *ret)
 {
 	int err = fdry_buf_put(ret, text.data, text.len);
@@ -94,7 +56,7 @@ static int text_copy(struct fdry_span text, struct fdry_buf *ret)
 	return 0;
 }
 
-/* Results of the driver that blame the text, and not the driver itself. */
+/* Whether the driver's result blames the text, and not the driver itself. */
 static bool at_fault(CUresult res, const char *log)
 {
 	return res == CUDA_ERROR_INVALID_PTX || res == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
@@ -124,10 +86,13 @@ static int link_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u, s
 		return err;
 	res = fdry_call_raw(drv, cuLinkComplete, l->state, &cubin, &len);
 	err = link_result(k, u, l, FDRY_DRV_cuLinkComplete, res);
-	if (!err && (!cubin || !len))
-		err = fdry_fail(FDRY_E_DRIVER, "%s: the driver's linker gave no code and no error",
-				u->title);
-	return err ? err : fdry_buf_put(ret, cubin, len);
+	if (err)
+		return err;
+	if (!cubin || !len)
+		return fdry_fail(FDRY_E_DRIVER,
+				 "%s: the driver's linker returned neither code nor an error",
+				 u->title);
+	return fdry_buf_put(ret, cubin, len);
 }
 
 static int ptx_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
@@ -169,10 +134,13 @@ static int source_compile(struct fdry_kernels *k, const struct fdry_kernels_unit
 	fdry_kernels_add(k, source_compilations, 1);
 	fdry_kernels_trace(k, u->title, ptx ? "source to ptx" : "source to cubin",
 			   fdry_now_ms() - begin, out.len);
-	if (!err && ptx)
+	if (err)
+		goto out_release;
+	if (ptx)
 		err = ptx_compile(k, u, (struct fdry_span){ out.data, out.len }, ret);
-	else if (!err)
+	else
 		err = fdry_buf_put(ret, out.data, out.len);
+out_release:
 	fdry_buf_release(&out);
 	return err;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kernel_key.c - the kind of a source, whether this device can run it, and its key.
+ * kernel_key.c - find out what a source is, check that this device can run it, and make its key.
  *
  * The key is a digest of facts, made like the identity of an image (image/identity.h), because a
  * store finds compiled code by it: see Documentation/design/kernels.rst. Two sources with one key
@@ -32,7 +32,7 @@ static const struct {
 	{ "--device-debug", CU_JIT_GENERATE_DEBUG_INFO, 1, false },
 };
 
-/* 1 to 255, and nothing behind it. */
+/* A number from 1 to 255 that fills the text. */
 static bool registers_parse(const char *text, uintptr_t *ret)
 {
 	char *end;
@@ -66,13 +66,14 @@ static int option_check(const struct fdry_kernels_unit *u, const char *option)
 	uintptr_t value;
 
 	if (!option || !*option || strchr(option, '\n'))
-		return fdry_fail(FDRY_E_INVAL,
-				 "%s: an option of the compiler is NULL, empty or of several lines",
-				 u->title);
+		return fdry_fail(
+			FDRY_E_INVAL,
+			"%s: an option of the compiler is NULL, empty or has several lines",
+			u->title);
 	if (u->source && (strstr(option, "gpu-architecture") || !strncmp(option, "-arch", 5)))
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"%s: the option '%s' says what the target is for; set target instead",
+			"%s: the option '%s' names a target; set the member target instead",
 			u->title, option);
 	if (!u->source && !fdry_kernels_jit_option(option, &jit, &value))
 		return fdry_fail(FDRY_E_INVAL,
@@ -83,41 +84,42 @@ static int option_check(const struct fdry_kernels_unit *u, const char *option)
 	return 0;
 }
 
-static int options_take(struct fdry_kernels_unit *u)
+static int options_read(struct fdry_kernels_unit *u)
 {
 	size_t i, n = u->src.noptions;
-	int err = 0;
+	int err;
 
 	if (n > FDRY_KERNEL_OPTIONS_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "%s: %zu options, %u are allowed", u->title, n,
+		return fdry_fail(FDRY_E_LIMIT, "%s has %zu options; %u are allowed", u->title, n,
 				 FDRY_KERNEL_OPTIONS_MAX);
 	if (n && !u->src.options)
 		return fdry_fail(FDRY_E_INVAL, "%s: noptions is %zu and options is NULL", u->title,
 				 n);
 	if (n && !u->compiled)
 		return fdry_fail(FDRY_E_INVAL,
-				 "%s: a cubin is not compiled, so it takes no options", u->title);
-	for (i = 0; i < n && !err; i++) {
+				 "%s: a cubin is not compiled, so it cannot have options",
+				 u->title);
+	for (i = 0; i < n; i++) {
 		err = option_check(u, u->src.options[i]);
-		if (!err)
-			err = fdry_buf_printf(&u->options, "%s%s", i ? "\n" : "",
-					      u->src.options[i]);
+		if (err)
+			return err;
+		err = fdry_buf_printf(&u->options, "%s%s", i ? "\n" : "", u->src.options[i]);
+		if (err)
+			return err;
 	}
-	if (err)
-		return err;
 	err = fdry_buf_put(&u->options, "", 1);
 	if (err)
 		return err;
 	if (u->options.len > FDRY_FACT_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT, "%s: its options have %zu bytes; %u are allowed",
 				 u->title, u->options.len, FDRY_FACT_MAX);
 	return 0;
 }
 
 /* --- kinds --- */
 
-/* How long what joins two lines is: a backslash, blanks perhaps, and the end of the line; 0: it is
- * none. */
+/* The length of a splice, which joins two lines: a backslash, perhaps blanks, and a newline. 0 if
+ * @text does not begin with one. */
 static size_t splice_len(const uint8_t *text, size_t len)
 {
 	size_t i = 1;
@@ -154,8 +156,8 @@ static bool mentions(struct fdry_span text, const char *word)
 	return false;
 }
 
-/* Whether the compiler reads anything beside the text, or names and times, which no key has. */
-static bool looks_around(const struct fdry_kernels_unit *u)
+/* Whether the compiled code may depend on other files, on names or on times: no key has them. */
+static bool depends_on_more(const struct fdry_kernels_unit *u)
 {
 	static const char *const words[] = { "include", "embed", "__FILE__", "__DATE__", "__TIME" };
 	bool found = false;
@@ -172,7 +174,7 @@ static bool looks_around(const struct fdry_kernels_unit *u)
 	return found;
 }
 
-static int source_take(struct fdry_kernels_unit *u)
+static int source_read(struct fdry_kernels_unit *u)
 {
 	const char *text = u->src.data;
 	size_t len = u->src.len;
@@ -181,29 +183,29 @@ static int source_take(struct fdry_kernels_unit *u)
 		len--;
 	if (!len || memchr(text, 0, len))
 		return fdry_fail(FDRY_E_INVAL,
-				 "%s: source is text, and this is empty or has zero bytes in it",
+				 "%s: the source is empty or contains zero bytes; it must be text",
 				 u->title);
 	u->code = (struct fdry_devcode){ .kind = FDRY_DEVCODE_PTX, .bytes = { u->src.data, len } };
 	u->compiled = true;
 	return 0;
 }
 
-static int code_take(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
+static int code_read(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	int err;
 
 	if (u->src.target)
 		return fdry_fail(FDRY_E_INVAL,
-				 "%s: a target is for source; code says itself what it is for",
-				 u->title);
+				 "%s: only source can have a target; code names its own", u->title);
 	err = fdry_devcode_init(u->src.data, u->src.len, k->cc, &u->code);
-	u->compiled = !err && u->code.kind == FDRY_DEVCODE_PTX;
-	if (!err && !u->compiled)
-		err = fdry_module_check(k->drv, u->code.bytes);
 	if (err)
 		return fdry_fail_at(err, "%s", u->title);
+	u->compiled = u->code.kind == FDRY_DEVCODE_PTX;
 	u->keep = u->compiled;
-	return 0;
+	if (u->compiled)
+		return 0;
+	err = fdry_module_check(k->drv, u->code.bytes);
+	return err ? fdry_fail_at(err, "%s", u->title) : 0;
 }
 
 static void title_make(struct fdry_kernels_unit *u)
@@ -246,9 +248,8 @@ static int ptx_check(const struct fdry_kernels *k, const struct fdry_kernels_uni
 		return 0;
 	return fdry_fail(
 		FDRY_E_UNABLE,
-		"%s is PTX version %u.%u, which came with CUDA %d.%d, and this driver is of CUDA "
-		"%d.%d, which "
-		"compiles up to %u.%u; install a newer driver, or write .version %u.%u",
+		"%s is PTX version %u.%u of CUDA %d.%d, and this driver, of CUDA %d.%d, compiles "
+		"PTX up to %u.%u; install a newer driver, or write .version %u.%u",
 		u->title, head.version / 10, head.version % 10, needs / 1000, needs % 1000 / 10,
 		k->drv->version / 1000, k->drv->version % 1000 / 10,
 		fdry_ptx_of_driver(k->drv->version) / 10, fdry_ptx_of_driver(k->drv->version) % 10,
@@ -271,7 +272,7 @@ static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	if (strlen(u->src.target) >= sizeof(u->target) || !fdry_target_parse(u->src.target, &t))
 		return fdry_fail(
 			FDRY_E_INVAL,
-			"%s: '%s' is no target; there are such as sm_90, sm_90a and compute_90",
+			"%s: '%s' is no target; targets are like sm_90, sm_90a and compute_90",
 			u->title, u->src.target);
 	if (!fdry_target_runs(&t, k->cc))
 		return target_unable(k, u, u->src.target);
@@ -284,7 +285,7 @@ static int source_target(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	return 0;
 }
 
-static int target_take(struct fdry_kernels *k, struct fdry_kernels_unit *u)
+static int target_choose(struct fdry_kernels *k, struct fdry_kernels_unit *u)
 {
 	if (u->source)
 		return source_target(k, u);
@@ -318,14 +319,16 @@ static int key_make(const struct fdry_kernels *k, struct fdry_kernels_unit *u)
 	fact(u, "kernel.options", (const char *)u->options.data);
 	fact(u, "kernel.target", u->target);
 	fact(u, "kernel.version", u->src.version ? u->src.version : "");
-	for (i = 0; i < u->nfacts && !err; i++) {
+	for (i = 0; i < u->nfacts; i++) {
 		err = fdry_hash_update(&h, u->facts[i].key, strlen(u->facts[i].key) + 1);
-		if (!err)
-			err = fdry_hash_update(&h, u->facts[i].value,
-					       strlen(u->facts[i].value) + 1);
+		if (err)
+			goto out_release;
+		err = fdry_hash_update(&h, u->facts[i].value, strlen(u->facts[i].value) + 1);
+		if (err)
+			goto out_release;
 	}
-	if (!err)
-		err = fdry_hash_final(&h, &u->key);
+	err = fdry_hash_final(&h, &u->key);
+out_release:
 	fdry_hash_release(&h);
 	return err;
 }
@@ -340,10 +343,10 @@ static int source_check(const struct fdry_kernels_source *s)
 	if (!s->data)
 		return fdry_fail(FDRY_E_INVAL, "a source has no bytes (NULL)");
 	if (s->len > FDRY_KERNEL_TEXT_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a source has %zu bytes, %u are allowed", s->len,
+		return fdry_fail(FDRY_E_LIMIT, "a source has %zu bytes; %u are allowed", s->len,
 				 FDRY_KERNEL_TEXT_MAX);
 	if (s->version && strlen(s->version) > FDRY_FACT_MAX)
-		return fdry_fail(FDRY_E_LIMIT, "a source's version has %zu bytes, %u are allowed",
+		return fdry_fail(FDRY_E_LIMIT, "a source's version has %zu bytes; %u are allowed",
 				 strlen(s->version), FDRY_FACT_MAX);
 	return 0;
 }
@@ -365,17 +368,23 @@ int fdry_kernels_unit_init(struct fdry_kernels *k, const struct fdry_kernels_sou
 		return err;
 	ret->source = ret->src.form == FDRY_KERNELS_SOURCE;
 	title_make(ret);
-	err = ret->source ? source_take(ret) : code_take(k, ret);
-	if (!err)
-		err = options_take(ret);
-	if (!err && ret->source)
-		ret->keep = ret->src.version || !looks_around(ret);
-	if (!err)
-		err = target_take(k, ret);
-	if (!err)
-		err = key_make(k, ret);
+	err = ret->source ? source_read(ret) : code_read(k, ret);
 	if (err)
-		fdry_kernels_unit_release(ret);
+		goto out_release;
+	err = options_read(ret);
+	if (err)
+		goto out_release;
+	if (ret->source)
+		ret->keep = ret->src.version || !depends_on_more(ret);
+	err = target_choose(k, ret);
+	if (err)
+		goto out_release;
+	err = key_make(k, ret);
+	if (err)
+		goto out_release;
+	return 0;
+out_release:
+	fdry_kernels_unit_release(ret);
 	return err;
 }
 

@@ -14,64 +14,7 @@
 
 #define ARGS_NEAR 64
 
-/* --- parameters --- */
-
-static int param_add(struct fdry_buf *params, size_t offset, size_t size)
-{
-	struct fdry_param p = { (uint16_t)offset, (uint16_t)size };
-
-	if (offset > FDRY_KERNEL_PARAM_BYTES_MAX || size > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return fdry_fail(FDRY_E_BADCODE,
-				 "the driver says that a parameter of %zu bytes lies at %zu; at "
-				 "most %u are known",
-				 size, offset, FDRY_KERNEL_PARAM_BYTES_MAX);
-	return fdry_buf_put(params, &p, sizeof(p));
-}
-
-/* The list ends with CUDA_ERROR_INVALID_VALUE. */
-static int params_read(const struct fdry_kernels *k, struct fdry_kernels_func *f)
-{
-	struct fdry_buf params = { 0 };
-	size_t offset, size;
-	uint32_t i;
-	CUresult res = CUDA_SUCCESS;
-	int err = 0;
-
-	for (i = 0; i <= FDRY_KERNEL_PARAMS_MAX && !err; i++) {
-		res = fdry_call_raw(k->drv, cuFuncGetParamInfo, f->func, i, &offset, &size);
-		if (res)
-			break;
-		err = param_add(&params, offset, size);
-	}
-	if (!err && !res)
-		err = fdry_fail(FDRY_E_UNABLE,
-				"the kernel '%s' has more than %u parameters, which this library "
-				"does not launch; put them "
-				"into a struct",
-				f->name, FDRY_KERNEL_PARAMS_MAX);
-	if (!err && res != CUDA_SUCCESS && res != CUDA_ERROR_INVALID_VALUE &&
-	    res != FDRY_CUDA_MISSING)
-		err = fdry_driver_result(k->drv, FDRY_DRV_cuFuncGetParamInfo, res);
-	if (err) {
-		fdry_buf_release(&params);
-		return err;
-	}
-	f->nparams = res == FDRY_CUDA_MISSING ? FDRY_KERNEL_PARAMS_UNKNOWN : i;
-	f->params = (struct fdry_param *)params.data;
-	return 0;
-}
-
-int fdry_kernels_func_read(const struct fdry_kernels *k, struct fdry_kernels_func *f)
-{
-	int shared = 0;
-	int err = fdry_call(k->drv, cuFuncGetAttribute, &shared,
-			    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f->func);
-
-	if (err)
-		return err;
-	atomic_init(&f->shared, shared > 0 ? (uint32_t)shared : 0);
-	return params_read(k, f);
-}
+/* --- arguments --- */
 
 static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_func *f,
 		      const struct fdry_kernels_arg *args, size_t nargs)
@@ -105,7 +48,7 @@ static int args_check(const struct fdry_kernels *k, const struct fdry_kernels_fu
 
 /* --- cooperative --- */
 
-/* UINT64_MAX: more than that. */
+/* UINT64_MAX: that many or more. */
 static uint64_t product(const uint32_t d[3])
 {
 	uint64_t n = (uint64_t)(d[0] ? d[0] : 1) * (d[1] ? d[1] : 1);
@@ -121,16 +64,18 @@ static int grid_check(const struct fdry_kernels *k, const struct fdry_kernels_fu
 	int err = fdry_call(k->drv, cuDeviceGetAttribute, &sms,
 			    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, k->dev);
 
-	if (!err && blocks == UINT64_MAX)
-		err = fdry_fail(FDRY_E_INVAL,
-				"a grid of %u x %u x %u blocks is more than any device takes",
-				o->grid[0], o->grid[1], o->grid[2]);
-	if (!err && threads > 1u << 16)
-		err = fdry_fail(FDRY_E_INVAL, "a block of %llu threads is more than any device has",
-				(unsigned long long)threads);
-	if (!err)
-		err = fdry_call(k->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm,
-				f->func, (int)threads, o->shared);
+	if (err)
+		return err;
+	if (blocks == UINT64_MAX)
+		return fdry_fail(FDRY_E_INVAL,
+				 "a grid of %u x %u x %u blocks is larger than any device allows",
+				 o->grid[0], o->grid[1], o->grid[2]);
+	if (threads > 1u << 16)
+		return fdry_fail(FDRY_E_INVAL,
+				 "a block of %llu threads is larger than any device allows",
+				 (unsigned long long)threads);
+	err = fdry_call(k->drv, cuOccupancyMaxActiveBlocksPerMultiprocessor, &per_sm, f->func,
+			(int)threads, o->shared);
 	if (err || blocks <= (uint64_t)per_sm * (uint64_t)sms)
 		return err;
 	return fdry_fail(FDRY_E_UNABLE,
@@ -153,10 +98,10 @@ static int cooperative_check(const struct fdry_kernels *k, const struct fdry_ker
 	if (can)
 		return grid_check(k, f, o);
 	return fdry_fail(FDRY_E_UNABLE,
-			 "a cooperative launch of '%s' was asked for, and device %d cannot: "
-			 "compute capability %u.%u, cooperative launch %d; "
-			 "launch without it, or use a device of 6.0 or above",
-			 f->name, (int)k->dev, k->cc / 10, k->cc % 10, can);
+			 "device %d cannot launch '%s' cooperatively: compute capability %u.%u, "
+			 "cooperative launch %d; launch without the flag, or use a device of 6.0 "
+			 "or above",
+			 (int)k->dev, f->name, k->cc / 10, k->cc % 10, can);
 }
 
 /* --- launching --- */
@@ -186,18 +131,19 @@ static int launch(const struct fdry_kernels *k, const struct fdry_kernels_func *
 			 NULL);
 }
 
-/* The limit is only raised: another thread may be about to launch with the present one. */
+/* The limit never becomes lower, because another thread may be about to launch with it. */
 static int shared_raise(struct fdry_kernels *k, struct fdry_kernels_func *f, uint32_t shared)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&k->lock);
-	if (shared > atomic_load(&f->shared)) {
-		err = fdry_call(k->drv, cuFuncSetAttribute, f->func,
-				CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
-		if (!err)
-			atomic_store(&f->shared, shared);
-	}
+	if (shared <= atomic_load(&f->shared))
+		goto out_unlock;
+	err = fdry_call(k->drv, cuFuncSetAttribute, f->func,
+			CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared);
+	if (!err)
+		atomic_store(&f->shared, shared);
+out_unlock:
 	pthread_mutex_unlock(&k->lock);
 	return err ? fdry_fail_at(err, "%u bytes of dynamic shared memory", shared) : 0;
 }
@@ -214,15 +160,23 @@ static int launch_in_context(struct fdry_kernels *k, struct fdry_kernels_func *f
 		err = fdry_call(k->drv, cuCtxPushCurrent_v2, k->ctx);
 	if (err)
 		return err;
-	err = o->shared > atomic_load(&f->shared) ? shared_raise(k, f, o->shared) : 0;
-	if (!err && o->flags & FDRY_KERNELS_COOPERATIVE)
+	if (o->shared > atomic_load(&f->shared)) {
+		err = shared_raise(k, f, o->shared);
+		if (err)
+			goto out_pop;
+	}
+	if (o->flags & FDRY_KERNELS_COOPERATIVE) {
 		err = cooperative_check(k, f, o);
-	if (!err)
-		err = launch(k, f, o, params);
-	if (!err)
-		fdry_count(o->flags & FDRY_KERNELS_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE
-							       : FDRY_METRIC_LAUNCHES_KERNEL,
-			   1);
+		if (err)
+			goto out_pop;
+	}
+	err = launch(k, f, o, params);
+	if (err)
+		goto out_pop;
+	fdry_count(o->flags & FDRY_KERNELS_COOPERATIVE ? FDRY_METRIC_LAUNCHES_COOPERATIVE
+						       : FDRY_METRIC_LAUNCHES_KERNEL,
+		   1);
+out_pop:
 	if (now != k->ctx)
 		(void)fdry_call_raw(k->drv, cuCtxPopCurrent_v2, &popped);
 	return err;
@@ -270,8 +224,8 @@ int fdry_kernels_launch(struct fdry_kernels *k, CUfunction function,
 				 o.flags);
 	f = fdry_kernels_func(k, function);
 	if (!f)
-		return fdry_fail(FDRY_E_NOKEY, "the function is not one that this cache gave, or "
-					       "it was cleared since; get it anew");
+		return fdry_fail(FDRY_E_NOKEY, "the function is not one of this cache, or "
+					       "the cache was cleared since; ask for it again");
 	err = args_check(k, f, args, nargs);
 	return err ? err : launch_with(k, f, &o, args, nargs);
 }

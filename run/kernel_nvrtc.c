@@ -15,7 +15,7 @@
 
 typedef struct nvrtc_program *nvrtc_program;
 
-/* X(name, parameters, whether it must be there) */
+/* X(name, parameters, whether every NVRTC must have it) */
 #define NVRTC_FNS(X) \
 	X(nvrtcVersion, (int *major, int *minor), true) \
 	X(nvrtcCreateProgram, \
@@ -49,20 +49,21 @@ struct fdry_nvrtc {
 
 static const char *const places[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so" };
 
-static int symbols_take(struct fdry_nvrtc *n, const char *path)
+static int symbols_find(struct fdry_nvrtc *n, const char *path)
 {
 #define X(symbol, params, must) \
 	*(void **)&n->symbol = dlsym(n->handle, #symbol); \
 	if (must && !n->symbol) \
-		return fdry_fail(FDRY_E_NONVRTC, \
-				 "%s is no NVRTC that this library can use: it lacks " #symbol, \
+		return fdry_fail(FDRY_E_NONVRTC, "%s cannot be used as NVRTC: it lacks " #symbol, \
 				 path);
 	NVRTC_FNS(X)
 #undef X
 	*(void **)&n->error_string = dlsym(n->handle, "nvrtcGetErrorString");
-	return n->error_string ? 0
-			       : fdry_fail(FDRY_E_NONVRTC,
-					   "%s is no NVRTC: it lacks nvrtcGetErrorString", path);
+	return n->error_string
+		       ? 0
+		       : fdry_fail(FDRY_E_NONVRTC,
+				   "%s cannot be used as NVRTC: it lacks nvrtcGetErrorString",
+				   path);
 }
 
 static int nvrtc_result(const struct fdry_nvrtc *n, const char *fn, int res)
@@ -75,8 +76,8 @@ static int nvrtc_result(const struct fdry_nvrtc *n, const char *fn, int res)
 			 text ? text : "an unknown error", res, n->major, n->minor);
 }
 
-/* Before CUDA 11.2 it cannot be asked: none are known then. */
-static int archs_take(struct fdry_nvrtc *n)
+/* NVRTC before CUDA 11.2 cannot list its targets; the list is empty then. */
+static int archs_read(struct fdry_nvrtc *n)
 {
 	int count = 0;
 	int err;
@@ -101,7 +102,7 @@ void fdry_nvrtc_free(struct fdry_nvrtc *n)
 	free(n);
 }
 
-/* Of the places the first that there is. */
+/* Open the library that the options or FOUNDRY_NVRTC name, else the first one that is installed. */
 static void *handle_open(const struct fdry_kernels *k, const char **path)
 {
 	void *handle = NULL;
@@ -128,22 +129,27 @@ static int nvrtc_open(const struct fdry_kernels *k, struct fdry_nvrtc **ret)
 	if (!n)
 		return fdry_nomem();
 	n->handle = handle_open(k, &path);
-	if (!n->handle)
+	if (!n->handle) {
 		err = fdry_fail(FDRY_E_NONVRTC,
 				"NVRTC, which compiles source, cannot be opened: %s; install it "
-				"(it comes with the CUDA "
-				"toolkit), set FOUNDRY_NVRTC to its path, or give PTX",
+				"(the CUDA toolkit contains it), set FOUNDRY_NVRTC to its path, or "
+				"pass PTX",
 				dlerror());
-	else
-		err = symbols_take(n, path);
-	if (!err)
-		err = nvrtc_result(n, "nvrtcVersion", n->nvrtcVersion(&n->major, &n->minor));
-	if (!err)
-		err = archs_take(n);
+		goto out_free;
+	}
+	err = symbols_find(n, path);
 	if (err)
-		fdry_nvrtc_free(n);
-	else
-		*ret = n;
+		goto out_free;
+	err = nvrtc_result(n, "nvrtcVersion", n->nvrtcVersion(&n->major, &n->minor));
+	if (err)
+		goto out_free;
+	err = archs_read(n);
+	if (err)
+		goto out_free;
+	*ret = n;
+	return 0;
+out_free:
+	fdry_nvrtc_free(n);
 	return err;
 }
 
@@ -210,7 +216,7 @@ static int log_refused(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err;
 }
 
-static int output_take(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx,
+static int output_read(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx,
 		       struct fdry_buf *ret)
 {
 	size_t len = 0, was = ret->len;
@@ -219,14 +225,16 @@ static int output_take(const struct fdry_nvrtc *n, nvrtc_program prog, bool ptx,
 			       ptx ? n->nvrtcGetPTXSize(prog, &len)
 				   : n->nvrtcGetCUBINSize(prog, &len));
 
-	if (!err && (!len || len > FDRY_FATBIN_CODE_MAX))
-		err = fdry_fail(FDRY_E_DRIVER, "NVRTC %d.%d gave code of %zu bytes", n->major,
-				n->minor, len);
-	if (!err)
-		err = fdry_buf_grow(ret, len, &to);
-	if (!err)
-		err = nvrtc_result(n, ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN",
-				   ptx ? n->nvrtcGetPTX(prog, to) : n->nvrtcGetCUBIN(prog, to));
+	if (err)
+		return err;
+	if (!len || len > FDRY_FATBIN_CODE_MAX)
+		return fdry_fail(FDRY_E_DRIVER, "NVRTC %d.%d returned code of %zu bytes", n->major,
+				 n->minor, len);
+	err = fdry_buf_grow(ret, len, &to);
+	if (err)
+		return err;
+	err = nvrtc_result(n, ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN",
+			   ptx ? n->nvrtcGetPTX(prog, to) : n->nvrtcGetCUBIN(prog, to));
 	if (err)
 		ret->len = was;
 	return err;
@@ -251,7 +259,7 @@ static int program_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 			k, u, res == NVRTC_INVALID_OPTION ? FDRY_E_INVAL : FDRY_E_COMPILE, prog);
 	if (res)
 		return nvrtc_result(n, "nvrtcCompileProgram", res);
-	return output_take(n, prog, ptx, ret);
+	return output_read(n, prog, ptx, ret);
 }
 
 int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
@@ -263,19 +271,21 @@ int fdry_nvrtc_compile(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 		      !k->nvrtc->nvrtcGetCUBINSize;
 	int err = fdry_buf_put(&text, u->code.bytes.data, u->code.bytes.len);
 
-	if (!err)
-		err = fdry_buf_put(&text, "", 1);
-	if (!err)
-		err = nvrtc_result(k->nvrtc, "nvrtcCreateProgram",
-				   k->nvrtc->nvrtcCreateProgram(&prog, (const char *)text.data,
-								u->src.name, 0, NULL, NULL));
-	if (!err) {
-		err = program_run(k, u, prog, ret, as_ptx);
-		(void)k->nvrtc->nvrtcDestroyProgram(&prog);
-	}
-	fdry_buf_release(&text);
 	if (err)
-		return err;
-	*ptx = as_ptx;
-	return 0;
+		goto out_release;
+	err = fdry_buf_put(&text, "", 1);
+	if (err)
+		goto out_release;
+	err = nvrtc_result(k->nvrtc, "nvrtcCreateProgram",
+			   k->nvrtc->nvrtcCreateProgram(&prog, (const char *)text.data, u->src.name,
+							0, NULL, NULL));
+	if (err)
+		goto out_release;
+	err = program_run(k, u, prog, ret, as_ptx);
+	(void)k->nvrtc->nvrtcDestroyProgram(&prog);
+	if (!err)
+		*ptx = as_ptx;
+out_release:
+	fdry_buf_release(&text);
+	return err;
 }

@@ -28,7 +28,7 @@ static void ref_make(const struct fdry_kernels_unit *u, char ref[FDRY_REF_NAME_M
 
 /* --- reading --- */
 
-/* The image under the ref whose identity is the key; *@found is false if there is none. */
+/* Find the image under the ref whose identity is the key; *@found is false if there is none. */
 static int image_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 		      struct fdry_oid *ret, bool *found)
 {
@@ -50,7 +50,7 @@ static int image_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 	return err;
 }
 
-/* The kernel object of an image that says of itself that it is the key's. */
+/* The kernel object of an image. Check that the image has the key's identity. */
 static int object_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 		       const struct fdry_oid *image, struct fdry_oid *ret)
 {
@@ -59,16 +59,23 @@ static int object_find(struct fdry_reader *g, const struct fdry_kernels_unit *u,
 	struct fdry_oid identity;
 	int err = fdry_reader_copy(g, image, &bytes);
 
-	if (!err)
-		err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
-	if (!err)
-		err = fdry_identity_digest(&m, &identity);
-	if (!err && (!fdry_oid_eq(&identity, &u->key) || m.n_objects != 1))
+	if (err)
+		goto out_release;
+	err = fdry_manifest_init((struct fdry_span){ bytes.data, bytes.len }, &m);
+	if (err)
+		goto out_release;
+	err = fdry_identity_digest(&m, &identity);
+	if (err)
+		goto out_release;
+	if (!fdry_oid_eq(&identity, &u->key) || m.n_objects != 1) {
 		err = fdry_fail(FDRY_E_CORRUPT,
-				"the image under " FDRY_KERNELS_REF "%s is not what its ref says",
+				"the image under " FDRY_KERNELS_REF "%s has another identity than "
+				"its ref records, or not exactly one kernel",
 				u->content);
-	if (!err)
-		*ret = m.objects[0].oid;
+		goto out_release;
+	}
+	*ret = m.objects[0].oid;
+out_release:
 	fdry_buf_release(&bytes);
 	return err;
 }
@@ -91,9 +98,9 @@ static int cubin_get(struct fdry_reader *g, const struct fdry_kernels_unit *u, s
 	return 0;
 }
 
-/* Damage and what is missing are one thing, a store that does not work another, which is counted.
- * Whether it is the first. */
-static bool trouble(struct fdry_kernels *k, const char *doing, int err)
+/* Log a failure. Return true if the stored code is damaged or missing; else the store does not
+ * work, which is counted. */
+static bool is_damage(struct fdry_kernels *k, const char *doing, int err)
 {
 	fdry_info("kernels: %s: %s", doing, fdry_last_error());
 	if (err == -FDRY_E_CORRUPT || err == -FDRY_E_BADIMAGE || err == -FDRY_E_NOENT ||
@@ -119,7 +126,8 @@ void fdry_kernels_store_get(struct fdry_kernels *k, const struct fdry_kernels_un
 	fdry_reader_end(g);
 	if (err) {
 		*found = false;
-		*damaged = trouble(k, "the store cannot give compiled code", err) || *damaged;
+		*damaged = is_damage(k, "compiled code cannot be read from the store", err) ||
+			   *damaged;
 	}
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, store_ms, took);
@@ -133,16 +141,20 @@ static int facts_add(struct fdry_manifest_writer *w, const struct fdry_kernels_u
 {
 	struct fdry_mf_fact mf;
 	size_t i;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < u->nfacts && !err; i++) {
+	for (i = 0; i < u->nfacts; i++) {
 		err = fdry_manifest_add_str(w, u->facts[i].key, &mf.key);
-		if (!err)
-			err = fdry_manifest_add_str(w, u->facts[i].value, &mf.value);
-		if (!err)
-			err = fdry_buf_put(&w->facts, &mf, sizeof(mf));
+		if (err)
+			return err;
+		err = fdry_manifest_add_str(w, u->facts[i].value, &mf.value);
+		if (err)
+			return err;
+		err = fdry_buf_put(&w->facts, &mf, sizeof(mf));
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
 }
 
 static int manifest_make(const struct fdry_kernels_unit *u, const struct fdry_oid *object,
@@ -152,38 +164,23 @@ static int manifest_make(const struct fdry_kernels_unit *u, const struct fdry_oi
 	struct fdry_mf_object mf = { .oid = *object };
 	int err = facts_add(&w, u);
 
-	if (!err)
-		err = fdry_buf_put(&w.objects, &mf, sizeof(mf));
-	if (!err)
-		err = fdry_manifest_encode(&w, ret);
+	if (err)
+		goto out_release;
+	err = fdry_buf_put(&w.objects, &mf, sizeof(mf));
+	if (err)
+		goto out_release;
+	err = fdry_manifest_encode(&w, ret);
+out_release:
 	fdry_manifest_writer_release(&w);
 	return err;
 }
 
-static int commit(struct fdry_writer *writer, const struct fdry_kernels_unit *u,
-		  const struct fdry_oid *object)
+static int image_write(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
+		       struct fdry_span cubin)
 {
 	char ref[FDRY_REF_NAME_MAX + 1];
 	struct fdry_buf manifest = { 0 };
-	struct fdry_oid image;
-	int err = manifest_make(u, object, &manifest);
-
-	ref_make(u, ref);
-	if (err) {
-		fdry_writer_abort(writer);
-	} else {
-		fdry_writer_set_identity(writer, &u->key);
-		err = fdry_writer_commit(writer, manifest.data, manifest.len, object, 1, ref,
-					 &image, NULL);
-	}
-	fdry_buf_release(&manifest);
-	return err;
-}
-
-static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
-		   struct fdry_span cubin)
-{
-	struct fdry_oid object;
+	struct fdry_oid object, image;
 	struct fdry_writer *writer;
 	int err = fdry_writer_begin(k->store, &writer);
 
@@ -191,8 +188,19 @@ static int put_run(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 		return err;
 	err = fdry_writer_add_object(writer, FDRY_OBJECT_KERNEL, cubin.data, cubin.len, NULL, 0,
 				     &object);
-	if (!err)
-		return commit(writer, u, &object);
+	if (err)
+		goto out_abort;
+	err = manifest_make(u, &object, &manifest);
+	if (err)
+		goto out_abort;
+	ref_make(u, ref);
+	fdry_writer_set_identity(writer, &u->key);
+	err = fdry_writer_commit(writer, manifest.data, manifest.len, &object, 1, ref, &image,
+				 NULL);
+	fdry_buf_release(&manifest);
+	return err;
+out_abort:
+	fdry_buf_release(&manifest);
 	fdry_writer_abort(writer);
 	return err;
 }
@@ -205,13 +213,13 @@ void fdry_kernels_store_put(struct fdry_kernels *k, const struct fdry_kernels_un
 
 	if (!k->store || !u->keep)
 		return;
-	err = put_run(k, u, cubin);
+	err = image_write(k, u, cubin);
 	took = fdry_now_ms() - begin;
 	fdry_kernels_add(k, store_ms, took);
 	if (err == -FDRY_E_RACED)
-		return; /* another process has compiled the same */
+		return; /* another process compiled the same and was faster */
 	if (err) {
-		if (trouble(k, "the store does not take compiled code", err))
+		if (is_damage(k, "compiled code cannot be written to the store", err))
 			fdry_kernels_add(k, store_damaged, 1);
 		return;
 	}

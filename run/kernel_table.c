@@ -55,16 +55,9 @@ struct fdry_kernels_func *fdry_kernels_func(struct fdry_kernels *k, CUfunction f
 	return f;
 }
 
-static void func_free(struct fdry_kernels_func *f)
-{
-	free(f->name);
-	free(f->params);
-	free(f);
-}
-
 /* --- in and out; with the lock --- */
 
-/* Nothing is being unloaded, and nothing will be until busy_leave(). */
+/* Wait until no module is being unloaded; none will be until busy_leave(). */
 static void busy_enter(struct fdry_kernels *k)
 {
 	while (k->clearing)
@@ -95,7 +88,7 @@ static void module_leave(struct fdry_kernels_module *m)
 
 /* --- loading --- */
 
-/* Results that mean: this is no code for the driver. Other failures have other causes. */
+/* Results that blame the code. Other failures have other causes. */
 static bool is_useless(CUresult res)
 {
 	return res == CUDA_ERROR_INVALID_IMAGE || res == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -115,8 +108,8 @@ static int module_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err ? fdry_fail_at(err, "%s", u->title) : 0;
 }
 
-/* Out of the store; *@found is false where it is not there, or is of no use, and then *@damaged
- * becomes true. */
+/* Load the module from the store. *@found is false if the store does not have it, or if its code
+ * cannot be loaded; then *@damaged becomes true. */
 static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 		       struct fdry_kernels_module *m, bool *found, bool *damaged)
 {
@@ -125,21 +118,19 @@ static int stored_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	int err = 0;
 
 	fdry_kernels_store_get(k, u, &code, found, damaged);
-	if (*found) {
-		err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module,
-				  &res);
-		if (err && is_useless(res)) {
-			*found = false;
-			err = 0;
-		}
-		m->bytes = code.len;
-		if (*found)
-			fdry_count(FDRY_METRIC_KERNEL_STORED, 1);
-		if (!*found)
-			*damaged = true;
-		else
-			fdry_kernels_add(k, store_hits, 1);
+	if (!*found)
+		goto out_release;
+	err = module_load(k, u, (struct fdry_span){ code.data, code.len }, &m->module, &res);
+	m->bytes = code.len;
+	if (err && is_useless(res)) {
+		*found = false;
+		*damaged = true;
+		err = 0;
+		goto out_release;
 	}
+	fdry_count(FDRY_METRIC_KERNEL_STORED, 1);
+	fdry_kernels_add(k, store_hits, 1);
+out_release:
 	fdry_buf_release(&code);
 	return err;
 }
@@ -157,14 +148,15 @@ static int compile_load(struct fdry_kernels *k, const struct fdry_kernels_unit *
 	bytes = (struct fdry_span){ code.data, code.len };
 	err = module_load(k, u, bytes, &m->module, &res);
 	m->bytes = code.len;
-	if (!err)
-		fdry_kernels_store_put(k, u, bytes); /* keep only code that loads */
+	if (err)
+		goto out_release;
+	fdry_kernels_store_put(k, u, bytes); /* only code that loads */
 out_release:
 	fdry_buf_release(&code);
 	return err;
 }
 
-/* One process of the host compiles, and the others find it in the store. */
+/* One process of the host compiles, and the others then find the code in the store. */
 static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 			 struct fdry_kernels_module *m)
 {
@@ -175,15 +167,16 @@ static int compiled_load(struct fdry_kernels *k, const struct fdry_kernels_unit 
 	if (err || found)
 		return err;
 	claim = fdry_kernels_store_claim(k, u);
-	if (claim) /* it may have been compiled since the store was asked, also where nobody had to
-		      be waited for */
+	/* Another process may have compiled it since, even if this one did not have to wait. */
+	if (claim)
 		err = stored_load(k, u, m, &found, &damaged);
-	fdry_kernels_add(k, store_damaged, damaged); /* once, however often it was looked at */
-	if (!err && !found) {
-		if (k->store && u->keep)
-			fdry_kernels_add(k, store_misses, 1);
-		err = compile_load(k, u, m);
-	}
+	fdry_kernels_add(k, store_damaged, damaged); /* once, however often the store was read */
+	if (err || found)
+		goto out_claim;
+	if (k->store && u->keep)
+		fdry_kernels_add(k, store_misses, 1);
+	err = compile_load(k, u, m);
+out_claim:
 	fdry_claim_end(claim);
 	return err;
 }
@@ -207,9 +200,9 @@ static int module_fill(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 	return err;
 }
 
-/* --- asked for --- */
+/* --- requests --- */
 
-/* A new one, which this caller is to load; with the lock. */
+/* Add a module, which this caller then loads. With the lock. */
 static struct fdry_kernels_module *module_begin(struct fdry_kernels *k, const struct fdry_oid *key)
 {
 	struct fdry_kernels_module *m = calloc(1, sizeof(*m));
@@ -238,7 +231,7 @@ static void module_end(struct fdry_kernels *k, struct fdry_kernels_module *m, in
 	pthread_cond_broadcast(&k->changed);
 }
 
-static void asked_count(struct fdry_kernels *k, const struct fdry_kernels_unit *u, bool hit)
+static void request_count(struct fdry_kernels *k, const struct fdry_kernels_unit *u, bool hit)
 {
 	fdry_count(hit ? FDRY_METRIC_KERNEL_HITS : FDRY_METRIC_KERNEL_MISSES, 1);
 	k->stats.hits += hit;
@@ -247,14 +240,15 @@ static void asked_count(struct fdry_kernels *k, const struct fdry_kernels_unit *
 	k->stats.source_misses += u->source && !hit;
 }
 
-/* The unit's module, with one more user; busy. @err is that of the thread that loaded it. */
+/* The unit's module, with one more user. The caller is busy. If another thread loads the module and
+ * fails, its error is returned here as well. */
 static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u,
 		       struct fdry_kernels_module **ret)
 {
 	struct fdry_kernels_module *m = module_find(k, &u->key);
 	int err = 0;
 
-	asked_count(k, u, m != NULL);
+	request_count(k, u, m != NULL);
 	if (m) {
 		m->users++;
 		while (m->state == FDRY_MODULE_LOADING)
@@ -269,51 +263,15 @@ static int module_need(struct fdry_kernels *k, const struct fdry_kernels_unit *u
 		pthread_mutex_lock(&k->lock);
 		module_end(k, m, err);
 	}
-	if (err)
+	if (err) {
 		module_leave(m);
-	else
-		*ret = m;
-	return err;
+		return err;
+	}
+	*ret = m;
+	return 0;
 }
 
 /* --- functions --- */
-
-static int func_make(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry,
-		     struct fdry_kernels_func *f)
-{
-	CUresult res = fdry_call_raw(k->drv, cuModuleGetFunction, &f->func, m->module, entry);
-
-	if (res == CUDA_ERROR_NOT_FOUND)
-		return fdry_fail(FDRY_E_NOENT,
-				 "the code has no kernel '%s'; names are mangled unless they are "
-				 "declared extern \"C\"",
-				 entry);
-	if (res)
-		return fdry_driver_result(k->drv, FDRY_DRV_cuModuleGetFunction, res);
-	return fdry_kernels_func_read(k, f);
-}
-
-static int func_new(struct fdry_kernels *k, const struct fdry_kernels_module *m, const char *entry,
-		    struct fdry_kernels_func **ret)
-{
-	struct fdry_kernels_func *f = calloc(1, sizeof(*f));
-	CUstreamCaptureMode mode;
-	int err;
-
-	if (!f)
-		return fdry_nomem();
-	f->name = strdup(entry);
-	err = f->name ? fdry_driver_enter(k->drv, k->ctx, &mode) : fdry_nomem();
-	if (!err) {
-		err = func_make(k, m, entry, f);
-		fdry_driver_leave(k->drv, &mode);
-	}
-	if (err)
-		func_free(f);
-	else
-		*ret = f;
-	return err;
-}
 
 /* The lock is held, and released while the driver searches. */
 static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, const char *entry,
@@ -327,13 +285,13 @@ static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, cons
 		return 0;
 	}
 	pthread_mutex_unlock(&k->lock);
-	err = func_new(k, m, entry, &made);
+	err = fdry_kernels_func_new(k, m, entry, &made);
 	pthread_mutex_lock(&k->lock);
 	if (err)
 		return err;
 	f = func_find(m, entry);
 	if (f) {
-		func_free(made); /* another thread was faster, and has the same from the driver */
+		fdry_kernels_func_free(made); /* another thread was faster and got the same */
 	} else {
 		f = made;
 		f->next = m->funcs;
@@ -348,7 +306,7 @@ static int func_need(struct fdry_kernels *k, struct fdry_kernels_module *m, cons
 static int entry_check(const char *entry, const CUfunction *ret)
 {
 	if (entry && !ret)
-		return fdry_fail(FDRY_E_INVAL, "there is no place for the function (NULL)");
+		return fdry_fail(FDRY_E_INVAL, "no place for the function was given (NULL)");
 	return 0;
 }
 
@@ -362,12 +320,14 @@ static int unit_get(struct fdry_kernels *k, const struct fdry_kernels_unit *u, c
 	pthread_mutex_lock(&k->lock);
 	busy_enter(k);
 	err = module_need(k, u, &m);
-	if (!err) {
-		err = entry ? func_need(k, m, entry, &func) : 0;
-		if (err)
-			fdry_fail_at(err, "%s", u->title);
-		module_leave(m);
-	}
+	if (err)
+		goto out_leave;
+	if (entry)
+		err = func_need(k, m, entry, &func);
+	if (err)
+		fdry_fail_at(err, "%s", u->title);
+	module_leave(m);
+out_leave:
 	k->stats.failures += err != 0;
 	busy_leave(k);
 	pthread_mutex_unlock(&k->lock);
@@ -419,15 +379,15 @@ int fdry_kernels_key(struct fdry_kernels *k, const struct fdry_kernels_source *s
 }
 
 /* With the lock, busy. */
-static int known_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry,
-		      CUfunction *ret)
+static int loaded_find(struct fdry_kernels *k, const struct fdry_oid *key, const char *entry,
+		       CUfunction *ret)
 {
 	struct fdry_kernels_module *m = module_find(k, key);
 	int err;
 
 	if (!m || m->state != FDRY_MODULE_READY)
 		return fdry_fail(FDRY_E_NOKEY,
-				 "no code with that key is loaded; get it by its source");
+				 "no code with that key is loaded; ask for it by its source");
 	fdry_count(FDRY_METRIC_KERNEL_HITS, 1);
 	k->stats.hits++;
 	if (!entry)
@@ -456,7 +416,7 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 	memcpy(oid.b, key->bytes, sizeof(oid.b));
 	pthread_mutex_lock(&k->lock);
 	busy_enter(k);
-	err = known_find(k, &oid, entry, &func);
+	err = loaded_find(k, &oid, entry, &func);
 	busy_leave(k);
 	pthread_mutex_unlock(&k->lock);
 	if (err)
@@ -466,9 +426,9 @@ int fdry_kernels_find(struct fdry_kernels *k, const struct fdry_kernels_key *key
 	return 0;
 }
 
-/* --- unloaded --- */
+/* --- unloading --- */
 
-/* Returns the driver's first failure; modules that it does not unload are forgotten as well. */
+/* Return @err, or else the driver's error. The module leaves the table even if the driver fails. */
 static int module_unload(struct fdry_kernels *k, struct fdry_kernels_module *m, int err)
 {
 	struct fdry_kernels_func *f;
@@ -476,7 +436,7 @@ static int module_unload(struct fdry_kernels *k, struct fdry_kernels_module *m, 
 
 	while ((f = m->funcs)) {
 		m->funcs = f->next;
-		func_free(f);
+		fdry_kernels_func_free(f);
 	}
 	free(m);
 	return err ? err : unload;
@@ -512,10 +472,11 @@ int fdry_kernels_unload(struct fdry_kernels *k)
 	while (k->busy)
 		pthread_cond_wait(&k->changed, &k->lock);
 	err = fdry_driver_enter(k->drv, k->ctx, &mode);
-	if (!err) {
-		err = modules_unload(k);
-		fdry_driver_leave(k->drv, &mode);
-	}
+	if (err)
+		goto out_clear;
+	err = modules_unload(k);
+	fdry_driver_leave(k->drv, &mode);
+out_clear:
 	k->clearing = false;
 	pthread_cond_broadcast(&k->changed);
 	pthread_mutex_unlock(&k->lock);

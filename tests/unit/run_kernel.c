@@ -78,7 +78,7 @@ START_TEST(the_key_is_of_everything_that_matters)
 	s.name = "a name";
 	ok(fdry_kernels_key(k, &s, &differs));
 	ck_assert(!memcmp(&key, &differs, sizeof(key))); /* for messages alone */
-	fails(NOKEY, "get it by its source", fdry_kernels_find(k, &key, "vecadd", &found));
+	fails(NOKEY, "ask for it by its source", fdry_kernels_find(k, &key, "vecadd", &found));
 	ok(fdry_kernels_function(k, &s, "vecadd", &f));
 	ok(fdry_kernels_find(k, &key, "vecadd", &found));
 	ck_assert_ptr_eq(f, found);
@@ -102,7 +102,7 @@ START_TEST(clearing_unloads)
 	ok(fdry_kernels_clear(k));
 	ck_assert_int_eq(test_sim_live("module"), 0);
 	ck_assert_uint_eq(fdry_kernels_count(k), 0);
-	fails(NOKEY, "get it anew", fdry_kernels_launch(k, f, &o, NULL, 0));
+	fails(NOKEY, "ask for it again", fdry_kernels_launch(k, f, &o, NULL, 0));
 	ok(fdry_kernels_function(k, &s, "nothing", &f));
 	ck_assert_uint_eq(stats_of(k).ptx_compilations, 2); /* there is no store */
 	fdry_kernels_free(k);
@@ -181,8 +181,8 @@ static const struct {
 } heads[] = {
 	{ HEAD("99.0", "sm_90"),
 	  FDRY_E_UNABLE,
-	  { "PTX version 99.0", "this driver is of CUDA 13.0" } },
-	{ HEAD("9.1", "sm_90"), FDRY_E_UNABLE, { "came with CUDA 13.1", "write .version 9.0" } },
+	  { "PTX version 99.0", "this driver, of CUDA 13.0" } },
+	{ HEAD("9.1", "sm_90"), FDRY_E_UNABLE, { "of CUDA 13.1", "write .version 9.0" } },
 	{ HEAD("9.0", "sm_100"), FDRY_E_UNABLE, { "is for sm_100", "device 0 is sm_90" } },
 	{ HEAD("9.0", "sm_100a"), FDRY_E_UNABLE, { "exactly that architecture", "is sm_90" } },
 	{ HEAD("9.0", "sm_80a, debug"), FDRY_E_UNABLE, { "is for sm_80a", "exactly" } },
@@ -255,11 +255,11 @@ START_TEST(arguments_of_the_calls_are_checked)
 	fails(INVAL, "not compiled", fdry_kernels_function(k, &s, "vecadd", &f));
 	s = ptx_source();
 	s.target = "sm_90";
-	fails(INVAL, "for source", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(INVAL, "only source can have a target", fdry_kernels_function(k, &s, "vecadd", &f));
 	s = cuda_source();
 	s.options = arch;
 	s.noptions = 1;
-	fails(INVAL, "set target instead", fdry_kernels_function(k, &s, "vecadd", &f));
+	fails(INVAL, "set the member target instead", fdry_kernels_function(k, &s, "vecadd", &f));
 	s.options = two;
 	fails(INVAL, "several lines", fdry_kernels_function(k, &s, "vecadd", &f));
 	s = code_of("abc", 3);
@@ -437,7 +437,7 @@ START_TEST(arguments_of_a_launch_are_counted)
 	      fdry_kernels_launch(k, f, &o, args, 4));
 	o.shared = 100u << 10;
 	ok(fdry_kernels_launch(k, f, &o, args, 4));
-	fails(NOKEY, "not one that this cache gave", fdry_kernels_launch(k, NULL, &o, args, 4));
+	fails(NOKEY, "not one of this cache", fdry_kernels_launch(k, NULL, &o, args, 4));
 	fdry_kernels_free(k);
 }
 END_TEST
@@ -530,7 +530,7 @@ static void cooperative_check(const char *cc, int code, uint64_t grid, const cha
 START_TEST(a_cooperative_launch_needs_a_device_that_can)
 {
 	cooperative_check("5.2", FDRY_E_UNABLE, 2,
-			  "device 0 cannot: compute capability 5.2, cooperative launch 0");
+			  "device 0 cannot launch 'nothing' cooperatively: compute capability 5.2");
 }
 END_TEST
 
@@ -541,7 +541,7 @@ START_TEST(and_a_grid_that_fits)
 			  "with 1073741824 blocks of 64 threads: device 0 holds ");
 	cooperative_check(
 		"9.0", FDRY_E_INVAL, 1ull << 63 | 1u << 31,
-		"a grid of 2147483648 x 2147483648 x 4 blocks is more than any device takes");
+		"a grid of 2147483648 x 2147483648 x 4 blocks is larger than any device allows");
 }
 END_TEST
 
