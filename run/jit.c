@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * jit.c - turn on the driver's own cache of compiled code, in the right place and large enough.
+ * jit.c - turn on the driver's own cache of compiled code, with a path and a size of ours.
  *
- * The driver reads CUDA_CACHE_* once, when it starts. Values of the operator stay: if the cache is
- * off or its path is set, the code changes nothing. Only here does the library change the
- * environment, because the driver has no other setting.
+ * The driver reads CUDA_CACHE_* once, when it starts. Values that the environment already has stay:
+ * if the cache is off or its path is set, nothing changes. The library changes the environment only
+ * here, because the driver has no other setting.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool done;
 
-/* Make the directory and those above it. If that fails the driver works without a cache. */
+/* Make the directory and those above it. If that fails, the driver works without a cache. */
 static void folder_make(char *path)
 {
 	char *slash = path;
@@ -38,7 +38,7 @@ static void folder_make(char *path)
 	}
 }
 
-/* An empty value is as good as none, to the driver too. */
+/* Set a variable that is unset or empty; the driver treats both alike. */
 static int set_unless(enum fdry_config id, const char *value)
 {
 	const char *there = NULL;
@@ -57,17 +57,20 @@ static int set_up(void)
 	struct fdry_buf own = { 0 };
 	int err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_DISABLE, &off);
 
-	if (!err)
-		err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_PATH, &path);
-	if (!err && !(off && strcmp(off, "0")) && !path) {
-		err = fdry_config_cache(FDRY_CONFIG_JIT_CACHE, "jit", &own);
-		if (!err)
-			folder_make((char *)own.data);
-		if (!err)
-			err = set_unless(FDRY_CONFIG_CUDA_CACHE_MAXSIZE, MAXSIZE);
-		if (!err)
-			err = set_unless(FDRY_CONFIG_CUDA_CACHE_PATH, (const char *)own.data);
-	}
+	if (err)
+		return err;
+	err = fdry_config_path(FDRY_CONFIG_CUDA_CACHE_PATH, &path);
+	if (err || (off && strcmp(off, "0")) || path)
+		return err;
+	err = fdry_config_cache(FDRY_CONFIG_JIT_CACHE, "jit", &own);
+	if (err)
+		goto out_release;
+	folder_make((char *)own.data);
+	err = set_unless(FDRY_CONFIG_CUDA_CACHE_MAXSIZE, MAXSIZE);
+	if (err)
+		goto out_release;
+	err = set_unless(FDRY_CONFIG_CUDA_CACHE_PATH, (const char *)own.data);
+out_release:
 	fdry_buf_release(&own);
 	return err;
 }

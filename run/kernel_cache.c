@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kernel_cache.c - the checks, counters, trace and log of a cache of kernels; see kernel_cache.h. */
+/* kernel_cache.c - checks, counters, trace and log of a cache of kernels; see kernel_cache.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

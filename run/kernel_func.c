@@ -17,10 +17,11 @@ static int param_add(struct fdry_buf *params, size_t offset, size_t size)
 	struct fdry_param p = { (uint16_t)offset, (uint16_t)size };
 
 	if (offset > FDRY_KERNEL_PARAM_BYTES_MAX || size > FDRY_KERNEL_PARAM_BYTES_MAX)
-		return fdry_fail(FDRY_E_BADCODE,
-				 "the driver reports a parameter of %zu bytes at offset %zu, beyond "
-				 "the %u bytes that a kernel can have",
-				 size, offset, FDRY_KERNEL_PARAM_BYTES_MAX);
+		return fdry_fail(
+			FDRY_E_BADCODE,
+			"the driver reports a parameter of %zu bytes at %zu, beyond the %u "
+			"bytes that a kernel can have",
+			size, offset, FDRY_KERNEL_PARAM_BYTES_MAX);
 	return fdry_buf_put(params, &p, sizeof(p));
 }
 

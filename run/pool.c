@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * pool.c - memory that is used again; see foundry/run/pool.h.
+ * pool.c - memory that is kept and used again; see foundry/run/pool.h.
  *
  * Sizes are rounded up to classes, and kept memory is found by class. Memory that was put has an
  * event after its last use. The pool hands it out when the event has happened, or at once to the
@@ -16,10 +16,9 @@
 #include "arch/stream.h"
 #include "lib/telemetry.h"
 
+/* Up to SMALL, classes are multiples of GRAIN; above, each doubling has eight classes. */
 #define GRAIN 512
-#define SMALL \
-	4096 /* up to here classes are multiples of GRAIN, above there are eight to each doubling \
-	      */
+#define SMALL 4096
 #define LARGE (1ull << 47)
 
 static const struct {
@@ -35,7 +34,7 @@ static const struct {
 				    FDRY_METRIC_POOL_USED_PINNED },
 };
 
-/* The class of @bytes, which become as many as it has. */
+/* The class of @bytes, rounded up to the size of that class. */
 static unsigned int size_class(size_t *bytes)
 {
 	unsigned int log;
@@ -112,17 +111,16 @@ static struct fdry_spare *kept_cut(struct fdry_transient *p, uint64_t keep)
 	return list;
 }
 
-/* How many that other streams may still use are asked about, before the driver is asked for memory.
- */
-#define LOOKS 16
+/* So many events of other streams are queried; after that, the driver allocates new memory. */
+#define QUERIES 16
 
 /* CUDA_ERROR_NOT_READY if another stream may still use @b. */
 static CUresult spare_state(const struct fdry_transient *p, const struct fdry_spare *b,
-			    unsigned long long stream, bool ask)
+			    unsigned long long stream, bool query)
 {
 	if (!b->done || (stream && b->stream == stream))
 		return CUDA_SUCCESS;
-	return ask ? fdry_call_raw(p->dev->drv, cuEventQuery, b->done) : CUDA_ERROR_NOT_READY;
+	return query ? fdry_call_raw(p->dev->drv, cuEventQuery, b->done) : CUDA_ERROR_NOT_READY;
 }
 
 static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long long stream,
@@ -130,17 +128,17 @@ static int kept_find(struct fdry_transient *p, unsigned int class, unsigned long
 {
 	struct fdry_spare *b;
 	CUresult res = CUDA_SUCCESS;
-	int looks = 0;
+	int queries = 0;
 
-	for (b = p->kept[class]; b; b = b->next, looks++) {
-		res = spare_state(p, b, stream, looks < LOOKS);
+	for (b = p->kept[class]; b; b = b->next, queries++) {
+		res = spare_state(p, b, stream, queries < QUERIES);
 		if (res != CUDA_ERROR_NOT_READY)
 			break;
 	}
 	if (res && res != CUDA_ERROR_NOT_READY)
 		return fdry_driver_result(p->dev->drv, FDRY_DRV_cuEventQuery, res);
 	*ret = b;
-	p->stats.busy += looks > 0;
+	p->stats.busy += queries > 0;
 	return 0;
 }
 
@@ -190,15 +188,15 @@ static int memory_free(const struct fdry_transient *p, uint64_t addr)
 	return fdry_call(p->dev->drv, cuMemFreeHost, (void *)(uintptr_t)addr);
 }
 
-static void event_back(struct fdry_transient *p, struct fdry_spare *b)
+static void event_put(struct fdry_transient *p, struct fdry_spare *b)
 {
 	if (b->done)
 		(void)fdry_syncs_put(&p->dev->syncs[FDRY_SYNC_EVENT], b->done);
 	b->done = NULL;
 }
 
-/* Free a chain; the first error. Where waiting fails the context is lost, and all memory with it.
- */
+/* Free a chain, and return the first error. If a wait fails, the context is lost, and all its
+ * memory with it. */
 static int blocks_free(struct fdry_transient *p, struct fdry_spare *list)
 {
 	struct fdry_spare *b;
@@ -209,7 +207,7 @@ static int blocks_free(struct fdry_transient *p, struct fdry_spare *list)
 		one = b->done ? fdry_event_wait(p->dev->drv, b->done) : 0;
 		if (!one)
 			one = memory_free(p, b->addr);
-		event_back(p, b);
+		event_put(p, b);
 		free(b);
 		err = err ? err : one;
 	}
@@ -226,26 +224,28 @@ int fdry_transient_trim(struct fdry_transient *p, uint64_t keep)
 	return blocks_free(p, list);
 }
 
-static int memory_short(struct fdry_transient *p, size_t bytes)
+static int memory_fail(struct fdry_transient *p, size_t bytes)
 {
-	size_t room = 0, total = 0;
+	size_t avail = 0, total = 0;
 	uint64_t used;
 
-	(void)fdry_call_raw(p->dev->drv, cuMemGetInfo_v2, &room, &total);
+	(void)fdry_call_raw(p->dev->drv, cuMemGetInfo_v2, &avail, &total);
 	pthread_mutex_lock(&p->lock);
 	used = p->stats.used;
 	pthread_mutex_unlock(&p->lock);
 	if (p->kind == FDRY_TRANSIENT_PINNED)
-		return fdry_fail(FDRY_E_NOMEM,
-				 "there are no %zu bytes of pinned memory, %llu are in use and all "
-				 "that was kept is released; "
-				 "give some back, or raise the limit of locked memory",
-				 bytes, (unsigned long long)used);
-	return fdry_fail(FDRY_E_NODEVMEM,
-			 "there are no %zu bytes of device memory: %zu of %zu are free, this pool "
-			 "has %llu in use and released "
-			 "all that it kept; give some back, or use a larger GPU",
-			 bytes, room, total, (unsigned long long)used);
+		return fdry_fail(
+			FDRY_E_NOMEM,
+			"there are no %zu bytes of pinned memory: %llu are in use, and all "
+			"kept memory is released; return some, or raise the limit of "
+			"locked memory",
+			bytes, (unsigned long long)used);
+	return fdry_fail(
+		FDRY_E_NODEVMEM,
+		"there are no %zu bytes of device memory: %zu of %zu are free, %llu of this "
+		"pool are in use, and all kept memory is released; return some, or use a "
+		"larger GPU",
+		bytes, avail, total, (unsigned long long)used);
 }
 
 /* If the driver has no memory, release all kept memory and try again. */
@@ -267,36 +267,40 @@ static int block_make(struct fdry_transient *p, size_t bytes, struct fdry_spare 
 		err = memory_make(p, bytes, &b->addr);
 	}
 	if (err == -FDRY_E_NODEVMEM)
-		err = memory_short(p, bytes);
+		err = memory_fail(p, bytes);
 	if (err)
-		free(b);
-	else
-		*ret = b;
+		goto out_free;
+	*ret = b;
+	return 0;
+out_free:
+	free(b);
 	return err;
 }
 
 /* --- getting --- */
 
-/* One that is kept, or NULL; it is in use then. */
-static int take_kept(struct fdry_transient *p, unsigned int class, unsigned long long stream,
-		     struct fdry_spare **ret)
+/* Move kept memory of that class to the memory in use; NULL if there is none. */
+static int kept_use(struct fdry_transient *p, unsigned int class, unsigned long long stream,
+		    struct fdry_spare **ret)
 {
 	int err;
 
 	pthread_mutex_lock(&p->lock);
 	err = fdry_map_reserve(&p->used);
-	if (!err)
-		err = kept_find(p, class, stream, ret);
-	if (!err && *ret) {
-		kept_unlink(p, *ret);
-		used_add(p, *ret);
-		p->stats.hits++;
-	}
+	if (err)
+		goto out_unlock;
+	err = kept_find(p, class, stream, ret);
+	if (err || !*ret)
+		goto out_unlock;
+	kept_unlink(p, *ret);
+	used_add(p, *ret);
+	p->stats.hits++;
+out_unlock:
 	pthread_mutex_unlock(&p->lock);
 	return err;
 }
 
-static int take_new(struct fdry_transient *p, size_t bytes, struct fdry_spare **ret)
+static int new_use(struct fdry_transient *p, size_t bytes, struct fdry_spare **ret)
 {
 	struct fdry_spare *b = NULL;
 	int err = block_make(p, bytes, &b);
@@ -305,16 +309,17 @@ static int take_new(struct fdry_transient *p, size_t bytes, struct fdry_spare **
 		return err;
 	pthread_mutex_lock(&p->lock);
 	err = fdry_map_reserve(&p->used);
-	if (!err) {
-		used_add(p, b);
-		p->stats.misses++;
-		*ret = b;
-	}
+	if (err)
+		goto out_free;
+	used_add(p, b);
+	p->stats.misses++;
 	pthread_mutex_unlock(&p->lock);
-	if (err) {
-		(void)memory_free(p, b->addr);
-		free(b);
-	}
+	*ret = b;
+	return 0;
+out_free:
+	pthread_mutex_unlock(&p->lock);
+	(void)memory_free(p, b->addr);
+	free(b);
 	return err;
 }
 
@@ -343,23 +348,23 @@ static int pool_get(struct fdry_transient *p, size_t bytes, CUstream stream, uin
 
 	if (err)
 		return err;
-	err = take_kept(p, class, number, &b);
+	err = kept_use(p, class, number, &b);
 	if (err)
 		return err;
 	fdry_count(b ? kinds[p->kind].hits : kinds[p->kind].misses, 1);
 	if (b)
-		event_back(p, b);
+		event_put(p, b);
 	else
-		err = take_new(p, bytes, &b);
+		err = new_use(p, bytes, &b);
 	if (err)
 		return err;
 	*ret = b->addr;
 	return 0;
 }
 
-/* --- giving back --- */
+/* --- putting --- */
 
-/* Only one caller can put it. */
+/* Find the memory, and mark it so that no other caller can put it as well. */
 static int leave_begin(struct fdry_transient *p, uint64_t addr, struct fdry_spare **ret)
 {
 	struct fdry_spare *b;
@@ -375,9 +380,9 @@ static int leave_begin(struct fdry_transient *p, uint64_t addr, struct fdry_spar
 	return b ? 0
 		 : fdry_fail(FDRY_E_STALE,
 			     "no memory of the %s pool that is in use begins at %#llx: it was "
-			     "given back before, or is not "
-			     "the pool's; give back once, and to its own pool, what "
-			     "fdry_transient_get() gave",
+			     "returned before, or belongs to another pool; return memory once, to "
+			     "its "
+			     "own pool",
 			     kinds[p->kind].name, (unsigned long long)addr);
 }
 
@@ -387,7 +392,7 @@ static int mark_done(struct fdry_transient *p, struct fdry_spare *b, CUstream st
 	void *event = NULL;
 	int err = stream_number(
 		p->dev, stream,
-		"what its graph uses must stay as long as the graph: give memory back behind that",
+		"memory that its graph uses must stay as long as the graph: return it after that",
 		&b->stream);
 
 	if (err || stream == FDRY_STREAM_NONE)
@@ -398,7 +403,7 @@ static int mark_done(struct fdry_transient *p, struct fdry_spare *b, CUstream st
 	err = fdry_call(p->dev->drv, cuEventRecord, event, stream);
 	b->done = event;
 	if (err)
-		event_back(p, b);
+		event_put(p, b);
 	return err;
 }
 
@@ -412,14 +417,15 @@ static int pool_put(struct fdry_transient *p, uint64_t addr, CUstream stream)
 	err = mark_done(p, b, stream);
 	pthread_mutex_lock(&p->lock);
 	b->leaving = false;
-	if (!err) {
-		used_remove(p, b);
-		kept_link(p, b);
-		over = kept_cut(p, p->stats.limit);
-	}
+	if (err)
+		goto out_unlock;
+	used_remove(p, b);
+	kept_link(p, b);
+	over = kept_cut(p, p->stats.limit);
+out_unlock:
 	pthread_mutex_unlock(&p->lock);
-	if (blocks_free(p, over)) /* given back it is */
-		fdry_warn("memory that a pool had too much of could not be released: %s",
+	if (blocks_free(p, over)) /* the put itself did not fail */
+		fdry_warn("memory above a pool's limit could not be released: %s",
 			  fdry_last_error());
 	return err;
 }
@@ -438,7 +444,7 @@ void fdry_transient_release(struct fdry_transient *p)
 	pthread_mutex_destroy(&p->lock);
 }
 
-/* --- for callers --- */
+/* --- the public functions --- */
 
 static int kind_check(const struct fdry_device *dev, enum fdry_transient_kind kind)
 {
@@ -470,10 +476,10 @@ int fdry_transient_get(struct fdry_device *dev, enum fdry_transient_kind kind, s
 	if (err)
 		return err;
 	if (!bytes)
-		return fdry_fail(FDRY_E_INVAL, "no bytes were asked for; ask for 1 at least");
+		return fdry_fail(FDRY_E_INVAL, "0 bytes were requested; request at least 1");
 	if (bytes > LARGE)
 		return fdry_fail(FDRY_E_NODEVMEM,
-				 "%zu bytes are more than any device has; ask for less", bytes);
+				 "%zu bytes are more than any device has; request less", bytes);
 	err = kind_enter(dev, kind, &mode);
 	if (err)
 		return err;

@@ -11,12 +11,15 @@ static int retain(struct fdry_primary *p, int ordinal)
 {
 	int count, err = fdry_call(p->drv, cuDeviceGetCount, &count);
 
-	if (!err && (ordinal < 0 || ordinal >= count))
-		err = fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
-				ordinal, count);
-	if (!err)
-		err = fdry_call(p->drv, cuDeviceGet, &p->device, ordinal);
-	return err ? err : fdry_call(p->drv, cuDevicePrimaryCtxRetain, &p->ctx, p->device);
+	if (err)
+		return err;
+	if (ordinal < 0 || ordinal >= count)
+		return fdry_fail(FDRY_E_NOGPU, "there is no device %d; this process sees %d",
+				 ordinal, count);
+	err = fdry_call(p->drv, cuDeviceGet, &p->device, ordinal);
+	if (err)
+		return err;
+	return fdry_call(p->drv, cuDevicePrimaryCtxRetain, &p->ctx, p->device);
 }
 
 int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
@@ -25,7 +28,7 @@ int fdry_primary_init(const char *path, int ordinal, struct fdry_primary *ret)
 	int err;
 
 	if (!path && fdry_interposer_peek())
-		path = "libcuda.so.1"; /* it answers to that name */
+		path = "libcuda.so.1"; /* the name that the interposer has */
 	err = fdry_driver_open(path, &p.drv);
 	if (err)
 		return err;
@@ -80,11 +83,12 @@ int fdry_primary_stream(const struct fdry_primary *p, CUstream stream, const cha
 	CUcontext ctx = NULL;
 	int err = fdry_stream_context(p->drv, stream, &ctx);
 
-	if (!err && ctx != p->ctx)
-		err = fdry_fail(FDRY_E_INVAL,
-				"the stream belongs to another device or context than the primary "
-				"one of device %d; use a "
-				"stream of that",
-				p->device);
-	return err ? err : fdry_stream_not_capturing(p->drv, stream, what);
+	if (err)
+		return err;
+	if (ctx != p->ctx)
+		return fdry_fail(FDRY_E_INVAL,
+				 "the stream does not belong to the primary context of device %d; "
+				 "use a stream of that context",
+				 p->device);
+	return fdry_stream_not_capturing(p->drv, stream, what);
 }

@@ -33,14 +33,14 @@ static int slot_find(const struct fdry_residents *r, fdry_resident handle,
 		return 0;
 	}
 	if (s && generation && generation < s->generation)
-		return fdry_fail(
-			FDRY_E_STALE,
-			"the resident buffer %#llx is gone; it was dropped, make another one",
-			(unsigned long long)handle);
-	return fdry_fail(FDRY_E_NOKEY,
-			 "no resident buffer ever had the handle %#llx; use one that "
-			 "fdry_resident_new() gave, on its device",
-			 (unsigned long long)handle);
+		return fdry_fail(FDRY_E_STALE,
+				 "the resident buffer %#llx was freed; make another one",
+				 (unsigned long long)handle);
+	return fdry_fail(
+		FDRY_E_NOKEY,
+		"no resident buffer of this device ever had the handle %#llx; use a handle "
+		"that fdry_resident_new() returned, with its device",
+		(unsigned long long)handle);
 }
 
 static int slots_grow(struct fdry_residents *r)
@@ -62,7 +62,7 @@ static int slots_grow(struct fdry_residents *r)
 }
 
 /* A free slot's index. The lock is held. */
-static int slot_take(struct fdry_residents *r, uint32_t *ret)
+static int slot_reserve(struct fdry_residents *r, uint32_t *ret)
 {
 	int err;
 
@@ -90,6 +90,7 @@ static void slot_free(struct fdry_residents *r, uint32_t i, uint32_t last)
 
 int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 {
+	struct fdry_saved_err saved_err = { 0 };
 	struct fdry_residents *r;
 	uint64_t addr = 0;
 	uint32_t i;
@@ -102,24 +103,22 @@ int fdry_resident_new(struct fdry_device *dev, size_t bytes, fdry_resident *ret)
 		return err;
 	r = &dev->residents;
 	pthread_mutex_lock(&r->lock);
-	err = slot_take(r, &i);
-	if (!err) {
-		r->slots[i].addr = addr;
-		r->slots[i].bytes = bytes;
-		r->count++;
-		*ret = handle_of(r, i);
-	}
+	err = slot_reserve(r, &i);
+	if (err)
+		goto out_put;
+	r->slots[i].addr = addr;
+	r->slots[i].bytes = bytes;
+	r->count++;
+	*ret = handle_of(r, i);
 	pthread_mutex_unlock(&r->lock);
-	if (err) {
-		struct fdry_saved_err o;
-
-		fdry_saved_err_set(&o, err);
-		(void)fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, addr, FDRY_STREAM_NONE);
-		return fdry_saved_err_restore(&o);
-	}
 	fdry_gauge(FDRY_METRIC_RESIDENT, 1);
 	fdry_gauge(FDRY_METRIC_RESIDENT_BYTES, (int64_t)bytes);
 	return 0;
+out_put:
+	pthread_mutex_unlock(&r->lock);
+	fdry_saved_err_set(&saved_err, err);
+	(void)fdry_transient_put(dev, FDRY_TRANSIENT_DEVICE, addr, FDRY_STREAM_NONE);
+	return fdry_saved_err_restore(&saved_err);
 }
 
 int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devptr *addr,
@@ -132,16 +131,20 @@ int fdry_resident_view(struct fdry_device *dev, fdry_resident handle, fdry_devpt
 		return err;
 	pthread_mutex_lock(&dev->residents.lock);
 	err = slot_find(&dev->residents, handle, &s);
-	if (!err && addr)
+	if (err)
+		goto out_unlock;
+	if (addr)
 		*addr = s->addr;
-	if (!err && bytes)
+	if (bytes)
 		*bytes = s->bytes;
+out_unlock:
 	pthread_mutex_unlock(&dev->residents.lock);
 	return err;
 }
 
-/* The slot's index, and what was in it: the handle names nothing from here on, and the slot is
- * nobody else's. Copies under way have ended: the memory may be another's soon. */
+/* Invalidate a handle: @i becomes its slot's index, @was the slot's content. Wait for copies in
+ * progress, because the memory may be used for other things next. No other thread gets the slot
+ * before slot_left(). */
 static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *i,
 		      struct fdry_resident_slot *was)
 {
@@ -150,16 +153,17 @@ static int slot_leave(struct fdry_residents *r, fdry_resident handle, uint32_t *
 
 	pthread_mutex_lock(&r->lock);
 	err = slot_find(r, handle, &s);
-	if (!err) {
-		*i = (uint32_t)(s - r->slots);
-		*was = *s;
-		s->addr = 0;
-		s->generation += s->generation != UINT32_MAX;
-		r->count--;
-		while (r->slots[*i].copies)
-			pthread_cond_wait(&r->idle, &r->lock);
-		was->copies = 0;
-	}
+	if (err)
+		goto out_unlock;
+	*i = (uint32_t)(s - r->slots);
+	*was = *s;
+	s->addr = 0;
+	s->generation += s->generation != UINT32_MAX;
+	r->count--;
+	while (r->slots[*i].copies)
+		pthread_cond_wait(&r->idle, &r->lock);
+	was->copies = 0;
+out_unlock:
 	pthread_mutex_unlock(&r->lock);
 	return err;
 }
@@ -208,7 +212,7 @@ static int part_check(const struct fdry_resident_slot *s, size_t offset, const v
 				 "%zu bytes at %zu do not fit into a resident buffer of %zu", len,
 				 offset, s->bytes);
 	if (len && !host)
-		return fdry_fail(FDRY_E_INVAL, "the host memory is NULL; give %zu bytes", len);
+		return fdry_fail(FDRY_E_INVAL, "the host memory is NULL; pass %zu bytes", len);
 	return 0;
 }
 
@@ -223,12 +227,14 @@ static int copy_begin(struct fdry_device *dev, fdry_resident handle, size_t offs
 		return err;
 	pthread_mutex_lock(&dev->residents.lock);
 	err = slot_find(&dev->residents, handle, &s);
-	if (!err)
-		err = part_check(s, offset, host, len);
-	if (!err) {
-		s->copies++;
-		*ret = s->addr + offset;
-	}
+	if (err)
+		goto out_unlock;
+	err = part_check(s, offset, host, len);
+	if (err)
+		goto out_unlock;
+	s->copies++;
+	*ret = s->addr + offset;
+out_unlock:
 	pthread_mutex_unlock(&dev->residents.lock);
 	return err;
 }
@@ -243,8 +249,8 @@ static void copy_end(struct fdry_device *dev, fdry_resident handle)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Between enter and leave. A copy would become a node of the graph, and waiting would spoil its
- * capture. */
+/* Between enter and leave. On a capturing stream, the copy would become a node of the graph, and
+ * the wait for it would invalidate the capture. */
 static int copy_stream(const struct fdry_device *dev, CUstream *stream)
 {
 	if (*stream == FDRY_STREAM_NONE)
@@ -263,15 +269,19 @@ static int copy_at(struct fdry_device *dev, CUdeviceptr addr, void *host, size_t
 	if (err)
 		return err;
 	err = copy_stream(dev, &stream);
-	if (!err && len && to) {
+	if (err)
+		goto out_leave;
+	if (len && to) {
 		fdry_count_copy(TO, len);
 		err = fdry_call(dev->drv, cuMemcpyHtoDAsync_v2, addr, host, len, stream);
-	} else if (!err && len) {
+	} else if (len) {
 		fdry_count_copy(FROM, len);
 		err = fdry_call(dev->drv, cuMemcpyDtoHAsync_v2, host, addr, len, stream);
 	}
-	if (!err)
-		err = fdry_stream_wait(dev->drv, stream);
+	if (err)
+		goto out_leave;
+	err = fdry_stream_wait(dev->drv, stream);
+out_leave:
 	fdry_device_leave(dev, &mode);
 	return err;
 }

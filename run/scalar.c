@@ -51,7 +51,7 @@ static int scalars_check(const struct fdry_scalars *s)
 	return err ? err : fdry_primary_check(&s->on, "the scalars");
 }
 
-/* --- made and freed --- */
+/* --- memory --- */
 
 static int opts_check(const struct fdry_scalars_opts *o)
 {
@@ -62,15 +62,13 @@ static int opts_check(const struct fdry_scalars_opts *o)
 				 "%u scalars cannot be made%s; ask for 1 to %d, each with its type",
 				 o->count, o->dtypes ? "" : " without types", FDRY_SCALARS_MAX);
 	if (o->addr % CELL)
-		return fdry_fail(FDRY_E_INVAL,
-				 "scalars cannot lie at %#llx; give a multiple of %zu", o->addr,
-				 CELL);
+		return fdry_fail(FDRY_E_INVAL, "scalars cannot lie at %#llx; use a multiple of %zu",
+				 o->addr, CELL);
 	for (i = 0; i < o->count; i++)
 		if (!fdry_dtype_size(o->dtypes[i]) || fdry_dtype_size(o->dtypes[i]) > CELL)
 			return fdry_fail(FDRY_E_INVAL,
-					 "type %u of scalar %u has %zu bytes; use one of enum "
-					 "fdry_dtype with 1, 2, 4 "
-					 "or 8",
+					 "type %u of scalar %u has %zu bytes; use a type of enum "
+					 "fdry_dtype with 1, 2, 4 or 8",
 					 o->dtypes[i], i, fdry_dtype_size(o->dtypes[i]));
 	return 0;
 }
@@ -103,14 +101,16 @@ static int ring_make(struct fdry_scalars *s)
 	if (err)
 		return err;
 	s->block = block;
-	for (i = 0; i < SLOTS && !err; i++) {
+	for (i = 0; i < SLOTS; i++) {
 		s->slots[i].bytes = (uint8_t *)block + i * each;
 		err = fdry_call(s->on.drv, cuEventCreate, &s->slots[i].done,
 				CU_EVENT_DISABLE_TIMING);
+		if (err) {
+			s->slots[i].done = NULL;
+			return err;
+		}
 	}
-	if (err)
-		s->slots[i - 1].done = NULL;
-	return err;
+	return 0;
 }
 
 static int memory_make(struct fdry_scalars *s)
@@ -130,7 +130,7 @@ static int memory_make(struct fdry_scalars *s)
 
 /* --- updates --- */
 
-/* The slot is free again. */
+/* Wait until the slot is free again. */
 static int slot_wait(struct fdry_scalars *s, struct slot *t)
 {
 	int err = t->busy ? fdry_event_wait(s->on.drv, t->done) : 0;
@@ -152,7 +152,7 @@ static void cells_fill(const struct fdry_scalars *s, uint32_t first, uint32_t co
 		memcpy(to + i * CELL, values[i].bytes, fdry_dtype_size(s->dtypes[first + i]));
 }
 
-/* In the context, the lock held. The slot is taken only once something reads it. */
+/* In the context, the lock held. Only a copy that was enqueued uses up the slot. */
 static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, size_t len,
 		     CUstream stream)
 {
@@ -166,8 +166,8 @@ static int ring_copy(struct fdry_scalars *s, struct slot *t, CUdeviceptr to, siz
 		t->busy = true;
 		return 0;
 	}
-	return fdry_stream_wait(s->on.drv,
-				stream); /* nothing else would say when the slot is free */
+	/* Without the event, nothing else tells when the slot is free. */
+	return fdry_stream_wait(s->on.drv, stream);
 }
 
 static int update(struct fdry_scalars *s, uint32_t first, uint32_t count,
@@ -179,20 +179,13 @@ static int update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 	pthread_mutex_lock(&s->lock);
 	t = &s->slots[s->next];
 	err = slot_wait(s, t);
-	if (!err) {
-		cells_fill(s, first, count, values, t->bytes);
-		err = ring_copy(s, t, s->addr + first * CELL, count * CELL, stream);
-	}
+	if (err)
+		goto out_unlock;
+	cells_fill(s, first, count, values, t->bytes);
+	err = ring_copy(s, t, s->addr + first * CELL, count * CELL, stream);
+out_unlock:
 	pthread_mutex_unlock(&s->lock);
 	return err;
-}
-
-static int update_checked(struct fdry_scalars *s, uint32_t first, uint32_t count,
-			  const union fdry_scalars_value *values, CUstream stream)
-{
-	int err = fdry_primary_stream(&s->on, stream, "an update");
-
-	return err ? err : update(s, first, count, values, stream);
 }
 
 int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
@@ -213,12 +206,16 @@ int fdry_scalars_update(struct fdry_scalars *s, uint32_t first, uint32_t count,
 	err = fdry_primary_enter(&s->on, &mode);
 	if (err)
 		return err;
-	err = update_checked(s, first, count, values, stream);
+	err = fdry_primary_stream(&s->on, stream, "an update");
+	if (err)
+		goto out_leave;
+	err = update(s, first, count, values, stream);
+out_leave:
 	fdry_primary_leave(&s->on, &mode);
 	return err;
 }
 
-/* --- the rest --- */
+/* --- new and free --- */
 
 static int first_values(struct fdry_scalars *s, const struct fdry_scalars_opts *o)
 {
@@ -228,9 +225,12 @@ static int first_values(struct fdry_scalars *s, const struct fdry_scalars_opts *
 	if (!s->own && !o->values)
 		return 0;
 	err = fdry_stream_shared(s->on.drv, FDRY_STREAM_MEMORY, &stream);
-	if (!err)
-		err = update(s, 0, s->count, o->values, stream);
-	return err ? err : fdry_stream_wait(s->on.drv, stream);
+	if (err)
+		return err;
+	err = update(s, 0, s->count, o->values, stream);
+	if (err)
+		return err;
+	return fdry_stream_wait(s->on.drv, stream);
 }
 
 static int scalars_make(struct fdry_scalars *s, const struct fdry_scalars_opts *o)
@@ -241,12 +241,18 @@ static int scalars_make(struct fdry_scalars *s, const struct fdry_scalars_opts *
 	if (err)
 		return err;
 	err = memory_make(s);
-	if (!err)
-		err = ring_make(s);
-	if (!err)
-		err = first_values(s, o);
 	if (err)
-		ring_drop(s);
+		goto out_drop;
+	err = ring_make(s);
+	if (err)
+		goto out_drop;
+	err = first_values(s, o);
+	if (err)
+		goto out_drop;
+	fdry_primary_leave(&s->on, &mode);
+	return 0;
+out_drop:
+	ring_drop(s);
 	fdry_primary_leave(&s->on, &mode);
 	return err;
 }

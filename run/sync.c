@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* sync.c - streams and events that are used again; see foundry/run/pool.h. */
+/* sync.c - streams and events that are kept and used again; see foundry/run/pool.h. */
 #include <stdlib.h>
 
 #include "lib/opts.h"
@@ -43,7 +43,7 @@ static bool sync_ready(const struct fdry_syncs *s, void *what)
 	       fdry_call_raw(s->dev->drv, cuStreamQuery, what) == CUDA_SUCCESS;
 }
 
-/* One of those that are kept, or NULL. The lock is held. */
+/* A kept one that is ready, or NULL. The lock is held. */
 static void *kept_take(struct fdry_syncs *s)
 {
 	uint64_t i = s->stats.kept;
@@ -60,7 +60,7 @@ static void *kept_take(struct fdry_syncs *s)
 	return NULL;
 }
 
-static int take(struct fdry_syncs *s, void **ret)
+static int get_locked(struct fdry_syncs *s, void **ret)
 {
 	int err = fdry_map_reserve(&s->used);
 
@@ -69,10 +69,10 @@ static int take(struct fdry_syncs *s, void **ret)
 	*ret = kept_take(s);
 	if (!*ret) {
 		err = sync_make(s, ret);
-		s->stats.made += !err;
+		if (err)
+			return err;
+		s->stats.made++;
 	}
-	if (err)
-		return err;
 	fdry_map_put(&s->used, (uint64_t)(uintptr_t)*ret, *ret);
 	s->stats.used++;
 	return 0;
@@ -84,7 +84,7 @@ int fdry_syncs_get(struct fdry_syncs *s, void **ret)
 	int err;
 
 	pthread_mutex_lock(&s->lock);
-	err = take(s, &got);
+	err = get_locked(s, &got);
 	pthread_mutex_unlock(&s->lock);
 	if (err)
 		return err;
@@ -92,7 +92,7 @@ int fdry_syncs_get(struct fdry_syncs *s, void **ret)
 	return 0;
 }
 
-/* False: there is no room to keep it. The lock is held. */
+/* False: there is no space to keep it. The lock is held. */
 static bool keep(struct fdry_syncs *s, void *what)
 {
 	if (s->stats.kept >= s->stats.limit)
@@ -117,9 +117,8 @@ int fdry_syncs_put(struct fdry_syncs *s, void *what)
 	pthread_mutex_unlock(&s->lock);
 	if (!known)
 		return fdry_fail(FDRY_E_STALE,
-				 "the %s %p is not in use: it was given back before, or is not of "
-				 "this device's pool; "
-				 "give back once what fdry_sync_get() gave",
+				 "the %s %p is not in use: it was returned before, or belongs to "
+				 "another pool; return it once, to its own pool",
 				 names[s->kind], what);
 	if (!kept)
 		sync_destroy(s, what);
@@ -143,7 +142,7 @@ void fdry_syncs_release(struct fdry_syncs *s)
 	pthread_mutex_destroy(&s->lock);
 }
 
-/* --- for callers --- */
+/* --- the public functions --- */
 
 static int kind_check(const struct fdry_device *dev, enum fdry_sync_kind kind)
 {
@@ -201,9 +200,11 @@ int fdry_sync_put(struct fdry_device *dev, enum fdry_sync_kind kind, void *what)
 		return err;
 	if (kind == FDRY_SYNC_STREAM && in_use(&dev->syncs[kind], what))
 		err = fdry_device_not_capturing(dev, what,
-						"end the capture before the stream is given back");
-	if (!err)
-		err = fdry_syncs_put(&dev->syncs[kind], what);
+						"end the capture before you return the stream");
+	if (err)
+		goto out_leave;
+	err = fdry_syncs_put(&dev->syncs[kind], what);
+out_leave:
 	fdry_device_leave(dev, &mode);
 	return err;
 }

@@ -38,7 +38,7 @@ class Devices(unittest.TestCase):
             self.assertEqual(self.dev.pool(kind)["used"], 1024)
             self.dev.put(addr, "none", kind)
             self.assertEqual(self.dev.pool(kind)["cached"], 1024)
-            self.fails("FDRY_E_STALE", "given back before", self.dev.put, addr, "none", kind)
+            self.fails("FDRY_E_STALE", "returned before", self.dev.put, addr, "none", kind)
             self.assertEqual(self.dev.get(1000, "none", kind), addr)
             self.dev.put(addr, None, kind)
             self.dev.set_limit(0, kind)
@@ -62,7 +62,7 @@ class Devices(unittest.TestCase):
             what = self.dev.get_sync(kind)
             self.dev.put_sync(what, kind)
             self.assertEqual((self.dev.syncs(kind)["kept"], self.dev.syncs(kind)["limit"]), (1, 128))
-            self.fails("FDRY_E_STALE", "given back before", self.dev.put_sync, what, kind)
+            self.fails("FDRY_E_STALE", "returned before", self.dev.put_sync, what, kind)
         self.dev.clean_up()
         self.assertEqual(self.dev.syncs("stream")["kept"], 0)
 
@@ -80,7 +80,7 @@ class Devices(unittest.TestCase):
         for data in (5, "text", [1, 2]):  # of which bytes() makes something else, or nothing
             self.assertRaises(TypeError, self.dev.write, handle, data)
         self.dev.free(handle)
-        self.fails("FDRY_E_STALE", "is gone", self.dev.view, handle)
+        self.fails("FDRY_E_STALE", "was freed", self.dev.view, handle)
         self.fails("FDRY_E_NOKEY", "ever had the handle", self.dev.view, 12345 << 32 | 99)
 
     def test_kinds_that_are_none(self):

@@ -356,13 +356,13 @@ START_TEST(launched_cooperatively)
 	fdry_telemetry_read(values);
 	ck_assert_uint_eq(values[FDRY_METRIC_LAUNCHES_COOPERATIVE], 1);
 	l.grid[0] = 1000000;
-	fails(UNABLE, "a cooperative launch of 1000000 blocks was asked for",
+	fails(UNABLE, "a cooperative launch of 1000000 blocks does not fit",
 	      fdry_device_launch_cooperative(co.dev, &l));
 	ck_assert_ptr_nonnull(strstr(fdry_last_error(), "fit at a time"));
 	l.grid[0] = 0;
 	fails(INVAL, "none of these may be 0", fdry_device_launch_cooperative(co.dev, &l));
 	l.grid[0] = l.grid[1] = l.grid[2] = UINT32_MAX;
-	fails(INVAL, "larger than any device takes", fdry_device_launch_cooperative(co.dev, &l));
+	fails(INVAL, "larger than any device allows", fdry_device_launch_cooperative(co.dev, &l));
 	l.sz--;
 	fails(OPTS, "then set sz", fdry_device_launch_cooperative(co.dev, &l));
 	fails(INVAL, "NULL", fdry_device_launch_cooperative(co.dev, NULL));
@@ -379,7 +379,7 @@ START_TEST(refused_with_both_facts)
 
 	setenv("FDRY_SIM_CC", "5.2", 1);
 	co.dev = acquire(0);
-	fails(UNABLE, "its compute capability is 5.2, and the driver says cooperative launch: 0",
+	fails(UNABLE, "compute capability 5.2, cooperative launch 0",
 	      fdry_device_launch_cooperative(co.dev, &l));
 	fdry_device_put(co.dev);
 }

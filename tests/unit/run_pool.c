@@ -178,12 +178,12 @@ START_TEST(wrong_addresses)
 {
 	uint64_t a = transient_get(DEV, 100, NONE), r = 77;
 
-	fails(STALE, "given back before", fdry_transient_put(dev, DEV, a + 512, NONE));
+	fails(STALE, "returned before", fdry_transient_put(dev, DEV, a + 512, NONE));
 	fails(STALE, "pinned pool", fdry_transient_put(dev, PIN, a, NONE));
-	fails(STALE, "given back before", fdry_transient_put(dev, DEV, 0, NONE));
+	fails(STALE, "returned before", fdry_transient_put(dev, DEV, 0, NONE));
 	ok(fdry_transient_put(dev, DEV, a, NONE));
-	fails(STALE, "given back before", fdry_transient_put(dev, DEV, a, NONE));
-	fails(INVAL, "no bytes", fdry_transient_get(dev, DEV, 0, NONE, &r));
+	fails(STALE, "returned before", fdry_transient_put(dev, DEV, a, NONE));
+	fails(INVAL, "0 bytes", fdry_transient_get(dev, DEV, 0, NONE, &r));
 	fails(INVAL, "no kind", fdry_transient_get(dev, 2, 1, NONE, &r));
 	fails(INVAL, "NULL", fdry_transient_get(dev, DEV, 1, NONE, NULL));
 	fails(INVAL, "NULL", fdry_transient_get(NULL, DEV, 1, NONE, &r));
@@ -375,8 +375,8 @@ START_TEST(syncs_come_again)
 	ck_assert_uint_eq(st.made, 2);
 	ck_assert_uint_eq(st.limit, 128);
 	ok(fdry_sync_put(dev, _i, a));
-	fails(STALE, "given back before", fdry_sync_put(dev, _i, a));
-	fails(STALE, "given back before", fdry_sync_put(dev, _i, &c));
+	fails(STALE, "returned before", fdry_sync_put(dev, _i, a));
+	fails(STALE, "returned before", fdry_sync_put(dev, _i, &c));
 	fails(INVAL, "NULL", fdry_sync_put(dev, _i, NULL));
 	ck_assert_uint_eq(fdry_sync_count(dev), 1);
 	ok(fdry_sync_get(dev, _i, &c));

@@ -33,13 +33,13 @@ START_TEST(residents)
 	ok(fdry_resident_read(dev, h, 0, out, 16, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 1);
 	ok(fdry_resident_free(dev, h, NULL));
-	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
-	fails(STALE, "is gone", fdry_resident_free(dev, h, NULL));
-	fails(STALE, "is gone", fdry_resident_read(dev, h, 0, out, 4, NULL));
+	fails(STALE, "was freed", fdry_resident_view(dev, h, &addr, &bytes));
+	fails(STALE, "was freed", fdry_resident_free(dev, h, NULL));
+	fails(STALE, "was freed", fdry_resident_read(dev, h, 0, out, 4, NULL));
 	ok(fdry_resident_new(dev, 16, &again)); /* the same slot, another buffer */
 	ck_assert_uint_eq((uint32_t)again, (uint32_t)h);
 	ck_assert_uint_ne(again, h);
-	fails(STALE, "is gone", fdry_resident_view(dev, h, &addr, &bytes));
+	fails(STALE, "was freed", fdry_resident_view(dev, h, &addr, &bytes));
 	fails(NOKEY, "ever had", fdry_resident_view(dev, again + (1ull << 32), &addr, &bytes));
 	ok(fdry_resident_free(dev, again, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
@@ -56,10 +56,10 @@ START_TEST(given_back_though_nothing_can_be_released)
 	ok(fdry_transient_set_limit(dev, DEV, 0));
 	test_sim_fail("cuMemFree_v2:1+:999");
 	ok(fdry_transient_put(dev, DEV, a, NONE));
-	fails(STALE, "given back before", fdry_transient_put(dev, DEV, a, NONE));
+	fails(STALE, "returned before", fdry_transient_put(dev, DEV, a, NONE));
 	ok(fdry_resident_free(dev, h, NONE));
 	ck_assert_uint_eq(test_sim_failed(), 2);
-	fails(STALE, "is gone", fdry_resident_view(dev, h, NULL, NULL));
+	fails(STALE, "was freed", fdry_resident_view(dev, h, NULL, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 0);
 	ck_assert_uint_eq(transient_stats(DEV).used_count, 0);
 	test_sim_fail(NULL);
@@ -98,7 +98,7 @@ START_TEST(others_while_a_drop_waits)
 	ck_assert_int_eq(pthread_mutex_trylock(&dev->residents.lock), 0);
 	pthread_mutex_unlock(&dev->residents.lock);
 	ok(fdry_resident_view(dev, other, NULL, NULL));
-	fails(STALE, "is gone", fdry_resident_view(dev, d.handle, NULL, NULL));
+	fails(STALE, "was freed", fdry_resident_view(dev, d.handle, NULL, NULL));
 	ck_assert_uint_eq(fdry_resident_count(dev), 1);
 	gate_open(&g, d.stream);
 	ck_assert(!pthread_join(thread, NULL));
@@ -191,7 +191,7 @@ START_TEST(a_drop_that_fails)
 	ck_assert_uint_eq(got, 7);
 	ck_assert_uint_eq(fdry_resident_count(dev), 81);
 	ok(fdry_resident_free(dev, h, s));
-	fails(STALE, "is gone", fdry_resident_free(dev, h, s));
+	fails(STALE, "was freed", fdry_resident_free(dev, h, s));
 	for (i = 0; i < 80; i++)
 		ok(fdry_resident_free(dev, more[i], NONE));
 	ok(fdry_sync_put(dev, FDRY_SYNC_STREAM, s));
@@ -267,7 +267,7 @@ START_TEST(many_residents)
 	for (i = 0; i < 1000; i += 2)
 		ok(fdry_resident_free(dev, h[i], NONE));
 	for (i = 0; i < 1000; i += 2)
-		fails(STALE, "is gone", fdry_resident_view(dev, h[i], NULL, NULL));
+		fails(STALE, "was freed", fdry_resident_view(dev, h[i], NULL, NULL));
 	for (i = 1; i < 1000; i += 2) {
 		ok(fdry_resident_view(dev, h[i], NULL, &bytes));
 		ck_assert_uint_eq(bytes, 8 + (size_t)i);
