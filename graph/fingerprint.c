@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * fingerprint.c - runs the fingerprint kernel; see fingerprint.h.
+ *
+ * A start copies a table of blocks to the device and launches one block of threads for each entry.
+ * The values of all blocks come back, 16 bytes for 64 KiB, and the host joins them.
+ */
+#include "graph/fingerprint.h"
+
+#include <stdlib.h>
+
+#include "arch/stream.h"
+#include "graph/module.h"
+
+#define THREADS FDRY_FINGERPRINT_LANES
+#define KERNEL "fdry_fingerprint_blocks"
+#define BLOCKS_MAX (1u << 30) /* of a launch */
+#define MEMORY_LEAST ((size_t)2 << 20) /* the driver allocates no less */
+
+/* An entry of the table, as the kernel reads it. */
+struct part {
+	uint64_t addr, len;
+};
+
+struct fdry_fingerprinter {
+	const struct fdry_driver *drv;
+	CUmodule module;
+	CUfunction kernel;
+	CUdeviceptr memory; /* the table, then the values */
+	size_t capacity;    /* bytes of it */
+	struct fdry_buf lens;  /* of uint64_t: of the ranges of the last start */
+	struct fdry_buf parts; /* of struct part */
+	CUstream stream;       /* of the last start; work may be on it if @busy */
+	bool busy;
+};
+
+/* --- the kernel --- */
+
+static int ptx_load(struct fdry_fingerprinter *f, struct fdry_span ptx)
+{
+	struct fdry_buf text = { 0 };
+	struct fdry_span cubin = { 0 };
+	CUlinkState link;
+	void *code;
+	CUresult res;
+	int err = fdry_buf_put(&text, ptx.data, ptx.len);
+
+	if (!err)
+		err = fdry_buf_put(&text, "", 1); /* the length includes the terminating NUL */
+	if (err)
+		goto out_release;
+	err = fdry_call(f->drv, cuLinkCreate_v2, 0, NULL, NULL, &link);
+	if (err)
+		goto out_release;
+	err = fdry_call(f->drv, cuLinkAddData_v2, link, CU_JIT_INPUT_PTX, text.data, text.len,
+			KERNEL, 0, NULL, NULL);
+	if (!err)
+		err = fdry_call(f->drv, cuLinkComplete, link, &code, &cubin.len);
+	cubin.data = err ? NULL : code;
+	if (!err)
+		err = fdry_module_load(f->drv, cubin, &f->module, &res);
+	(void)fdry_call_raw(f->drv, cuLinkDestroy, link);
+out_release:
+	fdry_buf_release(&text);
+	return err;
+}
+
+static int kernel_load(struct fdry_fingerprinter *f, CUdevice device)
+{
+	struct fdry_span code;
+	int major, minor, err;
+	CUresult res;
+	bool ptx;
+
+	err = fdry_call(f->drv, cuDeviceGetAttribute, &major,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+	if (err)
+		return err;
+	err = fdry_call(f->drv, cuDeviceGetAttribute, &minor,
+			CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+	if (err)
+		return err;
+	code = fdry_fingerprint_code(f->drv, (unsigned int)(10 * major + minor), &ptx);
+	if (!code.len)
+		return fdry_fail(FDRY_E_NOFUNC,
+				 "there is no fingerprint kernel for compute capability %d.%d",
+				 major, minor);
+	err = ptx ? ptx_load(f, code) : fdry_module_load(f->drv, code, &f->module, &res);
+	if (err)
+		return err;
+	return fdry_call(f->drv, cuModuleGetFunction, &f->kernel, f->module, KERNEL);
+}
+
+int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
+			   struct fdry_fingerprinter **ret)
+{
+	struct fdry_fingerprinter *f = calloc(1, sizeof(*f));
+	int err;
+
+	if (!f)
+		return fdry_nomem();
+	f->drv = drv;
+	err = kernel_load(f, device);
+	if (err) {
+		fdry_fingerprinter_free(f);
+		return fdry_fail_at(err, "the fingerprint kernel");
+	}
+	*ret = f;
+	return 0;
+}
+
+void fdry_fingerprinter_free(struct fdry_fingerprinter *f)
+{
+	if (!f)
+		return;
+	if (f->busy)
+		(void)fdry_call_raw(f->drv, cuStreamSynchronize, f->stream);
+	if (f->memory)
+		(void)fdry_call_raw(f->drv, cuMemFree_v2, f->memory);
+	if (f->module)
+		(void)fdry_call_raw(f->drv, cuModuleUnload, f->module);
+	fdry_buf_release(&f->lens);
+	fdry_buf_release(&f->parts);
+	free(f);
+}
+
+/* --- the work --- */
+
+static int range_add(struct fdry_fingerprinter *f, const struct fdry_fingerprint_range *r)
+{
+	struct part p = { .addr = r->addr };
+	uint64_t left;
+	int err = fdry_buf_put(&f->lens, &r->len, sizeof(r->len));
+
+	for (left = r->len; left && !err; left -= p.len, p.addr += p.len) {
+		p.len = left < FDRY_FINGERPRINT_BLOCK ? left : FDRY_FINGERPRINT_BLOCK;
+		err = fdry_buf_put(&f->parts, &p, sizeof(p));
+	}
+	return err;
+}
+
+static size_t parts_count(const struct fdry_fingerprinter *f)
+{
+	return f->parts.len / sizeof(struct part);
+}
+
+static CUdeviceptr values_at(const struct fdry_fingerprinter *f)
+{
+	return f->memory + f->parts.len;
+}
+
+static int memory_reserve(struct fdry_fingerprinter *f)
+{
+	size_t need = f->parts.len + parts_count(f) * sizeof(struct fdry_fingerprint);
+	int err;
+
+	if (need <= f->capacity)
+		return 0;
+	if (f->memory)
+		(void)fdry_call_raw(f->drv, cuMemFree_v2, f->memory);
+	f->memory = 0;
+	f->capacity = 0;
+	need = need < MEMORY_LEAST ? MEMORY_LEAST : need;
+	err = fdry_call(f->drv, cuMemAlloc_v2, &f->memory, need);
+	if (err)
+		return err;
+	f->capacity = need;
+	return 0;
+}
+
+static int launch(struct fdry_fingerprinter *f)
+{
+	CUdeviceptr table = f->memory, values = values_at(f);
+	void *args[] = { &table, &values };
+
+	return fdry_call(f->drv, cuLaunchKernel, f->kernel, (unsigned int)parts_count(f), 1, 1,
+			 THREADS, 1, 1, 0, f->stream, args, NULL);
+}
+
+int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
+			     const struct fdry_fingerprint_range *ranges, size_t n)
+{
+	size_t i;
+	int err = 0;
+
+	if (f->busy)
+		return fdry_bug("fingerprints were started and not waited for");
+	f->lens.len = f->parts.len = 0;
+	f->stream = stream;
+	for (i = 0; i < n && !err; i++)
+		err = range_add(f, &ranges[i]);
+	if (err || !f->parts.len)
+		return err;
+	if (parts_count(f) > BLOCKS_MAX)
+		return fdry_fail(FDRY_E_LIMIT, "fingerprints of more than %u blocks of %u bytes",
+				 BLOCKS_MAX, FDRY_FINGERPRINT_BLOCK);
+	err = memory_reserve(f);
+	if (err)
+		return err;
+	f->busy = true;
+	fdry_count_copy(TO, f->parts.len);
+	err = fdry_call(f->drv, cuMemcpyHtoDAsync_v2, f->memory, f->parts.data, f->parts.len,
+			stream);
+	if (!err)
+		err = launch(f);
+	if (!err)
+		return 0;
+	(void)fdry_call_raw(f->drv, cuStreamSynchronize, stream);
+	f->busy = false;
+	f->lens.len = f->parts.len = 0;
+	return err;
+}
+
+/* The values of all blocks. */
+static int values_get(struct fdry_fingerprinter *f, struct fdry_fingerprint *values)
+{
+	size_t len = parts_count(f) * sizeof(*values);
+	int err;
+
+	if (!len)
+		return 0;
+	fdry_count_copy(FROM, len);
+	err = fdry_call(f->drv, cuMemcpyDtoHAsync_v2, values, values_at(f), len, f->stream);
+	return err ? err : fdry_stream_wait(f->drv, f->stream);
+}
+
+int fdry_fingerprinter_wait(struct fdry_fingerprinter *f, struct fdry_fingerprint *ret)
+{
+	struct fdry_fingerprint *values = malloc(parts_count(f) * sizeof(*values) + 1);
+	const struct fdry_fingerprint *at = values;
+	const uint64_t *len = (const uint64_t *)f->lens.data;
+	size_t i, n = f->lens.len / sizeof(*len);
+	int err = values ? values_get(f, values) : fdry_nomem();
+
+	if (err && f->busy)
+		(void)fdry_call_raw(f->drv, cuStreamSynchronize, f->stream);
+	f->busy = false;
+	for (i = 0; i < n && !err; i++) {
+		ret[i] = fdry_fingerprint_join(len[i], at);
+		at += fdry_fingerprint_blocks(len[i]);
+	}
+	free(values);
+	return err;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph/fingerprint.h - fingerprints of device memory, computed where it lies.
+ *
+ * A kernel of ours computes the values of blocks (lib/fingerprint.h). The library holds it as
+ * cubins, as PTX for newer GPUs, and as an object of the software driver, so nothing else has to be
+ * installed. graph/fingerprint/ holds its source and what was made of it.
+ */
+#ifndef FDRY_GRAPH_FINGERPRINT_H
+#define FDRY_GRAPH_FINGERPRINT_H
+
+#include "arch/driver.h"
+#include "lib/buf.h"
+#include "lib/fingerprint.h"
+
+struct fdry_fingerprint_range {
+	uint64_t addr, len;
+};
+
+/* The kernel and memory for its tables, in one context. One thread uses it at a time. */
+struct fdry_fingerprinter;
+
+/**
+ * fdry_fingerprinter_new() - Load the kernel into the current context.
+ * @device: the device of that context
+ *
+ * Errors: FDRY_E_NOFUNC if there is no code for the device; those of the driver. A caller that can
+ * read the memory by other means does that instead.
+ */
+int fdry_fingerprinter_new(const struct fdry_driver *drv, CUdevice device,
+			   struct fdry_fingerprinter **ret) __must_check;
+/* Waits for the work that was started. Its context must be current, unless @f is NULL. */
+void fdry_fingerprinter_free(struct fdry_fingerprinter *f);
+
+/**
+ * fdry_fingerprinter_start() - Compute the fingerprints of @ranges behind the work of a stream.
+ * @stream: of the same context; it must not capture
+ * @ranges: copied; all of their bytes must be mapped when the stream gets there
+ *
+ * The device allocates 32 bytes for each block of 64 KiB. They stay allocated for further starts.
+ * Errors: FDRY_E_NODEVMEM, FDRY_E_NOMEM, those of the driver. Context: must be current.
+ */
+int fdry_fingerprinter_start(struct fdry_fingerprinter *f, CUstream stream,
+			     const struct fdry_fingerprint_range *ranges, size_t n) __must_check;
+
+/* Wait for the last start, and write its fingerprints, one for each range in the same order. */
+int fdry_fingerprinter_wait(struct fdry_fingerprinter *f,
+			    struct fdry_fingerprint *ret) __must_check;
+
+/* The code of the kernel for a device of compute capability @cc (10 * major + minor); PTX if there
+ * is no cubin. Empty if there is neither. */
+struct fdry_span fdry_fingerprint_code(const struct fdry_driver *drv, unsigned int cc, bool *ptx);
+
+#endif

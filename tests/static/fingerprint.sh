@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The code of the fingerprint kernel in the tree is what its script makes of its source. Other
+# versions of nvcc give other bytes, so this needs the version that made them.
+. "$(dirname "$0")/../lib.sh"
+
+nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+made_by=$(sed -n 's|^// Cuda compilation tools, release [^,]*, ||p' \
+	"$ROOT/graph/fingerprint/compute_75.ptx")
+"$nvcc" --version 2>/dev/null | grep -qF "$made_by" || {
+	echo "SKIP: no GPU compiler: nvcc $made_by"
+	exit 77
+}
+
+same() {
+	local file
+	for file in "$ROOT"/graph/fingerprint/*.{cubin,ptx}; do
+		cmp "$file" "$(basename "$file")" || return
+	done
+}
+t "the script makes it" "$ROOT/graph/fingerprint/make.sh" .
+t "it is the same" same
+t "there is no more of it" diff <(ls ./*.cubin ./*.ptx) \
+	<(cd "$ROOT/graph/fingerprint" && ls ./*.cubin ./*.ptx)
+t_done
