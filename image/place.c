@@ -63,29 +63,38 @@ static int keep_add(struct fdry_image *img, uint64_t addr, uint64_t bytes)
 		     : 0;
 }
 
-/* Ascending. If two overlap, the pieces between them come out right all the same. */
+/* Sort the kept ranges, and join those that overlap or touch. */
 static void keep_sort(struct fdry_image *img)
 {
-	if (img->kept.len)
-		qsort(img->kept.data, img->kept.len / sizeof(struct fdry_memory),
-		      sizeof(struct fdry_memory), memory_cmp);
+	struct fdry_memory *k = fdry_array(img->kept, struct fdry_memory);
+	size_t i, last = 0, n = fdry_array_count(img->kept, struct fdry_memory);
+
+	if (!n)
+		return;
+	qsort(k, n, sizeof(*k), memory_cmp);
+	for (i = 1; i < n; i++) {
+		if (k[i].addr > k[last].addr + k[last].bytes)
+			k[++last] = k[i];
+		else if (k[i].addr + k[i].bytes > k[last].addr + k[last].bytes)
+			k[last].bytes = k[i].addr + k[i].bytes - k[last].addr;
+	}
+	img->kept.len = (last + 1) * sizeof(*k);
 }
 
 int fdry_placement_pieces(const struct fdry_image *img, uint64_t addr, uint64_t size,
 			  fdry_placement_fn fn, void *arg)
 {
-	const struct fdry_memory *k = (const struct fdry_memory *)img->kept.data;
-	size_t i, n = img->kept.len / sizeof(*k);
+	const struct fdry_memory *k = fdry_array(img->kept, struct fdry_memory);
+	size_t n = fdry_array_count(img->kept, struct fdry_memory);
+	size_t next = fdry_lower_bound(i, n, k[i].addr + k[i].bytes <= addr);
 	uint64_t at = addr, end = addr + size;
-	int err = 0;
+	int err;
 
-	for (i = 0; i < n && at < end && k[i].addr < end; i++) {
-		if (k[i].addr > at)
-			err = fn(arg, at, k[i].addr - at);
+	for (; next < n && k[next].addr < end; next++) {
+		err = k[next].addr > at ? fn(arg, at, k[next].addr - at) : 0;
 		if (err)
 			return err;
-		if (k[i].addr + k[i].bytes > at)
-			at = k[i].addr + k[i].bytes;
+		at = k[next].addr + k[next].bytes;
 	}
 	return at < end ? fn(arg, at, end - at) : 0;
 }

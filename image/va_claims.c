@@ -7,24 +7,28 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "mm/range.h"
+
+/* A region refuses a claim that overlaps another allocation, so claims do not overlap. */
 struct claim {
-	struct claim *next;
-	CUdeviceptr addr;
-	uint64_t size;
+	struct fdry_range range;
 	uint64_t users;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct claim *claims;
+static struct fdry_ranges claims;
 
-/* The pointer to the claim at @addr, or the end of the list. */
-static struct claim **claim_at(CUdeviceptr addr)
+/* With the lock: the claim that begins at @addr, or NULL. */
+static struct claim *claim_at(CUdeviceptr addr)
 {
-	struct claim **p;
+	struct fdry_range *r = fdry_ranges_floor(&claims, addr);
 
-	for (p = &claims; *p && (*p)->addr != addr; p = &(*p)->next)
-		;
-	return p;
+	return r && r->start == addr ? (struct claim *)r : NULL; /* its first member */
+}
+
+static bool claim_is(const struct claim *c, uint64_t size)
+{
+	return c && c->range.end - c->range.start == size;
 }
 
 static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
@@ -39,49 +43,47 @@ static int claim_new(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t si
 		free(c);
 		return err;
 	}
-	*c = (struct claim){ .next = claims, .addr = addr, .size = size, .users = 1 };
-	claims = c;
+	c->range.start = addr;
+	c->range.end = addr + size;
+	c->users = 1;
+	fdry_ranges_add(&claims, &c->range);
 	return 0;
 }
 
+/* If the claim there has another size, the region refuses this one and says what is in the way. */
 int fdry_va_claim_get(const struct fdry_hook *hook, CUdeviceptr addr, uint64_t size)
 {
 	struct claim *c;
 	int err = 0;
 
 	pthread_mutex_lock(&lock);
-	c = *claim_at(addr);
-	if (c && c->size == size)
+	c = claim_at(addr);
+	if (claim_is(c, size))
 		c->users++;
 	else
-		err = claim_new(
-			hook, addr,
-			size); /* of another size there: the region says what is in the way */
+		err = claim_new(hook, addr, size);
 	pthread_mutex_unlock(&lock);
 	return err;
 }
 
 bool fdry_va_claim_exists(CUdeviceptr addr, uint64_t size)
 {
-	struct claim *c;
-	bool held;
+	bool exists;
 
 	pthread_mutex_lock(&lock);
-	c = *claim_at(addr);
-	held = c && c->size == size;
+	exists = claim_is(claim_at(addr), size);
 	pthread_mutex_unlock(&lock);
-	return held;
+	return exists;
 }
 
 void fdry_va_claim_put(const struct fdry_hook *hook, CUdeviceptr addr)
 {
-	struct claim **p, *c;
+	struct claim *c;
 
 	pthread_mutex_lock(&lock);
-	p = claim_at(addr);
-	c = *p;
+	c = claim_at(addr);
 	if (c && !--c->users) {
-		*p = c->next;
+		fdry_ranges_del(&claims, &c->range);
 		(void)hook->region_free(addr);
 		free(c);
 	}
